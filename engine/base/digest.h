@@ -1,0 +1,19 @@
+/* Digests: crc32c (Castagnoli; hardware where the CPU has it) for what we store, sha256 to compare runs. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+/* crc of data continued from crc (0 to begin). crc32c(0, "123456789", 9) == 0xE3069283. */
+uint32_t crc32c(uint32_t crc, const void *data, size_t n);
+
+/* The whole state is plain bytes, so that a checkpoint can hold a digest in progress. */
+struct sha256 {
+    uint32_t h[8];
+    uint8_t block[64];
+    uint64_t length; /* bytes so far */
+};
+enum { SHA256_BYTES = 32, SHA256_TEXT = 65 };
+void sha256_init(struct sha256 *s);
+void sha256_update(struct sha256 *s, const void *data, size_t n);
+void sha256_final(struct sha256 s, uint8_t out[SHA256_BYTES]); /* by value: s can go on */
+void sha256_hex(struct sha256 s, char out[SHA256_TEXT]);

@@ -1,0 +1,62 @@
+#include "engine/base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MESSAGE_MAX = 2048 };
+static _Thread_local char message[MESSAGE_MAX];
+static _Thread_local char *hint;
+
+const char *error_text(enum error err) {
+    static const char *const texts[] = {
+#define X(name, text, code) [ERR_##name] = text,
+        ERRORS(X)
+#undef X
+    };
+    return texts[err];
+}
+
+int error_exit_code(enum error err) {
+    static const int codes[] = {
+#define X(name, text, code) [ERR_##name] = code,
+        ERRORS(X)
+#undef X
+    };
+    return codes[err];
+}
+
+const char *error_message(void) {
+    return message;
+}
+
+const char *error_hint(void) {
+    return hint ? hint : "";
+}
+
+static void split_hint(void) {
+    hint = strchr(message, '\n');
+    if (hint) *hint++ = '\0';
+}
+
+enum error error_set(enum error err, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(message, sizeof message, fmt, ap);
+    va_end(ap);
+    split_hint();
+    return err;
+}
+
+enum error error_prefix(enum error err, const char *fmt, ...) {
+    char old[MESSAGE_MAX], before[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(before, sizeof before, fmt, ap);
+    va_end(ap);
+    if (hint) hint[-1] = '\n';
+    memcpy(old, message, sizeof old);
+    snprintf(message, sizeof message, "%s%s", before, old);
+    split_hint();
+    return err;
+}

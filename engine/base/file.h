@@ -1,0 +1,21 @@
+/* Files, done carefully: whole reads with a limit, and replacement that is either old or new. */
+#pragma once
+#include "engine/base/memory.h"
+
+/* Reads a regular file of at most 'limit' bytes into the pool, with a NUL after it. Follows no
+ * surprise: a directory, a fifo or a larger file is an error that says so (ERR_INPUT missing,
+ * ERR_DATA too large or no file, ERR_IO). */
+MUST_CHECK enum error file_read(const char *path, size_t limit, struct pool *pool, char **text,
+                                size_t *length);
+/* Writes all of data, going on after EINTR and short writes. */
+MUST_CHECK enum error file_write_all(int fd, const void *data, size_t n, const char *path);
+/* pread until n bytes are there; fewer is ERR_DATA ("ends at ..."). */
+MUST_CHECK enum error file_pread_all(int fd, void *data, size_t n, int64_t offset, const char *path);
+/* Writes path.tmp, fsyncs, closes, renames over path, fsyncs the folder. */
+MUST_CHECK enum error file_replace(const char *path, const void *data, size_t n);
+MUST_CHECK enum error file_sync_folder(const char *path);
+/* mkdir -p. */
+MUST_CHECK enum error file_make_folders(const char *path);
+/* Removes a folder and all in it; follows no links. Missing is fine. */
+MUST_CHECK enum error file_remove_tree(const char *path);
+bool file_exists(const char *path);

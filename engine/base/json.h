@@ -1,0 +1,45 @@
+/* JSON: a writer that appends to a growing text, and a strict, bounded reader (depth, entries, size;
+ * no duplicate keys, no trailing text, UTF-8 checked) for files that may be hostile. */
+#pragma once
+#include "engine/base/memory.h"
+
+/* ---- writing ---- */
+struct json {
+    char *text; /* NUL-terminated; owned */
+    size_t length, capacity;
+    bool comma, failed; /* failed: out of memory; text stays valid, json_done reports it */
+};
+void json_init(struct json *j);
+void json_fini(struct json *j);
+/* key is NULL inside an array or at the top. */
+void json_open(struct json *j, const char *key, char bracket /* '{' or '[' */);
+void json_close(struct json *j, char bracket /* '}' or ']' */);
+void json_string(struct json *j, const char *key, const char *value); /* NULL -> null */
+void json_int(struct json *j, const char *key, int64_t value);
+void json_real(struct json *j, const char *key, double value); /* %.9g; not finite -> null */
+void json_bool(struct json *j, const char *key, bool value);
+MUST_CHECK enum error json_done(const struct json *j);
+
+/* ---- reading ---- */
+enum json_kind { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
+struct json_value {
+    enum json_kind kind;
+    const char *key;   /* in an object; NUL-terminated */
+    const char *text;  /* a string's characters (NUL-terminated, none inside), a number's digits */
+    double number;
+    int64_t integer;   /* valid when is_integer */
+    bool is_integer, truth;
+    int count;                         /* children */
+    const struct json_value *children; /* array of count */
+};
+struct json_limits {
+    int depth;    /* nesting, at most */
+    int entries;  /* values, at most */
+    int text;     /* bytes of one string, at most */
+};
+/* Parses all of text[0..n); trailing white space is allowed. The tree lives in the pool. ERR_DATA
+ * with the byte offset on anything wrong. */
+MUST_CHECK enum error json_parse(const char *text, size_t n, struct json_limits limits,
+                                 struct pool *pool, const struct json_value **out);
+/* The member, or NULL. */
+const struct json_value *json_get(const struct json_value *object, const char *key);

@@ -1,0 +1,100 @@
+#include "engine/base/memory.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum error memory_alloc(size_t bytes, void **out) {
+    size_t whole = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (whole < bytes) return FAIL(ERR_MEMORY, "cannot allocate %zu bytes", bytes);
+    void *p = aligned_alloc(ALIGNMENT, whole ? whole : ALIGNMENT);
+    if (!p) return FAIL(ERR_MEMORY, "cannot allocate %zu bytes", bytes);
+    memset(p, 0, whole ? whole : ALIGNMENT);
+    *out = p;
+    return ERR_NONE;
+}
+
+void memory_free(void *p) {
+    free(p);
+}
+
+enum error memory_size(size_t n, size_t size, const char *what, size_t *out) {
+    if (__builtin_mul_overflow(n, size, out))
+        return FAIL(ERR_MEMORY, "%s: %zu x %zu bytes do not fit in memory", what, n, size);
+    return ERR_NONE;
+}
+
+static enum error heap_alloc(void *ctx, size_t bytes, void **out) {
+    (void)ctx;
+    return memory_alloc(bytes, out);
+}
+
+static void heap_free(void *ctx, void *p) {
+    (void)ctx;
+    memory_free(p);
+}
+
+const struct allocator allocator_heap = {.alloc = heap_alloc, .free = heap_free};
+
+struct block {
+    struct block *next;
+    size_t used, size;
+    _Alignas(16) char data[];
+};
+struct pool {
+    struct block *blocks;
+};
+
+enum error pool_create(struct pool **out) {
+    struct pool *p = calloc(1, sizeof *p);
+    if (!p) return FAIL(ERR_MEMORY, "cannot allocate a pool");
+    *out = p;
+    return ERR_NONE;
+}
+
+void pool_free(struct pool *p) {
+    if (!p) return;
+    for (struct block *b = p->blocks, *next; b; b = next) {
+        next = b->next;
+        free(b);
+    }
+    free(p);
+}
+
+void *pool_alloc(struct pool *p, size_t bytes) {
+    enum { BLOCK = 16384 };
+    size_t need = (bytes + 15) & ~(size_t)15;
+    if (!p->blocks || p->blocks->size - p->blocks->used < need) {
+        size_t size = need > BLOCK ? need : BLOCK;
+        struct block *b = need < bytes ? NULL : calloc(1, sizeof *b + size);
+        if (!b) {
+            (void)FAIL(ERR_MEMORY, "cannot allocate %zu bytes", bytes);
+            return NULL;
+        }
+        b->size = size;
+        b->next = p->blocks;
+        p->blocks = b;
+    }
+    void *out = p->blocks->data + p->blocks->used;
+    p->blocks->used += need;
+    return out;
+}
+
+char *pool_strndup(struct pool *p, const char *s, size_t n) {
+    char *copy = pool_alloc(p, n + 1);
+    if (copy) memcpy(copy, s, n);
+    return copy;
+}
+
+char *pool_printf(struct pool *p, const char *fmt, ...) {
+    va_list ap, again;
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    char *s = n < 0 ? NULL : pool_alloc(p, (size_t)n + 1);
+    if (s) vsnprintf(s, (size_t)n + 1, fmt, again);
+    va_end(again);
+    return s;
+}

@@ -1,0 +1,37 @@
+/* Memory: checked allocation, an allocator that modes can replace (so that arenas lie where peers can
+ * read them), and vectors' alignment. */
+#pragma once
+#include "engine/base/error.h"
+#include <stdint.h>
+
+enum { ALIGNMENT = 64, ALIGN_FLOATS = ALIGNMENT / sizeof(float) };
+
+/* Rounds a count of floats up, so that what follows starts on a cache line. */
+static inline int64_t align_floats(int64_t n) {
+    return (n + ALIGN_FLOATS - 1) / ALIGN_FLOATS * ALIGN_FLOATS;
+}
+
+/* Gives zeroed memory aligned to ALIGNMENT; free with memory_free. Zero bytes give a valid pointer. */
+MUST_CHECK enum error memory_alloc(size_t bytes, void **out);
+void memory_free(void *p);
+
+/* n * size with overflow caught: ERR_MEMORY naming 'what'. */
+MUST_CHECK enum error memory_size(size_t n, size_t size, const char *what, size_t *out);
+
+/* Where the engine takes arenas from. alloc gives zeroed, ALIGNMENT-aligned memory and may be
+ * collective (every rank calls it with the same size in the same order). */
+struct allocator {
+    enum error (*alloc)(void *ctx, size_t bytes, void **out);
+    void (*free)(void *ctx, void *p);
+    void *ctx;
+};
+extern const struct allocator allocator_heap;
+
+/* Copies of strings and other small things that live as long as their owner: a bump allocator. */
+struct pool;
+MUST_CHECK enum error pool_create(struct pool **out);
+void pool_free(struct pool *p);
+/* Give zeroed memory owned by the pool, or NULL with the error recorded (ERR_MEMORY). */
+void *pool_alloc(struct pool *p, size_t bytes);
+char *pool_strndup(struct pool *p, const char *s, size_t n);
+char *pool_printf(struct pool *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

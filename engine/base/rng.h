@@ -1,0 +1,63 @@
+/* Counter-based random numbers (Philox 4x32-10): a pure function of a key and a counter, never of rank,
+ * thread or time. Whatever must be random in the same way in every mode asks here. */
+#pragma once
+#include <stdint.h>
+
+/* What a number is for; each purpose has a stream of its own under one seed. */
+enum rng_purpose { RNG_INIT = 1, RNG_SHUFFLE, RNG_AUGMENT, RNG_DROPOUT, RNG_DATA, RNG_TEST };
+
+struct rng_key {
+    uint32_t k[2];
+};
+
+static inline struct rng_key rng_key(uint64_t seed, enum rng_purpose purpose) {
+    uint64_t z = seed + 0x9e3779b97f4a7c15u * (uint64_t)purpose; /* splitmix64, to spread near seeds */
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    z ^= z >> 31;
+    return (struct rng_key){{(uint32_t)z, (uint32_t)(z >> 32)}};
+}
+
+/* Four random words for the counter (a, b). */
+static inline void rng_words(struct rng_key key, uint64_t a, uint64_t b, uint32_t out[4]) {
+    uint32_t c0 = (uint32_t)a, c1 = (uint32_t)(a >> 32), c2 = (uint32_t)b, c3 = (uint32_t)(b >> 32);
+    uint32_t k0 = key.k[0], k1 = key.k[1];
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)p1;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
+}
+
+static inline uint64_t rng_u64(struct rng_key key, uint64_t a, uint64_t b) {
+    uint32_t w[4];
+    rng_words(key, a, b, w);
+    return (uint64_t)w[1] << 32 | w[0];
+}
+
+/* Uniform in [0, 1), 24 bits. */
+static inline float rng_unit(uint32_t word) {
+    return (float)(word >> 8) * 0x1p-24f;
+}
+
+static inline float rng_float(struct rng_key key, uint64_t a, uint64_t b) {
+    uint32_t w[4];
+    rng_words(key, a, b, w);
+    return rng_unit(w[0]);
+}
+
+/* Uniform in [0, n), n > 0; the bias is below n / 2^64. */
+static inline uint64_t rng_below(struct rng_key key, uint64_t a, uint64_t b, uint64_t n) {
+    return (uint64_t)(((unsigned __int128)rng_u64(key, a, b) * n) >> 64);
+}
+
+/* Standard normal by Box and Muller. */
+float rng_normal(struct rng_key key, uint64_t a, uint64_t b);
+
+/* out[0..n) = a permutation of 0..n-1 that is a function of (key, epoch) alone (Fisher and Yates). */
+void rng_permutation(struct rng_key key, uint64_t epoch, int64_t n, int64_t *out);

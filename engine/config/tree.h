@@ -1,0 +1,41 @@
+/* A configuration as a tree of nodes that know where they come from: YAML read through libyaml's events, with limits
+ * (file 1 MiB, depth 32, 100,000 events, scalars 64 KiB; no aliases, anchors, tags, merge keys, second document), then
+ * --set overrides. Scalars stay text: the schema gives them types. This is the only part that sees libyaml. */
+#pragma once
+#include "engine/base/memory.h"
+
+enum node_kind { NODE_SCALAR, NODE_LIST, NODE_MAP };
+struct node {
+    enum node_kind kind;
+    const char *key;      /* in a map, else NULL */
+    const char *text;     /* a scalar's characters */
+    bool quoted;          /* "128" is a string to those who care */
+    struct node **items;  /* children of a list or map */
+    int count;
+    const char *source;   /* file name as given, "--set", "default" */
+    int line, col;        /* 1-based; 0 when there is none */
+    int key_line, key_col;
+    int width;            /* columns to underline, of the scalar or the key */
+};
+struct node *node_get(const struct node *map, const char *key); /* NULL when absent or no map */
+
+/* All that is wrong is collected and shown at once, in order of place. */
+struct config_errors;
+MUST_CHECK enum error config_errors_create(struct config_errors **out);
+void config_errors_free(struct config_errors *e);
+int config_errors_count(const struct config_errors *e);
+/* Adds one at a node (at its key when at_key); fmt may hold a hint after "\n". node may be NULL (no place). */
+void config_error(struct config_errors *e, const struct node *at, bool at_key, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/* "file:line:col: error: ...", the line, a caret, the hint; then "2 errors.". To a FILE-less sink: text in pool. */
+char *config_errors_text(const struct config_errors *e, struct pool *pool);
+
+/* Parse adds to e on anything wrong; *out is then what could be read, or an empty map. An empty text is an empty map. */
+MUST_CHECK enum error tree_parse(const char *text, size_t n, const char *source, struct pool *pool,
+                                 struct config_errors *e, struct node **out);
+/* tree_read reads a file ("-" is standard input) and parses it. ERR_INPUT when missing. */
+MUST_CHECK enum error tree_read(const char *path, struct pool *pool, struct config_errors *e, struct node **out);
+/* One "a.b[2].c=value" (value is YAML of one line); makes the maps on its way. */
+MUST_CHECK enum error tree_set(struct node *root, const char *assignment, struct pool *pool, struct config_errors *e);
+/* YAML text that tree_parse reads back to the same tree; with_origin: each scalar's source as a comment. */
+char *tree_write(const struct node *root, bool with_origin, struct pool *pool);

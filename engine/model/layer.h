@@ -1,0 +1,33 @@
+/* A layer is one file in layers/ and one line in layers.def: its schema, the shapes it gives, the op that computes it. */
+#pragma once
+#include "engine/config/schema.h"
+#include "engine/device/ops.h"
+
+enum { LAYER_PARAMS = 2, LAYER_BUFFERS = 2, LAYER_INPUTS = 2 };
+enum init {
+    INIT_UNIFORM, /* U(-1/sqrt(fan_in), 1/sqrt(fan_in)), PyTorch's default for linear and conv, weights and bias */
+    INIT_ZERO,
+    INIT_ONE
+};
+struct layer_tensor { /* a parameter or buffer that the layer wants */
+    const char *name; /* "weight", "bias", "running_mean": PyTorch's */
+    struct shape shape;
+    enum init init;
+    int64_t fan_in;
+};
+/* What a layer says of itself once its input is known. */
+struct layer_plan {
+    struct shape y;
+    int nparams, nbuffers;
+    struct layer_tensor params[LAYER_PARAMS], buffers[LAYER_BUFFERS];
+    bool view;         /* y is x under another shape: no op */
+    struct op_desc op; /* n, first and fusions are the graph's to fill */
+};
+struct layer_ops {
+    struct config_section section; /* name (as in YAML), fields, size, shorthand, help */
+    int inputs;                    /* 1, or 2: a second comes from the layer that its 'from' names */
+    /* Checks that the input fits the config and fills the plan. ERR_CONFIG with a message for the user. */
+    enum error (*plan)(const void *config, const struct shape *x, struct layer_plan *out);
+};
+const struct layer_ops *const *layer_kinds(int *count);
+extern const struct config_variants layer_variants; /* for schema: list of layers */

@@ -1,0 +1,54 @@
+/* A model: layers in order with their shapes, parameters and buffers. It knows no device, no batch and no memory. Parameters lie
+ * in one arena in ready order (the last layer's first), so that what is ready together is a byte range.
+ *
+ *   offset 0        HEADER_FLOATS: sums that ride with the gradients (loss, correct, samples, stop)
+ *   then            parameters, each aligned to ALIGN_FLOATS; the gaps stay zero
+ */
+#pragma once
+#include "engine/model/layer.h"
+
+enum { HEADER_FLOATS = ALIGN_FLOATS };
+enum header_slot { HEADER_LOSS, HEADER_CORRECT, HEADER_SAMPLES, HEADER_STOP };
+
+struct tensor_info { /* a named parameter or buffer: where it lies in its arena */
+    const char *name; /* "conv1.weight" */
+    struct shape shape;
+    int64_t offset, count; /* floats */
+    enum init init;
+    int64_t fan_in;
+    int node;
+};
+struct model_node {
+    const char *name;
+    const struct layer_ops *layer;
+    int input[LAYER_INPUTS]; /* node whose y is read; -1: the batch */
+    struct shape x;
+    struct layer_plan plan;
+    int param[LAYER_PARAMS], buffer[LAYER_BUFFERS]; /* into model->params / buffers, -1: none */
+};
+struct model {
+    const char *name;
+    struct shape input, output;
+    int nnodes, nparams, nbuffers;
+    struct model_node *nodes;
+    struct tensor_info *params;  /* in ready order: ascending offset */
+    struct tensor_info *buffers;
+    int64_t arena_floats, buffer_floats; /* arena_floats includes the header */
+    int64_t parameters;                  /* true count, without gaps and header */
+    struct pool *pool;
+};
+
+/* What the config's 'model' key said: a zoo name, {zoo: name, ...its parameters}, or {layers: [...]}. 'classes' is what
+ * $classes stands for in a zoo file. Errors go to e at their places; ERR_CONFIG then. */
+MUST_CHECK enum error model_create(struct node *spec, const struct shape *input, int64_t classes,
+                                   struct config_errors *e, struct model **out);
+void model_free(struct model *m);
+
+/* First weights and buffers: pure functions of (seed, tensor, element). */
+void model_init(const struct model *m, uint64_t seed, float *values, float *buffers);
+
+/* The zoo: YAML texts compiled in from configs/models/. */
+struct zoo_model {
+    const char *name, *text;
+};
+const struct zoo_model *zoo_models(int *count);

@@ -1,0 +1,74 @@
+/* Checkpoints: ckpt/step-N/{model,optim,state}.safetensors and manifest.json, which is the commit record. Built under a temporary
+ * name, fsynced, renamed; at any failure or kill the last good one stays. They know neither mode nor number of devices. */
+#pragma once
+#include "engine/base/digest.h"
+#include "engine/base/json.h"
+#include "engine/model/model.h"
+
+/* ---- safetensors ---- */
+struct st_tensor { /* one tensor of a file; name borrowed */
+    const char *name;
+    const char *dtype; /* "F32" "F64" "I64" "I32" "U64" "U8" */
+    int ndim;
+    int64_t dim[SHAPE_MAX];
+    void *data; /* to write from */
+    size_t bytes;
+    size_t offset;  /* reading: from the start of the data */
+    uint32_t crc;   /* reading: as the file's metadata says; has_crc */
+    bool has_crc;
+};
+struct st_file {
+    int fd;
+    char *path;
+    size_t data_start, data_bytes;
+    int count;
+    struct st_tensor *tensors; /* in order of offset */
+    const struct json_value *metadata;
+    struct pool *pool;
+};
+/* Writes a file (created exclusively), data 64-byte aligned, crc32c of each tensor in __metadata__; fsyncs and closes. */
+MUST_CHECK enum error st_write(const char *path, const struct st_tensor *tensors, int count, const char *const (*metadata)[2],
+                               int nmetadata, uint32_t *file_crc, int64_t *file_bytes);
+/* Opens and checks the header completely (sizes, overlaps, overflow, duplicates). Data is not read yet. */
+MUST_CHECK enum error st_open(const char *path, struct st_file *out);
+const struct st_tensor *st_find(const struct st_file *f, const char *name);
+/* Reads one tensor's bytes and checks its crc. */
+MUST_CHECK enum error st_read(const struct st_file *f, const struct st_tensor *t, void *data);
+void st_close(struct st_file *f);
+
+/* ---- checkpoints ---- */
+struct checkpoint_counters { /* where the run is: plain numbers, the sampler's position among them */
+    int64_t step, epoch, step_in_epoch;
+    double best; /* of checkpoint.best's metric; NaN: none */
+    struct sha256 losses;
+    double seconds; /* of training, so far */
+};
+struct checkpoint_view { /* what is saved: borrowed pointers into the arenas, or where to load to */
+    const struct model *model;
+    float *values, *buffers;
+    int nslots;
+    const char *const *slot_names;
+    float *slots[2]; /* arenas of the optimizer state */
+    struct checkpoint_counters *counters;
+    const char *identity; /* text of what must be equal to resume: model, data, batch, seed, ... "key=value\n" lines */
+    const char *mode;
+    int devices;
+};
+/* Saves in a thread of its own, beside training: 'save' copies what it needs (no allocation after the first) and returns; a
+ * second save waits for the first. Failures are reported by the next call: the run goes on after one, and ends after three in a
+ * row. keep: how many to leave; the newest valid and "best" are never deleted. */
+struct saver;
+MUST_CHECK enum error saver_open(const char *folder /* RUN/ckpt */, int keep, const struct checkpoint_view *v, struct saver **out);
+MUST_CHECK enum error saver_save(struct saver *s, bool best);
+MUST_CHECK enum error saver_wait(struct saver *s); /* until the last one is on disk */
+void saver_close(struct saver *s);                 /* waits, too */
+
+/* Loads the checkpoint at path (a step folder, a ckpt folder or a run folder: the newest valid one in it, older ones after a
+ * warning). Nothing of v is touched unless all of it is valid and fits. optional_optim: load the model alone. */
+MUST_CHECK enum error checkpoint_load(const char *path, struct checkpoint_view *v);
+/* The newest valid checkpoint under a ckpt or run folder, into the pool; ERR_INPUT when there is none. */
+MUST_CHECK enum error checkpoint_find(const char *folder, struct pool *pool, char **path);
+/* Deletes temporary folders that a killed run left. */
+void checkpoint_sweep(const char *folder);
+/* sha256 over all weights (by name order of the model's params) as hex. */
+void checkpoint_weights_hash(const struct model *m, const float *values, char out[SHA256_TEXT]);

@@ -1,0 +1,94 @@
+/* The whole configuration of a run as the engine's parts read it; run_schema is its schema, one table a section. */
+#pragma once
+#include "engine/data/dataset.h"
+#include "engine/model/graph.h"
+#include "engine/optim/optim.h"
+
+struct device_choice { /* auto | cpu:4 | ref:2 */
+    const char *kind;
+    int count;
+    bool automatic; /* the count was chosen by us */
+};
+enum mode_kind_hint { MODE_NAME_MAX = 32 };
+enum dp_server { SERVER_SHARED, SERVER_DEDICATED, SERVER_SHARDED };
+enum dp_scatter { SCATTER_DIRECT, SCATTER_SERVER };
+enum lr_scale { LR_SCALE_NONE, LR_SCALE_LINEAR, LR_SCALE_SQRT };
+enum determinism { DETERMINISTIC_TRUE, DETERMINISTIC_BITWISE };
+
+struct run_config {
+    const char *name;
+    const char *mode; /* a name of modes.def */
+    const char *devices_text;
+    struct device_choice devices; /* from devices_text, by run_config_finish */
+    int64_t threads;              /* a device; 0: auto, resolved by run_config_finish */
+    struct node *model;
+    int loss; /* enum loss */
+    struct data_config data;
+    struct batch_config {
+        int64_t size;   /* global */
+        int64_t shards; /* V; 0: auto = devices, resolved by run_config_finish */
+        int64_t accumulate;
+        bool drop_last, pad;
+    } batch;
+    struct train_config {
+        struct config_span length; /* key 'for' */
+        struct node *until;        /* {val.accuracy: 0.97} */
+        const char *until_metric;  /* resolved: "val.accuracy" | "val.loss" | "train.loss"; NULL none */
+        double until_value;
+    } train;
+    struct optimizer_config {
+        struct config_variant kind;
+        double clip; /* 0: off */
+    } optimizer;
+    struct config_variant schedule;
+    struct lr_scale_config {
+        int rule;      /* enum lr_scale */
+        int64_t base;  /* reference global batch: factor is size / base or its root; 0: shards' count */
+    } lr_scale;
+    int64_t seed;
+    int deterministic; /* enum determinism */
+    struct dp_config {
+        int server, scatter;
+    } dp;
+    struct ddp_config {
+        struct bucket_config {
+            int64_t first, cap; /* bytes */
+        } bucket;
+        bool overlap;
+    } ddp;
+    struct comm_config {
+        int64_t link;           /* 0 auto, 1 thread, 2 shm */
+        const char *algorithm;  /* auto | a name of algos.def */
+        int order;              /* 0 auto, 1 tree, 2 ring; resolved to 1 or 2 by run_config_finish */
+        double timeout;
+    } comm;
+    struct eval_config {
+        struct config_span every; /* off: only at the end */
+    } eval;
+    struct checkpoint_config {
+        struct config_span every;
+        int64_t keep;
+        const char *best;   /* off | val.accuracy | val.loss */
+        const char *resume; /* never | auto | PATH */
+    } checkpoint;
+    struct log_config {
+        const char *dir; /* runs/$name-$time */
+        struct config_span every;
+    } log;
+};
+extern const struct config_section run_schema;
+
+/* Everything a command needs of a configuration. */
+struct run_settings {
+    struct run_config config;
+    struct node *tree;   /* complete, with origins: what 'engine config' prints */
+    char *given;         /* the text as given, for config.yaml */
+    size_t given_length;
+    struct pool *pool;
+};
+/* Reads path (NULL: the empty configuration), applies sets, checks keys, values and combinations, resolves what is 'auto'. On
+ * error all that is wrong is in *report (text for standard error, owned by pool of *out): ERR_CONFIG, or ERR_INPUT when missing.
+ * modes: names that may stand under 'mode', NULL-terminated; algorithms likewise. run_settings_free in any case. */
+MUST_CHECK enum error run_settings_load(const char *path, const char *const *sets, int nsets, struct run_settings *out,
+                                        char **report);
+void run_settings_free(struct run_settings *s);

@@ -1,0 +1,105 @@
+#include "tests/harness/harness.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <malloc.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char folder[256];
+
+static void remove_tree(const char *path) {
+    struct stat st;
+    if (lstat(path, &st) != 0) return;
+    if (S_ISDIR(st.st_mode)) {
+        DIR *d = opendir(path);
+        for (struct dirent *e; d && (e = readdir(d));) {
+            char sub[1024];
+            if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
+            snprintf(sub, sizeof sub, "%s/%s", path, e->d_name);
+            remove_tree(sub);
+        }
+        if (d) closedir(d);
+    }
+    (void)remove(path);
+}
+
+static void remove_folder(void) {
+    remove_tree(folder);
+}
+
+const char *scratch_folder(void) {
+    if (!*folder) {
+        const char *base = getenv("TMPDIR");
+        snprintf(folder, sizeof folder, "%s/engine-test-XXXXXX", base ? base : "/tmp");
+        if (!mkdtemp(folder)) fail_msg("cannot make %s: %s", folder, strerror(errno));
+        atexit(remove_folder);
+    }
+    return folder;
+}
+
+const char *scratch_path(const char *name) {
+    static char paths[8][512];
+    static int next;
+    char *p = paths[next++ % 8];
+    snprintf(p, sizeof paths[0], "%s/%s", scratch_folder(), name);
+    return p;
+}
+
+#ifdef ENGINE_SANITIZED
+/* The sanitizers own the allocator: nothing is counted there. */
+void count_allocations_begin(void) {
+}
+long count_allocations_end(void) {
+    return 0;
+}
+#else
+static atomic_long allocations;
+static atomic_bool counting;
+
+void *__libc_malloc(size_t n);
+void *__libc_calloc(size_t n, size_t size);
+void *__libc_realloc(void *p, size_t n);
+void *__libc_memalign(size_t align, size_t n);
+void *aligned_alloc(size_t align, size_t n);
+
+static void tick(void) {
+    if (atomic_load_explicit(&counting, memory_order_relaxed)) atomic_fetch_add(&allocations, 1);
+}
+
+void *malloc(size_t n) {
+    tick();
+    return __libc_malloc(n);
+}
+void *calloc(size_t n, size_t size) {
+    tick();
+    return __libc_calloc(n, size);
+}
+void *realloc(void *p, size_t n) {
+    tick();
+    return __libc_realloc(p, n);
+}
+void *aligned_alloc(size_t align, size_t n) {
+    tick();
+    return __libc_memalign(align, n);
+}
+int posix_memalign(void **out, size_t align, size_t n) {
+    tick();
+    *out = __libc_memalign(align, n);
+    return *out ? 0 : ENOMEM;
+}
+
+void count_allocations_begin(void) {
+    allocations = 0;
+    counting = true;
+}
+
+long count_allocations_end(void) {
+    counting = false;
+    return allocations;
+}
+#endif

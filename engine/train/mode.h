@@ -1,26 +1,38 @@
-/* What a mode is, seen from the trainer: how the ranks' gradients become one update. Implemented in modes/, one file each.
- * The engine calls it and knows none of them. */
+/* What a mode is, seen from the trainer: how the ranks start and how their gradients become one update. Implemented in modes/,
+ * one file each; the engine calls it and knows none of them. */
 #pragma once
 #include "engine/base/memory.h"
 
 struct trainer;
+struct job;
 struct mode; /* each mode's own */
+struct mode_stats {
+    int64_t sent, received, lane_ns;
+};
 struct mode_ops {
     const char *name, *summary;
-    /* Once a rank: joins the others. From here on the trainer takes its arenas from t->allocator. */
+    /* Once a run: starts the ranks (here, as threads, as processes), each of which calls trainer_run, and returns when all have
+     * ended. The exit code is for main; ERR_NONE with a code other than 0 when a rank has already said why. */
+    enum error (*launch)(const struct job *job, int *exit_code);
+    /* Once a rank: joins the others. Sets t->worker, t->workers, t->allocator, t->owns_state. */
     enum error (*open)(struct trainer *t, struct mode **out);
-    /* All ranks leave with rank 0's weights, buffers and (where they step it) optimizer state. */
+    /* All ranks leave with rank 0's values, buffers and (those that step it) optimizer state. */
     enum error (*start)(struct mode *m);
-    /* One whole optimizer step, seen from this rank: on return t->values and the header's sums are the same everywhere. */
+    /* One whole optimizer step, seen from this rank: on return t->values and t->sums are the same on every rank. */
     enum error (*step)(struct mode *m);
     /* v[0..n) = the sum over ranks, exact where all but one rank hold zero. */
     enum error (*sum)(struct mode *m, double *v, int n);
-    /* Rank 0 leaves with the whole optimizer state (ranks that hold parts of it send them). */
+    /* All ranks leave with the buffers of the rank that computes shard 0. */
+    enum error (*share_buffers)(struct mode *m);
+    /* Rank 0 leaves with the whole optimizer state. */
     enum error (*collect)(struct mode *m);
-    /* This rank stops because of 'reason': the others must not wait for it. Any thread. */
+    /* This rank stops because of 'reason': the others must not wait for it. */
     void (*abort)(struct mode *m, const char *reason);
+    /* What this rank is doing, for the others' messages; text lives as long as the run. */
     void (*note)(struct mode *m, const char *doing, int64_t step);
-    /* Payload bytes and busy time of this rank so far. */
-    void (*stats)(struct mode *m, int64_t *sent, int64_t *received, int64_t *busy_ns);
+    /* Payload bytes to and from other ranks, and nanoseconds that communication ran beside computing, so far. */
+    void (*stats)(struct mode *m, struct mode_stats *out);
+    /* One line for the banner: what moves gradients, and why that. */
+    const char *(*describe)(struct mode *m);
     void (*close)(struct mode *m);
 };

@@ -1,0 +1,81 @@
+#include "cli/cli.h"
+
+#include "modes/modes.h"
+#include "transport/group.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define COMMAND(name) extern const struct command command_##name;
+#include "cli/commands.def"
+#undef COMMAND
+
+static const struct command *const commands[] = {
+#define COMMAND(name) &command_##name,
+#include "cli/commands.def"
+#undef COMMAND
+};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+const struct command *const *command_list(int *count) {
+    *count = COMMANDS;
+    return commands;
+}
+
+const struct command *command_find(const char *name) {
+    for (int i = 0; i < COMMANDS; i++)
+        if (!strcmp(commands[i]->name, name)) return commands[i];
+    return NULL;
+}
+
+int cli_fail(enum error err) {
+    fprintf(stderr, "error: %s\n", error_message());
+    if (*error_hint()) fprintf(stderr, "hint: %s\n", error_hint());
+    return error_exit_code(err);
+}
+
+int cli_usage(const struct command *c, const char *fmt, ...) {
+    va_list ap;
+    va_start(ap, fmt);
+    fputs("error: ", stderr);
+    vfprintf(stderr, fmt, ap);
+    va_end(ap);
+    fprintf(stderr, "\nusage: engine %s %s\nhint: engine help %s\n", c->name, c->arguments, c->name);
+    return error_exit_code(ERR_USAGE);
+}
+
+enum error cli_set(struct cli_config *c, const char *assignment) {
+    if (c->nsets == CLI_SETS) return FAIL(ERR_USAGE, "more than %d --set options", CLI_SETS);
+    c->sets[c->nsets++] = assignment;
+    return ERR_NONE;
+}
+
+enum error cli_load(const struct cli_config *c, struct run_settings *out) {
+    const char *modes[16] = {0}, *algorithms[16] = {0};
+    int n;
+    const struct mode_ops *const *kinds = mode_kinds(&n);
+    for (int i = 0; i < n && i < 15; i++) modes[i] = kinds[i]->name;
+    const char *const *algos = group_algorithms(&n);
+    for (int i = 0; i < n && i < 15; i++) algorithms[i] = algos[i];
+    char *report = NULL;
+    enum error err = run_settings_load(c->path, c->sets, c->nsets, modes, algorithms, out, &report);
+    if (err != ERR_NONE && report)
+        fputs(report, stderr);
+    else if (err != ERR_NONE)
+        cli_fail(err);
+    return err;
+}
+
+enum error cli_check(const struct job *job, struct job_facts *facts) {
+    struct config_errors *errors;
+    TRY(config_errors_create(&errors));
+    enum error err = job_check(job, errors, facts);
+    if (config_errors_count(errors) > 0) {
+        char *text = config_errors_text(errors, job->settings->pool);
+        if (text) fputs(text, stderr);
+    } else if (err != ERR_NONE)
+        cli_fail(err);
+    config_errors_free(errors);
+    return err;
+}

@@ -1,0 +1,147 @@
+/* engine inspect: what is in a checkpoint, a safetensors file or a run directory. Checks all it shows. */
+#include "cli/cli.h"
+
+#include "engine/base/file.h"
+#include "engine/base/text.h"
+#include "engine/train/checkpoint.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+extern const struct command command_inspect;
+
+/* ---- one file ---- */
+static void tensor_stats(const struct st_tensor *t, const void *data, char out[96]) {
+    out[0] = '\0';
+    if (strcmp(t->dtype, "F32") || t->bytes == 0) return;
+    const float *v = data;
+    size_t n = t->bytes / sizeof *v, odd = 0;
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!isfinite(v[i])) odd++;
+        sum += (double)v[i], squares += (double)v[i] * (double)v[i];
+    }
+    double mean = sum / (double)n;
+    int used = snprintf(out, 96, "mean %9.2e  deviation %8.2e", mean, sqrt(fmax(0, squares / (double)n - mean * mean)));
+    if (odd) snprintf(out + used, 96 - (size_t)used, "  %zu NOT FINITE", odd);
+}
+
+static enum error show_tensor(const struct st_file *f, const struct st_tensor *t) {
+    char shape[96] = "", stats[96];
+    for (int d = 0; d < t->ndim; d++) {
+        size_t used = strlen(shape);
+        snprintf(shape + used, sizeof shape - used, "%s%lld", d ? "x" : "", (long long)t->dim[d]);
+    }
+    void *data;
+    TRY(memory_alloc(t->bytes, &data));
+    enum error err = st_read(f, t, data);
+    if (err == ERR_NONE) {
+        tensor_stats(t, data, stats);
+        printf("  %-28s %-4s %-14s %s\n", t->name, t->dtype, shape, stats);
+    }
+    memory_free(data);
+    return err;
+}
+
+static enum error show_file(const char *path) {
+    struct st_file f;
+    TRY(st_open(path, &f));
+    char bytes[32];
+    printf("%s: %d tensors, %s\n", path, f.count, text_of_bytes((double)f.data_bytes, bytes));
+    enum error err = ERR_NONE;
+    for (int i = 0; i < f.count && err == ERR_NONE; i++) err = show_tensor(&f, &f.tensors[i]);
+    st_close(&f);
+    return err;
+}
+
+/* ---- folders ---- */
+static const struct json_limits limits = {.depth = 8, .entries = 100000, .text = 1 << 20};
+
+static enum error read_json(const char *dir, const char *name, struct pool *pool, const struct json_value **out) {
+    char *text, *path = pool_printf(pool, "%s/%s", dir, name);
+    size_t n;
+    if (!path) return ERR_MEMORY;
+    TRY(file_read(path, 16 << 20, pool, &text, &n));
+    enum error err = json_parse(text, n, limits, pool, out);
+    return err == ERR_NONE ? err : error_prefix(err, "%s: ", path);
+}
+
+static void print_json(const struct json_value *v, int indent) {
+    if (v->key) printf("%*s%s: ", indent, "", v->key);
+    if (v->kind == JSON_STRING || v->kind == JSON_NUMBER)
+        printf("%s\n", v->text);
+    else if (v->kind == JSON_BOOL || v->kind == JSON_NULL)
+        printf("%s\n", v->kind == JSON_NULL ? "none" : v->truth ? "yes" : "no");
+    else if (v->kind == JSON_ARRAY) {
+        for (int i = 0; i < v->count && v->children[i].kind == JSON_NUMBER; i++) printf("%s ", v->children[i].text);
+        printf("\n");
+    } else {
+        if (v->key) printf("\n");
+        for (int i = 0; i < v->count; i++) print_json(&v->children[i], indent + (v->key ? 2 : 0));
+    }
+}
+
+static enum error show_checkpoint(const char *dir, struct pool *pool) {
+    static const char *const files[] = {"model.safetensors", "optim.safetensors", "state.safetensors"};
+    const struct json_value *manifest;
+    TRY(read_json(dir, "manifest.json", pool, &manifest));
+    printf("checkpoint %s\n", dir);
+    print_json(manifest, 0);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char *path = pool_printf(pool, "%s/%s", dir, files[i]);
+        if (!path) return ERR_MEMORY;
+        TRY(show_file(path));
+    }
+    return ERR_NONE;
+}
+
+static enum error show_run(const char *dir, struct pool *pool) {
+    const struct json_value *summary;
+    char *path = pool_printf(pool, "%s/summary.json", dir), *checkpoint;
+    if (!path) return ERR_MEMORY;
+    printf("run %s\n", dir);
+    if (file_exists(path)) {
+        TRY(read_json(dir, "summary.json", pool, &summary));
+        print_json(summary, 0);
+    } else
+        printf("not finished: no summary.json\n");
+    enum error err = checkpoint_find(dir, pool, &checkpoint);
+    if (err == ERR_NONE)
+        printf("newest checkpoint: %s (engine inspect shows what is in it)\n", checkpoint);
+    else
+        printf("no checkpoint\n");
+    return ERR_NONE;
+}
+
+static enum error show(const char *path, struct pool *pool) {
+    struct stat st;
+    if (stat(path, &st) != 0) return FAIL(ERR_INPUT, "no file or folder '%s'", path);
+    if (!S_ISDIR(st.st_mode)) return show_file(path);
+    char *manifest = pool_printf(pool, "%s/manifest.json", path), *resolved = pool_printf(pool, "%s/resolved.yaml", path);
+    if (!manifest || !resolved) return ERR_MEMORY;
+    if (file_exists(manifest)) return show_checkpoint(path, pool);
+    if (file_exists(resolved)) return show_run(path, pool);
+    return FAIL(ERR_INPUT, "'%s' is neither a checkpoint nor a run directory", path);
+}
+
+static int inspect_run(int argc, char **argv) {
+    if (argc != 2 || argv[1][0] == '-') return cli_usage(&command_inspect, "one path is needed");
+    struct pool *pool;
+    enum error err = pool_create(&pool);
+    if (err == ERR_NONE) {
+        err = show(argv[1], pool);
+        pool_free(pool);
+    }
+    return err == ERR_NONE ? 0 : cli_fail(err);
+}
+
+const struct command command_inspect = {
+    .name = "inspect",
+    .arguments = "PATH",
+    .summary = "shows and checks a checkpoint, a safetensors file or a run directory",
+    .help = "",
+    .run = inspect_run,
+};

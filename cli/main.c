@@ -1,0 +1,37 @@
+/* engine: the program. Finds the command and runs it; the only place that ends the process. */
+#include "cli/cli.h"
+
+#include "engine/base/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int unknown(const char *name) {
+    const char *names[32];
+    int n;
+    const struct command *const *all = command_list(&n);
+    for (int i = 0; i < n; i++) names[i] = all[i]->name;
+    const char *near = text_nearest(name, names, n);
+    fprintf(stderr, "error: unknown command '%s'%s%s%s\nhint: engine help\n", name, near ? ", did you mean '" : "", near ? near : "",
+            near ? "'?" : "");
+    return error_exit_code(ERR_USAGE);
+}
+
+int main(int argc, char **argv) {
+    char help[] = "help", version[] = "version";
+    char *none[] = {help, NULL};
+    if (argc < 2) return command_find("help")->run(1, none);
+    char *name = argv[1];
+    if (!strcmp(name, "--help") || !strcmp(name, "-h")) name = help;
+    if (!strcmp(name, "--version")) name = version;
+    const struct command *c = command_find(name);
+    if (!c) return unknown(name);
+    argv[1] = name;
+    for (int i = 2; i < argc && strcmp(c->name, "help"); i++)
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+            /* 'engine run --help optimizer.lr' asks for a key, 'engine run --help' for the command */
+            char *ask[] = {help, i + 1 < argc ? argv[i + 1] : argv[1], NULL};
+            return command_find("help")->run(2, ask);
+        }
+    return c->run(argc - 1, argv + 1);
+}

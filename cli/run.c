@@ -1,0 +1,167 @@
+/* engine run: trains. With a configuration file, without one (generated data, a small network), or with a run directory, which goes
+ * on from its last checkpoint. */
+#include "cli/cli.h"
+
+#include "engine/base/log.h"
+#include "engine/train/stop.h"
+#include "engine/train/trainer.h"
+#include "modes/modes.h"
+#include "transport/launch/launch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+extern const struct command command_run;
+
+struct options {
+    struct cli_config config;
+    const char *run_dir; /* when the argument was one */
+    bool json, quiet, progress;
+    char texts[4][1100]; /* assignments made from options */
+    int ntexts;
+};
+
+/* ---- arguments ---- */
+static enum error set_from(struct options *o, const char *key, const char *value) {
+    char *text = o->texts[o->ntexts++ % 4];
+    snprintf(text, sizeof o->texts[0], "%s=%s", key, value);
+    return cli_set(&o->config, text);
+}
+
+/* Options that are keys: --mode dp is --set mode=dp. */
+static const char *const shortcuts[][2] = {{"--mode", "mode"}, {"--devices", "devices"}, {"--set", NULL}};
+
+static int take_value(struct options *o, const char *option, const char *value) {
+    for (size_t i = 0; i < sizeof shortcuts / sizeof *shortcuts; i++) {
+        if (strcmp(option, shortcuts[i][0])) continue;
+        if (!value) return cli_usage(&command_run, "%s needs a value", option);
+        enum error err = shortcuts[i][1] ? set_from(o, shortcuts[i][1], value) : cli_set(&o->config, value);
+        return err == ERR_NONE ? 0 : cli_fail(err);
+    }
+    return -1;
+}
+
+static bool take_flag(struct options *o, const char *arg) {
+    if (!strcmp(arg, "--json")) return o->json = true;
+    if (!strcmp(arg, "--quiet") || !strcmp(arg, "-q")) return o->quiet = true;
+    if (!strcmp(arg, "--no-progress")) return !(o->progress = false);
+    if (!strcmp(arg, "--resume")) return cli_set(&o->config, "checkpoint.resume=auto") == ERR_NONE;
+    return false;
+}
+
+static bool is_folder(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static int take_path(struct options *o, const char *path) {
+    if (o->config.path) return cli_usage(&command_run, "one configuration at a time, got '%s' and '%s'", o->config.path, path);
+    o->config.path = path;
+    if (!is_folder(path)) return 0;
+    o->run_dir = path;
+    char *resolved;
+    if (asprintf(&resolved, "%s/resolved.yaml", path) < 0) return cli_fail(FAIL(ERR_MEMORY, "no memory"));
+    o->config.path = resolved; /* lives as long as the process */
+    if (access(resolved, R_OK) == 0) return 0;
+    return cli_fail(FAIL(ERR_INPUT, "'%s' is a folder without resolved.yaml: not a run directory", path));
+}
+
+static int parse(int argc, char **argv, struct options *o) {
+    *o = (struct options){.progress = true};
+    for (int i = 1; i < argc; i++) {
+        char *arg = argv[i];
+        if (arg[0] != '-' || !arg[1]) {
+            int code = take_path(o, arg);
+            if (code) return code;
+            continue;
+        }
+        if (take_flag(o, arg)) continue;
+        int code = take_value(o, arg, i + 1 < argc ? argv[i + 1] : NULL);
+        if (code < 0) return cli_usage(&command_run, "unknown option '%s'", arg);
+        if (code > 0) return code;
+        i++;
+    }
+    return 0;
+}
+
+/* ---- running ---- */
+static int launch(struct job *job) {
+    int code = 0;
+    stop_install();
+    enum error err = job->mode->launch(job, &code);
+    if (err != ERR_NONE) {
+        log_error("%s", error_message());
+        if (*error_hint()) log_info("hint: %s", error_hint());
+        return error_exit_code(err);
+    }
+    return code ? code : stop_signal() ? stop_exit_code(stop_signal()) : 0;
+}
+
+static int run_as_rank(struct job *job, const struct launch_self *self, struct run_settings *s) {
+    const char *resume = s->config.checkpoint.resume;
+    job->rank = self->rank;
+    job->processes = self->size;
+    job->meeting_fd = self->meeting_fd;
+    job->console_out = self->console_out;
+    job->console_err = self->console_err;
+    job->resume = strcmp(resume, "never") ? resume : NULL;
+    return launch(job);
+}
+
+static int run_whole(struct job *job, const struct options *o, struct run_settings *s) {
+    struct job_facts facts;
+    enum error err = cli_check(job, &facts);
+    if (err != ERR_NONE) return error_exit_code(err);
+    struct run_place place;
+    err = run_place_open(s, o->run_dir, &place);
+    if (err == ERR_NONE) err = run_place_record(&place, s);
+    if (err != ERR_NONE) return cli_fail(err);
+    job->run_dir = place.dir;
+    job->resume = place.resume;
+    return launch(job);
+}
+
+static int run_run(int argc, char **argv) {
+    struct options o;
+    int code = parse(argc, argv, &o);
+    if (code) return code;
+    struct launch_self self;
+    bool rank;
+    enum error err = launch_self(&self, &rank);
+    if (err != ERR_NONE) return cli_fail(err);
+    struct run_settings s;
+    err = cli_load(&o.config, &s);
+    struct job job = {.settings = &s,
+                      .run_dir = o.run_dir,
+                      .console_out = STDOUT_FILENO,
+                      .console_err = STDERR_FILENO,
+                      .json = o.json,
+                      .quiet = o.quiet,
+                      .progress = o.progress,
+                      .rank = -1,
+                      .processes = 1};
+    if (err == ERR_NONE) {
+        job.mode = mode_find(s.config.mode);
+        code = rank ? run_as_rank(&job, &self, &s) : run_whole(&job, &o, &s);
+    } else
+        code = error_exit_code(err);
+    run_settings_free(&s);
+    return code;
+}
+
+const struct command command_run = {
+    .name = "run",
+    .arguments = "[CONFIG | RUN_DIR] [--set KEY=VALUE]... [--mode M] [--devices D] [--resume] [--json] [--quiet]",
+    .summary = "trains, from a configuration, from nothing, or on from a run directory",
+    .help = "  --set KEY=VALUE  changes one key: --set optimizer.lr=0.1 (repeatable)\n"
+            "  --mode M         the same as --set mode=M\n"
+            "  --devices D      the same as --set devices=D\n"
+            "  --resume         the same as --set checkpoint.resume=auto\n"
+            "  --json           one JSON object on standard output, and nothing else there\n"
+            "  --quiet, -q      no banner and no progress\n"
+            "  --no-progress    plain lines even on a terminal\n",
+    .run = run_run,
+};

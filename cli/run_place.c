@@ -1,0 +1,117 @@
+/* Where a run lives: log.dir with $name and $time, one process at a time. 'checkpoint.resume: auto' goes on in the newest directory
+ * of that form that holds a valid checkpoint, and starts afresh when there is none. */
+#include "cli/cli.h"
+
+#include "engine/base/file.h"
+#include "engine/base/log.h"
+#include "engine/train/checkpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The template with $name and $time replaced. */
+static char *expand(struct pool *pool, const char *template, const char *name, const char *when) {
+    char *out = pool_printf(pool, "%s", "");
+    for (const char *p = template; *p && out;) {
+        if (!strncmp(p, "$name", 5))
+            out = pool_printf(pool, "%s%s", out, name), p += 5;
+        else if (!strncmp(p, "$time", 5))
+            out = pool_printf(pool, "%s%s", out, when), p += 5;
+        else
+            out = pool_printf(pool, "%s%c", out, *p++);
+    }
+    return out;
+}
+
+static time_t modified(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 ? st.st_mtime : 0;
+}
+
+/* The newest directory of the template's form that has a checkpoint. */
+static void find_newest(struct run_settings *s, struct run_place *out) {
+    glob_t found;
+    char *pattern = expand(s->pool, s->config.log.dir, s->config.name, "*");
+    if (!pattern || glob(pattern, 0, NULL, &found) != 0) return;
+    time_t newest = 0;
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        char *checkpoint;
+        if (modified(found.gl_pathv[i]) < newest) continue;
+        if (checkpoint_find(found.gl_pathv[i], s->pool, &checkpoint) != ERR_NONE) continue;
+        newest = modified(found.gl_pathv[i]);
+        out->dir = pool_printf(s->pool, "%s", found.gl_pathv[i]);
+        out->resume = checkpoint;
+    }
+    globfree(&found);
+}
+
+static enum error make_fresh(struct run_settings *s, struct run_place *out) {
+    char stamp[32], tried[48];
+    time_t now = time(NULL);
+    struct tm tm;
+    strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", localtime_r(&now, &tm));
+    bool timed = strstr(s->config.log.dir, "$time") != NULL;
+    for (int i = 1; i < 1000; i++) {
+        snprintf(tried, sizeof tried, i == 1 ? "%s" : "%s-%d", stamp, i);
+        out->dir = expand(s->pool, s->config.log.dir, s->config.name, tried);
+        if (!out->dir) return ERR_MEMORY;
+        if (!timed || !file_exists(out->dir)) return file_make_folders(out->dir);
+    }
+    return FAIL(ERR_CREATE, "no free name for a run directory like '%s'", out->dir);
+}
+
+static enum error choose_resume(struct run_settings *s, struct run_place *out) {
+    const char *resume = s->config.checkpoint.resume;
+    if (!strcmp(resume, "never")) return ERR_NONE;
+    if (!strcmp(resume, "auto")) {
+        find_newest(s, out);
+        return ERR_NONE;
+    }
+    out->resume = pool_printf(s->pool, "%s", resume);
+    if (file_exists(resume)) return ERR_NONE;
+    return FAIL(ERR_INPUT, "checkpoint.resume: no file or folder '%s'", resume);
+}
+
+static enum error lock(struct run_place *p, struct pool *pool) {
+    char *path = pool_printf(pool, "%s/run.lock", p->dir);
+    if (!path) return ERR_MEMORY;
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0) return FAIL(ERR_CREATE, "cannot create '%s': %s", path, strerror(errno));
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return ERR_NONE; /* kept until the process ends */
+    close(fd);
+    return FAIL(ERR_CREATE, "another process is running in '%s'\nchoose another log.dir, or wait for it", p->dir);
+}
+
+enum error run_place_open(struct run_settings *s, const char *given, struct run_place *out) {
+    *out = (struct run_place){0};
+    if (given) {
+        out->dir = pool_printf(s->pool, "%s", given);
+        if (!out->dir) return ERR_MEMORY;
+        if (checkpoint_find(given, s->pool, &out->resume) != ERR_NONE) out->resume = NULL;
+    } else
+        TRY(choose_resume(s, out));
+    if (!out->dir) TRY(make_fresh(s, out));
+    return lock(out, s->pool);
+}
+
+static enum error write_file(struct pool *pool, const char *dir, const char *name, const char *text, size_t n) {
+    char *path = pool_printf(pool, "%s/%s", dir, name);
+    return path ? file_replace(path, text, n) : ERR_MEMORY;
+}
+
+enum error run_place_record(const struct run_place *p, const struct run_settings *s) {
+    char *resolved = tree_write(s->tree, true, s->pool);
+    if (!resolved) return ERR_MEMORY;
+    char *ckpt = pool_printf(s->pool, "%s/ckpt", p->dir);
+    if (!ckpt) return ERR_MEMORY;
+    checkpoint_sweep(ckpt);
+    TRY(write_file(s->pool, p->dir, "config.yaml", s->given ? s->given : "", s->given_length));
+    return write_file(s->pool, p->dir, "resolved.yaml", resolved, strlen(resolved));
+}

@@ -1,0 +1,42 @@
+/* engine version: which engine this is, and what was built in. */
+#include "cli/cli.h"
+
+#include "engine/base/version.h"
+#include "modes/modes.h"
+#include "transport/group.h"
+
+#include <stdio.h>
+#include <string.h>
+
+extern const struct command command_version;
+
+static void print_features(void) {
+    int n;
+    const struct device_ops *const *devices = device_kinds(&n);
+    for (int i = 0; i < n; i++) printf("device     %-8s %s\n", devices[i]->name, devices[i]->summary);
+    const struct mode_ops *const *modes = mode_kinds(&n);
+    for (int i = 0; i < n; i++) printf("mode       %-8s %s\n", modes[i]->name, modes[i]->summary);
+    const char *const *names = group_links(&n);
+    for (int i = 0; i < n; i++) printf("link       %s\n", names[i]);
+    names = group_algorithms(&n);
+    for (int i = 0; i < n; i++) printf("algorithm  %s\n", names[i]);
+    printf("toolkits   CUDA %s, NCCL %s, MPI %s: found when this was built; this version has no device or group for them\n",
+           ENGINE_FOUND_CUDA, ENGINE_FOUND_NCCL, ENGINE_FOUND_MPI);
+    printf("compiler   %s, %s\n", ENGINE_COMPILER, ENGINE_BUILD_TYPE);
+}
+
+static int version_run(int argc, char **argv) {
+    if (argc > 2 || (argc == 2 && strcmp(argv[1], "--features")))
+        return cli_usage(&command_version, "unknown option '%s'", argv[argc - 1]);
+    printf("engine %s\n", ENGINE_VERSION);
+    if (argc == 2) print_features();
+    return 0;
+}
+
+const struct command command_version = {
+    .name = "version",
+    .arguments = "[--features]",
+    .summary = "the version, and what was built in",
+    .help = "  --features  devices, modes, links, algorithms, toolkits\n",
+    .run = version_run,
+};

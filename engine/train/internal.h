@@ -1,0 +1,60 @@
+/* What the files of train/ share among themselves. */
+#pragma once
+#include "engine/train/trainer.h"
+
+#include <sched.h>
+
+MUST_CHECK enum error trainer_open(struct trainer *t);
+void trainer_close(struct trainer *t);
+void trainer_view(struct trainer *t, struct checkpoint_view *v);
+/* What must be equal for a resume to be exact: "key=value\n" lines, in the settings' pool. NULL: out of memory. */
+const char *trainer_identity(const struct job *job);
+
+/* Threads that serve a rank (loader, saver) run on any core of the process, not on the one that the rank is bound to. */
+void affinity_note(void); /* before the first rank is bound */
+void affinity_free(cpu_set_t *bound);
+void affinity_restore(const cpu_set_t *bound);
+
+/* ---- metrics.jsonl and the summary ---- */
+struct metrics;
+struct step_record {
+    int64_t step, epoch;
+    float loss, accuracy;
+    double lr, norm, ms, samples;
+};
+MUST_CHECK enum error metrics_open(const char *run_dir, int64_t steps, struct metrics **out);
+void metrics_step(struct metrics *m, const struct step_record *r);
+void metrics_val(struct metrics *m, int64_t step, const struct val_result *v);
+void metrics_event(struct metrics *m, int64_t step, const char *event, const char *text);
+void metrics_flush(struct metrics *m);
+void metrics_percentiles(struct metrics *m, double *p50, double *p95); /* of step times, in ms */
+void metrics_close(struct metrics *m);
+
+struct summary { /* what the end of a run says */
+    const char *mode, *run_dir;
+    int devices;
+    int64_t shards, steps, epochs, samples;
+    double train_loss;
+    struct val_result val;
+    bool has_val;
+    double step_p50, step_p95, samples_per_s;
+    double time_s[PHASES], hidden_s, total_s;
+    int ranks, processes;
+    double sent[257], received[257], rss[257];
+    char weights[SHA256_TEXT], losses[SHA256_TEXT];
+};
+MUST_CHECK enum error summary_json(const struct summary *s, struct json *out);
+/* Prints the table (or the JSON object) on the console and writes summary.json. */
+MUST_CHECK enum error summary_show(const struct summary *s, const struct job *job);
+
+/* ---- progress ---- */
+struct progress;
+struct progress_state {
+    int64_t step, steps, epoch, epochs;
+    double loss, accuracy, lr, samples_per_s, ms, comm_exposed; /* comm: share of the step */
+};
+MUST_CHECK enum error progress_open(const struct job *job, struct progress **out);
+/* At most a few times a second on a terminal; a plain line when 'line' elsewhere. */
+void progress_show(struct progress *p, const struct progress_state *s, bool line);
+void progress_say(struct progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void progress_close(struct progress *p);

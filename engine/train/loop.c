@@ -1,0 +1,284 @@
+/* The loop: steps, and what happens between them. Everything that decides (when to evaluate, save, stop) is a function of numbers
+ * that are the same on every rank, so all ranks take the same turns and no turn needs a message. */
+#include "engine/train/internal.h"
+
+#include "engine/base/clock.h"
+#include "engine/base/log.h"
+#include "engine/base/text.h"
+#include "engine/optim/schedule.h"
+#include "engine/train/stop.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+struct run {
+    struct trainer *t;
+    const struct mode_ops *mode;
+    struct metrics *metrics;   /* rank 0 only, as are the next two */
+    struct progress *progress;
+    struct saver *saver;
+    int64_t eval_every, save_every, log_every, saved, first_step;
+    struct val_result val;
+    bool has_val, val_is_new, stopped, reached;
+    float loss;
+    double samples;
+    int64_t started, other_ns; /* other: evaluation and saving */
+};
+
+static bool due(int64_t every, int64_t step) {
+    return every > 0 && step % every == 0;
+}
+
+/* ---- the banner ---- */
+static void say_hello(struct run *r) {
+    const struct trainer *t = r->t;
+    const struct run_config *c = t->config;
+    char params[32], samples[32], vals[32];
+    int64_t shards = c->batch.shards;
+    progress_say(r->progress, "engine: %s on %s, %lld thread%s each - %s", c->mode, c->devices_text, (long long)c->threads,
+                 c->threads == 1 ? "" : "s", r->mode->describe(t->mode));
+    progress_say(r->progress, "model %s, %s parameters - data %s, %s training and %s validation samples", t->model->name,
+                 text_of_count(t->model->parameters, params), t->data->name, text_of_count(t->data->size, samples),
+                 text_of_count(t->val->size, vals));
+    progress_say(r->progress, "batch %lld = %lld shards x %lld%s - %s, learning rate %g%s - seed %lld", (long long)c->batch.size,
+                 (long long)shards, (long long)((c->batch.size + shards - 1) / shards),
+                 c->batch.accumulate > 1 ? " (accumulated)" : "", t->optim->section.name, t->base_lr,
+                 c->lr_scale.rule == LR_SCALE_NONE ? "" : " (scaled)", (long long)c->seed);
+    if (t->job->resume)
+        progress_say(r->progress, "resuming from %s at step %lld", t->job->resume, (long long)t->at.step);
+    progress_say(r->progress, "run %s", t->job->run_dir);
+}
+
+static void report_step(struct run *r, int64_t ns, const int64_t before[PHASES]) {
+    struct trainer *t = r->t;
+    double accuracy = t->sums.samples > 0 ? (double)(t->sums.correct / t->sums.samples) : 0, ms = (double)ns * 1e-6;
+    struct step_record record = {.step = t->at.step,
+                                 .epoch = t->at.epoch,
+                                 .loss = t->sums.loss,
+                                 .accuracy = (float)accuracy,
+                                 .lr = t->lr,
+                                 .norm = t->norm_seen,
+                                 .ms = ms,
+                                 .samples = (double)t->sums.samples};
+    metrics_step(r->metrics, &record);
+    double comm = (double)(t->phase_ns[PHASE_COMM] - before[PHASE_COMM]);
+    struct progress_state s = {.step = t->at.step,
+                               .steps = t->steps,
+                               .epoch = (t->at.step - 1) / t->per_epoch + 1,
+                               .epochs = (t->steps + t->per_epoch - 1) / t->per_epoch,
+                               .loss = (double)t->sums.loss,
+                               .accuracy = accuracy,
+                               .lr = t->lr,
+                               .ms = ms,
+                               .samples_per_s = (double)t->sums.samples / ms * 1e3,
+                               .comm_exposed = comm / (double)ns};
+    progress_show(r->progress, &s, due(r->log_every, t->at.step) || t->at.step == t->steps);
+}
+
+/* ---- one step, and what the ranks agree on after it ---- */
+static enum error take_step(struct run *r) {
+    struct trainer *t = r->t;
+    int64_t begin = clock_ns(), before[PHASES];
+    memcpy(before, t->phase_ns, sizeof before);
+    TRY(r->mode->step(t->mode));
+    t->at.step++;
+    t->at.step_in_epoch++;
+    if (t->at.step_in_epoch == t->per_epoch) t->at.step_in_epoch = 0, t->at.epoch++;
+    r->loss = t->sums.loss;
+    r->samples += (double)t->sums.samples;
+    r->stopped = t->sums.stop;
+    if (t->rank == 0) {
+        sha256_update(&t->at.losses, &t->sums.loss, sizeof t->sums.loss);
+        report_step(r, clock_ns() - begin, before);
+    }
+    if (!isfinite(t->sums.loss))
+        return FAIL(ERR_RESULT, "diverged: the loss of step %lld is %g\nlower optimizer.lr, or set optimizer.clip",
+                    (long long)t->at.step, (double)t->sums.loss);
+    return ERR_NONE;
+}
+
+static bool is_better(const struct run *r) {
+    const char *best = r->t->config->checkpoint.best;
+    if (!strcmp(best, "off") || !r->val_is_new) return false;
+    bool accuracy = !strcmp(best, "val.accuracy");
+    double now = accuracy ? r->val.accuracy : r->val.loss, then = r->t->at.best;
+    return isnan(then) || (accuracy ? now > then : now < then);
+}
+
+static void note_best(struct run *r) {
+    bool accuracy = !strcmp(r->t->config->checkpoint.best, "val.accuracy");
+    r->t->at.best = accuracy ? r->val.accuracy : r->val.loss;
+}
+
+static enum error evaluate(struct run *r) {
+    struct trainer *t = r->t;
+    int64_t mark = clock_ns();
+    r->mode->note(t->mode, "evaluation", t->at.step);
+    TRY(r->mode->share_buffers(t->mode));
+    TRY(trainer_evaluate(t, &r->val));
+    r->has_val = r->val_is_new = true;
+    r->other_ns += clock_ns() - mark;
+    if (t->rank > 0) return ERR_NONE;
+    metrics_val(r->metrics, t->at.step, &r->val);
+    if (t->data->classes)
+        progress_say(r->progress, "step %lld: validation loss %.4f, accuracy %.2f %%", (long long)t->at.step, r->val.loss,
+                     r->val.accuracy * 100);
+    else
+        progress_say(r->progress, "step %lld: validation loss %.6g", (long long)t->at.step, r->val.loss);
+    return ERR_NONE;
+}
+
+static enum error save(struct run *r, bool best) {
+    struct trainer *t = r->t;
+    int64_t mark = clock_ns();
+    r->mode->note(t->mode, "saving a checkpoint", t->at.step);
+    TRY(r->mode->share_buffers(t->mode));
+    TRY(r->mode->collect(t->mode));
+    if (best) note_best(r);
+    r->saved = t->at.step;
+    t->at.seconds += clock_seconds(mark - r->started);
+    enum error err = t->rank == 0 ? saver_save(r->saver, best) : ERR_NONE;
+    t->at.seconds -= clock_seconds(mark - r->started);
+    r->other_ns += clock_ns() - mark;
+    return err;
+}
+
+static bool target_reached(const struct run *r) {
+    const struct train_config *c = &r->t->config->train;
+    if (!c->until_metric) return false;
+    if (!strcmp(c->until_metric, "train.loss")) return (double)r->loss <= c->until_value;
+    if (!r->val_is_new) return false;
+    return !strcmp(c->until_metric, "val.loss") ? r->val.loss <= c->until_value : r->val.accuracy >= c->until_value;
+}
+
+static enum error steps(struct run *r) {
+    struct trainer *t = r->t;
+    while (t->at.step < t->steps && !r->stopped && !r->reached) {
+        r->val_is_new = false;
+        TRY(take_step(r));
+        if (due(r->eval_every, t->at.step)) TRY(evaluate(r));
+        bool best = is_better(r);
+        if (best || due(r->save_every, t->at.step)) TRY(save(r, best));
+        r->reached = target_reached(r);
+    }
+    return ERR_NONE;
+}
+
+/* ---- the end ---- */
+static void fill_times(struct run *r, struct summary *s, const double *shared) {
+    for (int i = 0; i < PHASES; i++) s->time_s[i] = shared[i];
+    s->hidden_s = shared[PHASES];
+    s->total_s = clock_seconds(clock_ns() - r->started - r->other_ns);
+    double done = (double)(r->t->at.step - r->first_step);
+    s->samples_per_s = done > 0 && s->total_s > 0 ? r->samples / s->total_s : 0;
+}
+
+/* Rank 0's summary needs the others' bytes, memory and (of the first that computes) phases: one sum of a vector in which every
+ * rank fills places of its own. */
+static enum error gather(struct run *r, struct summary *s) {
+    enum { PER_RANK = 3 };
+    struct trainer *t = r->t;
+    int ranks = s->ranks, n = PHASES + 1 + PER_RANK * ranks;
+    double *v = calloc((size_t)n, sizeof *v);
+    if (!v) return FAIL(ERR_MEMORY, "no memory for the summary");
+    struct mode_stats stats;
+    r->mode->stats(t->mode, &stats);
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    if (t->worker == 0) {
+        for (int i = 0; i < PHASES; i++) v[i] = clock_seconds(t->phase_ns[i]);
+        v[PHASES] = fmax(0, clock_seconds(stats.lane_ns - t->phase_ns[PHASE_COMM]));
+    }
+    double *mine = v + PHASES + 1 + PER_RANK * t->rank;
+    mine[0] = (double)stats.sent, mine[1] = (double)stats.received, mine[2] = (double)usage.ru_maxrss * 1024;
+    enum error err = r->mode->sum(t->mode, v, n);
+    for (int i = 0; i < ranks; i++) {
+        const double *of = v + PHASES + 1 + PER_RANK * i;
+        s->sent[i] = of[0], s->received[i] = of[1], s->rss[i] = of[2];
+    }
+    fill_times(r, s, v);
+    free(v);
+    return err;
+}
+
+static enum error finish(struct run *r) {
+    struct trainer *t = r->t;
+    const struct run_config *c = t->config;
+    if (!r->stopped && !(r->val_is_new && r->has_val)) TRY(evaluate(r));
+    if (r->save_every > 0 && r->saved != t->at.step) TRY(save(r, is_better(r)));
+    struct summary s = {.mode = c->mode,
+                        .run_dir = t->job->run_dir,
+                        .devices = t->workers,
+                        .shards = c->batch.shards,
+                        .steps = t->at.step,
+                        .epochs = t->at.step / t->per_epoch,
+                        .train_loss = (double)r->loss,
+                        .val = r->val,
+                        .has_val = r->has_val};
+    s.ranks = t->ranks;
+    s.processes = t->job->processes;
+    TRY(gather(r, &s));
+    if (t->rank > 0) return ERR_NONE;
+    TRY(saver_wait(r->saver));
+    metrics_percentiles(r->metrics, &s.step_p50, &s.step_p95);
+    checkpoint_weights_hash(t->model, t->values, s.weights);
+    sha256_hex(t->at.losses, s.losses);
+    metrics_event(r->metrics, t->at.step, r->stopped ? "stopped" : r->reached ? "target reached" : "finished", NULL);
+    progress_close(r->progress);
+    r->progress = NULL;
+    return summary_show(&s, t->job);
+}
+
+static enum error open_outputs(struct run *r) {
+    struct trainer *t = r->t;
+    const struct run_config *c = t->config;
+    r->eval_every = span_steps(c->eval.every, t->per_epoch);
+    r->save_every = span_steps(c->checkpoint.every, t->per_epoch);
+    r->log_every = span_steps(c->log.every, t->per_epoch);
+    r->saved = t->job->resume ? t->at.step : -1;
+    r->first_step = t->at.step;
+    if (t->rank > 0) return ERR_NONE;
+    struct checkpoint_view v;
+    trainer_view(t, &v);
+    const char *folder = pool_printf(t->job->settings->pool, "%s/ckpt", t->job->run_dir);
+    if (!v.identity || !folder) return ERR_MEMORY;
+    cpu_set_t bound;
+    affinity_free(&bound);
+    enum error err = saver_open(folder, (int)c->checkpoint.keep, &v, &r->saver);
+    affinity_restore(&bound);
+    TRY(err);
+    TRY(metrics_open(t->job->run_dir, t->steps, &r->metrics));
+    TRY(progress_open(t->job, &r->progress));
+    if (t->job->resume) metrics_event(r->metrics, t->at.step, "resumed", t->job->resume);
+    say_hello(r);
+    return ERR_NONE;
+}
+
+static enum error run_all(struct run *r) {
+    TRY(open_outputs(r));
+    r->started = clock_ns();
+    TRY(steps(r));
+    return finish(r);
+}
+
+enum error trainer_run(const struct job *job, int rank, void *place) {
+    struct trainer *t = calloc(1, sizeof *t);
+    if (!t) return FAIL(ERR_MEMORY, "no memory for a rank");
+    *t = (struct trainer){.job = job, .config = &job->settings->config, .rank = rank, .place = place};
+    struct run r = {.t = t, .mode = job->mode};
+    enum error err = trainer_open(t);
+    if (t->ranks > 1) snprintf(t->name, sizeof t->name, "rank %d", rank);
+    log_set_prefix(t->name);
+    if (err == ERR_NONE) err = run_all(&r);
+    if (err != ERR_NONE && t->mode) job->mode->abort(t->mode, error_message());
+    progress_close(r.progress);
+    saver_close(r.saver);
+    metrics_close(r.metrics);
+    trainer_close(t);
+    log_set_prefix("");
+    free(t);
+    return err;
+}

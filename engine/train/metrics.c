@@ -1,0 +1,97 @@
+/* metrics.jsonl: one JSON object a line, every step one. Written through a buffer and flushed when something happens; a full disk
+ * costs metrics, never the run. */
+#include "engine/train/internal.h"
+
+#include "engine/base/log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEEP_TIMES = 1 << 16 }; /* of the last steps, for the percentiles */
+struct metrics {
+    FILE *file;
+    char buffer[1 << 16];
+    bool failed;
+    int64_t count, capacity;
+    float *times;
+};
+
+enum error metrics_open(const char *run_dir, int64_t steps, struct metrics **out) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/metrics.jsonl", run_dir);
+    struct metrics *m = calloc(1, sizeof *m);
+    if (!m) return FAIL(ERR_MEMORY, "no memory for metrics");
+    m->capacity = steps < KEEP_TIMES ? (steps > 0 ? steps : 1) : KEEP_TIMES;
+    m->times = malloc((size_t)m->capacity * sizeof *m->times);
+    m->file = fopen(path, "ae");
+    if (!m->times || !m->file) {
+        enum error err = FAIL(ERR_CREATE, "cannot create '%s': %s", path, strerror(errno));
+        metrics_close(m);
+        return err;
+    }
+    setvbuf(m->file, m->buffer, _IOFBF, sizeof m->buffer);
+    *out = m;
+    return ERR_NONE;
+}
+
+static void check(struct metrics *m) {
+    if (!m->failed && ferror(m->file)) {
+        log_warn("metrics.jsonl cannot be written: %s", strerror(errno));
+        m->failed = true;
+    }
+}
+
+void metrics_step(struct metrics *m, const struct step_record *r) {
+    fprintf(m->file, "{\"step\":%lld,\"epoch\":%lld,\"loss\":%.9g,\"accuracy\":%.6g,\"lr\":%.9g,\"grad_norm\":%.6g,"
+                     "\"samples\":%.0f,\"ms\":%.4f}\n",
+            (long long)r->step, (long long)r->epoch, (double)r->loss, (double)r->accuracy, r->lr, r->norm, r->samples, r->ms);
+    m->times[m->count++ % m->capacity] = (float)r->ms;
+    check(m);
+}
+
+void metrics_val(struct metrics *m, int64_t step, const struct val_result *v) {
+    fprintf(m->file, "{\"step\":%lld,\"val\":{\"loss\":%.9g,\"accuracy\":%.9g,\"samples\":%lld}}\n", (long long)step, v->loss,
+            v->accuracy, (long long)v->samples);
+    metrics_flush(m);
+}
+
+void metrics_event(struct metrics *m, int64_t step, const char *event, const char *text) {
+    struct json j;
+    json_init(&j);
+    json_open(&j, NULL, '{');
+    json_int(&j, "step", step);
+    json_string(&j, "event", event);
+    if (text) json_string(&j, "text", text);
+    json_close(&j, '}');
+    if (json_done(&j) == ERR_NONE) fprintf(m->file, "%s\n", j.text);
+    json_fini(&j);
+    metrics_flush(m);
+}
+
+void metrics_flush(struct metrics *m) {
+    fflush(m->file);
+    check(m);
+}
+
+static int compare(const void *a, const void *b) {
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+void metrics_percentiles(struct metrics *m, double *p50, double *p95) {
+    int64_t n = m->count < m->capacity ? m->count : m->capacity;
+    *p50 = *p95 = 0;
+    if (n == 0) return;
+    qsort(m->times, (size_t)n, sizeof *m->times, compare);
+    *p50 = (double)m->times[n / 2];
+    *p95 = (double)m->times[(n - 1) * 95 / 100];
+}
+
+void metrics_close(struct metrics *m) {
+    if (!m) return;
+    if (m->file) fclose(m->file);
+    free(m->times);
+    free(m);
+}

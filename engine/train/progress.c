@@ -1,0 +1,103 @@
+/* What a person sees while it runs, on standard error: on a terminal one line that is redrawn, elsewhere plain lines. */
+#include "engine/train/internal.h"
+
+#include "engine/base/clock.h"
+#include "engine/base/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { REDRAW_NS = 200000000, BAR = 24 };
+struct progress {
+    int fd;
+    bool bar, quiet, drawn, colour;
+    int64_t last, started, first_step;
+};
+
+enum error progress_open(const struct job *job, struct progress **out) {
+    struct progress *p = calloc(1, sizeof *p);
+    if (!p) return FAIL(ERR_MEMORY, "no memory for progress");
+    const char *term = getenv("TERM");
+    p->fd = job->console_err;
+    p->quiet = job->quiet;
+    p->bar = job->progress && isatty(p->fd) && term && strcmp(term, "dumb");
+    const char *no_colour = getenv("NO_COLOR");
+    p->colour = p->bar && !(no_colour && *no_colour);
+    p->first_step = -1;
+    *out = p;
+    return ERR_NONE;
+}
+
+static void wipe(struct progress *p) {
+    if (p->drawn) dprintf(p->fd, "\r\033[K");
+    p->drawn = false;
+}
+
+static int width(const struct progress *p) {
+    struct winsize w;
+    return ioctl(p->fd, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 ? w.ws_col : 80;
+}
+
+static double eta(struct progress *p, const struct progress_state *s) {
+    int64_t now = clock_ns();
+    if (p->first_step < 0) p->first_step = s->step - 1, p->started = now - (int64_t)(s->ms * 1e6);
+    return clock_seconds(now - p->started) / (double)(s->step - p->first_step) * (double)(s->steps - s->step);
+}
+
+static void draw_bar(struct progress *p, const struct progress_state *s, double left) {
+    char line[512], bar[BAR + 1], rate[32], when[32];
+    int full = (int)(s->step * BAR / s->steps);
+    for (int i = 0; i < BAR; i++) bar[i] = i < full ? '=' : i == full ? '>' : '.';
+    bar[BAR] = '\0';
+    int n = snprintf(line, sizeof line, "epoch %lld/%lld [%s] step %lld/%lld  loss %.4f  %s samples/s  comm %.0f %%  eta %s",
+                     (long long)s->epoch, (long long)s->epochs, bar, (long long)s->step, (long long)s->steps, s->loss,
+                     text_of_count((int64_t)s->samples_per_s, rate), s->comm_exposed * 100, text_of_seconds(left, when));
+    int room = width(p) - 1;
+    if (n > room) line[room > 0 ? room : 0] = '\0';
+    dprintf(p->fd, "\r%s%s%s\033[K", p->colour ? "\033[36m" : "", line, p->colour ? "\033[0m" : "");
+    p->drawn = true;
+}
+
+static void plain_line(struct progress *p, const struct progress_state *s, double left) {
+    char when[32], stamp[32];
+    time_t now = time(NULL);
+    struct tm tm;
+    strftime(stamp, sizeof stamp, "%H:%M:%S", localtime_r(&now, &tm));
+    dprintf(p->fd, "%s epoch=%lld/%lld step=%lld/%lld loss=%.4f acc=%.3f lr=%.4g samples/s=%.0f comm=%.2f eta=%s\n", stamp,
+            (long long)s->epoch, (long long)s->epochs, (long long)s->step, (long long)s->steps, s->loss, s->accuracy, s->lr,
+            s->samples_per_s, s->comm_exposed, text_of_seconds(left, when));
+}
+
+void progress_show(struct progress *p, const struct progress_state *s, bool line) {
+    if (p->quiet) return;
+    int64_t now = clock_ns();
+    double left = eta(p, s);
+    if (p->bar) {
+        if (now - p->last < REDRAW_NS && s->step != s->steps) return;
+        p->last = now;
+        draw_bar(p, s, left);
+    } else if (line)
+        plain_line(p, s, left);
+}
+
+void progress_say(struct progress *p, const char *fmt, ...) {
+    if (p->quiet) return;
+    wipe(p);
+    char line[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    dprintf(p->fd, "%s\n", line);
+}
+
+void progress_close(struct progress *p) {
+    if (!p) return;
+    wipe(p);
+    free(p);
+}

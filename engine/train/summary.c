@@ -1,0 +1,111 @@
+/* What the end of a run says: one table for people, one JSON object for programs, from the same numbers. */
+#include "engine/train/internal.h"
+
+#include "engine/base/file.h"
+#include "engine/base/text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const phase_keys[PHASES] = {"load", "forward", "backward", "comm_exposed", "update"};
+
+static void json_list(struct json *j, const char *key, const double *v, int n) {
+    json_open(j, key, '[');
+    for (int i = 0; i < n; i++) json_int(j, NULL, (int64_t)v[i]);
+    json_close(j, ']');
+}
+
+static void json_times(const struct summary *s, struct json *j) {
+    json_open(j, "time_s", '{');
+    for (int i = 0; i < PHASES; i++) {
+        json_real(j, phase_keys[i], s->time_s[i]);
+        if (i == PHASE_COMM) json_real(j, "comm_hidden", s->hidden_s);
+    }
+    json_real(j, "total", s->total_s);
+    json_close(j, '}');
+}
+
+enum error summary_json(const struct summary *s, struct json *j) {
+    json_open(j, NULL, '{');
+    json_string(j, "mode", s->mode);
+    json_int(j, "devices", s->devices);
+    json_int(j, "shards", s->shards);
+    json_int(j, "steps", s->steps);
+    json_int(j, "epochs", s->epochs);
+    json_open(j, "train", '{');
+    json_real(j, "loss", s->train_loss);
+    json_close(j, '}');
+    json_open(j, "val", '{');
+    json_real(j, "loss", s->has_val ? s->val.loss : (double)NAN);
+    json_real(j, "accuracy", s->has_val ? s->val.accuracy : (double)NAN);
+    json_close(j, '}');
+    json_open(j, "step_ms", '{');
+    json_real(j, "p50", s->step_p50);
+    json_real(j, "p95", s->step_p95);
+    json_close(j, '}');
+    json_real(j, "samples_per_s", s->samples_per_s);
+    json_times(s, j);
+    json_open(j, "bytes", '{');
+    json_list(j, "sent", s->sent, s->ranks);
+    json_list(j, "received", s->received, s->ranks);
+    json_close(j, '}');
+    json_list(j, "peak_rss_bytes", s->rss, s->processes);
+    json_string(j, "weights_sha256", s->weights);
+    json_string(j, "losses_sha256", s->losses);
+    json_string(j, "run_dir", s->run_dir);
+    json_close(j, '}');
+    return json_done(j);
+}
+
+static double most(const double *v, int n) {
+    double m = 0;
+    for (int i = 0; i < n; i++) m = fmax(m, v[i]);
+    return m;
+}
+
+static void print_table(const struct summary *s, FILE *f) {
+    char sent[32], rss[32], rate[32], accuracy[32] = "-", loss[32] = "-";
+    double total = s->total_s > 0 ? s->total_s : 1;
+    if (s->has_val) {
+        snprintf(accuracy, sizeof accuracy, "%.2f %%", s->val.accuracy * 100);
+        snprintf(loss, sizeof loss, "%.4f", s->val.loss);
+    }
+    fprintf(f, "mode    devices  steps  train loss  val loss  val acc     time  samples/s  step p50 / p95 ms\n");
+    fprintf(f, "%-7s %7d %6lld  %10.4f  %8s  %7s  %5.2f s  %9s  %8.2f / %.2f\n\n", s->mode, s->devices, (long long)s->steps,
+            s->train_loss, loss, accuracy, s->total_s, text_of_count((int64_t)s->samples_per_s, rate), s->step_p50, s->step_p95);
+    fprintf(f, "where the time went     seconds   share\n");
+    double rest = s->total_s;
+    static const char *const names[PHASES] = {"load (waiting)", "forward", "backward", "communication, exposed", "update"};
+    for (int i = 0; i < PHASES; i++) {
+        fprintf(f, "  %-22s %7.3f  %5.1f %%\n", names[i], s->time_s[i], s->time_s[i] / total * 100);
+        rest -= s->time_s[i];
+    }
+    fprintf(f, "  %-22s %7.3f  %5.1f %%\n", "rest of the loop", fmax(rest, 0), fmax(rest, 0) / total * 100);
+    fprintf(f, "  %-22s %7.3f  (beside backward)\n\n", "communication, hidden", s->hidden_s);
+    fprintf(f, "bytes sent, busiest rank  %s   received  ", text_of_bytes(most(s->sent, s->ranks), sent));
+    fprintf(f, "%s   peak memory  ", text_of_bytes(most(s->received, s->ranks), sent));
+    fprintf(f, "%d x %s\n", s->processes, text_of_bytes(most(s->rss, s->processes), rss));
+    fprintf(f, "weights sha256  %s\nlosses  sha256  %s\nrun             %s\n", s->weights, s->losses, s->run_dir);
+}
+
+enum error summary_show(const struct summary *s, const struct job *job) {
+    char path[4096];
+    struct json j;
+    json_init(&j);
+    enum error err = summary_json(s, &j);
+    snprintf(path, sizeof path, "%s/summary.json", job->run_dir);
+    if (err == ERR_NONE) err = file_replace(path, j.text, j.length);
+    if (err == ERR_NONE) {
+        if (job->json)
+            dprintf(job->console_out, "%s\n", j.text);
+        else {
+            char text[4096] = "";
+            FILE *f = fmemopen(text, sizeof text, "w");
+            if (f) print_table(s, f), fclose(f);
+            dprintf(job->console_out, "%s", text);
+        }
+    }
+    json_fini(&j);
+    return err;
+}

@@ -1,0 +1,264 @@
+/* Opening and closing a rank's engine, and the small services that modes call. The loop is in loop.c, the gradients in compute.c. */
+#include "engine/train/internal.h"
+
+#include "engine/base/clock.h"
+#include "engine/base/log.h"
+#include "engine/optim/schedule.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void trainer_phase(struct trainer *t, enum phase phase, int64_t *mark) {
+    int64_t now = clock_ns();
+    t->phase_ns[phase] += now - *mark;
+    *mark = now;
+}
+
+/* ---- sums that ride in the header ---- */
+void trainer_take_sums(struct trainer *t) {
+    float *h = t->grads[0];
+    t->sums = (struct step_sums){h[HEADER_LOSS], h[HEADER_CORRECT], h[HEADER_SAMPLES], h[HEADER_STOP] > 0};
+    memset(h, 0, HEADER_FLOATS * sizeof *h);
+}
+
+void trainer_put_sums(struct trainer *t) {
+    float *h = t->values;
+    h[HEADER_LOSS] = t->sums.loss;
+    h[HEADER_CORRECT] = t->sums.correct;
+    h[HEADER_SAMPLES] = t->sums.samples;
+    h[HEADER_STOP] = t->sums.stop;
+}
+
+void trainer_get_sums(struct trainer *t) {
+    const float *h = t->values;
+    t->sums = (struct step_sums){h[HEADER_LOSS], h[HEADER_CORRECT], h[HEADER_SAMPLES], h[HEADER_STOP] > 0};
+}
+
+/* ---- the update ---- */
+int64_t trainer_norm_blocks(const struct trainer *t) {
+    return (t->model->arena_floats + NORM_BLOCK - 1) / NORM_BLOCK;
+}
+
+void trainer_norm(struct trainer *t, int64_t begin, int64_t end) {
+    if (t->config->optimizer.clip > 0) clip_partials(t->grads[0], begin, end, t->partials);
+}
+
+void trainer_update(struct trainer *t, int64_t begin, int64_t end) {
+    double factor = schedule_factor(&t->config->schedule, t->at.step, t->steps, t->per_epoch);
+    t->lr = t->base_lr * factor;
+    float scale = 1;
+    if (t->config->optimizer.clip > 0)
+        scale = clip_scale(t->partials, trainer_norm_blocks(t), t->config->optimizer.clip, &t->norm_seen);
+    if (begin < HEADER_FLOATS) begin = HEADER_FLOATS;
+    if (begin >= end) return;
+    struct optim_span s = {.w = t->values + begin,
+                           .g = t->grads[0] + begin,
+                           .n = end - begin,
+                           .lr = (float)t->lr,
+                           .scale = scale,
+                           .t = t->at.step + 1};
+    for (int i = 0; i < t->optim->nslots; i++) s.slot[i] = t->slots[i] + begin;
+    t->optim->step(t->config->optimizer.kind.config, &s);
+}
+
+/* ---- data ---- */
+static enum error loader_batch(struct trainer *t, const struct step_batch **out) {
+    return loader_next(t->loader, out);
+}
+
+enum error trainer_open_loader(struct trainer *t, const int *shards, int nshards, struct loader **out) {
+    struct loader_params p = {.data = t->data,
+                              .config = &t->config->data,
+                              .norm = &t->norm,
+                              .sampler = t->sampler,
+                              .shards = shards,
+                              .nshards = nshards,
+                              .training = true,
+                              .workers = t->config->data.workers ? (int)t->config->data.workers : 1,
+                              .depth = 4,
+                              .epoch = t->at.epoch,
+                              .step = t->at.step_in_epoch};
+    cpu_set_t bound;
+    affinity_free(&bound);
+    enum error err = loader_open(&p, out);
+    affinity_restore(&bound);
+    return err;
+}
+
+static enum error open_data(struct trainer *t) {
+    const struct run_config *c = t->config;
+    TRY(dataset_open(&c->data, true, (uint64_t)c->seed, &t->data));
+    TRY(dataset_open(&c->data, false, (uint64_t)c->seed, &t->val));
+    if (c->loss == LOSS_CROSS_ENTROPY && !t->data->classes)
+        return FAIL(ERR_CONFIG, "data '%s' has no classes, which loss cross_entropy needs\nuse 'loss: mse'", t->data->name);
+    TRY(normalization_find(t->data, &c->data, &t->norm));
+    t->sampler = (struct sampler){.size = t->data->size,
+                                  .batch = c->batch.size,
+                                  .shards = (int)c->batch.shards,
+                                  .shuffle = true,
+                                  .seed = (uint64_t)c->seed,
+                                  .pad = c->batch.pad,
+                                  .drop_last = c->batch.drop_last};
+    t->per_epoch = sampler_steps(&t->sampler);
+    if (t->per_epoch == 0)
+        return FAIL(ERR_CONFIG, "batch %lld is larger than the %lld training samples, and drop_last is set", (long long)c->batch.size,
+                    (long long)t->data->size);
+    t->steps = span_steps(c->train.length, t->per_epoch);
+    return ERR_NONE;
+}
+
+static enum error open_model(struct trainer *t, struct config_errors *errors) {
+    int64_t outputs = t->data->classes ? t->data->classes : t->data->targets;
+    TRY(model_create(t->config->model, &t->data->shape, outputs, errors, &t->model));
+    if (shape_count(&t->model->output) != outputs)
+        return FAIL(ERR_CONFIG, "model '%s' gives %lld outputs, but data '%s' has %lld %s", t->model->name,
+                    (long long)shape_count(&t->model->output), t->data->name, (long long)outputs,
+                    t->data->classes ? "classes" : "targets");
+    return ERR_NONE;
+}
+
+static enum error open_checked_model(struct trainer *t) {
+    struct config_errors *errors;
+    TRY(config_errors_create(&errors));
+    enum error err = open_model(t, errors);
+    config_errors_free(errors);
+    return err;
+}
+
+static double lr_factor(const struct run_config *c) {
+    double base = (double)c->lr_scale.base;
+    double ratio = base > 0 ? (double)c->batch.size / base : (double)c->batch.shards;
+    return c->lr_scale.rule == LR_SCALE_LINEAR ? ratio : c->lr_scale.rule == LR_SCALE_SQRT ? sqrt(ratio) : 1.0;
+}
+
+static enum error alloc_floats(const struct allocator *a, int64_t n, float **out) {
+    void *p;
+    TRY(a->alloc(a->ctx, (size_t)n * sizeof(float), &p));
+    *out = p;
+    return ERR_NONE;
+}
+
+static enum error open_arenas(struct trainer *t) {
+    int64_t n = t->model->arena_floats;
+    TRY(alloc_floats(&t->allocator, n, &t->values));
+    TRY(alloc_floats(&t->allocator, n, &t->grads[0]));
+    TRY(alloc_floats(&t->allocator, t->model->buffer_floats + ALIGN_FLOATS, &t->buffers));
+    for (int d = 1; 1 << d <= t->nshards; d++) TRY(alloc_floats(&allocator_heap, n, &t->grads[d]));
+    if (t->config->batch.accumulate > 1) TRY(alloc_floats(&allocator_heap, n, &t->grads[GRAD_ARENAS - 1]));
+    bool keeps_state = t->owns_state || t->rank == 0;
+    for (int i = 0; keeps_state && i < t->optim->nslots; i++) TRY(alloc_floats(&allocator_heap, n, &t->slots[i]));
+    void *partials;
+    TRY(memory_alloc((size_t)trainer_norm_blocks(t) * sizeof(double), &partials));
+    t->partials = partials;
+    return ERR_NONE;
+}
+
+/* Every size of batch that the run will meet is planned now, so that no step has to. */
+static enum error prepare_sizes(struct trainer *t) {
+    int64_t last = t->per_epoch - 1, pieces = t->config->batch.accumulate;
+    for (int i = 0; i < t->nshards; i++)
+        for (int end = 0; end < 2; end++) {
+            int64_t n = sampler_shard_size(&t->sampler, end ? last : 0, t->shards[i]);
+            for (int64_t p = 0; p < pieces; p++) {
+                int64_t size = n * (p + 1) / pieces - n * p / pieces;
+                if (size > 0) TRY(graph_prepare(t->graph, size));
+            }
+        }
+    return ERR_NONE;
+}
+
+static enum error open_compute(struct trainer *t) {
+    if (t->worker < 0) return ERR_NONE;
+    const struct run_config *c = t->config;
+    for (int v = t->worker; v < (int)c->batch.shards; v += t->workers) t->shards[t->nshards++] = v;
+    struct device_params p = {.index = t->worker,
+                              .count = t->workers,
+                              .threads = (int)c->threads,
+                              .pin = t->workers > 1 && !getenv("ENGINE_NO_PIN")};
+    TRY(device_find(c->devices.kind)->open(&p, &t->device));
+    TRY(graph_create(t->model, t->device, (enum loss)c->loss, &t->graph));
+    return prepare_sizes(t);
+}
+
+void trainer_view(struct trainer *t, struct checkpoint_view *v) {
+    *v = (struct checkpoint_view){.model = t->model,
+                                  .values = t->values,
+                                  .buffers = t->buffers,
+                                  .nslots = t->optim->nslots,
+                                  .slot_names = t->optim->slot_names,
+                                  .counters = &t->at,
+                                  .mode = t->config->mode,
+                                  .devices = t->config->devices.count};
+    for (int i = 0; i < t->optim->nslots; i++) v->slots[i] = t->slots[i];
+    v->identity = trainer_identity(t->job);
+}
+
+/* Rank 0 begins with first weights or a checkpoint; mode->start gives all of it to the others, the counters here. */
+static enum error begin(struct trainer *t) {
+    t->at.best = (double)NAN;
+    sha256_init(&t->at.losses);
+    if (t->rank == 0) {
+        model_init(t->model, (uint64_t)t->config->seed, t->values, t->buffers);
+        struct checkpoint_view v;
+        trainer_view(t, &v);
+        if (!v.identity) return ERR_MEMORY;
+        if (t->job->resume) TRY(checkpoint_load(t->job->resume, &v));
+    }
+    TRY(t->job->mode->start(t->mode));
+    double at[3] = {0};
+    if (t->rank == 0) at[0] = (double)t->at.step, at[1] = (double)t->at.epoch, at[2] = (double)t->at.step_in_epoch;
+    TRY(t->job->mode->sum(t->mode, at, 3));
+    t->at.step = (int64_t)at[0], t->at.epoch = (int64_t)at[1], t->at.step_in_epoch = (int64_t)at[2];
+    return ERR_NONE;
+}
+
+enum error trainer_open(struct trainer *t) {
+    const struct run_config *c = t->config;
+    affinity_note();
+    t->allocator = allocator_heap;
+    t->next_batch = loader_batch;
+    t->optim = optim_kinds(NULL)[c->optimizer.kind.index];
+    t->base_lr = t->optim->lr(c->optimizer.kind.config) * lr_factor(c);
+    TRY(open_data(t));
+    TRY(open_checked_model(t));
+    TRY(t->job->mode->open(t, &t->mode));
+    TRY(open_compute(t));
+    TRY(open_arenas(t));
+    TRY(begin(t));
+    if (t->nshards > 0 && t->next_batch == loader_batch)
+        TRY(trainer_open_loader(t, t->shards, t->nshards, &t->loader));
+    return ERR_NONE;
+}
+
+void trainer_close(struct trainer *t) {
+    loader_close(t->loader);
+    graph_free(t->graph);
+    if (t->device) t->device->ops->close(t->device);
+    for (int i = 0; i < OPTIM_SLOTS; i++) memory_free(t->slots[i]);
+    for (int d = 1; d < GRAD_ARENAS; d++) memory_free(t->grads[d]);
+    memory_free(t->partials);
+    t->allocator.free(t->allocator.ctx, t->buffers);
+    t->allocator.free(t->allocator.ctx, t->grads[0]);
+    t->allocator.free(t->allocator.ctx, t->values);
+    if (t->mode) t->job->mode->close(t->mode);
+    model_free(t->model);
+    dataset_close(t->val);
+    dataset_close(t->data);
+}
+
+enum error job_check(const struct job *job, struct config_errors *errors, struct job_facts *out) {
+    struct trainer t = {.job = job, .config = &job->settings->config};
+    enum error err = open_data(&t);
+    if (err == ERR_NONE) err = open_model(&t, errors);
+    if (err == ERR_NONE)
+        *out = (struct job_facts){.parameters = t.model->parameters,
+                                  .train = t.data->size,
+                                  .val = t.val->size,
+                                  .steps = t.steps,
+                                  .per_epoch = t.per_epoch};
+    model_free(t.model);
+    dataset_close(t.val);
+    dataset_close(t.data);
+    return err;
+}

@@ -1,0 +1,6 @@
+/* The registry of modes: modes.def lists them. */
+#pragma once
+#include "engine/train/mode.h"
+
+const struct mode_ops *const *mode_kinds(int *count);
+const struct mode_ops *mode_find(const char *name); /* NULL: unknown */

@@ -1,0 +1,119 @@
+#include "modes/scatter.h"
+
+struct scatter {
+    struct trainer *t;
+    struct group *group;
+    struct loader *loader;   /* rank 0: of all shards */
+    struct step_batch batch; /* what this rank computes on */
+    struct shard *shards;
+    void *memory;            /* other ranks: the shards' samples */
+};
+
+/* The rank that computes shard v. */
+static int rank_of(const struct trainer *t, int v) {
+    return v % t->workers + (t->ranks - t->workers);
+}
+
+static enum error send_shard(struct scatter *s, const struct shard *shard, int rank) {
+    const struct dataset *d = s->t->data;
+    int64_t n = shard->n;
+    TRY(group_send(s->group, LANE_INLINE, shard->x, n * shape_count(&d->shape), DTYPE_F32, rank, NULL));
+    TRY(group_send(s->group, LANE_INLINE, shard->ids, n, DTYPE_I64, rank, NULL));
+    if (d->classes) return group_send(s->group, LANE_INLINE, shard->labels, n, DTYPE_I32, rank, NULL);
+    return group_send(s->group, LANE_INLINE, shard->target, n * d->targets, DTYPE_F32, rank, NULL);
+}
+
+static enum error receive_shard(struct scatter *s, struct shard *shard) {
+    const struct dataset *d = s->t->data;
+    int64_t n = shard->n;
+    TRY(group_recv(s->group, LANE_INLINE, shard->x, n * shape_count(&d->shape), DTYPE_F32, 0, NULL));
+    TRY(group_recv(s->group, LANE_INLINE, shard->ids, n, DTYPE_I64, 0, NULL));
+    if (d->classes) return group_recv(s->group, LANE_INLINE, shard->labels, n, DTYPE_I32, 0, NULL);
+    return group_recv(s->group, LANE_INLINE, shard->target, n * d->targets, DTYPE_F32, 0, NULL);
+}
+
+enum error scatter_serve(struct scatter *s) {
+    const struct step_batch *whole;
+    TRY(loader_next(s->loader, &whole));
+    s->batch = *whole;
+    s->batch.nshards = 0;
+    s->batch.shards = s->shards;
+    for (int i = 0; i < whole->nshards; i++) {
+        int rank = rank_of(s->t, whole->shards[i].index);
+        if (rank == 0)
+            s->shards[s->batch.nshards++] = whole->shards[i];
+        else
+            TRY(send_shard(s, &whole->shards[i], rank));
+    }
+    return ERR_NONE;
+}
+
+static enum error receive(struct scatter *s) {
+    const struct trainer *t = s->t;
+    int64_t step = t->at.step_in_epoch;
+    s->batch = (struct step_batch){.epoch = t->at.epoch,
+                                   .step = step,
+                                   .samples = sampler_batch_size(&t->sampler, step),
+                                   .nshards = t->nshards,
+                                   .shards = s->shards};
+    for (int i = 0; i < t->nshards; i++) {
+        s->shards[i].n = sampler_shard_size(&t->sampler, step, s->shards[i].index);
+        TRY(receive_shard(s, &s->shards[i]));
+    }
+    return ERR_NONE;
+}
+
+static enum error next_batch(struct trainer *t, const struct step_batch **out) {
+    struct scatter *s = t->batch_source;
+    TRY(t->rank == 0 ? scatter_serve(s) : receive(s));
+    *out = &s->batch;
+    return ERR_NONE;
+}
+
+static enum error open_server(struct scatter *s) {
+    int all[256], count = (int)s->t->config->batch.shards;
+    for (int v = 0; v < count; v++) all[v] = v;
+    return trainer_open_loader(s->t, all, count, &s->loader);
+}
+
+/* One allocation for all shards of this rank, each of the largest size that a shard has. */
+static enum error open_worker(struct scatter *s) {
+    const struct trainer *t = s->t;
+    const struct dataset *d = t->data;
+    size_t most = (size_t)((t->config->batch.size + t->config->batch.shards - 1) / t->config->batch.shards);
+    size_t x = (size_t)align_floats((int64_t)most * shape_count(&d->shape)) * sizeof(float);
+    size_t ids = (size_t)align_floats((int64_t)most * 2) * sizeof(float);
+    size_t y = (size_t)align_floats((int64_t)most * (d->classes ? 1 : d->targets)) * sizeof(float);
+    TRY(memory_alloc((size_t)t->nshards * (x + ids + y), &s->memory));
+    char *at = s->memory;
+    for (int i = 0; i < t->nshards; i++, at += x + ids + y) {
+        void *values = at, *numbers = at + x, *labels = at + x + ids;
+        s->shards[i] = (struct shard){.index = t->shards[i], .x = values, .ids = numbers};
+        if (d->classes)
+            s->shards[i].labels = labels;
+        else
+            s->shards[i].target = labels;
+    }
+    return ERR_NONE;
+}
+
+enum error scatter_open(struct trainer *t, struct group *g, struct scatter **out) {
+    void *memory;
+    TRY(memory_alloc(sizeof(struct scatter), &memory));
+    struct scatter *s = *out = memory;
+    s->t = t;
+    s->group = g;
+    TRY(memory_alloc((size_t)t->config->batch.shards * sizeof(struct shard), &memory));
+    s->shards = memory;
+    t->next_batch = next_batch;
+    t->batch_source = s;
+    return t->rank == 0 ? open_server(s) : open_worker(s);
+}
+
+void scatter_close(struct scatter *s) {
+    if (!s) return;
+    loader_close(s->loader);
+    memory_free(s->shards);
+    memory_free(s->memory);
+    memory_free(s);
+}

@@ -1,0 +1,137 @@
+/* The house rules: who may include whom, which library is seen where, how long functions and files may be. */
+#include "tests/harness/harness.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* An include of "TO..." or <TO...> by a file under FROM is wrong, unless the file's path begins with EXCEPT. */
+static const struct {
+    const char *from, *to, *except;
+} forbidden[] = {
+    {"engine/", "transport/", NULL},
+    {"engine/", "modes/", NULL},
+    {"engine/", "lab/", NULL},
+    {"engine/", "cli/", NULL},
+    {"engine/base/", "engine/", "engine/base/"},
+    {"engine/device/", "engine/model/", NULL},
+    {"engine/device/", "engine/config/", NULL},
+    {"engine/model/", "engine/train/", NULL},
+    {"engine/model/", "engine/data/", NULL},
+    {"engine/data/", "engine/train/", NULL},
+    {"engine/data/", "engine/model/", NULL},
+    {"engine/optim/", "engine/train/", NULL},
+    {"engine/optim/", "engine/device/", NULL},
+    {"transport/", "engine/model/", NULL},
+    {"transport/", "engine/data/", NULL},
+    {"transport/", "engine/train/", NULL},
+    {"transport/", "engine/optim/", NULL},
+    {"transport/", "engine/config/", NULL},
+    {"transport/", "modes/", NULL},
+    {"transport/", "cli/", NULL},
+    {"modes/", "cli/", NULL},
+    {"modes/", "transport/link/", NULL},
+    {"modes/", "transport/algo/", NULL},
+    {"modes/single.c", "modes/", NULL},
+    {"", "oneapi/dnnl", "engine/device/cpu/"},
+    {"", "yaml.h", "engine/config/"},
+    {"", "zlib.h", "engine/data/"},
+    {"", "omp.h", "engine/device/"},
+};
+static const char *const folders[] = {"engine", "transport", "modes", "lab", "cli"};
+
+enum { FUNCTION_MOST = 80, FILE_MOST = 500, MODE_MOST = 300, FUNCTIONS = 20000 };
+static int lengths[FUNCTIONS], functions, wrong;
+
+static void complain(const char *path, int line, const char *what, const char *detail) {
+    print_error("%s:%d: %s%s\n", path, line, what, detail);
+    wrong++;
+}
+
+/* engine/base is included by all of engine/: only its own includes of other folders are wrong. */
+static bool allowed(const char *path, const char *target, size_t rule) {
+    if (forbidden[rule].except && !strncmp(path, forbidden[rule].except, strlen(forbidden[rule].except)))
+        return strncmp(forbidden[rule].to, "engine/", 7) != 0 || !strncmp(target, "engine/base/", 12);
+    return false;
+}
+
+static void check_include(const char *path, int line, const char *text) {
+    const char *open = strpbrk(text, "\"<");
+    if (!open) return;
+    const char *target = open + 1;
+    for (size_t i = 0; i < sizeof forbidden / sizeof *forbidden; i++) {
+        const char *from = forbidden[i].from, *to = forbidden[i].to;
+        if (strncmp(path, from, strlen(from)) || strncmp(target, to, strlen(to))) continue;
+        if (!strcmp(to, "engine/") && !strncmp(target, "engine/base/", 12)) continue;
+        if (!allowed(path, target, i)) complain(path, line, "may not include ", text);
+    }
+}
+
+static void check_file(const char *path) {
+    char full[1024], text[4096];
+    snprintf(full, sizeof full, "%s/%s", ENGINE_SOURCE_DIR, path);
+    FILE *f = fopen(full, "r");
+    assert_non_null(f);
+    int line = 0, began = 0;
+    while (fgets(text, sizeof text, f)) {
+        line++;
+        if (!strncmp(text, "#include", 8)) check_include(path, line, text);
+        bool opens = text[0] != ' ' && text[0] != '}' && text[0] != '#' && strchr(text, '(') && strstr(text, "{\n");
+        if (opens || (!strcmp(text, "{\n"))) began = line;
+        if (began && !strcmp(text, "}\n")) {
+            int length = line - began - 1;
+            if (length > FUNCTION_MOST) complain(path, began, "a function of more than 80 lines: ", "");
+            if (functions < FUNCTIONS) lengths[functions++] = length;
+            began = 0;
+        }
+    }
+    fclose(f);
+    int most = !strncmp(path, "modes/", 6) ? MODE_MOST : FILE_MOST;
+    if (line > most) complain(path, line, "the file is too long", "");
+}
+
+static bool is_source(const char *name) {
+    const char *dot = strrchr(name, '.');
+    return dot && (!strcmp(dot, ".c") || !strcmp(dot, ".h") || !strcmp(dot, ".cu"));
+}
+
+static void walk(const char *folder) {
+    char full[1024], path[1024];
+    snprintf(full, sizeof full, "%s/%s", ENGINE_SOURCE_DIR, folder);
+    DIR *d = opendir(full);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        struct stat st;
+        if (e->d_name[0] == '.') continue;
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        snprintf(full, sizeof full, "%s/%s", ENGINE_SOURCE_DIR, path);
+        if (stat(full, &st) == 0 && S_ISDIR(st.st_mode))
+            walk(path);
+        else if (is_source(e->d_name))
+            check_file(path);
+    }
+    if (d) closedir(d);
+}
+
+static int compare(const void *a, const void *b) {
+    return *(const int *)a - *(const int *)b;
+}
+
+static void house_rules(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) walk(folders[i]);
+    assert_true(functions > 300);
+    qsort(lengths, (size_t)functions, sizeof *lengths, compare);
+    int median = lengths[functions / 2], nine_in_ten = lengths[functions * 9 / 10];
+    print_message("%d functions: median %d lines, nine in ten at most %d, longest %d\n", functions, median, nine_in_ten,
+                  lengths[functions - 1]);
+    assert_int_equal(wrong, 0);
+    assert_true(median <= 12);
+    assert_true(nine_in_ten <= 45);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(house_rules)};
+    return cmocka_run_group_tests_name("house", tests, NULL, NULL);
+}

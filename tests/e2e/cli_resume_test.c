@@ -1,0 +1,143 @@
+/* Runs that are killed or stopped at any moment go on from their last checkpoint, in another mode and on another number of devices,
+ * and end with the weights and losses of the run that nobody disturbed. */
+#include "engine/base/rng.h"
+#include "tests/harness/program.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { KILLS = 20 };
+
+static const char *const common[] = {"run", "--json", "--set", "model={zoo: mlp, hidden: [128, 64], dropout: 0.1}", "--set",
+                                     "data={set: digits, train: 500, val: 50}", "--set", "batch={size: 64, shards: 8}", "--set",
+                                     "train=8ep", "--set", "threads=1", "--set", "optimizer={name: adam, lr: 0.002, clip: 1}", "--set",
+                                     "schedule={name: cosine, warmup: 5st}", "--set", "checkpoint={every: 3st, resume: auto}", "--set",
+                                     "eval=off", "--set", "log.every=1st"};
+enum { COMMON = sizeof common / sizeof *common };
+
+static void start(struct program *p, const char *dir, const char *mode, int devices) {
+    static char set_dir[600], set_mode[64], set_devices[64];
+    const char *words[COMMON + 8];
+    memcpy(words, common, sizeof common);
+    snprintf(set_dir, sizeof set_dir, "log.dir=%s", dir);
+    snprintf(set_mode, sizeof set_mode, "mode=%s", mode);
+    snprintf(set_devices, sizeof set_devices, "devices=cpu:%d", devices);
+    const char *more[] = {"--set", set_dir, "--set", set_mode, "--set", set_devices, NULL};
+    memcpy(words + COMMON, more, sizeof more);
+    program_start(p, words);
+}
+
+static void finish(struct program *p) {
+    if (!program_wait(p, 120)) fail_msg("hung:\n%s", p->err);
+    if (p->code != 0) fail_msg("exit code %d:\n%s", p->code, p->err);
+}
+
+static struct program control, other;
+
+static void assert_same(const char *what) {
+    if (strcmp(program_string(&control, "weights_sha256"), program_string(&other, "weights_sha256")) != 0)
+        fail_msg("%s: weights differ", what);
+    if (strcmp(program_string(&control, "losses_sha256"), program_string(&other, "losses_sha256")) != 0)
+        fail_msg("%s: losses differ", what);
+}
+
+static int setup(void **state) {
+    (void)state;
+    start(&control, scratch_path("control"), "single", 1);
+    finish(&control);
+    return 0;
+}
+
+static const struct {
+    const char *mode;
+    int devices;
+} places[] = {{"single", 1}, {"dp", 2}, {"ddp", 2}, {"dp", 4}, {"ddp", 4}, {"ddp", 8}, {"dp", 8}};
+enum { PLACES = sizeof places / sizeof *places };
+
+static void killed_at_random(void **state) {
+    (void)state;
+    struct rng_key key = rng_key(20, RNG_TEST);
+    int resumed = 0;
+    for (int i = 0; i < KILLS; i++) {
+        char dir[64], what[128];
+        int a = (int)rng_below(key, (uint64_t)i, 0, PLACES), b = (int)rng_below(key, (uint64_t)i, 1, PLACES);
+        int step = 1 + (int)rng_below(key, (uint64_t)i, 2, 60);
+        snprintf(dir, sizeof dir, "kill-%d", i);
+        snprintf(what, sizeof what, "%s:%d killed at step %d, resumed as %s:%d", places[a].mode, places[a].devices, step, places[b].mode,
+                 places[b].devices);
+        start(&other, scratch_path(dir), places[a].mode, places[a].devices);
+        char text[32];
+        snprintf(text, sizeof text, "step=%d/", step);
+        program_wait_text(&other, text, 60);
+        kill(other.pid, SIGKILL);
+        assert_true(program_wait(&other, 10));
+        for (int k = 0; k < 2000 && program_orphans() > 0; k++) usleep(1000);
+        assert_int_equal(program_orphans(), 0);
+        start(&other, scratch_path(dir), places[b].mode, places[b].devices);
+        finish(&other);
+        resumed += strstr(other.err, "resuming from") != NULL;
+        assert_same(what);
+    }
+    assert_true(resumed > KILLS / 2); /* the others were killed before their first checkpoint */
+}
+
+static void stopped_politely(void **state) {
+    (void)state;
+    static const int signals[] = {SIGINT, SIGTERM};
+    for (int i = 0; i < 2; i++)
+        for (size_t m = 0; m < 3; m++) {
+            char dir[64];
+            snprintf(dir, sizeof dir, "stop-%d-%zu", i, m);
+            start(&other, scratch_path(dir), places[m].mode, places[m].devices);
+            program_wait_text(&other, "step=10/", 60);
+            kill(other.pid, signals[i]);
+            assert_true(program_wait(&other, 10));
+            assert_int_equal(other.code, 128 + signals[i]);
+            start(&other, scratch_path(dir), places[(m + 1) % 3].mode, places[(m + 1) % 3].devices);
+            finish(&other);
+            assert_non_null(strstr(other.err, "resuming from"));
+            assert_same(dir);
+        }
+}
+
+static void second_interrupt_ends_at_once(void **state) {
+    (void)state;
+    for (size_t m = 0; m < 3; m++) {
+        char dir[64];
+        snprintf(dir, sizeof dir, "twice-%zu", m);
+        start(&other, scratch_path(dir), places[m].mode, places[m].devices);
+        program_wait_text(&other, "step=5/", 60);
+        kill(other.pid, SIGINT);
+        kill(other.pid, SIGINT);
+        assert_true(program_wait(&other, 5));
+        assert_int_equal(other.code, 130);
+        for (int k = 0; k < 2000 && program_orphans() > 0; k++) usleep(1000);
+        assert_int_equal(program_orphans(), 0);
+    }
+}
+
+static void another_experiment_is_refused(void **state) {
+    (void)state;
+    char dir[600], log[600];
+    snprintf(dir, sizeof dir, "checkpoint.resume=%s", scratch_path("control"));
+    snprintf(log, sizeof log, "log.dir=%s", scratch_path("refused"));
+    program_run(&other, 30, "run", "--set", "model={zoo: mlp, hidden: [128, 64], dropout: 0.1}", "--set",
+                "data={set: digits, train: 500, val: 50}", "--set", "batch={size: 32, shards: 8}", "--set", dir, "--set",
+                "optimizer=adam", "--set", "devices=cpu:1", "--set", "mode=single", "--set", log, NULL);
+    assert_int_equal(other.code, 78);
+    assert_non_null(strstr(other.err, "batch"));
+    program_run(&other, 30, "run", "--set", "checkpoint.resume=/no/such/folder", "--set", log, NULL);
+    assert_int_equal(other.code, 66);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(killed_at_random),
+        cmocka_unit_test(stopped_politely),
+        cmocka_unit_test(second_interrupt_ends_at_once),
+        cmocka_unit_test(another_experiment_is_refused),
+    };
+    return cmocka_run_group_tests_name("resume", tests, setup, NULL);
+}

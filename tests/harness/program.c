@@ -1,0 +1,184 @@
+#include "tests/harness/program.h"
+
+#include "engine/base/clock.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+void program_start(struct program *p, const char *const *words) {
+    static int serial;
+    char *argv[PROGRAM_ARGS + 2], name[64];
+    static char program[] = ENGINE_BINARY_DIR "/engine";
+    int n = 0;
+    argv[n++] = program;
+    for (int i = 0; words[i] && n < PROGRAM_ARGS; i++) memcpy(&argv[n++], &words[i], sizeof argv[0]);
+    argv[n] = NULL;
+    snprintf(name, sizeof name, "program-%d.out", ++serial);
+    snprintf(p->out_path, sizeof p->out_path, "%s", scratch_path(name));
+    snprintf(p->err_path, sizeof p->err_path, "%s.err", p->out_path);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, 1, p->out_path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    posix_spawn_file_actions_addopen(&actions, 2, p->err_path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    p->started = clock_ns();
+    int err = posix_spawn(&p->pid, program, &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (err) fail_msg("cannot start %s: %s", program, strerror(err));
+}
+
+static void slurp(const char *path, char *text) {
+    FILE *f = fopen(path, "r");
+    size_t n = f ? fread(text, 1, PROGRAM_TEXT - 1, f) : 0;
+    text[n] = '\0';
+    if (f) fclose(f);
+}
+
+bool program_wait(struct program *p, double limit_s) {
+    int status, killed = 0;
+    while (waitpid(p->pid, &status, WNOHANG) == 0) {
+        if (!killed && clock_seconds(clock_ns() - p->started) > limit_s) kill(p->pid, SIGKILL), killed = 1;
+        usleep(1000);
+    }
+    p->seconds = clock_seconds(clock_ns() - p->started);
+    p->code = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+    slurp(p->out_path, p->out);
+    slurp(p->err_path, p->err);
+    return !killed;
+}
+
+void program_run(struct program *p, double limit_s, ...) {
+    const char *words[PROGRAM_ARGS];
+    int n = 0;
+    va_list ap;
+    va_start(ap, limit_s);
+    while (n < PROGRAM_ARGS - 1 && (words[n] = va_arg(ap, const char *))) n++;
+    words[n] = NULL;
+    va_end(ap);
+    program_start(p, words);
+    if (!program_wait(p, limit_s)) fail_msg("engine %s %s: still running after %.0f s\n%s", words[0], words[1], limit_s, p->err);
+}
+
+const struct json_value *program_json(const struct program *p, struct pool *pool) {
+    const struct json_value *v = NULL;
+    struct json_limits limits = {.depth = 8, .entries = 10000, .text = 65536};
+    if (p->code != 0) fail_msg("exit code %d:\n%s", p->code, p->err);
+    assert_ok(json_parse(p->out, strlen(p->out), limits, pool, &v));
+    return v;
+}
+
+const char *program_string(const struct program *p, const char *key) {
+    static char texts[8][512];
+    static int next;
+    struct pool *pool;
+    assert_ok(pool_create(&pool));
+    const struct json_value *v = json_get(program_json(p, pool), key);
+    if (!v || v->kind != JSON_STRING) fail_msg("no string '%s' in %s", key, p->out);
+    char *out = texts[next++ % 8];
+    snprintf(out, sizeof texts[0], "%s", v->text);
+    pool_free(pool);
+    return out;
+}
+
+double program_number(const struct program *p, const char *path) {
+    struct pool *pool;
+    char key[64];
+    assert_ok(pool_create(&pool));
+    const struct json_value *v = program_json(p, pool);
+    for (const char *at = path; v && *at;) {
+        size_t n = strcspn(at, ".");
+        snprintf(key, sizeof key, "%.*s", (int)n, at);
+        v = json_get(v, key);
+        at += n + (at[n] == '.');
+    }
+    if (!v || v->kind != JSON_NUMBER) fail_msg("no number '%s' in %s", path, p->out);
+    double number = v->number;
+    pool_free(pool);
+    return number;
+}
+
+/* A process whose command line names this test's scratch folder. */
+static bool is_ours(const char *pid) {
+    char path[320], line[4096];
+    snprintf(path, sizeof path, "/proc/%s/cmdline", pid);
+    FILE *f = fopen(path, "r");
+    size_t n = f ? fread(line, 1, sizeof line - 1, f) : 0;
+    if (f) fclose(f);
+    return atoi(pid) != getpid() && n > 0 && memmem(line, n, scratch_folder(), strlen(scratch_folder()));
+}
+
+int program_orphans(void) {
+    int count = 0;
+    DIR *d = opendir("/proc");
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (e->d_name[0] >= '1' && e->d_name[0] <= '9' && is_ours(e->d_name)) count++;
+    if (d) closedir(d);
+    return count;
+}
+
+/* The number after "KEY=" in a process's environment, or -1. */
+static long environment_number(const char *pid, const char *key) {
+    char path[320], text[16384];
+    snprintf(path, sizeof path, "/proc/%s/environ", pid);
+    FILE *f = fopen(path, "r");
+    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f) fclose(f);
+    text[n] = '\0';
+    for (const char *at = text; at < text + n; at += strlen(at) + 1)
+        if (!strncmp(at, key, strlen(key)) && at[strlen(key)] == '=') return atol(at + strlen(key) + 1);
+    return -1;
+}
+
+static pid_t parent_of(const char *pid) {
+    char path[320], text[512];
+    snprintf(path, sizeof path, "/proc/%s/stat", pid);
+    FILE *f = fopen(path, "r");
+    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    if (f) fclose(f);
+    text[n] = '\0';
+    const char *end = strrchr(text, ')');
+    return end ? (pid_t)atol(end + 4) : -1;
+}
+
+static pid_t find_rank(pid_t parent, int rank) {
+    pid_t found = -1;
+    DIR *d = opendir("/proc");
+    for (struct dirent *e; d && found < 0 && (e = readdir(d));)
+        if (e->d_name[0] >= '1' && e->d_name[0] <= '9' && parent_of(e->d_name) == parent && is_ours(e->d_name) &&
+            environment_number(e->d_name, "RANK") == rank)
+            found = (pid_t)atol(e->d_name);
+    if (d) closedir(d);
+    return found;
+}
+
+pid_t program_rank(const struct program *p, int rank, double limit_s) {
+    int64_t begin = clock_ns();
+    while (clock_seconds(clock_ns() - begin) < limit_s) {
+        pid_t pid = find_rank(p->pid, rank);
+        if (pid > 0) return pid;
+        usleep(2000);
+    }
+    fail_msg("rank %d did not start", rank);
+    return -1;
+}
+
+void program_wait_text(const struct program *p, const char *text, double limit_s) {
+    static char err[PROGRAM_TEXT];
+    int64_t begin = clock_ns();
+    while (clock_seconds(clock_ns() - begin) < limit_s) {
+        slurp(p->err_path, err);
+        if (strstr(err, text)) return;
+        usleep(2000);
+    }
+    fail_msg("'%s' did not appear within %.0f s in:\n%s", text, limit_s, err);
+}

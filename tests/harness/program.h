@@ -1,0 +1,36 @@
+/* Runs the engine program as a user would, and reads what it says. */
+#pragma once
+#include "engine/base/json.h"
+#include "tests/harness/harness.h"
+
+#include <sys/types.h>
+
+enum { PROGRAM_ARGS = 64, PROGRAM_TEXT = 1 << 16 };
+struct program {
+    const char *args[PROGRAM_ARGS]; /* after "engine"; NULL-terminated */
+    /* results */
+    int code;   /* exit code, or -signal */
+    char out[PROGRAM_TEXT], err[PROGRAM_TEXT];
+    double seconds;
+    /* running */
+    pid_t pid;
+    char out_path[512], err_path[512];
+    int64_t started;
+};
+/* Starts and waits; kills (and fails the test) after limit_s seconds. The words end with NULL. */
+void program_run(struct program *p, double limit_s, ...) __attribute__((sentinel));
+void program_start(struct program *p, const char *const *words);
+/* Waits; false when it was still running after limit_s and had to be killed. */
+bool program_wait(struct program *p, double limit_s);
+/* The JSON object on standard output; fails the test when there is none. */
+const struct json_value *program_json(const struct program *p, struct pool *pool);
+/* A string of the JSON on standard output, in a rotating static buffer. */
+const char *program_string(const struct program *p, const char *key);
+/* A number, by a path of keys: "val.accuracy". */
+double program_number(const struct program *p, const char *path);
+/* Processes of this program that are alive and run the engine in the scratch folder: counts them by /proc. */
+int program_orphans(void);
+/* The process of a rank that this program (ddp) has started, waiting up to limit_s for it; fails the test when there is none. */
+pid_t program_rank(const struct program *p, int rank, double limit_s);
+/* Waits until standard error holds the text. */
+void program_wait_text(const struct program *p, const char *text, double limit_s);

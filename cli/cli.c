@@ -1,7 +1,7 @@
 #include "cli/cli.h"
 
 #include "modes/modes.h"
-#include "transport/group.h"
+#include "transport/algo/algo.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -56,8 +56,8 @@ enum error cli_load(const struct cli_config *c, struct run_settings *out) {
     int n;
     const struct mode_ops *const *kinds = mode_kinds(&n);
     for (int i = 0; i < n && i < 15; i++) modes[i] = kinds[i]->name;
-    const char *const *algos = group_algorithms(&n);
-    for (int i = 0; i < n && i < 15; i++) algorithms[i] = algos[i];
+    const struct algo_ops *const *algos = algo_list(&n);
+    for (int i = 0; i < n && i < 15; i++) algorithms[i] = algos[i]->name;
     char *report = NULL;
     enum error err = run_settings_load(c->path, c->sets, c->nsets, modes, algorithms, out, &report);
     if (err != ERR_NONE && report)

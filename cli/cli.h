@@ -30,12 +30,15 @@ enum error cli_load(const struct cli_config *c, struct run_settings *out);
 /* Opens the data and builds the model; on error everything that is wrong has been printed. */
 enum error cli_check(const struct job *job, struct job_facts *facts);
 
+/* Makes the run directory and trains in it; job's settings and mode are set. *code is the exit code of ranks that failed. */
+MUST_CHECK enum error cli_train(struct job *job, const char *run_dir, int *code);
+
 /* ---- run directories ---- */
 struct run_place {
     char *dir;    /* exists, locked by this process until it ends */
     char *resume; /* checkpoint to begin from, or NULL */
 };
 /* Chooses (and makes) the run's directory, and what to resume from. given: a run directory named by the user, or NULL. */
-MUST_CHECK enum error run_place_open(struct run_settings *s, const char *given, struct run_place *out);
+MUST_CHECK enum error run_place_open(const struct run_settings *s, const char *given, struct run_place *out);
 /* Writes config.yaml and resolved.yaml. */
 MUST_CHECK enum error run_place_record(const struct run_place *p, const struct run_settings *s);

@@ -88,10 +88,7 @@ static int parse(int argc, char **argv, struct options *o) {
 }
 
 /* ---- running ---- */
-static int launch(struct job *job) {
-    int code = 0;
-    stop_install();
-    enum error err = job->mode->launch(job, &code);
+static int exit_code(enum error err, int code) {
     if (err != ERR_NONE) {
         log_error("%s", error_message());
         if (*error_hint()) log_info("hint: %s", error_hint());
@@ -102,26 +99,33 @@ static int launch(struct job *job) {
 
 static int run_as_rank(struct job *job, const struct launch_self *self, struct run_settings *s) {
     const char *resume = s->config.checkpoint.resume;
+    int code;
     job->rank = self->rank;
     job->processes = self->size;
     job->meeting_fd = self->meeting_fd;
     job->console_out = self->console_out;
     job->console_err = self->console_err;
     job->resume = strcmp(resume, "never") ? resume : NULL;
-    return launch(job);
+    enum error err = job->mode->launch(job, &code);
+    return exit_code(err, code);
 }
 
-static int run_whole(struct job *job, const struct options *o, struct run_settings *s) {
+static int run_whole(struct job *job, const char *run_dir) {
     struct job_facts facts;
     enum error err = cli_check(job, &facts);
     if (err != ERR_NONE) return error_exit_code(err);
+    int code = 0;
+    err = cli_train(job, run_dir, &code);
+    return exit_code(err, code);
+}
+
+enum error cli_train(struct job *job, const char *run_dir, int *code) {
     struct run_place place;
-    err = run_place_open(s, o->run_dir, &place);
-    if (err == ERR_NONE) err = run_place_record(&place, s);
-    if (err != ERR_NONE) return cli_fail(err);
+    TRY(run_place_open(job->settings, run_dir, &place));
+    TRY(run_place_record(&place, job->settings));
     job->run_dir = place.dir;
     job->resume = place.resume;
-    return launch(job);
+    return job->mode->launch(job, code);
 }
 
 static int run_run(int argc, char **argv) {
@@ -145,7 +149,8 @@ static int run_run(int argc, char **argv) {
                       .processes = 1};
     if (err == ERR_NONE) {
         job.mode = mode_find(s.config.mode);
-        code = rank ? run_as_rank(&job, &self, &s) : run_whole(&job, &o, &s);
+        stop_install();
+        code = rank ? run_as_rank(&job, &self, &s) : run_whole(&job, o.run_dir);
     } else
         code = error_exit_code(err);
     run_settings_free(&s);

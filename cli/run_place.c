@@ -36,7 +36,7 @@ static time_t modified(const char *path) {
 }
 
 /* The newest directory of the template's form that has a checkpoint. */
-static void find_newest(struct run_settings *s, struct run_place *out) {
+static void find_newest(const struct run_settings *s, struct run_place *out) {
     glob_t found;
     char *pattern = expand(s->pool, s->config.log.dir, s->config.name, "*");
     if (!pattern || glob(pattern, 0, NULL, &found) != 0) return;
@@ -52,7 +52,7 @@ static void find_newest(struct run_settings *s, struct run_place *out) {
     globfree(&found);
 }
 
-static enum error make_fresh(struct run_settings *s, struct run_place *out) {
+static enum error make_fresh(const struct run_settings *s, struct run_place *out) {
     char stamp[32], tried[48];
     time_t now = time(NULL);
     struct tm tm;
@@ -67,7 +67,7 @@ static enum error make_fresh(struct run_settings *s, struct run_place *out) {
     return FAIL(ERR_CREATE, "no free name for a run directory like '%s'", out->dir);
 }
 
-static enum error choose_resume(struct run_settings *s, struct run_place *out) {
+static enum error choose_resume(const struct run_settings *s, struct run_place *out) {
     const char *resume = s->config.checkpoint.resume;
     if (!strcmp(resume, "never")) return ERR_NONE;
     if (!strcmp(resume, "auto")) {
@@ -89,7 +89,7 @@ static enum error lock(struct run_place *p, struct pool *pool) {
     return FAIL(ERR_CREATE, "another process is running in '%s'\nchoose another log.dir, or wait for it", p->dir);
 }
 
-enum error run_place_open(struct run_settings *s, const char *given, struct run_place *out) {
+enum error run_place_open(const struct run_settings *s, const char *given, struct run_place *out) {
     *out = (struct run_place){0};
     if (given) {
         out->dir = pool_printf(s->pool, "%s", given);

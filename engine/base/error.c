@@ -49,14 +49,16 @@ enum error error_set(enum error err, const char *fmt, ...) {
 }
 
 enum error error_prefix(enum error err, const char *fmt, ...) {
-    char old[MESSAGE_MAX], before[512];
+    char before[512];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(before, sizeof before, fmt, ap);
     va_end(ap);
     if (hint) hint[-1] = '\n';
-    memcpy(old, message, sizeof old);
-    snprintf(message, sizeof message, "%s%s", before, old);
+    size_t n = strlen(before);
+    memmove(message + n, message, sizeof message - n);
+    memcpy(message, before, n);
+    message[sizeof message - 1] = '\0';
     split_hint();
     return err;
 }

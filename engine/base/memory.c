@@ -64,10 +64,11 @@ void pool_free(struct pool *p) {
 
 void *pool_alloc(struct pool *p, size_t bytes) {
     enum { BLOCK = 16384 };
-    size_t need = (bytes + 15) & ~(size_t)15;
-    if (!p->blocks || p->blocks->size - p->blocks->used < need) {
+    size_t need = (bytes + 15) & ~(size_t)15; /* below bytes where that wraps */
+    if (!p->blocks || need < bytes || p->blocks->size - p->blocks->used < need) {
         size_t size = need > BLOCK ? need : BLOCK;
-        struct block *b = need < bytes ? NULL : calloc(1, sizeof *b + size);
+        bool fits = need >= bytes && size <= SIZE_MAX - sizeof(struct block);
+        struct block *b = fits ? calloc(1, sizeof *b + size) : NULL;
         if (!b) {
             (void)FAIL(ERR_MEMORY, "cannot allocate %zu bytes", bytes);
             return NULL;

@@ -4,17 +4,18 @@
 #include <stdint.h>
 
 /* "64KB" "25MB" "1GiB" "512" -> bytes; K, M, G and Ki, Mi, Gi, with or without B, are all powers of
- * 1024 below "KB" style sizes, as PyTorch counts buckets. false: not of that form or too large. */
+ * 1024, as PyTorch counts buckets. false: not of that form or too large. */
 bool text_bytes(const char *s, int64_t *out);
 /* "10s" "250ms" "2m" "1h" -> seconds. A bare number is seconds. */
 bool text_seconds(const char *s, double *out);
 bool text_int(const char *s, int64_t *out);  /* whole text, decimal, no leading +, no 010 */
 bool text_real(const char *s, double *out);  /* whole text, finite, C locale */
 
-/* How far apart two names are (edits); the nearest of names[0..n) within a third of the length, or NULL. */
+/* The nearest of names[0..n): at most a third of the name's length in edits (insert, delete, replace, swap of neighbours)
+ * apart, upper and lower case being the same; or NULL. */
 const char *text_nearest(const char *name, const char *const *names, int n);
 
-/* For people: "4.3 MB", "672,778", "1.2 s", "0:00:07". out holds 32 bytes. */
+/* For people: "4.3 MB" (of 1024 KB); "672,778"; "12 us", "250 ms", "1.2 s", from a minute on "0:01:07". out holds 32 bytes. */
 char *text_of_bytes(double bytes, char out[32]);
 char *text_of_count(int64_t n, char out[32]);
 char *text_of_seconds(double s, char out[32]);

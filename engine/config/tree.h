@@ -7,7 +7,7 @@
 enum node_kind { NODE_SCALAR, NODE_LIST, NODE_MAP };
 struct node {
     enum node_kind kind;
-    const char *key;      /* in a map, else NULL */
+    const char *key;      /* in a map, else NULL; "" holds what a map's shorthand said (see tree_set) */
     const char *text;     /* a scalar's characters */
     bool quoted;          /* "128" is a string to those who care */
     struct node **items;  /* children of a list or map */
@@ -15,7 +15,8 @@ struct node {
     const char *source;   /* file name as given, "--set", "default" */
     int line, col;        /* 1-based; 0 when there is none */
     int key_line, key_col;
-    int width;            /* columns to underline, of the scalar or the key */
+    int width;            /* columns to underline at line, col */
+    const char *file;     /* the text that line counts in, for excerpts; NULL: none */
 };
 struct node *node_get(const struct node *map, const char *key); /* NULL when absent or no map */
 
@@ -24,18 +25,26 @@ struct config_errors;
 MUST_CHECK enum error config_errors_create(struct config_errors **out);
 void config_errors_free(struct config_errors *e);
 int config_errors_count(const struct config_errors *e);
-/* Adds one at a node (at its key when at_key); fmt may hold a hint after "\n". node may be NULL (no place). */
+/* Adds one at a node (at its key when at_key); fmt may hold a hint after "\n". node may be NULL (no place). All are counted,
+ * the first hundred are kept. */
 void config_error(struct config_errors *e, const struct node *at, bool at_key, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* "file:line:col: error: ...", the line, a caret, the hint; then "2 errors.". To a FILE-less sink: text in pool. */
+/* "file:line:col: error: ...", the line, a caret, the hint; then "2 errors.". The text lives in pool; NULL: no memory. */
 char *config_errors_text(const struct config_errors *e, struct pool *pool);
 
-/* Parse adds to e on anything wrong; *out is then what could be read, or an empty map. An empty text is an empty map. */
+/* Adds to e on anything wrong (ERR_CONFIG); *out is then what could be read, an empty map after an error of syntax. An empty
+ * text is an empty map. */
 MUST_CHECK enum error tree_parse(const char *text, size_t n, const char *source, struct pool *pool,
                                  struct config_errors *e, struct node **out);
-/* tree_read reads a file ("-" is standard input) and parses it. ERR_INPUT when missing. */
+/* Gives a file's text, at most 1 MiB of it ("-" is standard input). ERR_INPUT when missing. */
+MUST_CHECK enum error tree_text(const char *path, struct pool *pool, char **text, size_t *n);
+/* tree_text, then tree_parse. */
 MUST_CHECK enum error tree_read(const char *path, struct pool *pool, struct config_errors *e, struct node **out);
-/* One "a.b[2].c=value" (value is YAML of one line); makes the maps on its way. */
+/* The same for any value, not only a map: "[1, 2]". Its nodes have a source but no line. */
+MUST_CHECK enum error tree_parse_value(const char *text, const char *source, struct pool *pool, struct config_errors *e,
+                                       struct node **out);
+/* One "a.b[2].c=value" (value is YAML of one line); makes the maps on its way. A scalar on the way becomes a map that holds
+ * it under "", a key that no file can have: the schema knows which key it stands for ("batch: 64" and batch.shards=8). */
 MUST_CHECK enum error tree_set(struct node *root, const char *assignment, struct pool *pool, struct config_errors *e);
 /* YAML text that tree_parse reads back to the same tree; with_origin: each scalar's source as a comment. */
 char *tree_write(const struct node *root, bool with_origin, struct pool *pool);

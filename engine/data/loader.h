@@ -1,16 +1,32 @@
-/* The loader: threads that read, augment and normalise the shards of the steps to come into buffers made beforehand. What it
- * gives is a pure function of (config, seed, epoch, step, shard): never of the number of threads or ranks. */
+/* The loader: threads that read, augment and normalise the shards of the steps to come into buffers
+ * made beforehand. What it gives is a pure function of (config, seed, epoch, step, shard): never of
+ * the number of threads or ranks. */
 #pragma once
 #include "engine/data/dataset.h"
 #include "engine/data/sampler.h"
 
-struct shard { /* one shard of one step, ready to compute on */
-    int index;             /* v */
-    int64_t n;             /* samples; may be 0 */
-    float *x;              /* (n, shape) */
-    int32_t *labels;       /* (n), or NULL */
-    float *target;         /* (n, targets), or NULL */
-    uint64_t *ids;         /* (n): epoch * total + position in the epoch's order: the counter of each sample */
+/* value = (raw - mean) * scale, per channel of a plane, else one pair for all features. */
+enum { CHANNELS_MAX = 16 };
+struct normalization {
+    int channels; /* 1: one pair for all values */
+    float mean[CHANNELS_MAX], scale[CHANNELS_MAX];
+};
+/* What 'normalize' means on the training set d: the same on every rank. auto: mean and standard
+ * deviation of the first 1000 samples. A given mean and std are in units of x / 255 for bytes, as
+ * PyTorch's Normalize behind ToTensor. ERR_CONFIG when they do not fit the set. */
+MUST_CHECK enum error normalization_find(struct dataset *d, const struct data_config *c,
+                                         struct normalization *out);
+/* Checks the form of augment and normalize for the config reader. */
+void data_config_check(const struct data_config *c, struct config_errors *e);
+
+struct shard {       /* one shard of one step, ready to compute on */
+    int index;       /* v */
+    int64_t n;       /* samples; may be 0 */
+    float *x;        /* (n, shape) */
+    int32_t *labels; /* (n), or NULL */
+    float *target;   /* (n, targets), or NULL */
+    uint64_t
+        *ids; /* (n): epoch * total + position in the epoch's order: the counter of each sample */
 };
 struct step_batch {
     int64_t epoch, step; /* step within the epoch */
@@ -21,28 +37,22 @@ struct step_batch {
 struct loader_params {
     struct dataset *data; /* borrowed */
     const struct data_config *config;
+    const struct normalization *norm; /* found on the training set, copied; NULL: found on 'data' */
     struct sampler sampler;
     const int *shards; /* which this rank takes, ascending; copied */
     int nshards;
-    bool training; /* augment and shuffle, go on to the next epoch for ever; else one pass in order, no augmentation */
+    bool training; /* augment, go on to the next epoch for ever; else one pass in order, no
+                      augmentation, padding or dropping */
     int workers;   /* threads, >= 1 */
     int depth;     /* steps ahead, >= 1 */
-    int64_t epoch, step; /* where to begin */
+    int64_t epoch,
+        step; /* where to begin; a step at or beyond the end of its epoch is one of a later epoch */
 };
 struct loader;
 MUST_CHECK enum error loader_open(const struct loader_params *p, struct loader **out);
-/* The next step's batch, borrowed until the next call. Waits if it is not ready. *out is NULL after the last (not training).
- * Allocates nothing once open. */
+/* The next step's batch, borrowed until the next call. Waits if it is not ready. *out is NULL after
+ * the last (not training). Allocates nothing once open. */
 MUST_CHECK enum error loader_next(struct loader *l, const struct step_batch **out);
-/* Nanoseconds that loader_next has waited since open. */
+/* Nanoseconds that loader_next has waited since open. For the thread that calls loader_next. */
 int64_t loader_waited(const struct loader *l);
 void loader_close(struct loader *l);
-
-/* Mean and standard deviation per channel that 'normalize: auto' uses, from the first samples: same on every rank. */
-struct normalization {
-    int channels;
-    float mean[16], scale[16]; /* value = (raw - mean) * scale */
-};
-MUST_CHECK enum error normalization_find(struct dataset *d, const struct data_config *c, struct normalization *out);
-/* Checks augment and normalize for the config reader. */
-void data_config_check(const struct data_config *c, struct config_errors *e);

@@ -1,11 +1,13 @@
-/* A layer is one file in layers/ and one line in layers.def: its schema, the shapes it gives, the op that computes it. */
+/* A layer is one file in layers/ and one line in layers.def: its schema, the shapes it gives, the
+ * op that computes it. */
 #pragma once
 #include "engine/config/schema.h"
 #include "engine/device/ops.h"
 
 enum { LAYER_PARAMS = 2, LAYER_BUFFERS = 2, LAYER_INPUTS = 2 };
 enum init {
-    INIT_UNIFORM, /* U(-1/sqrt(fan_in), 1/sqrt(fan_in)), PyTorch's default for linear and conv, weights and bias */
+    INIT_UNIFORM, /* U(-1/sqrt(fan_in), 1/sqrt(fan_in)), PyTorch's default for linear and conv,
+                     weights and bias */
     INIT_ZERO,
     INIT_ONE
 };
@@ -25,9 +27,20 @@ struct layer_plan {
 };
 struct layer_ops {
     struct config_section section; /* name (as in YAML), fields, size, shorthand, help */
-    int inputs;                    /* 1, or 2: a second comes from the layer that its 'from' names */
-    /* Checks that the input fits the config and fills the plan. ERR_CONFIG with a message for the user. */
+    int inputs; /* 1, or 2: a second comes from the layer that its 'from' names */
+    /* Checks that the input fits the config and fills the plan. ERR_CONFIG with a message for the
+     * user. */
     enum error (*plan)(const void *config, const struct shape *x, struct layer_plan *out);
 };
 const struct layer_ops *const *layer_kinds(int *count);
 extern const struct config_variants layer_variants; /* for schema: list of layers */
+
+struct layer_common { /* keys that every layer has */
+    const char *name; /* NULL: kind and ordinal */
+    const char *from; /* NULL: the layer before */
+};
+
+/* What plans are made of. same: y as x, by an op of this kind. */
+void layer_plan_same(struct layer_plan *p, const struct shape *x, enum op_kind kind);
+void layer_plan_param(struct layer_plan *p, struct layer_tensor t);
+void layer_plan_buffer(struct layer_plan *p, struct layer_tensor t);

@@ -1,5 +1,6 @@
-/* A model: layers in order with their shapes, parameters and buffers. It knows no device, no batch and no memory. Parameters lie
- * in one arena in ready order (the last layer's first), so that what is ready together is a byte range.
+/* A model: layers in order with their shapes, parameters and buffers. It knows no device, no batch
+ * and no memory. Parameters lie in one arena in ready order (the last layer's first), so that what
+ * is ready together is a byte range.
  *
  *   offset 0        HEADER_FLOATS: sums that ride with the gradients (loss, correct, samples, stop)
  *   then            parameters, each aligned to ALIGN_FLOATS; the gaps stay zero
@@ -10,7 +11,7 @@
 enum { HEADER_FLOATS = ALIGN_FLOATS };
 enum header_slot { HEADER_LOSS, HEADER_CORRECT, HEADER_SAMPLES, HEADER_STOP };
 
-struct tensor_info { /* a named parameter or buffer: where it lies in its arena */
+struct tensor_info {  /* a named parameter or buffer: where it lies in its arena */
     const char *name; /* "conv1.weight" */
     struct shape shape;
     int64_t offset, count; /* floats */
@@ -31,15 +32,16 @@ struct model {
     struct shape input, output;
     int nnodes, nparams, nbuffers;
     struct model_node *nodes;
-    struct tensor_info *params;  /* in ready order: ascending offset */
+    struct tensor_info *params; /* in ready order: ascending offset */
     struct tensor_info *buffers;
     int64_t arena_floats, buffer_floats; /* arena_floats includes the header */
     int64_t parameters;                  /* true count, without gaps and header */
     struct pool *pool;
 };
 
-/* What the config's 'model' key said: a zoo name, {zoo: name, ...its parameters}, or {layers: [...]}. 'classes' is what
- * $classes stands for in a zoo file. Errors go to e at their places; ERR_CONFIG then. */
+/* What the config's 'model' key said: a zoo name, {zoo: name, ...its parameters}, or {layers:
+ * [...]}. 'classes' is what $classes stands for in a zoo file. Errors go to e at their places;
+ * ERR_CONFIG then. */
 MUST_CHECK enum error model_create(struct node *spec, const struct shape *input, int64_t classes,
                                    struct config_errors *e, struct model **out);
 void model_free(struct model *m);

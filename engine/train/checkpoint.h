@@ -54,17 +54,19 @@ struct checkpoint_view { /* what is saved: borrowed pointers into the arenas, or
     const char *mode;
     int devices;
 };
-/* Saves in a thread of its own, beside training: 'save' copies what it needs (no allocation after the first) and returns; a
- * second save waits for the first. Failures are reported by the next call: the run goes on after one, and ends after three in a
- * row. keep: how many to leave; the newest valid and "best" are never deleted. */
+/* Saves in a thread of its own, beside training: 'save' copies what it needs into memory taken at 'open' and returns; a second
+ * save waits for the first. A failed save is logged at once and leaves nothing behind; training goes on, but save reports the last
+ * failure when three in a row have failed, and wait when the last one has (and that failure is then forgotten). keep: how many
+ * complete ones to leave (0: all); the one just saved and the newest 'best' are never deleted. What v points to is borrowed. */
 struct saver;
 MUST_CHECK enum error saver_open(const char *folder /* RUN/ckpt */, int keep, const struct checkpoint_view *v, struct saver **out);
 MUST_CHECK enum error saver_save(struct saver *s, bool best);
 MUST_CHECK enum error saver_wait(struct saver *s); /* until the last one is on disk */
-void saver_close(struct saver *s);                 /* waits, too */
+void saver_close(struct saver *s);                 /* waits, too; NULL is fine */
 
-/* Loads the checkpoint at path (a step folder, a ckpt folder or a run folder: the newest valid one in it, older ones after a
- * warning). Nothing of v is touched unless all of it is valid and fits. optional_optim: load the model alone. */
+/* Loads the checkpoint at path: a step folder; a ckpt folder or a run folder (the newest valid one in it, a broken one is skipped
+ * with a warning); or a .safetensors file, of which the model alone is taken: first weights. Nothing of v is touched unless all of
+ * it is valid and fits. ERR_CONFIG: valid, but of another model or another run (v->identity, NULL: not compared). */
 MUST_CHECK enum error checkpoint_load(const char *path, struct checkpoint_view *v);
 /* The newest valid checkpoint under a ckpt or run folder, into the pool; ERR_INPUT when there is none. */
 MUST_CHECK enum error checkpoint_find(const char *folder, struct pool *pool, char **path);

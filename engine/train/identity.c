@@ -21,6 +21,6 @@ const char *trainer_identity(const struct job *job) {
         const char *text = n ? one_line(n, pool) : "";
         all = text ? pool_printf(pool, "%s%s=%s\n", all, keys[i], text) : NULL;
     }
-    const struct optim_ops *o = optim_kinds(NULL)[job->settings->config.optimizer.kind.index];
+    const struct optim_ops *o = trainer_optim(&job->settings->config);
     return all ? pool_printf(pool, "%soptimizer=%s\n", all, o->section.name) : NULL;
 }

@@ -6,6 +6,7 @@
 
 MUST_CHECK enum error trainer_open(struct trainer *t);
 void trainer_close(struct trainer *t);
+const struct optim_ops *trainer_optim(const struct run_config *c);
 void trainer_view(struct trainer *t, struct checkpoint_view *v);
 /* What must be equal for a resume to be exact: "key=value\n" lines, in the settings' pool. NULL: out of memory. */
 const char *trainer_identity(const struct job *job);

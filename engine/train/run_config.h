@@ -9,7 +9,9 @@ struct device_choice { /* auto | cpu:4 | ref:2 */
     int count;
     bool automatic; /* the count was chosen by us */
 };
-enum mode_kind_hint { MODE_NAME_MAX = 32 };
+enum { RUN_DEVICES_MAX = 256, RUN_SHARDS_MAX = 256 };
+enum comm_link { COMM_LINK_AUTO, COMM_LINK_THREAD, COMM_LINK_SHM };
+enum comm_order { COMM_ORDER_AUTO, COMM_ORDER_TREE, COMM_ORDER_RING };
 enum dp_server { SERVER_SHARED, SERVER_DEDICATED, SERVER_SHARDED };
 enum dp_scatter { SCATTER_DIRECT, SCATTER_SERVER };
 enum lr_scale { LR_SCALE_NONE, LR_SCALE_LINEAR, LR_SCALE_SQRT };
@@ -19,14 +21,14 @@ struct run_config {
     const char *name;
     const char *mode; /* a name of modes.def */
     const char *devices_text;
-    struct device_choice devices; /* from devices_text, by run_config_finish */
-    int64_t threads;              /* a device; 0: auto, resolved by run_config_finish */
+    struct device_choice devices; /* from devices_text, by run_settings_load */
+    int64_t threads;              /* a device; 0: auto, resolved by run_settings_load */
     struct node *model;
     int loss; /* enum loss */
     struct data_config data;
     struct batch_config {
         int64_t size;   /* global */
-        int64_t shards; /* V; 0: auto = devices, resolved by run_config_finish */
+        int64_t shards; /* V; 0: auto = devices, resolved by run_settings_load */
         int64_t accumulate;
         bool drop_last, pad;
     } batch;
@@ -57,9 +59,9 @@ struct run_config {
         bool overlap;
     } ddp;
     struct comm_config {
-        int64_t link;           /* 0 auto, 1 thread, 2 shm */
+        int link;               /* enum comm_link; 'auto' is resolved by run_settings_load */
         const char *algorithm;  /* auto | a name of algos.def */
-        int order;              /* 0 auto, 1 tree, 2 ring; resolved to 1 or 2 by run_config_finish */
+        int order;              /* enum comm_order, likewise */
         double timeout;
     } comm;
     struct eval_config {
@@ -89,6 +91,6 @@ struct run_settings {
 /* Reads path (NULL: the empty configuration), applies sets, checks keys, values and combinations, resolves what is 'auto'. On
  * error all that is wrong is in *report (text for standard error, owned by pool of *out): ERR_CONFIG, or ERR_INPUT when missing.
  * modes: names that may stand under 'mode', NULL-terminated; algorithms likewise. run_settings_free in any case. */
-MUST_CHECK enum error run_settings_load(const char *path, const char *const *sets, int nsets, struct run_settings *out,
-                                        char **report);
+MUST_CHECK enum error run_settings_load(const char *path, const char *const *sets, int nsets, const char *const *modes,
+                                        const char *const *algorithms, struct run_settings *out, char **report);
 void run_settings_free(struct run_settings *s);

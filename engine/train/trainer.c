@@ -126,6 +126,11 @@ static enum error open_checked_model(struct trainer *t) {
     return err;
 }
 
+const struct optim_ops *trainer_optim(const struct run_config *c) {
+    int count;
+    return optim_kinds(&count)[c->optimizer.kind.index];
+}
+
 static double lr_factor(const struct run_config *c) {
     double base = (double)c->lr_scale.base;
     double ratio = base > 0 ? (double)c->batch.size / base : (double)c->batch.shards;
@@ -218,7 +223,7 @@ enum error trainer_open(struct trainer *t) {
     affinity_note();
     t->allocator = allocator_heap;
     t->next_batch = loader_batch;
-    t->optim = optim_kinds(NULL)[c->optimizer.kind.index];
+    t->optim = trainer_optim(c);
     t->base_lr = t->optim->lr(c->optimizer.kind.config) * lr_factor(c);
     TRY(open_data(t));
     TRY(open_checked_model(t));

@@ -1,47 +1,67 @@
-/* Starting ranks on this host and bringing them together: as threads of this process, or as processes that run this program
- * again (posix_spawn, never fork). Starters watch what they started. */
+/* Starting ranks on this host and bringing them together: as threads of this process, or as
+ * processes that run this program again (posix_spawn, never fork). Starters watch what they
+ * started. */
 #pragma once
 #include "engine/base/error.h"
 #include <stdio.h>
 
-/* Where the ranks of one group find each other, made before they start. Thread ranks share the object; process ranks
- * inherit its descriptor and join by meeting_join. */
+/* Where the ranks of one group find each other, made before they start. Thread ranks share the
+ * object; process ranks inherit its descriptor and join by meeting_join. */
 struct meeting;
-MUST_CHECK enum error meeting_create(int size, struct meeting **out);           /* for threads */
-MUST_CHECK enum error meeting_create_shared(int size, struct meeting **out);    /* for processes; a memfd */
-MUST_CHECK enum error meeting_join(int fd, int size, struct meeting **out);     /* in a started process */
+MUST_CHECK enum error meeting_create(int size, struct meeting **out); /* for threads */
+MUST_CHECK enum error meeting_create_shared(int size,
+                                            struct meeting **out); /* for processes; a memfd */
+MUST_CHECK enum error meeting_join(int fd, int size,
+                                   struct meeting **out); /* in a started process */
 void meeting_free(struct meeting *m);
+/* The descriptor for meeting_join, -1 where the meeting is for threads. It is close-on-exec: a
+ * starter hands it on (posix_spawn_file_actions_adddup2). */
+int meeting_fd(const struct meeting *m);
 
-/* Runs fn(user, rank) in 'size' threads and waits for all. Gives the first failure (by time), with its message in this
- * thread's error. */
+/* Runs fn(user, rank) in 'size' threads and waits for all. Gives the first failure (by time), with
+ * its message in this thread's error. */
 typedef enum error (*rank_fn)(void *user, int rank);
 MUST_CHECK enum error launch_threads(int size, rank_fn fn, void *user);
 
 struct launch_params {
     int size;
-    const char *const *argv;   /* what every rank runs: argv of this program, NULL-terminated */
-    struct meeting *meeting;   /* its descriptor is inherited; a started process finds it by launch_self */
-    const char *log_folder;    /* rank*.log go here; NULL: none */
-    FILE *log;                 /* where prefixed lines of the ranks' output go too */
-    double grace;              /* seconds from SIGTERM to SIGKILL when stopping the rest */
+    const char *const *argv; /* what every rank runs: argv of this program, NULL-terminated */
+    struct meeting *meeting; /* its descriptor is inherited; a started process finds it by
+                                launch_self. NULL: none */
+    const char *log_folder;  /* rankN.log in it get all that rank N writes, as it is; NULL: none */
+    FILE *log;               /* where prefixed lines of the ranks' output go; NULL: nowhere */
+    double grace; /* seconds that the rest have to end by themselves once a rank is lost; 0: 0.5 */
 };
 struct launch_result {
-    int first;          /* rank that failed first, -1: none */
-    int exit_code;      /* its exit code, or -1 */
-    int signal;         /* that killed it, or 0 */
-    double seconds;     /* from its death to the end of the last rank */
-    char lines[2048];   /* the last lines it wrote */
+    int first;      /* rank that failed first, -1: none */
+    int exit_code;  /* its exit code, or -1. Where none failed: 0, or 130 or 143 when ranks stopped
+                       because they were told to */
+    int signal;     /* that killed it, or 0 */
+    double seconds; /* from its death to the end of the last rank */
+    char lines[2048]; /* the last lines it wrote, without control characters */
 };
-/* Starts the processes and watches them until all have ended: their output is copied line by line to their log and, with
- * "[rank r] " before it, to p->log. Standard output and error of this process are inherited by rank 0 as its console
- * (launch_self). When one dies by a signal or with a non-zero code, the others end within a second of it (SIGTERM, then
- * SIGKILL after grace). SIGINT and SIGTERM that this process gets are passed on to all. No child outlives this process: each
- * asks the kernel to be killed with its parent. ERR_PEER when a rank was lost by a signal; a rank's own exit code otherwise
- * is for the caller to pass on. */
+/* Starts the processes and watches them until all have ended; a rank must call launch_self before
+ * all else. What they write to standard output and error is copied to their log and, line by line
+ * with "[rank r] " before it, to p->log. Rank 0 has this process's standard output and error as its
+ * console (launch_self); standard input is empty for all.
+ *
+ * When one dies by a signal or with a non-zero code, the others, who learn of it from their group,
+ * have 'grace' to end; then they are killed. The ranks are a process group of their own, so a
+ * terminal's Ctrl-C reaches this process alone: the first SIGINT or SIGTERM is passed on to all
+ * ranks, once; a SIGINT after that kills them. No child outlives this process: each asks the kernel
+ * to be killed with it (with the calling thread, in fact).
+ *
+ * ERR_PEER when a rank was lost by a signal; a rank's own exit code otherwise is for the caller to
+ * pass on. *out is always filled. One launch at a time. */
 MUST_CHECK enum error launch_processes(const struct launch_params *p, struct launch_result *out);
 
-/* In a started process: who it is. false when this process was not started by launch_processes. */
+/* In a process that launch_processes started: who it is. Call it first in main, before there are
+ * threads. */
 struct launch_self {
-    int rank, size, meeting_fd, console_out, console_err;
+    int rank, size;
+    int meeting_fd;               /* -1: none */
+    int console_out, console_err; /* -1 but for rank 0 */
 };
-bool launch_self(struct launch_self *out);
+/* *started is false when launch_processes did not start this process. ERR_PEER when the starter is
+ * gone already, ERR_USAGE when the environment lies. */
+MUST_CHECK enum error launch_self(struct launch_self *out, bool *started);

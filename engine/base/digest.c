@@ -1,0 +1,222 @@
+/* Digests. crc32c has two ways: the CPU's own instruction, and slicing by eight tables (Intel's
+ * method: eight bytes a turn, one table for each of their distances to the end). sha256 is FIPS
+ * 180-4, plain or with the CPU's instructions. All ways of one digest give the same numbers. */
+#include "engine/base/digest.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+/* ---- crc32c ---- */
+
+enum { SLICES = 8 };
+static uint32_t crc_table[SLICES][256]; /* written once, by tables_make */
+
+static void tables_make(void) {
+    const uint32_t castagnoli = 0x82F63B78u; /* bits reversed */
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t c = i;
+        for (int bit = 0; bit < 8; bit++) c = c & 1 ? c >> 1 ^ castagnoli : c >> 1;
+        crc_table[0][i] = c;
+    }
+    for (int t = 1; t < SLICES; t++)
+        for (int i = 0; i < 256; i++) {
+            uint32_t c = crc_table[t - 1][i];
+            crc_table[t][i] = c >> 8 ^ crc_table[0][c & 255];
+        }
+}
+
+static uint32_t crc32c_plain(uint32_t crc, const uint8_t *p, size_t n) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, tables_make);
+    for (; n >= 8; p += 8, n -= 8) {
+        uint32_t a = crc ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 |
+                            (uint32_t)p[3] << 24);
+        crc = crc_table[7][a & 255] ^ crc_table[6][a >> 8 & 255] ^ crc_table[5][a >> 16 & 255] ^
+              crc_table[4][a >> 24] ^ crc_table[3][p[4]] ^ crc_table[2][p[5]] ^ crc_table[1][p[6]] ^
+              crc_table[0][p[7]];
+    }
+    while (n--) crc = crc >> 8 ^ crc_table[0][(crc ^ *p++) & 255];
+    return crc;
+}
+
+#if defined(__x86_64__)
+__attribute__((target("sse4.2"))) static uint32_t crc32c_sse42(uint32_t crc, const uint8_t *p,
+                                                               size_t n) {
+    uint64_t c = crc;
+    for (; n >= 8; p += 8, n -= 8) {
+        uint64_t word;
+        memcpy(&word, p, 8);
+        c = _mm_crc32_u64(c, word);
+    }
+    crc = (uint32_t)c;
+    while (n--) crc = _mm_crc32_u8(crc, *p++);
+    return crc;
+}
+#endif
+
+uint32_t crc32c(uint32_t crc, const void *data, size_t n) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("sse4.2")) return ~crc32c_sse42(~crc, data, n);
+#endif
+    return ~crc32c_plain(~crc, data, n);
+}
+
+/* ---- sha256 ---- */
+
+_Alignas(16) static const uint32_t sha_k[64] = {
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+
+static inline uint32_t rotate(uint32_t x, int n) {
+    return x >> n | x << (32 - n);
+}
+
+/* One round with the eight variables in place: the caller turns their names instead of moving them.
+ */
+#define ROUND(a, b, c, d, e, f, g, h, i)                                                           \
+    do {                                                                                           \
+        uint32_t t = h + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + (g ^ (e & (f ^ g))) +    \
+                     sha_k[i] + w[i];                                                              \
+        d += t;                                                                                    \
+        h = t + (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + ((a & b) | (c & (a | b)));        \
+    } while (0)
+
+static void sha_schedule(const uint8_t *p, uint32_t w[64]) {
+    for (int i = 0; i < 16; i++, p += 4)
+        w[i] = (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+    for (int i = 16; i < 64; i++) {
+        uint32_t x = w[i - 15], y = w[i - 2];
+        w[i] = w[i - 16] + (rotate(x, 7) ^ rotate(x, 18) ^ x >> 3) + w[i - 7] +
+               (rotate(y, 17) ^ rotate(y, 19) ^ y >> 10);
+    }
+}
+
+static void sha_blocks_plain(uint32_t s[8], const uint8_t *p, size_t blocks) {
+    for (uint32_t w[64]; blocks--; p += 64) {
+        uint32_t a = s[0], b = s[1], c = s[2], d = s[3], e = s[4], f = s[5], g = s[6], h = s[7];
+        sha_schedule(p, w);
+        for (int i = 0; i < 64; i += 8) {
+            ROUND(a, b, c, d, e, f, g, h, i);
+            ROUND(h, a, b, c, d, e, f, g, i + 1);
+            ROUND(g, h, a, b, c, d, e, f, i + 2);
+            ROUND(f, g, h, a, b, c, d, e, i + 3);
+            ROUND(e, f, g, h, a, b, c, d, i + 4);
+            ROUND(d, e, f, g, h, a, b, c, i + 5);
+            ROUND(c, d, e, f, g, h, a, b, i + 6);
+            ROUND(b, c, d, e, f, g, h, a, i + 7);
+        }
+        s[0] += a, s[1] += b, s[2] += c, s[3] += d, s[4] += e, s[5] += f, s[6] += g, s[7] += h;
+    }
+}
+
+#if defined(__x86_64__)
+/* The instruction does two rounds on the state split as (a,b,e,f) and (c,d,g,h); w[0..3] is a
+ * window of 16 schedule words that rolls by four each turn. */
+__attribute__((target("sha,sse4.1"))) static void sha_blocks_ni(uint32_t s[8], const uint8_t *p,
+                                                                size_t blocks) {
+    const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0bll, 0x0405060700010203ll);
+    __m128i abcd = _mm_loadu_si128((const __m128i *)(const void *)s);
+    __m128i efgh = _mm_loadu_si128((const __m128i *)(const void *)(s + 4));
+    abcd =
+        _mm_shuffle_epi32(abcd, 0xB1); /* badc, low lane first: the order the instruction wants */
+    efgh = _mm_shuffle_epi32(efgh, 0x1B);
+    __m128i abef = _mm_alignr_epi8(abcd, efgh, 8), cdgh = _mm_blend_epi16(efgh, abcd, 0xF0);
+    for (; blocks--; p += 64) {
+        __m128i w[4], abef_old = abef, cdgh_old = cdgh;
+        for (int i = 0; i < 16; i++) {
+            __m128i now;
+            if (i < 4) {
+                now = _mm_loadu_si128((const __m128i *)(const void *)(p + i * 16));
+                now = _mm_shuffle_epi8(now, big_endian);
+            } else {
+                const __m128i *o = w; /* o[i & 3] is the oldest four words */
+                __m128i last = o[(i + 3) & 3];
+                now = _mm_sha256msg1_epu32(o[i & 3], o[(i + 1) & 3]);
+                now = _mm_add_epi32(now, _mm_alignr_epi8(last, o[(i + 2) & 3], 4));
+                now = _mm_sha256msg2_epu32(now, last);
+            }
+            w[i & 3] = now;
+            now =
+                _mm_add_epi32(now, _mm_load_si128((const __m128i *)(const void *)(sha_k + i * 4)));
+            cdgh = _mm_sha256rnds2_epu32(cdgh, abef, now);
+            abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(now, 0x0E));
+        }
+        abef = _mm_add_epi32(abef, abef_old);
+        cdgh = _mm_add_epi32(cdgh, cdgh_old);
+    }
+    abef = _mm_shuffle_epi32(abef, 0x1B);
+    cdgh = _mm_shuffle_epi32(cdgh, 0xB1);
+    _mm_storeu_si128((__m128i *)(void *)s, _mm_blend_epi16(abef, cdgh, 0xF0));
+    _mm_storeu_si128((__m128i *)(void *)(s + 4), _mm_alignr_epi8(cdgh, abef, 8));
+}
+
+#include <cpuid.h>
+static int has_sha(void) { /* no name for it in __builtin_cpu_supports of our compilers */
+    unsigned a, b = 0, c, d;
+    return __builtin_cpu_supports("sse4.1") && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
+           (b >> 29 & 1);
+}
+#endif
+
+static void sha_blocks(uint32_t s[8], const uint8_t *p, size_t blocks) {
+#if defined(__x86_64__)
+    static _Atomic int
+        known; /* 0 not asked yet, 1 no, 2 yes: asking costs a trap in a virtual machine */
+    if (!known) known = 1 + has_sha();
+    if (known == 2) {
+        sha_blocks_ni(s, p, blocks);
+        return;
+    }
+#endif
+    sha_blocks_plain(s, p, blocks);
+}
+
+void sha256_init(struct sha256 *s) {
+    *s = (struct sha256){.h = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f,
+                               0x9b05688c, 0x1f83d9ab, 0x5be0cd19}};
+}
+
+void sha256_update(struct sha256 *s, const void *data, size_t n) {
+    const uint8_t *p = data;
+    size_t held = s->length % 64;
+    s->length += n;
+    if (held) {
+        size_t fill = n < 64 - held ? n : 64 - held;
+        if (fill) memcpy(s->block + held, p, fill);
+        p += fill, n -= fill;
+        if (held + fill < 64) return;
+        sha_blocks(s->h, s->block, 1);
+    }
+    sha_blocks(s->h, p, n / 64);
+    if (n % 64) memcpy(s->block, p + n / 64 * 64, n % 64);
+}
+
+void sha256_final(struct sha256 s, uint8_t out[SHA256_BYTES]) {
+    uint64_t bits = s.length * 8;
+    uint8_t tail[72] = {0x80};
+    size_t pad = (119 - s.length % 64) % 64 + 1; /* to 8 bytes before a block's end */
+    for (int i = 0; i < 8; i++) tail[pad + (size_t)i] = (uint8_t)(bits >> (56 - 8 * i));
+    sha256_update(&s, tail, pad + 8);
+    for (int i = 0; i < SHA256_BYTES; i++) out[i] = (uint8_t)(s.h[i / 4] >> (24 - 8 * (i % 4)));
+}
+
+void sha256_hex(struct sha256 s, char out[SHA256_TEXT]) {
+    static const char digits[] = "0123456789abcdef";
+    uint8_t bytes[SHA256_BYTES];
+    sha256_final(s, bytes);
+    for (int i = 0; i < SHA256_BYTES; i++) {
+        out[2 * i] = digits[bytes[i] >> 4];
+        out[2 * i + 1] = digits[bytes[i] & 15];
+    }
+    out[2 * SHA256_BYTES] = '\0';
+}

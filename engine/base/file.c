@@ -1,0 +1,164 @@
+/* Files. Every call's result is looked at, close's too, and a failed fsync is final: the kernel may
+ * have dropped the data, so that a second one would report success about a file that is not there.
+ */
+#include "engine/base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* For a call that failed on a path. */
+static enum error fail_path(enum error err, const char *what, const char *path) {
+    return FAIL(err, "cannot %s '%s': %s", what, path, strerror(errno));
+}
+
+static enum error read_upto(int fd, const char *path, char *text, size_t size, size_t *length) {
+    size_t done = 0;
+    while (done < size) {
+        ssize_t n = read(fd, text + done, size - done);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return fail_path(ERR_IO, "read", path);
+        if (n == 0) break;
+        done += (size_t)n;
+    }
+    *length = done;
+    return ERR_NONE;
+}
+
+static enum error read_regular(int fd, const char *path, size_t limit, struct pool *pool,
+                               char **text, size_t *length) {
+    struct stat st;
+    if (fstat(fd, &st) != 0) return fail_path(ERR_IO, "look at", path);
+    if (S_ISDIR(st.st_mode)) return FAIL(ERR_DATA, "'%s' is a folder, not a file", path);
+    if (!S_ISREG(st.st_mode)) return FAIL(ERR_DATA, "'%s' is not a regular file", path);
+    if ((uint64_t)st.st_size > limit)
+        return FAIL(ERR_DATA, "'%s' has %lld bytes; at most %zu are allowed", path,
+                    (long long)st.st_size, limit);
+    char *t = pool_alloc(pool, (size_t)st.st_size + 1);
+    if (!t) return ERR_MEMORY;
+    TRY(read_upto(fd, path, t, (size_t)st.st_size, length));
+    *text = t;
+    return ERR_NONE;
+}
+
+enum error file_read(const char *path, size_t limit, struct pool *pool, char **text,
+                     size_t *length) {
+    /* O_NONBLOCK: opening a fifo must not wait for its writer. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) {
+        bool missing = errno == ENOENT || errno == ENOTDIR;
+        return fail_path(missing ? ERR_INPUT : ERR_IO, "open", path);
+    }
+    enum error err = read_regular(fd, path, limit, pool, text, length);
+    close(fd);
+    return err;
+}
+
+enum error file_write_all(int fd, const void *data, size_t n, const char *path) {
+    for (const char *p = data; n;) {
+        ssize_t done = write(fd, p, n);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return fail_path(ERR_IO, "write", path);
+        p += done, n -= (size_t)done;
+    }
+    return ERR_NONE;
+}
+
+enum error file_pread_all(int fd, void *data, size_t n, int64_t offset, const char *path) {
+    for (char *p = data; n;) {
+        ssize_t done = pread(fd, p, n, offset);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return fail_path(ERR_IO, "read", path);
+        if (done == 0)
+            return FAIL(ERR_DATA, "'%s' ends at byte %lld, %zu bytes early", path,
+                        (long long)offset, n);
+        p += done, n -= (size_t)done, offset += done;
+    }
+    return ERR_NONE;
+}
+
+static enum error write_new(const char *path, const void *data, size_t n) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd < 0) return fail_path(ERR_CREATE, "create", path);
+    enum error err = file_write_all(fd, data, n, path);
+    if (err == ERR_NONE && fsync(fd) != 0) err = fail_path(ERR_IO, "sync", path);
+    if (close(fd) != 0 && err == ERR_NONE) err = fail_path(ERR_IO, "close", path);
+    return err;
+}
+
+/* The folder that holds path: its text up to the last '/', or ".". */
+static enum error sync_parent(const char *path) {
+    const char *slash = strrchr(path, '/');
+    char folder[4096];
+    int n = slash ? (int)(slash - path) : 0;
+    snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : n, path);
+    return file_sync_folder(slash ? folder : ".");
+}
+
+enum error file_replace(const char *path, const void *data, size_t n) {
+    char tmp[4096];
+    if (snprintf(tmp, sizeof tmp, "%s.tmp", path) >= (int)sizeof tmp)
+        return FAIL(ERR_CREATE, "the path '%.64s...' is too long", path);
+    if (unlink(tmp) != 0 && errno != ENOENT) return fail_path(ERR_CREATE, "remove", tmp);
+    enum error err = write_new(tmp, data, n);
+    if (err == ERR_NONE && rename(tmp, path) != 0) err = fail_path(ERR_IO, "rename to", path);
+    if (err != ERR_NONE) {
+        unlink(tmp);
+        return err;
+    }
+    return sync_parent(path);
+}
+
+enum error file_sync_folder(const char *path) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return fail_path(ERR_IO, "open", path);
+    int failed = fsync(fd);
+    if (failed && errno == EINVAL)
+        failed = 0; /* a file system that cannot, and need not, sync folders */
+    enum error err = failed ? fail_path(ERR_IO, "sync", path) : ERR_NONE;
+    if (close(fd) != 0 && err == ERR_NONE) err = fail_path(ERR_IO, "close", path);
+    return err;
+}
+
+static enum error make_folder(const char *path) {
+    struct stat st;
+    if (mkdir(path, 0777) == 0) return ERR_NONE;
+    int code = errno;
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return ERR_NONE;
+    return FAIL(ERR_CREATE, "cannot make the folder '%s': %s", path, strerror(code));
+}
+
+enum error file_make_folders(const char *path) {
+    char part[4096];
+    size_t n = strlen(path);
+    if (n >= sizeof part) return FAIL(ERR_CREATE, "the path '%.64s...' is too long", path);
+    for (size_t i = 1; i <= n; i++)
+        if (i == n || path[i] == '/') {
+            memcpy(part, path, i);
+            part[i] = '\0';
+            TRY(make_folder(part));
+        }
+    return ERR_NONE;
+}
+
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *where) {
+    (void)st, (void)kind, (void)where;
+    return remove(path) != 0 && errno != ENOENT ? -1 : 0;
+}
+
+enum error file_remove_tree(const char *path) {
+    struct stat st;
+    if (lstat(path, &st) != 0 && errno == ENOENT) return ERR_NONE;
+    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0)
+        return fail_path(ERR_IO, "remove", path);
+    return ERR_NONE;
+}
+
+bool file_exists(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0;
+}

@@ -1,0 +1,402 @@
+/* JSON, both ways (RFC 8259). The reader is a recursive descent over memory. Values come to lie on
+ * a stack as they are read; when an array or object closes, its children are the top of that stack
+ * and move into the pool as one array, and the parent takes their place. */
+#include "engine/base/json.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Bytes of the UTF-8 character at p (n > 0 bytes are there), 0 when there is none: overlong forms,
+ * surrogates and what lies beyond U+10FFFF are none. */
+static size_t utf8_length(const char *text, size_t n) {
+    const unsigned char *p = (const unsigned char *)text;
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    if (p[0] < 0x80) return 1;
+    size_t need = p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : 2;
+    if (p[0] < 0xC2 || p[0] > 0xF4 || n < need) return 0;
+    uint32_t code = p[0] & (0x7Fu >> need);
+    for (size_t i = 1; i < need; i++) {
+        if ((p[i] & 0xC0) != 0x80) return 0;
+        code = code << 6 | (p[i] & 0x3F);
+    }
+    bool surrogate = code >= 0xD800 && code < 0xE000;
+    return code < least[need] || surrogate || code > 0x10FFFF ? 0 : need;
+}
+
+/* ---- writing ---- */
+
+void json_init(struct json *j) {
+    static char nothing[1];
+    *j = (struct json){.text = nothing};
+}
+
+void json_fini(struct json *j) {
+    if (j->capacity) free(j->text);
+    json_init(j);
+}
+
+static void put(struct json *j, const char *s, size_t n) {
+    if (j->failed) return;
+    if (j->length + n >= j->capacity) {
+        size_t capacity = (j->length + n + 64) * 2;
+        char *text = realloc(j->capacity ? j->text : NULL, capacity);
+        j->failed = !text;
+        if (!text) return;
+        j->text = text;
+        j->capacity = capacity;
+    }
+    memcpy(j->text + j->length, s, n);
+    j->length += n;
+    j->text[j->length] = '\0';
+}
+
+static void put_quoted(struct json *j, const char *s) {
+    put(j, "\"", 1);
+    for (size_t n = strlen(s), step; n; s += step, n -= step) {
+        char escape[8];
+        step = utf8_length(s, n);
+        if (*s == '"' || *s == '\\') {
+            snprintf(escape, sizeof escape, "\\%c", *s);
+            put(j, escape, 2);
+        } else if (step == 1 && (unsigned char)*s < 0x20) {
+            snprintf(escape, sizeof escape, "\\u%04x", (unsigned)*s);
+            put(j,
+                *s == '\n'   ? "\\n"
+                : *s == '\t' ? "\\t"
+                             : escape,
+                *s == '\n' || *s == '\t' ? 2 : 6);
+        } else if (step) {
+            put(j, s, step);
+        } else { /* no character: one byte becomes U+FFFD */
+            put(j, "\xEF\xBF\xBD", 3);
+            step = 1;
+        }
+    }
+    put(j, "\"", 1);
+}
+
+static void put_key(struct json *j, const char *key) {
+    if (j->comma) put(j, ",", 1);
+    if (key) {
+        put_quoted(j, key);
+        put(j, ":", 1);
+    }
+    j->comma = true;
+}
+
+static void put_value(struct json *j, const char *key, const char *text) {
+    put_key(j, key);
+    put(j, text, strlen(text));
+}
+
+void json_open(struct json *j, const char *key, char bracket) {
+    put_key(j, key);
+    put(j, &bracket, 1);
+    j->comma = false;
+}
+
+void json_close(struct json *j, char bracket) {
+    put(j, &bracket, 1);
+    j->comma = true;
+}
+
+void json_string(struct json *j, const char *key, const char *value) {
+    put_key(j, key);
+    if (value)
+        put_quoted(j, value);
+    else
+        put(j, "null", 4);
+}
+
+void json_int(struct json *j, const char *key, int64_t value) {
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, value);
+    put_value(j, key, text);
+}
+
+void json_real(struct json *j, const char *key, double value) {
+    char text[32];
+    snprintf(text, sizeof text, "%.9g", value);
+    put_value(j, key, isfinite(value) ? text : "null");
+}
+
+void json_bool(struct json *j, const char *key, bool value) {
+    put_value(j, key, value ? "true" : "false");
+}
+
+enum error json_done(const struct json *j) {
+    return j->failed ? FAIL(ERR_MEMORY, "cannot allocate %zu bytes of JSON", j->length) : ERR_NONE;
+}
+
+/* ---- reading ---- */
+
+struct reader {
+    const char *text;
+    size_t n, at;
+    struct json_limits limits;
+    struct pool *pool;
+    struct json_value *stack; /* read, and not yet owned by a parent */
+    size_t height, room;
+    int entries, depth;
+};
+
+static enum error wrong(const struct reader *r, const char *what) {
+    return FAIL(ERR_DATA, "JSON: %s at byte %zu", what, r->at);
+}
+
+/* The next byte, or -1 at the end. */
+static int peek(const struct reader *r) {
+    return r->at < r->n ? (unsigned char)r->text[r->at] : -1;
+}
+
+static bool take(struct reader *r, char c) {
+    if (peek(r) != c) return false;
+    r->at++;
+    return true;
+}
+
+static void skip_space(struct reader *r) {
+    while (r->at < r->n && memchr(" \t\r\n", r->text[r->at], 4)) r->at++;
+}
+
+static enum error push(struct reader *r, struct json_value v) {
+    if (r->height == r->room) {
+        size_t room = r->room ? r->room * 2 : 64;
+        struct json_value *stack = realloc(r->stack, room * sizeof *stack);
+        if (!stack) return FAIL(ERR_MEMORY, "JSON: cannot allocate %zu values", room);
+        r->stack = stack;
+        r->room = room;
+    }
+    r->stack[r->height++] = v;
+    return ERR_NONE;
+}
+
+static bool hex4(struct reader *r, uint32_t *out) {
+    *out = 0;
+    for (int i = 0; i < 4; i++) {
+        static const char digits[] = "0123456789abcdef";
+        int c = peek(r);
+        const char *d = c > 0 ? strchr(digits, c | (c >= 'A' && c <= 'F' ? 0x20 : 0)) : NULL;
+        if (!d) return false;
+        *out = *out << 4 | (uint32_t)(d - digits);
+        r->at++;
+    }
+    return true;
+}
+
+static char *utf8_put(char *to, uint32_t code) {
+    int more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+    static const unsigned char lead[] = {0, 0xC0, 0xE0, 0xF0};
+    *to++ = (char)(lead[more] | code >> (6 * more));
+    while (more--) *to++ = (char)(0x80 | (code >> (6 * more) & 0x3F));
+    return to;
+}
+
+/* After "\u". A pair of surrogates is one character; one alone is none. */
+static enum error read_unicode(struct reader *r, char **to) {
+    uint32_t code, low;
+    if (!hex4(r, &code)) return wrong(r, "four hexadecimal digits are missing");
+    if (code >= 0xD800 && code < 0xDC00) {
+        bool pair = take(r, '\\') && take(r, 'u') && hex4(r, &low) && low >= 0xDC00 && low < 0xE000;
+        if (!pair) return wrong(r, "half a surrogate pair");
+        code = 0x10000 + ((code & 0x3FF) << 10 | (low & 0x3FF));
+    } else if (code >= 0xDC00 && code < 0xE000) {
+        return wrong(r, "half a surrogate pair");
+    }
+    if (!code) return wrong(r, "NUL in a string");
+    *to = utf8_put(*to, code);
+    return ERR_NONE;
+}
+
+static enum error read_escape(struct reader *r, char **to) {
+    static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
+    int c = peek(r);
+    const char *found = c > 0 ? strchr(letters, c) : NULL;
+    if (!found && c != 'u') return wrong(r, "unknown escape");
+    r->at++;
+    if (!found) return read_unicode(r, to);
+    *(*to)++ = meanings[found - letters];
+    return ERR_NONE;
+}
+
+/* Bytes up to the closing quote, which is there; no escape makes a text longer. */
+static enum error string_span(const struct reader *r, size_t *span) {
+    for (size_t i = r->at; i < r->n; i++) {
+        if (r->text[i] == '\\') {
+            i++;
+        } else if (r->text[i] == '"') {
+            *span = i - r->at;
+            return *span > (size_t)r->limits.text ? wrong(r, "a string is too long") : ERR_NONE;
+        }
+    }
+    return wrong(r, "a string has no end");
+}
+
+static enum error read_string(struct reader *r, const char **out) {
+    size_t span = 0, step;
+    if (!take(r, '"')) return wrong(r, "a string is missing");
+    TRY(string_span(r, &span));
+    char *to = pool_alloc(r->pool, span + 1);
+    if (!to) return ERR_MEMORY;
+    *out = to;
+    while (!take(r, '"')) {
+        const char *p = r->text + r->at;
+        if (take(r, '\\')) {
+            TRY(read_escape(r, &to));
+            continue;
+        }
+        if ((unsigned char)*p < 0x20) return wrong(r, "control character in a string");
+        if (!(step = utf8_length(p, r->n - r->at))) return wrong(r, "bad UTF-8");
+        memcpy(to, p, step);
+        to += step;
+        r->at += step;
+    }
+    return ERR_NONE;
+}
+
+static bool take_digits(struct reader *r) {
+    size_t from = r->at;
+    while (peek(r) >= '0' && peek(r) <= '9') r->at++;
+    return r->at > from;
+}
+
+static enum error read_number(struct reader *r, struct json_value *v) {
+    size_t from = r->at;
+    take(r, '-');
+    if (!take(r, '0') && !take_digits(r)) return wrong(r, "a value is missing");
+    v->is_integer = true;
+    if (take(r, '.')) {
+        v->is_integer = false;
+        if (!take_digits(r)) return wrong(r, "digits are missing");
+    }
+    if (take(r, 'e') || take(r, 'E')) {
+        v->is_integer = false;
+        if (!take(r, '+')) take(r, '-');
+        if (!take_digits(r)) return wrong(r, "digits are missing");
+    }
+    if (r->at - from > (size_t)r->limits.text) return wrong(r, "a number is too long");
+    v->kind = JSON_NUMBER;
+    v->text = pool_strndup(r->pool, r->text + from, r->at - from);
+    if (!v->text) return ERR_MEMORY;
+    v->number = strtod(v->text, NULL);
+    if (!isfinite(v->number)) return wrong(r, "a number is too large");
+    errno = 0;
+    if (v->is_integer) v->integer = strtoll(v->text, NULL, 10);
+    v->is_integer = v->is_integer && !errno;
+    return ERR_NONE;
+}
+
+static enum error read_word(struct reader *r, struct json_value *v) {
+    static const struct {
+        const char *text;
+        enum json_kind kind;
+        bool truth;
+    } words[] = {
+        {"true", JSON_BOOL, true}, {"false", JSON_BOOL, false}, {"null", JSON_NULL, false}};
+    for (int i = 0; i < 3; i++) {
+        size_t n = strlen(words[i].text);
+        if (r->n - r->at < n || memcmp(r->text + r->at, words[i].text, n) != 0) continue;
+        r->at += n;
+        v->kind = words[i].kind;
+        v->truth = words[i].truth;
+        return ERR_NONE;
+    }
+    return wrong(r, "a value is missing");
+}
+
+static int by_key(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Sorting keeps this fast for the largest hostile object. */
+static enum error check_keys(struct reader *r, const struct json_value *v, int count) {
+    if (count < 2) return ERR_NONE;
+    const char **keys = malloc((size_t)count * sizeof *keys);
+    if (!keys) return FAIL(ERR_MEMORY, "JSON: cannot allocate %d keys", count);
+    for (int i = 0; i < count; i++) keys[i] = v[i].key;
+    qsort(keys, (size_t)count, sizeof *keys, by_key);
+    enum error err = ERR_NONE;
+    for (int i = 1; i < count && err == ERR_NONE; i++)
+        if (!strcmp(keys[i - 1], keys[i]))
+            err = FAIL(ERR_DATA,
+                       "JSON: the key '%.80s' comes twice in the object that ends at byte %zu",
+                       keys[i], r->at);
+    free(keys);
+    return err;
+}
+
+/* The stack from 'base' up becomes v's children. */
+static enum error adopt(struct reader *r, size_t base, struct json_value *v) {
+    size_t count = r->height - base, bytes = count * sizeof *r->stack;
+    struct json_value *children = pool_alloc(r->pool, bytes);
+    if (!children) return ERR_MEMORY;
+    if (count) memcpy(children, r->stack + base, bytes);
+    r->height = base;
+    v->children = children;
+    v->count = (int)count;
+    return v->kind == JSON_OBJECT ? check_keys(r, children, v->count) : ERR_NONE;
+}
+
+static enum error read_value(struct reader *r, struct json_value *v);
+
+static enum error read_container(struct reader *r, struct json_value *v) {
+    size_t base = r->height;
+    char end = take(r, '{') ? '}' : ']';
+    v->kind = end == '}' ? JSON_OBJECT : JSON_ARRAY;
+    if (end == ']') r->at++;
+    if (++r->depth > r->limits.depth) return wrong(r, "too deep");
+    skip_space(r);
+    for (bool more = !take(r, end); more;) {
+        struct json_value child = {0};
+        skip_space(r);
+        if (end == '}') {
+            TRY(read_string(r, &child.key));
+            skip_space(r);
+            if (!take(r, ':')) return wrong(r, "':' is missing");
+        }
+        TRY(read_value(r, &child));
+        TRY(push(r, child));
+        skip_space(r);
+        more = take(r, ',');
+        if (!more && !take(r, end)) return wrong(r, "',' or a closing bracket is missing");
+    }
+    r->depth--;
+    return adopt(r, base, v);
+}
+
+static enum error read_value(struct reader *r, struct json_value *v) {
+    if (++r->entries > r->limits.entries) return wrong(r, "too many values");
+    skip_space(r);
+    int c = peek(r);
+    if (c == '{' || c == '[') return read_container(r, v);
+    if (c == '"') {
+        v->kind = JSON_STRING;
+        return read_string(r, &v->text);
+    }
+    return c == '-' || (c >= '0' && c <= '9') ? read_number(r, v) : read_word(r, v);
+}
+
+enum error json_parse(const char *text, size_t n, struct json_limits limits, struct pool *pool,
+                      const struct json_value **out) {
+    struct reader r = {.text = text, .n = n, .limits = limits, .pool = pool};
+    struct json_value *root = pool_alloc(pool, sizeof *root);
+    if (!root) return ERR_MEMORY;
+    enum error err = read_value(&r, root);
+    free(r.stack);
+    TRY(err);
+    skip_space(&r);
+    if (r.at < n) return wrong(&r, "more text after the value");
+    *out = root;
+    return ERR_NONE;
+}
+
+const struct json_value *json_get(const struct json_value *object, const char *key) {
+    if (!object || object->kind != JSON_OBJECT) return NULL;
+    for (int i = 0; i < object->count; i++)
+        if (!strcmp(object->children[i].key, key)) return &object->children[i];
+    return NULL;
+}

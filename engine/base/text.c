@@ -1,0 +1,192 @@
+/* Numbers with units, nearest names, and figures for people. */
+#include "engine/base/text.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- numbers ---- */
+
+/* Digits from s on: the first character that is none. Leading zeros are refused (NULL): 010 is ten
+ * to some and eight to others. */
+static const char *skip_whole(const char *s) {
+    if (s[0] == '0' && isdigit((unsigned char)s[1])) return NULL;
+    while (isdigit((unsigned char)*s)) s++;
+    return s;
+}
+
+/* As skip_whole for [-]digits[.digits][e[+-]digits] with at least one digit before the exponent. */
+static const char *skip_real(const char *s) {
+    if (*s == '-') s++;
+    const char *whole = s, *end = skip_whole(s);
+    if (!end) return NULL;
+    size_t digits = (size_t)(end - whole);
+    if (*end == '.') {
+        size_t fraction = strspn(end + 1, "0123456789");
+        digits += fraction;
+        end += 1 + fraction;
+    }
+    if (digits == 0) return NULL;
+    if (*end == 'e' || *end == 'E') {
+        const char *exponent = end + 1 + (end[1] == '+' || end[1] == '-');
+        size_t n = strspn(exponent, "0123456789");
+        if (n > 0) end = exponent + n;
+    }
+    return end;
+}
+
+bool text_int(const char *s, int64_t *out) {
+    const char *digits = s + (*s == '-');
+    const char *end = skip_whole(digits);
+    if (!end || end == digits || *end) return false;
+    errno = 0;
+    long long value = strtoll(s, NULL, 10);
+    if (errno == ERANGE) return false;
+    *out = value;
+    return true;
+}
+
+/* The number that s begins with; *end is what follows it. */
+static bool leading_real(const char *s, double *out, const char **end) {
+    *end = skip_real(s);
+    if (!*end) return false;
+    *out = strtod(s, NULL);
+    return isfinite(*out);
+}
+
+bool text_real(const char *s, double *out) {
+    const char *end;
+    double value;
+    if (!leading_real(s, &value, &end) || *end) return false;
+    *out = value;
+    return true;
+}
+
+bool text_bytes(const char *s, int64_t *out) {
+    const char *end = skip_whole(s);
+    if (!end || end == s) return false;
+    errno = 0;
+    long long value = strtoll(s, NULL, 10);
+    if (errno == ERANGE) return false;
+    static const char prefixes[] = "KMG";
+    const char *prefix = *end ? strchr(prefixes, *end) : NULL;
+    int shift = 0;
+    if (prefix) {
+        shift = 10 * (int)(prefix - prefixes + 1);
+        end += 1 + (end[1] == 'i');
+    }
+    if (*end == 'B') end++;
+    if (*end || value > INT64_MAX >> shift) return false;
+    *out = (int64_t)value << shift;
+    return true;
+}
+
+bool text_seconds(const char *s, double *out) {
+    static const struct {
+        const char *unit;
+        double seconds;
+    } units[] = {{"", 1}, {"s", 1}, {"ms", 1e-3}, {"m", 60}, {"h", 3600}};
+    const char *end;
+    double value;
+    if (!leading_real(s, &value, &end) || value < 0) return false;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (strcmp(end, units[i].unit) != 0) continue;
+        value *= units[i].seconds;
+        if (!isfinite(value)) return false;
+        *out = value;
+        return true;
+    }
+    return false;
+}
+
+/* ---- names ---- */
+
+enum { NAME_MAX_LENGTH = 64 }; /* longer ones are near to nothing */
+
+static int least(int a, int b, int c) {
+    int m = a < b ? a : b;
+    return m < c ? m : c;
+}
+
+/* Edits (insert, delete, replace, swap of neighbours) from a to b, upper and lower case being the
+ * same: the classic table, of which three rows are kept because a swap looks two rows back. */
+static int distance(const char *a, size_t na, const char *b, size_t nb) {
+    int rows[3][NAME_MAX_LENGTH + 1];
+    int *before = rows[0], *last = rows[1], *now = rows[2];
+    for (size_t j = 0; j <= nb; j++) last[j] = (int)j;
+    for (size_t i = 1; i <= na; i++) {
+        now[0] = (int)i;
+        for (size_t j = 1; j <= nb; j++) {
+            int x = tolower((unsigned char)a[i - 1]), y = tolower((unsigned char)b[j - 1]);
+            now[j] = least(last[j] + 1, now[j - 1] + 1, last[j - 1] + (x != y));
+            if (i > 1 && j > 1 && x == tolower((unsigned char)b[j - 2]) &&
+                y == tolower((unsigned char)a[i - 2]) && before[j - 2] + 1 < now[j])
+                now[j] = before[j - 2] + 1;
+        }
+        int *free_row = before;
+        before = last, last = now, now = free_row;
+    }
+    return last[nb];
+}
+
+const char *text_nearest(const char *name, const char *const *names, int n) {
+    size_t length = strlen(name);
+    if (length == 0 || length > NAME_MAX_LENGTH) return NULL;
+    int best = (int)(length + 2) / 3 + 1; /* a third of the length, rounded up, is still near */
+    const char *nearest = NULL;
+    for (int i = 0; i < n; i++) {
+        size_t other = strlen(names[i]);
+        if (other > NAME_MAX_LENGTH) continue;
+        int d = distance(name, length, names[i], other);
+        if (d < best && (size_t)d < length) best = d, nearest = names[i];
+    }
+    return nearest;
+}
+
+/* ---- for people ---- */
+
+char *text_of_bytes(double bytes, char out[32]) {
+    static const char *const units[] = {"KB", "MB", "GB", "TB"};
+    if (!(fabs(bytes) >= 1024)) {
+        snprintf(out, 32, "%.0f B", bytes);
+        return out;
+    }
+    size_t unit = 0;
+    /* 1023.95 KB would print as 1024.0 KB: go on to the next unit from there. */
+    for (bytes /= 1024; fabs(bytes) >= 1023.95 && unit < 3; bytes /= 1024) unit++;
+    snprintf(out, 32, fabs(bytes) < 1e6 ? "%.1f %s" : "%.3g %s", bytes, units[unit]);
+    return out;
+}
+
+char *text_of_count(int64_t n, char out[32]) {
+    char digits[24];
+    snprintf(digits, sizeof digits, "%lld", (long long)n);
+    char *to = out;
+    for (const char *from = digits; *from; from++) {
+        size_t left = strlen(from);
+        if (left % 3 == 0 && from > digits && from[-1] != '-') *to++ = ',';
+        *to++ = *from;
+    }
+    *to = '\0';
+    return out;
+}
+
+char *text_of_seconds(double s, char out[32]) {
+    if (!isfinite(s) || fabs(s) > 1e9)
+        snprintf(out, 32, "?");
+    else if (fabs(s) < 1e-3)
+        snprintf(out, 32, "%.0f us", s * 1e6);
+    else if (fabs(s) < 1)
+        snprintf(out, 32, "%.0f ms", s * 1e3);
+    else if (fabs(s) < 59.95)
+        snprintf(out, 32, "%.1f s", s);
+    else {
+        long long whole = llround(fabs(s));
+        snprintf(out, 32, "%s%lld:%02lld:%02lld", s < 0 ? "-" : "", whole / 3600, whole / 60 % 60,
+                 whole % 60);
+    }
+    return out;
+}

@@ -1,0 +1,11 @@
+/* Own kernels are plain loops compiled at several instruction levels; the best one is chosen when
+ * the program is loaded. Contraction is off (-ffp-contract=off) and sums are written with a fixed
+ * number of lanes, so that a kernel gives the same bits at every level. VECTORISED stands before a
+ * function that is not static. */
+#pragma once
+
+#if defined(__x86_64__) && defined(__linux__) && !defined(ENGINE_SANITIZED)
+#define VECTORISED __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define VECTORISED /* sanitizers run before the loader's choice could be made */
+#endif

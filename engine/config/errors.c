@@ -1,0 +1,197 @@
+/* What is wrong with a configuration, collected, and shown as compilers show it. */
+#include "engine/config/tree.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEPT = 100, MESSAGE_MAX = 2048, EXCERPT_MAX = 100 };
+
+struct entry {
+    const char *message, *hint; /* hint: "" for none */
+    const char *source;         /* NULL: no place */
+    int source_rank;            /* by first appearance */
+    int line, col, width;
+    const char *excerpt; /* the line, or a window of it; NULL: none */
+    int excerpt_col;     /* of the caret in it, from 0 */
+};
+struct config_errors {
+    struct pool *pool;
+    int count; /* all; entries hold the first KEPT of them */
+    struct entry entries[KEPT];
+};
+
+enum error config_errors_create(struct config_errors **out) {
+    struct config_errors *e = calloc(1, sizeof *e);
+    if (!e) return FAIL(ERR_MEMORY, "cannot allocate the list of errors");
+    enum error err = pool_create(&e->pool);
+    if (err) {
+        free(e);
+        return err;
+    }
+    *out = e;
+    return ERR_NONE;
+}
+
+void config_errors_free(struct config_errors *e) {
+    if (!e) return;
+    pool_free(e->pool);
+    free(e);
+}
+
+int config_errors_count(const struct config_errors *e) {
+    return e->count;
+}
+
+/* ---- adding ---- */
+
+/* Columns are characters, as libyaml counts them: a byte that continues one is no column. */
+static bool continues(char c) {
+    return ((unsigned char)c & 0xC0) == 0x80;
+}
+
+static int columns(const char *s) {
+    int n = 0;
+    for (; *s; s++) n += !continues(*s);
+    return n;
+}
+
+/* The numbered line of the text, shown from some columns before col when it is long. */
+static void take_excerpt(struct config_errors *e, struct entry *x, const char *file) {
+    for (int line = 1; line < x->line && file; line++) {
+        file = strchr(file, '\n');
+        if (file) file++;
+    }
+    size_t length = file ? strcspn(file, "\r\n") : 0;
+    if (length == 0) return;
+    const char *end = file + length;
+    int skip = x->col > EXCERPT_MAX - 20 ? x->col - EXCERPT_MAX / 2 : 0;
+    const char *from = file;
+    for (int i = 0; i < skip && from < end; i++)
+        for (from++; from < end && continues(*from);) from++;
+    const char *to = from;
+    for (int i = 0; i < EXCERPT_MAX && to < end; i++)
+        for (to++; to < end && continues(*to);) to++;
+    x->excerpt = pool_strndup(e->pool, from, (size_t)(to - from));
+    x->excerpt_col = x->col - 1 - skip;
+}
+
+/* A message may quote what a file holds: nothing of that may steer the terminal. */
+static void defuse(char *s) {
+    for (; *s; s++) {
+        unsigned char c = (unsigned char)*s;
+        if (c < 0x20 || c == 0x7f) *s = '?';
+        if (c == 0xC2 && (unsigned char)s[1] < 0xA0 && continues(s[1])) s[0] = s[1] = '?';
+    }
+}
+
+static void take_place(struct config_errors *e, struct entry *x, const struct node *at,
+                       bool at_key) {
+    bool key = at_key && at->key && *at->key;
+    char *source = pool_strndup(e->pool, at->source, strlen(at->source));
+    if (source) defuse(source);
+    x->source = source;
+    x->source_rank = e->count;
+    for (int i = 0; i < e->count; i++)
+        if (e->entries[i].source && x->source && !strcmp(e->entries[i].source, x->source)) {
+            x->source_rank = e->entries[i].source_rank;
+            break;
+        }
+    x->line = key ? at->key_line : at->line;
+    x->col = key ? at->key_col : at->col;
+    x->width = key ? columns(at->key) : at->width;
+    if (x->line > 0 && at->file) take_excerpt(e, x, at->file);
+}
+
+void config_error(struct config_errors *e, const struct node *at, bool at_key, const char *fmt,
+                  ...) {
+    if (e->count >= KEPT) {
+        e->count++;
+        return;
+    }
+    char text[MESSAGE_MAX];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    char *hint = strchr(text, '\n');
+    if (hint) *hint++ = '\0';
+    defuse(text);
+    if (hint) defuse(hint);
+    struct entry *x = &e->entries[e->count];
+    x->message = pool_strndup(e->pool, text, strlen(text));
+    x->hint = hint ? pool_strndup(e->pool, hint, strlen(hint)) : "";
+    if (at && at->source) take_place(e, x, at, at_key);
+    e->count++;
+}
+
+/* ---- showing ---- */
+
+static bool goes_before(const struct entry *a, const struct entry *b) {
+    if (a->source_rank != b->source_rank) return a->source_rank < b->source_rank;
+    if (a->line != b->line) return a->line < b->line;
+    return a->col < b->col;
+}
+
+/* What has no place comes last, sources in the order of their first error, then by place. Insertion
+ * keeps the order of equals, and there are few. */
+static int sorted(const struct config_errors *e, const struct entry *out[KEPT]) {
+    int n = e->count < KEPT ? e->count : KEPT;
+    for (int pass = 0, filled = 0; pass < 2; pass++) {
+        int first = filled;
+        for (int i = 0; i < n; i++) {
+            const struct entry *x = &e->entries[i];
+            if ((x->source == NULL) != (pass == 1)) continue;
+            int k = filled++;
+            for (; pass == 0 && k > first && goes_before(x, out[k - 1]); k--) out[k] = out[k - 1];
+            out[k] = x;
+        }
+    }
+    return n;
+}
+
+static void write_caret(FILE *f, const struct entry *x) {
+    fprintf(f, "%5d | %s\n      | ", x->line, x->excerpt);
+    const char *c = x->excerpt;
+    for (int i = 0; i < x->excerpt_col; i++) {
+        fputc(*c == '\t' ? '\t' : ' ', f);
+        if (*c)
+            for (c++; continues(*c);) c++;
+    }
+    int room = *c ? columns(c) : 1;
+    fputc('^', f);
+    for (int i = 1; i < x->width && i < room; i++) fputc('~', f);
+}
+
+static void write_entry(FILE *f, const struct entry *x) {
+    if (x->source && x->line > 0)
+        fprintf(f, "%s:%d:%d: ", x->source, x->line, x->col);
+    else if (x->source && !strncmp(x->source, "--set ", 6))
+        fprintf(f, "%s: ", x->source);
+    fprintf(f, "error: %s\n", x->message ? x->message : "(no memory for the message)");
+    const char *hint = x->hint ? x->hint : "";
+    bool beside = !strncmp(hint, "did you mean", 12);
+    if (x->excerpt) {
+        write_caret(f, x);
+        fprintf(f, "%s%s\n", beside ? " " : "", beside ? hint : "");
+    }
+    if (*hint && !(x->excerpt && beside)) fprintf(f, "      %s%s\n", beside ? "" : "hint: ", hint);
+}
+
+char *config_errors_text(const struct config_errors *e, struct pool *pool) {
+    char *text = NULL, *copy = NULL;
+    size_t length = 0;
+    FILE *f = open_memstream(&text, &length);
+    if (f) {
+        const struct entry *order[KEPT];
+        int n = sorted(e, order);
+        for (int i = 0; i < n; i++) write_entry(f, order[i]);
+        fprintf(f, "%d error%s%s.\n", e->count, e->count == 1 ? "" : "s",
+                e->count > n ? "; these are the first hundred" : "");
+        if (fclose(f) == 0) copy = pool_strndup(pool, text, length);
+    }
+    free(text);
+    if (!copy) (void)FAIL(ERR_MEMORY, "cannot allocate the text of %d errors", e->count);
+    return copy;
+}

@@ -1,0 +1,204 @@
+/* The schema's tables as help for people: one key, or all keys of a section. */
+#include "engine/config/schema.h"
+
+#include "engine/base/text.h"
+#include "engine/config/value.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAMES_MAX = 256, LEVEL_WIDTH = 2, KEY_COLUMN = 16 };
+
+/* What a path leads to: a field, or a whole table (a section's or a variant's). */
+struct target {
+    const struct config_field *field;
+    const struct config_section *section;
+};
+
+/* ---- finding ---- */
+
+static const struct config_field *find_field(const struct config_section *s, const char *key,
+                                             size_t n) {
+    for (const struct config_field *f = s->fields; f->key; f++)
+        if (*f->key && strlen(f->key) == n && !memcmp(f->key, key, n)) return f;
+    return NULL;
+}
+
+/* The tables that a field's value may be read by: a section's, or each variant's and what they
+ * share. */
+static int tables_of(const struct config_field *f, const struct config_section *tables[NAMES_MAX]) {
+    int n = 0;
+    if (f->type == CONFIG_SECTION) tables[n++] = f->extra;
+    if (f->type != CONFIG_VARIANT && f->type != CONFIG_VARIANTS) return n;
+    const struct config_variants *v = f->extra;
+    if (v->common) tables[n++] = v->common;
+    for (int i = 0; i < v->count && n < NAMES_MAX; i++) tables[n++] = v->at(i);
+    return n;
+}
+
+/* One word of the path, in a table and in the variants that stand in the same map. */
+static bool find_word(const struct config_section *s, const char *word, size_t n,
+                      struct target *out) {
+    const struct config_field *f = find_field(s, word, n);
+    if (f) {
+        *out = (struct target){f, f->type == CONFIG_SECTION ? f->extra : NULL};
+        return true;
+    }
+    const struct config_section *tables[NAMES_MAX];
+    f = section_inline(s);
+    int count = f ? tables_of(f, tables) : 0;
+    for (int i = 0; i < count; i++) {
+        bool named = strlen(tables[i]->name) == n && !memcmp(tables[i]->name, word, n);
+        if (named) *out = (struct target){NULL, tables[i]};
+        if (named || find_word(tables[i], word, n, out)) return true;
+    }
+    return false;
+}
+
+/* The same below a field of variants: one of their names, or a key of one. */
+static bool find_below(const struct target *from, const char *word, size_t n, struct target *out) {
+    if (from->section) return find_word(from->section, word, n, out);
+    const struct config_section *tables[NAMES_MAX];
+    int count = from->field ? tables_of(from->field, tables) : 0;
+    for (int i = 0; i < count; i++) {
+        bool named = strlen(tables[i]->name) == n && !memcmp(tables[i]->name, word, n);
+        if (named) *out = (struct target){NULL, tables[i]};
+        if (named || find_word(tables[i], word, n, out)) return true;
+    }
+    return false;
+}
+
+static void collect(const struct config_section *s, const char *names[NAMES_MAX], int *n) {
+    for (const struct config_field *f = s->fields; f->key; f++) {
+        const struct config_section *tables[NAMES_MAX];
+        if (*f->key && *n < NAMES_MAX) names[(*n)++] = f->key;
+        int count = *f->key ? 0 : tables_of(f, tables);
+        for (int i = 0; i < count; i++) {
+            if (*n < NAMES_MAX) names[(*n)++] = tables[i]->name;
+            collect(tables[i], names, n);
+        }
+    }
+}
+
+static void fail_unknown(const struct target *in, const char *key, size_t before, const char *word,
+                         size_t n, struct pool *pool) {
+    const char *names[NAMES_MAX];
+    const struct config_section *tables[NAMES_MAX];
+    int count = 0;
+    const char *copy = pool_strndup(pool, word, n);
+    if (!copy) return;
+    if (in->section) collect(in->section, names, &count);
+    int ntables = in->section || !in->field ? 0 : tables_of(in->field, tables);
+    for (int i = 0; i < ntables; i++) {
+        if (count < NAMES_MAX) names[count++] = tables[i]->name;
+        collect(tables[i], names, &count);
+    }
+    const char *near = text_nearest(copy, names, count);
+    const char *dot = before ? "." : "";
+    (void)FAIL(ERR_USAGE, "no key '%.*s' in the configuration%s%.*s%s%s%s",
+               (int)(before + (before > 0) + n), key, near ? "\ndid you mean '" : "",
+               near ? (int)before : 0, key, near ? dot : "", near ? near : "", near ? "'?" : "");
+}
+
+/* ---- showing ---- */
+
+static const char *kind_text(const struct config_field *f, struct pool *pool) {
+    if (f->type == CONFIG_NODE) return "a text, a list or a map of keys";
+    if (f->type != CONFIG_VARIANT && f->type != CONFIG_VARIANTS) return value_type(f, pool);
+    const struct config_variants *v = f->extra;
+    const char *names[NAMES_MAX];
+    int n = 0;
+    for (int i = 0; i < v->count && n < NAMES_MAX; i++) names[n++] = v->at(i)->name;
+    const char *all = value_join(names, n, pool);
+    if (!all) return NULL;
+    return pool_printf(pool, f->type == CONFIG_VARIANT ? "one of %s" : "a list of %s", all);
+}
+
+static void indent(FILE *out, int level) {
+    fprintf(out, "%*s", level * LEVEL_WIDTH, "");
+}
+
+static void show_line(FILE *out, const char *key, const struct config_field *f, int level,
+                      struct pool *pool) {
+    const char *kind = kind_text(f, pool);
+    indent(out, level);
+    fprintf(out, "%-*s %s", KEY_COLUMN, key, kind ? kind : "?");
+    if (f->standard) fprintf(out, " (%s)", f->standard);
+    fputc('\n', out);
+    if (!f->help) return;
+    indent(out, level);
+    fprintf(out, "%-*s %s\n", KEY_COLUMN, "", f->help);
+}
+
+static void show_section(FILE *out, const struct config_section *s, int level, struct pool *pool);
+
+static void show_tables(FILE *out, const struct config_field *f, int level, struct pool *pool) {
+    const struct config_section *tables[NAMES_MAX];
+    int n = tables_of(f, tables);
+    for (int i = 0; i < n; i++) {
+        if (!tables[i]->fields->key) continue;
+        indent(out, level);
+        fprintf(out, "with %s:\n", tables[i]->name);
+        show_section(out, tables[i], level + 1, pool);
+    }
+}
+
+static void show_field(FILE *out, const struct config_field *f, int level, struct pool *pool) {
+    if (f->type != CONFIG_SECTION) {
+        const struct config_variants *v = *f->key ? NULL : f->extra;
+        show_line(out, v ? v->name : f->key, f, level, pool);
+        if (f->type == CONFIG_VARIANT) show_tables(out, f, level + 1, pool);
+        return;
+    }
+    const struct config_section *s = f->extra;
+    const char *shorthand = section_shorthand(s);
+    indent(out, level);
+    fprintf(out, "%-*s a map of keys", KEY_COLUMN, f->key);
+    if (shorthand) fprintf(out, "; a bare value is its '%s'", shorthand);
+    fputc('\n', out);
+    const char *help = f->help ? f->help : s->help;
+    if (help) {
+        indent(out, level);
+        fprintf(out, "%-*s %s\n", KEY_COLUMN, "", help);
+    }
+    show_section(out, s, level + 1, pool);
+}
+
+static void show_section(FILE *out, const struct config_section *s, int level, struct pool *pool) {
+    for (const struct config_field *f = s->fields; f->key; f++) show_field(out, f, level, pool);
+}
+
+static void show_target(FILE *out, const struct target *t, struct pool *pool) {
+    if (t->field) {
+        show_field(out, t->field, 0, pool);
+        return;
+    }
+    if (t->section->help && *t->section->name)
+        fprintf(out, "%s: %s\n", t->section->name, t->section->help);
+    show_section(out, t->section, 0, pool);
+}
+
+char *config_help(const struct config_section *section, const char *key, struct pool *pool) {
+    struct target at = {NULL, section};
+    for (const char *word = key; *word;) {
+        size_t n = strcspn(word, ".");
+        struct target next;
+        if (!find_below(&at, word, n, &next)) {
+            size_t before = word > key ? (size_t)(word - key) - 1 : 0;
+            fail_unknown(&at, key, before, word, n, pool);
+            return NULL;
+        }
+        at = next;
+        word += n + (word[n] == '.');
+    }
+    char *text = NULL, *copy = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&text, &length);
+    if (out) {
+        show_target(out, &at, pool);
+        if (fclose(out) == 0) copy = pool_strndup(pool, text, length);
+    }
+    free(text);
+    if (!copy) (void)FAIL(ERR_MEMORY, "cannot allocate the help");
+    return copy;
+}

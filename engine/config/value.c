@@ -1,0 +1,219 @@
+/* Scalars: the schema's types, read from text and told in words. */
+#include "engine/config/value.h"
+
+#include "engine/base/text.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- words ---- */
+
+/* Which of "a|b|c" the text is, or -1. */
+static int word_index(const char *choices, const char *text) {
+    size_t length = strlen(text);
+    int index = 0;
+    for (const char *c = choices; c; index++) {
+        size_t n = strcspn(c, "|");
+        if (n == length && !memcmp(c, text, n)) return index;
+        c = c[n] ? c + n + 1 : NULL;
+    }
+    return -1;
+}
+
+int value_words(const char *choices, struct pool *pool, const char *names[WORDS_MAX]) {
+    int count = 0;
+    for (const char *c = choices; c && count < WORDS_MAX;) {
+        size_t n = strcspn(c, "|");
+        if (!(names[count++] = pool_strndup(pool, c, n))) return -1;
+        c = c[n] ? c + n + 1 : NULL;
+    }
+    return count;
+}
+
+const char *value_join(const char *const *names, int n, struct pool *pool) {
+    const char *all = n ? names[0] : "";
+    for (int i = 1; i < n && all; i++) all = pool_printf(pool, "%s, %s", all, names[i]);
+    return all;
+}
+
+/* ---- reading ---- */
+
+static bool has_maximum(const struct config_field *f) {
+    return f->max >= f->min && !(f->min == 0 && f->max == 0) && f->max < 9e18;
+}
+
+static bool has_minimum(const struct config_field *f) {
+    return !(f->min == 0 && f->max == 0);
+}
+
+static enum value_fault in_range(const struct config_field *f, double value) {
+    if (has_minimum(f) && value < f->min) return VALUE_WRONG;
+    return has_maximum(f) && value > f->max ? VALUE_ABOVE : VALUE_RIGHT;
+}
+
+/* "5ep" "0.5ep" "200st" "off" */
+static enum value_fault read_span(const struct config_field *f, const char *text,
+                                  struct config_span *out) {
+    if (f->choices && word_index(f->choices, text) >= 0) {
+        *out = (struct config_span){0, SPAN_OFF};
+        return VALUE_RIGHT;
+    }
+    char number[32];
+    size_t n = strlen(text);
+    if (n < 3 || n >= sizeof number) return VALUE_WRONG;
+    bool steps = !strcmp(text + n - 2, "st");
+    if (!steps && strcmp(text + n - 2, "ep") != 0) return VALUE_WRONG;
+    memcpy(number, text, n - 2);
+    number[n - 2] = '\0';
+    double value;
+    if (!text_real(number, &value) || value < 0 || value > 1e15) return VALUE_WRONG;
+    if (steps && value != floor(value)) return VALUE_WRONG;
+    *out = (struct config_span){value, steps ? SPAN_STEPS : SPAN_EPOCHS};
+    return in_range(f, value);
+}
+
+static enum value_fault read_integer(const struct config_field *f, const char *text, int64_t *out) {
+    bool read = f->type == CONFIG_BYTES ? text_bytes(text, out) : text_int(text, out);
+    return read ? in_range(f, (double)*out) : VALUE_WRONG;
+}
+
+static enum value_fault read_real(const struct config_field *f, const char *text, double *out) {
+    bool read = f->type == CONFIG_SECONDS ? text_seconds(text, out) : text_real(text, out);
+    return read ? in_range(f, *out) : VALUE_WRONG;
+}
+
+static enum value_fault read_bool(const char *text, bool *out) {
+    *out = !strcmp(text, "true");
+    return *out || !strcmp(text, "false") ? VALUE_RIGHT : VALUE_WRONG;
+}
+
+enum value_fault value_read(const struct config_field *f, const char *text, void *out) {
+    int word = f->choices ? word_index(f->choices, text) : -1;
+    switch (f->type) {
+    case CONFIG_BOOL:
+        return read_bool(text, out);
+    case CONFIG_INT:
+    case CONFIG_BYTES:
+    case CONFIG_INTS:
+        if (word < 0) return read_integer(f, text, out);
+        *(int64_t *)out = (int64_t)f->word;
+        return VALUE_RIGHT;
+    case CONFIG_REAL:
+    case CONFIG_SECONDS:
+    case CONFIG_REALS:
+        if (word < 0) return read_real(f, text, out);
+        *(double *)out = f->word;
+        return VALUE_RIGHT;
+    case CONFIG_STRING:
+        *(const char **)out = text;
+        return f->choices && word < 0 ? VALUE_WRONG : VALUE_RIGHT;
+    case CONFIG_ENUM:
+        *(int *)out = word;
+        return word < 0 ? VALUE_WRONG : VALUE_RIGHT;
+    case CONFIG_SPAN:
+    case CONFIG_SPANS:
+        return read_span(f, text, out);
+    default:
+        return VALUE_WRONG;
+    }
+}
+
+size_t value_size(enum config_type type) {
+    switch (type) {
+    case CONFIG_BOOL:
+        return sizeof(bool);
+    case CONFIG_INT:
+    case CONFIG_BYTES:
+    case CONFIG_INTS:
+        return sizeof(int64_t);
+    case CONFIG_REAL:
+    case CONFIG_SECONDS:
+    case CONFIG_REALS:
+        return sizeof(double);
+    case CONFIG_STRING:
+        return sizeof(const char *);
+    case CONFIG_ENUM:
+        return sizeof(int);
+    case CONFIG_SPAN:
+    case CONFIG_SPANS:
+        return sizeof(struct config_span);
+    default:
+        return 0;
+    }
+}
+
+bool value_is_list(enum config_type type) {
+    return type == CONFIG_INTS || type == CONFIG_REALS || type == CONFIG_SPANS;
+}
+
+/* ---- telling ---- */
+
+/* " >= 1", " > 0", " from 0 to 1", "". An upper bound too large to be met by accident is not told.
+ */
+static const char *range(const struct config_field *f, struct pool *pool) {
+    bool least = has_minimum(f), most = has_maximum(f) && f->max < 1e6;
+    if (!least) return "";
+    bool above_zero = f->min > 0 && f->min < 1e-9; /* how a table says "> 0" */
+    if (most && above_zero) return pool_printf(pool, " > 0 and <= %.12g", f->max);
+    if (most) return pool_printf(pool, " from %.12g to %.12g", f->min, f->max);
+    return above_zero ? " > 0" : pool_printf(pool, " >= %.12g", f->min);
+}
+
+static const char *basic_type(const struct config_field *f, struct pool *pool) {
+    const char *bounds = range(f, pool);
+    if (!bounds) return NULL;
+    switch (f->type) {
+    case CONFIG_BOOL:
+        return "true or false";
+    case CONFIG_INT:
+        return pool_printf(pool, "an integer%s", bounds);
+    case CONFIG_REAL:
+        return pool_printf(pool, "a number%s", bounds);
+    case CONFIG_BYTES:
+        return "a size such as 64KB or 25MB";
+    case CONFIG_SECONDS:
+        return "a time such as 250ms, 10s or 2m";
+    case CONFIG_SPAN:
+        return "a length such as 5ep (epochs) or 200st (steps)";
+    case CONFIG_INTS:
+        return pool_printf(pool, "an integer%s, or a list of them", bounds);
+    case CONFIG_REALS:
+        return pool_printf(pool, "a number%s, or a list of them", bounds);
+    case CONFIG_SPANS:
+        return "a list of lengths such as [3ep, 5ep]";
+    case CONFIG_VARIANTS:
+        return "a list";
+    case CONFIG_NODE:
+    case CONFIG_STRING:
+        return "a text";
+    default:
+        return "a map of keys";
+    }
+}
+
+const char *value_type(const struct config_field *f, struct pool *pool) {
+    const char *names[WORDS_MAX];
+    int n = f->choices ? value_words(f->choices, pool, names) : 0;
+    if (n < 0) return NULL;
+    if (f->type == CONFIG_ENUM || (f->type == CONFIG_STRING && n)) {
+        const char *all = value_join(names, n, pool);
+        return all ? pool_printf(pool, "one of %s", all) : NULL;
+    }
+    const char *type = basic_type(f, pool);
+    for (int i = 0; i < n && type; i++) type = pool_printf(pool, "%s or %s", names[i], type);
+    return type;
+}
+
+/* ---- sections ---- */
+
+const struct config_field *section_inline(const struct config_section *s) {
+    for (const struct config_field *f = s->fields; f->key; f++)
+        if (!*f->key) return f;
+    return NULL;
+}
+
+const char *section_shorthand(const struct config_section *s) {
+    if (s->shorthand) return s->shorthand;
+    const struct config_field *f = section_inline(s);
+    return f ? ((const struct config_variants *)f->extra)->name : NULL;
+}

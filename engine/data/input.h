@@ -1,0 +1,24 @@
+/* Reading data files that may lie: gzip or plain, forward only, with what a header promises checked
+ * before memory is taken. */
+#pragma once
+#include "engine/base/memory.h"
+
+struct input {
+    void *stream;
+    const char *path; /* borrowed */
+    int64_t size;     /* of the file as it lies on disk */
+    int64_t at;       /* bytes given so far */
+    bool packed;      /* gzip */
+};
+/* ERR_INPUT: missing, not readable, or no regular file. */
+MUST_CHECK enum error input_open(const char *path, struct input *in);
+void input_close(struct input *in);
+/* Exactly n bytes; ERR_DATA when the file ends before. buffer may be NULL: they are skipped. */
+MUST_CHECK enum error input_read(struct input *in, void *buffer, int64_t n);
+/* At most n bytes; *got is less only at the end. */
+MUST_CHECK enum error input_read_some(struct input *in, void *buffer, int64_t n, int64_t *got);
+/* Whether n more bytes, and no other, can follow: exact for plain files; for gzip no more than it
+ * can expand to. */
+MUST_CHECK enum error input_promise(const struct input *in, int64_t n);
+/* That nothing follows; for gzip also that its checksum is right. */
+MUST_CHECK enum error input_end(struct input *in);

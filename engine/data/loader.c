@@ -1,0 +1,394 @@
+/* The loader. A ring of 'depth' slots holds the steps to come, numbered 0, 1, 2, ... from where it
+ * was opened; step q uses slot q mod depth. Filling a step is cut into parts (at most PART samples
+ * of one shard), which the workers take in order, so that several share a big shard and none waits
+ * for a whole step. What a part gives depends on nothing but its place.
+ *
+ *          limit = given + depth                  a worker, under the lock, takes the first of
+ *            v                                      1. the next part, if its slot is free (step <
+ * limit)
+ *   ... | q+2 | q+1 |  q  | -> loader_next             and the order of its epoch is there
+ *         ^     filled                              2. the order of an epoch to come
+ *        next part                                else it sleeps until loader_next frees a slot
+ *
+ * The order of the epoch after the one being filled is computed ahead, in the second of two arrays,
+ * as soon as the epoch before has left it. One lock guards all but the parts' own work; a part
+ * holds it for some tens of nanoseconds. */
+#include "engine/data/loader.h"
+
+#include "engine/base/clock.h"
+#include "engine/data/transform.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PART = 32, FAILURE_TEXT = 1024 };
+struct part {
+    int shard; /* index into this rank's */
+    int64_t first;
+};
+struct slot {
+    struct step_batch batch;
+    void *memory;   /* of all that its shards point to */
+    int64_t filled; /* the step that it holds whole; -1: none */
+    int left;       /* parts that are still to be filled */
+};
+struct order {
+    int64_t *index; /* position -> sample */
+    int64_t epoch;  /* -1: none */
+    int users;      /* parts being filled by it */
+};
+struct worker {
+    struct loader *loader;
+    pthread_t thread;
+    void *raw; /* one sample, as the set gives it */
+};
+struct loader {
+    struct dataset *data;
+    struct sampler sampler;
+    struct transform transform;
+    bool training;
+    int64_t steps, end; /* of an epoch; number of steps to give */
+    int depth, nparts, nworkers;
+    struct part *parts; /* of a step */
+    struct slot *slots;
+    struct worker *workers;
+    int64_t waited;
+
+    pthread_mutex_t lock; /* guards what follows, and the slots' filled and left */
+    pthread_cond_t work, ready;
+    bool stop;
+    int64_t given, limit;        /* steps given; steps that may be filled */
+    int64_t epoch, step, number; /* of the next part to fill */
+    int part;
+    struct order orders[2]; /* of even and of odd epochs; index NULL: no shuffling */
+    int64_t next_order;     /* epoch to compute an order for */
+    bool ordering;          /* some worker is at it */
+    struct {                /* the first failure in the order of steps and parts */
+        enum error err;
+        int64_t step;
+        int part;
+        char text[FAILURE_TEXT];
+    } failure;
+};
+
+/* ---- filling a part: no lock is held
+ * ---------------------------------------------------------------- */
+struct task {
+    struct slot *slot;
+    int64_t number; /* of the step */
+    int part;
+    struct order *order;
+};
+
+static enum error sample_fill(struct worker *w, struct shard *s, int64_t i, int64_t index,
+                              uint64_t id) {
+    struct loader *l = w->loader;
+    struct dataset *d = l->data;
+    int32_t unused;
+    TRY(d->ops->read(d, index, w->raw, s->labels ? &s->labels[i] : &unused,
+                     s->target ? s->target + i * d->targets : NULL));
+    s->ids[i] = id;
+    transform_apply(&l->transform, d, w->raw, id, s->x + i * shape_count(&d->shape));
+    return ERR_NONE;
+}
+
+static enum error part_fill(struct worker *w, const struct task *t) {
+    const struct loader *l = w->loader;
+    const struct step_batch *b = &t->slot->batch;
+    const struct part *p = &l->parts[t->part];
+    struct shard *s = &b->shards[p->shard];
+    int64_t end = p->first + PART < s->n ? p->first + PART : s->n;
+    int64_t before = l->training ? b->epoch * sampler_total(&l->sampler) : 0;
+    for (int64_t i = p->first; i < end; i++) {
+        int64_t position = sampler_position(&l->sampler, b->step, s->index, i);
+        int64_t index = t->order->index ? t->order->index[position] : position % l->sampler.size;
+        TRY(sample_fill(w, s, i, index, (uint64_t)(before + position)));
+    }
+    return ERR_NONE;
+}
+
+/* ---- what workers do: the lock is held on entry and on return
+ * ---------------------------------------- */
+static bool part_ready(const struct loader *l) {
+    const struct order *o = &l->orders[l->epoch & 1];
+    return l->number < l->limit && l->number < l->end && (!o->index || o->epoch == l->epoch);
+}
+
+static void slot_begin(struct loader *l, struct slot *s) {
+    struct step_batch *b = &s->batch;
+    b->epoch = l->epoch;
+    b->step = l->step;
+    b->samples = sampler_batch_size(&l->sampler, l->step);
+    for (int i = 0; i < b->nshards; i++)
+        b->shards[i].n = sampler_shard_size(&l->sampler, l->step, b->shards[i].index);
+    s->left = l->nparts;
+}
+
+static struct task part_take(struct loader *l) {
+    struct task t = {&l->slots[l->number % l->depth], l->number, l->part, &l->orders[l->epoch & 1]};
+    if (l->part == 0) slot_begin(l, t.slot);
+    t.order->users++;
+    if (++l->part < l->nparts) return t;
+    l->part = 0;
+    l->number++;
+    if (++l->step == l->steps && l->training) l->step = 0, l->epoch++;
+    return t;
+}
+
+static void failure_note(struct loader *l, enum error err, const struct task *t) {
+    bool later =
+        t->number > l->failure.step || (t->number == l->failure.step && t->part > l->failure.part);
+    if (l->failure.err != ERR_NONE && later) return;
+    l->failure.err = err;
+    l->failure.step = t->number;
+    l->failure.part = t->part;
+    snprintf(l->failure.text, sizeof l->failure.text, "%s\n%s", error_message(), error_hint());
+}
+
+static void part_run(struct worker *w) {
+    struct loader *l = w->loader;
+    struct task t = part_take(l);
+    pthread_mutex_unlock(&l->lock);
+    enum error err = part_fill(w, &t);
+    pthread_mutex_lock(&l->lock);
+    if (err != ERR_NONE) failure_note(l, err, &t);
+    t.order->users--;
+    if (--t.slot->left > 0) return;
+    t.slot->filled = t.number;
+    pthread_cond_signal(&l->ready);
+}
+
+static bool order_wanted(const struct loader *l) {
+    const struct order *o = &l->orders[l->next_order & 1];
+    return o->index && !l->ordering && l->next_order <= l->epoch + 1 && o->users == 0;
+}
+
+static void order_run(struct loader *l) {
+    struct order *o = &l->orders[l->next_order & 1];
+    l->ordering = true;
+    pthread_mutex_unlock(&l->lock);
+    sampler_order(&l->sampler, l->next_order, o->index);
+    pthread_mutex_lock(&l->lock);
+    o->epoch = l->next_order++;
+    l->ordering = false;
+    pthread_cond_broadcast(&l->work);
+}
+
+static void *worker_main(void *arg) {
+    struct worker *w = arg;
+    struct loader *l = w->loader;
+    pthread_mutex_lock(&l->lock);
+    while (!l->stop)
+        if (part_ready(l))
+            part_run(w);
+        else if (order_wanted(l))
+            order_run(l);
+        else
+            pthread_cond_wait(&l->work, &l->lock);
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+/* ---- opening
+ * ----------------------------------------------------------------------------------------- */
+/* The largest that the rank's i-th shard gets: at the first step. */
+static int64_t shard_most(const struct loader *l, int shard) {
+    return sampler_shard_size(&l->sampler, 0, shard);
+}
+
+static enum error parts_create(struct loader *l, const int *shards, int nshards) {
+    int64_t count = 0, k = 0;
+    for (int i = 0; i < nshards; i++) count += (shard_most(l, shards[i]) + PART - 1) / PART;
+    count = count ? count : 1; /* shards that are always empty still make steps */
+    if (count > INT32_MAX || !(l->parts = calloc((size_t)count, sizeof *l->parts)))
+        return FAIL(ERR_MEMORY, "no memory for batches of %lld samples",
+                    (long long)l->sampler.batch);
+    for (int i = 0; i < nshards; i++)
+        for (int64_t first = 0; first < shard_most(l, shards[i]); first += PART)
+            l->parts[k++] = (struct part){i, first};
+    l->nparts = (int)count;
+    return ERR_NONE;
+}
+
+struct layout { /* where a shard's arrays lie in its slot's block */
+    size_t x, labels, target, ids;
+};
+
+/* Adds n things of 'each' bytes to a block of *bytes; *at is where they begin, aligned. */
+static enum error block_add(size_t *bytes, int64_t n, size_t each, size_t *at) {
+    size_t more;
+    TRY(memory_size((size_t)n, each, "a batch", &more));
+    *at = (*bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (__builtin_add_overflow(*at, more, bytes) || *bytes > SIZE_MAX / 2)
+        return FAIL(ERR_MEMORY, "a batch does not fit in memory");
+    return ERR_NONE;
+}
+
+static enum error layout_shard(const struct loader *l, int shard, size_t *bytes,
+                               struct layout *out) {
+    const struct dataset *d = l->data;
+    int64_t n = shard_most(l, shard);
+    TRY(block_add(bytes, n, (size_t)shape_count(&d->shape) * sizeof(float), &out->x));
+    TRY(block_add(bytes, n, sizeof(int32_t), &out->labels));
+    TRY(block_add(bytes, n, (size_t)d->targets * sizeof(float), &out->target));
+    return block_add(bytes, n, sizeof(uint64_t), &out->ids);
+}
+
+static enum error slot_init(const struct loader *l, struct slot *s, const int *shards,
+                            int nshards) {
+    const struct dataset *d = l->data;
+    struct layout at;
+    size_t bytes = 0;
+    s->filled = -1;
+    for (int i = 0; i < nshards; i++) TRY(layout_shard(l, shards[i], &bytes, &at));
+    TRY(memory_alloc(bytes, &s->memory));
+    TRY(memory_alloc((size_t)nshards * sizeof *s->batch.shards, (void **)&s->batch.shards));
+    s->batch.nshards = nshards;
+    char *base = s->memory;
+    bytes = 0;
+    for (int i = 0; i < nshards; i++) {
+        TRY(layout_shard(l, shards[i], &bytes, &at));
+        s->batch.shards[i] =
+            (struct shard){.index = shards[i],
+                           .x = (float *)(base + at.x),
+                           .labels = d->classes ? (int32_t *)(base + at.labels) : NULL,
+                           .target = d->classes ? NULL : (float *)(base + at.target),
+                           .ids = (uint64_t *)(base + at.ids)};
+    }
+    return ERR_NONE;
+}
+
+static enum error orders_create(struct loader *l) {
+    if (!l->sampler.shuffle) return ERR_NONE;
+    size_t bytes;
+    TRY(memory_size((size_t)sampler_room(&l->sampler), sizeof(int64_t), "the order of samples",
+                    &bytes));
+    for (int i = 0; i < 2; i++) TRY(memory_alloc(bytes, (void **)&l->orders[i].index));
+    return ERR_NONE;
+}
+
+/* Signals are the main thread's: workers block them all. */
+static enum error workers_start(struct loader *l, int count) {
+    sigset_t all, before;
+    sigfillset(&all);
+    if (!(l->workers = calloc((size_t)count + 1, sizeof *l->workers)))
+        return FAIL(ERR_MEMORY, "no memory for %d threads", count);
+    for (int i = 0; i < count; i++)
+        TRY(memory_alloc(dataset_sample_bytes(l->data), &l->workers[i].raw));
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int code = 0;
+    for (; l->nworkers < count && code == 0; l->nworkers += code == 0) {
+        struct worker *w = &l->workers[l->nworkers];
+        w->loader = l;
+        code = pthread_create(&w->thread, NULL, worker_main, w);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return code == 0 ? ERR_NONE
+                     : FAIL(ERR_MEMORY, "cannot start a loader thread: %s", strerror(code));
+}
+
+/* Where to begin, and when to end. */
+static enum error position_init(struct loader *l, const struct loader_params *p) {
+    l->steps = sampler_steps(&l->sampler);
+    if (l->steps == 0)
+        return FAIL(ERR_CONFIG,
+                    "no step in an epoch: drop_last, and batch %lld is larger than %lld samples",
+                    (long long)l->sampler.batch, (long long)l->sampler.size);
+    l->epoch = p->epoch + (p->training ? p->step / l->steps : 0);
+    l->step = p->training ? p->step % l->steps : p->step;
+    l->end = p->training ? INT64_MAX : l->steps - p->step;
+    l->next_order = l->epoch;
+    l->limit = l->depth;
+    return ERR_NONE;
+}
+
+static enum error loader_init(struct loader *l, const struct loader_params *p) {
+    struct normalization norm;
+    if (!p->norm) TRY(normalization_find(p->data, p->config, &norm));
+    TRY(transform_init(&l->transform, p->data, p->config, p->norm ? p->norm : &norm, p->training,
+                       p->sampler.seed));
+    TRY(position_init(l, p));
+    TRY(parts_create(l, p->shards, p->nshards));
+    TRY(orders_create(l));
+    if (!(l->slots = calloc((size_t)l->depth, sizeof *l->slots)))
+        return FAIL(ERR_MEMORY, "no memory for %d batches", l->depth);
+    for (int i = 0; i < l->depth; i++) TRY(slot_init(l, &l->slots[i], p->shards, p->nshards));
+    return workers_start(l, p->workers);
+}
+
+enum error loader_open(const struct loader_params *p, struct loader **out) {
+    assert(p->nshards >= 1 && p->workers >= 1 && p->depth >= 1 && p->sampler.size <= p->data->size);
+    struct loader *l = calloc(1, sizeof *l);
+    if (!l) return FAIL(ERR_MEMORY, "no memory for a loader");
+    l->data = p->data;
+    l->sampler = p->sampler;
+    l->training = p->training;
+    l->depth = p->depth;
+    l->orders[0].epoch = l->orders[1].epoch = -1;
+    if (!p->training) l->sampler.shuffle = l->sampler.pad = l->sampler.drop_last = false;
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->work, NULL);
+    pthread_cond_init(&l->ready, NULL);
+    enum error err = loader_init(l, p);
+    if (err != ERR_NONE) {
+        loader_close(l);
+        return err;
+    }
+    *out = l;
+    return ERR_NONE;
+}
+
+/* ---- giving
+ * ------------------------------------------------------------------------------------------ */
+static void wait_for(struct loader *l, const struct slot *s) {
+    if (s->filled == l->given) return;
+    int64_t begin = clock_ns();
+    while (s->filled != l->given) pthread_cond_wait(&l->ready, &l->lock);
+    l->waited += clock_ns() - begin;
+}
+
+enum error loader_next(struct loader *l, const struct step_batch **out) {
+    *out = NULL;
+    if (l->given >= l->end) return ERR_NONE;
+    struct slot *s = &l->slots[l->given % l->depth];
+    pthread_mutex_lock(&l->lock);
+    l->limit = l->given + l->depth; /* the batch given before is free again */
+    pthread_cond_broadcast(&l->work);
+    wait_for(l, s);
+    bool failed = l->failure.err != ERR_NONE && l->failure.step <= l->given;
+    if (!failed) l->given++;
+    pthread_mutex_unlock(&l->lock);
+    if (failed) return FAIL(l->failure.err, "%s", l->failure.text);
+    *out = &s->batch;
+    return ERR_NONE;
+}
+
+int64_t loader_waited(const struct loader *l) {
+    return l->waited;
+}
+
+void loader_close(struct loader *l) {
+    if (!l) return;
+    pthread_mutex_lock(&l->lock);
+    l->stop = true;
+    pthread_cond_broadcast(&l->work);
+    pthread_mutex_unlock(&l->lock);
+    for (int i = 0; i < l->nworkers; i++) pthread_join(l->workers[i].thread, NULL);
+    for (int i = 0; l->workers && l->workers[i].raw; i++) memory_free(l->workers[i].raw);
+    for (int i = 0; l->slots && i < l->depth; i++) {
+        memory_free(l->slots[i].memory);
+        memory_free(l->slots[i].batch.shards);
+    }
+    for (int i = 0; i < 2; i++) memory_free(l->orders[i].index);
+    free(l->workers);
+    free(l->slots);
+    free(l->parts);
+    pthread_mutex_destroy(&l->lock);
+    pthread_cond_destroy(&l->work);
+    pthread_cond_destroy(&l->ready);
+    free(l);
+}

@@ -1,0 +1,53 @@
+/* Sets that lie in two files, an array of samples and an array of labels, whatever the format of
+ * the arrays: idx and npy. */
+#pragma once
+#include "engine/data/input.h"
+#include "engine/data/resident.h"
+
+#include <limits.h>
+
+enum element {
+    ELEMENT_U8,
+    ELEMENT_I8,
+    ELEMENT_I16,
+    ELEMENT_U16,
+    ELEMENT_I32,
+    ELEMENT_U32,
+    ELEMENT_I64,
+    ELEMENT_U64,
+    ELEMENT_F32,
+    ELEMENT_F64
+}; /* little-endian */
+enum { ARRAY_DIMS = 4 };
+struct array { /* what a header says */
+    enum element type;
+    int ndim; /* 1 to ARRAY_DIMS */
+    int64_t dim[ARRAY_DIMS];
+};
+struct pair_config { /* the keys of such a set */
+    const char *train, *labels, *val, *val_labels;
+    int64_t classes;
+};
+extern const struct config_field pair_fields[];
+
+struct pair_paths {
+    char x[PATH_MAX], y[PATH_MAX];
+};
+struct pair_format {
+    /* Reads a header; what comes behind it is the array's bytes, row-major. ERR_DATA for what it is
+     * not, or cannot take. */
+    enum error (*header)(struct input *in, struct array *out);
+    /* The files of a folder that holds a whole set. ERR_INPUT when they are not there; NULL:
+     * folders mean nothing. */
+    enum error (*folder)(const char *folder, bool train, struct pair_paths *out);
+    /* Writes the name of the labels that go with samples' file name (no folders in it), of room
+     * bytes; false: no idea. */
+    bool (*labels)(const char *samples, char *labels, size_t room);
+};
+/* dataset_ops.open of such a set. */
+MUST_CHECK enum error pair_open(const struct dataset_ops *ops, const struct pair_format *format,
+                                const struct pair_config *config, bool train, struct dataset **out);
+/* path, or path with ".gz" put on or taken off, whichever is there; false: neither. room: of path.
+ */
+bool pair_existing(char *path, size_t room);
+MUST_CHECK enum error path_join(char out[PATH_MAX], const char *folder, const char *name);

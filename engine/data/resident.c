@@ -1,0 +1,97 @@
+/* Sets in memory. */
+#include "engine/data/resident.h"
+
+#include "engine/base/text.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum error resident_create(const struct dataset *d, struct resident **out) {
+    struct resident *r;
+    size_t bytes, sample = dataset_sample_bytes(d), target_bytes;
+    TRY(memory_size((size_t)d->size, sample, d->name, &bytes));
+    TRY(memory_size((size_t)d->size, (size_t)d->targets * sizeof(float), d->name, &target_bytes));
+    TRY(memory_alloc(sizeof *r, (void **)&r));
+    r->base = *d;
+    r->sample_bytes = sample;
+    enum error err;
+    TRY_GOTO(err, memory_alloc(bytes, (void **)&r->x), fail);
+    if (d->classes)
+        err = memory_alloc((size_t)d->size * sizeof(int32_t), (void **)&r->labels);
+    else
+        err = memory_alloc(target_bytes, (void **)&r->target);
+    if (err != ERR_NONE) goto fail;
+    *out = r;
+    return ERR_NONE;
+fail:
+    resident_close(&r->base);
+    return err;
+}
+
+void resident_close(struct dataset *d) {
+    struct resident *r = (struct resident *)d;
+    memory_free(r->x);
+    memory_free(r->labels);
+    memory_free(r->target);
+    memory_free(r);
+}
+
+enum error resident_read(struct dataset *d, int64_t i, void *x, int32_t *label, float *target) {
+    const struct resident *r = (const struct resident *)d;
+    memcpy(x, r->x + (size_t)i * r->sample_bytes, r->sample_bytes);
+    if (r->labels) *label = r->labels[i];
+    if (r->target) memcpy(target, r->target + i * d->targets, (size_t)d->targets * sizeof(float));
+    return ERR_NONE;
+}
+
+bool part_is_held(const char *val) {
+    size_t n = strspn(val, "0123456789.");
+    return n > 0 && (val[n] == '\0' || (val[n] == '%' && val[n + 1] == '\0'));
+}
+
+static bool held_count(const char *val, int64_t samples, int64_t *out) {
+    char number[32];
+    double percent;
+    size_t n = strlen(val);
+    if (val[n - 1] != '%') return text_int(val, out);
+    if (n > sizeof number) return false;
+    snprintf(number, sizeof number, "%.*s", (int)n - 1, val);
+    if (!text_real(number, &percent) || percent > 100) return false;
+    *out = (int64_t)((double)samples * percent / 100);
+    return true;
+}
+
+enum error part_find(const char *val, int64_t samples, bool train, struct part *out) {
+    int64_t held;
+    if (!held_count(val, samples, &held))
+        return FAIL(ERR_CONFIG,
+                    "data.val: '%s' is neither a number of samples nor a percentage nor a file",
+                    val);
+    if (held < 1 || held >= samples)
+        return FAIL(ERR_CONFIG, "data.val: holding out %s of %lld samples leaves none to %s", val,
+                    (long long)samples, held < 1 ? "validate on" : "train on");
+    *out = train ? (struct part){0, samples - held} : (struct part){samples - held, held};
+    return ERR_NONE;
+}
+
+enum error classes_find(const char *path, int64_t classes, int64_t largest, int64_t *out) {
+    enum { CLASSES_MAX = 1 << 20 };
+    int64_t most = classes ? classes : CLASSES_MAX;
+    if (largest >= most)
+        return FAIL(ERR_DATA, "%s: label %lld, but there are %s%lld classes (labels count from 0)",
+                    path, (long long)largest, classes ? "" : "at most ", (long long)most);
+    *out = classes ? classes : largest + 1;
+    return ERR_NONE;
+}
+
+enum error floats_check(const char *path, const float *v, int64_t n, int64_t row) {
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabsf(v[i]) <= FLT_MAX))
+            return FAIL(
+                ERR_DATA,
+                "%s: sample %lld holds %g\nonly finite numbers that fit a float can be trained on",
+                path, (long long)(i / row), (double)v[i]);
+    return ERR_NONE;
+}

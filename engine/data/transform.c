@@ -1,0 +1,273 @@
+/* Augmentation and normalisation.
+ *
+ * A visit to a sample has a counter of its own (its id), from which its random words come: one for
+ * the flip, two for where the crop lies. Padding is PyTorch's: the raw picture is padded with 0,
+ * then normalised, so the border is what black becomes. The crop comes first and the flip second;
+ * as places of crops are symmetric, the other order is the same by chance. */
+#include "engine/data/transform.h"
+
+#include "engine/base/text.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- reading 'augment' and 'normalize'
+ * ------------------------------------------------------------ */
+/* The parsers record an error and leave in *at where it is. */
+enum { CROP_MAX = 64 };
+struct augment {
+    bool flip;
+    int64_t crop;
+};
+
+static enum error augment_item(const struct node *item, struct augment *out,
+                               const struct node **at) {
+    *at = item;
+    if (item->kind == NODE_SCALAR && !strcmp(item->text, "flip")) {
+        if (out->flip) return FAIL(ERR_CONFIG, "flip is there twice");
+        out->flip = true;
+        return ERR_NONE;
+    }
+    const struct node *crop =
+        item->kind == NODE_MAP && item->count == 1 ? node_get(item, "crop") : NULL;
+    if (!crop) return FAIL(ERR_CONFIG, "no such augmentation\nwrite a list of: flip, {crop: 4}");
+    *at = crop;
+    if (out->crop) return FAIL(ERR_CONFIG, "crop is there twice");
+    if (crop->kind != NODE_SCALAR || !text_int(crop->text, &out->crop) || out->crop < 1 ||
+        out->crop > CROP_MAX)
+        return FAIL(ERR_CONFIG, "crop takes the pixels to pad by, from 1 to %d", CROP_MAX);
+    return ERR_NONE;
+}
+
+static enum error augment_parse(const struct node *node, struct augment *out,
+                                const struct node **at) {
+    *out = (struct augment){0};
+    if (!node) return ERR_NONE;
+    if (node->kind != NODE_LIST) return augment_item(node, out, at);
+    for (int i = 0; i < node->count; i++) TRY(augment_item(node->items[i], out, at));
+    return ERR_NONE;
+}
+
+enum normalize_kind { NORMALIZE_AUTO, NORMALIZE_OFF, NORMALIZE_GIVEN };
+struct normalize {
+    enum normalize_kind kind;
+    int count; /* of mean and std each */
+    double mean[CHANNELS_MAX], std[CHANNELS_MAX];
+};
+
+static enum error numbers_parse(const struct node *node, double out[CHANNELS_MAX], int *count,
+                                const struct node **at) {
+    *at = node;
+    *count = node->kind == NODE_LIST ? node->count : 1;
+    if (*count < 1 || *count > CHANNELS_MAX)
+        return FAIL(ERR_CONFIG, "%s takes 1 to %d numbers, one a channel", node->key, CHANNELS_MAX);
+    for (int i = 0; i < *count; i++) {
+        const struct node *item = node->kind == NODE_LIST ? node->items[i] : node;
+        *at = item;
+        if (item->kind != NODE_SCALAR || !text_real(item->text, &out[i]))
+            return FAIL(ERR_CONFIG, "%s takes a number or a list of numbers", node->key);
+    }
+    return ERR_NONE;
+}
+
+static enum error normalize_given(const struct node *node, struct normalize *out,
+                                  const struct node **at) {
+    const struct node *mean = node_get(node, "mean"), *std = node_get(node, "std");
+    if (!mean || !std || node->count != 2)
+        return FAIL(ERR_CONFIG, "normalize takes auto, off or {mean: [..], std: [..]}");
+    int count;
+    TRY(numbers_parse(mean, out->mean, &out->count, at));
+    TRY(numbers_parse(std, out->std, &count, at));
+    *at = std;
+    if (count != out->count)
+        return FAIL(ERR_CONFIG, "mean has %d numbers and std %d", out->count, count);
+    for (int i = 0; i < count; i++)
+        if (!(out->std[i] > 1e-30) || out->std[i] > 1e30 || fabs(out->mean[i]) > 1e30)
+            return FAIL(ERR_CONFIG, "mean %g and std %g are out of range\nstd is above 0",
+                        out->mean[i], out->std[i]);
+    return ERR_NONE;
+}
+
+static enum error normalize_parse(const struct node *node, struct normalize *out,
+                                  const struct node **at) {
+    *out = (struct normalize){.kind = NORMALIZE_AUTO};
+    *at = node;
+    if (!node) return ERR_NONE;
+    if (node->kind == NODE_SCALAR && !strcmp(node->text, "auto")) return ERR_NONE;
+    out->kind = NORMALIZE_OFF;
+    if (node->kind == NODE_SCALAR && !strcmp(node->text, "off")) return ERR_NONE;
+    out->kind = NORMALIZE_GIVEN;
+    return normalize_given(node, out, at);
+}
+
+void data_config_check(const struct data_config *c, struct config_errors *e) {
+    const struct node *at = NULL;
+    struct augment augment;
+    struct normalize normalize;
+    if (augment_parse(c->augment, &augment, &at) != ERR_NONE)
+        config_error(e, at, false, "%s\n%s", error_message(), error_hint());
+    if (normalize_parse(c->normalize, &normalize, &at) != ERR_NONE)
+        config_error(e, at, false, "%s\n%s", error_message(), error_hint());
+}
+
+/* ---- normalisation
+ * -------------------------------------------------------------------------------- */
+static int channels_of(const struct dataset *d) {
+    return d->plane && d->shape.dim[0] <= CHANNELS_MAX ? (int)d->shape.dim[0] : 1;
+}
+
+/* Adds each channel's sum and sum of squares of one raw sample. */
+static void moments_add(const struct dataset *d, const void *raw, int channels, double sum[],
+                        double square[]) {
+    int64_t inner = shape_count(&d->shape) / channels;
+    for (int c = 0; c < channels; c++)
+        for (int64_t i = c * inner; i < (c + 1) * inner; i++) {
+            double v = d->type == SAMPLE_U8 ? (double)((const uint8_t *)raw)[i]
+                                            : (double)((const float *)raw)[i];
+            sum[c] += v;
+            square[c] += v * v;
+        }
+}
+
+static enum error normalization_measure(struct dataset *d, struct normalization *out) {
+    enum { SAMPLES = 1000 };
+    int64_t n = d->size < SAMPLES ? d->size : SAMPLES;
+    size_t target_bytes = align_floats(d->targets) * sizeof(float), bytes = dataset_sample_bytes(d);
+    char *raw;
+    TRY(memory_alloc(target_bytes + bytes, (void **)&raw));
+    double sum[CHANNELS_MAX] = {0}, square[CHANNELS_MAX] = {0};
+    enum error err = ERR_NONE;
+    int32_t label;
+    for (int64_t i = 0; i < n && err == ERR_NONE; i++) {
+        err = d->ops->read(d, i, raw + target_bytes, &label, (float *)raw);
+        if (err == ERR_NONE) moments_add(d, raw + target_bytes, out->channels, sum, square);
+    }
+    memory_free(raw);
+    TRY(err);
+    double count = (double)n * (double)(shape_count(&d->shape) / out->channels);
+    for (int c = 0; c < out->channels; c++) {
+        double mean = sum[c] / count, deviation = sqrt(fmax(square[c] / count - mean * mean, 0));
+        bool constant = deviation <= 1e-7 * fabs(mean) || deviation < 1e-30;
+        out->mean[c] = (float)mean;
+        out->scale[c] = constant ? 1 : (float)(1 / deviation);
+    }
+    return ERR_NONE;
+}
+
+enum error normalization_find(struct dataset *d, const struct data_config *c,
+                              struct normalization *out) {
+    const struct node *at;
+    struct normalize n;
+    TRY(normalize_parse(c->normalize, &n, &at));
+    double unit = d->type == SAMPLE_U8 ? 255 : 1;
+    *out = (struct normalization){.channels = 1, .scale = {(float)(1 / unit)}};
+    if (n.kind == NORMALIZE_OFF) return ERR_NONE;
+    if (n.kind == NORMALIZE_AUTO) {
+        out->channels = channels_of(d);
+        return normalization_measure(d, out);
+    }
+    if (n.count != 1 && n.count != d->shape.dim[0])
+        return FAIL(ERR_CONFIG,
+                    "normalize has %d means, but samples of '%s' have %lld channels\ngive one for "
+                    "all, or one each",
+                    n.count, d->name, (long long)d->shape.dim[0]);
+    out->channels = n.count;
+    for (int k = 0; k < n.count; k++) {
+        out->mean[k] = (float)(n.mean[k] * unit);
+        out->scale[k] = (float)(1 / (n.std[k] * unit));
+    }
+    return ERR_NONE;
+}
+
+/* ---- one sample
+ * ----------------------------------------------------------------------------------- */
+enum error transform_init(struct transform *t, const struct dataset *d, const struct data_config *c,
+                          const struct normalization *norm, bool augment, uint64_t seed) {
+    struct augment a = {0};
+    const struct node *at;
+    TRY(augment_parse(augment ? c->augment : NULL, &a, &at));
+    if ((a.flip || a.crop) && !d->plane)
+        return FAIL(ERR_CONFIG,
+                    "data.augment needs pictures, and samples of '%s' have no height and width",
+                    d->name);
+    if (norm->channels != 1 && norm->channels != d->shape.dim[0])
+        return FAIL(ERR_CONFIG, "%d channels are normalised, but samples of '%s' have %lld",
+                    norm->channels, d->name, (long long)d->shape.dim[0]);
+    *t = (struct transform){
+        .norm = *norm, .flip = a.flip, .crop = a.crop, .key = rng_key(seed, RNG_AUGMENT)};
+    return ERR_NONE;
+}
+
+/* out[0..n) = normalised raw[at..at+n). */
+static void normalise(const struct dataset *d, const void *raw, int64_t at, int64_t n, float mean,
+                      float scale, float *out) {
+    if (d->type == SAMPLE_U8) {
+        const uint8_t *from = (const uint8_t *)raw + at;
+        for (int64_t i = 0; i < n; i++) out[i] = ((float)from[i] - mean) * scale;
+    } else {
+        const float *from = (const float *)raw + at;
+        for (int64_t i = 0; i < n; i++) out[i] = (from[i] - mean) * scale;
+    }
+}
+
+static void fill(float *out, int64_t n, float v) {
+    for (int64_t i = 0; i < n; i++) out[i] = v;
+}
+
+static void reverse(float *row, int64_t n) {
+    for (int64_t i = 0, j = n - 1; i < j; i++, j--) {
+        float v = row[i];
+        row[i] = row[j];
+        row[j] = v;
+    }
+}
+
+/* Where a cut begins in the picture: negative is in the padding. */
+struct place {
+    int64_t y, x;
+    bool flip;
+};
+
+static struct place place_draw(const struct transform *t, uint64_t id) {
+    uint32_t w[4];
+    rng_words(t->key, id, 0, w);
+    uint64_t places = 2 * (uint64_t)t->crop + 1;
+    return (struct place){.y = (int64_t)(w[1] * places >> 32) - t->crop,
+                          .x = (int64_t)(w[2] * places >> 32) - t->crop,
+                          .flip = t->flip && w[0] >> 31};
+}
+
+/* One channel: out[y][x] = raw[y + place.y][x + place.x], or what 0 becomes outside. */
+static void cut(const struct dataset *d, const void *raw, int64_t at, struct place p, float mean,
+                float scale, float *out) {
+    int64_t h = d->shape.dim[1], w = d->shape.dim[2];
+    float border = (0 - mean) * scale;
+    int64_t left = p.x < 0 ? -p.x : 0, right = p.x > 0 ? p.x : 0; /* columns of border */
+    left = left < w ? left : w;
+    right = right < w ? right : w;
+    int64_t middle = w - left - right;
+    for (int64_t y = 0; y < h; y++, out += w) {
+        bool inside = y + p.y >= 0 && y + p.y < h;
+        fill(out, inside ? left : w, border);
+        if (!inside) continue;
+        fill(out + w - right, right, border);
+        if (middle > 0)
+            normalise(d, raw, at + (y + p.y) * w + left + p.x, middle, mean, scale, out + left);
+        if (p.flip) reverse(out, w);
+    }
+}
+
+void transform_apply(const struct transform *t, const struct dataset *d, const void *raw,
+                     uint64_t id, float *out) {
+    const struct normalization *n = &t->norm;
+    bool moved = t->flip || t->crop;
+    struct place place = moved ? place_draw(t, id) : (struct place){0};
+    int64_t runs = moved ? d->shape.dim[0] : n->channels, inner = shape_count(&d->shape) / runs;
+    for (int64_t c = 0; c < runs; c++) {
+        int k = n->channels == 1 ? 0 : (int)c;
+        if (moved)
+            cut(d, raw, c * inner, place, n->mean[k], n->scale[k], out + c * inner);
+        else
+            normalise(d, raw, c * inner, inner, n->mean[k], n->scale[k], out + c * inner);
+    }
+}

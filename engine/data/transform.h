@@ -1,0 +1,20 @@
+/* From raw values to what the network sees: augmentation and normalisation of one sample. */
+#pragma once
+#include "engine/base/rng.h"
+#include "engine/data/loader.h"
+
+struct transform {
+    struct normalization norm;
+    bool flip;
+    int64_t crop; /* pixels of padding; 0: none */
+    struct rng_key key;
+};
+/* augment: false leaves c's augmentation out. ERR_CONFIG when augmentation or norm do not fit the
+ * set. */
+MUST_CHECK enum error transform_init(struct transform *t, const struct dataset *d,
+                                     const struct data_config *c, const struct normalization *norm,
+                                     bool augment, uint64_t seed);
+/* raw (shape, of the set's type) -> out (shape). id, the visit's counter, is all that chance
+ * depends on. */
+void transform_apply(const struct transform *t, const struct dataset *d, const void *raw,
+                     uint64_t id, float *out);

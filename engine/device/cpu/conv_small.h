@@ -1,0 +1,72 @@
+/* Convolutions of few channels, with their ReLU and 2x2 max-pool: what conv_small.c plans and
+ * conv_small_kernels.h computes, once for each instruction set. */
+#pragma once
+#include "engine/device/cpu/cpu.h"
+
+enum {
+    CONV_SIDE_MAX = 7, /* of a kernel */
+    CONV_IN_MAX = 16,
+    CONV_OUT_MAX = 32,
+    CONV_CUT = 4, /* a code: 0..3 is the place of a window's maximum, row-major; CUT: ReLU cut it */
+
+    CONV_LANES_MAX = 16,
+    CONV_VECTORS = 3,    /* that one block of pixel lanes makes of each channel */
+    CONV_DOT_TAPS = 4,   /* that one block of pixel dots makes */
+    CONV_PATCH_MAX = 14, /* vectors of a patch in registers */
+};
+
+/* A convolution of flat planes: out[m][p] = init[m] + sum over t of w[t][m] in[p + offset[t]]. */
+struct conv_flat {
+    int taps, channels;
+    int band;     /* rows of output made at a time, so that they are still in cache when used */
+    int out_step; /* floats from one channel of the band to the next */
+    int offset[CONV_OUT_MAX * CONV_SIDE_MAX * CONV_SIDE_MAX];
+};
+
+/* Everything about an op that does not change. Steps and sizes are in floats. */
+struct conv_plan {
+    int c, h, w;    /* x */
+    int oc, oh, ow; /* the convolution's own output */
+    int yh, yw;     /* y: the same, or half of it behind the pool */
+    int kh, kw, ph, pw;
+    bool relu, pool, first;
+    bool channel_lanes; /* forward: lanes are output channels, not pixels */
+    bool sparse;        /* backward: visit only the pixels that max-pool chose */
+
+    int pitch;                       /* of the rows of every flat plane: w + pw */
+    int rows;                        /* of the convolution's own output that y depends on */
+    int x_plane, dy_plane;           /* from one channel to the next, borders and slack included */
+    int dy_origin;                   /* of the gradient's first pixel in its plane */
+    int y_plane;                     /* of codes and of copies of y and dy: with a vector's slack */
+    int oc_step;                     /* oc in whole vectors: from one tap's weights to the next */
+    int slack;                       /* at the end of every buffer */
+    int row_vectors;                 /* sparse: how many hold kw * c floats */
+    int dw_taps;                     /* not sparse: taps in whole blocks */
+    struct conv_flat forward, backward; /* y from x; dx from dy */
+
+    /* Scratch: weights and init (at init_at) shared by the parts, then each part's workspace. In it, in
+     * this order: x, dy, dw and db, zero before the pass; then what is written before it is read. */
+    size_t init_at, shared, part;
+    size_t x_at, dy_at, dw_at, db_at, out_at, copy_at, list_at, codes_at;
+    size_t x_size, dy_size, dw_size;
+};
+
+/* Kernels of one instruction set. 'shared' holds the weights as conv_small.c packs them for the pass;
+ * 'work' is one part's workspace, whose planes of x and dy were zero before the pass's first sample. */
+struct conv_kernels {
+    const char *name;
+    int lanes;
+    /* One sample's y, and its codes (oc * y_plane bytes) when there is a pool. */
+    void (*forward)(const struct conv_plan *p, const float *shared, float *work, const float *x,
+                    float *y, uint8_t *codes);
+    /* One sample's dx, unless the plan is of a first layer; adds to the part's dw and db. */
+    void (*backward)(const struct conv_plan *p, const float *shared, float *work, const float *x,
+                     const float *y, const float *dy, const uint8_t *codes, float *dx);
+};
+extern const struct conv_kernels conv_kernels_base, conv_kernels_v3, conv_kernels_v4;
+
+/* Those that this machine can run, best first; gives how many. */
+int conv_small_kernels(const struct conv_kernels *out[3]);
+/* cpu_conv_small's create, with given kernels. */
+MUST_CHECK enum error conv_small_create(const struct conv_kernels *k, struct device *dev,
+                                        const struct op_desc *d, struct op **out);

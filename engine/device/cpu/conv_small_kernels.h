@@ -1,0 +1,561 @@
+/* The kernels of conv_small.c for one instruction set. conv_small_base.c, conv_small_v3.c and
+ * conv_small_v4.c include this, each compiled for its set and naming CONV_KERNELS.
+ *
+ * Flat planes. A channel of a padded image is one line of floats, rows of pitch = w + pw: pixel (i, j)
+ * is at (i + ph) * pitch + pw + j. One gap of pw zeros between two rows is the right border of the
+ * one and the left border of the other. A tap of the kernel is then a constant offset: output (i, j)
+ * is position p = i * pitch + j, and its tap (r, k) reads p + r * pitch + k. Vectors run along p over the ends
+ * of rows, so that no width wastes lanes; what they compute for the gaps is never used. The gradient
+ * of y has the same pitch, which is ow + its own border of kw - 1 - pw.
+ *
+ * Three ways through a convolution, each a block of sums held in registers:
+ *   pixel lanes    M channels' weights, broadcast, times vectors of pixels: forward, and dx, which is
+ *                  dy convolved with the weights turned round
+ *   channel lanes  the same block, roles changed: M pixels, broadcast, times vectors of output
+ *                  channels: forward of small images with many output channels
+ *   pixel dots     dw[o][t] = sum over p of dy[o][p] x[p + offset[t]]; lanes are added after the batch
+ * Behind a max-pool at least three gradients of four are zero. The sparse backward visits only the
+ * others: with x and dx channel-last a row of the kernel is kw * c floats in one run, and each chosen
+ * pixel adds d times its patch of x to dw, and d times the weights to its patch of dx. */
+#include "engine/device/cpu/conv_small.h"
+
+#include <string.h>
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+enum { LANES = 16, ROW_M = 8, DOT_M = 6, WIDE_M = 14, PAIR_M = 12 };
+#define EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
+#define ODD 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
+#define LOW 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#define COUNT 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+#elif defined(__AVX2__)
+enum { LANES = 8, ROW_M = 4, DOT_M = 3, WIDE_M = 12, PAIR_M = 6 };
+#define EVEN 0, 2, 4, 6, 8, 10, 12, 14
+#define ODD 1, 3, 5, 7, 9, 11, 13, 15
+#define LOW 0, 8, 1, 9, 2, 10, 3, 11
+#define HIGH 4, 12, 5, 13, 6, 14, 7, 15
+#define COUNT 0, 1, 2, 3, 4, 5, 6, 7
+#else
+enum { LANES = 4, ROW_M = 4, DOT_M = 3, WIDE_M = 12, PAIR_M = 6 };
+#define EVEN 0, 2, 4, 6
+#define ODD 1, 3, 5, 7
+#define LOW 0, 4, 1, 5
+#define HIGH 2, 6, 3, 7
+#define COUNT 0, 1, 2, 3
+#endif
+
+typedef float vec __attribute__((vector_size(4 * LANES)));
+typedef float vec_anywhere __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef int32_t ints __attribute__((vector_size(4 * LANES)));
+typedef uint8_t bytes __attribute__((vector_size(LANES), aligned(1), may_alias));
+
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+/* Loops over M, N, R and V below are unrolled, so that the arrays of sums become registers. */
+#define BLOCK static inline __attribute__((always_inline)) void
+
+static inline vec load(const float *p) {
+    return *(const vec_anywhere *)p;
+}
+static inline void store(float *p, vec v) {
+    *(vec_anywhere *)p = v;
+}
+
+/* Three things that compilers do badly with vector extensions alone. */
+static inline vec larger(vec a, vec b) { /* b > a ? b : a */
+#if defined(__AVX512F__)
+    return (vec)_mm512_max_ps((__m512)b, (__m512)a);
+#elif defined(__AVX2__)
+    return (vec)_mm256_max_ps((__m256)b, (__m256)a);
+#else
+    ints above = b > a;
+    return (vec)((above & (ints)b) | (~above & (ints)a));
+#endif
+}
+static inline ints load_codes(const uint8_t *p) {
+#if defined(__AVX512F__)
+    return (ints)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i_u *)p));
+#elif defined(__AVX2__)
+    return (ints)_mm256_cvtepu8_epi32(_mm_loadu_si64(p));
+#else
+    return __builtin_convertvector(*(const bytes *)p, ints);
+#endif
+}
+static inline void store_codes(uint8_t *p, ints v) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+    __m256i all = (__m256i)v;
+    __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+    _mm_storeu_si64(p, _mm_packus_epi16(words, words));
+#else
+    *(bytes *)p = __builtin_convertvector(v, bytes);
+#endif
+}
+
+/* ---- planes ----------------------------------------------------------------------------------- */
+
+/* Exactly n floats: rows are too short for memcpy's calls. */
+static inline void row_move(float *to, const float *from, int n) {
+    int j = 0;
+    for (; j + LANES <= n; j += LANES) store(to + j, load(from + j));
+    if (j < n && n >= LANES)
+        store(to + n - LANES, load(from + n - LANES));
+    else
+        for (; j < n; j++) to[j] = from[j];
+}
+
+/* A sample's rows into flat planes whose borders are zero already. */
+static void planes_fill(const struct conv_plan *p, const float *x, float *planes) {
+    for (int c = 0; c < p->c; c++, planes += p->x_plane) {
+        float *to = planes + p->ph * p->pitch + p->pw;
+        for (int i = 0; i < p->h; i++, x += p->w, to += p->pitch) row_move(to, x, p->w);
+    }
+}
+
+/* The same, channel-last. */
+static void pixels_fill(const struct conv_plan *p, const float *x, float *pixels) {
+    for (int c = 0; c < p->c; c++)
+        for (int i = 0; i < p->h; i++, x += p->w) {
+            float *to = pixels + (size_t)((i + p->ph) * p->pitch + p->pw) * p->c + c;
+            for (int j = 0; j < p->w; j++) to[j * p->c] = x[j];
+        }
+}
+
+static void pixels_read(const struct conv_plan *p, const float *pixels, float *x) {
+    for (int c = 0; c < p->c; c++)
+        for (int i = 0; i < p->h; i++, x += p->w) {
+            const float *from = pixels + (size_t)((i + p->ph) * p->pitch + p->pw) * p->c + c;
+            for (int j = 0; j < p->w; j++) x[j] = from[j * p->c];
+        }
+}
+
+/* ---- sums of taps: forward and dx ---------------------------------------------------------------- */
+#define UP_TO_7(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#define UP_TO_14(X) UP_TO_7(X) X(8) X(9) X(10) X(11) X(12) X(13) X(14)
+
+/* A block of out: M rows, out_step apart, of N vectors. Pixel lanes: M channels, and pixels along
+ * the row. Channel lanes: M pixels, and channels along the row. */
+struct sum {
+    const struct conv_flat *flat;
+    const float *in, *w, *init; /* at the block's first pixel and channel */
+    float *out;
+    int w_step, out_step;
+};
+
+BLOCK sum_taps(const int M, const int N, const bool pixel_lanes, const struct sum *s) {
+    vec sum[WIDE_M][CONV_VECTORS];
+    UNROLL for (int m = 0; m < M; m++) {
+        UNROLL for (int n = 0; n < N; n++) {
+            sum[m][n] = pixel_lanes ? (vec){} + s->init[m] : load(s->init + n * LANES);
+        }
+    }
+    const float *w = s->w;
+    for (int t = 0; t < s->flat->taps; t++, w += s->w_step) {
+        const float *pixels = s->in + s->flat->offset[t];
+        const float *one = pixel_lanes ? w : pixels, *many = pixel_lanes ? pixels : w;
+        UNROLL for (int m = 0; m < M; m++) {
+            UNROLL for (int n = 0; n < N; n++) sum[m][n] += load(many + n * LANES) * one[m];
+        }
+    }
+    UNROLL for (int m = 0; m < M; m++) {
+        UNROLL for (int n = 0; n < N; n++) store(s->out + m * s->out_step + n * LANES, sum[m][n]);
+    }
+}
+
+static void sum_rows(int m, const struct sum *s) {
+#define X(M)                                                                                       \
+    case M:                                                                                        \
+        if (M <= ROW_M) sum_taps(M, CONV_VECTORS, true, s);                                        \
+        break;
+    switch (m) { UP_TO_14(X) }
+#undef X
+}
+
+static void sum_pixels(int m, const struct sum *s) {
+#define X(M)                                                                                       \
+    case M:                                                                                        \
+        if (M <= WIDE_M) sum_taps(M, 1, false, s);                                                 \
+        break;
+    switch (m) { UP_TO_14(X) }
+#undef X
+}
+
+static void sum_pixels_pair(int m, const struct sum *s) {
+#define X(M)                                                                                       \
+    case M:                                                                                        \
+        if (M <= PAIR_M) sum_taps(M, 2, false, s);                                                 \
+        break;
+    switch (m) { UP_TO_14(X) }
+#undef X
+}
+
+/* Rows of every channel of out, by pixel lanes. in is at the first row. */
+static void rows_make(const struct conv_flat *f, int pitch, int width, int rows, const float *in,
+                      const float *w, int w_step, const float *init, float *out) {
+    int positions = (rows - 1) * pitch + width, groups = (f->channels + ROW_M - 1) / ROW_M;
+    for (int p = 0; p < positions; p += CONV_VECTORS * LANES)
+        for (int g = 0; g < groups; g++) {
+            int o = f->channels * g / groups, m = f->channels * (g + 1) / groups - o;
+            struct sum s = {f,      in + p,     w + o, init + o, out + (size_t)o * f->out_step + p,
+                            w_step, f->out_step};
+            sum_rows(m, &s);
+        }
+}
+
+/* One row of the convolution's output, channel-last, by channel lanes. The last block of pixels
+ * begins early enough to be full. */
+static void row_make(const struct conv_plan *p, const float *shared, const float *in, float *out) {
+    int most = p->oc_step > LANES ? PAIR_M : WIDE_M;
+    int blocks = (p->ow + most - 1) / most, m = (p->ow + blocks - 1) / blocks;
+    for (int b = 0; b < blocks; b++) {
+        int j = b * m < p->ow - m ? b * m : p->ow - m;
+        for (int o = 0; o < p->oc_step; o += 2 * LANES) {
+            struct sum s = {&p->forward, in + j, shared + o, shared + p->init_at + o,
+                            out + (size_t)j * p->oc_step + o, p->oc_step, p->oc_step};
+            (p->oc_step - o > LANES ? sum_pixels_pair : sum_pixels)(m, &s);
+        }
+    }
+}
+
+/* ---- the pool ------------------------------------------------------------------------------------ */
+
+/* The first maximum of a window (a b; c d), through ReLU if there is one, and its code. */
+static inline vec pool_max(vec a, vec b, vec c, vec d, bool relu, ints *code) {
+    vec top = larger(a, b), bottom = larger(c, d), most = larger(top, bottom);
+    ints right = (((b > a) & ~(bottom > top)) | ((d > c) & (bottom > top))) & 1;
+    ints at = right | ((bottom > top) & 2);
+    *code = relu ? (at & (most > (vec){})) | (~(most > (vec){}) & CONV_CUT) : at;
+    return relu ? larger(most, (vec){}) : most;
+}
+
+/* Two rows of the convolution's output to n pooled pixels and codes; up to a vector more of each is
+ * written. */
+static void pool_rows(const float *u, const float *v, int n, bool relu, float *y, uint8_t *codes) {
+    for (int j = 0; j < n; j += LANES, u += 2 * LANES, v += 2 * LANES) {
+        vec u0 = load(u), u1 = load(u + LANES), v0 = load(v), v1 = load(v + LANES);
+        ints code;
+        store(y + j, pool_max(__builtin_shufflevector(u0, u1, EVEN),
+                              __builtin_shufflevector(u0, u1, ODD),
+                              __builtin_shufflevector(v0, v1, EVEN),
+                              __builtin_shufflevector(v0, v1, ODD), relu, &code));
+        store_codes(codes + j, code);
+    }
+}
+
+/* The gradient of one of the two rows (row 0 or 1) behind n pooled pixels; what is written beyond
+ * 2 n, less than two vectors, is zero. */
+static void unpool_row(const float *dy, const uint8_t *codes, int n, int row, float *to) {
+    const ints lane = {COUNT};
+    for (int j = 0; j < n; j += LANES, to += 2 * LANES) {
+        ints d = (ints)load(dy + j) & (lane < n - j), code = load_codes(codes + j);
+        vec left = (vec)(d & (code == 2 * row)), right = (vec)(d & (code == 2 * row + 1));
+        store(to, __builtin_shufflevector(left, right, LOW));
+        store(to + LANES, __builtin_shufflevector(left, right, HIGH));
+    }
+}
+
+/* ---- forward ------------------------------------------------------------------------------------- */
+static void row_copy(const float *from, int n, bool relu, float *to) {
+    for (int j = 0; j < n; j++) to[j] = relu && from[j] < 0 ? 0 : from[j];
+}
+
+/* Band by band: all channels of some rows, then their ReLU and pool. Pooled pixels are collected in
+ * 'copy', as whole vectors are stored over the ends of its rows. */
+static void forward_by_pixels(const struct conv_plan *p, const float *shared, float *work, float *y,
+                              uint8_t *codes) {
+    const struct conv_flat *f = &p->forward;
+    float *out = work + p->out_at, *pooled = work + p->copy_at;
+    for (int i = 0; i < p->rows; i += f->band) {
+        int rows = p->rows - i < f->band ? p->rows - i : f->band;
+        rows_make(f, p->pitch, p->ow, rows, work + p->x_at + (size_t)i * p->pitch, shared,
+                  p->oc_step, shared + p->init_at, out);
+        for (int o = 0; o < p->oc; o++)
+            for (int r = 0; r < rows; r += p->pool ? 2 : 1) {
+                const float *u = out + (size_t)o * f->out_step + (size_t)r * p->pitch;
+                size_t row = (size_t)(p->pool ? (i + r) / 2 : i + r) * p->yw;
+                size_t at = (size_t)o * p->y_plane + row;
+                if (p->pool)
+                    pool_rows(u, u + p->pitch, p->yw, p->relu, pooled + at, codes + at);
+                else
+                    row_copy(u, p->ow, p->relu, y + (size_t)o * p->yh * p->yw + row);
+            }
+    }
+    size_t area = (size_t)p->yh * p->yw;
+    for (int o = 0; p->pool && o < p->oc; o++)
+        memcpy(y + o * area, pooled + (size_t)o * p->y_plane, area * sizeof *y);
+}
+
+/* Channels of one pixel of y from the rows u and v of the convolution's output, channel-last. */
+static void pixel_finish(const struct conv_plan *p, const float *u, const float *v, float *y,
+                         uint8_t *codes) {
+    float pixel[CONV_OUT_MAX];
+    uint8_t pixel_codes[CONV_OUT_MAX];
+    for (int o = 0; o < p->oc_step; o += LANES) {
+        vec most = load(u + o);
+        if (p->pool) {
+            ints code;
+            most = pool_max(most, load(u + p->oc_step + o), load(v + o), load(v + p->oc_step + o),
+                            p->relu, &code);
+            store_codes(pixel_codes + o, code);
+        } else if (p->relu) {
+            most = larger(most, (vec){});
+        }
+        store(pixel + o, most);
+    }
+    for (int o = 0; o < p->oc; o++) y[(size_t)o * p->yh * p->yw] = pixel[o];
+    for (int o = 0; p->pool && o < p->oc; o++) codes[(size_t)o * p->y_plane] = pixel_codes[o];
+}
+
+static void forward_by_channels(const struct conv_plan *p, const float *shared, float *work,
+                                float *y, uint8_t *codes) {
+    float *u = work + p->out_at, *v = u + (size_t)p->ow * p->oc_step;
+    int window = p->pool ? 2 : 1;
+    for (int i = 0; i < p->yh; i++) {
+        const float *in = work + p->x_at + (size_t)i * window * p->pitch;
+        row_make(p, shared, in, u);
+        if (p->pool) row_make(p, shared, in + p->pitch, v);
+        for (int j = 0; j < p->yw; j++) {
+            size_t at = (size_t)i * p->yw + j, from = (size_t)j * window * p->oc_step;
+            pixel_finish(p, u + from, v + from, y + at, codes + at);
+        }
+    }
+}
+
+static void forward(const struct conv_plan *p, const float *shared, float *work, const float *x,
+                    float *y, uint8_t *codes) {
+    planes_fill(p, x, work + p->x_at);
+    if (p->channel_lanes)
+        forward_by_channels(p, shared, work, y, codes);
+    else
+        forward_by_pixels(p, shared, work, y, codes);
+}
+
+/* ---- backward, every pixel ----------------------------------------------------------------------- */
+
+/* The gradient of the convolution's own output into flat planes; its gaps are zero already. */
+static void gradient_fill(const struct conv_plan *p, float *work, const float *y, const float *dy,
+                          const uint8_t *codes) {
+    size_t area = (size_t)p->yh * p->yw;
+    float *copy = work + p->copy_at;
+    for (int o = 0; o < p->oc; o++, y += area, dy += area, codes += p->y_plane) {
+        float *to = work + p->dy_at + (size_t)o * p->dy_plane + p->dy_origin;
+        if (p->pool) memcpy(copy, dy, area * sizeof *dy); /* whole vectors of it are read */
+        for (int i = 0; i < p->yh; i++) {
+            size_t at = (size_t)i * p->yw;
+            if (p->pool) {
+                float *u = to + (size_t)2 * i * p->pitch;
+                unpool_row(copy + at, codes + at, p->yw, 0, u);
+                unpool_row(copy + at, codes + at, p->yw, 1, u + p->pitch);
+            } else {
+                float *u = to + (size_t)i * p->pitch;
+                for (int j = 0; j < p->yw; j++)
+                    u[j] = p->relu && !(y[at + j] > 0) ? 0 : dy[at + j];
+            }
+        }
+    }
+}
+
+/* Sums of M channels' dy with CONV_DOT_TAPS taps of x over positions from <= p < to, added to dw. */
+BLOCK dot_taps(const int M, const struct conv_plan *p, const float *x, const float *dy,
+               const int *offset, int from, int to, float *dw) {
+    vec sum[DOT_M][CONV_DOT_TAPS];
+    size_t step = (size_t)p->dw_taps * LANES;
+    UNROLL for (int m = 0; m < M; m++) {
+        UNROLL for (int t = 0; t < CONV_DOT_TAPS; t++) sum[m][t] = load(dw + m * step + t * LANES);
+    }
+    for (int at = from; at < to; at += LANES) {
+        vec d[DOT_M];
+        UNROLL for (int m = 0; m < M; m++) d[m] = load(dy + (size_t)m * p->dy_plane + at);
+        UNROLL for (int t = 0; t < CONV_DOT_TAPS; t++) {
+            vec v = load(x + offset[t] + at);
+            UNROLL for (int m = 0; m < M; m++) sum[m][t] += d[m] * v;
+        }
+    }
+    UNROLL for (int m = 0; m < M; m++) {
+        UNROLL for (int t = 0; t < CONV_DOT_TAPS; t++) store(dw + m * step + t * LANES, sum[m][t]);
+    }
+}
+
+static void dot_channels(int m, const struct conv_plan *p, const float *x, const float *dy,
+                         const int *offset, int from, int to, float *dw) {
+#define X(M)                                                                                       \
+    case M:                                                                                        \
+        if (M <= DOT_M) dot_taps(M, p, x, dy, offset, from, to, dw);                               \
+        break;
+    switch (m) { UP_TO_7(X) }
+#undef X
+}
+
+/* dw and db in lanes: db is the tap of a plane of ones. A few thousand positions at a time, so that they stay in cache for all taps. */
+static void weights_by_pixels(const struct conv_plan *p, float *work) {
+    enum { BAND = 2048 };
+    const float *x = work + p->x_at, *dy = work + p->dy_at + p->dy_origin;
+    int positions = (p->rows - 1) * p->pitch + p->ow, groups = (p->oc + DOT_M - 1) / DOT_M;
+    for (int from = 0; from < positions; from += BAND) {
+        int to = positions - from < BAND ? positions : from + BAND;
+        for (int g = 0; g < groups; g++) {
+            int o = p->oc * g / groups, m = p->oc * (g + 1) / groups - o;
+            for (int t = 0; t < p->dw_taps; t += CONV_DOT_TAPS)
+                dot_channels(m, p, x, dy + (size_t)o * p->dy_plane, p->forward.offset + t, from, to,
+                             work + p->dw_at + ((size_t)o * p->dw_taps + t) * LANES);
+        }
+    }
+}
+
+static void dx_by_pixels(const struct conv_plan *p, const float *shared, float *work, float *dx) {
+    const struct conv_flat *f = &p->backward;
+    float *out = work + p->out_at;
+    for (int i = 0; i < p->h; i += f->band) {
+        int rows = p->h - i < f->band ? p->h - i : f->band;
+        rows_make(f, p->pitch, p->w, rows, work + p->dy_at + (size_t)i * p->pitch, shared, p->c,
+                  shared + p->init_at, out);
+        for (int c = 0; c < p->c; c++)
+            for (int r = 0; r < rows; r++)
+                row_move(dx + ((size_t)c * p->h + i + r) * p->w,
+                         out + (size_t)c * f->out_step + (size_t)r * p->pitch, p->w);
+    }
+}
+
+/* ---- backward, chosen pixels --------------------------------------------------------------------- */
+
+/* to[r][v lanes] += sum over the list of d * from[at][r][v lanes], for R rows of V vectors. */
+struct chosen {
+    int32_t at;
+    float d;
+};
+struct patch {
+    float *to;
+    const float *from;
+    size_t to_step, from_step;
+    const struct chosen *list;
+    int count;
+};
+
+BLOCK add_patches(const int R, const int V, const struct patch *s) {
+    vec sum[7][2 * 7];
+    UNROLL for (int r = 0; r < R; r++) {
+        UNROLL for (int v = 0; v < V; v++) sum[r][v] = load(s->to + r * s->to_step + v * LANES);
+    }
+    for (const struct chosen *e = s->list, *end = e + s->count; e < end; e++) {
+        const float *from = s->from + e->at;
+        UNROLL for (int r = 0; r < R; r++, from += s->from_step) {
+            UNROLL for (int v = 0; v < V; v++) sum[r][v] += load(from + v * LANES) * e->d;
+        }
+    }
+    UNROLL for (int r = 0; r < R; r++) {
+        UNROLL for (int v = 0; v < V; v++) store(s->to + r * s->to_step + v * LANES, sum[r][v]);
+    }
+}
+
+BLOCK add_rows(const int V, int rows, const struct patch *s) {
+#define X(R)                                                                                       \
+    case R:                                                                                        \
+        if (R * V <= CONV_PATCH_MAX) add_patches(R, V, s);                                         \
+        break;
+    switch (rows) { UP_TO_7(X) }
+#undef X
+}
+
+/* A whole patch: 'rows' rows of V vectors, as many at a time as there are registers for. */
+static void patch_add(int rows, int vectors, const struct patch *s) {
+    int groups = (rows * vectors + CONV_PATCH_MAX - 1) / CONV_PATCH_MAX;
+    while ((rows + groups - 1) / groups * vectors > CONV_PATCH_MAX) groups++;
+    for (int g = 0; g < groups; g++) {
+        int r = rows * g / groups, count = rows * (g + 1) / groups - r;
+        struct patch part = *s;
+        part.to += r * s->to_step;
+        part.from += r * s->from_step;
+#define X(V)                                                                                       \
+    case V:                                                                                        \
+        add_rows(V, count, &part);                                                                 \
+        break;
+        switch (vectors) { UP_TO_7(X) }
+#undef X
+    }
+}
+
+/* Where in a channel-last image the pixel with this code in window (i, j) has its patch. */
+static inline int32_t patch_at(const struct conv_plan *p, int i, int j, int code) {
+    return ((2 * i + (code >> 1)) * p->pitch + 2 * j + (code & 1)) * p->c;
+}
+
+/* The chosen pixels of one channel that have a gradient; gives how many. Branchless: what ReLU cut
+ * is as random as the data. */
+static int chosen_list(const struct conv_plan *p, const float *dy, const uint8_t *codes,
+                       struct chosen *list, float *db) {
+    int count = 0;
+    float sum = 0;
+    for (int i = 0; i < p->yh; i++)
+        for (int j = 0; j < p->yw; j++) {
+            int code = codes[i * p->yw + j];
+            float d = dy[i * p->yw + j];
+            bool on = code < CONV_CUT;
+            list[count] = (struct chosen){patch_at(p, i, j, code), d};
+            count += on;
+            sum += on ? d : 0;
+        }
+    *db += sum;
+    return count;
+}
+
+static void weights_by_patches(const struct conv_plan *p, float *work, const float *dy,
+                               const uint8_t *codes) {
+    struct chosen *list = (struct chosen *)(work + p->list_at);
+    size_t row = (size_t)p->row_vectors * LANES;
+    for (int o = 0; o < p->oc; o++, dy += (size_t)p->yh * p->yw, codes += p->y_plane) {
+        int count = chosen_list(p, dy, codes, list, work + p->db_at + o);
+        struct patch s = {work + p->dw_at + o * p->kh * row, work + p->x_at, row,
+                          (size_t)p->pitch * p->c, list, count};
+        patch_add(p->kh, p->row_vectors, &s);
+    }
+}
+
+/* Window by window, so that a patch of dx is loaded and stored once for all channels that chose its
+ * pixel. */
+static void dx_by_patches(const struct conv_plan *p, const float *shared, float *work,
+                          const float *dy, const uint8_t *codes, float *dx) {
+    size_t area = (size_t)p->yh * p->yw, row = (size_t)p->row_vectors * LANES;
+    int32_t weights = (int32_t)(p->kh * row);
+    memset(work + p->out_at, 0, p->x_size * sizeof *work);
+    for (size_t at = 0; at < area; at++) {
+        struct chosen list[CONV_CUT + 1][CONV_OUT_MAX];
+        int count[CONV_CUT + 1] = {0};
+        for (int o = 0; o < p->oc; o++) {
+            int code = codes[(size_t)o * p->y_plane + at];
+            list[code][count[code]++] = (struct chosen){o * weights, dy[o * area + at]};
+        }
+        for (int code = 0; code < CONV_CUT; code++) {
+            if (count[code] == 0) continue;
+            float *to = work + p->out_at + patch_at(p, (int)(at / p->yw), (int)(at % p->yw), code);
+            struct patch s = {to, shared, (size_t)p->pitch * p->c, row, list[code], count[code]};
+            patch_add(p->kh, p->row_vectors, &s);
+        }
+    }
+    pixels_read(p, work + p->out_at, dx);
+}
+
+static void backward(const struct conv_plan *p, const float *shared, float *work, const float *x,
+                     const float *y, const float *dy, const uint8_t *codes, float *dx) {
+    if (p->sparse) {
+        pixels_fill(p, x, work + p->x_at);
+        weights_by_patches(p, work, dy, codes);
+        if (!p->first) dx_by_patches(p, shared, work, dy, codes, dx);
+    } else {
+        planes_fill(p, x, work + p->x_at);
+        gradient_fill(p, work, y, dy, codes);
+        weights_by_pixels(p, work);
+        if (!p->first) dx_by_pixels(p, shared, work, dx);
+    }
+}
+
+const struct conv_kernels CONV_KERNELS = {
+    .name = CONV_NAME,
+    .lanes = LANES,
+    .forward = forward,
+    .backward = backward,
+};

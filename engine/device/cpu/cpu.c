@@ -1,0 +1,113 @@
+/* The cpu device: oneDNN and own vector kernels on the threads of one OpenMP team. */
+#include "engine/device/cpu/cpu.h"
+#include "engine/device/ref/ref.h"
+
+#include <omp.h>
+#include <sched.h>
+#include <stdlib.h>
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
+extern const struct device_ops device_cpu;
+
+static const struct op_impl *const lists[OP_KINDS][4] = {
+    [OP_LINEAR] = {&cpu_linear, &ref_linear},
+    [OP_CONV2D] = {&ref_conv2d},
+    [OP_POOL2D] = {&ref_pool2d},
+    [OP_RELU] = {&ref_relu},
+    [OP_GELU] = {&ref_gelu},
+    [OP_DROPOUT] = {&ref_dropout},
+    [OP_BATCHNORM] = {&ref_batchnorm},
+    [OP_ADD] = {&ref_add},
+    [OP_CROSS_ENTROPY] = {&ref_cross_entropy},
+    [OP_MSE] = {&ref_mse},
+};
+
+/* ---- the calling thread and its team -------------------------------------------------------- */
+/* Denormals are slow and say nothing in training. Threads that the team starts later inherit this
+ * and the binding. */
+static void flush_denormals(void) {
+#if defined(__SSE__)
+    enum { FLUSH_TO_ZERO = 0x8000, DENORMALS_ARE_ZERO = 0x0040 };
+    _mm_setcsr(_mm_getcsr() | FLUSH_TO_ZERO | DENORMALS_ARE_ZERO);
+#endif
+}
+
+/* The cores index * threads ... of the process's own: false when they are not enough for all the
+ * devices. */
+static bool own_cores(const struct device_params *p, cpu_set_t *own) {
+    cpu_set_t all;
+    int64_t first = (int64_t)p->index * p->threads, seen = 0;
+    if (sched_getaffinity(0, sizeof all, &all) != 0) return false;
+    if ((int64_t)p->count * p->threads > CPU_COUNT(&all)) return false;
+    CPU_ZERO(own);
+    for (int core = 0; core < CPU_SETSIZE; core++)
+        if (CPU_ISSET(core, &all)) {
+            if (seen >= first && seen < first + p->threads) CPU_SET(core, own);
+            seen++;
+        }
+    return true;
+}
+
+/* The team shares the device's cores: threads that OpenMP drops and starts again inherit a mask
+ * that still fits. */
+static void settle_team(const struct device_params *p) {
+    cpu_set_t own;
+    bool bind = p->pin && own_cores(p, &own);
+    omp_set_num_threads(p->threads);
+#pragma omp parallel num_threads(p->threads)
+    {
+        flush_denormals();
+        if (bind)
+            (void)sched_setaffinity(0, sizeof own, &own); /* a wish: slower without, not wrong */
+    }
+}
+
+void cpu_parallel(const struct device *dev, int64_t count, int64_t grain,
+                  void (*work)(void *ctx, int64_t begin, int64_t end), void *ctx) {
+    int64_t grains = (count + grain - 1) / grain;
+    int64_t parts = dev->params.threads < grains ? dev->params.threads : grains;
+    if (parts <= 1) {
+        work(ctx, 0, count);
+        return;
+    }
+#pragma omp parallel num_threads(dev->params.threads)
+    {
+        int64_t part = omp_get_thread_num();
+        int64_t begin = grains * part / parts * grain, end = grains * (part + 1) / parts * grain;
+        if (part < parts && begin < count) work(ctx, begin, end < count ? end : count);
+    }
+}
+
+int cpu_thread(void) {
+    return omp_get_thread_num();
+}
+
+/* ---- the device ----------------------------------------------------------------------------- */
+static enum error cpu_open(const struct device_params *p, struct device **out) {
+    struct device *d = calloc(1, sizeof *d);
+    if (!d) return FAIL(ERR_MEMORY, "cannot allocate a device");
+    d->ops = &device_cpu;
+    d->params = *p;
+    settle_team(p);
+    *out = d;
+    return ERR_NONE;
+}
+
+static void cpu_close(struct device *d) {
+    free(d);
+}
+
+static const struct op_impl *const *cpu_impls(struct device *d, enum op_kind kind) {
+    (void)d;
+    return lists[kind];
+}
+
+const struct device_ops device_cpu = {
+    .name = "cpu",
+    .summary = "oneDNN and own vector kernels, bound to cores of their own",
+    .open = cpu_open,
+    .close = cpu_close,
+    .impls = cpu_impls,
+};

@@ -1,0 +1,20 @@
+/* The cpu device's inside: its threads and its implementations. */
+#pragma once
+#include "engine/device/impl.h"
+
+/* Calls work(ctx, begin, end) over parts of [0, count), one a thread of the device, in parallel;
+ * parts begin at multiples of 'grain'. On the calling thread alone when there is one thread or no
+ * more than 'grain'. Allocates nothing. */
+void cpu_parallel(const struct device *dev, int64_t count, int64_t grain,
+                  void (*work)(void *ctx, int64_t begin, int64_t end), void *ctx);
+
+/* Which of the team's threads runs the work that asks: 0 <= it < threads. */
+int cpu_thread(void);
+
+/* In order of preference within a kind; cpu.c has the lists. */
+extern const struct op_impl cpu_linear;               /* own gemm */
+extern const struct op_impl cpu_conv_small, cpu_conv; /* own kernels for few channels; oneDNN */
+extern const struct op_impl cpu_pool_2x2, cpu_pool;   /* own; oneDNN */
+extern const struct op_impl cpu_relu, cpu_gelu, cpu_dropout, cpu_add;
+extern const struct op_impl cpu_batchnorm;
+extern const struct op_impl cpu_cross_entropy, cpu_mse;

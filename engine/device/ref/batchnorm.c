@@ -1,0 +1,115 @@
+/* y = act((x - mean) / sqrt(var + eps) w0 + w1) per channel, plain. When training the moments are
+ * the batch's and are saved as (mean, 1 / sqrt(var + eps)); the running ones follow them, the
+ * variance unbiased. */
+#include "engine/device/ref/ref.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+struct channel { /* one channel of a batch: 'n' planes of 'area' floats, 'stride' apart */
+    int64_t first, stride, n, area;
+};
+
+static struct channel channel_of(const struct op_desc *d, int64_t c) {
+    int64_t each = shape_count(&d->x), area = each / d->x.dim[0];
+    return (struct channel){.first = c * area, .stride = each, .n = d->n, .area = area};
+}
+
+static int64_t element(const struct channel *c, int64_t k) {
+    return c->first + k / c->area * c->stride + k % c->area;
+}
+
+static void moments(const struct channel *c, const float *x, double *mean, double *var) {
+    int64_t count = c->n * c->area;
+    double sum = 0, squares = 0;
+    for (int64_t k = 0; k < count; k++) sum += (double)x[element(c, k)];
+    *mean = sum / (double)count;
+    for (int64_t k = 0; k < count; k++) {
+        double off = (double)x[element(c, k)] - *mean;
+        squares += off * off;
+    }
+    *var = squares / (double)count;
+}
+
+static float follow(float running, double batch, float momentum) {
+    return (float)((1 - (double)momentum) * (double)running + (double)momentum * batch);
+}
+
+static void norm_channel(const struct op_desc *d, const struct op_args *a, int64_t ch) {
+    struct channel c = channel_of(d, ch);
+    int64_t count = c.n * c.area;
+    double mean, var;
+    if (a->training) {
+        moments(&c, a->x[0], &mean, &var);
+        float *saved = a->saved;
+        saved[2 * ch] = (float)mean;
+        saved[2 * ch + 1] = (float)(1 / sqrt(var + (double)d->norm.eps));
+        if (a->update_buffers) {
+            double unbiased = var * (double)count / (double)(count - 1);
+            a->buffer[0][ch] = follow(a->buffer[0][ch], mean, d->norm.momentum);
+            a->buffer[1][ch] = follow(a->buffer[1][ch], unbiased, d->norm.momentum);
+        }
+    } else {
+        mean = (double)a->buffer[0][ch], var = (double)a->buffer[1][ch];
+    }
+    double scale = (double)a->w[0][ch] / sqrt(var + (double)d->norm.eps);
+    for (int64_t k = 0; k < count; k++) {
+        int64_t at = element(&c, k);
+        double y = ((double)a->x[0][at] - mean) * scale + (double)a->w[1][ch];
+        a->y[at] = act_forward(d->act, (float)y);
+    }
+}
+
+static enum error norm_forward(struct op *op, const struct op_args *a) {
+    const struct op_desc *d = &op->desc;
+    int64_t count = op_xs(d) / d->x.dim[0];
+    if (a->training && count < 2)
+        return FAIL(ERR_CONFIG,
+                    "batchnorm expected more than 1 value per channel when training, "
+                    "got %" PRId64 "\nmake the batch of each shard larger",
+                    count);
+    for (int64_t c = 0; c < d->x.dim[0]; c++) norm_channel(d, a, c);
+    return ERR_NONE;
+}
+
+/* With h = (x - mean) r: dw0 = sum(dy h), dw1 = sum(dy), dx = w0 r (dy - dw1 / m - h dw0 / m). */
+static void norm_channel_backward(const struct op_desc *d, const struct op_args *a, int64_t ch) {
+    struct channel c = channel_of(d, ch);
+    int64_t count = c.n * c.area;
+    const float *saved = a->saved;
+    double mean = (double)saved[2 * ch], r = (double)saved[2 * ch + 1], dw = 0, db = 0;
+    for (int64_t k = 0; k < count; k++) {
+        int64_t at = element(&c, k);
+        double dy = (double)act_backward(d->act, a->y[at], a->dy[at]);
+        db += dy;
+        dw += dy * ((double)a->x[0][at] - mean) * r;
+    }
+    a->dw[0][ch] = (float)dw;
+    a->dw[1][ch] = (float)db;
+    for (int64_t k = 0; k < count && a->dx[0]; k++) {
+        int64_t at = element(&c, k);
+        double dy = (double)act_backward(d->act, a->y[at], a->dy[at]);
+        double h = ((double)a->x[0][at] - mean) * r;
+        a->dx[0][at] = (float)((double)a->w[0][ch] * r * (dy - (db + h * dw) / (double)count));
+    }
+}
+
+static enum error norm_backward(struct op *op, const struct op_args *a) {
+    for (int64_t c = 0; c < op->desc.x.dim[0]; c++) norm_channel_backward(&op->desc, a, c);
+    return ERR_NONE;
+}
+
+static enum error norm_create(struct device *dev, const struct op_desc *d, struct op **out) {
+    TRY(op_create_plain(&ref_batchnorm, dev, d, out));
+    (*out)->saved_bytes = (size_t)d->x.dim[0] * 2 * sizeof(float);
+    return ERR_NONE;
+}
+
+const struct op_impl ref_batchnorm = {
+    .name = "ref",
+    .takes = op_takes_any,
+    .create = norm_create,
+    .forward = norm_forward,
+    .backward = norm_backward,
+    .free = op_release,
+};

@@ -1,0 +1,56 @@
+/* conv2d: each output channel is a sum of windows over the input channels of its group. */
+#include "engine/model/layers/window.h"
+
+struct conv_config {
+    int64_t out, groups;
+    bool bias;
+    struct window_config window;
+};
+
+static enum error conv_plan(const void *config, const struct shape *x, struct layer_plan *p) {
+    const struct conv_config *c = config;
+    struct window w;
+    if (c->out < 1) return FAIL(ERR_CONFIG, "out is missing\nconv2d: {out: 16, kernel: 3}");
+    TRY(window_plan(&c->window, x, &w, &p->y));
+    if (x->dim[0] % c->groups || c->out % c->groups)
+        return FAIL(ERR_CONFIG,
+                    "groups %lld does not divide both %lld input and %lld output channels",
+                    (long long)c->groups, (long long)x->dim[0], (long long)c->out);
+    int64_t in = x->dim[0] / c->groups, fan_in = in * w.kernel[0] * w.kernel[1];
+    p->y.dim[0] = c->out;
+    p->op = (struct op_desc){.kind = OP_CONV2D, .x = *x, .y = p->y};
+    p->op.conv.window = w;
+    p->op.conv.groups = (int)c->groups;
+    p->op.conv.bias = c->bias;
+    struct shape weight = {.ndim = 4, .dim = {c->out, in, w.kernel[0], w.kernel[1]}};
+    struct shape bias = {.ndim = 1, .dim = {c->out}};
+    layer_plan_param(p, (struct layer_tensor){"weight", weight, INIT_UNIFORM, fan_in});
+    if (c->bias) layer_plan_param(p, (struct layer_tensor){"bias", bias, INIT_UNIFORM, fan_in});
+    return ERR_NONE;
+}
+
+static const struct config_field fields[] = {
+    {"out", CONFIG_INT, offsetof(struct conv_config, out), .min = 1, .max = 1 << 20,
+     .help = "Output channels"},
+    {"kernel", CONFIG_INTS, offsetof(struct conv_config, window.kernel), "3",
+     .help = "Size of the window, one number or [height, width]", .min = 1, .max = 1024},
+    {"stride", CONFIG_INTS, offsetof(struct conv_config, window.stride), "1",
+     .help = "Step from one window to the next", .min = 1, .max = 1024},
+    {"pad", CONFIG_INTS, offsetof(struct conv_config, window.pad), "0",
+     .help = "Rows and columns of zeros added around the image", .min = 0, .max = 1024},
+    {"groups", CONFIG_INT, offsetof(struct conv_config, groups), "1",
+     .help = "Cuts the channels into groups that do not see each other", .min = 1, .max = 1 << 20},
+    {"bias", CONFIG_BOOL, offsetof(struct conv_config, bias), "true",
+     .help = "Whether a learned constant is added to each output channel"},
+    {0},
+};
+
+const struct layer_ops layer_conv2d = {
+    .section = {.name = "conv2d",
+                .fields = fields,
+                .size = sizeof(struct conv_config),
+                .shorthand = "out",
+                .help = "Convolution of an image"},
+    .inputs = 1,
+    .plan = conv_plan,
+};

@@ -1,0 +1,31 @@
+/* dropout: in training each element is dropped with probability p, the others grow by 1 / (1 - p).
+ */
+#include "engine/model/layer.h"
+
+struct dropout_config {
+    double p;
+};
+
+static enum error dropout_plan(const void *config, const struct shape *x, struct layer_plan *p) {
+    const struct dropout_config *c = config;
+    layer_plan_same(p, x, OP_DROPOUT);
+    p->op.dropout.p = (float)c->p;
+    p->view = p->op.dropout.p == 0; /* nothing is ever dropped */
+    return ERR_NONE;
+}
+
+static const struct config_field fields[] = {
+    {"p", CONFIG_REAL, offsetof(struct dropout_config, p), "0.5",
+     .help = "Probability that an element is dropped", .min = 0, .max = 0.999},
+    {0},
+};
+
+const struct layer_ops layer_dropout = {
+    .section = {.name = "dropout",
+                .fields = fields,
+                .size = sizeof(struct dropout_config),
+                .shorthand = "p",
+                .help = "Drops elements at random in training"},
+    .inputs = 1,
+    .plan = dropout_plan,
+};

@@ -1,0 +1,311 @@
+/* From a list of layers to a model: names, inputs, shapes, and where each parameter lies. */
+#include "engine/model/model.h"
+
+#include "engine/base/rng.h"
+#include "engine/base/text.h"
+#include "engine/model/spec.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LAYERS_MAX = 4096,
+    NAME_MAX_LENGTH = 64,
+    BATCH = -1 /* as a node's input */
+};
+#define COUNT_MAX INT32_MAX /* floats of one tensor, or of one sample's activation */
+
+struct builder {
+    struct model *m;
+    struct config_errors *e;
+    const struct config_variant *layers;
+    bool *read; /* by node: some other layer reads its output */
+};
+
+/* ---- names and inputs --------------------------------------------------------------------- */
+
+static int node_find(const struct model *m, const char *name, int before) {
+    for (int i = 0; i < before; i++)
+        if (!strcmp(m->nodes[i].name, name)) return i;
+    return -1;
+}
+
+static bool name_valid(const char *name) {
+    size_t n = 0;
+    for (; name[n]; n++)
+        if (!isalnum((unsigned char)name[n]) && !strchr("_-.", name[n])) return false;
+    return n > 0 && n <= NAME_MAX_LENGTH;
+}
+
+/* The given name, or kind and ordinal among its kind: "conv2d2". */
+static enum error node_name(struct builder *b, int k) {
+    const struct config_variant *v = &b->layers[k];
+    const struct layer_common *common = v->common_config;
+    struct model_node *node = &b->m->nodes[k];
+    int ordinal = 1;
+    for (int i = 0; i < k; i++) ordinal += b->m->nodes[i].layer == node->layer;
+    const char *kind = node->layer->section.name;
+    char *name = common->name ? pool_printf(b->m->pool, "%s", common->name)
+                              : pool_printf(b->m->pool, "%s%d", kind, ordinal);
+    if (!name) return ERR_MEMORY;
+    node->name = name;
+    if (!name_valid(name))
+        config_error(b->e, v->node, false,
+                     "'%s' is no name for a layer\nuse up to %d letters, digits, '_', '-' and '.'",
+                     name, NAME_MAX_LENGTH);
+    else if (!strcmp(name, "input") || node_find(b->m, name, k) >= 0)
+        config_error(b->e, v->node, false, "the name '%s' is taken\nlayers need names of their own",
+                     name);
+    return ERR_NONE;
+}
+
+/* The node that 'from' names, k itself after an error. "input" is the batch. */
+static int node_from(struct builder *b, int k, const char *from) {
+    if (!strcmp(from, "input")) return BATCH;
+    int found = node_find(b->m, from, k);
+    if (found >= 0) return found;
+    const char **names = pool_alloc(b->m->pool, ((size_t)k + 1) * sizeof *names);
+    for (int i = 0; names && i < k; i++) names[i] = b->m->nodes[i].name;
+    const char *nearest = names ? text_nearest(from, names, k) : NULL;
+    if (nearest)
+        config_error(b->e, b->layers[k].node, false,
+                     "no layer '%s' before this one\ndid you mean '%s'?", from, nearest);
+    else
+        config_error(b->e, b->layers[k].node, false, "no layer '%s' before this one", from);
+    return k;
+}
+
+static void node_inputs(struct builder *b, int k) {
+    const struct layer_common *common = b->layers[k].common_config;
+    struct model_node *node = &b->m->nodes[k];
+    node->input[0] = k - 1; /* BATCH for the first */
+    node->input[1] = BATCH;
+    if (common->from)
+        node->input[node->layer->inputs - 1] = node_from(b, k, common->from);
+    else if (node->layer->inputs == 2)
+        config_error(b->e, b->layers[k].node, false, "%s needs 'from', the layer to take in",
+                     node->layer->section.name);
+    for (int i = 0; i < node->layer->inputs; i++)
+        if (node->input[i] != BATCH) b->read[node->input[i]] = true;
+}
+
+static enum error nodes_connect(struct builder *b) {
+    struct model *m = b->m;
+    int count;
+    const struct layer_ops *const *kinds = layer_kinds(&count);
+    for (int k = 0; k < m->nnodes; k++) {
+        m->nodes[k].layer = kinds[b->layers[k].index];
+        TRY(node_name(b, k));
+        node_inputs(b, k);
+    }
+    for (int k = 0; k + 1 < m->nnodes; k++)
+        if (!b->read[k])
+            config_error(b->e, b->layers[k].node, false, "nothing reads the output of layer '%s'",
+                         m->nodes[k].name);
+    return ERR_NONE;
+}
+
+/* ---- shapes ------------------------------------------------------------------------------- */
+
+static bool shape_fits(const struct shape *s) {
+    int64_t count = 1;
+    for (int i = 0; i < s->ndim; i++)
+        if (__builtin_mul_overflow(count, s->dim[i], &count) || count > COUNT_MAX) return false;
+    return true;
+}
+
+static enum error plan_fits(const struct layer_plan *p) {
+    bool fits = shape_fits(&p->y);
+    for (int i = 0; i < p->nparams; i++) fits = fits && shape_fits(&p->params[i].shape);
+    return fits ? ERR_NONE : FAIL(ERR_CONFIG, "more than 2^31 numbers in one tensor");
+}
+
+static const struct shape *shape_of(const struct model *m, int node) {
+    return node == BATCH ? &m->input : &m->nodes[node].plan.y;
+}
+
+static enum error node_plan(struct model *m, struct model_node *node, const void *config) {
+    node->x = *shape_of(m, node->input[0]);
+    if (node->layer->inputs == 2) {
+        const struct shape *other = shape_of(m, node->input[1]);
+        char a[96], b[96];
+        if (!shape_equal(&node->x, other))
+            return FAIL(ERR_CONFIG, "its inputs differ: %s and %s", shape_text(&node->x, a),
+                        shape_text(other, b));
+    }
+    TRY(node->layer->plan(config, &node->x, &node->plan));
+    TRY(plan_fits(&node->plan));
+    node->plan.op.dropout.layer = (int)(node - m->nodes);
+    return ERR_NONE;
+}
+
+/* Stops at the first layer that does not fit: what follows it has no shape. */
+static enum error nodes_plan(struct builder *b) {
+    struct model *m = b->m;
+    for (int k = 0; k < m->nnodes; k++) {
+        struct model_node *node = &m->nodes[k];
+        enum error err = node_plan(m, node, b->layers[k].config);
+        char x[96];
+        if (err == ERR_CONFIG)
+            config_error(b->e, b->layers[k].node, false, "%s: %s (its input is %s)%s%s", node->name,
+                         error_message(), shape_text(&node->x, x), *error_hint() ? "\n" : "",
+                         error_hint());
+        if (err != ERR_NONE) return err;
+        m->nparams += node->plan.nparams;
+        m->nbuffers += node->plan.nbuffers;
+    }
+    m->output = m->nodes[m->nnodes - 1].plan.y;
+    if (m->nparams) return ERR_NONE;
+    config_error(b->e, b->layers[0].node, false, "the model has no parameters to train");
+    return FAIL(ERR_CONFIG, "the model has no parameters to train");
+}
+
+/* ---- arenas ------------------------------------------------------------------------------- */
+
+/* Puts a tensor behind *floats, which grows to the next aligned place. */
+static enum error tensor_place(struct model *m, int node, const struct layer_tensor *t,
+                               struct tensor_info *out, int64_t *floats) {
+    char *name = pool_printf(m->pool, "%s.%s", m->nodes[node].name, t->name);
+    if (!name) return ERR_MEMORY;
+    *out = (struct tensor_info){
+        .name = name,
+        .shape = t->shape,
+        .offset = *floats,
+        .count = shape_count(&t->shape),
+        .init = t->init,
+        .fan_in = t->fan_in,
+        .node = node,
+    };
+    *floats += align_floats(out->count);
+    return ERR_NONE;
+}
+
+static enum error arenas_layout(struct model *m) {
+    m->params = pool_alloc(m->pool, (size_t)m->nparams * sizeof *m->params);
+    m->buffers = pool_alloc(m->pool, (size_t)m->nbuffers * sizeof *m->buffers);
+    if (!m->params || !m->buffers) return ERR_MEMORY;
+    m->arena_floats = HEADER_FLOATS;
+    int param = 0, buffer = 0;
+    for (int k = m->nnodes - 1; k >= 0; k--) { /* ready order */
+        struct model_node *node = &m->nodes[k];
+        for (int i = 0; i < LAYER_PARAMS; i++) {
+            node->param[i] = i < node->plan.nparams ? param++ : -1;
+            if (node->param[i] < 0) continue;
+            struct tensor_info *t = &m->params[node->param[i]];
+            TRY(tensor_place(m, k, &node->plan.params[i], t, &m->arena_floats));
+            m->parameters += t->count;
+        }
+    }
+    for (int k = 0; k < m->nnodes; k++) {
+        struct model_node *node = &m->nodes[k];
+        for (int i = 0; i < LAYER_BUFFERS; i++) {
+            node->buffer[i] = i < node->plan.nbuffers ? buffer++ : -1;
+            if (node->buffer[i] < 0) continue;
+            TRY(tensor_place(m, k, &node->plan.buffers[i], &m->buffers[node->buffer[i]],
+                             &m->buffer_floats));
+        }
+    }
+    return ERR_NONE;
+}
+
+/* ---- the model ---------------------------------------------------------------------------- */
+
+static const struct config_field fields[] = {
+    {"layers", CONFIG_VARIANTS, 0, .help = "The layers in order", .extra = &layer_variants},
+    {0},
+};
+static const struct config_section layers_section = {
+    .name = "model", .fields = fields, .size = sizeof(struct config_list), .help = "Layers"};
+
+static enum error read_layers(struct model *m, struct node *list, struct config_errors *e,
+                              struct config_list *out) {
+    int errors = config_errors_count(e);
+    struct node root = {.kind = NODE_MAP,
+                        .items = &list,
+                        .count = 1,
+                        .source = list->source,
+                        .line = list->line,
+                        .col = list->col};
+    enum error err = config_read(&layers_section, &root, m->pool, e, out);
+    if (err != ERR_NONE && err != ERR_CONFIG) return err;
+    if (err == ERR_NONE && (out->count < 1 || out->count > LAYERS_MAX))
+        config_error(e, list, false, "a model has 1 to %d layers, not %d", LAYERS_MAX, out->count);
+    return config_errors_count(e) > errors ? FAIL(ERR_CONFIG, "the model is not valid") : ERR_NONE;
+}
+
+static enum error build(struct builder *b, const struct node *spec, int64_t classes) {
+    struct model *m = b->m;
+    int errors = config_errors_count(b->e);
+    struct node *list;
+    TRY(spec_expand(spec, classes, m->pool, b->e, &list, &m->name));
+    if (config_errors_count(b->e) > errors) return FAIL(ERR_CONFIG, "the model is not valid");
+    struct config_list layers = {0};
+    TRY(read_layers(m, list, b->e, &layers));
+    b->layers = layers.items;
+    m->nnodes = layers.count;
+    m->nodes = pool_alloc(m->pool, (size_t)m->nnodes * sizeof *m->nodes);
+    b->read = pool_alloc(m->pool, (size_t)m->nnodes * sizeof *b->read);
+    if (!m->nodes || !b->read) return ERR_MEMORY;
+    TRY(nodes_connect(b));
+    if (config_errors_count(b->e) > errors) return FAIL(ERR_CONFIG, "the model is not valid");
+    TRY(nodes_plan(b));
+    return arenas_layout(m);
+}
+
+enum error model_create(struct node *spec, const struct shape *input, int64_t classes,
+                        struct config_errors *e, struct model **out) {
+    struct pool *pool;
+    TRY(pool_create(&pool));
+    struct model *m = pool_alloc(pool, sizeof *m);
+    enum error err = ERR_MEMORY;
+    if (m) {
+        *m = (struct model){.input = *input, .pool = pool};
+        struct builder b = {.m = m, .e = e};
+        err = build(&b, spec, classes);
+    }
+    if (err == ERR_NONE)
+        *out = m;
+    else
+        pool_free(pool);
+    return err;
+}
+
+void model_free(struct model *m) {
+    if (m) pool_free(m->pool);
+}
+
+/* ---- first values ------------------------------------------------------------------------- */
+
+/* Element k of tensor t is word k % 4 of counter (t, k / 4). */
+static void init_uniform(const struct tensor_info *info, struct rng_key key, uint64_t t, float *v) {
+    float bound = 1 / sqrtf((float)info->fan_in);
+    for (int64_t k = 0; k < info->count; k += 4) {
+        uint32_t words[4];
+        rng_words(key, t, (uint64_t)k / 4, words);
+        for (int64_t i = 0; i < 4 && k + i < info->count; i++)
+            v[k + i] = (2 * rng_unit(words[i]) - 1) * bound;
+    }
+}
+
+static void tensor_init(const struct tensor_info *info, struct rng_key key, uint64_t t, float *v) {
+    if (info->init == INIT_UNIFORM)
+        init_uniform(info, key, t, v);
+    else
+        for (int64_t k = 0; k < info->count; k++) v[k] = info->init == INIT_ONE;
+}
+
+void model_init(const struct model *m, uint64_t seed, float *values, float *buffers) {
+    struct rng_key key = rng_key(seed, RNG_INIT);
+    uint64_t t = 0; /* in forward order, so that it does not depend on the arena's */
+    memset(values, 0, (size_t)m->arena_floats * sizeof *values);
+    memset(buffers, 0, (size_t)m->buffer_floats * sizeof *buffers);
+    for (int k = 0; k < m->nnodes; k++)
+        for (int i = 0; i < m->nodes[k].plan.nparams; i++, t++) {
+            const struct tensor_info *info = &m->params[m->nodes[k].param[i]];
+            tensor_init(info, key, t, values + info->offset);
+        }
+    for (int i = 0; i < m->nbuffers; i++)
+        tensor_init(&m->buffers[i], key, 0, buffers + m->buffers[i].offset);
+}

@@ -1,0 +1,6 @@
+/* The texts of configs/models/, written into a C file by zoo.cmake when the engine is built. */
+#pragma once
+#include "engine/model/model.h"
+
+extern const struct zoo_model zoo_texts[];
+extern const int zoo_texts_count;

@@ -1,0 +1,85 @@
+/* Adam, as torch.optim.Adam: t counts from 1,
+ *
+ *     w = w * shrink                       (adamw alone; 1 here)
+ *     d = g + weight_decay * w             (adam alone)
+ *     m = beta1 * m + (1 - beta1) * d      running mean of the gradient
+ *     v = beta2 * v + (1 - beta2) * d * d  and of its square; both begin as zero and are too small
+ * at first, hence w = w - lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
+ *
+ * Whatever does not depend on the element is computed in double and rounded once. */
+#include "engine/optim/adam.h"
+
+#include "engine/base/vector.h"
+#include <math.h>
+
+struct adam_factors {
+    float l2, shrink, keep_m, add_m, keep_v, add_v, unbias_v, eps, step, scale;
+};
+
+VECTORISED static void update(const struct optim_span *s, const struct adam_factors *factors) {
+    float *restrict w = s->w, *restrict m = s->slot[0], *restrict v = s->slot[1];
+    const float *restrict g = s->g;
+    struct adam_factors f = *factors;
+    int64_t n = s->n;
+    for (int64_t i = 0; i < n; i++) {
+        float d = f.scale * g[i] + f.l2 * w[i];
+        m[i] = f.keep_m * m[i] + f.add_m * d;
+        v[i] = f.keep_v * v[i] + f.add_v * d * d;
+        w[i] = f.shrink * w[i] - f.step * (m[i] / (sqrtf(v[i]) * f.unbias_v + f.eps));
+    }
+}
+
+void adam_update(const struct adam_config *c, const struct optim_span *s, float l2, float shrink) {
+    const double *beta = c->betas.items;
+    double t = (double)s->t;
+    struct adam_factors f = {
+        .l2 = l2,
+        .shrink = shrink,
+        .keep_m = (float)beta[0],
+        .add_m = (float)(1 - beta[0]),
+        .keep_v = (float)beta[1],
+        .add_v = (float)(1 - beta[1]),
+        .unbias_v = (float)(1 / sqrt(1 - pow(beta[1], t))),
+        .eps = (float)c->eps,
+        .step = (float)(s->lr / (1 - pow(beta[0], t))),
+        .scale = s->scale,
+    };
+    update(s, &f);
+}
+
+double adam_lr(const void *config) {
+    return ((const struct adam_config *)config)->lr;
+}
+
+void adam_check(const void *config, const struct node *at, struct config_errors *e) {
+    const struct adam_config *c = config;
+    const struct node *betas = node_get(at, "betas");
+    const double *beta = c->betas.items;
+    if (c->betas.count != 2)
+        config_error(e, betas ? betas : at, false,
+                     "betas must be two numbers, not %d\nset betas: [0.9, 0.999]", c->betas.count);
+    else if (!(beta[0] < 1 && beta[1] < 1))
+        config_error(e, betas ? betas : at, false, "betas must be below 1");
+}
+
+static void adam_step(const void *config, const struct optim_span *s) {
+    const struct adam_config *c = config;
+    adam_update(c, s, (float)c->weight_decay, 1);
+}
+
+static const struct config_field fields[] = {
+    ADAM_FIELDS("0", "Times the weights, added to the gradient (L2); see adamw for decay apart"),
+};
+
+const struct optim_ops optim_adam = {
+    .section = {.name = "adam",
+                .fields = fields,
+                .size = sizeof(struct adam_config),
+                .shorthand = "lr",
+                .help = "Adaptive moments, as torch.optim.Adam",
+                .check = adam_check},
+    .nslots = 2,
+    .slot_names = {"exp_avg", "exp_avg_sq"},
+    .step = adam_step,
+    .lr = adam_lr,
+};

@@ -1,0 +1,128 @@
+/* Learning rate schedules, as PyTorch's MultiStepLR, CosineAnnealingLR and LinearLR stepped at
+ * every optimizer step. Over the first 'warmup' steps the factor climbs to 1 by equal amounts, from
+ * 1 / warmup. Cosine and linear spread over the steps after that; the milestones of 'step' count
+ * from the start of training and are not moved. */
+#include "engine/optim/schedule.h"
+
+#include <math.h>
+
+struct schedule_config {
+    struct config_span warmup;
+    struct config_list at; /* step: milestones */
+    double gamma;          /* step */
+    double end;            /* cosine, linear: the factor at the end */
+};
+struct place { /* where training stands */
+    int64_t step, per_epoch;
+    double done; /* of the steps after warm-up, 0 to 1 */
+};
+
+static double constant_factor(const struct schedule_config *c, const struct place *p) {
+    (void)c, (void)p;
+    return 1;
+}
+
+static double step_factor(const struct schedule_config *c, const struct place *p) {
+    const struct config_span *at = c->at.items;
+    double factor = 1;
+    for (int i = 0; i < c->at.count; i++)
+        if (p->step >= span_steps(at[i], p->per_epoch)) factor *= c->gamma;
+    return factor;
+}
+
+static double cosine_factor(const struct schedule_config *c, const struct place *p) {
+    return c->end + (1 - c->end) * (1 + cos(M_PI * p->done)) / 2;
+}
+
+static double linear_factor(const struct schedule_config *c, const struct place *p) {
+    return 1 + (c->end - 1) * p->done;
+}
+
+#define WARMUP                                                                                     \
+    {                                                                                              \
+        .key = "warmup", .type = CONFIG_SPAN, .offset = offsetof(struct schedule_config, warmup),  \
+        .standard = "off", .choices = "off",                                                       \
+        .help = "Steps or epochs over which the rate climbs from nearly zero"                      \
+    }
+#define END(name, help_text)                                                                       \
+    {                                                                                              \
+        .key = name, .type = CONFIG_REAL, .offset = offsetof(struct schedule_config, end),         \
+        .standard = "0", .max = -1, .help = help_text                                              \
+    }
+
+static const struct config_field constant_fields[] = {WARMUP, {.key = NULL}};
+static const struct config_field step_fields[] = {
+    {.key = "at",
+     .type = CONFIG_SPANS,
+     .offset = offsetof(struct schedule_config, at),
+     .standard = "[3ep, 5ep]",
+     .help = "When the rate is multiplied by gamma, from the start of training"},
+    {.key = "gamma",
+     .type = CONFIG_REAL,
+     .offset = offsetof(struct schedule_config, gamma),
+     .standard = "0.1",
+     .max = -1,
+     .help = "What the rate is multiplied by at each of 'at'"},
+    WARMUP,
+    {.key = NULL}};
+static const struct config_field cosine_fields[] = {
+    END("min", "Rate at the end, as a fraction of the base rate"), WARMUP, {.key = NULL}};
+static const struct config_field linear_fields[] = {
+    END("to", "Rate at the end, as a fraction of the base rate"), WARMUP, {.key = NULL}};
+
+static const struct schedule {
+    struct config_section section;
+    double (*factor)(const struct schedule_config *c, const struct place *p);
+} schedules[] = {
+    {{.name = "constant",
+      .fields = constant_fields,
+      .size = sizeof(struct schedule_config),
+      .shorthand = "warmup",
+      .help = "The base rate throughout"},
+     constant_factor},
+    {{.name = "step",
+      .fields = step_fields,
+      .size = sizeof(struct schedule_config),
+      .shorthand = "at",
+      .help = "Multiplied by gamma at each milestone"},
+     step_factor},
+    {{.name = "cosine",
+      .fields = cosine_fields,
+      .size = sizeof(struct schedule_config),
+      .shorthand = "warmup",
+      .help = "Down half a cosine to 'min' at the end"},
+     cosine_factor},
+    {{.name = "linear",
+      .fields = linear_fields,
+      .size = sizeof(struct schedule_config),
+      .shorthand = "to",
+      .help = "Down a straight line to 'to' at the end"},
+     linear_factor},
+};
+
+static const struct config_section *section_at(int i) {
+    return &schedules[i].section;
+}
+
+const struct config_variants schedule_variants = {
+    .name = "name", .count = sizeof schedules / sizeof schedules[0], .at = section_at};
+
+double schedule_factor(const struct config_variant *schedule, int64_t step, int64_t steps,
+                       int64_t per_epoch) {
+    const struct schedule_config *c = schedule->config;
+    int64_t warmup = span_steps(c->warmup, per_epoch);
+    if (warmup < 0) warmup = 0;
+    double done = step <= warmup  ? 0
+                  : steps <= step ? 1
+                                  : (double)(step - warmup) / (double)(steps - warmup);
+    double climb = step < warmup ? (double)(step + 1) / (double)warmup : 1;
+    return climb * schedules[schedule->index].factor(c, &(struct place){step, per_epoch, done});
+}
+
+int64_t span_steps(struct config_span s, int64_t per_epoch) {
+    if (s.unit == SPAN_OFF) return -1;
+    double steps = s.unit == SPAN_EPOCHS ? s.value * (double)per_epoch : s.value;
+    if (!(steps > 0)) return 0;
+    if (steps >= 0x1p62) return INT64_C(1) << 62; /* for ever */
+    return steps < 1 ? 1 : llround(steps);
+}

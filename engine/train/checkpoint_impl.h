@@ -1,0 +1,48 @@
+/* What the files of the checkpoints share: the names on disk, the manifest, and the image, a
+ * private copy of all that a checkpoint holds (what the saver writes from, what a load fills before
+ * it touches anything). */
+#pragma once
+#include "engine/train/checkpoint.h"
+
+enum checkpoint_file { FILE_MODEL, FILE_OPTIM, FILE_STATE, CHECKPOINT_FILES };
+extern const char *const checkpoint_file_names[CHECKPOINT_FILES];
+
+/* ---- the manifest: which files make the checkpoint, and their sums; its own is its last entry
+ * ---- */
+struct manifest {
+    int64_t step;
+    const char *mode, *identity;
+    int devices;
+    bool best;
+    struct {
+        int64_t bytes;
+        uint32_t crc;
+    } file[CHECKPOINT_FILES];
+};
+MUST_CHECK enum error manifest_write(const char *folder, const struct manifest *m);
+/* Texts lie in the pool. ERR_INPUT: there is none; ERR_DATA: it is damaged, or of a format that is
+ * not ours. */
+MUST_CHECK enum error manifest_read(const char *folder, struct pool *pool, struct manifest *out);
+
+/* ---- the folders ---- */
+struct step_list {
+    int64_t *step; /* newest first */
+    int count;
+};
+/* The steps of which there is a folder, in the pool. */
+MUST_CHECK enum error step_list_read(const char *folder, struct pool *pool, struct step_list *out);
+/* "FOLDER/step-000000120" */
+char *step_path(const char *folder, int64_t step, struct pool *pool);
+/* Temporary folders begin with this; their owner holds a lock on them. */
+#define TEMPORARY_PREFIX ".tmp-"
+
+/* ---- the image ---- */
+struct image;
+MUST_CHECK enum error image_create(const struct checkpoint_view *v, struct image **out);
+void image_free(struct image *im);
+void image_take(struct image *im, const struct checkpoint_view *v); /* view -> image */
+void image_give(const struct image *im, const struct checkpoint_view *v,
+                bool all); /* image -> view; or the model alone */
+const struct st_tensor *image_tensors(const struct image *im, enum checkpoint_file file,
+                                      int *count);
+const struct checkpoint_counters *image_counters(const struct image *im);

@@ -1,0 +1,193 @@
+/* From files and --set to a run's configuration. Before the schema reads the tree, short forms that
+ * it does not know are written out; after it, what is 'auto' is decided and combinations are
+ * checked (run_resolve.c). */
+#include "engine/train/run_config.h"
+
+#include "engine/base/file.h"
+#include "engine/base/text.h"
+#include "engine/train/run_resolve.h"
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- short forms ---- */
+
+/* Adds key: text to a map, at the place of 'like' (a node's own place when it has one). */
+static enum error add_scalar(struct pool *pool, struct node *map, const char *key, const char *text,
+                             const struct node *like) {
+    struct node *node = pool_alloc(pool, sizeof *node);
+    struct node **items = pool_alloc(pool, sizeof *items * ((size_t)map->count + 1));
+    if (!node || !items) return ERR_MEMORY;
+    *node = *like;
+    node->kind = NODE_SCALAR, node->key = key, node->text = text, node->items = NULL,
+    node->count = 0;
+    if (map->count) memcpy(items, map->items, sizeof *items * (size_t)map->count);
+    items[map->count++] = node;
+    map->items = items;
+    return ERR_NONE;
+}
+
+static struct node *scalar_get(const struct node *map, const char *key) {
+    struct node *node = node_get(map, key);
+    return node && node->kind == NODE_SCALAR ? node : NULL;
+}
+
+/* {linear: 256} is {rule: linear, base: 256}. */
+static enum error expand_lr_scale(struct run_settings *s) {
+    struct node *map = node_get(s->tree, "lr_scale");
+    static const char *const rules[] = {"linear", "sqrt"};
+    for (int i = 0; i < 2; i++) {
+        struct node *base = scalar_get(map, rules[i]);
+        if (!base || node_get(map, "rule") || node_get(map, "base")) continue;
+        base->key = "base";
+        return add_scalar(s->pool, map, "rule", rules[i], base);
+    }
+    return ERR_NONE;
+}
+
+static bool is_set_name(const char *text) {
+    for (int i = 0; i < dataset_variants.count; i++)
+        if (!strcmp(dataset_variants.at(i)->name, text)) return true;
+    return false;
+}
+
+static bool is_path(const char *text) {
+    double number;
+    if (!*text || is_set_name(text) || text_real(text, &number)) return false;
+    return strpbrk(text, "/.") || file_exists(text);
+}
+
+/* The node that holds a path whose set nobody named: 'data: PATH', or train in {train: PATH}. */
+static struct node *find_path(struct node *data) {
+    if (!data || node_get(data, dataset_variants.name)) return NULL;
+    struct node *path = data->kind == NODE_SCALAR ? data : scalar_get(data, "");
+    if (!path) path = scalar_get(data, "train");
+    return path && is_path(path->text) ? path : NULL;
+}
+
+/* 'data: PATH' is {set: the one that recognises it, train: PATH}. */
+static enum error expand_data(struct run_settings *s, struct config_errors *e) {
+    struct node *data = node_get(s->tree, "data"), *path = find_path(data);
+    if (!path) return ERR_NONE;
+    int kind = file_exists(path->text) ? dataset_recognise(path->text) : -1;
+    if (kind < 0 && file_exists(path->text))
+        config_error(e, path, false,
+                     "data: no data set is of the form of '%.200s'\nsay which: data: {set: NAME, "
+                     "train: PATH}",
+                     path->text);
+    else if (kind < 0)
+        config_error(e, path, false, "data: no file or folder '%.200s'\nnothing is ever downloaded",
+                     path->text);
+    struct node held = *path;
+    if (path == data)
+        data->kind = NODE_MAP, data->text = NULL, data->count = 0;
+    else
+        path->key = "train";
+    if (kind < 0) { /* reported: read on with the standard set, without keys that it may not have */
+        data->count = 0;
+        return ERR_NONE;
+    }
+    held.line = path == data ? held.line : 0;
+    if (path == data) TRY(add_scalar(s->pool, data, "train", held.text, &held));
+    held.source = "auto", held.line = 0;
+    return add_scalar(s->pool, data, dataset_variants.name, dataset_variants.at(kind)->name, &held);
+}
+
+/* The run's name: the file's, of characters that can stand in a folder's name. */
+static enum error add_name(struct run_settings *s, const char *path) {
+    if (node_get(s->tree, "name")) return ERR_NONE;
+    const char *base = path && strcmp(path, "-") ? path : "run";
+    if (strrchr(base, '/')) base = strrchr(base, '/') + 1;
+    const char *dot = strrchr(base, '.');
+    size_t n = dot && dot > base ? (size_t)(dot - base) : strlen(base);
+    char *name = pool_strndup(s->pool, base, n < RUN_NAME_MAX ? n : RUN_NAME_MAX);
+    if (!name) return ERR_MEMORY;
+    for (char *c = name; *c; c++)
+        if (!isalnum((unsigned char)*c) && !strchr("._-", *c)) *c = '-';
+    if (*name == '.' || *name == '-' || !*name) name = pool_printf(s->pool, "run%s", name);
+    struct node like = {.source = "auto"};
+    return name ? add_scalar(s->pool, s->tree, "name", name, &like) : ERR_MEMORY;
+}
+
+/* ---- loading ---- */
+
+struct load { /* what run_settings_load was given */
+    const char *path;
+    const char *const *sets;
+    int nsets;
+    const char *const *modes, *const *algorithms;
+};
+
+/* ERR_CONFIG from the parts only says that e has grown: all parts have their say before it counts.
+ */
+static enum error go_on(enum error err) {
+    return err == ERR_CONFIG ? ERR_NONE : err;
+}
+
+static enum error read_tree(const struct load *l, struct run_settings *s, struct config_errors *e) {
+    s->given = pool_strndup(s->pool, "", 0);
+    if (!s->given) return ERR_MEMORY;
+    if (l->path) {
+        enum error err = tree_text(l->path, s->pool, &s->given, &s->given_length);
+        if (err == ERR_DATA) { /* a folder, a pipe, too large: no configuration */
+            config_error(e, NULL, false, "%s\n%s", error_message(), error_hint());
+            err = ERR_CONFIG;
+        }
+        TRY(err);
+    }
+    const char *source = l->path ? l->path : "default";
+    enum error err = tree_parse(s->given, s->given_length, source, s->pool, e, &s->tree);
+    if (err == ERR_CONFIG && s->tree->count == 0)
+        return err; /* nothing could be read: nothing more to say */
+    TRY(go_on(err));
+    for (int i = 0; i < l->nsets; i++) TRY(go_on(tree_set(s->tree, l->sets[i], s->pool, e)));
+    return ERR_NONE;
+}
+
+static enum error load(const struct load *l, struct run_settings *s, struct config_errors *e) {
+    TRY(read_tree(l, s, e));
+    TRY(add_name(s, l->path));
+    TRY(expand_lr_scale(s));
+    TRY(expand_data(s, e));
+    TRY(go_on(config_read(&run_schema, s->tree, s->pool, e, &s->config)));
+    struct data_config *data = &s->config.data;
+    if (data->set.common_config) { /* the keys that all sets share are read beside the set's own */
+        struct config_variant set = data->set;
+        *data = *(const struct data_config *)set.common_config;
+        data->set = set;
+    }
+    TRY(run_resolve(s, l->modes, l->algorithms, e));
+    return config_errors_count(e) ? ERR_CONFIG : ERR_NONE;
+}
+
+static void write_report(struct run_settings *s, const struct config_errors *e, enum error err,
+                         char **report) {
+    if (err == ERR_CONFIG) {
+        *report = config_errors_text(e, s->pool);
+        if (*report) (void)FAIL(ERR_CONFIG, "%.*s", (int)strcspn(*report, "\n"), *report);
+    } else {
+        const char *hint = error_hint();
+        *report = pool_printf(s->pool, "error: %s\n%s%s%s", error_message(),
+                              *hint ? "      hint: " : "", hint, *hint ? "\n" : "");
+    }
+}
+
+enum error run_settings_load(const char *path, const char *const *sets, int nsets,
+                             const char *const *modes, const char *const *algorithms,
+                             struct run_settings *out, char **report) {
+    struct load l = {path, sets, nsets, modes, algorithms};
+    struct config_errors *e = NULL;
+    memset(out, 0, sizeof *out);
+    *report = NULL;
+    TRY(pool_create(&out->pool));
+    TRY(config_errors_create(&e));
+    enum error err = load(&l, out, e);
+    if (err) write_report(out, e, err, report);
+    config_errors_free(e);
+    return err;
+}
+
+void run_settings_free(struct run_settings *s) {
+    pool_free(s->pool);
+    memset(s, 0, sizeof *s);
+}

@@ -1,0 +1,371 @@
+/* What the keys of a run mean together. Devices, shards, threads, order and link are decided in
+ * that order, each from those before it, and written into the tree as "auto", so that the resolved
+ * configuration runs anywhere as it did here. */
+#include "engine/train/run_resolve.h"
+
+#include "engine/base/text.h"
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+struct resolve {
+    struct run_config *c;
+    struct node *tree;
+    struct pool *pool;
+    struct config_errors *e;
+};
+
+/* ---- the tree ---- */
+
+/* The node at "batch.shards", or NULL. */
+static struct node *find(const struct resolve *r, const char *path) {
+    char word[64];
+    struct node *node = r->tree;
+    while (node && *path) {
+        size_t n = strcspn(path, ".");
+        snprintf(word, sizeof word, "%.*s", (int)n, path);
+        node = node_get(node, word);
+        path += n + (path[n] == '.');
+    }
+    return node;
+}
+
+/* "set at 3:10", "set by --set", "by default": the second place of an error. */
+static const char *place(const struct resolve *r, const struct node *node) {
+    if (node && node->line > 0) {
+        const char *text = pool_printf(r->pool, "set at %d:%d", node->line, node->col);
+        return text ? text : "set";
+    }
+    return node && node->source && !strncmp(node->source, "--set ", 6) ? "set by --set"
+                                                                       : "by default";
+}
+
+static bool is_given(const struct node *node) {
+    return node && node->source && strcmp(node->source, "default") != 0 &&
+           strcmp(node->source, "auto") != 0;
+}
+
+static enum error decide(struct resolve *r, const char *path, const char *text) {
+    struct node *node = find(r, path);
+    if (!text) return ERR_MEMORY;
+    if (node && node->kind == NODE_SCALAR) {
+        node->text = text;
+        node->quoted = false;
+        node->source = "auto";
+        node->line = node->col = 0;
+    }
+    return ERR_NONE;
+}
+
+static enum error decide_int(struct resolve *r, const char *path, int64_t value) {
+    return decide(r, path, pool_printf(r->pool, "%lld", (long long)value));
+}
+
+static bool mode_is(const struct resolve *r, const char *mode) {
+    return r->c->mode && !strcmp(r->c->mode, mode);
+}
+
+/* ---- names ---- */
+
+static void check_name_in(struct resolve *r, const char *path, const char *const *names,
+                          const char *word) {
+    const struct node *node = find(r, path);
+    if (!node || node->kind != NODE_SCALAR || (word && !strcmp(node->text, word))) return;
+    int n = 0;
+    const char *all = word ? word : "";
+    for (; names[n] && all; n++) {
+        if (!strcmp(names[n], node->text)) return;
+        if (!word || strcmp(names[n], word) != 0)
+            all = pool_printf(r->pool, "%s%s%s", all, *all ? ", " : "", names[n]);
+    }
+    const char *near = text_nearest(node->text, names, n);
+    config_error(r->e, node, false, "'%s' must be one of %s, got \"%.48s\"%s%s%s", path,
+                 all ? all : "?", node->text, near ? "\ndid you mean '" : "", near ? near : "",
+                 near ? "'?" : "");
+}
+
+static void check_run_name(struct resolve *r) {
+    const char *name = r->c->name;
+    if (!name) return;
+    bool good = *name && *name != '.' && strlen(name) <= RUN_NAME_MAX;
+    for (const char *c = name; *c && good; c++)
+        good = isalnum((unsigned char)*c) || strchr("._-", *c);
+    if (!good)
+        config_error(
+            r->e, find(r, "name"), false,
+            "'name' must be of letters, digits, '-', '_' and '.', at most %d, as it names a folder",
+            RUN_NAME_MAX);
+}
+
+static void check_log_dir(struct resolve *r) {
+    const char *dir = r->c->log.dir;
+    if (!dir) return;
+    if (!*dir) config_error(r->e, find(r, "log.dir"), false, "'log.dir' is empty");
+    for (const char *c = dir; (c = strchr(c, '$')); c++)
+        if (strncmp(c, "$name", 5) != 0 && strncmp(c, "$time", 5) != 0) {
+            config_error(r->e, find(r, "log.dir"), false,
+                         "'log.dir' knows no '%.16s'\nthere are $name and $time", c);
+            return;
+        }
+}
+
+/* ---- until ---- */
+
+static enum error read_until(struct resolve *r) {
+    static const char *const metrics[] = {"val.accuracy", "val.loss", "train.loss"};
+    const struct node *until = r->c->train.until;
+    if (!until) return ERR_NONE;
+    if (until->kind != NODE_MAP || until->count != 1) {
+        config_error(
+            r->e, until, false,
+            "'train.until' must be one metric and its value\nas in until: {val.accuracy: 0.97}");
+        return ERR_NONE;
+    }
+    const struct node *item = until->items[0];
+    for (int i = 0; i < 3; i++)
+        if (!strcmp(item->key, metrics[i])) r->c->train.until_metric = metrics[i];
+    if (!r->c->train.until_metric) {
+        const char *near = text_nearest(item->key, metrics, 3);
+        config_error(r->e, item, true, "unknown metric '%s' in 'train.until'\n%s%s%s", item->key,
+                     near ? "did you mean '" : "there are val.accuracy, val.loss and train.loss",
+                     near ? near : "", near ? "'?" : "");
+    } else if (item->kind != NODE_SCALAR || !text_real(item->text, &r->c->train.until_value)) {
+        config_error(r->e, item, false, "'train.until.%s' must be a number", item->key);
+    }
+    return ERR_NONE;
+}
+
+/* ---- devices ---- */
+
+static void refuse_kind(struct resolve *r, const struct node *node, const char *kind) {
+    const char *names[32], *all = "";
+    int count, n = 0;
+    const struct device_ops *const *kinds = device_kinds(&count);
+    for (; n < count && n < 32 && all; n++) {
+        names[n] = kinds[n]->name;
+        all = pool_printf(r->pool, "%s%s%s", all, n ? ", " : "", names[n]);
+    }
+    const char *near = text_nearest(kind, names, n);
+    config_error(r->e, node, false, "unknown device kind '%.48s' (there are %s)%s%s%s", kind,
+                 all ? all : "?", near ? "\ndid you mean '" : "", near ? near : "",
+                 near ? "'?" : "");
+}
+
+/* auto | KIND | KIND:N; count stays 0 where it is for us to choose. */
+static enum error read_devices(struct resolve *r) {
+    const char *text = r->c->devices_text;
+    const struct node *node = find(r, "devices");
+    if (!text) return ERR_NONE;
+    if (!strcmp(text, "auto")) text = "cpu";
+    size_t n = strcspn(text, ":");
+    char *kind = pool_strndup(r->pool, text, n);
+    if (!kind) return ERR_MEMORY;
+    const struct device_ops *ops = device_find(kind);
+    int64_t count = 0;
+    if (!ops)
+        refuse_kind(r, node, kind);
+    else if (text[n] && (!text_int(text + n + 1, &count) || count < 1 || count > RUN_DEVICES_MAX))
+        config_error(r->e, node, false,
+                     "'devices' must be auto, or a kind and a number from 1 to %d, got "
+                     "\"%.48s\"\nas in %s:4",
+                     RUN_DEVICES_MAX, r->c->devices_text, kind);
+    else
+        r->c->devices = (struct device_choice){ops->name, (int)count, count == 0};
+    return ERR_NONE;
+}
+
+static bool is_power_of_two(int64_t n) {
+    return n > 0 && (n & (n - 1)) == 0;
+}
+
+/* Whether n devices can share the shards out: as many each, and a power of two of them. */
+static bool shares_evenly(int64_t shards, int64_t n) {
+    return shards % n == 0 && is_power_of_two(shards / n);
+}
+
+/* As many as there are cores, fewer where that would not fit the batch. */
+static int64_t choose_count(const struct resolve *r) {
+    const struct batch_config *b = &r->c->batch;
+    if (mode_is(r, "single")) return 1;
+    int64_t n = device_host_cores(), most = b->size / b->accumulate;
+    if (n > RUN_DEVICES_MAX) n = RUN_DEVICES_MAX;
+    if (n > most && !b->shards) n = most;
+    while (n > 1 && b->shards && !shares_evenly(b->shards, n)) n--;
+    return n > 1 ? n : 1;
+}
+
+static enum error resolve_devices(struct resolve *r) {
+    struct device_choice *d = &r->c->devices;
+    const struct node *node = find(r, "devices"), *mode = find(r, "mode");
+    if (d->count > 1 && mode_is(r, "single")) {
+        const struct node *later =
+            is_given(mode) && (!is_given(node) || mode->line > node->line) ? mode : node;
+        if (later == mode)
+            config_error(r->e, mode, false,
+                         "mode 'single' runs on one device, but 'devices' is %s (%s)",
+                         r->c->devices_text, place(r, node));
+        else
+            config_error(r->e, node, false,
+                         "%d devices, but mode 'single' runs on one (%s)\nuse mode dp or ddp",
+                         d->count, place(r, mode));
+    }
+    if (d->count) return ERR_NONE;
+    d->count = (int)choose_count(r);
+    r->c->devices_text = pool_printf(r->pool, "%s:%d", d->kind, d->count);
+    return decide(r, "devices", r->c->devices_text);
+}
+
+/* ---- the batch ---- */
+
+/* The numbers of shards nearest to what was asked that the devices can share: "6 or 12", "6". */
+static const char *near_shards(const struct resolve *r, int64_t shards, int64_t devices) {
+    int64_t below = devices;
+    while (below * 2 <= shards) below *= 2;
+    if (below > shards || below * 2 > RUN_SHARDS_MAX)
+        return pool_printf(r->pool, "%lld", (long long)below);
+    return pool_printf(r->pool, "%lld or %lld", (long long)below, (long long)below * 2);
+}
+
+static void check_shards(struct resolve *r) {
+    const struct batch_config *b = &r->c->batch;
+    const struct node *at = find(r, "batch.shards"), *devices = find(r, "devices");
+    long long shards = b->shards;
+    int n = r->c->devices.count;
+    if (!shares_evenly(shards, n)) {
+        const char *near = near_shards(r, shards, n);
+        config_error(
+            r->e, at, false,
+            "%lld shards are no power of two times the %d devices (%s)\nset batch.shards to %s",
+            shards, n, place(r, devices), near ? near : "another number");
+    } else if (shards > b->size) {
+        const struct node *size = find(r, "batch.size");
+        bool from_devices = !is_given(at);
+        config_error(r->e, from_devices ? size : at, false,
+                     "a batch of %lld cannot be cut into %lld shards (%s %s)", (long long)b->size,
+                     shards, from_devices ? "devices" : "batch.size",
+                     place(r, from_devices ? devices : size));
+    } else if (b->accumulate > b->size / shards) {
+        config_error(r->e, find(r, "batch.accumulate"), false,
+                     "%lld pieces of a shard that has %lld samples (batch.size %lld, %s)\nset "
+                     "batch.accumulate to %lld or less",
+                     (long long)b->accumulate, (long long)(b->size / shards), (long long)b->size,
+                     place(r, find(r, "batch.size")), (long long)(b->size / shards));
+    }
+}
+
+static enum error resolve_batch(struct resolve *r) {
+    struct batch_config *b = &r->c->batch;
+    if (!b->shards) {
+        b->shards = r->c->devices.count;
+        TRY(decide_int(r, "batch.shards", b->shards));
+    }
+    check_shards(r);
+    return ERR_NONE;
+}
+
+/* ---- threads, order, link ---- */
+
+static enum error resolve_threads(struct resolve *r) {
+    bool bitwise = r->c->deterministic == DETERMINISTIC_BITWISE;
+    if (r->c->threads > 1 && bitwise)
+        config_error(r->e, find(r, "threads"), false,
+                     "%lld threads, but deterministic is 'bitwise' (%s), which needs one\nkernels "
+                     "may split sums by threads",
+                     (long long)r->c->threads, place(r, find(r, "deterministic")));
+    if (r->c->threads) return ERR_NONE;
+    int each = device_host_cores() / r->c->devices.count;
+    r->c->threads = bitwise || each < 1 ? 1 : each > 1024 ? 1024 : each;
+    return decide_int(r, "threads", r->c->threads);
+}
+
+static enum error resolve_order(struct resolve *r) {
+    struct comm_config *c = &r->c->comm;
+    bool ring = c->algorithm && !strcmp(c->algorithm, "ring");
+    const struct node *order = find(r, "comm.order"), *algorithm = find(r, "comm.algorithm");
+    if (ring && c->order == COMM_ORDER_TREE)
+        config_error(
+            r->e, order, false,
+            "algorithm 'ring' (%s) cannot add in order 'tree'\nuse algorithm direct or star",
+            place(r, algorithm));
+    if (c->order == COMM_ORDER_AUTO) {
+        c->order = ring ? COMM_ORDER_RING : COMM_ORDER_TREE;
+        TRY(decide(r, "comm.order", ring ? "ring" : "tree"));
+    }
+    if (c->order == COMM_ORDER_RING && r->c->deterministic == DETERMINISTIC_BITWISE)
+        config_error(r->e, is_given(order) ? order : algorithm, false,
+                     "order 'ring' depends on the number of devices, but deterministic is "
+                     "'bitwise' (%s)\nuse order tree",
+                     place(r, find(r, "deterministic")));
+    return ERR_NONE;
+}
+
+static enum error resolve_link(struct resolve *r) {
+    bool ddp = mode_is(r, "ddp");
+    struct comm_config *c = &r->c->comm;
+    const struct node *link = find(r, "comm.link"), *mode = find(r, "mode");
+    if (ddp && c->link == COMM_LINK_THREAD)
+        config_error(
+            r->e, link, false,
+            "link 'thread' joins threads, but mode 'ddp' (%s) runs processes\nuse link shm or auto",
+            place(r, mode));
+    if (mode_is(r, "dp") && c->link == COMM_LINK_SHM)
+        config_error(
+            r->e, link, false,
+            "link 'shm' joins processes, but mode 'dp' (%s) runs threads\nuse link thread or auto",
+            place(r, mode));
+    if (c->link != COMM_LINK_AUTO) return ERR_NONE;
+    c->link = ddp ? COMM_LINK_SHM : COMM_LINK_THREAD;
+    return decide(r, "comm.link", ddp ? "shm" : "thread");
+}
+
+static enum error resolve_buckets(struct resolve *r) {
+    struct bucket_config *b = &r->c->ddp.bucket;
+    const struct node *first = find(r, "ddp.bucket.first"), *cap = find(r, "ddp.bucket.cap");
+    if (b->first <= b->cap) return ERR_NONE;
+    if (is_given(first)) {
+        config_error(r->e, first, false, "the first bucket is larger than ddp.bucket.cap, %s (%s)",
+                     cap ? cap->text : "25MB", place(r, cap));
+        return ERR_NONE;
+    }
+    b->first = b->cap;
+    return decide(r, "ddp.bucket.first", cap->text);
+}
+
+/* ---- what needs evaluation ---- */
+
+static void check_metrics(struct resolve *r) {
+    const struct run_config *c = r->c;
+    const struct node *every = find(r, "eval.every"), *best = find(r, "checkpoint.best");
+    bool off = c->eval.every.unit == SPAN_OFF, keeps_best = strcmp(c->checkpoint.best, "off") != 0;
+    if (keeps_best && off)
+        config_error(r->e, best, false,
+                     "'checkpoint.best' needs validation, but 'eval' is off (%s)", place(r, every));
+    if (keeps_best && c->checkpoint.every.unit == SPAN_OFF)
+        config_error(r->e, best, false,
+                     "'checkpoint.best' needs checkpoints, but 'checkpoint.every' is off (%s)",
+                     place(r, find(r, "checkpoint.every")));
+    if (c->train.until_metric && !strncmp(c->train.until_metric, "val.", 4) && off)
+        config_error(r->e, c->train.until->items[0], true,
+                     "'train.until' needs validation, but 'eval' is off (%s)", place(r, every));
+}
+
+enum error run_resolve(struct run_settings *s, const char *const *modes,
+                       const char *const *algorithms, struct config_errors *e) {
+    struct resolve r = {&s->config, s->tree, s->pool, e};
+    check_name_in(&r, "mode", modes, NULL);
+    check_name_in(&r, "comm.algorithm", algorithms, "auto");
+    check_run_name(&r);
+    check_log_dir(&r);
+    TRY(read_until(&r));
+    TRY(read_devices(&r));
+    if (config_errors_count(e))
+        return ERR_NONE; /* what follows would judge by values that are wrong */
+    TRY(resolve_devices(&r));
+    TRY(resolve_batch(&r));
+    TRY(resolve_threads(&r));
+    TRY(resolve_order(&r));
+    TRY(resolve_link(&r));
+    TRY(resolve_buckets(&r));
+    check_metrics(&r);
+    return ERR_NONE;
+}

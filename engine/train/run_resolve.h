@@ -1,0 +1,11 @@
+/* After the schema: decides what is 'auto' in the configuration and in its tree, and checks what no
+ * section can know alone. */
+#pragma once
+#include "engine/train/run_config.h"
+
+enum { RUN_NAME_MAX = 64 };
+
+/* Errors go to e; ERR_NONE though there are some. Once e has errors only those keys are looked at
+ * that stand alone. */
+MUST_CHECK enum error run_resolve(struct run_settings *s, const char *const *modes,
+                                  const char *const *algorithms, struct config_errors *e);

@@ -1,0 +1,184 @@
+/* The keys of a run's configuration, one table a section. Optimizers, schedules and data sets bring
+ * their own. */
+#include "engine/optim/schedule.h"
+#include "engine/train/run_config.h"
+
+#define AT(member) offsetof(struct run_config, member)
+#define ABOVE_ZERO .min = 1e-12, .max = 1e15
+#define NO_LIMIT .max = -1 /* below min: none */
+
+/* The section 'what' of what_fields, read into struct what_config. */
+#define SECTION(what, bare, text)                                                                  \
+    static const struct config_section what##_section = {.name = #what,                            \
+                                                         .fields = what##_fields,                  \
+                                                         .size = sizeof(struct what##_config),     \
+                                                         .shorthand = (bare),                      \
+                                                         .help = (text)}
+
+/* ---- training ---- */
+
+static const struct config_field batch_fields[] = {
+    {"size", CONFIG_INT, offsetof(struct batch_config, size), "128",
+     "Samples of one step, over all devices", .min = 1, .max = INT32_MAX},
+    {"shards", CONFIG_INT, offsetof(struct batch_config, shards), "auto",
+     "Pieces of a batch, a multiple of the devices; results depend on them and not on the devices",
+     .min = 1, .max = RUN_SHARDS_MAX, .choices = "auto"},
+    {"accumulate", CONFIG_INT, offsetof(struct batch_config, accumulate), "1",
+     "Pieces that a device computes one after the other, to save memory", .min = 1, .max = 65536},
+    {"drop_last", CONFIG_BOOL, offsetof(struct batch_config, drop_last), "false",
+     .help = "Leave out an epoch's last, smaller batch"},
+    {"pad", CONFIG_BOOL, offsetof(struct batch_config, pad), "false",
+     .help =
+         "Repeat samples so that every shard has as many, as PyTorch's DistributedSampler does"},
+    {.key = NULL},
+};
+SECTION(batch, "size", "How much is computed between two updates");
+
+static const struct config_field train_fields[] = {
+    {"for", CONFIG_SPAN, offsetof(struct train_config, length), "3ep", "How long", ABOVE_ZERO},
+    {"until", CONFIG_NODE, offsetof(struct train_config, until), NULL,
+     .help = "Stop as soon as a metric is reached: {val.accuracy: 0.97}, {val.loss: 0.1} or "
+             "{train.loss: 0.1}"},
+    {.key = NULL},
+};
+SECTION(train, "for", "How long to train");
+
+static const struct config_field optimizer_fields[] = {
+    {"", CONFIG_VARIANT, offsetof(struct optimizer_config, kind), "sgd",
+     "What turns gradients into an update", .extra = &optim_variants},
+    {"clip", CONFIG_REAL, offsetof(struct optimizer_config, clip), "off",
+     "Largest norm of the whole gradient", .min = 1e-12, .max = 1e12, .choices = "off"},
+    {.key = NULL},
+};
+SECTION(optimizer, NULL, "What turns gradients into an update");
+
+static const struct config_field lr_scale_fields[] = {
+    {"rule", CONFIG_ENUM, offsetof(struct lr_scale_config, rule), "none",
+     "How the learning rate grows with the batch", .choices = "none|linear|sqrt"},
+    {"base", CONFIG_INT, offsetof(struct lr_scale_config, base), "auto",
+     "Batch that the learning rate is meant for; auto: one shard's. 'lr_scale: {linear: 256}' sets "
+     "both",
+     .min = 1, .max = INT32_MAX, .choices = "auto"},
+    {.key = NULL},
+};
+SECTION(lr_scale, "rule", "The learning rate and the batch size");
+
+/* ---- sharing gradients ---- */
+
+static const struct config_field dp_fields[] = {
+    {"server", CONFIG_ENUM, offsetof(struct dp_config, server), "shared",
+     "shared: device 0 computes and serves; dedicated: one more rank serves; sharded: each serves "
+     "a slice",
+     .choices = "shared|dedicated|sharded"},
+    {"scatter", CONFIG_ENUM, offsetof(struct dp_config, scatter), "direct",
+     "direct: every device reads its own samples; server: they come through the server",
+     .choices = "direct|server"},
+    {.key = NULL},
+};
+SECTION(dp, "server", "The parameter server; used in mode dp");
+
+static const struct config_field bucket_fields[] = {
+    {"first", CONFIG_BYTES, offsetof(struct bucket_config, first), "1MB",
+     "Size of the first, so that sharing begins early", .min = 1, NO_LIMIT},
+    {"cap", CONFIG_BYTES, offsetof(struct bucket_config, cap), "25MB", "Size of the others",
+     .min = 1, NO_LIMIT},
+    {.key = NULL},
+};
+SECTION(bucket, "cap", "How many bytes of gradients are shared at once");
+
+static const struct config_field ddp_fields[] = {
+    {"bucket", CONFIG_SECTION, offsetof(struct ddp_config, bucket), .extra = &bucket_section},
+    {"overlap", CONFIG_BOOL, offsetof(struct ddp_config, overlap), "true",
+     .help = "Share gradients while backward is still computing others"},
+    {.key = NULL},
+};
+SECTION(ddp, "bucket", "All-reduce in buckets; used in mode ddp");
+
+static const struct config_field comm_fields[] = {
+    {"link", CONFIG_ENUM, offsetof(struct comm_config, link), "auto",
+     "What carries bytes: threads in dp, shared memory in ddp", .choices = "auto|thread|shm"},
+    {"algorithm", CONFIG_STRING, offsetof(struct comm_config, algorithm), "auto",
+     .help = "How ranks add up: auto, ring, direct, star"},
+    {"order", CONFIG_ENUM, offsetof(struct comm_config, order), "auto",
+     "Order of additions: tree gives the same bits on any number of devices, ring the same in dp "
+     "and ddp",
+     .choices = "auto|tree|ring"},
+    {"timeout", CONFIG_SECONDS, offsetof(struct comm_config, timeout), "60s",
+     "How long to wait for a rank before giving up", .min = 1e-3, .max = 1e9},
+    {.key = NULL},
+};
+SECTION(comm, "algorithm", "How bytes move between devices");
+
+/* ---- what is kept ---- */
+
+static const struct config_field eval_fields[] = {
+    {"every", CONFIG_SPAN, offsetof(struct eval_config, every), "1ep",
+     "How often; off: only at the end", ABOVE_ZERO, .choices = "off"},
+    {.key = NULL},
+};
+SECTION(eval, "every", "Measuring on validation data");
+
+static const struct config_field checkpoint_fields[] = {
+    {"every", CONFIG_SPAN, offsetof(struct checkpoint_config, every), "1ep", "How often to save",
+     ABOVE_ZERO, .choices = "off"},
+    {"keep", CONFIG_INT, offsetof(struct checkpoint_config, keep), "2", "How many to keep",
+     .min = 1, .max = 1000000},
+    {"best", CONFIG_STRING, offsetof(struct checkpoint_config, best), "off",
+     .help = "Keep the best by this metric, too", .choices = "off|val.accuracy|val.loss"},
+    {"resume", CONFIG_STRING, offsetof(struct checkpoint_config, resume), "never",
+     .help =
+         "never; auto: go on in the newest run of this name; or the path of a checkpoint or run"},
+    {.key = NULL},
+};
+SECTION(checkpoint, "every", "Saving, to go on after a stop");
+
+static const struct config_field log_fields[] = {
+    {"dir", CONFIG_STRING, offsetof(struct log_config, dir), "runs/$name-$time",
+     .help = "Where the run's files go"},
+    {"every", CONFIG_SPAN, offsetof(struct log_config, every), "50st", "How often to write metrics",
+     ABOVE_ZERO},
+    {.key = NULL},
+};
+SECTION(log, "every", "What a run writes");
+
+/* ---- all ---- */
+
+static const struct config_field run_fields[] = {
+    {"name", CONFIG_STRING, AT(name), NULL,
+     .help = "Of the run; the file's name if it is not given"},
+    {"mode", CONFIG_STRING, AT(mode), "ddp",
+     .help = "single: one device; dp: parameter server, a thread a device; ddp: all-reduce, a "
+             "process a "
+             "device"},
+    {"devices", CONFIG_STRING, AT(devices_text), "auto",
+     .help = "auto, or kind and number: cpu:4, ref:2"},
+    {"threads", CONFIG_INT, AT(threads), "auto", "Of each device; auto: the cores shared out",
+     .min = 1, .max = 1024, .choices = "auto"},
+    {"model", CONFIG_NODE, AT(model), "mlp",
+     .help = "A model of the zoo, {zoo: NAME, ...} or {layers: [...]}", .extra = "zoo"},
+    {"loss", CONFIG_ENUM, AT(loss), "cross_entropy", "What is minimised",
+     .choices = "cross_entropy|mse"},
+    {"data", CONFIG_VARIANT, AT(data.set), "digits", "What is learned: a generated set, or a path",
+     .extra = &dataset_variants},
+    {"batch", CONFIG_SECTION, AT(batch), .extra = &batch_section},
+    {"train", CONFIG_SECTION, AT(train), .extra = &train_section},
+    {"optimizer", CONFIG_SECTION, AT(optimizer), .extra = &optimizer_section},
+    {"schedule", CONFIG_VARIANT, AT(schedule), "constant", "How the learning rate changes",
+     .extra = &schedule_variants},
+    {"lr_scale", CONFIG_SECTION, AT(lr_scale), .extra = &lr_scale_section},
+    {"seed", CONFIG_INT, AT(seed), "0", "Of all random numbers", .min = 0, NO_LIMIT},
+    {"deterministic", CONFIG_ENUM, AT(deterministic), "true",
+     "true: the same run gives the same bits; bitwise: at any number of devices, too",
+     .choices = "true|bitwise"},
+    {"dp", CONFIG_SECTION, AT(dp), .extra = &dp_section},
+    {"ddp", CONFIG_SECTION, AT(ddp), .extra = &ddp_section},
+    {"comm", CONFIG_SECTION, AT(comm), .extra = &comm_section},
+    {"eval", CONFIG_SECTION, AT(eval), .extra = &eval_section},
+    {"checkpoint", CONFIG_SECTION, AT(checkpoint), .extra = &checkpoint_section},
+    {"log", CONFIG_SECTION, AT(log), .extra = &log_section},
+    {.key = NULL},
+};
+const struct config_section run_schema = {.name = "run",
+                                          .fields = run_fields,
+                                          .size = sizeof(struct run_config),
+                                          .help = "The configuration of a run"};

@@ -1,0 +1,124 @@
+/* Ranks for tests of the transport: as threads (over either link) or as processes that run the test program again. A rank
+ * must not use CMocka's asserts, which jump; it uses check(), and the test asserts what the ranks found. */
+#pragma once
+#include "transport/group.h"
+#include "transport/launch/launch.h"
+
+#include <pthread.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MAX_WORLD = 8, RANK_FD = 100 };
+
+struct ranks; /* what all ranks of a run are given */
+struct rank {
+    const struct ranks *of;
+    int index;
+    struct group *group; /* opened before fn, closed after it by whoever runs the rank; fn may close it (NULL) */
+    enum error err;      /* for fn's use: what the tested call gave */
+    char message[700];   /* and its words */
+    char wrong[256];     /* the first check that failed */
+};
+struct ranks {
+    int world;
+    const char *link, *algorithm;
+    enum order order;
+    double timeout;
+    void (*fn)(struct rank *r);
+    const void *user;
+    struct meeting *meeting;
+};
+
+#define check(condition, ...)                                                                      \
+    do {                                                                                           \
+        if (!(condition) && !*r->wrong) {                                                          \
+            int check_n_ = snprintf(r->wrong, sizeof r->wrong, "rank %d: " #condition ": ",        \
+                                    r->index);                                                     \
+            snprintf(r->wrong + check_n_, sizeof r->wrong - (size_t)check_n_, __VA_ARGS__);        \
+        }                                                                                          \
+    } while (0)
+#define check_ok(expr) check((expr) == ERR_NONE, "%s", error_message())
+
+/* Keeps what a call gave. */
+static inline void rank_result(struct rank *r, enum error err) {
+    r->err = err;
+    snprintf(r->message, sizeof r->message, "%s", err ? error_message() : "");
+}
+
+static inline struct group_params rank_params(const struct ranks *p, int rank) {
+    return (struct group_params){.rank = rank,
+                                 .size = p->world,
+                                 .link = p->link,
+                                 .algorithm = p->algorithm ? p->algorithm : "auto",
+                                 .order = p->order,
+                                 .timeout = p->timeout > 0 ? p->timeout : 60,
+                                 .meeting = p->meeting};
+}
+
+static inline void rank_run(struct rank *r, struct meeting *meeting) {
+    struct group_params p = rank_params(r->of, r->index);
+    p.meeting = meeting;
+    enum error err = group_open(&p, &r->group);
+    if (err) {
+        rank_result(r, err);
+        check(false, "group_open: %s", error_message());
+        return;
+    }
+    r->of->fn(r);
+    group_close(r->group);
+}
+
+/* Over shm each thread maps the board for itself, as a process does. */
+static inline void *rank_thread(void *arg) {
+    struct rank *r = arg;
+    struct meeting *own = NULL;
+    int fd = meeting_fd(r->of->meeting);
+    if (fd >= 0 && meeting_join(fd, r->of->world, &own) != ERR_NONE)
+        check(false, "%s", error_message());
+    else
+        rank_run(r, own ? own : r->of->meeting);
+    meeting_free(own);
+    return NULL;
+}
+
+/* Runs p->fn in p->world threads; out, where given, holds what they found. Asserts that no check failed. */
+static inline void run_ranks(struct ranks p, struct rank *out) {
+    struct rank r[MAX_WORLD] = {0};
+    pthread_t id[MAX_WORLD];
+    assert_ok((strcmp(p.link, "shm") ? meeting_create : meeting_create_shared)(p.world, &p.meeting));
+    for (int i = 0; i < p.world; i++) {
+        r[i] = (struct rank){.of = &p, .index = i};
+        assert_int_equal(pthread_create(&id[i], NULL, rank_thread, &r[i]), 0);
+    }
+    for (int i = 0; i < p.world; i++) pthread_join(id[i], NULL);
+    meeting_free(p.meeting);
+    for (int i = 0; i < p.world; i++) {
+        if (*r[i].wrong)
+            fail_msg("%s %s order %d world %d: %s", p.link, p.algorithm, (int)p.order, p.world,
+                     r[i].wrong);
+        r[i].of = NULL;
+        if (out) out[i] = r[i];
+    }
+}
+
+/* Starts this program again as rank 'rank' of 'world': argv is PROGRAM --rank RANK WORLD CASE. */
+static inline pid_t spawn_rank(const struct meeting *m, int rank, int world, const char *name) {
+    char a[16], b[16], *argv[] = {(char[]){"test"}, (char[]){"--rank"}, a, b, NULL, NULL};
+    char copy[32], *environment[] = {NULL};
+    pid_t pid = -1;
+    posix_spawn_file_actions_t files;
+    snprintf(a, sizeof a, "%d", rank);
+    snprintf(b, sizeof b, "%d", world);
+    snprintf(copy, sizeof copy, "%s", name);
+    argv[4] = copy;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_adddup2(&files, meeting_fd(m), RANK_FD);
+    int err = posix_spawn(&pid, "/proc/self/exe", &files, NULL, argv, environment);
+    posix_spawn_file_actions_destroy(&files);
+    assert_int_equal(err, 0);
+    return pid;
+}

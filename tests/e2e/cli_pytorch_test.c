@@ -1,0 +1,90 @@
+/* Twenty steps of mlp and lenet from the engine's own first weights against the losses that PyTorch gives from the same weights on
+ * the same data (tests/reference, written by make_reference.py). */
+#include "tests/harness/program.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SAMPLES = 64, PIXELS = 784, STEPS = 20 };
+
+static void write_npy(const char *path, const char *dtype, const char *shape, const void *data, size_t n) {
+    char header[128];
+    int used = snprintf(header + 10, 118, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }", dtype, shape);
+    memcpy(header, "\x93NUMPY\x01\x00\x76\x00", 10);
+    memset(header + 10 + used, ' ', (size_t)(117 - used));
+    header[127] = '\n';
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_int_equal(fwrite(header, 1, sizeof header, f), sizeof header);
+    assert_int_equal(fwrite(data, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+static int setup(void **state) {
+    (void)state;
+    static float x[SAMPLES * PIXELS];
+    int64_t y[SAMPLES];
+    for (uint64_t i = 0; i < SAMPLES * PIXELS; i++)
+        x[i] = (float)((i * 2654435761u + 12345) % (UINT64_C(1) << 32) >> 8) / (float)(1 << 24);
+    for (int i = 0; i < SAMPLES; i++) y[i] = (i * 7 + 3) % 10;
+    write_npy(scratch_path("x.npy"), "<f4", "(64, 1, 28, 28)", x, sizeof x);
+    write_npy(scratch_path("y.npy"), "<i8", "(64,)", y, sizeof y);
+    return 0;
+}
+
+static void read_numbers(const char *path, const char *before, double out[STEPS]) {
+    char line[1024];
+    int n = 0;
+    FILE *f = fopen(path, "r");
+    if (!f) fail_msg("cannot read %s", path);
+    while (fgets(line, sizeof line, f) && n < STEPS) {
+        const char *at = strstr(line, before);
+        if (at) out[n++] = strtod(at + strlen(before), NULL);
+    }
+    fclose(f);
+    assert_int_equal(n, STEPS);
+}
+
+static struct program p;
+
+static void compare(const char *model, const char *devices) {
+    char data[2048], set[128], dir[600], path[700];
+    double ours[STEPS], theirs[STEPS], worst = 0;
+    snprintf(data, sizeof data, "data={set: npy, train: %s/x.npy, labels: %s/y.npy, val: %s/x.npy, val_labels: %s/y.npy, normalize: off}",
+             scratch_folder(), scratch_folder(), scratch_folder(), scratch_folder());
+    snprintf(set, sizeof set, "model=%s", model);
+    snprintf(path, sizeof path, "%s-%s", model, devices);
+    snprintf(dir, sizeof dir, "log.dir=%s", scratch_path(path));
+    program_run(&p, 60, "run", "--json", "--quiet", "--set", data, "--set", set, "--set", "batch=64", "--set", "train=20st", "--set",
+                "optimizer={name: sgd, lr: 0.05, momentum: 0.9, weight_decay: 1e-4}", "--set", devices, "--set",
+                strstr(devices, ":1") ? "mode=single" : "mode=ddp", "--set", "checkpoint=off", "--set", "threads=1", "--set", dir, NULL);
+    if (p.code != 0) fail_msg("%s", p.err);
+    snprintf(path, sizeof path, "%s/metrics.jsonl", program_string(&p, "run_dir"));
+    read_numbers(path, "\"loss\":", ours);
+    snprintf(path, sizeof path, "%s/tests/reference/%s.txt", ENGINE_SOURCE_DIR, model);
+    read_numbers(path, "", theirs);
+    for (int i = 0; i < STEPS; i++) worst = fmax(worst, fabs(ours[i] - theirs[i]) / theirs[i]);
+    print_message("%s on %s: worst relative difference of 20 losses to PyTorch %.1e\n", model, devices, worst);
+    if (!(worst < 1e-5)) fail_msg("%s differs from PyTorch by %g", model, worst);
+}
+
+static void mlp_equals_pytorch(void **state) {
+    (void)state;
+    compare("mlp", "devices=cpu:1");
+    compare("mlp", "devices=cpu:2");
+    compare("mlp", "devices=ref:1");
+}
+
+static void lenet_equals_pytorch(void **state) {
+    (void)state;
+    compare("lenet", "devices=cpu:1");
+    compare("lenet", "devices=cpu:2");
+    compare("lenet", "devices=ref:1");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(mlp_equals_pytorch), cmocka_unit_test(lenet_equals_pytorch)};
+    return cmocka_run_group_tests_name("PyTorch", tests, setup, NULL);
+}

@@ -1,0 +1,125 @@
+/* Digests: published values, every way of computing against every other, any cut of the data. The
+ * source is included so that the ways that this CPU would not choose are tested too. */
+#include "tests/harness/harness.h"
+
+#include "engine/base/digest.c"
+
+#include <stdlib.h>
+
+enum { SIZE = 5000 };
+
+static void fill(uint8_t *p, size_t n) {
+    uint32_t x = 12345;
+    for (size_t i = 0; i < n; i++) p[i] = (uint8_t)((x = x * 1664525u + 1013904223u) >> 24);
+}
+
+static void test_crc_known(void **state) {
+    (void)state;
+    uint8_t zeros[32] = {0}, ones[32];
+    memset(ones, 0xFF, sizeof ones);
+    assert_int_equal(crc32c(0, "123456789", 9), 0xE3069283);
+    assert_int_equal(crc32c(0, "", 0), 0);
+    assert_int_equal(crc32c(0, zeros, 32), 0x8A9136AA); /* RFC 3720, B.4 */
+    assert_int_equal(crc32c(0, ones, 32), 0x62A8AB43);
+}
+
+static void test_crc_ways_agree(void **state) {
+    (void)state;
+    uint8_t data[300];
+    fill(data, sizeof data);
+    for (size_t from = 0; from < 9; from++)
+        for (size_t n = 0; n + from < sizeof data; n++) {
+            uint32_t plain = ~crc32c_plain(~7u, data + from, n);
+            assert_int_equal(crc32c(7, data + from, n), plain);
+        }
+}
+
+static void test_crc_continues(void **state) {
+    (void)state;
+    uint8_t data[100];
+    fill(data, sizeof data);
+    for (size_t cut = 0; cut <= 100; cut++)
+        assert_int_equal(crc32c(crc32c(0, data, cut), data + cut, 100 - cut), crc32c(0, data, 100));
+}
+
+static void assert_sha(const char *text, size_t repeat, const char *expected) {
+    struct sha256 s;
+    char hex[SHA256_TEXT];
+    sha256_init(&s);
+    while (repeat--) sha256_update(&s, text, strlen(text));
+    sha256_hex(s, hex);
+    assert_string_equal(hex, expected);
+}
+
+static void test_sha_known(void **state) {
+    (void)state;
+    assert_sha("", 1, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    assert_sha("abc", 1, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    assert_sha("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 1,
+               "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+    assert_sha("aaaaaaaaaa", 100000,
+               "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+static void test_sha_any_cut(void **state) {
+    (void)state;
+    uint8_t data[200];
+    fill(data, sizeof data);
+    for (size_t n = 0; n <= 200; n++) {
+        struct sha256 whole, cut;
+        uint8_t a[SHA256_BYTES], b[SHA256_BYTES];
+        sha256_init(&whole);
+        sha256_update(&whole, data, n);
+        sha256_final(whole, a);
+        sha256_init(&cut);
+        for (size_t at = 0, step = 1; at < n; at += step, step = step % 71 + 7) {
+            if (step > n - at) step = n - at;
+            sha256_update(&cut, data + at, step);
+        }
+        sha256_final(cut, b);
+        assert_memory_equal(a, b, sizeof a);
+    }
+}
+
+static void test_sha_state_goes_on(void **state) {
+    (void)state;
+    struct sha256 s, copy;
+    char before[SHA256_TEXT], after[SHA256_TEXT];
+    sha256_init(&s);
+    sha256_update(&s, "ab", 2);
+    sha256_hex(s, before);
+    memcpy(&copy, &s, sizeof s); /* as a checkpoint does */
+    sha256_update(&copy, "c", 1);
+    sha256_hex(copy, after);
+    assert_string_not_equal(before, after);
+    assert_string_equal(after, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+static void test_sha_ways_agree(void **state) {
+    (void)state;
+    uint8_t data[SIZE];
+    fill(data, sizeof data);
+    struct sha256 s;
+    sha256_init(&s);
+    uint32_t plain[8];
+    memcpy(plain, s.h, sizeof plain);
+    sha_blocks_plain(plain, data, SIZE / 64);
+#if defined(__x86_64__)
+    if (!has_sha()) {
+        print_message("this CPU has no sha instructions: their way is not run\n");
+        skip();
+    }
+    sha_blocks_ni(s.h, data, SIZE / 64);
+    assert_memory_equal(s.h, plain, sizeof plain);
+#endif
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_crc_known),      cmocka_unit_test(test_crc_ways_agree),
+        cmocka_unit_test(test_crc_continues),  cmocka_unit_test(test_sha_known),
+        cmocka_unit_test(test_sha_any_cut),    cmocka_unit_test(test_sha_state_goes_on),
+        cmocka_unit_test(test_sha_ways_agree),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

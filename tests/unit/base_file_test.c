@@ -1,0 +1,139 @@
+/* Files: whole reads with limits, surprises refused, replacement that leaves the old or the new. */
+#include "tests/harness/harness.h"
+
+#include "engine/base/file.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct pool *pool;
+
+static int setup(void **state) {
+    (void)state;
+    return pool_create(&pool) == ERR_NONE ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    pool_free(pool);
+    return 0;
+}
+
+static void assert_holds(const char *path, const char *expected) {
+    char *text = NULL;
+    size_t n = 0;
+    assert_ok(file_read(path, 1 << 20, pool, &text, &n));
+    assert_string_equal(text, expected);
+    assert_int_equal(n, strlen(expected));
+}
+
+static void test_replace_and_read(void **state) {
+    (void)state;
+    const char *path = scratch_path("replaced");
+    assert_ok(file_replace(path, "old", 3));
+    assert_holds(path, "old");
+    assert_ok(file_replace(path, "newer", 5));
+    assert_holds(path, "newer");
+    assert_ok(file_replace(path, "", 0));
+    assert_holds(path, "");
+    assert_false(file_exists(scratch_path("replaced.tmp")));
+}
+
+/* What a killed writer left does not stand in the way, and a link in its place is not followed. */
+static void test_replace_over_leftovers(void **state) {
+    (void)state;
+    const char *victim = scratch_path("victim"), *path = scratch_path("left");
+    assert_ok(file_replace(victim, "safe", 4));
+    assert_int_equal(symlink(victim, scratch_path("left.tmp")), 0);
+    assert_ok(file_replace(path, "data", 4));
+    assert_holds(path, "data");
+    assert_holds(victim, "safe");
+}
+
+static void test_replace_fails_cleanly(void **state) {
+    (void)state;
+    const char *folder = scratch_path("is-a-folder");
+    assert_fails(ERR_CREATE, file_replace(scratch_path("missing/file"), "x", 1));
+    assert_ok(file_make_folders(folder));
+    assert_fails(ERR_IO, file_replace(folder, "x", 1)); /* rename of a file over a folder */
+    assert_false(file_exists(scratch_path("is-a-folder.tmp")));
+}
+
+static void test_read_surprises(void **state) {
+    (void)state;
+    char *text;
+    size_t n;
+    const char *path = scratch_path("ten");
+    assert_ok(file_replace(path, "0123456789", 10));
+    assert_ok(file_read(path, 10, pool, &text, &n));
+    assert_fails(ERR_DATA, file_read(path, 9, pool, &text, &n));
+    assert_fails(ERR_INPUT, file_read(scratch_path("nowhere"), 9, pool, &text, &n));
+    assert_fails(ERR_INPUT, file_read(scratch_path("ten/below"), 9, pool, &text, &n));
+    assert_fails(ERR_DATA, file_read(scratch_folder(), 9, pool, &text, &n));
+    assert_int_equal(mkfifo(scratch_path("fifo"), 0600), 0);
+    assert_fails(ERR_DATA,
+                 file_read(scratch_path("fifo"), 9, pool, &text, &n)); /* and returns at once */
+    assert_fails(ERR_DATA, file_read("/dev/zero", 9, pool, &text, &n));
+    int fd = open(scratch_path("sparse"), O_CREAT | O_WRONLY, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, (off_t)1 << 40), 0);
+    close(fd);
+    assert_fails(ERR_DATA, file_read(scratch_path("sparse"), 1 << 20, pool, &text, &n));
+}
+
+static void test_write_and_pread(void **state) {
+    (void)state;
+    char back[6] = {0};
+    int fd = open(scratch_path("io"), O_CREAT | O_RDWR, 0600);
+    assert_true(fd >= 0);
+    assert_ok(file_write_all(fd, "0123456789", 10, "io"));
+    assert_ok(file_pread_all(fd, back, 5, 5, "io"));
+    assert_string_equal(back, "56789");
+    assert_fails(ERR_DATA, file_pread_all(fd, back, 5, 6, "io"));
+    assert_non_null(strstr(error_message(), "ends at byte 10"));
+    close(fd);
+    assert_fails(ERR_IO, file_write_all(fd, "x", 1, "io"));
+    assert_fails(ERR_IO, file_pread_all(fd, back, 5, 0, "io"));
+    int full = open("/dev/full", O_WRONLY);
+    if (full >= 0) {
+        assert_fails(ERR_IO, file_write_all(full, "x", 1, "/dev/full"));
+        close(full);
+    }
+}
+
+static void test_folders(void **state) {
+    (void)state;
+    assert_ok(file_make_folders(scratch_path("a//b/c/")));
+    assert_ok(file_make_folders(scratch_path("a/b/c")));
+    assert_true(file_exists(scratch_path("a/b/c")));
+    assert_ok(file_sync_folder(scratch_path("a/b")));
+    assert_fails(ERR_IO, file_sync_folder(scratch_path("a/none")));
+    assert_ok(file_replace(scratch_path("a/file"), "x", 1));
+    assert_fails(ERR_CREATE, file_make_folders(scratch_path("a/file")));
+    assert_fails(ERR_CREATE, file_make_folders(scratch_path("a/file/below")));
+}
+
+static void test_remove_tree(void **state) {
+    (void)state;
+    assert_ok(file_make_folders(scratch_path("tree/x/y")));
+    assert_ok(file_make_folders(scratch_path("outside")));
+    assert_ok(file_replace(scratch_path("outside/kept"), "k", 1));
+    assert_ok(file_replace(scratch_path("tree/x/f"), "f", 1));
+    assert_int_equal(symlink(scratch_path("outside"), scratch_path("tree/link")), 0);
+    assert_ok(file_remove_tree(scratch_path("tree")));
+    assert_false(file_exists(scratch_path("tree")));
+    assert_holds(scratch_path("outside/kept"), "k");
+    assert_ok(file_remove_tree(scratch_path("tree")));
+}
+
+int main(void) {
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(test_replace_and_read), T(test_replace_over_leftovers), T(test_replace_fails_cleanly),
+        T(test_read_surprises),   T(test_write_and_pread),        T(test_folders),
+        T(test_remove_tree),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

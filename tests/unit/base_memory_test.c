@@ -1,0 +1,87 @@
+/* Memory: alignment, zeroes, overflow, and the pool. */
+#include "tests/harness/harness.h"
+
+#include "engine/base/memory.h"
+
+#include <string.h>
+
+#ifdef ENGINE_SANITIZED
+const char *__asan_default_options(void);
+const char *__asan_default_options(void) {
+    return "allocator_may_return_null=1";
+}
+#endif
+
+static void assert_zeroed(const char *p, size_t n) {
+    for (size_t i = 0; i < n; i++) assert_int_equal(p[i], 0);
+}
+
+static void test_alloc(void **state) {
+    (void)state;
+    for (size_t n = 0; n < 300; n += 37) {
+        void *p = NULL;
+        assert_ok(memory_alloc(n, &p));
+        assert_int_equal((uintptr_t)p % ALIGNMENT, 0);
+        assert_zeroed(p, n);
+        memset(p, 1, n);
+        memory_free(p);
+        assert_ok(allocator_heap.alloc(allocator_heap.ctx, n, &p));
+        assert_int_equal((uintptr_t)p % ALIGNMENT, 0);
+        assert_zeroed(p, n);
+        allocator_heap.free(allocator_heap.ctx, p);
+    }
+    memory_free(NULL);
+}
+
+static void test_overflow(void **state) {
+    (void)state;
+    void *p;
+    size_t n;
+    assert_fails(ERR_MEMORY, memory_alloc(SIZE_MAX, &p)); /* rounding up would wrap to 0 */
+    assert_fails(ERR_MEMORY, memory_alloc(SIZE_MAX - 100, &p));
+    assert_ok(memory_size(1000, 1000, "it", &n));
+    assert_int_equal(n, 1000000);
+    assert_fails(ERR_MEMORY, memory_size(SIZE_MAX / 2, 3, "the list", &n));
+    assert_non_null(strstr(error_message(), "the list"));
+}
+
+static void test_align_floats(void **state) {
+    (void)state;
+    assert_int_equal(align_floats(0), 0);
+    assert_int_equal(align_floats(1), 16);
+    assert_int_equal(align_floats(16), 16);
+    assert_int_equal(align_floats(17), 32);
+}
+
+static void test_pool(void **state) {
+    (void)state;
+    struct pool *pool = NULL;
+    assert_ok(pool_create(&pool));
+    enum { N = 200 };
+    char *parts[N];
+    for (size_t i = 0; i < N; i++) { /* small, larger than a block, and small again */
+        size_t size = i % 50 == 49 ? 40000 : i * 7;
+        parts[i] = pool_alloc(pool, size);
+        assert_non_null(parts[i]);
+        assert_int_equal((uintptr_t)parts[i] % 16, 0);
+        assert_zeroed(parts[i], size);
+        memset(parts[i], (int)i, size);
+    }
+    for (size_t i = 0; i < N; i++) {
+        size_t size = i % 50 == 49 ? 40000 : i * 7;
+        for (size_t k = 0; k < size; k++) assert_int_equal((unsigned char)parts[i][k], i);
+    }
+    assert_string_equal(pool_strndup(pool, "abcdef", 3), "abc");
+    assert_string_equal(pool_printf(pool, "%s-%d", "x", 42), "x-42");
+    assert_null(pool_alloc(pool, SIZE_MAX));
+    assert_null(pool_alloc(pool, SIZE_MAX - 64));
+    pool_free(pool);
+    pool_free(NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_alloc), cmocka_unit_test(test_overflow),
+        cmocka_unit_test(test_align_floats), cmocka_unit_test(test_pool)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,191 @@
+/* Numbers with units, nearest names, figures for people. */
+#include "tests/harness/harness.h"
+
+#include "engine/base/text.h"
+#include <math.h>
+#include <string.h>
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+static void ints(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t value;
+    } good[] = {{"0", 0},
+                {"-0", 0},
+                {"7", 7},
+                {"-12", -12},
+                {"9223372036854775807", INT64_MAX},
+                {"-9223372036854775808", INT64_MIN}};
+    static const char *const bad[] = {"",
+                                      "-",
+                                      "+1",
+                                      "010",
+                                      "00",
+                                      "-01",
+                                      "0x10",
+                                      "1 ",
+                                      " 1",
+                                      "1.0",
+                                      "1e3",
+                                      "1_000",
+                                      "9223372036854775808",
+                                      "-9223372036854775809",
+                                      "ten",
+                                      "99999999999999999999999"};
+    for (size_t i = 0; i < COUNT(good); i++) {
+        int64_t v = -99;
+        assert_true(text_int(good[i].text, &v));
+        assert_int_equal(v, good[i].value);
+    }
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        int64_t v = -99;
+        if (text_int(bad[i], &v)) fail_msg("'%s' read as %lld", bad[i], (long long)v);
+        assert_int_equal(v, -99);
+    }
+}
+
+static void reals(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        double value;
+    } good[] = {{"0.1", 0.1},  {"5e-4", 5e-4}, {"-2", -2},     {".5", 0.5},  {"3.", 3},
+                {"1E+2", 100}, {"0", 0},       {"0.010", .01}, {"1e-400", 0}};
+    static const char *const bad[] = {"",      ".",     "-",    "nan",  "inf", "-inf", "0x1p3",
+                                      "1e999", "1e",    "1e+",  "+1.0", " 1",  "1 ",   "1,5",
+                                      "01.5",  "1.2.3", "fast", "--1",  "1f",  "e5"};
+    for (size_t i = 0; i < COUNT(good); i++) {
+        double v = -99;
+        assert_true(text_real(good[i].text, &v));
+        assert_true(v == good[i].value);
+    }
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        double v = -99;
+        if (text_real(bad[i], &v)) fail_msg("'%s' read as %g", bad[i], v);
+        assert_true(v == -99);
+    }
+}
+
+static void bytes(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t value;
+    } good[] = {{"512", 512},
+                {"512B", 512},
+                {"64KB", 64 << 10},
+                {"64K", 64 << 10},
+                {"64KiB", 64 << 10},
+                {"25MB", 25 << 20},
+                {"1GiB", 1 << 30},
+                {"0", 0},
+                {"8589934591G", 8589934591 << 30}};
+    static const char *const bad[] = {"",
+                                      "MB",
+                                      "-1MB",
+                                      "1.5MB",
+                                      "25mb",
+                                      "25 MB",
+                                      "25MBs",
+                                      "1T",
+                                      "1i",
+                                      "01K",
+                                      "1Bi",
+                                      "8589934592G",
+                                      "9223372036854775808"};
+    for (size_t i = 0; i < COUNT(good); i++) {
+        int64_t v = -99;
+        if (!text_bytes(good[i].text, &v)) fail_msg("'%s' refused", good[i].text);
+        assert_int_equal(v, good[i].value);
+    }
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        int64_t v;
+        if (text_bytes(bad[i], &v)) fail_msg("'%s' read as %lld", bad[i], (long long)v);
+    }
+}
+
+static void seconds(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        double value;
+    } good[] = {{"10s", 10}, {"250ms", .25}, {"2m", 120}, {"1h", 3600},
+                {"3", 3},    {"1.5h", 5400}, {"1e3ms", 1}};
+    static const char *const bad[] = {"",   "s",   "-1s", "10sec",  "10 s",
+                                      "1d", "nan", "inf", "1e308h", "0x1s"};
+    for (size_t i = 0; i < COUNT(good); i++) {
+        double v = -99;
+        if (!text_seconds(good[i].text, &v)) fail_msg("'%s' refused", good[i].text);
+        assert_true(fabs(v - good[i].value) < 1e-12);
+    }
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        double v;
+        if (text_seconds(bad[i], &v)) fail_msg("'%s' read as %g", bad[i], v);
+    }
+}
+
+static void nearest(void **state) {
+    (void)state;
+    static const char *const names[] = {"momentum", "lr", "nesterov", "sgd", "adam", "adamw"};
+    static const struct {
+        const char *name, *nearest;
+    } cases[] = {{"momentun", "momentum"},
+                 {"sdg", "sgd"},
+                 {"SGD", "sgd"},
+                 {"adamm", "adam"},
+                 {"adamv", "adam"},
+                 {"nestrov", "nesterov"},
+                 {"x", NULL},
+                 {"", NULL},
+                 {"zebra", NULL},
+                 {"lrr", "lr"},
+                 {"mometnum", "momentum"}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        const char *got = text_nearest(cases[i].name, names, (int)COUNT(names));
+        const char *want = cases[i].nearest;
+        if ((got == NULL) != (want == NULL) || (got && strcmp(got, want) != 0))
+            fail_msg("'%s': got %s, not %s", cases[i].name, got ? got : "none",
+                     want ? want : "none");
+    }
+    char longest[100000];
+    memset(longest, 'a', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    assert_null(text_nearest(longest, names, (int)COUNT(names)));
+    assert_null(text_nearest("sgd", names, 0));
+}
+
+static void figures(void **state) {
+    (void)state;
+    char out[32];
+    assert_string_equal(text_of_bytes(0, out), "0 B");
+    assert_string_equal(text_of_bytes(1023, out), "1023 B");
+    assert_string_equal(text_of_bytes(1024, out), "1.0 KB");
+    assert_string_equal(text_of_bytes(4.3 * 1048576, out), "4.3 MB");
+    assert_string_equal(text_of_bytes(1048575, out), "1.0 MB");
+    assert_string_equal(text_of_bytes(5e12, out), "4.5 TB");
+    text_of_bytes(1.7e308, out);
+    assert_string_equal(text_of_count(0, out), "0");
+    assert_string_equal(text_of_count(999, out), "999");
+    assert_string_equal(text_of_count(-1000, out), "-1,000");
+    assert_string_equal(text_of_count(-100, out), "-100");
+    assert_string_equal(text_of_count(672778, out), "672,778");
+    assert_string_equal(text_of_count(INT64_MIN, out), "-9,223,372,036,854,775,808");
+    assert_string_equal(text_of_seconds(12e-6, out), "12 us");
+    assert_string_equal(text_of_seconds(.25, out), "250 ms");
+    assert_string_equal(text_of_seconds(1.2, out), "1.2 s");
+    assert_string_equal(text_of_seconds(59.99, out), "0:01:00");
+    assert_string_equal(text_of_seconds(67, out), "0:01:07");
+    assert_string_equal(text_of_seconds(36000, out), "10:00:00");
+    assert_string_equal(text_of_seconds(NAN, out), "?");
+    assert_string_equal(text_of_seconds(INFINITY, out), "?");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ints),    cmocka_unit_test(reals),   cmocka_unit_test(bytes),
+        cmocka_unit_test(seconds), cmocka_unit_test(nearest), cmocka_unit_test(figures),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,159 @@
+/* The sampler against a plain transcription of PyTorch's DistributedSampler, and its own promises
+ * over many shapes. */
+#include "tests/harness/harness.h"
+
+#include "engine/base/rng.h"
+#include "engine/data/sampler.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MOST = 40, REPLICAS = 8, ROOM = 4 * MOST };
+
+/* torch/utils/data/distributed.py, __init__ and __iter__, with the permutation given. */
+static int64_t torch_sampler(const int64_t *permutation, int64_t size, int replicas, int rank,
+                             bool drop_last, int64_t *out) {
+    int64_t num_samples;
+    if (drop_last && size % replicas != 0)
+        num_samples = (int64_t)ceil((double)(size - replicas) / replicas);
+    else
+        num_samples = (int64_t)ceil((double)size / replicas);
+    int64_t total_size = num_samples * replicas, indices[ROOM], length = size;
+    memcpy(indices, permutation, (size_t)size * sizeof *indices);
+    if (!drop_last) {
+        int64_t padding_size = total_size - size;
+        while (
+            padding_size >
+            0) { /* indices += indices[:padding], of the list repeated until that is long enough */
+            indices[length] = permutation[(length - size) % size];
+            length++, padding_size--;
+        }
+    } else
+        length = total_size;
+    assert_int_equal(length, total_size);
+    int64_t n = 0;
+    for (int64_t i = rank; i < total_size; i += replicas) out[n++] = indices[i];
+    assert_int_equal(n, num_samples);
+    return n;
+}
+
+static void test_distributed(void **state) {
+    (void)state;
+    for (int64_t size = 1; size <= MOST; size++)
+        for (int bits = 0; bits < 4 * REPLICAS; bits++) {
+            int replicas = bits / 4 + 1;
+            bool shuffle = bits & 1, drop_last = bits & 2;
+            int64_t permutation[MOST], want[ROOM], got[ROOM], count;
+            for (int64_t i = 0; i < size; i++) permutation[i] = i;
+            if (shuffle) rng_permutation(rng_key(5, RNG_SHUFFLE), 3, size, permutation);
+            for (int rank = 0; rank < replicas; rank++) {
+                int64_t n = torch_sampler(permutation, size, replicas, rank, drop_last, want);
+                assert_ok(sampler_distributed(size, replicas, rank, shuffle, 5, 3, drop_last, got,
+                                              &count));
+                assert_int_equal(count, n);
+                assert_memory_equal(got, want, (size_t)n * sizeof *got);
+            }
+        }
+}
+
+/* Counts how often each sample is visited in an epoch, by walking steps and shards. */
+static void walk(const struct sampler *s, const int64_t *order, int *visits) {
+    int64_t visited = 0;
+    for (int64_t step = 0; step < sampler_steps(s); step++) {
+        int64_t sum = 0, batch = sampler_batch_size(s, step);
+        assert_true(batch >= 1 && batch <= s->batch);
+        bool taken[ROOM] = {0};
+        for (int v = 0; v < s->shards; v++) {
+            int64_t n = sampler_shard_size(s, step, v);
+            assert_in_range(n, batch / s->shards, (batch + s->shards - 1) / s->shards);
+            for (int64_t i = 0; i < n; i++) {
+                int64_t position = sampler_position(s, step, v, i),
+                        within = position - step * s->batch;
+                assert_in_range(within, 0, batch - 1);
+                assert_false(taken[within]);
+                taken[within] = true;
+                visits[order[position]]++;
+            }
+            sum += n;
+        }
+        assert_int_equal(sum, batch);
+        visited += batch;
+    }
+    assert_int_equal(visited, sampler_total(s));
+}
+
+static void test_partition(void **state) {
+    (void)state;
+    for (int64_t size = 1; size <= MOST; size++)
+        for (int64_t batch = 1; batch <= 20; batch++)
+            for (int bits = 0; bits < 8 * 4; bits++) {
+                struct sampler s = {.size = size,
+                                    .batch = batch,
+                                    .shards = 1 << (bits / 8),
+                                    .seed = 9,
+                                    .shuffle = bits & 1,
+                                    .pad = bits & 2,
+                                    .drop_last = bits & 4};
+                int64_t order[ROOM],
+                    full = s.pad ? (size + s.shards - 1) / s.shards * s.shards : size;
+                int visits[MOST] = {0};
+                assert_int_equal(sampler_room(&s), full);
+                sampler_order(&s, 2, order);
+                walk(&s, order, visits);
+                assert_int_equal(sampler_total(&s), s.drop_last ? full - full % batch : full);
+                if (s.drop_last) continue;
+                for (int64_t i = 0; i < size; i++)
+                    assert_in_range(visits[i], 1, s.pad ? 1 + (full - size + size - 1) / size : 1);
+            }
+}
+
+/* Where V divides B, shard v of all steps is replica v of DistributedSampler. */
+static void test_shards_are_replicas(void **state) {
+    (void)state;
+    for (int64_t size = 1; size <= MOST; size++)
+        for (int shards = 1; shards <= 8; shards *= 2) {
+            struct sampler s = {.size = size,
+                                .batch = 2 * shards,
+                                .shards = shards,
+                                .shuffle = true,
+                                .seed = 4,
+                                .pad = true};
+            int64_t order[ROOM], want[ROOM], count;
+            sampler_order(&s, 7, order);
+            for (int v = 0; v < shards; v++) {
+                int64_t at = 0;
+                assert_ok(sampler_distributed(size, shards, v, true, 4, 7, false, want, &count));
+                for (int64_t step = 0; step < sampler_steps(&s); step++)
+                    for (int64_t i = 0; i < sampler_shard_size(&s, step, v); i++)
+                        assert_int_equal(order[sampler_position(&s, step, v, i)], want[at++]);
+                assert_int_equal(at, count);
+            }
+        }
+}
+
+static void test_order(void **state) {
+    (void)state;
+    struct sampler s = {.size = 30, .batch = 4, .shards = 2, .shuffle = true, .seed = 1}, other = s;
+    int64_t a[32], b[32];
+    sampler_order(&s, 0, a);
+    sampler_order(&s, 0, b);
+    assert_memory_equal(a, b, 30 * sizeof *a);
+    sampler_order(&s, 1, b);
+    assert_memory_not_equal(a, b, 30 * sizeof *a);
+    other.seed = 2;
+    sampler_order(&other, 0, b);
+    assert_memory_not_equal(a, b, 30 * sizeof *a);
+    other = s, other.batch = 7, other.shards = 4; /* neither cuts into the order */
+    sampler_order(&other, 0, b);
+    assert_memory_equal(a, b, 30 * sizeof *a);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_distributed),
+        cmocka_unit_test(test_partition),
+        cmocka_unit_test(test_shards_are_replicas),
+        cmocka_unit_test(test_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

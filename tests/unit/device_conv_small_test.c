@@ -1,0 +1,176 @@
+/* conv_small's kernels, every instruction set this machine has, against the plain C reference. */
+#include "tests/harness/harness.h"
+
+#include "engine/device/cpu/conv_small.h"
+#include "engine/device/ref/ref.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct geometry {
+    int c, h, w, oc, kh, kw, ph, pw, n;
+};
+
+/* ---- an op with its data -------------------------------------------------------------------------- */
+struct bench {
+    struct op *op;
+    struct op_args a;
+    float *x, *y, *dy, *dx, *w[2], *dw[2];
+    void *saved, *scratch;
+    size_t xs, ys, ws;
+};
+
+static float noise(uint32_t *state) {
+    *state = *state * 1664525u + 1013904223u;
+    return (float)(*state >> 8) / (1 << 24) - 0.5f;
+}
+
+/* Memory that is not zero, so that what an op forgets to write shows. */
+static void *take(size_t bytes, int fill) {
+    void *p;
+    assert_ok(memory_alloc(bytes, &p));
+    memset(p, fill, bytes);
+    return p;
+}
+
+static float *take_noise(size_t count, uint32_t seed) {
+    float *p = take(count * sizeof *p, 0);
+    for (size_t i = 0; i < count; i++) p[i] = noise(&seed);
+    return p;
+}
+
+static struct op_desc describe(const struct geometry *g, bool relu, bool pool, bool bias,
+                               bool first) {
+    int oh = g->h + 2 * g->ph - g->kh + 1, ow = g->w + 2 * g->pw - g->kw + 1;
+    return (struct op_desc){.kind = OP_CONV2D,
+                            .n = g->n,
+                            .x = {3, {g->c, g->h, g->w}},
+                            .y = {3, {g->oc, pool ? oh / 2 : oh, pool ? ow / 2 : ow}},
+                            .act = relu ? ACT_RELU : ACT_NONE,
+                            .first = first,
+                            .conv = {.window = {{g->kh, g->kw}, {1, 1}, {g->ph, g->pw}},
+                                     .groups = 1,
+                                     .bias = bias,
+                                     .maxpool = pool}};
+}
+
+static void bench_open(struct bench *b, struct op *op) {
+    const struct op_desc *d = &op->desc;
+    *b = (struct bench){.op = op};
+    b->xs = (size_t)shape_count(&d->x), b->ys = (size_t)shape_count(&d->y);
+    b->ws = (size_t)(d->y.dim[0] * d->x.dim[0] * d->conv.window.kernel[0] *
+                     d->conv.window.kernel[1]);
+    size_t n = (size_t)d->n, oc = (size_t)d->y.dim[0];
+    b->x = take_noise(n * b->xs, 1), b->dy = take_noise(n * b->ys, 2);
+    b->w[0] = take_noise(b->ws, 3), b->w[1] = take_noise(oc, 4);
+    b->y = take(n * b->ys * sizeof(float), 0xff), b->dx = take(n * b->xs * sizeof(float), 0xff);
+    b->dw[0] = take(b->ws * sizeof(float), 0xff), b->dw[1] = take(oc * sizeof(float), 0xff);
+    b->saved = take(op->saved_bytes, 0xff), b->scratch = take(op->scratch_bytes, 0xff);
+    b->a = (struct op_args){.x = {b->x},
+                            .y = b->y,
+                            .dy = b->dy,
+                            .dx = {d->first ? NULL : b->dx},
+                            .w = {b->w[0], d->conv.bias ? b->w[1] : NULL},
+                            .dw = {b->dw[0], d->conv.bias ? b->dw[1] : NULL},
+                            .saved = b->saved,
+                            .scratch = b->scratch,
+                            .training = true};
+}
+
+static void bench_close(struct bench *b) {
+    void *const all[] = {b->x,     b->y,     b->dy,    b->dx,     b->w[0],
+                         b->w[1], b->dw[0], b->dw[1], b->saved, b->scratch};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) memory_free(all[i]);
+    op_free(b->op);
+}
+
+static void bench_run(struct bench *b) {
+    assert_ok(op_forward(b->op, &b->a));
+    memset(b->scratch, 0xff, b->op->scratch_bytes); /* others use it between the passes */
+    assert_ok(op_backward(b->op, &b->a));
+}
+
+static void assert_near(const char *what, const struct op_desc *d, const float *got,
+                        const float *want, size_t count) {
+    char x[96], y[96];
+    double scale = 0;
+    for (size_t i = 0; i < count; i++) scale = fmax(scale, fabs((double)want[i]));
+    for (size_t i = 0; i < count; i++)
+        if (!(fabs((double)got[i] - (double)want[i]) <= 1e-5 * scale))
+            fail_msg("%s[%zu] of %d samples, %s to %s, kernel %dx%d, pad %d %d, act %d, pool %d: "
+                     "%.9g, not %.9g",
+                     what, i, (int)d->n, shape_text(&d->x, x), shape_text(&d->y, y),
+                     d->conv.window.kernel[0], d->conv.window.kernel[1], d->conv.window.pad[0],
+                     d->conv.window.pad[1], d->act, d->conv.maxpool, (double)got[i],
+                     (double)want[i]);
+}
+
+static void compare(const struct bench *got, const struct bench *want) {
+    const struct op_desc *d = &got->op->desc;
+    size_t n = (size_t)d->n;
+    assert_near("y", d, got->y, want->y, n * got->ys);
+    assert_near("dw", d, got->dw[0], want->dw[0], got->ws);
+    if (d->conv.bias) assert_near("db", d, got->dw[1], want->dw[1], (size_t)d->y.dim[0]);
+    if (!d->first) assert_near("dx", d, got->dx, want->dx, n * got->xs);
+}
+
+/* ---- against the reference ------------------------------------------------------------------------ */
+static const struct geometry cases[] = {
+    {1, 28, 28, 6, 5, 5, 2, 2, 3},    /* LeNet's first */
+    {6, 14, 14, 16, 5, 5, 0, 0, 3},   /* and second */
+    {3, 9, 11, 8, 3, 3, 1, 1, 2},     /* odd sizes: the pool leaves a row and a column out */
+    {16, 8, 8, 16, 3, 3, 1, 1, 2},    /* channels in whole vectors */
+    {1, 7, 5, 32, 3, 3, 0, 0, 1},     /* one narrow image, many channels */
+    {16, 10, 9, 32, 5, 5, 2, 2, 1},   /* the most channels */
+    {2, 6, 6, 17, 1, 1, 0, 0, 2},     /* a kernel with no border, one channel in a vector of its own */
+    {3, 9, 9, 5, 7, 7, 3, 3, 2},      /* the largest kernel */
+    {3, 9, 9, 5, 7, 7, 6, 6, 1},      /* the largest padding: dy has no border */
+    {4, 8, 12, 3, 3, 5, 2, 1, 2},     /* neither square nor evenly padded */
+    {2, 12, 8, 11, 1, 7, 0, 3, 1},    /* one row of taps */
+    {2, 12, 8, 20, 7, 1, 3, 0, 1},    /* one column */
+    {5, 2, 2, 4, 3, 3, 1, 1, 3},      /* an image smaller than the kernel */
+    {1, 2, 2, 1, 1, 1, 0, 0, 1},      /* one pooled pixel */
+    {1, 6, 33, 1, 3, 3, 1, 1, 2},     /* rows a little longer than vectors */
+    {7, 5, 65, 13, 3, 3, 1, 1, 1},    /* and than blocks of them */
+    {1, 224, 224, 2, 3, 3, 1, 1, 1},  /* several bands of rows, many positions for each tap */
+    {2, 40, 130, 31, 3, 3, 1, 1, 1},
+    {11, 31, 47, 3, 5, 5, 2, 2, 1},
+};
+
+static void check_case(const struct conv_kernels *k, struct device *dev, const struct op_desc *d) {
+    struct bench got, want;
+    struct op *op;
+    assert_true(cpu_conv_small.takes(d));
+    assert_ok(ref_conv2d.create(dev, d, &op));
+    bench_open(&want, op);
+    bench_run(&want);
+    assert_ok(conv_small_create(k, dev, d, &op));
+    bench_open(&got, op);
+    bench_run(&got);
+    compare(&got, &want);
+    bench_close(&got);
+    bench_close(&want);
+}
+
+static void test_cases(void **state) {
+    (void)state;
+    struct device dev = {.params = {.count = 1, .threads = 1}};
+    const struct conv_kernels *k[3];
+    int kinds = conv_small_kernels(k);
+    for (int i = 0; i < kinds; i++)
+        for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+            for (int v = 0; v < 4; v++) { /* pool and not; what else there is, mixed */
+                bool pool = v & 1, relu = (v + c) % 3 != 0, bias = v != 2, first = v >= 2 && c % 2;
+                struct op_desc d = describe(&cases[c], relu, pool, bias, first);
+                if (d.y.dim[1] > 0 && d.y.dim[2] > 0) check_case(k[i], &dev, &d);
+            }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cases),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,207 @@
+/* The 'model' key: zoo files and their parameters, repeats, layers written in place, names, and what is said of mistakes. */
+#include "tests/harness/harness.h"
+
+#include "tests/unit/model_fixture.h"
+
+static const struct shape digits = {3, {1, 28, 28}};
+
+static void assert_layers(const char *yaml, struct shape input, const char *expected) {
+    struct model *m = model_make(yaml, input);
+    char text[1024] = "", y[96];
+    for (int k = 0; k < m->nnodes; k++) {
+        size_t at = strlen(text);
+        snprintf(text + at, sizeof text - at, "%s%s:%s", k ? " " : "", m->nodes[k].name,
+                 shape_text(&m->nodes[k].plan.y, y));
+    }
+    assert_string_equal(text, expected);
+    model_free(m);
+}
+
+static void assert_refused(const char *yaml, struct shape input, const char *said) {
+    struct model *m = NULL;
+    char *report;
+    assert_fails(ERR_CONFIG, model_try(yaml, &input, RIG_CLASSES, &m, &report));
+    assert_null(m);
+    if (!strstr(report, said)) fail_msg("%s: expected '%s' in: %s", yaml, said, report);
+    free(report);
+}
+
+static void test_zoo(void **state) {
+    (void)state;
+    assert_layers("mlp", digits,
+                  "flatten1:784 fc1:512 relu1:512 dropout1:512 fc2:512 relu2:512 dropout2:512 fc3:3");
+    assert_layers("{zoo: mlp, hidden: [10, 20, 30]}", digits,
+                  "flatten1:784 fc1:10 relu1:10 dropout1:10 fc2:20 relu2:20 dropout2:20 fc3:30 "
+                  "relu3:30 dropout3:30 fc4:3");
+    assert_layers("{zoo: mlp, hidden: 7}", digits,
+                  "flatten1:784 fc1:7 relu1:7 dropout1:7 fc2:3");
+    assert_layers("{zoo: mlp, hidden: []}", digits, "flatten1:784 fc1:3");
+    assert_layers("lenet", digits,
+                  "conv1:6x28x28 relu1:6x28x28 maxpool1:6x14x14 conv2:16x10x10 relu2:16x10x10 "
+                  "maxpool2:16x5x5 flatten1:400 fc1:120 relu3:120 fc2:84 relu4:84 fc3:3");
+}
+
+static void test_every_zoo_file_builds_as_it_is(void **state) {
+    (void)state;
+    int count;
+    const struct zoo_model *zoo = zoo_models(&count);
+    assert_true(count >= 2);
+    for (int i = 0; i < count; i++) {
+        assert_non_null(strstr(zoo[i].text, "about: "));
+        model_free(model_make(zoo[i].name, digits));
+    }
+}
+
+static void test_known_parameter_counts(void **state) {
+    (void)state;
+    struct shape input = digits;
+    struct model *m;
+    char *report;
+    assert_ok(model_try("lenet", &input, 10, &m, &report));
+    assert_int_equal(m->parameters, 61706);
+    model_free(m);
+    free(report);
+    assert_ok(model_try("mlp", &input, 10, &m, &report));
+    assert_int_equal(m->parameters, 669706);
+    model_free(m);
+    free(report);
+}
+
+static void test_dropout_parameter(void **state) {
+    (void)state;
+    struct model *m = model_make("{zoo: mlp, dropout: 0.25}", digits);
+    assert_false(m->nodes[3].plan.view);
+    assert_true(m->nodes[3].plan.op.dropout.p == 0.25f);
+    assert_int_not_equal(m->nodes[3].plan.op.dropout.layer, m->nodes[6].plan.op.dropout.layer);
+    model_free(m);
+    m = model_make("mlp", digits);
+    assert_true(m->nodes[3].plan.view); /* costs nothing */
+    model_free(m);
+}
+
+static void test_layers_in_place(void **state) {
+    (void)state;
+    assert_layers("{layers: [flatten, {linear: 9}, relu, {linear: {units: $classes, name: out}}]}", digits,
+                  "flatten1:784 linear1:9 relu1:9 out:3");
+    assert_layers("{layers: [{conv2d: {out: 4, kernel: [5, 3], stride: [2, 1], pad: [0, 1]}}, "
+                  "{avgpool: {kernel: 3, stride: 2, pad: 1}}, flatten, {linear: 2}]}",
+                  digits, "conv2d1:4x12x28 avgpool1:4x6x14 flatten1:336 linear1:2");
+    assert_layers("{layers: [flatten, {each: [4, 5], layers: [{linear: {units: $item, name: a$i-$item}}]}, "
+                  "{linear: {units: 2, name: a$i}}]}",
+                  digits, "flatten1:784 a1-4:4 a2-5:5 a3:2");
+    assert_layers("{layers: [{linear: {units: 4, from: input}}, {linear: 4}, {add: {from: linear1}}, "
+                  "{gelu: {name: g}}]}",
+                  (struct shape){1, {5}}, "linear1:4 linear2:4 add1:4 g:4");
+}
+
+static void test_one_input_layers_take_from(void **state) {
+    (void)state;
+    struct model *m = model_make("{layers: [{linear: {units: 4, name: a}}, relu, {linear: {units: 5, name: b}}, "
+                                 "{linear: {units: 5, name: c, from: a}}, {add: {from: b}}]}",
+                                 (struct shape){1, {6}});
+    assert_int_equal(m->nodes[3].input[0], 0);
+    assert_int_equal(m->nodes[4].input[0], 3);
+    assert_int_equal(m->nodes[4].input[1], 2);
+    model_free(m);
+}
+
+static void test_mistakes_in_the_spec(void **state) {
+    (void)state;
+    assert_refused("lent", digits, "did you mean 'lenet'?");
+    assert_refused("nothing_like_it", digits, "unknown model 'nothing_like_it'");
+    assert_refused("{zoo: mlp, hiden: [3]}", digits, "did you mean 'hidden'?");
+    assert_refused("{zoo: lenet, hidden: [3]}", digits, "unknown parameter 'hidden'");
+    assert_refused("{zoo: mlp, hidden: [[3]]}", digits, "'hidden' must be a list of values");
+    assert_refused("{zoo: mlp, hidden: {a: 3}}", digits, "'hidden' must be a list of values");
+    assert_refused("{zoo: mlp, dropout: [0.1]}", digits, "'dropout' must be one value");
+    assert_refused("{zoo: mlp, hidden: [3, x]}", digits, "test.yaml:1:");
+    assert_refused("{zoo: [mlp]}", digits, "a model is a name of the zoo");
+    assert_refused("{}", digits, "a model is a name of the zoo");
+    assert_refused("[flatten]", digits, "a model is a name of the zoo");
+    assert_refused("{layers: flatten}", digits, "layers must be a list");
+    assert_refused("{layers: []}", digits, "1 to 4096 layers");
+    assert_refused("{layers: [flatten, {linear: 3}], zo: x}", digits, "unknown key 'zo'");
+    assert_refused("{layers: [{linear: $clases}]}", digits, "did you mean 'classes'?");
+    assert_refused("{layers: [{linear: $}]}", digits, "must follow '$'");
+    assert_refused("{layers: [{linear: $item}]}", digits, "unknown parameter 'item'");
+    assert_refused("{layers: [{each: hidden, layers: []}]}", digits, "unknown parameter 'hidden'");
+    assert_refused("{layers: [{each: [1], layer: []}]}", digits, "unknown key 'layer'");
+    assert_refused("{layers: [{each: [1]}]}", digits, "a repeat is");
+    assert_refused("{layers: [{each: {a: 1}, layers: []}]}", digits, "a repeat is");
+    assert_refused("{layers: [{each: [[1, 2]], layers: [{linear: {units: 3, name: a$item}}]}]}", digits,
+                   "is a list");
+}
+
+static void test_mistakes_in_layers(void **state) {
+    (void)state;
+    assert_refused("{layers: [{lineer: 3}]}", digits, "did you mean 'linear'?");
+    assert_refused("{layers: [{linear: {unts: 3}}]}", digits, "did you mean 'units'?");
+    assert_refused("{layers: [flatten, linear]}", digits, "units is missing");
+    assert_refused("{layers: [{linear: 3}]}", digits, "put flatten before it");
+    assert_refused("{layers: [{linear: 3}]}", digits, "linear1: ");
+    assert_refused("{layers: [conv2d]}", digits, "out is missing");
+    assert_refused("{layers: [maxpool]}", digits, "kernel is missing");
+    assert_refused("{layers: [flatten, {conv2d: 3}]}", digits, "conv2d1: an image");
+    assert_refused("{layers: [{conv2d: {out: 3, kernel: 5}}]}", (struct shape){3, {6, 3, 3}},
+                   "conv2d1: kernel 5x5 with pad 0x0 does not fit in 3x3 (its input is 6x3x3)");
+    assert_refused("lenet", (struct shape){3, {3, 11, 11}}, "zoo:lenet:8:");
+    assert_refused("{layers: [{conv2d: {out: 3, kernel: [1, 2, 3]}}]}", digits, "kernel has 3 values");
+    assert_refused("{layers: [{conv2d: {out: 3, groups: 2}}]}", digits, "groups 2 does not divide");
+    assert_refused("{layers: [{maxpool: {kernel: 2, pad: 2}}]}", digits, "more than half of kernel 2");
+    assert_refused("{layers: [flatten, {dropout: 1}]}", digits, "dropout");
+    assert_refused("{layers: [flatten, relu]}", digits, "no parameters to train");
+    assert_refused("{layers: [flatten, {linear: 16000000}, {linear: 16000000}]}", digits,
+                   "more than 2^31 numbers");
+}
+
+static void test_mistakes_in_names_and_inputs(void **state) {
+    (void)state;
+    const struct shape five = {1, {5}};
+    assert_refused("{layers: [{linear: {units: 3, name: a}}, {linear: {units: 3, name: a}}]}", five,
+                   "the name 'a' is taken");
+    assert_refused("{layers: [{linear: {units: 3, name: linear2}}, {linear: 3}]}", five,
+                   "the name 'linear2' is taken");
+    assert_refused("{layers: [{linear: {units: 3, name: input}}]}", five, "the name 'input' is taken");
+    assert_refused("{layers: [{linear: {units: 3, name: 'a/b'}}]}", five, "is no name for a layer");
+    assert_refused("{layers: [{linear: {units: 3, name: ''}}]}", five, "is no name for a layer");
+    assert_refused("{layers: [{linear: 3}, add]}", five, "add needs 'from'");
+    assert_refused("{layers: [{linear: {units: 5, name: first}}, {add: {from: frist}}]}", five,
+                   "did you mean 'first'?");
+    assert_refused("{layers: [{linear: 5}, {add: {from: add1}}]}", five, "no layer 'add1' before");
+    assert_refused("{layers: [{linear: 3}, {add: {from: input}}]}", five,
+                   "its inputs differ: 3 and 5");
+    assert_refused("{layers: [{linear: 3}, {linear: {units: 3, from: input}}]}", five,
+                   "nothing reads the output of layer 'linear1'");
+}
+
+/* Repeats in repeats ask for more than any memory has: they must end soon. */
+static void test_repeats_are_limited(void **state) {
+    (void)state;
+    char list[1200] = "[1", nested[6000] = "[]", next[6000];
+    for (int i = 0; i < 500; i++) strcat(list, ",1");
+    strcat(list, "]");
+    for (int depth = 0; depth < 4; depth++) {
+        snprintf(next, sizeof next, "[{each: %s, layers: %s}]", list, nested);
+        strcpy(nested, next);
+    }
+    snprintf(next, sizeof next, "{layers: %s}", nested);
+    assert_refused(next, digits, "more than 100000 parts");
+    snprintf(next, sizeof next, "{layers: [{each: %s, layers: [{each: %s, layers: [relu]}]}]}", list, list);
+    assert_refused(next, digits, "more than 100000 parts");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_zoo),
+        cmocka_unit_test(test_every_zoo_file_builds_as_it_is),
+        cmocka_unit_test(test_known_parameter_counts),
+        cmocka_unit_test(test_dropout_parameter),
+        cmocka_unit_test(test_layers_in_place),
+        cmocka_unit_test(test_one_input_layers_take_from),
+        cmocka_unit_test(test_mistakes_in_the_spec),
+        cmocka_unit_test(test_mistakes_in_layers),
+        cmocka_unit_test(test_mistakes_in_names_and_inputs),
+        cmocka_unit_test(test_repeats_are_limited),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

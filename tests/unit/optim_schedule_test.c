@@ -1,0 +1,160 @@
+/* Schedules at chosen steps, spans, and the gradient's norm and clipping. */
+#include "tests/harness/harness.h"
+
+#include "engine/base/rng.h"
+#include "engine/optim/optim.h"
+#include "engine/optim/schedule.h"
+#include <math.h>
+#include <string.h>
+
+static struct pool *pool;
+
+static int setup(void **unused) {
+    (void)unused;
+    return pool_create(&pool) != ERR_NONE;
+}
+
+static int teardown(void **unused) {
+    (void)unused;
+    pool_free(pool);
+    return 0;
+}
+
+static struct config_variant make(const char *name, const char *yaml) {
+    struct config_variant v = {0};
+    while (v.index < schedule_variants.count && strcmp(schedule_variants.at(v.index)->name, name))
+        v.index++;
+    assert_true(v.index < schedule_variants.count);
+    const struct config_section *section = schedule_variants.at(v.index);
+    struct config_errors *e;
+    struct node *root;
+    assert_ok(config_errors_create(&e));
+    assert_ok(tree_parse(yaml, strlen(yaml), "test.yaml", pool, e, &root));
+    v.config = pool_alloc(pool, section->size);
+    assert_non_null(v.config);
+    if (config_read(section, root, pool, e, v.config) != ERR_NONE)
+        fail_msg("%s %s: %s", name, yaml, config_errors_text(e, pool));
+    config_errors_free(e);
+    return v;
+}
+
+static void check(const struct config_variant *v, int64_t step, int64_t steps, double expected) {
+    double got = schedule_factor(v, step, steps, 2);
+    if (fabs(got - expected) > 1e-12)
+        fail_msg("step %d: %.15g, not %.15g", (int)step, got, expected);
+}
+
+/* Ten steps, two an epoch. The figures of cosine, linear and step are torch 1.13's
+ * CosineAnnealingLR(T_max=10, eta_min=0.1), LinearLR(1, 0.2, 10) and MultiStepLR([4, 7], 0.1) at
+ * lr 1. */
+static void shapes(void **unused) {
+    (void)unused;
+    static const double cosine[] = {
+        1,    0.977975432333, 0.914057647469, 0.814503363532, 0.689057647469,
+        0.55, 0.410942352531, 0.285496636468, 0.185942352531, 0.122024567667};
+    struct config_variant constant_v = make("constant", "{}"),
+                          cosine_v = make("cosine", "{min: 0.1}");
+    struct config_variant linear_v = make("linear", "{to: 0.2}");
+    struct config_variant step_v = make("step", "{at: [2ep, 7st], gamma: 0.1}");
+    for (int s = 0; s < 10; s++) {
+        check(&constant_v, s, 10, 1);
+        assert_true(fabs(schedule_factor(&cosine_v, s, 10, 2) - cosine[s]) < 1e-11);
+        check(&linear_v, s, 10, 1 - 0.08 * s);
+        check(&step_v, s, 10, s < 4 ? 1 : s < 7 ? 0.1 : 0.01);
+    }
+    struct config_variant zero = make("cosine", "{}"), line = make("linear", "{}");
+    check(&zero, 10, 10, 0); /* the end, and after it */
+    check(&zero, 99, 10, 0);
+    check(&line, 12, 10, 0);
+}
+
+static void warm_up(void **unused) {
+    (void)unused;
+    struct config_variant constant = make("constant", "{warmup: 4st}");
+    check(&constant, 0, 10, 0.25);
+    check(&constant, 2, 10, 0.75);
+    check(&constant, 3, 10, 1);
+    check(&constant, 9, 10, 1);
+    struct config_variant cosine = make("cosine", "{warmup: 2ep, min: 0}");
+    check(&cosine, 0, 12, 0.25);
+    check(&cosine, 4, 12, 1);
+    check(&cosine, 8, 12, 0.5); /* half of the eight steps after warm-up */
+    struct config_variant linear = make("linear", "{warmup: 2st, to: 0.5}");
+    check(&linear, 1, 10, 1);
+    check(&linear, 6, 10, 0.75);
+    struct config_variant step = make("step", "{at: [3st], gamma: 0.5, warmup: 4st}");
+    check(&step, 2, 10, 0.75);
+    check(&step, 3, 10, 0.5); /* milestones do not move */
+    struct config_variant longer = make("cosine", "{warmup: 20st}");
+    check(&longer, 9, 10, 0.5); /* training ends during warm-up */
+    struct config_variant none = make("linear", "{warmup: off}"),
+                          zero = make("linear", "{warmup: 0st}");
+    check(&none, 0, 10, 1);
+    check(&zero, 0, 10, 1);
+}
+
+static void spans(void **unused) {
+    (void)unused;
+    assert_int_equal(span_steps((struct config_span){7, SPAN_STEPS}, 100), 7);
+    assert_int_equal(span_steps((struct config_span){2, SPAN_EPOCHS}, 100), 200);
+    assert_int_equal(span_steps((struct config_span){0.5, SPAN_EPOCHS}, 7), 4);
+    assert_int_equal(span_steps((struct config_span){0.01, SPAN_EPOCHS}, 7), 1);
+    assert_int_equal(span_steps((struct config_span){0, SPAN_EPOCHS}, 7), 0);
+    assert_int_equal(span_steps((struct config_span){5, SPAN_OFF}, 7), -1);
+    assert_int_equal(span_steps((struct config_span){1e300, SPAN_EPOCHS}, 7), INT64_C(1) << 62);
+}
+
+/* ---- clipping ---- */
+
+enum { BLOCKS = 5, N = 4 * NORM_BLOCK + 1001 };
+
+static void norm_by_blocks(void **unused) {
+    (void)unused;
+    static float g[N];
+    struct rng_key key = rng_key(3, RNG_TEST);
+    double sum = 0;
+    for (int i = 0; i < N; i++) {
+        g[i] = rng_normal(key, 0, (uint64_t)i);
+        sum += (double)g[i] * g[i];
+    }
+    double whole[BLOCKS], parts[BLOCKS];
+    clip_partials(g, 0, N, whole);
+    memset(parts, 0xff, sizeof parts);
+    clip_partials(g, 3 * NORM_BLOCK, N, parts); /* three ranks, in any order */
+    clip_partials(g, 0, NORM_BLOCK, parts);
+    clip_partials(g, NORM_BLOCK, 3 * NORM_BLOCK, parts);
+    clip_partials(g, NORM_BLOCK, NORM_BLOCK, parts); /* and one with nothing */
+    assert_memory_equal(whole, parts, sizeof whole);
+    double norm;
+    (void)clip_scale(whole, BLOCKS, 1, &norm);
+    assert_true(fabs(norm - sqrt(sum)) < 1e-10 * norm);
+}
+
+static void clipping(void **unused) {
+    (void)unused;
+    const float g[] = {3, 4, 12};
+    double partial[1], norm;
+    clip_partials(g, 0, 3, partial);
+    /* torch 1.13: clip_grad_norm_([3, 4, 12], 1) gives 13 and 0.230769217 for the first */
+    float scale = clip_scale(partial, 1, 1, &norm);
+    assert_true(norm == 13);
+    assert_true(fabsf(3 * scale - 0.230769217f) < 2e-8f);
+    assert_true(clip_scale(partial, 1, 13.1, &norm) == 1);
+    const float zero[] = {0, 0}, bad[] = {1, NAN}, huge[] = {3e38f, 3e38f};
+    clip_partials(zero, 0, 2, partial);
+    assert_true(clip_scale(partial, 1, 1, &norm) == 1 && norm == 0);
+    clip_partials(huge, 0, 2, partial); /* squares that a float cannot hold */
+    assert_true(clip_scale(partial, 1, 1, &norm) > 0 && isfinite(norm));
+    clip_partials(bad, 0, 2, partial);
+    (void)clip_scale(partial, 1, 1, &norm);
+    assert_true(isnan(norm));
+    assert_true(clip_scale(partial, 0, 1, &norm) == 1 && norm == 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shapes),   cmocka_unit_test(warm_up),        cmocka_unit_test(spans),
+        cmocka_unit_test(clipping), cmocka_unit_test(norm_by_blocks),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

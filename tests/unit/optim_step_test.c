@@ -1,0 +1,285 @@
+/* The optimizers: each formula beside PyTorch's in plain double, figures written by PyTorch itself,
+ * and what every registered optimizer must keep: any cut of a span gives the same bits, and it goes
+ * downhill. */
+#include "tests/harness/harness.h"
+
+#include "engine/base/rng.h"
+#include "engine/optim/optim.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N = 1000, STEPS = 20 };
+struct state {
+    float w[N], slot[OPTIM_SLOTS][N];
+};
+
+static const struct optim_ops *kind(const char *name) {
+    int n;
+    const struct optim_ops *const *kinds = optim_kinds(&n);
+    for (int i = 0; i < n; i++)
+        if (!strcmp(kinds[i]->section.name, name)) return kinds[i];
+    fail_msg("no optimizer '%s'", name);
+    return NULL;
+}
+
+/* Reads an optimizer's keys as a user writes them; gives how many errors there were. */
+static int read_config(const struct optim_ops *ops, const char *yaml, struct pool *pool,
+                       void **config) {
+    struct config_errors *e;
+    struct node *root;
+    assert_ok(config_errors_create(&e));
+    assert_ok(tree_parse(yaml, strlen(yaml), "test.yaml", pool, e, &root));
+    *config = pool_alloc(pool, ops->section.size);
+    assert_non_null(*config);
+    enum error err = config_read(&ops->section, root, pool, e, *config);
+    int count = config_errors_count(e);
+    assert_int_equal(err != ERR_NONE, count != 0);
+    config_errors_free(e);
+    return count;
+}
+
+static void *make_config(const struct optim_ops *ops, const char *yaml, struct pool *pool) {
+    void *config;
+    if (read_config(ops, yaml, pool, &config))
+        fail_msg("%s: '%s' is refused", ops->section.name, yaml);
+    return config;
+}
+
+static void step_slice(const struct optim_ops *ops, const void *config, struct state *s,
+                       const float *g, int begin, int end, float lr, float scale, int64_t t) {
+    struct optim_span span = {
+        .w = s->w + begin, .g = g + begin, .n = end - begin, .lr = lr, .scale = scale, .t = t};
+    for (int k = 0; k < ops->nslots; k++) span.slot[k] = s->slot[k] + begin;
+    ops->step(config, &span);
+}
+
+static void fill(float *x, int n, uint64_t stream) {
+    struct rng_key key = rng_key(7, RNG_TEST);
+    for (int i = 0; i < n; i++) x[i] = rng_normal(key, stream, (uint64_t)i);
+}
+
+/* ---- PyTorch's own figures ---- */
+
+/* Made with torch 1.13: w = [1, -2, 0.5], four steps t = 1..4 with the gradient [0.1 t, -0.3, 0.25
+ * (-1)^t]. */
+static const struct figure {
+    const char *kind, *yaml;
+    float lr, w[3];
+} figures[] = {
+    {"sgd", "{}", 0.1f, {0.899999976f, -1.88000011f, 0.49999997f}},
+    {"sgd", "{weight_decay: 0.01}", 0.1f, {0.896105945f, -1.87219191f, 0.497953057f}},
+    {"sgd", "{momentum: 0.9, weight_decay: 0.01}", 0.1f, {0.805571079f, -1.71087444f, 0.53605181f}},
+    {"sgd",
+     "{momentum: 0.9, nesterov: true, weight_decay: 0.01}",
+     0.1f,
+     {0.721377134f, -1.61248589f, 0.53025502f}},
+    {"adam", "{}", 0.01f, {0.961164057f, -1.96000004f, 0.512305319f}},
+    {"adam",
+     "{betas: [0.8, 0.95], eps: 1e-3, weight_decay: 0.1}",
+     0.01f,
+     {0.960042298f, -1.9600873f, 0.505348086f}},
+    {"adamw", "{}", 0.01f, {0.960769951f, -1.9592061f, 0.512102067f}},
+    {"adamw",
+     "{betas: [0.8, 0.95], eps: 1e-3, weight_decay: 0.1}",
+     0.01f,
+     {0.95682025f, -1.95220494f, 0.509147704f}},
+};
+
+static void pytorch_figures(void **unused) {
+    (void)unused;
+    for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++) {
+        const struct figure *f = &figures[i];
+        const struct optim_ops *ops = kind(f->kind);
+        struct pool *pool;
+        assert_ok(pool_create(&pool));
+        void *config = make_config(ops, f->yaml, pool);
+        struct state s = {.w = {1, -2, 0.5f}};
+        for (int t = 1; t <= 4; t++) {
+            float g[3] = {0.1f * (float)t, -0.3f, t % 2 ? -0.25f : 0.25f};
+            step_slice(ops, config, &s, g, 0, 3, f->lr, 1, t);
+        }
+        for (int k = 0; k < 3; k++)
+            if (fabsf(s.w[k] - f->w[k]) > 5e-7f)
+                fail_msg("%s %s: w[%d] is %.9g, PyTorch's is %.9g", f->kind, f->yaml, k, s.w[k],
+                         f->w[k]);
+        pool_free(pool);
+    }
+}
+
+/* ---- the formulas in double ---- */
+
+struct hyper {
+    double lr, momentum, beta1, beta2, eps, decay;
+    bool nesterov, decoupled;
+};
+
+/* torch.optim.SGD, word for word: the first step's buffer is the gradient. */
+static void reference_sgd(const struct hyper *h, double *w, double *buf, double g, int t) {
+    double d = g + h->decay * *w;
+    if (h->momentum != 0) {
+        *buf = t == 1 ? d : h->momentum * *buf + d;
+        d = h->nesterov ? d + h->momentum * *buf : *buf;
+    }
+    *w -= h->lr * d;
+}
+
+/* torch.optim.Adam and AdamW. */
+static void reference_adam(const struct hyper *h, double *w, double *m, double *v, double g,
+                           int t) {
+    if (h->decoupled)
+        *w *= 1 - h->lr * h->decay;
+    else
+        g += h->decay * *w;
+    *m = h->beta1 * *m + (1 - h->beta1) * g;
+    *v = h->beta2 * *v + (1 - h->beta2) * g * g;
+    double correction1 = 1 - pow(h->beta1, t), correction2 = 1 - pow(h->beta2, t);
+    *w -= h->lr / correction1 * *m / (sqrt(*v) / sqrt(correction2) + h->eps);
+}
+
+static const struct formula {
+    const char *kind, *yaml;
+    struct hyper h;
+} formulas[] = {
+    {"sgd", "{momentum: 0}", {.lr = 0.03, .decay = 0}},
+    {"sgd", "{momentum: 0.7}", {.lr = 0.03, .momentum = 0.7}},
+    {"sgd", "{momentum: 0.7, weight_decay: 0.05}", {.lr = 0.03, .momentum = 0.7, .decay = 0.05}},
+    {"sgd",
+     "{momentum: 0.7, weight_decay: 0.05, nesterov: true}",
+     {.lr = 0.03, .momentum = 0.7, .decay = 0.05, .nesterov = true}},
+    {"adam",
+     "{weight_decay: 0.1}",
+     {.lr = 0.02, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .decay = 0.1}},
+    {"adamw",
+     "{betas: [0.5, 0.9], eps: 0.01}",
+     {.lr = 0.02, .beta1 = 0.5, .beta2 = 0.9, .eps = 0.01, .decay = 0.01, .decoupled = true}},
+};
+
+static void check_formula(const struct formula *f, double scale) {
+    const struct optim_ops *ops = kind(f->kind);
+    struct pool *pool;
+    assert_ok(pool_create(&pool));
+    void *config = make_config(ops, f->yaml, pool);
+    static struct state s;
+    static float g[N];
+    static double w[N], a[N], b[N];
+    memset(&s, 0, sizeof s), memset(a, 0, sizeof a), memset(b, 0, sizeof b);
+    fill(s.w, N, 0);
+    for (int i = 0; i < N; i++) w[i] = s.w[i];
+    for (int t = 1; t <= STEPS; t++) {
+        fill(g, N, (uint64_t)t);
+        step_slice(ops, config, &s, g, 0, N, (float)f->h.lr, (float)scale, t);
+        for (int i = 0; i < N; i++) {
+            if (!strcmp(f->kind, "sgd"))
+                reference_sgd(&f->h, &w[i], &a[i], scale * g[i], t);
+            else
+                reference_adam(&f->h, &w[i], &a[i], &b[i], scale * g[i], t);
+            if (fabs(s.w[i] - w[i]) > 2e-5 * (1 + fabs(w[i])))
+                fail_msg("%s %s: step %d, w[%d] is %.9g, not %.9g", f->kind, f->yaml, t, i, s.w[i],
+                         w[i]);
+        }
+    }
+    pool_free(pool);
+}
+
+static void formulas_in_double(void **unused) {
+    (void)unused;
+    for (size_t i = 0; i < sizeof formulas / sizeof formulas[0]; i++) {
+        check_formula(&formulas[i], 1);
+        check_formula(&formulas[i], 0.25);
+    }
+}
+
+/* ---- what every optimizer keeps ---- */
+
+/* Settings beyond the standard ones that reach every loop of a kind. */
+static const char *const settings[] = {"{}", "{weight_decay: 0.1}", "{momentum: 0.9}",
+                                       "{momentum: 0.9, nesterov: true}", "{betas: [0.8, 0.9]}"};
+
+static void check_slices(const struct optim_ops *ops, const void *config) {
+    static const int cuts[] = {0, 1, 2, 17, 64, 65, 400, 400, 773, N};
+    static struct state whole, cut;
+    static float g[N];
+    memset(&whole, 0, sizeof whole);
+    fill(whole.w, N, 0);
+    memcpy(&cut, &whole, sizeof cut);
+    for (int t = 1; t <= 3; t++) {
+        fill(g, N, (uint64_t)t);
+        step_slice(ops, config, &whole, g, 0, N, 0.01f, 0.7f, t);
+        for (size_t i = 0; i + 1 < sizeof cuts / sizeof cuts[0]; i++)
+            step_slice(ops, config, &cut, g, cuts[i], cuts[i + 1], 0.01f, 0.7f, t);
+        if (memcmp(&whole, &cut, sizeof cut))
+            fail_msg("%s: step %d by slices differs from the whole", ops->section.name, t);
+    }
+}
+
+/* f(w) = sum of c_i w_i^2 / 2 with c from 0.1 to 1: 300 steps must take away most of it. */
+static void check_downhill(const struct optim_ops *ops, const void *config) {
+    enum { n = 8 };
+    struct state s = {.w = {1, -1, 2, -2, 0.5f, -0.5f, 1.5f, -1.5f}};
+    double before = 0, after = 0;
+    for (int i = 0; i < n; i++) before += 0.05 * (1 + i) * s.w[i] * s.w[i];
+    for (int t = 1; t <= 300; t++) {
+        float g[n];
+        for (int i = 0; i < n; i++) g[i] = 0.1f * (float)(1 + i) * s.w[i];
+        step_slice(ops, config, &s, g, 0, n, 0.05f, 1, t);
+    }
+    for (int i = 0; i < n; i++) after += 0.05 * (1 + i) * s.w[i] * s.w[i];
+    if (!(after < 0.05 * before))
+        fail_msg("%s: from %g only to %g", ops->section.name, before, after);
+}
+
+static void every_kind(void **unused) {
+    (void)unused;
+    int n;
+    const struct optim_ops *const *kinds = optim_kinds(&n);
+    assert_int_equal(n, optim_variants.count);
+    for (int i = 0; i < n; i++) {
+        assert_ptr_equal(optim_variants.at(i), &kinds[i]->section);
+        assert_in_range(kinds[i]->nslots, 0, OPTIM_SLOTS);
+        for (int k = 0; k < kinds[i]->nslots; k++) assert_non_null(kinds[i]->slot_names[k]);
+        int accepted = 0;
+        for (size_t k = 0; k < sizeof settings / sizeof settings[0]; k++) {
+            struct pool *pool;
+            void *config;
+            assert_ok(pool_create(&pool));
+            if (!read_config(kinds[i], settings[k], pool, &config)) {
+                accepted++;
+                assert_true(kinds[i]->lr(config) > 0);
+                check_slices(kinds[i], config);
+                check_downhill(kinds[i], config);
+            }
+            pool_free(pool);
+        }
+        assert_true(accepted >= 2); /* the standard settings and weight decay */
+    }
+}
+
+static void bad_settings(void **unused) {
+    (void)unused;
+    static const char *const bad[][2] = {
+        {"sgd", "{nesterov: true}"},    {"sgd", "{lr: -1}"},
+        {"sgd", "{momentum: 1.5}"},     {"adam", "{betas: [0.9]}"},
+        {"adam", "{betas: [0.9, 1]}"},  {"adam", "{betas: [0.9, 0.99, 0.9]}"},
+        {"adamw", "{betas: [1, 0.9]}"}, {"adamw", "{betas: []}"},
+        {"adamw", "{eps: 0}"},          {"adamw", "{momentum: 0.9}"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct pool *pool;
+        void *config;
+        assert_ok(pool_create(&pool));
+        if (!read_config(kind(bad[i][0]), bad[i][1], pool, &config))
+            fail_msg("%s %s is accepted", bad[i][0], bad[i][1]);
+        pool_free(pool);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pytorch_figures),
+        cmocka_unit_test(formulas_in_double),
+        cmocka_unit_test(every_kind),
+        cmocka_unit_test(bad_settings),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,552 @@
+/* Ranks as processes: this program starts itself. With ENGINE_LAUNCH set it is a rank and plays the
+ * scene that its arguments name; as "starter" it launches such ranks and can be signalled and
+ * killed by the tests. */
+#include "tests/harness/harness.h"
+
+#include "engine/base/clock.h"
+#include "transport/launch/launch.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- what ranks do ---- */
+
+static volatile sig_atomic_t signals, last_signal;
+
+static void count_signal(int signo) {
+    signals++;
+    last_signal = signo;
+}
+
+static _Noreturn void wait_for_ever(void) {
+    for (;;) pause();
+}
+
+static bool env_is(const char *name, int value) {
+    const char *text = getenv(name);
+    return text && atoi(text) == value;
+}
+
+static int scene_hello(const struct launch_self *s, bool console) {
+    if (!env_is("RANK", s->rank) || !env_is("WORLD_SIZE", s->size) ||
+        !env_is("LOCAL_RANK", s->rank) || !env_is("LOCAL_WORLD_SIZE", s->size) ||
+        getenv("ENGINE_LAUNCH"))
+        return 9;
+    if ((s->console_out >= 0) != (s->rank == 0) || (s->console_err >= 0) != (s->rank == 0))
+        return 8;
+    if (getchar() != EOF) return 7;
+    if (s->meeting_fd < 0 || !(fcntl(s->meeting_fd, F_GETFD) & FD_CLOEXEC)) return 6;
+    if (console && s->rank == 0) dprintf(s->console_out, "console of rank 0\n");
+    printf("out %d\n", s->rank);
+    fprintf(stderr, "err %d\n", s->rank);
+    return 0;
+}
+
+/* Says that it is there and stops for the first signal, a while after it: another would be counted.
+ */
+static int scene_obey(const struct launch_self *s) {
+    signal(SIGINT, count_signal);
+    signal(SIGTERM, count_signal);
+    printf("ready %d\n", (int)getpid());
+    fflush(stdout);
+    while (!signals) usleep(1000);
+    usleep(200000);
+    printf("rank %d got %d\n", s->rank, (int)signals);
+    return 128 + last_signal;
+}
+
+static int scene_deaf(void) {
+    signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN);
+    printf("ready %d\n", (int)getpid());
+    fflush(stdout);
+    wait_for_ever();
+}
+
+/* Rank 'who' dies by SIGKILL while it holds a lock; the others get the lock, know, and end as those
+ * who lost a peer. */
+static int scene_notice(const struct launch_self *s, int who, const char *path) {
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (s->rank == who) {
+        flock(fd, LOCK_EX);
+        usleep(200000);
+        raise(SIGKILL);
+    }
+    usleep(100000);
+    flock(fd, LOCK_EX);
+    return 75;
+}
+
+static int scene_bytes(const struct launch_self *s) {
+    if (s->rank != 0) return 0;
+    for (int i = 0; i < 10000; i++) putchar('x');
+    static const char junk[] = "\nbin\0\x01\xff\n\n\tlast words";
+    fwrite(junk, 1, sizeof junk - 1, stdout);
+    return 3;
+}
+
+static int scene_flood(const struct launch_self *s) {
+    for (int i = 0; i < 20000; i++) printf("line %d of rank %d\n", i, s->rank);
+    return s->rank == 1 ? 4 : 0;
+}
+
+/* Leaves a process behind that holds the pipes: in the ranks' process group, or in a session of its
+ * own. */
+static int scene_leave(bool apart) {
+    char *argv[] = {(char[]){"test"}, (char[]){"sleep"}, NULL};
+    posix_spawnattr_t attr;
+    pid_t pid;
+    posix_spawnattr_init(&attr);
+    posix_spawnattr_setflags(&attr, apart ? POSIX_SPAWN_SETSID : 0);
+    if (posix_spawn(&pid, "/proc/self/exe", NULL, &attr, argv, environ)) return 9;
+    posix_spawnattr_destroy(&attr);
+    printf("left %d\n", (int)pid);
+    return 0;
+}
+
+static int play(const struct launch_self *s, char **argv) {
+    const char *scene = argv[1];
+    int who = argv[2] ? atoi(argv[2]) : -1, code = argv[2] && argv[3] ? atoi(argv[3]) : 0;
+    if (!strcmp(scene, "hello")) return scene_hello(s, argv[2]);
+    if (!strcmp(scene, "obey")) return scene_obey(s);
+    if (!strcmp(scene, "deaf")) return scene_deaf();
+    if (!strcmp(scene, "notice")) return scene_notice(s, who, argv[3]);
+    if (!strcmp(scene, "bytes")) return scene_bytes(s);
+    if (!strcmp(scene, "flood")) return scene_flood(s);
+    if (!strcmp(scene, "leave")) return scene_leave(false);
+    if (!strcmp(scene, "leave-apart")) return scene_leave(true);
+    if (!strcmp(scene, "stopped") && s->rank == 1) raise(SIGSTOP);
+    if (s->rank != who)
+        wait_for_ever(); /* else: exit, kill and stopped: one ends, the others wait in vain */
+    usleep(50000);
+    fprintf(stderr, "rank %d has had enough\n", s->rank);
+    if (!strcmp(scene, "exit")) return code;
+    raise(SIGKILL);
+    return 9;
+}
+
+/* ---- starting them here ---- */
+
+static char *text; /* what came in p->log */
+
+static void forget_text(void) {
+    free(text);
+    text = NULL;
+}
+
+static enum error launch(int size, struct launch_result *out, const char *scene, const char *a,
+                         const char *b) {
+    size_t n;
+    forget_text();
+    FILE *log = open_memstream(&text, &n);
+    assert_non_null(log);
+    const char *const argv[] = {"test", scene, a, b, NULL};
+    struct meeting *meeting;
+    assert_ok(meeting_create_shared(size, &meeting));
+    struct launch_params p = {.size = size,
+                              .argv = argv,
+                              .meeting = meeting,
+                              .log_folder = scratch_folder(),
+                              .log = log,
+                              .grace = 0.2};
+    enum error err = launch_processes(&p, out);
+    meeting_free(meeting);
+    fclose(log);
+    struct sigaction now;
+    sigaction(SIGINT, NULL, &now);
+    assert_true(now.sa_handler == SIG_DFL); /* as it was */
+    /* Nothing is left, nor was anything left unreaped: orphans would have come to this process
+     * (PR_SET_CHILD_SUBREAPER). */
+    if (strncmp(scene, "leave", 5))
+        assert_true(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
+    return err;
+}
+
+static void assert_text(const char *part) {
+    if (!strstr(text, part)) fail_msg("'%s' is not in:\n%s", part, text);
+}
+
+static void read_rank_log(int rank, char *out, size_t size) {
+    char name[32];
+    snprintf(name, sizeof name, "rank%d.log", rank);
+    FILE *f = fopen(scratch_path(name), "r");
+    assert_non_null(f);
+    out[fread(out, 1, size - 1, f)] = '\0';
+    fclose(f);
+    remove(scratch_path(name));
+}
+
+static void normal_end(void **unused) {
+    (void)unused;
+    static const int sizes[] = {1, 2, 8};
+    setenv("RANK", "77", 1); /* a stale one does not get through */
+    for (int i = 0; i < 3; i++) {
+        struct launch_result r;
+        assert_ok(launch(sizes[i], &r, "hello", NULL, NULL));
+        assert_int_equal(r.first, -1);
+        assert_int_equal(r.exit_code, 0);
+        assert_int_equal(r.signal, 0);
+        for (int rank = 0; rank < sizes[i]; rank++) {
+            char line[64], log[256];
+            snprintf(line, sizeof line, "[rank %d] out %d\n", rank, rank);
+            assert_text(line);
+            snprintf(line, sizeof line, "[rank %d] err %d\n", rank, rank);
+            assert_text(line);
+            read_rank_log(rank, log, sizeof log);
+            snprintf(line, sizeof line, "err %d\nout %d\n", rank,
+                     rank); /* stdout was flushed at its end */
+            assert_string_equal(log, line);
+        }
+    }
+    unsetenv("RANK");
+}
+
+static void exit_codes(void **unused) {
+    (void)unused;
+    struct launch_result r;
+    assert_ok(launch(3, &r, "exit", "1", "78"));
+    assert_int_equal(r.first, 1);
+    assert_int_equal(r.exit_code, 78);
+    assert_int_equal(r.signal, 0);
+    assert_true(r.seconds < 1);
+    assert_string_equal(r.lines, "rank 1 has had enough");
+    assert_ok(launch(1, &r, "exit", "0", "1"));
+    assert_int_equal(r.exit_code, 1);
+    /* unasked, 143 is a failure like any other */
+    assert_ok(launch(2, &r, "exit", "0", "143"));
+    assert_int_equal(r.first, 0);
+}
+
+static void killed(void **unused) {
+    (void)unused;
+    static const char *const ranks[] = {"0", "1", "2", "3"};
+    for (int rank = 0; rank < 4; rank++) {
+        struct launch_result r;
+        char line[64];
+        assert_fails(ERR_PEER, launch(4, &r, "kill", ranks[rank], NULL));
+        snprintf(line, sizeof line, "rank %d ", rank);
+        assert_memory_equal(error_message(), line, strlen(line));
+        assert_non_null(strstr(error_message(), "killed by signal 9"));
+        assert_int_equal(r.first, rank);
+        assert_int_equal(r.exit_code, -1);
+        assert_int_equal(r.signal, SIGKILL);
+        assert_true(r.seconds >= 0.15 &&
+                    r.seconds < 1); /* the grace that was given, then the end */
+        snprintf(line, sizeof line, "rank %d has had enough", rank);
+        assert_string_equal(r.lines, line);
+    }
+}
+
+static void eight_ranks(void **unused) {
+    (void)unused;
+    struct launch_result r;
+    assert_fails(ERR_PEER, launch(8, &r, "kill", "5", NULL));
+    assert_int_equal(r.first, 5);
+    assert_true(r.seconds < 1);
+}
+
+/* A stopped process heeds SIGKILL alone. */
+static void stopped(void **unused) {
+    (void)unused;
+    struct launch_result r;
+    assert_fails(ERR_PEER, launch(3, &r, "stopped", "2", NULL));
+    assert_int_equal(r.first, 2);
+    assert_true(r.seconds < 1);
+}
+
+/* Those who end because they lost a peer are not the cause, even when all are found dead at one
+ * look. */
+static void cause_is_named(void **unused) {
+    (void)unused;
+    static const char *const ranks[] = {"0", "3"};
+    for (int i = 0; i < 2; i++) {
+        struct launch_result r;
+        assert_fails(ERR_PEER, launch(4, &r, "notice", ranks[i], scratch_path("lock")));
+        assert_int_equal(r.first, atoi(ranks[i]));
+        assert_int_equal(r.signal, SIGKILL);
+    }
+}
+
+static void any_bytes(void **unused) {
+    (void)unused;
+    static char log[20000];
+    struct launch_result r;
+    read_rank_log(0, log, sizeof log); /* what earlier tests left: logs are added to */
+    assert_ok(launch(2, &r, "bytes", NULL, NULL));
+    assert_int_equal(r.first, 0);
+    /* "[rank 0] xxx...": cut at 4096 with the prefix, nothing lost */
+    int x = 0, lines = 0;
+    for (const char *p = strstr(text, "[rank 0] x"); p; p = strstr(p + 1, "[rank 0] x")) lines++;
+    for (const char *p = text; *p; p++) x += *p == 'x';
+    assert_int_equal(x, 10000);
+    assert_int_equal(lines, 3);
+    assert_text("\n[rank 0] bin"); /* a NUL follows: the rest is seen in the last lines */
+    static const char last[] = "bin??\xff\n\n\tlast words";
+    assert_string_equal(r.lines + strlen(r.lines) - (sizeof last - 1), last);
+}
+
+static void flood(void **unused) {
+    (void)unused;
+    struct launch_result r;
+    assert_ok(launch(2, &r, "flood", NULL, NULL));
+    assert_int_equal(r.first, 1);
+    assert_int_equal(r.exit_code, 4);
+    assert_text("[rank 0] line 19999 of rank 0\n");
+    assert_text("[rank 1] line 19999 of rank 1\n");
+    assert_text("[rank 1] line 7 of rank 1\n");
+    assert_memory_equal(r.lines, "line ", 5); /* whole lines, the last ones */
+    assert_string_equal(r.lines + strlen(r.lines) - 20, "line 19999 of rank 1");
+    assert_true(strlen(r.lines) > 1900);
+}
+
+/* What a rank leaves behind in its process group is killed; what has gone away from it is not
+ * waited for. */
+static void left_behind(void **unused) {
+    (void)unused;
+    for (int apart = 0; apart < 2; apart++) {
+        struct launch_result r;
+        int64_t begin = clock_ns();
+        assert_ok(launch(1, &r, apart ? "leave-apart" : "leave", NULL, NULL));
+        assert_int_equal(r.first, -1);
+        assert_true(clock_seconds(clock_ns() - begin) < 3);
+        const char *left = strstr(text, "left ");
+        assert_non_null(left);
+        int status;
+        if (apart) kill(atoi(left + 5), SIGTERM);
+        assert_int_equal(waitpid(atoi(left + 5), &status, 0), atoi(left + 5));
+        assert_int_equal(WTERMSIG(status), apart ? SIGTERM : SIGKILL);
+    }
+}
+
+static void cannot_start(void **unused) {
+    (void)unused;
+    struct launch_result r;
+    const char *const argv[] = {"test", "hello", NULL};
+    struct launch_params p = {.size = 2, .argv = argv, .log_folder = scratch_path("missing")};
+    assert_fails(ERR_CREATE, launch_processes(&p, &r));
+    assert_int_equal(r.first, -1);
+    assert_true(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
+}
+
+/* ---- signals to a starter ---- */
+
+static int starter(char **argv) {
+    struct meeting *meeting;
+    struct launch_result r;
+    int size = atoi(argv[2]);
+    if (meeting_create_shared(size, &meeting) != ERR_NONE) return 1;
+    struct launch_params p = {.size = size,
+                              .argv = (const char *const *)argv + 2,
+                              .meeting = meeting,
+                              .log = stdout,
+                              .grace = 0.2};
+    enum error err = launch_processes(&p, &r);
+    meeting_free(meeting);
+    printf("result %d: first %d, code %d, signal %d\n", (int)err, r.first, r.exit_code, r.signal);
+    return 0;
+}
+
+struct started {
+    pid_t pid;
+    int pipe;
+    size_t n;
+    char text[16384];
+};
+
+/* In a process group of its own, as a shell starts a job. */
+static struct started *start(const char *size, const char *scene, const char *arg) {
+    struct started *s = calloc(1, sizeof *s);
+    int ends[2];
+    assert_non_null(s);
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    char *argv[] = {strdup("test"), strdup("starter"),        strdup(size),
+                    strdup(scene),  arg ? strdup(arg) : NULL, NULL};
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attr;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
+    posix_spawnattr_init(&attr);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP);
+    assert_int_equal(posix_spawn(&s->pid, "/proc/self/exe", &files, &attr, argv, environ), 0);
+    posix_spawnattr_destroy(&attr);
+    posix_spawn_file_actions_destroy(&files);
+    for (int i = 0; i < 5; i++) free(argv[i]);
+    close(ends[1]);
+    s->pipe = ends[0];
+    return s;
+}
+
+static int count(const char *in, const char *what) {
+    int n = 0;
+    for (const char *p = strstr(in, what); p; p = strstr(p + 1, what)) n++;
+    return n;
+}
+
+/* Reads until 'what' has come n times, or to the end when what is NULL. */
+static void await(struct started *s, const char *what, int n) {
+    int64_t end = clock_ns() + 20 * INT64_C(1000000000);
+    while (!what || count(s->text, what) < n) {
+        struct pollfd p = {.fd = s->pipe, .events = POLLIN};
+        if (poll(&p, 1, 100) == 1) {
+            ssize_t got = read(s->pipe, s->text + s->n, sizeof s->text - 1 - s->n);
+            if (got == 0 && !what) return;
+            if (got <= 0) fail_msg("ended before '%s':\n%s", what ? what : "its end", s->text);
+            s->n += (size_t)got;
+        }
+        if (clock_ns() > end) fail_msg("'%s' does not come:\n%s", what ? what : "its end", s->text);
+    }
+}
+
+static void finish(struct started *s, const char *expected) {
+    await(s, NULL, 0);
+    if (!strstr(s->text, expected)) fail_msg("'%s' is not in:\n%s", expected, s->text);
+    int status;
+    assert_int_equal(waitpid(s->pid, &status, 0), s->pid);
+    assert_int_equal(status, 0);
+    assert_true(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
+    close(s->pipe);
+    free(s);
+}
+
+static void console_of_rank_0(void **unused) {
+    (void)unused;
+    struct started *s = start("2", "hello", "console");
+    await(s, NULL, 0);
+    assert_non_null(strstr(s->text, "console of rank 0\n"));
+    assert_null(strstr(s->text, "] console"));
+    finish(s, "result 0: first -1, code 0, signal 0");
+}
+
+/* Once to each rank, also when the whole process group of the starter gets it, as with Ctrl-C. */
+static void passed_on_once(void **unused) {
+    (void)unused;
+    struct started *s = start("4", "obey", NULL);
+    await(s, "] ready", 4);
+    kill(s->pid, SIGTERM);
+    await(s, " got 1", 4);
+    finish(s, "result 0: first -1, code 143, signal 0");
+    s = start("3", "obey", NULL);
+    await(s, "] ready", 3);
+    kill(-s->pid, SIGINT);
+    await(s, " got 1", 3);
+    finish(s, "result 0: first -1, code 130, signal 0");
+}
+
+static void second_interrupt_kills(void **unused) {
+    (void)unused;
+    struct started *s = start("3", "deaf", NULL);
+    await(s, "] ready", 3);
+    kill(s->pid, SIGINT);
+    usleep(100000);
+    kill(s->pid, SIGTERM); /* not an interrupt: nothing more happens */
+    usleep(100000);
+    assert_int_equal(waitpid(s->pid, NULL, WNOHANG), 0);
+    int64_t begin = clock_ns();
+    kill(s->pid, SIGINT);
+    finish(s, "result 0: first -1, code 130, signal 0");
+    assert_true(clock_seconds(clock_ns() - begin) < 1);
+}
+
+/* Ranks that have no handler yet end by the signal itself: that is no failure either. */
+static void before_handlers(void **unused) {
+    (void)unused;
+    struct started *s = start("3", "exit", NULL);
+    usleep(200000);
+    kill(s->pid, SIGTERM);
+    finish(s, "result 0: first -1, code 143, signal 0");
+}
+
+/* The starter cannot clean up after SIGKILL; the kernel does. */
+static void starter_killed(void **unused) {
+    (void)unused;
+    struct started *s = start("4", "deaf", NULL);
+    await(s, "] ready", 4);
+    kill(s->pid, SIGKILL);
+    int64_t begin = clock_ns();
+    for (int gone = 0;
+         gone < 5;) { /* the starter and its ranks, which are this process's children now */
+        int status;
+        pid_t pid = waitpid(-1, &status, WNOHANG);
+        if (pid > 0) {
+            gone++;
+            assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        }
+        if (clock_seconds(clock_ns() - begin) > 1) fail_msg("only %d of 5 processes ended", gone);
+        usleep(1000);
+    }
+    assert_true(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
+    close(s->pipe);
+    free(s);
+}
+
+/* ---- launch_self ---- */
+
+static void bad_environment(void **unused) {
+    (void)unused;
+    static const char *const bad[] = {
+        "",
+        "rank=0",
+        "rank=0,size=2,meeting=-1,out=-1,err=-1,parent=0",
+        "rank=2,size=2,meeting=-1,out=-1,err=-1,parent=7",
+        "rank=-1,size=2,meeting=-1,out=-1,err=-1,parent=7",
+        "rank= 0,size=2,meeting=-1,out=-1,err=-1,parent=7",
+        "rank=00,size=2,meeting=-1,out=-1,err=-1,parent=7",
+        "rank=0,size=2,meeting=-1,out=-1,err=-1,parent=7,",
+        "rank=0,size=2,meeting=999,out=-1,err=-1,parent=7",
+        "rank=0,size=2,meeting=-2,out=-1,err=-1,parent=7",
+        "rank=0,size=2,meeting=1,out=-1,err=-1,parent=7",
+        "rank=0,size=99999999999999999999,meeting=-1,out=-1,err=-1,parent=7",
+    };
+    struct launch_self self;
+    bool is;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        setenv("ENGINE_LAUNCH", bad[i], 1);
+        assert_fails(ERR_USAGE, launch_self(&self, &is));
+    }
+    setenv("ENGINE_LAUNCH", "rank=0,size=2,meeting=-1,out=-1,err=-1,parent=999999999", 1);
+    assert_fails(ERR_PEER, launch_self(&self, &is));
+    prctl(PR_SET_PDEATHSIG, 0);
+    unsetenv("ENGINE_LAUNCH");
+    assert_ok(launch_self(&self, &is));
+    assert_false(is);
+}
+
+int main(int argc, char **argv) {
+    struct launch_self self;
+    bool rank;
+    if (argc > 1 && !strcmp(argv[1], "sleep")) return sleep(20) != 0;
+    if (launch_self(&self, &rank) != ERR_NONE) return fprintf(stderr, "%s\n", error_message()), 70;
+    if (rank) return play(&self, argv);
+    if (argc > 1 && !strcmp(argv[1], "starter")) return starter(argv);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(normal_end),
+        cmocka_unit_test(exit_codes),
+        cmocka_unit_test(killed),
+        cmocka_unit_test(eight_ranks),
+        cmocka_unit_test(stopped),
+        cmocka_unit_test(cause_is_named),
+        cmocka_unit_test(any_bytes),
+        cmocka_unit_test(flood),
+        cmocka_unit_test(left_behind),
+        cmocka_unit_test(cannot_start),
+        cmocka_unit_test(console_of_rank_0),
+        cmocka_unit_test(passed_on_once),
+        cmocka_unit_test(second_interrupt_kills),
+        cmocka_unit_test(before_handlers),
+        cmocka_unit_test(starter_killed),
+        cmocka_unit_test(bad_environment),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    forget_text();
+    return failed;
+}

@@ -1,0 +1,64 @@
+/* Algorithm "direct": every rank sums its own slice of the buffer, straight from where the peers hold it.
+ *
+ * In place, two phases for any number N of ranks:
+ *     1. the ranks meet: all buffers are ready. Rank r reads slice r of every buffer, adds in the group's order, and
+ *        writes the sum to slice r of every buffer. Only rank r touches the slices r.
+ *     2. the ranks meet again: all slices are written.
+ * Each rank reads (N-1)/N K bytes from its peers and writes (N-1)/N K bytes to them, K being the size of the buffer: what a
+ * ring moves, in 2 steps and not 2(N-1), and each foreign line is fetched once.
+ *
+ * Small messages, one phase: each rank lays a copy where all can read it, the ranks meet, and each sums everything itself.
+ * That reads (N-1) K bytes, but nobody waits twice. The next call takes other slots, so nobody waits for readers.
+ *
+ * Without memory that peers can reach, the same in pipes: each rank sends every peer that peer's slice, sums its own, and
+ * sends the sum to all: 2(N-1)/N K bytes each way in 2(N-1) steps, half of which need not wait for each other. */
+#include "transport/algo/plain.h"
+
+/* What the in-place and the staged way stand for. */
+static void count_ideal(struct collective *c) {
+    int64_t own = collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);
+    int64_t each = c->sum.count - own + (c->size - 1) * own;
+    collective_count(c, each, each);
+}
+
+/* The sum of this rank's slice, written to the first n of 'to'. */
+static enum error sum_slice(struct collective *c, char *const *to, int n) {
+    collective_sum(c, collective_cut(c, c->rank), collective_cut(c, c->rank + 1), to, n);
+    return collective_finish(c);
+}
+
+static enum error by_pipes(struct collective *c) {
+    int64_t part[RANKS_MAX + 1];
+    for (int r = 0; r <= c->size; r++) part[r] = collective_cut(c, r);
+    c->part = part;
+    enum error err = plain_run[KIND_REDUCE_SCATTER](c);
+    if (!err) err = plain_run[KIND_ALL_GATHER](c);
+    c->part = NULL;
+    return err;
+}
+
+static enum error direct_all_reduce(struct collective *c) {
+    if (!c->staged && !c->in_place) return by_pipes(c);
+    count_ideal(c);
+    if (!c->staged) return sum_slice(c, (char *const *)c->at, c->size);
+    collective_sum(c, 0, c->sum.count, &c->buf, 1);
+    return ERR_NONE;
+}
+
+/* In place, every rank works for the root. */
+static enum error direct_reduce(struct collective *c) {
+    if (c->staged || !c->in_place) return plain_run[KIND_REDUCE](c);
+    int64_t own = collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);
+    bool root = c->rank == c->root;
+    collective_count(c, root ? c->sum.count - own : c->sum.count,
+                     root ? c->sum.count - own + (c->size - 1) * own : (c->size - 1) * own);
+    return sum_slice(c, (char *const *)&c->at[c->root], 1);
+}
+
+const struct algo_ops algo_direct = {
+    .name = "direct",
+    .why = "each rank sums its own slice straight from the peers' buffers",
+    .orders = {[ORDER_TREE] = true, [ORDER_RING] = true},
+    .small_at_once = true,
+    .run = {[KIND_ALL_REDUCE] = direct_all_reduce, [KIND_REDUCE] = direct_reduce},
+};

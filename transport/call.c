@@ -1,0 +1,214 @@
+/* One call: what its peers check of it, how they meet, and which way it takes. */
+#include "engine/base/text.h"
+#include "transport/algo/plain.h"
+#include "transport/core.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const kind_names[KINDS] = {
+#define X(name, text) [KIND_##name] = text,
+    KINDS_OF_CALL(X)
+#undef X
+};
+static const char *const redop_names[REDOPS] = {"sum", "prod", "min", "max"};
+
+static bool has_op(enum kind k) {
+    return k == KIND_ALL_REDUCE || k == KIND_REDUCE || k == KIND_REDUCE_SCATTER;
+}
+
+static bool has_root(enum kind k) {
+    return k == KIND_REDUCE || k == KIND_BROADCAST || k == KIND_SCATTER || k == KIND_GATHER;
+}
+
+static bool has_parts(enum kind k) {
+    return k == KIND_REDUCE_SCATTER || k == KIND_ALL_GATHER || k == KIND_SCATTER ||
+           k == KIND_GATHER;
+}
+
+static bool has_peer(enum kind k) {
+    return k == KIND_SEND || k == KIND_RECV;
+}
+
+enum error group_fail(struct group *g, enum error err, const char *fmt, ...) {
+    char reason[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(reason, sizeof reason, fmt, ap);
+    va_end(ap);
+    return g->link->ops->fail(g->link, err, reason);
+}
+
+/* ---- the arguments ---- */
+
+static enum error check_parts(struct group *g, const struct collective *c) {
+    const char *kind = kind_names[c->kind];
+    if (c->part[0] < 0) return group_fail(g, ERR_BUG, "%s: part 0 begins below 0", kind);
+    for (int r = 0; r < g->size; r++)
+        if (c->part[r] > c->part[r + 1])
+            return group_fail(g, ERR_BUG, "%s: part %d ends before it begins", kind, r);
+    return ERR_NONE;
+}
+
+enum error call_check(struct group *g, const struct collective *c) {
+    const char *kind = kind_names[c->kind];
+    size_t bytes;
+    if ((unsigned)c->sum.type >= DTYPES || (unsigned)c->sum.op >= REDOPS)
+        return group_fail(g, ERR_BUG, "%s: no type %d or operation %d", kind, (int)c->sum.type,
+                          (int)c->sum.op);
+    if (c->root < 0 || c->root >= g->size || (has_peer(c->kind) && c->root == g->rank))
+        return group_fail(g, ERR_BUG, "%s: rank %d as root or peer of rank %d, of %d", kind,
+                          c->root, g->rank, g->size);
+    if (c->sum.count < 0 || __builtin_mul_overflow((size_t)c->sum.count, 8, &bytes))
+        return group_fail(g, ERR_BUG, "%s: %lld elements", kind, (long long)c->sum.count);
+    return c->part ? check_parts(g, c) : ERR_NONE;
+}
+
+/* ---- what the peers check ---- */
+
+static uint64_t parts_digest(const int64_t *part, int size) {
+    uint64_t h = 0xcbf29ce484222325u;
+    for (int i = 0; i <= size; i++) h = (h ^ (uint64_t)part[i]) * 0x100000001b3u;
+    return h;
+}
+
+static uint64_t algo_index(const struct algo_ops *algo) {
+    int n, i = 0;
+    const struct algo_ops *const *list = algo_list(&n);
+    while (list[i] != algo) i++;
+    return (uint64_t)i;
+}
+
+static uint64_t detail_of(const struct group *g, const struct collective *c) {
+    if (c->part) return parts_digest(c->part, g->size);
+    return c->kind == KIND_OPEN ? algo_index(g->algo) << 8 | g->order : 0;
+}
+
+/* A send and its receive bear one label. */
+static struct call call_of(const struct group *g, const struct collective *c, uint32_t sequence) {
+    enum kind kind = has_peer(c->kind) ? KIND_SEND : c->kind;
+    uint64_t root = has_root(c->kind) ? (uint64_t)c->root : 0;
+    return (struct call){.what = (uint64_t)kind | (uint64_t)c->sum.type << 8 |
+                                 (uint64_t)c->sum.op << 16 | root << 32,
+                         .count = c->sum.count,
+                         .detail = detail_of(g, c),
+                         .sequence = sequence};
+}
+
+static void open_text(uint64_t detail, char out[DESCRIBED_MAX]) {
+    int n;
+    const struct algo_ops *const *list = algo_list(&n);
+    uint64_t algo = detail >> 8;
+    snprintf(out, DESCRIBED_MAX, "open(algorithm %s, order %s)",
+             algo < (uint64_t)n ? list[algo]->name : "unknown",
+             (detail & 255) == ORDER_RING ? "ring" : "tree");
+}
+
+/* "all_reduce(f32, 1024, sum)". What a peer shows is read as if it could be anything. */
+static void call_text(const struct call *c, const char *receive, char out[DESCRIBED_MAX]) {
+    unsigned kind = c->what & 255, type = c->what >> 8 & 255, op = c->what >> 16 & 255;
+    char more[64] = "";
+    if (kind >= KINDS || type >= DTYPES || op >= REDOPS) {
+        snprintf(out, DESCRIBED_MAX, "something unknown");
+        return;
+    }
+    if (has_op(kind)) snprintf(more, sizeof more, ", %s", redop_names[op]);
+    if (has_root(kind))
+        snprintf(more + strlen(more), sizeof more - strlen(more), ", root %u",
+                 (unsigned)(c->what >> 32));
+    if (has_parts(kind))
+        snprintf(more + strlen(more), sizeof more - strlen(more), ", parts %08x",
+                 (unsigned)c->detail);
+    if (kind == KIND_OPEN)
+        open_text(c->detail, out);
+    else if (kind == KIND_BARRIER || kind == KIND_ALLOC)
+        snprintf(out, DESCRIBED_MAX, "%s(%lld)", kind_names[kind], (long long)c->count);
+    else
+        snprintf(out, DESCRIBED_MAX, "%s(%s, %lld%s)", receive ? receive : kind_names[kind],
+                 dtype_name(type), (long long)c->count, more);
+}
+
+enum error call_disagree(void *user, int lane, int peer, const struct call *mine,
+                         const struct call *theirs) {
+    struct group *g = user;
+    const struct collective *c = g->lanes[lane].running;
+    char a[DESCRIBED_MAX], b[DESCRIBED_MAX], number[64] = "";
+    call_text(theirs, NULL, a);
+    call_text(mine, c->kind == KIND_RECV ? "recv" : NULL, b);
+    if (mine->sequence)
+        snprintf(number, sizeof number, " as collective %u", (unsigned)mine->sequence);
+    return group_fail(g, ERR_MISMATCH, "rank %d called %s%s where rank %d called %s", peer, a,
+                      number, g->rank, b);
+}
+
+/* "all_reduce 412 (4.0 MB)" */
+void call_describe(void *user, int lane, char out[DESCRIBED_MAX]) {
+    const struct group *g = user;
+    const struct collective *c = g->lanes[lane].running;
+    char bytes[32];
+    const char *name = kind_names[c->kind];
+    if (has_peer(c->kind))
+        snprintf(out, DESCRIBED_MAX, "%s %s rank %d (%s)", name,
+                 c->kind == KIND_SEND ? "to" : "from", c->root,
+                 text_of_bytes((double)bytes_of(c, c->sum.count), bytes));
+    else if (c->kind == KIND_OPEN)
+        snprintf(out, DESCRIBED_MAX, "the group");
+    else
+        snprintf(out, DESCRIBED_MAX, "%s %u (%s)", name, (unsigned)c->call.sequence,
+                 text_of_bytes((double)bytes_of(c, c->sum.count), bytes));
+}
+
+/* ---- the way it takes ---- */
+
+static enum error run_pair(struct collective *c) {
+    struct leg leg = {c->root, c->buf, c->sum.count, false}, none = {.peer = -1};
+    return c->kind == KIND_SEND ? collective_exchange(c, leg, none)
+                                : collective_exchange(c, none, leg);
+}
+
+/* Lays a copy of what others will read of this rank's buffer where they can read it. */
+static void stage(struct collective *c) {
+    const struct link_ops *ops = c->link->ops;
+    bool from_root = c->kind == KIND_BROADCAST || c->kind == KIND_SCATTER;
+    if (!from_root || c->rank == c->root)
+        memcpy(ops->slot(c->link, c->lane, c->rank, c->call.sequence), c->buf,
+               bytes_of(c, c->sum.count));
+    for (int r = 0; r < c->size; r++)
+        c->at[r] = ops->slot(c->link, c->lane, r, c->call.sequence);
+}
+
+static bool all_in_place(const struct collective *c) {
+    for (int r = 0; r < c->size; r++)
+        if (!c->at[r]) return false;
+    return true;
+}
+
+static enum error run_collective(struct group *g, struct collective *c) {
+    bool moves = c->kind < COLLECTIVES && c->sum.count > 0;
+    collective_fn own = moves ? g->algo->run[c->kind] : NULL;
+    const struct link_ops *ops = c->link->ops;
+    c->staged = moves && (!own || g->algo->small_at_once) && ops->slot &&
+                bytes_of(c, c->sum.count) <= ops->slot_bytes;
+    void *places[RANKS_MAX];
+    if (c->staged) stage(c);
+    TRY(ops->meet(c->link, c->lane, &c->call, c->buf, c->staged ? places : c->at));
+    c->in_place = moves && !c->staged && all_in_place(c);
+    if (!moves) return ERR_NONE;
+    return own ? own(c) : plain_run[c->kind](c);
+}
+
+enum error call_run(struct group *g, struct collective *c, bool patient) {
+    struct lane_state *lane = &g->lanes[c->lane];
+    lane->running = c;
+    g->link->patient[c->lane] = patient;
+    c->link = g->link;
+    c->rank = g->rank;
+    c->size = g->size;
+    c->at = lane->at;
+    c->scratch = lane->scratch;
+    c->traffic = &lane->traffic;
+    if (g->size == 1) return g->link->ops->failure(g->link);
+    c->call = call_of(g, c, has_peer(c->kind) ? 0 : ++lane->sequence);
+    return has_peer(c->kind) ? run_pair(c) : run_collective(g, c);
+}

@@ -1,0 +1,55 @@
+/* What group.c, call.c and work.c share: the inside of a group. */
+#pragma once
+#include "transport/algo/algo.h"
+
+enum { WORKS = 256 }; /* that may be in flight on the communication lane */
+
+/* What the calls of one lane share. Only the thread that runs the lane touches it, but for the counts. */
+struct lane_state {
+    uint32_t sequence;         /* of collectives; a send and its receive have none */
+    struct collective *running; /* for messages */
+    void *at[RANKS_MAX];
+    char *scratch;
+    struct traffic traffic;
+    _Atomic int64_t collectives, busy_ns;
+};
+
+enum work_state { WORK_FREE, WORK_QUEUED, WORK_RUNNING, WORK_DONE };
+struct work {
+    struct group *group;
+    struct collective call;
+    enum error err;
+    _Atomic int state; /* enum work_state */
+    int64_t *part;     /* a copy of the caller's: size + 1 entries */
+};
+
+struct queue;
+struct group {
+    int rank, size;
+    struct link *link;
+    const struct algo_ops *algo;
+    enum order order;
+    char name[16]; /* "rank 2", for log lines of the communication lane */
+    struct lane_state lanes[LANES];
+    struct queue *queue;  /* NULL until the communication lane is used */
+    struct work finished; /* what LANE_INLINE returns */
+};
+
+/* ---- call.c: one call, from its arguments to its end ---- */
+
+/* ERR_BUG, which fails the group, when the arguments make no sense. */
+MUST_CHECK enum error call_check(struct group *g, const struct collective *c);
+/* On the thread that runs the lane. Any failure is the group's. patient: the thread may spin. */
+MUST_CHECK enum error call_run(struct group *g, struct collective *c, bool patient);
+/* link_params' callbacks; user is the group. */
+void call_describe(void *user, int lane, char out[DESCRIBED_MAX]);
+enum error call_disagree(void *user, int lane, int peer, const struct call *mine, const struct call *theirs);
+/* Fails the group with words. */
+MUST_CHECK enum error group_fail(struct group *g, enum error err, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* ---- work.c: the communication lane ---- */
+
+MUST_CHECK enum error queue_submit(struct group *g, const struct collective *c, struct work **out);
+/* Ends the lane's thread; work still in flight fails the group. */
+void queue_stop(struct group *g);

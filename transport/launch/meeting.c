@@ -1,0 +1,179 @@
+/* A meeting owns the board on which ranks of one host find each other (link/board.h). It reserves
+ * as much address space as the host has memory, so that the board can grow in place and an offset
+ * in it is a place that every rank understands. For threads that is an anonymous mapping, for
+ * processes a memfd: nothing of it is left when they die, however they die. */
+#include "transport/link/board.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const uint64_t magic = 0x656e67626f617264u + (uint64_t)sizeof(struct board) + SLOT_BYTES;
+
+static size_t up(size_t n, size_t to) {
+    return (n + to - 1) / to * to;
+}
+
+static size_t page(void) {
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* 128 KB a pipe for two ranks; for many, less, so that all pipes stay within about 16 MB. */
+static uint32_t pipe_lines(int size) {
+    size_t pipes = (size_t)LANES * (size_t)size * (size_t)size, bytes = 128 << 10;
+    while (bytes > 4096 && bytes * pipes > 16 << 20) bytes /= 2;
+    return (uint32_t)(bytes / LINE);
+}
+
+static struct board board_plan(int size) {
+    struct board b = {.magic = magic, .size = size, .pipe_lines = pipe_lines(size)};
+    size_t ranks = (size_t)size;
+    b.slots = up(sizeof b + ranks * sizeof(struct seat), page());
+    b.pipes = b.slots + LANES * ranks * 2 * SLOT_BYTES;
+    b.end =
+        up(b.pipes + LANES * ranks * ranks * (sizeof(struct pipe) + b.pipe_lines * (size_t)LINE),
+           page());
+    b.used = b.end;
+    return b;
+}
+
+static int host_cores(void) {
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+static enum error reserve(struct meeting *m) {
+    m->reserved = (size_t)sysconf(_SC_PHYS_PAGES) * page();
+    m->base =
+        mmap(NULL, m->reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (m->base == MAP_FAILED) {
+        m->base = NULL;
+        return FAIL(ERR_MEMORY, "cannot reserve %zu bytes of addresses: %s", m->reserved,
+                    strerror(errno));
+    }
+    return ERR_NONE;
+}
+
+enum error meeting_extend(struct meeting *m, size_t bytes) {
+    if (bytes > m->reserved)
+        return FAIL(ERR_MEMORY, "cannot share %zu bytes: the host has %zu", bytes, m->reserved);
+    if (m->fd < 0 || bytes <= m->mapped) return ERR_NONE;
+    int err = posix_fallocate(m->fd, (off_t)m->mapped, (off_t)(bytes - m->mapped));
+    if (err) return FAIL(ERR_MEMORY, "cannot share %zu bytes: %s", bytes, strerror(err));
+    return ERR_NONE;
+}
+
+enum error meeting_map(struct meeting *m, size_t bytes) {
+    if (bytes <= m->mapped) return ERR_NONE;
+    char *from = m->base + m->mapped;
+    size_t more = bytes - m->mapped;
+    bool ok = m->fd < 0 ? mprotect(from, more, PROT_READ | PROT_WRITE) == 0
+                        : mmap(from, more, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, m->fd,
+                               (off_t)m->mapped) != MAP_FAILED;
+    if (!ok) return FAIL(ERR_MEMORY, "cannot map %zu bytes: %s", more, strerror(errno));
+    (void)madvise(from, more, MADV_HUGEPAGE); /* where the host has them for this kind of memory */
+    m->mapped = bytes;
+    return ERR_NONE;
+}
+
+/* Takes over fd, also when it fails. */
+static enum error meeting_new(int fd, struct meeting **out) {
+    struct meeting *m = calloc(1, sizeof *m);
+    if (!m) {
+        if (fd >= 0) close(fd);
+        return FAIL(ERR_MEMORY, "cannot allocate a meeting");
+    }
+    m->fd = fd;
+    enum error err = reserve(m);
+    if (err) {
+        meeting_free(m);
+        return err;
+    }
+    *out = m;
+    return ERR_NONE;
+}
+
+static enum error meeting_start(int size, int fd, struct meeting **out) {
+    struct meeting *m;
+    enum error err;
+    TRY(meeting_new(fd, &m));
+    struct board plan = board_plan(size);
+    TRY_GOTO(err, meeting_extend(m, plan.end), failed);
+    TRY_GOTO(err, meeting_map(m, plan.end), failed);
+    m->board = (struct board *)m->base;
+    *m->board = plan;
+    m->board->cores = host_cores();
+    *out = m;
+    return ERR_NONE;
+failed:
+    meeting_free(m);
+    return err;
+}
+
+static enum error check_size(int size) {
+    if (size < 1 || size > RANKS_MAX)
+        return FAIL(ERR_CONFIG, "%d ranks on one host\nfrom 1 to %d are possible", size, RANKS_MAX);
+    return ERR_NONE;
+}
+
+enum error meeting_create(int size, struct meeting **out) {
+    TRY(check_size(size));
+    return meeting_start(size, -1, out);
+}
+
+enum error meeting_create_shared(int size, struct meeting **out) {
+    TRY(check_size(size));
+    int fd = memfd_create("engine-ranks", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0) return FAIL(ERR_CREATE, "memfd_create: %s", strerror(errno));
+    (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK); /* a mapped file that shrinks kills who reads it */
+    return meeting_start(size, fd, out);
+}
+
+/* The file must be a board for so many ranks before any of it is believed. */
+static enum error check_board(int fd, int size) {
+    struct board plan = board_plan(size), got;
+    struct stat st;
+    if (fstat(fd, &st) != 0) return FAIL(ERR_USAGE, "descriptor %d: %s", fd, strerror(errno));
+    if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size < plan.end ||
+        pread(fd, &got, sizeof got, 0) != (ssize_t)sizeof got || got.magic != magic)
+        return FAIL(ERR_DATA, "descriptor %d is not where ranks of this program meet", fd);
+    if (got.size != size)
+        return FAIL(ERR_MISMATCH, "this rank expects %d ranks, its starter %d", size, got.size);
+    if (got.pipe_lines != plan.pipe_lines || got.slots != plan.slots || got.pipes != plan.pipes ||
+        got.end != plan.end)
+        return FAIL(ERR_DATA, "descriptor %d: a board of another program", fd);
+    return ERR_NONE;
+}
+
+enum error meeting_join(int fd, int size, struct meeting **out) {
+    struct meeting *m;
+    TRY(check_size(size));
+    TRY(check_board(fd, size));
+    int own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    if (own < 0) return FAIL(ERR_IO, "descriptor %d: %s", fd, strerror(errno));
+    TRY(meeting_new(own, &m));
+    enum error err = meeting_map(m, board_plan(size).end);
+    if (err) {
+        meeting_free(m);
+        return err;
+    }
+    m->board = (struct board *)m->base;
+    *out = m;
+    return ERR_NONE;
+}
+
+int meeting_fd(const struct meeting *m) {
+    return m->fd;
+}
+
+void meeting_free(struct meeting *m) {
+    if (!m) return;
+    if (m->base) munmap(m->base, m->reserved);
+    if (m->fd >= 0) close(m->fd);
+    free(m);
+}

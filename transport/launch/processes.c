@@ -1,0 +1,323 @@
+/* Ranks as processes, watched by one loop that waits for whatever comes first:
+ *
+ *   a rank writes      its pipe is read (output.c)
+ *   a rank ends        SIGCHLD; if that is a failure the rest have 'grace' to end, then SIGKILL
+ *   a user stops us    the first SIGINT or SIGTERM goes to all ranks, who stop after the step; the
+ * next SIGINT kills them the grace is over  SIGKILL, which also ends what is stopped (SIGSTOP)
+ *
+ * Signals come by a handler that writes their number to a pipe, so that they wake the loop
+ * whichever thread they hit. The dead stay unreaped until all have ended: as long as they do,
+ * neither a process's number nor the group's can pass to a stranger, and the last act is a SIGKILL
+ * to the group, for what the ranks themselves have started. */
+#include "engine/base/clock.h"
+#include "engine/base/memory.h"
+#include "transport/launch/output.h"
+#include "transport/launch/spawn.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const double DEFAULT_GRACE = 0.5;
+static const int64_t DRAIN_NS =
+    500000000; /* how long output is awaited from what has left the ranks' process group */
+enum { CODE_LOST = 75, CODE_INT = 130, CODE_TERM = 143 };
+
+/* ---- signals ---- */
+
+static const int watched[] = {SIGCHLD, SIGINT, SIGTERM};
+enum { WATCHED = sizeof watched / sizeof watched[0] };
+static atomic_int wake = -1; /* where the handler writes: a handler can know nothing but globals */
+
+struct signals {
+    int pipe[2];
+    struct sigaction old[WATCHED];
+    sigset_t old_mask;
+};
+
+static void on_signal(int signo) {
+    int saved = errno;
+    unsigned char byte = (unsigned char)signo;
+    ssize_t n = write(wake, &byte, 1); /* a full pipe wakes too */
+    (void)n;
+    errno = saved;
+}
+
+static enum error signals_take(struct signals *s) {
+    if (pipe2(s->pipe, O_CLOEXEC | O_NONBLOCK) != 0)
+        return FAIL(ERR_CREATE, "pipe: %s", strerror(errno));
+    int none = -1;
+    if (!atomic_compare_exchange_strong(&wake, &none, s->pipe[1])) {
+        close(s->pipe[0]), close(s->pipe[1]);
+        return FAIL(ERR_BUG, "two launches of processes at a time");
+    }
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_NOCLDSTOP};
+    sigset_t open;
+    sigemptyset(&action.sa_mask);
+    sigemptyset(&open);
+    for (int i = 0; i < WATCHED; i++) {
+        sigaction(watched[i], &action, &s->old[i]);
+        sigaddset(&open, watched[i]);
+    }
+    pthread_sigmask(SIG_UNBLOCK, &open, &s->old_mask);
+    return ERR_NONE;
+}
+
+static void signals_give(struct signals *s) {
+    pthread_sigmask(SIG_SETMASK, &s->old_mask, NULL);
+    for (int i = 0; i < WATCHED; i++) sigaction(watched[i], &s->old[i], NULL);
+    wake = -1;
+    close(s->pipe[0]), close(s->pipe[1]);
+}
+
+/* ---- the ranks ---- */
+
+struct rank_process {
+    pid_t pid; /* 0: never started */
+    bool ended;
+    struct rank_output output;
+};
+struct watch {
+    const struct launch_params *p;
+    struct rank_process *ranks;
+    struct pollfd *fds; /* signals, then the ranks' pipes */
+    struct signals signals;
+    pid_t group;
+    int started, running;
+    int asked;         /* the signal that was passed on, 0: none */
+    bool killed;       /* all were, at the user's wish or when the grace was over */
+    int64_t deadline;  /* when the rest are killed; 0: never */
+    int64_t pass;      /* the time of this look around */
+    int64_t last;      /* the time of the last end */
+    int64_t failed;    /* the time of the failure */
+    siginfo_t failure; /* how the rank that failed first ended */
+    struct launch_result *out;
+};
+
+static void signal_ranks(struct watch *w, int signo) {
+    if (w->group) kill(-w->group, signo);
+}
+
+static void kill_ranks(struct watch *w) {
+    w->killed = true;
+    signal_ranks(w, SIGKILL);
+}
+
+static enum error spawn_rank(struct watch *w, int rank, const int console[2]) {
+    const struct launch_params *p = w->p;
+    struct rank_process *r = &w->ranks[rank];
+    struct launch_self self = {.rank = rank,
+                               .size = p->size,
+                               .meeting_fd = p->meeting ? meeting_fd(p->meeting) : -1,
+                               .console_out = rank == 0 ? console[0] : -1,
+                               .console_err = rank == 0 ? console[1] : -1};
+    int rank_end;
+    TRY(output_open(&r->output, rank, p->log_folder, p->log, &rank_end));
+    enum error err = rank_spawn(p->argv, &self, rank_end, w->group, &r->pid);
+    close(rank_end);
+    if (err != ERR_NONE) return err;
+    if (rank == 0) w->group = r->pid;
+    w->started++, w->running++;
+    return ERR_NONE;
+}
+
+/* What a rank inherits must lie above the three that it gets anew. */
+static enum error check_standard_files(void) {
+    static const char *const names[] = {"input", "output", "error"};
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            return FAIL(ERR_IO, "standard %s is closed\nto silence it, use /dev/null", names[fd]);
+    return ERR_NONE;
+}
+
+static enum error spawn_all(struct watch *w) {
+    TRY(check_standard_files());
+    enum error err = ERR_NONE;
+    int console[2] = {fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1),
+                      fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)};
+    if (console[0] < 0 || console[1] < 0)
+        err = FAIL(ERR_CREATE, "rank 0's console: %s", strerror(errno));
+    for (int rank = 0; rank < w->p->size && err == ERR_NONE; rank++)
+        err = spawn_rank(w, rank, console);
+    for (int i = 0; i < 2; i++)
+        if (console[i] >= 0) close(console[i]);
+    return err;
+}
+
+/* ---- how they end ---- */
+
+/* A rank that says by its code that it lost another is not the cause. Yet it may well end first: a
+ * dying process closes its files, by which its peers know, a little before it can be waited for. So
+ * a better cause is taken until we kill ourselves. */
+static bool is_victim(const siginfo_t *end) {
+    return end->si_code == CLD_EXITED && end->si_status == CODE_LOST;
+}
+
+/* Ended as it was told to: by its handler's code or, before it had a handler, by the signal itself.
+ */
+static bool was_told(const struct watch *w, const siginfo_t *end) {
+    if (end->si_code == CLD_EXITED)
+        return w->asked && (end->si_status == CODE_INT || end->si_status == CODE_TERM);
+    return (w->asked && end->si_status == w->asked) || (w->killed && end->si_status == SIGKILL);
+}
+
+static void note_end(struct watch *w, int rank, const siginfo_t *end) {
+    bool exited = end->si_code == CLD_EXITED, told = was_told(w, end);
+    w->ranks[rank].ended = true;
+    w->running--;
+    w->last = w->pass;
+    if (exited && end->si_status == 0) return;
+    if (told) {
+        w->out->exit_code = exited ? end->si_status : 128 + w->asked;
+    } else if (w->out->first < 0 || (is_victim(&w->failure) && !is_victim(end))) {
+        w->out->first = rank;
+        w->failed = w->pass;
+        w->failure = *end;
+    }
+    if (w->deadline || (told && exited))
+        return; /* the latter stop together, and one may have a checkpoint to save */
+    double grace = w->p->grace > 0 ? w->p->grace : DEFAULT_GRACE;
+    w->deadline = w->pass + (int64_t)(grace * 1e9);
+}
+
+static void look_for_ends(struct watch *w) {
+    for (int i = 0; i < w->started; i++) {
+        struct rank_process *r = &w->ranks[i];
+        siginfo_t end = {0};
+        if (r->ended) continue;
+        if (waitid(P_PID, (id_t)r->pid, &end, WEXITED | WNOHANG | WNOWAIT) != 0 &&
+            errno == ECHILD) {
+            end.si_pid = r->pid; /* someone else took it: how it ended is not known */
+            end.si_code = CLD_KILLED;
+            end.si_status = SIGKILL;
+        }
+        if (end.si_pid == r->pid) note_end(w, i, &end);
+    }
+}
+
+static void take_signals(struct watch *w) {
+    unsigned char got[64];
+    ssize_t n = read(w->signals.pipe[0], got, sizeof got);
+    for (ssize_t i = 0; i < n; i++) {
+        if (got[i] == SIGCHLD) continue;
+        if (!w->asked) {
+            w->asked = got[i];
+            signal_ranks(w, got[i]);
+        } else if (got[i] == SIGINT) {
+            kill_ranks(w);
+        }
+    }
+}
+
+/* ---- the loop ---- */
+
+static int wait_ms(const struct watch *w) {
+    if (!w->deadline || w->killed) return -1;
+    int64_t left = w->deadline - clock_ns();
+    return left <= 0 ? 0 : (int)(left / 1000000) + 1;
+}
+
+static void wait_for_something(struct watch *w, int timeout) {
+    w->fds[0] = (struct pollfd){.fd = w->signals.pipe[0], .events = POLLIN};
+    for (int i = 0; i < w->started; i++)
+        w->fds[1 + i] = (struct pollfd){.fd = w->ranks[i].output.pipe, .events = POLLIN};
+    (void)poll(w->fds, (nfds_t)w->started + 1, timeout); /* whatever it says, we look at all */
+}
+
+static void watch_ranks(struct watch *w) {
+    while (w->running > 0) {
+        wait_for_something(w, wait_ms(w));
+        w->pass = clock_ns();
+        take_signals(w);
+        for (int i = 0; i < w->started; i++) output_read(&w->ranks[i].output);
+        look_for_ends(w);
+        if (w->deadline && w->pass >= w->deadline && !w->killed) kill_ranks(w);
+    }
+}
+
+/* What is still in the pipes. A process that a rank started and that left its group may hold one
+ * open: it is not awaited. */
+static void drain(struct watch *w) {
+    int64_t end = clock_ns() + DRAIN_NS;
+    for (;;) {
+        int open = 0;
+        for (int i = 0; i < w->started; i++) {
+            while (output_read(&w->ranks[i].output) && clock_ns() < end) {
+            }
+            open += w->ranks[i].output.pipe >= 0;
+        }
+        if (!open || clock_ns() >= end) return;
+        wait_for_something(w, 10);
+    }
+}
+
+static void end_all(struct watch *w) {
+    signal_ranks(w, SIGKILL);
+    drain(w);
+    for (int i = 0; i < w->started; i++) {
+        while (waitpid(w->ranks[i].pid, NULL, 0) < 0 && errno == EINTR) {
+        }
+    }
+}
+
+/* ---- the whole ---- */
+
+static enum error tell(struct watch *w) {
+    struct launch_result *out = w->out;
+    if (out->first < 0) return ERR_NONE;
+    bool exited = w->failure.si_code == CLD_EXITED;
+    out->exit_code = exited ? w->failure.si_status : -1;
+    out->signal = exited ? 0 : w->failure.si_status;
+    out->seconds = clock_seconds(w->last - w->failed);
+    output_last_lines(&w->ranks[out->first].output, out->lines);
+    if (exited) return ERR_NONE;
+    const char *name = sigdescr_np(out->signal);
+    return FAIL(ERR_PEER, "rank %d (process %d) was killed by signal %d (%s)%s", out->first,
+                (int)w->ranks[out->first].pid, out->signal, name ? name : "real-time",
+                out->signal == SIGKILL ? "\nwhen memory runs out the kernel does that: see dmesg"
+                                       : "");
+}
+
+static enum error watch_open(struct watch *w) {
+    size_t size = (size_t)w->p->size, bytes;
+    void *memory;
+    TRY(memory_size(size, sizeof *w->ranks, "ranks", &bytes));
+    TRY(memory_alloc(bytes, &memory));
+    w->ranks = memory;
+    TRY(memory_size(size + 1, sizeof *w->fds, "ranks", &bytes));
+    TRY(memory_alloc(bytes, &memory));
+    w->fds = memory;
+    return signals_take(&w->signals);
+}
+
+static void watch_close(struct watch *w) {
+    for (int i = 0; w->ranks && i < w->p->size; i++) output_close(&w->ranks[i].output);
+    memory_free(w->ranks);
+    memory_free(w->fds);
+}
+
+enum error launch_processes(const struct launch_params *p, struct launch_result *out) {
+    assert(p->size > 0);
+    *out = (struct launch_result){.first = -1};
+    struct watch w = {.p = p, .out = out};
+    enum error err = watch_open(&w);
+    if (err != ERR_NONE) goto done;
+    err = spawn_all(&w);
+    if (err != ERR_NONE)
+        kill_ranks(&w);
+    else
+        watch_ranks(&w);
+    end_all(&w);
+    signals_give(&w.signals);
+    if (err == ERR_NONE) err = tell(&w);
+done:
+    watch_close(&w);
+    return err;
+}

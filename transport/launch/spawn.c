@@ -1,0 +1,113 @@
+/* Starting one rank's process with posix_spawn: never fork, since threads may run here (a forked
+ * child of OpenMP, CUDA or nng hangs). Every descriptor of this program is close-on-exec; those
+ * that a rank inherits are named one by one. */
+#include "transport/launch/spawn.h"
+
+#include "engine/base/memory.h"
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+void launch_text(char out[LAUNCH_TEXT], const struct launch_self *s, int parent) {
+    snprintf(out, LAUNCH_TEXT, "rank=%d,size=%d,meeting=%d,out=%d,err=%d,parent=%d", s->rank,
+             s->size, s->meeting_fd, s->console_out, s->console_err, parent);
+}
+
+/* ---- environment: ours, with what a rank is told in place of what there may be ---- */
+
+enum { TOLD = 5 };
+static const char *const told_names[TOLD] = {LAUNCH_VARIABLE, "RANK", "WORLD_SIZE", "LOCAL_RANK",
+                                             "LOCAL_WORLD_SIZE"};
+
+static bool is_told(const char *entry) {
+    for (int i = 0; i < TOLD; i++) {
+        size_t n = strlen(told_names[i]);
+        if (!strncmp(entry, told_names[i], n) && entry[n] == '=') return true;
+    }
+    return false;
+}
+
+static enum error make_environment(const struct launch_self *self, struct pool *pool, char ***out) {
+    size_t count = 0, kept = 0;
+    while (environ[count]) count++;
+    char **env = pool_alloc(pool, (count + TOLD + 1) * sizeof *env);
+    if (!env) return ERR_MEMORY;
+    for (size_t i = 0; i < count; i++)
+        if (!is_told(environ[i])) env[kept++] = environ[i];
+    char text[LAUNCH_TEXT];
+    launch_text(text, self, (int)getpid());
+    const int values[TOLD] = {0, self->rank, self->size, self->rank, self->size};
+    for (int i = 0; i < TOLD; i++) {
+        env[kept] = i == 0 ? pool_printf(pool, "%s=%s", told_names[i], text)
+                           : pool_printf(pool, "%s=%d", told_names[i], values[i]);
+        if (!env[kept++]) return ERR_MEMORY;
+    }
+    *out = env;
+    return ERR_NONE;
+}
+
+/* ---- the process ---- */
+
+/* A descriptor duplicated onto itself is inherited under its number. */
+static int hand_on(posix_spawn_file_actions_t *files, int fd) {
+    return fd < 0 ? 0 : posix_spawn_file_actions_adddup2(files, fd, fd);
+}
+
+static int describe_files(posix_spawn_file_actions_t *files, const struct launch_self *self,
+                          int output) {
+    int why = posix_spawn_file_actions_addopen(files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    if (!why) why = posix_spawn_file_actions_adddup2(files, output, STDOUT_FILENO);
+    if (!why) why = posix_spawn_file_actions_adddup2(files, output, STDERR_FILENO);
+    if (!why) why = hand_on(files, self->meeting_fd);
+    if (!why) why = hand_on(files, self->console_out);
+    if (!why) why = hand_on(files, self->console_err);
+    return why;
+}
+
+/* No signal blocked, the ones that matter not ignored, whatever this process was started with. */
+static int describe_process(posix_spawnattr_t *attr, pid_t group) {
+    sigset_t none, standard;
+    sigemptyset(&none);
+    sigemptyset(&standard);
+    sigaddset(&standard, SIGINT);
+    sigaddset(&standard, SIGTERM);
+    sigaddset(&standard, SIGCHLD);
+    int why = posix_spawnattr_setflags(attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
+                                                 POSIX_SPAWN_SETSIGDEF);
+    if (!why) why = posix_spawnattr_setpgroup(attr, group);
+    if (!why) why = posix_spawnattr_setsigmask(attr, &none);
+    if (!why) why = posix_spawnattr_setsigdefault(attr, &standard);
+    return why;
+}
+
+enum error rank_spawn(const char *const *argv, const struct launch_self *self, int output,
+                      pid_t group, pid_t *out) {
+    struct pool *pool;
+    TRY(pool_create(&pool));
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attr;
+    posix_spawn_file_actions_init(&files);
+    posix_spawnattr_init(&attr);
+    char **env;
+    int why = 0;
+    enum error err = make_environment(self, pool, &env);
+    if (err != ERR_NONE) goto done;
+    why = describe_files(&files, self, output);
+    if (!why) why = describe_process(&attr, group);
+    union { /* posix_spawn changes none of it, though its type says otherwise */
+        const char *const *mine;
+        char *const *theirs;
+    } words = {argv};
+    if (!why) why = posix_spawn(out, "/proc/self/exe", &files, &attr, words.theirs, env);
+    if (why)
+        err =
+            FAIL(ERR_CREATE, "cannot start the process of rank %d: %s", self->rank, strerror(why));
+done:
+    posix_spawnattr_destroy(&attr);
+    posix_spawn_file_actions_destroy(&files);
+    pool_free(pool);
+    return err;
+}

@@ -1,0 +1,81 @@
+/* Ranks as threads of this process. */
+#include "engine/base/memory.h"
+#include "transport/launch/launch.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { FAILURE_MAX = 2048 };
+struct crew {
+    rank_fn fn;
+    void *user;
+    pthread_mutex_t gate; /* held until all threads are there: with one missing the others would
+                             wait for it in vain */
+    bool cancelled;
+    atomic_flag failed;
+    enum error error; /* of the first that failed, with its message and hint */
+    char failure[FAILURE_MAX];
+};
+struct rank_thread {
+    struct crew *crew;
+    int rank;
+    pthread_t thread;
+};
+
+static bool gate_pass(struct crew *c) {
+    pthread_mutex_lock(&c->gate);
+    bool go = !c->cancelled;
+    pthread_mutex_unlock(&c->gate);
+    return go;
+}
+
+static void *rank_main(void *arg) {
+    struct rank_thread *t = arg;
+    struct crew *c = t->crew;
+    if (!gate_pass(c)) return NULL;
+    enum error err = c->fn(c->user, t->rank);
+    if (err != ERR_NONE && !atomic_flag_test_and_set(&c->failed)) {
+        c->error = err;
+        snprintf(c->failure, sizeof c->failure, "%s\n%s", error_message(), error_hint());
+    }
+    return NULL;
+}
+
+/* Gives how many threads run; fewer than size is a failure of the system. */
+static int crew_start(struct crew *c, struct rank_thread *threads, int size, int *why) {
+    int started = 0;
+    pthread_mutex_lock(&c->gate);
+    for (; started < size; started++) {
+        struct rank_thread *t = &threads[started];
+        *t = (struct rank_thread){.crew = c, .rank = started};
+        *why = pthread_create(&t->thread, NULL, rank_main, t);
+        if (*why) break;
+        char name[32]; /* the kernel takes 15 characters */
+        snprintf(name, sizeof name, "rank %d", started);
+        pthread_setname_np(t->thread, name);
+    }
+    c->cancelled = started < size;
+    pthread_mutex_unlock(&c->gate);
+    return started;
+}
+
+enum error launch_threads(int size, rank_fn fn, void *user) {
+    assert(size > 0);
+    size_t bytes;
+    void *memory;
+    TRY(memory_size((size_t)size, sizeof(struct rank_thread), "threads", &bytes));
+    TRY(memory_alloc(bytes, &memory));
+    struct rank_thread *threads = memory;
+    struct crew crew = {
+        .fn = fn, .user = user, .gate = PTHREAD_MUTEX_INITIALIZER, .failed = ATOMIC_FLAG_INIT};
+    int why = 0, started = crew_start(&crew, threads, size, &why);
+    for (int r = 0; r < started; r++) pthread_join(threads[r].thread, NULL);
+    memory_free(threads);
+    if (started < size)
+        return FAIL(ERR_MEMORY, "cannot start thread %d of %d: %s", started + 1, size,
+                    strerror(why));
+    return crew.error == ERR_NONE ? ERR_NONE : FAIL(crew.error, "%s", crew.failure);
+}

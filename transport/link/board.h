@@ -1,0 +1,80 @@
+/* The memory that the ranks of one host share: a header, a seat for each rank, slots for small messages, pipes, and behind
+ * them what the ranks allocate together. Ranks that are threads see one mapping of it; ranks that are processes map the same
+ * file (a memfd), each at its own address. Nothing in it is a pointer. */
+#pragma once
+#include "transport/launch/launch.h"
+#include "transport/link/link.h"
+#include <stdatomic.h>
+
+enum {
+    LINE = 64,
+    SLOT_BYTES = 8 << 10,
+    NOTE_WORDS = 6,
+    REASON_MAX = 600,
+};
+
+/* The call that its owner makes, and when it is valid: turn == call.sequence. Two take turns, so that a rank one call ahead
+ * does not overwrite what a peer still reads; no rank can be two ahead. */
+struct posted {
+    _Alignas(LINE) _Atomic uint32_t turn;
+    struct call call;
+    uint64_t place; /* of the caller's buffer in the board, 0: not in it */
+};
+struct counter {
+    _Alignas(LINE) _Atomic uint32_t value;
+};
+/* Where a rank sleeps. A peer that did something it waits for rings: adds one to 'rung' and wakes it. */
+struct bell {
+    _Alignas(LINE) _Atomic uint32_t rung;
+    _Atomic uint32_t awaited; /* 0: awake; peer + 1; or ANY_PEER */
+};
+enum { AWAKE = 0, ANY_PEER = RANKS_MAX + 1 };
+
+/* Written by its owner, read while it changes: 'version' is odd meanwhile. */
+struct note {
+    _Alignas(LINE) _Atomic uint32_t version;
+    _Atomic int64_t time, step;
+    _Atomic uint64_t text[NOTE_WORDS];
+};
+struct seat {
+    struct posted posted[LANES][2];
+    struct counter steps[LANES]; /* syncs that the owner has reached */
+    struct bell bell[LANES];
+    struct note note;
+    _Alignas(LINE) _Atomic int32_t pid; /* 0: nobody has come yet */
+    _Atomic uint32_t left;
+};
+
+/* Bytes from one rank to another on one lane. A message is a line that labels it and its bytes, padded to whole lines. Counts
+ * are in lines; each is written by one side. */
+struct pipe {
+    struct counter written, read;
+    _Alignas(LINE) char data[];
+};
+
+enum failing { NOT_FAILED, FAILING, FAILED };
+struct board {
+    uint64_t magic;
+    int32_t size;  /* ranks */
+    int32_t cores; /* that the starter may use */
+    uint32_t pipe_lines;
+    uint64_t slots, pipes, end;     /* offsets; end: of the fixed part */
+    _Alignas(LINE) _Atomic uint32_t failed; /* enum failing */
+    int32_t error;
+    char reason[REASON_MAX];
+    _Alignas(LINE) uint64_t used, allocated; /* rank 0's, for alloc: end of all memory, start of the newest */
+    struct seat seat[];
+};
+
+struct meeting {
+    int fd; /* -1: for threads */
+    char *base;
+    size_t reserved;
+    size_t mapped; /* bytes of it that this process may touch */
+    struct board *board; /* at base */
+};
+
+/* Makes the board 'bytes' long: after it, every rank may meeting_map. ERR_MEMORY when there is not so much. */
+MUST_CHECK enum error meeting_extend(struct meeting *m, size_t bytes);
+/* Lets this process touch the first 'bytes' of the board, which has been extended so far. */
+MUST_CHECK enum error meeting_map(struct meeting *m, size_t bytes);

@@ -1,0 +1,29 @@
+/* The list of links. */
+#include "transport/link/link.h"
+
+#include <string.h>
+
+#define LINK(name) extern const struct link_ops link_##name;
+#include "transport/link/links.def"
+#undef LINK
+
+static const struct link_ops *const kinds[] = {
+#define LINK(name) &link_##name,
+#include "transport/link/links.def"
+#undef LINK
+};
+
+const struct link_ops *const *link_kinds(int *count) {
+    *count = (int)(sizeof kinds / sizeof *kinds);
+    return kinds;
+}
+
+const struct link_ops *link_find(const char *name) {
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (!strcmp(kinds[i]->name, name)) return kinds[i];
+    return NULL;
+}
+
+void sink_copy(void *ctx, size_t offset, const void *data, size_t n) {
+    memcpy((char *)ctx + offset, data, n);
+}

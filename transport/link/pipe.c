@@ -1,0 +1,154 @@
+/* Pipes: one ring of cache lines for each pair of ranks, direction and lane. The writer owns one counter, the reader the
+ * other. Each message is labelled with the call it belongs to, so ranks that are out of step find out before a byte is
+ * misread. Pieces are handed over every 16 KB, so that the reader works while the writer writes. */
+#include "transport/link/shared.h"
+
+#include <string.h>
+
+enum { PIECE_LINES = (16 << 10) / LINE };
+
+struct label {
+    struct call call;
+    uint64_t bytes;
+};
+_Static_assert(sizeof(struct label) <= LINE, "a label is one line");
+
+/* One message in one direction; lines counts those that remain, the label's included. */
+struct transfer {
+    struct pipe *pipe;
+    int peer;
+    uint32_t done; /* the count of lines on this rank's side */
+    uint64_t lines;
+    size_t bytes, offset;
+    bool labelled;
+};
+
+static struct pipe *pipe_of(const struct shared *s, int lane, int from, int to) {
+    size_t size = (size_t)s->board->size;
+    size_t index = ((size_t)lane * size + (size_t)from) * size + (size_t)to;
+    size_t stride = sizeof(struct pipe) + s->board->pipe_lines * (size_t)LINE;
+    return (struct pipe *)(void *)(s->meeting->base + s->board->pipes + index * stride);
+}
+
+static struct transfer transfer_of(struct pipe *p, const struct counter *mine, int peer,
+                                   size_t bytes) {
+    return (struct transfer){.pipe = p,
+                             .peer = peer,
+                             .done = atomic_load_explicit(&mine->value, memory_order_relaxed),
+                             .lines = 1 + (bytes + LINE - 1) / LINE,
+                             .bytes = bytes};
+}
+
+/* The next run of lines: not more than 'there' are, than the message needs, or than lie in one piece. */
+static uint32_t run_lines(const struct shared *s, const struct transfer *t, uint32_t there) {
+    uint32_t n = s->board->pipe_lines - t->done % s->board->pipe_lines;
+    if (n > there) n = there;
+    if (n > t->lines) n = (uint32_t)t->lines;
+    if (n > PIECE_LINES) n = PIECE_LINES;
+    return t->labelled ? n : n > 0;
+}
+
+static char *run_data(const struct shared *s, const struct transfer *t) {
+    return t->pipe->data + t->done % s->board->pipe_lines * (size_t)LINE;
+}
+
+static size_t run_bytes(const struct transfer *t, uint32_t lines) {
+    size_t left = t->bytes - t->offset, n = lines * (size_t)LINE;
+    return n < left ? n : left;
+}
+
+static void advance(struct transfer *t, uint32_t lines, size_t bytes) {
+    t->done += lines;
+    t->lines -= lines;
+    t->offset += bytes;
+    t->labelled = true;
+}
+
+static uint32_t space(const struct shared *s, const struct transfer *t) {
+    return s->board->pipe_lines - (t->done - atomic_load(&t->pipe->read.value));
+}
+
+static bool send_some(struct shared *s, int lane, struct transfer *t, const struct call *label,
+                      const char *data) {
+    uint32_t n = run_lines(s, t, space(s, t));
+    if (n == 0) return false;
+    if (!t->labelled) {
+        struct label l = {.call = *label, .bytes = t->bytes};
+        memcpy(run_data(s, t), &l, sizeof l);
+        advance(t, 1, 0);
+        n = run_lines(s, t, space(s, t));
+    }
+    size_t bytes = run_bytes(t, n);
+    if (bytes) memcpy(run_data(s, t), data + t->offset, bytes);
+    advance(t, n, bytes);
+    atomic_store(&t->pipe->written.value, t->done);
+    wake(s, lane, t->peer);
+    return true;
+}
+
+static enum error check_label(struct shared *s, int lane, const struct transfer *t,
+                              const struct call *mine) {
+    struct label l;
+    memcpy(&l, run_data(s, t), sizeof l);
+    const struct call *c = &l.call;
+    if (c->what == mine->what && c->count == mine->count && c->sequence == mine->sequence &&
+        l.bytes == t->bytes)
+        return ERR_NONE;
+    return s->link.params.disagree(s->link.params.user, lane, t->peer, mine, c);
+}
+
+/* *some tells whether there was anything. */
+static enum error receive_some(struct shared *s, int lane, struct transfer *t,
+                               const struct call *label, const struct incoming *in, bool *some) {
+    uint32_t there = atomic_load(&t->pipe->written.value) - t->done;
+    *some = there > 0;
+    if (there == 0) return ERR_NONE;
+    if (!t->labelled) {
+        TRY(check_label(s, lane, t, label));
+        advance(t, 1, 0);
+        there--;
+    }
+    uint32_t n = run_lines(s, t, there);
+    size_t bytes = run_bytes(t, n);
+    if (bytes) in->sink(in->ctx, t->offset, run_data(s, t), bytes);
+    advance(t, n, bytes);
+    atomic_store(&t->pipe->read.value, t->done);
+    wake(s, lane, t->peer);
+    return ERR_NONE;
+}
+
+static enum error wait_either(struct shared *s, int lane, const struct transfer *out,
+                              const struct transfer *in) {
+    struct wait w = {0};
+    if (in->lines) {
+        w.peer[w.n] = in->peer;
+        w.counter[w.n] = &in->pipe->written.value;
+        w.want[w.n++] = in->done + 1;
+    }
+    if (out->lines) {
+        w.peer[w.n] = out->peer;
+        w.counter[w.n] = &out->pipe->read.value;
+        w.want[w.n++] = out->done + 1 - s->board->pipe_lines;
+    }
+    return wait_for(s, lane, &w);
+}
+
+enum error shared_exchange(struct link *l, int lane, const struct call *label,
+                           const struct outgoing *out, const struct incoming *in) {
+    struct shared *s = (struct shared *)l;
+    struct transfer o = {0}, i = {0};
+    if (out) {
+        struct pipe *p = pipe_of(s, lane, l->params.rank, out->peer);
+        o = transfer_of(p, &p->written, out->peer, out->bytes);
+    }
+    if (in) {
+        struct pipe *p = pipe_of(s, lane, in->peer, l->params.rank);
+        i = transfer_of(p, &p->read, in->peer, in->bytes);
+    }
+    while (o.lines || i.lines) {
+        bool sent = o.lines && send_some(s, lane, &o, label, out->data), received = false;
+        if (i.lines) TRY(receive_some(s, lane, &i, label, in, &received));
+        if (!sent && !received) TRY(wait_either(s, lane, &o, &i));
+    }
+    return ERR_NONE;
+}

@@ -1,0 +1,208 @@
+/* The link over shared memory: ranks show their calls, count their steps and leave small messages on the board, and reach
+ * each other's buffers where these lie in it. Flags are written by one rank and polled by the others. */
+#include "transport/link/shared.h"
+#include "engine/base/clock.h"
+#include "engine/base/memory.h"
+
+#include <assert.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct shared *shared_of(struct link *l) {
+    return (struct shared *)l;
+}
+
+/* ---- coming and going ---- */
+
+static enum error take_seat(struct seat *seat, int rank) {
+    int32_t nobody = 0;
+    if (atomic_compare_exchange_strong(&seat->pid, &nobody, (int32_t)getpid())) return ERR_NONE;
+    if (atomic_load(&seat->left))
+        return FAIL(ERR_PEER, "rank %d has left this meeting, which is for one group", rank);
+    return FAIL(ERR_MISMATCH, "there are two ranks %d\neach rank needs a number of its own", rank);
+}
+
+enum error shared_open(const struct link_params *p, const struct link_ops *ops, struct link **out) {
+    struct board *b = p->meeting->board;
+    if (b->size != p->size)
+        return FAIL(ERR_MISMATCH, "a group of %d ranks, a meeting for %d", p->size, b->size);
+    void *memory;
+    TRY(memory_alloc(sizeof(struct shared), &memory));
+    struct shared *s = memory;
+    s->link.ops = ops;
+    s->link.params = *p;
+    s->meeting = p->meeting;
+    s->board = b;
+    s->me = &b->seat[p->rank];
+    s->roomy = b->size <= b->cores;
+    enum error err = take_seat(s->me, p->rank);
+    if (err) {
+        memory_free(s);
+        return err;
+    }
+    *out = &s->link;
+    return ERR_NONE;
+}
+
+void shared_close(struct link *l) {
+    struct shared *s = shared_of(l);
+    atomic_store(&s->me->left, 1);
+    wake_all(s->board);
+    memory_free(s);
+}
+
+/* ---- meeting ---- */
+
+/* Where p lies in the board, 0 when it does not. */
+static uint64_t place_of(const struct shared *s, const void *p) {
+    uintptr_t offset = (uintptr_t)p - (uintptr_t)s->meeting->base;
+    return offset >= s->board->end && offset < s->meeting->reserved ? offset : 0;
+}
+
+static void *at_place(const struct shared *s, uint64_t place) {
+    return place ? s->meeting->base + place : NULL;
+}
+
+static bool same_call(const struct call *a, const struct call *b) {
+    return a->what == b->what && a->count == b->count && a->detail == b->detail &&
+           a->sequence == b->sequence;
+}
+
+static enum error await_call(struct shared *s, int lane, int peer, const struct call *mine,
+                             void **at) {
+    const struct posted *theirs = &s->board->seat[peer].posted[lane][mine->sequence & 1];
+    if (!reached(&theirs->turn, mine->sequence))
+        TRY(wait_for(s, lane,
+                     &(struct wait){.n = 1,
+                                    .peer = {peer},
+                                    .counter = {&theirs->turn},
+                                    .want = {mine->sequence},
+                                    .entering = true}));
+    if (!same_call(mine, &theirs->call)) {
+        const struct link_params *p = &s->link.params;
+        return p->disagree(p->user, lane, peer, mine, &theirs->call);
+    }
+    *at = at_place(s, theirs->place);
+    return ERR_NONE;
+}
+
+enum error shared_meet(struct link *l, int lane, const struct call *c, void *mine, void **at) {
+    struct shared *s = shared_of(l);
+    TRY(shared_failure(l));
+    struct posted *post = &s->me->posted[lane][c->sequence & 1];
+    post->call = *c;
+    post->place = place_of(s, mine);
+    atomic_store(&post->turn, c->sequence);
+    wake_peers(s, lane);
+    at[l->params.rank] = at_place(s, post->place);
+    for (int r = 0; r < l->params.size; r++)
+        if (r != l->params.rank) TRY(await_call(s, lane, r, c, &at[r]));
+    return ERR_NONE;
+}
+
+enum error shared_sync(struct link *l, int lane) {
+    struct shared *s = shared_of(l);
+    uint32_t step = ++s->steps[lane];
+    atomic_store(&s->me->steps[lane].value, step);
+    wake_peers(s, lane);
+    for (int r = 0; r < l->params.size; r++) {
+        const _Atomic uint32_t *theirs = &s->board->seat[r].steps[lane].value;
+        if (reached(theirs, step)) continue;
+        TRY(wait_for(s, lane,
+                     &(struct wait){.n = 1, .peer = {r}, .counter = {theirs}, .want = {step}}));
+    }
+    return ERR_NONE;
+}
+
+void *shared_slot(struct link *l, int lane, int rank, uint32_t sequence) {
+    struct shared *s = shared_of(l);
+    size_t index = ((size_t)(lane * l->params.size + rank)) * 2 + (sequence & 1);
+    return s->meeting->base + s->board->slots + index * SLOT_BYTES;
+}
+
+/* ---- memory ---- */
+
+/* Ranks' pieces begin at different places within a page, so that equal indices do not compete for one set of the cache. */
+static enum error stride_of(size_t bytes, int size, size_t *stride, size_t *total) {
+    enum { PAGE = 4096, STAGGER = 5 * LINE };
+    size_t whole;
+    if (__builtin_add_overflow(bytes, (size_t)PAGE + STAGGER, &whole))
+        return FAIL(ERR_MEMORY, "cannot share %zu bytes", bytes);
+    *stride = whole / PAGE * PAGE + STAGGER;
+    TRY(memory_size((size_t)size, *stride, "memory of all ranks", total));
+    return __builtin_add_overflow(*total, (size_t)PAGE, &whole)
+               ? FAIL(ERR_MEMORY, "cannot share %zu bytes", bytes)
+               : ERR_NONE;
+}
+
+/* Rank 0 does it for all. */
+static enum error board_grow(struct shared *s, size_t total) {
+    enum { PAGE = 4096 };
+    struct board *b = s->board;
+    size_t start = (b->used + PAGE - 1) / PAGE * PAGE, end;
+    if (__builtin_add_overflow(start, (total + PAGE - 1) / PAGE * PAGE, &end))
+        return FAIL(ERR_MEMORY, "cannot share %zu bytes", total);
+    TRY(meeting_extend(s->meeting, end));
+    TRY(meeting_map(s->meeting, end));
+    b->allocated = start;
+    b->used = end;
+    return ERR_NONE;
+}
+
+enum error shared_alloc(struct link *l, size_t bytes, void **out) {
+    struct shared *s = shared_of(l);
+    size_t stride = 0, total = 0;
+    enum error err = stride_of(bytes, l->params.size, &stride, &total);
+    if (!err && l->params.rank == 0) err = board_grow(s, total);
+    if (err) return shared_fail(l, err, error_message());
+    TRY(shared_sync(l, 0));
+    if (s->meeting->fd >= 0 && (err = meeting_map(s->meeting, s->board->used)) != ERR_NONE)
+        return shared_fail(l, err, error_message());
+    *out = s->meeting->base + s->board->allocated + (size_t)l->params.rank * stride;
+    return shared_sync(l, 0); /* what was read stands until all have read it */
+}
+
+/* ---- failure ---- */
+
+enum error shared_failure(struct link *l) {
+    struct board *b = shared_of(l)->board;
+    uint32_t state = atomic_load(&b->failed);
+    if (state == NOT_FAILED) return ERR_NONE;
+    for (int i = 0; state == FAILING && i < 100000; i++) { /* who writes it may have died over it */
+        sched_yield();
+        state = atomic_load(&b->failed);
+    }
+    if (state == FAILING) return FAIL(ERR_PEER, "a rank died while it told why the group failed");
+    return FAIL((enum error)b->error, "%s", b->reason);
+}
+
+enum error shared_fail(struct link *l, enum error err, const char *reason) {
+    struct board *b = shared_of(l)->board;
+    uint32_t none = NOT_FAILED;
+    assert(err != ERR_NONE);
+    if (atomic_compare_exchange_strong(&b->failed, &none, FAILING)) {
+        b->error = (int32_t)err;
+        size_t n = strnlen(reason, REASON_MAX - 1);
+        memcpy(b->reason, reason, n);
+        b->reason[n] = '\0';
+        atomic_store(&b->failed, FAILED);
+        wake_all(b);
+    }
+    return shared_failure(l);
+}
+
+/* Stores and loads of the text are ordered, so a reader that sees one version twice has seen one text. */
+void shared_note(struct link *l, const char *doing, int64_t step) {
+    struct note *n = &shared_of(l)->me->note;
+    uint64_t words[NOTE_WORDS] = {0};
+    memcpy(words, doing, strnlen(doing, sizeof words - 1));
+    uint32_t version = atomic_load_explicit(&n->version, memory_order_relaxed);
+    atomic_store_explicit(&n->version, version + 1, memory_order_relaxed);
+    atomic_store_explicit(&n->time, clock_ns(), memory_order_release);
+    atomic_store_explicit(&n->step, step, memory_order_release);
+    for (int i = 0; i < NOTE_WORDS; i++)
+        atomic_store_explicit(&n->text[i], words[i], memory_order_release);
+    atomic_store_explicit(&n->version, version + 2, memory_order_release);
+}

@@ -1,0 +1,51 @@
+/* What the links over shared memory have in common, which is all but who maps the board. */
+#pragma once
+#include "transport/link/board.h"
+
+struct shared {
+    struct link link;
+    struct meeting *meeting;
+    struct board *board;
+    struct seat *me;
+    uint32_t steps[LANES]; /* syncs so far */
+    bool roomy;            /* each rank has a core to itself */
+};
+
+MUST_CHECK enum error shared_open(const struct link_params *p, const struct link_ops *ops, struct link **out);
+void shared_close(struct link *l);
+enum error shared_meet(struct link *l, int lane, const struct call *c, void *mine, void **at);
+enum error shared_sync(struct link *l, int lane);
+void *shared_slot(struct link *l, int lane, int rank, uint32_t sequence);
+enum error shared_exchange(struct link *l, int lane, const struct call *label, const struct outgoing *out,
+                           const struct incoming *in);
+enum error shared_alloc(struct link *l, size_t bytes, void **out);
+enum error shared_fail(struct link *l, enum error err, const char *reason);
+enum error shared_failure(struct link *l);
+void shared_note(struct link *l, const char *doing, int64_t step);
+
+/* The slots that these links fill alike. */
+#define SHARED_LINK_OPS                                                                            \
+    .close = shared_close, .meet = shared_meet, .sync = shared_sync, .slot = shared_slot,          \
+    .slot_bytes = SLOT_BYTES, .exchange = shared_exchange, .alloc = shared_alloc,                  \
+    .fail = shared_fail, .failure = shared_failure, .note = shared_note
+
+/* ---- waiting (wait.c) ---- */
+
+/* Counters only grow, modulo 2^32. */
+static inline bool reached(const _Atomic uint32_t *counter, uint32_t want) {
+    return (int32_t)(atomic_load(counter) - want) >= 0;
+}
+/* Until one of n counters, each written by its peer, is where it is wanted. */
+struct wait {
+    int n;
+    int peer[2];
+    const _Atomic uint32_t *counter[2];
+    uint32_t want[2];
+    bool entering; /* for the message: the peer has not come to the call at all */
+};
+MUST_CHECK enum error wait_for(struct shared *s, int lane, const struct wait *w);
+/* After a counter has been advanced: wakes the peer if it sleeps for that. */
+void wake(struct shared *s, int lane, int peer);
+void wake_peers(struct shared *s, int lane);
+/* Wakes all, whatever they wait for: something happened to the group. */
+void wake_all(struct board *b);

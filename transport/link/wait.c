@@ -1,0 +1,202 @@
+/* Waiting for a peer: first spin, since a prompt peer answers within a microsecond and the kernel takes fifty to wake a
+ * sleeper; then give the core away; then sleep on a futex. How long depends on whether this thread has a core to itself.
+ *
+ * No wake-up is lost: a sleeper says whom it awaits and then looks at the counter again; a peer advances the counter and then
+ * looks whether it is awaited. Both are sequentially consistent, so at least one sees the other. */
+#include "transport/link/shared.h"
+#include "engine/base/clock.h"
+#include "engine/base/log.h"
+
+#include <linux/futex.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* ---- bells ---- */
+
+static void ring(struct bell *b) {
+    atomic_fetch_add(&b->rung, 1);
+    syscall(SYS_futex, &b->rung, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+void wake(struct shared *s, int lane, int peer) {
+    struct bell *b = &s->board->seat[peer].bell[lane];
+    uint32_t awaited = atomic_load(&b->awaited);
+    if (awaited != ANY_PEER && awaited != (uint32_t)s->link.params.rank + 1) return;
+    if (atomic_compare_exchange_strong(&b->awaited, &awaited, AWAKE)) ring(b);
+}
+
+void wake_peers(struct shared *s, int lane) {
+    for (int r = 0; r < s->link.params.size; r++)
+        if (r != s->link.params.rank) wake(s, lane, r);
+}
+
+void wake_all(struct board *b) {
+    for (int r = 0; r < b->size; r++)
+        for (int lane = 0; lane < LANES; lane++) ring(&b->seat[r].bell[lane]);
+}
+
+/* ---- what to say of a peer that does not come ---- */
+
+static bool note_read(const struct note *n, int64_t *time, int64_t *step,
+                      char out[NOTE_WORDS * 8 + 1]) {
+    for (int tries = 0; tries < 1000; tries++) {
+        uint64_t words[NOTE_WORDS];
+        uint32_t version = atomic_load(&n->version);
+        *time = atomic_load(&n->time);
+        *step = atomic_load(&n->step);
+        for (int i = 0; i < NOTE_WORDS; i++) words[i] = atomic_load(&n->text[i]);
+        if (version % 2 || version != atomic_load(&n->version)) continue;
+        memcpy(out, words, sizeof words);
+        out[sizeof words] = '\0';
+        return version > 0;
+    }
+    return false;
+}
+
+static void last_seen(const struct seat *peer, char *out, size_t n) {
+    char text[NOTE_WORDS * 8 + 1];
+    int64_t time, step;
+    *out = '\0';
+    if (!note_read(&peer->note, &time, &step, text)) return;
+    snprintf(out, n, "; last seen in %s of step %lld, %.1f s ago", text, (long long)step,
+             clock_seconds(clock_ns() - time));
+}
+
+/* "rank 2 (pid 4711)"; ranks that are threads share a pid, which says nothing. */
+static void name_peer(const struct shared *s, int peer, char out[48]) {
+    int pid = atomic_load(&s->board->seat[peer].pid);
+    if (pid && pid != getpid())
+        snprintf(out, 48, "rank %d (pid %d)", peer, pid);
+    else
+        snprintf(out, 48, "rank %d", peer);
+}
+
+/* "rank 2 (pid 4711) has not entered all_reduce 412 (4.0 MB) within 60 s; last seen in ..." */
+static void complain(struct shared *s, int lane, const struct wait *w, double seconds, char *out,
+                     size_t n) {
+    const struct link_params *p = &s->link.params;
+    const struct seat *peer = &s->board->seat[w->peer[0]];
+    char name[48], doing[DESCRIBED_MAX], seen[160];
+    name_peer(s, w->peer[0], name);
+    p->describe(p->user, lane, doing);
+    last_seen(peer, seen, sizeof seen);
+    if (!atomic_load(&peer->pid))
+        snprintf(out, n, "%s has not joined within %.3g s", name, seconds);
+    else
+        snprintf(out, n, "%s has not %s %s within %.3g s%s", name,
+                 w->entering ? "entered" : "done its part of", doing, seconds, seen);
+}
+
+/* ---- peers that will never come ---- */
+
+/* A process that has ended is seen at once, also while nobody has collected its exit code. */
+static bool process_ended(int pid) {
+    if (!pid || pid == getpid()) return false;
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (fd < 0) return false;
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    bool ended = poll(&p, 1, 0) == 1;
+    close(fd);
+    return ended;
+}
+
+static bool any_reached(const struct wait *w) {
+    return reached(w->counter[0], w->want[0]) || (w->n > 1 && reached(w->counter[1], w->want[1]));
+}
+
+/* A peer that left or died may have done its part before: look again. */
+static enum error check_lost(struct shared *s, int lane, const struct wait *w) {
+    const struct link_params *p = &s->link.params;
+    for (int i = 0; i < w->n; i++) {
+        const struct seat *peer = &s->board->seat[w->peer[i]];
+        bool left = atomic_load(&peer->left);
+        if (!left && !process_ended(atomic_load(&peer->pid))) continue;
+        if (any_reached(w)) return ERR_NONE;
+        char name[48], doing[DESCRIBED_MAX], reason[REASON_MAX];
+        name_peer(s, w->peer[i], name);
+        p->describe(p->user, lane, doing);
+        snprintf(reason, sizeof reason, "%s has %s; rank %d waits for it in %s", name,
+                 left ? "left" : "died", p->rank, doing);
+        return shared_fail(&s->link, ERR_PEER, reason);
+    }
+    return ERR_NONE;
+}
+
+/* ---- the wait ---- */
+
+static void relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+struct vigil { /* of one sleep */
+    int64_t start;
+    bool warned;
+};
+
+static enum error check_time(struct shared *s, int lane, const struct wait *w, struct vigil *v) {
+    double timeout = s->link.params.timeout, waited = clock_seconds(clock_ns() - v->start);
+    char text[REASON_MAX];
+    if (waited >= timeout) {
+        complain(s, lane, w, timeout, text, sizeof text);
+        return shared_fail(&s->link, ERR_TIMEOUT, text);
+    }
+    if (waited >= timeout / 6 && !v->warned) {
+        v->warned = true;
+        complain(s, lane, w, waited, text, sizeof text);
+        log_warn("%s", text);
+    }
+    return ERR_NONE;
+}
+
+static enum error check_all(struct shared *s, int lane, const struct wait *w, struct vigil *v) {
+    TRY(shared_failure(&s->link));
+    TRY(check_lost(s, lane, w));
+    return check_time(s, lane, w, v);
+}
+
+/* Short enough to see deaths and to keep the times for warning and giving up. */
+static void sleep_on(struct bell *b, uint32_t rung, double timeout) {
+    double slice = timeout / 24 < 0.2 ? timeout / 24 : 0.2;
+    struct timespec t = {.tv_sec = 0, .tv_nsec = (long)(slice * 1e9)};
+    syscall(SYS_futex, &b->rung, FUTEX_WAIT, rung, &t, NULL, 0);
+}
+
+static enum error sleep_until(struct shared *s, int lane, const struct wait *w) {
+    struct bell *b = &s->me->bell[lane];
+    struct vigil v = {.start = clock_ns()};
+    uint32_t awaited = w->n == 1 ? (uint32_t)w->peer[0] + 1 : ANY_PEER;
+    enum error err = ERR_NONE;
+    for (;;) {
+        uint32_t rung = atomic_load(&b->rung);
+        atomic_store(&b->awaited, awaited);
+        if (any_reached(w) || (err = check_all(s, lane, w, &v)) != ERR_NONE) break;
+        sleep_on(b, rung, s->link.params.timeout);
+    }
+    atomic_store(&b->awaited, AWAKE);
+    return err;
+}
+
+/*                                      pauses  yields */
+static const int patience[2][2][2] = {{{0, 2}, {20, 40}},        /* more ranks than cores: comm lane, caller */
+                                      {{100, 0}, {2000, 2000}}}; /* a core each */
+
+enum error wait_for(struct shared *s, int lane, const struct wait *w) {
+    const int *turns = patience[s->roomy][s->link.patient[lane]];
+    for (int i = 0; i < turns[0] + turns[1]; i++) {
+        if (any_reached(w)) return ERR_NONE;
+        if (atomic_load_explicit(&s->board->failed, memory_order_relaxed)) break;
+        if (i < turns[0])
+            relax();
+        else
+            sched_yield();
+    }
+    return sleep_until(s, lane, w);
+}

@@ -1,0 +1,164 @@
+/* The communication lane: one thread for each group, started on first use, that runs what it is given in order. The work
+ * lies in a ring of slots; nothing is allocated for a call. Who waits for the oldest work, before the thread has begun it,
+ * runs it himself: that saves two changes of thread where communication is not hidden anyway. */
+#include "transport/core.h"
+#include "engine/base/clock.h"
+#include "engine/base/log.h"
+
+#include <assert.h>
+#include <fenv.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+struct queue {
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t more, done;
+    fenv_t float_mode; /* of the group's thread: sums must not depend on who makes them */
+    bool stop, busy;   /* busy: somebody runs the work at 'first' */
+    uint32_t first, next;
+    struct work works[WORKS];
+    int64_t parts[];
+};
+
+static struct work *work_at(struct queue *q, uint32_t index) {
+    return &q->works[index % WORKS];
+}
+
+/* Runs the oldest work. The mutex is held on entry and on return, not while it runs. */
+static void run_first(struct group *g, bool patient) {
+    struct queue *q = g->queue;
+    struct work *w = work_at(q, q->first);
+    struct lane_state *lane = &g->lanes[LANE_COMM];
+    q->busy = true;
+    atomic_store(&w->state, WORK_RUNNING);
+    pthread_mutex_unlock(&q->mutex);
+
+    int64_t start = clock_ns();
+    w->err = call_run(g, &w->call, patient);
+    atomic_fetch_add(&lane->busy_ns, clock_ns() - start);
+    atomic_fetch_add(&lane->collectives, 1);
+
+    pthread_mutex_lock(&q->mutex);
+    q->busy = false;
+    q->first++;
+    atomic_store(&w->state, WORK_DONE);
+    pthread_cond_broadcast(&q->done);
+    pthread_cond_signal(&q->more);
+}
+
+static void *lane_thread(void *arg) {
+    struct group *g = arg;
+    struct queue *q = g->queue;
+    fesetenv(&q->float_mode);
+    log_set_prefix(g->name);
+    pthread_mutex_lock(&q->mutex);
+    while (!q->stop) {
+        if (q->busy || q->first == q->next)
+            pthread_cond_wait(&q->more, &q->mutex);
+        else
+            run_first(g, false);
+    }
+    pthread_mutex_unlock(&q->mutex);
+    return NULL;
+}
+
+/* Signals are for the program's own threads. */
+static int start_thread(struct group *g) {
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int err = pthread_create(&g->queue->thread, NULL, lane_thread, g);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return err;
+}
+
+static enum error queue_start(struct group *g) {
+    size_t parts = (size_t)(g->size + 1) * WORKS * sizeof(int64_t);
+    void *memory;
+    TRY(memory_alloc(sizeof(struct queue) + parts, &memory));
+    struct queue *q = g->queue = memory;
+    pthread_mutex_init(&q->mutex, NULL);
+    pthread_cond_init(&q->more, NULL);
+    pthread_cond_init(&q->done, NULL);
+    fegetenv(&q->float_mode);
+    for (int i = 0; i < WORKS; i++) {
+        q->works[i].group = g;
+        q->works[i].part = q->parts + (size_t)i * (size_t)(g->size + 1);
+    }
+    int err = start_thread(g);
+    if (!err) return ERR_NONE;
+    g->queue = NULL;
+    memory_free(q);
+    return FAIL(ERR_CREATE, "cannot start the communication thread: %s", strerror(err));
+}
+
+enum error queue_submit(struct group *g, const struct collective *c, struct work **out) {
+    if (!g->queue) TRY(queue_start(g));
+    struct queue *q = g->queue;
+    struct work *w = work_at(q, q->next); /* only this thread changes next */
+    if (atomic_load(&w->state) != WORK_FREE)
+        return group_fail(g, ERR_BUG, "rank %d: work begun %d calls ago has not been waited for",
+                          g->rank, WORKS);
+    w->call = *c;
+    if (c->part) {
+        memcpy(w->part, c->part, (size_t)(g->size + 1) * sizeof *w->part);
+        w->call.part = w->part;
+    }
+    atomic_store(&w->state, WORK_QUEUED);
+    pthread_mutex_lock(&q->mutex);
+    q->next++;
+    pthread_cond_signal(&q->more);
+    pthread_mutex_unlock(&q->mutex);
+    *out = w;
+    return ERR_NONE;
+}
+
+static void await(struct group *g, struct work *w) {
+    struct queue *q = g->queue;
+    pthread_mutex_lock(&q->mutex);
+    while (atomic_load(&w->state) != WORK_DONE) {
+        if (!q->busy && work_at(q, q->first) == w)
+            run_first(g, true);
+        else
+            pthread_cond_wait(&q->done, &q->mutex);
+    }
+    pthread_mutex_unlock(&q->mutex);
+}
+
+enum error work_wait(struct work *w) {
+    struct group *g = w->group;
+    if (w == &g->finished) return ERR_NONE;
+    if (atomic_load(&w->state) != WORK_DONE) await(g, w);
+    enum error err = w->err;
+    atomic_store(&w->state, WORK_FREE);
+    return err ? g->link->ops->failure(g->link) : ERR_NONE; /* its words are the lane thread's */
+}
+
+bool work_done(const struct work *w) {
+    return w == &w->group->finished || atomic_load(&w->state) == WORK_DONE;
+}
+
+void queue_stop(struct group *g) {
+    struct queue *q = g->queue;
+    if (!q) return;
+    pthread_mutex_lock(&q->mutex);
+    bool unfinished = q->first != q->next;
+    q->stop = true;
+    pthread_cond_signal(&q->more);
+    pthread_mutex_unlock(&q->mutex);
+    if (unfinished) {
+        enum error err = group_fail(g, ERR_PEER, "rank %d has left with work in flight", g->rank);
+        assert(err != ERR_NONE);
+        (void)err;
+    }
+    pthread_join(q->thread, NULL);
+    pthread_cond_destroy(&q->more);
+    pthread_cond_destroy(&q->done);
+    pthread_mutex_destroy(&q->mutex);
+    memory_free(q);
+    g->queue = NULL;
+}

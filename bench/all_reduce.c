@@ -1,8 +1,8 @@
-/* How long an all-reduce takes: bench_all_reduce [--threads] [--comm] [--private] [--algorithm NAME] [--order NAME]
- *                                               [WORLD] [MAX_MB]
- * Ranks are processes (or threads), each bound to a core while there are enough. Prints the lines of the yardsticks: bytes,
- * median and least time, and bus bandwidth 2(N-1)/N bytes/time. --comm: on the communication lane; --private: memory that
- * peers cannot reach. */
+/* How long an all-reduce takes: bench_all_reduce [--threads] [--comm] [--private] [--algorithm
+ * NAME] [--order NAME] [WORLD] [MAX_MB] Ranks are processes (or threads), each bound to a core
+ * while there are enough. Prints the lines of the yardsticks: bytes, median and least time, and bus
+ * bandwidth 2(N-1)/N bytes/time. --comm: on the communication lane; --private: memory that peers
+ * cannot reach. */
 #include "engine/base/clock.h"
 #include "engine/base/text.h"
 #include "transport/group.h"
@@ -182,8 +182,9 @@ static enum error join_bench(struct options *o) {
 int main(int argc, char **argv) {
     struct options o = {.rank = -1, .algorithm = "auto", .order = "tree"};
     if (!parse(argc, argv, &o)) {
-        fprintf(stderr, "usage: bench_all_reduce [--threads] [--comm] [--private] [--algorithm NAME]"
-                        " [--order tree|ring] [WORLD] [MAX_MB]\n");
+        fprintf(stderr,
+                "usage: bench_all_reduce [--threads] [--comm] [--private] [--algorithm NAME]"
+                " [--order tree|ring] [WORLD] [MAX_MB]\n");
         return 64;
     }
     if (o.rank >= 0) return report(join_bench(&o));

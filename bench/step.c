@@ -1,5 +1,6 @@
-/* bench_step MODEL BATCH [STEPS]: forward, backward and a plain SGD update of a zoo model on one CPU device of one thread,
- * with no loader and no communication. Prints the median and the least milliseconds of a step. */
+/* bench_step MODEL BATCH [STEPS]: forward, backward and a plain SGD update of a zoo model on one
+ * CPU device of one thread, with no loader and no communication. Prints the median and the least
+ * milliseconds of a step. */
 #include "engine/base/clock.h"
 #include "engine/base/rng.h"
 #include "engine/base/text.h"
@@ -50,8 +51,7 @@ static enum error prepare(struct bench *b, const char *name, int64_t n) {
     TRY(take(b, n, sizeof(uint64_t), &b->ids));
     model_init(b->m, 1, b->values, b->buffers);
     struct rng_key key = rng_key(1, RNG_DATA);
-    for (int64_t k = 0; k < n * shape_count(&image); k++)
-        b->x[k] = rng_normal(key, 0, (uint64_t)k);
+    for (int64_t k = 0; k < n * shape_count(&image); k++) b->x[k] = rng_normal(key, 0, (uint64_t)k);
     for (int64_t i = 0; i < n; i++) {
         b->labels[i] = (int32_t)rng_below(key, 1, (uint64_t)i, CLASSES);
         b->ids[i] = (uint64_t)i;
@@ -62,14 +62,17 @@ static enum error prepare(struct bench *b, const char *name, int64_t n) {
 static enum error step(struct bench *b, int64_t n, double *ms) {
     const float rate = 0.01f;
     struct graph_sums sums;
-    const struct graph_batch batch = {.n = n, .x = b->x, .labels = b->labels, .ids = b->ids,
-                                      .scale = 1 / (float)n, .training = true,
+    const struct graph_batch batch = {.n = n,
+                                      .x = b->x,
+                                      .labels = b->labels,
+                                      .ids = b->ids,
+                                      .scale = 1 / (float)n,
+                                      .training = true,
                                       .update_buffers = true};
     int64_t start = clock_ns();
     TRY(graph_forward(b->g, &batch, b->values, b->buffers, &sums));
     TRY(graph_backward(b->g, &batch, b->values, b->grads, NULL, NULL));
-    for (int64_t k = HEADER_FLOATS; k < b->m->arena_floats; k++)
-        b->values[k] -= rate * b->grads[k];
+    for (int64_t k = HEADER_FLOATS; k < b->m->arena_floats; k++) b->values[k] -= rate * b->grads[k];
     *ms = clock_seconds(clock_ns() - start) * 1e3;
     return ERR_NONE;
 }

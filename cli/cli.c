@@ -41,7 +41,8 @@ int cli_usage(const struct command *c, const char *fmt, ...) {
     fputs("error: ", stderr);
     vfprintf(stderr, fmt, ap);
     va_end(ap);
-    fprintf(stderr, "\nusage: engine %s %s\nhint: engine help %s\n", c->name, c->arguments, c->name);
+    fprintf(stderr, "\nusage: engine %s %s\nhint: engine help %s\n", c->name, c->arguments,
+            c->name);
     return error_exit_code(ERR_USAGE);
 }
 

@@ -1,10 +1,11 @@
-/* Commands: one file each, listed in commands.def. A command parses its own arguments and returns the process's exit code. */
+/* Commands: one file each, listed in commands.def. A command parses its own arguments and returns
+ * the process's exit code. */
 #pragma once
 #include "engine/train/trainer.h"
 
 struct command {
     const char *name, *arguments, *summary;
-    const char *help; /* options, a line each */
+    const char *help;                  /* options, a line each */
     int (*run)(int argc, char **argv); /* argv[0] is the command's name */
 };
 const struct command *command_find(const char *name);
@@ -30,7 +31,8 @@ enum error cli_load(const struct cli_config *c, struct run_settings *out);
 /* Opens the data and builds the model; on error everything that is wrong has been printed. */
 enum error cli_check(const struct job *job, struct job_facts *facts);
 
-/* Makes the run directory and trains in it; job's settings and mode are set. *code is the exit code of ranks that failed. */
+/* Makes the run directory and trains in it; job's settings and mode are set. *code is the exit code
+ * of ranks that failed. */
 MUST_CHECK enum error cli_train(struct job *job, const char *run_dir, int *code);
 
 /* ---- run directories ---- */
@@ -38,7 +40,9 @@ struct run_place {
     char *dir;    /* exists, locked by this process until it ends */
     char *resume; /* checkpoint to begin from, or NULL */
 };
-/* Chooses (and makes) the run's directory, and what to resume from. given: a run directory named by the user, or NULL. */
-MUST_CHECK enum error run_place_open(const struct run_settings *s, const char *given, struct run_place *out);
+/* Chooses (and makes) the run's directory, and what to resume from. given: a run directory named by
+ * the user, or NULL. */
+MUST_CHECK enum error run_place_open(const struct run_settings *s, const char *given,
+                                     struct run_place *out);
 /* Writes config.yaml and resolved.yaml. */
 MUST_CHECK enum error run_place_record(const struct run_place *p, const struct run_settings *s);

@@ -1,4 +1,5 @@
-/* engine config: the configuration with every default filled in and every 'auto' decided, each value with where it came from. */
+/* engine config: the configuration with every default filled in and every 'auto' decided, each
+ * value with where it came from. */
 #include "cli/cli.h"
 
 #include <stdio.h>
@@ -15,7 +16,8 @@ static int config_run(int argc, char **argv) {
         } else if (argv[i][0] == '-' && argv[i][1])
             return cli_usage(&command_config, "unknown option '%s'", argv[i]);
         else if (c.path)
-            return cli_usage(&command_config, "one configuration at a time, got '%s' and '%s'", c.path, argv[i]);
+            return cli_usage(&command_config, "one configuration at a time, got '%s' and '%s'",
+                             c.path, argv[i]);
         else
             c.path = argv[i];
     }
@@ -35,7 +37,8 @@ static int config_run(int argc, char **argv) {
 const struct command command_config = {
     .name = "config",
     .arguments = "[CONFIG] [--set KEY=VALUE]...",
-    .summary = "prints the resolved configuration, each value with its origin; it can be run as it is",
+    .summary =
+        "prints the resolved configuration, each value with its origin; it can be run as it is",
     .help = "  --set KEY=VALUE  changes one key, as in 'engine run'\n",
     .run = config_run,
 };

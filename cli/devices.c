@@ -11,7 +11,9 @@ static int devices_run(int argc, char **argv) {
     const struct device_ops *const *kinds = device_kinds(&n);
     printf("cores this process may use: %d\n\n", cores);
     for (int i = 0; i < n; i++) printf("%-5s %s\n", kinds[i]->name, kinds[i]->summary);
-    printf("\n'devices: auto' means cpu:%d with 1 thread each; 'devices: cpu:N' makes N devices of max(1, %d/N) threads\n", cores, cores);
+    printf("\n'devices: auto' means cpu:%d with 1 thread each; 'devices: cpu:N' makes N devices of "
+           "max(1, %d/N) threads\n",
+           cores, cores);
     return 0;
 }
 

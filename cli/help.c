@@ -5,7 +5,8 @@
 #include <string.h>
 
 static int overview(void) {
-    printf("engine: train a network on several devices, and see which way of sharing gradients is better, and why\n\n"
+    printf("engine: train a network on several devices, and see which way of sharing gradients is "
+           "better, and why\n\n"
            "usage: engine COMMAND [ARGUMENTS]\n\n");
     int n;
     const struct command *const *all = command_list(&n);
@@ -14,8 +15,10 @@ static int overview(void) {
            "  engine help COMMAND            what a command takes\n"
            "  engine help config             the keys of a configuration\n"
            "  engine help optimizer.momentum what a key means\n\n"
-           "exit codes: 0 done, 1 result not acceptable, 64 usage, 65 bad data or checkpoint, 66 input missing, 69 device\n"
-           "unavailable, 70 bug, 71 out of memory, 73 cannot create, 74 input or output, 75 a rank was lost, 78 bad\n"
+           "exit codes: 0 done, 1 result not acceptable, 64 usage, 65 bad data or checkpoint, 66 "
+           "input missing, 69 device\n"
+           "unavailable, 70 bug, 71 out of memory, 73 cannot create, 74 input or output, 75 a rank "
+           "was lost, 78 bad\n"
            "configuration, 130/143 stopped by a signal after saving\n");
     return 0;
 }

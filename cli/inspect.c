@@ -1,4 +1,5 @@
-/* engine inspect: what is in a checkpoint, a safetensors file or a run directory. Checks all it shows. */
+/* engine inspect: what is in a checkpoint, a safetensors file or a run directory. Checks all it
+ * shows. */
 #include "cli/cli.h"
 
 #include "engine/base/file.h"
@@ -25,7 +26,8 @@ static void tensor_stats(const struct st_tensor *t, const void *data, char out[9
         sum += (double)v[i], squares += (double)v[i] * (double)v[i];
     }
     double mean = sum / (double)n;
-    int used = snprintf(out, 96, "mean %9.2e  deviation %8.2e", mean, sqrt(fmax(0, squares / (double)n - mean * mean)));
+    int used = snprintf(out, 96, "mean %9.2e  deviation %8.2e", mean,
+                        sqrt(fmax(0, squares / (double)n - mean * mean)));
     if (odd) snprintf(out + used, 96 - (size_t)used, "  %zu NOT FINITE", odd);
 }
 
@@ -60,7 +62,8 @@ static enum error show_file(const char *path) {
 /* ---- folders ---- */
 static const struct json_limits limits = {.depth = 8, .entries = 100000, .text = 1 << 20};
 
-static enum error read_json(const char *dir, const char *name, struct pool *pool, const struct json_value **out) {
+static enum error read_json(const char *dir, const char *name, struct pool *pool,
+                            const struct json_value **out) {
     char *text, *path = pool_printf(pool, "%s/%s", dir, name);
     size_t n;
     if (!path) return ERR_MEMORY;
@@ -76,7 +79,8 @@ static void print_json(const struct json_value *v, int indent) {
     else if (v->kind == JSON_BOOL || v->kind == JSON_NULL)
         printf("%s\n", v->kind == JSON_NULL ? "none" : v->truth ? "yes" : "no");
     else if (v->kind == JSON_ARRAY) {
-        for (int i = 0; i < v->count && v->children[i].kind == JSON_NUMBER; i++) printf("%s ", v->children[i].text);
+        for (int i = 0; i < v->count && v->children[i].kind == JSON_NUMBER; i++)
+            printf("%s ", v->children[i].text);
         printf("\n");
     } else {
         if (v->key) printf("\n");
@@ -85,7 +89,8 @@ static void print_json(const struct json_value *v, int indent) {
 }
 
 static enum error show_checkpoint(const char *dir, struct pool *pool) {
-    static const char *const files[] = {"model.safetensors", "optim.safetensors", "state.safetensors"};
+    static const char *const files[] = {"model.safetensors", "optim.safetensors",
+                                        "state.safetensors"};
     const struct json_value *manifest;
     TRY(read_json(dir, "manifest.json", pool, &manifest));
     printf("checkpoint %s\n", dir);
@@ -120,7 +125,8 @@ static enum error show(const char *path, struct pool *pool) {
     struct stat st;
     if (stat(path, &st) != 0) return FAIL(ERR_INPUT, "no file or folder '%s'", path);
     if (!S_ISDIR(st.st_mode)) return show_file(path);
-    char *manifest = pool_printf(pool, "%s/manifest.json", path), *resolved = pool_printf(pool, "%s/resolved.yaml", path);
+    char *manifest = pool_printf(pool, "%s/manifest.json", path),
+         *resolved = pool_printf(pool, "%s/resolved.yaml", path);
     if (!manifest || !resolved) return ERR_MEMORY;
     if (file_exists(manifest)) return show_checkpoint(path, pool);
     if (file_exists(resolved)) return show_run(path, pool);

@@ -18,7 +18,8 @@ const char *engine_message(void) {
 }
 
 /* Loads the configuration and hands it to 'act', which is given the job. */
-static int with_job(const char *config, const char *const *sets, int nsets, enum error (*act)(struct job *, void *), void *user) {
+static int with_job(const char *config, const char *const *sets, int nsets,
+                    enum error (*act)(struct job *, void *), void *user) {
     struct cli_config c = {.path = config};
     enum error err = ERR_NONE;
     for (int i = 0; i < nsets && err == ERR_NONE; i++) err = cli_set(&c, sets[i]);
@@ -26,8 +27,13 @@ static int with_job(const char *config, const char *const *sets, int nsets, enum
     struct run_settings s;
     err = cli_load(&c, &s);
     if (err == ERR_NONE) {
-        struct job job = {.settings = &s, .mode = mode_find(s.config.mode), .rank = -1, .processes = 1, .quiet = true,
-                          .console_out = -1, .console_err = 2};
+        struct job job = {.settings = &s,
+                          .mode = mode_find(s.config.mode),
+                          .rank = -1,
+                          .processes = 1,
+                          .quiet = true,
+                          .console_out = -1,
+                          .console_err = 2};
         err = act(&job, user);
     }
     run_settings_free(&s);
@@ -74,7 +80,8 @@ static enum error read_result(const char *dir, struct pool *pool, struct engine_
 
 static enum error train(struct job *job, void *user) {
     if (!strcmp(job->mode->name, "ddp"))
-        return FAIL(ERR_DEVICE, "mode ddp starts processes of the engine program\nuse 'engine run', or modes single and dp here");
+        return FAIL(ERR_DEVICE, "mode ddp starts processes of the engine program\nuse 'engine "
+                                "run', or modes single and dp here");
     int code;
     TRY(cli_train(job, NULL, &code));
     return read_result(job->run_dir, job->settings->pool, user);

@@ -12,8 +12,8 @@ static int unknown(const char *name) {
     const struct command *const *all = command_list(&n);
     for (int i = 0; i < n; i++) names[i] = all[i]->name;
     const char *near = text_nearest(name, names, n);
-    fprintf(stderr, "error: unknown command '%s'%s%s%s\nhint: engine help\n", name, near ? ", did you mean '" : "", near ? near : "",
-            near ? "'?" : "");
+    fprintf(stderr, "error: unknown command '%s'%s%s%s\nhint: engine help\n", name,
+            near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "");
     return error_exit_code(ERR_USAGE);
 }
 
@@ -29,7 +29,8 @@ int main(int argc, char **argv) {
     argv[1] = name;
     for (int i = 2; i < argc && strcmp(c->name, "help"); i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
-            /* 'engine run --help optimizer.lr' asks for a key, 'engine run --help' for the command */
+            /* 'engine run --help optimizer.lr' asks for a key, 'engine run --help' for the command
+             */
             char *ask[] = {help, i + 1 < argc ? argv[i + 1] : argv[1], NULL};
             return command_find("help")->run(2, ask);
         }

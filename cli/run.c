@@ -1,5 +1,5 @@
-/* engine run: trains. With a configuration file, without one (generated data, a small network), or with a run directory, which goes
- * on from its last checkpoint. */
+/* engine run: trains. With a configuration file, without one (generated data, a small network), or
+ * with a run directory, which goes on from its last checkpoint. */
 #include "cli/cli.h"
 
 #include "engine/base/log.h"
@@ -32,13 +32,15 @@ static enum error set_from(struct options *o, const char *key, const char *value
 }
 
 /* Options that are keys: --mode dp is --set mode=dp. */
-static const char *const shortcuts[][2] = {{"--mode", "mode"}, {"--devices", "devices"}, {"--set", NULL}};
+static const char *const shortcuts[][2] = {
+    {"--mode", "mode"}, {"--devices", "devices"}, {"--set", NULL}};
 
 static int take_value(struct options *o, const char *option, const char *value) {
     for (size_t i = 0; i < sizeof shortcuts / sizeof *shortcuts; i++) {
         if (strcmp(option, shortcuts[i][0])) continue;
         if (!value) return cli_usage(&command_run, "%s needs a value", option);
-        enum error err = shortcuts[i][1] ? set_from(o, shortcuts[i][1], value) : cli_set(&o->config, value);
+        enum error err =
+            shortcuts[i][1] ? set_from(o, shortcuts[i][1], value) : cli_set(&o->config, value);
         return err == ERR_NONE ? 0 : cli_fail(err);
     }
     return -1;
@@ -58,15 +60,19 @@ static bool is_folder(const char *path) {
 }
 
 static int take_path(struct options *o, const char *path) {
-    if (o->config.path) return cli_usage(&command_run, "one configuration at a time, got '%s' and '%s'", o->config.path, path);
+    if (o->config.path)
+        return cli_usage(&command_run, "one configuration at a time, got '%s' and '%s'",
+                         o->config.path, path);
     o->config.path = path;
     if (!is_folder(path)) return 0;
     o->run_dir = path;
     char *resolved;
-    if (asprintf(&resolved, "%s/resolved.yaml", path) < 0) return cli_fail(FAIL(ERR_MEMORY, "no memory"));
+    if (asprintf(&resolved, "%s/resolved.yaml", path) < 0)
+        return cli_fail(FAIL(ERR_MEMORY, "no memory"));
     o->config.path = resolved; /* lives as long as the process */
     if (access(resolved, R_OK) == 0) return 0;
-    return cli_fail(FAIL(ERR_INPUT, "'%s' is a folder without resolved.yaml: not a run directory", path));
+    return cli_fail(
+        FAIL(ERR_INPUT, "'%s' is a folder without resolved.yaml: not a run directory", path));
 }
 
 static int parse(int argc, char **argv, struct options *o) {
@@ -159,7 +165,8 @@ static int run_run(int argc, char **argv) {
 
 const struct command command_run = {
     .name = "run",
-    .arguments = "[CONFIG | RUN_DIR] [--set KEY=VALUE]... [--mode M] [--devices D] [--resume] [--json] [--quiet]",
+    .arguments = "[CONFIG | RUN_DIR] [--set KEY=VALUE]... [--mode M] [--devices D] [--resume] "
+                 "[--json] [--quiet]",
     .summary = "trains, from a configuration, from nothing, or on from a run directory",
     .help = "  --set KEY=VALUE  changes one key: --set optimizer.lr=0.1 (repeatable)\n"
             "  --mode M         the same as --set mode=M\n"

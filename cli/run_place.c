@@ -1,5 +1,6 @@
-/* Where a run lives: log.dir with $name and $time, one process at a time. 'checkpoint.resume: auto' goes on in the newest directory
- * of that form that holds a valid checkpoint, and starts afresh when there is none. */
+/* Where a run lives: log.dir with $name and $time, one process at a time. 'checkpoint.resume: auto'
+ * goes on in the newest directory of that form that holds a valid checkpoint, and starts afresh
+ * when there is none. */
 #include "cli/cli.h"
 
 #include "engine/base/file.h"
@@ -86,7 +87,9 @@ static enum error lock(struct run_place *p, struct pool *pool) {
     if (fd < 0) return FAIL(ERR_CREATE, "cannot create '%s': %s", path, strerror(errno));
     if (flock(fd, LOCK_EX | LOCK_NB) == 0) return ERR_NONE; /* kept until the process ends */
     close(fd);
-    return FAIL(ERR_CREATE, "another process is running in '%s'\nchoose another log.dir, or wait for it", p->dir);
+    return FAIL(ERR_CREATE,
+                "another process is running in '%s'\nchoose another log.dir, or wait for it",
+                p->dir);
 }
 
 enum error run_place_open(const struct run_settings *s, const char *given, struct run_place *out) {
@@ -101,7 +104,8 @@ enum error run_place_open(const struct run_settings *s, const char *given, struc
     return lock(out, s->pool);
 }
 
-static enum error write_file(struct pool *pool, const char *dir, const char *name, const char *text, size_t n) {
+static enum error write_file(struct pool *pool, const char *dir, const char *name, const char *text,
+                             size_t n) {
     char *path = pool_printf(pool, "%s/%s", dir, name);
     return path ? file_replace(path, text, n) : ERR_MEMORY;
 }

@@ -16,10 +16,11 @@ static enum error check_one(struct cli_config *c) {
     if (err == ERR_NONE) err = cli_check(&job, &f);
     if (err == ERR_NONE) {
         char n[32], bytes[32];
-        printf("%s ok: %s on %s, %s parameters (%s of gradients), %lld steps of %lld samples, %lld an epoch\n",
-               c->path ? c->path : "(no file)", s.config.mode, s.config.devices_text, text_of_count(f.parameters, n),
-               text_of_bytes((double)f.parameters * 4, bytes), (long long)f.steps, (long long)s.config.batch.size,
-               (long long)f.per_epoch);
+        printf("%s ok: %s on %s, %s parameters (%s of gradients), %lld steps of %lld samples, %lld "
+               "an epoch\n",
+               c->path ? c->path : "(no file)", s.config.mode, s.config.devices_text,
+               text_of_count(f.parameters, n), text_of_bytes((double)f.parameters * 4, bytes),
+               (long long)f.steps, (long long)s.config.batch.size, (long long)f.per_epoch);
     }
     run_settings_free(&s);
     return err;

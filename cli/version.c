@@ -13,14 +13,16 @@ extern const struct command command_version;
 static void print_features(void) {
     int n;
     const struct device_ops *const *devices = device_kinds(&n);
-    for (int i = 0; i < n; i++) printf("device     %-8s %s\n", devices[i]->name, devices[i]->summary);
+    for (int i = 0; i < n; i++)
+        printf("device     %-8s %s\n", devices[i]->name, devices[i]->summary);
     const struct mode_ops *const *modes = mode_kinds(&n);
     for (int i = 0; i < n; i++) printf("mode       %-8s %s\n", modes[i]->name, modes[i]->summary);
     const struct link_ops *const *links = link_kinds(&n);
     for (int i = 0; i < n; i++) printf("link       %s\n", links[i]->name);
     const struct algo_ops *const *algos = algo_list(&n);
     for (int i = 0; i < n; i++) printf("algorithm  %-8s %s\n", algos[i]->name, algos[i]->why);
-    printf("toolkits   CUDA %s, NCCL %s, MPI %s: found when this was built; this version has no device or group for them\n",
+    printf("toolkits   CUDA %s, NCCL %s, MPI %s: found when this was built; this version has no "
+           "device or group for them\n",
            ENGINE_FOUND_CUDA, ENGINE_FOUND_NCCL, ENGINE_FOUND_MPI);
     printf("compiler   %s, %s\n", ENGINE_COMPILER, ENGINE_BUILD_TYPE);
 }

@@ -6,8 +6,9 @@
  *     int code = engine_run(NULL, sets, 3, &r);            // or a path to a YAML file
  *     if (code) fprintf(stderr, "%s\n", engine_message()); else printf("%s\n", r.weights_sha256);
  *
- * Compile with: cc program.c $(pkg-config --cflags --libs engine). Modes single and dp run inside the calling process. ddp starts
- * processes of the engine program, which a library cannot be: engine_run refuses it (69); use 'engine run' for it. */
+ * Compile with: cc program.c $(pkg-config --cflags --libs engine). Modes single and dp run inside
+ * the calling process. ddp starts processes of the engine program, which a library cannot be:
+ * engine_run refuses it (69); use 'engine run' for it. */
 #pragma once
 #ifdef __cplusplus
 extern "C" {
@@ -26,10 +27,12 @@ struct engine_result {
 };
 
 ENGINE_API const char *engine_version(void);
-/* Trains. config: path of a YAML file, NULL for the defaults; sets: "key=value" changes on top of it. Gives 0, or the exit code that
- * the program would end with; *out is filled on 0. Prints nothing but what is wrong with a configuration, on standard error. One run
- * at a time in a process. */
-ENGINE_API int engine_run(const char *config, const char *const *sets, int nsets, struct engine_result *out);
+/* Trains. config: path of a YAML file, NULL for the defaults; sets: "key=value" changes on top of
+ * it. Gives 0, or the exit code that the program would end with; *out is filled on 0. Prints
+ * nothing but what is wrong with a configuration, on standard error. One run at a time in a
+ * process. */
+ENGINE_API int engine_run(const char *config, const char *const *sets, int nsets,
+                          struct engine_result *out);
 /* Checks a configuration, its data and its model: 0, or the exit code. */
 ENGINE_API int engine_validate(const char *config, const char *const *sets, int nsets);
 /* The calling thread's last failure. */

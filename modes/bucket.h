@@ -1,13 +1,16 @@
-/* Buckets: the gradient arena cut into ranges that travel as one message each. dp and ddp cut alike, so that an order of addition
- * that depends on the cut (ring) is the same in both. */
+/* Buckets: the gradient arena cut into ranges that travel as one message each. dp and ddp cut
+ * alike, so that an order of addition that depends on the cut (ring) is the same in both. */
 #pragma once
 #include "engine/model/model.h"
 
 struct buckets {
     int count;
-    int64_t *edge; /* bucket b is [edge[b], edge[b + 1]) in floats; edge[0] = 0, edge[count] = the arena's end */
+    int64_t *edge; /* bucket b is [edge[b], edge[b + 1]) in floats; edge[0] = 0, edge[count] = the
+                      arena's end */
 };
-/* The first bucket ends with the first parameter at which it holds 'first' bytes, so that communication starts early; the others
- * at 'cap' bytes. A parameter is never split: one larger than the cap is a bucket of its own size. */
-MUST_CHECK enum error buckets_init(struct buckets *b, const struct model *m, int64_t first, int64_t cap);
+/* The first bucket ends with the first parameter at which it holds 'first' bytes, so that
+ * communication starts early; the others at 'cap' bytes. A parameter is never split: one larger
+ * than the cap is a bucket of its own size. */
+MUST_CHECK enum error buckets_init(struct buckets *b, const struct model *m, int64_t first,
+                                   int64_t cap);
 void buckets_fini(struct buckets *b);

@@ -1,5 +1,6 @@
-/* ddp: distributed data parallel. One process a device, each with weights and an optimizer of its own. Gradients are summed over
- * the processes in buckets, while backward still computes the layers before them, and every process makes the same update:
+/* ddp: distributed data parallel. One process a device, each with weights and an optimizer of its
+ * own. Gradients are summed over the processes in buckets, while backward still computes the layers
+ * before them, and every process makes the same update:
  *
  *   backward of the last layer ... of the first layer
  *        |grad_ready       |grad_ready            |
@@ -7,8 +8,9 @@
  *        `- all-reduce     `- all-reduce          `- all-reduce -> wait for all -> update
  *           on the communication lane, in bucket order on every rank
  *
- * Bytes: every rank sends and receives 2(W-1)/W of the gradients, however many ranks there are; only the number of messages grows
- * with W. The weights never travel after the start: equal sums and equal optimizers keep them equal. */
+ * Bytes: every rank sends and receives 2(W-1)/W of the gradients, however many ranks there are;
+ * only the number of messages grows with W. The weights never travel after the start: equal sums
+ * and equal optimizers keep them equal. */
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/train/stop.h"
@@ -39,12 +41,14 @@ static enum error ddp_rank(const struct job *job) {
 static void tell_loss(const struct job *job, const struct launch_result *r) {
     char how[64];
     if (r->signal)
-        snprintf(how, sizeof how, "was killed by signal %d%s", r->signal, r->signal == 9 ? " (out of memory?)" : "");
+        snprintf(how, sizeof how, "was killed by signal %d%s", r->signal,
+                 r->signal == 9 ? " (out of memory?)" : "");
     else
         snprintf(how, sizeof how, "ended with code %d", r->exit_code);
     log_error("rank %d %s; the others were ended %.2f s later", r->first, how, r->seconds);
     if (r->lines[0]) log_line(LOG_ERROR, "last lines of rank %d:\n%s", r->first, r->lines);
-    log_info("logs: %s/rank*.log - to go on from the last checkpoint: engine run %s", job->run_dir, job->run_dir);
+    log_info("logs: %s/rank*.log - to go on from the last checkpoint: engine run %s", job->run_dir,
+             job->run_dir);
 }
 
 static enum error ddp_launch(const struct job *job, int *exit_code) {
@@ -60,7 +64,12 @@ static enum error ddp_launch(const struct job *job, int *exit_code) {
     if (job->json) argv[argc++] = "--json";
     if (job->quiet) argv[argc++] = "--quiet";
     if (!job->progress) argv[argc++] = "--no-progress";
-    struct launch_params p = {.size = size, .argv = argv, .meeting = meeting, .log_folder = job->run_dir, .log = stderr, .grace = 0.5};
+    struct launch_params p = {.size = size,
+                              .argv = argv,
+                              .meeting = meeting,
+                              .log_folder = job->run_dir,
+                              .log = stderr,
+                              .grace = 0.5};
     struct launch_result result;
     enum error err = launch_processes(&p, &result);
     meeting_free(meeting);
@@ -79,13 +88,15 @@ static enum error ddp_open(struct trainer *t, struct mode **out) {
     t->worker = t->rank;
     t->workers = t->config->devices.count;
     t->owns_state = true;
-    TRY(team_open(&m->team, t, "shm", t->workers, t->place));
-    TRY(buckets_init(&m->buckets, t->model, t->config->ddp.bucket.first, t->config->ddp.bucket.cap));
+    TRY(team_open(&m->team, t, (struct group_params){.link = "shm", .size = t->workers}));
+    TRY(buckets_init(&m->buckets, t->model, t->config->ddp.bucket.first,
+                     t->config->ddp.bucket.cap));
     TRY(memory_alloc((size_t)m->buckets.count * sizeof(struct work *), &memory));
     m->work = memory;
     size_t used = strlen(m->team.line);
-    snprintf(m->team.line + used, sizeof m->team.line - used, ", %d bucket%s, overlap %s", m->buckets.count,
-             m->buckets.count == 1 ? "" : "s", t->config->ddp.overlap ? "on" : "off");
+    snprintf(m->team.line + used, sizeof m->team.line - used, ", %d bucket%s, overlap %s",
+             m->buckets.count, m->buckets.count == 1 ? "" : "s",
+             t->config->ddp.overlap ? "on" : "off");
     return ERR_NONE;
 }
 
@@ -97,15 +108,18 @@ static enum error ddp_start(struct mode *m) {
 static enum error launch_bucket(struct mode *m, enum lane lane) {
     int b = m->launched++;
     const int64_t *edge = m->buckets.edge + b;
-    return group_all_reduce(m->team.group, lane, m->t->grads[0] + edge[0], edge[1] - edge[0], DTYPE_F32, REDOP_SUM, &m->work[b]);
+    return group_all_reduce(m->team.group, lane, m->t->grads[0] + edge[0], edge[1] - edge[0],
+                            DTYPE_F32, REDOP_SUM, &m->work[b]);
 }
 
-/* From backward: the gradients below 'upto' are final. Buckets leave in order, on every rank the same. */
+/* From backward: the gradients below 'upto' are final. Buckets leave in order, on every rank the
+ * same. */
 static enum error bucket_ready(void *user, int64_t upto) {
     struct mode *m = user;
     bool backward;
     group_note(m->team.group, graph_where(m->t->graph, &backward), m->t->at.step);
-    while (m->launched < m->buckets.count && m->buckets.edge[m->launched + 1] <= upto) TRY(launch_bucket(m, LANE_COMM));
+    while (m->launched < m->buckets.count && m->buckets.edge[m->launched + 1] <= upto)
+        TRY(launch_bucket(m, LANE_COMM));
     return ERR_NONE;
 }
 

@@ -1,16 +1,17 @@
-/* dp: the parameter server. One process, a thread a device; one rank is the server and holds the only optimizer.
+/* dp: the parameter server. One process, a thread a device; one rank is the server and holds the
+ * only optimizer.
  *
  *   every rank      compute its gradients
  *   gradients       -> server, which adds them            group_reduce(gradients, root)
  *   server          updates the weights
  *   weights         -> every rank                         group_broadcast(weights, root)
  *
- * Bytes through the server's port: (W-1) K in and (W-1) K out, K being the gradients' bytes: it grows with W, which is what ddp is
- * there to avoid. Three kinds of server (dp.server):
- *   shared     rank 0 computes and serves
- *   dedicated  one more rank, 0, only serves
- *   sharded    every rank serves a slice of the arena: reduce_scatter, update of the slice, all_gather: ddp's bytes, spread evenly
- * The samples reach the ranks directly (each loads its own) or through the server's port as well (dp.scatter: server). */
+ * Bytes through the server's port: (W-1) K in and (W-1) K out, K being the gradients' bytes: it
+ * grows with W, which is what ddp is there to avoid. Three kinds of server (dp.server): shared rank
+ * 0 computes and serves dedicated  one more rank, 0, only serves sharded    every rank serves a
+ * slice of the arena: reduce_scatter, update of the slice, all_gather: ddp's bytes, spread evenly
+ * The samples reach the ranks directly (each loads its own) or through the server's port as well
+ * (dp.scatter: server). */
 #include "engine/base/clock.h"
 #include "modes/bucket.h"
 #include "modes/scatter.h"
@@ -24,9 +25,10 @@ struct mode {
     struct trainer *t;
     struct team team;
     struct buckets buckets;
-    struct scatter *scatter;  /* samples come through the server; else NULL */
+    struct scatter *scatter; /* samples come through the server; else NULL */
     enum dp_server server;
-    int64_t *slice, *blocks;  /* sharded: rank r serves [slice[r], slice[r + 1]) floats, and these blocks of the norm */
+    int64_t *slice, *blocks; /* sharded: rank r serves [slice[r], slice[r + 1]) floats, and these
+                                blocks of the norm */
 };
 
 /* ---- starting the threads ---- */
@@ -79,18 +81,24 @@ static enum error dp_open(struct trainer *t, struct mode **out) {
     t->workers = c->devices.count;
     t->worker = m->server == SERVER_DEDICATED ? t->rank - 1 : t->rank;
     t->owns_state = t->rank == 0 || m->server == SERVER_SHARDED;
-    TRY(team_open(&m->team, t, "thread", group_ranks(c), t->place));
+    TRY(team_open(&m->team, t,
+                  (struct group_params){.link = "thread",
+                                        .size = group_ranks(c),
+                                        .idle = m->server == SERVER_DEDICATED,
+                                        .algorithm = "star"}));
     TRY(buckets_init(&m->buckets, t->model, c->ddp.bucket.first, c->ddp.bucket.cap));
     if (m->server == SERVER_SHARDED) TRY(cut_slices(m));
     size_t used = strlen(m->team.line);
-    static const char *const servers[] = {"server shared with device 0", "dedicated server", "sharded server"};
+    static const char *const servers[] = {"server shared with device 0", "dedicated server",
+                                          "sharded server"};
     snprintf(m->team.line + used, sizeof m->team.line - used, ", %s", servers[m->server]);
     return ERR_NONE;
 }
 
 static enum error dp_start(struct mode *m) {
     TRY(team_share_start(&m->team, m->t, m->server == SERVER_SHARDED));
-    if (m->t->config->dp.scatter == SCATTER_SERVER) TRY(scatter_open(m->t, m->team.group, &m->scatter));
+    if (m->t->config->dp.scatter == SCATTER_SERVER)
+        TRY(scatter_open(m->t, m->team.group, &m->scatter));
     return ERR_NONE;
 }
 
@@ -100,7 +108,8 @@ static enum error serve(struct mode *m) {
     int64_t n = t->model->arena_floats, mark = clock_ns();
     const int64_t *edge = m->buckets.edge;
     for (int b = 0; b < m->buckets.count; b++)
-        TRY(group_reduce(m->team.group, LANE_INLINE, t->grads[0] + edge[b], edge[b + 1] - edge[b], DTYPE_F32, REDOP_SUM, 0, NULL));
+        TRY(group_reduce(m->team.group, LANE_INLINE, t->grads[0] + edge[b], edge[b + 1] - edge[b],
+                         DTYPE_F32, REDOP_SUM, 0, NULL));
     trainer_phase(t, PHASE_COMM, &mark);
     if (t->rank == 0) {
         group_note(m->team.group, "update", t->at.step);
@@ -123,7 +132,8 @@ static enum error serve_slices(struct mode *m) {
     trainer_phase(t, PHASE_COMM, &mark);
     if (begin == 0 && end > 0) trainer_take_sums(t);
     trainer_norm(t, begin, end);
-    if (t->config->optimizer.clip > 0) TRY(group_all_gather(g, LANE_INLINE, t->partials, m->blocks, DTYPE_F64, NULL));
+    if (t->config->optimizer.clip > 0)
+        TRY(group_all_gather(g, LANE_INLINE, t->partials, m->blocks, DTYPE_F64, NULL));
     trainer_update(t, begin, end);
     if (begin == 0 && end > 0) trainer_put_sums(t);
     trainer_phase(t, PHASE_UPDATE, &mark);
@@ -144,8 +154,6 @@ static enum error dp_step(struct mode *m) {
     trainer_get_sums(t);
     return ERR_NONE;
 }
-
-/* A dedicated server has computed nothing: its gradients are zero, and so is what it adds. */
 
 /* ---- the rest is the group's ---- */
 static enum error dp_sum(struct mode *m, double *v, int n) {
@@ -189,7 +197,8 @@ static void dp_close(struct mode *m) {
 
 const struct mode_ops mode_dp = {
     .name = "dp",
-    .summary = "parameter server: a thread a device, one server adds, updates and sends weights back",
+    .summary =
+        "parameter server: a thread a device, one server adds, updates and sends weights back",
     .launch = dp_launch,
     .open = dp_open,
     .start = dp_start,

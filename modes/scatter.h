@@ -1,5 +1,5 @@
-/* dp.scatter: server. Rank 0 loads the whole global batch and sends every rank its shards, as PyTorch's DataParallel does: the
- * samples go through the server's port too. */
+/* dp.scatter: server. Rank 0 loads the whole global batch and sends every rank its shards, as
+ * PyTorch's DataParallel does: the samples go through the server's port too. */
 #pragma once
 #include "engine/train/trainer.h"
 #include "transport/group.h"

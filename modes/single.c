@@ -1,4 +1,5 @@
-/* single: one device, no communication. The control of every experiment: what dp and ddp must equal bit for bit.
+/* single: one device, no communication. The control of every experiment: what dp and ddp must equal
+ * bit for bit.
  *
  *   step   compute -> update
  */

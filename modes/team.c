@@ -1,21 +1,22 @@
 #include "modes/team.h"
 
 #include <stdio.h>
+#include <string.h>
 
-enum error team_open(struct team *m, struct trainer *t, const char *link, int size, struct meeting *place) {
+enum error team_open(struct team *m, struct trainer *t, struct group_params p) {
     const struct comm_config *c = &t->config->comm;
-    struct group_params p = {.rank = t->rank,
-                             .size = size,
-                             .link = link,
-                             .algorithm = c->algorithm,
-                             .order = c->order == 2 ? ORDER_RING : ORDER_TREE,
-                             .timeout = c->timeout,
-                             .meeting = place};
+    p.rank = t->rank;
+    p.meeting = t->place;
+    p.order = c->order == 2 ? ORDER_RING : ORDER_TREE;
+    p.timeout = c->timeout;
+    if (strcmp(c->algorithm, "auto") || !p.algorithm) p.algorithm = c->algorithm;
     TRY(group_open(&p, &m->group));
-    t->ranks = size;
+    t->ranks = p.size;
     t->allocator = group_allocator(m->group);
-    const char *why, *choice = group_choice(m->group, (size_t)t->model->arena_floats * sizeof(float), &why);
-    snprintf(m->line, sizeof m->line, "%s over %s (%s), %s order", choice, link, why, p.order == ORDER_RING ? "ring" : "tree");
+    const char *why,
+        *choice = group_choice(m->group, (size_t)t->model->arena_floats * sizeof(float), &why);
+    snprintf(m->line, sizeof m->line, "%s over %s (%s), %s order", choice, p.link, why,
+             p.order == ORDER_RING ? "ring" : "tree");
     return ERR_NONE;
 }
 
@@ -38,7 +39,8 @@ enum error team_sum(struct team *m, double *v, int n) {
 
 enum error team_share_buffers(struct team *m, struct trainer *t, int root) {
     if (t->model->buffer_floats == 0) return ERR_NONE;
-    return group_broadcast(m->group, LANE_INLINE, t->buffers, t->model->buffer_floats, DTYPE_F32, root, NULL);
+    return group_broadcast(m->group, LANE_INLINE, t->buffers, t->model->buffer_floats, DTYPE_F32,
+                           root, NULL);
 }
 
 void team_stats(const struct team *m, struct mode_stats *out) {

@@ -82,7 +82,7 @@ static uint64_t algo_index(const struct algo_ops *algo) {
 
 static uint64_t detail_of(const struct group *g, const struct collective *c) {
     if (c->part) return parts_digest(c->part, g->size);
-    return c->kind == KIND_OPEN ? algo_index(g->algo) << 8 | g->order : 0;
+    return c->kind == KIND_OPEN ? algo_index(g->algo) << 16 | (uint64_t)g->idle << 8 | g->order : 0;
 }
 
 /* A send and its receive bear one label. */
@@ -99,10 +99,10 @@ static struct call call_of(const struct group *g, const struct collective *c, ui
 static void open_text(uint64_t detail, char out[DESCRIBED_MAX]) {
     int n;
     const struct algo_ops *const *list = algo_list(&n);
-    uint64_t algo = detail >> 8;
-    snprintf(out, DESCRIBED_MAX, "open(algorithm %s, order %s)",
+    uint64_t algo = detail >> 16;
+    snprintf(out, DESCRIBED_MAX, "open(algorithm %s, order %s, idle %u)",
              algo < (uint64_t)n ? list[algo]->name : "unknown",
-             (detail & 255) == ORDER_RING ? "ring" : "tree");
+             (detail & 255) == ORDER_RING ? "ring" : "tree", (unsigned)(detail >> 8 & 255));
 }
 
 /* "all_reduce(f32, 1024, sum)". What a peer shows is read as if it could be anything. */
@@ -174,8 +174,7 @@ static void stage(struct collective *c) {
     if (!from_root || c->rank == c->root)
         memcpy(ops->slot(c->link, c->lane, c->rank, c->call.sequence), c->buf,
                bytes_of(c, c->sum.count));
-    for (int r = 0; r < c->size; r++)
-        c->at[r] = ops->slot(c->link, c->lane, r, c->call.sequence);
+    for (int r = 0; r < c->size; r++) c->at[r] = ops->slot(c->link, c->lane, r, c->call.sequence);
 }
 
 static bool all_in_place(const struct collective *c) {

@@ -4,9 +4,10 @@
 
 enum { WORKS = 256 }; /* that may be in flight on the communication lane */
 
-/* What the calls of one lane share. Only the thread that runs the lane touches it, but for the counts. */
+/* What the calls of one lane share. Only the thread that runs the lane touches it, but for the
+ * counts. */
 struct lane_state {
-    uint32_t sequence;         /* of collectives; a send and its receive have none */
+    uint32_t sequence;          /* of collectives; a send and its receive have none */
     struct collective *running; /* for messages */
     void *at[RANKS_MAX];
     char *scratch;
@@ -29,6 +30,7 @@ struct group {
     struct link *link;
     const struct algo_ops *algo;
     enum order order;
+    int idle;      /* see group_params */
     char name[16]; /* "rank 2", for log lines of the communication lane */
     struct lane_state lanes[LANES];
     struct queue *queue;  /* NULL until the communication lane is used */
@@ -43,7 +45,8 @@ MUST_CHECK enum error call_check(struct group *g, const struct collective *c);
 MUST_CHECK enum error call_run(struct group *g, struct collective *c, bool patient);
 /* link_params' callbacks; user is the group. */
 void call_describe(void *user, int lane, char out[DESCRIBED_MAX]);
-enum error call_disagree(void *user, int lane, int peer, const struct call *mine, const struct call *theirs);
+enum error call_disagree(void *user, int lane, int peer, const struct call *mine,
+                         const struct call *theirs);
 /* Fails the group with words. */
 MUST_CHECK enum error group_fail(struct group *g, enum error err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -1,4 +1,5 @@
-/* The group: opens and closes it, and turns each public call into a struct collective for the lane it is meant for. */
+/* The group: opens and closes it, and turns each public call into a struct collective for the lane
+ * it is meant for. */
 #include "transport/group.h"
 #include "transport/core.h"
 
@@ -45,6 +46,8 @@ static enum error check_params(const struct group_params *p) {
     if (p->size < 1 || p->size > RANKS_MAX || p->rank < 0 || p->rank >= p->size)
         return FAIL(ERR_CONFIG, "rank %d of %d\nfrom 1 to %d ranks are possible", p->rank, p->size,
                     RANKS_MAX);
+    if (p->idle < 0 || p->idle >= p->size)
+        return FAIL(ERR_CONFIG, "%d of %d ranks give nothing", p->idle, p->size);
     if (!(p->timeout > 0) || isinf(p->timeout))
         return FAIL(ERR_CONFIG, "a timeout of %g s", p->timeout);
     return ERR_NONE;
@@ -76,6 +79,7 @@ enum error group_open(const struct group_params *p, struct group **out) {
     g->rank = p->rank;
     g->size = p->size;
     g->order = p->order;
+    g->idle = p->idle;
     g->finished.group = g;
     snprintf(g->name, sizeof g->name, "rank %d", p->rank);
     struct link_params lp = {.rank = p->rank,
@@ -126,8 +130,9 @@ const char *group_choice(const struct group *g, size_t bytes, const char **why) 
 /* ---- memory ---- */
 
 enum error group_alloc(struct group *g, size_t bytes, void **out) {
-    struct collective c = {
-        .kind = KIND_ALLOC, .lane = LANE_INLINE, .sum = {.type = DTYPE_U8, .count = (int64_t)bytes}};
+    struct collective c = {.kind = KIND_ALLOC,
+                           .lane = LANE_INLINE,
+                           .sum = {.type = DTYPE_U8, .count = (int64_t)bytes}};
     TRY(call_check(g, &c));
     TRY(call_run(g, &c, true));
     return g->link->ops->alloc(g->link, bytes, out);
@@ -154,7 +159,7 @@ struct allocator group_allocator(struct group *g) {
 static enum error start(struct group *g, enum lane lane, struct collective *c, struct work **out) {
     c->lane = (int)lane;
     c->sum.order = g->order;
-    c->sum.ranks = g->size;
+    c->sum.ranks = g->size - c->sum.first;
     TRY(call_check(g, c));
     if (lane == LANE_COMM) return queue_submit(g, c, out);
     TRY(call_run(g, c, true));
@@ -174,7 +179,7 @@ enum error group_reduce(struct group *g, enum lane lane, void *buf, int64_t coun
                         enum redop op, int root, struct work **out) {
     struct collective c = {.kind = KIND_REDUCE,
                            .buf = buf,
-                           .sum = {.count = count, .type = t, .op = op},
+                           .sum = {.count = count, .type = t, .op = op, .first = g->idle},
                            .root = root};
     return start(g, lane, &c, out);
 }
@@ -220,8 +225,8 @@ enum error group_gather(struct group *g, enum lane lane, void *buf, const int64_
     return start(g, lane, &c, out);
 }
 
-enum error group_send(struct group *g, enum lane lane, const void *buf, int64_t count,
-                      enum dtype t, int peer, struct work **out) {
+enum error group_send(struct group *g, enum lane lane, const void *buf, int64_t count, enum dtype t,
+                      int peer, struct work **out) {
     struct collective c = {.kind = KIND_SEND,
                            .buf = (char *)(uintptr_t)buf, /* read only */
                            .sum = {.count = count, .type = t},

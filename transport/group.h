@@ -1,9 +1,10 @@
 /* The process group: ranks that move and reduce memory together. It knows neither models nor data.
  *
- * Collectives are matched by the order of calls; each carries (sequence, kind, type, count, op, root), and ranks that disagree
- * all fail with a message that names both sides. Every wait has a deadline. Once failed, a group stays failed. One thread a
- * rank calls into a group; work runs on the caller (lane GROUP_INLINE) or on the group's communication lane, a thread that
- * runs what it is given in order. Across ranks, the sequence of calls must be the same on each lane. */
+ * Collectives are matched by the order of calls; each carries (sequence, kind, type, count, op,
+ * root), and ranks that disagree all fail with a message that names both sides. Every wait has a
+ * deadline. Once failed, a group stays failed. One thread a rank calls into a group; work runs on
+ * the caller (lane GROUP_INLINE) or on the group's communication lane, a thread that runs what it
+ * is given in order. Across ranks, the sequence of calls must be the same on each lane. */
 #pragma once
 #include "engine/base/memory.h"
 
@@ -20,7 +21,10 @@ struct group_params {
     const char *link;      /* a name of links.def: "thread", "shm" */
     const char *algorithm; /* a name of algos.def, or "auto" */
     enum order order;
-    double timeout;        /* seconds a collective may take; a warning is logged after a sixth of it (10 s of 60) */
+    int idle; /* ranks below it give nothing to group_reduce: 1 for a server at rank 0 that only
+                 adds. The others are then numbered from it in the order of addition */
+    double timeout; /* seconds a collective may take; a warning is logged after a sixth of it (10 s
+                       of 60) */
     struct meeting *meeting; /* where the ranks find each other: see launch/launch.h */
 };
 /* Collective: returns when all ranks are there. */
@@ -31,53 +35,57 @@ int group_size(const struct group *g);
 /* Which algorithm all_reduce takes for this many bytes, and why (for the banner). */
 const char *group_choice(const struct group *g, size_t bytes, const char **why);
 
-/* Memory that peers can read in place. Collective and symmetric: every rank asks for the same sizes in the same order.
- * Zeroed. Other memory may be passed to any collective too; it is staged. group_allocator wraps these two. */
+/* Memory that peers can read in place. Collective and symmetric: every rank asks for the same sizes
+ * in the same order. Zeroed. Other memory may be passed to any collective too; it is staged.
+ * group_allocator wraps these two. */
 MUST_CHECK enum error group_alloc(struct group *g, size_t bytes, void **out);
 void group_free(struct group *g, void *p); /* local; the memory goes when the group closes */
 struct allocator group_allocator(struct group *g);
 
 enum lane { LANE_INLINE, LANE_COMM };
 
-/* Each starts a collective and gives its handle; *out may be NULL for LANE_INLINE, which has finished on return.
- * Buffers are borrowed until work_wait. Counts are in elements, any count, zero included. In place: send == recv. */
-MUST_CHECK enum error group_all_reduce(struct group *g, enum lane lane, void *buf, int64_t count, enum dtype t,
-                                       enum redop op, struct work **out);
+/* Each starts a collective and gives its handle; *out may be NULL for LANE_INLINE, which has
+ * finished on return. Buffers are borrowed until work_wait. Counts are in elements, any count, zero
+ * included. In place: send == recv. */
+MUST_CHECK enum error group_all_reduce(struct group *g, enum lane lane, void *buf, int64_t count,
+                                       enum dtype t, enum redop op, struct work **out);
 /* The sum lands at root; other ranks' buffers keep their content. */
-MUST_CHECK enum error group_reduce(struct group *g, enum lane lane, void *buf, int64_t count, enum dtype t, enum redop op,
-                                   int root, struct work **out);
-MUST_CHECK enum error group_broadcast(struct group *g, enum lane lane, void *buf, int64_t count, enum dtype t, int root,
-                                      struct work **out);
-/* Rank r's part of buf is [part[r], part[r + 1]) in elements (size + 1 entries). reduce_scatter: each rank's own part holds
- * the sum afterwards, the rest keeps its content. all_gather: every part from its owner. scatter: root's parts to their
- * owners. gather: to root. */
-MUST_CHECK enum error group_reduce_scatter(struct group *g, enum lane lane, void *buf, const int64_t *part, enum dtype t,
-                                           enum redop op, struct work **out);
-MUST_CHECK enum error group_all_gather(struct group *g, enum lane lane, void *buf, const int64_t *part, enum dtype t,
-                                       struct work **out);
-MUST_CHECK enum error group_scatter(struct group *g, enum lane lane, void *buf, const int64_t *part, enum dtype t, int root,
-                                    struct work **out);
-MUST_CHECK enum error group_gather(struct group *g, enum lane lane, void *buf, const int64_t *part, enum dtype t, int root,
-                                   struct work **out);
-MUST_CHECK enum error group_send(struct group *g, enum lane lane, const void *buf, int64_t count, enum dtype t, int peer,
-                                 struct work **out);
-MUST_CHECK enum error group_recv(struct group *g, enum lane lane, void *buf, int64_t count, enum dtype t, int peer,
-                                 struct work **out);
+MUST_CHECK enum error group_reduce(struct group *g, enum lane lane, void *buf, int64_t count,
+                                   enum dtype t, enum redop op, int root, struct work **out);
+MUST_CHECK enum error group_broadcast(struct group *g, enum lane lane, void *buf, int64_t count,
+                                      enum dtype t, int root, struct work **out);
+/* Rank r's part of buf is [part[r], part[r + 1]) in elements (size + 1 entries). reduce_scatter:
+ * each rank's own part holds the sum afterwards, the rest keeps its content. all_gather: every part
+ * from its owner. scatter: root's parts to their owners. gather: to root. */
+MUST_CHECK enum error group_reduce_scatter(struct group *g, enum lane lane, void *buf,
+                                           const int64_t *part, enum dtype t, enum redop op,
+                                           struct work **out);
+MUST_CHECK enum error group_all_gather(struct group *g, enum lane lane, void *buf,
+                                       const int64_t *part, enum dtype t, struct work **out);
+MUST_CHECK enum error group_scatter(struct group *g, enum lane lane, void *buf, const int64_t *part,
+                                    enum dtype t, int root, struct work **out);
+MUST_CHECK enum error group_gather(struct group *g, enum lane lane, void *buf, const int64_t *part,
+                                   enum dtype t, int root, struct work **out);
+MUST_CHECK enum error group_send(struct group *g, enum lane lane, const void *buf, int64_t count,
+                                 enum dtype t, int peer, struct work **out);
+MUST_CHECK enum error group_recv(struct group *g, enum lane lane, void *buf, int64_t count,
+                                 enum dtype t, int peer, struct work **out);
 MUST_CHECK enum error group_barrier(struct group *g);
 
 /* Waits until it is done; gives the slot back. The result of the work. */
 MUST_CHECK enum error work_wait(struct work *w);
 bool work_done(const struct work *w);
 
-/* Fails the group on every rank, with a reason that all of them report. Any thread; the first reason wins. */
+/* Fails the group on every rank, with a reason that all of them report. Any thread; the first
+ * reason wins. */
 void group_abort(struct group *g, const char *reason);
-/* What this rank is doing, for the others' messages: "backward of conv4". text must be static or live as long as the group;
- * cheap (a few stores). */
+/* What this rank is doing, for the others' messages: "backward of conv4". text must be static or
+ * live as long as the group; cheap (a few stores). */
 void group_note(struct group *g, const char *doing, int64_t step);
 
 struct group_stats {
-    int64_t sent, received;  /* payload bytes that crossed to and from other ranks */
-    int64_t busy_ns;         /* that the communication lane worked */
+    int64_t sent, received; /* payload bytes that crossed to and from other ranks */
+    int64_t busy_ns;        /* that the communication lane worked */
     int64_t collectives;
 };
 void group_get_stats(const struct group *g, struct group_stats *out);

@@ -1,9 +1,10 @@
-/* The communication lane: one thread for each group, started on first use, that runs what it is given in order. The work
- * lies in a ring of slots; nothing is allocated for a call. Who waits for the oldest work, before the thread has begun it,
- * runs it himself: that saves two changes of thread where communication is not hidden anyway. */
-#include "transport/core.h"
+/* The communication lane: one thread for each group, started on first use, that runs what it is
+ * given in order. The work lies in a ring of slots; nothing is allocated for a call. Who waits for
+ * the oldest work, before the thread has begun it, runs it himself: that saves two changes of
+ * thread where communication is not hidden anyway. */
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
+#include "transport/core.h"
 
 #include <assert.h>
 #include <fenv.h>

@@ -1,4 +1,5 @@
-/* Digests: crc32c (Castagnoli; hardware where the CPU has it) for what we store, sha256 to compare runs. */
+/* Digests: crc32c (Castagnoli; hardware where the CPU has it) for what we store, sha256 to compare
+ * runs. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>

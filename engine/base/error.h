@@ -33,7 +33,8 @@ enum error {
 const char *error_text(enum error err);
 int error_exit_code(enum error err);
 
-/* This thread's last failure and its hint ("" when there is none). Valid until the thread's next failure. */
+/* This thread's last failure and its hint ("" when there is none). Valid until the thread's next
+ * failure. */
 const char *error_message(void);
 const char *error_hint(void);
 

@@ -10,7 +10,8 @@ MUST_CHECK enum error file_read(const char *path, size_t limit, struct pool *poo
 /* Writes all of data, going on after EINTR and short writes. */
 MUST_CHECK enum error file_write_all(int fd, const void *data, size_t n, const char *path);
 /* pread until n bytes are there; fewer is ERR_DATA ("ends at ..."). */
-MUST_CHECK enum error file_pread_all(int fd, void *data, size_t n, int64_t offset, const char *path);
+MUST_CHECK enum error file_pread_all(int fd, void *data, size_t n, int64_t offset,
+                                     const char *path);
 /* Writes path.tmp, fsyncs, closes, renames over path, fsyncs the folder. */
 MUST_CHECK enum error file_replace(const char *path, const void *data, size_t n);
 MUST_CHECK enum error file_sync_folder(const char *path);

@@ -1,5 +1,5 @@
-/* JSON: a writer that appends to a growing text, and a strict, bounded reader (depth, entries, size;
- * no duplicate keys, no trailing text, UTF-8 checked) for files that may be hostile. */
+/* JSON: a writer that appends to a growing text, and a strict, bounded reader (depth, entries,
+ * size; no duplicate keys, no trailing text, UTF-8 checked) for files that may be hostile. */
 #pragma once
 #include "engine/base/memory.h"
 
@@ -24,18 +24,18 @@ MUST_CHECK enum error json_done(const struct json *j);
 enum json_kind { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
 struct json_value {
     enum json_kind kind;
-    const char *key;   /* in an object; NUL-terminated */
-    const char *text;  /* a string's characters (NUL-terminated, none inside), a number's digits */
+    const char *key;  /* in an object; NUL-terminated */
+    const char *text; /* a string's characters (NUL-terminated, none inside), a number's digits */
     double number;
-    int64_t integer;   /* valid when is_integer */
+    int64_t integer; /* valid when is_integer */
     bool is_integer, truth;
     int count;                         /* children */
     const struct json_value *children; /* array of count */
 };
 struct json_limits {
-    int depth;    /* nesting, at most */
-    int entries;  /* values, at most */
-    int text;     /* bytes of one string, at most */
+    int depth;   /* nesting, at most */
+    int entries; /* values, at most */
+    int text;    /* bytes of one string, at most */
 };
 /* Parses all of text[0..n); trailing white space is allowed. The tree lives in the pool. ERR_DATA
  * with the byte offset on anything wrong. */

@@ -1,4 +1,5 @@
-/* Log lines on standard error (or the fd given), one write each, with a prefix that names the rank. */
+/* Log lines on standard error (or the fd given), one write each, with a prefix that names the rank.
+ */
 #pragma once
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
-/* Memory: checked allocation, an allocator that modes can replace (so that arenas lie where peers can
- * read them), and vectors' alignment. */
+/* Memory: checked allocation, an allocator that modes can replace (so that arenas lie where peers
+ * can read them), and vectors' alignment. */
 #pragma once
 #include "engine/base/error.h"
 #include <stdint.h>
@@ -11,7 +11,8 @@ static inline int64_t align_floats(int64_t n) {
     return (n + ALIGN_FLOATS - 1) / ALIGN_FLOATS * ALIGN_FLOATS;
 }
 
-/* Gives zeroed memory aligned to ALIGNMENT; free with memory_free. Zero bytes give a valid pointer. */
+/* Gives zeroed memory aligned to ALIGNMENT; free with memory_free. Zero bytes give a valid pointer.
+ */
 MUST_CHECK enum error memory_alloc(size_t bytes, void **out);
 void memory_free(void *p);
 

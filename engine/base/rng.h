@@ -1,5 +1,5 @@
-/* Counter-based random numbers (Philox 4x32-10): a pure function of a key and a counter, never of rank,
- * thread or time. Whatever must be random in the same way in every mode asks here. */
+/* Counter-based random numbers (Philox 4x32-10): a pure function of a key and a counter, never of
+ * rank, thread or time. Whatever must be random in the same way in every mode asks here. */
 #pragma once
 #include <stdint.h>
 
@@ -11,7 +11,8 @@ struct rng_key {
 };
 
 static inline struct rng_key rng_key(uint64_t seed, enum rng_purpose purpose) {
-    uint64_t z = seed + 0x9e3779b97f4a7c15u * (uint64_t)purpose; /* splitmix64, to spread near seeds */
+    uint64_t z =
+        seed + 0x9e3779b97f4a7c15u * (uint64_t)purpose; /* splitmix64, to spread near seeds */
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     z ^= z >> 31;
@@ -59,5 +60,6 @@ static inline uint64_t rng_below(struct rng_key key, uint64_t a, uint64_t b, uin
 /* Standard normal by Box and Muller. */
 float rng_normal(struct rng_key key, uint64_t a, uint64_t b);
 
-/* out[0..n) = a permutation of 0..n-1 that is a function of (key, epoch) alone (Fisher and Yates). */
+/* out[0..n) = a permutation of 0..n-1 that is a function of (key, epoch) alone (Fisher and Yates).
+ */
 void rng_permutation(struct rng_key key, uint64_t epoch, int64_t n, int64_t *out);

@@ -136,12 +136,14 @@ const char *text_nearest(const char *name, const char *const *names, int n) {
     size_t length = strlen(name);
     if (length == 0 || length > NAME_MAX_LENGTH) return NULL;
     int best = (int)(length + 2) / 3 + 1; /* a third of the length, rounded up, is still near */
+    size_t best_gap = 0;
     const char *nearest = NULL;
     for (int i = 0; i < n; i++) {
-        size_t other = strlen(names[i]);
+        size_t other = strlen(names[i]), gap = other > length ? other - length : length - other;
         if (other > NAME_MAX_LENGTH) continue;
         int d = distance(name, length, names[i], other);
-        if (d < best && (size_t)d < length) best = d, nearest = names[i];
+        if ((size_t)d >= length || d > best || (d == best && gap >= best_gap)) continue;
+        best = d, best_gap = gap, nearest = names[i]; /* of equals, the one of like length */
     }
     return nearest;
 }

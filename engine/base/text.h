@@ -1,4 +1,5 @@
-/* Small text work: numbers with units, nearest names, a growing string is struct json's or pool_printf's. */
+/* Small text work: numbers with units, nearest names, a growing string is struct json's or
+ * pool_printf's. */
 #pragma once
 #include "engine/base/error.h"
 #include <stdint.h>
@@ -8,14 +9,15 @@
 bool text_bytes(const char *s, int64_t *out);
 /* "10s" "250ms" "2m" "1h" -> seconds. A bare number is seconds. */
 bool text_seconds(const char *s, double *out);
-bool text_int(const char *s, int64_t *out);  /* whole text, decimal, no leading +, no 010 */
-bool text_real(const char *s, double *out);  /* whole text, finite, C locale */
+bool text_int(const char *s, int64_t *out); /* whole text, decimal, no leading +, no 010 */
+bool text_real(const char *s, double *out); /* whole text, finite, C locale */
 
-/* The nearest of names[0..n): at most a third of the name's length in edits (insert, delete, replace, swap of neighbours)
- * apart, upper and lower case being the same; or NULL. */
+/* The nearest of names[0..n): at most a third of the name's length in edits (insert, delete,
+ * replace, swap of neighbours) apart, upper and lower case being the same; or NULL. */
 const char *text_nearest(const char *name, const char *const *names, int n);
 
-/* For people: "4.3 MB" (of 1024 KB); "672,778"; "12 us", "250 ms", "1.2 s", from a minute on "0:01:07". out holds 32 bytes. */
+/* For people: "4.3 MB" (of 1024 KB); "672,778"; "12 us", "250 ms", "1.2 s", from a minute on
+ * "0:01:07". out holds 32 bytes. */
 char *text_of_bytes(double bytes, char out[32]);
 char *text_of_count(int64_t n, char out[32]);
 char *text_of_seconds(double s, char out[32]);

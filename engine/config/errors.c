@@ -86,13 +86,17 @@ static void defuse(char *s) {
     }
 }
 
+static bool is_set(const char *source) {
+    return !strncmp(source, "--set ", 6);
+}
+
 static void take_place(struct config_errors *e, struct entry *x, const struct node *at,
                        bool at_key) {
     bool key = at_key && at->key && *at->key;
     char *source = pool_strndup(e->pool, at->source, strlen(at->source));
     if (source) defuse(source);
     x->source = source;
-    x->source_rank = e->count;
+    x->source_rank = e->count + (is_set(at->source) ? KEPT : 0); /* files first */
     for (int i = 0; i < e->count; i++)
         if (e->entries[i].source && x->source && !strcmp(e->entries[i].source, x->source)) {
             x->source_rank = e->entries[i].source_rank;
@@ -167,7 +171,7 @@ static void write_caret(FILE *f, const struct entry *x) {
 static void write_entry(FILE *f, const struct entry *x) {
     if (x->source && x->line > 0)
         fprintf(f, "%s:%d:%d: ", x->source, x->line, x->col);
-    else if (x->source && !strncmp(x->source, "--set ", 6))
+    else if (x->source && is_set(x->source))
         fprintf(f, "%s: ", x->source);
     fprintf(f, "error: %s\n", x->message ? x->message : "(no memory for the message)");
     const char *hint = x->hint ? x->hint : "";

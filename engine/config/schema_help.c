@@ -138,7 +138,8 @@ static void show_tables(FILE *out, const struct config_field *f, int level, stru
     for (int i = 0; i < n; i++) {
         if (!tables[i]->fields->key) continue;
         indent(out, level);
-        fprintf(out, "with %s:\n", tables[i]->name);
+        const struct config_variants *v = f->extra;
+        fprintf(out, "with %s:\n", tables[i] == v->common ? "any" : tables[i]->name);
         show_section(out, tables[i], level + 1, pool);
     }
 }

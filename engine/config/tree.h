@@ -1,22 +1,23 @@
-/* A configuration as a tree of nodes that know where they come from: YAML read through libyaml's events, with limits
- * (file 1 MiB, depth 32, 100,000 events, scalars 64 KiB; no aliases, anchors, tags, merge keys, second document), then
- * --set overrides. Scalars stay text: the schema gives them types. This is the only part that sees libyaml. */
+/* A configuration as a tree of nodes that know where they come from: YAML read through libyaml's
+ * events, with limits (file 1 MiB, depth 32, 100,000 events, scalars 64 KiB, keys 128 bytes; no
+ * aliases, anchors, tags, merge keys, second document), then --set overrides. Scalars stay text:
+ * the schema gives them types. This is the only part that sees libyaml. */
 #pragma once
 #include "engine/base/memory.h"
 
 enum node_kind { NODE_SCALAR, NODE_LIST, NODE_MAP };
 struct node {
     enum node_kind kind;
-    const char *key;      /* in a map, else NULL; "" holds what a map's shorthand said (see tree_set) */
-    const char *text;     /* a scalar's characters */
-    bool quoted;          /* "128" is a string to those who care */
-    struct node **items;  /* children of a list or map */
+    const char *key;  /* in a map, else NULL; "" holds what a map's shorthand said (see tree_set) */
+    const char *text; /* a scalar's characters */
+    bool quoted;      /* "128" is a string to those who care */
+    struct node **items; /* children of a list or map */
     int count;
-    const char *source;   /* file name as given, "--set", "default" */
-    int line, col;        /* 1-based; 0 when there is none */
+    const char *source; /* file name as given, "--set", "default" */
+    int line, col;      /* 1-based; 0 when there is none */
     int key_line, key_col;
-    int width;            /* columns to underline at line, col */
-    const char *file;     /* the text that line counts in, for excerpts; NULL: none */
+    int width;        /* columns to underline at line, col */
+    const char *file; /* the text that line counts in, for excerpts; NULL: none */
 };
 struct node *node_get(const struct node *map, const char *key); /* NULL when absent or no map */
 
@@ -25,26 +26,31 @@ struct config_errors;
 MUST_CHECK enum error config_errors_create(struct config_errors **out);
 void config_errors_free(struct config_errors *e);
 int config_errors_count(const struct config_errors *e);
-/* Adds one at a node (at its key when at_key); fmt may hold a hint after "\n". node may be NULL (no place). All are counted,
- * the first hundred are kept. */
+/* Adds one at a node (at its key when at_key); fmt may hold a hint after "\n". node may be NULL (no
+ * place). All are counted, the first hundred are kept. */
 void config_error(struct config_errors *e, const struct node *at, bool at_key, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* "file:line:col: error: ...", the line, a caret, the hint; then "2 errors.". The text lives in pool; NULL: no memory. */
+/* "file:line:col: error: ...", the line, a caret, the hint; then "2 errors.". The text lives in
+ * pool; NULL: no memory. */
 char *config_errors_text(const struct config_errors *e, struct pool *pool);
 
-/* Adds to e on anything wrong (ERR_CONFIG); *out is then what could be read, an empty map after an error of syntax. An empty
- * text is an empty map. */
+/* Adds to e on anything wrong (ERR_CONFIG); *out is then what could be read, an empty map after an
+ * error of syntax. An empty text is an empty map. */
 MUST_CHECK enum error tree_parse(const char *text, size_t n, const char *source, struct pool *pool,
                                  struct config_errors *e, struct node **out);
 /* Gives a file's text, at most 1 MiB of it ("-" is standard input). ERR_INPUT when missing. */
 MUST_CHECK enum error tree_text(const char *path, struct pool *pool, char **text, size_t *n);
 /* tree_text, then tree_parse. */
-MUST_CHECK enum error tree_read(const char *path, struct pool *pool, struct config_errors *e, struct node **out);
-/* The same for any value, not only a map: "[1, 2]". Its nodes have a source but no line. */
-MUST_CHECK enum error tree_parse_value(const char *text, const char *source, struct pool *pool, struct config_errors *e,
-                                       struct node **out);
-/* One "a.b[2].c=value" (value is YAML of one line); makes the maps on its way. A scalar on the way becomes a map that holds
- * it under "", a key that no file can have: the schema knows which key it stands for ("batch: 64" and batch.shards=8). */
-MUST_CHECK enum error tree_set(struct node *root, const char *assignment, struct pool *pool, struct config_errors *e);
-/* YAML text that tree_parse reads back to the same tree; with_origin: each scalar's source as a comment. */
+MUST_CHECK enum error tree_read(const char *path, struct pool *pool, struct config_errors *e,
+                                struct node **out);
+/* As tree_parse for any value, not only a map: "[1, 2]". Its nodes have a source but no line. */
+MUST_CHECK enum error tree_parse_value(const char *text, const char *source, struct pool *pool,
+                                       struct config_errors *e, struct node **out);
+/* One "a.b[2].c=value" (value is YAML of one line); makes the maps on its way. A scalar on the way
+ * becomes a map that holds it under "", a key that no file can have: the schema knows which key it
+ * stands for ("batch: 64" and batch.shards=8). */
+MUST_CHECK enum error tree_set(struct node *root, const char *assignment, struct pool *pool,
+                               struct config_errors *e);
+/* YAML text that tree_parse reads back to the same tree; with_origin: each scalar's source as a
+ * comment. */
 char *tree_write(const struct node *root, bool with_origin, struct pool *pool);

@@ -7,8 +7,7 @@
 enum { SAMPLE_U8, SAMPLE_F32 };
 struct dataset;
 struct dataset_ops {
-    struct config_section
-        section; /* name as in YAML ("digits", "idx", ...) and the keys of its own */
+    struct config_section section; /* name as in YAML ("digits", "idx", ...), keys of its own */
     /* Whether a path looks like this kind ('data: PATH'); NULL for generated sets. */
     bool (*recognises)(const char *path);
     /* Opens the training (or validation) part. Everything from outside is checked before anything

@@ -3,12 +3,15 @@
  * of one shard), which the workers take in order, so that several share a big shard and none waits
  * for a whole step. What a part gives depends on nothing but its place.
  *
- *          limit = given + depth                  a worker, under the lock, takes the first of
- *            v                                      1. the next part, if its slot is free (step <
- * limit)
- *   ... | q+2 | q+1 |  q  | -> loader_next             and the order of its epoch is there
- *         ^     filled                              2. the order of an epoch to come
- *        next part                                else it sleeps until loader_next frees a slot
+ *         limit = given + depth
+ *           v
+ *   ... | q+2 | q+1 |  q  | -> loader_next
+ *        ^     filled
+ *       next part
+ *
+ * A worker, under the lock, takes the first that it finds of: the next part, if its slot is free
+ * (step < limit) and the order of its epoch is there; the order of an epoch to come. Else it sleeps
+ * until loader_next frees a slot or an order is done.
  *
  * The order of the epoch after the one being filled is computed ahead, in the second of two arrays,
  * as soon as the epoch before has left it. One lock guards all but the parts' own work; a part
@@ -75,8 +78,7 @@ struct loader {
     } failure;
 };
 
-/* ---- filling a part: no lock is held
- * ---------------------------------------------------------------- */
+/* ---- filling a part: no lock is held ---- */
 struct task {
     struct slot *slot;
     int64_t number; /* of the step */
@@ -111,8 +113,7 @@ static enum error part_fill(struct worker *w, const struct task *t) {
     return ERR_NONE;
 }
 
-/* ---- what workers do: the lock is held on entry and on return
- * ---------------------------------------- */
+/* ---- what workers do: the lock is held on entry and on return ---- */
 static bool part_ready(const struct loader *l) {
     const struct order *o = &l->orders[l->epoch & 1];
     return l->number < l->limit && l->number < l->end && (!o->index || o->epoch == l->epoch);
@@ -193,8 +194,7 @@ static void *worker_main(void *arg) {
     return NULL;
 }
 
-/* ---- opening
- * ----------------------------------------------------------------------------------------- */
+/* ---- opening ---- */
 /* The largest that the rank's i-th shard gets: at the first step. */
 static int64_t shard_most(const struct loader *l, int shard) {
     return sampler_shard_size(&l->sampler, 0, shard);
@@ -342,8 +342,7 @@ enum error loader_open(const struct loader_params *p, struct loader **out) {
     return ERR_NONE;
 }
 
-/* ---- giving
- * ------------------------------------------------------------------------------------------ */
+/* ---- giving ---- */
 static void wait_for(struct loader *l, const struct slot *s) {
     if (s->filled == l->given) return;
     int64_t begin = clock_ns();

@@ -25,8 +25,8 @@ struct shard {       /* one shard of one step, ready to compute on */
     float *x;        /* (n, shape) */
     int32_t *labels; /* (n), or NULL */
     float *target;   /* (n, targets), or NULL */
-    uint64_t
-        *ids; /* (n): epoch * total + position in the epoch's order: the counter of each sample */
+    uint64_t *ids;   /* (n), each visit's counter: epoch * total + position in the epoch's order;
+                        not training: the sample's number */
 };
 struct step_batch {
     int64_t epoch, step; /* step within the epoch */

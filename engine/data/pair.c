@@ -1,17 +1,12 @@
 /* Sets in two files. Opening one goes through these steps, and takes no memory for samples before
  * the last:
  *
- *   1. names       which files hold samples and labels of the part asked for, and of the training
- * part
- *   2. labels      of the training part, whole: they tell classes (or targets), which both parts
- * share
- *   3. headers     samples' counts must be those of the labels, shapes those of the training
- * samples, sizes those of the files
- *   4. samples     the rows of the part, converted to bytes or floats; the rest of the file is read
- * over, for gzip's checksum */
+ *   1. names     which files hold samples and labels, of the training part and of the one asked for
+ *   2. labels    of the training part, whole: they tell the classes, which both parts share
+ *   3. headers   counts must be those of the labels, shapes those of training, sizes the files'
+ *   4. samples   the part's rows, as bytes or floats; the rest is read over, for gzip's checksum */
 #include "engine/data/pair.h"
 
-#include <float.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -22,9 +17,8 @@ const struct config_field pair_fields[] = {
     {"labels", CONFIG_STRING, offsetof(struct pair_config, labels),
      .help = "File of their labels; from the name of 'train' when absent"},
     {"val", CONFIG_STRING, offsetof(struct pair_config, val),
-     .help = "File of validation samples, or how many to hold out at the end of 'train': 2000 or "
-             "20%; the "
-             "folder's own, else 10%"},
+     .help = "File of validation samples, or how many to hold out at the end of 'train' (2000, "
+             "20%); when absent the folder's own, else 10%"},
     {"val_labels", CONFIG_STRING, offsetof(struct pair_config, val_labels),
      .help = "File of their labels; from the name of 'val' when absent"},
     {"classes", CONFIG_INT, offsetof(struct pair_config, classes), .standard = "auto",
@@ -33,8 +27,7 @@ const struct config_field pair_fields[] = {
     {0},
 };
 
-/* ---- names
- * ----------------------------------------------------------------------------------------- */
+/* ---- names ---- */
 enum error path_join(char out[PATH_MAX], const char *folder, const char *name) {
     const char *slash = *folder && folder[strlen(folder) - 1] == '/' ? "" : "/";
     if (snprintf(out, PATH_MAX, "%s%s%s", folder, *folder ? slash : "", name) >= PATH_MAX)
@@ -80,6 +73,8 @@ static enum error train_paths(const struct pair_format *f, const struct pair_con
                               struct pair_paths *out) {
     if (!c->train)
         return FAIL(ERR_CONFIG, "data.train is missing\ngive the file of the training samples");
+    if (f->folder && is_folder(c->train) && c->labels)
+        return FAIL(ERR_CONFIG, "data.labels: the folder %s has labels of its own", c->train);
     if (f->folder && is_folder(c->train)) return f->folder(c->train, true, out);
     TRY(path_join(out->x, "", c->train));
     return labels_path(f, c->train, c->labels, "labels", out->y);
@@ -99,8 +94,7 @@ static enum error val_paths(const struct pair_format *f, const struct pair_confi
     return labels_path(f, val, c->val_labels, "val_labels", out->y);
 }
 
-/* ---- arrays
- * ---------------------------------------------------------------------------------------- */
+/* ---- arrays ---- */
 static int64_t element_size(enum element e) {
     static const int sizes[] = {1, 1, 2, 2, 4, 4, 8, 8, 4, 8};
     return sizes[e];
@@ -160,8 +154,7 @@ static int64_t element_int(const void *p, enum element e) {
     }
 }
 
-/* ---- labels
- * ---------------------------------------------------------------------------------------- */
+/* ---- labels ---- */
 struct labels { /* classes (ndim 1, whole numbers) or targets (real numbers) */
     int64_t count, targets, largest;
     int32_t *classes;
@@ -230,8 +223,7 @@ static enum error labels_read(const struct pair_format *f, const char *path, str
     return err;
 }
 
-/* ---- samples
- * --------------------------------------------------------------------------------------- */
+/* ---- samples ---- */
 /* The set that an array of samples makes: shape and type. */
 static enum error samples_describe(const char *path, const struct array *a, struct dataset *d) {
     if (a->ndim < 2) return FAIL(ERR_DATA, "%s: one number a sample is no sample", path);
@@ -355,7 +347,11 @@ enum error pair_open(const struct dataset_ops *ops, const struct pair_format *fo
     if (err == ERR_NONE) {
         const char *held = held_out(format, config);
         struct part part = {0, labels.count};
-        if (held) err = part_find(held, labels.count, train, &part);
+        if (held && config->val_labels)
+            err = FAIL(ERR_CONFIG, "data.val_labels: validation samples are held out of 'train', "
+                                   "with their labels");
+        else if (held)
+            err = part_find(held, labels.count, train, &part);
         if (err == ERR_NONE)
             err = train || held ? part_open(&in, &a, &labels, part, &like, out)
                                 : val_open(format, config, &like, out);

@@ -6,18 +6,18 @@
 
 #include <limits.h>
 
-enum element {
-    ELEMENT_U8,
-    ELEMENT_I8,
-    ELEMENT_I16,
-    ELEMENT_U16,
-    ELEMENT_I32,
-    ELEMENT_U32,
-    ELEMENT_I64,
-    ELEMENT_U64,
-    ELEMENT_F32,
-    ELEMENT_F64
-}; /* little-endian */
+enum element { /* little-endian */
+               ELEMENT_U8,
+               ELEMENT_I8,
+               ELEMENT_I16,
+               ELEMENT_U16,
+               ELEMENT_I32,
+               ELEMENT_U32,
+               ELEMENT_I64,
+               ELEMENT_U64,
+               ELEMENT_F32,
+               ELEMENT_F64
+};
 enum { ARRAY_DIMS = 4 };
 struct array { /* what a header says */
     enum element type;
@@ -47,7 +47,6 @@ struct pair_format {
 /* dataset_ops.open of such a set. */
 MUST_CHECK enum error pair_open(const struct dataset_ops *ops, const struct pair_format *format,
                                 const struct pair_config *config, bool train, struct dataset **out);
-/* path, or path with ".gz" put on or taken off, whichever is there; false: neither. room: of path.
- */
+/* Makes path what is there: itself, or it with ".gz" put on or taken off. false: neither is. */
 bool pair_existing(char *path, size_t room);
 MUST_CHECK enum error path_join(char out[PATH_MAX], const char *folder, const char *name);

@@ -7,12 +7,12 @@
 #include "engine/data/transform.h"
 
 #include "engine/base/text.h"
+#include "engine/base/vector.h"
 
 #include <math.h>
 #include <string.h>
 
-/* ---- reading 'augment' and 'normalize'
- * ------------------------------------------------------------ */
+/* ---- reading 'augment' and 'normalize' ---- */
 /* The parsers record an error and leave in *at where it is. */
 enum { CROP_MAX = 64 };
 struct augment {
@@ -110,8 +110,7 @@ void data_config_check(const struct data_config *c, struct config_errors *e) {
         config_error(e, at, false, "%s\n%s", error_message(), error_hint());
 }
 
-/* ---- normalisation
- * -------------------------------------------------------------------------------- */
+/* ---- normalisation ---- */
 static int channels_of(const struct dataset *d) {
     return d->plane && d->shape.dim[0] <= CHANNELS_MAX ? (int)d->shape.dim[0] : 1;
 }
@@ -179,8 +178,7 @@ enum error normalization_find(struct dataset *d, const struct data_config *c,
     return ERR_NONE;
 }
 
-/* ---- one sample
- * ----------------------------------------------------------------------------------- */
+/* ---- one sample ---- */
 enum error transform_init(struct transform *t, const struct dataset *d, const struct data_config *c,
                           const struct normalization *norm, bool augment, uint64_t seed) {
     struct augment a = {0};
@@ -198,16 +196,23 @@ enum error transform_init(struct transform *t, const struct dataset *d, const st
     return ERR_NONE;
 }
 
+VECTORISED static void normalise_bytes(const uint8_t *from, int64_t n, float mean, float scale,
+                                       float *out) {
+    for (int64_t i = 0; i < n; i++) out[i] = ((float)from[i] - mean) * scale;
+}
+
+VECTORISED static void normalise_floats(const float *from, int64_t n, float mean, float scale,
+                                        float *out) {
+    for (int64_t i = 0; i < n; i++) out[i] = (from[i] - mean) * scale;
+}
+
 /* out[0..n) = normalised raw[at..at+n). */
 static void normalise(const struct dataset *d, const void *raw, int64_t at, int64_t n, float mean,
                       float scale, float *out) {
-    if (d->type == SAMPLE_U8) {
-        const uint8_t *from = (const uint8_t *)raw + at;
-        for (int64_t i = 0; i < n; i++) out[i] = ((float)from[i] - mean) * scale;
-    } else {
-        const float *from = (const float *)raw + at;
-        for (int64_t i = 0; i < n; i++) out[i] = (from[i] - mean) * scale;
-    }
+    if (d->type == SAMPLE_U8)
+        normalise_bytes((const uint8_t *)raw + at, n, mean, scale, out);
+    else
+        normalise_floats((const float *)raw + at, n, mean, scale, out);
 }
 
 static void fill(float *out, int64_t n, float v) {

@@ -1,4 +1,5 @@
-/* Which cores threads may use: a rank may be bound to cores of its own, and the threads that serve it must not be. */
+/* Which cores threads may use: a rank may be bound to cores of its own, and the threads that serve
+ * it must not be. */
 #include "engine/train/internal.h"
 
 #include <pthread.h>

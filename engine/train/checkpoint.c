@@ -1,7 +1,7 @@
 /* Reading checkpoints. A checkpoint is valid when its manifest is, when its files have the sizes
  * and sums that the manifest says, and when their headers are well formed. A valid one is loaded
- * into an image, which must have exactly the tensors of the model at hand, and only a complete
- * image is given to the arenas. Of several, the newest valid one is taken. */
+ * into an snapshot, which must have exactly the tensors of the model at hand, and only a complete
+ * snapshot is given to the arenas. Of several, the newest valid one is taken. */
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/train/checkpoint_impl.h"
@@ -39,7 +39,8 @@ static enum error crc_span(const struct st_file *f, size_t begin, size_t n, uint
 static enum error check_sums(const struct st_file *f, uint32_t expected) {
     void *chunk;
     uint32_t crc, whole = 0;
-    TRY(memory_alloc(CHUNK, &chunk));
+    size_t bytes = f->data_start + f->data_bytes;
+    TRY(memory_alloc(bytes < CHUNK ? bytes : CHUNK, &chunk));
     enum error err = crc_span(f, 0, f->data_start, chunk, &crc, &whole);
     for (int i = 0; i < f->count && err == ERR_NONE; i++) {
         const struct st_tensor *t = &f->tensors[i];
@@ -111,19 +112,29 @@ static struct words identity_get(const char *lines, struct words key) {
     return (struct words){"not set", 7};
 }
 
+/* What a message shows of a value: where it begins to differ from the other, and not too much. */
+static struct words excerpt(struct words a, struct words other) {
+    int same = 0, before = 40, most = 200;
+    while (same < a.n && same < other.n && a.at[same] == other.at[same]) same++;
+    int skip = same > before && a.n > most ? same - before : 0, n = a.n - skip;
+    return (struct words){a.at + skip, n < most ? n : most};
+}
+
 static enum error compare_keys(const char *path, const char *keys, const char *saved,
                                const char *ours) {
     for (const char *line = keys; *line;) {
         size_t all = strcspn(line, "\n");
         struct words key = {line, (int)strcspn(line, "=\n")}, was = identity_get(saved, key),
                      is = identity_get(ours, key);
-        if (!words_equal(was, is))
+        if (!words_equal(was, is)) {
+            struct words old = excerpt(was, is), new = excerpt(is, was);
             return FAIL(
                 ERR_CONFIG,
                 "cannot resume from '%s': %.*s was '%.*s' when it was saved and is '%.*s' now\n"
                 "set it back, or start a new run; model.safetensors alone can be loaded as first "
                 "weights",
-                path, key.n, key.at, was.n, was.at, is.n, is.at);
+                path, key.n, key.at, old.n, old.at, new.n, new.at);
+        }
         line += all + (line[all] == '\n');
     }
     return ERR_NONE;
@@ -180,37 +191,38 @@ static enum error check_fit(const struct st_file *f, const struct st_tensor *wan
 
 /* ---- loading ---- */
 
-static enum error read_into(struct image *im, enum checkpoint_file file, const struct st_file *f) {
+static enum error read_into(struct snapshot *shot, enum checkpoint_file file,
+                            const struct st_file *f) {
     int count;
-    const struct st_tensor *wanted = image_tensors(im, file, &count);
+    const struct st_tensor *wanted = snapshot_tensors(shot, file, &count);
     TRY(check_fit(f, wanted, count));
     for (int i = 0; i < count; i++) TRY(st_read(f, st_find(f, wanted[i].name), wanted[i].data));
     return ERR_NONE;
 }
 
-static enum error load_image(const char *path, const struct opened *c,
-                             const struct checkpoint_view *v, struct image *im) {
+static enum error load_snapshot(const char *path, const struct opened *c,
+                                const struct checkpoint_view *v, struct snapshot *shot) {
     TRY(check_identity(path, c->manifest.identity, v->identity));
     for (int i = 0; i < CHECKPOINT_FILES; i++)
-        TRY(read_into(im, (enum checkpoint_file)i, &c->file[i]));
-    const struct checkpoint_counters *at = image_counters(im);
+        TRY(read_into(shot, (enum checkpoint_file)i, &c->file[i]));
+    const struct checkpoint_counters *at = snapshot_counters(shot);
     if (at->step != c->manifest.step || at->epoch < 0 || at->step_in_epoch < 0 ||
         !(at->seconds >= 0))
         return FAIL(ERR_DATA,
                     "'%s': its counters make no sense (step %" PRId64 ", epoch %" PRId64 ")", path,
                     at->step, at->epoch);
-    image_give(im, v, true);
+    snapshot_give(shot, v, true);
     return ERR_NONE;
 }
 
 static enum error load_step(const char *path, const struct checkpoint_view *v) {
     struct opened c;
-    struct image *im;
+    struct snapshot *shot;
     TRY(checkpoint_open(path, &c));
-    enum error err = image_create(v, &im);
+    enum error err = snapshot_create(v, &shot);
     if (err == ERR_NONE) {
-        err = load_image(path, &c, v, im);
-        image_free(im);
+        err = load_snapshot(path, &c, v, shot);
+        snapshot_free(shot);
     }
     checkpoint_close(&c);
     return err;
@@ -218,13 +230,13 @@ static enum error load_step(const char *path, const struct checkpoint_view *v) {
 
 static enum error load_weights(const char *path, const struct checkpoint_view *v) {
     struct st_file f;
-    struct image *im;
+    struct snapshot *shot;
     TRY(st_open(path, &f));
-    enum error err = image_create(v, &im);
+    enum error err = snapshot_create(v, &shot);
     if (err == ERR_NONE) {
-        err = read_into(im, FILE_MODEL, &f);
-        if (err == ERR_NONE) image_give(im, v, false);
-        image_free(im);
+        err = read_into(shot, FILE_MODEL, &f);
+        if (err == ERR_NONE) snapshot_give(shot, v, false);
+        snapshot_free(shot);
     }
     st_close(&f);
     return err;

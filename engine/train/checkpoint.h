@@ -1,5 +1,6 @@
-/* Checkpoints: ckpt/step-N/{model,optim,state}.safetensors and manifest.json, which is the commit record. Built under a temporary
- * name, fsynced, renamed; at any failure or kill the last good one stays. They know neither mode nor number of devices. */
+/* Checkpoints: ckpt/step-N/{model,optim,state}.safetensors and manifest.json, which is the commit
+ * record. Built under a temporary name, fsynced, renamed; at any failure or kill the last good one
+ * stays. They know neither mode nor number of devices. */
 #pragma once
 #include "engine/base/digest.h"
 #include "engine/base/json.h"
@@ -13,8 +14,8 @@ struct st_tensor { /* one tensor of a file; name borrowed */
     int64_t dim[SHAPE_MAX];
     void *data; /* to write from */
     size_t bytes;
-    size_t offset;  /* reading: from the start of the data */
-    uint32_t crc;   /* reading: as the file's metadata says; has_crc */
+    size_t offset; /* reading: from the start of the data */
+    uint32_t crc;  /* reading: as the file's metadata says; has_crc */
     bool has_crc;
 };
 struct st_file {
@@ -26,10 +27,13 @@ struct st_file {
     const struct json_value *metadata;
     struct pool *pool;
 };
-/* Writes a file (created exclusively), data 64-byte aligned, crc32c of each tensor in __metadata__; fsyncs and closes. */
-MUST_CHECK enum error st_write(const char *path, const struct st_tensor *tensors, int count, const char *const (*metadata)[2],
-                               int nmetadata, uint32_t *file_crc, int64_t *file_bytes);
-/* Opens and checks the header completely (sizes, overlaps, overflow, duplicates). Data is not read yet. */
+/* Writes a file (created exclusively), data 64-byte aligned, crc32c of each tensor in __metadata__;
+ * fsyncs and closes. */
+MUST_CHECK enum error st_write(const char *path, const struct st_tensor *tensors, int count,
+                               const char *const (*metadata)[2], int nmetadata, uint32_t *file_crc,
+                               int64_t *file_bytes);
+/* Opens and checks the header completely (sizes, overlaps, overflow, duplicates). Data is not read
+ * yet. */
 MUST_CHECK enum error st_open(const char *path, struct st_file *out);
 const struct st_tensor *st_find(const struct st_file *f, const char *name);
 /* Reads one tensor's bytes and checks its crc. */
@@ -37,7 +41,8 @@ MUST_CHECK enum error st_read(const struct st_file *f, const struct st_tensor *t
 void st_close(struct st_file *f);
 
 /* ---- checkpoints ---- */
-struct checkpoint_counters { /* where the run is: plain numbers, the sampler's position among them */
+struct checkpoint_counters { /* where the run is: plain numbers, the sampler's position among them
+                              */
     int64_t step, epoch, step_in_epoch;
     double best; /* of checkpoint.best's metric; NaN: none */
     struct sha256 losses;
@@ -50,25 +55,31 @@ struct checkpoint_view { /* what is saved: borrowed pointers into the arenas, or
     const char *const *slot_names;
     float *slots[2]; /* arenas of the optimizer state */
     struct checkpoint_counters *counters;
-    const char *identity; /* text of what must be equal to resume: model, data, batch, seed, ... "key=value\n" lines */
+    const char *identity; /* text of what must be equal to resume: model, data, batch, seed, ...
+                             "key=value\n" lines */
     const char *mode;
     int devices;
 };
-/* Saves in a thread of its own, beside training: 'save' copies what it needs into memory taken at 'open' and returns; a second
- * save waits for the first. A failed save is logged at once and leaves nothing behind; training goes on, but save reports the last
- * failure when three in a row have failed, and wait when the last one has (and that failure is then forgotten). keep: how many
- * complete ones to leave (0: all); the one just saved and the newest 'best' are never deleted. What v points to is borrowed. */
+/* Saves in a thread of its own, beside training: 'save' copies what it needs into memory taken at
+ * 'open' and returns; a second save waits for the first. A failed save is logged at once and leaves
+ * nothing behind; training goes on, but save reports the last failure when three in a row have
+ * failed, and wait when the last one has (and that failure is then forgotten). keep: how many
+ * complete ones to leave (0: all); the one just saved and the newest 'best' are never deleted. What
+ * v points to is borrowed. */
 struct saver;
-MUST_CHECK enum error saver_open(const char *folder /* RUN/ckpt */, int keep, const struct checkpoint_view *v, struct saver **out);
+MUST_CHECK enum error saver_open(const char *folder /* RUN/ckpt */, int keep,
+                                 const struct checkpoint_view *v, struct saver **out);
 MUST_CHECK enum error saver_save(struct saver *s, bool best);
 MUST_CHECK enum error saver_wait(struct saver *s); /* until the last one is on disk */
 void saver_close(struct saver *s);                 /* waits, too; NULL is fine */
 
-/* Loads the checkpoint at path: a step folder; a ckpt folder or a run folder (the newest valid one in it, a broken one is skipped
- * with a warning); or a .safetensors file, of which the model alone is taken: first weights. Nothing of v is touched unless all of
- * it is valid and fits. ERR_CONFIG: valid, but of another model or another run (v->identity, NULL: not compared). */
+/* Loads the checkpoint at path: a step folder; a ckpt folder or a run folder (the newest valid one
+ * in it, a broken one is skipped with a warning); or a .safetensors file, of which the model alone
+ * is taken: first weights. Nothing of v is touched unless all of it is valid and fits. ERR_CONFIG:
+ * valid, but of another model or another run (v->identity, NULL: not compared). */
 MUST_CHECK enum error checkpoint_load(const char *path, struct checkpoint_view *v);
-/* The newest valid checkpoint under a ckpt or run folder, into the pool; ERR_INPUT when there is none. */
+/* The newest valid checkpoint under a ckpt or run folder, into the pool; ERR_INPUT when there is
+ * none. */
 MUST_CHECK enum error checkpoint_find(const char *folder, struct pool *pool, char **path);
 /* Deletes temporary folders that a killed run left. */
 void checkpoint_sweep(const char *folder);

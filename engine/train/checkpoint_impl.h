@@ -1,4 +1,4 @@
-/* What the files of the checkpoints share: the names on disk, the manifest, and the image, a
+/* What the files of the checkpoints share: the names on disk, the manifest, and the snapshot, a
  * private copy of all that a checkpoint holds (what the saver writes from, what a load fills before
  * it touches anything). */
 #pragma once
@@ -36,13 +36,13 @@ char *step_path(const char *folder, int64_t step, struct pool *pool);
 /* Temporary folders begin with this; their owner holds a lock on them. */
 #define TEMPORARY_PREFIX ".tmp-"
 
-/* ---- the image ---- */
-struct image;
-MUST_CHECK enum error image_create(const struct checkpoint_view *v, struct image **out);
-void image_free(struct image *im);
-void image_take(struct image *im, const struct checkpoint_view *v); /* view -> image */
-void image_give(const struct image *im, const struct checkpoint_view *v,
-                bool all); /* image -> view; or the model alone */
-const struct st_tensor *image_tensors(const struct image *im, enum checkpoint_file file,
-                                      int *count);
-const struct checkpoint_counters *image_counters(const struct image *im);
+/* ---- the snapshot ---- */
+struct snapshot;
+MUST_CHECK enum error snapshot_create(const struct checkpoint_view *v, struct snapshot **out);
+void snapshot_free(struct snapshot *shot);
+void snapshot_take(struct snapshot *shot, const struct checkpoint_view *v); /* view -> snapshot */
+void snapshot_give(const struct snapshot *shot, const struct checkpoint_view *v,
+                   bool all); /* snapshot -> view; or the model alone */
+const struct st_tensor *snapshot_tensors(const struct snapshot *shot, enum checkpoint_file file,
+                                         int *count);
+const struct checkpoint_counters *snapshot_counters(const struct snapshot *shot);

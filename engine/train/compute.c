@@ -1,13 +1,15 @@
-/* One rank's gradients of one step. The rank runs its shards one by one and adds their gradients in the order of the tree over
- * all shards: v with v + V/2, then v with v + V/4, and so on. A rank's shards r, r + W, r + 2W, ... are a complete subtree, so it
- * can add them before anything travels.
+/* One rank's gradients of one step. The rank runs its shards one by one and adds their gradients in
+ * the order of the tree over all shards: v with v + V/2, then v with v + V/4, and so on. A rank's
+ * shards r, r + W, r + 2W, ... are a complete subtree, so it can add them before anything travels.
  *
- * Taking shard k (of n = V/W, a power of two) in bit-reversed order turns the tree into a binary counter: partial sums lie on a
- * stack of arenas, and after the i-th shard the top two are added once for each trailing one of i. log2(n) + 1 arenas do.
+ * Taking shard k (of n = V/W, a power of two) in bit-reversed order turns the tree into a binary
+ * counter: partial sums lie on a stack of arenas, and after the i-th shard the top two are added
+ * once for each trailing one of i. log2(n) + 1 arenas do.
  *
  *   n = 4, order 0 2 1 3:   [0]   [0+2]   [0+2, 1]   [0+2, 1, 3] -> [0+2, 1+3] -> [(0+2)+(1+3)]
  *
- * In the last backward the additions follow the gradients as they become ready, so that buckets can leave before it ends. */
+ * In the last backward the additions follow the gradients as they become ready, so that buckets can
+ * leave before it ends. */
 #include "engine/base/clock.h"
 #include "engine/base/vector.h"
 #include "engine/train/stop.h"
@@ -27,8 +29,8 @@ double tree_sum(double *v, int n) {
     return n ? v[0] : 0;
 }
 
-/* Additions that follow one backward: arena 'top' into 'top - 1', and so on down to 'bottom'; before that, when the shard came in
- * pieces, the piece's arena into 'top'. */
+/* Additions that follow one backward: arena 'top' into 'top - 1', and so on down to 'bottom';
+ * before that, when the shard came in pieces, the piece's arena into 'top'. */
 struct cascade {
     struct trainer *t;
     float *piece; /* NULL: the backward wrote grads[top] itself */
@@ -61,13 +63,14 @@ static void header_set(float *header, const struct graph_sums *sums, float scale
 }
 
 /* Samples [from, to) of a shard, forward and backward, into c's arena. */
-static enum error run_piece(struct trainer *t, const struct step_batch *b, const struct shard *s, int64_t from, int64_t to,
-                            struct cascade *c) {
+static enum error run_piece(struct trainer *t, const struct step_batch *b, const struct shard *s,
+                            int64_t from, int64_t to, struct cascade *c) {
     float *grads = c->piece ? c->piece : t->grads[c->top];
     memset(grads, 0, HEADER_FLOATS * sizeof(float));
     grads[HEADER_STOP] = stop_signal() != 0;
     if (from == to) {
-        memset(grads + HEADER_FLOATS, 0, (size_t)(t->model->arena_floats - HEADER_FLOATS) * sizeof(float));
+        memset(grads + HEADER_FLOATS, 0,
+               (size_t)(t->model->arena_floats - HEADER_FLOATS) * sizeof(float));
         return cascade_ready(c, t->model->arena_floats);
     }
     const struct dataset *d = t->data;

@@ -1,6 +1,6 @@
-/* Evaluation. The validation set is cut in batches and shards by the training rule, without shuffling or padding, so that every
- * sample counts exactly once. Each shard's sums are kept apart until the end: every rank then adds all of them in the same tree
- * order, whoever computed them. */
+/* Evaluation. The validation set is cut in batches and shards by the training rule, without
+ * shuffling or padding, so that every sample counts exactly once. Each shard's sums are kept apart
+ * until the end: every rank then adds all of them in the same tree order, whoever computed them. */
 #include "engine/train/internal.h"
 
 #include <stdlib.h>
@@ -9,7 +9,8 @@ enum { VAL_SUMS = 3 }; /* loss, correct, samples */
 
 static enum error run_shard(struct trainer *t, const struct shard *s, double sums[VAL_SUMS]) {
     if (s->n == 0) return ERR_NONE;
-    struct graph_batch batch = {.n = s->n, .x = s->x, .labels = s->labels, .target = s->target, .ids = s->ids};
+    struct graph_batch batch = {
+        .n = s->n, .x = s->x, .labels = s->labels, .target = s->target, .ids = s->ids};
     struct graph_sums out = {0};
     TRY(graph_prepare(t->graph, s->n));
     TRY(graph_forward(t->graph, &batch, t->values, t->buffers, &out));
@@ -59,7 +60,8 @@ enum error trainer_evaluate(struct trainer *t, struct val_result *out) {
     free(sums);
     TRY(err);
     if ((int64_t)total[2] != t->val->size)
-        return FAIL(ERR_BUG, "evaluation counted %lld of %lld samples", (long long)total[2], (long long)t->val->size);
+        return FAIL(ERR_BUG, "evaluation counted %lld of %lld samples", (long long)total[2],
+                    (long long)t->val->size);
     *out = (struct val_result){total[0] / total[2], total[1] / total[2], t->val->size};
     return ERR_NONE;
 }

@@ -1,4 +1,5 @@
-/* What must be equal for a resume to be exact: whatever decides which numbers are computed, and nothing that decides where. */
+/* What must be equal for a resume to be exact: whatever decides which numbers are computed, and
+ * nothing that decides where. */
 #include "engine/train/internal.h"
 
 #include <string.h>

@@ -8,10 +8,12 @@ MUST_CHECK enum error trainer_open(struct trainer *t);
 void trainer_close(struct trainer *t);
 const struct optim_ops *trainer_optim(const struct run_config *c);
 void trainer_view(struct trainer *t, struct checkpoint_view *v);
-/* What must be equal for a resume to be exact: "key=value\n" lines, in the settings' pool. NULL: out of memory. */
+/* What must be equal for a resume to be exact: "key=value\n" lines, in the settings' pool. NULL:
+ * out of memory. */
 const char *trainer_identity(const struct job *job);
 
-/* Threads that serve a rank (loader, saver) run on any core of the process, not on the one that the rank is bound to. */
+/* Threads that serve a rank (loader, saver) run on any core of the process, not on the one that the
+ * rank is bound to. */
 void affinity_note(void); /* before the first rank is bound */
 void affinity_free(cpu_set_t *bound);
 void affinity_restore(const cpu_set_t *bound);

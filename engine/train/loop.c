@@ -1,5 +1,6 @@
-/* The loop: steps, and what happens between them. Everything that decides (when to evaluate, save, stop) is a function of numbers
- * that are the same on every rank, so all ranks take the same turns and no turn needs a message. */
+/* The loop: steps, and what happens between them. Everything that decides (when to evaluate, save,
+ * stop) is a function of numbers that are the same on every rank, so all ranks take the same turns
+ * and no turn needs a message. */
 #include "engine/train/internal.h"
 
 #include "engine/base/clock.h"
@@ -17,7 +18,7 @@
 struct run {
     struct trainer *t;
     const struct mode_ops *mode;
-    struct metrics *metrics;   /* rank 0 only, as are the next two */
+    struct metrics *metrics; /* rank 0 only, as are the next two */
     struct progress *progress;
     struct saver *saver;
     int64_t eval_every, save_every, log_every, saved, first_step;
@@ -38,23 +39,28 @@ static void say_hello(struct run *r) {
     const struct run_config *c = t->config;
     char params[32], samples[32], vals[32];
     int64_t shards = c->batch.shards;
-    progress_say(r->progress, "engine: %s on %s, %lld thread%s each - %s", c->mode, c->devices_text, (long long)c->threads,
-                 c->threads == 1 ? "" : "s", r->mode->describe(t->mode));
-    progress_say(r->progress, "model %s, %s parameters - data %s, %s training and %s validation samples", t->model->name,
-                 text_of_count(t->model->parameters, params), t->data->name, text_of_count(t->data->size, samples),
-                 text_of_count(t->val->size, vals));
-    progress_say(r->progress, "batch %lld = %lld shards x %lld%s - %s, learning rate %g%s - seed %lld", (long long)c->batch.size,
-                 (long long)shards, (long long)((c->batch.size + shards - 1) / shards),
-                 c->batch.accumulate > 1 ? " (accumulated)" : "", t->optim->section.name, t->base_lr,
-                 c->lr_scale.rule == LR_SCALE_NONE ? "" : " (scaled)", (long long)c->seed);
+    progress_say(r->progress, "engine: %s on %s, %lld thread%s each - %s", c->mode, c->devices_text,
+                 (long long)c->threads, c->threads == 1 ? "" : "s", r->mode->describe(t->mode));
+    progress_say(r->progress,
+                 "model %s, %s parameters - data %s, %s training and %s validation samples",
+                 t->model->name, text_of_count(t->model->parameters, params), t->data->name,
+                 text_of_count(t->data->size, samples), text_of_count(t->val->size, vals));
+    progress_say(
+        r->progress, "batch %lld = %lld shards x %lld%s - %s, learning rate %g%s - seed %lld",
+        (long long)c->batch.size, (long long)shards,
+        (long long)((c->batch.size + shards - 1) / shards),
+        c->batch.accumulate > 1 ? " (accumulated)" : "", t->optim->section.name, t->base_lr,
+        c->lr_scale.rule == LR_SCALE_NONE ? "" : " (scaled)", (long long)c->seed);
     if (t->job->resume)
-        progress_say(r->progress, "resuming from %s at step %lld", t->job->resume, (long long)t->at.step);
+        progress_say(r->progress, "resuming from %s at step %lld", t->job->resume,
+                     (long long)t->at.step);
     progress_say(r->progress, "run %s", t->job->run_dir);
 }
 
 static void report_step(struct run *r, int64_t ns, const int64_t before[PHASES]) {
     struct trainer *t = r->t;
-    double accuracy = t->sums.samples > 0 ? (double)(t->sums.correct / t->sums.samples) : 0, ms = (double)ns * 1e-6;
+    double accuracy = t->sums.samples > 0 ? (double)(t->sums.correct / t->sums.samples) : 0,
+           ms = (double)ns * 1e-6;
     struct step_record record = {.step = t->at.step,
                                  .epoch = t->at.epoch,
                                  .loss = t->sums.loss,
@@ -95,8 +101,10 @@ static enum error take_step(struct run *r) {
         report_step(r, clock_ns() - begin, before);
     }
     if (!isfinite(t->sums.loss))
-        return FAIL(ERR_RESULT, "diverged: the loss of step %lld is %g\nlower optimizer.lr, or set optimizer.clip",
-                    (long long)t->at.step, (double)t->sums.loss);
+        return FAIL(
+            ERR_RESULT,
+            "diverged: the loss of step %lld is %g\nlower optimizer.lr, or set optimizer.clip",
+            (long long)t->at.step, (double)t->sums.loss);
     return ERR_NONE;
 }
 
@@ -124,10 +132,11 @@ static enum error evaluate(struct run *r) {
     if (t->rank > 0) return ERR_NONE;
     metrics_val(r->metrics, t->at.step, &r->val);
     if (t->data->classes)
-        progress_say(r->progress, "step %lld: validation loss %.4f, accuracy %.2f %%", (long long)t->at.step, r->val.loss,
-                     r->val.accuracy * 100);
+        progress_say(r->progress, "step %lld: validation loss %.4f, accuracy %.2f %%",
+                     (long long)t->at.step, r->val.loss, r->val.accuracy * 100);
     else
-        progress_say(r->progress, "step %lld: validation loss %.6g", (long long)t->at.step, r->val.loss);
+        progress_say(r->progress, "step %lld: validation loss %.6g", (long long)t->at.step,
+                     r->val.loss);
     return ERR_NONE;
 }
 
@@ -151,7 +160,8 @@ static bool target_reached(const struct run *r) {
     if (!c->until_metric) return false;
     if (!strcmp(c->until_metric, "train.loss")) return (double)r->loss <= c->until_value;
     if (!r->val_is_new) return false;
-    return !strcmp(c->until_metric, "val.loss") ? r->val.loss <= c->until_value : r->val.accuracy >= c->until_value;
+    return !strcmp(c->until_metric, "val.loss") ? r->val.loss <= c->until_value
+                                                : r->val.accuracy >= c->until_value;
 }
 
 static enum error steps(struct run *r) {
@@ -176,8 +186,8 @@ static void fill_times(struct run *r, struct summary *s, const double *shared) {
     s->samples_per_s = done > 0 && s->total_s > 0 ? r->samples / s->total_s : 0;
 }
 
-/* Rank 0's summary needs the others' bytes, memory and (of the first that computes) phases: one sum of a vector in which every
- * rank fills places of its own. */
+/* Rank 0's summary needs the others' bytes, memory and (of the first that computes) phases: one sum
+ * of a vector in which every rank fills places of its own. */
 static enum error gather(struct run *r, struct summary *s) {
     enum { PER_RANK = 3 };
     struct trainer *t = r->t;
@@ -193,7 +203,8 @@ static enum error gather(struct run *r, struct summary *s) {
         v[PHASES] = fmax(0, clock_seconds(stats.lane_ns - t->phase_ns[PHASE_COMM]));
     }
     double *mine = v + PHASES + 1 + PER_RANK * t->rank;
-    mine[0] = (double)stats.sent, mine[1] = (double)stats.received, mine[2] = (double)usage.ru_maxrss * 1024;
+    mine[0] = (double)stats.sent, mine[1] = (double)stats.received,
+    mine[2] = (double)usage.ru_maxrss * 1024;
     enum error err = r->mode->sum(t->mode, v, n);
     for (int i = 0; i < ranks; i++) {
         const double *of = v + PHASES + 1 + PER_RANK * i;
@@ -226,7 +237,11 @@ static enum error finish(struct run *r) {
     metrics_percentiles(r->metrics, &s.step_p50, &s.step_p95);
     checkpoint_weights_hash(t->model, t->values, s.weights);
     sha256_hex(t->at.losses, s.losses);
-    metrics_event(r->metrics, t->at.step, r->stopped ? "stopped" : r->reached ? "target reached" : "finished", NULL);
+    metrics_event(r->metrics, t->at.step,
+                  r->stopped   ? "stopped"
+                  : r->reached ? "target reached"
+                               : "finished",
+                  NULL);
     progress_close(r->progress);
     r->progress = NULL;
     return summary_show(&s, t->job);
@@ -267,7 +282,8 @@ static enum error run_all(struct run *r) {
 enum error trainer_run(const struct job *job, int rank, void *place) {
     struct trainer *t = calloc(1, sizeof *t);
     if (!t) return FAIL(ERR_MEMORY, "no memory for a rank");
-    *t = (struct trainer){.job = job, .config = &job->settings->config, .rank = rank, .place = place};
+    *t = (struct trainer){
+        .job = job, .config = &job->settings->config, .rank = rank, .place = place};
     struct run r = {.t = t, .mode = job->mode};
     enum error err = trainer_open(t);
     if (t->ranks > 1) snprintf(t->name, sizeof t->name, "rank %d", rank);

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FORMAT = 1, MANIFEST_MOST = 1 << 20, SUFFIX_BYTES = 22, STEP_DIGITS_MOST = 18 };
-static const struct json_limits limits = {.depth = 3, .entries = 64, .text = 65536};
+enum { FORMAT = 1, MANIFEST_MOST = 8 << 20, SUFFIX_BYTES = 22, STEP_DIGITS_MOST = 18 };
+static const struct json_limits limits = {.depth = 3, .entries = 64, .text = MANIFEST_MOST};
 const char *const checkpoint_file_names[CHECKPOINT_FILES] = {
     "model.safetensors", "optim.safetensors", "state.safetensors"};
 

@@ -1,5 +1,5 @@
-/* metrics.jsonl: one JSON object a line, every step one. Written through a buffer and flushed when something happens; a full disk
- * costs metrics, never the run. */
+/* metrics.jsonl: one JSON object a line, every step one. Written through a buffer and flushed when
+ * something happens; a full disk costs metrics, never the run. */
 #include "engine/train/internal.h"
 
 #include "engine/base/log.h"
@@ -44,16 +44,19 @@ static void check(struct metrics *m) {
 }
 
 void metrics_step(struct metrics *m, const struct step_record *r) {
-    fprintf(m->file, "{\"step\":%lld,\"epoch\":%lld,\"loss\":%.9g,\"accuracy\":%.6g,\"lr\":%.9g,\"grad_norm\":%.6g,"
-                     "\"samples\":%.0f,\"ms\":%.4f}\n",
-            (long long)r->step, (long long)r->epoch, (double)r->loss, (double)r->accuracy, r->lr, r->norm, r->samples, r->ms);
+    fprintf(m->file,
+            "{\"step\":%lld,\"epoch\":%lld,\"loss\":%.9g,\"accuracy\":%.6g,\"lr\":%.9g,\"grad_"
+            "norm\":%.6g,"
+            "\"samples\":%.0f,\"ms\":%.4f}\n",
+            (long long)r->step, (long long)r->epoch, (double)r->loss, (double)r->accuracy, r->lr,
+            r->norm, r->samples, r->ms);
     m->times[m->count++ % m->capacity] = (float)r->ms;
     check(m);
 }
 
 void metrics_val(struct metrics *m, int64_t step, const struct val_result *v) {
-    fprintf(m->file, "{\"step\":%lld,\"val\":{\"loss\":%.9g,\"accuracy\":%.9g,\"samples\":%lld}}\n", (long long)step, v->loss,
-            v->accuracy, (long long)v->samples);
+    fprintf(m->file, "{\"step\":%lld,\"val\":{\"loss\":%.9g,\"accuracy\":%.9g,\"samples\":%lld}}\n",
+            (long long)step, v->loss, v->accuracy, (long long)v->samples);
     metrics_flush(m);
 }
 

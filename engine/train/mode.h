@@ -1,5 +1,5 @@
-/* What a mode is, seen from the trainer: how the ranks start and how their gradients become one update. Implemented in modes/,
- * one file each; the engine calls it and knows none of them. */
+/* What a mode is, seen from the trainer: how the ranks start and how their gradients become one
+ * update. Implemented in modes/, one file each; the engine calls it and knows none of them. */
 #pragma once
 #include "engine/base/memory.h"
 
@@ -11,14 +11,16 @@ struct mode_stats {
 };
 struct mode_ops {
     const char *name, *summary;
-    /* Once a run: starts the ranks (here, as threads, as processes), each of which calls trainer_run, and returns when all have
-     * ended. The exit code is for main; ERR_NONE with a code other than 0 when a rank has already said why. */
+    /* Once a run: starts the ranks (here, as threads, as processes), each of which calls
+     * trainer_run, and returns when all have ended. The exit code is for main; ERR_NONE with a code
+     * other than 0 when a rank has already said why. */
     enum error (*launch)(const struct job *job, int *exit_code);
     /* Once a rank: joins the others. Sets t->worker, t->workers, t->allocator, t->owns_state. */
     enum error (*open)(struct trainer *t, struct mode **out);
     /* All ranks leave with rank 0's values, buffers and (those that step it) optimizer state. */
     enum error (*start)(struct mode *m);
-    /* One whole optimizer step, seen from this rank: on return t->values and t->sums are the same on every rank. */
+    /* One whole optimizer step, seen from this rank: on return t->values and t->sums are the same
+     * on every rank. */
     enum error (*step)(struct mode *m);
     /* v[0..n) = the sum over ranks, exact where all but one rank hold zero. */
     enum error (*sum)(struct mode *m, double *v, int n);
@@ -30,7 +32,8 @@ struct mode_ops {
     void (*abort)(struct mode *m, const char *reason);
     /* What this rank is doing, for the others' messages; text lives as long as the run. */
     void (*note)(struct mode *m, const char *doing, int64_t step);
-    /* Payload bytes to and from other ranks, and nanoseconds that communication ran beside computing, so far. */
+    /* Payload bytes to and from other ranks, and nanoseconds that communication ran beside
+     * computing, so far. */
     void (*stats)(struct mode *m, struct mode_stats *out);
     /* One line for the banner: what moves gradients, and why that. */
     const char *(*describe)(struct mode *m);

@@ -12,7 +12,7 @@
 
 /* ---- short forms ---- */
 
-/* Adds key: text to a map, at the place of 'like' (a node's own place when it has one). */
+/* Adds key: text to a map, with the place and source of 'like'. */
 static enum error add_scalar(struct pool *pool, struct node *map, const char *key, const char *text,
                              const struct node *like) {
     struct node *node = pool_alloc(pool, sizeof *node);
@@ -57,40 +57,41 @@ static bool is_path(const char *text) {
     return strpbrk(text, "/.") || file_exists(text);
 }
 
-/* The node that holds a path whose set nobody named: 'data: PATH', or train in {train: PATH}. */
-static struct node *find_path(struct node *data) {
-    if (!data || node_get(data, dataset_variants.name)) return NULL;
-    struct node *path = data->kind == NODE_SCALAR ? data : scalar_get(data, "");
-    if (!path) path = scalar_get(data, "train");
-    return path && is_path(path->text) ? path : NULL;
-}
-
-/* 'data: PATH' is {set: the one that recognises it, train: PATH}. */
-static enum error expand_data(struct run_settings *s, struct config_errors *e) {
-    struct node *data = node_get(s->tree, "data"), *path = find_path(data);
-    if (!path) return ERR_NONE;
-    int kind = file_exists(path->text) ? dataset_recognise(path->text) : -1;
-    if (kind < 0 && file_exists(path->text))
-        config_error(e, path, false,
-                     "data: no data set is of the form of '%.200s'\nsay which: data: {set: NAME, "
-                     "train: PATH}",
-                     path->text);
-    else if (kind < 0)
+/* Which set the path is of; -1, reported, when it is none's. */
+static int recognise(const struct node *path, struct config_errors *e) {
+    bool there = file_exists(path->text);
+    int kind = there ? dataset_recognise(path->text) : -1;
+    if (!there)
         config_error(e, path, false, "data: no file or folder '%.200s'\nnothing is ever downloaded",
                      path->text);
-    struct node held = *path;
+    else if (kind < 0)
+        config_error(e, path, false,
+                     "data: no data set is of the form of '%.200s'\n"
+                     "say which: data: {set: NAME, train: PATH}",
+                     path->text);
+    return kind;
+}
+
+/* 'data: PATH' and {train: PATH} are {set: the one that recognises it, train: PATH}. */
+static enum error expand_data(struct run_settings *s, struct config_errors *e) {
+    struct node *data = node_get(s->tree, "data");
+    if (!data || node_get(data, dataset_variants.name)) return ERR_NONE;
+    struct node *bare = data->kind == NODE_SCALAR ? data : scalar_get(data, "");
+    struct node *train = scalar_get(data, "train"), *path = train ? train : bare;
+    if (!path || !is_path(path->text)) return ERR_NONE;
+    int kind = recognise(path, e);
+    struct node place = *path, none = {.source = "auto"};
+    if (kind < 0 ||
+        path == data) /* an unknown set's keys are unknown, too: only the path is reported */
+        data->kind = NODE_MAP, data->text = NULL, data->items = NULL, data->count = 0;
+    if (kind < 0) return ERR_NONE;
     if (path == data)
-        data->kind = NODE_MAP, data->text = NULL, data->count = 0;
-    else
-        path->key = "train";
-    if (kind < 0) { /* reported: read on with the standard set, without keys that it may not have */
-        data->count = 0;
-        return ERR_NONE;
-    }
-    held.line = path == data ? held.line : 0;
-    if (path == data) TRY(add_scalar(s->pool, data, "train", held.text, &held));
-    held.source = "auto", held.line = 0;
-    return add_scalar(s->pool, data, dataset_variants.name, dataset_variants.at(kind)->name, &held);
+        TRY(add_scalar(s->pool, data, "train", place.text, &place));
+    else if (path == bare)
+        bare->key = "train";
+    else if (bare) /* --set data.train takes the place of 'data: PATH', which tree_set put first */
+        data->items++, data->count--;
+    return add_scalar(s->pool, data, dataset_variants.name, dataset_variants.at(kind)->name, &none);
 }
 
 /* The run's name: the file's, of characters that can stand in a folder's name. */

@@ -1,4 +1,5 @@
-/* The whole configuration of a run as the engine's parts read it; run_schema is its schema, one table a section. */
+/* The whole configuration of a run as the engine's parts read it; run_schema is its schema, one
+ * table a section. */
 #pragma once
 #include "engine/data/dataset.h"
 #include "engine/model/graph.h"
@@ -35,7 +36,7 @@ struct run_config {
     struct train_config {
         struct config_span length; /* key 'for' */
         struct node *until;        /* {val.accuracy: 0.97} */
-        const char *until_metric;  /* resolved: "val.accuracy" | "val.loss" | "train.loss"; NULL none */
+        const char *until_metric;  /* val.accuracy | val.loss | train.loss; NULL: none */
         double until_value;
     } train;
     struct optimizer_config {
@@ -44,8 +45,9 @@ struct run_config {
     } optimizer;
     struct config_variant schedule;
     struct lr_scale_config {
-        int rule;      /* enum lr_scale */
-        int64_t base;  /* reference global batch: factor is size / base or its root; 0: shards' count */
+        int rule; /* enum lr_scale */
+        int64_t
+            base; /* reference global batch: factor is size / base or its root; 0: shards' count */
     } lr_scale;
     int64_t seed;
     int deterministic; /* enum determinism */
@@ -59,9 +61,9 @@ struct run_config {
         bool overlap;
     } ddp;
     struct comm_config {
-        int link;               /* enum comm_link; 'auto' is resolved by run_settings_load */
-        const char *algorithm;  /* auto | a name of algos.def */
-        int order;              /* enum comm_order, likewise */
+        int link;              /* enum comm_link; 'auto' is resolved by run_settings_load */
+        const char *algorithm; /* auto | a name of algos.def */
+        int order;             /* enum comm_order, likewise */
         double timeout;
     } comm;
     struct eval_config {
@@ -83,14 +85,16 @@ extern const struct config_section run_schema;
 /* Everything a command needs of a configuration. */
 struct run_settings {
     struct run_config config;
-    struct node *tree;   /* complete, with origins: what 'engine config' prints */
-    char *given;         /* the text as given, for config.yaml */
+    struct node *tree; /* complete, with origins: what 'engine config' prints */
+    char *given;       /* the text as given, for config.yaml */
     size_t given_length;
     struct pool *pool;
 };
-/* Reads path (NULL: the empty configuration), applies sets, checks keys, values and combinations, resolves what is 'auto'. On
- * error all that is wrong is in *report (text for standard error, owned by pool of *out): ERR_CONFIG, or ERR_INPUT when missing.
- * modes: names that may stand under 'mode', NULL-terminated; algorithms likewise. run_settings_free in any case. */
-MUST_CHECK enum error run_settings_load(const char *path, const char *const *sets, int nsets, const char *const *modes,
-                                        const char *const *algorithms, struct run_settings *out, char **report);
+/* Reads path (NULL: the empty configuration), applies sets, checks keys, values and combinations,
+ * resolves what is 'auto'. On error all that is wrong is in *report (text for standard error, owned
+ * by pool of *out): ERR_CONFIG, or ERR_INPUT when missing. modes: names that may stand under
+ * 'mode', NULL-terminated; algorithms likewise. run_settings_free in any case. */
+MUST_CHECK enum error run_settings_load(const char *path, const char *const *sets, int nsets,
+                                        const char *const *modes, const char *const *algorithms,
+                                        struct run_settings *out, char **report);
 void run_settings_free(struct run_settings *s);

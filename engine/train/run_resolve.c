@@ -30,19 +30,31 @@ static struct node *find(const struct resolve *r, const char *path) {
     return node;
 }
 
+static bool is_given(const struct node *node) {
+    return node && node->source && strcmp(node->source, "default") != 0 &&
+           strcmp(node->source, "auto") != 0;
+}
+
+static bool is_set(const struct node *node) {
+    return node && node->source && !strncmp(node->source, "--set ", 6);
+}
+
 /* "set at 3:10", "set by --set", "by default": the second place of an error. */
 static const char *place(const struct resolve *r, const struct node *node) {
     if (node && node->line > 0) {
         const char *text = pool_printf(r->pool, "set at %d:%d", node->line, node->col);
         return text ? text : "set";
     }
-    return node && node->source && !strncmp(node->source, "--set ", 6) ? "set by --set"
-                                                                       : "by default";
+    if (is_set(node)) return "set by --set";
+    return node && node->source && !strcmp(node->source, "auto") ? "chosen for this host"
+                                                                 : "by default";
 }
 
-static bool is_given(const struct node *node) {
-    return node && node->source && strcmp(node->source, "default") != 0 &&
-           strcmp(node->source, "auto") != 0;
+/* Of two nodes that clash the one given last is to blame: --set's, then the lower in the file. */
+static const struct node *later(const struct node *a, const struct node *b) {
+    if (!is_given(a) || !is_given(b)) return is_given(a) ? a : b;
+    if (is_set(a) != is_set(b)) return is_set(a) ? a : b;
+    return a->line > b->line ? a : b;
 }
 
 static enum error decide(struct resolve *r, const char *path, const char *text) {
@@ -194,21 +206,22 @@ static int64_t choose_count(const struct resolve *r) {
     return n > 1 ? n : 1;
 }
 
+static void check_single(struct resolve *r) {
+    const struct node *devices = find(r, "devices"), *mode = find(r, "mode");
+    if (r->c->devices.count <= 1 || !mode_is(r, "single")) return;
+    if (later(mode, devices) == mode)
+        config_error(r->e, mode, false,
+                     "mode 'single' runs on one device, but 'devices' is %s (%s)",
+                     r->c->devices_text, place(r, devices));
+    else
+        config_error(r->e, devices, false,
+                     "%d devices, but mode 'single' runs on one (%s)\nuse mode dp or ddp",
+                     r->c->devices.count, place(r, mode));
+}
+
 static enum error resolve_devices(struct resolve *r) {
     struct device_choice *d = &r->c->devices;
-    const struct node *node = find(r, "devices"), *mode = find(r, "mode");
-    if (d->count > 1 && mode_is(r, "single")) {
-        const struct node *later =
-            is_given(mode) && (!is_given(node) || mode->line > node->line) ? mode : node;
-        if (later == mode)
-            config_error(r->e, mode, false,
-                         "mode 'single' runs on one device, but 'devices' is %s (%s)",
-                         r->c->devices_text, place(r, node));
-        else
-            config_error(r->e, node, false,
-                         "%d devices, but mode 'single' runs on one (%s)\nuse mode dp or ddp",
-                         d->count, place(r, mode));
-    }
+    check_single(r);
     if (d->count) return ERR_NONE;
     d->count = (int)choose_count(r);
     r->c->devices_text = pool_printf(r->pool, "%s:%d", d->kind, d->count);
@@ -235,8 +248,8 @@ static void check_shards(struct resolve *r) {
         const char *near = near_shards(r, shards, n);
         config_error(
             r->e, at, false,
-            "%lld shards are no power of two times the %d devices (%s)\nset batch.shards to %s",
-            shards, n, place(r, devices), near ? near : "another number");
+            "%lld shards are no power of two times the %d device%s (%s)\nset batch.shards to %s",
+            shards, n, n == 1 ? "" : "s", place(r, devices), near ? near : "another number");
     } else if (shards > b->size) {
         const struct node *size = find(r, "batch.size");
         bool from_devices = !is_given(at);

@@ -1,5 +1,5 @@
-/* Saving checkpoints beside training. The caller's thread copies the arenas into the image and goes
- * on; the saver's thread writes it:
+/* Saving checkpoints beside training. The caller's thread copies the arenas into the snapshot and
+ * goes on; the saver's thread writes it:
  *
  *   1. a folder .tmp-step-N.PID-RANDOM, locked, so that a sweep knows it to be alive
  *   2. in it the three files: space reserved, written, fsynced, closed
@@ -34,7 +34,7 @@ struct saver {
     char *folder;
     int keep;
     struct checkpoint_view view;
-    struct image *image; /* the caller's while idle, the thread's while busy */
+    struct snapshot *snapshot; /* the caller's while idle, the thread's while busy */
     bool best;
 
     pthread_t thread;
@@ -67,12 +67,12 @@ static enum error temporary_open(const char *folder, int64_t step, char path[PAT
     return err;
 }
 
-static enum error write_one(const struct image *im, const char *folder, enum checkpoint_file file,
-                            struct manifest *m) {
+static enum error write_one(const struct snapshot *shot, const char *folder,
+                            enum checkpoint_file file, struct manifest *m) {
     static const char *const kinds[CHECKPOINT_FILES] = {"model", "optim", "state"};
     char path[PATH_MOST + 32], step[24];
     int count;
-    const struct st_tensor *tensors = image_tensors(im, file, &count);
+    const struct st_tensor *tensors = snapshot_tensors(shot, file, &count);
     snprintf(path, sizeof path, "%s/%s", folder, checkpoint_file_names[file]);
     snprintf(step, sizeof step, "%" PRId64, m->step);
     const char *const metadata[][2] = {
@@ -87,7 +87,7 @@ static enum error write_all(const struct saver *s, const char *folder, int64_t s
                          .devices = s->view.devices,
                          .best = s->best};
     for (int i = 0; i < CHECKPOINT_FILES; i++)
-        TRY(write_one(s->image, folder, (enum checkpoint_file)i, &m));
+        TRY(write_one(s->snapshot, folder, (enum checkpoint_file)i, &m));
     return manifest_write(folder, &m);
 }
 
@@ -183,7 +183,7 @@ static void *run_saver(void *arg) {
         while (!s->busy && !s->stop) pthread_cond_wait(&s->changed, &s->lock);
         if (!s->busy) break;
         pthread_mutex_unlock(&s->lock);
-        int64_t step = image_counters(s->image)->step;
+        int64_t step = snapshot_counters(s->snapshot)->step;
         enum error err = save_and_prune(s, step);
         pthread_mutex_lock(&s->lock);
         note_outcome(s, err, step);
@@ -207,7 +207,7 @@ static enum error start_thread(struct saver *s) {
 }
 
 static void saver_free(struct saver *s) {
-    image_free(s->image);
+    snapshot_free(s->snapshot);
     free(s->folder);
     free(s);
 }
@@ -229,8 +229,8 @@ enum error saver_open(const char *folder, int keep, const struct checkpoint_view
     struct saver *s = calloc(1, sizeof *s);
     if (!s) return FAIL(ERR_MEMORY, "no memory to save checkpoints");
     *s = (struct saver){.folder = strdup(folder), .keep = keep, .view = *v, .reported = true};
-    enum error err =
-        s->folder ? image_create(v, &s->image) : FAIL(ERR_MEMORY, "no memory to save checkpoints");
+    enum error err = s->folder ? snapshot_create(v, &s->snapshot)
+                               : FAIL(ERR_MEMORY, "no memory to save checkpoints");
     if (err == ERR_NONE) err = start_thread(s);
     if (err == ERR_NONE)
         *out = s;
@@ -255,7 +255,7 @@ enum error saver_save(struct saver *s, bool best) {
     if (s->failures >= FAILURES_MOST) {
         err = report(s);
     } else {
-        image_take(s->image, &s->view);
+        snapshot_take(s->snapshot, &s->view);
         s->best = best;
         s->busy = true;
         pthread_cond_broadcast(&s->changed);

@@ -1,5 +1,5 @@
-/* Being asked to stop. The first SIGINT or SIGTERM sets a flag that ranks look at between steps; the second ends the process at
- * once. */
+/* Being asked to stop. The first SIGINT or SIGTERM sets a flag that ranks look at between steps;
+ * the second ends the process at once. */
 #pragma once
 
 void stop_install(void);

@@ -1,4 +1,5 @@
-/* What the end of a run says: one table for people, one JSON object for programs, from the same numbers. */
+/* What the end of a run says: one table for people, one JSON object for programs, from the same
+ * numbers. */
 #include "engine/train/internal.h"
 
 #include "engine/base/file.h"
@@ -8,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const phase_keys[PHASES] = {"load", "forward", "backward", "comm_exposed", "update"};
+static const char *const phase_keys[PHASES] = {"load", "forward", "backward", "comm_exposed",
+                                               "update"};
 
 static void json_list(struct json *j, const char *key, const double *v, int n) {
     json_open(j, key, '[');
@@ -71,22 +73,28 @@ static void print_table(const struct summary *s, FILE *f) {
         snprintf(accuracy, sizeof accuracy, "%.2f %%", s->val.accuracy * 100);
         snprintf(loss, sizeof loss, "%.4f", s->val.loss);
     }
-    fprintf(f, "mode    devices  steps  train loss  val loss  val acc     time  samples/s  step p50 / p95 ms\n");
-    fprintf(f, "%-7s %7d %6lld  %10.4f  %8s  %7s  %5.2f s  %9s  %8.2f / %.2f\n\n", s->mode, s->devices, (long long)s->steps,
-            s->train_loss, loss, accuracy, s->total_s, text_of_count((int64_t)s->samples_per_s, rate), s->step_p50, s->step_p95);
+    fprintf(f, "mode    devices  steps  train loss  val loss  val acc     time  samples/s  step "
+               "p50 / p95 ms\n");
+    fprintf(f, "%-7s %7d %6lld  %10.4f  %8s  %7s  %5.2f s  %9s  %8.2f / %.2f\n\n", s->mode,
+            s->devices, (long long)s->steps, s->train_loss, loss, accuracy, s->total_s,
+            text_of_count((int64_t)s->samples_per_s, rate), s->step_p50, s->step_p95);
     fprintf(f, "where the time went     seconds   share\n");
     double rest = s->total_s;
-    static const char *const names[PHASES] = {"load (waiting)", "forward", "backward", "communication, exposed", "update"};
+    static const char *const names[PHASES] = {"load (waiting)", "forward", "backward",
+                                              "communication, exposed", "update"};
     for (int i = 0; i < PHASES; i++) {
         fprintf(f, "  %-22s %7.3f  %5.1f %%\n", names[i], s->time_s[i], s->time_s[i] / total * 100);
         rest -= s->time_s[i];
     }
-    fprintf(f, "  %-22s %7.3f  %5.1f %%\n", "rest of the loop", fmax(rest, 0), fmax(rest, 0) / total * 100);
+    fprintf(f, "  %-22s %7.3f  %5.1f %%\n", "rest of the loop", fmax(rest, 0),
+            fmax(rest, 0) / total * 100);
     fprintf(f, "  %-22s %7.3f  (beside backward)\n\n", "communication, hidden", s->hidden_s);
-    fprintf(f, "bytes sent, busiest rank  %s   received  ", text_of_bytes(most(s->sent, s->ranks), sent));
+    fprintf(f, "bytes sent, busiest rank  %s   received  ",
+            text_of_bytes(most(s->sent, s->ranks), sent));
     fprintf(f, "%s   peak memory  ", text_of_bytes(most(s->received, s->ranks), sent));
     fprintf(f, "%d x %s\n", s->processes, text_of_bytes(most(s->rss, s->processes), rss));
-    fprintf(f, "weights sha256  %s\nlosses  sha256  %s\nrun             %s\n", s->weights, s->losses, s->run_dir);
+    fprintf(f, "weights sha256  %s\nlosses  sha256  %s\nrun             %s\n", s->weights,
+            s->losses, s->run_dir);
 }
 
 enum error summary_show(const struct summary *s, const struct job *job) {

@@ -1,4 +1,5 @@
-/* Opening and closing a rank's engine, and the small services that modes call. The loop is in loop.c, the gradients in compute.c. */
+/* Opening and closing a rank's engine, and the small services that modes call. The loop is in
+ * loop.c, the gradients in compute.c. */
 #include "engine/train/internal.h"
 
 #include "engine/base/clock.h"
@@ -18,7 +19,8 @@ void trainer_phase(struct trainer *t, enum phase phase, int64_t *mark) {
 /* ---- sums that ride in the header ---- */
 void trainer_take_sums(struct trainer *t) {
     float *h = t->grads[0];
-    t->sums = (struct step_sums){h[HEADER_LOSS], h[HEADER_CORRECT], h[HEADER_SAMPLES], h[HEADER_STOP] > 0};
+    t->sums = (struct step_sums){h[HEADER_LOSS], h[HEADER_CORRECT], h[HEADER_SAMPLES],
+                                 h[HEADER_STOP] > 0};
     memset(h, 0, HEADER_FLOATS * sizeof *h);
 }
 
@@ -32,7 +34,8 @@ void trainer_put_sums(struct trainer *t) {
 
 void trainer_get_sums(struct trainer *t) {
     const float *h = t->values;
-    t->sums = (struct step_sums){h[HEADER_LOSS], h[HEADER_CORRECT], h[HEADER_SAMPLES], h[HEADER_STOP] > 0};
+    t->sums = (struct step_sums){h[HEADER_LOSS], h[HEADER_CORRECT], h[HEADER_SAMPLES],
+                                 h[HEADER_STOP] > 0};
 }
 
 /* ---- the update ---- */
@@ -49,7 +52,8 @@ void trainer_update(struct trainer *t, int64_t begin, int64_t end) {
     t->lr = t->base_lr * factor;
     float scale = 1;
     if (t->config->optimizer.clip > 0)
-        scale = clip_scale(t->partials, trainer_norm_blocks(t), t->config->optimizer.clip, &t->norm_seen);
+        scale = clip_scale(t->partials, trainer_norm_blocks(t), t->config->optimizer.clip,
+                           &t->norm_seen);
     if (begin < HEADER_FLOATS) begin = HEADER_FLOATS;
     if (begin >= end) return;
     struct optim_span s = {.w = t->values + begin,
@@ -67,7 +71,8 @@ static enum error loader_batch(struct trainer *t, const struct step_batch **out)
     return loader_next(t->loader, out);
 }
 
-enum error trainer_open_loader(struct trainer *t, const int *shards, int nshards, struct loader **out) {
+enum error trainer_open_loader(struct trainer *t, const int *shards, int nshards,
+                               struct loader **out) {
     struct loader_params p = {.data = t->data,
                               .config = &t->config->data,
                               .norm = &t->norm,
@@ -91,7 +96,9 @@ static enum error open_data(struct trainer *t) {
     TRY(dataset_open(&c->data, true, (uint64_t)c->seed, &t->data));
     TRY(dataset_open(&c->data, false, (uint64_t)c->seed, &t->val));
     if (c->loss == LOSS_CROSS_ENTROPY && !t->data->classes)
-        return FAIL(ERR_CONFIG, "data '%s' has no classes, which loss cross_entropy needs\nuse 'loss: mse'", t->data->name);
+        return FAIL(ERR_CONFIG,
+                    "data '%s' has no classes, which loss cross_entropy needs\nuse 'loss: mse'",
+                    t->data->name);
     TRY(normalization_find(t->data, &c->data, &t->norm));
     t->sampler = (struct sampler){.size = t->data->size,
                                   .batch = c->batch.size,
@@ -102,8 +109,9 @@ static enum error open_data(struct trainer *t) {
                                   .drop_last = c->batch.drop_last};
     t->per_epoch = sampler_steps(&t->sampler);
     if (t->per_epoch == 0)
-        return FAIL(ERR_CONFIG, "batch %lld is larger than the %lld training samples, and drop_last is set", (long long)c->batch.size,
-                    (long long)t->data->size);
+        return FAIL(ERR_CONFIG,
+                    "batch %lld is larger than the %lld training samples, and drop_last is set",
+                    (long long)c->batch.size, (long long)t->data->size);
     t->steps = span_steps(c->train.length, t->per_epoch);
     return ERR_NONE;
 }
@@ -112,9 +120,9 @@ static enum error open_model(struct trainer *t, struct config_errors *errors) {
     int64_t outputs = t->data->classes ? t->data->classes : t->data->targets;
     TRY(model_create(t->config->model, &t->data->shape, outputs, errors, &t->model));
     if (shape_count(&t->model->output) != outputs)
-        return FAIL(ERR_CONFIG, "model '%s' gives %lld outputs, but data '%s' has %lld %s", t->model->name,
-                    (long long)shape_count(&t->model->output), t->data->name, (long long)outputs,
-                    t->data->classes ? "classes" : "targets");
+        return FAIL(ERR_CONFIG, "model '%s' gives %lld outputs, but data '%s' has %lld %s",
+                    t->model->name, (long long)shape_count(&t->model->output), t->data->name,
+                    (long long)outputs, t->data->classes ? "classes" : "targets");
     return ERR_NONE;
 }
 
@@ -134,7 +142,9 @@ const struct optim_ops *trainer_optim(const struct run_config *c) {
 static double lr_factor(const struct run_config *c) {
     double base = (double)c->lr_scale.base;
     double ratio = base > 0 ? (double)c->batch.size / base : (double)c->batch.shards;
-    return c->lr_scale.rule == LR_SCALE_LINEAR ? ratio : c->lr_scale.rule == LR_SCALE_SQRT ? sqrt(ratio) : 1.0;
+    return c->lr_scale.rule == LR_SCALE_LINEAR ? ratio
+           : c->lr_scale.rule == LR_SCALE_SQRT ? sqrt(ratio)
+                                               : 1.0;
 }
 
 static enum error alloc_floats(const struct allocator *a, int64_t n, float **out) {
@@ -150,9 +160,11 @@ static enum error open_arenas(struct trainer *t) {
     TRY(alloc_floats(&t->allocator, n, &t->grads[0]));
     TRY(alloc_floats(&t->allocator, t->model->buffer_floats + ALIGN_FLOATS, &t->buffers));
     for (int d = 1; 1 << d <= t->nshards; d++) TRY(alloc_floats(&allocator_heap, n, &t->grads[d]));
-    if (t->config->batch.accumulate > 1) TRY(alloc_floats(&allocator_heap, n, &t->grads[GRAD_ARENAS - 1]));
+    if (t->config->batch.accumulate > 1)
+        TRY(alloc_floats(&allocator_heap, n, &t->grads[GRAD_ARENAS - 1]));
     bool keeps_state = t->owns_state || t->rank == 0;
-    for (int i = 0; keeps_state && i < t->optim->nslots; i++) TRY(alloc_floats(&allocator_heap, n, &t->slots[i]));
+    for (int i = 0; keeps_state && i < t->optim->nslots; i++)
+        TRY(alloc_floats(&allocator_heap, n, &t->slots[i]));
     void *partials;
     TRY(memory_alloc((size_t)trainer_norm_blocks(t) * sizeof(double), &partials));
     t->partials = partials;
@@ -199,7 +211,8 @@ void trainer_view(struct trainer *t, struct checkpoint_view *v) {
     v->identity = trainer_identity(t->job);
 }
 
-/* Rank 0 begins with first weights or a checkpoint; mode->start gives all of it to the others, the counters here. */
+/* Rank 0 begins with first weights or a checkpoint; mode->start gives all of it to the others, the
+ * counters here. */
 static enum error begin(struct trainer *t) {
     t->at.best = (double)NAN;
     sha256_init(&t->at.losses);
@@ -212,7 +225,9 @@ static enum error begin(struct trainer *t) {
     }
     TRY(t->job->mode->start(t->mode));
     double at[3] = {0};
-    if (t->rank == 0) at[0] = (double)t->at.step, at[1] = (double)t->at.epoch, at[2] = (double)t->at.step_in_epoch;
+    if (t->rank == 0)
+        at[0] = (double)t->at.step, at[1] = (double)t->at.epoch,
+        at[2] = (double)t->at.step_in_epoch;
     TRY(t->job->mode->sum(t->mode, at, 3));
     t->at.step = (int64_t)at[0], t->at.epoch = (int64_t)at[1], t->at.step_in_epoch = (int64_t)at[2];
     return ERR_NONE;

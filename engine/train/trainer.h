@@ -1,9 +1,9 @@
-/* The trainer: one rank's engine and the loop that drives it. Model, data, optimizer, schedule, checkpoint and metrics are the
- * same code in every mode; what differs stands behind mode_ops.
+/* The trainer: one rank's engine and the loop that drives it. Model, data, optimizer, schedule,
+ * checkpoint and metrics are the same code in every mode; what differs stands behind mode_ops.
  *
  *   trainer_run      opens all, loops over steps, evaluates, saves, ends: the whole life of a rank
- *   trainer_compute  the next batch -> forward, backward of this rank's shards -> their sum in grads[0]
- *   trainer_update   learning rate -> clip -> optimizer on a slice of the arena
+ *   trainer_compute  the next batch -> forward, backward of this rank's shards -> their sum in
+ * grads[0] trainer_update   learning rate -> clip -> optimizer on a slice of the arena
  */
 #pragma once
 #include "engine/data/loader.h"
@@ -12,37 +12,40 @@
 #include "engine/train/run_config.h"
 
 enum phase { PHASE_LOAD, PHASE_FORWARD, PHASE_BACKWARD, PHASE_COMM, PHASE_UPDATE, PHASES };
-enum { GRAD_ARENAS = 12 }; /* partial sums of up to 2^10 shards a device, and one for accumulation */
+enum {
+    GRAD_ARENAS = 12
+}; /* partial sums of up to 2^10 shards a device, and one for accumulation */
 
 /* What all ranks of a run share: plain, set before they start. */
 struct job {
     const struct run_settings *settings;
     const struct mode_ops *mode;
     const char *run_dir;
-    const char *resume;    /* checkpoint to begin from, or NULL */
+    const char *resume; /* checkpoint to begin from, or NULL */
     int console_out, console_err;
     bool json, quiet, progress;
-    int rank;              /* of this process when it was started as a rank; else -1 */
-    int processes;         /* that the run consists of */
-    int meeting_fd;        /* of a rank process */
+    int rank;       /* of this process when it was started as a rank; else -1 */
+    int processes;  /* that the run consists of */
+    int meeting_fd; /* of a rank process */
 };
 
 struct step_sums { /* of the global batch, the same on every rank */
-    float loss;        /* mean over its samples */
+    float loss;    /* mean over its samples */
     float correct, samples;
-    bool stop;         /* a rank was asked to stop */
+    bool stop; /* a rank was asked to stop */
 };
 struct trainer {
     const struct job *job;
     const struct run_config *config;
     int rank;
     char name[16]; /* "rank 3", or empty when it is alone: before log lines */
-    void *place; /* how this rank finds the others: between the mode's launch and its open */
+    void *place;   /* how this rank finds the others: between the mode's launch and its open */
 
     /* set by mode->open */
     struct mode *mode;
-    int ranks;                  /* of the group */
-    int worker, workers;        /* which of the computing devices this is (-1: none), and how many compute */
+    int ranks; /* of the group */
+    int worker,
+        workers; /* which of the computing devices this is (-1: none), and how many compute */
     struct allocator allocator; /* for what peers read: values, grads[0], buffers */
     bool owns_state;            /* this rank steps the optimizer on some of the arena */
 
@@ -68,25 +71,29 @@ struct trainer {
     void *batch_source; /* the mode's, when it brings them */
 };
 
-/* Opens what the configuration names and builds the model, without running: all that can be wrong before ranks start. What is
- * wrong at a place of the configuration is added to errors. */
+/* Opens what the configuration names and builds the model, without running: all that can be wrong
+ * before ranks start. What is wrong at a place of the configuration is added to errors. */
 struct job_facts {
     int64_t parameters, train, val, steps, per_epoch;
 };
-MUST_CHECK enum error job_check(const struct job *job, struct config_errors *errors, struct job_facts *out);
+MUST_CHECK enum error job_check(const struct job *job, struct config_errors *errors,
+                                struct job_facts *out);
 
 /* The whole life of one rank. On error, the others have been told. */
 MUST_CHECK enum error trainer_run(const struct job *job, int rank, void *place);
 
 /* ---- what modes call ---- */
-/* Computes this rank's gradients. grads[0] ends as the sum over its shards in tree order, its header with their sums. 'ready'
- * (may be NULL) is called as in graph_backward, when grads[0] is final up to there. */
+/* Computes this rank's gradients. grads[0] ends as the sum over its shards in tree order, its
+ * header with their sums. 'ready' (may be NULL) is called as in graph_backward, when grads[0] is
+ * final up to there. */
 MUST_CHECK enum error trainer_compute(struct trainer *t, grad_ready_fn ready, void *user);
-/* Takes the sums out of grads[0]'s header (which becomes zero), and puts them into values' header, or takes them from there. */
+/* Takes the sums out of grads[0]'s header (which becomes zero), and puts them into values' header,
+ * or takes them from there. */
 void trainer_take_sums(struct trainer *t);
 void trainer_put_sums(struct trainer *t);
 void trainer_get_sums(struct trainer *t);
-/* Sums of squares of grads[0][begin, end) for clipping; begin is a multiple of NORM_BLOCK. Cheap when clipping is off. */
+/* Sums of squares of grads[0][begin, end) for clipping; begin is a multiple of NORM_BLOCK. Cheap
+ * when clipping is off. */
 void trainer_norm(struct trainer *t, int64_t begin, int64_t end);
 int64_t trainer_norm_blocks(const struct trainer *t);
 /* One optimizer step on [begin, end) of the arena; all partials must be there when clipping. */
@@ -94,7 +101,8 @@ void trainer_update(struct trainer *t, int64_t begin, int64_t end);
 /* Adds the time since *mark to a phase and moves the mark to now. */
 void trainer_phase(struct trainer *t, enum phase phase, int64_t *mark);
 /* The loader's batches for some shards (in training order, from where the run stands). */
-MUST_CHECK enum error trainer_open_loader(struct trainer *t, const int *shards, int nshards, struct loader **out);
+MUST_CHECK enum error trainer_open_loader(struct trainer *t, const int *shards, int nshards,
+                                          struct loader **out);
 
 /* ---- within train/ ---- */
 struct val_result {

@@ -1,4 +1,5 @@
-/* The house rules: who may include whom, which library is seen where, how long functions and files may be. */
+/* The house rules: who may include whom, which library is seen where, how long functions and files
+ * may be. */
 #include "tests/harness/harness.h"
 
 #include <dirent.h>
@@ -7,7 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* An include of "TO..." or <TO...> by a file under FROM is wrong, unless the file's path begins with EXCEPT. */
+/* An include of "TO..." or <TO...> by a file under FROM is wrong, unless the file's path begins
+ * with EXCEPT. */
 static const struct {
     const char *from, *to, *except;
 } forbidden[] = {
@@ -52,8 +54,10 @@ static void complain(const char *path, int line, const char *what, const char *d
 
 /* engine/base is included by all of engine/: only its own includes of other folders are wrong. */
 static bool allowed(const char *path, const char *target, size_t rule) {
-    if (forbidden[rule].except && !strncmp(path, forbidden[rule].except, strlen(forbidden[rule].except)))
-        return strncmp(forbidden[rule].to, "engine/", 7) != 0 || !strncmp(target, "engine/base/", 12);
+    if (forbidden[rule].except &&
+        !strncmp(path, forbidden[rule].except, strlen(forbidden[rule].except)))
+        return strncmp(forbidden[rule].to, "engine/", 7) != 0 ||
+               !strncmp(target, "engine/base/", 12);
     return false;
 }
 
@@ -70,7 +74,7 @@ static void check_include(const char *path, int line, const char *text) {
 }
 
 static void check_file(const char *path) {
-    char full[1024], text[4096];
+    char full[2048], text[4096];
     snprintf(full, sizeof full, "%s/%s", ENGINE_SOURCE_DIR, path);
     FILE *f = fopen(full, "r");
     assert_non_null(f);
@@ -78,11 +82,13 @@ static void check_file(const char *path) {
     while (fgets(text, sizeof text, f)) {
         line++;
         if (!strncmp(text, "#include", 8)) check_include(path, line, text);
-        bool opens = text[0] != ' ' && text[0] != '}' && text[0] != '#' && strchr(text, '(') && strstr(text, "{\n");
+        bool opens = text[0] != ' ' && text[0] != '}' && text[0] != '#' && strchr(text, '(') &&
+                     strstr(text, "{\n");
         if (opens || (!strcmp(text, "{\n"))) began = line;
         if (began && !strcmp(text, "}\n")) {
             int length = line - began - 1;
-            if (length > FUNCTION_MOST) complain(path, began, "a function of more than 80 lines: ", "");
+            if (length > FUNCTION_MOST)
+                complain(path, began, "a function of more than 80 lines: ", "");
             if (functions < FUNCTIONS) lengths[functions++] = length;
             began = 0;
         }
@@ -98,7 +104,7 @@ static bool is_source(const char *name) {
 }
 
 static void walk(const char *folder) {
-    char full[1024], path[1024];
+    char full[2048], path[1024];
     snprintf(full, sizeof full, "%s/%s", ENGINE_SOURCE_DIR, folder);
     DIR *d = opendir(full);
     for (struct dirent *e; d && (e = readdir(d));) {
@@ -124,8 +130,8 @@ static void house_rules(void **state) {
     assert_true(functions > 300);
     qsort(lengths, (size_t)functions, sizeof *lengths, compare);
     int median = lengths[functions / 2], nine_in_ten = lengths[functions * 9 / 10];
-    print_message("%d functions: median %d lines, nine in ten at most %d, longest %d\n", functions, median, nine_in_ten,
-                  lengths[functions - 1]);
+    print_message("%d functions: median %d lines, nine in ten at most %d, longest %d\n", functions,
+                  median, nine_in_ten, lengths[functions - 1]);
     assert_int_equal(wrong, 0);
     assert_true(median <= 12);
     assert_true(nine_in_ten <= 45);

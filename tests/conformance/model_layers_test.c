@@ -1,15 +1,27 @@
-/* Every registered layer: its gradients against finite differences on plain C, and each other device against plain C.
+/* Every registered layer: its gradients against finite differences on plain C, and each other
+ * device against plain C.
  *
- * The cases are small models around the layer. A parameter in front of the layer makes its gradient depend on the
- * layer's dx, so that checking all parameters checks dx too. A new layer needs a case here: the first test says so. */
+ * The cases are small models around the layer. A parameter in front of the layer makes its gradient
+ * depend on the layer's dx, so that checking all parameters checks dx too. A new layer needs a case
+ * here: the first test says so. */
 #include "tests/harness/harness.h"
 
 #include "tests/unit/model_fixture.h"
 
 #include <math.h>
 
-#define FEATURES(n) {1, {n}}
-#define IMAGE(c, h, w) {3, {c, h, w}}
+#define FEATURES(n)                                                                                \
+    {                                                                                              \
+        1, {                                                                                       \
+            n                                                                                      \
+        }                                                                                          \
+    }
+#define IMAGE(c, h, w)                                                                             \
+    {                                                                                              \
+        3, {                                                                                       \
+            c, h, w                                                                                \
+        }                                                                                          \
+    }
 
 static const struct layer_case {
     struct shape input;
@@ -17,13 +29,17 @@ static const struct layer_case {
 } cases[] = {
     {FEATURES(7), "{layers: [{linear: 5}, gelu, {linear: {units: 4, bias: false}}]}"},
     {FEATURES(33), "{layers: [{linear: 70}, relu, {linear: 17}, relu, {linear: 10}]}"},
-    {IMAGE(2, 7, 6), "{layers: [{conv2d: {out: 4, pad: 1}}, gelu, {conv2d: {out: 6, kernel: [3, 2], "
-                     "stride: 2, pad: [1, 0], groups: 2, bias: false}}, flatten, {linear: 3}]}"},
-    {IMAGE(1, 12, 12), "{layers: [{conv2d: {out: 6, kernel: 5, pad: 2}}, relu, {maxpool: 2}, "
-                       "{conv2d: {out: 16, kernel: 5}}, relu, {maxpool: 2}, flatten, {linear: 3}]}"},
-    {IMAGE(3, 9, 7), "{layers: [{conv2d: {out: 8, stride: 2}}, relu, {conv2d: {out: 5, kernel: 1}}, "
-                     "flatten, {linear: 3}]}"},
-    {IMAGE(3, 8, 6), "{layers: [{conv2d: {out: 4, kernel: 1}}, {maxpool: 2}, flatten, {linear: 3}]}"},
+    {IMAGE(2, 7, 6),
+     "{layers: [{conv2d: {out: 4, pad: 1}}, gelu, {conv2d: {out: 6, kernel: [3, 2], "
+     "stride: 2, pad: [1, 0], groups: 2, bias: false}}, flatten, {linear: 3}]}"},
+    {IMAGE(1, 12, 12),
+     "{layers: [{conv2d: {out: 6, kernel: 5, pad: 2}}, relu, {maxpool: 2}, "
+     "{conv2d: {out: 16, kernel: 5}}, relu, {maxpool: 2}, flatten, {linear: 3}]}"},
+    {IMAGE(3, 9, 7),
+     "{layers: [{conv2d: {out: 8, stride: 2}}, relu, {conv2d: {out: 5, kernel: 1}}, "
+     "flatten, {linear: 3}]}"},
+    {IMAGE(3, 8, 6),
+     "{layers: [{conv2d: {out: 4, kernel: 1}}, {maxpool: 2}, flatten, {linear: 3}]}"},
     {IMAGE(2, 7, 8), "{layers: [{conv2d: {out: 4, kernel: 1}}, gelu, "
                      "{maxpool: {kernel: 3, stride: 2, pad: 1}}, flatten, {linear: 3}]}"},
     {IMAGE(2, 8, 8), "{layers: [{conv2d: 4}, {avgpool: 2}, flatten, {linear: 3}]}"},
@@ -34,8 +50,9 @@ static const struct layer_case {
     {FEATURES(6), "{layers: [{linear: 5}, batchnorm, {linear: 4}, batchnorm, relu, {linear: 3}]}"},
     {IMAGE(2, 5, 4), "{layers: [{conv2d: {out: 4, pad: 1}}, {batchnorm: {eps: 0.01}}, relu, "
                      "{conv2d: 3}, batchnorm, flatten, {linear: 3}]}"},
-    {FEATURES(6), "{layers: [{linear: {units: 8, name: a}}, gelu, {linear: 8}, {add: {from: a}}, relu, "
-                  "{linear: 3}]}"},
+    {FEATURES(6),
+     "{layers: [{linear: {units: 8, name: a}}, gelu, {linear: 8}, {add: {from: a}}, relu, "
+     "{linear: 3}]}"},
     {IMAGE(2, 6, 6), "{layers: [{conv2d: {out: 4, pad: 1, name: a}}, batchnorm, relu, "
                      "{conv2d: {out: 4, pad: 1}}, {add: {from: a}}, flatten, {linear: 3}]}"},
     {IMAGE(1, 28, 28), "lenet"},
@@ -60,8 +77,9 @@ static void test_every_layer_has_a_case(void **state) {
     free(seen);
 }
 
-/* The change of the loss when t moves by -step and by +step along the direction, and what the gradient says of it. The
- * loss is summed in double from f32 outputs; weights are rounded, so the gradient is asked for where they really are. */
+/* The change of the loss when t moves by -step and by +step along the direction, and what the
+ * gradient says of it. The loss is summed in double from f32 outputs; weights are rounded, so the
+ * gradient is asked for where they really are. */
 static bool slopes_agree(struct rig *r, const struct tensor_info *t, const float *direction,
                          double step, double slope[2]) {
     float *w = r->values + t->offset, *grad = r->grads + t->offset, *kept = floats(t->count);
@@ -83,7 +101,8 @@ static bool slopes_agree(struct rig *r, const struct tensor_info *t, const float
     return fabs(slope[0] - slope[1]) <= 0.01 * fabs(slope[1]) + 1e-3;
 }
 
-/* A relu or maximum that switches within a step spoils it: a shorter one is tried. Wrong gradients fail at all. */
+/* A relu or maximum that switches within a step spoils it: a shorter one is tried. Wrong gradients
+ * fail at all. */
 static void check_direction(struct rig *r, const struct tensor_info *t, uint64_t stream,
                             const char *model) {
     float *direction = floats(t->count);
@@ -113,30 +132,37 @@ static void test_gradients_are_the_slopes(void **state) {
     check_gradients(&cases[3], LOSS_CROSS_ENTROPY);
 }
 
+static void compare_outputs(const struct rig *a, const struct rig *b, const char *what) {
+    int64_t n = SAMPLES * shape_count(&a->m->output);
+    assert_near(what, graph_output(a->g), graph_output(b->g), n, 1e-5, 0);
+    assert_true(fabs(a->sums.loss - b->sums.loss) <= 1e-5 * fabs(a->sums.loss));
+    assert_true(a->sums.correct == b->sums.correct);
+}
+
 static void compare(const struct device_ops *device, const struct layer_case *c, enum loss loss) {
     struct rig a, b;
     char what[600];
+    snprintf(what, sizeof what, "%s: %s", device->name, c->model);
     rig_open(&a, device_find("ref"), c->model, c->input, loss, SAMPLES);
     rig_open(&b, device, c->model, c->input, loss, SAMPLES);
     a.batch.update_buffers = b.batch.update_buffers = true;
     rig_step(&a);
     rig_step(&b);
-    snprintf(what, sizeof what, "%s: %s: output", device->name, c->model);
-    assert_near(what, graph_output(a.g), graph_output(b.g), SAMPLES * shape_count(&a.m->output), 1e-5);
-    assert_true(fabs(a.sums.loss - b.sums.loss) <= 1e-5 * fabs(a.sums.loss));
-    assert_true(a.sums.correct == b.sums.correct);
+    compare_outputs(&a, &b, what);
+    assert_near(what, a.buffers, b.buffers, a.m->buffer_floats, 1e-5, 0);
+    /* a gradient that is zero but for rounding (a bias in front of a batch norm) is judged by the
+     * others' size */
+    double least = 0.05 * largest_of(a.grads, a.m->arena_floats);
     for (int i = 0; i < a.m->nparams; i++) {
         const struct tensor_info *t = &a.m->params[i];
         snprintf(what, sizeof what, "%s: %s: %s", device->name, c->model, t->name);
-        assert_near(what, a.grads + t->offset, b.grads + t->offset, t->count, 3e-5);
+        assert_near(what, a.grads + t->offset, b.grads + t->offset, t->count, 3e-5, least);
     }
-    snprintf(what, sizeof what, "%s: %s: buffers", device->name, c->model);
-    assert_near(what, a.buffers, b.buffers, a.m->buffer_floats, 1e-5);
     a.batch.training = b.batch.training = false; /* evaluation, with the buffers just made */
     rig_forward(&a);
     rig_forward(&b);
     snprintf(what, sizeof what, "%s: %s: evaluation", device->name, c->model);
-    assert_near(what, graph_output(a.g), graph_output(b.g), SAMPLES * shape_count(&a.m->output), 1e-5);
+    compare_outputs(&a, &b, what);
     rig_close(&a);
     rig_close(&b);
 }

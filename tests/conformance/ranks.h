@@ -1,5 +1,6 @@
-/* Ranks for tests of the transport: as threads (over either link) or as processes that run the test program again. A rank
- * must not use CMocka's asserts, which jump; it uses check(), and the test asserts what the ranks found. */
+/* Ranks for tests of the transport: as threads (over either link) or as processes that run the test
+ * program again. A rank must not use CMocka's asserts, which jump; it uses check(), and the test
+ * asserts what the ranks found. */
 #pragma once
 #include "transport/group.h"
 #include "transport/launch/launch.h"
@@ -18,28 +19,35 @@ struct ranks; /* what all ranks of a run are given */
 struct rank {
     const struct ranks *of;
     int index;
-    struct group *group; /* opened before fn, closed after it by whoever runs the rank; fn may close it (NULL) */
+    struct group *group; /* opened before fn, closed after it by whoever runs the rank; fn may close
+                            it (NULL) */
     enum error err;      /* for fn's use: what the tested call gave */
     char message[700];   /* and its words */
-    char wrong[256];     /* the first check that failed */
+    char wrong[900];     /* the first check that failed */
 };
 struct ranks {
     int world;
     const char *link, *algorithm;
     enum order order;
+    int idle;
     double timeout;
     void (*fn)(struct rank *r);
     const void *user;
     struct meeting *meeting;
 };
 
+__attribute__((format(printf, 3, 4))) static inline void
+rank_wrong(struct rank *r, const char *condition, const char *fmt, ...) {
+    if (*r->wrong) return;
+    int n = snprintf(r->wrong, sizeof r->wrong, "rank %d: %.99s: ", r->index, condition);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(r->wrong + n, sizeof r->wrong - (size_t)n, fmt, ap);
+    va_end(ap);
+}
 #define check(condition, ...)                                                                      \
     do {                                                                                           \
-        if (!(condition) && !*r->wrong) {                                                          \
-            int check_n_ = snprintf(r->wrong, sizeof r->wrong, "rank %d: " #condition ": ",        \
-                                    r->index);                                                     \
-            snprintf(r->wrong + check_n_, sizeof r->wrong - (size_t)check_n_, __VA_ARGS__);        \
-        }                                                                                          \
+        if (!(condition)) rank_wrong(r, #condition, __VA_ARGS__);                                  \
     } while (0)
 #define check_ok(expr) check((expr) == ERR_NONE, "%s", error_message())
 
@@ -55,6 +63,7 @@ static inline struct group_params rank_params(const struct ranks *p, int rank) {
                                  .link = p->link,
                                  .algorithm = p->algorithm ? p->algorithm : "auto",
                                  .order = p->order,
+                                 .idle = p->idle,
                                  .timeout = p->timeout > 0 ? p->timeout : 60,
                                  .meeting = p->meeting};
 }
@@ -85,11 +94,13 @@ static inline void *rank_thread(void *arg) {
     return NULL;
 }
 
-/* Runs p->fn in p->world threads; out, where given, holds what they found. Asserts that no check failed. */
+/* Runs p->fn in p->world threads; out, where given, holds what they found. Asserts that no check
+ * failed. */
 static inline void run_ranks(struct ranks p, struct rank *out) {
     struct rank r[MAX_WORLD] = {0};
     pthread_t id[MAX_WORLD];
-    assert_ok((strcmp(p.link, "shm") ? meeting_create : meeting_create_shared)(p.world, &p.meeting));
+    assert_ok(
+        (strcmp(p.link, "shm") ? meeting_create : meeting_create_shared)(p.world, &p.meeting));
     for (int i = 0; i < p.world; i++) {
         r[i] = (struct rank){.of = &p, .index = i};
         assert_int_equal(pthread_create(&id[i], NULL, rank_thread, &r[i]), 0);

@@ -1,4 +1,5 @@
-/* Ranks that die, stop, or lose their parent: the run ends in time, says who and why, and leaves nothing behind. */
+/* Ranks that die, stop, or lose their parent: the run ends in time, says who and why, and leaves
+ * nothing behind. */
 #include "engine/base/clock.h"
 #include "tests/harness/program.h"
 
@@ -13,10 +14,32 @@ static struct program p;
 static void start(const char *dir) {
     char set[600];
     snprintf(set, sizeof set, "log.dir=%s", scratch_path(dir));
-    const char *words[] = {"run", "--set", "mode=ddp", "--set", "devices=cpu:4", "--set", "threads=1", "--set",
-                           "model={zoo: mlp, hidden: [64]}", "--set", "data={set: digits, train: 2000, val: 50}", "--set", "batch=64", "--set",
-                           "train=1000000st", "--set", "log.every=1st", "--set", "checkpoint=50st", "--set", "eval=off", "--set",
-                           "comm.timeout=2s", "--set", set, NULL};
+    const char *words[] = {"run",
+                           "--set",
+                           "mode=ddp",
+                           "--set",
+                           "devices=cpu:4",
+                           "--set",
+                           "threads=1",
+                           "--set",
+                           "model={zoo: mlp, hidden: [64]}",
+                           "--set",
+                           "data={set: digits, train: 2000, val: 50}",
+                           "--set",
+                           "batch=64",
+                           "--set",
+                           "train=1000000st",
+                           "--set",
+                           "log.every=1st",
+                           "--set",
+                           "checkpoint=50st",
+                           "--set",
+                           "eval=off",
+                           "--set",
+                           "comm.timeout=2s",
+                           "--set",
+                           set,
+                           NULL};
     program_start(&p, words);
     program_wait_text(&p, "step=10/", 30);
 }

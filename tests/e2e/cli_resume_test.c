@@ -1,5 +1,6 @@
-/* Runs that are killed or stopped at any moment go on from their last checkpoint, in another mode and on another number of devices,
- * and end with the weights and losses of the run that nobody disturbed. */
+/* Runs that are killed or stopped at any moment go on from their last checkpoint, in another mode
+ * and on another number of devices, and end with the weights and losses of the run that nobody
+ * disturbed. */
 #include "engine/base/rng.h"
 #include "tests/harness/program.h"
 
@@ -10,11 +11,17 @@
 
 enum { KILLS = 20 };
 
-static const char *const common[] = {"run", "--json", "--set", "model={zoo: mlp, hidden: [128, 64], dropout: 0.1}", "--set",
-                                     "data={set: digits, train: 500, val: 50}", "--set", "batch={size: 64, shards: 8}", "--set",
-                                     "train=8ep", "--set", "threads=1", "--set", "optimizer={name: adam, lr: 0.002, clip: 1}", "--set",
-                                     "schedule={name: cosine, warmup: 5st}", "--set", "checkpoint={every: 3st, resume: auto}", "--set",
-                                     "eval=off", "--set", "log.every=1st"};
+static const char *const common[] = {"run",   "--json",
+                                     "--set", "model={zoo: mlp, hidden: [128, 64], dropout: 0.1}",
+                                     "--set", "data={set: digits, train: 500, val: 50}",
+                                     "--set", "batch={size: 64, shards: 8}",
+                                     "--set", "train=8ep",
+                                     "--set", "threads=1",
+                                     "--set", "optimizer={name: adam, lr: 0.002, clip: 1}",
+                                     "--set", "schedule={name: cosine, warmup: 5st}",
+                                     "--set", "checkpoint={every: 3st, resume: auto}",
+                                     "--set", "eval=off",
+                                     "--set", "log.every=1st"};
 enum { COMMON = sizeof common / sizeof *common };
 
 static void start(struct program *p, const char *dir, const char *mode, int devices) {
@@ -37,9 +44,11 @@ static void finish(struct program *p) {
 static struct program control, other;
 
 static void assert_same(const char *what) {
-    if (strcmp(program_string(&control, "weights_sha256"), program_string(&other, "weights_sha256")) != 0)
+    if (strcmp(program_string(&control, "weights_sha256"),
+               program_string(&other, "weights_sha256")) != 0)
         fail_msg("%s: weights differ", what);
-    if (strcmp(program_string(&control, "losses_sha256"), program_string(&other, "losses_sha256")) != 0)
+    if (strcmp(program_string(&control, "losses_sha256"),
+               program_string(&other, "losses_sha256")) != 0)
         fail_msg("%s: losses differ", what);
 }
 
@@ -62,11 +71,12 @@ static void killed_at_random(void **state) {
     int resumed = 0;
     for (int i = 0; i < KILLS; i++) {
         char dir[64], what[128];
-        int a = (int)rng_below(key, (uint64_t)i, 0, PLACES), b = (int)rng_below(key, (uint64_t)i, 1, PLACES);
+        int a = (int)rng_below(key, (uint64_t)i, 0, PLACES),
+            b = (int)rng_below(key, (uint64_t)i, 1, PLACES);
         int step = 1 + (int)rng_below(key, (uint64_t)i, 2, 60);
         snprintf(dir, sizeof dir, "kill-%d", i);
-        snprintf(what, sizeof what, "%s:%d killed at step %d, resumed as %s:%d", places[a].mode, places[a].devices, step, places[b].mode,
-                 places[b].devices);
+        snprintf(what, sizeof what, "%s:%d killed at step %d, resumed as %s:%d", places[a].mode,
+                 places[a].devices, step, places[b].mode, places[b].devices);
         start(&other, scratch_path(dir), places[a].mode, places[a].devices);
         char text[32];
         snprintf(text, sizeof text, "step=%d/", step);
@@ -123,12 +133,14 @@ static void another_experiment_is_refused(void **state) {
     char dir[600], log[600];
     snprintf(dir, sizeof dir, "checkpoint.resume=%s", scratch_path("control"));
     snprintf(log, sizeof log, "log.dir=%s", scratch_path("refused"));
-    program_run(&other, 30, "run", "--set", "model={zoo: mlp, hidden: [128, 64], dropout: 0.1}", "--set",
-                "data={set: digits, train: 500, val: 50}", "--set", "batch={size: 32, shards: 8}", "--set", dir, "--set",
-                "optimizer=adam", "--set", "devices=cpu:1", "--set", "mode=single", "--set", log, NULL);
+    program_run(&other, 30, "run", "--set", "model={zoo: mlp, hidden: [128, 64], dropout: 0.1}",
+                "--set", "data={set: digits, train: 500, val: 50}", "--set",
+                "batch={size: 32, shards: 8}", "--set", dir, "--set", "optimizer=adam", "--set",
+                "devices=cpu:1", "--set", "mode=single", "--set", log, NULL);
     assert_int_equal(other.code, 78);
     assert_non_null(strstr(other.err, "batch"));
-    program_run(&other, 30, "run", "--set", "checkpoint.resume=/no/such/folder", "--set", log, NULL);
+    program_run(&other, 30, "run", "--set", "checkpoint.resume=/no/such/folder", "--set", log,
+                NULL);
     assert_int_equal(other.code, 66);
 }
 

@@ -1,6 +1,7 @@
-/* The promise: from one configuration, single, dp and ddp on 1, 2, 4 and 8 devices give the same weights and losses, bit for bit, in
- * tree order, whatever the algorithm and the server; in ring order dp equals ddp. With dropout, momentum, clipping, batch
- * normalisation, a ragged last batch and several threads of the loader. */
+/* The promise: from one configuration, single, dp and ddp on 1, 2, 4 and 8 devices give the same
+ * weights and losses, bit for bit, in tree order, whatever the algorithm and the server; in ring
+ * order dp equals ddp. With dropout, momentum, clipping, batch normalisation, a ragged last batch
+ * and several threads of the loader. */
 #include "tests/harness/program.h"
 
 #include <stdio.h>
@@ -8,24 +9,31 @@
 
 /* 8 shards of 8 samples; 300 samples: the last batch has 44, so shards of 6 and 5. */
 static const char *const networks[][2] = {
-    {"mlp with dropout", "model={layers: [flatten, {linear: 64}, relu, {dropout: 0.2}, {linear: 32}, relu, {linear: 10}]}"},
-    {"lenet with dropout", "model={layers: [{conv2d: {out: 6, kernel: 5, pad: 2}}, relu, {maxpool: 2}, {conv2d: {out: 16, kernel: 5}}, "
-                           "relu, {maxpool: 2}, flatten, {linear: 120}, relu, {dropout: 0.1}, {linear: 84}, relu, {linear: 10}]}"},
+    {"mlp with dropout", "model={layers: [flatten, {linear: 64}, relu, {dropout: 0.2}, {linear: "
+                         "32}, relu, {linear: 10}]}"},
+    {"lenet with dropout", "model={layers: [{conv2d: {out: 6, kernel: 5, pad: 2}}, relu, {maxpool: "
+                           "2}, {conv2d: {out: 16, kernel: 5}}, "
+                           "relu, {maxpool: 2}, flatten, {linear: 120}, relu, {dropout: 0.1}, "
+                           "{linear: 84}, relu, {linear: 10}]}"},
     {"batchnorm and residual",
-     "model={layers: [{conv2d: {out: 8, kernel: 3, pad: 1}}, {batchnorm: {name: a}}, relu, {conv2d: {out: 8, kernel: 3, pad: 1}}, "
+     "model={layers: [{conv2d: {out: 8, kernel: 3, pad: 1}}, {batchnorm: {name: a}}, relu, "
+     "{conv2d: {out: 8, kernel: 3, pad: 1}}, "
      "{batchnorm: {name: b}}, {add: {from: a}}, relu, {avgpool: 4}, flatten, {linear: 10}]}"},
 };
 
-static void run(struct program *p, const char *network, const char *extra1, const char *extra2, const char *extra3, const char *extra4) {
+static void run(struct program *p, const char *network, const char *extra1, const char *extra2,
+                const char *extra3, const char *extra4) {
     static int serial;
     char dir[600];
     snprintf(dir, sizeof dir, "log.dir=%s", scratch_path("run-"));
     snprintf(dir + strlen(dir), sizeof dir - strlen(dir), "%d", ++serial);
-    program_run(p, 120, "run", "--json", "--quiet", "--set", network, "--set", "data={set: digits, train: 300, val: 70}", "--set",
-                "batch={size: 64, shards: 8}", "--set", "train=2ep", "--set", "threads=1", "--set", "checkpoint=off", "--set",
-                "optimizer={name: sgd, lr: 0.05, momentum: 0.9, clip: 1}", "--set", dir, "--set", extra1, "--set", extra2, "--set",
-                extra3, "--set", extra4, NULL);
-    if (p->code != 0) fail_msg("%s %s %s %s: exit code %d\n%s", extra1, extra2, extra3, extra4, p->code, p->err);
+    program_run(p, 120, "run", "--json", "--quiet", "--set", network, "--set",
+                "data={set: digits, train: 300, val: 70}", "--set", "batch={size: 64, shards: 8}",
+                "--set", "train=2ep", "--set", "threads=1", "--set", "checkpoint=off", "--set",
+                "optimizer={name: sgd, lr: 0.05, momentum: 0.9, clip: 1}", "--set", dir, "--set",
+                extra1, "--set", extra2, "--set", extra3, "--set", extra4, NULL);
+    if (p->code != 0)
+        fail_msg("%s %s %s %s: exit code %d\n%s", extra1, extra2, extra3, extra4, p->code, p->err);
 }
 
 static void assert_same(const struct program *a, const struct program *b, const char *what) {
@@ -33,7 +41,8 @@ static void assert_same(const struct program *a, const struct program *b, const 
     for (int i = 0; i < 2; i++)
         if (strcmp(program_string(a, keys[i]), program_string(b, keys[i])) != 0)
             fail_msg("%s: %s differs", what, keys[i]);
-    if (program_number(a, "val.loss") != program_number(b, "val.loss")) fail_msg("%s: validation loss differs", what);
+    if (program_number(a, "val.loss") != program_number(b, "val.loss"))
+        fail_msg("%s: validation loss differs", what);
 }
 
 static struct program control, other;
@@ -60,7 +69,8 @@ static void every_algorithm_and_server(void **state) {
         {"mode=dp", "devices=cpu:4", "dp.server=dedicated", "comm.algorithm=star"},
         {"mode=dp", "devices=cpu:4", "dp.server=sharded", "comm.algorithm=direct"},
         {"mode=dp", "devices=cpu:2", "dp.scatter=server", "comm.algorithm=auto"},
-        {"mode=dp", "devices=cpu:2", "dp={server: dedicated, scatter: server}", "comm.algorithm=auto"},
+        {"mode=dp", "devices=cpu:2", "dp={server: dedicated, scatter: server}",
+         "comm.algorithm=auto"},
         {"mode=ddp", "devices=cpu:4", "ddp.overlap=false", "comm.algorithm=direct"},
         {"mode=ddp", "devices=cpu:4", "ddp.bucket={first: 1KB, cap: 16KB}", "comm.algorithm=star"},
         {"mode=ddp", "devices=cpu:2", "data.workers=3", "comm.algorithm=direct"},
@@ -75,10 +85,12 @@ static void every_algorithm_and_server(void **state) {
         static struct program p;
         char dir[600];
         snprintf(dir, sizeof dir, "log.dir=%s%zu", scratch_path("variant-"), i);
-        program_run(&p, 120, "run", "--json", "--quiet", "--set", network, "--set", "data={set: digits, train: 300, val: 70}", "--set",
-                    "batch={size: 64, shards: 8}", "--set", "train=2ep", "--set", "threads=1", "--set", "checkpoint=off", "--set",
-                    "optimizer={name: sgd, lr: 0.05, momentum: 0.9, clip: 1}", "--set", "seed=2", "--set", dir, "--set", v[0], "--set",
-                    v[1], "--set", seed, "--set", v[3], NULL);
+        program_run(&p, 120, "run", "--json", "--quiet", "--set", network, "--set",
+                    "data={set: digits, train: 300, val: 70}", "--set",
+                    "batch={size: 64, shards: 8}", "--set", "train=2ep", "--set", "threads=1",
+                    "--set", "checkpoint=off", "--set",
+                    "optimizer={name: sgd, lr: 0.05, momentum: 0.9, clip: 1}", "--set", "seed=2",
+                    "--set", dir, "--set", v[0], "--set", v[1], "--set", seed, "--set", v[3], NULL);
         if (p.code != 0) fail_msg("%s %s %s: exit code %d\n%s", v[0], v[2], v[3], p.code, p.err);
         assert_same(&control, &p, v[2]);
     }
@@ -89,8 +101,10 @@ static void ring_order_dp_is_ddp(void **state) {
     for (int devices = 2; devices <= 4; devices += 2) {
         char set[32];
         snprintf(set, sizeof set, "devices=cpu:%d", devices);
-        run(&control, networks[0][1], "mode=dp", set, "comm={order: ring, algorithm: star}", "ddp.bucket={first: 4KB, cap: 64KB}");
-        run(&other, networks[0][1], "mode=ddp", set, "comm.algorithm=ring", "ddp.bucket={first: 4KB, cap: 64KB}");
+        run(&control, networks[0][1], "mode=dp", set, "comm={order: ring, algorithm: star}",
+            "ddp.bucket={first: 4KB, cap: 64KB}");
+        run(&other, networks[0][1], "mode=ddp", set, "comm.algorithm=ring",
+            "ddp.bucket={first: 4KB, cap: 64KB}");
         assert_same(&control, &other, set);
     }
 }
@@ -99,8 +113,10 @@ static void seeds_and_orders_matter(void **state) {
     (void)state;
     run(&control, networks[0][1], "mode=single", "devices=cpu:1", "seed=1", "log.every=1ep");
     run(&other, networks[0][1], "mode=single", "devices=cpu:1", "seed=2", "log.every=1ep");
-    assert_string_not_equal(program_string(&control, "weights_sha256"), program_string(&other, "weights_sha256"));
-    assert_string_not_equal(program_string(&control, "losses_sha256"), program_string(&other, "losses_sha256"));
+    assert_string_not_equal(program_string(&control, "weights_sha256"),
+                            program_string(&other, "weights_sha256"));
+    assert_string_not_equal(program_string(&control, "losses_sha256"),
+                            program_string(&other, "losses_sha256"));
 }
 
 int main(void) {

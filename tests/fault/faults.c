@@ -20,7 +20,7 @@ enum fault_mode { FAULT_NONE, FAULT_EIO, FAULT_ENOSPC, FAULT_SHORT, FAULT_EINTR,
 enum { FAULT_FDS = 1024 };
 
 static struct {
-    char path[256];
+    const char *path; /* borrowed */
     long at;
     enum fault_mode mode;
     bool for_good; /* every call from the n-th on, as on a disk that stays full */
@@ -30,7 +30,7 @@ static struct {
 } fault;
 
 static void fault_arm(const char *path, long at, enum fault_mode mode, bool for_good) {
-    snprintf(fault.path, sizeof fault.path, "%s", path);
+    fault.path = path;
     fault.at = at;
     fault.mode = mode;
     fault.for_good = for_good;

@@ -1,4 +1,5 @@
-/* What every test program shares: CMocka behind its includes, scratch folders, checks on enum error. */
+/* What every test program shares: CMocka behind its includes, scratch folders, checks on enum
+ * error. */
 #pragma once
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,6 +27,7 @@
 const char *scratch_folder(void);
 /* "FOLDER/name", in a rotating static buffer. */
 const char *scratch_path(const char *name);
-/* Counts allocations (malloc, calloc, realloc, aligned_alloc, posix_memalign) of the whole process between the calls. */
+/* Counts allocations (malloc, calloc, realloc, aligned_alloc, posix_memalign) of the whole process
+ * between the calls. */
 void count_allocations_begin(void);
 long count_allocations_end(void);

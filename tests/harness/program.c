@@ -21,7 +21,8 @@ void program_start(struct program *p, const char *const *words) {
     static char program[] = ENGINE_BINARY_DIR "/engine";
     int n = 0;
     argv[n++] = program;
-    for (int i = 0; words[i] && n < PROGRAM_ARGS; i++) memcpy(&argv[n++], &words[i], sizeof argv[0]);
+    for (int i = 0; words[i] && n < PROGRAM_ARGS; i++)
+        memcpy(&argv[n++], &words[i], sizeof argv[0]);
     argv[n] = NULL;
     snprintf(name, sizeof name, "program-%d.out", ++serial);
     snprintf(p->out_path, sizeof p->out_path, "%s", scratch_path(name));
@@ -47,7 +48,8 @@ static void slurp(const char *path, char *text) {
 bool program_wait(struct program *p, double limit_s) {
     int status, killed = 0;
     while (waitpid(p->pid, &status, WNOHANG) == 0) {
-        if (!killed && clock_seconds(clock_ns() - p->started) > limit_s) kill(p->pid, SIGKILL), killed = 1;
+        if (!killed && clock_seconds(clock_ns() - p->started) > limit_s)
+            kill(p->pid, SIGKILL), killed = 1;
         usleep(1000);
     }
     p->seconds = clock_seconds(clock_ns() - p->started);
@@ -66,7 +68,9 @@ void program_run(struct program *p, double limit_s, ...) {
     words[n] = NULL;
     va_end(ap);
     program_start(p, words);
-    if (!program_wait(p, limit_s)) fail_msg("engine %s %s: still running after %.0f s\n%s", words[0], words[1], limit_s, p->err);
+    if (!program_wait(p, limit_s))
+        fail_msg("engine %s %s: still running after %.0f s\n%s", words[0], words[1], limit_s,
+                 p->err);
 }
 
 const struct json_value *program_json(const struct program *p, struct pool *pool) {
@@ -114,7 +118,8 @@ static bool is_ours(const char *pid) {
     FILE *f = fopen(path, "r");
     size_t n = f ? fread(line, 1, sizeof line - 1, f) : 0;
     if (f) fclose(f);
-    return atoi(pid) != getpid() && n > 0 && memmem(line, n, scratch_folder(), strlen(scratch_folder()));
+    return atoi(pid) != getpid() && n > 0 &&
+           memmem(line, n, scratch_folder(), strlen(scratch_folder()));
 }
 
 int program_orphans(void) {
@@ -135,7 +140,8 @@ static long environment_number(const char *pid, const char *key) {
     if (f) fclose(f);
     text[n] = '\0';
     for (const char *at = text; at < text + n; at += strlen(at) + 1)
-        if (!strncmp(at, key, strlen(key)) && at[strlen(key)] == '=') return atol(at + strlen(key) + 1);
+        if (!strncmp(at, key, strlen(key)) && at[strlen(key)] == '=')
+            return atol(at + strlen(key) + 1);
     return -1;
 }
 
@@ -154,8 +160,8 @@ static pid_t find_rank(pid_t parent, int rank) {
     pid_t found = -1;
     DIR *d = opendir("/proc");
     for (struct dirent *e; d && found < 0 && (e = readdir(d));)
-        if (e->d_name[0] >= '1' && e->d_name[0] <= '9' && parent_of(e->d_name) == parent && is_ours(e->d_name) &&
-            environment_number(e->d_name, "RANK") == rank)
+        if (e->d_name[0] >= '1' && e->d_name[0] <= '9' && parent_of(e->d_name) == parent &&
+            is_ours(e->d_name) && environment_number(e->d_name, "RANK") == rank)
             found = (pid_t)atol(e->d_name);
     if (d) closedir(d);
     return found;

@@ -9,12 +9,12 @@ enum { PROGRAM_ARGS = 64, PROGRAM_TEXT = 1 << 16 };
 struct program {
     const char *args[PROGRAM_ARGS]; /* after "engine"; NULL-terminated */
     /* results */
-    int code;   /* exit code, or -signal */
+    int code; /* exit code, or -signal */
     char out[PROGRAM_TEXT], err[PROGRAM_TEXT];
     double seconds;
     /* running */
     pid_t pid;
-    char out_path[512], err_path[512];
+    char out_path[512], err_path[520];
     int64_t started;
 };
 /* Starts and waits; kills (and fails the test) after limit_s seconds. The words end with NULL. */
@@ -28,9 +28,11 @@ const struct json_value *program_json(const struct program *p, struct pool *pool
 const char *program_string(const struct program *p, const char *key);
 /* A number, by a path of keys: "val.accuracy". */
 double program_number(const struct program *p, const char *path);
-/* Processes of this program that are alive and run the engine in the scratch folder: counts them by /proc. */
+/* Processes of this program that are alive and run the engine in the scratch folder: counts them by
+ * /proc. */
 int program_orphans(void);
-/* The process of a rank that this program (ddp) has started, waiting up to limit_s for it; fails the test when there is none. */
+/* The process of a rank that this program (ddp) has started, waiting up to limit_s for it; fails
+ * the test when there is none. */
 pid_t program_rank(const struct program *p, int rank, double limit_s);
 /* Waits until standard error holds the text. */
 void program_wait_text(const struct program *p, const char *text, double limit_s);

@@ -134,14 +134,16 @@ static void nearest(void **state) {
     } cases[] = {{"momentun", "momentum"},
                  {"sdg", "sgd"},
                  {"SGD", "sgd"},
-                 {"adamm", "adam"},
-                 {"adamv", "adam"},
+                 {"adaam", "adam"},
+                 {"adaim", "adam"},
                  {"nestrov", "nesterov"},
                  {"x", NULL},
                  {"", NULL},
                  {"zebra", NULL},
                  {"lrr", "lr"},
-                 {"mometnum", "momentum"}};
+                 {"mometnum", "momentum"},
+                 {"adma", "adam"},
+                 {"adawm", "adamw"}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         const char *got = text_nearest(cases[i].name, names, (int)COUNT(names));
         const char *want = cases[i].nearest;

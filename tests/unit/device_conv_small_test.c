@@ -13,7 +13,8 @@ struct geometry {
     int c, h, w, oc, kh, kw, ph, pw, n;
 };
 
-/* ---- an op with its data -------------------------------------------------------------------------- */
+/* ---- an op with its data
+ * -------------------------------------------------------------------------- */
 struct bench {
     struct op *op;
     struct op_args a;
@@ -27,18 +28,27 @@ static float noise(uint32_t *state) {
     return (float)(*state >> 8) / (1 << 24) - 0.5f;
 }
 
-/* Memory that is not zero, so that what an op forgets to write shows. */
-static void *take(size_t bytes, int fill) {
-    void *p;
-    assert_ok(memory_alloc(bytes, &p));
-    memset(p, fill, bytes);
+/* Inputs end where their memory ends, so that a sanitizer sees what reads beyond. */
+static float *take_noise(size_t count, uint32_t seed) {
+    float *p = malloc(count * sizeof *p);
+    assert_non_null(p);
+    for (size_t i = 0; i < count; i++) p[i] = noise(&seed);
     return p;
 }
 
-static float *take_noise(size_t count, uint32_t seed) {
-    float *p = take(count * sizeof *p, 0);
-    for (size_t i = 0; i < count; i++) p[i] = noise(&seed);
+/* Outputs are NaN at first, so that what an op forgets to write shows, and bytes that it must not
+ * touch follow. */
+enum { GUARD = 64, NEVER = 0xff };
+static void *take(size_t bytes) {
+    void *p;
+    assert_ok(memory_alloc(bytes + GUARD, &p));
+    memset(p, NEVER, bytes + GUARD);
     return p;
+}
+
+static void give_back(void *p, size_t bytes) {
+    for (size_t i = 0; i < GUARD; i++) assert_int_equal(((unsigned char *)p)[bytes + i], NEVER);
+    memory_free(p);
 }
 
 static struct op_desc describe(const struct geometry *g, bool relu, bool pool, bool bias,
@@ -60,14 +70,14 @@ static void bench_open(struct bench *b, struct op *op) {
     const struct op_desc *d = &op->desc;
     *b = (struct bench){.op = op};
     b->xs = (size_t)shape_count(&d->x), b->ys = (size_t)shape_count(&d->y);
-    b->ws = (size_t)(d->y.dim[0] * d->x.dim[0] * d->conv.window.kernel[0] *
-                     d->conv.window.kernel[1]);
+    b->ws =
+        (size_t)(d->y.dim[0] * d->x.dim[0] * d->conv.window.kernel[0] * d->conv.window.kernel[1]);
     size_t n = (size_t)d->n, oc = (size_t)d->y.dim[0];
     b->x = take_noise(n * b->xs, 1), b->dy = take_noise(n * b->ys, 2);
     b->w[0] = take_noise(b->ws, 3), b->w[1] = take_noise(oc, 4);
-    b->y = take(n * b->ys * sizeof(float), 0xff), b->dx = take(n * b->xs * sizeof(float), 0xff);
-    b->dw[0] = take(b->ws * sizeof(float), 0xff), b->dw[1] = take(oc * sizeof(float), 0xff);
-    b->saved = take(op->saved_bytes, 0xff), b->scratch = take(op->scratch_bytes, 0xff);
+    b->y = take(n * b->ys * sizeof(float)), b->dx = take(n * b->xs * sizeof(float));
+    b->dw[0] = take(b->ws * sizeof(float)), b->dw[1] = take(oc * sizeof(float));
+    b->saved = take(op->saved_bytes), b->scratch = take(op->scratch_bytes);
     b->a = (struct op_args){.x = {b->x},
                             .y = b->y,
                             .dy = b->dy,
@@ -80,15 +90,17 @@ static void bench_open(struct bench *b, struct op *op) {
 }
 
 static void bench_close(struct bench *b) {
-    void *const all[] = {b->x,     b->y,     b->dy,    b->dx,     b->w[0],
-                         b->w[1], b->dw[0], b->dw[1], b->saved, b->scratch};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) memory_free(all[i]);
+    size_t n = (size_t)b->op->desc.n, oc = (size_t)b->op->desc.y.dim[0];
+    free(b->x), free(b->dy), free(b->w[0]), free(b->w[1]);
+    give_back(b->y, n * b->ys * sizeof(float)), give_back(b->dx, n * b->xs * sizeof(float));
+    give_back(b->dw[0], b->ws * sizeof(float)), give_back(b->dw[1], oc * sizeof(float));
+    give_back(b->saved, b->op->saved_bytes), give_back(b->scratch, b->op->scratch_bytes);
     op_free(b->op);
 }
 
 static void bench_run(struct bench *b) {
     assert_ok(op_forward(b->op, &b->a));
-    memset(b->scratch, 0xff, b->op->scratch_bytes); /* others use it between the passes */
+    memset(b->scratch, NEVER, b->op->scratch_bytes); /* others use it between the passes */
     assert_ok(op_backward(b->op, &b->a));
 }
 
@@ -116,61 +128,171 @@ static void compare(const struct bench *got, const struct bench *want) {
     if (!d->first) assert_near("dx", d, got->dx, want->dx, n * got->xs);
 }
 
-/* ---- against the reference ------------------------------------------------------------------------ */
+/* ---- against the reference
+ * ------------------------------------------------------------------------ */
 static const struct geometry cases[] = {
-    {1, 28, 28, 6, 5, 5, 2, 2, 3},    /* LeNet's first */
-    {6, 14, 14, 16, 5, 5, 0, 0, 3},   /* and second */
-    {3, 9, 11, 8, 3, 3, 1, 1, 2},     /* odd sizes: the pool leaves a row and a column out */
-    {16, 8, 8, 16, 3, 3, 1, 1, 2},    /* channels in whole vectors */
-    {1, 7, 5, 32, 3, 3, 0, 0, 1},     /* one narrow image, many channels */
-    {16, 10, 9, 32, 5, 5, 2, 2, 1},   /* the most channels */
-    {2, 6, 6, 17, 1, 1, 0, 0, 2},     /* a kernel with no border, one channel in a vector of its own */
-    {3, 9, 9, 5, 7, 7, 3, 3, 2},      /* the largest kernel */
-    {3, 9, 9, 5, 7, 7, 6, 6, 1},      /* the largest padding: dy has no border */
-    {4, 8, 12, 3, 3, 5, 2, 1, 2},     /* neither square nor evenly padded */
-    {2, 12, 8, 11, 1, 7, 0, 3, 1},    /* one row of taps */
-    {2, 12, 8, 20, 7, 1, 3, 0, 1},    /* one column */
-    {5, 2, 2, 4, 3, 3, 1, 1, 3},      /* an image smaller than the kernel */
-    {1, 2, 2, 1, 1, 1, 0, 0, 1},      /* one pooled pixel */
-    {1, 6, 33, 1, 3, 3, 1, 1, 2},     /* rows a little longer than vectors */
-    {7, 5, 65, 13, 3, 3, 1, 1, 1},    /* and than blocks of them */
-    {1, 224, 224, 2, 3, 3, 1, 1, 1},  /* several bands of rows, many positions for each tap */
-    {2, 40, 130, 31, 3, 3, 1, 1, 1},
-    {11, 31, 47, 3, 5, 5, 2, 2, 1},
+    {1, 28, 28, 6, 5, 5, 2, 2, 3},  /* LeNet's first */
+    {6, 14, 14, 16, 5, 5, 0, 0, 3}, /* and second */
+    {3, 9, 11, 8, 3, 3, 1, 1, 2},   /* odd sizes: the pool leaves a row and a column out */
+    {16, 8, 8, 16, 3, 3, 1, 1, 2},  /* channels in whole vectors */
+    {1, 7, 5, 32, 3, 3, 0, 0, 1},   /* one narrow image, many channels */
+    {16, 10, 9, 32, 5, 5, 2, 2, 1}, /* the most channels */
+    {2, 6, 6, 17, 1, 1, 0, 0, 2},  /* a kernel with no border, one channel in a vector of its own */
+    {3, 9, 9, 5, 7, 7, 3, 3, 2},   /* the largest kernel */
+    {3, 9, 9, 5, 7, 7, 6, 6, 1},   /* the largest padding: dy has no border */
+    {4, 8, 12, 3, 3, 5, 2, 1, 2},  /* neither square nor evenly padded */
+    {2, 12, 8, 11, 1, 7, 0, 3, 1}, /* one row of taps */
+    {2, 12, 8, 20, 7, 1, 3, 0, 1}, /* one column */
+    {5, 2, 2, 4, 3, 3, 1, 1, 3},   /* an image smaller than the kernel */
+    {1, 2, 2, 1, 1, 1, 0, 0, 1},   /* one pooled pixel */
+    {1, 6, 33, 1, 3, 3, 1, 1, 2},  /* rows a little longer than vectors */
+    {7, 5, 65, 13, 3, 3, 1, 1, 1}, /* and than blocks of them */
+    {1, 224, 224, 2, 3, 3, 1, 1, 1}, /* several bands of rows, many positions for each tap */
+    {2, 40, 130, 31, 3, 3, 1, 1, 1}, {11, 31, 47, 3, 5, 5, 2, 2, 1},
 };
 
-static void check_case(const struct conv_kernels *k, struct device *dev, const struct op_desc *d) {
-    struct bench got, want;
+static void open_small(struct bench *b, const struct conv_kernels *k, struct device *dev,
+                       const struct op_desc *d) {
     struct op *op;
-    assert_true(cpu_conv_small.takes(d));
+    assert_ok(conv_small_create(k, dev, d, &op));
+    bench_open(b, op);
+}
+
+static void check_case(struct device *dev, const struct op_desc *d) {
+    const struct conv_kernels *k[3];
+    int kinds = conv_small_kernels(k);
+    struct bench want;
+    struct op *op;
     assert_ok(ref_conv2d.create(dev, d, &op));
     bench_open(&want, op);
     bench_run(&want);
-    assert_ok(conv_small_create(k, dev, d, &op));
-    bench_open(&got, op);
-    bench_run(&got);
-    compare(&got, &want);
-    bench_close(&got);
+    for (int i = 0; i < kinds; i++) {
+        struct bench got;
+        open_small(&got, k[i], dev, d);
+        bench_run(&got);
+        compare(&got, &want);
+        bench_close(&got);
+    }
     bench_close(&want);
 }
 
 static void test_cases(void **state) {
     (void)state;
     struct device dev = {.params = {.count = 1, .threads = 1}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+        for (int v = 0; v < 4; v++) { /* with the pool and without; what else there is, mixed */
+            bool pool = v & 1, relu = (v + c) % 3 != 0, bias = v != 2, first = v >= 2 && c % 2;
+            struct op_desc d = describe(&cases[c], relu, pool, bias, first);
+            if (d.y.dim[1] > 0 && d.y.dim[2] > 0) check_case(&dev, &d);
+        }
+}
+
+/* ---- bits
+ * ----------------------------------------------------------------------------------------- */
+/* The same bits from a run to the next, and y and dx of a sample whatever its batch and the number
+ * of threads; the sum over samples only nearly, as threads cut it. */
+static void test_bits(void **state) {
+    (void)state;
+    struct device one = {.params = {.count = 1, .threads = 1}};
+    struct device three = {.params = {.count = 1, .threads = 3}};
     const struct conv_kernels *k[3];
     int kinds = conv_small_kernels(k);
     for (int i = 0; i < kinds; i++)
-        for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
-            for (int v = 0; v < 4; v++) { /* pool and not; what else there is, mixed */
-                bool pool = v & 1, relu = (v + c) % 3 != 0, bias = v != 2, first = v >= 2 && c % 2;
-                struct op_desc d = describe(&cases[c], relu, pool, bias, first);
-                if (d.y.dim[1] > 0 && d.y.dim[2] > 0) check_case(k[i], &dev, &d);
+        for (int c = 0; c < 4; c++)
+            for (int pool = 0; pool < 2; pool++) {
+                struct geometry many = cases[c], few = cases[c];
+                many.n = 7, few.n = 2;
+                struct op_desc dm = describe(&many, true, pool, true, false);
+                struct op_desc df = describe(&few, true, pool, true, false);
+                struct bench a, b, t;
+                open_small(&a, k[i], &one, &dm), open_small(&b, k[i], &one, &df);
+                open_small(&t, k[i], &three, &dm);
+                bench_run(&a), bench_run(&b), bench_run(&t);
+                size_t n = (size_t)dm.n, ys = n * a.ys * sizeof(float), dw = a.ws * sizeof(float);
+                assert_memory_equal(a.y, b.y, (size_t)df.n * a.ys * sizeof(float));
+                assert_memory_equal(a.y, t.y, ys);
+                assert_memory_equal(a.dx, b.dx, (size_t)df.n * a.xs * sizeof(float));
+                assert_memory_equal(a.dx, t.dx, n * a.xs * sizeof(float));
+                compare(&t, &a);
+
+                float *again = take_noise(a.ws, 0);
+                memcpy(again, t.dw[0], dw);
+                bench_run(&t);
+                assert_memory_equal(again, t.dw[0], dw);
+                t.a.training = false, t.a.saved = NULL;
+                memset(t.y, NEVER, ys);
+                assert_ok(op_forward(t.op, &t.a));
+                assert_memory_equal(a.y, t.y, ys);
+                free(again);
+                bench_close(&a), bench_close(&b), bench_close(&t);
             }
 }
 
+static void test_steps_allocate_nothing(void **state) {
+    (void)state;
+    struct device dev = {.params = {.count = 1, .threads = 1}};
+    for (int c = 0; c < 2; c++) {
+        struct op_desc d = describe(&cases[c], true, true, true, c == 0);
+        struct bench b;
+        struct op *op;
+        assert_ok(cpu_conv_small.create(&dev, &d, &op));
+        bench_open(&b, op);
+        count_allocations_begin();
+        bench_run(&b);
+        assert_int_equal(count_allocations_end(), 0);
+        bench_close(&b);
+    }
+}
+
+/* ---- the pool's ties
+ * ------------------------------------------------------------------------------ */
+
+/* Of equal maxima the first has the gradient; what ReLU cut has none. */
+static void test_ties(void **state) {
+    (void)state;
+    static const float x[16] = {1, 1, 2, 3, 1, 1, 3, 3, -1, 0, 0, 5, -2, 0, 5, 0};
+    static const float want[16] = {10, 0, 0, 20, 0, 0, 0, 0, 0, 0, 0, 40, 0, 0, 0, 0};
+    struct geometry g = {1, 4, 4, 1, 1, 1, 0, 0, 1};
+    struct op_desc d = describe(&g, true, true, false, false);
+    struct device dev = {.params = {.count = 1, .threads = 1}};
+    const struct conv_kernels *k[3];
+    int kinds = conv_small_kernels(k);
+    for (int i = 0; i < kinds; i++) {
+        struct bench b;
+        open_small(&b, k[i], &dev, &d);
+        memcpy(b.x, x, sizeof x);
+        *b.w[0] = 1;
+        for (int j = 0; j < 4; j++) b.dy[j] = 10.0f * (float)(j + 1);
+        bench_run(&b);
+        assert_memory_equal(b.dx, want, sizeof want);
+        assert_true(*b.dw[0] == 10 + 60 + 200);
+        bench_close(&b);
+    }
+}
+
+static void test_takes(void **state) {
+    (void)state;
+    struct op_desc lenet = describe(&cases[0], true, true, true, true), d = lenet;
+    assert_true(cpu_conv_small.takes(&d));
+    d.conv.groups = 2;
+    assert_false(cpu_conv_small.takes(&d));
+    d = lenet, d.conv.window.stride[1] = 2;
+    assert_false(cpu_conv_small.takes(&d));
+    d = lenet, d.conv.window.kernel[0] = 8;
+    assert_false(cpu_conv_small.takes(&d));
+    d = lenet, d.conv.window.pad[0] = 5;
+    assert_false(cpu_conv_small.takes(&d));
+    d = lenet, d.x.dim[0] = CONV_IN_MAX + 1;
+    assert_false(cpu_conv_small.takes(&d));
+    d = lenet, d.y.dim[0] = CONV_OUT_MAX + 1;
+    assert_false(cpu_conv_small.takes(&d));
+    d = lenet, d.x.dim[1] = 1 << 20;
+    assert_false(cpu_conv_small.takes(&d));
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),
-    };
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_bits),
+                                       cmocka_unit_test(test_steps_allocate_nothing),
+                                       cmocka_unit_test(test_ties), cmocka_unit_test(test_takes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

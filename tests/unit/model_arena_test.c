@@ -5,8 +5,9 @@
 
 #include <math.h>
 
-static const char convnet[] = "{layers: [{conv2d: {out: 5, name: stem}}, batchnorm, relu, {conv2d: {out: 4, "
-                              "bias: false}}, flatten, {linear: {units: 3, name: head}}]}";
+static const char convnet[] =
+    "{layers: [{conv2d: {out: 5, name: stem}}, batchnorm, relu, {conv2d: {out: 4, "
+    "bias: false}}, flatten, {linear: {units: 3, name: head}}]}";
 static const struct shape image = {3, {2, 7, 7}};
 
 static const struct tensor_info *find(const struct model *m, const char *name) {
@@ -94,11 +95,12 @@ static void test_first_values(void **state) {
     model_free(m);
 }
 
-/* Element k of the t-th tensor in forward order is word k % 4 of the counter (t, k / 4): part of the contract, since a
- * seed must go on giving the same weights. */
+/* Element k of the t-th tensor in forward order is word k % 4 of the counter (t, k / 4): part of
+ * the contract, since a seed must go on giving the same weights. */
 static void test_first_values_are_counted(void **state) {
     (void)state;
-    struct model *m = model_make("{layers: [{linear: 7}, relu, {linear: 3}]}", (struct shape){1, {5}});
+    struct model *m =
+        model_make("{layers: [{linear: 7}, relu, {linear: 3}]}", (struct shape){1, {5}});
     float *values = floats(m->arena_floats), *buffers = floats(m->buffer_floats);
     model_init(m, 9, values, buffers);
     uint32_t words[4];

@@ -11,7 +11,8 @@
 
 enum { RIG_CLASSES = 3, RIG_SEED = 7 };
 
-/* YAML of the 'model' key: "{layers: [...]}" or "mlp". On failure *report is the errors' text, to be freed with free. */
+/* YAML of the 'model' key: "{layers: [...]}" or "mlp". On failure *report is the errors' text, to
+ * be freed with free. */
 static inline enum error model_try(const char *yaml, const struct shape *input, int64_t classes,
                                    struct model **out, char **report) {
     struct pool *pool;
@@ -85,10 +86,16 @@ static inline void rig_open(struct rig *r, const struct device_ops *kind, const 
         r->labels[i] = (int32_t)(i * 5 % shape_count(&r->m->output));
         r->ids[i] = (uint64_t)(100 + i);
     }
-    r->batch = (struct graph_batch){.n = n, .x = r->x, .ids = r->ids, .seed = RIG_SEED,
-                                    .scale = 1 / (float)n, .training = true};
-    if (loss == LOSS_MSE) r->batch.target = r->target;
-    else r->batch.labels = r->labels;
+    r->batch = (struct graph_batch){.n = n,
+                                    .x = r->x,
+                                    .ids = r->ids,
+                                    .seed = RIG_SEED,
+                                    .scale = 1 / (float)n,
+                                    .training = true};
+    if (loss == LOSS_MSE)
+        r->batch.target = r->target;
+    else
+        r->batch.labels = r->labels;
 }
 
 static inline void rig_close(struct rig *r) {
@@ -115,15 +122,25 @@ static inline void rig_step(struct rig *r) {
     assert_ok(graph_backward(r->g, &r->batch, r->values, r->grads, NULL, NULL));
 }
 
-/* Fails unless the vectors are equal within 'tolerance' of the larger's largest element. */
+static inline double largest_of(const float *v, int64_t n) {
+    double largest = 0;
+    for (int64_t k = 0; k < n; k++) {
+        double size = v[k] < 0 ? -(double)v[k] : (double)v[k];
+        if (size > largest) largest = size;
+    }
+    return largest;
+}
+
+/* Fails unless the vectors are equal within 'tolerance' of a's largest element, or of 'least' if
+ * that is more. */
 static inline void assert_near(const char *what, const float *a, const float *b, int64_t n,
-                               double tolerance) {
-    double worst = 0, largest = 1e-6;
+                               double tolerance, double least) {
+    double worst = 0, scale = largest_of(a, n);
+    if (scale < least) scale = least;
     for (int64_t k = 0; k < n; k++) {
         double x = (double)a[k], y = (double)b[k], off = x > y ? x - y : y - x;
         if (!(off <= worst)) worst = off; /* NaN too */
-        if (x > largest || -x > largest) largest = x < 0 ? -x : x;
     }
-    if (!(worst <= tolerance * largest))
-        fail_msg("%s: off by %g where the largest is %g", what, worst, largest);
+    if (!(worst <= tolerance * scale))
+        fail_msg("%s: off by %g at a size of %g", what, worst, scale);
 }

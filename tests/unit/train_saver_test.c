@@ -279,6 +279,37 @@ static void test_fault_sweep(void **state) {
     log_set_level(LOG_INFO);
 }
 
+/* One file: a failed call is an error and leaves no file; a failed close too, though all seems
+ * written. */
+static void test_file_faults(void **state) {
+    (void)state;
+    static float w[4];
+    const struct st_tensor t = {"w", "F32", 1, {4}, w, sizeof w, 0, 0, false};
+    const char *path = scratch_path("one.safetensors"), *replaced = scratch_path("replaced.json");
+    long calls, n = 0;
+    do {
+        n++;
+        uint32_t crc;
+        int64_t bytes;
+        fault_arm(path, n, FAULT_EIO, false);
+        enum error err = st_write(path, &t, 1, NULL, 0, &crc, &bytes);
+        calls = fault_disarm();
+        assert_int_equal(err != ERR_NONE, n <= calls);
+        assert_int_equal(file_exists(path), n > calls);
+    } while (n <= calls);
+    assert_in_range(n, 6, 12);
+    n = 0;
+    do {
+        n++;
+        fault_arm(replaced, n, FAULT_EIO, false);
+        enum error err = file_replace(replaced, "{}", 2);
+        calls = fault_disarm();
+        assert_int_equal(err != ERR_NONE, n <= calls);
+        assert_false(file_exists(scratch_path("replaced.json.tmp")));
+    } while (n <= calls);
+    assert_in_range(n, 6, 12);
+}
+
 /* ---- killed at every call ---- */
 
 enum { CHILD_DONE = 0, CHILD_FAILED = 9 };
@@ -352,6 +383,7 @@ int main(int argc, char **argv) {
         T(test_save_allocates_nothing),
         T(test_three_failures_end_it),
         T(test_one_failure_is_survived),
+        T(test_file_faults),
         T(test_fault_sweep),
         T(test_kill_sweep),
     };

@@ -66,7 +66,7 @@ enum error collective_exchange(struct collective *c, struct leg out, struct leg 
 void collective_sum(const struct collective *c, int64_t lo, int64_t hi, char *const *to, int n) {
     const char *in[RANKS_MAX];
     char *out[RANKS_MAX];
-    for (int r = 0; r < c->size; r++) in[r] = element(c, c->at[r], lo);
+    for (int r = 0; r < c->sum.ranks; r++) in[r] = element(c, c->at[c->sum.first + r], lo);
     for (int i = 0; i < n; i++) out[i] = element(c, to[i], lo);
     order_sum(&c->sum, lo, hi, in, out, n);
 }

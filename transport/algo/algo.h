@@ -1,5 +1,6 @@
-/* An algorithm: how one collective is made of what a link can do. The algorithms are listed in algos.def, one file each. What
- * an algorithm does not provide is done in the plain way (plain.h). */
+/* An algorithm: how one collective is made of what a link can do. The algorithms are listed in
+ * algos.def, one file each. What an algorithm does not provide is done in the plain way (plain.h).
+ */
 #pragma once
 #include "transport/algo/order.h"
 #include "transport/link/link.h"
@@ -47,7 +48,8 @@ struct collective {
     /* Known once the ranks have met: */
     void **at;     /* every rank's buffer; used only when in_place or staged */
     bool in_place; /* every rank's buffer can be read and written by all */
-    bool staged;   /* at[] are copies, which stand until after the next call: to be read only, and nobody waits for readers */
+    bool staged;   /* at[] are copies, which stand until after the next call: to be read only, and
+                      nobody waits for readers */
     char *scratch; /* size * PART_BYTES */
     struct traffic *traffic;
 };
@@ -68,7 +70,8 @@ const struct algo_ops *algo_find(const char *name);
 
 /* ---- for those who write one ---- */
 
-/* Rank r's part of a count that nobody has cut, on whole cache lines where that is possible: [cut(r), cut(r + 1)). */
+/* Rank r's part of a count that nobody has cut, on whole cache lines where that is possible:
+ * [cut(r), cut(r + 1)). */
 int64_t collective_cut(const struct collective *c, int r);
 static inline size_t bytes_of(const struct collective *c, int64_t elements) {
     return (size_t)elements * dtype_size(c->sum.type);
@@ -76,8 +79,13 @@ static inline size_t bytes_of(const struct collective *c, int64_t elements) {
 static inline char *element(const struct collective *c, const void *base, int64_t i) {
     return (char *)(uintptr_t)base + bytes_of(c, i);
 }
+/* Whether rank r's elements are part of the sum; sum.ranks ranks do. */
+static inline bool gives(const struct collective *c, int r) {
+    return r >= c->sum.first;
+}
 void collective_count(struct collective *c, int64_t sent, int64_t received);
-/* link exchange of elements, counted. What comes is copied to 'in', or added to it: in = received op in. peer < 0: none. */
+/* link exchange of elements, counted. What comes is copied to 'in', or added to it: in = received
+ * op in. peer < 0: none. */
 struct leg {
     int peer;
     char *data;

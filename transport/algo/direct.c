@@ -1,17 +1,21 @@
-/* Algorithm "direct": every rank sums its own slice of the buffer, straight from where the peers hold it.
+/* Algorithm "direct": every rank sums its own slice of the buffer, straight from where the peers
+ * hold it.
  *
  * In place, two phases for any number N of ranks:
- *     1. the ranks meet: all buffers are ready. Rank r reads slice r of every buffer, adds in the group's order, and
- *        writes the sum to slice r of every buffer. Only rank r touches the slices r.
+ *     1. the ranks meet: all buffers are ready. Rank r reads slice r of every buffer, adds in the
+ * group's order, and writes the sum to slice r of every buffer. Only rank r touches the slices r.
  *     2. the ranks meet again: all slices are written.
- * Each rank reads (N-1)/N K bytes from its peers and writes (N-1)/N K bytes to them, K being the size of the buffer: what a
- * ring moves, in 2 steps and not 2(N-1), and each foreign line is fetched once.
+ * Each rank reads (N-1)/N K bytes from its peers and writes (N-1)/N K bytes to them, K being the
+ * size of the buffer: what a ring moves, in 2 steps and not 2(N-1), and each foreign line is
+ * fetched once.
  *
- * Small messages, one phase: each rank lays a copy where all can read it, the ranks meet, and each sums everything itself.
- * That reads (N-1) K bytes, but nobody waits twice. The next call takes other slots, so nobody waits for readers.
+ * Small messages, one phase: each rank lays a copy where all can read it, the ranks meet, and each
+ * sums everything itself. That reads (N-1) K bytes, but nobody waits twice. The next call takes
+ * other slots, so nobody waits for readers.
  *
- * Without memory that peers can reach, the same in pipes: each rank sends every peer that peer's slice, sums its own, and
- * sends the sum to all: 2(N-1)/N K bytes each way in 2(N-1) steps, half of which need not wait for each other. */
+ * Without memory that peers can reach, the same in pipes: each rank sends every peer that peer's
+ * slice, sums its own, and sends the sum to all: 2(N-1)/N K bytes each way in 2(N-1) steps, half of
+ * which need not wait for each other. */
 #include "transport/algo/plain.h"
 
 /* What the in-place and the staged way stand for. */
@@ -45,13 +49,15 @@ static enum error direct_all_reduce(struct collective *c) {
     return ERR_NONE;
 }
 
-/* In place, every rank works for the root. */
+/* In place, every rank works for the root: it reads its slice of those that give, and writes the
+ * sum to the root's. */
 static enum error direct_reduce(struct collective *c) {
     if (c->staged || !c->in_place) return plain_run[KIND_REDUCE](c);
     int64_t own = collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);
-    bool root = c->rank == c->root;
-    collective_count(c, root ? c->sum.count - own : c->sum.count,
-                     root ? c->sum.count - own + (c->size - 1) * own : (c->size - 1) * own);
+    int64_t others = c->sum.count - own;
+    bool root = c->rank == c->root, giver = gives(c, c->rank);
+    collective_count(c, (giver ? others : 0) + (root ? 0 : own),
+                     (c->sum.ranks - giver) * own + (root ? others : 0));
     return sum_slice(c, (char *const *)&c->at[c->root], 1);
 }
 

@@ -1,5 +1,6 @@
-/* Order of additions: see order.h. Sums run over blocks small enough that the partial sums of all ranks stay in the first
- * cache, whatever the number of ranks; so memory is read once and written once. */
+/* Order of additions: see order.h. Sums run over blocks small enough that the partial sums of all
+ * ranks stay in the first cache, whatever the number of ranks; so memory is read once and written
+ * once. */
 #include "transport/algo/order.h"
 #include "engine/base/vector.h"
 #include "transport/link/link.h"
@@ -44,7 +45,7 @@ KERNELS(u8, uint8_t, uint32_t)
 
 typedef void (*kernel)(int64_t n, void *dst, const void *a, const void *b);
 #define ROW(type)                                                                                  \
-    {combine_##type##_sum, combine_##type##_prod, combine_##type##_min, combine_##type##_max}
+    { combine_##type##_sum, combine_##type##_prod, combine_##type##_min, combine_##type##_max }
 static const kernel kernels[DTYPES][REDOPS] = {ROW(f32), ROW(f64), ROW(i32), ROW(i64), ROW(u8)};
 
 void combine(enum dtype t, enum redop op, int64_t n, void *dst, const void *a, const void *b) {

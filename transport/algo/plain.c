@@ -1,5 +1,6 @@
-/* The plain way: see plain.h. Each collective has a way over readable buffers, which ends when all have read, and a way over
- * pipes, in which a sum needs the same few KB of every rank at once (scratch). */
+/* The plain way: see plain.h. Each collective has a way over readable buffers, which ends when all
+ * have read, and a way over pipes, in which a sum needs the same few KB of every rank at once
+ * (scratch). */
 #include "transport/algo/plain.h"
 
 #include <string.h>
@@ -21,8 +22,8 @@ static void fetch(struct collective *c, int peer, int64_t lo, int64_t hi) {
 
 static enum error read_reduce(struct collective *c) {
     int64_t n = c->sum.count;
-    bool root = c->rank == c->root;
-    collective_count(c, root ? 0 : n, root ? (c->size - 1) * n : 0);
+    bool root = c->rank == c->root, giver = gives(c, c->rank);
+    collective_count(c, giver && !root ? n : 0, root ? (c->sum.ranks - giver) * n : 0);
     if (root) collective_sum(c, 0, n, &c->buf, 1);
     return collective_finish(c);
 }
@@ -69,7 +70,7 @@ static enum error read_gather(struct collective *c) {
     bool root = c->rank == c->root;
     collective_count(c, root ? 0 : part_size(c, c->rank), root ? parts_of_others(c) : 0);
     for (int r = 0; root && r < c->size; r++)
-        if (r != root) fetch(c, r, c->part[r], c->part[r + 1]);
+        if (r != c->root) fetch(c, r, c->part[r], c->part[r + 1]);
     return collective_finish(c);
 }
 
@@ -92,19 +93,23 @@ static char *scratch_of(const struct collective *c, int r) {
 static void scratch_sum(struct collective *c, int64_t lo, int64_t hi) {
     char *out[] = {element(c, c->buf, lo)};
     const char *in[RANKS_MAX];
-    for (int r = 0; r < c->size; r++) in[r] = r == c->rank ? out[0] : scratch_of(c, r);
+    for (int i = 0; i < c->sum.ranks; i++) {
+        int r = c->sum.first + i;
+        in[i] = r == c->rank ? out[0] : scratch_of(c, r);
+    }
     order_sum(&c->sum, lo, hi, in, out, 1);
 }
 
 static enum error pipe_reduce(struct collective *c) {
     int64_t n = c->sum.count, piece = piece_of(c);
+    if (c->rank != c->root && !gives(c, c->rank)) return ERR_NONE;
     for (int64_t lo = 0; lo < n; lo += piece) {
         int64_t hi = least(lo + piece, n);
         if (c->rank != c->root) {
             TRY(collective_exchange(c, leg_to(c->root, element(c, c->buf, lo), hi - lo), no_leg));
             continue;
         }
-        for (int r = 0; r < c->size; r++)
+        for (int r = c->sum.first; r < c->size; r++)
             if (r != c->root)
                 TRY(collective_exchange(c, no_leg, leg_to(r, scratch_of(c, r), hi - lo)));
         scratch_sum(c, lo, hi);
@@ -165,16 +170,14 @@ static enum error pipe_all_gather(struct collective *c) {
 }
 
 static enum error pipe_scatter(struct collective *c) {
-    if (c->rank != c->root)
-        return collective_exchange(c, no_leg, whole_part(c, c->root, c->rank));
+    if (c->rank != c->root) return collective_exchange(c, no_leg, whole_part(c, c->root, c->rank));
     for (int r = 0; r < c->size; r++)
         if (r != c->root) TRY(collective_exchange(c, whole_part(c, r, r), no_leg));
     return ERR_NONE;
 }
 
 static enum error pipe_gather(struct collective *c) {
-    if (c->rank != c->root)
-        return collective_exchange(c, whole_part(c, c->root, c->rank), no_leg);
+    if (c->rank != c->root) return collective_exchange(c, whole_part(c, c->root, c->rank), no_leg);
     for (int r = 0; r < c->size; r++)
         if (r != c->root) TRY(collective_exchange(c, no_leg, whole_part(c, r, r)));
     return ERR_NONE;

@@ -139,13 +139,13 @@ static enum error check_board(int fd, int size) {
     struct board plan = board_plan(size), got;
     struct stat st;
     if (fstat(fd, &st) != 0) return FAIL(ERR_USAGE, "descriptor %d: %s", fd, strerror(errno));
-    if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size < plan.end ||
-        pread(fd, &got, sizeof got, 0) != (ssize_t)sizeof got || got.magic != magic)
+    if (!S_ISREG(st.st_mode) || pread(fd, &got, sizeof got, 0) != (ssize_t)sizeof got ||
+        got.magic != magic)
         return FAIL(ERR_DATA, "descriptor %d is not where ranks of this program meet", fd);
     if (got.size != size)
         return FAIL(ERR_MISMATCH, "this rank expects %d ranks, its starter %d", size, got.size);
     if (got.pipe_lines != plan.pipe_lines || got.slots != plan.slots || got.pipes != plan.pipes ||
-        got.end != plan.end)
+        got.end != plan.end || (uint64_t)st.st_size < plan.end)
         return FAIL(ERR_DATA, "descriptor %d: a board of another program", fd);
     return ERR_NONE;
 }

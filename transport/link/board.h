@@ -1,6 +1,7 @@
-/* The memory that the ranks of one host share: a header, a seat for each rank, slots for small messages, pipes, and behind
- * them what the ranks allocate together. Ranks that are threads see one mapping of it; ranks that are processes map the same
- * file (a memfd), each at its own address. Nothing in it is a pointer. */
+/* The memory that the ranks of one host share: a header, a seat for each rank, slots for small
+ * messages, pipes, and behind them what the ranks allocate together. Ranks that are threads see one
+ * mapping of it; ranks that are processes map the same file (a memfd), each at its own address.
+ * Nothing in it is a pointer. */
 #pragma once
 #include "transport/launch/launch.h"
 #include "transport/link/link.h"
@@ -13,8 +14,9 @@ enum {
     REASON_MAX = 600,
 };
 
-/* The call that its owner makes, and when it is valid: turn == call.sequence. Two take turns, so that a rank one call ahead
- * does not overwrite what a peer still reads; no rank can be two ahead. */
+/* The call that its owner makes, and when it is valid: turn == call.sequence. Two take turns, so
+ * that a rank one call ahead does not overwrite what a peer still reads; no rank can be two ahead.
+ */
 struct posted {
     _Alignas(LINE) _Atomic uint32_t turn;
     struct call call;
@@ -23,7 +25,8 @@ struct posted {
 struct counter {
     _Alignas(LINE) _Atomic uint32_t value;
 };
-/* Where a rank sleeps. A peer that did something it waits for rings: adds one to 'rung' and wakes it. */
+/* Where a rank sleeps. A peer that did something it waits for rings: adds one to 'rung' and wakes
+ * it. */
 struct bell {
     _Alignas(LINE) _Atomic uint32_t rung;
     _Atomic uint32_t awaited; /* 0: awake; peer + 1; or ANY_PEER */
@@ -45,8 +48,8 @@ struct seat {
     _Atomic uint32_t left;
 };
 
-/* Bytes from one rank to another on one lane. A message is a line that labels it and its bytes, padded to whole lines. Counts
- * are in lines; each is written by one side. */
+/* Bytes from one rank to another on one lane. A message is a line that labels it and its bytes,
+ * padded to whole lines. Counts are in lines; each is written by one side. */
 struct pipe {
     struct counter written, read;
     _Alignas(LINE) char data[];
@@ -58,11 +61,12 @@ struct board {
     int32_t size;  /* ranks */
     int32_t cores; /* that the starter may use */
     uint32_t pipe_lines;
-    uint64_t slots, pipes, end;     /* offsets; end: of the fixed part */
+    uint64_t slots, pipes, end;             /* offsets; end: of the fixed part */
     _Alignas(LINE) _Atomic uint32_t failed; /* enum failing */
     int32_t error;
     char reason[REASON_MAX];
-    _Alignas(LINE) uint64_t used, allocated; /* rank 0's, for alloc: end of all memory, start of the newest */
+    _Alignas(LINE) uint64_t used,
+        allocated; /* rank 0's, for alloc: end of all memory, start of the newest */
     struct seat seat[];
 };
 
@@ -70,11 +74,12 @@ struct meeting {
     int fd; /* -1: for threads */
     char *base;
     size_t reserved;
-    size_t mapped; /* bytes of it that this process may touch */
+    size_t mapped;       /* bytes of it that this process may touch */
     struct board *board; /* at base */
 };
 
-/* Makes the board 'bytes' long: after it, every rank may meeting_map. ERR_MEMORY when there is not so much. */
+/* Makes the board 'bytes' long: after it, every rank may meeting_map. ERR_MEMORY when there is not
+ * so much. */
 MUST_CHECK enum error meeting_extend(struct meeting *m, size_t bytes);
 /* Lets this process touch the first 'bytes' of the board, which has been extended so far. */
 MUST_CHECK enum error meeting_map(struct meeting *m, size_t bytes);

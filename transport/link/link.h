@@ -1,9 +1,10 @@
-/* A link moves bytes between this rank and its peers. It knows neither collectives nor floats. The kinds are listed in
- * links.def. Every function that waits has a deadline (link_params.timeout without progress), looks for ranks that left or
- * died, and gives the group's failure once there is one.
+/* A link moves bytes between this rank and its peers. It knows neither collectives nor floats. The
+ * kinds are listed in links.def. Every function that waits has a deadline (link_params.timeout
+ * without progress), looks for ranks that left or died, and gives the group's failure once there is
+ * one.
  *
- * A link has two lanes, each with flags and pipes of its own, so that the two never meet. One thread at a time works on a
- * lane. */
+ * A link has two lanes, each with flags and pipes of its own, so that the two never meet. One
+ * thread at a time works on a lane. */
 #pragma once
 #include "engine/base/error.h"
 #include <stdint.h>
@@ -27,7 +28,8 @@ struct link_params {
     /* For messages: what this rank is doing on the lane, "all_reduce 412 (4.0 MB)". */
     void (*describe)(void *user, int lane, char out[DESCRIBED_MAX]);
     /* A peer's call differs from mine: fails the link with words for it. */
-    enum error (*disagree)(void *user, int lane, int peer, const struct call *mine, const struct call *theirs);
+    enum error (*disagree)(void *user, int lane, int peer, const struct call *mine,
+                           const struct call *theirs);
 };
 
 struct link { /* embedded first in each kind's own struct */
@@ -41,7 +43,8 @@ struct outgoing {
     const void *data;
     size_t bytes;
 };
-/* What arrives is given to sink piece by piece, in order; offset and data are multiples of 64 bytes. */
+/* What arrives is given to sink piece by piece, in order; offset and data are multiples of 64
+ * bytes. */
 struct incoming {
     int peer;
     size_t bytes;
@@ -56,25 +59,29 @@ struct link_ops {
     /* Tells the peers that this rank has left; waits for no one. */
     void (*close)(struct link *l);
 
-    /* Shows my call and waits for every peer's; at[r] = where rank r's 'mine' can be read and written by this rank, or
-     * NULL. Two ranks that disagree fail. What this rank wrote before it, peers may read after it. */
+    /* Shows my call and waits for every peer's; at[r] = where rank r's 'mine' can be read and
+     * written by this rank, or NULL. Two ranks that disagree fail. What this rank wrote before it,
+     * peers may read after it. */
     enum error (*meet)(struct link *l, int lane, const struct call *c, void *mine, void **at);
     /* All ranks have called as often as this one. As meet, without a call. */
     enum error (*sync)(struct link *l, int lane);
-    /* Memory of rank r that all ranks can read: a small message laid there by its owner before the meet number 'sequence'
-     * may be read after it, and is overwritten no earlier than two meets later. NULL: the link has none. */
+    /* Memory of rank r that all ranks can read: a small message laid there by its owner before the
+     * meet number 'sequence' may be read after it, and is overwritten no earlier than two meets
+     * later. NULL: the link has none. */
     void *(*slot)(struct link *l, int lane, int rank, uint32_t sequence);
     size_t slot_bytes;
 
-    /* Sends and receives at once, so that ranks in a circle do not wait for each other; either may be NULL. Both ends must
-     * give the same label and the same bytes. */
-    enum error (*exchange)(struct link *l, int lane, const struct call *label, const struct outgoing *out,
-                           const struct incoming *in);
+    /* Sends and receives at once, so that ranks in a circle do not wait for each other; either may
+     * be NULL. Both ends must give the same label and the same bytes. */
+    enum error (*exchange)(struct link *l, int lane, const struct call *label,
+                           const struct outgoing *out, const struct incoming *in);
 
-    /* Collective, on lane 0: zeroed memory that peers can reach. Freed with the meeting. NULL: the link has none. */
+    /* Collective, on lane 0: zeroed memory that peers can reach. Freed with the meeting. NULL: the
+     * link has none. */
     enum error (*alloc)(struct link *l, size_t bytes, void **out);
 
-    /* Fails the link on all ranks; the first failure wins. Any thread. Returns the error that won, recorded. */
+    /* Fails the link on all ranks; the first failure wins. Any thread. Returns the error that won,
+     * recorded. */
     enum error (*fail)(struct link *l, enum error err, const char *reason);
     /* The failure, recorded as this thread's error; ERR_NONE when there is none. */
     enum error (*failure)(struct link *l);

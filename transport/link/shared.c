@@ -1,5 +1,6 @@
-/* The link over shared memory: ranks show their calls, count their steps and leave small messages on the board, and reach
- * each other's buffers where these lie in it. Flags are written by one rank and polled by the others. */
+/* The link over shared memory: ranks show their calls, count their steps and leave small messages
+ * on the board, and reach each other's buffers where these lie in it. Flags are written by one rank
+ * and polled by the others. */
 #include "transport/link/shared.h"
 #include "engine/base/clock.h"
 #include "engine/base/memory.h"
@@ -124,7 +125,8 @@ void *shared_slot(struct link *l, int lane, int rank, uint32_t sequence) {
 
 /* ---- memory ---- */
 
-/* Ranks' pieces begin at different places within a page, so that equal indices do not compete for one set of the cache. */
+/* Ranks' pieces begin at different places within a page, so that equal indices do not compete for
+ * one set of the cache. */
 static enum error stride_of(size_t bytes, int size, size_t *stride, size_t *total) {
     enum { PAGE = 4096, STAGGER = 5 * LINE };
     size_t whole;
@@ -193,7 +195,8 @@ enum error shared_fail(struct link *l, enum error err, const char *reason) {
     return shared_failure(l);
 }
 
-/* Stores and loads of the text are ordered, so a reader that sees one version twice has seen one text. */
+/* Stores and loads of the text are ordered, so a reader that sees one version twice has seen one
+ * text. */
 void shared_note(struct link *l, const char *doing, int64_t step) {
     struct note *n = &shared_of(l)->me->note;
     uint64_t words[NOTE_WORDS] = {0};

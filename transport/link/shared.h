@@ -11,13 +11,14 @@ struct shared {
     bool roomy;            /* each rank has a core to itself */
 };
 
-MUST_CHECK enum error shared_open(const struct link_params *p, const struct link_ops *ops, struct link **out);
+MUST_CHECK enum error shared_open(const struct link_params *p, const struct link_ops *ops,
+                                  struct link **out);
 void shared_close(struct link *l);
 enum error shared_meet(struct link *l, int lane, const struct call *c, void *mine, void **at);
 enum error shared_sync(struct link *l, int lane);
 void *shared_slot(struct link *l, int lane, int rank, uint32_t sequence);
-enum error shared_exchange(struct link *l, int lane, const struct call *label, const struct outgoing *out,
-                           const struct incoming *in);
+enum error shared_exchange(struct link *l, int lane, const struct call *label,
+                           const struct outgoing *out, const struct incoming *in);
 enum error shared_alloc(struct link *l, size_t bytes, void **out);
 enum error shared_fail(struct link *l, enum error err, const char *reason);
 enum error shared_failure(struct link *l);

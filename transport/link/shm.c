@@ -1,4 +1,5 @@
-/* Link "shm": ranks are processes of one host; each maps the board, a memfd, at an address of its own. */
+/* Link "shm": ranks are processes of one host; each maps the board, a memfd, at an address of its
+ * own. */
 #include "transport/link/shared.h"
 
 static enum error open_shm(const struct link_params *p, struct link **out);
@@ -11,6 +12,7 @@ const struct link_ops link_shm = {
 };
 
 static enum error open_shm(const struct link_params *p, struct link **out) {
-    if (p->meeting->fd < 0) return FAIL(ERR_CONFIG, "link shm, but the ranks are threads\nuse link thread");
+    if (p->meeting->fd < 0)
+        return FAIL(ERR_CONFIG, "link shm, but the ranks are threads\nuse link thread");
     return shared_open(p, &link_shm, out);
 }

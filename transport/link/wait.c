@@ -1,11 +1,13 @@
-/* Waiting for a peer: first spin, since a prompt peer answers within a microsecond and the kernel takes fifty to wake a
- * sleeper; then give the core away; then sleep on a futex. How long depends on whether this thread has a core to itself.
+/* Waiting for a peer: first spin, since a prompt peer answers within a microsecond and the kernel
+ * takes fifty to wake a sleeper; then give the core away; then sleep on a futex. How long depends
+ * on whether this thread has a core to itself.
  *
- * No wake-up is lost: a sleeper says whom it awaits and then looks at the counter again; a peer advances the counter and then
- * looks whether it is awaited. Both are sequentially consistent, so at least one sees the other. */
-#include "transport/link/shared.h"
+ * No wake-up is lost: a sleeper says whom it awaits and then looks at the counter again; a peer
+ * advances the counter and then looks whether it is awaited. Both are sequentially consistent, so
+ * at least one sees the other. */
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
+#include "transport/link/shared.h"
 
 #include <linux/futex.h>
 #include <poll.h>
@@ -184,19 +186,34 @@ static enum error sleep_until(struct shared *s, int lane, const struct wait *w) 
     return err;
 }
 
-/*                                      pauses  yields */
-static const int patience[2][2][2] = {{{0, 2}, {20, 40}},        /* more ranks than cores: comm lane, caller */
-                                      {{100, 0}, {2000, 2000}}}; /* a core each */
+/* How long to spin (ns), then how often to give the core away. The communication lane shares its
+ * core with computing. A caller on a core of his own spins for longer than the scheduler takes to
+ * give a peer its core back: were he to sleep, he would wait for a core in his turn. */
+static const struct patience {
+    int64_t spin;
+    int yields;
+} patiences[2][2] = {{{0, 2}, {1000, 40}},       /* more ranks than cores: comm lane, caller */
+                     {{5000, 0}, {2000000, 0}}}; /* a core each */
+
+static bool stop_waiting(const struct shared *s, const struct wait *w) {
+    return any_reached(w) || atomic_load_explicit(&s->board->failed, memory_order_relaxed);
+}
+
+static bool spin(const struct shared *s, const struct wait *w, int64_t ns) {
+    for (int64_t end = clock_ns() + ns; clock_ns() < end;)
+        for (int i = 0; i < 32; i++) {
+            if (stop_waiting(s, w)) return true;
+            relax();
+        }
+    return false;
+}
 
 enum error wait_for(struct shared *s, int lane, const struct wait *w) {
-    const int *turns = patience[s->roomy][s->link.patient[lane]];
-    for (int i = 0; i < turns[0] + turns[1]; i++) {
-        if (any_reached(w)) return ERR_NONE;
-        if (atomic_load_explicit(&s->board->failed, memory_order_relaxed)) break;
-        if (i < turns[0])
-            relax();
-        else
-            sched_yield();
+    const struct patience *p = &patiences[s->roomy][s->link.patient[lane]];
+    bool stop = spin(s, w, p->spin);
+    for (int i = 0; i < p->yields && !stop; i++) {
+        sched_yield();
+        stop = stop_waiting(s, w);
     }
-    return sleep_until(s, lane, w);
+    return any_reached(w) ? ERR_NONE : sleep_until(s, lane, w);
 }

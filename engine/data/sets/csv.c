@@ -30,8 +30,7 @@ struct table {
     int64_t line;    /* being read, from 1 */
 };
 
-/* ---- cells
- * ----------------------------------------------------------------------------------------- */
+/* ---- cells ---- */
 /* Cuts the next cell out of a line, without blanks and quotes around it; *line moves behind it,
  * NULL at the end. */
 static char *cell_next(char **line, char separator) {
@@ -52,8 +51,7 @@ static bool cell_number(const char *cell, double *out) {
     return !*end && isfinite((float)*out);
 }
 
-/* ---- the first line
- * -------------------------------------------------------------------------------- */
+/* ---- the first line ---- */
 /* Counts columns, finds the target (a name only in a header), and tells whether the line is a
  * header. */
 static enum error first_line(struct table *t, const char *line, bool *header) {
@@ -84,8 +82,7 @@ static enum error first_line(struct table *t, const char *line, bool *header) {
     return ERR_NONE;
 }
 
-/* ---- rows
- * ------------------------------------------------------------------------------------------ */
+/* ---- rows ---- */
 static enum error row_room(struct table *t) {
     if (t->rows < t->room) return ERR_NONE;
     int64_t room = t->room ? 2 * t->room : 16;
@@ -112,16 +109,18 @@ static enum error row_read(struct table *t, char *line) {
     for (char *rest = line; rest; column++) {
         double value;
         const char *cell = cell_next(&rest, t->separator);
-        if (column == t->columns) break;
+        if (column == t->columns)
+            return FAIL(ERR_DATA, "%s:%lld: more than %lld columns", t->path, (long long)t->line,
+                        (long long)t->columns);
         if (!cell_number(cell, &value))
             return FAIL(ERR_DATA, "%s:%lld: '%.40s' in column %lld is no number that fits a float",
                         t->path, (long long)t->line, cell, (long long)column);
         row[column] = (float)value;
         if (column == t->target) target_note(t, cell, value);
     }
-    if (column != t->columns)
-        return FAIL(ERR_DATA, "%s:%lld: %s than %lld columns", t->path, (long long)t->line,
-                    column < t->columns ? "fewer" : "more", (long long)t->columns);
+    if (column < t->columns)
+        return FAIL(ERR_DATA, "%s:%lld: fewer than %lld columns", t->path, (long long)t->line,
+                    (long long)t->columns);
     t->rows++;
     return ERR_NONE;
 }
@@ -139,8 +138,7 @@ static enum error line_read(struct table *t, char *line, size_t length) {
     return header ? ERR_NONE : row_read(t, line);
 }
 
-/* ---- the file
- * -------------------------------------------------------------------------------------- */
+/* ---- the file ---- */
 /* Feeds the lines that buffer[0..have) holds whole; *have is what is left over, moved to the front.
  */
 static enum error lines_read(struct table *t, char *buffer, int64_t *have, bool last) {
@@ -186,8 +184,7 @@ static enum error table_read(const char *path, const char *target, struct table 
     return err;
 }
 
-/* ---- the set
- * --------------------------------------------------------------------------------------- */
+/* ---- the set ---- */
 static void row_put(struct resident *r, const struct table *t, const float *row, int64_t i) {
     float *x = (float *)r->x + i * (t->columns - 1);
     for (int64_t c = 0; c < t->columns; c++)

@@ -1,7 +1,7 @@
 /* digits: 28x28 grey figures drawn by the engine itself, so that a run needs no file and no
  * network. A sample is a pure function of (seed, split, number), drawn on first use and kept.
  *
- * A figure is one to three ways of writing a digit, each a pen's path through a few points. A
+ * A figure is two or three ways of writing a digit, each a pen's path through a few points. A
  * sample moves every point a little, then turns, slants, stretches and shifts the whole; the pen is
  * a round one of random width. Each segment of the path lowers the squared distances of the pixels
  * in its own box, so that the cost is that of the ink, not of the picture. Paper, ink and noise
@@ -42,8 +42,7 @@ struct digits {
 };
 enum { EMPTY, BUSY, READY };
 
-/* ---- randomness: one stream of words a sample
- * ---------------------------------------------------- */
+/* ---- randomness: one stream of words a sample ---- */
 struct draw {
     struct rng_key key;
     uint64_t sample, block; /* block: the split in its upper half, what was drawn below */
@@ -64,8 +63,7 @@ static int draw_below(struct draw *d, int n) {
     return (int)((uint64_t)draw_word(d) * (uint64_t)n >> 32);
 }
 
-/* ---- drawing
- * ------------------------------------------------------------------------------------- */
+/* ---- drawing ---- */
 struct point {
     float x, y;
 };
@@ -161,8 +159,7 @@ static void figure_draw(struct draw *d, int figure, uint8_t *out) {
     ink(far, d, radius, out);
 }
 
-/* ---- the set
- * --------------------------------------------------------------------------------------- */
+/* ---- the set ---- */
 static void digits_close(struct dataset *base) {
     struct digits *s = (struct digits *)base;
     memory_free(s->pixels);

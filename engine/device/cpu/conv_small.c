@@ -1,10 +1,11 @@
-/* Convolutions of few channels with their ReLU and 2x2 max-pool: plans, packed weights, samples over
- * threads. The arithmetic is in conv_small_kernels.h.
+/* Convolutions of few channels with their ReLU and 2x2 max-pool: plans, packed weights, samples
+ * over threads. The arithmetic is in conv_small_kernels.h.
  *
- * Samples are cut into one part a thread; a part runs its samples in order and adds their gradients of the
- * weights in its own workspace, and the parts are added in order at the end: a result depends on the
- * number of threads and on nothing else. A sample's y and dx do not depend on the others. Kept from
- * forward to backward: one byte for each pooled pixel, which says where its maximum was. */
+ * Samples are cut into one part a thread; a part runs its samples in order and adds their gradients
+ * of the weights in its own workspace, and the parts are added in order at the end: a result
+ * depends on the number of threads and on nothing else. A sample's y and dx do not depend on the
+ * others. Kept from forward to backward: one byte for each pooled pixel, which says where its
+ * maximum was. */
 #include "engine/device/cpu/conv_small.h"
 
 #include <string.h>
@@ -23,19 +24,31 @@ static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-/* ---- what it takes ------------------------------------------------------------------------------ */
+/* ---- what it takes ------------------------------------------------------------------------------
+ */
+/* Measured against oneDNN, which keeps what it blocks well: many channels on both sides, and images
+ * too small for the vectors here. Behind a pool the sparse backward wins everywhere. */
+static bool is_faster(const struct op_desc *d) {
+    const struct window *w = &d->conv.window;
+    int64_t width = d->y.dim[2], area = (int64_t)w->kernel[0] * w->kernel[1];
+    if (d->conv.maxpool) return true;
+    if (d->x.dim[0] * d->y.dim[0] < 256) return width >= 12;
+    return width >= 16 && area <= 9;
+}
+
 static bool takes(const struct op_desc *d) {
     enum { IMAGE_SIDE_MAX = 2048 }; /* offsets in planes are int */
     const struct window *w = &d->conv.window;
     for (int axis = 0; axis < 2; axis++)
         if (w->kernel[axis] > CONV_SIDE_MAX || w->stride[axis] != 1 ||
-            w->pad[axis] >= w->kernel[axis] || d->x.dim[1 + axis] > IMAGE_SIDE_MAX ||
-            d->y.dim[1 + axis] < 1)
+            w->pad[axis] >= w->kernel[axis] || d->x.dim[1 + axis] > IMAGE_SIDE_MAX)
             return false;
-    return d->conv.groups == 1 && d->x.dim[0] <= CONV_IN_MAX && d->y.dim[0] <= CONV_OUT_MAX;
+    return d->conv.groups == 1 && d->x.dim[0] <= CONV_IN_MAX && d->y.dim[0] <= CONV_OUT_MAX &&
+           is_faster(d);
 }
 
-/* ---- the plan ----------------------------------------------------------------------------------- */
+/* ---- the plan -----------------------------------------------------------------------------------
+ */
 static void plan_shape(struct conv_plan *p, const struct op_desc *d, int lanes) {
     const struct window *w = &d->conv.window;
     p->c = (int)d->x.dim[0], p->h = (int)d->x.dim[1], p->w = (int)d->x.dim[2];
@@ -110,8 +123,8 @@ static void plan_scratch(struct conv_plan *p, int lanes) {
     p->dy_size = p->sparse ? 0 : (size_t)p->oc * p->dy_plane + p->slack;
     p->dw_size = p->sparse ? patches : every;
 
-    size_t out = p->channel_lanes ? (size_t)2 * p->ow * p->oc_step
-                                  : (size_t)p->oc * p->forward.out_step;
+    size_t out =
+        p->channel_lanes ? (size_t)2 * p->ow * p->oc_step : (size_t)p->oc * p->forward.out_step;
     size_t dx = p->sparse ? p->x_size : (size_t)p->c * p->backward.out_step;
     size_t packed = p->sparse ? patches : (size_t)p->c * p->backward.taps;
     p->init_at = 0;
@@ -125,8 +138,10 @@ static void plan_scratch(struct conv_plan *p, int lanes) {
     p->dw_at = place(&p->part, p->dw_size);
     p->db_at = place(&p->part, p->sparse ? (size_t)p->oc : 0);
     p->out_at = place(&p->part, larger(out, p->first ? 0 : dx));
-    p->copy_at = place(&p->part, p->pool ? (size_t)p->oc * p->y_plane : 0);
-    p->list_at = place(&p->part, p->sparse ? (size_t)2 * p->yh * p->yw : 0);
+    size_t pixels = (size_t)p->yh * p->yw * p->oc_step; /* and a byte for each */
+    p->copy_at = place(&p->part, p->channel_lanes ? pixels + pixels / sizeof(float)
+                                 : p->pool        ? (size_t)p->oc * p->y_plane
+                                                  : 0);
     p->codes_at = place(&p->part, p->pool ? (size_t)p->oc * p->y_plane / sizeof(float) : 0);
 }
 
@@ -157,7 +172,8 @@ enum error conv_small_create(const struct conv_kernels *k, struct device *dev,
     return ERR_NONE;
 }
 
-/* ---- weights as the kernels want them ----------------------------------------------------------- */
+/* ---- weights as the kernels want them -----------------------------------------------------------
+ */
 
 /* w[tap][oc_step] and the bias behind it. */
 static void pack_forward(const struct conv_plan *p, const struct op_args *a, float *shared) {
@@ -168,7 +184,8 @@ static void pack_forward(const struct conv_plan *p, const struct op_args *a, flo
     if (a->w[1]) memcpy(shared + p->init_at, a->w[1], (size_t)p->oc * sizeof *shared);
 }
 
-/* Sparse: w[o][row][kw * c, in whole vectors]. Else w[o, row, column, turned round][c] and zeros behind it. */
+/* Sparse: w[o][row][kw * c, in whole vectors]. Else w[o, row, column, turned round][c] and zeros
+ * behind it. */
 static void pack_backward(const struct conv_plan *p, int lanes, const float *w, float *shared) {
     memset(shared, 0, p->shared * sizeof *shared);
     for (int o = 0; o < p->oc; o++)
@@ -183,7 +200,8 @@ static void pack_backward(const struct conv_plan *p, int lanes, const float *w, 
                 }
 }
 
-/* ---- passes ------------------------------------------------------------------------------------- */
+/* ---- passes -------------------------------------------------------------------------------------
+ */
 struct pass {
     const struct conv_small *op;
     const struct op_args *args;
@@ -300,7 +318,8 @@ static enum error conv_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-/* ---- instruction sets --------------------------------------------------------------------------- */
+/* ---- instruction sets ---------------------------------------------------------------------------
+ */
 int conv_small_kernels(const struct conv_kernels *out[3]) {
     int n = 0;
 #if defined(__x86_64__)

@@ -10,9 +10,8 @@ enum {
     CONV_CUT = 4, /* a code: 0..3 is the place of a window's maximum, row-major; CUT: ReLU cut it */
 
     CONV_LANES_MAX = 16,
-    CONV_VECTORS = 3,    /* that one block of pixel lanes makes of each channel */
-    CONV_DOT_TAPS = 4,   /* that one block of pixel dots makes */
-    CONV_PATCH_MAX = 14, /* vectors of a patch in registers */
+    CONV_VECTORS = 3,  /* that one block of pixel lanes makes of each channel */
+    CONV_DOT_TAPS = 4, /* that one block of pixel dots makes */
 };
 
 /* A convolution of flat planes: out[m][p] = init[m] + sum over t of w[t][m] in[p + offset[t]]. */
@@ -33,26 +32,28 @@ struct conv_plan {
     bool channel_lanes; /* forward: lanes are output channels, not pixels */
     bool sparse;        /* backward: visit only the pixels that max-pool chose */
 
-    int pitch;                       /* of the rows of every flat plane: w + pw */
-    int rows;                        /* of the convolution's own output that y depends on */
-    int x_plane, dy_plane;           /* from one channel to the next, borders and slack included */
-    int dy_origin;                   /* of the gradient's first pixel in its plane */
-    int y_plane;                     /* of codes and of copies of y and dy: with a vector's slack */
-    int oc_step;                     /* oc in whole vectors: from one tap's weights to the next */
-    int slack;                       /* at the end of every buffer */
-    int row_vectors;                 /* sparse: how many hold kw * c floats */
-    int dw_taps;                     /* not sparse: taps in whole blocks */
+    int pitch;             /* of the rows of every flat plane: w + pw */
+    int rows;              /* of the convolution's own output that y depends on */
+    int x_plane, dy_plane; /* from one channel to the next, borders and slack included */
+    int dy_origin;         /* of the gradient's first pixel in its plane */
+    int y_plane;           /* of codes and of copies of y and dy: with a vector's slack */
+    int oc_step;           /* oc in whole vectors: from one tap's weights to the next */
+    int slack;             /* at the end of every buffer */
+    int row_vectors;       /* sparse: how many hold kw * c floats */
+    int dw_taps;           /* not sparse: taps in whole blocks */
     struct conv_flat forward, backward; /* y from x; dx from dy */
 
-    /* Scratch: weights and init (at init_at) shared by the parts, then each part's workspace. In it, in
-     * this order: x, dy, dw and db, zero before the pass; then what is written before it is read. */
+    /* Scratch: weights and init (at init_at) shared by the parts, then each part's workspace. In
+     * it, in this order: x, dy, dw and db, zero before the pass; then what is written before it is
+     * read. */
     size_t init_at, shared, part;
-    size_t x_at, dy_at, dw_at, db_at, out_at, copy_at, list_at, codes_at;
+    size_t x_at, dy_at, dw_at, db_at, out_at, copy_at, codes_at;
     size_t x_size, dy_size, dw_size;
 };
 
-/* Kernels of one instruction set. 'shared' holds the weights as conv_small.c packs them for the pass;
- * 'work' is one part's workspace, whose planes of x and dy were zero before the pass's first sample. */
+/* Kernels of one instruction set. 'shared' holds the weights as conv_small.c packs them for the
+ * pass; 'work' is one part's workspace, whose planes of x and dy were zero before the pass's first
+ * sample. */
 struct conv_kernels {
     const char *name;
     int lanes;

@@ -1,22 +1,22 @@
 /* The kernels of conv_small.c for one instruction set. conv_small_base.c, conv_small_v3.c and
  * conv_small_v4.c include this, each compiled for its set and naming CONV_KERNELS.
  *
- * Flat planes. A channel of a padded image is one line of floats, rows of pitch = w + pw: pixel (i, j)
- * is at (i + ph) * pitch + pw + j. One gap of pw zeros between two rows is the right border of the
- * one and the left border of the other. A tap of the kernel is then a constant offset: output (i, j)
- * is position p = i * pitch + j, and its tap (r, k) reads p + r * pitch + k. Vectors run along p over the ends
- * of rows, so that no width wastes lanes; what they compute for the gaps is never used. The gradient
- * of y has the same pitch, which is ow + its own border of kw - 1 - pw.
+ * Flat planes. A channel of a padded image is one line of floats, rows of pitch = w + pw: pixel (i,
+ * j) is at (i + ph) * pitch + pw + j. One gap of pw zeros between two rows is the right border of
+ * the one and the left border of the other. A tap of the kernel is then a constant offset: output
+ * (i, j) is position p = i * pitch + j, and its tap (r, k) reads p + r * pitch + k. Vectors run
+ * along p over the ends of rows, so that no width wastes lanes; what they compute for the gaps is
+ * never used. The gradient of y has the same pitch, which is ow + its own border of kw - 1 - pw.
  *
  * Three ways through a convolution, each a block of sums held in registers:
- *   pixel lanes    M channels' weights, broadcast, times vectors of pixels: forward, and dx, which is
- *                  dy convolved with the weights turned round
- *   channel lanes  the same block, roles changed: M pixels, broadcast, times vectors of output
- *                  channels: forward of small images with many output channels
- *   pixel dots     dw[o][t] = sum over p of dy[o][p] x[p + offset[t]]; lanes are added after the batch
- * Behind a max-pool at least three gradients of four are zero. The sparse backward visits only the
- * others: with x and dx channel-last a row of the kernel is kw * c floats in one run, and each chosen
- * pixel adds d times its patch of x to dw, and d times the weights to its patch of dx. */
+ *   pixel lanes    M channels' weights, broadcast, times vectors of pixels: forward, and dx, which
+ * is dy convolved with the weights turned round channel lanes  the same block, roles changed: M
+ * pixels, broadcast, times vectors of output channels: forward of small images with many output
+ * channels pixel dots     dw[o][t] = sum over p of dy[o][p] x[p + offset[t]]; lanes are added after
+ * the batch Behind a max-pool at least three gradients of four are zero. The sparse backward visits
+ * only the others: with x and dx channel-last a row of the kernel is kw * c floats in one run, and
+ * each chosen pixel adds d times its patch of x to dw, and d times the weights to its patch of dx.
+ */
 #include "engine/device/cpu/conv_small.h"
 
 #include <string.h>
@@ -25,21 +25,21 @@
 #endif
 
 #if defined(__AVX512F__)
-enum { LANES = 16, ROW_M = 8, DOT_M = 6, WIDE_M = 14, PAIR_M = 12 };
+enum { LANES = 16, ROW_M = 8, DOT_M = 6, WIDE_M = 14, PAIR_M = 12, PATCH = 14 };
 #define EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
 #define ODD 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
 #define LOW 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
 #define HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
 #define COUNT 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
 #elif defined(__AVX2__)
-enum { LANES = 8, ROW_M = 4, DOT_M = 3, WIDE_M = 12, PAIR_M = 6 };
+enum { LANES = 8, ROW_M = 4, DOT_M = 3, WIDE_M = 12, PAIR_M = 6, PATCH = 6 };
 #define EVEN 0, 2, 4, 6, 8, 10, 12, 14
 #define ODD 1, 3, 5, 7, 9, 11, 13, 15
 #define LOW 0, 8, 1, 9, 2, 10, 3, 11
 #define HIGH 4, 12, 5, 13, 6, 14, 7, 15
 #define COUNT 0, 1, 2, 3, 4, 5, 6, 7
 #else
-enum { LANES = 4, ROW_M = 4, DOT_M = 3, WIDE_M = 12, PAIR_M = 6 };
+enum { LANES = 4, ROW_M = 4, DOT_M = 3, WIDE_M = 12, PAIR_M = 6, PATCH = 6 };
 #define EVEN 0, 2, 4, 6
 #define ODD 1, 3, 5, 7
 #define LOW 0, 4, 1, 5
@@ -49,6 +49,7 @@ enum { LANES = 4, ROW_M = 4, DOT_M = 3, WIDE_M = 12, PAIR_M = 6 };
 
 typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef float vec_anywhere __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef float few __attribute__((vector_size(16), aligned(4), may_alias));
 typedef int32_t ints __attribute__((vector_size(4 * LANES)));
 typedef uint8_t bytes __attribute__((vector_size(LANES), aligned(1), may_alias));
 
@@ -97,44 +98,72 @@ static inline void store_codes(uint8_t *p, ints v) {
 #endif
 }
 
-/* ---- planes ----------------------------------------------------------------------------------- */
+/* ---- planes -----------------------------------------------------------------------------------
+ */
 
-/* Exactly n floats: rows are too short for memcpy's calls. */
+/* Exactly n floats: rows are too short for memcpy's calls. The last piece overlaps the one before.
+ */
 static inline void row_move(float *to, const float *from, int n) {
     int j = 0;
-    for (; j + LANES <= n; j += LANES) store(to + j, load(from + j));
-    if (j < n && n >= LANES)
+    if (n >= LANES) {
+        for (; j < n - LANES; j += LANES) store(to + j, load(from + j));
         store(to + n - LANES, load(from + n - LANES));
-    else
+    } else if (n >= 4) {
+        for (; j < n - 4; j += 4) *(few *)(to + j) = *(const few *)(from + j);
+        *(few *)(to + n - 4) = *(const few *)(from + n - 4);
+    } else {
         for (; j < n; j++) to[j] = from[j];
+    }
 }
 
-/* A sample's rows into flat planes whose borders are zero already. */
+/* Every step-th float, for one of 'step' channels that lie channel-last. */
+static inline void channel_read(float *to, const float *from, int step, int n) {
+    UNROLL for (int j = 0; j < n; j++) to[j] = from[(size_t)j * step];
+}
+static inline void channel_write(float *to, const float *from, int step, int n) {
+    UNROLL for (int j = 0; j < n; j++) to[(size_t)j * step] = from[j];
+}
+
+/* Rows of x, and how far apart they are in a plane. With no border between them they are all one.
+ */
+struct rows {
+    int count, length, pitch;
+};
+static inline struct rows rows_of(const struct conv_plan *p) {
+    return p->pw == 0 ? (struct rows){1, p->h * p->w, 0} : (struct rows){p->h, p->w, p->pitch};
+}
+
+/* A sample into flat planes whose borders are zero already. */
 static void planes_fill(const struct conv_plan *p, const float *x, float *planes) {
+    struct rows rows = rows_of(p);
     for (int c = 0; c < p->c; c++, planes += p->x_plane) {
         float *to = planes + p->ph * p->pitch + p->pw;
-        for (int i = 0; i < p->h; i++, x += p->w, to += p->pitch) row_move(to, x, p->w);
+        for (int i = 0; i < rows.count; i++, x += rows.length, to += rows.pitch)
+            row_move(to, x, rows.length);
     }
 }
 
 /* The same, channel-last. */
 static void pixels_fill(const struct conv_plan *p, const float *x, float *pixels) {
-    for (int c = 0; c < p->c; c++)
-        for (int i = 0; i < p->h; i++, x += p->w) {
-            float *to = pixels + (size_t)((i + p->ph) * p->pitch + p->pw) * p->c + c;
-            for (int j = 0; j < p->w; j++) to[j * p->c] = x[j];
-        }
+    struct rows rows = rows_of(p);
+    for (int c = 0; c < p->c; c++) {
+        float *to = pixels + (size_t)(p->ph * p->pitch + p->pw) * p->c + c;
+        for (int i = 0; i < rows.count; i++, x += rows.length, to += (size_t)rows.pitch * p->c)
+            channel_write(to, x, p->c, rows.length);
+    }
 }
 
 static void pixels_read(const struct conv_plan *p, const float *pixels, float *x) {
-    for (int c = 0; c < p->c; c++)
-        for (int i = 0; i < p->h; i++, x += p->w) {
-            const float *from = pixels + (size_t)((i + p->ph) * p->pitch + p->pw) * p->c + c;
-            for (int j = 0; j < p->w; j++) x[j] = from[j * p->c];
-        }
+    struct rows rows = rows_of(p);
+    for (int c = 0; c < p->c; c++) {
+        const float *from = pixels + (size_t)(p->ph * p->pitch + p->pw) * p->c + c;
+        for (int i = 0; i < rows.count; i++, x += rows.length, from += (size_t)rows.pitch * p->c)
+            channel_read(x, from, p->c, rows.length);
+    }
 }
 
-/* ---- sums of taps: forward and dx ---------------------------------------------------------------- */
+/* ---- sums of taps: forward and dx
+ * ---------------------------------------------------------------- */
 #define UP_TO_7(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #define UP_TO_14(X) UP_TO_7(X) X(8) X(9) X(10) X(11) X(12) X(13) X(14)
 
@@ -157,6 +186,7 @@ BLOCK sum_taps(const int M, const int N, const bool pixel_lanes, const struct su
     const float *w = s->w;
     for (int t = 0; t < s->flat->taps; t++, w += s->w_step) {
         const float *pixels = s->in + s->flat->offset[t];
+        __asm__("" : "+r"(pixels));
         const float *one = pixel_lanes ? w : pixels, *many = pixel_lanes ? pixels : w;
         UNROLL for (int m = 0; m < M; m++) {
             UNROLL for (int n = 0; n < N; n++) sum[m][n] += load(many + n * LANES) * one[m];
@@ -215,14 +245,20 @@ static void row_make(const struct conv_plan *p, const float *shared, const float
     for (int b = 0; b < blocks; b++) {
         int j = b * m < p->ow - m ? b * m : p->ow - m;
         for (int o = 0; o < p->oc_step; o += 2 * LANES) {
-            struct sum s = {&p->forward, in + j, shared + o, shared + p->init_at + o,
-                            out + (size_t)j * p->oc_step + o, p->oc_step, p->oc_step};
+            struct sum s = {&p->forward,
+                            in + j,
+                            shared + o,
+                            shared + p->init_at + o,
+                            out + (size_t)j * p->oc_step + o,
+                            p->oc_step,
+                            p->oc_step};
             (p->oc_step - o > LANES ? sum_pixels_pair : sum_pixels)(m, &s);
         }
     }
 }
 
-/* ---- the pool ------------------------------------------------------------------------------------ */
+/* ---- the pool
+ * ------------------------------------------------------------------------------------ */
 
 /* The first maximum of a window (a b; c d), through ReLU if there is one, and its code. */
 static inline vec pool_max(vec a, vec b, vec c, vec d, bool relu, ints *code) {
@@ -239,10 +275,10 @@ static void pool_rows(const float *u, const float *v, int n, bool relu, float *y
     for (int j = 0; j < n; j += LANES, u += 2 * LANES, v += 2 * LANES) {
         vec u0 = load(u), u1 = load(u + LANES), v0 = load(v), v1 = load(v + LANES);
         ints code;
-        store(y + j, pool_max(__builtin_shufflevector(u0, u1, EVEN),
-                              __builtin_shufflevector(u0, u1, ODD),
-                              __builtin_shufflevector(v0, v1, EVEN),
-                              __builtin_shufflevector(v0, v1, ODD), relu, &code));
+        store(y + j,
+              pool_max(__builtin_shufflevector(u0, u1, EVEN), __builtin_shufflevector(u0, u1, ODD),
+                       __builtin_shufflevector(v0, v1, EVEN), __builtin_shufflevector(v0, v1, ODD),
+                       relu, &code));
         store_codes(codes + j, code);
     }
 }
@@ -259,7 +295,8 @@ static void unpool_row(const float *dy, const uint8_t *codes, int n, int row, fl
     }
 }
 
-/* ---- forward ------------------------------------------------------------------------------------- */
+/* ---- forward
+ * ------------------------------------------------------------------------------------- */
 static void row_copy(const float *from, int n, bool relu, float *to) {
     for (int j = 0; j < n; j++) to[j] = relu && from[j] < 0 ? 0 : from[j];
 }
@@ -293,36 +330,42 @@ static void forward_by_pixels(const struct conv_plan *p, const float *shared, fl
 /* Channels of one pixel of y from the rows u and v of the convolution's output, channel-last. */
 static void pixel_finish(const struct conv_plan *p, const float *u, const float *v, float *y,
                          uint8_t *codes) {
-    float pixel[CONV_OUT_MAX];
-    uint8_t pixel_codes[CONV_OUT_MAX];
     for (int o = 0; o < p->oc_step; o += LANES) {
         vec most = load(u + o);
         if (p->pool) {
             ints code;
             most = pool_max(most, load(u + p->oc_step + o), load(v + o), load(v + p->oc_step + o),
                             p->relu, &code);
-            store_codes(pixel_codes + o, code);
+            store_codes(codes + o, code);
         } else if (p->relu) {
             most = larger(most, (vec){});
         }
-        store(pixel + o, most);
+        store(y + o, most);
     }
-    for (int o = 0; o < p->oc; o++) y[(size_t)o * p->yh * p->yw] = pixel[o];
-    for (int o = 0; p->pool && o < p->oc; o++) codes[(size_t)o * p->y_plane] = pixel_codes[o];
 }
 
+/* y and codes are collected channel-last, then turned. */
 static void forward_by_channels(const struct conv_plan *p, const float *shared, float *work,
                                 float *y, uint8_t *codes) {
     float *u = work + p->out_at, *v = u + (size_t)p->ow * p->oc_step;
+    float *pixels = work + p->copy_at;
+    size_t area = (size_t)p->yh * p->yw, count = area * p->oc_step;
+    uint8_t *pixel_codes = (uint8_t *)(pixels + count);
     int window = p->pool ? 2 : 1;
     for (int i = 0; i < p->yh; i++) {
         const float *in = work + p->x_at + (size_t)i * window * p->pitch;
         row_make(p, shared, in, u);
         if (p->pool) row_make(p, shared, in + p->pitch, v);
         for (int j = 0; j < p->yw; j++) {
-            size_t at = (size_t)i * p->yw + j, from = (size_t)j * window * p->oc_step;
-            pixel_finish(p, u + from, v + from, y + at, codes + at);
+            size_t at = ((size_t)i * p->yw + j) * p->oc_step,
+                   from = (size_t)j * window * p->oc_step;
+            pixel_finish(p, u + from, v + from, pixels + at, pixel_codes + at);
         }
+    }
+    for (int o = 0; o < p->oc; o++) channel_read(y + o * area, pixels + o, p->oc_step, (int)area);
+    for (int o = 0; p->pool && o < p->oc; o++) {
+        uint8_t *to = codes + (size_t)o * p->y_plane;
+        for (size_t at = 0; at < area; at++) to[at] = pixel_codes[at * p->oc_step + o];
     }
 }
 
@@ -335,7 +378,8 @@ static void forward(const struct conv_plan *p, const float *shared, float *work,
         forward_by_pixels(p, shared, work, y, codes);
 }
 
-/* ---- backward, every pixel ----------------------------------------------------------------------- */
+/* ---- backward, every pixel
+ * ----------------------------------------------------------------------- */
 
 /* The gradient of the convolution's own output into flat planes; its gaps are zero already. */
 static void gradient_fill(const struct conv_plan *p, float *work, const float *y, const float *dy,
@@ -353,14 +397,14 @@ static void gradient_fill(const struct conv_plan *p, float *work, const float *y
                 unpool_row(copy + at, codes + at, p->yw, 1, u + p->pitch);
             } else {
                 float *u = to + (size_t)i * p->pitch;
-                for (int j = 0; j < p->yw; j++)
-                    u[j] = p->relu && !(y[at + j] > 0) ? 0 : dy[at + j];
+                for (int j = 0; j < p->yw; j++) u[j] = p->relu && !(y[at + j] > 0) ? 0 : dy[at + j];
             }
         }
     }
 }
 
-/* Sums of M channels' dy with CONV_DOT_TAPS taps of x over positions from <= p < to, added to dw. */
+/* Sums of M channels' dy with CONV_DOT_TAPS taps of x over positions from <= p < to, added to dw.
+ */
 BLOCK dot_taps(const int M, const struct conv_plan *p, const float *x, const float *dy,
                const int *offset, int from, int to, float *dw) {
     vec sum[DOT_M][CONV_DOT_TAPS];
@@ -391,7 +435,8 @@ static void dot_channels(int m, const struct conv_plan *p, const float *x, const
 #undef X
 }
 
-/* dw and db in lanes: db is the tap of a plane of ones. A few thousand positions at a time, so that they stay in cache for all taps. */
+/* dw and db in lanes: db is the tap of a plane of ones. A few thousand positions at a time, so that
+ * they stay in cache for all taps. */
 static void weights_by_pixels(const struct conv_plan *p, float *work) {
     enum { BAND = 2048 };
     const float *x = work + p->x_at, *dy = work + p->dy_at + p->dy_origin;
@@ -421,130 +466,116 @@ static void dx_by_pixels(const struct conv_plan *p, const float *shared, float *
     }
 }
 
-/* ---- backward, chosen pixels --------------------------------------------------------------------- */
+/* ---- backward, chosen pixels
+ * --------------------------------------------------------------------- */
 
-/* to[r][v lanes] += sum over the list of d * from[at][r][v lanes], for R rows of V vectors. */
+/* A gradient d in some channel; at is the channel's weights, and its dw. */
 struct chosen {
     int32_t at;
     float d;
 };
-struct patch {
-    float *to;
-    const float *from;
-    size_t to_step, from_step;
-    const struct chosen *list;
-    int count;
+/* The gradients of a 2x2 window's channels by the pixel they chose, and the first pixel's patch:
+ * rows of x and dx are x_step apart, those of w and dw lie together. */
+struct window_patch {
+    struct chosen list[CONV_CUT + 1][CONV_OUT_MAX];
+    int count[CONV_CUT + 1];
+    const float *x, *w;
+    float *dx, *dw;
+    size_t x_step, pixel_step;
 };
 
-BLOCK add_patches(const int R, const int V, const struct patch *s) {
-    vec sum[7][2 * 7];
-    UNROLL for (int r = 0; r < R; r++) {
-        UNROLL for (int v = 0; v < V; v++) sum[r][v] = load(s->to + r * s->to_step + v * LANES);
-    }
-    for (const struct chosen *e = s->list, *end = e + s->count; e < end; e++) {
-        const float *from = s->from + e->at;
-        UNROLL for (int r = 0; r < R; r++, from += s->from_step) {
-            UNROLL for (int v = 0; v < V; v++) sum[r][v] += load(from + v * LANES) * e->d;
+/* dw += d x and dx += d w for R rows of V vectors, from row 'first_row'. The pixel's patches of x
+ * and dx are loaded once for all its channels. */
+BLOCK add_patches(const int R, const int V, const bool first, int first_row,
+                  const struct window_patch *s) {
+    for (int code = 0; code < CONV_CUT; code++) {
+        const struct chosen *e = s->list[code], *end = e + s->count[code];
+        if (e == end) continue;
+        size_t pixel = (code >> 1) * s->x_step + (code & 1) * s->pixel_step;
+        const float *x = s->x + pixel + first_row * s->x_step;
+        float *dx = s->dx + pixel + first_row * s->x_step;
+        vec in[7][7], out[7][7];
+        UNROLL for (int r = 0; r < R; r++) {
+            UNROLL for (int v = 0; v < V; v++) {
+                in[r][v] = load(x + r * s->x_step + v * LANES);
+                if (!first) out[r][v] = load(dx + r * s->x_step + v * LANES);
+            }
         }
-    }
-    UNROLL for (int r = 0; r < R; r++) {
-        UNROLL for (int v = 0; v < V; v++) store(s->to + r * s->to_step + v * LANES, sum[r][v]);
+        do {
+            const float *w = s->w + e->at + first_row * V * LANES;
+            float *dw = s->dw + e->at + first_row * V * LANES;
+            vec d = (vec){} + e->d;
+            UNROLL for (int r = 0; r < R; r++) {
+                UNROLL for (int v = 0; v < V; v++) {
+                    int at = (r * V + v) * LANES;
+                    store(dw + at, load(dw + at) + in[r][v] * d);
+                    if (!first) out[r][v] += load(w + at) * d;
+                }
+            }
+        } while (++e < end);
+        UNROLL for (int r = 0; r < R && !first; r++) {
+            UNROLL for (int v = 0; v < V; v++) store(dx + r * s->x_step + v * LANES, out[r][v]);
+        }
     }
 }
 
-BLOCK add_rows(const int V, int rows, const struct patch *s) {
+BLOCK add_rows(const int V, bool first, int first_row, int rows, const struct window_patch *s) {
 #define X(R)                                                                                       \
     case R:                                                                                        \
-        if (R * V <= CONV_PATCH_MAX) add_patches(R, V, s);                                         \
+        if (R * V > PATCH && R > 1) break;                                                         \
+        if (first)                                                                                 \
+            add_patches(R, V, true, first_row, s);                                                 \
+        else                                                                                       \
+            add_patches(R, V, false, first_row, s);                                                \
         break;
     switch (rows) { UP_TO_7(X) }
 #undef X
 }
 
-/* A whole patch: 'rows' rows of V vectors, as many at a time as there are registers for. */
-static void patch_add(int rows, int vectors, const struct patch *s) {
-    int groups = (rows * vectors + CONV_PATCH_MAX - 1) / CONV_PATCH_MAX;
-    while ((rows + groups - 1) / groups * vectors > CONV_PATCH_MAX) groups++;
-    for (int g = 0; g < groups; g++) {
-        int r = rows * g / groups, count = rows * (g + 1) / groups - r;
-        struct patch part = *s;
-        part.to += r * s->to_step;
-        part.from += r * s->from_step;
+/* All rows of the kernel, 'most' at a time. */
+static void window_add(const struct conv_plan *p, int most, const struct window_patch *s) {
+    for (int r = 0; r < p->kh; r += most) {
+        int rows = p->kh - r < most ? p->kh - r : most;
 #define X(V)                                                                                       \
     case V:                                                                                        \
-        add_rows(V, count, &part);                                                                 \
+        add_rows(V, p->first, r, rows, s);                                                         \
         break;
-        switch (vectors) { UP_TO_7(X) }
+        switch (p->row_vectors) { UP_TO_7(X) }
 #undef X
     }
 }
 
-/* Where in a channel-last image the pixel with this code in window (i, j) has its patch. */
-static inline int32_t patch_at(const struct conv_plan *p, int i, int j, int code) {
-    return ((2 * i + (code >> 1)) * p->pitch + 2 * j + (code & 1)) * p->c;
-}
-
-/* The chosen pixels of one channel that have a gradient; gives how many. Branchless: what ReLU cut
- * is as random as the data. */
-static int chosen_list(const struct conv_plan *p, const float *dy, const uint8_t *codes,
-                       struct chosen *list, float *db) {
-    int count = 0;
-    float sum = 0;
-    for (int i = 0; i < p->yh; i++)
-        for (int j = 0; j < p->yw; j++) {
-            int code = codes[i * p->yw + j];
-            float d = dy[i * p->yw + j];
-            bool on = code < CONV_CUT;
-            list[count] = (struct chosen){patch_at(p, i, j, code), d};
-            count += on;
-            sum += on ? d : 0;
-        }
-    *db += sum;
-    return count;
-}
-
-static void weights_by_patches(const struct conv_plan *p, float *work, const float *dy,
-                               const uint8_t *codes) {
-    struct chosen *list = (struct chosen *)(work + p->list_at);
-    size_t row = (size_t)p->row_vectors * LANES;
-    for (int o = 0; o < p->oc; o++, dy += (size_t)p->yh * p->yw, codes += p->y_plane) {
-        int count = chosen_list(p, dy, codes, list, work + p->db_at + o);
-        struct patch s = {work + p->dw_at + o * p->kh * row, work + p->x_at, row,
-                          (size_t)p->pitch * p->c, list, count};
-        patch_add(p->kh, p->row_vectors, &s);
-    }
-}
-
-/* Window by window, so that a patch of dx is loaded and stored once for all channels that chose its
- * pixel. */
-static void dx_by_patches(const struct conv_plan *p, const float *shared, float *work,
-                          const float *dy, const uint8_t *codes, float *dx) {
-    size_t area = (size_t)p->yh * p->yw, row = (size_t)p->row_vectors * LANES;
-    int32_t weights = (int32_t)(p->kh * row);
-    memset(work + p->out_at, 0, p->x_size * sizeof *work);
+/* The sort by pixels has no branches, as what is chosen is as random as the data. */
+static void backward_by_patches(const struct conv_plan *p, const float *shared, float *work,
+                                const float *dy, const uint8_t *codes) {
+    size_t area = (size_t)p->yh * p->yw, x_step = (size_t)p->pitch * p->c;
+    int32_t weights = p->kh * p->row_vectors * LANES;
+    int most = p->row_vectors < PATCH ? PATCH / p->row_vectors : 1; /* rows in registers */
+    float *db = work + p->db_at;
+    struct window_patch s = {
+        .w = shared, .dw = work + p->dw_at, .x_step = x_step, .pixel_step = (size_t)p->c};
     for (size_t at = 0; at < area; at++) {
-        struct chosen list[CONV_CUT + 1][CONV_OUT_MAX];
-        int count[CONV_CUT + 1] = {0};
+        size_t pixel = at / p->yw * 2 * x_step + at % p->yw * 2 * p->c;
+        s.x = work + p->x_at + pixel;
+        s.dx = work + p->out_at + pixel; /* not used when first */
+        memset(s.count, 0, sizeof s.count);
         for (int o = 0; o < p->oc; o++) {
             int code = codes[(size_t)o * p->y_plane + at];
-            list[code][count[code]++] = (struct chosen){o * weights, dy[o * area + at]};
+            float d = dy[o * area + at];
+            s.list[code][s.count[code]++] = (struct chosen){o * weights, d};
+            db[o] += code < CONV_CUT ? d : 0;
         }
-        for (int code = 0; code < CONV_CUT; code++) {
-            if (count[code] == 0) continue;
-            float *to = work + p->out_at + patch_at(p, (int)(at / p->yw), (int)(at % p->yw), code);
-            struct patch s = {to, shared, (size_t)p->pitch * p->c, row, list[code], count[code]};
-            patch_add(p->kh, p->row_vectors, &s);
-        }
+        window_add(p, most, &s);
     }
-    pixels_read(p, work + p->out_at, dx);
 }
 
 static void backward(const struct conv_plan *p, const float *shared, float *work, const float *x,
                      const float *y, const float *dy, const uint8_t *codes, float *dx) {
     if (p->sparse) {
         pixels_fill(p, x, work + p->x_at);
-        weights_by_patches(p, work, dy, codes);
-        if (!p->first) dx_by_patches(p, shared, work, dy, codes, dx);
+        if (!p->first) memset(work + p->out_at, 0, p->x_size * sizeof *work);
+        backward_by_patches(p, shared, work, dy, codes);
+        if (!p->first) pixels_read(p, work + p->out_at, dx);
     } else {
         planes_fill(p, x, work + p->x_at);
         gradient_fill(p, work, y, dy, codes);

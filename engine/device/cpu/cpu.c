@@ -11,16 +11,16 @@
 
 extern const struct device_ops device_cpu;
 
-static const struct op_impl *const lists[OP_KINDS][4] = {
+static const struct op_impl *const lists[OP_KINDS][5] = {
     [OP_LINEAR] = {&cpu_linear, &ref_linear},
-    [OP_CONV2D] = {&ref_conv2d},
-    [OP_POOL2D] = {&ref_pool2d},
-    [OP_RELU] = {&ref_relu},
-    [OP_GELU] = {&ref_gelu},
-    [OP_DROPOUT] = {&ref_dropout},
-    [OP_BATCHNORM] = {&ref_batchnorm},
-    [OP_ADD] = {&ref_add},
-    [OP_CROSS_ENTROPY] = {&ref_cross_entropy},
+    [OP_CONV2D] = {&cpu_conv_small, &cpu_conv_dnnl, &cpu_conv_gemm, &ref_conv2d},
+    [OP_POOL2D] = {&cpu_pool, &ref_pool2d},
+    [OP_RELU] = {&cpu_relu, &ref_relu},
+    [OP_GELU] = {&cpu_gelu, &ref_gelu},
+    [OP_DROPOUT] = {&cpu_dropout, &ref_dropout},
+    [OP_BATCHNORM] = {&cpu_batchnorm, &ref_batchnorm},
+    [OP_ADD] = {&cpu_add, &ref_add},
+    [OP_CROSS_ENTROPY] = {&cpu_cross_entropy, &ref_cross_entropy},
     [OP_MSE] = {&ref_mse},
 };
 

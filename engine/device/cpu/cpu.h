@@ -12,9 +12,12 @@ void cpu_parallel(const struct device *dev, int64_t count, int64_t grain,
 int cpu_thread(void);
 
 /* In order of preference within a kind; cpu.c has the lists. */
-extern const struct op_impl cpu_linear;               /* own gemm */
-extern const struct op_impl cpu_conv_small, cpu_conv; /* own kernels for few channels; oneDNN */
-extern const struct op_impl cpu_pool_2x2, cpu_pool;   /* own; oneDNN */
+extern const struct op_impl cpu_linear;
+extern const struct op_impl cpu_conv_small; /* own kernels, for few channels */
+extern const struct op_impl cpu_conv_dnnl;  /* oneDNN */
+extern const struct op_impl
+    cpu_conv_gemm; /* rows of windows times weights: takes all but a fused pool */
+extern const struct op_impl cpu_pool;
 extern const struct op_impl cpu_relu, cpu_gelu, cpu_dropout, cpu_add;
 extern const struct op_impl cpu_batchnorm;
-extern const struct op_impl cpu_cross_entropy, cpu_mse;
+extern const struct op_impl cpu_cross_entropy; /* mse: plain C does */

@@ -121,7 +121,7 @@ static void tile_run(const struct level *l, const struct gemm *g, const struct b
                      .a = g->a + i * g->lda + b->p,
                      .b = b->panel,
                      .c = whole ? c : edge,
-                     .more = b->p > 0};
+                     .more = g->add || b->p > 0};
     size_t bytes = (size_t)b->columns * sizeof *c;
     for (int r = 0; r < rows && !whole && t.more; r++)
         memcpy(edge + r * wide, c + r * g->ldc, bytes);

@@ -1,5 +1,6 @@
-/* C = A B in f32: the heart of linear layers. Every element of C is one chain of multiply-adds in order of k, so its
- * bits depend neither on the sizes of C, nor on threads, nor on the instruction level (from AVX2 with FMA upwards). */
+/* C = A B in f32: the heart of linear layers. Every element of C is one chain of multiply-adds in
+ * order of k, so its bits depend neither on the sizes of C, nor on threads, nor on the instruction
+ * level (from AVX2 with FMA upwards). */
 #pragma once
 #include "engine/device/cpu/cpu.h"
 
@@ -10,8 +11,9 @@ struct gemm { /* matrices are row-major; ld* is the distance of rows */
     const float *b; /* (k, n), or (n, k) when b_transposed */
     int64_t ldb;
     bool b_transposed;
-    float *c; /* (m, n), overwritten */
+    float *c; /* (m, n), overwritten unless 'add' */
     int64_t ldc;
+    bool add; /* go on from the C that is there */
 };
 /* 'pack' is scratch of gemm_pack_bytes(device), ALIGNMENT-aligned. */
 size_t gemm_pack_bytes(const struct device *dev);

@@ -1,7 +1,10 @@
+/* Loops that the compiler vectorises, at each of vector.h's levels. */
 #include "engine/device/cpu/kernels.h"
 #include "engine/base/vector.h"
+#include "engine/device/cpu/fast_math.h"
 
 #include <math.h>
+#include <string.h>
 
 VECTORISED void kernel_bias_act(int64_t rows, int64_t cols, const float *bias, enum activation act,
                                 float *y) {
@@ -43,4 +46,68 @@ VECTORISED void kernel_column_sums(int64_t rows, int64_t cols, const float *x, i
         }
         for (int64_t j = 0; j < width; j++) sums[j0 + j] = sum[j];
     }
+}
+
+VECTORISED void kernel_gelu(int64_t n, const float *x, float *y) {
+    for (int64_t k = 0; k < n; k++) {
+        float bell;
+        y[k] = x[k] * fast_normal(x[k], &bell);
+    }
+}
+
+VECTORISED void kernel_gelu_backward(int64_t n, const float *x, const float *dy, float *dx) {
+    for (int64_t k = 0; k < n; k++) {
+        float bell, p = fast_normal(x[k], &bell);
+        dx[k] = dy[k] * (p + x[k] * (0.398942280f * bell));
+    }
+}
+
+enum { GROUPS = 16 }; /* counters that are drawn from side by side */
+
+/* rng_words of the counters (id, first + lane), with a lane for each vector element. */
+static inline __attribute__((always_inline)) void
+words_of_groups(struct rng_key key, uint64_t id, uint64_t first, uint32_t words[4][GROUPS]) {
+    for (int lane = 0; lane < GROUPS; lane++) {
+        uint32_t w[4];
+        rng_words(key, id, first + (uint64_t)lane, w);
+        for (int k = 0; k < 4; k++) words[k][lane] = w[k];
+    }
+}
+
+VECTORISED void kernel_dropout_mask(struct rng_key key, uint64_t id, uint64_t base, float p,
+                                    int64_t n, uint8_t *mask) {
+    for (int64_t e0 = 0; e0 < n; e0 += 4 * GROUPS) {
+        uint32_t words[4][GROUPS];
+        uint8_t stay[4 * GROUPS];
+        words_of_groups(key, id, base | (uint64_t)(e0 / 4), words);
+        for (int lane = 0; lane < GROUPS; lane++)
+            for (int k = 0; k < 4; k++) stay[4 * lane + k] = rng_unit(words[k][lane]) >= p;
+        memcpy(mask + e0, stay, (size_t)(n - e0 < 4 * GROUPS ? n - e0 : 4 * GROUPS));
+    }
+}
+
+VECTORISED void kernel_mask_scale(int64_t n, const uint8_t *mask, float scale, const float *x,
+                                  float *y) {
+    for (int64_t k = 0; k < n; k++) {
+        float v = x[k] * scale;
+        y[k] = mask[k] ? v : 0;
+    }
+}
+
+/* The sum has LANES partial sums, which are then added in order: the same bits at every level. */
+VECTORISED double kernel_softmax(int64_t n, const float *x, float *y, float *max) {
+    enum { LANES = 16 };
+    float most = x[0], part[LANES] = {0};
+    for (int64_t k = 1; k < n; k++) most = x[k] > most ? x[k] : most;
+    for (int64_t k = 0; k < n; k++) y[k] = fast_exp(x[k] - most);
+    int64_t whole = n / LANES * LANES;
+    for (int64_t k = 0; k < whole; k += LANES)
+        for (int lane = 0; lane < LANES; lane++) part[lane] += y[k + lane];
+    double sum = 0;
+    for (int lane = 0; lane < LANES; lane++) sum += (double)part[lane];
+    for (int64_t k = whole; k < n; k++) sum += (double)y[k];
+    float scale = (float)(1 / sum);
+    for (int64_t k = 0; k < n; k++) y[k] *= scale;
+    *max = most;
+    return log(sum);
 }

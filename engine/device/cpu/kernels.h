@@ -1,5 +1,7 @@
-/* Vector kernels that several ops share; each runs on the calling thread. No two arguments overlap unless said. */
+/* Vector kernels that several ops share; each runs on the calling thread. No two arguments overlap
+ * unless said. */
 #pragma once
+#include "engine/base/rng.h"
 #include "engine/device/ops.h"
 
 /* y (rows, cols) = act(y + bias (cols)); bias may be NULL. */
@@ -12,3 +14,17 @@ void kernel_relu_backward(int64_t n, const float *y, const float *dy, float *dx)
 void kernel_add(int64_t n, const float *x0, const float *x1, enum activation act, float *y);
 /* sums (cols) = the sum of the rows of x (rows, cols), whose distance is ld, in order of rows. */
 void kernel_column_sums(int64_t rows, int64_t cols, const float *x, int64_t ld, float *sums);
+
+/* y = x P(x), P the normal distribution; dx = dy times its slope. */
+void kernel_gelu(int64_t n, const float *x, float *y);
+void kernel_gelu_backward(int64_t n, const float *x, const float *dy, float *dx);
+
+/* mask[e] = whether element e of sample 'id' stays: word e % 4 of the words at (id, base | e / 4),
+ * as a uniform number, is at least p. */
+void kernel_dropout_mask(struct rng_key key, uint64_t id, uint64_t base, float p, int64_t n,
+                         uint8_t *mask);
+/* y = mask ? x * scale : 0; x and y may be the same. */
+void kernel_mask_scale(int64_t n, const uint8_t *mask, float scale, const float *x, float *y);
+
+/* y = softmax(x) of one sample; gives log(sum of e^(x - max)) and max. */
+double kernel_softmax(int64_t n, const float *x, float *y, float *max);

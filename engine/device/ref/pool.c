@@ -1,5 +1,5 @@
 /* The largest or the mean of each window, plain. A mean counts padding; a maximum never sees it,
- * and the first of equal values is the largest (NaN is larger than any number, as in PyTorch). */
+ * and the first of equal values is the largest (a NaN takes the place of anything, as in PyTorch). */
 #include "engine/device/ref/ref.h"
 
 #include <math.h>
@@ -31,7 +31,7 @@ static int64_t largest(const struct op_desc *d, const float *x, int64_t at) {
     for (int64_t iy = p.y0; iy < p.y1; iy++)
         for (int64_t ix = p.x0; ix < p.x1; ix++) {
             int64_t k = p.plane + iy * d->x.dim[2] + ix;
-            if (best < 0 || x[k] > x[best] || (isnan(x[k]) && !isnan(x[best]))) best = k;
+            if (best < 0 || x[k] > x[best] || isnan(x[k])) best = k;
         }
     return best;
 }

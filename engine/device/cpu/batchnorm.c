@@ -1,0 +1,236 @@
+/* y = act((x - mean) / sqrt(var + eps) w0 + w1) per channel, a part of the channels for each
+ * thread.
+ *
+ * A channel of a batch is n runs ("planes") of h * w floats. Its sums are taken in double in 16
+ * lanes, which are added at the end: bits depend neither on threads nor on the instruction level.
+ * Planes of one float (after a linear layer) are turned first into one plane of n floats for each
+ * channel.
+ *
+ *   forward    mean, then var from x - mean; y = x * scale + shift, masked
+ *   backward   with dz = dy where y > 0, h = (x - mean) r, r = 1 / sqrt(var + eps), m = n * h * w:
+ *              dw1 = sum dz, dw0 = sum dz h, dx = w0 r (dz - dw1 / m - h dw0 / m) */
+#include "engine/base/vector.h"
+#include "engine/device/cpu/cpu.h"
+#include "engine/device/cpu/gemm.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+struct batchnorm {
+    struct op op;
+    int64_t channels;
+    struct planes { /* of each channel, after turning */
+        int64_t count, area, stride;
+    } planes;
+    bool turned;
+};
+
+struct pass { /* the tensors as planes */
+    const struct batchnorm *b;
+    const struct op_args *a;
+    const float *x, *y, *dy;
+    float *to, *dx; /* forward writes y to here */
+};
+
+/* ---- one channel: kernels ----------------------------------------------------------------------
+ */
+enum { LANES = 16 };
+
+static double lanes_sum(const double *part) {
+    double sum = 0;
+    for (int lane = 0; lane < LANES; lane++) sum += part[lane];
+    return sum;
+}
+
+/* Runs 'with(at, lane)' for every element, LANES of them side by side. */
+#define FOR_LANES(p, with)                                                                         \
+    for (int64_t i_ = 0; i_ < (p)->count; i_++) {                                                  \
+        int64_t at_ = i_ * (p)->stride, whole_ = at_ + (p)->area / LANES * LANES;                  \
+        int64_t rest_ = (p)->area % LANES;                                                         \
+        for (; at_ < whole_; at_ += LANES)                                                         \
+            for (int lane_ = 0; lane_ < LANES; lane_++) with(at_ + lane_, lane_);                  \
+        for (int lane_ = 0; lane_ < rest_; lane_++) with(at_ + lane_, lane_);                      \
+    }
+
+VECTORISED static double norm_sum(const struct planes *p, const float *x) {
+    double part[LANES] = {0};
+#define SUM(at, lane) part[lane] += (double)x[at]
+    FOR_LANES(p, SUM)
+    return lanes_sum(part);
+}
+
+VECTORISED static double norm_squares(const struct planes *p, const float *x, float mean) {
+    double part[LANES] = {0};
+#define SQUARE(at, lane)                                                                           \
+    do {                                                                                           \
+        double off = (double)x[at] - (double)mean;                                                 \
+        part[lane] += off * off;                                                                   \
+    } while (0)
+    FOR_LANES(p, SQUARE)
+    return lanes_sum(part);
+}
+
+VECTORISED static void norm_apply(const struct planes *p, const float *restrict x, float mean,
+                                  float scale, float shift, float least, float *restrict y) {
+    for (int64_t i = 0; i < p->count; i++)
+        for (int64_t k = i * p->stride; k < i * p->stride + p->area; k++) {
+            float v = (x[k] - mean) * scale + shift;
+            y[k] = least > v ? least : v;
+        }
+}
+
+/* sums: of dz, and of dz (x - mean). y is NULL when there is no activation. */
+VECTORISED static void norm_gradient_sums(const struct planes *p, const float *x, float mean,
+                                          const float *y, const float *dy, double sums[2]) {
+    double part0[LANES] = {0}, part1[LANES] = {0};
+#define PRODUCT(at, lane)                                                                          \
+    do {                                                                                           \
+        double dz = !y || y[at] > 0 ? (double)dy[at] : 0;                                          \
+        part0[lane] += dz;                                                                         \
+        part1[lane] += dz * ((double)x[at] - (double)mean);                                        \
+    } while (0)
+    FOR_LANES(p, PRODUCT)
+    sums[0] = lanes_sum(part0);
+    sums[1] = lanes_sum(part1);
+}
+
+/* dx = scale (dz - shift - (x - mean) slope) */
+VECTORISED static void norm_gradient(const struct planes *p, const float *restrict x, float mean,
+                                     const float *restrict y, const float *restrict dy, float scale,
+                                     float shift, float slope, float *restrict dx) {
+    for (int64_t i = 0; i < p->count; i++)
+        for (int64_t k = i * p->stride; k < i * p->stride + p->area; k++) {
+            float dz = !y || y[k] > 0 ? dy[k] : 0;
+            dx[k] = scale * (dz - shift - (x[k] - mean) * slope);
+        }
+}
+
+/* ---- one channel
+ * --------------------------------------------------------------------------------- */
+struct moments {
+    double mean, var; /* of the batch, biased; or the running ones */
+};
+
+static float follow(float running, double batch, float momentum) {
+    return (float)((1 - (double)momentum) * (double)running + (double)momentum * batch);
+}
+
+static struct moments moments_of(const struct pass *p, int64_t c) {
+    const struct batchnorm *b = p->b;
+    const struct op_args *a = p->a;
+    if (!a->training) return (struct moments){(double)a->buffer[0][c], (double)a->buffer[1][c]};
+    const float *x = p->x + c * b->planes.area;
+    double count = (double)(b->planes.count * b->planes.area);
+    struct moments m = {.mean = norm_sum(&b->planes, x) / count};
+    m.var = norm_squares(&b->planes, x, (float)m.mean) / count;
+    if (a->update_buffers) {
+        float momentum = b->op.desc.norm.momentum;
+        a->buffer[0][c] = follow(a->buffer[0][c], m.mean, momentum);
+        a->buffer[1][c] = follow(a->buffer[1][c], m.var * count / (count - 1), momentum);
+    }
+    return m;
+}
+
+static void forward_channels(void *ctx, int64_t begin, int64_t end) {
+    const struct pass *p = ctx;
+    const struct batchnorm *b = p->b;
+    float *saved = p->a->saved, least = b->op.desc.act == ACT_RELU ? 0 : -INFINITY;
+    for (int64_t c = begin; c < end; c++) {
+        int64_t at = c * b->planes.area;
+        struct moments m = moments_of(p, c);
+        float r = (float)(1 / sqrt(m.var + (double)b->op.desc.norm.eps));
+        if (p->a->training) saved[2 * c] = (float)m.mean, saved[2 * c + 1] = r;
+        norm_apply(&b->planes, p->x + at, (float)m.mean, p->a->w[0][c] * r, p->a->w[1][c], least,
+                   p->to + at);
+    }
+}
+
+static void backward_channels(void *ctx, int64_t begin, int64_t end) {
+    const struct pass *p = ctx;
+    const struct batchnorm *b = p->b;
+    const float *saved = p->a->saved;
+    double count = (double)(b->planes.count * b->planes.area);
+    for (int64_t c = begin; c < end; c++) {
+        int64_t at = c * b->planes.area;
+        float mean = saved[2 * c], r = saved[2 * c + 1];
+        const float *y = b->op.desc.act == ACT_RELU ? p->y + at : NULL;
+        double sums[2];
+        norm_gradient_sums(&b->planes, p->x + at, mean, y, p->dy + at, sums);
+        p->a->dw[1][c] = (float)sums[0];
+        p->a->dw[0][c] = (float)(sums[1] * (double)r);
+        if (!p->dx) continue;
+        double slope = sums[1] * (double)r * (double)r / count;
+        norm_gradient(&b->planes, p->x + at, mean, y, p->dy + at, p->a->w[0][c] * r,
+                      (float)(sums[0] / count), (float)slope, p->dx + at);
+    }
+}
+
+/* ---- the op: scratch holds turned x, y, dy and dx
+ * ------------------------------------------------ */
+static float *turned(const struct batchnorm *b, const struct op_args *a, int which) {
+    return (float *)a->scratch + which * align_floats(op_xs(&b->op.desc));
+}
+
+/* (n, channels) -> (channels, n) */
+static const float *turn(const struct batchnorm *b, const struct op_args *a, int which,
+                         const float *from) {
+    int64_t n = b->op.desc.n;
+    transpose(n, b->channels, from, b->channels, turned(b, a, which), n);
+    return turned(b, a, which);
+}
+
+static void turn_back(const struct batchnorm *b, const float *from, float *to) {
+    int64_t n = b->op.desc.n;
+    transpose(b->channels, n, from, n, to, b->channels);
+}
+
+static enum error norm_forward(struct op *op, const struct op_args *a) {
+    const struct batchnorm *b = (const struct batchnorm *)op;
+    int64_t count = b->planes.count * b->planes.area;
+    if (a->training && count < 2)
+        return FAIL(ERR_CONFIG,
+                    "batchnorm expected more than 1 value per channel when training, got %" PRId64
+                    "\nmake the batch of each shard larger",
+                    count);
+    struct pass p = {.b = b, .a = a, .x = a->x[0], .to = a->y};
+    if (b->turned) p.x = turn(b, a, 0, a->x[0]), p.to = turned(b, a, 1);
+    cpu_parallel(op->dev, b->channels, 1, forward_channels, &p);
+    if (b->turned) turn_back(b, p.to, a->y);
+    return ERR_NONE;
+}
+
+static enum error norm_backward(struct op *op, const struct op_args *a) {
+    const struct batchnorm *b = (const struct batchnorm *)op;
+    struct pass p = {.b = b, .a = a, .x = a->x[0], .y = a->y, .dy = a->dy, .dx = a->dx[0]};
+    if (b->turned) {
+        p.x = turn(b, a, 0, a->x[0]);
+        p.y = turn(b, a, 1, a->y);
+        p.dy = turn(b, a, 2, a->dy);
+        if (p.dx) p.dx = turned(b, a, 3);
+    }
+    cpu_parallel(op->dev, b->channels, 1, backward_channels, &p);
+    if (b->turned && p.dx) turn_back(b, p.dx, a->dx[0]);
+    return ERR_NONE;
+}
+
+static enum error norm_create(struct device *dev, const struct op_desc *d, struct op **out) {
+    TRY(op_alloc(sizeof(struct batchnorm), &cpu_batchnorm, dev, d, out));
+    struct batchnorm *b = (struct batchnorm *)*out;
+    int64_t each = shape_count(&d->x);
+    b->channels = d->x.dim[0];
+    b->turned = each == b->channels && d->n > 1;
+    b->planes = (struct planes){.count = d->n, .area = each / b->channels, .stride = each};
+    if (b->turned) b->planes = (struct planes){.count = 1, .area = d->n, .stride = 0};
+    b->op.saved_bytes = (size_t)b->channels * 2 * sizeof(float);
+    b->op.scratch_bytes = b->turned ? 4 * sizeof(float) * (size_t)align_floats(op_xs(d)) : 0;
+    return ERR_NONE;
+}
+
+const struct op_impl cpu_batchnorm = {
+    .name = "vector",
+    .takes = op_takes_any,
+    .create = norm_create,
+    .forward = norm_forward,
+    .backward = norm_backward,
+    .free = op_release,
+};

@@ -1,0 +1,388 @@
+/* Convolutions by oneDNN (2.x, C API; what version 3 spells otherwise is in the functions named
+ * describe_*).
+ *
+ * The library works in layouts of its own. Each pass is a list of steps, made once: reorder what is
+ * not in the layout that the convolution wants, convolve, reorder the result back.
+ *
+ *   forward    [x] [w] y = act(x * w + b) [y]
+ *   backward   dz = dy where y > 0; [x] [dz] dw, db [dw]; then [w] dx [dx] unless the input is data
+ *
+ * Winograd's algorithm is asked for by name where it can be had: 3x3 at stride 1 costs less than
+ * half the multiplications, for a relative error of 1e-6. A plain C implementation of the library's
+ * is never taken: it is a hundred times slower than cpu_conv_gemm, which stands next in line. */
+#include "engine/device/cpu/cpu.h"
+#include "engine/device/cpu/kernels.h"
+
+#include <oneapi/dnnl/dnnl.h>
+#include <string.h>
+
+enum home {
+    HOME_X,
+    HOME_W,
+    HOME_B,
+    HOME_Y,
+    HOME_DZ,
+    HOME_DX,
+    HOME_DW,
+    HOME_DB,
+    HOME_SCRATCH,
+    HOMES
+};
+enum { STEPS_MAX = 4, SLOTS_MAX = 24, ARGS_MAX = 6 };
+
+struct step {
+    dnnl_primitive_t primitive;
+    int count;
+    dnnl_exec_arg_t args[ARGS_MAX];
+};
+struct steps {
+    int count;
+    struct step step[STEPS_MAX];
+};
+struct slot { /* a memory object, and where its bytes are in a call */
+    dnnl_memory_t memory;
+    enum home home;
+    size_t offset;
+};
+struct layouts { /* plain, and as the convolution wants them ("any" until it is asked) */
+    dnnl_memory_desc_t x, w, b, y, any_x, any_w, any_y;
+    dnnl_dims_t stride, pad;
+};
+struct conv {
+    struct op op;
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    dnnl_primitive_desc_t forward_pd, data_pd, weights_pd;
+    struct steps forward, backward_weights, backward_data;
+    int slots;
+    struct slot slot[SLOTS_MAX];
+    size_t scratch; /* of the pass being planned */
+};
+
+static enum error dnnl_failed(dnnl_status_t status, const char *what) {
+    if (status == dnnl_out_of_memory) return FAIL(ERR_MEMORY, "%s: out of memory", what);
+    return FAIL(ERR_DEVICE, "%s: oneDNN says %d", what, (int)status);
+}
+#define DNNL(call)                                                                                 \
+    do {                                                                                           \
+        dnnl_status_t status_ = (call);                                                            \
+        if (status_ != dnnl_success) return dnnl_failed(status_, "a convolution");                 \
+    } while (0)
+
+/* ---- what the library is asked for ---------------------------------------------------------- */
+static enum error describe_layouts(const struct op_desc *d, struct layouts *l) {
+    const struct window *w = &d->conv.window;
+    int64_t groups = d->conv.groups;
+    dnnl_dims_t x = {d->n, d->x.dim[0], d->x.dim[1], d->x.dim[2]};
+    dnnl_dims_t y = {d->n, d->y.dim[0], d->y.dim[1], d->y.dim[2]}, b = {y[1]};
+    dnnl_dims_t oihw = {y[1], x[1], w->kernel[0], w->kernel[1]};
+    dnnl_dims_t goihw = {groups, y[1] / groups, x[1] / groups, w->kernel[0], w->kernel[1]};
+    bool grouped = groups > 1;
+    int nd = grouped ? 5 : 4;
+    const dnnl_dim_t *dims = grouped ? goihw : oihw;
+    for (int i = 0; i < 2; i++) l->stride[i] = w->stride[i], l->pad[i] = w->pad[i];
+    DNNL(dnnl_memory_desc_init_by_tag(&l->x, 4, x, dnnl_f32, dnnl_nchw));
+    DNNL(dnnl_memory_desc_init_by_tag(&l->y, 4, y, dnnl_f32, dnnl_nchw));
+    DNNL(dnnl_memory_desc_init_by_tag(&l->b, 1, b, dnnl_f32, dnnl_a));
+    DNNL(dnnl_memory_desc_init_by_tag(&l->w, nd, dims, dnnl_f32, grouped ? dnnl_goihw : dnnl_oihw));
+    DNNL(dnnl_memory_desc_init_by_tag(&l->any_x, 4, x, dnnl_f32, dnnl_format_tag_any));
+    DNNL(dnnl_memory_desc_init_by_tag(&l->any_y, 4, y, dnnl_f32, dnnl_format_tag_any));
+    DNNL(dnnl_memory_desc_init_by_tag(&l->any_w, nd, dims, dnnl_f32, dnnl_format_tag_any));
+    return ERR_NONE;
+}
+
+/* Plans one primitive with the scratch given by us and, in forward, the activation behind it. */
+static enum error describe(struct conv *c, const dnnl_convolution_desc_t *d, bool relu,
+                           const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *out) {
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_post_ops_t after = NULL;
+    dnnl_status_t status = dnnl_primitive_attr_create(&attr);
+    if (status == dnnl_success)
+        status = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
+    if (status == dnnl_success && relu) {
+        status = dnnl_post_ops_create(&after);
+        if (status == dnnl_success)
+            status = dnnl_post_ops_append_eltwise(after, 1, dnnl_eltwise_relu, 0, 0);
+        if (status == dnnl_success) status = dnnl_primitive_attr_set_post_ops(attr, after);
+    }
+    if (status == dnnl_success) status = dnnl_primitive_desc_create(out, d, attr, c->engine, hint);
+    if (after) dnnl_post_ops_destroy(after);
+    if (attr) dnnl_primitive_attr_destroy(attr);
+    const char *name = "ref";
+    DNNL(status);
+    DNNL(dnnl_primitive_desc_query(*out, dnnl_query_impl_info_str, 0, &name));
+    if (strstr(name, "ref")) return FAIL(ERR_DEVICE, "oneDNN has only plain C for a convolution");
+    return ERR_NONE;
+}
+
+static enum error describe_forward(struct conv *c, const struct layouts *l, dnnl_alg_kind_t alg) {
+    const struct op_desc *d = &c->op.desc;
+    const dnnl_memory_desc_t *b = d->conv.bias ? &l->b : NULL;
+    dnnl_convolution_desc_t cd;
+    DNNL(dnnl_convolution_forward_desc_init(&cd, dnnl_forward_training, alg, &l->any_x, &l->any_w,
+                                            b, &l->any_y, l->stride, l->pad, l->pad));
+    return describe(c, &cd, d->act == ACT_RELU, NULL, &c->forward_pd);
+}
+
+static enum error describe_weights(struct conv *c, const struct layouts *l, dnnl_alg_kind_t alg) {
+    const dnnl_memory_desc_t *b = c->op.desc.conv.bias ? &l->b : NULL;
+    dnnl_convolution_desc_t cd;
+    DNNL(dnnl_convolution_backward_weights_desc_init(&cd, alg, &l->any_x, &l->any_w, b, &l->any_y,
+                                                     l->stride, l->pad, l->pad));
+    return describe(c, &cd, false, c->forward_pd, &c->weights_pd);
+}
+
+static enum error describe_data(struct conv *c, const struct layouts *l, dnnl_alg_kind_t alg) {
+    dnnl_convolution_desc_t cd;
+    if (c->op.desc.first) return ERR_NONE;
+    DNNL(dnnl_convolution_backward_data_desc_init(&cd, alg, &l->any_x, &l->any_w, &l->any_y,
+                                                  l->stride, l->pad, l->pad));
+    return describe(c, &cd, false, c->forward_pd, &c->data_pd);
+}
+
+static void forget(struct conv *c) {
+    dnnl_primitive_desc_t *all[] = {&c->forward_pd, &c->data_pd, &c->weights_pd};
+    for (int i = 0; i < 3; i++) {
+        if (*all[i]) dnnl_primitive_desc_destroy(*all[i]);
+        *all[i] = NULL;
+    }
+}
+
+static enum error describe_all(struct conv *c, const struct layouts *l, dnnl_alg_kind_t alg) {
+    TRY(describe_forward(c, l, alg));
+    TRY(describe_weights(c, l, alg));
+    return describe_data(c, l, alg);
+}
+
+/* ---- lists of steps ------------------------------------------------------------------------- */
+static enum error slot_add(struct conv *c, const dnnl_memory_desc_t *md, enum home home,
+                           dnnl_memory_t *out) {
+    struct slot *s = &c->slot[c->slots];
+    s->home = home;
+    if (home == HOME_SCRATCH) {
+        s->offset = c->scratch;
+        size_t bytes = dnnl_memory_desc_get_size(md);
+        c->scratch += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    }
+    DNNL(dnnl_memory_create(&s->memory, md, c->engine, NULL));
+    c->slots++;
+    *out = s->memory;
+    return ERR_NONE;
+}
+
+static void step_arg(struct step *s, int arg, dnnl_memory_t memory) {
+    if (memory) s->args[s->count++] = (dnnl_exec_arg_t){arg, memory};
+}
+
+static enum error reorder_add(struct conv *c, struct steps *list, dnnl_memory_t from,
+                              const dnnl_memory_desc_t *from_md, dnnl_memory_t to,
+                              const dnnl_memory_desc_t *to_md) {
+    struct step *s = &list->step[list->count];
+    dnnl_primitive_desc_t pd;
+    DNNL(dnnl_reorder_primitive_desc_create(&pd, from_md, c->engine, to_md, c->engine, NULL));
+    dnnl_status_t status = dnnl_primitive_create(&s->primitive, pd);
+    dnnl_primitive_desc_destroy(pd);
+    DNNL(status);
+    list->count++;
+    step_arg(s, DNNL_ARG_FROM, from);
+    step_arg(s, DNNL_ARG_TO, to);
+    return ERR_NONE;
+}
+
+struct tensor { /* a tensor of a step: as we keep it, and as the step wants it */
+    dnnl_query_t query;
+    enum home home;
+    const dnnl_memory_desc_t *plain, *wanted;
+    dnnl_memory_t kept, given; /* the same when the layouts are */
+};
+
+static enum error tensor_add(struct conv *c, const_dnnl_primitive_desc_t pd, struct tensor *t) {
+    t->wanted = dnnl_primitive_desc_query_md(pd, t->query, 0);
+    TRY(slot_add(c, t->plain, t->home, &t->kept));
+    t->given = t->kept;
+    if (dnnl_memory_desc_equal(t->plain, t->wanted)) return ERR_NONE;
+    return slot_add(c, t->wanted, HOME_SCRATCH, &t->given);
+}
+
+/* Adds: reorder in[0], in[1]; the primitive; reorder out. Gives the step, for its arguments. */
+static enum error convolution_add(struct conv *c, struct steps *list, dnnl_primitive_desc_t pd,
+                                  struct tensor in[2], const int arg[3], struct tensor *out,
+                                  int bias_arg, dnnl_memory_t bias) {
+    for (int i = 0; i < 2; i++) {
+        TRY(tensor_add(c, pd, &in[i]));
+        if (in[i].given != in[i].kept)
+            TRY(reorder_add(c, list, in[i].kept, in[i].plain, in[i].given, in[i].wanted));
+    }
+    TRY(tensor_add(c, pd, out));
+    const dnnl_memory_desc_t *pad = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    dnnl_memory_t scratchpad = NULL;
+    TRY(slot_add(c, pad, HOME_SCRATCH, &scratchpad));
+    struct step *s = &list->step[list->count];
+    DNNL(dnnl_primitive_create(&s->primitive, pd));
+    list->count++;
+    step_arg(s, arg[0], in[0].given);
+    step_arg(s, arg[1], in[1].given);
+    step_arg(s, arg[2], out->given);
+    step_arg(s, bias_arg, bias);
+    step_arg(s, DNNL_ARG_SCRATCHPAD, scratchpad);
+    if (out->given == out->kept) return ERR_NONE;
+    return reorder_add(c, list, out->given, out->wanted, out->kept, out->plain);
+}
+
+static enum error plan_forward(struct conv *c, const struct layouts *l) {
+    struct tensor in[] = {{.query = dnnl_query_src_md, .home = HOME_X, .plain = &l->x},
+                          {.query = dnnl_query_weights_md, .home = HOME_W, .plain = &l->w}};
+    struct tensor y = {.query = dnnl_query_dst_md, .home = HOME_Y, .plain = &l->y};
+    const int args[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
+    dnnl_memory_t bias = NULL;
+    if (c->op.desc.conv.bias) TRY(slot_add(c, &l->b, HOME_B, &bias));
+    return convolution_add(c, &c->forward, c->forward_pd, in, args, &y, DNNL_ARG_BIAS, bias);
+}
+
+/* dz, if it is not dy itself, is the first thing in scratch. */
+static size_t dz_bytes(const struct op_desc *d) {
+    return d->act == ACT_RELU ? (size_t)align_floats(op_ys(d)) * sizeof(float) : 0;
+}
+
+static enum error plan_backward_weights(struct conv *c, const struct layouts *l) {
+    struct tensor in[] = {{.query = dnnl_query_src_md, .home = HOME_X, .plain = &l->x},
+                          {.query = dnnl_query_diff_dst_md, .home = HOME_DZ, .plain = &l->y}};
+    struct tensor dw = {.query = dnnl_query_diff_weights_md, .home = HOME_DW, .plain = &l->w};
+    const int args[] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS};
+    dnnl_memory_t bias = NULL;
+    if (c->op.desc.conv.bias) TRY(slot_add(c, &l->b, HOME_DB, &bias));
+    return convolution_add(c, &c->backward_weights, c->weights_pd, in, args, &dw,
+                           DNNL_ARG_DIFF_BIAS, bias);
+}
+
+static enum error plan_backward_data(struct conv *c, const struct layouts *l) {
+    struct tensor in[] = {{.query = dnnl_query_diff_dst_md, .home = HOME_DZ, .plain = &l->y},
+                          {.query = dnnl_query_weights_md, .home = HOME_W, .plain = &l->w}};
+    struct tensor dx = {.query = dnnl_query_diff_src_md, .home = HOME_DX, .plain = &l->x};
+    const int args[] = {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC};
+    if (c->op.desc.first) return ERR_NONE;
+    return convolution_add(c, &c->backward_data, c->data_pd, in, args, &dx, 0, NULL);
+}
+
+/* Scratch serves one list of steps at a time, behind dz. */
+static enum error plan_all(struct conv *c, const struct layouts *l) {
+    static enum error (*const plans[])(struct conv *, const struct layouts *) = {
+        plan_forward, plan_backward_weights, plan_backward_data};
+    for (int i = 0; i < 3; i++) {
+        c->scratch = dz_bytes(&c->op.desc);
+        TRY(plans[i](c, l));
+        if (c->scratch > c->op.scratch_bytes) c->op.scratch_bytes = c->scratch;
+    }
+    return ERR_NONE;
+}
+
+/* ---- running -------------------------------------------------------------------------------- */
+/* The library's handles are not const, though it only reads what is an input. */
+static void *handle_of(const float *p) {
+    void *handle;
+    memcpy(&handle, &p, sizeof handle);
+    return handle;
+}
+
+static enum error bind_slots(struct conv *c, const struct op_args *a) {
+    const float *dz = c->op.desc.act == ACT_RELU ? a->scratch : a->dy;
+    char *at[HOMES] = {
+        [HOME_X] = handle_of(a->x[0]), [HOME_W] = handle_of(a->w[0]), [HOME_B] = handle_of(a->w[1]),
+        [HOME_Y] = (char *)a->y,       [HOME_DZ] = handle_of(dz),     [HOME_DX] = (char *)a->dx[0],
+        [HOME_DW] = (char *)a->dw[0],  [HOME_DB] = (char *)a->dw[1],  [HOME_SCRATCH] = a->scratch};
+    for (int i = 0; i < c->slots; i++) {
+        const struct slot *s = &c->slot[i];
+        void *handle = at[s->home] ? at[s->home] + s->offset : NULL;
+        DNNL(dnnl_memory_set_data_handle(s->memory, handle));
+    }
+    return ERR_NONE;
+}
+
+static enum error run(struct conv *c, const struct steps *list) {
+    for (int i = 0; i < list->count; i++) {
+        const struct step *s = &list->step[i];
+        DNNL(dnnl_primitive_execute(s->primitive, c->stream, s->count, s->args));
+    }
+    DNNL(dnnl_stream_wait(c->stream));
+    return ERR_NONE;
+}
+
+static enum error conv_forward(struct op *op, const struct op_args *a) {
+    struct conv *c = (struct conv *)op;
+    TRY(bind_slots(c, a));
+    return run(c, &c->forward);
+}
+
+static void mask_part(void *ctx, int64_t begin, int64_t end) {
+    const struct op_args *a = ctx;
+    kernel_relu_backward(end - begin, a->y + begin, a->dy + begin, (float *)a->scratch + begin);
+}
+
+static enum error conv_backward(struct op *op, const struct op_args *a) {
+    struct conv *c = (struct conv *)op;
+    struct op_args args = *a;
+    if (op->desc.act == ACT_RELU) cpu_parallel(op->dev, op_ys(&op->desc), 4096, mask_part, &args);
+    TRY(bind_slots(c, a));
+    TRY(run(c, &c->backward_weights));
+    return a->dx[0] ? run(c, &c->backward_data) : ERR_NONE;
+}
+
+static void steps_free(struct steps *list) {
+    for (int i = 0; i < list->count; i++) dnnl_primitive_destroy(list->step[i].primitive);
+}
+
+static void conv_free(struct op *op) {
+    struct conv *c = (struct conv *)op;
+    steps_free(&c->forward);
+    steps_free(&c->backward_weights);
+    steps_free(&c->backward_data);
+    for (int i = 0; i < c->slots; i++) dnnl_memory_destroy(c->slot[i].memory);
+    forget(c);
+    if (c->stream) dnnl_stream_destroy(c->stream);
+    if (c->engine) dnnl_engine_destroy(c->engine);
+    op_release(op);
+}
+
+static bool winograd_fits(const struct op_desc *d) {
+    const struct window *w = &d->conv.window;
+    return d->conv.groups == 1 && w->kernel[0] == 3 && w->kernel[1] == 3 && w->stride[0] == 1 &&
+           w->stride[1] == 1 && d->x.dim[0] >= 16 && d->y.dim[0] >= 16;
+}
+
+static enum error plan(struct conv *c) {
+    struct layouts l;
+    DNNL(dnnl_engine_create(&c->engine, dnnl_cpu, 0));
+    DNNL(dnnl_stream_create(&c->stream, c->engine, dnnl_stream_default_flags));
+    TRY(describe_layouts(&c->op.desc, &l));
+    enum error err = ERR_DEVICE;
+    if (winograd_fits(&c->op.desc)) err = describe_all(c, &l, dnnl_convolution_winograd);
+    if (err == ERR_DEVICE) {
+        forget(c);
+        err = describe_all(c, &l, dnnl_convolution_direct);
+    }
+    return err == ERR_NONE ? plan_all(c, &l) : err;
+}
+
+static enum error conv_create(struct device *dev, const struct op_desc *d, struct op **out) {
+    struct op *op;
+    TRY(op_alloc(sizeof(struct conv), &cpu_conv_dnnl, dev, d, &op));
+    enum error err = plan((struct conv *)op);
+    if (err == ERR_NONE)
+        *out = op;
+    else
+        conv_free(op);
+    return err;
+}
+
+static bool takes(const struct op_desc *d) {
+    return !d->conv.maxpool;
+}
+
+const struct op_impl cpu_conv_dnnl = {
+    .name = "dnnl",
+    .takes = takes,
+    .create = conv_create,
+    .forward = conv_forward,
+    .backward = conv_backward,
+    .free = conv_free,
+};

@@ -1,0 +1,181 @@
+/* relu, gelu, dropout and add on vector units, an even part of the elements for each thread. */
+#include "engine/base/rng.h"
+#include "engine/device/cpu/cpu.h"
+#include "engine/device/cpu/kernels.h"
+
+#include <string.h>
+
+enum { GRAIN = 4096 }; /* elements that are worth a thread */
+
+struct pass {
+    const struct op *op;
+    const struct op_args *a;
+};
+
+static void run(struct op *op, const struct op_args *a, int64_t count, int64_t grain,
+                void (*part)(void *ctx, int64_t begin, int64_t end)) {
+    struct pass p = {op, a};
+    cpu_parallel(op->dev, count, grain, part, &p);
+}
+
+/* ---- relu ------------------------------------------------------------------------------------ */
+static void relu_part(void *ctx, int64_t begin, int64_t end) {
+    const struct op_args *a = ((const struct pass *)ctx)->a;
+    kernel_relu(end - begin, a->x[0] + begin, a->y + begin);
+}
+
+static void relu_backward_part(void *ctx, int64_t begin, int64_t end) {
+    const struct op_args *a = ((const struct pass *)ctx)->a;
+    kernel_relu_backward(end - begin, a->y + begin, a->dy + begin, a->dx[0] + begin);
+}
+
+static enum error relu_forward(struct op *op, const struct op_args *a) {
+    run(op, a, op_xs(&op->desc), GRAIN, relu_part);
+    return ERR_NONE;
+}
+
+static enum error relu_backward(struct op *op, const struct op_args *a) {
+    if (a->dx[0]) run(op, a, op_xs(&op->desc), GRAIN, relu_backward_part);
+    return ERR_NONE;
+}
+
+static enum error relu_create(struct device *dev, const struct op_desc *d, struct op **out) {
+    return op_create_plain(&cpu_relu, dev, d, out);
+}
+
+const struct op_impl cpu_relu = {
+    .name = "vector",
+    .takes = op_takes_any,
+    .create = relu_create,
+    .forward = relu_forward,
+    .backward = relu_backward,
+    .free = op_release,
+};
+
+/* ---- gelu ------------------------------------------------------------------------------------ */
+static void gelu_part(void *ctx, int64_t begin, int64_t end) {
+    const struct op_args *a = ((const struct pass *)ctx)->a;
+    kernel_gelu(end - begin, a->x[0] + begin, a->y + begin);
+}
+
+static void gelu_backward_part(void *ctx, int64_t begin, int64_t end) {
+    const struct op_args *a = ((const struct pass *)ctx)->a;
+    kernel_gelu_backward(end - begin, a->x[0] + begin, a->dy + begin, a->dx[0] + begin);
+}
+
+static enum error gelu_forward(struct op *op, const struct op_args *a) {
+    run(op, a, op_xs(&op->desc), GRAIN, gelu_part);
+    return ERR_NONE;
+}
+
+static enum error gelu_backward(struct op *op, const struct op_args *a) {
+    if (a->dx[0]) run(op, a, op_xs(&op->desc), GRAIN, gelu_backward_part);
+    return ERR_NONE;
+}
+
+static enum error gelu_create(struct device *dev, const struct op_desc *d, struct op **out) {
+    return op_create_plain(&cpu_gelu, dev, d, out);
+}
+
+const struct op_impl cpu_gelu = {
+    .name = "vector",
+    .takes = op_takes_any,
+    .create = gelu_create,
+    .forward = gelu_forward,
+    .backward = gelu_backward,
+    .free = op_release,
+};
+
+/* ---- dropout: the mask is drawn once, a byte for each element, and saved for backward -----------
+ */
+static void dropout_part(void *ctx, int64_t begin, int64_t end) {
+    const struct pass *p = ctx;
+    const struct op_args *a = p->a;
+    const struct op_desc *d = &p->op->desc;
+    int64_t each = shape_count(&d->x);
+    uint8_t *mask = a->saved;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t at = i * each;
+        kernel_dropout_mask(rng_key(a->seed, RNG_DROPOUT), a->ids[i],
+                            (uint64_t)d->dropout.layer << 40, d->dropout.p, each, mask + at);
+        kernel_mask_scale(each, mask + at, 1 / (1 - d->dropout.p), a->x[0] + at, a->y + at);
+    }
+}
+
+static void dropout_backward_part(void *ctx, int64_t begin, int64_t end) {
+    const struct pass *p = ctx;
+    const struct op_args *a = p->a;
+    kernel_mask_scale(end - begin, (const uint8_t *)a->saved + begin,
+                      1 / (1 - p->op->desc.dropout.p), a->dy + begin, a->dx[0] + begin);
+}
+
+static enum error dropout_forward(struct op *op, const struct op_args *a) {
+    if (a->training)
+        run(op, a, op->desc.n, 1, dropout_part);
+    else
+        memcpy(a->y, a->x[0], (size_t)op_xs(&op->desc) * sizeof *a->y);
+    return ERR_NONE;
+}
+
+static enum error dropout_backward(struct op *op, const struct op_args *a) {
+    if (a->dx[0]) run(op, a, op_xs(&op->desc), GRAIN, dropout_backward_part);
+    return ERR_NONE;
+}
+
+static enum error dropout_create(struct device *dev, const struct op_desc *d, struct op **out) {
+    TRY(op_create_plain(&cpu_dropout, dev, d, out));
+    (*out)->saved_bytes = (size_t)op_xs(d);
+    return ERR_NONE;
+}
+
+const struct op_impl cpu_dropout = {
+    .name = "vector",
+    .takes = op_takes_any,
+    .create = dropout_create,
+    .forward = dropout_forward,
+    .backward = dropout_backward,
+    .free = op_release,
+};
+
+/* ---- add ------------------------------------------------------------------------------------- */
+static void add_part(void *ctx, int64_t begin, int64_t end) {
+    const struct pass *p = ctx;
+    const struct op_args *a = p->a;
+    kernel_add(end - begin, a->x[0] + begin, a->x[1] + begin, p->op->desc.act, a->y + begin);
+}
+
+static void add_backward_part(void *ctx, int64_t begin, int64_t end) {
+    const struct pass *p = ctx;
+    const struct op_args *a = p->a;
+    for (int side = 0; side < 2; side++) {
+        if (!a->dx[side]) continue;
+        float *dx = a->dx[side] + begin;
+        if (p->op->desc.act == ACT_RELU)
+            kernel_relu_backward(end - begin, a->y + begin, a->dy + begin, dx);
+        else
+            memcpy(dx, a->dy + begin, (size_t)(end - begin) * sizeof *dx);
+    }
+}
+
+static enum error add_forward(struct op *op, const struct op_args *a) {
+    run(op, a, op_xs(&op->desc), GRAIN, add_part);
+    return ERR_NONE;
+}
+
+static enum error add_backward(struct op *op, const struct op_args *a) {
+    run(op, a, op_xs(&op->desc), GRAIN, add_backward_part);
+    return ERR_NONE;
+}
+
+static enum error add_create(struct device *dev, const struct op_desc *d, struct op **out) {
+    return op_create_plain(&cpu_add, dev, d, out);
+}
+
+const struct op_impl cpu_add = {
+    .name = "vector",
+    .takes = op_takes_any,
+    .create = add_create,
+    .forward = add_forward,
+    .backward = add_backward,
+    .free = op_release,
+};

@@ -1,0 +1,196 @@
+/* The largest or the mean of each window, a part of the planes for each thread. The loops run along
+ * a row of outputs, for one place of the window at a time, so that they vectorise. A maximum keeps
+ * where it came from, as an index into its plane of x, for backward. */
+#include "engine/base/vector.h"
+#include "engine/device/cpu/cpu.h"
+
+#include <math.h>
+#include <string.h>
+
+struct pass {
+    const struct op_desc *d;
+    const struct op_args *a;
+    int32_t *from;
+};
+
+struct row { /* one place of the window over the outputs [begin, end) of a row; the first reads
+                x[at] */
+    int64_t begin, end, at, stride;
+};
+
+/* Outputs k of 'places' with 0 <= k * stride + off < length. */
+static void inside(int64_t off, int64_t stride, int64_t length, int64_t places, struct row *r) {
+    r->begin = off < 0 ? (-off + stride - 1) / stride : 0;
+    r->end = off < length ? (length - 1 - off) / stride + 1 : 0;
+    if (r->end > places) r->end = places;
+    r->stride = stride;
+}
+
+/* The row of outputs 'oy' for window place (ky, kx); false when it lies in the padding. */
+static bool row_of(const struct op_desc *d, int64_t oy, int ky, int kx, struct row *r) {
+    const struct window *w = &d->pool.window;
+    int64_t iy = oy * w->stride[0] + ky - w->pad[0], off = kx - w->pad[1];
+    if (iy < 0 || iy >= d->x.dim[1]) return false;
+    inside(off, w->stride[1], d->x.dim[2], d->y.dim[2], r);
+    r->at = iy * d->x.dim[2] + off + r->begin * r->stride;
+    return r->begin < r->end;
+}
+
+/* ---- rows: stamped for the usual strides, so that the compiler knows them ----------------------
+ */
+#define EACH(k)                                                                                    \
+    int64_t k = 0;                                                                                 \
+    k < r->end - r->begin;                                                                         \
+    k++
+#define KNOWN_STRIDE(call)                                                                         \
+    switch (r->stride) {                                                                           \
+    case 1:                                                                                        \
+        call(1);                                                                                   \
+        break;                                                                                     \
+    case 2:                                                                                        \
+        call(2);                                                                                   \
+        break;                                                                                     \
+    default:                                                                                       \
+        call(r->stride);                                                                           \
+    }
+
+/* PyTorch's rule: the first of equals, and a NaN takes the place of anything. */
+VECTORISED static void pool_row_max(const struct row *r, const float *restrict x, float *restrict y,
+                                    int32_t *restrict from) {
+#define MAX_ROW(s)                                                                                 \
+    for (EACH(k)) {                                                                                \
+        float v = x[k * (s)], old = y[k];                                                          \
+        bool more = v > old || v != v;                                                             \
+        y[k] = more ? v : old;                                                                     \
+        from[k] = more ? (int32_t)(r->at + k * (s)) : from[k];                                     \
+    }
+    KNOWN_STRIDE(MAX_ROW)
+}
+
+VECTORISED static void pool_row_sum(const struct row *r, const float *restrict x,
+                                    float *restrict y) {
+#define SUM_ROW(s)                                                                                 \
+    for (EACH(k)) y[k] += x[k * (s)];
+    KNOWN_STRIDE(SUM_ROW)
+}
+
+VECTORISED static void pool_row_spread(const struct row *r, float share, const float *restrict dy,
+                                       float *restrict dx) {
+#define SPREAD_ROW(s)                                                                              \
+    for (EACH(k)) dx[k * (s)] += dy[k] * share;
+    KNOWN_STRIDE(SPREAD_ROW)
+}
+
+/* ---- planes ---------------------------------------------------------------------------------- */
+/* Before any place of the window: nothing is less than -inf, which is at the window's first place
+ * inside x. */
+static void row_begin(const struct op_desc *d, int64_t oy, float *y, int32_t *from) {
+    const struct window *w = &d->pool.window;
+    int64_t iy = oy * w->stride[0] - w->pad[0];
+    for (int64_t k = 0; k < d->y.dim[2]; k++) {
+        int64_t ix = k * w->stride[1] - w->pad[1];
+        y[k] = -INFINITY;
+        from[k] = (int32_t)((iy > 0 ? iy * d->x.dim[2] : 0) + (ix > 0 ? ix : 0));
+    }
+}
+
+static void plane_max(const struct op_desc *d, const float *x, float *y, int32_t *from) {
+    const struct window *w = &d->pool.window;
+    int64_t width = d->y.dim[2];
+    for (int64_t oy = 0; oy < d->y.dim[1]; oy++, y += width, from += width) {
+        row_begin(d, oy, y, from);
+        for (int ky = 0; ky < w->kernel[0]; ky++)
+            for (int kx = 0; kx < w->kernel[1]; kx++) {
+                struct row r;
+                if (row_of(d, oy, ky, kx, &r))
+                    pool_row_max(&r, x + r.at, y + r.begin, from + r.begin);
+            }
+    }
+}
+
+static void plane_mean(const struct op_desc *d, const float *x, float *y) {
+    const struct window *w = &d->pool.window;
+    int64_t width = d->y.dim[2];
+    float share = 1 / ((float)w->kernel[0] * (float)w->kernel[1]);
+    for (int64_t oy = 0; oy < d->y.dim[1]; oy++, y += width) {
+        memset(y, 0, (size_t)width * sizeof *y);
+        for (int ky = 0; ky < w->kernel[0]; ky++)
+            for (int kx = 0; kx < w->kernel[1]; kx++) {
+                struct row r;
+                if (row_of(d, oy, ky, kx, &r)) pool_row_sum(&r, x + r.at, y + r.begin);
+            }
+        for (int64_t k = 0; k < width; k++) y[k] *= share;
+    }
+}
+
+static void plane_mean_backward(const struct op_desc *d, const float *dy, float *dx) {
+    const struct window *w = &d->pool.window;
+    float share = 1 / ((float)w->kernel[0] * (float)w->kernel[1]);
+    for (int64_t oy = 0; oy < d->y.dim[1]; oy++, dy += d->y.dim[2])
+        for (int ky = 0; ky < w->kernel[0]; ky++)
+            for (int kx = 0; kx < w->kernel[1]; kx++) {
+                struct row r;
+                if (row_of(d, oy, ky, kx, &r)) pool_row_spread(&r, share, dy + r.begin, dx + r.at);
+            }
+}
+
+/* ---- the op: 'from' (n, y) lies in saved, or in scratch when there is no backward --------------
+ */
+static void forward_planes(void *ctx, int64_t begin, int64_t end) {
+    const struct pass *p = ctx;
+    int64_t area_x = p->d->x.dim[1] * p->d->x.dim[2], area_y = p->d->y.dim[1] * p->d->y.dim[2];
+    for (int64_t i = begin; i < end; i++) {
+        const float *x = p->a->x[0] + i * area_x;
+        if (p->d->pool.kind == POOL_MAX)
+            plane_max(p->d, x, p->a->y + i * area_y, p->from + i * area_y);
+        else
+            plane_mean(p->d, x, p->a->y + i * area_y);
+    }
+}
+
+static void backward_planes(void *ctx, int64_t begin, int64_t end) {
+    const struct pass *p = ctx;
+    int64_t area_x = p->d->x.dim[1] * p->d->x.dim[2], area_y = p->d->y.dim[1] * p->d->y.dim[2];
+    for (int64_t i = begin; i < end; i++) {
+        const float *dy = p->a->dy + i * area_y;
+        const int32_t *from = p->from + i * area_y;
+        float *dx = p->a->dx[0] + i * area_x;
+        memset(dx, 0, (size_t)area_x * sizeof *dx);
+        if (p->d->pool.kind == POOL_AVG)
+            plane_mean_backward(p->d, dy, dx);
+        else
+            for (int64_t k = 0; k < area_y; k++) dx[from[k]] += dy[k];
+    }
+}
+
+static enum error pool_forward(struct op *op, const struct op_args *a) {
+    struct pass p = {&op->desc, a, a->training ? a->saved : a->scratch};
+    cpu_parallel(op->dev, op->desc.n * op->desc.x.dim[0], 1, forward_planes, &p);
+    return ERR_NONE;
+}
+
+static enum error pool_backward(struct op *op, const struct op_args *a) {
+    struct pass p = {&op->desc, a, a->saved};
+    if (a->dx[0]) cpu_parallel(op->dev, op->desc.n * op->desc.x.dim[0], 1, backward_planes, &p);
+    return ERR_NONE;
+}
+
+static bool max_or_mean_takes(const struct op_desc *d) {
+    return d->x.dim[1] * d->x.dim[2] <= INT32_MAX;
+}
+
+static enum error max_or_mean_create(struct device *dev, const struct op_desc *d, struct op **out) {
+    TRY(op_create_plain(&cpu_pool, dev, d, out));
+    if (d->pool.kind == POOL_MAX)
+        (*out)->saved_bytes = (*out)->scratch_bytes = (size_t)op_ys(d) * sizeof(int32_t);
+    return ERR_NONE;
+}
+
+const struct op_impl cpu_pool = {
+    .name = "vector",
+    .takes = max_or_mean_takes,
+    .create = max_or_mean_create,
+    .forward = pool_forward,
+    .backward = pool_backward,
+    .free = op_release,
+};

@@ -1,0 +1,119 @@
+/* What a user meets besides training: help, validation, wrong input, and what is on which stream.
+ */
+#include "tests/harness/program.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static struct program p;
+
+static const char *config_file(const char *name, const char *text) {
+    const char *path = scratch_path(name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+    return path;
+}
+
+static void help_and_version(void **state) {
+    (void)state;
+    program_run(&p, 10, "help", NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "usage: engine COMMAND"));
+    program_run(&p, 10, "help", "optimizer.momentum", NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "momentum"));
+    program_run(&p, 10, "run", "--help", "batch.size", NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "128"));
+    program_run(&p, 10, "help", "optimizer.momentun", NULL);
+    assert_int_equal(p.code, 64);
+    program_run(&p, 10, "version", "--features", NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "cpu"));
+    program_run(&p, 10, "rum", NULL);
+    assert_int_equal(p.code, 64);
+    assert_non_null(strstr(p.err, "did you mean 'run'"));
+    program_run(&p, 10, "run", "--nonsense", NULL);
+    assert_int_equal(p.code, 64);
+}
+
+static void wrong_input(void **state) {
+    (void)state;
+    program_run(&p, 10, "run", "/no/such/file.yaml", NULL);
+    assert_int_equal(p.code, 66);
+    program_run(&p, 10, "run", scratch_folder(), NULL);
+    assert_int_equal(p.code, 66);
+    const char *path =
+        config_file("wrong.yaml", "mode: dp\noptimizer: {momentun: 0.9}\nbatch: 64k\n");
+    program_run(&p, 10, "run", path, NULL);
+    assert_int_equal(p.code, 78);
+    assert_non_null(strstr(p.err, "wrong.yaml:2:13: error: unknown key 'momentun'"));
+    assert_non_null(strstr(p.err, "wrong.yaml:3:8: error:"));
+    assert_non_null(strstr(p.err, "2 errors"));
+    path = config_file("model.yaml", "model: {layers: [flatten, {linear: 7}]}\n");
+    program_run(&p, 10, "validate", path, NULL);
+    assert_int_equal(p.code, 78);
+    assert_non_null(strstr(p.err, "7 outputs"));
+    path = config_file(
+        "shape.yaml", "model: {layers: [{conv2d: {out: 4, kernel: 40}}, flatten, {linear: 10}]}\n");
+    program_run(&p, 10, "validate", path, NULL);
+    assert_int_equal(p.code, 78);
+    program_run(&p, 10, "run", "--set", "data={set: idx, train: /no/such/file}", NULL);
+    assert_int_equal(p.code, 66);
+    program_run(&p, 10, "inspect", "/no/such/file", NULL);
+    assert_int_equal(p.code, 66);
+    program_run(&p, 10, "run", "--set", "log.dir=/proc/nowhere", NULL);
+    assert_int_equal(p.code, 73);
+}
+
+static void diverging_is_a_result_that_is_not_acceptable(void **state) {
+    (void)state;
+    static const char *const modes[] = {"mode=single", "mode=dp", "mode=ddp"};
+    for (int i = 0; i < 3; i++) {
+        char dir[600];
+        snprintf(dir, sizeof dir, "log.dir=%s%d", scratch_path("diverge-"), i);
+        program_run(&p, 30, "run", "--set", modes[i], "--set",
+                    i ? "devices=cpu:2" : "devices=cpu:1", "--set", "optimizer.lr=1e30", "--set",
+                    "train=20st", "--set", dir, NULL);
+        assert_int_equal(p.code, 1);
+        assert_non_null(strstr(p.err, "diverged"));
+    }
+}
+
+static void config_can_be_run_again(void **state) {
+    (void)state;
+    char dir[600];
+    snprintf(dir, sizeof dir, "log.dir=%s", scratch_path("again"));
+    program_run(&p, 10, "config", "--set", "batch=64", "--set", "devices=cpu:2", "--set",
+                "train=3st", "--set", dir, NULL);
+    assert_int_equal(p.code, 0);
+    const char *path = config_file("again.yaml", p.out);
+    program_run(&p, 30, "run", path, "--json", NULL);
+    assert_int_equal((int)program_number(&p, "steps"), 3);
+    struct stat st;
+    static const char *const files[] = {"config.yaml", "resolved.yaml", "metrics.jsonl",
+                                        "summary.json"};
+    for (int i = 0; i < 4; i++) {
+        char file[700];
+        snprintf(file, sizeof file, "%s/%s", program_string(&p, "run_dir"), files[i]);
+        if (stat(file, &st) != 0 || st.st_size == 0) fail_msg("%s is missing or empty", file);
+    }
+    static struct program q;
+    program_run(&q, 10, "inspect", program_string(&p, "run_dir"), NULL);
+    assert_int_equal(q.code, 0);
+    assert_non_null(strstr(q.out, program_string(&p, "weights_sha256")));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(help_and_version),
+        cmocka_unit_test(wrong_input),
+        cmocka_unit_test(diverging_is_a_result_that_is_not_acceptable),
+        cmocka_unit_test(config_can_be_run_again),
+    };
+    return cmocka_run_group_tests_name("commands", tests, NULL, NULL);
+}

@@ -1,0 +1,86 @@
+/* Fast exp and normal distribution against libm, and the kernels' behaviour at the edges of floats.
+ */
+#include "tests/harness/harness.h"
+
+#include "engine/device/cpu/fast_math.h"
+#include "engine/device/cpu/kernels.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+static void exp_is_near_libm(void **state) {
+    (void)state;
+    for (int i = -870000; i <= 880000; i += 7) {
+        float x = (float)i / 10000;
+        double expected = exp((double)x), off = fabs((double)fast_exp(x) - expected);
+        if (!(off <= 3e-7 * expected)) fail_msg("exp(%g) is off by %g", (double)x, off / expected);
+    }
+    assert_true(fast_exp(0) == 1);
+    assert_true(fast_exp(-INFINITY) < 2e-38f && fast_exp(-INFINITY) >= 0);
+    assert_true(isfinite(fast_exp(INFINITY)) && fast_exp(INFINITY) > 1e38f);
+    assert_true(isnan(fast_exp(NAN)));
+}
+
+/* The tail is e^(-x^2/2) times a fit: the square's rounding grows with it. */
+static void normal_is_near_libm(void **state) {
+    (void)state;
+    for (int i = -130000; i <= 130000; i += 3) {
+        float x = (float)i / 10000, bell;
+        double expected = 0.5 * erfc(-(double)x * 0.70710678118654752);
+        double slack = 3e-7 + 6e-8 * (double)x * (double)x;
+        double off = fabs((double)fast_normal(x, &bell) - expected);
+        if (!(off <= slack * expected)) fail_msg("P(%g) is off by %g", (double)x, off / expected);
+        double density = exp(-0.5 * (double)x * (double)x);
+        assert_true(fabs((double)bell - density) <= slack * density);
+    }
+}
+
+static void gelu_keeps_its_limits(void **state) {
+    (void)state;
+    float x[] = {0, -0.0f, 100, -100, FLT_MAX, -FLT_MAX, INFINITY, NAN}, y[8];
+    kernel_gelu(8, x, y);
+    assert_true(y[0] == 0 && y[1] == 0);
+    assert_true(y[2] == 100 && fabsf(y[3]) < 1e-30f);
+    assert_true(y[4] == FLT_MAX && y[6] == INFINITY);
+    assert_true(isnan(y[7]));
+}
+
+static void relu_keeps_nan(void **state) {
+    (void)state;
+    float x[] = {NAN, -1, 0, 2, -INFINITY, INFINITY}, y[6];
+    kernel_relu(6, x, y);
+    assert_true(isnan(y[0]) && y[1] == 0 && y[2] == 0 && y[3] == 2 && y[4] == 0);
+    assert_true(y[5] == INFINITY);
+}
+
+static void softmax_takes_any_range(void **state) {
+    (void)state;
+    float x[] = {1000, -1000, 999, 0, -INFINITY}, y[5], max;
+    double log_sum = kernel_softmax(5, x, y, &max);
+    assert_true(max == 1000);
+    assert_true(fabs(log_sum - log1p(exp(-1))) < 1e-6);
+    assert_true(fabsf(y[0] + y[2] - 1) < 1e-6f && y[1] < 1e-30f && y[4] < 1e-30f);
+}
+
+static void dropout_keeps_its_share(void **state) {
+    (void)state;
+    enum { N = 100001 };
+    static uint8_t mask[N];
+    int stay = 0;
+    kernel_dropout_mask(rng_key(3, RNG_DROPOUT), 77, (uint64_t)4 << 40, 0.3f, N, mask);
+    for (int k = 0; k < N; k++) {
+        assert_true(mask[k] <= 1);
+        stay += mask[k];
+    }
+    assert_true(abs(stay - 70000) < 700); /* 5 standard deviations */
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exp_is_near_libm),        cmocka_unit_test(normal_is_near_libm),
+        cmocka_unit_test(gelu_keeps_its_limits),   cmocka_unit_test(relu_keeps_nan),
+        cmocka_unit_test(softmax_takes_any_range), cmocka_unit_test(dropout_keeps_its_share),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

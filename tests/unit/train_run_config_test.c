@@ -1,0 +1,547 @@
+/* The configuration of a run: what is decided for 'auto', which combinations are refused, and that
+ * the resolved configuration gives itself again. */
+#include "tests/harness/harness.h"
+
+#include "engine/device/device.h"
+#include "engine/train/run_config.h"
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+enum { SETS = 8 };
+
+static const char *const modes[] = {"single", "dp", "ddp", NULL};
+static const char *const algorithms[] = {"ring", "direct", "star", NULL};
+
+struct fixture {
+    struct run_settings s;
+    char *report;
+};
+
+static int setup(void **state) {
+    if (chdir(scratch_folder()) != 0) return -1;
+    *state = calloc(1, sizeof(struct fixture));
+    return *state ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    struct fixture *f = *state;
+    run_settings_free(&f->s);
+    free(f);
+    return 0;
+}
+
+static void write_file(const char *name, const char *text) {
+    FILE *out = fopen(name, "w");
+    assert_non_null(out);
+    assert_int_equal(fwrite(text, 1, strlen(text), out), strlen(text));
+    assert_int_equal(fclose(out), 0);
+}
+
+/* text NULL: no file; sets: assignments one a line, or NULL. */
+static enum error load(struct fixture *f, const char *text, const char *sets) {
+    static char copies[SETS][128];
+    const char *list[SETS];
+    int n = 0;
+    for (const char *set = sets; set && *set && n < SETS; n++) {
+        size_t length = strcspn(set, "\n");
+        snprintf(copies[n], sizeof copies[n], "%.*s", (int)length, set);
+        list[n] = copies[n];
+        set += length + (set[length] == '\n');
+    }
+    if (text) write_file("c.yaml", text);
+    run_settings_free(&f->s);
+    return run_settings_load(text ? "c.yaml" : NULL, list, n, modes, algorithms, &f->s, &f->report);
+}
+
+static const struct run_config *load_good(struct fixture *f, const char *text, const char *sets) {
+    if (load(f, text, sets) != ERR_NONE) fail_msg("%s\n%s", text ? text : "", f->report);
+    return &f->s.config;
+}
+
+/* ---- what is decided ---- */
+
+static void defaults(void **state) {
+    struct fixture *f = *state;
+    const struct run_config *c = load_good(f, NULL, NULL);
+    int cores = device_host_cores();
+    assert_string_equal(c->name, "run");
+    assert_string_equal(c->mode, "ddp");
+    assert_string_equal(c->devices.kind, "cpu");
+    assert_true(c->devices.automatic);
+    assert_int_equal(c->devices.count, cores < 128 ? cores : 128);
+    assert_int_equal(c->batch.size, 128);
+    assert_int_equal(c->batch.shards, c->devices.count);
+    assert_int_equal(c->threads, cores / c->devices.count);
+    assert_string_equal(c->model->text, "mlp");
+    assert_int_equal(c->loss, LOSS_CROSS_ENTROPY);
+    assert_string_equal(dataset_variants.at(c->data.set.index)->name, "digits");
+    assert_non_null(c->data.set.config);
+    assert_non_null(c->data.augment);
+    assert_true(c->train.length.unit == SPAN_EPOCHS && c->train.length.value == 3);
+    assert_null(c->train.until_metric);
+    assert_string_equal(optim_variants.at(c->optimizer.kind.index)->name, "sgd");
+    assert_true(c->optimizer.clip == 0);
+    assert_int_equal(c->lr_scale.rule, LR_SCALE_NONE);
+    assert_int_equal(c->deterministic, DETERMINISTIC_TRUE);
+    assert_int_equal(c->dp.server, SERVER_SHARED);
+    assert_int_equal(c->dp.scatter, SCATTER_DIRECT);
+    assert_int_equal(c->ddp.bucket.first, 1 << 20);
+    assert_int_equal(c->ddp.bucket.cap, 25 << 20);
+    assert_true(c->ddp.overlap);
+    assert_int_equal(c->comm.link, COMM_LINK_SHM);
+    assert_int_equal(c->comm.order, COMM_ORDER_TREE);
+    assert_true(c->comm.timeout == 60);
+    assert_true(c->eval.every.unit == SPAN_EPOCHS && c->checkpoint.every.unit == SPAN_EPOCHS);
+    assert_string_equal(c->checkpoint.best, "off");
+    assert_string_equal(c->checkpoint.resume, "never");
+    assert_true(c->log.every.unit == SPAN_STEPS && c->log.every.value == 50);
+    assert_string_equal(f->s.given, "");
+    c = load_good(f, "", NULL);
+    assert_string_equal(c->name, "c");
+}
+
+static void decisions(void **state) {
+    struct fixture *f = *state;
+    int cores = device_host_cores();
+    const struct run_config *c = load_good(f, "mode: single\nbatch: {shards: 4}\n", NULL);
+    assert_int_equal(c->devices.count, 1);
+    assert_int_equal(c->threads, cores);
+    assert_int_equal(c->batch.shards, 4);
+    c = load_good(f, "mode: dp\ndevices: ref:4\n", NULL);
+    assert_string_equal(c->devices.kind, "ref");
+    assert_int_equal(c->devices.count, 4);
+    assert_false(c->devices.automatic);
+    assert_int_equal(c->batch.shards, 4);
+    assert_int_equal(c->comm.link, COMM_LINK_THREAD);
+    c = load_good(f, "comm: ring\ndevices: cpu:3\n", NULL);
+    assert_int_equal(c->comm.order, COMM_ORDER_RING);
+    assert_int_equal(c->batch.shards, 3);
+    c = load_good(f, "mode: single\ndeterministic: bitwise\n", NULL);
+    assert_int_equal(c->threads, 1);
+    c = load_good(f, "comm: {algorithm: direct, order: ring}\n", NULL);
+    assert_int_equal(c->comm.order, COMM_ORDER_RING);
+    c = load_good(f, "batch: 1\n",
+                  NULL); /* fewer devices than cores where they could not share the batch */
+    assert_int_equal(c->devices.count, 1);
+    c = load_good(f, "devices: ref\nbatch: {size: 8, shards: 8}\n", NULL);
+    assert_string_equal(c->devices.kind, "ref");
+    assert_true(c->devices.count <= 8 && 8 % c->devices.count == 0);
+    c = load_good(f, "ddp: 64KB\n", NULL); /* the first bucket is never larger than the others */
+    assert_int_equal(c->ddp.bucket.cap, 65536);
+    assert_int_equal(c->ddp.bucket.first, 65536);
+}
+
+static void shorthands(void **state) {
+    struct fixture *f = *state;
+    const struct run_config *c = load_good(
+        f,
+        "batch: 64\ntrain: 200st\noptimizer: adam\nschedule: cosine\nlr_scale: {linear: 256}\n"
+        "eval: off\ncheckpoint: off\ndp: sharded\nlog: 5st\n",
+        NULL);
+    assert_int_equal(c->batch.size, 64);
+    assert_true(c->train.length.unit == SPAN_STEPS && c->train.length.value == 200);
+    assert_string_equal(optim_variants.at(c->optimizer.kind.index)->name, "adam");
+    assert_int_equal(c->lr_scale.rule, LR_SCALE_LINEAR);
+    assert_int_equal(c->lr_scale.base, 256);
+    assert_int_equal(c->eval.every.unit, SPAN_OFF);
+    assert_int_equal(c->checkpoint.every.unit, SPAN_OFF);
+    assert_int_equal(c->dp.server, SERVER_SHARDED);
+    assert_true(c->log.every.value == 5);
+    c = load_good(f, "lr_scale: sqrt\ntrain: {for: 5ep, until: {val.accuracy: 0.97}}\n", NULL);
+    assert_int_equal(c->lr_scale.rule, LR_SCALE_SQRT);
+    assert_int_equal(c->lr_scale.base, 0);
+    assert_string_equal(c->train.until_metric, "val.accuracy");
+    assert_true(c->train.until_value == 0.97);
+}
+
+static void sets(void **state) {
+    struct fixture *f = *state;
+    const struct run_config *c =
+        load_good(f, "batch: 64\noptimizer: sgd\nmode: single\n",
+                  "batch.shards=8\noptimizer.lr=0.25\ndata.limit=100\ntrain.until={val.loss: 0.1}\n"
+                  "model.width=2\nschedule.warmup=1ep\nlr_scale.rule=sqrt");
+    assert_int_equal(c->batch.size, 64);
+    assert_int_equal(c->batch.shards, 8);
+    int count;
+    assert_true(optim_kinds(&count)[c->optimizer.kind.index]->lr(c->optimizer.kind.config) == 0.25);
+    assert_int_equal(c->data.limit, 100);
+    assert_string_equal(c->train.until_metric, "val.loss");
+    assert_string_equal(node_get(c->model, "width")->text, "2");
+    c = load_good(f, NULL, "optimizer.lr=0.125"); /* of the standard optimizer */
+    assert_string_equal(optim_variants.at(c->optimizer.kind.index)->name, "sgd");
+    assert_true(optim_kinds(&count)[c->optimizer.kind.index]->lr(c->optimizer.kind.config) ==
+                0.125);
+    c = load_good(f, "mode: dp\ndevices: cpu:2\n", "mode=single\ndevices=cpu:1");
+    assert_string_equal(c->mode, "single");
+}
+
+static void names(void **state) {
+    struct fixture *f = *state;
+    static const struct {
+        const char *file, *name;
+    } cases[] = {{"a b.yaml", "a-b"},
+                 {"x.y.yaml", "x.y"},
+                 {".yaml", "run.yaml"},
+                 {"plain", "plain"},
+                 {"-.yml", "run-"}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        write_file(cases[i].file, "mode: single\n");
+        run_settings_free(&f->s);
+        char path[64];
+        snprintf(path, sizeof path, "./%s", cases[i].file);
+        assert_ok(run_settings_load(path, NULL, 0, modes, algorithms, &f->s, &f->report));
+        assert_string_equal(f->s.config.name, cases[i].name);
+    }
+}
+
+/* What 'engine config' prints is a configuration that gives the same, on whatever number of cores.
+ */
+static void round_trip(void **state) {
+    struct fixture *f = *state;
+    static const char *const texts[] = {
+        "",
+        "mode: dp\ndevices: ref:4\nbatch: 64\noptimizer: {name: adamw, lr: 1e-3, clip: "
+        "1}\nschedule: {name: cosine, warmup: 5st}\n",
+        "mode: single\ntrain: {for: 5ep, until: {val.loss: 0.1}}\nlr_scale: {linear: "
+        "64}\ndeterministic: bitwise\n",
+        "devices: cpu:3\ncomm: ring\nddp: {bucket: 4KB, overlap: false}\ndata: {augment: [], "
+        "limit: 50}\nname: a.b\n",
+        "model: {layers: [flatten, {linear: 32}, relu, {linear: 10}]}\nlog: {dir: \"out/x y\", "
+        "every: 1st}\n",
+    };
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        load_good(f, texts[i], NULL);
+        assert_string_equal(f->s.given, texts[i]);
+        assert_int_equal(f->s.given_length, strlen(texts[i]));
+        char *first = strdup(tree_write(f->s.tree, false, f->s.pool)),
+             *origins = strdup(tree_write(f->s.tree, true, f->s.pool));
+        struct run_config before = f->s.config;
+        load_good(f, origins, NULL);
+        assert_string_equal(tree_write(f->s.tree, false, f->s.pool), first);
+        assert_int_equal(f->s.config.devices.count, before.devices.count);
+        assert_int_equal(f->s.config.threads, before.threads);
+        assert_int_equal(f->s.config.batch.shards, before.batch.shards);
+        assert_int_equal(f->s.config.comm.link, before.comm.link);
+        assert_int_equal(f->s.config.comm.order, before.comm.order);
+        assert_true(f->s.config.train.until_value == before.train.until_value);
+        free(first);
+        free(origins);
+    }
+    load_good(f, "mode: single\ndevices: cpu:1\n", "seed=7");
+    const char *text = tree_write(f->s.tree, true, f->s.pool);
+    assert_non_null(strstr(text, "\nmode: single  # c.yaml:1\ndevices: cpu:1  # c.yaml:2\n"));
+    assert_non_null(strstr(text, "\nseed: 7  # --set\n"));
+    assert_non_null(strstr(text, "\n  shards: 1  # auto\n"));
+    assert_non_null(strstr(text, "\n  size: 128  # default\n"));
+}
+
+/* ---- what is refused ---- */
+
+static const struct {
+    const char *text, *sets, *first; /* line of the report */
+} wrong[] = {
+    /* keys, at every depth, and keys of things that there are not */
+    {"modle: mlp", NULL, "c.yaml:1:1: error: unknown key 'modle'"},
+    {"lr: 0.1", NULL, "c.yaml:1:1: error: unknown key 'lr'"},
+    {"precision: bf16", NULL, "c.yaml:1:1: error: unknown key 'precision'"},
+    {"plugins: [a.so]", NULL, "c.yaml:1:1: error: unknown key 'plugins'"},
+    {"run: {nodes: 2}", NULL, "c.yaml:1:1: error: unknown key 'run'"},
+    {"comm: {emulate: {latency: 5us}}", NULL, "c.yaml:1:8: error: unknown key 'emulate' in 'comm'"},
+    {"comm: {backend: nccl}", NULL, "c.yaml:1:8: error: unknown key 'backend' in 'comm'"},
+    {"ddp: {bucket: {fisrt: 1MB}}", NULL,
+     "c.yaml:1:16: error: unknown key 'fisrt' in 'ddp.bucket'"},
+    {"optimizer: {momentun: 0.9}", NULL,
+     "c.yaml:1:13: error: unknown key 'momentun' in 'optimizer'"},
+    {"optimizer: {name: adam, nesterov: true}", NULL,
+     "c.yaml:1:25: error: unknown key 'nesterov' in 'optimizer'"},
+    {"data: {set: digits, lables: x}", NULL, "c.yaml:1:21: error: unknown key 'lables' in 'data'"},
+    {"schedule: {name: cosine, gamma: 1}", NULL,
+     "c.yaml:1:26: error: unknown key 'gamma' in 'schedule'"},
+    {"train: {until: {val.acc: 1}}", NULL,
+     "c.yaml:1:17: error: unknown metric 'val.acc' in 'train.until'"},
+    {"checkpoint: {evry: 1ep}", NULL, "c.yaml:1:14: error: unknown key 'evry' in 'checkpoint'"},
+    {"log: {dri: x}", NULL, "c.yaml:1:7: error: unknown key 'dri' in 'log'"},
+    {"seed: 1\nmode: dp\nseed: 2", NULL,
+     "c.yaml:3:1: error: duplicate key 'seed' (first set at 1:1)"},
+    /* types and units */
+    {"batch: 256k", NULL, "c.yaml:1:8: error: 'batch' must be an integer >= 1, got \"256k\""},
+    {"batch: {accumulate: 0}", NULL,
+     "c.yaml:1:21: error: 'batch.accumulate' must be an integer from 1 to 65536, got \"0\""},
+    {"seed: -1", NULL, "c.yaml:1:7: error: 'seed' must be an integer >= 0, got \"-1\""},
+    {"seed: 010", NULL, "c.yaml:1:7: error: 'seed' must be an integer >= 0, got \"010\""},
+    {"seed: 99999999999999999999", NULL,
+     "c.yaml:1:7: error: 'seed' must be an integer >= 0, got \"99999999999999999999\""},
+    {"threads: 1.5", NULL,
+     "c.yaml:1:10: error: 'threads' must be auto or an integer from 1 to 1024, got \"1.5\""},
+    {"train: 5", NULL,
+     "c.yaml:1:8: error: 'train' must be a length such as 5ep (epochs) or 200st (steps), got "
+     "\"5\""},
+    {"train: 0ep", NULL,
+     "c.yaml:1:8: error: 'train' must be a length such as 5ep (epochs) or 200st (steps), got "
+     "\"0ep\""},
+    {"train: {for: off}", NULL,
+     "c.yaml:1:14: error: 'train.for' must be a length such as 5ep (epochs) or 200st (steps), got "
+     "\"off\""},
+    {"ddp: {overlap: yes}", NULL,
+     "c.yaml:1:16: error: 'ddp.overlap' must be true or false, got \"yes\""},
+    {"ddp: {bucket: 25 MB}", NULL,
+     "c.yaml:1:15: error: 'ddp.bucket' must be a size such as 64KB or 25MB, got \"25 MB\""},
+    {"comm: {timeout: 1 min}", NULL,
+     "c.yaml:1:17: error: 'comm.timeout' must be a time such as 250ms, 10s or 2m, got \"1 min\""},
+    {"loss: cross-entropy", NULL,
+     "c.yaml:1:7: error: 'loss' must be one of cross_entropy, mse, got \"cross-entropy\""},
+    {"deterministic: false", NULL,
+     "c.yaml:1:16: error: 'deterministic' must be one of true, bitwise, got \"false\""},
+    {"checkpoint: {best: accuracy}", NULL,
+     "c.yaml:1:20: error: 'checkpoint.best' must be one of off, val.accuracy, val.loss, got "
+     "\"accuracy\""},
+    {"train: {until: 0.9}", NULL,
+     "c.yaml:1:16: error: 'train.until' must be one metric and its value"},
+    {"train: {until: {val.loss: 1, val.accuracy: 1}}", NULL,
+     "c.yaml:1:16: error: 'train.until' must be one metric and its value"},
+    {"train: {until: {val.loss: low}}", NULL,
+     "c.yaml:1:27: error: 'train.until.val.loss' must be a number"},
+    {"lr_scale: {linear: x}", NULL,
+     "c.yaml:1:20: error: 'lr_scale.base' must be auto or an integer >= 1, got \"x\""},
+    {"lr_scale: {cubic: 2}", NULL, "c.yaml:1:12: error: unknown key 'cubic' in 'lr_scale'"},
+    {"log: {dir: runs/$nmae}", NULL, "c.yaml:1:12: error: 'log.dir' knows no '$nmae'"},
+    {"name: a/b", NULL,
+     "c.yaml:1:7: error: 'name' must be of letters, digits, '-', '_' and '.', at most 64, as it "
+     "names a folder"},
+    {"name: ..", NULL,
+     "c.yaml:1:7: error: 'name' must be of letters, digits, '-', '_' and '.', at most 64, as it "
+     "names a folder"},
+    /* names of registries */
+    {"mode: pd", NULL, "c.yaml:1:7: error: 'mode' must be one of single, dp, ddp, got \"pd\""},
+    {"comm: rign", NULL,
+     "c.yaml:1:7: error: 'comm.algorithm' must be one of auto, ring, direct, star, got \"rign\""},
+    {"devices: cuda", NULL, "c.yaml:1:10: error: unknown device kind 'cuda' (there are cpu, ref)"},
+    {"devices: gpu:2", NULL, "c.yaml:1:10: error: unknown device kind 'gpu' (there are cpu, ref)"},
+    {"devices: cpu:0", NULL,
+     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to 256, got "
+     "\"cpu:0\""},
+    {"devices: cpu:257", NULL,
+     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to 256, got "
+     "\"cpu:257\""},
+    {"devices: \"cpu:\"", NULL,
+     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to 256, got "
+     "\"cpu:\""},
+    {"devices: 4", NULL, "c.yaml:1:10: error: unknown device kind '4' (there are cpu, ref)"},
+    {"data: nowhere/mnist", NULL, "c.yaml:1:7: error: data: no file or folder 'nowhere/mnist'"},
+    {"data: {train: nowhere/mnist}", NULL,
+     "c.yaml:1:15: error: data: no file or folder 'nowhere/mnist'"},
+    {"data: c.yaml", NULL, "c.yaml:1:7: error: data: no data set is of the form of 'c.yaml'"},
+    /* combinations */
+    {"mode: single\ndevices: cpu:2", NULL,
+     "c.yaml:2:10: error: 2 devices, but mode 'single' runs on one (set at 1:7)"},
+    {"devices: cpu:2\nmode: single", NULL,
+     "c.yaml:2:7: error: mode 'single' runs on one device, but 'devices' is cpu:2 (set at 1:10)"},
+    {"devices: cpu:2\nbatch: {shards: 3}", NULL,
+     "c.yaml:2:17: error: 3 shards are no power of two times the 2 devices (set at 1:10)"},
+    {"devices: cpu:2\nbatch: {shards: 6}", NULL,
+     "c.yaml:2:17: error: 6 shards are no power of two times the 2 devices (set at 1:10)"},
+    {"devices: cpu:4\nbatch: {shards: 2}", NULL,
+     "c.yaml:2:17: error: 2 shards are no power of two times the 4 devices (set at 1:10)"},
+    {"devices: cpu:8\nbatch: 4", NULL,
+     "c.yaml:2:8: error: a batch of 4 cannot be cut into 8 shards (devices set at 1:10)"},
+    {"devices: cpu:1\nbatch: {size: 4, shards: 8}", NULL,
+     "c.yaml:2:26: error: a batch of 4 cannot be cut into 8 shards (batch.size set at 2:15)"},
+    {"devices: cpu:2\nbatch: {size: 8, accumulate: 5}", NULL,
+     "c.yaml:2:30: error: 5 pieces of a shard that has 4 samples (batch.size 8, set at 2:15)"},
+    {"comm: {algorithm: ring, order: tree}", NULL,
+     "c.yaml:1:32: error: algorithm 'ring' (set at 1:19) cannot add in order 'tree'"},
+    {"comm: {link: thread}", NULL,
+     "c.yaml:1:14: error: link 'thread' joins threads, but mode 'ddp' (by default) runs processes"},
+    {"mode: dp\ncomm: {link: shm}", NULL,
+     "c.yaml:2:14: error: link 'shm' joins processes, but mode 'dp' (set at 1:7) runs threads"},
+    {"deterministic: bitwise\nthreads: 2", NULL,
+     "c.yaml:2:10: error: 2 threads, but deterministic is 'bitwise' (set at 1:16), which needs "
+     "one"},
+    {"deterministic: bitwise\ncomm: {order: ring}", NULL,
+     "c.yaml:2:15: error: order 'ring' depends on the number of devices, but deterministic is "
+     "'bitwise' (set at 1:16)"},
+    {"deterministic: bitwise\ncomm: ring", NULL,
+     "c.yaml:2:7: error: order 'ring' depends on the number of devices, but deterministic is "
+     "'bitwise' (set at 1:16)"},
+    {"ddp: {bucket: {first: 2MB, cap: 1MB}}", NULL,
+     "c.yaml:1:23: error: the first bucket is larger than ddp.bucket.cap, 1MB (set at 1:33)"},
+    {"ddp: {bucket: {first: 26MB}}", NULL,
+     "c.yaml:1:23: error: the first bucket is larger than ddp.bucket.cap, 25MB (by default)"},
+    {"eval: off\ncheckpoint: {best: val.loss}", NULL,
+     "c.yaml:2:20: error: 'checkpoint.best' needs validation, but 'eval' is off (set at 1:7)"},
+    {"checkpoint: {best: val.loss, every: off}", NULL,
+     "c.yaml:1:20: error: 'checkpoint.best' needs checkpoints, but 'checkpoint.every' is off (set "
+     "at 1:37)"},
+    {"eval: off\ntrain: {until: {val.loss: 1}}", NULL,
+     "c.yaml:2:17: error: 'train.until' needs validation, but 'eval' is off (set at 1:7)"},
+    /* --set */
+    {"", "optimizer.lr=fast",
+     "--set optimizer.lr=fast: error: 'optimizer.lr' must be a number >= 0, got \"fast\""},
+    {"", "optimzer.lr=1", "--set optimzer.lr=1: error: unknown key 'optimzer'"},
+    {"mode: single", "devices=cpu:2",
+     "--set devices=cpu:2: error: 2 devices, but mode 'single' runs on one (set at 1:7)"},
+    {"devices: cpu:2", "mode=single",
+     "--set mode=single: error: mode 'single' runs on one device, but 'devices' is cpu:2 (set at "
+     "1:10)"},
+    {"", "mode", "--set mode: error: no key and value"},
+    /* not YAML, or more than a configuration may have */
+    {"a: [1", NULL, "c.yaml:2:1: error: did not find expected ',' or ']'"},
+    {"batch:\n\tsize: 1", NULL, "c.yaml:2:1: error: a tab cannot indent YAML"},
+    {"seed: &x 1\nthreads: *x", NULL, "c.yaml:1:7: error: anchors ('&x') are not allowed"},
+    {"seed: !!int 1", NULL, "c.yaml:1:7: error: tags ('tag:yaml.org,2002:int') are not allowed"},
+    {"<<: {seed: 1}", NULL, "c.yaml:1:1: error: merge keys ('<<') are not allowed"},
+    {"seed: 1\n---\nseed: 2", NULL, "c.yaml:2:1: error: a second document begins here"},
+    {"- mode: dp", NULL, "c.yaml:1:1: error: a configuration is a map of keys"},
+    {"\x7f"
+     "ELF\x02\x01\x01",
+     NULL, "c.yaml:1:1: error: this is no YAML text: control characters are not allowed"},
+    {"seed: \xff", NULL, "c.yaml:1:7: error: this is no YAML text: invalid leading UTF-8 octet"},
+    {"a: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", NULL,
+     "c.yaml:1:35: error: nested deeper than 32 levels"},
+};
+
+static void refused(void **state) {
+    struct fixture *f = *state;
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        enum error err = load(f, wrong[i].text, wrong[i].sets);
+        if (err != ERR_CONFIG)
+            fail_msg("%s: %s, not a bad configuration", wrong[i].text, error_text(err));
+        size_t n = strlen(wrong[i].first);
+        if (strncmp(f->report, wrong[i].first, n) != 0 || f->report[n] != '\n')
+            fail_msg("expected:\n%s\ngot:\n%s", wrong[i].first, f->report);
+    }
+}
+
+static void hints(void **state) {
+    struct fixture *f = *state;
+    static const struct {
+        const char *text, *hint;
+    } cases[] = {
+        {"modle: mlp", "did you mean 'model'?"},
+        {"lr: 0.1", "did you mean 'optimizer.lr'?"},
+        {"mode: dpp", "did you mean 'ddp'?"},
+        {"comm: rign", "did you mean 'ring'?"},
+        {"devices: cup:2", "did you mean 'cpu'?"},
+        {"devices: cpu:2\nbatch: {shards: 6}", "hint: set batch.shards to 4 or 8"},
+        {"devices: cpu:3\nbatch: {shards: 2}", "hint: set batch.shards to 3"},
+        {"devices: cpu:3\nbatch: {shards: 4}", "hint: set batch.shards to 3 or 6"},
+        {"devices: cpu:200\nbatch: {size: 512, shards: 201}", "hint: set batch.shards to 200\n"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        assert_fails(ERR_CONFIG, load(f, cases[i].text, NULL));
+        if (!strstr(f->report, cases[i].hint))
+            fail_msg("no '%s' in:\n%s", cases[i].hint, f->report);
+    }
+}
+
+static void looks(void **state) {
+    struct fixture *f = *state;
+    assert_fails(
+        ERR_CONFIG,
+        load(f, "mode: dp\nbatch: x\noptimizer:\n  name: sgd\n  momentun: 0.9\n", "seed=x"));
+    assert_string_equal(f->report,
+                        "c.yaml:2:8: error: 'batch' must be an integer >= 1, got \"x\"\n"
+                        "    2 | batch: x\n"
+                        "      |        ^\n"
+                        "c.yaml:5:3: error: unknown key 'momentun' in 'optimizer'\n"
+                        "    5 |   momentun: 0.9\n"
+                        "      |   ^~~~~~~~ did you mean 'momentum'?\n"
+                        "--set seed=x: error: 'seed' must be an integer >= 0, got \"x\"\n"
+                        "3 errors.\n");
+    assert_string_equal(error_message(),
+                        "c.yaml:2:8: error: 'batch' must be an integer >= 1, got \"x\"");
+}
+
+static void files(void **state) {
+    struct fixture *f = *state;
+    assert_fails(ERR_INPUT,
+                 run_settings_load("absent.yaml", NULL, 0, modes, algorithms, &f->s, &f->report));
+    assert_string_equal(f->report, "error: cannot open 'absent.yaml': No such file or directory\n");
+    run_settings_free(&f->s);
+    assert_int_equal(mkfifo("fifo", 0600), 0);
+    assert_int_equal(mkdir("folder", 0700), 0);
+    int fd = open("large.yaml", O_CREAT | O_WRONLY, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, 100000000), 0);
+    close(fd);
+    static const struct {
+        const char *path, *report;
+    } cases[] = {
+        {"fifo", "error: 'fifo' is not a regular file\n1 error.\n"},
+        {"folder", "error: 'folder' is a folder, not a file\n1 error.\n"},
+        {"large.yaml",
+         "error: 'large.yaml' has 100000000 bytes; at most 1048576 are allowed\n1 error.\n"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        assert_fails(ERR_CONFIG, run_settings_load(cases[i].path, NULL, 0, modes, algorithms, &f->s,
+                                                   &f->report));
+        assert_string_equal(f->report, cases[i].report);
+        run_settings_free(&f->s);
+    }
+}
+
+/* A folder of MNIST's files is known for what it is. */
+static void data_paths(void **state) {
+    struct fixture *f = *state;
+    static const unsigned char header[] = {0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 7};
+    FILE *out = fopen("train-images-idx3-ubyte", "w");
+    assert_non_null(out);
+    fwrite(header, 1, sizeof header, out);
+    fclose(out);
+    int kind = dataset_recognise("./train-images-idx3-ubyte");
+    if (kind < 0) skip();
+    const struct run_config *c = load_good(f, "data: ./train-images-idx3-ubyte\n", "data.limit=5");
+    assert_int_equal(c->data.set.index, kind);
+    assert_int_equal(c->data.limit, 5);
+    const struct node *data = node_get(f->s.tree, "data");
+    assert_string_equal(node_get(data, "train")->text, "./train-images-idx3-ubyte");
+    assert_string_equal(node_get(data, "train")->source, "c.yaml");
+    assert_string_equal(node_get(data, "set")->source, "auto");
+    c = load_good(f, "data: ./elsewhere\n", "data.train=./train-images-idx3-ubyte");
+    assert_int_equal(c->data.set.index, kind);
+    c = load_good(f, "data: {train: ./train-images-idx3-ubyte}\n", NULL);
+    assert_int_equal(c->data.set.index, kind);
+    c = load_good(f, "data: {train: 500}\n", NULL); /* the number of samples of the generated set */
+    assert_string_equal(dataset_variants.at(c->data.set.index)->name, "digits");
+}
+
+/* Every key has help, and every default is one that its own reader takes. */
+static void help(void **state) {
+    struct fixture *f = *state;
+    load_good(f, "", NULL);
+    const char *all = config_help(&run_schema, "", f->s.pool);
+    assert_non_null(all);
+    for (const struct config_field *field = run_schema.fields; field->key; field++) {
+        assert_non_null(strstr(all, field->key));
+        assert_non_null(config_help(&run_schema, field->key, f->s.pool));
+        assert_true(field->help || field->type == CONFIG_SECTION);
+    }
+    assert_non_null(config_help(&run_schema, "optimizer.momentum", f->s.pool));
+    assert_non_null(config_help(&run_schema, "ddp.bucket.cap", f->s.pool));
+    assert_non_null(config_help(&run_schema, "data.digits", f->s.pool));
+    assert_non_null(config_help(&run_schema, "data.limit", f->s.pool));
+    for (int i = 0; i < dataset_variants.count + optim_variants.count; i++) {
+        bool set = i < dataset_variants.count;
+        const char *name = set ? dataset_variants.at(i)->name
+                               : optim_variants.at(i - dataset_variants.count)->name;
+        char text[64];
+        snprintf(text, sizeof text, "%s: %s\n", set ? "data" : "optimizer", name);
+        load_good(f, text, NULL);
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(defaults), TEST(decisions),  TEST(shorthands), TEST(sets),
+        TEST(names),    TEST(round_trip), TEST(refused),    TEST(hints),
+        TEST(looks),    TEST(files),      TEST(data_paths), TEST(help),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

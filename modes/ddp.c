@@ -117,7 +117,9 @@ static enum error launch_bucket(struct mode *m, enum lane lane) {
 static enum error bucket_ready(void *user, int64_t upto) {
     struct mode *m = user;
     bool backward;
-    group_note(m->team.group, graph_where(m->t->graph, &backward), m->t->at.step);
+    char doing[64];
+    snprintf(doing, sizeof doing, "backward of %s", graph_where(m->t->graph, &backward));
+    group_note(m->team.group, doing, m->t->at.step);
     while (m->launched < m->buckets.count && m->buckets.edge[m->launched + 1] <= upto)
         TRY(launch_bucket(m, LANE_COMM));
     return ERR_NONE;

@@ -136,7 +136,7 @@ static struct task part_take(struct loader *l) {
     if (++l->part < l->nparts) return t;
     l->part = 0;
     l->number++;
-    if (++l->step == l->steps && l->training) l->step = 0, l->epoch++;
+    if (++l->step == l->steps) l->step = 0, l->epoch++;
     return t;
 }
 

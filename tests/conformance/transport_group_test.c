@@ -166,8 +166,10 @@ static bool untouched(enum dtype t, const char *buf, int rank, int64_t lo, int64
     return same(buf + at, inputs[t][rank] + at, hi - lo, t);
 }
 
-static void sums(struct rank *r, char *buf, const struct expected *e) {
+/* few: memory that takes the other way, but is added by the same loops. */
+static void sums(struct rank *r, char *buf, const struct expected *e, bool few) {
     EACH_SUM(c, t, op) {
+        if (few && !tried(LARGE, t, op)) continue;
         fill(t, buf, r->index, counts[c]);
         check_ok(group_all_reduce(r->group, LANE_INLINE, buf, counts[c], t, op, NULL));
         check(same(buf, e->sum[c][t][op], counts[c], t), "all_reduce of %lld %s, op %d",
@@ -293,10 +295,10 @@ static void both_lanes_large(struct rank *r, char *a, char *b, const struct expe
     check(same(b, e->sum[LARGE][DTYPE_I32][REDOP_SUM], MOST, DTYPE_I32), "inline lane");
 }
 
-static void everything(struct rank *r, char *buf, char *other) {
+static void everything(struct rank *r, char *buf, char *other, bool few) {
     const struct expected *e = r->of->user;
     int last = r->of->world - 1;
-    sums(r, buf, e);
+    sums(r, buf, e, few);
     for (int c = 0; c < COUNTS; c++) {
         reduces(r, buf, e, c, 0);
         reduces(r, buf, e, c, last);
@@ -317,8 +319,8 @@ static void conform(struct rank *r) {
     check_ok(group_alloc(r->group, BYTES, &shared));
     check_ok(group_alloc(r->group, BYTES, &shared2));
     if (*r->wrong) return;
-    everything(r, shared, shared2);
-    everything(r, own, own2);
+    everything(r, shared, shared2, false);
+    everything(r, own, own2, true);
     bool odd = r->index % 2;
     check_ok(
         group_all_reduce(r->group, LANE_INLINE, odd ? own : shared, 0, DTYPE_F32, REDOP_SUM, NULL));

@@ -62,8 +62,10 @@ static void wrong_input(void **state) {
         "shape.yaml", "model: {layers: [{conv2d: {out: 4, kernel: 40}}, flatten, {linear: 10}]}\n");
     program_run(&p, 10, "validate", path, NULL);
     assert_int_equal(p.code, 78);
-    program_run(&p, 10, "run", "--set", "data={set: idx, train: /no/such/file}", NULL);
+    program_run(&p, 10, "run", "--set", "data={set: idx, train: /no/such/images-idx3-ubyte}", NULL);
     assert_int_equal(p.code, 66);
+    program_run(&p, 10, "run", "--set", "data=/no/such/folder", NULL);
+    assert_int_equal(p.code, 78);
     program_run(&p, 10, "inspect", "/no/such/file", NULL);
     assert_int_equal(p.code, 66);
     program_run(&p, 10, "run", "--set", "log.dir=/proc/nowhere", NULL);

@@ -40,6 +40,7 @@ void program_start(struct program *p, const char *const *words) {
 
 static void slurp(const char *path, char *text) {
     FILE *f = fopen(path, "r");
+    if (f && fseek(f, 1 - PROGRAM_TEXT, SEEK_END) != 0) rewind(f); /* the end of it, if it is long */
     size_t n = f ? fread(text, 1, PROGRAM_TEXT - 1, f) : 0;
     text[n] = '\0';
     if (f) fclose(f);

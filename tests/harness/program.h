@@ -5,7 +5,7 @@
 
 #include <sys/types.h>
 
-enum { PROGRAM_ARGS = 64, PROGRAM_TEXT = 1 << 16 };
+enum { PROGRAM_ARGS = 64, PROGRAM_TEXT = 1 << 20 };
 struct program {
     const char *args[PROGRAM_ARGS]; /* after "engine"; NULL-terminated */
     /* results */

@@ -55,13 +55,14 @@ class Lenet(nn.Module):
 
 
 def first_weights(engine, model, folder, x, y):
+    """What one step at learning rate 0 leaves."""
     np.save(f"{folder}/x.npy", x)
     np.save(f"{folder}/y.npy", y)
     sets = [f"model={model}", f"data={{set: npy, train: {folder}/x.npy, labels: {folder}/y.npy, val: {folder}/x.npy, "
-            f"val_labels: {folder}/y.npy, normalize: off}}", f"batch={SAMPLES}", "train=0st", "mode=single", "devices=cpu:1",
+            f"val_labels: {folder}/y.npy, normalize: off}}", f"batch={SAMPLES}", "train=1st", "optimizer.lr=0", "mode=single", "devices=cpu:1",
             f"log.dir={folder}/{model}"]
     subprocess.run([engine, "run", "--quiet"] + [w for s in sets for w in ("--set", s)], check=True, capture_output=True)
-    return read_safetensors(f"{folder}/{model}/ckpt/step-000000000/model.safetensors")
+    return read_safetensors(f"{folder}/{model}/ckpt/step-000000001/model.safetensors")
 
 
 def main():

@@ -68,13 +68,14 @@ static inline struct dataset *set_open(const char *yaml, bool train) {
 /* ---- a set of known values: sample i is i, i + 0.01, ...; bytes: i + k mod 256 ---- */
 struct fake {
     struct dataset base;
-    int64_t broken; /* the sample that cannot be read; -1: none */
+    int64_t broken; /* the sample that cannot be read, and every 32nd after it; -1: none */
 };
 
 static inline enum error fake_read(struct dataset *d, int64_t i, void *x, int32_t *label,
                                    float *target) {
     const struct fake *f = (const struct fake *)d;
-    if (i == f->broken) return FAIL(ERR_DATA, "sample %lld is broken\nmend it", (long long)i);
+    if (f->broken >= 0 && i >= f->broken && (i - f->broken) % 32 == 0)
+        return FAIL(ERR_DATA, "sample %lld is broken\nmend it", (long long)i);
     for (int64_t k = 0, n = shape_count(&d->shape); k < n; k++)
         if (d->type == SAMPLE_U8)
             ((uint8_t *)x)[k] = (uint8_t)(i + k);

@@ -247,7 +247,7 @@ static void test_failure(void **state) {
     trial_begin(&t, "{set: digits, normalize: off}", SIZE);
     t.params.sampler.shuffle = false;
     t.params.shards = (int[]){0, 1, 2, 3, 4, 5, 6, 7}, t.params.nshards = SHARDS;
-    t.fake.broken = 70; /* of step 2 */
+    t.fake.broken = 70; /* of step 2; those after it fail before it is given */
     for (int workers = 1; workers <= 4; workers++) {
         struct loader *l;
         const struct step_batch *b;
@@ -255,6 +255,7 @@ static void test_failure(void **state) {
         assert_ok(loader_open(&t.params, &l));
         assert_ok(loader_next(l, &b));
         assert_ok(loader_next(l, &b));
+        usleep(2000);
         for (int again = 0; again < 2; again++) {
             assert_fails(ERR_DATA, loader_next(l, &b));
             assert_string_equal(error_message(), "sample 70 is broken");

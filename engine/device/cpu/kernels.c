@@ -1,4 +1,4 @@
-/* Loops that the compiler vectorises, at each of vector.h's levels. */
+/* Loops that the compiler vectorises, at each of vector.h's levels, and their names for others. */
 #include "engine/device/cpu/kernels.h"
 #include "engine/base/vector.h"
 #include "engine/device/cpu/fast_math.h"
@@ -6,23 +6,35 @@
 #include <math.h>
 #include <string.h>
 
-VECTORISED void kernel_bias_act(int64_t rows, int64_t cols, const float *bias, enum activation act,
-                                float *y) {
+VECTORISED static void bias_act_loop(int64_t rows, int64_t cols, const float *bias,
+                                     enum activation act, float *y) {
     for (int64_t i = 0; i < rows && bias; i++)
         for (int64_t j = 0; j < cols; j++) y[i * cols + j] += bias[j];
     for (int64_t k = 0; k < rows * cols && act == ACT_RELU; k++) y[k] = 0 > y[k] ? 0 : y[k];
 }
 
-VECTORISED void kernel_relu(int64_t n, const float *x, float *y) {
+void kernel_bias_act(int64_t rows, int64_t cols, const float *bias, enum activation act, float *y) {
+    bias_act_loop(rows, cols, bias, act, y);
+}
+
+VECTORISED static void relu_loop(int64_t n, const float *x, float *y) {
     for (int64_t k = 0; k < n; k++) y[k] = 0 > x[k] ? 0 : x[k];
 }
 
-VECTORISED void kernel_relu_backward(int64_t n, const float *y, const float *dy, float *dx) {
+void kernel_relu(int64_t n, const float *x, float *y) {
+    relu_loop(n, x, y);
+}
+
+VECTORISED static void relu_backward_loop(int64_t n, const float *y, const float *dy, float *dx) {
     for (int64_t k = 0; k < n; k++) dx[k] = y[k] > 0 ? dy[k] : 0;
 }
 
-VECTORISED void kernel_add(int64_t n, const float *x0, const float *x1, enum activation act,
-                           float *y) {
+void kernel_relu_backward(int64_t n, const float *y, const float *dy, float *dx) {
+    relu_backward_loop(n, y, dy, dx);
+}
+
+VECTORISED static void add_loop(int64_t n, const float *x0, const float *x1, enum activation act,
+                                float *y) {
     float least = act == ACT_RELU ? 0 : -INFINITY;
     for (int64_t k = 0; k < n; k++) {
         float v = x0[k] + x1[k];
@@ -30,9 +42,13 @@ VECTORISED void kernel_add(int64_t n, const float *x0, const float *x1, enum act
     }
 }
 
+void kernel_add(int64_t n, const float *x0, const float *x1, enum activation act, float *y) {
+    add_loop(n, x0, x1, act, y);
+}
+
 /* A strip of columns is summed in registers, so that sums are written once. */
-VECTORISED void kernel_column_sums(int64_t rows, int64_t cols, const float *x, int64_t ld,
-                                   float *sums) {
+VECTORISED static void column_sums_loop(int64_t rows, int64_t cols, const float *x, int64_t ld,
+                                        float *sums) {
     enum { STRIP = 64 };
     for (int64_t j0 = 0; j0 < cols; j0 += STRIP) {
         int64_t width = cols - j0 < STRIP ? cols - j0 : STRIP;
@@ -48,18 +64,30 @@ VECTORISED void kernel_column_sums(int64_t rows, int64_t cols, const float *x, i
     }
 }
 
-VECTORISED void kernel_gelu(int64_t n, const float *x, float *y) {
+void kernel_column_sums(int64_t rows, int64_t cols, const float *x, int64_t ld, float *sums) {
+    column_sums_loop(rows, cols, x, ld, sums);
+}
+
+VECTORISED static void gelu_loop(int64_t n, const float *x, float *y) {
     for (int64_t k = 0; k < n; k++) {
         float bell;
         y[k] = x[k] * fast_normal(x[k], &bell);
     }
 }
 
-VECTORISED void kernel_gelu_backward(int64_t n, const float *x, const float *dy, float *dx) {
+void kernel_gelu(int64_t n, const float *x, float *y) {
+    gelu_loop(n, x, y);
+}
+
+VECTORISED static void gelu_backward_loop(int64_t n, const float *x, const float *dy, float *dx) {
     for (int64_t k = 0; k < n; k++) {
         float bell, p = fast_normal(x[k], &bell);
         dx[k] = dy[k] * (p + x[k] * (0.398942280f * bell));
     }
+}
+
+void kernel_gelu_backward(int64_t n, const float *x, const float *dy, float *dx) {
+    gelu_backward_loop(n, x, dy, dx);
 }
 
 enum { GROUPS = 16 }; /* counters that are drawn from side by side */
@@ -74,8 +102,8 @@ words_of_groups(struct rng_key key, uint64_t id, uint64_t first, uint32_t words[
     }
 }
 
-VECTORISED void kernel_dropout_mask(struct rng_key key, uint64_t id, uint64_t base, float p,
-                                    int64_t n, uint8_t *mask) {
+VECTORISED static void dropout_mask_loop(struct rng_key key, uint64_t id, uint64_t base, float p,
+                                         int64_t n, uint8_t *mask) {
     for (int64_t e0 = 0; e0 < n; e0 += 4 * GROUPS) {
         uint32_t words[4][GROUPS];
         uint8_t stay[4 * GROUPS];
@@ -86,16 +114,25 @@ VECTORISED void kernel_dropout_mask(struct rng_key key, uint64_t id, uint64_t ba
     }
 }
 
-VECTORISED void kernel_mask_scale(int64_t n, const uint8_t *mask, float scale, const float *x,
-                                  float *y) {
+void kernel_dropout_mask(struct rng_key key, uint64_t id, uint64_t base, float p, int64_t n,
+                         uint8_t *mask) {
+    dropout_mask_loop(key, id, base, p, n, mask);
+}
+
+VECTORISED static void mask_scale_loop(int64_t n, const uint8_t *mask, float scale, const float *x,
+                                       float *y) {
     for (int64_t k = 0; k < n; k++) {
         float v = x[k] * scale;
         y[k] = mask[k] ? v : 0;
     }
 }
 
+void kernel_mask_scale(int64_t n, const uint8_t *mask, float scale, const float *x, float *y) {
+    mask_scale_loop(n, mask, scale, x, y);
+}
+
 /* The sum has LANES partial sums, which are then added in order: the same bits at every level. */
-VECTORISED double kernel_softmax(int64_t n, const float *x, float *y, float *max) {
+VECTORISED static double softmax_loop(int64_t n, const float *x, float *y, float *max) {
     enum { LANES = 16 };
     float most = x[0], part[LANES] = {0};
     for (int64_t k = 1; k < n; k++) most = x[k] > most ? x[k] : most;
@@ -110,4 +147,8 @@ VECTORISED double kernel_softmax(int64_t n, const float *x, float *y, float *max
     for (int64_t k = 0; k < n; k++) y[k] *= scale;
     *max = most;
     return log(sum);
+}
+
+double kernel_softmax(int64_t n, const float *x, float *y, float *max) {
+    return softmax_loop(n, x, y, max);
 }

@@ -235,14 +235,30 @@ static enum error read_layers(struct model *m, struct node *list, struct config_
     return config_errors_count(e) > errors ? FAIL(ERR_CONFIG, "the model is not valid") : ERR_NONE;
 }
 
+/* From the spec to layers with their configurations. */
+static enum error spec_read(struct model *m, const struct node *spec, int64_t classes,
+                            struct config_errors *e, struct config_list *layers) {
+    int errors = config_errors_count(e);
+    struct node *list;
+    TRY(spec_expand(spec, classes, m->pool, e, &list, &m->name));
+    if (config_errors_count(e) > errors) return FAIL(ERR_CONFIG, "the model is not valid");
+    return read_layers(m, list, e, layers);
+}
+
+enum error model_check(const struct node *spec, struct config_errors *e) {
+    struct model m = {0};
+    struct config_list layers = {0};
+    TRY(pool_create(&m.pool));
+    enum error err = spec_read(&m, spec, 1, e, &layers);
+    pool_free(m.pool);
+    return err;
+}
+
 static enum error build(struct builder *b, const struct node *spec, int64_t classes) {
     struct model *m = b->m;
     int errors = config_errors_count(b->e);
-    struct node *list;
-    TRY(spec_expand(spec, classes, m->pool, b->e, &list, &m->name));
-    if (config_errors_count(b->e) > errors) return FAIL(ERR_CONFIG, "the model is not valid");
     struct config_list layers = {0};
-    TRY(read_layers(m, list, b->e, &layers));
+    TRY(spec_read(m, spec, classes, b->e, &layers));
     b->layers = layers.items;
     m->nnodes = layers.count;
     m->nodes = pool_alloc(m->pool, (size_t)m->nnodes * sizeof *m->nodes);

@@ -45,6 +45,9 @@ struct model {
 MUST_CHECK enum error model_create(struct node *spec, const struct shape *input, int64_t classes,
                                    struct config_errors *e, struct model **out);
 void model_free(struct model *m);
+/* What can be wrong with a spec whatever the data: unknown networks, layers, keys, values. Goes to
+ * e; ERR_CONFIG then. */
+MUST_CHECK enum error model_check(const struct node *spec, struct config_errors *e);
 
 /* First weights and buffers: pure functions of (seed, tensor, element). */
 void model_init(const struct model *m, uint64_t seed, float *values, float *buffers);

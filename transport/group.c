@@ -160,6 +160,8 @@ static enum error start(struct group *g, enum lane lane, struct collective *c, s
     c->lane = (int)lane;
     c->sum.order = g->order;
     c->sum.ranks = g->size - c->sum.first;
+    if (lane != LANE_INLINE && (lane != LANE_COMM || !out))
+        return group_fail(g, ERR_BUG, "lane %d, or no place for its work", (int)lane);
     TRY(call_check(g, c));
     if (lane == LANE_COMM) return queue_submit(g, c, out);
     TRY(call_run(g, c, true));

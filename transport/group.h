@@ -39,7 +39,7 @@ const char *group_choice(const struct group *g, size_t bytes, const char **why);
  * in the same order. Zeroed. Other memory may be passed to any collective too; it is staged.
  * group_allocator wraps these two. */
 MUST_CHECK enum error group_alloc(struct group *g, size_t bytes, void **out);
-void group_free(struct group *g, void *p); /* local; the memory goes when the group closes */
+void group_free(struct group *g, void *p); /* local; the memory goes with the meeting */
 struct allocator group_allocator(struct group *g);
 
 enum lane { LANE_INLINE, LANE_COMM };

@@ -1,7 +1,7 @@
 /* Own kernels are plain loops compiled at several instruction levels; the best one is chosen when
  * the program is loaded. Contraction is off (-ffp-contract=off) and sums are written with a fixed
  * number of lanes, so that a kernel gives the same bits at every level. VECTORISED stands before a
- * function that is not static. */
+ * static function: clang cannot call the chosen one from another file. */
 #pragma once
 
 #if defined(__x86_64__) && defined(__linux__) && !defined(ENGINE_SANITIZED)

@@ -45,6 +45,14 @@ static enum error expand_lr_scale(struct run_settings *s) {
     return ERR_NONE;
 }
 
+/* {hidden: [64]} are parameters of the standard model. */
+static enum error expand_model(struct run_settings *s) {
+    struct node *model = node_get(s->tree, "model"), place = {.source = "default"};
+    if (!model || model->kind != NODE_MAP) return ERR_NONE;
+    if (node_get(model, "zoo") || node_get(model, "layers") || node_get(model, "")) return ERR_NONE;
+    return add_scalar(s->pool, model, "zoo", RUN_MODEL_STANDARD, &place);
+}
+
 static bool is_set_name(const char *text) {
     for (int i = 0; i < dataset_variants.count; i++)
         if (!strcmp(dataset_variants.at(i)->name, text)) return true;
@@ -148,6 +156,7 @@ static enum error read_tree(const struct load *l, struct run_settings *s, struct
 static enum error load(const struct load *l, struct run_settings *s, struct config_errors *e) {
     TRY(read_tree(l, s, e));
     TRY(add_name(s, l->path));
+    TRY(expand_model(s));
     TRY(expand_lr_scale(s));
     TRY(expand_data(s, e));
     TRY(go_on(config_read(&run_schema, s->tree, s->pool, e, &s->config)));

@@ -4,6 +4,7 @@
 #include "engine/train/run_config.h"
 
 enum { RUN_NAME_MAX = 64 };
+#define RUN_MODEL_STANDARD "mlp"
 
 /* Errors go to e; ERR_NONE though there are some. Once e has errors only those keys are looked at
  * that stand alone. */

@@ -1,7 +1,7 @@
 /* The keys of a run's configuration, one table a section. Optimizers, schedules and data sets bring
  * their own. */
 #include "engine/optim/schedule.h"
-#include "engine/train/run_config.h"
+#include "engine/train/run_resolve.h"
 
 #define AT(member) offsetof(struct run_config, member)
 #define ABOVE_ZERO .min = 1e-12, .max = 1e15
@@ -154,7 +154,7 @@ static const struct config_field run_fields[] = {
      .help = "auto, or kind and number: cpu:4, ref:2"},
     {"threads", CONFIG_INT, AT(threads), "auto", "Of each device; auto: the cores shared out",
      .min = 1, .max = 1024, .choices = "auto"},
-    {"model", CONFIG_NODE, AT(model), "mlp",
+    {"model", CONFIG_NODE, AT(model), RUN_MODEL_STANDARD,
      .help = "A model of the zoo, {zoo: NAME, ...} or {layers: [...]}", .extra = "zoo"},
     {"loss", CONFIG_ENUM, AT(loss), "cross_entropy", "What is minimised",
      .choices = "cross_entropy|mse"},

@@ -169,8 +169,7 @@ static const struct op_case cases[] = {
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
-/* ---- one run of a case ------------------------------------------------------------------------
- */
+/* ---- one run of a case ---------------------------------------------------------------------- */
 /* What a run reads and writes; 'out' are what is compared. */
 enum { X0, X1, W0, W1, DY, TARGET, INPUTS, Y = 0, DX0, DX1, DW0, DW1, MEAN, VAR, OUTPUTS };
 static const char *const output_names[] = {"y", "dx[0]", "dx[1]", "dw[0]", "dw[1]", "mean", "var"};
@@ -297,8 +296,7 @@ static long run_op(struct run *r, struct op *op) {
     return allocations;
 }
 
-/* ---- implementations against plain C ----------------------------------------------------------
- */
+/* ---- implementations against plain C -------------------------------------------------------- */
 static double error_of(const float *got, const float *expected, int64_t n) {
     double off = 0, all = 0;
     for (int64_t k = 0; k < n; k++) {
@@ -404,8 +402,7 @@ static void every_implementation_agrees(void **state) {
     ref->ops->close(ref);
 }
 
-/* ---- plain C against finite differences --------------------------------------------------------
- */
+/* ---- plain C against finite differences ----------------------------------------------------- */
 /* What backward is the gradient of: sum of y dy, or the losses times their scale. */
 static double objective(struct run *r, struct op *op) {
     double sum = 0;
@@ -449,8 +446,7 @@ static void gradients_are_slopes(void **state) {
     ref->ops->close(ref);
 }
 
-/* ---- a sample's result does not depend on the others --------------------------------------------
- */
+/* ---- a sample's result does not depend on the others ---------------------------------------- */
 static void a_sample_keeps_its_bits(void **state) {
     (void)state;
     struct device *dev = open_device("cpu", 1);
@@ -475,8 +471,7 @@ static void a_sample_keeps_its_bits(void **state) {
     dev->ops->close(dev);
 }
 
-/* ---- what must be refused
- * ------------------------------------------------------------------------ */
+/* ---- what must be refused ------------------------------------------------------------------- */
 static void wrong_shapes_are_refused(void **state) {
     (void)state;
     static const struct op_desc wrong[] = {

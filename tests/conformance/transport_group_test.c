@@ -267,10 +267,8 @@ static void both_lanes(struct rank *r, char *buf, const struct expected *e) {
     const char *want = e->sum[N][DTYPE_F32][REDOP_SUM];
     struct work *w[FLIGHTS];
     char *slice[FLIGHTS + 1];
-    for (int i = 0; i <= FLIGHTS; i++) {
-        slice[i] = buf + (size_t)i * 4096;
-        fill(DTYPE_F32, slice[i], r->index, counts[N]);
-    }
+    for (int i = 0; i <= FLIGHTS; i++)
+        fill(DTYPE_F32, slice[i] = buf + (size_t)i * 4096, r->index, counts[N]);
     for (int i = 0; i < FLIGHTS; i++)
         check_ok(group_all_reduce(r->group, LANE_COMM, slice[i], counts[N], DTYPE_F32, REDOP_SUM,
                                   &w[i]));
@@ -354,12 +352,12 @@ static void conformance(void **state) {
 
 /* ---- bytes ---- */
 
+enum { MOVED = 64000 };
 struct moved {
     const char *algorithm;
     bool private;
     struct group_stats *out; /* of each rank */
 };
-enum { MOVED = 64000 };
 
 static void move_all(struct rank *r) {
     const struct moved *m = r->of->user;

@@ -164,14 +164,18 @@ static void sets(void **state) {
     const struct run_config *c =
         load_good(f, "batch: 64\noptimizer: sgd\nmode: single\n",
                   "batch.shards=8\noptimizer.lr=0.25\ndata.limit=100\ntrain.until={val.loss: 0.1}\n"
-                  "model.width=2\nschedule.warmup=1ep\nlr_scale.rule=sqrt");
+                  "model.hidden=[64]\nschedule.warmup=1ep\nlr_scale.rule=sqrt");
     assert_int_equal(c->batch.size, 64);
     assert_int_equal(c->batch.shards, 8);
     int count;
     assert_true(optim_kinds(&count)[c->optimizer.kind.index]->lr(c->optimizer.kind.config) == 0.25);
     assert_int_equal(c->data.limit, 100);
     assert_string_equal(c->train.until_metric, "val.loss");
-    assert_string_equal(node_get(c->model, "width")->text, "2");
+    assert_int_equal(node_get(c->model, "hidden")->count, 1);
+    assert_string_equal(node_get(c->model, "zoo")->text, "mlp"); /* the standard model */
+    c = load_good(f, "model: mlp\n", "model.hidden=[8, 8]");
+    assert_string_equal(node_get(c->model, "zoo")->text, "mlp");
+    assert_int_equal(node_get(c->model, "hidden")->count, 2);
     c = load_good(f, NULL, "optimizer.lr=0.125"); /* of the standard optimizer */
     assert_string_equal(optim_variants.at(c->optimizer.kind.index)->name, "sgd");
     assert_true(optim_kinds(&count)[c->optimizer.kind.index]->lr(c->optimizer.kind.config) ==

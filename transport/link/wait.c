@@ -9,6 +9,7 @@
 #include "engine/base/log.h"
 #include "transport/link/shared.h"
 
+#include <errno.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <sched.h>
@@ -111,12 +112,13 @@ static bool any_reached(const struct wait *w) {
 }
 
 /* A peer that left or died may have done its part before: look again. */
-static enum error check_lost(struct shared *s, int lane, const struct wait *w) {
+static enum error check_lost(struct shared *s, int lane, const struct wait *w,
+                             bool look_for_death) {
     const struct link_params *p = &s->link.params;
     for (int i = 0; i < w->n; i++) {
         const struct seat *peer = &s->board->seat[w->peer[i]];
         bool left = atomic_load(&peer->left);
-        if (!left && !process_ended(atomic_load(&peer->pid))) continue;
+        if (!left && !(look_for_death && process_ended(atomic_load(&peer->pid)))) continue;
         if (any_reached(w)) return ERR_NONE;
         char name[48], doing[DESCRIBED_MAX], reason[REASON_MAX];
         name_peer(s, w->peer[i], name);
@@ -141,6 +143,7 @@ static void relax(void) {
 struct vigil { /* of one sleep */
     int64_t start;
     bool warned;
+    bool quiet; /* it was not a peer that ended the last sleep */
 };
 
 static enum error check_time(struct shared *s, int lane, const struct wait *w, struct vigil *v) {
@@ -160,15 +163,16 @@ static enum error check_time(struct shared *s, int lane, const struct wait *w, s
 
 static enum error check_all(struct shared *s, int lane, const struct wait *w, struct vigil *v) {
     TRY(shared_failure(&s->link));
-    TRY(check_lost(s, lane, w));
+    TRY(check_lost(s, lane, w, v->quiet));
     return check_time(s, lane, w, v);
 }
 
-/* Short enough to see deaths and to keep the times for warning and giving up. */
-static void sleep_on(struct bell *b, uint32_t rung, double timeout) {
+/* Until the bell rings, but so short that deaths are seen and the times for warning and giving up
+ * are kept. False when nobody rang. */
+static bool sleep_on(struct bell *b, uint32_t rung, double timeout) {
     double slice = timeout / 24 < 0.2 ? timeout / 24 : 0.2;
     struct timespec t = {.tv_sec = 0, .tv_nsec = (long)(slice * 1e9)};
-    syscall(SYS_futex, &b->rung, FUTEX_WAIT, rung, &t, NULL, 0);
+    return syscall(SYS_futex, &b->rung, FUTEX_WAIT, rung, &t, NULL, 0) == 0 || errno != ETIMEDOUT;
 }
 
 static enum error sleep_until(struct shared *s, int lane, const struct wait *w) {
@@ -180,20 +184,20 @@ static enum error sleep_until(struct shared *s, int lane, const struct wait *w) 
         uint32_t rung = atomic_load(&b->rung);
         atomic_store(&b->awaited, awaited);
         if (any_reached(w) || (err = check_all(s, lane, w, &v)) != ERR_NONE) break;
-        sleep_on(b, rung, s->link.params.timeout);
+        v.quiet = !sleep_on(b, rung, s->link.params.timeout);
     }
     atomic_store(&b->awaited, AWAKE);
     return err;
 }
 
-/* How long to spin (ns), then how often to give the core away. The communication lane shares its
- * core with computing. A caller on a core of his own spins for longer than the scheduler takes to
- * give a peer its core back: were he to sleep, he would wait for a core in his turn. */
+/* How long to spin (ns), then how often to give the core away. Who has a core to himself spins for
+ * a few times what sleeping and waking cost, so that he never loses much by either. The
+ * communication lane shares its core with computing. */
 static const struct patience {
     int64_t spin;
     int yields;
-} patiences[2][2] = {{{0, 2}, {1000, 40}},       /* more ranks than cores: comm lane, caller */
-                     {{5000, 0}, {2000000, 0}}}; /* a core each */
+} patiences[2][2] = {{{0, 2}, {1000, 40}},      /* more ranks than cores: comm lane, caller */
+                     {{5000, 0}, {200000, 0}}}; /* a core each */
 
 static bool stop_waiting(const struct shared *s, const struct wait *w) {
     return any_reached(w) || atomic_load_explicit(&s->board->failed, memory_order_relaxed);

@@ -32,8 +32,7 @@ struct pass { /* the tensors as planes */
     float *to, *dx; /* forward writes y to here */
 };
 
-/* ---- one channel: kernels ----------------------------------------------------------------------
- */
+/* ---- one channel: kernels ------------------------------------------------------------------- */
 enum { LANES = 16 };
 
 static double lanes_sum(const double *part) {
@@ -79,13 +78,17 @@ VECTORISED static void norm_apply(const struct planes *p, const float *restrict 
         }
 }
 
-/* sums: of dz, and of dz (x - mean). y is NULL when there is no activation. */
-VECTORISED static void norm_gradient_sums(const struct planes *p, const float *x, float mean,
-                                          const float *y, const float *dy, double sums[2]) {
+/* The gradient behind the activation; y is NULL when there is none. */
+#define BEHIND(relu, y, dy, at) (!(relu) || (y)[at] > 0 ? (dy)[at] : 0)
+
+/* sums: of dz, and of dz (x - mean). */
+static inline __attribute__((always_inline)) void
+gradient_sums(const bool relu, const struct planes *p, const float *x, float mean, const float *y,
+              const float *dy, double sums[2]) {
     double part0[LANES] = {0}, part1[LANES] = {0};
 #define PRODUCT(at, lane)                                                                          \
     do {                                                                                           \
-        double dz = !y || y[at] > 0 ? (double)dy[at] : 0;                                          \
+        double dz = (double)BEHIND(relu, y, dy, at);                                               \
         part0[lane] += dz;                                                                         \
         part1[lane] += dz * ((double)x[at] - (double)mean);                                        \
     } while (0)
@@ -94,19 +97,36 @@ VECTORISED static void norm_gradient_sums(const struct planes *p, const float *x
     sums[1] = lanes_sum(part1);
 }
 
-/* dx = scale (dz - shift - (x - mean) slope) */
-VECTORISED static void norm_gradient(const struct planes *p, const float *restrict x, float mean,
-                                     const float *restrict y, const float *restrict dy, float scale,
-                                     float shift, float slope, float *restrict dx) {
-    for (int64_t i = 0; i < p->count; i++)
-        for (int64_t k = i * p->stride; k < i * p->stride + p->area; k++) {
-            float dz = !y || y[k] > 0 ? dy[k] : 0;
-            dx[k] = scale * (dz - shift - (x[k] - mean) * slope);
-        }
+VECTORISED static void norm_gradient_sums(const struct planes *p, const float *x, float mean,
+                                          const float *y, const float *dy, double sums[2]) {
+    if (y)
+        gradient_sums(true, p, x, mean, y, dy, sums);
+    else
+        gradient_sums(false, p, x, mean, y, dy, sums);
 }
 
-/* ---- one channel
- * --------------------------------------------------------------------------------- */
+/* dx = scale (dz - shift - (x - mean) slope) */
+struct line {
+    float mean, scale, shift, slope;
+};
+
+static inline __attribute__((always_inline)) void
+gradient(const bool relu, const struct planes *p, struct line l, const float *restrict x,
+         const float *restrict y, const float *restrict dy, float *restrict dx) {
+    for (int64_t i = 0; i < p->count; i++)
+        for (int64_t k = i * p->stride; k < i * p->stride + p->area; k++)
+            dx[k] = l.scale * (BEHIND(relu, y, dy, k) - l.shift - (x[k] - l.mean) * l.slope);
+}
+
+VECTORISED static void norm_gradient(const struct planes *p, struct line l, const float *x,
+                                     const float *y, const float *dy, float *dx) {
+    if (y)
+        gradient(true, p, l, x, y, dy, dx);
+    else
+        gradient(false, p, l, x, y, dy, dx);
+}
+
+/* ---- one channel ---------------------------------------------------------------------------- */
 struct moments {
     double mean, var; /* of the batch, biased; or the running ones */
 };
@@ -159,14 +179,15 @@ static void backward_channels(void *ctx, int64_t begin, int64_t end) {
         p->a->dw[1][c] = (float)sums[0];
         p->a->dw[0][c] = (float)(sums[1] * (double)r);
         if (!p->dx) continue;
-        double slope = sums[1] * (double)r * (double)r / count;
-        norm_gradient(&b->planes, p->x + at, mean, y, p->dy + at, p->a->w[0][c] * r,
-                      (float)(sums[0] / count), (float)slope, p->dx + at);
+        struct line l = {.mean = mean,
+                         .scale = p->a->w[0][c] * r,
+                         .shift = (float)(sums[0] / count),
+                         .slope = (float)(sums[1] * (double)r * (double)r / count)};
+        norm_gradient(&b->planes, l, p->x + at, y, p->dy + at, p->dx + at);
     }
 }
 
-/* ---- the op: scratch holds turned x, y, dy and dx
- * ------------------------------------------------ */
+/* ---- the op: scratch holds turned x, y, dy and dx ------------------------------------------- */
 static float *turned(const struct batchnorm *b, const struct op_args *a, int which) {
     return (float *)a->scratch + which * align_floats(op_xs(&b->op.desc));
 }

@@ -37,8 +37,7 @@ static struct pass pass_of(const struct conv *c, const struct op_args *a) {
         .c = c, .a = a, .pack = a->scratch, .cols = (float *)cols, .dz = dz, .wt = wt};
 }
 
-/* ---- windows <-> cols -------------------------------------------------------------------------
- */
+/* ---- windows <-> cols ----------------------------------------------------------------------- */
 struct tap { /* one row of cols: a channel of x and a place in the window */
     int64_t channel, ky, kx;
 };
@@ -108,8 +107,7 @@ static int64_t y_at(const struct conv *c, int64_t i, int64_t group) {
     return (i * c->op.desc.conv.groups + group) * c->out * c->area;
 }
 
-/* ---- forward ----------------------------------------------------------------------------------
- */
+/* ---- forward -------------------------------------------------------------------------------- */
 static void finish_samples(void *ctx, int64_t begin, int64_t end) {
     const struct pass *p = ctx;
     int64_t channels = p->c->op.desc.y.dim[0];
@@ -143,8 +141,7 @@ static enum error conv_forward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-/* ---- backward ---------------------------------------------------------------------------------
- */
+/* ---- backward ------------------------------------------------------------------------------- */
 static void mask_part(void *ctx, int64_t begin, int64_t end) {
     const struct pass *p = ctx;
     kernel_relu_backward(end - begin, p->a->y + begin, p->a->dy + begin, p->dz + begin);
@@ -210,8 +207,7 @@ static enum error conv_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-/* ---- the op -----------------------------------------------------------------------------------
- */
+/* ---- the op --------------------------------------------------------------------------------- */
 static enum error conv_create(struct device *dev, const struct op_desc *d, struct op **out) {
     const struct window *w = &d->conv.window;
     struct conv c = {.in = d->x.dim[0] / d->conv.groups,

@@ -24,8 +24,7 @@ static size_t larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
-/* ---- what it takes ------------------------------------------------------------------------------
- */
+/* ---- what it takes --------------------------------------------------------------------------- */
 /* Measured against oneDNN, which keeps what it blocks well: many channels on both sides, and images
  * too small for the vectors here. Behind a pool the sparse backward wins everywhere. */
 static bool is_faster(const struct op_desc *d) {
@@ -47,8 +46,7 @@ static bool takes(const struct op_desc *d) {
            is_faster(d);
 }
 
-/* ---- the plan -----------------------------------------------------------------------------------
- */
+/* ---- the plan -------------------------------------------------------------------------------- */
 static void plan_shape(struct conv_plan *p, const struct op_desc *d, int lanes) {
     const struct window *w = &d->conv.window;
     p->c = (int)d->x.dim[0], p->h = (int)d->x.dim[1], p->w = (int)d->x.dim[2];
@@ -172,8 +170,7 @@ enum error conv_small_create(const struct conv_kernels *k, struct device *dev,
     return ERR_NONE;
 }
 
-/* ---- weights as the kernels want them -----------------------------------------------------------
- */
+/* ---- weights as the kernels want them -------------------------------------------------------- */
 
 /* w[tap][oc_step] and the bias behind it. */
 static void pack_forward(const struct conv_plan *p, const struct op_args *a, float *shared) {
@@ -200,8 +197,7 @@ static void pack_backward(const struct conv_plan *p, int lanes, const float *w, 
                 }
 }
 
-/* ---- passes -------------------------------------------------------------------------------------
- */
+/* ---- passes ---------------------------------------------------------------------------------- */
 struct pass {
     const struct conv_small *op;
     const struct op_args *args;
@@ -318,8 +314,7 @@ static enum error conv_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-/* ---- instruction sets ---------------------------------------------------------------------------
- */
+/* ---- instruction sets ------------------------------------------------------------------------ */
 int conv_small_kernels(const struct conv_kernels *out[3]) {
     int n = 0;
 #if defined(__x86_64__)

@@ -1,131 +1,39 @@
 /* The kernels of conv_small.c for one instruction set. conv_small_base.c, conv_small_v3.c and
  * conv_small_v4.c include this, each compiled for its set and naming CONV_KERNELS.
  *
- * Flat planes. A channel of a padded image is one line of floats, rows of pitch = w + pw: pixel (i,
- * j) is at (i + ph) * pitch + pw + j. One gap of pw zeros between two rows is the right border of
- * the one and the left border of the other. A tap of the kernel is then a constant offset: output
- * (i, j) is position p = i * pitch + j, and its tap (r, k) reads p + r * pitch + k. Vectors run
- * along p over the ends of rows, so that no width wastes lanes; what they compute for the gaps is
- * never used. The gradient of y has the same pitch, which is ow + its own border of kw - 1 - pw.
+ * Flat planes. A channel of a padded image is one line of floats, in rows of pitch = w + pw: pixel
+ * (i, j) is at (i + ph) * pitch + pw + j. One gap of pw zeros between two rows is the right border
+ * of the one and the left border of the other. A tap of the kernel is then a constant offset:
+ * output (i, j) is position p = i * pitch + j, and its tap (r, k) reads p + r * pitch + k. Vectors
+ * run along p over the ends of rows, so that no width wastes lanes; what they compute for the gaps
+ * is never used. The gradient of y has the same pitch: ow + its own border, kw - 1 - pw.
  *
- * Three ways through a convolution, each a block of sums held in registers:
- *   pixel lanes    M channels' weights, broadcast, times vectors of pixels: forward, and dx, which
- * is dy convolved with the weights turned round channel lanes  the same block, roles changed: M
- * pixels, broadcast, times vectors of output channels: forward of small images with many output
- * channels pixel dots     dw[o][t] = sum over p of dy[o][p] x[p + offset[t]]; lanes are added after
- * the batch Behind a max-pool at least three gradients of four are zero. The sparse backward visits
- * only the others: with x and dx channel-last a row of the kernel is kw * c floats in one run, and
- * each chosen pixel adds d times its patch of x to dw, and d times the weights to its patch of dx.
- */
-#include "engine/device/cpu/conv_small.h"
+ * There are three ways through a convolution, each a block of sums held in registers.
+ *
+ * - Pixel lanes: M channels' weights, broadcast, times vectors of pixels. For forward, and for dx,
+ *   which is dy convolved with the weights turned round.
+ *
+ * - Channel lanes: the same block with the roles changed, M pixels, broadcast, times vectors of
+ *   output channels. For the forward of small images with many output channels.
+ *
+ * - Pixel dots: dw[o][t] = sum over p of dy[o][p] x[p + offset[t]]; lanes add up after
+ *   the batch.
+ *
+ * Behind a max-pool at least three gradients of four are zero, and the sparse backward visits only
+ * the others. With x and dx channel-last a row of the kernel is kw * c floats in one run, and each
+ * chosen pixel adds d times its patch of x to dw, and d times the weights to its patch of dx. */
+#include "engine/device/cpu/conv_small_lanes.h"
 
 #include <string.h>
-#if defined(__AVX2__)
-#include <immintrin.h>
-#endif
 
-#if defined(__AVX512F__)
-enum { LANES = 16, ROW_M = 8, DOT_M = 6, WIDE_M = 14, PAIR_M = 12, PATCH = 14 };
-#define EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
-#define ODD 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
-#define LOW 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
-#define HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
-#define COUNT 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
-#elif defined(__AVX2__)
-enum { LANES = 8, ROW_M = 4, DOT_M = 3, WIDE_M = 12, PAIR_M = 6, PATCH = 6 };
-#define EVEN 0, 2, 4, 6, 8, 10, 12, 14
-#define ODD 1, 3, 5, 7, 9, 11, 13, 15
-#define LOW 0, 8, 1, 9, 2, 10, 3, 11
-#define HIGH 4, 12, 5, 13, 6, 14, 7, 15
-#define COUNT 0, 1, 2, 3, 4, 5, 6, 7
-#else
-enum { LANES = 4, ROW_M = 4, DOT_M = 3, WIDE_M = 12, PAIR_M = 6, PATCH = 6 };
-#define EVEN 0, 2, 4, 6
-#define ODD 1, 3, 5, 7
-#define LOW 0, 4, 1, 5
-#define HIGH 2, 6, 3, 7
-#define COUNT 0, 1, 2, 3
-#endif
-
-typedef float vec __attribute__((vector_size(4 * LANES)));
-typedef float vec_anywhere __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
-typedef float few __attribute__((vector_size(16), aligned(4), may_alias));
-typedef int32_t ints __attribute__((vector_size(4 * LANES)));
-typedef uint8_t bytes __attribute__((vector_size(LANES), aligned(1), may_alias));
-
-#if defined(__clang__)
-#define UNROLL _Pragma("unroll")
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#endif
-/* Loops over M, N, R and V below are unrolled, so that the arrays of sums become registers. */
+/* Loops over M, N, R, T and V are unrolled, so that arrays of sums become registers. */
 #define BLOCK static inline __attribute__((always_inline)) void
+#define UP_TO_7(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
+#define UP_TO_14(X) UP_TO_7(X) X(8) X(9) X(10) X(11) X(12) X(13) X(14)
 
-static inline vec load(const float *p) {
-    return *(const vec_anywhere *)p;
-}
-static inline void store(float *p, vec v) {
-    *(vec_anywhere *)p = v;
-}
+/* ---- planes ---------------------------------------------------------------------------------- */
 
-/* Three things that compilers do badly with vector extensions alone. */
-static inline vec larger(vec a, vec b) { /* b > a ? b : a */
-#if defined(__AVX512F__)
-    return (vec)_mm512_max_ps((__m512)b, (__m512)a);
-#elif defined(__AVX2__)
-    return (vec)_mm256_max_ps((__m256)b, (__m256)a);
-#else
-    ints above = b > a;
-    return (vec)((above & (ints)b) | (~above & (ints)a));
-#endif
-}
-static inline ints load_codes(const uint8_t *p) {
-#if defined(__AVX512F__)
-    return (ints)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i_u *)p));
-#elif defined(__AVX2__)
-    return (ints)_mm256_cvtepu8_epi32(_mm_loadu_si64(p));
-#else
-    return __builtin_convertvector(*(const bytes *)p, ints);
-#endif
-}
-static inline void store_codes(uint8_t *p, ints v) {
-#if defined(__AVX2__) && !defined(__AVX512F__)
-    __m256i all = (__m256i)v;
-    __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
-    _mm_storeu_si64(p, _mm_packus_epi16(words, words));
-#else
-    *(bytes *)p = __builtin_convertvector(v, bytes);
-#endif
-}
-
-/* ---- planes -----------------------------------------------------------------------------------
- */
-
-/* Exactly n floats: rows are too short for memcpy's calls. The last piece overlaps the one before.
- */
-static inline void row_move(float *to, const float *from, int n) {
-    int j = 0;
-    if (n >= LANES) {
-        for (; j < n - LANES; j += LANES) store(to + j, load(from + j));
-        store(to + n - LANES, load(from + n - LANES));
-    } else if (n >= 4) {
-        for (; j < n - 4; j += 4) *(few *)(to + j) = *(const few *)(from + j);
-        *(few *)(to + n - 4) = *(const few *)(from + n - 4);
-    } else {
-        for (; j < n; j++) to[j] = from[j];
-    }
-}
-
-/* Every step-th float, for one of 'step' channels that lie channel-last. */
-static inline void channel_read(float *to, const float *from, int step, int n) {
-    UNROLL for (int j = 0; j < n; j++) to[j] = from[(size_t)j * step];
-}
-static inline void channel_write(float *to, const float *from, int step, int n) {
-    UNROLL for (int j = 0; j < n; j++) to[(size_t)j * step] = from[j];
-}
-
-/* Rows of x, and how far apart they are in a plane. With no border between them they are all one.
- */
+/* Rows of x, and how far apart they are in a plane. With no border between them all are one. */
 struct rows {
     int count, length, pitch;
 };
@@ -162,10 +70,7 @@ static void pixels_read(const struct conv_plan *p, const float *pixels, float *x
     }
 }
 
-/* ---- sums of taps: forward and dx
- * ---------------------------------------------------------------- */
-#define UP_TO_7(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
-#define UP_TO_14(X) UP_TO_7(X) X(8) X(9) X(10) X(11) X(12) X(13) X(14)
+/* ---- sums of taps: forward and dx ------------------------------------------------------------ */
 
 /* A block of out: M rows, out_step apart, of N vectors. Pixel lanes: M channels, and pixels along
  * the row. Channel lanes: M pixels, and channels along the row. */
@@ -186,7 +91,7 @@ BLOCK sum_taps(const int M, const int N, const bool pixel_lanes, const struct su
     const float *w = s->w;
     for (int t = 0; t < s->flat->taps; t++, w += s->w_step) {
         const float *pixels = s->in + s->flat->offset[t];
-        __asm__("" : "+r"(pixels));
+        __asm__("" : "+r"(pixels)); /* indexed, the loads would not fuse with the FMAs */
         const float *one = pixel_lanes ? w : pixels, *many = pixel_lanes ? pixels : w;
         UNROLL for (int m = 0; m < M; m++) {
             UNROLL for (int n = 0; n < N; n++) sum[m][n] += load(many + n * LANES) * one[m];
@@ -257,17 +162,7 @@ static void row_make(const struct conv_plan *p, const float *shared, const float
     }
 }
 
-/* ---- the pool
- * ------------------------------------------------------------------------------------ */
-
-/* The first maximum of a window (a b; c d), through ReLU if there is one, and its code. */
-static inline vec pool_max(vec a, vec b, vec c, vec d, bool relu, ints *code) {
-    vec top = larger(a, b), bottom = larger(c, d), most = larger(top, bottom);
-    ints right = (((b > a) & ~(bottom > top)) | ((d > c) & (bottom > top))) & 1;
-    ints at = right | ((bottom > top) & 2);
-    *code = relu ? (at & (most > (vec){})) | (~(most > (vec){}) & CONV_CUT) : at;
-    return relu ? larger(most, (vec){}) : most;
-}
+/* ---- the pool -------------------------------------------------------------------------------- */
 
 /* Two rows of the convolution's output to n pooled pixels and codes; up to a vector more of each is
  * written. */
@@ -295,8 +190,7 @@ static void unpool_row(const float *dy, const uint8_t *codes, int n, int row, fl
     }
 }
 
-/* ---- forward
- * ------------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 static void row_copy(const float *from, int n, bool relu, float *to) {
     for (int j = 0; j < n; j++) to[j] = relu && from[j] < 0 ? 0 : from[j];
 }
@@ -378,8 +272,7 @@ static void forward(const struct conv_plan *p, const float *shared, float *work,
         forward_by_pixels(p, shared, work, y, codes);
 }
 
-/* ---- backward, every pixel
- * ----------------------------------------------------------------------- */
+/* ---- backward, every pixel ------------------------------------------------------------------- */
 
 /* The gradient of the convolution's own output into flat planes; its gaps are zero already. */
 static void gradient_fill(const struct conv_plan *p, float *work, const float *y, const float *dy,
@@ -466,8 +359,7 @@ static void dx_by_pixels(const struct conv_plan *p, const float *shared, float *
     }
 }
 
-/* ---- backward, chosen pixels
- * --------------------------------------------------------------------- */
+/* ---- backward, chosen pixels ----------------------------------------------------------------- */
 
 /* A gradient d in some channel; at is the channel's weights, and its dw. */
 struct chosen {

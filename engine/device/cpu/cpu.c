@@ -56,6 +56,7 @@ static void settle_team(const struct device_params *p) {
     cpu_set_t own;
     bool bind = p->pin && own_cores(p, &own);
     omp_set_num_threads(p->threads);
+    flush_denormals(); /* here too: an OpenMP may restore the caller's mode at the region's end */
 #pragma omp parallel num_threads(p->threads)
     {
         flush_denormals();

@@ -18,7 +18,7 @@ static void run(struct op *op, const struct op_args *a, int64_t count, int64_t g
     cpu_parallel(op->dev, count, grain, part, &p);
 }
 
-/* ---- relu ------------------------------------------------------------------------------------ */
+/* ---- relu ----------------------------------------------------------------------------------- */
 static void relu_part(void *ctx, int64_t begin, int64_t end) {
     const struct op_args *a = ((const struct pass *)ctx)->a;
     kernel_relu(end - begin, a->x[0] + begin, a->y + begin);
@@ -52,7 +52,7 @@ const struct op_impl cpu_relu = {
     .free = op_release,
 };
 
-/* ---- gelu ------------------------------------------------------------------------------------ */
+/* ---- gelu ----------------------------------------------------------------------------------- */
 static void gelu_part(void *ctx, int64_t begin, int64_t end) {
     const struct op_args *a = ((const struct pass *)ctx)->a;
     kernel_gelu(end - begin, a->x[0] + begin, a->y + begin);
@@ -86,8 +86,7 @@ const struct op_impl cpu_gelu = {
     .free = op_release,
 };
 
-/* ---- dropout: the mask is drawn once, a byte for each element, and saved for backward -----------
- */
+/* ---- dropout: the mask is drawn once, a byte for each element, and saved for backward ------- */
 static void dropout_part(void *ctx, int64_t begin, int64_t end) {
     const struct pass *p = ctx;
     const struct op_args *a = p->a;
@@ -137,7 +136,7 @@ const struct op_impl cpu_dropout = {
     .free = op_release,
 };
 
-/* ---- add ------------------------------------------------------------------------------------- */
+/* ---- add ------------------------------------------------------------------------------------ */
 static void add_part(void *ctx, int64_t begin, int64_t end) {
     const struct pass *p = ctx;
     const struct op_args *a = p->a;

@@ -12,7 +12,7 @@ static int64_t first_largest(const float *x, int64_t count) {
     return best;
 }
 
-/* ---- cross-entropy --------------------------------------------------------------------------- */
+/* ---- cross-entropy -------------------------------------------------------------------------- */
 static enum error cross_entropy_forward(struct op *op, const struct op_args *a) {
     int64_t classes = shape_count(&op->desc.x);
     for (int64_t i = 0; i < op->desc.n; i++) {

@@ -36,8 +36,9 @@ static bool row_of(const struct op_desc *d, int64_t oy, int ky, int kx, struct r
     return r->begin < r->end;
 }
 
-/* ---- rows: stamped for the usual strides, so that the compiler knows them ----------------------
- */
+#define INLINE static inline __attribute__((always_inline))
+
+/* ---- rows: stamped for the usual strides, so that the compiler knows them ------------------- */
 #define EACH(k)                                                                                    \
     int64_t k = 0;                                                                                 \
     k < r->end - r->begin;                                                                         \
@@ -55,8 +56,8 @@ static bool row_of(const struct op_desc *d, int64_t oy, int ky, int kx, struct r
     }
 
 /* PyTorch's rule: the first of equals, and a NaN takes the place of anything. */
-VECTORISED static void pool_row_max(const struct row *r, const float *restrict x, float *restrict y,
-                                    int32_t *restrict from) {
+INLINE void row_max(const struct row *r, const float *restrict x, float *restrict y,
+                    int32_t *restrict from) {
 #define MAX_ROW(s)                                                                                 \
     for (EACH(k)) {                                                                                \
         float v = x[k * (s)], old = y[k];                                                          \
@@ -67,21 +68,20 @@ VECTORISED static void pool_row_max(const struct row *r, const float *restrict x
     KNOWN_STRIDE(MAX_ROW)
 }
 
-VECTORISED static void pool_row_sum(const struct row *r, const float *restrict x,
-                                    float *restrict y) {
+INLINE void row_sum(const struct row *r, const float *restrict x, float *restrict y) {
 #define SUM_ROW(s)                                                                                 \
     for (EACH(k)) y[k] += x[k * (s)];
     KNOWN_STRIDE(SUM_ROW)
 }
 
-VECTORISED static void pool_row_spread(const struct row *r, float share, const float *restrict dy,
-                                       float *restrict dx) {
+INLINE void row_spread(const struct row *r, float share, const float *restrict dy,
+                       float *restrict dx) {
 #define SPREAD_ROW(s)                                                                              \
     for (EACH(k)) dx[k * (s)] += dy[k] * share;
     KNOWN_STRIDE(SPREAD_ROW)
 }
 
-/* ---- planes ---------------------------------------------------------------------------------- */
+/* ---- planes --------------------------------------------------------------------------------- */
 /* Before any place of the window: nothing is less than -inf, which is at the window's first place
  * inside x. */
 static void row_begin(const struct op_desc *d, int64_t oy, float *y, int32_t *from) {
@@ -94,7 +94,7 @@ static void row_begin(const struct op_desc *d, int64_t oy, float *y, int32_t *fr
     }
 }
 
-static void plane_max(const struct op_desc *d, const float *x, float *y, int32_t *from) {
+VECTORISED static void plane_max(const struct op_desc *d, const float *x, float *y, int32_t *from) {
     const struct window *w = &d->pool.window;
     int64_t width = d->y.dim[2];
     for (int64_t oy = 0; oy < d->y.dim[1]; oy++, y += width, from += width) {
@@ -102,13 +102,12 @@ static void plane_max(const struct op_desc *d, const float *x, float *y, int32_t
         for (int ky = 0; ky < w->kernel[0]; ky++)
             for (int kx = 0; kx < w->kernel[1]; kx++) {
                 struct row r;
-                if (row_of(d, oy, ky, kx, &r))
-                    pool_row_max(&r, x + r.at, y + r.begin, from + r.begin);
+                if (row_of(d, oy, ky, kx, &r)) row_max(&r, x + r.at, y + r.begin, from + r.begin);
             }
     }
 }
 
-static void plane_mean(const struct op_desc *d, const float *x, float *y) {
+VECTORISED static void plane_mean(const struct op_desc *d, const float *x, float *y) {
     const struct window *w = &d->pool.window;
     int64_t width = d->y.dim[2];
     float share = 1 / ((float)w->kernel[0] * (float)w->kernel[1]);
@@ -117,49 +116,95 @@ static void plane_mean(const struct op_desc *d, const float *x, float *y) {
         for (int ky = 0; ky < w->kernel[0]; ky++)
             for (int kx = 0; kx < w->kernel[1]; kx++) {
                 struct row r;
-                if (row_of(d, oy, ky, kx, &r)) pool_row_sum(&r, x + r.at, y + r.begin);
+                if (row_of(d, oy, ky, kx, &r)) row_sum(&r, x + r.at, y + r.begin);
             }
         for (int64_t k = 0; k < width; k++) y[k] *= share;
     }
 }
 
-static void plane_mean_backward(const struct op_desc *d, const float *dy, float *dx) {
+VECTORISED static void plane_mean_backward(const struct op_desc *d, const float *dy, float *dx) {
     const struct window *w = &d->pool.window;
     float share = 1 / ((float)w->kernel[0] * (float)w->kernel[1]);
     for (int64_t oy = 0; oy < d->y.dim[1]; oy++, dy += d->y.dim[2])
         for (int ky = 0; ky < w->kernel[0]; ky++)
             for (int kx = 0; kx < w->kernel[1]; kx++) {
                 struct row r;
-                if (row_of(d, oy, ky, kx, &r)) pool_row_spread(&r, share, dy + r.begin, dx + r.at);
+                if (row_of(d, oy, ky, kx, &r)) row_spread(&r, share, dy + r.begin, dx + r.at);
             }
 }
 
-/* ---- the op: 'from' (n, y) lies in saved, or in scratch when there is no backward --------------
- */
+/* ---- the two that models use most ----------------------------------------------------------- */
+static bool is_max_2x2(const struct op_desc *d) {
+    const struct window *w = &d->pool.window;
+    return d->pool.kind == POOL_MAX && w->kernel[0] == 2 && w->kernel[1] == 2 &&
+           w->stride[0] == 2 && w->stride[1] == 2 && !w->pad[0] && !w->pad[1];
+}
+
+VECTORISED static void plane_max_2x2(const struct op_desc *d, const float *restrict x,
+                                     float *restrict y, int32_t *restrict from) {
+    int32_t wide = (int32_t)d->x.dim[2], width = (int32_t)d->y.dim[2];
+    for (int32_t oy = 0; oy < d->y.dim[1]; oy++, x += 2 * wide, y += width, from += width)
+        for (int32_t k = 0; k < width; k++) {
+            float best = x[2 * k];
+            int32_t place = 2 * k;
+#define PLACE(p)                                                                                   \
+    do {                                                                                           \
+        bool more = x[p] > best || x[p] != x[p];                                                   \
+        best = more ? x[p] : best;                                                                 \
+        place = more ? (p) : place;                                                                \
+    } while (0)
+            PLACE(2 * k + 1);
+            PLACE(2 * k + wide);
+            PLACE(2 * k + wide + 1);
+            y[k] = best;
+            from[k] = 2 * oy * wide + place;
+        }
+}
+
+static bool is_mean_of_all(const struct op_desc *d) {
+    const struct window *w = &d->pool.window;
+    return d->pool.kind == POOL_AVG && w->kernel[0] == d->x.dim[1] && w->kernel[1] == d->x.dim[2] &&
+           !w->pad[0] && !w->pad[1];
+}
+
+static void mean_of_all(int64_t area, const float *x, float *y) {
+    double sum = 0;
+    for (int64_t k = 0; k < area; k++) sum += (double)x[k];
+    *y = (float)(sum / (double)area);
+}
+
+/* ---- the op: 'from' (n, y) lies in saved, or in scratch when there is no backward ----------- */
 static void forward_planes(void *ctx, int64_t begin, int64_t end) {
     const struct pass *p = ctx;
     int64_t area_x = p->d->x.dim[1] * p->d->x.dim[2], area_y = p->d->y.dim[1] * p->d->y.dim[2];
+    bool small = is_max_2x2(p->d), all = is_mean_of_all(p->d);
     for (int64_t i = begin; i < end; i++) {
         const float *x = p->a->x[0] + i * area_x;
-        if (p->d->pool.kind == POOL_MAX)
-            plane_max(p->d, x, p->a->y + i * area_y, p->from + i * area_y);
+        float *y = p->a->y + i * area_y;
+        if (small)
+            plane_max_2x2(p->d, x, y, p->from + i * area_y);
+        else if (all)
+            mean_of_all(area_x, x, y);
+        else if (p->d->pool.kind == POOL_MAX)
+            plane_max(p->d, x, y, p->from + i * area_y);
         else
-            plane_mean(p->d, x, p->a->y + i * area_y);
+            plane_mean(p->d, x, y);
     }
 }
 
 static void backward_planes(void *ctx, int64_t begin, int64_t end) {
     const struct pass *p = ctx;
     int64_t area_x = p->d->x.dim[1] * p->d->x.dim[2], area_y = p->d->y.dim[1] * p->d->y.dim[2];
+    bool all = is_mean_of_all(p->d);
     for (int64_t i = begin; i < end; i++) {
         const float *dy = p->a->dy + i * area_y;
         const int32_t *from = p->from + i * area_y;
-        float *dx = p->a->dx[0] + i * area_x;
-        memset(dx, 0, (size_t)area_x * sizeof *dx);
-        if (p->d->pool.kind == POOL_AVG)
-            plane_mean_backward(p->d, dy, dx);
-        else
+        float *dx = p->a->dx[0] + i * area_x, share = *dy / (float)area_x;
+        for (int64_t k = 0; k < area_x; k++) dx[k] = all ? share : 0;
+        if (p->d->pool.kind == POOL_MAX)
             for (int64_t k = 0; k < area_y; k++) dx[from[k]] += dy[k];
+        else if (!all)
+            plane_mean_backward(p->d, dy, dx);
     }
 }
 

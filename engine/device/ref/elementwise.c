@@ -63,7 +63,7 @@ const struct op_impl ref_gelu = {
     .free = op_release,
 };
 
-/* ---- dropout: whether an element stays is a function of (seed, layer, sample, element) ---- */
+/* ---- dropout: whether an element stays is a function of (seed, layer, sample, element) ------ */
 static void dropout(const struct op_desc *d, const struct op_args *a, const float *from,
                     float *to) {
     int64_t each = shape_count(&d->x);

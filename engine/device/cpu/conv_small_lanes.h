@@ -1,0 +1,112 @@
+/* Vectors for conv_small_kernels.h: as wide as the instruction set that the file is compiled for,
+ * and block sizes that fit in its registers. */
+#pragma once
+#include "engine/device/cpu/conv_small.h"
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+/* Blocks: ROW_M channels of CONV_VECTORS vectors, DOT_M channels of CONV_DOT_TAPS taps, WIDE_M
+ * pixels of one vector, PAIR_M of two, and patches of PATCH vectors. */
+#if defined(__AVX512F__)
+enum { LANES = 16, ROW_M = 8, DOT_M = 6, WIDE_M = 14, PAIR_M = 12, PATCH = 14 };
+#define EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
+#define ODD 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
+#define LOW 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#define COUNT 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+#elif defined(__AVX2__)
+enum { LANES = 8, ROW_M = 4, DOT_M = 3, WIDE_M = 12, PAIR_M = 6, PATCH = 6 };
+#define EVEN 0, 2, 4, 6, 8, 10, 12, 14
+#define ODD 1, 3, 5, 7, 9, 11, 13, 15
+#define LOW 0, 8, 1, 9, 2, 10, 3, 11
+#define HIGH 4, 12, 5, 13, 6, 14, 7, 15
+#define COUNT 0, 1, 2, 3, 4, 5, 6, 7
+#else
+enum { LANES = 4, ROW_M = 3, DOT_M = 2, WIDE_M = 12, PAIR_M = 6, PATCH = 6 };
+#define EVEN 0, 2, 4, 6
+#define ODD 1, 3, 5, 7
+#define LOW 0, 4, 1, 5
+#define HIGH 2, 6, 3, 7
+#define COUNT 0, 1, 2, 3
+#endif
+
+typedef float vec __attribute__((vector_size(4 * LANES)));
+typedef float vec_anywhere __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef float few __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int32_t ints __attribute__((vector_size(4 * LANES)));
+typedef uint8_t bytes __attribute__((vector_size(LANES), aligned(1), may_alias));
+
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+static inline vec load(const float *p) {
+    return *(const vec_anywhere *)p;
+}
+static inline void store(float *p, vec v) {
+    *(vec_anywhere *)p = v;
+}
+
+/* Three things that compilers do badly with vector extensions alone. */
+static inline vec larger(vec a, vec b) { /* b > a ? b : a */
+#if defined(__AVX512F__)
+    return (vec)_mm512_max_ps((__m512)b, (__m512)a);
+#elif defined(__AVX2__)
+    return (vec)_mm256_max_ps((__m256)b, (__m256)a);
+#else
+    ints above = b > a;
+    return (vec)((above & (ints)b) | (~above & (ints)a));
+#endif
+}
+static inline ints load_codes(const uint8_t *p) {
+#if defined(__AVX512F__)
+    return (ints)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i_u *)p));
+#elif defined(__AVX2__)
+    return (ints)_mm256_cvtepu8_epi32(_mm_loadu_si64(p));
+#else
+    return __builtin_convertvector(*(const bytes *)p, ints);
+#endif
+}
+static inline void store_codes(uint8_t *p, ints v) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+    __m256i all = (__m256i)v;
+    __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+    _mm_storeu_si64(p, _mm_packus_epi16(words, words));
+#else
+    *(bytes *)p = __builtin_convertvector(v, bytes);
+#endif
+}
+
+/* Exactly n floats: rows are too short for memcpy's calls. The last piece overlaps the one before.
+ */
+static inline void row_move(float *to, const float *from, int n) {
+    int j = 0;
+    if (n >= LANES) {
+        for (; j < n - LANES; j += LANES) store(to + j, load(from + j));
+        store(to + n - LANES, load(from + n - LANES));
+    } else if (n >= 4) {
+        for (; j < n - 4; j += 4) *(few *)(to + j) = *(const few *)(from + j);
+        *(few *)(to + n - 4) = *(const few *)(from + n - 4);
+    } else {
+        for (; j < n; j++) to[j] = from[j];
+    }
+}
+
+/* Every step-th float, for one of 'step' channels that lie channel-last. */
+static inline void channel_read(float *to, const float *from, int step, int n) {
+    UNROLL for (int j = 0; j < n; j++) to[j] = from[(size_t)j * step];
+}
+static inline void channel_write(float *to, const float *from, int step, int n) {
+    UNROLL for (int j = 0; j < n; j++) to[(size_t)j * step] = from[j];
+}
+
+/* The first maximum of a window (a b; c d), through ReLU if there is one, and its code. */
+static inline vec pool_max(vec a, vec b, vec c, vec d, bool relu, ints *code) {
+    vec top = larger(a, b), bottom = larger(c, d), most = larger(top, bottom);
+    ints right = (((b > a) & ~(bottom > top)) | ((d > c) & (bottom > top))) & 1;
+    ints at = right | ((bottom > top) & 2);
+    *code = relu ? (at & (most > (vec){})) | (~(most > (vec){}) & CONV_CUT) : at;
+    return relu ? larger(most, (vec){}) : most;
+}

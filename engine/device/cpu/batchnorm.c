@@ -41,30 +41,29 @@ static double lanes_sum(const double *part) {
     return sum;
 }
 
-/* Runs 'with(at, lane)' for every element, LANES of them side by side. */
+/* Runs 'with(at, count)' for runs of LANES elements, and fewer at the end of a plane. */
 #define FOR_LANES(p, with)                                                                         \
     for (int64_t i_ = 0; i_ < (p)->count; i_++) {                                                  \
-        int64_t at_ = i_ * (p)->stride, whole_ = at_ + (p)->area / LANES * LANES;                  \
-        int64_t rest_ = (p)->area % LANES;                                                         \
-        for (; at_ < whole_; at_ += LANES)                                                         \
-            for (int lane_ = 0; lane_ < LANES; lane_++) with(at_ + lane_, lane_);                  \
-        for (int lane_ = 0; lane_ < rest_; lane_++) with(at_ + lane_, lane_);                      \
+        int64_t at_ = i_ * (p)->stride, end_ = at_ + (p)->area;                                    \
+        for (; at_ + LANES <= end_; at_ += LANES) with(at_, LANES);                                \
+        with(at_, end_ - at_);                                                                     \
     }
 
 VECTORISED static double norm_sum(const struct planes *p, const float *x) {
     double part[LANES] = {0};
-#define SUM(at, lane) part[lane] += (double)x[at]
+#define SUM(at, count)                                                                             \
+    for (int lane = 0; lane < (count); lane++) part[lane] += (double)x[(at) + lane]
     FOR_LANES(p, SUM)
     return lanes_sum(part);
 }
 
 VECTORISED static double norm_squares(const struct planes *p, const float *x, float mean) {
     double part[LANES] = {0};
-#define SQUARE(at, lane)                                                                           \
-    do {                                                                                           \
-        double off = (double)x[at] - (double)mean;                                                 \
+#define SQUARE(at, count)                                                                          \
+    for (int lane = 0; lane < (count); lane++) {                                                   \
+        double off = (double)x[(at) + lane] - (double)mean;                                        \
         part[lane] += off * off;                                                                   \
-    } while (0)
+    }
     FOR_LANES(p, SQUARE)
     return lanes_sum(part);
 }
@@ -79,18 +78,25 @@ VECTORISED static void norm_apply(const struct planes *p, const float *restrict 
 }
 
 /* The gradient behind the activation; y is NULL when there is none. */
-#define BEHIND(relu, y, dy, at) (!(relu) || (y)[at] > 0 ? (dy)[at] : 0)
+#define BEHIND(relu, y, dy, at) ((relu) ? pass_positive((y)[at], (dy)[at]) : (dy)[at])
+
+/* Both are loaded in any case, so that the loop vectorises. */
+static inline float pass_positive(float y, float dy) {
+    return y > 0 ? dy : 0;
+}
 
 /* sums: of dz, and of dz (x - mean). */
 static inline __attribute__((always_inline)) void
 gradient_sums(const bool relu, const struct planes *p, const float *x, float mean, const float *y,
               const float *dy, double sums[2]) {
     double part0[LANES] = {0}, part1[LANES] = {0};
-#define PRODUCT(at, lane)                                                                          \
+#define PRODUCT(at, count)                                                                         \
     do {                                                                                           \
-        double dz = (double)BEHIND(relu, y, dy, at);                                               \
-        part0[lane] += dz;                                                                         \
-        part1[lane] += dz * ((double)x[at] - (double)mean);                                        \
+        float dz[LANES];                                                                           \
+        for (int lane = 0; lane < (count); lane++) dz[lane] = BEHIND(relu, y, dy, (at) + lane);    \
+        for (int lane = 0; lane < (count); lane++) part0[lane] += (double)dz[lane];                \
+        for (int lane = 0; lane < (count); lane++)                                                 \
+            part1[lane] += (double)dz[lane] * ((double)x[(at) + lane] - (double)mean);             \
     } while (0)
     FOR_LANES(p, PRODUCT)
     sums[0] = lanes_sum(part0);

@@ -36,7 +36,7 @@ static bool is_faster(const struct op_desc *d) {
 }
 
 static bool takes(const struct op_desc *d) {
-    enum { IMAGE_SIDE_MAX = 2048 }; /* offsets in planes are int */
+    enum { IMAGE_SIDE_MAX = 512 }; /* a workspace holds whole planes of x and dy */
     const struct window *w = &d->conv.window;
     for (int axis = 0; axis < 2; axis++)
         if (w->kernel[axis] > CONV_SIDE_MAX || w->stride[axis] != 1 ||
@@ -125,7 +125,6 @@ static void plan_scratch(struct conv_plan *p, int lanes) {
         p->channel_lanes ? (size_t)2 * p->ow * p->oc_step : (size_t)p->oc * p->forward.out_step;
     size_t dx = p->sparse ? p->x_size : (size_t)p->c * p->backward.out_step;
     size_t packed = p->sparse ? patches : (size_t)p->c * p->backward.taps;
-    p->init_at = 0;
     (void)place(&p->init_at, larger((size_t)p->forward.taps * p->oc_step, packed));
     p->shared = p->init_at;
     (void)place(&p->shared, CONV_OUT_MAX);

@@ -70,6 +70,14 @@ static int quota_of_group(const char *root, char *group) {
     }
 }
 
+/* Whether "cpu" is one of the names in "cpu,cpuacct"; the list is cut up. */
+static bool names_cpu(char *list) {
+    char *rest = NULL;
+    for (char *name = strtok_r(list, ",", &rest); name; name = strtok_r(NULL, ",", &rest))
+        if (!strcmp(name, "cpu")) return true;
+    return false;
+}
+
 /* A line of /proc/self/cgroup is "hierarchy:controllers:path"; version 2 has no controllers. */
 static int quota_of_process(void) {
     char line[300];
@@ -83,7 +91,7 @@ static int quota_of_process(void) {
         if (!group) continue;
         *group++ = '\0';
         bool v2 = controllers[1] == '\0';
-        if (!v2 && !strstr(controllers + 1, "cpu")) continue;
+        if (!v2 && !names_cpu(controllers + 1)) continue;
         int quota = quota_of_group(v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu", group);
         if (quota && (!least || quota < least)) least = quota;
     }

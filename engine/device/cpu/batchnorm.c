@@ -77,38 +77,40 @@ VECTORISED static void norm_apply(const struct planes *p, const float *restrict 
         }
 }
 
-/* The gradient behind the activation; y is NULL when there is none. */
-#define BEHIND(relu, y, dy, at) ((relu) ? pass_positive((y)[at], (dy)[at]) : (dy)[at])
+/* dz of n elements in a row: dy itself, or its copy behind the activation (y is NULL when there is
+ * none). A strip at a time, so that the loops of the sums have nothing to decide and vectorise. */
+enum { STRIP = 256 };
 
-/* Both are loaded in any case, so that the loop vectorises. */
-static inline float pass_positive(float y, float dy) {
-    return y > 0 ? dy : 0;
+static inline const float *strip_of(int64_t n, const float *y, const float *dy, float *copy) {
+    if (!y) return dy;
+    for (int64_t k = 0; k < n; k++) {
+        float g = dy[k];
+        copy[k] = y[k] > 0 ? g : 0;
+    }
+    return copy;
 }
 
 /* sums: of dz, and of dz (x - mean). */
-static inline __attribute__((always_inline)) void
-gradient_sums(const bool relu, const struct planes *p, const float *x, float mean, const float *y,
-              const float *dy, double sums[2]) {
-    double part0[LANES] = {0}, part1[LANES] = {0};
-#define PRODUCT(at, count)                                                                         \
-    do {                                                                                           \
-        float dz[LANES];                                                                           \
-        for (int lane = 0; lane < (count); lane++) dz[lane] = BEHIND(relu, y, dy, (at) + lane);    \
-        for (int lane = 0; lane < (count); lane++) part0[lane] += (double)dz[lane];                \
-        for (int lane = 0; lane < (count); lane++)                                                 \
-            part1[lane] += (double)dz[lane] * ((double)x[(at) + lane] - (double)mean);             \
-    } while (0)
-    FOR_LANES(p, PRODUCT)
-    sums[0] = lanes_sum(part0);
-    sums[1] = lanes_sum(part1);
-}
-
 VECTORISED static void norm_gradient_sums(const struct planes *p, const float *x, float mean,
                                           const float *y, const float *dy, double sums[2]) {
-    if (y)
-        gradient_sums(true, p, x, mean, y, dy, sums);
-    else
-        gradient_sums(false, p, x, mean, y, dy, sums);
+    double part0[LANES] = {0}, part1[LANES] = {0};
+    float copy[STRIP];
+    for (int64_t i = 0; i < p->count; i++)
+        for (int64_t j = 0; j < p->area; j += STRIP) {
+            int64_t first = i * p->stride + j;
+            struct planes strip = {.count = 1, .area = p->area - j < STRIP ? p->area - j : STRIP};
+            const float *xs = x + first;
+            const float *dz = strip_of(strip.area, y ? y + first : NULL, dy + first, copy);
+#define PRODUCT(at, count)                                                                         \
+    for (int lane = 0; lane < (count); lane++) {                                                   \
+        double g = (double)dz[(at) + lane];                                                        \
+        part0[lane] += g;                                                                          \
+        part1[lane] += g * ((double)xs[(at) + lane] - (double)mean);                               \
+    }
+            FOR_LANES(&strip, PRODUCT)
+        }
+    sums[0] = lanes_sum(part0);
+    sums[1] = lanes_sum(part1);
 }
 
 /* dx = scale (dz - shift - (x - mean) slope) */
@@ -116,20 +118,14 @@ struct line {
     float mean, scale, shift, slope;
 };
 
-static inline __attribute__((always_inline)) void
-gradient(const bool relu, const struct planes *p, struct line l, const float *restrict x,
-         const float *restrict y, const float *restrict dy, float *restrict dx) {
+VECTORISED static void norm_gradient(const struct planes *p, struct line l, const float *restrict x,
+                                     const float *restrict y, const float *restrict dy,
+                                     float *restrict dx) {
     for (int64_t i = 0; i < p->count; i++)
-        for (int64_t k = i * p->stride; k < i * p->stride + p->area; k++)
-            dx[k] = l.scale * (BEHIND(relu, y, dy, k) - l.shift - (x[k] - l.mean) * l.slope);
-}
-
-VECTORISED static void norm_gradient(const struct planes *p, struct line l, const float *x,
-                                     const float *y, const float *dy, float *dx) {
-    if (y)
-        gradient(true, p, l, x, y, dy, dx);
-    else
-        gradient(false, p, l, x, y, dy, dx);
+        for (int64_t k = i * p->stride; k < i * p->stride + p->area; k++) {
+            float g = dy[k], dz = y && !(y[k] > 0) ? 0 : g;
+            dx[k] = l.scale * (dz - l.shift - (x[k] - l.mean) * l.slope);
+        }
 }
 
 /* ---- one channel ---------------------------------------------------------------------------- */

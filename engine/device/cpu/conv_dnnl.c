@@ -204,15 +204,21 @@ static enum error tensor_add(struct conv *c, const_dnnl_primitive_desc_t pd, str
     return slot_add(c, t->wanted, HOME_SCRATCH, &t->given);
 }
 
-/* Adds: reorder in[0], in[1]; the primitive; reorder out. Gives the step, for its arguments. */
+/* An input, reordered unless an earlier list left it in the layout that is wanted now. */
+static enum error input_add(struct conv *c, struct steps *list, const_dnnl_primitive_desc_t pd,
+                            struct tensor *t) {
+    const dnnl_memory_desc_t *wanted = dnnl_primitive_desc_query_md(pd, t->query, 0);
+    if (t->given && dnnl_memory_desc_equal(wanted, t->wanted)) return ERR_NONE;
+    TRY(tensor_add(c, pd, t));
+    if (t->given == t->kept) return ERR_NONE;
+    return reorder_add(c, list, t->kept, t->plain, t->given, t->wanted);
+}
+
+/* Adds: reorder the inputs; the primitive; reorder the output. */
 static enum error convolution_add(struct conv *c, struct steps *list, dnnl_primitive_desc_t pd,
-                                  struct tensor in[2], const int arg[3], struct tensor *out,
+                                  struct tensor *const in[2], const int arg[3], struct tensor *out,
                                   int bias_arg, dnnl_memory_t bias) {
-    for (int i = 0; i < 2; i++) {
-        TRY(tensor_add(c, pd, &in[i]));
-        if (in[i].given != in[i].kept)
-            TRY(reorder_add(c, list, in[i].kept, in[i].plain, in[i].given, in[i].wanted));
-    }
+    for (int i = 0; i < 2; i++) TRY(input_add(c, list, pd, in[i]));
     TRY(tensor_add(c, pd, out));
     const dnnl_memory_desc_t *pad = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     dnnl_memory_t scratchpad = NULL;
@@ -220,8 +226,8 @@ static enum error convolution_add(struct conv *c, struct steps *list, dnnl_primi
     struct step *s = &list->step[list->count];
     DNNL(dnnl_primitive_create(&s->primitive, pd));
     list->count++;
-    step_arg(s, arg[0], in[0].given);
-    step_arg(s, arg[1], in[1].given);
+    step_arg(s, arg[0], in[0]->given);
+    step_arg(s, arg[1], in[1]->given);
     step_arg(s, arg[2], out->given);
     step_arg(s, bias_arg, bias);
     step_arg(s, DNNL_ARG_SCRATCHPAD, scratchpad);
@@ -229,50 +235,51 @@ static enum error convolution_add(struct conv *c, struct steps *list, dnnl_primi
     return reorder_add(c, list, out->given, out->wanted, out->kept, out->plain);
 }
 
-static enum error plan_forward(struct conv *c, const struct layouts *l) {
-    struct tensor in[] = {{.query = dnnl_query_src_md, .home = HOME_X, .plain = &l->x},
-                          {.query = dnnl_query_weights_md, .home = HOME_W, .plain = &l->w}};
-    struct tensor y = {.query = dnnl_query_dst_md, .home = HOME_Y, .plain = &l->y};
-    const int args[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
-    dnnl_memory_t bias = NULL;
-    if (c->op.desc.conv.bias) TRY(slot_add(c, &l->b, HOME_B, &bias));
-    return convolution_add(c, &c->forward, c->forward_pd, in, args, &y, DNNL_ARG_BIAS, bias);
-}
-
 /* dz, if it is not dy itself, is the first thing in scratch. */
 static size_t dz_bytes(const struct op_desc *d) {
     return d->act == ACT_RELU ? (size_t)align_floats(op_ys(d)) * sizeof(float) : 0;
 }
 
-static enum error plan_backward_weights(struct conv *c, const struct layouts *l) {
-    struct tensor in[] = {{.query = dnnl_query_src_md, .home = HOME_X, .plain = &l->x},
-                          {.query = dnnl_query_diff_dst_md, .home = HOME_DZ, .plain = &l->y}};
+static enum error plan_forward(struct conv *c, const struct layouts *l) {
+    struct tensor x = {.query = dnnl_query_src_md, .home = HOME_X, .plain = &l->x};
+    struct tensor w = {.query = dnnl_query_weights_md, .home = HOME_W, .plain = &l->w};
+    struct tensor y = {.query = dnnl_query_dst_md, .home = HOME_Y, .plain = &l->y};
+    const int args[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
+    dnnl_memory_t bias = NULL;
+    if (c->op.desc.conv.bias) TRY(slot_add(c, &l->b, HOME_B, &bias));
+    return convolution_add(c, &c->forward, c->forward_pd, (struct tensor *[]){&x, &w}, args, &y,
+                           DNNL_ARG_BIAS, bias);
+}
+
+static enum error plan_backward_weights(struct conv *c, const struct layouts *l,
+                                        struct tensor *dz) {
+    struct tensor x = {.query = dnnl_query_src_md, .home = HOME_X, .plain = &l->x};
     struct tensor dw = {.query = dnnl_query_diff_weights_md, .home = HOME_DW, .plain = &l->w};
     const int args[] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS};
     dnnl_memory_t bias = NULL;
     if (c->op.desc.conv.bias) TRY(slot_add(c, &l->b, HOME_DB, &bias));
-    return convolution_add(c, &c->backward_weights, c->weights_pd, in, args, &dw,
-                           DNNL_ARG_DIFF_BIAS, bias);
+    return convolution_add(c, &c->backward_weights, c->weights_pd, (struct tensor *[]){&x, dz},
+                           args, &dw, DNNL_ARG_DIFF_BIAS, bias);
 }
 
-static enum error plan_backward_data(struct conv *c, const struct layouts *l) {
-    struct tensor in[] = {{.query = dnnl_query_diff_dst_md, .home = HOME_DZ, .plain = &l->y},
-                          {.query = dnnl_query_weights_md, .home = HOME_W, .plain = &l->w}};
+static enum error plan_backward_data(struct conv *c, const struct layouts *l, struct tensor *dz) {
+    struct tensor w = {.query = dnnl_query_weights_md, .home = HOME_W, .plain = &l->w};
     struct tensor dx = {.query = dnnl_query_diff_src_md, .home = HOME_DX, .plain = &l->x};
     const int args[] = {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC};
     if (c->op.desc.first) return ERR_NONE;
-    return convolution_add(c, &c->backward_data, c->data_pd, in, args, &dx, 0, NULL);
+    return convolution_add(c, &c->backward_data, c->data_pd, (struct tensor *[]){dz, &w}, args, &dx,
+                           0, NULL);
 }
 
-/* Scratch serves one list of steps at a time, behind dz. */
+/* Scratch serves one pass at a time; both lists of backward read the same dz. */
 static enum error plan_all(struct conv *c, const struct layouts *l) {
-    static enum error (*const plans[])(struct conv *, const struct layouts *) = {
-        plan_forward, plan_backward_weights, plan_backward_data};
-    for (int i = 0; i < 3; i++) {
-        c->scratch = dz_bytes(&c->op.desc);
-        TRY(plans[i](c, l));
-        if (c->scratch > c->op.scratch_bytes) c->op.scratch_bytes = c->scratch;
-    }
+    struct tensor dz = {.query = dnnl_query_diff_dst_md, .home = HOME_DZ, .plain = &l->y};
+    TRY(plan_forward(c, l));
+    c->op.scratch_bytes = c->scratch;
+    c->scratch = dz_bytes(&c->op.desc);
+    TRY(plan_backward_weights(c, l, &dz));
+    TRY(plan_backward_data(c, l, &dz));
+    if (c->scratch > c->op.scratch_bytes) c->op.scratch_bytes = c->scratch;
     return ERR_NONE;
 }
 

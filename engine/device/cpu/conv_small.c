@@ -59,21 +59,19 @@ static void plan_shape(struct conv_plan *p, const struct op_desc *d, int lanes) 
     p->row_vectors = round_up(p->kw * p->c, lanes) / lanes;
 }
 
-/* Times of the ways, in multiply-adds of one vector; the weights of memory traffic and of work on
- * single floats were fitted to measurements. */
+/* Times of the ways, in multiply-adds of one vector; the constants weigh what is not one, such as
+ * moves of single floats, and fit measured times to a quarter or so. */
 static void plan_choose(struct conv_plan *p, int lanes) {
-    double taps = p->c * p->kh * p->kw, kept = (double)p->oc * p->yh * p->yw;
-    double by_pixels = (double)p->rows * p->pitch / lanes * p->oc * taps;
-    double by_channels =
-        (double)p->rows * p->ow * (p->oc_step / lanes) * taps * 1.1 + kept * (p->pool ? 6 : 3);
-    p->channel_lanes = by_channels < by_pixels;
+    double taps = p->c * p->kh * p->kw, x = (double)p->c * p->h * p->w;
+    double windows = (double)p->yh * p->yw, y = windows * p->oc;
+    double dense = (double)p->rows * p->pitch / lanes * p->oc * taps;
+    double by_channels = (double)p->rows * p->ow * (p->oc_step / lanes) * taps + 3 * y;
+    p->channel_lanes = by_channels < 1.2 * dense;
 
-    double dw = by_pixels, dx = (double)p->h * p->pitch / lanes * p->c * p->oc * p->kh * p->kw;
-    double patch = p->kh * p->row_vectors;
-    double every = dw * 1.1 + (p->first ? 0 : dx) + kept * 8 / lanes;
-    double chosen = kept * (patch * 2 + 4 + (p->first ? 0 : patch + 6)) +
-                    (double)p->yh * p->yw * (p->first ? 0 : 4 * 6 * patch) +
-                    (double)p->c * p->h * p->w * (p->first ? 3 : 6);
+    double dx = (double)p->h * p->pitch / lanes * p->oc * taps, patch = p->kh * p->row_vectors;
+    double every = 1.1 * dense + (p->first ? 0 : dx) + 8 * y / lanes;
+    double chosen = y * (3 * patch + 8) + 4 * windows * ((p->first ? 2 : 4) * patch + 10) +
+                    x * (p->first ? 2 : 4);
     p->sparse = p->pool && p->row_vectors <= CONV_SIDE_MAX && chosen < every;
 }
 
@@ -118,8 +116,7 @@ static void plan_scratch(struct conv_plan *p, int lanes) {
     size_t patches = (size_t)p->oc * p->kh * p->row_vectors * lanes;
     size_t every = (size_t)p->oc * p->dw_taps * lanes;
     p->x_size = (size_t)(p->sparse ? p->c : p->c + 1) * p->x_plane + p->slack;
-    p->dy_size = p->sparse ? 0 : (size_t)p->oc * p->dy_plane + p->slack;
-    p->dw_size = p->sparse ? patches : every;
+    size_t dy = p->sparse ? 0 : (size_t)p->oc * p->dy_plane + p->slack;
 
     size_t out =
         p->channel_lanes ? (size_t)2 * p->ow * p->oc_step : (size_t)p->oc * p->forward.out_step;
@@ -130,9 +127,9 @@ static void plan_scratch(struct conv_plan *p, int lanes) {
     (void)place(&p->shared, CONV_OUT_MAX);
 
     p->x_at = place(&p->part, p->x_size);
-    p->dy_at = place(&p->part, p->dy_size + CONV_LANES_MAX); /* its first pixel on a cache line */
+    p->dy_at = place(&p->part, dy + CONV_LANES_MAX); /* its first pixel on a cache line */
     p->dy_at += (CONV_LANES_MAX - p->dy_origin % CONV_LANES_MAX) % CONV_LANES_MAX;
-    p->dw_at = place(&p->part, p->dw_size);
+    p->dw_at = place(&p->part, p->sparse ? patches : every);
     p->db_at = place(&p->part, p->sparse ? (size_t)p->oc : 0);
     p->out_at = place(&p->part, larger(out, p->first ? 0 : dx));
     size_t pixels = (size_t)p->yh * p->yw * p->oc_step; /* and a byte for each */

@@ -48,7 +48,7 @@ struct conv_plan {
      * read. */
     size_t init_at, shared, part;
     size_t x_at, dy_at, dw_at, db_at, out_at, copy_at, codes_at;
-    size_t x_size, dy_size, dw_size;
+    size_t x_size;
 };
 
 /* Kernels of one instruction set. 'shared' holds the weights as conv_small.c packs them for the

@@ -38,19 +38,20 @@ static void say_hello(struct run *r) {
     const struct trainer *t = r->t;
     const struct run_config *c = t->config;
     char params[32], samples[32], vals[32];
-    int64_t shards = c->batch.shards;
     progress_say(r->progress, "engine: %s on %s, %lld thread%s each - %s", c->mode, c->devices_text,
                  (long long)c->threads, c->threads == 1 ? "" : "s", r->mode->describe(t->mode));
     progress_say(r->progress,
                  "model %s, %s parameters - data %s, %s training and %s validation samples",
                  t->model->name, text_of_count(t->model->parameters, params), t->data->name,
                  text_of_count(t->data->size, samples), text_of_count(t->val->size, vals));
-    progress_say(
-        r->progress, "batch %lld = %lld shards x %lld%s - %s, learning rate %g%s - seed %lld",
-        (long long)c->batch.size, (long long)shards,
-        (long long)((c->batch.size + shards - 1) / shards),
-        c->batch.accumulate > 1 ? " (accumulated)" : "", t->optim->section.name, t->base_lr,
-        c->lr_scale.rule == LR_SCALE_NONE ? "" : " (scaled)", (long long)c->seed);
+    char pieces[48] = "";
+    if (c->batch.accumulate > 1)
+        snprintf(pieces, sizeof pieces, ", each in %lld pieces", (long long)c->batch.accumulate);
+    progress_say(r->progress,
+                 "batch %lld = %d x %g in %lld shards%s - %s, learning rate %g%s - seed %lld",
+                 (long long)c->batch.size, t->workers, (double)c->batch.size / t->workers,
+                 (long long)c->batch.shards, pieces, t->optim->section.name, t->base_lr,
+                 c->lr_scale.rule == LR_SCALE_NONE ? "" : " (scaled)", (long long)c->seed);
     if (t->job->resume)
         progress_say(r->progress, "resuming from %s at step %lld", t->job->resume,
                      (long long)t->at.step);

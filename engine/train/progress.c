@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { REDRAW_NS = 200000000, BAR = 24 };
+enum { REDRAW_NS = 200000000, BAR = 12 };
 struct progress {
     int fd;
     bool bar, quiet, drawn, colour;
@@ -56,12 +56,11 @@ static void draw_bar(struct progress *p, const struct progress_state *s, double 
     int full = (int)(s->step * BAR / s->steps);
     for (int i = 0; i < BAR; i++) bar[i] = i < full ? '=' : i == full ? '>' : '.';
     bar[BAR] = '\0';
-    int n = snprintf(
-        line, sizeof line,
-        "epoch %lld/%lld [%s] step %lld/%lld  loss %.4f  %s samples/s  comm %.0f %%  eta %s",
-        (long long)s->epoch, (long long)s->epochs, bar, (long long)s->step, (long long)s->steps,
-        s->loss, text_of_count((int64_t)s->samples_per_s, rate), s->comm_exposed * 100,
-        text_of_seconds(left, when));
+    int n = snprintf(line, sizeof line,
+                     "epoch %lld/%lld [%s] %lld/%lld  loss %.4f  %s/s  comm %.0f%%  eta %s",
+                     (long long)s->epoch, (long long)s->epochs, bar, (long long)s->step,
+                     (long long)s->steps, s->loss, text_of_count((int64_t)s->samples_per_s, rate),
+                     s->comm_exposed * 100, text_of_seconds(left, when));
     int room = width(p) - 1;
     if (n > room) line[room > 0 ? room : 0] = '\0';
     dprintf(p->fd, "\r%s%s%s\033[K", p->colour ? "\033[36m" : "", line, p->colour ? "\033[0m" : "");

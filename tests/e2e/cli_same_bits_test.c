@@ -96,6 +96,25 @@ static void every_algorithm_and_server(void **state) {
     }
 }
 
+/* Accumulation cuts a shard in pieces: other bits than the whole shard at once, nearly the same
+ * numbers, and again the same bits in every mode. */
+static void accumulation(void **state) {
+    (void)state;
+    const char *plain = "model={layers: [flatten, {linear: 32}, relu, {linear: 10}]}";
+    run(&control, plain, "mode=single", "devices=cpu:1", "seed=3", "batch.accumulate=1");
+    double loss = program_number(&control, "val.loss");
+    run(&control, plain, "mode=single", "devices=cpu:1", "seed=3", "batch.accumulate=3");
+    double difference = program_number(&control, "val.loss") - loss;
+    if (difference > 1e-4 || difference < -1e-4) fail_msg("loss differs by %g", difference);
+    run(&other, plain, "mode=dp", "devices=cpu:4", "seed=3", "batch.accumulate=3");
+    assert_same(&control, &other, "dp, accumulated");
+    run(&other, plain, "mode=ddp", "devices=cpu:2", "ddp.bucket.first=1KB",
+        "batch={size: 64, shards: 8, accumulate: 3}");
+    run(&control, plain, "mode=single", "devices=cpu:1", "ddp.bucket.first=1KB",
+        "batch={size: 64, shards: 8, accumulate: 3}");
+    assert_same(&control, &other, "ddp, accumulated");
+}
+
 static void ring_order_dp_is_ddp(void **state) {
     (void)state;
     for (int devices = 2; devices <= 4; devices += 2) {
@@ -123,6 +142,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_mode_and_count),
         cmocka_unit_test(every_algorithm_and_server),
+        cmocka_unit_test(accumulation),
         cmocka_unit_test(ring_order_dp_is_ddp),
         cmocka_unit_test(seeds_and_orders_matter),
     };

@@ -296,8 +296,7 @@ static void gradient_fill(const struct conv_plan *p, float *work, const float *y
     }
 }
 
-/* Sums of M channels' dy with CONV_DOT_TAPS taps of x over positions from <= p < to, added to dw.
- */
+/* Sums of M channels' dy with CONV_DOT_TAPS taps of x over positions from <= p < to, into dw. */
 BLOCK dot_taps(const int M, const struct conv_plan *p, const float *x, const float *dy,
                const int *offset, int from, int to, float *dw) {
     vec sum[DOT_M][CONV_DOT_TAPS];

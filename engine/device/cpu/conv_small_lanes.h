@@ -42,6 +42,7 @@ typedef uint8_t bytes __attribute__((vector_size(LANES), aligned(1), may_alias))
 #else
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
+
 static inline vec load(const float *p) {
     return *(const vec_anywhere *)p;
 }
@@ -79,8 +80,7 @@ static inline void store_codes(uint8_t *p, ints v) {
 #endif
 }
 
-/* Exactly n floats: rows are too short for memcpy's calls. The last piece overlaps the one before.
- */
+/* Exactly n floats: rows are too short for memcpy's calls. The last piece overlaps another. */
 static inline void row_move(float *to, const float *from, int n) {
     int j = 0;
     if (n >= LANES) {

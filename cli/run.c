@@ -20,6 +20,7 @@ struct options {
     struct cli_config config;
     const char *run_dir; /* when the argument was one */
     bool json, quiet, progress;
+    char resolved[4096]; /* its resolved.yaml */
     char texts[4][1100]; /* assignments made from options */
     int ntexts;
 };
@@ -66,11 +67,10 @@ static int take_path(struct options *o, const char *path) {
     o->config.path = path;
     if (!is_folder(path)) return 0;
     o->run_dir = path;
-    char *resolved;
-    if (asprintf(&resolved, "%s/resolved.yaml", path) < 0)
-        return cli_fail(FAIL(ERR_MEMORY, "no memory"));
-    o->config.path = resolved; /* lives as long as the process */
-    if (access(resolved, R_OK) == 0) return 0;
+    int n = snprintf(o->resolved, sizeof o->resolved, "%s/resolved.yaml", path);
+    if (n >= (int)sizeof o->resolved) return cli_fail(FAIL(ERR_INPUT, "the path is too long"));
+    o->config.path = o->resolved;
+    if (access(o->resolved, R_OK) == 0) return 0;
     return cli_fail(
         FAIL(ERR_INPUT, "'%s' is a folder without resolved.yaml: not a run directory", path));
 }

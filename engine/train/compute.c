@@ -17,7 +17,8 @@
 
 #include <string.h>
 
-VECTORISED void vector_add(float *restrict to, const float *restrict from, int64_t n) {
+/* to[i] += from[i] */
+VECTORISED static void vector_add(float *restrict to, const float *restrict from, int64_t n) {
     for (int64_t i = 0; i < n; i++) to[i] += from[i];
 }
 

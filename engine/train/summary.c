@@ -104,7 +104,7 @@ enum error summary_show(const struct summary *s, const struct job *job) {
     enum error err = summary_json(s, &j);
     snprintf(path, sizeof path, "%s/summary.json", job->run_dir);
     if (err == ERR_NONE) err = file_replace(path, j.text, j.length);
-    if (err == ERR_NONE) {
+    if (err == ERR_NONE && job->console_out >= 0) {
         if (job->json)
             dprintf(job->console_out, "%s\n", j.text);
         else {

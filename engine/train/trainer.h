@@ -112,7 +112,5 @@ struct val_result {
 /* Every validation sample once, over all ranks; the same result on every rank. */
 MUST_CHECK enum error trainer_evaluate(struct trainer *t, struct val_result *out);
 
-/* to[i] += from[i] */
-void vector_add(float *restrict to, const float *restrict from, int64_t n);
 /* Sum of v[0..n) in tree order: v with v + ceil(n/2), ... Destroys v. */
 double tree_sum(double *v, int n);

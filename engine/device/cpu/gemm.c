@@ -155,7 +155,7 @@ static void part_run(const struct gemm *g, int64_t i0, int64_t i1, int64_t j0, i
         }
 }
 
-/* ---- threads: by columns, each packing its own; by rows, each packing all, where columns are few ---- */
+/* ---- threads: by columns, each packing its own; by rows, where columns are few --------------- */
 enum { PANEL_FLOATS = K_BLOCK * VECS * LANES_MAX };
 
 struct job {

@@ -1,5 +1,6 @@
-/* The largest or the mean of each window, plain. A mean counts padding; a maximum never sees it,
- * and the first of equal values is the largest (a NaN takes the place of anything, as in PyTorch). */
+/* The largest or the mean of each window, plain. A mean counts padding; a maximum never sees it:
+ * the first of equal values is the largest, and a NaN takes the place of anything, as in PyTorch.
+ */
 #include "engine/device/ref/ref.h"
 
 #include <math.h>

@@ -80,7 +80,7 @@ static void diverging_is_a_result_that_is_not_acceptable(void **state) {
         snprintf(dir, sizeof dir, "log.dir=%s%d", scratch_path("diverge-"), i);
         program_run(&p, 30, "run", "--set", modes[i], "--set",
                     i ? "devices=cpu:2" : "devices=cpu:1", "--set", "optimizer.lr=1e30", "--set",
-                    "train=20st", "--set", dir, NULL);
+                    "threads=1", "--set", "train=20st", "--set", dir, NULL);
         assert_int_equal(p.code, 1);
         assert_non_null(strstr(p.err, "diverged"));
     }

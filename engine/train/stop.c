@@ -1,10 +1,11 @@
 #include "engine/train/stop.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t asked;
+static atomic_int asked; /* lock-free, so a handler may set it; read by every rank's thread */
 
 int stop_exit_code(int signal) {
     return 128 + signal;

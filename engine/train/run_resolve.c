@@ -309,6 +309,11 @@ static enum error resolve_order(struct resolve *r) {
                      "order 'ring' depends on the number of devices, but deterministic is "
                      "'bitwise' (%s)\nuse order tree",
                      place(r, find(r, "deterministic")));
+    if (c->order == COMM_ORDER_RING && mode_is(r, "dp") && r->c->dp.server == SERVER_SHARDED)
+        config_error(r->e, is_given(order) ? order : algorithm, false,
+                     "order 'ring' adds by bucket, which a sharded server (%s) has not\n"
+                     "use order tree, or dp.server shared",
+                     place(r, find(r, "dp.server")));
     return ERR_NONE;
 }
 

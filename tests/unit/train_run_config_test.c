@@ -363,6 +363,9 @@ static const struct {
      "c.yaml:1:14: error: link 'thread' joins threads, but mode 'ddp' (by default) runs processes"},
     {"mode: dp\ncomm: {link: shm}", NULL,
      "c.yaml:2:14: error: link 'shm' joins processes, but mode 'dp' (set at 1:7) runs threads"},
+    {"mode: dp\ndp: {server: sharded}\ncomm: {order: ring}", NULL,
+     "c.yaml:3:15: error: order 'ring' adds by bucket, which a sharded server (set at 2:14) has "
+     "not"},
     {"deterministic: bitwise\nthreads: 2", NULL,
      "c.yaml:2:10: error: 2 threads, but deterministic is 'bitwise' (set at 1:16), which needs "
      "one"},

@@ -74,7 +74,7 @@ static enum error next_batch(struct trainer *t, const struct step_batch **out) {
 }
 
 static enum error open_server(struct scatter *s) {
-    int all[256], count = (int)s->t->config->batch.shards;
+    int all[RUN_SHARDS_MAX], count = (int)s->t->config->batch.shards;
     for (int v = 0; v < count; v++) all[v] = v;
     return trainer_open_loader(s->t, all, count, &s->loader);
 }

@@ -33,7 +33,8 @@ void metrics_flush(struct metrics *m);
 void metrics_percentiles(struct metrics *m, double *p50, double *p95); /* of step times, in ms */
 void metrics_close(struct metrics *m);
 
-struct summary { /* what the end of a run says */
+enum { RANKS_MOST = RUN_DEVICES_MAX + 1 }; /* dp may have a server besides */
+struct summary {                           /* what the end of a run says */
     const char *mode, *run_dir;
     int devices;
     int64_t shards, steps, epochs, samples;
@@ -43,7 +44,7 @@ struct summary { /* what the end of a run says */
     double step_p50, step_p95, samples_per_s;
     double time_s[PHASES], hidden_s, total_s;
     int ranks, processes;
-    double sent[257], received[257], rss[257];
+    double sent[RANKS_MOST], received[RANKS_MOST], rss[RANKS_MOST];
     char weights[SHA256_TEXT], losses[SHA256_TEXT];
 };
 MUST_CHECK enum error summary_json(const struct summary *s, struct json *out);

@@ -219,7 +219,7 @@ static enum error gather(struct run *r, struct summary *s) {
 static enum error finish(struct run *r) {
     struct trainer *t = r->t;
     const struct run_config *c = t->config;
-    if (!r->stopped && !(r->val_is_new && r->has_val)) TRY(evaluate(r));
+    if (!r->stopped && !r->val_is_new) TRY(evaluate(r));
     if (r->save_every > 0 && r->saved != t->at.step) TRY(save(r, is_better(r)));
     struct summary s = {.mode = c->mode,
                         .run_dir = t->job->run_dir,

@@ -56,7 +56,7 @@ struct trainer {
     struct graph *graph;
     struct loader *loader;
     struct sampler sampler;
-    int shards[256], nshards; /* this rank's */
+    int shards[RUN_SHARDS_MAX], nshards; /* this rank's */
     float *values, *buffers, *grads[GRAD_ARENAS], *slots[OPTIM_SLOTS];
     double *partials; /* sums of squares by block of the arena */
     const struct optim_ops *optim;

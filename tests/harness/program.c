@@ -40,7 +40,8 @@ void program_start(struct program *p, const char *const *words) {
 
 static void slurp(const char *path, char *text) {
     FILE *f = fopen(path, "r");
-    if (f && fseek(f, 1 - PROGRAM_TEXT, SEEK_END) != 0) rewind(f); /* the end of it, if it is long */
+    if (f && fseek(f, 1 - PROGRAM_TEXT, SEEK_END) != 0)
+        rewind(f); /* the end of it, if it is long */
     size_t n = f ? fread(text, 1, PROGRAM_TEXT - 1, f) : 0;
     text[n] = '\0';
     if (f) fclose(f);
@@ -115,13 +116,22 @@ double program_number(const struct program *p, const char *path) {
     return number;
 }
 
+/* The beginning of /proc/PID/NAME, with a NUL after it; how long it is, 0 when the process is gone.
+ */
+static size_t read_proc(const char *pid, const char *name, char *text, size_t size) {
+    char path[320];
+    snprintf(path, sizeof path, "/proc/%s/%s", pid, name);
+    FILE *f = fopen(path, "r");
+    size_t n = f ? fread(text, 1, size - 1, f) : 0;
+    if (f) fclose(f);
+    text[n] = '\0';
+    return n;
+}
+
 /* A process whose command line names this test's scratch folder. */
 static bool is_ours(const char *pid) {
-    char path[320], line[4096];
-    snprintf(path, sizeof path, "/proc/%s/cmdline", pid);
-    FILE *f = fopen(path, "r");
-    size_t n = f ? fread(line, 1, sizeof line - 1, f) : 0;
-    if (f) fclose(f);
+    char line[4096];
+    size_t n = read_proc(pid, "cmdline", line, sizeof line);
     return atoi(pid) != getpid() && n > 0 &&
            memmem(line, n, scratch_folder(), strlen(scratch_folder()));
 }
@@ -137,12 +147,8 @@ int program_orphans(void) {
 
 /* The number after "KEY=" in a process's environment, or -1. */
 static long environment_number(const char *pid, const char *key) {
-    char path[320], text[16384];
-    snprintf(path, sizeof path, "/proc/%s/environ", pid);
-    FILE *f = fopen(path, "r");
-    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
-    if (f) fclose(f);
-    text[n] = '\0';
+    char text[16384];
+    size_t n = read_proc(pid, "environ", text, sizeof text);
     for (const char *at = text; at < text + n; at += strlen(at) + 1)
         if (!strncmp(at, key, strlen(key)) && at[strlen(key)] == '=')
             return atol(at + strlen(key) + 1);
@@ -150,12 +156,8 @@ static long environment_number(const char *pid, const char *key) {
 }
 
 static pid_t parent_of(const char *pid) {
-    char path[320], text[512];
-    snprintf(path, sizeof path, "/proc/%s/stat", pid);
-    FILE *f = fopen(path, "r");
-    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
-    if (f) fclose(f);
-    text[n] = '\0';
+    char text[512];
+    read_proc(pid, "stat", text, sizeof text);
     const char *end = strrchr(text, ')');
     return end ? (pid_t)atol(end + 4) : -1;
 }

@@ -7,6 +7,7 @@
  * is given in order. Across ranks, the sequence of calls must be the same on each lane. */
 #pragma once
 #include "engine/base/memory.h"
+#include "transport/place.h"
 
 enum dtype { DTYPE_F32, DTYPE_F64, DTYPE_I32, DTYPE_I64, DTYPE_U8, DTYPES };
 enum redop { REDOP_SUM, REDOP_PROD, REDOP_MIN, REDOP_MAX, REDOPS };
@@ -18,20 +19,35 @@ struct group;
 struct work;
 struct group_params {
     int rank, size;
-    const char *link;      /* a name of links.def: "thread", "shm" */
+    const char *link;      /* a name of links.def: "thread", "shm", "tcp", "hosts" */
     const char *algorithm; /* a name of algos.def, or "auto" */
     enum order order;
     int idle; /* ranks below it give nothing to group_reduce: 1 for a server at rank 0 that only
                  adds. The others are then numbered from it in the order of addition */
     double timeout; /* seconds a collective may take; a warning is logged after a sixth of it (10 s
                        of 60) */
-    struct meeting *meeting; /* where the ranks find each other: see launch/launch.h */
+    double heartbeat; /* seconds of silence after which a rank on another host is lost; 0: 10 */
+    struct meeting *meeting; /* where the ranks of this host find each other: see launch/launch.h */
+    const struct roster
+        *roster;               /* NULL: all ranks are on this host. Borrowed, as are the next two */
+    struct port *port;         /* this rank's, for links to other hosts; else NULL */
+    struct recorder *recorder; /* of this rank; NULL: none */
+    uint64_t id;               /* of the group, the same on all ranks; no two at a time have one */
+    struct emulation emulate;
 };
 /* Collective: returns when all ranks are there. */
 MUST_CHECK enum error group_open(const struct group_params *p, struct group **out);
 void group_close(struct group *g); /* waits for no one */
 int group_rank(const struct group *g);
 int group_size(const struct group *g);
+/* This rank's place in the order of addition: its rank, but for several hosts with an equal power
+ * of two of ranks each in ORDER_TREE. There place l * hosts + h is local rank l of host h, so that
+ * each host's ranks are a subtree and a hierarchical sum adds in the same order as any other. */
+int group_position(const struct group *g);
+/* Collective over g: a group of the ranks that give the same color, in the order of (key, rank).
+ * color < 0: this rank is in none (*out NULL). Subgroups may overlap and live as long as they like,
+ * but not longer than g's roster and port. */
+MUST_CHECK enum error group_split(struct group *g, int color, int key, struct group **out);
 /* Which algorithm all_reduce takes for this many bytes, and why (for the banner). */
 const char *group_choice(const struct group *g, size_t bytes, const char **why);
 
@@ -66,6 +82,11 @@ MUST_CHECK enum error group_scatter(struct group *g, enum lane lane, void *buf, 
                                     enum dtype t, int root, struct work **out);
 MUST_CHECK enum error group_gather(struct group *g, enum lane lane, void *buf, const int64_t *part,
                                    enum dtype t, int root, struct work **out);
+/* send[part] to rank r is [to[r], to[r + 1]), what comes from it goes to [from[r], from[r + 1]) of
+ * recv; both have size + 1 entries. The buffers do not overlap. */
+MUST_CHECK enum error group_all_to_all(struct group *g, enum lane lane, const void *send,
+                                       const int64_t *to, void *recv, const int64_t *from,
+                                       enum dtype t, struct work **out);
 MUST_CHECK enum error group_send(struct group *g, enum lane lane, const void *buf, int64_t count,
                                  enum dtype t, int peer, struct work **out);
 MUST_CHECK enum error group_recv(struct group *g, enum lane lane, void *buf, int64_t count,

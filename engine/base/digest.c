@@ -220,3 +220,35 @@ void sha256_hex(struct sha256 s, char out[SHA256_TEXT]) {
     }
     out[2 * SHA256_BYTES] = '\0';
 }
+
+/* RFC 2104: a key longer than a block is digested first. */
+void hmac_sha256(const void *key, size_t key_n, const void *data, size_t n,
+                 uint8_t out[SHA256_BYTES]) {
+    uint8_t pads[2][64] = {{0}};
+    struct sha256 s;
+    if (key_n > sizeof pads[0]) {
+        sha256_init(&s);
+        sha256_update(&s, key, key_n);
+        sha256_final(s, pads[0]);
+    } else if (key_n) {
+        memcpy(pads[0], key, key_n);
+    }
+    for (size_t i = 0; i < sizeof pads[0]; i++) {
+        pads[1][i] = pads[0][i] ^ 0x5c;
+        pads[0][i] ^= 0x36;
+    }
+    sha256_init(&s);
+    sha256_update(&s, pads[0], sizeof pads[0]);
+    sha256_update(&s, data, n);
+    sha256_final(s, out);
+    sha256_init(&s);
+    sha256_update(&s, pads[1], sizeof pads[1]);
+    sha256_update(&s, out, SHA256_BYTES);
+    sha256_final(s, out);
+}
+
+int digest_equal(const uint8_t a[SHA256_BYTES], const uint8_t b[SHA256_BYTES]) {
+    unsigned differs = 0;
+    for (int i = 0; i < SHA256_BYTES; i++) differs |= (unsigned)(a[i] ^ b[i]);
+    return !differs;
+}

@@ -18,3 +18,9 @@ void sha256_init(struct sha256 *s);
 void sha256_update(struct sha256 *s, const void *data, size_t n);
 void sha256_final(struct sha256 s, uint8_t out[SHA256_BYTES]); /* by value: s can go on */
 void sha256_hex(struct sha256 s, char out[SHA256_TEXT]);
+
+/* HMAC-SHA256 of n bytes under a key: who gives it holds the key. */
+void hmac_sha256(const void *key, size_t key_n, const void *data, size_t n,
+                 uint8_t out[SHA256_BYTES]);
+/* Whether two digests are equal, in a time that does not tell where they differ. */
+int digest_equal(const uint8_t a[SHA256_BYTES], const uint8_t b[SHA256_BYTES]);

@@ -39,6 +39,13 @@ static const struct {
     {"modes/single.c", "modes/", NULL},
     {"", "oneapi/dnnl", "engine/device/cpu/"},
     {"", "yaml.h", "engine/config/"},
+    {"engine/", "nng/", NULL},
+    {"modes/", "nng/", NULL},
+    {"cli/", "nng/", NULL},
+    {"transport/algo/", "nng/", NULL},
+    {"transport/launch/", "nng/", NULL},
+    {"transport/group", "nng/", NULL},
+    {"transport/link/", "nng/", "transport/link/tcp"},
     {"", "zlib.h", "engine/data/"},
     {"", "omp.h", "engine/device/"},
 };

@@ -114,12 +114,32 @@ static void test_sha_ways_agree(void **state) {
 #endif
 }
 
+/* RFC 4231, test cases 2 and 6 (a key longer than a block). */
+static void test_hmac_known(void **state) {
+    (void)state;
+    uint8_t out[SHA256_BYTES], key[131];
+    const uint8_t second[] = {0x5b, 0xdc, 0xc1, 0x46, 0xbf, 0x60, 0x75, 0x4e, 0x6a, 0x04, 0x24,
+                              0x26, 0x08, 0x95, 0x75, 0xc7, 0x5a, 0x00, 0x3f, 0x08, 0x9d, 0x27,
+                              0x39, 0x83, 0x9d, 0xec, 0x58, 0xb9, 0x64, 0xec, 0x38, 0x43};
+    const uint8_t sixth[] = {0x60, 0xe4, 0x31, 0x59, 0x1e, 0xe0, 0xb6, 0x7f, 0x0d, 0x8a, 0x26,
+                             0xaa, 0xcb, 0xf5, 0xb7, 0x7f, 0x8e, 0x0b, 0xc6, 0x21, 0x37, 0x28,
+                             0xc5, 0x14, 0x05, 0x46, 0x04, 0x0f, 0x0e, 0xe3, 0x7f, 0x54};
+    const char *text = "Test Using Larger Than Block-Size Key - Hash Key First";
+    hmac_sha256("Jefe", 4, "what do ya want for nothing?", 28, out);
+    assert_true(digest_equal(out, second));
+    memset(key, 0xaa, sizeof key);
+    hmac_sha256(key, sizeof key, text, strlen(text), out);
+    assert_true(digest_equal(out, sixth));
+    out[31] ^= 1;
+    assert_false(digest_equal(out, sixth));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_crc_known),      cmocka_unit_test(test_crc_ways_agree),
-        cmocka_unit_test(test_crc_continues),  cmocka_unit_test(test_sha_known),
-        cmocka_unit_test(test_sha_any_cut),    cmocka_unit_test(test_sha_state_goes_on),
-        cmocka_unit_test(test_sha_ways_agree),
+        cmocka_unit_test(test_hmac_known),        cmocka_unit_test(test_crc_known),
+        cmocka_unit_test(test_crc_ways_agree),    cmocka_unit_test(test_crc_continues),
+        cmocka_unit_test(test_sha_known),         cmocka_unit_test(test_sha_any_cut),
+        cmocka_unit_test(test_sha_state_goes_on), cmocka_unit_test(test_sha_ways_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
  * thread at a time works on a lane. */
 #pragma once
 #include "engine/base/error.h"
+#include "transport/place.h"
 #include <stdint.h>
 
 enum { LANES = 2, RANKS_MAX = 64, DESCRIBED_MAX = 160 };
@@ -23,48 +24,64 @@ struct meeting;
 struct link_params {
     int rank, size;
     double timeout;
-    struct meeting *meeting;
+    double heartbeat;            /* seconds of silence after which a peer on another host is lost */
+    struct meeting *meeting;     /* of the ranks on this host; NULL for a link that needs none */
+    const struct roster *roster; /* NULL: all ranks are on this host */
+    struct port *port;           /* this rank's; NULL for a link that needs none */
+    uint64_t group;              /* which group: streams of another are not taken for this one's */
     void *user;
     /* For messages: what this rank is doing on the lane, "all_reduce 412 (4.0 MB)". */
     void (*describe)(void *user, int lane, char out[DESCRIBED_MAX]);
     /* A peer's call differs from mine: fails the link with words for it. */
     enum error (*disagree)(void *user, int lane, int peer, const struct call *mine,
                            const struct call *theirs);
+    /* Called once when the link has failed, by whoever fails it here, any thread; may be NULL. */
+    void (*failed)(void *user, enum error err, const char *reason);
 };
 
 struct link { /* embedded first in each kind's own struct */
     const struct link_ops *ops;
     struct link_params params;
     bool patient[LANES]; /* waits may spin: the waiting thread has a core to itself */
+    double alpha, beta;  /* seconds a message, seconds a byte: set by open, equal on all ranks */
 };
 
 struct outgoing {
     int peer;
     const void *data;
     size_t bytes;
+    int64_t stamp; /* travels with the message, not understood */
 };
 /* What arrives is given to sink piece by piece, in order; offset and data are multiples of 64
- * bytes. */
+ * bytes. Where it is only to be copied, sink is sink_copy and ctx the memory: a link may then put
+ * it there itself. */
 struct incoming {
     int peer;
     size_t bytes;
     void (*sink)(void *ctx, size_t offset, const void *data, size_t n);
     void *ctx;
+    int64_t *stamp; /* where the sender's goes; NULL: nowhere */
 };
 
 struct link_ops {
     const char *name, *summary;
-    /* Waits for no one. *out is set only on success. */
+    bool lazy; /* see meet */
+    bool far;  /* peers may be on other hosts: it needs a port and a roster */
+    /* Waits for no one, but for those that a far link must reach. *out is set only on success. */
     enum error (*open)(const struct link_params *p, struct link **out);
     /* Tells the peers that this rank has left; waits for no one. */
     void (*close)(struct link *l);
 
     /* Shows my call and waits for every peer's; at[r] = where rank r's 'mine' can be read and
      * written by this rank, or NULL. Two ranks that disagree fail. What this rank wrote before it,
-     * peers may read after it. */
+     * peers may read after it. A lazy link waits only for those whose memory it gives (perhaps for
+     * nobody): there the messages that follow bear the call, and ranks disagree when they read
+     * them. */
     enum error (*meet)(struct link *l, int lane, const struct call *c, void *mine, void **at);
-    /* All ranks have called as often as this one. As meet, without a call. */
+    /* All ranks have called as often as this one. As meet, for the call of the last meet. */
     enum error (*sync)(struct link *l, int lane);
+    /* As sync, among the ranks of this host. NULL: all ranks are on one host. */
+    enum error (*sync_near)(struct link *l, int lane);
     /* Memory of rank r that all ranks can read: a small message laid there by its owner before the
      * meet number 'sequence' may be read after it, and is overwritten no earlier than two meets
      * later. NULL: the link has none. */
@@ -94,3 +111,9 @@ const struct link_ops *const *link_kinds(int *count);
 const struct link_ops *link_find(const char *name);
 /* A sink that copies to ctx. */
 void sink_copy(void *ctx, size_t offset, const void *data, size_t n);
+
+/* A link of the same ranks with emulated ports (emulate.c). It takes over inner, also when it
+ * fails.
+ */
+MUST_CHECK enum error link_emulate(struct link *inner, const struct emulation *e,
+                                   struct link **out);

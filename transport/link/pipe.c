@@ -11,6 +11,7 @@ enum { PIECE_LINES = (16 << 10) / LINE };
 struct label {
     struct call call;
     uint64_t bytes;
+    int64_t stamp;
 };
 _Static_assert(sizeof(struct label) <= LINE, "a label is one line");
 
@@ -71,17 +72,17 @@ static uint32_t space(const struct shared *s, const struct transfer *t) {
 }
 
 static bool send_some(struct shared *s, int lane, struct transfer *t, const struct call *label,
-                      const char *data) {
+                      const struct outgoing *out) {
     uint32_t n = run_lines(s, t, space(s, t));
     if (n == 0) return false;
     if (!t->labelled) {
-        struct label l = {.call = *label, .bytes = t->bytes};
+        struct label l = {.call = *label, .bytes = t->bytes, .stamp = out->stamp};
         memcpy(run_data(s, t), &l, sizeof l);
         advance(t, 1, 0);
         n = run_lines(s, t, space(s, t));
     }
     size_t bytes = run_bytes(t, n);
-    if (bytes) memcpy(run_data(s, t), data + t->offset, bytes);
+    if (bytes) memcpy(run_data(s, t), (const char *)out->data + t->offset, bytes);
     advance(t, n, bytes);
     atomic_store(&t->pipe->written.value, t->done);
     wake(s, lane, t->peer);
@@ -89,13 +90,15 @@ static bool send_some(struct shared *s, int lane, struct transfer *t, const stru
 }
 
 static enum error check_label(struct shared *s, int lane, const struct transfer *t,
-                              const struct call *mine) {
+                              const struct call *mine, const struct incoming *in) {
     struct label l;
     memcpy(&l, run_data(s, t), sizeof l);
     const struct call *c = &l.call;
     if (c->what == mine->what && c->count == mine->count && c->sequence == mine->sequence &&
-        l.bytes == t->bytes)
+        l.bytes == t->bytes) {
+        if (in->stamp) *in->stamp = l.stamp;
         return ERR_NONE;
+    }
     return s->link.params.disagree(s->link.params.user, lane, t->peer, mine, c);
 }
 
@@ -106,7 +109,7 @@ static enum error receive_some(struct shared *s, int lane, struct transfer *t,
     *some = there > 0;
     if (there == 0) return ERR_NONE;
     if (!t->labelled) {
-        TRY(check_label(s, lane, t, label));
+        TRY(check_label(s, lane, t, label, in));
         advance(t, 1, 0);
         there--;
     }
@@ -148,7 +151,7 @@ enum error shared_exchange(struct link *l, int lane, const struct call *label,
         i = transfer_of(p, &p->read, in->peer, in->bytes);
     }
     while (o.lines || i.lines) {
-        bool sent = o.lines && send_some(s, lane, &o, label, out->data), received = false;
+        bool sent = o.lines && send_some(s, lane, &o, label, out), received = false;
         if (i.lines) TRY(receive_some(s, lane, &i, label, in, &received));
         if (!sent && !received) TRY(wait_either(s, lane, &o, &i));
     }

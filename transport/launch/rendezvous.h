@@ -1,0 +1,36 @@
+/* Members of a run (ranks, or nodes) meet in a store, find that they are what they should be, and
+ * learn of each other. Whoever comes twice, or differs in a fact that must be equal, is refused by
+ * name on every member; who waits says for whom. */
+#pragma once
+#include "transport/store/store.h"
+
+struct fact { /* that must be equal on all: "configuration", "build", "data" */
+    const char *name, *value;
+};
+struct rendezvous {
+    struct store *store;
+    const char *what;  /* "rank" or "node": begins messages and keys */
+    const char *round; /* of several meetings in one store, which: begins keys */
+    int index, count;
+    const char *who; /* "hostB, pid 4711": in messages of the others */
+    const struct fact *facts;
+    int nfacts;
+    const void *blob; /* what the others are given of this member, at most 32 KB */
+    size_t bytes;
+    double timeout;
+    /* What was waited for, for how long; NULL: log_info. Every 5 s from 2 s on. */
+    void (*waiting)(void *user, const char *text);
+    void *user;
+};
+struct member {
+    char who[128];
+    char *blob;
+    size_t bytes;
+};
+/* Returns when all are there: members[0 .. count), pool's. ERR_MISMATCH: two members of one index,
+ * or facts that differ, with both named: "node 1 (hostB, pid 4711) has another configuration:
+ * 3f2a..., 88c1... here". ERR_TIMEOUT: "ranks 2, 3 of 4 have not come within 60 s". */
+MUST_CHECK enum error rendezvous_meet(const struct rendezvous *r, struct pool *pool,
+                                      struct member **members);
+/* "hostname, pid N" of this process. */
+void rendezvous_who(char out[128]);

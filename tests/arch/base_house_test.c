@@ -46,6 +46,7 @@ static const struct {
     {"transport/launch/", "nng/", NULL},
     {"transport/group", "nng/", NULL},
     {"transport/link/", "nng/", "transport/link/tcp"},
+    {"", "mpi.h", "transport/link/mpi/"},
     {"", "zlib.h", "engine/data/"},
     {"", "omp.h", "engine/device/"},
 };

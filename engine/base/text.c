@@ -84,22 +84,39 @@ bool text_bytes(const char *s, int64_t *out) {
     return true;
 }
 
-bool text_seconds(const char *s, double *out) {
-    static const struct {
-        const char *unit;
-        double seconds;
-    } units[] = {{"", 1}, {"s", 1}, {"ms", 1e-3}, {"m", 60}, {"h", 3600}};
+struct unit {
+    const char *name;
+    double of; /* in the base unit */
+};
+
+/* A number that is not negative and one of the units. */
+static bool with_unit(const char *s, const struct unit *units, size_t n, double *out) {
     const char *end;
     double value;
     if (!leading_real(s, &value, &end) || value < 0) return false;
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-        if (strcmp(end, units[i].unit) != 0) continue;
-        value *= units[i].seconds;
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(end, units[i].name) != 0) continue;
+        value *= units[i].of;
         if (!isfinite(value)) return false;
         *out = value;
         return true;
     }
     return false;
+}
+
+bool text_seconds(const char *s, double *out) {
+    static const struct unit units[] = {{"", 1},      {"s", 1},  {"ms", 1e-3},
+                                        {"us", 1e-6}, {"m", 60}, {"h", 3600}};
+    return with_unit(s, units, sizeof units / sizeof *units, out);
+}
+
+bool text_rate(const char *s, double *out) {
+    static const struct unit units[] = {
+        {"", 1},           {"B", 1},         {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},
+        {"bit", .125},     {"Kbit", 125},    {"Mbit", 125e3}, {"Gbit", 125e6}, {"B/s", 1},
+        {"KB/s", 1e3},     {"MB/s", 1e6},    {"GB/s", 1e9},   {"bit/s", .125}, {"Kbit/s", 125},
+        {"Mbit/s", 125e3}, {"Gbit/s", 125e6}};
+    return with_unit(s, units, sizeof units / sizeof *units, out);
 }
 
 /* ---- names ---- */

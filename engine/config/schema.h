@@ -11,6 +11,7 @@
  *   ENUM      int                    one of choices, of which it is the index
  *   BYTES     int64_t                25MB
  *   SECONDS   double                 60s
+ *   RATE      double                 1Gbit, 100MB: bytes a second
  *   SPAN      struct config_span     5ep | 200st | off (where choices says so)
  *   INTS      struct config_list     of int64_t: a list, or one
  *   REALS     struct config_list     of double: a list, or one
@@ -28,6 +29,7 @@ enum config_type {
     CONFIG_ENUM,
     CONFIG_BYTES,
     CONFIG_SECONDS,
+    CONFIG_RATE,
     CONFIG_SPAN,
     CONFIG_INTS,
     CONFIG_REALS,

@@ -78,7 +78,9 @@ static enum value_fault read_integer(const struct config_field *f, const char *t
 }
 
 static enum value_fault read_real(const struct config_field *f, const char *text, double *out) {
-    bool read = f->type == CONFIG_SECONDS ? text_seconds(text, out) : text_real(text, out);
+    bool read = f->type == CONFIG_SECONDS ? text_seconds(text, out)
+                : f->type == CONFIG_RATE  ? text_rate(text, out)
+                                          : text_real(text, out);
     return read ? in_range(f, *out) : VALUE_WRONG;
 }
 
@@ -100,6 +102,7 @@ enum value_fault value_read(const struct config_field *f, const char *text, void
         return VALUE_RIGHT;
     case CONFIG_REAL:
     case CONFIG_SECONDS:
+    case CONFIG_RATE:
     case CONFIG_REALS:
         if (word < 0) return read_real(f, text, out);
         *(double *)out = f->word;
@@ -128,6 +131,7 @@ size_t value_size(enum config_type type) {
         return sizeof(int64_t);
     case CONFIG_REAL:
     case CONFIG_SECONDS:
+    case CONFIG_RATE:
     case CONFIG_REALS:
         return sizeof(double);
     case CONFIG_STRING:
@@ -173,6 +177,8 @@ static const char *basic_type(const struct config_field *f, struct pool *pool) {
         return "a size such as 64KB or 25MB";
     case CONFIG_SECONDS:
         return "a time such as 250ms, 10s or 2m";
+    case CONFIG_RATE:
+        return "a rate such as 1Gbit or 250MB (a second)";
     case CONFIG_SPAN:
         return "a length such as 5ep (epochs) or 200st (steps)";
     case CONFIG_INTS:

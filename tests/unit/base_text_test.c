@@ -111,8 +111,8 @@ static void seconds(void **state) {
     static const struct {
         const char *text;
         double value;
-    } good[] = {{"10s", 10}, {"250ms", .25}, {"2m", 120}, {"1h", 3600},
-                {"3", 3},    {"1.5h", 5400}, {"1e3ms", 1}};
+    } good[] = {{"10s", 10}, {"250ms", .25}, {"2m", 120},     {"1h", 3600},
+                {"3", 3},    {"1.5h", 5400}, {"50us", 50e-6}, {"1e3ms", 1}};
     static const char *const bad[] = {"",   "s",   "-1s", "10sec",  "10 s",
                                       "1d", "nan", "inf", "1e308h", "0x1s"};
     for (size_t i = 0; i < COUNT(good); i++) {
@@ -123,6 +123,26 @@ static void seconds(void **state) {
     for (size_t i = 0; i < COUNT(bad); i++) {
         double v;
         if (text_seconds(bad[i], &v)) fail_msg("'%s' read as %g", bad[i], v);
+    }
+}
+
+static void rates(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        double value;
+    } good[] = {{"1Gbit", 125e6},   {"100Mbit/s", 12.5e6}, {"250MB", 250e6}, {"0", 0},
+                {"1.5GB/s", 1.5e9}, {"8bit", 1},           {"7", 7}};
+    static const char *const bad[] = {"",       "Gbit",    "-1Gbit",  "1gbit", "1Gbits",
+                                      "1 Gbit", "1Gbit/m", "1e308GB", "1G",    "infGbit"};
+    for (size_t i = 0; i < COUNT(good); i++) {
+        double v = -99;
+        if (!text_rate(good[i].text, &v)) fail_msg("'%s' refused", good[i].text);
+        assert_true(fabs(v - good[i].value) <= 1e-12 * good[i].value);
+    }
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        double v;
+        if (text_rate(bad[i], &v)) fail_msg("'%s' read as %g", bad[i], v);
     }
 }
 
@@ -186,8 +206,9 @@ static void figures(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ints),    cmocka_unit_test(reals),   cmocka_unit_test(bytes),
-        cmocka_unit_test(seconds), cmocka_unit_test(nearest), cmocka_unit_test(figures),
+        cmocka_unit_test(ints),    cmocka_unit_test(reals), cmocka_unit_test(bytes),
+        cmocka_unit_test(seconds), cmocka_unit_test(rates), cmocka_unit_test(nearest),
+        cmocka_unit_test(figures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

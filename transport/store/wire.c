@@ -1,0 +1,134 @@
+/* Messages to bytes and back. Every length is compared with what there is before it is used. */
+#include "transport/store/wire.h"
+
+#include <string.h>
+
+static const uint32_t REQUEST_MAGIC = 0x71747345, REPLY_MAGIC = 0x61747345; /* "Estq", "Esta" */
+enum { HAS_VALUE = 1, HAS_EXPECTED = 2, HAS_YES = 4 };
+_Static_assert(sizeof(struct wire_request) == 80, "requests have no holes");
+_Static_assert(sizeof(struct wire_reply) == 64, "replies have no holes");
+
+/* ---- writing ---- */
+
+/* A list's last key seen goes with its 0 byte, so that the other side has it as text. */
+static size_t value_bytes(const struct request *q) {
+    return q->value.n + (q->op == STORE_LIST && q->value.at ? 1 : 0);
+}
+
+size_t wire_request_size(const struct request *q) {
+    return sizeof(struct wire_request) + strlen(q->key) + 1 + value_bytes(q) + q->expected.n +
+           SHA256_BYTES;
+}
+
+size_t wire_reply_size(const struct answer *a) {
+    return sizeof(struct wire_reply) + a->value.n + SHA256_BYTES;
+}
+
+static uint8_t *put(uint8_t *to, const void *from, size_t n) {
+    if (n) memcpy(to, from, n);
+    return to + n;
+}
+
+void wire_write_request(const struct wire_request *h, const struct request *q, uint8_t *to) {
+    struct wire_request w = *h;
+    w.start = (struct wire_start){REQUEST_MAGIC, WIRE_VERSION, (uint32_t)wire_request_size(q),
+                                  h->start.kind};
+    w.has = (q->value.at ? HAS_VALUE : 0) | (q->expected.at ? HAS_EXPECTED : 0);
+    w.delta = q->delta;
+    w.key = (uint32_t)strlen(q->key) + 1;
+    w.value = (uint32_t)value_bytes(q);
+    w.expected = (uint32_t)q->expected.n;
+    w.zero = 0;
+    to = put(to, &w, sizeof w);
+    to = put(to, q->key, w.key);
+    to = put(to, q->value.at, w.value);
+    put(to, q->expected.at, w.expected);
+}
+
+void wire_write_reply(const struct wire_reply *h, const struct answer *a, uint8_t *to) {
+    struct wire_reply w = *h;
+    w.start =
+        (struct wire_start){REPLY_MAGIC, WIRE_VERSION, (uint32_t)wire_reply_size(a), h->start.kind};
+    w.has = (a->value.at ? HAS_VALUE : 0) | (a->yes ? HAS_YES : 0);
+    w.sum = a->sum;
+    w.value = (uint32_t)a->value.n;
+    put(put(to, &w, sizeof w), a->value.at, w.value);
+}
+
+static void seal_of(const char *token, const uint8_t *message, size_t n,
+                    uint8_t out[SHA256_BYTES]) {
+    hmac_sha256(token, strlen(token), message, n - SHA256_BYTES, out);
+}
+
+void wire_seal(const char *token, uint8_t *message, size_t n) {
+    seal_of(token, message, n, message + n - SHA256_BYTES);
+}
+
+bool wire_sealed(const char *token, const uint8_t *message, size_t n) {
+    uint8_t right[SHA256_BYTES];
+    seal_of(token, message, n, right);
+    return digest_equal(right, message + n - SHA256_BYTES);
+}
+
+/* ---- reading ---- */
+
+bool wire_is_request(const struct wire_start *s, size_t most) {
+    return s->magic == REQUEST_MAGIC && s->bytes >= sizeof(struct wire_request) + SHA256_BYTES &&
+           s->bytes <= most;
+}
+
+bool wire_is_reply(const struct wire_start *s) {
+    return s->magic == REPLY_MAGIC && s->bytes >= sizeof(struct wire_reply) + SHA256_BYTES &&
+           s->bytes <= WIRE_MAX;
+}
+
+/* Text of n bytes, the last of which is its 0. */
+static bool is_key(const char *text, size_t n, bool prefix) {
+    return n > 0 && text[n - 1] == '\0' && store_key_ok(text, n - 1, prefix);
+}
+
+/* Bytes that are there only where the flag is; an empty value is not the same as none. */
+static bool take(const uint8_t **from, uint32_t n, bool there, struct bytes *out) {
+    *out = there ? (struct bytes){*from, n} : (struct bytes){0};
+    *from += n;
+    return (there || n == 0) && n <= STORE_VALUE_MAX;
+}
+
+static bool fits(const struct request *q) {
+    switch (q->op) {
+    case STORE_SET:
+    case STORE_SWAP:
+        return q->value.at != NULL;
+    case STORE_LIST:
+        return !q->value.at || is_key(q->value.at, q->value.n, false);
+    default:
+        return true;
+    }
+}
+
+bool wire_read_request(const uint8_t *message, size_t n, struct wire_request *h,
+                       struct request *q) {
+    const uint8_t *from = message + sizeof *h;
+    memcpy(h, message, sizeof *h);
+    uint32_t kind = h->start.kind;
+    if ((uint64_t)h->key + h->value + h->expected != n - sizeof *h - SHA256_BYTES) return false;
+    if (kind < WIRE_REQUEST) return true;
+    if (kind - WIRE_REQUEST >= STORE_OPS) return false;
+    *q = (struct request){.op = (enum store_op)(kind - WIRE_REQUEST),
+                          .wait = h->wait_ms > 0,
+                          .key = (const char *)from,
+                          .delta = h->delta};
+    from += h->key;
+    return is_key(q->key, h->key, q->op == STORE_LIST) &&
+           take(&from, h->value, h->has & HAS_VALUE, &q->value) &&
+           take(&from, h->expected, h->has & HAS_EXPECTED, &q->expected) && fits(q);
+}
+
+bool wire_read_reply(const uint8_t *message, size_t n, struct wire_reply *h, struct answer *a) {
+    const uint8_t *from = message + sizeof *h;
+    memcpy(h, message, sizeof *h);
+    if (h->value != n - sizeof *h - SHA256_BYTES) return false;
+    *a = (struct answer){
+        .status = (enum answer_status)h->start.kind, .yes = h->has & HAS_YES, .sum = h->sum};
+    return take(&from, h->value, h->has & HAS_VALUE, &a->value);
+}

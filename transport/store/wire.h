@@ -1,0 +1,74 @@
+/* What a tcp store and its clients send each other: requests and replies, each one message.
+ *
+ *   hello    client -> server   without proof; the reply gives the server's nonce and its run
+ *   prove    client -> server   proves that both know the token
+ *   others                      the operations of store_impl.h
+ *
+ * A message is a head, the bytes that it announces, and an HMAC-SHA256 of both under the token. The
+ * nonce, new with every server, is in it, and so are the client's own random number and the
+ * request's: what was recorded of another server, or is the answer to another request, is worth
+ * nothing. Nothing is hidden: who can listen can read.
+ *
+ * Numbers are in the host's order. A host of the other order does not find the magic number. */
+#pragma once
+#include "engine/base/digest.h"
+#include "transport/store/store_impl.h"
+
+enum {
+    WIRE_VERSION = 1,
+    WIRE_NONCE = 16,
+    WIRE_MAX = 2 * STORE_VALUE_MAX + 1024, /* bytes of a message */
+    WIRE_STRANGER_MAX = 512,               /* of one who has proven nothing */
+};
+enum wire_kind { WIRE_HELLO, WIRE_PROVE, WIRE_REQUEST /* + enum store_op */ };
+/* Of a reply: an enum answer_status, or why there is no answer. */
+enum wire_status {
+    WIRE_REFUSED = 64, /* the token is another */
+    WIRE_STALE,        /* the nonce is of another server */
+    WIRE_OTHER,        /* the version is another */
+    WIRE_BAD,          /* it makes no sense */
+    WIRE_OLD           /* a later change of this client was already made */
+};
+
+struct wire_start { /* the same in every version */
+    uint32_t magic, version;
+    uint32_t bytes; /* of the message, with this and the proof */
+    uint32_t kind;  /* of a request; status of a reply */
+};
+struct wire_request {
+    struct wire_start start;
+    uint32_t has;     /* see wire.c */
+    uint32_t wait_ms; /* get: how long the server may wait for the key; 0: not */
+    uint8_t nonce[WIRE_NONCE];
+    uint64_t client, number;
+    int64_t delta;
+    uint32_t key, value, expected; /* bytes of each, in this order; key and, in list, value with
+                                      their 0 byte */
+    uint32_t zero;
+};
+struct wire_reply {
+    struct wire_start start;
+    uint32_t has, value;
+    uint8_t nonce[WIRE_NONCE];
+    uint64_t client, number;
+    int64_t sum;
+};
+
+/* Bytes of a message. */
+size_t wire_request_size(const struct request *q);
+size_t wire_reply_size(const struct answer *a);
+/* Write it to 'to', which has room for it. The caller gives start.kind, nonce, client, number and
+ * wait_ms in h; the rest is set. wire_seal adds the proof, last. */
+void wire_write_request(const struct wire_request *h, const struct request *q, uint8_t *to);
+void wire_write_reply(const struct wire_reply *h, const struct answer *a, uint8_t *to);
+void wire_seal(const char *token, uint8_t *message, size_t n);
+bool wire_sealed(const char *token, const uint8_t *message, size_t n);
+
+/* Whether a message that begins so can be one of this program, of any version, and how long it is
+ * can be believed: at least a head, at most 'most'. */
+bool wire_is_request(const struct wire_start *s, size_t most);
+bool wire_is_reply(const struct wire_start *s);
+/* Of a message that is whole. q and a borrow from it; q is only set for the operations of a store.
+ * false: it makes no sense. */
+bool wire_read_request(const uint8_t *message, size_t n, struct wire_request *h, struct request *q);
+bool wire_read_reply(const uint8_t *message, size_t n, struct wire_reply *h, struct answer *a);

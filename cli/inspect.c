@@ -5,6 +5,8 @@
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/train/checkpoint.h"
+#include "transport/link/link.h"
+#include "transport/recorder.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -103,6 +105,28 @@ static enum error show_checkpoint(const char *dir, struct pool *pool) {
     return ERR_NONE;
 }
 
+/* Where the ranks were, from what their flight recorders left; nothing when there are none. */
+static enum error show_flight(const char *dir, struct pool *pool) {
+    struct recording ranks[RANKS_MAX];
+    int n = 0;
+    for (int r = 0; r < RANKS_MAX; r++) {
+        const char *path = pool_printf(pool, "%s/flight/rank%d.bin", dir, r);
+        if (!path) return ERR_MEMORY;
+        if (!file_exists(path)) continue;
+        enum error err = recording_read(path, pool, &ranks[n]);
+        if (err == ERR_MEMORY) return err;
+        if (err == ERR_NONE)
+            n++;
+        else
+            printf("flight recorder: %s\n", error_message());
+    }
+    if (n == 0) return ERR_NONE;
+    char *text;
+    TRY(recording_merge(ranks, n, pool, &text));
+    fputs(text, stdout);
+    return ERR_NONE;
+}
+
 static enum error show_run(const char *dir, struct pool *pool) {
     const struct json_value *summary;
     char *path = pool_printf(pool, "%s/summary.json", dir), *checkpoint;
@@ -118,7 +142,7 @@ static enum error show_run(const char *dir, struct pool *pool) {
         printf("newest checkpoint: %s (engine inspect shows what is in it)\n", checkpoint);
     else
         printf("no checkpoint\n");
-    return ERR_NONE;
+    return show_flight(dir, pool);
 }
 
 static enum error show(const char *path, struct pool *pool) {

@@ -6,9 +6,12 @@
 
 enum { RECORDER_CALLS = 4096, RECORDER_TEXT = 48 };
 struct recorder;
-/* Creates or replaces path ("RUN_DIR/flight/rank3.bin"), never grows it afterwards. */
+/* Creates or replaces path ("RUN_DIR/flight/rank3.bin") and its folder, never grows it afterwards.
+ */
 MUST_CHECK enum error recorder_open(const char *path, int rank, int size, struct recorder **out);
-void recorder_close(struct recorder *r, bool clean); /* the file stays */
+/* The file stays, and tells how the rank ended; where this is never called, that it did not end by
+ * itself. */
+void recorder_close(struct recorder *r, bool clean);
 
 struct recorded_call {
     uint32_t sequence;            /* of collectives on the lane; 0 for send and recv */
@@ -29,12 +32,14 @@ struct recording_call {
     int64_t began, ended; /* ns of the monotonic clock; ended 0: it never did */
     int error;
     char name[24]; /* "all_reduce": as the writer called it */
+    char type[8];  /* "f32" */
 };
 struct recording {
     int rank, size, pid;
     char host[64];
     int64_t wall, clock; /* ns: what both clocks showed when it was opened, to compare hosts */
-    bool clean;          /* closed after a run that ended well */
+    bool closed;         /* the rank has ended by itself; else it was killed, or still runs */
+    bool clean;          /* and well */
     char doing[RECORDER_TEXT];
     int64_t step, noted;          /* of the note; and when */
     struct recording_call *calls; /* oldest first */

@@ -1,0 +1,167 @@
+/* The flight recorder's writing side. The file is mapped and shared, so what was stored in it is in
+ * the page cache, whatever kills the process a moment later; only the host's own end loses it. Each
+ * lane has places of its own and one writer, so no store needs a lock, and a call that never ends
+ * is not overwritten by those of the other lane. */
+#include "engine/base/clock.h"
+#include "engine/base/digest.h"
+#include "engine/base/file.h"
+#include "transport/algo/algo.h"
+#include "transport/recorder_file.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct recorder {
+    struct record_head *head; /* the mapping */
+    struct record *records;
+    uint64_t calls[LANES]; /* so far */
+};
+
+static const char *const kind_names[] = {
+#define X(name, text) [KIND_##name] = text,
+    KINDS_OF_CALL(X)
+#undef X
+};
+_Static_assert(sizeof kind_names / sizeof *kind_names <= RECORD_KINDS, "all kinds have a name");
+_Static_assert(DTYPES <= (int)RECORD_TYPES, "all types have a name");
+
+uint32_t record_head_check(const struct record_head *h) {
+    struct record_head copy = *h;
+    copy.check = 0;
+    return crc32c(0, &copy, offsetof(struct record_head, end));
+}
+
+static int64_t wall_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void write_head(struct record_head *h, int rank, int size) {
+    memcpy(h->magic, RECORD_MAGIC, sizeof h->magic);
+    h->rank = rank;
+    h->size = size;
+    h->pid = (int32_t)getpid();
+    h->wall = wall_ns();
+    h->clock = clock_ns();
+    (void)gethostname(h->host, sizeof h->host - 1);
+    for (size_t i = 0; i < sizeof kind_names / sizeof *kind_names; i++)
+        snprintf(h->kinds[i], sizeof h->kinds[i], "%s", kind_names[i]);
+    for (int t = 0; t < DTYPES; t++)
+        snprintf(h->types[t], sizeof h->types[t], "%s", dtype_name((enum dtype)t));
+    h->check = record_head_check(h);
+}
+
+static enum error make_folder_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    char folder[PATH_MAX];
+    if (!slash || slash == path) return ERR_NONE;
+    if (slash - path >= PATH_MAX) return FAIL(ERR_CREATE, "the path '%s' is too long", path);
+    snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
+    return file_make_folders(folder);
+}
+
+/* The file has all its blocks from here on: a full disk is an error now and no signal later. */
+static enum error file_create(const char *path, int *out) {
+    TRY(make_folder_of(path));
+    if (unlink(path) != 0 && errno != ENOENT)
+        return FAIL(ERR_CREATE, "cannot replace '%s': %s", path, strerror(errno));
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd < 0) return FAIL(ERR_CREATE, "cannot create '%s': %s", path, strerror(errno));
+    int why;
+    do why = posix_fallocate(fd, 0, RECORD_FILE);
+    while (why == EINTR);
+    if (why) {
+        close(fd);
+        return FAIL(ERR_IO, "cannot write '%s': %s", path, strerror(why));
+    }
+    *out = fd;
+    return ERR_NONE;
+}
+
+static enum error file_map(const char *path, void **out) {
+    int fd = -1;
+    TRY(file_create(path, &fd));
+    *out = mmap(NULL, RECORD_FILE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    int why = errno;
+    close(fd);
+    if (*out == MAP_FAILED) return FAIL(ERR_IO, "cannot map '%s': %s", path, strerror(why));
+    return ERR_NONE;
+}
+
+enum error recorder_open(const char *path, int rank, int size, struct recorder **out) {
+    assert(rank >= 0 && rank < size && size <= RANKS_MAX);
+    void *memory, *map;
+    TRY(memory_alloc(sizeof(struct recorder), &memory));
+    enum error err = file_map(path, &map);
+    if (err) {
+        memory_free(memory);
+        return err;
+    }
+    struct recorder *r = *out = memory;
+    r->head = map;
+    r->records = (struct record *)(void *)((char *)map + RECORD_HEAD);
+    write_head(r->head, rank, size);
+    return ERR_NONE;
+}
+
+void recorder_close(struct recorder *r, bool clean) {
+    if (!r) return;
+    atomic_store(&r->head->end, clean ? RECORD_CLEAN : RECORD_FAILED);
+    munmap(r->head, RECORD_FILE);
+    memory_free(r);
+}
+
+static struct record *record_of(const struct recorder *r, int lane, uint64_t number) {
+    return &r->records[(size_t)lane * RECORDS_A_LANE + number % RECORDS_A_LANE];
+}
+
+void recorder_begin(struct recorder *r, const struct recorded_call *c) {
+    if (!r) return;
+    assert(c->lane < LANES);
+    uint64_t number = r->calls[c->lane]++;
+    struct record *e = record_of(r, c->lane, number);
+    atomic_store_explicit(&e->check, 0, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release); /* nothing below is seen with the old check */
+    atomic_store_explicit(&e->ended, 0, memory_order_relaxed);
+    atomic_store_explicit(&e->error, 0, memory_order_relaxed);
+    e->number = number;
+    e->began = clock_ns();
+    e->count = c->count;
+    e->sequence = c->sequence;
+    e->peer = c->peer;
+    e->lane = c->lane;
+    e->kind = c->kind;
+    e->type = c->type;
+    e->op = c->op;
+    atomic_store_explicit(&e->check, record_check(e), memory_order_release);
+}
+
+void recorder_end(struct recorder *r, int lane, int error) {
+    if (!r) return;
+    assert(lane >= 0 && lane < LANES && r->calls[lane] > 0);
+    struct record *e = record_of(r, lane, r->calls[lane] - 1);
+    atomic_store_explicit(&e->error, error, memory_order_relaxed);
+    atomic_store_explicit(&e->ended, clock_ns(), memory_order_release);
+}
+
+void recorder_note(struct recorder *r, const char *doing, int64_t step) {
+    if (!r) return;
+    struct record_head *h = r->head;
+    uint64_t words[RECORDER_TEXT / 8] = {0};
+    memcpy(words, doing, strnlen(doing, sizeof words - 1));
+    uint32_t turn = atomic_load_explicit(&h->noting, memory_order_relaxed);
+    atomic_store_explicit(&h->noting, turn + 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    for (int i = 0; i < RECORDER_TEXT / 8; i++)
+        atomic_store_explicit(&h->doing[i], words[i], memory_order_relaxed);
+    atomic_store_explicit(&h->step, step, memory_order_relaxed);
+    atomic_store_explicit(&h->noted, clock_ns(), memory_order_relaxed);
+    atomic_store_explicit(&h->noting, turn + 2, memory_order_release);
+}

@@ -1,0 +1,39 @@
+/* Algorithm "native": the link's own collectives, where it has them (MPI's), to compare ours with.
+ * How they add, in which order and in how many steps, is the library's business: this is the one
+ * algorithm whose bits nobody promises, so it runs only where it is asked for by name. What the
+ * library lacks (other kinds, half floats, bytes, ranks that give nothing) is done as star does it.
+ *
+ * The bytes counted are those of a ring; the library does not tell. */
+#include "transport/algo/plain.h"
+
+extern const struct algo_ops algo_star;
+
+static enum error by_hand(struct collective *c) {
+    collective_fn star = algo_star.run[c->kind];
+    return star ? star(c) : plain_run[c->kind](c);
+}
+
+/* Bytes are not added there either: Open MPI's sum of them stops at 255, where ours wraps. */
+static bool library_can(const struct collective *c) {
+    enum dtype t = c->sum.type;
+    bool half = t == DTYPE_F16 || t == DTYPE_BF16, adds = c->kind != KIND_BROADCAST;
+    return !half && !(t == DTYPE_U8 && adds) && c->sum.first == 0;
+}
+
+static enum error native(struct collective *c) {
+    if (!library_can(c)) return by_hand(c);
+    bool all = c->kind == KIND_ALL_REDUCE, has_sum = all || c->rank == c->root;
+    int64_t others = c->sum.count * (c->size - 1) / c->size * (all ? 2 : 1);
+    TRY(c->link->ops->native(c));
+    if (c->kind != KIND_BROADCAST && has_sum) sum_complete(&c->sum, c->sum.count, c->buf);
+    collective_count(c, others, others);
+    return ERR_NONE;
+}
+
+const struct algo_ops algo_native = {
+    .name = "native",
+    .why = "the link's library does it by itself: its order of additions, its bits",
+    .orders = {[ORDER_TREE] = true, [ORDER_RING] = true},
+    .native = true,
+    .run = {[KIND_ALL_REDUCE] = native, [KIND_REDUCE] = native, [KIND_BROADCAST] = native},
+};

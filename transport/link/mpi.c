@@ -1,0 +1,456 @@
+/* Link "mpi": an MPI library carries the messages, for clusters whose network it knows best. All
+ * else stays the engine's: which messages there are, the order of additions, and so the bits.
+ *
+ * MPI tells nothing of ranks that are late or lost, and waits for them for ever. So this is the
+ * link over TCP without its lanes (tcp_impl.h): its control streams join all ranks, tell of deaths,
+ * say who is late and what it was doing, and make a failure one. Each lane has a space of MPI's (a
+ * communicator) instead.
+ *
+ * A message is cut where both ends know: the label with the first bytes, so many that MPI sends
+ * them at once, and pieces of the rest. The receiver checks the label before it takes a piece, so a
+ * rank out of step is found before a byte is misread. Up to WINDOW pieces fly at a time, in each
+ * direction; they are awaited in order. A sink that only copies gets them straight into its memory.
+ *
+ * Who waits asks MPI again and again, and in between gives its core away: at first for moments,
+ * then for longer and longer naps. */
+#include "engine/base/clock.h"
+#include "engine/base/log.h"
+#include "engine/base/memory.h"
+#include "transport/algo/algo.h"
+#include "transport/link/mpi_module.h"
+#include "transport/link/tcp_impl.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+extern const struct link_ops link_mpi;
+
+enum {
+    FIRST = sizeof(struct label) + 3968, /* of whole lines, and below what libraries send at once */
+    PIECE = 256 << 10,
+    WINDOW = 4,
+    HELD = 2, /* pieces that fly to a sink that does not only copy */
+};
+
+/* One direction of an exchange: messages that were started and have not landed. */
+struct flights {
+    uint64_t of[WINDOW];
+    unsigned began, ended; /* how many; number k is at k % WINDOW */
+    size_t posted;         /* bytes of label and data */
+};
+struct mpi_lane {
+    uint64_t space;
+    bool joined, stuck; /* stuck: MPI may still use its buffers */
+    struct flights out, in;
+    char *first_out, *first_in, *held;
+};
+/* What the link over TCP carries along for this one. */
+struct carried {
+    const struct mpi *mpi;
+    struct mpi_lane lane[LANES];
+};
+
+static struct mpi_lane *lane_of(struct tcp *t, int lane) {
+    return &((struct carried *)t->carried)->lane[lane];
+}
+
+static const struct mpi_calls *calls_of(const struct tcp *t) {
+    return ((const struct carried *)t->carried)->mpi->calls;
+}
+
+/* ---- pieces ---- */
+
+/* Of the piece that begins there. */
+static size_t piece_bytes(size_t at, size_t total) {
+    size_t most = at == 0 ? (size_t)FIRST : (size_t)PIECE;
+    return total - at < most ? total - at : most;
+}
+
+static bool in_flight(const struct flights *f) {
+    return f->began != f->ended;
+}
+
+static unsigned flying(const struct flights *f) {
+    return f->began - f->ended;
+}
+
+/* The peer cannot be reached: what control has to say of it is worth more than MPI's words. */
+static enum error broken(struct tcp *t, int lane, int peer, const char *words) {
+    log_warn("MPI: %s", words);
+    return tcp_broken(t, lane, peer);
+}
+
+/* ---- sending ---- */
+
+static enum error post_sends(struct tcp *t, int lane) {
+    struct mpi_lane *m = lane_of(t, lane);
+    const struct sending *s = &t->lane[lane].out;
+    char words[MPI_WORDS];
+    while (m->out.posted < s->total && flying(&m->out) < WINDOW) {
+        size_t at = m->out.posted, n = piece_bytes(at, s->total);
+        const char *from = at ? s->data + (at - sizeof s->label) : m->first_out;
+        if (at == 0) {
+            memcpy(m->first_out, &s->label, sizeof s->label);
+            if (n > sizeof s->label)
+                memcpy(m->first_out + sizeof s->label, s->data, n - sizeof s->label);
+        }
+        if (!calls_of(t)->send(m->space, s->peer, from, n, &m->out.of[m->out.began % WINDOW],
+                               words))
+            return broken(t, lane, s->peer, words);
+        m->out.began++;
+        m->out.posted += n;
+    }
+    return ERR_NONE;
+}
+
+static enum error land_sends(struct tcp *t, int lane, bool *some) {
+    struct mpi_lane *m = lane_of(t, lane);
+    struct sending *s = &t->lane[lane].out;
+    char words[MPI_WORDS];
+    for (bool done = true; in_flight(&m->out);) {
+        size_t none;
+        uint64_t *flight = &m->out.of[m->out.ended % WINDOW];
+        bool good = calls_of(t)->landed(flight, &done, &none, words);
+        if (!done) break;
+        m->out.ended++;
+        if (!good) return broken(t, lane, s->peer, words);
+        s->done += piece_bytes(s->done, s->total);
+        *some = true;
+    }
+    return ERR_NONE;
+}
+
+/* ---- receiving ---- */
+
+static bool only_copies(const struct receiving *r) {
+    return r->in->sink == sink_copy;
+}
+
+/* Where the piece that begins there is to land. */
+static char *landing_place(const struct mpi_lane *m, const struct receiving *r, size_t at) {
+    if (at == 0) return m->first_in;
+    if (only_copies(r)) return (char *)r->in->ctx + (at - sizeof r->label);
+    return m->held + (at - FIRST) / PIECE % HELD * PIECE;
+}
+
+/* The first piece of a rank out of step may have any length. */
+static enum error post_receives(struct tcp *t, int lane) {
+    struct mpi_lane *m = lane_of(t, lane);
+    const struct receiving *r = &t->lane[lane].in;
+    char words[MPI_WORDS];
+    while (m->in.posted < r->total && (r->labelled || m->in.posted == 0)) {
+        size_t at = m->in.posted, n = piece_bytes(at, r->total);
+        if (flying(&m->in) == (only_copies(r) ? (unsigned)WINDOW : (unsigned)HELD)) break;
+        if (!calls_of(t)->receive(m->space, r->peer, landing_place(m, r, at), at ? n : FIRST,
+                                  &m->in.of[m->in.began % WINDOW], words))
+            return broken(t, lane, r->peer, words);
+        m->in.began++;
+        m->in.posted += n;
+    }
+    return ERR_NONE;
+}
+
+static enum error use_first(struct tcp *t, int lane, size_t n) {
+    struct mpi_lane *m = lane_of(t, lane);
+    struct receiving *r = &t->lane[lane].in;
+    if (n >= sizeof r->label) {
+        memcpy(&r->label, m->first_in, sizeof r->label);
+        TRY(tcp_check_label(t, lane));
+    }
+    if (n != piece_bytes(0, r->total))
+        return tcp_fail(&t->link, ERR_DATA, "MPI gave a message of another length than was sent");
+    if (n > sizeof r->label)
+        r->in->sink(r->in->ctx, 0, m->first_in + sizeof r->label, n - sizeof r->label);
+    r->done = n;
+    return ERR_NONE;
+}
+
+static enum error use_piece(struct tcp *t, int lane, size_t n) {
+    struct receiving *r = &t->lane[lane].in;
+    size_t at = r->done;
+    if (at == 0) return use_first(t, lane, n);
+    if (n != piece_bytes(at, r->total))
+        return tcp_fail(&t->link, ERR_DATA, "MPI gave a message of another length than was sent");
+    if (!only_copies(r))
+        r->in->sink(r->in->ctx, at - sizeof r->label, landing_place(lane_of(t, lane), r, at), n);
+    r->done += n;
+    return ERR_NONE;
+}
+
+static enum error land_receives(struct tcp *t, int lane, bool *some) {
+    struct mpi_lane *m = lane_of(t, lane);
+    char words[MPI_WORDS];
+    for (bool done = true; in_flight(&m->in);) {
+        size_t n;
+        uint64_t *flight = &m->in.of[m->in.ended % WINDOW];
+        bool good = calls_of(t)->landed(flight, &done, &n, words);
+        if (!done) break;
+        m->in.ended++;
+        if (!good) return broken(t, lane, t->lane[lane].in.peer, words);
+        TRY(use_piece(t, lane, n));
+        *some = true;
+    }
+    return ERR_NONE;
+}
+
+/* ---- both ---- */
+
+static enum error move_some(struct tcp *t, int lane, bool *some) {
+    TRY(post_receives(t, lane));
+    TRY(post_sends(t, lane));
+    TRY(land_receives(t, lane, some));
+    return land_sends(t, lane, some);
+}
+
+struct lull { /* since anything moved */
+    int64_t since, watched;
+    long nap; /* ns */
+};
+
+/* Whom the lane waits for, if it has left; -1: nobody. */
+static int find_left(struct tcp *t, int lane) {
+    const struct sending *s = &t->lane[lane].out;
+    const struct receiving *r = &t->lane[lane].in;
+    int left = -1;
+    pthread_mutex_lock(&t->mutex);
+    if (s->done < s->total && t->peers[s->peer].left) left = s->peer;
+    if (r->done < r->total && t->peers[r->peer].left) left = r->peer;
+    pthread_mutex_unlock(&t->mutex);
+    return left;
+}
+
+/* What a rank has sent before it left may still be on its way. */
+static enum error look_around(struct tcp *t, int lane, double waited) {
+    static const double on_its_way = 0.2;
+    int left = waited < on_its_way ? -1 : find_left(t, lane);
+    return left < 0 ? tcp_watch(t, lane) : tcp_broken(t, lane, left);
+}
+
+static void lull_begin(struct lull *w, int64_t now) {
+    enum { NAP_LEAST = 20000 };
+    if (!w->since) *w = (struct lull){.since = now, .watched = now, .nap = NAP_LEAST};
+}
+
+/* Whoever has a core to himself looks for longer before he naps. */
+static enum error give_way(struct tcp *t, int lane, struct lull *w, int64_t now) {
+    enum { BRISK = 5000, PATIENT = 200000, NAP_MOST = 200000 };
+    if (now - w->since < (t->link.patient[lane] ? PATIENT : BRISK)) {
+        sched_yield();
+        return ERR_NONE;
+    }
+    TRY(tcp_failure(&t->link));
+    nanosleep(&(struct timespec){.tv_nsec = w->nap}, NULL);
+    w->nap = w->nap * 2 < NAP_MOST ? w->nap * 2 : NAP_MOST;
+    return ERR_NONE;
+}
+
+static enum error wait_a_little(struct tcp *t, int lane, struct lull *w) {
+    enum { LOOK = 20000000 };
+    int64_t now = clock_ns();
+    lull_begin(w, now);
+    if (now - w->watched >= LOOK) {
+        w->watched = now;
+        TRY(look_around(t, lane, clock_seconds(now - w->since)));
+    }
+    return give_way(t, lane, w, now);
+}
+
+static enum error move_all(struct tcp *t, int lane) {
+    const struct tcp_lane *n = &t->lane[lane];
+    struct lull lull = {0};
+    while (n->out.done < n->out.total || n->in.done < n->in.total) {
+        bool some = false;
+        TRY(move_some(t, lane, &some));
+        if (some)
+            lull.since = 0;
+        else
+            TRY(wait_a_little(t, lane, &lull));
+    }
+    return ERR_NONE;
+}
+
+/* ---- failure ---- */
+
+static void land_cancelled(struct tcp *t, struct flights *f) {
+    char words[MPI_WORDS];
+    size_t n;
+    for (bool done = true; in_flight(f) && done;) {
+        (void)calls_of(t)->landed(&f->of[f->ended % WINDOW], &done, &n, words);
+        if (done) f->ended++;
+    }
+}
+
+/* What is in the air is not wanted any more. What has begun to move may need its peer to end, which
+ * may be lost: it gets a moment, then it is left alone with the lane's buffers. MPI moves bytes to
+ * or from the caller's memory after that only if it is called again, which it is not. */
+static void give_up(struct tcp *t, int lane) {
+    static const double moment = 0.1;
+    struct mpi_lane *m = lane_of(t, lane);
+    struct flights *f[] = {&m->out, &m->in};
+    int64_t start = clock_ns();
+    calls_of(t)->forsake();
+    for (int i = 0; i < 2; i++)
+        for (unsigned k = f[i]->ended; k != f[i]->began; k++)
+            calls_of(t)->cancel(&f[i]->of[k % WINDOW]);
+    do {
+        for (int i = 0; i < 2; i++) land_cancelled(t, f[i]);
+        m->stuck = in_flight(&m->out) || in_flight(&m->in);
+        if (m->stuck) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    } while (m->stuck && clock_seconds(clock_ns() - start) < moment);
+}
+
+static enum error mpi_exchange(struct link *l, int lane, const struct call *label,
+                               const struct outgoing *out, const struct incoming *in) {
+    struct tcp *t = tcp_of(l);
+    struct mpi_lane *m = lane_of(t, lane);
+    TRY(tcp_failure(l));
+    tcp_prepare(t, lane, label, out, in);
+    m->out = m->in = (struct flights){0};
+    enum error err = move_all(t, lane);
+    tcp_rest(t, lane);
+    if (err) give_up(t, lane);
+    return err;
+}
+
+/* ---- MPI's own collectives ---- */
+
+/* MPI is not asked who is late: all had entered the call before it was MPI's. */
+static enum error await_collective(struct tcp *t, int lane, uint64_t *flight) {
+    const struct link_params *p = &t->link.params;
+    struct lull lull = {0};
+    char words[MPI_WORDS], doing[DESCRIBED_MAX], reason[REASON_MAX];
+    size_t none;
+    for (bool done = false;;) {
+        int64_t now = clock_ns();
+        lull_begin(&lull, now);
+        bool good = calls_of(t)->landed(flight, &done, &none, words);
+        if (done && good) return ERR_NONE;
+        if (done) return tcp_fail(&t->link, ERR_PEER, words);
+        TRY(give_way(t, lane, &lull, now));
+        if (clock_seconds(now - lull.since) < p->timeout) continue;
+        p->describe(p->user, lane, doing);
+        snprintf(reason, sizeof reason, "MPI has not done its %s within %.3g s", doing, p->timeout);
+        return tcp_fail(&t->link, ERR_TIMEOUT, reason);
+    }
+}
+
+static struct mpi_collective as_mpi_calls_it(const struct collective *c) {
+    static const enum mpi_kind kinds[COLLECTIVES] = {[KIND_ALL_REDUCE] = COLLECT_ALL_REDUCE,
+                                                     [KIND_REDUCE] = COLLECT_REDUCE,
+                                                     [KIND_BROADCAST] = COLLECT_BROADCAST};
+    static const enum mpi_type types[DTYPES] = {[DTYPE_F32] = OF_F32,
+                                                [DTYPE_F64] = OF_F64,
+                                                [DTYPE_I32] = OF_I32,
+                                                [DTYPE_I64] = OF_I64,
+                                                [DTYPE_U8] = OF_U8};
+    static const enum mpi_op ops[REDOPS] = {
+        [REDOP_SUM] = BY_SUM,     [REDOP_PROD] = BY_PROD, [REDOP_MIN] = BY_MIN,
+        [REDOP_MAX] = BY_MAX,     [REDOP_AND] = BY_AND,   [REDOP_OR] = BY_OR,
+        [REDOP_AVERAGE] = BY_SUM, [REDOP_XOR] = BY_XOR};
+    return (struct mpi_collective){
+        .kind = kinds[c->kind], .type = types[c->sum.type], .op = ops[c->sum.op], .root = c->root};
+}
+
+/* MPI checks nothing and waits for ever: the ranks first agree, by messages of their own, that all
+ * have come to this call. */
+static enum error mpi_native(struct collective *c) {
+    enum { MOST = 1 << 28 };
+    struct tcp *t = tcp_of(c->link);
+    struct mpi_collective part = as_mpi_calls_it(c);
+    char words[MPI_WORDS];
+    enum error err = tcp_sync(c->link, c->lane);
+    for (int64_t at = 0; at < c->sum.count && !err; at += MOST) {
+        int64_t left = c->sum.count - at;
+        uint64_t flight;
+        part.buf = element(c, c->buf, at);
+        part.count = (size_t)(left < MOST ? left : MOST);
+        if (!calls_of(t)->collect(lane_of(t, c->lane)->space, &part, &flight, words))
+            return tcp_fail(&t->link, ERR_PEER, words);
+        err = await_collective(t, c->lane, &flight);
+    }
+    return err;
+}
+
+/* ---- opening and closing ---- */
+
+static enum error check_ranks(const struct link_params *p, const struct mpi *m) {
+    for (int r = 0; r < p->size; r++) {
+        int number = p->roster->of[r].number;
+        if (number < 0 || number >= m->size || (r == p->rank && number != m->rank))
+            return FAIL(ERR_MISMATCH,
+                        "link mpi: rank %d is rank %d of all, but MPI counts %d ranks, and takes "
+                        "this process for rank %d\nstart all by one mpirun of the library that the "
+                        "engine was built with: each reads its rank from it",
+                        link_rank_name(p, r), number, m->size, m->rank);
+    }
+    return ERR_NONE;
+}
+
+static enum error open_lane(struct tcp *t, int lane) {
+    enum { TAGS = 1 << 14 }; /* every library has twice as many */
+    const struct link_params *p = &t->link.params;
+    struct mpi_lane *m = lane_of(t, lane);
+    int number[RANKS_MAX];
+    char words[MPI_WORDS];
+    void *memory;
+    TRY(memory_alloc(2 * FIRST + HELD * PIECE, &memory));
+    m->held = memory;
+    m->first_in = m->held + HELD * PIECE;
+    m->first_out = m->first_in + FIRST;
+    for (int r = 0; r < p->size; r++) number[r] = p->roster->of[r].number;
+    int tag = (int)(p->group % TAGS) * LANES + lane;
+    m->joined = calls_of(t)->join(number, p->size, tag, &m->space, words);
+    return m->joined ? ERR_NONE : FAIL(ERR_PEER, "link mpi: %s", words);
+}
+
+/* No rank waits for another here. Ends only what has not failed: MPI would wait for the lost. */
+static void mpi_close(struct link *l) {
+    struct tcp *t = tcp_of(l);
+    struct carried *c = t->carried;
+    bool failed = tcp_failure(l) != ERR_NONE;
+    for (int i = 0; c && i < LANES; i++) {
+        if (c->lane[i].joined && !failed) c->mpi->calls->part(c->lane[i].space);
+        if (!c->lane[i].stuck) memory_free(c->lane[i].held);
+    }
+    if (c && failed) c->mpi->calls->forsake();
+    memory_free(c);
+    tcp_close(l);
+}
+
+static enum error open_carried(struct tcp *t, const struct mpi *mpi) {
+    void *memory;
+    TRY(check_ranks(&t->link.params, mpi));
+    TRY(memory_alloc(sizeof(struct carried), &memory));
+    struct carried *c = t->carried = memory;
+    c->mpi = mpi;
+    for (int i = 0; i < LANES; i++) TRY(open_lane(t, i));
+    t->exchange = mpi_exchange;
+    return tcp_begin_use(&t->link);
+}
+
+/* All ranks have joined by control before any of them calls MPI for all. */
+static enum error mpi_open(const struct link_params *p, struct link **out) {
+    const struct mpi *mpi;
+    struct link *l;
+    TRY(mpi_start(&mpi));
+    TRY(tcp_open(p, &link_mpi, REACH_NOBODY, &l));
+    enum error err = open_carried(tcp_of(l), mpi);
+    if (err)
+        mpi_close(l);
+    else
+        *out = l;
+    return err;
+}
+
+const struct link_ops link_mpi = {
+    .name = "mpi",
+    .summary = "an MPI library carries the messages; ranks started by mpirun or srun",
+    .launched = true,
+    .open = mpi_open,
+    .close = mpi_close,
+    .exchange = mpi_exchange,
+    .native = mpi_native,
+    TCP_LINK_OPS,
+};

@@ -1,0 +1,211 @@
+/* The MPI module: the few calls of an MPI library that the link "mpi" is made of. */
+#include "transport/link/mpi/module.h"
+#include "engine/base/version.h"
+
+#include <mpi.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert(sizeof(MPI_Comm) <= sizeof(uint64_t), "a space holds a communicator");
+_Static_assert(sizeof(MPI_Request) <= sizeof(uint64_t), "a flight holds a request");
+
+enum { TAG = 1 };
+static atomic_bool forsaken; /* MPI itself is one for the whole process */
+
+static uint64_t from_comm(MPI_Comm c) {
+    uint64_t n = 0;
+    memcpy(&n, &c, sizeof c);
+    return n;
+}
+
+static MPI_Comm to_comm(uint64_t space) {
+    MPI_Comm c;
+    memcpy(&c, &space, sizeof c);
+    return c;
+}
+
+static uint64_t from_request(MPI_Request r) {
+    uint64_t n = 0;
+    memcpy(&n, &r, sizeof r);
+    return n;
+}
+
+static MPI_Request to_request(uint64_t flight) {
+    MPI_Request r;
+    memcpy(&r, &flight, sizeof r);
+    return r;
+}
+
+/* True when the call has succeeded. */
+static bool went_well(int err, char words[MPI_WORDS]) {
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int n;
+    if (err == MPI_SUCCESS) return true;
+    MPI_Error_string(err, text, &n);
+    snprintf(words, MPI_WORDS, "%.*s", MPI_WORDS - 1, text);
+    return false;
+}
+
+/* ---- starting and ending ---- */
+
+static void finish(void) {
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    if (!finalized && !forsaken) MPI_Finalize();
+}
+
+/* Libraries of the MPICH family stand in for each other; each series of Open MPI is one of its own.
+ */
+static bool right_library(char words[MPI_WORDS]) {
+#ifdef OMPI_MAJOR_VERSION
+    char found[MPI_MAX_LIBRARY_VERSION_STRING] = "", wanted[32];
+    int n;
+    snprintf(wanted, sizeof wanted, "Open MPI v%d.", OMPI_MAJOR_VERSION);
+    MPI_Get_library_version(found, &n);
+    if (!strncmp(found, wanted, strlen(wanted))) return true;
+    found[strcspn(found, ",\n")] = '\0';
+    snprintf(words, MPI_WORDS, "built with %sx, but the library that was found is %.100s", wanted,
+             found);
+    return false;
+#else
+    (void)words;
+    return true;
+#endif
+}
+
+static bool start(int *rank, int *size, char words[MPI_WORDS]) {
+    int running = 0, level = MPI_THREAD_SINGLE;
+    if (!right_library(words)) return false;
+    MPI_Initialized(&running);
+    int err = running ? MPI_Query_thread(&level)
+                      : MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
+    if (!went_well(err, words)) return false;
+    if (!running) atexit(finish);
+    if (level < MPI_THREAD_MULTIPLE) {
+        snprintf(words, MPI_WORDS, "no MPI_THREAD_MULTIPLE, which two lanes need%s",
+                 running ? ": start MPI with it" : "");
+        return false;
+    }
+    return went_well(MPI_Comm_rank(MPI_COMM_WORLD, rank), words) &&
+           went_well(MPI_Comm_size(MPI_COMM_WORLD, size), words);
+}
+
+static void forsake(void) {
+    forsaken = true;
+}
+
+/* ---- spaces ---- */
+
+static bool join(const int *ranks, int n, int tag, uint64_t *space, char words[MPI_WORDS]) {
+    MPI_Group world, group;
+    MPI_Comm c = MPI_COMM_NULL;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    if (!went_well(MPI_Comm_group(MPI_COMM_WORLD, &world), words)) return false;
+    int err = MPI_Group_incl(world, n, ranks, &group);
+    MPI_Group_free(&world);
+    if (!went_well(err, words)) return false;
+    err = MPI_Comm_create_group(MPI_COMM_WORLD, group, tag, &c);
+    MPI_Group_free(&group);
+    if (!went_well(err, words)) return false;
+    MPI_Comm_set_errhandler(c, MPI_ERRORS_RETURN);
+    *space = from_comm(c);
+    return true;
+}
+
+static void part(uint64_t space) {
+    MPI_Comm c = to_comm(space);
+    MPI_Comm_free(&c);
+}
+
+/* ---- flights ---- */
+
+static bool post_send(uint64_t space, int peer, const void *data, size_t bytes, uint64_t *flight,
+                      char words[MPI_WORDS]) {
+    MPI_Request r;
+    int err = MPI_Isend(data, (int)bytes, MPI_BYTE, peer, TAG, to_comm(space), &r);
+    if (!went_well(err, words)) return false;
+    *flight = from_request(r);
+    return true;
+}
+
+static bool post_receive(uint64_t space, int peer, void *data, size_t most, uint64_t *flight,
+                         char words[MPI_WORDS]) {
+    MPI_Request r;
+    int err = MPI_Irecv(data, (int)most, MPI_BYTE, peer, TAG, to_comm(space), &r);
+    if (!went_well(err, words)) return false;
+    *flight = from_request(r);
+    return true;
+}
+
+static bool landed(uint64_t *flight, bool *done, size_t *bytes, char words[MPI_WORDS]) {
+    MPI_Request r = to_request(*flight);
+    MPI_Status status;
+    int flag = 0, n = 0;
+    int err = MPI_Test(&r, &flag, &status);
+    *flight = from_request(r);
+    *done = flag || err != MPI_SUCCESS;
+    if (!went_well(err, words)) return false;
+    if (flag) MPI_Get_count(&status, MPI_BYTE, &n);
+    *bytes = n > 0 ? (size_t)n : 0;
+    return true;
+}
+
+static void cancel(uint64_t *flight) {
+    MPI_Request r = to_request(*flight);
+    MPI_Cancel(&r);
+}
+
+/* ---- the library's own collectives ---- */
+
+static MPI_Datatype type_of(enum mpi_type t) {
+    const MPI_Datatype types[] = {[OF_F32] = MPI_FLOAT,
+                                  [OF_F64] = MPI_DOUBLE,
+                                  [OF_I32] = MPI_INT32_T,
+                                  [OF_I64] = MPI_INT64_T,
+                                  [OF_U8] = MPI_UINT8_T};
+    return types[t];
+}
+
+static MPI_Op op_of(enum mpi_op op) {
+    const MPI_Op ops[] = {
+        [BY_SUM] = MPI_SUM,  [BY_PROD] = MPI_PROD, [BY_MIN] = MPI_MIN, [BY_MAX] = MPI_MAX,
+        [BY_AND] = MPI_BAND, [BY_OR] = MPI_BOR,    [BY_XOR] = MPI_BXOR};
+    return ops[op];
+}
+
+static int start_collective(MPI_Comm comm, const struct mpi_collective *c, MPI_Request *r) {
+    MPI_Datatype type = type_of(c->type);
+    int n = (int)c->count, me = 0;
+    MPI_Comm_rank(comm, &me);
+    if (c->kind == COLLECT_BROADCAST) return MPI_Ibcast(c->buf, n, type, c->root, comm, r);
+    if (c->kind == COLLECT_ALL_REDUCE)
+        return MPI_Iallreduce(MPI_IN_PLACE, c->buf, n, type, op_of(c->op), comm, r);
+    bool root = me == c->root;
+    return MPI_Ireduce(root ? MPI_IN_PLACE : c->buf, root ? c->buf : NULL, n, type, op_of(c->op),
+                       c->root, comm, r);
+}
+
+static bool collect(uint64_t space, const struct mpi_collective *c, uint64_t *flight,
+                    char words[MPI_WORDS]) {
+    MPI_Request r;
+    if (!went_well(start_collective(to_comm(space), c, &r), words)) return false;
+    *flight = from_request(r);
+    return true;
+}
+
+__attribute__((visibility("default"))) extern const struct mpi_calls engine_mpi;
+const struct mpi_calls engine_mpi = {
+    .bytes = sizeof(struct mpi_calls),
+    .engine = ENGINE_VERSION,
+    .start = start,
+    .forsake = forsake,
+    .join = join,
+    .part = part,
+    .send = post_send,
+    .receive = post_receive,
+    .landed = landed,
+    .cancel = cancel,
+    .collect = collect,
+};

@@ -1,0 +1,14 @@
+/* Finding the MPI module and starting it. */
+#pragma once
+#include "engine/base/error.h"
+#include "transport/link/mpi/module.h"
+
+/* MPI as this process has it. It is loaded and started once and stays: no MPI library can be
+ * started twice. */
+struct mpi {
+    const struct mpi_calls *calls;
+    int rank, size; /* of all that were started together */
+};
+/* Loads the module and starts MPI, if nobody has. ERR_DEVICE: it cannot be had here; ERR_USAGE:
+ * no launcher of MPI's has started this process. */
+MUST_CHECK enum error mpi_start(const struct mpi **out);

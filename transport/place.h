@@ -8,6 +8,7 @@ enum { ADDRESS_MAX = 96 };
 struct seat_of {               /* one rank */
     int host;                  /* 0 .. hosts - 1, in the order of their first ranks */
     int local;                 /* which of the ranks of its host, in the order of ranks */
+    int number;                /* its rank among all that were started together */
     char name[64];             /* "hostB, pid 4711": for messages */
     char address[ADDRESS_MAX]; /* "tcp://10.0.0.2:41234", of its port; "": none */
 };

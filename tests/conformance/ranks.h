@@ -4,6 +4,7 @@
 #pragma once
 #include "transport/group.h"
 #include "transport/launch/launch.h"
+#include "transport/link/link.h"
 
 #include <pthread.h>
 #include <spawn.h>
@@ -13,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MAX_WORLD = 8, RANK_FD = 100 };
+enum { MAX_WORLD = 16, RANK_FD = 100 };
 
 struct ranks; /* what all ranks of a run are given */
 struct rank {
@@ -33,7 +34,13 @@ struct ranks {
     double timeout;
     void (*fn)(struct rank *r);
     const void *user;
+    double heartbeat;
     struct meeting *meeting;
+    /* For far links (ranks_meet): */
+    struct meeting *on_host[2]; /* of "hosts": the lower half of the ranks, the upper half */
+    struct port *port[MAX_WORLD];
+    struct seat_of seat[MAX_WORLD];
+    struct roster roster;
 };
 
 __attribute__((format(printf, 3, 4))) static inline void
@@ -65,12 +72,17 @@ static inline struct group_params rank_params(const struct ranks *p, int rank) {
                                  .order = p->order,
                                  .idle = p->idle,
                                  .timeout = p->timeout > 0 ? p->timeout : 60,
-                                 .meeting = p->meeting};
+                                 .heartbeat = p->heartbeat,
+                                 .id = 7,
+                                 .port = p->port[rank],
+                                 .roster = p->roster.of ? &p->roster : NULL,
+                                 .meeting =
+                                     p->on_host[0] ? p->on_host[p->seat[rank].host] : p->meeting};
 }
 
 static inline void rank_run(struct rank *r, struct meeting *meeting) {
     struct group_params p = rank_params(r->of, r->index);
-    p.meeting = meeting;
+    if (meeting) p.meeting = meeting;
     enum error err = group_open(&p, &r->group);
     if (err) {
         rank_result(r, err);
@@ -85,35 +97,71 @@ static inline void rank_run(struct rank *r, struct meeting *meeting) {
 static inline void *rank_thread(void *arg) {
     struct rank *r = arg;
     struct meeting *own = NULL;
-    int fd = meeting_fd(r->of->meeting);
+    int fd = r->of->meeting ? meeting_fd(r->of->meeting) : -1;
     if (fd >= 0 && meeting_join(fd, r->of->world, &own) != ERR_NONE)
         check(false, "%s", error_message());
     else
-        rank_run(r, own ? own : r->of->meeting);
+        rank_run(r, own);
     meeting_free(own);
     return NULL;
+}
+
+/* A port for each rank, and a roster: of one host, or for "hosts" of two. */
+static inline void ranks_place(struct ranks *p) {
+    int half = strcmp(p->link, "hosts") ? p->world : (p->world + 1) / 2;
+    for (int i = 0; i < p->world; i++) {
+        struct seat_of *s = &p->seat[i];
+        assert_ok(port_open(&(struct port_params){.token = "a token"}, &p->port[i]));
+        *s = (struct seat_of){.host = i / half, .local = i % half};
+        snprintf(s->address, sizeof s->address, "%s", port_address(p->port[i]));
+    }
+    p->roster = (struct roster){.size = p->world, .hosts = half < p->world ? 2 : 1, .of = p->seat};
+}
+
+/* What the ranks need to meet over p's link; given back by ranks_part. */
+static inline void ranks_meet(struct ranks *p) {
+    const struct link_ops *ops = link_find(p->link);
+    if (ops->far) ranks_place(p);
+    if (!strcmp(p->link, "hosts")) {
+        int lower = (p->world + 1) / 2;
+        assert_ok(meeting_create(lower, &p->on_host[0]));
+        if (p->world > lower) assert_ok(meeting_create(p->world - lower, &p->on_host[1]));
+    } else if (!ops->far) {
+        assert_ok((strcmp(p->link, "shm") ? meeting_create : meeting_create_shared)(p->world,
+                                                                                    &p->meeting));
+    }
+}
+
+static inline void ranks_part(struct ranks *p) {
+    for (int i = 0; i < p->world; i++) port_close(p->port[i]);
+    for (int h = 0; h < 2; h++) meeting_free(p->on_host[h]);
+    meeting_free(p->meeting);
+}
+
+/* Runs the threads of ranks that have met. */
+static inline void ranks_run(struct ranks *p, struct rank *out) {
+    struct rank r[MAX_WORLD] = {0};
+    pthread_t id[MAX_WORLD];
+    for (int i = 0; i < p->world; i++) {
+        r[i] = (struct rank){.of = p, .index = i};
+        assert_int_equal(pthread_create(&id[i], NULL, rank_thread, &r[i]), 0);
+    }
+    for (int i = 0; i < p->world; i++) pthread_join(id[i], NULL);
+    ranks_part(p);
+    for (int i = 0; i < p->world; i++) {
+        if (*r[i].wrong)
+            fail_msg("%s %s order %d world %d: %s", p->link, p->algorithm, (int)p->order, p->world,
+                     r[i].wrong);
+        r[i].of = NULL;
+        if (out) out[i] = r[i];
+    }
 }
 
 /* Runs p->fn in p->world threads; out, where given, holds what they found. Asserts that no check
  * failed. */
 static inline void run_ranks(struct ranks p, struct rank *out) {
-    struct rank r[MAX_WORLD] = {0};
-    pthread_t id[MAX_WORLD];
-    assert_ok(
-        (strcmp(p.link, "shm") ? meeting_create : meeting_create_shared)(p.world, &p.meeting));
-    for (int i = 0; i < p.world; i++) {
-        r[i] = (struct rank){.of = &p, .index = i};
-        assert_int_equal(pthread_create(&id[i], NULL, rank_thread, &r[i]), 0);
-    }
-    for (int i = 0; i < p.world; i++) pthread_join(id[i], NULL);
-    meeting_free(p.meeting);
-    for (int i = 0; i < p.world; i++) {
-        if (*r[i].wrong)
-            fail_msg("%s %s order %d world %d: %s", p.link, p.algorithm, (int)p.order, p.world,
-                     r[i].wrong);
-        r[i].of = NULL;
-        if (out) out[i] = r[i];
-    }
+    ranks_meet(&p);
+    ranks_run(&p, out);
 }
 
 /* Starts this program again as rank 'rank' of 'world': argv is PROGRAM --rank RANK WORLD CASE. */

@@ -4,14 +4,12 @@
  * Nothing in it is a pointer. */
 #pragma once
 #include "transport/launch/launch.h"
-#include "transport/link/link.h"
+#include "transport/link/note.h"
 #include <stdatomic.h>
 
 enum {
     LINE = 64,
     SLOT_BYTES = 8 << 10,
-    NOTE_WORDS = 6,
-    REASON_MAX = 600,
 };
 
 /* The call that its owner makes, and when it is valid: turn == call.sequence. Two take turns, so
@@ -33,12 +31,6 @@ struct bell {
 };
 enum { AWAKE = 0, ANY_PEER = RANKS_MAX + 1 };
 
-/* Written by its owner, read while it changes: 'version' is odd meanwhile. */
-struct note {
-    _Alignas(LINE) _Atomic uint32_t version;
-    _Atomic int64_t time, step;
-    _Atomic uint64_t text[NOTE_WORDS];
-};
 struct seat {
     struct posted posted[LANES][2];
     struct counter steps[LANES]; /* syncs that the owner has reached */

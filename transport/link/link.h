@@ -20,6 +20,7 @@ struct call {
     uint32_t sequence; /* of calls on this lane; compared */
 };
 
+struct collective;
 struct meeting;
 struct link_params {
     int rank, size;
@@ -29,6 +30,7 @@ struct link_params {
     const struct roster *roster; /* NULL: all ranks are on this host */
     struct port *port;           /* this rank's; NULL for a link that needs none */
     uint64_t group;              /* which group: streams of another are not taken for this one's */
+    const int *names;            /* what messages call the ranks; NULL: their numbers here */
     void *user;
     /* For messages: what this rank is doing on the lane, "all_reduce 412 (4.0 MB)". */
     void (*describe)(void *user, int lane, char out[DESCRIBED_MAX]);
@@ -65,8 +67,9 @@ struct incoming {
 
 struct link_ops {
     const char *name, *summary;
-    bool lazy; /* see meet */
-    bool far;  /* peers may be on other hosts: it needs a port and a roster */
+    bool lazy;     /* see meet */
+    bool far;      /* peers may be on other hosts: it needs a port and a roster */
+    bool launched; /* its ranks are processes that a launcher of its own has started */
     /* Waits for no one, but for those that a far link must reach. *out is set only on success. */
     enum error (*open)(const struct link_params *p, struct link **out);
     /* Tells the peers that this rank has left; waits for no one. */
@@ -93,6 +96,10 @@ struct link_ops {
     enum error (*exchange)(struct link *l, int lane, const struct call *label,
                            const struct outgoing *out, const struct incoming *in);
 
+    /* Does an all_reduce, reduce or broadcast by itself (no half floats), in an order of its own;
+     * an average is left undivided. NULL: the link cannot. */
+    enum error (*native)(struct collective *c);
+
     /* Collective, on lane 0: zeroed memory that peers can reach. Freed with the meeting. NULL: the
      * link has none. */
     enum error (*alloc)(struct link *l, size_t bytes, void **out);
@@ -109,6 +116,10 @@ struct link_ops {
 /* All kinds; link_find gives NULL for an unknown name. */
 const struct link_ops *const *link_kinds(int *count);
 const struct link_ops *link_find(const char *name);
+/* What messages call a rank. */
+static inline int link_rank_name(const struct link_params *p, int rank) {
+    return p->names ? p->names[rank] : rank;
+}
 /* A sink that copies to ctx. */
 void sink_copy(void *ctx, size_t offset, const void *data, size_t n);
 

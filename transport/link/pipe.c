@@ -2,17 +2,13 @@
  * counter, the reader the other. Each message is labelled with the call it belongs to, so ranks
  * that are out of step find out before a byte is misread. Pieces are handed over every 16 KB, so
  * that the reader works while the writer writes. */
+#include "transport/link/label.h"
 #include "transport/link/shared.h"
 
 #include <string.h>
 
 enum { PIECE_LINES = (16 << 10) / LINE };
 
-struct label {
-    struct call call;
-    uint64_t bytes;
-    int64_t stamp;
-};
 _Static_assert(sizeof(struct label) <= LINE, "a label is one line");
 
 /* One message in one direction; lines counts those that remain, the label's included. */
@@ -93,13 +89,11 @@ static enum error check_label(struct shared *s, int lane, const struct transfer 
                               const struct call *mine, const struct incoming *in) {
     struct label l;
     memcpy(&l, run_data(s, t), sizeof l);
-    const struct call *c = &l.call;
-    if (c->what == mine->what && c->count == mine->count && c->sequence == mine->sequence &&
-        l.bytes == t->bytes) {
+    if (label_fits(&l, mine, t->bytes)) {
         if (in->stamp) *in->stamp = l.stamp;
         return ERR_NONE;
     }
-    return s->link.params.disagree(s->link.params.user, lane, t->peer, mine, c);
+    return s->link.params.disagree(s->link.params.user, lane, t->peer, mine, &l.call);
 }
 
 /* *some tells whether there was anything. */

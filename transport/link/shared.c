@@ -4,6 +4,7 @@
 #include "transport/link/shared.h"
 #include "engine/base/clock.h"
 #include "engine/base/memory.h"
+#include "transport/link/label.h"
 
 #include <assert.h>
 #include <sched.h>
@@ -64,11 +65,6 @@ static uint64_t place_of(const struct shared *s, const void *p) {
 
 static void *at_place(const struct shared *s, uint64_t place) {
     return place ? s->meeting->base + place : NULL;
-}
-
-static bool same_call(const struct call *a, const struct call *b) {
-    return a->what == b->what && a->count == b->count && a->detail == b->detail &&
-           a->sequence == b->sequence;
 }
 
 static enum error await_call(struct shared *s, int lane, int peer, const struct call *mine,
@@ -191,21 +187,11 @@ enum error shared_fail(struct link *l, enum error err, const char *reason) {
         b->reason[n] = '\0';
         atomic_store(&b->failed, FAILED);
         wake_all(b);
+        if (l->params.failed) l->params.failed(l->params.user, err, b->reason);
     }
     return shared_failure(l);
 }
 
-/* Stores and loads of the text are ordered, so a reader that sees one version twice has seen one
- * text. */
 void shared_note(struct link *l, const char *doing, int64_t step) {
-    struct note *n = &shared_of(l)->me->note;
-    uint64_t words[NOTE_WORDS] = {0};
-    memcpy(words, doing, strnlen(doing, sizeof words - 1));
-    uint32_t version = atomic_load_explicit(&n->version, memory_order_relaxed);
-    atomic_store_explicit(&n->version, version + 1, memory_order_relaxed);
-    atomic_store_explicit(&n->time, clock_ns(), memory_order_release);
-    atomic_store_explicit(&n->step, step, memory_order_release);
-    for (int i = 0; i < NOTE_WORDS; i++)
-        atomic_store_explicit(&n->text[i], words[i], memory_order_release);
-    atomic_store_explicit(&n->version, version + 2, memory_order_release);
+    note_write(&shared_of(l)->me->note, doing, step);
 }

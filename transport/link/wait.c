@@ -44,54 +44,49 @@ void wake_all(struct board *b) {
 
 /* ---- what to say of a peer that does not come ---- */
 
-static bool note_read(const struct note *n, int64_t *time, int64_t *step,
-                      char out[NOTE_WORDS * 8 + 1]) {
-    for (int tries = 0; tries < 1000; tries++) {
-        uint64_t words[NOTE_WORDS];
-        uint32_t version = atomic_load(&n->version);
-        *time = atomic_load(&n->time);
-        *step = atomic_load(&n->step);
-        for (int i = 0; i < NOTE_WORDS; i++) words[i] = atomic_load(&n->text[i]);
-        if (version % 2 || version != atomic_load(&n->version)) continue;
-        memcpy(out, words, sizeof words);
-        out[sizeof words] = '\0';
-        return version > 0;
-    }
-    return false;
-}
-
-static void last_seen(const struct seat *peer, char *out, size_t n) {
-    char text[NOTE_WORDS * 8 + 1];
-    int64_t time, step;
-    *out = '\0';
-    if (!note_read(&peer->note, &time, &step, text)) return;
-    snprintf(out, n, "; last seen in %s of step %lld, %.1f s ago", text, (long long)step,
-             clock_seconds(clock_ns() - time));
-}
-
 /* "rank 2 (pid 4711)"; ranks that are threads share a pid, which says nothing. */
 static void name_peer(const struct shared *s, int peer, char out[48]) {
-    int pid = atomic_load(&s->board->seat[peer].pid);
+    const struct link_params *p = &s->link.params;
+    int pid = atomic_load(&s->board->seat[peer].pid), number = link_rank_name(p, peer);
     if (pid && pid != getpid())
-        snprintf(out, 48, "rank %d (pid %d)", peer, pid);
+        snprintf(out, 48, "rank %d (pid %d)", number, pid);
     else
-        snprintf(out, 48, "rank %d", peer);
+        snprintf(out, 48, "rank %d", number);
 }
 
-/* "rank 2 (pid 4711) has not entered all_reduce 412 (4.0 MB) within 60 s; last seen in ..." */
-static void complain(struct shared *s, int lane, const struct wait *w, double seconds, char *out,
-                     size_t n) {
+/* Who else has not entered the call that a peer has not, and has joined the group, or not, as that
+ * peer; with it. */
+static int find_missing(const struct shared *s, int lane, const struct wait *w,
+                        int missing[RANKS_MAX]) {
+    const struct link_params *p = &s->link.params;
+    const struct seat *seat = s->board->seat;
+    bool joined = atomic_load(&seat[w->peer[0]].pid) != 0;
+    int n = 0;
+    for (int r = 0; r < p->size; r++) {
+        bool late = w->entering && r != p->rank &&
+                    !reached(&seat[r].posted[lane][w->want[0] & 1].turn, w->want[0]);
+        if (r == w->peer[0] || (late && joined == (atomic_load(&seat[r].pid) != 0)))
+            missing[n++] = link_rank_name(p, r);
+    }
+    return n;
+}
+
+static void complain(struct shared *s, int lane, const struct wait *w, double seconds,
+                     char out[REASON_MAX]) {
     const struct link_params *p = &s->link.params;
     const struct seat *peer = &s->board->seat[w->peer[0]];
-    char name[48], doing[DESCRIBED_MAX], seen[160];
-    name_peer(s, w->peer[0], name);
-    p->describe(p->user, lane, doing);
-    last_seen(peer, seen, sizeof seen);
-    if (!atomic_load(&peer->pid))
-        snprintf(out, n, "%s has not joined within %.3g s", name, seconds);
+    char name[NAME_MAX_BYTES], doing[DESCRIBED_MAX];
+    struct sighting seen = note_read(&peer->note);
+    int missing[RANKS_MAX], n = find_missing(s, lane, w, missing);
+    if (n > 1)
+        words_several(name, missing, n);
     else
-        snprintf(out, n, "%s has not %s %s within %.3g s%s", name,
-                 w->entering ? "entered" : "done its part of", doing, seconds, seen);
+        name_peer(s, w->peer[0], name);
+    p->describe(p->user, lane, doing);
+    enum late how = !atomic_load(&peer->pid) ? LATE_JOINING
+                    : w->entering            ? LATE_ENTERING
+                                             : LATE_WITHIN;
+    words_late(out, name, how, doing, seconds, n > 1 ? NULL : &seen);
 }
 
 /* ---- peers that will never come ---- */
@@ -123,8 +118,8 @@ static enum error check_lost(struct shared *s, int lane, const struct wait *w,
         char name[48], doing[DESCRIBED_MAX], reason[REASON_MAX];
         name_peer(s, w->peer[i], name);
         p->describe(p->user, lane, doing);
-        snprintf(reason, sizeof reason, "%s has %s; rank %d waits for it in %s", name,
-                 left ? "left" : "died", p->rank, doing);
+        words_lost(reason, name, left ? "has left" : "has died", NULL, link_rank_name(p, p->rank),
+                   doing);
         return shared_fail(&s->link, ERR_PEER, reason);
     }
     return ERR_NONE;
@@ -150,12 +145,12 @@ static enum error check_time(struct shared *s, int lane, const struct wait *w, s
     double timeout = s->link.params.timeout, waited = clock_seconds(clock_ns() - v->start);
     char text[REASON_MAX];
     if (waited >= timeout) {
-        complain(s, lane, w, timeout, text, sizeof text);
+        complain(s, lane, w, timeout, text);
         return shared_fail(&s->link, ERR_TIMEOUT, text);
     }
     if (waited >= timeout / 6 && !v->warned) {
         v->warned = true;
-        complain(s, lane, w, waited, text, sizeof text);
+        complain(s, lane, w, waited, text);
         log_warn("%s", text);
     }
     return ERR_NONE;

@@ -1,0 +1,269 @@
+/* Ports: where they listen, whom they let in, and that strangers do no harm. */
+#include "tests/harness/harness.h"
+
+#include "engine/base/clock.h"
+#include "engine/base/digest.h"
+#include "engine/base/log.h"
+#include "tests/conformance/ranks.h"
+#include "tests/unit/proxy.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <time.h>
+
+static void assert_has(const char *text, const char *part) {
+    if (!strstr(text, part)) fail_msg("'%s' not in '%s'", part, text);
+}
+
+/* The wire, as the header of the link states it. */
+struct hello {
+    uint64_t magic;
+    uint32_t version, kind;
+    uint64_t group;
+    uint32_t from, to, size, unused;
+    uint8_t nonce[32];
+};
+struct challenge {
+    uint64_t magic;
+    uint32_t version, unused;
+    uint8_t nonce[32], proof[32];
+};
+static const struct hello good = {
+    .magic = 0x6b6e696c65676e65u, .version = 1, .group = 7, .from = 1, .to = 0, .size = 2};
+
+static int try_dial(const char *address) {
+    struct sockaddr_in to = proxy_address(atoi(strrchr(address, ':') + 1));
+    struct timeval patience = {.tv_sec = 3};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof to) == 0) return fd;
+    close(fd);
+    return -1;
+}
+
+static int dial(const char *address) {
+    int fd = try_dial(address);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+static void put(int fd, const void *data, size_t n) {
+    (void)!send(fd, data, n, MSG_NOSIGNAL);
+}
+
+/* Whether the port hangs up, within the 3 s of dial. */
+static bool hangs_up(int fd) {
+    char buf[256];
+    ssize_t n;
+    while ((n = recv(fd, buf, sizeof buf, 0)) > 0) {
+    }
+    return n == 0 || errno == ECONNRESET;
+}
+
+/* ---- strangers ---- */
+
+static void prove(const char *token, const struct hello *h, const uint8_t *nonce, uint8_t *out) {
+    uint8_t text[1 + sizeof *h + 32] = {'D'};
+    memcpy(text + 1, h, sizeof *h);
+    memcpy(text + 1 + sizeof *h, nonce, 32);
+    hmac_sha256(token, strlen(token), text, sizeof text, out);
+}
+
+/* Says hello and answers the challenge; 'welcome' tells whether it was let in. */
+static bool greet(int fd, const char *token, uint8_t answer[32]) {
+    struct challenge c;
+    uint32_t welcome = 0;
+    put(fd, &good, sizeof good);
+    if (recv(fd, &c, sizeof c, MSG_WAITALL) != (ssize_t)sizeof c) return false;
+    if (token) prove(token, &good, c.nonce, answer);
+    put(fd, answer, 32);
+    return recv(fd, &welcome, sizeof welcome, MSG_WAITALL) == (ssize_t)sizeof welcome;
+}
+
+static void assert_dropped(const char *address, const void *data, size_t n) {
+    int fd = dial(address);
+    put(fd, data, n);
+    assert_true(hangs_up(fd));
+    close(fd);
+}
+
+static void strangers_are_dropped(void **state) {
+    static const char http[] = "GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: a long one\r\n\r\n"
+                               "and more than a hello holds";
+    struct hello other = good;
+    uint8_t answer[32], replayed[32], huge[4096];
+    struct port *p;
+    (void)state;
+    assert_ok(port_open(&(struct port_params){.token = "right"}, &p));
+    const char *address = port_address(p);
+    memset(huge, 255, sizeof huge);
+    assert_dropped(address, http, sizeof http);
+    assert_dropped(address, huge, sizeof huge);
+    other.kind = 77;
+    assert_dropped(address, &other, sizeof other);
+    other = good, other.version = 2;
+    assert_dropped(address, &other, sizeof other);
+
+    int fd = dial(address);
+    assert_false(greet(fd, "wrong", answer));
+    close(fd);
+    fd = dial(address);
+    assert_true(greet(fd, "right", replayed));
+    close(fd);
+    fd = dial(address);
+    assert_false(greet(fd, NULL, replayed)); /* the challenge was another */
+    close(fd);
+    port_close(p);
+}
+
+/* ---- strangers while ranks work ---- */
+
+static struct {
+    char address[2][ADDRESS_MAX];
+    _Atomic bool stop;
+    _Atomic int dialed;
+} flood;
+
+/* Hundreds of connections to both ports, silent or with garbage; most are kept open. */
+static void *flood_main(void *arg) {
+    enum { MANY = 500 };
+    static int fd[MANY];
+    static const char *const words[] = {"", "x", "\377\377\377\377\377\377\377\377",
+                                        "engelinkengelink"};
+    (void)arg;
+    int n = 0;
+    for (int i = 0; i < MANY && !flood.stop; i++, n++) {
+        while ((fd[i] = try_dial(flood.address[i % 2])) < 0 && !flood.stop) usleep(1000);
+        if (fd[i] < 0) break; /* the ranks have failed, and their ports are closed */
+        put(fd[i], words[i % 4], strlen(words[i % 4]));
+        if (i % 16 == 0) put(fd[i], &good, sizeof good); /* never answers the challenge */
+        flood.dialed++;
+    }
+    while (!flood.stop) usleep(1000);
+    for (int i = 0; i < n; i++) close(fd[i]);
+    return NULL;
+}
+
+static void work_on(struct rank *r) {
+    static int64_t buf[2][30000];
+    int64_t *mine = buf[r->index];
+    for (int k = 0;; k++) {
+        for (int i = 0; i < 30000; i++) mine[i] = i + k;
+        int64_t n = k % 3 ? 30000 : 100;
+        check_ok(group_all_reduce(r->group, LANE_INLINE, mine, n, DTYPE_I64, REDOP_SUM, NULL));
+        for (int i = 0; i < n; i++) check(mine[i] == 2 * (i + k), "element %d", i);
+        int64_t go_on[1] = {flood.dialed < 500};
+        check_ok(group_all_reduce(r->group, LANE_INLINE, go_on, 1, DTYPE_I64, REDOP_MAX, NULL));
+        if (*r->wrong || (!go_on[0] && k >= 200)) return;
+    }
+}
+
+/* A group is opened while the flood comes, and works all the time. */
+static void a_flood_does_no_harm(void **state) {
+    struct ranks p = {.world = 2, .link = "tcp", .fn = work_on};
+    pthread_t id;
+    (void)state;
+    ranks_meet(&p);
+    for (int i = 0; i < 2; i++) strcpy(flood.address[i], p.seat[i].address);
+    assert_int_equal(pthread_create(&id, NULL, flood_main, NULL), 0);
+    ranks_run(&p, NULL);
+    flood.stop = true;
+    pthread_join(id, NULL);
+}
+
+/* ---- ranks that do not fit ---- */
+
+static enum error open_at(struct ranks *p, const char *token, uint64_t id, double timeout) {
+    struct group *g;
+    struct port *own;
+    struct group_params gp = rank_params(p, 1);
+    assert_ok(port_open(&(struct port_params){.token = token}, &own));
+    gp.port = own;
+    gp.id = id;
+    gp.timeout = timeout;
+    enum error err = group_open(&gp, &g);
+    port_close(own);
+    return err;
+}
+
+static void wrong_ranks_do_not_join(void **state) {
+    struct ranks p = {.world = 2, .link = "tcp"};
+    (void)state;
+    ranks_meet(&p);
+    assert_int_equal(open_at(&p, "another token", 7, 5), ERR_PEER);
+    assert_has(error_message(), "rank 0 at tcp://127.0.0.1:");
+    assert_has(error_message(), "does not hold this run's token");
+    int64_t start = clock_ns();
+    assert_int_equal(open_at(&p, "a token", 8, 0.3), ERR_TIMEOUT); /* nobody opens group 8 */
+    assert_true(clock_seconds(clock_ns() - start) < 3);
+    port_close(p.port[0]);
+    p.port[0] = NULL;
+    assert_int_equal(open_at(&p, "a token", 7, 0.3), ERR_TIMEOUT);
+    assert_has(error_message(), "cannot reach rank 0 at tcp://127.0.0.1:");
+    assert_has(error_message(), "within 0.3 s: Connection refused");
+    strcpy(p.seat[0].address, "carrier pigeon");
+    assert_int_equal(open_at(&p, "a token", 7, 0.3), ERR_DATA);
+    ranks_part(&p);
+}
+
+/* ---- addresses ---- */
+
+static void nothing(struct rank *r) {
+    check_ok(group_barrier(r->group));
+}
+
+static void ipv6(void **state) {
+    struct ranks p = {.world = 3, .link = "tcp", .fn = nothing};
+    struct port *port;
+    (void)state;
+    if (port_open(&(struct port_params){.interface = "::1"}, &port) != ERR_NONE) {
+        print_message("no IPv6 here: skipped\n");
+        skip();
+    }
+    assert_has(port_address(port), "tcp://[::1]:");
+    port_close(port);
+    ranks_meet(&p);
+    for (int i = 0; i < 3; i++) {
+        port_close(p.port[i]);
+        assert_ok(port_open(&(struct port_params){.interface = "::1"}, &p.port[i]));
+        strcpy(p.seat[i].address, port_address(p.port[i]));
+    }
+    ranks_run(&p, NULL);
+}
+
+static void where_ports_listen(void **state) {
+    struct port *p;
+    char address[ADDRESS_MAX];
+    (void)state;
+    assert_ok(port_open(&(struct port_params){0}, &p));
+    assert_has(port_address(p), "tcp://127.0.0.1:");
+    port_close(p);
+    assert_ok(port_open(&(struct port_params){.interface = "lo"}, &p));
+    assert_has(port_address(p), "tcp://127.0.0.1:");
+    port_close(p);
+    assert_fails(ERR_CONFIG, port_open(&(struct port_params){.interface = "no such"}, &p));
+    assert_has(error_message(), "'no such' is neither an address nor an interface");
+    assert_fails(ERR_CONFIG, port_open(&(struct port_params){.interface = "0.0.0.0"}, &p));
+    assert_has(error_message(), "there is no token");
+    assert_fails(ERR_CREATE,
+                 port_open(&(struct port_params){.interface = "192.0.2.1", .token = "t"}, &p));
+    assert_has(error_message(), "cannot listen on 192.0.2.1");
+
+    assert_ok(port_address_towards("127.0.0.1:29500", address));
+    assert_string_equal(address, "127.0.0.1");
+    assert_ok(port_address_towards("localhost:1", address));
+    static const char *const wrong[] = {"", ":", "host", "host:", ":5", "[]:1", "a b c:1"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_fails(ERR_CONFIG, port_address_towards(wrong[i], address));
+}
+
+int main(void) {
+    log_set_level(LOG_ERROR);
+    signal(SIGPIPE, SIG_IGN);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(strangers_are_dropped),   cmocka_unit_test(a_flood_does_no_harm),
+        cmocka_unit_test(wrong_ranks_do_not_join), cmocka_unit_test(ipv6),
+        cmocka_unit_test(where_ports_listen),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

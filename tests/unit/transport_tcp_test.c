@@ -1,0 +1,330 @@
+/* The link over TCP under ill treatment: streams that come in slices, stop, or are cut; peers that
+ * stop, die, leave, or make another call. */
+#include "tests/harness/harness.h"
+
+#include "engine/base/clock.h"
+#include "engine/base/log.h"
+#include "tests/conformance/ranks.h"
+#include "tests/unit/proxy.h"
+
+#include <math.h>
+#include <signal.h>
+#include <time.h>
+
+static void assert_has(const char *text, const char *part) {
+    if (!strstr(text, part)) fail_msg("'%s' not in '%s'", part, text);
+}
+
+static void nap(double seconds) {
+    struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    nanosleep(&t, NULL);
+}
+
+/* ---- a path that is slow but right ---- */
+
+struct loads {
+    const int64_t *counts;
+    int n;
+};
+
+/* Sums of several lengths on both lanes at once; every element is checked. */
+static void sums(struct rank *r) {
+    const struct loads *l = r->of->user;
+    int world = r->of->world;
+    for (int k = 0; k < l->n; k++) {
+        int64_t n = l->counts[k];
+        int32_t *a = malloc((size_t)n * 4), *b = malloc((size_t)n * 4);
+        struct work *w;
+        for (int64_t i = 0; i < n; i++) a[i] = b[i] = (int32_t)i * (r->index + 1);
+        check_ok(group_all_reduce(r->group, LANE_COMM, a, n, DTYPE_I32, REDOP_SUM, &w));
+        check_ok(group_all_reduce(r->group, LANE_INLINE, b, n, DTYPE_I32, REDOP_SUM, NULL));
+        check_ok(work_wait(w));
+        for (int64_t i = 0; i < n; i++) {
+            int32_t want = (int32_t)i * (world * (world + 1) / 2);
+            check(a[i] == want && b[i] == want, "element %lld of %lld", (long long)i, (long long)n);
+        }
+        free(a);
+        free(b);
+    }
+    check_ok(group_barrier(r->group));
+    nap(0.05); /* who closes loses what is still on the way to him, and so may reset the proxy */
+}
+
+static void run_through(struct proxy *proxy, struct ranks p, struct rank *out) {
+    ranks_meet(&p);
+    proxy_open(proxy, p.seat[0].address, sizeof p.seat[0].address);
+    ranks_run(&p, out);
+    proxy_close(proxy);
+}
+
+static void slices_are_put_together(void **state) {
+    static const int64_t counts[] = {1, 2, 5, 700};
+    static const struct loads loads = {counts, 4};
+    static const char *const algorithms[] = {"ring", "direct"};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct proxy proxy = {.slice = i < 2 ? 1 : 7 * i, .buffer = 4096};
+        run_through(&proxy,
+                    (struct ranks){.world = 2,
+                                   .link = "tcp",
+                                   .algorithm = algorithms[i % 2],
+                                   .order = i % 2 ? ORDER_TREE : ORDER_RING,
+                                   .fn = sums,
+                                   .user = &loads},
+                    NULL);
+    }
+}
+
+/* Both ranks send far more than lies on the way, at the same time. */
+static void small_buffers_do_not_block(void **state) {
+    static const int64_t counts[] = {1 << 20, 3, 1 << 19};
+    static const struct loads loads = {counts, 3};
+    struct proxy proxy = {.buffer = 4096};
+    (void)state;
+    run_through(&proxy,
+                (struct ranks){.world = 2,
+                               .link = "tcp",
+                               .algorithm = "ring",
+                               .order = ORDER_RING,
+                               .fn = sums,
+                               .user = &loads},
+                NULL);
+}
+
+/* ---- a path that ends ---- */
+
+static struct proxy *on_the_way;
+static long cut_soon; /* after so many bytes more; 0: it falls silent instead */
+
+static void end_path(void) {
+    if (!cut_soon)
+        on_the_way->dumb = true;
+    else if (!on_the_way->cut_after)
+        on_the_way->cut_after = on_the_way->passed + cut_soon;
+}
+
+static void endless(struct rank *r) {
+    static float buf[2][100000];
+    int64_t start = clock_ns();
+    enum error err = ERR_NONE;
+    group_note(r->group, "backward of conv4", 12);
+    for (int i = 0; !err && clock_seconds(clock_ns() - start) < 20; i++) {
+        if (r->index == 0 && clock_seconds(clock_ns() - start) > 0.5) end_path();
+        err = group_all_reduce(r->group, LANE_INLINE, buf[r->index], 100000, DTYPE_F32, REDOP_SUM,
+                               NULL);
+    }
+    rank_result(r, err);
+    check(clock_seconds(clock_ns() - start) < 1 + 2 + 3, "took too long");
+}
+
+static void run_endless(long cut, struct rank r[2]) {
+    struct proxy proxy = {0};
+    on_the_way = &proxy;
+    cut_soon = cut;
+    run_through(&proxy, (struct ranks){.world = 2, .link = "tcp", .heartbeat = 1, .fn = endless},
+                r);
+    for (int i = 0; i < 2; i++) assert_int_equal(r[i].err, ERR_PEER);
+}
+
+static void a_silent_path_is_named(void **state) {
+    struct rank r[2];
+    (void)state;
+    run_endless(0, r);
+    assert_has(r[0].message, "rank 1 is silent for 1 s: stopped, or its network is cut");
+    assert_has(r[0].message, "last seen in backward of conv4 of step 12");
+    assert_has(r[0].message, "rank 0 waits for it in all_reduce");
+    assert_has(r[1].message, "rank 0 is silent for 1 s");
+}
+
+static void a_cut_path_is_named(void **state) {
+    (void)state;
+    for (long cut = 1; cut < 1000000; cut += 333333) { /* somewhere within a message */
+        struct rank r[2];
+        run_endless(cut, r);
+        assert_true(strstr(r[0].message, "rank 1 has died") ||
+                    strstr(r[0].message, "rank 1 cannot be reached"));
+        assert_has(r[1].message, "rank 0 ");
+    }
+}
+
+/* ---- peers that stop, die, leave ---- */
+
+static const struct ranks two_processes = {.world = 2, .link = "tcp", .heartbeat = 1};
+
+static pid_t spawn_peer(const char *address, const char *what) {
+    char a[ADDRESS_MAX], b[16], *environment[] = {NULL};
+    char *argv[] = {(char[]){"test"}, (char[]){"--peer"}, a, b, NULL};
+    pid_t pid = -1;
+    snprintf(a, sizeof a, "%s", address);
+    snprintf(b, sizeof b, "%s", what);
+    assert_int_equal(posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, environment), 0);
+    return pid;
+}
+
+/* Rank 1 in a process of its own: joins, and then dies or stops. */
+static int peer(const char *address, const char *what) {
+    struct ranks p = two_processes;
+    struct group *g;
+    ranks_meet(&p);
+    snprintf(p.seat[0].address, sizeof p.seat[0].address, "%s", address);
+    struct group_params gp = rank_params(&p, 1);
+    if (group_open(&gp, &g) != ERR_NONE || group_barrier(g) != ERR_NONE) return 1;
+    group_note(g, "forward of conv1", 3);
+    nap(0.5);
+    raise(strcmp(what, "die") ? SIGSTOP : SIGKILL);
+    return 2;
+}
+
+static double lose(const char *what, char message[700]) {
+    struct ranks p = two_processes;
+    struct group *g;
+    float buf[8] = {0};
+    int status;
+    ranks_meet(&p);
+    pid_t pid = spawn_peer(p.seat[0].address, what);
+    snprintf(p.seat[1].name, sizeof p.seat[1].name, "hostB, pid %d", (int)pid);
+    struct group_params gp = rank_params(&p, 0);
+    assert_ok(group_open(&gp, &g));
+    assert_ok(group_barrier(g));
+    int64_t start = clock_ns();
+    assert_fails(ERR_PEER, group_all_reduce(g, LANE_INLINE, buf, 8, DTYPE_F32, REDOP_SUM, NULL));
+    snprintf(message, 700, "%s", error_message());
+    double seconds = clock_seconds(clock_ns() - start);
+    group_close(g);
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status));
+    assert_has(message, "rank 1 (hostB, pid ");
+    assert_has(message, "rank 0 waits for it in all_reduce 3 (32 B)");
+    assert_has(message, "last seen in forward of conv1 of step 3");
+    ranks_part(&p);
+    return seconds;
+}
+
+static void a_dead_process_is_named_at_once(void **state) {
+    char message[700];
+    (void)state;
+    assert_true(lose("die", message) < 0.5 + 0.4);
+    assert_has(message, "has died");
+}
+
+static void a_stopped_process_is_named(void **state) {
+    char message[700];
+    (void)state;
+    double seconds = lose("stop", message);
+    assert_true(seconds > 0.9 && seconds < 0.5 + 1 + 2);
+    assert_has(message, "is silent for 1 s: stopped, or its network is cut");
+}
+
+static void leaver(struct rank *r) {
+    float buf[8] = {0};
+    check_ok(group_barrier(r->group));
+    if (r->index == 1) {
+        nap(0.1);
+        group_close(r->group);
+        r->group = NULL;
+        return;
+    }
+    int64_t start = clock_ns();
+    rank_result(r, group_all_reduce(r->group, LANE_INLINE, buf, 8, DTYPE_F32, REDOP_SUM, NULL));
+    check(clock_seconds(clock_ns() - start) < 3, "took too long");
+}
+
+static void a_rank_that_leaves_is_named(void **state) {
+    struct rank r[4];
+    (void)state;
+    for (int l = 0; l < 2; l++) {
+        run_ranks((struct ranks){.world = 4, .link = l ? "hosts" : "tcp", .fn = leaver}, r);
+        for (int i = 0; i < 4; i++) {
+            if (i == 1) continue;
+            assert_int_equal(r[i].err, ERR_PEER);
+            assert_has(r[i].message, "rank 1 has left");
+            assert_string_equal(r[i].message, r[0].message);
+        }
+    }
+}
+
+/* ---- other calls ---- */
+
+/* Nobody sends: each is the root of its own gather, and waits. */
+static void gatherers(struct rank *r) {
+    int64_t part[3] = {0, 4, 8};
+    float buf[8] = {0};
+    check_ok(group_barrier(r->group));
+    int64_t start = clock_ns();
+    rank_result(r, group_gather(r->group, LANE_INLINE, buf, part, DTYPE_F32, r->index, NULL));
+    check(clock_seconds(clock_ns() - start) < 2, "took too long");
+}
+
+static void other_calls_are_seen_where_nobody_sends(void **state) {
+    struct rank r[2];
+    (void)state;
+    for (int l = 0; l < 2; l++) {
+        run_ranks((struct ranks){.world = 2, .link = l ? "hosts" : "tcp", .fn = gatherers}, r);
+        assert_int_equal(r[0].err, ERR_MISMATCH);
+        assert_has(r[0].message, "gather(f32, 8, root 1");
+        assert_has(r[0].message, "gather(f32, 8, root 0");
+        assert_string_equal(r[0].message, r[1].message);
+    }
+}
+
+/* The last rank is late: all name it, also those that wait for another. */
+static void late_one(struct rank *r) {
+    float buf[64] = {0};
+    int last = r->of->world - 1;
+    check_ok(group_barrier(r->group));
+    if (r->index == last) nap(0.8);
+    rank_result(r, group_all_reduce(r->group, LANE_INLINE, buf, 64, DTYPE_F32, REDOP_SUM, NULL));
+}
+
+static void the_late_one_is_named_not_who_waits_for_it(void **state) {
+    struct rank r[4];
+    (void)state;
+    for (int l = 0; l < 2; l++) {
+        run_ranks((struct ranks){.world = 4,
+                                 .link = l ? "hosts" : "tcp",
+                                 .algorithm = "ring",
+                                 .order = ORDER_RING,
+                                 .timeout = 0.4,
+                                 .fn = late_one},
+                  r);
+        for (int i = 0; i < 4; i++) {
+            assert_int_equal(r[i].err, ERR_TIMEOUT);
+            assert_has(r[i].message, "rank 3 has not entered all_reduce 3 (256 B) within 0.4 s");
+            assert_string_equal(r[i].message, r[0].message);
+        }
+    }
+}
+
+/* ---- measured ---- */
+
+static void knows_its_link(struct rank *r) {
+    check_ok(group_barrier(r->group));
+}
+
+static void opens_and_closes_often(void **state) {
+    (void)state;
+    for (int i = 0; i < 30; i++)
+        run_ranks((struct ranks){.world = 1 + i % 5,
+                                 .link = i % 2 ? "hosts" : "tcp",
+                                 .fn = knows_its_link},
+                  NULL);
+}
+
+int main(int argc, char **argv) {
+    log_set_level(LOG_ERROR);
+    if (argc == 4 && !strcmp(argv[1], "--peer")) return peer(argv[2], argv[3]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slices_are_put_together),
+        cmocka_unit_test(small_buffers_do_not_block),
+        cmocka_unit_test(a_silent_path_is_named),
+        cmocka_unit_test(a_cut_path_is_named),
+        cmocka_unit_test(a_dead_process_is_named_at_once),
+        cmocka_unit_test(a_stopped_process_is_named),
+        cmocka_unit_test(a_rank_that_leaves_is_named),
+        cmocka_unit_test(other_calls_are_seen_where_nobody_sends),
+        cmocka_unit_test(the_late_one_is_named_not_who_waits_for_it),
+        cmocka_unit_test(opens_and_closes_often),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

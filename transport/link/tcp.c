@@ -1,0 +1,281 @@
+/* Link "tcp": ranks reach each other over TCP, as threads or processes, on one host or on many.
+ * It is lazy: a call is published and nobody is waited for; the messages that follow bear it. */
+#include "engine/base/clock.h"
+#include "transport/link/tcp_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- calls ---- */
+
+void tcp_publish(struct link *l, int lane, const struct call *c) {
+    struct tcp *t = tcp_of(l);
+    pthread_mutex_lock(&t->mutex);
+    t->lane[lane].met = *c;
+    pthread_mutex_unlock(&t->mutex);
+}
+
+enum error tcp_meet(struct link *l, int lane, const struct call *c, void *mine, void **at) {
+    TRY(tcp_failure(l));
+    tcp_publish(l, lane, c);
+    for (int r = 0; r < l->params.size; r++) at[r] = NULL;
+    at[l->params.rank] = mine;
+    return ERR_NONE;
+}
+
+/* In round k every rank tells the one 2^k places on and hears from the one 2^k places back: after
+ * log2 n rounds each has heard, through others, of all. */
+enum error tcp_gather(struct link *l, int lane, const int *who, int n, int at) {
+    struct call label = tcp_of(l)->lane[lane].met;
+    for (int k = 1; k < n; k *= 2) {
+        struct outgoing out = {.peer = who[(at + k) % n]};
+        struct incoming in = {.peer = who[(at - k + n) % n], .sink = sink_copy};
+        TRY(tcp_of(l)->exchange(l, lane, &label, &out, &in));
+    }
+    return ERR_NONE;
+}
+
+static void everybody(const struct link *l, int who[RANKS_MAX]) {
+    for (int r = 0; r < l->params.size; r++) who[r] = r;
+}
+
+enum error tcp_sync(struct link *l, int lane) {
+    int who[RANKS_MAX];
+    everybody(l, who);
+    return tcp_gather(l, lane, who, l->params.size, l->params.rank);
+}
+
+/* ---- memory ---- */
+
+/* This rank's own: nobody reaches it, but it is asked for and checked as if they did. */
+enum error tcp_alloc(struct link *l, size_t bytes, void **out) {
+    struct tcp *t = tcp_of(l);
+    size_t whole;
+    void *memory = NULL;
+    enum error err;
+    if (__builtin_add_overflow(bytes, sizeof(struct block), &whole))
+        err = FAIL(ERR_MEMORY, "cannot allocate %zu bytes", bytes);
+    else
+        err = memory_alloc(whole, &memory);
+    if (err) return tcp_fail(l, err, error_message());
+    struct block *b = memory;
+    b->next = t->blocks;
+    t->blocks = b;
+    TRY(tcp_sync(l, 0));
+    *out = b + 1;
+    return ERR_NONE;
+}
+
+/* ---- alpha and beta ---- */
+
+/* Seconds of one message to the next in the circle while one comes from the one before. */
+static enum error pass(struct link *l, const int *who, int n, int at, void *buf, size_t bytes,
+                       double *seconds) {
+    struct call label = {.what = UINT64_MAX};
+    struct outgoing out = {.peer = who[(at + 1) % n], .data = buf, .bytes = bytes / 2};
+    struct incoming in = {.peer = who[(at - 1 + n) % n],
+                          .bytes = bytes / 2,
+                          .sink = sink_copy,
+                          .ctx = (char *)buf + bytes / 2};
+    int64_t start = clock_ns();
+    TRY(tcp_of(l)->exchange(l, 0, &label, &out, &in));
+    *seconds = clock_seconds(clock_ns() - start);
+    return ERR_NONE;
+}
+
+static int by_value(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static enum error pass_often(struct link *l, const int *who, int n, int at, size_t bytes, int times,
+                             double *median) {
+    double seconds[9];
+    void *buf;
+    TRY(memory_alloc(2 * bytes, &buf));
+    enum error err = ERR_NONE;
+    for (int i = 0; i < times && !err; i++) err = pass(l, who, n, at, buf, 2 * bytes, &seconds[i]);
+    memory_free(buf);
+    qsort(seconds, (size_t)times, sizeof *seconds, by_value);
+    *median = seconds[times / 2];
+    return err;
+}
+
+/* The greatest of all, in the rounds of tcp_gather. */
+static enum error agree(struct link *l, const int *who, int n, int at, double *v, int count) {
+    struct call label = {.what = UINT64_MAX};
+    for (int k = 1; k < n; k *= 2) {
+        double theirs[2];
+        size_t bytes = (size_t)count * sizeof *v;
+        struct outgoing out = {.peer = who[(at + k) % n], .data = v, .bytes = bytes};
+        struct incoming in = {
+            .peer = who[(at - k + n) % n], .bytes = bytes, .sink = sink_copy, .ctx = theirs};
+        TRY(tcp_of(l)->exchange(l, 0, &label, &out, &in));
+        for (int i = 0; i < count; i++)
+            if (theirs[i] > v[i]) v[i] = theirs[i];
+    }
+    return ERR_NONE;
+}
+
+enum error tcp_measure(struct link *l, const int *who, int n, int at) {
+    enum { SMALL = 8, LARGE = 64 << 10 };
+    double small, large;
+    if (n < 2) return ERR_NONE;
+    TRY(tcp_gather(l, 0, who, n, at));
+    TRY(pass_often(l, who, n, at, SMALL, 9, &small));
+    TRY(pass_often(l, who, n, at, LARGE, 3, &large));
+    double v[2] = {small, large > small ? (large - small) / LARGE : 1e-12};
+    TRY(agree(l, who, n, at, v, 2));
+    l->alpha = v[0];
+    l->beta = v[1];
+    return ERR_NONE;
+}
+
+/* ---- opening and closing ---- */
+
+static bool has_lanes(const struct tcp *t, int rank) {
+    const struct link_params *p = &t->link.params;
+    bool near = p->roster->of[rank].host == p->roster->of[p->rank].host;
+    return t->reach == REACH_ALL || (t->reach == REACH_OTHER_HOSTS && !near);
+}
+
+static enum error late_joiner(const struct link_params *p, int rank) {
+    char name[NAME_MAX_BYTES], text[REASON_MAX];
+    tcp_name(p, rank, name);
+    words_late(text, name, LATE_JOINING, NULL, p->timeout, NULL);
+    return FAIL(ERR_TIMEOUT, "%s", text);
+}
+
+static enum error take_streams(struct tcp *t, int peer, bool lanes, int64_t deadline) {
+    const struct link_params *p = &t->link.params;
+    struct hello h = {.group = p->group,
+                      .from = (uint32_t)peer,
+                      .to = (uint32_t)p->rank,
+                      .size = (uint32_t)p->size};
+    for (h.kind = lanes ? 0 : CONTROL; h.kind < STREAMS; h.kind++) {
+        enum error err = port_take(p->port, &h, deadline, &t->peers[peer].stream[h.kind]);
+        if (err) return err == ERR_TIMEOUT ? late_joiner(p, peer) : err;
+    }
+    return ERR_NONE;
+}
+
+/* The ports hear hellos by themselves, so dialing waits for no rank that dials. */
+static enum error join_streams(struct tcp *t) {
+    const struct link_params *p = &t->link.params;
+    int64_t deadline = clock_ns() + (int64_t)(p->timeout * 1e9);
+    for (int r = 0; r < p->rank; r++)
+        TRY(tcp_dial(p, r, has_lanes(t, r), deadline, t->peers[r].stream));
+    for (int r = p->rank + 1; r < p->size; r++) TRY(take_streams(t, r, has_lanes(t, r), deadline));
+    return ERR_NONE;
+}
+
+static enum error check_params(const struct link_params *p) {
+    if (!p->port || !p->roster)
+        return FAIL(ERR_CONFIG, "link tcp needs a port of each rank and a roster of all");
+    if (p->roster->size != p->size)
+        return FAIL(ERR_MISMATCH, "a roster of %d ranks for a group of %d", p->roster->size,
+                    p->size);
+    return ERR_NONE;
+}
+
+static enum error tcp_create(const struct link_params *p, const struct link_ops *ops,
+                             struct tcp **out) {
+    void *memory, *peers;
+    pthread_condattr_t monotonic;
+    TRY(memory_alloc((size_t)p->size * sizeof(struct peer), &peers));
+    enum error err = memory_alloc(sizeof(struct tcp), &memory);
+    if (err) {
+        memory_free(peers);
+        return err;
+    }
+    struct tcp *t = memory;
+    t->link.ops = ops;
+    t->link.params = *p;
+    if (!(t->link.params.heartbeat > 0)) t->link.params.heartbeat = 10;
+    t->peers = peers;
+    for (int r = 0; r < p->size; r++) {
+        t->peers[r].of = t;
+        t->peers[r].rank = r;
+        for (int i = 0; i < LANES; i++) t->peers[r].fd[i] = -1;
+    }
+    pthread_mutex_init(&t->mutex, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&t->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    *out = t;
+    return ERR_NONE;
+}
+
+enum error tcp_open(const struct link_params *p, const struct link_ops *ops, enum reach reach,
+                    struct link **out) {
+    struct tcp *t;
+    enum error err;
+    TRY(check_params(p));
+    TRY(tcp_create(p, ops, &t));
+    t->reach = reach;
+    t->exchange = tcp_exchange;
+    TRY_GOTO(err, join_streams(t), failed);
+    TRY_GOTO(err, lanes_open(t), failed);
+    TRY_GOTO(err, health_open(t), failed);
+    *out = &t->link;
+    return ERR_NONE;
+failed:
+    tcp_close(&t->link);
+    return err;
+}
+
+static enum error open_mesh(const struct link_params *p, struct link **out);
+
+void tcp_close(struct link *l) {
+    struct tcp *t = tcp_of(l);
+    health_close(t);
+    for (int r = 0; r < l->params.size; r++)
+        for (int i = 0; i < STREAMS; i++)
+            if (t->peers[r].stream[i]) nng_stream_free(t->peers[r].stream[i]);
+    lanes_close(t);
+    for (struct block *b = t->blocks, *next; b; b = next) {
+        next = b->next;
+        memory_free(b);
+    }
+    pthread_cond_destroy(&t->changed);
+    pthread_mutex_destroy(&t->mutex);
+    memory_free(t->peers);
+    memory_free(t);
+}
+
+void tcp_opened(struct link *l) {
+    tcp_of(l)->opened = true;
+}
+
+void tcp_note(struct link *l, const char *doing, int64_t step) {
+    note_write(&tcp_of(l)->note, doing, step);
+}
+
+enum error tcp_begin_use(struct link *l) {
+    int who[RANKS_MAX];
+    everybody(l, who);
+    TRY(tcp_measure(l, who, l->params.size, l->params.rank));
+    tcp_opened(l);
+    return ERR_NONE;
+}
+
+const struct link_ops link_tcp = {
+    .name = "tcp",
+    .summary = "TCP between ranks, on one host or many",
+    .open = open_mesh,
+    .close = tcp_close,
+    .exchange = tcp_exchange,
+    TCP_LINK_OPS,
+};
+
+static enum error open_mesh(const struct link_params *p, struct link **out) {
+    struct link *l;
+    TRY(tcp_open(p, &link_tcp, REACH_ALL, &l));
+    enum error err = tcp_begin_use(l);
+    if (err)
+        tcp_close(l);
+    else
+        *out = l;
+    return err;
+}

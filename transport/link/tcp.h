@@ -1,0 +1,31 @@
+/* What other links use of the link over TCP: its parts. Every l is one that tcp_open gave. */
+#pragma once
+#include "transport/link/link.h"
+
+/* Between whom messages pass over TCP. Every rank hears of every other in any case. */
+enum reach { REACH_NOBODY, REACH_OTHER_HOSTS, REACH_ALL };
+/* As link_ops.open, for a link that has the given ops. Its callbacks are not asked before
+ * tcp_opened. */
+MUST_CHECK enum error tcp_open(const struct link_params *p, const struct link_ops *ops,
+                               enum reach reach, struct link **out);
+void tcp_opened(struct link *l);
+void tcp_close(struct link *l);
+
+/* The two halves of exchange: begin starts both directions and waits for neither; end must follow.
+ */
+MUST_CHECK enum error tcp_begin(struct link *l, int lane, const struct call *label,
+                                const struct outgoing *out, const struct incoming *in);
+MUST_CHECK enum error tcp_end(struct link *l, int lane);
+/* The half of meet that shows a call to others. */
+void tcp_publish(struct link *l, int lane, const struct call *c);
+/* All ranks of who[0..n) have called as often as this one, which is who[at]. */
+MUST_CHECK enum error tcp_gather(struct link *l, int lane, const int *who, int n, int at);
+/* Measures alpha and beta among these ranks. */
+MUST_CHECK enum error tcp_measure(struct link *l, const int *who, int n, int at);
+
+enum error tcp_fail(struct link *l, enum error err, const char *reason);
+/* Fails the group because the lane's call takes too long: with words for a rank that has not come
+ * to it, else with those given. */
+enum error tcp_overdue(struct link *l, int lane, const char *otherwise);
+enum error tcp_failure(struct link *l);
+void tcp_note(struct link *l, const char *doing, int64_t step);

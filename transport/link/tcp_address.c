@@ -1,0 +1,142 @@
+/* Addresses: which of this host's a port listens on, and which socket has a stream's. */
+#include "transport/link/tcp_address.h"
+#include "transport/link/tcp_impl.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static bool link_local(const struct sockaddr *a) {
+    if (a->sa_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)a;
+        return ntohl(v4->sin_addr.s_addr) >> 16 == 0xa9fe;
+    }
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)a;
+    return IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr);
+}
+
+static bool address_text(const struct sockaddr *a, char out[ADDRESS_MAX]) {
+    socklen_t n =
+        a->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+    return getnameinfo(a, n, out, ADDRESS_MAX, NULL, 0, NI_NUMERICHOST) == 0;
+}
+
+static bool of_family(const char *interface, int family, const struct ifaddrs *list,
+                      char out[ADDRESS_MAX]) {
+    for (const struct ifaddrs *i = list; i; i = i->ifa_next)
+        if (i->ifa_addr && i->ifa_addr->sa_family == family && !strcmp(i->ifa_name, interface) &&
+            !link_local(i->ifa_addr) && address_text(i->ifa_addr, out))
+            return true;
+    return false;
+}
+
+static enum error interface_address(const char *name, char out[ADDRESS_MAX]) {
+    struct ifaddrs *list;
+    if (getifaddrs(&list) != 0) return FAIL(ERR_IO, "cannot list interfaces: %s", strerror(errno));
+    bool found = of_family(name, AF_INET, list, out) || of_family(name, AF_INET6, list, out);
+    freeifaddrs(list);
+    if (found) return ERR_NONE;
+    return FAIL(ERR_CONFIG,
+                "'%.64s' is neither an address nor an interface that has one\n"
+                "`ip address` lists what this host has",
+                name);
+}
+
+enum error address_choose(const char *interface, char out[ADDRESS_MAX]) {
+    unsigned char bytes[16];
+    if (!interface) interface = "127.0.0.1";
+    if (inet_pton(AF_INET, interface, bytes) == 1 || inet_pton(AF_INET6, interface, bytes) == 1) {
+        snprintf(out, ADDRESS_MAX, "%s", interface);
+        return ERR_NONE;
+    }
+    return interface_address(interface, out);
+}
+
+bool address_is_loopback(const char *address) {
+    struct in6_addr v6;
+    struct in_addr v4;
+    if (inet_pton(AF_INET, address, &v4) == 1) return ntohl(v4.s_addr) >> 24 == 127;
+    return inet_pton(AF_INET6, address, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+/* ---- towards a peer ---- */
+
+/* "host:port", "[v6]:port". */
+static enum error split(const char *towards, char host[256], char port[16]) {
+    const char *colon = strrchr(towards, ':');
+    size_t n = colon ? (size_t)(colon - towards) : 0;
+    if (n >= 2 && towards[0] == '[' && towards[n - 1] == ']') towards++, n -= 2;
+    if (n == 0 || n >= 256 || strlen(colon + 1) >= 16 || !colon[1])
+        return FAIL(ERR_CONFIG, "'%.256s' is not of the form host:port", towards);
+    memcpy(host, towards, n);
+    host[n] = '\0';
+    strcpy(port, colon + 1);
+    return ERR_NONE;
+}
+
+/* A datagram socket that is connected sends nothing, but has chosen its route. */
+static bool local_of(const struct addrinfo *to, char out[ADDRESS_MAX]) {
+    struct sockaddr_storage own;
+    socklen_t n = sizeof own;
+    int fd = socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool ok = fd >= 0 && connect(fd, to->ai_addr, to->ai_addrlen) == 0 &&
+              getsockname(fd, (struct sockaddr *)&own, &n) == 0 &&
+              address_text((struct sockaddr *)&own, out);
+    if (fd >= 0) close(fd);
+    return ok;
+}
+
+enum error port_address_towards(const char *towards, char out[ADDRESS_MAX]) {
+    char host[256], port[16];
+    struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *list;
+    TRY(split(towards, host, port));
+    int err = getaddrinfo(host, port, &hints, &list);
+    if (err) return FAIL(ERR_CONFIG, "no address of '%s': %s", host, gai_strerror(err));
+    bool found = false;
+    for (const struct addrinfo *a = list; a && !found; a = a->ai_next) found = local_of(a, out);
+    freeaddrinfo(list);
+    return found ? ERR_NONE : FAIL(ERR_IO, "this host has no route to %s", towards);
+}
+
+/* ---- a stream's descriptor ---- */
+
+static bool same_address(const nng_sockaddr *a, const struct sockaddr_storage *b) {
+    if (a->s_family == NNG_AF_INET && b->ss_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)b;
+        return a->s_in.sa_port == v4->sin_port && a->s_in.sa_addr == v4->sin_addr.s_addr;
+    }
+    if (a->s_family != NNG_AF_INET6 || b->ss_family != AF_INET6) return false;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)b;
+    return a->s_in6.sa_port == v6->sin6_port && !memcmp(a->s_in6.sa_addr, &v6->sin6_addr, 16);
+}
+
+static bool is_between(int fd, const nng_sockaddr *local, const nng_sockaddr *remote) {
+    struct sockaddr_storage a, b;
+    socklen_t na = sizeof a, nb = sizeof b;
+    return getsockname(fd, (struct sockaddr *)&a, &na) == 0 && same_address(local, &a) &&
+           getpeername(fd, (struct sockaddr *)&b, &nb) == 0 && same_address(remote, &b);
+}
+
+enum error stream_descriptor(nng_stream *s, int *out) {
+    nng_sockaddr local, remote;
+    if (nng_stream_get_addr(s, NNG_OPT_LOCADDR, &local) != 0 ||
+        nng_stream_get_addr(s, NNG_OPT_REMADDR, &remote) != 0)
+        return FAIL(ERR_PEER, "a stream ended while its group was opened");
+    DIR *d = opendir("/proc/self/fd");
+    if (!d) return FAIL(ERR_IO, "cannot list this process's descriptors: %s", strerror(errno));
+    int found = -1;
+    for (struct dirent *e; found < 0 && (e = readdir(d));)
+        if (is_between(atoi(e->d_name), &local, &remote)) found = atoi(e->d_name);
+    closedir(d);
+    if (found < 0) return FAIL(ERR_PEER, "a stream ended while its group was opened");
+    *out = found;
+    return ERR_NONE;
+}

@@ -1,0 +1,8 @@
+/* The addresses of this host. */
+#pragma once
+#include "transport/place.h"
+#include <stdbool.h>
+
+/* port_params.interface as an address, without brackets. */
+MUST_CHECK enum error address_choose(const char *interface, char out[ADDRESS_MAX]);
+bool address_is_loopback(const char *address);

@@ -1,0 +1,135 @@
+/* The dialing side: opens streams to a lower rank's port, again and again until it is there. */
+#include "engine/base/clock.h"
+#include "transport/link/tcp_impl.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+struct dialing {
+    const struct link_params *params;
+    nng_stream_dialer *dialer;
+    nng_aio *aio;
+    int64_t deadline;
+    char where[NAME_MAX_BYTES + ADDRESS_MAX + 8]; /* "rank 1 (hostA) at tcp://..." */
+};
+
+static nng_duration left_ms(int64_t deadline) {
+    int64_t ms = (deadline - clock_ns()) / 1000000;
+    return ms < 1 ? 1 : ms > HELLO_SECONDS * 1000 ? HELLO_SECONDS * 1000 : (nng_duration)ms;
+}
+
+/* Sends or receives all n bytes; an nng error. */
+static int move_all(struct dialing *d, nng_stream *s, void *buf, size_t n,
+                    void (*move)(nng_stream *, nng_aio *)) {
+    for (size_t done = 0; done < n;) {
+        nng_iov iov = {.iov_buf = (char *)buf + done, .iov_len = n - done};
+        nng_aio_set_timeout(d->aio, left_ms(d->deadline));
+        nng_aio_set_iov(d->aio, 1, &iov);
+        move(s, d->aio);
+        nng_aio_wait(d->aio);
+        int rv = nng_aio_result(d->aio);
+        if (rv) return rv;
+        done += nng_aio_count(d->aio);
+    }
+    return 0;
+}
+
+static enum error refuse_listener(const struct dialing *d, const struct challenge *c) {
+    if (c->magic != HELLO_MAGIC)
+        return FAIL(ERR_PEER, "%s: there listens something that is no rank", d->where);
+    if (c->version != HELLO_VERSION)
+        return FAIL(ERR_MISMATCH, "%s speaks version %u of the link, this rank %d", d->where,
+                    (unsigned)c->version, HELLO_VERSION);
+    return FAIL(ERR_PEER, "%s does not hold this run's token\nall ranks need the same run.token",
+                d->where);
+}
+
+/* *rv: an nng error after which one may try again. */
+static enum error greet(struct dialing *d, nng_stream *s, struct hello h, int *rv) {
+    struct challenge c;
+    uint8_t proof[SHA256_BYTES];
+    uint32_t welcome = 0;
+    const char *token = port_token(d->params->port);
+    hello_nonce(h.nonce);
+    if ((*rv = move_all(d, s, &h, sizeof h, nng_stream_send)) != 0) return ERR_NONE;
+    if ((*rv = move_all(d, s, &c, sizeof c, nng_stream_recv)) != 0) return ERR_NONE;
+    hello_proof(token, 'L', &h, c.nonce, proof);
+    if (c.magic != HELLO_MAGIC || c.version != HELLO_VERSION || !digest_equal(proof, c.proof))
+        return refuse_listener(d, &c);
+    hello_proof(token, 'D', &h, c.nonce, proof);
+    if ((*rv = move_all(d, s, proof, sizeof proof, nng_stream_send)) != 0) return ERR_NONE;
+    *rv = move_all(d, s, &welcome, sizeof welcome, nng_stream_recv);
+    if (*rv == 0 && welcome != WELCOME) *rv = NNG_EPROTO;
+    return ERR_NONE;
+}
+
+static enum error dial_once(struct dialing *d, struct hello h, nng_stream **out, int *rv) {
+    nng_aio_set_timeout(d->aio, left_ms(d->deadline));
+    nng_stream_dialer_dial(d->dialer, d->aio);
+    nng_aio_wait(d->aio);
+    if ((*rv = nng_aio_result(d->aio)) != 0) return ERR_NONE;
+    nng_stream *s = nng_aio_get_output(d->aio, 0);
+    enum error err = greet(d, s, h, rv);
+    if (!err && *rv == 0) {
+        *out = s;
+        return ERR_NONE;
+    }
+    /* a timeout may still use the stream: the aio's end waits for that */
+    nng_aio_free(d->aio);
+    d->aio = NULL;
+    nng_stream_free(s);
+    return err || nng_aio_alloc(&d->aio, NULL, NULL) == 0
+               ? err
+               : FAIL(ERR_MEMORY, "out of memory while reaching %s", d->where);
+}
+
+static enum error dial_until(struct dialing *d, struct hello h, nng_stream **out) {
+    long nap = 2000000;        /* ns; doubled up to a quarter of a second */
+    int cause = NNG_ETIMEDOUT; /* the last that says more than that the time was over */
+    for (;;) {
+        int rv;
+        TRY(dial_once(d, h, out, &rv));
+        if (rv == 0) return ERR_NONE;
+        if (rv != NNG_ETIMEDOUT) cause = rv;
+        if (clock_ns() + nap >= d->deadline)
+            return FAIL(ERR_TIMEOUT, "cannot reach %s within %.3g s: %s", d->where,
+                        d->params->timeout, nng_strerror(cause));
+        nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
+        nap = nap < 125000000 ? nap * 2 : 250000000;
+    }
+}
+
+static enum error dial_all(struct dialing *d, int peer, bool lanes, nng_stream *out[STREAMS]) {
+    const struct link_params *p = d->params;
+    struct hello h = {.magic = HELLO_MAGIC,
+                      .version = HELLO_VERSION,
+                      .group = p->group,
+                      .from = (uint32_t)p->rank,
+                      .to = (uint32_t)peer,
+                      .size = (uint32_t)p->size};
+    for (h.kind = lanes ? 0 : CONTROL; h.kind < STREAMS; h.kind++)
+        TRY(dial_until(d, h, &out[h.kind]));
+    return ERR_NONE;
+}
+
+enum error tcp_dial(const struct link_params *p, int peer, bool lanes, int64_t deadline,
+                    nng_stream *out[STREAMS]) {
+    char name[NAME_MAX_BYTES];
+    const char *address = p->roster->of[peer].address;
+    struct dialing d = {.params = p, .deadline = deadline};
+    enum error err;
+    tcp_name(p, peer, name);
+    snprintf(d.where, sizeof d.where, "%s at %.*s", name, ADDRESS_MAX, address);
+    if (strncmp(address, "tcp://", 6) || nng_stream_dialer_alloc(&d.dialer, address) != 0)
+        return FAIL(ERR_DATA, "'%.*s' is no address of a rank", ADDRESS_MAX, address);
+    if (nng_aio_alloc(&d.aio, NULL, NULL) != 0) {
+        err = FAIL(ERR_MEMORY, "out of memory while reaching %s", d.where);
+    } else {
+        (void)nng_stream_dialer_set_bool(d.dialer, NNG_OPT_TCP_NODELAY, true);
+        err = dial_all(&d, peer, lanes, out);
+        nng_aio_free(d.aio);
+    }
+    nng_stream_dialer_free(d.dialer);
+    return err;
+}

@@ -1,0 +1,210 @@
+/* The inside of the link over TCP.
+ *
+ * Between two ranks there is one stream for each lane and one for control. The higher rank dials
+ * the lower. A stream begins with a hello, in which both prove that they hold the run's token:
+ *
+ *     dialer                          listener
+ *     hello {who, for whom, nonce} ->
+ *                                  <- challenge {nonce, HMAC(token, "listener" hello nonce)}
+ *     answer {HMAC(token, "dialer" hello nonce)} ->
+ *                                  <- welcome
+ *
+ * then nothing but messages (label, bytes) on a lane, or frames of one size on control. Numbers
+ * travel as they lie in memory: the magic of a host with another order of bytes is garbage. */
+#pragma once
+#include "engine/base/digest.h"
+#include "engine/base/memory.h"
+#include "transport/link/label.h"
+#include "transport/link/note.h"
+#include "transport/link/tcp.h"
+#include "transport/link/words.h"
+
+#include <nng/nng.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { CONTROL = LANES, STREAMS = LANES + 1 };
+
+/* ---- the hello (tcp_hello.c, tcp_dial.c, tcp_port.c) ---- */
+
+enum { HELLO_VERSION = 1, NONCE_BYTES = 32, TOKEN_MAX = 256, HELLO_SECONDS = 10 };
+#define HELLO_MAGIC 0x6b6e696c65676e65u /* "engelink" */
+#define WELCOME 0x656d6f63u
+
+struct hello {
+    uint64_t magic;
+    uint32_t version, kind; /* kind: a lane or CONTROL */
+    uint64_t group;
+    uint32_t from, to, size, unused;
+    uint8_t nonce[NONCE_BYTES];
+};
+struct challenge {
+    uint64_t magic;
+    uint32_t version, unused;
+    uint8_t nonce[NONCE_BYTES], proof[SHA256_BYTES];
+};
+void hello_nonce(uint8_t out[NONCE_BYTES]);
+/* who: 'L' proves that the listener holds the token, 'D' the dialer. */
+void hello_proof(const char *token, char who, const struct hello *h,
+                 const uint8_t nonce[NONCE_BYTES], uint8_t out[SHA256_BYTES]);
+const char *port_token(const struct port *p);
+/* Waits until clock_ns() is 'deadline' for the stream that rank 'from' opens to this rank;
+ * ERR_TIMEOUT without words, for the caller to name who did not come. */
+MUST_CHECK enum error port_take(struct port *p, const struct hello *wanted, int64_t deadline,
+                                nng_stream **out);
+/* Opens the streams of this rank to a lower one. */
+MUST_CHECK enum error tcp_dial(const struct link_params *p, int peer, bool lanes, int64_t deadline,
+                               nng_stream *out[STREAMS]);
+
+/* ---- the link ---- */
+
+/* What a rank tells of itself, from time to time and when it is asked. */
+struct state {
+    struct call call[LANES];
+    struct sighting seen;
+};
+struct verdict {
+    int32_t error, origin; /* enum error; the rank that found it */
+    char reason[REASON_MAX];
+};
+enum frame_kind { FRAME_STATE = 1, FRAME_ASK = 2, FRAME_FAIL = 4, FRAME_LEAVE = 8 };
+struct frame {
+    uint32_t kind, unused;
+    union {
+        struct state state; /* FRAME_STATE, FRAME_ASK: the other is to tell, too */
+        struct verdict verdict;
+    };
+};
+
+typedef enum error (*exchange_fn)(struct link *l, int lane, const struct call *label,
+                                  const struct outgoing *out, const struct incoming *in);
+struct tcp;
+struct peer {
+    struct tcp *of;
+    int rank;
+    nng_stream *stream[STREAMS]; /* NULL where there is none: a lane to a rank of this host */
+    int fd[LANES];               /* of the lanes' streams, which own them; else -1 */
+    /* What follows is t->mutex's. */
+    nng_aio *send, *recv;
+    struct frame out, in;
+    size_t out_done, in_done;
+    bool sending;
+    unsigned due;           /* kinds of frames to be sent */
+    bool left, ended, told; /* took leave; its stream ended; has told its verdict */
+    int64_t heard;
+    struct state state;
+    int64_t stated; /* when; 0: never */
+};
+
+/* One message in each direction (tcp_stream.c), the lane's thread's own. */
+struct sending {
+    int peer, fd; /* peer -1: none */
+    struct label label;
+    const char *data;
+    size_t done, total; /* of label and data */
+};
+struct receiving {
+    int peer, fd;
+    const struct incoming *in;
+    struct label label;
+    bool labelled;
+    size_t done, total;
+    size_t held; /* bytes in 'piece' that the sink has not got yet */
+    char *piece; /* for sinks that do not only copy */
+};
+struct vigil { /* of one exchange */
+    int64_t start;
+    size_t progress;
+    bool warned;
+    int64_t asked;
+};
+struct tcp_lane {
+    struct sending out;
+    struct receiving in;
+    const struct call *label;
+    struct vigil vigil;
+    struct call met;           /* the last; t->mutex's */
+    char waits[DESCRIBED_MAX]; /* in what its thread waits, "" : it does not; t->mutex's */
+    int awaited;               /* for whom; -1: for nobody */
+};
+
+struct block { /* of memory that alloc gave */
+    _Alignas(64) struct block *next;
+};
+enum judging { FINE, SETTLING, SETTLED };
+struct tcp {
+    struct link link;
+    enum reach reach;
+    exchange_fn exchange; /* what carries the messages of all calls: tcp_exchange or another's */
+    void *carried;        /* another's own */
+    _Atomic bool opened;  /* the caller's callbacks may be asked */
+    struct peer *peers;
+    struct tcp_lane lane[LANES];
+    struct block *blocks;
+
+    nng_aio *beat;
+    int64_t beaten; /* when; the beat's own */
+
+    struct note note;
+
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    _Atomic int judging; /* enum judging */
+    int64_t judging_since;
+    struct verdict verdict;
+    bool closing;
+};
+
+static inline struct tcp *tcp_of(struct link *l) {
+    return (struct tcp *)l;
+}
+
+/* The descriptor of a stream, which nng does not tell: the one socket of this process that has its
+ * two addresses. */
+MUST_CHECK enum error stream_descriptor(nng_stream *s, int *out); /* tcp_address.c */
+
+/* ---- tcp_stream.c ---- */
+MUST_CHECK enum error lanes_open(struct tcp *t); /* streams are open */
+void lanes_close(struct tcp *t);
+enum error tcp_exchange(struct link *l, int lane, const struct call *label,
+                        const struct outgoing *out, const struct incoming *in);
+/* For whoever carries messages otherwise: the lane begins an exchange; a label has come. */
+void tcp_prepare(struct tcp *t, int lane, const struct call *label, const struct outgoing *out,
+                 const struct incoming *in);
+MUST_CHECK enum error tcp_check_label(struct tcp *t, int lane);
+/* The exchange is over: nobody is waited for. */
+void tcp_rest(struct tcp *t, int lane);
+
+/* ---- tcp.c ---- */
+
+/* The calls among all ranks; any t->exchange carries them. */
+enum error tcp_meet(struct link *l, int lane, const struct call *c, void *mine, void **at);
+enum error tcp_sync(struct link *l, int lane);
+enum error tcp_alloc(struct link *l, size_t bytes, void **out);
+/* The end of opening a link of all ranks: measures, and opens. */
+MUST_CHECK enum error tcp_begin_use(struct link *l);
+#define TCP_LINK_OPS                                                                               \
+    .lazy = true, .far = true, .meet = tcp_meet, .sync = tcp_sync, .alloc = tcp_alloc,             \
+    .fail = tcp_fail, .failure = tcp_failure, .note = tcp_note
+
+/* ---- tcp_health.c ---- */
+MUST_CHECK enum error health_open(struct tcp *t); /* streams are open */
+void health_close(struct tcp *t);
+/* "rank 3 (hostB, pid 4711)" */
+void tcp_name(const struct link_params *p, int rank, char out[NAME_MAX_BYTES]);
+/* These four are called with the mutex, but for health_announce. */
+void health_tell_all(struct tcp *t, unsigned kind); /* a frame of that kind */
+struct sighting health_seen(const struct peer *p);
+/* A peer is lost: "has died". True when the group has settled on a failure, which the caller then
+ * announces without the mutex. */
+MUST_CHECK bool health_lost(struct tcp *t, const struct peer *p, const char *how);
+void health_announce(struct tcp *t);
+/* Some time from now, for waits on t->changed. */
+struct timespec tcp_until(double seconds);
+
+/* ---- tcp_watch.c ---- */
+/* Looks around while the lane's thread waits: for the failure, for calls that differ, for the
+ * deadline. */
+MUST_CHECK enum error tcp_watch(struct tcp *t, int lane);
+/* The stream to 'peer' is broken: the control stream will say why. */
+MUST_CHECK enum error tcp_broken(struct tcp *t, int lane, int peer);

@@ -2,6 +2,7 @@
 #include "engine/base/text.h"
 #include "transport/algo/plain.h"
 #include "transport/core.h"
+#include "transport/recorder.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,8 +13,6 @@ static const char *const kind_names[KINDS] = {
     KINDS_OF_CALL(X)
 #undef X
 };
-static const char *const redop_names[REDOPS] = {"sum", "prod", "min", "max"};
-
 static bool has_op(enum kind k) {
     return k == KIND_ALL_REDUCE || k == KIND_REDUCE || k == KIND_REDUCE_SCATTER;
 }
@@ -42,13 +41,20 @@ enum error group_fail(struct group *g, enum error err, const char *fmt, ...) {
 
 /* ---- the arguments ---- */
 
-static enum error check_parts(struct group *g, const struct collective *c) {
-    const char *kind = kind_names[c->kind];
-    if (c->part[0] < 0) return group_fail(g, ERR_BUG, "%s: part 0 begins below 0", kind);
+static enum error check_parts(struct group *g, const char *kind, const int64_t *part) {
+    if (part[0] < 0) return group_fail(g, ERR_BUG, "%s: part 0 begins below 0", kind);
     for (int r = 0; r < g->size; r++)
-        if (c->part[r] > c->part[r + 1])
+        if (part[r] > part[r + 1])
             return group_fail(g, ERR_BUG, "%s: part %d ends before it begins", kind, r);
     return ERR_NONE;
+}
+
+static enum error check_two_sides(struct group *g, const char *kind, const struct collective *c) {
+    const int64_t *from = c->part + g->rank, *to = c->send_part + g->rank;
+    TRY(check_parts(g, kind, c->send_part));
+    if (to[1] - to[0] == from[1] - from[0]) return ERR_NONE;
+    return group_fail(g, ERR_BUG, "%s: rank %d sends itself %lld elements and expects %lld", kind,
+                      g->rank, (long long)(to[1] - to[0]), (long long)(from[1] - from[0]));
 }
 
 enum error call_check(struct group *g, const struct collective *c) {
@@ -62,7 +68,11 @@ enum error call_check(struct group *g, const struct collective *c) {
                           c->root, g->rank, g->size);
     if (c->sum.count < 0 || __builtin_mul_overflow((size_t)c->sum.count, 8, &bytes))
         return group_fail(g, ERR_BUG, "%s: %lld elements", kind, (long long)c->sum.count);
-    return c->part ? check_parts(g, c) : ERR_NONE;
+    if (has_op(c->kind) && !redop_suits(c->sum.op, c->sum.type))
+        return group_fail(g, ERR_BUG, "%s: %s is for integers, not for %s", kind,
+                          redop_name(c->sum.op), dtype_name(c->sum.type));
+    if (c->part) TRY(check_parts(g, kind, c->part));
+    return c->send_part ? check_two_sides(g, kind, c) : ERR_NONE;
 }
 
 /* ---- what the peers check ---- */
@@ -73,16 +83,19 @@ static uint64_t parts_digest(const int64_t *part, int size) {
     return h;
 }
 
-static uint64_t algo_index(const struct algo_ops *algo) {
+/* What all ranks must have opened the group with: algorithm (behind the last: auto), idle, order.
+ */
+static int64_t settings_of(const struct group *g) {
     int n, i = 0;
     const struct algo_ops *const *list = algo_list(&n);
-    while (list[i] != algo) i++;
-    return (uint64_t)i;
+    while (i < n && list[i] != g->algo) i++;
+    return (int64_t)i << 16 | g->params.idle << 8 | (int)g->params.order;
 }
 
-static uint64_t detail_of(const struct group *g, const struct collective *c) {
-    if (c->part) return parts_digest(c->part, g->size);
-    return c->kind == KIND_OPEN ? algo_index(g->algo) << 16 | (uint64_t)g->idle << 8 | g->order : 0;
+/* How many elements; -1: every rank has its own number. */
+static int64_t common_count(const struct group *g, const struct collective *c) {
+    if (c->kind == KIND_OPEN) return settings_of(g);
+    return c->kind == KIND_ALL_TO_ALL ? -1 : c->sum.count;
 }
 
 /* A send and its receive bear one label. */
@@ -91,18 +104,18 @@ static struct call call_of(const struct group *g, const struct collective *c, ui
     uint64_t root = has_root(c->kind) ? (uint64_t)c->root : 0;
     return (struct call){.what = (uint64_t)kind | (uint64_t)c->sum.type << 8 |
                                  (uint64_t)c->sum.op << 16 | root << 32,
-                         .count = c->sum.count,
-                         .detail = detail_of(g, c),
+                         .count = common_count(g, c),
+                         .detail = has_parts(c->kind) ? parts_digest(c->part, g->size) : 0,
                          .sequence = sequence};
 }
 
-static void open_text(uint64_t detail, char out[DESCRIBED_MAX]) {
+static void open_text(int64_t settings, char out[DESCRIBED_MAX]) {
     int n;
     const struct algo_ops *const *list = algo_list(&n);
-    uint64_t algo = detail >> 16;
+    uint64_t algo = (uint64_t)settings >> 16;
     snprintf(out, DESCRIBED_MAX, "open(algorithm %s, order %s, idle %u)",
-             algo < (uint64_t)n ? list[algo]->name : "unknown",
-             (detail & 255) == ORDER_RING ? "ring" : "tree", (unsigned)(detail >> 8 & 255));
+             algo < (uint64_t)n ? list[algo]->name : "auto",
+             (settings & 255) == ORDER_RING ? "ring" : "tree", (unsigned)(settings >> 8 & 255));
 }
 
 /* "all_reduce(f32, 1024, sum)". What a peer shows is read as if it could be anything. */
@@ -113,7 +126,7 @@ static void call_text(const struct call *c, const char *receive, char out[DESCRI
         snprintf(out, DESCRIBED_MAX, "something unknown");
         return;
     }
-    if (has_op(kind)) snprintf(more, sizeof more, ", %s", redop_names[op]);
+    if (has_op(kind)) snprintf(more, sizeof more, ", %s", redop_name(op));
     if (has_root(kind))
         snprintf(more + strlen(more), sizeof more - strlen(more), ", root %u",
                  (unsigned)(c->what >> 32));
@@ -121,7 +134,9 @@ static void call_text(const struct call *c, const char *receive, char out[DESCRI
         snprintf(more + strlen(more), sizeof more - strlen(more), ", parts %08x",
                  (unsigned)c->detail);
     if (kind == KIND_OPEN)
-        open_text(c->detail, out);
+        open_text(c->count, out);
+    else if (kind == KIND_ALL_TO_ALL)
+        snprintf(out, DESCRIBED_MAX, "%s(%s)", kind_names[kind], dtype_name(type));
     else if (kind == KIND_BARRIER || kind == KIND_ALLOC)
         snprintf(out, DESCRIBED_MAX, "%s(%lld)", kind_names[kind], (long long)c->count);
     else
@@ -138,6 +153,11 @@ enum error call_disagree(void *user, int lane, int peer, const struct call *mine
     call_text(mine, c->kind == KIND_RECV ? "recv" : NULL, b);
     if (mine->sequence)
         snprintf(number, sizeof number, " as collective %u", (unsigned)mine->sequence);
+    if (theirs->what == mine->what && c->kind == KIND_ALL_TO_ALL &&
+        theirs->sequence == mine->sequence)
+        return group_fail(g, ERR_MISMATCH,
+                          "%s%s: rank %d sends rank %d a part of another size than it expects", a,
+                          number, peer, g->rank);
     return group_fail(g, ERR_MISMATCH, "rank %d called %s%s where rank %d called %s", peer, a,
                       number, g->rank, b);
 }
@@ -162,9 +182,8 @@ void call_describe(void *user, int lane, char out[DESCRIBED_MAX]) {
 /* ---- the way it takes ---- */
 
 static enum error run_pair(struct collective *c) {
-    struct leg leg = {c->root, c->buf, c->sum.count, false}, none = {.peer = -1};
-    return c->kind == KIND_SEND ? collective_exchange(c, leg, none)
-                                : collective_exchange(c, none, leg);
+    return c->kind == KIND_SEND ? collective_send(c, c->root, c->buf, c->sum.count)
+                                : collective_receive(c, c->root, c->buf, c->sum.count, LAND_COPY);
 }
 
 /* Lays a copy of what others will read of this rank's buffer where they can read it. */
@@ -183,18 +202,57 @@ static bool all_in_place(const struct collective *c) {
     return true;
 }
 
-static enum error run_collective(struct group *g, struct collective *c) {
-    bool moves = c->kind < COLLECTIVES && c->sum.count > 0;
-    collective_fn own = moves ? g->algo->run[c->kind] : NULL;
+/* One rank has everything already, but for what it sends itself. */
+static enum error run_alone(struct group *g, struct collective *c) {
+    if (c->kind == KIND_ALL_TO_ALL) TRY(plain_run[KIND_ALL_TO_ALL](c));
+    return g->link->ops->failure(g->link);
+}
+
+/* Whether anything moves: what each gives to all is known to each alone. */
+static bool moves(const struct collective *c) {
+    return c->kind == KIND_ALL_TO_ALL || (c->kind < COLLECTIVES && c->sum.count > 0);
+}
+
+/* Where it pays, and is possible: all read copies of a small message. */
+static bool to_be_staged(const struct algo_ops *algo, const struct collective *c) {
     const struct link_ops *ops = c->link->ops;
-    c->staged = moves && (!own || g->algo->small_at_once) && ops->slot &&
-                bytes_of(c, c->sum.count) <= ops->slot_bytes;
+    return c->kind != KIND_ALL_TO_ALL && (!algo->run[c->kind] || algo->small_at_once) &&
+           ops->slot && bytes_of(c, c->sum.count) <= ops->slot_bytes;
+}
+
+static enum error run_moving(const struct algo_ops *algo, struct collective *c) {
+    const struct link_ops *ops = c->link->ops;
     void *places[RANKS_MAX];
+    c->staged = to_be_staged(algo, c);
     if (c->staged) stage(c);
     TRY(ops->meet(c->link, c->lane, &c->call, c->buf, c->staged ? places : c->at));
-    c->in_place = moves && !c->staged && all_in_place(c);
-    if (!moves) return ERR_NONE;
+    c->in_place = !c->staged && all_in_place(c);
+    collective_fn own = algo->run[c->kind];
     return own ? own(c) : plain_run[c->kind](c);
+}
+
+static const struct algo_ops *algo_for(const struct group *g, const struct collective *c) {
+    if (g->algo) return g->algo;
+    return algo_cheapest(&g->terrain, g->params.order, c->kind, bytes_of(c, c->sum.count));
+}
+
+static enum error run_collective(struct group *g, struct collective *c) {
+    const struct link_ops *ops = c->link->ops;
+    if (moves(c)) return run_moving(algo_for(g, c), c);
+    TRY(ops->meet(c->link, c->lane, &c->call, c->buf, c->at));
+    return ops->lazy && c->kind != KIND_ALLOC ? ops->sync(c->link, c->lane) : ERR_NONE;
+}
+
+static void record(const struct group *g, const struct collective *c) {
+    bool other = has_root(c->kind) || has_peer(c->kind);
+    const struct recorded_call r = {.sequence = c->call.sequence,
+                                    .lane = (uint8_t)c->lane,
+                                    .kind = (uint8_t)c->kind,
+                                    .type = (uint8_t)c->sum.type,
+                                    .op = (uint8_t)c->sum.op,
+                                    .peer = other ? c->root : -1,
+                                    .count = c->sum.count};
+    recorder_begin(g->params.recorder, &r);
 }
 
 enum error call_run(struct group *g, struct collective *c, bool patient) {
@@ -204,10 +262,15 @@ enum error call_run(struct group *g, struct collective *c, bool patient) {
     c->link = g->link;
     c->rank = g->rank;
     c->size = g->size;
+    c->places = &g->places;
     c->at = lane->at;
     c->scratch = lane->scratch;
+    c->part_bytes = g->terrain.part_bytes;
     c->traffic = &lane->traffic;
-    if (g->size == 1) return g->link->ops->failure(g->link);
+    if (g->size == 1) return run_alone(g, c);
     c->call = call_of(g, c, has_peer(c->kind) ? 0 : ++lane->sequence);
-    return has_peer(c->kind) ? run_pair(c) : run_collective(g, c);
+    record(g, c);
+    enum error err = has_peer(c->kind) ? run_pair(c) : run_collective(g, c);
+    recorder_end(g->params.recorder, c->lane, (int)err);
+    return err;
 }

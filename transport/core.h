@@ -1,6 +1,7 @@
 /* What group.c, call.c and work.c share: the inside of a group. */
 #pragma once
 #include "transport/algo/algo.h"
+#include "transport/group.h"
 
 enum { WORKS = 256 }; /* that may be in flight on the communication lane */
 
@@ -21,17 +22,23 @@ struct work {
     struct collective call;
     enum error err;
     _Atomic int state; /* enum work_state */
-    int64_t *part;     /* a copy of the caller's: size + 1 entries */
+    int64_t *part;     /* copies of the caller's part and send_part: size + 1 entries each */
 };
 
 struct queue;
+struct party;
 struct group {
     int rank, size;
+    struct group_params params; /* as opened; link and algorithm are the lists' own names */
     struct link *link;
-    const struct algo_ops *algo;
-    enum order order;
-    int idle;      /* see group_params */
-    char name[16]; /* "rank 2", for log lines of the communication lane */
+    const struct algo_ops *algo; /* NULL: the cheapest for each call */
+    struct places places;
+    struct terrain terrain;
+    char choices[CHOICES_MAX]; /* why, where it is the cheapest */
+    uint32_t splits;           /* so far */
+    struct party *party;       /* of a subgroup: where the ranks of this host met, or NULL */
+    struct roster *roster;     /* of a subgroup: its own, or NULL */
+    char name[16];             /* "rank 2", for log lines of the communication lane */
     struct lane_state lanes[LANES];
     struct queue *queue;  /* NULL until the communication lane is used */
     struct work finished; /* what LANE_INLINE returns */
@@ -56,3 +63,7 @@ MUST_CHECK enum error group_fail(struct group *g, enum error err, const char *fm
 MUST_CHECK enum error queue_submit(struct group *g, const struct collective *c, struct work **out);
 /* Ends the lane's thread; work still in flight fails the group. */
 void queue_stop(struct group *g);
+
+/* ---- split.c: subgroups ---- */
+
+void party_leave(struct party *p);

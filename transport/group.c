@@ -2,6 +2,7 @@
  * it is meant for. */
 #include "transport/group.h"
 #include "transport/core.h"
+#include "transport/recorder.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -9,36 +10,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct {
-    const char *name;
-    size_t size;
-} dtypes[DTYPES] = {{"f32", 4}, {"f64", 8}, {"i32", 4}, {"i64", 8}, {"u8", 1}};
-
-size_t dtype_size(enum dtype t) {
-    return dtypes[t].size;
-}
-
-const char *dtype_name(enum dtype t) {
-    return dtypes[t].name;
-}
-
 /* ---- opening and closing ---- */
 
-static enum error find_link(const char *name, const struct link_ops **out) {
-    *out = link_find(name);
-    if (!*out) return FAIL(ERR_CONFIG, "no link '%s'", name);
+static enum error find_link(struct group *g, const struct link_ops **out) {
+    *out = link_find(g->params.link);
+    if (!*out) return FAIL(ERR_CONFIG, "no link '%s'", g->params.link);
+    g->params.link = (*out)->name;
     return ERR_NONE;
 }
 
-/* On memory that peers can reach, direct moves a ring's bytes in two steps. */
-static enum error find_algo(const char *name, enum order order, const struct algo_ops **out) {
-    *out = algo_find(!strcmp(name, "auto") ? "direct" : name);
-    if (!*out) return FAIL(ERR_CONFIG, "no algorithm '%s'", name);
-    if (!(*out)->orders[order])
+static enum error find_algo(struct group *g) {
+    const char *name = g->params.algorithm;
+    enum order order = g->params.order;
+    g->params.algorithm = "auto";
+    if (!strcmp(name, "auto")) return ERR_NONE;
+    const struct algo_ops *a = g->algo = algo_find(name);
+    if (!a) return FAIL(ERR_CONFIG, "no algorithm '%s'", name);
+    g->params.algorithm = a->name;
+    const struct link_ops *link = link_find(g->params.link);
+    if (a->native && link && !link->native)
+        return FAIL(ERR_CONFIG,
+                    "algorithm %s is done by the link, but link %s has no collectives of its own\n"
+                    "comm.link: mpi, or comm.algorithm: auto",
+                    name, link->name);
+    if (!a->orders[order])
         return FAIL(ERR_CONFIG,
                     "algorithm %s cannot add in %s order\n"
                     "comm.order: ring, or comm.algorithm: direct",
                     name, order == ORDER_RING ? "ring" : "tree");
+    if (!algo_suits(a, order, &g->places))
+        return FAIL(ERR_CONFIG,
+                    "algorithm %s: %d ranks on %d hosts\n"
+                    "it needs the same number of ranks on every host, a power of two; or "
+                    "comm.algorithm: halving_doubling",
+                    name, g->size, g->places.hosts);
     return ERR_NONE;
 }
 
@@ -53,10 +58,72 @@ static enum error check_params(const struct group_params *p) {
     return ERR_NONE;
 }
 
+static enum error check_roster(const struct group_params *p) {
+    if (!p->roster) return ERR_NONE;
+    if (p->roster->size != p->size || p->roster->hosts < 1 || p->roster->hosts > p->size)
+        return FAIL(ERR_BUG, "a roster of %d ranks on %d hosts for a group of %d", p->roster->size,
+                    p->roster->hosts, p->size);
+    int locals[RANKS_MAX] = {0};
+    for (int r = 0; r < p->size; r++) {
+        const struct seat_of *s = &p->roster->of[r];
+        if (s->host < 0 || s->host >= p->roster->hosts || s->local != locals[s->host]++)
+            return FAIL(ERR_BUG, "rank %d as local rank %d of host %d of %d", r, s->local, s->host,
+                        p->roster->hosts);
+    }
+    return ERR_NONE;
+}
+
+static bool emulates(const struct group_params *p) {
+    return p->emulate.bandwidth > 0 || p->emulate.latency > 0;
+}
+
+static enum error open_link(struct group *g) {
+    const struct group_params *p = &g->params;
+    const struct link_ops *ops;
+    struct link_params lp = {.rank = p->rank,
+                             .size = p->size,
+                             .timeout = p->timeout,
+                             .heartbeat = p->heartbeat > 0 ? p->heartbeat : 10,
+                             .meeting = p->meeting,
+                             .roster = p->roster,
+                             .port = p->port,
+                             .group = p->id,
+                             .user = g,
+                             .describe = call_describe,
+                             .disagree = call_disagree};
+    struct link *link;
+    TRY(find_link(g, &ops));
+    TRY(ops->open(&lp, &link));
+    if (!emulates(p)) {
+        g->link = link;
+        return ERR_NONE;
+    }
+    return link_emulate(link, &p->emulate, &g->link);
+}
+
+/* What calls are run with, known from the link. Where ranks reach each other's memory, direct moves
+ * a ring's bytes in two steps. Pieces in the scratch stay in the cache, but a message of its own
+ * for each is dear where it travels far. */
+static void survey(struct group *g) {
+    enum { PIECE = 16 << 10, SCRATCH = 4 << 20 };
+    static const double adding = 1.0 / 8e9; /* seconds a byte */
+    const struct link *l = g->link;
+    bool reach = l->ops->slot != NULL;
+    size_t part = reach ? PIECE : (size_t)(SCRATCH / g->size);
+    g->terrain = (struct terrain){.places = &g->places,
+                                  .near = l->ops->sync_near && !emulates(&g->params),
+                                  .alpha = l->alpha,
+                                  .beta = l->beta,
+                                  .gamma = adding,
+                                  .part_bytes = part / PIECE * PIECE};
+    if (reach && !g->algo) g->algo = algo_find("direct");
+    algo_choices(&g->terrain, g->params.order, g->choices);
+}
+
 static enum error open_lanes(struct group *g) {
     for (int i = 0; i < LANES; i++) {
         void *scratch;
-        TRY(memory_alloc((size_t)g->size * PART_BYTES, &scratch));
+        TRY(memory_alloc((size_t)g->size * g->terrain.part_bytes, &scratch));
         g->lanes[i].scratch = scratch;
     }
     return ERR_NONE;
@@ -69,29 +136,22 @@ static enum error meet_all(struct group *g) {
 }
 
 enum error group_open(const struct group_params *p, struct group **out) {
-    const struct link_ops *ops;
     void *memory;
     enum error err;
     TRY(check_params(p));
-    TRY(find_link(p->link, &ops));
+    TRY(check_roster(p));
     TRY(memory_alloc(sizeof(struct group), &memory));
     struct group *g = memory;
     g->rank = p->rank;
     g->size = p->size;
-    g->order = p->order;
-    g->idle = p->idle;
+    g->params = *p;
     g->finished.group = g;
     snprintf(g->name, sizeof g->name, "rank %d", p->rank);
-    struct link_params lp = {.rank = p->rank,
-                             .size = p->size,
-                             .timeout = p->timeout,
-                             .meeting = p->meeting,
-                             .user = g,
-                             .describe = call_describe,
-                             .disagree = call_disagree};
-    TRY_GOTO(err, find_algo(p->algorithm, p->order, &g->algo), failed);
+    places_plan(&g->places, p->order, p->size, p->roster);
+    TRY_GOTO(err, find_algo(g), failed);
+    TRY_GOTO(err, open_link(g), failed);
+    survey(g);
     TRY_GOTO(err, open_lanes(g), failed);
-    TRY_GOTO(err, ops->open(&lp, &g->link), failed);
     TRY_GOTO(err, meet_all(g), failed);
     *out = g;
     return ERR_NONE;
@@ -105,6 +165,8 @@ void group_close(struct group *g) {
     queue_stop(g);
     if (g->link) g->link->ops->close(g->link);
     for (int i = 0; i < LANES; i++) memory_free(g->lanes[i].scratch);
+    party_leave(g->party);
+    memory_free(g->roster);
     memory_free(g);
 }
 
@@ -116,15 +178,23 @@ int group_size(const struct group *g) {
     return g->size;
 }
 
+int group_position(const struct group *g) {
+    return g->places.place[g->rank];
+}
+
 const char *group_choice(const struct group *g, size_t bytes, const char **why) {
     const struct link_ops *ops = g->link->ops;
+    const struct algo_ops *algo =
+        g->algo ? g->algo : algo_cheapest(&g->terrain, g->params.order, KIND_ALL_REDUCE, bytes);
     if (g->size == 1)
         *why = "one rank has nothing to exchange";
-    else if (g->algo->small_at_once && ops->slot && bytes <= ops->slot_bytes)
+    else if (!g->algo)
+        *why = g->choices;
+    else if (algo->small_at_once && ops->slot && bytes <= ops->slot_bytes)
         *why = "so small that each rank sums all of it after one exchange";
     else
-        *why = g->algo->why;
-    return g->algo->name;
+        *why = algo->why;
+    return algo->name;
 }
 
 /* ---- memory ---- */
@@ -158,7 +228,7 @@ struct allocator group_allocator(struct group *g) {
 
 static enum error start(struct group *g, enum lane lane, struct collective *c, struct work **out) {
     c->lane = (int)lane;
-    c->sum.order = g->order;
+    c->sum.order = g->params.order;
     c->sum.ranks = g->size - c->sum.first;
     if (lane != LANE_INLINE && (lane != LANE_COMM || !out))
         return group_fail(g, ERR_BUG, "lane %d, or no place for its work", (int)lane);
@@ -181,7 +251,7 @@ enum error group_reduce(struct group *g, enum lane lane, void *buf, int64_t coun
                         enum redop op, int root, struct work **out) {
     struct collective c = {.kind = KIND_REDUCE,
                            .buf = buf,
-                           .sum = {.count = count, .type = t, .op = op, .first = g->idle},
+                           .sum = {.count = count, .type = t, .op = op, .first = g->params.idle},
                            .root = root};
     return start(g, lane, &c, out);
 }
@@ -227,6 +297,14 @@ enum error group_gather(struct group *g, enum lane lane, void *buf, const int64_
     return start(g, lane, &c, out);
 }
 
+enum error group_all_to_all(struct group *g, enum lane lane, const void *send, const int64_t *to,
+                            void *recv, const int64_t *from, enum dtype t, struct work **out) {
+    struct collective c = parted(g, KIND_ALL_TO_ALL, recv, from, t, 0);
+    c.send = send;
+    c.send_part = to;
+    return start(g, lane, &c, out);
+}
+
 enum error group_send(struct group *g, enum lane lane, const void *buf, int64_t count, enum dtype t,
                       int peer, struct work **out) {
     struct collective c = {.kind = KIND_SEND,
@@ -257,6 +335,7 @@ void group_abort(struct group *g, const char *reason) {
 
 void group_note(struct group *g, const char *doing, int64_t step) {
     g->link->ops->note(g->link, doing, step);
+    recorder_note(g->params.recorder, doing, step);
 }
 
 void group_get_stats(const struct group *g, struct group_stats *out) {

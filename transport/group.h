@@ -8,12 +8,7 @@
 #pragma once
 #include "engine/base/memory.h"
 #include "transport/place.h"
-
-enum dtype { DTYPE_F32, DTYPE_F64, DTYPE_I32, DTYPE_I64, DTYPE_U8, DTYPES };
-enum redop { REDOP_SUM, REDOP_PROD, REDOP_MIN, REDOP_MAX, REDOPS };
-enum order { ORDER_TREE, ORDER_RING }; /* in which the ranks' floats are added: see algo/order.h */
-size_t dtype_size(enum dtype t);
-const char *dtype_name(enum dtype t);
+#include "transport/types.h"
 
 struct group;
 struct work;
@@ -48,7 +43,8 @@ int group_position(const struct group *g);
  * color < 0: this rank is in none (*out NULL). Subgroups may overlap and live as long as they like,
  * but not longer than g's roster and port. */
 MUST_CHECK enum error group_split(struct group *g, int color, int key, struct group **out);
-/* Which algorithm all_reduce takes for this many bytes, and why (for the banner). */
+/* Which algorithm all_reduce takes for this many bytes, and why (for the banner; lives as long as
+ * the group). */
 const char *group_choice(const struct group *g, size_t bytes, const char **why);
 
 /* Memory that peers can read in place. Collective and symmetric: every rank asks for the same sizes
@@ -100,8 +96,8 @@ bool work_done(const struct work *w);
 /* Fails the group on every rank, with a reason that all of them report. Any thread; the first
  * reason wins. */
 void group_abort(struct group *g, const char *reason);
-/* What this rank is doing, for the others' messages: "backward of conv4". text must be static or
- * live as long as the group; cheap (a few stores). */
+/* What this rank is doing, for the others' messages: "backward of conv4". The text is copied;
+ * cheap (a few stores). */
 void group_note(struct group *g, const char *doing, int64_t step);
 
 struct group_stats {

@@ -78,7 +78,7 @@ static int start_thread(struct group *g) {
 }
 
 static enum error queue_start(struct group *g) {
-    size_t parts = (size_t)(g->size + 1) * WORKS * sizeof(int64_t);
+    size_t each = 2 * (size_t)(g->size + 1), parts = each * WORKS * sizeof(int64_t);
     void *memory;
     TRY(memory_alloc(sizeof(struct queue) + parts, &memory));
     struct queue *q = g->queue = memory;
@@ -88,13 +88,17 @@ static enum error queue_start(struct group *g) {
     fegetenv(&q->float_mode);
     for (int i = 0; i < WORKS; i++) {
         q->works[i].group = g;
-        q->works[i].part = q->parts + (size_t)i * (size_t)(g->size + 1);
+        q->works[i].part = q->parts + (size_t)i * each;
     }
     int err = start_thread(g);
     if (!err) return ERR_NONE;
     g->queue = NULL;
     memory_free(q);
     return FAIL(ERR_CREATE, "cannot start the communication thread: %s", strerror(err));
+}
+
+static const int64_t *keep(int64_t *copy, const int64_t *part, int n) {
+    return part ? memcpy(copy, part, (size_t)n * sizeof *copy) : NULL;
 }
 
 enum error queue_submit(struct group *g, const struct collective *c, struct work **out) {
@@ -105,10 +109,8 @@ enum error queue_submit(struct group *g, const struct collective *c, struct work
         return group_fail(g, ERR_BUG, "rank %d: work begun %d calls ago has not been waited for",
                           g->rank, WORKS);
     w->call = *c;
-    if (c->part) {
-        memcpy(w->part, c->part, (size_t)(g->size + 1) * sizeof *w->part);
-        w->call.part = w->part;
-    }
+    w->call.part = keep(w->part, c->part, g->size + 1);
+    w->call.send_part = keep(w->part + g->size + 1, c->send_part, g->size + 1);
     atomic_store(&w->state, WORK_QUEUED);
     pthread_mutex_lock(&q->mutex);
     q->next++;

@@ -2,6 +2,7 @@
  * algos.def, one file each. What an algorithm does not provide is done in the plain way (plain.h).
  */
 #pragma once
+#include "engine/base/memory.h"
 #include "transport/algo/order.h"
 #include "transport/link/link.h"
 
@@ -14,6 +15,7 @@
     X(ALL_GATHER, "all_gather")                                                                    \
     X(SCATTER, "scatter")                                                                          \
     X(GATHER, "gather")                                                                            \
+    X(ALL_TO_ALL, "all_to_all")                                                                    \
     X(SEND, "send")                                                                                \
     X(RECV, "recv")                                                                                \
     X(BARRIER, "barrier")                                                                          \
@@ -32,7 +34,20 @@ struct traffic {
     _Atomic int64_t sent, received;
 };
 
-enum { PART_BYTES = 16 << 10 }; /* of scratch for each rank */
+/* Where the ranks stand in the order of addition: see group_position. */
+struct places {
+    int size, hosts;
+    int locals;           /* ranks of every host; 0: several hosts, and not in cyclic order */
+    int rank[RANKS_MAX];  /* that stands at a place */
+    int place[RANKS_MAX]; /* of a rank */
+};
+void places_plan(struct places *p, enum order order, int size, const struct roster *roster);
+
+/* Some of the ranks, in their order of addition. */
+struct band {
+    int n, me; /* me: which of them this rank is, -1: none */
+    int rank[RANKS_MAX];
+};
 
 /* One call, on the lane where it runs. */
 struct collective {
@@ -40,18 +55,30 @@ struct collective {
     int lane, rank, size;
     enum kind kind;
     struct sum sum; /* order, type, operation, ranks; count: elements of the whole buffer */
-    int root;       /* or the peer of send and recv */
+    const struct places *places;
+    int root; /* or the peer of send and recv */
     char *buf;
     const int64_t *part; /* of kinds with parts */
-    struct call call;    /* what the peers check */
+    const char *send;    /* of all_to_all, and its parts; buf and part are what it receives */
+    const int64_t *send_part;
+    struct call call; /* what the peers check */
 
     /* Known once the ranks have met: */
     void **at;     /* every rank's buffer; used only when in_place or staged */
     bool in_place; /* every rank's buffer can be read and written by all */
     bool staged;   /* at[] are copies, which stand until after the next call: to be read only, and
                       nobody waits for readers */
-    char *scratch; /* size * PART_BYTES */
+    char *scratch; /* size * part_bytes */
+    size_t part_bytes;
     struct traffic *traffic;
+};
+
+/* What the cost of an algorithm depends on; the same on all ranks. */
+struct terrain {
+    const struct places *places;
+    bool near;                 /* ranks of one host reach each other's memory */
+    double alpha, beta, gamma; /* seconds a message, a byte moved, a byte added */
+    size_t part_bytes;         /* of scratch for each rank */
 };
 
 typedef enum error (*collective_fn)(struct collective *c);
@@ -60,13 +87,30 @@ struct algo_ops {
     const char *why;    /* for the banner */
     bool orders[2];     /* enum order that it can add in */
     bool small_at_once; /* small all_reduce and reduce may be staged */
+    bool hosts_alike;   /* works only on one host or where places.locals is not 0 */
+    bool native;        /* works only over links that have collectives of their own */
     /* The ranks have met, size > 1, count > 0. NULL: the plain way. */
     collective_fn run[COLLECTIVES];
+    /* Seconds that a call with so many bytes takes in pipes. NULL: it is not to be chosen for it.
+     */
+    double (*cost[COLLECTIVES])(const struct terrain *t, double bytes);
 };
 
 /* All algorithms; algo_find gives NULL for an unknown name. */
 const struct algo_ops *const *algo_list(int *count);
 const struct algo_ops *algo_find(const char *name);
+/* Whether it can add in this order where the ranks stand so. */
+bool algo_suits(const struct algo_ops *a, enum order order, const struct places *p);
+
+/* ---- "auto", where bytes travel in pipes (choose.c) ---- */
+
+/* The cheapest of those that can add in this order; of equal ones, the first in the list. */
+const struct algo_ops *algo_cheapest(const struct terrain *t, enum order order, enum kind kind,
+                                     size_t bytes);
+/* What it takes for an all_reduce of which size, and why: "halving_doubling up to 64 KB, direct
+ * above: alpha 45 us, 1.2 GB/s". */
+enum { CHOICES_MAX = 240 };
+void algo_choices(const struct terrain *t, enum order order, char out[CHOICES_MAX]);
 
 /* ---- for those who write one ---- */
 
@@ -84,15 +128,24 @@ static inline bool gives(const struct collective *c, int r) {
     return r >= c->sum.first;
 }
 void collective_count(struct collective *c, int64_t sent, int64_t received);
-/* link exchange of elements, counted. What comes is copied to 'in', or added to it: in = received
- * op in. peer < 0: none. */
+/* Those that give, in their order of addition. */
+struct band collective_band(const struct collective *c);
+/* link exchange of elements, counted. peer < 0: none. */
+enum landing {
+    LAND_COPY,  /* what comes is copied */
+    LAND_LEFT,  /* data = received op data */
+    LAND_RIGHT, /* data = data op received */
+};
 struct leg {
     int peer;
     char *data;
     int64_t elements;
-    bool add;
+    enum landing landing; /* of what comes */
 };
 MUST_CHECK enum error collective_exchange(struct collective *c, struct leg out, struct leg in);
+MUST_CHECK enum error collective_send(struct collective *c, int peer, char *data, int64_t elements);
+MUST_CHECK enum error collective_receive(struct collective *c, int peer, char *data,
+                                         int64_t elements, enum landing landing);
 /* The sum of elements [lo, hi) of all at[], written there in each of the buffers to[0..n). */
 void collective_sum(const struct collective *c, int64_t lo, int64_t hi, char *const *to, int n);
 /* Nobody reads or writes another's buffer any more. */

@@ -14,9 +14,12 @@
  * other slots, so nobody waits for readers.
  *
  * Without memory that peers can reach, the same in pipes: each rank sends every peer that peer's
- * slice, sums its own, and sends the sum to all: 2(N-1)/N K bytes each way in 2(N-1) steps, half of
- * which need not wait for each other. */
+ * slice, sums its own, and sends the sum to all: 2(N-1)/N K bytes each way. A slice is summed from
+ * pieces of all ranks, which must fit into the scratch: slices of P pieces take (P+1)(N-1) steps.
+ */
 #include "transport/algo/plain.h"
+
+#include <math.h>
 
 /* What the in-place and the staged way stand for. */
 static void count_ideal(struct collective *c) {
@@ -61,10 +64,18 @@ static enum error direct_reduce(struct collective *c) {
     return sum_slice(c, (char *const *)&c->at[c->root], 1);
 }
 
+static double cost(const struct terrain *t, double bytes) {
+    double slice = bytes / t->places->size, pieces = ceil(slice / (double)t->part_bytes);
+    return (t->places->size - 1) * ((pieces + 1) * t->alpha + slice * (2 * t->beta + t->gamma));
+}
+
 const struct algo_ops algo_direct = {
     .name = "direct",
     .why = "each rank sums its own slice straight from the peers' buffers",
     .orders = {[ORDER_TREE] = true, [ORDER_RING] = true},
     .small_at_once = true,
     .run = {[KIND_ALL_REDUCE] = direct_all_reduce, [KIND_REDUCE] = direct_reduce},
+    .cost = {[KIND_ALL_REDUCE] = cost,
+             [KIND_REDUCE] = plain_reduce_cost,
+             [KIND_BROADCAST] = plain_broadcast_cost},
 };

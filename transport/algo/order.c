@@ -2,57 +2,10 @@
  * ranks stay in the first cache, whatever the number of ranks; so memory is read once and written
  * once. */
 #include "transport/algo/order.h"
-#include "engine/base/vector.h"
+#include "engine/base/memory.h"
 #include "transport/link/link.h"
 
 #include <string.h>
-
-#ifdef __clang__
-#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define INDEPENDENT _Pragma("GCC ivdep")
-#endif
-
-/* ---- kernels: one loop for each type and operation ---- */
-
-/* Integers wrap, as unsigned numbers do. */
-#define SUM(w, a, b) ((w)(a) + (w)(b))
-#define PROD(w, a, b) ((w)(a) * (w)(b))
-#define MIN(w, a, b) ((a) < (b) ? (a) : (b))
-#define MAX(w, a, b) ((a) > (b) ? (a) : (b))
-
-#define KERNEL(type, c_type, wide, name, expr)                                                     \
-    void combine_##type##_##name(int64_t n, void *dst, const void *left, const void *right);       \
-    VECTORISED void combine_##type##_##name(int64_t n, void *dst, const void *left,                \
-                                            const void *right) {                                   \
-        c_type *d = dst;                                                                           \
-        const c_type *a = left, *b = right;                                                        \
-        INDEPENDENT                                                                                \
-        for (int64_t i = 0; i < n; i++) d[i] = (c_type)expr(wide, a[i], b[i]);                     \
-    }
-#define KERNELS(type, c_type, wide)                                                                \
-    KERNEL(type, c_type, wide, sum, SUM)                                                           \
-    KERNEL(type, c_type, wide, prod, PROD)                                                         \
-    KERNEL(type, c_type, wide, min, MIN)                                                           \
-    KERNEL(type, c_type, wide, max, MAX)
-
-/*      type  element  for sums and products */
-KERNELS(f32, float, float)
-KERNELS(f64, double, double)
-KERNELS(i32, int32_t, uint32_t)
-KERNELS(i64, int64_t, uint64_t)
-KERNELS(u8, uint8_t, uint32_t)
-
-typedef void (*kernel)(int64_t n, void *dst, const void *a, const void *b);
-#define ROW(type)                                                                                  \
-    { combine_##type##_sum, combine_##type##_prod, combine_##type##_min, combine_##type##_max }
-static const kernel kernels[DTYPES][REDOPS] = {ROW(f32), ROW(f64), ROW(i32), ROW(i64), ROW(u8)};
-
-void combine(enum dtype t, enum redop op, int64_t n, void *dst, const void *a, const void *b) {
-    kernels[t][op](n, dst, a, b);
-}
-
-/* ---- orders ---- */
 
 enum { BLOCK = 2048 }; /* bytes of one partial sum */
 
@@ -62,7 +15,8 @@ int64_t order_chunk(int64_t count, int ranks, int c) {
 
 /* The partial sums of one block: cur[r] is rank r's, in its buffer or already in part[r]. */
 struct fold {
-    kernel add;
+    enum dtype type;
+    enum redop op;
     int64_t n;
     const char *cur[RANKS_MAX];
     char (*part)[BLOCK];
@@ -74,7 +28,7 @@ static void fold_tree(struct fold *f, int ranks, char *dst) {
         h = (ranks + 1) / 2;
         for (int r = 0; r + h < ranks; r++) {
             char *to = ranks == 2 ? dst : f->part[r];
-            f->add(f->n, to, f->cur[r], f->cur[r + h]);
+            combine(f->type, f->op, f->n, to, f->cur[r], f->cur[r + h]);
             f->cur[r] = to;
         }
     }
@@ -84,7 +38,7 @@ static void fold_ring(struct fold *f, int ranks, int first, char *dst) {
     const char *sum = f->cur[first];
     for (int i = 1; i < ranks; i++) {
         char *to = i == ranks - 1 ? dst : f->part[0];
-        f->add(f->n, to, sum, f->cur[(first + i) % ranks]);
+        combine(f->type, f->op, f->n, to, sum, f->cur[(first + i) % ranks]);
         sum = to;
     }
 }
@@ -94,10 +48,13 @@ static void sum_block(const struct sum *s, struct fold *f, size_t at, int chunk,
                       const char *const *in, char *const *out, int outs) {
     size_t bytes = (size_t)f->n * dtype_size(s->type);
     for (int r = 0; r < s->ranks; r++) f->cur[r] = in[r] + at;
-    if (s->order == ORDER_RING)
+    if (s->ranks == 1)
+        memmove(out[0] + at, f->cur[0], bytes);
+    else if (s->order == ORDER_RING)
         fold_ring(f, s->ranks, chunk, out[0] + at);
     else
         fold_tree(f, s->ranks, out[0] + at);
+    sum_complete(s, f->n, out[0] + at);
     for (int i = 1; i < outs; i++) memcpy(out[i] + at, out[0] + at, bytes);
 }
 
@@ -110,7 +67,7 @@ static int chunk_of(const struct sum *s, int64_t element) {
 void order_sum(const struct sum *s, int64_t lo, int64_t hi, const char *const *in, char *const *out,
                int outs) {
     _Alignas(ALIGNMENT) char part[RANKS_MAX / 2][BLOCK];
-    struct fold f = {.add = kernels[s->type][s->op], .part = part};
+    struct fold f = {.type = s->type, .op = s->op, .part = part};
     size_t size = dtype_size(s->type), at = 0;
     int64_t block = BLOCK / (int64_t)size;
     while (lo < hi) {

@@ -1,6 +1,7 @@
 /* The order in which the ranks' elements are added; the one place where numbers of several ranks
  * meet. Every algorithm adds in the order of its group, so two algorithms of one order give the
- * same bits.
+ * same bits. A rank is meant by its place (struct places): its number, but where several hosts are
+ * alike.
  *
  * ORDER_TREE: n ranks are folded in two, h = ceil(n/2): rank r takes in rank r + h while r + h < n;
  * then the first h are folded in the same way. For a power of two: r with r + n/2, then r with r +
@@ -11,7 +12,7 @@
  *
  * The result of one element depends on its position in [0, count), never on how the work is cut. */
 #pragma once
-#include "transport/group.h"
+#include "transport/types.h"
 
 /* First element of chunk c. */
 int64_t order_chunk(int64_t count, int ranks, int c);
@@ -29,5 +30,8 @@ struct sum {
 void order_sum(const struct sum *s, int64_t lo, int64_t hi, const char *const *in, char *const *out,
                int outs);
 
-/* dst[i] = a[i] op b[i]; dst may be a or b. */
+/* dst[i] = a[i] op b[i]; dst may be a or b. AVERAGE: adds. */
 void combine(enum dtype t, enum redop op, int64_t n, void *dst, const void *a, const void *b);
+/* What follows the last addition of a sum: the division of an average. Once for each element, by
+ * whoever made that addition; order_sum has done it. */
+void sum_complete(const struct sum *s, int64_t n, void *data);

@@ -7,10 +7,6 @@
 
 static const struct leg no_leg = {.peer = -1};
 
-static struct leg leg_to(int peer, char *data, int64_t n) {
-    return (struct leg){peer, data, n, false};
-}
-
 /* ---- over buffers that can be read ---- */
 
 /* Copies elements [lo, hi) of a peer's buffer. */
@@ -77,42 +73,44 @@ static enum error read_gather(struct collective *c) {
 /* ---- over pipes ---- */
 
 static int64_t piece_of(const struct collective *c) {
-    return PART_BYTES / (int64_t)dtype_size(c->sum.type);
+    return (int64_t)(c->part_bytes / dtype_size(c->sum.type));
 }
 
 static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-/* Rank r's elements [lo, ...) of the next sum are received into its share of the scratch. */
-static char *scratch_of(const struct collective *c, int r) {
-    return c->scratch + (size_t)r * PART_BYTES;
+/* Where a piece of the band's member i is received, to be added. */
+static char *scratch_of(const struct collective *c, int i) {
+    return c->scratch + (size_t)i * c->part_bytes;
 }
 
-/* Sums [lo, hi) of my buffer and of what the scratch holds of the others'. */
-static void scratch_sum(struct collective *c, int64_t lo, int64_t hi) {
+/* Sums [lo, hi) of my buffer and of what the scratch holds of the others'. A band that is not all
+ * who give makes only a part of the sum, which is not divided yet. */
+static void scratch_sum(struct collective *c, const struct band *band, int64_t lo, int64_t hi) {
     char *out[] = {element(c, c->buf, lo)};
     const char *in[RANKS_MAX];
-    for (int i = 0; i < c->sum.ranks; i++) {
-        int r = c->sum.first + i;
-        in[i] = r == c->rank ? out[0] : scratch_of(c, r);
-    }
-    order_sum(&c->sum, lo, hi, in, out, 1);
+    struct sum s = c->sum;
+    s.ranks = band->n;
+    if (band->n < c->sum.ranks && s.op == REDOP_AVERAGE) s.op = REDOP_SUM;
+    for (int i = 0; i < band->n; i++) in[i] = i == band->me ? out[0] : scratch_of(c, i);
+    order_sum(&s, lo, hi, in, out, 1);
 }
 
 static enum error pipe_reduce(struct collective *c) {
+    const struct band band = collective_band(c);
     int64_t n = c->sum.count, piece = piece_of(c);
-    if (c->rank != c->root && !gives(c, c->rank)) return ERR_NONE;
+    if (c->rank != c->root && band.me < 0) return ERR_NONE;
     for (int64_t lo = 0; lo < n; lo += piece) {
         int64_t hi = least(lo + piece, n);
         if (c->rank != c->root) {
-            TRY(collective_exchange(c, leg_to(c->root, element(c, c->buf, lo), hi - lo), no_leg));
+            TRY(collective_send(c, c->root, element(c, c->buf, lo), hi - lo));
             continue;
         }
-        for (int r = c->sum.first; r < c->size; r++)
-            if (r != c->root)
-                TRY(collective_exchange(c, no_leg, leg_to(r, scratch_of(c, r), hi - lo)));
-        scratch_sum(c, lo, hi);
+        for (int i = 0; i < band.n; i++)
+            if (i != band.me)
+                TRY(collective_receive(c, band.rank[i], scratch_of(c, i), hi - lo, LAND_COPY));
+        scratch_sum(c, &band, lo, hi);
     }
     return ERR_NONE;
 }
@@ -123,63 +121,101 @@ static enum error pipe_broadcast(struct collective *c) {
         char *data = element(c, c->buf, lo);
         int64_t some = least(piece, n - lo);
         if (c->rank != c->root) {
-            TRY(collective_exchange(c, no_leg, leg_to(c->root, data, some)));
+            TRY(collective_receive(c, c->root, data, some, LAND_COPY));
             continue;
         }
         for (int i = 1; i < c->size; i++)
-            TRY(collective_exchange(c, leg_to((c->root + i) % c->size, data, some), no_leg));
+            TRY(collective_send(c, (c->root + i) % c->size, data, some));
     }
     return ERR_NONE;
 }
 
-/* The piece of rank r's part that begins 'from' elements into it; perhaps nothing. */
-static struct leg part_leg(const struct collective *c, int peer, int r, int64_t from) {
-    int64_t left = part_size(c, r) - from;
-    if (left <= 0) return (struct leg){peer, c->buf, 0, false};
-    return leg_to(peer, element(c, c->buf, c->part[r] + from), least(left, piece_of(c)));
+/* In round i of a band everybody sends to the member i on and receives from the one i back. */
+static int member_on(const struct band *band, int i) {
+    return (band->me + i) % band->n;
 }
 
-/* In round i everybody sends to the rank i places on and receives from the one i places back. */
-static enum error pipe_reduce_scatter(struct collective *c) {
+static int member_back(const struct band *band, int i) {
+    return (band->me - i + band->n) % band->n;
+}
+
+/* The piece of rank r's part that begins 'from' elements into it, for r; perhaps nothing. */
+static struct leg part_leg(const struct collective *c, int r, int64_t from) {
+    int64_t left = part_size(c, r) - from;
+    if (left <= 0) return (struct leg){r, c->buf, 0, LAND_COPY};
+    return (struct leg){r, element(c, c->buf, c->part[r] + from), least(left, piece_of(c)),
+                        LAND_COPY};
+}
+
+enum error band_reduce_scatter(struct collective *c, const struct band *band) {
     int64_t longest = 0;
-    for (int r = 0; r < c->size; r++)
-        if (part_size(c, r) > longest) longest = part_size(c, r);
+    for (int i = 0; i < band->n; i++)
+        if (part_size(c, band->rank[i]) > longest) longest = part_size(c, band->rank[i]);
     for (int64_t from = 0; from < longest; from += piece_of(c)) {
-        struct leg own = part_leg(c, c->rank, c->rank, from);
-        for (int i = 1; i < c->size; i++) {
-            int to = (c->rank + i) % c->size, by = (c->rank - i + c->size) % c->size;
-            TRY(collective_exchange(c, part_leg(c, to, to, from),
-                                    leg_to(by, scratch_of(c, by), own.elements)));
+        struct leg own = part_leg(c, c->rank, from);
+        for (int i = 1; i < band->n; i++) {
+            int to = band->rank[member_on(band, i)], by = member_back(band, i);
+            struct leg in = {band->rank[by], scratch_of(c, by), own.elements, LAND_COPY};
+            TRY(collective_exchange(c, part_leg(c, to, from), in));
         }
         int64_t lo = c->part[c->rank] + from;
-        if (own.elements) scratch_sum(c, lo, lo + own.elements);
+        if (own.elements) scratch_sum(c, band, lo, lo + own.elements);
     }
     return ERR_NONE;
 }
 
+/* Rank r's whole part, to or from a peer. */
 static struct leg whole_part(const struct collective *c, int peer, int r) {
-    return leg_to(peer, element(c, c->buf, c->part[r]), part_size(c, r));
+    return (struct leg){peer, element(c, c->buf, c->part[r]), part_size(c, r), LAND_COPY};
 }
 
-static enum error pipe_all_gather(struct collective *c) {
-    for (int i = 1; i < c->size; i++) {
-        int to = (c->rank + i) % c->size, by = (c->rank - i + c->size) % c->size;
+enum error band_all_gather(struct collective *c, const struct band *band) {
+    for (int i = 1; i < band->n; i++) {
+        int to = band->rank[member_on(band, i)], by = band->rank[member_back(band, i)];
         TRY(collective_exchange(c, whole_part(c, to, c->rank), whole_part(c, by, by)));
     }
     return ERR_NONE;
 }
 
+static enum error pipe_reduce_scatter(struct collective *c) {
+    const struct band all = collective_band(c);
+    return band_reduce_scatter(c, &all);
+}
+
+static enum error pipe_all_gather(struct collective *c) {
+    const struct band all = collective_band(c);
+    return band_all_gather(c, &all);
+}
+
 static enum error pipe_scatter(struct collective *c) {
     if (c->rank != c->root) return collective_exchange(c, no_leg, whole_part(c, c->root, c->rank));
-    for (int r = 0; r < c->size; r++)
-        if (r != c->root) TRY(collective_exchange(c, whole_part(c, r, r), no_leg));
+    for (int i = 1; i < c->size; i++) {
+        int r = (c->root + i) % c->size;
+        TRY(collective_exchange(c, whole_part(c, r, r), no_leg));
+    }
     return ERR_NONE;
 }
 
 static enum error pipe_gather(struct collective *c) {
     if (c->rank != c->root) return collective_exchange(c, whole_part(c, c->root, c->rank), no_leg);
-    for (int r = 0; r < c->size; r++)
-        if (r != c->root) TRY(collective_exchange(c, no_leg, whole_part(c, r, r)));
+    for (int i = 1; i < c->size; i++) {
+        int r = (c->root + i) % c->size;
+        TRY(collective_exchange(c, no_leg, whole_part(c, r, r)));
+    }
+    return ERR_NONE;
+}
+
+/* What a rank receives is its own affair, so there is nothing that others could read in place. */
+static enum error plain_all_to_all(struct collective *c) {
+    const int64_t *to = c->send_part, *from = c->part;
+    const char *own = element(c, c->send, to[c->rank]);
+    if (part_size(c, c->rank))
+        memcpy(element(c, c->buf, from[c->rank]), own, bytes_of(c, part_size(c, c->rank)));
+    for (int i = 1; i < c->size; i++) {
+        int r = (c->rank + i) % c->size, by = (c->rank - i + c->size) % c->size;
+        struct leg out = {r, element(c, c->send, to[r]), to[r + 1] - to[r], LAND_COPY};
+        TRY(collective_exchange(c, out, whole_part(c, by, by)));
+    }
     return ERR_NONE;
 }
 
@@ -203,4 +239,16 @@ const collective_fn plain_run[COLLECTIVES] = {
     [KIND_ALL_GATHER] = plain_all_gather,
     [KIND_SCATTER] = plain_scatter,
     [KIND_GATHER] = plain_gather,
+    [KIND_ALL_TO_ALL] = plain_all_to_all,
 };
+
+/* ---- what the pipes cost ---- */
+
+/* The needy rank's port is the bottleneck; what comes is added after it has come. */
+double plain_reduce_cost(const struct terrain *t, double bytes) {
+    return t->alpha + (t->places->size - 1) * bytes * (t->beta + t->gamma);
+}
+
+double plain_broadcast_cost(const struct terrain *t, double bytes) {
+    return t->alpha + (t->places->size - 1) * bytes * t->beta;
+}

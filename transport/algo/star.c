@@ -14,9 +14,14 @@ static enum error star_all_reduce(struct collective *c) {
     return plain_run[KIND_BROADCAST](c);
 }
 
+static double cost(const struct terrain *t, double bytes) {
+    return plain_reduce_cost(t, bytes) + plain_broadcast_cost(t, bytes);
+}
+
 const struct algo_ops algo_star = {
     .name = "star",
     .why = "rank 0 sums what all send and sends the sum back",
     .orders = {[ORDER_TREE] = true, [ORDER_RING] = true},
     .run = {[KIND_ALL_REDUCE] = star_all_reduce},
+    .cost = {[KIND_ALL_REDUCE] = cost},
 };

@@ -1,0 +1,208 @@
+/* Every collective as one rank sees it, against a plain evaluation (sums.h): conform() is given a
+ * rank in its group, whose ranks' user is what they expect. */
+#pragma once
+#include "tests/conformance/ranks.h"
+#include "tests/conformance/sums.h"
+
+/* few: memory that takes the other way, but is added by the same loops. */
+static inline void sums(struct rank *r, char *buf, const struct expected *e, bool few) {
+    EACH_SUM(c, t, op) {
+        if (few && !tried(LARGE, t, op)) continue;
+        fill(t, buf, r->index, counts[c]);
+        check_ok(group_all_reduce(r->group, LANE_INLINE, buf, counts[c], t, op, NULL));
+        check(same(buf, e->sum[c][t][op], counts[c], t), "all_reduce of %lld %s, op %d",
+              (long long)counts[c], dtype_name(t), (int)op);
+    }
+}
+
+static inline void reduces(struct rank *r, char *buf, const struct expected *e, int c, int root) {
+    enum dtype t = DTYPE_F32;
+    fill(t, buf, r->index, counts[c]);
+    check_ok(group_reduce(r->group, LANE_INLINE, buf, counts[c], t, REDOP_SUM, root, NULL));
+    if (r->index == root)
+        check(same(buf, e->sum[c][t][REDOP_SUM], counts[c], t), "reduce of %lld to %d",
+              (long long)counts[c], root);
+    else
+        check(untouched(t, buf, r->index, 0, counts[c]), "reduce of %lld to %d changed a peer's",
+              (long long)counts[c], root);
+}
+
+/* Each to another root, by place and by pipe. */
+static inline void reduces_of_all_types(struct rank *r, char *buf, const struct expected *e) {
+    int c = 4, root = 0;
+    EACH_SUM(k, t, op) {
+        if (k != c) continue;
+        fill(t, buf, r->index, counts[c]);
+        check_ok(group_reduce(r->group, LANE_INLINE, buf, counts[c], t, op, root, NULL));
+        if (r->index == root)
+            check(same(buf, e->sum[c][t][op], counts[c], t), "reduce of %s, op %d, to %d",
+                  dtype_name(t), (int)op, root);
+        root = (root + 1) % r->of->world;
+    }
+}
+
+static inline void broadcasts(struct rank *r, char *buf, int c, enum dtype t, int root) {
+    fill(t, buf, r->index, counts[c]);
+    check_ok(group_broadcast(r->group, LANE_INLINE, buf, counts[c], t, root, NULL));
+    check(untouched(t, buf, root, 0, counts[c]), "broadcast of %lld %s from %d",
+          (long long)counts[c], dtype_name(t), root);
+}
+
+/* Uneven parts, the second empty. */
+static inline void cut(int64_t n, int world, int64_t *part) {
+    for (int k = 0; k <= world; k++) part[k] = k == world ? n : n * k * k / (world * world);
+    if (world > 2) part[2] = part[1];
+}
+
+static inline bool parts_are(struct rank *r, enum dtype t, const char *buf, const int64_t *part,
+                             bool others) {
+    for (int k = 0; k < r->of->world; k++)
+        if (!untouched(t, buf, others ? k : r->index, part[k], part[k + 1])) return false;
+    return true;
+}
+
+static inline void parted(struct rank *r, char *buf, const struct expected *e, int c, enum dtype t,
+                          int root) {
+    int64_t part[MAX_WORLD + 1], n = counts[c];
+    int me = r->index;
+    size_t size = dtype_size(t);
+    cut(n, r->of->world, part);
+    fill(t, buf, me, n);
+    check_ok(group_all_gather(r->group, LANE_INLINE, buf, part, t, NULL));
+    check(parts_are(r, t, buf, part, true), "all_gather of %lld", (long long)n);
+
+    fill(t, buf, me, n);
+    check_ok(group_gather(r->group, LANE_INLINE, buf, part, t, root, NULL));
+    check(parts_are(r, t, buf, part, me == root), "gather of %lld to %d", (long long)n, root);
+
+    fill(t, buf, me, n);
+    check_ok(group_scatter(r->group, LANE_INLINE, buf, part, t, root, NULL));
+    check(untouched(t, buf, root, part[me], part[me + 1]), "scatter of %lld", (long long)n);
+    check(untouched(t, buf, me, 0, part[me]) && untouched(t, buf, me, part[me + 1], n),
+          "scatter of %lld changed other parts", (long long)n);
+
+    fill(t, buf, me, n);
+    check_ok(group_reduce_scatter(r->group, LANE_INLINE, buf, part, t, REDOP_MAX, NULL));
+    int64_t mine = part[me + 1] - part[me];
+    size_t at = (size_t)part[me] * size;
+    if (tried(c, t, REDOP_MAX))
+        check(same(buf + at, e->sum[c][t][REDOP_MAX] + at, mine, t), "reduce_scatter of %lld",
+              (long long)n);
+    check(untouched(t, buf, me, 0, part[me]) && untouched(t, buf, me, part[me + 1], n),
+          "reduce_scatter of %lld changed other parts", (long long)n);
+}
+
+/* Rank a sends b (7 a + 3 b) % 11 elements, which begin in its own input where those to b - 1 end.
+ * Some parts are empty. */
+static inline int64_t parcel(int a, int b) {
+    return (7 * a + 3 * b) % 11 * (a == b ? 1 : 37);
+}
+
+static inline void exchanges(struct rank *r, char *send, char *recv, enum lane lane) {
+    int64_t to[MAX_WORLD + 1] = {0}, from[MAX_WORLD + 1] = {0};
+    int w = r->of->world, me = r->index;
+    struct work *work;
+    enum dtype t = lane == LANE_COMM ? DTYPE_I64 : DTYPE_BF16;
+    for (int k = 0; k < w; k++) {
+        to[k + 1] = to[k] + parcel(me, k);
+        from[k + 1] = from[k] + parcel(k, me);
+    }
+    fill(t, send, me, to[w]);
+    check_ok(group_all_to_all(r->group, lane, send, to, recv, from, t, &work));
+    check_ok(work_wait(work));
+    for (int k = 0; k < w; k++) {
+        int64_t at = 0;
+        for (int b = 0; b < me; b++) at += parcel(k, b);
+        check(same(recv + (size_t)from[k] * dtype_size(t),
+                   inputs[t][k] + (size_t)at * dtype_size(t), parcel(k, me), t),
+              "all_to_all from %d", k);
+    }
+}
+
+/* To the right, from the left; odd ranks receive first, since a large send waits for its receiver.
+ */
+static inline void pairs(struct rank *r, char *buf, int64_t n, enum lane lane) {
+    int world = r->of->world, right = (r->index + 1) % world, left = (r->index + world - 1) % world;
+    struct work *first, *second;
+    char *to = buf + (size_t)n * 4;
+    if (world == 1) return;
+    fill(DTYPE_I32, buf, r->index, n);
+    if (r->index % 2) {
+        check_ok(group_recv(r->group, lane, to, n, DTYPE_I32, left, &first));
+        check_ok(group_send(r->group, lane, buf, n, DTYPE_I32, right, &second));
+    } else {
+        check_ok(group_send(r->group, lane, buf, n, DTYPE_I32, right, &first));
+        check_ok(group_recv(r->group, lane, to, n, DTYPE_I32, left, &second));
+    }
+    check_ok(work_wait(second));
+    check_ok(work_wait(first));
+    check(untouched(DTYPE_I32, to, left, 0, n), "send and recv of %lld", (long long)n);
+}
+
+/* Several in flight on the communication lane while the caller goes on with its own, waited for in
+ * any order. */
+static inline void both_lanes(struct rank *r, char *buf, const struct expected *e) {
+    enum { FLIGHTS = 6, N = 4 }; /* counts[N] elements each */
+    static const int order[FLIGHTS] = {3, 0, 5, 1, 2, 4};
+    const char *want = e->sum[N][DTYPE_F32][REDOP_SUM];
+    struct work *w[FLIGHTS];
+    char *slice[FLIGHTS + 1];
+    for (int i = 0; i <= FLIGHTS; i++)
+        fill(DTYPE_F32, slice[i] = buf + (size_t)i * 4096, r->index, counts[N]);
+    for (int i = 0; i < FLIGHTS; i++)
+        check_ok(group_all_reduce(r->group, LANE_COMM, slice[i], counts[N], DTYPE_F32, REDOP_SUM,
+                                  &w[i]));
+    check_ok(group_all_reduce(r->group, LANE_INLINE, slice[FLIGHTS], counts[N], DTYPE_F32,
+                              REDOP_SUM, NULL));
+    check_ok(group_barrier(r->group));
+    for (int i = 0; i < FLIGHTS; i++) check_ok(work_wait(w[order[i]]));
+    for (int i = 0; i <= FLIGHTS; i++)
+        check(same(slice[i], want, counts[N], DTYPE_F32), "flight %d", i);
+}
+
+/* Large ones on both lanes at once, which must not mix. */
+static inline void both_lanes_large(struct rank *r, char *a, char *b, const struct expected *e) {
+    struct work *w;
+    fill(DTYPE_F32, a, r->index, MOST);
+    fill(DTYPE_I32, b, r->index, MOST);
+    check_ok(group_all_reduce(r->group, LANE_COMM, a, MOST, DTYPE_F32, REDOP_SUM, &w));
+    check_ok(group_all_reduce(r->group, LANE_INLINE, b, MOST, DTYPE_I32, REDOP_SUM, NULL));
+    check_ok(work_wait(w));
+    check(same(a, e->sum[LARGE][DTYPE_F32][REDOP_SUM], MOST, DTYPE_F32), "comm lane");
+    check(same(b, e->sum[LARGE][DTYPE_I32][REDOP_SUM], MOST, DTYPE_I32), "inline lane");
+}
+
+static inline void everything(struct rank *r, char *buf, char *other, bool few) {
+    const struct expected *e = r->of->user;
+    int last = r->of->world - 1;
+    sums(r, buf, e, few);
+    for (int c = 0; c < COUNTS; c++) {
+        int root = c % 2 ? 0 : last;
+        reduces(r, buf, e, c, root);
+        broadcasts(r, buf, c, c % 3 ? DTYPE_F64 : DTYPE_U8, last / 2);
+        parted(r, buf, e, c, c % 3 ? DTYPE_U8 : DTYPE_I64, root);
+        pairs(r, buf, counts[c], c % 2 ? LANE_COMM : LANE_INLINE);
+    }
+    if (!few) reduces_of_all_types(r, buf, e);
+    exchanges(r, buf, other, LANE_INLINE);
+    exchanges(r, buf, other, LANE_COMM);
+    both_lanes(r, buf, e);
+    both_lanes_large(r, buf, other, e);
+}
+
+/* With memory that peers can read, with memory that they cannot, and with one of each. */
+static inline void conform(struct rank *r) {
+    enum { BYTES = MOST * 8 + 64 };
+    void *shared, *shared2, *own = malloc(BYTES), *own2 = malloc(BYTES);
+    check_ok(group_alloc(r->group, BYTES, &shared));
+    check_ok(group_alloc(r->group, BYTES, &shared2));
+    if (*r->wrong) return;
+    everything(r, shared, shared2, false);
+    everything(r, own, own2, true);
+    bool odd = r->index % 2;
+    check_ok(
+        group_all_reduce(r->group, LANE_INLINE, odd ? own : shared, 0, DTYPE_F32, REDOP_SUM, NULL));
+    both_lanes_large(r, odd ? own : shared, odd ? shared2 : own2, r->of->user);
+    free(own);
+    free(own2);
+}

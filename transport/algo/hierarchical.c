@@ -1,0 +1,137 @@
+/* Algorithm "hierarchical": the ranks of one host sum among themselves, then each slice of the
+ * buffer crosses to the other hosts once, then the ranks of one host share what came.
+ *
+ * H hosts with L ranks each; the buffer of K bytes is cut in L slices, and local rank l of every
+ * host looks after slice l:
+ *     1. near: l reads slice l of its neighbours' buffers and leaves the sum in its own.
+ *     2. far:  the H ranks that look after slice l do halving and doubling on it among themselves.
+ *     3. near: l writes slice l to its neighbours' buffers, and they meet: all slices are written.
+ * Only l touches slice l of the buffers of its host, so nobody waits between the phases. Small
+ * buffers are one slice, local rank 0's: one message a step between hosts, and the others wait.
+ *
+ * Bytes between hosts, each way: 2(H-1)/H K a host, where an algorithm that does not know hosts
+ * moves about L times as much. Steps between hosts: 2 log2 H. Where neighbours do not reach each
+ * other's memory, the near phases travel in pipes, as a reduce_scatter and an all_gather.
+ *
+ * Places are cyclic (place l * H + h is local rank l of host h), and L is a power of two. So
+ * ORDER_TREE first folds each host's ranks, l with l + L/2 and so on, and then the H sums: the
+ * phases add in that order. On one host this is "direct". */
+#include "transport/algo/halving.h"
+#include "transport/algo/plain.h"
+
+#include <math.h>
+#include <string.h>
+
+extern const struct algo_ops algo_direct;
+
+enum { ONE_SLICE = 32 << 10 }; /* bytes up to which local rank 0 does it alone */
+
+struct hosts {
+    struct band near, far; /* the ranks of this host; those of my local number */
+    int64_t lo, hi;        /* my slice */
+};
+
+static int64_t slice_cut(const struct collective *c, int l) {
+    int64_t n = c->sum.count, line = ALIGNMENT / (int64_t)dtype_size(c->sum.type);
+    if (l == 0 || l == c->places->locals) return l ? n : 0;
+    return bytes_of(c, n) <= ONE_SLICE ? n : order_chunk(n, c->places->locals, l) / line * line;
+}
+
+static struct hosts hosts_of(const struct collective *c) {
+    const struct places *p = c->places;
+    int host = p->place[c->rank] % p->hosts, local = p->place[c->rank] / p->hosts;
+    struct hosts h = {.near = {p->locals, local, {0}},
+                      .far = {p->hosts, host, {0}},
+                      .lo = slice_cut(c, local),
+                      .hi = slice_cut(c, local + 1)};
+    for (int l = 0; l < p->locals; l++) h.near.rank[l] = p->rank[l * p->hosts + host];
+    for (int i = 0; i < p->hosts; i++) h.far.rank[i] = p->rank[local * p->hosts + i];
+    return h;
+}
+
+static enum error far_phase(struct collective *c, const struct hosts *h) {
+    return h->lo < h->hi ? halving_all_reduce(c, &h->far, h->lo, h->hi) : ERR_NONE;
+}
+
+/* ---- where neighbours reach each other's memory ---- */
+
+static bool reach_neighbours(const struct collective *c, const struct hosts *h) {
+    for (int l = 0; l < h->near.n; l++)
+        if (!c->at[h->near.rank[l]]) return false;
+    return true;
+}
+
+/* Averages are divided when all hosts' sums are added. */
+static void near_sum(struct collective *c, const struct hosts *h) {
+    struct sum s = c->sum;
+    const char *in[RANKS_MAX];
+    char *out[] = {element(c, c->buf, h->lo)};
+    s.ranks = h->near.n;
+    if (s.op == REDOP_AVERAGE) s.op = REDOP_SUM;
+    for (int l = 0; l < h->near.n; l++) in[l] = element(c, c->at[h->near.rank[l]], h->lo);
+    order_sum(&s, h->lo, h->hi, in, out, 1);
+}
+
+static enum error near_share(struct collective *c, const struct hosts *h) {
+    const struct link_ops *ops = c->link->ops;
+    const char *sum = element(c, c->buf, h->lo);
+    for (int l = 0; l < h->near.n; l++)
+        if (l != h->near.me)
+            memcpy(element(c, c->at[h->near.rank[l]], h->lo), sum, bytes_of(c, h->hi - h->lo));
+    return (ops->sync_near ? ops->sync_near : ops->sync)(c->link, c->lane);
+}
+
+static enum error in_memory(struct collective *c, const struct hosts *h) {
+    int64_t own = h->hi - h->lo, each = c->sum.count - own + (h->near.n - 1) * own;
+    collective_count(c, each, each);
+    near_sum(c, h);
+    TRY(far_phase(c, h));
+    return near_share(c, h);
+}
+
+/* ---- where they do not ---- */
+
+static enum error in_pipes(struct collective *c, const struct hosts *h) {
+    int64_t part[RANKS_MAX + 1] = {0};
+    for (int r = 0, l = 0; r < c->size; r++) { /* ranks of other hosts: nothing */
+        if (l < h->near.n && h->near.rank[l] == r) l++;
+        part[r + 1] = slice_cut(c, l);
+    }
+    c->part = part;
+    enum error err = band_reduce_scatter(c, &h->near);
+    if (!err) err = far_phase(c, h);
+    if (!err) err = band_all_gather(c, &h->near);
+    c->part = NULL;
+    return err;
+}
+
+static enum error hierarchical_all_reduce(struct collective *c) {
+    if (c->places->hosts == 1 || c->staged) return algo_direct.run[KIND_ALL_REDUCE](c);
+    const struct hosts h = hosts_of(c);
+    return reach_neighbours(c, &h) ? in_memory(c, &h) : in_pipes(c, &h);
+}
+
+static enum error hierarchical_reduce(struct collective *c) {
+    return algo_direct.run[KIND_REDUCE](c);
+}
+
+/* ---- what it costs ---- */
+
+static double cost(const struct terrain *t, double bytes) {
+    int locals = t->places->locals, others = locals - 1;
+    if (t->places->hosts == 1) return INFINITY; /* direct by another name */
+    double slice = bytes <= ONE_SLICE ? bytes : bytes / locals;
+    double near = t->near ? 2 * others * slice * t->gamma
+                          : others * (2 * t->alpha + slice * (2 * t->beta + t->gamma));
+    return near + halving_cost(t, t->places->hosts, slice);
+}
+
+const struct algo_ops algo_hierarchical = {
+    .name = "hierarchical",
+    .why = "each host sums in its own memory, and every byte crosses between hosts once",
+    .orders = {[ORDER_TREE] = true},
+    .small_at_once = true,
+    .hosts_alike = true,
+    .run = {[KIND_ALL_REDUCE] = hierarchical_all_reduce, [KIND_REDUCE] = hierarchical_reduce},
+    .cost = {[KIND_ALL_REDUCE] = cost},
+};

@@ -1,0 +1,216 @@
+/* Subgroups. The parent's own collectives agree on who is in which: all gather (color, key), so
+ * every rank knows all subgroups; the first member on each host prepares a place to meet and all
+ * gather where it is; the members join it, and all learn whether everybody could. Then each
+ * subgroup opens as any group does, with a link of its own.
+ *
+ * A place to meet is memory: for ranks that are threads, the pointer says where, for processes
+ * /proc/PID/fd/N does. Links that need no meeting go without. */
+#include "transport/core.h"
+#include "transport/launch/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A meeting and how many groups of this process will leave it before it goes. */
+struct party {
+    _Atomic int members;
+    struct meeting *meeting;
+};
+
+void party_leave(struct party *p) {
+    if (!p || atomic_fetch_sub(&p->members, 1) > 1) return;
+    meeting_free(p->meeting);
+    memory_free(p);
+}
+
+struct wish {
+    int64_t color, key;
+};
+/* Where the first member of a host waits for the others. */
+struct invitation {
+    int64_t pid, where; /* a pointer, or a descriptor of that process; pid 0: none could be made */
+};
+struct split {
+    struct group *parent;
+    int n, me;             /* the subgroup's size and this rank in it */
+    int member[RANKS_MAX]; /* ranks of the parent, in the subgroup's order */
+    int neighbours, host;  /* members on this rank's host, and the first of them */
+    struct roster *roster; /* NULL: all on one host */
+    struct party *party;
+};
+
+/* ---- who is in it ---- */
+
+/* Every rank gives n numbers of 64 bits at all + rank * n. */
+static enum error gather(struct group *g, void *all, int n) {
+    int64_t part[RANKS_MAX + 1];
+    for (int r = 0; r <= g->size; r++) part[r] = (int64_t)r * n;
+    return group_all_gather(g, LANE_INLINE, all, part, DTYPE_I64, NULL);
+}
+
+/* Inserts rank r where its key belongs: equal keys stay in the order of ranks. */
+static void insert(struct split *s, const struct wish *wishes, int r) {
+    int i = s->n++;
+    for (; i > 0 && wishes[s->member[i - 1]].key > wishes[r].key; i--)
+        s->member[i] = s->member[i - 1];
+    s->member[i] = r;
+}
+
+/* A host, for those who meet there: a link that is not far knows only one. */
+static int host_of(const struct group *g, int rank) {
+    bool far = link_find(g->params.link)->far;
+    return far && g->params.roster ? g->params.roster->of[rank].host : 0;
+}
+
+static void find_members(struct split *s, const struct wish *wishes) {
+    const struct group *g = s->parent;
+    for (int r = 0; r < g->size; r++)
+        if (wishes[r].color == wishes[g->rank].color) insert(s, wishes, r);
+    s->host = -1;
+    for (int i = 0; i < s->n; i++) {
+        if (s->member[i] == g->rank) s->me = i;
+        if (host_of(g, s->member[i]) != host_of(g, g->rank)) continue;
+        if (s->neighbours++ == 0) s->host = s->member[i];
+    }
+}
+
+/* The parent's, of the members only; hosts are numbered anew. */
+static enum error make_roster(struct split *s) {
+    const struct roster *of = s->parent->params.roster;
+    int number[RANKS_MAX], locals[RANKS_MAX] = {0};
+    void *memory;
+    if (!of) return ERR_NONE;
+    TRY(memory_alloc(sizeof *s->roster + (size_t)s->n * sizeof(struct seat_of), &memory));
+    struct roster *r = s->roster = memory;
+    struct seat_of *seats = (struct seat_of *)(void *)(r + 1);
+    for (int h = 0; h < RANKS_MAX; h++) number[h] = -1;
+    for (int i = 0; i < s->n; i++) {
+        seats[i] = of->of[s->member[i]];
+        int *host = &number[seats[i].host];
+        if (*host < 0) *host = r->hosts++;
+        seats[i].host = *host;
+        seats[i].local = locals[*host]++;
+    }
+    r->size = s->n;
+    r->of = seats;
+    return ERR_NONE;
+}
+
+/* ---- where they meet ---- */
+
+static bool processes(const struct group *g) {
+    return meeting_fd(g->params.meeting) >= 0;
+}
+
+static enum error make_party(struct split *s, int members) {
+    void *memory;
+    TRY(memory_alloc(sizeof *s->party, &memory));
+    s->party = memory;
+    atomic_init(&s->party->members, members);
+    return ERR_NONE;
+}
+
+static enum error host_party(struct split *s, struct invitation *out) {
+    bool apart = processes(s->parent);
+    struct meeting **m;
+    TRY(make_party(s, apart ? 1 : s->neighbours));
+    m = &s->party->meeting;
+    enum error err = (apart ? meeting_create_shared : meeting_create)(s->neighbours, m);
+    if (err) {
+        memory_free(s->party);
+        s->party = NULL;
+        return err;
+    }
+    out->pid = (int64_t)getpid();
+    out->where = apart ? meeting_fd(*m) : (int64_t)(intptr_t)s->party;
+    return ERR_NONE;
+}
+
+static enum error join_process(struct split *s, const struct invitation *in) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)in->pid, (long long)in->where);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0) return FAIL(ERR_IO, "%s of rank %d: %s", path, s->host, strerror(errno));
+    enum error err = make_party(s, 1);
+    if (!err) err = meeting_join(fd, s->neighbours, &s->party->meeting);
+    if (err && s->party) {
+        memory_free(s->party);
+        s->party = NULL;
+    }
+    close(fd);
+    return err;
+}
+
+static enum error join_party(struct split *s, const struct invitation *in) {
+    if (!in->pid) return FAIL(ERR_PEER, "rank %d could not prepare a subgroup", s->host);
+    if (processes(s->parent)) return join_process(s, in);
+    s->party = (struct party *)(intptr_t)in->where;
+    return ERR_NONE;
+}
+
+/* Every rank of the parent comes through here, whatever it could do before. err: what it could not.
+ */
+static enum error meet_members(struct split *s, enum error err, bool member) {
+    struct group *g = s->parent;
+    struct invitation all[RANKS_MAX] = {0};
+    bool meets = member && !err && g->params.meeting;
+    if (meets && s->host == g->rank) err = host_party(s, &all[g->rank]);
+    TRY(gather(g, all, 2));
+    if (meets && s->host != g->rank) err = join_party(s, &all[s->host]);
+    int64_t worst = err;
+    TRY(group_all_reduce(g, LANE_INLINE, &worst, 1, DTYPE_I64, REDOP_MAX, NULL));
+    if (worst && !err) return FAIL(ERR_PEER, "another rank could not enter its subgroup");
+    return err;
+}
+
+/* ---- opening ---- */
+
+/* Unlike any other group's at this time: the parent's, which of its subgroups, and who. */
+static uint64_t id_of(const struct split *s) {
+    uint64_t h = (s->parent->params.id ^ s->parent->splits) * 0x9e3779b97f4a7c15u;
+    for (int i = 0; i < s->n; i++) h = (h ^ (uint64_t)s->member[i]) * 0x100000001b3u;
+    return h ^ h >> 29;
+}
+
+static enum error open_split(struct split *s, struct group **out) {
+    struct group_params p = s->parent->params;
+    p.rank = s->me;
+    p.size = s->n;
+    p.idle = 0;
+    p.id = id_of(s);
+    p.meeting = s->party ? s->party->meeting : NULL;
+    p.roster = s->roster;
+    if (s->party && p.roster && p.roster->hosts == 1) /* none of them is on another host */
+        p.link = processes(s->parent) ? "shm" : "thread";
+    p.recorder = NULL; /* it is for one group, whose lanes go on beside this one's */
+    TRY(group_open(&p, out));
+    (*out)->party = s->party;
+    (*out)->roster = s->roster;
+    return ERR_NONE;
+}
+
+enum error group_split(struct group *g, int color, int key, struct group **out) {
+    struct wish wishes[RANKS_MAX] = {{0}};
+    struct split s = {.parent = g};
+    enum error err = ERR_NONE;
+    *out = NULL;
+    wishes[g->rank] = (struct wish){color, key};
+    TRY(gather(g, wishes, 2));
+    g->splits++;
+    if (color >= 0) {
+        find_members(&s, wishes);
+        err = make_roster(&s);
+    }
+    err = meet_members(&s, err, color >= 0);
+    if (!err && color >= 0) err = open_split(&s, out);
+    if (err) {
+        party_leave(s.party);
+        memory_free(s.roster);
+    }
+    return err;
+}

@@ -189,9 +189,10 @@ static void exit_codes(void **unused) {
     assert_string_equal(r.lines, "rank 1 has had enough");
     assert_ok(launch(1, &r, "exit", "0", "1"));
     assert_int_equal(r.exit_code, 1);
-    /* unasked, 143 is a failure like any other */
+    /* a rank that somebody else has told to stop: the rest is told, too */
     assert_ok(launch(2, &r, "exit", "0", "143"));
-    assert_int_equal(r.first, 0);
+    assert_int_equal(r.first, -1);
+    assert_int_equal(r.exit_code, 143);
 }
 
 static void killed(void **unused) {

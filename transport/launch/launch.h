@@ -25,12 +25,19 @@ typedef enum error (*rank_fn)(void *user, int rank);
 MUST_CHECK enum error launch_threads(int size, rank_fn fn, void *user);
 
 struct launch_params {
-    int size;
-    const char *const *argv; /* what every rank runs: argv of this program, NULL-terminated */
+    int size;         /* ranks that are started here: first, first + 1, ... */
+    int first, world; /* of so many in all; world 0: size, first then is 0 */
+    /* What each is told beside: name, value, ..., NULL. Names that are in our environment are
+     * replaced. NULL: nothing. */
+    const char *const *variables;
+    const char *program;     /* what every rank runs, looked for in PATH; NULL: this program */
+    const char *const *argv; /* its arguments, NULL-terminated */
     struct meeting *meeting; /* its descriptor is inherited; a started process finds it by
                                 launch_self. NULL: none */
     const char *log_folder;  /* rankN.log in it get all that rank N writes, as it is; NULL: none */
     FILE *log;               /* where prefixed lines of the ranks' output go; NULL: nowhere */
+    int (*stop)(void); /* the signal by which a user wanted to stop before the launch took signals
+                          over, 0: none; asked once. NULL: none */
     double grace; /* seconds that the rest have to end by themselves once a rank is lost; 0: 0.5 */
 };
 struct launch_result {
@@ -38,6 +45,7 @@ struct launch_result {
     int exit_code;  /* its exit code, or -1. Where none failed: 0, or 130 or 143 when ranks stopped
                        because they were told to */
     int signal;     /* that killed it, or 0 */
+    int stuck;      /* the first rank that did not use its grace to end and was killed, -1: none */
     double seconds; /* from its death to the end of the last rank */
     char lines[2048]; /* the last lines it wrote, without control characters */
 };
@@ -49,7 +57,8 @@ struct launch_result {
  * When one dies by a signal or with a non-zero code, the others, who learn of it from their group,
  * have 'grace' to end; then they are killed. The ranks are a process group of their own, so a
  * terminal's Ctrl-C reaches this process alone: the first SIGINT or SIGTERM is passed on to all
- * ranks, once; a SIGINT after that kills them. No child outlives this process: each asks the kernel
+ * ranks, once; a SIGINT after that kills them. A rank that stops as if told to (130, 143) has been
+ * told by somebody else: then so are all. No child outlives this process: each asks the kernel
  * to be killed with it (with the calling thread, in fact).
  *
  * ERR_PEER when a rank was lost by a signal; a rank's own exit code otherwise is for the caller to
@@ -60,6 +69,7 @@ MUST_CHECK enum error launch_processes(const struct launch_params *p, struct lau
  * threads. */
 struct launch_self {
     int rank, size;
+    int local, locals;            /* of those that its starter has started */
     int meeting_fd;               /* -1: none */
     int console_out, console_err; /* -1 but for rank 0 */
 };

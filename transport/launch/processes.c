@@ -2,8 +2,9 @@
  *
  *   a rank writes      its pipe is read (output.c)
  *   a rank ends        SIGCHLD; if that is a failure the rest have 'grace' to end, then SIGKILL
- *   a user stops us    the first SIGINT or SIGTERM goes to all ranks, who stop after the step; the
- * next SIGINT kills them the grace is over  SIGKILL, which also ends what is stopped (SIGSTOP)
+ *   a user stops us    the first SIGINT or SIGTERM goes to all ranks, who stop after the step;
+ *                      the next SIGINT kills them
+ *   the grace is over  SIGKILL, which also ends what is stopped (SIGSTOP)
  *
  * Signals come by a handler that writes their number to a pipe, so that they wake the loop
  * whichever thread they hit. The dead stay unreaped until all have ended: as long as they do,
@@ -92,6 +93,7 @@ struct watch {
     pid_t group;
     int started, running;
     int asked;         /* the signal that was passed on, 0: none */
+    bool obeyed;       /* a rank has ended as it was told to */
     bool killed;       /* all were, at the user's wish or when the grace was over */
     int64_t deadline;  /* when the rest are killed; 0: never */
     int64_t pass;      /* the time of this look around */
@@ -105,25 +107,34 @@ static void signal_ranks(struct watch *w, int signo) {
     if (w->group) kill(-w->group, signo);
 }
 
+static void ask_ranks(struct watch *w, int signo) {
+    w->asked = signo;
+    signal_ranks(w, signo);
+}
+
 static void kill_ranks(struct watch *w) {
     w->killed = true;
     signal_ranks(w, SIGKILL);
 }
 
-static enum error spawn_rank(struct watch *w, int rank, const int console[2]) {
+static enum error spawn_rank(struct watch *w, int local, const int console[2]) {
     const struct launch_params *p = w->p;
-    struct rank_process *r = &w->ranks[rank];
+    struct rank_process *r = &w->ranks[local];
+    int rank = p->first + local;
     struct launch_self self = {.rank = rank,
-                               .size = p->size,
+                               .size = p->world ? p->world : p->size,
+                               .local = local,
+                               .locals = p->size,
                                .meeting_fd = p->meeting ? meeting_fd(p->meeting) : -1,
                                .console_out = rank == 0 ? console[0] : -1,
                                .console_err = rank == 0 ? console[1] : -1};
     int rank_end;
     TRY(output_open(&r->output, rank, p->log_folder, p->log, &rank_end));
-    enum error err = rank_spawn(p->argv, &self, rank_end, w->group, &r->pid);
+    enum error err =
+        rank_spawn(p->program, p->argv, &self, p->variables, rank_end, w->group, &r->pid);
     close(rank_end);
     if (err != ERR_NONE) return err;
-    if (rank == 0) w->group = r->pid;
+    if (local == 0) w->group = r->pid;
     w->started++, w->running++;
     return ERR_NONE;
 }
@@ -144,8 +155,8 @@ static enum error spawn_all(struct watch *w) {
                       fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)};
     if (console[0] < 0 || console[1] < 0)
         err = FAIL(ERR_CREATE, "rank 0's console: %s", strerror(errno));
-    for (int rank = 0; rank < w->p->size && err == ERR_NONE; rank++)
-        err = spawn_rank(w, rank, console);
+    for (int local = 0; local < w->p->size && err == ERR_NONE; local++)
+        err = spawn_rank(w, local, console);
     for (int i = 0; i < 2; i++)
         if (console[i] >= 0) close(console[i]);
     return err;
@@ -160,24 +171,26 @@ static bool is_victim(const siginfo_t *end) {
     return end->si_code == CLD_EXITED && end->si_status == CODE_LOST;
 }
 
-/* Ended as it was told to: by its handler's code or, before it had a handler, by the signal itself.
- */
+/* Ended as it was told to, by us or another: by its handler's code or, before it had a handler, by
+ * the signal itself. */
 static bool was_told(const struct watch *w, const siginfo_t *end) {
     if (end->si_code == CLD_EXITED)
-        return w->asked && (end->si_status == CODE_INT || end->si_status == CODE_TERM);
+        return end->si_status == CODE_INT || end->si_status == CODE_TERM;
     return (w->asked && end->si_status == w->asked) || (w->killed && end->si_status == SIGKILL);
 }
 
-static void note_end(struct watch *w, int rank, const siginfo_t *end) {
+static void note_end(struct watch *w, int local, const siginfo_t *end) {
     bool exited = end->si_code == CLD_EXITED, told = was_told(w, end);
-    w->ranks[rank].ended = true;
+    w->ranks[local].ended = true;
     w->running--;
     w->last = w->pass;
     if (exited && end->si_status == 0) return;
     if (told) {
         w->out->exit_code = exited ? end->si_status : 128 + w->asked;
+        w->obeyed = w->obeyed || !w->killed;
+        if (!w->asked) ask_ranks(w, SIGTERM);
     } else if (w->out->first < 0 || (is_victim(&w->failure) && !is_victim(end))) {
-        w->out->first = rank;
+        w->out->first = w->p->first + local;
         w->failed = w->pass;
         w->failure = *end;
     }
@@ -208,8 +221,7 @@ static void take_signals(struct watch *w) {
     for (ssize_t i = 0; i < n; i++) {
         if (got[i] == SIGCHLD) continue;
         if (!w->asked) {
-            w->asked = got[i];
-            signal_ranks(w, got[i]);
+            ask_ranks(w, got[i]);
         } else if (got[i] == SIGINT) {
             kill_ranks(w);
         }
@@ -231,6 +243,12 @@ static void wait_for_something(struct watch *w, int timeout) {
     (void)poll(w->fds, (nfds_t)w->started + 1, timeout); /* whatever it says, we look at all */
 }
 
+static void end_grace(struct watch *w) {
+    for (int i = w->started; i-- > 0;)
+        if (!w->ranks[i].ended) w->out->stuck = w->p->first + i;
+    kill_ranks(w);
+}
+
 static void watch_ranks(struct watch *w) {
     while (w->running > 0) {
         wait_for_something(w, wait_ms(w));
@@ -238,7 +256,7 @@ static void watch_ranks(struct watch *w) {
         take_signals(w);
         for (int i = 0; i < w->started; i++) output_read(&w->ranks[i].output);
         look_for_ends(w);
-        if (w->deadline && w->pass >= w->deadline && !w->killed) kill_ranks(w);
+        if (w->deadline && w->pass >= w->deadline && !w->killed) end_grace(w);
     }
 }
 
@@ -271,16 +289,19 @@ static void end_all(struct watch *w) {
 
 static enum error tell(struct watch *w) {
     struct launch_result *out = w->out;
+    /* Told to stop while they were meeting, some were gone before others knew. */
+    if (w->obeyed && is_victim(&w->failure)) out->first = -1;
     if (out->first < 0) return ERR_NONE;
     bool exited = w->failure.si_code == CLD_EXITED;
     out->exit_code = exited ? w->failure.si_status : -1;
     out->signal = exited ? 0 : w->failure.si_status;
     out->seconds = clock_seconds(w->last - w->failed);
-    output_last_lines(&w->ranks[out->first].output, out->lines);
+    const struct rank_process *r = &w->ranks[out->first - w->p->first];
+    output_last_lines(&r->output, out->lines);
     if (exited) return ERR_NONE;
     const char *name = sigdescr_np(out->signal);
     return FAIL(ERR_PEER, "rank %d (process %d) was killed by signal %d (%s)%s", out->first,
-                (int)w->ranks[out->first].pid, out->signal, name ? name : "real-time",
+                (int)r->pid, out->signal, name ? name : "real-time",
                 out->signal == SIGKILL ? "\nwhen memory runs out the kernel does that: see dmesg"
                                        : "");
 }
@@ -303,18 +324,28 @@ static void watch_close(struct watch *w) {
     memory_free(w->fds);
 }
 
+static enum error run_ranks(struct watch *w) {
+    int signo = w->p->stop ? w->p->stop() : 0;
+    if (signo) {
+        w->out->exit_code = 128 + signo;
+        return ERR_NONE;
+    }
+    enum error err = spawn_all(w);
+    if (err != ERR_NONE)
+        kill_ranks(w);
+    else
+        watch_ranks(w);
+    end_all(w);
+    return err;
+}
+
 enum error launch_processes(const struct launch_params *p, struct launch_result *out) {
     assert(p->size > 0);
-    *out = (struct launch_result){.first = -1};
+    *out = (struct launch_result){.first = -1, .stuck = -1};
     struct watch w = {.p = p, .out = out};
     enum error err = watch_open(&w);
     if (err != ERR_NONE) goto done;
-    err = spawn_all(&w);
-    if (err != ERR_NONE)
-        kill_ranks(&w);
-    else
-        watch_ranks(&w);
-    end_all(&w);
+    err = run_ranks(&w);
     signals_give(&w.signals);
     if (err == ERR_NONE) err = tell(&w);
 done:

@@ -18,6 +18,8 @@ struct rendezvous {
     const void *blob; /* what the others are given of this member, at most 32 KB */
     size_t bytes;
     double timeout;
+    bool keeps; /* the store ends with this member: where the meeting fails, it stays for a second
+                   more, in which the others hear why */
     /* What was waited for, for how long; NULL: log_info. Every 5 s from 2 s on. */
     void (*waiting)(void *user, const char *text);
     void *user;

@@ -14,12 +14,15 @@
 /* Nine digits at most, so that nothing overflows; what is printed back must be what was read, so
  * that nothing is let pass. */
 static bool parse(const char *text, struct launch_self *s, int *parent) {
-    if (sscanf(text, "rank=%9d,size=%9d,meeting=%9d,out=%9d,err=%9d,parent=%9d", &s->rank, &s->size,
-               &s->meeting_fd, &s->console_out, &s->console_err, parent) != 6)
+    if (sscanf(text,
+               "rank=%9d,size=%9d,local=%9d,locals=%9d,meeting=%9d,out=%9d,err=%9d,parent=%9d",
+               &s->rank, &s->size, &s->local, &s->locals, &s->meeting_fd, &s->console_out,
+               &s->console_err, parent) != 8)
         return false;
     char again[LAUNCH_TEXT];
     launch_text(again, s, *parent);
-    return !strcmp(text, again) && s->rank >= 0 && s->rank<s->size && * parent> 0;
+    bool inside = s->rank >= 0 && s->rank < s->size && s->local >= 0 && s->local < s->locals;
+    return !strcmp(text, again) && inside && *parent > 0;
 }
 
 /* Open, and not to be handed on to what this process may start in turn. -1 stands for none. */

@@ -12,8 +12,9 @@
 #include <unistd.h>
 
 void launch_text(char out[LAUNCH_TEXT], const struct launch_self *s, int parent) {
-    snprintf(out, LAUNCH_TEXT, "rank=%d,size=%d,meeting=%d,out=%d,err=%d,parent=%d", s->rank,
-             s->size, s->meeting_fd, s->console_out, s->console_err, parent);
+    snprintf(out, LAUNCH_TEXT,
+             "rank=%d,size=%d,local=%d,locals=%d,meeting=%d,out=%d,err=%d,parent=%d", s->rank,
+             s->size, s->local, s->locals, s->meeting_fd, s->console_out, s->console_err, parent);
 }
 
 /* ---- environment: ours, with what a rank is told in place of what there may be ---- */
@@ -22,29 +23,43 @@ enum { TOLD = 5 };
 static const char *const told_names[TOLD] = {LAUNCH_VARIABLE, "RANK", "WORLD_SIZE", "LOCAL_RANK",
                                              "LOCAL_WORLD_SIZE"};
 
-static bool is_told(const char *entry) {
-    for (int i = 0; i < TOLD; i++) {
-        size_t n = strlen(told_names[i]);
-        if (!strncmp(entry, told_names[i], n) && entry[n] == '=') return true;
-    }
+static bool is_named(const char *entry, const char *name) {
+    size_t n = strlen(name);
+    return !strncmp(entry, name, n) && entry[n] == '=';
+}
+
+static bool is_told(const char *entry, const char *const *variables) {
+    for (int i = 0; i < TOLD; i++)
+        if (is_named(entry, told_names[i])) return true;
+    for (; variables && *variables; variables += 2)
+        if (is_named(entry, *variables)) return true;
     return false;
 }
 
-static enum error make_environment(const struct launch_self *self, struct pool *pool, char ***out) {
-    size_t count = 0, kept = 0;
-    while (environ[count]) count++;
-    char **env = pool_alloc(pool, (count + TOLD + 1) * sizeof *env);
+static size_t length_of(const char *const *list) {
+    size_t n = 0;
+    while (list && list[n]) n++;
+    return n;
+}
+
+static enum error make_environment(const struct launch_self *self, const char *const *variables,
+                                   struct pool *pool, char ***out) {
+    size_t count = length_of((const char *const *)environ), kept = 0;
+    char **env = pool_alloc(pool, (count + TOLD + length_of(variables) / 2 + 1) * sizeof *env);
     if (!env) return ERR_MEMORY;
     for (size_t i = 0; i < count; i++)
-        if (!is_told(environ[i])) env[kept++] = environ[i];
+        if (!is_told(environ[i], variables)) env[kept++] = environ[i];
     char text[LAUNCH_TEXT];
     launch_text(text, self, (int)getpid());
-    const int values[TOLD] = {0, self->rank, self->size, self->rank, self->size};
+    const int values[TOLD] = {0, self->rank, self->size, self->local, self->locals};
     for (int i = 0; i < TOLD; i++) {
         env[kept] = i == 0 ? pool_printf(pool, "%s=%s", told_names[i], text)
                            : pool_printf(pool, "%s=%d", told_names[i], values[i]);
         if (!env[kept++]) return ERR_MEMORY;
     }
+    for (; variables && *variables; variables += 2)
+        if (!(env[kept++] = pool_printf(pool, "%s=%s", variables[0], variables[1])))
+            return ERR_MEMORY;
     *out = env;
     return ERR_NONE;
 }
@@ -83,8 +98,8 @@ static int describe_process(posix_spawnattr_t *attr, pid_t group) {
     return why;
 }
 
-enum error rank_spawn(const char *const *argv, const struct launch_self *self, int output,
-                      pid_t group, pid_t *out) {
+enum error rank_spawn(const char *program, const char *const *argv, const struct launch_self *self,
+                      const char *const *variables, int output, pid_t group, pid_t *out) {
     struct pool *pool;
     TRY(pool_create(&pool));
     posix_spawn_file_actions_t files;
@@ -93,7 +108,7 @@ enum error rank_spawn(const char *const *argv, const struct launch_self *self, i
     posix_spawnattr_init(&attr);
     char **env;
     int why = 0;
-    enum error err = make_environment(self, pool, &env);
+    enum error err = make_environment(self, variables, pool, &env);
     if (err != ERR_NONE) goto done;
     why = describe_files(&files, self, output);
     if (!why) why = describe_process(&attr, group);
@@ -101,10 +116,12 @@ enum error rank_spawn(const char *const *argv, const struct launch_self *self, i
         const char *const *mine;
         char *const *theirs;
     } words = {argv};
-    if (!why) why = posix_spawn(out, "/proc/self/exe", &files, &attr, words.theirs, env);
+    if (!why)
+        why = posix_spawnp(out, program ? program : "/proc/self/exe", &files, &attr, words.theirs,
+                           env);
     if (why)
-        err =
-            FAIL(ERR_CREATE, "cannot start the process of rank %d: %s", self->rank, strerror(why));
+        err = FAIL(ERR_CREATE, "cannot start %s as rank %d: %s", program ? program : "a process",
+                   self->rank, strerror(why));
 done:
     posix_spawnattr_destroy(&attr);
     posix_spawn_file_actions_destroy(&files);

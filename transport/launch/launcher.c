@@ -1,0 +1,256 @@
+#include "transport/launch/launcher.h"
+
+#include "engine/base/text.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef const char *(*lookup)(const char *name);
+
+static const struct kind {
+    const char *name, *sign; /* sign: must be set, too; NULL: rank and size suffice */
+    const char *rank, *size, *local, *locals, *job;
+    bool ours; /* tells where its ranks meet, in MASTER_ADDR and MASTER_PORT */
+} kinds[] = {
+    {"torchrun", "TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+     "TORCHELASTIC_RUN_ID", true},
+    {"env://", NULL, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL, true},
+    {"Open MPI", NULL, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE", false},
+    {"PMI", NULL, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_JOBID", false},
+    {"Slurm", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", NULL,
+     "SLURM_JOB_ID", false},
+};
+enum { KINDS = sizeof kinds / sizeof *kinds, ENV = 1, SLURM = KINDS - 1 };
+
+static const char *value(lookup get, const char *name) {
+    const char *text = name ? get(name) : NULL;
+    return text && *text ? text : NULL;
+}
+
+static void note_used(struct launcher *l, const char *name) {
+    size_t n = strlen(l->variables);
+    snprintf(l->variables + n, sizeof l->variables - n, "%s%s", n ? ", " : "", name);
+}
+
+/* A number of the environment; absent: 'out' stays. */
+static enum error read_number(lookup get, const char *name, struct launcher *l, int *out) {
+    const char *text = value(get, name);
+    int64_t n;
+    if (!text) return ERR_NONE;
+    if (!text_int(text, &n) || n < 0 || n > 1000000)
+        return FAIL(ERR_USAGE, "%s='%.32s' is no number of ranks\nunset it, or set run.init: none",
+                    name, text);
+    *out = (int)n;
+    note_used(l, name);
+    return ERR_NONE;
+}
+
+/* ---- where they meet ---- */
+
+/* torchrun keeps a store of its own at the master's port and lives as long as the ranks: ours is at
+ * the next. */
+static enum error read_master(lookup get, struct launcher *l) {
+    const char *address = value(get, "MASTER_ADDR"), *agent;
+    int port = 0;
+    if (!address) return ERR_NONE;
+    note_used(l, "MASTER_ADDR");
+    TRY(read_number(get, "MASTER_PORT", l, &port));
+    agent = value(get, "TORCHELASTIC_USE_AGENT_STORE");
+    if (agent && !strcmp(agent, "True") && port) port++;
+    if (port < 1 || port > 65535)
+        return FAIL(ERR_USAGE,
+                    "MASTER_ADDR is set, but MASTER_PORT %s\nset it, or set run.init: none",
+                    value(get, "MASTER_PORT") ? "is no port from 1 to 65535" : "is not");
+    bool six = strchr(address, ':') && *address != '[';
+    int n = snprintf(l->master, sizeof l->master, six ? "[%s]:%d" : "%s:%d", address, port);
+    return n < (int)sizeof l->master ? ERR_NONE : FAIL(ERR_USAGE, "MASTER_ADDR is too long");
+}
+
+/* The first name of "node[01-04,07],other": "node01". */
+static bool first_host(const char *list, char *out, size_t size) {
+    size_t name = strcspn(list, "[,"), n = name;
+    if (list[name] == '[') {
+        size_t digits = strspn(list + name + 1, "0123456789");
+        if (!digits) return false;
+        if (snprintf(out, size, "%.*s%.*s", (int)name, list, (int)digits, list + name + 1) >=
+            (int)size)
+            return false;
+        const char *rest = strchr(list + name, ']');
+        n = strlen(out);
+        return rest && snprintf(out + n, size - n, "%.*s", (int)strcspn(rest + 1, ","), rest + 1) <
+                           (int)(size - n);
+    }
+    return name && snprintf(out, size, "%.*s", (int)name, list) < (int)size;
+}
+
+/* How many tasks node 'node' has, of "2(x3),1". 0: cannot be read. */
+static int tasks_of_node(const char *text, int node) {
+    while (*text) {
+        char *end;
+        long tasks = strtol(text, &end, 10), times = 1;
+        if (end == text || tasks < 1 || tasks > 1000000) return 0;
+        if (!strncmp(end, "(x", 2)) times = strtol(end + 2, &end, 10), end += *end == ')';
+        if (times < 1) return 0;
+        if (node < times) return (int)tasks;
+        node -= (int)times;
+        if (*end && *end != ',') return 0;
+        text = end + (*end == ',');
+    }
+    return 0;
+}
+
+/* Steps of one cluster meet at different ports, as far as 10,000 ports go. */
+static enum error read_slurm(lookup get, struct launcher *l) {
+    const char *nodes = value(get, "SLURM_STEP_NODELIST"),
+               *tasks = value(get, "SLURM_STEP_TASKS_PER_NODE");
+    int node = 0, count = 0, job = 0, step = 0;
+    char host[200];
+    TRY(read_number(get, "SLURM_NODEID", l, &node));
+    TRY(read_number(get, "SLURM_STEP_NUM_NODES", l, &count));
+    TRY(read_number(get, "SLURM_STEP_ID", l, &step));
+    if (tasks) l->locals = tasks_of_node(tasks, node), note_used(l, "SLURM_STEP_TASKS_PER_NODE");
+    if (value(get, "SLURM_JOB_ID")) job = atoi(value(get, "SLURM_JOB_ID"));
+    snprintf(l->job, sizeof l->job, "slurm-%d.%d", job, step);
+    if (*l->master) return ERR_NONE;
+    if (count == 1) {
+        l->locals = l->size;
+        return ERR_NONE;
+    }
+    if (!nodes || !first_host(nodes, host, sizeof host))
+        return FAIL(ERR_USAGE,
+                    "SLURM_STEP_NODELIST='%.64s' names no first node\nset MASTER_ADDR "
+                    "and MASTER_PORT",
+                    nodes ? nodes : "");
+    note_used(l, "SLURM_STEP_NODELIST");
+    snprintf(l->master, sizeof l->master, "%s:%d", host,
+             20000 + (int)(((unsigned)job * 16u + (unsigned)step) % 10000u));
+    return ERR_NONE;
+}
+
+/* ---- who ---- */
+
+static bool is_there(lookup get, const struct kind *k) {
+    const char *size = value(get, k->size);
+    if (!size || !value(get, k->rank) || (k->sign && !value(get, k->sign))) return false;
+    return k != &kinds[SLURM] || strcmp(size, "1"); /* such a step is a shell or a batch script */
+}
+
+static enum error check_ranks(const struct launcher *l, const struct kind *k) {
+    if (l->size < 1)
+        return FAIL(ERR_USAGE, "%s=%d: no ranks\nunset it, or set run.init: none", k->size,
+                    l->size);
+    if (l->rank >= l->size)
+        return FAIL(ERR_USAGE,
+                    "%s=%d, but %s=%d: ranks are from 0 to %d\nunset them, or set run.init: none",
+                    k->rank, l->rank, k->size, l->size, l->size - 1);
+    if (l->locals > 0 && (l->local >= l->locals || l->locals > l->size))
+        return FAIL(ERR_USAGE, "%s: rank %d of %d on this host, of %d in all", l->name, l->local,
+                    l->locals, l->size);
+    return ERR_NONE;
+}
+
+/* RANK may come from a script that wraps another launcher; then both must mean the same. A launcher
+ * that starts one torchrun a node counts these, so only equal sizes are compared. */
+static enum error check_conflict(lookup get, const struct launcher *l) {
+    for (int i = ENV + 1; i < KINDS; i++) {
+        struct launcher other = {.local = -1};
+        int rank = -1, size = -1;
+        if (!is_there(get, &kinds[i])) continue;
+        TRY(read_number(get, kinds[i].rank, &other, &rank));
+        TRY(read_number(get, kinds[i].size, &other, &size));
+        if (size == l->size && rank != l->rank)
+            return FAIL(ERR_USAGE,
+                        "RANK says rank %d, %s says %d (of %d)\nunset one of them, or say which "
+                        "by run.init",
+                        l->rank, kinds[i].rank, rank, size);
+    }
+    return ERR_NONE;
+}
+
+/* Who meets on the loopback is on one host, even if nobody says so. */
+static void guess_locals(struct launcher *l) {
+    bool loopback = !strncmp(l->master, "127.", 4) || !strncmp(l->master, "localhost:", 10) ||
+                    !strncmp(l->master, "[::1]:", 6);
+    if (!loopback || l->locals > 0) return;
+    l->local = l->rank;
+    l->locals = l->size;
+}
+
+static enum error read_kind(lookup get, const struct kind *k, struct launcher *l) {
+    *l = (struct launcher){.name = k->name, .local = -1};
+    TRY(read_number(get, k->rank, l, &l->rank));
+    TRY(read_number(get, k->size, l, &l->size));
+    TRY(read_number(get, k->local, l, &l->local));
+    if (k->locals) TRY(read_number(get, k->locals, l, &l->locals));
+    TRY(read_master(get, l));
+    if (k == &kinds[SLURM])
+        TRY(read_slurm(get, l));
+    else if (value(get, k->job))
+        snprintf(l->job, sizeof l->job, "%.100s", value(get, k->job));
+    guess_locals(l);
+    TRY(check_ranks(l, k));
+    if (k->ours && !*l->master)
+        return FAIL(ERR_USAGE,
+                    "%s and %s are set, but MASTER_ADDR and MASTER_PORT are not\nset "
+                    "them, or set run.init: none",
+                    k->rank, k->size);
+    return k == &kinds[ENV] ? check_conflict(get, l) : ERR_NONE;
+}
+
+/* Half of the classic variables: whoever started this process did not mean it to run alone. */
+static enum error check_half(lookup get) {
+    const char *rank = value(get, "RANK"), *size = value(get, "WORLD_SIZE");
+    if (!value(get, "MASTER_ADDR") || !rank == !size) return ERR_NONE;
+    return FAIL(ERR_USAGE,
+                "MASTER_ADDR and %s are set, but %s is not\nset it, or set run.init: none",
+                rank ? "RANK" : "WORLD_SIZE", rank ? "WORLD_SIZE" : "RANK");
+}
+
+enum error launcher_find(lookup get, struct launcher *out, bool *found) {
+    *found = false;
+    for (int i = 0; i < KINDS && !*found; i++) {
+        if (!is_there(get, &kinds[i])) continue;
+        TRY(read_kind(get, &kinds[i], out));
+        *found = true;
+    }
+    return *found ? ERR_NONE : check_half(get);
+}
+
+/* When a process started, in ticks since boot: with its number it names one process for ever. */
+static unsigned long long start_of(int pid) {
+    char path[40], text[1024];
+    unsigned long long ticks = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *f = fopen(path, "re");
+    if (!f) return 0;
+    size_t n = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    text[n] = '\0';
+    const char *at = strrchr(text, ')'); /* behind the name, which may hold anything */
+    for (int field = 2; at && field < 22; field++) at = strchr(at + 1, ' ');
+    if (at) ticks = strtoull(at, NULL, 10);
+    return ticks;
+}
+
+/* Without a job's name the parent stands for it: a launcher starts its ranks itself. */
+enum error launcher_place(const char *master, const char *job, const char *name, int size,
+                          int locals, struct pool *pool, const char **out) {
+    const char *folder = getenv("TMPDIR");
+    if (!folder || !*folder) folder = "/tmp";
+    *out = master;
+    if (master && *master) return ERR_NONE;
+    if (locals != size)
+        return FAIL(ERR_CONFIG,
+                    "%s has started %d ranks, %s of them here, and tells nothing of where they can "
+                    "meet\nset MASTER_ADDR and MASTER_PORT for all ranks",
+                    name, size,
+                    locals > 0 ? pool_printf(pool, "%d", locals) : "it does not say how many");
+    *out = *job ? pool_printf(pool, "file://%s/engine-%u-%s", folder, (unsigned)getuid(), job)
+                : pool_printf(pool, "file://%s/engine-%u-of-%d-%llu", folder, (unsigned)getuid(),
+                              (int)getppid(), start_of((int)getppid()));
+    return *out ? ERR_NONE : ERR_MEMORY;
+}

@@ -1,0 +1,30 @@
+/* Other launchers: which of them has started this process as one rank of many, by the variables
+ * that they leave in the environment. In this order the first that is there is taken:
+ *
+ *   torchrun    TORCHELASTIC_RUN_ID with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_*
+ *   env://      RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (LOCAL_RANK, LOCAL_WORLD_SIZE if told)
+ *   Open MPI    OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE
+ *   PMI         PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS (MPICH, Intel MPI)
+ *   Slurm       SLURM_PROCID, ... of a step (srun) of more than one task
+ *
+ * Where the ranks meet is MASTER_ADDR:MASTER_PORT if these are set. Else, ranks of one host meet in
+ * a file, and those of a Slurm step at its first node. */
+#pragma once
+#include "engine/base/memory.h"
+
+struct launcher {
+    const char *name;    /* "torchrun" */
+    char variables[256]; /* those that were used: "RANK, WORLD_SIZE" */
+    int rank, size;
+    int local, locals; /* of those on this host; -1, 0: not told */
+    char master[300];  /* HOST:PORT, or "": not told */
+    char job[128];     /* what tells this run from others, or "" */
+};
+/* get: getenv, or a test's. *found is false when there is none. ERR_USAGE: variables that lie,
+ * contradict each other, or lack what is needed. */
+MUST_CHECK enum error launcher_find(const char *(*get)(const char *name), struct launcher *out,
+                                    bool *found);
+/* Where its ranks meet: master if it is told ("" or NULL: it is not), else, when all are on this
+ * host, a file that each of them can name. ERR_CONFIG when they are not. */
+MUST_CHECK enum error launcher_place(const char *master, const char *job, const char *name,
+                                     int size, int locals, struct pool *pool, const char **out);

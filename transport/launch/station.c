@@ -1,0 +1,265 @@
+/* The station of one rank's process. Where the ranks are started by one 'engine run' on one host,
+ * they inherit a board and need nothing else. Otherwise:
+ *
+ *   1. every rank opens the store (one of them keeps it) and, where other hosts may have to be
+ *      reached, a port;
+ *   2. they meet there, and each tells its node and its port's address: that is the roster;
+ *   3. on each host the first rank makes the board, unless they inherited one, and tells the others
+ *      its process and descriptor, by which they open it: nothing is left when they die. */
+#include "transport/launch/station.h"
+
+#include "engine/base/digest.h"
+#include "engine/base/file.h"
+#include "transport/launch/launch.h"
+#include "transport/link/link.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { NODE_MAX = 120 };
+struct told { /* the blob of a rank: what the others learn of it */
+    char node[NODE_MAX], address[ADDRESS_MAX];
+    char word[];
+};
+
+struct station {
+    struct group_params group;
+    struct pool *pool;
+    struct store *store;
+    const char *file; /* of the store, if it is this rank's to remove */
+    struct port *port;
+    struct meeting *meeting;
+    struct roster roster;
+    const char *word;
+};
+
+/* ---- what tells one host from another ---- */
+
+/* Ranks can share memory if they run on one kernel and see each other's processes. They count as
+ * one host only if they have the network in common, too. */
+static void name_node(char out[NODE_MAX]) {
+    char boot[40] = "";
+    struct stat pid = {0}, net = {0};
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (f) {
+        if (!fgets(boot, sizeof boot, f)) *boot = '\0';
+        fclose(f);
+    }
+    boot[strcspn(boot, "\n")] = '\0';
+    (void)stat("/proc/self/ns/pid", &pid); /* where there is none, all zeros are alike */
+    (void)stat("/proc/self/ns/net", &net);
+    snprintf(out, NODE_MAX, "%s/%llu/%llu/%u", boot, (unsigned long long)pid.st_ino,
+             (unsigned long long)net.st_ino, (unsigned)getuid());
+}
+
+static bool is_url(const char *master) {
+    return strstr(master, "://") != NULL;
+}
+
+/* Whether all ranks are on this host, as far as the master's name tells. */
+static bool is_local_name(const char *master) {
+    if (is_url(master)) return strncmp(master, "tcp://", 6) || is_local_name(master + 6);
+    return !strncmp(master, "127.", 4) || !strncmp(master, "localhost:", 10) ||
+           !strncmp(master, "[::1]:", 6);
+}
+
+/* ---- store and port ---- */
+
+static enum error open_store(struct station *s, const struct station_params *p) {
+    struct store_params sp = {
+        .serve = p->serve, .token = p->token, .run = p->run, .timeout = p->timeout};
+    sp.url = is_url(p->master) ? p->master : pool_printf(s->pool, "tcp://%s", p->master);
+    if (!sp.url) return ERR_MEMORY;
+    if (p->serve && !strncmp(sp.url, "file://", 7)) s->file = sp.url + 7;
+    return store_open(&sp, &s->store);
+}
+
+static enum error open_port(struct station *s, const struct station_params *p) {
+    char address[ADDRESS_MAX];
+    struct port_params pp = {.interface = p->interface, .token = p->token};
+    if (!pp.interface && !is_local_name(p->master)) {
+        TRY(port_address_towards(p->master + (is_url(p->master) ? 6 : 0), address));
+        pp.interface = address;
+    }
+    return port_open(&pp, &s->port);
+}
+
+/* ---- the roster ---- */
+
+static enum error check_told(const struct member *m, int rank) {
+    const struct told *t = (const struct told *)(const void *)m->blob;
+    bool good =
+        m->bytes >= sizeof *t && memchr(t->node, 0, NODE_MAX) && memchr(t->address, 0, ADDRESS_MAX);
+    return good ? ERR_NONE
+                : FAIL(ERR_DATA, "rank %d (%s) tells nothing that makes sense", rank, m->who);
+}
+
+/* Hosts are numbered in the order of their first ranks. */
+static enum error make_roster(struct station *s, const struct member *members, int size) {
+    struct seat_of *of = pool_alloc(s->pool, (size_t)size * sizeof *of);
+    if (!of) return ERR_MEMORY;
+    s->roster = (struct roster){.size = size, .of = of};
+    for (int r = 0; r < size; r++) {
+        TRY(check_told(&members[r], r));
+        const struct told *mine = (const struct told *)(const void *)members[r].blob;
+        snprintf(of[r].name, sizeof of[r].name, "%.63s", members[r].who);
+        memcpy(of[r].address, mine->address, ADDRESS_MAX);
+        of[r].number = r;
+        of[r].host = -1;
+        for (int q = 0; q < r; q++) {
+            const struct told *other = (const struct told *)(const void *)members[q].blob;
+            if (strcmp(other->node, mine->node)) continue;
+            of[r].host = of[q].host;
+            of[r].local++;
+        }
+        if (of[r].host < 0) of[r].host = s->roster.hosts++;
+    }
+    return ERR_NONE;
+}
+
+static enum error meet(struct station *s, const struct station_params *p, struct member **members) {
+    struct told *mine = pool_alloc(s->pool, sizeof *mine + p->bytes + 1);
+    if (!mine) return ERR_MEMORY;
+    if (p->node)
+        snprintf(mine->node, NODE_MAX, "%s", p->node);
+    else
+        name_node(mine->node);
+    snprintf(mine->address, ADDRESS_MAX, "%s", port_address(s->port));
+    if (p->rank == 0 && p->bytes) memcpy(mine->word, p->word, p->bytes);
+    char who[128];
+    rendezvous_who(who);
+    struct rendezvous r = {.store = s->store,
+                           .what = "rank",
+                           .round = p->round,
+                           .index = p->rank,
+                           .count = p->size,
+                           .who = who,
+                           .facts = p->facts,
+                           .nfacts = p->nfacts,
+                           .blob = mine,
+                           .bytes = sizeof *mine + (p->rank == 0 ? p->bytes + 1 : 1),
+                           .timeout = p->timeout,
+                           .keeps = p->serve};
+    TRY(rendezvous_meet(&r, s->pool, members));
+    TRY(make_roster(s, *members, p->size));
+    const struct member *first = &(*members)[0];
+    if (first->bytes <= sizeof *mine || first->blob[first->bytes - 1])
+        return FAIL(ERR_DATA, "rank 0 (%s) tells nothing that makes sense", first->who);
+    s->word = ((const struct told *)(const void *)first->blob)->word;
+    return ERR_NONE;
+}
+
+/* ---- the board of this host's ranks ---- */
+
+static enum error make_board(struct station *s, const char *key, int locals) {
+    char text[32];
+    TRY(meeting_create_shared(locals, &s->meeting));
+    snprintf(text, sizeof text, "%d %d", (int)getpid(), meeting_fd(s->meeting));
+    return store_set(s->store, key, text, strlen(text));
+}
+
+static enum error join_board(struct station *s, const char *key, int locals) {
+    char *text, path[64];
+    size_t n;
+    int pid, fd;
+    TRY(store_get(s->store, key, 0, s->pool, &text, &n));
+    if (sscanf(text, "%9d %9d", &pid, &fd) != 2)
+        return FAIL(ERR_DATA, "the store's '%s' is '%.32s'", key, text);
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
+    int own = open(path, O_RDWR | O_CLOEXEC);
+    if (own < 0)
+        return FAIL(ERR_PEER,
+                    "cannot share memory with process %d: %s\nwhere ranks of one host may not see "
+                    "each other, use comm.link: tcp",
+                    pid, strerror(errno));
+    enum error err = meeting_join(own, locals, &s->meeting);
+    close(own);
+    return err;
+}
+
+static enum error open_board(struct station *s, const struct station_params *p) {
+    const struct seat_of *me = &s->roster.of[p->rank];
+    int locals = 0;
+    for (int r = 0; r < p->size; r++) locals += s->roster.of[r].host == me->host;
+    if (p->meeting_fd >= 0) return meeting_join(p->meeting_fd, locals, &s->meeting);
+    char *key = pool_printf(s->pool, "%s/board/%d", p->round, me->host);
+    if (!key) return ERR_MEMORY;
+    return me->local == 0 ? make_board(s, key, locals) : join_board(s, key, locals);
+}
+
+/* ---- the whole ---- */
+
+static const char *fitting_link(const struct roster *r) {
+    if (r->hosts == 1) return "shm";
+    return r->hosts == r->size ? "tcp" : "hosts";
+}
+
+static enum error check_link(struct station *s, const char *name) {
+    s->group.link = strcmp(name, "auto") ? name : fitting_link(&s->roster);
+    const struct link_ops *ops = link_find(s->group.link);
+    if (!ops) return FAIL(ERR_CONFIG, "no link '%s'", s->group.link);
+    if (!ops->far && s->roster.hosts > 1)
+        return FAIL(ERR_CONFIG,
+                    "link %s stays on one host, but the ranks are on %d\nuse comm.link: "
+                    "auto",
+                    s->group.link, s->roster.hosts);
+    return ERR_NONE;
+}
+
+static enum error open_with_master(struct station *s, const struct station_params *p) {
+    struct member *members;
+    TRY(open_store(s, p));
+    TRY(open_port(s, p));
+    TRY(meet(s, p, &members));
+    TRY(check_link(s, p->link));
+    s->group.roster = &s->roster;
+    s->group.port = s->port;
+    const struct link_ops *ops = link_find(s->group.link);
+    if (!ops->far || ops->sync_near) TRY(open_board(s, p));
+    return ERR_NONE;
+}
+
+enum error station_open(const struct station_params *p, struct station **out) {
+    struct pool *pool;
+    enum error err;
+    TRY(pool_create(&pool));
+    struct station *s = pool_alloc(pool, sizeof *s);
+    if (!s) {
+        pool_free(pool);
+        return ERR_MEMORY;
+    }
+    *s = (struct station){.pool = pool, .word = ""};
+    s->group = (struct group_params){.rank = p->rank, .size = p->size, .link = p->link, .id = 1};
+    if (p->master)
+        err = open_with_master(s, p);
+    else
+        err = meeting_join(p->meeting_fd, p->locals, &s->meeting);
+    s->group.meeting = s->meeting;
+    if (err)
+        station_close(s);
+    else
+        *out = s;
+    return err;
+}
+
+void station_close(struct station *s) {
+    if (!s) return;
+    meeting_free(s->meeting);
+    port_close(s->port);
+    store_close(s->store);
+    if (s->file) (void)unlink(s->file); /* the others have met, or find out that nobody is there */
+    pool_free(s->pool);
+}
+
+const struct group_params *station_group(const struct station *s) {
+    return &s->group;
+}
+
+const char *station_word(const struct station *s) {
+    return s->word;
+}

@@ -1,0 +1,30 @@
+/* A station is where the process of one rank meets the others before it has a group: it finds out
+ * who they are and where, and prepares what group_open needs. */
+#pragma once
+#include "transport/group.h"
+#include "transport/launch/rendezvous.h"
+
+struct station_params {
+    int rank, size, local, locals; /* local -1: not known */
+    int meeting_fd;   /* of this host's ranks, inherited from who started them; -1: none */
+    const char *link; /* a name of links.def, or "auto": what fits where the ranks are */
+    /* NULL: the ranks share meeting_fd and that is all they need. */
+    const char *master;              /* HOST:PORT or file:///PATH, where they meet */
+    bool serve;                      /* this process keeps the store */
+    const char *token, *run, *round; /* see store.h and rendezvous.h */
+    /* Ranks that give the same may share memory; NULL: those of one kernel, with the same processes
+     * and network in sight. */
+    const char *node;
+    const char *interface; /* NULL: loopback where all are on one host, else what reaches master */
+    const struct fact *facts;
+    int nfacts;
+    const void *word; /* what rank 0 tells all, at most 16 KB */
+    size_t bytes;
+    double timeout;
+};
+struct station;
+MUST_CHECK enum error station_open(const struct station_params *p, struct station **out);
+void station_close(struct station *s);
+/* rank, size, link, meeting, roster, port and id are filled; the rest is for the caller. */
+const struct group_params *station_group(const struct station *s);
+const char *station_word(const struct station *s); /* rank 0's, ends with 0; "" without a master */

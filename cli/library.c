@@ -29,7 +29,7 @@ static int with_job(const char *config, const char *const *sets, int nsets,
     if (err == ERR_NONE) {
         struct job job = {.settings = &s,
                           .mode = mode_find(s.config.mode),
-                          .rank = -1,
+                          .process = {.rank = -1},
                           .processes = 1,
                           .quiet = true,
                           .console_out = -1,

@@ -1,4 +1,5 @@
-/* The engine as a library: train from a configuration, inside your own program.
+/* The engine as a library: train from a configuration, or let the ranks of your own program
+ * exchange and add memory.
  *
  *     #include <engine/engine.h>
  *     struct engine_result r;
@@ -35,8 +36,109 @@ ENGINE_API int engine_run(const char *config, const char *const *sets, int nsets
                           struct engine_result *out);
 /* Checks a configuration, its data and its model: 0, or the exit code. */
 ENGINE_API int engine_validate(const char *config, const char *const *sets, int nsets);
-/* The calling thread's last failure. */
+/* The calling thread's last failure, and what to do about it ("" when nothing is known). */
 ENGINE_API const char *engine_message(void);
+ENGINE_API const char *engine_hint(void);
+
+/* ---- groups -----------------------------------------------------------------------------------
+ * Ranks that move and add memory together. Start N processes of your program by 'engine launch -n N
+ * PROGRAM', torchrun, mpirun or srun; each opens the group:
+ *
+ *     struct engine_group *g;
+ *     if (engine_group_open(NULL, &g)) ...
+ *     engine_all_reduce(g, x, x, n, ENGINE_F32, ENGINE_SUM);
+ *     engine_group_close(g);
+ *
+ * Every rank makes the same calls in the same order, from one thread; ranks that disagree, die or
+ * do not come are named in engine_message() on all others. All functions give 0, or an exit code.
+ * Once one has failed, the group stays failed. send and recv may be the same memory. */
+enum engine_type {
+    ENGINE_F32,
+    ENGINE_F64,
+    ENGINE_F16,
+    ENGINE_BF16,
+    ENGINE_I32,
+    ENGINE_I64,
+    ENGINE_U8
+};
+enum engine_op {
+    ENGINE_SUM,
+    ENGINE_PROD,
+    ENGINE_MIN,
+    ENGINE_MAX,
+    ENGINE_AVG,
+    ENGINE_AND, /* bit by bit, of integers, as the next two */
+    ENGINE_OR,
+    ENGINE_XOR
+};
+struct engine_group;
+struct engine_work;
+
+/* How the ranks find each other. All zero (or NULL for it) is: by the environment of whoever
+ * started them, a group of one when nobody did. */
+struct engine_init {
+    const char *init; /* "tcp://HOST:PORT" (of rank 0) or "file:///PATH", with rank and size */
+    int rank, size;
+    const char *token;     /* as run.token; NULL: auto */
+    const char *link;      /* auto, shm, tcp, hosts */
+    const char *algorithm; /* auto, or a name */
+    const char *order;     /* tree, or ring */
+    const char *interface; /* to listen on for other hosts */
+    double timeout;        /* seconds without progress; 0: 60 */
+};
+ENGINE_API int engine_group_open(const struct engine_init *init, struct engine_group **out);
+ENGINE_API void engine_group_close(struct engine_group *g);
+ENGINE_API int engine_group_rank(const struct engine_group *g);
+ENGINE_API int engine_group_size(const struct engine_group *g);
+/* "direct over shm: each rank sums its own slice ...": what adds so many bytes, and why that. */
+ENGINE_API const char *engine_group_choice(struct engine_group *g, unsigned long long bytes);
+/* A group of the ranks that give one color, in the order of key and rank; color < 0: *out is NULL.
+ */
+ENGINE_API int engine_group_split(struct engine_group *g, int color, int key,
+                                  struct engine_group **out);
+/* Memory that the other ranks reach without a copy; all ranks ask for the same. It goes with the
+ * group. Any other memory may be used as well. */
+ENGINE_API int engine_group_alloc(struct engine_group *g, unsigned long long bytes, void **out);
+
+ENGINE_API int engine_all_reduce(struct engine_group *g, const void *send, void *recv,
+                                 long long count, enum engine_type type, enum engine_op op);
+ENGINE_API int engine_reduce(struct engine_group *g, const void *send, void *recv, long long count,
+                             enum engine_type type, enum engine_op op, int root);
+ENGINE_API int engine_broadcast(struct engine_group *g, void *buf, long long count,
+                                enum engine_type type, int root);
+/* count is of one rank's part: recv of all_gather (and of gather at root) holds size * count, as
+ * send of reduce_scatter, all_to_all (and of scatter at root) does. */
+ENGINE_API int engine_all_gather(struct engine_group *g, const void *send, void *recv,
+                                 long long count, enum engine_type type);
+ENGINE_API int engine_gather(struct engine_group *g, const void *send, void *recv, long long count,
+                             enum engine_type type, int root);
+ENGINE_API int engine_scatter(struct engine_group *g, const void *send, void *recv, long long count,
+                              enum engine_type type, int root);
+ENGINE_API int engine_reduce_scatter(struct engine_group *g, const void *send, void *recv,
+                                     long long count, enum engine_type type, enum engine_op op);
+/* send and recv do not overlap. */
+ENGINE_API int engine_all_to_all(struct engine_group *g, const void *send, void *recv,
+                                 long long count, enum engine_type type);
+ENGINE_API int engine_send(struct engine_group *g, const void *buf, long long count,
+                           enum engine_type type, int peer);
+ENGINE_API int engine_recv(struct engine_group *g, void *buf, long long count,
+                           enum engine_type type, int peer);
+ENGINE_API int engine_barrier(struct engine_group *g);
+
+/* Beside the caller's own work, up to 256 at a time, in the order of their starts: recv is not to
+ * be touched until engine_work_wait, which every work needs once. send is read at the start. */
+ENGINE_API int engine_all_reduce_start(struct engine_group *g, const void *send, void *recv,
+                                       long long count, enum engine_type type, enum engine_op op,
+                                       struct engine_work **out);
+ENGINE_API int engine_broadcast_start(struct engine_group *g, void *buf, long long count,
+                                      enum engine_type type, int root, struct engine_work **out);
+ENGINE_API int engine_send_start(struct engine_group *g, const void *buf, long long count,
+                                 enum engine_type type, int peer, struct engine_work **out);
+ENGINE_API int engine_recv_start(struct engine_group *g, void *buf, long long count,
+                                 enum engine_type type, int peer, struct engine_work **out);
+ENGINE_API int
+engine_work_done(const struct engine_work *w); /* 1: engine_work_wait will not wait */
+ENGINE_API int engine_work_wait(struct engine_work *w);
 
 #ifdef __cplusplus
 }

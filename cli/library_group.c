@@ -1,0 +1,352 @@
+/* The public C interface of groups (engine/engine.h) on transport/group.h, which works in place:
+ * what is not in place is copied here. */
+#include "engine/engine.h"
+
+#include "engine/base/log.h"
+#include "engine/base/memory.h"
+#include "transport/launch/launch.h"
+#include "transport/launch/launcher.h"
+#include "transport/launch/station.h"
+#include "transport/launch/token.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct engine_group {
+    struct group *group;
+    struct station *station; /* NULL: of a subgroup */
+    struct pool *pool;
+    char *scratch; /* of scratch_bytes, for what is not in place */
+    size_t scratch_bytes;
+    int64_t part[65];
+    char choice[256];
+};
+
+static const enum dtype types[] = {
+    [ENGINE_F32] = DTYPE_F32,   [ENGINE_F64] = DTYPE_F64, [ENGINE_F16] = DTYPE_F16,
+    [ENGINE_BF16] = DTYPE_BF16, [ENGINE_I32] = DTYPE_I32, [ENGINE_I64] = DTYPE_I64,
+    [ENGINE_U8] = DTYPE_U8,
+};
+static const enum redop ops[] = {
+    [ENGINE_SUM] = REDOP_SUM, [ENGINE_PROD] = REDOP_PROD,   [ENGINE_MIN] = REDOP_MIN,
+    [ENGINE_MAX] = REDOP_MAX, [ENGINE_AVG] = REDOP_AVERAGE, [ENGINE_AND] = REDOP_AND,
+    [ENGINE_OR] = REDOP_OR,   [ENGINE_XOR] = REDOP_XOR,
+};
+
+/* What is not in the tables is refused by the group. */
+static enum dtype type_of(enum engine_type t) {
+    return (size_t)t < sizeof types / sizeof *types ? types[t] : DTYPES;
+}
+
+static enum redop op_of(enum engine_op op) {
+    return (size_t)op < sizeof ops / sizeof *ops ? ops[op] : REDOPS;
+}
+
+const char *engine_hint(void) {
+    return error_hint();
+}
+
+/* ---- opening ---- */
+
+static const char *from_environment(const char *name) {
+    return getenv(name);
+}
+
+static bool is_alone(const struct engine_init *init, bool launched) {
+    return !launched && !init->init;
+}
+
+/* The ranks of a launcher, or those that init names, meet in a store that rank 0 keeps. */
+static enum error find_ranks(const struct engine_init *init, struct engine_group *g,
+                             struct station_params *p) {
+    struct launcher *l = pool_alloc(g->pool, sizeof *l);
+    bool launched = false;
+    if (!l) return ERR_MEMORY;
+    TRY(token_find(init->token ? init->token : "auto", g->pool, &p->token));
+    if (!init->init || !init->size) TRY(launcher_find(from_environment, l, &launched));
+    if (is_alone(init, launched)) *l = (struct launcher){.size = 1, .locals = 1, .name = "nobody"};
+    p->rank = init->size ? init->rank : l->rank;
+    p->size = init->size ? init->size : l->size;
+    if (p->size < 1 || p->size > 64 || p->rank < 0 || p->rank >= p->size)
+        return FAIL(ERR_USAGE, "rank %d of %d: from 1 to 64 ranks are possible", p->rank, p->size);
+    const char *master =
+        init->init && !strncmp(init->init, "tcp://", 6) ? init->init + 6 : init->init;
+    p->serve = p->rank == 0;
+    p->run = l->job;
+    if (p->size == 1 && !master) return ERR_NONE;
+    return launcher_place(master ? master : l->master, l->job, l->name, p->size, l->locals, g->pool,
+                          &p->master);
+}
+
+static enum error open_station(const struct engine_init *init, struct engine_group *g) {
+    struct launch_self self;
+    bool started;
+    struct meeting *meeting = NULL;
+    struct station_params p = {.meeting_fd = -1,
+                               .link = init->link ? init->link : "auto",
+                               .interface = init->interface,
+                               .round = "ranks",
+                               .timeout = init->timeout > 0 ? init->timeout : 60};
+    TRY(launch_self(&self, &started));
+    if (started) {
+        p.rank = self.rank, p.size = self.size, p.local = self.local, p.locals = self.locals;
+        p.meeting_fd = self.meeting_fd;
+    } else
+        TRY(find_ranks(init, g, &p));
+    if (p.size == 1 && p.meeting_fd < 0) { /* alone: a board of its own */
+        TRY(meeting_create_shared(1, &meeting));
+        p.meeting_fd = meeting_fd(meeting);
+        p.locals = 1;
+    }
+    if (!p.master && !strcmp(p.link, "auto")) p.link = "shm";
+    enum error err = station_open(&p, &g->station);
+    meeting_free(meeting);
+    return err;
+}
+
+static enum error open_group(const struct engine_init *init, struct engine_group *g) {
+    TRY(pool_create(&g->pool));
+    TRY(open_station(init, g));
+    struct group_params p = *station_group(g->station);
+    p.algorithm = init->algorithm ? init->algorithm : "auto";
+    p.order = init->order && !strcmp(init->order, "ring") ? ORDER_RING : ORDER_TREE;
+    p.timeout = init->timeout > 0 ? init->timeout : 60;
+    if (init->order && strcmp(init->order, "ring") && strcmp(init->order, "tree"))
+        return FAIL(ERR_USAGE, "no order '%s': tree or ring", init->order);
+    return group_open(&p, &g->group);
+}
+
+int engine_group_open(const struct engine_init *init, struct engine_group **out) {
+    static const struct engine_init standard;
+    void *memory;
+    enum error err = memory_alloc(sizeof(struct engine_group), &memory);
+    if (err) return error_exit_code(err);
+    struct engine_group *g = memory;
+    err = open_group(init ? init : &standard, g);
+    if (err)
+        engine_group_close(g);
+    else
+        *out = g;
+    return error_exit_code(err);
+}
+
+void engine_group_close(struct engine_group *g) {
+    if (!g) return;
+    group_close(g->group);
+    station_close(g->station);
+    memory_free(g->scratch);
+    pool_free(g->pool);
+    memory_free(g);
+}
+
+int engine_group_rank(const struct engine_group *g) {
+    return group_rank(g->group);
+}
+
+int engine_group_size(const struct engine_group *g) {
+    return group_size(g->group);
+}
+
+const char *engine_group_choice(struct engine_group *g, unsigned long long bytes) {
+    const char *why, *name = group_choice(g->group, (size_t)bytes, &why);
+    snprintf(g->choice, sizeof g->choice, "%s: %s", name, why);
+    return g->choice;
+}
+
+int engine_group_split(struct engine_group *g, int color, int key, struct engine_group **out) {
+    struct group *part;
+    void *memory;
+    *out = NULL;
+    enum error err = group_split(g->group, color, key, &part);
+    if (err || !part) return error_exit_code(err);
+    err = memory_alloc(sizeof(struct engine_group), &memory);
+    if (err) {
+        group_close(part);
+        return error_exit_code(err);
+    }
+    *out = memory;
+    (*out)->group = part;
+    return 0;
+}
+
+int engine_group_alloc(struct engine_group *g, unsigned long long bytes, void **out) {
+    return error_exit_code(group_alloc(g->group, (size_t)bytes, out));
+}
+
+/* ---- collectives ---- */
+
+/* Bytes of count elements; a count that makes no sense gives none, and is refused by the group. */
+static size_t bytes_of(long long count, enum engine_type type) {
+    size_t bytes;
+    if (type_of(type) == DTYPES || count < 0) return 0;
+    if (__builtin_mul_overflow((size_t)count, dtype_size(type_of(type)), &bytes)) return 0;
+    return bytes;
+}
+
+static void copy_in(void *recv, const void *send, size_t bytes) {
+    if (send != recv && bytes) memmove(recv, send, bytes);
+}
+
+/* Every rank's part is 'count' elements. */
+static enum error cut(struct engine_group *g, long long count, enum engine_type type) {
+    int64_t all;
+    int size = group_size(g->group);
+    if (count < 0 || __builtin_mul_overflow(count, (int64_t)size * 8, &all) ||
+        type_of(type) == DTYPES)
+        return FAIL(ERR_USAGE, "%lld elements of type %d for each rank", count, (int)type);
+    for (int r = 0; r <= size; r++) g->part[r] = count * r;
+    return ERR_NONE;
+}
+
+/* A whole buffer of the group's own: this rank's part of it in *part. */
+static enum error whole(struct engine_group *g, long long count, enum engine_type type,
+                        char **part) {
+    TRY(cut(g, count, type));
+    size_t each = bytes_of(count, type), all = each * (size_t)group_size(g->group);
+    if (all > g->scratch_bytes || !g->scratch) {
+        void *memory;
+        TRY(memory_alloc(all, &memory));
+        memory_free(g->scratch);
+        g->scratch = memory;
+        g->scratch_bytes = all;
+    }
+    *part = g->scratch + each * (size_t)group_rank(g->group);
+    return ERR_NONE;
+}
+
+int engine_all_reduce(struct engine_group *g, const void *send, void *recv, long long count,
+                      enum engine_type type, enum engine_op op) {
+    copy_in(recv, send, bytes_of(count, type));
+    return error_exit_code(
+        group_all_reduce(g->group, LANE_INLINE, recv, count, type_of(type), op_of(op), NULL));
+}
+
+/* Only root's recv is written: what the others send may be read where it lies. */
+int engine_reduce(struct engine_group *g, const void *send, void *recv, long long count,
+                  enum engine_type type, enum engine_op op, int root) {
+    bool here = root == group_rank(g->group);
+    if (here) copy_in(recv, send, bytes_of(count, type));
+    return error_exit_code(group_reduce(g->group, LANE_INLINE,
+                                        here ? recv : (void *)(uintptr_t)send, count, type_of(type),
+                                        op_of(op), root, NULL));
+}
+
+int engine_broadcast(struct engine_group *g, void *buf, long long count, enum engine_type type,
+                     int root) {
+    return error_exit_code(
+        group_broadcast(g->group, LANE_INLINE, buf, count, type_of(type), root, NULL));
+}
+
+int engine_all_gather(struct engine_group *g, const void *send, void *recv, long long count,
+                      enum engine_type type) {
+    enum error err = cut(g, count, type);
+    size_t each = bytes_of(count, type);
+    if (err) return error_exit_code(err);
+    copy_in((char *)recv + each * (size_t)group_rank(g->group), send, each);
+    return error_exit_code(
+        group_all_gather(g->group, LANE_INLINE, recv, g->part, type_of(type), NULL));
+}
+
+int engine_gather(struct engine_group *g, const void *send, void *recv, long long count,
+                  enum engine_type type, int root) {
+    char *part;
+    enum error err = whole(g, count, type, &part);
+    if (err) return error_exit_code(err);
+    copy_in(part, send, bytes_of(count, type));
+    err = group_gather(g->group, LANE_INLINE, g->scratch, g->part, type_of(type), root, NULL);
+    if (!err && root == group_rank(g->group))
+        copy_in(recv, g->scratch, bytes_of(count, type) * (size_t)group_size(g->group));
+    return error_exit_code(err);
+}
+
+int engine_scatter(struct engine_group *g, const void *send, void *recv, long long count,
+                   enum engine_type type, int root) {
+    char *part;
+    enum error err = whole(g, count, type, &part);
+    if (err) return error_exit_code(err);
+    if (root == group_rank(g->group))
+        copy_in(g->scratch, send, bytes_of(count, type) * (size_t)group_size(g->group));
+    err = group_scatter(g->group, LANE_INLINE, g->scratch, g->part, type_of(type), root, NULL);
+    if (!err) copy_in(recv, part, bytes_of(count, type));
+    return error_exit_code(err);
+}
+
+int engine_reduce_scatter(struct engine_group *g, const void *send, void *recv, long long count,
+                          enum engine_type type, enum engine_op op) {
+    char *part;
+    enum error err = whole(g, count, type, &part);
+    if (err) return error_exit_code(err);
+    copy_in(g->scratch, send, bytes_of(count, type) * (size_t)group_size(g->group));
+    err = group_reduce_scatter(g->group, LANE_INLINE, g->scratch, g->part, type_of(type), op_of(op),
+                               NULL);
+    if (!err) copy_in(recv, part, bytes_of(count, type));
+    return error_exit_code(err);
+}
+
+int engine_all_to_all(struct engine_group *g, const void *send, void *recv, long long count,
+                      enum engine_type type) {
+    enum error err = cut(g, count, type);
+    if (!err)
+        err = group_all_to_all(g->group, LANE_INLINE, send, g->part, recv, g->part, type_of(type),
+                               NULL);
+    return error_exit_code(err);
+}
+
+int engine_send(struct engine_group *g, const void *buf, long long count, enum engine_type type,
+                int peer) {
+    return error_exit_code(
+        group_send(g->group, LANE_INLINE, buf, count, type_of(type), peer, NULL));
+}
+
+int engine_recv(struct engine_group *g, void *buf, long long count, enum engine_type type,
+                int peer) {
+    return error_exit_code(
+        group_recv(g->group, LANE_INLINE, buf, count, type_of(type), peer, NULL));
+}
+
+int engine_barrier(struct engine_group *g) {
+    return error_exit_code(group_barrier(g->group));
+}
+
+/* ---- beside the caller: a work of the group is one of ours ---- */
+
+static int started(enum error err, struct work *w, struct engine_work **out) {
+    *out = err ? NULL : (struct engine_work *)w;
+    return error_exit_code(err);
+}
+
+int engine_all_reduce_start(struct engine_group *g, const void *send, void *recv, long long count,
+                            enum engine_type type, enum engine_op op, struct engine_work **out) {
+    struct work *w = NULL;
+    copy_in(recv, send, bytes_of(count, type));
+    return started(group_all_reduce(g->group, LANE_COMM, recv, count, type_of(type), op_of(op), &w),
+                   w, out);
+}
+
+int engine_broadcast_start(struct engine_group *g, void *buf, long long count,
+                           enum engine_type type, int root, struct engine_work **out) {
+    struct work *w = NULL;
+    return started(group_broadcast(g->group, LANE_COMM, buf, count, type_of(type), root, &w), w,
+                   out);
+}
+
+int engine_send_start(struct engine_group *g, const void *buf, long long count,
+                      enum engine_type type, int peer, struct engine_work **out) {
+    struct work *w = NULL;
+    return started(group_send(g->group, LANE_COMM, buf, count, type_of(type), peer, &w), w, out);
+}
+
+int engine_recv_start(struct engine_group *g, void *buf, long long count, enum engine_type type,
+                      int peer, struct engine_work **out) {
+    struct work *w = NULL;
+    return started(group_recv(g->group, LANE_COMM, buf, count, type_of(type), peer, &w), w, out);
+}
+
+int engine_work_done(const struct engine_work *w) {
+    return work_done((const struct work *)w);
+}
+
+int engine_work_wait(struct engine_work *w) {
+    return error_exit_code(work_wait((struct work *)w));
+}

@@ -2,9 +2,11 @@
 
 #include "modes/modes.h"
 #include "transport/algo/algo.h"
+#include "transport/launch/launcher.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define COMMAND(name) extern const struct command command_##name;
@@ -60,12 +62,36 @@ enum error cli_load(const struct cli_config *c, struct run_settings *out) {
     const struct algo_ops *const *algos = algo_list(&n);
     for (int i = 0; i < n && i < 15; i++) algorithms[i] = algos[i]->name;
     char *report = NULL;
-    enum error err = run_settings_load(c->path, c->sets, c->nsets, modes, algorithms, out, &report);
+    enum error err =
+        run_settings_load(c->path, c->sets, c->nsets, modes, algorithms, c->launched, out, &report);
     if (err != ERR_NONE && report)
         fputs(report, stderr);
     else if (err != ERR_NONE)
         cli_fail(err);
     return err;
+}
+
+static const char *from_environment(const char *name) {
+    return getenv(name);
+}
+
+struct run_launched cli_launched(struct launcher *l) {
+    bool found;
+    if (launcher_find(from_environment, l, &found) != ERR_NONE) {
+        const char *hint = error_hint();
+        snprintf(l->variables, sizeof l->variables, "%s%s%s", error_message(), *hint ? "\n" : "",
+                 hint);
+        return (struct run_launched){.local = -1, .problem = l->variables};
+    }
+    if (!found) return (struct run_launched){.local = -1};
+    return (struct run_launched){.by = l->name,
+                                 .variables = l->variables,
+                                 .rank = l->rank,
+                                 .size = l->size,
+                                 .local = l->local,
+                                 .locals = l->locals,
+                                 .master = l->master,
+                                 .job = l->job};
 }
 
 enum error cli_check(const struct job *job, struct job_facts *facts) {

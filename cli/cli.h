@@ -18,8 +18,10 @@ int cli_usage(const struct command *c, const char *fmt, ...) __attribute__((form
 
 /* ---- what commands that read a configuration share ---- */
 enum { CLI_SETS = 256 };
+struct launcher;
 struct cli_config {
-    const char *path; /* NULL: none given */
+    const char *path;                    /* NULL: none given */
+    const struct run_launched *launched; /* by another launcher, as cli_launched tells; or NULL */
     const char *sets[CLI_SETS];
     int nsets;
 };
@@ -27,6 +29,10 @@ struct cli_config {
 MUST_CHECK enum error cli_set(struct cli_config *c, const char *assignment);
 /* Loads it; on error everything that is wrong has been printed. run_settings_free in any case. */
 enum error cli_load(const struct cli_config *c, struct run_settings *out);
+
+/* What the environment says of a launcher that has started this process, in l. What is wrong with
+ * it is reported with the configuration, which may ignore it. */
+struct run_launched cli_launched(struct launcher *l);
 
 /* Opens the data and builds the model; on error everything that is wrong has been printed. */
 enum error cli_check(const struct job *job, struct job_facts *facts);

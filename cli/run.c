@@ -7,6 +7,7 @@
 #include "engine/train/trainer.h"
 #include "modes/modes.h"
 #include "transport/launch/launch.h"
+#include "transport/launch/launcher.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,28 +21,58 @@ struct options {
     struct cli_config config;
     const char *run_dir; /* when the argument was one */
     bool json, quiet, progress;
-    char resolved[4096]; /* its resolved.yaml */
-    char texts[4][1100]; /* assignments made from options */
+    char resolved[4096];  /* its resolved.yaml */
+    char texts[16][1100]; /* assignments made from options */
     int ntexts;
 };
 
 /* ---- arguments ---- */
 static enum error set_from(struct options *o, const char *key, const char *value) {
-    char *text = o->texts[o->ntexts++ % 4];
+    char *text = o->texts[o->ntexts++ % 16];
     snprintf(text, sizeof o->texts[0], "%s=%s", key, value);
     return cli_set(&o->config, text);
 }
 
-/* Options that are keys: --mode dp is --set mode=dp. */
-static const char *const shortcuts[][2] = {
-    {"--mode", "mode"}, {"--devices", "devices"}, {"--set", NULL}};
+/* Options that are keys: --mode dp is --set mode=dp. With '_' for '-' they are the same, as other
+ * launchers have it. */
+static const char *const shortcuts[][2] = {{"--mode", "mode"},
+                                           {"--devices", "devices"},
+                                           {"--nproc-per-node", "devices"},
+                                           {"--nnodes", "run.nodes"},
+                                           {"--node-rank", "run.node_rank"},
+                                           {"--master-addr", "run.master"},
+                                           {"--master-port", "run.port"},
+                                           {"--set", NULL}};
 
-static int take_value(struct options *o, const char *option, const char *value) {
+static bool same_option(const char *given, const char *name) {
+    for (; *given && (*given == *name || (*given == '_' && *name == '-')); given++) name++;
+    return !*given && !*name;
+}
+
+/* --nproc-per-node 4 is devices: cpu:4; with a word (auto, gpu kinds) it is that word. */
+static enum error set_devices(struct options *o, const char *value) {
+    char text[300];
+    bool number = *value && !value[strspn(value, "0123456789")];
+    snprintf(text, sizeof text, number ? "cpu:%s" : "%s", value);
+    return set_from(o, "devices", text);
+}
+
+/* The value's start: behind '=', or the next word; NULL: there is none. */
+static char *split(char *arg, char *next, bool *joined) {
+    char *equals = strchr(arg, '=');
+    *joined = equals != NULL;
+    if (equals) *equals = '\0';
+    return equals ? equals + 1 : next;
+}
+
+static int take_value(struct options *o, char *option, char *next, bool *joined) {
+    char *value = split(option, next, joined);
     for (size_t i = 0; i < sizeof shortcuts / sizeof *shortcuts; i++) {
-        if (strcmp(option, shortcuts[i][0])) continue;
+        if (!same_option(option, shortcuts[i][0])) continue;
         if (!value) return cli_usage(&command_run, "%s needs a value", option);
-        enum error err =
-            shortcuts[i][1] ? set_from(o, shortcuts[i][1], value) : cli_set(&o->config, value);
+        enum error err = !shortcuts[i][1]                   ? cli_set(&o->config, value)
+                         : strstr(shortcuts[i][0], "nproc") ? set_devices(o, value)
+                                                            : set_from(o, shortcuts[i][1], value);
         return err == ERR_NONE ? 0 : cli_fail(err);
     }
     return -1;
@@ -85,10 +116,11 @@ static int parse(int argc, char **argv, struct options *o) {
             continue;
         }
         if (take_flag(o, arg)) continue;
-        int code = take_value(o, arg, i + 1 < argc ? argv[i + 1] : NULL);
+        bool joined;
+        int code = take_value(o, arg, i + 1 < argc ? argv[i + 1] : NULL, &joined);
         if (code < 0) return cli_usage(&command_run, "unknown option '%s'", arg);
         if (code > 0) return code;
-        i++;
+        i += !joined;
     }
     return 0;
 }
@@ -103,15 +135,15 @@ static int exit_code(enum error err, int code) {
     return code ? code : stop_signal() ? stop_exit_code(stop_signal()) : 0;
 }
 
-static int run_as_rank(struct job *job, const struct launch_self *self, struct run_settings *s) {
-    const char *resume = s->config.checkpoint.resume;
+static int run_as_rank(struct job *job, const struct launch_self *self) {
     int code;
-    job->rank = self->rank;
+    job->process = (struct rank_process){.rank = self->rank,
+                                         .local = self->local,
+                                         .locals = self->locals,
+                                         .meeting_fd = self->meeting_fd};
     job->processes = self->size;
-    job->meeting_fd = self->meeting_fd;
     job->console_out = self->console_out;
     job->console_err = self->console_err;
-    job->resume = strcmp(resume, "never") ? resume : NULL;
     enum error err = job->mode->launch(job, &code);
     return exit_code(err, code);
 }
@@ -120,6 +152,7 @@ static int run_whole(struct job *job, const char *run_dir) {
     struct job_facts facts;
     enum error err = cli_check(job, &facts);
     if (err != ERR_NONE) return error_exit_code(err);
+    job->data_digest = facts.data;
     int code = 0;
     err = cli_train(job, run_dir, &code);
     return exit_code(err, code);
@@ -127,6 +160,8 @@ static int run_whole(struct job *job, const char *run_dir) {
 
 enum error cli_train(struct job *job, const char *run_dir, int *code) {
     struct run_place place;
+    const struct run_launched *l = &job->settings->config.launched;
+    if (l->by && l->rank > 0) return job->mode->launch(job, code); /* rank 0 keeps the files */
     TRY(run_place_open(job->settings, run_dir, &place));
     TRY(run_place_record(&place, job->settings));
     job->run_dir = place.dir;
@@ -143,6 +178,9 @@ static int run_run(int argc, char **argv) {
     enum error err = launch_self(&self, &rank);
     if (err != ERR_NONE) return cli_fail(err);
     struct run_settings s;
+    struct launcher launcher;
+    struct run_launched launched = cli_launched(&launcher);
+    if (!rank) o.config.launched = &launched;
     err = cli_load(&o.config, &s);
     struct job job = {.settings = &s,
                       .run_dir = o.run_dir,
@@ -151,12 +189,12 @@ static int run_run(int argc, char **argv) {
                       .json = o.json,
                       .quiet = o.quiet,
                       .progress = o.progress,
-                      .rank = -1,
+                      .process = {.rank = -1, .meeting_fd = -1},
                       .processes = 1};
     if (err == ERR_NONE) {
         job.mode = mode_find(s.config.mode);
         stop_install();
-        code = rank ? run_as_rank(&job, &self, &s) : run_whole(&job, o.run_dir);
+        code = rank ? run_as_rank(&job, &self) : run_whole(&job, o.run_dir);
     } else
         code = error_exit_code(err);
     run_settings_free(&s);
@@ -168,12 +206,16 @@ const struct command command_run = {
     .arguments = "[CONFIG | RUN_DIR] [--set KEY=VALUE]... [--mode M] [--devices D] [--resume] "
                  "[--json] [--quiet]",
     .summary = "trains, from a configuration, from nothing, or on from a run directory",
-    .help = "  --set KEY=VALUE  changes one key: --set optimizer.lr=0.1 (repeatable)\n"
-            "  --mode M         the same as --set mode=M\n"
-            "  --devices D      the same as --set devices=D\n"
-            "  --resume         the same as --set checkpoint.resume=auto\n"
-            "  --json           one JSON object on standard output, and nothing else there\n"
-            "  --quiet, -q      no banner and no progress\n"
-            "  --no-progress    plain lines even on a terminal\n",
+    .help =
+        "  --set KEY=VALUE  changes one key: --set optimizer.lr=0.1 (repeatable)\n"
+        "  --mode M         the same as --set mode=M\n"
+        "  --devices D      the same as --set devices=D\n"
+        "  --nnodes N --node-rank K --master-addr A --master-port P --nproc-per-node M|auto\n"
+        "                   on each of N hosts: run.nodes, run.node_rank, run.master, run.port\n"
+        "                   and devices\n"
+        "  --resume         the same as --set checkpoint.resume=auto\n"
+        "  --json           one JSON object on standard output, and nothing else there\n"
+        "  --quiet, -q      no banner and no progress\n"
+        "  --no-progress    plain lines even on a terminal\n",
     .run = run_run,
 };

@@ -17,10 +17,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The template with $name and $time replaced. */
-static char *expand(struct pool *pool, const char *template, const char *name, const char *when) {
+/* The template with $name and $time replaced. Nodes may share their files: all but node 0 put their
+ * number behind it. */
+static char *expand(const struct run_settings *s, const char *when) {
+    struct pool *pool = s->pool;
+    const char *name = s->config.name;
     char *out = pool_printf(pool, "%s", "");
-    for (const char *p = template; *p && out;) {
+    for (const char *p = s->config.log.dir; *p && out;) {
         if (!strncmp(p, "$name", 5))
             out = pool_printf(pool, "%s%s", out, name), p += 5;
         else if (!strncmp(p, "$time", 5))
@@ -28,7 +31,8 @@ static char *expand(struct pool *pool, const char *template, const char *name, c
         else
             out = pool_printf(pool, "%s%c", out, *p++);
     }
-    return out;
+    int node = (int)s->config.run.node_rank;
+    return node && out ? pool_printf(pool, "%s-node-%d", out, node) : out;
 }
 
 static time_t modified(const char *path) {
@@ -39,7 +43,7 @@ static time_t modified(const char *path) {
 /* The newest directory of the template's form that has a checkpoint. */
 static void find_newest(const struct run_settings *s, struct run_place *out) {
     glob_t found;
-    char *pattern = expand(s->pool, s->config.log.dir, s->config.name, "*");
+    char *pattern = expand(s, "*");
     if (!pattern || glob(pattern, 0, NULL, &found) != 0) return;
     time_t newest = 0;
     for (size_t i = 0; i < found.gl_pathc; i++) {
@@ -61,7 +65,7 @@ static enum error make_fresh(const struct run_settings *s, struct run_place *out
     bool timed = strstr(s->config.log.dir, "$time") != NULL;
     for (int i = 1; i < 1000; i++) {
         snprintf(tried, sizeof tried, i == 1 ? "%s" : "%s-%d", stamp, i);
-        out->dir = expand(s->pool, s->config.log.dir, s->config.name, tried);
+        out->dir = expand(s, tried);
         if (!out->dir) return ERR_MEMORY;
         if (!timed || !file_exists(out->dir)) return file_make_folders(out->dir);
     }
@@ -70,7 +74,7 @@ static enum error make_fresh(const struct run_settings *s, struct run_place *out
 
 static enum error choose_resume(const struct run_settings *s, struct run_place *out) {
     const char *resume = s->config.checkpoint.resume;
-    if (!strcmp(resume, "never")) return ERR_NONE;
+    if (!strcmp(resume, "never") || s->config.run.node_rank > 0) return ERR_NONE; /* rank 0 reads */
     if (!strcmp(resume, "auto")) {
         find_newest(s, out);
         return ERR_NONE;

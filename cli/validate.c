@@ -11,7 +11,7 @@ extern const struct command command_validate;
 static enum error check_one(struct cli_config *c) {
     struct run_settings s;
     enum error err = cli_load(c, &s);
-    struct job job = {.settings = &s, .rank = -1};
+    struct job job = {.settings = &s, .process = {.rank = -1}};
     struct job_facts f;
     if (err == ERR_NONE) err = cli_check(&job, &f);
     if (err == ERR_NONE) {

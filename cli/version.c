@@ -18,11 +18,11 @@ static void print_features(void) {
     const struct mode_ops *const *modes = mode_kinds(&n);
     for (int i = 0; i < n; i++) printf("mode       %-8s %s\n", modes[i]->name, modes[i]->summary);
     const struct link_ops *const *links = link_kinds(&n);
-    for (int i = 0; i < n; i++) printf("link       %s\n", links[i]->name);
+    for (int i = 0; i < n; i++) printf("link       %-8s %s\n", links[i]->name, links[i]->summary);
     const struct algo_ops *const *algos = algo_list(&n);
-    for (int i = 0; i < n; i++) printf("algorithm  %-8s %s\n", algos[i]->name, algos[i]->why);
-    printf("toolkits   CUDA %s, NCCL %s, MPI %s: found when this was built; this version has no "
-           "device or group for them\n",
+    for (int i = 0; i < n; i++) printf("algorithm  %-16s %s\n", algos[i]->name, algos[i]->why);
+    printf("toolkits   CUDA %s, NCCL %s, MPI %s when this was built; MPI has a link, the others "
+           "nothing yet\n",
            ENGINE_FOUND_CUDA, ENGINE_FOUND_NCCL, ENGINE_FOUND_MPI);
     printf("compiler   %s, %s\n", ENGINE_COMPILER, ENGINE_BUILD_TYPE);
 }

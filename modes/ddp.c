@@ -12,11 +12,9 @@
  * only the number of messages grows with W. The weights never travel after the start: equal sums
  * and equal optimizers keep them equal. */
 #include "engine/base/clock.h"
-#include "engine/base/log.h"
-#include "engine/train/stop.h"
 #include "modes/bucket.h"
+#include "modes/ddp_launch.h"
 #include "modes/team.h"
-#include "transport/launch/launch.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -29,55 +27,12 @@ struct mode {
     int launched;       /* buckets whose all-reduce has begun, this step */
 };
 
-/* ---- starting the processes ---- */
-static enum error ddp_rank(const struct job *job) {
-    struct meeting *meeting;
-    TRY(meeting_join(job->meeting_fd, job->settings->config.devices.count, &meeting));
-    enum error err = trainer_run(job, job->rank, meeting);
-    meeting_free(meeting);
-    return err;
-}
-
-static void tell_loss(const struct job *job, const struct launch_result *r) {
-    char how[64];
-    if (r->signal)
-        snprintf(how, sizeof how, "was killed by signal %d%s", r->signal,
-                 r->signal == 9 ? " (out of memory?)" : "");
-    else
-        snprintf(how, sizeof how, "ended with code %d", r->exit_code);
-    log_error("rank %d %s; the others were ended %.2f s later", r->first, how, r->seconds);
-    if (r->lines[0]) log_line(LOG_ERROR, "last lines of rank %d:\n%s", r->first, r->lines);
-    log_info("logs: %s/rank*.log - to go on from the last checkpoint: engine run %s", job->run_dir,
-             job->run_dir);
-}
-
-static enum error ddp_launch(const struct job *job, int *exit_code) {
-    *exit_code = 0;
-    if (job->rank >= 0) return ddp_rank(job);
-    int size = job->settings->config.devices.count;
-    struct meeting *meeting;
-    TRY(meeting_create_shared(size, &meeting));
-    char resume[4200];
-    snprintf(resume, sizeof resume, "checkpoint.resume=%s", job->resume ? job->resume : "never");
-    const char *argv[9] = {"engine", "run", job->run_dir, "--set", resume};
-    int argc = 5;
-    if (job->json) argv[argc++] = "--json";
-    if (job->quiet) argv[argc++] = "--quiet";
-    if (!job->progress) argv[argc++] = "--no-progress";
-    struct launch_params p = {.size = size,
-                              .argv = argv,
-                              .meeting = meeting,
-                              .log_folder = job->run_dir,
-                              .log = stderr,
-                              .grace = 0.5};
-    struct launch_result result;
-    enum error err = launch_processes(&p, &result);
-    meeting_free(meeting);
-    *exit_code = result.exit_code;
-    if (result.first < 0) return err;
-    tell_loss(job, &result);
-    *exit_code = result.signal ? error_exit_code(ERR_PEER) : result.exit_code;
-    return ERR_NONE;
+/* Which of its host's devices this rank has. */
+static void find_seat(struct trainer *t) {
+    const struct roster *roster = ((const struct group_params *)t->place)->roster;
+    for (int r = 0; roster && r < roster->size; r++)
+        t->seats += roster->of[r].host == roster->of[t->rank].host;
+    if (roster) t->seat = roster->of[t->rank].local;
 }
 
 static enum error ddp_open(struct trainer *t, struct mode **out) {
@@ -85,10 +40,11 @@ static enum error ddp_open(struct trainer *t, struct mode **out) {
     TRY(memory_alloc(sizeof(struct mode), &memory));
     struct mode *m = *out = memory;
     m->t = t;
-    t->worker = t->rank;
     t->workers = t->config->devices.count;
     t->owns_state = true;
-    TRY(team_open(&m->team, t, (struct group_params){.link = "shm", .size = t->workers}));
+    TRY(team_open(&m->team, t, "auto", 0));
+    t->worker = group_position(m->team.group);
+    find_seat(t);
     TRY(buckets_init(&m->buckets, t->model, t->config->ddp.bucket.first,
                      t->config->ddp.bucket.cap));
     TRY(memory_alloc((size_t)m->buckets.count * sizeof(struct work *), &memory));
@@ -148,7 +104,7 @@ static enum error ddp_sum(struct mode *m, double *v, int n) {
 }
 
 static enum error ddp_share_buffers(struct mode *m) {
-    return team_share_buffers(&m->team, m->t, 0); /* shard 0 is rank 0's */
+    return team_share_buffers(&m->team, m->t, 0); /* shard 0 is rank 0's: position 0 */
 }
 
 static enum error ddp_collect(struct mode *m) {
@@ -157,7 +113,7 @@ static enum error ddp_collect(struct mode *m) {
 }
 
 static void ddp_abort(struct mode *m, const char *reason) {
-    if (m->team.group) group_abort(m->team.group, reason);
+    team_abort(&m->team, reason);
 }
 
 static void ddp_note(struct mode *m, const char *doing, int64_t step) {
@@ -179,10 +135,18 @@ static void ddp_close(struct mode *m) {
     memory_free(m);
 }
 
+/* A process of its own for each rank: this is one, or starts them. */
+static enum error launch(const struct job *job, int *exit_code) {
+    *exit_code = 0;
+    if (job->process.rank >= 0) return ddp_rank(job);
+    if (job->settings->config.launched.by) return ddp_joined(job);
+    return ddp_start_ranks(job, exit_code);
+}
+
 const struct mode_ops mode_ddp = {
     .name = "ddp",
     .summary = "a process a device; gradients all-reduced in buckets beside backward",
-    .launch = ddp_launch,
+    .launch = launch,
     .open = ddp_open,
     .start = ddp_start,
     .step = ddp_step,

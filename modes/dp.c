@@ -7,9 +7,13 @@
  *   weights         -> every rank                         group_broadcast(weights, root)
  *
  * Bytes through the server's port: (W-1) K in and (W-1) K out, K being the gradients' bytes: it
- * grows with W, which is what ddp is there to avoid. Three kinds of server (dp.server): shared rank
- * 0 computes and serves dedicated  one more rank, 0, only serves sharded    every rank serves a
- * slice of the arena: reduce_scatter, update of the slice, all_gather: ddp's bytes, spread evenly
+ * grows with W, which is what ddp is there to avoid. Three kinds of server (dp.server):
+ *
+ *   shared     rank 0 computes and serves
+ *   dedicated  one more rank, 0, only serves
+ *   sharded    every rank serves a slice of the arena: reduce_scatter, update of the slice,
+ *              all_gather: ddp's bytes, spread evenly
+ *
  * The samples reach the ranks directly (each loads its own) or through the server's port as well
  * (dp.scatter: server). */
 #include "engine/base/clock.h"
@@ -34,12 +38,12 @@ struct mode {
 /* ---- starting the threads ---- */
 struct start {
     const struct job *job;
-    struct meeting *meeting;
+    struct group_params group;
 };
 
 static enum error dp_rank(void *user, int rank) {
     const struct start *s = user;
-    return trainer_run(s->job, rank, s->meeting);
+    return trainer_run(s->job, rank, (void *)(uintptr_t)&s->group); /* read only */
 }
 
 static int group_ranks(const struct run_config *c) {
@@ -49,10 +53,11 @@ static int group_ranks(const struct run_config *c) {
 static enum error dp_launch(const struct job *job, int *exit_code) {
     *exit_code = 0;
     int size = group_ranks(&job->settings->config);
-    struct start s = {.job = job};
-    TRY(meeting_create(size, &s.meeting));
+    struct meeting *meeting;
+    TRY(meeting_create(size, &meeting));
+    struct start s = {job, {.link = "thread", .size = size, .meeting = meeting}};
     enum error err = launch_threads(size, dp_rank, &s);
-    meeting_free(s.meeting);
+    meeting_free(meeting);
     return err;
 }
 
@@ -81,11 +86,7 @@ static enum error dp_open(struct trainer *t, struct mode **out) {
     t->workers = c->devices.count;
     t->worker = m->server == SERVER_DEDICATED ? t->rank - 1 : t->rank;
     t->owns_state = t->rank == 0 || m->server == SERVER_SHARDED;
-    TRY(team_open(&m->team, t,
-                  (struct group_params){.link = "thread",
-                                        .size = group_ranks(c),
-                                        .idle = m->server == SERVER_DEDICATED,
-                                        .algorithm = "star"}));
+    TRY(team_open(&m->team, t, "star", m->server == SERVER_DEDICATED));
     TRY(buckets_init(&m->buckets, t->model, c->ddp.bucket.first, c->ddp.bucket.cap));
     if (m->server == SERVER_SHARDED) TRY(cut_slices(m));
     size_t used = strlen(m->team.line);
@@ -172,7 +173,7 @@ static enum error dp_collect(struct mode *m) {
 }
 
 static void dp_abort(struct mode *m, const char *reason) {
-    if (m->team.group) group_abort(m->team.group, reason);
+    team_abort(&m->team, reason);
 }
 
 static void dp_note(struct mode *m, const char *doing, int64_t step) {

@@ -1,27 +1,60 @@
 #include "modes/team.h"
 
+#include "engine/base/file.h"
+#include "engine/base/log.h"
+#include "transport/recorder.h"
+
 #include <stdio.h>
 #include <string.h>
 
-enum error team_open(struct team *m, struct trainer *t, struct group_params p) {
+/* The last calls of every rank: "RUN_DIR/flight/rank3.bin". Without it a run is as good, so what
+ * goes wrong here is only told. */
+static void open_recorder(struct team *m, const struct trainer *t, int size) {
+    char folder[4096], path[4160];
+    if (!t->job->run_dir || size < 2) return;
+    int n = snprintf(folder, sizeof folder, "%s/flight", t->job->run_dir);
+    if (n >= (int)sizeof folder) return;
+    snprintf(path, sizeof path, "%s/rank%d.bin", folder, t->rank);
+    if (file_make_folders(folder) != ERR_NONE ||
+        recorder_open(path, t->rank, size, &m->recorder) != ERR_NONE)
+        log_warn("no flight recorder: %s", error_message());
+}
+
+static const char *kind_of(const struct group_params *p) {
+    static const char *const kinds[] = {"", "emulated "};
+    return kinds[p->emulate.bandwidth > 0 || p->emulate.latency > 0];
+}
+
+enum error team_open(struct team *m, struct trainer *t, const char *automatic, int idle) {
     const struct comm_config *c = &t->config->comm;
+    struct group_params p = *(const struct group_params *)t->place;
     p.rank = t->rank;
-    p.meeting = t->place;
-    p.order = c->order == 2 ? ORDER_RING : ORDER_TREE;
+    p.idle = idle;
+    p.order = c->order == COMM_ORDER_RING ? ORDER_RING : ORDER_TREE;
     p.timeout = c->timeout;
-    if (strcmp(c->algorithm, "auto") || !p.algorithm) p.algorithm = c->algorithm;
+    p.heartbeat = c->heartbeat;
+    p.emulate = (struct emulation){c->emulate.bandwidth, c->emulate.latency};
+    p.algorithm = strcmp(c->algorithm, "auto") ? c->algorithm : automatic;
+    open_recorder(m, t, p.size);
+    p.recorder = m->recorder;
     TRY(group_open(&p, &m->group));
     t->ranks = p.size;
     t->allocator = group_allocator(m->group);
     const char *why,
         *choice = group_choice(m->group, (size_t)t->model->arena_floats * sizeof(float), &why);
-    snprintf(m->line, sizeof m->line, "%s over %s (%s), %s order", choice, p.link, why,
-             p.order == ORDER_RING ? "ring" : "tree");
+    snprintf(m->line, sizeof m->line, "%s over %s%s (%s), %s order", choice, kind_of(&p), p.link,
+             why, p.order == ORDER_RING ? "ring" : "tree");
     return ERR_NONE;
+}
+
+void team_abort(struct team *m, const char *reason) {
+    m->aborted = true;
+    if (m->group) group_abort(m->group, reason);
 }
 
 void team_close(struct team *m) {
     if (m->group) group_close(m->group);
+    recorder_close(m->recorder, !m->aborted);
 }
 
 enum error team_share_start(struct team *m, struct trainer *t, bool state) {

@@ -6,11 +6,15 @@
 
 struct team {
     struct group *group;
-    char line[256]; /* for the banner */
+    struct recorder *recorder;
+    bool aborted;
+    char line[320]; /* for the banner */
 };
-/* p holds what the mode decides: link, size, idle, the algorithm that 'auto' means; the rest is the
- * configuration's. */
-MUST_CHECK enum error team_open(struct team *m, struct trainer *t, struct group_params p);
+/* t->place is the struct group_params that the launch has prepared: who and where the ranks are.
+ * The rest is the configuration's, but for the algorithm that 'auto' means and ranks that only
+ * serve. */
+MUST_CHECK enum error team_open(struct team *m, struct trainer *t, const char *automatic, int idle);
+void team_abort(struct team *m, const char *reason);
 void team_close(struct team *m);
 /* values and buffers from rank 0 to all; optimizer state too when every rank steps its own. */
 MUST_CHECK enum error team_share_start(struct team *m, struct trainer *t, bool state);

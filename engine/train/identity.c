@@ -25,3 +25,85 @@ const char *trainer_identity(const struct job *job) {
     const struct optim_ops *o = trainer_optim(&job->settings->config);
     return all ? pool_printf(pool, "%soptimizer=%s\n", all, o->section.name) : NULL;
 }
+
+/* ---- what hosts compare ---- */
+
+/* Where a node runs, and what it calls its files, is its own affair; devices and threads are
+ * compared by themselves, since 'auto' may differ. */
+static bool is_local_key(const char *section, const char *key) {
+    static const char *const local[] = {"run", "log", "name", "devices", "threads"};
+    for (size_t i = 0; !*section && i < sizeof local / sizeof *local; i++)
+        if (!strcmp(key, local[i])) return true;
+    return !strcmp(section, "checkpoint") && !strcmp(key, "resume");
+}
+
+/* A long text is told by its digest. */
+static const char *short_text(const char *text, struct pool *pool) {
+    enum { LONG = 200, SHOWN = 16 };
+    char hex[SHA256_TEXT];
+    struct sha256 h;
+    if (!text || strlen(text) <= LONG) return text;
+    sha256_init(&h);
+    sha256_update(&h, text, strlen(text));
+    sha256_hex(h, hex);
+    return pool_printf(pool, "%.*s", SHOWN, hex);
+}
+
+static enum error add_keys(const struct node *map, const char *section, struct pool *pool,
+                           struct job_keys *out) {
+    for (int i = 0; i < map->count && out->count < JOB_KEYS; i++) {
+        const struct node *item = map->items[i];
+        if (is_local_key(section, item->key)) continue;
+        if (!*section && !strcmp(item->key, "checkpoint")) {
+            TRY(add_keys(item, item->key, pool, out));
+            continue;
+        }
+        const char *key = pool_printf(pool, "%s%s%s", section, *section ? "." : "", item->key);
+        const char *text = short_text(one_line(item, pool), pool);
+        if (!key || !text) return ERR_MEMORY;
+        out->name[out->count] = key;
+        out->text[out->count++] = text;
+    }
+    return ERR_NONE;
+}
+
+enum error job_list_keys(const struct job *job, struct job_keys *out) {
+    out->count = 0;
+    return add_keys(job->settings->tree, "", job->settings->pool, out);
+}
+
+/* Samples from everywhere in the set. */
+static enum error update_data(struct sha256 *h, struct dataset *d, float *target, void *x) {
+    enum { LOOKS = 64 };
+    int64_t facts[] = {d->size, d->type, d->classes, d->targets, d->shape.ndim};
+    sha256_update(h, facts, sizeof facts);
+    sha256_update(h, d->shape.dim, (size_t)d->shape.ndim * sizeof *d->shape.dim);
+    for (int64_t i = 0; i < LOOKS && i < d->size; i++) {
+        int32_t label = 0;
+        int64_t at = d->size <= LOOKS ? i : (int64_t)((__int128)i * (d->size - 1) / (LOOKS - 1));
+        TRY(d->ops->read(d, at, x, &label, target));
+        sha256_update(h, x, dataset_sample_bytes(d));
+        sha256_update(h, &label, sizeof label);
+        sha256_update(h, target, (size_t)d->targets * sizeof *target);
+    }
+    return ERR_NONE;
+}
+
+enum error data_digest(const struct trainer *t, char out[SHA256_TEXT]) {
+    struct sha256 h;
+    void *x, *target;
+    *out = '\0';
+    if (t->config->run.nodes == 1 && !t->config->launched.by)
+        return ERR_NONE; /* one host, one set */
+    sha256_init(&h);
+    TRY(memory_alloc(dataset_sample_bytes(t->data), &x));
+    enum error err = memory_alloc((size_t)t->data->targets * sizeof(float), &target);
+    if (!err) {
+        err = update_data(&h, t->data, target, x);
+        if (!err) err = update_data(&h, t->val, target, x);
+        memory_free(target);
+    }
+    memory_free(x);
+    sha256_hex(h, out);
+    return err;
+}

@@ -11,6 +11,8 @@ void trainer_view(struct trainer *t, struct checkpoint_view *v);
 /* What must be equal for a resume to be exact: "key=value\n" lines, in the settings' pool. NULL:
  * out of memory. */
 const char *trainer_identity(const struct job *job);
+/* "" where all ranks read the same files anyway. */
+MUST_CHECK enum error data_digest(const struct trainer *t, char out[SHA256_TEXT]);
 
 /* Threads that serve a rank (loader, saver) run on any core of the process, not on the one that the
  * rank is bound to. */

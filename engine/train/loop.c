@@ -97,6 +97,7 @@ static enum error take_step(struct run *r) {
     r->loss = t->sums.loss;
     r->samples += (double)t->sums.samples;
     r->stopped = t->sums.stop;
+    if (r->stopped) stop_with_others();
     if (t->rank == 0) {
         sha256_update(&t->at.losses, &t->sums.loss, sizeof t->sums.loss);
         report_step(r, clock_ns() - begin, before);
@@ -254,7 +255,7 @@ static enum error open_outputs(struct run *r) {
     r->eval_every = span_steps(c->eval.every, t->per_epoch);
     r->save_every = span_steps(c->checkpoint.every, t->per_epoch);
     r->log_every = span_steps(c->log.every, t->per_epoch);
-    r->saved = t->job->resume ? t->at.step : -1;
+    r->saved = t->resumed ? t->at.step : -1;
     r->first_step = t->at.step;
     if (t->rank > 0) return ERR_NONE;
     struct checkpoint_view v;

@@ -125,6 +125,7 @@ struct load { /* what run_settings_load was given */
     const char *const *sets;
     int nsets;
     const char *const *modes, *const *algorithms;
+    const struct run_launched *launched;
 };
 
 /* ERR_CONFIG from the parts only says that e has grown: all parts have their say before it counts.
@@ -167,6 +168,7 @@ static enum error load(const struct load *l, struct run_settings *s, struct conf
         data->set = set;
     }
     if (s->config.model) TRY(go_on(model_check(s->config.model, e)));
+    if (l->launched) s->config.launched = *l->launched;
     TRY(run_resolve(s, l->modes, l->algorithms, e));
     return config_errors_count(e) ? ERR_CONFIG : ERR_NONE;
 }
@@ -185,8 +187,9 @@ static void write_report(struct run_settings *s, const struct config_errors *e, 
 
 enum error run_settings_load(const char *path, const char *const *sets, int nsets,
                              const char *const *modes, const char *const *algorithms,
-                             struct run_settings *out, char **report) {
-    struct load l = {path, sets, nsets, modes, algorithms};
+                             const struct run_launched *launched, struct run_settings *out,
+                             char **report) {
+    struct load l = {path, sets, nsets, modes, algorithms, launched};
     struct config_errors *e = NULL;
     memset(out, 0, sizeof *out);
     *report = NULL;

@@ -7,16 +7,35 @@
 
 struct device_choice { /* auto | cpu:4 | ref:2 */
     const char *kind;
-    int count;
+    int count;      /* of the whole run */
+    int local;      /* of this node; the same on all */
     bool automatic; /* the count was chosen by us */
 };
 enum { RUN_DEVICES_MAX = 256, RUN_SHARDS_MAX = 256 };
-enum comm_link { COMM_LINK_AUTO, COMM_LINK_THREAD, COMM_LINK_SHM };
+enum comm_link {
+    COMM_LINK_AUTO,
+    COMM_LINK_THREAD,
+    COMM_LINK_SHM,
+    COMM_LINK_TCP,
+    COMM_LINK_HOSTS,
+    COMM_LINK_MPI
+};
 enum comm_order { COMM_ORDER_AUTO, COMM_ORDER_TREE, COMM_ORDER_RING };
 enum dp_server { SERVER_SHARED, SERVER_DEDICATED, SERVER_SHARDED };
 enum dp_scatter { SCATTER_DIRECT, SCATTER_SERVER };
 enum lr_scale { LR_SCALE_NONE, LR_SCALE_LINEAR, LR_SCALE_SQRT };
 enum determinism { DETERMINISTIC_TRUE, DETERMINISTIC_BITWISE };
+
+/* A launcher other than ours has started this process as one rank of many. */
+struct run_launched {
+    const char *by;        /* "torchrun", ...; NULL: none has */
+    const char *variables; /* by which it was recognised: "RANK, WORLD_SIZE, ..." */
+    int rank, size;
+    int local, locals;   /* of those on this host; -1, 0: not told */
+    const char *master;  /* HOST:PORT or file:///PATH, where the ranks meet; NULL: not told */
+    const char *job;     /* what tells this run from others; "" when nothing does */
+    const char *problem; /* why its variables cannot be used; NULL: they can */
+};
 
 struct run_config {
     const char *name;
@@ -64,8 +83,23 @@ struct run_config {
         int link;              /* enum comm_link; 'auto' is resolved by run_settings_load */
         const char *algorithm; /* auto | a name of algos.def */
         int order;             /* enum comm_order, likewise */
-        double timeout;
+        double timeout, heartbeat;
+        const char *interface; /* address or name; auto */
+        struct emulate_config {
+            double bandwidth, latency; /* 0: not emulated */
+        } emulate;
     } comm;
+    struct place_config { /* section run */
+        int64_t nodes, node_rank;
+        const char *master;       /* HOST or HOST:PORT */
+        int64_t port;             /* of master */
+        const char *init;         /* auto | none | env:// | tcp://HOST:PORT | file:///PATH */
+        int64_t rank, world_size; /* with init tcp:// and file://; -1, 0: from the environment */
+        int64_t restarts;
+        const char *token; /* auto | none | env:NAME | file:PATH | the secret itself */
+        double join_timeout;
+    } run;
+    struct run_launched launched; /* by NULL: our own launcher starts the ranks */
     struct eval_config {
         struct config_span every; /* off: only at the end */
     } eval;
@@ -91,10 +125,12 @@ struct run_settings {
     struct pool *pool;
 };
 /* Reads path (NULL: the empty configuration), applies sets, checks keys, values and combinations,
- * resolves what is 'auto'. On error all that is wrong is in *report (text for standard error, owned
- * by pool of *out): ERR_CONFIG, or ERR_INPUT when missing. modes: names that may stand under
- * 'mode', NULL-terminated; algorithms likewise. run_settings_free in any case. */
+ * resolves what is 'auto'. launched: what the environment says of a launcher, or NULL. On error all
+ * that is wrong is in *report (text for standard error, owned by pool of *out): ERR_CONFIG, or
+ * ERR_INPUT when missing. modes: names that may stand under 'mode', NULL-terminated; algorithms
+ * likewise. run_settings_free in any case. */
 MUST_CHECK enum error run_settings_load(const char *path, const char *const *sets, int nsets,
                                         const char *const *modes, const char *const *algorithms,
+                                        const struct run_launched *launched,
                                         struct run_settings *out, char **report);
 void run_settings_free(struct run_settings *s);

@@ -2,23 +2,16 @@
  * that order, each from those before it, and written into the tree as "auto", so that the resolved
  * configuration runs anywhere as it did here. */
 #include "engine/train/run_resolve.h"
+#include "engine/train/resolve_impl.h"
 
 #include "engine/base/text.h"
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
-struct resolve {
-    struct run_config *c;
-    struct node *tree;
-    struct pool *pool;
-    struct config_errors *e;
-};
-
 /* ---- the tree ---- */
 
-/* The node at "batch.shards", or NULL. */
-static struct node *find(const struct resolve *r, const char *path) {
+struct node *resolve_find(const struct resolve *r, const char *path) {
     char word[64];
     struct node *node = r->tree;
     while (node && *path) {
@@ -30,7 +23,7 @@ static struct node *find(const struct resolve *r, const char *path) {
     return node;
 }
 
-static bool is_given(const struct node *node) {
+bool resolve_is_given(const struct node *node) {
     return node && node->source && strcmp(node->source, "default") != 0 &&
            strcmp(node->source, "auto") != 0;
 }
@@ -39,8 +32,7 @@ static bool is_set(const struct node *node) {
     return node && node->source && !strncmp(node->source, "--set ", 6);
 }
 
-/* "set at 3:10", "set by --set", "by default": the second place of an error. */
-static const char *place(const struct resolve *r, const struct node *node) {
+const char *resolve_place(const struct resolve *r, const struct node *node) {
     if (node && node->line > 0) {
         const char *text = pool_printf(r->pool, "set at %d:%d", node->line, node->col);
         return text ? text : "set";
@@ -52,13 +44,13 @@ static const char *place(const struct resolve *r, const struct node *node) {
 
 /* Of two nodes that clash the one given last is to blame: --set's, then the lower in the file. */
 static const struct node *later(const struct node *a, const struct node *b) {
-    if (!is_given(a) || !is_given(b)) return is_given(a) ? a : b;
+    if (!resolve_is_given(a) || !resolve_is_given(b)) return resolve_is_given(a) ? a : b;
     if (is_set(a) != is_set(b)) return is_set(a) ? a : b;
     return a->line > b->line ? a : b;
 }
 
-static enum error decide(struct resolve *r, const char *path, const char *text) {
-    struct node *node = find(r, path);
+enum error resolve_decide(struct resolve *r, const char *path, const char *text) {
+    struct node *node = resolve_find(r, path);
     if (!text) return ERR_MEMORY;
     if (node && node->kind == NODE_SCALAR) {
         node->text = text;
@@ -70,10 +62,10 @@ static enum error decide(struct resolve *r, const char *path, const char *text) 
 }
 
 static enum error decide_int(struct resolve *r, const char *path, int64_t value) {
-    return decide(r, path, pool_printf(r->pool, "%lld", (long long)value));
+    return resolve_decide(r, path, pool_printf(r->pool, "%lld", (long long)value));
 }
 
-static bool mode_is(const struct resolve *r, const char *mode) {
+bool resolve_mode_is(const struct resolve *r, const char *mode) {
     return r->c->mode && !strcmp(r->c->mode, mode);
 }
 
@@ -81,7 +73,7 @@ static bool mode_is(const struct resolve *r, const char *mode) {
 
 static void check_name_in(struct resolve *r, const char *path, const char *const *names,
                           const char *word) {
-    const struct node *node = find(r, path);
+    const struct node *node = resolve_find(r, path);
     if (!node || node->kind != NODE_SCALAR || (word && !strcmp(node->text, word))) return;
     int n = 0;
     const char *all = word ? word : "";
@@ -104,7 +96,7 @@ static void check_run_name(struct resolve *r) {
         good = isalnum((unsigned char)*c) || strchr("._-", *c);
     if (!good)
         config_error(
-            r->e, find(r, "name"), false,
+            r->e, resolve_find(r, "name"), false,
             "'name' must be of letters, digits, '-', '_' and '.', at most %d, as it names a folder",
             RUN_NAME_MAX);
 }
@@ -112,10 +104,10 @@ static void check_run_name(struct resolve *r) {
 static void check_log_dir(struct resolve *r) {
     const char *dir = r->c->log.dir;
     if (!dir) return;
-    if (!*dir) config_error(r->e, find(r, "log.dir"), false, "'log.dir' is empty");
+    if (!*dir) config_error(r->e, resolve_find(r, "log.dir"), false, "'log.dir' is empty");
     for (const char *c = dir; (c = strchr(c, '$')); c++)
         if (strncmp(c, "$name", 5) != 0 && strncmp(c, "$time", 5) != 0) {
-            config_error(r->e, find(r, "log.dir"), false,
+            config_error(r->e, resolve_find(r, "log.dir"), false,
                          "'log.dir' knows no '%.16s'\nthere are $name and $time", c);
             return;
         }
@@ -166,7 +158,7 @@ static void refuse_kind(struct resolve *r, const struct node *node, const char *
 /* auto | KIND | KIND:N; count stays 0 where it is for us to choose. */
 static enum error read_devices(struct resolve *r) {
     const char *text = r->c->devices_text;
-    const struct node *node = find(r, "devices");
+    const struct node *node = resolve_find(r, "devices");
     if (!text) return ERR_NONE;
     if (!strcmp(text, "auto")) text = "cpu";
     size_t n = strcspn(text, ":");
@@ -182,7 +174,8 @@ static enum error read_devices(struct resolve *r) {
                      "\"%.48s\"\nas in %s:4",
                      RUN_DEVICES_MAX, r->c->devices_text, kind);
     else
-        r->c->devices = (struct device_choice){ops->name, (int)count, count == 0};
+        r->c->devices =
+            (struct device_choice){.kind = ops->name, .count = (int)count, .automatic = count == 0};
     return ERR_NONE;
 }
 
@@ -198,34 +191,54 @@ static bool shares_evenly(int64_t shards, int64_t n) {
 /* As many as there are cores, fewer where that would not fit the batch. */
 static int64_t choose_count(const struct resolve *r) {
     const struct batch_config *b = &r->c->batch;
-    if (mode_is(r, "single")) return 1;
-    int64_t n = device_host_cores(), most = b->size / b->accumulate;
-    if (n > RUN_DEVICES_MAX) n = RUN_DEVICES_MAX;
+    if (resolve_mode_is(r, "single")) return 1;
+    int64_t nodes = r->c->run.nodes, most = b->size / b->accumulate / nodes;
+    int64_t n = device_host_cores();
+    if (n > RUN_DEVICES_MAX / nodes) n = RUN_DEVICES_MAX / nodes;
     if (n > most && !b->shards) n = most;
-    while (n > 1 && b->shards && !shares_evenly(b->shards, n)) n--;
+    while (n > 1 && b->shards && !shares_evenly(b->shards, n * nodes)) n--;
     return n > 1 ? n : 1;
 }
 
 static void check_single(struct resolve *r) {
-    const struct node *devices = find(r, "devices"), *mode = find(r, "mode");
-    if (r->c->devices.count <= 1 || !mode_is(r, "single")) return;
+    const struct node *devices = resolve_find(r, "devices"), *mode = resolve_find(r, "mode");
+    if (r->c->devices.count <= 1 || !resolve_mode_is(r, "single")) return;
     if (later(mode, devices) == mode)
         config_error(r->e, mode, false,
                      "mode 'single' runs on one device, but 'devices' is %s (%s)",
-                     r->c->devices_text, place(r, devices));
+                     r->c->devices_text, resolve_place(r, devices));
     else
         config_error(r->e, devices, false,
                      "%d devices, but mode 'single' runs on one (%s)\nuse mode dp or ddp",
-                     r->c->devices.count, place(r, mode));
+                     r->c->devices.count, resolve_place(r, mode));
+}
+
+/* Each process that a launcher has started is one device. */
+static enum error count_launched(struct resolve *r) {
+    const struct run_launched *l = &r->c->launched;
+    struct device_choice *d = &r->c->devices;
+    int here = l->locals > 0 ? l->locals : 1;
+    if (d->count && d->count != here && d->count != l->size)
+        config_error(r->e, resolve_find(r, "devices"), false,
+                     "%d devices, but %s has started %d process%s, %d of them here\nleave "
+                     "'devices' to it: %s",
+                     d->count, l->by, l->size, l->size == 1 ? "" : "es", here, d->kind);
+    d->local = here;
+    d->count = l->size;
+    r->c->devices_text = pool_printf(r->pool, "%s:%d", d->kind, d->count);
+    return r->c->devices_text ? ERR_NONE : ERR_MEMORY;
 }
 
 static enum error resolve_devices(struct resolve *r) {
     struct device_choice *d = &r->c->devices;
     check_single(r);
-    if (d->count) return ERR_NONE;
-    d->count = (int)choose_count(r);
-    r->c->devices_text = pool_printf(r->pool, "%s:%d", d->kind, d->count);
-    return decide(r, "devices", r->c->devices_text);
+    if (r->c->launched.by && resolve_mode_is(r, "ddp")) return count_launched(r);
+    bool given = d->count > 0;
+    d->local = given ? d->count : (int)choose_count(r);
+    d->count = d->local * (int)r->c->run.nodes;
+    if (given) return ERR_NONE;
+    r->c->devices_text = pool_printf(r->pool, "%s:%d", d->kind, d->local);
+    return resolve_decide(r, "devices", r->c->devices_text);
 }
 
 /* ---- the batch ---- */
@@ -241,7 +254,7 @@ static const char *near_shards(const struct resolve *r, int64_t shards, int64_t 
 
 static void check_shards(struct resolve *r) {
     const struct batch_config *b = &r->c->batch;
-    const struct node *at = find(r, "batch.shards"), *devices = find(r, "devices");
+    const struct node *at = resolve_find(r, "batch.shards"), *devices = resolve_find(r, "devices");
     long long shards = b->shards;
     int n = r->c->devices.count;
     if (!shares_evenly(shards, n)) {
@@ -249,20 +262,22 @@ static void check_shards(struct resolve *r) {
         config_error(
             r->e, at, false,
             "%lld shards are no power of two times the %d device%s (%s)\nset batch.shards to %s",
-            shards, n, n == 1 ? "" : "s", place(r, devices), near ? near : "another number");
+            shards, n, n == 1 ? "" : "s", resolve_place(r, devices),
+            near ? near : "another number");
     } else if (shards > b->size) {
-        const struct node *size = find(r, "batch.size");
-        bool from_devices = !is_given(at);
+        const struct node *size = resolve_find(r, "batch.size");
+        bool from_devices = !resolve_is_given(at);
         config_error(r->e, from_devices ? size : at, false,
                      "a batch of %lld cannot be cut into %lld shards (%s %s)", (long long)b->size,
                      shards, from_devices ? "devices" : "batch.size",
-                     place(r, from_devices ? devices : size));
+                     resolve_place(r, from_devices ? devices : size));
     } else if (b->accumulate > b->size / shards) {
-        config_error(r->e, find(r, "batch.accumulate"), false,
+        config_error(r->e, resolve_find(r, "batch.accumulate"), false,
                      "%lld pieces of a shard that has %lld samples (batch.size %lld, %s)\nset "
                      "batch.accumulate to %lld or less",
                      (long long)b->accumulate, (long long)(b->size / shards), (long long)b->size,
-                     place(r, find(r, "batch.size")), (long long)(b->size / shards));
+                     resolve_place(r, resolve_find(r, "batch.size")),
+                     (long long)(b->size / shards));
     }
 }
 
@@ -281,12 +296,12 @@ static enum error resolve_batch(struct resolve *r) {
 static enum error resolve_threads(struct resolve *r) {
     bool bitwise = r->c->deterministic == DETERMINISTIC_BITWISE;
     if (r->c->threads > 1 && bitwise)
-        config_error(r->e, find(r, "threads"), false,
+        config_error(r->e, resolve_find(r, "threads"), false,
                      "%lld threads, but deterministic is 'bitwise' (%s), which needs one\nkernels "
                      "may split sums by threads",
-                     (long long)r->c->threads, place(r, find(r, "deterministic")));
+                     (long long)r->c->threads, resolve_place(r, resolve_find(r, "deterministic")));
     if (r->c->threads) return ERR_NONE;
-    int each = device_host_cores() / r->c->devices.count;
+    int each = device_host_cores() / r->c->devices.local;
     r->c->threads = bitwise || each < 1 ? 1 : each > 1024 ? 1024 : each;
     return decide_int(r, "threads", r->c->threads);
 }
@@ -294,77 +309,63 @@ static enum error resolve_threads(struct resolve *r) {
 static enum error resolve_order(struct resolve *r) {
     struct comm_config *c = &r->c->comm;
     bool ring = c->algorithm && !strcmp(c->algorithm, "ring");
-    const struct node *order = find(r, "comm.order"), *algorithm = find(r, "comm.algorithm");
+    const struct node *order = resolve_find(r, "comm.order"),
+                      *algorithm = resolve_find(r, "comm.algorithm");
     if (ring && c->order == COMM_ORDER_TREE)
-        config_error(
-            r->e, order, false,
-            "algorithm 'ring' (%s) cannot add in order 'tree'\nuse algorithm direct or star",
-            place(r, algorithm));
+        config_error(r->e, order, false,
+                     "algorithm 'ring' (%s) cannot add in order 'tree'\nuse another algorithm",
+                     resolve_place(r, algorithm));
     if (c->order == COMM_ORDER_AUTO) {
         c->order = ring ? COMM_ORDER_RING : COMM_ORDER_TREE;
-        TRY(decide(r, "comm.order", ring ? "ring" : "tree"));
+        TRY(resolve_decide(r, "comm.order", ring ? "ring" : "tree"));
     }
     if (c->order == COMM_ORDER_RING && r->c->deterministic == DETERMINISTIC_BITWISE)
-        config_error(r->e, is_given(order) ? order : algorithm, false,
+        config_error(r->e, resolve_is_given(order) ? order : algorithm, false,
                      "order 'ring' depends on the number of devices, but deterministic is "
                      "'bitwise' (%s)\nuse order tree",
-                     place(r, find(r, "deterministic")));
-    if (c->order == COMM_ORDER_RING && mode_is(r, "dp") && r->c->dp.server == SERVER_SHARDED)
-        config_error(r->e, is_given(order) ? order : algorithm, false,
+                     resolve_place(r, resolve_find(r, "deterministic")));
+    if (c->order == COMM_ORDER_RING && resolve_mode_is(r, "dp") &&
+        r->c->dp.server == SERVER_SHARDED)
+        config_error(r->e, resolve_is_given(order) ? order : algorithm, false,
                      "order 'ring' adds by bucket, which a sharded server (%s) has not\n"
                      "use order tree, or dp.server shared",
-                     place(r, find(r, "dp.server")));
+                     resolve_place(r, resolve_find(r, "dp.server")));
     return ERR_NONE;
-}
-
-static enum error resolve_link(struct resolve *r) {
-    bool ddp = mode_is(r, "ddp");
-    struct comm_config *c = &r->c->comm;
-    const struct node *link = find(r, "comm.link"), *mode = find(r, "mode");
-    if (ddp && c->link == COMM_LINK_THREAD)
-        config_error(
-            r->e, link, false,
-            "link 'thread' joins threads, but mode 'ddp' (%s) runs processes\nuse link shm or auto",
-            place(r, mode));
-    if (mode_is(r, "dp") && c->link == COMM_LINK_SHM)
-        config_error(
-            r->e, link, false,
-            "link 'shm' joins processes, but mode 'dp' (%s) runs threads\nuse link thread or auto",
-            place(r, mode));
-    if (c->link != COMM_LINK_AUTO) return ERR_NONE;
-    c->link = ddp ? COMM_LINK_SHM : COMM_LINK_THREAD;
-    return decide(r, "comm.link", ddp ? "shm" : "thread");
 }
 
 static enum error resolve_buckets(struct resolve *r) {
     struct bucket_config *b = &r->c->ddp.bucket;
-    const struct node *first = find(r, "ddp.bucket.first"), *cap = find(r, "ddp.bucket.cap");
+    const struct node *first = resolve_find(r, "ddp.bucket.first"),
+                      *cap = resolve_find(r, "ddp.bucket.cap");
     if (b->first <= b->cap) return ERR_NONE;
-    if (is_given(first)) {
+    if (resolve_is_given(first)) {
         config_error(r->e, first, false, "the first bucket is larger than ddp.bucket.cap, %s (%s)",
-                     cap ? cap->text : "25MB", place(r, cap));
+                     cap ? cap->text : "25MB", resolve_place(r, cap));
         return ERR_NONE;
     }
     b->first = b->cap;
-    return decide(r, "ddp.bucket.first", cap->text);
+    return resolve_decide(r, "ddp.bucket.first", cap->text);
 }
 
 /* ---- what needs evaluation ---- */
 
 static void check_metrics(struct resolve *r) {
     const struct run_config *c = r->c;
-    const struct node *every = find(r, "eval.every"), *best = find(r, "checkpoint.best");
+    const struct node *every = resolve_find(r, "eval.every"),
+                      *best = resolve_find(r, "checkpoint.best");
     bool off = c->eval.every.unit == SPAN_OFF, keeps_best = strcmp(c->checkpoint.best, "off") != 0;
     if (keeps_best && off)
         config_error(r->e, best, false,
-                     "'checkpoint.best' needs validation, but 'eval' is off (%s)", place(r, every));
+                     "'checkpoint.best' needs validation, but 'eval' is off (%s)",
+                     resolve_place(r, every));
     if (keeps_best && c->checkpoint.every.unit == SPAN_OFF)
         config_error(r->e, best, false,
                      "'checkpoint.best' needs checkpoints, but 'checkpoint.every' is off (%s)",
-                     place(r, find(r, "checkpoint.every")));
+                     resolve_place(r, resolve_find(r, "checkpoint.every")));
     if (c->train.until_metric && !strncmp(c->train.until_metric, "val.", 4) && off)
         config_error(r->e, c->train.until->items[0], true,
-                     "'train.until' needs validation, but 'eval' is off (%s)", place(r, every));
+                     "'train.until' needs validation, but 'eval' is off (%s)",
+                     resolve_place(r, every));
 }
 
 enum error run_resolve(struct run_settings *s, const char *const *modes,
@@ -378,6 +379,8 @@ enum error run_resolve(struct run_settings *s, const char *const *modes,
     TRY(read_devices(&r));
     if (config_errors_count(e))
         return ERR_NONE; /* what follows would judge by values that are wrong */
+    TRY(resolve_processes(&r));
+    if (config_errors_count(e)) return ERR_NONE;
     TRY(resolve_devices(&r));
     TRY(resolve_batch(&r));
     TRY(resolve_threads(&r));

@@ -94,20 +94,69 @@ static const struct config_field ddp_fields[] = {
 };
 SECTION(ddp, "bucket", "All-reduce in buckets; used in mode ddp");
 
+static const struct config_field emulate_fields[] = {
+    {"bandwidth", CONFIG_RATE, offsetof(struct emulate_config, bandwidth), "off",
+     "Of each device's port, each way: 1Gbit", .min = 1, .max = 1e15, .choices = "off"},
+    {"latency", CONFIG_SECONDS, offsetof(struct emulate_config, latency), "0s",
+     "What every message takes longer: 50us", .min = 0, .max = 60},
+    {.key = NULL},
+};
+SECTION(emulate, "bandwidth", "Links as slow as you say, to see what a network would do");
+
 static const struct config_field comm_fields[] = {
     {"link", CONFIG_ENUM, offsetof(struct comm_config, link), "auto",
-     "What carries bytes: threads in dp, shared memory in ddp", .choices = "auto|thread|shm"},
+     "What carries bytes: memory of one process (thread) in dp; in ddp memory that processes share "
+     "(shm), sockets (tcp), shm inside a host and tcp between hosts (hosts), or an MPI library "
+     "(mpi, ranks started by mpirun)",
+     .choices = "auto|thread|shm|tcp|hosts|mpi"},
     {"algorithm", CONFIG_STRING, offsetof(struct comm_config, algorithm), "auto",
-     .help = "How ranks add up: auto, ring, direct, star"},
+     .help = "How ranks add up: auto, direct, ring, star, tree, halving_doubling, hierarchical; "
+             "native: the MPI library's own, with its bits"},
     {"order", CONFIG_ENUM, offsetof(struct comm_config, order), "auto",
      "Order of additions: tree gives the same bits on any number of devices, ring the same in dp "
      "and ddp",
      .choices = "auto|tree|ring"},
     {"timeout", CONFIG_SECONDS, offsetof(struct comm_config, timeout), "60s",
      "How long to wait for a rank before giving up", .min = 1e-3, .max = 1e9},
+    {"heartbeat", CONFIG_SECONDS, offsetof(struct comm_config, heartbeat), "10s",
+     "How long a rank on another host may be silent before it is given up", .min = 0.05,
+     .max = 1e9},
+    {"interface", CONFIG_STRING, offsetof(struct comm_config, interface), "auto",
+     .help = "Where ranks listen for other hosts: an address or a name such as eth0; auto: the one "
+             "that reaches run.master"},
+    {"emulate", CONFIG_SECTION, offsetof(struct comm_config, emulate), .extra = &emulate_section},
     {.key = NULL},
 };
 SECTION(comm, "algorithm", "How bytes move between devices");
+
+static const struct config_field place_fields[] = {
+    {"nodes", CONFIG_INT, offsetof(struct place_config, nodes), "1",
+     "Hosts that run 'engine run' together, with 'devices' each", .min = 1, .max = 64},
+    {"node_rank", CONFIG_INT, offsetof(struct place_config, node_rank), "0",
+     "Which of them this is", .min = 0, .max = 63},
+    {"master", CONFIG_STRING, offsetof(struct place_config, master), "127.0.0.1",
+     .help = "Host of node 0, where all meet: a name or address, :PORT may follow"},
+    {"port", CONFIG_INT, offsetof(struct place_config, port), "29500", "Of master", .min = 1,
+     .max = 65535},
+    {"init", CONFIG_STRING, offsetof(struct place_config, init), "auto",
+     .help = "How ranks that others start find each other: env://, tcp://HOST:PORT, file:///PATH; "
+             "auto: by the environment of torchrun, Open MPI, PMI or Slurm; none: it is ignored"},
+    {"rank", CONFIG_INT, offsetof(struct place_config, rank), "auto",
+     "Which rank this process is, with init tcp:// or file://; auto: by the environment", .min = 0,
+     .max = 63, .choices = "auto", .word = -1},
+    {"world_size", CONFIG_INT, offsetof(struct place_config, world_size), "auto",
+     "How many there are, likewise", .min = 1, .max = 64, .choices = "auto"},
+    {"restarts", CONFIG_INT, offsetof(struct place_config, restarts), "0",
+     "How often to start again from the last checkpoint when a rank or a node is lost", .min = 0,
+     .max = 1000000},
+    {"token", CONFIG_STRING, offsetof(struct place_config, token), "auto",
+     .help = "Secret that all nodes share: itself, env:NAME, file:PATH (0600) or none; auto: "
+             "env:ENGINE_TOKEN, on one host a random one"},
+    {"join_timeout", CONFIG_SECONDS, offsetof(struct place_config, join_timeout), "60s",
+     "How long to wait for ranks and nodes to come", .min = 1e-2, .max = 1e9},
+    {.key = NULL},
+};
+SECTION(place, "nodes", "Which processes make up the run");
 
 /* ---- what is kept ---- */
 
@@ -173,6 +222,7 @@ static const struct config_field run_fields[] = {
     {"dp", CONFIG_SECTION, AT(dp), .extra = &dp_section},
     {"ddp", CONFIG_SECTION, AT(ddp), .extra = &ddp_section},
     {"comm", CONFIG_SECTION, AT(comm), .extra = &comm_section},
+    {"run", CONFIG_SECTION, AT(run), .extra = &place_section},
     {"eval", CONFIG_SECTION, AT(eval), .extra = &eval_section},
     {"checkpoint", CONFIG_SECTION, AT(checkpoint), .extra = &checkpoint_section},
     {"log", CONFIG_SECTION, AT(log), .extra = &log_section},

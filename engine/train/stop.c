@@ -5,14 +5,16 @@
 #include <stddef.h>
 #include <unistd.h>
 
-static atomic_int asked; /* lock-free, so a handler may set it; read by every rank's thread */
+/* Lock-free, so a handler may use them. */
+static atomic_int asked; /* read by every rank's thread */
+static atomic_bool at_once;
 
 int stop_exit_code(int signal) {
     return 128 + signal;
 }
 
 static void handle(int signal) {
-    if (asked && signal == SIGINT) _exit(stop_exit_code(signal));
+    if (at_once || (asked && signal == SIGINT)) _exit(stop_exit_code(signal));
     asked = signal;
 }
 
@@ -23,6 +25,16 @@ void stop_install(void) {
     sigaction(SIGTERM, &act, NULL);
     act.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &act, NULL);
+}
+
+void stop_at_once(bool on) {
+    at_once = on;
+    if (on && asked) raise(asked);
+}
+
+void stop_with_others(void) {
+    int none = 0;
+    atomic_compare_exchange_strong(&asked, &none, SIGTERM);
 }
 
 int stop_signal(void) {

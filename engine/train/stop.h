@@ -1,8 +1,14 @@
 /* Being asked to stop. The first SIGINT or SIGTERM sets a flag that ranks look at between steps;
  * the second ends the process at once. */
 #pragma once
+#include <stdbool.h>
 
 void stop_install(void);
+/* While on, the first signal ends the process at once as well: for waits with nothing to save. Ends
+ * it now if one has come already. */
+void stop_at_once(bool on);
+/* Another rank was asked: this one has to end as if it had been, too. */
+void stop_with_others(void);
 int stop_signal(void); /* 0, SIGINT or SIGTERM */
 /* 130 or 143 for a signal. */
 int stop_exit_code(int signal);

@@ -189,10 +189,12 @@ static enum error open_compute(struct trainer *t) {
     if (t->worker < 0) return ERR_NONE;
     const struct run_config *c = t->config;
     for (int v = t->worker; v < (int)c->batch.shards; v += t->workers) t->shards[t->nshards++] = v;
-    struct device_params p = {.index = t->worker,
-                              .count = t->workers,
+    bool together = t->seats == 0;
+    struct device_params p = {.index = together ? t->worker : t->seat,
+                              .count = together ? t->workers : t->seats,
                               .threads = (int)c->threads,
-                              .pin = t->workers > 1 && !getenv("ENGINE_NO_PIN")};
+                              .pin = (together ? t->workers : t->seats) > 1 &&
+                                     !getenv("ENGINE_NO_PIN")};
     TRY(device_find(c->devices.kind)->open(&p, &t->device));
     TRY(graph_create(t->model, t->device, (enum loss)c->loss, &t->graph));
     return prepare_sizes(t);
@@ -224,11 +226,12 @@ static enum error begin(struct trainer *t) {
         if (t->job->resume) TRY(checkpoint_load(t->job->resume, &v));
     }
     TRY(t->job->mode->start(t->mode));
-    double at[3] = {0};
+    double at[4] = {0};
     if (t->rank == 0)
         at[0] = (double)t->at.step, at[1] = (double)t->at.epoch,
-        at[2] = (double)t->at.step_in_epoch;
-    TRY(t->job->mode->sum(t->mode, at, 3));
+        at[2] = (double)t->at.step_in_epoch, at[3] = t->job->resume != NULL;
+    TRY(t->job->mode->sum(t->mode, at, 4));
+    t->resumed = at[3] > 0;
     t->at.step = (int64_t)at[0], t->at.epoch = (int64_t)at[1], t->at.step_in_epoch = (int64_t)at[2];
     return ERR_NONE;
 }
@@ -277,6 +280,7 @@ enum error job_check(const struct job *job, struct config_errors *errors, struct
                                   .val = t.val->size,
                                   .steps = t.steps,
                                   .per_epoch = t.per_epoch};
+    if (err == ERR_NONE) err = data_digest(&t, out->data);
     model_free(t.model);
     dataset_close(t.val);
     dataset_close(t.data);

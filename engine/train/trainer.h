@@ -2,8 +2,8 @@
  * checkpoint and metrics are the same code in every mode; what differs stands behind mode_ops.
  *
  *   trainer_run      opens all, loops over steps, evaluates, saves, ends: the whole life of a rank
- *   trainer_compute  the next batch -> forward, backward of this rank's shards -> their sum in
- * grads[0] trainer_update   learning rate -> clip -> optimizer on a slice of the arena
+ *   trainer_compute  the next batch -> forward, backward of this rank's shards -> sum in grads[0]
+ *   trainer_update   learning rate -> clip -> optimizer on a slice of the arena
  */
 #pragma once
 #include "engine/data/loader.h"
@@ -24,9 +24,13 @@ struct job {
     const char *resume; /* checkpoint to begin from, or NULL */
     int console_out, console_err;
     bool json, quiet, progress;
-    int rank;       /* of this process when it was started as a rank; else -1 */
-    int processes;  /* that the run consists of */
-    int meeting_fd; /* of a rank process */
+    int processes; /* that the run consists of */
+    struct rank_process {
+        int rank;          /* of this process when it was started as a rank; else -1 */
+        int local, locals; /* of those that were started together with it here */
+        int meeting_fd;    /* where these find each other; -1: elsewhere */
+    } process;
+    const char *data_digest; /* of job_facts, where several hosts must have the same */
 };
 
 struct step_sums { /* of the global batch, the same on every rank */
@@ -45,7 +49,8 @@ struct trainer {
     struct mode *mode;
     int ranks; /* of the group */
     int worker,
-        workers; /* which of the computing devices this is (-1: none), and how many compute */
+        workers;     /* which of the computing devices this is (-1: none), and how many compute */
+    int seat, seats; /* the same, of those on this host; seats 0: all are */
     struct allocator allocator; /* for what peers read: values, grads[0], buffers */
     bool owns_state;            /* this rank steps the optimizer on some of the arena */
 
@@ -65,6 +70,7 @@ struct trainer {
     int64_t steps, per_epoch; /* of the whole run, and of an epoch */
     double base_lr, lr, norm_seen;
     struct checkpoint_counters at;
+    bool resumed; /* it began from a checkpoint */
     int64_t phase_ns[PHASES];
     /* The next batch: the loader's, unless the mode brings it (dp: scatter through the server). */
     enum error (*next_batch)(struct trainer *t, const struct step_batch **out);
@@ -75,9 +81,19 @@ struct trainer {
  * before ranks start. What is wrong at a place of the configuration is added to errors. */
 struct job_facts {
     int64_t parameters, train, val, steps, per_epoch;
+    char data[SHA256_TEXT]; /* of shapes, sizes and samples here and there */
 };
 MUST_CHECK enum error job_check(const struct job *job, struct config_errors *errors,
                                 struct job_facts *out);
+
+/* The keys of a configuration that must be the same on all hosts of a run (but for devices and
+ * threads, where 'auto' may differ), each with its value on one line, or a digest of a long one. */
+enum { JOB_KEYS = 48 };
+struct job_keys {
+    int count;
+    const char *name[JOB_KEYS], *text[JOB_KEYS];
+};
+MUST_CHECK enum error job_list_keys(const struct job *job, struct job_keys *out);
 
 /* The whole life of one rank. On error, the others have been told. */
 MUST_CHECK enum error trainer_run(const struct job *job, int rank, void *place);

@@ -5,6 +5,7 @@
 
 #include "cli/cli.h"
 #include "modes/modes.h"
+#include "transport/group.h"
 #include "transport/launch/launch.h"
 
 #include <stdatomic.h>
@@ -32,7 +33,8 @@ static enum error ddp_thread(void *user, int rank) {
     const struct start *s = user;
     struct meeting *meeting;
     TRY(meeting_join(s->fd, ranks, &meeting));
-    enum error err = trainer_run(s->job, rank, meeting);
+    struct group_params p = {.link = "shm", .size = ranks, .meeting = meeting};
+    enum error err = trainer_run(s->job, rank, &p);
     meeting_free(meeting);
     return err;
 }
@@ -76,7 +78,7 @@ static long run(const char *mode, const char *devices, const char *extra, int co
     counted = -1;
     struct job job = {.settings = &s,
                       .mode = &counting,
-                      .rank = -1,
+                      .process = {.rank = -1},
                       .processes = 1,
                       .quiet = true,
                       .console_out = -1,

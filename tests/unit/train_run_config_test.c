@@ -55,7 +55,8 @@ static enum error load(struct fixture *f, const char *text, const char *sets) {
     }
     if (text) write_file("c.yaml", text);
     run_settings_free(&f->s);
-    return run_settings_load(text ? "c.yaml" : NULL, list, n, modes, algorithms, &f->s, &f->report);
+    return run_settings_load(text ? "c.yaml" : NULL, list, n, modes, algorithms, NULL, &f->s,
+                             &f->report);
 }
 
 static const struct run_config *load_good(struct fixture *f, const char *text, const char *sets) {
@@ -198,7 +199,7 @@ static void names(void **state) {
         run_settings_free(&f->s);
         char path[64];
         snprintf(path, sizeof path, "./%s", cases[i].file);
-        assert_ok(run_settings_load(path, NULL, 0, modes, algorithms, &f->s, &f->report));
+        assert_ok(run_settings_load(path, NULL, 0, modes, algorithms, NULL, &f->s, &f->report));
         assert_string_equal(f->s.config.name, cases[i].name);
     }
 }
@@ -254,8 +255,9 @@ static const struct {
     {"lr: 0.1", NULL, "c.yaml:1:1: error: unknown key 'lr'"},
     {"precision: bf16", NULL, "c.yaml:1:1: error: unknown key 'precision'"},
     {"plugins: [a.so]", NULL, "c.yaml:1:1: error: unknown key 'plugins'"},
-    {"run: {nodes: 2}", NULL, "c.yaml:1:1: error: unknown key 'run'"},
-    {"comm: {emulate: {latency: 5us}}", NULL, "c.yaml:1:8: error: unknown key 'emulate' in 'comm'"},
+    {"log: {nodes: 2}", NULL, "c.yaml:1:7: error: unknown key 'nodes' in 'log'"},
+    {"comm: {emulate: {delay: 5us}}", NULL,
+     "c.yaml:1:18: error: unknown key 'delay' in 'comm.emulate'"},
     {"comm: {backend: nccl}", NULL, "c.yaml:1:8: error: unknown key 'backend' in 'comm'"},
     {"ddp: {bucket: {fisrt: 1MB}}", NULL,
      "c.yaml:1:16: error: unknown key 'fisrt' in 'ddp.bucket'"},
@@ -363,6 +365,27 @@ static const struct {
      "c.yaml:1:14: error: link 'thread' joins threads, but mode 'ddp' (by default) runs processes"},
     {"mode: dp\ncomm: {link: shm}", NULL,
      "c.yaml:2:14: error: link 'shm' joins processes, but mode 'dp' (set at 1:7) runs threads"},
+    {"run: 2\ncomm: {link: shm}", NULL,
+     "c.yaml:2:14: error: link 'shm' stays on one host, but there are 2 nodes (set at 1:6)"},
+    {"run: 2\ncomm: {emulate: 1Gbit}", NULL,
+     "c.yaml:2:17: error: emulated links need one clock: they stay on one host, with ranks that "
+     "'engine run' starts"},
+    {"mode: dp\nrun: 2", NULL, "c.yaml:2:6: error: 2 nodes, but mode 'dp' runs on one"},
+    {"run: {nodes: 2, node_rank: 2}", NULL, "c.yaml:1:28: error: node 2 of 2 (set at 1:14)"},
+    {"mode: dp\nrun: {restarts: 1}", NULL,
+     "c.yaml:2:17: error: 'run.restarts' starts processes again, but mode 'dp' has none"},
+    {"run: {init: udp://x}", NULL,
+     "c.yaml:1:13: error: 'run.init' must be auto, none, env://, tcp://HOST:PORT or file:///PATH, "
+     "got \"udp://x\""},
+    {"run: {init: env://}", NULL,
+     "c.yaml:1:13: error: 'run.init' is env://, but RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT "
+     "are not all set"},
+    {"run: {init: \"file:///tmp/x\"}", NULL,
+     "c.yaml:1:13: error: 'run.init' is file:///tmp/x, but which rank this is and of how many is "
+     "not told"},
+    {"comm: {emulate: {bandwidth: fast}}", NULL,
+     "c.yaml:1:29: error: 'comm.emulate.bandwidth' must be off or a rate such as 1Gbit or 250MB (a "
+     "second), got \"fast\""},
     {"mode: dp\ndp: {server: sharded}\ncomm: {order: ring}", NULL,
      "c.yaml:3:15: error: order 'ring' adds by bucket, which a sharded server (set at 2:14) has "
      "not"},
@@ -411,6 +434,55 @@ static const struct {
     {"a: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", NULL,
      "c.yaml:1:35: error: nested deeper than 32 levels"},
 };
+
+/* What a launcher has started. */
+static void launched(void **state) {
+    struct fixture *f = *state;
+    struct run_launched l = {.by = "torchrun",
+                             .variables = "RANK, WORLD_SIZE",
+                             .rank = 2,
+                             .size = 4,
+                             .local = 0,
+                             .locals = 2,
+                             .master = "a:1",
+                             .job = ""};
+    static const struct {
+        const char *text, *first; /* NULL: right */
+    } cases[] = {
+        {"", NULL},
+        {"devices: cpu:2", NULL},
+        {"devices: cpu:4", NULL},
+        {"devices: cpu:3", "c.yaml:1:10: error: 3 devices, but torchrun has started 4 processes, 2 "
+                           "of them here"},
+        {"mode: dp", "c.yaml:1:7: error: mode 'dp' is one process, but torchrun has started 4 "
+                     "(RANK, WORLD_SIZE)"},
+        {"mode: dp\nrun: {init: none}", NULL},
+        {"run: 2", "c.yaml:1:6: error: 2 nodes, but torchrun has started the ranks already (RANK, "
+                   "WORLD_SIZE)"},
+        {"run: {restarts: 1}", "c.yaml:1:17: error: 'run.restarts' is for ranks that 'engine run' "
+                               "starts; here torchrun does"},
+        {"run: {init: \"tcp://b:2\"}", NULL},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        run_settings_free(&f->s);
+        write_file("c.yaml", cases[i].text);
+        enum error err =
+            run_settings_load("c.yaml", NULL, 0, modes, algorithms, &l, &f->s, &f->report);
+        if (!cases[i].first) {
+            assert_ok(err);
+            bool ours = f->s.config.launched.by == NULL;
+            assert_int_equal(ours, strstr(cases[i].text, "none") != NULL);
+            if (!ours) assert_int_equal(f->s.config.devices.count, 4);
+            if (!ours) assert_int_equal(f->s.config.devices.local, 2);
+            if (strstr(cases[i].text, "tcp"))
+                assert_string_equal(f->s.config.launched.master, "b:2");
+        } else {
+            size_t n = strlen(cases[i].first);
+            if (strncmp(f->report, cases[i].first, n) != 0 || f->report[n] != '\n')
+                fail_msg("expected:\n%s\ngot:\n%s", cases[i].first, f->report);
+        }
+    }
+}
 
 static void refused(void **state) {
     struct fixture *f = *state;
@@ -466,8 +538,8 @@ static void looks(void **state) {
 
 static void files(void **state) {
     struct fixture *f = *state;
-    assert_fails(ERR_INPUT,
-                 run_settings_load("absent.yaml", NULL, 0, modes, algorithms, &f->s, &f->report));
+    assert_fails(ERR_INPUT, run_settings_load("absent.yaml", NULL, 0, modes, algorithms, NULL,
+                                              &f->s, &f->report));
     assert_string_equal(f->report, "error: cannot open 'absent.yaml': No such file or directory\n");
     run_settings_free(&f->s);
     assert_int_equal(mkfifo("fifo", 0600), 0);
@@ -485,8 +557,8 @@ static void files(void **state) {
          "error: 'large.yaml' has 100000000 bytes; at most 1048576 are allowed\n1 error.\n"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
-        assert_fails(ERR_CONFIG, run_settings_load(cases[i].path, NULL, 0, modes, algorithms, &f->s,
-                                                   &f->report));
+        assert_fails(ERR_CONFIG, run_settings_load(cases[i].path, NULL, 0, modes, algorithms, NULL,
+                                                   &f->s, &f->report));
         assert_string_equal(f->report, cases[i].report);
         run_settings_free(&f->s);
     }
@@ -546,9 +618,9 @@ static void help(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(defaults), TEST(decisions),  TEST(shorthands), TEST(sets),
-        TEST(names),    TEST(round_trip), TEST(refused),    TEST(hints),
-        TEST(looks),    TEST(files),      TEST(data_paths), TEST(help),
+        TEST(defaults),   TEST(decisions),  TEST(shorthands), TEST(sets),  TEST(names),
+        TEST(round_trip), TEST(launched),   TEST(refused),    TEST(hints), TEST(looks),
+        TEST(files),      TEST(data_paths), TEST(help),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,23 @@
+/* What the parts of run_resolve share: the keys of a run as a tree, and what is wrong with them. */
+#pragma once
+#include "engine/train/run_config.h"
+
+struct resolve {
+    struct run_config *c;
+    struct node *tree;
+    struct pool *pool;
+    struct config_errors *e;
+};
+
+/* The node at "batch.shards", or NULL. */
+struct node *resolve_find(const struct resolve *r, const char *path);
+bool resolve_is_given(const struct node *node);
+/* "set at 3:10", "set by --set", "by default": the second place of an error. */
+const char *resolve_place(const struct resolve *r, const struct node *node);
+/* Writes what was decided into the tree, with the source "auto". */
+MUST_CHECK enum error resolve_decide(struct resolve *r, const char *path, const char *text);
+bool resolve_mode_is(const struct resolve *r, const char *mode);
+
+/* ---- resolve_places.c: who starts the ranks, and what they reach each other by ---- */
+MUST_CHECK enum error resolve_processes(struct resolve *r);
+MUST_CHECK enum error resolve_link(struct resolve *r);

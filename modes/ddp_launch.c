@@ -1,0 +1,262 @@
+/* The processes of ddp. 'engine run' on one host starts its ranks around a board that they inherit.
+ * On several hosts each starts its own; the nodes meet first, in a store that node 0 keeps, and
+ * then the ranks meet there. Ranks that another launcher has started meet in a store that rank 0
+ * keeps. */
+#include "modes/ddp_launch.h"
+#include "modes/facts.h"
+
+#include "engine/base/log.h"
+#include "engine/train/stop.h"
+#include "transport/launch/launch.h"
+#include "transport/launch/launcher.h"
+#include "transport/launch/nodes.h"
+#include "transport/launch/station.h"
+#include "transport/launch/token.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What the starter tells its ranks by the environment. */
+static const char STORE[] = "ENGINE_STORE", ROUND[] = "ENGINE_ROUND", NODE[] = "ENGINE_NODE",
+                  RESUME[] = "ENGINE_RESUME";
+static const char *const links[] = {"auto", "thread", "shm", "tcp", "hosts", "mpi"};
+
+static const char *given(const char *name) {
+    const char *text = getenv(name);
+    return text && *text ? text : NULL;
+}
+
+/* Waiting for others may be ended by the first signal. That they differ from us is how they were
+ * started, so not what a mismatch within a run would be: a bug. */
+static void begin_meeting(void) {
+    stop_at_once(true);
+}
+
+static enum error end_meeting(enum error err) {
+    stop_at_once(false);
+    return err == ERR_MISMATCH ? ERR_CONFIG : err;
+}
+
+/* ---- a rank ---- */
+
+static enum error live(struct job job, const struct station_params *p, const char *resume) {
+    struct station *s;
+    begin_meeting();
+    enum error err = end_meeting(station_open(p, &s));
+    TRY(err);
+    job.resume = resume;
+    err = trainer_run(&job, p->rank, (void *)(uintptr_t)station_group(s)); /* read only */
+    station_close(s);
+    return err;
+}
+
+enum error ddp_rank(const struct job *job) {
+    const struct run_config *c = &job->settings->config;
+    const struct rank_process *me = &job->process;
+    const char *interface = strcmp(c->comm.interface, "auto") ? c->comm.interface : NULL;
+    struct station_params p = {.rank = me->rank,
+                               .size = c->devices.count,
+                               .local = me->local,
+                               .locals = me->locals,
+                               .meeting_fd = me->meeting_fd,
+                               .link = c->comm.link ? links[c->comm.link] : "shm",
+                               .master = given(STORE),
+                               .token = given(TOKEN_VARIABLE),
+                               .round = given(ROUND),
+                               .node = given(NODE),
+                               .interface = interface,
+                               .timeout = c->run.join_timeout};
+    return live(*job, &p, given(RESUME));
+}
+
+/* Rank 0 tells the others its run directory: they may be able to write their part there. */
+enum error ddp_joined(const struct job *job) {
+    const struct run_config *c = &job->settings->config;
+    const struct run_launched *l = &c->launched;
+    const char *interface = strcmp(c->comm.interface, "auto") ? c->comm.interface : NULL;
+    const char *master, *token;
+    struct facts facts;
+    TRY(facts_find(job, &facts));
+    TRY(launcher_place(l->master, l->job, l->by, l->size, l->locals, job->settings->pool, &master));
+    TRY(token_find(c->run.token, job->settings->pool, &token));
+    log_info("rank %d of %d, started by %s%s%s%s: meeting at %s", l->rank, l->size, l->by,
+             l->variables && *l->variables ? " (" : "", l->variables ? l->variables : "",
+             l->variables && *l->variables ? ")" : "", master);
+    struct station_params p = {.rank = l->rank,
+                               .size = l->size,
+                               .local = l->local,
+                               .meeting_fd = -1,
+                               .link = links[c->comm.link],
+                               .master = master,
+                               .serve = l->rank == 0,
+                               .token = token,
+                               .run = l->job,
+                               .round = "ranks",
+                               .interface = interface,
+                               .facts = facts.of,
+                               .nfacts = facts.count,
+                               .timeout = c->run.join_timeout};
+    struct job mine = *job;
+    mine.processes = l->size;
+    return live(mine, &p, job->resume);
+}
+
+/* ---- starting them ---- */
+
+struct start { /* of all rounds */
+    const struct job *job;
+    struct nodes *nodes; /* NULL: there is one */
+    struct store *store; /* of one host, where its ranks need one */
+    const char *token;
+    struct facts facts;
+    char resume[4096];
+};
+
+static void tell_loss(const struct job *job, const struct launch_result *r) {
+    char how[64];
+    if (r->signal)
+        snprintf(how, sizeof how, "was killed by signal %d%s", r->signal,
+                 r->signal == 9 ? " (out of memory?)" : "");
+    else
+        snprintf(how, sizeof how, "ended with code %d", r->exit_code);
+    log_error("rank %d %s; the others were ended %.2f s later", r->first, how, r->seconds);
+    if (r->stuck >= 0)
+        log_error("rank %d did not end by itself and was killed: it was stopped, or stuck",
+                  r->stuck);
+    if (r->lines[0]) log_line(LOG_ERROR, "last lines of rank %d:\n%s", r->first, r->lines);
+    log_info("logs: %s/rank*.log - who was where: engine inspect %s - to go on from the last "
+             "checkpoint: engine run %s",
+             job->run_dir, job->run_dir, job->run_dir);
+}
+
+static enum error run_ranks(struct start *s, const struct nodes_round *round,
+                            struct launch_result *result) {
+    const struct job *job = s->job;
+    char node[24];
+    snprintf(node, sizeof node, "node %lld", (long long)job->settings->config.run.node_rank);
+    const char *argv[9] = {"engine", "run", job->run_dir};
+    int argc = 3;
+    if (job->json) argv[argc++] = "--json";
+    if (job->quiet) argv[argc++] = "--quiet";
+    if (!job->progress) argv[argc++] = "--no-progress";
+    const char *variables[] = {RESUME,         s->resume, STORE, round->store,
+                               TOKEN_VARIABLE, s->token,  ROUND, round->name,
+                               NODE,           node,      NULL};
+    struct launch_params p = {.size = job->settings->config.devices.local,
+                              .first = round->first,
+                              .world = round->world,
+                              .variables = variables,
+                              .argv = argv,
+                              .log_folder = job->run_dir,
+                              .log = stderr,
+                              .stop = stop_signal,
+                              .grace = 0.5};
+    TRY(meeting_create_shared(p.size, &p.meeting));
+    enum error err = launch_processes(&p, result);
+    meeting_free(p.meeting);
+    return result->first < 0 ? err : ERR_NONE;
+}
+
+/* Whether a new start may end better. */
+static bool may_pass(const struct launch_result *r) {
+    static const enum error causes[] = {ERR_PEER, ERR_MEMORY, ERR_IO, ERR_CREATE};
+    if (r->first < 0 || stop_signal()) return false;
+    bool passes = r->signal != 0;
+    for (size_t i = 0; i < sizeof causes / sizeof *causes; i++)
+        passes = passes || r->exit_code == error_exit_code(causes[i]);
+    return passes;
+}
+
+/* Node 0 says from which checkpoint: only its ranks read it. */
+static enum error meet_round(struct start *s, int attempt, struct nodes_round *round) {
+    const struct job *job = s->job;
+    char *newest = NULL;
+    snprintf(s->resume, sizeof s->resume, "%s", job->resume ? job->resume : "");
+    if (attempt > 0 && checkpoint_find(job->run_dir, job->settings->pool, &newest) == ERR_NONE)
+        snprintf(s->resume, sizeof s->resume, "%s", newest);
+    if (s->nodes) {
+        begin_meeting();
+        TRY(end_meeting(nodes_meet(s->nodes, NULL, round)));
+    } else {
+        *round = (struct nodes_round){.world = job->settings->config.devices.local,
+                                      .store = s->store ? store_url(s->store) : ""};
+        snprintf(round->name, sizeof round->name, "start-%d", attempt);
+    }
+    if (round->world == job->settings->config.devices.count) return ERR_NONE;
+    return FAIL(ERR_CONFIG,
+                "%d ranks on all nodes, but this node counts on %d\nset 'devices' the "
+                "same on all",
+                round->world, job->settings->config.devices.count);
+}
+
+static enum error run_rounds(struct start *s, int *exit_code) {
+    int64_t restarts = s->job->settings->config.run.restarts;
+    for (int attempt = 0;; attempt++) {
+        struct nodes_round round;
+        struct launch_result result;
+        TRY(meet_round(s, attempt, &round));
+        TRY(run_ranks(s, &round, &result));
+        *exit_code = result.exit_code;
+        if (result.first < 0) return ERR_NONE;
+        tell_loss(s->job, &result);
+        *exit_code = result.signal ? error_exit_code(ERR_PEER) : result.exit_code;
+        if (attempt >= restarts || !may_pass(&result)) return ERR_NONE;
+        log_warn("starting again, for the %d. time of %lld", attempt + 1, (long long)restarts);
+    }
+}
+
+/* ---- where they meet ---- */
+
+static enum error open_nodes(struct start *s, struct nodes_params *p) {
+    if (!*s->token)
+        return FAIL(ERR_CONFIG,
+                    "several hosts need a secret in common: run.token, or ENGINE_TOKEN\nexport "
+                    "ENGINE_TOKEN=$(openssl rand -hex 16) on each; run.token: none lets anybody "
+                    "join");
+    TRY(facts_find(s->job, &s->facts));
+    p->nfacts = s->facts.count;
+    return nodes_open(p, &s->nodes);
+}
+
+/* Ranks of one host need a store only for a link that other hosts could use as well. */
+static enum error open_store(struct start *s) {
+    if (s->job->settings->config.comm.link <= COMM_LINK_SHM) return ERR_NONE;
+    struct store_params p = {.url = "tcp://127.0.0.1:0",
+                             .serve = true,
+                             .token = s->token,
+                             .timeout = s->job->settings->config.run.join_timeout};
+    return store_open(&p, &s->store);
+}
+
+/* HOST, HOST:PORT, an IPv6 address, or one in brackets with or without a port. */
+static const char *master_of(const struct job *job) {
+    const struct place_config *c = &job->settings->config.run;
+    const char *colon = strchr(c->master, ':'), *end = strchr(c->master, ']');
+    bool six = colon && strchr(colon + 1, ':') && *c->master != '[';
+    if (end ? end[1] == ':' : colon && !six) return c->master;
+    return pool_printf(job->settings->pool, six ? "[%s]:%lld" : "%s:%lld", c->master,
+                       (long long)c->port);
+}
+
+enum error ddp_start_ranks(const struct job *job, int *exit_code) {
+    const struct place_config *c = &job->settings->config.run;
+    struct start s = {.job = job};
+    const char *master = master_of(job);
+    if (!master) return ERR_MEMORY;
+    TRY(token_find(c->token, job->settings->pool, &s.token));
+    if (!*s.token && c->nodes == 1) TRY(token_random(job->settings->pool, &s.token));
+    struct nodes_params np = {.index = (int)c->node_rank,
+                              .count = (int)c->nodes,
+                              .locals = job->settings->config.devices.local,
+                              .master = master,
+                              .token = s.token,
+                              .facts = s.facts.of,
+                              .again = c->restarts > 0,
+                              .timeout = c->join_timeout};
+    enum error err = c->nodes > 1 ? open_nodes(&s, &np) : open_store(&s);
+    if (!err) err = run_rounds(&s, exit_code);
+    nodes_close(s.nodes);
+    store_close(s.store);
+    return err;
+}

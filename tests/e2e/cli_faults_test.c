@@ -1,7 +1,6 @@
-/* Ranks that die, stop, or lose their parent: the run ends in time, says who and why, and leaves
- * nothing behind. */
-#include "engine/base/clock.h"
-#include "tests/harness/program.h"
+/* Ranks that die, stop, or lose their parent, and users who stop a run: it ends in time, says who
+ * and why, and leaves nothing behind. */
+#include "tests/harness/training.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -10,101 +9,166 @@
 
 enum { RANKS = 4 };
 static struct program p;
+static const char *const nothing[] = {NULL};
+static const char *const links[] = {"comm.link=shm", "comm.link=tcp"};
+enum { LINKS = sizeof links / sizeof *links };
 
-static void start(const char *dir) {
-    char set[600];
-    snprintf(set, sizeof set, "log.dir=%s", scratch_path(dir));
-    const char *words[] = {"run",
-                           "--set",
-                           "mode=ddp",
-                           "--set",
-                           "devices=cpu:4",
-                           "--set",
-                           "threads=1",
-                           "--set",
-                           "model={zoo: mlp, hidden: [64]}",
-                           "--set",
-                           "data={set: digits, train: 2000, val: 50}",
-                           "--set",
-                           "batch=64",
-                           "--set",
-                           "train=1000000st",
-                           "--set",
-                           "log.every=1st",
-                           "--set",
-                           "checkpoint=50st",
-                           "--set",
-                           "eval=off",
-                           "--set",
-                           "comm.timeout=2s",
-                           "--set",
-                           set,
-                           NULL};
-    program_start(&p, words);
-    program_wait_text(&p, "step=10/", 30);
+static const char *folder(const char *what, int link, int rank) {
+    static char name[64];
+    snprintf(name, sizeof name, "%s-%s-%d", what, strchr(links[link], '=') + 1, rank);
+    return name;
 }
 
-static void nothing_left(void) {
-    for (int k = 0; k < 2000 && program_orphans() > 0; k++) usleep(1000);
-    assert_int_equal(program_orphans(), 0);
+static void begin(const char *dir, int link) {
+    const char *const more[] = {links[link], NULL};
+    training_begin(&p, dir, more);
 }
 
-static void says(const char *text) {
-    size_t n = strlen(p.err);
-    if (!strstr(p.err, text))
-        fail_msg("'%s' is not in what it said: ...%s", text, p.err + (n > 800 ? n - 800 : 0));
+/* What is left of a run tells who was cut off, and where all were. */
+static void inspect_names(const char *dir, int rank) {
+    char who[64];
+    const char *text = training_inspect(dir);
+    snprintf(who, sizeof who, "killed, or still running: rank %d\n", rank);
+    if (!strstr(text, who)) fail_msg("'%s' is not in:\n%s", who, text);
+    for (int r = 0; r < RANKS; r++) {
+        snprintf(who, sizeof who, "\nrank %d (pid ", r);
+        const char *line = strstr(text, who), *end = line ? strchr(line + 1, '\n') : NULL;
+        if (!end) fail_msg("no line of rank %d in:\n%s", r, text);
+        if (!memmem(line, (size_t)(end - line), " in all_reduce ", 15))
+            fail_msg("where was rank %d?\n%s", r, text);
+    }
 }
 
 static void kill_each_rank(void **state) {
     (void)state;
-    for (int rank = 0; rank < RANKS; rank++) {
-        char dir[32], who[64];
-        snprintf(dir, sizeof dir, "kill-%d", rank);
-        start(dir);
-        kill(program_rank(&p, rank, 5), SIGKILL);
-        int64_t dead = clock_ns();
-        assert_true(program_wait(&p, 20));
-        double took = clock_seconds(clock_ns() - dead);
-        print_message("rank %d killed: ended %.2f s later, exit code %d\n", rank, took, p.code);
-        assert_int_equal(p.code, 75);
-        if (took > 1.5) fail_msg("took %.2f s", took);
-        snprintf(who, sizeof who, "rank %d was killed by signal 9", rank);
-        says(who);
-        nothing_left();
-    }
+    for (int link = 0; link < LINKS; link++)
+        for (int rank = 0; rank < RANKS; rank++) {
+            char who[64];
+            const char *dir = folder("kill", link, rank);
+            begin(dir, link);
+            kill(program_rank(&p, rank, 5), SIGKILL);
+            double took = training_ends(&p, 1.5);
+            print_message("%s: rank %d killed: ended %.2f s later\n", links[link], rank, took);
+            assert_int_equal(p.code, 75);
+            snprintf(who, sizeof who, "rank %d was killed by signal 9", rank);
+            training_says(&p, who);
+            training_gone();
+            inspect_names(dir, rank);
+        }
 }
 
+/* Named after comm.timeout, or comm.heartbeat where that is sooner; then the rest has its grace. */
 static void stop_each_rank(void **state) {
     (void)state;
-    for (int rank = 0; rank < RANKS; rank++) {
-        char dir[32], who[64];
-        snprintf(dir, sizeof dir, "stop-%d", rank);
-        start(dir);
-        kill(program_rank(&p, rank, 5), SIGSTOP);
-        int64_t stopped = clock_ns();
-        assert_true(program_wait(&p, 20));
-        double took = clock_seconds(clock_ns() - stopped);
-        print_message("rank %d stopped: ended %.2f s later, exit code %d\n", rank, took, p.code);
-        assert_int_equal(p.code, 75);
-        if (took > 4) fail_msg("took %.2f s", took);
-        snprintf(who, sizeof who, "rank %d", rank);
-        says(who);
-        says("has not"); /* entered, or done its part of, all_reduce N */
-        nothing_left();
-    }
+    for (int link = 0; link < LINKS; link++)
+        for (int rank = link; rank < RANKS; rank += LINKS) {
+            char who[64];
+            const char *dir = folder("stop", link, rank);
+            begin(dir, link);
+            kill(program_rank(&p, rank, 5), SIGSTOP);
+            double took = training_ends(&p, 2 + 2);
+            print_message("%s: rank %d stopped: ended %.2f s later\n", links[link], rank, took);
+            assert_int_equal(p.code, 75);
+            snprintf(who, sizeof who, "error: rank %d (", rank);
+            training_says(&p, who);
+            snprintf(who, sizeof who, "rank %d did not end by itself", rank);
+            training_says(&p, who);
+            training_gone();
+            inspect_names(dir, rank);
+        }
 }
 
 static void kill_the_parent(void **state) {
     (void)state;
-    start("parent");
-    kill(p.pid, SIGKILL);
-    assert_true(program_wait(&p, 5));
-    nothing_left();
+    for (int link = 0; link < LINKS; link++) {
+        const char *dir = folder("parent", link, 0);
+        begin(dir, link);
+        kill(p.pid, SIGKILL);
+        training_ends(&p, 2);
+        training_gone();
+        assert_non_null(
+            strstr(training_inspect(dir), "killed, or still running: rank 0, 1, 2, 3\n"));
+    }
+}
+
+/* The last step is saved, and can be gone on from to the same end. */
+static void saved_and_whole(const char *dir) {
+    long saved = training_saved(dir);
+    assert_true(saved >= 10);
+    training_resume(&p, dir, saved + 20);
+    assert_true(program_wait(&p, 60));
+    char hash[80];
+    snprintf(hash, sizeof hash, "%s", program_string(&p, "weights_sha256"));
+    assert_string_equal(hash, training_hash(saved + 20, nothing));
+}
+
+static void asked_to_stop(void **state) {
+    (void)state;
+    static const int signals[] = {SIGINT, SIGTERM};
+    for (int i = 0; i < 2; i++)
+        for (int link = 0; link < LINKS; link++) {
+            const char *dir = folder("asked", link, signals[i]);
+            const char *const more[] = {links[link], "checkpoint=100000000st", NULL};
+            training_begin(&p, dir, more);
+            kill(p.pid, signals[i]);
+            training_ends(&p, 2);
+            assert_int_equal(p.code, 128 + signals[i]);
+            training_gone();
+            saved_and_whole(dir);
+        }
+}
+
+/* A batch system may tell one process alone: all stop after the same step, and it is saved. */
+static void one_rank_asked_to_stop(void **state) {
+    (void)state;
+    for (int link = 0; link < LINKS; link++)
+        for (int rank = 0; rank < RANKS; rank += 2) {
+            const char *dir = folder("one", link, rank);
+            const char *const more[] = {links[link], "checkpoint=100000000st", NULL};
+            training_begin(&p, dir, more);
+            kill(program_rank(&p, rank, 5), SIGTERM);
+            training_ends(&p, 2);
+            assert_int_equal(p.code, 143);
+            assert_null(strstr(p.err, "error"));
+            training_gone();
+            saved_and_whole(dir);
+        }
+}
+
+/* While one rank is stopped no step can end, so the first Ctrl-C cannot do its work. */
+static void second_interrupt(void **state) {
+    (void)state;
+    for (int link = 0; link < LINKS; link++) {
+        begin(folder("second", link, 0), link);
+        kill(program_rank(&p, 1, 5), SIGSTOP);
+        kill(p.pid, SIGINT);
+        usleep(200000);
+        kill(p.pid, SIGINT);
+        training_ends(&p, 0.6);
+        assert_int_equal(p.code, 130);
+        training_gone();
+    }
+}
+
+/* Whenever the first Ctrl-C comes, one is enough. */
+static void interrupt_at_the_start(void **state) {
+    (void)state;
+    for (int ms = 0; ms < 120; ms += 10) {
+        char name[32];
+        snprintf(name, sizeof name, "early-%d", ms);
+        const char *const more[] = {links[ms / 10 % LINKS], NULL};
+        training_start(&p, name, more);
+        usleep((useconds_t)ms * 1000);
+        kill(p.pid, SIGINT);
+        training_ends(&p, 2.5);
+        if (p.code != 130 && p.code != -SIGINT) fail_msg("%d ms: %d: %s", ms, p.code, p.err);
+        training_gone();
+    }
 }
 
 static void two_runs_in_one_folder(void **state) {
     (void)state;
-    start("same");
+    begin("same", 0);
     static struct program second;
     char set[600];
     snprintf(set, sizeof set, "log.dir=%s", scratch_path("same"));
@@ -112,17 +176,17 @@ static void two_runs_in_one_folder(void **state) {
     assert_int_equal(second.code, 73);
     assert_non_null(strstr(second.err, "another process is running"));
     kill(p.pid, SIGTERM);
-    assert_true(program_wait(&p, 10));
+    training_ends(&p, 2);
     assert_int_equal(p.code, 143);
-    nothing_left();
+    training_gone();
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kill_each_rank),
-        cmocka_unit_test(stop_each_rank),
-        cmocka_unit_test(kill_the_parent),
-        cmocka_unit_test(two_runs_in_one_folder),
+        cmocka_unit_test(kill_each_rank),         cmocka_unit_test(stop_each_rank),
+        cmocka_unit_test(kill_the_parent),        cmocka_unit_test(asked_to_stop),
+        cmocka_unit_test(one_rank_asked_to_stop), cmocka_unit_test(second_interrupt),
+        cmocka_unit_test(interrupt_at_the_start), cmocka_unit_test(two_runs_in_one_folder),
     };
     return cmocka_run_group_tests_name("faults", tests, NULL, NULL);
 }

@@ -75,6 +75,15 @@ static void every_algorithm_and_server(void **state) {
         {"mode=ddp", "devices=cpu:4", "ddp.bucket={first: 1KB, cap: 16KB}", "comm.algorithm=star"},
         {"mode=ddp", "devices=cpu:2", "data.workers=3", "comm.algorithm=direct"},
         {"mode=single", "devices=cpu:1", "data.workers=4", "deterministic=bitwise"},
+        {"mode=ddp", "devices=cpu:4", "comm.link=tcp", "comm.algorithm=auto"},
+        {"mode=ddp", "devices=cpu:8", "comm.link=tcp", "comm.algorithm=tree"},
+        {"mode=ddp", "devices=cpu:4", "comm.link=tcp", "comm.algorithm=direct"},
+        {"mode=ddp", "devices=cpu:2", "comm.link=hosts", "comm.algorithm=hierarchical"},
+        {"mode=ddp", "devices=cpu:8", "comm.link=shm", "comm.algorithm=halving_doubling"},
+        {"mode=ddp", "devices=cpu:4", "comm.link=shm", "comm.algorithm=tree"},
+        {"mode=ddp", "devices=cpu:4", "comm.emulate={bandwidth: 10Gbit, latency: 20us}",
+         "comm.algorithm=auto"},
+        {"mode=dp", "devices=cpu:4", "comm.emulate=10Gbit", "comm.algorithm=auto"},
     };
     const char *network = networks[1][1];
     run(&control, network, "mode=single", "devices=cpu:1", "seed=2", "log.every=1ep");

@@ -15,14 +15,27 @@
 
 extern char **environ;
 
-void program_start(struct program *p, const char *const *words) {
+/* The processes of tests that failed would otherwise outlive them. */
+static pid_t running[16];
+
+static void kill_running(void) {
+    for (size_t i = 0; i < sizeof running / sizeof *running; i++)
+        if (running[i] > 0) kill(running[i], SIGKILL);
+}
+
+static void note_running(pid_t from, pid_t to) {
+    for (size_t i = 0; i < sizeof running / sizeof *running; i++)
+        if (running[i] == from) {
+            running[i] = to;
+            return;
+        }
+}
+
+void program_spawn(struct program *p, const char *const *words) {
     static int serial;
     char *argv[PROGRAM_ARGS + 2], name[64];
-    static char program[] = ENGINE_BINARY_DIR "/engine";
     int n = 0;
-    argv[n++] = program;
-    for (int i = 0; words[i] && n < PROGRAM_ARGS; i++)
-        memcpy(&argv[n++], &words[i], sizeof argv[0]);
+    for (; words[n] && n <= PROGRAM_ARGS; n++) memcpy(&argv[n], &words[n], sizeof argv[0]);
     argv[n] = NULL;
     snprintf(name, sizeof name, "program-%d.out", ++serial);
     snprintf(p->out_path, sizeof p->out_path, "%s", scratch_path(name));
@@ -33,9 +46,17 @@ void program_start(struct program *p, const char *const *words) {
     posix_spawn_file_actions_addopen(&actions, 1, p->out_path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
     posix_spawn_file_actions_addopen(&actions, 2, p->err_path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
     p->started = clock_ns();
-    int err = posix_spawn(&p->pid, program, &actions, NULL, argv, environ);
+    int err = posix_spawnp(&p->pid, argv[0], &actions, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
-    if (err) fail_msg("cannot start %s: %s", program, strerror(err));
+    if (err) fail_msg("cannot start %s: %s", argv[0], strerror(err));
+    if (serial == 1) atexit(kill_running);
+    note_running(0, p->pid);
+}
+
+void program_start(struct program *p, const char *const *words) {
+    const char *all[PROGRAM_ARGS + 2] = {ENGINE_BINARY_DIR "/engine"};
+    for (int i = 0; words[i] && i < PROGRAM_ARGS; i++) all[i + 1] = words[i];
+    program_spawn(p, all);
 }
 
 static void slurp(const char *path, char *text) {
@@ -57,11 +78,17 @@ bool program_wait(struct program *p, double limit_s) {
             kill(p->pid, SIGKILL), killed = 1;
         usleep(1000);
     }
+    note_running(p->pid, 0);
     p->seconds = clock_seconds(clock_ns() - p->started);
     p->code = WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
     slurp(p->out_path, p->out);
     slurp(p->err_path, p->err);
     return !killed;
+}
+
+bool program_ended(const struct program *p) {
+    siginfo_t end = {0};
+    return waitid(P_PID, (id_t)p->pid, &end, WEXITED | WNOHANG | WNOWAIT) == 0 && end.si_pid != 0;
 }
 
 void program_run(struct program *p, double limit_s, ...) {

@@ -20,8 +20,12 @@ struct program {
 /* Starts and waits; kills (and fails the test) after limit_s seconds. The words end with NULL. */
 void program_run(struct program *p, double limit_s, ...) __attribute__((sentinel));
 void program_start(struct program *p, const char *const *words);
+/* The same for any program, words[0], which is looked for in PATH. */
+void program_spawn(struct program *p, const char *const *words);
 /* Waits; false when it was still running after limit_s and had to be killed. */
 bool program_wait(struct program *p, double limit_s);
+/* Whether it has ended; it is still to be waited for. */
+bool program_ended(const struct program *p);
 /* The JSON object on standard output; fails the test when there is none. */
 const struct json_value *program_json(const struct program *p, struct pool *pool);
 /* A string of the JSON on standard output, in a rotating static buffer. */

@@ -1,0 +1,131 @@
+#include "tests/harness/training.h"
+
+#include "engine/base/clock.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *const common[] = {"threads=1",
+                                     "model={zoo: mlp, hidden: [64]}",
+                                     "data={set: digits, train: 2000, val: 50}",
+                                     "batch={size: 64, shards: 4}",
+                                     "train=100000000st",
+                                     "checkpoint=50st",
+                                     "log.every=1st",
+                                     "eval=off",
+                                     "comm.timeout=2s",
+                                     "comm.heartbeat=1s"};
+enum { COMMON = sizeof common / sizeof *common };
+
+/* The engine's temporary files go to a folder of their own, which has to be empty in the end. */
+static const char *temporary(void) {
+    static char path[512];
+    if (!*path) {
+        snprintf(path, sizeof path, "%s", scratch_path("temporary"));
+        assert_int_equal(mkdir(path, 0755), 0);
+        setenv("TMPDIR", path, 1);
+    }
+    return path;
+}
+
+static int add(const char **words, int n, const char *const *settings, int count) {
+    for (int i = 0; i < count && settings[i]; i++) words[n++] = "--set", words[n++] = settings[i];
+    return n;
+}
+
+void training_start(struct program *p, const char *dir, const char *const *more) {
+    const char *words[PROGRAM_ARGS] = {"run", "--json"};
+    char place[600];
+    const char *const own[] = {place, "mode=ddp", "devices=cpu:4"};
+    (void)temporary();
+    snprintf(place, sizeof place, "log.dir=%s", scratch_path(dir));
+    int n = add(words, 2, common, COMMON);
+    n = add(words, n, own, sizeof own / sizeof *own);
+    n = add(words, n, more, (PROGRAM_ARGS - n) / 2);
+    words[n] = NULL;
+    program_start(p, words);
+}
+
+void training_begin(struct program *p, const char *dir, const char *const *more) {
+    training_start(p, dir, more);
+    program_wait_text(p, "step=10/", 30);
+}
+
+void training_resume(struct program *p, const char *dir, long steps) {
+    char length[64];
+    snprintf(length, sizeof length, "train=%ldst", steps);
+    const char *words[] = {"run", scratch_path(dir), "--json", "--set", length, NULL};
+    program_start(p, words);
+}
+
+const char *training_hash(long steps, const char *const *more) {
+    static struct program p;
+    static char hash[80];
+    static int serial;
+    char dir[64], length[64];
+    snprintf(dir, sizeof dir, "control-%d", serial++);
+    snprintf(length, sizeof length, "train=%ldst", steps);
+    const char *all[16] = {"mode=single", "devices=cpu:1", "checkpoint=off", length};
+    for (int n = 4; n < 15 && *more; n++) all[n] = *more++;
+    training_start(&p, dir, all);
+    assert_true(program_wait(&p, 120));
+    snprintf(hash, sizeof hash, "%s", program_string(&p, "weights_sha256"));
+    return hash;
+}
+
+long training_saved(const char *dir) {
+    char path[600];
+    long newest = -1, step;
+    snprintf(path, sizeof path, "%s/ckpt", scratch_path(dir));
+    DIR *d = opendir(path);
+    for (struct dirent *e; d && (e = readdir(d));)
+        if (sscanf(e->d_name, "step-%ld", &step) == 1 && step > newest) newest = step;
+    if (d) closedir(d);
+    return newest;
+}
+
+/* Counts the names in a folder that hold the text. */
+static int count_files(const char *folder, const char *text) {
+    int n = 0;
+    DIR *d = opendir(folder);
+    for (struct dirent *e; d && (e = readdir(d));)
+        n += e->d_name[0] != '.' && strstr(e->d_name, text) != NULL;
+    if (d) closedir(d);
+    return n;
+}
+
+void training_gone(void) {
+    for (int k = 0; k < 2000 && program_orphans() > 0; k++) usleep(1000);
+    assert_int_equal(program_orphans(), 0);
+    assert_int_equal(count_files(temporary(), ""), 0);
+    assert_int_equal(count_files("/dev/shm", "engine"), 0);
+}
+
+void training_says(const struct program *p, const char *text) {
+    size_t n = strlen(p->err);
+    if (!strstr(p->err, text))
+        fail_msg("'%s' is not in what it said: ...%s", text, p->err + (n > 1500 ? n - 1500 : 0));
+}
+
+const char *training_inspect(const char *dir) {
+    static struct program p;
+    program_run(&p, 20, "inspect", scratch_path(dir), NULL);
+    if (p.code) fail_msg("engine inspect: exit code %d: %s", p.code, p.err);
+    return p.out;
+}
+
+double training_ends(struct program *p, double limit_s) {
+    int64_t now = clock_ns();
+    if (!program_wait(p, clock_seconds(now - p->started) + limit_s + 10))
+        fail_msg("still running: %s", p->err);
+    double took = clock_seconds(clock_ns() - now);
+#ifdef ENGINE_SANITIZED
+    limit_s *= 5;
+#endif
+    if (took > limit_s) fail_msg("ended after %.2f s, not within %.2f s", took, limit_s);
+    return took;
+}

@@ -1,0 +1,26 @@
+/* A training to disturb: a small network on generated data, thousands of steps a second, in a run
+ * directory of the scratch folder. What it computes depends on its number of steps alone: not on
+ * mode, link or ranks, as long as these are a power of two up to four. */
+#pragma once
+#include "tests/harness/program.h"
+
+/* more: settings ("comm.link=tcp"), NULL-terminated. Starts it, for ever unless they say how long.
+ */
+void training_start(struct program *p, const char *dir, const char *const *more);
+/* The same, and waits until it has taken ten steps. */
+void training_begin(struct program *p, const char *dir, const char *const *more);
+/* Starts 'engine run RUN_DIR': goes on from the last checkpoint to the given step. */
+void training_resume(struct program *p, const char *dir, long steps);
+/* The hash of the weights after so many steps that nobody disturbed, in a static buffer: of one
+ * device, but for what more says. */
+const char *training_hash(long steps, const char *const *more);
+/* The last step of the newest checkpoint; -1: there is none. */
+long training_saved(const char *dir);
+/* Fails the test if any process is left 2 s later, or a file outside of the run's directory. */
+void training_gone(void);
+/* Fails the test unless the program's standard error holds the text. */
+void training_says(const struct program *p, const char *text);
+/* What 'engine inspect' says of the run, in a static buffer. */
+const char *training_inspect(const char *dir);
+/* Waits for the end, and fails the test if that took more than limit_s from now on. */
+double training_ends(struct program *p, double limit_s);

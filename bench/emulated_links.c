@@ -11,6 +11,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/text.h"
 #include "transport/algo/algo.h"
+#include "transport/group.h"
 #include "transport/launch/launch.h"
 
 #include <math.h>

@@ -36,8 +36,9 @@ static enum error find_algo(struct group *g) {
     if (!a->orders[order])
         return FAIL(ERR_CONFIG,
                     "algorithm %s cannot add in %s order\n"
-                    "comm.order: ring, or comm.algorithm: direct",
-                    name, order == ORDER_RING ? "ring" : "tree");
+                    "comm.order: %s, or comm.algorithm: direct",
+                    name, order == ORDER_RING ? "ring" : "tree",
+                    order == ORDER_RING ? "tree" : "ring");
     if (!algo_suits(a, order, &g->places))
         return FAIL(ERR_CONFIG,
                     "algorithm %s: %d ranks on %d hosts\n"

@@ -6,7 +6,6 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define COMMAND(name) extern const struct command command_##name;
@@ -71,13 +70,9 @@ enum error cli_load(const struct cli_config *c, struct run_settings *out) {
     return err;
 }
 
-static const char *from_environment(const char *name) {
-    return getenv(name);
-}
-
 struct run_launched cli_launched(struct launcher *l) {
     bool found;
-    if (launcher_find(from_environment, l, &found) != ERR_NONE) {
+    if (launcher_find(NULL, l, &found) != ERR_NONE) {
         const char *hint = error_hint();
         snprintf(l->variables, sizeof l->variables, "%s%s%s", error_message(), *hint ? "\n" : "",
                  hint);

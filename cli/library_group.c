@@ -49,10 +49,6 @@ const char *engine_hint(void) {
 
 /* ---- opening ---- */
 
-static const char *from_environment(const char *name) {
-    return getenv(name);
-}
-
 static bool is_alone(const struct engine_init *init, bool launched) {
     return !launched && !init->init;
 }
@@ -64,7 +60,7 @@ static enum error find_ranks(const struct engine_init *init, struct engine_group
     bool launched = false;
     if (!l) return ERR_MEMORY;
     TRY(token_find(init->token ? init->token : "auto", g->pool, &p->token));
-    if (!init->init || !init->size) TRY(launcher_find(from_environment, l, &launched));
+    if (!init->init || !init->size) TRY(launcher_find(NULL, l, &launched));
     if (is_alone(init, launched)) *l = (struct launcher){.size = 1, .locals = 1, .name = "nobody"};
     p->rank = init->size ? init->rank : l->rank;
     p->size = init->size ? init->size : l->size;
@@ -90,7 +86,7 @@ static enum error open_station(const struct engine_init *init, struct engine_gro
                                .timeout = init->timeout > 0 ? init->timeout : 60};
     TRY(launch_self(&self, &started));
     if (started) {
-        p.rank = self.rank, p.size = self.size, p.local = self.local, p.locals = self.locals;
+        p.rank = self.rank, p.size = self.size, p.locals = self.locals;
         p.meeting_fd = self.meeting_fd;
     } else
         TRY(find_ranks(init, g, &p));

@@ -137,10 +137,8 @@ static int exit_code(enum error err, int code) {
 
 static int run_as_rank(struct job *job, const struct launch_self *self) {
     int code;
-    job->process = (struct rank_process){.rank = self->rank,
-                                         .local = self->local,
-                                         .locals = self->locals,
-                                         .meeting_fd = self->meeting_fd};
+    job->process = (struct rank_process){
+        .rank = self->rank, .locals = self->locals, .meeting_fd = self->meeting_fd};
     job->processes = self->size;
     job->console_out = self->console_out;
     job->console_err = self->console_err;

@@ -57,7 +57,6 @@ enum error ddp_rank(const struct job *job) {
     const char *interface = strcmp(c->comm.interface, "auto") ? c->comm.interface : NULL;
     struct station_params p = {.rank = me->rank,
                                .size = c->devices.count,
-                               .local = me->local,
                                .locals = me->locals,
                                .meeting_fd = me->meeting_fd,
                                .link = c->comm.link ? links[c->comm.link] : "shm",
@@ -70,7 +69,6 @@ enum error ddp_rank(const struct job *job) {
     return live(*job, &p, given(RESUME));
 }
 
-/* Rank 0 tells the others its run directory: they may be able to write their part there. */
 enum error ddp_joined(const struct job *job) {
     const struct run_config *c = &job->settings->config;
     const struct run_launched *l = &c->launched;
@@ -85,7 +83,6 @@ enum error ddp_joined(const struct job *job) {
              l->variables && *l->variables ? ")" : "", master);
     struct station_params p = {.rank = l->rank,
                                .size = l->size,
-                               .local = l->local,
                                .meeting_fd = -1,
                                .link = links[c->comm.link],
                                .master = master,
@@ -177,7 +174,7 @@ static enum error meet_round(struct start *s, int attempt, struct nodes_round *r
         snprintf(s->resume, sizeof s->resume, "%s", newest);
     if (s->nodes) {
         begin_meeting();
-        TRY(end_meeting(nodes_meet(s->nodes, NULL, round)));
+        TRY(end_meeting(nodes_meet(s->nodes, round)));
     } else {
         *round = (struct nodes_round){.world = job->settings->config.devices.local,
                                       .store = s->store ? store_url(s->store) : ""};

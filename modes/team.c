@@ -20,11 +20,6 @@ static void open_recorder(struct team *m, const struct trainer *t, int size) {
         log_warn("no flight recorder: %s", error_message());
 }
 
-static const char *kind_of(const struct group_params *p) {
-    static const char *const kinds[] = {"", "emulated "};
-    return kinds[p->emulate.bandwidth > 0 || p->emulate.latency > 0];
-}
-
 enum error team_open(struct team *m, struct trainer *t, const char *automatic, int idle) {
     const struct comm_config *c = &t->config->comm;
     struct group_params p = *(const struct group_params *)t->place;
@@ -42,8 +37,9 @@ enum error team_open(struct team *m, struct trainer *t, const char *automatic, i
     t->allocator = group_allocator(m->group);
     const char *why,
         *choice = group_choice(m->group, (size_t)t->model->arena_floats * sizeof(float), &why);
-    snprintf(m->line, sizeof m->line, "%s over %s%s (%s), %s order", choice, kind_of(&p), p.link,
-             why, p.order == ORDER_RING ? "ring" : "tree");
+    snprintf(m->line, sizeof m->line, "%s over %s%s (%s), %s order", choice,
+             emulation_on(&p.emulate) ? "emulated " : "", p.link, why,
+             p.order == ORDER_RING ? "ring" : "tree");
     return ERR_NONE;
 }
 

@@ -74,10 +74,6 @@ static enum error check_roster(const struct group_params *p) {
     return ERR_NONE;
 }
 
-static bool emulates(const struct group_params *p) {
-    return p->emulate.bandwidth > 0 || p->emulate.latency > 0;
-}
-
 static enum error open_link(struct group *g) {
     const struct group_params *p = &g->params;
     const struct link_ops *ops;
@@ -95,7 +91,7 @@ static enum error open_link(struct group *g) {
     struct link *link;
     TRY(find_link(g, &ops));
     TRY(ops->open(&lp, &link));
-    if (!emulates(p)) {
+    if (!emulation_on(&p->emulate)) {
         g->link = link;
         return ERR_NONE;
     }
@@ -112,7 +108,7 @@ static void survey(struct group *g) {
     bool reach = l->ops->slot != NULL;
     size_t part = reach ? PIECE : (size_t)(SCRATCH / g->size);
     g->terrain = (struct terrain){.places = &g->places,
-                                  .near = l->ops->sync_near && !emulates(&g->params),
+                                  .near = l->ops->sync_near && !emulation_on(&g->params.emulate),
                                   .alpha = l->alpha,
                                   .beta = l->beta,
                                   .gamma = adding,

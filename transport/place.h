@@ -41,3 +41,6 @@ MUST_CHECK enum error port_address_towards(const char *towards, char out[ADDRESS
 struct emulation {
     double bandwidth, latency; /* 0: unlimited, none; both 0: no emulation */
 };
+static inline bool emulation_on(const struct emulation *e) {
+    return e->bandwidth > 0 || e->latency > 0;
+}

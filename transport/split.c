@@ -132,10 +132,10 @@ static enum error host_party(struct split *s, struct invitation *out) {
 }
 
 static enum error join_process(struct split *s, const struct invitation *in) {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)in->pid, (long long)in->where);
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    if (fd < 0) return FAIL(ERR_IO, "%s of rank %d: %s", path, s->host, strerror(errno));
+    int fd = meeting_fd_of(in->pid, in->where);
+    if (fd < 0)
+        return FAIL(ERR_IO, "/proc/%lld/fd/%lld of rank %d: %s", (long long)in->pid,
+                    (long long)in->where, s->host, strerror(errno));
     enum error err = make_party(s, 1);
     if (!err) err = meeting_join(fd, s->neighbours, &s->party->meeting);
     if (err && s->party) {

@@ -12,3 +12,12 @@ static inline int64_t clock_ns(void) {
 static inline double clock_seconds(int64_t ns) {
     return (double)ns * 1e-9;
 }
+
+/* For loops that wait by looking: lets the core's other thread run, and saves power. */
+static inline void clock_relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}

@@ -26,9 +26,9 @@ struct job {
     bool json, quiet, progress;
     int processes; /* that the run consists of */
     struct rank_process {
-        int rank;          /* of this process when it was started as a rank; else -1 */
-        int local, locals; /* of those that were started together with it here */
-        int meeting_fd;    /* where these find each other; -1: elsewhere */
+        int rank;       /* of this process when it was started as a rank; else -1 */
+        int locals;     /* that were started together with it here */
+        int meeting_fd; /* where these find each other; -1: elsewhere */
     } process;
     const char *data_digest; /* of job_facts, where several hosts must have the same */
 };

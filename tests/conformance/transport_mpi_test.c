@@ -12,21 +12,16 @@
 
 /* ---- one rank, started by mpirun ---- */
 
-static const char *environment(const char *name) {
-    return getenv(name);
-}
-
 /* Where the ranks are, as 'engine run' finds it out. */
 static enum error station_find(struct pool *pool, struct station **out) {
     struct launcher l;
     bool found;
     const char *place;
-    TRY(launcher_find(environment, &l, &found));
+    TRY(launcher_find(NULL, &l, &found));
     if (!found) return FAIL(ERR_USAGE, "not started by mpirun");
     TRY(launcher_place(l.master, l.job, l.name, l.size, l.locals, pool, &place));
     struct station_params p = {.rank = l.rank,
                                .size = l.size,
-                               .local = l.local,
                                .meeting_fd = -1,
                                .link = "mpi",
                                .master = place,

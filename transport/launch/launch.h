@@ -3,6 +3,7 @@
  * started. */
 #pragma once
 #include "engine/base/error.h"
+#include <stdint.h>
 #include <stdio.h>
 
 /* Where the ranks of one group find each other, made before they start. Thread ranks share the
@@ -18,6 +19,8 @@ void meeting_free(struct meeting *m);
 /* The descriptor for meeting_join, -1 where the meeting is for threads. It is close-on-exec: a
  * starter hands it on (posix_spawn_file_actions_adddup2). */
 int meeting_fd(const struct meeting *m);
+/* The descriptor of another process of this host, opened here for meeting_join; -1 with errno. */
+int meeting_fd_of(int64_t pid, int64_t fd);
 
 /* Runs fn(user, rank) in 'size' threads and waits for all. Gives the first failure (by time), with
  * its message in this thread's error. */

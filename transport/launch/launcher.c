@@ -2,7 +2,6 @@
 
 #include "engine/base/text.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +26,7 @@ static const struct kind {
 enum { KINDS = sizeof kinds / sizeof *kinds, ENV = 1, SLURM = KINDS - 1 };
 
 static const char *value(lookup get, const char *name) {
-    const char *text = name ? get(name) : NULL;
+    const char *text = !name ? NULL : get ? get(name) : getenv(name);
     return text && *text ? text : NULL;
 }
 
@@ -171,11 +170,14 @@ static enum error check_conflict(lookup get, const struct launcher *l) {
     return ERR_NONE;
 }
 
+bool launcher_is_loopback(const char *master) {
+    return !strncmp(master, "127.", 4) || !strncmp(master, "localhost:", 10) ||
+           !strncmp(master, "[::1]:", 6);
+}
+
 /* Who meets on the loopback is on one host, even if nobody says so. */
 static void guess_locals(struct launcher *l) {
-    bool loopback = !strncmp(l->master, "127.", 4) || !strncmp(l->master, "localhost:", 10) ||
-                    !strncmp(l->master, "[::1]:", 6);
-    if (!loopback || l->locals > 0) return;
+    if (!launcher_is_loopback(l->master) || l->locals > 0) return;
     l->local = l->rank;
     l->locals = l->size;
 }

@@ -20,7 +20,7 @@ struct launcher {
     char master[300];  /* HOST:PORT, or "": not told */
     char job[128];     /* what tells this run from others, or "" */
 };
-/* get: getenv, or a test's. *found is false when there is none. ERR_USAGE: variables that lie,
+/* get: what looks a variable up; NULL: getenv. *found is false when there is none. ERR_USAGE: variables that lie,
  * contradict each other, or lack what is needed. */
 MUST_CHECK enum error launcher_find(const char *(*get)(const char *name), struct launcher *out,
                                     bool *found);
@@ -28,3 +28,5 @@ MUST_CHECK enum error launcher_find(const char *(*get)(const char *name), struct
  * host, a file that each of them can name. ERR_CONFIG when they are not. */
 MUST_CHECK enum error launcher_place(const char *master, const char *job, const char *name,
                                      int size, int locals, struct pool *pool, const char **out);
+/* Whether HOST:PORT is on the loopback, so that all who meet there are on one host. */
+bool launcher_is_loopback(const char *master);

@@ -171,6 +171,12 @@ int meeting_fd(const struct meeting *m) {
     return m->fd;
 }
 
+int meeting_fd_of(int64_t pid, int64_t fd) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)pid, (long long)fd);
+    return open(path, O_RDWR | O_CLOEXEC);
+}
+
 void meeting_free(struct meeting *m) {
     if (!m) return;
     if (m->base) munmap(m->base, m->reserved);

@@ -123,22 +123,20 @@ static enum error find_round(struct nodes *n, char name[64]) {
 
 /* ---- the meeting ---- */
 
-/* A node's blob: its number of ranks and its word. */
+/* A node's blob: its number of ranks. */
 static enum error read_members(struct nodes *n, const struct member *m, struct nodes_round *out) {
     for (int i = 0; i < n->p->count; i++) {
         int locals;
-        if (sscanf(m[i].blob, "%4d ", &locals) != 1 || locals < 1)
+        if (sscanf(m[i].blob, "%4d", &locals) != 1 || locals < 1)
             return FAIL(ERR_DATA, "node %d (%s) tells nothing that makes sense", i, m[i].who);
         if (i < n->p->index) out->first += locals;
         out->world += locals;
     }
-    const char *word = strchr(m[0].blob, ' ');
-    out->word = word ? word + 1 : "";
     out->store = n->url;
     return ERR_NONE;
 }
 
-enum error nodes_meet(struct nodes *n, const char *word, struct nodes_round *out) {
+enum error nodes_meet(struct nodes *n, struct nodes_round *out) {
     char who[128], key[96];
     struct member *members;
     pool_free(n->pool);
@@ -147,7 +145,7 @@ enum error nodes_meet(struct nodes *n, const char *word, struct nodes_round *out
     TRY(pool_create(&n->pool));
     TRY(n->p->index == 0 ? begin_round(n, out->name) : find_round(n, out->name));
     rendezvous_who(who);
-    char *blob = pool_printf(n->pool, "%d %s", n->p->locals, word ? word : "");
+    char *blob = pool_printf(n->pool, "%d", n->p->locals);
     if (!blob) return ERR_MEMORY;
     struct rendezvous r = {.store = n->store,
                            .what = "node",

@@ -22,9 +22,7 @@ void nodes_close(struct nodes *n);
 struct nodes_round {
     char name[64];     /* for the ranks' rendezvous */
     int first, world;  /* this node's first rank, ranks in all */
-    const char *word;  /* node 0's */
     const char *store; /* URL where the ranks meet */
 };
-/* All nodes are here, for the first time or once more. word: what node 0 tells the others (others:
- * NULL). out's texts live until the next call. */
-MUST_CHECK enum error nodes_meet(struct nodes *n, const char *word, struct nodes_round *out);
+/* All nodes are here, for the first time or once more. out's texts live until the next call. */
+MUST_CHECK enum error nodes_meet(struct nodes *n, struct nodes_round *out);

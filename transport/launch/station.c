@@ -8,15 +8,12 @@
  *      its process and descriptor, by which they open it: nothing is left when they die. */
 #include "transport/launch/station.h"
 
-#include "engine/base/digest.h"
-#include "engine/base/file.h"
 #include "transport/launch/launch.h"
+#include "transport/launch/launcher.h"
 #include "transport/link/link.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,7 +21,6 @@
 enum { NODE_MAX = 120 };
 struct told { /* the blob of a rank: what the others learn of it */
     char node[NODE_MAX], address[ADDRESS_MAX];
-    char word[];
 };
 
 struct station {
@@ -35,7 +31,6 @@ struct station {
     struct port *port;
     struct meeting *meeting;
     struct roster roster;
-    const char *word;
 };
 
 /* ---- what tells one host from another ---- */
@@ -63,9 +58,8 @@ static bool is_url(const char *master) {
 
 /* Whether all ranks are on this host, as far as the master's name tells. */
 static bool is_local_name(const char *master) {
-    if (is_url(master)) return strncmp(master, "tcp://", 6) || is_local_name(master + 6);
-    return !strncmp(master, "127.", 4) || !strncmp(master, "localhost:", 10) ||
-           !strncmp(master, "[::1]:", 6);
+    if (!is_url(master)) return launcher_is_loopback(master);
+    return strncmp(master, "tcp://", 6) || launcher_is_loopback(master + 6);
 }
 
 /* ---- store and port ---- */
@@ -123,14 +117,13 @@ static enum error make_roster(struct station *s, const struct member *members, i
 }
 
 static enum error meet(struct station *s, const struct station_params *p, struct member **members) {
-    struct told *mine = pool_alloc(s->pool, sizeof *mine + p->bytes + 1);
+    struct told *mine = pool_alloc(s->pool, sizeof *mine);
     if (!mine) return ERR_MEMORY;
     if (p->node)
         snprintf(mine->node, NODE_MAX, "%s", p->node);
     else
         name_node(mine->node);
     snprintf(mine->address, ADDRESS_MAX, "%s", port_address(s->port));
-    if (p->rank == 0 && p->bytes) memcpy(mine->word, p->word, p->bytes);
     char who[128];
     rendezvous_who(who);
     struct rendezvous r = {.store = s->store,
@@ -142,16 +135,11 @@ static enum error meet(struct station *s, const struct station_params *p, struct
                            .facts = p->facts,
                            .nfacts = p->nfacts,
                            .blob = mine,
-                           .bytes = sizeof *mine + (p->rank == 0 ? p->bytes + 1 : 1),
+                           .bytes = sizeof *mine,
                            .timeout = p->timeout,
                            .keeps = p->serve};
     TRY(rendezvous_meet(&r, s->pool, members));
-    TRY(make_roster(s, *members, p->size));
-    const struct member *first = &(*members)[0];
-    if (first->bytes <= sizeof *mine || first->blob[first->bytes - 1])
-        return FAIL(ERR_DATA, "rank 0 (%s) tells nothing that makes sense", first->who);
-    s->word = ((const struct told *)(const void *)first->blob)->word;
-    return ERR_NONE;
+    return make_roster(s, *members, p->size);
 }
 
 /* ---- the board of this host's ranks ---- */
@@ -164,14 +152,13 @@ static enum error make_board(struct station *s, const char *key, int locals) {
 }
 
 static enum error join_board(struct station *s, const char *key, int locals) {
-    char *text, path[64];
+    char *text;
     size_t n;
     int pid, fd;
     TRY(store_get(s->store, key, 0, s->pool, &text, &n));
     if (sscanf(text, "%9d %9d", &pid, &fd) != 2)
         return FAIL(ERR_DATA, "the store's '%s' is '%.32s'", key, text);
-    snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
-    int own = open(path, O_RDWR | O_CLOEXEC);
+    int own = meeting_fd_of(pid, fd);
     if (own < 0)
         return FAIL(ERR_PEER,
                     "cannot share memory with process %d: %s\nwhere ranks of one host may not see "
@@ -233,7 +220,7 @@ enum error station_open(const struct station_params *p, struct station **out) {
         pool_free(pool);
         return ERR_MEMORY;
     }
-    *s = (struct station){.pool = pool, .word = ""};
+    *s = (struct station){.pool = pool};
     s->group = (struct group_params){.rank = p->rank, .size = p->size, .link = p->link, .id = 1};
     if (p->master)
         err = open_with_master(s, p);
@@ -258,8 +245,4 @@ void station_close(struct station *s) {
 
 const struct group_params *station_group(const struct station *s) {
     return &s->group;
-}
-
-const char *station_word(const struct station *s) {
-    return s->word;
 }

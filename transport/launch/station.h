@@ -5,7 +5,8 @@
 #include "transport/launch/rendezvous.h"
 
 struct station_params {
-    int rank, size, local, locals; /* local -1: not known */
+    int rank, size;
+    int locals;       /* without a master: how many share meeting_fd */
     int meeting_fd;   /* of this host's ranks, inherited from who started them; -1: none */
     const char *link; /* a name of links.def, or "auto": what fits where the ranks are */
     /* NULL: the ranks share meeting_fd and that is all they need. */
@@ -18,8 +19,6 @@ struct station_params {
     const char *interface; /* NULL: loopback where all are on one host, else what reaches master */
     const struct fact *facts;
     int nfacts;
-    const void *word; /* what rank 0 tells all, at most 16 KB */
-    size_t bytes;
     double timeout;
 };
 struct station;
@@ -27,4 +26,3 @@ MUST_CHECK enum error station_open(const struct station_params *p, struct statio
 void station_close(struct station *s);
 /* rank, size, link, meeting, roster, port and id are filled; the rest is for the caller. */
 const struct group_params *station_group(const struct station *s);
-const char *station_word(const struct station *s); /* rank 0's, ends with 0; "" without a master */

@@ -67,14 +67,6 @@ static int64_t logical_now(const struct emulated *e, int lane) {
     return clock_ns() - (lag < most ? lag : most);
 }
 
-static void relax(void) {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 /* The kernel may wake a thread 50 us late so as to wake several at once; not here. */
 static void sleep_until(int64_t when) {
     struct timespec t = {.tv_sec = when / 1000000000, .tv_nsec = when % 1000000000};
@@ -102,7 +94,7 @@ static enum error end_at(struct emulated *e, int lane, int64_t when) {
     while ((now = clock_ns()) < when) {
         int64_t until = when - early, most = now + 100 * MILLISECOND;
         if (until <= now) {
-            relax();
+            clock_relax();
             continue;
         }
         sleep_until(until < most ? until : most);

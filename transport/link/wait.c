@@ -127,14 +127,6 @@ static enum error check_lost(struct shared *s, int lane, const struct wait *w,
 
 /* ---- the wait ---- */
 
-static void relax(void) {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 struct vigil { /* of one sleep */
     int64_t start;
     bool warned;
@@ -202,7 +194,7 @@ static bool spin(const struct shared *s, const struct wait *w, int64_t ns) {
     for (int64_t end = clock_ns() + ns; clock_ns() < end;)
         for (int i = 0; i < 32; i++) {
             if (stop_waiting(s, w)) return true;
-            relax();
+            clock_relax();
         }
     return false;
 }

@@ -4,7 +4,16 @@
 #include <stdint.h>
 
 /* What a number is for; each purpose has a stream of its own under one seed. */
-enum rng_purpose { RNG_INIT = 1, RNG_SHUFFLE, RNG_AUGMENT, RNG_DROPOUT, RNG_DATA, RNG_TEST };
+enum rng_purpose {
+    RNG_INIT = 1,
+    RNG_SHUFFLE,
+    RNG_AUGMENT,
+    RNG_DROPOUT,
+    RNG_DATA,
+    RNG_TEST,
+    RNG_COMPRESS,
+    RNG_GENERATE
+};
 
 struct rng_key {
     uint32_t k[2];

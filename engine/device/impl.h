@@ -7,7 +7,8 @@
 MUST_CHECK enum error op_alloc(size_t size, const struct op_impl *impl, struct device *dev,
                                const struct op_desc *d, struct op **out);
 void op_release(struct op *op);
-bool op_takes_any(const struct op_desc *d); /* true */
+bool op_takes_any(const struct op_desc *d);   /* true */
+bool op_takes_plain(const struct op_desc *d); /* plain images, at most a relu fused */
 /* create of an implementation with no state of its own. */
 MUST_CHECK enum error op_create_plain(const struct op_impl *impl, struct device *dev,
                                       const struct op_desc *d, struct op **out);
@@ -15,6 +16,10 @@ MUST_CHECK enum error op_create_plain(const struct op_impl *impl, struct device 
 /* A batch's floats on either side. op_create has checked that their bytes fit in size_t. */
 static inline int64_t op_xs(const struct op_desc *d) {
     return d->n * shape_count(&d->x);
+}
+/* Rows of the whole batch: n, or n times the positions. */
+static inline int64_t op_rows(const struct op_desc *d) {
+    return op_xs(d) / shape_last(&d->x);
 }
 static inline int64_t op_ys(const struct op_desc *d) {
     return d->n * shape_count(&d->y);
@@ -24,5 +29,26 @@ static inline int64_t window_places(const struct window *w, int axis, int64_t x)
     return (x + 2 * w->pad[axis] - w->kernel[axis]) / w->stride[axis] + 1;
 }
 
+/* Batchnorm over several batches. measuring: this pass only finds channel c's two sums, and keeps them;
+ * applying: it takes those of all batches, whose values a channel then are *count. */
+static inline bool norm_measuring(const struct op_args *a) {
+    return a->sync && a->sync->pass == NORM_MEASURE;
+}
+static inline bool norm_applying(const struct op_args *a) {
+    return a->sync && a->sync->pass == NORM_APPLY;
+}
+static inline void norm_keep(const struct op_args *a, int64_t c, double first, double second) {
+    a->sync->sums[2 * c] = first;
+    a->sync->sums[2 * c + 1] = second;
+}
+static inline void norm_take(const struct op_args *a, int64_t c, double *first, double *second,
+                             double *count) {
+    *first = a->sync->sums[2 * c];
+    *second = a->sync->sums[2 * c + 1];
+    *count = a->sync->count;
+}
+
 /* A label comes from data: outside [0, classes) it is ERR_DATA. */
 MUST_CHECK enum error label_check(int32_t label, int64_t classes);
+/* So does a token: unless it is one of 0, 1, ..., vocabulary - 1 it is ERR_DATA. */
+MUST_CHECK enum error token_check(float token, int64_t vocabulary);

@@ -21,6 +21,10 @@ int64_t shape_count(const struct shape *s) {
     return n;
 }
 
+int64_t shape_last(const struct shape *s) {
+    return s->dim[s->ndim - 1];
+}
+
 bool shape_equal(const struct shape *a, const struct shape *b) {
     if (a->ndim != b->ndim) return false;
     for (int i = 0; i < a->ndim; i++)
@@ -58,11 +62,42 @@ static bool window_fits(const struct op_desc *d, const struct window *w, bool ma
     return true;
 }
 
+/* Whether y has the rows of x, each 'out' long. */
+static bool rows_fit(const struct op_desc *d, int64_t out) {
+    bool equal = d->x.ndim == d->y.ndim && d->x.ndim <= 2 && shape_last(&d->y) == out;
+    return equal && (d->x.ndim < 2 || d->x.dim[0] == d->y.dim[0]);
+}
+
+static bool attention_fits(const struct op_desc *d) {
+    int64_t all = shape_last(&d->y);
+    return d->x.ndim == 2 && shape_last(&d->x) == 3 * all && d->attention.heads >= 1 &&
+           all % d->attention.heads == 0 && rows_fit(d, all);
+}
+
+static bool sequence_fits(const struct op_desc *d) {
+    const struct shape *x = &d->x, *y = &d->y;
+    switch (d->kind) {
+    case OP_EMBEDDING:
+        return x->ndim == 1 && y->ndim == 2 && y->dim[0] == x->dim[0] &&
+               d->embedding.vocabulary >= 1 && d->embedding.vocabulary <= 1 << 24;
+    case OP_PREPEND:
+        return x->ndim == 2 && y->ndim == 2 && y->dim[0] == x->dim[0] + 1 && y->dim[1] == x->dim[1];
+    case OP_SELECT:
+        return x->ndim == 2 && y->ndim == 1 && y->dim[0] == x->dim[1] && d->select.row >= 0 &&
+               d->select.row < x->dim[0];
+    case OP_TOKENS:
+        return x->ndim == 3 && y->ndim == 2 && y->dim[0] == x->dim[1] * x->dim[2] &&
+               y->dim[1] == x->dim[0];
+    default: /* mean */
+        return x->ndim >= 2 && y->ndim == 1 && y->dim[0] == x->dim[x->ndim == 2 ? 1 : 0];
+    }
+}
+
 static bool desc_fits(const struct op_desc *d) {
     const struct window *pool = &d->pool.window;
     switch (d->kind) {
     case OP_LINEAR:
-        return true;
+        return rows_fit(d, shape_last(&d->y));
     case OP_CONV2D:
         return window_fits(d, &d->conv.window, d->conv.maxpool) && d->conv.groups >= 1 &&
                d->x.dim[0] % d->conv.groups == 0 && d->y.dim[0] % d->conv.groups == 0;
@@ -71,14 +106,28 @@ static bool desc_fits(const struct op_desc *d) {
                2 * pool->pad[0] <= pool->kernel[0] && 2 * pool->pad[1] <= pool->kernel[1];
     case OP_DROPOUT:
         return shape_equal(&d->x, &d->y) && d->dropout.p >= 0 && d->dropout.p < 1;
+    case OP_ATTENTION:
+        return attention_fits(d);
+    case OP_EMBEDDING:
+    case OP_PREPEND:
+    case OP_SELECT:
+    case OP_TOKENS:
+    case OP_MEAN:
+        return sequence_fits(d);
     default:
         return shape_equal(&d->x, &d->y);
     }
 }
 
+/* Blocked are images, of whole blocks. */
+static bool layout_fits(enum layout layout, const struct shape *s) {
+    return layout == LAYOUT_PLAIN || (s->ndim == 3 && s->dim[0] % LAYOUT_BLOCK == 0);
+}
+
 static enum error desc_check(const struct op_desc *d) {
     char x[96], y[96];
-    if (d->n >= 1 && shape_sane(&d->x, d->n) && shape_sane(&d->y, d->n) && desc_fits(d))
+    if (d->n >= 1 && shape_sane(&d->x, d->n) && shape_sane(&d->y, d->n) && desc_fits(d) &&
+        layout_fits(d->x_layout, &d->x) && layout_fits(d->y_layout, &d->y))
         return ERR_NONE;
     return FAIL(ERR_CONFIG, "%s of %" PRId64 " samples cannot turn %s into %s",
                 op_kind_name(d->kind), d->n, shape_text(&d->x, x), shape_text(&d->y, y));
@@ -97,10 +146,16 @@ enum error op_create(struct device *dev, const struct op_desc *d, struct op **ou
                 op_kind_name(d->kind));
 }
 
-bool op_takes(struct device *dev, const struct op_desc *d, bool fast) {
-    for (const struct op_impl *const *i = dev->ops->impls(dev, d->kind); *i; i++)
-        if (!(fast && *i == ref_impl(d->kind)) && (*i)->takes(d)) return true;
-    return false;
+int op_choice(struct device *dev, const struct op_desc *d) {
+    const struct op_impl *const *impls = dev->ops->impls(dev, d->kind);
+    for (int i = 0; impls[i]; i++)
+        if (impls[i] != ref_impl(d->kind) && impls[i]->takes(d)) return i;
+    return -1;
+}
+
+bool op_takes(struct device *dev, const struct op_desc *d) {
+    const struct op_impl *plain = ref_impl(d->kind);
+    return op_choice(dev, d) >= 0 || (plain && plain->takes(d));
 }
 
 void op_free(struct op *op) {
@@ -127,6 +182,11 @@ bool op_takes_any(const struct op_desc *d) {
     return true;
 }
 
+bool op_takes_plain(const struct op_desc *d) {
+    bool fused = d->act <= ACT_RELU || d->kind == OP_ACTIVATION;
+    return d->x_layout == LAYOUT_PLAIN && d->y_layout == LAYOUT_PLAIN && fused;
+}
+
 enum error op_create_plain(const struct op_impl *impl, struct device *dev, const struct op_desc *d,
                            struct op **out) {
     return op_alloc(sizeof(struct op), impl, dev, d, out);
@@ -138,4 +198,12 @@ enum error label_check(int32_t label, int64_t classes) {
                 "label %" PRId32 " is outside the model's %" PRId64
                 " classes\ncheck data and the size of the last layer",
                 label, classes);
+}
+
+enum error token_check(float token, int64_t vocabulary) {
+    if (token >= 0 && token < (float)vocabulary && token == (float)(int64_t)token) return ERR_NONE;
+    return FAIL(ERR_DATA,
+                "token %g is not a whole number below the vocabulary of %" PRId64
+                "\ncheck data and the embedding's vocabulary",
+                (double)token, vocabulary);
 }

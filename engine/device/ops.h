@@ -6,27 +6,45 @@
 #include <stdint.h>
 
 enum { SHAPE_MAX = 4 };
-/* One sample's shape: {features} or {channels, height, width}; a batch of n samples is (n, shape), row-major. */
+/* One sample's shape: {features}, {positions, features} (a sequence) or {channels, height, width} (an
+ * image); a batch of n samples is (n, shape), row-major. */
 struct shape {
     int ndim;
     int64_t dim[SHAPE_MAX];
 };
 int64_t shape_count(const struct shape *s);
+int64_t shape_last(const struct shape *s); /* the last dimension: a row's length */
 bool shape_equal(const struct shape *a, const struct shape *b);
 char *shape_text(const struct shape *s, char out[96]); /* "6x14x14" */
 
-/*  kind            what y is                                                 parameters w[0], w[1]      */
+/* A row is the last dimension: features of a sample, or of one position of a sequence.
+ *  kind            what y is                                                 parameters w[0], w[1]      */
 #define OPS(X)                                                                                     \
-    X(LINEAR, "linear")               /* act(x w0' + w1)                      (out, in), (out)           */ \
-    X(CONV2D, "conv2d")               /* pool(act(x * w0 + w1))               (out, in/groups, kh, kw), (out) */ \
-    X(POOL2D, "pool2d")               /* max or mean of each window                                      */ \
-    X(RELU, "relu")                   /* max(x, 0)                                                       */ \
-    X(GELU, "gelu")                   /* x (1 + erf(x / sqrt 2)) / 2                                     */ \
-    X(DROPOUT, "dropout")             /* x m / (1 - p), m drawn by counter; x when not training          */ \
-    X(BATCHNORM, "batchnorm")         /* act((x - mean) / sqrt(var + eps) w0 + w1)  (channels) twice     */ \
-    X(ADD, "add")                     /* act(x0 + x1)                                                    */ \
-    X(CROSS_ENTROPY, "cross_entropy") /* y = softmax(x); loss -log y[label]                              */ \
-    X(MSE, "mse")                     /* loss mean over features of (x - target)^2                       */
+    X(LINEAR, "linear") /* act(x w0' + w1), row by row          (out, in), (out)           */      \
+    X(CONV2D, "conv2d") /* pool(act(x * w0 + w1))               (out, in/groups, kh, kw), (out) */ \
+    X(POOL2D, "pool2d") /* max or mean of each window                                      */      \
+    X(MEAN, "mean")     /* of each channel over the image, of each feature over positions  */      \
+    X(ACTIVATION,                                                                                  \
+      "activation")       /* act(x)                                                          */    \
+    X(DROPOUT, "dropout") /* x m / (1 - p), m drawn by counter; x when not training          */    \
+    X(BATCHNORM,                                                                                   \
+      "batchnorm") /* act((x - mean) / sqrt(var + eps) w0 + w1)  (channels) twice     */           \
+    X(LAYERNORM,                                                                                   \
+      "layernorm") /* (x - mean) / sqrt(var + eps) w0 + w1 of each row   (features) twice */       \
+    X(RMSNORM, "rmsnorm") /* x / sqrt(mean of squares + eps) w0 of each row     (features)    */   \
+    X(ADD, "add")         /* act(x0 + x1)                                                    */    \
+    X(EMBEDDING,                                                                                   \
+      "embedding")          /* w0[x]; x: tokens, y: a row each      (vocabulary, features)     */  \
+    X(POSITION, "position") /* x + w0                               (positions, features)      */  \
+    X(PREPEND, "prepend")   /* w0, then the rows of x               (features)                 */  \
+    X(SELECT, "select")     /* one row of x                                                    */  \
+    X(TOKENS, "tokens")     /* an image as a sequence of its pixels: (c, h, w) -> (h w, c)     */  \
+    X(ATTENTION,                                                                                   \
+      "attention")        /* of each head: softmax(q k' / sqrt(size)) v; x: rows (q, k, v)   */    \
+    X(REORDER, "reorder") /* x in the other layout                                           */    \
+    X(CROSS_ENTROPY,                                                                               \
+      "cross_entropy") /* y = softmax(x), row by row; loss: mean over rows of -log y[label] */     \
+    X(MSE, "mse")      /* loss mean over features of (x - target)^2                       */
 enum op_kind {
 #define X(name, text) OP_##name,
     OPS(X)
@@ -35,8 +53,32 @@ enum op_kind {
 };
 const char *op_kind_name(enum op_kind kind);
 
-enum activation { ACT_NONE, ACT_RELU }; /* fused behind linear, conv2d, batchnorm, add */
-enum pool_kind { POOL_MAX, POOL_AVG };  /* avg counts padding as PyTorch does (count_include_pad) */
+/* An op of its own, or fused behind linear, conv2d, batchnorm and add. */
+enum activation {
+    ACT_NONE,
+    ACT_RELU,      /* max(x, 0) */
+    ACT_GELU,      /* x (1 + erf(x / sqrt 2)) / 2 */
+    ACT_GELU_TANH, /* x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2 */
+    ACT_SILU,      /* x / (1 + e^-x) */
+    ACT_SIGMOID,   /* 1 / (1 + e^-x) */
+    ACT_TANH
+};
+enum pool_kind { POOL_MAX, POOL_AVG }; /* avg counts padding as PyTorch does (count_include_pad) */
+
+/* What the factors of the products of linear, conv2d and attention are rounded to first; sums, and all that is
+ * stored, are f32. */
+enum precision {
+    PRECISION_F32,
+    PRECISION_BF16,
+    PRECISION_FP16 /* with loss scaling: no CPU has it */
+};
+/* How an image lies in memory. Channels of blocked ones are a multiple of LAYOUT_BLOCK. Ops on which layout has
+ * no bearing (activation, add) take either, the same for all that they read and write. Plain C knows plain alone. */
+enum layout {
+    LAYOUT_PLAIN,  /* (n, c, h, w) */
+    LAYOUT_BLOCKED /* (n, c / LAYOUT_BLOCK, h, w, LAYOUT_BLOCK) */
+};
+enum { LAYOUT_BLOCK = 16 };
 
 struct window { /* height, then width */
     int kernel[2], stride[2], pad[2];
@@ -46,9 +88,12 @@ struct op_desc {
     int64_t n;         /* samples, at least 1 */
     struct shape x, y; /* of one sample; add: both inputs have shape x */
     enum activation act;
-    bool first; /* the input is data: backward need not give dx */
+    enum precision precision;
+    enum layout x_layout, y_layout; /* of images, and of their gradients */
+    bool first;                     /* the input is data: backward need not give dx */
     struct {
         bool bias;
+        bool transposed; /* w0 is (in, out): x w0, as GPT-2 keeps its weights */
     } linear;
     struct {
         struct window window;
@@ -65,30 +110,58 @@ struct op_desc {
         int layer; /* tells the streams of several dropouts apart */
     } dropout;
     struct {
-        float eps, momentum; /* running = (1 - momentum) running + momentum batch; var unbiased, as PyTorch */
+        float eps,
+            momentum; /* running = (1 - momentum) running + momentum batch; var unbiased, as PyTorch */
+        bool bias;    /* layernorm: w1 is there */
     } norm;
+    struct {
+        int64_t vocabulary; /* a token is 0 to vocabulary - 1 */
+    } embedding;
+    struct {
+        int64_t row;
+    } select;
+    struct {
+        int heads; /* x is (positions, 3 heads size), y (positions, heads size); head h's query is at h size */
+        bool causal; /* a position sees itself and those before it */
+    } attention;
 };
 
-/* What an op works on; pointers that the kind or the pass does not name are NULL. All float data is f32. */
+/* Batchnorm over several batches, each pass in two parts: measure gives (channels, 2) sums of this batch; apply
+ * takes those of all, with their count of values a channel.
+ *   forward   mean, sum of squared deviations from it       mean, variance
+ *   backward  sum of dy, sum of dy (x - mean)               the same; dw and db are this batch's alone */
+enum norm_pass { NORM_MEASURE, NORM_APPLY };
+struct norm_sync {
+    enum norm_pass pass;
+    double *sums;
+    double count;
+};
+
+/* What an op works on; pointers that the kind or the pass does not name are NULL. All float data is f32; tokens
+ * are whole numbers in it, below 2^24. */
 struct op_args {
     const float *x[2]; /* (n, x) */
     float *y;          /* (n, y); in backward: what forward wrote */
     const float *dy;   /* (n, y) */
-    float *dx[2];      /* (n, x); overwritten; dx[0] is NULL when desc.first */
+    float *dx
+        [2]; /* (n, x); overwritten; dx[0] is NULL when desc.first; activation, dropout, add: one may
+                          be dy itself */
     const float *w[2];
-    float *dw[2];      /* overwritten, never added to */
-    float *buffer[2];  /* batchnorm: running mean and variance, (channels) */
-    void *saved;       /* op->saved_bytes, written by forward, read by the backward that follows */
-    void *scratch;     /* op->scratch_bytes, shared with other ops, ALIGNMENT-aligned */
-    bool training;     /* false: batchnorm uses its buffers, dropout passes through, nothing is saved */
+    float *dw[2];     /* overwritten */
+    bool add_dw;      /* linear, embedding: dw[0] is added to: another op has the same weights */
+    float *buffer[2]; /* batchnorm: running mean and variance, (channels) */
+    void *saved;      /* op->saved_bytes, written by forward, read by the backward that follows */
+    void *scratch;    /* op->scratch_bytes, shared with other ops, ALIGNMENT-aligned */
+    bool training; /* false: batchnorm uses its buffers, dropout passes through, nothing is saved */
     bool update_buffers;
+    struct norm_sync *sync; /* batchnorm in training: NULL: by this batch alone */
     uint64_t seed;          /* dropout */
     const uint64_t *ids;    /* dropout: (n) counter of each sample, unique in the run */
-    const int32_t *labels;  /* losses: (n) classes; mse with labels: one-hot target */
+    const int32_t *labels;  /* losses: (n, rows of x) classes; mse with labels: one-hot target */
     const float *target;    /* mse: (n, x) when labels is NULL */
     float scale;            /* losses: what the gradient of a sample's loss is multiplied by */
-    double *sums;           /* losses: sums[0] += sum of sample losses, sums[1] += samples whose largest
-                               output (the first, if several) is the label; summed in sample order */
+    double *sums; /* losses: sums[0] += sum of sample losses, sums[1] += for each sample the part of
+                               its rows whose largest output (the first, if several) is the label; in order */
 };
 
 struct device;

@@ -56,11 +56,47 @@ static void relu_keeps_nan(void **state) {
 
 static void softmax_takes_any_range(void **state) {
     (void)state;
-    float x[] = {1000, -1000, 999, 0, -INFINITY}, y[5], max;
-    double log_sum = kernel_softmax(5, x, y, &max);
-    assert_true(max == 1000);
-    assert_true(fabs(log_sum - log1p(exp(-1))) < 1e-6);
-    assert_true(fabsf(y[0] + y[2] - 1) < 1e-6f && y[1] < 1e-30f && y[4] < 1e-30f);
+    float x[] = {1000, -1000, 999, 0, -INFINITY, 1000}, y[6], top[SOFTMAX_TOPS(6)];
+    int64_t best;
+    double log_sum = kernel_softmax(6, x, y, top, &best);
+    assert_true(best == 0);
+    assert_true(fabs(log_sum - log(2 + exp(-1))) < 1e-6);
+    assert_true(fabsf(y[0] + y[2] + y[5] - 1) < 1e-6f && y[1] < 1e-30f && y[4] < 1e-30f);
+}
+
+/* The largest so far grows from block to block. */
+static void softmax_of_blocks_is_near_libm(void **state) {
+    (void)state;
+    enum { N = 4 * SOFTMAX_BLOCK + 77, BEST = 3 * SOFTMAX_BLOCK + 5 };
+    static float x[N], y[N], tops[SOFTMAX_TOPS(N)];
+    double sum = 0;
+    int64_t best;
+    for (int k = 0; k < N; k++) x[k] = (float)(k / SOFTMAX_BLOCK) + (float)(k * 7 % 31) / 32;
+    x[BEST] = x[BEST + 9] = 20;
+    for (int k = 0; k < N; k++) sum += exp((double)x[k] - 20);
+    assert_true(fabs(kernel_softmax(N, x, y, tops, &best) - log(sum)) < 1e-6);
+    assert_true(best == BEST);
+    for (int k = 0; k < N; k++) {
+        double expected = exp((double)x[k] - 20) / sum;
+        assert_true(fabs((double)y[k] - expected) <= 2e-6 * expected);
+    }
+    x[N - 1] = NAN;
+    assert_true(isnan(kernel_softmax(N, x, y, tops, &best)));
+}
+
+/* Relative errors where the functions are far from 0 or 1, and near them. */
+static void sigmoid_and_tanh_are_near_libm(void **state) {
+    (void)state;
+    for (int i = -870000; i <= 870000; i += 7) {
+        double x = (double)((float)i / 10000);
+        double s = 1 / (1 + exp(-x)), off = fabs((double)fast_sigmoid((float)x) - s);
+        if (!(off <= 5e-7 * s)) fail_msg("sigmoid(%g) is off by %g", x, off / s);
+        off = fabs((double)fast_tanh((float)x / 32) - tanh(x / 32));
+        if (!(off <= 5e-7 * fabs(tanh(x / 32)))) fail_msg("tanh(%g) is off by %g", x / 32, off);
+    }
+    assert_true(fast_tanh(INFINITY) == 1 && fast_tanh(-INFINITY) == -1 && fast_tanh(1e-20f) > 0);
+    assert_true(fast_sigmoid(INFINITY) == 1 && fast_sigmoid(-INFINITY) < 1e-37f);
+    assert_true(isnan(fast_tanh(NAN)) && isnan(fast_sigmoid(NAN)));
 }
 
 static void dropout_keeps_its_share(void **state) {
@@ -78,9 +114,14 @@ static void dropout_keeps_its_share(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exp_is_near_libm),        cmocka_unit_test(normal_is_near_libm),
-        cmocka_unit_test(gelu_keeps_its_limits),   cmocka_unit_test(relu_keeps_nan),
-        cmocka_unit_test(softmax_takes_any_range), cmocka_unit_test(dropout_keeps_its_share),
+        cmocka_unit_test(exp_is_near_libm),
+        cmocka_unit_test(normal_is_near_libm),
+        cmocka_unit_test(gelu_keeps_its_limits),
+        cmocka_unit_test(relu_keeps_nan),
+        cmocka_unit_test(softmax_takes_any_range),
+        cmocka_unit_test(dropout_keeps_its_share),
+        cmocka_unit_test(softmax_of_blocks_is_near_libm),
+        cmocka_unit_test(sigmoid_and_tanh_are_near_libm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

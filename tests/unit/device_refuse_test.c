@@ -1,33 +1,17 @@
 /* What ops must refuse on every kind of device: shapes that do not fit, labels outside the classes,
  * a variance of one value. */
 #include "tests/harness/harness.h"
+#include "tests/harness/shapes.h"
 
 #include "engine/device/impl.h"
 
-#define F(n)                                                                                       \
-    {                                                                                              \
-        1, {                                                                                       \
-            n                                                                                      \
-        }                                                                                          \
-    }
-#define CHW(c, h, w)                                                                               \
-    {                                                                                              \
-        3, {                                                                                       \
-            c, h, w                                                                                \
-        }                                                                                          \
-    }
-#define SQUARE(k, s, p)                                                                            \
-    {                                                                                              \
-        {k, k}, {s, s}, {                                                                          \
-            p, p                                                                                   \
-        }                                                                                          \
-    }
+#include <string.h>
 
 static const struct op_desc wrong[] = {
     {.kind = OP_LINEAR, .n = 0, .x = F(3), .y = F(3)},
     {.kind = OP_LINEAR, .n = 1, .x = F(0), .y = F(3)},
     {.kind = OP_LINEAR, .n = INT64_MAX / 2, .x = F(8), .y = F(8)},
-    {.kind = OP_RELU, .n = 1, .x = F(3), .y = F(4)},
+    {.kind = OP_ACTIVATION, .n = 1, .x = F(3), .y = F(4)},
     {.kind = OP_CONV2D, /* places do not fit */
      .n = 1,
      .x = CHW(3, 8, 8),
@@ -49,6 +33,15 @@ static const struct op_desc wrong[] = {
      .y = CHW(3, 6, 6),
      .pool = {POOL_MAX, SQUARE(2, 2, 2)}},
     {.kind = OP_DROPOUT, .n = 1, .x = F(3), .y = F(3), .dropout = {1, 0}},
+    {.kind = OP_EMBEDDING, .n = 1, .x = F(3), .y = {2, {3, 5}}}, /* no vocabulary */
+    {.kind = OP_SELECT, .n = 1, .x = {2, {3, 5}}, .y = F(5), .select = {3}},
+    {.kind = OP_TOKENS, .n = 1, .x = CHW(3, 2, 2), .y = {2, {3, 4}}},
+    {.kind = OP_MEAN, .n = 1, .x = {2, {3, 5}}, .y = F(3)},
+    {.kind = OP_ATTENTION, /* 4 features are not 3 heads' */
+     .n = 1,
+     .x = {2, {2, 12}},
+     .y = {2, {2, 4}},
+     .attention = {3, false}},
 };
 
 /* Calls check with an open device of each kind. */
@@ -101,6 +94,27 @@ static void labels_outside_the_classes_are_refused(void **state) {
     on_each_kind(check_labels);
 }
 
+static void check_tokens(struct device *dev) {
+    static const struct op_desc embedding = {
+        .kind = OP_EMBEDDING, .n = 1, .x = F(2), .y = {2, {2, 3}}, .first = true, .embedding = {4}};
+    static const float bad[] = {-1, 4, 1.5f, 1e30f, __builtin_nanf(""), __builtin_inff()};
+    float w[12] = {0}, y[6];
+    struct op *op = NULL;
+    assert_ok(op_create(dev, &embedding, &op));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const float x[2] = {3, bad[i]};
+        struct op_args a = {.x = {x}, .y = y, .w = {w}, .training = true};
+        assert_fails(ERR_DATA, op_forward(op, &a));
+        assert_non_null(strstr(error_message(), "vocabulary"));
+    }
+    op_free(op);
+}
+
+static void tokens_outside_the_vocabulary_are_refused(void **state) {
+    (void)state;
+    on_each_kind(check_tokens);
+}
+
 static void check_variance(struct device *dev) {
     static const struct op_desc norm = {
         .kind = OP_BATCHNORM, .n = 1, .x = F(2), .y = F(2), .norm = {1e-5f, 0.1f}};
@@ -125,6 +139,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_shapes_are_refused),
         cmocka_unit_test(labels_outside_the_classes_are_refused),
+        cmocka_unit_test(tokens_outside_the_vocabulary_are_refused),
         cmocka_unit_test(a_variance_of_one_value_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

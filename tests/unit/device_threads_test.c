@@ -41,42 +41,104 @@ static void parts_cover_a_range_once(void **state) {
     dev->ops->close(dev);
 }
 
-static void product(const struct device *dev, int64_t m, int64_t n, int64_t k, bool transposed,
-                    bool add, float *c) {
-    static float a[64 * 1100], b[64 * 1100];
-    void *pack = NULL;
-    for (int64_t i = 0; i < m * k; i++) a[i] = (float)(i * 7 % 31 - 15) / 8;
-    for (int64_t i = 0; i < k * n; i++) b[i] = (float)(i * 5 % 29 - 14) / 16;
-    for (int64_t i = 0; i < m * n; i++) c[i] = 1;
-    assert_ok(memory_alloc(gemm_pack_bytes(dev), &pack));
-    struct gemm g = {m, n, k, a, k, b, transposed ? k : n, transposed, c, n, add};
-    gemm_run(dev, &g, pack);
-    memory_free(pack);
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t j = 0; j < n; j++) {
-            double sum = add;
-            for (int64_t p = 0; p < k; p++)
-                sum += (double)a[i * k + p] * (double)(transposed ? b[j * k + p] : b[p * n + j]);
-            assert_true(sum == (double)c[i * n + j]); /* exact: all are small multiples of 1/128 */
+enum { A_TURNED = 1, B_TURNED = 2, ADDED = 4, IN_BF16 = 8, EMULATED = 24, WAYS = 32 };
+
+struct product {
+    int64_t m, n, k;
+    int way;
+    float *a, *b, *c;
+    unsigned char *done; /* how often each element of c was said to be done */
+};
+
+static void product_init(struct product *p, int64_t m, int64_t n, int64_t k, int way) {
+    void *to[4];
+    const int64_t bytes[4] = {m * k * 4, k * n * 4, m * n * 4, m * n};
+    for (int t = 0; t < 4; t++) assert_ok(memory_alloc((size_t)bytes[t], &to[t]));
+    *p = (struct product){m, n, k, way, to[0], to[1], to[2], to[3]};
+    for (int64_t i = 0; i < m * k; i++) p->a[i] = (float)(i * 7 % 31 - 15) / 8;
+    for (int64_t i = 0; i < k * n; i++) p->b[i] = (float)(i * 5 % 29 - 14) / 16;
+    for (int64_t i = 0; i < m * n; i++) p->c[i] = 1;
+}
+
+static void product_fini(struct product *p) {
+    memory_free(p->a);
+    memory_free(p->b);
+    memory_free(p->c);
+    memory_free(p->done);
+}
+
+static void count_done(void *ctx, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+    struct product *p = ctx;
+    for (int64_t i = row; i < row + rows; i++)
+        for (int64_t j = column; j < column + columns; j++) p->done[i * p->n + j]++;
+}
+
+/* All are small multiples of 1/128 that bf16 has too: every way of adding is exact. */
+static void check_product(const struct product *p) {
+    int64_t at = p->way & A_TURNED ? p->m : 1, ld = p->way & A_TURNED ? 1 : p->k;
+    int64_t bt = p->way & B_TURNED ? 1 : p->n, bd = p->way & B_TURNED ? p->k : 1;
+    for (int64_t i = 0; i < p->m; i++)
+        for (int64_t j = 0; j < p->n; j++) {
+            double sum = p->way & ADDED ? 1 : 0;
+            for (int64_t k = 0; k < p->k; k++)
+                sum += (double)p->a[i * ld + k * at] * (double)p->b[j * bd + k * bt];
+            assert_true(sum == (double)p->c[i * p->n + j]);
+            assert_int_equal(p->done[i * p->n + j], 1);
         }
+}
+
+static void product_run(const struct device *dev, struct product *p, void *pack) {
+    bool a_turned = p->way & A_TURNED, b_turned = p->way & B_TURNED;
+    struct gemm g = {.m = p->m,
+                     .n = p->n,
+                     .k = p->k,
+                     .a = p->a,
+                     .lda = a_turned ? p->m : p->k,
+                     .a_transposed = a_turned,
+                     .b = p->b,
+                     .ldb = b_turned ? p->k : p->n,
+                     .b_transposed = b_turned,
+                     .c = p->c,
+                     .ldc = p->n,
+                     .add = p->way & ADDED,
+                     .precision = p->way & IN_BF16 ? PRECISION_BF16 : PRECISION_F32,
+                     .emulated = (p->way & EMULATED) == EMULATED,
+                     .done = count_done,
+                     .ctx = p};
+    gemm_run(dev, &g, pack);
+    check_product(p);
+}
+
+static void check_size(struct device *const devices[2], void *pack, int64_t m, int64_t n, int64_t k,
+                       int way) {
+    struct product p[2];
+    for (int d = 0; d < 2; d++) {
+        product_init(&p[d], m, n, k, way);
+        product_run(devices[d], &p[d], pack);
+    }
+    assert_memory_equal(p[0].c, p[1].c, (size_t)(m * n) * sizeof *p[0].c);
+    for (int d = 0; d < 2; d++) product_fini(&p[d]);
 }
 
 static void products_are_exact_at_every_size(void **state) {
     (void)state;
     static const int64_t ks[] = {1, 2, 17, 1024, 1031};
-    static float one[64 * 64], three[64 * 64];
-    struct device *dev1 = open_cpu(0, 1, 1, false), *dev3 = open_cpu(0, 1, 3, false);
-    for (int64_t m = 1; m <= 17; m += 1 + m / 9)
-        for (int64_t n = 1; n <= 64; n += 1 + n / 5)
-            for (int i = 0; i < 5; i++)
-                for (int way = 0; way < 4; way++) {
-                    if (ks[i] > 17 && (m * n) % 3) continue;
-                    product(dev1, m, n, ks[i], way & 1, way & 2, one);
-                    product(dev3, m, n, ks[i], way & 1, way & 2, three);
-                    assert_memory_equal(one, three, (size_t)(m * n) * sizeof *one);
-                }
-    dev1->ops->close(dev1);
-    dev3->ops->close(dev3);
+    static const int64_t blocks[][3] = {{401, 50, 390}, {20, 1601, 200}, {1100, 33, 100}};
+    struct device *const devices[] = {open_cpu(0, 1, 1, false), open_cpu(0, 1, 3, false)};
+    void *pack = NULL;
+    assert_ok(memory_alloc(gemm_pack_bytes(devices[1]), &pack));
+    for (int way = 0; way < WAYS; way++) {
+        if (way & EMULATED & ~IN_BF16 && !(way & IN_BF16)) continue;
+        for (int64_t m = 1; m <= 17; m += 1 + m / 4)
+            for (int64_t n = 1; n <= 64; n += 1 + n / 3)
+                for (int i = 0; i < 5; i++)
+                    if (ks[i] <= 17 || (m * n) % 11 == 0)
+                        check_size(devices, pack, m, n, ks[i], way);
+        for (int i = 0; i < 3; i++)
+            check_size(devices, pack, blocks[i][0], blocks[i][1], blocks[i][2], way);
+    }
+    memory_free(pack);
+    for (int d = 0; d < 2; d++) devices[d]->ops->close(devices[d]);
 }
 
 /* Opening binds the thread that opens: a thread of its own, so that this one stays free. */

@@ -143,9 +143,16 @@ static struct moments moments_of(const struct pass *p, int64_t c) {
     if (!a->training) return (struct moments){(double)a->buffer[0][c], (double)a->buffer[1][c]};
     const float *x = p->x + c * b->planes.area;
     double count = (double)(b->planes.count * b->planes.area);
-    struct moments m = {.mean = norm_sum(&b->planes, x) / count};
-    m.var = norm_squares(&b->planes, x, (float)m.mean) / count;
-    if (a->update_buffers) {
+    struct moments m;
+    if (norm_applying(a)) {
+        norm_take(a, c, &m.mean, &m.var, &count);
+    } else {
+        m.mean = norm_sum(&b->planes, x) / count;
+        m.var = norm_squares(&b->planes, x, (float)m.mean) / count;
+    }
+    if (norm_measuring(a))
+        norm_keep(a, c, m.mean, m.var * count);
+    else if (a->update_buffers) {
         float momentum = b->op.desc.norm.momentum;
         a->buffer[0][c] = follow(a->buffer[0][c], m.mean, momentum);
         a->buffer[1][c] = follow(a->buffer[1][c], m.var * count / (count - 1), momentum);
@@ -160,6 +167,7 @@ static void forward_channels(void *ctx, int64_t begin, int64_t end) {
     for (int64_t c = begin; c < end; c++) {
         int64_t at = c * b->planes.area;
         struct moments m = moments_of(p, c);
+        if (norm_measuring(p->a)) continue;
         float r = (float)(1 / sqrt(m.var + (double)b->op.desc.norm.eps));
         if (p->a->training) saved[2 * c] = (float)m.mean, saved[2 * c + 1] = r;
         norm_apply(&b->planes, p->x + at, (float)m.mean, p->a->w[0][c] * r, p->a->w[1][c], least,
@@ -176,15 +184,20 @@ static void backward_channels(void *ctx, int64_t begin, int64_t end) {
         int64_t at = c * b->planes.area;
         float mean = saved[2 * c], r = saved[2 * c + 1];
         const float *y = b->op.desc.act == ACT_RELU ? p->y + at : NULL;
-        double sums[2];
-        norm_gradient_sums(&b->planes, p->x + at, mean, y, p->dy + at, sums);
-        p->a->dw[1][c] = (float)sums[0];
-        p->a->dw[0][c] = (float)(sums[1] * (double)r);
-        if (!p->dx) continue;
+        double sums[2], all = count;
+        if (norm_applying(p->a)) {
+            norm_take(p->a, c, &sums[0], &sums[1], &all);
+        } else {
+            norm_gradient_sums(&b->planes, p->x + at, mean, y, p->dy + at, sums);
+            p->a->dw[1][c] = (float)sums[0];
+            p->a->dw[0][c] = (float)(sums[1] * (double)r);
+        }
+        if (norm_measuring(p->a)) norm_keep(p->a, c, sums[0], sums[1]);
+        if (!p->dx || norm_measuring(p->a)) continue;
         struct line l = {.mean = mean,
                          .scale = p->a->w[0][c] * r,
-                         .shift = (float)(sums[0] / count),
-                         .slope = (float)(sums[1] * (double)r * (double)r / count)};
+                         .shift = (float)(sums[0] / all),
+                         .slope = (float)(sums[1] * (double)r * (double)r / all)};
         norm_gradient(&b->planes, l, p->x + at, y, p->dy + at, p->dx + at);
     }
 }
@@ -210,7 +223,7 @@ static void turn_back(const struct batchnorm *b, const float *from, float *to) {
 static enum error norm_forward(struct op *op, const struct op_args *a) {
     const struct batchnorm *b = (const struct batchnorm *)op;
     int64_t count = b->planes.count * b->planes.area;
-    if (a->training && count < 2)
+    if (a->training && count < 2 && !a->sync)
         return FAIL(ERR_CONFIG,
                     "batchnorm expected more than 1 value per channel when training, got %" PRId64
                     "\nmake the batch of each shard larger",
@@ -251,7 +264,7 @@ static enum error norm_create(struct device *dev, const struct op_desc *d, struc
 
 const struct op_impl cpu_batchnorm = {
     .name = "vector",
-    .takes = op_takes_any,
+    .takes = op_takes_plain,
     .create = norm_create,
     .forward = norm_forward,
     .backward = norm_backward,

@@ -1,17 +1,24 @@
 /* Convolutions by oneDNN (2.x, C API; what version 3 spells otherwise is in the functions named
  * describe_*).
  *
- * The library works in layouts of its own. Each pass is a list of steps, made once: reorder what is
- * not in the layout that the convolution wants, convolve, reorder the result back.
+ * Each pass is a list of steps, made once: reorder what is not in the layout that the convolution
+ * wants, convolve, reorder the result back. Blocked images are in the layout that it wants; weights
+ * are plain always.
  *
  *   forward    [x] [w] y = act(x * w + b) [y]
  *   backward   dz = dy where y > 0; [x] [dz] dw, db [dw]; then [w] dx [dx] unless the input is data
  *
- * Winograd's algorithm is asked for by name where it can be had: 3x3 at stride 1 costs less than
- * half the multiplications, for a relative error of 1e-6. A plain C implementation of the library's
- * is never taken: it is a hundred times slower than cpu_conv_gemm, which stands next in line. */
+ * Winograd's algorithm is asked for by name, pass by pass, where it is faster: 3x3 at stride 1 costs
+ * a quarter of the multiplications, for a relative error of 1e-6. A plain C implementation of the
+ * library's is never taken: it is a hundred times slower than cpu_conv_gemm, which stands next in
+ * line.
+ *
+ * In bf16 the reorders of what is multiplied round it, and the convolution's results are f32. It is
+ * direct then: in every pass at least as fast as the library's Winograd in f32. A machine without
+ * the instructions rounds the factors to floats, and convolves these. */
 #include "engine/device/cpu/cpu.h"
 #include "engine/device/cpu/kernels.h"
+#include "engine/device/cpu/layout.h"
 
 #include <oneapi/dnnl/dnnl.h>
 #include <string.h>
@@ -28,10 +35,12 @@ enum home {
     HOME_SCRATCH,
     HOMES
 };
-enum { STEPS_MAX = 4, SLOTS_MAX = 24, ARGS_MAX = 6 };
+enum { STEPS_MAX = 6, SLOTS_MAX = 32, ARGS_MAX = 6 };
+enum pass { PASS_FORWARD, PASS_WEIGHTS, PASS_DATA };
 
 struct step {
-    dnnl_primitive_t primitive;
+    dnnl_primitive_t primitive; /* NULL: args[1] = args[0] rounded to bf16, of so many floats: */
+    int64_t rounded;
     int count;
     dnnl_exec_arg_t args[ARGS_MAX];
 };
@@ -43,9 +52,12 @@ struct slot { /* a memory object, and where its bytes are in a call */
     dnnl_memory_t memory;
     enum home home;
     size_t offset;
+    void *handle; /* what it points to now */
 };
-struct layouts { /* plain, and as the convolution wants them ("any" until it is asked) */
-    dnnl_memory_desc_t x, w, b, y, any_x, any_w, any_y;
+/* As the op has them; as the convolution is asked for them: blocked or "any", factors in 'factor';
+ * results ("to_...") are f32 always. */
+struct layouts {
+    dnnl_memory_desc_t x, w, b, y, any_x, any_w, any_y, to_x, to_w, to_y;
     dnnl_dims_t stride, pad;
 };
 struct conv {
@@ -54,6 +66,8 @@ struct conv {
     dnnl_stream_t stream;
     dnnl_primitive_desc_t forward_pd, data_pd, weights_pd;
     struct steps forward, backward_weights, backward_data;
+    bool bf16;  /* the library multiplies bf16 */
+    bool round; /* it cannot: factors are rounded floats */
     int slots;
     struct slot slot[SLOTS_MAX];
     size_t scratch; /* of the pass being planned */
@@ -70,7 +84,29 @@ static enum error dnnl_failed(dnnl_status_t status, const char *what) {
     } while (0)
 
 /* ---- what the library is asked for ---------------------------------------------------------- */
-static enum error describe_layouts(const struct op_desc *d, struct layouts *l) {
+static bool machine_has(dnnl_cpu_isa_t isa) {
+    return ((unsigned)dnnl_get_effective_cpu_isa() & (unsigned)isa) == (unsigned)isa;
+}
+
+static enum error describe(dnnl_memory_desc_t *md, int nd, const dnnl_dim_t *dims,
+                           dnnl_data_type_t type, dnnl_format_tag_t tag) {
+    DNNL(dnnl_memory_desc_init_by_tag(md, nd, dims, type, tag));
+    return ERR_NONE;
+}
+
+/* An image that the op has in 'layout': as it is, and as a factor and a result. */
+static enum error describe_image(const struct conv *c, const dnnl_dim_t *dims, enum layout layout,
+                                 dnnl_memory_desc_t *kept, dnnl_memory_desc_t *factor,
+                                 dnnl_memory_desc_t *result) {
+    bool blocked = layout == LAYOUT_BLOCKED;
+    dnnl_format_tag_t asked = blocked ? dnnl_nChw16c : dnnl_format_tag_any;
+    TRY(describe(kept, 4, dims, dnnl_f32, blocked ? dnnl_nChw16c : dnnl_nchw));
+    TRY(describe(factor, 4, dims, c->bf16 ? dnnl_bf16 : dnnl_f32, asked));
+    return describe(result, 4, dims, dnnl_f32, asked);
+}
+
+static enum error describe_layouts(const struct conv *c, struct layouts *l) {
+    const struct op_desc *d = &c->op.desc;
     const struct window *w = &d->conv.window;
     int64_t groups = d->conv.groups;
     dnnl_dims_t x = {d->n, d->x.dim[0], d->x.dim[1], d->x.dim[2]};
@@ -81,19 +117,17 @@ static enum error describe_layouts(const struct op_desc *d, struct layouts *l) {
     int nd = grouped ? 5 : 4;
     const dnnl_dim_t *dims = grouped ? goihw : oihw;
     for (int i = 0; i < 2; i++) l->stride[i] = w->stride[i], l->pad[i] = w->pad[i];
-    DNNL(dnnl_memory_desc_init_by_tag(&l->x, 4, x, dnnl_f32, dnnl_nchw));
-    DNNL(dnnl_memory_desc_init_by_tag(&l->y, 4, y, dnnl_f32, dnnl_nchw));
-    DNNL(dnnl_memory_desc_init_by_tag(&l->b, 1, b, dnnl_f32, dnnl_a));
-    DNNL(dnnl_memory_desc_init_by_tag(&l->w, nd, dims, dnnl_f32, grouped ? dnnl_goihw : dnnl_oihw));
-    DNNL(dnnl_memory_desc_init_by_tag(&l->any_x, 4, x, dnnl_f32, dnnl_format_tag_any));
-    DNNL(dnnl_memory_desc_init_by_tag(&l->any_y, 4, y, dnnl_f32, dnnl_format_tag_any));
-    DNNL(dnnl_memory_desc_init_by_tag(&l->any_w, nd, dims, dnnl_f32, dnnl_format_tag_any));
-    return ERR_NONE;
+    TRY(describe_image(c, x, d->x_layout, &l->x, &l->any_x, &l->to_x));
+    TRY(describe_image(c, y, d->y_layout, &l->y, &l->any_y, &l->to_y));
+    TRY(describe(&l->b, 1, b, dnnl_f32, dnnl_a));
+    TRY(describe(&l->w, nd, dims, dnnl_f32, grouped ? dnnl_goihw : dnnl_oihw));
+    TRY(describe(&l->any_w, nd, dims, c->bf16 ? dnnl_bf16 : dnnl_f32, dnnl_format_tag_any));
+    return describe(&l->to_w, nd, dims, dnnl_f32, dnnl_format_tag_any);
 }
 
 /* Plans one primitive with the scratch given by us and, in forward, the activation behind it. */
-static enum error describe(struct conv *c, const dnnl_convolution_desc_t *d, bool relu,
-                           const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *out) {
+static enum error describe_pass(struct conv *c, const dnnl_convolution_desc_t *d, bool relu,
+                                const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *out) {
     dnnl_primitive_attr_t attr = NULL;
     dnnl_post_ops_t after = NULL;
     dnnl_status_t status = dnnl_primitive_attr_create(&attr);
@@ -120,38 +154,57 @@ static enum error describe_forward(struct conv *c, const struct layouts *l, dnnl
     const dnnl_memory_desc_t *b = d->conv.bias ? &l->b : NULL;
     dnnl_convolution_desc_t cd;
     DNNL(dnnl_convolution_forward_desc_init(&cd, dnnl_forward_training, alg, &l->any_x, &l->any_w,
-                                            b, &l->any_y, l->stride, l->pad, l->pad));
-    return describe(c, &cd, d->act == ACT_RELU, NULL, &c->forward_pd);
+                                            b, &l->to_y, l->stride, l->pad, l->pad));
+    return describe_pass(c, &cd, d->act == ACT_RELU, NULL, &c->forward_pd);
+}
+
+/* In bf16 it would sum what is rounded, which the bias's gradient is not. */
+static bool library_sums_bias(const struct conv *c) {
+    return c->op.desc.conv.bias && c->op.desc.precision == PRECISION_F32;
 }
 
 static enum error describe_weights(struct conv *c, const struct layouts *l, dnnl_alg_kind_t alg) {
-    const dnnl_memory_desc_t *b = c->op.desc.conv.bias ? &l->b : NULL;
+    const dnnl_memory_desc_t *b = library_sums_bias(c) ? &l->b : NULL;
     dnnl_convolution_desc_t cd;
-    DNNL(dnnl_convolution_backward_weights_desc_init(&cd, alg, &l->any_x, &l->any_w, b, &l->any_y,
+    DNNL(dnnl_convolution_backward_weights_desc_init(&cd, alg, &l->any_x, &l->to_w, b, &l->any_y,
                                                      l->stride, l->pad, l->pad));
-    return describe(c, &cd, false, c->forward_pd, &c->weights_pd);
+    return describe_pass(c, &cd, false, c->forward_pd, &c->weights_pd);
 }
 
 static enum error describe_data(struct conv *c, const struct layouts *l, dnnl_alg_kind_t alg) {
     dnnl_convolution_desc_t cd;
-    if (c->op.desc.first) return ERR_NONE;
-    DNNL(dnnl_convolution_backward_data_desc_init(&cd, alg, &l->any_x, &l->any_w, &l->any_y,
+    DNNL(dnnl_convolution_backward_data_desc_init(&cd, alg, &l->to_x, &l->any_w, &l->any_y,
                                                   l->stride, l->pad, l->pad));
-    return describe(c, &cd, false, c->forward_pd, &c->data_pd);
+    return describe_pass(c, &cd, false, c->forward_pd, &c->data_pd);
 }
 
-static void forget(struct conv *c) {
-    dnnl_primitive_desc_t *all[] = {&c->forward_pd, &c->data_pd, &c->weights_pd};
-    for (int i = 0; i < 3; i++) {
-        if (*all[i]) dnnl_primitive_desc_destroy(*all[i]);
-        *all[i] = NULL;
+/* Whether Winograd's algorithm is asked for. A map of 4x4 is one tile: the library's transforms of
+ * the weights then cost more than is saved, but for dw. Never a matter of the batch's size. */
+static bool winograd_pays(const struct conv *c, enum pass pass) {
+    const struct op_desc *d = &c->op.desc;
+    const struct window *w = &d->conv.window;
+    if (d->precision != PRECISION_F32 || d->conv.groups != 1) return false;
+    if (w->kernel[0] != 3 || w->kernel[1] != 3 || w->stride[0] != 1 || w->stride[1] != 1)
+        return false;
+    if (d->x.dim[0] < 16 || d->y.dim[0] < 16) return false;
+    return pass == PASS_WEIGHTS || d->y.dim[1] > 4 || d->y.dim[2] > 4;
+}
+
+static enum error describe_best(struct conv *c, const struct layouts *l, enum pass pass) {
+    static enum error (*const describes[])(struct conv *, const struct layouts *,
+                                           dnnl_alg_kind_t) = {
+        [PASS_FORWARD] = describe_forward,
+        [PASS_WEIGHTS] = describe_weights,
+        [PASS_DATA] = describe_data,
+    };
+    dnnl_primitive_desc_t *out[] = {&c->forward_pd, &c->weights_pd, &c->data_pd};
+    if (winograd_pays(c, pass)) {
+        enum error err = describes[pass](c, l, dnnl_convolution_winograd);
+        if (err != ERR_DEVICE) return err;
+        if (*out[pass]) dnnl_primitive_desc_destroy(*out[pass]);
+        *out[pass] = NULL;
     }
-}
-
-static enum error describe_all(struct conv *c, const struct layouts *l, dnnl_alg_kind_t alg) {
-    TRY(describe_forward(c, l, alg));
-    TRY(describe_weights(c, l, alg));
-    return describe_data(c, l, alg);
+    return describes[pass](c, l, dnnl_convolution_direct);
 }
 
 /* ---- lists of steps ------------------------------------------------------------------------- */
@@ -204,12 +257,26 @@ static enum error tensor_add(struct conv *c, const_dnnl_primitive_desc_t pd, str
     return slot_add(c, t->wanted, HOME_SCRATCH, &t->given);
 }
 
+static enum error round_add(struct conv *c, struct steps *list, struct tensor *t) {
+    struct step *s = &list->step[list->count];
+    dnnl_memory_t rounded;
+    TRY(slot_add(c, t->plain, HOME_SCRATCH, &rounded));
+    step_arg(s, DNNL_ARG_FROM, t->kept);
+    step_arg(s, DNNL_ARG_TO, rounded);
+    s->rounded = (int64_t)(dnnl_memory_desc_get_size(t->plain) / sizeof(float));
+    list->count++;
+    if (t->given == t->kept) t->given = rounded;
+    t->kept = rounded;
+    return ERR_NONE;
+}
+
 /* An input, reordered unless an earlier list left it in the layout that is wanted now. */
 static enum error input_add(struct conv *c, struct steps *list, const_dnnl_primitive_desc_t pd,
                             struct tensor *t) {
     const dnnl_memory_desc_t *wanted = dnnl_primitive_desc_query_md(pd, t->query, 0);
     if (t->given && dnnl_memory_desc_equal(wanted, t->wanted)) return ERR_NONE;
     TRY(tensor_add(c, pd, t));
+    if (c->round) TRY(round_add(c, list, t));
     if (t->given == t->kept) return ERR_NONE;
     return reorder_add(c, list, t->kept, t->plain, t->given, t->wanted);
 }
@@ -257,7 +324,7 @@ static enum error plan_backward_weights(struct conv *c, const struct layouts *l,
     struct tensor dw = {.query = dnnl_query_diff_weights_md, .home = HOME_DW, .plain = &l->w};
     const int args[] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS};
     dnnl_memory_t bias = NULL;
-    if (c->op.desc.conv.bias) TRY(slot_add(c, &l->b, HOME_DB, &bias));
+    if (library_sums_bias(c)) TRY(slot_add(c, &l->b, HOME_DB, &bias));
     return convolution_add(c, &c->backward_weights, c->weights_pd, (struct tensor *[]){&x, dz},
                            args, &dw, DNNL_ARG_DIFF_BIAS, bias);
 }
@@ -298,17 +365,41 @@ static enum error bind_slots(struct conv *c, const struct op_args *a) {
         [HOME_Y] = (char *)a->y,       [HOME_DZ] = handle_of(dz),     [HOME_DX] = (char *)a->dx[0],
         [HOME_DW] = (char *)a->dw[0],  [HOME_DB] = (char *)a->dw[1],  [HOME_SCRATCH] = a->scratch};
     for (int i = 0; i < c->slots; i++) {
-        const struct slot *s = &c->slot[i];
+        struct slot *s = &c->slot[i];
         void *handle = at[s->home] ? at[s->home] + s->offset : NULL;
+        if (handle == s->handle) continue;
         DNNL(dnnl_memory_set_data_handle(s->memory, handle));
+        s->handle = handle;
     }
+    return ERR_NONE;
+}
+
+struct rounding {
+    const float *from;
+    float *to;
+};
+
+static void round_part(void *ctx, int64_t begin, int64_t end) {
+    const struct rounding *r = ctx;
+    bf16_round_all(end - begin, r->from + begin, r->to + begin);
+}
+
+static enum error run_rounding(struct conv *c, const struct step *s) {
+    void *from, *to;
+    DNNL(dnnl_memory_get_data_handle(s->args[0].memory, &from));
+    DNNL(dnnl_memory_get_data_handle(s->args[1].memory, &to));
+    struct rounding r = {from, to};
+    cpu_parallel(c->op.dev, s->rounded, 4096, round_part, &r);
     return ERR_NONE;
 }
 
 static enum error run(struct conv *c, const struct steps *list) {
     for (int i = 0; i < list->count; i++) {
         const struct step *s = &list->step[i];
-        DNNL(dnnl_primitive_execute(s->primitive, c->stream, s->count, s->args));
+        if (s->primitive)
+            DNNL(dnnl_primitive_execute(s->primitive, c->stream, s->count, s->args));
+        else
+            TRY(run_rounding(c, s));
     }
     DNNL(dnnl_stream_wait(c->stream));
     return ERR_NONE;
@@ -330,12 +421,15 @@ static enum error conv_backward(struct op *op, const struct op_args *a) {
     struct op_args args = *a;
     if (op->desc.act == ACT_RELU) cpu_parallel(op->dev, op_ys(&op->desc), 4096, mask_part, &args);
     TRY(bind_slots(c, a));
+    if (op->desc.conv.bias && !library_sums_bias(c))
+        channel_sums(op->dev, &op->desc, op->desc.act == ACT_RELU ? a->scratch : a->dy, a->dw[1]);
     TRY(run(c, &c->backward_weights));
     return a->dx[0] ? run(c, &c->backward_data) : ERR_NONE;
 }
 
 static void steps_free(struct steps *list) {
-    for (int i = 0; i < list->count; i++) dnnl_primitive_destroy(list->step[i].primitive);
+    for (int i = 0; i < list->count; i++)
+        if (list->step[i].primitive) dnnl_primitive_destroy(list->step[i].primitive);
 }
 
 static void conv_free(struct op *op) {
@@ -344,30 +438,26 @@ static void conv_free(struct op *op) {
     steps_free(&c->backward_weights);
     steps_free(&c->backward_data);
     for (int i = 0; i < c->slots; i++) dnnl_memory_destroy(c->slot[i].memory);
-    forget(c);
+    dnnl_primitive_desc_t all[] = {c->forward_pd, c->data_pd, c->weights_pd};
+    for (int i = 0; i < 3; i++)
+        if (all[i]) dnnl_primitive_desc_destroy(all[i]);
     if (c->stream) dnnl_stream_destroy(c->stream);
     if (c->engine) dnnl_engine_destroy(c->engine);
     op_release(op);
 }
 
-static bool winograd_fits(const struct op_desc *d) {
-    const struct window *w = &d->conv.window;
-    return d->conv.groups == 1 && w->kernel[0] == 3 && w->kernel[1] == 3 && w->stride[0] == 1 &&
-           w->stride[1] == 1 && d->x.dim[0] >= 16 && d->y.dim[0] >= 16;
-}
-
 static enum error plan(struct conv *c) {
     struct layouts l;
+    bool fast = machine_has(dnnl_cpu_isa_avx512_core_bf16);
+    c->bf16 = c->op.desc.precision == PRECISION_BF16 && fast;
+    c->round = c->op.desc.precision == PRECISION_BF16 && !fast;
     DNNL(dnnl_engine_create(&c->engine, dnnl_cpu, 0));
     DNNL(dnnl_stream_create(&c->stream, c->engine, dnnl_stream_default_flags));
-    TRY(describe_layouts(&c->op.desc, &l));
-    enum error err = ERR_DEVICE;
-    if (winograd_fits(&c->op.desc)) err = describe_all(c, &l, dnnl_convolution_winograd);
-    if (err == ERR_DEVICE) {
-        forget(c);
-        err = describe_all(c, &l, dnnl_convolution_direct);
-    }
-    return err == ERR_NONE ? plan_all(c, &l) : err;
+    TRY(describe_layouts(c, &l));
+    TRY(describe_best(c, &l, PASS_FORWARD));
+    TRY(describe_best(c, &l, PASS_WEIGHTS));
+    if (!c->op.desc.first) TRY(describe_best(c, &l, PASS_DATA));
+    return plan_all(c, &l);
 }
 
 static enum error conv_create(struct device *dev, const struct op_desc *d, struct op **out) {
@@ -381,8 +471,22 @@ static enum error conv_create(struct device *dev, const struct op_desc *d, struc
     return err;
 }
 
+/* The library has kernels for blocks of 16 where it has vectors of 16, from whole blocks or the
+ * channels of a picture, for windows up to its limit, and for groups that are whole blocks or single
+ * channels. */
+static bool blocks_known(const struct op_desc *d) {
+    enum { WIDEST = 14 };
+    int64_t in = d->x.dim[0] / d->conv.groups, out = d->y.dim[0] / d->conv.groups;
+    const struct window *w = &d->conv.window;
+    if (!machine_has(dnnl_cpu_isa_avx512_core)) return false;
+    if (w->kernel[0] > WIDEST || w->kernel[1] > WIDEST) return false;
+    if (d->conv.groups == 1) return in % LAYOUT_BLOCK == 0 || in <= 3;
+    return (in == 1 && out == 1) || (in % LAYOUT_BLOCK == 0 && out % LAYOUT_BLOCK == 0);
+}
+
 static bool takes(const struct op_desc *d) {
-    return !d->conv.maxpool;
+    bool plain = d->x_layout == LAYOUT_PLAIN && d->y_layout == LAYOUT_PLAIN;
+    return !d->conv.maxpool && d->act <= ACT_RELU && (plain || blocks_known(d));
 }
 
 const struct op_impl cpu_conv_dnnl = {

@@ -129,6 +129,7 @@ static enum error conv_forward(struct op *op, const struct op_args *a) {
             struct gemm g = {.m = c->out,
                              .n = c->area,
                              .k = c->taps,
+                             .precision = op->desc.precision,
                              .a = a->w[0] + group * c->out * c->taps,
                              .lda = c->taps,
                              .b = p.cols,
@@ -167,6 +168,7 @@ static void group_backward(struct pass *p, const float *dz, int64_t i, int64_t g
     struct gemm dw = {.m = c->out,
                       .n = c->taps,
                       .k = c->area,
+                      .precision = c->op.desc.precision,
                       .a = dz + y_at(c, i, group),
                       .lda = c->area,
                       .b = p->cols,
@@ -180,6 +182,7 @@ static void group_backward(struct pass *p, const float *dz, int64_t i, int64_t g
     struct gemm dcols = {.m = c->taps,
                          .n = c->area,
                          .k = c->out,
+                         .precision = c->op.desc.precision,
                          .a = p->wt + weights,
                          .lda = c->out,
                          .b = dz + y_at(c, i, group),
@@ -228,7 +231,7 @@ static enum error conv_create(struct device *dev, const struct op_desc *d, struc
 }
 
 static bool takes(const struct op_desc *d) {
-    return !d->conv.maxpool;
+    return !d->conv.maxpool && op_takes_plain(d);
 }
 
 const struct op_impl cpu_conv_gemm = {

@@ -43,7 +43,7 @@ static bool takes(const struct op_desc *d) {
             w->pad[axis] >= w->kernel[axis] || d->x.dim[1 + axis] > IMAGE_SIDE_MAX)
             return false;
     return d->conv.groups == 1 && d->x.dim[0] <= CONV_IN_MAX && d->y.dim[0] <= CONV_OUT_MAX &&
-           is_faster(d);
+           is_faster(d) && d->precision == PRECISION_F32 && op_takes_plain(d);
 }
 
 /* ---- the plan -------------------------------------------------------------------------------- */

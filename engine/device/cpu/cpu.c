@@ -1,5 +1,6 @@
 /* The cpu device: oneDNN and own vector kernels on the threads of one OpenMP team. */
 #include "engine/device/cpu/cpu.h"
+#include "engine/device/cpu/gemm.h"
 #include "engine/device/ref/ref.h"
 
 #include <omp.h>
@@ -11,17 +12,26 @@
 
 extern const struct device_ops device_cpu;
 
-static const struct op_impl *const lists[OP_KINDS][5] = {
+static const struct op_impl *const lists[OP_KINDS][6] = {
     [OP_LINEAR] = {&cpu_linear, &ref_linear},
-    [OP_CONV2D] = {&cpu_conv_small, &cpu_conv_dnnl, &cpu_conv_gemm, &ref_conv2d},
-    [OP_POOL2D] = {&cpu_pool, &ref_pool2d},
-    [OP_RELU] = {&cpu_relu, &ref_relu},
-    [OP_GELU] = {&cpu_gelu, &ref_gelu},
+    [OP_CONV2D] = {&cpu_conv_small, &cpu_conv_wino, &cpu_conv_dnnl, &cpu_conv_gemm, &ref_conv2d},
+    [OP_POOL2D] = {&cpu_pool, &cpu_pool_blocked, &ref_pool2d},
+    [OP_REORDER] = {&cpu_reorder, &ref_reorder},
+    [OP_ACTIVATION] = {&cpu_activation, &ref_activation},
     [OP_DROPOUT] = {&cpu_dropout, &ref_dropout},
-    [OP_BATCHNORM] = {&cpu_batchnorm, &ref_batchnorm},
+    [OP_BATCHNORM] = {&cpu_batchnorm, &cpu_batchnorm_blocked, &ref_batchnorm},
     [OP_ADD] = {&cpu_add, &ref_add},
     [OP_CROSS_ENTROPY] = {&cpu_cross_entropy, &ref_cross_entropy},
     [OP_MSE] = {&ref_mse},
+    [OP_LAYERNORM] = {&cpu_layernorm, &ref_layernorm},
+    [OP_RMSNORM] = {&cpu_rmsnorm, &ref_rmsnorm},
+    [OP_EMBEDDING] = {&cpu_embedding, &ref_embedding},
+    [OP_POSITION] = {&cpu_position, &ref_position},
+    [OP_PREPEND] = {&cpu_prepend, &ref_prepend},
+    [OP_SELECT] = {&cpu_select, &ref_select},
+    [OP_TOKENS] = {&cpu_tokens, &ref_tokens},
+    [OP_MEAN] = {&cpu_mean, &cpu_mean_blocked, &ref_mean},
+    [OP_ATTENTION] = {&cpu_attention, &ref_attention},
 };
 
 /* ---- the calling thread and its team -------------------------------------------------------- */
@@ -111,4 +121,5 @@ const struct device_ops device_cpu = {
     .open = cpu_open,
     .close = cpu_close,
     .impls = cpu_impls,
+    .has_bf16 = cpu_has_bf16,
 };

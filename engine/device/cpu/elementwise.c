@@ -1,4 +1,4 @@
-/* relu, gelu, dropout and add on vector units, an even part of the elements for each thread. */
+/* Dropout and add on vector units, an even part of the elements for each thread. */
 #include "engine/base/rng.h"
 #include "engine/device/cpu/cpu.h"
 #include "engine/device/cpu/kernels.h"
@@ -17,74 +17,6 @@ static void run(struct op *op, const struct op_args *a, int64_t count, int64_t g
     struct pass p = {op, a};
     cpu_parallel(op->dev, count, grain, part, &p);
 }
-
-/* ---- relu ----------------------------------------------------------------------------------- */
-static void relu_part(void *ctx, int64_t begin, int64_t end) {
-    const struct op_args *a = ((const struct pass *)ctx)->a;
-    kernel_relu(end - begin, a->x[0] + begin, a->y + begin);
-}
-
-static void relu_backward_part(void *ctx, int64_t begin, int64_t end) {
-    const struct op_args *a = ((const struct pass *)ctx)->a;
-    kernel_relu_backward(end - begin, a->y + begin, a->dy + begin, a->dx[0] + begin);
-}
-
-static enum error relu_forward(struct op *op, const struct op_args *a) {
-    run(op, a, op_xs(&op->desc), GRAIN, relu_part);
-    return ERR_NONE;
-}
-
-static enum error relu_backward(struct op *op, const struct op_args *a) {
-    if (a->dx[0]) run(op, a, op_xs(&op->desc), GRAIN, relu_backward_part);
-    return ERR_NONE;
-}
-
-static enum error relu_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    return op_create_plain(&cpu_relu, dev, d, out);
-}
-
-const struct op_impl cpu_relu = {
-    .name = "vector",
-    .takes = op_takes_any,
-    .create = relu_create,
-    .forward = relu_forward,
-    .backward = relu_backward,
-    .free = op_release,
-};
-
-/* ---- gelu ----------------------------------------------------------------------------------- */
-static void gelu_part(void *ctx, int64_t begin, int64_t end) {
-    const struct op_args *a = ((const struct pass *)ctx)->a;
-    kernel_gelu(end - begin, a->x[0] + begin, a->y + begin);
-}
-
-static void gelu_backward_part(void *ctx, int64_t begin, int64_t end) {
-    const struct op_args *a = ((const struct pass *)ctx)->a;
-    kernel_gelu_backward(end - begin, a->x[0] + begin, a->dy + begin, a->dx[0] + begin);
-}
-
-static enum error gelu_forward(struct op *op, const struct op_args *a) {
-    run(op, a, op_xs(&op->desc), GRAIN, gelu_part);
-    return ERR_NONE;
-}
-
-static enum error gelu_backward(struct op *op, const struct op_args *a) {
-    if (a->dx[0]) run(op, a, op_xs(&op->desc), GRAIN, gelu_backward_part);
-    return ERR_NONE;
-}
-
-static enum error gelu_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    return op_create_plain(&cpu_gelu, dev, d, out);
-}
-
-const struct op_impl cpu_gelu = {
-    .name = "vector",
-    .takes = op_takes_any,
-    .create = gelu_create,
-    .forward = gelu_forward,
-    .backward = gelu_backward,
-    .free = op_release,
-};
 
 /* ---- dropout: the mask is drawn once, a byte for each element, and saved for backward ------- */
 static void dropout_part(void *ctx, int64_t begin, int64_t end) {
@@ -129,7 +61,7 @@ static enum error dropout_create(struct device *dev, const struct op_desc *d, st
 
 const struct op_impl cpu_dropout = {
     .name = "vector",
-    .takes = op_takes_any,
+    .takes = op_takes_plain,
     .create = dropout_create,
     .forward = dropout_forward,
     .backward = dropout_backward,
@@ -151,7 +83,7 @@ static void add_backward_part(void *ctx, int64_t begin, int64_t end) {
         float *dx = a->dx[side] + begin;
         if (p->op->desc.act == ACT_RELU)
             kernel_relu_backward(end - begin, a->y + begin, a->dy + begin, dx);
-        else
+        else if (dx != a->dy + begin)
             memcpy(dx, a->dy + begin, (size_t)(end - begin) * sizeof *dx);
     }
 }
@@ -170,9 +102,13 @@ static enum error add_create(struct device *dev, const struct op_desc *d, struct
     return op_create_plain(&cpu_add, dev, d, out);
 }
 
+static bool add_takes(const struct op_desc *d) {
+    return d->act <= ACT_RELU && d->x_layout == d->y_layout;
+}
+
 const struct op_impl cpu_add = {
     .name = "vector",
-    .takes = op_takes_any,
+    .takes = add_takes,
     .create = add_create,
     .forward = add_forward,
     .backward = add_backward,

@@ -1,36 +1,64 @@
 /* Matrix products on vector units.
  *
  * C is cut into tiles that fit the registers (8 x 48 floats with AVX-512, 4 x 24 with AVX2). B is
- * packed, a panel of 3 vectors' width at a time, so that a tile reads it in one stream; A is read
- * where it lies, row by row, one float broadcast to a vector. The loops, from outside in:
+ * packed in panels of at most 3 vectors' width, so that a tile reads it in one stream (where few
+ * rows of C would pay for that, it is read where it lies). A is read where it lies, row by row, one
+ * float broadcast to a vector; when it is transposed or rounded it is packed too, a transposed one
+ * group by group of a tile's rows. The loops, from outside in:
  *
- *   k in blocks of K_BLOCK         a packed panel stays in the second-level cache
- *     columns of C in panels       pack (K_BLOCK, panel) of B: 1 float moved for 2m operations
- *       rows of C in tiles         gemm_tile.h
+ *   columns of C in blocks of N_BLOCK
+ *     k in blocks of K_BLOCK         pack the block of B: 1 float moved for 2m operations
+ *       rows of C in blocks          of A, packed or not: it stays in the second-level cache
+ *         columns of C in panels     a panel of B stays in the first-level cache, or almost
+ *           rows of C in tiles       gemm_tile.h; each asks for the next one's C and A
  *
  * A tile of a later k block goes on from the C that the block before left, so each element of C is
  * one chain of fused multiply-adds in order of k, whatever the sizes. This file is compiled with
- * -ffp-contract=fast for that: the one expression in it that can contract is the tile's. */
+ * -ffp-contract=fast for that: the one expression in it that can contract is the tile's.
+ *
+ * bf16: the packed elements are pairs, two neighbours in k, and the tile's multiply-add is the
+ * machine's product of pairs; the same tiles with half the k. Without that instruction the packed
+ * floats are rounded, and the rest is as in f32. */
 #include "engine/device/cpu/gemm.h"
+#include "engine/device/cpu/gemm_pack.h"
 
 #include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
-enum { K_BLOCK = 1024, VECS = 3, LANES_MAX = 16, ROWS_MAX = 8 };
+enum {
+    K_BLOCK = 384,
+    VECS = 3,
+    LANES_MAX = 16,
+    ROWS_MAX = 8
+}; /* k counts rows of packed elements */
 
 struct tile { /* what the innermost loops need */
-    int64_t k, lda, ldc;
+    int64_t k, lda, ldb, ldc;
     const float *a, *b;
     float *c;
+    const float *next; /* where the next tile's C is */
     bool more;
 };
 typedef void tile_fn(const struct tile *t);
 
-struct level { /* of instructions; tile[i][v] has 1 << i rows and v + 1 vectors */
+struct
+    level { /* of instructions; tile[g][i][v] has 1 << i rows and v + 1 vectors; g: A in groups */
     int lanes, rows;
-    tile_fn *tile[4][VECS];
+    enum packing bf16; /* how it takes factors that are rounded */
+    tile_fn *tile[2][4][VECS];
 };
 
 #if defined(__x86_64__)
+#define TILE(x) x##_bf16
+#define TILE_TARGET __attribute__((target("avx512f,avx512bf16")))
+#define TILE_LANES 16
+#define TILE_ROWS 8
+#define TILE_PACKING PACK_PAIRS
+#define TILE_ADD(sum, a, b)                                                                        \
+    (vector_bf16) _mm512_dpbf16_ps((__m512)(sum), (__m512bh)_mm512_set1_ps(a), (__m512bh)(b))
+#include "engine/device/cpu/gemm_tile.h"
 #define TILE(x) x##_avx512
 #define TILE_TARGET __attribute__((target("avx512f")))
 #define TILE_LANES 16
@@ -48,133 +76,194 @@ struct level { /* of instructions; tile[i][v] has 1 << i rows and v + 1 vectors 
 #define TILE_ROWS 4
 #include "engine/device/cpu/gemm_tile.h"
 
-static const struct level *level_of_host(void) {
+bool cpu_has_bf16(void) {
 #if defined(__x86_64__)
+    return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl");
+#else
+    return false;
+#endif
+}
+
+static const struct level *level_of_host(bool pairs) {
+#if defined(__x86_64__)
+    if (pairs && cpu_has_bf16()) return &level_bf16;
     if (__builtin_cpu_supports("avx512f")) return &level_avx512;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &level_avx2;
 #endif
+    (void)pairs;
     return &level_basic;
-}
-
-/* ---- packing -------------------------------------------------------------------------------- */
-/* (k, columns) of B from (p0, j0) into 'wide' floats for each k, zeros behind the last column. */
-static void pack(const struct gemm *g, int64_t p0, int64_t k, int64_t j0, int64_t columns,
-                 int64_t wide, float *to) {
-    if (columns < wide) memset(to, 0, (size_t)(k * wide) * sizeof *to);
-    if (g->b_transposed) {
-        transpose(columns, k, g->b + j0 * g->ldb + p0, g->ldb, to, wide);
-        return;
-    }
-    for (int64_t p = 0; p < k; p++)
-        memcpy(to + p * wide, g->b + (p0 + p) * g->ldb + j0, (size_t)columns * sizeof *to);
-}
-
-typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
-
-static void transpose_4x4(const float *from, int64_t ld_from, float *to, int64_t ld_to) {
-    four a = *(const four *)from, b = *(const four *)(from + ld_from);
-    four c = *(const four *)(from + 2 * ld_from), d = *(const four *)(from + 3 * ld_from);
-    four ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
-    four ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-    four cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-    four cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-    *(four *)to = __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5);
-    *(four *)(to + ld_to) = __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7);
-    *(four *)(to + 2 * ld_to) = __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5);
-    *(four *)(to + 3 * ld_to) = __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7);
-}
-
-void transpose(int64_t rows, int64_t cols, const float *from, int64_t ld_from, float *to,
-               int64_t ld_to) {
-    enum { BLOCK = 16 }; /* a cache line each way */
-    int64_t whole_rows = rows & ~(int64_t)3, whole_cols = cols & ~(int64_t)3;
-    for (int64_t c0 = 0; c0 < whole_cols; c0 += BLOCK)
-        for (int64_t r = 0; r < whole_rows; r += 4)
-            for (int64_t c = c0; c < c0 + BLOCK && c < whole_cols; c += 4)
-                transpose_4x4(from + r * ld_from + c, ld_from, to + c * ld_to + r, ld_to);
-    for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = r < whole_rows ? whole_cols : 0; c < cols; c++)
-            to[c * ld_to + r] = from[r * ld_from + c];
 }
 
 static int64_t at_most(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
+/* A count in even parts, none above 'most', each a multiple of 'grain' but for the last. */
+static int64_t even_part(int64_t count, int64_t most, int64_t grain) {
+    int64_t parts = (count + most - 1) / most;
+    int64_t part = (count + parts - 1) / parts;
+    return (part + grain - 1) / grain * grain;
+}
+
 /* ---- tiles ---------------------------------------------------------------------------------- */
-struct block { /* a range of C's columns that one packed panel serves */
-    int64_t j, columns, p, k;
-    const float *panel;
+struct run { /* a thread's part of a product */
+    const struct gemm *g;
+    const struct level *l;
+    enum packing how;
+    bool packs_a, packs_b;
+    int64_t i0, i1, j0, j1;
+    float *b, *work, *a; /* a block of B, its scratch, a block of A */
 };
 
+struct block { /* of the product: rows [i, i + rows), k rows as packed from p, columns [j, end) */
+    int64_t i, rows, p, k, j, end;
+    int64_t columns, wide; /* of the panel at j, and as packed */
+    const float *panel;
+    bool last; /* in k */
+};
+
+/* A tile's left factor: where it lies, or packed, as rows or in groups. */
+static void tile_left(const struct run *r, const struct block *b, int64_t i, struct tile *t) {
+    const struct gemm *g = r->g;
+    t->a = r->packs_a ? r->a + (i - b->i) * b->k : g->a + i * g->lda + b->p;
+    t->lda = r->packs_a ? b->k : g->lda;
+}
+
 /* A tile that sticks out of C to the right goes through a buffer. */
-static void tile_run(const struct level *l, const struct gemm *g, const struct block *b, int64_t i,
-                     int log_rows) {
+static void tile_run(const struct run *r, const struct block *b, int64_t i, int log_rows) {
     _Alignas(ALIGNMENT) float edge[ROWS_MAX * VECS * LANES_MAX];
-    int64_t vecs = (b->columns + l->lanes - 1) / l->lanes, wide = vecs * l->lanes;
+    const struct gemm *g = r->g;
+    int64_t vecs = b->wide / r->l->lanes, wide = b->wide;
     int rows = 1 << log_rows;
     bool whole = wide == b->columns;
     float *c = g->c + i * g->ldc + b->j;
     struct tile t = {.k = b->k,
-                     .lda = g->lda,
                      .ldc = whole ? g->ldc : wide,
-                     .a = g->a + i * g->lda + b->p,
-                     .b = b->panel,
+                     .ldb = r->packs_b ? wide : g->ldb,
+                     .b = r->packs_b ? b->panel : g->b + b->p * g->ldb + b->j,
                      .c = whole ? c : edge,
+                     .next = c + rows * g->ldc,
                      .more = g->add || b->p > 0};
     size_t bytes = (size_t)b->columns * sizeof *c;
-    for (int r = 0; r < rows && !whole && t.more; r++)
-        memcpy(edge + r * wide, c + r * g->ldc, bytes);
-    l->tile[log_rows][vecs - 1](&t);
-    for (int r = 0; r < rows && !whole; r++) memcpy(c + r * g->ldc, edge + r * wide, bytes);
+    tile_left(r, b, i, &t);
+    for (int row = 0; row < rows && !whole && t.more; row++)
+        memcpy(edge + row * wide, c + row * g->ldc, bytes);
+    r->l->tile[g->a_transposed][log_rows][vecs - 1](&t);
+    for (int row = 0; row < rows && !whole; row++)
+        memcpy(c + row * g->ldc, edge + row * wide, bytes);
 }
 
-static void columns_run(const struct level *l, const struct gemm *g, const struct block *b,
-                        int64_t i0, int64_t i1) {
-    int log_rows = l->rows == 8 ? 3 : 2;
-    for (int64_t i = i0; i < i1; i += 1 << log_rows) {
-        while (i + (1 << log_rows) > i1) log_rows--;
-        tile_run(l, g, b, i, log_rows);
+static void tiles_run(const struct run *r, const struct block *b) {
+    int log_rows = r->l->rows == 8 ? 3 : 2;
+    for (int64_t i = b->i, end = b->i + b->rows; i < end; i += 1 << log_rows) {
+        while (i + (1 << log_rows) > end) log_rows--;
+        tile_run(r, b, i, log_rows);
     }
 }
 
-/* Rows [i0, i1) and columns [j0, j1) of C, by one thread. The vectors of a row are dealt evenly to
- * the panels: 4 make 2 + 2, not 3 + 1. */
-static void part_run(const struct gemm *g, int64_t i0, int64_t i1, int64_t j0, int64_t j1,
-                     float *panel) {
-    const struct level *l = level_of_host();
-    int64_t all = (j1 - j0 + l->lanes - 1) / l->lanes, panels = (all + VECS - 1) / VECS;
-    for (int64_t p = 0; p < g->k; p += K_BLOCK)
-        for (int64_t i = 0, vec = 0, vecs; i < panels; i++, vec += vecs) {
-            vecs = (all - vec + panels - i - 1) / (panels - i);
-            struct block b = {.j = j0 + vec * l->lanes, .p = p, .panel = panel};
-            b.columns = at_most(j1 - b.j, vecs * l->lanes);
-            b.k = at_most(g->k - p, K_BLOCK);
-            pack(g, p, b.k, b.j, b.columns, vecs * l->lanes, panel);
-            columns_run(l, g, &b, i0, i1);
-        }
+/* ---- blocks --------------------------------------------------------------------------------- */
+enum {
+    N_BLOCK = 768,
+    PACK_B_ROWS = 256, /* more rows of C than this pay for a packed B */
+    B_FLOATS = K_BLOCK * N_BLOCK,
+    WORK_FLOATS = K_BLOCK * VECS * LANES_MAX,
+    A_FLOATS = K_BLOCK * 256, /* with what else passes, a usual second-level cache */
+    THREAD_FLOATS = B_FLOATS + WORK_FLOATS + A_FLOATS
+};
+
+/* The next panel of a block's columns, as far as b->end. The vectors are dealt evenly to the
+ * panels: 4 make 2 + 2, not 3 + 1. */
+static void next_panel(const struct run *r, struct block *b) {
+    int64_t lanes = r->l->lanes, vecs = (b->end - b->j + lanes - 1) / lanes;
+    int64_t panels = (vecs + VECS - 1) / VECS;
+    b->wide = (vecs + panels - 1) / panels * lanes;
+    b->columns = at_most(b->end - b->j, b->wide);
+}
+
+static void pack_right(const struct run *r, struct block b, int64_t k) {
+    const struct gemm *g = r->g;
+    for (float *to = r->b; b.j < b.end; to += b.k * b.wide, b.j += b.columns) {
+        next_panel(r, &b);
+        if (g->b_transposed)
+            pack_turned(r->how, k, b.columns, g->b + b.j * g->ldb + b.p, g->ldb, to, b.wide,
+                        r->work);
+        else
+            pack_across(r->how, k, b.columns, g->b + b.p * g->ldb + b.j, g->ldb, to, b.wide);
+    }
+}
+
+static void pack_left(const struct run *r, const struct block *b, int64_t k) {
+    const struct gemm *g = r->g;
+    if (g->a_transposed)
+        pack_groups(r->how, k, b->rows, g->a + b->p * g->lda + b->i, g->lda, r->a, r->l->rows);
+    else
+        pack_along(r->how, b->rows, k, g->a + b->i * g->lda + b->p, g->lda, r->a);
+}
+
+static void panels_run(const struct run *r, struct block b) {
+    for (b.panel = r->b; b.j < b.end; b.panel += b.k * b.wide, b.j += b.columns) {
+        const struct gemm *g = r->g;
+        next_panel(r, &b);
+        tiles_run(r, &b);
+        if (g->done && b.last) g->done(g->ctx, b.i, b.rows, b.j, b.columns);
+    }
+}
+
+/* Columns [j, j + n) and k [p, p + k). */
+static void block_run(const struct run *r, int64_t j, int64_t n, int64_t p, int64_t k) {
+    struct block b = {.p = p, .k = pack_rows(r->how, k), .j = j, .end = j + n};
+    int64_t rows = even_part(r->i1 - r->i0, A_FLOATS / b.k / ROWS_MAX * ROWS_MAX, ROWS_MAX);
+    b.last = p + k == r->g->k;
+    if (r->packs_b) pack_right(r, b, k);
+    for (b.i = r->i0; b.i < r->i1; b.i += rows) {
+        b.rows = at_most(r->i1 - b.i, rows);
+        if (r->packs_a) pack_left(r, &b, k);
+        panels_run(r, b);
+    }
+}
+
+static void part_run(const struct run *r) {
+    const struct gemm *g = r->g;
+    int64_t k_part = even_part(g->k, r->how == PACK_PAIRS ? 2 * K_BLOCK : K_BLOCK, LANES_MAX);
+    int64_t n_part = even_part(r->j1 - r->j0, N_BLOCK, VECS * LANES_MAX);
+    for (int64_t j = r->j0; j < r->j1; j += n_part)
+        for (int64_t p = 0; p < g->k; p += k_part)
+            block_run(r, j, at_most(r->j1 - j, n_part), p, at_most(g->k - p, k_part));
 }
 
 /* ---- threads: by columns, each packing its own; by rows, where columns are few --------------- */
-enum { PANEL_FLOATS = K_BLOCK * VECS * LANES_MAX };
-
 struct job {
     const struct gemm *g;
     float *pack;
 };
 
+static void run_part(const struct job *job, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
+    const struct gemm *g = job->g;
+    bool bf16 = g->precision == PRECISION_BF16;
+    struct run r = {g, level_of_host(bf16 && !g->emulated), .i0 = i0, .i1 = i1, .j0 = j0, .j1 = j1};
+    r.how = bf16 ? r.l->bf16 : PACK_FLOATS;
+    r.packs_a = g->a_transposed || r.how != PACK_FLOATS;
+    bool as_it_lies = !g->b_transposed && r.how == PACK_FLOATS && (j1 - j0) % r.l->lanes == 0;
+    r.packs_b = !as_it_lies || i1 - i0 > PACK_B_ROWS;
+    r.b = job->pack + cpu_thread() * THREAD_FLOATS;
+    r.work = r.b + B_FLOATS;
+    r.a = r.work + WORK_FLOATS;
+    part_run(&r);
+}
+
 static void columns_part(void *ctx, int64_t begin, int64_t end) {
     const struct job *job = ctx;
-    part_run(job->g, 0, job->g->m, begin, end, job->pack + cpu_thread() * PANEL_FLOATS);
+    run_part(job, 0, job->g->m, begin, end);
 }
 
 static void rows_part(void *ctx, int64_t begin, int64_t end) {
     const struct job *job = ctx;
-    part_run(job->g, begin, end, 0, job->g->n, job->pack + cpu_thread() * PANEL_FLOATS);
+    run_part(job, begin, end, 0, job->g->n);
 }
 
 size_t gemm_pack_bytes(const struct device *dev) {
-    return (size_t)dev->params.threads * PANEL_FLOATS * sizeof(float);
+    return (size_t)dev->params.threads * THREAD_FLOATS * sizeof(float);
 }
 
 void gemm_run(const struct device *dev, const struct gemm *g, void *pack) {

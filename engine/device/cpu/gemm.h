@@ -1,23 +1,34 @@
-/* C = A B in f32: the heart of linear layers. Every element of C is one chain of multiply-adds in
+/* C = A B: the heart of linear layers. In f32 every element of C is one chain of multiply-adds in
  * order of k, so its bits depend neither on the sizes of C, nor on threads, nor on the instruction
- * level (from AVX2 with FMA upwards). */
+ * level (from AVX2 with FMA upwards). In bf16 the factors are rounded first; where the machine has
+ * an instruction for that, a link of the chain adds the products of two neighbours in k. */
 #pragma once
 #include "engine/device/cpu/cpu.h"
 
 struct gemm { /* matrices are row-major; ld* is the distance of rows */
     int64_t m, n, k;
-    const float *a; /* (m, k) */
+    const float *a; /* (m, k), or (k, m) when a_transposed */
     int64_t lda;
+    bool a_transposed;
     const float *b; /* (k, n), or (n, k) when b_transposed */
     int64_t ldb;
     bool b_transposed;
     float *c; /* (m, n), overwritten unless 'add' */
     int64_t ldc;
     bool add; /* go on from the C that is there */
+    enum precision precision;
+    bool emulated; /* bf16 as machines without an instruction for it do it: for tests */
+    /* Called, unless NULL, for parts of C as they are done, while they are still in a near cache;
+     * on any of the device's threads. */
+    void (*done)(void *ctx, int64_t row, int64_t rows, int64_t column, int64_t columns);
+    void *ctx;
 };
 /* 'pack' is scratch of gemm_pack_bytes(device), ALIGNMENT-aligned. */
 size_t gemm_pack_bytes(const struct device *dev);
 void gemm_run(const struct device *dev, const struct gemm *g, void *pack);
+
+/* Whether products in bf16 are faster than in f32 here; elsewhere they are emulated. */
+bool cpu_has_bf16(void);
 
 /* to (cols, rows) = from (rows, cols) transposed, by one thread. */
 void transpose(int64_t rows, int64_t cols, const float *from, int64_t ld_from, float *to,

@@ -3,32 +3,50 @@
  *   TILE_TARGET   its target attribute, or nothing
  *   TILE_LANES    floats in a vector
  *   TILE_ROWS     rows of the largest tile (4 or 8): TILE_ROWS x 3 vectors of C stay in registers
+ *   TILE_PACKING  how it takes rounded factors; PACK_ROUNDED when not defined
+ *   TILE_ADD      sum + a b for a float and a vector, if that is not what its elements mean
  * For each k a tile of 'rows' x 'vecs' vectors costs a load for each row and each vector, and rows
  * x vecs multiply-adds: the largest tile is bound by arithmetic, not by loads. */
 
 typedef float TILE(vector) __attribute__((vector_size(4 * TILE_LANES)));
 typedef float TILE(loose) __attribute__((vector_size(4 * TILE_LANES), aligned(4), may_alias));
 
-/* C (rows, vecs) = A (rows, k) B (k, vecs), or C += when 'more'. B is packed: vecs vectors for each
- * k. */
+#ifndef TILE_ADD
+#define TILE_ADD(sum, a, b) (sum) + (a) * (b)
+#endif
+#ifndef TILE_PACKING
+#define TILE_PACKING PACK_ROUNDED
+#endif
+
+/* C (rows, vecs) = A (rows, k) B (k, vecs), or C += when 'more'. 'grouped': A is packed, rows floats
+ * for each k. k goes in as many parts as there are rows, so that the next tile's C is asked for row
+ * by row: all at once would hold up A and B. */
 TILE_TARGET static inline __attribute__((always_inline)) void
-TILE(body)(const int rows, const int vecs, const struct tile *t) {
+TILE(body)(const int rows, const int vecs, const bool grouped, const struct tile *t) {
     TILE(vector) sum[TILE_ROWS][3];
     const float *row[TILE_ROWS], *b = t->b;
     for (int r = 0; r < rows; r++) {
         row[r] = t->a + r * t->lda;
         for (int v = 0; v < vecs; v++) {
-            const float *c = t->c + r * t->ldc + v * TILE_LANES;
-            __builtin_prefetch(c, 1); /* it is written at the end */
             sum[r][v] = (TILE(vector)){0};
-            if (t->more) sum[r][v] = *(const TILE(loose) *)c;
+            if (t->more) sum[r][v] = *(const TILE(loose) *)(t->c + r * t->ldc + v * TILE_LANES);
         }
     }
-    for (int64_t p = 0; p < t->k; p++, b += vecs * TILE_LANES) {
-        TILE(vector) line[3];
-        for (int v = 0; v < vecs; v++) line[v] = *(const TILE(vector) *)(b + v * TILE_LANES);
-        for (int r = 0; r < rows; r++)
-            for (int v = 0; v < vecs; v++) sum[r][v] += row[r][p] * line[v];
+    int64_t part = (t->k + rows - 1) / rows, p = 0;
+    const float *c = t->next, *left_row = t->a + rows * t->lda;
+    for (int64_t end = 0; p < t->k; c += t->ldc, left_row += t->lda) {
+        const float *ahead = left_row;
+        for (int v = 0; v < vecs; v++) __builtin_prefetch(c + v * TILE_LANES, 1);
+        end = end + part < t->k ? end + part : t->k;
+        for (; p < end; p++, b += t->ldb, ahead += rows) {
+            __builtin_prefetch(ahead);
+            TILE(vector) line[3];
+            for (int v = 0; v < vecs; v++) line[v] = *(const TILE(loose) *)(b + v * TILE_LANES);
+            for (int r = 0; r < rows; r++) {
+                float left = grouped ? t->a[p * rows + r] : row[r][p];
+                for (int v = 0; v < vecs; v++) sum[r][v] = TILE_ADD(sum[r][v], left, line[v]);
+            }
+        }
     }
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < vecs; v++)
@@ -37,14 +55,17 @@ TILE(body)(const int rows, const int vecs, const struct tile *t) {
 
 #define TILE_FUNCTION(rows, vecs)                                                                  \
     TILE_TARGET static void TILE(tile_##rows##x##vecs)(const struct tile *t) {                     \
-        TILE(body)(rows, vecs, t);                                                                 \
+        TILE(body)(rows, vecs, false, t);                                                          \
+    }                                                                                              \
+    TILE_TARGET static void TILE(tile_grouped_##rows##x##vecs)(const struct tile *t) {             \
+        TILE(body)(rows, vecs, true, t);                                                           \
     }
 #define TILE_FUNCTIONS(rows)                                                                       \
     TILE_FUNCTION(rows, 1)                                                                         \
     TILE_FUNCTION(rows, 2)                                                                         \
     TILE_FUNCTION(rows, 3)
-#define TILE_POINTERS(rows)                                                                        \
-    { TILE(tile_##rows##x1), TILE(tile_##rows##x2), TILE(tile_##rows##x3) }
+#define TILE_POINTERS(name)                                                                        \
+    { TILE(tile_##name##x1), TILE(tile_##name##x2), TILE(tile_##name##x3) }
 
 TILE_FUNCTIONS(1)
 TILE_FUNCTIONS(2)
@@ -56,11 +77,17 @@ TILE_FUNCTIONS(8)
 static const struct level TILE(level) = {
     .lanes = TILE_LANES,
     .rows = TILE_ROWS,
-    .tile = {TILE_POINTERS(1), TILE_POINTERS(2), TILE_POINTERS(4),
+    .bf16 = TILE_PACKING,
+    .tile = {{TILE_POINTERS(1), TILE_POINTERS(2), TILE_POINTERS(4),
 #if TILE_ROWS == 8
-             TILE_POINTERS(8)
+              TILE_POINTERS(8)
 #endif
-    },
+             },
+             {TILE_POINTERS(grouped_1), TILE_POINTERS(grouped_2), TILE_POINTERS(grouped_4),
+#if TILE_ROWS == 8
+              TILE_POINTERS(grouped_8)
+#endif
+             }},
 };
 
 #undef TILE_FUNCTION
@@ -70,3 +97,5 @@ static const struct level TILE(level) = {
 #undef TILE_TARGET
 #undef TILE_LANES
 #undef TILE_ROWS
+#undef TILE_PACKING
+#undef TILE_ADD

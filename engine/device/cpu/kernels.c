@@ -130,25 +130,3 @@ VECTORISED static void mask_scale_loop(int64_t n, const uint8_t *mask, float sca
 void kernel_mask_scale(int64_t n, const uint8_t *mask, float scale, const float *x, float *y) {
     mask_scale_loop(n, mask, scale, x, y);
 }
-
-/* The sum has LANES partial sums, which are then added in order: the same bits at every level. */
-VECTORISED static double softmax_loop(int64_t n, const float *x, float *y, float *max) {
-    enum { LANES = 16 };
-    float most = x[0], part[LANES] = {0};
-    for (int64_t k = 1; k < n; k++) most = x[k] > most ? x[k] : most;
-    for (int64_t k = 0; k < n; k++) y[k] = fast_exp(x[k] - most);
-    int64_t whole = n / LANES * LANES;
-    for (int64_t k = 0; k < whole; k += LANES)
-        for (int lane = 0; lane < LANES; lane++) part[lane] += y[k + lane];
-    double sum = 0;
-    for (int lane = 0; lane < LANES; lane++) sum += (double)part[lane];
-    for (int64_t k = whole; k < n; k++) sum += (double)y[k];
-    float scale = (float)(1 / sum);
-    for (int64_t k = 0; k < n; k++) y[k] *= scale;
-    *max = most;
-    return log(sum);
-}
-
-double kernel_softmax(int64_t n, const float *x, float *y, float *max) {
-    return softmax_loop(n, x, y, max);
-}

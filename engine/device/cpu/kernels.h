@@ -18,6 +18,11 @@ void kernel_column_sums(int64_t rows, int64_t cols, const float *x, int64_t ld, 
 /* y = x P(x), P the normal distribution; dx = dy times its slope. */
 void kernel_gelu(int64_t n, const float *x, float *y);
 void kernel_gelu_backward(int64_t n, const float *x, const float *dy, float *dx);
+/* So for gelu's approximation with tanh, and for silu. */
+void kernel_gelu_tanh(int64_t n, const float *x, float *y);
+void kernel_gelu_tanh_backward(int64_t n, const float *x, const float *dy, float *dx);
+void kernel_silu(int64_t n, const float *x, float *y);
+void kernel_silu_backward(int64_t n, const float *x, const float *dy, float *dx);
 
 /* mask[e] = whether element e of sample 'id' stays: word e % 4 of the words at (id, base | e / 4),
  * as a uniform number, is at least p. */
@@ -26,5 +31,8 @@ void kernel_dropout_mask(struct rng_key key, uint64_t id, uint64_t base, float p
 /* y = mask ? x * scale : 0; x and y may be the same. */
 void kernel_mask_scale(int64_t n, const uint8_t *mask, float scale, const float *x, float *y);
 
-/* y = softmax(x) of one sample; gives log(sum of e^(x - max)) and max. */
-double kernel_softmax(int64_t n, const float *x, float *y, float *max);
+/* y = softmax(x) of one row, in two passes over memory; 'tops' is scratch of SOFTMAX_TOPS(n) floats.
+ * Gives log(sum of e^(x - max)), and where max is first. */
+#define SOFTMAX_TOPS(n) ((n) / SOFTMAX_BLOCK + 1)
+enum { SOFTMAX_BLOCK = 2048 };
+double kernel_softmax(int64_t n, const float *x, float *y, float *tops, int64_t *best);

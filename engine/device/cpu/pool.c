@@ -221,7 +221,7 @@ static enum error pool_backward(struct op *op, const struct op_args *a) {
 }
 
 static bool max_or_mean_takes(const struct op_desc *d) {
-    return d->x.dim[1] * d->x.dim[2] <= INT32_MAX;
+    return d->x.dim[1] * d->x.dim[2] <= INT32_MAX && op_takes_plain(d);
 }
 
 static enum error max_or_mean_create(struct device *dev, const struct op_desc *d, struct op **out) {

@@ -38,14 +38,21 @@ static float follow(float running, double batch, float momentum) {
 static void norm_channel(const struct op_desc *d, const struct op_args *a, int64_t ch) {
     struct channel c = channel_of(d, ch);
     int64_t count = c.n * c.area;
-    double mean, var;
+    double mean, var, all = (double)count;
     if (a->training) {
-        moments(&c, a->x[0], &mean, &var);
+        if (norm_applying(a))
+            norm_take(a, ch, &mean, &var, &all);
+        else
+            moments(&c, a->x[0], &mean, &var);
+        if (norm_measuring(a)) {
+            norm_keep(a, ch, mean, var * (double)count);
+            return;
+        }
         float *saved = a->saved;
         saved[2 * ch] = (float)mean;
         saved[2 * ch + 1] = (float)(1 / sqrt(var + (double)d->norm.eps));
         if (a->update_buffers) {
-            double unbiased = var * (double)count / (double)(count - 1);
+            double unbiased = var * all / (all - 1);
             a->buffer[0][ch] = follow(a->buffer[0][ch], mean, d->norm.momentum);
             a->buffer[1][ch] = follow(a->buffer[1][ch], unbiased, d->norm.momentum);
         }
@@ -63,7 +70,7 @@ static void norm_channel(const struct op_desc *d, const struct op_args *a, int64
 static enum error norm_forward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
     int64_t count = op_xs(d) / d->x.dim[0];
-    if (a->training && count < 2)
+    if (a->training && count < 2 && !a->sync)
         return FAIL(ERR_CONFIG,
                     "batchnorm expected more than 1 value per channel when training, "
                     "got %" PRId64 "\nmake the batch of each shard larger",
@@ -72,7 +79,8 @@ static enum error norm_forward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-/* With h = (x - mean) r: dw0 = sum(dy h), dw1 = sum(dy), dx = w0 r (dy - dw1 / m - h dw0 / m). */
+/* With h = (x - mean) r: dw0 = sum(dy h), dw1 = sum(dy), dx = w0 r (dy - dw1 / m - h dw0 / m); over
+ * several batches dx by the sums of all, and their m. */
 static void norm_channel_backward(const struct op_desc *d, const struct op_args *a, int64_t ch) {
     struct channel c = channel_of(d, ch);
     int64_t count = c.n * c.area;
@@ -86,11 +94,20 @@ static void norm_channel_backward(const struct op_desc *d, const struct op_args 
     }
     a->dw[0][ch] = (float)dw;
     a->dw[1][ch] = (float)db;
+    double all = (double)count;
+    if (norm_measuring(a)) {
+        norm_keep(a, ch, db, dw / r);
+        return;
+    }
+    if (norm_applying(a)) {
+        norm_take(a, ch, &db, &dw, &all);
+        dw *= r;
+    }
     for (int64_t k = 0; k < count && a->dx[0]; k++) {
         int64_t at = element(&c, k);
         double dy = (double)act_backward(d->act, a->y[at], a->dy[at]);
         double h = ((double)a->x[0][at] - mean) * r;
-        a->dx[0][at] = (float)((double)a->w[0][ch] * r * (dy - (db + h * dw) / (double)count));
+        a->dx[0][at] = (float)((double)a->w[0][ch] * r * (dy - (db + h * dw) / all));
     }
 }
 
@@ -107,7 +124,7 @@ static enum error norm_create(struct device *dev, const struct op_desc *d, struc
 
 const struct op_impl ref_batchnorm = {
     .name = "ref",
-    .takes = op_takes_any,
+    .takes = op_takes_plain,
     .create = norm_create,
     .forward = norm_forward,
     .backward = norm_backward,

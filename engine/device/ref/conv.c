@@ -1,5 +1,6 @@
 /* y = pool(act(x * w + b)), plain. The convolution's own output (before the pool) is kept in
  * 'saved' when training; its gradient goes through scratch. */
+#include "engine/device/bf16.h"
 #include "engine/device/ref/ref.h"
 
 #include <string.h>
@@ -48,18 +49,23 @@ static void for_channel(const struct dims *c, int64_t i, int64_t o, visit fn, vo
 }
 
 /* ---- forward -------------------------------------------------------------------------------- */
+static float factor(enum precision precision, float v) {
+    return precision == PRECISION_BF16 ? bf16_round(v) : v;
+}
+
 struct conv_sum {
+    enum precision precision;
     const float *x, *w;
     float *y;
 };
 
 static void add_product(void *ctx, int64_t x, int64_t w, int64_t y) {
     struct conv_sum *s = ctx;
-    s->y[y] += s->x[x] * s->w[w];
+    s->y[y] += factor(s->precision, s->x[x]) * factor(s->precision, s->w[w]);
 }
 
 static void conv(const struct op_desc *d, const struct dims *c, const struct op_args *a, float *y) {
-    struct conv_sum s = {a->x[0], a->w[0], y};
+    struct conv_sum s = {d->precision, a->x[0], a->w[0], y};
     int64_t area = c->yh * c->yw;
     for (int64_t i = 0; i < c->n; i++)
         for (int64_t o = 0; o < c->yc; o++) {
@@ -107,14 +113,16 @@ static void gradient(const struct op_desc *d, const struct dims *c, const struct
 }
 
 struct conv_gradient {
+    enum precision precision;
     const float *x, *w, *dz;
     float *dx, *dw;
 };
 
 static void add_gradients(void *ctx, int64_t x, int64_t w, int64_t y) {
     struct conv_gradient *g = ctx;
-    g->dw[w] += g->x[x] * g->dz[y];
-    if (g->dx) g->dx[x] += g->w[w] * g->dz[y];
+    float dz = factor(g->precision, g->dz[y]);
+    g->dw[w] += factor(g->precision, g->x[x]) * dz;
+    if (g->dx) g->dx[x] += factor(g->precision, g->w[w]) * dz;
 }
 
 static enum error conv_backward(struct op *op, const struct op_args *a) {
@@ -123,7 +131,7 @@ static enum error conv_backward(struct op *op, const struct op_args *a) {
     int64_t area = c.yh * c.yw, weights = c.yc * (c.xc / c.groups) * c.kh * c.kw;
     float *dz = a->scratch;
     gradient(d, &c, a, dz);
-    struct conv_gradient g = {a->x[0], a->w[0], dz, a->dx[0], a->dw[0]};
+    struct conv_gradient g = {d->precision, a->x[0], a->w[0], dz, a->dx[0], a->dw[0]};
     memset(g.dw, 0, (size_t)weights * sizeof *g.dw);
     if (g.dx) memset(g.dx, 0, (size_t)op_xs(d) * sizeof *g.dx);
     for (int64_t o = 0; o < c.yc; o++) {
@@ -150,7 +158,7 @@ static enum error conv_create(struct device *dev, const struct op_desc *d, struc
 
 const struct op_impl ref_conv2d = {
     .name = "ref",
-    .takes = op_takes_any,
+    .takes = op_takes_plain,
     .create = conv_create,
     .forward = conv_forward,
     .backward = conv_backward,

@@ -1,67 +1,6 @@
-/* relu, gelu, dropout and add, plain. */
+/* Dropout and add, plain. */
 #include "engine/base/rng.h"
 #include "engine/device/ref/ref.h"
-
-#include <math.h>
-
-/* ---- relu ----------------------------------------------------------------------------------- */
-static enum error relu_forward(struct op *op, const struct op_args *a) {
-    for (int64_t k = 0; k < op_xs(&op->desc); k++) a->y[k] = act_forward(ACT_RELU, a->x[0][k]);
-    return ERR_NONE;
-}
-
-static enum error relu_backward(struct op *op, const struct op_args *a) {
-    for (int64_t k = 0; k < op_xs(&op->desc) && a->dx[0]; k++)
-        a->dx[0][k] = act_backward(ACT_RELU, a->y[k], a->dy[k]);
-    return ERR_NONE;
-}
-
-static enum error relu_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    return op_create_plain(&ref_relu, dev, d, out);
-}
-
-const struct op_impl ref_relu = {
-    .name = "ref",
-    .takes = op_takes_any,
-    .create = relu_create,
-    .forward = relu_forward,
-    .backward = relu_backward,
-    .free = op_release,
-};
-
-/* ---- gelu: x P(x), P the normal distribution; its slope is P(x) + x p(x) -------------------- */
-static double normal(double x) {
-    return 0.5 * (1 + erf(x * 0.70710678118654752));
-}
-
-static enum error gelu_forward(struct op *op, const struct op_args *a) {
-    for (int64_t k = 0; k < op_xs(&op->desc); k++) {
-        double x = (double)a->x[0][k];
-        a->y[k] = (float)(x * normal(x));
-    }
-    return ERR_NONE;
-}
-
-static enum error gelu_backward(struct op *op, const struct op_args *a) {
-    for (int64_t k = 0; k < op_xs(&op->desc) && a->dx[0]; k++) {
-        double x = (double)a->x[0][k], density = 0.39894228040143268 * exp(-0.5 * x * x);
-        a->dx[0][k] = (float)((double)a->dy[k] * (normal(x) + x * density));
-    }
-    return ERR_NONE;
-}
-
-static enum error gelu_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    return op_create_plain(&ref_gelu, dev, d, out);
-}
-
-const struct op_impl ref_gelu = {
-    .name = "ref",
-    .takes = op_takes_any,
-    .create = gelu_create,
-    .forward = gelu_forward,
-    .backward = gelu_backward,
-    .free = op_release,
-};
 
 /* ---- dropout: whether an element stays is a function of (seed, layer, sample, element) ------ */
 static void dropout(const struct op_desc *d, const struct op_args *a, const float *from,
@@ -96,7 +35,7 @@ static enum error dropout_create(struct device *dev, const struct op_desc *d, st
 
 const struct op_impl ref_dropout = {
     .name = "ref",
-    .takes = op_takes_any,
+    .takes = op_takes_plain,
     .create = dropout_create,
     .forward = dropout_forward,
     .backward = dropout_backward,
@@ -123,7 +62,7 @@ static enum error add_create(struct device *dev, const struct op_desc *d, struct
 
 const struct op_impl ref_add = {
     .name = "ref",
-    .takes = op_takes_any,
+    .takes = op_takes_plain,
     .create = add_create,
     .forward = add_forward,
     .backward = add_backward,

@@ -1,55 +1,100 @@
-/* y = act(x w' + b), plain. */
+/* y = act(x w' + b) of each row, plain. */
+#include "engine/device/bf16.h"
 #include "engine/device/ref/ref.h"
 
-static enum error linear_forward(struct op *op, const struct op_args *a) {
+struct pass {
+    const struct op_desc *d;
+    const struct op_args *a;
+    int64_t rows, in, out;
+};
+
+static struct pass pass_of(const struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
-    int64_t in = shape_count(&d->x), out = shape_count(&d->y);
-    for (int64_t i = 0; i < d->n; i++)
-        for (int64_t o = 0; o < out; o++) {
-            double sum = d->linear.bias ? (double)a->w[1][o] : 0;
-            for (int64_t k = 0; k < in; k++)
-                sum += (double)a->x[0][i * in + k] * (double)a->w[0][o * in + k];
-            a->y[i * out + o] = act_forward(d->act, (float)sum);
-        }
+    return (struct pass){d, a, op_rows(d), shape_last(&d->x), shape_last(&d->y)};
+}
+
+/* Where the weight from input k to output o is. */
+static int64_t weight_at(const struct pass *p, int64_t o, int64_t k) {
+    return p->d->linear.transposed ? k * p->out + o : o * p->in + k;
+}
+
+static double product(const struct pass *p, float a, float b) {
+    if (p->d->precision == PRECISION_BF16) a = bf16_round(a), b = bf16_round(b);
+    return (double)a * (double)b;
+}
+
+/* What the activation reads. */
+static float input_of_act(const struct pass *p, int64_t i, int64_t o) {
+    double sum = p->d->linear.bias ? (double)p->a->w[1][o] : 0;
+    for (int64_t k = 0; k < p->in; k++)
+        sum += product(p, p->a->x[0][i * p->in + k], p->a->w[0][weight_at(p, o, k)]);
+    return (float)sum;
+}
+
+static enum error linear_forward(struct op *op, const struct op_args *a) {
+    struct pass p = pass_of(op, a);
+    for (int64_t i = 0; i < p.rows; i++)
+        for (int64_t o = 0; o < p.out; o++)
+            a->y[i * p.out + o] = (float)act_value(p.d->act, (double)input_of_act(&p, i, o));
     return ERR_NONE;
 }
 
-/* The gradient behind the activation. */
-static double behind_act(const struct op *op, const struct op_args *a, int64_t at) {
-    return (double)act_backward(op->desc.act, a->y[at], a->dy[at]);
+/* The gradient behind the activation, in scratch. */
+static void act_backward_all(const struct pass *p) {
+    float *dz = p->a->scratch;
+    for (int64_t i = 0; i < p->rows; i++)
+        for (int64_t o = 0; o < p->out; o++) {
+            int64_t at = i * p->out + o;
+            double z = p->d->act == ACT_NONE ? 0 : (double)input_of_act(p, i, o);
+            dz[at] = (float)(act_slope(p->d->act, z) * (double)p->a->dy[at]);
+        }
+}
+
+static float behind_act(const struct pass *p, int64_t i, int64_t o) {
+    return ((const float *)p->a->scratch)[i * p->out + o];
+}
+
+static void weights_backward(const struct pass *p, int64_t o) {
+    const struct op_args *a = p->a;
+    double bias = 0;
+    for (int64_t i = 0; i < p->rows; i++) bias += (double)behind_act(p, i, o);
+    if (p->d->linear.bias) a->dw[1][o] = (float)bias;
+    for (int64_t k = 0; k < p->in; k++) {
+        float *dw = &a->dw[0][weight_at(p, o, k)];
+        double sum = a->add_dw ? (double)*dw : 0;
+        for (int64_t i = 0; i < p->rows; i++)
+            sum += product(p, behind_act(p, i, o), a->x[0][i * p->in + k]);
+        *dw = (float)sum;
+    }
 }
 
 static enum error linear_backward(struct op *op, const struct op_args *a) {
-    const struct op_desc *d = &op->desc;
-    int64_t in = shape_count(&d->x), out = shape_count(&d->y);
-    for (int64_t o = 0; o < out; o++) {
-        double bias = 0;
-        for (int64_t i = 0; i < d->n; i++) bias += behind_act(op, a, i * out + o);
-        if (d->linear.bias) a->dw[1][o] = (float)bias;
-        for (int64_t k = 0; k < in; k++) {
+    struct pass p = pass_of(op, a);
+    act_backward_all(&p);
+    for (int64_t o = 0; o < p.out; o++) weights_backward(&p, o);
+    for (int64_t i = 0; i < p.rows && a->dx[0]; i++)
+        for (int64_t k = 0; k < p.in; k++) {
             double sum = 0;
-            for (int64_t i = 0; i < d->n; i++)
-                sum += behind_act(op, a, i * out + o) * (double)a->x[0][i * in + k];
-            a->dw[0][o * in + k] = (float)sum;
-        }
-    }
-    for (int64_t i = 0; i < d->n && a->dx[0]; i++)
-        for (int64_t k = 0; k < in; k++) {
-            double sum = 0;
-            for (int64_t o = 0; o < out; o++)
-                sum += behind_act(op, a, i * out + o) * (double)a->w[0][o * in + k];
-            a->dx[0][i * in + k] = (float)sum;
+            for (int64_t o = 0; o < p.out; o++)
+                sum += product(&p, behind_act(&p, i, o), a->w[0][weight_at(&p, o, k)]);
+            a->dx[0][i * p.in + k] = (float)sum;
         }
     return ERR_NONE;
 }
 
 static enum error linear_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    return op_create_plain(&ref_linear, dev, d, out);
+    TRY(op_create_plain(&ref_linear, dev, d, out));
+    (*out)->scratch_bytes = (size_t)op_ys(d) * sizeof(float);
+    return ERR_NONE;
+}
+
+static bool linear_takes(const struct op_desc *d) {
+    return d->x_layout == LAYOUT_PLAIN && d->y_layout == LAYOUT_PLAIN;
 }
 
 const struct op_impl ref_linear = {
     .name = "ref",
-    .takes = op_takes_any,
+    .takes = linear_takes,
     .create = linear_create,
     .forward = linear_forward,
     .backward = linear_backward,

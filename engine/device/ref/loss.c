@@ -1,4 +1,5 @@
-/* Cross-entropy and mean squared error, plain. Sums are taken in sample order. */
+/* Cross-entropy and mean squared error, plain. Sums are taken in sample order; a sample's loss and
+ * its part of right answers are means over its rows. */
 #include "engine/device/ref/ref.h"
 
 #include <math.h>
@@ -10,29 +11,46 @@ static int64_t first_largest(const float *x, int64_t count) {
     return best;
 }
 
+static int64_t rows_each(const struct op_desc *d) {
+    return shape_count(&d->x) / shape_last(&d->x);
+}
+
 /* ---- cross-entropy: y = softmax(x); loss = log(sum exp(x - max)) - (x[label] - max) --------- */
+/* One row's softmax; gives its loss with this label, and whether the label is its answer. */
+static double row_forward(const float *x, int64_t classes, int32_t label, float *y, bool *right) {
+    int64_t best = first_largest(x, classes);
+    double sum = 0;
+    for (int64_t k = 0; k < classes; k++) sum += exp((double)x[k] - (double)x[best]);
+    for (int64_t k = 0; k < classes; k++) y[k] = (float)(exp((double)x[k] - (double)x[best]) / sum);
+    *right = best == label;
+    return log(sum) - ((double)x[label] - (double)x[best]);
+}
+
 static enum error cross_entropy_forward(struct op *op, const struct op_args *a) {
-    int64_t classes = shape_count(&op->desc.x);
-    for (int64_t i = 0; i < op->desc.n; i++) {
-        const float *x = a->x[0] + i * classes;
-        int64_t best = first_largest(x, classes);
-        double sum = 0;
-        for (int64_t k = 0; k < classes; k++) sum += exp((double)x[k] - (double)x[best]);
-        for (int64_t k = 0; k < classes; k++)
-            a->y[i * classes + k] = (float)(exp((double)x[k] - (double)x[best]) / sum);
-        if (!a->labels) continue;
+    int64_t classes = shape_last(&op->desc.x), rows = rows_each(&op->desc);
+    for (int64_t i = 0; i < op_rows(&op->desc) && a->labels; i++)
         TRY(label_check(a->labels[i], classes));
-        a->sums[0] += log(sum) - ((double)x[a->labels[i]] - (double)x[best]);
-        a->sums[1] += best == a->labels[i];
+    for (int64_t i = 0; i < op->desc.n; i++) {
+        double loss = 0, rights = 0;
+        for (int64_t r = i * rows; r < (i + 1) * rows; r++) {
+            bool right;
+            int32_t label = a->labels ? a->labels[r] : 0;
+            loss += row_forward(a->x[0] + r * classes, classes, label, a->y + r * classes, &right);
+            rights += right;
+        }
+        if (!a->labels) continue;
+        a->sums[0] += loss / (double)rows;
+        a->sums[1] += rights / (double)rows;
     }
     return ERR_NONE;
 }
 
 static enum error cross_entropy_backward(struct op *op, const struct op_args *a) {
-    int64_t classes = shape_count(&op->desc.x);
+    int64_t classes = shape_last(&op->desc.x);
+    float scale = a->scale / (float)rows_each(&op->desc);
     for (int64_t k = 0; k < op_xs(&op->desc) && a->dx[0]; k++) {
         bool hit = a->labels[k / classes] == k % classes;
-        a->dx[0][k] = (a->y[k] - (hit ? 1 : 0)) * a->scale;
+        a->dx[0][k] = (a->y[k] - (hit ? 1 : 0)) * scale;
     }
     return ERR_NONE;
 }
@@ -44,7 +62,7 @@ static enum error cross_entropy_create(struct device *dev, const struct op_desc 
 
 const struct op_impl ref_cross_entropy = {
     .name = "ref",
-    .takes = op_takes_any,
+    .takes = op_takes_plain,
     .create = cross_entropy_create,
     .forward = cross_entropy_forward,
     .backward = cross_entropy_backward,
@@ -58,25 +76,29 @@ static float target_of(const struct op_args *a, int64_t features, int64_t at) {
 }
 
 static enum error mse_forward(struct op *op, const struct op_args *a) {
-    int64_t features = shape_count(&op->desc.x);
+    int64_t features = shape_last(&op->desc.x), rows = rows_each(&op->desc);
+    int64_t each = rows * features;
+    for (int64_t i = 0; i < op_rows(&op->desc) && a->labels; i++)
+        TRY(label_check(a->labels[i], features));
     for (int64_t i = 0; i < op->desc.n; i++) {
-        if (a->labels) TRY(label_check(a->labels[i], features));
-        double sum = 0;
-        for (int64_t k = i * features; k < (i + 1) * features; k++) {
+        double sum = 0, rights = 0;
+        for (int64_t k = i * each; k < (i + 1) * each; k++) {
             double off = (double)a->x[0][k] - (double)target_of(a, features, k);
             sum += off * off;
         }
-        a->sums[0] += sum / (double)features;
-        if (a->labels)
-            a->sums[1] += first_largest(a->x[0] + i * features, features) == a->labels[i];
+        for (int64_t r = i * rows; r < (i + 1) * rows && a->labels; r++)
+            rights += first_largest(a->x[0] + r * features, features) == a->labels[r];
+        a->sums[0] += sum / (double)each;
+        a->sums[1] += rights / (double)rows;
     }
     return ERR_NONE;
 }
 
 static enum error mse_backward(struct op *op, const struct op_args *a) {
-    int64_t features = shape_count(&op->desc.x);
+    int64_t features = shape_last(&op->desc.x);
+    float each = (float)shape_count(&op->desc.x);
     for (int64_t k = 0; k < op_xs(&op->desc) && a->dx[0]; k++)
-        a->dx[0][k] = 2 * (a->x[0][k] - target_of(a, features, k)) * a->scale / (float)features;
+        a->dx[0][k] = 2 * (a->x[0][k] - target_of(a, features, k)) * a->scale / each;
     return ERR_NONE;
 }
 
@@ -86,7 +108,7 @@ static enum error mse_create(struct device *dev, const struct op_desc *d, struct
 
 const struct op_impl ref_mse = {
     .name = "ref",
-    .takes = op_takes_any,
+    .takes = op_takes_plain,
     .create = mse_create,
     .forward = mse_forward,
     .backward = mse_backward,

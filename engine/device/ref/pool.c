@@ -80,7 +80,7 @@ static enum error max_or_mean_create(struct device *dev, const struct op_desc *d
 
 const struct op_impl ref_pool2d = {
     .name = "ref",
-    .takes = op_takes_any,
+    .takes = op_takes_plain,
     .create = max_or_mean_create,
     .forward = pool_forward,
     .backward = pool_backward,

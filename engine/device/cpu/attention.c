@@ -1,0 +1,411 @@
+/* Attention, fused: the probabilities of a block of queries at a time, never all of them, so that
+ * memory is linear in the positions. ref/attention.c has the formulas. A thread has a part of the
+ * (sample, head) pairs, each with all its positions: no bit depends on threads.
+ *
+ * Queries, keys and values are copied out of x, where they are interleaved, into
+ *   rows     (positions, wide), wide the head's size in whole vectors, zeros behind it
+ *   panels   PANEL positions each, turned: (size, PANEL)
+ * Scores are kept turned, (keys, queries): then a vector has queries side by side, and what
+ * softmax does along the keys is never done across a vector.
+ *
+ * forward, for a panel of queries at a time:
+ *   s' = k q' / sqrt(size)   of all keys that they see
+ *   p  = e^(s - max)         max and 1 / sum are saved: two floats for each query
+ *   y  = p v / sum
+ * backward, for blocks of BLOCK keys and BLOCK queries:
+ *   p = e^(s - max) / sum, dp = dy v', ds = p (dp - D), D the query's sum of dy y
+ *   dq += ds k, dk += ds' q, dv += p' dy
+ *
+ * Multiply-adds: positions^2 * size * (2 forward, 5 backward), half of that when causal: blocks
+ * that no query sees are skipped, and products stop at the diagonal, in steps of PRODUCT_ROWS.
+ * Factors are f32 at every precision. */
+#include "engine/base/vector.h"
+#include "engine/device/cpu/block_product.h"
+#include "engine/device/cpu/cpu.h"
+#include "engine/device/cpu/fast_math.h"
+#include "engine/device/cpu/gemm.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { LANES = 16, PANEL = 32, BLOCK = 64, VALUES = 64, AHEAD = 16 };
+
+struct attention {
+    struct op op;
+    int64_t positions, size, all; /* all: the floats of all heads' values */
+    int64_t rows;                 /* positions in whole PANELs */
+    int64_t wide;                 /* of rows */
+    int64_t floats;               /* scratch of a thread */
+    float scale;
+    bool causal;
+};
+struct pass {
+    const struct attention *t;
+    const struct op_args *a;
+};
+struct moments { /* of a panel of queries: saved */
+    float max[PANEL], inverse[PANEL];
+};
+
+static int64_t round_up(int64_t n, int64_t to) {
+    return (n + to - 1) / to * to;
+}
+
+static int64_t at_most(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static int64_t at_least(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
+
+/* ---- packing -------------------------------------------------------------------------------- */
+struct rows { /* of one head, 'ld' apart */
+    int64_t count, size, ld;
+};
+
+/* to = from * by, row by row. A head's rows are short and far apart, which no prefetcher of the
+ * processor's follows: they are asked for AHEAD of their turn. */
+VECTORISED static void copy_rows(struct rows r, float by, const float *restrict from,
+                                 float *restrict to, int64_t ld_to) {
+    for (int64_t i = 0; i < r.count; i++) {
+        const float *next = from + at_most(i + AHEAD, r.count - 1) * r.ld;
+        for (int64_t k = 0; k < r.size; k += ALIGN_FLOATS) __builtin_prefetch(next + k);
+        for (int64_t k = 0; k < r.size; k++) to[i * ld_to + k] = from[i * r.ld + k] * by;
+    }
+}
+
+/* Behind the last row, and behind the head's size, zeros. */
+static void pack_rows(const struct attention *t, int64_t ld, float by, const float *from,
+                      float *to) {
+    int64_t behind = t->wide > t->size ? 0 : t->positions;
+    memset(to + behind * t->wide, 0, (size_t)((t->rows - behind) * t->wide) * sizeof *to);
+    copy_rows((struct rows){t->positions, t->size, ld}, by, from, to, t->wide);
+}
+
+/* Packed rows as panels. */
+static void pack_panels(const struct attention *t, const float *rows, float *to) {
+    for (int64_t i = 0; i < t->positions; i += PANEL)
+        transpose(PANEL, t->size, rows + i * t->wide, t->wide, to + i * t->size, PANEL);
+}
+
+static void unpack_rows(const struct attention *t, float by, const float *from, float *to) {
+    copy_rows((struct rows){t->positions, t->size, t->wide}, by, from, to, 3 * t->all);
+}
+
+/* ---- scores --------------------------------------------------------------------------------- */
+/* c (keys, queries) = rows panel' for the keys [j0, j1) and the panel of queries from i on. Where no
+ * query of half a panel sees a key, c is not written. */
+static void scores(const struct attention *t, int64_t i, int64_t j0, int64_t j1, const float *rows,
+                   const float *panels, float *c, int64_t ldc) {
+    int64_t middle = t->causal ? at_most(j1, i + LANES) : j1;
+    struct product p = {.m = round_up(middle - j0, PRODUCT_ROWS),
+                        .n = PANEL,
+                        .k = t->size,
+                        .a = rows + j0 * t->wide,
+                        .a_row = t->wide,
+                        .a_step = 1,
+                        .b = panels + i * t->size,
+                        .ldb = PANEL,
+                        .c = c,
+                        .ldc = ldc};
+    block_product(&p);
+    if (middle == j1) return;
+    p.m = round_up(j1 - middle, PRODUCT_ROWS);
+    p.n = LANES;
+    p.a = rows + middle * t->wide;
+    p.b += LANES;
+    p.c = c + (middle - j0) * ldc + LANES;
+    block_product(&p);
+}
+
+/* The end of the keys that a query of [i, i + count) sees. */
+static int64_t keys_end(const struct attention *t, int64_t i, int64_t count) {
+    return t->causal ? at_most(t->positions, i + count) : t->positions;
+}
+
+/* ---- forward -------------------------------------------------------------------------------- */
+/* s (keys, PANEL) = e^(s - max) where a query sees the key, else 0; all see the first 'free' keys,
+ * query c the c + 1 behind them. */
+VECTORISED static void panel_softmax(int64_t free, int64_t keys, float *restrict s,
+                                     struct moments *restrict m) {
+    float max[PANEL], sum[PANEL];
+    for (int c = 0; c < PANEL; c++) max[c] = -INFINITY, sum[c] = 0;
+    for (int64_t k = 0; k < free; k++)
+        for (int c = 0; c < PANEL; c++) {
+            float v = s[k * PANEL + c];
+            max[c] = v > max[c] ? v : max[c];
+        }
+    for (int64_t k = free; k < keys; k++)
+        for (int c = 0; c < PANEL; c++) {
+            float v = c >= (int)(k - free) ? s[k * PANEL + c] : -INFINITY;
+            max[c] = v > max[c] ? v : max[c];
+        }
+    for (int64_t k = 0; k < free; k++)
+        for (int c = 0; c < PANEL; c++) {
+            float e = fast_exp(s[k * PANEL + c] - max[c]);
+            s[k * PANEL + c] = e;
+            sum[c] += e;
+        }
+    for (int64_t k = free; k < keys; k++)
+        for (int c = 0; c < PANEL; c++) {
+            float e = fast_exp(s[k * PANEL + c] - max[c]);
+            e = c >= (int)(k - free) ? e : 0;
+            s[k * PANEL + c] = e;
+            sum[c] += e;
+        }
+    for (int c = 0; c < PANEL; c++) m->max[c] = max[c], m->inverse[c] = 1 / sum[c];
+}
+
+struct forward { /* scratch of a thread */
+    float *q, *k, *v, *panels, *s, *y;
+};
+
+static struct forward forward_scratch(const struct attention *t, float *at) {
+    int64_t each = t->rows * t->wide;
+    struct forward f = {.q = at};
+    f.k = f.q + each, f.v = f.k + each, f.panels = f.v + each;
+    f.s = f.panels + each, f.y = f.s + t->rows * PANEL;
+    return f;
+}
+
+/* y (PANEL, wide) = p v, VALUES keys at a time, which stay in the first-level cache. */
+static void weigh_values(const struct attention *t, const struct forward *f, int64_t i,
+                         int64_t end) {
+    for (int64_t j = 0; j < end; j += VALUES)
+        for (int64_t g = 0; g < PANEL; g += PRODUCT_ROWS) {
+            int64_t upto = at_most(keys_end(t, i + g, PRODUCT_ROWS), j + VALUES);
+            if (upto <= j) continue;
+            struct product p = {.m = PRODUCT_ROWS,
+                                .n = t->wide,
+                                .k = upto - j,
+                                .a = f->s + j * PANEL + g,
+                                .a_row = 1,
+                                .a_step = PANEL,
+                                .b = f->v + j * t->wide,
+                                .ldb = t->wide,
+                                .c = f->y + g * t->wide,
+                                .ldc = t->wide,
+                                .add = j > 0};
+            block_product(&p);
+        }
+}
+
+VECTORISED static void unpack_values(const struct attention *t, int64_t rows,
+                                     const struct moments *restrict m, const float *restrict from,
+                                     float *restrict y) {
+    int64_t size = t->size, wide = t->wide, all = t->all;
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t k = 0; k < size; k++) y[i * all + k] = from[i * wide + k] * m->inverse[i];
+}
+
+static void forward_head(const struct pass *pass, int64_t i, float *scratch) {
+    const struct attention *t = pass->t;
+    int64_t heads = t->all / t->size, at = i % heads * t->size, ld = 3 * t->all;
+    const float *x = pass->a->x[0] + i / heads * t->positions * ld + at;
+    float *y = pass->a->y + i / heads * t->positions * t->all + at;
+    struct moments *saved = (struct moments *)pass->a->saved + i * (t->rows / PANEL), m;
+    struct forward f = forward_scratch(t, scratch);
+    pack_rows(t, ld, t->scale, x, f.q);
+    pack_rows(t, ld, 1, x + t->all, f.k);
+    pack_rows(t, ld, 1, x + 2 * t->all, f.v);
+    pack_panels(t, f.q, f.panels);
+    for (int64_t q = 0; q < t->positions; q += PANEL) {
+        int64_t end = keys_end(t, q, PANEL);
+        scores(t, q, 0, end, f.k, f.panels, f.s, PANEL);
+        panel_softmax(t->causal ? q : end, end, f.s, &m);
+        weigh_values(t, &f, q, end);
+        unpack_values(t, at_most(PANEL, t->positions - q), &m, f.y, y + q * t->all);
+        if (pass->a->training) saved[q / PANEL] = m;
+    }
+}
+
+static void forward_heads(void *ctx, int64_t begin, int64_t end) {
+    const struct pass *p = ctx;
+    float *scratch = (float *)p->a->scratch + cpu_thread() * p->t->floats;
+    for (int64_t i = begin; i < end; i++) forward_head(p, i, scratch);
+}
+
+/* ---- backward ------------------------------------------------------------------------------- */
+struct backward {                     /* scratch of a thread */
+    float *q, *k, *v, *dy, *qs, *dys; /* of a head; the last two are panels */
+    float *dq, *dk, *dv;              /* rows */
+    float *p, *ds;                    /* (BLOCK keys, BLOCK queries) */
+    float *d;                         /* (positions) */
+    const struct moments *moments;    /* saved */
+};
+
+static struct backward backward_scratch(const struct attention *t, float *at) {
+    int64_t each = t->rows * t->wide;
+    struct backward b = {.q = at};
+    b.k = b.q + each, b.v = b.k + each, b.dy = b.v + each, b.qs = b.dy + each;
+    b.dys = b.qs + each, b.dq = b.dys + each, b.dk = b.dq + each, b.dv = b.dk + each;
+    b.p = b.dv + each, b.ds = b.p + BLOCK * BLOCK, b.d = b.ds + BLOCK * BLOCK;
+    return b;
+}
+
+/* p = e^(s - max) / sum and ds = p (ds - d) for 'keys' keys and a panel of queries; of key k only
+ * those from k + skip on see it, the others get 0. */
+VECTORISED static void panel_gradient(int64_t keys, int64_t skip, const struct moments *restrict m,
+                                      const float *restrict d, float *restrict s,
+                                      float *restrict ds) {
+    for (int64_t k = 0; k < keys; k++)
+        for (int c = 0; c < PANEL; c++) {
+            float p = fast_exp(s[k * BLOCK + c] - m->max[c]) * m->inverse[c];
+            p = c >= (int)(k + skip) ? p : 0;
+            s[k * BLOCK + c] = p;
+            ds[k * BLOCK + c] = p * (ds[k * BLOCK + c] - d[c]);
+        }
+}
+
+/* p and ds of the queries [i0, i1) and the keys [j0, j1). */
+static void block_probabilities(const struct attention *t, const struct backward *b, int64_t i0,
+                                int64_t i1, int64_t j0, int64_t j1) {
+    for (int64_t i = i0; i < i1; i += PANEL) {
+        int64_t end = at_most(j1, keys_end(t, i, PANEL));
+        float *p = b->p + (i - i0), *ds = b->ds + (i - i0);
+        scores(t, i, j0, end, b->k, b->qs, p, BLOCK);
+        scores(t, i, j0, end, b->v, b->dys, ds, BLOCK);
+        panel_gradient(end - j0, t->causal ? j0 - i : -PANEL - BLOCK, &b->moments[i / PANEL],
+                       b->d + i, p, ds);
+    }
+}
+
+/* to += x rows of the queries [i0, i1), x (keys, queries), for PRODUCT_ROWS keys at a time. */
+static void block_keys(const struct attention *t, int64_t i0, int64_t i1, int64_t j0, int64_t j1,
+                       const float *x, const float *rows, float *to) {
+    for (int64_t j = j0; j < j1; j += PRODUCT_ROWS) {
+        int64_t from = t->causal ? at_least(i0, j) : i0;
+        struct product p = {.m = PRODUCT_ROWS,
+                            .n = t->wide,
+                            .k = i1 - from,
+                            .a = x + (j - j0) * BLOCK + (from - i0),
+                            .a_row = BLOCK,
+                            .a_step = 1,
+                            .b = rows + from * t->wide,
+                            .ldb = t->wide,
+                            .c = to + j * t->wide,
+                            .ldc = t->wide,
+                            .add = true};
+        block_product(&p);
+    }
+}
+
+/* dq += ds k, for PRODUCT_ROWS queries at a time. */
+static void block_queries(const struct attention *t, const struct backward *b, int64_t i0,
+                          int64_t i1, int64_t j0, int64_t j1) {
+    for (int64_t i = i0; i < i1; i += PRODUCT_ROWS) {
+        struct product p = {.m = PRODUCT_ROWS,
+                            .n = t->wide,
+                            .k = at_most(j1, keys_end(t, i, PRODUCT_ROWS)) - j0,
+                            .a = b->ds + (i - i0),
+                            .a_row = 1,
+                            .a_step = BLOCK,
+                            .b = b->k + j0 * t->wide,
+                            .ldb = t->wide,
+                            .c = b->dq + i * t->wide,
+                            .ldc = t->wide,
+                            .add = true};
+        block_product(&p);
+    }
+}
+
+static void backward_blocks(const struct attention *t, const struct backward *b) {
+    memset(b->dq, 0, (size_t)(3 * t->rows * t->wide) * sizeof *b->dq);
+    for (int64_t j0 = 0; j0 < t->positions; j0 += BLOCK)
+        for (int64_t i0 = t->causal ? j0 : 0; i0 < t->positions; i0 += BLOCK) {
+            int64_t i1 = at_most(t->positions, i0 + BLOCK), j1 = at_most(t->positions, j0 + BLOCK);
+            block_probabilities(t, b, i0, i1, j0, j1);
+            block_keys(t, i0, i1, j0, j1, b->p, b->dy, b->dv);
+            block_keys(t, i0, i1, j0, j1, b->ds, b->q, b->dk);
+            block_queries(t, b, i0, i1, j0, j1);
+        }
+}
+
+/* d of each row is the sum of y dy in LANES partial sums, which are added in pairs. */
+VECTORISED static void rows_dot(struct rows r, const float *restrict y, const float *restrict dy,
+                                int64_t ld_dy, float *restrict d) {
+    for (int64_t i = 0; i < r.count; i++, y += r.ld, dy += ld_dy) {
+        float part[LANES] = {0};
+        int64_t k = 0;
+        const float *next = y + at_most(AHEAD, r.count - 1 - i) * r.ld;
+        for (; k + LANES <= r.size; k += LANES) {
+            __builtin_prefetch(next + k);
+            for (int lane = 0; lane < LANES; lane++) part[lane] += y[k + lane] * dy[k + lane];
+        }
+        for (int lane = 0; k + lane < r.size; lane++) part[lane] += y[k + lane] * dy[k + lane];
+        for (int lane = 0; lane < 8; lane++) part[lane] += part[lane + 8];
+        for (int lane = 0; lane < 4; lane++) part[lane] += part[lane + 4];
+        d[i] = (part[0] + part[1]) + (part[2] + part[3]);
+    }
+}
+
+static void backward_head(const struct pass *pass, int64_t i, float *scratch) {
+    const struct attention *t = pass->t;
+    int64_t heads = t->all / t->size, at = i % heads * t->size, ld = 3 * t->all;
+    int64_t in = i / heads * t->positions * ld + at, out = i / heads * t->positions * t->all + at;
+    const float *x = pass->a->x[0] + in, *y = pass->a->y + out;
+    float *dx = pass->a->dx[0] + in;
+    struct backward b = backward_scratch(t, scratch);
+    b.moments = (const struct moments *)pass->a->saved + i * (t->rows / PANEL);
+    pack_rows(t, ld, t->scale, x, b.q);
+    pack_rows(t, ld, 1, x + t->all, b.k);
+    pack_rows(t, ld, 1, x + 2 * t->all, b.v);
+    pack_rows(t, t->all, 1, pass->a->dy + out, b.dy);
+    pack_panels(t, b.q, b.qs);
+    pack_panels(t, b.dy, b.dys);
+    memset(b.d, 0, (size_t)t->rows * sizeof *b.d);
+    rows_dot((struct rows){t->positions, t->size, t->all}, y, b.dy, t->wide, b.d);
+    backward_blocks(t, &b);
+    unpack_rows(t, t->scale, b.dq, dx);
+    unpack_rows(t, 1, b.dk, dx + t->all);
+    unpack_rows(t, 1, b.dv, dx + 2 * t->all);
+}
+
+static void backward_heads(void *ctx, int64_t begin, int64_t end) {
+    const struct pass *p = ctx;
+    float *scratch = (float *)p->a->scratch + cpu_thread() * p->t->floats;
+    for (int64_t i = begin; i < end; i++) backward_head(p, i, scratch);
+}
+
+/* ---- the op --------------------------------------------------------------------------------- */
+static enum error attention_forward(struct op *op, const struct op_args *a) {
+    struct pass p = {(const struct attention *)op, a};
+    cpu_parallel(op->dev, op->desc.n * op->desc.attention.heads, 1, forward_heads, &p);
+    return ERR_NONE;
+}
+
+static enum error attention_backward(struct op *op, const struct op_args *a) {
+    struct pass p = {(const struct attention *)op, a};
+    if (a->dx[0])
+        cpu_parallel(op->dev, op->desc.n * op->desc.attention.heads, 1, backward_heads, &p);
+    return ERR_NONE;
+}
+
+static enum error attention_create(struct device *dev, const struct op_desc *d, struct op **out) {
+    TRY(op_alloc(sizeof(struct attention), &cpu_attention, dev, d, out));
+    struct attention *t = (struct attention *)*out;
+    t->positions = d->x.dim[0];
+    t->all = shape_last(&d->y);
+    t->size = t->all / d->attention.heads;
+    t->rows = round_up(t->positions, PANEL);
+    t->wide = round_up(t->size, PRODUCT_COLUMNS);
+    t->scale = (float)(1 / sqrt((double)t->size));
+    t->causal = d->attention.causal;
+    int64_t forward = 4 * t->rows * t->wide + PANEL * (t->rows + t->wide);
+    int64_t backward = 9 * t->rows * t->wide + 2 * BLOCK * BLOCK + t->rows;
+    t->floats = align_floats(at_least(forward, backward));
+    t->op.saved_bytes =
+        (size_t)(d->n * d->attention.heads * (t->rows / PANEL)) * sizeof(struct moments);
+    t->op.scratch_bytes = (size_t)(dev->params.threads * t->floats) * sizeof(float);
+    return ERR_NONE;
+}
+
+const struct op_impl cpu_attention = {
+    .name = "fused",
+    .takes = op_takes_plain,
+    .create = attention_create,
+    .forward = attention_forward,
+    .backward = attention_backward,
+    .free = op_release,
+};

@@ -1,0 +1,65 @@
+/* Plain and blocked images: from one to the other, and sums of their channels; numbers in bf16. */
+#include "engine/device/cpu/layout.h"
+#include "engine/base/vector.h"
+#include "engine/device/bf16.h"
+#include "engine/device/cpu/cpu.h"
+
+enum { B = LAYOUT_BLOCK };
+
+/* ---- bf16 ----------------------------------------------------------------------------------- */
+VECTORISED static void round_loop(int64_t n, const float *from, float *to) {
+    for (int64_t k = 0; k < n; k++) to[k] = bf16_round(from[k]);
+}
+
+void bf16_round_all(int64_t n, const float *from, float *to) {
+    round_loop(n, from, to);
+}
+
+/* ---- sums of channels ----------------------------------------------------------------------- */
+struct summing {
+    const struct op_desc *d;
+    const float *image;
+    float *sums;
+};
+
+/* Of 'area' runs of B floats, lane by lane. */
+VECTORISED static void lanes_add(int64_t area, const float *x, double sums[B]) {
+    for (int64_t k = 0; k < area; k++)
+        for (int lane = 0; lane < B; lane++) sums[lane] += (double)x[k * B + lane];
+}
+
+static void sum_block(const struct summing *s, int64_t block) {
+    int64_t blocks = s->d->y.dim[0] / B, area = s->d->y.dim[1] * s->d->y.dim[2];
+    double sums[B] = {0};
+    for (int64_t i = 0; i < s->d->n; i++)
+        lanes_add(area, s->image + (i * blocks + block) * area * B, sums);
+    for (int lane = 0; lane < B; lane++) s->sums[block * B + lane] = (float)sums[lane];
+}
+
+static void sum_channel(const struct summing *s, int64_t channel) {
+    int64_t area = s->d->y.dim[1] * s->d->y.dim[2], whole = area / B * B;
+    double part[B] = {0}, sum = 0;
+    for (int64_t i = 0; i < s->d->n; i++) {
+        const float *plane = s->image + (i * s->d->y.dim[0] + channel) * area;
+        lanes_add(area / B, plane, part);
+        for (int64_t k = whole; k < area; k++) sum += (double)plane[k];
+    }
+    for (int lane = 0; lane < B; lane++) sum += part[lane];
+    s->sums[channel] = (float)sum;
+}
+
+static void sum_part(void *ctx, int64_t begin, int64_t end) {
+    const struct summing *s = ctx;
+    for (int64_t k = begin; k < end; k++)
+        if (s->d->y_layout == LAYOUT_BLOCKED)
+            sum_block(s, k);
+        else
+            sum_channel(s, k);
+}
+
+void channel_sums(const struct device *dev, const struct op_desc *d, const float *image,
+                  float *sums) {
+    struct summing s = {d, image, sums};
+    int64_t parts = d->y_layout == LAYOUT_BLOCKED ? d->y.dim[0] / B : d->y.dim[0];
+    cpu_parallel(dev, parts, 1, sum_part, &s);
+}

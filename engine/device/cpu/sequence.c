@@ -1,0 +1,279 @@
+/* What makes sequences, and what reduces them: embedding, position, prepend, select, tokens, mean.
+ * Threads have parts of the rows, of the samples or of the features; sums over samples are taken in
+ * their order, by whoever has the feature. */
+#include "engine/base/vector.h"
+#include "engine/device/cpu/cpu.h"
+#include "engine/device/cpu/gemm.h"
+
+#include <string.h>
+
+enum { GRAIN = 16384 }; /* floats that are worth a thread */
+
+struct pass {
+    const struct op_desc *d;
+    const struct op_args *a;
+    int64_t features;
+};
+
+static void run(struct op *op, const struct op_args *a, int64_t count, int64_t grain,
+                void (*part)(void *ctx, int64_t begin, int64_t end)) {
+    struct pass p = {&op->desc, a, shape_last(&op->desc.y)};
+    cpu_parallel(op->dev, count, grain, part, &p);
+}
+
+/* Units of 'floats' that are worth a thread. */
+static int64_t grain_of(int64_t floats) {
+    return (GRAIN + floats - 1) / floats;
+}
+
+static size_t bytes(int64_t floats) {
+    return (size_t)floats * sizeof(float);
+}
+
+#define CPU_IMPL(what)                                                                             \
+    static enum error what##_create(struct device *dev, const struct op_desc *d,                   \
+                                    struct op **out) {                                             \
+        return op_create_plain(&cpu_##what, dev, d, out);                                          \
+    }                                                                                              \
+    const struct op_impl cpu_##what = {                                                            \
+        .name = "vector",                                                                          \
+        .takes = op_takes_plain,                                                                   \
+        .create = what##_create,                                                                   \
+        .forward = what##_forward,                                                                 \
+        .backward = what##_backward,                                                               \
+        .free = op_release,                                                                        \
+    };
+
+/* ---- kernels -------------------------------------------------------------------------------- */
+VECTORISED static void add_to(int64_t n, const float *restrict from, float *restrict to) {
+    for (int64_t k = 0; k < n; k++) to[k] += from[k];
+}
+
+VECTORISED static void sum_of(int64_t n, const float *restrict x0, const float *restrict x1,
+                              float *restrict y) {
+    for (int64_t k = 0; k < n; k++) y[k] = x0[k] + x1[k];
+}
+
+VECTORISED static void scale(int64_t n, float by, const float *from, float *to) {
+    for (int64_t k = 0; k < n; k++) to[k] = from[k] * by;
+}
+
+/* to (n) = the sum over samples of n floats each, 'ld' apart. */
+static void samples_sum(int64_t samples, int64_t ld, int64_t n, const float *from, float *to) {
+    memcpy(to, from, bytes(n));
+    for (int64_t i = 1; i < samples; i++) add_to(n, from + i * ld, to);
+}
+
+/* The sum of n floats in a row, in LANES partial sums. */
+VECTORISED static float row_sum(int64_t n, const float *x) {
+    enum { LANES = 16 };
+    float part[LANES] = {0}, sum = 0;
+    int64_t k = 0;
+    for (; k + LANES <= n; k += LANES)
+        for (int lane = 0; lane < LANES; lane++) part[lane] += x[k + lane];
+    for (int lane = 0; k + lane < n; lane++) part[lane] += x[k + lane];
+    for (int lane = 0; lane < LANES; lane++) sum += part[lane];
+    return sum;
+}
+
+/* ---- embedding: backward has a part of the features for each thread, so that rows are added in
+ * order ---------------------------------------------------------------------------------------- */
+static void embedding_rows(void *ctx, int64_t begin, int64_t end) {
+    const struct pass *p = ctx;
+    for (int64_t i = begin; i < end; i++)
+        memcpy(p->a->y + i * p->features, p->a->w[0] + (int64_t)p->a->x[0][i] * p->features,
+               bytes(p->features));
+}
+
+static enum error embedding_forward(struct op *op, const struct op_args *a) {
+    int64_t rows = op_xs(&op->desc);
+    for (int64_t i = 0; i < rows; i++) TRY(token_check(a->x[0][i], op->desc.embedding.vocabulary));
+    run(op, a, rows, grain_of(shape_last(&op->desc.y)), embedding_rows);
+    return ERR_NONE;
+}
+
+static void embedding_clear(void *ctx, int64_t begin, int64_t end) {
+    const struct pass *p = ctx;
+    memset(p->a->dw[0] + begin, 0, bytes(end - begin));
+}
+
+static void embedding_features(void *ctx, int64_t begin, int64_t end) {
+    const struct pass *p = ctx;
+    for (int64_t i = 0; i < op_xs(p->d); i++) {
+        float *dw = p->a->dw[0] + (int64_t)p->a->x[0][i] * p->features;
+        add_to(end - begin, p->a->dy + i * p->features + begin, dw + begin);
+    }
+}
+
+static enum error embedding_backward(struct op *op, const struct op_args *a) {
+    int64_t features = shape_last(&op->desc.y);
+    if (!a->add_dw) run(op, a, op->desc.embedding.vocabulary * features, GRAIN, embedding_clear);
+    run(op, a, features, 2 * ALIGN_FLOATS, embedding_features);
+    if (a->dx[0]) memset(a->dx[0], 0, bytes(op_xs(&op->desc)));
+    return ERR_NONE;
+}
+
+CPU_IMPL(embedding)
+
+/* ---- position ------------------------------------------------------------------------------- */
+static void position_samples(void *ctx, int64_t begin, int64_t end) {
+    const struct pass *p = ctx;
+    int64_t each = shape_count(&p->d->x);
+    for (int64_t i = begin; i < end; i++)
+        sum_of(each, p->a->x[0] + i * each, p->a->w[0], p->a->y + i * each);
+}
+
+static void position_sums(void *ctx, int64_t begin, int64_t end) {
+    const struct pass *p = ctx;
+    samples_sum(p->d->n, shape_count(&p->d->x), end - begin, p->a->dy + begin, p->a->dw[0] + begin);
+}
+
+static enum error position_forward(struct op *op, const struct op_args *a) {
+    run(op, a, op->desc.n, grain_of(shape_count(&op->desc.x)), position_samples);
+    return ERR_NONE;
+}
+
+static enum error position_backward(struct op *op, const struct op_args *a) {
+    run(op, a, shape_count(&op->desc.x), grain_of(op->desc.n), position_sums);
+    if (a->dx[0]) memcpy(a->dx[0], a->dy, bytes(op_xs(&op->desc)));
+    return ERR_NONE;
+}
+
+CPU_IMPL(position)
+
+/* ---- prepend -------------------------------------------------------------------------------- */
+static void prepend_samples(void *ctx, int64_t begin, int64_t end) {
+    const struct pass *p = ctx;
+    int64_t x = shape_count(&p->d->x), y = x + p->features;
+    for (int64_t i = begin; i < end; i++) {
+        memcpy(p->a->y + i * y, p->a->w[0], bytes(p->features));
+        memcpy(p->a->y + i * y + p->features, p->a->x[0] + i * x, bytes(x));
+    }
+}
+
+static void prepend_back(void *ctx, int64_t begin, int64_t end) {
+    const struct pass *p = ctx;
+    int64_t x = shape_count(&p->d->x), y = x + p->features;
+    for (int64_t i = begin; i < end; i++)
+        memcpy(p->a->dx[0] + i * x, p->a->dy + i * y + p->features, bytes(x));
+}
+
+static enum error prepend_forward(struct op *op, const struct op_args *a) {
+    run(op, a, op->desc.n, grain_of(shape_count(&op->desc.x)), prepend_samples);
+    return ERR_NONE;
+}
+
+static enum error prepend_backward(struct op *op, const struct op_args *a) {
+    const struct op_desc *d = &op->desc;
+    samples_sum(d->n, shape_count(&d->y), shape_last(&d->y), a->dy, a->dw[0]);
+    if (a->dx[0]) run(op, a, d->n, grain_of(shape_count(&d->x)), prepend_back);
+    return ERR_NONE;
+}
+
+CPU_IMPL(prepend)
+
+/* ---- select --------------------------------------------------------------------------------- */
+static void select_back(void *ctx, int64_t begin, int64_t end) {
+    const struct pass *p = ctx;
+    int64_t x = shape_count(&p->d->x), at = p->d->select.row * p->features;
+    memset(p->a->dx[0] + begin * x, 0, bytes((end - begin) * x));
+    for (int64_t i = begin; i < end; i++)
+        memcpy(p->a->dx[0] + i * x + at, p->a->dy + i * p->features, bytes(p->features));
+}
+
+static enum error select_forward(struct op *op, const struct op_args *a) {
+    const struct op_desc *d = &op->desc;
+    int64_t x = shape_count(&d->x), features = shape_last(&d->y);
+    for (int64_t i = 0; i < d->n; i++)
+        memcpy(a->y + i * features, a->x[0] + i * x + d->select.row * features, bytes(features));
+    return ERR_NONE;
+}
+
+static enum error select_backward(struct op *op, const struct op_args *a) {
+    if (a->dx[0]) run(op, a, op->desc.n, grain_of(shape_count(&op->desc.x)), select_back);
+    return ERR_NONE;
+}
+
+CPU_IMPL(select)
+
+/* ---- tokens --------------------------------------------------------------------------------- */
+static void tokens_samples(void *ctx, int64_t begin, int64_t end) {
+    const struct pass *p = ctx;
+    int64_t pixels = p->d->y.dim[0], each = pixels * p->features;
+    for (int64_t i = begin; i < end; i++)
+        transpose(p->features, pixels, p->a->x[0] + i * each, pixels, p->a->y + i * each,
+                  p->features);
+}
+
+static void tokens_back(void *ctx, int64_t begin, int64_t end) {
+    const struct pass *p = ctx;
+    int64_t pixels = p->d->y.dim[0], each = pixels * p->features;
+    for (int64_t i = begin; i < end; i++)
+        transpose(pixels, p->features, p->a->dy + i * each, p->features, p->a->dx[0] + i * each,
+                  pixels);
+}
+
+static enum error tokens_forward(struct op *op, const struct op_args *a) {
+    run(op, a, op->desc.n, grain_of(shape_count(&op->desc.x)), tokens_samples);
+    return ERR_NONE;
+}
+
+static enum error tokens_backward(struct op *op, const struct op_args *a) {
+    if (a->dx[0]) run(op, a, op->desc.n, grain_of(shape_count(&op->desc.x)), tokens_back);
+    return ERR_NONE;
+}
+
+CPU_IMPL(tokens)
+
+/* ---- mean: of each row of an image's channel, or over the rows of a sequence ---------------- */
+static int64_t mean_count(const struct pass *p) {
+    return shape_count(&p->d->x) / p->features;
+}
+
+static void mean_sample(const struct pass *p, const float *x, float *y) {
+    int64_t count = mean_count(p);
+    if (p->d->x.ndim == 2) {
+        samples_sum(count, p->features, p->features, x, y);
+        scale(p->features, 1 / (float)count, y, y);
+    } else {
+        for (int64_t c = 0; c < p->features; c++)
+            y[c] = row_sum(count, x + c * count) * (1 / (float)count);
+    }
+}
+
+static void mean_sample_back(const struct pass *p, const float *dy, float *dx) {
+    int64_t count = mean_count(p);
+    if (p->d->x.ndim == 2) {
+        for (int64_t i = 0; i < count; i++)
+            scale(p->features, 1 / (float)count, dy, dx + i * p->features);
+    } else {
+        for (int64_t c = 0; c < p->features; c++)
+            for (int64_t k = 0; k < count; k++) dx[c * count + k] = dy[c] * (1 / (float)count);
+    }
+}
+
+static void mean_samples(void *ctx, int64_t begin, int64_t end) {
+    const struct pass *p = ctx;
+    int64_t x = shape_count(&p->d->x);
+    for (int64_t i = begin; i < end; i++)
+        mean_sample(p, p->a->x[0] + i * x, p->a->y + i * p->features);
+}
+
+static void mean_back(void *ctx, int64_t begin, int64_t end) {
+    const struct pass *p = ctx;
+    int64_t x = shape_count(&p->d->x);
+    for (int64_t i = begin; i < end; i++)
+        mean_sample_back(p, p->a->dy + i * p->features, p->a->dx[0] + i * x);
+}
+
+static enum error mean_forward(struct op *op, const struct op_args *a) {
+    run(op, a, op->desc.n, grain_of(shape_count(&op->desc.x)), mean_samples);
+    return ERR_NONE;
+}
+
+static enum error mean_backward(struct op *op, const struct op_args *a) {
+    if (a->dx[0]) run(op, a, op->desc.n, grain_of(shape_count(&op->desc.x)), mean_back);
+    return ERR_NONE;
+}
+
+CPU_IMPL(mean)

@@ -1,0 +1,86 @@
+/* Activations, plain. */
+#include "engine/device/ref/ref.h"
+
+#include <math.h>
+
+static double normal(double x) {
+    return 0.5 * (1 + erf(x * 0.70710678118654752));
+}
+
+static double sigmoid(double x) {
+    return 1 / (1 + exp(-x));
+}
+
+/* What gelu's approximation puts into tanh, halved: (1 + tanh u) / 2 = sigmoid(2u). */
+static double gelu_inner(double x) {
+    return 1.5957691216057308 * (x + 0.044715 * x * x * x);
+}
+
+static double gelu_tanh_slope(double x) {
+    double s = sigmoid(gelu_inner(x));
+    return s + x * s * (1 - s) * 1.5957691216057308 * (1 + 3 * 0.044715 * x * x);
+}
+
+double act_value(enum activation act, double x) {
+    switch (act) {
+    case ACT_GELU:
+        return x * normal(x);
+    case ACT_GELU_TANH:
+        return x * sigmoid(gelu_inner(x));
+    case ACT_SILU:
+        return x * sigmoid(x);
+    case ACT_SIGMOID:
+        return sigmoid(x);
+    case ACT_TANH:
+        return tanh(x);
+    case ACT_RELU:
+        return x < 0 ? 0 : x; /* NaN stays NaN */
+    default:
+        return x;
+    }
+}
+
+double act_slope(enum activation act, double x) {
+    double s = sigmoid(x), t = tanh(x);
+    switch (act) {
+    case ACT_GELU:
+        return normal(x) + x * 0.39894228040143268 * exp(-0.5 * x * x);
+    case ACT_GELU_TANH:
+        return gelu_tanh_slope(x);
+    case ACT_SILU:
+        return s * (1 + x * (1 - s));
+    case ACT_SIGMOID:
+        return s * (1 - s);
+    case ACT_TANH:
+        return 1 - t * t;
+    case ACT_RELU:
+        return x > 0;
+    default:
+        return 1;
+    }
+}
+
+static enum error activation_forward(struct op *op, const struct op_args *a) {
+    for (int64_t k = 0; k < op_xs(&op->desc); k++)
+        a->y[k] = (float)act_value(op->desc.act, (double)a->x[0][k]);
+    return ERR_NONE;
+}
+
+static enum error activation_backward(struct op *op, const struct op_args *a) {
+    for (int64_t k = 0; k < op_xs(&op->desc) && a->dx[0]; k++)
+        a->dx[0][k] = (float)((double)a->dy[k] * act_slope(op->desc.act, (double)a->x[0][k]));
+    return ERR_NONE;
+}
+
+static enum error activation_create(struct device *dev, const struct op_desc *d, struct op **out) {
+    return op_create_plain(&ref_activation, dev, d, out);
+}
+
+const struct op_impl ref_activation = {
+    .name = "ref",
+    .takes = op_takes_plain,
+    .create = activation_create,
+    .forward = activation_forward,
+    .backward = activation_backward,
+    .free = op_release,
+};

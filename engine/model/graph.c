@@ -1,33 +1,29 @@
 /* Running a planned graph: forward through the steps, backward through them in reverse. Three
  * arenas serve all plans, each as large as the largest wants it: activations (with what ops save),
  * gradients of activations, scratch. */
-#include "engine/model/graph_plan.h"
+#include "engine/base/vector.h"
+#include "engine/model/graph_run.h"
 
 #include <assert.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct arena {
-    void *base;
-    size_t bytes;
-};
-struct graph {
-    const struct model *m;
-    struct device *dev;
-    enum loss loss;
-    struct plan *plans;
-    const struct plan *last; /* of the last forward; NULL: it had no samples */
-    struct arena activations, gradients, scratch;
-    atomic_int where; /* 0: nowhere; 2 * (node + 2), + 1 in backward */
-};
-
 enum error graph_create(const struct model *m, struct device *dev, enum loss loss,
-                        struct graph **out) {
+                        enum precision precision, struct graph **out) {
     struct graph *g = calloc(1, sizeof *g);
     if (!g) return FAIL(ERR_MEMORY, "cannot allocate a graph");
-    g->m = m, g->dev = dev, g->loss = loss;
+    g->m = m, g->dev = dev, g->loss = loss, g->precision = precision;
     *out = g;
+    return graph_members(g, 1);
+}
+
+enum error graph_members(struct graph *g, int count) {
+    if (count <= g->nmembers) return ERR_NONE;
+    struct member *more = realloc(g->members, (size_t)count * sizeof *more);
+    if (!more) return FAIL(ERR_MEMORY, "cannot allocate a graph");
+    memset(more + g->nmembers, 0, (size_t)(count - g->nmembers) * sizeof *more);
+    g->members = more;
+    g->nmembers = count;
     return ERR_NONE;
 }
 
@@ -37,15 +33,20 @@ void graph_free(struct graph *g) {
         next = p->next;
         plan_free(p);
     }
-    memory_free(g->activations.base);
-    memory_free(g->gradients.base);
+    for (int i = 0; i < g->nmembers; i++) {
+        memory_free(g->members[i].activations.base);
+        memory_free(g->members[i].gradients.base);
+    }
+    free(g->members);
+    free(g->parts);
+    free(g->sums);
     memory_free(g->scratch.base);
     free(g);
 }
 
 /* ---- planning ----------------------------------------------------------------------------- */
 
-static struct plan *plan_find(const struct graph *g, int64_t n) {
+struct plan *graph_plan(const struct graph *g, int64_t n) {
     struct plan *p = g->plans;
     while (p && p->n != n) p = p->next;
     return p;
@@ -61,14 +62,22 @@ static enum error arena_grow(struct arena *a, size_t bytes) {
     return ERR_NONE;
 }
 
+/* Makes every member's arenas large enough. */
+static enum error arenas_grow(struct graph *g, const struct plan *p) {
+    for (int i = 0; i < g->nmembers; i++) {
+        TRY(arena_grow(&g->members[i].activations, (size_t)p->activations * sizeof(float)));
+        TRY(arena_grow(&g->members[i].gradients, (size_t)p->gradients * sizeof(float)));
+    }
+    return arena_grow(&g->scratch, p->scratch);
+}
+
 enum error graph_prepare(struct graph *g, int64_t n) {
-    if (n == 0 || plan_find(g, n)) return ERR_NONE;
-    struct plan *p;
-    TRY(plan_create(g->m, g->dev, g->loss, n, &p));
+    struct plan *p = n > 0 ? graph_plan(g, n) : NULL;
+    if (n == 0) return ERR_NONE;
+    if (p) return arenas_grow(g, p); /* members may have come since */
+    TRY(plan_create(g->m, g->dev, g->loss, g->precision, n, &p));
     p->next = g->plans; /* a plan whose memory failed stays out of use: prepare is tried again */
-    enum error err = arena_grow(&g->activations, (size_t)p->activations * sizeof(float));
-    if (err == ERR_NONE) err = arena_grow(&g->gradients, (size_t)p->gradients * sizeof(float));
-    if (err == ERR_NONE) err = arena_grow(&g->scratch, p->scratch);
+    enum error err = arenas_grow(g, p);
     if (err == ERR_NONE)
         g->plans = p;
     else
@@ -79,9 +88,11 @@ enum error graph_prepare(struct graph *g, int64_t n) {
 void graph_info(const struct graph *g, struct graph_info *out) {
     const struct plan *p = g->plans;
     *out = (struct graph_info){
-        .activation_bytes = (int64_t)(g->activations.bytes + g->gradients.bytes),
         .scratch_bytes = (int64_t)g->scratch.bytes,
     };
+    for (int i = 0; i < g->nmembers; i++)
+        out->activation_bytes +=
+            (int64_t)(g->members[i].activations.bytes + g->members[i].gradients.bytes);
     if (!p) return;
     out->flops = p->flops;
     out->ops = p->nsteps;
@@ -101,16 +112,26 @@ const char *graph_where(const struct graph *g, bool *backward) {
     return where / 2 - 2 == NODE_LOSS ? "loss" : g->m->nodes[where / 2 - 2].name;
 }
 
-static float *activation(const struct graph *g, const struct plan *p, int tensor) {
-    return (float *)g->activations.base + p->tensors[tensor].y;
+void graph_watch(struct graph *g, graph_watch_fn watch, void *user) {
+    g->watch = watch;
+    g->watcher = user;
+}
+
+static void tell_watch(const struct graph *g, const struct member *m, const struct plan_step *s,
+                       bool backward, bool done) {
+    if (g->watch) g->watch(g->watcher, (int)(s - m->plan->steps), backward, done);
+}
+
+static float *activation(const struct member *m, int tensor) {
+    return (float *)m->activations.base + m->plan->tensors[tensor].y;
 }
 
 /* What both passes need. */
-static void step_args(const struct graph *g, const struct plan *p, const struct plan_step *s,
+static void step_args(const struct graph *g, const struct member *m, const struct plan_step *s,
                       const struct graph_batch *b, const float *values, struct op_args *a) {
     *a = (struct op_args){
-        .y = activation(g, p, s->out),
-        .saved = (float *)g->activations.base + s->saved,
+        .y = activation(m, s->out),
+        .saved = (float *)m->activations.base + s->saved,
         .scratch = g->scratch.base,
         .training = b->training,
         .update_buffers = b->update_buffers,
@@ -121,75 +142,87 @@ static void step_args(const struct graph *g, const struct plan *p, const struct 
         .scale = b->scale,
     };
     for (int i = 0; i < s->ninputs; i++)
-        a->x[i] = s->in[i] == TENSOR_BATCH ? b->x : activation(g, p, s->in[i]);
-    if (s->node == NODE_LOSS) return;
-    const struct model_node *node = &g->m->nodes[s->node];
-    for (int i = 0; i < node->plan.nparams; i++)
-        a->w[i] = values + g->m->params[node->param[i]].offset;
+        a->x[i] = s->in[i] == TENSOR_BATCH ? b->x : activation(m, s->in[i]);
+    for (int i = 0; i < s->nparams; i++)
+        a->w[i] = values + g->m->params[g->m->nodes[s->node].param[i]].offset;
 }
 
 /* ---- forward ------------------------------------------------------------------------------ */
 
-static enum error step_forward(struct graph *g, const struct plan *p, const struct plan_step *s,
-                               const struct graph_batch *b, const float *values, float *buffers,
-                               double *sums) {
+enum error graph_step_forward(struct graph *g, const struct member *m, const struct plan_step *s,
+                              const struct graph_run *r, struct norm_sync *sync) {
     struct op_args a;
-    step_args(g, p, s, b, values, &a);
+    step_args(g, m, s, r->batch, r->values, &a);
     where_set(g, s->node, false);
+    a.sync = sync;
     if (s->node == NODE_LOSS) {
-        a.sums = sums;
+        a.sums = r->sums;
     } else {
         const struct model_node *node = &g->m->nodes[s->node];
         for (int i = 0; i < node->plan.nbuffers; i++)
-            a.buffer[i] = buffers + g->m->buffers[node->buffer[i]].offset;
+            a.buffer[i] = r->buffers + g->m->buffers[node->buffer[i]].offset;
     }
-    return op_forward(s->op, &a);
+    tell_watch(g, m, s, false, false);
+    TRY(op_forward(s->op, &a));
+    tell_watch(g, m, s, false, true);
+    return ERR_NONE;
 }
 
 enum error graph_forward(struct graph *g, const struct graph_batch *b, const float *values,
                          float *buffers, struct graph_sums *sums) {
-    TRY(graph_prepare(g, b->n));
-    const struct plan *p = g->last = plan_find(g, b->n);
+    struct member *m = &g->members[0];
     double both[2] = {0, 0};
+    struct graph_run r = {.batch = b, .values = values, .buffers = buffers, .sums = both};
+    TRY(graph_prepare(g, b->n));
+    m->plan = graph_plan(g, b->n);
     bool judged = b->labels || b->target; /* else only the outputs are asked for */
-    for (int s = 0; p && s < p->nsteps - !judged; s++)
-        TRY(step_forward(g, p, &p->steps[s], b, values, buffers, both));
+    for (int s = 0; m->plan && s < m->plan->nsteps - !judged; s++)
+        TRY(graph_step_forward(g, m, &m->plan->steps[s], &r, NULL));
     *sums = (struct graph_sums){.loss = both[0], .correct = both[1]};
     return ERR_NONE;
 }
 
 const float *graph_output(const struct graph *g) {
-    assert(g->last);
-    return activation(g, g->last, g->last->output);
+    assert(g->members[0].plan);
+    return activation(&g->members[0], g->members[0].plan->output);
 }
 
 /* ---- backward ----------------------------------------------------------------------------- */
 
 /* Adds what a further reader of a tensor wrote to a temporary. */
-static void gradient_add(float *restrict to, const float *restrict from, int64_t n) {
+VECTORISED static void gradient_add(float *restrict to, const float *restrict from, int64_t n) {
     for (int64_t k = 0; k < n; k++) to[k] += from[k];
 }
 
-static enum error step_backward(struct graph *g, const struct plan *p, const struct plan_step *s,
-                                const struct graph_batch *b, const float *values, float *grads) {
-    float *gradients = g->gradients.base;
+enum error graph_step_backward(struct graph *g, const struct member *m, const struct plan_step *s,
+                               const struct graph_run *r, struct norm_sync *sync) {
+    float *gradients = m->gradients.base;
     struct op_args a;
-    step_args(g, p, s, b, values, &a);
+    step_args(g, m, s, r->batch, r->values, &a);
     where_set(g, s->node, true);
+    a.sync = sync;
     if (s->node != NODE_LOSS) {
-        const struct model_node *node = &g->m->nodes[s->node];
-        a.dy = gradients + p->tensors[s->out].dy;
-        for (int i = 0; i < node->plan.nparams; i++)
-            a.dw[i] = grads + g->m->params[node->param[i]].offset;
+        a.dy = gradients + m->plan->tensors[s->out].dy;
+        a.add_dw = s->add_dw;
+        for (int i = 0; i < s->nparams; i++)
+            a.dw[i] = r->grads + g->m->params[g->m->nodes[s->node].param[i]].offset;
     }
     for (int i = 0; i < s->ninputs; i++)
         if (s->dx[i] >= 0) a.dx[i] = gradients + s->dx[i];
+    tell_watch(g, m, s, true, false);
     TRY(op_backward(s->op, &a));
     for (int i = 0; i < s->ninputs; i++) {
-        const struct plan_tensor *t = &p->tensors[s->in[i]];
-        if (s->add[i]) gradient_add(gradients + t->dy, a.dx[i], p->n * t->count);
+        const struct plan_tensor *t = &m->plan->tensors[s->in[i]];
+        bool measured = sync && sync->pass == NORM_MEASURE;
+        if (s->add[i] && !measured) gradient_add(gradients + t->dy, a.dx[i], m->plan->n * t->count);
     }
+    tell_watch(g, m, s, true, true);
     return ERR_NONE;
+}
+
+/* Whether parameters are ready behind the step, and not only one that a layer before it shares. */
+static bool completes_params(const struct graph *g, const struct plan_step *s) {
+    return s->nparams > 0 && s->nparams > (g->m->nodes[s->node].tied >= 0);
 }
 
 /* How far the arena is ready once this node's parameters are: up to the next one's place. */
@@ -198,15 +231,16 @@ static int64_t ready_upto(const struct model *m, const struct model_node *node) 
     return next < m->nparams ? m->params[next].offset : m->arena_floats;
 }
 
-/* No samples: every gradient is zero. */
-static void gradients_clear(const struct model *m, float *grads) {
+void gradients_clear(const struct model *m, float *grads) {
     for (int i = 0; i < m->nparams; i++)
         memset(grads + m->params[i].offset, 0, (size_t)m->params[i].count * sizeof *grads);
 }
 
 enum error graph_backward(struct graph *g, const struct graph_batch *b, const float *values,
                           float *grads, grad_ready_fn ready, void *user) {
-    const struct plan *p = g->last;
+    const struct member *m = &g->members[0];
+    const struct plan *p = m->plan;
+    struct graph_run r = {.batch = b, .values = values, .grads = grads};
     assert(b->n == (p ? p->n : 0) && (b->training || !p));
     if (!p) {
         gradients_clear(g->m, grads);
@@ -215,9 +249,9 @@ enum error graph_backward(struct graph *g, const struct graph_batch *b, const fl
     for (int s = p->nsteps - 1; s >= 0; s--) {
         const struct plan_step *step = &p->steps[s];
         if (!p->tensors[step->out].wants_grad) continue;
-        TRY(step_backward(g, p, step, b, values, grads));
-        if (step->node == NODE_LOSS || g->m->nodes[step->node].plan.nparams == 0) continue;
-        if (ready) TRY(ready(user, ready_upto(g->m, &g->m->nodes[step->node])));
+        TRY(graph_step_backward(g, m, step, &r, NULL));
+        if (!ready || !completes_params(g, step)) continue;
+        TRY(ready(user, ready_upto(g->m, &g->m->nodes[step->node])));
     }
     return ERR_NONE;
 }

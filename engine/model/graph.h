@@ -11,7 +11,7 @@ struct graph;
 struct graph_batch { /* what one forward works on */
     int64_t n;
     const float *x;        /* (n, input) */
-    const int32_t *labels; /* (n), or NULL */
+    const int32_t *labels; /* (n, rows of the output), or NULL */
     const float *target;   /* (n, output), or NULL */
     const uint64_t *ids;   /* (n) counters for dropout; may be NULL when not training */
     uint64_t seed;
@@ -23,7 +23,7 @@ struct graph_sums {
 };
 
 MUST_CHECK enum error graph_create(const struct model *m, struct device *dev, enum loss loss,
-                                   struct graph **out);
+                                   enum precision precision, struct graph **out);
 void graph_free(struct graph *g);
 /* Plans for batches of n samples, if that is not done yet. */
 MUST_CHECK enum error graph_prepare(struct graph *g, int64_t n);
@@ -39,6 +39,27 @@ typedef enum error (*grad_ready_fn)(void *user, int64_t upto);
 MUST_CHECK enum error graph_backward(struct graph *g, const struct graph_batch *b,
                                      const float *values, float *grads, grad_ready_fn ready,
                                      void *user);
+/* Several batches together, whose batchnorms normalise by the moments of all of them and of those on
+ * other ranks: shards of one batch. Every rank with a graph takes part, one of empty batches too. */
+struct graph_sync {
+    int shards; /* of the whole batch */
+    /* v[0..n) becomes its sum over the ranks; exact, since all but one hold zero. */
+    enum error (*sum)(void *user, double *v, int n);
+    void *user;
+};
+struct graph_member {
+    struct graph_batch batch; /* n may be 0 */
+    int shard;                /* which of them it is */
+    float *grads;             /* an arena of its own */
+    double both[2];           /* loss and correct, after forward */
+};
+MUST_CHECK enum error graph_forward_together(struct graph *g, struct graph_member *members,
+                                             int count, const float *values, float *buffers,
+                                             const struct graph_sync *sync);
+MUST_CHECK enum error graph_backward_together(struct graph *g, struct graph_member *members,
+                                              int count, const float *values,
+                                              const struct graph_sync *sync);
+
 /* The last forward's outputs, (n, output): logits for cross-entropy. */
 const float *graph_output(const struct graph *g);
 /* Which layer is being computed: for "last seen in backward of conv4". Any thread may read it. */
@@ -50,3 +71,19 @@ struct graph_info { /* what was planned, for the banner and for tests */
     int ops, fused;
 };
 void graph_info(const struct graph *g, struct graph_info *out);
+
+/* ---- for those who measure ---- */
+struct graph_step {   /* one op of a plan, with what is fused into it; borrowed from the graph */
+    const char *name; /* of its layer; "loss" */
+    const char *impl; /* what computes it */
+    const struct op_desc *desc;
+    int inputs;
+    double flops[2]; /* of a batch: forward, backward */
+    double bytes[2]; /* that it reads and writes, each once, likewise */
+};
+int graph_steps(const struct graph *g, int64_t n); /* of a prepared batch size */
+void graph_step(const struct graph *g, int64_t n, int step, struct graph_step *out);
+/* Called before each op of each pass, and behind it ('done'). NULL: nobody watches, which costs
+ * nothing. */
+typedef void (*graph_watch_fn)(void *user, int step, bool backward, bool done);
+void graph_watch(struct graph *g, graph_watch_fn watch, void *user);

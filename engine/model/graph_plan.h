@@ -4,33 +4,41 @@
 
 enum { TENSOR_BATCH = 0, NODE_LOSS = -1 };
 
-/* An activation: tensor 0 is the batch, tensor k + 1 what node k puts out, the last one the loss's.
- * Nodes that are views of or fused with others have none of their own. */
+/* An activation: tensor 0 is the batch, the others what steps put out, in their order. Nodes that are
+ * views of or fused with others have none of their own. */
 struct plan_tensor {
-    int64_t count;   /* floats of one sample */
-    int64_t y, dy;   /* where it and its gradient lie: floats into their arenas */
+    int64_t count; /* floats of one sample */
+    int64_t y, dy; /* where it and its gradient lie: floats into their arenas */
+    enum layout layout;
+    int other;       /* tensor that holds the same in the other layout; 0: none */
     int producer;    /* step that writes it */
     bool wants_grad; /* a parameter precedes it */
 };
 struct plan_step {
     struct op *op;
     struct op_desc desc;
-    int node;                           /* whose parameters and name it has, or NODE_LOSS */
+    int node;    /* whose name it has, or NODE_LOSS */
+    int nparams; /* of the node's, that it has: all, or none when it is a reorder */
     int ninputs, in[LAYER_INPUTS], out; /* tensors */
     int64_t saved;                      /* floats into the activations */
     int64_t dx[LAYER_INPUTS]; /* where backward writes: floats into the gradients; -1: nowhere */
+    bool add_dw;              /* a step behind it has written the gradient of its tied weights */
     bool add[LAYER_INPUTS];   /* dx is a temporary that is then added to the tensor's gradient */
 };
 struct plan {
     struct plan *next;
     int64_t n;
-    int nsteps, ntensors, output /* tensor */, fused;
+    int nsteps, ntensors, output /* tensor */, fused, reorders;
     struct plan_step *steps;
     struct plan_tensor *tensors;
     int64_t activations, gradients; /* floats */
     size_t scratch;                 /* bytes */
     double flops;                   /* of one sample, forward and backward */
 };
+/* The first part of plan_create: allocates and fills p's steps (but for their ops and places) and
+ * tensors. */
+MUST_CHECK enum error plan_lower(const struct model *m, struct device *dev, enum loss loss,
+                                 enum precision precision, struct plan *p);
 MUST_CHECK enum error plan_create(const struct model *m, struct device *dev, enum loss loss,
-                                  int64_t n, struct plan **out);
+                                  enum precision precision, int64_t n, struct plan **out);
 void plan_free(struct plan *p);

@@ -28,6 +28,9 @@ static const struct config_field common_fields[] = {
      .help = "Name of the layer, of its parameters too; kind and ordinal when absent"},
     {"from", CONFIG_STRING, offsetof(struct layer_common, from),
      .help = "Layer whose output comes in ('input': the batch); the layer before when absent"},
+    {"params", CONFIG_ENUM, offsetof(struct layer_common, params), "dotted",
+     "Names of its parameters: NAME.weight, NAME_weight, or NAME alone",
+     .choices = "dotted|underscored|bare"},
     {0},
 };
 static const struct config_section common = {
@@ -49,6 +52,11 @@ void layer_plan_same(struct layer_plan *p, const struct shape *x, enum op_kind k
     p->op = (struct op_desc){.kind = kind, .x = *x, .y = *x};
 }
 
+void layer_plan_activation(struct layer_plan *p, const struct shape *x, enum activation act) {
+    layer_plan_same(p, x, OP_ACTIVATION);
+    p->op.act = act;
+}
+
 void layer_plan_param(struct layer_plan *p, struct layer_tensor t) {
     assert(p->nparams < LAYER_PARAMS);
     p->params[p->nparams++] = t;
@@ -57,4 +65,11 @@ void layer_plan_param(struct layer_plan *p, struct layer_tensor t) {
 void layer_plan_buffer(struct layer_plan *p, struct layer_tensor t) {
     assert(p->nbuffers < LAYER_BUFFERS);
     p->buffers[p->nbuffers++] = t;
+}
+
+struct shape layer_lead(struct shape s, int64_t ones) {
+    struct shape out = {.ndim = s.ndim + (int)ones};
+    assert(out.ndim <= SHAPE_MAX);
+    for (int i = 0; i < out.ndim; i++) out.dim[i] = i < ones ? 1 : s.dim[i - ones];
+    return out;
 }

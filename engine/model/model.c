@@ -51,6 +51,7 @@ static enum error node_name(struct builder *b, int k) {
                               : pool_printf(b->m->pool, "%s%d", kind, ordinal);
     if (!name) return ERR_MEMORY;
     node->name = name;
+    node->naming = common->params;
     if (!name_valid(name))
         config_error(b->e, v->node, false,
                      "'%s' is no name for a layer\nuse up to %d letters, digits, '_', '-' and '.'",
@@ -126,6 +127,23 @@ static const struct shape *shape_of(const struct model *m, int node) {
     return node == BATCH ? &m->input : &m->nodes[node].plan.y;
 }
 
+/* The first parameter is another's, of the same shape. */
+static enum error node_tie(struct model *m, struct model_node *node) {
+    const char *name = node->plan.tie;
+    node->tied = name ? node_find(m, name, (int)(node - m->nodes)) : -1;
+    if (!name) return ERR_NONE;
+    if (node->tied < 0) return FAIL(ERR_CONFIG, "no layer '%s' before this one to tie to", name);
+    const struct model_node *owner = &m->nodes[node->tied];
+    if (owner->tied >= 0) return FAIL(ERR_CONFIG, "'%s' is itself tied", name);
+    char is[96], must[96];
+    if (!owner->plan.nparams ||
+        !shape_equal(&owner->plan.params[0].shape, &node->plan.params[0].shape))
+        return FAIL(ERR_CONFIG, "its weight is %s, but that of '%s' %s",
+                    shape_text(&node->plan.params[0].shape, must), name,
+                    owner->plan.nparams ? shape_text(&owner->plan.params[0].shape, is) : "none");
+    return ERR_NONE;
+}
+
 static enum error node_plan(struct model *m, struct model_node *node, const void *config) {
     node->x = *shape_of(m, node->input[0]);
     if (node->layer->inputs == 2) {
@@ -137,6 +155,7 @@ static enum error node_plan(struct model *m, struct model_node *node, const void
     }
     TRY(node->layer->plan(config, &node->x, &node->plan));
     TRY(plan_fits(&node->plan));
+    TRY(node_tie(m, node));
     node->plan.op.dropout.layer = (int)(node - m->nodes);
     return ERR_NONE;
 }
@@ -153,7 +172,7 @@ static enum error nodes_plan(struct builder *b) {
                          error_message(), shape_text(&node->x, x), *error_hint() ? "\n" : "",
                          error_hint());
         if (err != ERR_NONE) return err;
-        m->nparams += node->plan.nparams;
+        m->nparams += node->plan.nparams - (node->tied >= 0);
         m->nbuffers += node->plan.nbuffers;
     }
     m->output = m->nodes[m->nnodes - 1].plan.y;
@@ -164,10 +183,16 @@ static enum error nodes_plan(struct builder *b) {
 
 /* ---- arenas ------------------------------------------------------------------------------- */
 
+static char *tensor_name(const struct model *m, const struct model_node *node, const char *what) {
+    if (node->naming == NAMING_BARE) return pool_printf(m->pool, "%s", node->name);
+    return pool_printf(m->pool, "%s%c%s", node->name, node->naming == NAMING_DOTTED ? '.' : '_',
+                       what);
+}
+
 /* Puts a tensor behind *floats, which grows to the next aligned place. */
 static enum error tensor_place(struct model *m, int node, const struct layer_tensor *t,
                                struct tensor_info *out, int64_t *floats) {
-    char *name = pool_printf(m->pool, "%s.%s", m->nodes[node].name, t->name);
+    char *name = tensor_name(m, &m->nodes[node], t->name);
     if (!name) return ERR_MEMORY;
     *out = (struct tensor_info){
         .name = name,
@@ -176,6 +201,7 @@ static enum error tensor_place(struct model *m, int node, const struct layer_ten
         .count = shape_count(&t->shape),
         .init = t->init,
         .fan_in = t->fan_in,
+        .deviation = t->deviation,
         .node = node,
     };
     *floats += align_floats(out->count);
@@ -191,8 +217,9 @@ static enum error arenas_layout(struct model *m) {
     for (int k = m->nnodes - 1; k >= 0; k--) { /* ready order */
         struct model_node *node = &m->nodes[k];
         for (int i = 0; i < LAYER_PARAMS; i++) {
-            node->param[i] = i < node->plan.nparams ? param++ : -1;
-            if (node->param[i] < 0) continue;
+            bool own = i < node->plan.nparams && (i > 0 || node->tied < 0);
+            node->param[i] = own ? param++ : -1;
+            if (!own) continue;
             struct tensor_info *t = &m->params[node->param[i]];
             TRY(tensor_place(m, k, &node->plan.params[i], t, &m->arena_floats));
             m->parameters += t->count;
@@ -200,12 +227,39 @@ static enum error arenas_layout(struct model *m) {
     }
     for (int k = 0; k < m->nnodes; k++) {
         struct model_node *node = &m->nodes[k];
+        if (node->tied >= 0) node->param[0] = m->nodes[node->tied].param[0];
         for (int i = 0; i < LAYER_BUFFERS; i++) {
             node->buffer[i] = i < node->plan.nbuffers ? buffer++ : -1;
             if (node->buffer[i] < 0) continue;
             TRY(tensor_place(m, k, &node->plan.buffers[i], &m->buffers[node->buffer[i]],
                              &m->buffer_floats));
         }
+    }
+    return ERR_NONE;
+}
+
+static int by_name(const void *a, const void *b) {
+    const struct tensor_info *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+/* Parameters and buffers are found by their names: no two may share one. */
+static enum error names_check(struct builder *b) {
+    struct model *m = b->m;
+    int n = 0;
+    const struct tensor_info **all =
+        pool_alloc(m->pool, (size_t)(m->nparams + m->nbuffers) * sizeof *all);
+    if (!all) return ERR_MEMORY;
+    for (int i = 0; i < m->nparams; i++) all[n++] = &m->params[i];
+    for (int i = 0; i < m->nbuffers; i++) all[n++] = &m->buffers[i];
+    qsort(all, (size_t)n, sizeof *all, by_name);
+    for (int i = 1; i < n; i++) {
+        if (strcmp(all[i - 1]->name, all[i]->name) != 0) continue;
+        config_error(b->e, b->layers[all[i]->node].node, false,
+                     "two parameters are named '%s' (of layers '%s' and '%s')\n"
+                     "name the layers differently, or set another 'params'",
+                     all[i]->name, m->nodes[all[i - 1]->node].name, m->nodes[all[i]->node].name);
+        return FAIL(ERR_CONFIG, "two parameters are named '%s'", all[i]->name);
     }
     return ERR_NONE;
 }
@@ -267,7 +321,8 @@ static enum error build(struct builder *b, const struct node *spec, int64_t clas
     TRY(nodes_connect(b));
     if (config_errors_count(b->e) > errors) return FAIL(ERR_CONFIG, "the model is not valid");
     TRY(nodes_plan(b));
-    return arenas_layout(m);
+    TRY(arenas_layout(m));
+    return names_check(b);
 }
 
 enum error model_create(struct node *spec, const struct shape *input, int64_t classes,
@@ -305,9 +360,16 @@ static void init_uniform(const struct tensor_info *info, struct rng_key key, uin
     }
 }
 
+static void init_normal(const struct tensor_info *info, struct rng_key key, uint64_t t, float *v) {
+    for (int64_t k = 0; k < info->count; k++)
+        v[k] = info->deviation * rng_normal(key, t, (uint64_t)k);
+}
+
 static void tensor_init(const struct tensor_info *info, struct rng_key key, uint64_t t, float *v) {
     if (info->init == INIT_UNIFORM)
         init_uniform(info, key, t, v);
+    else if (info->init == INIT_NORMAL)
+        init_normal(info, key, t, v);
     else
         for (int64_t k = 0; k < info->count; k++) v[k] = info->init == INIT_ONE;
 }
@@ -318,7 +380,7 @@ void model_init(const struct model *m, uint64_t seed, float *values, float *buff
     memset(values, 0, (size_t)m->arena_floats * sizeof *values);
     memset(buffers, 0, (size_t)m->buffer_floats * sizeof *buffers);
     for (int k = 0; k < m->nnodes; k++)
-        for (int i = 0; i < m->nodes[k].plan.nparams; i++, t++) {
+        for (int i = m->nodes[k].tied >= 0; i < m->nodes[k].plan.nparams; i++, t++) {
             const struct tensor_info *info = &m->params[m->nodes[k].param[i]];
             tensor_init(info, key, t, values + info->offset);
         }

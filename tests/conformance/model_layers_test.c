@@ -5,58 +5,58 @@
  * depend on the layer's dx, so that checking all parameters checks dx too. A new layer needs a case
  * here: the first test says so. */
 #include "tests/harness/harness.h"
+#include "tests/harness/shapes.h"
 
 #include "tests/unit/model_fixture.h"
 
 #include <math.h>
 
-#define FEATURES(n)                                                                                \
-    {                                                                                              \
-        1, {                                                                                       \
-            n                                                                                      \
-        }                                                                                          \
-    }
-#define IMAGE(c, h, w)                                                                             \
-    {                                                                                              \
-        3, {                                                                                       \
-            c, h, w                                                                                \
-        }                                                                                          \
-    }
-
 static const struct layer_case {
     struct shape input;
     const char *model;
 } cases[] = {
-    {FEATURES(7), "{layers: [{linear: 5}, gelu, {linear: {units: 4, bias: false}}]}"},
-    {FEATURES(33), "{layers: [{linear: 70}, relu, {linear: 17}, relu, {linear: 10}]}"},
-    {IMAGE(2, 7, 6),
-     "{layers: [{conv2d: {out: 4, pad: 1}}, gelu, {conv2d: {out: 6, kernel: [3, 2], "
-     "stride: 2, pad: [1, 0], groups: 2, bias: false}}, flatten, {linear: 3}]}"},
-    {IMAGE(1, 12, 12),
-     "{layers: [{conv2d: {out: 6, kernel: 5, pad: 2}}, relu, {maxpool: 2}, "
-     "{conv2d: {out: 16, kernel: 5}}, relu, {maxpool: 2}, flatten, {linear: 3}]}"},
-    {IMAGE(3, 9, 7),
-     "{layers: [{conv2d: {out: 8, stride: 2}}, relu, {conv2d: {out: 5, kernel: 1}}, "
-     "flatten, {linear: 3}]}"},
-    {IMAGE(3, 8, 6),
-     "{layers: [{conv2d: {out: 4, kernel: 1}}, {maxpool: 2}, flatten, {linear: 3}]}"},
-    {IMAGE(2, 7, 8), "{layers: [{conv2d: {out: 4, kernel: 1}}, gelu, "
-                     "{maxpool: {kernel: 3, stride: 2, pad: 1}}, flatten, {linear: 3}]}"},
-    {IMAGE(2, 8, 8), "{layers: [{conv2d: 4}, {avgpool: 2}, flatten, {linear: 3}]}"},
-    {IMAGE(2, 7, 5), "{layers: [{conv2d: {out: 4, kernel: 1}}, "
-                     "{avgpool: {kernel: [3, 2], stride: 1, pad: 1}}, flatten, {linear: 3}]}"},
-    {FEATURES(9), "{layers: [{linear: 8}, gelu, relu, gelu, {linear: 3}]}"},
-    {FEATURES(9), "{layers: [{linear: 21}, {dropout: 0.3}, relu, dropout, {linear: 3}]}"},
-    {FEATURES(6), "{layers: [{linear: 5}, batchnorm, {linear: 4}, batchnorm, relu, {linear: 3}]}"},
-    {IMAGE(2, 5, 4), "{layers: [{conv2d: {out: 4, pad: 1}}, {batchnorm: {eps: 0.01}}, relu, "
-                     "{conv2d: 3}, batchnorm, flatten, {linear: 3}]}"},
-    {FEATURES(6),
-     "{layers: [{linear: {units: 8, name: a}}, gelu, {linear: 8}, {add: {from: a}}, relu, "
-     "{linear: 3}]}"},
-    {IMAGE(2, 6, 6), "{layers: [{conv2d: {out: 4, pad: 1, name: a}}, batchnorm, relu, "
-                     "{conv2d: {out: 4, pad: 1}}, {add: {from: a}}, flatten, {linear: 3}]}"},
-    {IMAGE(1, 28, 28), "lenet"},
-    {IMAGE(1, 28, 28), "{zoo: mlp, hidden: [40, 30], dropout: 0.2}"},
+    {F(7), "{layers: [{linear: 5}, gelu, {linear: {units: 4, bias: false}}]}"},
+    {F(33), "{layers: [{linear: 70}, relu, {linear: 17}, relu, {linear: 10}]}"},
+    {CHW(2, 7, 6), "{layers: [{conv2d: {out: 4, pad: 1}}, gelu, {conv2d: {out: 6, kernel: [3, 2], "
+                   "stride: 2, pad: [1, 0], groups: 2, bias: false}}, flatten, {linear: 3}]}"},
+    {CHW(1, 12, 12), "{layers: [{conv2d: {out: 6, kernel: 5, pad: 2}}, relu, {maxpool: 2}, "
+                     "{conv2d: {out: 16, kernel: 5}}, relu, {maxpool: 2}, flatten, {linear: 3}]}"},
+    {CHW(3, 9, 7), "{layers: [{conv2d: {out: 8, stride: 2}}, relu, {conv2d: {out: 5, kernel: 1}}, "
+                   "flatten, {linear: 3}]}"},
+    {CHW(3, 8, 6), "{layers: [{conv2d: {out: 4, kernel: 1}}, {maxpool: 2}, flatten, {linear: 3}]}"},
+    {CHW(2, 7, 8), "{layers: [{conv2d: {out: 4, kernel: 1}}, gelu, "
+                   "{maxpool: {kernel: 3, stride: 2, pad: 1}}, flatten, {linear: 3}]}"},
+    {CHW(2, 8, 8), "{layers: [{conv2d: 4}, {avgpool: 2}, flatten, {linear: 3}]}"},
+    {CHW(2, 7, 5), "{layers: [{conv2d: {out: 4, kernel: 1}}, "
+                   "{avgpool: {kernel: [3, 2], stride: 1, pad: 1}}, flatten, {linear: 3}]}"},
+    {F(9), "{layers: [{linear: 8}, gelu, relu, gelu, {linear: 3}]}"},
+    {F(9), "{layers: [{linear: 21}, {dropout: 0.3}, relu, dropout, {linear: 3}]}"},
+    {F(6), "{layers: [{linear: 5}, batchnorm, {linear: 4}, batchnorm, relu, {linear: 3}]}"},
+    {CHW(2, 5, 4), "{layers: [{conv2d: {out: 4, pad: 1}}, {batchnorm: {eps: 0.01}}, relu, "
+                   "{conv2d: 3}, batchnorm, flatten, {linear: 3}]}"},
+    {F(6), "{layers: [{linear: {units: 8, name: a}}, gelu, {linear: 8}, {add: {from: a}}, relu, "
+           "{linear: 3}]}"},
+    {CHW(2, 6, 6), "{layers: [{conv2d: {out: 4, pad: 1, name: a}}, batchnorm, relu, "
+                   "{conv2d: {out: 4, pad: 1}}, {add: {from: a}}, flatten, {linear: 3}]}"},
+    {F(9), "{layers: [{linear: 8}, {gelu: tanh}, {linear: 7}, silu, {linear: 6}, sigmoid, "
+           "{linear: 5}, tanh, {linear: 3}]}"},
+    {F(9), "{layers: [{linear: {units: 8, deviation: 0.5}}, layernorm, gelu, "
+           "{linear: {units: 6, transposed: true}}, rmsnorm, {linear: 3}]}"},
+    {F(7), /* tokens */
+     "{layers: [{embedding: {vocabulary: 5, units: 24}}, position, layernorm, "
+     "{attention: {heads: 2, causal: true}}, {layernorm: {bias: false}}, meanpool, {linear: 3}]}"},
+    {CHW(2, 6, 5), "{layers: [{conv2d: {out: 18, init: kaiming}}, tokens, {class_token: "
+                   "{deviation: 1}}, {position: {deviation: 1}}, {attention: 3}, rmsnorm, "
+                   "{select: 0}, {linear: 3}]}"},
+    {CHW(2, 5, 4), "{layers: [{conv2d: {out: 4, pad: 1}}, gelu, meanpool, {linear: 3}]}"},
+    {ROWS(5, 6), "{layers: [{linear: 9}, gelu, {linear: {units: 12, transposed: true}}, "
+                 "{attention: {heads: 1, causal: true}}, {select: 4}, {linear: 3}]}"},
+    {F(6), /* tokens; the loss is row by row */
+     "{layers: [{embedding: {vocabulary: 5, units: 4, name: e}}, {position: {name: p}}, "
+     "layernorm, {linear: 12}, {attention: {heads: 2, causal: true}}, {linear: {units: 4, "
+     "bias: false}}, {add: {from: p}}, rmsnorm, {linear: {units: 5, tie: e}}]}"},
+    {CHW(1, 28, 28), "lenet"},
+    {CHW(1, 28, 28), "{zoo: mlp, hidden: [40, 30], dropout: 0.2}"},
 };
 enum { CASES = sizeof cases / sizeof *cases, SAMPLES = 5 };
 

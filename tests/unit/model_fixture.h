@@ -63,29 +63,36 @@ static inline void fill_normal(float *v, int64_t n, uint64_t stream) {
         v[k] = rng_normal(rng_key(RIG_SEED, RNG_TEST), stream, (uint64_t)k);
 }
 
+/* Tokens, where the model begins with an embedding. */
+static inline void fill_input(const struct model *m, float *x, int64_t n) {
+    fill_normal(x, n, 1);
+    if (m->nodes[0].plan.op.kind != OP_EMBEDDING) return;
+    for (int64_t k = 0; k < n; k++)
+        x[k] = (float)(k * k % m->nodes[0].plan.op.embedding.vocabulary);
+}
+
 static inline void rig_open(struct rig *r, const struct device_ops *kind, const char *yaml,
                             struct shape input, enum loss loss, int64_t n) {
     memset(r, 0, sizeof *r);
     r->m = model_make(yaml, input);
     assert_ok(kind->open(&(struct device_params){.count = 1, .threads = 1}, &r->dev));
-    assert_ok(graph_create(r->m, r->dev, loss, &r->g));
+    assert_ok(graph_create(r->m, r->dev, loss, PRECISION_F32, &r->g));
     int64_t in = n * shape_count(&r->m->input), out = n * shape_count(&r->m->output);
+    int64_t classes = shape_last(&r->m->output), rows = out / classes;
     r->values = floats(r->m->arena_floats);
     r->grads = floats(r->m->arena_floats);
     r->buffers = floats(r->m->buffer_floats);
     r->x = floats(in);
     r->target = floats(out);
-    r->labels = calloc((size_t)n, sizeof *r->labels);
+    r->labels = calloc((size_t)rows, sizeof *r->labels);
     r->ids = calloc((size_t)n, sizeof *r->ids);
     assert_non_null(r->labels);
     assert_non_null(r->ids);
     model_init(r->m, RIG_SEED, r->values, r->buffers);
-    fill_normal(r->x, in, 1);
+    fill_input(r->m, r->x, in);
     fill_normal(r->target, out, 2);
-    for (int64_t i = 0; i < n; i++) {
-        r->labels[i] = (int32_t)(i * 5 % shape_count(&r->m->output));
-        r->ids[i] = (uint64_t)(100 + i);
-    }
+    for (int64_t i = 0; i < rows; i++) r->labels[i] = (int32_t)(i * 5 % classes);
+    for (int64_t i = 0; i < n; i++) r->ids[i] = (uint64_t)(100 + i);
     r->batch = (struct graph_batch){.n = n,
                                     .x = r->x,
                                     .ids = r->ids,

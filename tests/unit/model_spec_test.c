@@ -48,8 +48,19 @@ static void test_every_zoo_file_builds_as_it_is(void **state) {
     const struct zoo_model *zoo = zoo_models(&count);
     assert_true(count >= 2);
     for (int i = 0; i < count; i++) {
-        assert_non_null(strstr(zoo[i].text, "about: "));
-        model_free(model_make(zoo[i].name, digits));
+        struct pool *pool;
+        struct zoo_about about;
+        assert_ok(pool_create(&pool));
+        assert_ok(zoo_about(&zoo[i], pool, &about));
+        assert_true(strlen(about.about) > 10);
+        struct model *m;
+        char *report;
+        if (model_try(zoo[i].name, &about.input, about.classes, &m, &report) != ERR_NONE)
+            fail_msg("%s: %s", zoo[i].name, report);
+        assert_int_equal(shape_last(&m->output), about.classes);
+        model_free(m);
+        free(report);
+        pool_free(pool);
     }
 }
 
@@ -66,6 +77,61 @@ static void test_known_parameter_counts(void **state) {
     assert_int_equal(m->parameters, 669706);
     model_free(m);
     free(report);
+    /* as torchvision and Hugging Face count them */
+    static const struct {
+        const char *model;
+        struct shape input;
+        int64_t classes, parameters;
+    } known[] = {{"{zoo: vgg11}", {3, {3, 224, 224}}, 1000, 132863336},
+                 {"{zoo: resnet18, stem: imagenet}", {3, {3, 224, 224}}, 1000, 11689512},
+                 {"{zoo: resnet34, stem: imagenet}", {3, {3, 224, 224}}, 1000, 21797672},
+                 {"resnet50", {3, {3, 224, 224}}, 1000, 25557032},
+                 {"vit-b-16", {3, {3, 224, 224}}, 1000, 86567656},
+                 {"gpt2", {1, {1024}}, 50257, 124439808}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (model_try(known[i].model, &known[i].input, known[i].classes, &m, &report) != ERR_NONE)
+            fail_msg("%s", report);
+        assert_int_equal(m->parameters, known[i].parameters);
+        model_free(m);
+        free(report);
+    }
+}
+
+static void assert_tensor(const struct model *m, const char *name, const char *shape) {
+    char text[96];
+    for (int i = 0; i < m->nparams; i++) {
+        if (strcmp(m->params[i].name, name) != 0) continue;
+        assert_string_equal(shape_text(&m->params[i].shape, text), shape);
+        return;
+    }
+    fail_msg("%s has no '%s'", m->name, name);
+}
+
+static void test_names_of_public_networks(void **state) {
+    (void)state;
+    struct model *m = model_make("vit-tiny", (struct shape){3, {3, 32, 32}});
+    assert_tensor(m, "class_token", "1x1x192");
+    assert_tensor(m, "encoder.pos_embedding", "1x65x192");
+    assert_tensor(m, "encoder.layers.encoder_layer_11.self_attention.in_proj_weight", "576x192");
+    assert_tensor(m, "encoder.layers.encoder_layer_0.self_attention.out_proj.bias", "192");
+    assert_tensor(m, "encoder.layers.encoder_layer_0.mlp.3.weight", "192x768");
+    assert_tensor(m, "heads.head.weight", "3x192");
+    model_free(m);
+    m = model_make("gpt-nano", (struct shape){1, {64}});
+    assert_tensor(m, "wte.weight", "3x48");
+    assert_tensor(m, "h.2.attn.c_attn.weight", "48x144");
+    assert_tensor(m, "h.2.mlp.c_proj.weight", "192x48");
+    assert_tensor(m, "ln_f.bias", "48");
+    model_free(m);
+    m = model_make("resnet50", (struct shape){3, {3, 64, 64}});
+    assert_tensor(m, "layer1.0.downsample.0.weight", "256x64x1x1");
+    assert_tensor(m, "layer4.2.bn3.weight", "2048");
+    assert_tensor(m, "fc.weight", "3x2048");
+    model_free(m);
+    m = model_make("vgg11", (struct shape){3, {3, 32, 32}});
+    assert_tensor(m, "features.18.weight", "512x512x3x3");
+    assert_tensor(m, "classifier.6.weight", "3x4096");
+    model_free(m);
 }
 
 static void test_dropout_parameter(void **state) {
@@ -109,6 +175,84 @@ static void test_one_input_layers_take_from(void **state) {
     model_free(m);
 }
 
+static void test_names_of_parameters(void **state) {
+    (void)state;
+    struct model *m =
+        model_make("{layers: [{linear: {units: 4, name: a, params: underscored}}, {linear: {units: "
+                   "4, name: b.c, params: bare, bias: false}}, {linear: {units: 2, name: d}}]}",
+                   (struct shape){1, {6}});
+    static const char *const names[] = {"d.weight", "d.bias", "b.c", "a_weight", "a_bias"};
+    assert_int_equal(m->nparams, 5);
+    for (int i = 0; i < 5; i++) assert_string_equal(m->params[i].name, names[i]);
+    model_free(m);
+    assert_refused("{layers: [{linear: {units: 4, name: a, params: bare}}]}", digits,
+                   "put flatten or tokens before it");
+    assert_refused("{layers: [flatten, {linear: {units: 4, name: a, params: bare}}]}", digits,
+                   "two parameters are named 'a' (of layers 'a' and 'a')");
+    assert_refused("{layers: [flatten, {linear: {units: 4, name: a}}, {linear: {units: 3, name: "
+                   "a.weight, params: bare, bias: false}}]}",
+                   digits, "two parameters are named 'a.weight'");
+    assert_refused("{layers: [flatten, {linear: {units: 4, params: doted}}]}", digits,
+                   "did you mean 'dotted'?");
+}
+
+static void test_repeats_count_and_nest(void **state) {
+    (void)state;
+    const struct shape five = {1, {5}};
+    assert_layers("{layers: [{each: 3, layers: [{linear: {units: $i, name: a$item}}]}]}", five,
+                  "a0:1 a1:2 a2:3");
+    assert_layers("{layers: [{each: [2, 1], as: s, layers: [{each: $s, as: b, layers: "
+                  "[{linear: {units: $(10 * $s_i + $b), name: l$s_i.$item}}]}]}, "
+                  "{linear: {units: 2, name: end$i}}]}",
+                  five, "l1.0:10 l1.1:11 l2.0:20 end3:2");
+    assert_layers("{layers: [{each: 0, layers: [relu]}, {linear: $(2 ^ 3 - 1)}]}", five,
+                  "linear1:7");
+    assert_layers("{layers: [{each: $(6 / 3), layers: [{linear: $(7 % 4 + $item)}]}]}", five,
+                  "linear1:3 linear2:4");
+}
+
+static void test_choices_and_variables(void **state) {
+    (void)state;
+    const struct shape five = {1, {5}};
+    assert_layers("{layers: [{each: [x, y], layers: [{if: $item == x, layers: [{linear: 3}], "
+                  "else: [{linear: 4}]}]}]}",
+                  five, "linear1:3 linear2:4");
+    assert_layers("{layers: [{linear: 3}, {if: '$i > 1 or 2 < 1 and 1 > 0', layers: [relu]}]}",
+                  five, "linear1:3");
+    assert_layers("{layers: [{linear: {units: 5, name: a}}, {set: {x: a}}, {each: 2, layers: "
+                  "[{linear: {units: 5, name: b$i}}, {add: {from: $x}}, {set: {x: b$i}}]}]}",
+                  five, "a:5 b1:5 add1:5 b2:5 add2:5");
+    assert_layers("{layers: [{linear: $(-1 * (2 - 5) * sqrt(4))}, {dropout: $(1 / sqrt(4))}]}",
+                  five, "linear1:6 dropout1:6");
+}
+
+static void test_mistakes_in_the_language(void **state) {
+    (void)state;
+    assert_refused("{layers: [{linear: $(2 +)}]}", digits, "a number was expected");
+    assert_refused("{layers: [{linear: $(2 + x)}]}", digits, "'+' takes numbers");
+    assert_refused("{layers: [{linear: $(1 / 0)}]}", digits, "is no number");
+    assert_refused("{layers: [{linear: $(7 / 2)}]}", digits, "3.5");
+    assert_refused("{layers: [{linear: $((2)}]}", digits, "a ')' is missing");
+    assert_refused("{layers: [{linear: $(2 3)}]}", digits, "'3)' was not expected");
+    assert_refused("{layers: [{linear: $($clases + 1)}]}", digits, "did you mean 'classes'?");
+    assert_refused("{layers: [{linear: $(sqrt(0 - 1))}]}", digits, "not below 0");
+    assert_refused("{layers: [{if: relu, layers: []}]}", digits, "neither true nor false");
+    assert_refused("{layers: [{if: $nothing, layers: []}]}", digits, "unknown parameter 'nothing'");
+    assert_refused("{layers: [{if: 1}]}", digits, "a choice is");
+    assert_refused("{layers: [{if: 1, layer: []}]}", digits, "unknown key 'layer'");
+    assert_refused("{layers: [{set: 3}]}", digits, "variables are set by");
+    assert_refused("{layers: [{each: -1, layers: []}]}", digits, "a repeat is");
+    assert_refused("{layers: [{each: 1000000, layers: []}]}", digits, "more than 100000 parts");
+    assert_refused("{layers: [{each: 2, as: a b, layers: []}]}", digits, "as: NAME");
+    char deep[256] = "{layers: [{linear: $(", *end = deep + strlen(deep);
+    memset(end, '(', 100);
+    strcpy(end + 100, "1)}]}");
+    assert_refused(deep, digits, "is missing");
+    memset(end, '-', 100);
+    strcpy(end + 100, "1)}]}");
+    assert_refused(deep, digits, "too many brackets");
+}
+
 static void test_mistakes_in_the_spec(void **state) {
     (void)state;
     assert_refused("lent", digits, "did you mean 'lenet'?");
@@ -117,6 +261,8 @@ static void test_mistakes_in_the_spec(void **state) {
     assert_refused("{zoo: lenet, hidden: [3]}", digits, "unknown parameter 'hidden'");
     assert_refused("{zoo: mlp, hidden: [[3]]}", digits, "'hidden' must be a list of values");
     assert_refused("{zoo: mlp, hidden: {a: 3}}", digits, "'hidden' must be a list of values");
+    assert_refused("{zoo: resnet18, block: basix}", digits, "must be one of basic, bottleneck");
+    assert_refused("{zoo: resnet, stem: foo}", digits, "must be one of cifar, imagenet");
     assert_refused("{zoo: mlp, dropout: [0.1]}", digits, "'dropout' must be one value");
     assert_refused("{zoo: mlp, hidden: [3, x]}", digits, "test.yaml:1:");
     assert_refused("{zoo: [mlp]}", digits, "a model is a name of the zoo");
@@ -141,14 +287,14 @@ static void test_mistakes_in_layers(void **state) {
     assert_refused("{layers: [{lineer: 3}]}", digits, "did you mean 'linear'?");
     assert_refused("{layers: [{linear: {unts: 3}}]}", digits, "did you mean 'units'?");
     assert_refused("{layers: [flatten, linear]}", digits, "units is missing");
-    assert_refused("{layers: [{linear: 3}]}", digits, "put flatten before it");
+    assert_refused("{layers: [{linear: 3}]}", digits, "put flatten or tokens before it");
     assert_refused("{layers: [{linear: 3}]}", digits, "linear1: ");
     assert_refused("{layers: [conv2d]}", digits, "out is missing");
     assert_refused("{layers: [maxpool]}", digits, "kernel is missing");
     assert_refused("{layers: [flatten, {conv2d: 3}]}", digits, "conv2d1: an image");
     assert_refused("{layers: [{conv2d: {out: 3, kernel: 5}}]}", (struct shape){3, {6, 3, 3}},
                    "conv2d1: kernel 5x5 with pad 0x0 does not fit in 3x3 (its input is 6x3x3)");
-    assert_refused("lenet", (struct shape){3, {3, 11, 11}}, "zoo:lenet:8:");
+    assert_refused("lenet", (struct shape){3, {3, 11, 11}}, "zoo:lenet:10:");
     assert_refused("{layers: [{conv2d: {out: 3, kernel: [1, 2, 3]}}]}", digits,
                    "kernel has 3 values");
     assert_refused("{layers: [{conv2d: {out: 3, groups: 2}}]}", digits, "groups 2 does not divide");
@@ -203,9 +349,14 @@ int main(void) {
         cmocka_unit_test(test_zoo),
         cmocka_unit_test(test_every_zoo_file_builds_as_it_is),
         cmocka_unit_test(test_known_parameter_counts),
+        cmocka_unit_test(test_names_of_public_networks),
         cmocka_unit_test(test_dropout_parameter),
         cmocka_unit_test(test_layers_in_place),
         cmocka_unit_test(test_one_input_layers_take_from),
+        cmocka_unit_test(test_names_of_parameters),
+        cmocka_unit_test(test_repeats_count_and_nest),
+        cmocka_unit_test(test_choices_and_variables),
+        cmocka_unit_test(test_mistakes_in_the_language),
         cmocka_unit_test(test_mistakes_in_the_spec),
         cmocka_unit_test(test_mistakes_in_layers),
         cmocka_unit_test(test_mistakes_in_names_and_inputs),

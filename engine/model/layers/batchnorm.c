@@ -8,6 +8,9 @@ struct batchnorm_config {
 
 static enum error batchnorm_plan(const void *config, const struct shape *x, struct layer_plan *p) {
     const struct batchnorm_config *c = config;
+    if (x->ndim == 2)
+        return FAIL(ERR_CONFIG, "batchnorm takes features or an image, not a sequence\n"
+                                "use layernorm or rmsnorm");
     layer_plan_same(p, x, OP_BATCHNORM);
     p->op.norm.eps = (float)c->eps;
     p->op.norm.momentum = (float)c->momentum;

@@ -1,11 +1,15 @@
 /* conv2d: each output channel is a sum of windows over the input channels of its group. */
 #include "engine/model/layers/window.h"
 
+#include <math.h>
+
 struct conv_config {
     int64_t out, groups;
     bool bias;
+    int init;
     struct window_config window;
 };
+enum { CONV_DEFAULT, CONV_KAIMING };
 
 static enum error conv_plan(const void *config, const struct shape *x, struct layer_plan *p) {
     const struct conv_config *c = config;
@@ -22,10 +26,15 @@ static enum error conv_plan(const void *config, const struct shape *x, struct la
     p->op.conv.window = w;
     p->op.conv.groups = (int)c->groups;
     p->op.conv.bias = c->bias;
-    struct shape weight = {.ndim = 4, .dim = {c->out, in, w.kernel[0], w.kernel[1]}};
-    struct shape bias = {.ndim = 1, .dim = {c->out}};
-    layer_plan_param(p, (struct layer_tensor){"weight", weight, INIT_UNIFORM, fan_in});
-    if (c->bias) layer_plan_param(p, (struct layer_tensor){"bias", bias, INIT_UNIFORM, fan_in});
+    struct shape shape = {.ndim = 4, .dim = {c->out, in, w.kernel[0], w.kernel[1]}};
+    struct layer_tensor weight = {"weight", shape, INIT_UNIFORM, fan_in};
+    struct layer_tensor bias = {"bias", {.ndim = 1, .dim = {c->out}}, INIT_UNIFORM, fan_in};
+    if (c->init == CONV_KAIMING) {
+        weight.init = INIT_NORMAL, bias.init = INIT_ZERO;
+        weight.deviation = sqrtf(2 / (float)(c->out * w.kernel[0] * w.kernel[1]));
+    }
+    layer_plan_param(p, weight);
+    if (c->bias) layer_plan_param(p, bias);
     return ERR_NONE;
 }
 
@@ -42,6 +51,10 @@ static const struct config_field fields[] = {
      .help = "Cuts the channels into groups that do not see each other", .min = 1, .max = 1 << 20},
     {"bias", CONFIG_BOOL, offsetof(struct conv_config, bias), "true",
      .help = "Whether a learned constant is added to each output channel"},
+    {"init", CONFIG_ENUM, offsetof(struct conv_config, init), "default",
+     .choices = "default|kaiming",
+     .help = "First weights: PyTorch's uniform, or normal with variance 2 / (out kernel area) and "
+             "biases of 0, as torchvision's resnets have them"},
     {0},
 };
 

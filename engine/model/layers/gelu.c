@@ -1,16 +1,28 @@
-/* gelu: x (1 + erf(x / sqrt 2)) / 2, exact, element by element. */
+/* gelu: x (1 + erf(x / sqrt 2)) / 2, or its approximation with tanh, element by element. */
 #include "engine/model/layer.h"
 
+struct gelu_config {
+    int approximate; /* 0: none, 1: tanh */
+};
+
 static enum error gelu_plan(const void *config, const struct shape *x, struct layer_plan *p) {
-    (void)config;
-    layer_plan_same(p, x, OP_GELU);
+    const struct gelu_config *c = config;
+    layer_plan_activation(p, x, c->approximate ? ACT_GELU_TANH : ACT_GELU);
     return ERR_NONE;
 }
 
-static const struct config_field fields[] = {{0}};
+static const struct config_field fields[] = {
+    {"approximate", CONFIG_ENUM, offsetof(struct gelu_config, approximate), "none",
+     .choices = "none|tanh", .help = "Whether tanh stands in for erf, as GPT-2 has it"},
+    {0},
+};
 
 const struct layer_ops layer_gelu = {
-    .section = {.name = "gelu", .fields = fields, .help = "x (1 + erf(x / sqrt 2)) / 2, exact"},
+    .section = {.name = "gelu",
+                .fields = fields,
+                .size = sizeof(struct gelu_config),
+                .shorthand = "approximate",
+                .help = "x (1 + erf(x / sqrt 2)) / 2, or near it with tanh"},
     .inputs = 1,
     .plan = gelu_plan,
 };

@@ -1,22 +1,41 @@
-/* linear: y = x w' + b, every output from every input. */
+/* linear: y = x w' + b, every output from every input of the row. */
 #include "engine/model/layer.h"
 
 struct linear_config {
     int64_t units;
-    bool bias;
+    bool bias, transposed;
+    double deviation;
+    const char *tie;
 };
+
+static enum error linear_check(const struct linear_config *c, const struct shape *x) {
+    if (c->units < 1) return FAIL(ERR_CONFIG, "units is missing\nlinear: 10");
+    if (x->ndim > 2)
+        return FAIL(ERR_CONFIG, "linear takes features or a sequence, not an image\n"
+                                "put flatten or tokens before it");
+    return ERR_NONE;
+}
 
 static enum error linear_plan(const void *config, const struct shape *x, struct layer_plan *p) {
     const struct linear_config *c = config;
-    if (c->units < 1) return FAIL(ERR_CONFIG, "units is missing\nlinear: 10");
-    if (x->ndim != 1)
-        return FAIL(ERR_CONFIG, "linear takes features, not an image\nput flatten before it");
-    int64_t in = x->dim[0], out = c->units;
-    p->y = (struct shape){.ndim = 1, .dim = {out}};
-    p->op = (struct op_desc){.kind = OP_LINEAR, .x = *x, .y = p->y, .linear.bias = c->bias};
-    struct shape weight = {.ndim = 2, .dim = {out, in}};
-    layer_plan_param(p, (struct layer_tensor){"weight", weight, INIT_UNIFORM, in});
-    if (c->bias) layer_plan_param(p, (struct layer_tensor){"bias", p->y, INIT_UNIFORM, in});
+    TRY(linear_check(c, x));
+    int64_t in = shape_last(x), out = c->units;
+    p->y = *x;
+    p->y.dim[x->ndim - 1] = out;
+    p->op = (struct op_desc){.kind = OP_LINEAR, .x = *x, .y = p->y};
+    p->op.linear.bias = c->bias;
+    p->op.linear.transposed = c->transposed;
+    p->tie = c->tie;
+    bool normal = c->deviation > 0; /* else both as PyTorch has them */
+    struct layer_tensor weight = {"weight", {.ndim = 2, .dim = {out, in}}, INIT_UNIFORM, in};
+    struct layer_tensor bias = {"bias", {.ndim = 1, .dim = {out}}, INIT_UNIFORM, in};
+    if (c->transposed) weight.shape.dim[0] = in, weight.shape.dim[1] = out;
+    if (normal) {
+        weight.init = INIT_NORMAL, weight.deviation = (float)c->deviation;
+        bias.init = INIT_ZERO;
+    }
+    layer_plan_param(p, weight);
+    if (c->bias) layer_plan_param(p, bias);
     return ERR_NONE;
 }
 
@@ -25,6 +44,13 @@ static const struct config_field fields[] = {
      .help = "Outputs"},
     {"bias", CONFIG_BOOL, offsetof(struct linear_config, bias), "true",
      .help = "Whether a learned constant is added to each output"},
+    {"transposed", CONFIG_BOOL, offsetof(struct linear_config, transposed), "false",
+     .help = "Whether the weight is kept as (inputs, outputs), as GPT-2 has it"},
+    {"deviation", CONFIG_REAL, offsetof(struct linear_config, deviation), "0",
+     .help = "Standard deviation of the first weights, with biases of 0; 0: uniform, as PyTorch",
+     .min = 0, .max = 1e3},
+    {"tie", CONFIG_STRING, offsetof(struct linear_config, tie),
+     .help = "Layer before it (an embedding) whose weight is this one's too"},
     {0},
 };
 
@@ -33,7 +59,7 @@ const struct layer_ops layer_linear = {
                 .fields = fields,
                 .size = sizeof(struct linear_config),
                 .shorthand = "units",
-                .help = "Fully connected: every output from every input"},
+                .help = "Fully connected: every output from every input of a row"},
     .inputs = 1,
     .plan = linear_plan,
 };

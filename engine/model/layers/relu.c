@@ -3,7 +3,7 @@
 
 static enum error relu_plan(const void *config, const struct shape *x, struct layer_plan *p) {
     (void)config;
-    layer_plan_same(p, x, OP_RELU);
+    layer_plan_activation(p, x, ACT_RELU);
     return ERR_NONE;
 }
 

@@ -1,0 +1,218 @@
+/* From a model's nodes to the steps of a plan.
+ *
+ * Fusion. A view is no step: its tensor is its input's. An activation that alone reads the output of
+ * a linear, conv2d, batchnorm or add becomes a part of that step where the device has a kernel for
+ * the pair, and so does a 2x2 max-pool behind a convolution. The loss is the last step.
+ *
+ * Layouts. Convolutions want images blocked by channels; turning each one's input and output around
+ * would cost more than it brings. So the steps are gone through in order, and images stay blocked as
+ * far as the device can follow:
+ *   - a convolution takes and gives blocked images where the device's first choice for it does;
+ *   - any other step takes what it is given, and gives the same, if the device can;
+ *   - where a step cannot (flatten, tokens) a reorder stands in between. A tensor is turned around
+ *     at most once, whoever reads it.
+ */
+#include "engine/model/graph_plan.h"
+
+#include <stdlib.h>
+
+struct lowering {
+    const struct model *m;
+    struct device *dev;
+    struct plan *p;
+    enum precision precision;
+    int *uses;   /* by node: ops (the loss too) that read its output, views looked through */
+    int *tensor; /* by node: where its output is */
+};
+
+/* The node whose memory this node's output is; -1: the batch. */
+static int node_root(const struct model *m, int node) {
+    while (node >= 0 && m->nodes[node].plan.view) node = m->nodes[node].input[0];
+    return node;
+}
+
+static int tensor_read(const struct lowering *b, int node) {
+    int root = node_root(b->m, node);
+    return root < 0 ? TENSOR_BATCH : b->tensor[root];
+}
+
+static void uses_count(struct lowering *b) {
+    const struct model *m = b->m;
+    for (int k = 0; k <= m->nnodes; k++) {
+        if (k < m->nnodes && m->nodes[k].plan.view) continue;
+        for (int i = 0; i < (k < m->nnodes ? m->nodes[k].layer->inputs : 1); i++) {
+            int root = node_root(m, k < m->nnodes ? m->nodes[k].input[i] : m->nnodes - 1);
+            if (root >= 0) b->uses[root]++;
+        }
+    }
+}
+
+/* ---- fusion ------------------------------------------------------------------------------- */
+
+/* A 2x2 max-pool of stride 2. */
+static bool is_halving(const struct op_desc *d) {
+    const struct window *w = &d->pool.window;
+    if (d->kind != OP_POOL2D || d->pool.kind != POOL_MAX) return false;
+    for (int i = 0; i < 2; i++)
+        if (w->kernel[i] != 2 || w->stride[i] != 2 || w->pad[i] != 0) return false;
+    return true;
+}
+
+static bool takes_activation(const struct op_desc *d) {
+    bool kind = d->kind == OP_LINEAR || d->kind == OP_CONV2D || d->kind == OP_BATCHNORM ||
+                d->kind == OP_ADD;
+    return kind && d->act == ACT_NONE && !(d->kind == OP_CONV2D && d->conv.maxpool);
+}
+
+/* Puts 'next' behind d in one op, if such an op is and the device is none the slower for it. */
+static bool desc_fuse(struct device *dev, struct op_desc *d, const struct op_desc *next) {
+    struct op_desc both = *d;
+    if (next->kind == OP_ACTIVATION && takes_activation(d)) {
+        both.act = next->act;
+        bool slow = op_choice(dev, d) < 0 && op_takes(dev, &both);
+        if (!slow && op_choice(dev, &both) < 0) return false;
+    } else if (is_halving(next) && d->kind == OP_CONV2D && !d->conv.maxpool) {
+        both.conv.maxpool = true;
+        both.y = next->y;
+        if (op_choice(dev, &both) < 0) return false;
+    } else {
+        return false;
+    }
+    *d = both;
+    return true;
+}
+
+/* Makes node k a part of the step that it reads from. */
+static bool step_fuse(struct lowering *b, int k) {
+    const struct model_node *node = &b->m->nodes[k];
+    int source = node_root(b->m, node->input[0]);
+    if (source < 0 || b->uses[source] != 1) return false;
+    struct plan_tensor *t = &b->p->tensors[b->tensor[source]];
+    struct op_desc *d = &b->p->steps[t->producer].desc;
+    if (!desc_fuse(b->dev, d, &node->plan.op)) return false;
+    t->count = shape_count(&d->y);
+    b->tensor[k] = b->tensor[source];
+    b->p->fused++;
+    return true;
+}
+
+/* ---- steps -------------------------------------------------------------------------------- */
+
+/* Whether a layer behind node k has the same weights. */
+static bool weights_follow(const struct model *m, int k) {
+    int owner = m->nodes[k].tied >= 0 ? m->nodes[k].tied : k;
+    for (int i = k + 1; i < m->nnodes; i++)
+        if (m->nodes[i].tied == owner) return true;
+    return false;
+}
+
+/* Fills what a step has of its place in the graph. */
+static void step_place(const struct lowering *b, struct plan_step *step) {
+    bool reads_grad = false;
+    for (int i = 0; i < step->ninputs; i++) reads_grad |= b->p->tensors[step->in[i]].wants_grad;
+    step->desc.n = b->p->n;
+    step->desc.first = !reads_grad;
+    step->desc.precision = b->precision;
+}
+
+/* Gives the tensor that the step writes. */
+static int step_append(struct lowering *b, struct plan_step step) {
+    struct plan *p = b->p;
+    step.out = p->ntensors++;
+    p->tensors[step.out] = (struct plan_tensor){.count = shape_count(&step.desc.y),
+                                                .producer = p->nsteps,
+                                                .layout = step.desc.y_layout,
+                                                .wants_grad = !step.desc.first || step.nparams > 0};
+    p->steps[p->nsteps++] = step;
+    return step.out;
+}
+
+/* ---- layouts ------------------------------------------------------------------------------ */
+
+static enum layout layout_best(const struct shape *s) {
+    bool blocks = s->ndim == 3 && s->dim[0] % LAYOUT_BLOCK == 0;
+    return blocks ? LAYOUT_BLOCKED : LAYOUT_PLAIN;
+}
+
+/* Decides in which layouts the step reads and writes: d's are plain before. */
+static void layouts_choose(const struct lowering *b, struct plan_step *step) {
+    struct op_desc *d = &step->desc, best = *d;
+    bool conv = d->kind == OP_CONV2D, given = conv;
+    for (int i = 0; i < step->ninputs; i++)
+        given |= b->p->tensors[step->in[i]].layout == LAYOUT_BLOCKED;
+    best.x_layout = layout_best(&d->x);
+    best.y_layout = layout_best(&d->y);
+    if (!given || (best.x_layout == LAYOUT_PLAIN && best.y_layout == LAYOUT_PLAIN)) return;
+    int blocked = op_choice(b->dev, &best), plain = op_choice(b->dev, d);
+    if (blocked < 0 || (conv && plain >= 0 && plain < blocked)) return;
+    *d = best;
+}
+
+/* The tensor that holds t in this layout, turned around for 'reader' if it has to be. */
+static int tensor_in(struct lowering *b, int t, enum layout layout, int reader) {
+    struct plan_tensor *from = &b->p->tensors[t];
+    if (from->layout == layout) return t;
+    if (from->other) return from->other;
+    const struct shape *shape = &b->p->steps[from->producer].desc.y;
+    struct plan_step turn = {.desc = {.kind = OP_REORDER,
+                                      .x = *shape,
+                                      .y = *shape,
+                                      .x_layout = from->layout,
+                                      .y_layout = layout},
+                             .node = reader,
+                             .ninputs = 1,
+                             .in = {t}};
+    step_place(b, &turn);
+    from->other = step_append(b, turn);
+    b->p->reorders++;
+    return from->other;
+}
+
+static int step_lower(struct lowering *b, struct plan_step step) {
+    step_place(b, &step);
+    layouts_choose(b, &step);
+    for (int i = 0; i < step.ninputs; i++)
+        step.in[i] = tensor_in(b, step.in[i], step.desc.x_layout, step.node);
+    return step_append(b, step);
+}
+
+/* ---- the model ---------------------------------------------------------------------------- */
+
+static void lower(struct lowering *b, enum loss loss) {
+    const struct model *m = b->m;
+    b->p->tensors[TENSOR_BATCH].count = shape_count(&m->input);
+    b->p->ntensors = 1;
+    for (int k = 0; k < m->nnodes; k++) {
+        const struct model_node *node = &m->nodes[k];
+        if (node->plan.view || step_fuse(b, k)) continue;
+        struct plan_step step = {.desc = node->plan.op, .node = k, .nparams = node->plan.nparams};
+        step.ninputs = node->layer->inputs;
+        step.add_dw = step.nparams > 0 && weights_follow(m, k);
+        for (int i = 0; i < step.ninputs; i++) step.in[i] = tensor_read(b, node->input[i]);
+        b->tensor[k] = step_lower(b, step);
+    }
+    b->p->output = tensor_in(b, tensor_read(b, m->nnodes - 1), LAYOUT_PLAIN, m->nnodes - 1);
+    enum op_kind kind = loss == LOSS_CROSS_ENTROPY ? OP_CROSS_ENTROPY : OP_MSE;
+    step_lower(b, (struct plan_step){.desc = {.kind = kind, .x = m->output, .y = m->output},
+                                     .node = NODE_LOSS,
+                                     .ninputs = 1,
+                                     .in = {b->p->output}});
+}
+
+enum error plan_lower(const struct model *m, struct device *dev, enum loss loss,
+                      enum precision precision, struct plan *p) {
+    size_t nodes = (size_t)m->nnodes, most = 2 * nodes + 3; /* each tensor turned around once */
+    struct lowering b = {.m = m, .dev = dev, .p = p, .precision = precision};
+    b.uses = calloc(nodes, sizeof *b.uses);
+    b.tensor = calloc(nodes, sizeof *b.tensor);
+    p->steps = calloc(most, sizeof *p->steps);
+    p->tensors = calloc(most, sizeof *p->tensors);
+    bool fits = b.uses && b.tensor && p->steps && p->tensors;
+    if (fits) {
+        uses_count(&b);
+        lower(&b, loss);
+    }
+    free(b.uses);
+    free(b.tensor);
+    return fits ? ERR_NONE : FAIL(ERR_MEMORY, "cannot allocate a plan of %d layers", m->nnodes);
+}

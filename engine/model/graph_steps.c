@@ -1,0 +1,32 @@
+/* What a plan's ops are, for those who measure them. */
+#include "engine/model/cost.h"
+#include "engine/model/graph_run.h"
+
+int graph_steps(const struct graph *g, int64_t n) {
+    const struct plan *p = graph_plan(g, n);
+    return p ? p->nsteps : 0;
+}
+
+/* Forward reads inputs and parameters and writes y; backward reads dy, inputs and parameters and
+ * writes what gradients are wanted. What ops keep for themselves is not known here. */
+static void count_bytes(const struct graph *g, const struct plan_step *s, int64_t n,
+                        struct graph_step *out) {
+    double x = (double)(n * shape_count(&s->desc.x)) * s->ninputs,
+           y = (double)(n * shape_count(&s->desc.y)), w = 0;
+    for (int i = 0; i < s->nparams; i++)
+        w += (double)g->m->params[g->m->nodes[s->node].param[i]].count;
+    out->bytes[0] = (x + y + w) * sizeof(float);
+    out->bytes[1] = (y + x + 2 * w + (s->desc.first ? 0 : x)) * sizeof(float);
+}
+
+void graph_step(const struct graph *g, int64_t n, int step, struct graph_step *out) {
+    const struct plan_step *s = &graph_plan(g, n)->steps[step];
+    *out = (struct graph_step){
+        .name = s->node == NODE_LOSS ? "loss" : g->m->nodes[s->node].name,
+        .impl = s->op->impl->name,
+        .desc = &s->desc,
+        .inputs = s->ninputs,
+    };
+    for (int pass = 0; pass < 2; pass++) out->flops[pass] = op_flops(&s->desc, pass) * (double)n;
+    count_bytes(g, s, n, out);
+}

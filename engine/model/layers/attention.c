@@ -1,0 +1,43 @@
+/* attention: of each head, softmax(q k' / sqrt(size)) v; queries, keys and values come in side by
+ * side, as a linear layer of three times the features makes them. */
+#include "engine/model/layer.h"
+
+struct attention_config {
+    int64_t heads;
+    bool causal;
+};
+
+static enum error attention_plan(const void *config, const struct shape *x, struct layer_plan *p) {
+    const struct attention_config *c = config;
+    if (c->heads < 1) return FAIL(ERR_CONFIG, "heads is missing\nattention: {heads: 6}");
+    if (x->ndim != 2)
+        return FAIL(ERR_CONFIG, "attention takes a sequence\nput it behind embedding or tokens");
+    if (x->dim[1] % (3 * c->heads))
+        return FAIL(ERR_CONFIG,
+                    "%lld features are not queries, keys and values of %lld heads\n"
+                    "put a linear layer of 3 * heads * size units before it",
+                    (long long)x->dim[1], (long long)c->heads);
+    p->y = (struct shape){.ndim = 2, .dim = {x->dim[0], x->dim[1] / 3}};
+    p->op = (struct op_desc){.kind = OP_ATTENTION, .x = *x, .y = p->y};
+    p->op.attention.heads = (int)c->heads;
+    p->op.attention.causal = c->causal;
+    return ERR_NONE;
+}
+
+static const struct config_field fields[] = {
+    {"heads", CONFIG_INT, offsetof(struct attention_config, heads), .min = 1, .max = 1 << 16,
+     .help = "Heads, each with a part of the features"},
+    {"causal", CONFIG_BOOL, offsetof(struct attention_config, causal), "false",
+     .help = "Whether a position sees only itself and those before it"},
+    {0},
+};
+
+const struct layer_ops layer_attention = {
+    .section = {.name = "attention",
+                .fields = fields,
+                .size = sizeof(struct attention_config),
+                .shorthand = "heads",
+                .help = "Mixes the positions of a sequence, each head by its own weights"},
+    .inputs = 1,
+    .plan = attention_plan,
+};

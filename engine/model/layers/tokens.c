@@ -1,0 +1,20 @@
+/* tokens: an image as a sequence of its pixels, each with its channels as features. */
+#include "engine/model/layer.h"
+
+static enum error tokens_plan(const void *config, const struct shape *x, struct layer_plan *p) {
+    (void)config;
+    if (x->ndim != 3)
+        return FAIL(ERR_CONFIG, "an image (channels, height, width) must come in\n"
+                                "put it behind conv2d");
+    p->y = (struct shape){.ndim = 2, .dim = {x->dim[1] * x->dim[2], x->dim[0]}};
+    p->op = (struct op_desc){.kind = OP_TOKENS, .x = *x, .y = p->y};
+    return ERR_NONE;
+}
+
+static const struct config_field fields[] = {{0}};
+
+const struct layer_ops layer_tokens = {
+    .section = {.name = "tokens", .fields = fields, .help = "An image as a sequence of its pixels"},
+    .inputs = 1,
+    .plan = tokens_plan,
+};

@@ -4,8 +4,9 @@
 #include "engine/config/schema.h"
 #include "engine/device/ops.h"
 
-enum { SAMPLE_U8, SAMPLE_F32 };
+enum { SAMPLE_U8, SAMPLE_F32, SAMPLE_TOKENS /* int32_t; the network sees them as whole floats */ };
 struct dataset;
+struct visit;
 struct dataset_ops {
     struct config_section section; /* name as in YAML ("digits", "idx", ...), keys of its own */
     /* Whether a path looks like this kind ('data: PATH'); NULL for generated sets. */
@@ -14,20 +15,37 @@ struct dataset_ops {
      * is allocated by it. Both parts have the same shape, type, classes and targets. ERR_INPUT: no
      * such file; ERR_DATA: not what it should be. */
     enum error (*open)(const void *config, bool train, uint64_t seed, struct dataset **out);
-    /* Sample i in [0, size): its raw values (of sample_bytes) and its class or target. Thread-safe,
-     * deterministic, and once warm allocates nothing. */
+    /* Sample i in [0, size): its raw values (of sample_bytes) and its classes or target. Thread-safe,
+     * deterministic, and once warm allocates nothing (a library that decodes may). Tokens are in [0, classes). */
     enum error (*read)(struct dataset *d, int64_t i, void *x, int32_t *label, float *target);
     void (*close)(struct dataset *d);
+    /* Of sets whose pictures are larger than their samples, NULL of others: as read, but of the
+     * part of the picture that the visit draws. */
+    enum error (*read_part)(struct dataset *d, int64_t i, const struct visit *v, void *x,
+                            int32_t *label, float *target);
+    /* Of sets of text, NULL of others. decode: the bytes that a token of [0, classes) stands for
+     * (they may be a part of a character); gives how many. encode: a text's tokens, of which there
+     * are at most n; ERR_DATA names a character that the set does not have. */
+    int (*decode)(const struct dataset *d, int32_t token, char out[8]);
+    enum error (*encode)(const struct dataset *d, const char *text, size_t n, int32_t *tokens,
+                         int64_t *count);
+    /* Opens a file of samples that have no labels, for a network that was trained on 'like': of its
+     * shape and type. NULL: the set has no such files. ERR_DATA: they are not like that. */
+    enum error (*samples)(const char *path, const struct dataset *like, struct dataset **out);
+    /* What class k is called; NULL: by its number. */
+    const char *(*class_name)(const struct dataset *d, int64_t k);
 };
 struct dataset { /* embedded first in each reader's own struct */
     const struct dataset_ops *ops;
     int64_t size;       /* at least 1 */
     struct shape shape; /* of one sample */
-    int type;           /* SAMPLE_U8 or SAMPLE_F32 */
+    int type;           /* SAMPLE_U8, SAMPLE_F32, SAMPLE_TOKENS */
     int64_t classes;    /* 0: targets are vectors */
+    int64_t labels;     /* classes that a sample has: 1, or one for each position of a sequence */
     int64_t targets;    /* floats of a target vector (classes == 0) */
     const char *name;
-    bool plane; /* height and width make sense (crop, flip) */
+    bool plane;  /* height and width make sense (crop, flip) */
+    double part; /* of a picture file's shorter side, that a sample shows; 0: all */
 };
 const struct dataset_ops *const *dataset_kinds(int *count);
 /* The schema's: which set ("set: digits"), with its own keys; common are the keys of struct
@@ -48,6 +66,16 @@ struct data_config {
 MUST_CHECK enum error dataset_open(const struct data_config *c, bool train, uint64_t seed,
                                    struct dataset **out);
 void dataset_close(struct dataset *d); /* NULL is fine */
+/* NULL: it has none but its number. */
+const char *dataset_class_name(const struct dataset *d, int64_t k);
+/* Samples without labels: a picture file (for sets of square colour pictures of bytes), or 'samples'
+ * of the kind that recognises the path. */
+MUST_CHECK enum error dataset_samples(const char *path, const struct dataset *like,
+                                      struct dataset **out);
 
 /* Bytes of one sample's raw values. */
 size_t dataset_sample_bytes(const struct dataset *d);
+/* The set's decode and encode. Without text decode gives 0, encode ERR_CONFIG. */
+int dataset_decode(const struct dataset *d, int32_t token, char out[8]);
+MUST_CHECK enum error dataset_encode(const struct dataset *d, const char *text, size_t n,
+                                     int32_t *tokens, int64_t *count);

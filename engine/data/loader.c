@@ -23,6 +23,7 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,6 +65,7 @@ struct loader {
     pthread_mutex_t lock; /* guards what follows, and the slots' filled and left */
     pthread_cond_t work, ready;
     bool stop;
+    int active;                  /* workers that may work; the others sleep */
     int64_t given, limit;        /* steps given; steps that may be filled */
     int64_t epoch, step, number; /* of the next part to fill */
     int part;
@@ -91,8 +93,9 @@ static enum error sample_fill(struct worker *w, struct shard *s, int64_t i, int6
     struct loader *l = w->loader;
     struct dataset *d = l->data;
     int32_t unused;
-    TRY(d->ops->read(d, index, w->raw, s->labels ? &s->labels[i] : &unused,
-                     s->target ? s->target + i * d->targets : NULL));
+    TRY(transform_read(&l->transform, d, index, id, w->raw,
+                       s->labels ? s->labels + i * d->labels : &unused,
+                       s->target ? s->target + i * d->targets : NULL));
     s->ids[i] = id;
     transform_apply(&l->transform, d, w->raw, id, s->x + i * shape_count(&d->shape));
     return ERR_NONE;
@@ -184,7 +187,9 @@ static void *worker_main(void *arg) {
     struct loader *l = w->loader;
     pthread_mutex_lock(&l->lock);
     while (!l->stop)
-        if (part_ready(l))
+        if (w - l->workers >= l->active)
+            pthread_cond_wait(&l->work, &l->lock);
+        else if (part_ready(l))
             part_run(w);
         else if (order_wanted(l))
             order_run(l);
@@ -214,7 +219,7 @@ static enum error parts_create(struct loader *l, const int *shards, int nshards)
     return ERR_NONE;
 }
 
-struct layout { /* where a shard's arrays lie in its slot's block */
+struct places { /* where a shard's arrays lie in its slot's block */
     size_t x, labels, target, ids;
 };
 
@@ -229,11 +234,11 @@ static enum error block_add(size_t *bytes, int64_t n, size_t each, size_t *at) {
 }
 
 static enum error layout_shard(const struct loader *l, int shard, size_t *bytes,
-                               struct layout *out) {
+                               struct places *out) {
     const struct dataset *d = l->data;
     int64_t n = shard_most(l, shard);
     TRY(block_add(bytes, n, (size_t)shape_count(&d->shape) * sizeof(float), &out->x));
-    TRY(block_add(bytes, n, sizeof(int32_t), &out->labels));
+    TRY(block_add(bytes, n, (size_t)d->labels * sizeof(int32_t), &out->labels));
     TRY(block_add(bytes, n, (size_t)d->targets * sizeof(float), &out->target));
     return block_add(bytes, n, sizeof(uint64_t), &out->ids);
 }
@@ -241,7 +246,7 @@ static enum error layout_shard(const struct loader *l, int shard, size_t *bytes,
 static enum error slot_init(const struct loader *l, struct slot *s, const int *shards,
                             int nshards) {
     const struct dataset *d = l->data;
-    struct layout at;
+    struct places at;
     size_t bytes = 0;
     s->filled = -1;
     for (int i = 0; i < nshards; i++) TRY(layout_shard(l, shards[i], &bytes, &at));
@@ -306,6 +311,14 @@ static enum error position_init(struct loader *l, const struct loader_params *p)
     return ERR_NONE;
 }
 
+/* The process's cores, of which a loader never needs more. */
+static int cores_count(void) {
+    enum { MOST = 16 };
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    return n < MOST ? n : MOST;
+}
+
 static enum error loader_init(struct loader *l, const struct loader_params *p) {
     struct normalization norm;
     if (!p->norm) TRY(normalization_find(p->data, p->config, &norm));
@@ -317,11 +330,12 @@ static enum error loader_init(struct loader *l, const struct loader_params *p) {
     if (!(l->slots = calloc((size_t)l->depth, sizeof *l->slots)))
         return FAIL(ERR_MEMORY, "no memory for %d batches", l->depth);
     for (int i = 0; i < l->depth; i++) TRY(slot_init(l, &l->slots[i], p->shards, p->nshards));
-    return workers_start(l, p->workers);
+    l->active = p->workers ? p->workers : 1;
+    return workers_start(l, p->workers ? p->workers : cores_count());
 }
 
 enum error loader_open(const struct loader_params *p, struct loader **out) {
-    assert(p->nshards >= 1 && p->workers >= 1 && p->depth >= 1 && p->sampler.size <= p->data->size);
+    assert(p->nshards >= 1 && p->workers >= 0 && p->depth >= 1 && p->sampler.size <= p->data->size);
     struct loader *l = calloc(1, sizeof *l);
     if (!l) return FAIL(ERR_MEMORY, "no memory for a loader");
     l->data = p->data;
@@ -343,11 +357,18 @@ enum error loader_open(const struct loader_params *p, struct loader **out) {
 }
 
 /* ---- giving ---- */
+/* Who has to wait for a step, other than the first, has one more worker from then on, if there is
+ * one that sleeps. */
 static void wait_for(struct loader *l, const struct slot *s) {
+    enum { SHORT_NS = 100000 };
     if (s->filled == l->given) return;
     int64_t begin = clock_ns();
     while (s->filled != l->given) pthread_cond_wait(&l->ready, &l->lock);
-    l->waited += clock_ns() - begin;
+    int64_t waited = clock_ns() - begin;
+    l->waited += waited;
+    if (waited < SHORT_NS || l->given == 0 || l->active == l->nworkers) return;
+    l->active++;
+    pthread_cond_broadcast(&l->work);
 }
 
 enum error loader_next(struct loader *l, const struct step_batch **out) {

@@ -23,7 +23,7 @@ struct shard {       /* one shard of one step, ready to compute on */
     int index;       /* v */
     int64_t n;       /* samples; may be 0 */
     float *x;        /* (n, shape) */
-    int32_t *labels; /* (n), or NULL */
+    int32_t *labels; /* (n, data->labels), or NULL */
     float *target;   /* (n, targets), or NULL */
     uint64_t *ids;   /* (n), each visit's counter: epoch * total + position in the epoch's order;
                         not training: the sample's number */
@@ -43,7 +43,7 @@ struct loader_params {
     int nshards;
     bool training; /* augment, go on to the next epoch for ever; else one pass in order, no
                       augmentation, padding or dropping */
-    int workers;   /* threads, >= 1 */
+    int workers;   /* threads; 0: as many as keep the caller from waiting, at most one a core */
     int depth;     /* steps ahead, >= 1 */
     int64_t epoch,
         step; /* where to begin; a step at or beyond the end of its epoch is one of a later epoch */

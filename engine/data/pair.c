@@ -269,7 +269,7 @@ static enum error part_open(struct input *in, const struct array *a, const struc
     TRY(resident_create(&d, &r));
     if (r->labels)
         memcpy(r->labels, l->classes + part.first, (size_t)part.count * sizeof *r->labels);
-    if (r->target)
+    if (l->target)
         memcpy(r->target, l->target + part.first * l->targets,
                (size_t)(part.count * l->targets) * sizeof *r->target);
     enum error err = samples_read(in, a, part, r->x);
@@ -303,6 +303,15 @@ static enum error train_describe(const struct pair_format *f, const struct pair_
     return err;
 }
 
+static enum error alike_check(const char *path, const struct dataset *d,
+                              const struct dataset *like) {
+    char is[96], must[96];
+    if (shape_equal(&d->shape, &like->shape) && d->type == like->type) return ERR_NONE;
+    return FAIL(ERR_DATA, "%s: samples of %s %s, but training has %s %s", path,
+                shape_text(&d->shape, is), d->type == SAMPLE_U8 ? "bytes" : "floats",
+                shape_text(&like->shape, must), like->type == SAMPLE_U8 ? "bytes" : "floats");
+}
+
 /* Validation samples in files of their own. */
 static enum error val_open(const struct pair_format *f, const struct pair_config *c,
                            const struct dataset *like, struct dataset **out) {
@@ -314,19 +323,13 @@ static enum error val_open(const struct pair_format *f, const struct pair_config
     TRY(labels_read(f, p.y, &l));
     enum error err;
     struct dataset d = *like;
-    char is[96], must[96];
     if (l.targets != like->targets)
         TRY_GOTO(err, FAIL(ERR_DATA, "%s: other labels than the training samples have", p.y), done);
     if (like->classes) TRY_GOTO(err, classes_find(p.y, like->classes, l.largest, &d.classes), done);
     TRY_GOTO(err, array_open(f, p.x, &in, &a), done);
     TRY_GOTO(err, samples_describe(p.x, &a, &d), done);
     TRY_GOTO(err, counts_check(&p, &a, &l), done);
-    if (!shape_equal(&d.shape, &like->shape) || d.type != like->type)
-        TRY_GOTO(err,
-                 FAIL(ERR_DATA, "%s: samples of %s %s, but training has %s %s", p.x,
-                      shape_text(&d.shape, is), d.type == SAMPLE_U8 ? "bytes" : "floats",
-                      shape_text(&like->shape, must), like->type == SAMPLE_U8 ? "bytes" : "floats"),
-                 done);
+    TRY_GOTO(err, alike_check(p.x, &d, like), done);
     err = part_open(&in, &a, &l, (struct part){0, l.count}, &d, out);
 done:
     input_close(&in);
@@ -358,5 +361,21 @@ enum error pair_open(const struct dataset_ops *ops, const struct pair_format *fo
         input_close(&in);
     }
     labels_free(&labels);
+    return err;
+}
+
+enum error pair_samples(const struct dataset_ops *ops, const struct pair_format *format,
+                        const char *path, const struct dataset *like, struct dataset **out) {
+    struct input in;
+    struct array a = {0};
+    struct dataset d = {.ops = ops, .name = ops->section.name};
+    const struct labels none = {0};
+    if (like->type == SAMPLE_TOKENS)
+        return FAIL(ERR_DATA, "%s: samples of '%s' are tokens", path, like->name);
+    TRY(array_open(format, path, &in, &a));
+    enum error err = samples_describe(path, &a, &d);
+    if (err == ERR_NONE) err = alike_check(path, &d, like);
+    if (err == ERR_NONE) err = part_open(&in, &a, &none, (struct part){0, a.dim[0]}, &d, out);
+    input_close(&in);
     return err;
 }

@@ -1,7 +1,8 @@
 /* Augmentation and normalisation.
  *
  * A visit to a sample has a counter of its own (its id), from which its random words come: one for
- * the flip, two for where the crop lies. Padding is PyTorch's: the raw picture is padded with 0,
+ * the flip, two for where the crop lies, others for a part of random size and for colours. What
+ * moves goes first, then colours, then the mean is taken off. Padding is PyTorch's: the raw picture is padded with 0,
  * then normalised, so the border is what black becomes. The crop comes first and the flip second;
  * as places of crops are symmetric, the other order is the same by chance. */
 #include "engine/data/transform.h"
@@ -12,42 +13,8 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- reading 'augment' and 'normalize' ---- */
-/* The parsers record an error and leave in *at where it is. */
-enum { CROP_MAX = 64 };
-struct augment {
-    bool flip;
-    int64_t crop;
-};
-
-static enum error augment_item(const struct node *item, struct augment *out,
-                               const struct node **at) {
-    *at = item;
-    if (item->kind == NODE_SCALAR && !strcmp(item->text, "flip")) {
-        if (out->flip) return FAIL(ERR_CONFIG, "flip is there twice");
-        out->flip = true;
-        return ERR_NONE;
-    }
-    const struct node *crop =
-        item->kind == NODE_MAP && item->count == 1 ? node_get(item, "crop") : NULL;
-    if (!crop) return FAIL(ERR_CONFIG, "no such augmentation\nwrite a list of: flip, {crop: 4}");
-    *at = crop;
-    if (out->crop) return FAIL(ERR_CONFIG, "crop is there twice");
-    if (crop->kind != NODE_SCALAR || !text_int(crop->text, &out->crop) || out->crop < 1 ||
-        out->crop > CROP_MAX)
-        return FAIL(ERR_CONFIG, "crop takes the pixels to pad by, from 1 to %d", CROP_MAX);
-    return ERR_NONE;
-}
-
-static enum error augment_parse(const struct node *node, struct augment *out,
-                                const struct node **at) {
-    *out = (struct augment){0};
-    if (!node) return ERR_NONE;
-    if (node->kind != NODE_LIST) return augment_item(node, out, at);
-    for (int i = 0; i < node->count; i++) TRY(augment_item(node->items[i], out, at));
-    return ERR_NONE;
-}
-
+/* ---- reading 'normalize' ----
+ * The parsers record an error and leave in *at where it is. */
 enum normalize_kind { NORMALIZE_AUTO, NORMALIZE_OFF, NORMALIZE_GIVEN };
 struct normalize {
     enum normalize_kind kind;
@@ -131,14 +98,15 @@ static void moments_add(const struct dataset *d, const void *raw, int channels, 
 static enum error normalization_measure(struct dataset *d, struct normalization *out) {
     enum { SAMPLES = 1000 };
     int64_t n = d->size < SAMPLES ? d->size : SAMPLES;
-    size_t target_bytes = align_floats(d->targets) * sizeof(float), bytes = dataset_sample_bytes(d);
+    size_t target_bytes = (size_t)align_floats(d->targets + d->labels) * sizeof(float),
+           bytes = dataset_sample_bytes(d);
     char *raw;
     TRY(memory_alloc(target_bytes + bytes, (void **)&raw));
     double sum[CHANNELS_MAX] = {0}, square[CHANNELS_MAX] = {0};
     enum error err = ERR_NONE;
-    int32_t label;
+    int32_t *labels = (int32_t *)raw + d->targets;
     for (int64_t i = 0; i < n && err == ERR_NONE; i++) {
-        err = d->ops->read(d, i, raw + target_bytes, &label, (float *)raw);
+        err = d->ops->read(d, i, raw + target_bytes, labels, (float *)raw);
         if (err == ERR_NONE) moments_add(d, raw + target_bytes, out->channels, sum, square);
     }
     memory_free(raw);
@@ -153,11 +121,21 @@ static enum error normalization_measure(struct dataset *d, struct normalization 
     return ERR_NONE;
 }
 
+/* Tokens are names: the network sees them as they are. */
+static enum error normalization_none(const struct dataset *d, const struct normalize *n,
+                                     struct normalization *out) {
+    *out = (struct normalization){.channels = 1, .scale = {1}};
+    if (n->kind != NORMALIZE_GIVEN) return ERR_NONE;
+    return FAIL(ERR_CONFIG, "data.normalize: samples of '%s' are tokens, which have no mean",
+                d->name);
+}
+
 enum error normalization_find(struct dataset *d, const struct data_config *c,
                               struct normalization *out) {
     const struct node *at;
     struct normalize n;
     TRY(normalize_parse(c->normalize, &n, &at));
+    if (d->type == SAMPLE_TOKENS) return normalization_none(d, &n, out);
     double unit = d->type == SAMPLE_U8 ? 255 : 1;
     *out = (struct normalization){.channels = 1, .scale = {(float)(1 / unit)}};
     if (n.kind == NORMALIZE_OFF) return ERR_NONE;
@@ -179,21 +157,39 @@ enum error normalization_find(struct dataset *d, const struct data_config *c,
 }
 
 /* ---- one sample ---- */
-enum error transform_init(struct transform *t, const struct dataset *d, const struct data_config *c,
-                          const struct normalization *norm, bool augment, uint64_t seed) {
-    struct augment a = {0};
-    const struct node *at;
-    TRY(augment_parse(augment ? c->augment : NULL, &a, &at));
-    if ((a.flip || a.crop) && !d->plane)
+static enum error augment_check(const struct augment *a, const struct dataset *d) {
+    bool byte = d->type == SAMPLE_U8, colours = d->shape.dim[0] == 3 || d->shape.dim[0] == 1;
+    bool any = a->flip || a->crop || a->resized_crop.on || jitter_on(&a->jitter);
+    if (any && !d->plane)
         return FAIL(ERR_CONFIG,
                     "data.augment needs pictures, and samples of '%s' have no height and width",
                     d->name);
+    if (jitter_on(&a->jitter) && !(byte && colours))
+        return FAIL(ERR_CONFIG,
+                    "data.augment: jitter needs pictures of bytes in 1 or 3 channels, "
+                    "which those of '%s' are not",
+                    d->name);
+    return ERR_NONE;
+}
+
+enum error transform_init(struct transform *t, const struct dataset *d, const struct data_config *c,
+                          const struct normalization *norm, bool augment, uint64_t seed) {
+    const struct node *at;
+    *t = (struct transform){.norm = *norm, .key = rng_key(seed, RNG_AUGMENT)};
+    TRY(augment_parse(augment ? c->augment : NULL, &t->augment, &at));
+    TRY(augment_check(&t->augment, d));
     if (norm->channels != 1 && norm->channels != d->shape.dim[0])
         return FAIL(ERR_CONFIG, "%d channels are normalised, but samples of '%s' have %lld",
                     norm->channels, d->name, (long long)d->shape.dim[0]);
-    *t = (struct transform){
-        .norm = *norm, .flip = a.flip, .crop = a.crop, .key = rng_key(seed, RNG_AUGMENT)};
     return ERR_NONE;
+}
+
+enum error transform_read(const struct transform *t, struct dataset *d, int64_t i, uint64_t id,
+                          void *raw, int32_t *labels, float *target) {
+    const struct visit visit = {t->augment.resized_crop, t->key, id};
+    if (visit.rule.on && d->ops->read_part)
+        return d->ops->read_part(d, i, &visit, raw, labels, target);
+    return d->ops->read(d, i, raw, labels, target);
 }
 
 VECTORISED static void normalise_bytes(const uint8_t *from, int64_t n, float mean, float scale,
@@ -206,11 +202,17 @@ VECTORISED static void normalise_floats(const float *from, int64_t n, float mean
     for (int64_t i = 0; i < n; i++) out[i] = (from[i] - mean) * scale;
 }
 
+VECTORISED static void tokens_widen(const int32_t *from, int64_t n, float *out) {
+    for (int64_t i = 0; i < n; i++) out[i] = (float)from[i];
+}
+
 /* out[0..n) = normalised raw[at..at+n). */
 static void normalise(const struct dataset *d, const void *raw, int64_t at, int64_t n, float mean,
                       float scale, float *out) {
     if (d->type == SAMPLE_U8)
         normalise_bytes((const uint8_t *)raw + at, n, mean, scale, out);
+    else if (d->type == SAMPLE_TOKENS)
+        tokens_widen((const int32_t *)raw + at, n, out);
     else
         normalise_floats((const float *)raw + at, n, mean, scale, out);
 }
@@ -236,10 +238,10 @@ struct place {
 static struct place place_draw(const struct transform *t, uint64_t id) {
     uint32_t w[4];
     rng_words(t->key, id, 0, w);
-    uint64_t places = 2 * (uint64_t)t->crop + 1;
-    return (struct place){.y = (int64_t)(w[1] * places >> 32) - t->crop,
-                          .x = (int64_t)(w[2] * places >> 32) - t->crop,
-                          .flip = t->flip && w[0] >> 31};
+    uint64_t places = 2 * (uint64_t)t->augment.crop + 1;
+    return (struct place){.y = (int64_t)(w[1] * places >> 32) - t->augment.crop,
+                          .x = (int64_t)(w[2] * places >> 32) - t->augment.crop,
+                          .flip = t->augment.flip && w[0] >> 31};
 }
 
 /* One channel: out[y][x] = raw[y + place.y][x + place.x], or what 0 becomes outside. */
@@ -262,17 +264,83 @@ static void cut(const struct dataset *d, const void *raw, int64_t at, struct pla
     }
 }
 
+/* ---- a part of a sample, as large as the whole ---- */
+static float value_at(const struct dataset *d, const void *raw, int64_t at) {
+    return d->type == SAMPLE_U8 ? (float)((const uint8_t *)raw)[at] : ((const float *)raw)[at];
+}
+
+struct between { /* two neighbours, and how much of the second */
+    int64_t at[2];
+    float part;
+};
+
+static struct between between_find(double from, double length, int64_t i, int64_t size) {
+    double low = from, high = from + length - 1,
+           v = from + ((double)i + 0.5) * length / (double)size;
+    v = v - 0.5 < low ? low : v - 0.5 > high ? high : v - 0.5;
+    int64_t at = (int64_t)v;
+    return (struct between){{at, at < (int64_t)high ? at + 1 : at}, (float)(v - (double)at)};
+}
+
+/* One channel of the box, linearly interpolated: it only gets larger. */
+static void enlarge(const struct dataset *d, const void *raw, int64_t channel, struct box box,
+                    bool flip, float *out) {
+    int64_t h = d->shape.dim[1], w = d->shape.dim[2], at = channel * h * w;
+    for (int64_t y = 0; y < h; y++, out += w) {
+        struct between row = between_find(box.y, box.h, y, h);
+        for (int64_t x = 0; x < w; x++) {
+            struct between column = between_find(box.x, box.w, x, w);
+            float v[2];
+            for (int k = 0; k < 2; k++) {
+                float a = value_at(d, raw, at + row.at[k] * w + column.at[0]);
+                v[k] = a + (value_at(d, raw, at + row.at[k] * w + column.at[1]) - a) * column.part;
+            }
+            out[x] = v[0] + (v[1] - v[0]) * row.part;
+        }
+        if (flip) reverse(out, w);
+    }
+}
+
+/* ---- all of it ---- */
+/* out = raw values, moved and recoloured. */
+static void augment_apply(const struct transform *t, const struct dataset *d, const void *raw,
+                          uint64_t id, float *out) {
+    const struct augment *a = &t->augment;
+    int64_t h = d->shape.dim[1], w = d->shape.dim[2];
+    struct visit visit = {a->resized_crop, t->key, id};
+    struct place place = place_draw(t, id);
+    bool part = a->resized_crop.on && !d->ops->read_part;
+    struct box box = part ? box_draw(&visit, (int)w, (int)h) : (struct box){0};
+    for (int64_t c = 0; c < d->shape.dim[0]; c++)
+        if (part)
+            enlarge(d, raw, c, box, place.flip, out + c * h * w);
+        else
+            cut(d, raw, c * h * w, place, 0, 1, out + c * h * w);
+    if (jitter_on(&a->jitter))
+        jitter_apply(&a->jitter, t->key, id, (int)d->shape.dim[0], h * w, out);
+}
+
+/* Which mean and scale are those of a channel. */
+static int norm_of(const struct normalization *n, int64_t run) {
+    return n->channels == 1 ? 0 : (int)run;
+}
+
 void transform_apply(const struct transform *t, const struct dataset *d, const void *raw,
                      uint64_t id, float *out) {
     const struct normalization *n = &t->norm;
-    bool moved = t->flip || t->crop;
+    const struct augment *a = &t->augment;
+    bool slow = jitter_on(&a->jitter) || (a->resized_crop.on && !d->ops->read_part);
+    bool moved = !slow && (a->flip || a->crop);
     struct place place = moved ? place_draw(t, id) : (struct place){0};
     int64_t runs = moved ? d->shape.dim[0] : n->channels, inner = shape_count(&d->shape) / runs;
+    if (slow) augment_apply(t, d, raw, id, out);
     for (int64_t c = 0; c < runs; c++) {
-        int k = n->channels == 1 ? 0 : (int)c;
-        if (moved)
-            cut(d, raw, c * inner, place, n->mean[k], n->scale[k], out + c * inner);
+        float mean = n->mean[norm_of(n, c)], scale = n->scale[norm_of(n, c)];
+        if (slow)
+            normalise_floats(out + c * inner, inner, mean, scale, out + c * inner);
+        else if (moved)
+            cut(d, raw, c * inner, place, mean, scale, out + c * inner);
         else
-            normalise(d, raw, c * inner, inner, n->mean[k], n->scale[k], out + c * inner);
+            normalise(d, raw, c * inner, inner, mean, scale, out + c * inner);
     }
 }

@@ -1,12 +1,11 @@
 /* From raw values to what the network sees: augmentation and normalisation of one sample. */
 #pragma once
-#include "engine/base/rng.h"
+#include "engine/data/augment.h"
 #include "engine/data/loader.h"
 
 struct transform {
     struct normalization norm;
-    bool flip;
-    int64_t crop; /* pixels of padding; 0: none */
+    struct augment augment;
     struct rng_key key;
 };
 /* augment: false leaves c's augmentation out. ERR_CONFIG when augmentation or norm do not fit the
@@ -18,3 +17,6 @@ MUST_CHECK enum error transform_init(struct transform *t, const struct dataset *
  * depends on. */
 void transform_apply(const struct transform *t, const struct dataset *d, const void *raw,
                      uint64_t id, float *out);
+/* Reads sample i for the visit id: as the set's read, or read_part where a part is drawn. */
+MUST_CHECK enum error transform_read(const struct transform *t, struct dataset *d, int64_t i,
+                                     uint64_t id, void *raw, int32_t *labels, float *target);

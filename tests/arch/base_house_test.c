@@ -48,6 +48,8 @@ static const struct {
     {"transport/link/", "nng/", "transport/link/tcp"},
     {"", "mpi.h", "transport/link/mpi/"},
     {"", "zlib.h", "engine/data/"},
+    {"", "jpeglib.h", "engine/data/image.c"},
+    {"", "png.h", "engine/data/image.c"},
     {"", "omp.h", "engine/device/"},
 };
 static const char *const folders[] = {"engine", "transport", "modes", "lab", "cli"};

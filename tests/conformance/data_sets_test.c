@@ -1,7 +1,7 @@
 /* What every registered set promises, over all of sets.def: same samples at any time and from any
  * thread, labels within the classes, both parts alike, errors by name, and no allocation when a
  * sample is read. A new set needs a line in 'examples'. */
-#include "tests/unit/data_fixture.h"
+#include "tests/unit/data_pictures.h"
 
 #include "engine/base/digest.h"
 
@@ -11,9 +11,13 @@ struct example {
     const char *set, *yaml; /* with the folder of the example files for each %s */
     const char *missing;    /* the same for a file that is not there; NULL: reads none */
     const char *files[4];   /* that it reads */
+    const char *folder;     /* that it is given; NULL: the first file */
+    bool decodes;           /* by a library that takes memory; errors may come late */
 };
 static const struct example examples[] = {
     {"digits", "{set: digits, train: 150, val: 60}", NULL, {0}},
+    {"shapes", "{set: shapes, train: 150, val: 60}", NULL, {0}},
+    {"grammar", "{set: grammar, train: 150, val: 60, context: 40}", NULL, {0}},
     {"spirals", "{set: spirals, train: 150, val: 60}", NULL, {0}},
     {"idx",
      "{set: idx, train: %s/train-images-idx3-ubyte, val: 20%%}",
@@ -23,9 +27,57 @@ static const struct example examples[] = {
      "{set: npy, train: %s/x.npy, val: 12}",
      "{set: npy, train: %s/none.npy, labels: %s/y.npy}",
      {"x.npy", "y.npy"}},
+    {"images",
+     "{set: images, train: %s/pictures, size: 16, val: 2}",
+     "{set: images, train: %s/none}",
+     {"pictures/a/1.png", "pictures/b/2.jpg", "pictures/b/3.jpeg", "pictures/a/2.JPG"},
+     .folder = "pictures",
+     .decodes = true},
+    {"text",
+     "{set: text, train: %s/t.txt, val: 12%%, context: 16}",
+     "{set: text, train: %s/none.txt, context: 16}",
+     {"t.txt"}},
+    {"tokens",
+     "{set: tokens, train: %s/t.bin, val: 5, context: 10}",
+     "{set: tokens, train: %s/none.bin, context: 10}",
+     {"t.bin"}},
+    {"cifar",
+     "{set: cifar, train: %s/data_batch_1.bin, val: 1}",
+     "{set: cifar, train: %s/data_batch_none.bin, val: 1}",
+     {"data_batch_1.bin"}},
     {"csv", "{set: csv, train: %s/t.csv, val: 12}", "{set: csv, train: %s/none.csv}", {"t.csv"}},
 };
-enum { EXAMPLES = sizeof examples / sizeof *examples, SAMPLE_ROOM = 4096 };
+enum { EXAMPLES = sizeof examples / sizeof *examples, SAMPLE_ROOM = 4096, LABELS_ROOM = 256 };
+
+static void make_tokens(void) {
+    char text[1500];
+    uint8_t tokens[1200];
+    size_t n = 0;
+    for (int i = 0; n < sizeof text - 16; i++) /* letters of one, two, three bytes */
+        n += (size_t)snprintf(text + n, sizeof text - n, i % 3 ? "%d, " : "\u00e9%d\u20ac", i * i);
+    file_put("t.txt", text, n);
+    for (int i = 0; i < 600; i++)
+        tokens[2 * i] = (uint8_t)(i * i % 251), tokens[2 * i + 1] = (uint8_t)(i % 3);
+    file_put("t.bin", tokens, sizeof tokens);
+}
+
+static void make_cifar(void) {
+    static uint8_t records[3 * 3073]; /* all the same but for the place */
+    for (int i = 0; i < 9219; i++) records[i] = (uint8_t)(i % 3073 ? i / 40 + i / 3073 : i / 3073);
+    file_put("data_batch_1.bin", records, sizeof records);
+}
+
+static void make_pictures(void) {
+    folder_put("pictures");
+    folder_put("pictures/a");
+    folder_put("pictures/b");
+    png_put("pictures/a/1.png", 1, 30, 40, PNG_COLOR_TYPE_RGB, 8);
+    png_put("pictures/a/2.png", 2, 30, 20, PNG_COLOR_TYPE_GRAY, 8);
+    jpeg_put("pictures/a/2.JPG", 3, 50, 33, JPEG_FORM_PROGRESSIVE);
+    jpeg_put("pictures/b/1.jpg", 4, 16, 16, JPEG_FORM_GREY);
+    jpeg_put("pictures/b/2.jpg", 5, 70, 50, JPEG_FORM_COLOUR);
+    jpeg_put("pictures/b/3.jpeg", 6, 9, 40, JPEG_FORM_CMYK);
+}
 
 static int make_files(void **state) {
     (void)state;
@@ -47,6 +99,9 @@ static int make_files(void **state) {
     for (int i = 0; i < 60; i++)
         n += (size_t)snprintf(text + n, sizeof text - n, "%d,%g,%d\n", i, i * 0.3, i % 4);
     file_put("t.csv", text, n);
+    make_tokens();
+    make_cifar();
+    make_pictures();
     return 0;
 }
 
@@ -67,12 +122,13 @@ static const struct example *example_of(const char *set) {
 static uint32_t sample_digest(struct dataset *d, int64_t i) {
     char x[SAMPLE_ROOM];
     float target[16];
-    int32_t label = 0;
+    int32_t label[LABELS_ROOM];
     assert_true(dataset_sample_bytes(d) <= sizeof x && d->targets <= 16);
-    assert_ok(d->ops->read(d, i, x, &label, target));
-    if (d->classes) assert_in_range(label, 0, d->classes - 1);
+    assert_true(d->labels <= LABELS_ROOM);
+    assert_ok(d->ops->read(d, i, x, label, target));
+    for (int64_t k = 0; k < d->labels; k++) assert_in_range(label[k], 0, d->classes - 1);
     uint32_t crc = crc32c(0, x, dataset_sample_bytes(d));
-    crc = crc32c(crc, &label, sizeof label);
+    crc = crc32c(crc, label, (size_t)d->labels * sizeof *label);
     return crc32c(crc, target, (size_t)d->targets * sizeof *target);
 }
 
@@ -93,7 +149,10 @@ static void check_slots(const struct dataset_ops *ops, const struct example *e) 
     assert_int_equal(train->type, val->type);
     assert_int_equal(train->classes, val->classes);
     assert_int_equal(train->targets, val->targets);
+    assert_int_equal(train->labels, val->labels);
     assert_true((train->classes > 0) != (train->targets > 0));
+    assert_true((train->classes > 0) == (train->labels > 0));
+    assert_true(!ops->decode == !ops->encode);
     assert_int_equal(train->plane, train->shape.ndim == 3);
     assert_int_not_equal(sample_digest(train, 0), sample_digest(val, 0)); /* not the same samples */
     dataset_close(train);
@@ -159,6 +218,7 @@ static void test_threads(void **state) {
 
 static void check_allocations(const struct dataset_ops *ops, const struct example *e) {
     (void)ops;
+    if (e->decodes) return;
     struct dataset *d = set_open(fill(e->yaml), true);
     for (int64_t i = 0; i < d->size; i++) (void)sample_digest(d, i);
     count_allocations_begin();
@@ -176,7 +236,7 @@ static void check_files(const struct dataset_ops *ops, const struct example *e) 
     struct dataset *d;
     if (!e->missing) return;
     char path[512];
-    snprintf(path, sizeof path, "%s", scratch_path(e->files[0]));
+    snprintf(path, sizeof path, "%s", scratch_path(e->folder ? e->folder : e->files[0]));
     assert_true(ops->recognises(path));
     assert_ptr_equal(dataset_kinds(&(int){0})[dataset_recognise(path)], ops);
     for (int train = 0; train < 2; train++) {
@@ -190,11 +250,23 @@ static void test_files(void **state) {
     each(check_files);
 }
 
+/* Reads all; a set that decodes may find what is wrong only now. */
+static void read_damaged(struct dataset *d, const struct example *e) {
+    char x[SAMPLE_ROOM];
+    int32_t label[LABELS_ROOM];
+    for (int64_t i = 0; i < d->size; i++) {
+        if (!e->decodes)
+            (void)sample_digest(d, i);
+        else if (d->ops->read(d, i, x, label, NULL) != ERR_NONE)
+            assert_non_null(strstr(error_message(), "pictures/"));
+    }
+}
+
 /* Every file cut at every place, and with every byte changed: an error by name, or a set that can
  * be read whole. */
 static void check_damaged(const struct dataset_ops *ops, const struct example *e,
                           const char *file) {
-    static uint8_t bytes[8192];
+    static uint8_t bytes[16384];
     size_t n = file_get(scratch_path(file), bytes, sizeof bytes);
     (void)ops;
     for (size_t k = 0; k < 2 * n; k += 1 + k / 600) {
@@ -206,7 +278,7 @@ static void check_damaged(const struct dataset_ops *ops, const struct example *e
         bytes[k / 2] = byte;
         enum error err = set_try(fill(e->yaml), true, &d);
         if (err == ERR_NONE) {
-            for (int64_t i = 0; i < d->size; i++) (void)sample_digest(d, i);
+            read_damaged(d, e);
             dataset_close(d);
         } else if (err != ERR_DATA && err != ERR_CONFIG)
             fail_msg("%s, %s at %zu: %s: %s", file, cut ? "cut" : "changed", k / 2, error_text(err),
@@ -224,34 +296,36 @@ static void test_damage(void **state) {
     each(check_damage);
 }
 
-/* The generated figures are the same bytes on every machine and by every compiler. */
-static void test_digits_are_fixed(void **state) {
-    (void)state;
-    struct dataset *d = set_open("digits", true);
+/* The generated pictures are the same bytes on every machine and by every compiler. */
+static void check_drawn(const char *set, uint32_t expected) {
+    struct dataset *d = set_open(set, true);
     uint32_t crc = 0;
     int count[10] = {0};
-    uint8_t x[784];
+    uint8_t x[3072];
     int32_t label;
     assert_int_equal(d->size, 10000);
     for (int64_t i = 0; i < 1000; i++) {
         assert_ok(d->ops->read(d, i, x, &label, NULL));
-        crc = crc32c(crc, x, sizeof x);
+        crc = crc32c(crc, x, dataset_sample_bytes(d));
         count[label]++;
     }
     for (int k = 0; k < 10; k++) assert_in_range(count[k], 70, 135);
-    assert_int_equal(crc, 0x04f86548);
+    assert_int_equal(crc, expected);
     dataset_close(d);
+}
+
+static void test_drawn_are_fixed(void **state) {
+    (void)state;
+    check_drawn("digits", 0x04f86548);
+    check_drawn("shapes", 0xe3b548b3);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_slots),
-        cmocka_unit_test(test_repeats),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_allocations),
-        cmocka_unit_test(test_files),
-        cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_digits_are_fixed),
+        cmocka_unit_test(test_slots),           cmocka_unit_test(test_repeats),
+        cmocka_unit_test(test_threads),         cmocka_unit_test(test_allocations),
+        cmocka_unit_test(test_files),           cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_drawn_are_fixed),
     };
     return cmocka_run_group_tests(tests, make_files, NULL);
 }

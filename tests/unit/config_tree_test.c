@@ -285,8 +285,7 @@ static void limits(void **state) {
     refuse(f, "", "a: 1\n", 300000, "",
            "c.yaml:1:1: error: larger than 1048576 bytes, which is the most a configuration may "
            "have\n");
-    parse_good(f,
-               "a: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]\n"); /* 32 with
+    parse_good(f, "a: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]\n"); /* 32 with
                                                                                           the map */
 }
 

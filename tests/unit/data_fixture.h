@@ -98,6 +98,7 @@ static inline struct fake fake_set(int64_t size, int type, struct shape shape) {
                               .shape = shape,
                               .type = type,
                               .classes = 7,
+                              .labels = 1,
                               .name = "fake",
                               .plane = shape.ndim == 3};
     return f;

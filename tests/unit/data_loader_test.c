@@ -2,6 +2,11 @@
  * and it fails, ends and closes as it should. */
 #include "tests/unit/data_fixture.h"
 
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
 #include "engine/base/digest.h"
 
 #include <unistd.h>
@@ -322,17 +327,57 @@ static void test_no_allocations(void **state) {
     trial_end(&t);
 }
 
+/* ---- workers by themselves ---- */
+static atomic_int nreaders;
+
+/* Slow, and notes who reads. */
+static enum error slow_read(struct dataset *d, int64_t i, void *x, int32_t *label, float *target) {
+    static _Thread_local bool noted;
+    if (!noted) atomic_fetch_add(&nreaders, 1);
+    noted = true;
+    usleep(200);
+    return fake_read(d, i, x, label, target);
+}
+
+/* They become more while the caller waits, and what they give stays the same. */
+static void test_workers_by_need(void **state) {
+    (void)state;
+    static const struct dataset_ops slow = {.read = slow_read, .close = fake_close};
+    struct fake f = fake_set(2048, SAMPLE_F32, (struct shape){1, {2}});
+    struct setup s;
+    struct loader *l;
+    const struct step_batch *b;
+    cpu_set_t cores;
+    f.base.ops = &slow;
+    setup_make(&s, "{set: digits, normalize: off}");
+    struct loader_params p = {.data = &f.base,
+                              .config = &s.config,
+                              .sampler = {.size = 2048, .batch = 128, .shards = 1},
+                              .shards = (int[]){0},
+                              .nshards = 1,
+                              .training = true,
+                              .workers = 0,
+                              .depth = 2};
+    assert_ok(loader_open(&p, &l));
+    for (int64_t step = 0; step < 16; step++) {
+        assert_ok(loader_next(l, &b));
+        for (int64_t i = 0; i < 128; i++)
+            assert_true(b->shards[0].x[2 * i] == (float)(step * 128 + i));
+    }
+    loader_close(l);
+    assert_int_equal(sched_getaffinity(0, sizeof cores, &cores), 0);
+    int n = CPU_COUNT(&cores) < 16 ? CPU_COUNT(&cores) : 16;
+    assert_in_range(atomic_load(&nreaders), n > 1 ? 2 : 1, n);
+    setup_free(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads_and_depth),
-        cmocka_unit_test(test_worlds),
-        cmocka_unit_test(test_resume),
-        cmocka_unit_test(test_values),
-        cmocka_unit_test(test_evaluation),
-        cmocka_unit_test(test_targets),
-        cmocka_unit_test(test_failure),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_close_any_time),
+        cmocka_unit_test(test_workers_by_need), cmocka_unit_test(test_threads_and_depth),
+        cmocka_unit_test(test_worlds),          cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_values),          cmocka_unit_test(test_evaluation),
+        cmocka_unit_test(test_targets),         cmocka_unit_test(test_failure),
+        cmocka_unit_test(test_refused),         cmocka_unit_test(test_close_any_time),
         cmocka_unit_test(test_no_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

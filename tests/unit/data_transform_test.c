@@ -192,6 +192,19 @@ static void test_refused(void **state) {
         {"{set: digits, augment: [{crop: [4]}]}", "from 1 to"},
         {"{set: digits, augment: [{crop: 4, flip: 1}]}", "no such augmentation"},
         {"{set: digits, augment: [[flip]]}", "no such augmentation"},
+        {"{set: digits, augment: [{flip: 1}]}", "takes no value"},
+        {"{set: digits, augment: [crop]}", "from 1 to"},
+        {"{set: digits, augment: [{crop: 4}, random_resized_crop]}", "give one"},
+        {"{set: digits, augment: [random_resized_crop, random_resized_crop]}", "twice"},
+        {"{set: digits, augment: [{random_resized_crop: 3}]}", "takes {scale"},
+        {"{set: digits, augment: [{random_resized_crop: {size: 3}}]}", "takes {scale"},
+        {"{set: digits, augment: [{random_resized_crop: {scale: [0.5, 0.2]}}]}", "two numbers"},
+        {"{set: digits, augment: [{random_resized_crop: {scale: [0, 1]}}]}", "two numbers"},
+        {"{set: digits, augment: [{random_resized_crop: {ratio: 2}}]}", "two numbers"},
+        {"{set: digits, augment: [{jitter: {hue: 0.1}}]}", "jitter takes"},
+        {"{set: digits, augment: [{jitter: -1}]}", "jitter takes"},
+        {"{set: digits, augment: [jitter]}", "jitter takes"},
+        {"{set: digits, augment: [{jitter: 1}, {jitter: 1}]}", "twice"},
         {"{set: digits, normalize: on}", "auto, off or"},
         {"{set: digits, normalize: [1, 2]}", "auto, off or"},
         {"{set: digits, normalize: {mean: 1}}", "auto, off or"},
@@ -229,12 +242,112 @@ static void test_needs_pictures(void **state) {
     setup_free(&s);
 }
 
+/* ---- colours ---- */
+static const char jittered[] = "{set: digits, normalize: off, augment: [{jitter: {%s}}]}";
+
+static struct transform transform_of(const char *yaml, const struct dataset *d) {
+    struct setup s;
+    struct transform t;
+    struct normalization n = {.channels = 1, .scale = {1}};
+    setup_make(&s, yaml);
+    assert_ok(transform_init(&t, d, &s.config, &n, true, 5));
+    setup_free(&s);
+    return t;
+}
+
+static float clip(float v) {
+    return v < 0 ? 0 : v > 255 ? 255 : v;
+}
+
+/* With one kind alone the factor can be told from one value, and must then explain all others. */
+static void test_jitter(void **state) {
+    (void)state;
+    static const char *const kinds[] = {"brightness: 0.5", "contrast: 0.5", "saturation: 0.5"};
+    enum { N = 25 };
+    struct fake f = fake_set(3, SAMPLE_U8, (struct shape){3, {3, 5, 5}});
+    uint8_t raw[3 * N];
+    float out[3 * N];
+    char yaml[128];
+    for (int i = 0; i < 3 * N; i++) raw[i] = (uint8_t)(60 + i * 37 % 100);
+    for (int kind = 0; kind < 3; kind++) {
+        float low = 9, high = 0;
+        snprintf(yaml, sizeof yaml, jittered, kinds[kind]);
+        struct transform t = transform_of(yaml, &f.base);
+        for (uint64_t id = 0; id < 300; id++) {
+            float grey[N], mean = 0, factor;
+            for (int i = 0; i < N; i++) {
+                grey[i] = 0.299f * raw[i] + 0.587f * raw[N + i] + 0.114f * raw[2 * N + i];
+                mean += grey[i] / N;
+            }
+            transform_apply(&t, &f.base, raw, id, out);
+            float with = kind == 0 ? 0 : kind == 1 ? mean : grey[2];
+            factor = (out[2] - with) / (raw[2] - with);
+            for (int i = 0; i < 3 * N; i++) {
+                with = kind == 0 ? 0 : kind == 1 ? mean : grey[i % N];
+                assert_float_equal(out[i], clip(with + (raw[i] - with) * factor), 0.02);
+            }
+            low = factor < low ? factor : low;
+            high = factor > high ? factor : high;
+        }
+        assert_true(low >= 0.499f && low < 0.52f && high <= 1.501f && high > 1.48f);
+    }
+}
+
+static void test_jitter_needs_bytes(void **state) {
+    (void)state;
+    struct normalization n = {.channels = 1, .scale = {1}};
+    struct setup s;
+    struct transform t;
+    setup_make(&s, "{set: digits, augment: [{jitter: 0.4}]}");
+    struct fake f = fake_set(3, SAMPLE_F32, (struct shape){3, {3, 4, 4}});
+    assert_fails(ERR_CONFIG, transform_init(&t, &f.base, &s.config, &n, true, 1));
+    f = fake_set(3, SAMPLE_U8, (struct shape){3, {2, 4, 4}});
+    assert_fails(ERR_CONFIG, transform_init(&t, &f.base, &s.config, &n, true, 1));
+    setup_free(&s);
+}
+
+/* A part of a plane of slope (1, 10) is a plane again: its corners tell where it was cut and how
+ * large. */
+static void test_resized_crop(void **state) {
+    (void)state;
+    enum { SIDE = 12 };
+    struct fake f = fake_set(3, SAMPLE_U8, (struct shape){3, {1, SIDE, SIDE}});
+    uint8_t raw[SIDE * SIDE];
+    float out[SIDE * SIDE];
+    int flipped = 0;
+    for (int i = 0; i < SIDE * SIDE; i++) raw[i] = (uint8_t)(i % SIDE + 10 * (i / SIDE));
+    struct transform t = transform_of(
+        "{set: digits, augment: [flip, {random_resized_crop: {scale: [0.2, 0.5]}}]}", &f.base);
+    for (uint64_t id = 0; id < 200; id++) {
+        struct visit v = {t.augment.resized_crop, t.key, id};
+        struct box b = box_draw(&v, SIDE, SIDE);
+        transform_apply(&t, &f.base, raw, id, out);
+        bool flip = out[5] > out[6];
+        for (int i = 0; i < SIDE * SIDE; i++) {
+            int column = flip ? SIDE - 1 - i % SIDE : i % SIDE;
+            double x = b.x + (column + 0.5) * b.w / SIDE - 0.5,
+                   y = b.y + (i / SIDE + 0.5) * b.h / SIDE - 0.5;
+            x = fmin(fmax(x, b.x), b.x + b.w - 1);
+            y = fmin(fmax(y, b.y), b.y + b.h - 1);
+            assert_float_equal(out[i], x + 10 * y, 1e-3);
+        }
+        flipped += flip;
+    }
+    assert_in_range(flipped, 60, 140);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_auto),           cmocka_unit_test(test_given),
-        cmocka_unit_test(test_crop_and_flip),  cmocka_unit_test(test_wide_crop),
-        cmocka_unit_test(test_chance),         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_auto),
+        cmocka_unit_test(test_given),
+        cmocka_unit_test(test_crop_and_flip),
+        cmocka_unit_test(test_wide_crop),
+        cmocka_unit_test(test_chance),
+        cmocka_unit_test(test_refused),
         cmocka_unit_test(test_needs_pictures),
+        cmocka_unit_test(test_jitter),
+        cmocka_unit_test(test_jitter_needs_bytes),
+        cmocka_unit_test(test_resized_crop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,11 +46,20 @@ static void *make_config(const struct optim_ops *ops, const char *yaml, struct p
     return config;
 }
 
-static void step_slice(const struct optim_ops *ops, const void *config, struct state *s,
-                       const float *g, int begin, int end, float lr, float scale, int64_t t) {
+static struct optim_span span_of(const struct optim_ops *ops, struct state *s, float *g, int begin,
+                                 int end, float lr, float scale, int64_t t) {
     struct optim_span span = {
         .w = s->w + begin, .g = g + begin, .n = end - begin, .lr = lr, .scale = scale, .t = t};
     for (int k = 0; k < ops->nslots; k++) span.slot[k] = s->slot[k] + begin;
+    return span;
+}
+
+/* Of a tensor of one dimension: what adapts to tensors leaves it alone. */
+static void step_slice(const struct optim_ops *ops, const void *config, struct state *s, float *g,
+                       int begin, int end, float lr, float scale, int64_t t) {
+    double unused[OPTIM_NORMS] = {0};
+    struct optim_span span = span_of(ops, s, g, begin, end, lr, scale, t);
+    if (ops->measure) ops->measure(config, &span, unused);
     ops->step(config, &span);
 }
 
@@ -190,6 +199,162 @@ static void formulas_in_double(void **unused) {
     }
 }
 
+/* ---- lion, lars and lamb by their papers, in double, on two tensors ---- */
+
+struct tensor { /* w and two slots */
+    double w[N], m[N], v[N];
+};
+
+static double length(const double *x, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += x[i] * x[i];
+    return sqrt(sum);
+}
+
+/* Chen et al., algorithm 2. */
+static void paper_lion(struct tensor *x, const double *g, int n, double lr, bool matrix, int t) {
+    (void)matrix, (void)t;
+    for (int i = 0; i < n; i++) {
+        double c = 0.9 * x->m[i] + 0.1 * g[i];
+        x->w[i] -= lr * ((c > 0) - (c < 0) + 0.3 * x->w[i]);
+        x->m[i] = 0.99 * x->m[i] + 0.01 * g[i];
+    }
+}
+
+/* You et al. 2017, algorithm 1. */
+static void paper_lars(struct tensor *x, const double *g, int n, double lr, bool matrix, int t) {
+    (void)t;
+    double decay = matrix ? 0.02 : 0, w = length(x->w, n);
+    double local = matrix ? 0.01 * w / (length(g, n) + decay * w) : 1;
+    for (int i = 0; i < n; i++) {
+        x->m[i] = 0.9 * x->m[i] + lr * local * (g[i] + decay * x->w[i]);
+        x->w[i] -= x->m[i];
+    }
+}
+
+/* You et al. 2019, algorithm 2. */
+static void paper_lamb(struct tensor *x, const double *g, int n, double lr, bool matrix, int t) {
+    static double u[N];
+    double decay = matrix ? 0.1 : 0;
+    for (int i = 0; i < n; i++) {
+        x->m[i] = 0.9 * x->m[i] + 0.1 * g[i];
+        x->v[i] = 0.999 * x->v[i] + 0.001 * g[i] * g[i];
+        double m = x->m[i] / (1 - pow(0.9, t)), v = x->v[i] / (1 - pow(0.999, t));
+        u[i] = m / (sqrt(v) + 1e-6) + decay * x->w[i];
+    }
+    double ratio = matrix ? length(x->w, n) / length(u, n) : 1;
+    for (int i = 0; i < n; i++) x->w[i] -= lr * ratio * u[i];
+}
+
+static const struct paper {
+    const char *kind, *yaml;
+    double lr;
+    void (*step)(struct tensor *x, const double *g, int n, double lr, bool matrix, int t);
+} papers[] = {
+    {"lion", "{weight_decay: 0.3}", 1e-3, paper_lion},
+    {"lars", "{trust: 0.01, weight_decay: 0.02}", 0.5, paper_lars},
+    {"lamb", "{weight_decay: 0.1}", 0.02, paper_lamb},
+};
+
+/* Measures the tensor in pieces and steps it in other ones, as ranks with slices do. */
+static void step_tensor(const struct optim_ops *ops, const void *config, struct state *s, float *g,
+                        bool matrix, float lr, float scale, int t) {
+    static const int pieces[] = {0, 320, 640, N}, cuts[] = {0, 17, 400, N};
+    double norm[OPTIM_NORMS] = {0};
+    for (int i = 0; ops->measure && i < 3; i++) {
+        double square[OPTIM_NORMS] = {0};
+        struct optim_span span = span_of(ops, s, g, pieces[i], pieces[i + 1], lr, scale, t);
+        span.matrix = matrix;
+        ops->measure(config, &span, square);
+        for (int k = 0; k < ops->nnorms; k++) norm[k] += square[k];
+    }
+    for (int i = 0; i < 3; i++) {
+        struct optim_span span = span_of(ops, s, g, cuts[i], cuts[i + 1], lr, scale, t);
+        span.matrix = matrix;
+        for (int k = 0; k < ops->nnorms; k++) span.norm[k] = sqrt(norm[k]);
+        ops->step(config, &span);
+    }
+}
+
+static void check_paper(const struct paper *p, bool matrix) {
+    const struct optim_ops *ops = kind(p->kind);
+    struct pool *pool;
+    assert_ok(pool_create(&pool));
+    void *config = make_config(ops, p->yaml, pool);
+    static struct state s;
+    static float g[N];
+    static struct tensor x;
+    static double d[N];
+    memset(&s, 0, sizeof s), memset(&x, 0, sizeof x);
+    fill(s.w, N, 0);
+    for (int i = 0; i < N; i++) x.w[i] = s.w[i];
+    for (int t = 1; t <= STEPS; t++) {
+        fill(g, N, (uint64_t)t);
+        for (int i = 0; i < N; i++) d[i] = 0.25 * g[i];
+        p->step(&x, d, N, p->lr, matrix, t);
+        step_tensor(ops, config, &s, g, matrix, (float)p->lr, 0.25f, t);
+        for (int i = 0; i < N; i++)
+            if (fabs(s.w[i] - x.w[i]) > 2e-5 * (1 + fabs(x.w[i])))
+                fail_msg("%s, %s: step %d, w[%d] is %.9g, not %.9g", p->kind,
+                         matrix ? "matrix" : "bias", t, i, s.w[i], x.w[i]);
+    }
+    pool_free(pool);
+}
+
+static void papers_in_double(void **unused) {
+    (void)unused;
+    for (size_t i = 0; i < sizeof papers / sizeof papers[0]; i++) {
+        check_paper(&papers[i], true);
+        check_paper(&papers[i], false);
+    }
+}
+
+/* A tensor of zeros, as biases are at first, has no ratio: it must start to move all the same. */
+static void zero_tensors_move(void **unused) {
+    (void)unused;
+    static const char *const kinds[] = {"lars", "lamb"};
+    for (int k = 0; k < 2; k++) {
+        const struct optim_ops *ops = kind(kinds[k]);
+        struct pool *pool;
+        assert_ok(pool_create(&pool));
+        void *config = make_config(ops, "{}", pool);
+        static struct state s;
+        static float g[N];
+        memset(&s, 0, sizeof s);
+        fill(g, N, 1);
+        step_tensor(ops, config, &s, g, true, 0.1f, 1, 1);
+        for (int i = 0; i < N; i++) assert_true(isfinite(s.w[i]) && s.w[i] != 0);
+        pool_free(pool);
+    }
+}
+
+/* decay: matrices leaves biases alone and treats matrices as 'all' does. */
+static void decay_of_matrices(void **unused) {
+    (void)unused;
+    int n;
+    const struct optim_ops *const *kinds = optim_kinds(&n);
+    for (int k = 0; k < n; k++)
+        for (int matrix = 0; matrix < 2; matrix++) {
+            static const char *const yaml[] = {"{weight_decay: 0.1, decay: matrices}",
+                                               "{weight_decay: 0.1, decay: all}",
+                                               "{weight_decay: 0}"};
+            static struct state s[3];
+            struct pool *pool;
+            assert_ok(pool_create(&pool));
+            memset(s, 0, sizeof s);
+            for (int i = 0; i < 3; i++) {
+                static float g[N];
+                void *config = make_config(kinds[k], yaml[i], pool);
+                fill(s[i].w, N, 0);
+                fill(g, N, 1);
+                step_tensor(kinds[k], config, &s[i], g, matrix, 0.1f, 1, 1);
+            }
+            assert_memory_equal(s[0].w, s[matrix ? 1 : 2].w, sizeof s[0].w);
+            assert_memory_not_equal(s[0].w, s[matrix ? 2 : 1].w, sizeof s[0].w);
+            pool_free(pool);
+        }
+}
+
 /* ---- what every optimizer keeps ---- */
 
 /* Settings beyond the standard ones that reach every loop of a kind. */
@@ -206,6 +371,7 @@ static void check_slices(const struct optim_ops *ops, const void *config) {
     for (int t = 1; t <= 3; t++) {
         fill(g, N, (uint64_t)t);
         step_slice(ops, config, &whole, g, 0, N, 0.01f, 0.7f, t);
+        fill(g, N, (uint64_t)t);
         for (size_t i = 0; i + 1 < sizeof cuts / sizeof cuts[0]; i++)
             step_slice(ops, config, &cut, g, cuts[i], cuts[i + 1], 0.01f, 0.7f, t);
         if (memcmp(&whole, &cut, sizeof cut))
@@ -263,6 +429,9 @@ static void bad_settings(void **unused) {
         {"adam", "{betas: [0.9, 1]}"},  {"adam", "{betas: [0.9, 0.99, 0.9]}"},
         {"adamw", "{betas: [1, 0.9]}"}, {"adamw", "{betas: []}"},
         {"adamw", "{eps: 0}"},          {"adamw", "{momentum: 0.9}"},
+        {"lion", "{betas: [0.9]}"},     {"lion", "{betas: [0.9, 1]}"},
+        {"lars", "{trust: 0}"},         {"lars", "{adapt: biases}"},
+        {"lamb", "{betas: [1, 0.9]}"},  {"sgd", "{decay: none}"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct pool *pool;
@@ -276,9 +445,9 @@ static void bad_settings(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pytorch_figures),
-        cmocka_unit_test(formulas_in_double),
-        cmocka_unit_test(every_kind),
+        cmocka_unit_test(pytorch_figures),   cmocka_unit_test(formulas_in_double),
+        cmocka_unit_test(papers_in_double),  cmocka_unit_test(zero_tensors_move),
+        cmocka_unit_test(decay_of_matrices), cmocka_unit_test(every_kind),
         cmocka_unit_test(bad_settings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

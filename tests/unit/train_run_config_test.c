@@ -253,7 +253,16 @@ static const struct {
     /* keys, at every depth, and keys of things that there are not */
     {"modle: mlp", NULL, "c.yaml:1:1: error: unknown key 'modle'"},
     {"lr: 0.1", NULL, "c.yaml:1:1: error: unknown key 'lr'"},
-    {"precision: bf16", NULL, "c.yaml:1:1: error: unknown key 'precision'"},
+    {"precisio: bf16", NULL, "c.yaml:1:1: error: unknown key 'precisio'"},
+    {"precision: fp16\ndevices: cpu:1", NULL,
+     "c.yaml:1:12: error: precision fp16 needs a GPU, and devices are 'cpu:1' (set at 2:10)"},
+    {"sync_batchnorm: true\nbatch: {accumulate: 2}", NULL,
+     "c.yaml:1:17: error: sync_batchnorm needs the whole batch at once, but batch.accumulate cuts "
+     "it "
+     "(set at 2:21)"},
+    {"sync_batchnorm: true\nmode: dp\ndp: dedicated", NULL,
+     "c.yaml:1:17: error: sync_batchnorm is shared among all ranks, but a dedicated server "
+     "(set at 3:5) computes nothing"},
     {"plugins: [a.so]", NULL, "c.yaml:1:1: error: unknown key 'plugins'"},
     {"log: {nodes: 2}", NULL, "c.yaml:1:7: error: unknown key 'nodes' in 'log'"},
     {"comm: {emulate: {delay: 5us}}", NULL,
@@ -304,8 +313,8 @@ static const struct {
     {"deterministic: false", NULL,
      "c.yaml:1:16: error: 'deterministic' must be one of true, bitwise, got \"false\""},
     {"checkpoint: {best: accuracy}", NULL,
-     "c.yaml:1:20: error: 'checkpoint.best' must be one of off, val.accuracy, val.loss, got "
-     "\"accuracy\""},
+     "c.yaml:1:20: error: 'checkpoint.best' must be one of off, val.accuracy, val.top5, "
+     "val.loss, val.perplexity, got \"accuracy\""},
     {"train: {until: 0.9}", NULL,
      "c.yaml:1:16: error: 'train.until' must be one metric and its value"},
     {"train: {until: {val.loss: 1, val.accuracy: 1}}", NULL,

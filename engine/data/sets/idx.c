@@ -74,6 +74,10 @@ static enum error idx_open(const void *config, bool train, uint64_t seed, struct
     return pair_open(&dataset_idx, &format, config, train, out);
 }
 
+static enum error idx_samples(const char *path, const struct dataset *like, struct dataset **out) {
+    return pair_samples(&dataset_idx, &format, path, like, out);
+}
+
 const struct dataset_ops dataset_idx = {
     .section = {.name = "idx",
                 .fields = pair_fields,
@@ -84,4 +88,5 @@ const struct dataset_ops dataset_idx = {
     .open = idx_open,
     .read = resident_read,
     .close = resident_close,
+    .samples = idx_samples,
 };

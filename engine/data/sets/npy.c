@@ -183,6 +183,10 @@ static enum error npy_open(const void *config, bool train, uint64_t seed, struct
     return pair_open(&dataset_npy, &format, config, train, out);
 }
 
+static enum error npy_samples(const char *path, const struct dataset *like, struct dataset **out) {
+    return pair_samples(&dataset_npy, &format, path, like, out);
+}
+
 const struct dataset_ops dataset_npy = {
     .section = {.name = "npy",
                 .fields = pair_fields,
@@ -195,4 +199,5 @@ const struct dataset_ops dataset_npy = {
     .open = npy_open,
     .read = resident_read,
     .close = resident_close,
+    .samples = npy_samples,
 };

@@ -1,0 +1,173 @@
+/* Augmentation: the list, and colours. */
+#include "engine/data/augment.h"
+
+#include "engine/base/text.h"
+#include "engine/base/vector.h"
+
+#include <string.h>
+
+/* ---- the list ---- */
+enum { CROP_MAX = 64 };
+
+static bool number_of(const struct node *n, double low, double high, double *out) {
+    return n && n->kind == NODE_SCALAR && text_real(n->text, out) && *out >= low && *out <= high;
+}
+
+static enum error parse_flip(const struct node *value, struct augment *out) {
+    if (value) return FAIL(ERR_CONFIG, "flip takes no value");
+    if (out->flip) return FAIL(ERR_CONFIG, "flip is there twice");
+    out->flip = true;
+    return ERR_NONE;
+}
+
+static enum error parse_crop(const struct node *value, struct augment *out) {
+    if (out->crop) return FAIL(ERR_CONFIG, "crop is there twice");
+    if (!value || value->kind != NODE_SCALAR || !text_int(value->text, &out->crop) ||
+        out->crop < 1 || out->crop > CROP_MAX)
+        return FAIL(ERR_CONFIG, "crop takes the pixels to pad by, from 1 to %d", CROP_MAX);
+    return ERR_NONE;
+}
+
+/* [low, high] of a key of random_resized_crop, where it is given. */
+static enum error range_parse(const struct node *value, const char *key, double high,
+                              double out[2]) {
+    const struct node *n = node_get(value, key);
+    if (!n) return ERR_NONE;
+    if (n->kind != NODE_LIST || n->count != 2 || !number_of(n->items[0], 1e-4, high, &out[0]) ||
+        !number_of(n->items[1], 1e-4, high, &out[1]) || out[0] > out[1])
+        return FAIL(ERR_CONFIG, "%s of random_resized_crop is a list of two numbers, at most %g",
+                    key, high);
+    return ERR_NONE;
+}
+
+static enum error parse_resized_crop(const struct node *value, struct augment *out) {
+    struct crop_rule *r = &out->resized_crop;
+    if (r->on) return FAIL(ERR_CONFIG, "random_resized_crop is there twice");
+    *r = (struct crop_rule){true, {0.08, 1}, {3.0 / 4, 4.0 / 3}};
+    if (!value) return ERR_NONE;
+    int known = (node_get(value, "scale") != NULL) + (node_get(value, "ratio") != NULL);
+    if (value->kind != NODE_MAP || known != value->count)
+        return FAIL(ERR_CONFIG,
+                    "random_resized_crop takes {scale: [0.08, 1], ratio: [0.75, 1.333]}");
+    TRY(range_parse(value, "scale", 1, r->scale));
+    return range_parse(value, "ratio", 100, r->ratio);
+}
+
+static enum error parse_jitter(const struct node *value, struct augment *out) {
+    static const char *const keys[] = {"brightness", "contrast", "saturation"};
+    enum { KEYS = sizeof keys / sizeof *keys };
+    struct jitter *j = &out->jitter;
+    double *of[KEYS] = {&j->brightness, &j->contrast, &j->saturation};
+    int known = 0;
+    if (jitter_on(j)) return FAIL(ERR_CONFIG, "jitter is there twice");
+    if (number_of(value, 0, 10, of[0]))
+        *of[1] = *of[2] = *of[0], known = 1;
+    else if (value && value->kind == NODE_MAP)
+        for (int i = 0; i < KEYS; i++) known += number_of(node_get(value, keys[i]), 0, 10, of[i]);
+    if (known == 0 || (value->kind == NODE_MAP && known != value->count))
+        return FAIL(ERR_CONFIG, "jitter takes {brightness: 0.4, contrast: 0.4, saturation: 0.4} or "
+                                "one number for all, from 0 to 10");
+    return ERR_NONE;
+}
+
+static const struct {
+    const char *name;
+    enum error (*parse)(const struct node *value, struct augment *out);
+} kinds[] = {{"flip", parse_flip},
+             {"crop", parse_crop},
+             {"random_resized_crop", parse_resized_crop},
+             {"jitter", parse_jitter}};
+
+static enum error item_parse(const struct node *item, struct augment *out, const struct node **at) {
+    const struct node *value = item->kind == NODE_MAP && item->count == 1 ? item->items[0] : NULL;
+    const char *name = value ? value->key : item->kind == NODE_SCALAR ? item->text : "";
+    *at = value ? value : item;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (!strcmp(kinds[i].name, name)) return kinds[i].parse(value, out);
+    return FAIL(ERR_CONFIG, "no such augmentation\nwrite a list of: flip, {crop: 4}, "
+                            "random_resized_crop, {jitter: {brightness: 0.4}}");
+}
+
+enum error augment_parse(const struct node *node, struct augment *out, const struct node **at) {
+    *out = (struct augment){0};
+    if (!node) return ERR_NONE;
+    if (node->kind != NODE_LIST)
+        TRY(item_parse(node, out, at));
+    else
+        for (int i = 0; i < node->count; i++) TRY(item_parse(node->items[i], out, at));
+    *at = node;
+    if (out->crop && out->resized_crop.on)
+        return FAIL(ERR_CONFIG, "crop and random_resized_crop each choose the part: give one");
+    return ERR_NONE;
+}
+
+/* ---- colours ---- */
+enum { JITTER_BLOCK = 16 /* of a visit's words: behind those of box_draw */ };
+
+bool jitter_on(const struct jitter *j) {
+    return j->brightness > 0 || j->contrast > 0 || j->saturation > 0;
+}
+
+/* Factor parts of x, and the rest of one value. */
+VECTORISED static void mix(float *x, float value, float factor, int64_t n) {
+    float rest = value * (1 - factor);
+    for (int64_t i = 0; i < n; i++) {
+        float v = x[i] * factor + rest;
+        v = v < 0 ? 0 : v;
+        x[i] = v > 255 ? 255 : v;
+    }
+}
+
+/* Factor parts of three planes, and the rest of their grey. */
+VECTORISED static void mix_grey(float *r, float *g, float *b, float factor, int64_t n) {
+    float rest = 1 - factor, most = 255;
+    for (int64_t i = 0; i < n; i++) {
+        float grey = (0.299f * r[i] + 0.587f * g[i] + 0.114f * b[i]) * rest;
+        float v = r[i] * factor + grey, w = g[i] * factor + grey, u = b[i] * factor + grey;
+        v = v < 0 ? 0 : v, w = w < 0 ? 0 : w, u = u < 0 ? 0 : u;
+        r[i] = v > most ? most : v, g[i] = w > most ? most : w, b[i] = u > most ? most : u;
+    }
+}
+
+/* In LANES sums, so that it is the same at every width of vectors. */
+VECTORISED static float plane_sum(const float *x, int64_t n) {
+    enum { LANES = 16 };
+    float lane[LANES] = {0}, sum = 0;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++) lane[k] += x[i + k];
+    for (; i < n; i++) lane[i % LANES] += x[i];
+    for (int k = 0; k < LANES; k++) sum += lane[k];
+    return sum;
+}
+
+static float grey_mean(const float *x, int channels, int64_t n) {
+    if (channels == 1) return plane_sum(x, n) / (float)n;
+    return (0.299f * plane_sum(x, n) + 0.587f * plane_sum(x + n, n) +
+            0.114f * plane_sum(x + 2 * n, n)) /
+           (float)n;
+}
+
+static float factor_of(double v, uint32_t word) {
+    double low = v < 1 ? 1 - v : 0;
+    return (float)(low + (1 + v - low) * (double)rng_unit(word));
+}
+
+void jitter_apply(const struct jitter *j, struct rng_key key, uint64_t id, int channels,
+                  int64_t plane, float *x) {
+    static const unsigned char orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                               {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    const double by[3] = {j->brightness, j->contrast, j->saturation};
+    uint32_t word[4];
+    rng_words(key, id, JITTER_BLOCK, word);
+    const unsigned char *order = orders[(uint64_t)word[3] * 6 >> 32];
+    for (int k = 0; k < 3; k++) {
+        int what = order[k];
+        float factor = factor_of(by[what], word[what]);
+        if (!(by[what] > 0)) continue;
+        if (what == 2 && channels == 3)
+            mix_grey(x, x + plane, x + 2 * plane, factor, plane);
+        else if (what < 2)
+            mix(x, what ? grey_mean(x, channels, plane) : 0, factor, channels * plane);
+    }
+}

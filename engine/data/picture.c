@@ -1,0 +1,169 @@
+/* Parts of pictures, and resizing. */
+#include "engine/data/picture.h"
+
+#include "engine/base/vector.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- parts ---- */
+enum { RNG_BLOCK = 1 /* of a visit's words; transform.c takes 0 */, ATTEMPTS = 10 };
+
+struct box box_middle(double part, int width, int height) {
+    double side = part * (width < height ? width : height);
+    return (struct box){(width - side) / 2, (height - side) / 2, side, side};
+}
+
+static double between(double low, double high, uint32_t word) {
+    return low + (high - low) * (double)rng_unit(word);
+}
+
+/* What PyTorch takes when ten attempts did not fit: the largest part in the middle whose shape is
+ * allowed. */
+static struct box box_fallback(const struct crop_rule *r, int width, int height) {
+    double w = width, h = height, shape = w / h;
+    if (shape < r->ratio[0]) h = round(w / r->ratio[0]);
+    if (shape > r->ratio[1]) w = round(h * r->ratio[1]);
+    h = h < 1 ? 1 : h;
+    w = w < 1 ? 1 : w;
+    return (struct box){floor((width - w) / 2), floor((height - h) / 2), w, h};
+}
+
+struct box box_draw(const struct visit *v, int width, int height) {
+    const struct crop_rule *r = &v->rule;
+    for (uint64_t k = 0; k < ATTEMPTS; k++) {
+        uint32_t word[4];
+        rng_words(v->key, v->id, RNG_BLOCK + k, word);
+        double area = (double)width * height * between(r->scale[0], r->scale[1], word[0]);
+        double shape = exp(between(log(r->ratio[0]), log(r->ratio[1]), word[1]));
+        double w = round(sqrt(area * shape)), h = round(sqrt(area / shape));
+        if (w < 1 || h < 1 || w > width || h > height) continue;
+        return (struct box){floor((width - w + 1) * (double)rng_unit(word[2])),
+                            floor((height - h + 1) * (double)rng_unit(word[3])), w, h};
+    }
+    return box_fallback(r, width, height);
+}
+
+/* ---- resizing ----
+ * Rows first, as whole rows are added with one weight each, which vectors do well; what comes of it
+ * is rounded to bytes. Then columns. Weights are whole numbers, so the result is the same on every
+ * machine. */
+enum { ONE = 1 << 14 };
+
+void resizer_fini(struct resizer *r) {
+    memory_free(r->memory);
+    *r = (struct resizer){0};
+}
+
+static int taps_of(double length, int size) {
+    double support = length / size;
+    return 2 * (int)ceil(support < 1 ? 1 : support) + 2;
+}
+
+static size_t axis_bytes(int size, int taps) {
+    return (size_t)size * (2 * sizeof(int) + (size_t)taps * sizeof(int16_t)) + ALIGNMENT;
+}
+
+static char *axis_place(struct axis *a, int size, int taps, char *at) {
+    *a = (struct axis){.size = size, .taps = taps};
+    a->first = (void *)at;
+    a->count = a->first + size;
+    a->weight = (void *)(a->count + size);
+    return at + (axis_bytes(size, taps) & ~(size_t)(ALIGNMENT - 1));
+}
+
+static enum error resizer_room(struct resizer *r, struct box box, int size) {
+    int xtaps = taps_of(box.w, size), ytaps = taps_of(box.h, size);
+    size_t row = ((size_t)box.w + 3) * 3, need = axis_bytes(size, xtaps) + axis_bytes(size, ytaps);
+    if (r->room < need + row) {
+        resizer_fini(r);
+        TRY(memory_alloc(need + row, &r->memory));
+        r->room = need + row;
+    }
+    r->row = (void *)axis_place(&r->y, size, ytaps, axis_place(&r->x, size, xtaps, r->memory));
+    return ERR_NONE;
+}
+
+static double weight_at(const struct axis *a, int i, int j, double center, double support) {
+    double far = fabs((a->first[i] + j + 0.5 - center) / support);
+    return far < 1 ? 1 - far : 0;
+}
+
+/* The weights of output pixel i around 'center'. Sums are rounded, not weights, so that they come
+ * to ONE however many there are. */
+static void weights_find(struct axis *a, int i, double center, double support) {
+    double sum = 0, before = 0;
+    int16_t *out = a->weight + (int64_t)i * a->taps;
+    for (int j = 0; j < a->count[i]; j++) sum += weight_at(a, i, j, center, support);
+    for (int j = 0; j < a->count[i]; j++) {
+        double after = before + weight_at(a, i, j, center, support);
+        out[j] = (int16_t)((int)(after / sum * ONE + 0.5) - (int)(before / sum * ONE + 0.5));
+        before = after;
+    }
+}
+
+/* 'size' pixels over [from, from + length) of an axis; pixels of [low, high) are looked at. */
+static void axis_fill(struct axis *a, double from, double length, int low, int high) {
+    double scale = length / a->size, support = scale < 1 ? 1 : scale;
+    for (int i = 0; i < a->size; i++) {
+        double center = from + (i + 0.5) * scale;
+        int first = (int)floor(center - support + 0.5), last = (int)floor(center + support + 0.5);
+        first = first < low ? low : first > high - 1 ? high - 1 : first;
+        last = last > high ? high : last <= first ? first + 1 : last;
+        a->first[i] = first;
+        a->count[i] = last - first < a->taps ? last - first : a->taps;
+        weights_find(a, i, center, support);
+    }
+}
+
+/* out[0..n) = the weighted sum of 'count' rows. Pieces, so that sums stay in registers or the
+ * nearest cache. */
+VECTORISED static void rows_add(const unsigned char *rows, int64_t stride, const int16_t *weight,
+                                int count, int64_t n, unsigned char *out) {
+    enum { PIECE = 512 };
+    int32_t sum[PIECE];
+    for (int64_t at = 0; at < n; at += PIECE) {
+        int64_t some = n - at < PIECE ? n - at : PIECE;
+        for (int64_t i = 0; i < some; i++) sum[i] = ONE / 2;
+        for (int k = 0; k < count; k++) {
+            const unsigned char *row = rows + k * stride + at;
+            int32_t w = weight[k];
+            for (int64_t i = 0; i < some; i++) sum[i] += w * row[i];
+        }
+        for (int64_t i = 0; i < some; i++) out[at + i] = (unsigned char)(sum[i] / ONE);
+    }
+}
+
+/* One row of the output, of each channel, from a row of pixels whose first is 'low'. */
+static void columns_add(const struct axis *a, const unsigned char *row, int low,
+                        unsigned char *out) {
+    int64_t plane = (int64_t)a->size * a->size;
+    for (int i = 0; i < a->size; i++) {
+        const unsigned char *p = row + (int64_t)(a->first[i] - low) * 3;
+        const int16_t *w = a->weight + (int64_t)i * a->taps;
+        int32_t red = ONE / 2, green = ONE / 2, blue = ONE / 2;
+        for (int k = 0; k < a->count[i]; k++, p += 3)
+            red += w[k] * p[0], green += w[k] * p[1], blue += w[k] * p[2];
+        out[i] = (unsigned char)(red / ONE);
+        out[i + plane] = (unsigned char)(green / ONE);
+        out[i + 2 * plane] = (unsigned char)(blue / ONE);
+    }
+}
+
+enum error picture_resize(struct resizer *r, const unsigned char *pixels, int width, int height,
+                          struct box box, int size, unsigned char *out) {
+    int left = (int)floor(box.x), right = (int)ceil(box.x + box.w);
+    int top = (int)floor(box.y), bottom = (int)ceil(box.y + box.h);
+    right = right > width ? width : right;
+    bottom = bottom > height ? height : bottom;
+    TRY(resizer_room(r, box, size));
+    axis_fill(&r->x, box.x, box.w, left, right);
+    axis_fill(&r->y, box.y, box.h, top, bottom);
+    for (int i = 0; i < size; i++) {
+        const unsigned char *rows = pixels + ((int64_t)r->y.first[i] * width + left) * 3;
+        rows_add(rows, (int64_t)width * 3, r->y.weight + (int64_t)i * r->y.taps, r->y.count[i],
+                 (int64_t)(right - left) * 3, r->row);
+        columns_add(&r->x, r->row, left, out + (int64_t)i * size);
+    }
+    return ERR_NONE;
+}

@@ -1,0 +1,43 @@
+/* Which part of a picture a sample shows, and how a part becomes a picture of the sample's size. */
+#pragma once
+#include "engine/base/memory.h"
+#include "engine/base/rng.h"
+
+struct box { /* in pixels; a pixel is the square [i, i + 1) */
+    double x, y, w, h;
+};
+/* random_resized_crop, as PyTorch defines it: a part of random area and shape. */
+struct crop_rule {
+    bool on;
+    double scale[2]; /* of the picture's area */
+    double ratio[2]; /* width / height; its logarithm is uniform */
+};
+/* What chance depends on at a visit to a sample. */
+struct visit {
+    struct crop_rule rule;
+    struct rng_key key;
+    uint64_t id;
+};
+/* The part that a visit sees of a picture; whole pixels. */
+struct box box_draw(const struct visit *v, int width, int height);
+/* The middle: a square of side 'part' times the shorter side. */
+struct box box_middle(double part, int width, int height);
+
+/* ---- resizing ---- */
+struct axis { /* of one output pixel: which input pixels, and how much of each */
+    int size, taps;
+    int *first, *count;
+    int16_t *weight; /* (size, taps), in units of 1/16384; sum: 1 */
+};
+struct resizer { /* memory that is kept from picture to picture; zeroed: none yet */
+    struct axis x, y;
+    void *memory;
+    unsigned char *row;
+    size_t room;
+};
+void resizer_fini(struct resizer *r);
+/* Makes the box of a picture in RGB (three bytes a pixel) a square of 'size',
+ * channel by channel. Linear interpolation; where it gets smaller, the mean over what a pixel
+ * covers (a triangle), as Pillow's BILINEAR. Nothing outside the box's pixels is looked at. */
+MUST_CHECK enum error picture_resize(struct resizer *r, const unsigned char *pixels, int width,
+                                     int height, struct box box, int size, unsigned char *out);

@@ -1,0 +1,229 @@
+/* cifar: the binary files of CIFAR-10 and CIFAR-100, gzipped or not: records of the label (of
+ * CIFAR-100 two: of 20 coarse classes and of 100 fine ones), then 32x32 pixels of red, of green, of
+ * blue. There is no header: what tells the two apart is the name of the files, and what tells a
+ * damaged one is its size and its labels. https://www.cs.toronto.edu/~kriz/cifar.html */
+#include "engine/data/pair.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { SIDE = 32, PIXELS = 3 * SIDE * SIDE, BATCHES = 5 };
+enum { LABELS_FINE, LABELS_COARSE };
+struct cifar_config {
+    const char *train, *val;
+    int labels;
+};
+
+/* ---- which files ---- */
+struct files {
+    char path[BATCHES][PATH_MAX];
+    int count;
+    bool hundred; /* CIFAR-100's */
+};
+
+static bool file_of(const char *folder, const char *name, char out[PATH_MAX]) {
+    return path_join(out, folder, name) == ERR_NONE && pair_existing(out, PATH_MAX);
+}
+
+static bool is_folder(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static enum error folder_files(const char *folder, bool train, struct files *out) {
+    *out = (struct files){.count = 1, .hundred = true};
+    if (file_of(folder, train ? "train.bin" : "test.bin", out->path[0])) return ERR_NONE;
+    out->hundred = false;
+    if (!train && file_of(folder, "test_batch.bin", out->path[0])) return ERR_NONE;
+    for (out->count = 0; train && out->count < BATCHES; out->count++) {
+        char name[32];
+        snprintf(name, sizeof name, "data_batch_%d.bin", out->count + 1);
+        if (!file_of(folder, name, out->path[out->count])) break;
+    }
+    if (train && out->count == BATCHES) return ERR_NONE;
+    if (out->count > 0)
+        return FAIL(ERR_INPUT, "no data_batch_%d.bin in %s, where others of CIFAR-10 are",
+                    out->count + 1, folder);
+    return FAIL(ERR_INPUT,
+                "no %s of CIFAR-10 and no %s of CIFAR-100 in %s\nthe binary version is "
+                "meant, not the one for Python or Matlab",
+                train ? "data_batch_1.bin" : "test_batch.bin", train ? "train.bin" : "test.bin",
+                folder);
+}
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static bool hundred_by_name(const char *path) {
+    const char *name = base_name(path);
+    return !strncmp(name, "train.bin", 9) || !strncmp(name, "test.bin", 8);
+}
+
+static enum error given_files(const char *path, bool train, struct files *out) {
+    if (is_folder(path)) return folder_files(path, train, out);
+    *out = (struct files){.count = 1, .hundred = hundred_by_name(path)};
+    return path_join(out->path[0], "", path);
+}
+
+/* ---- records ---- */
+/* How many a file holds: exactly by its size, or for gzip at most. */
+static enum error records_count(struct input *in, int64_t record, int64_t *out) {
+    unsigned char bytes[1 << 15];
+    if (!in->packed) {
+        *out = in->size / record;
+        if (in->size % record || *out == 0)
+            return FAIL(ERR_DATA, "%s: %lld bytes are no whole number of records of %lld bytes",
+                        in->path, (long long)in->size, (long long)record);
+        return ERR_NONE;
+    }
+    int64_t got, total = 0;
+    do {
+        TRY(input_read_some(in, bytes, (int64_t)sizeof bytes, &got));
+        total += got;
+    } while (got == (int64_t)sizeof bytes);
+    *out = total / record;
+    return total % record || *out == 0
+               ? FAIL(ERR_DATA, "%s: %lld unpacked bytes are no whole number of records of %lld",
+                      in->path, (long long)total, (long long)record)
+               : ERR_NONE;
+}
+
+static enum error files_count(const struct files *f, int64_t record, int64_t *out) {
+    *out = 0;
+    for (int i = 0; i < f->count; i++) {
+        struct input in;
+        int64_t n = 0;
+        TRY(input_open(f->path[i], &in));
+        enum error err = records_count(&in, record, &n);
+        input_close(&in);
+        TRY(err);
+        *out += n;
+    }
+    return ERR_NONE;
+}
+
+struct filling {
+    struct resident *r;
+    struct part part;
+    int64_t at; /* records so far, of all files */
+    int labels, which;
+};
+
+static enum error record_put(struct filling *f, const char *path, const unsigned char *bytes) {
+    int64_t i = f->at++ - f->part.first;
+    int label = bytes[f->which];
+    if (label >= f->r->base.classes)
+        return FAIL(ERR_DATA,
+                    "%s: record %lld has label %d, but there are %lld classes\nis it of "
+                    "CIFAR-10, or of CIFAR-100?",
+                    path, (long long)(f->at - 1), label, (long long)f->r->base.classes);
+    if (i < 0 || i >= f->part.count) return ERR_NONE;
+    f->r->labels[i] = label;
+    memcpy(f->r->x + i * PIXELS, bytes + f->labels, PIXELS);
+    return ERR_NONE;
+}
+
+static enum error file_fill(struct filling *f, const char *path) {
+    unsigned char record[2 + PIXELS];
+    int64_t bytes = f->labels + PIXELS, got;
+    struct input in;
+    TRY(input_open(path, &in));
+    enum error err;
+    while ((err = input_read_some(&in, record, bytes, &got)) == ERR_NONE && got == bytes)
+        TRY_GOTO(err, record_put(f, path, record), done);
+    if (err == ERR_NONE && got > 0) err = FAIL(ERR_DATA, "%s: ends inside a record", path);
+done:
+    input_close(&in);
+    return err;
+}
+
+static enum error records_fill(struct filling *f, const struct files *files) {
+    for (int i = 0; i < files->count; i++) TRY(file_fill(f, files->path[i]));
+    if (f->at < f->part.first + f->part.count)
+        return FAIL(ERR_DATA, "%s has become shorter while it was read", files->path[0]);
+    return ERR_NONE;
+}
+
+/* ---- the set ---- */
+extern const struct dataset_ops dataset_cifar;
+
+/* Which files, and how validation samples are held out of them (NULL: not). */
+static enum error files_find(const struct cifar_config *c, bool train, struct files *out,
+                             const char **held) {
+    bool folder = is_folder(c->train);
+    *held = c->val ? c->val : folder ? NULL : "10%";
+    if (*held && !part_is_held(*held)) *held = NULL;
+    struct files other;
+    TRY(given_files(c->train, true, out));
+    if (train || *held) return ERR_NONE;
+    TRY(given_files(c->val ? c->val : c->train, false, &other));
+    if (other.hundred != out->hundred)
+        return FAIL(ERR_CONFIG, "%s and %s are not of the same set", out->path[0], other.path[0]);
+    *out = other;
+    return ERR_NONE;
+}
+
+static enum error cifar_open(const void *config, bool train, uint64_t seed, struct dataset **out) {
+    (void)seed;
+    const struct cifar_config *c = config;
+    struct files files;
+    const char *held;
+    int64_t count;
+    if (!c->train) return FAIL(ERR_CONFIG, "data.train is missing\ngive the folder of the set");
+    TRY(files_find(c, train, &files, &held));
+    int labels = files.hundred ? 2 : 1, which = files.hundred && c->labels == LABELS_FINE;
+    struct filling f = {.labels = labels, .which = which};
+    TRY(files_count(&files, labels + PIXELS, &count));
+    f.part = (struct part){0, count};
+    if (held) TRY(part_find(held, count, train, &f.part));
+    struct dataset d = {.ops = &dataset_cifar,
+                        .size = f.part.count,
+                        .shape = {3, {3, SIDE, SIDE}},
+                        .type = SAMPLE_U8,
+                        .classes = !files.hundred ? 10
+                                   : which        ? 100
+                                                  : 20,
+                        .name = "cifar",
+                        .plane = true};
+    TRY(resident_create(&d, &f.r));
+    enum error err = records_fill(&f, &files);
+    if (err != ERR_NONE) {
+        resident_close(&f.r->base);
+        return err;
+    }
+    *out = &f.r->base;
+    return ERR_NONE;
+}
+
+static bool cifar_recognises(const char *path) {
+    struct files files;
+    const char *name = base_name(path);
+    if (!strncmp(name, "data_batch_", 11) || !strncmp(name, "test_batch.bin", 14)) return true;
+    return is_folder(path) && folder_files(path, true, &files) == ERR_NONE;
+}
+
+static const struct config_field fields[] = {
+    {"train", CONFIG_STRING, offsetof(struct cifar_config, train),
+     .help = "Folder of the binary files (data_batch_1.bin ..., or train.bin), or one of them"},
+    {"val", CONFIG_STRING, offsetof(struct cifar_config, val),
+     .help = "The same for validation, or how many samples to hold out at the end of 'train' "
+             "(5000, 10%); when absent the folder's own, else 10%"},
+    {"labels", CONFIG_ENUM, offsetof(struct cifar_config, labels), .standard = "fine",
+     .help = "Of CIFAR-100: its 100 fine classes or its 20 coarse ones", .choices = "fine|coarse"},
+    {0},
+};
+
+const struct dataset_ops dataset_cifar = {
+    .section = {.name = "cifar",
+                .fields = fields,
+                .size = sizeof(struct cifar_config),
+                .shorthand = "train",
+                .help = "CIFAR-10 and CIFAR-100, from their binary files (.gz or not)"},
+    .recognises = cifar_recognises,
+    .open = cifar_open,
+    .read = resident_read,
+    .close = resident_close,
+};

@@ -1,0 +1,348 @@
+/* images: a folder of pictures, JPEG and PNG, a folder a class, as PyTorch's ImageFolder takes it:
+ * FOLDER/CLASS/picture.jpg, or FOLDER/train/CLASS/... and FOLDER/val/CLASS/... Classes are numbered
+ * in the order of their names (by bytes).
+ *
+ * Opening looks at the beginning of every file, so that what is no picture is told before anything
+ * is trained. Pictures are decoded at every visit, by whichever thread reads: decoders lie in a
+ * stack, from which a reader takes one and puts it back. */
+#include "engine/data/image.h"
+#include "engine/data/pair.h"
+#include "engine/data/resident.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+struct images_config {
+    const char *train, *val;
+    int64_t size, resize;
+};
+struct listing { /* of names, in order */
+    char **name;
+    int64_t count, room;
+};
+struct worker {
+    struct image *image;
+    struct worker *next;
+};
+struct images {
+    struct dataset base;
+    struct pool *pool; /* of the names */
+    char *folder;
+    struct listing classes, files; /* files: "CLASS/NAME" */
+    int32_t *labels;
+    pthread_mutex_t lock;
+    struct worker *idle;
+};
+enum { CLASSES_MOST = 1 << 16 };
+
+/* ---- folders ---- */
+static bool is_folder(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+static enum error listing_add(struct listing *l, struct pool *pool, const char *folder,
+                              const char *name) {
+    if (l->count == l->room) {
+        int64_t room = l->room ? 2 * l->room : 64;
+        char **more = realloc(l->name, (size_t)room * sizeof *more);
+        if (!more)
+            return FAIL(ERR_MEMORY, "no memory for the names of %lld files", (long long)room);
+        l->name = more;
+        l->room = room;
+    }
+    char *copy = pool_printf(pool, "%s%s%s", folder, *folder ? "/" : "", name);
+    if (!copy) return ERR_MEMORY;
+    l->name[l->count++] = copy;
+    return ERR_NONE;
+}
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+typedef bool wanted_fn(const char *path, const char *name);
+
+static bool wanted_folder(const char *path, const char *name) {
+    return name[0] != '.' && is_folder(path);
+}
+
+static bool wanted_picture(const char *path, const char *name) {
+    (void)path;
+    return name[0] != '.' && image_is_name(name);
+}
+
+/* Adds what is wanted of the entries of root/folder, sorted. */
+static enum error folder_list(const char *root, const char *folder, wanted_fn *wanted,
+                              struct pool *pool, struct listing *out) {
+    char path[PATH_MAX], full[PATH_MAX];
+    int64_t first = out->count;
+    TRY(path_join(full, root, folder));
+    DIR *d = opendir(full);
+    if (!d) return FAIL(ERR_INPUT, "cannot read the folder %s: %s", full, strerror(errno));
+    enum error err = ERR_NONE;
+    for (struct dirent *e; err == ERR_NONE && (e = readdir(d));) {
+        err = path_join(path, full, e->d_name);
+        if (err == ERR_NONE && wanted(path, e->d_name))
+            err = listing_add(out, pool, folder, e->d_name);
+    }
+    closedir(d);
+    if (out->count > first)
+        qsort(out->name + first, (size_t)(out->count - first), sizeof *out->name, by_name);
+    return err;
+}
+
+/* Which folder holds the classes: of training, and of validation (empty: none of its own). */
+static enum error roots_find(const struct images_config *c, char train[PATH_MAX],
+                             char val[PATH_MAX]) {
+    static const char *const names[] = {"val", "valid", "validation", "test"};
+    TRY(path_join(train, c->train, "train"));
+    val[0] = '\0';
+    bool split = is_folder(train);
+    if (!split) TRY(path_join(train, "", c->train));
+    if (c->val) return part_is_held(c->val) ? ERR_NONE : path_join(val, "", c->val);
+    for (int i = 0; split && i < 4; i++) {
+        TRY(path_join(val, c->train, names[i]));
+        if (is_folder(val)) return ERR_NONE;
+    }
+    val[0] = '\0';
+    return ERR_NONE;
+}
+
+/* ---- what is in them ---- */
+static enum error classes_list(struct images *s, const char *root) {
+    if (!is_folder(root)) return FAIL(ERR_INPUT, "no folder %s", root);
+    TRY(folder_list(root, "", wanted_folder, s->pool, &s->classes));
+    if (s->classes.count == 0)
+        return FAIL(ERR_DATA, "%s holds no folders\npictures lie in a folder for each class", root);
+    if (s->classes.count > CLASSES_MOST)
+        return FAIL(ERR_DATA, "%s holds %lld folders, more than the %d classes that there can be",
+                    root, (long long)s->classes.count, CLASSES_MOST);
+    return ERR_NONE;
+}
+
+static enum error label_add(struct images *s, int64_t before, int32_t label) {
+    int32_t *labels = realloc(s->labels, (size_t)(s->files.count + 1) * sizeof *labels);
+    if (!labels) return FAIL(ERR_MEMORY, "no memory for %lld labels", (long long)s->files.count);
+    s->labels = labels;
+    for (int64_t i = before; i < s->files.count; i++) labels[i] = label;
+    return ERR_NONE;
+}
+
+/* The pictures of root's folders. must: each has some. */
+static enum error files_list(struct images *s, const char *root, bool must) {
+    for (int64_t k = 0; k < s->classes.count; k++) {
+        int64_t before = s->files.count;
+        char path[PATH_MAX];
+        const char *name = s->classes.name[k];
+        TRY(path_join(path, root, name));
+        if (!must && !is_folder(path)) continue;
+        TRY(folder_list(root, name, wanted_picture, s->pool, &s->files));
+        if (must && s->files.count == before)
+            return FAIL(ERR_DATA,
+                        "%s holds no pictures (.jpg, .jpeg, .png)\na class needs some; remove the "
+                        "folder if it is none",
+                        path);
+        TRY(label_add(s, before, (int32_t)k));
+    }
+    return s->files.count ? ERR_NONE : FAIL(ERR_DATA, "%s holds no pictures", root);
+}
+
+/* That the validation folders are classes of training. */
+static enum error folders_check(struct images *s, const char *root) {
+    struct listing l = {0};
+    enum error err = folder_list(root, "", wanted_folder, s->pool, &l);
+    for (int64_t i = 0; i < l.count && err == ERR_NONE; i++)
+        if (!bsearch(&l.name[i], s->classes.name, (size_t)s->classes.count, sizeof *l.name,
+                     by_name))
+            err = FAIL(ERR_DATA, "%s/%s is no class: training has no folder of that name", root,
+                       l.name[i]);
+    free(l.name);
+    return err;
+}
+
+/* Of the files, which lie class by class, keeps those that are held out, or the others: every so
+ * manyth, so that each class loses its share. */
+static enum error files_part(struct images *s, const char *held, bool train) {
+    struct part val;
+    int64_t n = s->files.count, kept = 0;
+    TRY(part_find(held, n, false, &val));
+    for (int64_t i = 0; i < n; i++) {
+        bool out = (__int128)(i + 1) * val.count / n > (__int128)i * val.count / n;
+        if (out == train) continue;
+        s->files.name[kept] = s->files.name[i];
+        s->labels[kept++] = s->labels[i];
+    }
+    s->files.count = kept;
+    return ERR_NONE;
+}
+
+static enum error files_probe(const struct images *s) {
+    for (int64_t i = 0; i < s->files.count; i++) {
+        char path[PATH_MAX];
+        int width, height;
+        TRY(path_join(path, s->folder, s->files.name[i]));
+        TRY(image_probe(path, &width, &height));
+    }
+    return ERR_NONE;
+}
+
+/* ---- reading ---- */
+static enum error worker_take(struct images *s, struct worker **out) {
+    pthread_mutex_lock(&s->lock);
+    struct worker *w = s->idle;
+    if (w) s->idle = w->next;
+    pthread_mutex_unlock(&s->lock);
+    if (!w) {
+        TRY(memory_alloc(sizeof *w, (void **)&w));
+        enum error err = image_create(&w->image);
+        if (err != ERR_NONE) {
+            memory_free(w);
+            return err;
+        }
+    }
+    *out = w;
+    return ERR_NONE;
+}
+
+static void worker_give(struct images *s, struct worker *w) {
+    pthread_mutex_lock(&s->lock);
+    w->next = s->idle;
+    s->idle = w;
+    pthread_mutex_unlock(&s->lock);
+}
+
+static enum error images_read_part(struct dataset *d, int64_t i, const struct visit *v, void *x,
+                                   int32_t *label, float *target) {
+    (void)target;
+    struct images *s = (struct images *)d;
+    struct worker *w;
+    char path[PATH_MAX];
+    int width, height, size = (int)d->shape.dim[1];
+    TRY(path_join(path, s->folder, s->files.name[i]));
+    TRY(worker_take(s, &w));
+    *label = s->labels[i];
+    enum error err = image_read(w->image, path, &width, &height);
+    if (err == ERR_NONE) {
+        struct box box = v ? box_draw(v, width, height) : box_middle(d->part, width, height);
+        err = image_decode(w->image, box, size, x);
+    }
+    worker_give(s, w);
+    return err;
+}
+
+static enum error images_read(struct dataset *d, int64_t i, void *x, int32_t *label,
+                              float *target) {
+    return images_read_part(d, i, NULL, x, label, target);
+}
+
+/* ---- life ---- */
+static void images_close(struct dataset *d) {
+    struct images *s = (struct images *)d;
+    for (struct worker *w = s->idle, *next; w; w = next) {
+        next = w->next;
+        image_free(w->image);
+        memory_free(w);
+    }
+    pthread_mutex_destroy(&s->lock);
+    free(s->classes.name);
+    free(s->files.name);
+    free(s->labels);
+    pool_free(s->pool);
+    memory_free(s);
+}
+
+static enum error images_fill(struct images *s, const struct images_config *c, bool train) {
+    char roots[2][PATH_MAX];
+    TRY(pool_create(&s->pool));
+    TRY(roots_find(c, roots[0], roots[1]));
+    bool own = roots[1][0] != '\0'; /* validation has a folder of its own */
+    const char *root = roots[!train && own];
+    if (!(s->folder = pool_printf(s->pool, "%s", root))) return ERR_MEMORY;
+    TRY(classes_list(s, roots[0]));
+    if (!train && own) {
+        if (!is_folder(root)) return FAIL(ERR_INPUT, "data.val: no folder %s", root);
+        TRY(folders_check(s, root));
+    }
+    TRY(files_list(s, root, train || !own));
+    if (!own) TRY(files_part(s, c->val ? c->val : "10%", train));
+    return files_probe(s);
+}
+
+extern const struct dataset_ops dataset_images;
+
+static enum error images_open(const void *config, bool train, uint64_t seed, struct dataset **out) {
+    (void)seed;
+    const struct images_config *c = config;
+    struct images *s;
+    if (!c->train) return FAIL(ERR_CONFIG, "data.train is missing\ngive a folder of pictures");
+    if (c->resize && c->resize < c->size)
+        return FAIL(ERR_CONFIG, "data.resize: %lld is less than data.size, %lld",
+                    (long long)c->resize, (long long)c->size);
+    TRY(memory_alloc(sizeof *s, (void **)&s));
+    pthread_mutex_init(&s->lock, NULL);
+    enum error err = images_fill(s, c, train);
+    if (err != ERR_NONE) {
+        images_close(&s->base);
+        return err;
+    }
+    s->base = (struct dataset){.ops = &dataset_images,
+                               .size = s->files.count,
+                               .shape = {3, {3, c->size, c->size}},
+                               .type = SAMPLE_U8,
+                               .classes = s->classes.count,
+                               .name = "images",
+                               .plane = true,
+                               .part = c->resize ? (double)c->size / (double)c->resize : 0.875};
+    *out = &s->base;
+    return ERR_NONE;
+}
+
+static const char *images_class_name(const struct dataset *d, int64_t k) {
+    return ((const struct images *)d)->classes.name[k];
+}
+
+static bool images_recognises(const char *path) {
+    struct listing l = {0};
+    struct pool *pool;
+    if (!is_folder(path) || pool_create(&pool) != ERR_NONE) return false;
+    bool found = folder_list(path, "", wanted_folder, pool, &l) == ERR_NONE && l.count > 0;
+    free(l.name);
+    pool_free(pool);
+    return found;
+}
+
+static const struct config_field fields[] = {
+    {"train", CONFIG_STRING, offsetof(struct images_config, train),
+     .help = "Folder with a folder of pictures for each class; or with 'train' and 'val' in it, "
+             "which are such folders"},
+    {"val", CONFIG_STRING, offsetof(struct images_config, val),
+     .help =
+         "The same for validation, or how many pictures to hold out, of all classes alike (500, "
+         "10%); when absent the one beside 'train', else 10%"},
+    {"size", CONFIG_INT, offsetof(struct images_config, size), .standard = "224",
+     .help = "Height and width of a sample", .min = 1, .max = 2048},
+    {"resize", CONFIG_INT, offsetof(struct images_config, resize), .standard = "auto",
+     .help = "What the shorter side is resized to before the middle is cut out; auto: size / 0.875",
+     .min = 1, .max = 65500, .choices = "auto"},
+    {0},
+};
+
+const struct dataset_ops dataset_images = {
+    .section = {.name = "images",
+                .fields = fields,
+                .size = sizeof(struct images_config),
+                .shorthand = "train",
+                .help = "A folder of JPEG and PNG pictures, a folder a class"},
+    .recognises = images_recognises,
+    .open = images_open,
+    .read = images_read,
+    .close = images_close,
+    .read_part = images_read_part,
+    .class_name = images_class_name,
+};

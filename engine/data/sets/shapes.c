@@ -1,0 +1,208 @@
+/* shapes: 32x32 colour pictures of ten plane figures, for networks that convolve. Colours, place,
+ * size and turn are random, so that no pixel by itself tells much: a linear model stays near
+ * chance.
+ *
+ * A figure is a function of the plane, negative inside, in units of its radius and with a slope of
+ * about one at its edge: from the function's value comes how much of a pixel it covers. From back
+ * to front a picture is a ground that runs from one colour to another, some thin strokes and dots,
+ * the figure, and noise. */
+#include "engine/data/drawn.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { SIDE = 32, AREA = SIDE * SIDE, COLOURS = 3, FIGURES = 10 };
+
+/* ---- figures ---- */
+static float most(float a, float b) {
+    return a > b ? a : b;
+}
+
+static float least(float a, float b) {
+    return a < b ? a : b;
+}
+
+static float box(float u, float v, float width, float height) {
+    return most(fabsf(u) - width, fabsf(v) - height);
+}
+
+static float disc(float u, float v) {
+    return sqrtf(u * u + v * v) - 1;
+}
+
+static float ring(float u, float v) {
+    return fabsf(sqrtf(u * u + v * v) - 0.76f) - 0.24f;
+}
+
+static float square(float u, float v) {
+    return box(u, v, 0.78f, 0.78f);
+}
+
+static float frame(float u, float v) {
+    return fabsf(box(u, v, 0.62f, 0.62f)) - 0.2f;
+}
+
+static float triangle(float u, float v) {
+    return most(v - 0.5f, fabsf(u) * 0.8660254f - v * 0.5f - 0.5f);
+}
+
+/* Inside a five-pointed star at most one of five lines is crossed. */
+static float star(float u, float v) {
+    static const float x[] = {0, 0.95105652f, 0.58778525f, -0.58778525f, -0.95105652f},
+                       y[] = {-1, -0.30901699f, 0.80901699f, 0.80901699f, -0.30901699f};
+    float first = -9, second = -9;
+    for (int k = 0; k < 5; k++) {
+        float far = u * x[k] + v * y[k];
+        second = most(second, least(first, far));
+        first = most(first, far);
+    }
+    return second - 0.34f;
+}
+
+static float cross(float u, float v) {
+    return least(box(u, v, 1, 0.3f), box(u, v, 0.3f, 1));
+}
+
+static float crescent(float u, float v) {
+    float x = u - 0.5f;
+    return most(disc(u, v), 0.82f - sqrtf(x * x + v * v));
+}
+
+static float bar(float u, float v) {
+    return box(u, v, 1, 0.32f);
+}
+
+static float corner(float u, float v) {
+    return least(box(u + 0.5f, v, 0.28f, 0.8f), box(u, v - 0.52f, 0.78f, 0.28f));
+}
+
+static float (*const figures[FIGURES])(float u, float v) = {disc, ring,  square,   frame, triangle,
+                                                            star, cross, crescent, bar,   corner};
+
+/* ---- painting ---- */
+struct canvas {
+    float at[COLOURS][AREA];
+};
+struct colour {
+    float of[COLOURS];
+};
+
+static struct colour colour_draw(struct draw *d, float brightest) {
+    struct colour c;
+    for (int k = 0; k < COLOURS; k++) c.of[k] = draw_range(d, 0, brightest);
+    return c;
+}
+
+static void paint(struct canvas *c, int place, const struct colour *colour, float cover) {
+    cover = least(most(cover, 0), 1);
+    for (int k = 0; k < COLOURS; k++) c->at[k][place] += (colour->of[k] - c->at[k][place]) * cover;
+}
+
+/* From one colour to another near it, along a line of any direction; gives the one between. */
+static struct colour ground_draw(struct draw *d, struct canvas *c) {
+    struct colour middle = colour_draw(d, 130);
+    float dx = draw_range(d, -2, 2) / SIDE, dy = draw_range(d, -2, 2) / SIDE;
+    for (int k = 0; k < COLOURS; k++) {
+        float change = draw_range(d, -24, 24);
+        for (int y = 0; y < SIDE; y++)
+            for (int x = 0; x < SIDE; x++) {
+                float t = dx * ((float)x - 15.5f) + dy * ((float)y - 15.5f);
+                c->at[k][y * SIDE + x] = middle.of[k] + change * least(most(t, -1), 1);
+            }
+    }
+    return middle;
+}
+
+struct span { /* pixels of one axis */
+    int from, to;
+};
+
+static struct span span_of(float middle, float reach) {
+    return (struct span){drawn_clamp((int)(middle - reach), 0, SIDE),
+                         drawn_clamp((int)(middle + reach) + 2, 0, SIDE)};
+}
+
+/* A stroke of some pixels' length; of none it is a dot. */
+static void stroke_draw(struct draw *d, struct canvas *c) {
+    struct colour colour = colour_draw(d, 200);
+    float x0 = draw_range(d, 0, SIDE), y0 = draw_range(d, 0, SIDE);
+    bool dot = draw_below(d, 2);
+    float dx = draw_range(d, -7, 7), dy = draw_range(d, -7, 7), half = draw_range(d, 0.4f, 0.8f);
+    if (dot) dx = dy = 0, half *= 2;
+    float inverse = 1 / (dx * dx + dy * dy + 1e-6f);
+    struct span xs = span_of(x0, fabsf(dx) + half + 1), ys = span_of(y0, fabsf(dy) + half + 1);
+    for (int y = ys.from; y < ys.to; y++)
+        for (int x = xs.from; x < xs.to; x++) {
+            float px = (float)x - x0, py = (float)y - y0;
+            float t = least(most((px * dx + py * dy) * inverse, -1), 1);
+            float ex = px - t * dx, ey = py - t * dy;
+            paint(c, y * SIDE + x, &colour, half + 0.5f - sqrtf(ex * ex + ey * ey));
+        }
+}
+
+/* Brighter than the ground, and much so in one channel at least. */
+static struct colour contrast_draw(struct draw *d, const struct colour *ground) {
+    struct colour c;
+    int strong = draw_below(d, COLOURS);
+    for (int k = 0; k < COLOURS; k++) {
+        c.of[k] = ground->of[k] + draw_range(d, k == strong ? 80 : 10, 125);
+    }
+    return c;
+}
+
+static void figure_paint(struct draw *d, int figure, const struct colour *colour,
+                         struct canvas *c) {
+    float radius = draw_range(d, 6.5f, 13), room = SIDE / 2 - radius * 0.85f;
+    float x0 = 15.5f + draw_range(d, -room, room), y0 = 15.5f + draw_range(d, -room, room);
+    float t = draw_range(d, -1, 1), turned = draw_below(d, 2) ? 1.0f : -1.0f; /* any angle */
+    float cosine = turned * (1 - t * t) / (1 + t * t), sine = turned * 2 * t / (1 + t * t);
+    struct span xs = span_of(x0, 1.3f * radius), ys = span_of(y0, 1.3f * radius);
+    for (int y = ys.from; y < ys.to; y++)
+        for (int x = xs.from; x < xs.to; x++) {
+            float px = ((float)x - x0) / radius, py = ((float)y - y0) / radius;
+            float f = figures[figure](cosine * px + sine * py, cosine * py - sine * px);
+            paint(c, y * SIDE + x, colour, 0.5f - f * radius);
+        }
+}
+
+static void noise_add(struct draw *d, const struct canvas *c, uint8_t *out) {
+    float noise = draw_range(d, 8, 40) / 128;
+    uint8_t grain[COLOURS * AREA];
+    draw_bytes(d, grain, COLOURS * AREA);
+    for (int k = 0; k < COLOURS; k++)
+        for (int i = 0; i < AREA; i++) {
+            float v = c->at[k][i] + noise * (float)(grain[k * AREA + i] - 128);
+            out[k * AREA + i] = (uint8_t)drawn_clamp((int)v, 0, 255);
+        }
+}
+
+static void shapes_draw(struct draw *d, int label, uint8_t *out) {
+    struct canvas c;
+    struct colour ground = ground_draw(d, &c);
+    for (int n = 2 + draw_below(d, 4); n > 0; n--) stroke_draw(d, &c);
+    struct colour colour = contrast_draw(d, &ground);
+    figure_paint(d, label, &colour, &c);
+    noise_add(d, &c, out);
+}
+
+/* ---- the set ---- */
+extern const struct dataset_ops dataset_shapes;
+static const struct drawn_kind kind = {.ops = &dataset_shapes,
+                                       .shape = {3, {COLOURS, SIDE, SIDE}},
+                                       .classes = FIGURES,
+                                       .draw = shapes_draw};
+
+static enum error shapes_open(const void *config, bool train, uint64_t seed, struct dataset **out) {
+    return drawn_open(&kind, config, train, seed, out);
+}
+
+const struct dataset_ops dataset_shapes = {
+    .section = {.name = "shapes",
+                .fields = drawn_fields,
+                .size = sizeof(struct drawn_config),
+                .help = "Colour 32x32 pictures of ten plane figures that the engine draws itself; "
+                        "needs no file"},
+    .open = shapes_open,
+    .read = drawn_read,
+    .close = drawn_close,
+};

@@ -1,0 +1,186 @@
+/* text: a plain file as a sequence of bytes or of characters, for models that tell what comes next.
+ *
+ * With 'characters' the vocabulary is the distinct characters of the training file, in the order of
+ * their code points; a held-out part is of the same file. The file is read twice: for the
+ * vocabulary and the count, then to write each character as its number. */
+#include "engine/data/tokens.h"
+#include "engine/data/utf8.h"
+
+#include <string.h>
+
+enum { BYTES, CHARACTERS };
+struct text_config {
+    const char *train, *val;
+    int64_t context;
+    int vocabulary;
+};
+
+/* ---- characters ---- */
+struct scan { /* over the characters of a file */
+    const char *path;
+    struct utf8 utf8;
+    uint32_t *number; /* (CODE_POINTS): 1 + what a character becomes, or 0 */
+    uint32_t last;    /* the last one noted */
+    int64_t count;    /* characters so far */
+    enum { SCAN_NOTE, SCAN_CHECK, SCAN_WRITE } what;
+    struct part part; /* to write */
+    int width;
+    unsigned char *out;
+};
+
+static enum error scan_character(struct scan *s, int64_t at) {
+    int64_t i = s->count++ - s->part.first;
+    uint32_t *number = &s->number[s->utf8.code];
+    if (s->what == SCAN_NOTE) *number = 1;
+    if (s->utf8.code > s->last && s->what == SCAN_NOTE) s->last = s->utf8.code;
+    if (!*number)
+        return FAIL(ERR_DATA,
+                    "%s: the character U+%04X before byte %lld is not in the training text\nhold "
+                    "out a part of it (val: 10%%), or take 'vocabulary: bytes'",
+                    s->path, s->utf8.code, (long long)at);
+    if (s->what != SCAN_WRITE || i < 0 || i >= s->part.count) return ERR_NONE;
+    s->out[i * s->width] = (unsigned char)(*number - 1);
+    if (s->width == 2) s->out[i * 2 + 1] = (unsigned char)((*number - 1) >> 8);
+    return ERR_NONE;
+}
+
+static enum error scan_piece(void *ctx, const unsigned char *bytes, int64_t n, int64_t at) {
+    struct scan *s = ctx;
+    for (int64_t i = 0; i < n; i++) {
+        bool done;
+        if (!utf8_feed(&s->utf8, bytes[i], &done))
+            return FAIL(ERR_DATA,
+                        "%s: byte %lld (0x%02x) is not UTF-8\nsave the text as UTF-8, or take "
+                        "'vocabulary: bytes'",
+                        s->path, (long long)(at + i), bytes[i]);
+        if (done) TRY(scan_character(s, at + i + 1));
+    }
+    return ERR_NONE;
+}
+
+static enum error scan_file(struct scan *s, const char *path, int what) {
+    s->path = path;
+    s->what = what;
+    s->count = 0;
+    s->utf8 = (struct utf8){0};
+    TRY(token_scan(path, scan_piece, s));
+    return s->utf8.left ? FAIL(ERR_DATA, "%s: ends inside a character", path) : ERR_NONE;
+}
+
+/* Numbers the characters noted; *out are they, ascending. */
+static enum error characters_number(struct scan *s, uint32_t **out, int64_t *count) {
+    *count = 0;
+    for (uint32_t c = 0; c <= s->last; c++) *count += s->number[c] != 0;
+    if (*count > CHARACTERS_MAX)
+        return FAIL(ERR_DATA,
+                    "%s: %lld distinct characters, more than %d\ntake 'vocabulary: bytes'", s->path,
+                    (long long)*count, CHARACTERS_MAX);
+    TRY(memory_alloc((size_t)*count * sizeof **out, (void **)out));
+    int64_t n = 0;
+    for (uint32_t c = 0; c <= s->last; c++)
+        if (s->number[c]) {
+            (*out)[n++] = c;
+            s->number[c] = (uint32_t)n;
+        }
+    return ERR_NONE;
+}
+
+/* ---- the set ---- */
+static const char *held_out(const struct text_config *c) {
+    return part_is_held(c->val) ? c->val : NULL;
+}
+
+static enum error characters_fill(struct scan *s, const struct text_config *c, bool train,
+                                  uint32_t **characters, struct dataset **out) {
+    extern const struct dataset_ops dataset_text;
+    const char *held = held_out(c), *path = train || held ? c->train : c->val;
+    int64_t vocabulary;
+    struct token_set *set;
+    TRY(scan_file(s, c->train, SCAN_NOTE));
+    TRY(characters_number(s, characters, &vocabulary));
+    if (path != c->train) TRY(scan_file(s, path, SCAN_CHECK));
+    TRY(token_part(path, s->count, c->context, held, train, &s->part));
+    s->width = vocabulary > 256 ? 2 : 1;
+    TRY(memory_alloc((size_t)(s->part.count * s->width), (void **)&s->out));
+    TRY(scan_file(s, path, SCAN_WRITE));
+    if (s->count < s->part.first + s->part.count)
+        return FAIL(ERR_DATA, "%s has become shorter while it was read", path);
+    TRY(token_set_create(&dataset_text, path, c->context, vocabulary, s->width, s->part.count,
+                         &set));
+    set->memory = s->out;
+    set->characters = *characters;
+    s->out = NULL;
+    *characters = NULL;
+    *out = &set->base;
+    return ERR_NONE;
+}
+
+static enum error characters_open(const struct text_config *c, bool train, struct dataset **out) {
+    struct scan s = {0};
+    uint32_t *characters = NULL;
+    TRY(memory_alloc(CODE_POINTS * sizeof *s.number, (void **)&s.number));
+    enum error err = characters_fill(&s, c, train, &characters, out);
+    memory_free(s.number);
+    memory_free(s.out);
+    memory_free(characters);
+    return err;
+}
+
+static enum error bytes_open(const struct text_config *c, bool train, struct dataset **out) {
+    extern const struct dataset_ops dataset_text;
+    const char *held = held_out(c), *path = train || held ? c->train : c->val;
+    int64_t size;
+    struct part part;
+    struct token_set *s;
+    TRY(token_file_size(c->train, &size)); /* it is missed for the validation part, too */
+    TRY(token_file_size(path, &size));
+    TRY(token_part(path, size, c->context, held, train, &part));
+    TRY(token_set_create(&dataset_text, path, c->context, 256, 1, part.count, &s));
+    s->bytes = true;
+    enum error err = token_set_load(s, part.first);
+    if (err != ERR_NONE) {
+        token_close(&s->base);
+        return err;
+    }
+    *out = &s->base;
+    return ERR_NONE;
+}
+
+static enum error text_open(const void *config, bool train, uint64_t seed, struct dataset **out) {
+    (void)seed;
+    const struct text_config *c = config;
+    if (!c->train) return FAIL(ERR_CONFIG, "data.train is missing\ngive a file of plain text");
+    return c->vocabulary == BYTES ? bytes_open(c, train, out) : characters_open(c, train, out);
+}
+
+static bool text_recognises(const char *path) {
+    size_t n = strlen(path);
+    return n > 4 && !strcmp(path + n - 4, ".txt");
+}
+
+static const struct config_field fields[] = {
+    {"train", CONFIG_STRING, offsetof(struct text_config, train), .help = "File of training text"},
+    {"val", CONFIG_STRING, offsetof(struct text_config, val), .standard = "10%",
+     .help = "File of validation text, or how many windows to hold out at the end of 'train' "
+             "(100, 10%)"},
+    {"context", CONFIG_INT, offsetof(struct text_config, context), .standard = "128",
+     .help = "Tokens of a sample", .min = 1, .max = 1 << 20},
+    {"vocabulary", CONFIG_ENUM, offsetof(struct text_config, vocabulary), .standard = "characters",
+     .help = "A token is a byte (256 of them), or a character (UTF-8; those of the training file)",
+     .choices = "bytes|characters"},
+    {0},
+};
+
+const struct dataset_ops dataset_text = {
+    .section = {.name = "text",
+                .fields = fields,
+                .size = sizeof(struct text_config),
+                .shorthand = "train",
+                .help = "Windows of a plain text, byte by byte or character by character"},
+    .recognises = text_recognises,
+    .open = text_open,
+    .read = token_read,
+    .close = token_close,
+    .decode = token_decode,
+    .encode = token_encode,
+};

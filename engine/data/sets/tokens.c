@@ -1,0 +1,158 @@
+/* tokens: numbers that another program has made of a text, one behind the other with no header, of
+ * 16 bits without a sign or 32 bits with one, little end first. */
+#include "engine/data/tokens.h"
+#include "engine/data/utf8.h"
+
+#include <string.h>
+
+enum { TYPE_U16, TYPE_I32 };
+struct tokens_config {
+    const char *train, *val, *characters;
+    int type;
+    int64_t context, vocabulary;
+};
+struct largest {
+    int width;
+    int64_t value;
+};
+
+static enum error largest_piece(void *ctx, const unsigned char *bytes, int64_t n, int64_t at) {
+    (void)at;
+    struct largest *l = ctx;
+    for (int64_t i = 0; i < n / l->width; i++) {
+        int32_t token = token_at(bytes, l->width, i);
+        l->value = token > l->value ? token : l->value;
+    }
+    return ERR_NONE;
+}
+
+/* As the config says, or the largest token of the training file and one. */
+static enum error vocabulary_find(const struct tokens_config *c, int width, int64_t *out) {
+    struct largest l = {.width = width};
+    if ((*out = c->vocabulary)) return ERR_NONE;
+    TRY(token_scan(c->train, largest_piece, &l));
+    if (l.value >= VOCABULARY_MAX)
+        return FAIL(ERR_DATA, "%s: token %lld, where all are below %d\nis data.type right?",
+                    c->train, (long long)l.value, VOCABULARY_MAX);
+    *out = l.value + 1;
+    return ERR_NONE;
+}
+
+static enum error tokens_count(const char *path, int width, int64_t *out) {
+    int64_t size;
+    TRY(token_file_size(path, &size));
+    if (size % width)
+        return FAIL(ERR_DATA,
+                    "%s: %lld bytes are no whole number of tokens of %d\nis data.type right?", path,
+                    (long long)size, width);
+    *out = size / width;
+    return ERR_NONE;
+}
+
+/* ---- what tokens stand for ---- */
+struct reading { /* of the file of characters */
+    struct token_set *s;
+    const char *path;
+    struct utf8 utf8;
+    int64_t count;
+};
+
+static enum error characters_piece(void *ctx, const unsigned char *bytes, int64_t n, int64_t at) {
+    struct reading *r = ctx;
+    for (int64_t i = 0; i < n; i++) {
+        bool done;
+        uint32_t *all = r->s->characters;
+        if (!utf8_feed(&r->utf8, bytes[i], &done))
+            return FAIL(ERR_DATA, "%s: byte %lld is not UTF-8", r->path, (long long)(at + i));
+        if (!done) continue;
+        if (r->count == r->s->base.classes || (r->count && all[r->count - 1] >= r->utf8.code))
+            return FAIL(ERR_DATA,
+                        "%s: byte %lld: there are more characters than the vocabulary of %lld, or "
+                        "they do not ascend",
+                        r->path, (long long)(at + i), (long long)r->s->base.classes);
+        all[r->count++] = r->utf8.code;
+    }
+    return ERR_NONE;
+}
+
+static enum error characters_read(struct token_set *s, const char *path) {
+    struct reading r = {.s = s, .path = path};
+    if (!path) return ERR_NONE;
+    if ((s->bytes = !strcmp(path, "bytes"))) {
+        if (s->base.classes <= 256) return ERR_NONE;
+        return FAIL(ERR_CONFIG, "data.characters: there are 256 bytes, and %lld tokens",
+                    (long long)s->base.classes);
+    }
+    TRY(memory_alloc((size_t)s->base.classes * sizeof *s->characters, (void **)&s->characters));
+    TRY(token_scan(path, characters_piece, &r));
+    if (r.count == s->base.classes && !r.utf8.left) return ERR_NONE;
+    return FAIL(ERR_DATA, "%s: %lld characters, but the vocabulary has %lld", path,
+                (long long)r.count, (long long)s->base.classes);
+}
+
+/* ---- the set ---- */
+extern const struct dataset_ops dataset_tokens;
+
+static enum error tokens_open(const void *config, bool train, uint64_t seed, struct dataset **out) {
+    (void)seed;
+    const struct tokens_config *c = config;
+    if (!c->train) return FAIL(ERR_CONFIG, "data.train is missing\ngive a file of tokens");
+    const char *held = part_is_held(c->val) ? c->val : NULL;
+    const char *path = train || held ? c->train : c->val;
+    int width = c->type == TYPE_U16 ? 2 : 4;
+    int64_t vocabulary, count = 0;
+    struct part part;
+    struct token_set *s;
+    TRY(tokens_count(c->train, width, &count));
+    TRY(vocabulary_find(c, width, &vocabulary));
+    TRY(tokens_count(path, width, &count));
+    TRY(token_part(path, count, c->context, held, train, &part));
+    TRY(token_set_create(&dataset_tokens, path, c->context, vocabulary, width, part.count, &s));
+    enum error err = token_set_load(s, part.first);
+    if (err == ERR_NONE) err = characters_read(s, c->characters);
+    if (err != ERR_NONE) {
+        token_close(&s->base);
+        return err;
+    }
+    *out = &s->base;
+    return ERR_NONE;
+}
+
+static bool tokens_recognises(const char *path) {
+    size_t n = strlen(path);
+    return n > 4 && !strcmp(path + n - 4, ".bin");
+}
+
+static const struct config_field fields[] = {
+    {"train", CONFIG_STRING, offsetof(struct tokens_config, train),
+     .help = "File of training tokens"},
+    {"val", CONFIG_STRING, offsetof(struct tokens_config, val), .standard = "10%",
+     .help = "File of validation tokens, or how many windows to hold out at the end of 'train' "
+             "(100, 10%)"},
+    {"type", CONFIG_ENUM, offsetof(struct tokens_config, type), .standard = "u16",
+     .help = "Of a token in the file: 16 bits without a sign, 32 bits with one; little end first",
+     .choices = "u16|i32"},
+    {"context", CONFIG_INT, offsetof(struct tokens_config, context), .standard = "128",
+     .help = "Tokens of a sample", .min = 1, .max = 1 << 20},
+    {"vocabulary", CONFIG_INT, offsetof(struct tokens_config, vocabulary), .standard = "auto",
+     .help = "Tokens there are; auto: the largest of the training file and one", .min = 1,
+     .max = VOCABULARY_MAX, .choices = "auto"},
+    {"characters", CONFIG_STRING, offsetof(struct tokens_config, characters),
+     .help = "File of the characters that tokens stand for, ascending, or 'bytes'; without it "
+             "there is no text"},
+    {0},
+};
+
+const struct dataset_ops dataset_tokens = {
+    .section = {.name = "tokens",
+                .fields = fields,
+                .size = sizeof(struct tokens_config),
+                .shorthand = "train",
+                .help = "Windows of a file of tokens, as tokenizers write them (no header)"},
+    .recognises = tokens_recognises,
+    .open = tokens_open,
+    .read = token_read,
+    .close = token_close,
+    .decode = token_decode,
+    .encode = token_encode,
+};

@@ -1,0 +1,387 @@
+/* Folders of pictures: what the formats decode to, resizing against plain arithmetic, which
+ * pictures are whose, and files that lie. */
+#include "tests/unit/data_pictures.h"
+
+#include "engine/data/image.h"
+
+#include <math.h>
+#include <unistd.h>
+
+static const char *yaml_of(const char *folder, const char *more) {
+    static char yaml[2048];
+    snprintf(yaml, sizeof yaml, "{set: images, train: %s%s}", scratch_path(folder), more);
+    return yaml;
+}
+
+static void check_says(const char *yaml, bool train, enum error expected, const char *says) {
+    struct dataset *d;
+    assert_fails(expected, set_try(yaml, train, &d));
+    if (!strstr(error_message(), says)) fail_msg("%s: %s", yaml, error_message());
+}
+
+/* ---- resizing ---- */
+/* One channel of the box as PyTorch's antialiased linear interpolation, in plain doubles. */
+static double plain_pixel(const uint8_t *p, int width, int height, struct box b, int size, int ox,
+                          int oy, int c) {
+    double sx = b.w / size, sy = b.h / size, rx = sx < 1 ? 1 : sx, ry = sy < 1 ? 1 : sy;
+    double cx = b.x + (ox + 0.5) * sx, cy = b.y + (oy + 0.5) * sy, sum = 0, all = 0;
+    for (int y = (int)b.y; y < b.y + b.h && y < height; y++)
+        for (int x = (int)b.x; x < b.x + b.w && x < width; x++) {
+            double wx = 1 - fabs((x + 0.5 - cx) / rx), wy = 1 - fabs((y + 0.5 - cy) / ry);
+            if (wx <= 0 || wy <= 0) continue;
+            sum += wx * wy * p[(y * width + x) * 3 + c];
+            all += wx * wy;
+        }
+    return sum / all;
+}
+
+static void test_resize(void **state) {
+    (void)state;
+    enum { W = 61, H = 47 };
+    static uint8_t p[W * H * 3], out[3 * 90 * 90];
+    static const struct {
+        struct box box;
+        int size;
+    } cases[] = {{{0, 0, W, H}, 10},   {{7, 5, 30, 30}, 30},
+                 {{3, 2, 11, 40}, 90}, {{0.5, 0.25, 46.5, 46.5}, 13},
+                 {{60, 46, 1, 1}, 4},  {{0, 0, W, H}, 1}};
+    struct resizer r = {0};
+    for (int i = 0; i < W * H * 3; i++) p[i] = (uint8_t)(i * 7919 % 251);
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+        int n = cases[k].size;
+        assert_ok(picture_resize(&r, p, W, H, cases[k].box, n, out));
+        for (int c = 0; c < 3; c++)
+            for (int i = 0; i < n * n; i++) {
+                double v = plain_pixel(p, W, H, cases[k].box, n, i % n, i / n, c);
+                assert_float_equal(out[c * n * n + i], v, 1.1); /* two roundings */
+            }
+    }
+    resizer_fini(&r);
+}
+
+/* ---- formats ---- */
+static double picture_error(struct image *im, const char *name, int seed, int width, int height,
+                            bool grey) {
+    static uint8_t out[3 * 64 * 64];
+    int w, h;
+    double sum = 0;
+    assert_ok(image_probe(scratch_path(name), &w, &h));
+    assert_int_equal(w, width);
+    assert_int_equal(h, height);
+    assert_ok(image_read(im, scratch_path(name), &w, &h));
+    assert_int_equal(w, width);
+    assert_ok(image_decode(im, (struct box){2, 3, 20, 20}, 20, out));
+    for (int c = 0; c < 3; c++)
+        for (int i = 0; i < 400; i++)
+            sum +=
+                abs(out[c * 400 + i] - picture_colour(seed, 2 + i % 20, 3 + i / 20, grey ? 0 : c));
+    return sum / 1200;
+}
+
+static void test_formats(void **state) {
+    (void)state;
+    struct image *im;
+    assert_ok(image_create(&im));
+    png_put("rgb.png", 1, 40, 30, PNG_COLOR_TYPE_RGB, 8);
+    png_put("rgba.png", 2, 40, 30, PNG_COLOR_TYPE_RGBA, 8);
+    png_put("grey.png", 3, 40, 30, PNG_COLOR_TYPE_GRAY, 8);
+    png_put("deep.png", 4, 40, 30, PNG_COLOR_TYPE_RGB, 16);
+    for (int twice = 0; twice < 2; twice++) { /* one decoder takes them all, in any order */
+        assert_true(picture_error(im, "rgb.png", 1, 40, 30, false) == 0);
+        assert_true(picture_error(im, "rgba.png", 2, 40, 30, false) == 0);
+        assert_true(picture_error(im, "grey.png", 3, 40, 30, true) == 0);
+        assert_true(picture_error(im, "deep.png", 4, 40, 30, false) == 0);
+        jpeg_put("c.jpg", 5, 44, 36, JPEG_FORM_COLOUR);
+        assert_true(picture_error(im, "c.jpg", 5, 44, 36, false) < 12);
+        jpeg_put("g.jpg", 6, 44, 36, JPEG_FORM_GREY);
+        assert_true(picture_error(im, "g.jpg", 6, 44, 36, true) < 12);
+        jpeg_put("p.jpg", 7, 44, 36, JPEG_FORM_PROGRESSIVE);
+        assert_true(picture_error(im, "p.jpg", 7, 44, 36, false) < 12);
+        jpeg_put("k.jpg", 8, 44, 36, JPEG_FORM_CMYK);
+        assert_true(picture_error(im, "k.jpg", 8, 44, 36, false) < 12);
+    }
+    image_free(im);
+}
+
+static void test_palette(void **state) {
+    (void)state;
+    uint8_t out[3 * 100];
+    struct image *im;
+    int w, h;
+    png_put("pal.png", 1, 10, 10, PNG_COLOR_TYPE_PALETTE, 8);
+    assert_ok(image_create(&im));
+    assert_ok(image_read(im, scratch_path("pal.png"), &w, &h));
+    assert_ok(image_decode(im, (struct box){0, 0, 10, 10}, 10, out));
+    for (int i = 0; i < 100; i++) {
+        int v = picture_colour(1, i % 10, i / 10, 0);
+        assert_int_equal(out[i], v);
+        assert_int_equal(out[100 + i], 255 - v);
+        assert_int_equal(out[200 + i], v / 2);
+    }
+    image_free(im);
+}
+
+/* A large JPEG decoded small is near what decoding it whole and resizing it gives. */
+static void test_scales(void **state) {
+    (void)state;
+    static uint8_t small[3 * 64 * 64], whole[3 * 512 * 512], pixels[512 * 512 * 3];
+    static uint8_t expected[3 * 64 * 64];
+    struct image *im;
+    struct resizer r = {0};
+    int w, h;
+    double sum = 0;
+    jpeg_put("big.jpg", 3, 512, 512, JPEG_FORM_COLOUR);
+    assert_ok(image_create(&im));
+    assert_ok(image_read(im, scratch_path("big.jpg"), &w, &h));
+    assert_ok(image_decode(im, (struct box){0, 0, 512, 512}, 512, whole));
+    for (int i = 0; i < 512 * 512; i++)
+        for (int c = 0; c < 3; c++) pixels[i * 3 + c] = whole[c * 512 * 512 + i];
+    for (int part = 1; part <= 4; part *= 2) {
+        struct box box = {512.0 / 8, 512.0 / 16, 512.0 / part / 2, 512.0 / part / 2};
+        assert_ok(image_read(im, scratch_path("big.jpg"), &w, &h));
+        assert_ok(image_decode(im, box, 64, small));
+        assert_ok(picture_resize(&r, pixels, 512, 512, box, 64, expected));
+        sum = 0;
+        for (int i = 0; i < 3 * 64 * 64; i++) sum += abs(small[i] - expected[i]);
+        assert_true(sum / (3 * 64 * 64) < 7); /* the picture has edges, and the ways to get
+                                                  smaller differ there */
+    }
+    resizer_fini(&r);
+    image_free(im);
+}
+
+/* ---- folders ---- */
+static void test_classes(void **state) {
+    (void)state;
+    static uint8_t x[3 * 64];
+    int32_t label;
+    char name[64];
+    folder_put("set");
+    folder_put("set/train");
+    folder_put("set/val");
+    for (int k = 2; k >= 0; k--) {
+        snprintf(name, sizeof name, "set/train/%c", "acb"[k]);
+        folder_put(name);
+        for (int i = 0; i < 4; i++) {
+            snprintf(name, sizeof name, "set/train/%c/%d.png", "acb"[k], i);
+            png_put(name, 10 * k + i, 8, 8, PNG_COLOR_TYPE_RGB, 8);
+        }
+    }
+    folder_put("set/val/c");
+    png_put("set/val/c/only.png", 5, 20, 20, PNG_COLOR_TYPE_RGB, 8);
+    file_put("set/train/a/notes.txt", "no picture", 10);
+    file_put("set/train/README", "no folder", 9);
+    struct dataset *train = set_open(yaml_of("set", ", size: 8, resize: 8"), true),
+                   *val = set_open(yaml_of("set", ", size: 8"), false);
+    assert_int_equal(train->classes, 3);
+    assert_int_equal(train->size, 12);
+    for (int i = 0; i < 12; i++) {
+        assert_ok(train->ops->read(train, i, x, &label, NULL));
+        assert_int_equal(label, i / 4);
+        assert_int_equal(x[3], picture_colour(10 * (i / 4 == 0 ? 0 : 3 - i / 4) + i % 4, 3, 0, 0));
+    }
+    assert_int_equal(val->classes, 3);
+    assert_int_equal(val->size, 1);
+    assert_ok(val->ops->read(val, 0, x, &label, NULL));
+    assert_int_equal(label, 2);
+    dataset_close(train);
+    dataset_close(val);
+    /* without a folder of its own, every class gives its share, and none is in both */
+    train = set_open(yaml_of("set/train", ", size: 8, val: 25%"), true);
+    val = set_open(yaml_of("set/train", ", size: 8, val: 25%"), false);
+    assert_int_equal(train->size, 9);
+    assert_int_equal(val->size, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_ok(val->ops->read(val, i, x, &label, NULL));
+        assert_int_equal(label, i);
+    }
+    dataset_close(train);
+    dataset_close(val);
+}
+
+static void test_refused(void **state) {
+    (void)state;
+    check_says("{set: images}", true, ERR_CONFIG, "data.train is missing");
+    folder_put("f");
+    check_says(yaml_of("f", ""), true, ERR_DATA, "holds no folders");
+    folder_put("f/a");
+    check_says(yaml_of("f", ""), true, ERR_DATA, "f/a holds no pictures");
+    png_put("f/a/1.png", 1, 20, 20, PNG_COLOR_TYPE_RGB, 8);
+    check_says(yaml_of("f", ""), true, ERR_CONFIG, "holding out 10%");
+    png_put("f/a/2.png", 2, 20, 20, PNG_COLOR_TYPE_RGB, 8);
+    dataset_close(set_open(yaml_of("f", ", val: 1"), true));
+    check_says(yaml_of("f", ", val: 1, size: 64, resize: 63"), true, ERR_CONFIG, "data.resize");
+    check_says(yaml_of("f", ", val: /nonesuch"), false, ERR_INPUT, "no folder /nonesuch");
+    folder_put("g");
+    folder_put("g/zzz");
+    char more[1024];
+    snprintf(more, sizeof more, ", val: %s", scratch_path("g"));
+    check_says(yaml_of("f", more), false, ERR_DATA, "g/zzz is no class");
+    folder_put("f/b");
+    check_says(yaml_of("f", ", val: 1"), true, ERR_DATA, "f/b holds no pictures");
+    png_put("f/b/1.jpg", 2, 20, 20, PNG_COLOR_TYPE_RGB, 8); /* what it is counts, not its name */
+    dataset_close(set_open(yaml_of("f", ", val: 1"), true));
+    folder_put("f/b/2.png");
+    check_says(yaml_of("f", ", val: 1"), false, ERR_INPUT, "f/b/2.png is no regular file");
+}
+
+/* Each of these, among good ones, is named when the set is opened. */
+static void test_lies(void **state) {
+    (void)state;
+    static const uint8_t
+        bomb[] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\xea\x60\0\0\xea\x60\x08\2\0\0\0    ",
+        nothing[] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\0\0\0\0\5\x08\2\0\0\0    ",
+        wide[] = "\xff\xd8\xff\xc0\0\x11\x08\xff\xff\xff\xff\3\1\x11\0\2\x11\1\3\x11\1        ",
+        chain[] = "\xff\xd8\xff\xe0\xff\xff                                        ",
+        gif[] = "GIF89a                                            ";
+    static const struct {
+        const uint8_t *bytes;
+        size_t n;
+        const char *says;
+    } lies[] = {
+        {bomb, sizeof bomb, "60000 x 60000"},      {nothing, sizeof nothing, "0 x 5"},
+        {wide, sizeof wide, "65535 x 65535"},      {chain, sizeof chain, "damaged or cut off"},
+        {gif, sizeof gif, "neither JPEG nor PNG"}, {bomb, 20, "neither JPEG nor PNG"},
+        {bomb, 0, "neither JPEG nor PNG"}};
+    folder_put("l");
+    folder_put("l/a");
+    png_put("l/a/1.png", 1, 20, 20, PNG_COLOR_TYPE_RGB, 8);
+    png_put("l/a/3.png", 3, 20, 20, PNG_COLOR_TYPE_RGB, 8);
+    png_put("l/a/4.png", 3, 20, 20, PNG_COLOR_TYPE_RGB, 8);
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        file_put("l/a/2.png", lies[i].bytes, lies[i].n);
+        check_says(yaml_of("l", ", val: 1"), true, ERR_DATA, lies[i].says);
+        assert_non_null(strstr(error_message(), "l/a/2.png"));
+    }
+}
+
+/* A picture whose header is fine and whose body is cut off, or is not there any more: the visit
+ * fails by name, the others go on. */
+static void test_late(void **state) {
+    (void)state;
+    static uint8_t bytes[1 << 16], x[3 * 32 * 32];
+    int32_t label;
+    folder_put("late");
+    folder_put("late/a");
+    jpeg_put("late/a/1.jpg", 1, 200, 200, JPEG_FORM_COLOUR);
+    png_put("late/a/2.png", 2, 200, 200, PNG_COLOR_TYPE_RGB, 8);
+    png_put("late/a/3.png", 3, 20, 20, PNG_COLOR_TYPE_RGB, 8);
+    png_put("late/a/4.png", 4, 20, 20, PNG_COLOR_TYPE_RGB, 8);
+    static const char *const cut[] = {"late/a/1.jpg", "late/a/2.png"};
+    for (int i = 0; i < 2; i++) {
+        size_t n = file_get(scratch_path(cut[i]), bytes, sizeof bytes);
+        file_put(cut[i], bytes, n / 2);
+    }
+    struct dataset *d = set_open(yaml_of("late", ", val: 1, size: 32"), true);
+    assert_int_equal(d->size, 3);
+    for (int i = 0; i < 2; i++) {
+        assert_fails(ERR_DATA, d->ops->read(d, i, x, &label, NULL));
+        assert_non_null(strstr(error_message(), cut[i]));
+        assert_ok(d->ops->read(d, 2, x, &label, NULL));
+    }
+    assert_int_equal(unlink(scratch_path("late/a/3.png")), 0);
+    assert_fails(ERR_INPUT, d->ops->read(d, 2, x, &label, NULL));
+    assert_non_null(strstr(error_message(), "late/a/3.png"));
+    dataset_close(d);
+}
+
+/* A progressive JPEG whose last scan is there again and again: each costs the whole picture. */
+static void test_scans(void **state) {
+    (void)state;
+    static uint8_t bytes[1 << 16], bomb[1 << 18];
+    uint8_t x[3 * 16 * 16];
+    struct image *im;
+    int w, h;
+    jpeg_put("scans.jpg", 1, 64, 64, JPEG_FORM_PROGRESSIVE);
+    size_t n = file_get(scratch_path("scans.jpg"), bytes, sizeof bytes), last = n - 2;
+    while (!(bytes[last] == 0xff && bytes[last + 1] == 0xda)) last--;
+    memcpy(bomb, bytes, n - 2);
+    size_t total = n - 2, scan = n - 2 - last;
+    for (int i = 0; i < 300; i++, total += scan) memcpy(bomb + total, bytes + last, scan);
+    memcpy(bomb + total, "\xff\xd9", 2);
+    assert_true(total + 2 < sizeof bomb);
+    file_put("scans.jpg", bomb, total + 2);
+    assert_ok(image_create(&im));
+    assert_ok(image_read(im, scratch_path("scans.jpg"), &w, &h));
+    assert_fails(ERR_DATA, image_decode(im, (struct box){0, 0, 64, 64}, 16, x));
+    assert_non_null(strstr(error_message(), "scans"));
+    image_free(im);
+}
+
+/* ---- parts by chance ---- */
+static void test_parts(void **state) {
+    (void)state;
+    struct visit v = {{true, {0.08, 1}, {3.0 / 4, 4.0 / 3}}, rng_key(3, RNG_AUGMENT), 0};
+    double area = 0;
+    int kinds = 0;
+    for (v.id = 0; v.id < 40000; v.id++) {
+        struct box b = box_draw(&v, 500, 375), again = box_draw(&v, 500, 375);
+        double part = b.w * b.h / (500 * 375), shape = b.w / b.h;
+        assert_memory_equal(&b, &again, sizeof b);
+        assert_true(b.x >= 0 && b.y >= 0 && b.x + b.w <= 500 && b.y + b.h <= 375);
+        assert_true(b.x == floor(b.x) && b.w == floor(b.w) && b.h == floor(b.h));
+        assert_true(part > 0.075 && part <= 1 && shape > 0.73 && shape < 1.36);
+        area += part;
+        kinds += b.x > 200;
+    }
+    assert_true(fabs(area / 40000 - 0.433) < 0.005); /* what PyTorch's comes to */
+    assert_true(kinds > 4000);
+    struct box b = box_draw(&v, 3000, 10); /* no part fits: the middle, as wide as is allowed */
+    assert_true(b.h == 10 && b.w == 13 && b.y == 0 && b.x == 1493);
+}
+
+/* The same visit gives the same bytes from any thread, another visit another part; training and
+ * validation go through the loader. */
+static void test_loader(void **state) {
+    (void)state;
+    static float first[2][6][3 * 16 * 16];
+    struct setup s;
+    char name[64];
+    folder_put("t");
+    folder_put("t/a");
+    for (int i = 0; i < 7; i++) {
+        snprintf(name, sizeof name, "t/a/%d.jpg", i);
+        jpeg_put(name, i, 90, 60, JPEG_FORM_COLOUR);
+    }
+    const char *yaml = yaml_of("t", ", size: 16, val: 1, augment: [flip, random_resized_crop]");
+    setup_make(&s, yaml);
+    struct dataset *d = set_open(yaml, true);
+    for (int workers = 1; workers <= 4; workers += 3) {
+        struct loader *l;
+        const struct step_batch *b;
+        struct loader_params p = {.data = d,
+                                  .config = &s.config,
+                                  .sampler = {.size = 6, .batch = 6, .shards = 1, .shuffle = false},
+                                  .shards = (int[]){0},
+                                  .nshards = 1,
+                                  .training = true,
+                                  .workers = workers,
+                                  .depth = 2};
+        assert_ok(loader_open(&p, &l));
+        for (int epoch = 0; epoch < 2; epoch++) {
+            assert_ok(loader_next(l, &b));
+            assert_int_equal(b->shards[0].n, 6);
+            if (workers == 1)
+                memcpy(first[epoch], b->shards[0].x, sizeof first[epoch]);
+            else
+                assert_memory_equal(first[epoch], b->shards[0].x, sizeof first[epoch]);
+        }
+        loader_close(l);
+    }
+    for (int i = 0; i < 6; i++)
+        assert_memory_not_equal(first[0][i], first[1][i], sizeof first[0][i]);
+    dataset_close(d);
+    setup_free(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_resize),  cmocka_unit_test(test_formats),
+        cmocka_unit_test(test_palette), cmocka_unit_test(test_scales),
+        cmocka_unit_test(test_classes), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_lies),    cmocka_unit_test(test_late),
+        cmocka_unit_test(test_scans),   cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_loader),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -18,6 +18,16 @@ enum error buckets_init(struct buckets *b, const struct model *m, int64_t first,
     return ERR_NONE;
 }
 
+void buckets_align(struct buckets *b, int64_t multiple) {
+    int kept = 0;
+    for (int i = 1; i < b->count; i++) {
+        int64_t end = b->edge[i] / multiple * multiple;
+        if (end > b->edge[kept]) b->edge[++kept] = end;
+    }
+    b->edge[++kept] = b->edge[b->count];
+    b->count = kept;
+}
+
 void buckets_fini(struct buckets *b) {
     free(b->edge);
     b->edge = NULL;

@@ -13,4 +13,7 @@ struct buckets {
  * than the cap is a bucket of its own size. */
 MUST_CHECK enum error buckets_init(struct buckets *b, const struct model *m, int64_t first,
                                    int64_t cap);
+/* Every end but the last moves down to a multiple of so many floats; what is then empty goes. A
+ * parameter may be split. */
+void buckets_align(struct buckets *b, int64_t multiple);
 void buckets_fini(struct buckets *b);

@@ -10,10 +10,15 @@
  *
  * Bytes: every rank sends and receives 2(W-1)/W of the gradients, however many ranks there are;
  * only the number of messages grows with W. The weights never travel after the start: equal sums
- * and equal optimizers keep them equal. */
+ * and equal optimizers keep them equal.
+ *
+ * With optimizer.shard a bucket is reduce-scattered, every rank steps its own slices, and the
+ * weights are gathered: see slices.h. */
 #include "engine/base/clock.h"
 #include "modes/bucket.h"
+#include "modes/compress.h"
 #include "modes/ddp_launch.h"
+#include "modes/slices.h"
 #include "modes/team.h"
 
 #include <stdio.h>
@@ -23,8 +28,13 @@ struct mode {
     struct trainer *t;
     struct team team;
     struct buckets buckets;
-    struct work **work; /* of each bucket */
-    int launched;       /* buckets whose all-reduce has begun, this step */
+    const struct buckets *cut; /* these, or the slices' */
+    struct work **work;        /* of each bucket */
+    int launched;              /* buckets whose all-reduce has begun, this step */
+    struct slices slices;
+    bool sharded;
+    struct compress *compress; /* NULL: gradients travel as they are */
+    int64_t dense, packed;     /* bytes that gradients would have taken, and took */
 };
 
 /* Which of its host's devices this rank has. */
@@ -33,6 +43,32 @@ static void find_seat(struct trainer *t) {
     for (int r = 0; roster && r < roster->size; r++)
         t->seats += roster->of[r].host == roster->of[t->rank].host;
     if (roster) t->seat = roster->of[t->rank].local;
+}
+
+static enum error open_buckets(struct mode *m) {
+    struct trainer *t = m->t;
+    const struct bucket_config *c = &t->config->ddp.bucket;
+    void *memory;
+    TRY(buckets_init(&m->buckets, t->model, c->first, c->cap));
+    if (m->sharded) TRY(slices_init(&m->slices, t, m->team.group, c->first, c->cap));
+    TRY(compress_open(t, m->team.group, &m->buckets, &m->compress));
+    m->cut = m->sharded && !m->compress ? &m->slices.buckets : &m->buckets;
+    TRY(memory_alloc((size_t)m->cut->count * sizeof(struct work *), &memory));
+    m->work = memory;
+    return ERR_NONE;
+}
+
+static void describe(struct mode *m) {
+    struct team *team = &m->team;
+    size_t used = strlen(team->line);
+    snprintf(team->line + used, sizeof team->line - used, ", %d bucket%s, overlap %s",
+             m->cut->count, m->cut->count == 1 ? "" : "s",
+             m->t->config->ddp.overlap ? "on" : "off");
+    used = strlen(team->line);
+    if (m->compress)
+        used += (size_t)snprintf(team->line + used, sizeof team->line - used,
+                                 ", gradients compressed (%s)", m->compress->name);
+    if (m->sharded) slices_describe(&m->slices, team->line + used, sizeof team->line - used);
 }
 
 static enum error ddp_open(struct trainer *t, struct mode **out) {
@@ -45,25 +81,23 @@ static enum error ddp_open(struct trainer *t, struct mode **out) {
     TRY(team_open(&m->team, t, "auto", 0));
     t->worker = group_position(m->team.group);
     find_seat(t);
-    TRY(buckets_init(&m->buckets, t->model, t->config->ddp.bucket.first,
-                     t->config->ddp.bucket.cap));
-    TRY(memory_alloc((size_t)m->buckets.count * sizeof(struct work *), &memory));
-    m->work = memory;
-    size_t used = strlen(m->team.line);
-    snprintf(m->team.line + used, sizeof m->team.line - used, ", %d bucket%s, overlap %s",
-             m->buckets.count, m->buckets.count == 1 ? "" : "s",
-             t->config->ddp.overlap ? "on" : "off");
+    m->sharded = t->config->optimizer.shard;
+    TRY(open_buckets(m));
+    describe(m);
     return ERR_NONE;
 }
 
 static enum error ddp_start(struct mode *m) {
-    return team_share_start(&m->team, m->t, true);
+    TRY(team_share_start(&m->team, m->t, !m->sharded));
+    return m->sharded ? slices_start(&m->slices) : ERR_NONE;
 }
 
 /* ---- one step ---- */
 static enum error launch_bucket(struct mode *m, enum lane lane) {
     int b = m->launched++;
-    const int64_t *edge = m->buckets.edge + b;
+    const int64_t *edge = m->cut->edge + b;
+    if (m->compress) return compress_send(m->compress, b, lane);
+    if (m->sharded) return slices_reduce(&m->slices, b, lane, &m->work[b]);
     return group_all_reduce(m->team.group, lane, m->t->grads[0] + edge[0], edge[1] - edge[0],
                             DTYPE_F32, REDOP_SUM, &m->work[b]);
 }
@@ -76,24 +110,47 @@ static enum error bucket_ready(void *user, int64_t upto) {
     char doing[64];
     snprintf(doing, sizeof doing, "backward of %s", graph_where(m->t->graph, &backward));
     group_note(m->team.group, doing, m->t->at.step);
-    while (m->launched < m->buckets.count && m->buckets.edge[m->launched + 1] <= upto)
+    while (m->launched < m->cut->count && m->cut->edge[m->launched + 1] <= upto)
         TRY(launch_bucket(m, LANE_COMM));
     return ERR_NONE;
 }
 
+/* Compressed gradients: what remains to be exchanged, and the sums. */
+static enum error unpack(struct mode *m) {
+    enum lane lane = m->t->config->ddp.overlap ? LANE_COMM : LANE_INLINE;
+    for (int b = 0; b < m->cut->count; b++) TRY(compress_turn(m->compress, b, lane));
+    for (int b = 0; b < m->cut->count; b++) TRY(compress_receive(m->compress, b));
+    return ERR_NONE;
+}
+
+/* Of this step's gradients. */
+static void count_bytes(struct mode *m, int64_t sent_before) {
+    struct mode_stats now;
+    double bytes = (double)m->t->model->arena_floats * sizeof(float);
+    team_stats(&m->team, &now);
+    m->packed += now.sent - sent_before;
+    m->dense += (int64_t)(bytes * 2 * (m->t->ranks - 1) / m->t->ranks);
+}
+
 static enum error ddp_step(struct mode *m) {
     struct trainer *t = m->t;
+    struct mode_stats before;
+    team_stats(&m->team, &before);
     m->launched = 0;
     group_note(m->team.group, "forward", t->at.step);
     TRY(trainer_compute(t, t->config->ddp.overlap ? bucket_ready : NULL, m));
     int64_t mark = clock_ns();
-    while (m->launched < m->buckets.count) TRY(launch_bucket(m, LANE_INLINE));
-    for (int b = 0; b < m->buckets.count; b++) TRY(work_wait(m->work[b]));
+    while (m->launched < m->cut->count) TRY(launch_bucket(m, LANE_INLINE));
+    if (m->compress)
+        TRY(unpack(m));
+    else
+        for (int b = 0; b < m->cut->count; b++) TRY(work_wait(m->work[b]));
     trainer_phase(t, PHASE_COMM, &mark);
+    if (m->compress) count_bytes(m, before.sent);
     group_note(m->team.group, "update", t->at.step);
-    trainer_take_sums(t);
-    trainer_norm(t, 0, t->model->arena_floats);
-    trainer_update(t, 0, t->model->arena_floats);
+    if (m->sharded)
+        return slices_update(&m->slices, t->config->ddp.overlap ? LANE_COMM : LANE_INLINE);
+    trainer_update_all(t);
     trainer_phase(t, PHASE_UPDATE, &mark);
     return ERR_NONE;
 }
@@ -108,8 +165,7 @@ static enum error ddp_share_buffers(struct mode *m) {
 }
 
 static enum error ddp_collect(struct mode *m) {
-    (void)m; /* rank 0 holds it all, as every rank does */
-    return ERR_NONE;
+    return m->sharded ? slices_collect(&m->slices) : ERR_NONE; /* else rank 0 has it all */
 }
 
 static void ddp_abort(struct mode *m, const char *reason) {
@@ -122,6 +178,7 @@ static void ddp_note(struct mode *m, const char *doing, int64_t step) {
 
 static void ddp_stats(struct mode *m, struct mode_stats *out) {
     team_stats(&m->team, out);
+    out->dense = m->dense, out->packed = m->packed;
 }
 
 static const char *ddp_describe(struct mode *m) {
@@ -129,8 +186,10 @@ static const char *ddp_describe(struct mode *m) {
 }
 
 static void ddp_close(struct mode *m) {
+    compress_close(m->compress);
     team_close(&m->team);
     buckets_fini(&m->buckets);
+    slices_fini(&m->slices);
     memory_free(m->work);
     memory_free(m);
 }

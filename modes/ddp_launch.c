@@ -122,6 +122,7 @@ static void tell_loss(const struct job *job, const struct launch_result *r) {
         log_error("rank %d did not end by itself and was killed: it was stopped, or stuck",
                   r->stuck);
     if (r->lines[0]) log_line(LOG_ERROR, "last lines of rank %d:\n%s", r->first, r->lines);
+    if (job->task != JOB_TRAIN) return;
     log_info("logs: %s/rank*.log - who was where: engine inspect %s - to go on from the last "
              "checkpoint: engine run %s",
              job->run_dir, job->run_dir, job->run_dir);
@@ -132,8 +133,11 @@ static enum error run_ranks(struct start *s, const struct nodes_round *round,
     const struct job *job = s->job;
     char node[24];
     snprintf(node, sizeof node, "node %lld", (long long)job->settings->config.run.node_rank);
-    const char *argv[9] = {"engine", "run", job->run_dir};
-    int argc = 3;
+    const char *argv[12] = {"engine", "run"};
+    int argc = 1;
+    for (int i = 0; i < 4 && job->command[i]; i++) argv[argc++] = job->command[i];
+    if (argc == 1) argc = 2;
+    argv[argc++] = job->run_dir;
     if (job->json) argv[argc++] = "--json";
     if (job->quiet) argv[argc++] = "--quiet";
     if (!job->progress) argv[argc++] = "--no-progress";

@@ -19,6 +19,7 @@
 #include "engine/base/clock.h"
 #include "modes/bucket.h"
 #include "modes/scatter.h"
+#include "modes/slices.h"
 #include "modes/team.h"
 #include "transport/launch/launch.h"
 
@@ -31,8 +32,7 @@ struct mode {
     struct buckets buckets;
     struct scatter *scatter; /* samples come through the server; else NULL */
     enum dp_server server;
-    int64_t *slice, *blocks; /* sharded: rank r serves [slice[r], slice[r + 1]) floats, and these
-                                blocks of the norm */
+    struct slices slices; /* sharded: of one bucket */
 };
 
 /* ---- starting the threads ---- */
@@ -61,21 +61,6 @@ static enum error dp_launch(const struct job *job, int *exit_code) {
     return err;
 }
 
-/* Slices are whole blocks of the norm, as even as that allows. */
-static enum error cut_slices(struct mode *m) {
-    int64_t blocks = trainer_norm_blocks(m->t), end = m->t->model->arena_floats;
-    int size = m->t->ranks;
-    void *memory;
-    TRY(memory_alloc(2 * (size_t)(size + 1) * sizeof(int64_t), &memory));
-    m->slice = memory;
-    m->blocks = m->slice + size + 1;
-    for (int r = 0; r <= size; r++) {
-        m->blocks[r] = blocks * r / size;
-        m->slice[r] = r == size ? end : m->blocks[r] * NORM_BLOCK;
-    }
-    return ERR_NONE;
-}
-
 static enum error dp_open(struct trainer *t, struct mode **out) {
     const struct run_config *c = t->config;
     void *memory;
@@ -85,10 +70,11 @@ static enum error dp_open(struct trainer *t, struct mode **out) {
     m->server = (enum dp_server)c->dp.server;
     t->workers = c->devices.count;
     t->worker = m->server == SERVER_DEDICATED ? t->rank - 1 : t->rank;
-    t->owns_state = t->rank == 0 || m->server == SERVER_SHARDED;
+    t->owns_state = t->rank == 0;
     TRY(team_open(&m->team, t, "star", m->server == SERVER_DEDICATED));
     TRY(buckets_init(&m->buckets, t->model, c->ddp.bucket.first, c->ddp.bucket.cap));
-    if (m->server == SERVER_SHARDED) TRY(cut_slices(m));
+    if (m->server == SERVER_SHARDED)
+        TRY(slices_init(&m->slices, t, m->team.group, INT64_MAX, INT64_MAX));
     size_t used = strlen(m->team.line);
     static const char *const servers[] = {"server shared with device 0", "dedicated server",
                                           "sharded server"};
@@ -97,7 +83,8 @@ static enum error dp_open(struct trainer *t, struct mode **out) {
 }
 
 static enum error dp_start(struct mode *m) {
-    TRY(team_share_start(&m->team, m->t, m->server == SERVER_SHARDED));
+    TRY(team_share_start(&m->team, m->t, false));
+    if (m->server == SERVER_SHARDED) TRY(slices_start(&m->slices));
     if (m->t->config->dp.scatter == SCATTER_SERVER)
         TRY(scatter_open(m->t, m->team.group, &m->scatter));
     return ERR_NONE;
@@ -114,9 +101,7 @@ static enum error serve(struct mode *m) {
     trainer_phase(t, PHASE_COMM, &mark);
     if (t->rank == 0) {
         group_note(m->team.group, "update", t->at.step);
-        trainer_take_sums(t);
-        trainer_norm(t, 0, n);
-        trainer_update(t, 0, n);
+        trainer_update_all(t);
         trainer_put_sums(t);
         trainer_phase(t, PHASE_UPDATE, &mark);
     }
@@ -126,21 +111,11 @@ static enum error serve(struct mode *m) {
 }
 
 static enum error serve_slices(struct mode *m) {
-    struct trainer *t = m->t;
-    struct group *g = m->team.group;
-    int64_t mark = clock_ns(), begin = m->slice[t->rank], end = m->slice[t->rank + 1];
-    TRY(group_reduce_scatter(g, LANE_INLINE, t->grads[0], m->slice, DTYPE_F32, REDOP_SUM, NULL));
-    trainer_phase(t, PHASE_COMM, &mark);
-    if (begin == 0 && end > 0) trainer_take_sums(t);
-    trainer_norm(t, begin, end);
-    if (t->config->optimizer.clip > 0)
-        TRY(group_all_gather(g, LANE_INLINE, t->partials, m->blocks, DTYPE_F64, NULL));
-    trainer_update(t, begin, end);
-    if (begin == 0 && end > 0) trainer_put_sums(t);
-    trainer_phase(t, PHASE_UPDATE, &mark);
-    TRY(group_all_gather(g, LANE_INLINE, t->values, m->slice, DTYPE_F32, NULL));
-    trainer_phase(t, PHASE_COMM, &mark);
-    return ERR_NONE;
+    int64_t mark = clock_ns();
+    TRY(slices_reduce(&m->slices, 0, LANE_INLINE, NULL));
+    trainer_phase(m->t, PHASE_COMM, &mark);
+    group_note(m->team.group, "update", m->t->at.step);
+    return slices_update(&m->slices, LANE_INLINE);
 }
 
 static enum error dp_step(struct mode *m) {
@@ -166,10 +141,7 @@ static enum error dp_share_buffers(struct mode *m) {
 }
 
 static enum error dp_collect(struct mode *m) {
-    struct trainer *t = m->t;
-    for (int i = 0; m->server == SERVER_SHARDED && i < t->optim->nslots; i++)
-        TRY(group_gather(m->team.group, LANE_INLINE, t->slots[i], m->slice, DTYPE_F32, 0, NULL));
-    return ERR_NONE;
+    return m->server == SERVER_SHARDED ? slices_collect(&m->slices) : ERR_NONE;
 }
 
 static void dp_abort(struct mode *m, const char *reason) {
@@ -192,7 +164,7 @@ static void dp_close(struct mode *m) {
     scatter_close(m->scatter);
     team_close(&m->team);
     buckets_fini(&m->buckets);
-    memory_free(m->slice);
+    slices_fini(&m->slices);
     memory_free(m);
 }
 

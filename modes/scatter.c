@@ -21,7 +21,8 @@ static enum error send_shard(struct scatter *s, const struct shard *shard, int r
                    NULL));
     TRY(group_send(s->group, LANE_INLINE, shard->ids, n, DTYPE_I64, rank, NULL));
     if (d->classes)
-        return group_send(s->group, LANE_INLINE, shard->labels, n, DTYPE_I32, rank, NULL);
+        return group_send(s->group, LANE_INLINE, shard->labels, n * d->labels, DTYPE_I32, rank,
+                          NULL);
     return group_send(s->group, LANE_INLINE, shard->target, n * d->targets, DTYPE_F32, rank, NULL);
 }
 
@@ -31,7 +32,8 @@ static enum error receive_shard(struct scatter *s, struct shard *shard) {
     TRY(group_recv(s->group, LANE_INLINE, shard->x, n * shape_count(&d->shape), DTYPE_F32, 0,
                    NULL));
     TRY(group_recv(s->group, LANE_INLINE, shard->ids, n, DTYPE_I64, 0, NULL));
-    if (d->classes) return group_recv(s->group, LANE_INLINE, shard->labels, n, DTYPE_I32, 0, NULL);
+    if (d->classes)
+        return group_recv(s->group, LANE_INLINE, shard->labels, n * d->labels, DTYPE_I32, 0, NULL);
     return group_recv(s->group, LANE_INLINE, shard->target, n * d->targets, DTYPE_F32, 0, NULL);
 }
 
@@ -87,7 +89,8 @@ static enum error open_worker(struct scatter *s) {
         (size_t)((t->config->batch.size + t->config->batch.shards - 1) / t->config->batch.shards);
     size_t x = (size_t)align_floats((int64_t)most * shape_count(&d->shape)) * sizeof(float);
     size_t ids = (size_t)align_floats((int64_t)most * 2) * sizeof(float);
-    size_t y = (size_t)align_floats((int64_t)most * (d->classes ? 1 : d->targets)) * sizeof(float);
+    size_t y =
+        (size_t)align_floats((int64_t)most * (d->classes ? d->labels : d->targets)) * sizeof(float);
     TRY(memory_alloc((size_t)t->nshards * (x + ids + y), &s->memory));
     char *at = s->memory;
     for (int i = 0; i < t->nshards; i++, at += x + ids + y) {

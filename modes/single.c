@@ -35,9 +35,7 @@ static enum error single_step(struct mode *m) {
     struct trainer *t = m->t;
     TRY(trainer_compute(t, NULL, NULL));
     int64_t mark = clock_ns();
-    trainer_take_sums(t);
-    trainer_norm(t, 0, t->model->arena_floats);
-    trainer_update(t, 0, t->model->arena_floats);
+    trainer_update_all(t);
     trainer_phase(t, PHASE_UPDATE, &mark);
     return ERR_NONE;
 }

@@ -8,7 +8,7 @@ struct team {
     struct group *group;
     struct recorder *recorder;
     bool aborted;
-    char line[320]; /* for the banner */
+    char line[480]; /* for the banner */
 };
 /* t->place is the struct group_params that the launch has prepared: who and where the ranks are.
  * The rest is the configuration's, but for the algorithm that 'auto' means and ranks that only

@@ -12,10 +12,6 @@
 #include "engine/base/vector.h"
 #include <math.h>
 
-struct adam_factors {
-    float l2, shrink, keep_m, add_m, keep_v, add_v, unbias_v, eps, step, scale;
-};
-
 VECTORISED static void update(const struct optim_span *s, const struct adam_factors *factors) {
     float *restrict w = s->w, *restrict m = s->slot[0], *restrict v = s->slot[1];
     const float *restrict g = s->g;
@@ -29,12 +25,11 @@ VECTORISED static void update(const struct optim_span *s, const struct adam_fact
     }
 }
 
-void adam_update(const struct adam_config *c, const struct optim_span *s, float l2, float shrink) {
+struct adam_factors adam_factors(const struct adam_config *c, const struct optim_span *s) {
     const double *beta = c->betas.items;
     double t = (double)s->t;
-    struct adam_factors f = {
-        .l2 = l2,
-        .shrink = shrink,
+    return (struct adam_factors){
+        .shrink = 1,
         .keep_m = (float)beta[0],
         .add_m = (float)(1 - beta[0]),
         .keep_v = (float)beta[1],
@@ -44,6 +39,11 @@ void adam_update(const struct adam_config *c, const struct optim_span *s, float 
         .step = (float)(s->lr / (1 - pow(beta[0], t))),
         .scale = s->scale,
     };
+}
+
+void adam_update(const struct adam_config *c, const struct optim_span *s, float l2, float shrink) {
+    struct adam_factors f = adam_factors(c, s);
+    if (optim_applies(c->decay, s)) f.l2 = l2, f.shrink = shrink;
     update(s, &f);
 }
 
@@ -53,13 +53,7 @@ double adam_lr(const void *config) {
 
 void adam_check(const void *config, const struct node *at, struct config_errors *e) {
     const struct adam_config *c = config;
-    const struct node *betas = node_get(at, "betas");
-    const double *beta = c->betas.items;
-    if (c->betas.count != 2)
-        config_error(e, betas ? betas : at, false,
-                     "betas must be two numbers, not %d\nset betas: [0.9, 0.999]", c->betas.count);
-    else if (!(beta[0] < 1 && beta[1] < 1))
-        config_error(e, betas ? betas : at, false, "betas must be below 1");
+    optim_check_betas(&c->betas, at, "[0.9, 0.999]", e);
 }
 
 static void adam_step(const void *config, const struct optim_span *s) {
@@ -68,7 +62,8 @@ static void adam_step(const void *config, const struct optim_span *s) {
 }
 
 static const struct config_field fields[] = {
-    ADAM_FIELDS("0", "Times the weights, added to the gradient (L2); see adamw for decay apart"),
+    ADAM_FIELDS("1e-3", "1e-8", "0",
+                "Times the weights, added to the gradient (L2); see adamw for decay apart", "all"),
 };
 
 const struct optim_ops optim_adam = {

@@ -8,7 +8,8 @@ static void adamw_step(const void *config, const struct optim_span *s) {
 }
 
 static const struct config_field fields[] = {
-    ADAM_FIELDS("0.01", "Times the learning rate, taken off the weights at every step"),
+    ADAM_FIELDS("1e-3", "1e-8", "0.01",
+                "Times the learning rate, taken off the weights at every step", "all"),
 };
 
 const struct optim_ops optim_adamw = {

@@ -21,6 +21,10 @@ VECTORISED static double sum_of_squares(const float *g, int64_t n) {
     return sum[0];
 }
 
+double squares_sum(const float *x, int64_t n) {
+    return sum_of_squares(x, n);
+}
+
 void clip_partials(const float *g, int64_t begin, int64_t end, double *partial) {
     assert(begin % NORM_BLOCK == 0);
     for (int64_t i = begin; i < end; i += NORM_BLOCK)

@@ -22,3 +22,14 @@ static const struct config_section *section_at(int i) {
 }
 
 const struct config_variants optim_variants = {.name = "name", .count = KINDS, .at = section_at};
+
+void optim_check_betas(const struct config_list *betas, const struct node *at, const char *usual,
+                       struct config_errors *e) {
+    const struct node *node = node_get(at, "betas");
+    const double *beta = betas->items;
+    if (betas->count != 2)
+        config_error(e, node ? node : at, false, "betas must be two numbers, not %d\nset betas: %s",
+                     betas->count, usual);
+    else if (!(beta[0] < 1 && beta[1] < 1))
+        config_error(e, node ? node : at, false, "betas must be below 1");
+}

@@ -10,6 +10,7 @@
 
 struct sgd_config {
     double lr, momentum, weight_decay;
+    int decay; /* enum optim_tensors */
     bool nesterov;
 };
 
@@ -46,7 +47,8 @@ VECTORISED static void step_nesterov(const struct optim_span *s, float decay, fl
 
 static void sgd_step(const void *config, const struct optim_span *s) {
     const struct sgd_config *c = config;
-    float decay = (float)c->weight_decay, momentum = (float)c->momentum;
+    float decay = optim_applies(c->decay, s) ? (float)c->weight_decay : 0;
+    float momentum = (float)c->momentum;
     if (c->momentum == 0)
         step_plain(s, decay);
     else if (c->nesterov)
@@ -90,6 +92,12 @@ static const struct config_field fields[] = {
      .standard = "0",
      .max = -1,
      .help = "Times the weights, added to the gradient (L2)"},
+    {.key = "decay",
+     .type = CONFIG_ENUM,
+     .offset = offsetof(struct sgd_config, decay),
+     .standard = "all",
+     .choices = TENSORS_CHOICES,
+     .help = DECAY_HELP},
     {.key = NULL},
 };
 

@@ -7,47 +7,18 @@
  * of the narrow type): sums and quotients of both types, and an f16 product is exact in an f32.
  * Only a product or a quotient of bf16, whose range is that of f32, can be a subnormal f32 and so
  * have fewer bits: these are made in f64 and rounded to odd on the way. Every NaN that arithmetic
- * gives is the one quiet NaN of its type. The conversions have selections and no branches, so that
- * the compiler makes vectors of them. */
+ * gives is the one quiet NaN of its type. */
+#include "engine/base/half.h"
 #include "engine/base/vector.h"
 #include "transport/algo/order.h"
-
-#include <string.h>
 
 #ifdef __clang__
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define INDEPENDENT _Pragma("GCC ivdep")
 #endif
-#define PART_OF_A_LOOP static inline __attribute__((always_inline))
 
 /* ---- narrow floats ---- */
-
-PART_OF_A_LOOP uint32_t bits_of(float f) {
-    uint32_t u;
-    memcpy(&u, &f, sizeof u);
-    return u;
-}
-
-PART_OF_A_LOOP float float_of(uint32_t u) {
-    float f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-
-PART_OF_A_LOOP uint32_t pick(bool first, uint32_t a, uint32_t b) {
-    uint32_t mask = -(uint32_t)first;
-    return (a & mask) | (b & ~mask);
-}
-
-PART_OF_A_LOOP float widen_bf16(uint16_t h) {
-    return float_of((uint32_t)h << 16);
-}
-
-PART_OF_A_LOOP uint16_t narrow_bf16(float f) {
-    uint32_t u = bits_of(f), rounded = (u + 0x7fff + (u >> 16 & 1)) >> 16;
-    return (uint16_t)pick((u & 0x7fffffff) > 0x7f800000, 0x7fc0, rounded);
-}
 
 /* An f32 that narrow_bf16 rounds as it would have rounded d: where d is none, the neighbour with an
  * odd last bit, which no tie has. */
@@ -56,21 +27,6 @@ PART_OF_A_LOOP float to_odd(double d) {
     double back = f;
     uint32_t u = bits_of(f), beyond = (back < 0 ? -back : back) > (d < 0 ? -d : d);
     return float_of(pick(back == d, u, (u - beyond) | 1));
-}
-
-PART_OF_A_LOOP float widen_f16(uint16_t h) {
-    uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = (uint32_t)(h & 0x7fff) << 13;
-    float small = float_of(rest + (113u << 23)) - float_of(113u << 23); /* subnormals of f16 */
-    uint32_t normal = rest + pick(rest < 31u << 23, 112u << 23, 224u << 23);
-    return float_of(sign | pick(rest < 1u << 23, bits_of(small), normal));
-}
-
-PART_OF_A_LOOP uint16_t narrow_f16(float f) {
-    uint32_t u = bits_of(f) & 0x7fffffff, sign = bits_of(f) >> 16 & 0x8000;
-    uint32_t small = bits_of(float_of(u) + 0.5f) - bits_of(0.5f); /* its last bit is 2^-24 */
-    uint32_t normal = (u - (112u << 23) + 0xfff + (u >> 13 & 1)) >> 13;
-    uint32_t h = pick(u < 113u << 23, small, pick(u < 143u << 23, normal, 0x7c00));
-    return (uint16_t)pick(u > 255u << 23, 0x7e00, sign | h);
 }
 
 /* ---- kernels ---- */

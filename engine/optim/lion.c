@@ -1,0 +1,97 @@
+/* Lion (Chen et al. 2023, arXiv:2302.06675): every weight moves by the learning rate, up or down,
+ *
+ *     c = beta1 * m + (1 - beta1) * g
+ *     w = w * (1 - lr * weight_decay) - lr * sign(c)        sign(0) = 0
+ *     m = beta2 * m + (1 - beta2) * g                       m begins as zero
+ *
+ * One slot, where Adam has two. It wants a learning rate three to ten times smaller than AdamW's,
+ * and a weight decay as many times larger. */
+#include "engine/base/vector.h"
+#include "engine/optim/optim.h"
+
+struct lion_config {
+    double lr, weight_decay;
+    struct config_list betas; /* two */
+    int decay;                /* enum optim_tensors */
+};
+
+struct factors {
+    float shrink, lr, scale, keep_c, add_c, keep_m, add_m;
+};
+
+VECTORISED static void update(const struct optim_span *s, const struct factors *factors) {
+    float *restrict w = s->w, *restrict m = s->slot[0];
+    const float *restrict g = s->g;
+    struct factors f = *factors;
+    int64_t n = s->n;
+    for (int64_t i = 0; i < n; i++) {
+        float d = f.scale * g[i], c = f.keep_c * m[i] + f.add_c * d;
+        float move = c > 0 ? f.lr : c < 0 ? -f.lr : c * 0; /* not a number stays so */
+        w[i] = f.shrink * w[i] - move;
+        m[i] = f.keep_m * m[i] + f.add_m * d;
+    }
+}
+
+static void lion_step(const void *config, const struct optim_span *s) {
+    const struct lion_config *c = config;
+    const double *beta = c->betas.items;
+    bool decays = optim_applies(c->decay, s);
+    struct factors f = {.shrink = decays ? (float)(1 - s->lr * c->weight_decay) : 1,
+                        .lr = s->lr,
+                        .scale = s->scale,
+                        .keep_c = (float)beta[0],
+                        .add_c = (float)(1 - beta[0]),
+                        .keep_m = (float)beta[1],
+                        .add_m = (float)(1 - beta[1])};
+    update(s, &f);
+}
+
+static double lion_lr(const void *config) {
+    return ((const struct lion_config *)config)->lr;
+}
+
+static void lion_check(const void *config, const struct node *at, struct config_errors *e) {
+    const struct lion_config *c = config;
+    optim_check_betas(&c->betas, at, "[0.9, 0.99]", e);
+}
+
+static const struct config_field fields[] = {
+    {.key = "lr",
+     .type = CONFIG_REAL,
+     .offset = offsetof(struct lion_config, lr),
+     .standard = "1e-4",
+     .max = -1,
+     .help = "Learning rate, before lr_scale and schedule: what a weight moves by"},
+    {.key = "betas",
+     .type = CONFIG_REALS,
+     .offset = offsetof(struct lion_config, betas),
+     .standard = "[0.9, 0.99]",
+     .max = 1,
+     .help = "How much is kept of the running mean of the gradient: for the sign, and for itself"},
+    {.key = "weight_decay",
+     .type = CONFIG_REAL,
+     .offset = offsetof(struct lion_config, weight_decay),
+     .standard = "0",
+     .max = -1,
+     .help = "Times the learning rate, taken off the weights at every step"},
+    {.key = "decay",
+     .type = CONFIG_ENUM,
+     .offset = offsetof(struct lion_config, decay),
+     .standard = "all",
+     .choices = TENSORS_CHOICES,
+     .help = DECAY_HELP},
+    {.key = NULL},
+};
+
+const struct optim_ops optim_lion = {
+    .section = {.name = "lion",
+                .fields = fields,
+                .size = sizeof(struct lion_config),
+                .shorthand = "lr",
+                .help = "The sign of the momentum (arXiv:2302.06675): half of Adam's state",
+                .check = lion_check},
+    .nslots = 1,
+    .slot_names = {"exp_avg"},
+    .step = lion_step,
+    .lr = lion_lr,
+};

@@ -256,7 +256,9 @@ static enum error newest(const char *folder, struct pool *pool, const struct che
         if (err != ERR_DATA && err != ERR_INPUT && err != ERR_IO) return err;
         log_warn("the checkpoint '%s' is skipped: %s", *path, error_message());
     }
-    return FAIL(ERR_INPUT, "no %scheckpoint in '%s'", list.count ? "valid " : "", folder);
+    if (list.count) return FAIL(ERR_INPUT, "no valid checkpoint in '%s'", folder);
+    return FAIL(ERR_INPUT, "no checkpoint in '%s'\na run keeps some unless its 'checkpoint' is off",
+                folder);
 }
 
 static enum error check_step(const char *path, const struct checkpoint_view *v) {
@@ -276,6 +278,21 @@ static const char *steps_folder(const char *path, struct pool *pool) {
 enum error checkpoint_find(const char *folder, struct pool *pool, char **path) {
     const char *steps = steps_folder(folder, pool);
     return steps ? newest(steps, pool, NULL, check_step, path) : ERR_MEMORY;
+}
+
+enum error checkpoint_find_best(const char *folder, struct pool *pool, char **path) {
+    const char *steps = steps_folder(folder, pool);
+    struct step_list list;
+    if (!steps) return ERR_MEMORY;
+    TRY(step_list_read(steps, pool, &list));
+    for (int i = 0; i < list.count; i++) {
+        struct manifest m;
+        if (!(*path = step_path(steps, list.step[i], pool))) return ERR_MEMORY;
+        if (manifest_read(*path, pool, &m) != ERR_NONE || !m.best) continue;
+        if (check_step(*path, NULL) == ERR_NONE) return ERR_NONE;
+        log_warn("the checkpoint '%s' is skipped: %s", *path, error_message());
+    }
+    return checkpoint_find(folder, pool, path);
 }
 
 static bool is_step_folder(const char *path, struct pool *pool) {

@@ -9,7 +9,7 @@
 /* ---- safetensors ---- */
 struct st_tensor { /* one tensor of a file; name borrowed */
     const char *name;
-    const char *dtype; /* "F32" "F64" "I64" "I32" "U64" "U8" */
+    const char *dtype; /* "F32" "F64" "F16" "BF16" "I64" "I32" "I16" "I8" "U64" "U8" "BOOL" */
     int ndim;
     int64_t dim[SHAPE_MAX];
     void *data; /* to write from */
@@ -53,7 +53,7 @@ struct checkpoint_view { /* what is saved: borrowed pointers into the arenas, or
     float *values, *buffers;
     int nslots;
     const char *const *slot_names;
-    float *slots[2]; /* arenas of the optimizer state */
+    float *slots[2]; /* arenas of the optimizer state; NULL: what saver_state gave holds it */
     struct checkpoint_counters *counters;
     const char *identity; /* text of what must be equal to resume: model, data, batch, seed, ...
                              "key=value\n" lines */
@@ -69,6 +69,9 @@ struct checkpoint_view { /* what is saved: borrowed pointers into the arenas, or
 struct saver;
 MUST_CHECK enum error saver_open(const char *folder /* RUN/ckpt */, int keep,
                                  const struct checkpoint_view *v, struct saver **out);
+/* Arenas that the next save writes the optimizer state from, to be filled before it where the view
+ * has none. Waits for the save before. */
+void saver_state(struct saver *s, float *slots[2]);
 MUST_CHECK enum error saver_save(struct saver *s, bool best);
 MUST_CHECK enum error saver_wait(struct saver *s); /* until the last one is on disk */
 void saver_close(struct saver *s);                 /* waits, too; NULL is fine */
@@ -81,6 +84,8 @@ MUST_CHECK enum error checkpoint_load(const char *path, struct checkpoint_view *
 /* The newest valid checkpoint under a ckpt or run folder, into the pool; ERR_INPUT when there is
  * none. */
 MUST_CHECK enum error checkpoint_find(const char *folder, struct pool *pool, char **path);
+/* The newest valid one that was the best when it was saved; where there is none, the newest. */
+MUST_CHECK enum error checkpoint_find_best(const char *folder, struct pool *pool, char **path);
 /* Deletes temporary folders that a killed run left. */
 void checkpoint_sweep(const char *folder);
 /* sha256 over all weights (by name order of the model's params) as hex. */

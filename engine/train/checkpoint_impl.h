@@ -41,6 +41,7 @@ struct snapshot;
 MUST_CHECK enum error snapshot_create(const struct checkpoint_view *v, struct snapshot **out);
 void snapshot_free(struct snapshot *shot);
 void snapshot_take(struct snapshot *shot, const struct checkpoint_view *v); /* view -> snapshot */
+void snapshot_slots(const struct snapshot *shot, float *slots[2]);
 void snapshot_give(const struct snapshot *shot, const struct checkpoint_view *v,
                    bool all); /* snapshot -> view; or the model alone */
 const struct st_tensor *snapshot_tensors(const struct snapshot *shot, enum checkpoint_file file,

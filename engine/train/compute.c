@@ -63,22 +63,20 @@ static void header_set(float *header, const struct graph_sums *sums, float scale
     header[HEADER_SAMPLES] = (float)n;
 }
 
-/* Samples [from, to) of a shard, forward and backward, into c's arena. */
-static enum error run_piece(struct trainer *t, const struct step_batch *b, const struct shard *s,
-                            int64_t from, int64_t to, struct cascade *c) {
-    float *grads = c->piece ? c->piece : t->grads[c->top];
-    memset(grads, 0, HEADER_FLOATS * sizeof(float));
-    grads[HEADER_STOP] = stop_signal() != 0;
-    if (from == to) {
-        memset(grads + HEADER_FLOATS, 0,
-               (size_t)(t->model->arena_floats - HEADER_FLOATS) * sizeof(float));
-        return cascade_ready(c, t->model->arena_floats);
-    }
+/* What rides with the gradients. */
+static void header_begin(float *header) {
+    memset(header, 0, HEADER_FLOATS * sizeof *header);
+    header[HEADER_STOP] = stop_signal() != 0;
+}
+
+/* Samples [from, to) of a shard. */
+static struct graph_batch batch_of(const struct trainer *t, const struct step_batch *b,
+                                   const struct shard *s, int64_t from, int64_t to) {
     const struct dataset *d = t->data;
-    struct graph_batch batch = {
+    return (struct graph_batch){
         .n = to - from,
         .x = s->x + from * shape_count(&d->shape),
-        .labels = s->labels ? s->labels + from : NULL,
+        .labels = s->labels ? s->labels + from * d->labels : NULL,
         .target = s->target ? s->target + from * d->targets : NULL,
         .ids = s->ids + from,
         .seed = (uint64_t)t->config->seed,
@@ -86,6 +84,19 @@ static enum error run_piece(struct trainer *t, const struct step_batch *b, const
         .training = true,
         .update_buffers = s->index == 0,
     };
+}
+
+/* Samples [from, to) of a shard, forward and backward, into c's arena. */
+static enum error run_piece(struct trainer *t, const struct step_batch *b, const struct shard *s,
+                            int64_t from, int64_t to, struct cascade *c) {
+    float *grads = c->piece ? c->piece : t->grads[c->top];
+    header_begin(grads);
+    if (from == to) {
+        memset(grads + HEADER_FLOATS, 0,
+               (size_t)(t->model->arena_floats - HEADER_FLOATS) * sizeof(float));
+        return cascade_ready(c, t->model->arena_floats);
+    }
+    struct graph_batch batch = batch_of(t, b, s, from, to);
     struct graph_sums sums = {0};
     int64_t mark = clock_ns();
     TRY(graph_forward(t->graph, &batch, t->values, t->buffers, &sums));
@@ -96,11 +107,43 @@ static enum error run_piece(struct trainer *t, const struct step_batch *b, const
     return ERR_NONE;
 }
 
+/* ---- sync_batchnorm: the rank's shards in step ---- */
+static enum error share_moments(void *user, double *v, int n) {
+    struct trainer *t = user;
+    return t->job->mode->sum(t->mode, v, n);
+}
+
+/* Gradients are shared after backward: the exchanges of moments stand in between. */
+static enum error compute_together(struct trainer *t, const struct step_batch *b) {
+    const struct graph_sync sync = {(int)t->config->batch.shards, share_moments, t};
+    struct graph_member *m = t->members;
+    int64_t mark = clock_ns();
+    for (int i = 0; i < b->nshards; i++)
+        m[i].batch = batch_of(t, b, &b->shards[i], 0, b->shards[i].n);
+    TRY(graph_forward_together(t->graph, m, b->nshards, t->values, t->buffers, &sync));
+    trainer_phase(t, PHASE_FORWARD, &mark);
+    for (int i = 0; i < b->nshards; i++) {
+        header_begin(m[i].grads);
+        header_set(m[i].grads, &(struct graph_sums){m[i].both[0], m[i].both[1]}, m[i].batch.scale,
+                   m[i].batch.n);
+    }
+    TRY(graph_backward_together(t->graph, m, b->nshards, t->values, &sync));
+    for (int half = b->nshards / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++)
+            vector_add(m[i].grads, m[i + half].grads, t->model->arena_floats);
+    trainer_phase(t, PHASE_BACKWARD, &mark);
+    return ERR_NONE;
+}
+
 enum error trainer_compute(struct trainer *t, grad_ready_fn ready, void *user) {
     const struct step_batch *b;
     int64_t mark = clock_ns();
     TRY(t->next_batch(t, &b));
     trainer_phase(t, PHASE_LOAD, &mark);
+    if (t->members) {
+        TRY(compute_together(t, b));
+        return ready ? ready(user, t->model->arena_floats) : ERR_NONE;
+    }
     int pieces = (int)t->config->batch.accumulate;
     for (int i = 0; i < b->nshards; i++) {
         const struct shard *s = &b->shards[bit_reverse(i, b->nshards)];

@@ -1,36 +1,62 @@
-/* Evaluation. The validation set is cut in batches and shards by the training rule, without
- * shuffling or padding, so that every sample counts exactly once. Each shard's sums are kept apart
- * until the end: every rank then adds all of them in the same tree order, whoever computed them. */
+/* Evaluation. The set is cut in batches and shards by the training rule, without shuffling or
+ * padding, so that every sample counts exactly once. Each shard's sums are kept apart until the end:
+ * every rank then adds all of them in the same tree order, whoever computed them. What is counted
+ * in whole numbers (the confusion matrix) is exact in any order, and so is summed at once.
+ *
+ *   [shard 0: loss, correct, samples, top5][shard 1: ...] ... [confusion, classes x classes] */
 #include "engine/train/internal.h"
 
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { VAL_SUMS = 3 }; /* loss, correct, samples */
+enum { VAL_LOSS, VAL_CORRECT, VAL_SAMPLES, VAL_TOP, VAL_SUMS };
 
-static enum error run_shard(struct trainer *t, const struct shard *s, double sums[VAL_SUMS]) {
+struct tally { /* what one evaluation adds up */
+    struct trainer *t;
+    struct dataset *set;
+    int shards;
+    double *sums, *confusion, *column;
+};
+
+/* What the labels say of the outputs beside the loss. */
+static void judge(struct tally *a, const struct shard *s, double *sums) {
+    const struct dataset *d = a->set;
+    if (!s->labels) return;
+    const float *y = graph_output(a->t->graph);
+    int64_t rows = s->n * d->labels;
+    if (d->classes > SCORE_TOP) sums[VAL_TOP] += (double)score_top(y, s->labels, rows, d->classes);
+    if (a->confusion) score_confusion(y, s->labels, rows, d->classes, a->confusion);
+}
+
+static enum error run_shard(struct tally *a, const struct shard *s) {
+    struct trainer *t = a->t;
+    double *sums = a->sums + VAL_SUMS * s->index;
     if (s->n == 0) return ERR_NONE;
     struct graph_batch batch = {
         .n = s->n, .x = s->x, .labels = s->labels, .target = s->target, .ids = s->ids};
     struct graph_sums out = {0};
     TRY(graph_prepare(t->graph, s->n));
     TRY(graph_forward(t->graph, &batch, t->values, t->buffers, &out));
-    sums[0] += out.loss;
-    sums[1] += out.correct;
-    sums[2] += (double)s->n;
+    sums[VAL_LOSS] += out.loss;
+    sums[VAL_CORRECT] += out.correct;
+    sums[VAL_SAMPLES] += (double)s->n;
+    judge(a, s, sums);
     return ERR_NONE;
 }
 
-static enum error run_shards(struct trainer *t, double *sums) {
+static enum error run_shards(struct tally *a) {
+    struct trainer *t = a->t;
     struct sampler sampler = t->sampler;
-    sampler.size = t->val->size;
+    sampler.size = a->set->size;
     sampler.shuffle = sampler.pad = sampler.drop_last = false;
-    struct loader_params p = {.data = t->val,
+    struct loader_params p = {.data = a->set,
                               .config = &t->config->data,
                               .norm = &t->norm,
                               .sampler = sampler,
                               .shards = t->shards,
                               .nshards = t->nshards,
-                              .workers = 1,
+                              .workers = (int)t->config->data.workers,
                               .depth = 2};
     struct loader *loader;
     cpu_set_t bound;
@@ -40,28 +66,50 @@ static enum error run_shards(struct trainer *t, double *sums) {
     TRY(err);
     const struct step_batch *b;
     while ((err = loader_next(loader, &b)) == ERR_NONE && b)
-        for (int i = 0; i < b->nshards && err == ERR_NONE; i++)
-            err = run_shard(t, &b->shards[i], sums + VAL_SUMS * b->shards[i].index);
+        for (int i = 0; i < b->nshards && err == ERR_NONE; i++) err = run_shard(a, &b->shards[i]);
     loader_close(loader);
     return err;
 }
 
-enum error trainer_evaluate(struct trainer *t, struct val_result *out) {
-    int shards = (int)t->config->batch.shards;
-    double *sums = calloc((size_t)shards * VAL_SUMS * 2, sizeof *sums);
-    if (!sums) return FAIL(ERR_MEMORY, "no memory for evaluation");
-    enum error err = t->nshards > 0 ? run_shards(t, sums) : ERR_NONE;
-    if (err == ERR_NONE) err = t->job->mode->sum(t->mode, sums, shards * VAL_SUMS);
-    double total[VAL_SUMS], *column = sums + shards * VAL_SUMS;
-    for (int k = 0; k < VAL_SUMS; k++) {
-        for (int v = 0; v < shards; v++) column[v] = sums[VAL_SUMS * v + k];
-        total[k] = tree_sum(column, shards);
-    }
-    free(sums);
-    TRY(err);
-    if ((int64_t)total[2] != t->val->size)
-        return FAIL(ERR_BUG, "evaluation counted %lld of %lld samples", (long long)total[2],
-                    (long long)t->val->size);
-    *out = (struct val_result){total[0] / total[2], total[1] / total[2], t->val->size};
+static double total(struct tally *a, int which) {
+    for (int v = 0; v < a->shards; v++) a->column[v] = a->sums[VAL_SUMS * v + which];
+    return tree_sum(a->column, a->shards);
+}
+
+static enum error conclude(struct tally *a, struct val_result *out) {
+    const struct dataset *d = a->set;
+    bool chain = d->labels > 1 && a->t->config->loss == LOSS_CROSS_ENTROPY;
+    double samples = total(a, VAL_SAMPLES), none = (double)NAN;
+    if ((int64_t)samples != d->size)
+        return FAIL(ERR_BUG, "evaluation counted %lld of %lld samples", (long long)samples,
+                    (long long)d->size);
+    *out = (struct val_result){.loss = total(a, VAL_LOSS) / samples,
+                               .accuracy = d->classes ? total(a, VAL_CORRECT) / samples : none,
+                               .top5 = none,
+                               .perplexity = none,
+                               .samples = d->size};
+    if (d->classes > SCORE_TOP) out->top5 = total(a, VAL_TOP) / (samples * (double)d->labels);
+    if (chain) out->perplexity = exp(out->loss);
     return ERR_NONE;
+}
+
+static enum error take(struct tally *a, size_t cells, struct val_result *out) {
+    struct trainer *t = a->t;
+    if (t->nshards > 0) TRY(run_shards(a));
+    TRY(t->job->mode->sum(t->mode, a->sums, a->shards * VAL_SUMS + (int)cells));
+    if (cells) memcpy(t->confusion, a->confusion, cells * sizeof *a->confusion);
+    return conclude(a, out);
+}
+
+enum error trainer_evaluate(struct trainer *t, struct dataset *set, struct val_result *out) {
+    struct tally a = {.t = t, .set = set, .shards = (int)t->config->batch.shards};
+    size_t sums = (size_t)a.shards * VAL_SUMS,
+           cells = t->confusion ? (size_t)(set->classes * set->classes) : 0;
+    a.sums = calloc(sums + cells + (size_t)a.shards, sizeof *a.sums);
+    if (!a.sums) return FAIL(ERR_MEMORY, "no memory for evaluation");
+    if (cells) a.confusion = a.sums + sums;
+    a.column = a.sums + sums + cells;
+    enum error err = take(&a, cells, out);
+    free(a.sums);
+    return err;
 }

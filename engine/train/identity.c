@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-static const char *const keys[] = {"model", "loss", "data", "batch", "seed"};
+static const char *const keys[] = {"model", "loss",      "data",          "batch",
+                                   "seed",  "precision", "sync_batchnorm"};
 
 /* A section's text on one line. */
 static char *one_line(const struct node *n, struct pool *pool) {
@@ -73,17 +74,17 @@ enum error job_list_keys(const struct job *job, struct job_keys *out) {
 }
 
 /* Samples from everywhere in the set. */
-static enum error update_data(struct sha256 *h, struct dataset *d, float *target, void *x) {
+static enum error update_data(struct sha256 *h, struct dataset *d, float *target, int32_t *labels,
+                              void *x) {
     enum { LOOKS = 64 };
     int64_t facts[] = {d->size, d->type, d->classes, d->targets, d->shape.ndim};
     sha256_update(h, facts, sizeof facts);
     sha256_update(h, d->shape.dim, (size_t)d->shape.ndim * sizeof *d->shape.dim);
     for (int64_t i = 0; i < LOOKS && i < d->size; i++) {
-        int32_t label = 0;
         int64_t at = d->size <= LOOKS ? i : (int64_t)((__int128)i * (d->size - 1) / (LOOKS - 1));
-        TRY(d->ops->read(d, at, x, &label, target));
+        TRY(d->ops->read(d, at, x, labels, target));
         sha256_update(h, x, dataset_sample_bytes(d));
-        sha256_update(h, &label, sizeof label);
+        sha256_update(h, labels, (size_t)d->labels * sizeof *labels);
         sha256_update(h, target, (size_t)d->targets * sizeof *target);
     }
     return ERR_NONE;
@@ -91,18 +92,18 @@ static enum error update_data(struct sha256 *h, struct dataset *d, float *target
 
 enum error data_digest(const struct trainer *t, char out[SHA256_TEXT]) {
     struct sha256 h;
-    void *x, *target;
+    void *x = NULL, *target = NULL, *labels = NULL;
     *out = '\0';
     if (t->config->run.nodes == 1 && !t->config->launched.by)
         return ERR_NONE; /* one host, one set */
     sha256_init(&h);
-    TRY(memory_alloc(dataset_sample_bytes(t->data), &x));
-    enum error err = memory_alloc((size_t)t->data->targets * sizeof(float), &target);
-    if (!err) {
-        err = update_data(&h, t->data, target, x);
-        if (!err) err = update_data(&h, t->val, target, x);
-        memory_free(target);
-    }
+    enum error err = memory_alloc(dataset_sample_bytes(t->data), &x);
+    if (!err) err = memory_alloc((size_t)t->data->targets * sizeof(float), &target);
+    if (!err) err = memory_alloc((size_t)(t->data->labels + 1) * sizeof(int32_t), &labels);
+    if (!err) err = update_data(&h, t->data, target, labels, x);
+    if (!err) err = update_data(&h, t->val, target, labels, x);
+    memory_free(labels);
+    memory_free(target);
     memory_free(x);
     sha256_hex(h, out);
     return err;

@@ -7,6 +7,9 @@
 MUST_CHECK enum error trainer_open(struct trainer *t);
 void trainer_close(struct trainer *t);
 const struct optim_ops *trainer_optim(const struct run_config *c);
+/* The optimizer's state and what trainer_norm and the others need. */
+MUST_CHECK enum error update_open(struct trainer *t);
+void update_close(struct trainer *t);
 void trainer_view(struct trainer *t, struct checkpoint_view *v);
 /* What must be equal for a resume to be exact: "key=value\n" lines, in the settings' pool. NULL:
  * out of memory. */
@@ -20,7 +23,14 @@ void affinity_note(void); /* before the first rank is bound */
 void affinity_free(cpu_set_t *bound);
 void affinity_restore(const cpu_set_t *bound);
 
+/* JOB_EVALUATE: the whole of it, between trainer_open and trainer_close. */
+MUST_CHECK enum error trainer_judge(struct trainer *t);
+
 /* ---- metrics.jsonl and the summary ---- */
+/* "key": {"loss": ..., "accuracy": ..., "top5": ..., "perplexity": ..., "samples": ...} */
+void val_json(const struct val_result *v, const char *key, struct json *j);
+/* "loss 0.1234, accuracy 98.20 %, top-5 99.90 %, perplexity 5.21": what there is. */
+char *val_text(const struct val_result *v, char out[160]);
 struct metrics;
 struct step_record {
     int64_t step, epoch;
@@ -46,7 +56,9 @@ struct summary {                           /* what the end of a run says */
     double step_p50, step_p95, samples_per_s;
     double time_s[PHASES], hidden_s, total_s;
     int ranks, processes;
-    double sent[RANKS_MOST], received[RANKS_MOST], rss[RANKS_MOST];
+    double sent[RANKS_MOST], received[RANKS_MOST], rss[RANKS_MOST], state[RANKS_MOST];
+    const char *compress; /* how gradients were, NULL: not */
+    double dense, packed; /* bytes that they would have taken, and took, over all ranks */
     char weights[SHA256_TEXT], losses[SHA256_TEXT];
 };
 MUST_CHECK enum error summary_json(const struct summary *s, struct json *out);

@@ -52,6 +52,11 @@ static void say_hello(struct run *r) {
                  (long long)c->batch.size, t->workers, (double)c->batch.size / t->workers,
                  (long long)c->batch.shards, pieces, t->optim->section.name, t->base_lr,
                  c->lr_scale.rule == LR_SCALE_NONE ? "" : " (scaled)", (long long)c->seed);
+    if (c->precision == PRECISION_BF16 && !device_find(c->devices.kind)->has_bf16())
+        progress_say(
+            r->progress,
+            "warning: products of bf16 are emulated on this processor: right, but slower than "
+            "f32");
     if (t->job->resume)
         progress_say(r->progress, "resuming from %s at step %lld", t->job->resume,
                      (long long)t->at.step);
@@ -110,36 +115,48 @@ static enum error take_step(struct run *r) {
     return ERR_NONE;
 }
 
+/* checkpoint.best's metric; NULL: off. */
+static const struct metric *best_metric(const struct run *r) {
+    return metric_find(r->t->config->checkpoint.best);
+}
+
+static double now(const struct run *r, const struct metric *m) {
+    return m->of(&r->val, (double)r->loss);
+}
+
 static bool is_better(const struct run *r) {
-    const char *best = r->t->config->checkpoint.best;
-    if (!strcmp(best, "off") || !r->val_is_new) return false;
-    bool accuracy = !strcmp(best, "val.accuracy");
-    double now = accuracy ? r->val.accuracy : r->val.loss, then = r->t->at.best;
-    return isnan(then) || (accuracy ? now > then : now < then);
+    const struct metric *m = best_metric(r);
+    if (!m || !r->val_is_new) return false;
+    return isnan(r->t->at.best) || metric_better(m, now(r, m), r->t->at.best);
 }
 
 static void note_best(struct run *r) {
-    bool accuracy = !strcmp(r->t->config->checkpoint.best, "val.accuracy");
-    r->t->at.best = accuracy ? r->val.accuracy : r->val.loss;
+    r->t->at.best = now(r, best_metric(r));
 }
 
 static enum error evaluate(struct run *r) {
     struct trainer *t = r->t;
+    char text[160];
     int64_t mark = clock_ns();
     r->mode->note(t->mode, "evaluation", t->at.step);
     TRY(r->mode->share_buffers(t->mode));
-    TRY(trainer_evaluate(t, &r->val));
+    TRY(trainer_evaluate(t, t->val, &r->val));
     r->has_val = r->val_is_new = true;
     r->other_ns += clock_ns() - mark;
     if (t->rank > 0) return ERR_NONE;
     metrics_val(r->metrics, t->at.step, &r->val);
-    if (t->data->classes)
-        progress_say(r->progress, "step %lld: validation loss %.4f, accuracy %.2f %%",
-                     (long long)t->at.step, r->val.loss, r->val.accuracy * 100);
-    else
-        progress_say(r->progress, "step %lld: validation loss %.6g", (long long)t->at.step,
-                     r->val.loss);
+    progress_say(r->progress, "step %lld: validation %s", (long long)t->at.step,
+                 val_text(&r->val, text));
     return ERR_NONE;
+}
+
+/* Of the ranks' slices, straight into what the saver writes from. */
+static enum error collect_state(struct run *r) {
+    struct trainer *t = r->t;
+    if (t->rank == 0 && t->slices != &t->all) saver_state(r->saver, t->whole);
+    enum error err = r->mode->collect(t->mode);
+    memset(t->whole, 0, sizeof t->whole);
+    return err;
 }
 
 static enum error save(struct run *r, bool best) {
@@ -147,7 +164,7 @@ static enum error save(struct run *r, bool best) {
     int64_t mark = clock_ns();
     r->mode->note(t->mode, "saving a checkpoint", t->at.step);
     TRY(r->mode->share_buffers(t->mode));
-    TRY(r->mode->collect(t->mode));
+    TRY(collect_state(r));
     if (best) note_best(r);
     r->saved = t->at.step;
     t->at.seconds += clock_seconds(mark - r->started);
@@ -160,10 +177,10 @@ static enum error save(struct run *r, bool best) {
 static bool target_reached(const struct run *r) {
     const struct train_config *c = &r->t->config->train;
     if (!c->until_metric) return false;
-    if (!strcmp(c->until_metric, "train.loss")) return (double)r->loss <= c->until_value;
-    if (!r->val_is_new) return false;
-    return !strcmp(c->until_metric, "val.loss") ? r->val.loss <= c->until_value
-                                                : r->val.accuracy >= c->until_value;
+    const struct metric *m = metric_find(c->until_metric);
+    if (m->validation && !r->val_is_new) return false;
+    double value = now(r, m);
+    return !isnan(value) && !metric_better(m, c->until_value, value);
 }
 
 static enum error steps(struct run *r) {
@@ -191,7 +208,7 @@ static void fill_times(struct run *r, struct summary *s, const double *shared) {
 /* Rank 0's summary needs the others' bytes, memory and (of the first that computes) phases: one sum
  * of a vector in which every rank fills places of its own. */
 static enum error gather(struct run *r, struct summary *s) {
-    enum { PER_RANK = 3 };
+    enum { PER_RANK = 6 };
     struct trainer *t = r->t;
     int ranks = s->ranks, n = PHASES + 1 + PER_RANK * ranks;
     double *v = calloc((size_t)n, sizeof *v);
@@ -206,11 +223,13 @@ static enum error gather(struct run *r, struct summary *s) {
     }
     double *mine = v + PHASES + 1 + PER_RANK * t->rank;
     mine[0] = (double)stats.sent, mine[1] = (double)stats.received,
-    mine[2] = (double)usage.ru_maxrss * 1024;
+    mine[2] = (double)usage.ru_maxrss * 1024, mine[3] = (double)t->state_bytes;
+    mine[4] = (double)stats.dense, mine[5] = (double)stats.packed;
     enum error err = r->mode->sum(t->mode, v, n);
     for (int i = 0; i < ranks; i++) {
         const double *of = v + PHASES + 1 + PER_RANK * i;
-        s->sent[i] = of[0], s->received[i] = of[1], s->rss[i] = of[2];
+        s->sent[i] = of[0], s->received[i] = of[1], s->rss[i] = of[2], s->state[i] = of[3];
+        s->dense += of[4], s->packed += of[5];
     }
     fill_times(r, s, v);
     free(v);
@@ -233,6 +252,8 @@ static enum error finish(struct run *r) {
                         .has_val = r->has_val};
     s.ranks = t->ranks;
     s.processes = t->job->processes;
+    if (c->comm.compress.index != COMPRESS_none)
+        s.compress = compress_variants.at(c->comm.compress.index)->name;
     TRY(gather(r, &s));
     if (t->rank > 0) return ERR_NONE;
     TRY(saver_wait(r->saver));
@@ -290,7 +311,7 @@ enum error trainer_run(const struct job *job, int rank, void *place) {
     enum error err = trainer_open(t);
     if (t->ranks > 1) snprintf(t->name, sizeof t->name, "rank %d", rank);
     log_set_prefix(t->name);
-    if (err == ERR_NONE) err = run_all(&r);
+    if (err == ERR_NONE) err = job->task == JOB_EVALUATE ? trainer_judge(t) : run_all(&r);
     if (err != ERR_NONE && t->mode) job->mode->abort(t->mode, error_message());
     progress_close(r.progress);
     saver_close(r.saver);

@@ -54,10 +54,20 @@ void metrics_step(struct metrics *m, const struct step_record *r) {
     check(m);
 }
 
-void metrics_val(struct metrics *m, int64_t step, const struct val_result *v) {
-    fprintf(m->file, "{\"step\":%lld,\"val\":{\"loss\":%.9g,\"accuracy\":%.9g,\"samples\":%lld}}\n",
-            (long long)step, v->loss, v->accuracy, (long long)v->samples);
+static void put_line(struct metrics *m, struct json *j) {
+    if (json_done(j) == ERR_NONE) fprintf(m->file, "%s\n", j->text);
+    json_fini(j);
     metrics_flush(m);
+}
+
+void metrics_val(struct metrics *m, int64_t step, const struct val_result *v) {
+    struct json j;
+    json_init(&j);
+    json_open(&j, NULL, '{');
+    json_int(&j, "step", step);
+    val_json(v, "val", &j);
+    json_close(&j, '}');
+    put_line(m, &j);
 }
 
 void metrics_event(struct metrics *m, int64_t step, const char *event, const char *text) {
@@ -68,9 +78,7 @@ void metrics_event(struct metrics *m, int64_t step, const char *event, const cha
     json_string(&j, "event", event);
     if (text) json_string(&j, "text", text);
     json_close(&j, '}');
-    if (json_done(&j) == ERR_NONE) fprintf(m->file, "%s\n", j.text);
-    json_fini(&j);
-    metrics_flush(m);
+    put_line(m, &j);
 }
 
 void metrics_flush(struct metrics *m) {

@@ -8,6 +8,7 @@ struct job;
 struct mode; /* each mode's own */
 struct mode_stats {
     int64_t sent, received, lane_ns;
+    int64_t dense, packed; /* compressed gradients: bytes that they would have taken, and took */
 };
 struct mode_ops {
     const char *name, *summary;
@@ -15,9 +16,11 @@ struct mode_ops {
      * trainer_run, and returns when all have ended. The exit code is for main; ERR_NONE with a code
      * other than 0 when a rank has already said why. */
     enum error (*launch)(const struct job *job, int *exit_code);
-    /* Once a rank: joins the others. Sets t->worker, t->workers, t->allocator, t->owns_state. */
+    /* Once a rank: joins the others. Sets t->worker, t->workers, t->allocator, t->owns_state,
+     * t->slices. */
     enum error (*open)(struct trainer *t, struct mode **out);
-    /* All ranks leave with rank 0's values, buffers and (those that step it) optimizer state. */
+    /* All ranks leave with rank 0's values, buffers and (those that step it) optimizer state: each
+     * with that of its slices, of rank 0's t->whole; NULL there: state begins as zero. */
     enum error (*start)(struct mode *m);
     /* One whole optimizer step, seen from this rank: on return t->values and t->sums are the same
      * on every rank. */
@@ -26,7 +29,7 @@ struct mode_ops {
     enum error (*sum)(struct mode *m, double *v, int n);
     /* All ranks leave with the buffers of the rank that computes shard 0. */
     enum error (*share_buffers)(struct mode *m);
-    /* Rank 0 leaves with the whole optimizer state. */
+    /* Where ranks have slices: rank 0's t->whole receives the state of all of them. */
     enum error (*collect)(struct mode *m);
     /* This rank stops because of 'reason': the others must not wait for it. */
     void (*abort)(struct mode *m, const char *reason);

@@ -21,3 +21,6 @@ bool resolve_mode_is(const struct resolve *r, const char *mode);
 /* ---- resolve_places.c: who starts the ranks, and what they reach each other by ---- */
 MUST_CHECK enum error resolve_processes(struct resolve *r);
 MUST_CHECK enum error resolve_link(struct resolve *r);
+
+/* ---- resolve_sharing.c: what is exchanged ---- */
+void resolve_sharing(struct resolve *r);

@@ -167,7 +167,10 @@ static enum error load(const struct load *l, struct run_settings *s, struct conf
         *data = *(const struct data_config *)set.common_config;
         data->set = set;
     }
-    if (s->config.model) TRY(go_on(model_check(s->config.model, e)));
+    if (s->config.model) {
+        TRY(go_on(model_check(s->config.model, e)));
+        TRY(init_read(s->config.model, s->pool, e, &s->config.init));
+    }
     if (l->launched) s->config.launched = *l->launched;
     TRY(run_resolve(s, l->modes, l->algorithms, e));
     return config_errors_count(e) ? ERR_CONFIG : ERR_NONE;

@@ -4,6 +4,8 @@
 #include "engine/data/dataset.h"
 #include "engine/model/graph.h"
 #include "engine/optim/optim.h"
+#include "engine/train/compress.h"
+#include "engine/train/init.h"
 
 struct device_choice { /* auto | cpu:4 | ref:2 */
     const char *kind;
@@ -44,7 +46,10 @@ struct run_config {
     struct device_choice devices; /* from devices_text, by run_settings_load */
     int64_t threads;              /* a device; 0: auto, resolved by run_settings_load */
     struct node *model;
-    int loss; /* enum loss */
+    struct init_source init; /* from model, by run_settings_load */
+    int loss;                /* enum loss */
+    int precision;           /* enum precision */
+    bool sync_batchnorm;
     struct data_config data;
     struct batch_config {
         int64_t size;   /* global */
@@ -55,12 +60,13 @@ struct run_config {
     struct train_config {
         struct config_span length; /* key 'for' */
         struct node *until;        /* {val.accuracy: 0.97} */
-        const char *until_metric;  /* val.accuracy | val.loss | train.loss; NULL: none */
+        const char *until_metric;  /* a name of metric_find; NULL: none */
         double until_value;
     } train;
     struct optimizer_config {
         struct config_variant kind;
         double clip; /* 0: off */
+        bool shard;
     } optimizer;
     struct config_variant schedule;
     struct lr_scale_config {
@@ -88,6 +94,7 @@ struct run_config {
         struct emulate_config {
             double bandwidth, latency; /* 0: not emulated */
         } emulate;
+        struct config_variant compress; /* index: enum compress_kind; config: compress_config */
     } comm;
     struct place_config { /* section run */
         int64_t nodes, node_rank;
@@ -106,7 +113,7 @@ struct run_config {
     struct checkpoint_config {
         struct config_span every;
         int64_t keep;
-        const char *best;   /* off | val.accuracy | val.loss */
+        const char *best;   /* off, or a name of metric_find that validation measures */
         const char *resume; /* never | auto | PATH */
     } checkpoint;
     struct log_config {

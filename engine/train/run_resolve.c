@@ -3,6 +3,7 @@
  * configuration runs anywhere as it did here. */
 #include "engine/train/run_resolve.h"
 #include "engine/train/resolve_impl.h"
+#include "engine/train/score.h"
 
 #include "engine/base/text.h"
 #include <ctype.h>
@@ -116,7 +117,8 @@ static void check_log_dir(struct resolve *r) {
 /* ---- until ---- */
 
 static enum error read_until(struct resolve *r) {
-    static const char *const metrics[] = {"val.accuracy", "val.loss", "train.loss"};
+    const char *const *metrics = metric_names();
+    int count = 0;
     const struct node *until = r->c->train.until;
     if (!until) return ERR_NONE;
     if (until->kind != NODE_MAP || until->count != 1) {
@@ -126,13 +128,15 @@ static enum error read_until(struct resolve *r) {
         return ERR_NONE;
     }
     const struct node *item = until->items[0];
-    for (int i = 0; i < 3; i++)
-        if (!strcmp(item->key, metrics[i])) r->c->train.until_metric = metrics[i];
+    for (; metrics[count]; count++)
+        if (!strcmp(item->key, metrics[count])) r->c->train.until_metric = metrics[count];
     if (!r->c->train.until_metric) {
-        const char *near = text_nearest(item->key, metrics, 3);
-        config_error(r->e, item, true, "unknown metric '%s' in 'train.until'\n%s%s%s", item->key,
-                     near ? "did you mean '" : "there are val.accuracy, val.loss and train.loss",
-                     near ? near : "", near ? "'?" : "");
+        const char *near = text_nearest(item->key, metrics, count);
+        config_error(
+            r->e, item, true, "unknown metric '%s' in 'train.until'\n%s%s%s", item->key,
+            near ? "did you mean '"
+                 : "there are val.accuracy, val.top5, val.loss, val.perplexity and train.loss",
+            near ? near : "", near ? "'?" : "");
     } else if (item->kind != NODE_SCALAR || !text_real(item->text, &r->c->train.until_value)) {
         config_error(r->e, item, false, "'train.until.%s' must be a number", item->key);
     }
@@ -347,6 +351,33 @@ static enum error resolve_buckets(struct resolve *r) {
     return resolve_decide(r, "ddp.bucket.first", cap->text);
 }
 
+/* ---- precision, and batchnorm over the whole batch ---- */
+
+static void check_precision(struct resolve *r) {
+    if (r->c->precision == PRECISION_FP16)
+        config_error(r->e, resolve_find(r, "precision"), false,
+                     "precision fp16 needs a GPU, and devices are '%s' (%s)\nuse bf16: it has the "
+                     "range of f32",
+                     r->c->devices_text, resolve_place(r, resolve_find(r, "devices")));
+}
+
+static void check_sync_batchnorm(struct resolve *r) {
+    const struct run_config *c = r->c;
+    const struct node *at = resolve_find(r, "sync_batchnorm");
+    if (!c->sync_batchnorm) return;
+    if (c->batch.accumulate > 1)
+        config_error(
+            r->e, at, false,
+            "sync_batchnorm needs the whole batch at once, but batch.accumulate cuts it (%s)",
+            resolve_place(r, resolve_find(r, "batch.accumulate")));
+    if (resolve_mode_is(r, "dp") && c->dp.server == SERVER_DEDICATED)
+        config_error(
+            r->e, at, false,
+            "sync_batchnorm is shared among all ranks, but a dedicated server (%s) computes "
+            "nothing\nuse dp.server shared or sharded",
+            resolve_place(r, resolve_find(r, "dp.server")));
+}
+
 /* ---- what needs evaluation ---- */
 
 static void check_metrics(struct resolve *r) {
@@ -387,6 +418,9 @@ enum error run_resolve(struct run_settings *s, const char *const *modes,
     TRY(resolve_order(&r));
     TRY(resolve_link(&r));
     TRY(resolve_buckets(&r));
+    check_precision(&r);
+    check_sync_batchnorm(&r);
+    resolve_sharing(&r);
     check_metrics(&r);
     return ERR_NONE;
 }

@@ -37,8 +37,8 @@ SECTION(batch, "size", "How much is computed between two updates");
 static const struct config_field train_fields[] = {
     {"for", CONFIG_SPAN, offsetof(struct train_config, length), "3ep", "How long", ABOVE_ZERO},
     {"until", CONFIG_NODE, offsetof(struct train_config, until), NULL,
-     .help = "Stop as soon as a metric is reached: {val.accuracy: 0.97}, {val.loss: 0.1} or "
-             "{train.loss: 0.1}"},
+     .help = "Stop as soon as a metric is reached: {val.accuracy: 0.97}, {val.top5: 0.9}, "
+             "{val.loss: 0.1}, {val.perplexity: 5} or {train.loss: 0.1}"},
     {.key = NULL},
 };
 SECTION(train, "for", "How long to train");
@@ -48,6 +48,9 @@ static const struct config_field optimizer_fields[] = {
      "What turns gradients into an update", .extra = &optim_variants},
     {"clip", CONFIG_REAL, offsetof(struct optimizer_config, clip), "off",
      "Largest norm of the whole gradient", .min = 1e-12, .max = 1e12, .choices = "off"},
+    {"shard", CONFIG_BOOL, offsetof(struct optimizer_config, shard), "false",
+     .help = "Mode ddp: each rank keeps the state of, and steps, a part of the weights alone "
+             "(ZeRO-1); dp has dp.server: sharded"},
     {.key = NULL},
 };
 SECTION(optimizer, NULL, "What turns gradients into an update");
@@ -125,6 +128,9 @@ static const struct config_field comm_fields[] = {
      .help = "Where ranks listen for other hosts: an address or a name such as eth0; auto: the one "
              "that reaches run.master"},
     {"emulate", CONFIG_SECTION, offsetof(struct comm_config, emulate), .extra = &emulate_section},
+    {"compress", CONFIG_VARIANT, offsetof(struct comm_config, compress), "none",
+     "Mode ddp: gradients in fewer bytes, at the price of the same bits on any number of devices",
+     .extra = &compress_variants},
     {.key = NULL},
 };
 SECTION(comm, "algorithm", "How bytes move between devices");
@@ -173,7 +179,8 @@ static const struct config_field checkpoint_fields[] = {
     {"keep", CONFIG_INT, offsetof(struct checkpoint_config, keep), "2", "How many to keep",
      .min = 1, .max = 1000000},
     {"best", CONFIG_STRING, offsetof(struct checkpoint_config, best), "off",
-     .help = "Keep the best by this metric, too", .choices = "off|val.accuracy|val.loss"},
+     .help = "Keep the best by this metric, too",
+     .choices = "off|val.accuracy|val.top5|val.loss|val.perplexity"},
     {"resume", CONFIG_STRING, offsetof(struct checkpoint_config, resume), "never",
      .help =
          "never; auto: go on in the newest run of this name; or the path of a checkpoint or run"},
@@ -204,7 +211,10 @@ static const struct config_field run_fields[] = {
     {"threads", CONFIG_INT, AT(threads), "auto", "Of each device; auto: the cores shared out",
      .min = 1, .max = 1024, .choices = "auto"},
     {"model", CONFIG_NODE, AT(model), RUN_MODEL_STANDARD,
-     .help = "A model of the zoo, {zoo: NAME, ...} or {layers: [...]}", .extra = "zoo"},
+     .help =
+         "A model of the zoo (engine model list), {zoo: NAME, ...} or {layers: [...]}; init: FILE "
+         "beside them begins with its weights, strict: false with those that fit",
+     .extra = "zoo"},
     {"loss", CONFIG_ENUM, AT(loss), "cross_entropy", "What is minimised",
      .choices = "cross_entropy|mse"},
     {"data", CONFIG_VARIANT, AT(data.set), "digits", "What is learned: a generated set, or a path",
@@ -216,6 +226,15 @@ static const struct config_field run_fields[] = {
      .extra = &schedule_variants},
     {"lr_scale", CONFIG_SECTION, AT(lr_scale), .extra = &lr_scale_section},
     {"seed", CONFIG_INT, AT(seed), "0", "Of all random numbers", .min = 0, NO_LIMIT},
+    {"precision", CONFIG_ENUM, AT(precision), "f32",
+     "What factors of products are rounded to; weights, sums and the optimizer are f32 always. "
+     "fp16 "
+     "is for GPUs",
+     .choices = "f32|bf16|fp16"},
+    {"sync_batchnorm", CONFIG_BOOL, AT(sync_batchnorm), "false",
+     .help = "Batchnorm by the moments of the whole batch, not of each shard; a device then "
+             "computes its "
+             "shards together"},
     {"deterministic", CONFIG_ENUM, AT(deterministic), "true",
      "true: the same run gives the same bits; bitwise: at any number of devices, too",
      .choices = "true|bitwise"},

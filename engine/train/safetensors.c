@@ -31,7 +31,8 @@ static size_t dtype_bytes(const char *dtype) {
     static const struct {
         const char *name;
         size_t bytes;
-    } known[] = {{"F32", 4}, {"F64", 8}, {"I64", 8}, {"I32", 4}, {"U64", 8}, {"U8", 1}};
+    } known[] = {{"F32", 4}, {"F64", 8},  {"I64", 8}, {"I32", 4}, {"U64", 8}, {"U8", 1},
+                 {"F16", 2}, {"BF16", 2}, {"I16", 2}, {"I8", 1},  {"BOOL", 1}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(known[i].name, dtype)) return known[i].bytes;
     return 0;

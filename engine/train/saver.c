@@ -248,6 +248,13 @@ static enum error report(struct saver *s) {
     return FAIL(s->err, "%s\nis the disk full? checkpoints go to '%s'", s->text, s->folder);
 }
 
+void saver_state(struct saver *s, float *slots[2]) {
+    pthread_mutex_lock(&s->lock);
+    wait_idle(s);
+    snapshot_slots(s->snapshot, slots);
+    pthread_mutex_unlock(&s->lock);
+}
+
 enum error saver_save(struct saver *s, bool best) {
     enum error err = ERR_NONE;
     pthread_mutex_lock(&s->lock);

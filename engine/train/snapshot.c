@@ -132,8 +132,13 @@ static void copy_arena(float *to, const float *from, const struct model *m) {
 void snapshot_take(struct snapshot *shot, const struct checkpoint_view *v) {
     copy_arena(shot->values, v->values, shot->model);
     copy_floats(shot->buffers, v->buffers, shot->model->buffer_floats);
-    for (int s = 0; s < shot->nslots; s++) copy_arena(shot->slots[s], v->slots[s], shot->model);
+    for (int s = 0; s < shot->nslots; s++)
+        if (v->slots[s]) copy_arena(shot->slots[s], v->slots[s], shot->model);
     shot->counters = *v->counters;
+}
+
+void snapshot_slots(const struct snapshot *shot, float *slots[2]) {
+    for (int s = 0; s < SLOTS_MOST; s++) slots[s] = shot->slots[s];
 }
 
 void snapshot_give(const struct snapshot *shot, const struct checkpoint_view *v, bool all) {

@@ -28,6 +28,26 @@ static void json_times(const struct summary *s, struct json *j) {
     json_close(j, '}');
 }
 
+void val_json(const struct val_result *v, const char *key, struct json *j) {
+    json_open(j, key, '{');
+    json_real(j, "loss", v->loss);
+    json_real(j, "accuracy", v->accuracy);
+    json_real(j, "top5", v->top5);
+    json_real(j, "perplexity", v->perplexity);
+    json_int(j, "samples", v->samples);
+    json_close(j, '}');
+}
+
+char *val_text(const struct val_result *v, char out[160]) {
+    int n = snprintf(out, 160, isnan(v->accuracy) ? "loss %.6g" : "loss %.4f", v->loss);
+    if (!isnan(v->accuracy))
+        n += snprintf(out + n, 160 - (size_t)n, ", accuracy %.2f %%", v->accuracy * 100);
+    if (!isnan(v->top5)) n += snprintf(out + n, 160 - (size_t)n, ", top-5 %.2f %%", v->top5 * 100);
+    if (!isnan(v->perplexity))
+        snprintf(out + n, 160 - (size_t)n, ", perplexity %.5g", v->perplexity);
+    return out;
+}
+
 enum error summary_json(const struct summary *s, struct json *j) {
     json_open(j, NULL, '{');
     json_string(j, "mode", s->mode);
@@ -38,10 +58,9 @@ enum error summary_json(const struct summary *s, struct json *j) {
     json_open(j, "train", '{');
     json_real(j, "loss", s->train_loss);
     json_close(j, '}');
-    json_open(j, "val", '{');
-    json_real(j, "loss", s->has_val ? s->val.loss : (double)NAN);
-    json_real(j, "accuracy", s->has_val ? s->val.accuracy : (double)NAN);
-    json_close(j, '}');
+    const double none = (double)NAN;
+    const struct val_result nothing = {none, none, none, none, 0};
+    val_json(s->has_val ? &s->val : &nothing, "val", j);
     json_open(j, "step_ms", '{');
     json_real(j, "p50", s->step_p50);
     json_real(j, "p95", s->step_p95);
@@ -52,7 +71,16 @@ enum error summary_json(const struct summary *s, struct json *j) {
     json_list(j, "sent", s->sent, s->ranks);
     json_list(j, "received", s->received, s->ranks);
     json_close(j, '}');
+    if (s->compress) {
+        json_open(j, "compress", '{');
+        json_string(j, "kind", s->compress);
+        json_int(j, "bytes", (int64_t)s->packed);
+        json_int(j, "uncompressed", (int64_t)s->dense);
+        json_real(j, "ratio", s->packed > 0 ? s->dense / s->packed : (double)NAN);
+        json_close(j, '}');
+    }
     json_list(j, "peak_rss_bytes", s->rss, s->processes);
+    json_list(j, "optimizer_bytes", s->state, s->ranks);
     json_string(j, "weights_sha256", s->weights);
     json_string(j, "losses_sha256", s->losses);
     json_string(j, "run_dir", s->run_dir);
@@ -67,10 +95,11 @@ static double most(const double *v, int n) {
 }
 
 static void print_table(const struct summary *s, FILE *f) {
-    char sent[32], rss[32], rate[32], accuracy[32] = "-", loss[32] = "-";
+    char sent[32], rss[32], rate[32], accuracy[32] = "-", loss[32] = "-", val[160];
     double total = s->total_s > 0 ? s->total_s : 1;
     if (s->has_val) {
-        snprintf(accuracy, sizeof accuracy, "%.2f %%", s->val.accuracy * 100);
+        if (!isnan(s->val.accuracy))
+            snprintf(accuracy, sizeof accuracy, "%.2f %%", s->val.accuracy * 100);
         snprintf(loss, sizeof loss, "%.4f", s->val.loss);
     }
     fprintf(f, "mode    devices  steps  train loss  val loss  val acc     time  samples/s  step "
@@ -78,6 +107,8 @@ static void print_table(const struct summary *s, FILE *f) {
     fprintf(f, "%-7s %7d %6lld  %10.4f  %8s  %7s  %5.2f s  %9s  %8.2f / %.2f\n\n", s->mode,
             s->devices, (long long)s->steps, s->train_loss, loss, accuracy, s->total_s,
             text_of_count((int64_t)s->samples_per_s, rate), s->step_p50, s->step_p95);
+    if (s->has_val && (!isnan(s->val.top5) || !isnan(s->val.perplexity)))
+        fprintf(f, "validation: %s\n\n", val_text(&s->val, val));
     fprintf(f, "where the time went     seconds   share\n");
     double rest = s->total_s;
     static const char *const names[PHASES] = {"load (waiting)", "forward", "backward",
@@ -93,6 +124,12 @@ static void print_table(const struct summary *s, FILE *f) {
             text_of_bytes(most(s->sent, s->ranks), sent));
     fprintf(f, "%s   peak memory  ", text_of_bytes(most(s->received, s->ranks), sent));
     fprintf(f, "%d x %s\n", s->processes, text_of_bytes(most(s->rss, s->processes), rss));
+    if (s->compress && s->packed > 0) {
+        fprintf(f, "gradients, all ranks  %s sent (%s), ", text_of_bytes(s->packed, sent),
+                s->compress);
+        fprintf(f, "%s without compression: %.1f times as much\n", text_of_bytes(s->dense, sent),
+                s->dense / s->packed);
+    }
     fprintf(f, "weights sha256  %s\nlosses  sha256  %s\nrun             %s\n", s->weights,
             s->losses, s->run_dir);
 }
@@ -105,14 +142,12 @@ enum error summary_show(const struct summary *s, const struct job *job) {
     snprintf(path, sizeof path, "%s/summary.json", job->run_dir);
     if (err == ERR_NONE) err = file_replace(path, j.text, j.length);
     if (err == ERR_NONE && job->console_out >= 0) {
-        if (job->json)
-            dprintf(job->console_out, "%s\n", j.text);
-        else {
-            char text[4096] = "";
-            FILE *f = fmemopen(text, sizeof text, "w");
-            if (f) print_table(s, f), fclose(f);
-            dprintf(job->console_out, "%s", text);
-        }
+        char text[4096] = "\n";
+        FILE *f = job->json ? NULL : fmemopen(text, sizeof text, "w");
+        if (f) print_table(s, f), fclose(f);
+        if (job->json) err = file_write_all(job->console_out, j.text, j.length, "standard output");
+        if (err == ERR_NONE)
+            err = file_write_all(job->console_out, text, strlen(text), "standard output");
     }
     json_fini(&j);
     return err;

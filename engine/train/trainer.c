@@ -38,34 +38,6 @@ void trainer_get_sums(struct trainer *t) {
                                  h[HEADER_STOP] > 0};
 }
 
-/* ---- the update ---- */
-int64_t trainer_norm_blocks(const struct trainer *t) {
-    return (t->model->arena_floats + NORM_BLOCK - 1) / NORM_BLOCK;
-}
-
-void trainer_norm(struct trainer *t, int64_t begin, int64_t end) {
-    if (t->config->optimizer.clip > 0) clip_partials(t->grads[0], begin, end, t->partials);
-}
-
-void trainer_update(struct trainer *t, int64_t begin, int64_t end) {
-    double factor = schedule_factor(&t->config->schedule, t->at.step, t->steps, t->per_epoch);
-    t->lr = t->base_lr * factor;
-    float scale = 1;
-    if (t->config->optimizer.clip > 0)
-        scale = clip_scale(t->partials, trainer_norm_blocks(t), t->config->optimizer.clip,
-                           &t->norm_seen);
-    if (begin < HEADER_FLOATS) begin = HEADER_FLOATS;
-    if (begin >= end) return;
-    struct optim_span s = {.w = t->values + begin,
-                           .g = t->grads[0] + begin,
-                           .n = end - begin,
-                           .lr = (float)t->lr,
-                           .scale = scale,
-                           .t = t->at.step + 1};
-    for (int i = 0; i < t->optim->nslots; i++) s.slot[i] = t->slots[i] + begin;
-    t->optim->step(t->config->optimizer.kind.config, &s);
-}
-
 /* ---- data ---- */
 static enum error loader_batch(struct trainer *t, const struct step_batch **out) {
     return loader_next(t->loader, out);
@@ -80,7 +52,7 @@ enum error trainer_open_loader(struct trainer *t, const int *shards, int nshards
                               .shards = shards,
                               .nshards = nshards,
                               .training = true,
-                              .workers = t->config->data.workers ? (int)t->config->data.workers : 1,
+                              .workers = (int)t->config->data.workers,
                               .depth = 4,
                               .epoch = t->at.epoch,
                               .step = t->at.step_in_epoch};
@@ -91,6 +63,13 @@ enum error trainer_open_loader(struct trainer *t, const int *shards, int nshards
     return err;
 }
 
+static enum error check_metric(const struct trainer *t, const char *key, const char *name) {
+    const struct metric *m = name ? metric_find(name) : NULL;
+    const char *why = m ? m->lacks(t) : NULL;
+    if (!why) return ERR_NONE;
+    return FAIL(ERR_CONFIG, "%s: there is no %s: %s", key, name, why);
+}
+
 static enum error open_data(struct trainer *t) {
     const struct run_config *c = t->config;
     TRY(dataset_open(&c->data, true, (uint64_t)c->seed, &t->data));
@@ -99,6 +78,8 @@ static enum error open_data(struct trainer *t) {
         return FAIL(ERR_CONFIG,
                     "data '%s' has no classes, which loss cross_entropy needs\nuse 'loss: mse'",
                     t->data->name);
+    TRY(check_metric(t, "train.until", c->train.until_metric));
+    TRY(check_metric(t, "checkpoint.best", c->checkpoint.best));
     TRY(normalization_find(t->data, &c->data, &t->norm));
     t->sampler = (struct sampler){.size = t->data->size,
                                   .batch = c->batch.size,
@@ -117,13 +98,24 @@ static enum error open_data(struct trainer *t) {
 }
 
 static enum error open_model(struct trainer *t, struct config_errors *errors) {
-    int64_t outputs = t->data->classes ? t->data->classes : t->data->targets;
-    TRY(model_create(t->config->model, &t->data->shape, outputs, errors, &t->model));
-    if (shape_count(&t->model->output) != outputs)
-        return FAIL(ERR_CONFIG, "model '%s' gives %lld outputs, but data '%s' has %lld %s",
-                    t->model->name, (long long)shape_count(&t->model->output), t->data->name,
-                    (long long)outputs, t->data->classes ? "classes" : "targets");
-    return ERR_NONE;
+    const struct dataset *d = t->data;
+    int64_t outputs = d->classes ? d->classes : d->targets, rows = d->classes ? d->labels : 1;
+    TRY(model_create(t->config->model, &d->shape, outputs, errors, &t->model));
+    const struct shape *y = &t->model->output;
+    char text[96];
+    if (shape_last(y) == outputs && shape_count(y) == rows * outputs) return ERR_NONE;
+    if (rows > 1)
+        return FAIL(ERR_CONFIG,
+                    "model '%s' gives %s outputs, but data '%s' has %lld classes at each of %lld "
+                    "positions\ntake a model of sequences, such as gpt-mini",
+                    t->model->name, shape_text(y, text), d->name, (long long)outputs,
+                    (long long)rows);
+    return FAIL(
+        ERR_CONFIG,
+        "model '%s' gives %s outputs, but data '%s' has %lld %s\nits last layer has to give "
+        "as many for a sample",
+        t->model->name, shape_text(y, text), d->name, (long long)outputs,
+        d->classes ? "classes" : "targets");
 }
 
 static enum error open_checked_model(struct trainer *t) {
@@ -154,20 +146,30 @@ static enum error alloc_floats(const struct allocator *a, int64_t n, float **out
     return ERR_NONE;
 }
 
+/* Shards that are computed together, each into an arena of its own; the first is grads[0]. */
+static enum error open_members(struct trainer *t) {
+    void *members;
+    TRY(memory_alloc((size_t)t->nshards * sizeof *t->members, &members));
+    t->members = members;
+    for (int i = 0; i < t->nshards; i++) {
+        t->members[i] = (struct graph_member){.shard = t->shards[i], .grads = t->grads[0]};
+        if (i > 0) TRY(alloc_floats(&allocator_heap, t->model->arena_floats, &t->members[i].grads));
+    }
+    return ERR_NONE;
+}
+
 static enum error open_arenas(struct trainer *t) {
     int64_t n = t->model->arena_floats;
     TRY(alloc_floats(&t->allocator, n, &t->values));
-    TRY(alloc_floats(&t->allocator, n, &t->grads[0]));
     TRY(alloc_floats(&t->allocator, t->model->buffer_floats + ALIGN_FLOATS, &t->buffers));
-    for (int d = 1; 1 << d <= t->nshards; d++) TRY(alloc_floats(&allocator_heap, n, &t->grads[d]));
+    if (t->job->task == JOB_ASK) return ERR_NONE;
+    TRY(alloc_floats(&t->allocator, n, &t->grads[0]));
+    bool apart = !t->config->sync_batchnorm;
+    for (int d = 1; apart && 1 << d <= t->nshards; d++)
+        TRY(alloc_floats(&allocator_heap, n, &t->grads[d]));
     if (t->config->batch.accumulate > 1)
         TRY(alloc_floats(&allocator_heap, n, &t->grads[GRAD_ARENAS - 1]));
-    bool keeps_state = t->owns_state || t->rank == 0;
-    for (int i = 0; keeps_state && i < t->optim->nslots; i++)
-        TRY(alloc_floats(&allocator_heap, n, &t->slots[i]));
-    void *partials;
-    TRY(memory_alloc((size_t)trainer_norm_blocks(t) * sizeof(double), &partials));
-    t->partials = partials;
+    if (t->config->sync_batchnorm) TRY(open_members(t));
     return ERR_NONE;
 }
 
@@ -196,8 +198,9 @@ static enum error open_compute(struct trainer *t) {
                               .pin = (together ? t->workers : t->seats) > 1 &&
                                      !getenv("ENGINE_NO_PIN")};
     TRY(device_find(c->devices.kind)->open(&p, &t->device));
-    TRY(graph_create(t->model, t->device, (enum loss)c->loss, &t->graph));
-    return prepare_sizes(t);
+    TRY(graph_create(t->model, t->device, (enum loss)c->loss, (enum precision)c->precision,
+                     &t->graph));
+    return t->job->task == JOB_TRAIN ? prepare_sizes(t) : ERR_NONE;
 }
 
 void trainer_view(struct trainer *t, struct checkpoint_view *v) {
@@ -209,8 +212,29 @@ void trainer_view(struct trainer *t, struct checkpoint_view *v) {
                                   .counters = &t->at,
                                   .mode = t->config->mode,
                                   .devices = t->config->devices.count};
-    for (int i = 0; i < t->optim->nslots; i++) v->slots[i] = t->slots[i];
+    bool sliced = t->slices != &t->all; /* the saver then has the state brought to it */
+    for (int i = 0; i < t->optim->nslots; i++) v->slots[i] = sliced ? t->whole[i] : t->slots[i];
     v->identity = trainer_identity(t->job);
+}
+
+static enum error first_values(struct trainer *t) {
+    struct checkpoint_view v;
+    if (t->rank > 0) return ERR_NONE;
+    model_init(t->model, (uint64_t)t->config->seed, t->values, t->buffers);
+    if (!t->job->resume) return init_load(&t->config->init, t->model, t->values, t->buffers);
+    bool state = t->job->task == JOB_TRAIN;
+    for (int i = 0; state && t->slices != &t->all && i < t->optim->nslots; i++)
+        TRY(alloc_floats(&allocator_heap, t->model->arena_floats, &t->whole[i]));
+    trainer_view(t, &v);
+    if (!state) v.nslots = 0;
+    return v.identity ? checkpoint_load(t->job->resume, &v) : ERR_MEMORY;
+}
+
+static void drop_whole(struct trainer *t) {
+    for (int i = 0; i < OPTIM_SLOTS; i++) {
+        memory_free(t->whole[i]);
+        t->whole[i] = NULL;
+    }
 }
 
 /* Rank 0 begins with first weights or a checkpoint; mode->start gives all of it to the others, the
@@ -218,14 +242,10 @@ void trainer_view(struct trainer *t, struct checkpoint_view *v) {
 static enum error begin(struct trainer *t) {
     t->at.best = (double)NAN;
     sha256_init(&t->at.losses);
-    if (t->rank == 0) {
-        model_init(t->model, (uint64_t)t->config->seed, t->values, t->buffers);
-        struct checkpoint_view v;
-        trainer_view(t, &v);
-        if (!v.identity) return ERR_MEMORY;
-        if (t->job->resume) TRY(checkpoint_load(t->job->resume, &v));
-    }
-    TRY(t->job->mode->start(t->mode));
+    enum error err = first_values(t);
+    if (err == ERR_NONE) err = t->job->mode->start(t->mode);
+    drop_whole(t);
+    TRY(err);
     double at[4] = {0};
     if (t->rank == 0)
         at[0] = (double)t->at.step, at[1] = (double)t->at.epoch,
@@ -248,8 +268,9 @@ enum error trainer_open(struct trainer *t) {
     TRY(t->job->mode->open(t, &t->mode));
     TRY(open_compute(t));
     TRY(open_arenas(t));
+    if (t->job->task != JOB_ASK) TRY(update_open(t));
     TRY(begin(t));
-    if (t->nshards > 0 && t->next_batch == loader_batch)
+    if (t->nshards > 0 && t->next_batch == loader_batch && t->job->task == JOB_TRAIN)
         TRY(trainer_open_loader(t, t->shards, t->nshards, &t->loader));
     return ERR_NONE;
 }
@@ -258,9 +279,10 @@ void trainer_close(struct trainer *t) {
     loader_close(t->loader);
     graph_free(t->graph);
     if (t->device) t->device->ops->close(t->device);
-    for (int i = 0; i < OPTIM_SLOTS; i++) memory_free(t->slots[i]);
+    update_close(t);
     for (int d = 1; d < GRAD_ARENAS; d++) memory_free(t->grads[d]);
-    memory_free(t->partials);
+    for (int i = 1; t->members && i < t->nshards; i++) memory_free(t->members[i].grads);
+    memory_free(t->members);
     t->allocator.free(t->allocator.ctx, t->buffers);
     t->allocator.free(t->allocator.ctx, t->grads[0]);
     t->allocator.free(t->allocator.ctx, t->values);
@@ -270,10 +292,19 @@ void trainer_close(struct trainer *t) {
     dataset_close(t->data);
 }
 
+/* Rank 0 alone reads the file, and not where it may go on from a checkpoint. */
+static enum error check_init(const struct trainer *t, struct config_errors *errors) {
+    const struct run_config *c = t->config;
+    bool fresh = !t->job->resume && !t->job->run_dir && !strcmp(c->checkpoint.resume, "never");
+    bool first = c->run.node_rank == 0 && (!c->launched.by || c->launched.rank == 0);
+    return fresh && first ? init_check(&c->init, t->model, errors) : ERR_NONE;
+}
+
 enum error job_check(const struct job *job, struct config_errors *errors, struct job_facts *out) {
     struct trainer t = {.job = job, .config = &job->settings->config};
     enum error err = open_data(&t);
     if (err == ERR_NONE) err = open_model(&t, errors);
+    if (err == ERR_NONE) err = check_init(&t, errors);
     if (err == ERR_NONE)
         *out = (struct job_facts){.parameters = t.model->parameters,
                                   .train = t.data->size,

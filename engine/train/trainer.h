@@ -3,28 +3,39 @@
  *
  *   trainer_run      opens all, loops over steps, evaluates, saves, ends: the whole life of a rank
  *   trainer_compute  the next batch -> forward, backward of this rank's shards -> sum in grads[0]
- *   trainer_update   learning rate -> clip -> optimizer on a slice of the arena
+ *   trainer_norm, trainer_measure, trainer_update
+ *                    clip -> learning rate -> optimizer, on this rank's slices of the arena
  */
 #pragma once
 #include "engine/data/loader.h"
 #include "engine/train/checkpoint.h"
 #include "engine/train/mode.h"
 #include "engine/train/run_config.h"
+#include "engine/train/score.h"
 
 enum phase { PHASE_LOAD, PHASE_FORWARD, PHASE_BACKWARD, PHASE_COMM, PHASE_UPDATE, PHASES };
 enum {
     GRAD_ARENAS = 12
 }; /* partial sums of up to 2^10 shards a device, and one for accumulation */
 
+enum job_task {
+    JOB_TRAIN,
+    JOB_EVALUATE, /* the weights of 'resume' on a set, once, as in training */
+    JOB_ASK       /* trainer_load: no gradients, one device */
+};
+
 /* What all ranks of a run share: plain, set before they start. */
 struct job {
+    enum job_task task;
+    bool on_train; /* JOB_EVALUATE: the training set, as it lies; else the validation set */
     const struct run_settings *settings;
     const struct mode_ops *mode;
     const char *run_dir;
     const char *resume; /* checkpoint to begin from, or NULL */
     int console_out, console_err;
     bool json, quiet, progress;
-    int processes; /* that the run consists of */
+    int processes;          /* that the run consists of */
+    const char *command[4]; /* words that start a rank's process, before run_dir; none: "run" */
     struct rank_process {
         int rank;       /* of this process when it was started as a rank; else -1 */
         int locals;     /* that were started together with it here */
@@ -37,6 +48,12 @@ struct step_sums { /* of the global batch, the same on every rank */
     float loss;    /* mean over its samples */
     float correct, samples;
     bool stop; /* a rank was asked to stop */
+};
+/* Of the arena: floats that this rank steps. Both ends are multiples of NORM_BLOCK, or the arena's
+ * own. */
+struct slice {
+    int64_t begin, end;
+    int64_t at; /* where its optimizer state begins in each of trainer.slots */
 };
 struct trainer {
     const struct job *job;
@@ -52,7 +69,9 @@ struct trainer {
         workers;     /* which of the computing devices this is (-1: none), and how many compute */
     int seat, seats; /* the same, of those on this host; seats 0: all are */
     struct allocator allocator; /* for what peers read: values, grads[0], buffers */
-    bool owns_state;            /* this rank steps the optimizer on some of the arena */
+    bool owns_state;            /* this rank steps the optimizer, on its slices */
+    const struct slice *slices; /* ascending, the mode's; NULL and owns_state: all is its slice */
+    int nslices;
 
     struct device *device;
     struct dataset *data, *val;
@@ -62,8 +81,17 @@ struct trainer {
     struct loader *loader;
     struct sampler sampler;
     int shards[RUN_SHARDS_MAX], nshards; /* this rank's */
-    float *values, *buffers, *grads[GRAD_ARENAS], *slots[OPTIM_SLOTS];
-    double *partials; /* sums of squares by block of the arena */
+    struct graph_member
+        *members; /* sync_batchnorm: this rank's shards, which are computed together */
+    float *values, *buffers, *grads[GRAD_ARENAS];
+    float *slots[OPTIM_SLOTS]; /* optimizer state of this rank's slices, one after another */
+    float *whole[OPTIM_SLOTS]; /* rank 0, within mode->start and mode->collect, where ranks have
+                                  slices: the state of the whole arena; else NULL */
+    double *partials;          /* the gradient's sums of squares, by block of the arena */
+    double *squares;           /* of tensors, nsquares: optim->nnorms by piece */
+    int64_t *first_piece, nsquares, state_bytes;
+    struct slice all;
+    float scale; /* of the gradient, by clipping */
     const struct optim_ops *optim;
     struct step_sums sums;
 
@@ -75,6 +103,8 @@ struct trainer {
     /* The next batch: the loader's, unless the mode brings it (dp: scatter through the server). */
     enum error (*next_batch)(struct trainer *t, const struct step_batch **out);
     void *batch_source; /* the mode's, when it brings them */
+
+    double *confusion; /* (classes, classes) of the last evaluation; NULL: not counted */
 };
 
 /* Opens what the configuration names and builds the model, without running: all that can be wrong
@@ -98,6 +128,11 @@ MUST_CHECK enum error job_list_keys(const struct job *job, struct job_keys *out)
 /* The whole life of one rank. On error, the others have been told. */
 MUST_CHECK enum error trainer_run(const struct job *job, int rank, void *place);
 
+/* A trained network to ask: data, model and graph of the job (mode single, JOB_ASK) with the weights
+ * of job->resume, on the calling thread. The graph computes with values and buffers. */
+MUST_CHECK enum error trainer_load(const struct job *job, struct trainer **out);
+void trainer_unload(struct trainer *t); /* NULL is fine */
+
 /* ---- what modes call ---- */
 /* Computes this rank's gradients. grads[0] ends as the sum over its shards in tree order, its
  * header with their sums. 'ready' (may be NULL) is called as in graph_backward, when grads[0] is
@@ -108,12 +143,15 @@ MUST_CHECK enum error trainer_compute(struct trainer *t, grad_ready_fn ready, vo
 void trainer_take_sums(struct trainer *t);
 void trainer_put_sums(struct trainer *t);
 void trainer_get_sums(struct trainer *t);
-/* Sums of squares of grads[0][begin, end) for clipping; begin is a multiple of NORM_BLOCK. Cheap
- * when clipping is off. */
-void trainer_norm(struct trainer *t, int64_t begin, int64_t end);
-int64_t trainer_norm_blocks(const struct trainer *t);
-/* One optimizer step on [begin, end) of the arena; all partials must be there when clipping. */
-void trainer_update(struct trainer *t, int64_t begin, int64_t end);
+/* The update in its steps. Where ranks have slices, what one has measured the others need: partials
+ * after trainer_norm (when clipping), squares after trainer_measure (when there are any). Both are
+ * zero where others measure, so that their sum over the ranks is exact. */
+void trainer_norm(struct trainer *t);
+int64_t trainer_norm_blocks(const struct trainer *t); /* how many partials */
+void trainer_measure(struct trainer *t);
+void trainer_update(struct trainer *t, int slice);
+/* All of it, sums included, on a rank that has the whole arena. */
+void trainer_update_all(struct trainer *t);
 /* Adds the time since *mark to a phase and moves the mark to now. */
 void trainer_phase(struct trainer *t, enum phase phase, int64_t *mark);
 /* The loader's batches for some shards (in training order, from where the run stands). */
@@ -121,12 +159,10 @@ MUST_CHECK enum error trainer_open_loader(struct trainer *t, const int *shards, 
                                           struct loader **out);
 
 /* ---- within train/ ---- */
-struct val_result {
-    double loss, accuracy;
-    int64_t samples;
-};
-/* Every validation sample once, over all ranks; the same result on every rank. */
-MUST_CHECK enum error trainer_evaluate(struct trainer *t, struct val_result *out);
+/* Every sample of the set once, over all ranks; the same result on every rank. Counts t->confusion
+ * where it is there. */
+MUST_CHECK enum error trainer_evaluate(struct trainer *t, struct dataset *set,
+                                       struct val_result *out);
 
 /* Sum of v[0..n) in tree order: v with v + ceil(n/2), ... Destroys v. */
 double tree_sum(double *v, int n);

@@ -7,6 +7,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define COMMAND(name) extern const struct command command_##name;
 #include "cli/commands.def"
@@ -100,4 +102,21 @@ enum error cli_check(const struct job *job, struct job_facts *facts) {
         cli_fail(err);
     config_errors_free(errors);
     return err;
+}
+
+static bool is_folder(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+enum error cli_run_dir(const char *path, struct pool *pool, const char **config,
+                       const char **run_dir) {
+    *config = path;
+    *run_dir = NULL;
+    if (!is_folder(path)) return ERR_NONE;
+    *run_dir = path;
+    *config = pool_printf(pool, "%s/resolved.yaml", path);
+    if (!*config) return ERR_MEMORY;
+    if (access(*config, R_OK) == 0) return ERR_NONE;
+    return FAIL(ERR_INPUT, "'%s' is a folder without resolved.yaml: not a run directory", path);
 }

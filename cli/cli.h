@@ -41,14 +41,59 @@ enum error cli_check(const struct job *job, struct job_facts *facts);
  * of ranks that failed. */
 MUST_CHECK enum error cli_train(struct job *job, const char *run_dir, int *code);
 
+/* PATH, a configuration or a run directory whose resolved.yaml then is the configuration; *run_dir
+ * is NULL for the former. The text of *config lies in the pool, or is path. */
+MUST_CHECK enum error cli_run_dir(const char *path, struct pool *pool, const char **config,
+                                  const char **run_dir);
+
+/* ---- trained networks: what eval, predict and generate share ---- */
+struct cli_trained {
+    const struct command *command;
+    struct cli_config config;
+    const char *path;       /* CONFIG or RUN_DIR */
+    const char *checkpoint; /* --checkpoint; NULL: the best of the run, else its last */
+    bool json;
+    struct pool *pool;
+    const char *run_dir;
+    struct run_settings settings;
+    struct job job;
+};
+MUST_CHECK enum error cli_trained_init(struct cli_trained *t, const struct command *c);
+void cli_trained_fini(struct cli_trained *t);
+/* Takes argv[*i] if it is an option of all three, and moves *i over its value. -1: it is not; 0; or
+ * the exit code, when it has been told what is wrong. */
+int cli_trained_option(struct cli_trained *t, int argc, char **argv, int *i);
+/* Load the configuration; find the weights (job.resume). What is wrong has been printed. */
+enum error cli_trained_load(struct cli_trained *t);
+enum error cli_trained_weights(struct cli_trained *t);
+/* To ask the network here: settings for one device (call it before options are taken), then all of
+ * loading. */
+MUST_CHECK enum error cli_trained_alone(struct cli_trained *t);
+enum error cli_trained_ask(struct cli_trained *t, struct trainer **out);
+#define CLI_TRAINED_HELP                                                                           \
+    "  CONFIG             its newest run is meant\n"                                               \
+    "  --checkpoint PATH  a step's folder, a run's, or a .safetensors file; by itself the best\n"  \
+    "                     checkpoint of the run, or else its last\n"                               \
+    "  --set KEY=VALUE    changes one key; --mode M, --devices D and --threads N are short for\n"  \
+    "                     those keys\n"
+
 /* ---- run directories ---- */
 struct run_place {
     char *dir;    /* exists, locked by this process until it ends */
     char *resume; /* checkpoint to begin from, or NULL */
+    struct {
+        char *text; /* NULL: there was none */
+        size_t n;
+    } was[2]; /* config.yaml and resolved.yaml, before run_place_record() */
 };
 /* Chooses (and makes) the run's directory, and what to resume from. given: a run directory named by
  * the user, or NULL. */
 MUST_CHECK enum error run_place_open(const struct run_settings *s, const char *given,
                                      struct run_place *out);
+/* The newest directory that log.dir may have meant and that holds a checkpoint, and this; out is not
+ * touched when there is none. */
+void run_place_newest(const struct run_settings *s, struct run_place *out);
 /* Writes config.yaml and resolved.yaml. */
-MUST_CHECK enum error run_place_record(const struct run_place *p, const struct run_settings *s);
+MUST_CHECK enum error run_place_record(struct run_place *p, const struct run_settings *s);
+/* Puts back what they were, for settings that the checkpoint refuses must not stay with it. */
+void run_place_restore(const struct run_place *p, struct pool *pool);

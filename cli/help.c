@@ -23,30 +23,31 @@ static int overview(void) {
     return 0;
 }
 
-static int about_key(const char *key) {
+/* wanted: it is an error when there is no such key. */
+static int about_key(const char *key, bool wanted, const char *title) {
     struct pool *pool;
     enum error err = pool_create(&pool);
     if (err != ERR_NONE) return cli_fail(err);
     char *text = config_help(&run_schema, key, pool);
     int code = 0;
     if (text)
-        fputs(text, stdout);
-    else
+        printf("%s%s", title, text);
+    else if (wanted)
         code = cli_fail(ERR_USAGE);
     pool_free(pool);
     return code;
 }
 
+/* Some names are a command's and a key's: both are told. */
 static int help_run(int argc, char **argv) {
     if (argc < 2) return overview();
     const char *topic = argv[1];
     const struct command *c = command_find(topic);
     bool whole = !strcmp(topic, "config");
-    if (whole && argc > 2) return about_key(argv[2]);
+    if (whole && argc > 2) return about_key(argv[2], true, "");
     if (c) printf("usage: engine %s %s\n\n%s\n%s", c->name, c->arguments, c->summary, c->help);
-    if (whole) printf("\nKeys:\n");
-    if (whole) return about_key("");
-    return c ? 0 : about_key(topic);
+    if (whole) return about_key("", true, "\nKeys:\n");
+    return about_key(topic, !c, c ? "\nand as a key of the configuration:\n" : "");
 }
 
 const struct command command_help = {

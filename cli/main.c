@@ -3,6 +3,7 @@
 
 #include "engine/base/text.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,6 +16,14 @@ static int unknown(const char *name) {
     fprintf(stderr, "error: unknown command '%s'%s%s%s\nhint: engine help\n", name,
             near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "");
     return error_exit_code(ERR_USAGE);
+}
+
+/* What was said may be on no disk: then all was not well. */
+static int flushed(int code) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) return code;
+    if (code) return code;
+    fprintf(stderr, "error: cannot write to standard output: %s\n", strerror(errno));
+    return error_exit_code(ERR_IO);
 }
 
 int main(int argc, char **argv) {
@@ -34,5 +43,5 @@ int main(int argc, char **argv) {
             char *ask[] = {help, i + 1 < argc ? argv[i + 1] : argv[1], NULL};
             return command_find("help")->run(2, ask);
         }
-    return c->run(argc - 1, argv + 1);
+    return flushed(c->run(argc - 1, argv + 1));
 }

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 extern const struct command command_run;
@@ -21,7 +20,7 @@ struct options {
     struct cli_config config;
     const char *run_dir; /* when the argument was one */
     bool json, quiet, progress;
-    char resolved[4096];  /* its resolved.yaml */
+    struct pool *pool;
     char texts[16][1100]; /* assignments made from options */
     int ntexts;
 };
@@ -86,28 +85,28 @@ static bool take_flag(struct options *o, const char *arg) {
     return false;
 }
 
-static bool is_folder(const char *path) {
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
 static int take_path(struct options *o, const char *path) {
     if (o->config.path)
         return cli_usage(&command_run, "one configuration at a time, got '%s' and '%s'",
                          o->config.path, path);
-    o->config.path = path;
-    if (!is_folder(path)) return 0;
-    o->run_dir = path;
-    int n = snprintf(o->resolved, sizeof o->resolved, "%s/resolved.yaml", path);
-    if (n >= (int)sizeof o->resolved) return cli_fail(FAIL(ERR_INPUT, "the path is too long"));
-    o->config.path = o->resolved;
-    if (access(o->resolved, R_OK) == 0) return 0;
-    return cli_fail(
-        FAIL(ERR_INPUT, "'%s' is a folder without resolved.yaml: not a run directory", path));
+    enum error err = cli_run_dir(path, o->pool, &o->config.path, &o->run_dir);
+    return err == ERR_NONE ? 0 : cli_fail(err);
+}
+
+/* A run that goes on in another mode: the link was chosen for the one before, and is chosen anew. */
+static enum error choose_link(struct options *o) {
+    bool mode = false, link = false;
+    for (int i = 0; i < o->config.nsets; i++) {
+        mode |= !strncmp(o->config.sets[i], "mode=", 5);
+        link |= !strncmp(o->config.sets[i], "comm", 4);
+    }
+    return o->run_dir && mode && !link ? cli_set(&o->config, "comm.link=auto") : ERR_NONE;
 }
 
 static int parse(int argc, char **argv, struct options *o) {
     *o = (struct options){.progress = true};
+    enum error err = pool_create(&o->pool);
+    if (err != ERR_NONE) return cli_fail(err);
     for (int i = 1; i < argc; i++) {
         char *arg = argv[i];
         if (arg[0] != '-' || !arg[1]) {
@@ -122,7 +121,8 @@ static int parse(int argc, char **argv, struct options *o) {
         if (code > 0) return code;
         i += !joined;
     }
-    return 0;
+    err = choose_link(o);
+    return err == ERR_NONE ? 0 : cli_fail(err);
 }
 
 /* ---- running ---- */
@@ -164,13 +164,14 @@ enum error cli_train(struct job *job, const char *run_dir, int *code) {
     TRY(run_place_record(&place, job->settings));
     job->run_dir = place.dir;
     job->resume = place.resume;
-    return job->mode->launch(job, code);
+    enum error err = job->mode->launch(job, code);
+    if (place.resume && (err == ERR_CONFIG || *code == error_exit_code(ERR_CONFIG)))
+        run_place_restore(&place, job->settings->pool);
+    return err;
 }
 
-static int run_run(int argc, char **argv) {
-    struct options o;
-    int code = parse(argc, argv, &o);
-    if (code) return code;
+static int run_parsed(struct options *o) {
+    int code;
     struct launch_self self;
     bool rank;
     enum error err = launch_self(&self, &rank);
@@ -178,24 +179,32 @@ static int run_run(int argc, char **argv) {
     struct run_settings s;
     struct launcher launcher;
     struct run_launched launched = cli_launched(&launcher);
-    if (!rank) o.config.launched = &launched;
-    err = cli_load(&o.config, &s);
+    if (!rank) o->config.launched = &launched;
+    err = cli_load(&o->config, &s);
     struct job job = {.settings = &s,
-                      .run_dir = o.run_dir,
+                      .run_dir = o->run_dir,
                       .console_out = STDOUT_FILENO,
                       .console_err = STDERR_FILENO,
-                      .json = o.json,
-                      .quiet = o.quiet,
-                      .progress = o.progress,
+                      .json = o->json,
+                      .quiet = o->quiet,
+                      .progress = o->progress,
                       .process = {.rank = -1, .meeting_fd = -1},
                       .processes = 1};
     if (err == ERR_NONE) {
         job.mode = mode_find(s.config.mode);
         stop_install();
-        code = rank ? run_as_rank(&job, &self) : run_whole(&job, o.run_dir);
+        code = rank ? run_as_rank(&job, &self) : run_whole(&job, o->run_dir);
     } else
         code = error_exit_code(err);
     run_settings_free(&s);
+    return code;
+}
+
+static int run_run(int argc, char **argv) {
+    struct options o;
+    int code = parse(argc, argv, &o);
+    if (!code) code = run_parsed(&o);
+    pool_free(o.pool);
     return code;
 }
 

@@ -40,8 +40,7 @@ static time_t modified(const char *path) {
     return stat(path, &st) == 0 ? st.st_mtime : 0;
 }
 
-/* The newest directory of the template's form that has a checkpoint. */
-static void find_newest(const struct run_settings *s, struct run_place *out) {
+void run_place_newest(const struct run_settings *s, struct run_place *out) {
     glob_t found;
     char *pattern = expand(s, "*");
     if (!pattern || glob(pattern, 0, NULL, &found) != 0) return;
@@ -76,7 +75,7 @@ static enum error choose_resume(const struct run_settings *s, struct run_place *
     const char *resume = s->config.checkpoint.resume;
     if (!strcmp(resume, "never") || s->config.run.node_rank > 0) return ERR_NONE; /* rank 0 reads */
     if (!strcmp(resume, "auto")) {
-        find_newest(s, out);
+        run_place_newest(s, out);
         return ERR_NONE;
     }
     out->resume = pool_printf(s->pool, "%s", resume);
@@ -114,12 +113,31 @@ static enum error write_file(struct pool *pool, const char *dir, const char *nam
     return path ? file_replace(path, text, n) : ERR_MEMORY;
 }
 
-enum error run_place_record(const struct run_place *p, const struct run_settings *s) {
+static const char *const records[] = {"config.yaml", "resolved.yaml"};
+
+static void keep(struct run_place *p, struct pool *pool) {
+    enum { RECORD_LIMIT = 16 << 20 };
+    for (int i = 0; i < 2; i++) {
+        char *path = pool_printf(pool, "%s/%s", p->dir, records[i]);
+        if (!path || file_read(path, RECORD_LIMIT, pool, &p->was[i].text, &p->was[i].n) != ERR_NONE)
+            p->was[i].text = NULL;
+    }
+}
+
+enum error run_place_record(struct run_place *p, const struct run_settings *s) {
     char *resolved = tree_write(s->tree, true, s->pool);
     if (!resolved) return ERR_MEMORY;
     char *ckpt = pool_printf(s->pool, "%s/ckpt", p->dir);
     if (!ckpt) return ERR_MEMORY;
     checkpoint_sweep(ckpt);
-    TRY(write_file(s->pool, p->dir, "config.yaml", s->given ? s->given : "", s->given_length));
-    return write_file(s->pool, p->dir, "resolved.yaml", resolved, strlen(resolved));
+    keep(p, s->pool);
+    TRY(write_file(s->pool, p->dir, records[0], s->given ? s->given : "", s->given_length));
+    return write_file(s->pool, p->dir, records[1], resolved, strlen(resolved));
+}
+
+void run_place_restore(const struct run_place *p, struct pool *pool) {
+    for (int i = 0; i < 2; i++)
+        if (p->was[i].text &&
+            write_file(pool, p->dir, records[i], p->was[i].text, p->was[i].n) != ERR_NONE)
+            log_warn("%s", error_message());
 }

@@ -144,12 +144,44 @@ static void another_experiment_is_refused(void **state) {
     assert_int_equal(other.code, 66);
 }
 
+/* The refused settings stay in no file that the next one reads. */
+static void a_refused_resume_leaves_the_run_as_it_was(void **state) {
+    (void)state;
+    const char *dir = scratch_path("control");
+    program_run(&other, 30, "run", dir, "--set", "seed=7", "--set", "train=9ep", NULL);
+    assert_int_equal(other.code, 78);
+    assert_non_null(strstr(other.err, "seed"));
+    program_run(&other, 30, "run", dir, NULL);
+    assert_int_equal(other.code, 0);
+}
+
+/* By its directory alone: a run of one device, stopped in the middle, ends as two processes. */
+static void a_directory_goes_on_in_another_mode(void **state) {
+    (void)state;
+    static char dir[600], set[620];
+    const char *words[COMMON + 8];
+    memcpy(words, common, sizeof common);
+    snprintf(dir, sizeof dir, "%s", scratch_path("elsewhere"));
+    snprintf(set, sizeof set, "log.dir=%s", dir);
+    const char *more[] = {"--set", set, "--mode", "single", "--devices", "cpu:1", NULL};
+    memcpy(words + COMMON, more, sizeof more);
+    program_start(&other, words);
+    program_wait_text(&other, "step=10/", 60);
+    kill(other.pid, SIGTERM);
+    assert_true(program_wait(&other, 10));
+    program_run(&other, 120, "run", dir, "--json", "--mode", "ddp", "--devices", "cpu:2", NULL);
+    if (other.code != 0) fail_msg("exit code %d:\n%s", other.code, other.err);
+    assert_same("a directory in another mode");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(killed_at_random),
         cmocka_unit_test(stopped_politely),
         cmocka_unit_test(second_interrupt_ends_at_once),
         cmocka_unit_test(another_experiment_is_refused),
+        cmocka_unit_test(a_refused_resume_leaves_the_run_as_it_was),
+        cmocka_unit_test(a_directory_goes_on_in_another_mode),
     };
     return cmocka_run_group_tests_name("resume", tests, setup, NULL);
 }

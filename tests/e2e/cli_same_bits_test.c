@@ -63,6 +63,25 @@ static void every_mode_and_count(void **state) {
     }
 }
 
+/* Moments of the whole batch: the same whoever computes its shards, and nearly those of one shard. */
+static void batchnorm_of_the_whole_batch(void **state) {
+    (void)state;
+    static const char *const places[][2] = {{"mode=dp", "devices=cpu:2"},
+                                            {"mode=dp", "devices=cpu:8"},
+                                            {"mode=ddp", "devices=cpu:4"},
+                                            {"mode=ddp", "devices=cpu:8"}};
+    const char *net = networks[2][1], *sync = "sync_batchnorm=true", *few = "train=3st";
+    run(&control, net, "mode=single", "devices=cpu:1", sync, few);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        run(&other, net, places[i][0], places[i][1], sync, few);
+        assert_same(&control, &other, places[i][1]);
+    }
+    run(&other, net, "mode=single", "devices=cpu:1", "batch={size: 64, shards: 1}", few);
+    double together = program_number(&control, "val.loss"),
+           one = program_number(&other, "val.loss");
+    assert_true(together > one * (1 - 1e-4) && together < one * (1 + 1e-4));
+}
+
 static void every_algorithm_and_server(void **state) {
     (void)state;
     static const char *const variants[][4] = {
@@ -150,6 +169,7 @@ static void seeds_and_orders_matter(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_mode_and_count),
+        cmocka_unit_test(batchnorm_of_the_whole_batch),
         cmocka_unit_test(every_algorithm_and_server),
         cmocka_unit_test(accumulation),
         cmocka_unit_test(ring_order_dp_is_ddp),

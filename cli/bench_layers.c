@@ -1,0 +1,333 @@
+/* engine bench layers: where a training step's computing goes, op by op as they run: after fusion,
+ * in their layouts, by the implementation that was chosen. Data is random; nothing is learned. */
+#include "cli/bench_layers.h"
+
+#include "engine/base/clock.h"
+#include "engine/base/rng.h"
+#include "engine/base/text.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct options {
+    struct cli_config config;
+    const char *model, *input, *precision;
+    int64_t classes, batch, threads;
+    double seconds;
+    bool json;
+};
+
+/* ---- options ---- */
+
+static int take_number(const char *option, const char *text, int64_t most, int64_t *out) {
+    if (text_int(text, out) && *out > 0 && *out <= most) return 0;
+    return cli_usage(&command_bench, "%s is a whole number from 1 to %lld, not '%s'", option,
+                     (long long)most, text);
+}
+
+static int take_value(struct options *o, const char *option, const char *value) {
+    if (!value) return cli_usage(&command_bench, "%s needs a value", option);
+    if (!strcmp(option, "--model")) return o->model = value, 0;
+    if (!strcmp(option, "--input")) return o->input = value, 0;
+    if (!strcmp(option, "--precision")) return o->precision = value, 0;
+    if (!strcmp(option, "--classes")) return take_number(option, value, 1 << 24, &o->classes);
+    if (!strcmp(option, "--batch")) return take_number(option, value, 1 << 20, &o->batch);
+    if (!strcmp(option, "--threads")) return take_number(option, value, 1024, &o->threads);
+    if (!strcmp(option, "--set")) {
+        enum error err = cli_set(&o->config, value);
+        return err == ERR_NONE ? 0 : cli_fail(err);
+    }
+    if (strcmp(option, "--seconds"))
+        return cli_usage(&command_bench, "unknown option '%s'", option);
+    if (text_seconds(value, &o->seconds) && o->seconds > 0 && o->seconds <= 3600) return 0;
+    return cli_usage(&command_bench, "--seconds is a time up to an hour, not '%s'", value);
+}
+
+static int parse(struct options *o, int argc, char **argv) {
+    *o = (struct options){.seconds = 1};
+    for (int i = 1; i < argc; i++) {
+        const char *arg = argv[i], *next = i + 1 < argc ? argv[i + 1] : NULL;
+        int code = 0;
+        if (!strcmp(arg, "--json"))
+            o->json = true;
+        else if (arg[0] == '-' && arg[1])
+            code = take_value(o, arg, next), i++;
+        else if (o->config.path)
+            code = cli_usage(&command_bench, "one configuration at a time, got '%s' and '%s'",
+                             o->config.path, arg);
+        else
+            o->config.path = arg;
+        if (code) return code;
+    }
+    if (o->config.path && (o->model || o->input || o->classes))
+        return cli_usage(&command_bench,
+                         "a configuration says what --model, --input and --classes would");
+    return 0;
+}
+
+/* "3x32x32", "128" */
+static enum error parse_shape(const char *text, struct shape *out) {
+    *out = (struct shape){0};
+    for (const char *at = text; out->ndim < 3;) {
+        char *end;
+        long long n = strtoll(at, &end, 10);
+        if (end == at || n < 1 || n > 1 << 24) break;
+        out->dim[out->ndim++] = n;
+        if (!*end) return ERR_NONE;
+        if (*end != 'x') break;
+        at = end + 1;
+    }
+    return FAIL(ERR_USAGE, "--input is a shape as 3x32x32 or 128, not '%s'", text);
+}
+
+/* ---- the network ---- */
+
+struct net {
+    struct run_settings settings;
+    struct config_errors *errors;
+    struct model *m;
+    struct device *dev;
+    struct graph *g;
+    struct graph_batch batch;
+    float *values, *grads, *buffers, *x, *target;
+    int32_t *labels;
+    uint64_t *ids;
+    struct shape input;
+    int64_t classes, threads; /* classes 0: targets are vectors */
+    bool told;                /* what is wrong has been printed */
+};
+
+static enum error take(struct net *b, int64_t n, size_t size, void *out) {
+    void *p;
+    size_t bytes;
+    TRY(memory_size((size_t)n, size, "the benchmark", &bytes));
+    if (!(p = pool_alloc(b->settings.pool, bytes + ALIGNMENT))) return ERR_MEMORY;
+    *(void **)out = (void *)(((uintptr_t)p + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+    return ERR_NONE;
+}
+
+/* Input and classes of a network of the zoo are its own, of any other MNIST's. */
+static enum error usual_input(struct net *b) {
+    const struct node *spec = b->settings.config.model, *name = node_get(spec, "zoo");
+    struct zoo_about about;
+    int n;
+    const struct zoo_model *zoo = zoo_models(&n);
+    b->input = (struct shape){.ndim = 3, .dim = {1, 28, 28}};
+    b->classes = 10;
+    for (int i = 0; i < n; i++) {
+        const char *asked = name ? name->text : spec->text;
+        if (!asked || strcmp(zoo[i].name, asked) != 0) continue;
+        TRY(zoo_about(&zoo[i], b->settings.pool, &about));
+        b->input = about.input;
+        b->classes = about.classes;
+    }
+    return ERR_NONE;
+}
+
+/* Input and classes: what the options say, or the configuration's data. */
+static enum error find_input(struct net *b, const struct options *o, int64_t *outputs) {
+    const struct run_config *c = &b->settings.config;
+    struct dataset *d;
+    if (!o->config.path && (o->model || o->input || o->classes)) {
+        TRY(usual_input(b));
+        if (o->input) TRY(parse_shape(o->input, &b->input));
+        if (o->classes) b->classes = o->classes;
+        *outputs = b->classes;
+        return ERR_NONE;
+    }
+    TRY(dataset_open(&c->data, true, (uint64_t)c->seed, &d));
+    b->input = d->shape;
+    b->classes = d->classes;
+    *outputs = d->classes ? d->classes : d->targets;
+    dataset_close(d);
+    return ERR_NONE;
+}
+
+static enum error make_model(struct net *b, int64_t outputs) {
+    TRY(config_errors_create(&b->errors));
+    enum error err = model_create(b->settings.config.model, &b->input, outputs, b->errors, &b->m);
+    char *report = err == ERR_CONFIG ? config_errors_text(b->errors, b->settings.pool) : NULL;
+    b->told = report && *report;
+    if (b->told) fputs(report, stderr);
+    TRY(err);
+    if (shape_last(&b->m->output) == outputs) return ERR_NONE;
+    char text[96];
+    return FAIL(ERR_CONFIG, "model '%s' gives %s outputs, not %lld\nsay how many by --classes",
+                b->m->name, shape_text(&b->m->output, text), (long long)outputs);
+}
+
+/* What the batch may hold where it is tokens: the smallest vocabulary that reads it; else 0. */
+static int64_t vocabulary(const struct model *m) {
+    int64_t least = 0;
+    for (int i = 0; i < m->nnodes; i++) {
+        const struct op_desc *d = &m->nodes[i].plan.op;
+        if (m->nodes[i].plan.view || d->kind != OP_EMBEDDING) continue;
+        if (!least || d->embedding.vocabulary < least) least = d->embedding.vocabulary;
+    }
+    return least;
+}
+
+static enum error make_batch(struct net *b, int64_t n) {
+    int64_t xs = n * shape_count(&b->input), outs = n * shape_count(&b->m->output),
+            rows = b->classes ? outs / b->classes : 0, tokens = vocabulary(b->m);
+    struct rng_key key = rng_key(1, RNG_DATA);
+    TRY(take(b, b->m->arena_floats, sizeof(float), &b->values));
+    TRY(take(b, b->m->arena_floats, sizeof(float), &b->grads));
+    TRY(take(b, b->m->buffer_floats, sizeof(float), &b->buffers));
+    TRY(take(b, xs, sizeof(float), &b->x));
+    TRY(take(b, n, sizeof(uint64_t), &b->ids));
+    TRY(take(b, rows, sizeof(int32_t), &b->labels));
+    TRY(take(b, outs, sizeof(float), &b->target));
+    model_init(b->m, 1, b->values, b->buffers);
+    for (int64_t k = 0; k < xs; k++)
+        b->x[k] = tokens ? (float)rng_below(key, 0, (uint64_t)k, (uint64_t)tokens)
+                         : rng_normal(key, 0, (uint64_t)k);
+    for (int64_t i = 0; i < rows; i++)
+        b->labels[i] = (int32_t)rng_below(key, 1, (uint64_t)i, (uint64_t)b->classes);
+    for (int64_t i = 0; i < n; i++) b->ids[i] = (uint64_t)i;
+    b->batch = (struct graph_batch){.n = n,
+                                    .x = b->x,
+                                    .labels = b->classes ? b->labels : NULL,
+                                    .target = b->classes ? NULL : b->target,
+                                    .ids = b->ids,
+                                    .scale = 1 / (float)n,
+                                    .training = true,
+                                    .update_buffers = true};
+    return ERR_NONE;
+}
+
+/* The configuration's own choices, where an option does not say otherwise. A device of the run has
+ * one shard at a time. */
+static enum error make_net(struct net *b, const struct options *o) {
+    const struct run_config *c = &b->settings.config;
+    int64_t n = o->batch ? o->batch : c->batch.size / c->batch.shards / c->batch.accumulate,
+            outputs;
+    if (n < 1) n = 1;
+    b->threads = o->threads ? o->threads : 1;
+    TRY(find_input(b, o, &outputs));
+    TRY(make_model(b, outputs));
+    const struct device_params p = {.count = 1, .threads = (int)b->threads};
+    TRY(device_find(c->devices.kind)->open(&p, &b->dev));
+    TRY(graph_create(b->m, b->dev, (enum loss)c->loss, (enum precision)c->precision, &b->g));
+    TRY(graph_prepare(b->g, n));
+    return make_batch(b, n);
+}
+
+static void net_fini(struct net *b) {
+    graph_free(b->g);
+    if (b->dev) b->dev->ops->close(b->dev);
+    model_free(b->m);
+    config_errors_free(b->errors);
+    run_settings_free(&b->settings);
+}
+
+/* ---- measuring ---- */
+
+struct times { /* [pass][step][forward, backward], and of whole passes */
+    int64_t *of, whole[PASSES_MOST][2], began;
+    int64_t (*now)(void);
+    int steps, pass;
+};
+
+static void watch(void *user, int step, bool backward, bool done) {
+    struct times *t = user;
+    if (done)
+        t->of[(t->pass * t->steps + step) * 2 + backward] = t->now() - t->began;
+    else
+        t->began = t->now();
+}
+
+int64_t (*bench_clock(int64_t threads))(void) {
+    return threads == 1 ? clock_thread_ns : clock_ns;
+}
+
+static int by_value(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Of every 'stride'-th number. */
+static double median(const int64_t *of, int count, int64_t stride) {
+    int64_t v[PASSES_MOST];
+    for (int i = 0; i < count; i++) v[i] = of[i * stride];
+    qsort(v, (size_t)count, sizeof *v, by_value);
+    return clock_seconds(v[count / 2]);
+}
+
+static enum error one_pass(struct net *b, int64_t (*now)(void), int64_t whole[2]) {
+    struct graph_sums sums;
+    int64_t begin = now();
+    TRY(graph_forward(b->g, &b->batch, b->values, b->buffers, &sums));
+    int64_t middle = now();
+    TRY(graph_backward(b->g, &b->batch, b->values, b->grads, NULL, NULL));
+    whole[0] = middle - begin;
+    whole[1] = now() - middle;
+    return ERR_NONE;
+}
+
+static enum error run_passes(struct net *b, struct times *t, double seconds) {
+    enum { LEAST = 3 };
+    t->now = bench_clock(b->threads);
+    TRY(one_pass(b, t->now, t->whole[0])); /* warm */
+    graph_watch(b->g, watch, t);
+    int64_t end = clock_ns() + (int64_t)(seconds * 1e9);
+    for (t->pass = 0; t->pass < PASSES_MOST && (t->pass < LEAST || clock_ns() < end); t->pass++)
+        TRY(one_pass(b, t->now, t->whole[t->pass]));
+    return ERR_NONE;
+}
+
+static enum error measure(struct net *b, const struct options *o, struct layers_result *r) {
+    static struct times t; /* too large for the stack */
+    struct graph_info info;
+    t.steps = r->count = graph_steps(b->g, b->batch.n);
+    TRY(take(b, (int64_t)t.steps * 2 * PASSES_MOST, sizeof *t.of, &t.of));
+    TRY(take(b, r->count, sizeof *r->rows, &r->rows));
+    TRY(run_passes(b, &t, o->seconds));
+    r->passes = t.pass;
+    for (int i = 0; i < r->count; i++) {
+        graph_step(b->g, b->batch.n, i, &r->rows[i].step);
+        for (int d = 0; d < 2; d++)
+            r->rows[i].seconds[d] = median(t.of + 2 * i + d, t.pass, 2 * t.steps);
+    }
+    for (int d = 0; d < 2; d++) r->pass[d] = median(t.whole[0] + d, t.pass, 2);
+    graph_info(b->g, &info);
+    r->fused = info.fused;
+    return ERR_NONE;
+}
+
+static enum error bench(struct net *b, const struct options *o) {
+    struct layers_result r = {.json = o->json,
+                              .precision = (enum precision)b->settings.config.precision};
+    TRY(make_net(b, o));
+    r.model = b->m->name;
+    r.n = b->batch.n;
+    r.classes = b->classes;
+    r.threads = b->threads;
+    shape_text(&b->input, r.input);
+    r.fma = peak_fma();
+    TRY(peak_gemm(b->dev, r.precision, bench_clock(b->threads), &r.gemm));
+    TRY(measure(b, o, &r));
+    return layers_report(&r, stdout);
+}
+
+/* Options that are keys go the way of --set, so that what is wrong is told in the same words. */
+static enum error add_keys(struct options *o, char model[1024], char precision[64]) {
+    snprintf(model, 1024, "model=%s", o->model ? o->model : "");
+    snprintf(precision, 64, "precision=%s", o->precision ? o->precision : "");
+    TRY(o->model ? cli_set(&o->config, model) : ERR_NONE);
+    return o->precision ? cli_set(&o->config, precision) : ERR_NONE;
+}
+
+int bench_layers_run(int argc, char **argv) {
+    struct options o;
+    struct net b = {0};
+    char model[1024], precision[64];
+    int code = parse(&o, argc, argv);
+    if (code) return code;
+    enum error err = add_keys(&o, model, precision);
+    if (err == ERR_NONE) err = cli_load(&o.config, &b.settings);
+    if (err == ERR_NONE && (err = bench(&b, &o)) != ERR_NONE && !b.told) cli_fail(err);
+    net_fini(&b);
+    return error_exit_code(err);
+}

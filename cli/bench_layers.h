@@ -1,0 +1,35 @@
+/* What the parts of 'engine bench layers' share. */
+#pragma once
+#include "cli/cli.h"
+
+#include <stdio.h>
+
+extern const struct command command_bench;
+
+/* Wrong options; gives the exit code. */
+int bench_layers_run(int argc, char **argv);
+
+enum { PASSES_MOST = 400 };
+struct layer_row {
+    struct graph_step step;
+    double seconds[2]; /* forward, backward: medians */
+};
+struct layers_result {
+    const char *model;
+    char input[96];
+    int64_t n, classes, threads;
+    enum precision precision;
+    double fma, gemm; /* measured rates, FLOP/s: multiply-adds of one core; a large product */
+    int passes, count, fused;
+    struct layer_row *rows;
+    double pass[2]; /* whole passes, medians */
+    bool json;
+};
+/* Of one thread its own processor time, so that a busy machine does not count; else the wall's. */
+int64_t (*bench_clock(int64_t threads))(void);
+/* FLOP/s of multiply-adds in registers, on one core. */
+double peak_fma(void);
+/* FLOP/s of a product of 1024 x 1024 matrices on the device. */
+MUST_CHECK enum error peak_gemm(struct device *dev, enum precision precision, int64_t (*now)(void),
+                                double *out);
+MUST_CHECK enum error layers_report(const struct layers_result *r, FILE *out);

@@ -1,0 +1,242 @@
+/* engine generate: text from a network that was trained to tell the next token at each position.
+ *
+ * The network sees the last tokens, as many as its context holds, at the front of its input; what
+ * stands behind them cannot matter where a position sees none behind it, so the answer is read at
+ * the last of them. Tokens are drawn by counter: the n-th one is a function of the weights, the
+ * prompt, the seed and n. */
+#include "cli/cli.h"
+
+#include "engine/base/clock.h"
+#include "engine/base/rng.h"
+#include "engine/base/text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern const struct command command_generate;
+
+struct options {
+    struct cli_trained trained;
+    const char *prompt;
+    int64_t tokens, top, seed;
+    double temperature;
+};
+
+/* ---- options ---- */
+
+static int take_int(struct options *o, const char *option, const char *value, int64_t least,
+                    int64_t *out) {
+    if (text_int(value, out) && *out >= least && *out <= 1 << 30) return 0;
+    return cli_usage(o->trained.command, "%s is a whole number from %lld, not '%s'", option,
+                     (long long)least, value);
+}
+
+static int take_value(struct options *o, const char *option, const char *value) {
+    if (!strcmp(option, "--prompt")) return o->prompt = value, 0;
+    if (!strcmp(option, "--tokens")) return take_int(o, option, value, 1, &o->tokens);
+    if (!strcmp(option, "--top-k")) return take_int(o, option, value, 1, &o->top);
+    if (!strcmp(option, "--seed")) return take_int(o, option, value, 0, &o->seed);
+    if (text_real(value, &o->temperature) && o->temperature >= 0 && o->temperature <= 100) return 0;
+    return cli_usage(o->trained.command, "--temperature is a number from 0 to 100, not '%s'",
+                     value);
+}
+
+static int parse(struct options *o, int argc, char **argv) {
+    static const char *const valued[] = {"--prompt", "--tokens", "--top-k", "--seed",
+                                         "--temperature"};
+    struct cli_trained *t = &o->trained;
+    for (int i = 1; i < argc; i++) {
+        bool mine = false;
+        for (size_t k = 0; k < sizeof valued / sizeof *valued; k++)
+            mine |= !strcmp(argv[i], valued[k]);
+        int code = mine ? 0 : cli_trained_option(t, argc, argv, &i);
+        if (code > 0) return code;
+        if (mine) {
+            if (i + 1 == argc) return cli_usage(t->command, "%s needs a value", argv[i]);
+            if ((code = take_value(o, argv[i], argv[i + 1]))) return code;
+            i++;
+        } else if (code == 0) {
+            continue;
+        } else if (argv[i][0] == '-' && argv[i][1]) {
+            return cli_usage(t->command, "unknown option '%s'", argv[i]);
+        } else if (t->path) {
+            return cli_usage(t->command, "one run at a time, got '%s' and '%s'", t->path, argv[i]);
+        } else {
+            t->path = argv[i];
+        }
+    }
+    if (t->path) return 0;
+    return cli_usage(t->command, "whose text? a run's or a configuration's");
+}
+
+/* ---- drawing ---- */
+
+struct writer {
+    const struct options *o;
+    struct trainer *t;
+    int64_t context, vocabulary, count; /* tokens in the window */
+    int32_t *window;
+    float *x;
+    struct candidate {
+        float y;
+        int32_t token;
+    } * candidates;
+};
+
+static int by_output(const void *a, const void *b) {
+    const struct candidate *p = a, *q = b;
+    if (p->y != q->y) return p->y < q->y ? 1 : -1;
+    return p->token - q->token;
+}
+
+/* Largest first; of equals the one with the lower number. Then in proportion to exp(y /
+ * temperature), among the first 'top'. */
+static int32_t draw(struct writer *w, const float *y, int64_t number) {
+    const struct options *o = w->o;
+    if (o->temperature == 0) return (int32_t)score_best(y, w->vocabulary);
+    int64_t n = o->top && o->top < w->vocabulary ? o->top : w->vocabulary;
+    for (int64_t k = 0; k < w->vocabulary; k++)
+        w->candidates[k] = (struct candidate){y[k], (int32_t)k};
+    qsort(w->candidates, (size_t)w->vocabulary, sizeof *w->candidates, by_output);
+    double sum = 0, most = (double)w->candidates[0].y;
+    for (int64_t k = 0; k < n; k++)
+        sum += exp(((double)w->candidates[k].y - most) / o->temperature);
+    struct rng_key key = rng_key((uint64_t)o->seed, RNG_GENERATE);
+    double left = (double)rng_float(key, (uint64_t)number, 0) * sum;
+    for (int64_t k = 0; k < n; k++) {
+        left -= exp(((double)w->candidates[k].y - most) / o->temperature);
+        if (left < 0) return w->candidates[k].token;
+    }
+    return w->candidates[n - 1].token;
+}
+
+/* ---- the window ---- */
+
+static void append(struct writer *w, int32_t token) {
+    if (w->count == w->context) {
+        memmove(w->window, w->window + 1, (size_t)(w->context - 1) * sizeof *w->window);
+        w->count--;
+    }
+    w->window[w->count++] = token;
+}
+
+static enum error next_token(struct writer *w, int64_t number, int32_t *out) {
+    struct trainer *t = w->t;
+    struct graph_sums sums;
+    const struct graph_batch batch = {.n = 1, .x = w->x};
+    for (int64_t i = 0; i < w->context; i++) w->x[i] = i < w->count ? (float)w->window[i] : 0;
+    TRY(graph_forward(t->graph, &batch, t->values, t->buffers, &sums));
+    *out = draw(w, graph_output(t->graph) + (w->count - 1) * w->vocabulary, number);
+    return ERR_NONE;
+}
+
+static enum error write_token(const struct writer *w, int32_t token) {
+    char text[8];
+    int n = dataset_decode(w->t->data, token, text);
+    if (fwrite(text, 1, (size_t)n, stdout) == (size_t)n && fflush(stdout) == 0) return ERR_NONE;
+    return FAIL(ERR_IO, "cannot write the text");
+}
+
+/* The prompt's tokens; without a prompt the text begins as if behind a line's end, or with the
+ * first token where there is no such character. */
+static enum error take_prompt(struct writer *w) {
+    const char *prompt = w->o->prompt ? w->o->prompt : "\n";
+    size_t n = strlen(prompt);
+    int32_t *tokens = malloc((n + 1) * sizeof *tokens);
+    int64_t count = 0;
+    if (!tokens) return FAIL(ERR_MEMORY, "no memory for the prompt");
+    enum error err = dataset_encode(w->t->data, prompt, n, tokens, &count);
+    if (!w->o->prompt && err == ERR_DATA) tokens[0] = 0, count = 1, err = ERR_NONE;
+    if (err == ERR_NONE && count == 0)
+        err = FAIL(ERR_USAGE, "--prompt is empty\nleave it out to begin a text");
+    for (int64_t i = 0; i < count && err == ERR_NONE; i++) append(w, tokens[i]);
+    free(tokens);
+    return err == ERR_DATA ? error_prefix(err, "--prompt: ") : err;
+}
+
+/* ---- all ---- */
+
+static enum error check_model(const struct trainer *t) {
+    const struct dataset *d = t->data;
+    if (d->type == SAMPLE_TOKENS && d->labels == shape_count(&d->shape) && d->ops->decode)
+        return ERR_NONE;
+    return FAIL(ERR_CONFIG,
+                "data '%s' is no text with a next token at each position\nsets that are: engine "
+                "help data.set",
+                d->name);
+}
+
+static enum error take_memory(struct writer *w) {
+    const struct dataset *d = w->t->data;
+    w->context = shape_count(&d->shape);
+    w->vocabulary = d->classes;
+    w->window = calloc((size_t)w->context, sizeof *w->window);
+    w->x = calloc((size_t)w->context, sizeof *w->x);
+    w->candidates = calloc((size_t)w->vocabulary, sizeof *w->candidates);
+    if (w->window && w->x && w->candidates) return ERR_NONE;
+    return FAIL(ERR_MEMORY, "no memory for a text");
+}
+
+static enum error write_text(struct writer *w) {
+    TRY(check_model(w->t));
+    TRY(take_memory(w));
+    TRY(take_prompt(w));
+    TRY(graph_prepare(w->t->graph, 1));
+    if (w->o->prompt && fputs(w->o->prompt, stdout) < 0)
+        return FAIL(ERR_IO, "cannot write the text");
+    int64_t began = clock_ns();
+    for (int64_t i = 0; i < w->o->tokens; i++) {
+        int32_t token;
+        TRY(next_token(w, i, &token));
+        TRY(write_token(w, token));
+        append(w, token);
+    }
+    double seconds = clock_seconds(clock_ns() - began);
+    printf("\n");
+    fprintf(stderr, "%lld tokens in %.2f s: %.1f tokens/s\n", (long long)w->o->tokens, seconds,
+            (double)w->o->tokens / seconds);
+    return fflush(stdout) == 0 ? ERR_NONE : FAIL(ERR_IO, "cannot write the text");
+}
+
+static int generate(struct options *o) {
+    struct writer w = {.o = o};
+    enum error err = cli_trained_ask(&o->trained, &w.t);
+    if (err != ERR_NONE) return error_exit_code(err);
+    err = write_text(&w);
+    free(w.window);
+    free(w.x);
+    free(w.candidates);
+    trainer_unload(w.t);
+    return err == ERR_NONE ? 0 : cli_fail(err);
+}
+
+static int run_generate(int argc, char **argv) {
+    struct options o = {.tokens = 500, .temperature = 0.8};
+    enum error err = cli_trained_init(&o.trained, &command_generate);
+    if (err == ERR_NONE) err = cli_trained_alone(&o.trained);
+    int code = err == ERR_NONE ? parse(&o, argc, argv) : cli_fail(err);
+    if (!code && o.trained.json)
+        code = cli_usage(&command_generate, "the text is all there is: --json has no meaning");
+    if (!code) code = generate(&o);
+    cli_trained_fini(&o.trained);
+    return code;
+}
+
+const struct command command_generate = {
+    .name = "generate",
+    .arguments = "CONFIG|RUN_DIR [--prompt TEXT] [--tokens N] [--temperature T] [--top-k K] "
+                 "[--seed S]",
+    .summary = "writes text with a network that was trained on text",
+    .help = "  --prompt TEXT      what the text begins with; by default a new line\n"
+            "  --tokens N         how many to add; 500 by default\n"
+            "  --temperature T    0: always the likeliest; 1: as the network says; 0.8 by default\n"
+            "  --top-k K          draws among the K likeliest; all by default\n"
+            "  --seed S           of the random numbers; the same seed gives the same "
+            "text\n" CLI_TRAINED_HELP
+            "The text goes to standard output, tokens a second to standard error.\n"
+            "Exit codes: 0; 64 usage; 65 bad data, checkpoint or prompt; 66 no such run or\n"
+            "checkpoint; 78 bad configuration, weights of another model, or no text\n",
+    .run = run_generate,
+};

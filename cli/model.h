@@ -1,0 +1,17 @@
+/* engine model: what its files share. */
+#pragma once
+#include "cli/cli.h"
+
+#include "engine/model/graph_plan.h"
+
+struct model_view { /* a network that was named or configured, without its weights */
+    const char *title;
+    struct run_settings settings;
+    struct shape input;
+    int64_t classes, samples; /* samples: of one device's batch */
+    struct model *model;
+    struct device *device;
+    struct plan *plan; /* of 'samples' on the device */
+};
+/* Prints the layers, the totals and the order in which gradients become ready, or one JSON object. */
+MUST_CHECK enum error model_summarize(const struct model_view *v, bool json);

@@ -1,0 +1,175 @@
+/* engine eval: the numbers of training again, the same on any devices, and the best checkpoint
+ * rather than the last. */
+#include "tests/harness/program.h"
+
+#include <glob.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct program p;
+static char trained[600];
+
+/* A small run, once: its best is not its last, since the learning rate jumps at the end. */
+static int train_one(void **state) {
+    (void)state;
+    char dir[640];
+    setenv("TMPDIR", scratch_folder(), 1);
+    snprintf(trained, sizeof trained, "%s", scratch_path("trained"));
+    snprintf(dir, sizeof dir, "log.dir=%s", trained);
+    program_run(&p, 60, "run", "--json", "--quiet", "--set", "mode=ddp", "--set", "devices=cpu:2",
+                "--set", "threads=1", "--set", "data={set: digits, train: 1000, val: 503}", "--set",
+                "batch={size: 64, shards: 4}", "--set", "train=6ep", "--set", dir, "--set",
+                "optimizer={name: sgd, lr: 0.1, momentum: 0.9}", "--set",
+                "checkpoint={every: 1ep, keep: 1, best: val.top5}", NULL);
+    return p.code;
+}
+
+static double value(const char *path) {
+    return program_number(&p, path);
+}
+
+static void numbers_are_those_of_training(void **state) {
+    (void)state;
+    double loss = value("val.loss"), accuracy = value("val.accuracy"), top5 = value("val.top5");
+    assert_true(accuracy > 0.3 && top5 > accuracy && top5 <= 1);
+    char last[700];
+    snprintf(last, sizeof last, "%s/ckpt/step-%09d", trained, (int)value("steps"));
+    program_run(&p, 30, "eval", trained, "--checkpoint", last, "--json", NULL);
+    assert_int_equal(p.code, 0);
+    assert_true(value("result.loss") == loss);
+    assert_true(value("result.accuracy") == accuracy);
+    assert_true(value("result.top5") == top5);
+    assert_int_equal((int)value("result.samples"), 503);
+}
+
+/* The classes' counts add up to the samples, and their hits to the accuracy. */
+static void confusions_add_up(void **state) {
+    (void)state;
+    program_run(&p, 30, "eval", trained, "--json", NULL);
+    struct pool *pool;
+    assert_ok(pool_create(&pool));
+    const struct json_value *j = program_json(&p, pool), *rows = json_get(j, "confusion"),
+                            *result = json_get(j, "result");
+    double all = 0, right = 0;
+    assert_int_equal(rows->count, 10);
+    for (int k = 0; k < 10; k++) {
+        double of_class = 0;
+        for (int a = 0; a < 10; a++) of_class += rows->children[k].children[a].number;
+        const struct json_value *one = &json_get(j, "classes")->children[k];
+        assert_true(json_get(one, "samples")->number == of_class);
+        right += rows->children[k].children[k].number;
+        all += of_class;
+    }
+    assert_true(all == 503);
+    assert_true(fabs(right / all - json_get(result, "accuracy")->number) < 1e-8);
+    pool_free(pool);
+}
+
+static void the_same_on_any_devices(void **state) {
+    (void)state;
+    static const char *const places[][2] = {
+        {"single", "cpu:1"}, {"dp", "cpu:4"}, {"ddp", "cpu:4"}, {"dp", "cpu:2"}};
+    program_run(&p, 30, "eval", trained, "--json", NULL);
+    double loss = value("result.loss"), top5 = value("result.top5");
+    for (int i = 0; i < 4; i++) {
+        program_run(&p, 30, "eval", trained, "--json", "--mode", places[i][0], "--devices",
+                    places[i][1], NULL);
+        assert_int_equal(p.code, 0);
+        assert_true(value("result.loss") == loss);
+        assert_true(value("result.top5") == top5);
+    }
+    assert_int_equal(program_orphans(), 0);
+}
+
+/* Of the run's checkpoints the last and the best are there: the best is taken. */
+static void the_best_is_taken(void **state) {
+    (void)state;
+    char run[640];
+    const char *dir = scratch_path("worse");
+    snprintf(run, sizeof run, "log.dir=%s", dir);
+    program_run(&p, 60, "run", "--json", "--quiet", "--set", "mode=single", "--set",
+                "devices=cpu:1", "--set", "data={set: digits, train: 500, val: 200}", "--set",
+                "batch=50", "--set", "train=4ep", "--set", run, "--set",
+                "optimizer={name: sgd, lr: 0.1, clip: 1}", "--set",
+                "schedule={name: step, at: [2ep], gamma: 20}", "--set",
+                "checkpoint={every: 1ep, keep: 1, best: val.accuracy}", NULL);
+    assert_int_equal(p.code, 0);
+    double last = value("val.accuracy");
+    program_run(&p, 30, "eval", dir, "--json", NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(program_string(&p, "checkpoint"), "step-000000020"));
+    assert_true(value("result.accuracy") > last);
+}
+
+static void people_see_a_table(void **state) {
+    (void)state;
+    program_run(&p, 30, "eval", trained, "--split", "train", NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "1,000 training samples"));
+    assert_non_null(strstr(p.out, "top-5"));
+    assert_non_null(strstr(p.out, "precision"));
+    assert_non_null(strstr(p.out, "taken for what"));
+    assert_string_equal(p.err, "");
+}
+
+static void a_run_stops_at_its_goal(void **state) {
+    (void)state;
+    char dir[640];
+    snprintf(dir, sizeof dir, "log.dir=%s", scratch_path("goal"));
+    program_run(&p, 60, "run", "--json", "--quiet", "--set", "mode=single", "--set",
+                "devices=cpu:1", "--set", "data={set: digits, train: 1000, val: 200}", "--set",
+                "batch=50", "--set", "train={for: 50ep, until: {val.top5: 0.9}}", "--set", dir,
+                "--set", "optimizer={name: sgd, lr: 0.1}", NULL);
+    assert_int_equal(p.code, 0);
+    assert_true(value("epochs") < 50);
+    assert_true(value("val.top5") >= 0.9);
+    program_run(&p, 60, "run", "--set", "train.until={val.perplexity: 3}", "--set", dir, NULL);
+    assert_int_equal(p.code, 78);
+    assert_non_null(strstr(p.err, "there is no val.perplexity"));
+    program_run(&p, 60, "run", "--set", "checkpoint.best=val.top5", "--set", "data=spirals",
+                "--set", dir, NULL);
+    assert_int_equal(p.code, 78);
+    assert_non_null(strstr(p.err, "no more than 5 classes"));
+}
+
+static void wrong_input_is_told(void **state) {
+    (void)state;
+    static const struct {
+        const char *words[4];
+        int code;
+        const char *text;
+    } wrong[] = {
+        {{"/no/such.yaml"}, 66, "/no/such.yaml"},
+        {{"--split", "test"}, 64, "'test'"},
+        {{"--nonsense"}, 64, "--nonsense"},
+        {{"--checkpoint"}, 64, "needs a value"},
+        {{"a.yaml", "b.yaml"}, 64, "one configuration"},
+        {{trained, "--checkpoint", "/no/such"}, 66, "no checkpoint '/no/such'"},
+        {{"--set", "log.dir=/no/such/runs"}, 66, "train it first"},
+        {{trained, "--set", "model=lenet"}, 78, "tensor"},
+        {{trained, "--set", "data=spirals"}, 78, NULL},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const char *const *w = wrong[i].words;
+        program_run(&p, 30, "eval", w[0], w[1], w[2], NULL);
+        if (p.code != wrong[i].code) fail_msg("%s: code %d\n%s", w[0], p.code, p.err);
+        if (wrong[i].text) assert_non_null(strstr(p.err, wrong[i].text));
+    }
+    glob_t left;
+    assert_int_equal(glob(scratch_path("engine-eval-*"), 0, NULL, &left), GLOB_NOMATCH);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_are_those_of_training),
+        cmocka_unit_test(confusions_add_up),
+        cmocka_unit_test(the_same_on_any_devices),
+        cmocka_unit_test(the_best_is_taken),
+        cmocka_unit_test(people_see_a_table),
+        cmocka_unit_test(a_run_stops_at_its_goal),
+        cmocka_unit_test(wrong_input_is_told),
+    };
+    return cmocka_run_group_tests_name("eval", tests, train_one, NULL);
+}

@@ -1,0 +1,312 @@
+/* engine predict and engine generate: answers that agree with evaluation, files as good as the same
+ * samples of the set, and text that is a function of its seed. */
+#include "tests/harness/program.h"
+#include "tests/unit/data_pictures.h"
+
+#include "engine/base/file.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct program p;
+
+static const char *log_dir(const char *name) {
+    static char text[640];
+    snprintf(text, sizeof text, "log.dir=%s", scratch_path(name));
+    return text;
+}
+
+/* ---- predict ---- */
+
+/* Two classes, above and below a line, as a pair of .npy files. */
+enum { SAMPLES = 120 };
+static void write_npy(const char *path, const char *descr, const char *shape, const void *data,
+                      size_t bytes) {
+    char header[119];
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    int n = snprintf(header, sizeof header,
+                     "{'descr': '%s', 'fortran_order': False, 'shape': %s, }", descr, shape);
+    memset(header + n, ' ', sizeof header - (size_t)n);
+    header[117] = '\n';
+    fwrite("\x93NUMPY\x01\x00\x76\x00", 1, 10, f);
+    fwrite(header, 1, 118, f);
+    fwrite(data, 1, bytes, f);
+    fclose(f);
+}
+
+static char samples_path[600], run_dir[600];
+
+static int train_on_files(void **state) {
+    (void)state;
+    static float x[SAMPLES][2];
+    static int32_t y[SAMPLES];
+    for (int i = 0; i < SAMPLES; i++) {
+        x[i][0] = (float)(i * 37 % 101) / 50 - 1;
+        x[i][1] = (float)(i * 61 % 103) / 50 - 1;
+        y[i] = x[i][0] + x[i][1] > 0;
+    }
+    snprintf(samples_path, sizeof samples_path, "%s", scratch_path("x.npy"));
+    snprintf(run_dir, sizeof run_dir, "%s", scratch_path("lines"));
+    write_npy(samples_path, "<f4", "(120, 2)", x, sizeof x);
+    write_npy(scratch_path("y.npy"), "<i4", "(120,)", y, sizeof y);
+    char data[700];
+    snprintf(data, sizeof data, "data={set: npy, train: %s, val: 20}", samples_path);
+    program_run(&p, 60, "run", "--json", "--quiet", "--set", data, "--set", "mode=dp", "--set",
+                "devices=cpu:2", "--set", "model={layers: [{linear: 8}, relu, {linear: 2}]}",
+                "--set", "batch={size: 20, shards: 2}", "--set", "train=60ep", "--set",
+                "optimizer={name: adam, lr: 0.05}", "--set", log_dir("lines"), NULL);
+    return p.code;
+}
+
+/* The JSON array on standard output. */
+static const struct json_value *answers(struct pool *pool) {
+    const struct json_value *v;
+    assert_int_equal(p.code, 0);
+    assert_ok(json_parse(p.out, strlen(p.out),
+                         (struct json_limits){.depth = 8, .entries = 10000, .text = 4096}, pool,
+                         &v));
+    return v;
+}
+
+static double number(const struct json_value *v, const char *key) {
+    return json_get(v, key)->number;
+}
+
+static const struct json_value *top(const struct json_value *answer, int i) {
+    return &json_get(answer, "top")->children[i];
+}
+
+static void answers_agree_with_evaluation(void **state) {
+    (void)state;
+    struct pool *pool;
+    assert_ok(pool_create(&pool));
+    program_run(&p, 30, "eval", run_dir, "--json", NULL);
+    assert_int_equal(p.code, 0);
+    double accuracy = program_number(&p, "result.accuracy");
+    assert_true(accuracy > 0.7);
+    program_run(&p, 30, "predict", run_dir, "val:0-19", "--json", NULL);
+    const struct json_value *all = answers(pool);
+    int right = 0;
+    assert_int_equal(all->count, 20);
+    for (int i = 0; i < 20; i++) {
+        const struct json_value *one = &all->children[i];
+        double first = number(top(one, 0), "probability"),
+               second = number(top(one, 1), "probability");
+        assert_int_equal((int)number(one, "sample"), i);
+        assert_true(first >= second && fabs(first + second - 1) < 1e-5);
+        right += number(top(one, 0), "label") == number(one, "truth");
+    }
+    assert_true(fabs(accuracy - right / 20.0) < 1e-9);
+    pool_free(pool);
+}
+
+static void a_file_is_as_good_as_the_set(void **state) {
+    (void)state;
+    struct pool *pool;
+    assert_ok(pool_create(&pool));
+    program_run(&p, 30, "predict", run_dir, "train:0-69", "--json", "--top", "1", NULL);
+    const struct json_value *set = answers(pool);
+    program_run(&p, 30, "predict", run_dir, samples_path, "--json", "--top", "1", NULL);
+    const struct json_value *file = answers(pool);
+    assert_int_equal(set->count, 70);
+    assert_int_equal(file->count, SAMPLES);
+    assert_null(json_get(&file->children[0], "truth"));
+    for (int i = 0; i < 70; i++) { /* more than a batch */
+        const struct json_value *a = top(&set->children[i], 0), *b = top(&file->children[i], 0);
+        assert_true(number(a, "label") == number(b, "label"));
+        assert_true(number(a, "probability") == number(b, "probability"));
+    }
+    program_run(&p, 30, "predict", run_dir, "val:3", NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "val:3 "));
+    assert_non_null(strstr(p.out, "(is "));
+    pool_free(pool);
+}
+
+static void numbers_are_told_as_they_are(void **state) {
+    (void)state;
+    program_run(&p, 60, "run", "--json", "--quiet", "--set", "mode=single", "--set",
+                "data={set: digits, train: 100, val: 50}", "--set", "train=2st", "--set",
+                "loss=mse", "--set", log_dir("mse"), NULL);
+    assert_int_equal(p.code, 0);
+    program_run(&p, 30, "predict", scratch_path("mse"), "val:0", "--json", NULL);
+    struct pool *pool;
+    assert_ok(pool_create(&pool));
+    assert_int_equal(json_get(&answers(pool)->children[0], "top")->count, 3);
+    pool_free(pool);
+}
+
+/* A picture file is what the same file is in the folder that was trained on, with its class's name.
+ */
+static void pictures_are_named(void **state) {
+    (void)state;
+    struct pool *pool;
+    char data[700], folder[600], one[700];
+    assert_ok(pool_create(&pool));
+    snprintf(folder, sizeof folder, "%s", scratch_path("pictures"));
+    for (int i = 0; i < 12; i++) {
+        snprintf(one, sizeof one, "pictures/%s", i % 2 ? "wide" : "tall");
+        assert_ok(file_make_folders(scratch_path(one)));
+        snprintf(one, sizeof one, "pictures/%s/%02d.png", i % 2 ? "wide" : "tall", i);
+        png_put(one, i, i % 2 ? 30 : 20, i % 2 ? 20 : 30, PNG_COLOR_TYPE_RGB, 8);
+    }
+    snprintf(data, sizeof data, "data={set: images, train: %s, val: 4, size: 12}", folder);
+    program_run(&p, 60, "run", "--json", "--quiet", "--set", data, "--set", "mode=single", "--set",
+                "devices=cpu:1", "--set", "model={layers: [flatten, {linear: 2}]}", "--set",
+                "batch=4", "--set", "train=2ep", "--set", log_dir("named"), NULL);
+    assert_int_equal(p.code, 0);
+    char dir[600];
+    snprintf(dir, sizeof dir, "%s", scratch_path("named"));
+    program_run(&p, 30, "predict", dir, "train:0", "--json", NULL);
+    const struct json_value *set = answers(pool);
+    snprintf(one, sizeof one, "%s/tall/00.png", folder);
+    program_run(&p, 30, "predict", dir, one, "--json", NULL);
+    const struct json_value *file = answers(pool);
+    for (int i = 0; i < 2; i++) {
+        const struct json_value *a = top(&set->children[0], i), *b = top(&file->children[0], i);
+        assert_true(number(a, "probability") == number(b, "probability"));
+        assert_string_equal(json_get(b, "text")->text, number(b, "label") == 0 ? "tall" : "wide");
+    }
+    program_run(&p, 30, "predict", run_dir, one, NULL);
+    assert_int_equal(p.code, 65);
+    assert_non_null(strstr(p.err, "is a colour picture"));
+    pool_free(pool);
+}
+
+static void wrong_inputs_are_told(void **state) {
+    (void)state;
+    static const float wide[6] = {0};
+    char path[600], text[600];
+    snprintf(path, sizeof path, "%s", scratch_path("wide.npy"));
+    snprintf(text, sizeof text, "%s", scratch_path("no.npy"));
+    write_npy(path, "<f4", "(2, 3)", wide, sizeof wide);
+    FILE *f = fopen(text, "w");
+    assert_non_null(f);
+    fputs("no array", f);
+    fclose(f);
+    const struct {
+        const char *words[4];
+        int code;
+        const char *text;
+    } wrong[] = {
+        {{run_dir}, 64, "of what?"},
+        {{NULL}, 64, "whose predictions?"},
+        {{run_dir, "val:x"}, 64, "val:0-9"},
+        {{run_dir, "val:3-1"}, 64, "val:0-9"},
+        {{run_dir, "val:20"}, 66, "0 to 19"},
+        {{run_dir, "/no/such.npy"}, 66, "no file"},
+        {{run_dir, "/etc/passwd"}, 66, "no data set reads"},
+        {{run_dir, path}, 65, "samples of 3"},
+        {{run_dir, text}, 65, NULL},
+        {{run_dir, "val:0", "--top", "0"}, 64, "--top"},
+        {{"/no/such/run", "val:0"}, 66, "/no/such/run"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const char *const *w = wrong[i].words;
+        program_run(&p, 30, "predict", w[0], w[1], w[2], w[3], NULL);
+        if (p.code != wrong[i].code) fail_msg("case %zu: code %d\n%s", i, p.code, p.err);
+        if (wrong[i].text) assert_non_null(strstr(p.err, wrong[i].text));
+    }
+}
+
+/* ---- generate ---- */
+
+static char writer[600];
+
+static void a_network_of_text_is_trained(void **state) {
+    (void)state;
+    snprintf(writer, sizeof writer, "%s", scratch_path("writer"));
+    program_run(&p, 120, "run", "--json", "--quiet", "--set", "mode=ddp", "--set", "devices=cpu:2",
+                "--set", "model={zoo: gpt, depth: 1, width: 32, heads: 2}", "--set",
+                "data={set: grammar, train: 2000, val: 64, context: 32}", "--set", "batch=32",
+                "--set", "train={for: 6ep, until: {val.perplexity: 6}}", "--set",
+                "optimizer={name: adamw, lr: 0.01}", "--set", "threads=1", "--set",
+                "checkpoint={every: 1ep, best: val.perplexity}", "--set", log_dir("writer"), NULL);
+    assert_int_equal(p.code, 0);
+    double perplexity = program_number(&p, "val.perplexity");
+    assert_true(fabs(log(perplexity) - program_number(&p, "val.loss")) < 1e-6);
+    assert_true(perplexity < 10);
+}
+
+static void text_is_a_function_of_its_seed(void **state) {
+    (void)state;
+    static char first[4096];
+    for (int i = 0; i < 3; i++) {
+        program_run(&p, 60, "generate", writer, "--prompt", "the ", "--tokens", "100", "--seed",
+                    i < 2 ? "7" : "8", NULL);
+        assert_int_equal(p.code, 0);
+        assert_int_equal(strlen(p.out), 4 + 100 + 1);
+        assert_memory_equal(p.out, "the ", 4);
+        assert_non_null(strstr(p.err, "tokens/s"));
+        if (i == 0) strcpy(first, p.out);
+        if (i == 1) assert_string_equal(p.out, first);
+        if (i == 2) assert_string_not_equal(p.out, first);
+    }
+}
+
+/* Longer than the window, on; the likeliest text has no chance in it, however it is asked for. */
+static void the_likeliest_text_is_one(void **state) {
+    (void)state;
+    static char first[4096];
+    program_run(&p, 60, "generate", writer, "--tokens", "80", "--temperature", "0", NULL);
+    assert_int_equal(p.code, 0);
+    strcpy(first, p.out);
+    assert_int_equal(strlen(first), 81);
+    program_run(&p, 60, "generate", writer, "--tokens", "80", "--top-k", "1", "--seed", "3", NULL);
+    assert_string_equal(p.out, first);
+    program_run(&p, 60, "generate", writer, "--tokens", "80", "--temperature", "0.001", NULL);
+    assert_string_equal(p.out, first);
+    /* what follows the text so far is the same when it is given as the prompt */
+    char prompt[61];
+    snprintf(prompt, sizeof prompt, "%.60s", first);
+    program_run(&p, 60, "generate", writer, "--tokens", "20", "--temperature", "0", "--prompt",
+                prompt, NULL);
+    assert_string_equal(p.out, first);
+    program_run(&p, 60, "predict", writer, "val:0", "--top", "2", NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "'"));
+}
+
+static void wrong_wishes_are_told(void **state) {
+    (void)state;
+    const struct {
+        const char *words[4];
+        int code;
+        const char *text;
+    } wrong[] = {
+        {{NULL}, 64, "whose text?"},
+        {{writer, "--tokens", "0"}, 64, "--tokens"},
+        {{writer, "--temperature", "-1"}, 64, "--temperature"},
+        {{writer, "--temperature", "nan"}, 64, "--temperature"},
+        {{writer, "--prompt"}, 64, "needs a value"},
+        {{writer, "--json"}, 64, "--json"},
+        {{writer, "--prompt", ""}, 64, "empty"},
+        {{writer, "--prompt", "A"}, 65, "--prompt: "},
+        {{run_dir, "--tokens", "3"}, 78, "no text"},
+        {{"/no/such/run"}, 66, "/no/such/run"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const char *const *w = wrong[i].words;
+        program_run(&p, 30, "generate", w[0], w[1], w[2], w[3], NULL);
+        if (p.code != wrong[i].code) fail_msg("case %zu: code %d\n%s", i, p.code, p.err);
+        assert_non_null(strstr(p.err, wrong[i].text));
+        assert_string_equal(p.out, "");
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_agree_with_evaluation),
+        cmocka_unit_test(a_file_is_as_good_as_the_set),
+        cmocka_unit_test(numbers_are_told_as_they_are),
+        cmocka_unit_test(pictures_are_named),
+        cmocka_unit_test(wrong_inputs_are_told),
+        cmocka_unit_test(a_network_of_text_is_trained),
+        cmocka_unit_test(text_is_a_function_of_its_seed),
+        cmocka_unit_test(the_likeliest_text_is_one),
+        cmocka_unit_test(wrong_wishes_are_told),
+    };
+    return cmocka_run_group_tests_name("predict", tests, train_on_files, NULL);
+}

@@ -59,22 +59,9 @@ struct
 #define TILE_ADD(sum, a, b)                                                                        \
     (vector_bf16) _mm512_dpbf16_ps((__m512)(sum), (__m512bh)_mm512_set1_ps(a), (__m512bh)(b))
 #include "engine/device/cpu/gemm_tile.h"
-#define TILE(x) x##_avx512
-#define TILE_TARGET __attribute__((target("avx512f")))
-#define TILE_LANES 16
-#define TILE_ROWS 8
-#include "engine/device/cpu/gemm_tile.h"
-#define TILE(x) x##_avx2
-#define TILE_TARGET __attribute__((target("avx2,fma")))
-#define TILE_LANES 8
-#define TILE_ROWS 4
-#include "engine/device/cpu/gemm_tile.h"
 #endif
-#define TILE(x) x##_basic
-#define TILE_TARGET
-#define TILE_LANES 4
-#define TILE_ROWS 4
-#include "engine/device/cpu/gemm_tile.h"
+#define TILE_HEADER "engine/device/cpu/gemm_tile.h"
+#include "engine/device/cpu/tile_levels.h"
 
 bool cpu_has_bf16(void) {
 #if defined(__x86_64__)

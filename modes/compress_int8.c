@@ -63,10 +63,6 @@ VECTORISED static void add(const struct block *b, float *restrict x, int64_t n) 
     for (int64_t i = 0; i < n; i++) x[i] += scale * (float)b->q[i];
 }
 
-VECTORISED static void add_floats(float *restrict to, const float *restrict from, int64_t n) {
-    for (int64_t i = 0; i < n; i++) to[i] += from[i];
-}
-
 static int64_t blocks_of(const struct packet *p) {
     return (p->n + BLOCK - 1) / BLOCK;
 }
@@ -96,7 +92,7 @@ static enum error int8_send(struct compress *c, struct packet *p, enum lane lane
     int ranks = c->t->ranks;
     int64_t mine = first_of(c, p, c->t->rank + 1) - first_of(c, p, c->t->rank),
             from[RUN_DEVICES_MAX + 1];
-    add_floats(p->rest, p->g, p->n);
+    floats_add(p->rest, p->g, p->n);
     for (int64_t i = 0; i < blocks_of(p); i++) encode(p->rest + i * BLOCK, floats_of(p, i), to + i);
     for (int r = 0; r <= ranks; r++) {
         c->parts[r] = first_of(c, p, r) * (int64_t)sizeof(struct block);
@@ -115,7 +111,7 @@ static void sum_block(struct compress *c, struct packet *p, int64_t block, int64
     decode(in, x, n);
     for (int r = 1; r < c->t->ranks; r++) add(in + r * mine, x, n);
     encode(x, n, (struct block *)p->back + block);
-    add_floats(p->rest + block * BLOCK, x, n);
+    floats_add(p->rest + block * BLOCK, x, n);
 }
 
 static enum error int8_turn(struct compress *c, struct packet *p, enum lane lane) {

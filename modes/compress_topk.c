@@ -17,10 +17,6 @@
 
 enum { CLASSES = 1 << 15 };
 
-VECTORISED static void add_floats(float *restrict to, const float *restrict from, int64_t n) {
-    for (int64_t i = 0; i < n; i++) to[i] += from[i];
-}
-
 static int64_t wanted(const struct compress *c, const struct packet *p) {
     int64_t k = (int64_t)ceil(c->config->ratio * (double)p->n);
     return k < p->n ? k : p->n;
@@ -66,7 +62,7 @@ static void choose(float *x, int64_t n, int64_t k, int64_t *count, uint32_t *pla
 static enum error topk_send(struct compress *c, struct packet *p, enum lane lane) {
     int64_t k = wanted(c, p);
     uint32_t *mine = (uint32_t *)p->wire + 2 * k * c->t->rank;
-    add_floats(p->rest, p->g, p->n);
+    floats_add(p->rest, p->g, p->n);
     choose(p->rest, p->n, k, c->own, mine, (float *)(void *)(mine + k));
     for (int r = 0; r <= c->t->ranks; r++) c->parts[r] = 2 * k * r;
     return group_all_gather(c->group, lane, p->wire, c->parts, DTYPE_I32, &p->work);

@@ -1,11 +1,16 @@
 /* Own kernels are plain loops compiled at several instruction levels; the best one is chosen when
  * the program is loaded. Contraction is off (-ffp-contract=off) and sums are written with a fixed
  * number of lanes, so that a kernel gives the same bits at every level. VECTORISED stands before a
- * static function: clang cannot call the chosen one from another file. */
+ * static function, since clang cannot call the chosen one from another file, and its name is the only
+ * one of its kind in the program, since what chooses it bears that name and is not static. */
 #pragma once
+#include <stdint.h>
 
 #if defined(__x86_64__) && defined(__linux__) && !defined(ENGINE_SANITIZED)
 #define VECTORISED __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define VECTORISED /* sanitizers run before the loader's choice could be made */
 #endif
+
+/* to[i] += from[i]; the two do not overlap. */
+void floats_add(float *to, const float *from, int64_t n);

@@ -189,11 +189,6 @@ const float *graph_output(const struct graph *g) {
 
 /* ---- backward ----------------------------------------------------------------------------- */
 
-/* Adds what a further reader of a tensor wrote to a temporary. */
-VECTORISED static void gradient_add(float *restrict to, const float *restrict from, int64_t n) {
-    for (int64_t k = 0; k < n; k++) to[k] += from[k];
-}
-
 enum error graph_step_backward(struct graph *g, const struct member *m, const struct plan_step *s,
                                const struct graph_run *r, struct norm_sync *sync) {
     float *gradients = m->gradients.base;
@@ -214,7 +209,7 @@ enum error graph_step_backward(struct graph *g, const struct member *m, const st
     for (int i = 0; i < s->ninputs; i++) {
         const struct plan_tensor *t = &m->plan->tensors[s->in[i]];
         bool measured = sync && sync->pass == NORM_MEASURE;
-        if (s->add[i] && !measured) gradient_add(gradients + t->dy, a.dx[i], m->plan->n * t->count);
+        if (s->add[i] && !measured) floats_add(gradients + t->dy, a.dx[i], m->plan->n * t->count);
     }
     tell_watch(g, m, s, true, true);
     return ERR_NONE;

@@ -12,7 +12,7 @@
 #include "engine/base/vector.h"
 #include <math.h>
 
-VECTORISED static void update(const struct optim_span *s, const struct adam_factors *factors) {
+VECTORISED static void adam_loop(const struct optim_span *s, const struct adam_factors *factors) {
     float *restrict w = s->w, *restrict m = s->slot[0], *restrict v = s->slot[1];
     const float *restrict g = s->g;
     struct adam_factors f = *factors;
@@ -44,7 +44,7 @@ struct adam_factors adam_factors(const struct adam_config *c, const struct optim
 void adam_update(const struct adam_config *c, const struct optim_span *s, float l2, float shrink) {
     struct adam_factors f = adam_factors(c, s);
     if (optim_applies(c->decay, s)) f.l2 = l2, f.shrink = shrink;
-    update(s, &f);
+    adam_loop(s, &f);
 }
 
 double adam_lr(const void *config) {

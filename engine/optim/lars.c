@@ -17,7 +17,8 @@ struct lars_config {
 };
 enum { NORM_W, NORM_G, NORMS };
 
-VECTORISED static void update(const struct optim_span *s, float lr, float decay, float momentum) {
+VECTORISED static void lars_loop(const struct optim_span *s, float lr, float decay,
+                                 float momentum) {
     float *restrict w = s->w, *restrict b = s->slot[0];
     const float *restrict g = s->g;
     float scale = s->scale;
@@ -40,7 +41,7 @@ static void lars_step(const void *config, const struct optim_span *s) {
     double decay = optim_applies(c->decay, s) ? c->weight_decay : 0, ratio = 1;
     double w = s->norm[NORM_W], g = s->norm[NORM_G] * (double)s->scale;
     if (optim_applies(c->adapt, s) && w > 0 && g > 0) ratio = c->trust * w / (g + decay * w);
-    update(s, (float)(s->lr * ratio), (float)decay, (float)c->momentum);
+    lars_loop(s, (float)(s->lr * ratio), (float)decay, (float)c->momentum);
 }
 
 static double lars_lr(const void *config) {

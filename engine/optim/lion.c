@@ -19,7 +19,7 @@ struct factors {
     float shrink, lr, scale, keep_c, add_c, keep_m, add_m;
 };
 
-VECTORISED static void update(const struct optim_span *s, const struct factors *factors) {
+VECTORISED static void lion_loop(const struct optim_span *s, const struct factors *factors) {
     float *restrict w = s->w, *restrict m = s->slot[0];
     const float *restrict g = s->g;
     struct factors f = *factors;
@@ -43,7 +43,7 @@ static void lion_step(const void *config, const struct optim_span *s) {
                         .add_c = (float)(1 - beta[0]),
                         .keep_m = (float)beta[1],
                         .add_m = (float)(1 - beta[1])};
-    update(s, &f);
+    lion_loop(s, &f);
 }
 
 static double lion_lr(const void *config) {

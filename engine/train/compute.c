@@ -17,11 +17,6 @@
 
 #include <string.h>
 
-/* to[i] += from[i] */
-VECTORISED static void vector_add(float *restrict to, const float *restrict from, int64_t n) {
-    for (int64_t i = 0; i < n; i++) to[i] += from[i];
-}
-
 double tree_sum(double *v, int n) {
     for (int half; n > 1; n = half) {
         half = (n + 1) / 2;
@@ -45,8 +40,8 @@ static enum error cascade_ready(void *user, int64_t upto) {
     struct cascade *c = user;
     int64_t from = c->done, n = upto - from;
     float **grads = c->t->grads;
-    if (c->piece) vector_add(grads[c->top] + from, c->piece + from, n);
-    for (int d = c->top; d > c->bottom; d--) vector_add(grads[d - 1] + from, grads[d] + from, n);
+    if (c->piece) floats_add(grads[c->top] + from, c->piece + from, n);
+    for (int d = c->top; d > c->bottom; d--) floats_add(grads[d - 1] + from, grads[d] + from, n);
     c->done = upto;
     return c->ready ? c->ready(c->user, upto) : ERR_NONE;
 }
@@ -130,7 +125,7 @@ static enum error compute_together(struct trainer *t, const struct step_batch *b
     TRY(graph_backward_together(t->graph, m, b->nshards, t->values, &sync));
     for (int half = b->nshards / 2; half > 0; half /= 2)
         for (int i = 0; i < half; i++)
-            vector_add(m[i].grads, m[i + half].grads, t->model->arena_floats);
+            floats_add(m[i].grads, m[i + half].grads, t->model->arena_floats);
     trainer_phase(t, PHASE_BACKWARD, &mark);
     return ERR_NONE;
 }

@@ -83,6 +83,21 @@ static void check_include(const char *path, int line, const char *text) {
     }
 }
 
+/* clang gives what chooses a kernel the kernel's name, and shows it to the whole program. */
+static void check_kernel(const char *path, int line, const char *text) {
+    enum { KERNELS = 1024, NAME = 64 };
+    static char names[KERNELS][NAME];
+    static int count;
+    size_t end = strcspn(text, "("), begin = end;
+    while (begin > 0 && text[begin - 1] != ' ' && text[begin - 1] != '*') begin--;
+    if (!text[end] || end - begin >= NAME || count == KERNELS) return;
+    snprintf(names[count], NAME, "%.*s", (int)(end - begin), text + begin);
+    for (int i = 0; i < count; i++)
+        if (!strcmp(names[i], names[count]))
+            complain(path, line, "another kernel is called ", names[i]);
+    count++;
+}
+
 static void check_file(const char *path) {
     char full[2048], text[4096];
     snprintf(full, sizeof full, "%s/%s", ENGINE_SOURCE_DIR, path);
@@ -92,6 +107,7 @@ static void check_file(const char *path) {
     while (fgets(text, sizeof text, f)) {
         line++;
         if (!strncmp(text, "#include", 8)) check_include(path, line, text);
+        if (!strncmp(text, "VECTORISED static", 17)) check_kernel(path, line, text);
         bool opens = text[0] != ' ' && text[0] != '}' && text[0] != '#' && strchr(text, '(') &&
                      strstr(text, "{\n");
         if (opens || (!strcmp(text, "{\n"))) began = line;

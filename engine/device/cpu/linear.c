@@ -48,7 +48,7 @@ VECTORISED static void bias_loop(int64_t rows, int64_t cols, int64_t ld, const f
         }
 }
 
-VECTORISED static void relu_loop(int64_t rows, int64_t cols, int64_t ld, float *y) {
+VECTORISED static void relu_rows_loop(int64_t rows, int64_t cols, int64_t ld, float *y) {
     for (int64_t i = 0; i < rows; i++, y += ld)
         for (int64_t j = 0; j < cols; j++) y[j] = 0 > y[j] ? 0 : y[j];
 }
@@ -62,7 +62,7 @@ static void finish_part(void *ctx, int64_t row, int64_t rows, int64_t column, in
     if (l->op.desc.linear.bias)
         bias_loop(rows, columns, l->out, p->a->w[1] + column, act, y);
     else if (act == ACT_RELU)
-        relu_loop(rows, columns, l->out, y);
+        relu_rows_loop(rows, columns, l->out, y);
 }
 
 /* Rows [begin, end) of y from y'. */

@@ -62,7 +62,8 @@ static inline int64_t place_at(const struct op_desc *d, const struct place *p, i
 
 /* ---- planes --------------------------------------------------------------------------------- */
 /* PyTorch's rule: the first of equals, and a NaN takes the place of anything. */
-VECTORISED static void plane_max(const struct op_desc *d, const float *x, float *y, int32_t *from) {
+VECTORISED static void block_window_max(const struct op_desc *d, const float *x, float *y,
+                                        int32_t *from) {
     const ints none = {0};
     EACH_OUTPUT(oy, ox) {
         struct place p = place_of(d, oy, ox);
@@ -109,7 +110,7 @@ static float share_of(const struct op_desc *d) {
     return 1 / ((float)d->pool.window.kernel[0] * (float)d->pool.window.kernel[1]);
 }
 
-VECTORISED static void plane_mean(const struct op_desc *d, const float *x, float *y) {
+VECTORISED static void block_window_mean(const struct op_desc *d, const float *x, float *y) {
     float share = share_of(d);
     EACH_OUTPUT(oy, ox) {
         struct place p = place_of(d, oy, ox);
@@ -125,7 +126,8 @@ VECTORISED static void plane_mean(const struct op_desc *d, const float *x, float
     }
 }
 
-VECTORISED static void plane_mean_backward(const struct op_desc *d, const float *dy, float *dx) {
+VECTORISED static void block_window_mean_backward(const struct op_desc *d, const float *dy,
+                                                  float *dx) {
     float share = share_of(d);
     EACH_OUTPUT(oy, ox) {
         struct place p = place_of(d, oy, ox);
@@ -144,9 +146,9 @@ static void forward_planes(void *ctx, int64_t begin, int64_t end) {
         const float *x = p->a->x[0] + i * p->area_x;
         float *y = p->a->y + i * p->area_y;
         if (p->d->pool.kind == POOL_MAX)
-            plane_max(p->d, x, y, p->from + i * p->area_y);
+            block_window_max(p->d, x, y, p->from + i * p->area_y);
         else
-            plane_mean(p->d, x, y);
+            block_window_mean(p->d, x, y);
     }
 }
 
@@ -159,7 +161,7 @@ static void backward_planes(void *ctx, int64_t begin, int64_t end) {
         if (p->d->pool.kind == POOL_MAX)
             plane_max_backward(p->d, dy, p->from + i * p->area_y, dx);
         else
-            plane_mean_backward(p->d, dy, dx);
+            block_window_mean_backward(p->d, dy, dx);
     }
 }
 

@@ -54,7 +54,7 @@ VECTORISED static void sum_of(int64_t n, const float *restrict x0, const float *
     for (int64_t k = 0; k < n; k++) y[k] = x0[k] + x1[k];
 }
 
-VECTORISED static void scale(int64_t n, float by, const float *from, float *to) {
+VECTORISED static void scale_row(int64_t n, float by, const float *from, float *to) {
     for (int64_t k = 0; k < n; k++) to[k] = from[k] * by;
 }
 
@@ -234,7 +234,7 @@ static void mean_sample(const struct pass *p, const float *x, float *y) {
     int64_t count = mean_count(p);
     if (p->d->x.ndim == 2) {
         samples_sum(count, p->features, p->features, x, y);
-        scale(p->features, 1 / (float)count, y, y);
+        scale_row(p->features, 1 / (float)count, y, y);
     } else {
         for (int64_t c = 0; c < p->features; c++)
             y[c] = row_sum(count, x + c * count) * (1 / (float)count);
@@ -245,7 +245,7 @@ static void mean_sample_back(const struct pass *p, const float *dy, float *dx) {
     int64_t count = mean_count(p);
     if (p->d->x.ndim == 2) {
         for (int64_t i = 0; i < count; i++)
-            scale(p->features, 1 / (float)count, dy, dx + i * p->features);
+            scale_row(p->features, 1 / (float)count, dy, dx + i * p->features);
     } else {
         for (int64_t c = 0; c < p->features; c++)
             for (int64_t k = 0; k < count; k++) dx[c * count + k] = dy[c] * (1 / (float)count);

@@ -1,5 +1,6 @@
 /* What must be equal for a resume to be exact: whatever decides which numbers are computed, and
  * nothing that decides where. */
+#include "engine/train/init.h"
 #include "engine/train/internal.h"
 
 #include <string.h>
@@ -7,9 +8,10 @@
 static const char *const keys[] = {"model", "loss",      "data",          "batch",
                                    "seed",  "precision", "sync_batchnorm"};
 
-/* A section's text on one line. */
+/* A section's text on one line; of a model what it is, and not what its first weights were. */
 static char *one_line(const struct node *n, struct pool *pool) {
-    char *text = tree_write(n, false, pool);
+    if (!strcmp(n->key, "model")) n = init_strip(n, pool);
+    char *text = n ? tree_write(n, false, pool) : NULL;
     for (char *c = text; c && *c; c++)
         if (*c == '\n') *c = c[1] ? ';' : '\0';
     return text;

@@ -174,6 +174,24 @@ static void a_directory_goes_on_in_another_mode(void **state) {
     assert_same("a directory in another mode");
 }
 
+/* Where a network began is no part of what it is: its run goes on without the file. */
+static void first_weights_are_no_part_of_a_run(void **state) {
+    (void)state;
+    static char model[700], set[620], checkpoint[] = "checkpoint={every: 1ep, resume: auto}";
+    snprintf(set, sizeof set, "log.dir=%s", scratch_path("begun"));
+    snprintf(model, sizeof model, "model={zoo: mlp, hidden: [128, 64], dropout: 0.1, init: %s}",
+             scratch_path("control"));
+    for (int i = 0; i < 2; i++) {
+        program_run(&other, 60, "run", "--json", "--set",
+                    i ? "model={zoo: mlp, hidden: [128, 64], dropout: 0.1}" : model, "--set",
+                    "data={set: digits, train: 500, val: 50}", "--set",
+                    i ? "train=2ep" : "train=1ep", "--set", checkpoint, "--set", set, "--set",
+                    "mode=single", "--set", "devices=cpu:1", NULL);
+        if (other.code != 0) fail_msg("exit code %d:\n%s", other.code, other.err);
+        assert_true((strstr(other.err, "resuming from") != NULL) == (i == 1));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(killed_at_random),
@@ -182,6 +200,7 @@ int main(void) {
         cmocka_unit_test(another_experiment_is_refused),
         cmocka_unit_test(a_refused_resume_leaves_the_run_as_it_was),
         cmocka_unit_test(a_directory_goes_on_in_another_mode),
+        cmocka_unit_test(first_weights_are_no_part_of_a_run),
     };
     return cmocka_run_group_tests_name("resume", tests, setup, NULL);
 }

@@ -1,5 +1,7 @@
 #include "cli/cli.h"
 
+#include "engine/base/file.h"
+
 #include "modes/modes.h"
 #include "transport/algo/algo.h"
 #include "transport/launch/launcher.h"
@@ -7,7 +9,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define COMMAND(name) extern const struct command command_##name;
@@ -104,16 +105,11 @@ enum error cli_check(const struct job *job, struct job_facts *facts) {
     return err;
 }
 
-static bool is_folder(const char *path) {
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
 enum error cli_run_dir(const char *path, struct pool *pool, const char **config,
                        const char **run_dir) {
     *config = path;
     *run_dir = NULL;
-    if (!is_folder(path)) return ERR_NONE;
+    if (!file_is_folder(path)) return ERR_NONE;
     *run_dir = path;
     *config = pool_printf(pool, "%s/resolved.yaml", path);
     if (!*config) return ERR_MEMORY;

@@ -162,3 +162,8 @@ bool file_exists(const char *path) {
     struct stat st;
     return stat(path, &st) == 0;
 }
+
+bool file_is_folder(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}

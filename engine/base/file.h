@@ -20,3 +20,4 @@ MUST_CHECK enum error file_make_folders(const char *path);
 /* Removes a folder and all in it; follows no links. Missing is fine. */
 MUST_CHECK enum error file_remove_tree(const char *path);
 bool file_exists(const char *path);
+bool file_is_folder(const char *path);

@@ -7,6 +7,8 @@
  *   4. samples   the part's rows, as bytes or floats; the rest is read over, for gzip's checksum */
 #include "engine/data/pair.h"
 
+#include "engine/base/file.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -47,11 +49,6 @@ bool pair_existing(char *path, size_t room) {
     return false;
 }
 
-static bool is_folder(const char *path) {
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
 static enum error labels_path(const struct pair_format *f, const char *x, const char *given,
                               const char *key, char out[PATH_MAX]) {
     if (given) return path_join(out, "", given);
@@ -73,9 +70,9 @@ static enum error train_paths(const struct pair_format *f, const struct pair_con
                               struct pair_paths *out) {
     if (!c->train)
         return FAIL(ERR_CONFIG, "data.train is missing\ngive the file of the training samples");
-    if (f->folder && is_folder(c->train) && c->labels)
+    if (f->folder && file_is_folder(c->train) && c->labels)
         return FAIL(ERR_CONFIG, "data.labels: the folder %s has labels of its own", c->train);
-    if (f->folder && is_folder(c->train)) return f->folder(c->train, true, out);
+    if (f->folder && file_is_folder(c->train)) return f->folder(c->train, true, out);
     TRY(path_join(out->x, "", c->train));
     return labels_path(f, c->train, c->labels, "labels", out->y);
 }
@@ -83,13 +80,13 @@ static enum error train_paths(const struct pair_format *f, const struct pair_con
 /* How validation samples are held out, or NULL when they have files of their own. */
 static const char *held_out(const struct pair_format *f, const struct pair_config *c) {
     if (c->val) return part_is_held(c->val) ? c->val : NULL;
-    return f->folder && is_folder(c->train) ? NULL : "10%";
+    return f->folder && file_is_folder(c->train) ? NULL : "10%";
 }
 
 static enum error val_paths(const struct pair_format *f, const struct pair_config *c,
                             struct pair_paths *out) {
     const char *val = c->val ? c->val : c->train;
-    if (f->folder && is_folder(val)) return f->folder(val, false, out);
+    if (f->folder && file_is_folder(val)) return f->folder(val, false, out);
     TRY(path_join(out->x, "", val));
     return labels_path(f, val, c->val_labels, "val_labels", out->y);
 }

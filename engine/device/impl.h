@@ -48,6 +48,11 @@ static inline void norm_take(const struct op_args *a, int64_t c, double *first, 
     *count = a->sync->count;
 }
 
+/* A running moment behind one more batch. */
+static inline float norm_follow(float running, double batch, float momentum) {
+    return (float)((1 - (double)momentum) * (double)running + (double)momentum * batch);
+}
+
 /* A label comes from data: outside [0, classes) it is ERR_DATA. */
 MUST_CHECK enum error label_check(int32_t label, int64_t classes);
 /* So does a token: unless it is one of 0, 1, ..., vocabulary - 1 it is ERR_DATA. */

@@ -4,9 +4,10 @@
  * damaged one is its size and its labels. https://www.cs.toronto.edu/~kriz/cifar.html */
 #include "engine/data/pair.h"
 
+#include "engine/base/file.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { SIDE = 32, PIXELS = 3 * SIDE * SIDE, BATCHES = 5 };
 enum { LABELS_FINE, LABELS_COARSE };
@@ -24,11 +25,6 @@ struct files {
 
 static bool file_of(const char *folder, const char *name, char out[PATH_MAX]) {
     return path_join(out, folder, name) == ERR_NONE && pair_existing(out, PATH_MAX);
-}
-
-static bool is_folder(const char *path) {
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
 static enum error folder_files(const char *folder, bool train, struct files *out) {
@@ -63,7 +59,7 @@ static bool hundred_by_name(const char *path) {
 }
 
 static enum error given_files(const char *path, bool train, struct files *out) {
-    if (is_folder(path)) return folder_files(path, train, out);
+    if (file_is_folder(path)) return folder_files(path, train, out);
     *out = (struct files){.count = 1, .hundred = hundred_by_name(path)};
     return path_join(out->path[0], "", path);
 }
@@ -153,7 +149,7 @@ extern const struct dataset_ops dataset_cifar;
 /* Which files, and how validation samples are held out of them (NULL: not). */
 static enum error files_find(const struct cifar_config *c, bool train, struct files *out,
                              const char **held) {
-    bool folder = is_folder(c->train);
+    bool folder = file_is_folder(c->train);
     *held = c->val ? c->val : folder ? NULL : "10%";
     if (*held && !part_is_held(*held)) *held = NULL;
     struct files other;
@@ -202,7 +198,7 @@ static bool cifar_recognises(const char *path) {
     struct files files;
     const char *name = base_name(path);
     if (!strncmp(name, "data_batch_", 11) || !strncmp(name, "test_batch.bin", 14)) return true;
-    return is_folder(path) && folder_files(path, true, &files) == ERR_NONE;
+    return file_is_folder(path) && folder_files(path, true, &files) == ERR_NONE;
 }
 
 static const struct config_field fields[] = {

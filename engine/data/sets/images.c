@@ -6,6 +6,8 @@
  * is trained. Pictures are decoded at every visit, by whichever thread reads: decoders lie in a
  * stack, from which a reader takes one and puts it back. */
 #include "engine/data/image.h"
+
+#include "engine/base/file.h"
 #include "engine/data/pair.h"
 #include "engine/data/resident.h"
 
@@ -15,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 struct images_config {
     const char *train, *val;
@@ -40,12 +41,6 @@ struct images {
 };
 enum { CLASSES_MOST = 1 << 16 };
 
-/* ---- folders ---- */
-static bool is_folder(const char *path) {
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
-}
-
 static enum error listing_add(struct listing *l, struct pool *pool, const char *folder,
                               const char *name) {
     if (l->count == l->room) {
@@ -69,7 +64,7 @@ static int by_name(const void *a, const void *b) {
 typedef bool wanted_fn(const char *path, const char *name);
 
 static bool wanted_folder(const char *path, const char *name) {
-    return name[0] != '.' && is_folder(path);
+    return name[0] != '.' && file_is_folder(path);
 }
 
 static bool wanted_picture(const char *path, const char *name) {
@@ -103,12 +98,12 @@ static enum error roots_find(const struct images_config *c, char train[PATH_MAX]
     static const char *const names[] = {"val", "valid", "validation", "test"};
     TRY(path_join(train, c->train, "train"));
     val[0] = '\0';
-    bool split = is_folder(train);
+    bool split = file_is_folder(train);
     if (!split) TRY(path_join(train, "", c->train));
     if (c->val) return part_is_held(c->val) ? ERR_NONE : path_join(val, "", c->val);
     for (int i = 0; split && i < 4; i++) {
         TRY(path_join(val, c->train, names[i]));
-        if (is_folder(val)) return ERR_NONE;
+        if (file_is_folder(val)) return ERR_NONE;
     }
     val[0] = '\0';
     return ERR_NONE;
@@ -116,7 +111,7 @@ static enum error roots_find(const struct images_config *c, char train[PATH_MAX]
 
 /* ---- what is in them ---- */
 static enum error classes_list(struct images *s, const char *root) {
-    if (!is_folder(root)) return FAIL(ERR_INPUT, "no folder %s", root);
+    if (!file_is_folder(root)) return FAIL(ERR_INPUT, "no folder %s", root);
     TRY(folder_list(root, "", wanted_folder, s->pool, &s->classes));
     if (s->classes.count == 0)
         return FAIL(ERR_DATA, "%s holds no folders\npictures lie in a folder for each class", root);
@@ -141,7 +136,7 @@ static enum error files_list(struct images *s, const char *root, bool must) {
         char path[PATH_MAX];
         const char *name = s->classes.name[k];
         TRY(path_join(path, root, name));
-        if (!must && !is_folder(path)) continue;
+        if (!must && !file_is_folder(path)) continue;
         TRY(folder_list(root, name, wanted_picture, s->pool, &s->files));
         if (must && s->files.count == before)
             return FAIL(ERR_DATA,
@@ -266,7 +261,7 @@ static enum error images_fill(struct images *s, const struct images_config *c, b
     if (!(s->folder = pool_printf(s->pool, "%s", root))) return ERR_MEMORY;
     TRY(classes_list(s, roots[0]));
     if (!train && own) {
-        if (!is_folder(root)) return FAIL(ERR_INPUT, "data.val: no folder %s", root);
+        if (!file_is_folder(root)) return FAIL(ERR_INPUT, "data.val: no folder %s", root);
         TRY(folders_check(s, root));
     }
     TRY(files_list(s, root, train || !own));
@@ -310,7 +305,7 @@ static const char *images_class_name(const struct dataset *d, int64_t k) {
 static bool images_recognises(const char *path) {
     struct listing l = {0};
     struct pool *pool;
-    if (!is_folder(path) || pool_create(&pool) != ERR_NONE) return false;
+    if (!file_is_folder(path) || pool_create(&pool) != ERR_NONE) return false;
     bool found = folder_list(path, "", wanted_folder, pool, &l) == ERR_NONE && l.count > 0;
     free(l.name);
     pool_free(pool);

@@ -133,10 +133,6 @@ struct moments {
     double mean, var; /* of the batch, biased; or the running ones */
 };
 
-static float follow(float running, double batch, float momentum) {
-    return (float)((1 - (double)momentum) * (double)running + (double)momentum * batch);
-}
-
 static struct moments moments_of(const struct pass *p, int64_t c) {
     const struct batchnorm *b = p->b;
     const struct op_args *a = p->a;
@@ -154,8 +150,8 @@ static struct moments moments_of(const struct pass *p, int64_t c) {
         norm_keep(a, c, m.mean, m.var * count);
     else if (a->update_buffers) {
         float momentum = b->op.desc.norm.momentum;
-        a->buffer[0][c] = follow(a->buffer[0][c], m.mean, momentum);
-        a->buffer[1][c] = follow(a->buffer[1][c], m.var * count / (count - 1), momentum);
+        a->buffer[0][c] = norm_follow(a->buffer[0][c], m.mean, momentum);
+        a->buffer[1][c] = norm_follow(a->buffer[1][c], m.var * count / (count - 1), momentum);
     }
     return m;
 }

@@ -142,10 +142,6 @@ static int64_t plane_at(const struct pass *p, int64_t i, int64_t block) {
     return (i * p->blocks + block) * p->area * B;
 }
 
-static float follow(float running, double batch, float momentum) {
-    return (float)((1 - (double)momentum) * (double)running + (double)momentum * batch);
-}
-
 /* The line of channel c, the block's 'lane'; saves what backward needs of it. */
 static void line_set(const struct pass *p, int64_t c, int lane, double mean, double var,
                      struct line *l) {
@@ -176,8 +172,8 @@ static void line_of_batch(const struct pass *p, int64_t block, struct line *l) {
             continue;
         }
         if (a->update_buffers) {
-            a->buffer[0][c] = follow(a->buffer[0][c], mean, momentum);
-            a->buffer[1][c] = follow(a->buffer[1][c], var * count / (count - 1), momentum);
+            a->buffer[0][c] = norm_follow(a->buffer[0][c], mean, momentum);
+            a->buffer[1][c] = norm_follow(a->buffer[1][c], var * count / (count - 1), momentum);
         }
         line_set(p, c, lane, mean, var, l);
     }

@@ -6,17 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-VECTORISED static void bias_act_loop(int64_t rows, int64_t cols, const float *bias,
-                                     enum activation act, float *y) {
-    for (int64_t i = 0; i < rows && bias; i++)
-        for (int64_t j = 0; j < cols; j++) y[i * cols + j] += bias[j];
-    for (int64_t k = 0; k < rows * cols && act == ACT_RELU; k++) y[k] = 0 > y[k] ? 0 : y[k];
-}
-
-void kernel_bias_act(int64_t rows, int64_t cols, const float *bias, enum activation act, float *y) {
-    bias_act_loop(rows, cols, bias, act, y);
-}
-
 VECTORISED static void relu_loop(int64_t n, const float *x, float *y) {
     for (int64_t k = 0; k < n; k++) y[k] = 0 > x[k] ? 0 : x[k];
 }

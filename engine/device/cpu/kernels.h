@@ -4,8 +4,6 @@
 #include "engine/base/rng.h"
 #include "engine/device/ops.h"
 
-/* y (rows, cols) = act(y + bias (cols)); bias may be NULL. */
-void kernel_bias_act(int64_t rows, int64_t cols, const float *bias, enum activation act, float *y);
 /* y = max(x, 0), NaN stays NaN; x and y may be the same. */
 void kernel_relu(int64_t n, const float *x, float *y);
 /* dx = dy where y > 0, else 0; dx and dy may be the same. */

@@ -31,10 +31,6 @@ static void moments(const struct channel *c, const float *x, double *mean, doubl
     *var = squares / (double)count;
 }
 
-static float follow(float running, double batch, float momentum) {
-    return (float)((1 - (double)momentum) * (double)running + (double)momentum * batch);
-}
-
 static void norm_channel(const struct op_desc *d, const struct op_args *a, int64_t ch) {
     struct channel c = channel_of(d, ch);
     int64_t count = c.n * c.area;
@@ -53,8 +49,8 @@ static void norm_channel(const struct op_desc *d, const struct op_args *a, int64
         saved[2 * ch + 1] = (float)(1 / sqrt(var + (double)d->norm.eps));
         if (a->update_buffers) {
             double unbiased = var * all / (all - 1);
-            a->buffer[0][ch] = follow(a->buffer[0][ch], mean, d->norm.momentum);
-            a->buffer[1][ch] = follow(a->buffer[1][ch], unbiased, d->norm.momentum);
+            a->buffer[0][ch] = norm_follow(a->buffer[0][ch], mean, d->norm.momentum);
+            a->buffer[1][ch] = norm_follow(a->buffer[1][ch], unbiased, d->norm.momentum);
         }
     } else {
         mean = (double)a->buffer[0][ch], var = (double)a->buffer[1][ch];

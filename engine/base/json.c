@@ -3,29 +3,14 @@
  * and move into the pool as one array, and the parent takes their place. */
 #include "engine/base/json.h"
 
+#include "engine/base/text.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Bytes of the UTF-8 character at p (n > 0 bytes are there), 0 when there is none: overlong forms,
- * surrogates and what lies beyond U+10FFFF are none. */
-static size_t utf8_length(const char *text, size_t n) {
-    const unsigned char *p = (const unsigned char *)text;
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    if (p[0] < 0x80) return 1;
-    size_t need = p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : 2;
-    if (p[0] < 0xC2 || p[0] > 0xF4 || n < need) return 0;
-    uint32_t code = p[0] & (0x7Fu >> need);
-    for (size_t i = 1; i < need; i++) {
-        if ((p[i] & 0xC0) != 0x80) return 0;
-        code = code << 6 | (p[i] & 0x3F);
-    }
-    bool surrogate = code >= 0xD800 && code < 0xE000;
-    return code < least[need] || surrogate || code > 0x10FFFF ? 0 : need;
-}
 
 /* ---- writing ---- */
 
@@ -58,7 +43,7 @@ static void put_quoted(struct json *j, const char *s) {
     put(j, "\"", 1);
     for (size_t n = strlen(s), step; n; s += step, n -= step) {
         char escape[8];
-        step = utf8_length(s, n);
+        step = text_utf8(s, n);
         if (*s == '"' || *s == '\\') {
             snprintf(escape, sizeof escape, "\\%c", *s);
             put(j, escape, 2);
@@ -250,7 +235,7 @@ static enum error read_string(struct reader *r, const char **out) {
             continue;
         }
         if ((unsigned char)*p < 0x20) return wrong(r, "control character in a string");
-        if (!(step = utf8_length(p, r->n - r->at))) return wrong(r, "bad UTF-8");
+        if (!(step = text_utf8(p, r->n - r->at))) return wrong(r, "bad UTF-8");
         memcpy(to, p, step);
         to += step;
         r->at += step;

@@ -1,7 +1,7 @@
 /* Counter-based random numbers (Philox 4x32-10): a pure function of a key and a counter, never of
  * rank, thread or time. Whatever must be random in the same way in every mode asks here. */
 #pragma once
-#include <stdint.h>
+#include "engine/base/philox.h"
 
 /* What a number is for; each purpose has a stream of its own under one seed. */
 enum rng_purpose {
@@ -12,7 +12,9 @@ enum rng_purpose {
     RNG_DATA,
     RNG_TEST,
     RNG_COMPRESS,
-    RNG_GENERATE
+    RNG_GENERATE,
+    RNG_BOOTSTRAP,
+    RNG_ORDER
 };
 
 struct rng_key {
@@ -30,18 +32,7 @@ static inline struct rng_key rng_key(uint64_t seed, enum rng_purpose purpose) {
 
 /* Four random words for the counter (a, b). */
 static inline void rng_words(struct rng_key key, uint64_t a, uint64_t b, uint32_t out[4]) {
-    uint32_t c0 = (uint32_t)a, c1 = (uint32_t)(a >> 32), c2 = (uint32_t)b, c3 = (uint32_t)(b >> 32);
-    uint32_t k0 = key.k[0], k1 = key.k[1];
-    for (int round = 0; round < 10; round++) {
-        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
-        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
-        c1 = (uint32_t)p1;
-        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c3 = (uint32_t)p0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
+    philox_words(key.k, a, b, out);
 }
 
 static inline uint64_t rng_u64(struct rng_key key, uint64_t a, uint64_t b) {

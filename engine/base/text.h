@@ -2,6 +2,7 @@
  * pool_printf's. */
 #pragma once
 #include "engine/base/error.h"
+#include <stddef.h>
 #include <stdint.h>
 
 /* "64KB" "25MB" "1GiB" "512" -> bytes; K, M, G and Ki, Mi, Gi, with or without B, are all powers of
@@ -18,6 +19,10 @@ bool text_real(const char *s, double *out); /* whole text, finite, C locale */
 /* The nearest of names[0..n): at most a third of the name's length in edits (insert, delete,
  * replace, swap of neighbours) apart, upper and lower case being the same; or NULL. */
 const char *text_nearest(const char *name, const char *const *names, int n);
+
+/* Bytes of the UTF-8 character at p (n > 0 bytes are there), 0 when there is none: overlong forms,
+ * surrogates and what lies beyond U+10FFFF are none. */
+size_t text_utf8(const char *text, size_t n);
 
 /* For people: "4.3 MB" (of 1024 KB); "672,778"; "12 us", "250 ms", "1.2 s", from a minute on
  * "0:01:07". out holds 32 bytes. */

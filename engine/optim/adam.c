@@ -47,6 +47,25 @@ void adam_update(const struct adam_config *c, const struct optim_span *s, float 
     adam_loop(s, &f);
 }
 
+void adam_rule_of(const struct adam_config *c, const struct optim_span *s, float l2, float shrink,
+                  struct rule *out) {
+    struct adam_factors f = adam_factors(c, s);
+    *out = (struct rule){.kind = RULE_ADAM,
+                         .number = {[ADAM_KEEP_M] = f.keep_m,
+                                    [ADAM_ADD_M] = f.add_m,
+                                    [ADAM_KEEP_V] = f.keep_v,
+                                    [ADAM_ADD_V] = f.add_v,
+                                    [ADAM_UNBIAS_V] = f.unbias_v,
+                                    [ADAM_EPS] = f.eps,
+                                    [ADAM_L2] = l2,
+                                    [ADAM_SHRINK] = shrink,
+                                    [ADAM_STEP] = f.step},
+                         .lr = s->lr,
+                         .scale = s->scale,
+                         .t = s->t,
+                         .decay_all = c->decay == TENSORS_ALL};
+}
+
 double adam_lr(const void *config) {
     return ((const struct adam_config *)config)->lr;
 }
@@ -59,6 +78,11 @@ void adam_check(const void *config, const struct node *at, struct config_errors 
 static void adam_step(const void *config, const struct optim_span *s) {
     const struct adam_config *c = config;
     adam_update(c, s, (float)c->weight_decay, 1);
+}
+
+static void adam_rule(const void *config, const struct optim_span *s, struct rule *out) {
+    const struct adam_config *c = config;
+    adam_rule_of(c, s, (float)c->weight_decay, 1, out);
 }
 
 static const struct config_field fields[] = {
@@ -76,5 +100,6 @@ const struct optim_ops optim_adam = {
     .nslots = 2,
     .slot_names = {"exp_avg", "exp_avg_sq"},
     .step = adam_step,
+    .rule = adam_rule,
     .lr = adam_lr,
 };

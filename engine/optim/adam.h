@@ -15,6 +15,9 @@ struct adam_factors adam_factors(const struct adam_config *c, const struct optim
 /* One step; the decay goes into the gradient (g + l2 * w) or to the weights at once (w * shrink).
  */
 void adam_update(const struct adam_config *c, const struct optim_span *s, float l2, float shrink);
+/* The step as numbers; l2 and shrink as in adam_update, where the tensor decays. */
+void adam_rule_of(const struct adam_config *c, const struct optim_span *s, float l2, float shrink,
+                  struct rule *out);
 double adam_lr(const void *config);
 void adam_check(const void *config, const struct node *at, struct config_errors *e);
 

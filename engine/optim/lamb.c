@@ -57,6 +57,15 @@ static void lamb_step(const void *config, const struct optim_span *s) {
     move(s, (float)(s->lr * (adapts ? w / u : 1)));
 }
 
+static void lamb_rule(const void *config, const struct optim_span *s, struct rule *out) {
+    const struct lamb_config *c = config;
+    const double *beta = c->adam.betas.items;
+    adam_rule_of(&c->adam, s, (float)c->adam.weight_decay, 1, out);
+    out->kind = RULE_LAMB;
+    out->number[LAMB_UNBIAS_M] = 1 / (1 - pow(beta[0], (double)s->t));
+    out->adapt_all = c->adapt == TENSORS_ALL;
+}
+
 static const struct config_field fields[] = {
     ADAM_ROWS("1e-3", "1e-6", "0.01", "Times the weights, added to the direction of the step",
               "matrices"),
@@ -82,5 +91,6 @@ const struct optim_ops optim_lamb = {
     .nnorms = NORMS,
     .measure = lamb_measure,
     .step = lamb_step,
+    .rule = lamb_rule,
     .lr = adam_lr,
 };

@@ -44,6 +44,19 @@ static void lars_step(const void *config, const struct optim_span *s) {
     lars_loop(s, (float)(s->lr * ratio), (float)decay, (float)c->momentum);
 }
 
+static void lars_rule(const void *config, const struct optim_span *s, struct rule *out) {
+    const struct lars_config *c = config;
+    *out = (struct rule){.kind = RULE_LARS,
+                         .number = {[LARS_DECAY] = c->weight_decay,
+                                    [LARS_MOMENTUM] = c->momentum,
+                                    [LARS_TRUST] = c->trust},
+                         .lr = s->lr,
+                         .scale = s->scale,
+                         .t = s->t,
+                         .decay_all = c->decay == TENSORS_ALL,
+                         .adapt_all = c->adapt == TENSORS_ALL};
+}
+
 static double lars_lr(const void *config) {
     return ((const struct lars_config *)config)->lr;
 }
@@ -101,5 +114,6 @@ const struct optim_ops optim_lars = {
     .nnorms = NORMS,
     .measure = lars_measure,
     .step = lars_step,
+    .rule = lars_rule,
     .lr = lars_lr,
 };

@@ -46,6 +46,21 @@ static void lion_step(const void *config, const struct optim_span *s) {
     lion_loop(s, &f);
 }
 
+static void lion_rule(const void *config, const struct optim_span *s, struct rule *out) {
+    const struct lion_config *c = config;
+    const double *beta = c->betas.items;
+    *out = (struct rule){.kind = RULE_LION,
+                         .number = {[LION_SHRINK] = 1 - s->lr * c->weight_decay,
+                                    [LION_KEEP_C] = beta[0],
+                                    [LION_ADD_C] = 1 - beta[0],
+                                    [LION_KEEP_M] = beta[1],
+                                    [LION_ADD_M] = 1 - beta[1]},
+                         .lr = s->lr,
+                         .scale = s->scale,
+                         .t = s->t,
+                         .decay_all = c->decay == TENSORS_ALL};
+}
+
 static double lion_lr(const void *config) {
     return ((const struct lion_config *)config)->lr;
 }
@@ -93,5 +108,6 @@ const struct optim_ops optim_lion = {
     .nslots = 1,
     .slot_names = {"exp_avg"},
     .step = lion_step,
+    .rule = lion_rule,
     .lr = lion_lr,
 };

@@ -3,8 +3,8 @@
  * tensor is a sum of squares, made in pieces (blocks of NORM_BLOCK floats of the arena, cut at tensors) that are added in
  * one order, wherever each was made: so the bits do not depend on the slices. */
 #pragma once
+#include "engine/base/rule.h"
 #include "engine/config/schema.h"
-#include <stdint.h>
 
 enum { OPTIM_SLOTS = 2, OPTIM_NORMS = 2 };
 struct optim_span {
@@ -29,6 +29,9 @@ struct optim_ops {
     void (*measure)(const void *config, const struct optim_span *s, double *square);
     /* Element-wise and free of order: any cut of a span gives the same bits. */
     void (*step)(const void *config, const struct optim_span *s);
+    /* The step as numbers, for a device that does it where the weights lie, with the same bits: of s only lr,
+     * scale and t are read. */
+    void (*rule)(const void *config, const struct optim_span *s, struct rule *out);
     double (*lr)(const void *config);
 };
 const struct optim_ops *const *optim_kinds(int *count);

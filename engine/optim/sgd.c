@@ -57,6 +57,18 @@ static void sgd_step(const void *config, const struct optim_span *s) {
         step_momentum(s, decay, momentum);
 }
 
+static void sgd_rule(const void *config, const struct optim_span *s, struct rule *out) {
+    const struct sgd_config *c = config;
+    *out = (struct rule){.kind = RULE_SGD,
+                         .number = {[SGD_DECAY] = c->weight_decay,
+                                    [SGD_MOMENTUM] = c->momentum,
+                                    [SGD_NESTEROV] = c->nesterov},
+                         .lr = s->lr,
+                         .scale = s->scale,
+                         .t = s->t,
+                         .decay_all = c->decay == TENSORS_ALL};
+}
+
 static double sgd_lr(const void *config) {
     return ((const struct sgd_config *)config)->lr;
 }
@@ -111,5 +123,6 @@ const struct optim_ops optim_sgd = {
     .nslots = 1,
     .slot_names = {"momentum_buffer"},
     .step = sgd_step,
+    .rule = sgd_rule,
     .lr = sgd_lr,
 };

@@ -4,9 +4,13 @@
 #include "engine/base/memory.h"
 #include "engine/device/ops.h"
 
+struct accel_ops; /* accel.h */
+struct device_unit;
+struct device_software;
 struct device_params {
     int index;   /* which of the ranks' devices on this host */
     int count;   /* how many there are on this host */
+    int unit;    /* accelerators: which of the machine's it is; several devices may share one */
     int threads; /* of this device, >= 1 */
     bool
         pin; /* bind the calling thread and the device's own to cores of their own, if there are enough */
@@ -22,6 +26,30 @@ struct device_ops {
     const struct op_impl *const *(*impls)(struct device *d, enum op_kind kind);
     /* Whether this host has instructions for products of bf16; elsewhere they are emulated. */
     bool (*has_bf16)(void);
+    /* How images lie where its ops take them so; plain elsewhere. */
+    enum layout image_layout;
+    /* NULL: memory is the host's, and an op has run when its call returns. */
+    const struct accel_ops *accel;
+    /* Accelerators: how many this process may use, at least one; ERR_DEVICE tells what is missing, and as a hint
+     * how to get it. NULL: there are as many as one likes. */
+    enum error (*units)(int *count);
+    /* Of unit i. false: there is none. */
+    bool (*unit_about)(int i, struct device_unit *out);
+    /* Whether unit i can read unit j's memory without passing through the host. */
+    bool (*unit_reaches)(int i, int j);
+    /* Software that it works with, by number from 0 on; false: no more. NULL: none. */
+    bool (*software)(int i, struct device_software *out);
+};
+struct device_software {
+    char name[24], version[64]; /* "cuDNN", "9.19.0" */
+    char where[256];   /* the file that was loaded; "": it is part of the engine or of the system */
+    char missing[640]; /* "": it is there; else why it is not, and behind a '\n' what to do */
+};
+struct device_unit {
+    char name[96], bus[24],
+        link[48];                 /* "NVIDIA H200", "0000:1b:00.0", "NVLink x18" or "PCIe 5 x16" */
+    size_t memory, memory_free;   /* bytes */
+    int major, minor, processors; /* compute capability, multiprocessors */
 };
 struct device { /* embedded first in each kind's own struct */
     const struct device_ops *ops;

@@ -119,9 +119,10 @@ static bool desc_fits(const struct op_desc *d) {
     }
 }
 
-/* Blocked are images, of whole blocks. */
+/* Only images have another layout; blocked are those of whole blocks. */
 static bool layout_fits(enum layout layout, const struct shape *s) {
-    return layout == LAYOUT_PLAIN || (s->ndim == 3 && s->dim[0] % LAYOUT_BLOCK == 0);
+    bool whole = layout != LAYOUT_BLOCKED || s->dim[0] % LAYOUT_BLOCK == 0;
+    return layout == LAYOUT_PLAIN || (s->ndim == 3 && whole);
 }
 
 static enum error desc_check(const struct op_desc *d) {
@@ -135,13 +136,14 @@ static enum error desc_check(const struct op_desc *d) {
 
 /* ---- ops ------------------------------------------------------------------------------------ */
 enum error op_create(struct device *dev, const struct op_desc *d, struct op **out) {
+    enum error err = ERR_NONE;
     TRY(desc_check(d));
     for (const struct op_impl *const *i = dev->ops->impls(dev, d->kind); *i; i++) {
         if (!(*i)->takes(d)) continue;
-        enum error err =
-            (*i)->create(dev, d, out); /* a library may find that it cannot, after all */
+        err = (*i)->create(dev, d, out); /* a library may find that it cannot, after all */
         if (err != ERR_DEVICE) return err;
     }
+    if (err != ERR_NONE) return error_prefix(err, "%s: ", op_kind_name(d->kind));
     return FAIL(ERR_DEVICE, "device %s has no implementation of this %s", dev->ops->name,
                 op_kind_name(d->kind));
 }
@@ -154,7 +156,7 @@ int op_choice(struct device *dev, const struct op_desc *d) {
 }
 
 bool op_takes(struct device *dev, const struct op_desc *d) {
-    const struct op_impl *plain = ref_impl(d->kind);
+    const struct op_impl *plain = dev->ops->accel ? NULL : ref_impl(d->kind);
     return op_choice(dev, d) >= 0 || (plain && plain->takes(d));
 }
 

@@ -70,13 +70,15 @@ enum pool_kind { POOL_MAX, POOL_AVG }; /* avg counts padding as PyTorch does (co
 enum precision {
     PRECISION_F32,
     PRECISION_BF16,
-    PRECISION_FP16 /* with loss scaling: no CPU has it */
+    PRECISION_FP16, /* with loss scaling: no CPU has it */
+    PRECISION_TF32  /* f32 whose factors have 10 bits of mantissa: no CPU has it */
 };
 /* How an image lies in memory. Channels of blocked ones are a multiple of LAYOUT_BLOCK. Ops on which layout has
  * no bearing (activation, add) take either, the same for all that they read and write. Plain C knows plain alone. */
 enum layout {
-    LAYOUT_PLAIN,  /* (n, c, h, w) */
-    LAYOUT_BLOCKED /* (n, c / LAYOUT_BLOCK, h, w, LAYOUT_BLOCK) */
+    LAYOUT_PLAIN,   /* (n, c, h, w) */
+    LAYOUT_BLOCKED, /* (n, c / LAYOUT_BLOCK, h, w, LAYOUT_BLOCK) */
+    LAYOUT_LAST     /* (n, h, w, c): accelerators */
 };
 enum { LAYOUT_BLOCK = 16 };
 
@@ -138,16 +140,20 @@ struct norm_sync {
 };
 
 /* What an op works on; pointers that the kind or the pass does not name are NULL. All float data is f32; tokens
- * are whole numbers in it, below 2^24. */
+ * are whole numbers in it, below 2^24.
+ * On an accelerator all of it lies in the device's memory (but 'sync', which it does not know); x, y, dy and dx of
+ * bf16 and fp16 ops hold that type, two bytes an element, whatever the pointer says. Always f32: the x of a 'first'
+ * op, w, dw, buffers, target. What such an op saves is its own affair; y of a loss is NULL, and not asked for. */
 struct op_args {
     const float *x[2]; /* (n, x) */
     float *y;          /* (n, y); in backward: what forward wrote */
     const float *dy;   /* (n, y) */
     float *dx
-        [2]; /* (n, x); overwritten; dx[0] is NULL when desc.first; activation, dropout, add: one may
-                          be dy itself */
+        [2]; /* (n, x); overwritten; dx[0] is NULL when desc.first; activation, dropout, add: may be
+                          dy itself, of add both */
     const float *w[2];
-    float *dw[2];     /* overwritten */
+    const void *w_low[2]; /* w in the type of activations, where that is not f32; else NULL */
+    float *dw[2];         /* overwritten */
     bool add_dw;      /* linear, embedding: dw[0] is added to: another op has the same weights */
     float *buffer[2]; /* batchnorm: running mean and variance, (channels) */
     void *saved;      /* op->saved_bytes, written by forward, read by the backward that follows */
@@ -173,7 +179,8 @@ struct op_impl {
     /* Gives a planned op; *out is set only on success. May be slow, may allocate. */
     enum error (*create)(struct device *dev, const struct op_desc *d, struct op **out);
     /* Run on the calling thread (and the device's own). Allocate nothing. forward of a loss adds to sums;
-     * backward of a loss writes dx from what forward left in y (cross-entropy) or x (mse). */
+     * backward of a loss writes dx from what forward left in y (cross-entropy) or x (mse). On an accelerator
+     * it does so from x and what was saved: there the y of cross-entropy may be NULL, and then is not written. */
     enum error (*forward)(struct op *op, const struct op_args *a);
     enum error (*backward)(struct op *op, const struct op_args *a);
     void (*free)(struct op *op);

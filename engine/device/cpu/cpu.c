@@ -121,5 +121,7 @@ const struct device_ops device_cpu = {
     .open = cpu_open,
     .close = cpu_close,
     .impls = cpu_impls,
+    .image_layout = LAYOUT_BLOCKED,
     .has_bf16 = cpu_has_bf16,
+    .software = cpu_software,
 };

@@ -11,6 +11,9 @@ void cpu_parallel(const struct device *dev, int64_t count, int64_t grain,
 /* Which of the team's threads runs the work that asks: 0 <= it < threads. */
 int cpu_thread(void);
 
+/* software.c: oneDNN. */
+bool cpu_software(int i, struct device_software *out);
+
 /* In order of preference within a kind; cpu.c has the lists. */
 extern const struct op_impl cpu_linear;
 extern const struct op_impl cpu_conv_small; /* own kernels, for few channels */

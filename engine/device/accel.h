@@ -1,0 +1,113 @@
+/* An accelerator: a device with memory and lanes of its own. Arenas, activations and all that ops work on lie in
+ * that memory; the host sees it only through these functions, which do the same on a host device (device NULL or
+ * without device_ops.accel), where memory is the host's and everything has happened when a call returns.
+ *
+ * What is asked of an accelerator runs later: in order on one lane, beside what the other lanes run. Ops run on
+ * LANE_COMPUTE. A mark is a point on a lane; another lane (of any device) follows it, the host waits for it.
+ * What goes wrong there comes to light at the next wait: a kernel that failed (ERR_DEVICE, and stays), a label
+ * outside its classes (ERR_DATA, told once). Any thread may use a device's lanes, but each lane one thread at a time. */
+#pragma once
+#include "engine/base/memory.h"
+#include "engine/base/rule.h"
+#include "engine/device/device.h"
+
+enum device_lane { LANE_COMPUTE, LANE_EXCHANGE, LANE_COPY, DEVICE_LANES };
+struct device_mark; /* reusable; belongs to the device that made it */
+struct
+    device_recording; /* a stretch of LANE_COMPUTE that can be run again at the cost of one call */
+
+enum sum_order {
+    SUM_TREE,  /* v with v + ceil(n/2), again and again: tree_sum's order */
+    SUM_LINEAR /* ((t0 + t1) + t2) + ... */
+};
+enum { SUM_TERMS = 64, DEVICE_ALIGNMENT = 256 };
+
+struct accel_ops {
+    /* Zeroed, aligned to DEVICE_ALIGNMENT; ERR_MEMORY names what was asked and what is free. Slow. */
+    enum error (*alloc)(struct device *d, size_t bytes, void **out);
+    void (*free)(struct device *d, void *p);
+    bool (*holds)(const struct device *d,
+                  const void *p); /* whether p points into memory of 'alloc' */
+    /* Host memory that copies to and from the device run beside; zeroed. */
+    enum error (*host_alloc)(struct device *d, size_t bytes, void **out);
+    void (*host_free)(struct device *d, void *p);
+
+    /* All in order on the lane. Host memory is borrowed until the lane has passed the copy. */
+    enum error (*write)(struct device *d, enum device_lane l, void *to, const void *from,
+                        size_t bytes);
+    enum error (*read)(struct device *d, enum device_lane l, void *to, const void *from,
+                       size_t bytes);
+    /* to: this device's; from: 'peer's, an accelerator of the same kind in this process, perhaps d itself. */
+    enum error (*copy)(struct device *d, enum device_lane l, void *to, struct device *peer,
+                       const void *from, size_t bytes);
+    enum error (*zero)(struct device *d, enum device_lane l, void *p, size_t bytes);
+
+    enum error (*mark_create)(struct device *d, struct device_mark **out);
+    /* A mark that keeps the time at which it was passed; else like any other. */
+    enum error (*timer_create)(struct device *d, struct device_mark **out);
+    int64_t (*between)(const struct device_mark *from,
+                       const struct device_mark *to); /* nanoseconds; both timers, both passed */
+    void (*mark_free)(struct device_mark *m);
+    enum error (*mark)(struct device *d, enum device_lane l, struct device_mark *m);
+    enum error (*follow)(struct device *d, enum device_lane l,
+                         const struct device_mark *m); /* of any device */
+    bool (*passed)(const struct device_mark *m);       /* an error counts as passed */
+    enum error (*wait)(struct device *d,
+                       enum device_lane l); /* the host, for all that was asked of the lane */
+    /* cudaStream_t, for a library that wants one; makes d the calling thread's, which such a library may also want. */
+    void *(*stream)(struct device *d, enum device_lane l);
+
+    /* Vectors of f32, at the lane. sum: to[i] = the terms' sum in the order; to may be one of the terms; at most
+     * SUM_TERMS. lower: to[i] = from[i] in the type of activations of that precision. raise: back. */
+    enum error (*sum)(struct device *d, enum device_lane l, float *to, const float *const *terms,
+                      int count, enum sum_order order, int64_t n);
+    enum error (*lower)(struct device *d, enum device_lane l, void *to, const float *from,
+                        int64_t n, enum precision p);
+    enum error (*raise)(struct device *d, enum device_lane l, float *to, const void *from,
+                        int64_t n, enum precision p);
+    /* to[i] += from[i], both of the type of activations of p; on LANE_COMPUTE. */
+    enum error (*add)(struct device *d, void *to, const void *from, int64_t n, enum precision p);
+    /* As clip_partials of optim.h: block i's sum of squares of g into partial[i], which is the device's memory. */
+    enum error (*partials)(struct device *d, const float *g, int64_t begin, int64_t end,
+                           double *partial);
+    /* header[0..3) of a gradient arena = sums[0] * scale, sums[1], samples; the rest of it zero but for [3] = stop. */
+    enum error (*head)(struct device *d, float *header, const double *sums, float scale,
+                       float samples, bool stop);
+    /* An optimizer on LANE_COMPUTE: what optim_ops.measure and .step do, with all spans in one go. measure's spans
+     * are pieces (NORM_BLOCK floats at most, or it is slow); squares: the device's memory, RULE_NORMS a span, zero
+     * where the tensor does not adapt; only for optimizers that measure. */
+    enum error (*measure)(struct device *d, const struct rule *r, const struct rule_span *spans,
+                          int count, double *squares);
+    enum error (*update)(struct device *d, const struct rule *r, const struct rule_span *spans,
+                         int count);
+
+    /* From record on, what is asked of LANE_COMPUTE by this thread is kept instead of run, until recorded. Nothing
+     * in between may mark, wait, allocate, step an optimizer or touch another lane. replay runs it all, with the same
+     * addresses and numbers. */
+    enum error (*record)(struct device *d);
+    /* Also ends one that failed: an error, *out NULL, and the lane works as before. */
+    enum error (*recorded)(struct device *d, struct device_recording **out);
+    enum error (*replay)(struct device *d, struct device_recording *r);
+    void (*recording_free)(struct device_recording *r);
+
+    size_t (*unit)(enum precision p); /* bytes of an activation: 4, or 2 for bf16 and fp16 */
+};
+
+static inline const struct accel_ops *device_accel(const struct device *d) {
+    return d ? d->ops->accel : NULL;
+}
+
+/* ---- for any device; d may be NULL: the host ---- */
+MUST_CHECK enum error device_alloc(struct device *d, size_t bytes, void **out);
+void device_free(struct device *d, void *p);
+bool device_holds(const struct device *d, const void *p); /* false on the host */
+/* On LANE_COMPUTE. device_read and device_wait return when all before them is done; the others may return before. */
+MUST_CHECK enum error device_write(struct device *d, void *to, const void *from, size_t bytes);
+MUST_CHECK enum error device_read(struct device *d, void *to, const void *from, size_t bytes);
+MUST_CHECK enum error device_zero(struct device *d, void *p, size_t bytes);
+MUST_CHECK enum error device_add(struct device *d, float *to, const float *from, int64_t n);
+MUST_CHECK enum error device_wait(struct device *d);
+size_t device_unit(const struct device *d, enum precision p);
+/* Allocators of the device's memory, and of host memory that is copied there. */
+struct allocator device_allocator(struct device *d);
+struct allocator device_host_allocator(struct device *d);

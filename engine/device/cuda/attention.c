@@ -1,0 +1,97 @@
+/* Attention on a GPU: y and each row's log-sum forward; backward delta (sum of dy y of each row), then dq by one
+ * kernel and dk, dv by another. Two kernels work the scores out twice (7 products instead of 5), but need neither
+ * atomics nor memory for partial sums of dq: every result has one owner, who sums in order, so its bits depend on its
+ * own sample alone. All work in the op's interleaved layout.
+ *   bf16, fp16   attention_tile.h's "tensor": tensor cores, f32 sums, p and ds rounded for their products
+ *   f32, tf32    "simt": exact products */
+#include "engine/device/cuda/attention_launch.h"
+#include "engine/device/cuda/cuda.h"
+
+static struct attention_call call_of(const struct op *op, const struct op_args *a) {
+    const struct op_desc *d = &op->desc;
+    int heads = d->attention.heads, size = (int)(shape_last(&d->y) / heads);
+    struct attention_call c = {.type = element_of(d->precision),
+                               .x = a->x[0],
+                               .y = a->y,
+                               .dy = a->dy,
+                               .dx = a->dx[0],
+                               .lse = a->saved,
+                               .delta = a->scratch,
+                               .samples = d->n,
+                               .positions = (int)d->x.dim[0],
+                               .heads = heads,
+                               .size = size,
+                               .causal = d->attention.causal};
+    uintptr_t all = (uintptr_t)c.x | (uintptr_t)c.y | (uintptr_t)c.dy | (uintptr_t)c.dx;
+    c.aligned = all % 16 == 0 && size % (c.type == ELEMENT_F32 ? 4 : 8) == 0;
+    return c;
+}
+
+static bool attention_takes(const struct op_desc *d) {
+    int64_t size = shape_last(&d->y) / d->attention.heads, positions = d->x.dim[0];
+    if (size > ATTENTION_SIZE_MOST || positions > INT32_MAX / 2) return false;
+    if (d->first && cuda_is_half(d)) return false; /* x would be f32 */
+    /* a launch has at most 2^31 - 1 blocks */
+    int64_t blocks = (positions + ATTENTION_ROWS_LEAST - 1) / ATTENTION_ROWS_LEAST;
+    return d->n <= INT32_MAX / d->attention.heads / blocks;
+}
+
+static enum error prepared(cudaError_t e, const struct op *op, int size) {
+    int most = 0;
+    if (e != cudaErrorInvalidValue) return e ? cuda_failed(e, "attention") : ERR_NONE;
+    (void)cudaGetLastError(); /* it is told here */
+    CU(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, op->dev->params.unit),
+       "attention");
+    return FAIL(ERR_DEVICE,
+                "attention: heads of size %d need more shared memory than the %d KiB that %s gives "
+                "a block\nuse more heads: each is smaller then",
+                size, most >> 10, cuda_of(op)->name);
+}
+
+static enum error attention_prepare(struct op *op) {
+    struct op_args none = {0};
+    struct attention_call c = call_of(op, &none);
+    (void)cuda_stream(op); /* what follows is about the current GPU */
+    TRY(prepared(attention_forward_prepare(c.type, c.size), op, c.size));
+    TRY(prepared(attention_queries_prepare(c.type, c.size), op, c.size));
+    return prepared(attention_keys_prepare(c.type, c.size), op, c.size);
+}
+
+static enum error attention_create(struct device *dev, const struct op_desc *d, struct op **out) {
+    struct op *op = NULL;
+    TRY(op_create_plain(&cuda_attention, dev, d, &op));
+    enum error e = attention_prepare(op);
+    if (e) {
+        op_release(op);
+        return e;
+    }
+    op->saved_bytes = op->scratch_bytes =
+        (size_t)(d->n * d->attention.heads * d->x.dim[0]) * sizeof(float);
+    *out = op;
+    return ERR_NONE;
+}
+
+static enum error attention_forward(struct op *op, const struct op_args *a) {
+    struct attention_call c = call_of(op, a);
+    CU(attention_forward_launch(&c, cuda_stream(op)), "attention");
+    return ERR_NONE;
+}
+
+static enum error attention_backward(struct op *op, const struct op_args *a) {
+    struct attention_call c = call_of(op, a);
+    cudaStream_t s = cuda_stream(op);
+    if (!c.dx) return ERR_NONE;
+    CU(attention_delta_launch(&c, s), "attention: delta");
+    CU(attention_queries_launch(&c, s), "attention: gradient of queries");
+    CU(attention_keys_launch(&c, s), "attention: gradients of keys and values");
+    return ERR_NONE;
+}
+
+const struct op_impl cuda_attention = {
+    .name = "flash",
+    .takes = attention_takes,
+    .create = attention_create,
+    .forward = attention_forward,
+    .backward = attention_backward,
+    .free = op_release,
+};

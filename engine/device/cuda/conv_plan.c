@@ -1,0 +1,364 @@
+/* A plan is made of descriptors: tensors and a convolution make an operation, operations a graph; for a graph cuDNN
+ * proposes engines with their settings, best first, and the first that suits becomes the plan. */
+#include "engine/device/cuda/conv_plan.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PARTS = 24, PROPOSALS = 48 };
+
+struct conv_plan {
+    struct conv_plan *next;
+    cudnnHandle_t handle;
+    enum conv_pass pass;
+    struct conv_shape shape;
+    int users;
+    cudnnBackendDescriptor_t part[PARTS], plan; /* all that the plan was made of */
+    int parts;
+    cudnnStatus_t status; /* of the first call that failed */
+    int64_t space;
+};
+
+/* ---- descriptors: after a failure the rest does nothing ------------------------------------- */
+static bool good(struct conv_plan *p, cudnnStatus_t status) {
+    if (p->status == CUDNN_STATUS_SUCCESS) p->status = status;
+    return p->status == CUDNN_STATUS_SUCCESS;
+}
+
+static cudnnBackendDescriptor_t part(struct conv_plan *p, cudnnBackendDescriptorType_t type) {
+    cudnnBackendDescriptor_t d = NULL;
+    if (p->status != CUDNN_STATUS_SUCCESS || p->parts == PARTS) return NULL;
+    if (good(p, dnn.BackendCreateDescriptor(type, &d))) p->part[p->parts++] = d;
+    return d;
+}
+
+static void set(struct conv_plan *p, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+                cudnnBackendAttributeType_t type, int64_t count, const void *value) {
+    if (p->status == CUDNN_STATUS_SUCCESS)
+        good(p, dnn.BackendSetAttribute(d, name, type, count, value));
+}
+
+static void set_part(struct conv_plan *p, cudnnBackendDescriptor_t d,
+                     cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value) {
+    set(p, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
+}
+
+static void finish(struct conv_plan *p, cudnnBackendDescriptor_t d) {
+    if (p->status == CUDNN_STATUS_SUCCESS) good(p, dnn.BackendFinalize(d));
+}
+
+/* An image or filter of 'type' that lies channels last. Number 'uid' is how a run names it; one that is only handed
+ * from operation to operation is virtual. */
+static cudnnBackendDescriptor_t tensor(struct conv_plan *p, int64_t uid, cudnnDataType_t type,
+                                       const int64_t size[4], bool is_virtual) {
+    cudnnBackendDescriptor_t d = part(p, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    int64_t c = size[1], h = size[2], w = size[3], alignment = 16;
+    int64_t stride[] = {h * w * c, 1, w * c, c};
+    set(p, d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &uid);
+    set(p, d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    set(p, d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, size);
+    set(p, d, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, stride);
+    set(p, d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
+    if (is_virtual) set(p, d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
+    finish(p, d);
+    return d;
+}
+
+/* ---- operations ----------------------------------------------------------------------------- */
+static const cudnnDataType_t f32 = CUDNN_DATA_FLOAT;
+
+static cudnnBackendDescriptor_t convolution(struct conv_plan *p) {
+    const struct conv_shape *s = &p->shape;
+    cudnnBackendDescriptor_t d = part(p, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+    int64_t axes = 2, dilation[] = {1, 1};
+    set(p, d, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &axes);
+    set(p, d, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &f32);
+    set(p, d, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+    set(p, d, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, s->pad);
+    set(p, d, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, s->pad);
+    set(p, d, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, s->stride);
+    set(p, d, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, dilation);
+    finish(p, d);
+    return d;
+}
+
+/* The names of a pass's operation and of its attributes. */
+static const struct {
+    cudnnBackendDescriptorType_t kind;
+    cudnnBackendAttributeName_t convolution, tensor[3], alpha, beta;
+} words[CONV_PASSES] = {
+    [CONV_FORWARD] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+                      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+                      {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y},
+                      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                      CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
+    [CONV_DATA] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                   {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY},
+                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+                   CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
+    [CONV_FILTER] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+                     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+                     {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY},
+                     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
+};
+
+static cudnnBackendDescriptor_t convolve(struct conv_plan *p, cudnnBackendDescriptor_t y) {
+    const struct conv_shape *s = &p->shape;
+    int64_t xs[] = {s->n, s->x[0], s->x[1], s->x[2]};
+    int64_t ws[] = {s->y[0], s->x[0] / s->groups, s->kernel[0], s->kernel[1]};
+    cudnnBackendDescriptor_t x = tensor(p, CONV_X, s->type, xs, false);
+    cudnnBackendDescriptor_t w = tensor(p, CONV_W, s->type, ws, false), c = convolution(p);
+    cudnnBackendDescriptor_t d = part(p, words[p->pass].kind);
+    float one = 1, zero = 0;
+    set_part(p, d, words[p->pass].convolution, c);
+    set_part(p, d, words[p->pass].tensor[CONV_X], x);
+    set_part(p, d, words[p->pass].tensor[CONV_W], w);
+    set_part(p, d, words[p->pass].tensor[CONV_Y], y);
+    set(p, d, words[p->pass].alpha, CUDNN_TYPE_FLOAT, 1, &one);
+    set(p, d, words[p->pass].beta, CUDNN_TYPE_FLOAT, 1, &zero);
+    finish(p, d);
+    return d;
+}
+
+/* y = x + bias, or y = relu(x) where there is no bias; a NaN stays one */
+static cudnnBackendDescriptor_t pointwise(struct conv_plan *p, cudnnBackendDescriptor_t x,
+                                          cudnnBackendDescriptor_t bias,
+                                          cudnnBackendDescriptor_t y) {
+    cudnnPointwiseMode_t mode = bias ? CUDNN_POINTWISE_ADD : CUDNN_POINTWISE_RELU_FWD;
+    cudnnNanPropagation_t nans = CUDNN_PROPAGATE_NAN;
+    cudnnBackendDescriptor_t how = part(p, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    set(p, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+    set(p, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &f32);
+    if (!bias)
+        set(p, how, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1, &nans);
+    finish(p, how);
+    cudnnBackendDescriptor_t d = part(p, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    set_part(p, d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
+    set_part(p, d, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+    if (bias) set_part(p, d, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, bias);
+    set_part(p, d, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+    finish(p, d);
+    return d;
+}
+
+/* The convolution and what follows it; between operations values stay f32. The bias is of the images' type: with an
+ * f32 one cuDNN 9 has no engine for images of 2 bytes. */
+static cudnnBackendDescriptor_t graph(struct conv_plan *p) {
+    enum { BETWEEN = 100 };
+    const struct conv_shape *s = &p->shape;
+    int64_t ys[] = {s->n, s->y[0], s->y[1], s->y[2]}, bs[] = {1, s->y[0], 1, 1}, count = 1;
+    cudnnBackendDescriptor_t y = tensor(p, CONV_Y, s->type, ys, false), at = y, ops[3];
+    if (s->bias || s->relu) at = tensor(p, BETWEEN, f32, ys, true);
+    ops[0] = convolve(p, at);
+    if (s->bias) {
+        cudnnBackendDescriptor_t sum = s->relu ? tensor(p, BETWEEN + 1, f32, ys, true) : y;
+        ops[count++] = pointwise(p, at, tensor(p, CONV_BIAS, s->type, bs, false), sum);
+        at = sum;
+    }
+    if (s->relu) ops[count++] = pointwise(p, at, NULL, y);
+    cudnnBackendDescriptor_t d = part(p, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    set(p, d, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, ops);
+    set(p, d, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &p->handle);
+    finish(p, d);
+    return d;
+}
+
+/* ---- proposals ------------------------------------------------------------------------------ */
+/* The notes of a proposal's engine as bits; false: they cannot be had. */
+static bool engine_notes(cudnnBackendDescriptor_t proposal, unsigned *out) {
+    cudnnBackendDescriptor_t engine = NULL;
+    cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+    int64_t count = 0;
+    if (dnn.BackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine)) return false;
+    bool got = !dnn.BackendGetAttribute(proposal, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                        CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &engine) &&
+               !dnn.BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                        CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT,
+                                        &count, notes);
+    *out = 0;
+    for (int64_t i = 0; got && i < count; i++) *out |= 1U << notes[i];
+    dnn.BackendDestroyDescriptor(engine);
+    return got;
+}
+
+/* Sums are f32 in any precision; of f32 alone the factors must be left as they are too: tensor cores round them. */
+static bool suits(const struct conv_shape *s, cudnnBackendDescriptor_t proposal) {
+    unsigned notes, never = 1U << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC |
+                            1U << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION |
+                            1U << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
+    if (s->exact) never |= 1U << CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
+    return engine_notes(proposal, &notes) && !(notes & never);
+}
+
+/* CONV_SPACE, or what the images themselves take: engines that pad 3 channels to 8 want that. */
+static int64_t space_limit(const struct conv_shape *s) {
+    int64_t unit = s->type == CUDNN_DATA_FLOAT ? 4 : 2, images = 0;
+    images += s->n * s->x[0] * s->x[1] * s->x[2] * unit;
+    images += s->n * s->y[0] * s->y[1] * s->y[2] * unit;
+    return images > CONV_SPACE ? images : CONV_SPACE;
+}
+
+/* Whether the proposal can be run, in the memory that there is. */
+static bool becomes_plan(struct conv_plan *p, cudnnBackendDescriptor_t proposal) {
+    cudnnBackendDescriptor_t d = NULL;
+    int64_t count = 0;
+    if (dnn.BackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &d)) return false;
+    if (!dnn.BackendSetAttribute(d, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,
+                                 &p->handle) &&
+        !dnn.BackendSetAttribute(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
+                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &proposal) &&
+        !dnn.BackendFinalize(d) &&
+        !dnn.BackendGetAttribute(d, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
+                                 &count, &p->space) &&
+        p->space <= space_limit(&p->shape)) {
+        p->plan = d;
+        return true;
+    }
+    dnn.BackendDestroyDescriptor(d);
+    return false;
+}
+
+/* Tries those of one way of proposing; the chosen one stays with the plan. */
+static bool choose(struct conv_plan *p, cudnnBackendDescriptor_t ops, cudnnBackendHeurMode_t mode) {
+    cudnnBackendDescriptor_t d = part(p, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), each[PROPOSALS];
+    int64_t made = 0, count = 0;
+    if (!d ||
+        dnn.BackendSetAttribute(d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
+                                CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &ops) ||
+        dnn.BackendSetAttribute(d, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode) ||
+        dnn.BackendFinalize(d))
+        return false;
+    while (made < PROPOSALS &&
+           !dnn.BackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &each[made]))
+        made++;
+    if (dnn.BackendGetAttribute(d, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                made, &count, each))
+        count = 0;
+    int64_t chosen = -1;
+    for (int64_t i = 0; i < count && i < made && chosen < 0; i++)
+        if (suits(&p->shape, each[i]) && becomes_plan(p, each[i])) chosen = i;
+    for (int64_t i = 0; i < made; i++)
+        if (i != chosen) dnn.BackendDestroyDescriptor(each[i]);
+    if (chosen >= 0) p->part[p->parts++] = each[chosen];
+    return chosen >= 0;
+}
+
+/* ---- plans of the process ------------------------------------------------------------------- */
+static struct {
+    pthread_mutex_t lock;
+    struct conv_plan *first;
+} plans = {PTHREAD_MUTEX_INITIALIZER, NULL};
+
+static void plan_free(struct conv_plan *p) {
+    if (p->plan) dnn.BackendDestroyDescriptor(p->plan);
+    while (p->parts) dnn.BackendDestroyDescriptor(p->part[--p->parts]);
+    free(p);
+}
+
+static struct conv_plan *plan_find(const struct cuda *c, enum conv_pass pass,
+                                   const struct conv_shape *s) {
+    struct conv_plan *p;
+    pthread_mutex_lock(&plans.lock);
+    for (p = plans.first; p; p = p->next)
+        if (p->handle == c->dnn && p->pass == pass && !memcmp(&p->shape, s, sizeof *s)) break;
+    if (p) p->users++;
+    pthread_mutex_unlock(&plans.lock);
+    return p;
+}
+
+static enum error plan_make(struct conv_plan *p) {
+    static const char *const names[] = {"a convolution", "a convolution's gradient",
+                                        "a filter's gradient"};
+    cudnnBackendDescriptor_t ops = graph(p);
+    if (p->status != CUDNN_STATUS_SUCCESS) return cudnn_failed(p->status, names[p->pass]);
+    if (choose(p, ops, CUDNN_HEUR_MODE_A) || choose(p, ops, CUDNN_HEUR_MODE_FALLBACK))
+        return ERR_NONE;
+    return FAIL(ERR_DEVICE,
+                "cuDNN has no way to compute %s of this shape\n"
+                "another precision, or a multiple of 8 channels, may have one",
+                names[p->pass]);
+}
+
+enum error conv_plan_get(struct cuda *c, enum conv_pass pass, const struct conv_shape *s,
+                         struct conv_plan **out) {
+    struct conv_plan *p = plan_find(c, pass, s);
+    if (!p) {
+        p = calloc(1, sizeof *p);
+        if (!p) return FAIL(ERR_MEMORY, "cannot allocate %zu bytes for a plan", sizeof *p);
+        p->handle = c->dnn, p->pass = pass, p->shape = *s, p->users = 1;
+        enum error err = plan_make(p);
+        if (err) {
+            plan_free(p);
+            return err;
+        }
+        pthread_mutex_lock(&plans.lock);
+        p->next = plans.first;
+        plans.first = p;
+        pthread_mutex_unlock(&plans.lock);
+    }
+    *out = p;
+    return ERR_NONE;
+}
+
+void conv_plan_put(struct conv_plan *p) {
+    if (!p) return;
+    pthread_mutex_lock(&plans.lock);
+    bool last = --p->users == 0;
+    for (struct conv_plan **at = &plans.first; last && *at; at = &(*at)->next)
+        if (*at == p) {
+            *at = p->next;
+            break;
+        }
+    pthread_mutex_unlock(&plans.lock);
+    if (last) plan_free(p);
+}
+
+size_t conv_plan_space(const struct conv_plan *p) {
+    return p ? (size_t)p->space : 0;
+}
+
+/* ---- runs ----------------------------------------------------------------------------------- */
+static cudnnStatus_t pack_make(const struct conv_plan *p, void *const at[CONV_TENSORS], void *space,
+                               cudnnBackendDescriptor_t *out) {
+    static const int64_t uids[] = {CONV_X, CONV_W, CONV_Y, CONV_BIAS};
+    int64_t count = p->shape.bias ? CONV_TENSORS : CONV_BIAS;
+    cudnnStatus_t s = dnn.BackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, out);
+    if (s) return s;
+    s = dnn.BackendSetAttribute(*out, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count,
+                                uids);
+    if (!s)
+        s = dnn.BackendSetAttribute(*out, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
+                                    CUDNN_TYPE_VOID_PTR, count, at);
+    if (!s)
+        s = dnn.BackendSetAttribute(*out, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1,
+                                    &space);
+    return s ? s : dnn.BackendFinalize(*out);
+}
+
+enum error conv_run(struct conv_run *r, const struct conv_plan *p, void *const at[CONV_TENSORS],
+                    void *space) {
+    if (!r->pack || r->space != space || memcmp(r->at, at, sizeof r->at) != 0) {
+        conv_run_fini(r);
+        cudnnStatus_t made = pack_make(p, at, space, &r->pack);
+        if (made) return cudnn_failed(made, "a convolution's tensors");
+        memcpy(r->at, at, sizeof r->at);
+        r->space = space;
+    }
+    cudnnStatus_t ran = dnn.BackendExecute(p->handle, p->plan, r->pack);
+    return ran ? cudnn_failed(ran, "a convolution") : ERR_NONE;
+}
+
+void conv_run_fini(struct conv_run *r) {
+    if (r->pack) dnn.BackendDestroyDescriptor(r->pack);
+    *r = (struct conv_run){0};
+}

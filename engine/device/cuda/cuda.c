@@ -1,0 +1,227 @@
+/* The device "cuda": NVIDIA GPUs. What it holds, how it opens, and the words of its errors. */
+#include "engine/device/cuda/parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern const struct device_ops device_cuda;
+
+_Thread_local int cuda_current = -1;
+
+enum error cuda_switch(const struct cuda *c) {
+    CU(cudaSetDevice(c->base.params.unit), "cannot use this GPU from another thread");
+    cuda_current = c->base.params.unit;
+    return ERR_NONE;
+}
+
+/* ---- errors --------------------------------------------------------------------------------- */
+static const char *hint_of(cudaError_t e) {
+    switch (e) {
+    case cudaErrorMemoryAllocation:
+        return "\na smaller batch, or batch.accumulate, needs less memory";
+    case cudaErrorInsufficientDriver:
+        return "\ninstall NVIDIA's driver, version 580 or later, and see that nvidia-smi lists the "
+               "GPU";
+    case cudaErrorNoDevice:
+        return "\nsee that nvidia-smi lists a GPU, and what CUDA_VISIBLE_DEVICES is set to";
+    case cudaErrorNoKernelImageForDevice:
+        return "\nthis engine was built for other GPUs: configure with "
+               "-DCMAKE_CUDA_ARCHITECTURES=native";
+    case cudaErrorDevicesUnavailable:
+        return "\nanother process has the GPU for itself: nvidia-smi shows its compute mode";
+    case cudaErrorSystemNotReady:
+        return "\nNVLink is not up yet: the service nvidia-fabricmanager must run";
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchFailure:
+    case cudaErrorMisalignedAddress:
+        return "\nthe GPU has stopped; compute-sanitizer tells which kernel it was";
+    case cudaErrorECCUncorrectable:
+    case cudaErrorHardwareStackError:
+        return "\nthe GPU itself is faulty: nvidia-smi -q shows its errors";
+    default:
+        return "";
+    }
+}
+
+enum error cuda_failed(cudaError_t e, const char *what) {
+    (void)cudaGetLastError(); /* else the next launch would be blamed for it */
+    enum error kind = e == cudaErrorMemoryAllocation ? ERR_MEMORY : ERR_DEVICE;
+    return FAIL(kind, "%s: %s (CUDA error %d)%s", what, cudaGetErrorString(e), (int)e, hint_of(e));
+}
+
+enum error cublas_failed(cublasStatus_t e, const char *what) {
+    (void)cudaGetLastError();
+    const char *text = blaslt.GetStatusString ? blaslt.GetStatusString(e) : "not loaded";
+    if (e == CUBLAS_STATUS_ALLOC_FAILED)
+        return FAIL(ERR_MEMORY, "%s: cuBLASLt: %s%s", what, text,
+                    hint_of(cudaErrorMemoryAllocation));
+    return FAIL(ERR_DEVICE, "%s: cuBLASLt: %s (%d)", what, text, (int)e);
+}
+
+enum error cudnn_failed(cudnnStatus_t e, const char *what) {
+    (void)cudaGetLastError();
+    const char *text = dnn.GetErrorString ? dnn.GetErrorString(e) : "not loaded";
+    if (e == CUDNN_STATUS_ALLOC_FAILED)
+        return FAIL(ERR_MEMORY, "%s: cuDNN: %s%s", what, text, hint_of(cudaErrorMemoryAllocation));
+    return FAIL(ERR_DEVICE, "%s: cuDNN: %s (%d)", what, text, (int)e);
+}
+
+/* ---- opening -------------------------------------------------------------------------------- */
+static void release(struct cuda *c) {
+    for (int l = 0; l < DEVICE_LANES; l++)
+        if (c->stream[l]) (void)cudaStreamSynchronize(c->stream[l]);
+    if (c->dnn) (void)dnn.Destroy(c->dnn);
+    if (c->blas) (void)blaslt.Destroy(c->blas);
+    if (c->blas_space) (void)cudaFree(c->blas_space);
+    if (c->fault) (void)cudaFreeHost(c->fault);
+    cuda_tables_close(c);
+    cuda_memory_close(c);
+    cuda_lanes_close(c);
+    (void)cudaGetLastError();
+    free(c);
+}
+
+static void cuda_close(struct device *d) {
+    release(cuda_device(d));
+}
+
+/* Kernels of the engine and NVIDIA's libraries need what GPUs have since 2020. */
+enum { CAPABILITY_LEAST = 80 };
+
+static enum error check_unit(struct cuda *c, int unit) {
+    struct device_unit u;
+    int count;
+    TRY(cuda_units(&count));
+    if (unit < 0 || unit >= count)
+        return FAIL(ERR_DEVICE, "there is no GPU %d: this machine has %d\nthey are counted from 0",
+                    unit, count);
+    if (!cuda_unit_about(unit, &u))
+        return FAIL(ERR_DEVICE, "GPU %d does not answer\nsee what nvidia-smi says of it", unit);
+    memcpy(c->name, u.name, sizeof c->name);
+    c->processors = u.processors;
+    c->capability = 10 * u.major + u.minor;
+    if (c->capability < CAPABILITY_LEAST)
+        return FAIL(ERR_DEVICE,
+                    "GPU %d (%s) has compute capability %d.%d: the engine needs 8.0 or later\n"
+                    "use a GPU of the generation Ampere or later, or device: cpu",
+                    unit, u.name, u.major, u.minor);
+    return ERR_NONE;
+}
+
+static enum error open_libraries(struct cuda *c) {
+    TRY(library_load());
+    cublasStatus_t blas = blaslt.Create(&c->blas);
+    if (blas != CUBLAS_STATUS_SUCCESS) return cublas_failed(blas, "cannot start it");
+    CU(cudaMalloc(&c->blas_space, BLAS_SPACE), "room for products of matrices");
+    cudnnStatus_t e = dnn.Create(&c->dnn);
+    if (e != CUDNN_STATUS_SUCCESS) return cudnn_failed(e, "cannot start it");
+    e = dnn.SetStream(c->dnn, c->stream[LANE_COMPUTE]);
+    return e == CUDNN_STATUS_SUCCESS ? ERR_NONE : cudnn_failed(e, "cannot give it a lane");
+}
+
+static enum error open_fault(struct cuda *c) {
+    void *p;
+    CU(cudaHostAlloc(&p, sizeof *c->fault, cudaHostAllocMapped | cudaHostAllocPortable),
+       "memory that host and GPU share");
+    c->fault = p;
+    *c->fault = FAULT_NONE;
+    CU(cudaHostGetDevicePointer(&p, c->fault, 0), "memory that host and GPU share");
+    c->fault_there = p;
+    return ERR_NONE;
+}
+
+static enum error open_parts(struct cuda *c, int unit) {
+    TRY(check_unit(c, unit));
+    TRY(cuda_switch(c));
+    /* A waiting host sleeps; without it the GPU waits all the same, only warmer. */
+    (void)cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync);
+    (void)cudaGetLastError();
+    TRY(cuda_lanes_open(c));
+    TRY(cuda_memory_open(c));
+    TRY(open_fault(c));
+    return open_libraries(c);
+}
+
+static enum error cuda_open(const struct device_params *p, struct device **out) {
+    struct cuda *c = calloc(1, sizeof *c);
+    if (!c) return FAIL(ERR_MEMORY, "no memory for a device");
+    c->base.ops = &device_cuda;
+    c->base.params = *p;
+    enum error err = open_parts(c, p->unit);
+    if (err) {
+        release(c);
+        return err;
+    }
+    *out = &c->base;
+    return ERR_NONE;
+}
+
+/* ---- the table ------------------------------------------------------------------------------ */
+static const struct op_impl *const lists[OP_KINDS][2] = {
+#define CUDA_IMPL(kind, name) [OP_##kind] = {&cuda_##name},
+#include "engine/device/cuda/impls.def"
+#undef CUDA_IMPL
+};
+
+static const struct op_impl *const *cuda_impls(struct device *d, enum op_kind kind) {
+    (void)d;
+    return lists[kind];
+}
+
+static bool cuda_has_bf16(void) {
+    return true;
+}
+
+static size_t cuda_unit(enum precision p) {
+    return p == PRECISION_BF16 || p == PRECISION_FP16 ? 2 : sizeof(float);
+}
+
+const struct accel_ops cuda_accel = {
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .holds = cuda_holds,
+    .host_alloc = cuda_host_alloc,
+    .host_free = cuda_host_free,
+    .write = cuda_write,
+    .read = cuda_read,
+    .copy = cuda_copy,
+    .zero = cuda_zero,
+    .mark_create = cuda_mark_create,
+    .timer_create = cuda_timer_create,
+    .between = cuda_between,
+    .mark_free = cuda_mark_free,
+    .mark = cuda_mark,
+    .follow = cuda_follow,
+    .passed = cuda_passed,
+    .wait = cuda_wait,
+    .stream = cuda_lane,
+    .sum = cuda_sum,
+    .lower = cuda_lower,
+    .raise = cuda_raise,
+    .add = cuda_accumulate,
+    .partials = cuda_partials,
+    .head = cuda_head,
+    .measure = cuda_measure,
+    .update = cuda_update,
+    .record = cuda_record,
+    .recorded = cuda_recorded,
+    .replay = cuda_replay,
+    .recording_free = cuda_recording_free,
+    .unit = cuda_unit,
+};
+
+const struct device_ops device_cuda = {
+    .name = "cuda",
+    .summary = "NVIDIA GPUs",
+    .open = cuda_open,
+    .close = cuda_close,
+    .impls = cuda_impls,
+    .has_bf16 = cuda_has_bf16,
+    .image_layout = LAYOUT_LAST,
+    .accel = &cuda_accel,
+    .units = cuda_units,
+    .unit_about = cuda_unit_about,
+    .unit_reaches = cuda_unit_reaches,
+    .software = cuda_software,
+};

@@ -1,0 +1,66 @@
+/* The inside of the device "cuda": one GPU, or a share of one. Plain C includes this; .cu files include kernel.h
+ * and declare what they give in launch.h. */
+#pragma once
+#include "engine/device/accel.h"
+#include "engine/device/cuda/library.h"
+#include "engine/device/impl.h"
+
+#include <cuda_runtime_api.h>
+
+struct cuda {
+    struct device base; /* params.unit is the GPU's number */
+    cudaStream_t stream[DEVICE_LANES];
+    cublasLtHandle_t blas;
+    cudnnHandle_t dnn; /* on LANE_COMPUTE */
+    void *blas_space;  /* of BLAS_SPACE bytes, for matmuls on LANE_COMPUTE */
+    int *fault;       /* host memory that kernels write: enum cuda_fault, first one wins; 0: none */
+    int *fault_there; /* the same, as kernels address it */
+    int processors, capability; /* multiprocessors; 90 for 9.0 */
+    cudaStream_t setup;         /* beside the lanes: zeroing what has been allocated */
+    struct cuda_memory *memory; /* what has been allocated: memory.c */
+    struct cuda_tables *tables; /* spans that the GPU has: update.c */
+    bool recording;
+    char name[96]; /* "NVIDIA H200", for messages */
+};
+enum { BLAS_SPACE = 32 << 20 };
+
+/* What a kernel found wrong with data; told by the next wait as ERR_DATA. */
+enum cuda_fault { FAULT_NONE, FAULT_LABEL, FAULT_TOKEN };
+
+/* The runtime's functions, and launches, are about the calling thread's current GPU. cuda_enter makes it this one;
+ * free when it is already. The engine never changes it otherwise. */
+extern _Thread_local int cuda_current;
+enum error cuda_switch(const struct cuda *c); /* told again by the call that follows */
+static inline void cuda_enter(const struct cuda *c) {
+    if (cuda_current != c->base.params.unit) (void)cuda_switch(c);
+}
+
+static inline struct cuda *cuda_of(const struct op *op) {
+    return (struct cuda *)op->dev;
+}
+/* Where ops run. Enters the GPU: ask for it before anything is launched. */
+static inline cudaStream_t cuda_stream(const struct op *op) {
+    cuda_enter(cuda_of(op));
+    return cuda_of(op)->stream[LANE_COMPUTE];
+}
+
+/* ERR_DEVICE (ERR_MEMORY when it is that) with the library's words and ours. */
+MUST_CHECK enum error cuda_failed(cudaError_t e, const char *what);
+MUST_CHECK enum error cublas_failed(cublasStatus_t e, const char *what);
+MUST_CHECK enum error cudnn_failed(cudnnStatus_t e, const char *what);
+#define CU(call, what)                                                                             \
+    do {                                                                                           \
+        cudaError_t cu_ = (call);                                                                  \
+        if (cu_ != cudaSuccess) return cuda_failed(cu_, what);                                     \
+    } while (0)
+/* After a launch: a configuration that the GPU does not take. */
+#define CU_LAUNCHED(what) CU(cudaGetLastError(), what)
+
+/* Takes of the implementations here: the types that ops of a precision compute with. */
+static inline bool cuda_is_half(const struct op_desc *d) {
+    return d->precision == PRECISION_BF16 || d->precision == PRECISION_FP16;
+}
+
+#define CUDA_IMPL(kind, name) extern const struct op_impl cuda_##name;
+#include "engine/device/cuda/impls.def"
+#undef CUDA_IMPL

@@ -1,0 +1,237 @@
+/* y = act(x w' + b) and its gradients: three products of cuBLASLt, and what is fused around them. For it, whose
+ * matrices lie by columns, the row-major x (rows, in) is an (in, rows), and so on:
+ *
+ *   forward    y (out, rows) = w (out, in) x (in, rows), bias and activation on its way out; z, which a gelu reads,
+ *              is kept for backward
+ *   backward   dz = dy times the slope of the activation; db = sums of its rows: own kernels
+ *              dw (in, out) = x (in, rows) dz' (rows, out)
+ *       or     dw (out, in) = dz (out, rows) x' (rows, in), where the weights are kept transposed
+ *              dx (in, rows) = w' (in, out) dz (out, rows)
+ *
+ * Where the library has no kernel for a product with all that on it, the plain one is taken: y holds the bias before
+ * it adds, and a kernel of our own follows. */
+#include "engine/device/cuda/columns.h"
+#include "engine/device/cuda/linear_launch.h"
+#include "engine/device/cuda/matmul.h"
+#include "engine/device/cuda/sequence_launch.h"
+#include "engine/device/impl.h"
+
+struct linear {
+    struct op op;
+    int64_t rows, in, out, before_ld;
+    struct matmul infer, train, dw, dx; /* train: infer's, unless z must be kept */
+    bool own_infer, own_train;          /* the product is plain; bias and activation are ours */
+    size_t x_bytes, dz_bytes; /* the parts of scratch: x in low precision, dz, partial sums */
+};
+
+static bool keeps_before(const struct op_desc *d) {
+    return d->act == ACT_GELU_TANH;
+}
+
+static bool lowers_x(const struct op_desc *d) {
+    return d->first && cuda_is_half(d);
+}
+
+/* ---- planning ------------------------------------------------------------------------------- */
+static cublasLtEpilogue_t epilogue_of(const struct op_desc *d, bool train) {
+    unsigned e = d->linear.bias ? CUBLASLT_EPILOGUE_BIAS : 0;
+    if (d->act == ACT_RELU) e |= CUBLASLT_EPILOGUE_RELU;
+    if (d->act == ACT_GELU_TANH) e |= train ? CUBLASLT_EPILOGUE_GELU_AUX : CUBLASLT_EPILOGUE_GELU;
+    return e ? (cublasLtEpilogue_t)e : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+static enum error plan_forward(struct linear *l, struct matmul *m, bool train, bool *own) {
+    const struct op_desc *d = &l->op.desc;
+    struct product p = {.m = l->out,
+                        .n = l->rows,
+                        .k = l->in,
+                        .a_turned = !d->linear.transposed,
+                        .precision = d->precision,
+                        .epilogue = epilogue_of(d, train),
+                        .aux_ld = train ? l->before_ld : 0};
+    *own = false;
+    enum error err = matmul_init(m, cuda_of(&l->op), &p);
+    if (err != ERR_DEVICE || p.epilogue == CUBLASLT_EPILOGUE_DEFAULT) return err;
+    *own = true;
+    p.epilogue = CUBLASLT_EPILOGUE_DEFAULT, p.aux_ld = 0;
+    return matmul_init(m, cuda_of(&l->op), &p);
+}
+
+static enum error plan_backward(struct linear *l) {
+    const struct op_desc *d = &l->op.desc;
+    bool transposed = d->linear.transposed;
+    struct product dw = {.m = transposed ? l->out : l->in,
+                         .n = transposed ? l->in : l->out,
+                         .k = l->rows,
+                         .b_turned = true,
+                         .precision = d->precision,
+                         .d_f32 = true,
+                         .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
+    struct product dx = {.m = l->in,
+                         .n = l->rows,
+                         .k = l->out,
+                         .a_turned = transposed,
+                         .precision = d->precision,
+                         .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
+    TRY(matmul_init(&l->dw, cuda_of(&l->op), &dw));
+    return d->first ? ERR_NONE : matmul_init(&l->dx, cuda_of(&l->op), &dx);
+}
+
+static enum error plan(struct linear *l) {
+    TRY(plan_forward(l, &l->infer, false, &l->own_infer));
+    if (keeps_before(&l->op.desc)) TRY(plan_forward(l, &l->train, true, &l->own_train));
+    return plan_backward(l);
+}
+
+static void linear_free(struct op *op) {
+    struct linear *l = (struct linear *)op;
+    matmul_fini(&l->infer);
+    matmul_fini(&l->train);
+    matmul_fini(&l->dw);
+    matmul_fini(&l->dx);
+    op_release(op);
+}
+
+static size_t aligned(int64_t bytes) {
+    return (size_t)(bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static void size_up(struct linear *l) {
+    const struct op_desc *d = &l->op.desc;
+    int64_t unit = cuda_is_half(d) ? 2 : 4;
+    l->rows = op_rows(d), l->in = shape_last(&d->x), l->out = shape_last(&d->y);
+    l->before_ld = (l->out + 7) / 8 * 8; /* as cuBLASLt wants it */
+    if (lowers_x(d)) l->x_bytes = aligned(l->rows * l->in * unit);
+    if (d->act != ACT_NONE) l->dz_bytes = aligned(l->rows * l->out * unit);
+    if (keeps_before(d)) l->op.saved_bytes = (size_t)(l->rows * l->before_ld * unit);
+    l->op.scratch_bytes = l->x_bytes + l->dz_bytes;
+    if (d->linear.bias) l->op.scratch_bytes += columns_bytes(l->rows, l->out);
+}
+
+static enum error linear_create(struct device *dev, const struct op_desc *d, struct op **out) {
+    struct op *op;
+    TRY(op_alloc(sizeof(struct linear), &cuda_linear, dev, d, &op));
+    struct linear *l = (struct linear *)op;
+    size_up(l);
+    enum error err = plan(l);
+    if (err == ERR_NONE)
+        *out = op;
+    else
+        linear_free(op);
+    return err;
+}
+
+/* ---- forward -------------------------------------------------------------------------------- */
+/* The factor x: in scratch where it has to be lowered first. */
+static enum error factor_x(const struct linear *l, const struct op_args *a, const void **out) {
+    struct device *dev = l->op.dev;
+    *out = a->x[0];
+    if (!lowers_x(&l->op.desc)) return ERR_NONE;
+    *out = a->scratch;
+    return dev->ops->accel->lower(dev, LANE_COMPUTE, a->scratch, a->x[0], l->rows * l->in,
+                                  l->op.desc.precision);
+}
+
+static const void *weight(const struct linear *l, const struct op_args *a, int which) {
+    return cuda_is_half(&l->op.desc) ? a->w_low[which] : (const void *)a->w[which];
+}
+
+/* The bias before a product that adds to y: it joins the sums in f32, and what is rounded is rounded once. */
+static enum error fill(const struct linear *l, const struct op_args *a) {
+    struct rows r = {.kind = ROWS_W,
+                     .from = element_of(l->op.desc.precision),
+                     .to = element_of(l->op.desc.precision),
+                     .count = l->rows,
+                     .width = l->out,
+                     .w = a->w[1],
+                     .y = a->y};
+    CU(rows_move(&r, cuda_stream(&l->op)), "linear");
+    return ERR_NONE;
+}
+
+static enum error finish(const struct linear *l, const struct op_args *a, void *before) {
+    const struct op_desc *d = &l->op.desc;
+    struct linear_finish f = {.type = element_of(d->precision),
+                              .act = d->act,
+                              .rows = l->rows,
+                              .cols = l->out,
+                              .y = a->y,
+                              .before = before,
+                              .before_ld = l->before_ld};
+    if (d->act == ACT_NONE) return ERR_NONE;
+    CU(linear_finish(&f, cuda_stream(&l->op)), "linear");
+    return ERR_NONE;
+}
+
+static enum error linear_forward(struct op *op, const struct op_args *a) {
+    struct linear *l = (struct linear *)op;
+    bool train = a->training && keeps_before(&op->desc), bias = op->desc.linear.bias;
+    bool own = train ? l->own_train : l->own_infer;
+    struct matmul_args m = {
+        .a = weight(l, a, 0), .d = a->y, .aux = train ? a->saved : NULL, .add = own && bias};
+    if (bias) m.bias = weight(l, a, 1);
+    TRY(factor_x(l, a, &m.b));
+    if (m.add) TRY(fill(l, a));
+    TRY(matmul_run(train ? &l->train : &l->infer, cuda_of(op), &m));
+    return own ? finish(l, a, m.aux) : ERR_NONE;
+}
+
+/* ---- backward ------------------------------------------------------------------------------- */
+/* dz, and the gradient of the bias. */
+static enum error behind_act(const struct linear *l, const struct op_args *a, const void **dz) {
+    const struct op_desc *d = &l->op.desc;
+    enum element type = element_of(d->precision);
+    char *scratch = (char *)a->scratch + l->x_bytes;
+    float *partial = d->linear.bias ? (float *)(scratch + l->dz_bytes) : NULL;
+    cudaStream_t stream = cuda_stream(&l->op);
+    *dz = d->act == ACT_NONE ? (const void *)a->dy : scratch;
+    if (d->act == ACT_NONE) {
+        if (partial)
+            CU(columns_sum(type, a->dy, l->rows, l->out, partial, a->dw[1], false, stream),
+               "linear");
+        return ERR_NONE;
+    }
+    struct linear_behind b = {.type = type,
+                              .act = d->act,
+                              .rows = l->rows,
+                              .cols = l->out,
+                              .dy = a->dy,
+                              .gate = keeps_before(d) ? a->saved : a->y,
+                              .gate_ld = keeps_before(d) ? l->before_ld : l->out,
+                              .dz = scratch,
+                              .partial = partial};
+    CU(linear_behind(&b, stream), "linear");
+    if (partial)
+        CU(columns_finish(partial, column_groups(l->rows), l->out, a->dw[1], NULL, false, stream),
+           "linear");
+    return ERR_NONE;
+}
+
+static enum error linear_backward(struct op *op, const struct op_args *a) {
+    struct linear *l = (struct linear *)op;
+    const void *x, *dz;
+    TRY(behind_act(l, a, &dz));
+    if (a->dx[0]) {
+        struct matmul_args dx = {.a = weight(l, a, 0), .b = dz, .d = a->dx[0]};
+        TRY(matmul_run(&l->dx, cuda_of(op), &dx));
+    }
+    TRY(factor_x(l, a, &x));
+    bool transposed = op->desc.linear.transposed;
+    struct matmul_args dw = {
+        .a = transposed ? dz : x, .b = transposed ? x : dz, .d = a->dw[0], .add = a->add_dw};
+    return matmul_run(&l->dw, cuda_of(op), &dw);
+}
+
+static bool linear_takes(const struct op_desc *d) {
+    return d->x_layout == LAYOUT_PLAIN && d->y_layout == LAYOUT_PLAIN &&
+           (d->act == ACT_NONE || d->act == ACT_RELU || d->act == ACT_GELU_TANH);
+}
+
+const struct op_impl cuda_linear = {
+    .name = "cublaslt",
+    .takes = linear_takes,
+    .create = linear_create,
+    .forward = linear_forward,
+    .backward = linear_backward,
+    .free = linear_free,
+};

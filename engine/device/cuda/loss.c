@@ -1,0 +1,92 @@
+/* Cross-entropy and mean squared error on a GPU. A label outside its classes comes to light at the next wait. */
+#include "engine/device/cuda/cuda.h"
+#include "engine/device/cuda/loss_launch.h"
+
+static struct loss_call loss_call(const struct op *op, const struct op_args *a) {
+    const struct op_desc *d = &op->desc;
+    double rows = (double)(shape_count(&d->x) / shape_last(&d->x));
+    return (struct loss_call){.x_type = element_read(d),
+                              .type = element_of(d->precision),
+                              .rows = op_rows(d),
+                              .width = shape_last(&d->x),
+                              .x = a->x[0],
+                              .dx = a->dx[0],
+                              .labels = a->labels,
+                              .target = a->target,
+                              .found = a->scratch,
+                              .sums = a->sums,
+                              .loss_share = rows,
+                              .right_share = rows,
+                              .fault = cuda_of(op)->fault_there,
+                              .wrong = FAULT_LABEL};
+}
+
+static size_t found_bytes(const struct op_desc *d) {
+    return (size_t)op_rows(d) * sizeof(struct loss_row);
+}
+
+/* ---- cross-entropy -------------------------------------------------------------------------- */
+static enum error cross_entropy_forward(struct op *op, const struct op_args *a) {
+    struct loss_call c = loss_call(op, a);
+    c.y = a->y;
+    c.kept = a->training ? a->saved : NULL;
+    CU(cross_entropy_forward_launch(&c, cuda_stream(op)), "cross_entropy");
+    return ERR_NONE;
+}
+
+static enum error cross_entropy_backward(struct op *op, const struct op_args *a) {
+    struct loss_call c = loss_call(op, a);
+    if (!a->dx[0]) return ERR_NONE;
+    c.kept = a->saved;
+    c.scale = a->scale / (float)c.loss_share;
+    CU(cross_entropy_backward_launch(&c, cuda_stream(op)), "cross_entropy, backward");
+    return ERR_NONE;
+}
+
+static enum error cross_entropy_create(struct device *dev, const struct op_desc *d,
+                                       struct op **out) {
+    TRY(op_create_plain(&cuda_cross_entropy, dev, d, out));
+    (*out)->saved_bytes = (size_t)op_rows(d) * sizeof(struct softmax_row);
+    (*out)->scratch_bytes = found_bytes(d);
+    return ERR_NONE;
+}
+
+const struct op_impl cuda_cross_entropy = {
+    .name = "kernel",
+    .takes = op_takes_plain,
+    .create = cross_entropy_create,
+    .forward = cross_entropy_forward,
+    .backward = cross_entropy_backward,
+    .free = op_release,
+};
+
+/* ---- mean squared error --------------------------------------------------------------------- */
+static enum error mse_forward(struct op *op, const struct op_args *a) {
+    struct loss_call c = loss_call(op, a);
+    c.loss_share = (double)shape_count(&op->desc.x);
+    CU(mse_forward_launch(&c, cuda_stream(op)), "mse");
+    return ERR_NONE;
+}
+
+static enum error mse_backward(struct op *op, const struct op_args *a) {
+    struct loss_call c = loss_call(op, a);
+    if (!a->dx[0]) return ERR_NONE;
+    c.scale = 2 * a->scale / (float)shape_count(&op->desc.x);
+    CU(mse_backward_launch(&c, cuda_stream(op)), "mse, backward");
+    return ERR_NONE;
+}
+
+static enum error mse_create(struct device *dev, const struct op_desc *d, struct op **out) {
+    TRY(op_create_plain(&cuda_mse, dev, d, out));
+    (*out)->scratch_bytes = found_bytes(d);
+    return ERR_NONE;
+}
+
+const struct op_impl cuda_mse = {
+    .name = "kernel",
+    .takes = op_takes_plain,
+    .create = mse_create,
+    .forward = mse_forward,
+    .backward = mse_backward,
+    .free = op_release,
+};

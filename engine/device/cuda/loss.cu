@@ -1,0 +1,228 @@
+/* Cross-entropy and mean squared error: a row is a block's, or a warp's where it is short. What the rows give is then
+ * added up by one block, in an order that their number alone decides.
+ *
+ * Cross-entropy keeps no probabilities: each thread has the largest of what it has read, and the sum of e^(x - largest);
+ * two such pairs make one. Backward reads x again and has its gradient from the row's pair. */
+#include "engine/device/cuda/by_type.h"
+#include "engine/device/cuda/loss_launch.h"
+#include "engine/device/cuda/pack.h"
+#include "engine/device/cuda/reduce.h"
+
+#include <float.h>
+
+enum { ROW_THREADS = 256, SHORT_ROW = 1024, SUM_THREADS = 1024 };
+
+/* e^x; where activations have two bytes anyway, in two instructions. */
+template <typename T> static __device__ __forceinline__ float power(float x) {
+    if constexpr (sizeof(T) == 4) return expf(x);
+    return exp2f(x * 1.44269504f);
+}
+
+/* The row's label; -1 without labels, or where it is wrong. */
+static __device__ __forceinline__ int64_t label_of(const loss_call &c, int64_t row) {
+    if (!c.labels) return -1;
+    int64_t label = c.labels[row];
+    if (label >= 0 && label < c.width) return label;
+    if (threadIdx.x == 0 && *(volatile int *)c.fault == 0) *(volatile int *)c.fault = c.wrong;
+    return -1;
+}
+
+/* Whether an output that is as large as the label's lies before it, or a larger one behind it. 'most' is the largest
+ * of v = x[at, at + N). */
+template <int N>
+static __device__ __forceinline__ bool beaten(const float *v, float most, int64_t at, int64_t label,
+                                              float own) {
+    if (at + N <= label) return most >= own;
+    if (at > label) return most > own;
+    bool lost = false;
+#pragma unroll
+    for (int i = 0; i < N; i++) lost |= at + i < label ? v[i] >= own : v[i] > own;
+    return lost;
+}
+
+/* ---- cross-entropy -------------------------------------------------------------------------- */
+template <typename X, typename T, int THREADS, bool WHOLE>
+static __device__ __forceinline__ void softmax_write(const loss_call &c, int64_t row, float top,
+                                                     float part) {
+    enum { N = pack_of<T>::COUNT };
+    const X *x = (const X *)c.x + row * c.width;
+    float v[N];
+    for (int64_t at = (int64_t)threadIdx.x * N; at < c.width; at += THREADS * N) {
+        pack_load<WHOLE, N>(x, at, c.width, 0, v);
+#pragma unroll
+        for (int i = 0; i < N; i++) v[i] = power<T>(v[i] - top) * part;
+        pack_store<WHOLE, N>((T *)c.y + row * c.width, at, c.width, v);
+    }
+}
+
+template <typename X, typename T, int THREADS, bool WHOLE>
+static __global__ void __launch_bounds__(THREADS) cross_entropy_rows(loss_call c) {
+    enum { N = pack_of<T>::COUNT };
+    SHARED(float, shared, [THREADS / WARP]);
+    int64_t row = blockIdx.x, label = label_of(c, row);
+    const X *x = (const X *)c.x + row * c.width;
+    float own = label < 0 ? 0 : to_float(x[label]), v[N];
+    float top = -FLT_MAX, sum = 0; /* so that x - top is a number, though x be -infinity */
+    bool lost = false;
+#pragma unroll 2
+    for (int64_t at = (int64_t)threadIdx.x * N; at < c.width; at += THREADS * N) {
+        pack_load<WHOLE, N>(x, at, c.width, -INFINITY, v);
+        float most = v[0];
+#pragma unroll
+        for (int i = 1; i < N; i++) most = fmaxf(most, v[i]);
+        lost |= beaten<N>(v, most, at, label, own);
+        most = fmaxf(top, most);
+        sum *= power<T>(top - most);
+        top = most;
+#pragma unroll
+        for (int i = 0; i < N; i++) sum += power<T>(v[i] - top);
+    }
+    float all = block_max<THREADS>(top, shared);
+    sum = block_sum<THREADS>(sum * power<T>(top - all), shared);
+    bool right = block_max<THREADS>(lost ? 1.0f : 0.0f, shared) == 0 && own == own;
+    if (threadIdx.x == 0) {
+        if (c.kept) c.kept[row] = {all, 1 / sum};
+        if (label < 0)
+            c.found[row] = {0, 0};
+        else
+            c.found[row] = {logf(sum) - (own - all), right ? 1.0f : 0.0f};
+    }
+    if (c.y) softmax_write<X, T, THREADS, WHOLE>(c, row, all, 1 / sum);
+}
+
+template <typename X, typename T, int THREADS, bool WHOLE>
+static __global__ void __launch_bounds__(THREADS) cross_entropy_back_rows(loss_call c) {
+    enum { N = pack_of<T>::COUNT };
+    int64_t row = blockIdx.x, label = c.labels[row];
+    const X *x = (const X *)c.x + row * c.width;
+    float top = c.kept[row].top, part = c.kept[row].part, v[N];
+#pragma unroll 2
+    for (int64_t at = (int64_t)threadIdx.x * N; at < c.width; at += THREADS * N) {
+        pack_load<WHOLE, N>(x, at, c.width, 0, v);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            v[i] = (power<T>(v[i] - top) * part - (at + i == label ? 1.0f : 0.0f)) * c.scale;
+        pack_store<WHOLE, N>((T *)c.dx + row * c.width, at, c.width, v);
+    }
+}
+
+/* ---- mean squared error --------------------------------------------------------------------- */
+/* v = x - target; gives the largest x. */
+template <int N, bool WHOLE>
+static __device__ __forceinline__ void subtract_target(const loss_call &c, int64_t row, int64_t at,
+                                                       int64_t label, float *v) {
+    float target[N];
+    if (!c.labels) pack_load<WHOLE, N>(c.target + row * c.width, at, c.width, 0, target);
+#pragma unroll
+    for (int i = 0; i < N; i++) v[i] -= c.labels ? (at + i == label ? 1.0f : 0.0f) : target[i];
+}
+
+template <typename X, typename T, int THREADS, bool WHOLE>
+static __global__ void __launch_bounds__(THREADS) mse_rows(loss_call c) {
+    enum { N = pack_of<T>::COUNT };
+    SHARED(float, shared, [THREADS / WARP]);
+    int64_t row = blockIdx.x, label = label_of(c, row);
+    const X *x = (const X *)c.x + row * c.width;
+    float own = label < 0 ? 0 : to_float(x[label]), v[N], sum = 0;
+    bool lost = label < 0;
+    for (int64_t at = (int64_t)threadIdx.x * N; at < c.width; at += THREADS * N) {
+        pack_load<WHOLE, N>(x, at, c.width, 0, v);
+        float most = -INFINITY;
+#pragma unroll
+        for (int i = 0; i < N; i++) {
+            if (at + i >= c.width) v[i] = -INFINITY;
+            most = fmaxf(most, v[i]);
+        }
+        lost |= beaten<N>(v, most, at, label, own);
+        subtract_target<N, WHOLE>(c, row, at, label, v);
+#pragma unroll
+        for (int i = 0; i < N; i++) sum += at + i < c.width ? v[i] * v[i] : 0;
+    }
+    sum = block_sum<THREADS>(sum, shared);
+    bool right = block_max<THREADS>(lost ? 1.0f : 0.0f, shared) == 0 && own == own;
+    bool counts = !c.labels || label >= 0;
+    if (threadIdx.x == 0) c.found[row] = {counts ? sum : 0, right ? 1.0f : 0.0f};
+}
+
+template <typename X, typename T, int THREADS, bool WHOLE>
+static __global__ void __launch_bounds__(THREADS) mse_back_rows(loss_call c) {
+    enum { N = pack_of<T>::COUNT };
+    int64_t row = blockIdx.x, label = c.labels ? c.labels[row] : -1;
+    const X *x = (const X *)c.x + row * c.width;
+    float v[N];
+    for (int64_t at = (int64_t)threadIdx.x * N; at < c.width; at += THREADS * N) {
+        pack_load<WHOLE, N>(x, at, c.width, 0, v);
+        subtract_target<N, WHOLE>(c, row, at, label, v);
+#pragma unroll
+        for (int i = 0; i < N; i++) v[i] *= c.scale;
+        pack_store<WHOLE, N>((T *)c.dx + row * c.width, at, c.width, v);
+    }
+}
+
+/* ---- all rows ------------------------------------------------------------------------------- */
+static __global__ void __launch_bounds__(SUM_THREADS) rows_add(loss_call c) {
+    SHARED(double, shared, [SUM_THREADS / WARP]);
+    double loss = 0, right = 0;
+#pragma unroll 8
+    for (int64_t r = threadIdx.x; r < c.rows; r += SUM_THREADS) {
+        loss += (double)c.found[r].loss;
+        right += (double)c.found[r].right;
+    }
+    loss = block_sum_double<SUM_THREADS>(loss, shared);
+    right = block_sum_double<SUM_THREADS>(right, shared);
+    if (threadIdx.x) return;
+    c.sums[0] += loss / c.loss_share;
+    c.sums[1] += right / c.right_share;
+}
+
+/* ---- launchers ------------------------------------------------------------------------------ */
+/* The kernel for a row's length and alignment. */
+#define ROWS_KERNEL(KERNEL, whole, width)                                                          \
+    ((width) <= SHORT_ROW                                                                          \
+         ? ((whole) ? KERNEL<X, T, WARP, true> : KERNEL<X, T, WARP, false>)                        \
+         : ((whole) ? KERNEL<X, T, ROW_THREADS, true> : KERNEL<X, T, ROW_THREADS, false>))
+
+template <typename X, typename T>
+static cudaError_t rows_launch(const loss_call *c, void (*kernel)(loss_call), bool add,
+                               cudaStream_t stream) {
+    int threads = c->width <= SHORT_ROW ? (int)WARP : (int)ROW_THREADS;
+    LAUNCH(kernel, (unsigned)c->rows, threads, 0, stream, *c);
+    cudaError_t e = cudaGetLastError();
+    if (e != cudaSuccess || !add) return e;
+    LAUNCH(rows_add, 1, SUM_THREADS, 0, stream, *c);
+    return cudaGetLastError();
+}
+
+template <typename X, typename T> static bool whole_rows(const loss_call *c) {
+    return packs_whole<T>(c->x, c->width) && packs_whole<T>(c->y, c->width) &&
+           packs_whole<T>(c->dx, c->width) && packs_whole<T>(c->target, c->width);
+}
+
+template <typename X, typename T>
+static cudaError_t cross_entropy_of(bool forward, const loss_call *c, cudaStream_t stream) {
+    bool whole = whole_rows<X, T>(c);
+    void (*kernel)(loss_call) = forward ? ROWS_KERNEL(cross_entropy_rows, whole, c->width)
+                                        : ROWS_KERNEL(cross_entropy_back_rows, whole, c->width);
+    return rows_launch<X, T>(c, kernel, forward && c->labels, stream);
+}
+
+template <typename X, typename T>
+static cudaError_t mse_of(bool forward, const loss_call *c, cudaStream_t stream) {
+    bool whole = whole_rows<X, T>(c);
+    void (*kernel)(loss_call) = forward ? ROWS_KERNEL(mse_rows, whole, c->width)
+                                        : ROWS_KERNEL(mse_back_rows, whole, c->width);
+    return rows_launch<X, T>(c, kernel, forward, stream);
+}
+
+extern "C" cudaError_t cross_entropy_forward_launch(const loss_call *c, cudaStream_t stream) {
+    return BY_TYPES(c->x_type, c->type, cross_entropy_of, true, c, stream);
+}
+extern "C" cudaError_t cross_entropy_backward_launch(const loss_call *c, cudaStream_t stream) {
+    return BY_TYPES(c->x_type, c->type, cross_entropy_of, false, c, stream);
+}
+extern "C" cudaError_t mse_forward_launch(const loss_call *c, cudaStream_t stream) {
+    return BY_TYPES(c->x_type, c->type, mse_of, true, c, stream);
+}
+extern "C" cudaError_t mse_backward_launch(const loss_call *c, cudaStream_t stream) {
+    return BY_TYPES(c->x_type, c->type, mse_of, false, c, stream);
+}

@@ -1,0 +1,41 @@
+/* Launchers of loss.cu. */
+#pragma once
+#include "engine/device/cuda/element.h"
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct
+    loss_row { /* what forward finds out about a row; right: 1 if its first largest output is the label */
+    float loss, right;
+};
+struct softmax_row { /* y = e^(x - top) part */
+    float top, part;
+};
+struct loss_call {
+    enum element x_type, type; /* of x (f32 where it is data); of y and dx */
+    int64_t rows, width;
+    const void *x;
+    void *y; /* cross-entropy: softmax(x); NULL: nobody asks for it */
+    void *dx;
+    const int32_t *labels;    /* (rows); NULL: none */
+    const float *target;      /* mse without labels: (rows, width) */
+    struct softmax_row *kept; /* cross-entropy: (rows) for backward; NULL: nothing is kept */
+    struct loss_row *found;   /* (rows) */
+    double
+        *sums; /* sums[0] += found's losses / loss_share, sums[1] += found's rights / right_share */
+    double loss_share, right_share;
+    float scale; /* of the gradient of a row's loss (cross-entropy), of 2 (x - target) (mse) */
+    int *fault, wrong; /* *fault = wrong where a label is not one of the classes, if *fault is 0 */
+};
+cudaError_t cross_entropy_forward_launch(const struct loss_call *c, cudaStream_t stream);
+cudaError_t cross_entropy_backward_launch(const struct loss_call *c, cudaStream_t stream);
+cudaError_t mse_forward_launch(const struct loss_call *c, cudaStream_t stream);
+cudaError_t mse_backward_launch(const struct loss_call *c, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,199 @@
+/* Products through cuBLASLt.
+ *
+ * Which kernel computes a product is the library's advice for its shape, asked once and remembered for all ops of that
+ * shape on that GPU. The same advice gives the same bits in every run: it depends on the shape, the GPU and the
+ * library's version, and what is allowed to split k adds its parts in f32, in an order of its own. Splits that add in
+ * the output's type or in place are not allowed: they round more often. */
+#include "engine/device/cuda/matmul.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <string.h>
+
+#define BLAS(call, what)                                                                           \
+    do {                                                                                           \
+        cublasStatus_t blas_ = (call);                                                             \
+        if (blas_ != CUBLAS_STATUS_SUCCESS) return cublas_failed(blas_, what);                     \
+    } while (0)
+
+static cudaDataType_t type_of(enum precision p) {
+    if (p == PRECISION_BF16) return CUDA_R_16BF;
+    return p == PRECISION_FP16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+static bool has_bias(cublasLtEpilogue_t e) {
+    return e & CUBLASLT_EPILOGUE_BIAS;
+}
+
+static bool has_aux(cublasLtEpilogue_t e) {
+    return e == CUBLASLT_EPILOGUE_GELU_AUX || e == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+}
+
+/* ---- descriptions --------------------------------------------------------------------------- */
+static enum error desc_set(struct matmul *m, cublasLtMatmulDescAttributes_t what, const void *value,
+                           size_t bytes) {
+    BLAS(blaslt.MatmulDescSetAttribute(m->desc, what, value, bytes), "describing a product");
+    return ERR_NONE;
+}
+
+/* The library reads alignment from pointers: here are some that are as badly aligned as they may become. */
+static enum error desc_pointers(struct matmul *m, const void *bias, void *aux) {
+    if (has_bias(m->product.epilogue))
+        TRY(desc_set(m, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
+    if (has_aux(m->product.epilogue))
+        TRY(desc_set(m, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux));
+    return ERR_NONE;
+}
+
+static enum error describe(struct matmul *m) {
+    const struct product *p = &m->product;
+    int32_t a = p->a_turned ? CUBLAS_OP_T : CUBLAS_OP_N,
+            b = p->b_turned ? CUBLAS_OP_T : CUBLAS_OP_N;
+    uint32_t epilogue = p->epilogue;
+    bool tf32 = p->precision == PRECISION_TF32;
+    BLAS(blaslt.MatmulDescCreate(&m->desc, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
+                                 CUDA_R_32F),
+         "describing a product");
+    TRY(desc_set(m, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a));
+    TRY(desc_set(m, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b));
+    TRY(desc_set(m, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
+    if (has_aux(p->epilogue))
+        TRY(desc_set(m, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &p->aux_ld, sizeof p->aux_ld));
+    return desc_pointers(m, (const void *)MATMUL_ALIGNMENT, (void *)MATMUL_ALIGNMENT);
+}
+
+static enum error layout_of(cublasLtMatrixLayout_t *out, cudaDataType_t type, int64_t rows,
+                            int64_t cols) {
+    BLAS(blaslt.MatrixLayoutCreate(out, type, (uint64_t)rows, (uint64_t)cols, rows),
+         "describing a matrix");
+    return ERR_NONE;
+}
+
+static enum error lay_out(struct matmul *m) {
+    const struct product *p = &m->product;
+    cudaDataType_t in = type_of(p->precision), out = p->d_f32 ? CUDA_R_32F : in;
+    TRY(layout_of(&m->a, in, p->a_turned ? p->k : p->m, p->a_turned ? p->m : p->k));
+    TRY(layout_of(&m->b, in, p->b_turned ? p->n : p->k, p->b_turned ? p->k : p->n));
+    return layout_of(&m->d, out, p->m, p->n);
+}
+
+/* ---- the library's advice ------------------------------------------------------------------- */
+static enum error preference_set(cublasLtMatmulPreference_t f,
+                                 cublasLtMatmulPreferenceAttributes_t what, const void *value,
+                                 size_t bytes) {
+    BLAS(blaslt.MatmulPreferenceSetAttribute(f, what, value, bytes), "asking for a product");
+    return ERR_NONE;
+}
+
+static enum error prefer(cublasLtMatmulPreference_t f) {
+    static const cublasLtMatmulPreferenceAttributes_t aligned[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    uint64_t space = BLAS_SPACE;
+    uint32_t alignment = MATMUL_ALIGNMENT;
+    uint32_t splits = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    TRY(preference_set(f, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &space, sizeof space));
+    TRY(preference_set(f, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &splits, sizeof splits));
+    for (size_t i = 0; i < sizeof aligned / sizeof *aligned; i++)
+        TRY(preference_set(f, aligned[i], &alignment, sizeof alignment));
+    return ERR_NONE;
+}
+
+/* No way: what the library says, or success with a count of 0. */
+static enum error no_way(const struct product *p, cublasStatus_t why) {
+    static const char *const names[] = {"f32", "bf16", "fp16", "tf32"};
+    return FAIL(ERR_DEVICE,
+                "cuBLASLt knows no way to multiply (%" PRId64 ", %" PRId64 ") by (%" PRId64
+                ", %" PRId64 ") in %s here: %s",
+                p->m, p->k, p->k, p->n, names[p->precision],
+                why == CUBLAS_STATUS_SUCCESS ? "none fits" : blaslt.GetStatusString(why));
+}
+
+static enum error ask(struct matmul *m, struct cuda *c) {
+    cublasLtMatmulPreference_t f = NULL;
+    cublasLtMatmulHeuristicResult_t best = {.state = CUBLAS_STATUS_NOT_SUPPORTED};
+    int found = 0;
+    BLAS(blaslt.MatmulPreferenceCreate(&f), "asking for a product");
+    enum error err = prefer(f);
+    if (err == ERR_NONE) {
+        cublasStatus_t s = blaslt.MatmulAlgoGetHeuristic(c->blas, m->desc, m->a, m->b, m->d, m->d,
+                                                         f, 1, &best, &found);
+        if (s == CUBLAS_STATUS_SUCCESS && found > 0) s = best.state;
+        if (s != CUBLAS_STATUS_SUCCESS || found < 1) err = no_way(&m->product, s);
+    }
+    blaslt.MatmulPreferenceDestroy(f);
+    m->algo = best.algo;
+    return err;
+}
+
+/* Advice by GPU and product; the oldest is forgotten. */
+struct advice {
+    int unit;
+    bool used;
+    struct product product;
+    cublasLtMatmulAlgo_t algo;
+};
+enum { ADVICE = 256 };
+static struct advice advice[ADVICE];
+static unsigned advice_next;
+static pthread_mutex_t advice_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static bool same(const struct product *a, const struct product *b) {
+    return a->m == b->m && a->n == b->n && a->k == b->k && a->a_turned == b->a_turned &&
+           a->b_turned == b->b_turned && a->precision == b->precision && a->d_f32 == b->d_f32 &&
+           a->epilogue == b->epilogue && a->aux_ld == b->aux_ld;
+}
+
+static bool recall(struct matmul *m, int unit) {
+    bool found = false;
+    pthread_mutex_lock(&advice_mutex);
+    for (int i = 0; i < ADVICE && !found; i++) {
+        found = advice[i].used && advice[i].unit == unit && same(&advice[i].product, &m->product);
+        if (found) m->algo = advice[i].algo;
+    }
+    pthread_mutex_unlock(&advice_mutex);
+    return found;
+}
+
+static void remember(const struct matmul *m, int unit) {
+    pthread_mutex_lock(&advice_mutex);
+    advice[advice_next++ % ADVICE] = (struct advice){unit, true, m->product, m->algo};
+    pthread_mutex_unlock(&advice_mutex);
+}
+
+/* ---- products ------------------------------------------------------------------------------- */
+static enum error plan(struct matmul *m, struct cuda *c) {
+    int unit = c->base.params.unit;
+    TRY(describe(m));
+    TRY(lay_out(m));
+    if (recall(m, unit)) return ERR_NONE;
+    TRY(ask(m, c));
+    remember(m, unit);
+    return ERR_NONE;
+}
+
+enum error matmul_init(struct matmul *m, struct cuda *c, const struct product *p) {
+    *m = (struct matmul){.product = *p};
+    cuda_enter(c);
+    enum error err = plan(m, c);
+    if (err != ERR_NONE) matmul_fini(m);
+    return err;
+}
+
+void matmul_fini(struct matmul *m) {
+    if (m->desc) blaslt.MatmulDescDestroy(m->desc);
+    if (m->a) blaslt.MatrixLayoutDestroy(m->a);
+    if (m->b) blaslt.MatrixLayoutDestroy(m->b);
+    if (m->d) blaslt.MatrixLayoutDestroy(m->d);
+    *m = (struct matmul){0};
+}
+
+enum error matmul_run(struct matmul *m, struct cuda *c, const struct matmul_args *a) {
+    float one = 1, beta = a->add ? 1 : 0;
+    cuda_enter(c);
+    TRY(desc_pointers(m, a->bias, a->aux));
+    BLAS(blaslt.Matmul(c->blas, m->desc, &one, a->a, m->a, a->b, m->b, &beta, a->d, m->d, a->d,
+                       m->d, &m->algo, c->blas_space, BLAS_SPACE, c->stream[LANE_COMPUTE]),
+         "a product");
+    return ERR_NONE;
+}

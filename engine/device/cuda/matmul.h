@@ -1,0 +1,32 @@
+/* One product of matrices through cuBLASLt, planned once. As there, matrices lie column by column, without gaps: a
+ * row-major (rows, cols) of C is a (cols, rows) here.
+ *   d (m, n) = act(a (m, k) b (k, n) + bias) [+ d] */
+#pragma once
+#include "engine/device/cuda/cuda.h"
+
+struct product {
+    int64_t m, n, k;
+    bool a_turned, b_turned;     /* a lies as (k, m), b as (n, k) */
+    enum precision precision;    /* of the factors, and so of their type */
+    bool d_f32;                  /* d is f32; else of the type of activations */
+    cublasLtEpilogue_t epilogue; /* DEFAULT, BIAS, RELU(_BIAS), GELU(_BIAS), GELU_AUX(_BIAS) */
+    int64_t aux_ld;              /* of the matrix of what GELU reads, for those with AUX */
+};
+struct matmul {
+    struct product product;
+    cublasLtMatmulDesc_t desc;
+    cublasLtMatrixLayout_t a, b, d;
+    cublasLtMatmulAlgo_t algo;
+};
+struct matmul_args { /* all aligned to MATMUL_ALIGNMENT */
+    const void *a, *b, *bias;
+    void *d, *aux;
+    bool add; /* to what d holds */
+};
+enum { MATMUL_ALIGNMENT = 16 };
+
+/* ERR_DEVICE when cuBLASLt knows no way; m is then as matmul_fini leaves it. */
+MUST_CHECK enum error matmul_init(struct matmul *m, struct cuda *c, const struct product *p);
+void matmul_fini(struct matmul *m); /* a zeroed one is fine */
+/* On LANE_COMPUTE. */
+MUST_CHECK enum error matmul_run(struct matmul *m, struct cuda *c, const struct matmul_args *a);

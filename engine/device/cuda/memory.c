@@ -1,0 +1,219 @@
+/* A GPU's memory, the host's that copies run beside, and copies. */
+#include "engine/base/text.h"
+#include "engine/device/cuda/parts.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What has been allocated, by address; freed and asked for by any thread. */
+struct range {
+    uintptr_t begin, end;
+};
+struct cuda_memory {
+    pthread_rwlock_t lock;
+    struct range *ranges;
+    int count, room;
+};
+
+enum error cuda_memory_open(struct cuda *c) {
+    c->memory = calloc(1, sizeof *c->memory);
+    if (!c->memory) return FAIL(ERR_MEMORY, "no memory for a device");
+    pthread_rwlock_init(&c->memory->lock, NULL);
+    return ERR_NONE;
+}
+
+void cuda_memory_close(struct cuda *c) {
+    struct cuda_memory *m = c->memory;
+    if (!m) return;
+    for (int i = 0; i < m->count; i++) (void)cudaFree((void *)m->ranges[i].begin);
+    pthread_rwlock_destroy(&m->lock);
+    free(m->ranges);
+    free(m);
+}
+
+/* How many ranges begin at p or before: the last of them may hold it. */
+static int ranges_before(const struct cuda_memory *m, uintptr_t p) {
+    int low = 0, high = m->count;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (m->ranges[middle].begin <= p)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool keep_range(struct cuda_memory *m, struct range r) {
+    pthread_rwlock_wrlock(&m->lock);
+    if (m->count == m->room) {
+        int room = m->room ? 2 * m->room : 64;
+        struct range *more = realloc(m->ranges, (size_t)room * sizeof *more);
+        if (more) m->ranges = more, m->room = room;
+    }
+    bool fits = m->count < m->room;
+    if (fits) {
+        int at = ranges_before(m, r.begin);
+        memmove(m->ranges + at + 1, m->ranges + at, (size_t)(m->count - at) * sizeof r);
+        m->ranges[at] = r;
+        m->count++;
+    }
+    pthread_rwlock_unlock(&m->lock);
+    return fits;
+}
+
+static void drop_range(struct cuda_memory *m, uintptr_t begin) {
+    pthread_rwlock_wrlock(&m->lock);
+    int at = ranges_before(m, begin) - 1;
+    if (at >= 0 && m->ranges[at].begin == begin) {
+        m->count--;
+        memmove(m->ranges + at, m->ranges + at + 1, (size_t)(m->count - at) * sizeof *m->ranges);
+    }
+    pthread_rwlock_unlock(&m->lock);
+}
+
+bool cuda_holds(const struct device *d, const void *p) {
+    struct cuda_memory *m = ((const struct cuda *)d)->memory;
+    pthread_rwlock_rdlock(&m->lock);
+    int at = ranges_before(m, (uintptr_t)p) - 1;
+    bool holds = at >= 0 && (uintptr_t)p < m->ranges[at].end;
+    pthread_rwlock_unlock(&m->lock);
+    return holds;
+}
+
+/* ---- allocation ----------------------------------------------------------------------------- */
+static enum error out_of_memory(struct cuda *c, size_t bytes) {
+    size_t left = 0, all = 0;
+    char asked[32], free_text[32], all_text[32];
+    (void)cudaGetLastError();
+    (void)cudaMemGetInfo(&left, &all);
+    return FAIL(
+        ERR_MEMORY,
+        "GPU %d (%s) has no %s left: %s of its %s are free\n"
+        "a smaller batch, or batch.accumulate, needs less; nvidia-smi shows who else uses it",
+        c->base.params.unit, c->name, text_of_bytes((double)bytes, asked),
+        text_of_bytes((double)left, free_text), text_of_bytes((double)all, all_text));
+}
+
+/* On a stream of its own: the lanes may be busy, or waiting for others. */
+static enum error clear(struct cuda *c, void *p, size_t bytes) {
+    CU(cudaMemsetAsync(p, 0, bytes, c->setup), "zeroing new memory");
+    CU(cudaStreamSynchronize(c->setup), "zeroing new memory");
+    return ERR_NONE;
+}
+
+enum error cuda_alloc(struct device *d, size_t bytes, void **out) {
+    struct cuda *c = cuda_device(d);
+    void *p;
+    if (!bytes) bytes = 1;
+    cudaError_t e = cudaMalloc(&p, bytes);
+    if (e == cudaErrorMemoryAllocation) return out_of_memory(c, bytes);
+    CU(e, "memory of the GPU");
+    struct range r = {(uintptr_t)p, (uintptr_t)p + bytes};
+    enum error err = clear(c, p, bytes);
+    if (!err && !keep_range(c->memory, r)) err = FAIL(ERR_MEMORY, "no memory for a device's list");
+    if (err)
+        (void)cudaFree(p);
+    else
+        *out = p;
+    return err;
+}
+
+void cuda_free(struct device *d, void *p) {
+    struct cuda *c = cuda_device(d);
+    if (!p) return;
+    drop_range(c->memory, (uintptr_t)p);
+    (void)cudaFree(p); /* waits for what uses it */
+    (void)cudaGetLastError();
+}
+
+enum error cuda_host_alloc(struct device *d, size_t bytes, void **out) {
+    cuda_device(d);
+    void *p;
+    cudaError_t e = cudaHostAlloc(&p, bytes ? bytes : 1, cudaHostAllocPortable);
+    if (e == cudaErrorMemoryAllocation) {
+        char asked[32];
+        (void)cudaGetLastError();
+        return FAIL(ERR_MEMORY,
+                    "no %s of the host's memory can be pinned for copies\n"
+                    "free some, or raise the limit of locked memory (ulimit -l)",
+                    text_of_bytes((double)bytes, asked));
+    }
+    CU(e, "memory of the host for copies");
+    memset(p, 0, bytes);
+    *out = p;
+    return ERR_NONE;
+}
+
+void cuda_host_free(struct device *d, void *p) {
+    cuda_device(d);
+    if (p) (void)cudaFreeHost(p);
+    (void)cudaGetLastError();
+}
+
+/* ---- copies --------------------------------------------------------------------------------- */
+enum error cuda_write(struct device *d, enum device_lane l, void *to, const void *from,
+                      size_t bytes) {
+    struct cuda *c = cuda_device(d);
+    if (!bytes) return ERR_NONE;
+    CU(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, c->stream[l]),
+       "copying to the GPU");
+    return ERR_NONE;
+}
+
+enum error cuda_read(struct device *d, enum device_lane l, void *to, const void *from,
+                     size_t bytes) {
+    struct cuda *c = cuda_device(d);
+    if (!bytes) return ERR_NONE;
+    CU(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, c->stream[l]),
+       "copying from the GPU");
+    return ERR_NONE;
+}
+
+enum error cuda_zero(struct device *d, enum device_lane l, void *p, size_t bytes) {
+    struct cuda *c = cuda_device(d);
+    if (!bytes) return ERR_NONE;
+    CU(cudaMemsetAsync(p, 0, bytes, c->stream[l]), "zeroing memory of the GPU");
+    return ERR_NONE;
+}
+
+/* Where two GPUs cannot reach each other the driver copies by way of the host: so no failure here is one. */
+static void reach(const struct cuda *c, const struct cuda *peer) {
+    int can = 0, unit = peer->base.params.unit;
+    cuda_enter(c);
+    if (cudaDeviceCanAccessPeer(&can, c->base.params.unit, unit) == cudaSuccess && can)
+        (void)cudaDeviceEnablePeerAccess(unit, 0); /* may have been enabled before */
+    (void)cudaGetLastError();
+}
+
+/* Once a process for each pair of GPUs, whichever devices they belong to. */
+static void reach_once(const struct cuda *c, const struct cuda *peer) {
+    enum { UNITS = 64 };
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static bool done[UNITS][UNITS];
+    int i = c->base.params.unit, j = peer->base.params.unit;
+    if (i >= UNITS || j >= UNITS) return;
+    pthread_mutex_lock(&lock);
+    if (!done[i][j]) {
+        done[i][j] = done[j][i] = true;
+        reach(peer, c);
+        reach(c, peer);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+enum error cuda_copy(struct device *d, enum device_lane l, void *to, struct device *peer,
+                     const void *from, size_t bytes) {
+    struct cuda *c = cuda_device(d), *other = (struct cuda *)peer;
+    int here = c->base.params.unit, there = other->base.params.unit;
+    if (!bytes) return ERR_NONE;
+    if (here == there) {
+        CU(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, c->stream[l]),
+           "copying on the GPU");
+        return ERR_NONE;
+    }
+    reach_once(c, other);
+    CU(cudaMemcpyPeerAsync(to, here, from, there, bytes, c->stream[l]), "copying from another GPU");
+    return ERR_NONE;
+}

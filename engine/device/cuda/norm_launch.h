@@ -1,0 +1,37 @@
+/* Launchers of norm.cu and norm_back.cu. */
+#pragma once
+#include "engine/device/cuda/element.h"
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Rows up to this long are held in the registers of one warp. */
+enum { NORM_WARP_MOST = 1024 };
+/* Backward: how many blocks share the rows. Which rows are whose depends on their number alone. */
+enum { NORM_GROUPS = 384, NORM_ROWS = 4 };
+static inline int64_t norm_groups(int64_t rows) {
+    int64_t groups = (rows + NORM_ROWS - 1) / NORM_ROWS;
+    return groups < NORM_GROUPS ? groups : (int64_t)NORM_GROUPS;
+}
+
+struct norm_call {
+    enum element x_type, type; /* of x (f32 where it is data); of y, dy and dx */
+    int64_t rows, width;
+    float eps;
+    bool centred; /* layernorm; else rmsnorm, whose mean is 0 */
+    const void *x, *dy;
+    void *y, *dx;           /* dx: NULL when nobody asks for it */
+    const float *w, *shift; /* shift: NULL without bias */
+    float *moments;         /* (rows, 2): mean, 1 / sqrt(var + eps); NULL: not kept */
+    float *dw, *db;         /* db: NULL without bias */
+    float *partial;         /* (groups, 2, width); without bias (groups, width) */
+};
+cudaError_t norm_forward_launch(const struct norm_call *c, cudaStream_t stream);
+cudaError_t norm_backward_launch(const struct norm_call *c, cudaStream_t stream);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,76 @@
+/* What the files of the device itself (not of its ops) give one another. */
+#pragma once
+#include "engine/device/cuda/cuda.h"
+
+extern const struct accel_ops cuda_accel;
+
+/* units.c: what GPUs there are. */
+enum error cuda_units(int *count);
+bool cuda_unit_about(int i, struct device_unit *out);
+bool cuda_unit_reaches(int i, int j);
+
+/* software.c: driver, runtime, libraries. */
+bool cuda_software(int i, struct device_software *out);
+
+/* link.c: fills u->link, how the GPU at u->bus reaches others. */
+void cuda_link(struct device_unit *u);
+
+/* memory.c */
+MUST_CHECK enum error cuda_memory_open(struct cuda *c);
+void cuda_memory_close(struct cuda *c); /* frees what was not */
+enum error cuda_alloc(struct device *d, size_t bytes, void **out);
+void cuda_free(struct device *d, void *p);
+bool cuda_holds(const struct device *d, const void *p);
+enum error cuda_host_alloc(struct device *d, size_t bytes, void **out);
+void cuda_host_free(struct device *d, void *p);
+enum error cuda_write(struct device *d, enum device_lane l, void *to, const void *from,
+                      size_t bytes);
+enum error cuda_read(struct device *d, enum device_lane l, void *to, const void *from,
+                     size_t bytes);
+enum error cuda_copy(struct device *d, enum device_lane l, void *to, struct device *peer,
+                     const void *from, size_t bytes);
+enum error cuda_zero(struct device *d, enum device_lane l, void *p, size_t bytes);
+
+/* lanes.c */
+MUST_CHECK enum error cuda_lanes_open(struct cuda *c);
+void cuda_lanes_close(struct cuda *c); /* when all of them have passed */
+enum error cuda_mark_create(struct device *d, struct device_mark **out);
+enum error cuda_timer_create(struct device *d, struct device_mark **out);
+int64_t cuda_between(const struct device_mark *from, const struct device_mark *to);
+void cuda_mark_free(struct device_mark *m);
+enum error cuda_mark(struct device *d, enum device_lane l, struct device_mark *m);
+enum error cuda_follow(struct device *d, enum device_lane l, const struct device_mark *m);
+bool cuda_passed(const struct device_mark *m);
+enum error cuda_wait(struct device *d, enum device_lane l);
+void *cuda_lane(struct device *d, enum device_lane l);
+enum error cuda_record(struct device *d);
+enum error cuda_recorded(struct device *d, struct device_recording **out);
+enum error cuda_replay(struct device *d, struct device_recording *r);
+void cuda_recording_free(struct device_recording *r);
+
+/* vector.c */
+enum error cuda_sum(struct device *d, enum device_lane l, float *to, const float *const *terms,
+                    int count, enum sum_order order, int64_t n);
+enum error cuda_lower(struct device *d, enum device_lane l, void *to, const float *from, int64_t n,
+                      enum precision p);
+enum error cuda_raise(struct device *d, enum device_lane l, float *to, const void *from, int64_t n,
+                      enum precision p);
+enum error cuda_accumulate(struct device *d, void *to, const void *from, int64_t n,
+                           enum precision p);
+enum error cuda_partials(struct device *d, const float *g, int64_t begin, int64_t end,
+                         double *partial);
+enum error cuda_head(struct device *d, float *header, const double *sums, float scale,
+                     float samples, bool stop);
+
+/* update.c */
+void cuda_tables_close(struct cuda *c);
+enum error cuda_measure(struct device *d, const struct rule *r, const struct rule_span *spans,
+                        int count, double *squares);
+enum error cuda_update(struct device *d, const struct rule *r, const struct rule_span *spans,
+                       int count);
+
+static inline struct cuda *cuda_device(const struct device *d) { /* and entered */
+    struct cuda *c = (struct cuda *)(uintptr_t)d;
+    cuda_enter(c);
+    return c;
+}

@@ -1,0 +1,204 @@
+/* An optimizer where the weights lie: what the host computes once a tensor, and the table of spans. Tables stay on the
+ * GPU: a step whose spans are those of an earlier one, as nearly all are, sends none. */
+#include "engine/device/cuda/parts.h"
+#include "engine/device/cuda/update_launch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert((int)UPDATE_NUMBERS == (int)RULE_NUMBERS, "a rule's numbers travel whole");
+_Static_assert(sizeof(struct update_span) == 4 * sizeof(void *) + 32,
+               "tables are compared byte by byte");
+
+enum { TABLES = 32 }; /* a step of a sharded job has one for each of its slices */
+struct table {
+    struct update_span *host, *there; /* host: what the last copy read, pinned */
+    int count, room;
+    cudaEvent_t copied;
+    uint64_t used;
+};
+struct cuda_tables {
+    struct update_span *made; /* the one being asked for */
+    int room;
+    uint64_t turn;
+    struct table table[TABLES];
+};
+
+static void table_close(struct table *t) {
+    if (t->there) (void)cudaFree(t->there);
+    if (t->host) (void)cudaFreeHost(t->host);
+    if (t->copied) (void)cudaEventDestroy(t->copied);
+    *t = (struct table){0};
+}
+
+void cuda_tables_close(struct cuda *c) {
+    if (!c->tables) return;
+    for (int i = 0; i < TABLES; i++) table_close(&c->tables->table[i]);
+    free(c->tables->made);
+    free(c->tables);
+    c->tables = NULL;
+}
+
+/* Room for 'count' spans in the table being made. */
+static enum error room_to_make(struct cuda *c, int count) {
+    if (!c->tables) c->tables = calloc(1, sizeof *c->tables);
+    if (!c->tables) return FAIL(ERR_MEMORY, "no memory for the table of spans");
+    if (c->tables->room >= count) return ERR_NONE;
+    void *more = realloc(c->tables->made, (size_t)count * sizeof *c->tables->made);
+    if (!more) return FAIL(ERR_MEMORY, "no memory for the table of spans");
+    c->tables->made = more;
+    c->tables->room = count;
+    return ERR_NONE;
+}
+
+/* What still reads the old one is over before CUDA frees it. */
+static enum error table_grow(struct table *t, int count) {
+    size_t bytes = (size_t)count * sizeof *t->host;
+    void *p;
+    table_close(t);
+    CU(cudaMalloc(&p, bytes), "the optimizer's table of spans");
+    t->there = p;
+    CU(cudaHostAlloc(&p, bytes, cudaHostAllocPortable), "the optimizer's table of spans");
+    t->host = p;
+    CU(cudaEventCreateWithFlags(&t->copied, cudaEventDisableTiming),
+       "the optimizer's table of spans");
+    t->room = count;
+    return ERR_NONE;
+}
+
+/* The GPU's copy may be written while an earlier launch still reads it: no, since both are on one lane. The host's
+ * must have been read. */
+static enum error table_send(struct cuda *c, struct table *t, int count) {
+    size_t bytes = (size_t)count * sizeof *t->host;
+    t->count = 0;
+    if (t->room < count)
+        TRY(table_grow(t, count));
+    else
+        CU(cudaEventSynchronize(t->copied), "the optimizer's table of spans");
+    memcpy(t->host, c->tables->made, bytes);
+    CU(cudaMemcpyAsync(t->there, t->host, bytes, cudaMemcpyHostToDevice, c->stream[LANE_COMPUTE]),
+       "the optimizer's table of spans");
+    CU(cudaEventRecord(t->copied, c->stream[LANE_COMPUTE]), "the optimizer's table of spans");
+    t->count = count;
+    return ERR_NONE;
+}
+
+/* Gives the table that was made, as the GPU has it: the one sent before that is equal, or in the place of the one
+ * that was not used for longest. */
+static enum error table_there(struct cuda *c, int count, const struct update_span **there) {
+    struct cuda_tables *all = c->tables;
+    struct table *oldest = all->table;
+    for (struct table *t = all->table; t < all->table + TABLES; t++) {
+        if (t->used < oldest->used) oldest = t;
+        if (t->count != count || memcmp(t->host, all->made, (size_t)count * sizeof *t->host) != 0)
+            continue;
+        t->used = ++all->turn;
+        *there = t->there;
+        return ERR_NONE;
+    }
+    TRY(table_send(c, oldest, count));
+    oldest->used = ++all->turn;
+    *there = oldest->there;
+    return ERR_NONE;
+}
+
+/* ---- what the host computes ------------------------------------------------------------------- */
+static enum update_kind kind_of(const struct rule *r) {
+    switch (r->kind) {
+    case RULE_ADAM:
+        return UPDATE_ADAM;
+    case RULE_LAMB:
+        return UPDATE_LAMB;
+    case RULE_LARS:
+        return UPDATE_LARS;
+    case RULE_LION:
+        return UPDATE_LION;
+    default:
+        if (r->number[SGD_MOMENTUM] == 0) return UPDATE_SGD;
+        return r->number[SGD_NESTEROV] != 0 ? UPDATE_NESTEROV : UPDATE_MOMENTUM;
+    }
+}
+
+static struct update_rule round_rule(const struct rule *r) {
+    struct update_rule out = {.lr = r->lr, .scale = r->scale};
+    for (int i = 0; i < RULE_NUMBERS; i++) out.number[i] = (float)r->number[i];
+    return out;
+}
+
+static bool aligned(const struct rule_span *s) {
+    uintptr_t all = (uintptr_t)s->w | (uintptr_t)s->g;
+    for (int i = 0; i < RULE_SLOTS; i++) all |= (uintptr_t)s->slot[i];
+    return all % 16 == 0;
+}
+
+/* The rates of a tensor, from its norms: as lamb's and lars's own step. */
+static void find_rates(const struct rule *r, const struct rule_span *s, struct update_span *out) {
+    double w = s->norm[0], other = s->norm[1], ratio = 1, decay = 0;
+    if (r->kind == RULE_LAMB && out->adapts && w > 0 && other > 0) ratio = w / other;
+    if (r->kind == RULE_LARS) {
+        other *= (double)r->scale;
+        if (out->decays) decay = r->number[LARS_DECAY];
+        if (out->adapts && w > 0 && other > 0)
+            ratio = r->number[LARS_TRUST] * w / (other + decay * w);
+    }
+    out->rate = (float)(r->lr * ratio);
+    out->decay = (float)decay;
+}
+
+/* Gives how many chunks there are. 'step': spans of a step, which bear what norms say. */
+static int64_t make_table(struct cuda *c, const struct rule *r, const struct rule_span *spans,
+                          int count, bool step) {
+    int64_t chunks = 0;
+    for (int i = 0; i < count; i++) {
+        const struct rule_span *s = &spans[i];
+        struct update_span *out = &c->tables->made[i];
+        *out = (struct update_span){.w = s->w,
+                                    .g = s->g,
+                                    .slot = {s->slot[0], s->slot[1]},
+                                    .n = s->n,
+                                    .first = chunks,
+                                    .decays = r->decay_all || s->matrix,
+                                    .adapts = r->adapt_all || s->matrix,
+                                    .aligned = aligned(s)};
+        if (step && (r->kind == RULE_LAMB || r->kind == RULE_LARS)) find_rates(r, s, out);
+        chunks += (s->n + UPDATE_CHUNK - 1) / UPDATE_CHUNK;
+    }
+    return chunks;
+}
+
+static enum error not_recorded(const struct cuda *c) {
+    return c->recording ? FAIL(ERR_BUG, "an optimizer in the middle of a recording") : ERR_NONE;
+}
+
+enum error cuda_measure(struct device *d, const struct rule *r, const struct rule_span *spans,
+                        int count, double *squares) {
+    struct cuda *c = cuda_device(d);
+    struct update_rule rule = round_rule(r);
+    const struct update_span *there;
+    if (r->kind != RULE_LAMB && r->kind != RULE_LARS)
+        return FAIL(ERR_BUG, "this optimizer measures nothing");
+    if (count < 1) return ERR_NONE;
+    TRY(not_recorded(c));
+    TRY(room_to_make(c, count));
+    make_table(c, r, spans, count, false);
+    TRY(table_there(c, count, &there));
+    CU(update_measure(kind_of(r), &rule, there, count, squares, c->stream[LANE_COMPUTE]),
+       "norms of tensors");
+    return ERR_NONE;
+}
+
+enum error cuda_update(struct device *d, const struct rule *r, const struct rule_span *spans,
+                       int count) {
+    struct cuda *c = cuda_device(d);
+    struct update_rule rule = round_rule(r);
+    const struct update_span *there;
+    if (count < 1) return ERR_NONE;
+    TRY(not_recorded(c));
+    TRY(room_to_make(c, count));
+    int64_t chunks = make_table(c, r, spans, count, true);
+    if (chunks < 1) return ERR_NONE;
+    TRY(table_there(c, count, &there));
+    CU(update_step(kind_of(r), &rule, there, count, chunks, c->stream[LANE_COMPUTE]),
+       "an optimizer's step");
+    return ERR_NONE;
+}

@@ -1,0 +1,29 @@
+/* vector.cu: starting its kernels. All return what the launch did; nothing waits. */
+#pragma once
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+enum { VECTOR_TERMS = 64 };
+struct vector_terms {
+    const float *term[VECTOR_TERMS];
+};
+/* to[i] = the terms' sum: a tree, or one after the other. */
+cudaError_t vector_sum(float *to, const struct vector_terms *terms, int count, bool tree, int64_t n,
+                       cudaStream_t stream);
+/* To and from the types of activations; half: IEEE's, else bf16. */
+cudaError_t vector_lower(void *to, const float *from, int64_t n, bool half, cudaStream_t stream);
+cudaError_t vector_raise(float *to, const void *from, int64_t n, bool half, cudaStream_t stream);
+/* to[i] += from[i] of such a type. */
+cudaError_t vector_add_low(void *to, const void *from, int64_t n, bool half, cudaStream_t stream);
+/* partial[b] = the sum of squares of block b of g[0..n). */
+cudaError_t vector_partials(const float *g, int64_t n, double *partial, cudaStream_t stream);
+/* header[0..floats): loss, correct, samples, stop, zeros. */
+cudaError_t vector_head(float *header, int floats, const double *sums, float scale, float samples,
+                        float stop, cudaStream_t stream);
+#ifdef __cplusplus
+}
+#endif

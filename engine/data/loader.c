@@ -55,7 +55,8 @@ struct loader {
     struct sampler sampler;
     struct transform transform;
     bool training;
-    int64_t steps, end; /* of an epoch; number of steps to give */
+    struct allocator memory; /* of batches */
+    int64_t steps, end;      /* of an epoch; number of steps to give */
     int depth, nparts, nworkers;
     struct part *parts; /* of a step */
     struct slot *slots;
@@ -250,7 +251,7 @@ static enum error slot_init(const struct loader *l, struct slot *s, const int *s
     size_t bytes = 0;
     s->filled = -1;
     for (int i = 0; i < nshards; i++) TRY(layout_shard(l, shards[i], &bytes, &at));
-    TRY(memory_alloc(bytes, &s->memory));
+    TRY(l->memory.alloc(l->memory.ctx, bytes, &s->memory));
     TRY(memory_alloc((size_t)nshards * sizeof *s->batch.shards, (void **)&s->batch.shards));
     s->batch.nshards = nshards;
     char *base = s->memory;
@@ -341,6 +342,7 @@ enum error loader_open(const struct loader_params *p, struct loader **out) {
     l->data = p->data;
     l->sampler = p->sampler;
     l->training = p->training;
+    l->memory = p->memory ? *p->memory : allocator_heap;
     l->depth = p->depth;
     l->orders[0].epoch = l->orders[1].epoch = -1;
     if (!p->training) l->sampler.shuffle = l->sampler.pad = l->sampler.drop_last = false;
@@ -400,7 +402,7 @@ void loader_close(struct loader *l) {
     for (int i = 0; i < l->nworkers; i++) pthread_join(l->workers[i].thread, NULL);
     for (int i = 0; l->workers && l->workers[i].raw; i++) memory_free(l->workers[i].raw);
     for (int i = 0; l->slots && i < l->depth; i++) {
-        memory_free(l->slots[i].memory);
+        l->memory.free(l->memory.ctx, l->slots[i].memory);
         memory_free(l->slots[i].batch.shards);
     }
     for (int i = 0; i < 2; i++) memory_free(l->orders[i].index);

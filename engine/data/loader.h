@@ -2,6 +2,7 @@
  * made beforehand. What it gives is a pure function of (config, seed, epoch, step, shard): never of
  * the number of threads or ranks. */
 #pragma once
+#include "engine/base/memory.h"
 #include "engine/data/dataset.h"
 #include "engine/data/sampler.h"
 
@@ -45,6 +46,7 @@ struct loader_params {
                       augmentation, padding or dropping */
     int workers;   /* threads; 0: as many as keep the caller from waiting, at most one a core */
     int depth;     /* steps ahead, >= 1 */
+    const struct allocator *memory; /* of the batches; copied; NULL: the heap */
     int64_t epoch,
         step; /* where to begin; a step at or beyond the end of its epoch is one of a later epoch */
 };

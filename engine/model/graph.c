@@ -1,6 +1,8 @@
 /* Running a planned graph: forward through the steps, backward through them in reverse. Three
  * arenas serve all plans, each as large as the largest wants it: activations (with what ops save),
- * gradients of activations, scratch. */
+ * gradients of activations, scratch.
+ *
+ * On an accelerator all of these lie in its memory, and a pass asks for its ops and returns. */
 #include "engine/base/vector.h"
 #include "engine/model/graph_run.h"
 
@@ -13,7 +15,14 @@ enum error graph_create(const struct model *m, struct device *dev, enum loss los
     struct graph *g = calloc(1, sizeof *g);
     if (!g) return FAIL(ERR_MEMORY, "cannot allocate a graph");
     g->m = m, g->dev = dev, g->loss = loss, g->precision = precision;
+    g->accel = device_accel(dev);
+    g->both = g->here;
     *out = g;
+    if (g->accel) {
+        void *there;
+        TRY(device_alloc(dev, sizeof g->here, &there));
+        g->both = there;
+    }
     return graph_members(g, 1);
 }
 
@@ -34,13 +43,19 @@ void graph_free(struct graph *g) {
         plan_free(p);
     }
     for (int i = 0; i < g->nmembers; i++) {
-        memory_free(g->members[i].activations.base);
-        memory_free(g->members[i].gradients.base);
+        device_free(g->dev, g->members[i].activations.base);
+        device_free(g->dev, g->members[i].gradients.base);
     }
+    records_free(g);
+    inputs_free(g);
     free(g->members);
     free(g->parts);
     free(g->sums);
-    memory_free(g->scratch.base);
+    free(g->output);
+    device_free(g->dev, g->raised.base);
+    device_free(g->dev, g->low.base);
+    device_free(g->dev, g->scratch.base);
+    if (g->both != g->here) device_free(g->dev, g->both);
     free(g);
 }
 
@@ -53,11 +68,12 @@ struct plan *graph_plan(const struct graph *g, int64_t n) {
 }
 
 /* What the arena held is lost. */
-static enum error arena_grow(struct arena *a, size_t bytes) {
+enum error arena_grow(struct graph *g, struct arena *a, size_t bytes) {
     if (a->base && bytes <= a->bytes) return ERR_NONE;
     void *base;
-    TRY(memory_alloc(bytes, &base));
-    memory_free(a->base);
+    TRY(device_alloc(g->dev, bytes, &base));
+    device_free(g->dev, a->base);
+    records_drop(g);
     *a = (struct arena){base, bytes};
     return ERR_NONE;
 }
@@ -65,10 +81,13 @@ static enum error arena_grow(struct arena *a, size_t bytes) {
 /* Makes every member's arenas large enough. */
 static enum error arenas_grow(struct graph *g, const struct plan *p) {
     for (int i = 0; i < g->nmembers; i++) {
-        TRY(arena_grow(&g->members[i].activations, (size_t)p->activations * sizeof(float)));
-        TRY(arena_grow(&g->members[i].gradients, (size_t)p->gradients * sizeof(float)));
+        TRY(arena_grow(g, &g->members[i].activations, (size_t)p->activations));
+        TRY(arena_grow(g, &g->members[i].gradients, (size_t)p->gradients));
     }
-    return arena_grow(&g->scratch, p->scratch);
+    if (p->unit < (int64_t)sizeof(float))
+        TRY(arena_grow(g, &g->low, (size_t)(g->m->arena_floats * p->unit)));
+    TRY(inputs_prepare(g, p->n));
+    return arena_grow(g, &g->scratch, p->scratch);
 }
 
 enum error graph_prepare(struct graph *g, int64_t n) {
@@ -101,7 +120,7 @@ void graph_info(const struct graph *g, struct graph_info *out) {
 
 /* ---- one step ----------------------------------------------------------------------------- */
 
-static void where_set(struct graph *g, int node, bool backward) {
+void graph_where_set(struct graph *g, int node, bool backward) {
     atomic_store_explicit(&g->where, 2 * (node + 2) + backward, memory_order_relaxed);
 }
 
@@ -117,13 +136,23 @@ void graph_watch(struct graph *g, graph_watch_fn watch, void *user) {
     g->watcher = user;
 }
 
-static void tell_watch(const struct graph *g, const struct member *m, const struct plan_step *s,
-                       bool backward, bool done) {
-    if (g->watch) g->watch(g->watcher, (int)(s - m->plan->steps), backward, done);
+/* Who watches an accelerator wants to know when it has come there. */
+static enum error tell_watch(const struct graph *g, const struct member *m,
+                             const struct plan_step *s, bool backward, bool done) {
+    if (!g->watch) return ERR_NONE;
+    TRY(device_wait(g->dev));
+    g->watch(g->watcher, (int)(s - m->plan->steps), backward, done);
+    return ERR_NONE;
+}
+
+/* What lies at a place of an arena. */
+static void *at(const struct arena *a, int64_t place) {
+    return (char *)a->base + place;
 }
 
 static float *activation(const struct member *m, int tensor) {
-    return (float *)m->activations.base + m->plan->tensors[tensor].y;
+    int64_t y = m->plan->tensors[tensor].y;
+    return y < 0 ? NULL : at(&m->activations, y);
 }
 
 /* What both passes need. */
@@ -131,7 +160,7 @@ static void step_args(const struct graph *g, const struct member *m, const struc
                       const struct graph_batch *b, const float *values, struct op_args *a) {
     *a = (struct op_args){
         .y = activation(m, s->out),
-        .saved = (float *)m->activations.base + s->saved,
+        .saved = at(&m->activations, s->saved),
         .scratch = g->scratch.base,
         .training = b->training,
         .update_buffers = b->update_buffers,
@@ -143,8 +172,11 @@ static void step_args(const struct graph *g, const struct member *m, const struc
     };
     for (int i = 0; i < s->ninputs; i++)
         a->x[i] = s->in[i] == TENSOR_BATCH ? b->x : activation(m, s->in[i]);
-    for (int i = 0; i < s->nparams; i++)
-        a->w[i] = values + g->m->params[g->m->nodes[s->node].param[i]].offset;
+    for (int i = 0; i < s->nparams; i++) {
+        int64_t offset = g->m->params[g->m->nodes[s->node].param[i]].offset;
+        a->w[i] = values + offset;
+        if (g->low.base) a->w_low[i] = at(&g->low, offset * m->plan->unit);
+    }
 }
 
 /* ---- forward ------------------------------------------------------------------------------ */
@@ -153,7 +185,7 @@ enum error graph_step_forward(struct graph *g, const struct member *m, const str
                               const struct graph_run *r, struct norm_sync *sync) {
     struct op_args a;
     step_args(g, m, s, r->batch, r->values, &a);
-    where_set(g, s->node, false);
+    graph_where_set(g, s->node, false);
     a.sync = sync;
     if (s->node == NODE_LOSS) {
         a.sums = r->sums;
@@ -162,57 +194,114 @@ enum error graph_step_forward(struct graph *g, const struct member *m, const str
         for (int i = 0; i < node->plan.nbuffers; i++)
             a.buffer[i] = r->buffers + g->m->buffers[node->buffer[i]].offset;
     }
-    tell_watch(g, m, s, false, false);
+    TRY(tell_watch(g, m, s, false, false));
     TRY(op_forward(s->op, &a));
-    tell_watch(g, m, s, false, true);
+    return tell_watch(g, m, s, false, true);
+}
+
+/* The values in the type of activations, once they are others. */
+static enum error values_lower(struct graph *g, const float *values) {
+    if (!g->low.base || g->lowered == values) return ERR_NONE;
+    TRY(g->accel->lower(g->dev, LANE_COMPUTE, g->low.base, values, g->m->arena_floats,
+                        g->precision));
+    g->lowered = values;
     return ERR_NONE;
+}
+
+void graph_values_changed(struct graph *g) {
+    g->lowered = NULL;
 }
 
 enum error graph_forward(struct graph *g, const struct graph_batch *b, const float *values,
                          float *buffers, struct graph_sums *sums) {
     struct member *m = &g->members[0];
-    double both[2] = {0, 0};
-    struct graph_run r = {.batch = b, .values = values, .buffers = buffers, .sums = both};
     TRY(graph_prepare(g, b->n));
     m->plan = graph_plan(g, b->n);
-    bool judged = b->labels || b->target; /* else only the outputs are asked for */
-    for (int s = 0; m->plan && s < m->plan->nsteps - !judged; s++)
-        TRY(graph_step_forward(g, m, &m->plan->steps[s], &r, NULL));
+    TRY(device_zero(g->dev, g->both, sizeof g->here));
+    if (m->plan) {
+        TRY(values_lower(g, values));
+        TRY(input_take(g, b));
+        bool judged = b->labels || b->target; /* else only the outputs are asked for */
+        struct graph_run r = {
+            .batch = &g->last, .values = values, .buffers = buffers, .sums = g->both};
+        TRY(stretch_run(g, &r, false, 0, m->plan->nsteps - !judged));
+    }
+    if (!sums) return ERR_NONE;
+    double both[2];
+    TRY(device_read(g->dev, both, g->both, sizeof both));
     *sums = (struct graph_sums){.loss = both[0], .correct = both[1]};
     return ERR_NONE;
 }
 
-const float *graph_output(const struct graph *g) {
-    assert(g->members[0].plan);
-    return activation(&g->members[0], g->members[0].plan->output);
+enum error graph_head(struct graph *g, float *header, float scale, int64_t samples, bool stop) {
+    if (g->accel) return g->accel->head(g->dev, header, g->both, scale, (float)samples, stop);
+    memset(header, 0, HEADER_FLOATS * sizeof *header);
+    header[HEADER_LOSS] = (float)(g->both[0] * (double)scale);
+    header[HEADER_CORRECT] = (float)g->both[1];
+    header[HEADER_SAMPLES] = (float)samples;
+    header[HEADER_STOP] = stop;
+    return ERR_NONE;
+}
+
+/* Room for outputs on the host, and as f32 on the device. */
+static enum error output_room(struct graph *g, size_t bytes, bool raised) {
+    if (raised) TRY(arena_grow(g, &g->raised, bytes));
+    if (bytes <= g->output_bytes) return ERR_NONE;
+    float *room = realloc(g->output, bytes);
+    if (!room) return FAIL(ERR_MEMORY, "no memory for a batch's outputs");
+    g->output = room;
+    g->output_bytes = bytes;
+    return ERR_NONE;
+}
+
+enum error graph_output(struct graph *g, const float **out) {
+    const struct member *m = &g->members[0];
+    assert(m->plan);
+    const struct plan_tensor *t = &m->plan->tensors[m->plan->output];
+    const float *there = activation(m, m->plan->output);
+    bool low = t->unit < (int64_t)sizeof(float);
+    int64_t n = m->plan->n * t->count;
+    *out = there;
+    if (!g->accel) return ERR_NONE;
+    TRY(output_room(g, (size_t)n * sizeof(float), low));
+    if (low) TRY(g->accel->raise(g->dev, LANE_COMPUTE, g->raised.base, there, n, g->precision));
+    *out = g->output;
+    return device_read(g->dev, g->output, low ? g->raised.base : (const void *)there,
+                       (size_t)n * sizeof(float));
 }
 
 /* ---- backward ----------------------------------------------------------------------------- */
 
+/* The gradient of a tensor that several steps read: one more part of it. */
+static enum error gradient_add(struct graph *g, const struct member *m, int tensor, float *part) {
+    const struct plan_tensor *t = &m->plan->tensors[tensor];
+    int64_t n = m->plan->n * t->count;
+    float *to = at(&m->gradients, t->dy);
+    if (g->accel) return g->accel->add(g->dev, to, part, n, g->precision);
+    floats_add(to, part, n);
+    return ERR_NONE;
+}
+
 enum error graph_step_backward(struct graph *g, const struct member *m, const struct plan_step *s,
                                const struct graph_run *r, struct norm_sync *sync) {
-    float *gradients = m->gradients.base;
     struct op_args a;
     step_args(g, m, s, r->batch, r->values, &a);
-    where_set(g, s->node, true);
+    graph_where_set(g, s->node, true);
     a.sync = sync;
     if (s->node != NODE_LOSS) {
-        a.dy = gradients + m->plan->tensors[s->out].dy;
+        a.dy = at(&m->gradients, m->plan->tensors[s->out].dy);
         a.add_dw = s->add_dw;
         for (int i = 0; i < s->nparams; i++)
             a.dw[i] = r->grads + g->m->params[g->m->nodes[s->node].param[i]].offset;
     }
     for (int i = 0; i < s->ninputs; i++)
-        if (s->dx[i] >= 0) a.dx[i] = gradients + s->dx[i];
-    tell_watch(g, m, s, true, false);
+        if (s->dx[i] >= 0) a.dx[i] = at(&m->gradients, s->dx[i]);
+    TRY(tell_watch(g, m, s, true, false));
     TRY(op_backward(s->op, &a));
-    for (int i = 0; i < s->ninputs; i++) {
-        const struct plan_tensor *t = &m->plan->tensors[s->in[i]];
-        bool measured = sync && sync->pass == NORM_MEASURE;
-        if (s->add[i] && !measured) floats_add(gradients + t->dy, a.dx[i], m->plan->n * t->count);
-    }
-    tell_watch(g, m, s, true, true);
-    return ERR_NONE;
+    bool measured = sync && sync->pass == NORM_MEASURE;
+    for (int i = 0; i < s->ninputs && !measured; i++)
+        if (s->add[i]) TRY(gradient_add(g, m, s->in[i], a.dx[i]));
+    return tell_watch(g, m, s, true, true);
 }
 
 /* Whether parameters are ready behind the step, and not only one that a layer before it shares. */
@@ -226,27 +315,51 @@ static int64_t ready_upto(const struct model *m, const struct model_node *node) 
     return next < m->nparams ? m->params[next].offset : m->arena_floats;
 }
 
-void gradients_clear(const struct model *m, float *grads) {
+enum error gradients_clear(struct graph *g, float *grads) {
+    const struct model *m = g->m;
     for (int i = 0; i < m->nparams; i++)
-        memset(grads + m->params[i].offset, 0, (size_t)m->params[i].count * sizeof *grads);
+        TRY(device_zero(g->dev, grads + m->params[i].offset,
+                        (size_t)m->params[i].count * sizeof *grads));
+    return ERR_NONE;
+}
+
+void graph_cuts(struct graph *g, const int64_t *cuts, int count) {
+    g->cuts = g->accel ? cuts : NULL;
+    g->ncuts = count;
+}
+
+/* How far the arena is ready behind this step, if somebody waits for it there; else 0. cut: which place is
+ * awaited. */
+static int64_t awaited(const struct graph *g, const struct plan_step *s, int *cut) {
+    if (!completes_params(g, s) || !g->members[0].plan->tensors[s->out].wants_grad) return 0;
+    int64_t upto = ready_upto(g->m, &g->m->nodes[s->node]);
+    if (!g->cuts) return upto;
+    if (*cut < g->ncuts && upto < g->cuts[*cut]) return 0;
+    while (*cut < g->ncuts && g->cuts[*cut] <= upto) (*cut)++;
+    return upto;
 }
 
 enum error graph_backward(struct graph *g, const struct graph_batch *b, const float *values,
                           float *grads, grad_ready_fn ready, void *user) {
-    const struct member *m = &g->members[0];
-    const struct plan *p = m->plan;
-    struct graph_run r = {.batch = b, .values = values, .grads = grads};
+    const struct plan *p = g->members[0].plan;
+    struct graph_run r = {.batch = &g->last, .values = values, .grads = grads};
+    int cut = 0;
+    (void)b;
     assert(b->n == (p ? p->n : 0) && (b->training || !p));
     if (!p) {
-        gradients_clear(g->m, grads);
+        TRY(gradients_clear(g, grads));
         return ready ? ready(user, g->m->arena_floats) : ERR_NONE;
     }
-    for (int s = p->nsteps - 1; s >= 0; s--) {
-        const struct plan_step *step = &p->steps[s];
-        if (!p->tensors[step->out].wants_grad) continue;
-        TRY(graph_step_backward(g, m, step, &r, NULL));
-        if (!ready || !completes_params(g, step)) continue;
-        TRY(ready(user, ready_upto(g->m, &g->m->nodes[step->node])));
+    for (int end = p->nsteps; end > 0;) {
+        int64_t upto = 0;
+        int from = end;
+        while (from > 0 && upto == 0) {
+            from--;
+            if (ready) upto = awaited(g, &p->steps[from], &cut);
+        }
+        TRY(stretch_run(g, &r, true, from, end));
+        if (upto) TRY(ready(user, upto));
+        end = from;
     }
     return ERR_NONE;
 }

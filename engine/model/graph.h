@@ -28,9 +28,24 @@ void graph_free(struct graph *g);
 /* Plans for batches of n samples, if that is not done yet. */
 MUST_CHECK enum error graph_prepare(struct graph *g, int64_t n);
 
-/* values, grads: the model's arena (arena_floats); buffers: buffer_floats. */
+/* Where the device is an accelerator, values, grads and buffers lie in its memory, and a batch on the host, which
+ * must stay as it is until the device has passed the forward. Nothing waits there but what gives numbers to the
+ * host: graph_forward where sums are asked for, graph_output. */
+
+/* values, grads: the model's arena (arena_floats); buffers: buffer_floats. sums may be NULL: see graph_head. */
 MUST_CHECK enum error graph_forward(struct graph *g, const struct graph_batch *b,
                                     const float *values, float *buffers, struct graph_sums *sums);
+/* What rides with the gradients, in the order of header_slot: loss (times scale) and correct of the last forward,
+ * and its samples; the rest is zero but for 'stop'. */
+MUST_CHECK enum error graph_head(struct graph *g, float *header, float scale, int64_t samples,
+                                 bool stop);
+/* The values are no longer those of the last forward, though they lie where they lay. */
+void graph_values_changed(struct graph *g);
+/* Begins to bring a batch to the device, beside what that computes: the next forward of a batch with this x, which
+ * must follow, finds it there. One batch at a time; nothing to do on the host. */
+MUST_CHECK enum error graph_stage(struct graph *g, const struct graph_batch *b);
+/* Returns when no staged batch is still being read. */
+MUST_CHECK enum error graph_staged(struct graph *g);
 /* Called from backward when all parameters below 'upto' floats of the arena have their gradients:
  * upto only grows, and reaches arena_floats at the end. Must not block for long. */
 typedef enum error (*grad_ready_fn)(void *user, int64_t upto);
@@ -39,6 +54,11 @@ typedef enum error (*grad_ready_fn)(void *user, int64_t upto);
 MUST_CHECK enum error graph_backward(struct graph *g, const struct graph_batch *b,
                                      const float *values, float *grads, grad_ready_fn ready,
                                      void *user);
+/* Accelerators: 'ready' is called only where upto reaches one of these (ascending, borrowed; the last is
+ * arena_floats). NULL: at every parameter, as on the host. */
+void graph_cuts(struct graph *g, const int64_t *cuts, int count);
+/* Accelerators: passes that repeat are recorded, and run at the cost of a few calls. */
+MUST_CHECK enum error graph_record(struct graph *g);
 /* Several batches together, whose batchnorms normalise by the moments of all of them and of those on
  * other ranks: shards of one batch. Every rank with a graph takes part, one of empty batches too. */
 struct graph_sync {
@@ -60,8 +80,8 @@ MUST_CHECK enum error graph_backward_together(struct graph *g, struct graph_memb
                                               int count, const float *values,
                                               const struct graph_sync *sync);
 
-/* The last forward's outputs, (n, output): logits for cross-entropy. */
-const float *graph_output(const struct graph *g);
+/* The last forward's outputs, (n, output): logits for cross-entropy. The graph's until the next call. */
+MUST_CHECK enum error graph_output(struct graph *g, const float **out);
 /* Which layer is being computed: for "last seen in backward of conv4". Any thread may read it. */
 const char *graph_where(const struct graph *g, bool *backward);
 
@@ -83,7 +103,7 @@ struct graph_step {   /* one op of a plan, with what is fused into it; borrowed 
 };
 int graph_steps(const struct graph *g, int64_t n); /* of a prepared batch size */
 void graph_step(const struct graph *g, int64_t n, int step, struct graph_step *out);
-/* Called before each op of each pass, and behind it ('done'). NULL: nobody watches, which costs
- * nothing. */
+/* Called before each op of each pass, and behind it ('done'), when the device has come there. NULL: nobody watches,
+ * which costs nothing. */
 typedef void (*graph_watch_fn)(void *user, int step, bool backward, bool done);
 void graph_watch(struct graph *g, graph_watch_fn watch, void *user);

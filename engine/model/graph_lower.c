@@ -11,7 +11,10 @@
  *   - any other step takes what it is given, and gives the same, if the device can;
  *   - where a step cannot (flatten, tokens) a reorder stands in between. A tensor is turned around
  *     at most once, whoever reads it.
- */
+ * An accelerator has all images in its own layout, from the batch on, as far as its ops take them so.
+ *
+ * Types. Where activations are smaller than f32, what needs no gradient (the batch, and what is made
+ * of it without parameters) stays f32: x of a 'first' op. */
 #include "engine/model/graph_plan.h"
 
 #include <stdlib.h>
@@ -112,39 +115,44 @@ static void step_place(const struct lowering *b, struct plan_step *step) {
     for (int i = 0; i < step->ninputs; i++) reads_grad |= b->p->tensors[step->in[i]].wants_grad;
     step->desc.n = b->p->n;
     step->desc.first = !reads_grad;
-    step->desc.precision = b->precision;
+    bool is_data = step->desc.first && step->nparams == 0 && b->p->unit < (int64_t)sizeof(float);
+    step->desc.precision = is_data ? PRECISION_F32 : b->precision;
 }
 
 /* Gives the tensor that the step writes. */
 static int step_append(struct lowering *b, struct plan_step step) {
     struct plan *p = b->p;
+    bool wants_grad = !step.desc.first || step.nparams > 0;
     step.out = p->ntensors++;
-    p->tensors[step.out] = (struct plan_tensor){.count = shape_count(&step.desc.y),
-                                                .producer = p->nsteps,
-                                                .layout = step.desc.y_layout,
-                                                .wants_grad = !step.desc.first || step.nparams > 0};
+    p->tensors[step.out] =
+        (struct plan_tensor){.count = shape_count(&step.desc.y),
+                             .unit = wants_grad ? p->unit : (int64_t)sizeof(float),
+                             .producer = p->nsteps,
+                             .layout = step.desc.y_layout,
+                             .wants_grad = wants_grad};
     p->steps[p->nsteps++] = step;
     return step.out;
 }
 
 /* ---- layouts ------------------------------------------------------------------------------ */
 
-static enum layout layout_best(const struct shape *s) {
-    bool blocks = s->ndim == 3 && s->dim[0] % LAYOUT_BLOCK == 0;
-    return blocks ? LAYOUT_BLOCKED : LAYOUT_PLAIN;
+static enum layout layout_best(const struct device *dev, const struct shape *s) {
+    enum layout best = dev->ops->image_layout;
+    bool whole = best != LAYOUT_BLOCKED || s->dim[0] % LAYOUT_BLOCK == 0;
+    return s->ndim == 3 && whole ? best : LAYOUT_PLAIN;
 }
 
 /* Decides in which layouts the step reads and writes: d's are plain before. */
 static void layouts_choose(const struct lowering *b, struct plan_step *step) {
     struct op_desc *d = &step->desc, best = *d;
-    bool conv = d->kind == OP_CONV2D, given = conv;
+    bool conv = d->kind == OP_CONV2D, given = conv || device_accel(b->dev);
     for (int i = 0; i < step->ninputs; i++)
-        given |= b->p->tensors[step->in[i]].layout == LAYOUT_BLOCKED;
-    best.x_layout = layout_best(&d->x);
-    best.y_layout = layout_best(&d->y);
+        given |= b->p->tensors[step->in[i]].layout != LAYOUT_PLAIN;
+    best.x_layout = layout_best(b->dev, &d->x);
+    best.y_layout = layout_best(b->dev, &d->y);
     if (!given || (best.x_layout == LAYOUT_PLAIN && best.y_layout == LAYOUT_PLAIN)) return;
-    int blocked = op_choice(b->dev, &best), plain = op_choice(b->dev, d);
-    if (blocked < 0 || (conv && plain >= 0 && plain < blocked)) return;
+    int other = op_choice(b->dev, &best), plain = op_choice(b->dev, d);
+    if (other < 0 || (conv && plain >= 0 && plain < other)) return;
     *d = best;
 }
 
@@ -153,7 +161,8 @@ static int tensor_in(struct lowering *b, int t, enum layout layout, int reader) 
     struct plan_tensor *from = &b->p->tensors[t];
     if (from->layout == layout) return t;
     if (from->other) return from->other;
-    const struct shape *shape = &b->p->steps[from->producer].desc.y;
+    const struct shape *shape =
+        t == TENSOR_BATCH ? &b->m->input : &b->p->steps[from->producer].desc.y;
     struct plan_step turn = {.desc = {.kind = OP_REORDER,
                                       .x = *shape,
                                       .y = *shape,
@@ -180,7 +189,8 @@ static int step_lower(struct lowering *b, struct plan_step step) {
 
 static void lower(struct lowering *b, enum loss loss) {
     const struct model *m = b->m;
-    b->p->tensors[TENSOR_BATCH].count = shape_count(&m->input);
+    b->p->tensors[TENSOR_BATCH] =
+        (struct plan_tensor){.count = shape_count(&m->input), .unit = sizeof(float)};
     b->p->ntensors = 1;
     for (int k = 0; k < m->nnodes; k++) {
         const struct model_node *node = &m->nodes[k];

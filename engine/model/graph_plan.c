@@ -9,7 +9,8 @@
  * always the same. Each gets the lowest place where nothing that lives at the same time lies (first
  * fit).
  * Where an input's gradient is the output's, element by element (add, activations, dropout), it takes
- * the output's place.
+ * the output's place; both inputs of an add do, if the one that lives longer is not added to before the
+ * other is done with.
  *
  * Gradients that lead to no parameter are not computed. */
 #include "engine/model/graph_plan.h"
@@ -21,13 +22,28 @@
 
 /* ---- 2. and 3. ops and activations -------------------------------------------------------- */
 
+static int64_t whole_lines(const struct plan *p, int64_t bytes) {
+    return (bytes + p->line - 1) / p->line * p->line;
+}
+
 /* Takes the next place of an arena; op_create has checked that one tensor's bytes fit in 63 bits.
  */
-static enum error arena_place(int64_t *total, int64_t floats, int64_t *out) {
+static enum error arena_place(const struct plan *p, int64_t *total, int64_t bytes, int64_t *out) {
     *out = *total;
-    if (floats > INT64_MAX / 16 - *total)
+    if (bytes > INT64_MAX / 4 - *total)
         return FAIL(ERR_MEMORY, "the activations do not fit in memory\nmake batch.size smaller");
-    *total += align_floats(floats);
+    *total += whole_lines(p, bytes);
+    return ERR_NONE;
+}
+
+/* What needs no gradient is f32 whatever the precision, and an op reads one type. */
+static enum error types_check(const struct plan *p, const struct plan_step *step) {
+    for (int i = 0; i < step->ninputs && !step->desc.first; i++)
+        if (p->tensors[step->in[i]].unit != p->unit)
+            return FAIL(
+                ERR_CONFIG,
+                "it reads data beside what layers have computed, which is not possible with "
+                "activations of 2 bytes\nuse precision f32 or tf32");
     return ERR_NONE;
 }
 
@@ -35,13 +51,17 @@ static enum error ops_create(const struct model *m, struct device *dev, struct p
     for (int s = 0; s < p->nsteps; s++) {
         struct plan_step *step = &p->steps[s];
         struct plan_tensor *out = &p->tensors[step->out];
-        enum error err = op_create(dev, &step->desc, &step->op);
+        enum error err = types_check(p, step);
+        if (err == ERR_NONE) err = op_create(dev, &step->desc, &step->op);
         if (err != ERR_NONE && step->node != NODE_LOSS)
             return error_prefix(err, "%s: ", m->nodes[step->node].name);
         if (err != ERR_NONE) return err;
-        TRY(arena_place(&p->activations, p->n * out->count, &out->y));
-        int64_t saved = (int64_t)((step->op->saved_bytes + sizeof(float) - 1) / sizeof(float));
-        TRY(arena_place(&p->activations, saved, &step->saved));
+        bool unread = step->node == NODE_LOSS && device_accel(dev); /* of a loss: see ops.h */
+        if (unread)
+            out->y = -1;
+        else
+            TRY(arena_place(p, &p->activations, p->n * out->count * out->unit, &out->y));
+        TRY(arena_place(p, &p->activations, (int64_t)step->op->saved_bytes, &step->saved));
         if (step->op->scratch_bytes > p->scratch) p->scratch = step->op->scratch_bytes;
         p->flops += op_flops(&step->desc, false) + op_flops(&step->desc, true);
     }
@@ -52,7 +72,7 @@ static enum error ops_create(const struct model *m, struct device *dev, struct p
 
 struct span { /* memory that lives while the steps first >= s >= last run backwards */
     int first, last;
-    int64_t at, floats;
+    int64_t at, bytes;
 };
 struct spans {
     struct span *of;
@@ -64,24 +84,44 @@ struct spans {
 /* The lowest place that nothing alive at the same time touches: whatever it meets, it moves behind.
  */
 static int64_t span_place(struct spans *all, struct span s) {
-    s.floats = align_floats(s.floats);
     for (bool moved = true; moved;) {
         moved = false;
         for (int i = 0; i < all->count; i++) {
             const struct span *o = &all->of[i];
             bool together = s.first >= o->last && o->first >= s.last;
-            if (!together || s.at >= o->at + o->floats || o->at >= s.at + s.floats) continue;
-            s.at = o->at + o->floats;
+            if (!together || s.at >= o->at + o->bytes || o->at >= s.at + s.bytes) continue;
+            s.at = o->at + o->bytes;
             moved = true;
         }
     }
     all->of[all->count++] = s;
-    if (all->end < s.at + s.floats) all->end = s.at + s.floats;
+    if (all->end < s.at + s.bytes) all->end = s.at + s.bytes;
     return s.at;
 }
 
 static bool is_elementwise(enum op_kind kind) {
     return kind == OP_ADD || kind == OP_ACTIVATION || kind == OP_DROPOUT;
+}
+
+static int64_t gradient_bytes(const struct plan *p, const struct plan_tensor *t) {
+    return whole_lines(p, p->n * t->count * p->unit);
+}
+
+static bool is_read_between(const struct plan *p, int tensor, int after, int before) {
+    for (int s = after + 1; s < before; s++)
+        for (int i = 0; i < p->steps[s].ninputs; i++)
+            if (p->steps[s].in[i] == tensor) return true;
+    return false;
+}
+
+/* Whether both inputs of an add may have their gradients in its own's place: nobody writes to one of them before the
+ * other has been read for the last time, by the later of the two producers. */
+static bool inputs_share(const struct plan *p, int s) {
+    const struct plan_step *step = &p->steps[s];
+    int one = p->tensors[step->in[0]].producer, two = p->tensors[step->in[1]].producer;
+    int later = one > two ? one : two;
+    return step->desc.kind == OP_ADD && !is_elementwise(p->steps[later].desc.kind) &&
+           !is_read_between(p, step->in[0], later, s) && !is_read_between(p, step->in[1], later, s);
 }
 
 /* Where the gradient of tensor t begins to live at step s: in the place of the step's own output if
@@ -90,14 +130,15 @@ static bool is_elementwise(enum op_kind kind) {
 static int64_t gradient_begin(struct plan *p, struct spans *all, int t, int s, bool *taken) {
     const struct plan_step *step = &p->steps[s];
     struct plan_tensor *tensor = &p->tensors[t];
-    if (is_elementwise(step->desc.kind) && !*taken) {
+    if (is_elementwise(step->desc.kind) && (!*taken || inputs_share(p, s))) {
+        int *last = &all->of[all->tensor[step->out]].last;
+        if (!*taken || tensor->producer < *last) *last = tensor->producer;
         *taken = true;
         all->tensor[t] = all->tensor[step->out];
-        all->of[all->tensor[t]].last = tensor->producer;
         return tensor->dy = p->tensors[step->out].dy;
     }
     all->tensor[t] = all->count;
-    struct span span = {.first = s, .last = tensor->producer, .floats = p->n * tensor->count};
+    struct span span = {.first = s, .last = tensor->producer, .bytes = gradient_bytes(p, tensor)};
     return tensor->dy = span_place(all, span);
 }
 
@@ -110,7 +151,7 @@ static void gradients_place(struct plan *p, struct spans *all) {
         for (int i = 0; i < step->ninputs && !step->desc.first; i++) {
             const struct plan_tensor *t = &p->tensors[step->in[i]];
             bool begins = t->wants_grad && t->dy < 0;
-            struct span beside = {.first = s, .last = s, .floats = p->n * t->count};
+            struct span beside = {.first = s, .last = s, .bytes = gradient_bytes(p, t)};
             step->dx[i] =
                 begins ? gradient_begin(p, all, step->in[i], s, &taken) : span_place(all, beside);
             step->add[i] = t->wants_grad && !begins;
@@ -127,7 +168,7 @@ static enum error gradients_layout(struct plan *p) {
                          : FAIL(ERR_MEMORY, "cannot allocate a plan of %d steps", p->nsteps);
     for (int s = 0; s < p->nsteps && err == ERR_NONE; s++)
         for (int i = 0; i < p->steps[s].ninputs && err == ERR_NONE; i++)
-            err = arena_place(&total, p->n * p->tensors[p->steps[s].in[i]].count, &at);
+            err = arena_place(p, &total, gradient_bytes(p, &p->tensors[p->steps[s].in[i]]), &at);
     if (err == ERR_NONE) gradients_place(p, &all);
     p->gradients = all.end;
     free(all.of);
@@ -143,6 +184,8 @@ enum error plan_create(const struct model *m, struct device *dev, enum loss loss
     struct plan *p = calloc(1, sizeof *p);
     if (!p) return FAIL(ERR_MEMORY, "cannot allocate a plan of %d layers", m->nnodes);
     p->n = n;
+    p->unit = (int64_t)device_unit(dev, precision);
+    p->line = device_accel(dev) ? DEVICE_ALIGNMENT : ALIGNMENT;
     enum error err = plan_lower(m, dev, loss, precision, p);
     if (err == ERR_NONE) err = ops_create(m, dev, p);
     if (err == ERR_NONE) err = gradients_layout(p);

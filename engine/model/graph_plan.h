@@ -1,14 +1,16 @@
 /* One batch size of a graph, planned: which ops run in which order, and where everything lies. */
 #pragma once
+#include "engine/device/accel.h"
 #include "engine/model/graph.h"
 
 enum { TENSOR_BATCH = 0, NODE_LOSS = -1 };
 
 /* An activation: tensor 0 is the batch, the others what steps put out, in their order. Nodes that are
- * views of or fused with others have none of their own. */
+ * views of or fused with others have none of their own. All places are bytes into their arenas. */
 struct plan_tensor {
-    int64_t count; /* floats of one sample */
-    int64_t y, dy; /* where it and its gradient lie: floats into their arenas */
+    int64_t count; /* elements of one sample */
+    int64_t unit;  /* bytes of an element */
+    int64_t y, dy; /* where it and its gradient lie; -1: nowhere */
     enum layout layout;
     int other;       /* tensor that holds the same in the other layout; 0: none */
     int producer;    /* step that writes it */
@@ -20,8 +22,8 @@ struct plan_step {
     int node;    /* whose name it has, or NODE_LOSS */
     int nparams; /* of the node's, that it has: all, or none when it is a reorder */
     int ninputs, in[LAYER_INPUTS], out; /* tensors */
-    int64_t saved;                      /* floats into the activations */
-    int64_t dx[LAYER_INPUTS]; /* where backward writes: floats into the gradients; -1: nowhere */
+    int64_t saved;                      /* among the activations */
+    int64_t dx[LAYER_INPUTS]; /* where backward writes, among the gradients; -1: nowhere */
     bool add_dw;              /* a step behind it has written the gradient of its tied weights */
     bool add[LAYER_INPUTS];   /* dx is a temporary that is then added to the tensor's gradient */
 };
@@ -31,9 +33,11 @@ struct plan {
     int nsteps, ntensors, output /* tensor */, fused, reorders;
     struct plan_step *steps;
     struct plan_tensor *tensors;
-    int64_t activations, gradients; /* floats */
-    size_t scratch;                 /* bytes */
-    double flops;                   /* of one sample, forward and backward */
+    int64_t unit,
+        line; /* bytes of an element that has a gradient; every place is a multiple of line */
+    int64_t activations, gradients; /* bytes, as is scratch */
+    size_t scratch;
+    double flops; /* of one sample, forward and backward */
 };
 /* The first part of plan_create: allocates and fills p's steps (but for their ops and places) and
  * tensors. */

@@ -1,5 +1,6 @@
 /* What running one batch and running several together share. */
 #pragma once
+#include "engine/device/accel.h"
 #include "engine/model/graph_plan.h"
 
 #include <stdatomic.h>
@@ -12,17 +13,59 @@ struct member { /* one of the batches that are computed together; usually there 
     const struct plan *plan; /* of the last forward; NULL: it had no samples */
     struct arena activations, gradients;
 };
+/* ---- a batch in an accelerator's memory: graph_input.c ---- */
+enum { INPUT_SLOTS = 2 };
+struct input {
+    struct arena memory;
+    const float *staged;      /* x of the batch that LANE_COPY brings or has brought; NULL: none */
+    struct graph_batch there; /* the batch, where it lies */
+    struct device_mark *filled, *left; /* by LANE_COPY; by LANE_COMPUTE, which has read it */
+};
+
+/* ---- stretches of work that run again: graph_record.c ---- */
+struct pass_key { /* compared bytewise: what a stretch's calls depend on */
+    const void *plan, *values, *grads, *x, *labels, *target, *buffers;
+    uint64_t seed;
+    float scale;
+    uint8_t training, update_buffers, backward, pad;
+    int32_t from, to; /* steps */
+};
+struct record {
+    struct pass_key key;
+    struct device_recording *recording; /* NULL: it has been seen once */
+    int64_t used;
+};
+enum { RECORDS = 256 };
+struct records {
+    bool on;
+    struct record *of;
+    int64_t clock;
+};
+
 struct graph {
     const struct model *m;
     struct device *dev;
+    const struct accel_ops *accel; /* the device's; NULL: its memory is the host's */
     enum loss loss;
     enum precision precision;
     struct plan *plans;
     int nmembers;
     struct member *members;
     struct arena scratch;
+    double here[2], *both; /* loss and correct of the last forward, where the device adds them up */
     double *parts,
         *sums; /* of batchnorms together: (shards, 1 + 2 channels), (channels, 2) of all */
+    struct input input[INPUT_SLOTS];
+    int slot;                /* of the last forward */
+    struct graph_batch last; /* what the last forward worked on, where it lies */
+    struct arena low;        /* the values in the type of activations, where that is not f32 */
+    const float *lowered;    /* the values that it was made of; NULL: they have changed since */
+    struct arena raised;     /* outputs as f32 on the device, */
+    float *output;           /* and on the host */
+    size_t output_bytes;
+    const int64_t *cuts; /* NULL: gradients are awaited at each parameter */
+    int ncuts;
+    struct records records;
     graph_watch_fn watch; /* NULL: none */
     void *watcher;
     atomic_int where; /* 0: nowhere; 2 * (node + 2), + 1 in backward */
@@ -31,7 +74,7 @@ struct graph_run { /* what a pass over a member reads and writes */
     const struct graph_batch *batch;
     const float *values;
     float *buffers, *grads;
-    double *sums; /* loss, correct */
+    double *sums; /* loss, correct: of the device */
 };
 
 /* Makes room for so many members; graph_prepare then gives them their arenas. */
@@ -44,4 +87,19 @@ MUST_CHECK enum error graph_step_forward(struct graph *g, const struct member *m
 MUST_CHECK enum error graph_step_backward(struct graph *g, const struct member *m,
                                           const struct plan_step *s, const struct graph_run *r,
                                           struct norm_sync *sync);
-void gradients_clear(const struct model *m, float *grads); /* of no samples: all are zero */
+MUST_CHECK enum error gradients_clear(struct graph *g,
+                                      float *grads); /* of no samples: all are zero */
+MUST_CHECK enum error arena_grow(struct graph *g, struct arena *a, size_t bytes);
+
+/* Room for batches of n samples. */
+MUST_CHECK enum error inputs_prepare(struct graph *g, int64_t n);
+void inputs_free(struct graph *g);
+/* g->last: b, where the device can read it. */
+MUST_CHECK enum error input_take(struct graph *g, const struct graph_batch *b);
+
+/* Runs steps [from, to) of the last plan, or what was recorded of them; backward from the last one. */
+MUST_CHECK enum error stretch_run(struct graph *g, const struct graph_run *r, bool backward,
+                                  int from, int to);
+void records_drop(struct graph *g); /* memory has moved */
+void records_free(struct graph *g);
+void graph_where_set(struct graph *g, int node, bool backward);

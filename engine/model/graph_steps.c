@@ -15,8 +15,10 @@ static void count_bytes(const struct graph *g, const struct plan_step *s, int64_
            y = (double)(n * shape_count(&s->desc.y)), w = 0;
     for (int i = 0; i < s->nparams; i++)
         w += (double)g->m->params[g->m->nodes[s->node].param[i]].count;
-    out->bytes[0] = (x + y + w) * sizeof(float);
-    out->bytes[1] = (y + x + 2 * w + (s->desc.first ? 0 : x)) * sizeof(float);
+    double unit = (double)device_unit(g->dev, s->desc.precision);
+    double read = x * (s->desc.first ? sizeof(float) : unit);
+    out->bytes[0] = read + y * unit + w * unit;
+    out->bytes[1] = read + y * unit + w * (unit + sizeof(float)) + (s->desc.first ? 0 : x * unit);
 }
 
 void graph_step(const struct graph *g, int64_t n, int step, struct graph_step *out) {

@@ -220,6 +220,6 @@ enum error graph_backward_together(struct graph *g, struct graph_member *members
                                    const float *values, const struct graph_sync *sync) {
     struct together t = {g, members, count, values, NULL, sync};
     for (int i = 0; i < count; i++)
-        if (!g->members[i].plan) gradients_clear(g->m, members[i].grads);
+        if (!g->members[i].plan) TRY(gradients_clear(g, members[i].grads));
     return backward_all(&t);
 }

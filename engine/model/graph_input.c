@@ -1,0 +1,115 @@
+/* The batch in an accelerator's memory. There are two slots: while the ops of one batch run, LANE_COPY can bring the
+ * next one. Marks keep the lanes apart: a slot is written when the last batch in it has been left, and read when it
+ * is filled.
+ *
+ *   LANE_COPY      | batch 1 -> slot 1 |       | batch 2 -> slot 0 |
+ *   LANE_COMPUTE   forward, backward of slot 0 | ... of slot 1     | ... of slot 0
+ *
+ * A batch that nobody has staged is brought when its forward begins. */
+#include "engine/model/graph_run.h"
+
+#include <string.h>
+
+struct places { /* bytes into a slot */
+    size_t x, labels, target, ids, end;
+};
+
+static size_t whole(size_t bytes) {
+    return (bytes + DEVICE_ALIGNMENT - 1) / DEVICE_ALIGNMENT * DEVICE_ALIGNMENT;
+}
+
+static size_t label_bytes(const struct graph *g, int64_t n) {
+    const struct shape *y = &g->m->output;
+    return (size_t)(n * (shape_count(y) / shape_last(y))) * sizeof(int32_t);
+}
+
+static size_t target_bytes(const struct graph *g, int64_t n) {
+    return g->loss == LOSS_MSE ? (size_t)(n * shape_count(&g->m->output)) * sizeof(float) : 0;
+}
+
+static size_t x_bytes(const struct graph *g, int64_t n) {
+    return (size_t)(n * shape_count(&g->m->input)) * sizeof(float);
+}
+
+static struct places places_of(const struct graph *g, int64_t n) {
+    struct places p = {0};
+    p.labels = p.x + whole(x_bytes(g, n));
+    p.target = p.labels + whole(label_bytes(g, n));
+    p.ids = p.target + whole(target_bytes(g, n));
+    p.end = p.ids + whole((size_t)n * sizeof(uint64_t));
+    return p;
+}
+
+enum error inputs_prepare(struct graph *g, int64_t n) {
+    for (int i = 0; g->accel && i < INPUT_SLOTS; i++) {
+        struct input *in = &g->input[i];
+        void *before = in->memory.base;
+        TRY(arena_grow(g, &in->memory, places_of(g, n).end));
+        if (in->memory.base != before) in->staged = NULL;
+        if (!in->filled) TRY(g->accel->mark_create(g->dev, &in->filled));
+        if (!in->left) TRY(g->accel->mark_create(g->dev, &in->left));
+    }
+    return ERR_NONE;
+}
+
+void inputs_free(struct graph *g) {
+    for (int i = 0; g->accel && i < INPUT_SLOTS; i++) {
+        struct input *in = &g->input[i];
+        device_free(g->dev, in->memory.base);
+        if (in->filled) g->accel->mark_free(in->filled);
+        if (in->left) g->accel->mark_free(in->left);
+    }
+}
+
+static enum error bring(struct graph *g, void *to, const void *from, size_t bytes,
+                        const void **there) {
+    *there = from ? to : NULL;
+    return from && bytes ? g->accel->write(g->dev, LANE_COPY, to, from, bytes) : ERR_NONE;
+}
+
+static enum error input_fill(struct graph *g, struct input *in, const struct graph_batch *b) {
+    struct places at = places_of(g, b->n);
+    char *base = in->memory.base;
+    const void *x, *labels, *target, *ids;
+    TRY(bring(g, base + at.x, b->x, x_bytes(g, b->n), &x));
+    TRY(bring(g, base + at.labels, b->labels, label_bytes(g, b->n), &labels));
+    TRY(bring(g, base + at.target, b->target, target_bytes(g, b->n), &target));
+    TRY(bring(g, base + at.ids, b->ids, (size_t)b->n * sizeof(uint64_t), &ids));
+    in->there =
+        (struct graph_batch){.n = b->n, .x = x, .labels = labels, .target = target, .ids = ids};
+    return ERR_NONE;
+}
+
+/* Behind whatever reads the slot now. */
+static enum error input_stage(struct graph *g, struct input *in, const struct graph_batch *b) {
+    TRY(g->accel->follow(g->dev, LANE_COPY, in->left));
+    TRY(input_fill(g, in, b));
+    in->staged = b->x;
+    return g->accel->mark(g->dev, LANE_COPY, in->filled);
+}
+
+enum error graph_stage(struct graph *g, const struct graph_batch *b) {
+    if (!g->accel || !graph_plan(g, b->n)) return ERR_NONE;
+    return input_stage(g, &g->input[1 - g->slot], b);
+}
+
+enum error graph_staged(struct graph *g) {
+    return g->accel ? g->accel->wait(g->dev, LANE_COPY) : ERR_NONE;
+}
+
+enum error input_take(struct graph *g, const struct graph_batch *b) {
+    g->last = *b;
+    if (!g->accel) return ERR_NONE;
+    TRY(g->accel->mark(g->dev, LANE_COMPUTE, g->input[g->slot].left));
+    struct input *in = &g->input[1 - g->slot];
+    bool here = in->staged && in->staged == b->x && in->there.n == b->n;
+    if (in->staged && !here) in = &g->input[g->slot]; /* another batch is on its way to that one */
+    if (!here) TRY(input_stage(g, in, b));
+    TRY(g->accel->follow(g->dev, LANE_COMPUTE, in->filled));
+    in->staged = NULL;
+    g->slot = (int)(in - g->input);
+    const struct graph_batch *there = &in->there;
+    g->last.x = there->x, g->last.labels = there->labels;
+    g->last.target = there->target, g->last.ids = there->ids;
+    return ERR_NONE;
+}

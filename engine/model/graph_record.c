@@ -1,0 +1,104 @@
+/* Stretches of a pass that run again with the same addresses and numbers. What is seen for the first time runs as it
+ * is (libraries may prepare themselves then); the second time it is recorded; from then on one call asks for all of
+ * it. The stretches of backward end where somebody waits for gradients, since what he asks of other lanes cannot be
+ * a part of them. */
+#include "engine/base/log.h"
+#include "engine/model/graph_run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static enum error steps_run(struct graph *g, const struct graph_run *r, bool backward, int from,
+                            int to) {
+    const struct member *m = &g->members[0];
+    const struct plan *p = m->plan;
+    if (!backward)
+        for (int s = from; s < to; s++) TRY(graph_step_forward(g, m, &p->steps[s], r, NULL));
+    else
+        for (int s = to; s-- > from;)
+            if (p->tensors[p->steps[s].out].wants_grad)
+                TRY(graph_step_backward(g, m, &p->steps[s], r, NULL));
+    return ERR_NONE;
+}
+
+enum error graph_record(struct graph *g) {
+    if (!g->accel || g->records.of) return ERR_NONE;
+    g->records.of = calloc(RECORDS, sizeof *g->records.of);
+    if (!g->records.of) return FAIL(ERR_MEMORY, "no memory for recordings");
+    g->records.on = true;
+    return ERR_NONE;
+}
+
+void records_drop(struct graph *g) {
+    for (int i = 0; g->records.of && i < RECORDS; i++) {
+        struct record *r = &g->records.of[i];
+        if (r->recording) g->accel->recording_free(r->recording);
+        *r = (struct record){0};
+    }
+}
+
+void records_free(struct graph *g) {
+    records_drop(g);
+    free(g->records.of);
+    g->records.of = NULL;
+}
+
+static struct pass_key key_of(const struct graph *g, const struct graph_run *r, bool backward,
+                              int from, int to) {
+    const struct graph_batch *b = r->batch;
+    struct pass_key k;
+    memset(&k, 0, sizeof k);
+    k.plan = g->members[0].plan, k.values = r->values, k.grads = r->grads, k.buffers = r->buffers;
+    k.x = b->x, k.labels = b->labels, k.target = b->target;
+    k.seed = b->seed, k.scale = b->scale;
+    k.training = b->training, k.update_buffers = b->update_buffers, k.backward = backward;
+    k.from = from, k.to = to;
+    return k;
+}
+
+/* The record of this key: an old one's place if it is new. */
+static struct record *record_find(struct records *all, const struct pass_key *key) {
+    struct record *oldest = all->of;
+    for (int i = 0; i < RECORDS; i++) {
+        struct record *r = &all->of[i];
+        if (r->used && !memcmp(&r->key, key, sizeof *key)) return r;
+        if (r->used < oldest->used) oldest = r;
+    }
+    return oldest;
+}
+
+/* Records the stretch. *out NULL: it could not be, and nothing has run. */
+static enum error record_make(struct graph *g, const struct graph_run *r, const struct pass_key *k,
+                              struct device_recording **out) {
+    *out = NULL;
+    enum error err = g->accel->record(g->dev);
+    if (err == ERR_NONE) {
+        err = steps_run(g, r, k->backward, k->from, k->to);
+        enum error end = g->accel->recorded(g->dev, out);
+        if (err == ERR_NONE) err = end;
+    }
+    if (err != ERR_NONE && *out) {
+        g->accel->recording_free(*out);
+        *out = NULL;
+    }
+    if (*out) return ERR_NONE;
+    log_warn("the steps cannot be recorded, and are asked for one by one: %s",
+             err == ERR_NONE ? "the device gives no reason" : error_message());
+    g->records.on = false;
+    return ERR_NONE;
+}
+
+enum error stretch_run(struct graph *g, const struct graph_run *r, bool backward, int from,
+                       int to) {
+    if (!g->records.on || g->watch || from == to) return steps_run(g, r, backward, from, to);
+    const struct pass_key key = key_of(g, r, backward, from, to);
+    struct record *record = record_find(&g->records, &key);
+    bool seen = record->used && !memcmp(&record->key, &key, sizeof key);
+    if (!seen && record->recording) g->accel->recording_free(record->recording);
+    if (!seen) *record = (struct record){.key = key};
+    record->used = ++g->records.clock;
+    if (seen && !record->recording) TRY(record_make(g, r, &key, &record->recording));
+    if (!record->recording) return steps_run(g, r, backward, from, to);
+    graph_where_set(g, g->members[0].plan->steps[backward ? to - 1 : from].node, backward);
+    return g->accel->replay(g->dev, record->recording);
+}

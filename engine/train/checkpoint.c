@@ -211,8 +211,7 @@ static enum error load_snapshot(const char *path, const struct opened *c,
         return FAIL(ERR_DATA,
                     "'%s': its counters make no sense (step %" PRId64 ", epoch %" PRId64 ")", path,
                     at->step, at->epoch);
-    snapshot_give(shot, v, true);
-    return ERR_NONE;
+    return snapshot_give(shot, v, true);
 }
 
 static enum error load_step(const char *path, const struct checkpoint_view *v) {
@@ -235,7 +234,7 @@ static enum error load_weights(const char *path, const struct checkpoint_view *v
     enum error err = snapshot_create(v, &shot);
     if (err == ERR_NONE) {
         err = read_into(shot, FILE_MODEL, &f);
-        if (err == ERR_NONE) snapshot_give(shot, v, false);
+        if (err == ERR_NONE) err = snapshot_give(shot, v, false);
         snapshot_free(shot);
     }
     st_close(&f);

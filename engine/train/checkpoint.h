@@ -46,15 +46,20 @@ struct checkpoint_counters { /* where the run is: plain numbers, the sampler's p
     int64_t step, epoch, step_in_epoch;
     double best; /* of checkpoint.best's metric; NaN: none */
     struct sha256 losses;
-    double seconds; /* of training, so far */
+    double seconds;     /* of training, so far */
+    double loss_scale;  /* fp16; else 0 */
+    int64_t good_steps; /* since it changed */
+    int64_t skipped;    /* steps, so far */
 };
 struct checkpoint_view { /* what is saved: borrowed pointers into the arenas, or where to load to */
     const struct model *model;
+    struct device *device; /* in whose memory they may lie; NULL: the host's */
     float *values, *buffers;
     int nslots;
     const char *const *slot_names;
     float *slots[2]; /* arenas of the optimizer state; NULL: what saver_state gave holds it */
     struct checkpoint_counters *counters;
+    bool scaled;          /* the counters of the loss's scale belong to it */
     const char *identity; /* text of what must be equal to resume: model, data, batch, seed, ...
                              "key=value\n" lines */
     const char *mode;

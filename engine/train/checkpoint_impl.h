@@ -40,10 +40,12 @@ char *step_path(const char *folder, int64_t step, struct pool *pool);
 struct snapshot;
 MUST_CHECK enum error snapshot_create(const struct checkpoint_view *v, struct snapshot **out);
 void snapshot_free(struct snapshot *shot);
-void snapshot_take(struct snapshot *shot, const struct checkpoint_view *v); /* view -> snapshot */
+/* view -> snapshot */
+MUST_CHECK enum error snapshot_take(struct snapshot *shot, const struct checkpoint_view *v);
 void snapshot_slots(const struct snapshot *shot, float *slots[2]);
-void snapshot_give(const struct snapshot *shot, const struct checkpoint_view *v,
-                   bool all); /* snapshot -> view; or the model alone */
+/* snapshot -> view; or the model alone */
+MUST_CHECK enum error snapshot_give(const struct snapshot *shot, const struct checkpoint_view *v,
+                                    bool all);
 const struct st_tensor *snapshot_tensors(const struct snapshot *shot, enum checkpoint_file file,
                                          int *count);
 const struct checkpoint_counters *snapshot_counters(const struct snapshot *shot);

@@ -9,11 +9,14 @@
  *   n = 4, order 0 2 1 3:   [0]   [0+2]   [0+2, 1]   [0+2, 1, 3] -> [0+2, 1+3] -> [(0+2)+(1+3)]
  *
  * In the last backward the additions follow the gradients as they become ready, so that buckets can
- * leave before it ends. */
+ * leave before it ends.
+ *
+ * On an accelerator nothing here waits for it: while it computes, the next piece of the batch, and then the next
+ * step's, is on its way there. */
 #include "engine/base/clock.h"
-#include "engine/base/vector.h"
+#include "engine/device/accel.h"
+#include "engine/train/internal.h"
 #include "engine/train/stop.h"
-#include "engine/train/trainer.h"
 
 #include <string.h>
 
@@ -40,8 +43,10 @@ static enum error cascade_ready(void *user, int64_t upto) {
     struct cascade *c = user;
     int64_t from = c->done, n = upto - from;
     float **grads = c->t->grads;
-    if (c->piece) floats_add(grads[c->top] + from, c->piece + from, n);
-    for (int d = c->top; d > c->bottom; d--) floats_add(grads[d - 1] + from, grads[d] + from, n);
+    struct device *dev = c->t->device;
+    if (c->piece) TRY(device_add(dev, grads[c->top] + from, c->piece + from, n));
+    for (int d = c->top; d > c->bottom; d--)
+        TRY(device_add(dev, grads[d - 1] + from, grads[d] + from, n));
     c->done = upto;
     return c->ready ? c->ready(c->user, upto) : ERR_NONE;
 }
@@ -50,18 +55,6 @@ static int bit_reverse(int i, int n) {
     int r = 0;
     for (int bit = 1; bit < n; bit <<= 1, i >>= 1) r = r << 1 | (i & 1);
     return r;
-}
-
-static void header_set(float *header, const struct graph_sums *sums, float scale, int64_t n) {
-    header[HEADER_LOSS] = (float)(sums->loss * (double)scale);
-    header[HEADER_CORRECT] = (float)sums->correct;
-    header[HEADER_SAMPLES] = (float)n;
-}
-
-/* What rides with the gradients. */
-static void header_begin(float *header) {
-    memset(header, 0, HEADER_FLOATS * sizeof *header);
-    header[HEADER_STOP] = stop_signal() != 0;
 }
 
 /* Samples [from, to) of a shard. */
@@ -75,29 +68,53 @@ static struct graph_batch batch_of(const struct trainer *t, const struct step_ba
         .target = s->target ? s->target + from * d->targets : NULL,
         .ids = s->ids + from,
         .seed = (uint64_t)t->config->seed,
-        .scale = 1.0f / (float)b->samples,
+        .scale = scaling_factor(t) / (float)b->samples,
         .training = true,
         .update_buffers = s->index == 0,
     };
 }
 
-/* Samples [from, to) of a shard, forward and backward, into c's arena. */
-static enum error run_piece(struct trainer *t, const struct step_batch *b, const struct shard *s,
-                            int64_t from, int64_t to, struct cascade *c) {
+/* A part of the step's batch: one of the pieces that a shard is cut in. */
+struct piece {
+    const struct shard *shard;
+    int order, of; /* which shard of the tree's, which piece */
+};
+
+static struct piece piece_at(const struct trainer *t, const struct step_batch *b, int64_t k) {
+    int64_t pieces = t->config->batch.accumulate;
+    int order = (int)(k / pieces);
+    return (struct piece){&b->shards[bit_reverse(order, b->nshards)], order, (int)(k % pieces)};
+}
+
+static struct graph_batch piece_batch(const struct trainer *t, const struct step_batch *b,
+                                      const struct piece *p) {
+    const struct shard *s = p->shard;
+    int64_t pieces = t->config->batch.accumulate;
+    return batch_of(t, b, s, s->n * p->of / pieces, s->n * (p->of + 1) / pieces);
+}
+
+/* An accelerator is asked for all of it at once, unless somebody waits for parts of the gradient. */
+static enum error run_backward(struct trainer *t, const struct graph_batch *batch, float *grads,
+                               struct cascade *c) {
+    if (c->ready || !device_accel(t->device))
+        return graph_backward(t->graph, batch, t->values, grads, cascade_ready, c);
+    TRY(graph_backward(t->graph, batch, t->values, grads, NULL, NULL));
+    return cascade_ready(c, t->model->arena_floats);
+}
+
+/* A piece, forward and backward, into c's arena. */
+static enum error run_piece(struct trainer *t, const struct step_batch *b, const struct piece *p,
+                            struct cascade *c) {
     float *grads = c->piece ? c->piece : t->grads[c->top];
-    header_begin(grads);
-    if (from == to) {
-        memset(grads + HEADER_FLOATS, 0,
-               (size_t)(t->model->arena_floats - HEADER_FLOATS) * sizeof(float));
-        return cascade_ready(c, t->model->arena_floats);
-    }
-    struct graph_batch batch = batch_of(t, b, s, from, to);
-    struct graph_sums sums = {0};
+    const struct graph_batch batch = piece_batch(t, b, p);
     int64_t mark = clock_ns();
-    TRY(graph_forward(t->graph, &batch, t->values, t->buffers, &sums));
+    TRY(timers_mark(t, TIMED_BEGIN));
+    TRY(graph_forward(t->graph, &batch, t->values, t->buffers, NULL));
+    TRY(timers_mark(t, TIMED_MIDDLE));
     trainer_phase(t, PHASE_FORWARD, &mark);
-    header_set(grads, &sums, batch.scale, batch.n);
-    TRY(graph_backward(t->graph, &batch, t->values, grads, cascade_ready, c));
+    TRY(graph_head(t->graph, grads, 1.0f / (float)b->samples, batch.n, stop_signal() != 0));
+    TRY(run_backward(t, &batch, grads, c));
+    TRY(timers_mark(t, TIMED_END));
     trainer_phase(t, PHASE_BACKWARD, &mark);
     return ERR_NONE;
 }
@@ -118,38 +135,68 @@ static enum error compute_together(struct trainer *t, const struct step_batch *b
     TRY(graph_forward_together(t->graph, m, b->nshards, t->values, t->buffers, &sync));
     trainer_phase(t, PHASE_FORWARD, &mark);
     for (int i = 0; i < b->nshards; i++) {
-        header_begin(m[i].grads);
-        header_set(m[i].grads, &(struct graph_sums){m[i].both[0], m[i].both[1]}, m[i].batch.scale,
-                   m[i].batch.n);
+        float *header = m[i].grads;
+        memset(header, 0, HEADER_FLOATS * sizeof *header);
+        header[HEADER_LOSS] = (float)(m[i].both[0] * (double)m[i].batch.scale);
+        header[HEADER_CORRECT] = (float)m[i].both[1];
+        header[HEADER_SAMPLES] = (float)m[i].batch.n;
+        header[HEADER_STOP] = stop_signal() != 0;
     }
     TRY(graph_backward_together(t->graph, m, b->nshards, t->values, &sync));
     for (int half = b->nshards / 2; half > 0; half /= 2)
         for (int i = 0; i < half; i++)
-            floats_add(m[i].grads, m[i + half].grads, t->model->arena_floats);
+            TRY(device_add(t->device, m[i].grads, m[i + half].grads, t->model->arena_floats));
     trainer_phase(t, PHASE_BACKWARD, &mark);
     return ERR_NONE;
 }
 
-enum error trainer_compute(struct trainer *t, grad_ready_fn ready, void *user) {
+/* ---- one step --------------------------------------------------------------------------------- */
+
+/* While an accelerator computes: the next step's batch begins to travel. Where that cannot be had, the step that
+ * wants it will say so. */
+static enum error look_ahead(struct trainer *t, int64_t *mark) {
+    t->ahead = NULL;
+    if (!device_accel(t->device) || !t->loader || t->at.step + 1 >= t->steps) return ERR_NONE;
+    TRY(graph_staged(t->graph)); /* the loader takes back what this step has read */
+    trainer_phase(t, PHASE_BACKWARD, mark);
     const struct step_batch *b;
+    if (loader_next(t->loader, &b) != ERR_NONE) return ERR_NONE;
+    trainer_phase(t, PHASE_LOAD, mark);
+    t->ahead = b;
+    const struct piece first = piece_at(t, b, 0);
+    const struct graph_batch batch = piece_batch(t, b, &first);
+    return batch.n ? graph_stage(t->graph, &batch) : ERR_NONE;
+}
+
+static enum error run_batch(struct trainer *t, const struct step_batch *b, grad_ready_fn ready,
+                            void *user) {
+    int64_t pieces = t->config->batch.accumulate, all = pieces * b->nshards;
+    for (int64_t k = 0; k < all; k++) {
+        const struct piece p = piece_at(t, b, k);
+        int top = __builtin_popcount((unsigned)p.order),
+            bottom = top - __builtin_ctz(~(unsigned)p.order);
+        struct cascade c = {.t = t, .top = top, .bottom = p.of == pieces - 1 ? bottom : top};
+        if (p.of > 0) c.piece = t->grads[GRAD_ARENAS - 1];
+        if (k == all - 1) c.ready = ready, c.user = user;
+        TRY(run_piece(t, b, &p, &c));
+        if (k == all - 1 || !device_accel(t->device)) continue;
+        const struct piece next = piece_at(t, b, k + 1);
+        const struct graph_batch batch = piece_batch(t, b, &next);
+        if (batch.n) TRY(graph_stage(t->graph, &batch));
+    }
+    return ERR_NONE;
+}
+
+enum error trainer_compute(struct trainer *t, grad_ready_fn ready, void *user) {
+    const struct step_batch *b = t->ahead;
     int64_t mark = clock_ns();
-    TRY(t->next_batch(t, &b));
+    if (!b) TRY(t->next_batch(t, &b));
     trainer_phase(t, PHASE_LOAD, &mark);
     if (t->members) {
         TRY(compute_together(t, b));
         return ready ? ready(user, t->model->arena_floats) : ERR_NONE;
     }
-    int pieces = (int)t->config->batch.accumulate;
-    for (int i = 0; i < b->nshards; i++) {
-        const struct shard *s = &b->shards[bit_reverse(i, b->nshards)];
-        int top = __builtin_popcount((unsigned)i), bottom = top - __builtin_ctz(~(unsigned)i);
-        for (int p = 0; p < pieces; p++) {
-            bool last = p == pieces - 1, very_last = last && i == b->nshards - 1;
-            struct cascade c = {.t = t, .top = top, .bottom = last ? bottom : top};
-            if (p > 0) c.piece = t->grads[GRAD_ARENAS - 1];
-            if (very_last) c.ready = ready, c.user = user;
-            TRY(run_piece(t, b, s, s->n * p / pieces, s->n * (p + 1) / pieces, &c));
-        }
-    }
-    return ERR_NONE;
+    TRY(run_batch(t, b, ready, user));
+    mark = clock_ns();
+    return look_ahead(t, &mark);
 }

@@ -4,6 +4,7 @@
  * in whole numbers (the confusion matrix) is exact in any order, and so is summed at once.
  *
  *   [shard 0: loss, correct, samples, top5][shard 1: ...] ... [confusion, classes x classes] */
+#include "engine/device/accel.h"
 #include "engine/train/internal.h"
 
 #include <math.h>
@@ -20,13 +21,15 @@ struct tally { /* what one evaluation adds up */
 };
 
 /* What the labels say of the outputs beside the loss. */
-static void judge(struct tally *a, const struct shard *s, double *sums) {
+static enum error judge(struct tally *a, const struct shard *s, double *sums) {
     const struct dataset *d = a->set;
-    if (!s->labels) return;
-    const float *y = graph_output(a->t->graph);
+    const float *y;
+    if (!s->labels || (d->classes <= SCORE_TOP && !a->confusion)) return ERR_NONE;
+    TRY(graph_output(a->t->graph, &y));
     int64_t rows = s->n * d->labels;
     if (d->classes > SCORE_TOP) sums[VAL_TOP] += (double)score_top(y, s->labels, rows, d->classes);
     if (a->confusion) score_confusion(y, s->labels, rows, d->classes, a->confusion);
+    return ERR_NONE;
 }
 
 static enum error run_shard(struct tally *a, const struct shard *s) {
@@ -41,8 +44,7 @@ static enum error run_shard(struct tally *a, const struct shard *s) {
     sums[VAL_LOSS] += out.loss;
     sums[VAL_CORRECT] += out.correct;
     sums[VAL_SAMPLES] += (double)s->n;
-    judge(a, s, sums);
-    return ERR_NONE;
+    return judge(a, s, sums);
 }
 
 static enum error run_shards(struct tally *a) {
@@ -58,6 +60,8 @@ static enum error run_shards(struct tally *a) {
                               .nshards = t->nshards,
                               .workers = (int)t->config->data.workers,
                               .depth = 2};
+    const struct allocator pinned = device_host_allocator(t->device);
+    p.memory = &pinned;
     struct loader *loader;
     cpu_set_t bound;
     affinity_free(&bound);

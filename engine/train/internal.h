@@ -10,7 +10,45 @@ const struct optim_ops *trainer_optim(const struct run_config *c);
 /* The optimizer's state and what trainer_norm and the others need. */
 MUST_CHECK enum error update_open(struct trainer *t);
 void update_close(struct trainer *t);
+/* Of a tensor: what it shares with a slice, within [begin, end) or within a piece, as a span; false: nothing. */
+bool update_span(const struct trainer *t, const struct slice *slice, int tensor, int64_t begin,
+                 int64_t end, struct optim_span *s);
+bool update_piece(const struct trainer *t, const struct slice *slice, int tensor, int64_t piece,
+                  struct optim_span *s);
+void update_norms(const struct trainer *t, int tensor, double *norm);
+
+/* ---- update_there.c: where the arenas are an accelerator's ---- */
+MUST_CHECK enum error there_open(struct trainer *t);
+void there_close(struct trainer *t);
+/* Sums and partials of this step, if they are not here yet: one wait. */
+MUST_CHECK enum error there_fetch(struct trainer *t);
+void there_renew(struct trainer *t); /* what has been fetched is the last step's */
+/* The sums alone: asked for, and (when the device has been waited for) taken. */
+MUST_CHECK enum error there_ask(struct trainer *t);
+void there_take(struct trainer *t);
+MUST_CHECK enum error there_measure(struct trainer *t);
+MUST_CHECK enum error there_update(struct trainer *t, int slice);
+
+/* ---- scaling.c: the loss's scale in fp16 ---- */
+bool scaling_on(const struct trainer *t);
+void scaling_open(struct trainer *t);
+float scaling_factor(const struct trainer *t); /* 1 where it is off */
+/* Sets t->scale, takes the scale out of the partial sums of squares, and t->sums.skipped when they are not finite. */
+void scaling_undo(struct trainer *t, double *partial, int64_t blocks);
+void scaling_follow(struct trainer *t); /* after each step, on every rank */
+
+/* ---- timers.c: an accelerator's forward and backward, which the host's clock does not see ---- */
+enum timed { TIMED_BEGIN, TIMED_MIDDLE, TIMED_END, TIMED_PLACES };
+MUST_CHECK enum error timers_open(struct trainer *t);
+void timers_close(struct trainer *t);
+MUST_CHECK enum error timers_mark(struct trainer *t,
+                                  enum timed place); /* of one piece after another */
+/* At a step's end, when the device has been waited for: the step's phases as they were. */
+void timers_settle(struct trainer *t, const int64_t before[PHASES]);
+
 void trainer_view(struct trainer *t, struct checkpoint_view *v);
+/* The values as the host can read them: *copy is to be freed; NULL where they lie there anyway. */
+MUST_CHECK enum error trainer_values(const struct trainer *t, const float **values, void **copy);
 /* What must be equal for a resume to be exact: "key=value\n" lines, in the settings' pool. NULL:
  * out of memory. */
 const char *trainer_identity(const struct job *job);
@@ -36,8 +74,13 @@ struct step_record {
     int64_t step, epoch;
     float loss, accuracy;
     double lr, norm, ms, samples;
+    double phase_ms[PHASES]; /* of this rank, communication as far as the step waited for it */
+    double loss_scale;       /* fp16; else 0 */
+    bool skipped;
 };
 MUST_CHECK enum error metrics_open(const char *run_dir, int64_t steps, struct metrics **out);
+/* Training begins behind 'step', and is to end with 'steps'. */
+void metrics_start(struct metrics *m, int64_t step, int64_t steps, int64_t per_epoch);
 void metrics_step(struct metrics *m, const struct step_record *r);
 void metrics_val(struct metrics *m, int64_t step, const struct val_result *v);
 void metrics_event(struct metrics *m, int64_t step, const char *event, const char *text);
@@ -57,6 +100,8 @@ struct summary {                           /* what the end of a run says */
     double time_s[PHASES], hidden_s, total_s;
     int ranks, processes;
     double sent[RANKS_MOST], received[RANKS_MOST], rss[RANKS_MOST], state[RANKS_MOST];
+    double loss_scale;    /* fp16; else 0 */
+    int64_t skipped;      /* steps, fp16 */
     const char *compress; /* how gradients were, NULL: not */
     double dense, packed; /* bytes that they would have taken, and took, over all ranks */
     char weights[SHA256_TEXT], losses[SHA256_TEXT];

@@ -74,7 +74,11 @@ static void report_step(struct run *r, int64_t ns, const int64_t before[PHASES])
                                  .lr = t->lr,
                                  .norm = t->norm_seen,
                                  .ms = ms,
-                                 .samples = (double)t->sums.samples};
+                                 .samples = (double)t->sums.samples,
+                                 .loss_scale = t->at.loss_scale,
+                                 .skipped = t->sums.skipped};
+    for (int i = 0; i < PHASES; i++)
+        record.phase_ms[i] = (double)(t->phase_ns[i] - before[i]) * 1e-6;
     metrics_step(r->metrics, &record);
     double comm = (double)(t->phase_ns[PHASE_COMM] - before[PHASE_COMM]);
     struct progress_state s = {.step = t->at.step,
@@ -96,6 +100,9 @@ static enum error take_step(struct run *r) {
     int64_t begin = clock_ns(), before[PHASES];
     memcpy(before, t->phase_ns, sizeof before);
     TRY(r->mode->step(t->mode));
+    if (t->graph) graph_values_changed(t->graph);
+    timers_settle(t, before);
+    scaling_follow(t);
     t->at.step++;
     t->at.step_in_epoch++;
     if (t->at.step_in_epoch == t->per_epoch) t->at.step_in_epoch = 0, t->at.epoch++;
@@ -236,6 +243,15 @@ static enum error gather(struct run *r, struct summary *s) {
     return err;
 }
 
+static enum error hash_weights(const struct trainer *t, char out[SHA256_TEXT]) {
+    const float *values;
+    void *copy;
+    TRY(trainer_values(t, &values, &copy));
+    checkpoint_weights_hash(t->model, values, out);
+    memory_free(copy);
+    return ERR_NONE;
+}
+
 static enum error finish(struct run *r) {
     struct trainer *t = r->t;
     const struct run_config *c = t->config;
@@ -252,13 +268,15 @@ static enum error finish(struct run *r) {
                         .has_val = r->has_val};
     s.ranks = t->ranks;
     s.processes = t->job->processes;
+    s.loss_scale = t->at.loss_scale;
+    s.skipped = t->at.skipped;
     if (c->comm.compress.index != COMPRESS_none)
         s.compress = compress_variants.at(c->comm.compress.index)->name;
     TRY(gather(r, &s));
     if (t->rank > 0) return ERR_NONE;
     TRY(saver_wait(r->saver));
     metrics_percentiles(r->metrics, &s.step_p50, &s.step_p95);
-    checkpoint_weights_hash(t->model, t->values, s.weights);
+    TRY(hash_weights(t, s.weights));
     sha256_hex(t->at.losses, s.losses);
     metrics_event(r->metrics, t->at.step,
                   r->stopped   ? "stopped"
@@ -291,6 +309,7 @@ static enum error open_outputs(struct run *r) {
     TRY(metrics_open(t->job->run_dir, t->steps, &r->metrics));
     TRY(progress_open(t->job, &r->progress));
     if (t->job->resume) metrics_event(r->metrics, t->at.step, "resumed", t->job->resume);
+    metrics_start(r->metrics, t->at.step, t->steps, t->per_epoch);
     say_hello(r);
     return ERR_NONE;
 }

@@ -1,7 +1,9 @@
 /* metrics.jsonl: one JSON object a line, every step one. Written through a buffer and flushed when
- * something happens; a full disk costs metrics, never the run. */
+ * something happens, and a few times a second for those who follow it; a full disk costs metrics,
+ * never the run. */
 #include "engine/train/internal.h"
 
+#include "engine/base/clock.h"
 #include "engine/base/log.h"
 
 #include <errno.h>
@@ -9,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEEP_TIMES = 1 << 16 }; /* of the last steps, for the percentiles */
+enum { KEEP_TIMES = 1 << 16, FLUSH_NS = 250000000 }; /* of the last steps, for the percentiles */
 struct metrics {
     FILE *file;
     char buffer[1 << 16];
     bool failed;
-    int64_t count, capacity;
+    int64_t count, capacity, flushed;
     float *times;
 };
 
@@ -47,11 +49,27 @@ void metrics_step(struct metrics *m, const struct step_record *r) {
     fprintf(m->file,
             "{\"step\":%lld,\"epoch\":%lld,\"loss\":%.9g,\"accuracy\":%.6g,\"lr\":%.9g,\"grad_"
             "norm\":%.6g,"
-            "\"samples\":%.0f,\"ms\":%.4f}\n",
+            "\"samples\":%.0f,\"ms\":%.4f",
             (long long)r->step, (long long)r->epoch, (double)r->loss, (double)r->accuracy, r->lr,
             r->norm, r->samples, r->ms);
+    static const char *const names[PHASES] = {"load", "forward", "backward", "comm", "update"};
+    for (int i = 0; i < PHASES; i++)
+        fprintf(m->file, "%s\"%s\":%.4f", i ? "," : ",\"phase_ms\":{", names[i], r->phase_ms[i]);
+    fputc('}', m->file);
+    if (r->loss_scale > 0) fprintf(m->file, ",\"loss_scale\":%.9g", r->loss_scale);
+    fputs(r->skipped ? ",\"skipped\":true}\n" : "}\n", m->file);
     m->times[m->count++ % m->capacity] = (float)r->ms;
     check(m);
+    int64_t now = clock_ns();
+    if (now - m->flushed < FLUSH_NS) return;
+    m->flushed = now;
+    metrics_flush(m);
+}
+
+void metrics_start(struct metrics *m, int64_t step, int64_t steps, int64_t per_epoch) {
+    fprintf(m->file, "{\"step\":%lld,\"event\":\"started\",\"steps\":%lld,\"per_epoch\":%lld}\n",
+            (long long)step, (long long)steps, (long long)per_epoch);
+    metrics_flush(m);
 }
 
 static void put_line(struct metrics *m, struct json *j) {

@@ -23,4 +23,7 @@ MUST_CHECK enum error resolve_processes(struct resolve *r);
 MUST_CHECK enum error resolve_link(struct resolve *r);
 
 /* ---- resolve_sharing.c: what is exchanged ---- */
-void resolve_sharing(struct resolve *r);
+MUST_CHECK enum error resolve_sharing(struct resolve *r);
+
+/* ---- resolve_numbers.c: precision, and what devices are capable of ---- */
+void resolve_numbers(struct resolve *r);

@@ -154,8 +154,8 @@ static enum error read_tree(const struct load *l, struct run_settings *s, struct
     return ERR_NONE;
 }
 
-static enum error load(const struct load *l, struct run_settings *s, struct config_errors *e) {
-    TRY(read_tree(l, s, e));
+/* From the tree on. */
+static enum error settle(const struct load *l, struct run_settings *s, struct config_errors *e) {
     TRY(add_name(s, l->path));
     TRY(expand_model(s));
     TRY(expand_lr_scale(s));
@@ -174,6 +174,24 @@ static enum error load(const struct load *l, struct run_settings *s, struct conf
     if (l->launched) s->config.launched = *l->launched;
     TRY(run_resolve(s, l->modes, l->algorithms, e));
     return config_errors_count(e) ? ERR_CONFIG : ERR_NONE;
+}
+
+static enum error load(const struct load *l, struct run_settings *s, struct config_errors *e) {
+    TRY(read_tree(l, s, e));
+    return settle(l, s, e);
+}
+
+enum error run_settings_from(struct node *tree, const char *const *modes,
+                             const char *const *algorithms, struct run_settings *out,
+                             struct config_errors *e) {
+    struct load l = {.modes = modes, .algorithms = algorithms};
+    memset(out, 0, sizeof *out);
+    TRY(pool_create(&out->pool));
+    out->tree = tree;
+    out->given = tree_write(tree, false, out->pool);
+    if (!out->given) return ERR_MEMORY;
+    out->given_length = strlen(out->given);
+    return settle(&l, out, e);
 }
 
 static void write_report(struct run_settings *s, const struct config_errors *e, enum error err,

@@ -7,13 +7,16 @@
 #include "engine/train/compress.h"
 #include "engine/train/init.h"
 
-struct device_choice { /* auto | cpu:4 | ref:2 */
+enum { RUN_DEVICES_MAX = 256, RUN_SHARDS_MAX = 256 };
+struct device_choice { /* auto | cpu:4 | ref:2 | cuda | cuda:0,2 */
     const char *kind;
     int count;      /* of the whole run */
     int local;      /* of this node; the same on all */
     bool automatic; /* the count was chosen by us */
+    int listed;     /* of an accelerator: how many units are named in 'unit'; 0: all, from 0 on */
+    int unit[RUN_DEVICES_MAX];
+    int server; /* of an accelerator: the unit of a rank that only serves */
 };
-enum { RUN_DEVICES_MAX = 256, RUN_SHARDS_MAX = 256 };
 enum comm_link {
     COMM_LINK_AUTO,
     COMM_LINK_THREAD,
@@ -23,9 +26,12 @@ enum comm_link {
     COMM_LINK_MPI
 };
 enum comm_order { COMM_ORDER_AUTO, COMM_ORDER_TREE, COMM_ORDER_RING };
-enum dp_server { SERVER_SHARED, SERVER_DEDICATED, SERVER_SHARDED };
+enum comm_backend { BACKEND_AUTO, BACKEND_HOST, BACKEND_PEER, BACKEND_NCCL };
+enum dp_server { SERVER_SHARED, SERVER_DEDICATED, SERVER_SHARDED, SERVER_CPU };
+enum dp_overlap { DP_OVERLAP_AUTO, DP_OVERLAP_ON, DP_OVERLAP_OFF };
 enum dp_scatter { SCATTER_DIRECT, SCATTER_SERVER };
 enum lr_scale { LR_SCALE_NONE, LR_SCALE_LINEAR, LR_SCALE_SQRT };
+enum cuda_graph { CUDA_GRAPH_AUTO, CUDA_GRAPH_OFF };
 enum determinism { DETERMINISTIC_TRUE, DETERMINISTIC_BITWISE };
 
 /* A launcher other than ours has started this process as one rank of many. */
@@ -76,8 +82,12 @@ struct run_config {
     } lr_scale;
     int64_t seed;
     int deterministic; /* enum determinism */
+    struct cuda_config {
+        int graph; /* enum cuda_graph */
+    } cuda;
     struct dp_config {
         int server, scatter;
+        int overlap; /* enum dp_overlap; 'auto' is resolved by run_settings_load */
     } dp;
     struct ddp_config {
         struct bucket_config {
@@ -86,6 +96,7 @@ struct run_config {
         bool overlap;
     } ddp;
     struct comm_config {
+        int backend;           /* enum comm_backend */
         int link;              /* enum comm_link; 'auto' is resolved by run_settings_load */
         const char *algorithm; /* auto | a name of algos.def */
         int order;             /* enum comm_order, likewise */
@@ -119,8 +130,13 @@ struct run_config {
     struct log_config {
         const char *dir; /* runs/$name-$time */
         struct config_span every;
+        const char *dashboard; /* off | PORT | HOST:PORT, of that form */
     } log;
 };
+/* Mode dp: the server is one more rank, 0, which computes nothing. */
+static inline bool dp_serves_apart(const struct run_config *c) {
+    return c->dp.server == SERVER_DEDICATED || c->dp.server == SERVER_CPU;
+}
 extern const struct config_section run_schema;
 
 /* Everything a command needs of a configuration. */
@@ -140,4 +156,9 @@ MUST_CHECK enum error run_settings_load(const char *path, const char *const *set
                                         const char *const *modes, const char *const *algorithms,
                                         const struct run_launched *launched,
                                         struct run_settings *out, char **report);
+/* The same from a tree, which becomes the settings' own but lives as long as its pool does; what is wrong goes to e.
+ */
+MUST_CHECK enum error run_settings_from(struct node *tree, const char *const *modes,
+                                        const char *const *algorithms, struct run_settings *out,
+                                        struct config_errors *e);
 void run_settings_free(struct run_settings *s);

@@ -8,6 +8,7 @@
 #include "engine/base/text.h"
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- the tree ---- */
@@ -114,6 +115,22 @@ static void check_log_dir(struct resolve *r) {
         }
 }
 
+/* What the dashboard can listen at: a port, and perhaps a host before it. */
+static void check_dashboard(struct resolve *r) {
+    const char *text = r->c->log.dashboard, *colon = text ? strrchr(text, ':') : NULL;
+    int64_t port;
+    if (!text || !strcmp(text, "off")) return;
+    size_t host = colon ? (size_t)(colon - text) : 1;
+    bool bare_v6 = colon && *text != '[' && memchr(text, ':', host);
+    if (host > 0 && host < 250 && !bare_v6 && text_int(colon ? colon + 1 : text, &port) &&
+        port >= 0 && port < 65536)
+        return;
+    config_error(r->e, resolve_find(r, "log.dashboard"), false,
+                 "'log.dashboard' is no address: '%.40s'\nit is off, a port as 8080, or an address "
+                 "as 127.0.0.1:8080 or [::1]:8080",
+                 text);
+}
+
 /* ---- until ---- */
 
 static enum error read_until(struct resolve *r) {
@@ -159,27 +176,68 @@ static void refuse_kind(struct resolve *r, const struct node *node, const char *
                  near ? "'?" : "");
 }
 
-/* auto | KIND | KIND:N; count stays 0 where it is for us to choose. */
+/* "0,2": which units of an accelerator. */
+static void read_units(struct resolve *r, const struct node *node, const char *list) {
+    struct device_choice *d = &r->c->devices;
+    for (const char *p = list; d->listed < RUN_DEVICES_MAX; p++) {
+        char *end;
+        long unit = strtol(p, &end, 10);
+        if (end == p || !isdigit((unsigned char)*p) || (*end && *end != ',') || unit > 1023) break;
+        d->unit[d->listed++] = (int)unit;
+        p = end;
+        if (*p == '\0') {
+            d->count = d->listed;
+            return;
+        }
+    }
+    config_error(r->e, node, false,
+                 "'devices' must be %s, or %s: and which of them, got \"%.48s\"\nas in %s:0,2",
+                 d->kind, d->kind, r->c->devices_text, d->kind);
+}
+
+/* "4": so many of a kind that there are as many of as one likes. */
+static void read_count(struct resolve *r, const struct node *node, const char *text) {
+    struct device_choice *d = &r->c->devices;
+    int64_t count = 0;
+    if (text_int(text, &count) && count >= 1 && count <= RUN_DEVICES_MAX)
+        d->count = (int)count;
+    else
+        config_error(r->e, node, false,
+                     "'devices' must be auto, or a kind and a number from 1 to %d, got "
+                     "\"%.48s\"\nas in %s:4",
+                     RUN_DEVICES_MAX, r->c->devices_text, d->kind);
+}
+
+/* The first accelerator that this machine has, else processors. */
+static const char *automatic_kind(void) {
+    int n, units;
+    const struct device_ops *const *kinds = device_kinds(&n);
+    for (int i = 0; i < n; i++)
+        if (kinds[i]->units && kinds[i]->units(&units) == ERR_NONE) return kinds[i]->name;
+    return "cpu";
+}
+
+/* auto | KIND | KIND:N | KIND:LIST; count stays 0 where it is for us to choose. */
 static enum error read_devices(struct resolve *r) {
     const char *text = r->c->devices_text;
     const struct node *node = resolve_find(r, "devices");
+    struct device_choice *d = &r->c->devices;
     if (!text) return ERR_NONE;
-    if (!strcmp(text, "auto")) text = "cpu";
+    if (!strcmp(text, "auto")) text = automatic_kind();
     size_t n = strcspn(text, ":");
     char *kind = pool_strndup(r->pool, text, n);
     if (!kind) return ERR_MEMORY;
     const struct device_ops *ops = device_find(kind);
-    int64_t count = 0;
-    if (!ops)
+    if (!ops) {
         refuse_kind(r, node, kind);
-    else if (text[n] && (!text_int(text + n + 1, &count) || count < 1 || count > RUN_DEVICES_MAX))
-        config_error(r->e, node, false,
-                     "'devices' must be auto, or a kind and a number from 1 to %d, got "
-                     "\"%.48s\"\nas in %s:4",
-                     RUN_DEVICES_MAX, r->c->devices_text, kind);
-    else
-        r->c->devices =
-            (struct device_choice){.kind = ops->name, .count = (int)count, .automatic = count == 0};
+        return ERR_NONE;
+    }
+    *d = (struct device_choice){.kind = ops->name};
+    if (text[n] && ops->units)
+        read_units(r, node, text + n + 1);
+    else if (text[n])
+        read_count(r, node, text + n + 1);
+    d->automatic = d->count == 0;
     return ERR_NONE;
 }
 
@@ -233,15 +291,43 @@ static enum error count_launched(struct resolve *r) {
     return r->c->devices_text ? ERR_NONE : ERR_MEMORY;
 }
 
+/* "cuda:0,1": the units that were chosen. */
+static const char *units_text(struct resolve *r) {
+    const struct device_choice *d = &r->c->devices;
+    const char *text = d->kind;
+    for (int i = 0; i < d->local && text; i++)
+        text = pool_printf(r->pool, "%s%c%d", text, i ? ',' : ':', d->unit[i]);
+    return text;
+}
+
+/* All units of an accelerator, as far as their number is a power of two. */
+static enum error choose_units(struct resolve *r, const struct device_ops *ops) {
+    struct device_choice *d = &r->c->devices;
+    int here, count = 1;
+    TRY(ops->units(&here));
+    while (!resolve_mode_is(r, "single") && count * 2 <= here && count * 2 <= RUN_DEVICES_MAX)
+        count *= 2;
+    for (int i = 0; i < count; i++) d->unit[i] = i;
+    d->local = count;
+    return ERR_NONE;
+}
+
 static enum error resolve_devices(struct resolve *r) {
     struct device_choice *d = &r->c->devices;
+    const struct device_ops *ops = device_find(d->kind);
     check_single(r);
     if (r->c->launched.by && resolve_mode_is(r, "ddp")) return count_launched(r);
     bool given = d->count > 0;
-    d->local = given ? d->count : (int)choose_count(r);
+    if (given)
+        d->local = d->count;
+    else if (ops->units)
+        TRY(choose_units(r, ops));
+    else
+        d->local = (int)choose_count(r);
     d->count = d->local * (int)r->c->run.nodes;
     if (given) return ERR_NONE;
-    r->c->devices_text = pool_printf(r->pool, "%s:%d", d->kind, d->local);
+    r->c->devices_text =
+        ops->units ? units_text(r) : pool_printf(r->pool, "%s:%d", d->kind, d->local);
     return resolve_decide(r, "devices", r->c->devices_text);
 }
 
@@ -351,33 +437,6 @@ static enum error resolve_buckets(struct resolve *r) {
     return resolve_decide(r, "ddp.bucket.first", cap->text);
 }
 
-/* ---- precision, and batchnorm over the whole batch ---- */
-
-static void check_precision(struct resolve *r) {
-    if (r->c->precision == PRECISION_FP16)
-        config_error(r->e, resolve_find(r, "precision"), false,
-                     "precision fp16 needs a GPU, and devices are '%s' (%s)\nuse bf16: it has the "
-                     "range of f32",
-                     r->c->devices_text, resolve_place(r, resolve_find(r, "devices")));
-}
-
-static void check_sync_batchnorm(struct resolve *r) {
-    const struct run_config *c = r->c;
-    const struct node *at = resolve_find(r, "sync_batchnorm");
-    if (!c->sync_batchnorm) return;
-    if (c->batch.accumulate > 1)
-        config_error(
-            r->e, at, false,
-            "sync_batchnorm needs the whole batch at once, but batch.accumulate cuts it (%s)",
-            resolve_place(r, resolve_find(r, "batch.accumulate")));
-    if (resolve_mode_is(r, "dp") && c->dp.server == SERVER_DEDICATED)
-        config_error(
-            r->e, at, false,
-            "sync_batchnorm is shared among all ranks, but a dedicated server (%s) computes "
-            "nothing\nuse dp.server shared or sharded",
-            resolve_place(r, resolve_find(r, "dp.server")));
-}
-
 /* ---- what needs evaluation ---- */
 
 static void check_metrics(struct resolve *r) {
@@ -406,6 +465,7 @@ enum error run_resolve(struct run_settings *s, const char *const *modes,
     check_name_in(&r, "comm.algorithm", algorithms, "auto");
     check_run_name(&r);
     check_log_dir(&r);
+    check_dashboard(&r);
     TRY(read_until(&r));
     TRY(read_devices(&r));
     if (config_errors_count(e))
@@ -418,9 +478,8 @@ enum error run_resolve(struct run_settings *s, const char *const *modes,
     TRY(resolve_order(&r));
     TRY(resolve_link(&r));
     TRY(resolve_buckets(&r));
-    check_precision(&r);
-    check_sync_batchnorm(&r);
-    resolve_sharing(&r);
+    resolve_numbers(&r);
+    TRY(resolve_sharing(&r));
     check_metrics(&r);
     return ERR_NONE;
 }

@@ -71,11 +71,14 @@ SECTION(lr_scale, "rule", "The learning rate and the batch size");
 static const struct config_field dp_fields[] = {
     {"server", CONFIG_ENUM, offsetof(struct dp_config, server), "shared",
      "shared: device 0 computes and serves; dedicated: one more rank serves; sharded: each serves "
-     "a slice",
-     .choices = "shared|dedicated|sharded"},
+     "a slice; cpu: one more rank serves, in the host's memory",
+     .choices = "shared|dedicated|sharded|cpu"},
     {"scatter", CONFIG_ENUM, offsetof(struct dp_config, scatter), "direct",
      "direct: every device reads its own samples; server: they come through the server",
      .choices = "direct|server"},
+    {"overlap", CONFIG_ENUM, offsetof(struct dp_config, overlap), "auto",
+     "Send gradients to the server while backward is still computing others; auto: on accelerators",
+     .choices = "auto|on|off"},
     {.key = NULL},
 };
 SECTION(dp, "server", "The parameter server; used in mode dp");
@@ -107,6 +110,10 @@ static const struct config_field emulate_fields[] = {
 SECTION(emulate, "bandwidth", "Links as slow as you say, to see what a network would do");
 
 static const struct config_field comm_fields[] = {
+    {"backend", CONFIG_ENUM, offsetof(struct comm_config, backend), "auto",
+     "What moves gradients that lie on GPUs: copies from GPU to GPU (peer, mode dp), NVIDIA's "
+     "library (nccl, mode ddp), or the host, by link and algorithm",
+     .choices = "auto|host|peer|nccl"},
     {"link", CONFIG_ENUM, offsetof(struct comm_config, link), "auto",
      "What carries bytes: memory of one process (thread) in dp; in ddp memory that processes share "
      "(shm), sockets (tcp), shm inside a host and tcp between hosts (hosts), or an MPI library "
@@ -164,6 +171,16 @@ static const struct config_field place_fields[] = {
 };
 SECTION(place, "nodes", "Which processes make up the run");
 
+/* ---- GPUs ---- */
+
+static const struct config_field cuda_fields[] = {
+    {"graph", CONFIG_ENUM, offsetof(struct cuda_config, graph), "auto",
+     "auto: a step's kernels are recorded once and then started all at once; off: one by one",
+     .choices = "auto|off"},
+    {.key = NULL},
+};
+SECTION(cuda, "graph", "How GPUs are used");
+
 /* ---- what is kept ---- */
 
 static const struct config_field eval_fields[] = {
@@ -193,6 +210,10 @@ static const struct config_field log_fields[] = {
      .help = "Where the run's files go"},
     {"every", CONFIG_SPAN, offsetof(struct log_config, every), "50st", "How often to write metrics",
      ABOVE_ZERO},
+    {"dashboard", CONFIG_STRING, offsetof(struct log_config, dashboard), "off",
+     .help =
+         "Show the run while it goes, to a browser: PORT of this host alone, HOST:PORT, or off; "
+         "port 0 is any that is free"},
     {.key = NULL},
 };
 SECTION(log, "every", "What a run writes");
@@ -227,10 +248,10 @@ static const struct config_field run_fields[] = {
     {"lr_scale", CONFIG_SECTION, AT(lr_scale), .extra = &lr_scale_section},
     {"seed", CONFIG_INT, AT(seed), "0", "Of all random numbers", .min = 0, NO_LIMIT},
     {"precision", CONFIG_ENUM, AT(precision), "f32",
-     "What factors of products are rounded to; weights, sums and the optimizer are f32 always. "
-     "fp16 "
-     "is for GPUs",
-     .choices = "f32|bf16|fp16"},
+     "What factors of products are rounded to (on GPUs, in bf16 and fp16, activations too); "
+     "weights, "
+     "sums and the optimizer are f32 always. fp16 and tf32 are for GPUs",
+     .choices = "f32|bf16|fp16|tf32"},
     {"sync_batchnorm", CONFIG_BOOL, AT(sync_batchnorm), "false",
      .help = "Batchnorm by the moments of the whole batch, not of each shard; a device then "
              "computes its "
@@ -238,6 +259,7 @@ static const struct config_field run_fields[] = {
     {"deterministic", CONFIG_ENUM, AT(deterministic), "true",
      "true: the same run gives the same bits; bitwise: at any number of devices, too",
      .choices = "true|bitwise"},
+    {"cuda", CONFIG_SECTION, AT(cuda), .extra = &cuda_section},
     {"dp", CONFIG_SECTION, AT(dp), .extra = &dp_section},
     {"ddp", CONFIG_SECTION, AT(ddp), .extra = &ddp_section},
     {"comm", CONFIG_SECTION, AT(comm), .extra = &comm_section},

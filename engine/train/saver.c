@@ -261,8 +261,7 @@ enum error saver_save(struct saver *s, bool best) {
     wait_idle(s);
     if (s->failures >= FAILURES_MOST) {
         err = report(s);
-    } else {
-        snapshot_take(s->snapshot, &s->view);
+    } else if ((err = snapshot_take(s->snapshot, &s->view)) == ERR_NONE) {
         s->best = best;
         s->busy = true;
         pthread_cond_broadcast(&s->changed);

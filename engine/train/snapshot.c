@@ -1,15 +1,17 @@
 /* The snapshot: one allocation that holds all that a checkpoint holds, and the list of its tensors
  * by file. The saver fills it from the arenas and writes from it while training goes on; a load
  * fills it from the files and gives it to the arenas when all of it has proved to be valid. */
+#include "engine/device/accel.h"
 #include "engine/train/checkpoint_impl.h"
 
 #include <string.h>
 
-enum { SLOTS_MOST = 2, STATE_TENSORS = 6 };
+enum { SLOTS_MOST = 2, STATE_TENSORS = 9, STATE_PLAIN = 6 /* but for a scaled loss */ };
 
 struct snapshot {
     const struct model *model;
     int nslots;
+    bool scaled;
     float *values, *buffers, *slots[SLOTS_MOST];
     struct checkpoint_counters counters;
     struct st_tensor *tensors[CHECKPOINT_FILES];
@@ -59,8 +61,11 @@ static void list_state(struct snapshot *shot, struct st_tensor *to) {
                               {"step_in_epoch", "I64", &c->step_in_epoch, 1, 8},
                               {"best", "F64", &c->best, 1, 8},
                               {"seconds", "F64", &c->seconds, 1, 8},
-                              {"losses_sha256", "U8", &c->losses, sizeof c->losses, 1}};
-    for (int i = 0; i < STATE_TENSORS; i++)
+                              {"losses_sha256", "U8", &c->losses, sizeof c->losses, 1},
+                              {"loss_scale", "F64", &c->loss_scale, 1, 8},
+                              {"good_steps", "I64", &c->good_steps, 1, 8},
+                              {"skipped", "I64", &c->skipped, 1, 8}};
+    for (int i = 0; i < shot->count[FILE_STATE]; i++)
         to[i] = (struct st_tensor){.name = state[i].name,
                                    .dtype = state[i].dtype,
                                    .ndim = 1,
@@ -73,7 +78,7 @@ static enum error list_all(struct snapshot *shot, const char *const *slot_names)
     const struct model *m = shot->model;
     shot->count[FILE_MODEL] = m->nparams + m->nbuffers;
     shot->count[FILE_OPTIM] = m->nparams * shot->nslots;
-    shot->count[FILE_STATE] = STATE_TENSORS;
+    shot->count[FILE_STATE] = shot->scaled ? STATE_TENSORS : STATE_PLAIN;
     for (int f = 0; f < CHECKPOINT_FILES; f++) {
         shot->tensors[f] = pool_alloc(shot->pool, (size_t)shot->count[f] * sizeof **shot->tensors);
         if (!shot->tensors[f]) return ERR_MEMORY;
@@ -101,7 +106,8 @@ enum error snapshot_create(const struct checkpoint_view *v, struct snapshot **ou
     struct snapshot *shot = pool_alloc(pool, sizeof *shot);
     enum error err = shot ? ERR_NONE : ERR_MEMORY;
     if (shot) {
-        *shot = (struct snapshot){.model = v->model, .nslots = v->nslots, .pool = pool};
+        *shot = (struct snapshot){
+            .model = v->model, .nslots = v->nslots, .scaled = v->scaled, .pool = pool};
         err = allocate(shot);
         if (err == ERR_NONE) err = list_all(shot, v->slot_names);
     }
@@ -120,33 +126,51 @@ void snapshot_free(struct snapshot *shot) {
     pool_free(shot->pool);
 }
 
-static void copy_floats(float *to, const float *from, int64_t n) {
-    if (n > 0) memcpy(to, from, (size_t)n * sizeof *to);
+/* What the view points to may lie on its device, or not. */
+static enum error take_floats(struct device *d, float *to, const float *from, int64_t n) {
+    size_t bytes = n > 0 ? (size_t)n * sizeof *to : 0;
+    if (bytes && device_holds(d, from)) return device_read(d, to, from, bytes);
+    if (bytes) memcpy(to, from, bytes);
+    return ERR_NONE;
+}
+
+static enum error give_floats(struct device *d, float *to, const float *from, int64_t n) {
+    size_t bytes = n > 0 ? (size_t)n * sizeof *to : 0;
+    if (bytes && device_holds(d, to)) return device_write(d, to, from, bytes);
+    if (bytes) memcpy(to, from, bytes);
+    return ERR_NONE;
 }
 
 /* The header before the parameters is no part of a checkpoint. */
-static void copy_arena(float *to, const float *from, const struct model *m) {
-    copy_floats(to + HEADER_FLOATS, from + HEADER_FLOATS, m->arena_floats - HEADER_FLOATS);
+static enum error take_arena(const struct checkpoint_view *v, float *to, const float *from) {
+    return take_floats(v->device, to + HEADER_FLOATS, from + HEADER_FLOATS,
+                       v->model->arena_floats - HEADER_FLOATS);
 }
 
-void snapshot_take(struct snapshot *shot, const struct checkpoint_view *v) {
-    copy_arena(shot->values, v->values, shot->model);
-    copy_floats(shot->buffers, v->buffers, shot->model->buffer_floats);
+static enum error give_arena(const struct checkpoint_view *v, float *to, const float *from) {
+    return give_floats(v->device, to + HEADER_FLOATS, from + HEADER_FLOATS,
+                       v->model->arena_floats - HEADER_FLOATS);
+}
+
+enum error snapshot_take(struct snapshot *shot, const struct checkpoint_view *v) {
+    TRY(take_arena(v, shot->values, v->values));
+    TRY(take_floats(v->device, shot->buffers, v->buffers, shot->model->buffer_floats));
     for (int s = 0; s < shot->nslots; s++)
-        if (v->slots[s]) copy_arena(shot->slots[s], v->slots[s], shot->model);
+        if (v->slots[s]) TRY(take_arena(v, shot->slots[s], v->slots[s]));
     shot->counters = *v->counters;
+    return ERR_NONE;
 }
 
 void snapshot_slots(const struct snapshot *shot, float *slots[2]) {
     for (int s = 0; s < SLOTS_MOST; s++) slots[s] = shot->slots[s];
 }
 
-void snapshot_give(const struct snapshot *shot, const struct checkpoint_view *v, bool all) {
-    copy_arena(v->values, shot->values, shot->model);
-    copy_floats(v->buffers, shot->buffers, shot->model->buffer_floats);
-    if (!all) return;
-    for (int s = 0; s < shot->nslots; s++) copy_arena(v->slots[s], shot->slots[s], shot->model);
-    *v->counters = shot->counters;
+enum error snapshot_give(const struct snapshot *shot, const struct checkpoint_view *v, bool all) {
+    TRY(give_arena(v, v->values, shot->values));
+    TRY(give_floats(v->device, v->buffers, shot->buffers, shot->model->buffer_floats));
+    for (int s = 0; s < shot->nslots && all; s++) TRY(give_arena(v, v->slots[s], shot->slots[s]));
+    if (all) *v->counters = shot->counters;
+    return device_wait(v->device); /* the snapshot is no longer read */
 }
 
 const struct st_tensor *snapshot_tensors(const struct snapshot *shot, enum checkpoint_file file,

@@ -71,6 +71,12 @@ enum error summary_json(const struct summary *s, struct json *j) {
     json_list(j, "sent", s->sent, s->ranks);
     json_list(j, "received", s->received, s->ranks);
     json_close(j, '}');
+    if (s->loss_scale > 0) {
+        json_open(j, "fp16", '{');
+        json_int(j, "skipped_steps", s->skipped);
+        json_real(j, "loss_scale", s->loss_scale);
+        json_close(j, '}');
+    }
     if (s->compress) {
         json_open(j, "compress", '{');
         json_string(j, "kind", s->compress);
@@ -124,6 +130,11 @@ static void print_table(const struct summary *s, FILE *f) {
             text_of_bytes(most(s->sent, s->ranks), sent));
     fprintf(f, "%s   peak memory  ", text_of_bytes(most(s->received, s->ranks), sent));
     fprintf(f, "%d x %s\n", s->processes, text_of_bytes(most(s->rss, s->processes), rss));
+    if (s->loss_scale > 0)
+        fprintf(f,
+                "fp16        %lld of %lld steps left out as their gradient overflowed, the loss's "
+                "scale is %g\n",
+                (long long)s->skipped, (long long)s->steps, s->loss_scale);
     if (s->compress && s->packed > 0) {
         fprintf(f, "gradients, all ranks  %s sent (%s), ", text_of_bytes(s->packed, sent),
                 s->compress);

@@ -4,6 +4,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
+#include "engine/device/accel.h"
 #include "engine/optim/schedule.h"
 
 #include <math.h>
@@ -17,25 +18,37 @@ void trainer_phase(struct trainer *t, enum phase phase, int64_t *mark) {
 }
 
 /* ---- sums that ride in the header ---- */
-void trainer_take_sums(struct trainer *t) {
-    float *h = t->grads[0];
-    t->sums = (struct step_sums){h[HEADER_LOSS], h[HEADER_CORRECT], h[HEADER_SAMPLES],
-                                 h[HEADER_STOP] > 0};
-    memset(h, 0, HEADER_FLOATS * sizeof *h);
+static struct step_sums sums_of(const float *h) {
+    return (struct step_sums){h[HEADER_LOSS], h[HEADER_CORRECT], h[HEADER_SAMPLES],
+                              h[HEADER_STOP] > 0, h[HEADER_SKIPPED] > 0};
 }
 
-void trainer_put_sums(struct trainer *t) {
-    float *h = t->values;
+enum error trainer_take_sums(struct trainer *t) {
+    if (t->there) {
+        TRY(there_fetch(t));
+        there_take(t);
+        return ERR_NONE;
+    }
+    t->sums = sums_of(t->grads[0]);
+    memset(t->grads[0], 0, HEADER_FLOATS * sizeof *t->grads[0]);
+    return ERR_NONE;
+}
+
+enum error trainer_put_sums(struct trainer *t) {
+    float *h = t->header;
     h[HEADER_LOSS] = t->sums.loss;
     h[HEADER_CORRECT] = t->sums.correct;
     h[HEADER_SAMPLES] = t->sums.samples;
     h[HEADER_STOP] = t->sums.stop;
+    h[HEADER_SKIPPED] = t->sums.skipped;
+    return device_write(t->device, t->values, h, sizeof t->header);
 }
 
-void trainer_get_sums(struct trainer *t) {
-    const float *h = t->values;
-    t->sums = (struct step_sums){h[HEADER_LOSS], h[HEADER_CORRECT], h[HEADER_SAMPLES],
-                                 h[HEADER_STOP] > 0};
+enum error trainer_get_sums(struct trainer *t) {
+    float h[HEADER_FLOATS];
+    TRY(device_read(t->device, h, t->values, sizeof h));
+    t->sums = sums_of(h);
+    return ERR_NONE;
 }
 
 /* ---- data ---- */
@@ -56,6 +69,8 @@ enum error trainer_open_loader(struct trainer *t, const int *shards, int nshards
                               .depth = 4,
                               .epoch = t->at.epoch,
                               .step = t->at.step_in_epoch};
+    const struct allocator near = device_host_allocator(t->device);
+    p.memory = &near;
     cpu_set_t bound;
     affinity_free(&bound);
     enum error err = loader_open(&p, out);
@@ -148,27 +163,28 @@ static enum error alloc_floats(const struct allocator *a, int64_t n, float **out
 
 /* Shards that are computed together, each into an arena of its own; the first is grads[0]. */
 static enum error open_members(struct trainer *t) {
+    const struct allocator own = device_allocator(t->device);
     void *members;
     TRY(memory_alloc((size_t)t->nshards * sizeof *t->members, &members));
     t->members = members;
     for (int i = 0; i < t->nshards; i++) {
         t->members[i] = (struct graph_member){.shard = t->shards[i], .grads = t->grads[0]};
-        if (i > 0) TRY(alloc_floats(&allocator_heap, t->model->arena_floats, &t->members[i].grads));
+        if (i > 0) TRY(alloc_floats(&own, t->model->arena_floats, &t->members[i].grads));
     }
     return ERR_NONE;
 }
 
 static enum error open_arenas(struct trainer *t) {
+    const struct allocator own = device_allocator(t->device);
     int64_t n = t->model->arena_floats;
+    if (t->allocator.alloc == allocator_heap.alloc) t->allocator = own;
     TRY(alloc_floats(&t->allocator, n, &t->values));
     TRY(alloc_floats(&t->allocator, t->model->buffer_floats + ALIGN_FLOATS, &t->buffers));
     if (t->job->task == JOB_ASK) return ERR_NONE;
     TRY(alloc_floats(&t->allocator, n, &t->grads[0]));
     bool apart = !t->config->sync_batchnorm;
-    for (int d = 1; apart && 1 << d <= t->nshards; d++)
-        TRY(alloc_floats(&allocator_heap, n, &t->grads[d]));
-    if (t->config->batch.accumulate > 1)
-        TRY(alloc_floats(&allocator_heap, n, &t->grads[GRAD_ARENAS - 1]));
+    for (int d = 1; apart && 1 << d <= t->nshards; d++) TRY(alloc_floats(&own, n, &t->grads[d]));
+    if (t->config->batch.accumulate > 1) TRY(alloc_floats(&own, n, &t->grads[GRAD_ARENAS - 1]));
     if (t->config->sync_batchnorm) TRY(open_members(t));
     return ERR_NONE;
 }
@@ -187,29 +203,47 @@ static enum error prepare_sizes(struct trainer *t) {
     return ERR_NONE;
 }
 
+enum error trainer_open_device(struct trainer *t) {
+    const struct run_config *c = &t->job->settings->config;
+    const struct device_choice *d = &c->devices;
+    const struct device_ops *ops = device_find(d->kind);
+    bool serves = t->worker < 0;
+    if (serves && (!ops->accel || c->dp.server == SERVER_CPU)) return ERR_NONE;
+    bool together = t->seats == 0;
+    int index = together ? (serves ? 0 : t->worker) : t->seat;
+    struct device_params p = {.index = index,
+                              .count = together ? t->workers : t->seats,
+                              .unit = serves      ? d->server
+                                      : d->listed ? d->unit[index % d->listed]
+                                                  : index,
+                              .threads = (int)c->threads,
+                              .pin = (together ? t->workers : t->seats) > 1 &&
+                                     !getenv("ENGINE_NO_PIN")};
+    return ops->open(&p, &t->device);
+}
+
 static enum error open_compute(struct trainer *t) {
     if (t->worker < 0) return ERR_NONE;
     const struct run_config *c = t->config;
     for (int v = t->worker; v < (int)c->batch.shards; v += t->workers) t->shards[t->nshards++] = v;
-    bool together = t->seats == 0;
-    struct device_params p = {.index = together ? t->worker : t->seat,
-                              .count = together ? t->workers : t->seats,
-                              .threads = (int)c->threads,
-                              .pin = (together ? t->workers : t->seats) > 1 &&
-                                     !getenv("ENGINE_NO_PIN")};
-    TRY(device_find(c->devices.kind)->open(&p, &t->device));
     TRY(graph_create(t->model, t->device, (enum loss)c->loss, (enum precision)c->precision,
                      &t->graph));
-    return t->job->task == JOB_TRAIN ? prepare_sizes(t) : ERR_NONE;
+    if (t->job->task != JOB_TRAIN) return ERR_NONE;
+    graph_cuts(t->graph, t->cuts, t->ncuts);
+    if (c->cuda.graph == CUDA_GRAPH_AUTO) TRY(graph_record(t->graph));
+    TRY(timers_open(t));
+    return prepare_sizes(t);
 }
 
 void trainer_view(struct trainer *t, struct checkpoint_view *v) {
     *v = (struct checkpoint_view){.model = t->model,
+                                  .device = t->device,
                                   .values = t->values,
                                   .buffers = t->buffers,
                                   .nslots = t->optim->nslots,
                                   .slot_names = t->optim->slot_names,
                                   .counters = &t->at,
+                                  .scaled = scaling_on(t),
                                   .mode = t->config->mode,
                                   .devices = t->config->devices.count};
     bool sliced = t->slices != &t->all; /* the saver then has the state brought to it */
@@ -217,11 +251,42 @@ void trainer_view(struct trainer *t, struct checkpoint_view *v) {
     v->identity = trainer_identity(t->job);
 }
 
+enum error trainer_values(const struct trainer *t, const float **values, void **copy) {
+    size_t bytes = (size_t)t->model->arena_floats * sizeof **values;
+    *copy = NULL;
+    *values = t->values;
+    if (!device_holds(t->device, t->values)) return ERR_NONE;
+    TRY(memory_alloc(bytes, copy));
+    *values = *copy;
+    return device_read(t->device, *copy, t->values, bytes);
+}
+
+static enum error make_values(struct trainer *t, float *values, float *buffers) {
+    model_init(t->model, (uint64_t)t->config->seed, values, buffers);
+    return t->job->resume ? ERR_NONE : init_load(&t->config->init, t->model, values, buffers);
+}
+
+/* First values for arenas that the host cannot write to. */
+static enum error send_values(struct trainer *t) {
+    size_t n = (size_t)t->model->arena_floats, k = (size_t)t->model->buffer_floats;
+    void *memory;
+    TRY(memory_alloc((n + k) * sizeof(float), &memory));
+    float *values = memory, *buffers = values + n;
+    enum error err = make_values(t, values, buffers);
+    if (err == ERR_NONE) err = device_write(t->device, t->values, values, n * sizeof *values);
+    if (err == ERR_NONE && k)
+        err = device_write(t->device, t->buffers, buffers, k * sizeof *buffers);
+    if (err == ERR_NONE) err = device_wait(t->device);
+    memory_free(memory);
+    return err;
+}
+
 static enum error first_values(struct trainer *t) {
     struct checkpoint_view v;
     if (t->rank > 0) return ERR_NONE;
-    model_init(t->model, (uint64_t)t->config->seed, t->values, t->buffers);
-    if (!t->job->resume) return init_load(&t->config->init, t->model, t->values, t->buffers);
+    TRY(device_holds(t->device, t->values) ? send_values(t)
+                                           : make_values(t, t->values, t->buffers));
+    if (!t->job->resume) return ERR_NONE;
     bool state = t->job->task == JOB_TRAIN;
     for (int i = 0; state && t->slices != &t->all && i < t->optim->nslots; i++)
         TRY(alloc_floats(&allocator_heap, t->model->arena_floats, &t->whole[i]));
@@ -242,17 +307,22 @@ static void drop_whole(struct trainer *t) {
 static enum error begin(struct trainer *t) {
     t->at.best = (double)NAN;
     sha256_init(&t->at.losses);
+    scaling_open(t);
     enum error err = first_values(t);
     if (err == ERR_NONE) err = t->job->mode->start(t->mode);
+    if (err == ERR_NONE) err = device_wait(t->device); /* what is dropped has been read */
     drop_whole(t);
     TRY(err);
-    double at[4] = {0};
+    struct checkpoint_counters *c = &t->at;
+    double at[7] = {0};
     if (t->rank == 0)
-        at[0] = (double)t->at.step, at[1] = (double)t->at.epoch,
-        at[2] = (double)t->at.step_in_epoch, at[3] = t->job->resume != NULL;
-    TRY(t->job->mode->sum(t->mode, at, 4));
+        at[0] = (double)c->step, at[1] = (double)c->epoch, at[2] = (double)c->step_in_epoch,
+        at[3] = t->job->resume != NULL, at[4] = c->loss_scale, at[5] = (double)c->good_steps,
+        at[6] = (double)c->skipped;
+    TRY(t->job->mode->sum(t->mode, at, 7));
+    c->step = (int64_t)at[0], c->epoch = (int64_t)at[1], c->step_in_epoch = (int64_t)at[2];
     t->resumed = at[3] > 0;
-    t->at.step = (int64_t)at[0], t->at.epoch = (int64_t)at[1], t->at.step_in_epoch = (int64_t)at[2];
+    c->loss_scale = at[4], c->good_steps = (int64_t)at[5], c->skipped = (int64_t)at[6];
     return ERR_NONE;
 }
 
@@ -276,17 +346,19 @@ enum error trainer_open(struct trainer *t) {
 }
 
 void trainer_close(struct trainer *t) {
+    if (t->device && device_wait(t->device) != ERR_NONE) log_debug("%s", error_message());
     loader_close(t->loader);
+    timers_close(t);
     graph_free(t->graph);
-    if (t->device) t->device->ops->close(t->device);
     update_close(t);
-    for (int d = 1; d < GRAD_ARENAS; d++) memory_free(t->grads[d]);
-    for (int i = 1; t->members && i < t->nshards; i++) memory_free(t->members[i].grads);
+    for (int d = 1; d < GRAD_ARENAS; d++) device_free(t->device, t->grads[d]);
+    for (int i = 1; t->members && i < t->nshards; i++) device_free(t->device, t->members[i].grads);
     memory_free(t->members);
     t->allocator.free(t->allocator.ctx, t->buffers);
     t->allocator.free(t->allocator.ctx, t->grads[0]);
     t->allocator.free(t->allocator.ctx, t->values);
     if (t->mode) t->job->mode->close(t->mode);
+    if (t->device) t->device->ops->close(t->device);
     model_free(t->model);
     dataset_close(t->val);
     dataset_close(t->data);

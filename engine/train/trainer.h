@@ -47,7 +47,8 @@ struct job {
 struct step_sums { /* of the global batch, the same on every rank */
     float loss;    /* mean over its samples */
     float correct, samples;
-    bool stop; /* a rank was asked to stop */
+    bool stop;    /* a rank was asked to stop */
+    bool skipped; /* fp16: the gradient was not finite, and nothing has changed */
 };
 /* Of the arena: floats that this rank steps. Both ends are multiples of NORM_BLOCK, or the arena's
  * own. */
@@ -87,19 +88,26 @@ struct trainer {
     float *slots[OPTIM_SLOTS]; /* optimizer state of this rank's slices, one after another */
     float *whole[OPTIM_SLOTS]; /* rank 0, within mode->start and mode->collect, where ranks have
                                   slices: the state of the whole arena; else NULL */
-    double *partials;          /* the gradient's sums of squares, by block of the arena */
-    double *squares;           /* of tensors, nsquares: optim->nnorms by piece */
+    double *partials; /* the gradient's sums of squares, by block of the arena: the host's */
+    double *squares;  /* of tensors, nsquares: optim->nnorms by piece */
     int64_t *first_piece, nsquares, state_bytes;
     struct slice all;
-    float scale; /* of the gradient, by clipping */
+    float scale; /* what the gradient is multiplied by: clipping, and fp16's scale off again */
+    struct there *there; /* of the update, where the arenas are an accelerator's; else NULL */
     const struct optim_ops *optim;
     struct step_sums sums;
+    float header[HEADER_FLOATS]; /* on its way to the values' */
 
     int64_t steps, per_epoch; /* of the whole run, and of an epoch */
     double base_lr, lr, norm_seen;
     struct checkpoint_counters at;
     bool resumed; /* it began from a checkpoint */
     int64_t phase_ns[PHASES];
+    struct timers *timers; /* of an accelerator's passes; NULL: the host's clock tells all */
+    const struct step_batch *ahead; /* an accelerator's next batch, which is on its way; or NULL */
+    const int64_t
+        *cuts; /* of the arena, the mode's: where it waits for gradients; see graph_cuts */
+    int ncuts;
     /* The next batch: the loader's, unless the mode brings it (dp: scatter through the server). */
     enum error (*next_batch)(struct trainer *t, const struct step_batch **out);
     void *batch_source; /* the mode's, when it brings them */
@@ -134,24 +142,28 @@ MUST_CHECK enum error trainer_load(const struct job *job, struct trainer **out);
 void trainer_unload(struct trainer *t); /* NULL is fine */
 
 /* ---- what modes call ---- */
+/* From mode->open, once worker (and where hosts are several, seat and seats) are known and before
+ * the group is: t->device, which the group may have to know. A rank that only serves has one where
+ * the devices are accelerators. */
+MUST_CHECK enum error trainer_open_device(struct trainer *t);
 /* Computes this rank's gradients. grads[0] ends as the sum over its shards in tree order, its
  * header with their sums. 'ready' (may be NULL) is called as in graph_backward, when grads[0] is
  * final up to there. */
 MUST_CHECK enum error trainer_compute(struct trainer *t, grad_ready_fn ready, void *user);
 /* Takes the sums out of grads[0]'s header (which becomes zero), and puts them into values' header,
  * or takes them from there. */
-void trainer_take_sums(struct trainer *t);
-void trainer_put_sums(struct trainer *t);
-void trainer_get_sums(struct trainer *t);
+MUST_CHECK enum error trainer_take_sums(struct trainer *t);
+MUST_CHECK enum error trainer_put_sums(struct trainer *t);
+MUST_CHECK enum error trainer_get_sums(struct trainer *t);
 /* The update in its steps. Where ranks have slices, what one has measured the others need: partials
- * after trainer_norm (when clipping), squares after trainer_measure (when there are any). Both are
+ * after trainer_norm (trainer_norm_blocks of them), squares after trainer_measure (when there are any). Both are
  * zero where others measure, so that their sum over the ranks is exact. */
-void trainer_norm(struct trainer *t);
-int64_t trainer_norm_blocks(const struct trainer *t); /* how many partials */
-void trainer_measure(struct trainer *t);
-void trainer_update(struct trainer *t, int slice);
+MUST_CHECK enum error trainer_norm(struct trainer *t);
+int64_t trainer_norm_blocks(const struct trainer *t); /* 0: nobody asks for the norm */
+MUST_CHECK enum error trainer_measure(struct trainer *t);
+MUST_CHECK enum error trainer_update(struct trainer *t, int slice);
 /* All of it, sums included, on a rank that has the whole arena. */
-void trainer_update_all(struct trainer *t);
+MUST_CHECK enum error trainer_update_all(struct trainer *t);
 /* Adds the time since *mark to a phase and moves the mark to now. */
 void trainer_phase(struct trainer *t, enum phase phase, int64_t *mark);
 /* The loader's batches for some shards (in training order, from where the run stands). */

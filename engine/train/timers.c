@@ -1,0 +1,77 @@
+/* How long forward and backward took where they only were asked for. The host's clock has counted asking as forward
+ * and backward, and the waiting as whatever came behind: what is missing in the first two is taken from the others,
+ * from communication first, since there the host has waited for gradients.
+ *
+ *   host      ask | ask |          wait           | update
+ *   device    forward       | backward        |  exchange | update
+ *
+ * Of a step in many pieces the first ones are timed, and stand for all. */
+#include "engine/device/accel.h"
+#include "engine/train/internal.h"
+
+#include <stdlib.h>
+
+enum { TIMED_PIECES = 16 };
+struct timers {
+    struct device_mark *mark[TIMED_PIECES][TIMED_PLACES];
+    int pieces; /* of this step, so far */
+};
+
+enum error timers_open(struct trainer *t) {
+    const struct accel_ops *a = device_accel(t->device);
+    if (!a) return ERR_NONE;
+    if (!(t->timers = calloc(1, sizeof *t->timers)))
+        return FAIL(ERR_MEMORY, "no memory for timers");
+    for (int i = 0; i < TIMED_PIECES; i++)
+        for (int k = 0; k < TIMED_PLACES; k++)
+            TRY(a->timer_create(t->device, &t->timers->mark[i][k]));
+    return ERR_NONE;
+}
+
+void timers_close(struct trainer *t) {
+    if (!t->timers) return;
+    for (int i = 0; i < TIMED_PIECES; i++)
+        for (int k = 0; k < TIMED_PLACES; k++)
+            if (t->timers->mark[i][k]) device_accel(t->device)->mark_free(t->timers->mark[i][k]);
+    free(t->timers);
+    t->timers = NULL;
+}
+
+enum error timers_mark(struct trainer *t, enum timed place) {
+    struct timers *s = t->timers;
+    if (!s) return ERR_NONE;
+    int piece = place == TIMED_END ? s->pieces++ : s->pieces;
+    if (piece >= TIMED_PIECES) return ERR_NONE;
+    return device_accel(t->device)->mark(t->device, LANE_COMPUTE, s->mark[piece][place]);
+}
+
+/* Of all pieces, between two places. */
+static int64_t elapsed(const struct trainer *t, enum timed from, enum timed to) {
+    const struct timers *s = t->timers;
+    int timed = s->pieces < TIMED_PIECES ? s->pieces : TIMED_PIECES;
+    int64_t sum = 0;
+    for (int i = 0; i < timed; i++)
+        sum += device_accel(t->device)->between(s->mark[i][from], s->mark[i][to]);
+    return timed ? sum * s->pieces / timed : 0;
+}
+
+void timers_settle(struct trainer *t, const int64_t before[PHASES]) {
+    static const enum phase from[] = {PHASE_COMM, PHASE_UPDATE, PHASE_LOAD};
+    int64_t *now = t->phase_ns, missing = 0;
+    if (!t->timers || t->timers->pieces == 0) return;
+    const int64_t took[] = {elapsed(t, TIMED_BEGIN, TIMED_MIDDLE),
+                            elapsed(t, TIMED_MIDDLE, TIMED_END)};
+    t->timers->pieces = 0;
+    for (int i = 0; i < 2; i++) {
+        enum phase phase = i ? PHASE_BACKWARD : PHASE_FORWARD;
+        int64_t asked = now[phase] - before[phase];
+        if (took[i] <= asked) continue; /* the device waited for the host */
+        missing += took[i] - asked;
+        now[phase] += took[i] - asked;
+    }
+    for (size_t i = 0; i < sizeof from / sizeof *from; i++) {
+        int64_t has = now[from[i]] - before[from[i]], part = missing < has ? missing : has;
+        now[from[i]] -= part;
+        missing -= part;
+    }
+}

@@ -1,6 +1,7 @@
 /* One call: what its peers check of it, how they meet, and which way it takes. */
 #include "engine/base/text.h"
 #include "transport/algo/plain.h"
+#include "transport/carrier/carrier.h"
 #include "transport/core.h"
 #include "transport/recorder.h"
 
@@ -83,13 +84,14 @@ static uint64_t parts_digest(const int64_t *part, int size) {
     return h;
 }
 
-/* What all ranks must have opened the group with: algorithm (behind the last: auto), idle, order.
- */
+/* What all ranks must have opened the group with: a carrier or not, algorithm (behind the last:
+ * auto), idle, order. */
 static int64_t settings_of(const struct group *g) {
     int n, i = 0;
     const struct algo_ops *const *list = algo_list(&n);
     while (i < n && list[i] != g->algo) i++;
-    return (int64_t)i << 16 | g->params.idle << 8 | (int)g->params.order;
+    return (int64_t)(g->params.carrier != NULL) << 32 | (int64_t)i << 16 | g->params.idle << 8 |
+           (int)g->params.order;
 }
 
 /* How many elements; -1: every rank has its own number. */
@@ -103,7 +105,8 @@ static struct call call_of(const struct group *g, const struct collective *c, ui
     enum kind kind = has_peer(c->kind) ? KIND_SEND : c->kind;
     uint64_t root = has_root(c->kind) ? (uint64_t)c->root : 0;
     return (struct call){.what = (uint64_t)kind | (uint64_t)c->sum.type << 8 |
-                                 (uint64_t)c->sum.op << 16 | root << 32,
+                                 (uint64_t)c->sum.op << 16 | (uint64_t)c->carried << 24 |
+                                 root << 32,
                          .count = common_count(g, c),
                          .detail = has_parts(c->kind) ? parts_digest(c->part, g->size) : 0,
                          .sequence = sequence};
@@ -112,10 +115,11 @@ static struct call call_of(const struct group *g, const struct collective *c, ui
 static void open_text(int64_t settings, char out[DESCRIBED_MAX]) {
     int n;
     const struct algo_ops *const *list = algo_list(&n);
-    uint64_t algo = (uint64_t)settings >> 16;
-    snprintf(out, DESCRIBED_MAX, "open(algorithm %s, order %s, idle %u)",
+    uint64_t algo = (uint64_t)settings >> 16 & 65535;
+    snprintf(out, DESCRIBED_MAX, "open(algorithm %s, order %s, idle %u%s)",
              algo < (uint64_t)n ? list[algo]->name : "auto",
-             (settings & 255) == ORDER_RING ? "ring" : "tree", (unsigned)(settings >> 8 & 255));
+             (settings & 255) == ORDER_RING ? "ring" : "tree", (unsigned)(settings >> 8 & 255),
+             settings >> 32 ? ", with accelerators" : "");
 }
 
 /* "all_reduce(f32, 1024, sum)". What a peer shows is read as if it could be anything. */
@@ -133,6 +137,8 @@ static void call_text(const struct call *c, const char *receive, char out[DESCRI
     if (has_parts(kind))
         snprintf(more + strlen(more), sizeof more - strlen(more), ", parts %08x",
                  (unsigned)c->detail);
+    if (c->what >> 24 & 1)
+        snprintf(more + strlen(more), sizeof more - strlen(more), ", on an accelerator");
     if (kind == KIND_OPEN)
         open_text(c->count, out);
     else if (kind == KIND_ALL_TO_ALL)
@@ -204,13 +210,20 @@ static bool all_in_place(const struct collective *c) {
 
 /* One rank has everything already, but for what it sends itself. */
 static enum error run_alone(struct group *g, struct collective *c) {
-    if (c->kind == KIND_ALL_TO_ALL) TRY(plain_run[KIND_ALL_TO_ALL](c));
+    if (c->there)
+        TRY(carrier_alone(g, c));
+    else if (c->kind == KIND_ALL_TO_ALL)
+        TRY(plain_run[KIND_ALL_TO_ALL](c));
     return g->link->ops->failure(g->link);
 }
 
 /* Whether anything moves: what each gives to all is known to each alone. */
 static bool moves(const struct collective *c) {
     return c->kind == KIND_ALL_TO_ALL || (c->kind < COLLECTIVES && c->sum.count > 0);
+}
+
+static bool moves_or_pairs(const struct collective *c) {
+    return moves(c) || (has_peer(c->kind) && c->sum.count > 0);
 }
 
 /* Where it pays, and is possible: all read copies of a small message. */
@@ -243,6 +256,10 @@ static enum error run_collective(struct group *g, struct collective *c) {
     return ops->lazy && c->kind != KIND_ALLOC ? ops->sync(c->link, c->lane) : ERR_NONE;
 }
 
+enum error call_move(struct group *g, struct collective *c) {
+    return has_peer(c->kind) ? run_pair(c) : run_collective(g, c);
+}
+
 static void record(const struct group *g, const struct collective *c) {
     bool other = has_root(c->kind) || has_peer(c->kind);
     const struct recorded_call r = {.sequence = c->call.sequence,
@@ -268,9 +285,11 @@ enum error call_run(struct group *g, struct collective *c, bool patient) {
     c->part_bytes = g->terrain.part_bytes;
     c->traffic = &lane->traffic;
     if (g->size == 1) return run_alone(g, c);
+    struct carrier *carrier = c->there && moves_or_pairs(c) ? carrier_for(g, c) : NULL;
+    c->carried = carrier && carrier != g->staged;
     c->call = call_of(g, c, has_peer(c->kind) ? 0 : ++lane->sequence);
     record(g, c);
-    enum error err = has_peer(c->kind) ? run_pair(c) : run_collective(g, c);
+    enum error err = carrier ? carrier_run(carrier, c) : call_move(g, c);
     recorder_end(g->params.recorder, c->lane, (int)err);
     return err;
 }

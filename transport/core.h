@@ -21,12 +21,15 @@ struct work {
     struct group *group;
     struct collective call;
     enum error err;
-    _Atomic int state; /* enum work_state */
-    int64_t *part;     /* copies of the caller's part and send_part: size + 1 entries each */
+    _Atomic int state;         /* enum work_state */
+    struct device_mark *ready; /* call.ready, where there is an accelerator */
+    int64_t *part; /* copies of the caller's part and send_part: size + 1 entries each */
 };
 
 struct queue;
 struct party;
+struct held;
+struct carrier;
 struct group {
     int rank, size;
     struct group_params params; /* as opened; link and algorithm are the lists' own names */
@@ -40,14 +43,20 @@ struct group {
     struct roster *roster;     /* of a subgroup: its own, or NULL */
     char name[16];             /* "rank 2", for log lines of the communication lane */
     struct lane_state lanes[LANES];
-    struct queue *queue;  /* NULL until the communication lane is used */
-    struct work finished; /* what LANE_INLINE returns */
+    struct carrier *carrier, *staged; /* of buffers on accelerators (carrier/carrier.h), or NULL;
+                                         perhaps one and the same */
+    char carried[256];                /* why this carrier */
+    struct held *held;                /* with a carrier: what group_alloc gave */
+    struct queue *queue;              /* NULL until the communication lane is used */
+    struct work finished;             /* what LANE_INLINE returns */
 };
 
 /* ---- call.c: one call, from its arguments to its end ---- */
 
 /* ERR_BUG, which fails the group, when the arguments make no sense. */
 MUST_CHECK enum error call_check(struct group *g, const struct collective *c);
+/* The way over the host's memory; c->buf is there. */
+MUST_CHECK enum error call_move(struct group *g, struct collective *c);
 /* On the thread that runs the lane. Any failure is the group's. patient: the thread may spin. */
 MUST_CHECK enum error call_run(struct group *g, struct collective *c, bool patient);
 /* link_params' callbacks; user is the group. */
@@ -61,6 +70,8 @@ MUST_CHECK enum error group_fail(struct group *g, enum error err, const char *fm
 /* ---- work.c: the communication lane ---- */
 
 MUST_CHECK enum error queue_submit(struct group *g, const struct collective *c, struct work **out);
+/* Until all of it has run. */
+void queue_drain(struct group *g);
 /* Ends the lane's thread; work still in flight fails the group. */
 void queue_stop(struct group *g);
 

@@ -1,6 +1,7 @@
 /* The group: opens and closes it, and turns each public call into a struct collective for the lane
  * it is meant for. */
 #include "transport/group.h"
+#include "transport/carrier/carrier.h"
 #include "transport/core.h"
 #include "transport/recorder.h"
 
@@ -99,20 +100,12 @@ static enum error open_link(struct group *g) {
 }
 
 /* What calls are run with, known from the link. Where ranks reach each other's memory, direct moves
- * a ring's bytes in two steps. Pieces in the scratch stay in the cache, but a message of its own
- * for each is dear where it travels far. */
+ * a ring's bytes in two steps. */
 static void survey(struct group *g) {
-    enum { PIECE = 16 << 10, SCRATCH = 4 << 20 };
-    static const double adding = 1.0 / 8e9; /* seconds a byte */
     const struct link *l = g->link;
     bool reach = l->ops->slot != NULL;
-    size_t part = reach ? PIECE : (size_t)(SCRATCH / g->size);
-    g->terrain = (struct terrain){.places = &g->places,
-                                  .near = l->ops->sync_near && !emulation_on(&g->params.emulate),
-                                  .alpha = l->alpha,
-                                  .beta = l->beta,
-                                  .gamma = adding,
-                                  .part_bytes = part / PIECE * PIECE};
+    g->terrain = terrain_plan(&g->places, l->alpha, l->beta, reach,
+                              l->ops->sync_near && !emulation_on(&g->params.emulate));
     if (reach && !g->algo) g->algo = algo_find("direct");
     algo_choices(&g->terrain, g->params.order, g->choices);
 }
@@ -150,6 +143,7 @@ enum error group_open(const struct group_params *p, struct group **out) {
     survey(g);
     TRY_GOTO(err, open_lanes(g), failed);
     TRY_GOTO(err, meet_all(g), failed);
+    TRY_GOTO(err, carrier_open(g), failed);
     *out = g;
     return ERR_NONE;
 failed:
@@ -160,6 +154,7 @@ failed:
 void group_close(struct group *g) {
     if (!g) return;
     queue_stop(g);
+    carrier_close(g);
     if (g->link) g->link->ops->close(g->link);
     for (int i = 0; i < LANES; i++) memory_free(g->lanes[i].scratch);
     party_leave(g->party);
@@ -202,11 +197,12 @@ enum error group_alloc(struct group *g, size_t bytes, void **out) {
                            .sum = {.type = DTYPE_U8, .count = (int64_t)bytes}};
     TRY(call_check(g, &c));
     TRY(call_run(g, &c, true));
-    return g->link->ops->alloc(g->link, bytes, out);
+    return g->params.carrier ? carrier_alloc(g, bytes, out)
+                             : g->link->ops->alloc(g->link, bytes, out);
 }
 
 void group_free(struct group *g, void *p) {
-    (void)g, (void)p; /* peers may still read it; it goes with the meeting */
+    (void)g, (void)p; /* peers may still read it; it goes with the meeting, or the group */
 }
 
 static enum error allocator_alloc(void *ctx, size_t bytes, void **out) {
@@ -230,7 +226,9 @@ static enum error start(struct group *g, enum lane lane, struct collective *c, s
     if (lane != LANE_INLINE && (lane != LANE_COMM || !out))
         return group_fail(g, ERR_BUG, "lane %d, or no place for its work", (int)lane);
     TRY(call_check(g, c));
+    c->there = g->carrier && carrier_holds(g, c);
     if (lane == LANE_COMM) return queue_submit(g, c, out);
+    if (c->there && carrier_is_sole(g)) queue_drain(g);
     TRY(call_run(g, c, true));
     atomic_fetch_add_explicit(&g->lanes[LANE_INLINE].collectives, 1, memory_order_relaxed);
     if (out) *out = &g->finished;

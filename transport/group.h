@@ -7,6 +7,7 @@
  * is given in order. Across ranks, the sequence of calls must be the same on each lane. */
 #pragma once
 #include "engine/base/memory.h"
+#include "engine/device/accel.h"
 #include "transport/place.h"
 #include "transport/types.h"
 
@@ -29,6 +30,13 @@ struct group_params {
     struct recorder *recorder; /* of this rank; NULL: none */
     uint64_t id;               /* of the group, the same on all ranks; no two at a time have one */
     struct emulation emulate;
+    /* Where ranks compute on accelerators: how buffers that lie there travel: "auto" or a name of
+     * carriers.def, the same on all ranks. NULL: all buffers are the host's. */
+    const char *carrier;
+    struct device
+        *device; /* with a carrier: this rank's accelerator; NULL or a host's: it has none */
+    bool
+        bitwise; /* with a carrier: floats are added in 'order' there, too, not in the library's own */
 };
 /* Collective: returns when all ranks are there. */
 MUST_CHECK enum error group_open(const struct group_params *p, struct group **out);
@@ -47,14 +55,26 @@ MUST_CHECK enum error group_split(struct group *g, int color, int key, struct gr
  * the group). */
 const char *group_choice(const struct group *g, size_t bytes, const char **why);
 
+/* What carries buffers that lie on accelerators, and why (for the banner; as long as the group).
+ * NULL: there are none. */
+const char *group_carrier(const struct group *g, const char **why);
+
 /* Memory that peers can read in place. Collective and symmetric: every rank asks for the same sizes
  * in the same order. Zeroed. Other memory may be passed to any collective too; it is staged.
- * group_allocator wraps these two. */
+ * group_allocator wraps these two. A rank with an accelerator gets memory of that. */
 MUST_CHECK enum error group_alloc(struct group *g, size_t bytes, void **out);
 void group_free(struct group *g, void *p); /* local; the memory goes with the meeting */
 struct allocator group_allocator(struct group *g);
 
 enum lane { LANE_INLINE, LANE_COMM };
+
+/* Any buffer may lie on this rank's accelerator (but all ranks' of a call, where the carrier is not
+ * "staged"; send and recv are free). It then takes the values that it has behind all that was asked
+ * of LANE_COMPUTE before the call. On LANE_INLINE the call returns when it is done, or no later
+ * than it stands in order on LANE_COMPUTE: what is asked of that lane afterwards finds the result.
+ * Work of LANE_COMM runs on the accelerator's LANE_EXCHANGE, beside computing, and is done when
+ * work_wait returns. Some carriers do one call at a time: over these the sequence of calls must be
+ * the same over both lanes. */
 
 /* Each starts a collective and gives its handle; *out may be NULL for LANE_INLINE, which has
  * finished on return. Buffers are borrowed until work_wait. Counts are in elements, any count, zero

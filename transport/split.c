@@ -187,6 +187,8 @@ static enum error open_split(struct split *s, struct group **out) {
     p.roster = s->roster;
     if (s->party && p.roster && p.roster->hosts == 1) /* none of them is on another host */
         p.link = processes(s->parent) ? "shm" : "thread";
+    p.carrier = NULL; /* subgroups are of the host's memory */
+    p.device = NULL;
     p.recorder = NULL; /* it is for one group, whose lanes go on beside this one's */
     TRY(group_open(&p, out));
     (*out)->party = s->party;

@@ -67,6 +67,19 @@ static void *lane_thread(void *arg) {
     return NULL;
 }
 
+void queue_drain(struct group *g) {
+    struct queue *q = g->queue;
+    if (!q) return;
+    pthread_mutex_lock(&q->mutex);
+    while (q->first != q->next) {
+        if (!q->busy)
+            run_first(g, true);
+        else
+            pthread_cond_wait(&q->done, &q->mutex);
+    }
+    pthread_mutex_unlock(&q->mutex);
+}
+
 /* Signals are for the program's own threads. */
 static int start_thread(struct group *g) {
     sigset_t all, old;
@@ -97,6 +110,17 @@ static enum error queue_start(struct group *g) {
     return FAIL(ERR_CREATE, "cannot start the communication thread: %s", strerror(err));
 }
 
+/* What the work's buffer holds is asked for behind this point. */
+static enum error mark_ready(struct group *g, struct work *w) {
+    struct device *d = g->params.device;
+    const struct accel_ops *accel = device_accel(d);
+    if (!w->call.there) return ERR_NONE;
+    enum error err = w->ready ? ERR_NONE : accel->mark_create(d, &w->ready);
+    if (!err) err = accel->mark(d, LANE_COMPUTE, w->ready);
+    w->call.ready = w->ready;
+    return err ? group_fail(g, err, "rank %d: %s", g->rank, error_message()) : ERR_NONE;
+}
+
 static const int64_t *keep(int64_t *copy, const int64_t *part, int n) {
     return part ? memcpy(copy, part, (size_t)n * sizeof *copy) : NULL;
 }
@@ -111,6 +135,7 @@ enum error queue_submit(struct group *g, const struct collective *c, struct work
     w->call = *c;
     w->call.part = keep(w->part, c->part, g->size + 1);
     w->call.send_part = keep(w->part + g->size + 1, c->send_part, g->size + 1);
+    TRY(mark_ready(g, w));
     atomic_store(&w->state, WORK_QUEUED);
     pthread_mutex_lock(&q->mutex);
     q->next++;
@@ -162,6 +187,8 @@ void queue_stop(struct group *g) {
     pthread_cond_destroy(&q->more);
     pthread_cond_destroy(&q->done);
     pthread_mutex_destroy(&q->mutex);
+    for (int i = 0; i < WORKS; i++)
+        if (q->works[i].ready) device_accel(g->params.device)->mark_free(q->works[i].ready);
     memory_free(q);
     g->queue = NULL;
 }

@@ -50,6 +50,7 @@ struct band {
 };
 
 /* One call, on the lane where it runs. */
+struct device_mark;
 struct collective {
     struct link *link;
     int lane, rank, size;
@@ -61,7 +62,10 @@ struct collective {
     const int64_t *part; /* of kinds with parts */
     const char *send;    /* of all_to_all, and its parts; buf and part are what it receives */
     const int64_t *send_part;
-    struct call call; /* what the peers check */
+    struct call call;                /* what the peers check */
+    bool there;                      /* buf or send lies on this rank's accelerator */
+    bool carried;                    /* and all ranks' do, and so it travels */
+    const struct device_mark *ready; /* of LANE_COMM: what the buffer waits for; else NULL */
 
     /* Known once the ranks have met: */
     void **at;     /* every rank's buffer; used only when in_place or staged */
@@ -80,7 +84,11 @@ struct terrain {
     double alpha, beta, gamma; /* seconds a message, a byte moved, a byte added */
     size_t part_bytes;         /* of scratch for each rank */
 };
+/* reach: peers reach each other's memory. alpha, beta: the link's; gamma and the scratch are known. */
+struct terrain terrain_plan(const struct places *p, double alpha, double beta, bool reach,
+                            bool near);
 
+enum { HIERARCHICAL_ONE_SLICE = 32 << 10 }; /* bytes up to which one rank of a host does it alone */
 typedef enum error (*collective_fn)(struct collective *c);
 struct algo_ops {
     const char *name;

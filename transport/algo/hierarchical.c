@@ -24,8 +24,6 @@
 
 extern const struct algo_ops algo_direct;
 
-enum { ONE_SLICE = 32 << 10 }; /* bytes up to which local rank 0 does it alone */
-
 struct hosts {
     struct band near, far; /* the ranks of this host; those of my local number */
     int64_t lo, hi;        /* my slice */
@@ -34,7 +32,9 @@ struct hosts {
 static int64_t slice_cut(const struct collective *c, int l) {
     int64_t n = c->sum.count, line = ALIGNMENT / (int64_t)dtype_size(c->sum.type);
     if (l == 0 || l == c->places->locals) return l ? n : 0;
-    return bytes_of(c, n) <= ONE_SLICE ? n : order_chunk(n, c->places->locals, l) / line * line;
+    return bytes_of(c, n) <= HIERARCHICAL_ONE_SLICE
+               ? n
+               : order_chunk(n, c->places->locals, l) / line * line;
 }
 
 static struct hosts hosts_of(const struct collective *c) {
@@ -120,7 +120,7 @@ static enum error hierarchical_reduce(struct collective *c) {
 static double cost(const struct terrain *t, double bytes) {
     int locals = t->places->locals, others = locals - 1;
     if (t->places->hosts == 1) return INFINITY; /* direct by another name */
-    double slice = bytes <= ONE_SLICE ? bytes : bytes / locals;
+    double slice = bytes <= HIERARCHICAL_ONE_SLICE ? bytes : bytes / locals;
     double near = t->near ? 2 * others * slice * t->gamma
                           : others * (2 * t->alpha + slice * (2 * t->beta + t->gamma));
     return near + halving_cost(t, t->places->hosts, slice);

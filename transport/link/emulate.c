@@ -204,6 +204,11 @@ static enum error emulated_failure(struct link *l) {
     return inner->ops->failure(inner);
 }
 
+static enum error emulated_lost(struct link *l, int lane) {
+    struct link *inner = emulated_of(l)->inner;
+    return inner->ops->lost(inner, lane);
+}
+
 static void emulated_note(struct link *l, const char *doing, int64_t step) {
     struct link *inner = emulated_of(l)->inner;
     inner->ops->note(inner, doing, step);
@@ -231,6 +236,7 @@ static struct link_ops ops_over(const struct link_ops *inner) {
     ops.alloc = inner->alloc ? emulated_alloc : NULL;
     ops.fail = emulated_fail;
     ops.failure = emulated_failure;
+    ops.lost = inner->lost ? emulated_lost : NULL;
     ops.note = emulated_note;
     return ops;
 }

@@ -155,6 +155,12 @@ static enum error hosts_alloc(struct link *l, size_t bytes, void **out) {
     return hosts_sync(l, 0);
 }
 
+/* Of the ranks here; the others' deaths are told by the streams. */
+static enum error hosts_lost(struct link *l, int lane) {
+    struct hosts *h = hosts_of(l);
+    return pass_on(h, lane, h->near->ops->lost(h->near, lane));
+}
+
 static void hosts_note(struct link *l, const char *doing, int64_t step) {
     struct hosts *h = hosts_of(l);
     h->near->ops->note(h->near, doing, step);
@@ -282,5 +288,6 @@ const struct link_ops link_hosts = {
     .alloc = hosts_alloc,
     .fail = hosts_fail,
     .failure = hosts_failure,
+    .lost = hosts_lost,
     .note = hosts_note,
 };

@@ -109,6 +109,9 @@ struct link_ops {
     enum error (*fail)(struct link *l, enum error err, const char *reason);
     /* The failure, recorded as this thread's error; ERR_NONE when there is none. */
     enum error (*failure)(struct link *l);
+    /* While this rank waits for something else than its peers, now and then: fails the link when one
+     * of them has died. NULL: the link sees it without being asked. */
+    enum error (*lost)(struct link *l, int lane);
     /* What this rank is doing, for the others' messages. */
     void (*note)(struct link *l, const char *doing, int64_t step);
 };

@@ -12,3 +12,5 @@ struct mpi {
 /* Loads the module and starts MPI, if nobody has. ERR_DEVICE: it cannot be had here; ERR_USAGE:
  * no launcher of MPI's has started this process. */
 MUST_CHECK enum error mpi_start(const struct mpi **out);
+/* Whether the module is there and fits; starts nothing. */
+MUST_CHECK enum error mpi_probe(void);

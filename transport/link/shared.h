@@ -22,13 +22,14 @@ enum error shared_exchange(struct link *l, int lane, const struct call *label,
 enum error shared_alloc(struct link *l, size_t bytes, void **out);
 enum error shared_fail(struct link *l, enum error err, const char *reason);
 enum error shared_failure(struct link *l);
+enum error shared_lost(struct link *l, int lane);
 void shared_note(struct link *l, const char *doing, int64_t step);
 
 /* The slots that these links fill alike. */
 #define SHARED_LINK_OPS                                                                            \
     .close = shared_close, .meet = shared_meet, .sync = shared_sync, .slot = shared_slot,          \
     .slot_bytes = SLOT_BYTES, .exchange = shared_exchange, .alloc = shared_alloc,                  \
-    .fail = shared_fail, .failure = shared_failure, .note = shared_note
+    .fail = shared_fail, .failure = shared_failure, .lost = shared_lost, .note = shared_note
 
 /* ---- waiting (wait.c) ---- */
 

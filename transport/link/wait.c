@@ -125,6 +125,23 @@ static enum error check_lost(struct shared *s, int lane, const struct wait *w,
     return ERR_NONE;
 }
 
+/* Who has left has ended its part before, and may have ended since. */
+enum error shared_lost(struct link *l, int lane) {
+    struct shared *s = (struct shared *)l;
+    const struct link_params *p = &l->params;
+    for (int r = 0; r < p->size; r++) {
+        const struct seat *peer = &s->board->seat[r];
+        if (r == p->rank || atomic_load(&peer->left) || !process_ended(atomic_load(&peer->pid)))
+            continue;
+        char name[48], doing[DESCRIBED_MAX], reason[REASON_MAX];
+        name_peer(s, r, name);
+        p->describe(p->user, lane, doing);
+        words_lost(reason, name, "has died", NULL, link_rank_name(p, p->rank), doing);
+        return shared_fail(l, ERR_PEER, reason);
+    }
+    return ERR_NONE;
+}
+
 /* ---- the wait ---- */
 
 struct vigil { /* of one sleep */

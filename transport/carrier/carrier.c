@@ -1,0 +1,370 @@
+/* The list of carriers, which of them a group takes, and what surrounds a call that is carried. */
+#include "transport/carrier/carrier.h"
+
+#include "engine/base/clock.h"
+#include "engine/base/log.h"
+#include "transport/algo/plain.h"
+#include "transport/link/words.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CARRIER(name) extern const struct carrier_ops carrier_##name;
+#include "transport/carrier/carriers.def"
+#undef CARRIER
+
+static const struct carrier_ops *const kinds[] = {
+#define CARRIER(name) &carrier_##name,
+#include "transport/carrier/carriers.def"
+#undef CARRIER
+};
+enum { CARRIERS = sizeof kinds / sizeof *kinds };
+
+const struct carrier_ops *const *carrier_list(int *count) {
+    *count = CARRIERS;
+    return kinds;
+}
+
+static int index_of(const char *name) {
+    for (int i = 0; i < CARRIERS; i++)
+        if (!strcmp(kinds[i]->name, name)) return i;
+    return -1;
+}
+
+const struct carrier_ops *carrier_find(const char *name) {
+    int i = index_of(name);
+    return i < 0 ? NULL : kinds[i];
+}
+
+/* ---- which one ---- */
+
+enum error carrier_gather(struct group *g, int64_t *all, int n) {
+    int64_t part[RANKS_MAX + 1];
+    for (int r = 0; r <= g->size; r++) part[r] = (int64_t)r * n;
+    return group_all_gather(g, LANE_INLINE, all, part, DTYPE_I64, NULL);
+}
+
+static const int64_t has_accelerator = (int64_t)1 << 32;
+
+/* What each rank has and can use, as bits; and why this one cannot use 'wanted'. */
+static enum error survey(struct group *g, int wanted, int64_t *able, char why[256]) {
+    able[g->rank] = device_accel(g->params.device) ? has_accelerator : 0;
+    for (int i = 0; i < CARRIERS; i++) {
+        enum error err = kinds[i]->suits(g);
+        if (!err)
+            able[g->rank] |= (int64_t)1 << i;
+        else if (i == wanted)
+            snprintf(why, 256, "%s", error_message());
+    }
+    return carrier_gather(g, able, 1);
+}
+
+/* The first rank that cannot use it; -1: all can. */
+static int unable(const struct group *g, const int64_t *able, int kind) {
+    for (int r = 0; r < g->size; r++)
+        if (!(able[r] >> kind & 1)) return r;
+    return -1;
+}
+
+static bool all_have_accelerators(const struct group *g, const int64_t *able) {
+    for (int r = 0; r < g->size; r++)
+        if (!(able[r] & has_accelerator)) return false;
+    return true;
+}
+
+static enum error refuse(const struct group *g, int kind, int rank, const char *why) {
+    if (rank == g->rank)
+        return FAIL(ERR_DEVICE,
+                    "rank %d cannot use comm.backend %s: %s\ncomm.backend: host needs "
+                    "nothing of the kind",
+                    rank, kinds[kind]->name, why);
+    return FAIL(ERR_DEVICE, "rank %d cannot use comm.backend %s; its own message says why", rank,
+                kinds[kind]->name);
+}
+
+/* Everybody comes to the same choice, from what all have told. */
+static enum error choose(struct group *g, int *out) {
+    int64_t able[RANKS_MAX];
+    char why[256] = "";
+    bool automatic = !strcmp(g->params.carrier, "auto");
+    bool threads = !strcmp(g->params.link, "thread");
+    int wanted = automatic ? index_of(threads ? "peer" : "nccl") : index_of(g->params.carrier);
+    if (wanted < 0) return FAIL(ERR_CONFIG, "no carrier '%s'", g->params.carrier);
+    TRY(survey(g, wanted, able, why));
+    int lacks = unable(g, able, wanted);
+    *out = wanted;
+    if (lacks < 0) return ERR_NONE;
+    if (!automatic) return refuse(g, wanted, lacks, why);
+    *out = index_of("staged");
+    bool expected = emulation_on(&g->params.emulate) || !all_have_accelerators(g, able);
+    snprintf(g->carried, sizeof g->carried, "rank %d has no %s%s%.120s", lacks, kinds[wanted]->name,
+             lacks == g->rank ? ": " : "", lacks == g->rank ? why : "");
+    if (emulation_on(&g->params.emulate))
+        snprintf(g->carried, sizeof g->carried, "emulated links are the host's");
+    if (!expected && g->rank == 0)
+        log_warn("gradients pass through the host's memory: %s", g->carried);
+    return ERR_NONE;
+}
+
+static enum error open_kind(struct group *g, int kind, struct carrier **out) {
+    char why[256] = "";
+    enum error err = kinds[kind]->open(g, out, why);
+    if (*out) (*out)->ops = kinds[kind];
+    if (*why) snprintf(g->carried, sizeof g->carried, "%s", why);
+    if (!err || g->link->ops->failure(g->link)) return err;
+    return group_fail(g, err, "rank %d: %s", g->rank, error_message());
+}
+
+enum error carrier_open(struct group *g) {
+    int kind, staged = index_of("staged");
+    if (!g->params.carrier) return ERR_NONE;
+    TRY(choose(g, &kind));
+    g->params.carrier = kinds[kind]->name;
+    TRY(open_kind(g, staged, &g->staged));
+    if (kind == staged || g->size == 1) {
+        g->carrier = g->staged;
+        return ERR_NONE;
+    }
+    return open_kind(g, kind, &g->carrier);
+}
+
+const char *group_carrier(const struct group *g, const char **why) {
+    *why = g->size == 1 ? "one rank has nothing to exchange" : g->carried;
+    return g->carrier ? g->carrier->ops->name : NULL;
+}
+
+/* ---- memory ---- */
+
+struct held {
+    void *memory;
+    struct held *next;
+};
+
+enum error carrier_alloc(struct group *g, size_t bytes, void **out) {
+    void *memory, *there;
+    TRY(memory_alloc(sizeof(struct held), &memory));
+    enum error err = device_alloc(g->params.device, bytes, &there);
+    if (err) {
+        memory_free(memory);
+        return group_fail(g, err, "rank %d: %s", g->rank, error_message());
+    }
+    struct held *h = memory;
+    *h = (struct held){there, g->held};
+    g->held = h;
+    *out = there;
+    return ERR_NONE;
+}
+
+void carrier_close(struct group *g) {
+    if (g->carrier && g->carrier != g->staged) g->carrier->ops->close(g->carrier);
+    if (g->staged) g->staged->ops->close(g->staged);
+    for (struct held *h = g->held, *next; h; h = next) {
+        next = h->next;
+        device_free(g->params.device, h->memory);
+        memory_free(h);
+    }
+}
+
+bool carrier_holds(const struct group *g, const struct collective *c) {
+    const struct device *d = g->params.device;
+    return device_holds(d, c->buf) || (c->send && device_holds(d, c->send));
+}
+
+/* ---- one call ---- */
+
+bool carrier_is_sole(const struct group *g) {
+    return g->carrier->ops->sole;
+}
+
+struct carrier *carrier_for(const struct group *g, const struct collective *c) {
+    bool pair = c->kind == KIND_SEND || c->kind == KIND_RECV;
+    const struct carrier_ops *ops = g->carrier->ops;
+    return !pair && (!ops->takes || ops->takes(g->carrier, c)) ? g->carrier : g->staged;
+}
+
+/* The lane of the device, behind what the buffer waits for. */
+static enum error begin(struct carrier *cr, struct collective *c, enum device_lane *l) {
+    *l = cr->ops->sole || c->lane == LANE_COMM ? LANE_EXCHANGE : LANE_COMPUTE;
+    if (c->lane == LANE_INLINE && *l == LANE_EXCHANGE) { /* the caller's thread: it may */
+        TRY(cr->accel->mark(cr->device, LANE_COMPUTE, cr->end[LANE_COMPUTE]));
+        c->ready = cr->end[LANE_COMPUTE];
+    }
+    return c->ready ? cr->accel->follow(cr->device, *l, c->ready) : ERR_NONE;
+}
+
+enum error carrier_run(struct carrier *cr, struct collective *c) {
+    struct group *g = cr->group;
+    enum device_lane l;
+    enum error err = begin(cr, c, &l);
+    if (!err) err = cr->ops->run(cr, c, l);
+    if (!err && l == LANE_EXCHANGE) err = carrier_wait(cr, c, l);
+    if (!err) return ERR_NONE;
+    if (!g->link->ops->failure(g->link))
+        err = group_fail(g, err, "rank %d: %s", g->rank, error_message());
+    if (g->carrier->ops->abandon) g->carrier->ops->abandon(g->carrier);
+    return err;
+}
+
+enum error carrier_alone(struct group *g, struct collective *c) {
+    struct device *d = g->params.device;
+    const struct accel_ops *accel = device_accel(d);
+    if (c->kind != KIND_ALL_TO_ALL) return ERR_NONE;
+    if (c->ready) TRY(accel->follow(d, LANE_EXCHANGE, c->ready));
+    enum device_lane l = c->ready ? LANE_EXCHANGE : LANE_COMPUTE;
+    TRY(accel->copy(d, l, element(c, c->buf, c->part[0]), d, element(c, c->send, c->send_part[0]),
+                    bytes_of(c, c->part[1] - c->part[0])));
+    return c->ready ? accel->wait(d, l) : ERR_NONE;
+}
+
+/* ---- for those who write one ---- */
+
+enum error carrier_create(struct group *g, size_t bytes, struct carrier **out) {
+    void *memory;
+    TRY(memory_alloc(bytes, &memory));
+    struct carrier *cr = *out = memory;
+    *cr = (struct carrier){
+        .group = g, .device = g->params.device, .accel = device_accel(g->params.device)};
+    for (int l = 0; cr->accel && l < DEVICE_LANES; l++)
+        TRY(cr->accel->mark_create(cr->device, &cr->end[l]));
+    return ERR_NONE;
+}
+
+void carrier_free(struct carrier *cr) {
+    for (int l = 0; l < DEVICE_LANES; l++)
+        if (cr->end[l]) cr->accel->mark_free(cr->end[l]);
+    memory_free(cr);
+}
+
+enum error carrier_meet(struct carrier *cr, struct collective *c) {
+    const struct link_ops *ops = cr->group->link->ops;
+    TRY(ops->meet(c->link, c->lane, &c->call, c->buf, c->at));
+    return ops->lazy ? ops->sync(c->link, c->lane) : ERR_NONE;
+}
+
+struct patience {
+    int64_t start, looked;
+    bool warned;
+};
+
+/* What else may have gone wrong, now and then. */
+static enum error look_around(struct carrier *cr, const struct collective *c, struct patience *p) {
+    enum { LOOK = 100000000 };
+    struct group *g = cr->group;
+    struct link *link = g->link;
+    char doing[DESCRIBED_MAX];
+    int64_t now = clock_ns();
+    double waited = clock_seconds(now - p->start), timeout = g->params.timeout;
+    if (c->ready && !cr->accel->passed(c->ready)) p->start = now; /* it has not begun */
+    if (now - p->looked >= LOOK && link->ops->lost) {
+        p->looked = now;
+        TRY(link->ops->lost(link, c->lane));
+    }
+    if (waited < timeout / 6) return ERR_NONE;
+    call_describe(g, c->lane, doing);
+    if (waited >= timeout)
+        return group_fail(g, ERR_TIMEOUT,
+                          "rank %d: %s has not ended on its device within %g s, by carrier %s",
+                          g->rank, doing, timeout, cr->ops->name);
+    if (!p->warned)
+        log_warn("rank %d: %s has not ended on its device for %.3g s", g->rank, doing, waited);
+    p->warned = true;
+    return ERR_NONE;
+}
+
+/* Short waits are looked through, long ones slept. */
+static void pause_for(const struct patience *p, bool patient) {
+    enum { BRIEF = 20000, SHORT = 2000000 };
+    int64_t waited = clock_ns() - p->start;
+    struct timespec nap = {.tv_nsec = waited < SHORT ? 20000 : 200000};
+    if (patient && waited < BRIEF)
+        clock_relax();
+    else if (patient && waited < SHORT)
+        sched_yield();
+    else
+        nanosleep(&nap, NULL);
+}
+
+enum error carrier_wait(struct carrier *cr, const struct collective *c, enum device_lane l) {
+    struct link *link = cr->group->link;
+    struct patience p = {.start = clock_ns(), .looked = clock_ns()};
+    TRY(cr->accel->mark(cr->device, l, cr->end[l]));
+    while (!cr->accel->passed(cr->end[l])) {
+        TRY(link->ops->failure(link));
+        if (cr->ops->check) TRY(cr->ops->check(cr));
+        TRY(look_around(cr, c, &p));
+        pause_for(&p, link->patient[c->lane]);
+    }
+    return cr->accel->wait(cr->device,
+                           l); /* has been reached: what the device has to complain of */
+}
+
+/* ---- what is counted ---- */
+
+static int64_t part_size(const struct collective *c, int r) {
+    return c->part[r + 1] - c->part[r];
+}
+
+static void count_parts(struct collective *c) {
+    int64_t own = part_size(c, c->rank), others = c->part[c->size] - c->part[0] - own;
+    bool root = c->rank == c->root;
+    int64_t peers = c->size - 1;
+    if (c->kind == KIND_REDUCE_SCATTER)
+        collective_count(c, others, peers * own);
+    else if (c->kind == KIND_ALL_GATHER)
+        collective_count(c, peers * own, others);
+    else if (c->kind == KIND_SCATTER)
+        collective_count(c, root ? others : 0, root ? 0 : own);
+    else if (c->kind == KIND_GATHER)
+        collective_count(c, root ? 0 : own, root ? others : 0);
+    else /* all_to_all */
+        collective_count(c, c->send_part[c->size] - c->send_part[0] - own, others);
+}
+
+void carrier_count(struct collective *c) {
+    int64_t n = c->sum.count, own = collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);
+    bool root = c->rank == c->root, giver = gives(c, c->rank);
+    if (c->kind == KIND_ALL_REDUCE)
+        collective_count(c, n - own + (c->size - 1) * own, n - own + (c->size - 1) * own);
+    else if (c->kind == KIND_REDUCE)
+        collective_count(c, giver && !root ? n : 0, root ? (c->sum.ranks - giver) * n : 0);
+    else if (c->kind == KIND_BROADCAST)
+        collective_count(c, root ? (c->size - 1) * n : 0, root ? 0 : n);
+    else
+        count_parts(c);
+}
+
+/* ---- sums ---- */
+
+enum error slots_reserve(struct carrier *cr, enum device_lane l, struct slots *s, size_t bytes) {
+    if (bytes <= s->bytes) return ERR_NONE;
+    TRY(cr->accel->wait(cr->device, l));
+    device_free(cr->device, s->memory);
+    *s = (struct slots){0};
+    TRY(device_alloc(cr->device, bytes, &s->memory));
+    s->bytes = bytes;
+    return ERR_NONE;
+}
+
+/* One chunk of ORDER_RING: who stands at its number gives the first term. */
+static enum error sum_chunk(struct carrier *cr, enum device_lane l, const struct sum *s, int chunk,
+                            int64_t skip, int64_t n, const float *const *in, float *to) {
+    const float *terms[RANKS_MAX];
+    for (int i = 0; i < s->ranks; i++) terms[i] = in[(chunk + i) % s->ranks] + skip;
+    return cr->accel->sum(cr->device, l, to + skip, terms, s->ranks, SUM_LINEAR, n);
+}
+
+enum error carrier_sum(struct carrier *cr, enum device_lane l, const struct sum *s, int64_t lo,
+                       int64_t hi, const float *const *in, float *to) {
+    if (hi <= lo) return ERR_NONE;
+    if (s->order == ORDER_TREE)
+        return cr->accel->sum(cr->device, l, to, in, s->ranks, SUM_TREE, hi - lo);
+    for (int k = 0; k < s->ranks; k++) {
+        int64_t begin = order_chunk(s->count, s->ranks, k);
+        int64_t end = order_chunk(s->count, s->ranks, k + 1);
+        if (begin < lo) begin = lo;
+        if (end > hi) end = hi;
+        if (begin < end) TRY(sum_chunk(cr, l, s, k, begin - lo, end - begin, in, to));
+    }
+    return ERR_NONE;
+}

@@ -1,0 +1,265 @@
+/* Carrier "nccl": NVIDIA's library, between the GPUs of several processes, on one host or more.
+ *
+ * One communicator for a group, one thread at a time: calls of both lanes of the group are done one
+ * after the other, in the order of the calling thread, which is the same on all ranks. The ranks meet
+ * on the host before each call, so NCCL never waits on a GPU for a rank that has not come: that is
+ * found out, and told, as on processors. After that the host waits for the GPU with the group's
+ * deadline, and looks at what NCCL and the link know of failures.
+ *
+ * Nothing in NCCL may block the host: communicators are of the kind whose calls return before they
+ * are done (ncclInProgress), and are asked until they are. A call that has failed never ends by
+ * itself; only ncclCommAbort, on every rank, ends it. A failure of the group reaches every rank, so
+ * each does that by itself; the communicator is gone then, and so is the group. */
+#include "transport/carrier/carrier.h"
+#include "transport/carrier/nccl_about.h"
+
+#include <stdio.h>
+
+#ifdef ENGINE_HAVE_NCCL
+#include "engine/base/clock.h"
+#include "transport/carrier/nccl_impl.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct nccl_carrier *nccl_of(struct carrier *cr) {
+    return (struct nccl_carrier *)cr;
+}
+
+/* ---- what NCCL says ---- */
+
+static enum error nccl_failed(ncclResult_t rc, const char *what) {
+    bool peer = rc == ncclRemoteError || rc == ncclSystemError;
+    const char *last = nccl.GetLastError(NULL);
+    return FAIL(peer ? ERR_PEER : ERR_DEVICE, "%s: %s%s%.200s%s", what, nccl.GetErrorString(rc),
+                last && *last ? " (" : "", last ? last : "", last && *last ? ")" : "");
+}
+
+/* NCCL's own state: still at work, or what it ended with. */
+static ncclResult_t ask(struct nccl_carrier *n) {
+    ncclResult_t state = ncclSuccess, rc = ncclSuccess;
+    pthread_mutex_lock(&n->mutex);
+    if (n->comm) rc = nccl.CommGetAsyncError(n->comm, &state);
+    pthread_mutex_unlock(&n->mutex);
+    return rc ? rc : state;
+}
+
+/* Until NCCL has taken what it was given: each call by a thread of NCCL's own, in some tens of microseconds; a nap would
+ * make that several times as long. */
+static enum error settle(struct nccl_carrier *n, const char *what, double timeout) {
+    enum { BRIEF = 1000000 };
+    struct group *g = n->carrier.group;
+    const struct timespec nap = {.tv_nsec = 200000};
+    int64_t start = clock_ns(), looked = start;
+    ncclResult_t rc;
+    while ((rc = ask(n)) == ncclInProgress) {
+        int64_t now = clock_ns();
+        TRY(g->link->ops->failure(g->link));
+        if (now - looked > 100000000 && g->link->ops->lost) {
+            looked = now;
+            TRY(g->link->ops->lost(g->link, LANE_INLINE));
+        }
+        if (clock_seconds(now - start) > timeout)
+            return FAIL(ERR_TIMEOUT, "%s has not ended within %g s", what, timeout);
+        if (now - start > BRIEF)
+            nanosleep(&nap, NULL);
+        else
+            sched_yield();
+    }
+    return rc ? nccl_failed(rc, what) : ERR_NONE;
+}
+
+enum error nccl_issue(struct nccl_carrier *n, const struct collective *c, enum device_lane l,
+                      const char *what, nccl_fn fn, const void *detail) {
+    struct link *link = n->carrier.group->link;
+    cudaStream_t stream = n->carrier.accel->stream(n->carrier.device, l);
+    pthread_mutex_lock(&n->mutex);
+    bool gone = !n->comm;
+    ncclResult_t rc = gone ? ncclSuccess : fn(n, c, stream, detail);
+    pthread_mutex_unlock(&n->mutex);
+    if (gone) {
+        TRY(link->ops->failure(link));
+        return FAIL(ERR_PEER, "%s: the communicator is gone", what);
+    }
+    if (rc != ncclSuccess && rc != ncclInProgress) return nccl_failed(rc, what);
+    return settle(n, what, link->params.timeout);
+}
+
+/* ---- a GPU with several ranks ---- */
+
+/* NCCL refuses two ranks of one host on one GPU. It takes them for ranks of different hosts when
+ * they say so, and then for socket's ends: right, and slow. What the user has set stays. */
+static void separate(const struct group *g) {
+    static const char *const pairs[][2] = {
+        {"NCCL_NET", "Socket"},    {"NCCL_IB_DISABLE", "1"},  {"NCCL_SOCKET_IFNAME", "lo"},
+        {"NCCL_P2P_DISABLE", "1"}, {"NCCL_SHM_DISABLE", "1"}, {"NCCL_MNNVL_ENABLE", "0"},
+        {"NCCL_NVLS_ENABLE", "0"}, {"NCCL_ALGO", "Ring"},     {"NCCL_PROTO", "Simple"},
+        {"NCCL_MAX_CTAS", "1"},    {"NCCL_RAS_ENABLE", "0"},
+    };
+    bool hosts = g->params.roster && g->params.roster->hosts > 1;
+    char id[32];
+    snprintf(id, sizeof id, "engine-rank-%d", g->rank);
+    setenv("NCCL_HOSTID", id, 0);
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        if (!hosts || strcmp(pairs[i][0], "NCCL_SOCKET_IFNAME") != 0)
+            setenv(pairs[i][0], pairs[i][1], 0);
+}
+
+/* A number for the GPU, which is the same for two ranks only on the same one. */
+static int64_t gpu_of(const struct group *g) {
+    const struct device *d = g->params.device;
+    struct device_unit about = {.bus = ""};
+    uint64_t h = 0xcbf29ce484222325u;
+    if (d->ops->unit_about) d->ops->unit_about(d->params.unit, &about);
+    for (const char *p = about.bus; *p; p++) h = (h ^ (unsigned char)*p) * 0x100000001b3u;
+    h ^= (uint64_t)d->params.unit << 8;
+    h ^= g->params.roster ? (uint64_t)g->params.roster->of[g->rank].host << 32 : 0;
+    return (int64_t)h;
+}
+
+/* Settings are for all ranks or for none. */
+static enum error find_shared(struct group *g, bool *shared) {
+    int64_t gpu[RANKS_MAX];
+    gpu[g->rank] = gpu_of(g);
+    TRY(carrier_gather(g, gpu, 1));
+    *shared = false;
+    for (int a = 0; a < g->size; a++)
+        for (int b = 0; b < a; b++) *shared = *shared || gpu[a] == gpu[b];
+    return ERR_NONE;
+}
+
+/* ---- opening and closing ---- */
+
+static enum error nccl_suits(const struct group *g) {
+    if (!device_accel(g->params.device)) return FAIL(ERR_DEVICE, "it has no accelerator");
+    if (strcmp(g->params.device->ops->name, "cuda") != 0)
+        return FAIL(ERR_DEVICE, "its device is not a GPU of NVIDIA");
+    if (!strcmp(g->params.link, "thread"))
+        return FAIL(ERR_DEVICE, "ranks are threads of one process, not processes");
+    if (emulation_on(&g->params.emulate)) return FAIL(ERR_DEVICE, "emulated links are the host's");
+    return nccl_load();
+}
+
+static enum error agree_on_id(struct group *g, ncclUniqueId *id) {
+    memset(id, 0, sizeof *id);
+    ncclResult_t rc = g->rank == 0 ? nccl.GetUniqueId(id) : ncclSuccess;
+    if (rc) return nccl_failed(rc, "ncclGetUniqueId");
+    return group_broadcast(g, LANE_INLINE, id, sizeof *id, DTYPE_U8, 0, NULL);
+}
+
+static enum error join(struct nccl_carrier *n) {
+    struct group *g = n->carrier.group;
+    struct carrier *cr = &n->carrier;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclUniqueId id;
+    TRY(agree_on_id(g, &id));
+    config.blocking = 0;
+    /* NCCL takes the calling thread's GPU: whatever is asked of a device makes it that */
+    TRY(cr->accel->mark(cr->device, LANE_EXCHANGE, cr->end[LANE_EXCHANGE]));
+    pthread_mutex_lock(&n->mutex);
+    ncclResult_t rc = nccl.CommInitRankConfig(&n->comm, g->size, id, g->rank, &config);
+    pthread_mutex_unlock(&n->mutex);
+    if (rc != ncclSuccess && rc != ncclInProgress) return nccl_failed(rc, "ncclCommInitRank");
+    return settle(n, "ncclCommInitRank", g->params.timeout);
+}
+
+static enum error nccl_open(struct group *g, struct carrier **out, char *why) {
+    char version[32];
+    bool shared;
+    TRY(carrier_create(g, sizeof(struct nccl_carrier), out));
+    struct nccl_carrier *n = nccl_of(*out);
+    pthread_mutex_init(&n->mutex, NULL);
+    n->bitwise = g->params.bitwise;
+    TRY(find_shared(g, &shared));
+    if (shared) separate(g);
+    TRY(join(n));
+    nccl_version(version, NULL, 0);
+    snprintf(
+        why, 256, "%s%s%s", version, n->bitwise ? ", which only moves: sums are the engine's" : "",
+        shared ? "; ranks share a GPU, so through sockets (NCCL_HOSTID): right, but slow" : "");
+    return ERR_NONE;
+}
+
+static void nccl_abandon(struct carrier *cr) {
+    struct nccl_carrier *n = nccl_of(cr);
+    pthread_mutex_lock(&n->mutex);
+    if (n->comm) {
+        ncclResult_t rc = nccl.CommAbort(n->comm);
+        (void)rc; /* the communicator is gone, whatever it says */
+        n->comm = NULL;
+    }
+    pthread_mutex_unlock(&n->mutex);
+}
+
+/* In peace all ranks come here together; a rank that does not is not waited for long. */
+static enum error finalize(struct nccl_carrier *n) {
+    struct group *g = n->carrier.group;
+    double timeout = g->params.timeout < 10 ? g->params.timeout : 10;
+    TRY(g->link->ops->failure(g->link));
+    pthread_mutex_lock(&n->mutex);
+    ncclResult_t rc = nccl.CommFinalize(n->comm);
+    pthread_mutex_unlock(&n->mutex);
+    if (rc != ncclSuccess && rc != ncclInProgress) return nccl_failed(rc, "ncclCommFinalize");
+    return settle(n, "ncclCommFinalize", timeout);
+}
+
+static void nccl_close(struct carrier *cr) {
+    struct nccl_carrier *n = nccl_of(cr);
+    if (n->comm && finalize(n) == ERR_NONE) {
+        ncclResult_t rc = nccl.CommDestroy(n->comm);
+        (void)rc; /* all that it has done is done */
+        n->comm = NULL;
+    }
+    nccl_abandon(cr);
+    device_free(cr->device, n->slots.memory);
+    pthread_mutex_destroy(&n->mutex);
+    carrier_free(cr);
+}
+
+/* ---- calls ---- */
+
+static enum error nccl_check(struct carrier *cr) {
+    ncclResult_t rc = ask(nccl_of(cr));
+    bool well = rc == ncclSuccess || rc == ncclInProgress;
+    return well ? ERR_NONE : nccl_failed(rc, "NCCL");
+}
+
+static enum error nccl_run(struct carrier *cr, struct collective *c, enum device_lane l) {
+    TRY(carrier_meet(cr, c));
+    carrier_count(c);
+    return nccl_move(nccl_of(cr), c, l);
+}
+
+#else /* built without */
+
+static enum error nccl_suits(const struct group *g) {
+    (void)g;
+    return FAIL(ERR_DEVICE, "this program was built without NCCL");
+}
+
+static enum error nccl_open(struct group *g, struct carrier **out, char *why) {
+    (void)out, (void)why;
+    return nccl_suits(g);
+}
+#define nccl_close NULL
+#define nccl_takes NULL
+#define nccl_run NULL
+#define nccl_check NULL
+#define nccl_abandon NULL
+#endif
+
+const struct carrier_ops carrier_nccl = {
+    .name = "nccl",
+    .summary = "NVIDIA's library, between the GPUs of several processes",
+    .software = nccl_software,
+    .probe = nccl_probe,
+    .sole = true,
+    .suits = nccl_suits,
+    .open = nccl_open,
+    .close = nccl_close,
+    .takes = nccl_takes,
+    .run = nccl_run,
+    .check = nccl_check,
+    .abandon = nccl_abandon,
+};

@@ -1,0 +1,25 @@
+/* What nccl.c and nccl_moves.c share: the inside of the carrier "nccl". */
+#pragma once
+#include "transport/carrier/carrier.h"
+#include "transport/carrier/nccl_library.h"
+
+#include <pthread.h>
+
+struct nccl_carrier {
+    struct carrier carrier;
+    pthread_mutex_t mutex; /* a communicator is used by one thread at a time, and perhaps aborted by
+                              another: comm is looked at under it alone */
+    ncclComm_t comm;       /* NULL: none yet, or no more */
+    bool bitwise;
+    struct slots slots;
+};
+/* Gives one call to NCCL: 'fn' under the mutex, and then until NCCL has taken it. what: its name, for
+ * messages. */
+typedef ncclResult_t (*nccl_fn)(struct nccl_carrier *n, const struct collective *c,
+                                cudaStream_t stream, const void *detail);
+MUST_CHECK enum error nccl_issue(struct nccl_carrier *n, const struct collective *c,
+                                 enum device_lane l, const char *what, nccl_fn fn,
+                                 const void *detail);
+/* nccl_moves.c: what each kind is made of. */
+bool nccl_takes(const struct carrier *cr, const struct collective *c);
+MUST_CHECK enum error nccl_move(struct nccl_carrier *n, struct collective *c, enum device_lane l);

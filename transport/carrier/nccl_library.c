@@ -1,0 +1,46 @@
+#ifdef ENGINE_HAVE_NCCL
+#include "transport/carrier/nccl_library.h"
+
+#include "engine/base/library.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+
+struct nccl_library nccl;
+
+static size_t version(void) {
+    int v = 0;
+    return nccl.GetVersion && nccl.GetVersion(&v) == ncclSuccess ? (size_t)v : 0;
+}
+
+#define X(name) {"nccl" #name, offsetof(struct nccl_library, name)},
+static const struct library_symbol symbols[] = {NCCL_FUNCTIONS(X)};
+#undef X
+/* 2.18 is the first that can be told not to block. */
+static const struct library library = {"libnccl.so.2",
+                                       "NCCL 2",
+                                       "nvidia-nccl-cu13",
+                                       symbols,
+                                       sizeof symbols / sizeof *symbols,
+                                       &nccl,
+                                       version,
+                                       21800,
+                                       30000};
+
+void nccl_version(char out[32], char *where, size_t n) {
+    size_t v = version();
+    Dl_info from;
+    snprintf(out, 32, "%zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
+    if (where && dladdr(*(void **)&nccl.GetVersion, &from) && from.dli_fname)
+        snprintf(where, n, "%s", from.dli_fname);
+}
+
+enum error nccl_load(void) {
+    static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&mutex);
+    enum error err = library_fill(&library);
+    pthread_mutex_unlock(&mutex);
+    return err;
+}
+#endif

@@ -1,0 +1,268 @@
+/* What each kind of call is made of over NCCL. Parts that are equal have functions of their own;
+ * unequal ones are groups of sends and receives, and of reduces.
+ *
+ * bitwise: NCCL adds in an order that depends on its choices and on the number of ranks. So it only
+ * moves: every rank gets the others' elements of its own part, in slots, and adds them in the
+ * group's order; an all-reduce then gathers the parts. That is the ring's bytes, in messages from all
+ * to all. */
+#ifdef ENGINE_HAVE_NCCL
+#include "transport/carrier/nccl_impl.h"
+
+static const ncclDataType_t types[DTYPES] = {
+    [DTYPE_F32] = ncclFloat32,   [DTYPE_F64] = ncclFloat64, [DTYPE_F16] = ncclFloat16,
+    [DTYPE_BF16] = ncclBfloat16, [DTYPE_I32] = ncclInt32,   [DTYPE_I64] = ncclInt64,
+    [DTYPE_U8] = ncclUint8};
+static const ncclRedOp_t ops[REDOP_AVERAGE + 1] = {[REDOP_SUM] = ncclSum,
+                                                   [REDOP_PROD] = ncclProd,
+                                                   [REDOP_MIN] = ncclMin,
+                                                   [REDOP_MAX] = ncclMax,
+                                                   [REDOP_AVERAGE] = ncclAvg};
+
+static bool adds(const struct collective *c) {
+    return c->kind == KIND_ALL_REDUCE || c->kind == KIND_REDUCE || c->kind == KIND_REDUCE_SCATTER;
+}
+
+static bool is_float(enum dtype t) {
+    return t == DTYPE_F32 || t == DTYPE_F64 || t == DTYPE_F16 || t == DTYPE_BF16;
+}
+
+/* A rank that gives nothing is not known to NCCL's sums. Its averages of integers are not ours. */
+bool nccl_takes(const struct carrier *cr, const struct collective *c) {
+    const struct nccl_carrier *n = (const struct nccl_carrier *)cr;
+    if (!adds(c)) return true;
+    if (n->bitwise) return c->sum.type == DTYPE_F32 && c->sum.op == REDOP_SUM;
+    return c->sum.first == 0 && c->sum.op <= REDOP_AVERAGE &&
+           (c->sum.op != REDOP_AVERAGE || is_float(c->sum.type));
+}
+
+static int64_t part_size(const struct collective *c, int r) {
+    return c->part[r + 1] - c->part[r];
+}
+
+static bool equal_parts(const struct collective *c) {
+    for (int r = 1; r < c->size; r++)
+        if (part_size(c, r) != part_size(c, 0)) return false;
+    return true;
+}
+
+/* ---- one function each ---- */
+
+static ncclResult_t all_reduce(struct nccl_carrier *n, const struct collective *c,
+                               cudaStream_t stream, const void *detail) {
+    (void)detail;
+    return nccl.AllReduce(c->buf, c->buf, (size_t)c->sum.count, types[c->sum.type], ops[c->sum.op],
+                          n->comm, stream);
+}
+
+static ncclResult_t reduce(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
+                           const void *detail) {
+    (void)detail;
+    return nccl.Reduce(c->buf, c->buf, (size_t)c->sum.count, types[c->sum.type], ops[c->sum.op],
+                       c->root, n->comm, stream);
+}
+
+static ncclResult_t broadcast(struct nccl_carrier *n, const struct collective *c,
+                              cudaStream_t stream, const void *detail) {
+    (void)detail;
+    return nccl.Broadcast(c->buf, c->buf, (size_t)c->sum.count, types[c->sum.type], c->root,
+                          n->comm, stream);
+}
+
+static ncclResult_t all_gather_equal(struct nccl_carrier *n, const struct collective *c,
+                                     cudaStream_t stream, const void *detail) {
+    (void)detail;
+    return nccl.AllGather(element(c, c->buf, c->part[c->rank]), element(c, c->buf, c->part[0]),
+                          (size_t)part_size(c, 0), types[c->sum.type], n->comm, stream);
+}
+
+static ncclResult_t reduce_scatter_equal(struct nccl_carrier *n, const struct collective *c,
+                                         cudaStream_t stream, const void *detail) {
+    (void)detail;
+    return nccl.ReduceScatter(element(c, c->buf, c->part[0]), element(c, c->buf, c->part[c->rank]),
+                              (size_t)part_size(c, 0), types[c->sum.type], ops[c->sum.op], n->comm,
+                              stream);
+}
+
+/* ---- groups of messages ---- */
+
+/* To the first thing that goes wrong; the group is ended in any case. */
+static ncclResult_t worse(ncclResult_t a, ncclResult_t b) {
+    return a != ncclSuccess && a != ncclInProgress ? a : b;
+}
+
+static ncclResult_t reduce_parts(struct nccl_carrier *n, const struct collective *c,
+                                 cudaStream_t stream, const void *detail) {
+    ncclResult_t rc = nccl.GroupStart();
+    (void)detail;
+    for (int r = 0; r < c->size; r++) {
+        char *part = element(c, c->buf, c->part[r]);
+        if (part_size(c, r))
+            rc = worse(rc, nccl.Reduce(part, part, (size_t)part_size(c, r), types[c->sum.type],
+                                       ops[c->sum.op], r, n->comm, stream));
+    }
+    return worse(rc, nccl.GroupEnd());
+}
+
+/* What goes to and comes from each rank; nothing to and from itself. */
+struct mail {
+    const char *to[RANKS_MAX];
+    char *from[RANKS_MAX];
+    int64_t out[RANKS_MAX], in[RANKS_MAX]; /* elements */
+};
+
+static ncclResult_t exchange(struct nccl_carrier *n, const struct collective *c,
+                             cudaStream_t stream, const void *detail) {
+    const struct mail *m = detail;
+    ncclDataType_t t = types[c->sum.type];
+    ncclResult_t rc = nccl.GroupStart();
+    for (int i = 1; i < c->size; i++) {
+        int to = (c->rank + i) % c->size, by = (c->rank - i + c->size) % c->size;
+        if (m->out[to])
+            rc = worse(rc, nccl.Send(m->to[to], (size_t)m->out[to], t, to, n->comm, stream));
+        if (m->in[by])
+            rc = worse(rc, nccl.Recv(m->from[by], (size_t)m->in[by], t, by, n->comm, stream));
+    }
+    return worse(rc, nccl.GroupEnd());
+}
+
+static void gather_mail(const struct collective *c, const int64_t *part, bool all, struct mail *m) {
+    int me = c->rank;
+    for (int r = 0; r < c->size; r++) {
+        m->to[r] = element(c, c->buf, part[me]);
+        m->from[r] = element(c, c->buf, part[r]);
+        m->out[r] = all || r == c->root ? part[me + 1] - part[me] : 0;
+        m->in[r] = all || me == c->root ? part[r + 1] - part[r] : 0;
+    }
+}
+
+static void scatter_mail(const struct collective *c, struct mail *m) {
+    bool root = c->rank == c->root;
+    for (int r = 0; r < c->size; r++) {
+        m->to[r] = element(c, c->buf, c->part[r]);
+        m->from[r] = element(c, c->buf, c->part[c->rank]);
+        m->out[r] = root ? part_size(c, r) : 0;
+        m->in[r] = r == c->root ? part_size(c, c->rank) : 0;
+    }
+}
+
+static void all_to_all_mail(const struct collective *c, struct mail *m) {
+    for (int r = 0; r < c->size; r++) {
+        m->to[r] = element(c, c->send, c->send_part[r]);
+        m->from[r] = element(c, c->buf, c->part[r]);
+        m->out[r] = c->send_part[r + 1] - c->send_part[r];
+        m->in[r] = part_size(c, r);
+    }
+}
+
+static enum error all_to_all(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
+    struct mail m;
+    struct carrier *cr = &n->carrier;
+    if (part_size(c, c->rank))
+        TRY(cr->accel->copy(cr->device, l, element(c, c->buf, c->part[c->rank]), cr->device,
+                            element(c, c->send, c->send_part[c->rank]),
+                            bytes_of(c, part_size(c, c->rank))));
+    all_to_all_mail(c, &m);
+    return nccl_issue(n, c, l, "all_to_all by ncclSend and ncclRecv", exchange, &m);
+}
+
+static enum error gather_parts(struct nccl_carrier *n, struct collective *c, enum device_lane l,
+                               const int64_t *part, bool all) {
+    struct mail m;
+    gather_mail(c, part, all, &m);
+    return nccl_issue(n, c, l, "parts by ncclSend and ncclRecv", exchange, &m);
+}
+
+/* ---- sums in the group's order ---- */
+
+/* A piece of every rank's part, 'from' elements into it: it goes to that rank, and mine comes. */
+static void piece_mail(const struct nccl_carrier *n, const struct collective *c,
+                       const int64_t *part, int64_t from, int64_t piece, struct mail *m) {
+    const struct band band = collective_band(c);
+    for (int r = 0; r < c->size; r++) {
+        int64_t left = part[r + 1] - part[r] - from;
+        m->to[r] = element(c, c->buf, part[r] + from);
+        m->out[r] = !gives(c, c->rank) || left <= 0 ? 0 : left < piece ? left : piece;
+        m->in[r] = 0;
+    }
+    int64_t own = part[c->rank + 1] - part[c->rank] - from;
+    for (int i = 0; i < band.n; i++) {
+        m->from[band.rank[i]] = (char *)n->slots.memory + bytes_of(c, i * piece);
+        m->in[band.rank[i]] = own <= 0 ? 0 : own < piece ? own : piece;
+    }
+}
+
+static enum error add_piece(struct nccl_carrier *n, struct collective *c, enum device_lane l,
+                            int64_t lo, int64_t hi, int64_t piece) {
+    const struct band band = collective_band(c);
+    const float *in[RANKS_MAX];
+    float *to = (float *)(void *)element(c, c->buf, lo);
+    for (int i = 0; i < band.n; i++)
+        in[i] =
+            i == band.me
+                ? to
+                : (const float *)(const void *)((char *)n->slots.memory + bytes_of(c, i * piece));
+    return carrier_sum(&n->carrier, l, &c->sum, lo, hi, in, to);
+}
+
+/* Every rank's part holds the sum afterwards, there. */
+static enum error ordered(struct nccl_carrier *n, struct collective *c, enum device_lane l,
+                          const int64_t *part) {
+    enum { MOST = SLOT_PIECE / sizeof(float), LINE_FLOATS = 64 };
+    int64_t longest = 0;
+    for (int r = 0; r < c->size; r++)
+        if (part[r + 1] - part[r] > longest) longest = part[r + 1] - part[r];
+    int64_t piece = longest < MOST ? (longest + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS : MOST;
+    TRY(slots_reserve(&n->carrier, l, &n->slots, bytes_of(c, c->sum.ranks * piece)));
+    for (int64_t from = 0; from < longest; from += piece) {
+        struct mail m;
+        int64_t lo = part[c->rank] + from, hi = part[c->rank + 1];
+        piece_mail(n, c, part, from, piece, &m);
+        TRY(nccl_issue(n, c, l, "a sum by ncclSend and ncclRecv", exchange, &m));
+        if (lo < hi) TRY(add_piece(n, c, l, lo, hi - lo < piece ? hi : lo + piece, piece));
+    }
+    return ERR_NONE;
+}
+
+static enum error ordered_sum(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
+    int64_t part[RANKS_MAX + 1];
+    if (c->kind == KIND_REDUCE_SCATTER) return ordered(n, c, l, c->part);
+    for (int r = 0; r <= c->size; r++)
+        part[r] = c->kind == KIND_REDUCE ? (r > c->root ? c->sum.count : 0) : collective_cut(c, r);
+    TRY(ordered(n, c, l, part));
+    return c->kind == KIND_ALL_REDUCE ? gather_parts(n, c, l, part, true) : ERR_NONE;
+}
+
+/* ---- a call ---- */
+
+static enum error unequal(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
+    struct mail m;
+    if (c->kind == KIND_REDUCE_SCATTER)
+        return nccl_issue(n, c, l, "reduce_scatter by ncclReduce", reduce_parts, NULL);
+    if (c->kind != KIND_SCATTER) return gather_parts(n, c, l, c->part, c->kind == KIND_ALL_GATHER);
+    scatter_mail(c, &m);
+    return nccl_issue(n, c, l, "scatter by ncclSend and ncclRecv", exchange, &m);
+}
+
+enum error nccl_move(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
+    if (adds(c) && n->bitwise) return ordered_sum(n, c, l);
+    bool equal = c->kind >= KIND_REDUCE_SCATTER && c->kind <= KIND_GATHER && equal_parts(c);
+    switch (c->kind) {
+    case KIND_ALL_REDUCE:
+        return nccl_issue(n, c, l, "ncclAllReduce", all_reduce, NULL);
+    case KIND_REDUCE:
+        return nccl_issue(n, c, l, "ncclReduce", reduce, NULL);
+    case KIND_BROADCAST:
+        return nccl_issue(n, c, l, "ncclBroadcast", broadcast, NULL);
+    case KIND_ALL_TO_ALL:
+        return all_to_all(n, c, l);
+    case KIND_ALL_GATHER:
+        if (equal) return nccl_issue(n, c, l, "ncclAllGather", all_gather_equal, NULL);
+        return unequal(n, c, l);
+    case KIND_REDUCE_SCATTER:
+        if (equal) return nccl_issue(n, c, l, "ncclReduceScatter", reduce_scatter_equal, NULL);
+        return unequal(n, c, l);
+    default:
+        return unequal(n, c, l);
+    }
+}
+#endif

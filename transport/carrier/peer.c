@@ -1,0 +1,396 @@
+/* Carrier "peer": ranks are threads of one process, and each copies what it needs straight from the
+ * others' devices. Nothing is sent: who needs data reads it, behind a mark that its owner has set.
+ *
+ *     every rank   sets the mark 'ready' on its lane, shows buffer and mark          meet
+ *     who needs    follows the others' 'ready', copies, adds; sets 'done'            sync
+ *     every rank   follows the 'done' of those that read its buffer                  sync
+ *
+ * So the host waits for nobody's device: all is in order on the lanes when a call returns. A reduce
+ * costs its root (W-1) K bytes of copies and one sum, a broadcast each receiver K; an all-reduce is
+ * a reduce-scatter and an all-gather: 2(W-1)/W K for every rank. Sums are made in the group's order,
+ * of up to 16 MB at a time; parts that lie on the same unit (devices cuda:0,0) are read in place.
+ *
+ * A rank may leave because of a failure while others are about to look at its marks. So the ranks
+ * share a hall: who looks says so, who leaves closes the hall first and waits for those that look,
+ * and for the copies from its memory that have been asked for. The last sync of a call keeps a rank
+ * that leaves in peace from closing it too early. */
+#include "transport/carrier/carrier.h"
+
+#include "engine/base/clock.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What the others see of a rank, on one lane. */
+struct stall {
+    char *buf;
+    struct device_mark *ready, *half, *done; /* half: the sums of an all-reduce are there */
+};
+struct stand {
+    struct device *device;
+    struct stall stalls[LANES];
+    bool gone; /* under the hall's mutex: its marks are no more */
+};
+struct hall {
+    pthread_mutex_t mutex; /* of leaving */
+    _Atomic int looking, closed;
+    int members; /* that have not left: under the mutex */
+    struct stand stand[RANKS_MAX];
+};
+struct peer {
+    struct carrier carrier;
+    struct hall *hall;
+    int unit[RANKS_MAX]; /* of the ranks' devices */
+    struct slots slots[LANES];
+};
+
+static struct peer *peer_of(struct carrier *cr) {
+    return (struct peer *)cr;
+}
+
+static enum device_lane lane_of(int lane) {
+    return lane == LANE_COMM ? LANE_EXCHANGE : LANE_COMPUTE;
+}
+
+/* ---- the hall ---- */
+
+static enum error peer_suits(const struct group *g) {
+    const struct device *d = g->params.device;
+    if (!device_accel(d)) return FAIL(ERR_DEVICE, "it has no accelerator");
+    if (strcmp(g->params.link, "thread") != 0)
+        return FAIL(ERR_DEVICE,
+                    "devices of different processes (link %s) cannot copy from each "
+                    "other",
+                    g->params.link);
+    if (emulation_on(&g->params.emulate)) return FAIL(ERR_DEVICE, "emulated links are the host's");
+    return ERR_NONE;
+}
+
+static enum error create_hall(int size, struct hall **out) {
+    void *memory;
+    TRY(memory_alloc(sizeof(struct hall), &memory));
+    *out = memory;
+    pthread_mutex_init(&(*out)->mutex, NULL);
+    (*out)->members = size;
+    return ERR_NONE;
+}
+
+static enum error take_stand(struct peer *p) {
+    struct carrier *cr = &p->carrier;
+    struct stand *s = &p->hall->stand[cr->group->rank];
+    s->device = cr->device;
+    for (int lane = 0; lane < LANES; lane++) {
+        struct stall *t = &s->stalls[lane];
+        TRY(cr->accel->mark_create(cr->device, &t->ready));
+        TRY(cr->accel->mark_create(cr->device, &t->half));
+        TRY(cr->accel->mark_create(cr->device, &t->done));
+    }
+    return ERR_NONE;
+}
+
+/* One kind of device knows nothing of another's memory. */
+static enum error learn_units(struct peer *p) {
+    const struct group *g = p->carrier.group;
+    for (int r = 0; r < g->size; r++) {
+        const struct device *d = p->hall->stand[r].device;
+        if (d->ops != p->carrier.device->ops)
+            return FAIL(ERR_DEVICE, "rank %d has a device of another kind (%s)", r, d->ops->name);
+        p->unit[r] = d->params.unit;
+    }
+    return ERR_NONE;
+}
+
+static bool look(struct hall *h) {
+    atomic_fetch_add(&h->looking, 1);
+    if (!atomic_load(&h->closed)) return true;
+    atomic_fetch_sub(&h->looking, 1);
+    return false;
+}
+
+static void look_away(struct hall *h) {
+    atomic_fetch_sub(&h->looking, 1);
+}
+
+static enum error peer_open(struct group *g, struct carrier **out, char *why) {
+    int64_t halls[RANKS_MAX] = {0};
+    TRY(carrier_create(g, sizeof(struct peer), out));
+    struct peer *p = peer_of(*out);
+    struct hall *made = NULL;
+    if (g->rank == 0) TRY(create_hall(g->size, &made));
+    p->hall = made;
+    halls[g->rank] = (int64_t)(intptr_t)made;
+    TRY(carrier_gather(g, halls, 1));
+    p->hall = (struct hall *)(intptr_t)halls[0];
+    TRY(take_stand(p));
+    TRY(group_barrier(g));
+    if (!look(p->hall)) return FAIL(ERR_PEER, "another rank has left");
+    enum error err = learn_units(p);
+    look_away(p->hall);
+    snprintf(why, 256, "each copies what it needs straight from the others' memory");
+    return err;
+}
+
+/* Nobody begins to look any more. What has been asked for ends by itself: nothing on a device waits
+ * for what has not been asked for. */
+static void wait_for_readers(struct peer *p) {
+    struct hall *h = p->hall;
+    const struct group *g = p->carrier.group;
+    while (atomic_load(&h->looking)) sched_yield();
+    for (int r = 0; r < g->size; r++)
+        for (int lane = 0; lane < LANES && r != g->rank; lane++) {
+            const struct device_mark *done = h->stand[r].stalls[lane].done;
+            while (!h->stand[r].gone && done && !p->carrier.accel->passed(done)) sched_yield();
+        }
+}
+
+static void free_stand(struct peer *p) {
+    const struct accel_ops *accel = p->carrier.accel;
+    struct stand *s = &p->hall->stand[p->carrier.group->rank];
+    for (int lane = 0; lane < LANES; lane++) {
+        struct stall *t = &s->stalls[lane];
+        enum error err = accel->wait(p->carrier.device, lane_of(lane));
+        (void)err; /* has been told, or is for nobody */
+        if (t->ready) accel->mark_free(t->ready);
+        if (t->half) accel->mark_free(t->half);
+        if (t->done) accel->mark_free(t->done);
+        device_free(p->carrier.device, p->slots[lane].memory);
+    }
+    s->gone = true;
+}
+
+static void leave_hall(struct peer *p) {
+    struct hall *h = p->hall;
+    pthread_mutex_lock(&h->mutex);
+    atomic_store(&h->closed, 1);
+    wait_for_readers(p);
+    free_stand(p);
+    bool last = --h->members == 0;
+    pthread_mutex_unlock(&h->mutex);
+    if (!last) return;
+    pthread_mutex_destroy(&h->mutex);
+    memory_free(h);
+}
+
+static void peer_close(struct carrier *cr) {
+    if (peer_of(cr)->hall) leave_hall(peer_of(cr));
+    carrier_free(cr);
+}
+
+/* ---- what a rank does while it looks ---- */
+
+struct call_of_peer {
+    struct peer *p;
+    struct collective *c;
+    enum device_lane l;
+    int64_t piece; /* elements that are added at once */
+};
+
+static const struct stand *stand_of(const struct call_of_peer *k, int rank) {
+    return &k->p->hall->stand[rank];
+}
+
+static const struct stall *stall_of(const struct call_of_peer *k, int rank) {
+    return &stand_of(k, rank)->stalls[k->c->lane];
+}
+
+static enum error follow(const struct call_of_peer *k, const struct device_mark *m) {
+    return k->p->carrier.accel->follow(k->p->carrier.device, k->l, m);
+}
+
+static enum error set(const struct call_of_peer *k, struct device_mark *m) {
+    return k->p->carrier.accel->mark(k->p->carrier.device, k->l, m);
+}
+
+static enum error copy(const struct call_of_peer *k, int from, void *to, int64_t lo, int64_t hi) {
+    const struct carrier *cr = &k->p->carrier;
+    if (hi <= lo) return ERR_NONE;
+    return cr->accel->copy(cr->device, k->l, to, stand_of(k, from)->device,
+                           element(k->c, stall_of(k, from)->buf, lo), bytes_of(k->c, hi - lo));
+}
+
+static enum error copy_part(const struct call_of_peer *k, int from, const int64_t *part, int r) {
+    return copy(k, from, element(k->c, k->c->buf, part[r]), part[r], part[r + 1]);
+}
+
+/* Elements [lo, hi) of the one at place i in the band: where they lie, or copied to a slot. */
+static enum error find_term(const struct call_of_peer *k, int rank, int i, int64_t lo, int64_t hi,
+                            const float **out) {
+    bool here = k->p->unit[rank] == k->p->unit[k->c->rank];
+    *out = (const float *)(const void *)element(k->c, stall_of(k, rank)->buf, lo);
+    if (here) return ERR_NONE;
+    char *slot = (char *)k->p->slots[k->c->lane].memory + bytes_of(k->c, i * k->piece);
+    *out = (const float *)(const void *)slot;
+    return copy(k, rank, slot, lo, hi);
+}
+
+/* Adds elements [lo, hi) of all that give, to this rank's buffer. */
+static enum error add(const struct call_of_peer *k, int64_t lo, int64_t hi) {
+    struct collective *c = k->c;
+    const struct band band = collective_band(c);
+    const float *in[RANKS_MAX];
+    for (int i = 0; i < band.n; i++)
+        if (hi > lo) TRY(follow(k, stall_of(k, band.rank[i])->ready));
+    for (int64_t at = lo; at < hi; at += k->piece) {
+        int64_t end = hi - at < k->piece ? hi : at + k->piece;
+        for (int i = 0; i < band.n; i++) TRY(find_term(k, band.rank[i], i, at, end, &in[i]));
+        TRY(carrier_sum(&k->p->carrier, k->l, &c->sum, at, end, in,
+                        (float *)(void *)element(c, c->buf, at)));
+    }
+    return ERR_NONE;
+}
+
+static enum error do_reduce(const struct call_of_peer *k) {
+    return k->c->rank == k->c->root ? add(k, 0, k->c->sum.count) : ERR_NONE;
+}
+
+static enum error do_broadcast(const struct call_of_peer *k) {
+    const struct collective *c = k->c;
+    if (c->rank == c->root) return ERR_NONE;
+    TRY(follow(k, stall_of(k, c->root)->ready));
+    return copy(k, c->root, c->buf, 0, c->sum.count);
+}
+
+static enum error do_reduce_scatter(const struct call_of_peer *k) {
+    return add(k, k->c->part[k->c->rank], k->c->part[k->c->rank + 1]);
+}
+
+static enum error do_all_gather(const struct call_of_peer *k) {
+    const struct collective *c = k->c;
+    for (int i = 1; i < c->size; i++) { /* not all from rank 0 at once */
+        int r = (c->rank + i) % c->size;
+        TRY(follow(k, stall_of(k, r)->ready));
+        TRY(copy_part(k, r, c->part, r));
+    }
+    return ERR_NONE;
+}
+
+static enum error do_half(const struct call_of_peer *k) {
+    struct collective *c = k->c;
+    TRY(add(k, collective_cut(c, c->rank), collective_cut(c, c->rank + 1)));
+    return set(k, k->p->hall->stand[c->rank].stalls[c->lane].half);
+}
+
+static enum error do_other_half(const struct call_of_peer *k) {
+    const struct collective *c = k->c;
+    int64_t part[RANKS_MAX + 1];
+    for (int r = 0; r <= c->size; r++) part[r] = collective_cut(c, r);
+    for (int i = 1; i < c->size; i++) {
+        int r = (c->rank + i) % c->size;
+        TRY(follow(k, stall_of(k, r)->half));
+        TRY(copy_part(k, r, part, r));
+    }
+    return ERR_NONE;
+}
+
+/* Whether rank r reads memory of 'from' in this call. */
+static bool reads(const struct collective *c, int r, int from) {
+    if (r == from) return false;
+    if (c->kind == KIND_REDUCE) return r == c->root;
+    return c->kind != KIND_BROADCAST || from == c->root;
+}
+
+/* What is asked of this lane next may change the buffer. */
+static enum error follow_readers(const struct call_of_peer *k) {
+    for (int r = 0; r < k->c->size; r++)
+        if (reads(k->c, r, k->c->rank)) TRY(follow(k, stall_of(k, r)->done));
+    return ERR_NONE;
+}
+
+/* ---- a call ---- */
+
+typedef enum error (*looking_fn)(const struct call_of_peer *k);
+
+static enum error while_looking(const struct call_of_peer *k, looking_fn fn) {
+    struct link *link = k->c->link;
+    if (!look(k->p->hall)) {
+        TRY(link->ops->failure(link));
+        return FAIL(ERR_PEER, "another rank has left");
+    }
+    enum error err = fn(k);
+    look_away(k->p->hall);
+    return err;
+}
+
+/* The mark also tells whoever leaves what has been asked for in vain. */
+static enum error do_and_mark(const struct call_of_peer *k, looking_fn fn) {
+    struct stall *mine = &k->p->hall->stand[k->c->rank].stalls[k->c->lane];
+    enum error err = fn(k), marked = set(k, mine->done);
+    return err ? err : marked;
+}
+
+static enum error do_first(const struct call_of_peer *k) {
+    static const looking_fn fns[COLLECTIVES] = {
+        [KIND_ALL_REDUCE] = do_half,       [KIND_REDUCE] = do_reduce,
+        [KIND_BROADCAST] = do_broadcast,   [KIND_REDUCE_SCATTER] = do_reduce_scatter,
+        [KIND_ALL_GATHER] = do_all_gather,
+    };
+    return do_and_mark(k, fns[k->c->kind]);
+}
+
+static enum error do_second(const struct call_of_peer *k) {
+    return do_and_mark(k, do_other_half);
+}
+
+static bool adds(const struct collective *c) {
+    return c->kind == KIND_ALL_REDUCE || c->kind == KIND_REDUCE || c->kind == KIND_REDUCE_SCATTER;
+}
+
+static bool peer_takes(const struct carrier *cr, const struct collective *c) {
+    (void)cr;
+    if (adds(c)) return c->sum.type == DTYPE_F32 && c->sum.op == REDOP_SUM;
+    return c->kind == KIND_BROADCAST || c->kind == KIND_ALL_GATHER;
+}
+
+/* How many elements this rank adds. */
+static int64_t to_add(const struct collective *c) {
+    if (!adds(c)) return 0;
+    if (c->kind == KIND_ALL_REDUCE)
+        return collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);
+    if (c->kind == KIND_REDUCE) return c->rank == c->root ? c->sum.count : 0;
+    return c->part[c->rank + 1] - c->part[c->rank];
+}
+
+/* Slots for what comes from other units; before the call, since it may wait. */
+static enum error reserve(struct call_of_peer *k) {
+    enum { MOST = SLOT_PIECE / sizeof(float), LINE_FLOATS = 64 };
+    struct peer *p = k->p;
+    int64_t n = to_add(k->c);
+    bool here = true;
+    for (int r = 0; r < k->c->size; r++) here = here && p->unit[r] == p->unit[k->c->rank];
+    k->piece = n < MOST ? (n + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS : MOST;
+    if (n == 0 || here) return ERR_NONE;
+    return slots_reserve(&p->carrier, k->l, &p->slots[k->c->lane],
+                         bytes_of(k->c, k->c->sum.ranks * k->piece));
+}
+
+static enum error peer_run(struct carrier *cr, struct collective *c, enum device_lane l) {
+    struct call_of_peer k = {.p = peer_of(cr), .c = c, .l = l};
+    const struct link_ops *link = c->link->ops;
+    struct stall *mine = &k.p->hall->stand[c->rank].stalls[c->lane];
+    TRY(reserve(&k));
+    mine->buf = c->buf;
+    TRY(set(&k, mine->ready));
+    TRY(carrier_meet(cr, c));
+    carrier_count(c);
+    TRY(while_looking(&k, do_first));
+    TRY(link->sync(c->link, c->lane));
+    if (c->kind == KIND_ALL_REDUCE) {
+        TRY(while_looking(&k, do_second));
+        TRY(link->sync(c->link, c->lane));
+    }
+    TRY(while_looking(&k, follow_readers));
+    return link->sync(c->link, c->lane);
+}
+
+const struct carrier_ops carrier_peer = {
+    .name = "peer",
+    .summary = "devices of one process copy from each other",
+    .suits = peer_suits,
+    .open = peer_open,
+    .close = peer_close,
+    .takes = peer_takes,
+    .run = peer_run,
+};

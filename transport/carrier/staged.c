@@ -1,0 +1,172 @@
+/* Carrier "staged": through the host's memory. What a rank gives is copied from its device to a
+ * buffer of the host, the call is made there, over any link, by any algorithm and in the group's
+ * order, and what the rank receives is copied back. So the bits are those of a run on processors, it
+ * works between any devices (and ranks that have none), and it is what the other carriers are tested
+ * against.
+ *
+ * Bytes: as on the host, and each twice more between host and device. */
+#include "transport/carrier/carrier.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct stage { /* host memory for one lane of the group: of buf, and of all_to_all's send */
+    void *memory[2];
+    size_t bytes[2];
+};
+struct staged {
+    struct carrier carrier;
+    struct stage stages[LANES];
+};
+
+static enum error staged_suits(const struct group *g) {
+    (void)g;
+    return ERR_NONE;
+}
+
+static enum error staged_open(struct group *g, struct carrier **out, char *why) {
+    if (!*g->carried) snprintf(why, 256, "as the configuration says");
+    return carrier_create(g, sizeof(struct staged), out);
+}
+
+static void staged_close(struct carrier *cr) {
+    struct staged *s = (struct staged *)cr;
+    for (int lane = 0; cr->accel && lane < LANES; lane++) {
+        enum error err = cr->accel->wait(cr->device, lane ? LANE_EXCHANGE : LANE_COMPUTE);
+        (void)err; /* copies that still run: an error has been told before, or nobody asks for it */
+        for (int i = 0; i < 2; i++)
+            if (s->stages[lane].memory[i])
+                cr->accel->host_free(cr->device, s->stages[lane].memory[i]);
+    }
+    carrier_free(cr);
+}
+
+static enum error reserve(struct carrier *cr, struct stage *s, int i, enum device_lane l,
+                          size_t bytes, char **out) {
+    if (bytes > s->bytes[i]) {
+        void *memory;
+        TRY(cr->accel->host_alloc(cr->device, bytes, &memory));
+        TRY(cr->accel->wait(cr->device, l)); /* the old one may still be read */
+        if (s->memory[i]) cr->accel->host_free(cr->device, s->memory[i]);
+        s->memory[i] = memory;
+        s->bytes[i] = bytes;
+    }
+    *out = s->memory[i];
+    return ERR_NONE;
+}
+
+/* ---- what goes down, and what comes up again ---- */
+
+struct range {
+    int64_t lo, hi;
+};
+
+static struct range whole(const struct collective *c) {
+    return (struct range){c->part ? c->part[0] : 0, c->sum.count};
+}
+
+static struct range own_part(const struct collective *c) {
+    return (struct range){c->part[c->rank], c->part[c->rank + 1]};
+}
+
+/* Of buf, which this rank gives. */
+static struct range given(const struct collective *c) {
+    const struct range none = {0, 0};
+    switch (c->kind) {
+    case KIND_REDUCE:
+        return gives(c, c->rank) ? whole(c) : none;
+    case KIND_BROADCAST:
+    case KIND_SCATTER:
+        return c->rank == c->root ? whole(c) : none;
+    case KIND_GATHER:
+        return c->rank == c->root ? none : own_part(c);
+    case KIND_ALL_GATHER:
+        return own_part(c);
+    case KIND_ALL_TO_ALL:
+    case KIND_RECV:
+        return none;
+    default:
+        return whole(c);
+    }
+}
+
+/* Of buf, which this rank receives: what comes is before and behind its own part, or one range. */
+static void received(const struct collective *c, struct range out[2]) {
+    bool root = c->rank == c->root;
+    out[0] = out[1] = (struct range){0, 0};
+    if (c->kind == KIND_ALL_GATHER || (c->kind == KIND_GATHER && root)) {
+        out[0] = (struct range){c->part[0], c->part[c->rank]};
+        out[1] = (struct range){c->part[c->rank + 1], c->part[c->size]};
+    } else if (c->kind == KIND_REDUCE_SCATTER || (c->kind == KIND_SCATTER && !root)) {
+        out[0] = own_part(c);
+    } else if (c->kind == KIND_ALL_REDUCE || c->kind == KIND_RECV || c->kind == KIND_ALL_TO_ALL ||
+               (c->kind == KIND_REDUCE && root) || (c->kind == KIND_BROADCAST && !root)) {
+        out[0] = whole(c);
+    }
+}
+
+/* ---- a call ---- */
+
+/* One that runs on the host's memory at h, and s for what all_to_all sends. */
+struct below {
+    struct carrier *cr;
+    enum device_lane lane;
+    char *buf, *send; /* where they lie on the device */
+    char *h, *s;
+};
+
+static enum error fetch(const struct below *b, const struct collective *c, struct range r) {
+    if (r.hi <= r.lo) return ERR_NONE;
+    return b->cr->accel->read(b->cr->device, b->lane, element(c, b->h, r.lo),
+                              element(c, b->buf, r.lo), bytes_of(c, r.hi - r.lo));
+}
+
+static enum error bring(const struct below *b, const struct collective *c, struct range r) {
+    if (r.hi <= r.lo) return ERR_NONE;
+    return b->cr->accel->write(b->cr->device, b->lane, element(c, b->buf, r.lo),
+                               element(c, b->h, r.lo), bytes_of(c, r.hi - r.lo));
+}
+
+/* Also what was written before from the same memory has then arrived. */
+static enum error go_down(struct below *b, struct collective *c) {
+    struct carrier *cr = b->cr;
+    if (b->h) TRY(fetch(b, c, given(c)));
+    if (b->s)
+        TRY(cr->accel->read(cr->device, b->lane, b->s, b->send,
+                            bytes_of(c, c->send_part[c->size])));
+    return c->lane == LANE_COMM ? carrier_wait(cr, c, b->lane)
+                                : cr->accel->wait(cr->device, b->lane);
+}
+
+static enum error come_up(struct below *b, struct collective *c) {
+    struct range ranges[2];
+    received(c, ranges);
+    for (int i = 0; i < 2 && b->h; i++) TRY(bring(b, c, ranges[i]));
+    return ERR_NONE;
+}
+
+static enum error staged_run(struct carrier *cr, struct collective *c, enum device_lane l) {
+    struct stage *s = &((struct staged *)cr)->stages[c->lane];
+    const char *send = c->send;
+    struct below b = {.cr = cr, .lane = l, .buf = c->buf, .send = (char *)(uintptr_t)send};
+    if (device_holds(cr->device, c->buf))
+        TRY(reserve(cr, s, 0, l, bytes_of(c, c->sum.count), &b.h));
+    if (send && device_holds(cr->device, send))
+        TRY(reserve(cr, s, 1, l, bytes_of(c, c->send_part[c->size]), &b.s));
+    TRY(go_down(&b, c));
+    if (b.h) c->buf = b.h;
+    if (b.s) c->send = b.s;
+    enum error err = call_move(cr->group, c);
+    c->buf = b.buf;
+    c->send = send;
+    return err ? err : come_up(&b, c);
+}
+
+const struct carrier_ops carrier_staged = {
+    .name = "staged",
+    .summary = "through the host's memory, by the group's own links and algorithms",
+    .suits = staged_suits,
+    .open = staged_open,
+    .close = staged_close,
+    .run = staged_run,
+};

@@ -55,6 +55,8 @@ static enum error open_buckets(struct mode *m) {
     m->cut = m->sharded && !m->compress ? &m->slices.buckets : &m->buckets;
     TRY(memory_alloc((size_t)m->cut->count * sizeof(struct work *), &memory));
     m->work = memory;
+    t->cuts = m->cut->edge + 1;
+    t->ncuts = m->cut->count;
     return ERR_NONE;
 }
 
@@ -78,9 +80,11 @@ static enum error ddp_open(struct trainer *t, struct mode **out) {
     m->t = t;
     t->workers = t->config->devices.count;
     t->owns_state = true;
+    t->worker = t->rank; /* where no roster says otherwise */
+    find_seat(t);
+    TRY(trainer_open_device(t));
     TRY(team_open(&m->team, t, "auto", 0));
     t->worker = group_position(m->team.group);
-    find_seat(t);
     m->sharded = t->config->optimizer.shard;
     TRY(open_buckets(m));
     describe(m);
@@ -150,7 +154,7 @@ static enum error ddp_step(struct mode *m) {
     group_note(m->team.group, "update", t->at.step);
     if (m->sharded)
         return slices_update(&m->slices, t->config->ddp.overlap ? LANE_COMM : LANE_INLINE);
-    trainer_update_all(t);
+    TRY(trainer_update_all(t));
     trainer_phase(t, PHASE_UPDATE, &mark);
     return ERR_NONE;
 }

@@ -2,17 +2,20 @@
  * only optimizer.
  *
  *   every rank      compute its gradients
- *   gradients       -> server, which adds them            group_reduce(gradients, root)
+ *   gradients       -> server, which adds them            group_reduce(gradients, root), by bucket
  *   server          updates the weights
  *   weights         -> every rank                         group_broadcast(weights, root)
  *
+ * With dp.overlap the gradients of a bucket leave while backward still computes the layers before it.
+ *
  * Bytes through the server's port: (W-1) K in and (W-1) K out, K being the gradients' bytes: it
- * grows with W, which is what ddp is there to avoid. Three kinds of server (dp.server):
+ * grows with W, which is what ddp is there to avoid. Four kinds of server (dp.server):
  *
  *   shared     rank 0 computes and serves
  *   dedicated  one more rank, 0, only serves
  *   sharded    every rank serves a slice of the arena: reduce_scatter, update of the slice,
  *              all_gather: ddp's bytes, spread evenly
+ *   cpu        as dedicated, in the host's memory, whatever the devices are
  *
  * The samples reach the ranks directly (each loads its own) or through the server's port as well
  * (dp.scatter: server). */
@@ -32,7 +35,11 @@ struct mode {
     struct buckets buckets;
     struct scatter *scatter; /* samples come through the server; else NULL */
     enum dp_server server;
-    struct slices slices; /* sharded: of one bucket */
+    struct slices slices;      /* sharded */
+    const struct buckets *cut; /* these, or the slices' */
+    struct work **work;        /* of each bucket */
+    int launched;              /* buckets that have left, this step */
+    bool overlap;
 };
 
 /* ---- starting the threads ---- */
@@ -47,7 +54,7 @@ static enum error dp_rank(void *user, int rank) {
 }
 
 static int group_ranks(const struct run_config *c) {
-    return c->devices.count + (c->dp.server == SERVER_DEDICATED);
+    return c->devices.count + dp_serves_apart(c);
 }
 
 static enum error dp_launch(const struct job *job, int *exit_code) {
@@ -61,6 +68,36 @@ static enum error dp_launch(const struct job *job, int *exit_code) {
     return err;
 }
 
+/* A sharded server has one bucket where nothing is to leave early. */
+static enum error open_buckets(struct mode *m) {
+    struct trainer *t = m->t;
+    const struct bucket_config *c = &t->config->ddp.bucket;
+    void *memory;
+    TRY(buckets_init(&m->buckets, t->model, c->first, c->cap));
+    if (m->server == SERVER_SHARDED)
+        TRY(slices_init(&m->slices, t, m->team.group, m->overlap ? c->first : INT64_MAX,
+                        m->overlap ? c->cap : INT64_MAX));
+    m->cut = m->server == SERVER_SHARDED ? &m->slices.buckets : &m->buckets;
+    TRY(memory_alloc((size_t)m->cut->count * sizeof(struct work *), &memory));
+    m->work = memory;
+    t->cuts = m->cut->edge + 1;
+    t->ncuts = m->overlap ? m->cut->count : 0;
+    return ERR_NONE;
+}
+
+static void describe(struct mode *m) {
+    static const char *const servers[] = {"server shared with device 0", "dedicated server",
+                                          "sharded server", "server on the CPU"};
+    struct team *team = &m->team;
+    const struct device_choice *d = &m->t->config->devices;
+    size_t used = strlen(team->line);
+    used += (size_t)snprintf(team->line + used, sizeof team->line - used, ", %s%s",
+                             servers[m->server], m->overlap ? ", overlap on" : "");
+    if (m->server == SERVER_DEDICATED && device_find(d->kind)->accel && used < sizeof team->line)
+        snprintf(team->line + used, sizeof team->line - used, " (%s:%d%s)", d->kind, d->server,
+                 d->server == (d->listed ? d->unit[0] : 0) ? ", which computes too" : "");
+}
+
 static enum error dp_open(struct trainer *t, struct mode **out) {
     const struct run_config *c = t->config;
     void *memory;
@@ -69,16 +106,13 @@ static enum error dp_open(struct trainer *t, struct mode **out) {
     m->t = t;
     m->server = (enum dp_server)c->dp.server;
     t->workers = c->devices.count;
-    t->worker = m->server == SERVER_DEDICATED ? t->rank - 1 : t->rank;
+    t->worker = t->rank - dp_serves_apart(c);
     t->owns_state = t->rank == 0;
-    TRY(team_open(&m->team, t, "star", m->server == SERVER_DEDICATED));
-    TRY(buckets_init(&m->buckets, t->model, c->ddp.bucket.first, c->ddp.bucket.cap));
-    if (m->server == SERVER_SHARDED)
-        TRY(slices_init(&m->slices, t, m->team.group, INT64_MAX, INT64_MAX));
-    size_t used = strlen(m->team.line);
-    static const char *const servers[] = {"server shared with device 0", "dedicated server",
-                                          "sharded server"};
-    snprintf(m->team.line + used, sizeof m->team.line - used, ", %s", servers[m->server]);
+    TRY(trainer_open_device(t));
+    TRY(team_open(&m->team, t, "star", dp_serves_apart(c)));
+    m->overlap = c->dp.overlap == DP_OVERLAP_ON;
+    TRY(open_buckets(m));
+    describe(m);
     return ERR_NONE;
 }
 
@@ -91,18 +125,47 @@ static enum error dp_start(struct mode *m) {
 }
 
 /* ---- one step ---- */
+static enum error launch_bucket(struct mode *m, enum lane lane) {
+    int b = m->launched++;
+    const int64_t *edge = m->cut->edge + b;
+    if (m->server == SERVER_SHARDED) return slices_reduce(&m->slices, b, lane, &m->work[b]);
+    return group_reduce(m->team.group, lane, m->t->grads[0] + edge[0], edge[1] - edge[0], DTYPE_F32,
+                        REDOP_SUM, 0, &m->work[b]);
+}
+
+/* From backward: the gradients below 'upto' are final. */
+static enum error bucket_ready(void *user, int64_t upto) {
+    struct mode *m = user;
+    while (m->launched < m->cut->count && m->cut->edge[m->launched + 1] <= upto)
+        TRY(launch_bucket(m, LANE_COMM));
+    return ERR_NONE;
+}
+
+static enum error compute(struct mode *m) {
+    struct trainer *t = m->t;
+    group_note(m->team.group, "forward and backward", t->at.step);
+    m->launched = 0;
+    if (t->worker >= 0) return trainer_compute(t, m->overlap ? bucket_ready : NULL, m);
+    return m->scatter ? scatter_serve(m->scatter) : ERR_NONE;
+}
+
+/* All gradients to who serves them. */
+static enum error send_gradients(struct mode *m) {
+    int64_t mark = clock_ns();
+    group_note(m->team.group, "gradients to the server", m->t->at.step);
+    while (m->launched < m->cut->count) TRY(launch_bucket(m, m->overlap ? LANE_COMM : LANE_INLINE));
+    for (int b = 0; b < m->cut->count; b++) TRY(work_wait(m->work[b]));
+    trainer_phase(m->t, PHASE_COMM, &mark);
+    return ERR_NONE;
+}
+
 static enum error serve(struct mode *m) {
     struct trainer *t = m->t;
     int64_t n = t->model->arena_floats, mark = clock_ns();
-    const int64_t *edge = m->buckets.edge;
-    for (int b = 0; b < m->buckets.count; b++)
-        TRY(group_reduce(m->team.group, LANE_INLINE, t->grads[0] + edge[b], edge[b + 1] - edge[b],
-                         DTYPE_F32, REDOP_SUM, 0, NULL));
-    trainer_phase(t, PHASE_COMM, &mark);
     if (t->rank == 0) {
         group_note(m->team.group, "update", t->at.step);
-        trainer_update_all(t);
-        trainer_put_sums(t);
+        TRY(trainer_update_all(t));
+        TRY(trainer_put_sums(t));
         trainer_phase(t, PHASE_UPDATE, &mark);
     }
     TRY(group_broadcast(m->team.group, LANE_INLINE, t->values, n, DTYPE_F32, 0, NULL));
@@ -110,24 +173,17 @@ static enum error serve(struct mode *m) {
     return ERR_NONE;
 }
 
-static enum error serve_slices(struct mode *m) {
-    int64_t mark = clock_ns();
-    TRY(slices_reduce(&m->slices, 0, LANE_INLINE, NULL));
-    trainer_phase(m->t, PHASE_COMM, &mark);
-    group_note(m->team.group, "update", m->t->at.step);
-    return slices_update(&m->slices, LANE_INLINE);
-}
-
 static enum error dp_step(struct mode *m) {
     struct trainer *t = m->t;
-    group_note(m->team.group, "forward and backward", t->at.step);
-    if (t->worker >= 0)
-        TRY(trainer_compute(t, NULL, NULL));
-    else
-        TRY(m->scatter ? scatter_serve(m->scatter) : ERR_NONE);
-    group_note(m->team.group, "gradients to the server", t->at.step);
-    TRY(m->server == SERVER_SHARDED ? serve_slices(m) : serve(m));
-    trainer_get_sums(t);
+    TRY(compute(m));
+    TRY(send_gradients(m));
+    if (m->server == SERVER_SHARDED) {
+        group_note(m->team.group, "update", t->at.step);
+        TRY(slices_update(&m->slices, m->overlap ? LANE_COMM : LANE_INLINE));
+    } else {
+        TRY(serve(m));
+    }
+    TRY(trainer_get_sums(t));
     return ERR_NONE;
 }
 
@@ -137,7 +193,7 @@ static enum error dp_sum(struct mode *m, double *v, int n) {
 }
 
 static enum error dp_share_buffers(struct mode *m) {
-    return team_share_buffers(&m->team, m->t, m->server == SERVER_DEDICATED ? 1 : 0);
+    return team_share_buffers(&m->team, m->t, dp_serves_apart(m->t->config));
 }
 
 static enum error dp_collect(struct mode *m) {
@@ -165,6 +221,7 @@ static void dp_close(struct mode *m) {
     team_close(&m->team);
     buckets_fini(&m->buckets);
     slices_fini(&m->slices);
+    memory_free(m->work);
     memory_free(m);
 }
 

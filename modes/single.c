@@ -23,7 +23,7 @@ static enum error single_open(struct trainer *t, struct mode **out) {
     t->ranks = t->workers = 1;
     t->worker = 0;
     t->owns_state = true;
-    return ERR_NONE;
+    return trainer_open_device(t);
 }
 
 static enum error single_start(struct mode *m) {
@@ -35,7 +35,7 @@ static enum error single_step(struct mode *m) {
     struct trainer *t = m->t;
     TRY(trainer_compute(t, NULL, NULL));
     int64_t mark = clock_ns();
-    trainer_update_all(t);
+    TRY(trainer_update_all(t));
     trainer_phase(t, PHASE_UPDATE, &mark);
     return ERR_NONE;
 }

@@ -88,22 +88,22 @@ static enum error exchange(struct slices *s, double *v, int64_t n, int64_t *mark
 
 enum error slices_update(struct slices *s, enum lane lane) {
     struct trainer *t = s->t;
-    int64_t mark = clock_ns(), blocks = t->config->optimizer.clip > 0 ? trainer_norm_blocks(t) : 0;
+    int64_t mark = clock_ns(), blocks = trainer_norm_blocks(t);
     bool has_header = s->own[0].begin == 0 && s->own[0].end > 0;
-    if (has_header) trainer_take_sums(t);
-    trainer_norm(t);
+    if (has_header) TRY(trainer_take_sums(t));
+    TRY(trainer_norm(t));
     TRY(exchange(s, t->partials, blocks, &mark));
-    trainer_measure(t);
+    TRY(trainer_measure(t));
     TRY(exchange(s, t->squares, t->nsquares, &mark));
-    if (has_header) trainer_put_sums(t);
+    if (has_header) TRY(trainer_put_sums(t));
     for (int b = 0; b < s->buckets.count; b++) {
-        trainer_update(t, b);
+        TRY(trainer_update(t, b));
         trainer_phase(t, PHASE_UPDATE, &mark);
         TRY(group_all_gather(s->group, lane, t->values, part(s, b), DTYPE_F32, &s->work[b]));
         trainer_phase(t, PHASE_COMM, &mark);
     }
     for (int b = 0; b < s->buckets.count; b++) TRY(work_wait(s->work[b]));
-    trainer_get_sums(t);
+    TRY(trainer_get_sums(t));
     trainer_phase(t, PHASE_COMM, &mark);
     return ERR_NONE;
 }
@@ -116,10 +116,9 @@ static enum error move_slice(struct slices *s, int i, int r, int b, bool collect
     int64_t begin = part(s, b)[r], n = part(s, b)[r + 1] - begin;
     float *mine = t->slots[i] + s->own[b].at, *there = t->whole[i] ? t->whole[i] + begin : NULL;
     if (n == 0) return ERR_NONE;
-    if (t->rank == 0 && r == 0) {
-        memcpy(collect ? there : mine, collect ? mine : there, (size_t)n * sizeof *mine);
-        return ERR_NONE;
-    }
+    if (t->rank == 0 && r == 0)
+        return collect ? device_read(t->device, there, mine, (size_t)n * sizeof *mine)
+                       : device_write(t->device, mine, there, (size_t)n * sizeof *mine);
     bool sends = collect == (t->rank == r);
     float *buf = t->rank == r ? mine : there;
     int peer = t->rank == r ? 0 : r;

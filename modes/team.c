@@ -20,6 +20,31 @@ static void open_recorder(struct team *m, const struct trainer *t, int size) {
         log_warn("no flight recorder: %s", error_message());
 }
 
+/* Where devices have memory of their own, something has to carry what lies there. */
+static void choose_carrier(const struct trainer *t, struct group_params *p) {
+    static const char *const names[] = {[BACKEND_AUTO] = "auto",
+                                        [BACKEND_HOST] = "staged",
+                                        [BACKEND_PEER] = "peer",
+                                        [BACKEND_NCCL] = "nccl"};
+    if (!device_find(t->config->devices.kind)->accel) return;
+    p->carrier = names[t->config->comm.backend];
+    p->device = t->device;
+    p->bitwise = t->config->deterministic == DETERMINISTIC_BITWISE;
+}
+
+static void describe(struct team *m, const struct trainer *t, const struct group_params *p) {
+    const char *why, *reason, *order = p->order == ORDER_RING ? "ring" : "tree";
+    const char *carrier = group_carrier(m->group, &reason);
+    const char *choice =
+        group_choice(m->group, (size_t)t->model->arena_floats * sizeof(float), &why);
+    if (carrier && strcmp(carrier, "staged") != 0)
+        snprintf(m->line, sizeof m->line, "%s (%s), %s order", carrier, reason, order);
+    else
+        snprintf(m->line, sizeof m->line, "%s%s%s%s over %s%s (%s), %s order",
+                 carrier ? "through the host (" : "", carrier ? reason : "", carrier ? "): " : "",
+                 choice, emulation_on(&p->emulate) ? "emulated " : "", p->link, why, order);
+}
+
 enum error team_open(struct team *m, struct trainer *t, const char *automatic, int idle) {
     const struct comm_config *c = &t->config->comm;
     struct group_params p = *(const struct group_params *)t->place;
@@ -30,16 +55,13 @@ enum error team_open(struct team *m, struct trainer *t, const char *automatic, i
     p.heartbeat = c->heartbeat;
     p.emulate = (struct emulation){c->emulate.bandwidth, c->emulate.latency};
     p.algorithm = strcmp(c->algorithm, "auto") ? c->algorithm : automatic;
+    choose_carrier(t, &p);
     open_recorder(m, t, p.size);
     p.recorder = m->recorder;
     TRY(group_open(&p, &m->group));
     t->ranks = p.size;
     t->allocator = group_allocator(m->group);
-    const char *why,
-        *choice = group_choice(m->group, (size_t)t->model->arena_floats * sizeof(float), &why);
-    snprintf(m->line, sizeof m->line, "%s over %s%s (%s), %s order", choice,
-             emulation_on(&p.emulate) ? "emulated " : "", p.link, why,
-             p.order == ORDER_RING ? "ring" : "tree");
+    describe(m, t, &p);
     return ERR_NONE;
 }
 

@@ -130,6 +130,39 @@ void config_error(struct config_errors *e, const struct node *at, bool at_key, c
     e->count++;
 }
 
+static bool same_text(const char *a, const char *b) {
+    return a == b || (a && b && !strcmp(a, b));
+}
+
+static bool holds(const struct config_errors *e, const struct entry *x) {
+    int kept = e->count < KEPT ? e->count : KEPT;
+    for (int i = 0; i < kept; i++) {
+        const struct entry *mine = &e->entries[i];
+        if (mine->line == x->line && mine->col == x->col && same_text(mine->source, x->source) &&
+            same_text(mine->message, x->message))
+            return true;
+    }
+    return false;
+}
+
+static const char *kept_text(struct config_errors *e, const char *text) {
+    return text ? pool_strndup(e->pool, text, strlen(text)) : NULL;
+}
+
+void config_errors_merge(struct config_errors *to, const struct config_errors *from) {
+    int kept = from->count < KEPT ? from->count : KEPT;
+    for (int i = 0; i < kept; i++) {
+        struct entry x = from->entries[i];
+        if (holds(to, &x)) continue;
+        if (to->count < KEPT) {
+            x.message = kept_text(to, x.message), x.hint = kept_text(to, x.hint);
+            x.source = kept_text(to, x.source), x.excerpt = kept_text(to, x.excerpt);
+            to->entries[to->count] = x;
+        }
+        to->count++;
+    }
+}
+
 /* ---- showing ---- */
 
 static bool goes_before(const struct entry *a, const struct entry *b) {

@@ -94,3 +94,18 @@ MUST_CHECK enum error config_read(const struct config_section *section, struct n
 /* Help on "optimizer", "optimizer.lr", "" (all sections), as text; NULL with nearest names noted as
  * an error if unknown. */
 char *config_help(const struct config_section *section, const char *key, struct pool *pool);
+
+/* One key, as lists of all keys (manual, completion) tell it. */
+struct config_key {
+    const char *path; /* "optimizer.momentum" */
+    const struct config_field *field;
+    const char *kind; /* what it takes: "an integer >= 1", "one of sgd, adam", "a map of keys" */
+    const char *with; /* the variant that has it ("sgd"), or NULL */
+    const char *help; /* may be NULL */
+};
+/* Every key of the section and of those below it, in the schema's order. Texts live in the pool. */
+MUST_CHECK enum error config_walk(const struct config_section *section, struct pool *pool,
+                                  void (*key)(void *user, const struct config_key *key),
+                                  void *user);
+/* The words that a key takes: choices, variants' names, true and false. How many, into names. */
+int config_key_words(const struct config_key *key, struct pool *pool, const char **names, int most);

@@ -203,3 +203,79 @@ char *config_help(const struct config_section *section, const char *key, struct 
     if (!copy) (void)FAIL(ERR_MEMORY, "cannot allocate the help");
     return copy;
 }
+
+/* ---- all keys ---- */
+
+struct walk {
+    struct pool *pool;
+    void (*key)(void *user, const struct config_key *key);
+    void *user;
+    bool failed;
+};
+
+static void walk_section(struct walk *w, const struct config_section *s, const char *prefix,
+                         const char *with);
+
+/* "a.b", or "b" at the top. */
+static const char *join_path(struct walk *w, const char *prefix, const char *key) {
+    const char *path = pool_printf(w->pool, "%s%s%s", prefix, *prefix ? "." : "", key);
+    w->failed |= !path;
+    return path ? path : "";
+}
+
+static void tell(struct walk *w, const char *path, const struct config_field *f, const char *with) {
+    const struct config_section *s = f->type == CONFIG_SECTION ? f->extra : NULL;
+    const char *bare = s ? section_shorthand(s) : NULL, *kind;
+    if (bare)
+        kind = pool_printf(w->pool, "a map of keys; a bare value is its '%s'", bare);
+    else
+        kind = s ? "a map of keys" : kind_text(f, w->pool);
+    w->failed |= !kind;
+    struct config_key key = {path, f, kind ? kind : "", with,
+                             f->help ? f->help
+                             : s     ? s->help
+                                     : NULL};
+    w->key(w->user, &key);
+}
+
+static void walk_field(struct walk *w, const struct config_field *f, const char *prefix,
+                       const char *with) {
+    const struct config_section *tables[NAMES_MAX];
+    const struct config_variants *v = f->type == CONFIG_VARIANT ? f->extra : NULL;
+    const char *path = join_path(w, prefix, *f->key ? f->key : v->name);
+    tell(w, path, f, with);
+    int n = f->type == CONFIG_VARIANTS ? 0 : tables_of(f, tables);
+    for (int i = 0; i < n; i++) {
+        bool own = v && tables[i] != v->common;
+        walk_section(w, tables[i], *f->key ? path : prefix, own ? tables[i]->name : with);
+    }
+}
+
+static void walk_section(struct walk *w, const struct config_section *s, const char *prefix,
+                         const char *with) {
+    for (const struct config_field *f = s->fields; f->key; f++) walk_field(w, f, prefix, with);
+}
+
+enum error config_walk(const struct config_section *section, struct pool *pool,
+                       void (*key)(void *user, const struct config_key *key), void *user) {
+    struct walk w = {.pool = pool, .key = key, .user = user};
+    walk_section(&w, section, "", NULL);
+    return w.failed ? FAIL(ERR_MEMORY, "no memory for the list of keys") : ERR_NONE;
+}
+
+int config_key_words(const struct config_key *key, struct pool *pool, const char **names,
+                     int most) {
+    const struct config_field *f = key->field;
+    const char *words[WORDS_MAX];
+    int n = 0;
+    if (f->type == CONFIG_VARIANT || f->type == CONFIG_VARIANTS) {
+        const struct config_variants *v = f->extra;
+        for (; n < v->count && n < most; n++) names[n] = v->at(n)->name;
+    } else if (f->type == CONFIG_BOOL && most > 1) {
+        names[n++] = "true";
+        names[n++] = "false";
+    }
+    int count = f->choices ? value_words(f->choices, pool, words) : 0;
+    for (int i = 0; i < count && n < most; i++) names[n++] = words[i];
+    return n;
+}

@@ -30,6 +30,8 @@ int config_errors_count(const struct config_errors *e);
  * place). All are counted, the first hundred are kept. */
 void config_error(struct config_errors *e, const struct node *at, bool at_key, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* Adds those of 'from' that 'to' does not hold yet: what is wrong with a text that was read in many ways. */
+void config_errors_merge(struct config_errors *to, const struct config_errors *from);
 /* "file:line:col: error: ...", the line, a caret, the hint; then "2 errors.". The text lives in
  * pool; NULL: no memory. */
 char *config_errors_text(const struct config_errors *e, struct pool *pool);
@@ -51,6 +53,11 @@ MUST_CHECK enum error tree_parse_value(const char *text, const char *source, str
  * stands for ("batch: 64" and batch.shards=8). */
 MUST_CHECK enum error tree_set(struct node *root, const char *assignment, struct pool *pool,
                                struct config_errors *e);
+/* The same with a value that has been read, and a path alone: errors are at the value's place. The value is copied. */
+MUST_CHECK enum error tree_put(struct node *root, const char *path, const struct node *value,
+                               struct pool *pool, struct config_errors *e);
+/* With all that is below it; texts are shared. NULL: no memory. */
+struct node *tree_copy(const struct node *root, struct pool *pool);
 /* YAML text that tree_parse reads back to the same tree; with_origin: each scalar's source as a
  * comment. */
 char *tree_write(const struct node *root, bool with_origin, struct pool *pool);

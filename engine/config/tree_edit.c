@@ -53,6 +53,8 @@ static enum error step_key(struct edit *d, const char *key, struct node *map, st
     struct node **items = pool_alloc(d->pool, sizeof *items * ((size_t)map->count + 1));
     if (!node || !items) return ERR_MEMORY;
     *node = (struct node){.kind = NODE_MAP, .key = key, .source = d->at.source};
+    node->line = node->key_line = d->at.line, node->col = node->key_col = d->at.col;
+    node->width = d->at.width, node->file = d->at.file;
     if (map->count) memcpy(items, map->items, sizeof *items * (size_t)map->count);
     items[map->count++] = node;
     map->items = items;
@@ -100,14 +102,13 @@ static enum error step(struct edit *d, struct node *from, struct node **out) {
     return step_key(d, key, from, out);
 }
 
-static enum error assign(struct edit *d, struct node *root, const char *value) {
-    struct node *to = root, *from;
+static enum error assign(struct edit *d, struct node *root, const struct node *from) {
+    struct node *to = root;
     int steps = 0;
     while (*d->rest) {
         if (++steps > 32) return refuse(d, "the path is too long");
         TRY(step(d, to, &to));
     }
-    TRY(tree_parse_value(value, d->at.source, d->pool, d->e, &from));
     const char *key = to->key;
     *to = *from;
     to->key = key;
@@ -125,5 +126,29 @@ enum error tree_set(struct node *root, const char *assignment, struct pool *pool
     if (strpbrk(assignment, "\r\n")) return refuse(&d, "the value must be on one line");
     d.path = d.rest = pool_strndup(pool, assignment, (size_t)(equals - assignment));
     if (!d.path) return ERR_MEMORY;
-    return assign(&d, root, equals + 1);
+    struct node *value;
+    TRY(tree_parse_value(equals + 1, d.at.source, pool, e, &value));
+    return assign(&d, root, value);
+}
+
+enum error tree_put(struct node *root, const char *path, const struct node *value,
+                    struct pool *pool, struct config_errors *e) {
+    struct edit d = {.pool = pool, .e = e, .at = *value};
+    struct node *copy = tree_copy(value, pool);
+    d.path = d.rest = pool_strndup(pool, path, strlen(path));
+    if (!copy || !d.path) return ERR_MEMORY;
+    if (!*path) return refuse(&d, "a key is missing\nwrite keys as in optimizer.lr");
+    copy->key_line = value->line, copy->key_col = value->col;
+    return assign(&d, root, copy);
+}
+
+struct node *tree_copy(const struct node *root, struct pool *pool) {
+    struct node *copy = pool_alloc(pool, sizeof *copy);
+    if (!copy) return NULL;
+    *copy = *root;
+    if (root->count == 0) return copy;
+    copy->items = pool_alloc(pool, sizeof *copy->items * (size_t)root->count);
+    for (int i = 0; i < root->count && copy->items; i++)
+        if (!(copy->items[i] = tree_copy(root->items[i], pool))) return NULL;
+    return copy->items ? copy : NULL;
 }

@@ -1,0 +1,83 @@
+/* What an experiment's runs say: medians, verdicts, whether both sides computed the same bits, what is to be doubted,
+ * and whether its gates hold. */
+#pragma once
+#include "engine/base/json.h"
+#include "lab/experiment.h"
+#include "lab/statistics.h"
+
+#include <stdio.h>
+
+enum { COMPARE_WARNINGS = 64, COMPARE_DIFFERENCES = 64 };
+struct compared_run {
+    const char *dir; /* "cells/NAME/run-01": below the experiment's folder */
+    struct run_result result;
+    double foreign; /* cores that other programs kept busy meanwhile; NaN: not known */
+};
+struct compared_cell {
+    int nruns; /* up to the experiment's repeats, when it was interrupted */
+    struct compared_run *run;
+    double value[EXPERIMENT_MEASURES][STATISTICS_RUNS];
+    double median[EXPERIMENT_MEASURES]; /* NaN: of a run that has none */
+    double spread; /* of the first measure: half of the runs lie so far apart, as a share */
+    /* Beside the fewest devices, all else equal (one device: but for its links); NaN: there is no axis 'devices'. */
+    double speedup, efficiency;
+};
+struct compared_pair {
+    int cell[2];
+    bool judged; /* both have runs, with numbers */
+    struct comparison statistics;
+    enum verdict verdict;
+    bool comparable; /* the axis changes nothing in what is computed */
+    bool same_losses;
+    /* else: */
+    int64_t step; /* first that differs; 0: none of those that both have */
+    double loss[2];
+    const char *tensor; /* first in the last checkpoint; NULL: both have none, or the same */
+    struct setting_difference *differs; /* all, the axis among them */
+    int ndiffers;
+};
+struct compared_gate {
+    bool judged, passed; /* not judged: runs are missing */
+    const char *words;
+};
+struct compared {
+    const struct experiment *x;
+    bool complete;
+    bool alike;     /* all cells compute the same by their settings, not only those of a pair */
+    bool same_bits; /* and have the same losses */
+    struct compared_cell *cell;
+    struct compared_pair *pair;
+    struct compared_gate *gate;
+    int nwarnings;
+    const char *warning[COMPARE_WARNINGS];
+    struct pool *pool;  /* the experiment's */
+    const char *folder; /* "" for two runs */
+};
+/* Makes room for the runs; the caller puts them in (cell[i].run[nruns++]). folder: where the experiment lies. */
+MUST_CHECK enum error compare_begin(const struct experiment *x, const char *folder,
+                                    struct compared *out);
+/* From the runs to everything else. */
+MUST_CHECK enum error compare_judge(struct compared *c);
+/* Two finished runs as an experiment of two cells: read, checked to be comparable (but for the keys at and below
+ * 'axis'; NULL: none), and judged: one run a side, so no verdict. x is to be closed. */
+MUST_CHECK enum error compare_two(const char *const dirs[2], const char *axis, struct experiment *x,
+                                  struct compared *out);
+/* ERR_NONE, or ERR_RESULT with the first gate that does not hold. */
+MUST_CHECK enum error compare_gates(const struct compared *c);
+
+/* "ddp is faster than dp in 3 of 4 places, the same in 1." */
+const char *compare_sentence(const struct compared *c);
+/* "yes", "no: step 3 ...", "-": what the axis changes is no question of bits. */
+const char *compare_bits(const struct compared *c, const struct compared_pair *p);
+/* "faster", "less", "better", "same", ... */
+const char *compare_verdict(const struct compared *c, const struct compared_pair *p);
+/* The same numbers for people and programs. */
+void compare_table(const struct compared *c, FILE *f);
+void compare_markdown(const struct compared *c, FILE *f);
+void compare_csv(const struct compared *c, FILE *f); /* a line a run */
+MUST_CHECK enum error compare_json(const struct compared *c, struct json *j);
+/* results.json, .csv and .md in the folder. */
+MUST_CHECK enum error compare_write(const struct compared *c);
+
+/* The first tensor of the newest checkpoints that differs, where both runs have one of the same step; NULL: none. */
+const char *compare_tensors(const char *a, const char *b, struct pool *pool);

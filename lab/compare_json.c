@@ -1,0 +1,238 @@
+/* A comparison for programs: results.json has all of it, results.csv a line for each run. */
+#include "lab/compare.h"
+
+#include "engine/base/file.h"
+#include "engine/train/environment.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- json ---- */
+
+static void put_measures(const struct compared *c, struct json *j) {
+    json_open(j, "metrics", '[');
+    for (int m = 0; m < c->x->nmeasures; m++) {
+        json_open(j, NULL, '{');
+        json_string(j, "name", c->x->measure[m].name);
+        json_string(j, "unit", c->x->measure[m].unit);
+        json_bool(j, "more_is_better", c->x->measure[m].more_is_better);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+}
+
+static void put_run(const struct compared *c, const struct compared_cell *cell, int i,
+                    struct json *j) {
+    const struct compared_run *r = &cell->run[i];
+    json_open(j, NULL, '{');
+    json_string(j, "dir", r->dir);
+    for (int m = 0; m < c->x->nmeasures; m++)
+        json_real(j, c->x->measure[m].name, cell->value[m][i]);
+    json_string(j, "losses_sha256", r->result.losses);
+    json_string(j, "weights_sha256", r->result.weights);
+    json_real(j, "load", r->result.environment.load);
+    json_real(j, "foreign_cores", r->foreign);
+    json_close(j, '}');
+}
+
+static void put_places(const struct experiment *x, const char *key, const int *at, int first,
+                       struct json *j) {
+    json_open(j, key, '{');
+    for (int a = first; a < x->naxes; a++) json_string(j, x->axis[a].key, x->axis[a].label[at[a]]);
+    json_close(j, '}');
+}
+
+static void put_cell(const struct compared *c, int i, struct json *j) {
+    const struct experiment_cell *cell = &c->x->cell[i];
+    const struct compared_cell *runs = &c->cell[i];
+    json_open(j, NULL, '{');
+    json_string(j, "label", cell->label);
+    json_string(j, "side", c->x->axis[0].label[cell->at[0]]);
+    put_places(c->x, "settings", cell->at, 0, j);
+    json_int(j, "devices", cell->settings.config.devices.count);
+    json_int(j, "threads", cell->settings.config.threads);
+    json_string(j, "digest", cell->digest);
+    json_real(j, "speedup", runs->speedup);
+    json_real(j, "efficiency", runs->efficiency);
+    json_real(j, "spread", runs->spread);
+    json_open(j, "median", '{');
+    for (int m = 0; m < c->x->nmeasures; m++) json_real(j, c->x->measure[m].name, runs->median[m]);
+    json_close(j, '}');
+    json_open(j, "runs", '[');
+    for (int k = 0; k < runs->nruns; k++) put_run(c, runs, k, j);
+    json_close(j, ']');
+    json_close(j, '}');
+}
+
+static void put_difference(const struct compared *c, const struct compared_pair *p,
+                           struct json *j) {
+    if (!p->comparable) {
+        json_string(j, "same_losses", NULL);
+        return;
+    }
+    json_bool(j, "same_losses", p->same_losses);
+    if (p->same_losses) return;
+    json_open(j, "difference", '{');
+    json_int(j, "step", p->step);
+    json_real(j, "a", p->loss[0]);
+    json_real(j, "b", p->loss[1]);
+    json_string(j, "tensor", p->tensor);
+    json_string(j, "words", compare_bits(c, p));
+    json_close(j, '}');
+}
+
+static void put_pair(const struct compared *c, const struct compared_pair *p, struct json *j) {
+    const double none = (double)NAN;
+    const struct comparison *s = &p->statistics;
+    json_open(j, NULL, '{');
+    json_int(j, "a", p->cell[0]);
+    json_int(j, "b", p->cell[1]);
+    put_places(c->x, "at", c->x->cell[p->cell[1]].at, 1, j);
+    json_real(j, "ratio", p->judged ? s->ratio : none);
+    json_real(j, "low", p->judged ? s->interval.low : none);
+    json_real(j, "high", p->judged ? s->interval.high : none);
+    json_real(j, "p", p->judged ? s->p : none);
+    json_real(j, "p_holm", p->judged ? s->p_all : none);
+    json_string(j, "verdict", verdict_text(p->verdict));
+    json_string(j, "words", compare_verdict(c, p));
+    put_difference(c, p, j);
+    json_open(j, "differs", '[');
+    for (int i = 0; i < p->ndiffers; i++) {
+        json_open(j, NULL, '{');
+        json_string(j, "key", p->differs[i].key);
+        json_string(j, "a", p->differs[i].a);
+        json_string(j, "b", p->differs[i].b);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+    json_close(j, '}');
+}
+
+static void put_gates(const struct compared *c, struct json *j) {
+    json_open(j, "gates", '[');
+    for (int i = 0; i < c->x->ngates; i++) {
+        json_open(j, NULL, '{');
+        json_string(j, "text", c->x->gate[i].text);
+        json_bool(j, "judged", c->gate[i].judged);
+        json_bool(j, "passed", c->gate[i].passed);
+        json_string(j, "words", c->gate[i].words);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+}
+
+static void put_head(const struct compared *c, struct json *j) {
+    const struct experiment *x = c->x;
+    json_int(j, "format", 1);
+    json_string(j, "name", x->name);
+    json_string(j, "verdict", compare_sentence(c));
+    json_string(j, "command", x->command);
+    json_string(j, "axis", x->axis[0].key);
+    json_open(j, "sides", '[');
+    for (int i = 0; i < x->axis[0].count; i++) json_string(j, NULL, x->axis[0].label[i]);
+    json_close(j, ']');
+    json_open(j, "axes", '[');
+    for (int a = 1; a < x->naxes; a++) json_string(j, NULL, x->axis[a].key);
+    json_close(j, ']');
+    json_string(j, "scaling", x->weak ? "weak" : "strong");
+    json_int(j, "repeats", x->repeats);
+    json_int(j, "warmup", x->warmup);
+    json_real(j, "confidence", x->confidence);
+    json_real(j, "practical", x->practical);
+    json_int(j, "seed", (int64_t)x->seed);
+    json_bool(j, "complete", c->complete);
+    json_bool(j, "same_bits_in_all_cells", c->same_bits);
+}
+
+enum error compare_json(const struct compared *c, struct json *j) {
+    json_open(j, NULL, '{');
+    put_head(c, j);
+    put_measures(c, j);
+    json_open(j, "cells", '[');
+    for (int i = 0; i < c->x->ncells; i++) put_cell(c, i, j);
+    json_close(j, ']');
+    json_open(j, "pairs", '[');
+    for (int i = 0; i < c->x->npairs; i++) put_pair(c, &c->pair[i], j);
+    json_close(j, ']');
+    put_gates(c, j);
+    json_open(j, "warnings", '[');
+    for (int i = 0; i < c->nwarnings; i++) json_string(j, NULL, c->warning[i]);
+    json_close(j, ']');
+    environment_json(j, "environment");
+    json_close(j, '}');
+    return json_done(j);
+}
+
+/* ---- csv ---- */
+
+static void csv_text(FILE *f, const char *text) {
+    fputc('"', f);
+    for (; *text; text++) {
+        if (*text == '"') fputc('"', f);
+        fputc(*text, f);
+    }
+    fputc('"', f);
+}
+
+static void csv_run(const struct compared *c, int cell, int run, FILE *f) {
+    const struct experiment *x = c->x;
+    const struct compared_cell *runs = &c->cell[cell];
+    for (int a = 0; a < x->naxes; a++) {
+        csv_text(f, x->axis[a].label[x->cell[cell].at[a]]);
+        fputc(',', f);
+    }
+    fprintf(f, "%d", run + 1);
+    for (int m = 0; m < x->nmeasures; m++) {
+        double v = runs->value[m][run];
+        fprintf(f, isfinite(v) ? ",%.9g" : ",", v);
+    }
+    fprintf(f, ",%s,%s,", runs->run[run].result.losses, runs->run[run].result.weights);
+    csv_text(f, runs->run[run].dir);
+    fputc('\n', f);
+}
+
+void compare_csv(const struct compared *c, FILE *f) {
+    for (int a = 0; a < c->x->naxes; a++) {
+        csv_text(f, c->x->axis[a].key);
+        fputc(',', f);
+    }
+    fputs("run", f);
+    for (int m = 0; m < c->x->nmeasures; m++) {
+        fputc(',', f);
+        csv_text(f, c->x->measure[m].name);
+    }
+    fputs(",losses_sha256,weights_sha256,dir\n", f);
+    for (int i = 0; i < c->x->ncells; i++)
+        for (int k = 0; k < c->cell[i].nruns; k++) csv_run(c, i, k, f);
+}
+
+/* ---- files ---- */
+
+static enum error write_file(const struct compared *c, const char *name, const char *text,
+                             size_t n) {
+    const char *path = pool_printf(c->pool, "%s/%s", c->folder, name);
+    return path ? file_replace(path, text, n) : ERR_MEMORY;
+}
+
+static enum error write_words(const struct compared *c, const char *name,
+                              void (*print)(const struct compared *, FILE *)) {
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+    if (!f) return FAIL(ERR_MEMORY, "no memory for %s", name);
+    print(c, f);
+    enum error err = fclose(f) == 0 ? write_file(c, name, text, n) : ERR_MEMORY;
+    free(text);
+    return err;
+}
+
+enum error compare_write(const struct compared *c) {
+    struct json j;
+    json_init(&j);
+    enum error err = compare_json(c, &j);
+    if (err == ERR_NONE) err = write_file(c, "results.json", j.text, j.length);
+    json_fini(&j);
+    if (err == ERR_NONE) err = write_words(c, "results.csv", compare_csv);
+    return err == ERR_NONE ? write_words(c, "results.md", compare_markdown) : err;
+}

@@ -1,0 +1,51 @@
+/* In what two configurations differ. What is computed follows from the guarded settings alone: a pair that differs in
+ * one of them compares two different trainings. */
+#include "lab/experiment.h"
+
+#include <string.h>
+
+/* Whether key is 'at' or stands below it. */
+static bool is_under(const char *key, const char *at) {
+    size_t n = at ? strlen(at) : 0;
+    return n > 0 && !strncmp(key, at, n) && (!key[n] || key[n] == '.' || key[n] == '[');
+}
+
+static bool is_any(const char *key, const char *const *of) {
+    for (; *of; of++)
+        if (is_under(key, *of)) return true;
+    return false;
+}
+
+static bool is_guarded(const char *key) {
+    static const char *const guarded[] = {
+        "model",    "loss", "data",      "batch",          "train",   "optimizer", "schedule",
+        "lr_scale", "seed", "precision", "sync_batchnorm", "threads", NULL};
+    static const char *const free_of_it[] = {"optimizer.shard", "data.workers", "batch.accumulate",
+                                             NULL};
+    return is_any(key, guarded) && !is_any(key, free_of_it);
+}
+
+static const char *value_of(struct setting_list s, const char *key) {
+    for (int i = 0; i < s.n; i++)
+        if (!strcmp(s.setting[i].key, key)) return s.setting[i].value;
+    return NULL;
+}
+
+int settings_differ(struct setting_list a, struct setting_list b, const char *axis,
+                    struct setting_difference *out, int most) {
+    static const char *const names[] = {"name", "log", "checkpoint.resume", NULL};
+    int n = 0;
+    for (int side = 0; side < 2; side++) {
+        struct setting_list mine = side ? b : a, other = side ? a : b;
+        for (int i = 0; i < mine.n && n < most; i++) {
+            const char *key = mine.setting[i].key, *value = mine.setting[i].value;
+            const char *beside = value_of(other, key);
+            if (is_any(key, names) || is_under(key, axis)) continue;
+            if (side ? beside != NULL : beside && !strcmp(value, beside)) continue;
+            if (!beside) beside = "";
+            out[n++] = (struct setting_difference){key, side ? beside : value,
+                                                   side ? value : beside, is_guarded(key)};
+        }
+    }
+    return n;
+}

@@ -1,0 +1,98 @@
+/* An experiment: one configuration, varied. The first axis of its matrix is the question (its first value is side A),
+ * the others are the conditions under which it is asked; each cell is a run's configuration, and each pair two cells
+ * that differ in the first axis alone.
+ *
+ *   name: ps-vs-ring
+ *   base: {model: {zoo: mlp, hidden: [1024, 256]}, batch: 256, train: 60st}     # or a file, seen from this one
+ *   matrix:
+ *     mode: [dp, ddp]
+ *     devices: [cpu:1, cpu:2]
+ *   repeats: auto
+ */
+#pragma once
+#include "engine/train/run_config.h"
+#include "lab/measure.h"
+
+enum {
+    EXPERIMENT_AXES = 8,
+    EXPERIMENT_VALUES = 32,
+    EXPERIMENT_CELLS = 512,
+    EXPERIMENT_MEASURES = 16,
+    EXPERIMENT_GATES = 32,
+    EXPERIMENT_LABEL = 80,
+    EXPERIMENT_LEAST_RUNS = 4 /* fewer say nothing of one pair */
+};
+struct experiment_axis {
+    const char *key;
+    int count;
+    const struct node *value[EXPERIMENT_VALUES];
+    const char *label[EXPERIMENT_VALUES]; /* no two the same: the second "ddp" is "ddp#2" */
+};
+struct experiment_cell {
+    const char *label;       /* "dp devices=cpu:2" */
+    const char *name;        /* of its folder: label and digest, of characters that files have */
+    int at[EXPERIMENT_AXES]; /* which value of each axis */
+    struct run_settings settings;
+    const char *config;             /* YAML that 'engine run' takes */
+    char digest[17];                /* of the resolved configuration and of the engine's build */
+    struct result_setting *setting; /* the resolved configuration */
+    int nsettings;
+};
+struct experiment_pair {
+    int cell[2];
+};
+struct experiment_gate {
+    const char *text;
+    const struct node *place; /* for errors */
+};
+struct experiment {
+    const char *name;
+    const char *command; /* to run it again; NULL: not known */
+    int naxes;
+    struct experiment_axis axis[EXPERIMENT_AXES];
+    bool weak;   /* the batch grows with the devices */
+    int repeats; /* runs of a cell */
+    int64_t warmup;
+    double confidence, practical;
+    uint64_t seed;
+    int nmeasures;
+    struct measure measure[EXPERIMENT_MEASURES]; /* the first one is what verdicts are about */
+    int ngates;
+    struct experiment_gate gate[EXPERIMENT_GATES];
+    int ncells, npairs;
+    struct experiment_cell *cell;
+    struct experiment_pair *pair;
+    struct pool *pool;
+};
+
+struct experiment_source {
+    const char *path;        /* of the experiment; NULL: 'text' is it */
+    const char *text;        /* made of options */
+    const char *command;     /* that asks for it */
+    int repeats;             /* instead of what it says; 0: not given */
+    const char *const *sets; /* on top of its base */
+    int nsets;
+    const char *const *gates; /* beside its own */
+    int ngates;
+};
+/* Reads it and checks every cell as a run's configuration, and that no pair differs in more than it should: all that is
+ * wrong is in *report (in the experiment's pool) then, ERR_CONFIG; ERR_INPUT when a file is missing.
+ * experiment_close in any case. */
+MUST_CHECK enum error experiment_open(const struct experiment_source *source,
+                                      struct experiment *out, char **report);
+void experiment_close(struct experiment *x);
+/* The cell at the same place but for the first axis, which is at 'side'; -1: it is excluded. */
+int experiment_beside(const struct experiment *x, int cell, int side);
+
+struct setting_list {
+    const struct result_setting *setting;
+    int n;
+};
+struct setting_difference {
+    const char *key, *a, *b; /* "": there is none */
+    bool guarded;            /* a fair comparison has it equal: it decides what is computed */
+};
+/* The settings that differ, at most 'most' of them; how many there are. Left out: the keys at and below 'axis' (NULL:
+ * none), and what only names a run. */
+int settings_differ(struct setting_list a, struct setting_list b, const char *axis,
+                    struct setting_difference *out, int most);

@@ -1,0 +1,288 @@
+/* From a matrix to the configurations of its cells. Every cell is read as 'engine run' will read it, before anything
+ * runs. What is 'auto' in all of them and decides the bits or the speed of a device (threads) is given one value, the
+ * least that any of them would have taken: cells then differ in what the matrix says. */
+#include "engine/base/digest.h"
+#include "engine/base/version.h"
+#include "lab/experiment_impl.h"
+#include "lab/statistics.h"
+#include "modes/modes.h"
+#include "transport/algo/algo.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- which cells there are ---- */
+
+static bool is_value(const struct experiment_axis *axis, int at, const struct node *of) {
+    if (of->kind == NODE_SCALAR) return !strcmp(axis->label[at], of->text);
+    for (int i = 0; i < of->count; i++)
+        if (of->items[i]->kind == NODE_SCALAR && !strcmp(axis->label[at], of->items[i]->text))
+            return true;
+    return false;
+}
+
+static int axis_of(const struct experiment *x, const char *key) {
+    for (int a = 0; a < x->naxes; a++)
+        if (!strcmp(x->axis[a].key, key)) return a;
+    return -1;
+}
+
+static bool is_excluded(const struct experiment *x, const struct node *rule, const int *at) {
+    for (int i = 0; i < rule->count; i++) {
+        int a = axis_of(x, rule->items[i]->key);
+        if (a < 0 || !is_value(&x->axis[a], at[a], rule->items[i])) return false;
+    }
+    return rule->count > 0;
+}
+
+/* A rule that leaves nothing out is a slip. */
+static void check_rule(struct experiment_reader *r, const struct node *rule) {
+    const struct experiment *x = r->x;
+    if (rule->kind != NODE_MAP) {
+        config_error(r->e, rule, false,
+                     "'exclude' lists maps of axes and values\n[{devices: cpu:1}]");
+        return;
+    }
+    for (int i = 0; i < rule->count; i++) {
+        const struct node *item = rule->items[i];
+        int a = axis_of(x, item->key);
+        bool any = false;
+        for (int k = 0; a >= 0 && k < x->axis[a].count; k++) any |= is_value(&x->axis[a], k, item);
+        if (a < 0)
+            config_error(r->e, item, true, "exclude: '%s' is no axis of the matrix", item->key);
+        else if (!any)
+            config_error(r->e, item, false, "exclude: no such value in the matrix's '%s'",
+                         item->key);
+    }
+}
+
+static bool next_place(const struct experiment *x, int *at) {
+    for (int a = x->naxes - 1; a >= 0; a--) { /* the first axis is the slowest */
+        if (++at[a] < x->axis[a].count) return true;
+        at[a] = 0;
+    }
+    return false;
+}
+
+static const char *label_of(const struct experiment *x, const int *at) {
+    const char *label = x->axis[0].label[at[0]];
+    for (int a = 1; a < x->naxes && label; a++)
+        label = pool_printf(x->pool, "%s %s=%s", label, x->axis[a].key, x->axis[a].label[at[a]]);
+    return label;
+}
+
+static enum error list_cells(struct experiment_reader *r) {
+    struct experiment *x = r->x;
+    const struct node *rules = r->exclude;
+    int nrules = rules && rules->kind == NODE_LIST ? rules->count : 0, at[EXPERIMENT_AXES] = {0};
+    if (rules && rules->kind != NODE_LIST)
+        config_error(r->e, rules, false, "'exclude' is a list\n[{devices: cpu:1}]");
+    for (int i = 0; i < nrules; i++) check_rule(r, rules->items[i]);
+    x->cell = pool_alloc(x->pool, EXPERIMENT_CELLS * sizeof *x->cell);
+    x->pair = pool_alloc(x->pool, EXPERIMENT_CELLS * sizeof *x->pair);
+    if (!x->cell || !x->pair) return ERR_MEMORY;
+    do {
+        bool out = false;
+        for (int i = 0; i < nrules; i++) out |= is_excluded(x, rules->items[i], at);
+        if (out) continue;
+        if (x->ncells == EXPERIMENT_CELLS) {
+            config_error(r->e, NULL, false, "more than %d cells", EXPERIMENT_CELLS);
+            return ERR_NONE;
+        }
+        struct experiment_cell *cell = &x->cell[x->ncells++];
+        memcpy(cell->at, at, sizeof at);
+        if (!(cell->label = label_of(x, at))) return ERR_MEMORY;
+    } while (next_place(x, at));
+    return ERR_NONE;
+}
+
+int experiment_beside(const struct experiment *x, int cell, int side) {
+    for (int i = 0; i < x->ncells; i++) {
+        const int *at = x->cell[i].at, *mine = x->cell[cell].at;
+        if (at[0] == side && !memcmp(at + 1, mine + 1, sizeof x->cell->at - sizeof *at)) return i;
+    }
+    return -1;
+}
+
+/* ---- their configurations ---- */
+
+static enum error put_text(struct experiment_reader *r, struct node *tree, const char *path,
+                           const char *text) {
+    const struct node value = {.kind = NODE_SCALAR, .text = text, .source = "auto"};
+    return text ? tree_put(tree, path, &value, r->x->pool, r->e) : ERR_MEMORY;
+}
+
+struct fixed { /* what a first reading of all cells has decided */
+    int64_t threads;
+    bool second;
+};
+
+/* So much for each device. */
+static enum error put_batch(struct experiment_reader *r, const struct experiment_cell *cell,
+                            struct node *tree) {
+    const struct run_config *c = &cell->settings.config;
+    const struct node *batch = node_get(tree, "batch");
+    const char *size = pool_printf(r->x->pool, "%lld", (long long)c->batch.size * c->devices.count);
+    return put_text(r, tree, batch && batch->kind == NODE_SCALAR ? "batch" : "batch.size", size);
+}
+
+static enum error make_tree(struct experiment_reader *r, const struct experiment_cell *cell,
+                            const struct fixed *fixed, struct node **out) {
+    struct experiment *x = r->x;
+    struct node *tree = tree_copy(r->base, x->pool);
+    if (!tree) return ERR_MEMORY;
+    for (int a = 0; a < x->naxes; a++)
+        TRY(tree_put(tree, x->axis[a].key, x->axis[a].value[cell->at[a]], x->pool, r->e));
+    if (!node_get(tree, "name")) TRY(put_text(r, tree, "name", x->name));
+    if (!node_get(tree, "checkpoint")) TRY(put_text(r, tree, "checkpoint", "off"));
+    if (fixed->second && x->weak) TRY(put_batch(r, cell, tree));
+    const struct node *threads = fixed->second ? node_get(cell->settings.tree, "threads") : NULL;
+    if (threads && !strcmp(threads->source, "auto"))
+        TRY(put_text(r, tree, "threads", pool_printf(x->pool, "%lld", (long long)fixed->threads)));
+    *out = tree;
+    return ERR_NONE;
+}
+
+static enum error load_cell(struct experiment_reader *r, struct experiment_cell *cell,
+                            const struct fixed *fixed) {
+    const char *modes[16] = {0}, *algorithms[16] = {0};
+    struct config_errors *mine;
+    struct node *tree;
+    int n;
+    const struct mode_ops *const *kinds = mode_kinds(&n);
+    for (int i = 0; i < n && i < 15; i++) modes[i] = kinds[i]->name;
+    const struct algo_ops *const *algos = algo_list(&n);
+    for (int i = 0; i < n && i < 15; i++) algorithms[i] = algos[i]->name;
+    TRY(make_tree(r, cell, fixed, &tree));
+    run_settings_free(&cell->settings);
+    TRY(config_errors_create(&mine));
+    enum error err = run_settings_from(tree, modes, algorithms, &cell->settings, mine);
+    config_errors_merge(r->e, mine);
+    config_errors_free(mine);
+    return err;
+}
+
+static enum error load_cells(struct experiment_reader *r, const struct fixed *fixed) {
+    for (int i = 0; i < r->x->ncells; i++) {
+        enum error err = load_cell(r, &r->x->cell[i], fixed);
+        if (err != ERR_NONE && err != ERR_CONFIG) return err;
+    }
+    return config_errors_count(r->e) ? ERR_CONFIG : ERR_NONE;
+}
+
+/* Runs of another build are other runs: its times may differ. */
+static char *build_text(struct pool *pool) {
+    struct stat st = {0};
+    if (stat("/proc/self/exe", &st) != 0) memset(&st, 0, sizeof st);
+    return pool_printf(pool, ENGINE_VERSION " %lld %lld\n", (long long)st.st_size,
+                       (long long)st.st_mtime);
+}
+
+static enum error settle_cell(struct experiment *x, struct experiment_cell *cell) {
+    char *resolved = tree_write(cell->settings.tree, false, x->pool), hex[SHA256_TEXT];
+    struct sha256 s;
+    cell->setting = pool_alloc(x->pool, RESULT_SETTINGS * sizeof *cell->setting);
+    if (!resolved || !cell->setting) return ERR_MEMORY;
+    sha256_init(&s);
+    char *build = build_text(x->pool);
+    if (!build) return ERR_MEMORY;
+    sha256_update(&s, build, strlen(build));
+    sha256_update(&s, resolved, strlen(resolved));
+    sha256_hex(s, hex);
+    snprintf(cell->digest, sizeof cell->digest, "%.16s", hex);
+    cell->config = cell->settings.given;
+    cell->nsettings = result_flatten(cell->settings.tree, x->pool, cell->setting, RESULT_SETTINGS);
+    char *name = pool_printf(x->pool, "%.60s-%.8s", cell->label, cell->digest);
+    for (char *c = name; c && *c; c++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", *c))
+            *c = '-';
+    cell->name = name;
+    return name ? ERR_NONE : ERR_MEMORY;
+}
+
+/* ---- what is compared ---- */
+
+static void check_length(struct experiment_reader *r, const struct experiment_cell *cell) {
+    const struct config_span *length = &cell->settings.config.train.length;
+    if (length->unit == SPAN_STEPS && length->value <= (double)r->x->warmup)
+        config_error(r->e, node_get(cell->settings.tree, "train"), false,
+                     "%s: %.0f steps, all of them warm-up\ntrain longer, or set 'warmup'",
+                     cell->label, length->value);
+}
+
+static void check_pair(const struct experiment *x, const struct experiment_pair *p,
+                       struct config_errors *e) {
+    enum { MOST = 64 };
+    const struct experiment_axis *axis = &x->axis[0];
+    const struct experiment_cell *a = &x->cell[p->cell[0]], *b = &x->cell[p->cell[1]];
+    struct setting_difference d[MOST];
+    int n = settings_differ((struct setting_list){a->setting, a->nsettings},
+                            (struct setting_list){b->setting, b->nsettings}, axis->key, d, MOST);
+    for (int i = 0; i < n; i++)
+        if (d[i].guarded)
+            config_error(e, axis->value[b->at[0]], false,
+                         "'%s' against '%s' is no fair comparison: %s is '%s' beside '%s'\nset %s "
+                         "in base, so that both have the same",
+                         axis->label[0], axis->label[b->at[0]], d[i].key, d[i].a, d[i].b, d[i].key);
+}
+
+/* What is wrong with two sides is wrong in all places of the matrix, and told once. */
+static enum error check_pairs(struct experiment_reader *r) {
+    for (int i = 0; i < r->x->npairs; i++) {
+        struct config_errors *mine;
+        TRY(config_errors_create(&mine));
+        check_pair(r->x, &r->x->pair[i], mine);
+        config_errors_merge(r->e, mine);
+        config_errors_free(mine);
+    }
+    return ERR_NONE;
+}
+
+static void choose_repeats(struct experiment_reader *r) {
+    struct experiment *x = r->x;
+    int least = statistics_least_runs(x->npairs, x->confidence);
+    if (least && least < EXPERIMENT_LEAST_RUNS) least = EXPERIMENT_LEAST_RUNS;
+    x->repeats = r->given_repeats ? r->given_repeats : least;
+    if (!least)
+        config_error(r->e, NULL, false,
+                     "no number of runs up to %d can tell %d pairs apart with this confidence",
+                     STATISTICS_RUNS, x->npairs);
+    else if (x->repeats < least)
+        config_error(r->e, r->repeats, false,
+                     "%d runs of each cell can never tell %d pair%s apart at %g %%\nat least %d "
+                     "are needed (repeats: auto)",
+                     x->repeats, x->npairs, x->npairs == 1 ? "" : "s", x->confidence * 100, least);
+}
+
+static void list_pairs(struct experiment *x) {
+    for (int i = 0; i < x->ncells; i++) {
+        int a = x->cell[i].at[0] ? experiment_beside(x, i, 0) : -1;
+        if (a >= 0) x->pair[x->npairs++] = (struct experiment_pair){{a, i}};
+    }
+}
+
+enum error experiment_expand(struct experiment_reader *r) {
+    struct experiment *x = r->x;
+    struct fixed fixed = {0};
+    TRY(list_cells(r));
+    if (config_errors_count(r->e)) return ERR_NONE;
+    enum error err = load_cells(r, &fixed);
+    for (int i = 0; i < x->ncells && err == ERR_NONE; i++) {
+        int64_t threads = x->cell[i].settings.config.threads;
+        if (!fixed.threads || threads < fixed.threads) fixed.threads = threads;
+    }
+    fixed.second = true;
+    if (err == ERR_NONE) err = load_cells(r, &fixed);
+    if (err != ERR_NONE) return err == ERR_CONFIG ? ERR_NONE : err;
+    for (int i = 0; i < x->ncells; i++) {
+        TRY(settle_cell(x, &x->cell[i]));
+        check_length(r, &x->cell[i]);
+    }
+    list_pairs(x);
+    if (x->npairs == 0)
+        config_error(r->e, r->exclude, false, "the matrix has no two cells to compare");
+    else
+        choose_repeats(r);
+    return check_pairs(r);
+}

@@ -1,0 +1,13 @@
+/* What an experiment must not show: "ddp.step_time > 1.05 * dp.step_time @ devices >= cpu:4".
+ *
+ *   GATE:      TERM OP TERM [@ CONDITION [, CONDITION]...]
+ *   TERM:      [NUMBER *] SIDE.METRIC, or NUMBER
+ *   CONDITION: AXIS OP VALUE            OP: > >= < <= == !=
+ *
+ * SIDE is a value of the first axis, or A or B. The gate fails in each place of the matrix where it is true. */
+#pragma once
+#include "lab/compare.h"
+
+/* Reads it, and looks whether it can fail at all: a gate that stands nowhere is an error. */
+MUST_CHECK enum error gate_check(const struct experiment *x, int gate, struct config_errors *e);
+void gate_judge(const struct compared *c, int gate, struct compared_gate *out);

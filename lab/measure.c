@@ -1,0 +1,92 @@
+#include "lab/measure.h"
+
+#include <math.h>
+#include <string.h>
+
+static const struct measure measures[] = {
+    {"step_time", "ms", MEASURE_STEP_TIME},
+    {"throughput", "samples/s", MEASURE_THROUGHPUT, .more_is_better = true},
+    {"load", "ms", MEASURE_PHASE, RESULT_LOAD},
+    {"forward", "ms", MEASURE_PHASE, RESULT_FORWARD},
+    {"backward", "ms", MEASURE_PHASE, RESULT_BACKWARD},
+    {"comm_exposed", "ms", MEASURE_PHASE, RESULT_COMM_EXPOSED},
+    {"comm_hidden", "ms", MEASURE_PHASE, RESULT_COMM_HIDDEN},
+    {"update", "ms", MEASURE_PHASE, RESULT_UPDATE},
+    {"time", "s", MEASURE_TIME},
+    {"bytes", "bytes", MEASURE_BYTES},
+    {"memory", "bytes", MEASURE_MEMORY},
+    {"train_loss", "", MEASURE_TRAIN_LOSS},
+    {"val_loss", "", MEASURE_VAL_LOSS},
+    {"val_accuracy", "", MEASURE_VAL_ACCURACY, .more_is_better = true},
+};
+
+const struct measure *measure_list(int *n) {
+    *n = sizeof measures / sizeof *measures;
+    return measures;
+}
+
+const struct measure *measure_find(const char *name, int n) {
+    for (size_t i = 0; i < sizeof measures / sizeof *measures; i++)
+        if (strlen(measures[i].name) == (size_t)n && !memcmp(measures[i].name, name, (size_t)n))
+            return &measures[i];
+    return NULL;
+}
+
+static double most(const double *v, int n) {
+    double m = n ? v[0] : (double)NAN;
+    for (int i = 1; i < n; i++) m = fmax(m, v[i]);
+    return m;
+}
+
+static double throughput(const struct run_result *r, int64_t warmup) {
+    double samples = 0, ms = 0;
+    for (int64_t i = warmup; i < r->nsteps; i++) samples += r->step[i].samples, ms += r->step[i].ms;
+    return ms > 0 ? samples / ms * 1000 : (double)NAN;
+}
+
+/* Time of steps alone: what measuring takes is no part of it. */
+static double seconds_until(const struct run_result *r, int64_t step) {
+    double ms = 0;
+    for (int64_t i = 0; i < r->nsteps && r->step[i].step <= step; i++) ms += r->step[i].ms;
+    return ms / 1000;
+}
+
+static double time_to(const struct measure *m, const struct run_result *r) {
+    bool accuracy = !strcmp(m->of, "val.accuracy");
+    if (!strcmp(m->of, "train.loss")) {
+        for (int64_t i = 0; i < r->nsteps; i++)
+            if (r->step[i].loss <= m->target) return seconds_until(r, r->step[i].step);
+        return (double)NAN;
+    }
+    for (int64_t i = 0; i < r->nvals; i++)
+        if (accuracy ? r->val[i].accuracy >= m->target : r->val[i].loss <= m->target)
+            return seconds_until(r, r->val[i].step);
+    return (double)NAN;
+}
+
+double measure_of(const struct measure *m, const struct run_result *r, int64_t warmup) {
+    int64_t n;
+    switch (m->kind) {
+    case MEASURE_STEP_TIME:
+        return run_result_step_ms(r, warmup, &n);
+    case MEASURE_THROUGHPUT:
+        return throughput(r, warmup);
+    case MEASURE_PHASE:
+        return r->steps ? r->time_s[m->phase] / (double)r->steps * 1000 : (double)NAN;
+    case MEASURE_TIME:
+        return r->time_s[RESULT_TOTAL];
+    case MEASURE_BYTES:
+        return most(r->sent, r->ranks);
+    case MEASURE_MEMORY:
+        return most(r->rss, r->processes);
+    case MEASURE_TRAIN_LOSS:
+        return r->train_loss;
+    case MEASURE_VAL_LOSS:
+        return r->val_loss;
+    case MEASURE_VAL_ACCURACY:
+        return r->val_accuracy;
+    case MEASURE_TIME_TO:
+        return time_to(m, r);
+    }
+    return (double)NAN;
+}

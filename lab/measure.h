@@ -1,0 +1,28 @@
+/* What runs are compared by: one number a run. */
+#pragma once
+#include "lab/result.h"
+
+struct measure {
+    const char *name, *unit;
+    enum measure_kind {
+        MEASURE_STEP_TIME,
+        MEASURE_THROUGHPUT,
+        MEASURE_PHASE, /* a step's share of it */
+        MEASURE_TIME,
+        MEASURE_BYTES,
+        MEASURE_MEMORY,
+        MEASURE_TRAIN_LOSS,
+        MEASURE_VAL_LOSS,
+        MEASURE_VAL_ACCURACY,
+        MEASURE_TIME_TO
+    } kind;
+    enum result_phase phase;
+    bool more_is_better;
+    const char *of; /* TIME_TO: val.accuracy, val.loss or train.loss */
+    double target;
+};
+/* Every measure with a name alone (time_to has a target, and is not among them). */
+const struct measure *measure_list(int *n);
+const struct measure *measure_find(const char *name, int n); /* the first n characters; or NULL */
+/* Of one run, its first 'warmup' steps left out where that makes sense; NaN: not measured, never reached. */
+double measure_of(const struct measure *m, const struct run_result *r, int64_t warmup);

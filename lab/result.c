@@ -1,0 +1,273 @@
+#include "lab/result.h"
+
+#include "engine/base/file.h"
+#include "engine/base/json.h"
+#include "lab/statistics.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SUMMARY_MOST = 1 << 20, METRICS_MOST = 1 << 30 };
+static const struct json_limits summary_limits = {8, 4096, 4096}, line_limits = {4, 64, 4096};
+
+const char *result_phase_name(enum result_phase p) {
+    static const char *const names[RESULT_PHASES] = {
+        "load", "forward", "backward", "comm_exposed", "comm_hidden", "update", "total"};
+    return names[p];
+}
+
+/* ---- members that must be of a kind --------------------------------------------------------- */
+
+struct reader {
+    const char *path;
+    struct pool *pool;
+    enum error err; /* the first */
+};
+
+static const struct json_value *member(struct reader *r, const struct json_value *in,
+                                       const char *key, enum json_kind kind) {
+    const struct json_value *v = in ? json_get(in, key) : NULL;
+    if (v && v->kind == kind) return v;
+    if (r->err == ERR_NONE)
+        r->err = FAIL(ERR_DATA, "'%s' has no such '%s' as a run writes", r->path, key);
+    return NULL;
+}
+
+static int64_t whole(struct reader *r, const struct json_value *in, const char *key, int64_t most) {
+    const struct json_value *v = member(r, in, key, JSON_NUMBER);
+    if (v && v->is_integer && v->integer >= 0 && v->integer <= most) return v->integer;
+    if (v && r->err == ERR_NONE) r->err = FAIL(ERR_DATA, "'%s': '%s' is %s", r->path, key, v->text);
+    return 0;
+}
+
+/* null is NaN: what was not measured. */
+static double real(struct reader *r, const struct json_value *in, const char *key) {
+    const struct json_value *v = in ? json_get(in, key) : NULL;
+    if (v && v->kind == JSON_NULL) return (double)NAN;
+    v = member(r, in, key, JSON_NUMBER);
+    return v ? v->number : 0;
+}
+
+static double maybe(const struct json_value *in, const char *key) {
+    const struct json_value *v = json_get(in, key);
+    return v && v->kind == JSON_NUMBER ? v->number : (double)NAN;
+}
+
+static const char *text(struct reader *r, const struct json_value *in, const char *key) {
+    const struct json_value *v = member(r, in, key, JSON_STRING);
+    return v ? v->text : "";
+}
+
+static int list(struct reader *r, const struct json_value *in, const char *key, double *out) {
+    const struct json_value *v = member(r, in, key, JSON_ARRAY);
+    if (!v) return 0;
+    for (int i = 0; i < v->count && i < RESULT_RANKS; i++) {
+        if (v->children[i].kind != JSON_NUMBER) {
+            r->err =
+                r->err ? r->err
+                       : FAIL(ERR_DATA, "'%s': '%s' holds other things than numbers", r->path, key);
+            return 0;
+        }
+        out[i] = v->children[i].number;
+    }
+    return v->count < RESULT_RANKS ? v->count : RESULT_RANKS;
+}
+
+/* ---- the files ------------------------------------------------------------------------------ */
+
+static void read_times(struct reader *r, const struct json_value *root, struct run_result *out) {
+    const struct json_value *times = member(r, root, "time_s", JSON_OBJECT);
+    const struct json_value *step = member(r, root, "step_ms", JSON_OBJECT);
+    for (int p = 0; p < RESULT_PHASES && times; p++)
+        out->time_s[p] = real(r, times, result_phase_name((enum result_phase)p));
+    out->p50_ms = real(r, step, "p50");
+    out->p95_ms = real(r, step, "p95");
+    out->samples_per_s = real(r, root, "samples_per_s");
+}
+
+static void read_bytes(struct reader *r, const struct json_value *root, struct run_result *out) {
+    const struct json_value *bytes = member(r, root, "bytes", JSON_OBJECT);
+    out->ranks = list(r, bytes, "sent", out->sent);
+    int received = list(r, bytes, "received", out->received);
+    int state = list(r, root, "optimizer_bytes", out->state);
+    out->processes = list(r, root, "peak_rss_bytes", out->rss);
+    if (r->err == ERR_NONE && (received != out->ranks || state != out->ranks))
+        r->err = FAIL(ERR_DATA, "'%s': lists of %d, %d and %d ranks", r->path, out->ranks, received,
+                      state);
+}
+
+static enum error read_summary(const char *dir, struct pool *pool, struct run_result *out) {
+    char *words, *path = pool_printf(pool, "%s/summary.json", dir);
+    size_t n;
+    const struct json_value *root;
+    if (!path) return ERR_MEMORY;
+    if (!file_exists(path))
+        return FAIL(
+            ERR_INPUT,
+            "'%s' holds no finished run: there is no summary.json\nengine run %s goes on with it",
+            dir, dir);
+    TRY(file_read(path, SUMMARY_MOST, pool, &words, &n));
+    enum error err = json_parse(words, n, summary_limits, pool, &root);
+    if (err != ERR_NONE) return error_prefix(err, "%s: ", path);
+    struct reader r = {.path = path, .pool = pool};
+    out->mode = text(&r, root, "mode");
+    out->devices = whole(&r, root, "devices", 1 << 20);
+    out->shards = whole(&r, root, "shards", 1 << 20);
+    out->steps = whole(&r, root, "steps", INT64_MAX);
+    out->epochs = whole(&r, root, "epochs", INT64_MAX);
+    out->train_loss = real(&r, member(&r, root, "train", JSON_OBJECT), "loss");
+    const struct json_value *val = member(&r, root, "val", JSON_OBJECT);
+    out->val_loss = real(&r, val, "loss");
+    out->val_accuracy = real(&r, val, "accuracy");
+    out->weights = text(&r, root, "weights_sha256");
+    out->losses = text(&r, root, "losses_sha256");
+    read_times(&r, root, out);
+    read_bytes(&r, root, out);
+    return r.err;
+}
+
+/* One line; a step's has a loss and no event. A resume begins anew, and so may take steps back. */
+static enum error read_line(const char *path, const char *line, size_t n, struct pool *pool,
+                            struct run_result *out) {
+    const struct json_value *root;
+    enum error err = json_parse(line, n, line_limits, pool, &root);
+    if (err != ERR_NONE) return error_prefix(err, "%s: ", path);
+    const struct json_value *event = json_get(root, "event");
+    if (event && event->kind == JSON_STRING && !strcmp(event->text, "resumed"))
+        out->nsteps = out->nvals = 0;
+    struct reader r = {.path = path, .pool = pool};
+    const struct json_value *val = json_get(root, "val");
+    if (val && val->kind == JSON_OBJECT)
+        out->val[out->nvals++] = (struct result_val){.step = whole(&r, root, "step", INT64_MAX),
+                                                     .loss = maybe(val, "loss"),
+                                                     .accuracy = maybe(val, "accuracy")};
+    if (!json_get(root, "ms")) return r.err;
+    out->step[out->nsteps++] = (struct result_step){.step = whole(&r, root, "step", INT64_MAX),
+                                                    .epoch = whole(&r, root, "epoch", INT64_MAX),
+                                                    .loss = real(&r, root, "loss"),
+                                                    .accuracy = real(&r, root, "accuracy"),
+                                                    .ms = real(&r, root, "ms"),
+                                                    .samples = real(&r, root, "samples")};
+    return r.err;
+}
+
+static enum error read_metrics(const char *dir, struct pool *pool, struct run_result *out) {
+    char *words, *path = pool_printf(pool, "%s/metrics.jsonl", dir);
+    size_t n, bytes, lines = 0;
+    if (!path) return ERR_MEMORY;
+    TRY(file_read(path, METRICS_MOST, pool, &words, &n));
+    for (size_t i = 0; i < n; i++) lines += words[i] == '\n';
+    TRY(memory_size(lines + 1, sizeof *out->step, path, &bytes));
+    out->step = pool_alloc(pool, bytes);
+    TRY(memory_size(lines + 1, sizeof *out->val, path, &bytes));
+    out->val = pool_alloc(pool, bytes);
+    if (!out->step || !out->val) return ERR_MEMORY;
+    struct pool *scratch; /* lines are read one by one, and forgotten */
+    TRY(pool_create(&scratch));
+    enum error err = ERR_NONE;
+    for (char *line = words, *end; err == ERR_NONE && (end = strchr(line, '\n')); line = end + 1) {
+        err = read_line(path, line, (size_t)(end - line), scratch, out);
+        if ((line - words) >> 20 != (end - words) >> 20) {
+            pool_free(scratch);
+            if (pool_create(&scratch) != ERR_NONE) return ERR_MEMORY;
+        }
+    }
+    pool_free(scratch);
+    return err;
+}
+
+static void flatten(const struct node *at, const char *name, struct pool *pool,
+                    struct result_setting *out, int most, int *n) {
+    for (int i = 0; i < at->count; i++) {
+        const struct node *item = at->items[i];
+        const char *key = at->kind == NODE_LIST ? pool_printf(pool, "%s[%d]", name, i)
+                          : *name               ? pool_printf(pool, "%s.%s", name, item->key)
+                                                : item->key;
+        if (!key) return;
+        if (item->kind != NODE_SCALAR)
+            flatten(item, key, pool, out, most, n);
+        else if (*n < most)
+            out[(*n)++] = (struct result_setting){key, item->text};
+    }
+}
+
+int result_flatten(const struct node *root, struct pool *pool, struct result_setting *out,
+                   int most) {
+    int n = 0;
+    flatten(root, "", pool, out, most, &n);
+    return n;
+}
+
+static enum error read_settings(const char *dir, struct pool *pool, struct run_result *out) {
+    char *path = pool_printf(pool, "%s/resolved.yaml", dir);
+    struct config_errors *e;
+    struct node *root;
+    out->setting = pool_alloc(pool, RESULT_SETTINGS * sizeof *out->setting);
+    if (!path || !out->setting) return ERR_MEMORY;
+    TRY(config_errors_create(&e));
+    enum error err = tree_read(path, pool, e, &root);
+    if (err == ERR_CONFIG)
+        err =
+            FAIL(ERR_DATA, "'%s' is not what a run writes: %s", path, config_errors_text(e, pool));
+    if (err == ERR_NONE) out->nsettings = result_flatten(root, pool, out->setting, RESULT_SETTINGS);
+    config_errors_free(e);
+    return err;
+}
+
+static const char *told(const struct json_value *in, const char *key) {
+    const struct json_value *v = json_get(in, key);
+    return v && v->kind == JSON_STRING ? v->text : "";
+}
+
+/* Runs of before there was this file are fine. */
+static enum error read_environment(const char *dir, struct pool *pool,
+                                   struct result_environment *out) {
+    char *words, *path = pool_printf(pool, "%s/env.json", dir);
+    size_t n;
+    const struct json_value *root, *list;
+    *out = (struct result_environment){"", "", "", "", "", "", 0, 0};
+    if (!path) return ERR_MEMORY;
+    if (!file_exists(path)) return ERR_NONE;
+    TRY(file_read(path, SUMMARY_MOST, pool, &words, &n));
+    enum error err = json_parse(words, n, summary_limits, pool, &root);
+    if (err != ERR_NONE) return error_prefix(err, "%s: ", path);
+    out->time = told(root, "time"), out->processor = told(root, "processor");
+    out->governor = told(root, "governor"), out->kernel = told(root, "kernel");
+    out->host = told(root, "host"), out->engine = told(root, "engine");
+    const struct json_value *cores = json_get(root, "cores");
+    if (cores && cores->is_integer) out->cores = cores->integer;
+    list = json_get(root, "load");
+    if (list && list->kind == JSON_ARRAY && list->count && list->children[0].kind == JSON_NUMBER)
+        out->load = list->children[0].number;
+    return ERR_NONE;
+}
+
+enum error run_result_read(const char *dir, struct pool *pool, struct run_result *out) {
+    *out = (struct run_result){.dir = pool_printf(pool, "%s", dir)};
+    if (!out->dir) return ERR_MEMORY;
+    if (!file_is_folder(dir)) return FAIL(ERR_INPUT, "no run directory '%s'", dir);
+    TRY(read_summary(dir, pool, out));
+    TRY(read_metrics(dir, pool, out));
+    TRY(read_environment(dir, pool, &out->environment));
+    return read_settings(dir, pool, out);
+}
+
+/* ---- what is asked of it -------------------------------------------------------------------- */
+
+const char *run_result_setting(const struct run_result *r, const char *key) {
+    for (int i = 0; i < r->nsettings; i++)
+        if (!strcmp(r->setting[i].key, key)) return r->setting[i].value;
+    return "";
+}
+
+double run_result_step_ms(const struct run_result *r, int64_t warmup, int64_t *n) {
+    *n = r->nsteps > warmup ? r->nsteps - warmup : 0;
+    double *ms = *n > 0 && *n < INT32_MAX ? malloc((size_t)*n * sizeof *ms) : NULL;
+    if (!ms) return (double)NAN;
+    for (int64_t i = 0; i < *n; i++) ms[i] = r->step[warmup + i].ms;
+    double median = statistics_median(ms, (int)*n);
+    free(ms);
+    return median;
+}

@@ -1,0 +1,62 @@
+/* What one run left in its directory, read back for comparisons, models and reports: summary.json, metrics.jsonl,
+ * resolved.yaml, env.json. The files may hold anything: what is not of their form is ERR_DATA, a run that has not finished
+ * ERR_INPUT. */
+#pragma once
+#include "engine/config/tree.h"
+
+enum { RESULT_RANKS = 64, RESULT_PHASES = 7, RESULT_SETTINGS = 4096 };
+/* As in summary.json's time_s, in the order of a step; comm_hidden runs beside backward, total is all of it. */
+enum result_phase {
+    RESULT_LOAD,
+    RESULT_FORWARD,
+    RESULT_BACKWARD,
+    RESULT_COMM_EXPOSED,
+    RESULT_COMM_HIDDEN,
+    RESULT_UPDATE,
+    RESULT_TOTAL
+};
+const char *result_phase_name(enum result_phase p);
+
+struct result_setting { /* "optimizer.lr", "0.1" */
+    const char *key, *value;
+};
+struct result_step {
+    int64_t step, epoch;
+    double loss, accuracy, ms, samples;
+};
+struct result_val { /* a measurement on validation data; NaN: not measured */
+    int64_t step;
+    double loss, accuracy;
+};
+struct result_environment { /* as env.json says; "" and 0: not told */
+    const char *time, *processor, *governor, *kernel, *host, *engine;
+    int64_t cores;
+    double load; /* average of the minute before */
+};
+struct run_result {
+    const char *dir, *mode;
+    int64_t devices, shards, steps, epochs;
+    double train_loss, val_loss, val_accuracy; /* NaN: not measured */
+    double p50_ms, p95_ms, samples_per_s;
+    double time_s[RESULT_PHASES];
+    int ranks, processes;
+    double sent[RESULT_RANKS], received[RESULT_RANKS]; /* bytes, by rank */
+    double rss[RESULT_RANKS];                          /* bytes, by process */
+    double state[RESULT_RANKS];                        /* bytes of optimizer state, by rank */
+    const char *weights, *losses;                      /* sha256 */
+    struct result_step *step; /* of the run's last stretch (after its last resume), ascending */
+    int64_t nsteps;
+    struct result_val *val; /* of the same stretch */
+    int64_t nvals;
+    struct result_environment environment;
+    struct result_setting *setting; /* every key of resolved.yaml with a value, in its order */
+    int nsettings;
+};
+MUST_CHECK enum error run_result_read(const char *dir, struct pool *pool, struct run_result *out);
+/* "" when there is no such key. */
+const char *run_result_setting(const struct run_result *r, const char *key);
+/* Every scalar below a node by its path ("optimizer.lr"), at most 'most' of them into out; how many. */
+int result_flatten(const struct node *root, struct pool *pool, struct result_setting *out,
+                   int most);
+/* The median of the steps behind the first 'warmup' of them; NaN when none is left. *n: how many. */
+double run_result_step_ms(const struct run_result *r, int64_t warmup, int64_t *n);

@@ -1,0 +1,330 @@
+#include "lab/runner.h"
+
+#include "engine/base/clock.h"
+#include "engine/base/file.h"
+#include "engine/base/rng.h"
+#include "engine/base/text.h"
+#include "engine/train/stop.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+enum { LOOK_US = 20000, NOTE_MOST = 4096, LOG_SHOWN = 2000 };
+static const struct json_limits note_limits = {2, 16, 256};
+
+struct state {
+    const struct runner *r;
+    const struct experiment *x;
+    struct compared *out;
+    struct pool *pool;
+    bool *done;      /* [cell * repeats + repeat] */
+    double *seconds; /* likewise; of those that are done */
+    int left, total;
+};
+
+static char *run_path(const struct state *s, int cell, int repeat, const char *end) {
+    return pool_printf(s->pool, "%s/cells/%s/run-%02d%s", s->r->folder, s->x->cell[cell].name,
+                       repeat + 1, end);
+}
+
+/* ---- what was run before ---- */
+
+static enum error write_note(const struct state *s, int cell, int repeat, double foreign,
+                             double seconds) {
+    struct json j;
+    char *path = run_path(s, cell, repeat, "/compare.json");
+    if (!path) return ERR_MEMORY;
+    json_init(&j);
+    json_open(&j, NULL, '{');
+    json_string(&j, "digest", s->x->cell[cell].digest);
+    json_real(&j, "foreign_cores", foreign);
+    json_real(&j, "seconds", seconds);
+    json_close(&j, '}');
+    enum error err = json_done(&j);
+    if (err == ERR_NONE) err = file_replace(path, j.text, j.length);
+    json_fini(&j);
+    return err;
+}
+
+static double number_of(const struct json_value *root, const char *key) {
+    const struct json_value *v = json_get(root, key);
+    return v && v->kind == JSON_NUMBER ? v->number : (double)NAN;
+}
+
+/* Takes a finished run; anything else about its directory means that it is not. */
+static bool take(struct state *s, int cell, int repeat) {
+    const struct json_value *root, *digest;
+    char *text, *path = run_path(s, cell, repeat, "/compare.json"),
+                *dir = run_path(s, cell, repeat, "");
+    size_t n;
+    struct compared_run *run = &s->out->cell[cell].run[repeat];
+    if (!path || !dir || !file_exists(path)) return false;
+    if (file_read(path, NOTE_MOST, s->pool, &text, &n) != ERR_NONE ||
+        json_parse(text, n, note_limits, s->pool, &root) != ERR_NONE)
+        return false;
+    digest = json_get(root, "digest");
+    if (!digest || digest->kind != JSON_STRING ||
+        strcmp(digest->text, s->x->cell[cell].digest) != 0 ||
+        run_result_read(dir, s->pool, &run->result) != ERR_NONE)
+        return false;
+    run->dir = dir + strlen(s->r->folder) + 1;
+    run->foreign = number_of(root, "foreign_cores");
+    s->seconds[cell * s->x->repeats + repeat] = number_of(root, "seconds");
+    return s->done[cell * s->x->repeats + repeat] = true;
+}
+
+/* ---- what others do meanwhile ---- */
+
+/* Seconds that all processors together were busy since the start of the machine. */
+static double busy_seconds(void) {
+    double v[8] = {0};
+    FILE *f = fopen("/proc/stat", "re");
+    int n = f ? fscanf(f, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &v[0], &v[1], &v[2], &v[3], &v[4],
+                       &v[5], &v[6], &v[7])
+              : 0;
+    if (f) fclose(f);
+    if (n < 4) return (double)NAN;
+    return (v[0] + v[1] + v[2] + v[5] + v[6] + v[7]) / (double)sysconf(_SC_CLK_TCK);
+}
+
+static double seconds_used(const struct rusage *u) {
+    return (double)(u->ru_utime.tv_sec + u->ru_stime.tv_sec) +
+           (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec) * 1e-6;
+}
+
+/* ---- one run ---- */
+
+/* A YAML text in double quotes. */
+static char *quoted(struct pool *pool, const char *key, const char *text) {
+    char *out = pool_printf(pool, "%s=\"", key);
+    for (; *text && out; text++)
+        out = pool_printf(pool, "%s%s%c", out, *text == '"' || *text == '\\' ? "\\" : "", *text);
+    return out ? pool_printf(pool, "%s\"", out) : NULL;
+}
+
+static enum error spawn(const struct state *s, int cell, int repeat, pid_t *pid) {
+    static char run[] = "run", json[] = "--json", quiet[] = "--quiet", set[] = "--set",
+                never[] = "checkpoint.resume=never", unwatched[] = "log.dashboard=off";
+    char *program = pool_printf(s->pool, "%s", s->r->program);
+    char *config =
+        pool_printf(s->pool, "%s/cells/%s/config.yaml", s->r->folder, s->x->cell[cell].name);
+    char *log = run_path(s, cell, repeat, ".log"), *path = run_path(s, cell, repeat, "");
+    char *dir = path ? quoted(s->pool, "log.dir", path) : NULL;
+    if (!program || !config || !log || !dir) return ERR_MEMORY;
+    char *args[] = {program, run, config, json, quiet, set, dir, set, never, set, unwatched, NULL};
+    posix_spawn_file_actions_t files;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_addopen(&files, 2, log, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    int err = posix_spawn(pid, program, &files, NULL, args, environ);
+    posix_spawn_file_actions_destroy(&files);
+    if (err) return FAIL(ERR_IO, "cannot start '%s': %s", program, strerror(err));
+    return ERR_NONE;
+}
+
+/* A signal that asks this process asks the run, too. */
+static int wait_for(pid_t pid, struct rusage *used) {
+    int status = 0, told = 0;
+    for (;;) {
+        pid_t got = wait4(pid, &status, WNOHANG, used);
+        if (got == pid) break;
+        if (got < 0 && errno != EINTR) return -1;
+        if (stop_signal() && !told++) kill(pid, SIGTERM);
+        usleep(LOOK_US);
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* The error that ended a process with this exit code, with the end of what it said. */
+static enum error failure(const struct state *s, int cell, int repeat, int code) {
+    char *text = NULL, *log = run_path(s, cell, repeat, ".log");
+    size_t n = 0;
+    enum error err = ERR_BUG;
+    for (int e = ERR_NONE + 1; e <= ERR_CONFIG; e++)
+        if (error_exit_code((enum error)e) == code) {
+            err = (enum error)e;
+            break;
+        }
+    if (!log || file_read(log, 1 << 24, s->pool, &text, &n) != ERR_NONE) text = NULL, n = 0;
+    const char *end = !text ? "" : n > LOG_SHOWN ? text + n - LOG_SHOWN : text;
+    return FAIL(err, "'%s', run %d: exit code %d\n%s", s->x->cell[cell].label, repeat + 1, code,
+                end);
+}
+
+static enum error run_one(struct state *s, int cell, int repeat) {
+    struct rusage used = {0};
+    pid_t pid;
+    char *dir = run_path(s, cell, repeat, "");
+    if (!dir) return ERR_MEMORY;
+    TRY(file_remove_tree(dir));
+    double busy = busy_seconds();
+    int64_t began = clock_ns();
+    TRY(spawn(s, cell, repeat, &pid));
+    int code = wait_for(pid, &used);
+    double seconds = clock_seconds(clock_ns() - began);
+    double foreign = (busy_seconds() - busy - seconds_used(&used)) / seconds;
+    if (stop_signal()) return file_remove_tree(dir);
+    if (code != 0) return failure(s, cell, repeat, code);
+    TRY(write_note(s, cell, repeat, fmax(foreign, 0), seconds));
+    if (!take(s, cell, repeat))
+        return FAIL(ERR_DATA, "'%s' has ended well, but is no finished run", dir);
+    return ERR_NONE;
+}
+
+/* ---- progress ---- */
+
+/* Of runs to come: as long as those of the same cell took, or else as all did. */
+static double eta(const struct state *s) {
+    int n = s->x->repeats, all = 0;
+    double sum = 0, left = 0;
+    for (int i = 0; i < s->x->ncells * n; i++)
+        if (s->done[i] && isfinite(s->seconds[i])) sum += s->seconds[i], all++;
+    for (int i = 0; i < s->x->ncells; i++) {
+        double mine = 0;
+        int count = 0;
+        for (int k = 0; k < n; k++)
+            if (s->done[i * n + k] && isfinite(s->seconds[i * n + k]))
+                mine += s->seconds[i * n + k], count++;
+        double one = count ? mine / count : all ? sum / all : 0;
+        for (int k = 0; k < n; k++) left += s->done[i * n + k] ? 0 : one;
+    }
+    return left;
+}
+
+static void show(const struct state *s, int cell, int repeat, bool done) {
+    char when[32];
+    bool bar = isatty(STDERR_FILENO);
+    if (s->r->quiet || (!bar && !done)) return;
+    const struct compared_run *run = &s->out->cell[cell].run[repeat];
+    char got[64] = "";
+    const struct measure *m = &s->x->measure[0];
+    if (done)
+        snprintf(got, sizeof got, "  %s %.4g %s", m->name,
+                 measure_of(m, &run->result, s->x->warmup), m->unit);
+    int number = s->total - s->left + !done;
+    fprintf(stderr, "%s[%d/%d] %s, run %d%s  eta %s%s", bar ? "\r" : "", number, s->total,
+            s->x->cell[cell].label, repeat + 1, got, text_of_seconds(eta(s), when),
+            bar ? "\033[K" : "\n");
+    fflush(stderr);
+}
+
+/* ---- the order ---- */
+
+struct turn {
+    uint64_t place, side;
+    int cell;
+};
+
+static int by_turn(const void *a, const void *b) {
+    const struct turn *x = a, *y = b;
+    if (x->place != y->place) return x->place < y->place ? -1 : 1;
+    if (x->side != y->side) return x->side < y->side ? -1 : 1;
+    return x->cell - y->cell;
+}
+
+static void draw_order(const struct experiment *x, int repeat, struct turn *turns) {
+    struct rng_key key = rng_key(x->seed, RNG_ORDER);
+    for (int i = 0; i < x->ncells; i++) {
+        int first = i;
+        for (int side = 0; side < x->axis[0].count; side++) {
+            int other = experiment_beside(x, i, side);
+            if (other >= 0 && other < first) first = other;
+        }
+        uint64_t counter = (uint64_t)repeat * 2;
+        turns[i] = (struct turn){rng_u64(key, counter, (uint64_t)first),
+                                 rng_u64(key, counter + 1, (uint64_t)i), i};
+    }
+    qsort(turns, (size_t)x->ncells, sizeof *turns, by_turn);
+}
+
+/* ---- all ---- */
+
+static enum error lock_folder(const char *folder, struct pool *pool, int *fd) {
+    char *path = pool_printf(pool, "%s/compare.lock", folder);
+    if (!path) return ERR_MEMORY;
+    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (*fd < 0) return FAIL(ERR_CREATE, "cannot create '%s': %s", path, strerror(errno));
+    if (flock(*fd, LOCK_EX | LOCK_NB) == 0) return ERR_NONE;
+    close(*fd);
+    return FAIL(ERR_CREATE, "another process runs the experiment in '%s'", folder);
+}
+
+static enum error write_cells(const struct state *s) {
+    for (int i = 0; i < s->x->ncells; i++) {
+        char *dir = pool_printf(s->pool, "%s/cells/%s", s->r->folder, s->x->cell[i].name);
+        char *path = dir ? pool_printf(s->pool, "%s/config.yaml", dir) : NULL;
+        if (!path) return ERR_MEMORY;
+        TRY(file_make_folders(dir));
+        TRY(file_replace(path, s->x->cell[i].config, strlen(s->x->cell[i].config)));
+    }
+    return ERR_NONE;
+}
+
+static enum error run_all(struct state *s) {
+    struct turn turns[EXPERIMENT_CELLS];
+    int n = s->x->repeats;
+    for (int repeat = 0; repeat < n; repeat++) {
+        draw_order(s->x, repeat, turns);
+        for (int i = 0; i < s->x->ncells; i++) {
+            int cell = turns[i].cell;
+            if (s->done[cell * n + repeat]) continue;
+            show(s, cell, repeat, false);
+            TRY(run_one(s, cell, repeat));
+            if (stop_signal()) return ERR_NONE;
+            s->left--;
+            show(s, cell, repeat, true);
+        }
+    }
+    return ERR_NONE;
+}
+
+/* Runs that are missing leave no gap. */
+static void gather(struct state *s) {
+    int n = s->x->repeats;
+    for (int i = 0; i < s->x->ncells; i++) {
+        struct compared_cell *cell = &s->out->cell[i];
+        for (int k = 0; k < n; k++)
+            if (s->done[i * n + k]) cell->run[cell->nruns++] = cell->run[k];
+    }
+}
+
+static enum error begin(struct state *s) {
+    size_t n = (size_t)(s->x->ncells * s->x->repeats);
+    s->done = pool_alloc(s->pool, n * sizeof *s->done);
+    s->seconds = pool_alloc(s->pool, n * sizeof *s->seconds);
+    if (!s->done || !s->seconds) return ERR_MEMORY;
+    TRY(write_cells(s));
+    s->total = s->left = (int)n;
+    for (int i = 0; i < s->x->ncells; i++)
+        for (int k = 0; k < s->x->repeats; k++) s->left -= take(s, i, k);
+    if (s->left < s->total && !s->r->quiet)
+        fprintf(stderr, "%d of %d runs are in %s already\n", s->total - s->left, s->total,
+                s->r->folder);
+    return ERR_NONE;
+}
+
+enum error runner_run(const struct runner *r, const struct experiment *x, struct compared *out) {
+    struct state s = {.r = r, .x = x, .out = out, .pool = x->pool};
+    int fd;
+    TRY(compare_begin(x, r->folder, out));
+    TRY(file_make_folders(r->folder));
+    TRY(lock_folder(r->folder, x->pool, &fd));
+    enum error err = begin(&s);
+    if (err == ERR_NONE) err = run_all(&s);
+    if (!r->quiet && isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
+    if (s.done) gather(&s);
+    close(fd);
+    return err;
+}

@@ -1,0 +1,222 @@
+/* Reading what reports tell of. results.json may hold anything: what is not of its form is ERR_DATA. */
+#include "lab/report_data.h"
+
+#include "engine/base/file.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { RESULTS_MOST = 64 << 20 };
+static const struct json_limits limits = {12, 1 << 20, 1 << 16};
+
+const struct json_value *report_member(const struct json_value *in, const char *key,
+                                       enum json_kind kind) {
+    const struct json_value *v = in && in->kind == JSON_OBJECT ? json_get(in, key) : NULL;
+    return v && v->kind == kind ? v : NULL;
+}
+
+const char *report_text(const struct json_value *in, const char *key) {
+    const struct json_value *v = report_member(in, key, JSON_STRING);
+    return v ? v->text : "";
+}
+
+double report_number(const struct json_value *in, const char *key) {
+    const struct json_value *v = report_member(in, key, JSON_NUMBER);
+    return v ? v->number : (double)NAN;
+}
+
+static int64_t whole(const struct json_value *in, const char *key, int64_t otherwise) {
+    const struct json_value *v = report_member(in, key, JSON_NUMBER);
+    return v && v->is_integer && v->integer >= 0 ? v->integer : otherwise;
+}
+
+static enum error wrong(const struct report_data *d, const char *what) {
+    return FAIL(ERR_DATA, "'%s/results.json' has %s\nengine compare writes it anew from the runs",
+                d->path, what);
+}
+
+/* ---- cells ---------------------------------------------------------------------------------- */
+
+static void about_run(struct report_cell *c) {
+    const struct run_result *run = &c->run[0];
+    long long batch = 0;
+    if (!c->devices) c->devices = run->devices;
+    if (sscanf(run_result_setting(run, "batch.size"), "%lld", &batch) == 1 && batch > 0)
+        c->batch = batch;
+}
+
+/* "bandwidth 1Gbit": the last word of a key is enough to know it. */
+static enum error cell_place(const struct report_data *d, const struct json_value *settings,
+                             struct pool *pool, struct report_cell *c) {
+    c->place = "";
+    for (int i = 0; settings && i < settings->count; i++) {
+        const struct json_value *v = &settings->children[i];
+        if (!strcmp(v->key, d->axis) || !strcmp(v->key, "devices") || !v->text) continue;
+        const char *dot = strrchr(v->key, '.');
+        c->place = pool_printf(pool, "%s%s%s %s", c->place, *c->place ? ", " : "",
+                               dot ? dot + 1 : v->key, v->text);
+        if (!c->place) return ERR_MEMORY;
+    }
+    return ERR_NONE;
+}
+
+static enum error cell_run(const struct report_data *d, const struct json_value *v,
+                           struct pool *pool, struct report_cell *c) {
+    const char *dir = report_text(v, "dir");
+    if (!*dir) return wrong(d, "a run without its directory");
+    char *path =
+        *dir == '/' ? pool_printf(pool, "%s", dir) : pool_printf(pool, "%s/%s", d->path, dir);
+    if (!path) return ERR_MEMORY;
+    struct run_result *run = &c->run[c->nruns];
+    TRY(run_result_read(path, pool, run));
+    int64_t n;
+    double ms = report_number(v, "step_time");
+    if (!isfinite(ms)) ms = run_result_step_ms(run, d->warmup, &n);
+    if (!isfinite(ms)) ms = run->p50_ms;
+    c->step_s[c->nruns++] = ms / 1e3;
+    return ERR_NONE;
+}
+
+static double median_of(const double *v, int n) {
+    double copy[REPORT_RUNS];
+    memcpy(copy, v, (size_t)n * sizeof *v);
+    return n ? statistics_median(copy, n) : (double)NAN;
+}
+
+static enum error cell_read(const struct report_data *d, const struct json_value *v,
+                            struct pool *pool, struct report_cell *c) {
+    const struct json_value *runs = report_member(v, "runs", JSON_ARRAY);
+    if (!runs || runs->count < 1) return wrong(d, "a cell without runs");
+    if (runs->count > REPORT_RUNS) return wrong(d, "a cell of too many runs");
+    const char *side = report_text(v, "side");
+    for (c->side = 0; c->side < d->nsides && strcmp(d->side[c->side], side) != 0;) c->side++;
+    if (c->side == d->nsides) return wrong(d, "a cell of no side");
+    c->label = report_text(v, "label");
+    c->devices = whole(v, "devices", 0);
+    c->run = pool_alloc(pool, (size_t)runs->count * sizeof *c->run);
+    c->step_s = pool_alloc(pool, (size_t)runs->count * sizeof *c->step_s);
+    if (!c->run || !c->step_s) return ERR_MEMORY;
+    TRY(cell_place(d, report_member(v, "settings", JSON_OBJECT), pool, c));
+    for (int i = 0; i < runs->count; i++) TRY(cell_run(d, &runs->children[i], pool, c));
+    about_run(c);
+    c->median_s = median_of(c->step_s, c->nruns);
+    c->predicted_s = report_number(report_member(v, "predicted", JSON_OBJECT), "step_time") / 1e3;
+    return ERR_NONE;
+}
+
+static enum error pair_read(const struct report_data *d, const struct json_value *v,
+                            struct report_pair *p) {
+    int64_t a = whole(v, "a", -1), b = whole(v, "b", -1);
+    if (a < 0 || b < 0 || a >= d->ncells || b >= d->ncells) return wrong(d, "a pair of no cells");
+    const struct json_value *same = report_member(v, "same_losses", JSON_BOOL);
+    *p = (struct report_pair){.a = (int)a,
+                              .b = (int)b,
+                              .ratio = report_number(v, "ratio"),
+                              .low = report_number(v, "low"),
+                              .high = report_number(v, "high"),
+                              .p = report_number(v, "p_holm"),
+                              .verdict = report_text(v, "verdict"),
+                              .words = report_text(v, "words"),
+                              .difference =
+                                  report_text(report_member(v, "difference", JSON_OBJECT), "words"),
+                              .same = same ? same->truth : -1};
+    return ERR_NONE;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+static enum error read_sides(struct report_data *d) {
+    const struct json_value *sides = report_member(d->root, "sides", JSON_ARRAY);
+    d->axis = report_text(d->root, "axis");
+    for (int i = 0; sides && i < sides->count; i++) {
+        if (sides->children[i].kind != JSON_STRING) return wrong(d, "sides that are no words");
+        if (d->nsides == REPORT_SIDES) return wrong(d, "more sides than a plot has colours");
+        d->side[d->nsides++] = sides->children[i].text;
+    }
+    return d->nsides ? ERR_NONE : wrong(d, "no sides");
+}
+
+static enum error read_experiment(const char *file, struct pool *pool, struct report_data *d) {
+    char *words;
+    size_t n;
+    TRY(file_read(file, RESULTS_MOST, pool, &words, &n));
+    enum error err = json_parse(words, n, limits, pool, &d->root);
+    if (err != ERR_NONE) return error_prefix(err, "%s: ", file);
+    const struct json_value *cells = report_member(d->root, "cells", JSON_ARRAY);
+    const struct json_value *pairs = report_member(d->root, "pairs", JSON_ARRAY);
+    if (!cells || !cells->count || cells->count > REPORT_CELLS)
+        return wrong(d, "no cells, or too many");
+    TRY(read_sides(d));
+    d->experiment = true;
+    d->name = report_text(d->root, "name");
+    d->scaling = report_text(d->root, "scaling");
+    const struct json_value *metrics = report_member(d->root, "metrics", JSON_ARRAY);
+    if (metrics && metrics->count) d->metric = report_text(&metrics->children[0], "name");
+    /* a sentence of ours says more, but of step times alone */
+    if (strcmp(d->metric, "step_time") != 0) d->verdict = report_text(d->root, "sentence");
+    d->command = report_text(d->root, "command");
+    d->warmup = whole(d->root, "warmup", 0);
+    d->confidence = report_number(d->root, "confidence");
+    if (!(d->confidence > 0 && d->confidence < 1)) d->confidence = 0.95;
+    d->environment = report_member(d->root, "environment", JSON_OBJECT);
+    d->ncells = cells->count;
+    d->npairs = pairs ? pairs->count : 0;
+    d->cell = pool_alloc(pool, (size_t)d->ncells * sizeof *d->cell);
+    d->pair = pool_alloc(pool, (size_t)(d->npairs + 1) * sizeof *d->pair);
+    if (!d->cell || !d->pair) return ERR_MEMORY;
+    for (int i = 0; i < d->ncells; i++) TRY(cell_read(d, &cells->children[i], pool, &d->cell[i]));
+    for (int i = 0; i < d->npairs; i++) TRY(pair_read(d, &pairs->children[i], &d->pair[i]));
+    return ERR_NONE;
+}
+
+/* env.json of a run is newer than this reader, or older than the run: any object will do. */
+static enum error read_environment(const char *path, struct pool *pool, struct report_data *d) {
+    char *words, *file = pool_printf(pool, "%s/env.json", path);
+    size_t n;
+    if (!file) return ERR_MEMORY;
+    if (!file_exists(file)) return ERR_NONE;
+    TRY(file_read(file, 1 << 20, pool, &words, &n));
+    enum error err = json_parse(words, n, limits, pool, &d->environment);
+    if (err != ERR_NONE) return error_prefix(err, "%s: ", file);
+    if (d->environment->kind != JSON_OBJECT) d->environment = NULL;
+    return ERR_NONE;
+}
+
+static enum error read_run(struct pool *pool, struct report_data *d) {
+    struct report_cell *c = d->cell = pool_alloc(pool, sizeof *c);
+    if (!c) return ERR_MEMORY;
+    c->run = pool_alloc(pool, sizeof *c->run);
+    c->step_s = pool_alloc(pool, sizeof *c->step_s);
+    if (!c->run || !c->step_s) return ERR_MEMORY;
+    TRY(run_result_read(d->path, pool, c->run));
+    c->step_s[0] = c->median_s = c->run->p50_ms / 1e3;
+    c->predicted_s = (double)NAN;
+    c->nruns = d->ncells = d->nsides = 1;
+    c->place = "";
+    c->label = pool_printf(pool, "%s, %s", c->run->mode, run_result_setting(c->run, "devices"));
+    d->side[0] = c->run->mode;
+    about_run(c);
+    return c->label ? read_environment(d->path, pool, d) : ERR_MEMORY;
+}
+
+enum error report_data_read(const char *path, struct pool *pool, struct report_data *out) {
+    *out = (struct report_data){.axis = "mode",
+                                .name = "",
+                                .scaling = "",
+                                .verdict = "",
+                                .command = "",
+                                .metric = "step_time",
+                                .confidence = 0.95};
+    out->path = pool_printf(pool, "%s", path);
+    char *file = pool_printf(pool, "%s/results.json", path);
+    if (!out->path || !file) return ERR_MEMORY;
+    if (!file_is_folder(path))
+        return FAIL(ERR_INPUT,
+                    "no directory '%s'\na run's (engine run) or an experiment's (engine compare) "
+                    "is reported",
+                    path);
+    TRY(file_exists(file) ? read_experiment(file, pool, out) : read_run(pool, out));
+    if (out->environment || !out->experiment) return ERR_NONE;
+    return read_environment(out->cell[0].run[0].dir, pool, out);
+}

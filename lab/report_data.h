@@ -1,0 +1,86 @@
+/* What reports are made of: cells of an experiment with their runs. A single run is an experiment of one cell. */
+#pragma once
+#include "engine/base/json.h"
+#include "lab/report.h"
+#include "lab/result.h"
+#include "lab/statistics.h"
+
+enum { REPORT_SIDES = 7, REPORT_CELLS = 512, REPORT_RUNS = STATISTICS_RUNS };
+struct report_cell {
+    const char *label;      /* "dp, cpu:2, 1Gbit" */
+    int side;               /* of the axis under test */
+    int64_t devices, batch; /* batch: samples of a step, 0 when unknown */
+    const char *place;      /* the other axes but devices: "bandwidth 1Gbit"; "" */
+    struct run_result *run; /* what is told of a cell beside its time is its first run's */
+    double *step_s;         /* of each run */
+    int nruns;
+    double median_s, predicted_s; /* NaN: no model has said */
+};
+struct report_pair {
+    int a, b; /* cells */
+    double ratio, low, high, p;
+    const char *verdict, *words, *difference; /* words: the verdict as it is read; "" */
+    int same;                                 /* losses, bit for bit: 1, 0; -1 unknown */
+};
+struct report_data {
+    const char *path, *name, *scaling, *verdict, *command;
+    bool experiment;
+    int64_t warmup;
+    double confidence;
+    const char *axis, *side[REPORT_SIDES], *metric; /* metric: what verdicts are about */
+    int nsides;
+    struct report_cell *cell;
+    int ncells;
+    struct report_pair *pair;
+    int npairs;
+    const struct json_value *root;        /* results.json, or NULL */
+    const struct json_value *environment; /* an object, or NULL */
+};
+MUST_CHECK enum error report_data_read(const char *path, struct pool *pool,
+                                       struct report_data *out);
+
+/* A member of that kind, or NULL; "" and NaN when there is none. in may be NULL. */
+const struct json_value *report_member(const struct json_value *in, const char *key,
+                                       enum json_kind kind);
+const char *report_text(const struct json_value *in, const char *key);
+double report_number(const struct json_value *in, const char *key);
+
+/* ---- building ---- */
+struct report_section *report_section(struct report *r, const char *id, const char *title);
+/* A text in the report's pool; "" when there is no memory. */
+const char *report_say(struct report *r, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+void report_paragraph(struct report_section *s, const char *text);
+/* A zeroed array in the pool. */
+MUST_CHECK enum error report_take(struct report *r, size_t n, size_t size, void *out);
+/* The next plot of the section, with room for series; NULL when it is full: the section then says so. */
+MUST_CHECK enum error report_plot(struct report *r, struct report_section *s, enum plot_kind kind,
+                                  int series, struct plot **out);
+MUST_CHECK enum error report_table(struct report *r, struct report_section *s, const char *title,
+                                   int columns, int rows, const char *const *heads,
+                                   struct table **out);
+/* The places of the cells, each once, in their order; gives how many. */
+int report_places(const struct report_data *d, const char *place[REPORT_CELLS]);
+/* The cell of that side and place on so many devices, -1: none. */
+int report_find(const struct report_data *d, int side, const char *place, int64_t devices);
+/* "in place" for titles: ", bandwidth 1Gbit" or "". */
+const char *report_in(struct report *r, const char *place);
+/* "ddp x 4". */
+const char *report_cell_name(struct report *r, const struct report_data *d,
+                             const struct report_cell *c);
+const char *report_ms(struct report *r, double seconds);
+
+/* ---- the sections, in their order ---- */
+enum error report_verdict(struct report *r, const struct report_data *d);
+enum error report_final(struct report *r, const struct report_data *d);
+enum error report_same_bits(struct report *r, const struct report_data *d);
+enum error report_loss(struct report *r, const struct report_data *d);
+enum error report_phases(struct report *r, const struct report_data *d);
+enum error report_speedup(struct report *r, const struct report_data *d);
+enum error report_bytes(struct report *r, const struct report_data *d);
+enum error report_timeline(struct report *r, const struct report_data *d);
+enum error report_memory(struct report *r, const struct report_data *d);
+enum error report_predicted(struct report *r, const struct report_data *d);
+enum error report_settings(struct report *r, const struct report_data *d);
+enum error report_environment(struct report *r, const struct report_data *d);
+enum error report_again(struct report *r, const struct report_data *d);

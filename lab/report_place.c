@@ -1,0 +1,159 @@
+/* What went over each link, when, and what each device holds. */
+#include "lab/report_data.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The most devices of a side; its first place. -1: the side has no cell. */
+static int largest(const struct report_data *d, int side) {
+    int best = -1;
+    for (int i = 0; i < d->ncells; i++)
+        if (d->cell[i].side == side && (best < 0 || d->cell[i].devices > d->cell[best].devices))
+            best = i;
+    return best;
+}
+
+static int most_ranks(const struct report_data *d) {
+    int n = 0;
+    for (int i = 0; i < d->ncells; i++)
+        n = d->cell[i].run[0].ranks > n ? d->cell[i].run[0].ranks : n;
+    return n;
+}
+
+static enum error rank_names(struct report *r, int n, const char *word, const char ***out) {
+    TRY(report_take(r, (size_t)n, sizeof **out, out));
+    for (int i = 0; i < n; i++) (*out)[i] = report_say(r, "%s %d", word, i);
+    return ERR_NONE;
+}
+
+/* A series over ranks; what the run does not have is NaN. */
+static enum error rank_series(struct report *r, int n, const double *v, int have, double factor,
+                              const double **out) {
+    double *y;
+    TRY(report_take(r, (size_t)n, sizeof *y, &y));
+    for (int i = 0; i < n; i++) y[i] = i < have ? v[i] * factor : (double)NAN;
+    *out = y;
+    return ERR_NONE;
+}
+
+/* ---- bytes ---- */
+
+static double each_step(const struct run_result *run) {
+    return run->steps ? 1 / (double)run->steps : (double)NAN;
+}
+
+/* The largest cells of all sides: sent and received of each rank. */
+static enum error bytes_plot(struct report *r, struct report_section *s,
+                             const struct report_data *d, int ranks) {
+    struct plot *p;
+    TRY(report_plot(r, s, PLOT_GROUPED, 2 * d->nsides, &p));
+    if (!p) return ERR_NONE;
+    p->title = "Bytes through each rank's port in a step";
+    p->about = "For each rank what it sends and receives in a step. In dp rank 0 is the server: "
+               "its port carries what all the "
+               "others' carry together.";
+    p->x = (struct plot_axis){.label = "bytes of a step", .unit = PLOT_BYTES, .zero = true};
+    p->ncategories = ranks;
+    TRY(rank_names(r, ranks, "rank", &p->category));
+    for (int side = 0; side < d->nsides; side++) {
+        int k = largest(d, side);
+        if (k < 0) continue;
+        const struct run_result *run = &d->cell[k].run[0];
+        const char *name = report_cell_name(r, d, &d->cell[k]);
+        struct plot_series *out = &p->series[p->nseries];
+        TRY(rank_series(r, ranks, run->sent, run->ranks, each_step(run), &out[0].y));
+        TRY(rank_series(r, ranks, run->received, run->ranks, each_step(run), &out[1].y));
+        out[0].name = report_say(r, "%s, sent", name);
+        out[1].name = report_say(r, "%s, received", name);
+        out[0].colour = p->nseries % PLOT_COLOURS;
+        out[1].colour = (p->nseries + 1) % PLOT_COLOURS;
+        out[0].n = out[1].n = ranks;
+        p->nseries += 2;
+    }
+    return ERR_NONE;
+}
+
+/* Every side and number of devices by ranks. Links' speeds do not change it: the first place stands for all. */
+static enum error bytes_heat(struct report *r, struct report_section *s,
+                             const struct report_data *d, int ranks) {
+    struct plot *p;
+    int row = 0;
+    TRY(report_plot(r, s, PLOT_HEAT, ranks, &p));
+    if (!p) return ERR_NONE;
+    p->title = "Sent and received by each rank in a step";
+    p->about = "Rows are modes and numbers of devices, columns are ranks; dark is much. A dark "
+               "first column is a server's port.";
+    p->y = (struct plot_axis){.label = "sent + received", .unit = PLOT_BYTES};
+    TRY(report_take(r, (size_t)d->ncells, sizeof *p->category, &p->category));
+    for (int k = 0; k < ranks; k++) {
+        double *y;
+        TRY(report_take(r, (size_t)d->ncells, sizeof *y, &y));
+        p->series[k] = (struct plot_series){.name = report_say(r, "%d", k), .y = y, .n = d->ncells};
+        row = 0;
+        for (int i = 0; i < d->ncells; i++) {
+            const struct run_result *run = &d->cell[i].run[0];
+            if (run->ranks < 2 ||
+                strcmp(d->cell[i].place, d->cell[largest(d, d->cell[i].side)].place) != 0)
+                continue;
+            y[row] =
+                k < run->ranks ? (run->sent[k] + run->received[k]) * each_step(run) : (double)NAN;
+            p->category[row++] = report_cell_name(r, d, &d->cell[i]);
+        }
+    }
+    p->nseries = ranks;
+    p->ncategories = row;
+    return ERR_NONE;
+}
+
+enum error report_bytes(struct report *r, const struct report_data *d) {
+    struct report_section *s = report_section(r, "bytes", "Bytes over each link");
+    int ranks = most_ranks(d);
+    if (ranks < 2) {
+        s->missing = "One device has no link. A run on several, as in engine run --mode dp "
+                     "--devices cpu:4, counts what "
+                     "crosses each.";
+        return ERR_NONE;
+    }
+    TRY(bytes_plot(r, s, d, ranks));
+    report_paragraph(s, "Counted by the engine at each rank, over all of the run; what evaluation "
+                        "and set-up send is in it.");
+    return bytes_heat(r, s, d, ranks);
+}
+
+/* ---- memory ---- */
+
+enum error report_memory(struct report *r, const struct report_data *d) {
+    struct report_section *s = report_section(r, "memory", "Memory of each device");
+    struct plot *p, *q;
+    TRY(report_plot(r, s, PLOT_GROUPED, d->nsides, &p));
+    TRY(report_plot(r, s, PLOT_GROUPED, d->nsides, &q));
+    p->title = "Peak memory of each process";
+    p->about = "Resident memory at its highest. The devices of dp and single share one process, "
+               "those of ddp have one each.";
+    q->title = "Optimizer state on each device";
+    q->about = "Bytes that the optimizer keeps on each device.";
+    p->x = (struct plot_axis){.label = "peak resident memory", .unit = PLOT_BYTES, .zero = true};
+    q->x = (struct plot_axis){.label = "optimizer state", .unit = PLOT_BYTES, .zero = true};
+    for (int side = 0; side < d->nsides; side++) {
+        int k = largest(d, side);
+        if (k < 0) continue;
+        const struct run_result *run = &d->cell[k].run[0];
+        p->ncategories = run->processes > p->ncategories ? run->processes : p->ncategories;
+        q->ncategories = run->ranks > q->ncategories ? run->ranks : q->ncategories;
+    }
+    TRY(rank_names(r, p->ncategories, "process", &p->category));
+    TRY(rank_names(r, q->ncategories, "device", &q->category));
+    for (int side = 0; side < d->nsides; side++) {
+        int k = largest(d, side);
+        if (k < 0) continue;
+        const struct run_result *run = &d->cell[k].run[0];
+        const char *name = report_cell_name(r, d, &d->cell[k]);
+        struct plot_series *a = &p->series[p->nseries++], *b = &q->series[q->nseries++];
+        *a = (struct plot_series){.name = name, .n = p->ncategories, .colour = side};
+        *b = (struct plot_series){.name = name, .n = q->ncategories, .colour = side};
+        TRY(rank_series(r, a->n, run->rss, run->processes, 1, &a->y));
+        TRY(rank_series(r, b->n, run->state, run->ranks, 1, &b->y));
+    }
+    return ERR_NONE;
+}

@@ -1,0 +1,342 @@
+/* Where the time goes, what more devices bring, and what the model had said. */
+#include "lab/report_data.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Indices of a place's cells, A beside B, ascending by devices. */
+static int cells_of(const struct report_data *d, const char *place, int index[REPORT_CELLS]) {
+    int n = 0;
+    for (int i = 0; i < d->ncells; i++) {
+        if (strcmp(d->cell[i].place, place) != 0) continue;
+        int at = n++;
+        const struct report_cell *c = &d->cell[i];
+        for (; at > 0; at--) {
+            const struct report_cell *before = &d->cell[index[at - 1]];
+            if (before->devices < c->devices ||
+                (before->devices == c->devices && before->side <= c->side))
+                break;
+            index[at] = index[at - 1];
+        }
+        index[at] = i;
+    }
+    return n;
+}
+
+/* ---- phases ---- */
+
+static const struct {
+    enum result_phase phase;
+    const char *name;
+} shown[] = {{RESULT_LOAD, "load"},
+             {RESULT_FORWARD, "forward"},
+             {RESULT_BACKWARD, "backward"},
+             {RESULT_COMM_EXPOSED, "communication, exposed"},
+             {RESULT_UPDATE, "update"}};
+enum { SHOWN = sizeof shown / sizeof *shown };
+
+static double per_step(const struct run_result *run, enum result_phase p) {
+    int64_t steps = run->nsteps ? run->nsteps : run->steps;
+    return steps ? run->time_s[p] / (double)steps : (double)NAN;
+}
+
+static enum error phases_plot(struct report *r, struct report_section *s,
+                              const struct report_data *d, const char *place) {
+    int index[REPORT_CELLS], n = cells_of(d, place, index);
+    struct plot *p;
+    TRY(report_plot(r, s, PLOT_STACKED, SHOWN, &p));
+    if (!p) return ERR_NONE;
+    p->title = report_say(r, "Time of a step by what it is spent on%s", report_in(r, place));
+    p->about = "A bar for each mode and number of devices: load, forward, backward, communication "
+               "that computation waits for, "
+               "update.";
+    p->x = (struct plot_axis){.label = "mean time of a step", .unit = PLOT_SECONDS, .zero = true};
+    p->ncategories = n;
+    p->nseries = SHOWN;
+    TRY(report_take(r, (size_t)n, sizeof *p->category, &p->category));
+    for (int i = 0; i < n; i++) p->category[i] = report_cell_name(r, d, &d->cell[index[i]]);
+    for (int k = 0; k < SHOWN; k++) {
+        static const int colours[SHOWN] = {4, 0, 2, 1, 3};
+        double *y;
+        TRY(report_take(r, (size_t)n, sizeof *y, &y));
+        for (int i = 0; i < n; i++) y[i] = per_step(&d->cell[index[i]].run[0], shown[k].phase);
+        p->series[k] =
+            (struct plot_series){.name = shown[k].name, .y = y, .n = n, .colour = colours[k]};
+    }
+    return ERR_NONE;
+}
+
+static enum error hidden_table(struct report *r, struct report_section *s,
+                               const struct report_data *d) {
+    static const char *const heads[] = {"cell", "communication", "exposed",
+                                        "hidden behind backward"};
+    struct table *t;
+    TRY(report_table(r, s, "Communication of a step", 4, d->ncells, heads, &t));
+    for (int i = 0; i < d->ncells; i++) {
+        const struct run_result *run = &d->cell[i].run[0];
+        double out = per_step(run, RESULT_COMM_EXPOSED), in = per_step(run, RESULT_COMM_HIDDEN);
+        const char **row = table_row(t, i + 1);
+        row[0] = report_say(r, "%s%s", report_cell_name(r, d, &d->cell[i]),
+                            report_in(r, d->cell[i].place));
+        row[1] = report_ms(r, out + in);
+        row[2] = report_ms(r, out);
+        row[3] = out + in > 0 ? report_say(r, "%.0f %%", 100 * in / (out + in)) : "-";
+    }
+    return ERR_NONE;
+}
+
+enum error report_phases(struct report *r, const struct report_data *d) {
+    struct report_section *s = report_section(r, "time", "Where the time goes");
+    const char *place[REPORT_CELLS];
+    int n = report_places(d, place);
+    for (int i = 0; i < n; i++) TRY(phases_plot(r, s, d, place[i]));
+    report_paragraph(s, "Exposed is the communication that computation waits for; what is hidden "
+                        "runs beside backward and takes no "
+                        "place in the bars.");
+    return hidden_table(r, s, d);
+}
+
+/* ---- speed-up ---- */
+
+/* What a cell's speed is a multiple of: the same side's one device, if need be of another place or side; else the
+ * fewest devices there are. */
+static int base_of(const struct report_data *d, int side, const char *place) {
+    int k = report_find(d, side, place, 1), least = -1;
+    for (int i = 0; k < 0 && i < d->ncells; i++)
+        if (d->cell[i].devices == 1 && d->cell[i].side == side) k = i;
+    for (int i = 0; k < 0 && i < d->ncells; i++)
+        if (d->cell[i].devices == 1) k = i;
+    for (int i = 0; i < d->ncells; i++)
+        if (d->cell[i].side == side && !strcmp(d->cell[i].place, place) &&
+            (least < 0 || d->cell[i].devices < d->cell[least].devices))
+            least = i;
+    return k >= 0 ? k : least;
+}
+
+/* Samples a second, beside the base's; a base of several devices is taken as that many times one. */
+static double work(const struct report_cell *base, const struct report_cell *c) {
+    double batches = base->batch && c->batch ? (double)c->batch / (double)base->batch : 1;
+    return batches * (double)base->devices;
+}
+
+struct curve { /* of one side and place */
+    double *x, *y, *low, *high, *model;
+    int n;
+    bool bands, modelled;
+};
+
+static enum error take_curve(struct report *r, int n, struct curve *v) {
+    *v = (struct curve){.bands = true};
+    TRY(report_take(r, (size_t)n, sizeof *v->x, &v->x));
+    TRY(report_take(r, (size_t)n, sizeof *v->y, &v->y));
+    TRY(report_take(r, (size_t)n, sizeof *v->low, &v->low));
+    TRY(report_take(r, (size_t)n, sizeof *v->high, &v->high));
+    return report_take(r, (size_t)n, sizeof *v->model, &v->model);
+}
+
+static void add_point(const struct report_data *d, const struct report_cell *base,
+                      const struct report_cell *c, bool efficiency, struct curve *v) {
+    double k = work(base, c) / (efficiency ? (double)c->devices : 1);
+    struct interval i = {NAN, NAN};
+    if (base->nruns >= 4 && c->nruns >= 4 && c != base)
+        i = statistics_ratio(base->step_s, base->nruns, c->step_s, c->nruns, d->confidence, 1);
+    v->x[v->n] = (double)c->devices;
+    v->y[v->n] = k * base->median_s / c->median_s;
+    v->low[v->n] = isfinite(i.low) ? k * i.low : v->y[v->n];
+    v->high[v->n] = isfinite(i.high) ? k * i.high : v->y[v->n];
+    v->model[v->n] = k * base->median_s / c->predicted_s;
+    v->modelled |= isfinite(v->model[v->n]);
+    v->bands &= c == base || isfinite(i.low);
+    v->n++;
+}
+
+static enum error side_curve(struct report *r, const struct report_data *d, int side,
+                             const char *place, bool efficiency, struct plot *p) {
+    int index[REPORT_CELLS], n = cells_of(d, place, index), base = base_of(d, side, place);
+    struct curve v;
+    TRY(take_curve(r, n + 1, &v));
+    if (base < 0) return ERR_NONE;
+    if (d->cell[base].devices == 1 && report_find(d, side, place, 1) < 0)
+        add_point(d, &d->cell[base], &d->cell[base], efficiency, &v);
+    for (int i = 0; i < n; i++)
+        if (d->cell[index[i]].side == side)
+            add_point(d, &d->cell[base], &d->cell[index[i]], efficiency, &v);
+    p->series[p->nseries++] = (struct plot_series){.name = d->side[side],
+                                                   .x = v.x,
+                                                   .y = v.y,
+                                                   .low = v.bands ? v.low : NULL,
+                                                   .high = v.bands ? v.high : NULL,
+                                                   .n = v.n,
+                                                   .colour = side};
+    if (v.modelled)
+        p->series[p->nseries++] =
+            (struct plot_series){.name = report_say(r, "%s, model", d->side[side]),
+                                 .x = v.x,
+                                 .y = v.model,
+                                 .n = v.n,
+                                 .colour = side,
+                                 .model = true};
+    return ERR_NONE;
+}
+
+static enum error ideal_curve(struct report *r, bool efficiency, const double *x, int n,
+                              struct plot *p) {
+    double *y;
+    TRY(report_take(r, (size_t)n, sizeof *y, &y));
+    for (int i = 0; i < n; i++) y[i] = efficiency ? 1 : x[i];
+    p->series[p->nseries++] = (struct plot_series){
+        .name = "ideal", .x = x, .y = y, .n = n, .colour = PLOT_COLOURS - 1, .model = true};
+    return ERR_NONE;
+}
+
+static int device_counts(const struct report_data *d, double *x) {
+    int n = 0;
+    for (int i = 0; i < d->ncells && n < 16; i++) {
+        int at = 0;
+        while (at < n && x[at] < (double)d->cell[i].devices) at++;
+        if (at < n && x[at] == (double)d->cell[i].devices) continue;
+        memmove(x + at + 1, x + at, (size_t)(n - at) * sizeof *x);
+        x[at] = (double)d->cell[i].devices;
+        n++;
+    }
+    return n;
+}
+
+static enum error speedup_plot(struct report *r, struct report_section *s,
+                               const struct report_data *d, const char *place, bool efficiency) {
+    double *x;
+    struct plot *p;
+    TRY(report_plot(r, s, PLOT_LINE, 2 * d->nsides + 1, &p));
+    TRY(report_take(r, 17, sizeof *x, &x));
+    if (!p) return ERR_NONE;
+    int n = device_counts(d, x);
+    const char *what = efficiency ? "Efficiency" : "Speed-up";
+    p->title = report_say(r, "%s against devices%s", what, report_in(r, place));
+    p->about =
+        efficiency
+            ? "Speed-up divided by the number of devices; 100 % is ideal."
+            : "How many times as many samples a second as one device; the thin line is ideal.";
+    p->x = (struct plot_axis){.label = "devices", .log = true, .tick = x, .nticks = n};
+    p->y = (struct plot_axis){.label = efficiency ? "efficiency" : "speed-up, times",
+                              .unit = efficiency ? PLOT_SHARE : PLOT_PLAIN,
+                              .log = !efficiency,
+                              .zero = true};
+    for (int side = 0; side < d->nsides; side++) TRY(side_curve(r, d, side, place, efficiency, p));
+    return ideal_curve(r, efficiency, x, n, p);
+}
+
+enum error report_speedup(struct report *r, const struct report_data *d) {
+    struct report_section *s = report_section(r, "speedup", "Speed-up and efficiency");
+    const char *place[REPORT_CELLS];
+    double counts[17];
+    int n = report_places(d, place);
+    if (device_counts(d, counts) < 2) {
+        s->missing = "All runs are on the same number of devices. An experiment with matrix: "
+                     "{devices: [cpu:1, cpu:2, "
+                     "cpu:4]} shows what more of them bring (engine compare).";
+        return ERR_NONE;
+    }
+    for (int i = 0; i < n; i++) {
+        TRY(speedup_plot(r, s, d, place[i], false));
+        TRY(speedup_plot(r, s, d, place[i], true));
+    }
+    report_paragraph(
+        s, report_say(
+               r,
+               "A multiple of the same mode's one device (where there is none: of the fewest "
+               "devices, taken as "
+               "so many). Bands are the bootstrap's at %.0f %%, where a cell has at least 4 runs.",
+               d->confidence * 100));
+    return ERR_NONE;
+}
+
+/* ---- predicted ---- */
+
+static int predicted(const struct report_data *d) {
+    int n = 0;
+    for (int i = 0; i < d->ncells; i++) n += isfinite(d->cell[i].predicted_s);
+    return n;
+}
+
+static enum error predicted_table(struct report *r, struct report_section *s,
+                                  const struct report_data *d, int n) {
+    static const char *const heads[] = {"cell", "predicted", "measured", "residual"};
+    struct table *t;
+    double off[REPORT_CELLS], worst = 0;
+    int row = 0;
+    TRY(report_table(r, s, "Predicted beside measured", 4, n, heads, &t));
+    for (int i = 0; i < d->ncells; i++) {
+        const struct report_cell *c = &d->cell[i];
+        if (!isfinite(c->predicted_s)) continue;
+        double error = c->predicted_s / c->median_s - 1;
+        off[row++] = fabs(error);
+        worst = fmax(worst, fabs(error));
+        table_row(t, row)[0] =
+            report_say(r, "%s%s", report_cell_name(r, d, c), report_in(r, c->place));
+        table_row(t, row)[1] = report_ms(r, c->predicted_s);
+        table_row(t, row)[2] = report_ms(r, c->median_s);
+        table_row(t, row)[3] = report_say(r, "%+.1f %%", 100 * error);
+    }
+    report_paragraph(
+        s, report_say(r, "The model is off by %.1f %% in the median and %.1f %% at worst.",
+                      100 * statistics_median(off, row), 100 * worst));
+    return ERR_NONE;
+}
+
+static enum error side_points(struct report *r, const struct report_data *d, int side,
+                              struct plot *p) {
+    struct plot_series *out = &p->series[p->nseries];
+    double *x, *y;
+    TRY(report_take(r, (size_t)d->ncells, sizeof *x, &x));
+    TRY(report_take(r, (size_t)d->ncells, sizeof *y, &y));
+    *out =
+        (struct plot_series){.name = d->side[side], .x = x, .y = y, .colour = side, .points = true};
+    for (int i = 0; i < d->ncells; i++) {
+        if (d->cell[i].side != side || !isfinite(d->cell[i].predicted_s)) continue;
+        x[out->n] = d->cell[i].predicted_s;
+        y[out->n++] = d->cell[i].median_s;
+    }
+    p->nseries += out->n > 0;
+    return ERR_NONE;
+}
+
+static enum error diagonal(struct report *r, struct plot *p) {
+    double *ends, low = INFINITY, high = 0;
+    TRY(report_take(r, 2, sizeof *ends, &ends));
+    for (int i = 0; i < p->nseries; i++)
+        for (int k = 0; k < p->series[i].n; k++) {
+            low = fmin(low, fmin(p->series[i].x[k], p->series[i].y[k]));
+            high = fmax(high, fmax(p->series[i].x[k], p->series[i].y[k]));
+        }
+    ends[0] = low;
+    ends[1] = high;
+    p->series[p->nseries++] = (struct plot_series){.name = "predicted = measured",
+                                                   .x = ends,
+                                                   .y = ends,
+                                                   .n = 2,
+                                                   .colour = PLOT_COLOURS - 1,
+                                                   .model = true};
+    return ERR_NONE;
+}
+
+enum error report_predicted(struct report *r, const struct report_data *d) {
+    struct report_section *s = report_section(r, "model", "Predicted against measured");
+    int n = predicted(d);
+    if (!n) {
+        s->missing = "No model has predicted these step times: no cell of the results has a "
+                     "prediction in it. engine "
+                     "simulate RUN_DIR says what a run should take.";
+        return ERR_NONE;
+    }
+    struct plot *p;
+    TRY(report_plot(r, s, PLOT_LINE, d->nsides + 1, &p));
+    if (!p) return ERR_NONE;
+    p->title = "Measured against predicted step time";
+    p->about = "A point for each cell; the nearer to the line, the better the model.";
+    p->x = (struct plot_axis){.label = "predicted", .unit = PLOT_SECONDS, .log = true};
+    p->y = (struct plot_axis){.label = "measured", .unit = PLOT_SECONDS, .log = true};
+    for (int side = 0; side < d->nsides; side++) TRY(side_points(r, d, side, p));
+    TRY(diagonal(r, p));
+    return predicted_table(r, s, d, n);
+}

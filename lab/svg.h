@@ -1,0 +1,48 @@
+/* What the drawing of plots shares. A drawing grows downwards: y is where the next part begins. */
+#pragma once
+#include "lab/plot.h"
+
+enum { SVG_TEXT = 12, SVG_LINE = 16, SVG_EDGE = 6 };
+
+struct canvas {
+    const struct plot *p;
+    struct markup *m;
+    double y;
+};
+enum svg_anchor { SVG_START, SVG_MIDDLE, SVG_END };
+/* A line of text, cut with an ellipsis where it is wider than 'width'. style: "soft", "bold" or "". */
+void svg_text(struct canvas *c, double x, double y, enum svg_anchor anchor, double width,
+              const char *style, const char *text);
+/* The same over as many lines as it needs, at most 'most', from c->y on; moves c->y. */
+void svg_words(struct canvas *c, double x, double width, int most, const char *style,
+               const char *text);
+void svg_line(struct canvas *c, double x1, double y1, double x2, double y2, const char *style);
+/* A point's sign, told apart by its shape. */
+void svg_marker(struct canvas *c, int colour, double x, double y);
+/* Names of the series with their signs; moves c->y. */
+void svg_legend(struct canvas *c);
+
+/* ---- scales ---- */
+enum { SVG_TICKS = 16 };
+struct scale {
+    double low, high; /* in shown units */
+    double factor;    /* shown = value * factor */
+    double from, to;  /* of the drawing */
+    bool log;
+    const char *unit; /* "" or as in "ms" */
+    double tick[SVG_TICKS];
+    int nticks;
+};
+/* A scale that holds the values low to high and shows them between from and to. */
+struct scale svg_scale(const struct plot_axis *a, double low, double high, double from, double to);
+double svg_at(const struct scale *s, double value);
+void svg_tick_text(const struct scale *s, int i, char out[32]);
+/* The axis's label with its unit: "step time, ms". */
+void svg_axis_label(const struct plot_axis *a, const struct scale *s, char out[96]);
+/* The horizontal axis of values with lines upwards to 'top' and its label; moves c->y. */
+void svg_bottom_axis(struct canvas *c, const struct plot_axis *a, const struct scale *s,
+                     double top);
+void svg_draw_line(struct canvas *c);
+void svg_draw_bars(struct canvas *c);
+void svg_draw_timeline(struct canvas *c);
+void svg_draw_heat(struct canvas *c);

@@ -1,0 +1,77 @@
+/* Bars that lie: their names stand in front of them, however many there are. */
+#include "lab/svg.h"
+
+#include <math.h>
+
+enum { NAMES_MOST = 110, STACK = 18, BAR = 11 };
+
+static int rows_of(const struct plot *p) {
+    return p->ncategories < PLOT_ROWS ? p->ncategories : PLOT_ROWS;
+}
+
+/* The longest bar. */
+static double most(const struct plot *p) {
+    double best = 0;
+    for (int r = 0; r < rows_of(p); r++) {
+        double sum = 0;
+        for (int i = 0; i < p->nseries; i++) {
+            double v = p->series[i].y[r];
+            if (isfinite(v)) sum = p->kind == PLOT_STACKED ? sum + v : fmax(sum, v);
+        }
+        best = fmax(best, sum);
+    }
+    return best;
+}
+
+static double names_room(const struct plot *p) {
+    double widest = 0;
+    for (int r = 0; r < rows_of(p); r++)
+        widest = fmax(widest, plot_text_width(p->category[r], SVG_TEXT));
+    return fmin(widest, NAMES_MOST);
+}
+
+static void bar(struct canvas *c, const struct plot_series *s, int row, double from, double to,
+                double y, double height) {
+    char value[32];
+    plot_value_text(c->p->x.unit, s->y[row], value);
+    markup_raw(c->m,
+               "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"><title>",
+               s->colour % PLOT_COLOURS, from, y, fmax(to - from, 0), height);
+    markup_text(c->m, c->p->category[row]);
+    markup_raw(c->m, ", ");
+    markup_text(c->m, s->name);
+    markup_raw(c->m, ": %s</title></rect>\n", value);
+}
+
+static void row_bars(struct canvas *c, const struct scale *x, int row) {
+    double sum = 0, y = c->y;
+    bool stacked = c->p->kind == PLOT_STACKED;
+    for (int i = 0; i < c->p->nseries; i++) {
+        const struct plot_series *s = &c->p->series[i];
+        double v = s->y[row];
+        if (isfinite(v))
+            bar(c, s, row, svg_at(x, sum), svg_at(x, sum + v), y, stacked ? STACK : BAR);
+        if (stacked)
+            sum += isfinite(v) ? v : 0;
+        else
+            y += BAR + 1;
+    }
+}
+
+void svg_draw_bars(struct canvas *c) {
+    const struct plot *p = c->p;
+    double names = names_room(p), left = SVG_EDGE + names + 6, top = c->y;
+    double height = p->kind == PLOT_STACKED ? STACK : p->nseries * (BAR + 1), gap = 7;
+    double pitch = fmax(height, SVG_LINE) + gap;
+    struct scale x = svg_scale(&p->x, 0, most(p), left, PLOT_WIDTH - 12);
+    c->y = top + rows_of(p) * pitch;
+    svg_bottom_axis(c, &p->x, &x, top);
+    double end = c->y;
+    for (int r = 0; r < rows_of(p); r++) {
+        c->y = top + r * pitch + gap / 2;
+        svg_text(c, left - 6, c->y + height / 2 + 4, SVG_END, names + 1, "", p->category[r]);
+        row_bars(c, &x, r);
+    }
+    svg_line(c, left, top, left, top + rows_of(p) * pitch, "axis");
+    c->y = end;
+}

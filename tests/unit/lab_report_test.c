@@ -1,0 +1,345 @@
+/* Reports of runs and experiments that are written here by hand: what they say, what they leave out, and that nothing
+ * that is in the data gets out of its place. */
+#include "tests/harness/harness.h"
+#include "tests/harness/xml.h"
+
+#include "engine/base/file.h"
+#include "lab/report.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char dir[512];
+static struct pool *pool;
+static struct report report;
+static struct markup out;
+
+static void put(const char *name, const char *text) {
+    char path[1400];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* A run of 3 steps; dp's server sends more. */
+static void put_run(const char *name, const char *mode, int devices, double ms, double loss) {
+    char path[700], text[4096];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    assert_ok(file_make_folders(path));
+    int n = snprintf(
+        text, sizeof text,
+        "{\"mode\":\"%s\",\"devices\":%d,\"shards\":4,\"steps\":3,\"epochs\":1,\"train\":{\"loss\":"
+        "%g},"
+        "\"val\":{\"loss\":1.25,\"accuracy\":0.5},\"step_ms\":{\"p50\":%g,\"p95\":%g},"
+        "\"samples_per_s\":1000,\"time_s\":{\"load\":0.001,\"forward\":0.002,\"backward\":0.003,"
+        "\"comm_exposed\":0.004,\"comm_hidden\":0.004,\"update\":0.001,\"total\":0.02},"
+        "\"weights_sha256\":\"aaaa\",\"losses_sha256\":\"%s\",",
+        mode, devices, loss, ms, ms, loss == 1 ? "bbbb" : "cccc");
+    static const char *const lists[] = {"sent", "received", "optimizer_bytes", "peak_rss_bytes"};
+    for (int k = 0; k < 4; k++) {
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s\"%s\":[", k == 0 ? "\"bytes\":{" : "",
+                      lists[k]);
+        for (int i = 0; i < devices; i++)
+            n += snprintf(text + n, sizeof text - (size_t)n, "%s%d", i ? "," : "",
+                          !strcmp(mode, "dp") && i == 0 ? 3000000 : 1000000);
+        n += snprintf(text + n, sizeof text - (size_t)n, "]%s,", k == 1 ? "}" : "");
+    }
+    snprintf(text + n, sizeof text - (size_t)n, "\"run_dir\":\"x\"}\n");
+    snprintf(path, sizeof path, "%s/summary.json", name);
+    put(path, text);
+    n = 0;
+    for (int i = 1; i <= 3; i++)
+        n += snprintf(
+            text + n, sizeof text - (size_t)n,
+            "{\"step\":%d,\"epoch\":0,\"loss\":%g,\"accuracy\":0,\"samples\":8,\"ms\":%g}\n", i,
+            i < 3 ? 4.0 - i : loss, ms);
+    snprintf(path, sizeof path, "%s/metrics.jsonl", name);
+    put(path, text);
+    snprintf(text, sizeof text,
+             "mode: %s\ndevices: cpu:%d\nbatch: {size: 8}\ndata: \"<script>alert(1)</script>\"\n",
+             mode, devices);
+    snprintf(path, sizeof path, "%s/resolved.yaml", name);
+    put(path, text);
+}
+
+#define CELL(side, n, dir, ms, more)                                                               \
+    "{\"label\":\"" side "\",\"side\":\"" side "\",\"settings\":{\"mode\":\"" side                 \
+    "\",\"devices\":\"cpu:" #n "\",\"comm.emulate.bandwidth\":\"1Gbit\"},\"devices\":" #n          \
+    ",\"runs\":[{\"dir\":\"" dir "\",\"step_time\":" #ms "}]" more "}"
+static const char results[] =
+    "{\"format\":1,\"name\":\"a "
+    "<b>&\\\"'|*\",\"axis\":\"mode\",\"sides\":[\"dp\",\"ddp\"],\"scaling\":\"strong\","
+    "\"warmup\":1,\"confidence\":0.95,\"complete\":true,\"metrics\":[{\"name\":\"step_time\"}],"
+    "\"cells\":[" CELL("dp", 1, "dp1", 10, "") "," CELL("ddp", 1, "ddp1", 10, "") "," CELL(
+        "dp", 2, "dp2", 12,
+        ",\"predicted\":{\"step_time\":13.2}") "," CELL("ddp", 2, "ddp2", 6,
+                                                        "") "],\"pairs\":[{\"a\":0,\"b\":1,"
+                                                            "\"ratio\":1,\"low\":0.99,\"high\":1."
+                                                            "01,\"p_holm\":1,\"verdict\":\"same\","
+                                                            "\"same_losses\":true},{\"a\":2,\"b\":"
+                                                            "3,\"ratio\":2,\"low\":1.9,\"high\":2."
+                                                            "1,\"p_holm\":0.02,\"verdict\":"
+                                                            "\"faster\",\"same_losses\":false,"
+                                                            "\"difference\":{\"words\":\"<i>step "
+                                                            "3</i>\"}}],\"gates\":[{\"text\":\"g > "
+                                                            "1\","
+                                                            "\"judged\":true,\"passed\":false}],"
+                                                            "\"warnings\":[\"<noise>\"],"
+                                                            "\"environment\":{\"cores\":2,"
+                                                            "\"memory\":2097152,\"load\":"
+                                                            "[1,2]}}";
+
+static int set_up(void **state) {
+    (void)state;
+    snprintf(dir, sizeof dir, "%s", scratch_folder());
+    assert_ok(pool_create(&pool));
+    markup_init(&out);
+    put_run("dp1", "dp", 1, 10, 1);
+    put_run("ddp1", "ddp", 1, 10, 1);
+    put_run("dp2", "dp", 2, 12, 1);
+    put_run("ddp2", "ddp", 2, 6, 1.5);
+    put("results.json", results);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    markup_fini(&out);
+    pool_free(pool);
+    return 0;
+}
+
+static const struct report_section *section(const char *id) {
+    for (int i = 0; i < report.nsections; i++)
+        if (!strcmp(report.section[i].id, id)) return &report.section[i];
+    fail_msg("no section '%s'", id);
+    return NULL;
+}
+
+static void write_as(enum report_format f) {
+    markup_fini(&out);
+    assert_ok(report_write(&report, f, &out));
+}
+
+/* ---- what is said --------------------------------------------------------------------------- */
+
+static void an_experiment_says_what_it_came_to(void **state) {
+    (void)state;
+    assert_ok(report_read(dir, pool, &report));
+    assert_string_equal(
+        report.verdict,
+        "ddp is faster than dp in 1 of 2 comparisons, up to 2.00 times (2 devices, bandwidth "
+        "1Gbit); in 1 of 2 there is no difference that matters.");
+    assert_string_equal(section("verdict")->text[1], "Gate: g > 1: FAILED");
+    assert_string_equal(section("verdict")->text[2], "Warning: <noise>");
+    const struct report_section *s = section("table");
+    assert_string_equal(table_row(&s->table[0], 2)[3], "faster");
+    assert_string_equal(table_row(&s->table[0], 2)[4], "12 ms");
+    assert_string_equal(table_row(&s->table[0], 2)[6], "2.000");
+    assert_int_equal(s->table[1].rows, 4);
+    assert_non_null(strstr(section("bits")->text[0], "3 of 4 runs"));
+    assert_non_null(strstr(section("bits")->text[1], "<i>step 3</i>"));
+    assert_non_null(strstr(section("model")->text[0], "10.0 %"));
+    assert_int_equal(section("settings")->table[0].rows, 2); /* mode and devices */
+    assert_string_equal(table_row(&section("settings")->table[0], 2)[2], "cpu:1, cpu:2");
+    assert_string_equal(table_row(&section("environment")->table[0], 2)[1], "2.0 MB");
+}
+
+static void plots_show_the_numbers(void **state) {
+    (void)state;
+    assert_ok(report_read(dir, pool, &report));
+    const struct plot *p = &section("speedup")->plot[0];
+    assert_int_equal(p->nseries, 4); /* dp, its model, ddp, ideal */
+    assert_true(p->series[0].y[0] == 1 && p->series[0].y[1] > 0.83 && p->series[0].y[1] < 0.84);
+    assert_true(p->series[1].model && p->series[2].y[1] > 1.66 && p->series[2].y[1] < 1.67);
+    assert_true(section("speedup")->plot[1].series[3].y[1] == 1);
+    p = &section("time")->plot[0];
+    assert_int_equal(p->ncategories, 4);
+    assert_string_equal(p->category[2], "dp \xC3\x97 2");
+    assert_true(p->series[1].y[0] > 0.00066 && p->series[1].y[0] < 0.00067);
+    p = &section("bytes")->plot[0];
+    assert_true(p->series[0].y[0] == 1000000 && p->series[2].y[0] < 334000); /* the server's port */
+    p = &section("loss")->plot[0];
+    assert_true(p->nseries == 2 && p->series[0].n == 3 && p->series[1].y[2] == 1.5);
+    assert_true(section("memory")->nplots == 2);
+}
+
+static void one_run_leaves_out_what_it_does_not_have(void **state) {
+    (void)state;
+    char path[600];
+    snprintf(path, sizeof path, "%s/dp1", dir);
+    assert_ok(report_read(path, pool, &report));
+    static const char *const without[] = {"speedup", "bytes", "timeline", "model", "environment"};
+    for (int i = 0; i < 5; i++) {
+        const struct report_section *s = section(without[i]);
+        assert_true(s->missing && strlen(s->missing) > 40 && s->nplots == 0 && s->ntables == 0);
+    }
+    assert_non_null(strstr(report.verdict, "dp on 1 device trained 3 steps"));
+    assert_non_null(strstr(section("again")->command, "dp1/resolved.yaml"));
+    for (int f = 0; f < REPORT_FORMATS; f++) write_as((enum report_format)f);
+}
+
+/* ---- forms ---------------------------------------------------------------------------------- */
+
+static int occurrences(const char *what) {
+    int n = 0;
+    for (const char *p = out.text; (p = strstr(p, what)); p++) n++;
+    return n;
+}
+
+static void html_keeps_data_in_its_place(void **state) {
+    (void)state;
+    assert_ok(report_read(dir, pool, &report));
+    write_as(REPORT_HTML);
+    static const char *const never[] = {
+        "<script", "<noise>", "<b>", "<i>", "src=", "https:", "@import", "nan", "(null)"};
+    for (size_t i = 0; i < sizeof never / sizeof *never; i++)
+        if (strstr(out.text, never[i])) fail_msg("there is %s", never[i]);
+    assert_int_equal(occurrences("http:"), occurrences("xmlns=\"http:"));
+    int plots = 0;
+    for (int i = 0; i < report.nsections; i++) plots += report.section[i].nplots;
+    assert_true(plots >= 8);
+    assert_int_equal(occurrences("<svg class=\"plot\""), plots);
+    assert_int_equal(occurrences("<summary>Table</summary>"), plots);
+    assert_int_equal(occurrences("<table>"), occurrences("</table>"));
+    for (char *p = out.text; (p = strstr(p, "<svg class=\"plot\""));) { /* each by itself */
+        char *end = strstr(p, "</svg>") + 6, kept = *end;
+        *end = '\0';
+        if (xml_wrong(p)) fail_msg("%s", xml_wrong(p));
+        *end = kept;
+        p = end;
+    }
+    char *first = strdup(out.text);
+    write_as(REPORT_HTML);
+    assert_string_equal(first, out.text);
+    free(first);
+}
+
+static void svg_stands_by_itself(void **state) {
+    (void)state;
+    assert_ok(report_read(dir, pool, &report));
+    write_as(REPORT_SVG);
+    if (xml_wrong(out.text)) fail_msg("%s", xml_wrong(out.text));
+    assert_non_null(strstr(out.text, "id=\"hatch0\""));
+    assert_non_null(strstr(out.text, "--paper:"));
+}
+
+static void json_and_csv_have_all_tables(void **state) {
+    (void)state;
+    const struct json_value *root;
+    assert_ok(report_read(dir, pool, &report));
+    write_as(REPORT_JSON);
+    assert_ok(
+        json_parse(out.text, out.length, (struct json_limits){12, 1 << 20, 1 << 16}, pool, &root));
+    assert_string_equal(json_get(root, "verdict")->text, report.verdict);
+    const struct json_value *sections = json_get(root, "sections");
+    assert_int_equal(sections->count, report.nsections);
+    int rows = 0;
+    for (int i = 0; i < sections->count; i++) {
+        const struct json_value *tables = json_get(&sections->children[i], "tables");
+        assert_int_equal(tables->count, report.section[i].nplots + report.section[i].ntables);
+        for (int k = 0; k < tables->count; k++)
+            rows += 1 + json_get(&tables->children[k], "rows")->count;
+    }
+    write_as(REPORT_CSV);
+    assert_int_equal(occurrences("\r\n"), rows);
+    write_as(REPORT_MD);
+    assert_non_null(strstr(out.text, "# a \\<b\\>&\"'\\|\\*"));
+    assert_null(strstr(out.text, "<noise>"));
+}
+
+/* ---- what is not believed ------------------------------------------------------------------- */
+
+static void damaged_results_are_refused(void **state) {
+    (void)state;
+    char *text = strdup(results);
+    size_t n = strlen(text);
+    for (size_t cut = 0; cut < n; cut += 7) {
+        char kept = text[cut];
+        text[cut] = '\0';
+        put("results.json", text);
+        assert_fails(ERR_DATA, report_read(dir, pool, &report));
+        text[cut] = kept;
+    }
+    free(text);
+    static const char *const wrong[] = {
+        "[]",
+        "{}",
+        "{\"cells\":[]}",
+        "{\"cells\":[{}],\"sides\":[\"dp\"]}",
+        "{\"sides\":[\"dp\"],\"cells\":[{\"side\":\"x\",\"runs\":[{\"dir\":\"dp1\"}]}]}",
+        "{\"sides\":[\"dp\"],\"cells\":[{\"side\":\"dp\",\"runs\":[{}]}]}",
+        "{\"sides\":[1],\"cells\":[{\"side\":\"dp\",\"runs\":[{\"dir\":\"dp1\"}]}]}",
+        "{\"sides\":[\"dp\"],\"cells\":[{\"side\":\"dp\",\"runs\":[{\"dir\":\"dp1\"}]}],\"pairs\":["
+        "{\"a\":0,\"b\":1}]}",
+        "{\"sides\":[\"dp\"],\"cells\":[{\"side\":\"dp\",\"runs\":[{\"dir\":\"dp1\"}]}],\"pairs\":["
+        "{\"a\":-1,\"b\":0}]}"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        put("results.json", wrong[i]);
+        assert_fails(ERR_DATA, report_read(dir, pool, &report));
+    }
+    put("results.json",
+        "{\"sides\":[\"dp\"],\"cells\":[{\"side\":\"dp\",\"runs\":[{\"dir\":\"gone\"}]}]}");
+    assert_fails(ERR_INPUT, report_read(dir, pool, &report));
+    assert_fails(ERR_INPUT, report_read("/nowhere", pool, &report));
+}
+
+/* The least that an experiment can be; numbers that are none. */
+static void little_is_enough(void **state) {
+    (void)state;
+    put("results.json",
+        "{\"sides\":[\"dp\",\"ddp\"],\"cells\":[{\"side\":\"dp\",\"runs\":[{\"dir\":\"dp1\"}]},"
+        "{\"side\":\"ddp\",\"settings\":{\"devices\":2},\"runs\":[{\"dir\":\"ddp2\",\"step_time\":"
+        "null}]}],"
+        "\"pairs\":[{\"a\":0,\"b\":1,\"ratio\":null,\"verdict\":\"\"},{\"a\":0,\"b\":1,\"ratio\":0,"
+        "\"verdict\":\"faster\"},"
+        "{\"a\":0,\"b\":1,\"verdict\":\"slower\"}]}");
+    assert_ok(report_read(dir, pool, &report));
+    for (int f = 0; f < REPORT_FORMATS; f++) write_as((enum report_format)f);
+    assert_string_equal(
+        report.verdict,
+        "ddp is faster than dp in 1 of 3 comparisons; dp is faster than ddp in 1 of 3 "
+        "comparisons; in 1 of 3 more runs would be needed to tell.");
+    assert_null(xml_wrong(out.text));
+}
+
+/* More places than a page has room for: the rest is counted. */
+static void a_page_has_an_end(void **state) {
+    (void)state;
+    enum { PLACES = 30 };
+    char *text = malloc(1 << 20);
+    int n = sprintf(text, "{\"axis\":\"mode\",\"sides\":[\"dp\"],\"cells\":[");
+    for (int i = 0; i < PLACES; i++)
+        n += sprintf(
+            text + n,
+            "%s{\"side\":\"dp\",\"settings\":{\"a.lr\":\"%d\"},\"runs\":[{\"dir\":\"dp%d\"}]}",
+            i ? "," : "", i, 1 + i % 2);
+    strcpy(text + n, "]}");
+    put("results.json", text);
+    free(text);
+    assert_ok(report_read(dir, pool, &report));
+    const struct report_section *s = section("time");
+    assert_int_equal(s->nplots, REPORT_PLOTS);
+    assert_int_equal(s->cut, PLACES - REPORT_PLOTS);
+    assert_non_null(strstr(s->text[s->ntexts - 1], "6 plots more"));
+    assert_string_equal(s->plot[7].title, "Time of a step by what it is spent on, lr 7");
+    assert_int_equal(section("speedup")->cut, 2 * PLACES - REPORT_PLOTS);
+    write_as(REPORT_HTML);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+int main(void) {
+    const struct CMUnitTest tests[] = {TEST(an_experiment_says_what_it_came_to),
+                                       TEST(plots_show_the_numbers),
+                                       TEST(one_run_leaves_out_what_it_does_not_have),
+                                       TEST(html_keeps_data_in_its_place),
+                                       TEST(svg_stands_by_itself),
+                                       TEST(json_and_csv_have_all_tables),
+                                       TEST(damaged_results_are_refused),
+                                       TEST(little_is_enough),
+                                       TEST(a_page_has_an_end)};
+    return cmocka_run_group_tests_name("report", tests, NULL, NULL);
+}

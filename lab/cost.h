@@ -1,0 +1,75 @@
+/* What sharing gradients should cost, by formula: beside what is measured (reports), and in place of it (crossover).
+ * Where a formula is an algorithm's own (transport/algo), it is asked there: 'auto' chooses by the same. */
+#pragma once
+#include <stdbool.h>
+
+struct wire {     /* a port, full duplex */
+    double alpha; /* seconds a message takes longer */
+    double beta;  /* seconds a byte takes to cross it */
+};
+
+/*  scheme           name                of K bytes among N devices */
+#define SCHEMES_OF_SHARING(X)                                                                      \
+    X(STAR, "star")                     /* all to a server, which adds, and back: dp */            \
+    X(STAR_SERIAL, "star, serial")      /* of a server that does one thing at a time */            \
+    X(STAR_DUPLEX, "star, full duplex") /* of one that sends while it still receives */            \
+    X(SHARDED, "sharded server")        /* every device serves 1/N */                              \
+    X(RING, "ring")                                                                                \
+    X(TREE, "tree")                                                                                \
+    X(HALVING, "halving_doubling")                                                                 \
+    X(HIERARCHICAL, "hierarchical")                                                                \
+    X(DIRECT, "direct")
+enum scheme {
+#define X(name, text) SCHEME_##name,
+    SCHEMES_OF_SHARING(X)
+#undef X
+        SCHEMES
+};
+const char *scheme_name(enum scheme s);
+/* SCHEMES: there is none of that name. */
+enum scheme scheme_find(const char *name);
+
+struct ground {         /* where the devices are */
+    int devices, hosts; /* as many devices on each host */
+    struct wire wire;
+    bool near; /* devices of a host reach each other's memory */
+};
+/* Seconds until all devices have the sum of 'bytes' bytes; INFINITY: not a way to do it there. */
+double cost_share(enum scheme s, const struct ground *g, double bytes);
+/* The way 'auto' takes there for an all-reduce. */
+enum scheme cost_cheapest(const struct ground *g, bool ring_order, double bytes);
+/* The size at which b begins to be as cheap as a; 0: it always is, INFINITY: never. */
+double cost_crossover(enum scheme a, enum scheme b, const struct ground *g);
+
+/* ---- the port, from measured calls ---- */
+struct cost_point {
+    enum scheme scheme;
+    int devices;
+    double bytes, seconds;
+};
+/* Calls of one host's devices; such as have no formula there do not count. At most 1024 do. */
+struct wire cost_fit(const struct cost_point *points, int n);
+
+/* ---- a step ---- */
+struct step_cost {
+    double before;   /* seconds until the backward whose gradients leave begins */
+    double backward; /* of which */
+    double update;   /* on the device that updates */
+    int buckets;
+    const double *ready; /* of each, seconds after backward began */
+    const double *bytes;
+    bool overlap;
+    bool server; /* gradients go to where they are updated, and weights come back: dp */
+    bool ring_order;
+};
+/* s: SCHEMES is for each bucket the cheapest all-reduce of them. */
+double cost_step(const struct step_cost *c, enum scheme s, const struct ground *g);
+
+/* ---- laws of scaling, fitted to the times t[i] on n[i] devices ---- */
+/* The share p of the work that is divided: t(N) = t(1) ((1 - p) + p / N). NaN: all are on one device. */
+double scaling_amdahl(const int *n, const double *t, int count);
+/* The same where work grows with N, so that the speed-up N t(1) / t(N) is N - (1 - p) (N - 1). NaN: one device is not
+ * among them, or nothing else is. */
+double scaling_gustafson(const int *n, const double *t, int count);
+/* The serial share that one speed-up betrays. Where it rises with N, it is not serial work but communication. */
+double scaling_karp_flatt(double speed_up, int n);

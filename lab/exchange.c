@@ -1,0 +1,364 @@
+#include "lab/exchange.h"
+
+#include "engine/base/memory.h"
+#include "transport/algo/algo.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct message {
+    int from, to;
+    double bytes, begin;
+};
+
+static struct terrain terrain_of(const struct exchange *e, struct places *p) {
+    p->size = e->size;
+    return terrain_plan(p, e->net.plan.outside.alpha, e->net.plan.outside.beta, false, e->near);
+}
+
+/* As places_plan does it: cyclic over the hosts, where each has as many ranks, a power of two. */
+static void take_places(struct exchange *e) {
+    int per = e->net.plan.per_host, hosts = (e->size + per - 1) / per;
+    bool even = hosts * per == e->size && (per & (per - 1)) == 0;
+    e->locals = hosts == 1 ? e->size : even ? per : 0;
+    for (int r = 0; r < e->size; r++) {
+        bool cyclic = hosts > 1 && e->locals;
+        e->place[r] = cyclic ? r % per * hosts + r / per : r;
+        e->rank[e->place[r]] = r;
+    }
+}
+
+enum error exchange_open(const struct network_plan *p, bool near, struct exchange *out) {
+    *out = (struct exchange){.size = p->devices, .near = near};
+    size_t n = (size_t)p->devices;
+    void *m;
+    TRY(network_open(p, &out->net));
+    TRY(memory_alloc(n * sizeof *out->was, &m));
+    out->was = m;
+    TRY(memory_alloc(n * sizeof *out->at, &m));
+    out->at = m;
+    TRY(memory_alloc(n * sizeof *out->after, &m));
+    out->after = m;
+    TRY(memory_alloc(n * sizeof *out->round, &m));
+    out->round = m;
+    TRY(memory_alloc(n * sizeof *out->place, &m));
+    out->place = m;
+    TRY(memory_alloc(n * sizeof *out->rank, &m));
+    out->rank = m;
+    take_places(out);
+    struct places places;
+    out->gamma = terrain_of(out, &places).gamma;
+    return ERR_NONE;
+}
+
+void exchange_close(struct exchange *e) {
+    network_close(&e->net);
+    memory_free(e->at);
+    memory_free(e->after);
+    memory_free(e->was);
+    memory_free(e->round);
+    memory_free(e->place);
+    memory_free(e->rank);
+}
+
+/* ---- a round: every rank sends at most one message, or one rank many ------------------------ */
+
+static int by_begin(const void *a, const void *b) {
+    const struct message *x = a, *y = b;
+    if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
+    return x->from != y->from ? (x->from < y->from ? -1 : 1) : (x->to > y->to) - (x->to < y->to);
+}
+
+/* A port that several share passes first what comes first. */
+static void in_order(struct message *m, int n) {
+    bool sorted = true;
+    for (int i = 1; i < n && sorted; i++) sorted = m[i - 1].begin <= m[i].begin;
+    if (!sorted) qsort(m, (size_t)n, sizeof *m, by_begin);
+}
+
+static void run_round(struct exchange *e, int n, bool adds) {
+    double slowest = adds ? e->gamma : 0;
+    for (int i = 0; i < n; i++) e->round[i].begin = e->at[e->round[i].from];
+    if (e->net.shared) in_order(e->round, n);
+    memcpy(e->after, e->at, (size_t)e->size * sizeof *e->at);
+    for (int i = 0; i < n; i++) {
+        const struct message *m = &e->round[i];
+        struct passage p = network_pass(&e->net, m->from, m->to, m->bytes, m->begin, slowest);
+        e->after[m->from] = fmax(e->after[m->from], p.left);
+        e->after[m->to] = fmax(e->after[m->to], p.came);
+    }
+    double *was = e->at;
+    e->at = e->after;
+    e->after = was;
+}
+
+/* By how much all ranks have moved on since they were at 'was'; < 0: not all by the same. */
+static double moved(const struct exchange *e, const double *was, bool level) {
+    double d = e->at[0] - was[0], most = 1e-7 * d;
+    for (int r = 1; r < e->size; r++) {
+        if (fabs(e->at[r] - was[r] - d) > most) return -1;
+        if (level && fabs(e->at[r] - e->at[0]) > most) return -1;
+    }
+    return d;
+}
+
+/* To the next rank only one rank of a host sends to another host, so there is no order to find. */
+static void one_shift(struct exchange *e, int distance, double bytes, bool adds) {
+    bool shared = e->net.shared;
+    e->net.shared = shared && distance > 1;
+    for (int r = 0; r < e->size; r++)
+        e->round[r] = (struct message){r, (r + distance) % e->size, bytes, 0};
+    run_round(e, e->size, adds);
+    e->net.shared = shared;
+}
+
+/* So many rounds more like those since the mark, of which there were 'done'. */
+static void repeat(struct exchange *e, const struct port_mark *since, int done, int times,
+                   double each) {
+    for (int r = 0; r < e->size; r++) e->at[r] += each * times;
+    network_repeat(&e->net, since, (double)times / done, each * times);
+}
+
+/* After so many rounds the same has happened everywhere: to each host, or each rack of them, what happened to the one
+ * before it. */
+static int period_of(const struct exchange *e) {
+    const struct network_plan *p = &e->net.plan;
+    return e->net.shared ? p->per_host * (p->per_rack ? p->per_rack : 1) : 1;
+}
+
+/* Each rank sends to the one 'distance' further, or when that is 0, to the one 1, 2, ... further, round after round.
+ * When all ranks have twice moved on by the same time, the rest of the rounds does so too, because the rounds are the
+ * same (or, of other distances, when ranks and ports are all alike and level): so it is added at once. */
+static enum error alike(struct exchange *e, int distance, double bytes, bool adds) {
+    struct port_mark mark;
+    int count = e->size - 1, period = period_of(e);
+    double last = -1;
+    bool found = false;
+    TRY(network_mark(&e->net, &mark));
+    for (int k = 0; k < count; k++) {
+        if (k % period == 0 && !found) {
+            double d = k ? moved(e, e->was, !distance) : -1;
+            int more = (count - k) / period;
+            found = d > 0 && fabs(d - last) <= 1e-7 * d;
+            last = d;
+            if (found) repeat(e, &mark, k / period, more, d);
+            if (found && (k += more * period) == count) break;
+            memcpy(e->was, e->at, (size_t)e->size * sizeof *e->at);
+        }
+        one_shift(e, distance ? distance : k + 1, bytes, adds);
+    }
+    network_mark_free(&mark);
+    return ERR_NONE;
+}
+
+/* Where ports are shared, every distance has other neighbours; of many distances some are tried, and each stands for
+ * those that follow it. An odd stride does not miss what repeats with the size of hosts. */
+static enum error sampled(struct exchange *e, double bytes) {
+    enum { TRIED = 128 };
+    int count = e->size - 1, stride = e->plain ? 1 : (count + TRIED - 1) / TRIED | 1;
+    for (int k = 0; k < count; k += stride) {
+        struct port_mark mark;
+        double each = 0;
+        int more = k + stride < count ? stride - 1 : count - k - 1;
+        TRY(network_mark(&e->net, &mark));
+        one_shift(e, k + 1, bytes, false);
+        for (int r = 0; r < e->size; r++) each += (e->at[r] - e->after[r]) / e->size;
+        repeat(e, &mark, 1, more, each);
+        network_mark_free(&mark);
+    }
+    return ERR_NONE;
+}
+
+static enum error circle(struct exchange *e, double bytes, bool adds) {
+    if (!e->plain) return alike(e, 1, bytes, adds);
+    for (int k = 1; k < e->size; k++) one_shift(e, 1, bytes, adds);
+    return ERR_NONE;
+}
+
+static enum error all_distances(struct exchange *e, double bytes) {
+    return e->plain || e->net.shared ? sampled(e, bytes) : alike(e, 0, bytes, false);
+}
+
+static double part_of(const struct exchange *e) {
+    struct places p;
+    return (double)terrain_of(e, &p).part_bytes;
+}
+
+/* ---- one server ----------------------------------------------------------------------------- */
+
+void exchange_reduce(struct exchange *e, int root, double bytes) {
+    double piece = part_of(e);
+    for (double left = bytes; left > 0; left -= piece) {
+        double some = fmin(left, piece);
+        int n = 0;
+        for (int r = 0; r < e->size; r++)
+            if (r != root) e->round[n++] = (struct message){r, root, some, 0};
+        run_round(e, n, false);
+        e->at[root] += (e->size - 1) * some * e->gamma;
+    }
+}
+
+void exchange_broadcast(struct exchange *e, int root, double bytes) {
+    double piece = part_of(e);
+    for (double left = bytes; left > 0; left -= piece) {
+        double some = fmin(left, piece);
+        for (int i = 1; i < e->size; i++)
+            e->round[i - 1] = (struct message){root, (root + i) % e->size, some, 0};
+        run_round(e, e->size - 1, false);
+    }
+}
+
+/* ---- every rank its part -------------------------------------------------------------------- */
+
+enum error exchange_reduce_scatter(struct exchange *e, double bytes) {
+    double slice = bytes / e->size, piece = part_of(e);
+    for (double left = slice; left > 0; left -= piece) {
+        double some = fmin(left, piece);
+        TRY(all_distances(e, some));
+        for (int r = 0; r < e->size; r++) e->at[r] += (e->size - 1) * some * e->gamma;
+    }
+    return ERR_NONE;
+}
+
+enum error exchange_all_gather(struct exchange *e, double bytes) {
+    return all_distances(e, bytes / e->size);
+}
+
+static enum error ring(struct exchange *e, double bytes) {
+    TRY(circle(e, bytes / e->size, true));
+    return circle(e, bytes / e->size, false);
+}
+
+/* ---- trees and halves: among the places of groups ------------------------------------------- */
+
+/* Groups of places, one after another in each, that do the same at the same time. */
+struct groups {
+    int *first, count; /* place of each group's first */
+};
+
+static int member(const struct exchange *e, const struct groups *g, int group, int i) {
+    return e->rank[g->first[group] + i];
+}
+
+/* Of every group, members [h, m) and [0, m - h) exchange, or one sends to the other. */
+enum direction { DOWN, UP, BOTH };
+static void fold(struct exchange *e, const struct groups *g, int m, double bytes, enum direction d,
+                 bool adds) {
+    int h = (m + 1) / 2, n = 0;
+    for (int k = 0; k < g->count; k++)
+        for (int i = 0; i + h < m; i++) {
+            int low = member(e, g, k, i), high = member(e, g, k, i + h);
+            if (d != DOWN) e->round[n++] = (struct message){high, low, bytes, 0};
+            if (d != UP) e->round[n++] = (struct message){low, high, bytes, 0};
+        }
+    run_round(e, n, adds);
+}
+
+static void tree(struct exchange *e, const struct groups *g, int m, double bytes) {
+    if (m == 1) return;
+    fold(e, g, m, bytes, UP, true);
+    tree(e, g, (m + 1) / 2, bytes);
+    fold(e, g, m, bytes, DOWN, false);
+}
+
+static void halve(struct exchange *e, struct groups *g, int m, double bytes) {
+    int h = (m + 1) / 2, groups = g->count;
+    if (m == 1) return;
+    if (m % 2) {
+        fold(e, g, m, bytes, UP, true);
+        halve(e, g, h, bytes);
+        fold(e, g, m, bytes, DOWN, false);
+        return;
+    }
+    fold(e, g, m, bytes / 2, BOTH, true);
+    for (int k = 0; k < groups; k++) g->first[groups + k] = g->first[k] + h;
+    g->count = 2 * groups;
+    halve(e, g, h, bytes / 2);
+    g->count = groups;
+    fold(e, g, m, bytes / 2, BOTH, false);
+}
+
+static enum error over_places(struct exchange *e, enum scheme s, double bytes) {
+    void *memory;
+    TRY(memory_alloc((size_t)e->size * sizeof(int), &memory));
+    struct groups g = {.first = memory, .count = 1};
+    if (s == SCHEME_TREE)
+        tree(e, &g, e->size, bytes);
+    else
+        halve(e, &g, e->size, bytes);
+    memory_free(memory);
+    return ERR_NONE;
+}
+
+/* ---- hosts ---------------------------------------------------------------------------------- */
+
+/* The ranks of a host meet, and each works on as many bytes. */
+static void near_phase(struct exchange *e, double bytes) {
+    int per = e->net.plan.per_host;
+    for (int first = 0; first < e->size; first += per) {
+        double all = 0;
+        for (int i = 0; i < per; i++) all = fmax(all, e->at[first + i]);
+        for (int i = 0; i < per; i++) e->at[first + i] = all + bytes * e->gamma;
+    }
+}
+
+/* In pipes: to the neighbour 1, 2, ... further within the host. */
+static void near_rounds(struct exchange *e, double slice, bool adds) {
+    int per = e->net.plan.per_host;
+    for (int k = 1; k < per; k++) {
+        for (int r = 0; r < e->size; r++)
+            e->round[r] = (struct message){r, r / per * per + (r + k) % per, slice, 0};
+        run_round(e, e->size, false);
+    }
+    for (int r = 0; adds && r < e->size; r++) e->at[r] += (per - 1) * slice * e->gamma;
+}
+
+/* A small buffer is one slice, local rank 0's; the others only wait. */
+static enum error hierarchical(struct exchange *e, double bytes) {
+    int per = e->net.plan.per_host, hosts = e->size / per;
+    bool whole = bytes <= HIERARCHICAL_ONE_SLICE;
+    double slice = whole ? bytes : bytes / per;
+    if (e->near)
+        near_phase(e, (per - 1) * slice);
+    else
+        near_rounds(e, slice, true);
+    void *memory;
+    TRY(memory_alloc((size_t)e->size * sizeof(int), &memory));
+    struct groups g = {.first = memory, .count = whole ? 1 : per};
+    for (int k = 0; k < g.count; k++) g.first[k] = k * hosts;
+    halve(e, &g, hosts, slice);
+    memory_free(memory);
+    if (e->near)
+        near_phase(e, (per - 1) * slice);
+    else
+        near_rounds(e, slice, false);
+    return ERR_NONE;
+}
+
+/* ---- by name -------------------------------------------------------------------------------- */
+
+enum error exchange_all_reduce(struct exchange *e, enum scheme s, double bytes) {
+    if (e->size == 1) return ERR_NONE;
+    switch (s) {
+    case SCHEME_RING:
+        return ring(e, bytes);
+    case SCHEME_TREE:
+    case SCHEME_HALVING:
+        return over_places(e, s, bytes);
+    case SCHEME_HIERARCHICAL:
+        if (e->net.plan.per_host < e->size && e->locals) return hierarchical(e, bytes);
+        break;
+    case SCHEME_STAR:
+        exchange_reduce(e, 0, bytes);
+        exchange_broadcast(e, 0, bytes);
+        return ERR_NONE;
+    case SCHEME_DIRECT:
+        TRY(exchange_reduce_scatter(e, bytes));
+        return exchange_all_gather(e, bytes);
+    default:
+        break;
+    }
+    return FAIL(ERR_CONFIG, "%s is not a way to add among %d devices on %d a host", scheme_name(s),
+                e->size, e->net.plan.per_host);
+}

@@ -1,0 +1,128 @@
+#include "lab/measured.h"
+
+#include "engine/model/cost.h"
+#include "lab/statistics.h"
+#include "modes/bucket.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- where gradients become ready ----------------------------------------------------------- */
+
+/* Backward goes through the steps from the last; what it computes there takes its share of the time. A pass costs a
+ * little for every step, too, which matters where products are small or none. */
+static double weight_of(const struct plan_step *s, double all, int steps) {
+    return op_flops(&s->desc, true) + 0.02 * all / steps;
+}
+
+static void find_ready(const struct model *m, const struct plan *plan, double *ready) {
+    double all = 0, total = 0, done = 0;
+    for (int i = 0; i < plan->nsteps; i++) all += op_flops(&plan->steps[i].desc, true);
+    for (int i = 0; i < plan->nsteps; i++) total += weight_of(&plan->steps[i], all, plan->nsteps);
+    for (int i = 0; i < m->nparams; i++) ready[i] = 1;
+    for (int s = plan->nsteps - 1; s >= 0; s--) {
+        done += weight_of(&plan->steps[s], all, plan->nsteps);
+        for (int i = 0; i < m->nparams; i++)
+            if (m->params[i].node == plan->steps[s].node && total > 0) ready[i] = done / total;
+    }
+    for (int i = 1; i < m->nparams; i++) ready[i] = fmin(1, fmax(ready[i], ready[i - 1]));
+}
+
+/* ---- what the run says ---------------------------------------------------------------------- */
+
+/* Of the run's last stretch, which is what it has times of. */
+static double steps_of(const struct run_result *r, const struct run_config *c) {
+    double n = r->samples_per_s * r->time_s[RESULT_TOTAL] / (double)c->batch.size;
+    return n >= 1 ? n : (double)r->steps;
+}
+
+/* Of the steps that were written down one by one; of too few of them, what the run says is all there is. */
+static double typical(const struct run_result *r, double quantile) {
+    enum { FEW = 20 };
+    double *ms =
+        r->nsteps >= FEW && r->nsteps < INT32_MAX ? malloc((size_t)r->nsteps * sizeof *ms) : NULL;
+    if (!ms) return r->p50_ms * 1e-3;
+    for (int64_t i = 0; i < r->nsteps; i++) ms[i] = r->step[i].ms;
+    double q = statistics_quantile(ms, (int)r->nsteps, quantile);
+    free(ms);
+    return q * 1e-3;
+}
+
+/* The phases are means over all steps, the first and the disturbed among them. */
+static double scale_of(const struct run_result *r, double steps, double quantile) {
+    static const enum result_phase parts[] = {RESULT_LOAD, RESULT_FORWARD, RESULT_BACKWARD,
+                                              RESULT_COMM_EXPOSED, RESULT_UPDATE};
+    double mean = 0, step = typical(r, quantile);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) mean += r->time_s[parts[i]] / steps;
+    return mean > 0 && step > 0 ? fmin(1, step / mean) : 1;
+}
+
+enum error measured_read(const struct run_result *r, const struct run_config *c,
+                         const struct model *m, const struct plan *plan, int cores, double quantile,
+                         struct pool *pool, struct measured_step *out) {
+    if (r->steps < 1 || r->devices < 1 || r->ranks < 1)
+        return FAIL(ERR_DATA, "'%s' has taken no step", r->dir);
+    double crowd = cores && r->devices > cores ? (double)r->devices / cores : 1;
+    double steps = steps_of(r, c), each = scale_of(r, steps, quantile) / steps,
+           whole = each * (double)r->devices / crowd;
+    bool server = !strcmp(r->mode, "dp"), sharded = server && c->dp.server == SERVER_SHARDED;
+    bool slices = sharded || (!server && c->optimizer.shard);
+    *out = (struct measured_step){
+        .load = r->time_s[RESULT_LOAD] * whole,
+        .forward = r->time_s[RESULT_FORWARD] * whole,
+        .backward = r->time_s[RESULT_BACKWARD] * whole,
+        .work = 1.0 / (double)c->devices.count,
+        .passes = c->batch.shards * c->batch.accumulate,
+        .samples = plan->n,
+        .model = m,
+        .activations = (double)(plan->activations + plan->gradients),
+        .scratch = (double)plan->scratch,
+        .slots = optim_kinds(&(int){0})[c->optimizer.kind.index]->nslots,
+    };
+    /* Times are means over the ranks: of a server's, over many that do not update. */
+    double updates = slices ? (double)r->ranks / crowd : server ? (double)r->ranks : 1 / crowd;
+    out->update = r->time_s[RESULT_UPDATE] * each * updates;
+    out->ready = pool_alloc(pool, ((size_t)m->nparams + 1) * sizeof *out->ready);
+    if (!out->ready) return ERR_MEMORY;
+    find_ready(m, plan, out->ready);
+    return ERR_NONE;
+}
+
+/* ---- what a device does --------------------------------------------------------------------- */
+
+static double passes_of(const struct measured_step *m, double share) {
+    return fmax(1, (double)m->passes * share);
+}
+
+enum error measured_shape(const struct measured_step *m, double share, int64_t first, int64_t cap,
+                          struct step_shape *out) {
+    struct buckets b;
+    double last = 1 / passes_of(m, share), backward = m->backward * share;
+    TRY(buckets_init(&b, m->model, first, cap));
+    enum error err = ERR_NONE;
+    if (b.count > SIMULATE_BUCKETS)
+        err = FAIL(ERR_CONFIG, "%d buckets\nat most %d can be simulated: larger ones", b.count,
+                   SIMULATE_BUCKETS);
+    out->before = (m->load + m->forward) * share + backward * (1 - last);
+    out->backward = backward * last;
+    out->update = m->update;
+    out->buckets = err == ERR_NONE ? b.count : 0;
+    for (int i = 0, p = 0; i < out->buckets; i++) {
+        double ready = 1;
+        for (; p < m->model->nparams && m->model->params[p].offset < b.edge[i + 1]; p++)
+            ready = m->ready[p];
+        out->bytes[i] = (double)(b.edge[i + 1] - b.edge[i]) * sizeof(float);
+        out->ready[i] = ready;
+    }
+    buckets_fini(&b);
+    return err;
+}
+
+double measured_memory(const struct measured_step *m, double share, double state) {
+    double arena = (double)m->model->arena_floats * sizeof(float), passes = passes_of(m, share);
+    double sums = floor(log2(passes)) + 1;               /* gradients of which are kept at once */
+    double samples = fmin(1, (double)m->passes * share); /* of a pass, as it was measured */
+    return arena * (1 + sums + m->slots * state) + (double)m->model->buffer_floats * sizeof(float) +
+           m->activations * samples + m->scratch;
+}

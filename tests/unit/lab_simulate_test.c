@@ -1,0 +1,271 @@
+/* The simulator: its messages against the formulas, its shortcuts against every message by itself, and the steps that
+ * it makes of them. */
+#include "tests/harness/harness.h"
+
+#include "lab/exchange.h"
+#include "lab/simulate.h"
+
+#include <math.h>
+
+#define assert_near(got, expected, share)                                                          \
+    assert_true(fabs((got) - (expected)) <= (share)*fabs((double)(expected)))
+
+static const struct wire port = {50e-6, 8e-9};
+
+static struct network_plan flat(int devices) {
+    return (struct network_plan){
+        .devices = devices, .per_host = 1, .oversubscription = 1, .outside = port};
+}
+
+static double last(const struct exchange *e) {
+    double t = 0;
+    for (int r = 0; r < e->size; r++) t = fmax(t, e->at[r]);
+    return t;
+}
+
+/* ---- one exchange --------------------------------------------------------------------------- */
+
+static double exchanged(const struct network_plan *p, enum scheme s, double bytes) {
+    struct exchange e;
+    assert_int_equal(exchange_open(p, true, &e), ERR_NONE);
+    assert_int_equal(exchange_all_reduce(&e, s, bytes), ERR_NONE);
+    double t = last(&e);
+    exchange_close(&e);
+    return t;
+}
+
+/* Of one piece, so that nothing of a server's adding is hidden. In trees of odd branches some begin earlier than the
+ * formulas have it. */
+static void messages_take_what_formulas_say(void **state) {
+    (void)state;
+    static const enum scheme schemes[] = {SCHEME_STAR, SCHEME_RING, SCHEME_TREE, SCHEME_HALVING,
+                                          SCHEME_DIRECT};
+    static const int sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 31, 64};
+    for (int s = 0; s < 5; s++)
+        for (int i = 0; i < 12; i++)
+            for (double k = 4096; k < 7e4; k *= 4) {
+                const struct network_plan p = flat(sizes[i]);
+                const struct ground g = {sizes[i], 1, port, false};
+                double t = exchanged(&p, schemes[s], k), formula = cost_share(schemes[s], &g, k);
+                bool even = (sizes[i] & (sizes[i] - 1)) == 0;
+                assert_near(t, formula, even || s < 2 || s == 4 ? 1e-9 : 0.5);
+                assert_true(t <= formula * (1 + 1e-9));
+            }
+}
+
+/* A server that gets many pieces adds one while the next comes. */
+static void pieces_hide_adding(void **state) {
+    (void)state;
+    const struct network_plan p = flat(8);
+    const struct ground g = {8, 1, port, false};
+    double formula = cost_share(SCHEME_STAR, &g, 64e6), bytes = 2 * 7 * 64e6 * port.beta;
+    double t = exchanged(&p, SCHEME_STAR, 64e6);
+    assert_true(t < formula && t > bytes);
+    assert_near(t, formula, 0.02);
+}
+
+/* The busiest port passes what the essays say: K bytes on every way of theirs. */
+static void ports_pass_what_essays_say(void **state) {
+    (void)state;
+    const double k = 1 << 20;
+    const struct {
+        enum scheme scheme;
+        double bytes; /* of 8 devices, through the busiest port */
+    } cases[] = {{SCHEME_STAR, 7 * k},
+                 {SCHEME_RING, 2 * 7.0 / 8 * k},
+                 {SCHEME_TREE, 3 * k},
+                 {SCHEME_HALVING, 2 * 7.0 / 8 * k},
+                 {SCHEME_DIRECT, 2 * 7.0 / 8 * k}};
+    for (int i = 0; i < 5; i++) {
+        struct exchange e;
+        const struct network_plan p = flat(8);
+        assert_int_equal(exchange_open(&p, false, &e), ERR_NONE);
+        assert_int_equal(exchange_all_reduce(&e, cases[i].scheme, k), ERR_NONE);
+        struct busiest b = network_busiest(&e.net);
+        assert_near(b.seconds, cases[i].bytes * port.beta, 1e-9);
+        assert_int_equal(b.kind, PORT_DEVICE);
+        exchange_close(&e);
+    }
+}
+
+/* Four hosts of eight: each byte crosses between hosts once, where a way that knows no hosts sends more. */
+static void hosts_share_their_port(void **state) {
+    (void)state;
+    const double k = 1 << 20;
+    struct network_plan p = {.devices = 32,
+                             .per_host = 8,
+                             .oversubscription = 1,
+                             .outside = port,
+                             .inside = {1e-6, 1e-10}};
+    struct exchange e;
+    assert_int_equal(exchange_open(&p, true, &e), ERR_NONE);
+    assert_int_equal(exchange_all_reduce(&e, SCHEME_HIERARCHICAL, k), ERR_NONE);
+    struct busiest b = network_busiest(&e.net);
+    assert_int_equal(b.kind, PORT_HOST);
+    assert_near(b.seconds, 2 * 3.0 / 4 * k * port.beta, 1e-9);
+    exchange_close(&e);
+    assert_true(exchanged(&p, SCHEME_HIERARCHICAL, k) < exchanged(&p, SCHEME_DIRECT, k));
+    double whole = exchanged(&p, SCHEME_HIERARCHICAL, k);
+    p.per_rack = 2, p.oversubscription = 8; /* two hosts' ports go through a quarter of one */
+    assert_true(exchanged(&p, SCHEME_HIERARCHICAL, k) > 2 * whole);
+    p.devices = 30; /* the last host is not full */
+    assert_int_equal(exchange_open(&p, true, &e), ERR_NONE);
+    assert_int_equal(exchange_all_reduce(&e, SCHEME_HIERARCHICAL, k), ERR_CONFIG);
+    exchange_close(&e);
+}
+
+/* ---- shortcuts ------------------------------------------------------------------------------ */
+
+/* Ranks that begin at different times; all messages by themselves, and with what repeats added at once. */
+static double late_start(const struct network_plan *p, enum scheme s, double bytes, bool plain,
+                         double *busy) {
+    struct exchange e;
+    assert_int_equal(exchange_open(p, true, &e), ERR_NONE);
+    e.plain = plain;
+    for (int r = 0; r < e.size; r++) e.at[r] = r % 7 == 3 ? 2e-3 : 0;
+    assert_int_equal(exchange_all_reduce(&e, s, bytes), ERR_NONE);
+    double t = last(&e);
+    *busy = network_busiest(&e.net).seconds;
+    exchange_close(&e);
+    return t;
+}
+
+static void shortcuts_give_the_same(void **state) {
+    (void)state;
+    const struct network_plan hosts = {.devices = 256,
+                                       .per_host = 8,
+                                       .per_rack = 4,
+                                       .oversubscription = 2,
+                                       .outside = port,
+                                       .inside = {1e-6, 1e-10}};
+    const struct network_plan plans[] = {flat(256), hosts};
+    static const enum scheme schemes[] = {SCHEME_RING, SCHEME_DIRECT};
+    for (int i = 0; i < 2; i++)
+        for (int s = 0; s < 2; s++) {
+            double busy[2], all = late_start(&plans[i], schemes[s], 1e6, true, &busy[0]);
+            bool sampled = i == 1 && s == 1;
+            assert_near(late_start(&plans[i], schemes[s], 1e6, false, &busy[1]), all,
+                        sampled ? 0.1 : 1e-5);
+            assert_near(busy[1], busy[0], sampled ? 0.1 : 1e-5);
+        }
+}
+
+/* ---- steps ---------------------------------------------------------------------------------- */
+
+static struct step_shape shape = {.before = 10e-3,
+                                  .backward = 20e-3,
+                                  .update = 1e-3,
+                                  .buckets = 2,
+                                  .bytes = {250e3, 250e3},
+                                  .ready = {0.25, 1}};
+
+static struct simulated step_of(const struct simulate_plan *p) {
+    struct simulated s;
+    assert_int_equal(simulate(&shape, p, &s), ERR_NONE);
+    return s;
+}
+
+static struct simulate_plan plan_of(int devices, enum scheme s) {
+    return (struct simulate_plan){.net = flat(devices), .scheme = s, .steps = 1};
+}
+
+static void steps_follow_the_formulas(void **state) {
+    (void)state;
+    static const int sizes[] = {1, 2, 4, 8, 64};
+    for (int i = 0; i < 5; i++)
+        for (int overlap = 0; overlap < 2; overlap++) {
+            struct simulate_plan p = plan_of(sizes[i], SCHEMES);
+            p.overlap = overlap;
+            for (int cores = 0; cores <= 2; cores += 2) {
+                p.cores = cores;
+                p.server = false;
+                assert_near(step_of(&p).step, simulate_formula(&shape, &p), 1e-9);
+                p.server = true;
+                for (int kind = SERVED_SHARED; kind <= SERVED_SHARDED; kind++) {
+                    p.kind = (enum simulated_server)kind;
+                    if (sizes[i] == 1 && kind == SERVED_APART)
+                        continue; /* two places, one computes */
+                    assert_near(step_of(&p).step, simulate_formula(&shape, &p), 0.03);
+                }
+            }
+        }
+}
+
+static void the_servers_port_is_the_busiest(void **state) {
+    (void)state;
+    struct simulate_plan p = plan_of(16, SCHEME_RING);
+    struct simulated ring = step_of(&p);
+    p.server = true;
+    struct simulated served = step_of(&p);
+    assert_int_equal(served.port.which, 0);
+    assert_near(served.port.seconds / ring.port.seconds, 16 / 2.0,
+                1e-6); /* 15 K beside 2 x 15/16 K */
+    assert_true(served.step > ring.step);
+    p.kind = SERVED_APART;
+    assert_int_equal(step_of(&p).port.which, 16);
+    p.kind = SERVED_SHARDED;
+    assert_near(step_of(&p).port.seconds, ring.port.seconds, 1e-6);
+}
+
+static void overlap_hides_and_stragglers_show(void **state) {
+    (void)state;
+    struct simulate_plan p = plan_of(8, SCHEME_RING);
+    double open = step_of(&p).step;
+    p.overlap = true;
+    struct simulated hidden = step_of(&p);
+    assert_true(hidden.step < open);
+    assert_near(hidden.step, hidden.compute + hidden.exposed, 1e-9);
+    p.slow_share = 0.2, p.slow_by = 2, p.steps = 20;
+    double slowed = step_of(&p).step;
+    assert_true(slowed > hidden.step * 1.3 && slowed < hidden.step + 30e-3);
+    assert_true(step_of(&p).step == slowed);
+    p.seed = 1;
+    assert_true(step_of(&p).step != slowed);
+    p.slow_share = 1;
+    assert_near(step_of(&p).compute, 61e-3, 1e-9);
+}
+
+/* All of them, on hosts and racks: the same with and without shortcuts would take minutes; that it is done, and that
+ * no port is busy longer than the step, is seen here. */
+static void four_thousand_devices(void **state) {
+    (void)state;
+    static const enum scheme schemes[] = {SCHEME_RING, SCHEME_TREE, SCHEME_HALVING,
+                                          SCHEME_HIERARCHICAL};
+    for (int i = 0; i < 4; i++) {
+        struct simulate_plan p = plan_of(SIMULATE_DEVICES, schemes[i]);
+        p.net.per_host = 8, p.net.per_rack = 16, p.net.oversubscription = 4, p.near = true;
+        p.net.inside = (struct wire){1e-6, 1e-10};
+        struct simulated s = step_of(&p);
+        assert_true(s.busy > 0 && s.busy <= 1 && s.step > 31e-3);
+        assert_int_equal(s.scheme, schemes[i]);
+    }
+}
+
+static void refuses_what_cannot_be(void **state) {
+    (void)state;
+    struct simulated s;
+    struct simulate_plan p = plan_of(SIMULATE_DEVICES + 1, SCHEME_RING);
+    assert_int_equal(simulate(&shape, &p, &s), ERR_USAGE);
+    p = plan_of(8, SCHEME_RING);
+    p.net.per_host = 0;
+    assert_int_equal(simulate(&shape, &p, &s), ERR_USAGE);
+    p = plan_of(7, SCHEME_HIERARCHICAL); /* a host is not full */
+    p.net.per_host = 2;
+    assert_int_equal(simulate(&shape, &p, &s), ERR_CONFIG);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_take_what_formulas_say),
+        cmocka_unit_test(pieces_hide_adding),
+        cmocka_unit_test(ports_pass_what_essays_say),
+        cmocka_unit_test(hosts_share_their_port),
+        cmocka_unit_test(shortcuts_give_the_same),
+        cmocka_unit_test(steps_follow_the_formulas),
+        cmocka_unit_test(the_servers_port_is_the_busiest),
+        cmocka_unit_test(overlap_hides_and_stragglers_show),
+        cmocka_unit_test(four_thousand_devices),
+        cmocka_unit_test(refuses_what_cannot_be),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -2,29 +2,18 @@
 #include "cli/bench.h"
 #include "engine/base/json.h"
 #include "engine/base/text.h"
+#include "lab/fit.h"
 
 #include <math.h>
 
 /* ---- the model ---- */
 
-/* Least squares of relative errors: each row weighs 1 / time^2, so that small messages decide alpha
- * and large ones beta. Neither is less than nothing. */
 void bench_fit(struct bench_series *s) {
-    double w = 0, x = 0, y = 0, xx = 0, xy = 0;
-    for (int i = 0; i < s->rows; i++) {
-        double t = s->row[i].seconds, n = (double)s->row[i].bytes;
-        if (!(t > 0)) continue;
-        double weight = 1 / (t * t);
-        w += weight;
-        x += weight * n, y += weight * t;
-        xx += weight * n * n, xy += weight * n * t;
-    }
-    double det = w * xx - x * x;
-    bool line = s->rows > 1 && det > 1e-9 * w * xx;
-    s->beta = line ? (w * xy - x * y) / det : 0;
-    s->alpha = line ? (y - s->beta * x) / w : w > 0 ? y / w : 0;
-    if (s->alpha < 0) s->alpha = 0, s->beta = xy / xx;
-    if (s->beta < 0) s->beta = 0, s->alpha = y / w;
+    struct fit_point points[BENCH_SIZES];
+    for (int i = 0; i < s->rows; i++)
+        points[i] = (struct fit_point){(double)s->row[i].bytes, s->row[i].seconds, 1};
+    struct fit f = fit_line(points, s->rows);
+    s->alpha = f.alpha, s->beta = f.beta;
     for (int i = 0; i < s->rows; i++)
         s->row[i].model = s->alpha + s->beta * (double)s->row[i].bytes;
 }

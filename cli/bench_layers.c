@@ -5,6 +5,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/rng.h"
 #include "engine/base/text.h"
+#include "engine/device/accel.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -168,18 +169,36 @@ static int64_t vocabulary(const struct model *m) {
     return least;
 }
 
+static enum error take_there(struct net *b, int64_t n, float **out) {
+    void *p;
+    TRY(device_alloc(b->dev, (size_t)n * sizeof(float), &p));
+    *out = p;
+    return ERR_NONE;
+}
+
+/* First weights, made here and sent to where the device has them. */
+static enum error make_values(struct net *b) {
+    int64_t n = b->m->arena_floats, k = b->m->buffer_floats;
+    float *values, *buffers;
+    TRY(take(b, n, sizeof(float), &values));
+    TRY(take(b, k, sizeof(float), &buffers));
+    model_init(b->m, 1, values, buffers);
+    TRY(take_there(b, n, &b->values));
+    TRY(take_there(b, n, &b->grads));
+    TRY(take_there(b, k, &b->buffers));
+    TRY(device_write(b->dev, b->values, values, (size_t)n * sizeof(float)));
+    if (k) TRY(device_write(b->dev, b->buffers, buffers, (size_t)k * sizeof(float)));
+    return device_wait(b->dev);
+}
+
 static enum error make_batch(struct net *b, int64_t n) {
     int64_t xs = n * shape_count(&b->input), outs = n * shape_count(&b->m->output),
             rows = b->classes ? outs / b->classes : 0, tokens = vocabulary(b->m);
     struct rng_key key = rng_key(1, RNG_DATA);
-    TRY(take(b, b->m->arena_floats, sizeof(float), &b->values));
-    TRY(take(b, b->m->arena_floats, sizeof(float), &b->grads));
-    TRY(take(b, b->m->buffer_floats, sizeof(float), &b->buffers));
     TRY(take(b, xs, sizeof(float), &b->x));
     TRY(take(b, n, sizeof(uint64_t), &b->ids));
     TRY(take(b, rows, sizeof(int32_t), &b->labels));
     TRY(take(b, outs, sizeof(float), &b->target));
-    model_init(b->m, 1, b->values, b->buffers);
     for (int64_t k = 0; k < xs; k++)
         b->x[k] = tokens ? (float)rng_below(key, 0, (uint64_t)k, (uint64_t)tokens)
                          : rng_normal(key, 0, (uint64_t)k);
@@ -207,15 +226,20 @@ static enum error make_net(struct net *b, const struct options *o) {
     b->threads = o->threads ? o->threads : 1;
     TRY(find_input(b, o, &outputs));
     TRY(make_model(b, outputs));
-    const struct device_params p = {.count = 1, .threads = (int)b->threads};
+    const struct device_params p = {
+        .count = 1, .threads = (int)b->threads, .unit = c->devices.unit[0]};
     TRY(device_find(c->devices.kind)->open(&p, &b->dev));
     TRY(graph_create(b->m, b->dev, (enum loss)c->loss, (enum precision)c->precision, &b->g));
     TRY(graph_prepare(b->g, n));
+    TRY(make_values(b));
     return make_batch(b, n);
 }
 
 static void net_fini(struct net *b) {
     graph_free(b->g);
+    device_free(b->dev, b->values);
+    device_free(b->dev, b->grads);
+    device_free(b->dev, b->buffers);
     if (b->dev) b->dev->ops->close(b->dev);
     model_free(b->m);
     config_errors_free(b->errors);
@@ -238,8 +262,8 @@ static void watch(void *user, int step, bool backward, bool done) {
         t->began = t->now();
 }
 
-int64_t (*bench_clock(int64_t threads))(void) {
-    return threads == 1 ? clock_thread_ns : clock_ns;
+int64_t (*bench_clock(const struct device *dev))(void) {
+    return dev->params.threads == 1 && !device_accel(dev) ? clock_thread_ns : clock_ns;
 }
 
 static int by_value(const void *a, const void *b) {
@@ -261,6 +285,7 @@ static enum error one_pass(struct net *b, int64_t (*now)(void), int64_t whole[2]
     TRY(graph_forward(b->g, &b->batch, b->values, b->buffers, &sums));
     int64_t middle = now();
     TRY(graph_backward(b->g, &b->batch, b->values, b->grads, NULL, NULL));
+    TRY(device_wait(b->dev));
     whole[0] = middle - begin;
     whole[1] = now() - middle;
     return ERR_NONE;
@@ -268,7 +293,7 @@ static enum error one_pass(struct net *b, int64_t (*now)(void), int64_t whole[2]
 
 static enum error run_passes(struct net *b, struct times *t, double seconds) {
     enum { LEAST = 3 };
-    t->now = bench_clock(b->threads);
+    t->now = bench_clock(b->dev);
     TRY(one_pass(b, t->now, t->whole[0])); /* warm */
     graph_watch(b->g, watch, t);
     int64_t end = clock_ns() + (int64_t)(seconds * 1e9);
@@ -305,8 +330,9 @@ static enum error bench(struct net *b, const struct options *o) {
     r.classes = b->classes;
     r.threads = b->threads;
     shape_text(&b->input, r.input);
-    r.fma = peak_fma();
-    TRY(peak_gemm(b->dev, r.precision, bench_clock(b->threads), &r.gemm));
+    r.fma = device_accel(b->dev) ? 0 : peak_fma();
+    r.side = peak_side(b->dev);
+    TRY(peak_gemm(b->dev, r.precision, bench_clock(b->dev), &r.gemm));
     TRY(measure(b, o, &r));
     return layers_report(&r, stdout);
 }

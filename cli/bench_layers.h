@@ -19,17 +19,20 @@ struct layers_result {
     char input[96];
     int64_t n, classes, threads;
     enum precision precision;
-    double fma, gemm; /* measured rates, FLOP/s: multiply-adds of one core; a large product */
+    double fma,
+        gemm; /* measured rates, FLOP/s: multiply-adds of one core (0: not asked for); a large product */
+    int side; /* of that product's matrices */
     int passes, count, fused;
     struct layer_row *rows;
     double pass[2]; /* whole passes, medians */
     bool json;
 };
 /* Of one thread its own processor time, so that a busy machine does not count; else the wall's. */
-int64_t (*bench_clock(int64_t threads))(void);
+int64_t (*bench_clock(const struct device *dev))(void);
 /* FLOP/s of multiply-adds in registers, on one core. */
 double peak_fma(void);
-/* FLOP/s of a product of 1024 x 1024 matrices on the device. */
+/* FLOP/s of a product of square matrices on the device. */
+int peak_side(const struct device *dev);
 MUST_CHECK enum error peak_gemm(struct device *dev, enum precision precision, int64_t (*now)(void),
                                 double *out);
 MUST_CHECK enum error layers_report(const struct layers_result *r, FILE *out);

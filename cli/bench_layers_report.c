@@ -8,8 +8,8 @@
 
 static const char *const activations[] = {"",      "+relu",    "+gelu", "+gelu_tanh",
                                           "+silu", "+sigmoid", "+tanh"};
-static const char *const layouts[] = {"plain", "blocked"};
-static const char *const precisions[] = {"f32", "bf16", "fp16"};
+static const char *const layouts[] = {"plain", "blocked", "last"};
+static const char *const precisions[] = {"f32", "bf16", "fp16", "tf32"};
 
 /* "conv2d+relu+maxpool" */
 static void op_text(const struct op_desc *d, char out[64]) {
@@ -79,12 +79,15 @@ static void print_head(const struct layers_result *r, FILE *out) {
             "(%s)\n",
             r->model, r->input, (long long)r->classes, (long long)r->n, precisions[r->precision],
             (long long)r->threads, r->threads == 1 ? "" : "s", r->passes,
-            r->threads == 1 ? "processor time" : "time");
-    fprintf(
-        out,
-        "peak %.1f GFLOP/s, the larger of: multiply-adds in registers %.1f a core; a product of "
-        "1024 x 1024 in %s %.1f\n\n",
-        peak(r) * 1e-9, r->fma * 1e-9, precisions[r->precision], r->gemm * 1e-9);
+            r->threads == 1 && r->fma > 0 ? "processor time" : "time");
+    fprintf(out, "peak %.1f GFLOP/s", peak(r) * 1e-9);
+    if (r->fma > 0)
+        fprintf(out, ", the larger of: multiply-adds in registers %.1f a core; a product of",
+                r->fma * 1e-9);
+    else
+        fprintf(out, ": a product of");
+    fprintf(out, " %d x %d in %s %.1f\n\n", r->side, r->side, precisions[r->precision],
+            r->gemm * 1e-9);
     fprintf(out, "%-22s %-24s %-10s %-7s %-12s %9s %9s %8s %9s %8s %9s\n", "layer", "op", "by",
             "layout", "out", "fwd ms", "bwd ms", "share", "GFLOP/s", "of peak", "bytes");
 }

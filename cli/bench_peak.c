@@ -2,8 +2,10 @@
 #include "cli/bench_layers.h"
 
 #include "engine/base/clock.h"
+#include "engine/device/accel.h"
 
 #include <math.h>
+#include <stdlib.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -83,46 +85,86 @@ double peak_fma(void) {
 
 /* ---- a large product ---- */
 
-enum { SIDE = 1024, GEMM_TRIES = 8 };
+enum { SIDE = 1024, SIDE_ACCELERATOR = 4096, GEMM_TRIES = 8 };
 
-static enum error time_gemm(struct op *op, float *memory, int64_t (*now)(void), double *best) {
-    const int64_t square = (int64_t)SIDE * SIDE;
-    void *scratch, *saved;
-    TRY(memory_alloc(op->scratch_bytes, &scratch));
-    enum error err = memory_alloc(op->saved_bytes, &saved);
-    struct op_args a = {.x = {memory},
-                        .w = {memory + square},
-                        .y = memory + 2 * square,
-                        .scratch = scratch,
-                        .saved = saved};
+int peak_side(const struct device *dev) {
+    return device_accel(dev) ? SIDE_ACCELERATOR : SIDE;
+}
+
+struct product { /* its factors and the rest, in the device's memory */
+    struct device *dev;
+    struct op *op;
+    int64_t side;
+    void *f32, *low, *scratch, *saved; /* x, w, y; w and x as activations are */
+    struct op_args a;
+};
+
+static enum error product_fill(struct product *p, enum precision precision) {
+    const struct accel_ops *accel = device_accel(p->dev);
+    int64_t square = p->side * p->side;
+    float *x = malloc((size_t)square * 2 * sizeof *x);
+    if (!x) return FAIL(ERR_MEMORY, "no memory for a product of %lld", (long long)p->side);
+    for (int64_t i = 0; i < 2 * square; i++) x[i] = (float)(i % 17) / 16 - 0.5f;
+    enum error err = device_write(p->dev, p->f32, x, (size_t)square * 2 * sizeof *x);
+    if (err == ERR_NONE && accel)
+        err = accel->lower(p->dev, LANE_COMPUTE, p->low, p->f32, 2 * square, precision);
+    if (err == ERR_NONE) err = device_wait(p->dev);
+    free(x);
+    return err;
+}
+
+static enum error product_open(struct product *p, enum precision precision) {
+    int64_t square = p->side * p->side;
+    size_t unit = device_unit(p->dev, precision), bytes = (size_t)square * sizeof(float);
+    TRY(device_alloc(p->dev, 3 * bytes, &p->f32));
+    TRY(device_alloc(p->dev, device_accel(p->dev) ? 2 * (size_t)square * unit : 1, &p->low));
+    TRY(device_alloc(p->dev, p->op->scratch_bytes, &p->scratch));
+    TRY(device_alloc(p->dev, p->op->saved_bytes, &p->saved));
+    float *f32 = p->f32;
+    char *low = p->low;
+    p->a = (struct op_args){.x = {f32},
+                            .w = {f32 + square},
+                            .y = f32 + 2 * square,
+                            .scratch = p->scratch,
+                            .saved = p->saved};
+    if (device_accel(p->dev)) p->a.x[0] = p->low, p->a.w_low[0] = low + (size_t)square * unit;
+    return product_fill(p, precision);
+}
+
+static void product_close(struct product *p) {
+    device_free(p->dev, p->f32);
+    device_free(p->dev, p->low);
+    device_free(p->dev, p->scratch);
+    device_free(p->dev, p->saved);
+    op_free(p->op);
+}
+
+static enum error product_time(struct product *p, int64_t (*now)(void), double *best) {
     int64_t end = clock_ns() + 500000000; /* plain C takes seconds */
-    for (int i = 0; i < GEMM_TRIES && err == ERR_NONE && (!i || clock_ns() < end); i++) {
+    for (int i = 0; i < GEMM_TRIES && (!i || clock_ns() < end); i++) {
         int64_t mark = now();
-        err = op_forward(op, &a);
+        TRY(op_forward(p->op, &p->a));
+        TRY(device_wait(p->dev));
         *best = fmin(*best, clock_seconds(now() - mark));
     }
-    memory_free(saved);
-    memory_free(scratch);
-    return err;
+    return ERR_NONE;
 }
 
 enum error peak_gemm(struct device *dev, enum precision precision, int64_t (*now)(void),
                      double *out) {
-    const struct shape row = {1, {SIDE}};
-    struct op_desc d = {
-        .kind = OP_LINEAR, .n = SIDE, .x = row, .y = row, .precision = precision, .first = true};
-    struct op *op;
-    void *memory;
-    double best = INFINITY;
-    TRY(op_create(dev, &d, &op));
-    enum error err = memory_alloc(3 * sizeof(float) * SIDE * SIDE, &memory);
-    if (err == ERR_NONE) {
-        float *x = memory;
-        for (int64_t i = 0; i < 2 * (int64_t)SIDE * SIDE; i++) x[i] = (float)(i % 17) / 16 - 0.5f;
-        err = time_gemm(op, x, now, &best);
-        memory_free(memory);
-    }
-    op_free(op);
-    *out = 2.0 * SIDE * SIDE * SIDE / best;
+    struct product p = {.dev = dev, .side = peak_side(dev)};
+    const struct shape row = {1, {p.side}};
+    struct op_desc d = {.kind = OP_LINEAR,
+                        .n = p.side,
+                        .x = row,
+                        .y = row,
+                        .precision = precision,
+                        .first = !device_accel(dev)};
+    double best = INFINITY, side = (double)p.side;
+    TRY(op_create(dev, &d, &p.op));
+    enum error err = product_open(&p, precision);
+    if (err == ERR_NONE) err = product_time(&p, now, &best);
+    product_close(&p);
+    *out = 2.0 * side * side * side / best;
     return err;
 }

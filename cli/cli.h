@@ -93,7 +93,7 @@ MUST_CHECK enum error run_place_open(const struct run_settings *s, const char *g
 /* The newest directory that log.dir may have meant and that holds a checkpoint, and this; out is not
  * touched when there is none. */
 void run_place_newest(const struct run_settings *s, struct run_place *out);
-/* Writes config.yaml and resolved.yaml. */
+/* Writes config.yaml, resolved.yaml and env.json. */
 MUST_CHECK enum error run_place_record(struct run_place *p, const struct run_settings *s);
 /* Puts back what they were, for settings that the checkpoint refuses must not stay with it. */
 void run_place_restore(const struct run_place *p, struct pool *pool);

@@ -124,11 +124,12 @@ static void append(struct writer *w, int32_t token) {
 
 static enum error next_token(struct writer *w, int64_t number, int32_t *out) {
     struct trainer *t = w->t;
-    struct graph_sums sums;
+    const float *y;
     const struct graph_batch batch = {.n = 1, .x = w->x};
     for (int64_t i = 0; i < w->context; i++) w->x[i] = i < w->count ? (float)w->window[i] : 0;
-    TRY(graph_forward(t->graph, &batch, t->values, t->buffers, &sums));
-    *out = draw(w, graph_output(t->graph) + (w->count - 1) * w->vocabulary, number);
+    TRY(graph_forward(t->graph, &batch, t->values, t->buffers, NULL));
+    TRY(graph_output(t->graph, &y));
+    *out = draw(w, y + (w->count - 1) * w->vocabulary, number);
     return ERR_NONE;
 }
 

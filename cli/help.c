@@ -10,7 +10,7 @@ static int overview(void) {
            "usage: engine COMMAND [ARGUMENTS]\n\n");
     int n;
     const struct command *const *all = command_list(&n);
-    for (int i = 0; i < n; i++) printf("  %-9s %s\n", all[i]->name, all[i]->summary);
+    for (int i = 0; i < n; i++) printf("  %-10s %s\n", all[i]->name, all[i]->summary);
     printf("\n  engine run                     trains on generated data; needs no file\n"
            "  engine help COMMAND            what a command takes\n"
            "  engine help config             the keys of a configuration\n"

@@ -29,10 +29,11 @@ static void rows_fill(const struct model_view *v, struct row *rows) {
         const struct plan_step *step = &v->plan->steps[s];
         if (step->node == NODE_LOSS) continue;
         struct row *r = &rows[step->node];
-        int64_t outputs = v->plan->tensors[step->out].count * v->samples;
+        const struct plan_tensor *out = &v->plan->tensors[step->out];
+        int64_t outputs = out->count * out->unit * v->samples;
         r->forward += op_flops(&step->desc, false);
         r->backward += op_flops(&step->desc, true);
-        r->activations += outputs * (int64_t)sizeof(float) + (int64_t)step->op->saved_bytes;
+        r->activations += outputs + (int64_t)step->op->saved_bytes;
         r->computed = true;
     }
 }
@@ -46,8 +47,8 @@ static struct totals totals_of(const struct model_view *v, const struct row *row
     const int64_t size = (int64_t)sizeof(float);
     struct totals t = {.weights = v->model->parameters * size,
                        .gradients = v->model->parameters * size,
-                       .activations = v->plan->activations * size,
-                       .activation_gradients = v->plan->gradients * size,
+                       .activations = v->plan->activations,
+                       .activation_gradients = v->plan->gradients,
                        .scratch = (int64_t)v->plan->scratch};
     t.state = optimizer_of(v)->nslots * t.weights;
     for (int k = 0; k < v->model->nnodes; k++)

@@ -200,17 +200,17 @@ static enum error read_samples(struct asker *a, const struct input_range *r, int
 static enum error answer_batch(struct asker *a, const struct input_range *r, const char *input,
                                int64_t from, int64_t n) {
     struct trainer *t = a->t;
-    struct graph_sums sums;
+    const float *y;
     struct graph_batch batch = {.n = n, .x = a->x};
     TRY(read_samples(a, r, from, n));
     TRY(graph_prepare(t->graph, n));
-    TRY(graph_forward(t->graph, &batch, t->values, t->buffers, &sums));
+    TRY(graph_forward(t->graph, &batch, t->values, t->buffers, NULL));
+    TRY(graph_output(t->graph, &y));
     int64_t all = shape_count(&t->model->output), labels = t->data->labels;
     float *row = a->target;
     for (int64_t i = 0; i < n; i++) {
         int64_t truth = r->own || !a->classes ? -1 : a->labels[(i + 1) * labels - 1];
-        memcpy(row, graph_output(t->graph) + (i + 1) * all - a->width,
-               (size_t)a->width * sizeof *row);
+        memcpy(row, y + (i + 1) * all - a->width, (size_t)a->width * sizeof *row);
         if (a->classes && t->config->loss == LOSS_CROSS_ENTROPY) softmax(row, a->width);
         if (a->o->trained.json)
             answer_json(a, row, input, from + i, truth);

@@ -1,6 +1,7 @@
 /* engine run: trains. With a configuration file, without one (generated data, a small network), or
  * with a run directory, which goes on from its last checkpoint. */
 #include "cli/cli.h"
+#include "cli/dashboard.h"
 
 #include "engine/base/log.h"
 #include "engine/train/stop.h"
@@ -77,7 +78,16 @@ static int take_value(struct options *o, char *option, char *next, bool *joined)
     return -1;
 }
 
+/* --dashboard, or --dashboard=ADDRESS: without one it is at a port of this host alone. */
+static bool take_dashboard(struct options *o, const char *arg) {
+    static const char name[] = "--dashboard";
+    size_t n = sizeof name - 1;
+    if (strncmp(arg, name, n) != 0 || (arg[n] && arg[n] != '=')) return false;
+    return set_from(o, "log.dashboard", arg[n] ? arg + n + 1 : DASHBOARD_STANDARD) == ERR_NONE;
+}
+
 static bool take_flag(struct options *o, const char *arg) {
+    if (take_dashboard(o, arg)) return true;
     if (!strcmp(arg, "--json")) return o->json = true;
     if (!strcmp(arg, "--quiet") || !strcmp(arg, "-q")) return o->quiet = true;
     if (!strcmp(arg, "--no-progress")) return !(o->progress = false);
@@ -156,17 +166,29 @@ static int run_whole(struct job *job, const char *run_dir) {
     return exit_code(err, code);
 }
 
-enum error cli_train(struct job *job, const char *run_dir, int *code) {
+static enum error train_here(struct job *job, const char *run_dir, struct dashboard *board,
+                             int *code) {
     struct run_place place;
-    const struct run_launched *l = &job->settings->config.launched;
-    if (l->by && l->rank > 0) return job->mode->launch(job, code); /* rank 0 keeps the files */
     TRY(run_place_open(job->settings, run_dir, &place));
     TRY(run_place_record(&place, job->settings));
     job->run_dir = place.dir;
     job->resume = place.resume;
+    if (board) dashboard_follow(board, job);
     enum error err = job->mode->launch(job, code);
     if (place.resume && (err == ERR_CONFIG || *code == error_exit_code(ERR_CONFIG)))
         run_place_restore(&place, job->settings->pool);
+    return err;
+}
+
+enum error cli_train(struct job *job, const char *run_dir, int *code) {
+    const struct run_config *c = &job->settings->config;
+    struct dashboard *board = NULL;
+    if (c->launched.by && c->launched.rank > 0) /* rank 0 keeps the files */
+        return job->mode->launch(job, code);
+    if (c->run.node_rank == 0) TRY(dashboard_open(c->log.dashboard, &board));
+    if (board && !job->quiet) dprintf(job->console_err, "dashboard %s\n", dashboard_url(board));
+    enum error err = train_here(job, run_dir, board, code);
+    dashboard_close(board, err == ERR_NONE ? *code : error_exit_code(err));
     return err;
 }
 
@@ -211,7 +233,7 @@ static int run_run(int argc, char **argv) {
 const struct command command_run = {
     .name = "run",
     .arguments = "[CONFIG | RUN_DIR] [--set KEY=VALUE]... [--mode M] [--devices D] [--resume] "
-                 "[--json] [--quiet]",
+                 "[--dashboard[=ADDRESS]] [--json] [--quiet]",
     .summary = "trains, from a configuration, from nothing, or on from a run directory",
     .help =
         "  --set KEY=VALUE  changes one key: --set optimizer.lr=0.1 (repeatable)\n"
@@ -221,6 +243,10 @@ const struct command command_run = {
         "                   on each of N hosts: run.nodes, run.node_rank, run.master, run.port\n"
         "                   and devices\n"
         "  --resume         the same as --set checkpoint.resume=auto\n"
+        "  --dashboard[=ADDRESS]\n"
+        "                   shows the run to a browser while it goes, at " DASHBOARD_STANDARD "\n"
+        "                   or ADDRESS: PORT (0: any that is free) or HOST:PORT. The same as\n"
+        "                   --set log.dashboard=ADDRESS; exit code 69 if the port is taken\n"
         "  --json           one JSON object on standard output, and nothing else there\n"
         "  --quiet, -q      no banner and no progress\n"
         "  --no-progress    plain lines even on a terminal\n",

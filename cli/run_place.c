@@ -6,6 +6,7 @@
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/train/checkpoint.h"
+#include "engine/train/environment.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -124,6 +125,16 @@ static void keep(struct run_place *p, struct pool *pool) {
     }
 }
 
+static enum error write_environment(struct pool *pool, const char *dir) {
+    struct json j;
+    json_init(&j);
+    environment_json(&j, NULL);
+    enum error err = json_done(&j);
+    if (err == ERR_NONE) err = write_file(pool, dir, "env.json", j.text, j.length);
+    json_fini(&j);
+    return err;
+}
+
 enum error run_place_record(struct run_place *p, const struct run_settings *s) {
     char *resolved = tree_write(s->tree, true, s->pool);
     if (!resolved) return ERR_MEMORY;
@@ -131,6 +142,7 @@ enum error run_place_record(struct run_place *p, const struct run_settings *s) {
     if (!ckpt) return ERR_MEMORY;
     checkpoint_sweep(ckpt);
     keep(p, s->pool);
+    TRY(write_environment(s->pool, p->dir));
     TRY(write_file(s->pool, p->dir, records[0], s->given ? s->given : "", s->given_length));
     return write_file(s->pool, p->dir, records[1], resolved, strlen(resolved));
 }

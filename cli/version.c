@@ -4,6 +4,7 @@
 #include "engine/base/version.h"
 #include "modes/modes.h"
 #include "transport/algo/algo.h"
+#include "transport/carrier/carrier.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,9 +22,11 @@ static void print_features(void) {
     for (int i = 0; i < n; i++) printf("link       %-8s %s\n", links[i]->name, links[i]->summary);
     const struct algo_ops *const *algos = algo_list(&n);
     for (int i = 0; i < n; i++) printf("algorithm  %-16s %s\n", algos[i]->name, algos[i]->why);
-    printf("toolkits   CUDA %s, NCCL %s, MPI %s when this was built; MPI has a link, the others "
-           "nothing yet\n",
-           ENGINE_FOUND_CUDA, ENGINE_FOUND_NCCL, ENGINE_FOUND_MPI);
+    const struct carrier_ops *const *carriers = carrier_list(&n);
+    for (int i = 0; i < n; i++)
+        printf("carrier    %-8s %s\n", carriers[i]->name, carriers[i]->summary);
+    printf("toolkits   CUDA and NCCL: %s; MPI: %s\n", ENGINE_WITH_CUDA,
+           !strcmp(ENGINE_FOUND_MPI, "found") ? "built in as a module" : "not in this build");
     printf("compiler   %s, %s\n", ENGINE_COMPILER, ENGINE_BUILD_TYPE);
 }
 
@@ -39,6 +42,6 @@ const struct command command_version = {
     .name = "version",
     .arguments = "[--features]",
     .summary = "the version, and what was built in",
-    .help = "  --features  devices, modes, links, algorithms, toolkits\n",
+    .help = "  --features  devices, modes, links, algorithms, carriers, toolkits\n",
     .run = version_run,
 };

@@ -1,0 +1,151 @@
+/* engine doctor: whether this machine can do what the engine wants of it, check by check. */
+#include "cli/doctor.h"
+
+#include "engine/base/json.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+extern const struct command command_doctor;
+
+static const char *const words[] = {[DOCTOR_OK] = "ok",
+                                    [DOCTOR_NONE] = "none",
+                                    [DOCTOR_WARNING] = "warning",
+                                    [DOCTOR_MISSING] = "missing"};
+
+/* ---- a check that does not end ---- */
+
+enum { CHECK_SECONDS = 60 };
+static char checking[64];
+
+static void write_text(const char *text) {
+    ssize_t n = write(STDERR_FILENO, text, strlen(text));
+    (void)n; /* there is nobody left to tell */
+}
+
+static void too_long(int signal) {
+    (void)signal;
+    write_text("error: '");
+    write_text(checking);
+    write_text("' has not ended within 60 s\nhint: what it asks hangs; look there (dmesg, "
+               "nvidia-smi), and start "
+               "the machine again if need be\n");
+    _exit(error_exit_code(ERR_DEVICE));
+}
+
+/* ---- findings ---- */
+
+void doctor_begin(struct doctor *d, const char *name) {
+    if (d->count == DOCTOR_FINDINGS) d->count--; /* the last one counts */
+    struct finding *f = &d->of[d->count];
+    *f = (struct finding){.level = DOCTOR_OK};
+    snprintf(f->name, sizeof f->name, "%s", name);
+    snprintf(checking, sizeof checking, "%s", name);
+    alarm(CHECK_SECONDS);
+}
+
+static void print_finding(const struct finding *f) {
+    printf("%-8s %-16s %s\n", words[f->level], f->name, f->text);
+    if (*f->hint) printf("%26s%s\n", "", f->hint);
+    fflush(stdout);
+}
+
+void doctor_say(struct doctor *d, enum doctor_level level, const char *fmt, ...) {
+    struct finding *f = &d->of[d->count];
+    va_list ap;
+    char text[1280];
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    char *hint = strchr(text, '\n');
+    if (hint) *hint++ = '\0';
+    snprintf(f->text, sizeof f->text, "%.639s", text);
+    snprintf(f->hint, sizeof f->hint, "%.639s", hint ? hint : "");
+    f->level = level;
+    d->count++;
+    alarm(0);
+    if (!d->json) print_finding(f);
+}
+
+void doctor_error(struct doctor *d, enum doctor_level level) {
+    doctor_say(d, level, "%s\n%s", error_message(), error_hint());
+}
+
+/* ---- the command ---- */
+
+static enum error print_json(const struct doctor *d, bool well) {
+    struct json j;
+    json_init(&j);
+    json_open(&j, NULL, '{');
+    json_bool(&j, "ok", well);
+    json_open(&j, "checks", '[');
+    for (int i = 0; i < d->count; i++) {
+        const struct finding *f = &d->of[i];
+        json_open(&j, NULL, '{');
+        json_string(&j, "name", f->name);
+        json_string(&j, "state", words[f->level]);
+        json_string(&j, "text", f->text);
+        if (*f->hint) json_string(&j, "hint", f->hint);
+        json_close(&j, '}');
+    }
+    json_close(&j, ']');
+    json_close(&j, '}');
+    enum error err = json_done(&j);
+    if (err == ERR_NONE) puts(j.text);
+    json_fini(&j);
+    return err;
+}
+
+static int parse(struct doctor *d, int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        const struct device_ops *ops = device_find(argv[i]);
+        if (!strcmp(argv[i], "--json"))
+            d->json = true;
+        else if (ops && !d->asked)
+            d->asked = ops->name;
+        else
+            return cli_usage(&command_doctor, "'%s' is neither --json nor a kind of devices",
+                             argv[i]);
+    }
+    return 0;
+}
+
+static int doctor_run(int argc, char **argv) {
+    struct doctor *d = calloc(1, sizeof *d);
+    int missing = 0, warnings = 0;
+    if (!d) return cli_fail(FAIL(ERR_MEMORY, "no memory for the findings"));
+    int code = parse(d, argc, argv);
+    if (code == 0) {
+        signal(SIGALRM, too_long);
+        doctor_host(d);
+        doctor_devices(d);
+        for (int i = 0; i < d->count; i++) {
+            missing += d->of[i].level == DOCTOR_MISSING;
+            warnings += d->of[i].level == DOCTOR_WARNING;
+        }
+        code = missing ? error_exit_code(ERR_DEVICE) : 0;
+        if (!d->json)
+            printf("\n%d checks: %d missing, %d warning%s\n", d->count, missing, warnings,
+                   warnings == 1 ? "" : "s");
+        else if (print_json(d, missing == 0) != ERR_NONE)
+            code = cli_fail(ERR_MEMORY);
+    }
+    free(d);
+    return code;
+}
+
+const struct command command_doctor = {
+    .name = "doctor",
+    .arguments = "[KIND] [--json]",
+    .summary = "whether this machine can do what the engine wants of it",
+    .help = "  KIND    of devices that must work: cuda; without it, GPUs are looked at if there "
+            "are any\n"
+            "  --json  instead of the lines\n"
+            "ok, none (not here, and not asked for), warning (works, could be better), missing.\n"
+            "Exit code 69 when something is missing.\n",
+    .run = doctor_run,
+};

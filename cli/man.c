@@ -1,0 +1,243 @@
+/* engine man: the manual's pages, as roff, made of what the help is made of: the table of commands,
+ * the schema of the configuration, the table of errors. */
+#include "cli/words.h"
+
+#include "engine/base/file.h"
+#include "engine/base/version.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern const struct command command_man;
+
+/* ---- roff ---- */
+
+/* Text as it is: what roff would take for its own is told apart. */
+static void put_text(FILE *out, const char *text, size_t n) {
+    if (n && (*text == '.' || *text == '\'')) fputs("\\&", out);
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] == '\\')
+            fputs("\\e", out);
+        else if (text[i] == '-')
+            fputs("\\-", out);
+        else
+            fputc(text[i], out);
+    }
+}
+
+static void put_line(FILE *out, const char *macro, const char *text, size_t n) {
+    fputs(macro, out);
+    put_text(out, text, n);
+    fputc('\n', out);
+}
+
+static void put(FILE *out, const char *text) {
+    put_line(out, "", text, strlen(text));
+}
+
+static void title(FILE *out, const char *name, int section) {
+    fprintf(out, ".TH \"");
+    for (const char *p = name; *p; p++) fputc(toupper((unsigned char)*p), out);
+    fprintf(out, "\" \"%d\" \"\" \"engine %s\" \"Engine\"\n.nh\n.ad l\n", section, ENGINE_VERSION);
+}
+
+static void name_section(FILE *out, const char *name, const char *summary) {
+    fputs(".SH NAME\n", out);
+    put_text(out, name, strlen(name));
+    fputs(" \\- ", out);
+    put(out, summary);
+}
+
+/* ---- commands ---- */
+static void help_section(FILE *out, const char *help) {
+    if (*help) fputs(".SH OPTIONS\n", out);
+    for (bool begins = true;;) {
+        struct help_piece piece = help_next(&help);
+        if (piece.kind == HELP_END) return;
+        if (piece.kind == HELP_TEXT && !piece.more && !begins) fputs(".PP\n", out);
+        if (piece.kind == HELP_ITEM) {
+            fputs(".TP\n", out);
+            fputs("\\fB", out);
+            put_text(out, piece.name, piece.nname);
+            fputs("\\fR\n", out);
+        }
+        if (piece.ntext) put_line(out, "", piece.text, piece.ntext);
+        /* lines of one paragraph follow each other; after items a paragraph begins anew */
+        begins = piece.kind == HELP_TEXT && !piece.more;
+    }
+}
+
+static void see_also(FILE *out, const char *but) {
+    int n;
+    const struct command *const *all = command_list(&n);
+    fputs(".SH SEE ALSO\n", out);
+    if (*but) fputs(".BR engine (1),\n", out);
+    for (int i = 0; i < n; i++)
+        if (strcmp(all[i]->name, but) != 0) fprintf(out, ".BR engine\\-%s (1),\n", all[i]->name);
+    fputs(".BR engine.yaml (5)\n", out);
+}
+
+static void command_page(FILE *out, const struct command *c) {
+    char name[64];
+    snprintf(name, sizeof name, "engine-%s", c->name);
+    title(out, name, 1);
+    name_section(out, name, c->summary);
+    fprintf(out, ".SH SYNOPSIS\n.B engine %s\n", c->name);
+    put(out, c->arguments);
+    fputs(".SH DESCRIPTION\n", out);
+    fprintf(out, "%c", toupper((unsigned char)*c->summary));
+    put_text(out, c->summary + 1, strlen(c->summary + 1));
+    fputs(".\n", out);
+    help_section(out, c->help);
+    see_also(out, c->name);
+}
+
+/* Exit codes, each with all that leads to it. */
+static void exit_section(FILE *out) {
+    static const struct {
+        const char *text;
+        int code;
+    } ends[] = {
+#define X(name, text, code) {text, code},
+        ERRORS(X)
+#undef X
+    };
+    enum { ENDS = sizeof ends / sizeof *ends };
+    fputs(".SH EXIT STATUS\n", out);
+    for (int code = 0; code < 128; code++) {
+        bool first = true;
+        for (int i = 0; i < ENDS; i++) {
+            if (ends[i].code != code) continue;
+            if (first) fprintf(out, ".TP\n.B %d\n", code);
+            fprintf(out, "%s%s\n", first ? "" : "or ", ends[i].text);
+            first = false;
+        }
+    }
+    fputs(".TP\n.B 130, 143\nstopped by SIGINT or SIGTERM, after saving\n", out);
+}
+
+static void main_page(FILE *out) {
+    int n;
+    const struct command *const *all = command_list(&n);
+    title(out, "engine", 1);
+    name_section(out, "engine",
+                 "trains a network on several devices, and compares how they share "
+                 "gradients");
+    fputs(".SH SYNOPSIS\n.B engine\n.I COMMAND\n[ARGUMENTS]\n.SH DESCRIPTION\n", out);
+    put(out, "Trains one network from one YAML file on one device (single), with a parameter "
+             "server (dp) or with an all-reduce among processes (ddp), to the same bits, and says "
+             "where the time went. Without a file it trains a small network on generated data.");
+    fputs(".SH COMMANDS\n", out);
+    for (int i = 0; i < n; i++) {
+        fprintf(out, ".TP\n.B %s\n", all[i]->name);
+        put(out, all[i]->summary);
+    }
+    exit_section(out);
+    see_also(out, "");
+}
+
+/* ---- the configuration ---- */
+static void key_entry(void *user, const struct config_key *key) {
+    FILE *out = user;
+    fputs(".TP\n", out);
+    put_line(out, ".B ", key->path, strlen(key->path));
+    if (key->with) {
+        fputs("With ", out);
+        put_text(out, key->with, strlen(key->with));
+        fputs(": ", out);
+    }
+    fputs("\\&", out);
+    put_text(out, key->kind, strlen(key->kind));
+    if (key->field->standard && *key->field->standard) {
+        fputs("; default ", out);
+        put_text(out, key->field->standard, strlen(key->field->standard));
+    }
+    fputs(".\n", out);
+    if (!key->help) return;
+    fputs(".br\n", out);
+    put(out, key->help);
+}
+
+static enum error config_page(FILE *out) {
+    struct pool *pool;
+    TRY(pool_create(&pool));
+    title(out, "engine.yaml", 5);
+    name_section(out, "engine.yaml", "the configuration of a run");
+    fputs(".SH DESCRIPTION\n", out);
+    put(out, "A YAML map; every key may be left out, and the empty file is valid. Unknown and "
+             "repeated keys are errors. A section takes a bare value for its main key: 'batch: 64' "
+             "is 'batch: {size: 64}'. On the command line a key is changed by '--set "
+             "optimizer.lr=0.1'. Times are written 10s or 250ms, sizes 25MB, rates 1Gbit, lengths "
+             "of training 5ep (epochs) or 200st (steps).");
+    fputs(".SH KEYS\n", out);
+    enum error err = config_walk(&run_schema, pool, key_entry, out);
+    fputs(".SH SEE ALSO\n.BR engine (1),\n.BR engine\\-run (1),\n.BR engine\\-config (1)\n", out);
+    pool_free(pool);
+    return err;
+}
+
+/* ---- the command ---- */
+static enum error write_page(const char *folder, const struct command *c, bool config) {
+    char path[4096], name[64] = "engine.1", *text = NULL;
+    size_t n = 0;
+    if (c) snprintf(name, sizeof name, "engine-%s.1", c->name);
+    if (config) snprintf(name, sizeof name, "engine.yaml.5");
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
+        return FAIL(ERR_CREATE, "the path of '%s' is too long", folder);
+    FILE *out = open_memstream(&text, &n);
+    if (!out) return FAIL(ERR_MEMORY, "no memory for a page of the manual");
+    enum error err = ERR_NONE;
+    if (config)
+        err = config_page(out);
+    else if (c)
+        command_page(out, c);
+    else
+        main_page(out);
+    if (fclose(out) != 0 && err == ERR_NONE)
+        err = FAIL(ERR_MEMORY, "no memory for a page of the manual");
+    if (err == ERR_NONE) err = file_replace(path, text, n);
+    free(text);
+    return err;
+}
+
+static enum error write_all(const char *folder) {
+    int n;
+    const struct command *const *all = command_list(&n);
+    TRY(file_make_folders(folder));
+    TRY(write_page(folder, NULL, false));
+    TRY(write_page(folder, NULL, true));
+    for (int i = 0; i < n; i++) TRY(write_page(folder, all[i], false));
+    return ERR_NONE;
+}
+
+static int man_run(int argc, char **argv) {
+    enum error err = ERR_NONE;
+    if (argc == 3 && !strcmp(argv[1], "--all")) {
+        err = write_all(argv[2]);
+        return err == ERR_NONE ? 0 : cli_fail(err);
+    }
+    if (argc > 2) return cli_usage(&command_man, "one page at a time");
+    const struct command *c = argc == 2 ? command_find(argv[1]) : NULL;
+    if (argc == 1 || !strcmp(argv[1], "engine"))
+        main_page(stdout);
+    else if (!strcmp(argv[1], "engine.yaml"))
+        err = config_page(stdout);
+    else if (c)
+        command_page(stdout, c);
+    else
+        return cli_usage(&command_man, "no page '%s'", argv[1]);
+    return err == ERR_NONE ? 0 : cli_fail(err);
+}
+
+const struct command command_man = {
+    .name = "man",
+    .arguments = "[COMMAND | engine.yaml] | --all FOLDER",
+    .summary = "prints a page of the manual, for man to show",
+    .help = "  COMMAND          its page; without one: that of the program\n"
+            "  engine.yaml      all keys of a configuration\n"
+            "  --all FOLDER     writes all pages into the folder\n"
+            "To read one: 'engine man run | man -l -'\n",
+    .run = man_run,
+};

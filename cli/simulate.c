@@ -1,0 +1,227 @@
+/* engine simulate: one measured step, on devices and networks that are not there. */
+#include "cli/simulate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern const struct command command_simulate;
+
+/* ---- one row -------------------------------------------------------------------------------- */
+
+struct way { /* of sharing */
+    bool server;
+    enum simulated_server kind;
+    enum scheme scheme;
+};
+
+static bool overlaps(const struct simulate_options *o, const struct run_config *c, bool server) {
+    if (o->overlap >= 0) return o->overlap;
+    return server ? c->dp.overlap == DP_OVERLAP_ON : c->ddp.overlap;
+}
+
+/* Stragglers are another few in every step; on many devices a step has enough of them. */
+static int steps_of(const struct simulate_options *o, int64_t devices) {
+    if (o->steps) return (int)o->steps;
+    return o->slow_share > 0 ? (devices <= 256 ? 20 : 3) : 1;
+}
+
+static struct simulate_plan plan_of(const struct simulate_options *o, const struct run_config *c,
+                                    const struct way *w, int64_t devices) {
+    return (struct simulate_plan){
+        .net = {.devices = (int)devices,
+                .per_host = (int)(devices < o->per_host ? devices : o->per_host),
+                .per_rack = (int)o->per_rack,
+                .oversubscription = o->oversubscription,
+                .outside = o->outside,
+                .inside = o->inside},
+        .near = !o->insided,
+        .server = w->server,
+        .kind = w->kind,
+        .scheme = w->scheme,
+        .ring_order = c->comm.order == COMM_ORDER_RING,
+        .overlap = overlaps(o, c, w->server),
+        .cores = (int)o->cores,
+        .slow_by = o->slow_by,
+        .slow_share = o->slow_share,
+        .seed = (uint64_t)o->seed,
+        .steps = steps_of(o, devices)};
+}
+
+static void name_way(const struct way *w, const struct simulated *s, struct simulate_row *row) {
+    static const char *const servers[] = {"server", "server apart", "sharded server"};
+    row->mode = w->server ? "dp" : "ddp";
+    if (w->server)
+        snprintf(row->way, sizeof row->way, "%s", servers[w->kind]);
+    else
+        snprintf(row->way, sizeof row->way, "%s%s", scheme_name(s->scheme),
+                 w->scheme == SCHEMES ? " (auto)" : "");
+}
+
+static double state_of(const struct run_config *c, const struct way *w, int64_t devices) {
+    bool slices = w->server ? w->kind == SERVED_SHARDED : c->optimizer.shard;
+    return slices ? 1.0 / (double)devices : 1;
+}
+
+/* Cutting of buckets: dp has one for all where nothing is to leave early and every device serves. */
+static enum error fill_row(const struct simulate_options *o, const struct simulate_source *s,
+                           const struct way *w, struct simulate_row *row) {
+    static struct step_shape shape; /* large */
+    const struct run_config *c = &s->settings.config;
+    const struct bucket_config *b = &c->ddp.bucket;
+    double share = o->strong ? 1.0 / (double)row->devices : s->step.work;
+    struct simulate_plan plan = plan_of(o, c, w, row->devices);
+    if (!w->server && c->optimizer.shard) plan.server = true, plan.kind = SERVED_SHARDED;
+    bool one = w->server && w->kind == SERVED_SHARDED && !plan.overlap;
+    int64_t cap = row->bucket ? row->bucket : b->cap, first = row->bucket ? cap : b->first;
+    TRY(measured_shape(&s->step, share,
+                       one           ? INT64_MAX
+                       : first < cap ? first
+                                     : cap,
+                       one ? INT64_MAX : cap, &shape));
+    TRY(simulate(&shape, &plan, &row->result));
+    row->formula = simulate_formula(&shape, &plan);
+    row->buckets = shape.buckets;
+    row->memory = measured_memory(&s->step, share, state_of(c, w, row->devices));
+    double alone =
+        (s->step.load + s->step.forward + s->step.backward) * (o->strong ? 1 : s->step.work) +
+        s->step.update;
+    double grown = o->strong ? 1 : (double)row->devices;
+    row->speed_up = grown * alone / row->result.step;
+    row->efficiency = row->speed_up / (double)row->devices;
+    name_way(w, &row->result, row);
+    return ERR_NONE;
+}
+
+/* ---- all rows ------------------------------------------------------------------------------- */
+
+static int ways_of(const struct simulate_options *o, const struct run_config *c, struct way *out) {
+    static const enum scheme schemes[] = {SCHEME_STAR,    SCHEME_RING,         SCHEME_TREE,
+                                          SCHEME_HALVING, SCHEME_HIERARCHICAL, SCHEME_DIRECT};
+    static const enum simulated_server servers[] = {SERVED_SHARED, SERVED_APART, SERVED_SHARDED};
+    enum simulated_server own = measured_server(c);
+    if (o->server >= 0) own = (enum simulated_server)o->server;
+    int n = 0;
+    for (int i = 0; i < 3 && o->modes[0]; i++)
+        if (o->all_servers || servers[i] == own) out[n++] = (struct way){true, servers[i], SCHEMES};
+    if (o->modes[1] && !o->all_schemes) out[n++] = (struct way){false, SERVED_SHARED, o->scheme};
+    for (int i = 0; i < 6 && o->modes[1] && o->all_schemes; i++)
+        out[n++] = (struct way){false, SERVED_SHARED, schemes[i]};
+    return n;
+}
+
+/* Hosts must be full, a power of two each, and several. */
+static bool suits(const struct simulate_options *o, const struct way *w, int64_t devices) {
+    int64_t per = o->per_host;
+    return w->server || w->scheme != SCHEME_HIERARCHICAL ||
+           (devices > per && devices % per == 0 && (per & (per - 1)) == 0);
+}
+
+static enum error fill_rows(const struct simulate_options *o, const struct simulate_source *s,
+                            struct simulate_row *rows, int *n) {
+    struct way ways[16];
+    int nways = ways_of(o, &s->settings.config, ways);
+    for (int d = 0; d < o->ndevices; d++)
+        for (int b = 0; b < (o->nbuckets ? o->nbuckets : 1); b++)
+            for (int w = 0; w < nways; w++) {
+                struct simulate_row *row = &rows[*n];
+                if (!suits(o, &ways[w], o->devices[d]) && o->all_schemes) continue;
+                *row = (struct simulate_row){.devices = o->devices[d],
+                                             .bucket = o->nbuckets ? o->buckets[b] : 0,
+                                             .line = b * nways + w};
+                TRY(fill_row(o, s, &ways[w], row));
+                ++*n;
+            }
+    return ERR_NONE;
+}
+
+/* What was not asked for is as configured, or as is usual. */
+static enum error complete(struct simulate_options *o, const struct run_config *c) {
+    static const int64_t usual[] = {1, 2, 4, 8, 16, 64, 256, 1024, 4096};
+    const struct emulate_config *e = &c->comm.emulate;
+    bool emulated = e->bandwidth > 0 || e->latency > 0;
+    if (!o->linked)
+        o->outside = emulated ? (struct wire){e->latency, e->bandwidth > 0 ? 1 / e->bandwidth : 0}
+                              : (struct wire){20e-6, 1 / 1.25e9};
+    if (o->bench) TRY(simulate_fit(o->bench, &o->outside, &o->fit_error));
+    bool given = o->ndevices > 0;
+    for (size_t i = 0; !given && i < sizeof usual / sizeof *usual; i++)
+        if (!o->strong || usual[i] <= c->batch.size) o->devices[o->ndevices++] = usual[i];
+    for (int i = 0; i < o->ndevices && o->strong; i++)
+        if (o->devices[i] > c->batch.size)
+            return FAIL(ERR_USAGE,
+                        "%lld devices share a batch of %lld samples\n--scaling weak lets the batch "
+                        "grow with the devices",
+                        (long long)o->devices[i], (long long)c->batch.size);
+    return ERR_NONE;
+}
+
+static enum error answer(struct simulate_options *o, const struct simulate_source *s) {
+    int n = 0;
+    TRY(measured_refuse(&s->settings.config));
+    TRY(complete(o, &s->settings.config));
+    struct simulate_row *rows =
+        calloc((size_t)o->ndevices * (size_t)(o->nbuckets + 1) * 16, sizeof *rows);
+    if (!rows) return FAIL(ERR_MEMORY, "cannot allocate a table");
+    enum error err = fill_rows(o, s, rows, &n);
+    if (err == ERR_NONE) err = simulate_show(o, s, rows, n, stdout);
+    free(rows);
+    return err;
+}
+
+static int simulate_run(int argc, char **argv) {
+    static struct simulate_options o;
+    struct simulate_source s;
+    int code = simulate_parse(argc, argv, &o);
+    if (code) return code;
+    enum error err = simulate_source_open(&o, &s);
+    if (err != ERR_NONE) {
+        code = error_exit_code(err);
+    } else {
+        err = answer(&o, &s);
+        code = err == ERR_NONE ? 0 : cli_fail(err);
+    }
+    simulate_source_close(&s);
+    return code;
+}
+
+const struct command command_simulate = {
+    .name = "simulate",
+    .arguments = "[CONFIG | RUN_DIR] [--devices LIST] [--link RATE[,LATENCY]] [OPTION]...",
+    .summary =
+        "replays a measured step on up to 4,096 devices: step time, efficiency, busiest port",
+    .help =
+        "  CONFIG               its step is measured first, on one device\n"
+        "  --devices LIST       as in 2,4,8 (default: 1 to 4096)\n"
+        "  --mode LIST          dp, ddp (default: both)\n"
+        "  --algorithm NAME     of ddp: auto (default), a name as in comm.algorithm, or all\n"
+        "  --server NAME        of dp: shared, dedicated, sharded or all (default: as configured)\n"
+        "  --buckets LIST       sizes of buckets, as in 64KB,1MB,25MB (default: as configured)\n"
+        "  --overlap on|off     gradients leave while backward still computes (default: as "
+        "configured)\n"
+        "  --link RATE[,LATENCY]    of a host's port, each way (default: what the configuration\n"
+        "                       emulates, or 10Gbit,20us)\n"
+        "  --bench FILE         the port's rate and latency, fitted to what engine bench comm "
+        "--json\n"
+        "                       has measured; in place of --link\n"
+        "  --per-host N         devices on a host, which share its port (default 1)\n"
+        "  --inside RATE[,LATENCY]  between devices of a host that do not reach each other's "
+        "memory\n"
+        "                       (default: they do, at 64Gbit)\n"
+        "  --per-rack N         hosts in a rack (default 0: one switch for all)\n"
+        "  --oversubscription X a rack's port has 1/X of the rate of its hosts' (default 1)\n"
+        "  --straggler P:X      in each step a device is X times slower, with probability P\n"
+        "  --seed N             which ones\n"
+        "  --steps N            to replay (default: 1; 20 with stragglers, 3 beyond 256 devices)\n"
+        "  --scaling weak|strong    weak (default): every device has as much to do as in the\n"
+        "                       configuration; strong: its batch is shared by all\n"
+        "  --cores N            all devices share N cores, as where links are emulated on one\n"
+        "                       machine (default 0: each has its own)\n"
+        "  --quantile Q         which of the run's steps is typical, by their times: 0.5 (default) "
+        "is\n"
+        "                       the median; a lower one where others have disturbed the machine\n"
+        "  --set KEY=VALUE      changes one key of the configuration\n"
+        "  --json               one JSON object on standard output\n"
+        "Exit codes: 0; 64 usage; 65 bad data; 66 no such file or run; 78 bad configuration\n",
+    .run = simulate_run,
+};

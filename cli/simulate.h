@@ -1,0 +1,62 @@
+/* What the parts of 'engine simulate' share: what is asked for, the measured step, and the rows of the answer. */
+#pragma once
+#include "cli/cli.h"
+#include "lab/measured.h"
+
+#include <stdio.h>
+
+enum { LIST_MOST = 32 };
+struct simulate_options {
+    const char *path;
+    struct cli_config config;
+    int64_t devices[LIST_MOST], buckets[LIST_MOST];
+    int ndevices, nbuckets; /* 0: what the configuration says, of buckets */
+    bool modes[2];          /* dp, ddp */
+    bool all_schemes, all_servers;
+    enum scheme scheme; /* of ddp; SCHEMES: auto */
+    int server;         /* enum simulated_server; -1: the configuration's */
+    int overlap;        /* 0, 1; -1: the configuration's */
+    int64_t per_host, per_rack, cores, steps, seed;
+    double oversubscription, slow_share, slow_by, quantile;
+    struct wire outside, inside;
+    bool linked, insided; /* --link, --inside were given */
+    bool strong, json;
+    const char *bench; /* a file of 'engine bench comm --json', or NULL */
+    double fit_error;
+};
+extern const struct command command_simulate;
+/* 0, or the exit code when it has been told what is wrong. */
+int simulate_parse(int argc, char **argv, struct simulate_options *o);
+
+/* alpha and beta of a port, fitted to that file's rows; *off: the median of the fit's relative errors. */
+MUST_CHECK enum error simulate_fit(const char *path, struct wire *out, double *off);
+
+/* The step of a run directory; of a configuration, it is measured first, on one device in a folder that is gone
+ * afterwards. */
+struct simulate_source {
+    struct pool *pool;
+    struct run_settings settings; /* as configured */
+    struct run_result result;
+    struct model *model;
+    struct device *device;
+    struct plan *plan;
+    struct measured_step step;
+    bool measured_here;
+};
+/* What is wrong has been told; simulate_source_close in any case. */
+enum error simulate_source_open(const struct simulate_options *o, struct simulate_source *out);
+void simulate_source_close(struct simulate_source *s);
+
+struct simulate_row {
+    const char *mode;
+    int line;     /* rows that differ in their devices alone have the same */
+    char way[32]; /* the algorithm, or the kind of server */
+    int64_t devices, bucket;
+    int buckets;
+    struct simulated result;
+    double formula; /* seconds; NaN: there is none */
+    double speed_up, efficiency, memory;
+};
+MUST_CHECK enum error simulate_show(const struct simulate_options *o,
+                                    const struct simulate_source *s,
+                                    const struct simulate_row *rows, int n, FILE *out);

@@ -1,0 +1,150 @@
+/* The step that 'engine simulate' replays: a run's, or one that is measured now. */
+#include "cli/simulate.h"
+
+#include "engine/base/file.h"
+#include "engine/base/log.h"
+#include "modes/modes.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PLACE_MOST = 1024 };
+
+/* ---- measured now --------------------------------------------------------------------------- */
+
+/* One device does all shards of the configuration, a few steps long. */
+static enum error set_alone(const struct run_config *c, struct pool *pool, const char *dir,
+                            struct cli_config *out) {
+    bool units = device_find(c->devices.kind)->units != NULL;
+    const char *const texts[] = {
+        pool_printf(pool, "devices=%s:%d", c->devices.kind, units ? c->devices.unit[0] : 1),
+        pool_printf(pool, "batch.shards=%lld", (long long)c->batch.shards),
+        pool_printf(pool, "threads=%lld", (long long)c->threads),
+        pool_printf(pool, "log.dir=%s", dir),
+        "log.every=1st",
+        "mode=single",
+        "train=40st",
+        "eval.every=off",
+        "checkpoint.every=off",
+        "checkpoint.best=off",
+        "checkpoint.resume=never",
+        "optimizer.shard=false",
+        "comm={}",
+        "dp={}",
+        "run={}",
+        "sync_batchnorm=false"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (!texts[i]) return ERR_MEMORY;
+        TRY(cli_set(out, texts[i]));
+    }
+    return ERR_NONE;
+}
+
+static enum error train_alone(struct run_settings *s, const char *dir) {
+    int code = 0;
+    struct job job = {.settings = s,
+                      .mode = mode_find("single"),
+                      .process = {.rank = -1, .meeting_fd = -1},
+                      .processes = 1,
+                      .quiet = true,
+                      .console_out = -1,
+                      .console_err = 2};
+    enum error err = cli_train(&job, dir, &code);
+    if (err != ERR_NONE) cli_fail(err);
+    return err == ERR_NONE && code ? FAIL(ERR_RESULT, "the measurement ended with %d", code) : err;
+}
+
+static enum error measure_in(const struct simulate_options *o, struct simulate_source *s,
+                             const char *dir) {
+    struct cli_config c = o->config;
+    struct run_settings alone;
+    TRY(set_alone(&s->settings.config, s->pool, dir, &c));
+    enum error err = cli_load(&c, &alone);
+    if (err == ERR_NONE) err = train_alone(&alone, dir);
+    run_settings_free(&alone);
+    if (err != ERR_NONE) return err;
+    err = run_result_read(dir, s->pool, &s->result);
+    if (err != ERR_NONE) cli_fail(err);
+    return err;
+}
+
+static enum error measure(const struct simulate_options *o, struct simulate_source *s) {
+    const char *root = getenv("TMPDIR");
+    char *dir = pool_printf(s->pool, "%s/engine-simulate-XXXXXX", root && *root ? root : "/tmp");
+    enum error err = ERR_NONE;
+    if (!dir) return ERR_MEMORY;
+    if (!mkdtemp(dir)) {
+        err = FAIL(ERR_CREATE, "cannot make the folder '%s': %s", dir, strerror(errno));
+        cli_fail(err);
+        return err;
+    }
+    err = measure_in(o, s, dir);
+    s->measured_here = true;
+    if (file_remove_tree(dir) != ERR_NONE) log_warn("%s", error_message());
+    return err;
+}
+
+/* ---- the network ---------------------------------------------------------------------------- */
+
+static enum error plan_network(struct simulate_source *s, struct config_errors *e) {
+    const struct run_config *c = &s->settings.config;
+    const struct batch_config *b = &c->batch;
+    struct device_params p = {.count = 1, .threads = (int)c->threads, .unit = c->devices.unit[0]};
+    struct dataset *d;
+    TRY(dataset_open(&c->data, true, (uint64_t)c->seed, &d));
+    const struct shape input = d->shape;
+    int64_t classes = d->classes ? d->classes : d->targets;
+    dataset_close(d);
+    TRY(model_create(c->model, &input, classes, e, &s->model));
+    TRY(device_find(c->devices.kind)->open(&p, &s->device));
+    int64_t samples = b->size / b->shards / b->accumulate;
+    return plan_create(s->model, s->device, (enum loss)c->loss, (enum precision)c->precision,
+                       samples > 0 ? samples : 1, &s->plan);
+}
+
+static enum error read_network(const struct simulate_options *o, struct simulate_source *s) {
+    struct config_errors *e;
+    enum error err = config_errors_create(&e);
+    if (err == ERR_NONE) {
+        err = plan_network(s, e);
+        char *text = config_errors_count(e) ? config_errors_text(e, s->pool) : NULL;
+        if (text) fputs(text, stderr);
+        config_errors_free(e);
+        if (text) return err;
+    }
+    int cores = s->measured_here ? 0 : (int)o->cores;
+    if (err == ERR_NONE)
+        err = measured_read(&s->result, &s->settings.config, s->model, s->plan, cores, o->quantile,
+                            s->pool, &s->step);
+    if (err != ERR_NONE) cli_fail(err);
+    return err;
+}
+
+/* ---- both ----------------------------------------------------------------------------------- */
+
+enum error simulate_source_open(const struct simulate_options *o, struct simulate_source *out) {
+    struct cli_config c = o->config;
+    const char *run_dir = NULL;
+    *out = (struct simulate_source){0};
+    enum error err = pool_create(&out->pool);
+    if (err == ERR_NONE && o->path) err = cli_run_dir(o->path, out->pool, &c.path, &run_dir);
+    if (err == ERR_NONE && run_dir) err = run_result_read(run_dir, out->pool, &out->result);
+    if (err != ERR_NONE) {
+        cli_fail(err);
+        return err;
+    }
+    TRY(cli_load(&c, &out->settings));
+    struct simulate_options with = *o;
+    with.config.path = c.path;
+    if (!run_dir) TRY(measure(&with, out));
+    return read_network(o, out);
+}
+
+void simulate_source_close(struct simulate_source *s) {
+    plan_free(s->plan);
+    if (s->device) s->device->ops->close(s->device);
+    model_free(s->model);
+    run_settings_free(&s->settings);
+    pool_free(s->pool);
+}

@@ -32,8 +32,11 @@ static const struct {
     {"transport/", "engine/optim/", NULL},
     {"transport/", "engine/config/", NULL},
     {"transport/", "modes/", NULL},
+    {"transport/", "lab/", NULL},
     {"transport/", "cli/", NULL},
+    {"modes/", "lab/", NULL},
     {"modes/", "cli/", NULL},
+    {"lab/", "cli/", NULL},
     {"modes/", "transport/link/", NULL},
     {"modes/", "transport/algo/", NULL},
     {"modes/single.c", "modes/", NULL},
@@ -51,6 +54,16 @@ static const struct {
     {"", "jpeglib.h", "engine/data/image.c"},
     {"", "png.h", "engine/data/image.c"},
     {"", "omp.h", "engine/device/"},
+    {"", "cuda_", "engine/device/cuda/"},
+    {"", "cublas", "engine/device/cuda/"},
+    {"", "cudnn", "engine/device/cuda/"},
+    {"engine/model/", "engine/device/cuda/", NULL},
+    {"engine/train/", "engine/device/cuda/", NULL},
+    {"transport/", "engine/device/cuda/", NULL},
+    {"modes/", "engine/device/cuda/", NULL},
+    {"lab/", "engine/device/cuda/", NULL},
+    {"cli/", "engine/device/cuda/", NULL},
+    {"", "nccl.h", "transport/carrier/nccl"},
 };
 static const char *const folders[] = {"engine", "transport", "modes", "lab", "cli"};
 

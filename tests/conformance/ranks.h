@@ -2,6 +2,7 @@
  * program again. A rank must not use CMocka's asserts, which jump; it uses check(), and the test
  * asserts what the ranks found. */
 #pragma once
+#include "engine/device/accel.h"
 #include "transport/group.h"
 #include "transport/launch/launch.h"
 #include "transport/link/link.h"
@@ -20,6 +21,7 @@ struct ranks; /* what all ranks of a run are given */
 struct rank {
     const struct ranks *of;
     int index;
+    struct device *device; /* of device_ops */
     struct group *group; /* opened before fn, closed after it by whoever runs the rank; fn may close
                             it (NULL) */
     enum error err;      /* for fn's use: what the tested call gave */
@@ -35,6 +37,12 @@ struct ranks {
     void (*fn)(struct rank *r);
     const void *user;
     double heartbeat;
+    /* Ranks with accelerators: of which kind, which units; the first 'hosted' ranks have none. */
+    const struct device_ops *devices;
+    int units, hosted;
+    const char *carrier, *expect; /* what is asked for, and what shall come of it */
+    bool bitwise, loose;          /* loose: sums of floats need not have the bits of 'order' */
+    struct emulation emulate;
     struct meeting *meeting;
     /* For far links (ranks_meet): */
     struct meeting *on_host[2]; /* of "hosts": the lower half of the ranks, the upper half */
@@ -73,6 +81,9 @@ static inline struct group_params rank_params(const struct ranks *p, int rank) {
                                  .idle = p->idle,
                                  .timeout = p->timeout > 0 ? p->timeout : 60,
                                  .heartbeat = p->heartbeat,
+                                 .carrier = p->carrier,
+                                 .bitwise = p->bitwise,
+                                 .emulate = p->emulate,
                                  .id = 7,
                                  .port = p->port[rank],
                                  .roster = p->roster.of ? &p->roster : NULL,
@@ -80,9 +91,10 @@ static inline struct group_params rank_params(const struct ranks *p, int rank) {
                                      p->on_host[0] ? p->on_host[p->seat[rank].host] : p->meeting};
 }
 
-static inline void rank_run(struct rank *r, struct meeting *meeting) {
+static inline void rank_join(struct rank *r, struct meeting *meeting) {
     struct group_params p = rank_params(r->of, r->index);
     if (meeting) p.meeting = meeting;
+    p.device = r->device;
     enum error err = group_open(&p, &r->group);
     if (err) {
         rank_result(r, err);
@@ -91,6 +103,21 @@ static inline void rank_run(struct rank *r, struct meeting *meeting) {
     }
     r->of->fn(r);
     group_close(r->group);
+}
+
+static inline void rank_run(struct rank *r, struct meeting *meeting) {
+    const struct ranks *of = r->of;
+    if (of->devices && r->index >= of->hosted) {
+        struct device_params p = {.index = r->index,
+                                  .count = of->world,
+                                  .unit = r->index % (of->units ? of->units : 1),
+                                  .threads = 1};
+        enum error err = of->devices->open(&p, &r->device);
+        check(err == ERR_NONE, "%s", error_message());
+        if (err) return;
+    }
+    rank_join(r, meeting);
+    if (r->device) r->device->ops->close(r->device);
 }
 
 /* Over shm each thread maps the board for itself, as a process does. */
@@ -167,7 +194,7 @@ static inline void run_ranks(struct ranks p, struct rank *out) {
 /* Starts this program again as rank 'rank' of 'world': argv is PROGRAM --rank RANK WORLD CASE. */
 static inline pid_t spawn_rank(const struct meeting *m, int rank, int world, const char *name) {
     char a[16], b[16], *argv[] = {(char[]){"test"}, (char[]){"--rank"}, a, b, NULL, NULL};
-    char copy[32], *environment[] = {NULL};
+    char copy[32];
     pid_t pid = -1;
     posix_spawn_file_actions_t files;
     snprintf(a, sizeof a, "%d", rank);
@@ -176,7 +203,7 @@ static inline pid_t spawn_rank(const struct meeting *m, int rank, int world, con
     argv[4] = copy;
     posix_spawn_file_actions_init(&files);
     posix_spawn_file_actions_adddup2(&files, meeting_fd(m), RANK_FD);
-    int err = posix_spawn(&pid, "/proc/self/exe", &files, NULL, argv, environment);
+    int err = posix_spawn(&pid, "/proc/self/exe", &files, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&files);
     assert_int_equal(err, 0);
     return pid;

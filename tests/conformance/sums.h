@@ -82,6 +82,12 @@ static inline void input_put(enum dtype t, void *buf, int64_t i, double v) {
     }
 }
 
+static inline double input_get(enum dtype t, const void *buf, int64_t i) {
+    if (t == DTYPE_F32) return ((const float *)buf)[i];
+    if (t == DTYPE_F64) return ((const double *)buf)[i];
+    return narrow_read(t, ((const uint16_t *)buf)[i]);
+}
+
 /* Made once: what each rank holds at first. */
 static char *inputs[DTYPES][WORLD_MOST];
 

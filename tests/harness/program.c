@@ -53,8 +53,13 @@ void program_spawn(struct program *p, const char *const *words) {
     note_running(0, p->pid);
 }
 
+#ifdef ENGINE_EMULATED
+#define PROGRAM ENGINE_BINARY_DIR "/engine_emulated"
+#else
+#define PROGRAM ENGINE_BINARY_DIR "/engine"
+#endif
 void program_start(struct program *p, const char *const *words) {
-    const char *all[PROGRAM_ARGS + 2] = {ENGINE_BINARY_DIR "/engine"};
+    const char *all[PROGRAM_ARGS + 2] = {PROGRAM};
     for (int i = 0; words[i] && i < PROGRAM_ARGS; i++) all[i + 1] = words[i];
     program_spawn(p, all);
 }

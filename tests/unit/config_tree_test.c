@@ -494,14 +494,54 @@ static void error_order(void **state) {
                                                            "4 errors.\n");
 }
 
+/* A value that has been read keeps its place on another tree; the first one stays as it was. */
+static void puts_and_copies(void **state) {
+    struct fixture *f = *state;
+    parse_good(f, "a: {b: 1}\nvalues: [7, {x: [y, 2]}]\nbatch: 64\n");
+    const struct node *values = node_get(f->root, "values");
+    struct node *copy = tree_copy(f->root, f->pool);
+    assert_non_null(copy);
+    assert_ok(tree_put(copy, "a.b", values->items[1], f->pool, f->e));
+    assert_ok(tree_put(copy, "c.d", values->items[0], f->pool, f->e));
+    assert_ok(tree_put(copy, "batch.shards", values->items[0], f->pool, f->e));
+    const struct node *b = node_get(node_get(copy, "a"), "b");
+    assert_string_equal(node_get(b, "x")->items[1]->text, "2");
+    assert_string_equal(b->key, "b");
+    assert_true(b->line == 2 && b->col == 13 && b->key_line == 2);
+    assert_int_equal(node_get(copy, "c")->line, 2); /* made on the way */
+    assert_string_equal(node_get(node_get(copy, "batch"), "")->text, "64");
+    assert_string_equal(node_get(node_get(f->root, "a"), "b")->text, "1");
+    assert_null(node_get(f->root, "c"));
+    assert_int_equal(config_errors_count(f->e), 0);
+    assert_fails(ERR_CONFIG, tree_put(copy, "values.x", b, f->pool, f->e));
+    assert_fails(ERR_CONFIG, tree_put(copy, "", b, f->pool, f->e));
+    assert_non_null(strstr(config_errors_text(f->e, f->pool), "c.yaml:2:13: error: 'values' is a"));
+}
+
+static void errors_merge(void **state) {
+    struct fixture *f = *state;
+    struct config_errors *more;
+    parse_good(f, "a: 1\nb: 2\n");
+    assert_ok(config_errors_create(&more));
+    config_error(f->e, f->root->items[0], false, "wrong");
+    config_error(more, f->root->items[0], false, "wrong");
+    config_error(more, f->root->items[1], false, "wrong\nmend it");
+    config_errors_merge(f->e, more);
+    config_errors_merge(f->e, more);
+    config_errors_free(more);
+    assert_int_equal(config_errors_count(f->e), 2);
+    assert_non_null(strstr(config_errors_text(f->e, f->pool), "c.yaml:2:4: error: wrong\n"));
+    assert_non_null(strstr(config_errors_text(f->e, f->pool), "mend it"));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(places),         TEST(empty_texts), TEST(wrong_texts), TEST(goes_on),
-        TEST(long_lines),     TEST(limits),      TEST(mutations),   TEST(files),
-        TEST(standard_input), TEST(sets),        TEST(wrong_sets),  TEST(round_trip),
-        TEST(origins),        TEST(error_order),
+        TEST(places),         TEST(empty_texts), TEST(wrong_texts),     TEST(goes_on),
+        TEST(long_lines),     TEST(limits),      TEST(mutations),       TEST(files),
+        TEST(standard_input), TEST(sets),        TEST(wrong_sets),      TEST(round_trip),
+        TEST(origins),        TEST(error_order), TEST(puts_and_copies), TEST(errors_merge),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@
 #include <string.h>
 
 static struct device *open_cpu(int index, int count, int threads, bool pin) {
-    struct device_params p = {index, count, threads, pin};
+    struct device_params p = {.index = index, .count = count, .threads = threads, .pin = pin};
     struct device *dev = NULL;
     assert_ok(device_find("cpu")->open(&p, &dev));
     return dev;

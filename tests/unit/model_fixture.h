@@ -118,6 +118,12 @@ static inline void rig_close(struct rig *r) {
     free(r->ids);
 }
 
+static inline const float *output_of(struct graph *g) {
+    const float *y;
+    assert_ok(graph_output(g, &y));
+    return y;
+}
+
 /* The mean loss. */
 static inline double rig_forward(struct rig *r) {
     assert_ok(graph_forward(r->g, &r->batch, r->values, r->buffers, &r->sums));

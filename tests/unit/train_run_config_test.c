@@ -256,6 +256,8 @@ static const struct {
     {"precisio: bf16", NULL, "c.yaml:1:1: error: unknown key 'precisio'"},
     {"precision: fp16\ndevices: cpu:1", NULL,
      "c.yaml:1:12: error: precision fp16 needs a GPU, and devices are 'cpu:1' (set at 2:10)"},
+    {"devices: cpu:1\nprecision: tf32", NULL,
+     "c.yaml:2:12: error: precision tf32 needs a GPU, and devices are 'cpu:1' (set at 1:10)"},
     {"sync_batchnorm: true\nbatch: {accumulate: 2}", NULL,
      "c.yaml:1:17: error: sync_batchnorm needs the whole batch at once, but batch.accumulate cuts "
      "it "
@@ -267,7 +269,9 @@ static const struct {
     {"log: {nodes: 2}", NULL, "c.yaml:1:7: error: unknown key 'nodes' in 'log'"},
     {"comm: {emulate: {delay: 5us}}", NULL,
      "c.yaml:1:18: error: unknown key 'delay' in 'comm.emulate'"},
-    {"comm: {backend: nccl}", NULL, "c.yaml:1:8: error: unknown key 'backend' in 'comm'"},
+    {"devices: cpu:2\ncomm: {backend: nccl}", NULL,
+     "c.yaml:2:17: error: comm.backend 'nccl': devices are 'cpu:2' (set at 1:10), whose memory is "
+     "the host's"},
     {"ddp: {bucket: {fisrt: 1MB}}", NULL,
      "c.yaml:1:16: error: unknown key 'fisrt' in 'ddp.bucket'"},
     {"optimizer: {momentun: 0.9}", NULL,
@@ -335,8 +339,10 @@ static const struct {
     {"mode: pd", NULL, "c.yaml:1:7: error: 'mode' must be one of single, dp, ddp, got \"pd\""},
     {"comm: rign", NULL,
      "c.yaml:1:7: error: 'comm.algorithm' must be one of auto, ring, direct, star, got \"rign\""},
-    {"devices: cuda", NULL, "c.yaml:1:10: error: unknown device kind 'cuda' (there are cpu, ref)"},
-    {"devices: gpu:2", NULL, "c.yaml:1:10: error: unknown device kind 'gpu' (there are cpu, ref)"},
+    {"devices: tpu", NULL,
+     "c.yaml:1:10: error: unknown device kind 'tpu' (there are cpu, ref, cuda)"},
+    {"devices: gpu:2", NULL,
+     "c.yaml:1:10: error: unknown device kind 'gpu' (there are cpu, ref, cuda)"},
     {"devices: cpu:0", NULL,
      "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to 256, got "
      "\"cpu:0\""},
@@ -346,7 +352,7 @@ static const struct {
     {"devices: \"cpu:\"", NULL,
      "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to 256, got "
      "\"cpu:\""},
-    {"devices: 4", NULL, "c.yaml:1:10: error: unknown device kind '4' (there are cpu, ref)"},
+    {"devices: 4", NULL, "c.yaml:1:10: error: unknown device kind '4' (there are cpu, ref, cuda)"},
     {"data: nowhere/mnist", NULL, "c.yaml:1:7: error: data: no file or folder 'nowhere/mnist'"},
     {"data: {train: nowhere/mnist}", NULL,
      "c.yaml:1:15: error: data: no file or folder 'nowhere/mnist'"},

@@ -1,0 +1,71 @@
+/* Calls of buffers on accelerators, over those carriers that need no GPU: the accelerator is one
+ * over the host's memory. tests/gpu has the same with GPUs. */
+#include "tests/harness/harness.h"
+
+#include "tests/conformance/collectives.h"
+#include "tests/harness/host_accel.h"
+
+static const int worlds[] = {1, 2, 3, 4, 7};
+enum { WORLDS = sizeof worlds / sizeof *worlds };
+
+static void run_one(const struct ranks *like, enum order order, int world) {
+    struct standing s = standing_of(order, world, 1);
+    struct expected *e = expected_make(&s);
+    struct ranks p = *like;
+    p.world = world;
+    p.order = order;
+    p.fn = conform_carried;
+    p.user = e;
+    p.devices = &host_accel;
+    if (world == 1) p.expect = "staged";
+    run_ranks(p, NULL);
+    expected_free(e);
+}
+
+static void run_all(const struct ranks *like) {
+    for (int w = 0; w < WORLDS; w++)
+        for (enum order order = ORDER_TREE; order <= ORDER_RING; order++)
+            if (worlds[w] > like->hosted) run_one(like, order, worlds[w]);
+}
+
+static void peers(void **state) {
+    (void)state;
+    run_all(&(struct ranks){.link = "thread", .carrier = "peer", .expect = "peer", .units = 16});
+}
+
+static void peers_on_one_unit(void **state) {
+    (void)state;
+    run_all(&(struct ranks){.link = "thread", .carrier = "auto", .expect = "peer", .units = 2});
+}
+
+static void staged(void **state) {
+    (void)state;
+    run_all(&(struct ranks){.link = "thread", .carrier = "staged", .expect = "staged"});
+    run_one(&(struct ranks){.link = "tcp", .carrier = "staged", .expect = "staged"}, ORDER_TREE, 3);
+    run_one(&(struct ranks){.link = "shm", .carrier = "staged", .expect = "staged"}, ORDER_RING, 3);
+}
+
+/* A rank without an accelerator, as a server of dp is. */
+static void mixed(void **state) {
+    (void)state;
+    run_all(&(struct ranks){.link = "thread", .carrier = "auto", .expect = "staged", .hosted = 1});
+}
+
+static void emulated_links(void **state) {
+    (void)state;
+    run_one(
+        &(struct ranks){
+            .link = "thread", .carrier = "auto", .expect = "staged", .emulate = {.bandwidth = 1e9}},
+        ORDER_TREE, 2);
+}
+
+int main(void) {
+    inputs_make();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(peers), cmocka_unit_test(peers_on_one_unit), cmocka_unit_test(staged),
+        cmocka_unit_test(mixed), cmocka_unit_test(emulated_links),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    inputs_free();
+    return failed;
+}

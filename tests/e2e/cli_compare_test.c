@@ -1,0 +1,222 @@
+/* engine compare as a user meets it: runs, resumes, refuses, fails for gates, stops when asked, and names what
+ * differs. */
+#include "tests/harness/program.h"
+
+#include <glob.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct program p;
+static char file[600], folder[600];
+
+static void write_experiment(const char *text) {
+    FILE *f = fopen(file, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    assert_int_equal(fclose(f), 0);
+}
+
+#define BASE                                                                                       \
+    "base: {model: {zoo: mlp, hidden: [16]}, data: {set: digits, train: 200, val: 20}, "           \
+    "batch: {size: 32, shards: 2}, train: 30st, eval: off"
+
+static int set_up(void **state) {
+    (void)state;
+    static int tests;
+    char name[32];
+    if (!tests) setenv("TMPDIR", scratch_folder(), 1);
+    snprintf(file, sizeof file, "%s", scratch_path("small.yaml"));
+    snprintf(name, sizeof name, "out-%d", ++tests);
+    snprintf(folder, sizeof folder, "%s", scratch_path(name));
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    return program_orphans();
+}
+
+static int count(const char *pattern) {
+    char path[1400];
+    glob_t found;
+    snprintf(path, sizeof path, "%s/%s", folder, pattern);
+    int n = glob(path, 0, NULL, &found) == 0 ? (int)found.gl_pathc : 0;
+    if (n) globfree(&found);
+    return n;
+}
+
+/* The first file of that form. */
+static const char *first(const char *pattern) {
+    static char path[1400];
+    glob_t found;
+    snprintf(path, sizeof path, "%s/%s", folder, pattern);
+    assert_int_equal(glob(path, 0, NULL, &found), 0);
+    snprintf(path, sizeof path, "%s", found.gl_pathv[0]);
+    globfree(&found);
+    return path;
+}
+
+static void assert_code(int code) {
+    if (p.code != code) fail_msg("exit code %d:\n%s%s", p.code, p.out, p.err);
+}
+
+static void a_matrix_is_run_and_gone_on_with(void **state) {
+    (void)state;
+    write_experiment(BASE "}\nmatrix: {mode: [dp, ddp], devices: [cpu:1, cpu:2]}\n");
+    program_run(&p, 120, "compare", file, "--dir", folder, "--json", NULL);
+    assert_code(0);
+    struct pool *pool;
+    assert_ok(pool_create(&pool));
+    const struct json_value *j = program_json(&p, pool), *pairs = json_get(j, "pairs");
+    assert_true(json_get(j, "complete")->truth);
+    assert_int_equal(json_get(j, "repeats")->integer, 5);
+    assert_int_equal(pairs->count, 2);
+    for (int i = 0; i < 2; i++) assert_true(json_get(&pairs->children[i], "same_losses")->truth);
+    pool_free(pool);
+    assert_int_equal(count("cells/*/run-*/compare.json"), 20);
+    assert_int_equal(count("cells/*/run-*/env.json"), 20);
+    assert_int_equal(count("results.*"), 3);
+    assert_non_null(strstr(p.err, "[20/20]"));
+
+    /* nothing is run again, but what was broken or taken away */
+    assert_int_equal(truncate(first("cells/*/run-02/summary.json"), 0), 0);
+    assert_int_equal(unlink(first("cells/ddp*/run-03/compare.json")), 0);
+    program_run(&p, 60, "compare", file, "--dir", folder, NULL);
+    assert_code(0);
+    assert_non_null(strstr(p.err, "18 of 20 runs are in"));
+    assert_non_null(strstr(p.err, "[20/20]"));
+    assert_null(strstr(p.err, "[18/20]"));
+    assert_non_null(
+        strstr(p.out, "same losses, bit for bit: yes (2 of 2 pairs; the same in all cells)"));
+
+    /* another configuration is another cell */
+    program_run(&p, 60, "compare", file, "--dir", folder, "--set", "seed=3", "--csv", NULL);
+    assert_code(0);
+    assert_null(strstr(p.err, "already"));
+    assert_int_equal(count("cells/*"), 8);
+    assert_non_null(strstr(p.out, "\"mode\",\"devices\",run,\"step_time\""));
+}
+
+static void gates_fail_with_exit_code_one(void **state) {
+    (void)state;
+    char config[600];
+    snprintf(config, sizeof config, "%s", scratch_path("c.yaml"));
+    FILE *f = fopen(config, "w");
+    fputs("model: {zoo: mlp, hidden: [16]}\ndata: {set: digits, train: 200, val: 20}\n"
+          "batch: {size: 32, shards: 2}\ntrain: 30st\ndevices: cpu:2\n",
+          f);
+    assert_int_equal(fclose(f), 0);
+    program_run(&p, 60, "compare", "--modes", "dp,ddp", config, "--dir", folder, "--fail-if",
+                "B.step_time > 0.0001 * A.step_time", "-q", NULL);
+    assert_code(1);
+    assert_non_null(strstr(p.err, "gate failed: B.step_time"));
+    assert_non_null(strstr(p.out, "gate FAILED"));
+    program_run(&p, 60, "compare", "--modes", "dp,ddp", config, "--dir", folder, "--fail-if",
+                "B.step_time > 10000 * A.step_time", NULL);
+    assert_code(0);
+    assert_non_null(strstr(p.out, "gate passed"));
+    assert_non_null(strstr(p.err, "8 of 8 runs are in"));
+    program_run(&p, 60, "compare", "--modes", "dp,dp", config, "--dir", folder, "--repeats", "3",
+                NULL);
+    assert_code(78);
+    assert_non_null(strstr(p.err, "at least 4"));
+}
+
+/* Compressed gradients are other gradients: the first step and the first tensor say so. */
+static void what_differs_is_named(void **state) {
+    (void)state;
+    write_experiment(BASE ", mode: ddp, devices: cpu:2, checkpoint: 30st}\n"
+                          "matrix: {comm.compress: [none, fp16]}\n");
+    program_run(&p, 120, "compare", file, "--dir", folder, NULL);
+    assert_code(0);
+    assert_non_null(strstr(p.out, "same losses, bit for bit: no (0 of 1 pairs)"));
+    assert_non_null(strstr(p.out, "no: step "));
+    assert_non_null(strstr(p.out, ", first tensor "));
+}
+
+static void two_runs_are_compared(void **state) {
+    (void)state;
+    char a[600], b[600];
+    write_experiment(BASE "}\nmatrix: {mode: [dp, ddp], devices: [cpu:2]}\n");
+    program_run(&p, 60, "compare", file, "--dir", folder, "-q", NULL);
+    assert_code(0);
+    snprintf(a, sizeof a, "%.590s", first("cells/dp-*/run-01"));
+    snprintf(b, sizeof b, "%.590s", first("cells/ddp-*/run-01"));
+    program_run(&p, 30, "compare", a, b, NULL);
+    assert_code(0);
+    assert_non_null(strstr(p.out, "they differ in mode: dp, ddp"));
+    assert_non_null(strstr(p.out, "same losses, bit for bit: yes"));
+    assert_non_null(strstr(p.out, "no verdict"));
+    program_run(&p, 30, "compare", a, folder, NULL);
+    assert_code(66);
+}
+
+/* A run that cannot be says what it said, with its exit code. */
+static void a_failed_run_ends_the_experiment(void **state) {
+    (void)state;
+    write_experiment("base: {data: {set: csv, train: nothing.csv}, train: 30st}\n"
+                     "matrix: {mode: [dp, ddp]}\n");
+    program_run(&p, 30, "compare", file, "--dir", folder, NULL);
+    assert_true(p.code != 0);
+    assert_non_null(strstr(p.err, "nothing.csv"));
+    assert_int_equal(count("cells/*/run-*/compare.json"), 0);
+}
+
+static void an_interrupt_leaves_results_to_go_on_with(void **state) {
+    (void)state;
+    write_experiment(BASE ", comm: {emulate: {latency: 5ms}}}\n"
+                          "matrix: {mode: [dp, ddp], devices: [cpu:2]}\n");
+    const char *words[] = {"compare", file, "--dir", folder, NULL};
+    program_start(&p, words);
+    program_wait_text(&p, "[2/8]", 60);
+    kill(p.pid, SIGINT);
+    assert_true(program_wait(&p, 20));
+    assert_code(130);
+    for (int i = 0; i < 200 && program_orphans(); i++) usleep(10000);
+    assert_int_equal(program_orphans(), 0);
+    assert_non_null(strstr(p.out, "not all runs are there"));
+    assert_int_equal(count("results.json"), 1);
+    int done = count("cells/*/run-*/compare.json");
+    assert_true(done >= 2 && done < 8);
+    assert_int_equal(count("cells/*/run-0[0-9]"), done);
+    program_run(&p, 60, "compare", file, "--dir", folder, NULL);
+    assert_code(0);
+    assert_non_null(strstr(p.err, "of 8 runs are in"));
+    assert_null(strstr(p.out, "not all runs are there"));
+}
+
+static void words_that_make_no_sense_are_usage(void **state) {
+    (void)state;
+    static const char *const wrong[][4] = {{"--json", "--csv", "x.yaml"},
+                                           {"a", "b", "c"},
+                                           {"--repeats", "none", "x"},
+                                           {"--modes"},
+                                           {"--wrong"},
+                                           {"a", "b", "--repeats"},
+                                           {"x.yaml", "--axis", "lr"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        program_run(&p, 10, "compare", wrong[i][0], wrong[i][1], wrong[i][2], NULL);
+        if (p.code != 64) fail_msg("%s: exit code %d", wrong[i][0], p.code);
+    }
+    program_run(&p, 10, "compare", NULL);
+    assert_code(64);
+    program_run(&p, 10, "compare", "/no/such.yaml", NULL);
+    assert_code(66);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_matrix_is_run_and_gone_on_with, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(gates_fail_with_exit_code_one, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_differs_is_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(two_runs_are_compared, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_failed_run_ends_the_experiment, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_interrupt_leaves_results_to_go_on_with, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(words_that_make_no_sense_are_usage, set_up, tear_down),
+    };
+    return cmocka_run_group_tests_name("compare", tests, NULL, NULL);
+}

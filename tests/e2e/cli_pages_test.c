@@ -1,0 +1,187 @@
+/* The manual and the shells' completion: that they are whole, that the programs that read them
+ * (where they are here) find nothing wrong, and that bash completes real command lines. */
+#include "cli/words.h"
+#include "tests/harness/program.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct program p;
+
+static void put_file(const char *path, const char *text) {
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_int_equal(fputs(text, f) < 0, 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+static bool is_here(const char *program) {
+    program_spawn(&p, (const char *const[]){"sh", "-c", "command -v \"$1\"", "sh", program, NULL});
+    program_wait(&p, 10);
+    if (p.code) print_message("%s is not here: what it would check is left out\n", program);
+    return p.code == 0;
+}
+
+/* Of what a page may consist: these macros, and text that begins with no dot. */
+static void check_roff(const char *page) {
+    static const char *const macros[] = {".TH ", ".SH ", ".TP\n", ".PP\n", ".B ",
+                                         ".I ",  ".BR ", ".br\n", ".nh\n", ".ad l\n"};
+    assert_int_equal(strncmp(page, ".TH \"", 5), 0);
+    for (const char *line = page; *line; line = strchr(line, '\n') + 1) {
+        bool known = *line != '.' && *line != '\'';
+        for (size_t i = 0; i < sizeof macros / sizeof *macros; i++)
+            known |= !strncmp(line, macros[i], strlen(macros[i]));
+        if (!known) fail_msg("roff will not understand: %.60s", line);
+        assert_non_null(strchr(line, '\n'));
+    }
+    assert_non_null(strstr(page, ".SH NAME\n"));
+    assert_non_null(strstr(page, ".SH SEE ALSO\n"));
+}
+
+static void each_command_has_a_page(void **state) {
+    int n;
+    const struct command *const *all = command_list(&n);
+    (void)state;
+    for (int i = 0; i < n; i++) {
+        program_run(&p, 10, "man", all[i]->name, NULL);
+        assert_int_equal(p.code, 0);
+        check_roff(p.out);
+        struct command_words words;
+        command_words(all[i], &words);
+        for (int k = 0; k < words.noptions; k++) {
+            char roff[2 * WORD_TEXT], *to = roff;
+            for (const char *c = words.option[k]; *c; c++) {
+                if (*c == '-') *to++ = '\\';
+                *to++ = *c;
+            }
+            *to = '\0';
+            if (!strstr(p.out, roff)) fail_msg("%s: %s is missing", all[i]->name, words.option[k]);
+        }
+    }
+    program_run(&p, 10, "man", NULL);
+    check_roff(p.out);
+    assert_non_null(strstr(p.out, ".B 78\nbad configuration"));
+    program_run(&p, 10, "man", "nonsense", NULL);
+    assert_int_equal(p.code, 64);
+}
+
+struct found {
+    const char *page;
+    int keys;
+};
+
+static void find_key(void *user, const struct config_key *key) {
+    struct found *f = user;
+    char entry[256];
+    snprintf(entry, sizeof entry, ".TP\n.B %s\n", key->path);
+    if (!strstr(f->page, entry)) fail_msg("the manual has no entry '%s'", key->path);
+    f->keys++;
+}
+
+static void all_keys_are_told(void **state) {
+    struct pool *pool;
+    (void)state;
+    program_run(&p, 10, "man", "engine.yaml", NULL);
+    check_roff(p.out);
+    assert_ok(pool_create(&pool));
+    struct found f = {.page = p.out};
+    assert_ok(config_walk(&run_schema, pool, find_key, &f));
+    assert_true(f.keys > 80);
+    pool_free(pool);
+    assert_non_null(strstr(p.out, ".B batch.size\n\\&an integer >= 1; default 128."));
+    assert_non_null(strstr(p.out, ".B optimizer.momentum\nWith sgd: "));
+}
+
+static void readers_of_roff_find_nothing_wrong(void **state) {
+    (void)state;
+    char folder[512], line[1600];
+    snprintf(folder, sizeof folder, "%s", scratch_path("pages"));
+    program_run(&p, 20, "man", "--all", folder, NULL);
+    assert_int_equal(p.code, 0);
+    if (is_here("groff")) {
+        snprintf(line, sizeof line, "groff -man -Tascii -ww -z %s/* 2>&1", folder);
+        program_spawn(&p, (const char *const[]){"sh", "-c", line, NULL});
+        program_wait(&p, 60);
+        assert_string_equal(p.out, "");
+    }
+    if (!is_here("mandoc")) return;
+    snprintf(line, sizeof line, "mandoc -T lint -W error %s/*", folder);
+    program_spawn(&p, (const char *const[]){"sh", "-c", line, NULL});
+    program_wait(&p, 60);
+    if (p.code) fail_msg("mandoc: %s", p.out);
+}
+
+/* What bash offers at the end of the line. */
+static const char *complete(const char *line) {
+    static const char script[] =
+        ". \"$1\"; COMP_LINE=$2 COMP_POINT=${#2}; _engine; printf '%s ' \"${COMPREPLY[@]}\"";
+    program_spawn(&p, (const char *const[]){"bash", "--norc", "-c", script, "bash",
+                                            scratch_path("engine.bash"), line, NULL});
+    program_wait(&p, 10);
+    assert_string_equal(p.err, "");
+    return p.out;
+}
+
+static void bash_completes(void **state) {
+    (void)state;
+    if (!is_here("bash")) return;
+    program_run(&p, 10, "completion", "bash", NULL);
+    assert_int_equal(p.code, 0);
+    put_file(scratch_path("engine.bash"), p.out);
+    program_spawn(&p, (const char *const[]){"bash", "-n", scratch_path("engine.bash"), NULL});
+    program_wait(&p, 10);
+    assert_int_equal(p.code, 0);
+    assert_string_equal(complete("engine ru"), "run ");
+    assert_non_null(strstr(complete("engine "), "completion "));
+    assert_string_equal(complete("engine run --mod"), "--mode ");
+    assert_string_equal(complete("engine run --mode s"), "single ");
+    assert_string_equal(complete("engine run --set optimizer.mom"), "optimizer.momentum= ");
+    assert_string_equal(complete("engine run --set mode="), "single dp ddp ");
+    assert_string_equal(complete("engine run --set precision=b"), "bf16 ");
+    assert_string_equal(complete("engine run --set optimizer.name=sg"), "sgd ");
+    assert_string_equal(complete("engine model su"), "summary ");
+    assert_string_equal(complete("engine help batch.si"), "batch.size ");
+    assert_string_equal(complete("engine completion "), "bash zsh fish ");
+    assert_string_equal(complete("engine run /dev/nul"), "/dev/null ");
+    assert_non_null(strstr(complete("engine bench --al"), "--algorithm "));
+}
+
+static void other_shells_can_read_theirs(void **state) {
+    static const char *const shells[] = {"zsh", "fish"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        program_run(&p, 10, "completion", shells[i], NULL);
+        assert_int_equal(p.code, 0);
+        assert_non_null(strstr(p.out, "optimizer.momentum"));
+        put_file(scratch_path(shells[i]), p.out);
+        if (!is_here(shells[i])) continue;
+        program_spawn(&p, (const char *const[]){shells[i], "-n", scratch_path(shells[i]), NULL});
+        program_wait(&p, 20);
+        assert_int_equal(p.code, 0);
+        assert_string_equal(p.err, "");
+    }
+    program_run(&p, 10, "completion", "tcsh", NULL);
+    assert_int_equal(p.code, 64);
+}
+
+static void fish_completes(void **state) {
+    (void)state;
+    if (!is_here("fish")) return;
+    static const char script[] = "source $argv[1]; complete -C 'engine run --set optimizer.mom'";
+    program_spawn(&p,
+                  (const char *const[]){"fish", "-N", "-c", script, scratch_path("fish"), NULL});
+    program_wait(&p, 20);
+    assert_non_null(strstr(p.out, "optimizer.momentum="));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_command_has_a_page),
+        cmocka_unit_test(all_keys_are_told),
+        cmocka_unit_test(readers_of_roff_find_nothing_wrong),
+        cmocka_unit_test(bash_completes),
+        cmocka_unit_test(other_shells_can_read_theirs),
+        cmocka_unit_test(fish_completes),
+    };
+    return cmocka_run_group_tests_name("pages", tests, NULL, NULL);
+}

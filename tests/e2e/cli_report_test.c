@@ -1,0 +1,168 @@
+/* engine report on runs as they really are; and in a real browser, on a screen and on a phone. */
+#include "tests/harness/browser.h"
+#include "tests/harness/program.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct program p;
+static char runs[2][512], experiment[512];
+
+static void train(const char *mode, char dir[512]) {
+    char where[600];
+    snprintf(dir, 512, "%s", scratch_path(mode));
+    snprintf(where, sizeof where, "log.dir=%s", dir);
+    program_run(&p, 60, "run", "--quiet", "--mode", mode, "--devices", "cpu:2", "--set",
+                "threads=1", "--set", "train=12st", "--set", "batch={size: 32, shards: 2}", "--set",
+                "data={set: digits, train: 1000, val: 200}", "--set",
+                "comm.emulate.bandwidth=1Gbit", "--set", where, NULL);
+    if (p.code) fail_msg("%s", p.err);
+}
+
+/* Two runs, and an experiment of them. */
+static int make_runs(void **state) {
+    (void)state;
+    char text[4096], path[600];
+    train("dp", runs[0]);
+    train("ddp", runs[1]);
+    snprintf(experiment, sizeof experiment, "%s", scratch_path("experiment"));
+    assert_int_equal(mkdir(experiment, 0755), 0);
+    snprintf(text, sizeof text,
+             "{\"format\":1,\"name\":\"dp <or> "
+             "ddp\",\"axis\":\"mode\",\"sides\":[\"dp\",\"ddp\"],\"cells\":["
+             "{\"label\":\"a\",\"side\":\"dp\",\"devices\":2,\"runs\":[{\"dir\":\"%s\"}],"
+             "\"predicted\":{\"step_time\":20}},"
+             "{\"label\":\"b\",\"side\":\"ddp\",\"devices\":2,\"runs\":[{\"dir\":\"%s\"}],"
+             "\"predicted\":{\"step_time\":11}}],"
+             "\"pairs\":[{\"a\":0,\"b\":1,\"ratio\":1.9,\"low\":1.8,\"high\":2,\"p_holm\":0.01,"
+             "\"verdict\":\"faster\","
+             "\"same_losses\":true}]}",
+             runs[0], runs[1]);
+    snprintf(path, sizeof path, "%s/results.json", experiment);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    return fclose(f);
+}
+
+static void a_run_becomes_a_page(void **state) {
+    (void)state;
+    char page[600];
+    program_run(&p, 30, "report", runs[1], NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "ddp on 2 devices trained 12 steps"));
+    snprintf(page, sizeof page, "%s/report.html", runs[1]);
+    assert_int_equal(access(page, R_OK), 0);
+    program_run(&p, 30, "report", runs[1], "-o", "-", NULL);
+    assert_true(!strncmp(p.out, "<!DOCTYPE html>", 15) && strstr(p.out, "</html>"));
+    assert_non_null(strstr(p.out, "all_reduce")); /* the timeline, from the flight recorder */
+}
+
+static void the_runs_are_the_same_in_bits(void **state) {
+    (void)state;
+    program_run(&p, 30, "report", experiment, "--format", "md", "-o", "-", NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "equal bit for bit in all 2 runs"));
+    assert_non_null(strstr(p.out, "ddp is faster than dp in 1 of 1"));
+}
+
+static void forms_are_chosen_by_name(void **state) {
+    (void)state;
+    static const char *const begins[][2] = {
+        {"json", "{\"format\":1"}, {"csv", "table,"}, {"svg", "<svg "}, {"md", "# "}};
+    for (int i = 0; i < 4; i++) {
+        char path[600], text[16] = "";
+        snprintf(path, sizeof path, "%s/r.%s", runs[0], begins[i][0]);
+        program_run(&p, 30, "report", runs[0], "-o", path, NULL);
+        assert_int_equal(p.code, 0);
+        FILE *f = fopen(path, "r");
+        assert_non_null(f);
+        assert_non_null(fgets(text, sizeof text, f));
+        fclose(f);
+        assert_memory_equal(text, begins[i][1], strlen(begins[i][1]));
+    }
+}
+
+static void wrong_use_is_told(void **state) {
+    (void)state;
+    static const struct {
+        const char *args[4];
+        int code;
+        const char *says;
+    } cases[] = {{{"report", NULL}, 64, "of what"},
+                 {{"report", "/nowhere", NULL}, 66, "no directory"},
+                 {{"report", "--format", "pdf", NULL}, 64, "'pdf'"},
+                 {{"report", "-x", NULL}, 64, "unknown option"},
+                 {{"report", "/tmp", NULL}, 66, "no finished run"},
+                 {{"report", "a", "b", NULL}, 64, "one directory"},
+                 {{"report", "a", "-o", NULL}, 64, "name of a file"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        program_start(&p, cases[i].args);
+        assert_true(program_wait(&p, 30));
+        assert_int_equal(p.code, cases[i].code);
+        if (!strstr(p.err, cases[i].says)) fail_msg("%s", p.err);
+    }
+}
+
+/* ---- in a browser --------------------------------------------------------------------------- */
+
+static void check_page(const char *browser, const char *dir, int width, bool dark, int plots) {
+    char page[600];
+    struct browser_view v;
+    snprintf(page, sizeof page, "%s/report.html", dir);
+    program_run(&p, 30, "report", dir, NULL);
+    assert_int_equal(p.code, 0);
+    browser_view(browser, page, width, dark, &v);
+    print_message("%d px: %d plots, text from %.1f px\n", v.inner, v.plots, v.least);
+    assert_int_equal(v.inner, width);
+    if (v.scroll > v.inner || v.hidden || v.outside || v.overlaps || v.complaints || v.least < 11)
+        fail_msg("%d px, %d wide: %s", v.inner, v.scroll, v.words);
+    assert_true(v.plots >= plots);
+}
+
+static void pages_fit_screens_and_phones(void **state) {
+    (void)state;
+    const char *browser = browser_find();
+    if (!browser) skip();
+    check_page(browser, experiment, 1280, false, 8);
+    check_page(browser, experiment, 360, true, 8);
+    check_page(browser, runs[1], 360, false, 7);
+    check_page(browser, runs[0], 1280, true, 7);
+}
+
+/* A page that is as wrong as can be is found to be. */
+static void the_browser_sees_what_is_wrong(void **state) {
+    (void)state;
+    struct browser_view v;
+    const char *browser = browser_find();
+    if (!browser) skip();
+    char page[512];
+    snprintf(page, sizeof page, "%s", scratch_path("wrong.html"));
+    FILE *f = fopen(page, "w");
+    assert_non_null(f);
+    fputs("<!DOCTYPE html><meta name=viewport content='width=device-width'><div "
+          "style='width:2000px'>x</div>"
+          "<svg class='plot' viewBox='0 0 340 40' width='100'><title>t</title><text x='330' y='20' "
+          "style='font-size:12px'>reaches "
+          "out</text><text x='330' y='22' style='font-size:12px'>lies over</text></svg>"
+          "<svg class='plot' viewBox='0 0 10 10' style='display:none'><title>t</title></svg>"
+          "<script>console.error('oh')</script>",
+          f);
+    assert_int_equal(fclose(f), 0);
+    browser_view(browser, page, 360, false, &v);
+    assert_true(v.scroll > v.inner && v.plots == 2 && v.hidden == 1 && v.outside == 2);
+    assert_true(v.overlaps == 1 && v.complaints == 1 && v.least < 11);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_run_becomes_a_page),
+                                       cmocka_unit_test(the_runs_are_the_same_in_bits),
+                                       cmocka_unit_test(forms_are_chosen_by_name),
+                                       cmocka_unit_test(wrong_use_is_told),
+                                       cmocka_unit_test(pages_fit_screens_and_phones),
+                                       cmocka_unit_test(the_browser_sees_what_is_wrong)};
+    return cmocka_run_group_tests_name("report", tests, make_runs, NULL);
+}

@@ -1,0 +1,168 @@
+/* A machine with GPUs, as 'engine devices' and 'engine doctor' see it; ranks on them that are killed; and the script
+ * that proves all this on a real one. */
+#include "tests/gpu/gpu.h"
+#include "tests/harness/program.h"
+
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct program p;
+
+static void expect(const char *text, const char *words) {
+    if (!strstr(text, words)) fail_msg("no '%s' in:\n%s%s", words, p.out, p.err);
+}
+
+static void all_is_well(void **state) {
+    char last[32];
+    (void)state;
+    snprintf(last, sizeof last, "ok       cuda:%d", gpu_count() - 1);
+    program_run(&p, 300, "doctor", "cuda", NULL);
+    if (p.code) fail_msg("%s%s", p.out, p.err);
+    expect(p.out, last);
+    expect(p.out, "opened, and a kernel ran");
+    expect(p.out, "ok       cuDNN");
+    expect(p.out, "0 missing");
+    program_run(&p, 60, "devices", NULL);
+    assert_int_equal(p.code, 0);
+    expect(p.out, "  cuda:0  ");
+    expect(p.out, "'devices: auto' means cuda:0");
+}
+
+/* kill -9: the others know within the deadline, and none is left. */
+static void a_rank_is_killed(void **state) {
+    char dir[600];
+    (void)state;
+    snprintf(dir, sizeof dir, "log.dir=%s", scratch_path("killed"));
+    const char *words[] = {"run",   "--no-progress",
+                           "--set", "mode=ddp",
+                           "--set", "devices=cuda:0,0",
+                           "--set", "threads=1",
+                           "--set", "train=1000000st",
+                           "--set", "checkpoint=off",
+                           "--set", "eval=off",
+                           "--set", dir,
+                           "--set", "model={zoo: mlp, hidden: [16]}",
+                           NULL};
+    program_start(&p, words);
+    pid_t victim = program_rank(&p, 1, 60);
+    program_wait_text(&p, "NCCL_HOSTID", 60); /* the group is open */
+    usleep(500000);
+    assert_int_equal(kill(victim, SIGKILL), 0);
+    if (!program_wait(&p, 60)) fail_msg("still running:\n%s", p.err);
+    assert_int_equal(p.code, 75);
+    expect(p.err, "rank 1");
+    assert_int_equal(program_orphans(), 0);
+}
+
+#ifdef ENGINE_EMULATED
+static void seen_with(const char *gpus, const char *says, int code) {
+    setenv("ENGINE_EMULATED_GPUS", gpus, 1);
+    program_run(&p, 60, "devices", NULL);
+    assert_int_equal(p.code, 0);
+    expect(p.out, says);
+    program_run(&p, 300, "doctor", "cuda", NULL);
+    if (p.code != code) fail_msg("%s GPUs: doctor gives %d:\n%s", gpus, p.code, p.out);
+    unsetenv("ENGINE_EMULATED_GPUS");
+}
+
+static void however_many_there_are(void **state) {
+    (void)state;
+    seen_with("0", "there is no NVIDIA driver", 69);
+    expect(p.out, "missing  cuda ");
+    seen_with("1", "'devices: auto' means cuda:0 ", 0);
+    assert_null(strstr(p.out, "peer access"));
+    seen_with("2", "means cuda:0,1 ", 0);
+    seen_with("3", "means cuda:0,1 ", 0);
+    seen_with("4", "means cuda:0,1,2,3 ", 0);
+    expect(p.out, "ok       peer access");
+}
+
+static void what_does_not_work_is_told(void **state) {
+    (void)state;
+    setenv("ENGINE_EMULATED_PEERS", "0", 1);
+    program_run(&p, 60, "doctor", "cuda", NULL);
+    unsetenv("ENGINE_EMULATED_PEERS");
+    assert_int_equal(p.code, 0);
+    expect(p.out, "warning  peer access");
+    setenv("ENGINE_EMULATED_CUBLASLT_VERSION", "120304", 1);
+    program_run(&p, 60, "doctor", "cuda", NULL);
+    unsetenv("ENGINE_EMULATED_CUBLASLT_VERSION");
+    assert_int_equal(p.code, 69);
+    expect(p.out, "missing  cuBLASLt");
+    setenv("ENGINE_EMULATED_FAIL", "cudaLaunchKernel:1", 1);
+    program_run(&p, 60, "doctor", "cuda", NULL);
+    unsetenv("ENGINE_EMULATED_FAIL");
+    assert_int_equal(p.code, 69);
+    expect(p.out, "missing  cuda:0");
+}
+
+/* Training then goes through the host. */
+static void nccl_that_fails_is_told(void **state) {
+    static const char *const faults[][2] = {
+        {"remote_error:1", "warning  NCCL             ncclAllReduce: "},
+        {"remote_error:1@0", "set NCCL_DEBUG=INFO"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        setenv("FAKE_NCCL_FAULT", faults[i][0], 1);
+        program_run(&p, 60, "doctor", "cuda", NULL);
+        unsetenv("FAKE_NCCL_FAULT");
+        assert_int_equal(p.code, 0);
+        expect(p.out, faults[i][1]);
+    }
+    setenv("ENGINE_CUDA_LIBRARIES", scratch_folder(), 1);
+    program_run(&p, 60, "doctor", "cuda", NULL);
+    setenv("ENGINE_CUDA_LIBRARIES", ENGINE_BINARY_DIR "/emulated", 1);
+    assert_int_equal(p.code, 69);
+    expect(p.out, "warning  NCCL             NCCL 2 was not found");
+    expect(p.out, "missing  cuBLASLt         cuBLASLt 13 was not found");
+}
+
+/* The script by itself: one row for each thing, and the exit code that they give together. */
+static void the_proof_runs(void **state) {
+    (void)state;
+    char table[600];
+    static char text[1 << 16];
+    snprintf(table, sizeof table, "%s", scratch_path("table.txt"));
+    const char *words[] = {"env",
+                           "ENGINE=" ENGINE_BINARY_DIR "/engine_emulated",
+                           "sh",
+                           ENGINE_SOURCE_DIR "/tests/gpu/prove.sh",
+                           "--quick",
+                           "--only",
+                           "about,sanitizer",
+                           table,
+                           NULL};
+    program_spawn(&p, words);
+    assert_true(program_wait(&p, 300));
+    if (p.code) fail_msg("%s%s", p.out, p.err);
+    FILE *f = fopen(table, "r");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    fclose(f);
+    assert_non_null(strstr(text, "EMULATED"));
+    assert_non_null(strstr(text, "engine doctor cuda"));
+    assert_non_null(strstr(text, "0 failed"));
+    setenv("ENGINE_EMULATED_GPUS", "0", 1);
+    program_spawn(&p, words);
+    assert_true(program_wait(&p, 300));
+    unsetenv("ENGINE_EMULATED_GPUS");
+    assert_int_equal(p.code, 0);
+    expect(p.out, "gpu-test: skipped: no GPU can be used");
+}
+#endif
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_is_well),
+        cmocka_unit_test(a_rank_is_killed),
+#ifdef ENGINE_EMULATED
+        cmocka_unit_test(however_many_there_are),
+        cmocka_unit_test(what_does_not_work_is_told),
+        cmocka_unit_test(nccl_that_fails_is_told),
+        cmocka_unit_test(the_proof_runs),
+#endif
+    };
+    return gpu_run_tests(tests);
+}

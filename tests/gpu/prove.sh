@@ -1,0 +1,330 @@
+#!/bin/sh
+# Proves the GPU part on this machine: builds it, runs all that needs a GPU, each thing with a limit, never stopping at
+# a failure, and ends with one table. ./bootstrap gpu-test calls it.
+#   --quick        small cases, no sanitizer, no benchmark beside PyTorch
+#   --only P,...   of these parts: about tests bits faults many sanitizer bench (all but about, which always runs)
+#   FILE           where the table goes: bench/results/gpu-NAME.txt by default
+# ENGINE=PROGRAM, with what was built in its folder, is taken as it is: nothing is built. An engine_emulated makes this
+# a test of the script itself.
+set -u
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+engine=${ENGINE:-$root/build/engine}
+build=$(dirname -- "$engine")
+inside=
+if [ "${1:-}" = --inside ]; then # one step: this script again, so that a limit can end it
+    inside=yes
+    shift
+fi
+quick=no only=about,tests,bits,faults,many,sanitizer,bench file=
+while [ $# -gt 0 ] && [ -z "$inside" ]; do
+    case $1 in
+    --quick) quick=yes ;;
+    --only) only=about,${2:-} && shift ;;
+    -*) echo "gpu-test: unknown option '$1': --quick, --only PART,..., FILE" >&2; exit 64 ;;
+    *) file=$1 ;;
+    esac
+    shift
+done
+case $engine in
+*_emulated)
+    emulated=yes ENGINE_CUDA_LIBRARIES=${ENGINE_CUDA_LIBRARIES:-$build/emulated}
+    export ENGINE_CUDA_LIBRARIES
+    ;;
+*) emulated=no ;;
+esac
+if [ -z "$inside" ]; then
+    PROVE_WORK=$(mktemp -d) || exit 73
+    export PROVE_WORK ENGINE="$engine"
+    trap 'rm -rf "$PROVE_WORK"' EXIT
+fi
+work=$PROVE_WORK
+trap 'exit 130' INT TERM
+asked() { case ,$only, in *,$1,*) return 0 ;; *) return 1 ;; esac; }
+
+# ---- is there a GPU? ---------------------------------------------------------------------------
+look() {
+    if ! "$engine" devices --json >"$work/devices.json" 2>"$work/err"; then
+        echo "gpu-test: $engine does not run: $(head -n 1 "$work/err")" >&2
+        exit 70
+    fi
+    if ! "$engine" doctor cuda >"$work/doctor" 2>&1 && ! grep -q '^ok  *cuda ' "$work/doctor"; then
+        echo "gpu-test: skipped: $(sed -n 's/^missing  *cuda  *//p' "$work/doctor" | head -n 1)"
+        exit 0
+    fi
+    gpus=$(sed -n 's/^ok  *cuda  *\([0-9]*\) to be used.*/\1/p' "$work/doctor")
+    name=$(sed -n 's/^ok  *cuda:0  *\([^,]*\),.*/\1/p' "$work/doctor")
+    [ -n "$file" ] ||
+        file=$root/bench/results/gpu-$(printf '%s' "${name:-unknown}" | tr 'A-Z ' 'a-z-' | sed 's/^nvidia-//').txt
+}
+[ -n "$inside" ] || look
+
+# ---- the table ---------------------------------------------------------------------------------
+rows=$work/rows failures=0 began=$(date +%s)
+clock() { date +%s.%N; }
+row() { # WHAT RESULT SECONDS FIGURE
+    printf '%-44s %-10s %8s  %s\n' "$1" "$2" "$3" "$4" | tee -a "$rows"
+}
+# step WHAT LIMIT COMMAND...: output in $out; the last line of $figure, or what it prints, is the row's figure.
+out=$work/out figure=$work/figure
+step() {
+    what=$1 limit=$2
+    shift 2
+    : >"$figure"
+    from=$(clock)
+    timeout -k 5 "$limit" "$@" >"$out" 2>&1 </dev/null
+    code=$?
+    took=$(printf '%s %s\n' "$(clock)" "$from" | awk '{printf "%.1f", $1 - $2}')
+    result=ok
+    case $code in
+    0) ;;
+    77) result=skipped ;;
+    124 | 137) result="too long" failures=$((failures + 1)) ;;
+    *) result="FAILED $code" failures=$((failures + 1)) ;;
+    esac
+    said=$(tail -n 1 "$figure")
+    case $result in
+    skipped) said=$(sed -n 's/^skipped: //p' "$out" | head -n 1) ;;
+    FAIL* | too*) cp "$out" "$work/failed-$failures" && printf '%s\n' "$what" >"$work/failed-$failures.what" ;;
+    esac
+    [ -n "$said" ] || said=$(sed -n 's/^\[  PASSED  \] \([0-9]*\) test.*/\1 tests/p' "$out" | tail -n 1)
+    row "$what" "$result" "$took" "$said"
+    [ "$result" = ok ]
+}
+
+# ---- what there is -----------------------------------------------------------------------------
+about() {
+    echo "engine $("$engine" version | cut -d' ' -f2), $(cd "$root" && git rev-parse --short HEAD 2>/dev/null || echo 'no commit')"
+    echo "$(uname -sr), $(nproc) cores, $(date -u +%Y-%m-%d)"
+    [ $emulated = no ] || echo "EMULATED GPUs: what follows proves nothing of a real one"
+    "$engine" devices | sed -n '/^cuda /,/^$/p'
+}
+
+# ---- programs ----------------------------------------------------------------------------------
+test_programs() {
+    for source in "$root"/tests/gpu/*_test.c; do
+        test=$(basename "$source" _test.c)
+        [ $emulated = no ] || test=${test}_emulated
+        if [ -x "$build/${test}_test" ]; then
+            step "test $test" 600 "$build/${test}_test"
+        else
+            row "test $test" "not built" - ""
+            failures=$((failures + 1))
+        fi
+    done
+}
+
+# ---- the same bits -----------------------------------------------------------------------------
+digits='{set: digits, train: 512, val: 64}'
+shapes='{set: shapes, train: 128, val: 32}'
+# net NAME: sets model, data, optimizer
+net() {
+    optimizer='{name: sgd, lr: 0.05, momentum: 0.9, clip: 1}' steps=6
+    case $1 in
+    mlp) model='{zoo: mlp, dropout: 0.2}' data=$digits ;;
+    lenet) model=lenet data=$digits ;;
+    resnet20) model=resnet20 data=$shapes ;;
+    gpt-nano) model='{zoo: gpt-nano, dropout: 0.1}' data='{set: grammar, context: 64, train: 20000, val: 4000}' \
+        optimizer='{name: adamw, lr: 1e-3, decay: matrices, clip: 1}' ;;
+    esac
+}
+# train KEY=VALUE...: the run's JSON on standard output
+train() {
+    set -- "log.dir=$work/runs/run-\$time" checkpoint=off threads=1 "model=$model" "data=$data" "optimizer=$optimizer" \
+        "batch={size: 32, shards: 4}" "train=${steps}st" deterministic=bitwise "$@"
+    for key in "$@"; do
+        set -- "$@" --set "$key"
+        shift
+    done
+    ${prefix:-} "$engine" run --json --quiet "$@"
+}
+sha() { sed -n 's/.*"weights_sha256": *"\([0-9a-f]*\)".*/\1/p'; }
+same_bits() { # NET PRECISION; prints figures, fails when a hash differs
+    net "$1"
+    failed=0 ways=0
+    control=$(train mode=single devices=cuda:0 "precision=$2" | sha)
+    [ -n "$control" ] || { echo "the control did not run"; return 1; }
+    while read -r mode devices more; do
+        [ -n "$mode" ] || continue
+        # shellcheck disable=SC2086
+        other=$(train "mode=$mode" "devices=$devices" "precision=$2" $more | sha)
+        ways=$((ways + 1))
+        if [ "$other" != "$control" ]; then
+            echo "$1 $2 $mode $devices $more: ${other:-it failed} instead of $control"
+            failed=$((failed + 1))
+        fi
+    done <"$work/ways"
+    echo "$((ways - failed)) of $ways ways give single's weights ($(printf '%.12s' "$control"))" >"$figure"
+    [ $failed = 0 ]
+}
+list_ways() {
+    cat <<'W'
+dp cuda:0,0
+dp cuda:0,0 dp.server=sharded
+dp cuda:0,0 dp.server=dedicated
+dp cuda:0,0 comm.backend=host
+ddp cuda:0
+ddp cuda:0,0
+ddp cuda:0,0 comm.backend=host
+W
+    [ $quick = yes ] || echo 'dp cuda:0,0,0,0
+ddp cuda:0,0,0,0
+ddp cuda:0,0 optimizer.shard=true'
+}
+all_gpus() { # 0,1,2,3: a power of two of them
+    n=1 list=0
+    while [ $((n * 2)) -le "${gpus:-1}" ] && [ $n -lt 4 ]; do n=$((n * 2)); done
+    i=1
+    while [ $i -lt $n ]; do list=$list,$i i=$((i + 1)); done
+    echo "$list"
+}
+bits() {
+    nets='mlp gpt-nano' precisions=f32
+    [ $emulated = no ] || nets=mlp # the others take it minutes
+    [ $quick = yes ] || nets='mlp lenet resnet20 gpt-nano' precisions='f32 bf16'
+    for precision in $precisions; do
+        for net in $nets; do step "$1 $net $precision" 420 sh "$0" --inside same_bits "$net" "$precision"; done
+    done
+}
+
+# ---- faults ------------------------------------------------------------------------------------
+children() { # of process $1, by /proc: one a line
+    for stat in /proc/[0-9]*/stat; do
+        sed 's/.*) . \([0-9]*\) .*/\1/' "$stat" 2>/dev/null | grep -qx "$1" && basename "$(dirname "$stat")"
+    done
+}
+kill_a_rank() { # DEVICES KEY=VALUE...: kill -9 the last rank; all must be gone with exit code 75
+    net mlp
+    steps=1000000 devices=$1
+    shift
+    prefix='exec'
+    train mode=ddp "devices=$devices" "$@" >"$work/killed" 2>&1 &
+    parent=$!
+    wanted=$(printf '%s' "$devices" | tr -cd , | wc -c) tries=0 ranks=
+    while [ "$(printf '%s\n' "$ranks" | grep -c .)" -le "$wanted" ] && [ $tries -lt 300 ]; do
+        sleep 0.2
+        tries=$((tries + 1)) ranks=$(children $parent)
+    done
+    sleep 3 # into training
+    victim=$(printf '%s\n' "$ranks" | tail -n 1)
+    [ -n "$victim" ] || { cat "$work/killed"; return 1; }
+    from=$(clock)
+    kill -9 "$victim"
+    wait $parent
+    code=$?
+    echo "exit code $code, all ended $(printf '%s %s\n' "$(clock)" "$from" | awk '{printf "%.1f", $1 - $2}') s after it" \
+        >"$figure"
+    left=
+    for rank in $ranks; do if [ -d "/proc/$rank" ]; then left="$left $rank"; fi; done
+    [ -z "$left" ] || { echo "still alive:$left"; return 1; }
+    [ $code = 75 ] || { cat "$work/killed"; return 1; }
+}
+faults() {
+    step "kill -9 of one of 2 ranks, nccl" 120 sh "$0" --inside kill_a_rank cuda:0,0
+    step "kill -9 of one of 4 ranks, nccl" 120 sh "$0" --inside kill_a_rank cuda:0,0,0,0
+    step "kill -9 of one of 2 ranks, host" 120 sh "$0" --inside kill_a_rank cuda:0,0 comm.backend=host
+    step "a GPU that is not there is told" 30 sh "$0" --inside no_such_gpu
+}
+no_such_gpu() {
+    net mlp
+    export CUDA_VISIBLE_DEVICES='' ENGINE_EMULATED_GPUS=0
+    train mode=single devices=cuda:0
+    code=$?
+    echo "exit code $code" >"$figure"
+    [ $code = 69 ]
+}
+
+# ---- several GPUs ------------------------------------------------------------------------------
+many() {
+    list=$(all_gpus)
+    if [ "$list" = 0 ]; then
+        row "several GPUs" skipped - "there is one"
+        return
+    fi
+    printf '%s\n' "dp cuda:$list" "dp cuda:$list dp.server=sharded" "ddp cuda:$list" \
+        "ddp cuda:$list comm.backend=host" >"$work/ways"
+    bits "same bits on cuda:$list,"
+    step "kill -9 of a rank on cuda:$list" 120 sh "$0" --inside kill_a_rank "cuda:$list"
+}
+
+# ---- NVIDIA's checker --------------------------------------------------------------------------
+sanitizer() {
+    tool=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
+    if [ -z "$tool" ] || [ $emulated = yes ] || [ $quick = yes ]; then
+        row "compute-sanitizer" skipped - "$([ -n "$tool" ] && echo "not with --quick" || echo "not installed")"
+        return
+    fi
+    for check in memcheck racecheck synccheck; do
+        every=device_every_op # it takes a checker minutes
+        [ $check = memcheck ] || every=
+        for test in $every device_rows device_tokens device_attention device_accel; do
+            [ -x "$build/${test}_test" ] || continue
+            step "$check $test" 240 "$tool" --tool $check --error-exitcode 99 --launch-timeout 60 "$build/${test}_test"
+        done
+    done
+}
+
+# ---- how fast ----------------------------------------------------------------------------------
+layers() { # MODEL BATCH PRECISION
+    "$engine" bench layers --model "$1" --batch "$2" --precision "$3" --set devices=cuda:0 --set mode=single --json \
+        >"$work/layers.json" || return $?
+    sed -n 's/.*"gemm_gflops": *\([0-9.e+]*\).*/\1/p' "$work/layers.json" |
+        awk '{printf "a large product runs at %.1f TFLOP/s\n", $1 / 1000}' >"$figure"
+    [ -s "$figure" ]
+}
+bench() {
+    if [ $emulated = yes ] || [ $quick = yes ]; then
+        step "bench layers gpt-nano" 300 sh "$0" --inside layers gpt-nano 2 f32
+        return
+    fi
+    for model in resnet50 gpt2; do
+        for precision in bf16 f32; do
+            step "bench layers $model $precision" 300 sh "$0" --inside layers $model 16 $precision
+        done
+    done
+    if ! python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
+        row "beside PyTorch" skipped - "python3 has no torch that sees a GPU"
+        return
+    fi
+    step "the first losses, beside PyTorch" 400 python3 "$root/bench/gpu_losses.py" --engine "$engine"
+    cat "$out" >>"$work/more"
+    step "gpt2 and resnet50, beside PyTorch" 1500 python3 "$root/bench/steps.py" --gpu --engine "$engine"
+    cat "$out" >>"$work/more"
+}
+
+# ---- all of it ---------------------------------------------------------------------------------
+write_file() {
+    {
+        echo "The GPU part, proved by ./bootstrap gpu-test"
+        echo
+        about
+        echo
+        printf '%-44s %-10s %8s  %s\n' what result seconds figure
+        cat "$rows"
+        echo
+        echo "$failures failed; $(($(date +%s) - began)) s"
+        if [ -s "$work/more" ]; then echo && cat "$work/more"; fi
+        for failed in "$work"/failed-*.what; do
+            [ -f "$failed" ] || continue
+            echo
+            echo "---- $(cat "$failed") ----"
+            tail -n 25 "${failed%.what}"
+        done
+    } >"$file"
+    echo "$failures failed; the table is in $file"
+}
+main() {
+    : >"$rows"
+    about
+    echo
+    list_ways >"$work/ways"
+    step "engine doctor cuda" 120 "$engine" doctor cuda
+    ! asked tests || test_programs
+    ! asked bits || bits "same bits:"
+    ! asked faults || faults
+    ! asked many || many
+    ! asked sanitizer || sanitizer
+    ! asked bench || bench
+    write_file
+    [ $failures = 0 ]
+}
+if [ -n "$inside" ]; then "$@"; else main; fi

@@ -1,7 +1,7 @@
 """Training steps of the engine beside PyTorch's on the same work, interleaved: medians over rounds, and their ratio.
 
 usage: bench/steps.py [--engine PROGRAM] [--torch PYTHON[,FLAG...]]... [--floor PROGRAM] [--models M,...] [--modes M,...]
-                      [--precisions P,...] [--rounds N] [--least] [--quick] [--json FILE]
+                      [--precisions P,...] [--rounds N] [--least] [--quick] [--json FILE] [--gpu[=WORK] [--cpu]]
 
   --torch PYTHON  one that has torch; repeat it for several. FLAGs: compile (torch.compile), channels-last.
                   By default /usr/bin/python3; 'none': the engine alone
@@ -14,6 +14,9 @@ usage: bench/steps.py [--engine PROGRAM] [--torch PYTHON[,FLAG...]]... [--floor 
   --least         of a program's steps the fastest, not the median: for a machine that is busy otherwise
   --quick         one round of few steps, to see that all of it works: its numbers mean little
   --json FILE     all that was measured, too
+  --gpu           instead: gpt2 and resnet50 (or one of them: --gpu=gpt2) in bf16 on a GPU, beside PyTorch eager and compiled;
+                  see gpu_rates.py. Needs a python3 with torch
+  --cpu           with --gpu: the same on the CPU with batches of 2, to see that all of it works
 
 One thread a rank. Steps are timed by the programs themselves, without start and data; memory is the largest peak of
 a process. GFLOP/s: two operations for each product of the step. of sgemm: beside a product of 1024 x 1024 matrices of
@@ -223,6 +226,8 @@ def options():
     p.add_argument("--least", action="store_true")
     p.add_argument("--quick", action="store_true")
     p.add_argument("--json")
+    p.add_argument("--gpu", dest="gpu_works", type=words(["gpt2", "resnet50"]), nargs="?", const=["gpt2", "resnet50"])
+    p.add_argument("--cpu", action="store_true")
     args = p.parse_args()
     args.rounds = 1 if args.quick else max(1, args.rounds)
     return args
@@ -230,6 +235,11 @@ def options():
 
 def main():
     args = options()
+    if args.gpu_works:
+        import gpu_rates
+        args.rounds = min(args.rounds, 3)
+        gpu_rates.main(args)
+        return
     peers = [Torch(words) for words in args.torch or ["/usr/bin/python3"] if words != "none"]
     if args.floor:
         peers.append(Floor(args.floor))

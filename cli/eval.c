@@ -8,14 +8,10 @@
 #include "transport/launch/launch.h"
 #include "transport/launch/launcher.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 extern const struct command command_eval;
-
-enum { PLACE_MOST = 1024 };
 
 static int take_split(struct cli_trained *t, const char *value, bool *on_train) {
     if (!value) return cli_usage(t->command, "--split needs a value");
@@ -45,24 +41,20 @@ static int parse(struct cli_trained *t, int argc, char **argv, bool *on_train) {
 }
 
 /* Where ranks find the configuration. All that they write there, they tell here, too. */
-static enum error make_place(struct cli_trained *t, char folder[PLACE_MOST]) {
-    const char *root = getenv("TMPDIR");
-    int n = snprintf(folder, PLACE_MOST, "%s/engine-eval-XXXXXX", root && *root ? root : "/tmp");
-    if (n >= PLACE_MOST) return FAIL(ERR_CREATE, "TMPDIR is too long a path");
-    if (!mkdtemp(folder))
-        return FAIL(ERR_CREATE, "cannot make the folder '%s': %s", folder, strerror(errno));
-    t->job.run_dir = folder;
-    return run_place_record(&(struct run_place){.dir = folder}, &t->settings);
+static enum error make_place(struct cli_trained *t, char **folder) {
+    TRY(file_make_temporary("eval", t->settings.pool, folder));
+    t->job.run_dir = *folder;
+    return run_place_record(&(struct run_place){.dir = *folder}, &t->settings);
 }
 
 static int evaluate(struct cli_trained *t) {
-    char folder[PLACE_MOST];
+    char *folder;
     int code = 0;
     struct job_facts facts;
     enum error err = cli_check(&t->job, &facts);
     if (err != ERR_NONE) return error_exit_code(err);
     t->job.data_digest = facts.data;
-    err = make_place(t, folder);
+    err = make_place(t, &folder);
     if (err == ERR_NONE) err = t->job.mode->launch(&t->job, &code);
     if (err != ERR_NONE) code = cli_fail(err);
     if (code == error_exit_code(ERR_PEER) || code == error_exit_code(ERR_BUG))

@@ -5,11 +5,7 @@
 #include "engine/base/log.h"
 #include "modes/modes.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-
-enum { PLACE_MOST = 1024 };
 
 /* ---- measured now --------------------------------------------------------------------------- */
 
@@ -70,12 +66,9 @@ static enum error measure_in(const struct simulate_options *o, struct simulate_s
 }
 
 static enum error measure(const struct simulate_options *o, struct simulate_source *s) {
-    const char *root = getenv("TMPDIR");
-    char *dir = pool_printf(s->pool, "%s/engine-simulate-XXXXXX", root && *root ? root : "/tmp");
-    enum error err = ERR_NONE;
-    if (!dir) return ERR_MEMORY;
-    if (!mkdtemp(dir)) {
-        err = FAIL(ERR_CREATE, "cannot make the folder '%s': %s", dir, strerror(errno));
+    char *dir;
+    enum error err = file_make_temporary("simulate", s->pool, &dir);
+    if (err != ERR_NONE) {
         cli_fail(err);
         return err;
     }

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -148,6 +149,16 @@ enum error file_make_folders(const char *path) {
 static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *where) {
     (void)st, (void)kind, (void)where;
     return remove(path) != 0 && errno != ENOENT ? -1 : 0;
+}
+
+enum error file_make_temporary(const char *name, struct pool *pool, char **out) {
+    const char *root = getenv("TMPDIR");
+    char *path = pool_printf(pool, "%s/engine-%s-XXXXXX", root && *root ? root : "/tmp", name);
+    if (!path) return ERR_MEMORY;
+    if (!mkdtemp(path))
+        return FAIL(ERR_CREATE, "cannot make the folder '%s': %s", path, strerror(errno));
+    *out = path;
+    return ERR_NONE;
 }
 
 enum error file_remove_tree(const char *path) {

@@ -4,6 +4,7 @@
 #include "engine/base/file.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -128,12 +129,27 @@ static void test_remove_tree(void **state) {
     assert_ok(file_remove_tree(scratch_path("tree")));
 }
 
+static void test_temporary(void **state) {
+    (void)state;
+    char *a, *b;
+    assert_ok(file_make_folders(scratch_path("temporary")));
+    assert_int_equal(setenv("TMPDIR", scratch_path("temporary"), 1), 0);
+    assert_ok(file_make_temporary("test", pool, &a));
+    assert_ok(file_make_temporary("test", pool, &b));
+    assert_true(file_is_folder(a) && file_is_folder(b) && strcmp(a, b) != 0);
+    assert_non_null(strstr(a, "/temporary/engine-test-"));
+    assert_int_equal(setenv("TMPDIR", scratch_path("missing"), 1), 0);
+    assert_fails(ERR_CREATE, file_make_temporary("test", pool, &a));
+    assert_int_equal(unsetenv("TMPDIR"), 0);
+}
+
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_replace_and_read), T(test_replace_over_leftovers), T(test_replace_fails_cleanly),
-        T(test_read_surprises),   T(test_write_and_pread),        T(test_folders),
-        T(test_remove_tree),
+        T(test_replace_and_read),      T(test_replace_over_leftovers),
+        T(test_replace_fails_cleanly), T(test_read_surprises),
+        T(test_write_and_pread),       T(test_folders),
+        T(test_remove_tree),           T(test_temporary),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include "cli/bench.h"
 #include "engine/base/clock.h"
 #include "engine/base/text.h"
+#include "lab/statistics.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -253,19 +254,13 @@ static enum error choose_calls(struct bench_run *b, int64_t *calls) {
     return ERR_NONE;
 }
 
-static int by_value(const void *a, const void *b) {
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
 static enum error measure_size(struct bench_run *b, struct bench_row *row) {
     double times[BATCHES];
     int64_t calls;
     TRY(check(b, &row->wrong));
     TRY(choose_calls(b, &calls));
     for (int i = 0; i < BATCHES; i++) TRY(time_calls(b, calls, &times[i]));
-    qsort(times, BATCHES, sizeof *times, by_value);
-    row->seconds = times[BATCHES / 2] / (double)calls;
+    row->seconds = statistics_median(times, BATCHES) / (double)calls;
     return ERR_NONE;
 }
 

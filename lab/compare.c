@@ -34,15 +34,6 @@ __attribute__((format(printf, 2, 3))) static void warn(struct compared *c, const
 
 /* ---- cells ---- */
 
-static double median_of(const double *v, int n) {
-    double copy[STATISTICS_RUNS];
-    for (int i = 0; i < n; i++) {
-        if (!isfinite(v[i])) return (double)NAN;
-        copy[i] = v[i];
-    }
-    return n > 0 ? statistics_median(copy, n) : (double)NAN;
-}
-
 static double spread_of(const double *v, int n, double median) {
     double copy[STATISTICS_RUNS];
     if (n < 2 || !(median > 0)) return (double)NAN;
@@ -54,7 +45,7 @@ static void measure_cell(const struct compared *c, struct compared_cell *cell) {
     for (int m = 0; m < c->x->nmeasures; m++) {
         for (int i = 0; i < cell->nruns; i++)
             cell->value[m][i] = measure_of(&c->x->measure[m], &cell->run[i].result, c->x->warmup);
-        cell->median[m] = median_of(cell->value[m], cell->nruns);
+        cell->median[m] = statistics_median_of(cell->value[m], cell->nruns);
     }
     cell->spread = spread_of(cell->value[0], cell->nruns, cell->median[0]);
     cell->speedup = cell->efficiency = (double)NAN;
@@ -84,7 +75,7 @@ static double step_ms(const struct compared *c, int cell) {
     int64_t n;
     for (int i = 0; i < runs->nruns; i++)
         v[i] = run_result_step_ms(&runs->run[i].result, c->x->warmup, &n);
-    return median_of(v, runs->nruns);
+    return statistics_median_of(v, runs->nruns);
 }
 
 static void scale_cells(struct compared *c) {

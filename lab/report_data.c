@@ -78,12 +78,6 @@ static enum error cell_run(const struct report_data *d, const struct json_value 
     return ERR_NONE;
 }
 
-static double median_of(const double *v, int n) {
-    double copy[REPORT_RUNS];
-    memcpy(copy, v, (size_t)n * sizeof *v);
-    return n ? statistics_median(copy, n) : (double)NAN;
-}
-
 static enum error cell_read(const struct report_data *d, const struct json_value *v,
                             struct pool *pool, struct report_cell *c) {
     const struct json_value *runs = report_member(v, "runs", JSON_ARRAY);
@@ -100,7 +94,7 @@ static enum error cell_read(const struct report_data *d, const struct json_value
     TRY(cell_place(d, report_member(v, "settings", JSON_OBJECT), pool, c));
     for (int i = 0; i < runs->count; i++) TRY(cell_run(d, &runs->children[i], pool, c));
     about_run(c);
-    c->median_s = median_of(c->step_s, c->nruns);
+    c->median_s = statistics_median_of(c->step_s, c->nruns);
     c->predicted_s = report_number(report_member(v, "predicted", JSON_OBJECT), "step_time") / 1e3;
     return ERR_NONE;
 }

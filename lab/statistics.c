@@ -27,10 +27,14 @@ double statistics_median(double *v, int n) {
     return statistics_quantile(v, n, 0.5);
 }
 
-static double median_of(const double *v, int n) {
+double statistics_median_of(const double *v, int n) {
     double copy[STATISTICS_RUNS];
-    memcpy(copy, v, (size_t)n * sizeof *v);
-    return statistics_median(copy, n);
+    assert(n <= STATISTICS_RUNS);
+    for (int i = 0; i < n; i++) {
+        if (!isfinite(v[i])) return (double)NAN;
+        copy[i] = v[i];
+    }
+    return n > 0 ? statistics_median(copy, n) : (double)NAN;
 }
 
 /* ---- Mann and Whitney ----------------------------------------------------------------------- */
@@ -135,7 +139,7 @@ const char *verdict_text(enum verdict v) {
 
 struct comparison statistics_compare(const double *a, int n, const double *b, int m,
                                      double confidence, uint64_t seed) {
-    struct comparison c = {.median = {median_of(a, n), median_of(b, m)}};
+    struct comparison c = {.median = {statistics_median_of(a, n), statistics_median_of(b, m)}};
     c.ratio = c.median[0] / c.median[1];
     c.interval = statistics_ratio(a, n, b, m, confidence, seed);
     c.p = c.p_all = statistics_mann_whitney(a, n, b, m);

@@ -9,6 +9,8 @@ enum { STATISTICS_RUNS = 64 }; /* of one side, at most */
 /* Sorts v. n > 0. quantile: q from 0 to 1, between neighbours by their distance. */
 double statistics_quantile(double *v, int n, double q);
 double statistics_median(double *v, int n);
+/* Leaves v as it is. NaN when there is none, or one that is no number. n <= STATISTICS_RUNS. */
+double statistics_median_of(const double *v, int n);
 
 /* Two-sided p of Mann and Whitney's test that a and b come from one distribution: exact, over all ways to deal the
  * n + m values out; equal values share the mean of their ranks. n, m <= STATISTICS_RUNS. */

@@ -19,6 +19,10 @@ static void quantiles_lie_between_neighbours(void **state) {
     assert_near(statistics_quantile(even, 4, 0), 1, 0);
     assert_near(statistics_quantile(even, 4, 1), 4, 0);
     assert_near(statistics_quantile(even, 4, 0.25), 1.75, 1e-15);
+    const double some[] = {5, 1, 3}, hole[] = {1, (double)NAN};
+    assert_near(statistics_median_of(some, 3), 3, 0);
+    assert_near(some[0], 5, 0);
+    assert_true(isnan(statistics_median_of(hole, 2)) && isnan(statistics_median_of(some, 0)));
 }
 
 /* The whole test by counting every deal of the values: which have a rank sum as far from the middle. */

@@ -134,10 +134,7 @@ static enum error print_json(const struct bench_comm *o, const struct bench_seri
     for (int i = 0; i < n; i++) series_json(o, &series[i], &j);
     json_close(&j, ']');
     json_close(&j, '}');
-    enum error err = json_done(&j);
-    if (!err) fprintf(out, "%s\n", j.text);
-    json_fini(&j);
-    return err;
+    return cli_json(&j, out);
 }
 
 enum error bench_report(const struct bench_comm *o, const struct bench_series *series, int n,

@@ -158,10 +158,7 @@ static enum error print_json(const struct layers_result *r, FILE *out) {
     json_pair(&j, "flops", t.flops, 1);
     json_real(&j, "gflops", rate(t.flops[0] + t.flops[1], r->pass[0] + r->pass[1]) * 1e-9);
     json_close(&j, '}');
-    enum error err = json_done(&j);
-    if (err == ERR_NONE) fprintf(out, "%s\n", j.text);
-    json_fini(&j);
-    return err;
+    return cli_json(&j, out);
 }
 
 enum error layers_report(const struct layers_result *r, FILE *out) {

@@ -39,6 +39,13 @@ int cli_fail(enum error err) {
     return error_exit_code(err);
 }
 
+enum error cli_json(struct json *j, FILE *out) {
+    enum error err = json_done(j);
+    if (err == ERR_NONE) fprintf(out, "%s\n", j->text);
+    json_fini(j);
+    return err;
+}
+
 int cli_usage(const struct command *c, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);

@@ -1,7 +1,10 @@
 /* Commands: one file each, listed in commands.def. A command parses its own arguments and returns
  * the process's exit code. */
 #pragma once
+#include "engine/base/json.h"
 #include "engine/train/trainer.h"
+
+#include <stdio.h>
 
 struct command {
     const char *name, *arguments, *summary;
@@ -13,6 +16,8 @@ const struct command *const *command_list(int *count);
 
 /* Prints the last error and its hint on standard error; gives the exit code. */
 int cli_fail(enum error err);
+/* Prints what has been written as one line, and frees it. */
+MUST_CHECK enum error cli_json(struct json *j, FILE *out);
 /* "unknown option '--foo' ..." with the usage line; 64. */
 int cli_usage(const struct command *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

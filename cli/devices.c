@@ -190,10 +190,7 @@ static enum error print_json(void) {
     for (int i = 0; i < n; i++) json_kind(&j, kinds[i]);
     json_close(&j, ']');
     json_close(&j, '}');
-    enum error err = json_done(&j);
-    if (err == ERR_NONE) puts(j.text);
-    json_fini(&j);
-    return err;
+    return cli_json(&j, stdout);
 }
 
 static int devices_run(int argc, char **argv) {

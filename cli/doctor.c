@@ -94,10 +94,7 @@ static enum error print_json(const struct doctor *d, bool well) {
     }
     json_close(&j, ']');
     json_close(&j, '}');
-    enum error err = json_done(&j);
-    if (err == ERR_NONE) puts(j.text);
-    json_fini(&j);
-    return err;
+    return cli_json(&j, stdout);
 }
 
 static int parse(struct doctor *d, int argc, char **argv) {

@@ -192,10 +192,7 @@ static enum error print_json(const struct model_view *v, const struct row *rows,
     put_totals(&j, v, t);
     put_order(&j, v->model);
     json_close(&j, '}');
-    enum error err = json_done(&j);
-    if (err == ERR_NONE) printf("%s\n", j.text);
-    json_fini(&j);
-    return err;
+    return cli_json(&j, stdout);
 }
 
 enum error model_summarize(const struct model_view *v, bool json) {

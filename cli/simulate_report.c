@@ -174,10 +174,7 @@ static enum error show_json(const struct simulate_options *o, const struct simul
     for (int i = 0; i < n; i++) put_row(&j, &rows[i]);
     json_close(&j, ']');
     json_close(&j, '}');
-    enum error err = json_done(&j);
-    if (err == ERR_NONE) fprintf(out, "%s\n", j.text);
-    json_fini(&j);
-    return err;
+    return cli_json(&j, out);
 }
 
 enum error simulate_show(const struct simulate_options *o, const struct simulate_source *s,

@@ -9,13 +9,14 @@ enum error measured_refuse(const struct run_config *c) {
         bool asked;
         const char *key, *without;
     } unknown[] = {
+        {c->inject.slow.by > 0, "inject.slow.by", "0%"},
         {c->comm.compress.index != COMPRESS_none, "comm.compress", "none"},
         {c->sync_batchnorm, "sync_batchnorm", "false"},
         {c->dp.scatter == SCATTER_SERVER, "dp.scatter", "direct"},
     };
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         if (unknown[i].asked)
-            return FAIL(ERR_CONFIG, "what %s sends is not simulated\n--set %s=%s leaves it out",
+            return FAIL(ERR_CONFIG, "what %s does is not simulated\n--set %s=%s leaves it out",
                         unknown[i].key, unknown[i].key, unknown[i].without);
     return ERR_NONE;
 }

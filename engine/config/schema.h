@@ -12,6 +12,7 @@
  *   BYTES     int64_t                25MB
  *   SECONDS   double                 60s
  *   RATE      double                 1Gbit, 100MB: bytes a second
+ *   SHARE     double                 50% or 0.5
  *   SPAN      struct config_span     5ep | 200st | off (where choices says so)
  *   INTS      struct config_list     of int64_t: a list, or one
  *   REALS     struct config_list     of double: a list, or one
@@ -30,6 +31,7 @@ enum config_type {
     CONFIG_BYTES,
     CONFIG_SECONDS,
     CONFIG_RATE,
+    CONFIG_SHARE,
     CONFIG_SPAN,
     CONFIG_INTS,
     CONFIG_REALS,

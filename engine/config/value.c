@@ -77,9 +77,22 @@ static enum value_fault read_integer(const struct config_field *f, const char *t
     return read ? in_range(f, (double)*out) : VALUE_WRONG;
 }
 
+/* "50%" is 0.5 */
+static bool read_share(const char *text, double *out) {
+    char number[32];
+    size_t n = strlen(text);
+    if (n < 2 || n > sizeof number || text[n - 1] != '%') return text_real(text, out);
+    memcpy(number, text, n - 1);
+    number[n - 1] = '\0';
+    if (!text_real(number, out)) return false;
+    *out /= 100;
+    return true;
+}
+
 static enum value_fault read_real(const struct config_field *f, const char *text, double *out) {
     bool read = f->type == CONFIG_SECONDS ? text_seconds(text, out)
                 : f->type == CONFIG_RATE  ? text_rate(text, out)
+                : f->type == CONFIG_SHARE ? read_share(text, out)
                                           : text_real(text, out);
     return read ? in_range(f, *out) : VALUE_WRONG;
 }
@@ -103,6 +116,7 @@ enum value_fault value_read(const struct config_field *f, const char *text, void
     case CONFIG_REAL:
     case CONFIG_SECONDS:
     case CONFIG_RATE:
+    case CONFIG_SHARE:
     case CONFIG_REALS:
         if (word < 0) return read_real(f, text, out);
         *(double *)out = f->word;
@@ -132,6 +146,7 @@ size_t value_size(enum config_type type) {
     case CONFIG_REAL:
     case CONFIG_SECONDS:
     case CONFIG_RATE:
+    case CONFIG_SHARE:
     case CONFIG_REALS:
         return sizeof(double);
     case CONFIG_STRING:
@@ -179,6 +194,8 @@ static const char *basic_type(const struct config_field *f, struct pool *pool) {
         return "a time such as 250ms, 10s or 2m";
     case CONFIG_RATE:
         return "a rate such as 1Gbit or 250MB (a second)";
+    case CONFIG_SHARE:
+        return "a share such as 50% or 0.5";
     case CONFIG_SPAN:
         return "a length such as 5ep (epochs) or 200st (steps)";
     case CONFIG_INTS:

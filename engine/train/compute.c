@@ -48,6 +48,7 @@ static enum error cascade_ready(void *user, int64_t upto) {
     for (int d = c->top; d > c->bottom; d--)
         TRY(device_add(dev, grads[d - 1] + from, grads[d] + from, n));
     c->done = upto;
+    inject_lag(c->t);
     return c->ready ? c->ready(c->user, upto) : ERR_NONE;
 }
 
@@ -111,6 +112,7 @@ static enum error run_piece(struct trainer *t, const struct step_batch *b, const
     TRY(timers_mark(t, TIMED_BEGIN));
     TRY(graph_forward(t->graph, &batch, t->values, t->buffers, NULL));
     TRY(timers_mark(t, TIMED_MIDDLE));
+    inject_lag(t);
     trainer_phase(t, PHASE_FORWARD, &mark);
     TRY(graph_head(t->graph, grads, 1.0f / (float)b->samples, batch.n, stop_signal() != 0));
     TRY(run_backward(t, &batch, grads, c));
@@ -122,7 +124,10 @@ static enum error run_piece(struct trainer *t, const struct step_batch *b, const
 /* ---- sync_batchnorm: the rank's shards in step ---- */
 static enum error share_moments(void *user, double *v, int n) {
     struct trainer *t = user;
-    return t->job->mode->sum(t->mode, v, n);
+    int64_t begin = clock_ns();
+    enum error err = t->job->mode->sum(t->mode, v, n);
+    inject_waited(t, clock_ns() - begin);
+    return err;
 }
 
 /* Gradients are shared after backward: the exchanges of moments stand in between. */
@@ -133,6 +138,7 @@ static enum error compute_together(struct trainer *t, const struct step_batch *b
     for (int i = 0; i < b->nshards; i++)
         m[i].batch = batch_of(t, b, &b->shards[i], 0, b->shards[i].n);
     TRY(graph_forward_together(t->graph, m, b->nshards, t->values, t->buffers, &sync));
+    inject_lag(t);
     trainer_phase(t, PHASE_FORWARD, &mark);
     for (int i = 0; i < b->nshards; i++) {
         float *header = m[i].grads;
@@ -146,6 +152,7 @@ static enum error compute_together(struct trainer *t, const struct step_batch *b
     for (int half = b->nshards / 2; half > 0; half /= 2)
         for (int i = 0; i < half; i++)
             TRY(device_add(t->device, m[i].grads, m[i + half].grads, t->model->arena_floats));
+    inject_lag(t);
     trainer_phase(t, PHASE_BACKWARD, &mark);
     return ERR_NONE;
 }
@@ -187,16 +194,25 @@ static enum error run_batch(struct trainer *t, const struct step_batch *b, grad_
     return ERR_NONE;
 }
 
+/* An accelerator that is slow on purpose keeps its gradients until it has been: they leave late, all at once. */
+static enum error run_late(struct trainer *t, const struct step_batch *b, grad_ready_fn ready,
+                           void *user) {
+    TRY(run_batch(t, b, NULL, NULL));
+    TRY(inject_hold(t));
+    return ready ? ready(user, t->model->arena_floats) : ERR_NONE;
+}
+
 enum error trainer_compute(struct trainer *t, grad_ready_fn ready, void *user) {
     const struct step_batch *b = t->ahead;
     int64_t mark = clock_ns();
     if (!b) TRY(t->next_batch(t, &b));
     trainer_phase(t, PHASE_LOAD, &mark);
+    inject_begin(t);
     if (t->members) {
         TRY(compute_together(t, b));
         return ready ? ready(user, t->model->arena_floats) : ERR_NONE;
     }
-    TRY(run_batch(t, b, ready, user));
+    TRY(inject_holds(t) ? run_late(t, b, ready, user) : run_batch(t, b, ready, user));
     mark = clock_ns();
     return look_ahead(t, &mark);
 }

@@ -102,6 +102,7 @@ struct summary {                           /* what the end of a run says */
     double sent[RANKS_MOST], received[RANKS_MOST], rss[RANKS_MOST], state[RANKS_MOST];
     double loss_scale;    /* fp16; else 0 */
     int64_t skipped;      /* steps, fp16 */
+    const char *planted;  /* what goes wrong on purpose, NULL: nothing */
     const char *compress; /* how gradients were, NULL: not */
     double dense, packed; /* bytes that they would have taken, and took, over all ranks */
     char weights[SHA256_TEXT], losses[SHA256_TEXT];

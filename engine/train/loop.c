@@ -57,6 +57,9 @@ static void say_hello(struct run *r) {
             r->progress,
             "warning: products of bf16 are emulated on this processor: right, but slower than "
             "f32");
+    char planted[INJECT_TEXT];
+    if (*inject_text(c, planted))
+        progress_say(r->progress, "warning: planted on purpose: %s", planted);
     if (t->job->resume)
         progress_say(r->progress, "resuming from %s at step %lld", t->job->resume,
                      (long long)t->at.step);
@@ -102,6 +105,7 @@ static enum error take_step(struct run *r) {
     TRY(r->mode->step(t->mode));
     if (t->graph) graph_values_changed(t->graph);
     timers_settle(t, before);
+    inject_settle(t);
     scaling_follow(t);
     t->at.step++;
     t->at.step_in_epoch++;
@@ -272,6 +276,8 @@ static enum error finish(struct run *r) {
     s.skipped = t->at.skipped;
     if (c->comm.compress.index != COMPRESS_none)
         s.compress = compress_variants.at(c->comm.compress.index)->name;
+    char planted[INJECT_TEXT];
+    if (*inject_text(c, planted)) s.planted = planted;
     TRY(gather(r, &s));
     if (t->rank > 0) return ERR_NONE;
     TRY(saver_wait(r->saver));

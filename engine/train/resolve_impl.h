@@ -27,3 +27,6 @@ MUST_CHECK enum error resolve_sharing(struct resolve *r);
 
 /* ---- resolve_numbers.c: precision, and what devices are capable of ---- */
 void resolve_numbers(struct resolve *r);
+
+/* ---- resolve_inject.c: what goes wrong on purpose ---- */
+void resolve_inject(struct resolve *r);

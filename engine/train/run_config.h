@@ -6,6 +6,7 @@
 #include "engine/optim/optim.h"
 #include "engine/train/compress.h"
 #include "engine/train/init.h"
+#include "engine/train/inject.h"
 
 enum { RUN_DEVICES_MAX = 256, RUN_SHARDS_MAX = 256 };
 struct device_choice { /* auto | cpu:4 | ref:2 | cuda | cuda:0,2 */
@@ -132,6 +133,7 @@ struct run_config {
         struct config_span every;
         const char *dashboard; /* off | PORT | HOST:PORT, of that form */
     } log;
+    struct inject_config inject;
 };
 /* Mode dp: the server is one more rank, 0, which computes nothing. */
 static inline bool dp_serves_apart(const struct run_config *c) {

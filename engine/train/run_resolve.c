@@ -480,6 +480,7 @@ enum error run_resolve(struct run_settings *s, const char *const *modes,
     TRY(resolve_buckets(&r));
     resolve_numbers(&r);
     TRY(resolve_sharing(&r));
+    resolve_inject(&r);
     check_metrics(&r);
     return ERR_NONE;
 }

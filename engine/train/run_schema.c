@@ -267,6 +267,7 @@ static const struct config_field run_fields[] = {
     {"eval", CONFIG_SECTION, AT(eval), .extra = &eval_section},
     {"checkpoint", CONFIG_SECTION, AT(checkpoint), .extra = &checkpoint_section},
     {"log", CONFIG_SECTION, AT(log), .extra = &log_section},
+    {"inject", CONFIG_SECTION, AT(inject), .extra = &inject_section},
     {.key = NULL},
 };
 const struct config_section run_schema = {.name = "run",

@@ -112,6 +112,7 @@ struct trainer {
     enum error (*next_batch)(struct trainer *t, const struct step_batch **out);
     void *batch_source; /* the mode's, when it brings them */
 
+    struct lag lag;    /* of a device that is slow on purpose */
     double *confusion; /* (classes, classes) of the last evaluation; NULL: not counted */
 };
 

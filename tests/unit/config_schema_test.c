@@ -109,7 +109,7 @@ static const struct config_variants layer_kinds = {
 struct all {
     bool flag;
     int64_t count, automatic, bytes;
-    double ratio, seconds;
+    double ratio, seconds, share;
     const char *text, *metric;
     int choice;
     struct config_span span, often;
@@ -186,6 +186,12 @@ static const struct config_field all_fields[] = {
      .min = 0,
      .max = 1},
     {.key = "seconds", .type = CONFIG_SECONDS, .offset = AT(seconds), .standard = "60s"},
+    {.key = "percent",
+     .type = CONFIG_SHARE,
+     .offset = AT(share),
+     .standard = "50%",
+     .min = 0,
+     .max = 2},
     {.key = "text", .type = CONFIG_STRING, .offset = AT(text), .standard = "hello"},
     {.key = "metric",
      .type = CONFIG_STRING,
@@ -277,7 +283,7 @@ static void defaults(void **state) {
     assert_int_equal(c->count, 1);
     assert_int_equal(c->automatic, -7);
     assert_int_equal(c->bytes, 25 << 20);
-    assert_true(c->ratio == 0.5 && c->seconds == 60);
+    assert_true(c->ratio == 0.5 && c->seconds == 60 && c->share == 0.5);
     assert_string_equal(c->text, "hello");
     assert_string_equal(c->metric, "off");
     assert_int_equal(c->choice, 2);
@@ -303,14 +309,16 @@ static void values(void **state) {
     struct all *c = read_good(
         f,
         "flag: true\ncount: 9223372036854775807\nautomatic: -3\nbytes: 64KB\nratio: 5e-4\n"
-        "seconds: 250ms\ntext: 'no'\nmetric: loss\nchoice: auto\nspan: 0.5ep\noften: 200st\n"
+        "seconds: 250ms\npercent: 150%\ntext: 'no'\nmetric: loss\nchoice: auto\nspan: "
+        "0.5ep\noften: "
+        "200st\n"
         "ints: [1, 2]\nspans: [3ep, 5st]\nnode: {a: [1]}\nbatch: 64\n",
         NULL);
     assert_true(c->flag);
     assert_int_equal(c->count, INT64_MAX);
     assert_int_equal(c->automatic, -3);
     assert_int_equal(c->bytes, 65536);
-    assert_true(c->ratio == 5e-4 && c->seconds == 0.25);
+    assert_true(c->ratio == 5e-4 && c->seconds == 0.25 && c->share == 1.5);
     assert_string_equal(c->text, "no");
     assert_string_equal(c->metric, "loss");
     assert_int_equal(c->choice, 0);
@@ -404,6 +412,7 @@ static void completed(void **state) {
                               "bytes: 25MB  # default\n"
                               "ratio: 0.5  # default\n"
                               "seconds: 60s  # default\n"
+                              "percent: 50%  # default\n"
                               "text: hello  # default\n"
                               "metric: off  # default\n"
                               "choice: ring  # default\n"
@@ -487,6 +496,10 @@ static const struct {
      "c.yaml:1:8: error: 'ratio' must be a number from 0 to 1, got \".inf\"\n..."},
     {"ratio: 1e999", NULL,
      "c.yaml:1:8: error: 'ratio' must be a number from 0 to 1, got \"1e999\"\n..."},
+    {"percent: 201%", NULL,
+     "c.yaml:1:10: error: 'percent' must be at most 200%, got \"201%\"\n..."},
+    {"percent: half", NULL,
+     "c.yaml:1:10: error: 'percent' must be a share such as 50% or 0.5, got \"half\"\n..."},
     {"seconds: 5 minutes", NULL,
      "c.yaml:1:10: error: 'seconds' must be a time such as 250ms, 10s or 2m, got \"5 "
      "minutes\"\n..."},

@@ -46,6 +46,11 @@ enum error compress_open(struct trainer *t, struct group *g, const struct bucket
     void *memory;
     *out = NULL;
     if (v->index == COMPRESS_none) return ERR_NONE;
+    if (cut->count >= GROUP_WORKS)
+        return FAIL(ERR_CONFIG,
+                    "comm.compress: %d buckets; at most %d can be compressed\nset ddp.bucket.cap "
+                    "higher: each packet waits for its turn until all are packed",
+                    cut->count, GROUP_WORKS - 1);
     TRY(memory_alloc(sizeof **out, &memory));
     struct compress *c = *out = memory;
     *c = (struct compress){.ops = kinds[v->index],

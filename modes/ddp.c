@@ -29,8 +29,8 @@ struct mode {
     struct team team;
     struct buckets buckets;
     const struct buckets *cut; /* these, or the slices' */
-    struct work **work;        /* of each bucket */
     int launched;              /* buckets whose all-reduce has begun, this step */
+    struct flight flight;
     struct slices slices;
     bool sharded;
     struct compress *compress; /* NULL: gradients travel as they are */
@@ -48,13 +48,10 @@ static void find_seat(struct trainer *t) {
 static enum error open_buckets(struct mode *m) {
     struct trainer *t = m->t;
     const struct bucket_config *c = &t->config->ddp.bucket;
-    void *memory;
     TRY(buckets_init(&m->buckets, t->model, c->first, c->cap));
     if (m->sharded) TRY(slices_init(&m->slices, t, m->team.group, c->first, c->cap));
     TRY(compress_open(t, m->team.group, &m->buckets, &m->compress));
     m->cut = m->sharded && !m->compress ? &m->slices.buckets : &m->buckets;
-    TRY(memory_alloc((size_t)m->cut->count * sizeof(struct work *), &memory));
-    m->work = memory;
     t->cuts = m->cut->edge + 1;
     t->ncuts = m->cut->count;
     return ERR_NONE;
@@ -100,10 +97,12 @@ static enum error ddp_start(struct mode *m) {
 static enum error launch_bucket(struct mode *m, enum lane lane) {
     int b = m->launched++;
     const int64_t *edge = m->cut->edge + b;
+    struct work **work;
     if (m->compress) return compress_send(m->compress, b, lane);
-    if (m->sharded) return slices_reduce(&m->slices, b, lane, &m->work[b]);
+    TRY(flight_next(&m->flight, &work));
+    if (m->sharded) return slices_reduce(&m->slices, b, lane, work);
     return group_all_reduce(m->team.group, lane, m->t->grads[0] + edge[0], edge[1] - edge[0],
-                            DTYPE_F32, REDOP_SUM, &m->work[b]);
+                            DTYPE_F32, REDOP_SUM, work);
 }
 
 /* From backward: the gradients below 'upto' are final. Buckets leave in order, on every rank the
@@ -145,10 +144,7 @@ static enum error ddp_step(struct mode *m) {
     TRY(trainer_compute(t, t->config->ddp.overlap ? bucket_ready : NULL, m));
     int64_t mark = clock_ns();
     while (m->launched < m->cut->count) TRY(launch_bucket(m, LANE_INLINE));
-    if (m->compress)
-        TRY(unpack(m));
-    else
-        for (int b = 0; b < m->cut->count; b++) TRY(work_wait(m->work[b]));
+    TRY(m->compress ? unpack(m) : flight_land(&m->flight));
     trainer_phase(t, PHASE_COMM, &mark);
     if (m->compress) count_bytes(m, before.sent);
     group_note(m->team.group, "update", t->at.step);
@@ -194,7 +190,6 @@ static void ddp_close(struct mode *m) {
     team_close(&m->team);
     buckets_fini(&m->buckets);
     slices_fini(&m->slices);
-    memory_free(m->work);
     memory_free(m);
 }
 

@@ -37,8 +37,8 @@ struct mode {
     enum dp_server server;
     struct slices slices;      /* sharded */
     const struct buckets *cut; /* these, or the slices' */
-    struct work **work;        /* of each bucket */
     int launched;              /* buckets that have left, this step */
+    struct flight flight;
     bool overlap;
 };
 
@@ -72,14 +72,11 @@ static enum error dp_launch(const struct job *job, int *exit_code) {
 static enum error open_buckets(struct mode *m) {
     struct trainer *t = m->t;
     const struct bucket_config *c = &t->config->ddp.bucket;
-    void *memory;
     TRY(buckets_init(&m->buckets, t->model, c->first, c->cap));
     if (m->server == SERVER_SHARDED)
         TRY(slices_init(&m->slices, t, m->team.group, m->overlap ? c->first : INT64_MAX,
                         m->overlap ? c->cap : INT64_MAX));
     m->cut = m->server == SERVER_SHARDED ? &m->slices.buckets : &m->buckets;
-    TRY(memory_alloc((size_t)m->cut->count * sizeof(struct work *), &memory));
-    m->work = memory;
     t->cuts = m->cut->edge + 1;
     t->ncuts = m->overlap ? m->cut->count : 0;
     return ERR_NONE;
@@ -91,8 +88,9 @@ static void describe(struct mode *m) {
     struct team *team = &m->team;
     const struct device_choice *d = &m->t->config->devices;
     size_t used = strlen(team->line);
-    used += (size_t)snprintf(team->line + used, sizeof team->line - used, ", %s%s",
-                             servers[m->server], m->overlap ? ", overlap on" : "");
+    used += (size_t)snprintf(team->line + used, sizeof team->line - used, ", %s, %d bucket%s%s",
+                             servers[m->server], m->cut->count, m->cut->count == 1 ? "" : "s",
+                             m->overlap ? ", overlap on" : "");
     if (m->server == SERVER_DEDICATED && device_find(d->kind)->accel && used < sizeof team->line)
         snprintf(team->line + used, sizeof team->line - used, " (%s:%d%s)", d->kind, d->server,
                  d->server == (d->listed ? d->unit[0] : 0) ? ", which computes too" : "");
@@ -128,9 +126,11 @@ static enum error dp_start(struct mode *m) {
 static enum error launch_bucket(struct mode *m, enum lane lane) {
     int b = m->launched++;
     const int64_t *edge = m->cut->edge + b;
-    if (m->server == SERVER_SHARDED) return slices_reduce(&m->slices, b, lane, &m->work[b]);
+    struct work **work;
+    TRY(flight_next(&m->flight, &work));
+    if (m->server == SERVER_SHARDED) return slices_reduce(&m->slices, b, lane, work);
     return group_reduce(m->team.group, lane, m->t->grads[0] + edge[0], edge[1] - edge[0], DTYPE_F32,
-                        REDOP_SUM, 0, &m->work[b]);
+                        REDOP_SUM, 0, work);
 }
 
 /* From backward: the gradients below 'upto' are final. */
@@ -154,7 +154,7 @@ static enum error send_gradients(struct mode *m) {
     int64_t mark = clock_ns();
     group_note(m->team.group, "gradients to the server", m->t->at.step);
     while (m->launched < m->cut->count) TRY(launch_bucket(m, m->overlap ? LANE_COMM : LANE_INLINE));
-    for (int b = 0; b < m->cut->count; b++) TRY(work_wait(m->work[b]));
+    TRY(flight_land(&m->flight));
     trainer_phase(m->t, PHASE_COMM, &mark);
     return ERR_NONE;
 }
@@ -221,7 +221,6 @@ static void dp_close(struct mode *m) {
     team_close(&m->team);
     buckets_fini(&m->buckets);
     slices_fini(&m->slices);
-    memory_free(m->work);
     memory_free(m);
 }
 

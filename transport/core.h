@@ -3,8 +3,6 @@
 #include "transport/algo/algo.h"
 #include "transport/group.h"
 
-enum { WORKS = 256 }; /* that may be in flight on the communication lane */
-
 /* What the calls of one lane share. Only the thread that runs the lane touches it, but for the
  * counts. */
 struct lane_state {

@@ -67,6 +67,7 @@ void group_free(struct group *g, void *p); /* local; the memory goes with the me
 struct allocator group_allocator(struct group *g);
 
 enum lane { LANE_INLINE, LANE_COMM };
+enum { GROUP_WORKS = 256 }; /* of LANE_COMM that may be begun and not waited for */
 
 /* Any buffer may lie on this rank's accelerator (but all ranks' of a call, where the carrier is not
  * "staged"; send and recv are free). It then takes the values that it has behind all that was asked

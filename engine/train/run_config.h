@@ -92,7 +92,7 @@ struct run_config {
     } dp;
     struct ddp_config {
         struct bucket_config {
-            int64_t first, cap; /* bytes */
+            int64_t first, cap; /* bytes; INT64_MAX: all at once */
         } bucket;
         bool overlap;
     } ddp;

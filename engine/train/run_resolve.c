@@ -427,6 +427,10 @@ static enum error resolve_buckets(struct resolve *r) {
     struct bucket_config *b = &r->c->ddp.bucket;
     const struct node *first = resolve_find(r, "ddp.bucket.first"),
                       *cap = resolve_find(r, "ddp.bucket.cap");
+    if (b->cap < 0) {
+        b->first = b->cap = INT64_MAX;
+        return ERR_NONE;
+    }
     if (b->first <= b->cap) return ERR_NONE;
     if (resolve_is_given(first)) {
         config_error(r->e, first, false, "the first bucket is larger than ddp.bucket.cap, %s (%s)",

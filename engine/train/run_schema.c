@@ -85,12 +85,14 @@ SECTION(dp, "server", "The parameter server; used in mode dp");
 
 static const struct config_field bucket_fields[] = {
     {"first", CONFIG_BYTES, offsetof(struct bucket_config, first), "1MB",
-     "Size of the first, so that sharing begins early", .min = 1, NO_LIMIT},
-    {"cap", CONFIG_BYTES, offsetof(struct bucket_config, cap), "25MB", "Size of the others",
-     .min = 1, NO_LIMIT},
+     "Size of the first, so that sharing begins early", .min = 0, NO_LIMIT},
+    {"cap", CONFIG_BYTES, offsetof(struct bucket_config, cap), "25MB",
+     "Size of the others; 0: every parameter is a message of its own; flat: one message for all, "
+     "whatever 'first' is",
+     .min = 0, NO_LIMIT, .choices = "flat", .word = -1},
     {.key = NULL},
 };
-SECTION(bucket, "cap", "How many bytes of gradients are shared at once");
+SECTION(bucket, "cap", "How many bytes of gradients are shared at once; in dp, too");
 
 static const struct config_field ddp_fields[] = {
     {"bucket", CONFIG_SECTION, offsetof(struct ddp_config, bucket), .extra = &bucket_section},

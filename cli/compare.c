@@ -127,6 +127,7 @@ static int run_experiment(const struct options *o, struct experiment *x) {
     bool any = false;
     for (int i = 0; i < x->ncells && c.cell; i++) any |= c.cell[i].nruns > 0;
     if (any) later = compare_judge(&c);
+    if (any && later == ERR_NONE) compare_predict(&c);
     if (any && later == ERR_NONE) later = compare_write(&c);
     if (any && later == ERR_NONE && code == 0) later = show(o, &c);
     if (later != ERR_NONE) return cli_fail(later);

@@ -11,6 +11,7 @@ enum error measured_refuse(const struct run_config *c) {
         const char *key, *without;
     } unknown[] = {
         {c->inject.slow.by > 0, "inject.slow.by", "0%"},
+        {c->inject.fault.kind != FAULT_NONE, "inject.fault.kind", "none"},
         {c->comm.compress.index != COMPRESS_none, "comm.compress", "none"},
         {c->sync_batchnorm, "sync_batchnorm", "false"},
         {c->dp.scatter == SCATTER_SERVER, "dp.scatter", "direct"},

@@ -34,6 +34,7 @@ struct cascade {
     struct trainer *t;
     float *piece; /* NULL: the backward wrote grads[top] itself */
     int top, bottom;
+    bool last; /* of the step: what ends in grads[0] is final */
     int64_t done;
     grad_ready_fn ready;
     void *user;
@@ -48,6 +49,7 @@ static enum error cascade_ready(void *user, int64_t upto) {
     for (int d = c->top; d > c->bottom; d--)
         TRY(device_add(dev, grads[d - 1] + from, grads[d] + from, n));
     c->done = upto;
+    if (c->last) TRY(inject_spoil(c->t, from, upto));
     inject_lag(c->t);
     return c->ready ? c->ready(c->user, upto) : ERR_NONE;
 }
@@ -56,6 +58,15 @@ static int bit_reverse(int i, int n) {
     int r = 0;
     for (int bit = 1; bit < n; bit <<= 1, i >>= 1) r = r << 1 | (i & 1);
     return r;
+}
+
+/* By what a sample's loss and gradient are multiplied: all of the global batch weigh the same, whichever rank has
+ * them. The mistake is each rank's mean, and then the mean of these. */
+static float weight(const struct trainer *t, const struct step_batch *b) {
+    if (inject_mistake(t->config) != MISTAKE_MEAN_OF_MEANS) return 1.0f / (float)b->samples;
+    int64_t own = 0;
+    for (int i = 0; i < b->nshards; i++) own += b->shards[i].n;
+    return own ? 1.0f / (float)(own * t->workers) : 0;
 }
 
 /* Samples [from, to) of a shard. */
@@ -69,7 +80,7 @@ static struct graph_batch batch_of(const struct trainer *t, const struct step_ba
         .target = s->target ? s->target + from * d->targets : NULL,
         .ids = s->ids + from,
         .seed = (uint64_t)t->config->seed,
-        .scale = scaling_factor(t) / (float)b->samples,
+        .scale = scaling_factor(t) * weight(t, b),
         .training = true,
         .update_buffers = s->index == 0,
     };
@@ -114,7 +125,7 @@ static enum error run_piece(struct trainer *t, const struct step_batch *b, const
     TRY(timers_mark(t, TIMED_MIDDLE));
     inject_lag(t);
     trainer_phase(t, PHASE_FORWARD, &mark);
-    TRY(graph_head(t->graph, grads, 1.0f / (float)b->samples, batch.n, stop_signal() != 0));
+    TRY(graph_head(t->graph, grads, weight(t, b), batch.n, stop_signal() != 0));
     TRY(run_backward(t, &batch, grads, c));
     TRY(timers_mark(t, TIMED_END));
     trainer_phase(t, PHASE_BACKWARD, &mark);
@@ -152,6 +163,7 @@ static enum error compute_together(struct trainer *t, const struct step_batch *b
     for (int half = b->nshards / 2; half > 0; half /= 2)
         for (int i = 0; i < half; i++)
             TRY(device_add(t->device, m[i].grads, m[i + half].grads, t->model->arena_floats));
+    TRY(inject_spoil(t, 0, t->model->arena_floats));
     inject_lag(t);
     trainer_phase(t, PHASE_BACKWARD, &mark);
     return ERR_NONE;
@@ -182,11 +194,12 @@ static enum error run_batch(struct trainer *t, const struct step_batch *b, grad_
         const struct piece p = piece_at(t, b, k);
         int top = __builtin_popcount((unsigned)p.order),
             bottom = top - __builtin_ctz(~(unsigned)p.order);
-        struct cascade c = {.t = t, .top = top, .bottom = p.of == pieces - 1 ? bottom : top};
+        struct cascade c = {
+            .t = t, .top = top, .bottom = p.of == pieces - 1 ? bottom : top, .last = k == all - 1};
         if (p.of > 0) c.piece = t->grads[GRAD_ARENAS - 1];
-        if (k == all - 1) c.ready = ready, c.user = user;
+        if (c.last) c.ready = ready, c.user = user;
         TRY(run_piece(t, b, &p, &c));
-        if (k == all - 1 || !device_accel(t->device)) continue;
+        if (c.last || !device_accel(t->device)) continue;
         const struct piece next = piece_at(t, b, k + 1);
         const struct graph_batch batch = piece_batch(t, b, &next);
         if (batch.n) TRY(graph_stage(t->graph, &batch));
@@ -207,6 +220,7 @@ enum error trainer_compute(struct trainer *t, grad_ready_fn ready, void *user) {
     int64_t mark = clock_ns();
     if (!b) TRY(t->next_batch(t, &b));
     trainer_phase(t, PHASE_LOAD, &mark);
+    TRY(inject_strike(t));
     inject_begin(t);
     if (t->members) {
         TRY(compute_together(t, b));

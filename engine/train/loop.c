@@ -60,6 +60,9 @@ static void say_hello(struct run *r) {
     char planted[INJECT_TEXT];
     if (*inject_text(c, planted))
         progress_say(r->progress, "warning: planted on purpose: %s", planted);
+    if (c->inject.fault.kind && c->inject.fault.step > t->steps)
+        progress_say(r->progress, "warning: step %lld, of the fault, never comes: there are %lld",
+                     (long long)c->inject.fault.step, (long long)t->steps);
     if (t->job->resume)
         progress_say(r->progress, "resuming from %s at step %lld", t->job->resume,
                      (long long)t->at.step);

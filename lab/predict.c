@@ -10,6 +10,7 @@ enum error measured_refuse(const struct run_config *c) {
         const char *key, *without;
     } unknown[] = {
         {c->comm.compress.index != COMPRESS_none, "comm.compress", "none"},
+        {c->ddp.sync.every > 1, "ddp.sync", "1"},
         {c->sync_batchnorm, "sync_batchnorm", "false"},
         {c->dp.scatter == SCATTER_SERVER, "dp.scatter", "direct"},
     };

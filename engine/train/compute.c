@@ -57,6 +57,15 @@ static int bit_reverse(int i, int n) {
     return r;
 }
 
+/* Of how many samples the gradient is the mean: the batch's, or those of this rank where it steps
+ * alone. (One that has none has no gradient to divide.) */
+static float mean_over(const struct trainer *t, const struct step_batch *b) {
+    int64_t own = 0;
+    if (!t->alone) return (float)b->samples;
+    for (int i = 0; i < b->nshards; i++) own += b->shards[i].n;
+    return own > 0 ? (float)own : 1;
+}
+
 /* Samples [from, to) of a shard. */
 static struct graph_batch batch_of(const struct trainer *t, const struct step_batch *b,
                                    const struct shard *s, int64_t from, int64_t to) {
@@ -68,7 +77,7 @@ static struct graph_batch batch_of(const struct trainer *t, const struct step_ba
         .target = s->target ? s->target + from * d->targets : NULL,
         .ids = s->ids + from,
         .seed = (uint64_t)t->config->seed,
-        .scale = scaling_factor(t) / (float)b->samples,
+        .scale = scaling_factor(t) / mean_over(t, b),
         .training = true,
         .update_buffers = s->index == 0,
     };
@@ -112,7 +121,7 @@ static enum error run_piece(struct trainer *t, const struct step_batch *b, const
     TRY(graph_forward(t->graph, &batch, t->values, t->buffers, NULL));
     TRY(timers_mark(t, TIMED_MIDDLE));
     trainer_phase(t, PHASE_FORWARD, &mark);
-    TRY(graph_head(t->graph, grads, 1.0f / (float)b->samples, batch.n, stop_signal() != 0));
+    TRY(graph_head(t->graph, grads, 1.0f / mean_over(t, b), batch.n, stop_signal() != 0));
     TRY(run_backward(t, &batch, grads, c));
     TRY(timers_mark(t, TIMED_END));
     trainer_phase(t, PHASE_BACKWARD, &mark);

@@ -13,6 +13,7 @@ enum error measured_refuse(const struct run_config *c) {
         {c->inject.slow.by > 0, "inject.slow.by", "0%"},
         {c->inject.fault.kind != FAULT_NONE, "inject.fault.kind", "none"},
         {c->comm.compress.index != COMPRESS_none, "comm.compress", "none"},
+        {c->ddp.sync.every > 1, "ddp.sync", "1"},
         {c->sync_batchnorm, "sync_batchnorm", "false"},
         {c->dp.scatter == SCATTER_SERVER, "dp.scatter", "direct"},
     };

@@ -12,12 +12,14 @@
  * only the number of messages grows with W. The weights never travel after the start: equal sums
  * and equal optimizers keep them equal.
  *
+ * With ddp.sync ranks step alone and average their weights now and then: see local.h.
  * With optimizer.shard a bucket is reduce-scattered, every rank steps its own slices, and the
  * weights are gathered: see slices.h. */
 #include "engine/base/clock.h"
 #include "modes/bucket.h"
 #include "modes/compress.h"
 #include "modes/ddp_launch.h"
+#include "modes/local.h"
 #include "modes/slices.h"
 #include "modes/team.h"
 
@@ -34,6 +36,7 @@ struct mode {
     struct slices slices;
     bool sharded;
     struct compress *compress; /* NULL: gradients travel as they are */
+    struct local *local;       /* NULL: they travel in every step */
     int64_t dense, packed;     /* bytes that gradients would have taken, and took */
 };
 
@@ -51,6 +54,7 @@ static enum error open_buckets(struct mode *m) {
     TRY(buckets_init(&m->buckets, t->model, c->first, c->cap));
     if (m->sharded) TRY(slices_init(&m->slices, t, m->team.group, c->first, c->cap));
     TRY(compress_open(t, m->team.group, &m->buckets, &m->compress));
+    TRY(local_open(t, &m->team, &m->buckets, &m->local));
     m->cut = m->sharded && !m->compress ? &m->slices.buckets : &m->buckets;
     t->cuts = m->cut->edge + 1;
     t->ncuts = m->cut->count;
@@ -60,10 +64,13 @@ static enum error open_buckets(struct mode *m) {
 static void describe(struct mode *m) {
     struct team *team = &m->team;
     size_t used = strlen(team->line);
-    snprintf(team->line + used, sizeof team->line - used, ", %d bucket%s, overlap %s",
-             m->cut->count, m->cut->count == 1 ? "" : "s",
-             m->t->config->ddp.overlap ? "on" : "off");
+    snprintf(team->line + used, sizeof team->line - used, ", %d bucket%s%s", m->cut->count,
+             m->cut->count == 1 ? "" : "s",
+             m->local                    ? ""
+             : m->t->config->ddp.overlap ? ", overlap on"
+                                         : ", overlap off");
     used = strlen(team->line);
+    if (m->local) local_describe(m->local, team->line + used, sizeof team->line - used);
     if (m->compress)
         used += (size_t)snprintf(team->line + used, sizeof team->line - used,
                                  ", gradients compressed (%s)", m->compress->name);
@@ -138,6 +145,7 @@ static void count_bytes(struct mode *m, int64_t sent_before) {
 static enum error ddp_step(struct mode *m) {
     struct trainer *t = m->t;
     struct mode_stats before;
+    if (m->local) return local_step(m->local);
     team_stats(&m->team, &before);
     m->launched = 0;
     group_note(m->team.group, "forward", t->at.step);
@@ -187,6 +195,7 @@ static const char *ddp_describe(struct mode *m) {
 
 static void ddp_close(struct mode *m) {
     compress_close(m->compress);
+    local_close(m->local);
     team_close(&m->team);
     buckets_fini(&m->buckets);
     slices_fini(&m->slices);

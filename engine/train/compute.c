@@ -61,12 +61,15 @@ static int bit_reverse(int i, int n) {
 }
 
 /* By what a sample's loss and gradient are multiplied: all of the global batch weigh the same, whichever rank has
- * them. The mistake is each rank's mean, and then the mean of these. */
+ * them. A rank that steps alone takes the mean of its own (one that has none has nothing to divide). The mistake is
+ * each rank's mean, and then the mean of these. */
 static float weight(const struct trainer *t, const struct step_batch *b) {
-    if (inject_mistake(t->config) != MISTAKE_MEAN_OF_MEANS) return 1.0f / (float)b->samples;
+    bool mistaken = inject_mistake(t->config) == MISTAKE_MEAN_OF_MEANS;
     int64_t own = 0;
+    if (!t->alone && !mistaken) return 1.0f / (float)b->samples;
     for (int i = 0; i < b->nshards; i++) own += b->shards[i].n;
-    return own ? 1.0f / (float)(own * t->workers) : 0;
+    if (own == 0) return t->alone ? 1 : 0;
+    return 1.0f / (float)(t->alone ? own : own * t->workers);
 }
 
 /* Samples [from, to) of a shard. */

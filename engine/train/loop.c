@@ -26,7 +26,9 @@ struct run {
     bool has_val, val_is_new, stopped, reached;
     float loss;
     double samples;
-    int64_t started, other_ns; /* other: evaluation and saving */
+    struct step_record *waiting; /* rank 0: of steps whose sums are not known yet, the last one's */
+    int64_t nwaiting;            /* behind */
+    int64_t started, other_ns;   /* other: evaluation and saving */
 };
 
 static bool due(int64_t every, int64_t step) {
@@ -69,42 +71,71 @@ static void say_hello(struct run *r) {
     progress_say(r->progress, "run %s", t->job->run_dir);
 }
 
-static void report_step(struct run *r, int64_t ns, const int64_t before[PHASES]) {
+/* What is known of a step when it ends: all but its sums. */
+static void note_step(struct run *r, int64_t ns, const int64_t before[PHASES]) {
     struct trainer *t = r->t;
-    double accuracy = t->sums.samples > 0 ? (double)(t->sums.correct / t->sums.samples) : 0,
-           ms = (double)ns * 1e-6;
-    struct step_record record = {.step = t->at.step,
-                                 .epoch = t->at.epoch,
-                                 .loss = t->sums.loss,
-                                 .accuracy = (float)accuracy,
-                                 .lr = t->lr,
-                                 .norm = t->norm_seen,
-                                 .ms = ms,
-                                 .samples = (double)t->sums.samples,
-                                 .loss_scale = t->at.loss_scale,
-                                 .skipped = t->sums.skipped};
-    for (int i = 0; i < PHASES; i++)
-        record.phase_ms[i] = (double)(t->phase_ns[i] - before[i]) * 1e-6;
-    metrics_step(r->metrics, &record);
-    double comm = (double)(t->phase_ns[PHASE_COMM] - before[PHASE_COMM]);
-    struct progress_state s = {.step = t->at.step,
+    struct step_record *s = &r->waiting[r->nwaiting++];
+    *s = (struct step_record){.step = t->at.step,
+                              .epoch = t->at.epoch,
+                              .lr = t->lr,
+                              .norm = t->norm_seen,
+                              .ms = (double)ns * 1e-6,
+                              .loss_scale = t->at.loss_scale};
+    for (int i = 0; i < PHASES; i++) s->phase_ms[i] = (double)(t->phase_ns[i] - before[i]) * 1e-6;
+}
+
+static void report_step(struct run *r, struct step_record *record, const struct step_sums *sums) {
+    const struct trainer *t = r->t;
+    double accuracy = sums->samples > 0 ? (double)(sums->correct / sums->samples) : 0;
+    record->loss = sums->loss;
+    record->accuracy = (float)accuracy;
+    record->samples = (double)sums->samples;
+    record->skipped = sums->skipped;
+    metrics_step(r->metrics, record);
+    struct progress_state s = {.step = record->step,
                                .steps = t->steps,
-                               .epoch = (t->at.step - 1) / t->per_epoch + 1,
+                               .epoch = (record->step - 1) / t->per_epoch + 1,
                                .epochs = (t->steps + t->per_epoch - 1) / t->per_epoch,
-                               .loss = (double)t->sums.loss,
+                               .loss = (double)sums->loss,
                                .accuracy = accuracy,
-                               .lr = t->lr,
-                               .ms = ms,
-                               .samples_per_s = (double)t->sums.samples / ms * 1e3,
-                               .comm_exposed = comm / (double)ns};
-    progress_show(r->progress, &s, due(r->log_every, t->at.step) || t->at.step == t->steps);
+                               .lr = record->lr,
+                               .ms = record->ms,
+                               .samples_per_s = (double)sums->samples / record->ms * 1e3,
+                               .comm_exposed = record->phase_ms[PHASE_COMM] / record->ms};
+    progress_show(r->progress, &s, due(r->log_every, record->step) || record->step == t->steps);
 }
 
 /* ---- one step, and what the ranks agree on after it ---- */
+
+/* Step 'step' had these sums, on every rank. */
+static enum error learn(struct run *r, int64_t step, const struct step_sums *sums,
+                        struct step_record *record) {
+    struct trainer *t = r->t;
+    r->loss = sums->loss;
+    r->samples += (double)sums->samples;
+    r->stopped = sums->stop;
+    if (t->rank == 0) {
+        sha256_update(&t->at.losses, &sums->loss, sizeof sums->loss);
+        report_step(r, record, sums);
+    }
+    if (isfinite(sums->loss)) return ERR_NONE;
+    return FAIL(ERR_RESULT,
+                "diverged: the loss of step %lld is %g\nlower optimizer.lr, or set optimizer.clip",
+                (long long)step, (double)sums->loss);
+}
+
+/* Whether something stands behind the next step for which all ranks need the same weights. */
+static bool meet_after(const struct run *r) {
+    int64_t step = r->t->at.step + 1;
+    return step == r->t->steps || due(r->eval_every, step) || due(r->save_every, step);
+}
+
 static enum error take_step(struct run *r) {
     struct trainer *t = r->t;
     int64_t begin = clock_ns(), before[PHASES];
     memcpy(before, t->phase_ns, sizeof before);
+    t->meet = meet_after(r);
+    t->known = &t->sums, t->nknown = 1;
     TRY(r->mode->step(t->mode));
     if (t->graph) graph_values_changed(t->graph);
     timers_settle(t, before);
@@ -113,19 +144,12 @@ static enum error take_step(struct run *r) {
     t->at.step++;
     t->at.step_in_epoch++;
     if (t->at.step_in_epoch == t->per_epoch) t->at.step_in_epoch = 0, t->at.epoch++;
-    r->loss = t->sums.loss;
-    r->samples += (double)t->sums.samples;
-    r->stopped = t->sums.stop;
+    if (t->rank == 0) note_step(r, clock_ns() - begin, before);
+    for (int64_t i = 0; i < t->nknown; i++)
+        TRY(learn(r, t->at.step - t->nknown + 1 + i, &t->known[i],
+                  r->waiting ? &r->waiting[i] : NULL));
+    if (t->nknown) r->nwaiting = 0;
     if (r->stopped) stop_with_others();
-    if (t->rank == 0) {
-        sha256_update(&t->at.losses, &t->sums.loss, sizeof t->sums.loss);
-        report_step(r, clock_ns() - begin, before);
-    }
-    if (!isfinite(t->sums.loss))
-        return FAIL(
-            ERR_RESULT,
-            "diverged: the loss of step %lld is %g\nlower optimizer.lr, or set optimizer.clip",
-            (long long)t->at.step, (double)t->sums.loss);
     return ERR_NONE;
 }
 
@@ -192,7 +216,7 @@ static bool target_reached(const struct run *r) {
     const struct train_config *c = &r->t->config->train;
     if (!c->until_metric) return false;
     const struct metric *m = metric_find(c->until_metric);
-    if (m->validation && !r->val_is_new) return false;
+    if (m->validation ? !r->val_is_new : !r->t->nknown) return false;
     double value = now(r, m);
     return !isnan(value) && !metric_better(m, c->until_value, value);
 }
@@ -315,6 +339,10 @@ static enum error open_outputs(struct run *r) {
     enum error err = saver_open(folder, (int)c->checkpoint.keep, &v, &r->saver);
     affinity_restore(&bound);
     TRY(err);
+    int64_t most = c->ddp.sync.every < t->steps ? c->ddp.sync.every : t->steps;
+    r->waiting = calloc((size_t)most + 1, sizeof *r->waiting);
+    if (!r->waiting)
+        return FAIL(ERR_MEMORY, "no memory for the records of %lld steps", (long long)most);
     TRY(metrics_open(t->job->run_dir, t->steps, &r->metrics));
     TRY(progress_open(t->job, &r->progress));
     if (t->job->resume) metrics_event(r->metrics, t->at.step, "resumed", t->job->resume);
@@ -344,6 +372,7 @@ enum error trainer_run(const struct job *job, int rank, void *place) {
     progress_close(r.progress);
     saver_close(r.saver);
     metrics_close(r.metrics);
+    free(r.waiting);
     trainer_close(t);
     log_set_prefix("");
     free(t);

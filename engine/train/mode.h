@@ -23,7 +23,7 @@ struct mode_ops {
      * with that of its slices, of rank 0's t->whole; NULL there: state begins as zero. */
     enum error (*start)(struct mode *m);
     /* One whole optimizer step, seen from this rank: on return t->values and t->sums are the same
-     * on every rank. */
+     * on every rank; without t->meet, they need not be: t->nknown is then 0. */
     enum error (*step)(struct mode *m);
     /* v[0..n) = the sum over ranks, exact where all but one rank hold zero. */
     enum error (*sum)(struct mode *m, double *v, int n);

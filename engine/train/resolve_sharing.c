@@ -27,6 +27,39 @@ static void check_compress(struct resolve *r) {
                      resolve_place(r, resolve_find(r, "deterministic")));
 }
 
+/* ---- local SGD ---- */
+
+static void refuse_sync(struct resolve *r, const char *key, const char *why, const char *hint) {
+    config_error(r->e, resolve_find(r, "ddp.sync.every"), false,
+                 "ddp.sync: weights are averaged every %lld steps, but %s (%s)\n%s",
+                 (long long)r->c->ddp.sync.every, why, resolve_place(r, resolve_find(r, key)),
+                 hint);
+}
+
+/* What means the gradient of the whole batch, which then nobody has. */
+static void check_sync(struct resolve *r) {
+    const struct run_config *c = r->c;
+    const struct device_ops *kind = device_find(c->devices.kind);
+    if (c->ddp.sync.every == 1) return;
+    if (!resolve_mode_is(r, "ddp"))
+        refuse_sync(r, "mode", "mode is not 'ddp'", "use mode ddp, or ddp.sync: 1");
+    if (c->deterministic == DETERMINISTIC_BITWISE)
+        refuse_sync(r, "deterministic", "deterministic is 'bitwise'",
+                    "what comes out depends on the number of devices: use deterministic: true");
+    if (c->optimizer.shard)
+        refuse_sync(r, "optimizer.shard", "optimizer.shard has each rank step a part of them",
+                    "use optimizer.shard: false");
+    if (c->comm.compress.index != COMPRESS_none)
+        refuse_sync(r, "comm.compress", "comm.compress is for gradients, which do not travel",
+                    "use comm.compress: none");
+    if (c->sync_batchnorm)
+        refuse_sync(r, "sync_batchnorm", "sync_batchnorm has ranks meet in every step",
+                    "use sync_batchnorm: false");
+    if (kind && kind->accel)
+        refuse_sync(r, "devices", "devices are accelerators, which cannot do that yet",
+                    "use devices: cpu:N, or ddp.sync: 1");
+}
+
 /* ---- accelerators ---- */
 
 static bool emulation_given(const struct comm_config *c) {
@@ -113,6 +146,7 @@ enum error resolve_sharing(struct resolve *r) {
     check_shard(r);
     check_compress(r);
     check_compress_there(r);
+    check_sync(r);
     find_server(r);
     TRY(check_backend(r));
     return resolve_overlap(r);

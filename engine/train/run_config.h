@@ -31,6 +31,7 @@ enum comm_backend { BACKEND_AUTO, BACKEND_HOST, BACKEND_PEER, BACKEND_NCCL };
 enum dp_server { SERVER_SHARED, SERVER_DEDICATED, SERVER_SHARDED, SERVER_CPU };
 enum dp_overlap { DP_OVERLAP_AUTO, DP_OVERLAP_ON, DP_OVERLAP_OFF };
 enum dp_scatter { SCATTER_DIRECT, SCATTER_SERVER };
+enum sync_state { SYNC_LOCAL, SYNC_AVERAGE };
 enum lr_scale { LR_SCALE_NONE, LR_SCALE_LINEAR, LR_SCALE_SQRT };
 enum cuda_graph { CUDA_GRAPH_AUTO, CUDA_GRAPH_OFF };
 enum determinism { DETERMINISTIC_TRUE, DETERMINISTIC_BITWISE };
@@ -94,6 +95,10 @@ struct run_config {
         struct bucket_config {
             int64_t first, cap; /* bytes; INT64_MAX: all at once */
         } bucket;
+        struct sync_config {
+            int64_t every; /* steps */
+            int state;     /* enum sync_state */
+        } sync;
         bool overlap;
     } ddp;
     struct comm_config {

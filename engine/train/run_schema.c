@@ -94,8 +94,22 @@ static const struct config_field bucket_fields[] = {
 };
 SECTION(bucket, "cap", "How many bytes of gradients are shared at once; in dp, too");
 
+static const struct config_field sync_fields[] = {
+    {"every", CONFIG_INT, offsetof(struct sync_config, every), "1",
+     "Steps from one sharing to the next. 1: gradients are shared in every step; more: each device "
+     "steps by its own samples, and then the weights are averaged (local SGD)",
+     .min = 1, .max = 1000000},
+    {"state", CONFIG_ENUM, offsetof(struct sync_config, state), "local",
+     "The optimizer's state where that is more than 1: local to each device, or averaged with the "
+     "weights",
+     .choices = "local|average"},
+    {.key = NULL},
+};
+SECTION(sync, "every", "How often devices share what they have learned; used in mode ddp");
+
 static const struct config_field ddp_fields[] = {
     {"bucket", CONFIG_SECTION, offsetof(struct ddp_config, bucket), .extra = &bucket_section},
+    {"sync", CONFIG_SECTION, offsetof(struct ddp_config, sync), .extra = &sync_section},
     {"overlap", CONFIG_BOOL, offsetof(struct ddp_config, overlap), "true",
      .help = "Share gradients while backward is still computing others"},
     {.key = NULL},

@@ -96,7 +96,12 @@ struct trainer {
     struct there *there; /* of the update, where the arenas are an accelerator's; else NULL */
     const struct optim_ops *optim;
     struct step_sums sums;
-    float header[HEADER_FLOATS]; /* on its way to the values' */
+    /* A mode may leave it to a later step to say what a step's sums were (mode ddp, ddp.sync). */
+    bool alone; /* the mode's: gradients and sums are those of this rank's own samples */
+    bool meet;  /* before a step: what follows it needs the same weights on every rank */
+    const struct step_sums *known; /* behind a step: the sums of the last nknown steps, it among */
+    int64_t nknown;                /* them; the mode's where they are not just t->sums */
+    float header[HEADER_FLOATS];   /* on its way to the values' */
 
     int64_t steps, per_epoch; /* of the whole run, and of an epoch */
     double base_lr, lr, norm_seen;

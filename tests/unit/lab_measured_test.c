@@ -102,6 +102,10 @@ static void refuses_what_it_does_not_know(void **state) {
     assert_int_equal(measured_predict(&step, &c, NULL, 0, &s, &formula), ERR_CONFIG);
     assert_non_null(strstr(error_hint(), "sync_batchnorm=false"));
     c = config_of("ddp", 2);
+    c.ddp.sync.every = 8;
+    assert_int_equal(measured_predict(&step, &c, NULL, 0, &s, &formula), ERR_CONFIG);
+    assert_non_null(strstr(error_hint(), "ddp.sync=1"));
+    c = config_of("ddp", 2);
     c.comm.emulate.bandwidth = 0;
     assert_int_equal(measured_predict(&step, &c, NULL, 0, &s, &formula), ERR_CONFIG);
     const struct wire port = {0, 8e-9};

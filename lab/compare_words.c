@@ -135,8 +135,27 @@ static const char *cell_text(const struct compared *c, int cell, char out[MEASUR
     const struct measure *m = &c->x->measure[0];
     const struct compared_cell *v = &c->cell[cell];
     if (!isfinite(v->spread)) return strcpy(out, number_text(m, v->median[0], number));
-    snprintf(out, MEASURE_TEXT, "%s ± %s", number_text(m, v->median[0], number),
-             number_text(m, v->spread * v->median[0] / 2, around));
+    double half = v->spread * v->median[0] / 2;
+    if (!strcmp(m->unit, "bytes"))
+        text_of_bytes(half, around);
+    else
+        snprintf(around, sizeof around, fabs(half) < 100 ? "%.2g" : "%.0f", half);
+    snprintf(out, MEASURE_TEXT, "%s ± %s", number_text(m, v->median[0], number), around);
+    return out;
+}
+
+/* The last word of a key, where no other axis ends in it, is enough to know it. */
+static const char *axis_name(const struct experiment *x, int axis) {
+    const char *key = x->axis[axis].key, *dot = strrchr(key, '.');
+    for (int a = 0; a < x->naxes && dot; a++) {
+        const char *other = strrchr(x->axis[a].key, '.');
+        if (a != axis && !strcmp(other ? other + 1 : x->axis[a].key, dot + 1)) return key;
+    }
+    return dot ? dot + 1 : key;
+}
+
+static const char *speedup_text(double v, char out[32]) {
+    snprintf(out, 32, v < 0.1 ? "%.2g" : "%.2f", v);
     return out;
 }
 
@@ -156,7 +175,7 @@ static const char *model_text(const struct compared *c, int cell, char out[32]) 
 static void put_heading(const struct compared *c, struct grid *g, bool many, bool scaled) {
     const struct experiment *x = c->x;
     const char *unit = !strcmp(x->measure[0].unit, "bytes") ? "" : x->measure[0].unit;
-    for (int a = 1; a < x->naxes; a++) put(g, "%s", x->axis[a].key);
+    for (int a = 1; a < x->naxes; a++) put(g, "%s", axis_name(x, a));
     put(g, "A: %s %s", x->axis[0].label[0], unit);
     if (many) put(g, "B is");
     put(g, "B: %s %s", many ? "" : x->axis[0].label[1], unit);
@@ -165,7 +184,7 @@ static void put_heading(const struct compared *c, struct grid *g, bool many, boo
     put(g, "verdict");
     put(g, "same losses");
     if (scaled) put(g, "speed-up A / B");
-    if (has_model(c)) put(g, "model A / B ms");
+    if (has_model(c)) put(g, "predicted A / B ms");
 }
 
 static void put_pair(const struct compared *c, const struct compared_pair *p, struct grid *g,
@@ -193,7 +212,9 @@ static void put_pair(const struct compared *c, const struct compared_pair *p, st
     if (*who >= '0' && *who <= '9') who = "B";
     put(g, "%s%s%s", verdict ? who : "", verdict ? " " : "", compare_verdict(c, p));
     put(g, "%s", compare_bits(c, p));
-    if (scaled) put(g, "%.2f / %.2f", c->cell[p->cell[0]].speedup, c->cell[p->cell[1]].speedup);
+    if (scaled)
+        put(g, "%s / %s", speedup_text(c->cell[p->cell[0]].speedup, text),
+            speedup_text(c->cell[p->cell[1]].speedup, other));
     if (has_model(c))
         put(g, "%s / %s", model_text(c, p->cell[0], text), model_text(c, p->cell[1], other));
 }

@@ -90,7 +90,6 @@ static enum error read_rows(struct csv *c, int64_t last) {
     char line[2 * ROW];
     FILE *f = c->file.f;
     rewind(f);
-    if (last == 0) TRY(cut(c));
     if (!fgets(line, sizeof line, f)) {
         rewind(f); /* what has been read to its end must be sought before it is written */
         c->end = fprintf(f, "%s", header);
@@ -116,9 +115,12 @@ static void csv_close(void *sink) {
 }
 
 static enum error csv_open(const struct sink_place *p, void **out) {
+    char path[4096];
     struct csv *c = calloc(1, sizeof *c);
     if (!c) return FAIL(ERR_MEMORY, "no memory for metrics.csv");
     c->step = -1;
+    snprintf(path, sizeof path, "%s/metrics.csv", p->run_dir);
+    if (p->step == 0) (void)unlink(path); /* of a run that was here before */
     enum error err = sink_file_open(&c->file, p->run_dir, "metrics.csv");
     if (err == ERR_NONE) err = read_rows(c, p->step);
     if (err != ERR_NONE)

@@ -4,7 +4,7 @@
  *   Event       1 wall_time double, 2 step, 3 file_version, 5 summary, 7 session_log
  *   Summary     1 value, each: 1 tag, 2 simple_value float, 8 tensor, 9 metadata
  *   metadata    1 plugin_data: 1 plugin_name; 4 data_class
- *   tensor      1 dtype, 2 shape: 2 dim: 1 size; 8 string_val
+ *   tensor      1 dtype, 2 shape; 8 string_val
  *   SessionLog  1 status
  *
  * Every process begins a file. Files are read in the order of their names, so a name's time is
@@ -27,7 +27,7 @@
 enum { EVENT_WALL = 1, EVENT_STEP = 2, EVENT_VERSION = 3, EVENT_SUMMARY = 5, EVENT_SESSION = 7 };
 enum { SUMMARY_VALUE = 1, VALUE_TAG = 1, VALUE_SIMPLE = 2, VALUE_TENSOR = 8, VALUE_METADATA = 9 };
 enum { METADATA_PLUGIN = 1, METADATA_CLASS = 4, CLASS_TENSOR = 2, PLUGIN_NAME = 1 };
-enum { TENSOR_TYPE = 1, TYPE_STRING = 7, TENSOR_SHAPE = 2, SHAPE_DIM = 2, DIM_SIZE = 1 };
+enum { TENSOR_TYPE = 1, TYPE_STRING = 7, TENSOR_SHAPE = 2 };
 enum { TENSOR_STRINGS = 8, SESSION_STATUS = 1, STATUS_START = 1 };
 enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
 
@@ -191,10 +191,7 @@ static enum error put_settings(struct tensorboard *t, const struct sink_place *p
     close_message(t, metadata);
     size_t tensor = open_message(t, VALUE_TENSOR);
     put_int(t, TENSOR_TYPE, TYPE_STRING);
-    size_t shape = open_message(t, TENSOR_SHAPE), dim = open_message(t, SHAPE_DIM);
-    put_int(t, DIM_SIZE, 1);
-    close_message(t, dim);
-    close_message(t, shape);
+    close_message(t, open_message(t, TENSOR_SHAPE)); /* of no dimensions: one text */
     size_t strings = open_message(t, TENSOR_STRINGS);
     put_listing(t, text ? text : "");
     close_message(t, strings);

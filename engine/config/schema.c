@@ -103,6 +103,7 @@ static enum error read_list(struct reader *r, const struct config_field *f, cons
     struct config_field item = *f; /* an item is no list: say so in its messages */
     item.type = f->type == CONFIG_INTS    ? CONFIG_INT
                 : f->type == CONFIG_REALS ? CONFIG_REAL
+                : f->type == CONFIG_ENUMS ? CONFIG_ENUM
                                           : CONFIG_SPAN;
     for (int i = 0; i < count; i++) {
         const char *name = pool_printf(r->pool, "%s[%d]", path, i);

@@ -125,6 +125,7 @@ enum value_fault value_read(const struct config_field *f, const char *text, void
         *(const char **)out = text;
         return f->choices && word < 0 ? VALUE_WRONG : VALUE_RIGHT;
     case CONFIG_ENUM:
+    case CONFIG_ENUMS:
         *(int *)out = word;
         return word < 0 ? VALUE_WRONG : VALUE_RIGHT;
     case CONFIG_SPAN:
@@ -152,6 +153,7 @@ size_t value_size(enum config_type type) {
     case CONFIG_STRING:
         return sizeof(const char *);
     case CONFIG_ENUM:
+    case CONFIG_ENUMS:
         return sizeof(int);
     case CONFIG_SPAN:
     case CONFIG_SPANS:
@@ -162,7 +164,8 @@ size_t value_size(enum config_type type) {
 }
 
 bool value_is_list(enum config_type type) {
-    return type == CONFIG_INTS || type == CONFIG_REALS || type == CONFIG_SPANS;
+    return type == CONFIG_INTS || type == CONFIG_REALS || type == CONFIG_SPANS ||
+           type == CONFIG_ENUMS;
 }
 
 /* ---- telling ---- */
@@ -218,9 +221,11 @@ const char *value_type(const struct config_field *f, struct pool *pool) {
     const char *names[WORDS_MAX];
     int n = f->choices ? value_words(f->choices, pool, names) : 0;
     if (n < 0) return NULL;
-    if (f->type == CONFIG_ENUM || (f->type == CONFIG_STRING && n)) {
+    bool words = f->type == CONFIG_ENUM || f->type == CONFIG_ENUMS;
+    if (words || (f->type == CONFIG_STRING && n)) {
         const char *all = value_join(names, n, pool);
-        return all ? pool_printf(pool, "one of %s", all) : NULL;
+        const char *more = f->type == CONFIG_ENUMS ? ", or a list of them" : "";
+        return all ? pool_printf(pool, "one of %s%s", all, more) : NULL;
     }
     const char *type = basic_type(f, pool);
     for (int i = 0; i < n && type; i++) type = pool_printf(pool, "%s or %s", names[i], type);

@@ -206,6 +206,7 @@ static enum error save(struct run *r, bool best) {
     if (best) note_best(r);
     r->saved = t->at.step;
     t->at.seconds += clock_seconds(mark - r->started);
+    if (t->rank == 0) metrics_flush(r->metrics); /* a resume finds all steps up to this one */
     enum error err = t->rank == 0 ? saver_save(r->saver, best) : ERR_NONE;
     t->at.seconds -= clock_seconds(mark - r->started);
     r->other_ns += clock_ns() - mark;
@@ -343,7 +344,7 @@ static enum error open_outputs(struct run *r) {
     r->waiting = calloc((size_t)most + 1, sizeof *r->waiting);
     if (!r->waiting)
         return FAIL(ERR_MEMORY, "no memory for the records of %lld steps", (long long)most);
-    TRY(metrics_open(t->job->run_dir, t->steps, &r->metrics));
+    TRY(metrics_open(t->job, t->at.step, t->steps, &r->metrics));
     TRY(progress_open(t->job, &r->progress));
     if (t->job->resume) metrics_event(r->metrics, t->at.step, "resumed", t->job->resume);
     metrics_start(r->metrics, t->at.step, t->steps, t->per_epoch);

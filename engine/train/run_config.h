@@ -136,7 +136,8 @@ struct run_config {
     struct log_config {
         const char *dir; /* runs/$name-$time */
         struct config_span every;
-        const char *dashboard; /* off | PORT | HOST:PORT, of that form */
+        struct config_list sinks; /* of enum sink_kind */
+        const char *dashboard;    /* off | PORT | HOST:PORT, of that form */
     } log;
     struct inject_config inject;
 };

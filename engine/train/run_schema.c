@@ -2,6 +2,7 @@
  * their own. */
 #include "engine/optim/schedule.h"
 #include "engine/train/run_resolve.h"
+#include "engine/train/sink.h"
 
 #define AT(member) offsetof(struct run_config, member)
 #define ABOVE_ZERO .min = 1e-12, .max = 1e15
@@ -221,18 +222,38 @@ static const struct config_field checkpoint_fields[] = {
 };
 SECTION(checkpoint, "every", "Saving, to go on after a stop");
 
+/* "|jsonl|csv|..." */
+static const char sink_words[] =
+#define SINK(name) "|" #name
+#include "engine/train/sinks.def"
+#undef SINK
+    ;
 static const struct config_field log_fields[] = {
     {"dir", CONFIG_STRING, offsetof(struct log_config, dir), "runs/$name-$time",
      .help = "Where the run's files go"},
-    {"every", CONFIG_SPAN, offsetof(struct log_config, every), "50st", "How often to write metrics",
-     ABOVE_ZERO},
+    {"every", CONFIG_SPAN, offsetof(struct log_config, every), "50st",
+     "How often to print a line, where there is no terminal for a bar", ABOVE_ZERO},
+    {"sinks", CONFIG_ENUMS, offsetof(struct log_config, sinks), "[jsonl]",
+     .help = "Where the numbers of every step go: jsonl to metrics.jsonl (always), csv to "
+             "metrics.csv, tensorboard to tb/ for TensorBoard",
+     .choices = sink_words + 1},
     {"dashboard", CONFIG_STRING, offsetof(struct log_config, dashboard), "off",
      .help =
          "Show the run while it goes, to a browser: PORT of this host alone, HOST:PORT, or off; "
          "port 0 is any that is free"},
     {.key = NULL},
 };
-SECTION(log, "every", "What a run writes");
+static void check_log(const void *config, const struct node *at, struct config_errors *e) {
+    const struct log_config *c = config;
+    sinks_check(&c->sinks, node_get(at, "sinks"), e);
+}
+
+static const struct config_section log_section = {.name = "log",
+                                                  .fields = log_fields,
+                                                  .size = sizeof(struct log_config),
+                                                  .shorthand = "every",
+                                                  .help = "What a run writes",
+                                                  .check = check_log};
 
 /* ---- all ---- */
 

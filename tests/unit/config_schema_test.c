@@ -113,7 +113,7 @@ struct all {
     const char *text, *metric;
     int choice;
     struct config_span span, often;
-    struct config_list ints, spans, layers;
+    struct config_list ints, spans, words, layers;
     struct node *node;
     struct batch {
         int64_t size, shards;
@@ -213,6 +213,11 @@ static const struct config_field all_fields[] = {
      .max = 1e15},
     {.key = "ints", .type = CONFIG_INTS, .offset = AT(ints), .standard = "3", .min = 1, .max = 9},
     {.key = "spans", .type = CONFIG_SPANS, .offset = AT(spans), .standard = "[]"},
+    {.key = "words",
+     .type = CONFIG_ENUMS,
+     .offset = AT(words),
+     .standard = "[two]",
+     .choices = "one|two|three"},
     {.key = "layers",
      .type = CONFIG_VARIANTS,
      .offset = AT(layers),
@@ -292,6 +297,8 @@ static void defaults(void **state) {
     assert_int_equal(c->ints.count, 1);
     assert_int_equal(*(int64_t *)c->ints.items, 3);
     assert_int_equal(c->spans.count, 0);
+    assert_int_equal(c->words.count, 1);
+    assert_int_equal(*(int *)c->words.items, 1);
     assert_int_equal(c->layers.count, 0);
     assert_string_equal(c->node->text, "mlp");
     assert_int_equal(c->batch.size, 128);
@@ -312,7 +319,7 @@ static void values(void **state) {
         "seconds: 250ms\npercent: 150%\ntext: 'no'\nmetric: loss\nchoice: auto\nspan: "
         "0.5ep\noften: "
         "200st\n"
-        "ints: [1, 2]\nspans: [3ep, 5st]\nnode: {a: [1]}\nbatch: 64\n",
+        "ints: [1, 2]\nspans: [3ep, 5st]\nwords: [three, one]\nnode: {a: [1]}\nbatch: 64\n",
         NULL);
     assert_true(c->flag);
     assert_int_equal(c->count, INT64_MAX);
@@ -328,8 +335,12 @@ static void values(void **state) {
     assert_int_equal(((int64_t *)c->ints.items)[1], 2);
     assert_int_equal(c->spans.count, 2);
     assert_true(((struct config_span *)c->spans.items)[1].unit == SPAN_STEPS);
+    assert_int_equal(c->words.count, 2);
+    assert_int_equal(((int *)c->words.items)[0], 2);
+    assert_int_equal(((int *)c->words.items)[1], 0);
     assert_non_null(node_get(c->node, "a"));
     assert_int_equal(c->batch.size, 64);
+    assert_int_equal(read_good(f, "words: three", NULL)->words.count, 1);
 }
 
 static void variants(void **state) {
@@ -420,6 +431,7 @@ static void completed(void **state) {
                               "often: off  # default\n"
                               "ints: 3  # default\n"
                               "spans: []  # default\n"
+                              "words: [two]  # default\n"
                               "layers:\n"
                               "  - relu: {}  # c.yaml:2\n"
                               "  - linear:\n"
@@ -530,6 +542,12 @@ static const struct {
     {"ints: 10", NULL, "c.yaml:1:7: error: 'ints' must be at most 9, got \"10\"\n..."},
     {"ints: {a: 1}", NULL,
      "c.yaml:1:7: error: 'ints' must be an integer from 1 to 9, or a list of them, got a map\n..."},
+    {"words: four", NULL,
+     "c.yaml:1:8: error: 'words' must be one of one, two, three, or a list of them, got "
+     "\"four\"\n..."},
+    {"words: [one, tow]", NULL,
+     "c.yaml:1:14: error: 'words[1]' must be one of one, two, three, got \"tow\"\n... did you mean "
+     "'two'?"},
     {"spans: [1ep, [2ep]]", NULL,
      "c.yaml:1:14: error: 'spans[1]' must be a length such as 5ep (epochs) or 200st (steps), got a "
      "list\n..."},

@@ -338,10 +338,10 @@ void compare_table(const struct compared *c, FILE *f) {
     print_model(c, f, "");
     print_doubts(c, f, "");
     if (c->x->repeats < EXPERIMENT_LEAST_RUNS)
-        fprintf(f,
-                "%d run%s a side: fewer than %d allow no verdict (engine compare EXPERIMENT or "
-                "--modes runs them)\n",
-                c->x->repeats, c->x->repeats == 1 ? "" : "s", EXPERIMENT_LEAST_RUNS);
+        fprintf(f, "%d run%s a side: fewer than %d allow no verdict (%s)\n", c->x->repeats,
+                c->x->repeats == 1 ? "" : "s", EXPERIMENT_LEAST_RUNS,
+                *c->folder ? "--repeats auto takes enough"
+                           : "engine compare EXPERIMENT or --modes runs them");
 }
 
 void compare_markdown(const struct compared *c, FILE *f) {

@@ -33,6 +33,12 @@ static bool due(int64_t every, int64_t step) {
     return every > 0 && step % every == 0;
 }
 
+bool trainer_meets(const struct trainer *t, int64_t step) {
+    const struct run_config *c = t->config;
+    return step >= t->steps || due(span_steps(c->eval.every, t->per_epoch), step) ||
+           due(span_steps(c->checkpoint.every, t->per_epoch), step);
+}
+
 /* ---- the banner ---- */
 static void say_hello(struct run *r) {
     const struct trainer *t = r->t;

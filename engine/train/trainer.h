@@ -100,6 +100,7 @@ struct trainer {
 
     int64_t steps, per_epoch; /* of the whole run, and of an epoch */
     double base_lr, lr, norm_seen;
+    int64_t more_updates; /* dp.staleness: that the optimizer has done beside one a step */
     struct checkpoint_counters at;
     bool resumed; /* it began from a checkpoint */
     int64_t phase_ns[PHASES];
@@ -164,6 +165,8 @@ MUST_CHECK enum error trainer_measure(struct trainer *t);
 MUST_CHECK enum error trainer_update(struct trainer *t, int slice);
 /* All of it, sums included, on a rank that has the whole arena. */
 MUST_CHECK enum error trainer_update_all(struct trainer *t);
+/* Whether all ranks exchange something after that step, to evaluate, to save or to end. */
+bool trainer_meets(const struct trainer *t, int64_t step);
 /* Adds the time since *mark to a phase and moves the mark to now. */
 void trainer_phase(struct trainer *t, enum phase phase, int64_t *mark);
 /* The loader's batches for some shards (in training order, from where the run stands). */

@@ -18,8 +18,9 @@
  *   cpu        as dedicated, in the host's memory, whatever the devices are
  *
  * The samples reach the ranks directly (each loads its own) or through the server's port as well
- * (dp.scatter: server). */
+ * (dp.scatter: server). A server that does not wait for all (dp.staleness) is async.c's. */
 #include "engine/base/clock.h"
+#include "modes/async.h"
 #include "modes/bucket.h"
 #include "modes/scatter.h"
 #include "modes/slices.h"
@@ -40,17 +41,23 @@ struct mode {
     int launched;              /* buckets that have left, this step */
     struct flight flight;
     bool overlap;
+    struct async *async; /* dp.staleness; else NULL, as is the next */
+    struct mailbox *box;
 };
 
 /* ---- starting the threads ---- */
+struct place {
+    struct group_params group; /* first: what team_open reads */
+    struct mailbox *box;
+};
 struct start {
     const struct job *job;
-    struct group_params group;
+    struct place place;
 };
 
 static enum error dp_rank(void *user, int rank) {
     const struct start *s = user;
-    return trainer_run(s->job, rank, (void *)(uintptr_t)&s->group); /* read only */
+    return trainer_run(s->job, rank, (void *)(uintptr_t)&s->place); /* read only */
 }
 
 static int group_ranks(const struct run_config *c) {
@@ -58,12 +65,17 @@ static int group_ranks(const struct run_config *c) {
 }
 
 static enum error dp_launch(const struct job *job, int *exit_code) {
+    const struct run_config *c = &job->settings->config;
     *exit_code = 0;
-    int size = group_ranks(&job->settings->config);
+    int size = group_ranks(c);
     struct meeting *meeting;
     TRY(meeting_create(size, &meeting));
-    struct start s = {job, {.link = "thread", .size = size, .meeting = meeting}};
-    enum error err = launch_threads(size, dp_rank, &s);
+    struct start s = {job, {.group = {.link = "thread", .size = size, .meeting = meeting}}};
+    enum error err = ERR_NONE;
+    if (dp_is_asynchronous(c))
+        err = mailbox_create(c->devices.count, c->comm.timeout, &s.place.box);
+    if (err == ERR_NONE) err = launch_threads(size, dp_rank, &s);
+    mailbox_free(s.place.box);
     meeting_free(meeting);
     return err;
 }
@@ -91,6 +103,8 @@ static void describe(struct mode *m) {
     used += (size_t)snprintf(team->line + used, sizeof team->line - used, ", %s, %d bucket%s%s",
                              servers[m->server], m->cut->count, m->cut->count == 1 ? "" : "s",
                              m->overlap ? ", overlap on" : "");
+    if (m->async && used < sizeof team->line)
+        async_describe(m->async, team->line + used, sizeof team->line - used);
     if (m->server == SERVER_DEDICATED && device_find(d->kind)->accel && used < sizeof team->line)
         snprintf(team->line + used, sizeof team->line - used, " (%s:%d%s)", d->kind, d->server,
                  d->server == (d->listed ? d->unit[0] : 0) ? ", which computes too" : "");
@@ -102,6 +116,7 @@ static enum error dp_open(struct trainer *t, struct mode **out) {
     TRY(memory_alloc(sizeof(struct mode), &memory));
     struct mode *m = *out = memory;
     m->t = t;
+    m->box = ((const struct place *)t->place)->box;
     m->server = (enum dp_server)c->dp.server;
     t->workers = c->devices.count;
     t->worker = t->rank - dp_serves_apart(c);
@@ -110,6 +125,7 @@ static enum error dp_open(struct trainer *t, struct mode **out) {
     TRY(team_open(&m->team, t, "star", dp_serves_apart(c)));
     m->overlap = c->dp.overlap == DP_OVERLAP_ON;
     TRY(open_buckets(m));
+    if (m->box) TRY(async_open(t, m->team.group, m->box, &m->async));
     describe(m);
     return ERR_NONE;
 }
@@ -175,6 +191,7 @@ static enum error serve(struct mode *m) {
 
 static enum error dp_step(struct mode *m) {
     struct trainer *t = m->t;
+    if (m->async) return async_step(m->async);
     TRY(compute(m));
     TRY(send_gradients(m));
     if (m->server == SERVER_SHARDED) {
@@ -202,6 +219,7 @@ static enum error dp_collect(struct mode *m) {
 
 static void dp_abort(struct mode *m, const char *reason) {
     team_abort(&m->team, reason);
+    mailbox_break(m->box);
 }
 
 static void dp_note(struct mode *m, const char *doing, int64_t step) {
@@ -210,6 +228,7 @@ static void dp_note(struct mode *m, const char *doing, int64_t step) {
 
 static void dp_stats(struct mode *m, struct mode_stats *out) {
     team_stats(&m->team, out);
+    if (m->async) async_stats(m->async, out);
 }
 
 static const char *dp_describe(struct mode *m) {
@@ -218,6 +237,7 @@ static const char *dp_describe(struct mode *m) {
 
 static void dp_close(struct mode *m) {
     scatter_close(m->scatter);
+    async_close(m->async);
     team_close(&m->team);
     buckets_fini(&m->buckets);
     slices_fini(&m->slices);

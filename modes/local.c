@@ -128,7 +128,7 @@ enum error local_step(struct local *l) {
     hold_sums(l);
     trainer_phase(t, PHASE_UPDATE, &mark);
     t->nknown = 0;
-    if ((t->at.step + 1) % l->every != 0 && !t->meet) return ERR_NONE;
+    if ((t->at.step + 1) % l->every != 0 && !trainer_meets(t, t->at.step + 1)) return ERR_NONE;
     TRY(meet(l));
     trainer_phase(t, PHASE_COMM, &mark);
     return ERR_NONE;

@@ -35,6 +35,12 @@ static bool due(int64_t every, int64_t step) {
     return every > 0 && step % every == 0;
 }
 
+bool trainer_meets(const struct trainer *t, int64_t step) {
+    const struct run_config *c = t->config;
+    return step >= t->steps || due(span_steps(c->eval.every, t->per_epoch), step) ||
+           due(span_steps(c->checkpoint.every, t->per_epoch), step);
+}
+
 /* ---- the banner ---- */
 static void say_hello(struct run *r) {
     const struct trainer *t = r->t;
@@ -124,17 +130,10 @@ static enum error learn(struct run *r, int64_t step, const struct step_sums *sum
                 (long long)step, (double)sums->loss);
 }
 
-/* Whether something stands behind the next step for which all ranks need the same weights. */
-static bool meet_after(const struct run *r) {
-    int64_t step = r->t->at.step + 1;
-    return step == r->t->steps || due(r->eval_every, step) || due(r->save_every, step);
-}
-
 static enum error take_step(struct run *r) {
     struct trainer *t = r->t;
     int64_t begin = clock_ns(), before[PHASES];
     memcpy(before, t->phase_ns, sizeof before);
-    t->meet = meet_after(r);
     t->known = &t->sums, t->nknown = 1;
     TRY(r->mode->step(t->mode));
     if (t->graph) graph_values_changed(t->graph);

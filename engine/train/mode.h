@@ -9,6 +9,10 @@ struct mode; /* each mode's own */
 struct mode_stats {
     int64_t sent, received, lane_ns;
     int64_t dense, packed; /* compressed gradients: bytes that they would have taken, and took */
+    /* dp.staleness, the server: updates from one gradient each, how many others had come since
+     * these gradients' weights were given away, in all and at most. Workers: nanoseconds of their
+     * steps, and those that they did not compute in. */
+    int64_t updates, old, oldest, stepped_ns, waited_ns;
 };
 struct mode_ops {
     const char *name, *summary;
@@ -23,7 +27,8 @@ struct mode_ops {
      * with that of its slices, of rank 0's t->whole; NULL there: state begins as zero. */
     enum error (*start)(struct mode *m);
     /* One whole optimizer step, seen from this rank: on return t->values and t->sums are the same
-     * on every rank; without t->meet, they need not be: t->nknown is then 0. */
+     * on every rank. With ddp.sync and dp.staleness they need be so only where trainer_meets;
+     * where the sums are not known yet, t->nknown is 0. */
     enum error (*step)(struct mode *m);
     /* v[0..n) = the sum over ranks, exact where all but one rank hold zero. */
     enum error (*sum)(struct mode *m, double *v, int n);

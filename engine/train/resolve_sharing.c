@@ -1,6 +1,10 @@
 /* How gradients are shared, beside mode and link: combinations that make no sense. */
 #include "engine/train/resolve_impl.h"
 
+static const struct device_ops *kind_of(const struct resolve *r) {
+    return device_find(r->c->devices.kind);
+}
+
 static void check_shard(struct resolve *r) {
     const struct node *shard = resolve_find(r, "optimizer.shard");
     if (!r->c->optimizer.shard || resolve_mode_is(r, "ddp")) return;
@@ -60,14 +64,48 @@ static void check_sync(struct resolve *r) {
                     "use devices: cpu:N, or ddp.sync: 1");
 }
 
+/* ---- a server that does not wait ---- */
+
+/* A key that dp.staleness excludes, with both places. */
+static void refuse_beside(struct resolve *r, const char *why, const char *path, const char *value,
+                          const char *hint) {
+    config_error(r->e, resolve_find(r, "dp.staleness"), false,
+                 "'dp.staleness': %s, but %s is '%s' (%s)\n%s, or dp.staleness: 0", why, path,
+                 value, resolve_place(r, resolve_find(r, path)), hint);
+}
+
+static void check_staleness(struct resolve *r) {
+    const struct run_config *c = r->c;
+    if (!dp_is_asynchronous(c)) return;
+    if (!dp_serves_apart(c))
+        refuse_beside(r, "a server that does not wait has to be one of its own", "dp.server",
+                      c->dp.server == SERVER_SHARED ? "shared" : "sharded",
+                      "use dp.server: dedicated");
+    if (c->dp.scatter == SCATTER_SERVER)
+        refuse_beside(r, "devices are not in the same step", "dp.scatter", "server",
+                      "use dp.scatter: direct");
+    if (c->dp.overlap == DP_OVERLAP_ON)
+        refuse_beside(r, "a gradient travels when it is complete", "dp.overlap", "on",
+                      "use dp.overlap: auto");
+    if (c->sync_batchnorm)
+        refuse_beside(r, "devices are not in the same step", "sync_batchnorm", "true",
+                      "use sync_batchnorm: false");
+    if (c->deterministic == DETERMINISTIC_BITWISE)
+        refuse_beside(r, "what comes out depends on the number of devices", "deterministic",
+                      "bitwise",
+                      "use deterministic: true (in turn) or false (in order of arrival)");
+    if (c->train.until_metric && !strcmp(c->train.until_metric, "train.loss"))
+        refuse_beside(r, "devices are not in the same step", "train.until", "train.loss",
+                      "use train.until: {val.loss: ...}");
+    if (kind_of(r)->accel)
+        refuse_beside(r, "gradients are served in the host's memory", "devices", c->devices_text,
+                      "use devices: cpu");
+}
+
 /* ---- accelerators ---- */
 
 static bool emulation_given(const struct comm_config *c) {
     return c->emulate.bandwidth > 0 || c->emulate.latency > 0;
-}
-
-static const struct device_ops *kind_of(const struct resolve *r) {
-    return device_find(r->c->devices.kind);
 }
 
 /* What each backend is between: threads, processes. */
@@ -147,6 +185,7 @@ enum error resolve_sharing(struct resolve *r) {
     check_compress(r);
     check_compress_there(r);
     check_sync(r);
+    check_staleness(r);
     find_server(r);
     TRY(check_backend(r));
     return resolve_overlap(r);

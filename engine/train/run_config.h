@@ -8,6 +8,8 @@
 #include "engine/train/init.h"
 #include "engine/train/inject.h"
 
+#include <string.h>
+
 enum { RUN_DEVICES_MAX = 256, RUN_SHARDS_MAX = 256 };
 struct device_choice { /* auto | cpu:4 | ref:2 | cuda | cuda:0,2 */
     const char *kind;
@@ -34,7 +36,7 @@ enum dp_scatter { SCATTER_DIRECT, SCATTER_SERVER };
 enum sync_state { SYNC_LOCAL, SYNC_AVERAGE };
 enum lr_scale { LR_SCALE_NONE, LR_SCALE_LINEAR, LR_SCALE_SQRT };
 enum cuda_graph { CUDA_GRAPH_AUTO, CUDA_GRAPH_OFF };
-enum determinism { DETERMINISTIC_TRUE, DETERMINISTIC_BITWISE };
+enum determinism { DETERMINISTIC_FALSE, DETERMINISTIC_TRUE, DETERMINISTIC_BITWISE };
 
 /* A launcher other than ours has started this process as one rank of many. */
 struct run_launched {
@@ -89,7 +91,8 @@ struct run_config {
     } cuda;
     struct dp_config {
         int server, scatter;
-        int overlap; /* enum dp_overlap; 'auto' is resolved by run_settings_load */
+        int overlap;       /* enum dp_overlap; 'auto' is resolved by run_settings_load */
+        int64_t staleness; /* steps that a worker may be ahead of the slowest; -1: any number */
     } dp;
     struct ddp_config {
         struct bucket_config {
@@ -144,6 +147,10 @@ struct run_config {
 /* Mode dp: the server is one more rank, 0, which computes nothing. */
 static inline bool dp_serves_apart(const struct run_config *c) {
     return c->dp.server == SERVER_DEDICATED || c->dp.server == SERVER_CPU;
+}
+/* Mode dp: the server steps the optimizer for each worker's gradient by itself. */
+static inline bool dp_is_asynchronous(const struct run_config *c) {
+    return c->dp.staleness != 0 && !strcmp(c->mode, "dp");
 }
 extern const struct config_section run_schema;
 

@@ -80,6 +80,11 @@ static const struct config_field dp_fields[] = {
     {"overlap", CONFIG_ENUM, offsetof(struct dp_config, overlap), "auto",
      "Send gradients to the server while backward is still computing others; auto: on accelerators",
      .choices = "auto|on|off"},
+    {"staleness", CONFIG_INT, offsetof(struct dp_config, staleness), "0",
+     "0: all wait for each other in every step; else a server of its own steps the optimizer for "
+     "each gradient that comes, and a worker may be so many of its steps ahead of the slowest. In "
+     "turn, never more than one ahead, unless deterministic is false",
+     .min = 0, .max = 1000000, .choices = "unbounded", .word = -1},
     {.key = NULL},
 };
 SECTION(dp, "server", "The parameter server; used in mode dp");
@@ -294,8 +299,9 @@ static const struct config_field run_fields[] = {
              "computes its "
              "shards together"},
     {"deterministic", CONFIG_ENUM, AT(deterministic), "true",
-     "true: the same run gives the same bits; bitwise: at any number of devices, too",
-     .choices = "true|bitwise"},
+     "true: the same run gives the same bits; bitwise: at any number of devices, too; false: two "
+     "runs may differ, which only dp.staleness makes use of",
+     .choices = "false|true|bitwise"},
     {"cuda", CONFIG_SECTION, AT(cuda), .extra = &cuda_section},
     {"dp", CONFIG_SECTION, AT(dp), .extra = &dp_section},
     {"ddp", CONFIG_SECTION, AT(ddp), .extra = &ddp_section},

@@ -98,13 +98,13 @@ struct trainer {
     struct step_sums sums;
     /* A mode may leave it to a later step to say what a step's sums were (mode ddp, ddp.sync). */
     bool alone; /* the mode's: gradients and sums are those of this rank's own samples */
-    bool meet;  /* before a step: what follows it needs the same weights on every rank */
     const struct step_sums *known; /* behind a step: the sums of the last nknown steps, it among */
     int64_t nknown;                /* them; the mode's where they are not just t->sums */
     float header[HEADER_FLOATS];   /* on its way to the values' */
 
     int64_t steps, per_epoch; /* of the whole run, and of an epoch */
     double base_lr, lr, norm_seen;
+    int64_t more_updates; /* dp.staleness: that the optimizer has done beside one a step */
     struct checkpoint_counters at;
     bool resumed; /* it began from a checkpoint */
     int64_t phase_ns[PHASES];
@@ -170,6 +170,8 @@ MUST_CHECK enum error trainer_measure(struct trainer *t);
 MUST_CHECK enum error trainer_update(struct trainer *t, int slice);
 /* All of it, sums included, on a rank that has the whole arena. */
 MUST_CHECK enum error trainer_update_all(struct trainer *t);
+/* Whether all ranks exchange something after that step, to evaluate, to save or to end. */
+bool trainer_meets(const struct trainer *t, int64_t step);
 /* Adds the time since *mark to a phase and moves the mark to now. */
 void trainer_phase(struct trainer *t, enum phase phase, int64_t *mark);
 /* The loader's batches for some shards (in training order, from where the run stands). */

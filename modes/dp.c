@@ -81,7 +81,7 @@ static enum error open_buckets(struct mode *m) {
     TRY(memory_alloc((size_t)m->cut->count * sizeof(struct work *), &memory));
     m->work = memory;
     t->cuts = m->cut->edge + 1;
-    t->ncuts = m->overlap ? m->cut->count : 0;
+    t->ncuts = m->cut->count;
     return ERR_NONE;
 }
 
@@ -128,6 +128,7 @@ static enum error dp_start(struct mode *m) {
 static enum error launch_bucket(struct mode *m, enum lane lane) {
     int b = m->launched++;
     const int64_t *edge = m->cut->edge + b;
+    group_label(m->team.group, LABEL_GRADIENTS(b));
     if (m->server == SERVER_SHARDED) return slices_reduce(&m->slices, b, lane, &m->work[b]);
     return group_reduce(m->team.group, lane, m->t->grads[0] + edge[0], edge[1] - edge[0], DTYPE_F32,
                         REDOP_SUM, 0, &m->work[b]);
@@ -212,6 +213,10 @@ static void dp_stats(struct mode *m, struct mode_stats *out) {
     team_stats(&m->team, out);
 }
 
+static enum error dp_watch(struct mode *m, struct trace_clock *clock) {
+    return team_watch(&m->team, m->t, clock);
+}
+
 static const char *dp_describe(struct mode *m) {
     return m->team.line;
 }
@@ -239,6 +244,7 @@ const struct mode_ops mode_dp = {
     .abort = dp_abort,
     .note = dp_note,
     .stats = dp_stats,
+    .watch = dp_watch,
     .describe = dp_describe,
     .close = dp_close,
 };

@@ -35,6 +35,7 @@ struct cascade {
     float *piece; /* NULL: the backward wrote grads[top] itself */
     int top, bottom;
     int64_t done;
+    struct trace *trace; /* in the step's last backward: what is final there; NULL: there is none */
     grad_ready_fn ready;
     void *user;
 };
@@ -48,6 +49,7 @@ static enum error cascade_ready(void *user, int64_t upto) {
     for (int d = c->top; d > c->bottom; d--)
         TRY(device_add(dev, grads[d - 1] + from, grads[d] + from, n));
     c->done = upto;
+    if (c->trace) trace_ready(c->trace, upto);
     return c->ready ? c->ready(c->user, upto) : ERR_NONE;
 }
 
@@ -177,7 +179,7 @@ static enum error run_batch(struct trainer *t, const struct step_batch *b, grad_
             bottom = top - __builtin_ctz(~(unsigned)p.order);
         struct cascade c = {.t = t, .top = top, .bottom = p.of == pieces - 1 ? bottom : top};
         if (p.of > 0) c.piece = t->grads[GRAD_ARENAS - 1];
-        if (k == all - 1) c.ready = ready, c.user = user;
+        if (k == all - 1) c.ready = ready, c.user = user, c.trace = t->trace;
         TRY(run_piece(t, b, &p, &c));
         if (k == all - 1 || !device_accel(t->device)) continue;
         const struct piece next = piece_at(t, b, k + 1);
@@ -194,6 +196,7 @@ enum error trainer_compute(struct trainer *t, grad_ready_fn ready, void *user) {
     trainer_phase(t, PHASE_LOAD, &mark);
     if (t->members) {
         TRY(compute_together(t, b));
+        trace_ready(t->trace, t->model->arena_floats);
         return ready ? ready(user, t->model->arena_floats) : ERR_NONE;
     }
     TRY(run_batch(t, b, ready, user));

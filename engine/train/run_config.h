@@ -130,7 +130,9 @@ struct run_config {
     struct log_config {
         const char *dir; /* runs/$name-$time */
         struct config_span every;
-        const char *dashboard; /* off | PORT | HOST:PORT, of that form */
+        const char *dashboard;           /* off | PORT | HOST:PORT, of that form */
+        const char *trace;               /* off | 10..20st */
+        int64_t trace_first, trace_last; /* from it, by run_settings_load; 0: off */
     } log;
 };
 /* Mode dp: the server is one more rank, 0, which computes nothing. */

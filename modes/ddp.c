@@ -107,6 +107,7 @@ static enum error launch_bucket(struct mode *m, enum lane lane) {
     struct work **work;
     if (m->compress) return compress_send(m->compress, b, lane);
     TRY(flight_next(&m->flight, &work));
+    group_label(m->team.group, LABEL_GRADIENTS(b));
     if (m->sharded) return slices_reduce(&m->slices, b, lane, work);
     return group_all_reduce(m->team.group, lane, m->t->grads[0] + edge[0], edge[1] - edge[0],
                             DTYPE_F32, REDOP_SUM, work);
@@ -189,6 +190,10 @@ static void ddp_stats(struct mode *m, struct mode_stats *out) {
     out->dense = m->dense, out->packed = m->packed;
 }
 
+static enum error ddp_watch(struct mode *m, struct trace_clock *clock) {
+    return team_watch(&m->team, m->t, clock);
+}
+
 static const char *ddp_describe(struct mode *m) {
     return m->team.line;
 }
@@ -223,6 +228,7 @@ const struct mode_ops mode_ddp = {
     .abort = ddp_abort,
     .note = ddp_note,
     .stats = ddp_stats,
+    .watch = ddp_watch,
     .describe = ddp_describe,
     .close = ddp_close,
 };

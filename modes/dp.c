@@ -90,7 +90,7 @@ static enum error open_buckets(struct mode *m) {
                         m->overlap ? c->cap : INT64_MAX));
     m->cut = m->server == SERVER_SHARDED ? &m->slices.buckets : &m->buckets;
     t->cuts = m->cut->edge + 1;
-    t->ncuts = m->overlap ? m->cut->count : 0;
+    t->ncuts = m->cut->count;
     return ERR_NONE;
 }
 
@@ -144,6 +144,7 @@ static enum error launch_bucket(struct mode *m, enum lane lane) {
     const int64_t *edge = m->cut->edge + b;
     struct work **work;
     TRY(flight_next(&m->flight, &work));
+    group_label(m->team.group, LABEL_GRADIENTS(b));
     if (m->server == SERVER_SHARDED) return slices_reduce(&m->slices, b, lane, work);
     return group_reduce(m->team.group, lane, m->t->grads[0] + edge[0], edge[1] - edge[0], DTYPE_F32,
                         REDOP_SUM, 0, work);
@@ -231,6 +232,10 @@ static void dp_stats(struct mode *m, struct mode_stats *out) {
     if (m->async) async_stats(m->async, out);
 }
 
+static enum error dp_watch(struct mode *m, struct trace_clock *clock) {
+    return team_watch(&m->team, m->t, clock);
+}
+
 static const char *dp_describe(struct mode *m) {
     return m->team.line;
 }
@@ -258,6 +263,7 @@ const struct mode_ops mode_dp = {
     .abort = dp_abort,
     .note = dp_note,
     .stats = dp_stats,
+    .watch = dp_watch,
     .describe = dp_describe,
     .close = dp_close,
 };

@@ -15,7 +15,7 @@
  * It is another algorithm than ddp, with other results: in between, weights drift apart, and the
  * mean of what W ranks have learned in k steps is not what one would have learned by k steps of
  * their mean gradient. Order of additions and meetings are functions of the configuration, so a run
- * has the same bits each time. Ranks meet after steps k, 2k, 3k, ..., and wherever trainer.meet
+ * has the same bits each time. Ranks meet after steps k, 2k, 3k, ..., and wherever trainer_meets
  * says so. Buffers (batchnorm's statistics) stay rank 0's, as everywhere. */
 #pragma once
 #include "modes/bucket.h"

@@ -97,6 +97,7 @@ enum error slices_update(struct slices *s, enum lane lane) {
     for (int b = 0; b < s->buckets.count; b++) {
         TRY(trainer_update(t, b));
         trainer_phase(t, PHASE_UPDATE, &mark);
+        group_label(s->group, LABEL_WEIGHTS(b));
         TRY(flight_next(&s->flight, &work));
         TRY(group_all_gather(s->group, lane, t->values, part(s, b), DTYPE_F32, work));
         trainer_phase(t, PHASE_COMM, &mark);

@@ -20,6 +20,11 @@ void team_close(struct team *m);
 MUST_CHECK enum error team_share_start(struct team *m, struct trainer *t, bool state);
 MUST_CHECK enum error team_sum(struct team *m, double *v, int n);
 MUST_CHECK enum error team_share_buffers(struct team *m, struct trainer *t, int root);
+/* mode_ops.watch. */
+MUST_CHECK enum error team_watch(struct team *m, struct trainer *t, struct trace_clock *clock);
+/* For the trace, by group_label: what the group's next call carries of bucket b. */
+#define LABEL_GRADIENTS(b) ((b) + 1)
+#define LABEL_WEIGHTS(b) (-(b)-1)
 void team_stats(const struct team *m, struct mode_stats *out);
 
 /* Works that were begun and not waited for, the oldest first. A group has room for so many, which a

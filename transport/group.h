@@ -121,6 +121,21 @@ void group_abort(struct group *g, const char *reason);
  * cheap (a few stores). */
 void group_note(struct group *g, const char *doing, int64_t step);
 
+/* ---- for those who measure ---- */
+struct group_event {  /* a call that has run, or (waited) that somebody waited for */
+    const char *name; /* "all_reduce"; static */
+    enum lane lane;   /* that it ran on; of a wait, that it was for */
+    bool waited;
+    int64_t label, bytes, began, ended; /* ns, of clock_ns */
+};
+/* Told at the end of each call, on the thread that ran it (calls of one lane never at the same time), and of each
+ * work_wait for LANE_COMM on the waiting one. Must not block. */
+typedef void (*group_watch_fn)(void *user, const struct group_event *e);
+/* NULL: nobody watches, which costs nothing. Not while work is in flight. */
+void group_watch(struct group *g, group_watch_fn watch, void *user);
+/* A number of the caller's own, which the watch is told with the next call. */
+void group_label(struct group *g, int64_t label);
+
 struct group_stats {
     int64_t sent, received; /* payload bytes that crossed to and from other ranks */
     int64_t busy_ns;        /* that the communication lane worked */

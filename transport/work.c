@@ -160,7 +160,9 @@ static void await(struct group *g, struct work *w) {
 enum error work_wait(struct work *w) {
     struct group *g = w->group;
     if (w == &g->finished) return ERR_NONE;
+    int64_t began = call_clock(g);
     if (atomic_load(&w->state) != WORK_DONE) await(g, w);
+    call_tell(g, &w->call, began, true);
     enum error err = w->err;
     atomic_store(&w->state, WORK_FREE);
     return err ? g->link->ops->failure(g->link) : ERR_NONE; /* its words are the lane thread's */

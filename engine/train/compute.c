@@ -36,6 +36,7 @@ struct cascade {
     int top, bottom;
     bool last; /* of the step: what ends in grads[0] is final */
     int64_t done;
+    struct trace *trace; /* in the step's last backward: what is final there; NULL: there is none */
     grad_ready_fn ready;
     void *user;
 };
@@ -51,6 +52,7 @@ static enum error cascade_ready(void *user, int64_t upto) {
     c->done = upto;
     if (c->last) TRY(inject_spoil(c->t, from, upto));
     inject_lag(c->t);
+    if (c->trace) trace_ready(c->trace, upto);
     return c->ready ? c->ready(c->user, upto) : ERR_NONE;
 }
 
@@ -200,7 +202,7 @@ static enum error run_batch(struct trainer *t, const struct step_batch *b, grad_
         struct cascade c = {
             .t = t, .top = top, .bottom = p.of == pieces - 1 ? bottom : top, .last = k == all - 1};
         if (p.of > 0) c.piece = t->grads[GRAD_ARENAS - 1];
-        if (c.last) c.ready = ready, c.user = user;
+        if (c.last) c.ready = ready, c.user = user, c.trace = t->trace;
         TRY(run_piece(t, b, &p, &c));
         if (c.last || !device_accel(t->device)) continue;
         const struct piece next = piece_at(t, b, k + 1);
@@ -227,6 +229,7 @@ enum error trainer_compute(struct trainer *t, grad_ready_fn ready, void *user) {
     inject_begin(t);
     if (t->members) {
         TRY(compute_together(t, b));
+        trace_ready(t->trace, t->model->arena_floats);
         return ready ? ready(user, t->model->arena_floats) : ERR_NONE;
     }
     TRY(inject_holds(t) ? run_late(t, b, ready, user) : run_batch(t, b, ready, user));

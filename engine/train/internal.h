@@ -44,6 +44,8 @@ MUST_CHECK enum error timers_open(struct trainer *t);
 void timers_close(struct trainer *t);
 MUST_CHECK enum error timers_mark(struct trainer *t,
                                   enum timed place); /* of one piece after another */
+/* Device and host at one point of time, from where the trace counts. */
+void timers_anchor(struct trainer *t);
 /* At a step's end, when the device has been waited for: the step's phases as they were. */
 void timers_settle(struct trainer *t, const int64_t before[PHASES]);
 

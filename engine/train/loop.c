@@ -132,6 +132,7 @@ static enum error learn(struct run *r, int64_t step, const struct step_sums *sum
 
 static enum error take_step(struct run *r) {
     struct trainer *t = r->t;
+    TRY(trace_step_begin(t));
     int64_t begin = clock_ns(), before[PHASES];
     memcpy(before, t->phase_ns, sizeof before);
     t->known = &t->sums, t->nknown = 1;
@@ -139,6 +140,7 @@ static enum error take_step(struct run *r) {
     if (t->graph) graph_values_changed(t->graph);
     timers_settle(t, before);
     inject_settle(t);
+    trace_step_end(t, begin);
     scaling_follow(t);
     t->at.step++;
     t->at.step_in_epoch++;
@@ -171,6 +173,13 @@ static void note_best(struct run *r) {
     r->t->at.best = now(r, best_metric(r));
 }
 
+/* What lies between steps, since 'mark'. */
+static void end_other(struct run *r, enum trace_kind kind, int64_t mark) {
+    int64_t now = clock_ns();
+    r->other_ns += now - mark;
+    if (r->t->trace) trace_span(r->t->trace, kind, TRACE_COMPUTE, mark, now);
+}
+
 static enum error evaluate(struct run *r) {
     struct trainer *t = r->t;
     char text[160];
@@ -179,7 +188,7 @@ static enum error evaluate(struct run *r) {
     TRY(r->mode->share_buffers(t->mode));
     TRY(trainer_evaluate(t, t->val, &r->val));
     r->has_val = r->val_is_new = true;
-    r->other_ns += clock_ns() - mark;
+    end_other(r, TRACE_EVALUATION, mark);
     if (t->rank > 0) return ERR_NONE;
     metrics_val(r->metrics, t->at.step, &r->val);
     progress_say(r->progress, "step %lld: validation %s", (long long)t->at.step,
@@ -208,7 +217,7 @@ static enum error save(struct run *r, bool best) {
     if (t->rank == 0) metrics_flush(r->metrics); /* a resume finds all steps up to this one */
     enum error err = t->rank == 0 ? saver_save(r->saver, best) : ERR_NONE;
     t->at.seconds -= clock_seconds(mark - r->started);
-    r->other_ns += clock_ns() - mark;
+    end_other(r, TRACE_CHECKPOINT, mark);
     return err;
 }
 
@@ -305,8 +314,10 @@ static enum error finish(struct run *r) {
         s.compress = compress_variants.at(c->comm.compress.index)->name;
     char planted[INJECT_TEXT];
     if (*inject_text(c, planted)) s.planted = planted;
-    TRY(gather(r, &s));
+    trace_finish(t);
+    TRY(gather(r, &s)); /* all have written what they have recorded */
     if (t->rank > 0) return ERR_NONE;
+    if (trace_conclude(t)) progress_say(r->progress, "trace %s/trace.json", s.run_dir);
     TRY(saver_wait(r->saver));
     metrics_percentiles(r->metrics, &s.step_p50, &s.step_p95);
     TRY(hash_weights(t, s.weights));
@@ -358,6 +369,18 @@ static enum error run_all(struct run *r) {
     return finish(r);
 }
 
+/* The others are told first; what this rank has recorded is written without losing what was wrong. */
+static enum error fail(struct run *r, enum error err) {
+    struct trainer *t = r->t;
+    char words[1024];
+    if (t->mode) t->job->mode->abort(t->mode, error_message());
+    if (!t->trace) return err;
+    snprintf(words, sizeof words, "%s%s%s", error_message(), *error_hint() ? "\n" : "",
+             error_hint());
+    trace_finish(t);
+    return FAIL(err, "%s", words);
+}
+
 enum error trainer_run(const struct job *job, int rank, void *place) {
     struct trainer *t = calloc(1, sizeof *t);
     if (!t) return FAIL(ERR_MEMORY, "no memory for a rank");
@@ -368,7 +391,7 @@ enum error trainer_run(const struct job *job, int rank, void *place) {
     if (t->ranks > 1) snprintf(t->name, sizeof t->name, "rank %d", rank);
     log_set_prefix(t->name);
     if (err == ERR_NONE) err = job->task == JOB_EVALUATE ? trainer_judge(t) : run_all(&r);
-    if (err != ERR_NONE && t->mode) job->mode->abort(t->mode, error_message());
+    if (err != ERR_NONE) err = fail(&r, err);
     progress_close(r.progress);
     saver_close(r.saver);
     metrics_close(r.metrics);

@@ -5,6 +5,7 @@
 
 struct trainer;
 struct job;
+struct trace_clock;
 struct mode; /* each mode's own */
 struct mode_stats {
     int64_t sent, received, lane_ns;
@@ -43,6 +44,9 @@ struct mode_ops {
     /* Payload bytes to and from other ranks, and nanoseconds that communication ran beside
      * computing, so far. */
     void (*stats)(struct mode *m, struct mode_stats *out);
+    /* The run is traced from here on: t->trace hears of every call; *clock: how this rank's clock is compared with
+     * rank 0's. NULL: no longer. Collective. May be NULL: there are no others. */
+    enum error (*watch)(struct mode *m, struct trace_clock *clock);
     /* One line for the banner: what moves gradients, and why that. */
     const char *(*describe)(struct mode *m);
     void (*close)(struct mode *m);

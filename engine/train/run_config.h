@@ -139,8 +139,10 @@ struct run_config {
     struct log_config {
         const char *dir; /* runs/$name-$time */
         struct config_span every;
-        struct config_list sinks; /* of enum sink_kind */
-        const char *dashboard;    /* off | PORT | HOST:PORT, of that form */
+        struct config_list sinks;        /* of enum sink_kind */
+        const char *dashboard;           /* off | PORT | HOST:PORT, of that form */
+        const char *trace;               /* off | 10..20st */
+        int64_t trace_first, trace_last; /* from it, by run_settings_load; 0: off */
     } log;
     struct inject_config inject;
 };

@@ -470,6 +470,7 @@ enum error run_resolve(struct run_settings *s, const char *const *modes,
     check_run_name(&r);
     check_log_dir(&r);
     check_dashboard(&r);
+    resolve_trace(&r);
     TRY(read_until(&r));
     TRY(read_devices(&r));
     if (config_errors_count(e))

@@ -246,6 +246,9 @@ static const struct config_field log_fields[] = {
      .help =
          "Show the run while it goes, to a browser: PORT of this host alone, HOST:PORT, or off; "
          "port 0 is any that is free"},
+    {"trace", CONFIG_STRING, offsetof(struct log_config, trace), "off",
+     .help = "Steps of which RUN_DIR/trace.json tells what each rank did when: 10..20st, one step "
+             "as 10, or off"},
     {.key = NULL},
 };
 static void check_log(const void *config, const struct node *at, struct config_errors *e) {

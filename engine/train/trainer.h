@@ -12,6 +12,7 @@
 #include "engine/train/mode.h"
 #include "engine/train/run_config.h"
 #include "engine/train/score.h"
+#include "engine/train/trace.h"
 
 enum phase { PHASE_LOAD, PHASE_FORWARD, PHASE_BACKWARD, PHASE_COMM, PHASE_UPDATE, PHASES };
 enum {
@@ -108,6 +109,7 @@ struct trainer {
     struct checkpoint_counters at;
     bool resumed; /* it began from a checkpoint */
     int64_t phase_ns[PHASES];
+    struct trace *trace;   /* NULL: there is none */
     struct timers *timers; /* of an accelerator's passes; NULL: the host's clock tells all */
     const struct step_batch *ahead; /* an accelerator's next batch, which is on its way; or NULL */
     const int64_t

@@ -25,6 +25,11 @@ static bool is_guarded(const char *key) {
     return is_any(key, guarded) && !is_any(key, free_of_it);
 }
 
+/* A device that is slow on purpose computes the same. */
+static bool is_computing(const char *key) {
+    return is_guarded(key) && !is_under(key, "inject.slow");
+}
+
 static const char *value_of(struct setting_list s, const char *key) {
     for (int i = 0; i < s.n; i++)
         if (!strcmp(s.setting[i].key, key)) return s.setting[i].value;
@@ -43,8 +48,9 @@ int settings_differ(struct setting_list a, struct setting_list b, const char *ax
             if (is_any(key, names) || is_under(key, axis)) continue;
             if (side ? beside != NULL : beside && !strcmp(value, beside)) continue;
             if (!beside) beside = "";
-            out[n++] = (struct setting_difference){key, side ? beside : value,
-                                                   side ? value : beside, is_guarded(key)};
+            out[n++] =
+                (struct setting_difference){key, side ? beside : value, side ? value : beside,
+                                            is_guarded(key), is_computing(key)};
         }
     }
     return n;

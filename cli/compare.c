@@ -223,6 +223,8 @@ const struct command command_compare = {
         "  scaling: strong | weak     weak: batch is for each device\n"
         "  repeats: auto | N          warmup: 10st    seed: 0\n"
         "  confidence: 95%            practical: 2%   smaller differences count as none\n"
+        "  model_fit: true            measures links that are not emulated, to predict steps on "
+        "them\n"
         "  metrics: [step_time, throughput, comm_exposed, {time_to: {val.accuracy: 0.95}}]\n"
         "                             verdicts are about the first; also load, forward, backward,\n"
         "                             comm_hidden, update, time, bytes, memory, train_loss,\n"

@@ -17,6 +17,7 @@ struct compared_run {
 struct compared_prediction {
     double step, formula; /* seconds: message by message, and by formula; NaN: none */
     double residual;      /* step / measured - 1 */
+    double fit_error;     /* of the port, where it was fitted: the median, as a share; NaN */
     int from;             /* the cell that was measured; itself: nothing predicts it; -1: none */
     const char *port;     /* "emulated 1Gbit, 50us"; "": nothing is sent */
     const char *why;      /* there is no prediction; NULL: there is */

@@ -50,8 +50,9 @@ struct experiment {
     const char *command; /* to run it again; NULL: not known */
     int naxes;
     struct experiment_axis axis[EXPERIMENT_AXES];
-    bool weak;   /* the batch grows with the devices */
-    int repeats; /* runs of a cell */
+    bool weak;      /* the batch grows with the devices */
+    bool model_fit; /* links that are not emulated are measured before the runs */
+    int repeats;    /* runs of a cell */
     int64_t warmup;
     double confidence, practical;
     uint64_t seed;

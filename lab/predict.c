@@ -39,6 +39,12 @@ static void take_mode(const struct run_config *c, struct simulate_plan *p) {
     p->ring_order = c->comm.order == COMM_ORDER_RING;
 }
 
+/* Ranks that reach each other's memory take what is best there, whatever their ports would say. */
+static bool takes_direct(const struct run_config *c) {
+    return (c->comm.link == COMM_LINK_THREAD || c->comm.link == COMM_LINK_SHM) &&
+           c->comm.order != COMM_ORDER_RING;
+}
+
 /* The step as measured, cut into as many passes as the configuration makes of its batch. */
 static struct measured_step recut(const struct measured_step *m, const struct run_config *c,
                                   double batches) {
@@ -64,6 +70,7 @@ enum error measured_predict(const struct measured_step *m, const struct run_conf
         return FAIL(ERR_CONFIG,
                     "nothing is known of the ports\ncomm.emulate says what they are like");
     take_mode(c, &p);
+    if (port && p.scheme == SCHEMES && takes_direct(c)) p.scheme = SCHEME_DIRECT;
     bool one = p.server && p.kind == SERVED_SHARDED && !p.overlap && !strcmp(c->mode, "dp");
     struct step_shape *shape = malloc(sizeof *shape);
     if (!shape) return FAIL(ERR_MEMORY, "cannot allocate a step");

@@ -78,6 +78,15 @@ static enum error cell_run(const struct report_data *d, const struct json_value 
     return ERR_NONE;
 }
 
+static void cell_prediction(const struct json_value *v, struct report_cell *c) {
+    const struct json_value *reference = report_member(v, "reference", JSON_BOOL);
+    c->predicted_s = report_number(v, "step_time") / 1e3;
+    c->formula_s = report_number(v, "formula") / 1e3;
+    c->why = report_text(v, "why");
+    c->port = report_text(v, "port");
+    c->reference = reference && reference->truth;
+}
+
 static enum error cell_read(const struct report_data *d, const struct json_value *v,
                             struct pool *pool, struct report_cell *c) {
     const struct json_value *runs = report_member(v, "runs", JSON_ARRAY);
@@ -95,7 +104,7 @@ static enum error cell_read(const struct report_data *d, const struct json_value
     for (int i = 0; i < runs->count; i++) TRY(cell_run(d, &runs->children[i], pool, c));
     about_run(c);
     c->median_s = statistics_median_of(c->step_s, c->nruns);
-    c->predicted_s = report_number(report_member(v, "predicted", JSON_OBJECT), "step_time") / 1e3;
+    cell_prediction(report_member(v, "predicted", JSON_OBJECT), c);
     return ERR_NONE;
 }
 
@@ -185,7 +194,7 @@ static enum error read_run(struct pool *pool, struct report_data *d) {
     if (!c->run || !c->step_s) return ERR_MEMORY;
     TRY(run_result_read(d->path, pool, c->run));
     c->step_s[0] = c->median_s = c->run->p50_ms / 1e3;
-    c->predicted_s = (double)NAN;
+    cell_prediction(NULL, c);
     c->nruns = d->ncells = d->nsides = 1;
     c->place = "";
     c->label = pool_printf(pool, "%s, %s", c->run->mode, run_result_setting(c->run, "devices"));

@@ -167,6 +167,85 @@ static void plots_show_the_numbers(void **state) {
     assert_true(section("memory")->nplots == 2);
 }
 
+static bool says(const struct report_section *s, const char *words) {
+    for (int i = 0; i < s->ntexts; i++)
+        if (strstr(s->text[i], words)) return true;
+    return false;
+}
+
+/* dp: 10 ms on one device, 12 on two. ddp: 10 and 6, so 8 of the 10 are divided. */
+static void laws_are_fitted_to_the_times(void **state) {
+    (void)state;
+    assert_ok(report_read(dir, pool, &report));
+    const struct report_section *s = section("speedup");
+    const struct table *t = &s->table[0];
+    assert_true(t->rows == 2 && t->columns == 3);
+    assert_string_equal(table_row(t, 0)[1], "p (Amdahl)");
+    assert_string_equal(table_row(t, 0)[2], "e on 2");
+    assert_string_equal(table_row(t, 1)[0], "dp, bandwidth 1Gbit");
+    assert_string_equal(table_row(t, 1)[1], "none: slower");
+    assert_string_equal(table_row(t, 1)[2], "1.400");
+    assert_string_equal(table_row(t, 2)[1], "80.0 %");
+    assert_string_equal(table_row(t, 2)[2], "0.200");
+    assert_true(says(s, "Amdahl's law") && says(s, "does not rise"));
+}
+
+/* The same numbers where the batch grows: twice the work in 12 ms, in 6. */
+static void a_batch_that_grows_has_its_own_law(void **state) {
+    (void)state;
+    char text[sizeof results + 8], *at;
+    snprintf(text, sizeof text, "%s", results);
+    at = strstr(text, "\"strong\"");
+    assert_non_null(at);
+    memmove(at + 6, at + 8, strlen(at + 8) + 1);
+    memcpy(at, "\"weak\"", 6);
+    put("results.json", text);
+    assert_ok(report_read(dir, pool, &report));
+    const struct report_section *s = section("speedup");
+    assert_int_equal(s->table[0].columns, 2);
+    assert_string_equal(table_row(&s->table[0], 0)[1], "p (Gustafson)");
+    assert_string_equal(table_row(&s->table[0], 1)[1], "66.7 %");
+    assert_true(says(s, "Gustafson's law") && !says(s, "Amdahl") && !says(s, "Karp"));
+}
+
+/* Three numbers of devices: a server's time grows, and with it e. */
+static void a_serial_share_that_rises_is_named(void **state) {
+    (void)state;
+    put_run("dp4", "dp", 4, 11, 1);
+    static const char more[] =
+        "{\"format\":1,\"axis\":\"mode\",\"sides\":[\"dp\",\"ddp\"],\"scaling\":\"strong\","
+        "\"cells\":[" CELL("dp", 1, "dp1", 10, ",\"predicted\":{\"reference\":true,\"why\":\"x\"}") "," CELL(
+            "dp", 2, "dp2", 7,
+            ",\"predicted\":{\"why\":\"links are not emulated\"}") "," CELL("dp", 4, "dp4", 6,
+                                                                            ",\"predicted\":{"
+                                                                            "\"step_time\":5.4,"
+                                                                            "\"formula\":5,"
+                                                                            "\"port\":\"emulated "
+                                                                            "1Gbit\"}") "]}";
+    put("results.json", more);
+    assert_ok(report_read(dir, pool, &report));
+    const struct report_section *s = section("speedup");
+    assert_string_equal(table_row(&s->table[0], 1)[2], "0.400"); /* (0.7 - 0.5) / 0.5 */
+    assert_string_equal(table_row(&s->table[0], 1)[3], "0.467"); /* (0.6 - 0.25) / 0.75 */
+    assert_true(says(s, "does not rise") && !says(s, "e rises"));
+    put_run("dp4", "dp", 4, 10, 1);
+    char text[sizeof more];
+    memcpy(text, more, sizeof more);
+    char *six = strstr(text, "\"step_time\":6}");
+    assert_non_null(six);
+    six[strlen("\"step_time\":")] = '9';
+    put("results.json", text);
+    assert_ok(report_read(dir, pool, &report));
+    assert_true(says(section("speedup"), "e rises with the devices in 1 of 1 rows: dp, bandwidth "
+                                         "1Gbit (0.40 to 0.87)."));
+    s = section("model");
+    assert_true(says(s, "40.0 % too short at worst (dp \xC3\x97 4, bandwidth 1Gbit)"));
+    assert_true(says(s, "in one cell (dp \xC3\x97 1, bandwidth 1Gbit)"));
+    assert_true(says(s, "Not predicted: 1 cell. The reason: links are not emulated."));
+    assert_string_equal(table_row(&s->table[0], 1)[3], "-40.0 %");
+    assert_string_equal(table_row(&s->table[0], 1)[5], "emulated 1Gbit");
+}
+
 static void one_run_leaves_out_what_it_does_not_have(void **state) {
     (void)state;
     char path[600];
@@ -334,6 +413,9 @@ static void a_page_has_an_end(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {TEST(an_experiment_says_what_it_came_to),
                                        TEST(plots_show_the_numbers),
+                                       TEST(laws_are_fitted_to_the_times),
+                                       TEST(a_batch_that_grows_has_its_own_law),
+                                       TEST(a_serial_share_that_rises_is_named),
                                        TEST(one_run_leaves_out_what_it_does_not_have),
                                        TEST(html_keeps_data_in_its_place),
                                        TEST(svg_stands_by_itself),

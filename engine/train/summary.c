@@ -7,7 +7,7 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 
 static const char *const phase_keys[PHASES] = {"load", "forward", "backward", "comm_exposed",
                                                "update"};
@@ -155,12 +155,14 @@ enum error summary_show(const struct summary *s, const struct job *job) {
     snprintf(path, sizeof path, "%s/summary.json", job->run_dir);
     if (err == ERR_NONE) err = file_replace(path, j.text, j.length);
     if (err == ERR_NONE && job->console_out >= 0) {
-        char text[4096] = "\n";
-        FILE *f = job->json ? NULL : fmemopen(text, sizeof text, "w");
-        if (f) print_table(s, f), fclose(f);
-        if (job->json) err = file_write_all(job->console_out, j.text, j.length, "standard output");
-        if (err == ERR_NONE)
-            err = file_write_all(job->console_out, text, strlen(text), "standard output");
+        char *text = NULL;
+        size_t n = 0;
+        FILE *f = open_memstream(&text, &n); /* a path in it may be long */
+        if (f && job->json) fprintf(f, "%s\n", j.text);
+        if (f && !job->json) print_table(s, f);
+        err = f && fclose(f) == 0 ? file_write_all(job->console_out, text, n, "standard output")
+                                  : FAIL(ERR_MEMORY, "no memory for the summary");
+        free(text);
     }
     json_fini(&j);
     return err;

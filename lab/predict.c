@@ -12,6 +12,7 @@ enum error measured_refuse(const struct run_config *c) {
         {c->comm.compress.index != COMPRESS_none, "comm.compress", "none"},
         {c->sync_batchnorm, "sync_batchnorm", "false"},
         {c->dp.scatter == SCATTER_SERVER, "dp.scatter", "direct"},
+        {dp_is_asynchronous(c), "dp.staleness", "0"},
     };
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         if (unknown[i].asked)

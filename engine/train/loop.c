@@ -63,6 +63,12 @@ static void say_hello(struct run *r) {
             r->progress,
             "warning: products of bf16 are emulated on this processor: right, but slower than "
             "f32");
+    if (dp_is_asynchronous(c) && t->optim->adaptive && t->workers > 1)
+        progress_say(
+            r->progress,
+            "warning: each step is %d updates (dp.staleness), and %s goes as far in each, "
+            "however small its gradient: lower optimizer.lr to compare with dp.staleness 0",
+            t->workers, t->optim->section.name);
     if (t->job->resume)
         progress_say(r->progress, "resuming from %s at step %lld", t->job->resume,
                      (long long)t->at.step);
@@ -221,7 +227,7 @@ static void fill_times(struct run *r, struct summary *s, const double *shared) {
 /* Rank 0's summary needs the others' bytes, memory and (of the first that computes) phases: one sum
  * of a vector in which every rank fills places of its own. */
 static enum error gather(struct run *r, struct summary *s) {
-    enum { PER_RANK = 6 };
+    enum { PER_RANK = 11 };
     struct trainer *t = r->t;
     int ranks = s->ranks, n = PHASES + 1 + PER_RANK * ranks;
     double *v = calloc((size_t)n, sizeof *v);
@@ -238,12 +244,19 @@ static enum error gather(struct run *r, struct summary *s) {
     mine[0] = (double)stats.sent, mine[1] = (double)stats.received,
     mine[2] = (double)usage.ru_maxrss * 1024, mine[3] = (double)t->state_bytes;
     mine[4] = (double)stats.dense, mine[5] = (double)stats.packed;
+    mine[6] = (double)stats.updates, mine[7] = (double)stats.old, mine[8] = (double)stats.oldest;
+    mine[9] = (double)stats.stepped_ns, mine[10] = (double)stats.waited_ns;
     enum error err = r->mode->sum(t->mode, v, n);
+    double stale[5] = {0};
     for (int i = 0; i < ranks; i++) {
         const double *of = v + PHASES + 1 + PER_RANK * i;
         s->sent[i] = of[0], s->received[i] = of[1], s->rss[i] = of[2], s->state[i] = of[3];
         s->dense += of[4], s->packed += of[5];
+        for (int k = 0; k < 5; k++) stale[k] += of[6 + k];
     }
+    s->stale.mean = stale[0] > 0 ? stale[1] / stale[0] : 0;
+    s->stale.most = stale[2];
+    s->stale.idle = stale[3] > 0 ? stale[4] / stale[3] : 0;
     fill_times(r, s, v);
     free(v);
     return err;
@@ -278,6 +291,7 @@ static enum error finish(struct run *r) {
     s.skipped = t->at.skipped;
     if (c->comm.compress.index != COMPRESS_none)
         s.compress = compress_variants.at(c->comm.compress.index)->name;
+    if (dp_is_asynchronous(c)) s.stale.of = c;
     TRY(gather(r, &s));
     if (t->rank > 0) return ERR_NONE;
     TRY(saver_wait(r->saver));

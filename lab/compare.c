@@ -141,7 +141,8 @@ static enum error list_differences(struct compared *c, struct compared_pair *p) 
                                   (struct setting_list){b->setting, b->nsettings}, NULL, p->differs,
                                   COMPARE_DIFFERENCES);
     p->comparable = true;
-    for (int i = 0; i < p->ndiffers; i++) p->comparable &= !p->differs[i].guarded;
+    for (int i = 0; i < p->ndiffers; i++)
+        p->comparable &= !p->differs[i].guarded || p->differs[i].sharing;
     return ERR_NONE;
 }
 

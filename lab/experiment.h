@@ -91,6 +91,8 @@ struct setting_list {
 struct setting_difference {
     const char *key, *a, *b; /* "": there is none */
     bool guarded;            /* a fair comparison has it equal: it decides what is computed */
+    bool
+        sharing; /* of these, when gradients are used: how much that changes losses is a question */
 };
 /* The settings that differ, at most 'most' of them; how many there are. Left out: the keys at and below 'axis' (NULL:
  * none), and what only names a run. */

@@ -226,8 +226,6 @@ static void two_workers_by_hand(void **state) {
             now[1] -= 0.5 * off;
             memcpy(own[w], now, sizeof now);
         }
-        print_message("step %d: %g %g %g, by hand %g %g %g\n", step + 1, (double)seen[step + 1][0],
-                      (double)seen[step + 1][1], (double)seen[step + 1][2], loss, now[0], now[1]);
         assert_true(seen[step + 1][0] == (float)loss && (double)(float)loss == loss);
         for (int i = 0; i < 2; i++)
             assert_true((double)seen[step + 1][1 + i] == now[i] && (double)(float)now[i] == now[i]);

@@ -37,7 +37,8 @@ struct compared_pair {
     bool judged; /* both have runs, with numbers */
     struct comparison statistics;
     enum verdict verdict;
-    bool comparable; /* the axis changes nothing in what is computed */
+    bool
+        comparable; /* the axis changes nothing in what is computed, but how gradients are shared */
     bool same_losses;
     /* else: */
     int64_t step; /* first that differs; 0: none of those that both have */

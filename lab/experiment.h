@@ -92,8 +92,9 @@ struct setting_list {
 };
 struct setting_difference {
     const char *key, *a, *b; /* "": there is none */
-    bool guarded;  /* a fair comparison has it equal: it decides what is computed, or slows it */
-    bool computes; /* the former */
+    bool guarded;  /* a fair comparison has it equal: it decides what is computed, or slows it,
+                      or how gradients are used */
+    bool computes; /* the first */
 };
 /* The settings that differ, at most 'most' of them; how many there are. Left out: the keys at and below 'axis' (NULL:
  * none), and what only names a run. */

@@ -16,6 +16,7 @@ enum error measured_refuse(const struct run_config *c) {
         {c->ddp.sync.every > 1, "ddp.sync", "1"},
         {c->sync_batchnorm, "sync_batchnorm", "false"},
         {c->dp.scatter == SCATTER_SERVER, "dp.scatter", "direct"},
+        {dp_is_asynchronous(c), "dp.staleness", "0"},
     };
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         if (unknown[i].asked)

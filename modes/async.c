@@ -21,9 +21,9 @@
  *                (stale synchronous parallel, SSP); unbounded: always
  *
  * All ranks meet before an evaluation, a checkpoint and the end: there the server keeps the weights
- * back until all workers have done that step, then gives all the same. A stop is such a meeting,
- * too: at the first step that no worker has yet been let past, which the server tells with the
- * weights. So what is saved is exact, and a run goes on from it as if it had never stopped. */
+ * back until all workers have done that step, then gives all the same. So what is saved is exact,
+ * and a run that goes on from it does what the one that saved it did. A stop is a meeting, too: at
+ * the first step that no worker has been let past yet, which the server tells with the weights. */
 #include "modes/async.h"
 
 #include "engine/base/clock.h"

@@ -99,6 +99,9 @@ static void describe(struct mode *m) {
                                           "sharded server", "server on the CPU"};
     struct team *team = &m->team;
     const struct device_choice *d = &m->t->config->devices;
+    if (m->async)
+        snprintf(team->line, sizeof team->line, "each gradient by itself over %sthread",
+                 m->t->config->comm.emulate.bandwidth > 0 ? "emulated " : "");
     size_t used = strlen(team->line);
     used += (size_t)snprintf(team->line + used, sizeof team->line - used, ", %s, %d bucket%s%s",
                              servers[m->server], m->cut->count, m->cut->count == 1 ? "" : "s",

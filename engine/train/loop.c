@@ -71,6 +71,12 @@ static void say_hello(struct run *r) {
     if (c->inject.fault.kind && c->inject.fault.step > t->steps)
         progress_say(r->progress, "warning: step %lld, of the fault, never comes: there are %lld",
                      (long long)c->inject.fault.step, (long long)t->steps);
+    if (dp_is_asynchronous(c) && t->optim->adaptive && t->workers > 1)
+        progress_say(
+            r->progress,
+            "warning: each step is %d updates (dp.staleness), and %s goes as far in each, "
+            "however small its gradient: lower optimizer.lr to compare with dp.staleness 0",
+            t->workers, t->optim->section.name);
     if (t->job->resume)
         progress_say(r->progress, "resuming from %s at step %lld", t->job->resume,
                      (long long)t->at.step);
@@ -255,7 +261,7 @@ static void fill_times(struct run *r, struct summary *s, const double *shared) {
 /* Rank 0's summary needs the others' bytes, memory and (of the first that computes) phases: one sum
  * of a vector in which every rank fills places of its own. */
 static enum error gather(struct run *r, struct summary *s) {
-    enum { PER_RANK = 6 };
+    enum { PER_RANK = 11 };
     struct trainer *t = r->t;
     int ranks = s->ranks, n = PHASES + 1 + PER_RANK * ranks;
     double *v = calloc((size_t)n, sizeof *v);
@@ -272,12 +278,19 @@ static enum error gather(struct run *r, struct summary *s) {
     mine[0] = (double)stats.sent, mine[1] = (double)stats.received,
     mine[2] = (double)usage.ru_maxrss * 1024, mine[3] = (double)t->state_bytes;
     mine[4] = (double)stats.dense, mine[5] = (double)stats.packed;
+    mine[6] = (double)stats.updates, mine[7] = (double)stats.old, mine[8] = (double)stats.oldest;
+    mine[9] = (double)stats.stepped_ns, mine[10] = (double)stats.waited_ns;
     enum error err = r->mode->sum(t->mode, v, n);
+    double stale[5] = {0};
     for (int i = 0; i < ranks; i++) {
         const double *of = v + PHASES + 1 + PER_RANK * i;
         s->sent[i] = of[0], s->received[i] = of[1], s->rss[i] = of[2], s->state[i] = of[3];
         s->dense += of[4], s->packed += of[5];
+        for (int k = 0; k < 5; k++) stale[k] += of[6 + k];
     }
+    s->stale.mean = stale[0] > 0 ? stale[1] / stale[0] : 0;
+    s->stale.most = stale[2];
+    s->stale.idle = stale[3] > 0 ? stale[4] / stale[3] : 0;
     fill_times(r, s, v);
     free(v);
     return err;
@@ -314,6 +327,7 @@ static enum error finish(struct run *r) {
         s.compress = compress_variants.at(c->comm.compress.index)->name;
     char planted[INJECT_TEXT];
     if (*inject_text(c, planted)) s.planted = planted;
+    if (dp_is_asynchronous(c)) s.stale.of = c;
     trace_finish(t);
     TRY(gather(r, &s)); /* all have written what they have recorded */
     if (t->rank > 0) return ERR_NONE;

@@ -165,6 +165,9 @@ static void unfair_pairs_are_refused(void **state) {
                                         "'2'",
                                         "1 error.", NULL});
     /* what the axis itself changes is the question */
+    assert_ok(open_text("base: {train: 50st, mode: dp, devices: cpu:2, dp: {server: dedicated}}\n"
+                        "matrix: {dp.staleness: [0, 4, unbounded]}\n"));
+    experiment_close(&x);
     assert_ok(open_text("base: {train: 50st}\nmatrix: {optimizer.lr: [0.1, 0.2]}\n"));
 }
 

@@ -37,6 +37,7 @@ struct simulate_source {
     struct pool *pool;
     struct run_settings settings; /* as configured */
     struct run_result result;
+    struct step_trace trace;
     struct model *model;
     struct device *device;
     struct plan *plan;

@@ -36,6 +36,7 @@ struct simulate_source {
     struct run_settings settings; /* as configured */
     struct run_result result;
     struct planned network;
+    struct step_trace trace;
     struct measured_step step;
     bool measured_here;
 };

@@ -77,6 +77,9 @@ const char *report_in(struct report *r, const char *place);
 /* "ddp x 4". */
 const char *report_cell_name(struct report *r, const struct report_data *d,
                              const struct report_cell *c);
+/* Adds the plot of a traced step of that run; told: it has one. of: what the run is called. */
+MUST_CHECK enum error report_traced(struct report *r, struct report_section *s, const char *run_dir,
+                                    const char *of, bool *told);
 const char *report_ms(struct report *r, double seconds);
 
 /* Amdahl, Gustafson, Karp and Flatt: a table and what it says, at the end of the section. */

@@ -64,6 +64,22 @@ static void a_run_becomes_a_page(void **state) {
     assert_non_null(strstr(p.out, "all_reduce")); /* the timeline, from the flight recorder */
 }
 
+static void a_traced_run_tells_more(void **state) {
+    (void)state;
+    char where[600];
+    const char *dir = scratch_path("traced");
+    snprintf(where, sizeof where, "log.dir=%s", dir);
+    program_run(&p, 60, "run", "--quiet", "--mode", "ddp", "--devices", "cpu:2", "--set",
+                "threads=1", "--set", "train=12st", "--set", "log.trace=4..10st", "--set",
+                "ddp.bucket=64KB", "--set", where, NULL);
+    if (p.code) fail_msg("%s", p.err);
+    program_run(&p, 30, "report", dir, "-o", "-", NULL);
+    static const char *const says[] = {"rank by rank",   "queued",      "on the wire",
+                                       "the step waits", "1: bucket 1", "Of steps 4 to 10"};
+    for (size_t i = 0; i < sizeof says / sizeof *says; i++)
+        if (!strstr(p.out, says[i])) fail_msg("no '%s'", says[i]);
+}
+
 static void the_runs_are_the_same_in_bits(void **state) {
     (void)state;
     program_run(&p, 30, "report", experiment, "--format", "md", "-o", "-", NULL);
@@ -162,6 +178,7 @@ static void the_browser_sees_what_is_wrong(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_run_becomes_a_page),
+                                       cmocka_unit_test(a_traced_run_tells_more),
                                        cmocka_unit_test(the_runs_are_the_same_in_bits),
                                        cmocka_unit_test(forms_are_chosen_by_name),
                                        cmocka_unit_test(wrong_use_is_told),

@@ -33,6 +33,7 @@ const struct command command_bench = {
         "  --iters N        calls a size; default: as many as fit in --seconds (0.2)\n"
         "  --emulate E      bandwidth=1Gbit,latency=50us: a port for each rank\n"
         "  --json, --csv    instead of the table\n"
+        "  --save FILE      the JSON into a file, beside what is printed\n"
         "algbw is size/time; busbw counts the bytes that cross each rank's port, as nccl-tests\n"
         "does. wrong: elements with another value than expected. model: alpha + beta * size,\n"
         "fitted to all sizes by relative least squares.\n"

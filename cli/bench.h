@@ -26,6 +26,7 @@ struct bench_comm { /* the options */
     double seconds; /* a size */
     struct emulation emulate;
     enum bench_format format;
+    const char *save; /* a file that takes it as JSON as well; or NULL */
 };
 
 /* ---- measuring (bench_comm_measure.c) ---- */

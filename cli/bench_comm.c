@@ -146,6 +146,11 @@ static enum error take_emulate(struct bench_comm *o, const char *text) {
     return ERR_NONE;
 }
 
+static enum error take_save(struct bench_comm *o, const char *text) {
+    o->save = text;
+    return *text ? ERR_NONE : FAIL(ERR_USAGE, "--save needs the name of a file");
+}
+
 static const struct option {
     const char *name;
     enum error (*take)(struct bench_comm *o, const char *text);
@@ -163,6 +168,7 @@ static const struct option {
     {"--iters", take_iters},
     {"--seconds", take_seconds},
     {"--emulate", take_emulate},
+    {"--save", take_save},
 };
 enum { OPTIONS = sizeof options / sizeof *options };
 

@@ -1,5 +1,6 @@
 /* What 'engine bench comm' prints: nccl-tests' table, JSON or CSV, with the fitted cost model. */
 #include "cli/bench.h"
+#include "engine/base/file.h"
 #include "engine/base/json.h"
 #include "engine/base/text.h"
 #include "lab/fit.h"
@@ -118,28 +119,38 @@ static void series_json(const struct bench_comm *o, const struct bench_series *s
     json_close(j, '}');
 }
 
-static enum error print_json(const struct bench_comm *o, const struct bench_series *series, int n,
-                             FILE *out) {
-    struct json j;
-    json_init(&j);
-    json_open(&j, NULL, '{');
-    json_string(&j, "collective", o->collective->name);
-    json_string(&j, "link", o->link->name);
-    json_int(&j, "ranks", o->ranks);
-    json_string(&j, "type", dtype_name(o->type));
-    json_string(&j, "op", op_text(o));
-    json_real(&j, "emulated_bytes_per_s", o->emulate.bandwidth);
-    json_real(&j, "emulated_latency_s", o->emulate.latency);
-    json_open(&j, "results", '[');
-    for (int i = 0; i < n; i++) series_json(o, &series[i], &j);
-    json_close(&j, ']');
-    json_close(&j, '}');
-    return cli_json(&j, out);
+static void put_json(const struct bench_comm *o, const struct bench_series *series, int n,
+                     struct json *j) {
+    json_open(j, NULL, '{');
+    json_string(j, "collective", o->collective->name);
+    json_string(j, "link", o->link->name);
+    json_int(j, "ranks", o->ranks);
+    json_string(j, "type", dtype_name(o->type));
+    json_string(j, "op", op_text(o));
+    json_real(j, "emulated_bytes_per_s", o->emulate.bandwidth);
+    json_real(j, "emulated_latency_s", o->emulate.latency);
+    json_open(j, "results", '[');
+    for (int i = 0; i < n; i++) series_json(o, &series[i], j);
+    json_close(j, ']');
+    json_close(j, '}');
+}
+
+static enum error save(const struct bench_comm *o, const struct json *j) {
+    TRY(json_done(j));
+    return file_replace(o->save, j->text, j->length);
 }
 
 enum error bench_report(const struct bench_comm *o, const struct bench_series *series, int n,
                         FILE *out) {
-    if (o->format == BENCH_JSON) TRY(print_json(o, series, n, out));
+    struct json j;
+    json_init(&j);
+    put_json(o, series, n, &j);
+    enum error err = o->save ? save(o, &j) : ERR_NONE;
+    if (err == ERR_NONE && o->format == BENCH_JSON)
+        err = cli_json(&j, out);
+    else
+        json_fini(&j);
+    if (err != ERR_NONE) return err;
     if (o->format == BENCH_CSV) print_csv(o, series, n, out);
     if (o->format == BENCH_TABLE) print_table(o, series, n, out);
     return fflush(out) == 0 ? ERR_NONE : FAIL(ERR_IO, "cannot write the table");

@@ -20,7 +20,7 @@ struct options {
     struct cli_config sets;
     const char *gate[GATES];
     int ngates;
-    bool json, csv, markdown, quiet;
+    bool json, csv, markdown, quiet, quick;
 };
 
 /* ---- arguments ---- */
@@ -41,6 +41,7 @@ static bool take_flag(struct options *o, const char *arg) {
     if (!strcmp(arg, "--json")) return o->json = true;
     if (!strcmp(arg, "--csv")) return o->csv = true;
     if (!strcmp(arg, "--markdown")) return o->markdown = true;
+    if (!strcmp(arg, "--quick")) return o->quick = true;
     if (!strcmp(arg, "--quiet") || !strcmp(arg, "-q")) return o->quiet = true;
     return false;
 }
@@ -95,7 +96,7 @@ static enum error show(const struct options *o, const struct compared *c) {
 static int two_runs(const struct options *o) {
     struct experiment x;
     struct compared c;
-    if (o->modes || o->repeats || o->sets.nsets || o->ngates || o->dir)
+    if (o->modes || o->repeats || o->quick || o->sets.nsets || o->ngates || o->dir)
         return cli_usage(&command_compare, "two runs that are there take --axis and the formats");
     enum error err = compare_two(o->path, o->axis, &x, &c);
     if (err == ERR_NONE) err = show(o, &c);
@@ -127,6 +128,7 @@ static int run_experiment(const struct options *o, struct experiment *x) {
     bool any = false;
     for (int i = 0; i < x->ncells && c.cell; i++) any |= c.cell[i].nruns > 0;
     if (any) later = compare_judge(&c);
+    if (any && later == ERR_NONE) compare_predict(&c);
     if (any && later == ERR_NONE) later = compare_write(&c);
     if (any && later == ERR_NONE && code == 0) later = show(o, &c);
     if (later != ERR_NONE) return cli_fail(later);
@@ -156,6 +158,7 @@ static char *command_text(const struct options *o, struct pool *pool) {
                     o->modes ? o->modes : "", o->npaths ? " " : "", o->npaths ? o->path[0] : "");
     for (int i = 0; i < o->sets.nsets && text; i++)
         text = pool_printf(pool, "%s --set '%s'", text, o->sets.sets[i]);
+    if (text && o->quick) text = pool_printf(pool, "%s --quick", text);
     if (text && o->repeats) text = pool_printf(pool, "%s --repeats %s", text, o->repeats);
     return text;
 }
@@ -175,6 +178,7 @@ static int experiment(const struct options *o) {
                                        .text = o->modes ? text_of_modes(o, pool) : NULL,
                                        .command = command_text(o, pool),
                                        .repeats = (int)repeats,
+                                       .quick = o->quick,
                                        .sets = o->sets.sets,
                                        .nsets = o->sets.nsets,
                                        .gates = o->gate,
@@ -195,8 +199,9 @@ static int compare_run(int argc, char **argv) {
 
 const struct command command_compare = {
     .name = "compare",
-    .arguments = "EXPERIMENT.yaml | RUN_A RUN_B | --modes M,M CONFIG  [--repeats N] [--set "
-                 "KEY=VALUE]... [--fail-if GATE]... [--json | --csv | --markdown]",
+    .arguments =
+        "EXPERIMENT.yaml | RUN_A RUN_B | --modes M,M CONFIG  [--repeats N] [--quick] [--set "
+        "KEY=VALUE]... [--fail-if GATE]... [--json | --csv | --markdown]",
     .summary = "runs an experiment and tells which side is better, by how much and how surely",
     .help =
         "  EXPERIMENT.yaml    base, matrix, repeats and such: see below\n"
@@ -204,6 +209,7 @@ const struct command command_compare = {
         "  --axis KEY         of two runs: the setting in which they may differ\n"
         "  --modes M,M        the modes to compare on one configuration: --modes dp,ddp\n"
         "  --repeats N        runs of each side; auto: the fewest that can tell anything\n"
+        "  --quick            one run of each side (or --repeats N): a first look; no verdicts\n"
         "  --set KEY=VALUE    changes one key of the base, as in 'engine run'\n"
         "  --fail-if GATE     exit code 1 where it is true, as in\n"
         "                     'ddp.step_time > 1.05 * dp.step_time @ devices >= cpu:4'\n"

@@ -5,6 +5,7 @@
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/train/checkpoint.h"
+#include "engine/train/trace.h"
 #include "transport/link/link.h"
 #include "transport/recorder.h"
 
@@ -145,6 +146,26 @@ static enum error show_run(const char *dir, struct pool *pool) {
     return show_flight(dir, pool);
 }
 
+/* What the ranks have left, also those of a run that has not come to its end. */
+static enum error merge_trace(const char *dir, struct pool *pool) {
+    struct trace_rank *ranks;
+    int n;
+    TRY(trace_read_all(dir, pool, &ranks, &n));
+    if (n == 0)
+        return FAIL(ERR_INPUT,
+                    "'%s' has no trace\n--set log.trace=10..20st records one, which each rank "
+                    "writes behind the last of these steps, or when the run ends",
+                    dir);
+    const char *path = pool_printf(pool, "%s/trace.json", dir);
+    if (!path) return ERR_MEMORY;
+    TRY(trace_merge(ranks, n, pool, path));
+    printf("%s: steps %lld to %lld of %d rank%s", path, (long long)ranks->first,
+           (long long)ranks->last, n, n == 1 ? "" : "s");
+    if (n < ranks->size) printf(" of %d: the others have left no trace here", ranks->size);
+    printf("\n");
+    return ERR_NONE;
+}
+
 static enum error show(const char *path, struct pool *pool) {
     struct stat st;
     if (stat(path, &st) != 0) return FAIL(ERR_INPUT, "no file or folder '%s'", path);
@@ -158,11 +179,21 @@ static enum error show(const char *path, struct pool *pool) {
 }
 
 static int inspect_run(int argc, char **argv) {
-    if (argc != 2 || argv[1][0] == '-') return cli_usage(&command_inspect, "one path is needed");
+    const char *path = NULL;
+    bool trace = false;
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--trace"))
+            trace = true;
+        else if (argv[i][0] == '-' || path)
+            return cli_usage(&command_inspect, "one path is needed, not '%s'", argv[i]);
+        else
+            path = argv[i];
+    }
+    if (!path) return cli_usage(&command_inspect, "one path is needed");
     struct pool *pool;
     enum error err = pool_create(&pool);
     if (err == ERR_NONE) {
-        err = show(argv[1], pool);
+        err = trace ? merge_trace(path, pool) : show(path, pool);
         pool_free(pool);
     }
     return err == ERR_NONE ? 0 : cli_fail(err);
@@ -170,8 +201,10 @@ static int inspect_run(int argc, char **argv) {
 
 const struct command command_inspect = {
     .name = "inspect",
-    .arguments = "PATH",
+    .arguments = "PATH [--trace]",
     .summary = "shows and checks a checkpoint, a safetensors file or a run directory",
-    .help = "",
+    .help =
+        "  --trace   of a run directory: merges what its ranks have traced (log.trace) into\n"
+        "            RUN_DIR/trace.json, as a run does at its end: of one whose ranks were lost\n",
     .run = inspect_run,
 };

@@ -2,6 +2,7 @@
 #pragma once
 #include "cli/cli.h"
 #include "lab/measured.h"
+#include "lab/planned.h"
 
 #include <stdio.h>
 
@@ -37,9 +38,7 @@ struct simulate_source {
     struct pool *pool;
     struct run_settings settings; /* as configured */
     struct run_result result;
-    struct model *model;
-    struct device *device;
-    struct plan *plan;
+    struct planned network;
     struct measured_step step;
     bool measured_here;
 };

@@ -80,27 +80,12 @@ static enum error measure(const struct simulate_options *o, struct simulate_sour
 
 /* ---- the network ---------------------------------------------------------------------------- */
 
-static enum error plan_network(struct simulate_source *s, struct config_errors *e) {
-    const struct run_config *c = &s->settings.config;
-    const struct batch_config *b = &c->batch;
-    struct device_params p = {.count = 1, .threads = (int)c->threads, .unit = c->devices.unit[0]};
-    struct dataset *d;
-    TRY(dataset_open(&c->data, true, (uint64_t)c->seed, &d));
-    const struct shape input = d->shape;
-    int64_t classes = d->classes ? d->classes : d->targets;
-    dataset_close(d);
-    TRY(model_create(c->model, &input, classes, e, &s->model));
-    TRY(device_find(c->devices.kind)->open(&p, &s->device));
-    int64_t samples = b->size / b->shards / b->accumulate;
-    return plan_create(s->model, s->device, (enum loss)c->loss, (enum precision)c->precision,
-                       samples > 0 ? samples : 1, &s->plan);
-}
-
 static enum error read_network(const struct simulate_options *o, struct simulate_source *s) {
     struct config_errors *e;
     enum error err = config_errors_create(&e);
     if (err == ERR_NONE) {
-        err = plan_network(s, e);
+        const struct run_config *c = &s->settings.config;
+        err = planned_open(c, c->devices.kind, e, &s->network);
         char *text = config_errors_count(e) ? config_errors_text(e, s->pool) : NULL;
         if (text) fputs(text, stderr);
         config_errors_free(e);
@@ -108,8 +93,8 @@ static enum error read_network(const struct simulate_options *o, struct simulate
     }
     int cores = s->measured_here ? 0 : (int)o->cores;
     if (err == ERR_NONE)
-        err = measured_read(&s->result, &s->settings.config, s->model, s->plan, cores, o->quantile,
-                            s->pool, &s->step);
+        err = measured_read(&s->result, &s->settings.config, s->network.model, s->network.plan,
+                            cores, o->quantile, s->pool, &s->step);
     if (err != ERR_NONE) cli_fail(err);
     return err;
 }
@@ -135,9 +120,7 @@ enum error simulate_source_open(const struct simulate_options *o, struct simulat
 }
 
 void simulate_source_close(struct simulate_source *s) {
-    plan_free(s->plan);
-    if (s->device) s->device->ops->close(s->device);
-    model_free(s->model);
+    planned_close(&s->network);
     run_settings_free(&s->settings);
     pool_free(s->pool);
 }

@@ -18,10 +18,20 @@ enum error cli_trained_init(struct cli_trained *t, const struct command *c) {
 
 /* One device that computes whole batches, whatever the run had. */
 enum error cli_trained_alone(struct cli_trained *t) {
-    static const char *const sets[] = {
-        "mode=single",         "devices=cpu:1",      "batch.shards=1",      "batch.size=1",
-        "threads=auto",        "batch.accumulate=1", "run.nodes=1",         "comm.link=auto",
-        "comm.algorithm=auto", "comm.order=auto",    "sync_batchnorm=false"};
+    static const char *const sets[] = {"mode=single",
+                                       "devices=cpu:1",
+                                       "batch.shards=1",
+                                       "batch.size=1",
+                                       "threads=auto",
+                                       "batch.accumulate=1",
+                                       "run.nodes=1",
+                                       "comm.link=auto",
+                                       "comm.algorithm=auto",
+                                       "comm.order=auto",
+                                       "sync_batchnorm=false",
+                                       "inject.slow.by=0",
+                                       "inject.fault.kind=none",
+                                       "inject.mistake=none"};
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) TRY(cli_set(&t->config, sets[i]));
     return ERR_NONE;
 }

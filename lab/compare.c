@@ -69,7 +69,7 @@ static int least_devices(const struct experiment *x, int axis, int cell) {
     return least;
 }
 
-static double step_ms(const struct compared *c, int cell) {
+double compare_step_ms(const struct compared *c, int cell) {
     double v[STATISTICS_RUNS];
     const struct compared_cell *runs = &c->cell[cell];
     int64_t n;
@@ -86,7 +86,7 @@ static void scale_cells(struct compared *c) {
     for (int i = 0; i < x->ncells && axis >= 0; i++) {
         int from = least_devices(x, axis, i);
         double more = (double)devices_of(x, i) / devices_of(x, from);
-        double ratio = step_ms(c, from) / step_ms(c, i);
+        double ratio = compare_step_ms(c, from) / compare_step_ms(c, i);
         c->cell[i].speedup = x->weak ? ratio * more : ratio;
         c->cell[i].efficiency = x->weak ? ratio : ratio / more;
     }

@@ -13,6 +13,14 @@ struct compared_run {
     struct run_result result;
     double foreign; /* cores that other programs kept busy meanwhile; NaN: not known */
 };
+/* What a step should take, by the computing that one other cell has measured. */
+struct compared_prediction {
+    double step, formula; /* seconds: message by message, and by formula; NaN: none */
+    double residual;      /* step / measured - 1 */
+    int from;             /* the cell that was measured; itself: nothing predicts it; -1: none */
+    const char *port;     /* "emulated 1Gbit, 50us"; "": nothing is sent */
+    const char *why;      /* there is no prediction; NULL: there is */
+};
 struct compared_cell {
     int nruns; /* up to the experiment's repeats, when it was interrupted */
     struct compared_run *run;
@@ -21,6 +29,7 @@ struct compared_cell {
     double spread; /* of the first measure: half of the runs lie so far apart, as a share */
     /* Beside the fewest devices, all else equal (one device: but for its links); NaN: there is no axis 'devices'. */
     double speedup, efficiency;
+    struct compared_prediction predicted;
 };
 struct compared_pair {
     int cell[2];
@@ -40,6 +49,12 @@ struct compared_gate {
     bool judged, passed; /* not judged: runs are missing */
     const char *words;
 };
+struct compared_model {   /* how near predictions come, where both times are there */
+    int cells, sources;   /* that are predicted; that were measured for it */
+    int silent;           /* that are neither */
+    double median, worst; /* of the residuals, the first without their signs; NaN */
+    int worst_cell;
+};
 struct compared {
     const struct experiment *x;
     bool complete;
@@ -48,6 +63,8 @@ struct compared {
     struct compared_cell *cell;
     struct compared_pair *pair;
     struct compared_gate *gate;
+    bool predicted; /* the cells' are filled in */
+    struct compared_model model;
     int nwarnings;
     const char *warning[COMPARE_WARNINGS];
     struct pool *pool;  /* the experiment's */
@@ -62,6 +79,11 @@ MUST_CHECK enum error compare_judge(struct compared *c);
  * 'axis'; NULL: none), and judged: one run a side, so no verdict. x is to be closed. */
 MUST_CHECK enum error compare_two(const char *const dirs[2], const char *axis, struct experiment *x,
                                   struct compared *out);
+/* Predicts every cell's step from one cell that computes the same on the fewest devices. What cannot be predicted says
+ * why: it is no error. After compare_judge. */
+void compare_predict(struct compared *c);
+/* The median of a cell's runs, behind the warm-up, in milliseconds; NaN: there is none. */
+double compare_step_ms(const struct compared *c, int cell);
 /* ERR_NONE, or ERR_RESULT with the first gate that does not hold. */
 MUST_CHECK enum error compare_gates(const struct compared *c);
 
@@ -69,6 +91,8 @@ MUST_CHECK enum error compare_gates(const struct compared *c);
 const char *compare_sentence(const struct compared *c);
 /* "yes", "no: step 3 ...", "-": what the axis changes is no question of bits. */
 const char *compare_bits(const struct compared *c, const struct compared_pair *p);
+/* "predicted from the step of ... alone: off by 3 % ..." */
+const char *compare_model(const struct compared *c);
 /* "faster", "less", "better", "same", ... */
 const char *compare_verdict(const struct compared *c, const struct compared_pair *p);
 /* The same numbers for people and programs. */

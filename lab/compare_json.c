@@ -43,6 +43,37 @@ static void put_places(const struct experiment *x, const char *key, const int *a
     json_close(j, '}');
 }
 
+/* Times in milliseconds, as the measured ones. */
+static void put_prediction(const struct compared *c, int i, struct json *j) {
+    const struct compared_prediction *p = &c->cell[i].predicted;
+    if (!c->predicted) return;
+    json_open(j, "predicted", '{');
+    if (p->why) {
+        json_bool(j, "reference", p->from == i);
+        json_string(j, "why", p->why);
+    } else {
+        json_real(j, "step_time", p->step * 1e3);
+        json_real(j, "formula", p->formula * 1e3);
+        json_real(j, "residual", p->residual);
+        json_string(j, "port", p->port);
+        json_string(j, "from", c->x->cell[p->from].label);
+    }
+    json_close(j, '}');
+}
+
+static void put_model(const struct compared *c, struct json *j) {
+    const struct compared_model *m = &c->model;
+    if (!c->predicted) return;
+    json_open(j, "model", '{');
+    json_int(j, "predicted", m->cells);
+    json_int(j, "not_predicted", m->silent);
+    json_real(j, "median_residual", m->median);
+    json_real(j, "worst_residual", m->worst);
+    json_string(j, "worst_cell", isfinite(m->worst) ? c->x->cell[m->worst_cell].label : NULL);
+    json_string(j, "words", compare_model(c));
+    json_close(j, '}');
+}
+
 static void put_cell(const struct compared *c, int i, struct json *j) {
     const struct experiment_cell *cell = &c->x->cell[i];
     const struct compared_cell *runs = &c->cell[i];
@@ -59,6 +90,7 @@ static void put_cell(const struct compared *c, int i, struct json *j) {
     json_open(j, "median", '{');
     for (int m = 0; m < c->x->nmeasures; m++) json_real(j, c->x->measure[m].name, runs->median[m]);
     json_close(j, '}');
+    put_prediction(c, i, j);
     json_open(j, "runs", '[');
     for (int k = 0; k < runs->nruns; k++) put_run(c, runs, k, j);
     json_close(j, ']');
@@ -156,6 +188,7 @@ enum error compare_json(const struct compared *c, struct json *j) {
     for (int i = 0; i < c->x->npairs; i++) put_pair(c, &c->pair[i], j);
     json_close(j, ']');
     put_gates(c, j);
+    put_model(c, j);
     json_open(j, "warnings", '[');
     for (int i = 0; i < c->nwarnings; i++) json_string(j, NULL, c->warning[i]);
     json_close(j, ']');
@@ -187,6 +220,8 @@ static void csv_run(const struct compared *c, int cell, int run, FILE *f) {
         double v = runs->value[m][run];
         fprintf(f, isfinite(v) ? ",%.9g" : ",", v);
     }
+    double predicted = c->predicted && !runs->predicted.why ? runs->predicted.step * 1e3 : NAN;
+    fprintf(f, isfinite(predicted) ? ",%.9g" : ",", predicted);
     fprintf(f, ",%s,%s,", runs->run[run].result.losses, runs->run[run].result.weights);
     csv_text(f, runs->run[run].dir);
     fputc('\n', f);
@@ -202,7 +237,7 @@ void compare_csv(const struct compared *c, FILE *f) {
         fputc(',', f);
         csv_text(f, c->x->measure[m].name);
     }
-    fputs(",losses_sha256,weights_sha256,dir\n", f);
+    fputs(",predicted_step_time,losses_sha256,weights_sha256,dir\n", f);
     for (int i = 0; i < c->x->ncells; i++)
         for (int k = 0; k < c->cell[i].nruns; k++) csv_run(c, i, k, f);
 }

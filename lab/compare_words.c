@@ -66,6 +66,44 @@ const char *compare_sentence(const struct compared *c) {
     return text ? text : "";
 }
 
+/* ---- the model ---- */
+
+/* The reasons of the cells that nothing predicts: of one of them, where they are several. */
+static const char *silence(const struct compared *c) {
+    const char *why = NULL;
+    bool several = false;
+    for (int i = 0; i < c->x->ncells; i++) {
+        const struct compared_prediction *p = &c->cell[i].predicted;
+        if (!p->why || p->from == i) continue;
+        several |= why && strcmp(why, p->why) != 0;
+        if (!why) why = p->why;
+    }
+    return why ? pool_printf(c->pool, "%s%s", why, several ? ", and such" : "") : "";
+}
+
+static const char *accuracy(const struct compared *c) {
+    const struct compared_model *m = &c->model;
+    int from = 0;
+    while (c->cell[from].predicted.why) from++;
+    const char *source = c->x->cell[c->cell[from].predicted.from].label;
+    const char *of = m->sources == 1 ? pool_printf(c->pool, "the step of '%s' alone", source)
+                                     : "the cells of the fewest devices";
+    return pool_printf(c->pool,
+                       "%d step times predicted from %s: off by %.1f %% in the median, %.1f %% too "
+                       "%s at worst ('%s')",
+                       m->cells, of ? of : "", 100 * m->median, 100 * fabs(m->worst),
+                       m->worst < 0 ? "short" : "long", c->x->cell[m->worst_cell].label);
+}
+
+const char *compare_model(const struct compared *c) {
+    const struct compared_model *m = &c->model;
+    if (!c->predicted || (!m->cells && !m->silent)) return "";
+    const char *text = m->cells && isfinite(m->median) ? accuracy(c) : "no step time is predicted";
+    if (text && m->silent)
+        text = pool_printf(c->pool, "%s; not predicted: %d (%s)", text, m->silent, silence(c));
+    return text ? text : "";
+}
+
 /* ---- grids ---- */
 
 enum { COLUMNS = 24, MEASURE_TEXT = 96 };
@@ -97,15 +135,47 @@ static const char *cell_text(const struct compared *c, int cell, char out[MEASUR
     const struct measure *m = &c->x->measure[0];
     const struct compared_cell *v = &c->cell[cell];
     if (!isfinite(v->spread)) return strcpy(out, number_text(m, v->median[0], number));
-    snprintf(out, MEASURE_TEXT, "%s ± %s", number_text(m, v->median[0], number),
-             number_text(m, v->spread * v->median[0] / 2, around));
+    double half = v->spread * v->median[0] / 2;
+    if (!strcmp(m->unit, "bytes"))
+        text_of_bytes(half, around);
+    else
+        snprintf(around, sizeof around, fabs(half) < 100 ? "%.2g" : "%.0f", half);
+    snprintf(out, MEASURE_TEXT, "%s ± %s", number_text(m, v->median[0], number), around);
+    return out;
+}
+
+/* The last word of a key, where no other axis ends in it, is enough to know it. */
+static const char *axis_name(const struct experiment *x, int axis) {
+    const char *key = x->axis[axis].key, *dot = strrchr(key, '.');
+    for (int a = 0; a < x->naxes && dot; a++) {
+        const char *other = strrchr(x->axis[a].key, '.');
+        if (a != axis && !strcmp(other ? other + 1 : x->axis[a].key, dot + 1)) return key;
+    }
+    return dot ? dot + 1 : key;
+}
+
+static const char *speedup_text(double v, char out[32]) {
+    snprintf(out, 32, v < 0.1 ? "%.2g" : "%.2f", v);
+    return out;
+}
+
+/* The column is for verdicts on step times; where none is predicted, there is none. */
+static bool has_model(const struct compared *c) {
+    return c->predicted && c->model.cells && c->x->measure[0].kind == MEASURE_STEP_TIME;
+}
+
+static const char *model_text(const struct compared *c, int cell, char out[32]) {
+    const struct compared_prediction *p = &c->cell[cell].predicted;
+    if (p->from == cell) return "measured";
+    if (p->why) return "-";
+    snprintf(out, 32, "%.4g", p->step * 1e3);
     return out;
 }
 
 static void put_heading(const struct compared *c, struct grid *g, bool many, bool scaled) {
     const struct experiment *x = c->x;
     const char *unit = !strcmp(x->measure[0].unit, "bytes") ? "" : x->measure[0].unit;
-    for (int a = 1; a < x->naxes; a++) put(g, "%s", x->axis[a].key);
+    for (int a = 1; a < x->naxes; a++) put(g, "%s", axis_name(x, a));
     put(g, "A: %s %s", x->axis[0].label[0], unit);
     if (many) put(g, "B is");
     put(g, "B: %s %s", many ? "" : x->axis[0].label[1], unit);
@@ -114,11 +184,12 @@ static void put_heading(const struct compared *c, struct grid *g, bool many, boo
     put(g, "verdict");
     put(g, "same losses");
     if (scaled) put(g, "speed-up A / B");
+    if (has_model(c)) put(g, "predicted A / B ms");
 }
 
 static void put_pair(const struct compared *c, const struct compared_pair *p, struct grid *g,
                      bool many, bool scaled) {
-    char text[MEASURE_TEXT];
+    char text[MEASURE_TEXT], other[32];
     const struct experiment *x = c->x;
     const struct comparison *s = &p->statistics;
     const int *at = x->cell[p->cell[1]].at;
@@ -141,7 +212,11 @@ static void put_pair(const struct compared *c, const struct compared_pair *p, st
     if (*who >= '0' && *who <= '9') who = "B";
     put(g, "%s%s%s", verdict ? who : "", verdict ? " " : "", compare_verdict(c, p));
     put(g, "%s", compare_bits(c, p));
-    if (scaled) put(g, "%.2f / %.2f", c->cell[p->cell[0]].speedup, c->cell[p->cell[1]].speedup);
+    if (scaled)
+        put(g, "%s / %s", speedup_text(c->cell[p->cell[0]].speedup, text),
+            speedup_text(c->cell[p->cell[1]].speedup, other));
+    if (has_model(c))
+        put(g, "%s / %s", model_text(c, p->cell[0], text), model_text(c, p->cell[1], other));
 }
 
 static bool make_grid(const struct compared *c, struct grid *g) {
@@ -237,6 +312,11 @@ static void print_bits(const struct compared *c, FILE *f, const char *start) {
                 start, c->x->axis[0].key);
 }
 
+static void print_model(const struct compared *c, FILE *f, const char *start) {
+    const char *words = compare_model(c);
+    if (*words) fprintf(f, "%smodel: %s\n", start, words);
+}
+
 static void print_doubts(const struct compared *c, FILE *f, const char *start) {
     if (!c->complete) fprintf(f, "%swarning: not all runs are there\n", start);
     for (int i = 0; i < c->nwarnings; i++) fprintf(f, "%swarning: %s\n", start, c->warning[i]);
@@ -255,12 +335,13 @@ void compare_table(const struct compared *c, FILE *f) {
     if (make_grid(c, &g)) print_grid(&g, f);
     fprintf(f, "\n%s\n", compare_sentence(c));
     print_bits(c, f, "");
+    print_model(c, f, "");
     print_doubts(c, f, "");
     if (c->x->repeats < EXPERIMENT_LEAST_RUNS)
-        fprintf(f,
-                "%d run%s a side: fewer than %d allow no verdict (engine compare EXPERIMENT or "
-                "--modes runs them)\n",
-                c->x->repeats, c->x->repeats == 1 ? "" : "s", EXPERIMENT_LEAST_RUNS);
+        fprintf(f, "%d run%s a side: fewer than %d allow no verdict (%s)\n", c->x->repeats,
+                c->x->repeats == 1 ? "" : "s", EXPERIMENT_LEAST_RUNS,
+                *c->folder ? "--repeats auto takes enough"
+                           : "engine compare EXPERIMENT or --modes runs them");
 }
 
 void compare_markdown(const struct compared *c, FILE *f) {
@@ -271,5 +352,6 @@ void compare_markdown(const struct compared *c, FILE *f) {
     if (make_grid(c, &g)) print_rows(&g, f);
     fprintf(f, "\n%s\n\n", compare_sentence(c));
     print_bits(c, f, "- ");
+    print_model(c, f, "- ");
     print_doubts(c, f, "- ");
 }

@@ -284,7 +284,8 @@ static enum error read_all(struct experiment_reader *r, const struct experiment_
     TRY(go_on(config_read(&schema, root, x->pool, r->e, &raw)));
     x->name = name_of(s, &raw, x->pool);
     x->weak = raw.scaling == 1, x->seed = (uint64_t)raw.seed;
-    r->given_repeats = s->repeats ? s->repeats : (int)raw.repeats;
+    r->given_repeats = s->repeats ? s->repeats : s->quick ? 1 : (int)raw.repeats;
+    r->quick = s->quick;
     r->repeats = node_get(root, "repeats"), r->exclude = raw.exclude;
     read_warmup(r, root, raw.warmup);
     if (raw.confidence)

@@ -70,6 +70,7 @@ struct experiment_source {
     const char *text;        /* made of options */
     const char *command;     /* that asks for it */
     int repeats;             /* instead of what it says; 0: not given */
+    bool quick;              /* 'repeats' may be too few for verdicts; 0: one run */
     const char *const *sets; /* on top of its base */
     int nsets;
     const char *const *gates; /* beside its own */

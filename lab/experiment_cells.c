@@ -244,15 +244,17 @@ static void choose_repeats(struct experiment_reader *r) {
     int least = statistics_least_runs(x->npairs, x->confidence);
     if (least && least < EXPERIMENT_LEAST_RUNS) least = EXPERIMENT_LEAST_RUNS;
     x->repeats = r->given_repeats ? r->given_repeats : least;
+    if (r->quick) return;
     if (!least)
         config_error(r->e, NULL, false,
                      "no number of runs up to %d can tell %d pairs apart with this confidence",
                      STATISTICS_RUNS, x->npairs);
     else if (x->repeats < least)
-        config_error(r->e, r->repeats, false,
-                     "%d runs of each cell can never tell %d pair%s apart at %g %%\nat least %d "
-                     "are needed (repeats: auto)",
-                     x->repeats, x->npairs, x->npairs == 1 ? "" : "s", x->confidence * 100, least);
+        config_error(
+            r->e, r->repeats, false,
+            "%d runs of each cell can never tell %d pair%s apart at %g %%\nat least %d "
+            "are needed (repeats: auto; or --quick for a look that tells nothing for sure)",
+            x->repeats, x->npairs, x->npairs == 1 ? "" : "s", x->confidence * 100, least);
 }
 
 static void list_pairs(struct experiment *x) {

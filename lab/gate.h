@@ -1,10 +1,5 @@
-/* What an experiment must not show: "ddp.step_time > 1.05 * dp.step_time @ devices >= cpu:4".
- *
- *   GATE:      TERM OP TERM [@ CONDITION [, CONDITION]...]
- *   TERM:      [NUMBER *] SIDE.METRIC, or NUMBER
- *   CONDITION: AXIS OP VALUE            OP: > >= < <= == !=
- *
- * SIDE is a value of the first axis, or A or B. The gate fails in each place of the matrix where it is true. */
+/* What an experiment must not show: "ddp.step_time > 1.05 * dp.step_time @ devices >= cpu:4", a check (check.h) whose
+ * quantities are the experiment's (quantity.h). The gate fails in each place of the matrix where it is true. */
 #pragma once
 #include "lab/compare.h"
 

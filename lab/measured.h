@@ -10,7 +10,8 @@ struct measured_step {
     double load, forward, backward,
         update;      /* seconds, of the whole batch on one device with a core to itself */
     double work;     /* of the first three, what a device of the run had: 1 / devices */
-    int64_t passes;  /* forwards and backwards of the whole batch */
+    int64_t batch;   /* the whole one */
+    int64_t passes;  /* forwards and backwards of it */
     int64_t samples; /* of one of them */
     /* of the network */
     const struct model *model;
@@ -29,8 +30,8 @@ MUST_CHECK enum error measured_shape(const struct measured_step *m, double share
 /* Bytes of the busiest device: weights, gradients, optimizer, activations. state: the share of the optimizer's
  * state that it has. */
 double measured_memory(const struct measured_step *m, double share, double state);
-/* What the configuration's own run should take a step, in its mode, on its devices, with its batch shared by all;
- * *formula is the formulas' answer. port: NULL is the one that it emulates. ERR_CONFIG: no port is known, or it sends
+/* What the configuration's own run should take a step, in its mode, on its devices, with its batch shared by all: of
+ * the same network, where a batch of another size is so much more or less of the same work; *formula is the formulas' answer. port: NULL is the one that it emulates. ERR_CONFIG: no port is known, or it sends
  * what is not simulated (compressed gradients, moments of sync_batchnorm, scattered samples). */
 MUST_CHECK enum error measured_predict(const struct measured_step *m, const struct run_config *c,
                                        const struct wire *port, int cores, struct simulated *out,

@@ -1,5 +1,6 @@
 #include "lab/measured.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,13 +10,16 @@ enum error measured_refuse(const struct run_config *c) {
         bool asked;
         const char *key, *without;
     } unknown[] = {
+        {c->inject.slow.by > 0, "inject.slow.by", "0%"},
+        {c->inject.fault.kind != FAULT_NONE, "inject.fault.kind", "none"},
         {c->comm.compress.index != COMPRESS_none, "comm.compress", "none"},
+        {c->ddp.sync.every > 1, "ddp.sync", "1"},
         {c->sync_batchnorm, "sync_batchnorm", "false"},
         {c->dp.scatter == SCATTER_SERVER, "dp.scatter", "direct"},
     };
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         if (unknown[i].asked)
-            return FAIL(ERR_CONFIG, "what %s sends is not simulated\n--set %s=%s leaves it out",
+            return FAIL(ERR_CONFIG, "what %s does is not simulated\n--set %s=%s leaves it out",
                         unknown[i].key, unknown[i].key, unknown[i].without);
     return ERR_NONE;
 }
@@ -35,6 +39,14 @@ static void take_mode(const struct run_config *c, struct simulate_plan *p) {
     p->ring_order = c->comm.order == COMM_ORDER_RING;
 }
 
+/* The step as measured, cut into as many passes as the configuration makes of its batch. */
+static struct measured_step recut(const struct measured_step *m, const struct run_config *c,
+                                  double batches) {
+    struct measured_step own = *m;
+    own.passes = llround((double)(c->batch.shards * c->batch.accumulate) / batches);
+    return own;
+}
+
 enum error measured_predict(const struct measured_step *m, const struct run_config *c,
                             const struct wire *port, int cores, struct simulated *out,
                             double *formula) {
@@ -47,7 +59,8 @@ enum error measured_predict(const struct measured_step *m, const struct run_conf
                               .cores = cores,
                               .steps = 1};
     TRY(measured_refuse(c));
-    if (!port && !(e->bandwidth > 0) && !(e->latency > 0) && c->devices.count > 1)
+    bool apart = !strcmp(c->mode, "dp") && dp_serves_apart(c);
+    if (!port && !(e->bandwidth > 0) && !(e->latency > 0) && c->devices.count + apart > 1)
         return FAIL(ERR_CONFIG,
                     "nothing is known of the ports\ncomm.emulate says what they are like");
     take_mode(c, &p);
@@ -55,7 +68,9 @@ enum error measured_predict(const struct measured_step *m, const struct run_conf
     struct step_shape *shape = malloc(sizeof *shape);
     if (!shape) return FAIL(ERR_MEMORY, "cannot allocate a step");
     const struct bucket_config *b = &c->ddp.bucket;
-    enum error err = measured_shape(m, 1.0 / c->devices.count, one ? INT64_MAX : b->first,
+    double batches = (double)c->batch.size / (double)m->batch;
+    struct measured_step own = recut(m, c, batches);
+    enum error err = measured_shape(&own, batches / c->devices.count, one ? INT64_MAX : b->first,
                                     one ? INT64_MAX : b->cap, shape);
     if (err == ERR_NONE) err = simulate(shape, &p, out);
     if (err == ERR_NONE) *formula = simulate_formula(shape, &p);

@@ -5,22 +5,19 @@
 #include "engine/base/rng.h"
 #include "engine/base/text.h"
 #include "engine/train/stop.h"
+#include "lab/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-enum { LOOK_US = 20000, NOTE_MOST = 4096, LOG_SHOWN = 2000 };
+enum { NOTE_MOST = 4096, LOG_SHOWN = 2000 };
 static const struct json_limits note_limits = {2, 16, 256};
 
 struct state {
@@ -113,38 +110,21 @@ static char *quoted(struct pool *pool, const char *key, const char *text) {
     return out ? pool_printf(pool, "%s\"", out) : NULL;
 }
 
-static enum error spawn(const struct state *s, int cell, int repeat, pid_t *pid) {
-    static char run[] = "run", json[] = "--json", quiet[] = "--quiet", set[] = "--set",
-                never[] = "checkpoint.resume=never", unwatched[] = "log.dashboard=off";
-    char *program = pool_printf(s->pool, "%s", s->r->program);
+static enum error start(const struct state *s, int cell, int repeat, int *code,
+                        struct rusage *used) {
     char *config =
         pool_printf(s->pool, "%s/cells/%s/config.yaml", s->r->folder, s->x->cell[cell].name);
     char *log = run_path(s, cell, repeat, ".log"), *path = run_path(s, cell, repeat, "");
     char *dir = path ? quoted(s->pool, "log.dir", path) : NULL;
-    if (!program || !config || !log || !dir) return ERR_MEMORY;
-    char *args[] = {program, run, config, json, quiet, set, dir, set, never, set, unwatched, NULL};
-    posix_spawn_file_actions_t files;
-    posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_addopen(&files, 2, log, O_WRONLY | O_CREAT | O_TRUNC, 0644);
-    int err = posix_spawn(pid, program, &files, NULL, args, environ);
-    posix_spawn_file_actions_destroy(&files);
-    if (err) return FAIL(ERR_IO, "cannot start '%s': %s", program, strerror(err));
-    return ERR_NONE;
-}
-
-/* A signal that asks this process asks the run, too. */
-static int wait_for(pid_t pid, struct rusage *used) {
-    int status = 0, told = 0;
-    for (;;) {
-        pid_t got = wait4(pid, &status, WNOHANG, used);
-        if (got == pid) break;
-        if (got < 0 && errno != EINTR) return -1;
-        if (stop_signal() && !told++) kill(pid, SIGTERM);
-        usleep(LOOK_US);
-    }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    if (!config || !log || !dir) return ERR_MEMORY;
+    const char *args[] = {"run",    config,
+                          "--json", "--quiet",
+                          "--set",  dir,
+                          "--set",  "checkpoint.resume=never",
+                          "--set",  "log.dashboard=off",
+                          NULL};
+    const struct process p = {s->r->program, args, NULL, "/dev/null", log};
+    return process_run(&p, s->pool, code, used);
 }
 
 /* The error that ended a process with this exit code, with the end of what it said. */
@@ -165,14 +145,13 @@ static enum error failure(const struct state *s, int cell, int repeat, int code)
 
 static enum error run_one(struct state *s, int cell, int repeat) {
     struct rusage used = {0};
-    pid_t pid;
+    int code;
     char *dir = run_path(s, cell, repeat, "");
     if (!dir) return ERR_MEMORY;
     TRY(file_remove_tree(dir));
     double busy = busy_seconds();
     int64_t began = clock_ns();
-    TRY(spawn(s, cell, repeat, &pid));
-    int code = wait_for(pid, &used);
+    TRY(start(s, cell, repeat, &code, &used));
     double seconds = clock_seconds(clock_ns() - began);
     double foreign = (busy_seconds() - busy - seconds_used(&used)) / seconds;
     if (stop_signal()) return file_remove_tree(dir);

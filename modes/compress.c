@@ -46,6 +46,11 @@ enum error compress_open(struct trainer *t, struct group *g, const struct bucket
     void *memory;
     *out = NULL;
     if (v->index == COMPRESS_none) return ERR_NONE;
+    if (cut->count >= GROUP_WORKS)
+        return FAIL(ERR_CONFIG,
+                    "comm.compress: %d buckets; at most %d can be compressed\nset ddp.bucket.cap "
+                    "higher: each packet waits for its turn until all are packed",
+                    cut->count, GROUP_WORKS - 1);
     TRY(memory_alloc(sizeof **out, &memory));
     struct compress *c = *out = memory;
     *c = (struct compress){.ops = kinds[v->index],
@@ -82,13 +87,16 @@ enum error compress_send(struct compress *c, int b, enum lane lane) {
     if (b == 0)
         TRY(group_all_reduce(c->group, lane, c->t->grads[0], HEADER_FLOATS, DTYPE_F32, REDOP_SUM,
                              &c->header));
-    return p->n ? c->ops->send(c, p, lane) : ERR_NONE;
+    if (!p->n) return ERR_NONE;
+    group_label(c->group, LABEL_GRADIENTS(b));
+    return c->ops->send(c, p, lane);
 }
 
 enum error compress_turn(struct compress *c, int b, enum lane lane) {
     struct packet *p = &c->packets[b];
     if (!c->ops->turn || !p->n) return ERR_NONE;
     TRY(work_wait(p->work));
+    group_label(c->group, LABEL_GRADIENTS(b));
     return c->ops->turn(c, p, lane);
 }
 

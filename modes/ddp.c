@@ -12,12 +12,14 @@
  * only the number of messages grows with W. The weights never travel after the start: equal sums
  * and equal optimizers keep them equal.
  *
+ * With ddp.sync ranks step alone and average their weights now and then: see local.h.
  * With optimizer.shard a bucket is reduce-scattered, every rank steps its own slices, and the
  * weights are gathered: see slices.h. */
 #include "engine/base/clock.h"
 #include "modes/bucket.h"
 #include "modes/compress.h"
 #include "modes/ddp_launch.h"
+#include "modes/local.h"
 #include "modes/slices.h"
 #include "modes/team.h"
 
@@ -29,11 +31,12 @@ struct mode {
     struct team team;
     struct buckets buckets;
     const struct buckets *cut; /* these, or the slices' */
-    struct work **work;        /* of each bucket */
     int launched;              /* buckets whose all-reduce has begun, this step */
+    struct flight flight;
     struct slices slices;
     bool sharded;
     struct compress *compress; /* NULL: gradients travel as they are */
+    struct local *local;       /* NULL: they travel in every step */
     int64_t dense, packed;     /* bytes that gradients would have taken, and took */
 };
 
@@ -48,13 +51,11 @@ static void find_seat(struct trainer *t) {
 static enum error open_buckets(struct mode *m) {
     struct trainer *t = m->t;
     const struct bucket_config *c = &t->config->ddp.bucket;
-    void *memory;
     TRY(buckets_init(&m->buckets, t->model, c->first, c->cap));
     if (m->sharded) TRY(slices_init(&m->slices, t, m->team.group, c->first, c->cap));
     TRY(compress_open(t, m->team.group, &m->buckets, &m->compress));
+    TRY(local_open(t, &m->team, &m->buckets, &m->local));
     m->cut = m->sharded && !m->compress ? &m->slices.buckets : &m->buckets;
-    TRY(memory_alloc((size_t)m->cut->count * sizeof(struct work *), &memory));
-    m->work = memory;
     t->cuts = m->cut->edge + 1;
     t->ncuts = m->cut->count;
     return ERR_NONE;
@@ -63,10 +64,13 @@ static enum error open_buckets(struct mode *m) {
 static void describe(struct mode *m) {
     struct team *team = &m->team;
     size_t used = strlen(team->line);
-    snprintf(team->line + used, sizeof team->line - used, ", %d bucket%s, overlap %s",
-             m->cut->count, m->cut->count == 1 ? "" : "s",
-             m->t->config->ddp.overlap ? "on" : "off");
+    snprintf(team->line + used, sizeof team->line - used, ", %d bucket%s%s", m->cut->count,
+             m->cut->count == 1 ? "" : "s",
+             m->local                    ? ""
+             : m->t->config->ddp.overlap ? ", overlap on"
+                                         : ", overlap off");
     used = strlen(team->line);
+    if (m->local) local_describe(m->local, team->line + used, sizeof team->line - used);
     if (m->compress)
         used += (size_t)snprintf(team->line + used, sizeof team->line - used,
                                  ", gradients compressed (%s)", m->compress->name);
@@ -100,10 +104,13 @@ static enum error ddp_start(struct mode *m) {
 static enum error launch_bucket(struct mode *m, enum lane lane) {
     int b = m->launched++;
     const int64_t *edge = m->cut->edge + b;
+    struct work **work;
     if (m->compress) return compress_send(m->compress, b, lane);
-    if (m->sharded) return slices_reduce(&m->slices, b, lane, &m->work[b]);
+    TRY(flight_next(&m->flight, &work));
+    group_label(m->team.group, LABEL_GRADIENTS(b));
+    if (m->sharded) return slices_reduce(&m->slices, b, lane, work);
     return group_all_reduce(m->team.group, lane, m->t->grads[0] + edge[0], edge[1] - edge[0],
-                            DTYPE_F32, REDOP_SUM, &m->work[b]);
+                            DTYPE_F32, REDOP_SUM, work);
 }
 
 /* From backward: the gradients below 'upto' are final. Buckets leave in order, on every rank the
@@ -139,16 +146,14 @@ static void count_bytes(struct mode *m, int64_t sent_before) {
 static enum error ddp_step(struct mode *m) {
     struct trainer *t = m->t;
     struct mode_stats before;
+    if (m->local) return local_step(m->local);
     team_stats(&m->team, &before);
     m->launched = 0;
     group_note(m->team.group, "forward", t->at.step);
     TRY(trainer_compute(t, t->config->ddp.overlap ? bucket_ready : NULL, m));
     int64_t mark = clock_ns();
     while (m->launched < m->cut->count) TRY(launch_bucket(m, LANE_INLINE));
-    if (m->compress)
-        TRY(unpack(m));
-    else
-        for (int b = 0; b < m->cut->count; b++) TRY(work_wait(m->work[b]));
+    TRY(m->compress ? unpack(m) : flight_land(&m->flight));
     trainer_phase(t, PHASE_COMM, &mark);
     if (m->compress) count_bytes(m, before.sent);
     group_note(m->team.group, "update", t->at.step);
@@ -185,16 +190,20 @@ static void ddp_stats(struct mode *m, struct mode_stats *out) {
     out->dense = m->dense, out->packed = m->packed;
 }
 
+static enum error ddp_watch(struct mode *m, struct trace_clock *clock) {
+    return team_watch(&m->team, m->t, clock);
+}
+
 static const char *ddp_describe(struct mode *m) {
     return m->team.line;
 }
 
 static void ddp_close(struct mode *m) {
     compress_close(m->compress);
+    local_close(m->local);
     team_close(&m->team);
     buckets_fini(&m->buckets);
     slices_fini(&m->slices);
-    memory_free(m->work);
     memory_free(m);
 }
 
@@ -219,6 +228,7 @@ const struct mode_ops mode_ddp = {
     .abort = ddp_abort,
     .note = ddp_note,
     .stats = ddp_stats,
+    .watch = ddp_watch,
     .describe = ddp_describe,
     .close = ddp_close,
 };

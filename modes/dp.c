@@ -18,8 +18,9 @@
  *   cpu        as dedicated, in the host's memory, whatever the devices are
  *
  * The samples reach the ranks directly (each loads its own) or through the server's port as well
- * (dp.scatter: server). */
+ * (dp.scatter: server). A server that does not wait for all (dp.staleness) is async.c's. */
 #include "engine/base/clock.h"
+#include "modes/async.h"
 #include "modes/bucket.h"
 #include "modes/scatter.h"
 #include "modes/slices.h"
@@ -37,20 +38,26 @@ struct mode {
     enum dp_server server;
     struct slices slices;      /* sharded */
     const struct buckets *cut; /* these, or the slices' */
-    struct work **work;        /* of each bucket */
     int launched;              /* buckets that have left, this step */
+    struct flight flight;
     bool overlap;
+    struct async *async; /* dp.staleness; else NULL, as is the next */
+    struct mailbox *box;
 };
 
 /* ---- starting the threads ---- */
+struct place {
+    struct group_params group; /* first: what team_open reads */
+    struct mailbox *box;
+};
 struct start {
     const struct job *job;
-    struct group_params group;
+    struct place place;
 };
 
 static enum error dp_rank(void *user, int rank) {
     const struct start *s = user;
-    return trainer_run(s->job, rank, (void *)(uintptr_t)&s->group); /* read only */
+    return trainer_run(s->job, rank, (void *)(uintptr_t)&s->place); /* read only */
 }
 
 static int group_ranks(const struct run_config *c) {
@@ -58,12 +65,17 @@ static int group_ranks(const struct run_config *c) {
 }
 
 static enum error dp_launch(const struct job *job, int *exit_code) {
+    const struct run_config *c = &job->settings->config;
     *exit_code = 0;
-    int size = group_ranks(&job->settings->config);
+    int size = group_ranks(c);
     struct meeting *meeting;
     TRY(meeting_create(size, &meeting));
-    struct start s = {job, {.link = "thread", .size = size, .meeting = meeting}};
-    enum error err = launch_threads(size, dp_rank, &s);
+    struct start s = {job, {.group = {.link = "thread", .size = size, .meeting = meeting}}};
+    enum error err = ERR_NONE;
+    if (dp_is_asynchronous(c))
+        err = mailbox_create(c->devices.count, c->comm.timeout, &s.place.box);
+    if (err == ERR_NONE) err = launch_threads(size, dp_rank, &s);
+    mailbox_free(s.place.box);
     meeting_free(meeting);
     return err;
 }
@@ -72,16 +84,13 @@ static enum error dp_launch(const struct job *job, int *exit_code) {
 static enum error open_buckets(struct mode *m) {
     struct trainer *t = m->t;
     const struct bucket_config *c = &t->config->ddp.bucket;
-    void *memory;
     TRY(buckets_init(&m->buckets, t->model, c->first, c->cap));
     if (m->server == SERVER_SHARDED)
         TRY(slices_init(&m->slices, t, m->team.group, m->overlap ? c->first : INT64_MAX,
                         m->overlap ? c->cap : INT64_MAX));
     m->cut = m->server == SERVER_SHARDED ? &m->slices.buckets : &m->buckets;
-    TRY(memory_alloc((size_t)m->cut->count * sizeof(struct work *), &memory));
-    m->work = memory;
     t->cuts = m->cut->edge + 1;
-    t->ncuts = m->overlap ? m->cut->count : 0;
+    t->ncuts = m->cut->count;
     return ERR_NONE;
 }
 
@@ -91,8 +100,11 @@ static void describe(struct mode *m) {
     struct team *team = &m->team;
     const struct device_choice *d = &m->t->config->devices;
     size_t used = strlen(team->line);
-    used += (size_t)snprintf(team->line + used, sizeof team->line - used, ", %s%s",
-                             servers[m->server], m->overlap ? ", overlap on" : "");
+    used += (size_t)snprintf(team->line + used, sizeof team->line - used, ", %s, %d bucket%s%s",
+                             servers[m->server], m->cut->count, m->cut->count == 1 ? "" : "s",
+                             m->overlap ? ", overlap on" : "");
+    if (m->async && used < sizeof team->line)
+        async_describe(m->async, team->line + used, sizeof team->line - used);
     if (m->server == SERVER_DEDICATED && device_find(d->kind)->accel && used < sizeof team->line)
         snprintf(team->line + used, sizeof team->line - used, " (%s:%d%s)", d->kind, d->server,
                  d->server == (d->listed ? d->unit[0] : 0) ? ", which computes too" : "");
@@ -104,6 +116,7 @@ static enum error dp_open(struct trainer *t, struct mode **out) {
     TRY(memory_alloc(sizeof(struct mode), &memory));
     struct mode *m = *out = memory;
     m->t = t;
+    m->box = ((const struct place *)t->place)->box;
     m->server = (enum dp_server)c->dp.server;
     t->workers = c->devices.count;
     t->worker = t->rank - dp_serves_apart(c);
@@ -112,6 +125,7 @@ static enum error dp_open(struct trainer *t, struct mode **out) {
     TRY(team_open(&m->team, t, "star", dp_serves_apart(c)));
     m->overlap = c->dp.overlap == DP_OVERLAP_ON;
     TRY(open_buckets(m));
+    if (m->box) TRY(async_open(t, m->team.group, m->box, &m->async));
     describe(m);
     return ERR_NONE;
 }
@@ -128,9 +142,12 @@ static enum error dp_start(struct mode *m) {
 static enum error launch_bucket(struct mode *m, enum lane lane) {
     int b = m->launched++;
     const int64_t *edge = m->cut->edge + b;
-    if (m->server == SERVER_SHARDED) return slices_reduce(&m->slices, b, lane, &m->work[b]);
+    struct work **work;
+    TRY(flight_next(&m->flight, &work));
+    group_label(m->team.group, LABEL_GRADIENTS(b));
+    if (m->server == SERVER_SHARDED) return slices_reduce(&m->slices, b, lane, work);
     return group_reduce(m->team.group, lane, m->t->grads[0] + edge[0], edge[1] - edge[0], DTYPE_F32,
-                        REDOP_SUM, 0, &m->work[b]);
+                        REDOP_SUM, 0, work);
 }
 
 /* From backward: the gradients below 'upto' are final. */
@@ -154,7 +171,7 @@ static enum error send_gradients(struct mode *m) {
     int64_t mark = clock_ns();
     group_note(m->team.group, "gradients to the server", m->t->at.step);
     while (m->launched < m->cut->count) TRY(launch_bucket(m, m->overlap ? LANE_COMM : LANE_INLINE));
-    for (int b = 0; b < m->cut->count; b++) TRY(work_wait(m->work[b]));
+    TRY(flight_land(&m->flight));
     trainer_phase(m->t, PHASE_COMM, &mark);
     return ERR_NONE;
 }
@@ -175,6 +192,7 @@ static enum error serve(struct mode *m) {
 
 static enum error dp_step(struct mode *m) {
     struct trainer *t = m->t;
+    if (m->async) return async_step(m->async);
     TRY(compute(m));
     TRY(send_gradients(m));
     if (m->server == SERVER_SHARDED) {
@@ -202,6 +220,7 @@ static enum error dp_collect(struct mode *m) {
 
 static void dp_abort(struct mode *m, const char *reason) {
     team_abort(&m->team, reason);
+    mailbox_break(m->box);
 }
 
 static void dp_note(struct mode *m, const char *doing, int64_t step) {
@@ -210,6 +229,11 @@ static void dp_note(struct mode *m, const char *doing, int64_t step) {
 
 static void dp_stats(struct mode *m, struct mode_stats *out) {
     team_stats(&m->team, out);
+    if (m->async) async_stats(m->async, out);
+}
+
+static enum error dp_watch(struct mode *m, struct trace_clock *clock) {
+    return team_watch(&m->team, m->t, clock);
 }
 
 static const char *dp_describe(struct mode *m) {
@@ -218,10 +242,10 @@ static const char *dp_describe(struct mode *m) {
 
 static void dp_close(struct mode *m) {
     scatter_close(m->scatter);
+    async_close(m->async);
     team_close(&m->team);
     buckets_fini(&m->buckets);
     slices_fini(&m->slices);
-    memory_free(m->work);
     memory_free(m);
 }
 
@@ -239,6 +263,7 @@ const struct mode_ops mode_dp = {
     .abort = dp_abort,
     .note = dp_note,
     .stats = dp_stats,
+    .watch = dp_watch,
     .describe = dp_describe,
     .close = dp_close,
 };

@@ -42,8 +42,6 @@ enum error slices_init(struct slices *s, struct trainer *t, struct group *g, int
     s->part = memory;
     TRY(memory_alloc(n * sizeof *s->own, &memory));
     s->own = memory;
-    TRY(memory_alloc(n * sizeof(struct work *), &memory));
-    s->work = memory;
     for (int b = 0; b < s->buckets.count; b++) {
         cut(s, b, has);
         s->own[b] = (struct slice){part(s, b)[t->rank], part(s, b)[t->rank + 1], at};
@@ -59,7 +57,6 @@ void slices_fini(struct slices *s) {
     buckets_fini(&s->buckets);
     memory_free(s->part);
     memory_free(s->own);
-    memory_free(s->work);
 }
 
 void slices_describe(const struct slices *s, char *out, size_t size) {
@@ -90,6 +87,7 @@ enum error slices_update(struct slices *s, enum lane lane) {
     struct trainer *t = s->t;
     int64_t mark = clock_ns(), blocks = trainer_norm_blocks(t);
     bool has_header = s->own[0].begin == 0 && s->own[0].end > 0;
+    struct work **work;
     if (has_header) TRY(trainer_take_sums(t));
     TRY(trainer_norm(t));
     TRY(exchange(s, t->partials, blocks, &mark));
@@ -99,10 +97,12 @@ enum error slices_update(struct slices *s, enum lane lane) {
     for (int b = 0; b < s->buckets.count; b++) {
         TRY(trainer_update(t, b));
         trainer_phase(t, PHASE_UPDATE, &mark);
-        TRY(group_all_gather(s->group, lane, t->values, part(s, b), DTYPE_F32, &s->work[b]));
+        group_label(s->group, LABEL_WEIGHTS(b));
+        TRY(flight_next(&s->flight, &work));
+        TRY(group_all_gather(s->group, lane, t->values, part(s, b), DTYPE_F32, work));
         trainer_phase(t, PHASE_COMM, &mark);
     }
-    for (int b = 0; b < s->buckets.count; b++) TRY(work_wait(s->work[b]));
+    TRY(flight_land(&s->flight));
     TRY(trainer_get_sums(t));
     trainer_phase(t, PHASE_COMM, &mark);
     return ERR_NONE;

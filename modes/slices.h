@@ -20,7 +20,7 @@ struct slices {
     struct buckets buckets; /* ends at multiples of NORM_BLOCK */
     int64_t *part;          /* of bucket b rank r has [part(b)[r], part(b)[r + 1]) of the arena */
     struct slice *own;      /* of each bucket this rank's part: the trainer's slices */
-    struct work **work;
+    struct flight flight;   /* of weights that are gathered */
 };
 /* first, cap: of buckets_init. Makes them the trainer's slices. */
 MUST_CHECK enum error slices_init(struct slices *s, struct trainer *t, struct group *g,

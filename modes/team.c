@@ -99,3 +99,18 @@ void team_stats(const struct team *m, struct mode_stats *out) {
     group_get_stats(m->group, &s);
     *out = (struct mode_stats){.sent = s.sent, .received = s.received, .lane_ns = s.busy_ns};
 }
+
+static enum error wait_for(struct flight *f, int64_t begun) {
+    while (f->done < begun) TRY(work_wait(f->work[f->done++ % GROUP_WORKS]));
+    return ERR_NONE;
+}
+
+enum error flight_next(struct flight *f, struct work ***out) {
+    TRY(wait_for(f, f->begun + 1 - GROUP_WORKS));
+    *out = &f->work[f->begun++ % GROUP_WORKS];
+    return ERR_NONE;
+}
+
+enum error flight_land(struct flight *f) {
+    return wait_for(f, f->begun);
+}

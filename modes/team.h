@@ -20,4 +20,19 @@ void team_close(struct team *m);
 MUST_CHECK enum error team_share_start(struct team *m, struct trainer *t, bool state);
 MUST_CHECK enum error team_sum(struct team *m, double *v, int n);
 MUST_CHECK enum error team_share_buffers(struct team *m, struct trainer *t, int root);
+/* mode_ops.watch. */
+MUST_CHECK enum error team_watch(struct team *m, struct trainer *t, struct trace_clock *clock);
+/* For the trace, by group_label: what the group's next call carries of bucket b. */
+#define LABEL_GRADIENTS(b) ((b) + 1)
+#define LABEL_WEIGHTS(b) (-(b)-1)
 void team_stats(const struct team *m, struct mode_stats *out);
+
+/* Works that were begun and not waited for, the oldest first. A group has room for so many, which a
+ * step of many buckets must not exceed. Zeroed: none. */
+struct flight {
+    int64_t begun, done;
+    struct work *work[GROUP_WORKS];
+};
+/* Where the handle of the next work goes; where there is no room, the oldest is waited for. */
+MUST_CHECK enum error flight_next(struct flight *f, struct work ***out);
+MUST_CHECK enum error flight_land(struct flight *f); /* waits for all */

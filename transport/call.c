@@ -1,4 +1,5 @@
 /* One call: what its peers check of it, how they meet, and which way it takes. */
+#include "engine/base/clock.h"
 #include "engine/base/text.h"
 #include "transport/algo/plain.h"
 #include "transport/carrier/carrier.h"
@@ -6,6 +7,7 @@
 #include "transport/recorder.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -272,6 +274,23 @@ static void record(const struct group *g, const struct collective *c) {
     recorder_begin(g->params.recorder, &r);
 }
 
+int64_t call_clock(struct group *g) {
+    return atomic_load_explicit(&g->watch, memory_order_acquire) ? clock_ns() : 0;
+}
+
+void call_tell(struct group *g, const struct collective *c, int64_t began, bool waited) {
+    group_watch_fn watch = began ? atomic_load_explicit(&g->watch, memory_order_acquire) : NULL;
+    if (!watch) return;
+    const struct group_event e = {.name = kind_names[c->kind],
+                                  .lane = (enum lane)c->lane,
+                                  .waited = waited,
+                                  .label = c->label,
+                                  .bytes = (int64_t)bytes_of(c, c->sum.count),
+                                  .began = began,
+                                  .ended = clock_ns()};
+    watch(g->watcher, &e);
+}
+
 enum error call_run(struct group *g, struct collective *c, bool patient) {
     struct lane_state *lane = &g->lanes[c->lane];
     lane->running = c;
@@ -289,7 +308,9 @@ enum error call_run(struct group *g, struct collective *c, bool patient) {
     c->carried = carrier && carrier != g->staged;
     c->call = call_of(g, c, has_peer(c->kind) ? 0 : ++lane->sequence);
     record(g, c);
+    int64_t began = call_clock(g);
     enum error err = carrier ? carrier_run(carrier, c) : call_move(g, c);
+    call_tell(g, c, began, false);
     recorder_end(g->params.recorder, c->lane, (int)err);
     return err;
 }

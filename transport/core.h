@@ -3,8 +3,6 @@
 #include "transport/algo/algo.h"
 #include "transport/group.h"
 
-enum { WORKS = 256 }; /* that may be in flight on the communication lane */
-
 /* What the calls of one lane share. Only the thread that runs the lane touches it, but for the
  * counts. */
 struct lane_state {
@@ -49,6 +47,9 @@ struct group {
     struct held *held;                /* with a carrier: what group_alloc gave */
     struct queue *queue;              /* NULL until the communication lane is used */
     struct work finished;             /* what LANE_INLINE returns */
+    int64_t label;                    /* of the next call */
+    _Atomic(group_watch_fn) watch;    /* NULL: nobody watches */
+    void *watcher;
 };
 
 /* ---- call.c: one call, from its arguments to its end ---- */
@@ -59,6 +60,9 @@ MUST_CHECK enum error call_check(struct group *g, const struct collective *c);
 MUST_CHECK enum error call_move(struct group *g, struct collective *c);
 /* On the thread that runs the lane. Any failure is the group's. patient: the thread may spin. */
 MUST_CHECK enum error call_run(struct group *g, struct collective *c, bool patient);
+/* What began at 'began' (ns) has ended now; nothing where nobody watches. waited: for the call, instead of it. */
+void call_tell(struct group *g, const struct collective *c, int64_t began, bool waited);
+int64_t call_clock(struct group *g); /* now; 0 where nobody watches */
 /* link_params' callbacks; user is the group. */
 void call_describe(void *user, int lane, char out[DESCRIBED_MAX]);
 enum error call_disagree(void *user, int lane, int peer, const struct call *mine,

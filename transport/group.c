@@ -223,6 +223,8 @@ static enum error start(struct group *g, enum lane lane, struct collective *c, s
     c->lane = (int)lane;
     c->sum.order = g->params.order;
     c->sum.ranks = g->size - c->sum.first;
+    c->label = g->label;
+    g->label = 0;
     if (lane != LANE_INLINE && (lane != LANE_COMM || !out))
         return group_fail(g, ERR_BUG, "lane %d, or no place for its work", (int)lane);
     TRY(call_check(g, c));
@@ -331,6 +333,15 @@ void group_abort(struct group *g, const char *reason) {
 void group_note(struct group *g, const char *doing, int64_t step) {
     g->link->ops->note(g->link, doing, step);
     recorder_note(g->params.recorder, doing, step);
+}
+
+void group_watch(struct group *g, group_watch_fn watch, void *user) {
+    g->watcher = user;
+    atomic_store(&g->watch, watch);
+}
+
+void group_label(struct group *g, int64_t label) {
+    g->label = label;
 }
 
 void group_get_stats(const struct group *g, struct group_stats *out) {

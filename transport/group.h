@@ -67,6 +67,7 @@ void group_free(struct group *g, void *p); /* local; the memory goes with the me
 struct allocator group_allocator(struct group *g);
 
 enum lane { LANE_INLINE, LANE_COMM };
+enum { GROUP_WORKS = 256 }; /* of LANE_COMM that may be begun and not waited for */
 
 /* Any buffer may lie on this rank's accelerator (but all ranks' of a call, where the carrier is not
  * "staged"; send and recv are free). It then takes the values that it has behind all that was asked
@@ -119,6 +120,21 @@ void group_abort(struct group *g, const char *reason);
 /* What this rank is doing, for the others' messages: "backward of conv4". The text is copied;
  * cheap (a few stores). */
 void group_note(struct group *g, const char *doing, int64_t step);
+
+/* ---- for those who measure ---- */
+struct group_event {  /* a call that has run, or (waited) that somebody waited for */
+    const char *name; /* "all_reduce"; static */
+    enum lane lane;   /* that it ran on; of a wait, that it was for */
+    bool waited;
+    int64_t label, bytes, began, ended; /* ns, of clock_ns */
+};
+/* Told at the end of each call, on the thread that ran it (calls of one lane never at the same time), and of each
+ * work_wait for LANE_COMM on the waiting one. Must not block. */
+typedef void (*group_watch_fn)(void *user, const struct group_event *e);
+/* NULL: nobody watches, which costs nothing. Not while work is in flight. */
+void group_watch(struct group *g, group_watch_fn watch, void *user);
+/* A number of the caller's own, which the watch is told with the next call. */
+void group_label(struct group *g, int64_t label);
 
 struct group_stats {
     int64_t sent, received; /* payload bytes that crossed to and from other ranks */

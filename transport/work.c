@@ -21,12 +21,12 @@ struct queue {
     fenv_t float_mode; /* of the group's thread: sums must not depend on who makes them */
     bool stop, busy;   /* busy: somebody runs the work at 'first' */
     uint32_t first, next;
-    struct work works[WORKS];
+    struct work works[GROUP_WORKS];
     int64_t parts[];
 };
 
 static struct work *work_at(struct queue *q, uint32_t index) {
-    return &q->works[index % WORKS];
+    return &q->works[index % GROUP_WORKS];
 }
 
 /* Runs the oldest work. The mutex is held on entry and on return, not while it runs. */
@@ -91,7 +91,7 @@ static int start_thread(struct group *g) {
 }
 
 static enum error queue_start(struct group *g) {
-    size_t each = 2 * (size_t)(g->size + 1), parts = each * WORKS * sizeof(int64_t);
+    size_t each = 2 * (size_t)(g->size + 1), parts = each * GROUP_WORKS * sizeof(int64_t);
     void *memory;
     TRY(memory_alloc(sizeof(struct queue) + parts, &memory));
     struct queue *q = g->queue = memory;
@@ -99,7 +99,7 @@ static enum error queue_start(struct group *g) {
     pthread_cond_init(&q->more, NULL);
     pthread_cond_init(&q->done, NULL);
     fegetenv(&q->float_mode);
-    for (int i = 0; i < WORKS; i++) {
+    for (int i = 0; i < GROUP_WORKS; i++) {
         q->works[i].group = g;
         q->works[i].part = q->parts + (size_t)i * each;
     }
@@ -131,7 +131,7 @@ enum error queue_submit(struct group *g, const struct collective *c, struct work
     struct work *w = work_at(q, q->next); /* only this thread changes next */
     if (atomic_load(&w->state) != WORK_FREE)
         return group_fail(g, ERR_BUG, "rank %d: work begun %d calls ago has not been waited for",
-                          g->rank, WORKS);
+                          g->rank, GROUP_WORKS);
     w->call = *c;
     w->call.part = keep(w->part, c->part, g->size + 1);
     w->call.send_part = keep(w->part + g->size + 1, c->send_part, g->size + 1);
@@ -160,7 +160,9 @@ static void await(struct group *g, struct work *w) {
 enum error work_wait(struct work *w) {
     struct group *g = w->group;
     if (w == &g->finished) return ERR_NONE;
+    int64_t began = call_clock(g);
     if (atomic_load(&w->state) != WORK_DONE) await(g, w);
+    call_tell(g, &w->call, began, true);
     enum error err = w->err;
     atomic_store(&w->state, WORK_FREE);
     return err ? g->link->ops->failure(g->link) : ERR_NONE; /* its words are the lane thread's */
@@ -187,7 +189,7 @@ void queue_stop(struct group *g) {
     pthread_cond_destroy(&q->more);
     pthread_cond_destroy(&q->done);
     pthread_mutex_destroy(&q->mutex);
-    for (int i = 0; i < WORKS; i++)
+    for (int i = 0; i < GROUP_WORKS; i++)
         if (q->works[i].ready) device_accel(g->params.device)->mark_free(q->works[i].ready);
     memory_free(q);
     g->queue = NULL;

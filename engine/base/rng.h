@@ -14,7 +14,8 @@ enum rng_purpose {
     RNG_COMPRESS,
     RNG_GENERATE,
     RNG_BOOTSTRAP,
-    RNG_ORDER
+    RNG_ORDER,
+    RNG_INJECT
 };
 
 struct rng_key {

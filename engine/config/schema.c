@@ -83,7 +83,9 @@ static enum error read_scalar(struct reader *r, const struct config_field *f,
     }
     if (fault == VALUE_RIGHT) return ERR_NONE;
     if (fault == VALUE_ABOVE) {
-        const char *most = pool_printf(r->pool, "at most %.12g", f->max);
+        bool share = f->type == CONFIG_SHARE;
+        const char *most = pool_printf(r->pool, share ? "at most %.12g%%" : "at most %.12g",
+                                       share ? f->max * 100 : f->max);
         return wrong_type(r, node, path, most, "");
     }
     const char *hint = node->kind == NODE_SCALAR ? value_hint(r, f, node->text) : "";
@@ -101,6 +103,7 @@ static enum error read_list(struct reader *r, const struct config_field *f, cons
     struct config_field item = *f; /* an item is no list: say so in its messages */
     item.type = f->type == CONFIG_INTS    ? CONFIG_INT
                 : f->type == CONFIG_REALS ? CONFIG_REAL
+                : f->type == CONFIG_ENUMS ? CONFIG_ENUM
                                           : CONFIG_SPAN;
     for (int i = 0; i < count; i++) {
         const char *name = pool_printf(r->pool, "%s[%d]", path, i);

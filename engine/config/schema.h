@@ -12,10 +12,12 @@
  *   BYTES     int64_t                25MB
  *   SECONDS   double                 60s
  *   RATE      double                 1Gbit, 100MB: bytes a second
+ *   SHARE     double                 50% or 0.5
  *   SPAN      struct config_span     5ep | 200st | off (where choices says so)
  *   INTS      struct config_list     of int64_t: a list, or one
  *   REALS     struct config_list     of double: a list, or one
  *   SPANS     struct config_list     of struct config_span: a list, or one
+ *   ENUMS     struct config_list     of int, as ENUM: a list, or one
  *   SECTION   the struct itself      a map; extra: struct config_section
  *   VARIANT   struct config_variant  sgd | {name: sgd, lr: 1}; extra: struct config_variants
  *   VARIANTS  struct config_list     of struct config_variant: [relu, {linear: 10}]; extra: too
@@ -30,10 +32,12 @@ enum config_type {
     CONFIG_BYTES,
     CONFIG_SECONDS,
     CONFIG_RATE,
+    CONFIG_SHARE,
     CONFIG_SPAN,
     CONFIG_INTS,
     CONFIG_REALS,
     CONFIG_SPANS,
+    CONFIG_ENUMS,
     CONFIG_SECTION,
     CONFIG_VARIANT,
     CONFIG_VARIANTS,
@@ -62,7 +66,7 @@ struct config_field {
     const char *help;     /* one sentence, no full stop needed */
     /* Of numbers, spans and items of lists. Both 0: any; max below min: no upper bound. */
     double min, max;
-    /* "a|b|c". ENUM: the words; STRING: the only ones allowed; others: words allowed beside
+    /* "a|b|c". ENUM, ENUMS: the words; STRING: the only ones allowed; others: words allowed beside
      * numbers, which give 'word' (auto -> 0), for a SPAN off. */
     const char *choices;
     double word;

@@ -77,9 +77,22 @@ static enum value_fault read_integer(const struct config_field *f, const char *t
     return read ? in_range(f, (double)*out) : VALUE_WRONG;
 }
 
+/* "50%" is 0.5 */
+static bool read_share(const char *text, double *out) {
+    char number[32];
+    size_t n = strlen(text);
+    if (n < 2 || n > sizeof number || text[n - 1] != '%') return text_real(text, out);
+    memcpy(number, text, n - 1);
+    number[n - 1] = '\0';
+    if (!text_real(number, out)) return false;
+    *out /= 100;
+    return true;
+}
+
 static enum value_fault read_real(const struct config_field *f, const char *text, double *out) {
     bool read = f->type == CONFIG_SECONDS ? text_seconds(text, out)
                 : f->type == CONFIG_RATE  ? text_rate(text, out)
+                : f->type == CONFIG_SHARE ? read_share(text, out)
                                           : text_real(text, out);
     return read ? in_range(f, *out) : VALUE_WRONG;
 }
@@ -103,6 +116,7 @@ enum value_fault value_read(const struct config_field *f, const char *text, void
     case CONFIG_REAL:
     case CONFIG_SECONDS:
     case CONFIG_RATE:
+    case CONFIG_SHARE:
     case CONFIG_REALS:
         if (word < 0) return read_real(f, text, out);
         *(double *)out = f->word;
@@ -111,6 +125,7 @@ enum value_fault value_read(const struct config_field *f, const char *text, void
         *(const char **)out = text;
         return f->choices && word < 0 ? VALUE_WRONG : VALUE_RIGHT;
     case CONFIG_ENUM:
+    case CONFIG_ENUMS:
         *(int *)out = word;
         return word < 0 ? VALUE_WRONG : VALUE_RIGHT;
     case CONFIG_SPAN:
@@ -132,11 +147,13 @@ size_t value_size(enum config_type type) {
     case CONFIG_REAL:
     case CONFIG_SECONDS:
     case CONFIG_RATE:
+    case CONFIG_SHARE:
     case CONFIG_REALS:
         return sizeof(double);
     case CONFIG_STRING:
         return sizeof(const char *);
     case CONFIG_ENUM:
+    case CONFIG_ENUMS:
         return sizeof(int);
     case CONFIG_SPAN:
     case CONFIG_SPANS:
@@ -147,7 +164,8 @@ size_t value_size(enum config_type type) {
 }
 
 bool value_is_list(enum config_type type) {
-    return type == CONFIG_INTS || type == CONFIG_REALS || type == CONFIG_SPANS;
+    return type == CONFIG_INTS || type == CONFIG_REALS || type == CONFIG_SPANS ||
+           type == CONFIG_ENUMS;
 }
 
 /* ---- telling ---- */
@@ -179,6 +197,8 @@ static const char *basic_type(const struct config_field *f, struct pool *pool) {
         return "a time such as 250ms, 10s or 2m";
     case CONFIG_RATE:
         return "a rate such as 1Gbit or 250MB (a second)";
+    case CONFIG_SHARE:
+        return "a share such as 50% or 0.5";
     case CONFIG_SPAN:
         return "a length such as 5ep (epochs) or 200st (steps)";
     case CONFIG_INTS:
@@ -201,9 +221,11 @@ const char *value_type(const struct config_field *f, struct pool *pool) {
     const char *names[WORDS_MAX];
     int n = f->choices ? value_words(f->choices, pool, names) : 0;
     if (n < 0) return NULL;
-    if (f->type == CONFIG_ENUM || (f->type == CONFIG_STRING && n)) {
+    bool words = f->type == CONFIG_ENUM || f->type == CONFIG_ENUMS;
+    if (words || (f->type == CONFIG_STRING && n)) {
         const char *all = value_join(names, n, pool);
-        return all ? pool_printf(pool, "one of %s", all) : NULL;
+        const char *more = f->type == CONFIG_ENUMS ? ", or a list of them" : "";
+        return all ? pool_printf(pool, "one of %s%s", all, more) : NULL;
     }
     const char *type = basic_type(f, pool);
     for (int i = 0; i < n && type; i++) type = pool_printf(pool, "%s or %s", names[i], type);

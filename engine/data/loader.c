@@ -345,7 +345,7 @@ enum error loader_open(const struct loader_params *p, struct loader **out) {
     l->memory = p->memory ? *p->memory : allocator_heap;
     l->depth = p->depth;
     l->orders[0].epoch = l->orders[1].epoch = -1;
-    if (!p->training) l->sampler.shuffle = l->sampler.pad = l->sampler.drop_last = false;
+    if (!p->training) l->sampler.shuffle = l->sampler.drop_last = false;
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->work, NULL);
     pthread_cond_init(&l->ready, NULL);

@@ -43,7 +43,7 @@ struct loader_params {
     const int *shards; /* which this rank takes, ascending; copied */
     int nshards;
     bool training; /* augment, go on to the next epoch for ever; else one pass in order, no
-                      augmentation, padding or dropping */
+                      augmentation or dropping; padding if the sampler says so */
     int workers;   /* threads; 0: as many as keep the caller from waiting, at most one a core */
     int depth;     /* steps ahead, >= 1 */
     const struct allocator *memory; /* of the batches; copied; NULL: the heap */

@@ -16,6 +16,7 @@ struct sampler {
      * own beginning (repeated if need be), as DistributedSampler does. drop_last: after that, a
      * last batch smaller than B is dropped. */
     bool pad, drop_last;
+    bool frozen; /* every epoch in the order of the first: as when nobody calls set_epoch */
 };
 /* Length of an epoch in samples (after padding, and dropping) and in steps. */
 int64_t sampler_total(const struct sampler *s);

@@ -1,4 +1,4 @@
-/* The texts of configs/models/, written into a C file by zoo.cmake when the engine is built. */
+/* The texts of configs/models/, written into a C file by cmake/embed.cmake when the engine is built. */
 #pragma once
 #include "engine/model/model.h"
 

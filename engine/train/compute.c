@@ -34,7 +34,9 @@ struct cascade {
     struct trainer *t;
     float *piece; /* NULL: the backward wrote grads[top] itself */
     int top, bottom;
+    bool last; /* of the step: what ends in grads[0] is final */
     int64_t done;
+    struct trace *trace; /* in the step's last backward: what is final there; NULL: there is none */
     grad_ready_fn ready;
     void *user;
 };
@@ -48,6 +50,9 @@ static enum error cascade_ready(void *user, int64_t upto) {
     for (int d = c->top; d > c->bottom; d--)
         TRY(device_add(dev, grads[d - 1] + from, grads[d] + from, n));
     c->done = upto;
+    if (c->last) TRY(inject_spoil(c->t, from, upto));
+    inject_lag(c->t);
+    if (c->trace) trace_ready(c->trace, upto);
     return c->ready ? c->ready(c->user, upto) : ERR_NONE;
 }
 
@@ -55,6 +60,18 @@ static int bit_reverse(int i, int n) {
     int r = 0;
     for (int bit = 1; bit < n; bit <<= 1, i >>= 1) r = r << 1 | (i & 1);
     return r;
+}
+
+/* By what a sample's loss and gradient are multiplied: all of the global batch weigh the same, whichever rank has
+ * them. A rank that steps alone takes the mean of its own (one that has none has nothing to divide). The mistake is
+ * each rank's mean, and then the mean of these. */
+static float weight(const struct trainer *t, const struct step_batch *b) {
+    bool mistaken = inject_mistake(t->config) == MISTAKE_MEAN_OF_MEANS;
+    int64_t own = 0;
+    if (!t->alone && !mistaken) return 1.0f / (float)b->samples;
+    for (int i = 0; i < b->nshards; i++) own += b->shards[i].n;
+    if (own == 0) return t->alone ? 1 : 0;
+    return 1.0f / (float)(t->alone ? own : own * t->workers);
 }
 
 /* Samples [from, to) of a shard. */
@@ -68,7 +85,7 @@ static struct graph_batch batch_of(const struct trainer *t, const struct step_ba
         .target = s->target ? s->target + from * d->targets : NULL,
         .ids = s->ids + from,
         .seed = (uint64_t)t->config->seed,
-        .scale = scaling_factor(t) / (float)b->samples,
+        .scale = scaling_factor(t) * weight(t, b),
         .training = true,
         .update_buffers = s->index == 0,
     };
@@ -111,8 +128,9 @@ static enum error run_piece(struct trainer *t, const struct step_batch *b, const
     TRY(timers_mark(t, TIMED_BEGIN));
     TRY(graph_forward(t->graph, &batch, t->values, t->buffers, NULL));
     TRY(timers_mark(t, TIMED_MIDDLE));
+    inject_lag(t);
     trainer_phase(t, PHASE_FORWARD, &mark);
-    TRY(graph_head(t->graph, grads, 1.0f / (float)b->samples, batch.n, stop_signal() != 0));
+    TRY(graph_head(t->graph, grads, weight(t, b), batch.n, stop_signal() != 0));
     TRY(run_backward(t, &batch, grads, c));
     TRY(timers_mark(t, TIMED_END));
     trainer_phase(t, PHASE_BACKWARD, &mark);
@@ -122,7 +140,10 @@ static enum error run_piece(struct trainer *t, const struct step_batch *b, const
 /* ---- sync_batchnorm: the rank's shards in step ---- */
 static enum error share_moments(void *user, double *v, int n) {
     struct trainer *t = user;
-    return t->job->mode->sum(t->mode, v, n);
+    int64_t begin = clock_ns();
+    enum error err = t->job->mode->sum(t->mode, v, n);
+    inject_waited(t, clock_ns() - begin);
+    return err;
 }
 
 /* Gradients are shared after backward: the exchanges of moments stand in between. */
@@ -133,6 +154,7 @@ static enum error compute_together(struct trainer *t, const struct step_batch *b
     for (int i = 0; i < b->nshards; i++)
         m[i].batch = batch_of(t, b, &b->shards[i], 0, b->shards[i].n);
     TRY(graph_forward_together(t->graph, m, b->nshards, t->values, t->buffers, &sync));
+    inject_lag(t);
     trainer_phase(t, PHASE_FORWARD, &mark);
     for (int i = 0; i < b->nshards; i++) {
         float *header = m[i].grads;
@@ -146,6 +168,8 @@ static enum error compute_together(struct trainer *t, const struct step_batch *b
     for (int half = b->nshards / 2; half > 0; half /= 2)
         for (int i = 0; i < half; i++)
             TRY(device_add(t->device, m[i].grads, m[i + half].grads, t->model->arena_floats));
+    TRY(inject_spoil(t, 0, t->model->arena_floats));
+    inject_lag(t);
     trainer_phase(t, PHASE_BACKWARD, &mark);
     return ERR_NONE;
 }
@@ -175,11 +199,12 @@ static enum error run_batch(struct trainer *t, const struct step_batch *b, grad_
         const struct piece p = piece_at(t, b, k);
         int top = __builtin_popcount((unsigned)p.order),
             bottom = top - __builtin_ctz(~(unsigned)p.order);
-        struct cascade c = {.t = t, .top = top, .bottom = p.of == pieces - 1 ? bottom : top};
+        struct cascade c = {
+            .t = t, .top = top, .bottom = p.of == pieces - 1 ? bottom : top, .last = k == all - 1};
         if (p.of > 0) c.piece = t->grads[GRAD_ARENAS - 1];
-        if (k == all - 1) c.ready = ready, c.user = user;
+        if (c.last) c.ready = ready, c.user = user, c.trace = t->trace;
         TRY(run_piece(t, b, &p, &c));
-        if (k == all - 1 || !device_accel(t->device)) continue;
+        if (c.last || !device_accel(t->device)) continue;
         const struct piece next = piece_at(t, b, k + 1);
         const struct graph_batch batch = piece_batch(t, b, &next);
         if (batch.n) TRY(graph_stage(t->graph, &batch));
@@ -187,16 +212,27 @@ static enum error run_batch(struct trainer *t, const struct step_batch *b, grad_
     return ERR_NONE;
 }
 
+/* An accelerator that is slow on purpose keeps its gradients until it has been: they leave late, all at once. */
+static enum error run_late(struct trainer *t, const struct step_batch *b, grad_ready_fn ready,
+                           void *user) {
+    TRY(run_batch(t, b, NULL, NULL));
+    TRY(inject_hold(t));
+    return ready ? ready(user, t->model->arena_floats) : ERR_NONE;
+}
+
 enum error trainer_compute(struct trainer *t, grad_ready_fn ready, void *user) {
     const struct step_batch *b = t->ahead;
     int64_t mark = clock_ns();
     if (!b) TRY(t->next_batch(t, &b));
     trainer_phase(t, PHASE_LOAD, &mark);
+    TRY(inject_strike(t));
+    inject_begin(t);
     if (t->members) {
         TRY(compute_together(t, b));
+        trace_ready(t->trace, t->model->arena_floats);
         return ready ? ready(user, t->model->arena_floats) : ERR_NONE;
     }
-    TRY(run_batch(t, b, ready, user));
+    TRY(inject_holds(t) ? run_late(t, b, ready, user) : run_batch(t, b, ready, user));
     mark = clock_ns();
     return look_ahead(t, &mark);
 }

@@ -47,15 +47,21 @@ static enum error run_shard(struct tally *a, const struct shard *s) {
     return judge(a, s, sums);
 }
 
+/* Every sample once. The mistake is the training sampler, which repeats some so that all shards have as many. */
+static struct sampler sampler_of(const struct tally *a) {
+    struct sampler s = a->t->sampler;
+    s.size = a->set->size;
+    s.shuffle = s.drop_last = false;
+    s.pad = inject_mistake(a->t->config) == MISTAKE_PADDED_EVAL;
+    return s;
+}
+
 static enum error run_shards(struct tally *a) {
     struct trainer *t = a->t;
-    struct sampler sampler = t->sampler;
-    sampler.size = a->set->size;
-    sampler.shuffle = sampler.pad = sampler.drop_last = false;
     struct loader_params p = {.data = a->set,
                               .config = &t->config->data,
                               .norm = &t->norm,
-                              .sampler = sampler,
+                              .sampler = sampler_of(a),
                               .shards = t->shards,
                               .nshards = t->nshards,
                               .workers = (int)t->config->data.workers,
@@ -84,14 +90,16 @@ static enum error conclude(struct tally *a, struct val_result *out) {
     const struct dataset *d = a->set;
     bool chain = d->labels > 1 && a->t->config->loss == LOSS_CROSS_ENTROPY;
     double samples = total(a, VAL_SAMPLES), none = (double)NAN;
-    if ((int64_t)samples != d->size)
+    const struct sampler all = sampler_of(a);
+    int64_t wanted = sampler_total(&all);
+    if ((int64_t)samples != wanted)
         return FAIL(ERR_BUG, "evaluation counted %lld of %lld samples", (long long)samples,
-                    (long long)d->size);
+                    (long long)wanted);
     *out = (struct val_result){.loss = total(a, VAL_LOSS) / samples,
                                .accuracy = d->classes ? total(a, VAL_CORRECT) / samples : none,
                                .top5 = none,
                                .perplexity = none,
-                               .samples = d->size};
+                               .samples = wanted};
     if (d->classes > SCORE_TOP) out->top5 = total(a, VAL_TOP) / (samples * (double)d->labels);
     if (chain) out->perplexity = exp(out->loss);
     return ERR_NONE;

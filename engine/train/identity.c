@@ -26,7 +26,11 @@ const char *trainer_identity(const struct job *job) {
         all = text ? pool_printf(pool, "%s%s=%s\n", all, keys[i], text) : NULL;
     }
     const struct optim_ops *o = trainer_optim(&job->settings->config);
-    return all ? pool_printf(pool, "%soptimizer=%s\n", all, o->section.name) : NULL;
+    char planted[INJECT_TEXT];
+    inject_identity(&job->settings->config, planted);
+    const char *inject = *planted ? pool_printf(pool, "inject=%s\n", planted) : "";
+    return all && inject ? pool_printf(pool, "%soptimizer=%s\n%s", all, o->section.name, inject)
+                         : NULL;
 }
 
 /* ---- what hosts compare ---- */

@@ -1,5 +1,6 @@
 /* What the files of train/ share among themselves. */
 #pragma once
+#include "engine/train/sink.h"
 #include "engine/train/trainer.h"
 
 #include <sched.h>
@@ -43,6 +44,8 @@ MUST_CHECK enum error timers_open(struct trainer *t);
 void timers_close(struct trainer *t);
 MUST_CHECK enum error timers_mark(struct trainer *t,
                                   enum timed place); /* of one piece after another */
+/* Device and host at one point of time, from where the trace counts. */
+void timers_anchor(struct trainer *t);
 /* At a step's end, when the device has been waited for: the step's phases as they were. */
 void timers_settle(struct trainer *t, const int64_t before[PHASES]);
 
@@ -64,26 +67,20 @@ void affinity_restore(const cpu_set_t *bound);
 /* JOB_EVALUATE: the whole of it, between trainer_open and trainer_close. */
 MUST_CHECK enum error trainer_judge(struct trainer *t);
 
-/* ---- metrics.jsonl and the summary ---- */
+/* ---- metrics and the summary ---- */
 /* "key": {"loss": ..., "accuracy": ..., "top5": ..., "perplexity": ..., "samples": ...} */
 void val_json(const struct val_result *v, const char *key, struct json *j);
 /* "loss 0.1234, accuracy 98.20 %, top-5 99.90 %, perplexity 5.21": what there is. */
 char *val_text(const struct val_result *v, char out[160]);
 struct metrics;
-struct step_record {
-    int64_t step, epoch;
-    float loss, accuracy;
-    double lr, norm, ms, samples;
-    double phase_ms[PHASES]; /* of this rank, communication as far as the step waited for it */
-    double loss_scale;       /* fp16; else 0 */
-    bool skipped;
-};
-MUST_CHECK enum error metrics_open(const char *run_dir, int64_t steps, struct metrics **out);
-/* Training begins behind 'step', and is to end with 'steps'. */
+/* Of a job whose training begins behind 'step', and is to end with 'steps'. */
+MUST_CHECK enum error metrics_open(const struct job *job, int64_t step, int64_t steps,
+                                   struct metrics **out);
 void metrics_start(struct metrics *m, int64_t step, int64_t steps, int64_t per_epoch);
 void metrics_step(struct metrics *m, const struct step_record *r);
 void metrics_val(struct metrics *m, int64_t step, const struct val_result *v);
 void metrics_event(struct metrics *m, int64_t step, const char *event, const char *text);
+/* The last step is complete, and can be read by others: before a checkpoint of it. */
 void metrics_flush(struct metrics *m);
 void metrics_percentiles(struct metrics *m, double *p50, double *p95); /* of step times, in ms */
 void metrics_close(struct metrics *m);
@@ -102,6 +99,7 @@ struct summary {                           /* what the end of a run says */
     double sent[RANKS_MOST], received[RANKS_MOST], rss[RANKS_MOST], state[RANKS_MOST];
     double loss_scale;    /* fp16; else 0 */
     int64_t skipped;      /* steps, fp16 */
+    const char *planted;  /* what goes wrong on purpose, NULL: nothing */
     const char *compress; /* how gradients were, NULL: not */
     double dense, packed; /* bytes that they would have taken, and took, over all ranks */
     char weights[SHA256_TEXT], losses[SHA256_TEXT];

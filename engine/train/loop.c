@@ -26,11 +26,19 @@ struct run {
     bool has_val, val_is_new, stopped, reached;
     float loss;
     double samples;
-    int64_t started, other_ns; /* other: evaluation and saving */
+    struct step_record *waiting; /* rank 0: of steps whose sums are not known yet, the last one's */
+    int64_t nwaiting;            /* behind */
+    int64_t started, other_ns;   /* other: evaluation and saving */
 };
 
 static bool due(int64_t every, int64_t step) {
     return every > 0 && step % every == 0;
+}
+
+bool trainer_meets(const struct trainer *t, int64_t step) {
+    const struct run_config *c = t->config;
+    return step >= t->steps || due(span_steps(c->eval.every, t->per_epoch), step) ||
+           due(span_steps(c->checkpoint.every, t->per_epoch), step);
 }
 
 /* ---- the banner ---- */
@@ -57,68 +65,92 @@ static void say_hello(struct run *r) {
             r->progress,
             "warning: products of bf16 are emulated on this processor: right, but slower than "
             "f32");
+    char planted[INJECT_TEXT];
+    if (*inject_text(c, planted))
+        progress_say(r->progress, "warning: planted on purpose: %s", planted);
+    if (c->inject.fault.kind && c->inject.fault.step > t->steps)
+        progress_say(r->progress, "warning: step %lld, of the fault, never comes: there are %lld",
+                     (long long)c->inject.fault.step, (long long)t->steps);
     if (t->job->resume)
         progress_say(r->progress, "resuming from %s at step %lld", t->job->resume,
                      (long long)t->at.step);
     progress_say(r->progress, "run %s", t->job->run_dir);
 }
 
-static void report_step(struct run *r, int64_t ns, const int64_t before[PHASES]) {
+/* What is known of a step when it ends: all but its sums. */
+static void note_step(struct run *r, int64_t ns, const int64_t before[PHASES]) {
     struct trainer *t = r->t;
-    double accuracy = t->sums.samples > 0 ? (double)(t->sums.correct / t->sums.samples) : 0,
-           ms = (double)ns * 1e-6;
-    struct step_record record = {.step = t->at.step,
-                                 .epoch = t->at.epoch,
-                                 .loss = t->sums.loss,
-                                 .accuracy = (float)accuracy,
-                                 .lr = t->lr,
-                                 .norm = t->norm_seen,
-                                 .ms = ms,
-                                 .samples = (double)t->sums.samples,
-                                 .loss_scale = t->at.loss_scale,
-                                 .skipped = t->sums.skipped};
-    for (int i = 0; i < PHASES; i++)
-        record.phase_ms[i] = (double)(t->phase_ns[i] - before[i]) * 1e-6;
-    metrics_step(r->metrics, &record);
-    double comm = (double)(t->phase_ns[PHASE_COMM] - before[PHASE_COMM]);
-    struct progress_state s = {.step = t->at.step,
+    struct step_record *s = &r->waiting[r->nwaiting++];
+    *s = (struct step_record){.step = t->at.step,
+                              .epoch = t->at.epoch,
+                              .lr = t->lr,
+                              .norm = t->norm_seen,
+                              .ms = (double)ns * 1e-6,
+                              .loss_scale = t->at.loss_scale};
+    for (int i = 0; i < PHASES; i++) s->phase_ms[i] = (double)(t->phase_ns[i] - before[i]) * 1e-6;
+}
+
+static void report_step(struct run *r, struct step_record *record, const struct step_sums *sums) {
+    const struct trainer *t = r->t;
+    double accuracy = sums->samples > 0 ? (double)(sums->correct / sums->samples) : 0;
+    record->loss = sums->loss;
+    record->accuracy = (float)accuracy;
+    record->samples = (double)sums->samples;
+    record->skipped = sums->skipped;
+    metrics_step(r->metrics, record);
+    struct progress_state s = {.step = record->step,
                                .steps = t->steps,
-                               .epoch = (t->at.step - 1) / t->per_epoch + 1,
+                               .epoch = (record->step - 1) / t->per_epoch + 1,
                                .epochs = (t->steps + t->per_epoch - 1) / t->per_epoch,
-                               .loss = (double)t->sums.loss,
+                               .loss = (double)sums->loss,
                                .accuracy = accuracy,
-                               .lr = t->lr,
-                               .ms = ms,
-                               .samples_per_s = (double)t->sums.samples / ms * 1e3,
-                               .comm_exposed = comm / (double)ns};
-    progress_show(r->progress, &s, due(r->log_every, t->at.step) || t->at.step == t->steps);
+                               .lr = record->lr,
+                               .ms = record->ms,
+                               .samples_per_s = (double)sums->samples / record->ms * 1e3,
+                               .comm_exposed = record->phase_ms[PHASE_COMM] / record->ms};
+    progress_show(r->progress, &s, due(r->log_every, record->step) || record->step == t->steps);
 }
 
 /* ---- one step, and what the ranks agree on after it ---- */
+
+/* Step 'step' had these sums, on every rank. */
+static enum error learn(struct run *r, int64_t step, const struct step_sums *sums,
+                        struct step_record *record) {
+    struct trainer *t = r->t;
+    r->loss = sums->loss;
+    r->samples += (double)sums->samples;
+    r->stopped = sums->stop;
+    if (t->rank == 0) {
+        sha256_update(&t->at.losses, &sums->loss, sizeof sums->loss);
+        report_step(r, record, sums);
+    }
+    if (isfinite(sums->loss)) return ERR_NONE;
+    return FAIL(ERR_RESULT,
+                "diverged: the loss of step %lld is %g\nlower optimizer.lr, or set optimizer.clip",
+                (long long)step, (double)sums->loss);
+}
+
 static enum error take_step(struct run *r) {
     struct trainer *t = r->t;
+    TRY(trace_step_begin(t));
     int64_t begin = clock_ns(), before[PHASES];
     memcpy(before, t->phase_ns, sizeof before);
+    t->known = &t->sums, t->nknown = 1;
     TRY(r->mode->step(t->mode));
     if (t->graph) graph_values_changed(t->graph);
     timers_settle(t, before);
+    inject_settle(t);
+    trace_step_end(t, begin);
     scaling_follow(t);
     t->at.step++;
     t->at.step_in_epoch++;
     if (t->at.step_in_epoch == t->per_epoch) t->at.step_in_epoch = 0, t->at.epoch++;
-    r->loss = t->sums.loss;
-    r->samples += (double)t->sums.samples;
-    r->stopped = t->sums.stop;
+    if (t->rank == 0) note_step(r, clock_ns() - begin, before);
+    for (int64_t i = 0; i < t->nknown; i++)
+        TRY(learn(r, t->at.step - t->nknown + 1 + i, &t->known[i],
+                  r->waiting ? &r->waiting[i] : NULL));
+    if (t->nknown) r->nwaiting = 0;
     if (r->stopped) stop_with_others();
-    if (t->rank == 0) {
-        sha256_update(&t->at.losses, &t->sums.loss, sizeof t->sums.loss);
-        report_step(r, clock_ns() - begin, before);
-    }
-    if (!isfinite(t->sums.loss))
-        return FAIL(
-            ERR_RESULT,
-            "diverged: the loss of step %lld is %g\nlower optimizer.lr, or set optimizer.clip",
-            (long long)t->at.step, (double)t->sums.loss);
     return ERR_NONE;
 }
 
@@ -141,6 +173,13 @@ static void note_best(struct run *r) {
     r->t->at.best = now(r, best_metric(r));
 }
 
+/* What lies between steps, since 'mark'. */
+static void end_other(struct run *r, enum trace_kind kind, int64_t mark) {
+    int64_t now = clock_ns();
+    r->other_ns += now - mark;
+    if (r->t->trace) trace_span(r->t->trace, kind, TRACE_COMPUTE, mark, now);
+}
+
 static enum error evaluate(struct run *r) {
     struct trainer *t = r->t;
     char text[160];
@@ -149,7 +188,7 @@ static enum error evaluate(struct run *r) {
     TRY(r->mode->share_buffers(t->mode));
     TRY(trainer_evaluate(t, t->val, &r->val));
     r->has_val = r->val_is_new = true;
-    r->other_ns += clock_ns() - mark;
+    end_other(r, TRACE_EVALUATION, mark);
     if (t->rank > 0) return ERR_NONE;
     metrics_val(r->metrics, t->at.step, &r->val);
     progress_say(r->progress, "step %lld: validation %s", (long long)t->at.step,
@@ -175,9 +214,10 @@ static enum error save(struct run *r, bool best) {
     if (best) note_best(r);
     r->saved = t->at.step;
     t->at.seconds += clock_seconds(mark - r->started);
+    if (t->rank == 0) metrics_flush(r->metrics); /* a resume finds all steps up to this one */
     enum error err = t->rank == 0 ? saver_save(r->saver, best) : ERR_NONE;
     t->at.seconds -= clock_seconds(mark - r->started);
-    r->other_ns += clock_ns() - mark;
+    end_other(r, TRACE_CHECKPOINT, mark);
     return err;
 }
 
@@ -185,7 +225,7 @@ static bool target_reached(const struct run *r) {
     const struct train_config *c = &r->t->config->train;
     if (!c->until_metric) return false;
     const struct metric *m = metric_find(c->until_metric);
-    if (m->validation && !r->val_is_new) return false;
+    if (m->validation ? !r->val_is_new : !r->t->nknown) return false;
     double value = now(r, m);
     return !isnan(value) && !metric_better(m, c->until_value, value);
 }
@@ -272,8 +312,12 @@ static enum error finish(struct run *r) {
     s.skipped = t->at.skipped;
     if (c->comm.compress.index != COMPRESS_none)
         s.compress = compress_variants.at(c->comm.compress.index)->name;
-    TRY(gather(r, &s));
+    char planted[INJECT_TEXT];
+    if (*inject_text(c, planted)) s.planted = planted;
+    trace_finish(t);
+    TRY(gather(r, &s)); /* all have written what they have recorded */
     if (t->rank > 0) return ERR_NONE;
+    if (trace_conclude(t)) progress_say(r->progress, "trace %s/trace.json", s.run_dir);
     TRY(saver_wait(r->saver));
     metrics_percentiles(r->metrics, &s.step_p50, &s.step_p95);
     TRY(hash_weights(t, s.weights));
@@ -306,7 +350,11 @@ static enum error open_outputs(struct run *r) {
     enum error err = saver_open(folder, (int)c->checkpoint.keep, &v, &r->saver);
     affinity_restore(&bound);
     TRY(err);
-    TRY(metrics_open(t->job->run_dir, t->steps, &r->metrics));
+    int64_t most = c->ddp.sync.every < t->steps ? c->ddp.sync.every : t->steps;
+    r->waiting = calloc((size_t)most + 1, sizeof *r->waiting);
+    if (!r->waiting)
+        return FAIL(ERR_MEMORY, "no memory for the records of %lld steps", (long long)most);
+    TRY(metrics_open(t->job, t->at.step, t->steps, &r->metrics));
     TRY(progress_open(t->job, &r->progress));
     if (t->job->resume) metrics_event(r->metrics, t->at.step, "resumed", t->job->resume);
     metrics_start(r->metrics, t->at.step, t->steps, t->per_epoch);
@@ -321,6 +369,18 @@ static enum error run_all(struct run *r) {
     return finish(r);
 }
 
+/* The others are told first; what this rank has recorded is written without losing what was wrong. */
+static enum error fail(struct run *r, enum error err) {
+    struct trainer *t = r->t;
+    char words[1024];
+    if (t->mode) t->job->mode->abort(t->mode, error_message());
+    if (!t->trace) return err;
+    snprintf(words, sizeof words, "%s%s%s", error_message(), *error_hint() ? "\n" : "",
+             error_hint());
+    trace_finish(t);
+    return FAIL(err, "%s", words);
+}
+
 enum error trainer_run(const struct job *job, int rank, void *place) {
     struct trainer *t = calloc(1, sizeof *t);
     if (!t) return FAIL(ERR_MEMORY, "no memory for a rank");
@@ -331,10 +391,11 @@ enum error trainer_run(const struct job *job, int rank, void *place) {
     if (t->ranks > 1) snprintf(t->name, sizeof t->name, "rank %d", rank);
     log_set_prefix(t->name);
     if (err == ERR_NONE) err = job->task == JOB_EVALUATE ? trainer_judge(t) : run_all(&r);
-    if (err != ERR_NONE && t->mode) job->mode->abort(t->mode, error_message());
+    if (err != ERR_NONE) err = fail(&r, err);
     progress_close(r.progress);
     saver_close(r.saver);
     metrics_close(r.metrics);
+    free(r.waiting);
     trainer_close(t);
     log_set_prefix("");
     free(t);

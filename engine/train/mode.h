@@ -5,10 +5,15 @@
 
 struct trainer;
 struct job;
+struct trace_clock;
 struct mode; /* each mode's own */
 struct mode_stats {
     int64_t sent, received, lane_ns;
     int64_t dense, packed; /* compressed gradients: bytes that they would have taken, and took */
+    /* dp.staleness, the server: updates from one gradient each, how many others had come since
+     * these gradients' weights were given away, in all and at most. Workers: nanoseconds of their
+     * steps, and those that they did not compute in. */
+    int64_t updates, old, oldest, stepped_ns, waited_ns;
 };
 struct mode_ops {
     const char *name, *summary;
@@ -23,7 +28,8 @@ struct mode_ops {
      * with that of its slices, of rank 0's t->whole; NULL there: state begins as zero. */
     enum error (*start)(struct mode *m);
     /* One whole optimizer step, seen from this rank: on return t->values and t->sums are the same
-     * on every rank. */
+     * on every rank. With ddp.sync and dp.staleness they need be so only where trainer_meets;
+     * where the sums are not known yet, t->nknown is 0. */
     enum error (*step)(struct mode *m);
     /* v[0..n) = the sum over ranks, exact where all but one rank hold zero. */
     enum error (*sum)(struct mode *m, double *v, int n);
@@ -38,6 +44,9 @@ struct mode_ops {
     /* Payload bytes to and from other ranks, and nanoseconds that communication ran beside
      * computing, so far. */
     void (*stats)(struct mode *m, struct mode_stats *out);
+    /* The run is traced from here on: t->trace hears of every call; *clock: how this rank's clock is compared with
+     * rank 0's. NULL: no longer. Collective. May be NULL: there are no others. */
+    enum error (*watch)(struct mode *m, struct trace_clock *clock);
     /* One line for the banner: what moves gradients, and why that. */
     const char *(*describe)(struct mode *m);
     void (*close)(struct mode *m);

@@ -25,5 +25,11 @@ MUST_CHECK enum error resolve_link(struct resolve *r);
 /* ---- resolve_sharing.c: what is exchanged ---- */
 MUST_CHECK enum error resolve_sharing(struct resolve *r);
 
+/* ---- resolve_trace.c: which steps are traced ---- */
+void resolve_trace(struct resolve *r);
+
 /* ---- resolve_numbers.c: precision, and what devices are capable of ---- */
 void resolve_numbers(struct resolve *r);
+
+/* ---- resolve_inject.c: what goes wrong on purpose ---- */
+void resolve_inject(struct resolve *r);

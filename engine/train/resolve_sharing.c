@@ -1,6 +1,10 @@
 /* How gradients are shared, beside mode and link: combinations that make no sense. */
 #include "engine/train/resolve_impl.h"
 
+static const struct device_ops *kind_of(const struct resolve *r) {
+    return device_find(r->c->devices.kind);
+}
+
 static void check_shard(struct resolve *r) {
     const struct node *shard = resolve_find(r, "optimizer.shard");
     if (!r->c->optimizer.shard || resolve_mode_is(r, "ddp")) return;
@@ -27,14 +31,81 @@ static void check_compress(struct resolve *r) {
                      resolve_place(r, resolve_find(r, "deterministic")));
 }
 
+/* ---- local SGD ---- */
+
+static void refuse_sync(struct resolve *r, const char *key, const char *why, const char *hint) {
+    config_error(r->e, resolve_find(r, "ddp.sync.every"), false,
+                 "ddp.sync: weights are averaged every %lld steps, but %s (%s)\n%s",
+                 (long long)r->c->ddp.sync.every, why, resolve_place(r, resolve_find(r, key)),
+                 hint);
+}
+
+/* What means the gradient of the whole batch, which then nobody has. */
+static void check_sync(struct resolve *r) {
+    const struct run_config *c = r->c;
+    const struct device_ops *kind = device_find(c->devices.kind);
+    if (c->ddp.sync.every == 1) return;
+    if (!resolve_mode_is(r, "ddp"))
+        refuse_sync(r, "mode", "mode is not 'ddp'", "use mode ddp, or ddp.sync: 1");
+    if (c->deterministic == DETERMINISTIC_BITWISE)
+        refuse_sync(r, "deterministic", "deterministic is 'bitwise'",
+                    "what comes out depends on the number of devices: use deterministic: true");
+    if (c->optimizer.shard)
+        refuse_sync(r, "optimizer.shard", "optimizer.shard has each rank step a part of them",
+                    "use optimizer.shard: false");
+    if (c->comm.compress.index != COMPRESS_none)
+        refuse_sync(r, "comm.compress", "comm.compress is for gradients, which do not travel",
+                    "use comm.compress: none");
+    if (c->sync_batchnorm)
+        refuse_sync(r, "sync_batchnorm", "sync_batchnorm has ranks meet in every step",
+                    "use sync_batchnorm: false");
+    if (kind && kind->accel)
+        refuse_sync(r, "devices", "devices are accelerators, which cannot do that yet",
+                    "use devices: cpu:N, or ddp.sync: 1");
+}
+
+/* ---- a server that does not wait ---- */
+
+/* A key that dp.staleness excludes, with both places. */
+static void refuse_beside(struct resolve *r, const char *why, const char *path, const char *value,
+                          const char *hint) {
+    config_error(r->e, resolve_find(r, "dp.staleness"), false,
+                 "'dp.staleness': %s, but %s is '%s' (%s)\n%s, or dp.staleness: 0", why, path,
+                 value, resolve_place(r, resolve_find(r, path)), hint);
+}
+
+static void check_staleness(struct resolve *r) {
+    const struct run_config *c = r->c;
+    if (!dp_is_asynchronous(c)) return;
+    if (!dp_serves_apart(c))
+        refuse_beside(r, "a server that does not wait has to be one of its own", "dp.server",
+                      c->dp.server == SERVER_SHARED ? "shared" : "sharded",
+                      "use dp.server: dedicated");
+    if (c->dp.scatter == SCATTER_SERVER)
+        refuse_beside(r, "devices are not in the same step", "dp.scatter", "server",
+                      "use dp.scatter: direct");
+    if (c->dp.overlap == DP_OVERLAP_ON)
+        refuse_beside(r, "a gradient travels when it is complete", "dp.overlap", "on",
+                      "use dp.overlap: auto");
+    if (c->sync_batchnorm)
+        refuse_beside(r, "devices are not in the same step", "sync_batchnorm", "true",
+                      "use sync_batchnorm: false");
+    if (c->deterministic == DETERMINISTIC_BITWISE)
+        refuse_beside(r, "what comes out depends on the number of devices", "deterministic",
+                      "bitwise",
+                      "use deterministic: true (in turn) or false (in order of arrival)");
+    if (c->train.until_metric && !strcmp(c->train.until_metric, "train.loss"))
+        refuse_beside(r, "devices are not in the same step", "train.until", "train.loss",
+                      "use train.until: {val.loss: ...}");
+    if (kind_of(r)->accel)
+        refuse_beside(r, "gradients are served in the host's memory", "devices", c->devices_text,
+                      "use devices: cpu");
+}
+
 /* ---- accelerators ---- */
 
 static bool emulation_given(const struct comm_config *c) {
     return c->emulate.bandwidth > 0 || c->emulate.latency > 0;
-}
-
-static const struct device_ops *kind_of(const struct resolve *r) {
-    return device_find(r->c->devices.kind);
 }
 
 /* What each backend is between: threads, processes. */
@@ -113,6 +184,8 @@ enum error resolve_sharing(struct resolve *r) {
     check_shard(r);
     check_compress(r);
     check_compress_there(r);
+    check_sync(r);
+    check_staleness(r);
     find_server(r);
     TRY(check_backend(r));
     return resolve_overlap(r);

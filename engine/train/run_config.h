@@ -6,6 +6,9 @@
 #include "engine/optim/optim.h"
 #include "engine/train/compress.h"
 #include "engine/train/init.h"
+#include "engine/train/inject.h"
+
+#include <string.h>
 
 enum { RUN_DEVICES_MAX = 256, RUN_SHARDS_MAX = 256 };
 struct device_choice { /* auto | cpu:4 | ref:2 | cuda | cuda:0,2 */
@@ -30,9 +33,10 @@ enum comm_backend { BACKEND_AUTO, BACKEND_HOST, BACKEND_PEER, BACKEND_NCCL };
 enum dp_server { SERVER_SHARED, SERVER_DEDICATED, SERVER_SHARDED, SERVER_CPU };
 enum dp_overlap { DP_OVERLAP_AUTO, DP_OVERLAP_ON, DP_OVERLAP_OFF };
 enum dp_scatter { SCATTER_DIRECT, SCATTER_SERVER };
+enum sync_state { SYNC_LOCAL, SYNC_AVERAGE };
 enum lr_scale { LR_SCALE_NONE, LR_SCALE_LINEAR, LR_SCALE_SQRT };
 enum cuda_graph { CUDA_GRAPH_AUTO, CUDA_GRAPH_OFF };
-enum determinism { DETERMINISTIC_TRUE, DETERMINISTIC_BITWISE };
+enum determinism { DETERMINISTIC_FALSE, DETERMINISTIC_TRUE, DETERMINISTIC_BITWISE };
 
 /* A launcher other than ours has started this process as one rank of many. */
 struct run_launched {
@@ -87,12 +91,17 @@ struct run_config {
     } cuda;
     struct dp_config {
         int server, scatter;
-        int overlap; /* enum dp_overlap; 'auto' is resolved by run_settings_load */
+        int overlap;       /* enum dp_overlap; 'auto' is resolved by run_settings_load */
+        int64_t staleness; /* steps that a worker may be ahead of the slowest; -1: any number */
     } dp;
     struct ddp_config {
         struct bucket_config {
-            int64_t first, cap; /* bytes */
+            int64_t first, cap; /* bytes; INT64_MAX: all at once */
         } bucket;
+        struct sync_config {
+            int64_t every; /* steps */
+            int state;     /* enum sync_state */
+        } sync;
         bool overlap;
     } ddp;
     struct comm_config {
@@ -130,12 +139,20 @@ struct run_config {
     struct log_config {
         const char *dir; /* runs/$name-$time */
         struct config_span every;
-        const char *dashboard; /* off | PORT | HOST:PORT, of that form */
+        struct config_list sinks;        /* of enum sink_kind */
+        const char *dashboard;           /* off | PORT | HOST:PORT, of that form */
+        const char *trace;               /* off | 10..20st */
+        int64_t trace_first, trace_last; /* from it, by run_settings_load; 0: off */
     } log;
+    struct inject_config inject;
 };
 /* Mode dp: the server is one more rank, 0, which computes nothing. */
 static inline bool dp_serves_apart(const struct run_config *c) {
     return c->dp.server == SERVER_DEDICATED || c->dp.server == SERVER_CPU;
+}
+/* Mode dp: the server steps the optimizer for each worker's gradient by itself. */
+static inline bool dp_is_asynchronous(const struct run_config *c) {
+    return c->dp.staleness != 0 && !strcmp(c->mode, "dp");
 }
 extern const struct config_section run_schema;
 

@@ -427,6 +427,10 @@ static enum error resolve_buckets(struct resolve *r) {
     struct bucket_config *b = &r->c->ddp.bucket;
     const struct node *first = resolve_find(r, "ddp.bucket.first"),
                       *cap = resolve_find(r, "ddp.bucket.cap");
+    if (b->cap < 0) {
+        b->first = b->cap = INT64_MAX;
+        return ERR_NONE;
+    }
     if (b->first <= b->cap) return ERR_NONE;
     if (resolve_is_given(first)) {
         config_error(r->e, first, false, "the first bucket is larger than ddp.bucket.cap, %s (%s)",
@@ -466,6 +470,7 @@ enum error run_resolve(struct run_settings *s, const char *const *modes,
     check_run_name(&r);
     check_log_dir(&r);
     check_dashboard(&r);
+    resolve_trace(&r);
     TRY(read_until(&r));
     TRY(read_devices(&r));
     if (config_errors_count(e))
@@ -480,6 +485,7 @@ enum error run_resolve(struct run_settings *s, const char *const *modes,
     TRY(resolve_buckets(&r));
     resolve_numbers(&r);
     TRY(resolve_sharing(&r));
+    resolve_inject(&r);
     check_metrics(&r);
     return ERR_NONE;
 }

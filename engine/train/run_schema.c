@@ -2,6 +2,7 @@
  * their own. */
 #include "engine/optim/schedule.h"
 #include "engine/train/run_resolve.h"
+#include "engine/train/sink.h"
 
 #define AT(member) offsetof(struct run_config, member)
 #define ABOVE_ZERO .min = 1e-12, .max = 1e15
@@ -79,21 +80,42 @@ static const struct config_field dp_fields[] = {
     {"overlap", CONFIG_ENUM, offsetof(struct dp_config, overlap), "auto",
      "Send gradients to the server while backward is still computing others; auto: on accelerators",
      .choices = "auto|on|off"},
+    {"staleness", CONFIG_INT, offsetof(struct dp_config, staleness), "0",
+     "0: all wait for each other in every step; else a server of its own steps the optimizer for "
+     "each gradient that comes, and a worker may be so many of its steps ahead of the slowest. In "
+     "turn, never more than one ahead, unless deterministic is false",
+     .min = 0, .max = 1000000, .choices = "unbounded", .word = -1},
     {.key = NULL},
 };
 SECTION(dp, "server", "The parameter server; used in mode dp");
 
 static const struct config_field bucket_fields[] = {
     {"first", CONFIG_BYTES, offsetof(struct bucket_config, first), "1MB",
-     "Size of the first, so that sharing begins early", .min = 1, NO_LIMIT},
-    {"cap", CONFIG_BYTES, offsetof(struct bucket_config, cap), "25MB", "Size of the others",
-     .min = 1, NO_LIMIT},
+     "Size of the first, so that sharing begins early", .min = 0, NO_LIMIT},
+    {"cap", CONFIG_BYTES, offsetof(struct bucket_config, cap), "25MB",
+     "Size of the others; 0: every parameter is a message of its own; flat: one message for all, "
+     "whatever 'first' is",
+     .min = 0, NO_LIMIT, .choices = "flat", .word = -1},
     {.key = NULL},
 };
-SECTION(bucket, "cap", "How many bytes of gradients are shared at once");
+SECTION(bucket, "cap", "How many bytes of gradients are shared at once; in dp, too");
+
+static const struct config_field sync_fields[] = {
+    {"every", CONFIG_INT, offsetof(struct sync_config, every), "1",
+     "Steps from one sharing to the next. 1: gradients are shared in every step; more: each device "
+     "steps by its own samples, and then the weights are averaged (local SGD)",
+     .min = 1, .max = 1000000},
+    {"state", CONFIG_ENUM, offsetof(struct sync_config, state), "local",
+     "The optimizer's state where that is more than 1: local to each device, or averaged with the "
+     "weights",
+     .choices = "local|average"},
+    {.key = NULL},
+};
+SECTION(sync, "every", "How often devices share what they have learned; used in mode ddp");
 
 static const struct config_field ddp_fields[] = {
     {"bucket", CONFIG_SECTION, offsetof(struct ddp_config, bucket), .extra = &bucket_section},
+    {"sync", CONFIG_SECTION, offsetof(struct ddp_config, sync), .extra = &sync_section},
     {"overlap", CONFIG_BOOL, offsetof(struct ddp_config, overlap), "true",
      .help = "Share gradients while backward is still computing others"},
     {.key = NULL},
@@ -205,18 +227,41 @@ static const struct config_field checkpoint_fields[] = {
 };
 SECTION(checkpoint, "every", "Saving, to go on after a stop");
 
+/* "|jsonl|csv|..." */
+static const char sink_words[] =
+#define SINK(name) "|" #name
+#include "engine/train/sinks.def"
+#undef SINK
+    ;
 static const struct config_field log_fields[] = {
     {"dir", CONFIG_STRING, offsetof(struct log_config, dir), "runs/$name-$time",
      .help = "Where the run's files go"},
-    {"every", CONFIG_SPAN, offsetof(struct log_config, every), "50st", "How often to write metrics",
-     ABOVE_ZERO},
+    {"every", CONFIG_SPAN, offsetof(struct log_config, every), "50st",
+     "How often to print a line, where there is no terminal for a bar", ABOVE_ZERO},
+    {"sinks", CONFIG_ENUMS, offsetof(struct log_config, sinks), "[jsonl]",
+     .help = "Where the numbers of every step go: jsonl to metrics.jsonl (always), csv to "
+             "metrics.csv, tensorboard to tb/ for TensorBoard",
+     .choices = sink_words + 1},
     {"dashboard", CONFIG_STRING, offsetof(struct log_config, dashboard), "off",
      .help =
          "Show the run while it goes, to a browser: PORT of this host alone, HOST:PORT, or off; "
          "port 0 is any that is free"},
+    {"trace", CONFIG_STRING, offsetof(struct log_config, trace), "off",
+     .help = "Steps of which RUN_DIR/trace.json tells what each rank did when: 10..20st, one step "
+             "as 10, or off"},
     {.key = NULL},
 };
-SECTION(log, "every", "What a run writes");
+static void check_log(const void *config, const struct node *at, struct config_errors *e) {
+    const struct log_config *c = config;
+    sinks_check(&c->sinks, node_get(at, "sinks"), e);
+}
+
+static const struct config_section log_section = {.name = "log",
+                                                  .fields = log_fields,
+                                                  .size = sizeof(struct log_config),
+                                                  .shorthand = "every",
+                                                  .help = "What a run writes",
+                                                  .check = check_log};
 
 /* ---- all ---- */
 
@@ -257,8 +302,9 @@ static const struct config_field run_fields[] = {
              "computes its "
              "shards together"},
     {"deterministic", CONFIG_ENUM, AT(deterministic), "true",
-     "true: the same run gives the same bits; bitwise: at any number of devices, too",
-     .choices = "true|bitwise"},
+     "true: the same run gives the same bits; bitwise: at any number of devices, too; false: two "
+     "runs may differ, which only dp.staleness makes use of",
+     .choices = "false|true|bitwise"},
     {"cuda", CONFIG_SECTION, AT(cuda), .extra = &cuda_section},
     {"dp", CONFIG_SECTION, AT(dp), .extra = &dp_section},
     {"ddp", CONFIG_SECTION, AT(ddp), .extra = &ddp_section},
@@ -267,6 +313,7 @@ static const struct config_field run_fields[] = {
     {"eval", CONFIG_SECTION, AT(eval), .extra = &eval_section},
     {"checkpoint", CONFIG_SECTION, AT(checkpoint), .extra = &checkpoint_section},
     {"log", CONFIG_SECTION, AT(log), .extra = &log_section},
+    {"inject", CONFIG_SECTION, AT(inject), .extra = &inject_section},
     {.key = NULL},
 };
 const struct config_section run_schema = {.name = "run",

@@ -85,6 +85,7 @@ enum error summary_json(const struct summary *s, struct json *j) {
         json_real(j, "ratio", s->packed > 0 ? s->dense / s->packed : (double)NAN);
         json_close(j, '}');
     }
+    if (s->planted) json_string(j, "inject", s->planted);
     json_list(j, "peak_rss_bytes", s->rss, s->processes);
     json_list(j, "optimizer_bytes", s->state, s->ranks);
     json_string(j, "weights_sha256", s->weights);
@@ -141,6 +142,7 @@ static void print_table(const struct summary *s, FILE *f) {
         fprintf(f, "%s without compression: %.1f times as much\n", text_of_bytes(s->dense, sent),
                 s->dense / s->packed);
     }
+    if (s->planted) fprintf(f, "planted on purpose    %s\n", s->planted);
     fprintf(f, "weights sha256  %s\nlosses  sha256  %s\nrun             %s\n", s->weights,
             s->losses, s->run_dir);
 }

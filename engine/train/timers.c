@@ -6,6 +6,7 @@
  *   device    forward       | backward        |  exchange | update
  *
  * Of a step in many pieces the first ones are timed, and stand for all. */
+#include "engine/base/clock.h"
 #include "engine/device/accel.h"
 #include "engine/train/internal.h"
 
@@ -15,6 +16,8 @@ enum { TIMED_PIECES = 16 };
 struct timers {
     struct device_mark *mark[TIMED_PIECES][TIMED_PLACES];
     int pieces; /* of this step, so far */
+    struct device_mark *zero;
+    int64_t zero_ns; /* when the device passed it, by the host's clock; 0: nobody has asked */
 };
 
 enum error timers_open(struct trainer *t) {
@@ -33,6 +36,7 @@ void timers_close(struct trainer *t) {
     for (int i = 0; i < TIMED_PIECES; i++)
         for (int k = 0; k < TIMED_PLACES; k++)
             if (t->timers->mark[i][k]) device_accel(t->device)->mark_free(t->timers->mark[i][k]);
+    if (t->timers->zero) device_accel(t->device)->mark_free(t->timers->zero);
     free(t->timers);
     t->timers = NULL;
 }
@@ -55,10 +59,35 @@ static int64_t elapsed(const struct trainer *t, enum timed from, enum timed to) 
     return timed ? sum * s->pieces / timed : 0;
 }
 
+void timers_anchor(struct trainer *t) {
+    struct timers *s = t->timers;
+    const struct accel_ops *a = s ? device_accel(t->device) : NULL;
+    if (!s || s->zero_ns) return;
+    if (!s->zero && a->timer_create(t->device, &s->zero) != ERR_NONE) return;
+    if (a->mark(t->device, LANE_COMPUTE, s->zero) != ERR_NONE) return;
+    if (device_wait(t->device) == ERR_NONE) s->zero_ns = clock_ns();
+}
+
+/* What the device did when, of the pieces that were timed. */
+static void trace_pieces(const struct trainer *t) {
+    static const enum trace_kind kinds[] = {TRACE_FORWARD, TRACE_BACKWARD};
+    const struct timers *s = t->timers;
+    if (!t->trace || !s->zero_ns) return;
+    for (int i = 0; i < s->pieces && i < TIMED_PIECES; i++)
+        for (int k = 0; k < 2; k++) {
+            int64_t at[2];
+            for (int end = 0; end < 2; end++)
+                at[end] =
+                    s->zero_ns + device_accel(t->device)->between(s->zero, s->mark[i][k + end]);
+            trace_span(t->trace, kinds[k], TRACE_DEVICE, at[0], at[1]);
+        }
+}
+
 void timers_settle(struct trainer *t, const int64_t before[PHASES]) {
     static const enum phase from[] = {PHASE_COMM, PHASE_UPDATE, PHASE_LOAD};
     int64_t *now = t->phase_ns, missing = 0;
     if (!t->timers || t->timers->pieces == 0) return;
+    trace_pieces(t);
     const int64_t took[] = {elapsed(t, TIMED_BEGIN, TIMED_MIDDLE),
                             elapsed(t, TIMED_MIDDLE, TIMED_END)};
     t->timers->pieces = 0;

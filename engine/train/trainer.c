@@ -14,6 +14,7 @@
 void trainer_phase(struct trainer *t, enum phase phase, int64_t *mark) {
     int64_t now = clock_ns();
     t->phase_ns[phase] += now - *mark;
+    if (t->trace) trace_span(t->trace, (enum trace_kind)phase, TRACE_COMPUTE, *mark, now);
     *mark = now;
 }
 
@@ -102,7 +103,8 @@ static enum error open_data(struct trainer *t) {
                                   .shuffle = true,
                                   .seed = (uint64_t)c->seed,
                                   .pad = c->batch.pad,
-                                  .drop_last = c->batch.drop_last};
+                                  .drop_last = c->batch.drop_last,
+                                  .frozen = inject_mistake(c) == MISTAKE_NO_SET_EPOCH};
     t->per_epoch = sampler_steps(&t->sampler);
     if (t->per_epoch == 0)
         return FAIL(ERR_CONFIG,
@@ -261,9 +263,11 @@ enum error trainer_values(const struct trainer *t, const float **values, void **
     return device_read(t->device, *copy, t->values, bytes);
 }
 
+/* Rank 0's are everybody's; another's would be, if nobody sent them. */
 static enum error make_values(struct trainer *t, float *values, float *buffers) {
-    model_init(t->model, (uint64_t)t->config->seed, values, buffers);
-    return t->job->resume ? ERR_NONE : init_load(&t->config->init, t->model, values, buffers);
+    model_init(t->model, (uint64_t)(t->config->seed + t->rank), values, buffers);
+    bool loads = t->rank == 0 && !t->job->resume;
+    return loads ? init_load(&t->config->init, t->model, values, buffers) : ERR_NONE;
 }
 
 /* First values for arenas that the host cannot write to. */
@@ -281,11 +285,15 @@ static enum error send_values(struct trainer *t) {
     return err;
 }
 
+static enum error put_values(struct trainer *t) {
+    return device_holds(t->device, t->values) ? send_values(t)
+                                              : make_values(t, t->values, t->buffers);
+}
+
 static enum error first_values(struct trainer *t) {
     struct checkpoint_view v;
     if (t->rank > 0) return ERR_NONE;
-    TRY(device_holds(t->device, t->values) ? send_values(t)
-                                           : make_values(t, t->values, t->buffers));
+    TRY(put_values(t));
     if (!t->job->resume) return ERR_NONE;
     bool state = t->job->task == JOB_TRAIN;
     for (int i = 0; state && t->slices != &t->all && i < t->optim->nslots; i++)
@@ -314,16 +322,20 @@ static enum error begin(struct trainer *t) {
     drop_whole(t);
     TRY(err);
     struct checkpoint_counters *c = &t->at;
-    double at[7] = {0};
+    const struct log_config *log = &t->config->log;
+    double at[9] = {0};
     if (t->rank == 0)
         at[0] = (double)c->step, at[1] = (double)c->epoch, at[2] = (double)c->step_in_epoch,
         at[3] = t->job->resume != NULL, at[4] = c->loss_scale, at[5] = (double)c->good_steps,
-        at[6] = (double)c->skipped;
-    TRY(t->job->mode->sum(t->mode, at, 7));
+        at[6] = (double)c->skipped, at[7] = (double)log->trace_first,
+        at[8] = (double)log->trace_last;
+    TRY(t->job->mode->sum(t->mode, at, 9));
     c->step = (int64_t)at[0], c->epoch = (int64_t)at[1], c->step_in_epoch = (int64_t)at[2];
     t->resumed = at[3] > 0;
     c->loss_scale = at[4], c->good_steps = (int64_t)at[5], c->skipped = (int64_t)at[6];
-    return ERR_NONE;
+    trace_open(t, (int64_t)at[7], (int64_t)at[8]);
+    bool unsent = inject_mistake(t->config) == MISTAKE_NO_BROADCAST; /* as if mode->start had not */
+    return unsent && !t->resumed && t->rank > 0 ? put_values(t) : ERR_NONE;
 }
 
 enum error trainer_open(struct trainer *t) {
@@ -349,6 +361,7 @@ void trainer_close(struct trainer *t) {
     if (t->device && device_wait(t->device) != ERR_NONE) log_debug("%s", error_message());
     loader_close(t->loader);
     timers_close(t);
+    trace_close(t);
     graph_free(t->graph);
     update_close(t);
     for (int d = 1; d < GRAD_ARENAS; d++) device_free(t->device, t->grads[d]);

@@ -12,6 +12,7 @@
 #include "engine/train/mode.h"
 #include "engine/train/run_config.h"
 #include "engine/train/score.h"
+#include "engine/train/trace.h"
 
 enum phase { PHASE_LOAD, PHASE_FORWARD, PHASE_BACKWARD, PHASE_COMM, PHASE_UPDATE, PHASES };
 enum {
@@ -96,13 +97,19 @@ struct trainer {
     struct there *there; /* of the update, where the arenas are an accelerator's; else NULL */
     const struct optim_ops *optim;
     struct step_sums sums;
-    float header[HEADER_FLOATS]; /* on its way to the values' */
+    /* A mode may leave it to a later step to say what a step's sums were (mode ddp, ddp.sync). */
+    bool alone; /* the mode's: gradients and sums are those of this rank's own samples */
+    const struct step_sums *known; /* behind a step: the sums of the last nknown steps, it among */
+    int64_t nknown;                /* them; the mode's where they are not just t->sums */
+    float header[HEADER_FLOATS];   /* on its way to the values' */
 
     int64_t steps, per_epoch; /* of the whole run, and of an epoch */
     double base_lr, lr, norm_seen;
+    int64_t more_updates; /* dp.staleness: that the optimizer has done beside one a step */
     struct checkpoint_counters at;
     bool resumed; /* it began from a checkpoint */
     int64_t phase_ns[PHASES];
+    struct trace *trace;   /* NULL: there is none */
     struct timers *timers; /* of an accelerator's passes; NULL: the host's clock tells all */
     const struct step_batch *ahead; /* an accelerator's next batch, which is on its way; or NULL */
     const int64_t
@@ -112,6 +119,7 @@ struct trainer {
     enum error (*next_batch)(struct trainer *t, const struct step_batch **out);
     void *batch_source; /* the mode's, when it brings them */
 
+    struct lag lag;    /* of a device that is slow on purpose */
     double *confusion; /* (classes, classes) of the last evaluation; NULL: not counted */
 };
 
@@ -164,6 +172,8 @@ MUST_CHECK enum error trainer_measure(struct trainer *t);
 MUST_CHECK enum error trainer_update(struct trainer *t, int slice);
 /* All of it, sums included, on a rank that has the whole arena. */
 MUST_CHECK enum error trainer_update_all(struct trainer *t);
+/* Whether all ranks exchange something after that step, to evaluate, to save or to end. */
+bool trainer_meets(const struct trainer *t, int64_t step);
 /* Adds the time since *mark to a phase and moves the mark to now. */
 void trainer_phase(struct trainer *t, enum phase phase, int64_t *mark);
 /* The loader's batches for some shards (in training order, from where the run stands). */

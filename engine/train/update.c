@@ -82,7 +82,7 @@ bool update_span(const struct trainer *t, const struct slice *slice, int tensor,
                              .n = end - begin,
                              .lr = (float)t->lr,
                              .scale = t->scale,
-                             .t = t->at.step + 1 - t->at.skipped,
+                             .t = t->at.step + 1 - t->at.skipped + t->more_updates,
                              .matrix = p->shape.ndim > 1};
     for (int i = 0; i < t->optim->nslots; i++)
         s->slot[i] = t->slots[i] + slice->at + (begin - slice->begin);

@@ -109,11 +109,11 @@ static const struct config_variants layer_kinds = {
 struct all {
     bool flag;
     int64_t count, automatic, bytes;
-    double ratio, seconds;
+    double ratio, seconds, share;
     const char *text, *metric;
     int choice;
     struct config_span span, often;
-    struct config_list ints, spans, layers;
+    struct config_list ints, spans, words, layers;
     struct node *node;
     struct batch {
         int64_t size, shards;
@@ -186,6 +186,12 @@ static const struct config_field all_fields[] = {
      .min = 0,
      .max = 1},
     {.key = "seconds", .type = CONFIG_SECONDS, .offset = AT(seconds), .standard = "60s"},
+    {.key = "percent",
+     .type = CONFIG_SHARE,
+     .offset = AT(share),
+     .standard = "50%",
+     .min = 0,
+     .max = 2},
     {.key = "text", .type = CONFIG_STRING, .offset = AT(text), .standard = "hello"},
     {.key = "metric",
      .type = CONFIG_STRING,
@@ -207,6 +213,11 @@ static const struct config_field all_fields[] = {
      .max = 1e15},
     {.key = "ints", .type = CONFIG_INTS, .offset = AT(ints), .standard = "3", .min = 1, .max = 9},
     {.key = "spans", .type = CONFIG_SPANS, .offset = AT(spans), .standard = "[]"},
+    {.key = "words",
+     .type = CONFIG_ENUMS,
+     .offset = AT(words),
+     .standard = "[two]",
+     .choices = "one|two|three"},
     {.key = "layers",
      .type = CONFIG_VARIANTS,
      .offset = AT(layers),
@@ -277,7 +288,7 @@ static void defaults(void **state) {
     assert_int_equal(c->count, 1);
     assert_int_equal(c->automatic, -7);
     assert_int_equal(c->bytes, 25 << 20);
-    assert_true(c->ratio == 0.5 && c->seconds == 60);
+    assert_true(c->ratio == 0.5 && c->seconds == 60 && c->share == 0.5);
     assert_string_equal(c->text, "hello");
     assert_string_equal(c->metric, "off");
     assert_int_equal(c->choice, 2);
@@ -286,6 +297,8 @@ static void defaults(void **state) {
     assert_int_equal(c->ints.count, 1);
     assert_int_equal(*(int64_t *)c->ints.items, 3);
     assert_int_equal(c->spans.count, 0);
+    assert_int_equal(c->words.count, 1);
+    assert_int_equal(*(int *)c->words.items, 1);
     assert_int_equal(c->layers.count, 0);
     assert_string_equal(c->node->text, "mlp");
     assert_int_equal(c->batch.size, 128);
@@ -303,14 +316,16 @@ static void values(void **state) {
     struct all *c = read_good(
         f,
         "flag: true\ncount: 9223372036854775807\nautomatic: -3\nbytes: 64KB\nratio: 5e-4\n"
-        "seconds: 250ms\ntext: 'no'\nmetric: loss\nchoice: auto\nspan: 0.5ep\noften: 200st\n"
-        "ints: [1, 2]\nspans: [3ep, 5st]\nnode: {a: [1]}\nbatch: 64\n",
+        "seconds: 250ms\npercent: 150%\ntext: 'no'\nmetric: loss\nchoice: auto\nspan: "
+        "0.5ep\noften: "
+        "200st\n"
+        "ints: [1, 2]\nspans: [3ep, 5st]\nwords: [three, one]\nnode: {a: [1]}\nbatch: 64\n",
         NULL);
     assert_true(c->flag);
     assert_int_equal(c->count, INT64_MAX);
     assert_int_equal(c->automatic, -3);
     assert_int_equal(c->bytes, 65536);
-    assert_true(c->ratio == 5e-4 && c->seconds == 0.25);
+    assert_true(c->ratio == 5e-4 && c->seconds == 0.25 && c->share == 1.5);
     assert_string_equal(c->text, "no");
     assert_string_equal(c->metric, "loss");
     assert_int_equal(c->choice, 0);
@@ -320,8 +335,12 @@ static void values(void **state) {
     assert_int_equal(((int64_t *)c->ints.items)[1], 2);
     assert_int_equal(c->spans.count, 2);
     assert_true(((struct config_span *)c->spans.items)[1].unit == SPAN_STEPS);
+    assert_int_equal(c->words.count, 2);
+    assert_int_equal(((int *)c->words.items)[0], 2);
+    assert_int_equal(((int *)c->words.items)[1], 0);
     assert_non_null(node_get(c->node, "a"));
     assert_int_equal(c->batch.size, 64);
+    assert_int_equal(read_good(f, "words: three", NULL)->words.count, 1);
 }
 
 static void variants(void **state) {
@@ -404,6 +423,7 @@ static void completed(void **state) {
                               "bytes: 25MB  # default\n"
                               "ratio: 0.5  # default\n"
                               "seconds: 60s  # default\n"
+                              "percent: 50%  # default\n"
                               "text: hello  # default\n"
                               "metric: off  # default\n"
                               "choice: ring  # default\n"
@@ -411,6 +431,7 @@ static void completed(void **state) {
                               "often: off  # default\n"
                               "ints: 3  # default\n"
                               "spans: []  # default\n"
+                              "words: [two]  # default\n"
                               "layers:\n"
                               "  - relu: {}  # c.yaml:2\n"
                               "  - linear:\n"
@@ -487,6 +508,10 @@ static const struct {
      "c.yaml:1:8: error: 'ratio' must be a number from 0 to 1, got \".inf\"\n..."},
     {"ratio: 1e999", NULL,
      "c.yaml:1:8: error: 'ratio' must be a number from 0 to 1, got \"1e999\"\n..."},
+    {"percent: 201%", NULL,
+     "c.yaml:1:10: error: 'percent' must be at most 200%, got \"201%\"\n..."},
+    {"percent: half", NULL,
+     "c.yaml:1:10: error: 'percent' must be a share such as 50% or 0.5, got \"half\"\n..."},
     {"seconds: 5 minutes", NULL,
      "c.yaml:1:10: error: 'seconds' must be a time such as 250ms, 10s or 2m, got \"5 "
      "minutes\"\n..."},
@@ -517,6 +542,12 @@ static const struct {
     {"ints: 10", NULL, "c.yaml:1:7: error: 'ints' must be at most 9, got \"10\"\n..."},
     {"ints: {a: 1}", NULL,
      "c.yaml:1:7: error: 'ints' must be an integer from 1 to 9, or a list of them, got a map\n..."},
+    {"words: four", NULL,
+     "c.yaml:1:8: error: 'words' must be one of one, two, three, or a list of them, got "
+     "\"four\"\n..."},
+    {"words: [one, tow]", NULL,
+     "c.yaml:1:14: error: 'words[1]' must be one of one, two, three, got \"tow\"\n... did you mean "
+     "'two'?"},
     {"spans: [1ep, [2ep]]", NULL,
      "c.yaml:1:14: error: 'spans[1]' must be a length such as 5ep (epochs) or 200st (steps), got a "
      "list\n..."},

@@ -198,7 +198,7 @@ static void test_evaluation(void **state) {
     struct trial t;
     trial_begin(&t, augmented, 75); /* a ragged last batch of 11 */
     t.params.training = false;
-    t.params.sampler.pad = t.params.sampler.drop_last = true; /* have no say here */
+    t.params.sampler.drop_last = true; /* has no say here */
     int visits[75] = {0};
     for (int rank = 0; rank < 4; rank++) {
         struct loader_params p = t.params;

@@ -169,7 +169,7 @@ static void json_and_csv_hold_the_numbers(void **state) {
     compare_csv(&c, f);
     assert_int_equal(fclose(f), 0);
     assert_non_null(strstr(text, "\"run\",run,\"step_time\""));
-    assert_non_null(strstr(text, "\n\"B\",1,2,4000,10,1,other,w,"));
+    assert_non_null(strstr(text, "\n\"B\",1,2,4000,10,1,,other,w,"));
 }
 
 int main(void) {

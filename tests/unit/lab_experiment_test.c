@@ -176,6 +176,11 @@ static void gates_are_read(void **state) {
         "ddp.val_accuracy <= 0.5",
         "A.step_time >= 3.5 @ devices > cpu:1, devices != cpu:9",
         "ddp.time_to:val.accuracy:0.9 > 2 * dp.time",
+        "B.val_accuracy < A.val_accuracy - 0.02",
+        "ddp[devices=cpu:2].step_time > 0.5 * ddp[devices=cpu:1].step_time",
+        "B.losses != A.losses @ devices == cpu:2",
+        "B.verdict == slower",
+        "ddp.efficiency < 0.5",
     };
     static const struct {
         const char *text, *told;
@@ -184,10 +189,15 @@ static void gates_are_read(void **state) {
         {"ddp.steptime > 1", "SIDE.METRIC is wanted, not 'ddp.steptime'"},
         {"single.step_time > 1", "the first axis has no value 'single'"},
         {"ddp.step_time", "one of > >="},
+        {"ddp[devices=cpu:3].step_time > 1", "'devices' has no value 'cpu:3'"},
+        {"ddp[colour=red].step_time > 1", "no axis 'colour'"},
+        {"ddp[devices].step_time > 1", "'devices' is wanted as AXIS=VALUE"},
+        {"ddp[devices=cpu:1].x.step_time > 1", "a metric is wanted behind 'ddp[devices=cpu:1]'"},
+        {"ddp.step_time > dp.step_time + much", "a number is wanted at 'much'"},
         {"ddp.step_time > 1 @ colour == red", "no axis 'colour'"},
         {"ddp.step_time > 1 and more", "not understood: 'and more'"},
         {"3 > 2", "SIDE.METRIC is wanted first"},
-        {"", "SIDE.METRIC is wanted"},
+        {"", "a quantity is wanted"},
         {"ddp.step_time > 1 @ devices ==", "a value is wanted"},
     };
     const char *text = BASE "matrix: {mode: [dp, ddp], devices: [cpu:1, cpu:2]}\n"

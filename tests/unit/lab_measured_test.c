@@ -21,6 +21,7 @@ static struct measured_step step = {.load = 1e-3,
                                     .backward = 16e-3,
                                     .update = 2e-3,
                                     .work = 1,
+                                    .batch = 64,
                                     .passes = 8,
                                     .samples = 8,
                                     .model = &model,
@@ -32,6 +33,7 @@ static struct run_config config_of(const char *mode, int devices) {
     return (struct run_config){
         .mode = mode,
         .devices = {.kind = "cpu", .count = devices},
+        .batch = {.size = 64, .shards = 8, .accumulate = 1},
         .ddp = {.bucket = {1 << 20, 25 << 20}},
         .comm = {.algorithm = "auto", .order = COMM_ORDER_TREE, .emulate = {.bandwidth = 125e6}}};
 }
@@ -99,6 +101,10 @@ static void refuses_what_it_does_not_know(void **state) {
     c.sync_batchnorm = true;
     assert_int_equal(measured_predict(&step, &c, NULL, 0, &s, &formula), ERR_CONFIG);
     assert_non_null(strstr(error_hint(), "sync_batchnorm=false"));
+    c = config_of("ddp", 2);
+    c.ddp.sync.every = 8;
+    assert_int_equal(measured_predict(&step, &c, NULL, 0, &s, &formula), ERR_CONFIG);
+    assert_non_null(strstr(error_hint(), "ddp.sync=1"));
     c = config_of("ddp", 2);
     c.comm.emulate.bandwidth = 0;
     assert_int_equal(measured_predict(&step, &c, NULL, 0, &s, &formula), ERR_CONFIG);

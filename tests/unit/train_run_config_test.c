@@ -135,6 +135,10 @@ static void decisions(void **state) {
     c = load_good(f, "ddp: 64KB\n", NULL); /* the first bucket is never larger than the others */
     assert_int_equal(c->ddp.bucket.cap, 65536);
     assert_int_equal(c->ddp.bucket.first, 65536);
+    c = load_good(f, "ddp: {bucket: 0}\n", NULL);
+    assert_true(c->ddp.bucket.first == 0 && c->ddp.bucket.cap == 0);
+    c = load_good(f, "ddp: {bucket: {first: 2MB, cap: flat}}\n", NULL);
+    assert_true(c->ddp.bucket.first == INT64_MAX && c->ddp.bucket.cap == INT64_MAX);
 }
 
 static void shorthands(void **state) {
@@ -309,7 +313,7 @@ static const struct {
     {"ddp: {overlap: yes}", NULL,
      "c.yaml:1:16: error: 'ddp.overlap' must be true or false, got \"yes\""},
     {"ddp: {bucket: 25 MB}", NULL,
-     "c.yaml:1:15: error: 'ddp.bucket' must be a size such as 64KB or 25MB, got \"25 MB\""},
+     "c.yaml:1:15: error: 'ddp.bucket' must be flat or a size such as 64KB or 25MB, got \"25 MB\""},
     {"comm: {timeout: 1 min}", NULL,
      "c.yaml:1:17: error: 'comm.timeout' must be a time such as 250ms, 10s or 2m, got \"1 min\""},
     {"loss: cross-entropy", NULL,

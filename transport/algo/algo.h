@@ -66,6 +66,7 @@ struct collective {
     bool there;                      /* buf or send lies on this rank's accelerator */
     bool carried;                    /* and all ranks' do, and so it travels */
     const struct device_mark *ready; /* of LANE_COMM: what the buffer waits for; else NULL */
+    int64_t label;                   /* the caller's own, for who watches */
 
     /* Known once the ranks have met: */
     void **at;     /* every rank's buffer; used only when in_place or staged */

@@ -22,8 +22,8 @@ int meeting_fd(const struct meeting *m);
 /* The descriptor of another process of this host, opened here for meeting_join; -1 with errno. */
 int meeting_fd_of(int64_t pid, int64_t fd);
 
-/* Runs fn(user, rank) in 'size' threads and waits for all. Gives the first failure (by time), with
- * its message in this thread's error. */
+/* Runs fn(user, rank) in 'size' threads and waits for all. Gives the first failure (by time) that is
+ * not just another's (ERR_PEER), with its message in this thread's error. */
 typedef enum error (*rank_fn)(void *user, int rank);
 MUST_CHECK enum error launch_threads(int size, rank_fn fn, void *user);
 

@@ -4,7 +4,6 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,8 +14,9 @@ struct crew {
     pthread_mutex_t gate; /* held until all threads are there: with one missing the others would
                              wait for it in vain */
     bool cancelled;
-    atomic_flag failed;
-    enum error error; /* of the first that failed, with its message and hint */
+    pthread_mutex_t telling;
+    enum error error; /* of the first that failed, with its message and hint; of those that failed
+                         because another did (ERR_PEER) only when there is no other */
     char failure[FAILURE_MAX];
 };
 struct rank_thread {
@@ -32,15 +32,21 @@ static bool gate_pass(struct crew *c) {
     return go;
 }
 
+static void tell(struct crew *c, enum error err) {
+    pthread_mutex_lock(&c->telling);
+    if (c->error == ERR_NONE || (c->error == ERR_PEER && err != ERR_PEER)) {
+        c->error = err;
+        snprintf(c->failure, sizeof c->failure, "%s\n%s", error_message(), error_hint());
+    }
+    pthread_mutex_unlock(&c->telling);
+}
+
 static void *rank_main(void *arg) {
     struct rank_thread *t = arg;
     struct crew *c = t->crew;
     if (!gate_pass(c)) return NULL;
     enum error err = c->fn(c->user, t->rank);
-    if (err != ERR_NONE && !atomic_flag_test_and_set(&c->failed)) {
-        c->error = err;
-        snprintf(c->failure, sizeof c->failure, "%s\n%s", error_message(), error_hint());
-    }
+    if (err != ERR_NONE) tell(c, err);
     return NULL;
 }
 
@@ -69,8 +75,10 @@ enum error launch_threads(int size, rank_fn fn, void *user) {
     TRY(memory_size((size_t)size, sizeof(struct rank_thread), "threads", &bytes));
     TRY(memory_alloc(bytes, &memory));
     struct rank_thread *threads = memory;
-    struct crew crew = {
-        .fn = fn, .user = user, .gate = PTHREAD_MUTEX_INITIALIZER, .failed = ATOMIC_FLAG_INIT};
+    struct crew crew = {.fn = fn,
+                        .user = user,
+                        .gate = PTHREAD_MUTEX_INITIALIZER,
+                        .telling = PTHREAD_MUTEX_INITIALIZER};
     int why = 0, started = crew_start(&crew, threads, size, &why);
     for (int r = 0; r < started; r++) pthread_join(threads[r].thread, NULL);
     memory_free(threads);

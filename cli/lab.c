@@ -1,0 +1,233 @@
+/* engine lab: the labs of a course, each a question, what to run, and what should come out of it. */
+#include "cli/cli.h"
+
+#include "engine/base/file.h"
+#include "engine/train/stop.h"
+#include "lab/lesson_run.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern const struct command command_lab;
+
+struct options {
+    const char *what, *lab, *dir; /* list, show, run, copy; NN; DIR */
+    bool quick, json, quiet;
+    struct pool *pool;
+};
+
+/* ---- list, show, copy ---- */
+
+static enum error list_json(const struct lesson_about *all, int n) {
+    struct json j;
+    json_init(&j);
+    json_open(&j, NULL, '{');
+    json_open(&j, "labs", '[');
+    for (int i = 0; i < n; i++) {
+        json_open(&j, NULL, '{');
+        json_string(&j, "name", all[i].name);
+        json_string(&j, "title", all[i].title);
+        json_string(&j, "question", all[i].question);
+        json_real(&j, "minutes", all[i].minutes);
+        json_close(&j, '}');
+    }
+    json_close(&j, ']');
+    json_close(&j, '}');
+    return cli_json(&j, stdout);
+}
+
+static enum error list(const struct options *o) {
+    struct lesson_about all[LESSONS_MOST];
+    int n;
+    TRY(lesson_list(o->pool, all, &n));
+    if (o->json) return list_json(all, n);
+    for (int i = 0; i < n; i++)
+        printf("%-24s %s (%g min)\n%24s %s\n", all[i].name, all[i].title, all[i].minutes, "",
+               all[i].question);
+    printf("\n'engine lab show NN' tells more, 'engine lab run NN' runs one\n");
+    return ERR_NONE;
+}
+
+static enum error show(const struct options *o) {
+    const char *full;
+    TRY(lesson_find(o->lab, o->pool, &full));
+    fputs(lesson_readme(full), stdout);
+    return ERR_NONE;
+}
+
+static bool is_empty(const char *folder) {
+    DIR *d = opendir(folder);
+    int n = 0;
+    for (struct dirent *e; d && (e = readdir(d));)
+        n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+    if (d) closedir(d);
+    return n == 0;
+}
+
+static enum error copy(const struct options *o) {
+    const char *full;
+    int kept;
+    TRY(lesson_find(o->lab, o->pool, &full));
+    if (file_exists(o->dir) && (!file_is_folder(o->dir) || !is_empty(o->dir)))
+        return FAIL(ERR_CREATE, "'%s' is there already, and is no empty folder", o->dir);
+    TRY(lesson_copy(full, o->dir, o->pool, &kept));
+    printf("wrote %s; 'engine lab run %s' runs what is in there\n", o->dir, o->dir);
+    return ERR_NONE;
+}
+
+/* ---- run ---- */
+
+/* The folder to work in: one that is named, or a copy of a lab that comes with the program. */
+static enum error find_folder(const struct options *o, const char **folder) {
+    const char *full;
+    int kept;
+    char *yaml = pool_printf(o->pool, "%s/lab.yaml", o->lab);
+    if (!yaml) return ERR_MEMORY;
+    if (strchr(o->lab, '/') || file_exists(yaml)) {
+        *folder = o->lab;
+        return o->dir ? FAIL(ERR_USAGE, "'%s' is a folder: it is run where it is, without --dir",
+                             o->lab)
+                      : ERR_NONE;
+    }
+    TRY(lesson_find(o->lab, o->pool, &full));
+    *folder = o->dir ? o->dir : pool_printf(o->pool, "labs/%s", full);
+    if (!*folder) return ERR_MEMORY;
+    TRY(lesson_copy(full, *folder, o->pool, &kept));
+    if (kept)
+        fprintf(stderr, "%d file%s of %s differ%s from the lab's, and stay as they are\n", kept,
+                kept == 1 ? "" : "s", *folder, kept == 1 ? "s" : "");
+    return ERR_NONE;
+}
+
+static enum error tell(const struct options *o, const struct lesson *l,
+                       const struct lesson_result *r) {
+    struct json j;
+    if (!o->json) return lesson_print(l, r, stdout), ERR_NONE;
+    json_init(&j);
+    enum error err = lesson_json(l, r, &j);
+    if (err == ERR_NONE) return cli_json(&j, stdout);
+    json_fini(&j);
+    return err;
+}
+
+static int finish(const struct options *o, const struct lesson *l, const struct lesson_result *r) {
+    if (r->stopped) return stop_exit_code(stop_signal());
+    if (r->failed >= 0) {
+        int code = r->outcome[r->failed].exit, wanted = l->step[r->failed].exit;
+        fprintf(stderr, "engine: step '%s' has ended with exit code %d, not %d\n  %s, in %s\n",
+                l->step[r->failed].name, code, wanted, r->command[r->failed], l->folder);
+        return code ? code : error_exit_code(ERR_RESULT);
+    }
+    enum error err = tell(o, l, r);
+    if (err != ERR_NONE) return cli_fail(err);
+    return r->broken ? error_exit_code(ERR_RESULT) : 0;
+}
+
+static int run_opened(const struct options *o, const struct lesson *l) {
+    struct lesson_runner runner = {"/proc/self/exe", o->quiet, o->json};
+    struct lesson_result *r = pool_alloc(o->pool, sizeof *r);
+    enum error err = r ? lesson_needs(l) : ERR_MEMORY;
+    if (err != ERR_NONE) return cli_fail(err);
+    if (!o->json)
+        printf("%s\n%s\nabout %g min%s; all goes to %s\n", l->title, l->question, l->minutes,
+               l->quick ? " in full, far less in quick form" : "", l->folder);
+    stop_install();
+    err = lesson_run(&runner, l, r);
+    return err == ERR_NONE ? finish(o, l, r) : cli_fail(err);
+}
+
+static int run(const struct options *o) {
+    const char *folder;
+    struct lesson *l = pool_alloc(o->pool, sizeof *l);
+    char *report = NULL;
+    enum error err = l ? find_folder(o, &folder) : ERR_MEMORY;
+    if (err != ERR_NONE) return cli_fail(err);
+    err = lesson_open(folder, o->quick, l, &report);
+    int code = err == ERR_NONE ? run_opened(o, l) : error_exit_code(err);
+    if (report)
+        fputs(report, stderr);
+    else if (err != ERR_NONE)
+        code = cli_fail(err);
+    lesson_close(l);
+    return code;
+}
+
+/* ---- the command ---- */
+
+static int parse(struct options *o, int argc, char **argv) {
+    const char *words[3] = {NULL};
+    int n = 0;
+    for (int i = 1; i < argc; i++) {
+        if (!strcmp(argv[i], "--quick")) {
+            o->quick = true;
+        } else if (!strcmp(argv[i], "--json")) {
+            o->json = true;
+        } else if (!strcmp(argv[i], "--quiet") || !strcmp(argv[i], "-q")) {
+            o->quiet = true;
+        } else if (!strcmp(argv[i], "--dir")) {
+            if (i + 1 == argc) return cli_usage(&command_lab, "--dir needs a folder");
+            o->dir = argv[++i];
+        } else if (argv[i][0] == '-') {
+            return cli_usage(&command_lab, "unknown option '%s'", argv[i]);
+        } else if (n == 3) {
+            return cli_usage(&command_lab, "'%s' is too much", argv[i]);
+        } else {
+            words[n++] = argv[i];
+        }
+    }
+    o->what = words[0], o->lab = words[1];
+    if (n == 3 && strcmp(o->what, "copy") != 0)
+        return cli_usage(&command_lab, "'%s' is too much", words[2]);
+    if (n == 3) o->dir = words[2];
+    return 0;
+}
+
+static int dispatch(const struct options *o) {
+    enum error err = ERR_NONE;
+    if (!o->what) return cli_usage(&command_lab, "list, show, run or copy?");
+    bool listed = !strcmp(o->what, "list"), copied = !strcmp(o->what, "copy");
+    if (!listed && !o->lab) return cli_usage(&command_lab, "which lab? 'engine lab list' has them");
+    if (copied && !o->dir) return cli_usage(&command_lab, "copy where to?");
+    if (!strcmp(o->what, "run")) return run(o);
+    if (listed)
+        err = list(o);
+    else if (copied)
+        err = copy(o);
+    else if (!strcmp(o->what, "show"))
+        err = show(o);
+    else
+        return cli_usage(&command_lab, "list, show, run or copy, not '%s'", o->what);
+    return err == ERR_NONE ? 0 : cli_fail(err);
+}
+
+static int lab_run(int argc, char **argv) {
+    struct options o = {0};
+    int code = parse(&o, argc, argv);
+    if (code) return code;
+    enum error err = pool_create(&o.pool);
+    if (err != ERR_NONE) return cli_fail(err);
+    code = dispatch(&o);
+    pool_free(o.pool);
+    return code;
+}
+
+const struct command command_lab = {
+    .name = "lab",
+    .arguments = "list | show NN | run NN|FOLDER [--quick] [--dir DIR] [--json] | copy NN DIR",
+    .summary = "runs the labs of a course, and checks what should come out of them",
+    .help = "  list           number and name, title, question, and how long it takes\n"
+            "  show NN        what to run, what to look at, and questions to answer\n"
+            "  run NN         copies the lab's files into labs/NN-name, runs its steps there, and\n"
+            "                 holds the results against what the lab claims; NN is a number or a\n"
+            "                 name. A folder with a lab.yaml is run where it is\n"
+            "  copy NN DIR    its files into a new folder, to be changed and run by hand\n"
+            "  --quick        fewer steps and runs: seconds, but no verdicts\n"
+            "  --dir DIR      instead of labs/NN-name\n"
+            "  --json         of list and run: on standard output instead of the text\n"
+            "  --quiet, -q    no progress\n"
+            "Runs go to DIR/runs (quick form: DIR/quick), what came out to claims.json there.\n"
+            "Exit codes: 0; 1 a claim does not hold; 64 usage; 66 no such lab; 69 what the lab\n"
+            "needs is not here; 78 a bad lab.yaml; the code of a step that failed; 130/143\n",
+    .run = lab_run,
+};

@@ -1,0 +1,91 @@
+/* metrics.jsonl: one JSON object a line, a step, a validation or an event. What others read while
+ * the run goes and after it: the dashboard, comparisons, reports. */
+#include "engine/train/internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static enum error jsonl_open(const struct sink_place *p, void **out) {
+    struct sink_file *file = calloc(1, sizeof *file);
+    if (!file) return FAIL(ERR_MEMORY, "no memory for metrics.jsonl");
+    enum error err = sink_file_open(file, p->run_dir, "metrics.jsonl");
+    if (err != ERR_NONE) free(file);
+    *out = err == ERR_NONE ? file : NULL;
+    return err;
+}
+
+/* JSON knows no number that is not finite. */
+static void put(FILE *f, const char *before, const char *form, double v) {
+    fputs(before, f);
+    if (isfinite(v))
+        fprintf(f, form, v);
+    else
+        fputs("null", f);
+}
+
+static enum error jsonl_step(void *sink, const struct step_record *r) {
+    const struct sink_file *file = sink;
+    FILE *f = file->f;
+    fprintf(f, "{\"step\":%lld,\"epoch\":%lld", (long long)r->step, (long long)r->epoch);
+    put(f, ",\"loss\":", "%.9g", (double)r->loss);
+    put(f, ",\"accuracy\":", "%.6g", (double)r->accuracy);
+    put(f, ",\"lr\":", "%.9g", r->lr);
+    put(f, ",\"grad_norm\":", "%.6g", r->norm);
+    fprintf(f, ",\"samples\":%.0f,\"ms\":%.4f,\"phase_ms\":{", r->samples, r->ms);
+    for (int i = 0; i < PHASES; i++)
+        fprintf(f, "%s\"%s\":%.4f", i ? "," : "", phase_names[i], r->phase_ms[i]);
+    fputc('}', f);
+    if (r->loss_scale > 0) put(f, ",\"loss_scale\":", "%.9g", r->loss_scale);
+    fputs(r->skipped ? ",\"skipped\":true}\n" : "}\n", f);
+    return sink_file_check(file);
+}
+
+static enum error put_line(const struct sink_file *file, struct json *j) {
+    enum error err = json_done(j);
+    if (err == ERR_NONE) fprintf(file->f, "%s\n", j->text);
+    json_fini(j);
+    return err ? err : sink_file_check(file);
+}
+
+static enum error jsonl_val(void *sink, int64_t step, const struct val_result *v) {
+    struct json j;
+    json_init(&j);
+    json_open(&j, NULL, '{');
+    json_int(&j, "step", step);
+    val_json(v, "val", &j);
+    json_close(&j, '}');
+    return put_line(sink, &j);
+}
+
+static enum error jsonl_event(void *sink, const struct sink_event *e) {
+    struct json j;
+    json_init(&j);
+    json_open(&j, NULL, '{');
+    json_int(&j, "step", e->step);
+    json_string(&j, "event", e->name);
+    if (e->steps > 0) {
+        json_int(&j, "steps", e->steps);
+        json_int(&j, "per_epoch", e->per_epoch);
+    }
+    if (e->text) json_string(&j, "text", e->text);
+    json_close(&j, '}');
+    return put_line(sink, &j);
+}
+
+static enum error jsonl_flush(void *sink, bool settled) {
+    (void)settled;
+    return sink_file_flush(sink);
+}
+
+static void jsonl_close(void *sink) {
+    sink_file_close(sink);
+    free(sink);
+}
+
+const struct sink_ops sink_jsonl = {.name = "jsonl",
+                                    .open = jsonl_open,
+                                    .step = jsonl_step,
+                                    .val = jsonl_val,
+                                    .event = jsonl_event,
+                                    .flush = jsonl_flush,
+                                    .close = jsonl_close};

@@ -1,0 +1,194 @@
+/* What each cell of an experiment should have taken a step, beside what it took. Computing is measured once: by the
+ * cell of the fewest devices that computes the same. All the others are predicted from it, from what they send, and from
+ * the ports that they send it through; no cell is predicted from itself, and nothing is fitted to the times that are to
+ * be predicted. */
+#include "lab/compare.h"
+#include "lab/measured.h"
+#include "lab/planned.h"
+
+#include <math.h>
+#include <string.h>
+
+struct source { /* a cell whose step was measured */
+    bool open, known;
+    const char *why; /* nothing can be predicted from it */
+    struct planned network;
+    struct measured_step step;
+};
+
+static const struct run_config *config_of(const struct compared *c, int cell) {
+    return &c->x->cell[cell].settings.config;
+}
+
+/* ---- which cell stands for which ------------------------------------------------------------ */
+
+/* Axes along which a device computes the same, and only shares its work in another way. */
+static bool shares_only(const char *key) {
+    static const char *const keys[] = {"mode", "devices", "comm", "dp", "ddp", "inject"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        size_t n = strlen(keys[i]);
+        if (!strncmp(key, keys[i], n) && (!key[n] || key[n] == '.')) return true;
+    }
+    return false;
+}
+
+static bool computes_alike(const struct compared *c, int a, int b) {
+    const struct experiment *x = c->x;
+    const struct run_config *m = config_of(c, a), *n = config_of(c, b);
+    for (int i = 0; i < x->naxes; i++)
+        if (!shares_only(x->axis[i].key) && x->cell[a].at[i] != x->cell[b].at[i]) return false;
+    return !strcmp(m->devices.kind, n->devices.kind) && m->threads == n->threads;
+}
+
+/* -1: none that can tell has run. */
+static int source_of(const struct compared *c, int cell) {
+    int least = -1;
+    for (int i = 0; i < c->x->ncells; i++) {
+        if (!computes_alike(c, i, cell) || !(compare_step_ms(c, i) > 0) ||
+            measured_refuse(config_of(c, i)) != ERR_NONE)
+            continue;
+        if (least < 0 || config_of(c, i)->devices.count < config_of(c, least)->devices.count)
+            least = i;
+    }
+    return least;
+}
+
+/* ---- its step ------------------------------------------------------------------------------- */
+
+/* So many devices' threads run at once; 0: each device has a processor of its own. */
+static int cores_of(const struct compared *c, int cell) {
+    const struct run_config *r = config_of(c, cell);
+    if (device_find(r->devices.kind)->units) return 0;
+    int64_t cores = c->cell[cell].run[0].result.environment.cores;
+    if (cores < 1) cores = device_host_cores();
+    return cores > r->threads ? (int)(cores / r->threads) : 1;
+}
+
+/* The run in the middle, whose step is taken to be the cell's. */
+static const struct run_result *typical_run(const struct compared *c, int cell) {
+    const struct compared_cell *runs = &c->cell[cell];
+    double middle = compare_step_ms(c, cell), least = INFINITY;
+    const struct run_result *best = &runs->run[0].result;
+    for (int i = 0; i < runs->nruns; i++) {
+        int64_t n;
+        double off = fabs(run_result_step_ms(&runs->run[i].result, c->x->warmup, &n) - middle);
+        if (off < least) least = off, best = &runs->run[i].result;
+    }
+    return best;
+}
+
+static enum error read_source(const struct compared *c, int cell, struct source *s) {
+    struct config_errors *e;
+    struct run_result typical = *typical_run(c, cell);
+    typical.nsteps = 0; /* the cell's median says more than this run's steps */
+    typical.p50_ms = compare_step_ms(c, cell);
+    TRY(config_errors_create(&e));
+    enum error err = planned_open(config_of(c, cell), "ref", e, &s->network);
+    config_errors_free(e);
+    if (err != ERR_NONE) return err;
+    return measured_read(&typical, config_of(c, cell), s->network.model, s->network.plan,
+                         cores_of(c, cell), 0.5, c->pool, &s->step);
+}
+
+static const char *told(const struct compared *c) {
+    const char *text = pool_printf(c->pool, "%s", error_message());
+    return text ? text : "no memory";
+}
+
+static void open_source(const struct compared *c, int cell, struct source *s) {
+    if (s->open) return;
+    s->open = true;
+    s->known = read_source(c, cell, s) == ERR_NONE;
+    if (!s->known) s->why = told(c);
+}
+
+/* ---- a cell's ------------------------------------------------------------------------------- */
+
+static const char *setting_of(const struct experiment_cell *cell, const char *key) {
+    for (int i = 0; i < cell->nsettings; i++)
+        if (!strcmp(cell->setting[i].key, key)) return cell->setting[i].value;
+    return "";
+}
+
+static const char *port_text(const struct compared *c, int cell) {
+    const struct emulate_config *e = &config_of(c, cell)->comm.emulate;
+    const struct experiment_cell *x = &c->x->cell[cell];
+    if (config_of(c, cell)->devices.count == 1) return "";
+    const char *text = pool_printf(c->pool, "emulated%s%s%s%s", e->bandwidth > 0 ? " " : "",
+                                   e->bandwidth > 0 ? setting_of(x, "comm.emulate.bandwidth") : "",
+                                   e->latency > 0 ? ", " : "",
+                                   e->latency > 0 ? setting_of(x, "comm.emulate.latency") : "");
+    return text ? text : "";
+}
+
+static void predict_from(struct compared *c, int cell, const struct source *s) {
+    struct compared_prediction *p = &c->cell[cell].predicted;
+    const struct run_config *r = config_of(c, cell);
+    struct simulated simulated;
+    if (!s->known) {
+        p->why = s->why;
+        return;
+    }
+    if (measured_predict(&s->step, r, NULL, cores_of(c, p->from), &simulated, &p->formula) !=
+        ERR_NONE) {
+        p->why = told(c);
+        p->formula = (double)NAN;
+        return;
+    }
+    p->why = NULL;
+    p->port = port_text(c, cell);
+    p->step = simulated.step;
+    p->residual = p->step * 1e3 / compare_step_ms(c, cell) - 1;
+}
+
+static void predict_cell(struct compared *c, int cell, struct source *sources) {
+    const double none = (double)NAN;
+    struct compared_prediction *p = &c->cell[cell].predicted;
+    const struct run_config *r = config_of(c, cell);
+    *p = (struct compared_prediction){none, none, none, source_of(c, cell), "", NULL};
+    bool ports = r->comm.emulate.bandwidth > 0 || r->comm.emulate.latency > 0;
+    if (p->from == cell)
+        p->why = "the others are predicted from it";
+    else if (measured_refuse(r) != ERR_NONE)
+        p->why = told(c);
+    else if (p->from < 0)
+        p->why = "no cell that computes the same has run";
+    else if (!ports && r->devices.count > 1)
+        p->why = "links are not emulated";
+    if (p->why) return;
+    open_source(c, p->from, &sources[p->from]);
+    predict_from(c, cell, &sources[p->from]);
+}
+
+/* ---- all ------------------------------------------------------------------------------------ */
+
+static void sum_up(struct compared *c) {
+    double off[EXPERIMENT_CELLS];
+    bool used[EXPERIMENT_CELLS] = {false};
+    struct compared_model *m = &c->model;
+    int n = 0;
+    *m = (struct compared_model){.median = (double)NAN, .worst = (double)NAN};
+    for (int i = 0; i < c->x->ncells; i++) {
+        const struct compared_prediction *p = &c->cell[i].predicted;
+        if (p->why) {
+            m->silent += p->from != i;
+            continue;
+        }
+        m->cells++;
+        m->sources += !used[p->from];
+        used[p->from] = true;
+        if (!isfinite(p->residual)) continue;
+        if (n == 0 || fabs(p->residual) > fabs(m->worst)) m->worst = p->residual, m->worst_cell = i;
+        off[n++] = fabs(p->residual);
+    }
+    if (n) m->median = statistics_median(off, n);
+}
+
+void compare_predict(struct compared *c) {
+    struct source *sources = pool_alloc(c->pool, sizeof *sources * (size_t)c->x->ncells);
+    if (!sources) return;
+    for (int i = 0; i < c->x->ncells; i++) predict_cell(c, i, sources);
+    for (int i = 0; i < c->x->ncells; i++) planned_close(&sources[i].network);
+    sum_up(c);
+    c->predicted = true;
+}

@@ -1,0 +1,30 @@
+#include "lab/planned.h"
+
+#include <string.h>
+
+enum error planned_open(const struct run_config *c, const char *kind, struct config_errors *e,
+                        struct planned *out) {
+    const struct batch_config *b = &c->batch;
+    const struct device_ops *ops = device_find(kind);
+    bool own = !strcmp(kind, c->devices.kind);
+    struct device_params p = {
+        .count = 1, .threads = (int)c->threads, .unit = own ? c->devices.unit[0] : 0};
+    struct dataset *d;
+    *out = (struct planned){0};
+    TRY(dataset_open(&c->data, true, (uint64_t)c->seed, &d));
+    const struct shape input = d->shape;
+    int64_t classes = d->classes ? d->classes : d->targets;
+    dataset_close(d);
+    TRY(model_create(c->model, &input, classes, e, &out->model));
+    TRY(ops->open(&p, &out->device));
+    int64_t samples = b->size / b->shards / b->accumulate;
+    return plan_create(out->model, out->device, (enum loss)c->loss, (enum precision)c->precision,
+                       samples > 0 ? samples : 1, &out->plan);
+}
+
+void planned_close(struct planned *p) {
+    plan_free(p->plan);
+    if (p->device) p->device->ops->close(p->device);
+    model_free(p->model);
+    *p = (struct planned){0};
+}

@@ -1,0 +1,15 @@
+/* The network of a configuration, planned as its run would plan it: what a measured step is laid out by. */
+#pragma once
+#include "engine/model/graph_plan.h"
+#include "engine/train/run_config.h"
+
+struct planned {
+    struct model *model;
+    struct device *device;
+    struct plan *plan; /* of one pass */
+};
+/* kind: of the device; "ref" plans at once, since it has nothing to prepare. What is wrong with the model goes to e;
+ * planned_close in any case. */
+MUST_CHECK enum error planned_open(const struct run_config *c, const char *kind,
+                                   struct config_errors *e, struct planned *out);
+void planned_close(struct planned *p);

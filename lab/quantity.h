@@ -1,0 +1,36 @@
+/* A number, or a text, of an experiment, by name: SIDE.METRIC or SIDE[AXIS=VALUE, ...].METRIC.
+ *
+ * SIDE is a value of the first axis, or A, B, C... by its position. Brackets fix other axes, so that cells of several
+ * places can be held against each other; an axis is named by its key or by the last part of it. METRIC is what
+ * 'engine compare' measures, or speedup, efficiency, spread, or one of the texts weights, losses, verdict. */
+#pragma once
+#include "lab/check.h"
+#include "lab/compare.h"
+
+struct quantity {
+    enum quantity_kind {
+        QUANTITY_MEASURE,
+        QUANTITY_SPEEDUP,
+        QUANTITY_EFFICIENCY,
+        QUANTITY_SPREAD,
+        QUANTITY_WEIGHTS,
+        QUANTITY_LOSSES,
+        QUANTITY_VERDICT
+    } kind;
+    struct measure measure;
+    int at[EXPERIMENT_AXES]; /* -1: as at the place that is looked at; the first is the side */
+};
+bool quantity_read(const struct experiment *x, const char *text, struct quantity *out,
+                   char wrong[CHECK_WRONG]);
+/* Its cell at the place of another one (-1: at none, so all its axes are to be fixed); -1: there is none. */
+int quantity_cell(const struct experiment *x, const struct quantity *q, int place);
+/* Of the cell's runs, the median where it is a number. */
+void quantity_value(const struct compared *c, const struct quantity *q, int cell,
+                    struct check_value *out);
+
+/* Which axes the conditions of a check mean; false: wrong[] says which there is not. */
+bool quantity_conditions(const struct experiment *x, const struct check *check,
+                         int axis[CHECK_CONDITIONS], char wrong[CHECK_WRONG]);
+/* Whether the cell is one that q names, at a place that the conditions leave. */
+bool quantity_stands(const struct experiment *x, const struct quantity *q,
+                     const struct check *check, const int axis[CHECK_CONDITIONS], int cell);

@@ -1,0 +1,232 @@
+/* A parameter server that does not wait (dp.staleness). A worker gives its gradient to the server
+ * and goes on with the weights that it gets back; the server steps the optimizer for each gradient
+ * by itself. Nobody waits for the slowest, and no gradient is of quite the weights that it is
+ * applied to.
+ *
+ *   worker w    weights(u) -> gradient of its own shards, scaled as its part of the batch
+ *               gradient   -> server
+ *   server      update number v, from that gradient alone: v - u updates have come in between
+ *               weights(v + 1) -> worker w, which begins its next step
+ *
+ * A step of the run is as many gradients as there are workers, whose ever they are, so the run has
+ * the samples and the bytes of a synchronous one: (W-1) K in and as much out of the server's port
+ * for each step, W counting the server. Both ways are busy at once: while weights leave, on the
+ * communication lane, the next gradient comes in. The weights change only when they have left.
+ *
+ * Who is next:
+ *
+ *   in turn      workers 0, 1, ..., W-1, 0, ...: the same bits from run to run. Each gradient is as
+ *                many updates old as there are other workers, and nobody is more than a step ahead
+ *   of arrival   a worker gets its weights back when it is at most N steps ahead of the slowest
+ *                (stale synchronous parallel, SSP); unbounded: always
+ *
+ * All ranks meet before an evaluation, a checkpoint and the end: there the server keeps the weights
+ * back until all workers have done that step, then gives all the same. A stop is such a meeting,
+ * too: at the first step that no worker has yet been let past, which the server tells with the
+ * weights. So what is saved is exact, and a run goes on from it as if it had never stopped. */
+#include "modes/async.h"
+
+#include "engine/base/clock.h"
+
+#include <math.h>
+#include <stdio.h>
+
+struct worker {   /* as the server sees it */
+    int64_t done; /* steps whose gradient is applied */
+    int64_t told; /* steps after which it has been given weights */
+    int64_t from; /* update that its weights are of */
+    struct work *sending;
+};
+struct async {
+    struct trainer *t;
+    struct group *group;
+    struct mailbox *box;
+    bool in_turn;
+    int64_t bound; /* steps that a worker may be ahead */
+    bool begun;
+    int64_t updates, old, oldest;  /* old: of all gradients, in updates */
+    int64_t stop_at;               /* step; 0: nobody has asked to stop */
+    int64_t waited_ns, stepped_ns; /* of a worker */
+    struct worker worker[];
+};
+
+enum error async_open(struct trainer *t, struct group *g, struct mailbox *box, struct async **out) {
+    const struct run_config *c = t->config;
+    void *memory;
+    size_t bytes = sizeof(struct async) + (size_t)t->workers * sizeof(struct worker);
+    TRY(memory_alloc(bytes, &memory));
+    struct async *a = *out = memory;
+    a->t = t;
+    a->group = g;
+    a->box = box;
+    a->in_turn = c->deterministic != DETERMINISTIC_FALSE;
+    a->bound = c->dp.staleness < 0 ? INT64_MAX : c->dp.staleness;
+    return ERR_NONE;
+}
+
+void async_close(struct async *a) {
+    memory_free(a);
+}
+
+void async_stats(const struct async *a, struct mode_stats *out) {
+    out->updates = a->updates;
+    out->old = a->old;
+    out->oldest = a->oldest;
+    out->waited_ns = a->waited_ns;
+    out->stepped_ns = a->stepped_ns;
+}
+
+void async_describe(const struct async *a, char *out, size_t size) {
+    char bound[32] = "unbounded";
+    if (a->bound != INT64_MAX) snprintf(bound, sizeof bound, "%lld", (long long)a->bound);
+    snprintf(out, size, ", staleness %s (gradients %s)", bound,
+             a->in_turn ? "in turn" : "in order of arrival");
+}
+
+/* A rank has failed while this one waited in the mailbox: the group knows the words. */
+static enum error failure(struct async *a, enum error err) {
+    return err == ERR_PEER ? group_barrier(a->group) : err;
+}
+
+/* ---- the server ---- */
+
+/* The last weights have left: they may change. */
+static enum error wait_sent(struct async *a) {
+    for (int w = 0; w < a->t->workers; w++) {
+        struct work *work = a->worker[w].sending;
+        a->worker[w].sending = NULL;
+        if (work) TRY(work_wait(work));
+    }
+    return ERR_NONE;
+}
+
+static int64_t least_done(const struct async *a) {
+    int64_t least = INT64_MAX;
+    for (int w = 0; w < a->t->workers; w++)
+        if (a->worker[w].done < least) least = a->worker[w].done;
+    return least;
+}
+
+static bool may_go_on(const struct async *a, const struct worker *w, int64_t least) {
+    bool meets = w->done == a->stop_at || trainer_meets(a->t, w->done);
+    return meets ? least == w->done : w->done - least <= a->bound;
+}
+
+/* All workers that may go on get the weights, and with them the sums of the step so far. */
+static enum error give_weights(struct async *a, const struct step_sums *sums) {
+    struct trainer *t = a->t;
+    int64_t least = least_done(a), n = t->model->arena_floats;
+    t->sums = *sums;
+    t->sums.stop = a->stop_at && least == a->stop_at;
+    TRY(trainer_put_sums(t));
+    for (int i = 0; i < t->workers; i++) {
+        struct worker *w = &a->worker[i];
+        if (w->told == w->done || !may_go_on(a, w, least)) continue;
+        TRY(group_send(a->group, LANE_COMM, t->values, n, DTYPE_F32, i + 1, &w->sending));
+        w->told = w->done;
+        w->from = a->updates;
+        mailbox_answer(a->box, i);
+    }
+    return ERR_NONE;
+}
+
+static void choose_stop(struct async *a) {
+    for (int w = 0; w < a->t->workers; w++)
+        if (a->worker[w].told >= a->stop_at) a->stop_at = a->worker[w].told + 1;
+}
+
+/* The gradient of one worker, number i of this step. */
+static enum error take_gradient(struct async *a, int i, struct worker **out) {
+    struct trainer *t = a->t;
+    int w = -1;
+    int64_t mark = clock_ns();
+    group_note(a->group, "waiting for a gradient", t->at.step);
+    enum error err = mailbox_take(a->box, a->in_turn ? i : MAILBOX_ANY, &w);
+    if (err != ERR_NONE) return failure(a, err);
+    TRY(group_recv(a->group, LANE_INLINE, t->grads[0], t->model->arena_floats, DTYPE_F32, w + 1,
+                   NULL));
+    TRY(wait_sent(a));
+    trainer_phase(t, PHASE_COMM, &mark);
+    *out = &a->worker[w];
+    return ERR_NONE;
+}
+
+/* An optimizer that counts its steps counts these. */
+static enum error apply(struct async *a, int i, struct worker *w, struct step_sums *sums) {
+    struct trainer *t = a->t;
+    int64_t old = a->updates - w->from, mark = clock_ns();
+    group_note(a->group, "update", t->at.step);
+    t->more_updates = t->at.step * (t->workers - 1) + i;
+    TRY(trainer_update_all(t));
+    a->updates++;
+    a->old += old;
+    if (old > a->oldest) a->oldest = old;
+    w->done++;
+    sums->loss += t->sums.loss;
+    sums->correct += t->sums.correct;
+    sums->samples += t->sums.samples;
+    if (t->sums.stop && !a->stop_at) choose_stop(a);
+    trainer_phase(t, PHASE_UPDATE, &mark);
+    return ERR_NONE;
+}
+
+/* Where all have met last, they begin together. */
+static void begin(struct async *a) {
+    int64_t step = a->t->at.step;
+    if (a->begun && !trainer_meets(a->t, step)) return;
+    for (int w = 0; w < a->t->workers; w++)
+        a->worker[w] = (struct worker){.done = step, .told = step, .from = a->updates};
+    mailbox_begin(a->box, step + 1);
+    a->begun = true;
+}
+
+/* A loss that is not finite ends the run: who waits for weights then waits in vain. */
+static enum error serve(struct async *a) {
+    struct trainer *t = a->t;
+    struct step_sums sums = {0};
+    begin(a);
+    for (int i = 0; i < t->workers && isfinite(sums.loss); i++) {
+        struct worker *w = NULL;
+        TRY(take_gradient(a, i, &w));
+        TRY(apply(a, i, w, &sums));
+        if (isfinite(sums.loss)) TRY(give_weights(a, &sums));
+    }
+    if (!isfinite(sums.loss) || trainer_meets(t, t->at.step + 1)) TRY(wait_sent(a));
+    sums.stop = t->at.step + 1 == a->stop_at;
+    t->sums = sums;
+    return sums.stop ? wait_sent(a) : ERR_NONE;
+}
+
+/* ---- a worker ---- */
+
+static enum error exchange(struct async *a) {
+    struct trainer *t = a->t;
+    struct work *work;
+    int64_t n = t->model->arena_floats;
+    group_note(a->group, "gradient to the server", t->at.step);
+    mailbox_post(a->box, t->worker);
+    TRY(group_send(a->group, LANE_INLINE, t->grads[0], n, DTYPE_F32, 0, NULL));
+    group_note(a->group, "waiting for weights", t->at.step);
+    enum error err = mailbox_await(a->box, t->worker);
+    if (err != ERR_NONE) return failure(a, err);
+    TRY(group_recv(a->group, LANE_COMM, t->values, n, DTYPE_F32, 0, &work));
+    TRY(work_wait(work));
+    return trainer_get_sums(t);
+}
+
+static enum error work_on(struct async *a) {
+    struct trainer *t = a->t;
+    int64_t began = clock_ns();
+    group_note(a->group, "forward and backward", t->at.step);
+    TRY(trainer_compute(t, NULL, NULL));
+    int64_t mark = clock_ns(), computed = mark;
+    TRY(exchange(a));
+    trainer_phase(t, PHASE_COMM, &mark);
+    a->waited_ns += mark - computed;
+    a->stepped_ns += mark - began;
+    return ERR_NONE;
+}
+
+enum error async_step(struct async *a) {
+    return a->t->worker < 0 ? serve(a) : work_on(a);
+}

@@ -1,0 +1,16 @@
+/* dp.staleness: a parameter server that does not wait for all (see the essay in async.c). */
+#pragma once
+#include "modes/mailbox.h"
+#include "modes/team.h"
+
+struct async;
+/* g, box: of all ranks, rank 0 being the server; they outlive it. */
+MUST_CHECK enum error async_open(struct trainer *t, struct group *g, struct mailbox *box,
+                                 struct async **out);
+void async_close(struct async *a); /* NULL is fine */
+/* mode_ops.step, but that values and sums are the same on all ranks only where trainer_meets says
+ * that they meet, and at the end. */
+MUST_CHECK enum error async_step(struct async *a);
+void async_stats(const struct async *a, struct mode_stats *out);
+/* ", staleness 4 (in order of arrival)" */
+void async_describe(const struct async *a, char *out, size_t size);

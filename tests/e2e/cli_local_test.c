@@ -1,0 +1,374 @@
+/* ddp.sync: ranks that step alone and average their weights every so many steps do what a few lines
+ * of C do, bit for bit; the same each time; with as much fewer bytes; and they stop, go on and
+ * diverge together. */
+#include "engine/base/digest.h"
+#include "engine/data/sampler.h"
+#include "engine/train/checkpoint.h"
+#include "tests/harness/program.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct program control, other;
+
+#define SETS(...)                                                                                  \
+    (const char *const[]) {                                                                        \
+        __VA_ARGS__, NULL                                                                          \
+    }
+
+static void start(struct program *p, const char *const *first, const char *const *more) {
+    static char dir[600];
+    static int serial;
+    const char *words[PROGRAM_ARGS];
+    int n = 0;
+    snprintf(dir, sizeof dir, "log.dir=%s%d", scratch_path("local-"), serial++);
+    words[n++] = "run", words[n++] = "--json", words[n++] = "--set", words[n++] = dir;
+    for (; *first; first++) words[n++] = "--set", words[n++] = *first;
+    for (; *more; more++) words[n++] = "--set", words[n++] = *more;
+    words[n] = NULL;
+    program_start(p, words);
+}
+
+static void finish(struct program *p) {
+    if (!program_wait(p, 120)) fail_msg("hung:\n%s", p->err);
+}
+
+static void run(struct program *p, const char *const *first, const char *const *more) {
+    start(p, first, more);
+    finish(p);
+    if (p->code) fail_msg("%s: exit code %d\n%s", more[0], p->code, p->err);
+}
+
+static bool same(const struct program *a, const struct program *b) {
+    char weights[80];
+    snprintf(weights, sizeof weights, "%s", program_string(a, "weights_sha256"));
+    return !strcmp(weights, program_string(b, "weights_sha256")) &&
+           !strcmp(program_string(a, "losses_sha256"), program_string(b, "losses_sha256"));
+}
+
+/* ---- by hand: y = w0 x0 + w1 x1, two ranks, the mean squared error ---- */
+
+/* Small numbers with few bits, so that whatever order they are added in, floats are exact. */
+enum { SAMPLES = 9, BATCH = 4, RANKS = 2, FEATURES = 2, STEPS = 6 };
+static const double first_weights[FEATURES] = {0.5, -1}, rate = 0.25, momentum = 0.5;
+
+static double feature(int64_t sample, int i) {
+    static const int of[SAMPLES][FEATURES] = {{1, 0},  {0, 1},  {1, 1}, {-1, 0}, {0, -1},
+                                              {1, -1}, {-1, 1}, {1, 0}, {0, 1}};
+    return of[sample][i];
+}
+
+static double target(int64_t sample) {
+    return (double)(sample % 4) * 0.5 - 0.25;
+}
+
+struct by_hand {
+    double w[RANKS][FEATURES], slot[RANKS][FEATURES];
+    double loss[STEPS];
+};
+
+static double exact(double v) {
+    if ((double)(float)v != v) fail_msg("%.17g is no float: the test is to use fewer bits", v);
+    return v;
+}
+
+/* Rank 'rank' has the positions p of the batch with p mod RANKS = rank, however many shards. */
+static int gradient(const struct by_hand *h, int rank, const int64_t *order, int64_t size,
+                    double *g, double *loss) {
+    int n = 0;
+    for (int64_t p = rank; p < size; p += RANKS) {
+        double off = -target(order[p]);
+        for (int i = 0; i < FEATURES; i++) off += h->w[rank][i] * feature(order[p], i);
+        for (int i = 0; i < FEATURES; i++) g[i] += 2 * off * feature(order[p], i);
+        *loss += off * off;
+        n++;
+    }
+    return n;
+}
+
+static void step_by_hand(struct by_hand *h, const int64_t *order, int64_t size, double *loss) {
+    for (int rank = 0; rank < RANKS; rank++) {
+        double g[FEATURES] = {0};
+        int n = gradient(h, rank, order, size, g, loss);
+        for (int i = 0; i < FEATURES && n > 0; i++) {
+            h->slot[rank][i] = exact(momentum * h->slot[rank][i] + g[i] / n);
+            h->w[rank][i] = exact(h->w[rank][i] - rate * h->slot[rank][i]);
+        }
+    }
+    *loss /= (double)size;
+}
+
+static void mean(double v[RANKS][FEATURES]) {
+    for (int i = 0; i < FEATURES; i++) {
+        double sum = 0;
+        for (int r = 0; r < RANKS; r++) sum = exact(sum + v[r][i]);
+        for (int r = 0; r < RANKS; r++) v[r][i] = exact(sum / RANKS);
+    }
+}
+
+/* Meets every 'every' steps, and after those of a multiple of 'eval'. */
+static void train_by_hand(struct by_hand *h, int every, int eval, bool state, uint64_t seed) {
+    struct sampler s = {
+        .size = SAMPLES, .batch = BATCH, .shards = RANKS, .shuffle = true, .seed = seed};
+    int64_t order[2 * SAMPLES], per_epoch = sampler_steps(&s);
+    memset(h, 0, sizeof *h);
+    for (int r = 0; r < RANKS; r++) memcpy(h->w[r], first_weights, sizeof first_weights);
+    for (int step = 0; step < STEPS; step++) {
+        int64_t at = step % per_epoch;
+        sampler_order(&s, step / per_epoch, order);
+        step_by_hand(h, order + at * BATCH, sampler_batch_size(&s, at), &h->loss[step]);
+        if ((step + 1) % every && (step + 1) % eval && step + 1 < STEPS) continue;
+        mean(h->w);
+        if (state) mean(h->slot);
+    }
+}
+
+static void write_data(void) {
+    FILE *f = fopen(scratch_path("toy.csv"), "w");
+    assert_non_null(f);
+    for (int s = 0; s < SAMPLES; s++)
+        fprintf(f, "%g,%g,%g\n", feature(s, 0), feature(s, 1), target(s));
+    assert_int_equal(fclose(f), 0);
+    float w[FEATURES] = {0.5f, -1};
+    const struct st_tensor t = {.name = "linear1.weight",
+                                .dtype = "F32",
+                                .ndim = 2,
+                                .dim = {1, FEATURES},
+                                .data = w,
+                                .bytes = sizeof w};
+    const char *const metadata[][2] = {{"format", "pt"}};
+    uint32_t crc;
+    int64_t bytes;
+    assert_ok(st_write(scratch_path("toy.safetensors"), &t, 1, metadata, 1, &crc, &bytes));
+}
+
+static void assert_by_hand(const struct by_hand *h, const char *what) {
+    char hex[SHA256_TEXT], path[700], line[1024];
+    float w[FEATURES];
+    struct sha256 s;
+    for (int i = 0; i < FEATURES; i++) w[i] = (float)h->w[0][i];
+    sha256_init(&s);
+    sha256_update(&s, w, sizeof w);
+    sha256_hex(s, hex);
+    if (strcmp(hex, program_string(&other, "weights_sha256")) != 0)
+        fail_msg("%s: not the weights %.9g, %.9g\n%s", what, h->w[0][0], h->w[0][1], other.err);
+    snprintf(path, sizeof path, "%s/metrics.jsonl", program_string(&other, "run_dir"));
+    FILE *f = fopen(path, "r");
+    int steps = 0;
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        const char *loss = strstr(line, "\"loss\":");
+        if (!strstr(line, "\"ms\":") || !loss) continue;
+        assert_true(steps < STEPS && atoi(line + strlen("{\"step\":")) == steps + 1);
+        double got = atof(loss + strlen("\"loss\":")), wanted = h->loss[steps++];
+        if (fabs(got - wanted) > 1e-6 * (1 + wanted))
+            fail_msg("%s: loss of step %d is %g, not %g", what, steps, got, wanted);
+    }
+    fclose(f);
+    assert_int_equal(steps, STEPS);
+}
+
+static void as_by_hand(void **state) {
+    (void)state;
+    static const struct {
+        int every, eval;
+        const char *shards;
+    } ways[] = {{1000, 1000, "2"}, {2, 1000, "2"}, {2, 1000, "4"}, {4, 3, "2"}, {3, 1000, "2"}};
+    write_data();
+    char data[700], model[700], sync[64], eval[64], batch[64];
+    snprintf(data, sizeof data, "data={train: '%s', val: '%s', normalize: off}",
+             scratch_path("toy.csv"), scratch_path("toy.csv"));
+    snprintf(model, sizeof model, "model={layers: [{linear: {units: 1, bias: false}}], init: '%s'}",
+             scratch_path("toy.safetensors"));
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
+        for (int average = 0; average < 2; average++) {
+            struct by_hand h;
+            train_by_hand(&h, ways[i].every, ways[i].eval, average, 3);
+            snprintf(sync, sizeof sync, "ddp.sync={every: %d, state: %s}", ways[i].every,
+                     average ? "average" : "local");
+            snprintf(eval, sizeof eval, "eval=%dst", ways[i].eval);
+            snprintf(batch, sizeof batch, "batch={size: %d, shards: %s}", BATCH, ways[i].shards);
+            run(&other,
+                SETS(data, model, "mode=ddp", "devices=cpu:2", "threads=1", "loss=mse", "seed=3",
+                     "train=6st", "checkpoint=off",
+                     "optimizer={name: sgd, lr: 0.25, momentum: 0.5}"),
+                SETS(sync, eval, batch));
+            assert_by_hand(&h, sync);
+        }
+}
+
+/* ---- a network ---- */
+
+static const char *const network[] = {"model={zoo: mlp, hidden: [128, 64], dropout: 0.1}",
+                                      "data={set: digits, train: 500, val: 50}",
+                                      "batch={size: 64, shards: 4}",
+                                      "train=64st",
+                                      "threads=1",
+                                      "eval=off",
+                                      "checkpoint=off",
+                                      "mode=ddp",
+                                      "devices=cpu:4",
+                                      "optimizer={name: adam, lr: 0.002}",
+                                      NULL};
+
+static void the_same_each_time(void **state) {
+    (void)state;
+    run(&control, network, SETS("ddp.sync=8"));
+    assert_non_null(strstr(control.err, "weights averaged every 8 steps, optimizer state local"));
+    run(&other, network, SETS("ddp.sync=8"));
+    assert_true(same(&control, &other));
+    run(&other, network, SETS("ddp.sync=8", "comm.link=tcp"));
+    assert_true(same(&control, &other));
+    run(&other, network, SETS("ddp.sync=8", "ddp.bucket=0"));
+    assert_true(same(&control, &other));
+    run(&other, network, SETS("ddp.sync={every: 8, state: average}"));
+    assert_false(same(&control, &other));
+    assert_non_null(strstr(other.err, "optimizer state too"));
+    double last = program_number(&other, "val.loss");
+    assert_true(last < 1.2); /* of 2.3: it learns */
+}
+
+/* Where ranks meet in every step, or there is one, nothing is different from ddp. */
+static void is_ddp_at_its_ends(void **state) {
+    (void)state;
+    run(&control, network, SETS("mode=single", "devices=cpu:1"));
+    run(&other, network, SETS("ddp.sync=1"));
+    assert_true(same(&control, &other));
+    run(&other, network, SETS("ddp.sync={every: 1, state: average}"));
+    assert_true(same(&control, &other));
+    run(&other, network, SETS("ddp.sync=8", "devices=cpu:1"));
+    assert_true(same(&control, &other));
+    run(&other, network, SETS("ddp.sync=8"));
+    assert_false(same(&control, &other));
+}
+
+/* Of a rank, in a step, without what it sends at the start and at the end. */
+static double bytes_a_step(const char *sync, const char *algorithm) {
+    double sent[2];
+    for (int i = 0; i < 2; i++) {
+        run(&other, network, SETS(sync, algorithm, i ? "train=128st" : "train=64st"));
+        struct pool *pool;
+        assert_ok(pool_create(&pool));
+        const struct json_value *bytes = json_get(program_json(&other, pool), "bytes");
+        sent[i] = json_get(bytes, "sent")->children[1].number;
+        pool_free(pool);
+    }
+    return (sent[1] - sent[0]) / 64;
+}
+
+static void sends_less(void **state) {
+    (void)state;
+    double ddp = bytes_a_step("ddp.sync=1", "comm.algorithm=ring");
+    static const int every[] = {2, 8, 64};
+    for (int i = 0; i < 3; i++) {
+        char sync[64];
+        snprintf(sync, sizeof sync, "ddp.sync=%d", every[i]);
+        double ratio = ddp / bytes_a_step(sync, "comm.algorithm=ring");
+        if (fabs(ratio / every[i] - 1) > 0.02) fail_msg("%s: %g times fewer bytes", sync, ratio);
+    }
+    /* adam's state is twice the weights */
+    double ratio =
+        ddp / bytes_a_step("ddp.sync={every: 12, state: average}", "comm.algorithm=direct");
+    if (fabs(ratio / 4 - 1) > 0.1) fail_msg("with the state: %g times fewer bytes", ratio);
+}
+
+/* ---- stopping and going on ---- */
+
+static void resumes(void **state) {
+    (void)state;
+    static const char *const ways[] = {"ddp.sync={every: 6, state: average}",
+                                       "ddp.sync={every: 6, state: local}"};
+    for (int i = 0; i < 2; i++) {
+        char dir[600], set[700], resume[700];
+        snprintf(dir, sizeof dir, "%s%d", scratch_path("resume-"), i);
+        snprintf(set, sizeof set, "log.dir=%s", dir);
+        snprintf(resume, sizeof resume, "checkpoint={every: 10st, resume: '%s'}", dir);
+        run(&control, network, SETS(ways[i], "checkpoint=10st"));
+        assert_null(strstr(control.err, "the optimizer's state in the checkpoint"));
+        run(&other, network, SETS(ways[i], set, "train=30st", "checkpoint=10st"));
+        run(&other, network, SETS(ways[i], resume));
+        assert_non_null(strstr(other.err, "at step 30"));
+        /* With the state of one rank for all, the run goes on as another one, and says so. */
+        assert_true(same(&control, &other) == (i == 0));
+        assert_true(!!strstr(other.err, "the optimizer's state in the checkpoint is rank 0's") ==
+                    (i == 1));
+    }
+}
+
+static void stops_together(void **state) {
+    (void)state;
+    char dir[600], set[700], resume[700];
+    static const char sync[] = "ddp.sync={every: 8, state: average}", length[] = "train=480st";
+    snprintf(dir, sizeof dir, "%s", scratch_path("stopped"));
+    snprintf(set, sizeof set, "log.dir=%s", dir);
+    snprintf(resume, sizeof resume, "checkpoint={every: 1000st, resume: '%s'}", dir);
+    run(&control, network, SETS(sync, length));
+    start(&other, network, SETS(sync, length, set, "checkpoint=1000st", "log.every=1st"));
+    program_wait_text(&other, "step=16/", 60);
+    kill(other.pid, SIGTERM);
+    finish(&other);
+    if (other.code != 143) fail_msg("exit code %d\n%s", other.code, other.err);
+    run(&other, network, SETS(sync, length, resume));
+    const char *at = strstr(other.err, "at step ");
+    assert_non_null(at);
+    int step = atoi(at + strlen("at step "));
+    assert_true(step >= 16 && step < 480 && step % 8 == 0);
+    assert_true(same(&control, &other));
+}
+
+static void diverges_together(void **state) {
+    (void)state;
+    start(&other, network, SETS("ddp.sync=16", "optimizer={name: sgd, lr: 1e30}"));
+    finish(&other);
+    if (other.code != 1 || !strstr(other.err, "diverged: the loss of step 2 is") ||
+        strstr(other.err, "lost") || strstr(other.err, "has left"))
+        fail_msg("exit code %d\n%s", other.code, other.err);
+}
+
+/* A training loss is known at meetings: it ends the run at one of them, and not before. */
+static void ends_at_a_target(void **state) {
+    (void)state;
+    run(&other, network, SETS("ddp.sync=8", "train={for: 480st, until: {train.loss: 1.0}}"));
+    int64_t steps = (int64_t)program_number(&other, "steps");
+    assert_true(steps > 8 && steps < 480 && steps % 8 == 0);
+    assert_true(program_number(&other, "train.loss") <= 1.0);
+}
+
+static void refused(void **state) {
+    (void)state;
+    static const char *const bad[][2] = {
+        {"mode=dp", "mode is not 'ddp'"},
+        {"mode=single", "mode is not 'ddp'"},
+        {"deterministic=bitwise", "deterministic is 'bitwise'"},
+        {"optimizer={name: sgd, shard: true}", "optimizer.shard has each rank step a part"},
+        {"comm.compress=int8", "comm.compress is for gradients"},
+        {"sync_batchnorm=true", "sync_batchnorm has ranks meet in every step"},
+        {"ddp.sync=0", "'ddp.sync' must be an integer >= 1"},
+        {"ddp.sync={every: 2, state: none}", "'ddp.sync.state' must be one of local, average"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const char *devices = strstr(bad[i][0], "single") ? "devices=cpu:1" : "devices=cpu:2";
+        program_run(&other, 20, "run", "--set", devices, "--set", "ddp.sync=4", "--set", bad[i][0],
+                    NULL);
+        if (other.code != 78 || !strstr(other.err, bad[i][1]))
+            fail_msg("%s: exit code %d\n%s", bad[i][0], other.code, other.err);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(as_by_hand),
+        cmocka_unit_test(the_same_each_time),
+        cmocka_unit_test(is_ddp_at_its_ends),
+        cmocka_unit_test(sends_less),
+        cmocka_unit_test(resumes),
+        cmocka_unit_test(stops_together),
+        cmocka_unit_test(diverges_together),
+        cmocka_unit_test(ends_at_a_target),
+        cmocka_unit_test(refused),
+    };
+    return cmocka_run_group_tests_name("local SGD", tests, NULL, NULL);
+}

@@ -96,6 +96,19 @@ static void note_step(struct run *r, int64_t ns, const int64_t before[PHASES]) {
     for (int i = 0; i < PHASES; i++) s->phase_ms[i] = (double)(t->phase_ns[i] - before[i]) * 1e-6;
 }
 
+/* Steps to the last of which all ranks have met: what that took is a part of each of them. */
+static void share_times(struct step_record *s, int64_t n) {
+    double ms = 0, phase_ms[PHASES] = {0};
+    for (int64_t k = 0; k < n; k++) {
+        ms += s[k].ms;
+        for (int i = 0; i < PHASES; i++) phase_ms[i] += s[k].phase_ms[i];
+    }
+    for (int64_t k = 0; k < n; k++) {
+        s[k].ms = ms / (double)n;
+        for (int i = 0; i < PHASES; i++) s[k].phase_ms[i] = phase_ms[i] / (double)n;
+    }
+}
+
 static void report_step(struct run *r, struct step_record *record, const struct step_sums *sums) {
     const struct trainer *t = r->t;
     double accuracy = sums->samples > 0 ? (double)(sums->correct / sums->samples) : 0;
@@ -152,6 +165,7 @@ static enum error take_step(struct run *r) {
     t->at.step_in_epoch++;
     if (t->at.step_in_epoch == t->per_epoch) t->at.step_in_epoch = 0, t->at.epoch++;
     if (t->rank == 0) note_step(r, clock_ns() - begin, before);
+    if (t->rank == 0 && t->nknown > 1) share_times(r->waiting, t->nknown);
     for (int64_t i = 0; i < t->nknown; i++)
         TRY(learn(r, t->at.step - t->nknown + 1 + i, &t->known[i],
                   r->waiting ? &r->waiting[i] : NULL));

@@ -76,10 +76,12 @@ void async_stats(const struct async *a, struct mode_stats *out) {
     out->stepped_ns = a->stepped_ns;
 }
 
-void async_describe(const struct async *a, char *out, size_t size) {
+void async_describe(const struct async *a, const char *server, char *out, size_t size) {
+    const struct emulate_config *e = &a->t->config->comm.emulate;
     char bound[32] = "unbounded";
     if (a->bound != INT64_MAX) snprintf(bound, sizeof bound, "%lld", (long long)a->bound);
-    snprintf(out, size, ", staleness %s (gradients %s)", bound,
+    snprintf(out, size, "each gradient by itself over %sthread, %s, staleness %s (gradients %s)",
+             e->bandwidth > 0 || e->latency > 0 ? "emulated " : "", server, bound,
              a->in_turn ? "in turn" : "in order of arrival");
 }
 

@@ -176,7 +176,7 @@ static enum error server_fails(void) {
 }
 
 static enum error second_hangs(void) {
-    if (mine->worker == 1 && mine->at.step == 5) pause_us(1500000);
+    if (mine->worker == 1 && mine->at.step == 5) pause_us(4000000);
     return ERR_NONE;
 }
 
@@ -329,11 +329,11 @@ static void alone_it_is_plain_training(void **state) {
     }
 }
 
-static void told(enum error (*what)(void), const char *order, enum error err, const char *words,
-                 double most) {
-    const char *const more[] = {"dp.staleness=unbounded", "devices=cpu:4",
-                                "train=100000st",         order,
-                                "comm.timeout=500ms",     NULL};
+/* Long before the deadline of any call, but for who hangs. */
+static void told(enum error (*what)(void), const char *order, enum error err, const char *words) {
+    const char *timeout = err == ERR_TIMEOUT ? "comm.timeout=2s" : "comm.timeout=60s";
+    const char *const more[] = {
+        "dp.staleness=unbounded", "devices=cpu:4", "train=100000st", order, timeout, NULL};
     disturb = what;
     int64_t began = clock_ns();
     assert_fails(err, run(more));
@@ -341,17 +341,17 @@ static void told(enum error (*what)(void), const char *order, enum error err, co
     disturb = NULL;
     if (!strstr(error_message(), words)) fail_msg("'%s' is not in: %s", words, error_message());
     print_message("%s (%.2f s)\n", error_message(), took);
-    assert_true(took < most);
+    assert_true(took < 30);
 }
 
 static void failures_have_names(void **state) {
     (void)state;
     static const char *const orders[] = {"deterministic=true", "deterministic=false"};
     for (int i = 0; i < 2; i++) {
-        told(second_fails, orders[i], ERR_DATA, "broken on purpose", 5);
-        told(server_fails, orders[i], ERR_DATA, "broken on purpose", 5);
+        told(second_fails, orders[i], ERR_DATA, "broken on purpose");
+        told(server_fails, orders[i], ERR_DATA, "broken on purpose");
         told(second_hangs, orders[i], ERR_TIMEOUT,
-             "rank 2 has not come with its gradient of step 6", 10);
+             "rank 2 has not come with its gradient of step 6");
     }
 }
 

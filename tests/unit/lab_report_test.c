@@ -136,7 +136,7 @@ static void an_experiment_says_what_it_came_to(void **state) {
     assert_string_equal(section("verdict")->text[1], "Gate: g > 1: FAILED");
     assert_string_equal(section("verdict")->text[2], "Warning: <noise>");
     const struct report_section *s = section("table");
-    assert_string_equal(table_row(&s->table[0], 2)[3], "faster");
+    assert_string_equal(table_row(&s->table[0], 2)[3], "ddp faster");
     assert_string_equal(table_row(&s->table[0], 2)[4], "12 ms");
     assert_string_equal(table_row(&s->table[0], 2)[6], "2.000");
     assert_int_equal(s->table[1].rows, 4);
@@ -264,6 +264,29 @@ static void speed_ups_are_of_the_same_work(void **state) {
     const struct plot *p = &section("speedup")->plot[4];
     assert_string_equal(p->title, "Speed-up against devices, model resnet20, bandwidth 1Gbit");
     assert_true(p->series[0].n == 2 && p->series[0].y[0] == 1 && p->series[0].y[1] == 2);
+}
+
+/* Two places of different work: what is held against each other are the sides of each. */
+static void bits_are_those_of_pairs(void **state) {
+    (void)state;
+    static const char *const same[] = {"true", "null"};
+    static const char *const says_of[] = {"Yes, in all 2 comparisons", "Not compared: 'mode'"};
+    for (int i = 0; i < 2; i++) {
+        char text[2048];
+        snprintf(text, sizeof text,
+                 "{\"axis\":\"mode\",\"sides\":[\"dp\",\"ddp\"],\"cells\":[" CELL(
+                     "dp", 1, "dp1", 9,
+                     "") "," CELL("ddp", 1, "dp1", 9,
+                                  "") "," CELL("dp", 2, "ddp2", 9,
+                                               "") "," CELL("ddp", 2, "ddp2", 9,
+                                                            "") "],\"pairs\":[{\"a\":0,\"b\":1,"
+                                                                "\"same_losses\":%s},{\"a\":2,"
+                                                                "\"b\":3,\"same_losses\":%s}]}",
+                 same[i], same[i]);
+        put("results.json", text);
+        assert_ok(report_read(dir, pool, &report));
+        assert_true(says(section("bits"), says_of[i]));
+    }
 }
 
 /* An experiment that was stopped: the report is of what there is. */
@@ -455,6 +478,7 @@ int main(void) {
                                        TEST(laws_are_fitted_to_the_times),
                                        TEST(speed_ups_are_of_the_same_work),
                                        TEST(cells_that_have_not_run_are_left_out),
+                                       TEST(bits_are_those_of_pairs),
                                        TEST(a_batch_that_grows_has_its_own_law),
                                        TEST(a_serial_share_that_rises_is_named),
                                        TEST(one_run_leaves_out_what_it_does_not_have),

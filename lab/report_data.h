@@ -10,7 +10,8 @@ struct report_cell {
     const char *label;      /* "dp, cpu:2, 1Gbit" */
     int side;               /* of the axis under test */
     int64_t devices, batch; /* batch: samples of a step, 0 when unknown */
-    const char *place;      /* the other axes but devices: "bandwidth 1Gbit"; "" */
+    const char *place;      /* the other axes but devices: "model mlp, bandwidth 1Gbit"; "" */
+    const char *work;       /* those of them that change what one device does: "model mlp"; "" */
     struct run_result *run; /* what is told of a cell beside its time is its first run's */
     double *step_s;         /* of each run */
     int nruns;
@@ -65,8 +66,8 @@ MUST_CHECK enum error report_table(struct report *r, struct report_section *s, c
 int report_places(const struct report_data *d, const char *place[REPORT_CELLS]);
 /* The cell of that side and place on so many devices, -1: none. */
 int report_find(const struct report_data *d, int side, const char *place, int64_t devices);
-/* What a cell's speed is a multiple of: the same side's one device, if need be of another place or side; else the
- * fewest devices there are. -1: none. */
+/* What a cell's speed is a multiple of: the same side's one device, if need be over another link or of another side;
+ * else the fewest devices of side and place. -1: none. */
 int report_base(const struct report_data *d, int side, const char *place);
 /* What c does in a step, in steps of the base: a base of several devices is taken as that many times one. */
 double report_work(const struct report_cell *base, const struct report_cell *c);

@@ -99,16 +99,23 @@ enum error report_phases(struct report *r, const struct report_data *d) {
 
 /* ---- speed-up ---- */
 
+/* One device that does the same work: it sends nothing, so it stands for all links. side: -1 is any. */
+static int alone(const struct report_data *d, int side, const char *work) {
+    for (int i = 0; i < d->ncells; i++)
+        if (d->cell[i].devices == 1 && (side < 0 || d->cell[i].side == side) &&
+            !strcmp(d->cell[i].work, work))
+            return i;
+    return -1;
+}
+
 int report_base(const struct report_data *d, int side, const char *place) {
     int k = report_find(d, side, place, 1), least = -1;
-    for (int i = 0; k < 0 && i < d->ncells; i++)
-        if (d->cell[i].devices == 1 && d->cell[i].side == side) k = i;
-    for (int i = 0; k < 0 && i < d->ncells; i++)
-        if (d->cell[i].devices == 1) k = i;
     for (int i = 0; i < d->ncells; i++)
         if (d->cell[i].side == side && !strcmp(d->cell[i].place, place) &&
             (least < 0 || d->cell[i].devices < d->cell[least].devices))
             least = i;
+    if (k < 0 && least >= 0) k = alone(d, side, d->cell[least].work);
+    if (k < 0 && least >= 0) k = alone(d, -1, d->cell[least].work);
     return k >= 0 ? k : least;
 }
 

@@ -136,7 +136,7 @@ static void an_experiment_says_what_it_came_to(void **state) {
     assert_string_equal(section("verdict")->text[1], "Gate: g > 1: FAILED");
     assert_string_equal(section("verdict")->text[2], "Warning: <noise>");
     const struct report_section *s = section("table");
-    assert_string_equal(table_row(&s->table[0], 2)[3], "faster");
+    assert_string_equal(table_row(&s->table[0], 2)[3], "ddp faster");
     assert_string_equal(table_row(&s->table[0], 2)[4], "12 ms");
     assert_string_equal(table_row(&s->table[0], 2)[6], "2.000");
     assert_int_equal(s->table[1].rows, 4);
@@ -244,6 +244,68 @@ static void a_serial_share_that_rises_is_named(void **state) {
     assert_true(says(s, "Not predicted: 1 cell. The reason: links are not emulated."));
     assert_string_equal(table_row(&s->table[0], 1)[3], "-40.0 %");
     assert_string_equal(table_row(&s->table[0], 1)[5], "emulated 1Gbit");
+}
+
+#define OF_MODEL(model, n, rate, run)                                                              \
+    "{\"label\":\"x\",\"side\":\"dp\",\"devices\":" #n ",\"settings\":{\"mode\":\"dp\","           \
+    "\"model\":\"" model "\",\"comm.emulate.bandwidth\":\"" rate "\"},\"runs\":[" run "]}"
+#define RUN(dir, ms) "{\"dir\":\"" dir "\",\"step_time\":" #ms "}"
+
+/* One device stands for all links, but not for another network. */
+static void speed_ups_are_of_the_same_work(void **state) {
+    (void)state;
+    put("results.json",
+        "{\"axis\":\"mode\",\"sides\":[\"dp\"],\"cells\":[" OF_MODEL(
+            "mlp", 1, "off",
+            RUN("dp1", 100)) "," OF_MODEL("resnet20", 1, "off",
+                                          RUN("dp1", 20)) "," OF_MODEL("resnet20", 2, "1Gbit",
+                                                                       RUN("dp2", 10)) "]}");
+    assert_ok(report_read(dir, pool, &report));
+    const struct plot *p = &section("speedup")->plot[4];
+    assert_string_equal(p->title, "Speed-up against devices, model resnet20, bandwidth 1Gbit");
+    assert_true(p->series[0].n == 2 && p->series[0].y[0] == 1 && p->series[0].y[1] == 2);
+}
+
+/* Two places of different work: what is held against each other are the sides of each. */
+static void bits_are_those_of_pairs(void **state) {
+    (void)state;
+    static const char *const same[] = {"true", "null"};
+    static const char *const says_of[] = {"Yes, in all 2 comparisons", "Not compared: 'mode'"};
+    for (int i = 0; i < 2; i++) {
+        char text[2048];
+        snprintf(text, sizeof text,
+                 "{\"axis\":\"mode\",\"sides\":[\"dp\",\"ddp\"],\"cells\":[" CELL(
+                     "dp", 1, "dp1", 9,
+                     "") "," CELL("ddp", 1, "dp1", 9,
+                                  "") "," CELL("dp", 2, "ddp2", 9,
+                                               "") "," CELL("ddp", 2, "ddp2", 9,
+                                                            "") "],\"pairs\":[{\"a\":0,\"b\":1,"
+                                                                "\"same_losses\":%s},{\"a\":2,"
+                                                                "\"b\":3,\"same_losses\":%s}]}",
+                 same[i], same[i]);
+        put("results.json", text);
+        assert_ok(report_read(dir, pool, &report));
+        assert_true(says(section("bits"), says_of[i]));
+    }
+}
+
+/* An experiment that was stopped: the report is of what there is. */
+static void cells_that_have_not_run_are_left_out(void **state) {
+    (void)state;
+    put("results.json",
+        "{\"axis\":\"mode\",\"sides\":[\"dp\",\"ddp\"],\"complete\":false,\"cells\":["
+        "{\"side\":\"dp\",\"devices\":1,\"runs\":[]}," CELL("dp", 2, "dp2", 12, "") "," CELL(
+            "ddp", 2, "ddp2", 6, "") "],\"pairs\":[{\"a\":0,\"b\":1},{\"a\":1,\"b\":2,"
+                                     "\"ratio\":2,\"verdict\":\"faster\"}]}");
+    assert_ok(report_read(dir, pool, &report));
+    assert_int_equal(section("table")->table[0].rows, 1);
+    assert_int_equal(section("table")->table[1].rows, 2);
+    assert_non_null(strstr(report.verdict, "ddp is faster than dp in 1 of 1"));
+    assert_true(says(section("verdict"), "not complete"));
+    put("results.json",
+        "{\"axis\":\"mode\",\"sides\":[\"dp\"],\"cells\":[{\"side\":\"dp\",\"runs\":[]}]}");
+    assert_fails(ERR_INPUT, report_read(dir, pool, &report));
+    assert_non_null(strstr(error_message(), "no run of"));
 }
 
 static void one_run_leaves_out_what_it_does_not_have(void **state) {
@@ -414,6 +476,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {TEST(an_experiment_says_what_it_came_to),
                                        TEST(plots_show_the_numbers),
                                        TEST(laws_are_fitted_to_the_times),
+                                       TEST(speed_ups_are_of_the_same_work),
+                                       TEST(cells_that_have_not_run_are_left_out),
+                                       TEST(bits_are_those_of_pairs),
                                        TEST(a_batch_that_grows_has_its_own_law),
                                        TEST(a_serial_share_that_rises_is_named),
                                        TEST(one_run_leaves_out_what_it_does_not_have),

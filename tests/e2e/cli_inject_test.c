@@ -226,6 +226,7 @@ static void refused(void **state) {
         {"mode=ddp", "inject.fault={device: 4, kind: nan}", "there is no device 4: 4 devices"},
         {"mode=ddp", "inject.fault={step: 0, kind: nan}",
          "'inject.fault.step' must be an integer >= 1"},
+        {"ddp.sync=4", "inject.mistake=mean_of_means", "is what local SGD does by right"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const char *const more[] = {wrong[i][0], wrong[i][1], steps40, NULL};

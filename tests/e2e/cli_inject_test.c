@@ -155,13 +155,13 @@ static void restarts_survive(void **state) {
     }
 }
 
-/* All of dp is one process. What goes on from its checkpoint is not struck again; a new run in the same folder is. */
+/* All of dp is one process. A checkpoint is written beside training, but before the next one. What goes on from its checkpoint is not struck again; a new run in the same folder is. */
 static void dp_goes_on(void **state) {
     (void)state;
-    const char *const more[] = {"mode=dp", "checkpoint=20st", train60, kill_it, NULL};
+    const char *const more[] = {"mode=dp", "checkpoint=10st", train60, kill_it, NULL};
     const char *dir = train(more);
     assert_int_equal(p.code, -SIGKILL);
-    assert_int_equal(training_saved(dir), 20);
+    assert_true(training_saved(dir) == 10 || training_saved(dir) == 20);
     training_resume(&p, dir, 60);
     assert_true(program_wait(&p, 60));
     assert_int_equal(p.code, 0);

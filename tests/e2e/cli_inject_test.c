@@ -155,7 +155,8 @@ static void restarts_survive(void **state) {
     }
 }
 
-/* All of dp is one process. A checkpoint is written beside training, but before the next one. What goes on from its checkpoint is not struck again; a new run in the same folder is. */
+/* All of dp is one process. A checkpoint is written beside training, but before the next one. What
+ * goes on from it is not struck again; a new run in the same folder is. */
 static void dp_goes_on(void **state) {
     (void)state;
     const char *const more[] = {"mode=dp", "checkpoint=10st", train60, kill_it, NULL};

@@ -99,7 +99,11 @@ static const char *accuracy(const struct compared *c) {
 const char *compare_model(const struct compared *c) {
     const struct compared_model *m = &c->model;
     if (!c->predicted || (!m->cells && !m->silent)) return "";
-    const char *text = m->cells && isfinite(m->median) ? accuracy(c) : "no step time is predicted";
+    if (!m->cells) {
+        const char *none = pool_printf(c->pool, "no step time is predicted: %s", silence(c));
+        return none ? none : "";
+    }
+    const char *text = isfinite(m->median) ? accuracy(c) : "what is predicted has not run yet";
     if (text && m->silent)
         text = pool_printf(c->pool, "%s; not predicted: %d (%s)", text, m->silent, silence(c));
     return text ? text : "";

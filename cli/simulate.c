@@ -44,6 +44,7 @@ static struct simulate_plan plan_of(const struct simulate_options *o, const stru
         .ring_order = c->comm.order == COMM_ORDER_RING,
         .overlap = overlaps(o, c, w->server),
         .cores = (int)o->cores,
+        .moving = o->bench ? 0 : SIMULATE_MOVING, /* what was measured has it */
         .slow_by = o->slow_by,
         .slow_share = o->slow_share,
         .seed = (uint64_t)o->seed,

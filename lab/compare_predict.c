@@ -161,7 +161,7 @@ static void predict_cell(struct compared *c, int cell, struct source *sources) {
     else if (p->from < 0)
         p->why = "no cell that computes the same has run";
     else if (link_fit_needed(c->x, cell) && !c->x->model_fit)
-        p->why = "links are neither emulated nor measured (model_fit: true)";
+        p->why = "links are neither emulated (comm.emulate) nor measured (model_fit: true)";
     if (p->why) return;
     open_source(c, p->from, &sources[p->from]);
     predict_from(c, cell, &sources[p->from]);

@@ -88,17 +88,22 @@ static const char *accuracy(const struct compared *c) {
     const char *source = c->x->cell[c->cell[from].predicted.from].label;
     const char *of = m->sources == 1 ? pool_printf(c->pool, "the step of '%s' alone", source)
                                      : "the cells of the fewest devices";
-    return pool_printf(c->pool,
-                       "%d step times predicted from %s: off by %.1f %% in the median, %.1f %% too "
-                       "%s at worst ('%s')",
-                       m->cells, of ? of : "", 100 * m->median, 100 * fabs(m->worst),
-                       m->worst < 0 ? "short" : "long", c->x->cell[m->worst_cell].label);
+    return pool_printf(
+        c->pool,
+        "%d step time%s predicted from %s: off by %.1f %% in the median, %.1f %% too "
+        "%s at worst ('%s')",
+        m->cells, m->cells == 1 ? "" : "s", of ? of : "", 100 * m->median, 100 * fabs(m->worst),
+        m->worst < 0 ? "short" : "long", c->x->cell[m->worst_cell].label);
 }
 
 const char *compare_model(const struct compared *c) {
     const struct compared_model *m = &c->model;
     if (!c->predicted || (!m->cells && !m->silent)) return "";
-    const char *text = m->cells && isfinite(m->median) ? accuracy(c) : "no step time is predicted";
+    if (!m->cells) {
+        const char *none = pool_printf(c->pool, "no step time is predicted: %s", silence(c));
+        return none ? none : "";
+    }
+    const char *text = isfinite(m->median) ? accuracy(c) : "what is predicted has not run yet";
     if (text && m->silent)
         text = pool_printf(c->pool, "%s; not predicted: %d (%s)", text, m->silent, silence(c));
     return text ? text : "";
@@ -176,9 +181,15 @@ static void put_heading(const struct compared *c, struct grid *g, bool many, boo
     const struct experiment *x = c->x;
     const char *unit = !strcmp(x->measure[0].unit, "bytes") ? "" : x->measure[0].unit;
     for (int a = 1; a < x->naxes; a++) put(g, "%s", axis_name(x, a));
-    put(g, "A: %s %s", x->axis[0].label[0], unit);
+    if (*c->folder)
+        put(g, "A: %s %s", x->axis[0].label[0], unit);
+    else
+        put(g, "A %s", unit);
     if (many) put(g, "B is");
-    put(g, "B: %s %s", many ? "" : x->axis[0].label[1], unit);
+    if (*c->folder && !many)
+        put(g, "B: %s %s", x->axis[0].label[1], unit);
+    else
+        put(g, "B %s", unit);
     put(g, "B against A [%g %%]", x->confidence * 100);
     put(g, "p (Holm)");
     put(g, "verdict");
@@ -281,8 +292,9 @@ static void print_rows(const struct grid *g, FILE *f) {
 /* Of two runs that were there: which they are, and what a reader may not know of them. */
 static void print_two(const struct compared *c, FILE *f) {
     const struct compared_pair *p = &c->pair[0];
-    fprintf(f, "A is %s, B is %s; first %lld steps left out, %s\n", c->x->cell[0].label,
-            c->x->cell[1].label, (long long)c->x->warmup, c->x->measure[0].name);
+    fprintf(f, "A is %s, B is %s; first %lld step%s left out, %s\n", c->x->cell[0].label,
+            c->x->cell[1].label, (long long)c->x->warmup, c->x->warmup == 1 ? "" : "s",
+            c->x->measure[0].name);
     for (int i = 0; i < p->ndiffers; i++)
         fprintf(f, "%s%s: %s, %s", i ? "; " : "they differ in ", p->differs[i].key, p->differs[i].a,
                 p->differs[i].b);
@@ -295,9 +307,9 @@ static void print_title(const struct compared *c, FILE *f) {
         print_two(c, f);
         return;
     }
-    fprintf(f, "%s: %s scaling, %d interleaved run%s a cell, first %lld steps left out, %s\n",
+    fprintf(f, "%s: %s scaling, %d interleaved run%s a cell, first %lld step%s left out, %s\n",
             x->name, x->weak ? "weak" : "strong", x->repeats, x->repeats == 1 ? "" : "s",
-            (long long)x->warmup, x->measure[0].name);
+            (long long)x->warmup, x->warmup == 1 ? "" : "s", x->measure[0].name);
 }
 
 static void print_bits(const struct compared *c, FILE *f, const char *start) {

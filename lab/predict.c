@@ -64,6 +64,7 @@ enum error measured_predict(const struct measured_step *m, const struct run_conf
                                       .oversubscription = 1,
                                       .outside = port ? *port : emulated},
                               .cores = cores,
+                              .moving = port ? 0 : SIMULATE_MOVING, /* a fitted port has it */
                               .steps = 1};
     TRY(measured_refuse(c));
     bool apart = !strcmp(c->mode, "dp") && dp_serves_apart(c);

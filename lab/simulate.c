@@ -161,6 +161,15 @@ static double longest_compute(const struct replay *r) {
     return compute + each * r->crowd;
 }
 
+/* All ranks together send the same bytes whatever the way: 2 (N - 1) times the gradients. Where there are cores for
+ * each rank's two threads it is hidden behind the ports; fewer do it in turn with computing. */
+static double moving_of(const struct step_shape *s, const struct simulate_plan *p) {
+    int ranks = p->net.devices + (p->server && p->kind == SERVED_APART);
+    if (!p->cores || p->cores >= 2 * ranks || ranks == 1) return 0;
+    int cores = p->cores < ranks ? p->cores : ranks;
+    return 2 * (ranks - 1) * all_bytes(s) * p->moving / cores;
+}
+
 static enum error replay_all(struct replay *r, struct simulated *out) {
     int steps = r->plan->steps > 0 ? r->plan->steps : 1;
     double largest = 0;
@@ -168,7 +177,7 @@ static enum error replay_all(struct replay *r, struct simulated *out) {
         TRY(run_step(r, i));
         out->compute += longest_compute(r) / steps;
     }
-    out->step = last_of(r->e.at, r->e.size) / steps;
+    out->step = last_of(r->e.at, r->e.size) / steps + moving_of(r->shape, r->plan);
     out->exposed = fmax(out->step - out->compute, 0);
     out->port = network_busiest(&r->e.net);
     out->port.seconds /= steps;
@@ -218,5 +227,5 @@ double simulate_formula(const struct step_shape *shape, const struct simulate_pl
     if (plan->server && plan->kind == SERVED_APART) g.devices++;
     for (int b = 0; b < c.buckets; b++) ready[b] = c.backward * shape->ready[b];
     enum scheme s = plan->kind == SERVED_SHARDED ? SCHEME_SHARDED : SCHEME_STAR;
-    return cost_step(&c, plan->server ? s : plan->scheme, &g);
+    return cost_step(&c, plan->server ? s : plan->scheme, &g) + moving_of(shape, plan);
 }

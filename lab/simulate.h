@@ -23,13 +23,18 @@ struct simulate_plan {
     enum simulated_server kind;
     enum scheme scheme; /* of ddp's all-reduce; SCHEMES: the cheapest by formula, for each bucket */
     bool ring_order, overlap;
-    int cores;         /* that all devices together have; 0: each has its own */
-    double slow_by;    /* stragglers: in each step a device computes so many times longer, */
+    int cores;      /* that all devices together have; 0: each has its own */
+    double moving;  /* seconds that one of these cores works for each byte that is sent; 0: none */
+    double slow_by; /* stragglers: in each step a device computes so many times longer, */
     double slow_share; /* with this probability */
     uint64_t seed;
     int steps;  /* to replay; without stragglers all are alike */
     bool plain; /* see struct exchange */
 };
+/* What a core of today takes to put a byte into a link in memory, take it out and add it: 0.08 ns. Where links are
+ * emulated the cores that compute do that, too. */
+static const double SIMULATE_MOVING = 8e-11;
+
 struct simulated {
     double step;    /* seconds: the mean over the steps */
     double compute; /* of which the slowest device computes and updates */

@@ -43,7 +43,8 @@ static void linear_ticks(struct scale *s, bool given) {
     for (double k = first; k <= last && s->nticks < SVG_TICKS; k++) s->tick[s->nticks++] = k * step;
 }
 
-/* Powers of ten; with 2 and 5 times them where there are few; not so many that they touch. */
+/* Powers of ten; with 5 times them where there are few, and 2 times where there are fewer; not so many that they
+ * touch. */
 static void log_ticks(struct scale *s, bool given) {
     static const double parts[] = {1, 2, 5};
     double decades = log10(s->high / s->low);
@@ -52,11 +53,12 @@ static void log_ticks(struct scale *s, bool given) {
     if (given) return;
     int stride = decades > 6 ? (int)ceil(decades / 6) : 1, first = (int)floor(log10(s->low));
     for (int e = first; pow(10, e) <= s->high && s->nticks < SVG_TICKS; e += stride)
-        for (int k = 0; k < (decades < 2.5 ? 3 : 1); k++) {
+        for (int k = 0; k < (decades < 3.5 ? 3 : 1); k++) {
+            if (k == 1 && decades >= 2.5) continue;
             double v = parts[k] * pow(10, e);
             if (v >= s->low && v <= s->high && s->nticks < SVG_TICKS) s->tick[s->nticks++] = v;
         }
-    if (s->nticks >= 3) return;
+    if (s->nticks >= 3 || decades > 1.5) return;
     double step = nice_step(s->high - s->low, 4); /* less than a decade: evenly */
     s->nticks = 0;
     for (double v = ceil(s->low / step) * step; v <= s->high; v += step)

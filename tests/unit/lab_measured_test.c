@@ -74,7 +74,10 @@ static void modes_take_what_they_send(void **state) {
     assert_near(predicted(&c, 0), 3e-3 + 2e-3 / 8 + 2 * 7.0 / 8 * 64e-3, 0.02);
     c = config_of("ddp", 8);
     assert_near(predicted(&c, 0), 3e-3 + 2e-3 + 2 * 7.0 / 8 * 64e-3, 0.02);
-    assert_near(predicted(&c, 2), 4 * (3e-3 + 2e-3) + 2 * 7.0 / 8 * 64e-3, 0.02);
+    double moving = 2 * 7 * 8e6 * 8e-11 / 2; /* by the two cores */
+    assert_near(predicted(&c, 2), 4 * (3e-3 + 2e-3) + 2 * 7.0 / 8 * 64e-3 + moving, 0.02);
+    assert_true(predicted(&c, 2) > 4 * (3e-3 + 2e-3) + 2 * 7.0 / 8 * 64e-3 + moving * 0.9);
+    assert_near(predicted(&c, 16), predicted(&c, 0), 1e-12); /* two cores for each device */
     c.optimizer.shard = true;
     assert_near(predicted(&c, 0), 3e-3 + 2e-3 / 8 + 2 * 7.0 / 8 * 64e-3, 0.02);
     c.optimizer.shard = false;

@@ -55,6 +55,21 @@ static void first_failure_wins(void **unused) {
     assert_string_equal(error_hint(), "mend it");
 }
 
+/* The others are quicker to end than rank 2, for which they do. */
+static enum error fail_slowly(void *user, int rank) {
+    (void)user;
+    if (rank != 2) return FAIL(ERR_PEER, "rank %d lost rank 2", rank);
+    usleep(100000);
+    return FAIL(ERR_RESULT, "diverged");
+}
+
+static void who_was_lost_tells_more(void **unused) {
+    (void)unused;
+    assert_int_equal(launch_threads(4, fail_slowly, NULL), ERR_RESULT);
+    assert_string_equal(error_message(), "diverged");
+    assert_int_equal(launch_threads(2, fail_slowly, NULL), ERR_PEER);
+}
+
 static enum error fail_one(void *user, int rank) {
     return rank == *(int *)user ? FAIL(ERR_IO, "rank %d: disk", rank) : ERR_NONE;
 }
@@ -74,6 +89,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_run_at_once),
         cmocka_unit_test(first_failure_wins),
+        cmocka_unit_test(who_was_lost_tells_more),
         cmocka_unit_test(any_rank_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,7 +49,7 @@ static enum error cascade_ready(void *user, int64_t upto) {
     for (int d = c->top; d > c->bottom; d--)
         TRY(device_add(dev, grads[d - 1] + from, grads[d] + from, n));
     c->done = upto;
-    if (c->trace) trace_ready(c->trace, upto);
+    if (c->trace) trace_ready(c->trace, upto, c->ready != NULL);
     return c->ready ? c->ready(c->user, upto) : ERR_NONE;
 }
 
@@ -196,7 +196,7 @@ enum error trainer_compute(struct trainer *t, grad_ready_fn ready, void *user) {
     trainer_phase(t, PHASE_LOAD, &mark);
     if (t->members) {
         TRY(compute_together(t, b));
-        trace_ready(t->trace, t->model->arena_floats);
+        trace_ready(t->trace, t->model->arena_floats, ready != NULL);
         return ready ? ready(user, t->model->arena_floats) : ERR_NONE;
     }
     TRY(run_batch(t, b, ready, user));

@@ -52,7 +52,7 @@ static enum error cascade_ready(void *user, int64_t upto) {
     c->done = upto;
     if (c->last) TRY(inject_spoil(c->t, from, upto));
     inject_lag(c->t);
-    if (c->trace) trace_ready(c->trace, upto);
+    if (c->trace) trace_ready(c->trace, upto, c->ready != NULL);
     return c->ready ? c->ready(c->user, upto) : ERR_NONE;
 }
 
@@ -229,7 +229,7 @@ enum error trainer_compute(struct trainer *t, grad_ready_fn ready, void *user) {
     inject_begin(t);
     if (t->members) {
         TRY(compute_together(t, b));
-        trace_ready(t->trace, t->model->arena_floats);
+        trace_ready(t->trace, t->model->arena_floats, ready != NULL);
         return ready ? ready(user, t->model->arena_floats) : ERR_NONE;
     }
     TRY(inject_holds(t) ? run_late(t, b, ready, user) : run_batch(t, b, ready, user));

@@ -24,7 +24,8 @@ struct trace {
     int64_t first, last;
     _Atomic bool on;
     _Atomic int64_t step, dropped;
-    int64_t layer_began;
+    int64_t
+        layer_began; /* where the last one ended, if nothing has come between; 0: the clock has to tell */
     struct trace_clock clock;
     bool written;
     struct writer writers[TRACE_WRITERS];
@@ -32,8 +33,8 @@ struct trace {
 
 /* ---- recording ---- */
 
-void trace_put(struct trace *tr, const struct trace_event *e) {
-    if (!tr || !atomic_load_explicit(&tr->on, memory_order_relaxed)) return;
+static void record(struct trace *tr, const struct trace_event *e) {
+    if (!atomic_load_explicit(&tr->on, memory_order_relaxed)) return;
     struct writer *w = &tr->writers[e->kind == TRACE_CALL && e->lane == TRACE_EXCHANGE];
     int64_t n = atomic_load_explicit(&w->count, memory_order_relaxed);
     if (n == w->room) {
@@ -45,14 +46,21 @@ void trace_put(struct trace *tr, const struct trace_event *e) {
     atomic_store_explicit(&w->count, n + 1, memory_order_release);
 }
 
+void trace_put(struct trace *tr, const struct trace_event *e) {
+    if (!tr) return;
+    if (e->lane == TRACE_COMPUTE) tr->layer_began = 0; /* the rank's own thread */
+    record(tr, e);
+}
+
 void trace_span(struct trace *tr, enum trace_kind kind, enum trace_lane lane, int64_t begin,
                 int64_t end) {
     const struct trace_event e = {
         .begin = begin, .end = end, .bucket = -1, .kind = (uint8_t)kind, .lane = (uint8_t)lane};
     trace_put(tr, &e);
+    if (tr && kind == TRACE_FORWARD && lane == TRACE_COMPUTE) tr->layer_began = end;
 }
 
-void trace_ready(struct trace *tr, int64_t floats) {
+void trace_ready(struct trace *tr, int64_t floats, bool leave) {
     if (!tr) return;
     int64_t now = clock_ns();
     const struct trace_event e = {.begin = now,
@@ -60,25 +68,27 @@ void trace_ready(struct trace *tr, int64_t floats) {
                                   .bytes = floats * (int64_t)sizeof(float),
                                   .bucket = -1,
                                   .kind = TRACE_READY};
-    trace_put(tr, &e);
+    record(tr, &e);
+    tr->layer_began = leave ? 0 : now;
 }
 
 static void on_layer(void *user, int step, bool backward, bool done) {
     struct trace *tr = user;
     bool direction;
-    int64_t now = clock_ns();
     (void)step;
     if (!done) {
-        tr->layer_began = now;
+        if (!tr->layer_began) tr->layer_began = clock_ns();
         return;
     }
+    int64_t now = clock_ns();
     const struct trace_event e = {.begin = tr->layer_began,
                                   .end = now,
                                   .name = graph_where(tr->t->graph, &direction),
                                   .bucket = -1,
                                   .kind = TRACE_LAYER,
                                   .backward = backward};
-    trace_put(tr, &e);
+    record(tr, &e);
+    tr->layer_began = now;
 }
 
 /* ---- memory ---- */

@@ -58,7 +58,8 @@ bool trace_conclude(struct trainer *t);
 void trace_put(struct trace *tr, const struct trace_event *e);
 void trace_span(struct trace *tr, enum trace_kind kind, enum trace_lane lane, int64_t begin,
                 int64_t end);
-void trace_ready(struct trace *tr, int64_t floats); /* of the arena, now */
+/* So many of the arena now; leave: what is done next is to send them. */
+void trace_ready(struct trace *tr, int64_t floats, bool leave);
 
 /* ---- reading: engine/train/trace_read.c ---- */
 struct trace_rank {

@@ -1,6 +1,8 @@
 /* engine simulate: one measured step, on devices and networks that are not there. */
 #include "cli/simulate.h"
 
+#include "lab/port_fit.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,7 +145,7 @@ static enum error complete(struct simulate_options *o, const struct run_config *
     if (!o->linked)
         o->outside = emulated ? (struct wire){e->latency, e->bandwidth > 0 ? 1 / e->bandwidth : 0}
                               : (struct wire){20e-6, 1 / 1.25e9};
-    if (o->bench) TRY(simulate_fit(o->bench, &o->outside, &o->fit_error));
+    if (o->bench) TRY(port_fit_read(o->bench, &o->outside, &o->fit_error));
     bool given = o->ndevices > 0;
     for (size_t i = 0; !given && i < sizeof usual / sizeof *usual; i++)
         if (!o->strong || usual[i] <= c->batch.size) o->devices[o->ndevices++] = usual[i];

@@ -29,9 +29,6 @@ extern const struct command command_simulate;
 /* 0, or the exit code when it has been told what is wrong. */
 int simulate_parse(int argc, char **argv, struct simulate_options *o);
 
-/* alpha and beta of a port, fitted to that file's rows; *off: the median of the fit's relative errors. */
-MUST_CHECK enum error simulate_fit(const char *path, struct wire *out, double *off);
-
 /* The step of a run directory; of a configuration, it is measured first, on one device in a folder that is gone
  * afterwards. */
 struct simulate_source {
@@ -39,6 +36,7 @@ struct simulate_source {
     struct run_settings settings; /* as configured */
     struct run_result result;
     struct planned network;
+    struct step_trace trace;
     struct measured_step step;
     bool measured_here;
 };

@@ -53,10 +53,13 @@ static void print_head(const struct simulate_options *o, const struct simulate_s
             s->settings.config.name, o->strong ? "strong" : "weak",
             (long long)s->settings.config.batch.size,
             (m->load + m->forward + m->backward + m->update) * 1e3);
-    fprintf(out, "(load %.3f, forward %.3f, backward %.3f, update %.3f; %s), %s of gradients\n",
-            m->load * 1e3, m->forward * 1e3, m->backward * 1e3, m->update * 1e3,
-            s->measured_here ? "measured now" : "measured by the run",
-            text_of_bytes((double)m->model->arena_floats * sizeof(float), bytes));
+    const char *ready = m->traced ? "as the trace tells" : "as layers' work tells";
+    fprintf(
+        out,
+        "(load %.3f, forward %.3f, backward %.3f, update %.3f; %s), %s of gradients, ready %s\n",
+        m->load * 1e3, m->forward * 1e3, m->backward * 1e3, m->update * 1e3,
+        s->measured_here ? "measured now" : "measured by the run",
+        text_of_bytes((double)m->model->arena_floats * sizeof(float), bytes), ready);
     print_places(o, out);
     fprintf(out, "\n%7s  %-4s  %-23s  %7s  %10s  %10s  %10s  %8s  %6s  %-14s %5s  %10s\n",
             "devices", "mode", "way", "buckets", "step ms", "exposed ms", "formula ms", "speed-up",
@@ -154,6 +157,7 @@ static void put_step(struct json *j, const struct simulate_source *s) {
     json_real(j, "backward_s", m->backward);
     json_real(j, "update_s", m->update);
     json_int(j, "gradient_bytes", m->model->arena_floats * (int64_t)sizeof(float));
+    json_int(j, "traced_steps", m->traced);
     json_close(j, '}');
 }
 

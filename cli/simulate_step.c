@@ -19,6 +19,7 @@ static enum error set_alone(const struct run_config *c, struct pool *pool, const
         pool_printf(pool, "threads=%lld", (long long)c->threads),
         pool_printf(pool, "log.dir=%s", dir),
         "log.every=1st",
+        "log.trace=11..40st",
         "mode=single",
         "train=40st",
         "eval.every=off",
@@ -51,6 +52,15 @@ static enum error train_alone(struct run_settings *s, const char *dir) {
     return err == ERR_NONE && code ? FAIL(ERR_RESULT, "the measurement ended with %d", code) : err;
 }
 
+/* What is wrong with a trace is told, and the run's other numbers are used. */
+static enum error read_run(struct simulate_source *s, const char *dir) {
+    TRY(run_result_read(dir, s->pool, &s->result));
+    if (step_trace_read(dir, s->pool, &s->trace) == ERR_NONE) return ERR_NONE;
+    log_warn("the run's trace is not used: %s", error_message());
+    s->trace = (struct step_trace){0};
+    return ERR_NONE;
+}
+
 static enum error measure_in(const struct simulate_options *o, struct simulate_source *s,
                              const char *dir) {
     struct cli_config c = o->config;
@@ -60,7 +70,7 @@ static enum error measure_in(const struct simulate_options *o, struct simulate_s
     if (err == ERR_NONE) err = train_alone(&alone, dir);
     run_settings_free(&alone);
     if (err != ERR_NONE) return err;
-    err = run_result_read(dir, s->pool, &s->result);
+    err = read_run(s, dir);
     if (err != ERR_NONE) cli_fail(err);
     return err;
 }
@@ -95,6 +105,7 @@ static enum error read_network(const struct simulate_options *o, struct simulate
     if (err == ERR_NONE)
         err = measured_read(&s->result, &s->settings.config, s->network.model, s->network.plan,
                             cores, o->quantile, s->pool, &s->step);
+    if (err == ERR_NONE) measured_take_trace(&s->step, &s->trace);
     if (err != ERR_NONE) cli_fail(err);
     return err;
 }
@@ -107,7 +118,7 @@ enum error simulate_source_open(const struct simulate_options *o, struct simulat
     *out = (struct simulate_source){0};
     enum error err = pool_create(&out->pool);
     if (err == ERR_NONE && o->path) err = cli_run_dir(o->path, out->pool, &c.path, &run_dir);
-    if (err == ERR_NONE && run_dir) err = run_result_read(run_dir, out->pool, &out->result);
+    if (err == ERR_NONE && run_dir) err = read_run(out, run_dir);
     if (err != ERR_NONE) {
         cli_fail(err);
         return err;

@@ -141,7 +141,7 @@ static enum error list_differences(struct compared *c, struct compared_pair *p) 
                                   (struct setting_list){b->setting, b->nsettings}, NULL, p->differs,
                                   COMPARE_DIFFERENCES);
     p->comparable = true;
-    for (int i = 0; i < p->ndiffers; i++) p->comparable &= !p->differs[i].guarded;
+    for (int i = 0; i < p->ndiffers; i++) p->comparable &= !p->differs[i].computes;
     return ERR_NONE;
 }
 
@@ -151,7 +151,7 @@ static bool computes_the_same(const struct experiment_cell *a, const struct expe
                             (struct setting_list){b->setting, b->nsettings}, NULL, d,
                             COMPARE_DIFFERENCES);
     for (int i = 0; i < n; i++)
-        if (d[i].guarded) return false;
+        if (d[i].computes) return false;
     return true;
 }
 

@@ -17,6 +17,7 @@ struct compared_run {
 struct compared_prediction {
     double step, formula; /* seconds: message by message, and by formula; NaN: none */
     double residual;      /* step / measured - 1 */
+    double fit_error;     /* of the port, where it was fitted: the median, as a share; NaN */
     int from;             /* the cell that was measured; itself: nothing predicts it; -1: none */
     const char *port;     /* "emulated 1Gbit, 50us"; "": nothing is sent */
     const char *why;      /* there is no prediction; NULL: there is */
@@ -36,7 +37,8 @@ struct compared_pair {
     bool judged; /* both have runs, with numbers */
     struct comparison statistics;
     enum verdict verdict;
-    bool comparable; /* the axis changes nothing in what is computed */
+    bool
+        comparable; /* the axis changes nothing in what is computed, but how gradients are shared */
     bool same_losses;
     /* else: */
     int64_t step; /* first that differs; 0: none of those that both have */

@@ -56,6 +56,7 @@ static void put_prediction(const struct compared *c, int i, struct json *j) {
         json_real(j, "formula", p->formula * 1e3);
         json_real(j, "residual", p->residual);
         json_string(j, "port", p->port);
+        if (isfinite(p->fit_error)) json_real(j, "fit_error", p->fit_error);
         json_string(j, "from", c->x->cell[p->from].label);
     }
     json_close(j, '}');

@@ -3,6 +3,7 @@
  * the ports that they send it through; no cell is predicted from itself, and nothing is fitted to the times that are to
  * be predicted. */
 #include "lab/compare.h"
+#include "lab/link_fit.h"
 #include "lab/measured.h"
 #include "lab/planned.h"
 
@@ -110,6 +111,7 @@ static const char *setting_of(const struct experiment_cell *cell, const char *ke
     return "";
 }
 
+/* What is sent goes through the ports that the cell emulates, or through links as they were measured. */
 static const char *port_text(const struct compared *c, int cell) {
     const struct emulate_config *e = &config_of(c, cell)->comm.emulate;
     const struct experiment_cell *x = &c->x->cell[cell];
@@ -129,14 +131,20 @@ static void predict_from(struct compared *c, int cell, const struct source *s) {
         p->why = s->why;
         return;
     }
-    if (measured_predict(&s->step, r, NULL, cores_of(c, p->from), &simulated, &p->formula) !=
-        ERR_NONE) {
+    bool fitted = link_fit_needed(c->x, cell);
+    struct link_fit fit = {0};
+    enum error err = fitted ? link_fit_read(c->x, c->folder, cell, &fit) : ERR_NONE;
+    if (err == ERR_NONE)
+        err = measured_predict(&s->step, r, fitted ? &fit.wire : NULL, cores_of(c, p->from),
+                               &simulated, &p->formula);
+    if (err != ERR_NONE) {
         p->why = told(c);
         p->formula = (double)NAN;
         return;
     }
     p->why = NULL;
-    p->port = port_text(c, cell);
+    p->port = fitted ? fit.words : port_text(c, cell);
+    p->fit_error = fitted ? fit.off : (double)NAN;
     p->step = simulated.step;
     p->residual = p->step * 1e3 / compare_step_ms(c, cell) - 1;
 }
@@ -145,16 +153,15 @@ static void predict_cell(struct compared *c, int cell, struct source *sources) {
     const double none = (double)NAN;
     struct compared_prediction *p = &c->cell[cell].predicted;
     const struct run_config *r = config_of(c, cell);
-    *p = (struct compared_prediction){none, none, none, source_of(c, cell), "", NULL};
-    bool ports = r->comm.emulate.bandwidth > 0 || r->comm.emulate.latency > 0;
+    *p = (struct compared_prediction){none, none, none, none, source_of(c, cell), "", NULL};
     if (p->from == cell)
         p->why = "the others are predicted from it";
     else if (measured_refuse(r) != ERR_NONE)
         p->why = told(c);
     else if (p->from < 0)
         p->why = "no cell that computes the same has run";
-    else if (!ports && r->devices.count > 1)
-        p->why = "links are not emulated";
+    else if (link_fit_needed(c->x, cell) && !c->x->model_fit)
+        p->why = "links are neither emulated nor measured (model_fit: true)";
     if (p->why) return;
     open_source(c, p->from, &sources[p->from]);
     predict_from(c, cell, &sources[p->from]);

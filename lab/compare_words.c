@@ -198,7 +198,8 @@ static void put_pair(const struct compared *c, const struct compared_pair *p, st
     if (many) put(g, "%s", side_name(c, p->cell[1]));
     put(g, "%s", cell_text(c, p->cell[1], text));
     bool verdict = p->verdict == VERDICT_FASTER || p->verdict == VERDICT_SLOWER;
-    if (p->judged && x->repeats > 1)
+    bool several = c->cell[p->cell[0]].nruns > 1 && c->cell[p->cell[1]].nruns > 1;
+    if (p->judged && several)
         put(g, "%.3f× [%.3f, %.3f]", s->ratio, s->interval.low, s->interval.high);
     else if (p->judged)
         put(g, "%.3f×", s->ratio);

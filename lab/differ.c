@@ -16,13 +16,21 @@ static bool is_any(const char *key, const char *const *of) {
     return false;
 }
 
+/* How gradients are used: what that does to losses is a question that may be asked. */
+static const char *const sharing[] = {"dp.staleness", "ddp.sync", NULL};
+
 static bool is_guarded(const char *key) {
     static const char *const guarded[] = {
         "model",    "loss", "data",      "batch",          "train",   "optimizer", "schedule",
         "lr_scale", "seed", "precision", "sync_batchnorm", "threads", "inject",    NULL};
     static const char *const free_of_it[] = {"optimizer.shard", "data.workers", "batch.accumulate",
                                              NULL};
-    return is_any(key, guarded) && !is_any(key, free_of_it);
+    return (is_any(key, guarded) && !is_any(key, free_of_it)) || is_any(key, sharing);
+}
+
+/* A device that is slow on purpose computes the same; ways to share gradients are what is compared. */
+static bool is_computing(const char *key) {
+    return is_guarded(key) && !is_under(key, "inject.slow") && !is_any(key, sharing);
 }
 
 static const char *value_of(struct setting_list s, const char *key) {
@@ -43,8 +51,9 @@ int settings_differ(struct setting_list a, struct setting_list b, const char *ax
             if (is_any(key, names) || is_under(key, axis)) continue;
             if (side ? beside != NULL : beside && !strcmp(value, beside)) continue;
             if (!beside) beside = "";
-            out[n++] = (struct setting_difference){key, side ? beside : value,
-                                                   side ? value : beside, is_guarded(key)};
+            out[n++] =
+                (struct setting_difference){key, side ? beside : value, side ? value : beside,
+                                            is_guarded(key), is_computing(key)};
         }
     }
     return n;

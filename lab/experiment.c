@@ -17,6 +17,7 @@ struct raw {
     int64_t repeats, seed;
     struct config_span warmup;
     const char *confidence, *practical;
+    bool model_fit;
 };
 #define AT(member) offsetof(struct raw, member)
 static const struct config_field fields[] = {
@@ -42,6 +43,9 @@ static const struct config_field fields[] = {
     {"confidence", CONFIG_STRING, AT(confidence), "95%",
      .help = "Of the verdicts, all of them together"},
     {"practical", CONFIG_STRING, AT(practical), "2%", .help = "Smaller differences count as none"},
+    {"model_fit", CONFIG_BOOL, AT(model_fit), "false",
+     .help = "true: 'engine bench comm' measures links that are not emulated, for a few seconds "
+             "before the runs, so that steps over them can be predicted"},
     {"seed", CONFIG_INT, AT(seed), "0", "Of the order of runs and of intervals", .min = 0,
      .max = -1},
     {"fail_if", CONFIG_NODE, AT(fail_if), NULL,
@@ -283,6 +287,7 @@ static enum error read_all(struct experiment_reader *r, const struct experiment_
     TRY(go_on(err));
     TRY(go_on(config_read(&schema, root, x->pool, r->e, &raw)));
     x->name = name_of(s, &raw, x->pool);
+    x->model_fit = raw.model_fit;
     x->weak = raw.scaling == 1, x->seed = (uint64_t)raw.seed;
     r->given_repeats = s->repeats ? s->repeats : s->quick ? 1 : (int)raw.repeats;
     r->quick = s->quick;

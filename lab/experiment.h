@@ -50,8 +50,9 @@ struct experiment {
     const char *command; /* to run it again; NULL: not known */
     int naxes;
     struct experiment_axis axis[EXPERIMENT_AXES];
-    bool weak;   /* the batch grows with the devices */
-    int repeats; /* runs of a cell */
+    bool weak;      /* the batch grows with the devices */
+    bool model_fit; /* links that are not emulated are measured before the runs */
+    int repeats;    /* runs of a cell */
     int64_t warmup;
     double confidence, practical;
     uint64_t seed;
@@ -91,7 +92,9 @@ struct setting_list {
 };
 struct setting_difference {
     const char *key, *a, *b; /* "": there is none */
-    bool guarded;            /* a fair comparison has it equal: it decides what is computed */
+    bool guarded;  /* a fair comparison has it equal: it decides what is computed, or slows it,
+                      or how gradients are used */
+    bool computes; /* the first */
 };
 /* The settings that differ, at most 'most' of them; how many there are. Left out: the keys at and below 'axis' (NULL:
  * none), and what only names a run. */

@@ -50,7 +50,7 @@ static const struct config_section schema = {
 
 struct raw_step {
     const char *name, *into;
-    struct node *words[LESSON_KINDS], *quick;
+    struct node *words[LESSON_KINDS], *quick, *under;
     int64_t exit;
 };
 #define AT(member) offsetof(struct raw_step, member)
@@ -62,6 +62,8 @@ static const struct config_field step_fields[] = {
     {"bench", CONFIG_NODE, AT(words[LESSON_BENCH]), NULL, .help = "What 'engine bench' takes"},
     {"engine", CONFIG_NODE, AT(words[LESSON_ENGINE]), NULL, .help = "Any other command"},
     {"quick", CONFIG_NODE, AT(quick), NULL, .help = "Words that are added in quick form"},
+    {"under", CONFIG_NODE, AT(under), NULL,
+     .help = "A launcher of processes that starts it: srun --nodes=2"},
     {"exit", CONFIG_INT, AT(exit), "0", "The code with which it should end", .min = 0, .max = 255},
     {"into", CONFIG_STRING, AT(into), NULL, .help = "The step whose run this one goes on with"},
     {.key = NULL},
@@ -98,18 +100,23 @@ static enum error go_on(enum error err) {
     return err == ERR_CONFIG ? ERR_NONE : err;
 }
 
-static enum error add_word(struct reader *r, struct lesson_step *s, const struct node *at,
+struct words {
+    const char **at; /* LESSON_WORDS of them, and a NULL */
+    int n;
+};
+
+static enum error add_word(struct reader *r, struct words *w, const struct node *at,
                            const char *word, size_t n) {
-    if (s->nwords == LESSON_WORDS) {
+    if (w->n == LESSON_WORDS) {
         config_error(r->e, at, false, "more than %d words", LESSON_WORDS);
         return ERR_CONFIG;
     }
-    s->words[s->nwords] = pool_strndup(r->l->pool, word, n);
-    return s->words[s->nwords++] ? ERR_NONE : ERR_MEMORY;
+    w->at[w->n] = pool_strndup(r->l->pool, word, n);
+    return w->at[w->n++] ? ERR_NONE : ERR_MEMORY;
 }
 
 /* A text is split at blanks; a list is taken as it is. */
-static enum error add_words(struct reader *r, struct lesson_step *s, const struct node *from) {
+static enum error add_words(struct reader *r, struct words *s, const struct node *from) {
     if (!from) return ERR_NONE;
     for (int i = 0; from->kind == NODE_LIST && i < from->count; i++) {
         const struct node *item = from->items[i];
@@ -204,8 +211,11 @@ static enum error fill_step(struct reader *r, struct lesson_step *s, const struc
                      "compare: ps-vs-ring.yaml}");
         return ERR_CONFIG;
     }
-    TRY(add_words(r, s, raw->words[s->kind]));
-    if (r->l->quick) TRY(add_words(r, s, raw->quick));
+    struct words words = {s->words, 0}, under = {s->under, 0};
+    TRY(add_words(r, &words, raw->words[s->kind]));
+    if (r->l->quick) TRY(add_words(r, &words, raw->quick));
+    TRY(add_words(r, &under, raw->under));
+    s->nwords = words.n;
     bool judged = s->kind == LESSON_COMPARE && s->exit == 0;
     return judged ? open_experiment(r, s) : ERR_NONE;
 }

@@ -22,7 +22,8 @@ struct lesson_step {
     const char
         *words[LESSON_WORDS + 1]; /* behind 'engine run', 'engine compare'...; ended by NULL */
     int nwords;
-    int exit;         /* the code with which it should end */
+    int exit;                            /* the code with which it should end */
+    const char *under[LESSON_WORDS + 1]; /* "srun", "-n", "2": what starts it; ended by NULL */
     const char *into; /* the step whose run directory this one goes on in; its own name otherwise */
     struct experiment *experiment; /* of a comparison that should end well; or NULL */
     struct node *place;

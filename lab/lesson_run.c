@@ -7,6 +7,7 @@
 #include "lab/runner.h"
 
 #include <string.h>
+#include <unistd.h>
 
 enum { TOLD_MOST = 1 << 22, WORDS = LESSON_WORDS + 8 };
 static const struct json_limits told_limits = {16, 200000, 4096};
@@ -45,7 +46,7 @@ static enum error make_words(const struct state *t, const struct lesson_step *s,
         words[n++] = kinds[s->kind].option;
         words[n++] = place;
     }
-    if (s->kind == LESSON_COMPARE && t->l->quick) words[n++] = "--quick";
+    if (s->kind == LESSON_COMPARE && t->l->quick && s->exit == 0) words[n++] = "--quick";
     if (s->kind == LESSON_RUN && strcmp(s->into, s->name) != 0) words[n++] = "--resume";
     if (t->r->quiet && s->kind <= LESSON_COMPARE) words[n++] = "--quiet";
     words[n] = NULL;
@@ -53,8 +54,10 @@ static enum error make_words(const struct state *t, const struct lesson_step *s,
 }
 
 /* As a shell takes it. */
-static const char *typed(struct pool *pool, const char *const *words) {
-    const char *text = "engine";
+static const char *typed(struct pool *pool, const char *const *under, const char *const *words) {
+    const char *text = "";
+    for (int i = 0; under[i] && text; i++) text = pool_printf(pool, "%s%s ", text, under[i]);
+    if (text) text = pool_printf(pool, "%sengine", text);
     for (int i = 0; words[i] && text; i++) {
         bool plain = *words[i] && !words[i][strcspn(words[i], " \t\n'\"\\$&|;<>()*?[]{}#~`!")];
         text = pool_printf(pool, plain ? "%s %s" : "%s '%s'", text, words[i]);
@@ -130,13 +133,32 @@ static enum error clear(const struct state *t, const struct lesson_step *s) {
     return file_remove_tree(path);
 }
 
+/* The launcher is the program then, which is told where this one is. */
+static enum error put_under(const struct state *t, const struct lesson_step *s,
+                            const char *const *words, const char **all, struct process *p) {
+    char path[4096];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    int n = 0;
+    if (length < 0) return FAIL(ERR_IO, "cannot tell where this program is");
+    path[length] = '\0';
+    for (int i = 1; s->under[i]; i++) all[n++] = s->under[i];
+    all[n++] = pool_printf(t->pool, "%s", path);
+    if (!all[n - 1]) return ERR_MEMORY;
+    for (int i = 0; words[i]; i++) all[n++] = words[i];
+    all[n] = NULL;
+    p->program = s->under[0], p->args = all;
+    return ERR_NONE;
+}
+
 static enum error start(struct state *t, int i, const char *const *words) {
     const struct lesson_step *s = &t->l->step[i];
     struct lesson_outcome *o = &t->out->outcome[i];
     struct process p = {t->r->program, words, t->l->folder, t->r->silent ? "/dev/null" : NULL,
                         NULL};
+    const char *all[WORDS + LESSON_WORDS];
+    if (*s->under) TRY(put_under(t, s, words, all, &p));
     if (s->kind == LESSON_ENGINE && has_word(s, "--json"))
-        p.out = pool_printf(t->pool, "%s/%s.json", t->below, s->name);
+        p.out = pool_printf(t->pool, "%s/%s.json", t->out->runs, s->name);
     int64_t began = clock_ns();
     TRY(process_run(&p, t->pool, &o->exit, NULL));
     o->seconds = clock_seconds(clock_ns() - began);
@@ -150,7 +172,7 @@ static enum error run_step(struct state *t, int i) {
     struct lesson_outcome *o = &t->out->outcome[i];
     TRY(make_words(t, s, words));
     TRY(clear(t, s));
-    t->out->command[i] = typed(t->pool, words);
+    t->out->command[i] = typed(t->pool, s->under, words);
     if (!t->r->silent) printf("\n%d of %d: %s\n\n", i + 1, t->l->nsteps, t->out->command[i]);
     fflush(stdout);
     TRY(start(t, i, words));

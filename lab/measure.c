@@ -5,6 +5,7 @@
 
 static const struct measure measures[] = {
     {"step_time", "ms", MEASURE_STEP_TIME},
+    {"step_best", "ms", MEASURE_STEP_BEST},
     {"throughput", "samples/s", MEASURE_THROUGHPUT, .more_is_better = true},
     {"load", "ms", MEASURE_PHASE, RESULT_LOAD},
     {"forward", "ms", MEASURE_PHASE, RESULT_FORWARD},
@@ -44,6 +45,12 @@ static double throughput(const struct run_result *r, int64_t warmup) {
     return ms > 0 ? samples / ms * 1000 : (double)NAN;
 }
 
+static double fastest(const struct run_result *r, int64_t warmup) {
+    double least = (double)NAN;
+    for (int64_t i = warmup; i < r->nsteps; i++) least = fmin(least, r->step[i].ms);
+    return least;
+}
+
 /* Time of steps alone: what measuring takes is no part of it. */
 static double seconds_until(const struct run_result *r, int64_t step) {
     double ms = 0;
@@ -69,6 +76,8 @@ double measure_of(const struct measure *m, const struct run_result *r, int64_t w
     switch (m->kind) {
     case MEASURE_STEP_TIME:
         return run_result_step_ms(r, warmup, &n);
+    case MEASURE_STEP_BEST:
+        return fastest(r, warmup);
     case MEASURE_THROUGHPUT:
         return throughput(r, warmup);
     case MEASURE_PHASE:

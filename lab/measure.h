@@ -6,6 +6,7 @@ struct measure {
     const char *name, *unit;
     enum measure_kind {
         MEASURE_STEP_TIME,
+        MEASURE_STEP_BEST, /* the fastest step: the one that others on the machine have disturbed least */
         MEASURE_THROUGHPUT,
         MEASURE_PHASE, /* a step's share of it */
         MEASURE_TIME,

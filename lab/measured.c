@@ -90,6 +90,10 @@ enum error measured_read(const struct run_result *r, const struct run_config *c,
     return ERR_NONE;
 }
 
+void measured_take_trace(struct measured_step *m, const struct step_trace *t) {
+    m->traced = step_trace_ready(t, m->model, m->ready);
+}
+
 /* ---- what a device does --------------------------------------------------------------------- */
 
 static double passes_of(const struct measured_step *m, double share) {

@@ -1,10 +1,11 @@
 /* A step as a run has measured it, put into the terms of the simulator: the time of its parts from the run's summary,
- * the order and the times of the gradients within backward from what each layer computes. */
+ * the order and the times of the gradients within backward from its trace, or from what each layer computes. */
 #pragma once
 #include "engine/model/graph_plan.h"
 #include "engine/train/run_config.h"
 #include "lab/result.h"
 #include "lab/simulate.h"
+#include "lab/step_trace.h"
 
 struct measured_step {
     double load, forward, backward,
@@ -16,6 +17,7 @@ struct measured_step {
     /* of the network */
     const struct model *model;
     double *ready; /* share of backward that is done when parameter i has its gradient */
+    int traced;    /* steps that have told the former; 0: it is from what each layer computes */
     double activations, scratch; /* bytes of a pass */
     int slots;                   /* of the optimizer */
 };
@@ -24,6 +26,8 @@ struct measured_step {
 MUST_CHECK enum error measured_read(const struct run_result *r, const struct run_config *c,
                                     const struct model *m, const struct plan *plan, int cores,
                                     double quantile, struct pool *pool, struct measured_step *out);
+/* When gradients are ready, as the run has traced it; nothing changes where it has not. */
+void measured_take_trace(struct measured_step *m, const struct step_trace *t);
 /* What one of 'devices' does, where each has that share of the batch; buckets as bucket.h cuts them. */
 MUST_CHECK enum error measured_shape(const struct measured_step *m, double share, int64_t first,
                                      int64_t cap, struct step_shape *out);

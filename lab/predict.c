@@ -16,6 +16,7 @@ enum error measured_refuse(const struct run_config *c) {
         {c->ddp.sync.every > 1, "ddp.sync", "1"},
         {c->sync_batchnorm, "sync_batchnorm", "false"},
         {c->dp.scatter == SCATTER_SERVER, "dp.scatter", "direct"},
+        {dp_is_asynchronous(c), "dp.staleness", "0"},
     };
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         if (unknown[i].asked)
@@ -37,6 +38,12 @@ static void take_mode(const struct run_config *c, struct simulate_plan *p) {
     p->kind = dp ? measured_server(c) : SERVED_SHARDED;
     p->scheme = strcmp(c->comm.algorithm, "auto") ? scheme_find(c->comm.algorithm) : SCHEMES;
     p->ring_order = c->comm.order == COMM_ORDER_RING;
+}
+
+/* Ranks that reach each other's memory take what is best there, whatever their ports would say. */
+static bool takes_direct(const struct run_config *c) {
+    return (c->comm.link == COMM_LINK_THREAD || c->comm.link == COMM_LINK_SHM) &&
+           c->comm.order != COMM_ORDER_RING;
 }
 
 /* The step as measured, cut into as many passes as the configuration makes of its batch. */
@@ -64,6 +71,7 @@ enum error measured_predict(const struct measured_step *m, const struct run_conf
         return FAIL(ERR_CONFIG,
                     "nothing is known of the ports\ncomm.emulate says what they are like");
     take_mode(c, &p);
+    if (port && p.scheme == SCHEMES && takes_direct(c)) p.scheme = SCHEME_DIRECT;
     bool one = p.server && p.kind == SERVED_SHARDED && !p.overlap && !strcmp(c->mode, "dp");
     struct step_shape *shape = malloc(sizeof *shape);
     if (!shape) return FAIL(ERR_MEMORY, "cannot allocate a step");

@@ -29,7 +29,7 @@ static enum error start(const struct process *p, struct pool *pool, pid_t *pid) 
     if (p->out) posix_spawn_file_actions_addopen(&files, 1, p->out, make, 0644);
     if (p->err) posix_spawn_file_actions_addopen(&files, 2, p->err, make, 0644);
     if (p->folder) posix_spawn_file_actions_addchdir_np(&files, p->folder);
-    int err = posix_spawn(pid, p->program, &files, NULL, words, environ);
+    int err = posix_spawnp(pid, p->program, &files, NULL, words, environ);
     posix_spawn_file_actions_destroy(&files);
     if (err) return FAIL(ERR_IO, "cannot start '%s': %s", p->program, strerror(err));
     return ERR_NONE;

@@ -5,7 +5,7 @@
 #include <sys/resource.h>
 
 struct process {
-    const char *program;
+    const char *program;     /* a path, or a name that PATH has */
     const char *const *args; /* words behind it, ended by NULL */
     const char *folder;      /* to work in; NULL: this one's */
     const char *out,

@@ -47,16 +47,20 @@ static void about_run(struct report_cell *c) {
 }
 
 /* "bandwidth 1Gbit": the last word of a key is enough to know it. */
+static const char *more_of(const char *text, const struct json_value *v, struct pool *pool) {
+    const char *dot = strrchr(v->key, '.');
+    return pool_printf(pool, "%s%s%s %s", text, *text ? ", " : "", dot ? dot + 1 : v->key, v->text);
+}
+
 static enum error cell_place(const struct report_data *d, const struct json_value *settings,
                              struct pool *pool, struct report_cell *c) {
-    c->place = "";
+    c->place = c->work = "";
     for (int i = 0; settings && i < settings->count; i++) {
         const struct json_value *v = &settings->children[i];
         if (!strcmp(v->key, d->axis) || !strcmp(v->key, "devices") || !v->text) continue;
-        const char *dot = strrchr(v->key, '.');
-        c->place = pool_printf(pool, "%s%s%s %s", c->place, *c->place ? ", " : "",
-                               dot ? dot + 1 : v->key, v->text);
-        if (!c->place) return ERR_MEMORY;
+        c->place = more_of(c->place, v, pool);
+        if (strncmp(v->key, "comm.", 5) != 0) c->work = more_of(c->work, v, pool);
+        if (!c->place || !c->work) return ERR_MEMORY;
     }
     return ERR_NONE;
 }
@@ -78,34 +82,59 @@ static enum error cell_run(const struct report_data *d, const struct json_value 
     return ERR_NONE;
 }
 
+static void cell_prediction(const struct json_value *v, struct report_cell *c) {
+    const struct json_value *reference = report_member(v, "reference", JSON_BOOL);
+    c->predicted_s = report_number(v, "step_time") / 1e3;
+    c->formula_s = report_number(v, "formula") / 1e3;
+    c->why = report_text(v, "why");
+    c->port = report_text(v, "port");
+    c->reference = reference && reference->truth;
+}
+
 static enum error cell_read(const struct report_data *d, const struct json_value *v,
                             struct pool *pool, struct report_cell *c) {
     const struct json_value *runs = report_member(v, "runs", JSON_ARRAY);
-    if (!runs || runs->count < 1) return wrong(d, "a cell without runs");
+    if (!runs) return wrong(d, "a cell without runs");
     if (runs->count > REPORT_RUNS) return wrong(d, "a cell of too many runs");
     const char *side = report_text(v, "side");
     for (c->side = 0; c->side < d->nsides && strcmp(d->side[c->side], side) != 0;) c->side++;
     if (c->side == d->nsides) return wrong(d, "a cell of no side");
     c->label = report_text(v, "label");
     c->devices = whole(v, "devices", 0);
-    c->run = pool_alloc(pool, (size_t)runs->count * sizeof *c->run);
-    c->step_s = pool_alloc(pool, (size_t)runs->count * sizeof *c->step_s);
+    c->run = pool_alloc(pool, (size_t)(runs->count + 1) * sizeof *c->run);
+    c->step_s = pool_alloc(pool, (size_t)(runs->count + 1) * sizeof *c->step_s);
     if (!c->run || !c->step_s) return ERR_MEMORY;
     TRY(cell_place(d, report_member(v, "settings", JSON_OBJECT), pool, c));
     for (int i = 0; i < runs->count; i++) TRY(cell_run(d, &runs->children[i], pool, c));
+    if (!c->nruns) return ERR_NONE;
     about_run(c);
     c->median_s = statistics_median_of(c->step_s, c->nruns);
-    c->predicted_s = report_number(report_member(v, "predicted", JSON_OBJECT), "step_time") / 1e3;
+    cell_prediction(report_member(v, "predicted", JSON_OBJECT), c);
     return ERR_NONE;
 }
 
-static enum error pair_read(const struct report_data *d, const struct json_value *v,
-                            struct report_pair *p) {
+/* Cells that have not run yet are left out, and pairs of them. place: of each cell of the file; -1: it is left out. */
+static enum error cells_read(struct report_data *d, const struct json_value *cells,
+                             struct pool *pool, int place[REPORT_CELLS]) {
+    for (int i = 0; i < cells->count; i++) {
+        struct report_cell *c = &d->cell[d->ncells];
+        TRY(cell_read(d, &cells->children[i], pool, c));
+        place[i] = c->nruns ? d->ncells++ : -1;
+    }
+    if (d->ncells) return ERR_NONE;
+    return FAIL(ERR_INPUT, "no run of '%s' has finished yet\nthe same engine compare goes on",
+                d->path);
+}
+
+static enum error pair_read(struct report_data *d, const struct json_value *v, int ncells,
+                            const int place[REPORT_CELLS]) {
     int64_t a = whole(v, "a", -1), b = whole(v, "b", -1);
-    if (a < 0 || b < 0 || a >= d->ncells || b >= d->ncells) return wrong(d, "a pair of no cells");
+    if (a < 0 || b < 0 || a >= ncells || b >= ncells) return wrong(d, "a pair of no cells");
+    if (place[a] < 0 || place[b] < 0) return ERR_NONE;
+    struct report_pair *p = &d->pair[d->npairs++];
     const struct json_value *same = report_member(v, "same_losses", JSON_BOOL);
-    *p = (struct report_pair){.a = (int)a,
-                              .b = (int)b,
+    *p = (struct report_pair){.a = place[a],
+                              .b = place[b],
                               .ratio = report_number(v, "ratio"),
                               .low = report_number(v, "low"),
                               .high = report_number(v, "high"),
@@ -154,13 +183,12 @@ static enum error read_experiment(const char *file, struct pool *pool, struct re
     d->confidence = report_number(d->root, "confidence");
     if (!(d->confidence > 0 && d->confidence < 1)) d->confidence = 0.95;
     d->environment = report_member(d->root, "environment", JSON_OBJECT);
-    d->ncells = cells->count;
-    d->npairs = pairs ? pairs->count : 0;
-    d->cell = pool_alloc(pool, (size_t)d->ncells * sizeof *d->cell);
-    d->pair = pool_alloc(pool, (size_t)(d->npairs + 1) * sizeof *d->pair);
+    int npairs = pairs ? pairs->count : 0, place[REPORT_CELLS];
+    d->cell = pool_alloc(pool, (size_t)cells->count * sizeof *d->cell);
+    d->pair = pool_alloc(pool, (size_t)(npairs + 1) * sizeof *d->pair);
     if (!d->cell || !d->pair) return ERR_MEMORY;
-    for (int i = 0; i < d->ncells; i++) TRY(cell_read(d, &cells->children[i], pool, &d->cell[i]));
-    for (int i = 0; i < d->npairs; i++) TRY(pair_read(d, &pairs->children[i], &d->pair[i]));
+    TRY(cells_read(d, cells, pool, place));
+    for (int i = 0; i < npairs; i++) TRY(pair_read(d, &pairs->children[i], cells->count, place));
     return ERR_NONE;
 }
 
@@ -185,9 +213,9 @@ static enum error read_run(struct pool *pool, struct report_data *d) {
     if (!c->run || !c->step_s) return ERR_MEMORY;
     TRY(run_result_read(d->path, pool, c->run));
     c->step_s[0] = c->median_s = c->run->p50_ms / 1e3;
-    c->predicted_s = (double)NAN;
+    cell_prediction(NULL, c);
     c->nruns = d->ncells = d->nsides = 1;
-    c->place = "";
+    c->place = c->work = "";
     c->label = pool_printf(pool, "%s, %s", c->run->mode, run_result_setting(c->run, "devices"));
     d->side[0] = c->run->mode;
     about_run(c);

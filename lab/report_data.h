@@ -5,16 +5,19 @@
 #include "lab/result.h"
 #include "lab/statistics.h"
 
-enum { REPORT_SIDES = 7, REPORT_CELLS = 512, REPORT_RUNS = STATISTICS_RUNS };
+enum { REPORT_SIDES = 7, REPORT_CELLS = 512, REPORT_RUNS = STATISTICS_RUNS, REPORT_COUNTS = 16 };
 struct report_cell {
     const char *label;      /* "dp, cpu:2, 1Gbit" */
     int side;               /* of the axis under test */
     int64_t devices, batch; /* batch: samples of a step, 0 when unknown */
-    const char *place;      /* the other axes but devices: "bandwidth 1Gbit"; "" */
+    const char *place;      /* the other axes but devices: "model mlp, bandwidth 1Gbit"; "" */
+    const char *work;       /* those of them that change what one device does: "model mlp"; "" */
     struct run_result *run; /* what is told of a cell beside its time is its first run's */
     double *step_s;         /* of each run */
     int nruns;
-    double median_s, predicted_s; /* NaN: no model has said */
+    double median_s, predicted_s, formula_s; /* NaN: no model has said */
+    const char *why, *port; /* why there is no prediction; what it goes through; "" */
+    bool reference;         /* others are predicted from it */
 };
 struct report_pair {
     int a, b; /* cells */
@@ -63,12 +66,26 @@ MUST_CHECK enum error report_table(struct report *r, struct report_section *s, c
 int report_places(const struct report_data *d, const char *place[REPORT_CELLS]);
 /* The cell of that side and place on so many devices, -1: none. */
 int report_find(const struct report_data *d, int side, const char *place, int64_t devices);
+/* What a cell's speed is a multiple of: the same side's one device, if need be over another link or of another side;
+ * else the fewest devices of side and place. -1: none. */
+int report_base(const struct report_data *d, int side, const char *place);
+/* What c does in a step, in steps of the base: a base of several devices is taken as that many times one. */
+double report_work(const struct report_cell *base, const struct report_cell *c);
+/* The numbers of devices, each once, ascending, at most REPORT_COUNTS; gives how many. */
+int report_device_counts(const struct report_data *d, double *x);
 /* "in place" for titles: ", bandwidth 1Gbit" or "". */
 const char *report_in(struct report *r, const char *place);
 /* "ddp x 4". */
 const char *report_cell_name(struct report *r, const struct report_data *d,
                              const struct report_cell *c);
+/* Adds the plot of a traced step of that run; told: it has one. of: what the run is called. */
+MUST_CHECK enum error report_traced(struct report *r, struct report_section *s, const char *run_dir,
+                                    const char *of, bool *told);
 const char *report_ms(struct report *r, double seconds);
+
+/* Amdahl, Gustafson, Karp and Flatt: a table and what it says, at the end of the section. */
+MUST_CHECK enum error report_laws(struct report *r, struct report_section *s,
+                                  const struct report_data *d);
 
 /* ---- the sections, in their order ---- */
 enum error report_verdict(struct report *r, const struct report_data *d);

@@ -110,6 +110,14 @@ enum error report_verdict(struct report *r, const struct report_data *d) {
 
 /* ---- the final tables ---- */
 
+/* "ddp faster"; of a side whose name begins with a number, which would be read as an amount, "B faster". */
+static const char *verdict_text_of(struct report *r, const struct report_data *d,
+                                   const struct report_pair *p) {
+    const char *words = *p->words ? p->words : p->verdict, *b = d->side[d->cell[p->b].side];
+    if (strcmp(p->verdict, "faster") != 0 && strcmp(p->verdict, "slower") != 0) return words;
+    return report_say(r, "%s %s", *b >= '0' && *b <= '9' ? "B" : b, words);
+}
+
 static enum error pairs_table(struct report *r, struct report_section *s,
                               const struct report_data *d) {
     static const char *const heads[] = {"where",     "A",     "B",        "verdict", "step of A",
@@ -124,7 +132,7 @@ static enum error pairs_table(struct report *r, struct report_section *s,
         row[0] = where(r, b);
         row[1] = d->side[a->side];
         row[2] = d->side[b->side];
-        row[3] = *p->words ? p->words : p->verdict;
+        row[3] = verdict_text_of(r, d, p);
         row[4] = report_ms(r, a->median_s);
         row[5] = report_ms(r, b->median_s);
         row[6] = isfinite(p->ratio) ? report_say(r, "%.3f", p->ratio) : "-";
@@ -229,6 +237,25 @@ static enum error digests(struct report *r, struct report_section *s, const stru
     return ERR_NONE;
 }
 
+/* Of an experiment whose runs do not all end in the same bits: as each pair's sides have it. */
+static const char *bits_of_pairs(struct report *r, const struct report_data *d, int same,
+                                 int runs) {
+    int yes = 0, no = 0;
+    for (int i = 0; i < d->npairs; i++) yes += d->pair[i].same == 1, no += d->pair[i].same == 0;
+    if (yes && !no)
+        return report_say(r,
+                          "Yes, in all %d comparisons: the losses of every step are equal bit for "
+                          "bit on both sides, which differ in time and in nothing else. Cells of "
+                          "different places compute different things, so their bits differ.",
+                          yes);
+    if (d->npairs && !no)
+        return report_say(r,
+                          "Not compared: '%s' changes what is computed, so that the sides cannot "
+                          "end in the same bits.",
+                          d->axis);
+    return report_say(r, "Not everywhere: %d of %d runs end in the bits of the first.", same, runs);
+}
+
 enum error report_same_bits(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "bits", "The same bits");
     int runs = 0, same = 0;
@@ -237,18 +264,16 @@ enum error report_same_bits(struct report *r, const struct report_data *d) {
             same += same_digests(&d->cell[i].run[k], &d->cell[0].run[0]);
     if (runs == 1)
         report_paragraph(s, "One run has nothing to be the same as; its digests are what another "
-                            "run of this configuration, in "
-                            "any mode and on any number of devices, has to come to.");
+                            "run of this configuration, in any mode and on any number of devices, "
+                            "has to come to.");
     else if (same == runs)
         report_paragraph(s, report_say(r,
                                        "Yes: the losses of every step and the final weights are "
-                                       "equal bit for bit in all %d "
-                                       "runs. The modes differ in time and in nothing else.",
+                                       "equal bit for bit in all %d runs. The modes differ in time "
+                                       "and in nothing else.",
                                        runs));
     else
-        report_paragraph(
-            s, report_say(r, "Not everywhere: %d of %d runs end in the bits of the first.", same,
-                          runs));
+        report_paragraph(s, bits_of_pairs(r, d, same, runs));
     for (int i = 0; i < d->npairs; i++)
         if (d->pair[i].same == 0) report_paragraph(s, difference(r, d, &d->pair[i]));
     return digests(r, s, d);

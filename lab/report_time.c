@@ -1,4 +1,4 @@
-/* Where the time goes, what more devices bring, and what the model had said. */
+/* Where the time goes, and what more devices bring. */
 #include "lab/report_data.h"
 
 #include <math.h>
@@ -99,23 +99,27 @@ enum error report_phases(struct report *r, const struct report_data *d) {
 
 /* ---- speed-up ---- */
 
-/* What a cell's speed is a multiple of: the same side's one device, if need be of another place or side; else the
- * fewest devices there are. */
-static int base_of(const struct report_data *d, int side, const char *place) {
+/* One device that does the same work: it sends nothing, so it stands for all links. side: -1 is any. */
+static int alone(const struct report_data *d, int side, const char *work) {
+    for (int i = 0; i < d->ncells; i++)
+        if (d->cell[i].devices == 1 && (side < 0 || d->cell[i].side == side) &&
+            !strcmp(d->cell[i].work, work))
+            return i;
+    return -1;
+}
+
+int report_base(const struct report_data *d, int side, const char *place) {
     int k = report_find(d, side, place, 1), least = -1;
-    for (int i = 0; k < 0 && i < d->ncells; i++)
-        if (d->cell[i].devices == 1 && d->cell[i].side == side) k = i;
-    for (int i = 0; k < 0 && i < d->ncells; i++)
-        if (d->cell[i].devices == 1) k = i;
     for (int i = 0; i < d->ncells; i++)
         if (d->cell[i].side == side && !strcmp(d->cell[i].place, place) &&
             (least < 0 || d->cell[i].devices < d->cell[least].devices))
             least = i;
+    if (k < 0 && least >= 0) k = alone(d, side, d->cell[least].work);
+    if (k < 0 && least >= 0) k = alone(d, -1, d->cell[least].work);
     return k >= 0 ? k : least;
 }
 
-/* Samples a second, beside the base's; a base of several devices is taken as that many times one. */
-static double work(const struct report_cell *base, const struct report_cell *c) {
+double report_work(const struct report_cell *base, const struct report_cell *c) {
     double batches = base->batch && c->batch ? (double)c->batch / (double)base->batch : 1;
     return batches * (double)base->devices;
 }
@@ -137,7 +141,7 @@ static enum error take_curve(struct report *r, int n, struct curve *v) {
 
 static void add_point(const struct report_data *d, const struct report_cell *base,
                       const struct report_cell *c, bool efficiency, struct curve *v) {
-    double k = work(base, c) / (efficiency ? (double)c->devices : 1);
+    double k = report_work(base, c) / (efficiency ? (double)c->devices : 1);
     struct interval i = {NAN, NAN};
     if (base->nruns >= 4 && c->nruns >= 4 && c != base)
         i = statistics_ratio(base->step_s, base->nruns, c->step_s, c->nruns, d->confidence, 1);
@@ -145,15 +149,15 @@ static void add_point(const struct report_data *d, const struct report_cell *bas
     v->y[v->n] = k * base->median_s / c->median_s;
     v->low[v->n] = isfinite(i.low) ? k * i.low : v->y[v->n];
     v->high[v->n] = isfinite(i.high) ? k * i.high : v->y[v->n];
-    v->model[v->n] = k * base->median_s / c->predicted_s;
-    v->modelled |= isfinite(v->model[v->n]);
+    v->model[v->n] = c == base ? v->y[v->n] : k * base->median_s / c->predicted_s;
+    v->modelled |= c != base && isfinite(v->model[v->n]);
     v->bands &= c == base || isfinite(i.low);
     v->n++;
 }
 
 static enum error side_curve(struct report *r, const struct report_data *d, int side,
                              const char *place, bool efficiency, struct plot *p) {
-    int index[REPORT_CELLS], n = cells_of(d, place, index), base = base_of(d, side, place);
+    int index[REPORT_CELLS], n = cells_of(d, place, index), base = report_base(d, side, place);
     struct curve v;
     TRY(take_curve(r, n + 1, &v));
     if (base < 0) return ERR_NONE;
@@ -190,9 +194,9 @@ static enum error ideal_curve(struct report *r, bool efficiency, const double *x
     return ERR_NONE;
 }
 
-static int device_counts(const struct report_data *d, double *x) {
+int report_device_counts(const struct report_data *d, double *x) {
     int n = 0;
-    for (int i = 0; i < d->ncells && n < 16; i++) {
+    for (int i = 0; i < d->ncells && n < REPORT_COUNTS; i++) {
         int at = 0;
         while (at < n && x[at] < (double)d->cell[i].devices) at++;
         if (at < n && x[at] == (double)d->cell[i].devices) continue;
@@ -208,9 +212,9 @@ static enum error speedup_plot(struct report *r, struct report_section *s,
     double *x;
     struct plot *p;
     TRY(report_plot(r, s, PLOT_LINE, 2 * d->nsides + 1, &p));
-    TRY(report_take(r, 17, sizeof *x, &x));
+    TRY(report_take(r, REPORT_COUNTS, sizeof *x, &x));
     if (!p) return ERR_NONE;
-    int n = device_counts(d, x);
+    int n = report_device_counts(d, x);
     const char *what = efficiency ? "Efficiency" : "Speed-up";
     p->title = report_say(r, "%s against devices%s", what, report_in(r, place));
     p->about =
@@ -229,9 +233,9 @@ static enum error speedup_plot(struct report *r, struct report_section *s,
 enum error report_speedup(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "speedup", "Speed-up and efficiency");
     const char *place[REPORT_CELLS];
-    double counts[17];
+    double counts[REPORT_COUNTS];
     int n = report_places(d, place);
-    if (device_counts(d, counts) < 2) {
+    if (report_device_counts(d, counts) < 2) {
         s->missing = "All runs are on the same number of devices. An experiment with matrix: "
                      "{devices: [cpu:1, cpu:2, "
                      "cpu:4]} shows what more of them bring (engine compare).";
@@ -248,95 +252,5 @@ enum error report_speedup(struct report *r, const struct report_data *d) {
                "devices, taken as "
                "so many). Bands are the bootstrap's at %.0f %%, where a cell has at least 4 runs.",
                d->confidence * 100));
-    return ERR_NONE;
-}
-
-/* ---- predicted ---- */
-
-static int predicted(const struct report_data *d) {
-    int n = 0;
-    for (int i = 0; i < d->ncells; i++) n += isfinite(d->cell[i].predicted_s);
-    return n;
-}
-
-static enum error predicted_table(struct report *r, struct report_section *s,
-                                  const struct report_data *d, int n) {
-    static const char *const heads[] = {"cell", "predicted", "measured", "residual"};
-    struct table *t;
-    double off[REPORT_CELLS], worst = 0;
-    int row = 0;
-    TRY(report_table(r, s, "Predicted beside measured", 4, n, heads, &t));
-    for (int i = 0; i < d->ncells; i++) {
-        const struct report_cell *c = &d->cell[i];
-        if (!isfinite(c->predicted_s)) continue;
-        double error = c->predicted_s / c->median_s - 1;
-        off[row++] = fabs(error);
-        worst = fmax(worst, fabs(error));
-        table_row(t, row)[0] =
-            report_say(r, "%s%s", report_cell_name(r, d, c), report_in(r, c->place));
-        table_row(t, row)[1] = report_ms(r, c->predicted_s);
-        table_row(t, row)[2] = report_ms(r, c->median_s);
-        table_row(t, row)[3] = report_say(r, "%+.1f %%", 100 * error);
-    }
-    report_paragraph(
-        s, report_say(r, "The model is off by %.1f %% in the median and %.1f %% at worst.",
-                      100 * statistics_median(off, row), 100 * worst));
-    return ERR_NONE;
-}
-
-static enum error side_points(struct report *r, const struct report_data *d, int side,
-                              struct plot *p) {
-    struct plot_series *out = &p->series[p->nseries];
-    double *x, *y;
-    TRY(report_take(r, (size_t)d->ncells, sizeof *x, &x));
-    TRY(report_take(r, (size_t)d->ncells, sizeof *y, &y));
-    *out =
-        (struct plot_series){.name = d->side[side], .x = x, .y = y, .colour = side, .points = true};
-    for (int i = 0; i < d->ncells; i++) {
-        if (d->cell[i].side != side || !isfinite(d->cell[i].predicted_s)) continue;
-        x[out->n] = d->cell[i].predicted_s;
-        y[out->n++] = d->cell[i].median_s;
-    }
-    p->nseries += out->n > 0;
-    return ERR_NONE;
-}
-
-static enum error diagonal(struct report *r, struct plot *p) {
-    double *ends, low = INFINITY, high = 0;
-    TRY(report_take(r, 2, sizeof *ends, &ends));
-    for (int i = 0; i < p->nseries; i++)
-        for (int k = 0; k < p->series[i].n; k++) {
-            low = fmin(low, fmin(p->series[i].x[k], p->series[i].y[k]));
-            high = fmax(high, fmax(p->series[i].x[k], p->series[i].y[k]));
-        }
-    ends[0] = low;
-    ends[1] = high;
-    p->series[p->nseries++] = (struct plot_series){.name = "predicted = measured",
-                                                   .x = ends,
-                                                   .y = ends,
-                                                   .n = 2,
-                                                   .colour = PLOT_COLOURS - 1,
-                                                   .model = true};
-    return ERR_NONE;
-}
-
-enum error report_predicted(struct report *r, const struct report_data *d) {
-    struct report_section *s = report_section(r, "model", "Predicted against measured");
-    int n = predicted(d);
-    if (!n) {
-        s->missing = "No model has predicted these step times: no cell of the results has a "
-                     "prediction in it. engine "
-                     "simulate RUN_DIR says what a run should take.";
-        return ERR_NONE;
-    }
-    struct plot *p;
-    TRY(report_plot(r, s, PLOT_LINE, d->nsides + 1, &p));
-    if (!p) return ERR_NONE;
-    p->title = "Measured against predicted step time";
-    p->about = "A point for each cell; the nearer to the line, the better the model.";
-    p->x = (struct plot_axis){.label = "predicted", .unit = PLOT_SECONDS, .log = true};
-    p->y = (struct plot_axis){.label = "measured", .unit = PLOT_SECONDS, .log = true};
-    for (int side = 0; side < d->nsides; side++) TRY(side_points(r, d, side, p));
-    TRY(diagonal(r, p));
-    return predicted_table(r, s, d, n);
+    return report_laws(r, s, d);
 }

@@ -1,5 +1,5 @@
-/* What the buckets of one step did, rank by rank, by the flight recorders: of the last calls of every rank they know
- * when each began and ended. */
+/* What the buckets of one step did, rank by rank: as the run has traced it, or else by the flight recorders, which know
+ * of the last calls of every rank when each began and ended. */
 #include "lab/report_data.h"
 
 #include "engine/base/file.h"
@@ -86,6 +86,11 @@ static enum error cell_timeline(struct report *r, struct report_section *s,
                                 const struct report_data *d, const struct report_cell *c) {
     struct plot *p;
     struct plot_span *span;
+    bool told;
+    TRY(report_traced(r, s, c->run[0].dir,
+                      report_say(r, "%s%s", report_cell_name(r, d, c), report_in(r, c->place)),
+                      &told));
+    if (told) return ERR_NONE;
     TRY(report_plot(r, s, PLOT_TIMELINE, 2, &p));
     if (!p) return ERR_NONE;
     p->title = report_say(r, "%s%s: the last step, rank by rank", report_cell_name(r, d, c),
@@ -129,6 +134,8 @@ enum error report_timeline(struct report *r, const struct report_data *d) {
         report_paragraph(s, "The ranks share one clock. A call that begins late on one rank holds "
                             "up all the others in it. On the "
                             "communication lane backward may still be running; on computation's "
-                            "own lane the device waits.");
+                            "own lane the device waits. Where steps were traced (log.trace), what "
+                            "lies on the wire while backward computes is hidden, and what the step "
+                            "waits for is not.");
     return ERR_NONE;
 }

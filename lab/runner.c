@@ -5,6 +5,7 @@
 #include "engine/base/rng.h"
 #include "engine/base/text.h"
 #include "engine/train/stop.h"
+#include "lab/link_fit.h"
 #include "lab/process.h"
 
 #include <errno.h>
@@ -301,6 +302,7 @@ enum error runner_run(const struct runner *r, const struct experiment *x, struct
     TRY(file_make_folders(r->folder));
     TRY(lock_folder(r->folder, x->pool, &fd));
     enum error err = begin(&s);
+    if (err == ERR_NONE && x->model_fit) link_fits_measure(x, r->folder, r->program, r->quiet);
     if (err == ERR_NONE) err = run_all(&s);
     if (!r->quiet && isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
     if (s.done) gather(&s);

@@ -21,9 +21,9 @@
  *                (stale synchronous parallel, SSP); unbounded: always
  *
  * All ranks meet before an evaluation, a checkpoint and the end: there the server keeps the weights
- * back until all workers have done that step, then gives all the same. A stop is such a meeting,
- * too: at the first step that no worker has yet been let past, which the server tells with the
- * weights. So what is saved is exact, and a run goes on from it as if it had never stopped. */
+ * back until all workers have done that step, then gives all the same. So what is saved is exact,
+ * and a run that goes on from it does what the one that saved it did. A stop is a meeting, too: at
+ * the first step that no worker has been let past yet, which the server tells with the weights. */
 #include "modes/async.h"
 
 #include "engine/base/clock.h"
@@ -76,10 +76,12 @@ void async_stats(const struct async *a, struct mode_stats *out) {
     out->stepped_ns = a->stepped_ns;
 }
 
-void async_describe(const struct async *a, char *out, size_t size) {
+void async_describe(const struct async *a, const char *server, char *out, size_t size) {
+    const struct emulate_config *e = &a->t->config->comm.emulate;
     char bound[32] = "unbounded";
     if (a->bound != INT64_MAX) snprintf(bound, sizeof bound, "%lld", (long long)a->bound);
-    snprintf(out, size, ", staleness %s (gradients %s)", bound,
+    snprintf(out, size, "each gradient by itself over %sthread, %s, staleness %s (gradients %s)",
+             e->bandwidth > 0 || e->latency > 0 ? "emulated " : "", server, bound,
              a->in_turn ? "in turn" : "in order of arrival");
 }
 

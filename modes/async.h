@@ -12,5 +12,5 @@ void async_close(struct async *a); /* NULL is fine */
  * that they meet, and at the end. */
 MUST_CHECK enum error async_step(struct async *a);
 void async_stats(const struct async *a, struct mode_stats *out);
-/* ", staleness 4 (in order of arrival)" */
-void async_describe(const struct async *a, char *out, size_t size);
+/* For the banner: "each gradient by itself over thread, SERVER, staleness 4 (gradients in turn)" */
+void async_describe(const struct async *a, const char *server, char *out, size_t size);

@@ -99,12 +99,14 @@ static void describe(struct mode *m) {
                                           "sharded server", "server on the CPU"};
     struct team *team = &m->team;
     const struct device_choice *d = &m->t->config->devices;
+    if (m->async) {
+        async_describe(m->async, servers[m->server], team->line, sizeof team->line);
+        return;
+    }
     size_t used = strlen(team->line);
     used += (size_t)snprintf(team->line + used, sizeof team->line - used, ", %s, %d bucket%s%s",
                              servers[m->server], m->cut->count, m->cut->count == 1 ? "" : "s",
                              m->overlap ? ", overlap on" : "");
-    if (m->async && used < sizeof team->line)
-        async_describe(m->async, team->line + used, sizeof team->line - used);
     if (m->server == SERVER_DEDICATED && device_find(d->kind)->accel && used < sizeof team->line)
         snprintf(team->line + used, sizeof team->line - used, " (%s:%d%s)", d->kind, d->server,
                  d->server == (d->listed ? d->unit[0] : 0) ? ", which computes too" : "");

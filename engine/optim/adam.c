@@ -102,4 +102,5 @@ const struct optim_ops optim_adam = {
     .step = adam_step,
     .rule = adam_rule,
     .lr = adam_lr,
+    .adaptive = true,
 };

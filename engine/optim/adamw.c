@@ -29,4 +29,5 @@ const struct optim_ops optim_adamw = {
     .step = adamw_step,
     .rule = adamw_rule,
     .lr = adam_lr,
+    .adaptive = true,
 };

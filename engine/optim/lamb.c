@@ -93,4 +93,5 @@ const struct optim_ops optim_lamb = {
     .step = lamb_step,
     .rule = lamb_rule,
     .lr = adam_lr,
+    .adaptive = true,
 };

@@ -116,4 +116,5 @@ const struct optim_ops optim_lars = {
     .step = lars_step,
     .rule = lars_rule,
     .lr = lars_lr,
+    .adaptive = true,
 };

@@ -110,4 +110,5 @@ const struct optim_ops optim_lion = {
     .step = lion_step,
     .rule = lion_rule,
     .lr = lion_lr,
+    .adaptive = true,
 };

@@ -33,6 +33,7 @@ struct optim_ops {
      * scale and t are read. */
     void (*rule)(const void *config, const struct optim_span *s, struct rule *out);
     double (*lr)(const void *config);
+    bool adaptive; /* how far it goes does not follow from the size of the gradient */
 };
 const struct optim_ops *const *optim_kinds(int *count);
 extern const struct config_variants optim_variants;

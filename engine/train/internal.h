@@ -102,6 +102,11 @@ struct summary {                           /* what the end of a run says */
     const char *planted;  /* what goes wrong on purpose, NULL: nothing */
     const char *compress; /* how gradients were, NULL: not */
     double dense, packed; /* bytes that they would have taken, and took, over all ranks */
+    struct staleness {    /* dp.staleness */
+        const struct run_config *of; /* NULL: it was 0 */
+        double mean, most;           /* updates between the weights of a gradient and its own */
+        double idle; /* workers: share of their steps in which they did not compute */
+    } stale;
     char weights[SHA256_TEXT], losses[SHA256_TEXT];
 };
 MUST_CHECK enum error summary_json(const struct summary *s, struct json *out);

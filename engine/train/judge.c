@@ -3,6 +3,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/file.h"
+#include "engine/base/log.h"
 #include "engine/base/text.h"
 
 #include <math.h>
@@ -181,6 +182,9 @@ enum error trainer_judge(struct trainer *t) {
     int64_t began = clock_ns();
     t->job->mode->note(t->mode, "evaluation", 0);
     enum error err = trainer_evaluate(t, t->job->on_train ? t->data : t->val, &v.result);
+    char planted[INJECT_TEXT];
+    if (t->rank == 0 && *inject_text(t->config, planted))
+        log_warn("planted on purpose: %s", planted);
     v.seconds = fmax(clock_seconds(clock_ns() - began), 1e-9);
     if (err == ERR_NONE && t->rank == 0) err = show(&v);
     free(t->confusion);

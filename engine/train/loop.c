@@ -71,6 +71,12 @@ static void say_hello(struct run *r) {
     if (c->inject.fault.kind && c->inject.fault.step > t->steps)
         progress_say(r->progress, "warning: step %lld, of the fault, never comes: there are %lld",
                      (long long)c->inject.fault.step, (long long)t->steps);
+    if (dp_is_asynchronous(c) && t->optim->adaptive && t->workers > 1)
+        progress_say(
+            r->progress,
+            "warning: each step is %d updates (dp.staleness), and %s goes as far in each, "
+            "however small its gradient: lower optimizer.lr to compare with dp.staleness 0",
+            t->workers, t->optim->section.name);
     if (t->job->resume)
         progress_say(r->progress, "resuming from %s at step %lld", t->job->resume,
                      (long long)t->at.step);
@@ -88,6 +94,19 @@ static void note_step(struct run *r, int64_t ns, const int64_t before[PHASES]) {
                               .ms = (double)ns * 1e-6,
                               .loss_scale = t->at.loss_scale};
     for (int i = 0; i < PHASES; i++) s->phase_ms[i] = (double)(t->phase_ns[i] - before[i]) * 1e-6;
+}
+
+/* Steps to the last of which all ranks have met: what that took is a part of each of them. */
+static void share_times(struct step_record *s, int64_t n) {
+    double ms = 0, phase_ms[PHASES] = {0};
+    for (int64_t k = 0; k < n; k++) {
+        ms += s[k].ms;
+        for (int i = 0; i < PHASES; i++) phase_ms[i] += s[k].phase_ms[i];
+    }
+    for (int64_t k = 0; k < n; k++) {
+        s[k].ms = ms / (double)n;
+        for (int i = 0; i < PHASES; i++) s[k].phase_ms[i] = phase_ms[i] / (double)n;
+    }
 }
 
 static void report_step(struct run *r, struct step_record *record, const struct step_sums *sums) {
@@ -146,6 +165,7 @@ static enum error take_step(struct run *r) {
     t->at.step_in_epoch++;
     if (t->at.step_in_epoch == t->per_epoch) t->at.step_in_epoch = 0, t->at.epoch++;
     if (t->rank == 0) note_step(r, clock_ns() - begin, before);
+    if (t->rank == 0 && t->nknown > 1) share_times(r->waiting, t->nknown);
     for (int64_t i = 0; i < t->nknown; i++)
         TRY(learn(r, t->at.step - t->nknown + 1 + i, &t->known[i],
                   r->waiting ? &r->waiting[i] : NULL));
@@ -255,7 +275,7 @@ static void fill_times(struct run *r, struct summary *s, const double *shared) {
 /* Rank 0's summary needs the others' bytes, memory and (of the first that computes) phases: one sum
  * of a vector in which every rank fills places of its own. */
 static enum error gather(struct run *r, struct summary *s) {
-    enum { PER_RANK = 6 };
+    enum { PER_RANK = 11 };
     struct trainer *t = r->t;
     int ranks = s->ranks, n = PHASES + 1 + PER_RANK * ranks;
     double *v = calloc((size_t)n, sizeof *v);
@@ -272,12 +292,19 @@ static enum error gather(struct run *r, struct summary *s) {
     mine[0] = (double)stats.sent, mine[1] = (double)stats.received,
     mine[2] = (double)usage.ru_maxrss * 1024, mine[3] = (double)t->state_bytes;
     mine[4] = (double)stats.dense, mine[5] = (double)stats.packed;
+    mine[6] = (double)stats.updates, mine[7] = (double)stats.old, mine[8] = (double)stats.oldest;
+    mine[9] = (double)stats.stepped_ns, mine[10] = (double)stats.waited_ns;
     enum error err = r->mode->sum(t->mode, v, n);
+    double stale[5] = {0};
     for (int i = 0; i < ranks; i++) {
         const double *of = v + PHASES + 1 + PER_RANK * i;
         s->sent[i] = of[0], s->received[i] = of[1], s->rss[i] = of[2], s->state[i] = of[3];
         s->dense += of[4], s->packed += of[5];
+        for (int k = 0; k < 5; k++) stale[k] += of[6 + k];
     }
+    s->stale.mean = stale[0] > 0 ? stale[1] / stale[0] : 0;
+    s->stale.most = stale[2];
+    s->stale.idle = stale[3] > 0 ? stale[4] / stale[3] : 0;
     fill_times(r, s, v);
     free(v);
     return err;
@@ -314,6 +341,7 @@ static enum error finish(struct run *r) {
         s.compress = compress_variants.at(c->comm.compress.index)->name;
     char planted[INJECT_TEXT];
     if (*inject_text(c, planted)) s.planted = planted;
+    if (dp_is_asynchronous(c)) s.stale.of = c;
     trace_finish(t);
     TRY(gather(r, &s)); /* all have written what they have recorded */
     if (t->rank > 0) return ERR_NONE;

@@ -30,10 +30,20 @@ static void check_mistake(struct resolve *r) {
         resolve_place(r, single ? mode : devices));
 }
 
+/* Ranks that step alone take the mean of their own samples by right. */
+static void check_means(struct resolve *r) {
+    if (r->c->inject.mistake != MISTAKE_MEAN_OF_MEANS || r->c->ddp.sync.every == 1) return;
+    config_error(r->e, resolve_find(r, "inject.mistake"), false,
+                 "mean_of_means is what local SGD does by right (ddp.sync.every, %s)\nuse ddp.sync: "
+                 "1, or inject.mistake: none",
+                 resolve_place(r, resolve_find(r, "ddp.sync.every")));
+}
+
 void resolve_inject(struct resolve *r) {
     const struct inject_config *c = &r->c->inject;
     if (c->slow.by > 0) check_device(r, "inject.slow.device", c->slow.device);
     if (c->fault.kind) check_device(r, "inject.fault.device", c->fault.device);
     check_stop(r);
     check_mistake(r);
+    check_means(r);
 }

@@ -7,7 +7,7 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 
 static const char *const phase_keys[PHASES] = {"load", "forward", "backward", "comm_exposed",
                                                "update"};
@@ -48,6 +48,20 @@ char *val_text(const struct val_result *v, char out[160]) {
     return out;
 }
 
+static void json_staleness(const struct staleness *s, struct json *j) {
+    int64_t bound = s->of->dp.staleness;
+    json_open(j, "staleness", '{');
+    if (bound < 0)
+        json_string(j, "bound", "unbounded");
+    else
+        json_int(j, "bound", bound);
+    json_bool(j, "in_turn", s->of->deterministic != DETERMINISTIC_FALSE);
+    json_real(j, "mean", s->mean);
+    json_int(j, "most", (int64_t)s->most);
+    json_real(j, "idle", s->idle);
+    json_close(j, '}');
+}
+
 enum error summary_json(const struct summary *s, struct json *j) {
     json_open(j, NULL, '{');
     json_string(j, "mode", s->mode);
@@ -86,6 +100,7 @@ enum error summary_json(const struct summary *s, struct json *j) {
         json_close(j, '}');
     }
     if (s->planted) json_string(j, "inject", s->planted);
+    if (s->stale.of) json_staleness(&s->stale, j);
     json_list(j, "peak_rss_bytes", s->rss, s->processes);
     json_list(j, "optimizer_bytes", s->state, s->ranks);
     json_string(j, "weights_sha256", s->weights);
@@ -143,6 +158,11 @@ static void print_table(const struct summary *s, FILE *f) {
                 s->dense / s->packed);
     }
     if (s->planted) fprintf(f, "planted on purpose    %s\n", s->planted);
+    if (s->stale.of)
+        fprintf(f,
+                "staleness   gradients %.2f updates old on average, %.0f at most; workers computed "
+                "nothing in %.1f %% of their steps' time\n",
+                s->stale.mean, s->stale.most, s->stale.idle * 100);
     fprintf(f, "weights sha256  %s\nlosses  sha256  %s\nrun             %s\n", s->weights,
             s->losses, s->run_dir);
 }
@@ -155,12 +175,14 @@ enum error summary_show(const struct summary *s, const struct job *job) {
     snprintf(path, sizeof path, "%s/summary.json", job->run_dir);
     if (err == ERR_NONE) err = file_replace(path, j.text, j.length);
     if (err == ERR_NONE && job->console_out >= 0) {
-        char text[4096] = "\n";
-        FILE *f = job->json ? NULL : fmemopen(text, sizeof text, "w");
-        if (f) print_table(s, f), fclose(f);
-        if (job->json) err = file_write_all(job->console_out, j.text, j.length, "standard output");
-        if (err == ERR_NONE)
-            err = file_write_all(job->console_out, text, strlen(text), "standard output");
+        char *text = NULL;
+        size_t n = 0;
+        FILE *f = open_memstream(&text, &n); /* a path in it may be long */
+        if (f && job->json) fprintf(f, "%s\n", j.text);
+        if (f && !job->json) print_table(s, f);
+        err = f && fclose(f) == 0 ? file_write_all(job->console_out, text, n, "standard output")
+                                  : FAIL(ERR_MEMORY, "no memory for the summary");
+        free(text);
     }
     json_fini(&j);
     return err;

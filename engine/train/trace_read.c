@@ -36,7 +36,8 @@ static size_t bytes_of(const struct trace_head *h) {
 }
 
 static enum error check_head(const char *path, const char *file, size_t n, struct trace_head *h) {
-    if (n < sizeof *h || memcmp(file, TRACE_MAGIC, sizeof TRACE_MAGIC))
+    static const char magic[sizeof h->magic] = TRACE_MAGIC;
+    if (n < sizeof *h || memcmp(file, magic, sizeof magic))
         return FAIL(ERR_DATA, "'%s' is not a rank's trace, or is cut", path);
     memcpy(h, file, sizeof *h);
     if (h->check != crc32c(0, file + TRACE_CHECKED, n - TRACE_CHECKED))

@@ -65,9 +65,11 @@ static void assert_code(int code) {
 
 static void a_matrix_is_run_and_gone_on_with(void **state) {
     (void)state;
-    write_experiment(BASE "}\nmatrix: {mode: [dp, ddp], devices: [cpu:1, cpu:2]}\n");
+    write_experiment(BASE "}\nmodel_fit: true\n"
+                          "matrix: {mode: [dp, ddp], devices: [cpu:1, cpu:2]}\n");
     program_run(&p, 120, "compare", file, "--dir", folder, "--json", NULL);
     assert_code(0);
+    assert_int_equal(count("fit/*.json"), 2);
     struct pool *pool;
     assert_ok(pool_create(&pool));
     const struct json_value *j = program_json(&p, pool), *pairs = json_get(j, "pairs");
@@ -75,6 +77,11 @@ static void a_matrix_is_run_and_gone_on_with(void **state) {
     assert_int_equal(json_get(j, "repeats")->integer, 5);
     assert_int_equal(pairs->count, 2);
     for (int i = 0; i < 2; i++) assert_true(json_get(&pairs->children[i], "same_losses")->truth);
+    assert_int_equal(json_get(json_get(j, "model"), "predicted")->integer, 3);
+    for (int i = 1; i < 4; i++) {
+        const struct json_value *cell = &json_get(j, "cells")->children[i];
+        assert_true(json_get(json_get(cell, "predicted"), "step_time")->number > 0);
+    }
     pool_free(pool);
     assert_int_equal(count("cells/*/run-*/compare.json"), 20);
     assert_int_equal(count("cells/*/run-*/env.json"), 20);

@@ -2,10 +2,8 @@
  * much and costs no bit. Times are of a busy machine, so shares are large and bounds wide. */
 #include "tests/harness/training.h"
 
-#include "engine/base/file.h"
-
+#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static struct program p;
@@ -92,26 +90,6 @@ static void others_wait(void **state) {
     }
 }
 
-/* Milliseconds of a phase in each step, as metrics.jsonl has them. */
-static void read_phase(const char *dir, const char *phase, double ms[STEPS]) {
-    char path[700], key[32], *text;
-    size_t n;
-    struct pool *pool;
-    assert_ok(pool_create(&pool));
-    snprintf(path, sizeof path, "%s/metrics.jsonl", scratch_path(dir));
-    assert_ok(file_read(path, 1 << 22, pool, &text, &n));
-    snprintf(key, sizeof key, "\"%s\":", phase);
-    const char *at = text;
-    for (int i = 0; i < STEPS; i++) {
-        at = strstr(at, "\"phase_ms\"");
-        assert_non_null(at);
-        at = strstr(at, key);
-        assert_non_null(at);
-        ms[i] = atof(at += strlen(key));
-    }
-    pool_free(pool);
-}
-
 /* Each device has slow steps of its own, and the same in every run. */
 static void slow_now_and_then(void **state) {
     (void)state;
@@ -121,8 +99,8 @@ static void slow_now_and_then(void **state) {
                                 "inject.slow={device: all, by: 100000%, chance: 25%}", NULL};
     for (int run = 0; run < 2; run++) {
         const char *dir = train_well(more);
-        read_phase(dir, "backward", own[run]);
-        read_phase(dir, "comm", others[run]);
+        training_numbers(dir, "backward", own[run], STEPS);
+        training_numbers(dir, "comm", others[run], STEPS);
     }
     int mine = 0, theirs = 0, same = 0;
     for (int i = 0; i < STEPS; i++) {
@@ -138,6 +116,105 @@ static void slow_now_and_then(void **state) {
     assert_in_range(same, STEPS - 2, STEPS);
 }
 
+/* ---- a fault ---- */
+
+static const char train60[] = "train=60st",
+                  kill_it[] = "inject.fault={device: 1, step: 30, kind: kill}";
+
+static const char *plain_hash(void) {
+    static const char *const none[] = {NULL};
+    return training_hash(60, none);
+}
+
+/* Says it as it would of a rank that was lost. */
+static void a_rank_is_killed(void **state) {
+    (void)state;
+    const char *const more[] = {"checkpoint=off", train60, kill_it, NULL};
+    const char *dir = train(more);
+    assert_int_equal(p.code, 75);
+    training_says(&p, "planted on purpose: device 1's process is killed at step 30");
+    training_says(&p, "rank 1 was killed by signal 9");
+    training_gone();
+    double steps[29];
+    training_numbers(dir, "ms", steps, 29); /* and not before */
+    assert_non_null(strstr(training_inspect(dir), "killed, or still running: rank 1\n"));
+}
+
+/* From the last checkpoint, and from the beginning where there is none. */
+static void restarts_survive(void **state) {
+    (void)state;
+    static const char *const saves[] = {"checkpoint=20st", "checkpoint=off"};
+    char right[80];
+    snprintf(right, sizeof right, "%s", plain_hash());
+    for (int i = 0; i < 2; i++) {
+        const char *const more[] = {saves[i], "run.restarts=1", train60, kill_it, NULL};
+        train_well(more);
+        training_says(&p, "rank 1 was killed by signal 9");
+        training_says(&p, "starting again, for the 1. time of 1");
+        assert_string_equal(hash(), right);
+    }
+}
+
+/* All of dp is one process. A checkpoint is written beside training, but before the next one. What
+ * goes on from it is not struck again; a new run in the same folder is. */
+static void dp_goes_on(void **state) {
+    (void)state;
+    const char *const more[] = {"mode=dp", "checkpoint=10st", train60, kill_it, NULL};
+    const char *dir = train(more);
+    assert_int_equal(p.code, -SIGKILL);
+    assert_true(training_saved(dir) == 10 || training_saved(dir) == 20);
+    training_resume(&p, dir, 60);
+    assert_true(program_wait(&p, 60));
+    assert_int_equal(p.code, 0);
+    assert_string_equal(hash(), plain_hash());
+    training_start(&p, dir, more);
+    assert_true(program_wait(&p, 60));
+    assert_int_equal(p.code, -SIGKILL);
+}
+
+static void a_rank_is_stopped(void **state) {
+    (void)state;
+    const char *const more[] = {"checkpoint=off", train60, "comm.timeout=1s",
+                                "inject.fault={device: 2, step: 30, kind: stop}", NULL};
+    train(more);
+    assert_int_equal(p.code, 75);
+    training_says(&p, "error: rank 2 (");
+    training_says(&p, "within 1 s; last seen in forward");
+    training_says(&p, "rank 2 did not end by itself");
+    training_gone();
+}
+
+static void a_gradient_is_spoilt(void **state) {
+    (void)state;
+    static const char *const modes[][4] = {
+        {"mode=single", "devices=cpu:1", "threads=1", "inject.fault={step: 30, kind: nan}"},
+        {"mode=dp", "devices=cpu:4", "dp.overlap=on",
+         "inject.fault={device: 3, step: 30, kind: nan}"},
+        {"mode=ddp", "devices=cpu:4", "ddp.overlap=true",
+         "inject.fault={device: 2, step: 30, kind: nan}"},
+        {"mode=ddp", "devices=cpu:2", "batch.accumulate=2",
+         "inject.fault={device: 1, step: 30, kind: nan}"}};
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        const char *const more[] = {modes[i][0], modes[i][1], modes[i][2],
+                                    modes[i][3], train60,     NULL};
+        train(more);
+        assert_int_equal(p.code, 1);
+        training_says(&p, "diverged: the loss of step 31 is nan");
+    }
+}
+
+static void only_one_device(void **state) {
+    (void)state;
+    static const char *const never[] = {"inject.fault={device: 1, step: 61, kind: kill}",
+                                        "inject.fault={device: 1, step: 30, kind: none}"};
+    for (int i = 0; i < 2; i++) {
+        const char *const more[] = {"checkpoint=off", train60, never[i], NULL};
+        train_well(more);
+        assert_string_equal(hash(), plain_hash());
+        assert_int_equal(!strstr(p.err, "warning: step 61, of the fault, never comes"), i);
+    }
+}
+
 /* ---- what cannot be planted ---- */
 
 static void refused(void **state) {
@@ -146,6 +223,11 @@ static void refused(void **state) {
         {"mode=dp", "inject.slow={device: 4, by: 50%}", "there is no device 4: 4 devices"},
         {"mode=dp", "inject.slow=-50%", "a share such as 50% or 0.5"},
         {"mode=dp", "inject.slow={by: 50%, chance: 101%}", "must be at most 100%, got"},
+        {"mode=dp", "inject.fault=stop", "in mode 'dp' (set by --set) that is all of the run"},
+        {"mode=ddp", "inject.fault={device: 4, kind: nan}", "there is no device 4: 4 devices"},
+        {"mode=ddp", "inject.fault={step: 0, kind: nan}",
+         "'inject.fault.step' must be an integer >= 1"},
+        {"ddp.sync=4", "inject.mistake=mean_of_means", "is what local SGD does by right"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const char *const more[] = {wrong[i][0], wrong[i][1], steps40, NULL};
@@ -157,10 +239,11 @@ static void refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(slow_by_its_share),
-        cmocka_unit_test(others_wait),
-        cmocka_unit_test(slow_now_and_then),
-        cmocka_unit_test(refused),
+        cmocka_unit_test(slow_by_its_share), cmocka_unit_test(others_wait),
+        cmocka_unit_test(slow_now_and_then), cmocka_unit_test(a_rank_is_killed),
+        cmocka_unit_test(restarts_survive),  cmocka_unit_test(dp_goes_on),
+        cmocka_unit_test(a_rank_is_stopped), cmocka_unit_test(a_gradient_is_spoilt),
+        cmocka_unit_test(only_one_device),   cmocka_unit_test(refused),
     };
     return cmocka_run_group_tests_name("inject", tests, NULL, NULL);
 }

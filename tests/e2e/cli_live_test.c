@@ -233,9 +233,9 @@ static void put_string(FILE *f, const char *name, const char *value) {
     json_fini(&j);
 }
 
-/* The page by itself, with answers that were given before, as it looks at a width: it tells what it
- * sees of itself to the page around it. */
-static void put_recorded(void) {
+/* The page by itself, with answers that were given before and these lines of metrics (NULL: those
+ * that are there), as it looks at a width: it tells what it sees of itself to the page around it. */
+static void put_recorded(const char *metrics) {
     static const char fetch[] =
         "let asked = false;\n"
         "window.fetch = async u => {\n"
@@ -272,7 +272,7 @@ static void put_recorded(void) {
     fputs("<script>\n", f);
     put_string(f, "RUN", get("/api/run", text, sizeof text));
     put_string(f, "RANKS", get("/api/ranks", text, sizeof text));
-    put_string(f, "METRICS", get("/api/metrics?since=0", text, sizeof text));
+    put_string(f, "METRICS", metrics ? metrics : get("/api/metrics?since=0", text, sizeof text));
     fprintf(f, "%s</script>\n%s", fetch, script);
     assert_int_equal(fclose(f), 0);
     f = fopen(scratch_path("around.html"), "w");
@@ -299,7 +299,7 @@ static void a_browser_shows_it(void **state) {
     assert_non_null(strstr(dom, ">running</span>"));
     assert_non_null(strstr(dom, "<path"));
     assert_non_null(strstr(dom, "mlp, ddp on cpu:2, batch 128"));
-    put_recorded();
+    put_recorded(NULL);
     kill(p.pid, SIGINT);
     assert_true(program_wait(&p, 60));
     assert_int_equal(p.code, 130);
@@ -314,12 +314,41 @@ static void a_browser_shows_it(void **state) {
     }
 }
 
+/* A loss that is no number is left out, and an accuracy that nobody measured is none: neither is 0.
+ */
+static void what_is_not_there_is_not_shown(void **state) {
+    (void)state;
+    const char *name = find_browser();
+    char url[700];
+    if (!name) return;
+    start("recorded", "ddp", "1000000st", true);
+    put_recorded("{\"step\":1,\"loss\":4,\"accuracy\":0.5,\"lr\":1,\"samples\":8,\"ms\":2}\n"
+                 "{\"step\":2,\"loss\":3,\"accuracy\":0.5,\"lr\":1,\"samples\":8,\"ms\":2}\n"
+                 "{\"step\":2,\"val\":{\"loss\":3.5,\"accuracy\":null}}\n"
+                 "{\"step\":3,\"loss\":null,\"accuracy\":null,\"lr\":1,\"samples\":8,\"ms\":2}\n");
+    kill(p.pid, SIGINT);
+    assert_true(program_wait(&p, 60));
+    snprintf(url, sizeof url, "file://%s", scratch_path("page.html"));
+    const char *dom = browse(name, url);
+    assert_non_null(strstr(dom, "<b>3.5</b><span>validation loss</span>"));
+    assert_non_null(strstr(dom, "<b>-</b><span>validation accuracy</span>"));
+    assert_non_null(strstr(dom, "<b>-</b><span>training loss</span>"));
+    const char *plot = strstr(dom, "aria-label=\"loss by step\""), *line;
+    assert_non_null(plot);
+    line = strstr(plot, "<path d=\"M");
+    assert_non_null(line);
+    int points = 0;
+    for (const char *c = line + 9; *c && *c != '"'; c++) points += *c == 'M' || *c == 'L';
+    assert_int_equal(points, 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shows_a_run),
         cmocka_unit_test(says_what_it_is),
         cmocka_unit_test(what_is_in_the_way_is_named),
         cmocka_unit_test(a_browser_shows_it),
+        cmocka_unit_test(what_is_not_there_is_not_shown),
     };
     return cmocka_run_group_tests_name("live", tests, set_up, tear_down);
 }

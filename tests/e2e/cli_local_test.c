@@ -275,6 +275,15 @@ static void sends_less(void **state) {
     if (fabs(ratio / 4 - 1) > 0.1) fail_msg("with the state: %g times fewer bytes", ratio);
 }
 
+/* A meeting of 0.44 MB at 20 MB/s takes most of the time, so a median step has to have its share. */
+static void a_step_has_its_share_of_a_meeting(void **state) {
+    (void)state;
+    run(&other, network, SETS("ddp.sync=8", "comm.emulate=160Mbit"));
+    double p50 = program_number(&other, "step_ms.p50"),
+           mean = program_number(&other, "time_s.total") * 1e3 / 64;
+    if (!(p50 > 3 && p50 > 0.5 * mean)) fail_msg("a step takes %g ms, the median %g", mean, p50);
+}
+
 /* ---- stopping and going on ---- */
 
 static void resumes(void **state) {
@@ -364,6 +373,7 @@ int main(void) {
         cmocka_unit_test(the_same_each_time),
         cmocka_unit_test(is_ddp_at_its_ends),
         cmocka_unit_test(sends_less),
+        cmocka_unit_test(a_step_has_its_share_of_a_meeting),
         cmocka_unit_test(resumes),
         cmocka_unit_test(stops_together),
         cmocka_unit_test(diverges_together),

@@ -9,13 +9,13 @@
 #include <unistd.h>
 
 static struct program p;
-static char runs[2][512], experiment[512];
+static char runs[3][512], experiment[512];
 
-static void train(const char *mode, char dir[512]) {
+static void train(const char *mode, const char *devices, char dir[512]) {
     char where[600];
     snprintf(dir, 512, "%s", scratch_path(mode));
     snprintf(where, sizeof where, "log.dir=%s", dir);
-    program_run(&p, 60, "run", "--quiet", "--mode", mode, "--devices", "cpu:2", "--set",
+    program_run(&p, 60, "run", "--quiet", "--mode", mode, "--devices", devices, "--set",
                 "threads=1", "--set", "train=12st", "--set", "batch={size: 32, shards: 2}", "--set",
                 "data={set: digits, train: 1000, val: 200}", "--set",
                 "comm.emulate.bandwidth=1Gbit", "--set", where, NULL);
@@ -26,8 +26,9 @@ static void train(const char *mode, char dir[512]) {
 static int make_runs(void **state) {
     (void)state;
     char text[4096], path[600];
-    train("dp", runs[0]);
-    train("ddp", runs[1]);
+    train("dp", "cpu:2", runs[0]);
+    train("ddp", "cpu:2", runs[1]);
+    train("single", "cpu:1", runs[2]);
     snprintf(experiment, sizeof experiment, "%s", scratch_path("experiment"));
     assert_int_equal(mkdir(experiment, 0755), 0);
     snprintf(text, sizeof text,
@@ -36,11 +37,13 @@ static int make_runs(void **state) {
              "{\"label\":\"a\",\"side\":\"dp\",\"devices\":2,\"runs\":[{\"dir\":\"%s\"}],"
              "\"predicted\":{\"step_time\":20}},"
              "{\"label\":\"b\",\"side\":\"ddp\",\"devices\":2,\"runs\":[{\"dir\":\"%s\"}],"
-             "\"predicted\":{\"step_time\":11}}],"
+             "\"predicted\":{\"step_time\":11,\"formula\":11,\"port\":\"emulated 1Gbit\"}},"
+             "{\"label\":\"c\",\"side\":\"ddp\",\"devices\":1,\"runs\":[{\"dir\":\"%s\"}],"
+             "\"predicted\":{\"reference\":true,\"why\":\"others\"}}],"
              "\"pairs\":[{\"a\":0,\"b\":1,\"ratio\":1.9,\"low\":1.8,\"high\":2,\"p_holm\":0.01,"
              "\"verdict\":\"faster\","
              "\"same_losses\":true}]}",
-             runs[0], runs[1]);
+             runs[0], runs[1], runs[2]);
     snprintf(path, sizeof path, "%s/results.json", experiment);
     FILE *f = fopen(path, "w");
     assert_non_null(f);
@@ -61,11 +64,27 @@ static void a_run_becomes_a_page(void **state) {
     assert_non_null(strstr(p.out, "all_reduce")); /* the timeline, from the flight recorder */
 }
 
+static void a_traced_run_tells_more(void **state) {
+    (void)state;
+    char where[600];
+    const char *dir = scratch_path("traced");
+    snprintf(where, sizeof where, "log.dir=%s", dir);
+    program_run(&p, 60, "run", "--quiet", "--mode", "ddp", "--devices", "cpu:2", "--set",
+                "threads=1", "--set", "train=12st", "--set", "log.trace=4..10st", "--set",
+                "ddp.bucket=64KB", "--set", where, NULL);
+    if (p.code) fail_msg("%s", p.err);
+    program_run(&p, 30, "report", dir, "-o", "-", NULL);
+    static const char *const says[] = {"rank by rank",   "queued",      "on the wire",
+                                       "the step waits", "1: bucket 1", "Of steps 4 to 10"};
+    for (size_t i = 0; i < sizeof says / sizeof *says; i++)
+        if (!strstr(p.out, says[i])) fail_msg("no '%s'", says[i]);
+}
+
 static void the_runs_are_the_same_in_bits(void **state) {
     (void)state;
     program_run(&p, 30, "report", experiment, "--format", "md", "-o", "-", NULL);
     assert_int_equal(p.code, 0);
-    assert_non_null(strstr(p.out, "equal bit for bit in all 2 runs"));
+    assert_non_null(strstr(p.out, "equal bit for bit in all 3 runs"));
     assert_non_null(strstr(p.out, "ddp is faster than dp in 1 of 1"));
 }
 
@@ -159,6 +178,7 @@ static void the_browser_sees_what_is_wrong(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_run_becomes_a_page),
+                                       cmocka_unit_test(a_traced_run_tells_more),
                                        cmocka_unit_test(the_runs_are_the_same_in_bits),
                                        cmocka_unit_test(forms_are_chosen_by_name),
                                        cmocka_unit_test(wrong_use_is_told),

@@ -101,6 +101,26 @@ static void every_way_has_a_row(void **state) {
     for (size_t i = 0; i < sizeof says / sizeof *says; i++) assert_says(p.out, says[i]);
 }
 
+/* When gradients were ready: what is known from the layers' work, and what the run has traced. */
+static void a_trace_tells_more(void **state) {
+    (void)state;
+    char dir[700];
+    const char *traced = scratch_path("traced");
+    snprintf(dir, sizeof dir, "log.dir=%s", traced);
+    program_run(&p, 60, "run", "--quiet", "--set", dir, "--set", "train=30st", "--set", "mode=ddp",
+                "--set", "devices=cpu:2", "--set", "threads=1", "--set",
+                "model={zoo: mlp, hidden: [256]}", "--set", "batch={size: 64, shards: 8}", "--set",
+                "ddp.bucket=64KB", "--set", "log.trace=11..20st", NULL);
+    assert_int_equal(p.code, 0);
+    program_run(&p, 20, "simulate", traced, "--devices", "2", "--json", NULL);
+    const struct json_value *root = program_json(&p, pool);
+    assert_true(number(json_get(root, "measured"), "traced_steps") == 20); /* 10 of 2 ranks */
+    program_run(&p, 20, "simulate", traced, "--devices", "2", NULL);
+    assert_says(p.out, "ready as the trace tells");
+    program_run(&p, 20, "simulate", run_dir, "--devices", "2", NULL);
+    assert_says(p.out, "ready as layers' work tells");
+}
+
 static void a_configuration_is_measured_first(void **state) {
     (void)state;
     program_run(&p, 60, "simulate", "--set", "model={zoo: mlp, hidden: [16]}", "--set",
@@ -109,6 +129,7 @@ static void a_configuration_is_measured_first(void **state) {
     if (p.code != 0) fail_msg("%s", p.err);
     const struct json_value *root = program_json(&p, pool);
     assert_string_equal(json_get(json_get(root, "measured"), "of")->text, "now");
+    assert_true(number(json_get(root, "measured"), "traced_steps") == 30);
     assert_true(number(root, "bytes_per_s") == 100e6 / 8);
     rows_of(root, 2);
 }
@@ -185,6 +206,7 @@ int main(void) {
         cmocka_unit_test(replays_a_run),
         cmocka_unit_test(strong_scaling_shares_the_batch),
         cmocka_unit_test(every_way_has_a_row),
+        cmocka_unit_test(a_trace_tells_more),
         cmocka_unit_test(a_configuration_is_measured_first),
         cmocka_unit_test(a_bench_tells_the_port),
         cmocka_unit_test(says_what_is_wrong),

@@ -1,6 +1,7 @@
 #include "tests/harness/training.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/file.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -75,6 +76,23 @@ const char *training_hash(long steps, const char *const *more) {
     assert_true(program_wait(&p, 120));
     snprintf(hash, sizeof hash, "%s", program_string(&p, "weights_sha256"));
     return hash;
+}
+
+void training_numbers(const char *dir, const char *name, double *out, int n) {
+    enum { LIMIT = 1 << 24 };
+    char path[700], key[64], *text;
+    size_t length;
+    struct pool *pool;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", scratch_path(dir));
+    snprintf(key, sizeof key, "\"%s\":", name);
+    assert_ok(pool_create(&pool));
+    assert_ok(file_read(path, LIMIT, pool, &text, &length));
+    for (int i = 0; i < n; i++) {
+        text = strstr(text, key);
+        if (!text) fail_msg("%s has only %d times %s", path, i, name);
+        out[i] = atof(text += strlen(key));
+    }
+    pool_free(pool);
 }
 
 long training_saved(const char *dir) {

@@ -22,5 +22,7 @@ void training_gone(void);
 void training_says(const struct program *p, const char *text);
 /* What 'engine inspect' says of the run, in a static buffer. */
 const char *training_inspect(const char *dir);
+/* The first n numbers of this name in the run's metrics.jsonl. */
+void training_numbers(const char *dir, const char *name, double *out, int n);
 /* Waits for the end, and fails the test if that took more than limit_s from now on. */
 double training_ends(struct program *p, double limit_s);

@@ -96,6 +96,7 @@ static void no_mode_allocates_in_a_step(void **state) {
     assert_int_equal(run("mode=dp", "devices=cpu:2", "dp.server=shared", 2), 0);
     assert_int_equal(run("mode=dp", "devices=cpu:2", "dp.server=dedicated", 3), 0);
     assert_int_equal(run("mode=dp", "devices=cpu:2", "dp.server=sharded", 2), 0);
+    assert_int_equal(run("mode=dp", "devices=cpu:2", "dp={server: cpu, staleness: 2}", 3), 0);
     assert_int_equal(run("mode=dp", "devices=cpu:2", "dp.scatter=server", 2), 0);
     assert_int_equal(run("mode=ddp", "devices=cpu:2", "ddp.bucket={first: 4KB, cap: 64KB}", 2), 0);
     assert_int_equal(run("mode=ddp", "devices=cpu:2", "ddp.overlap=false", 2), 0);

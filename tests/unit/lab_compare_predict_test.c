@@ -2,8 +2,10 @@
  * made up here; the times of a step are those of the formulas. */
 #include "tests/harness/harness.h"
 
+#include "engine/base/file.h"
 #include "engine/base/json.h"
 #include "lab/compare.h"
+#include "lab/cost.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -136,7 +138,7 @@ static void cells_follow_from_the_fewest_devices(void **state) {
     near(of("ddp devices=cpu:4 comm.emulate.bandwidth=16Mbit")->step,
          24e-3 / 4 + 2e-3 + 2 * 3.0 / 4 * wire, 0.03);
     p = of("dp devices=cpu:4 comm.emulate.bandwidth=off");
-    assert_non_null(strstr(p->why, "not emulated"));
+    assert_non_null(strstr(p->why, "neither emulated"));
     assert_true(isnan(p->step) && p->from == first);
     assert_int_equal(c.model.cells, 3);
     assert_int_equal(c.model.sources, 1);
@@ -144,7 +146,7 @@ static void cells_follow_from_the_fewest_devices(void **state) {
     assert_int_equal(c.model.worst_cell, cell_of("dp devices=cpu:4 comm.emulate.bandwidth=16Mbit"));
     assert_non_null(strstr(compare_model(&c), "3 step times predicted from the step of 'dp "));
     assert_non_null(strstr(compare_model(&c), "too long at worst"));
-    assert_non_null(strstr(compare_model(&c), "not predicted: 2 (links are not emulated)"));
+    assert_non_null(strstr(compare_model(&c), "not predicted: 2 (links are neither emulated "));
 }
 
 /* Weak scaling: every device computes what the one did. */
@@ -190,6 +192,38 @@ static void what_is_not_simulated_says_why(void **state) {
     assert_non_null(strstr(p->why, "comm.compress"));
     assert_null(strchr(p->why, '\n'));
     assert_int_equal(c.model.silent, 2);
+}
+
+/* What 'engine bench comm' says of a link, of 100 us and 1 GB/s; of dp's it was not asked. */
+static void a_measured_link_is_a_port(void **state) {
+    (void)state;
+    char folder[600], path[800];
+    open_text(
+        BASE("64") "model_fit: true\nmatrix:\n  mode: [dp, ddp]\n  devices: [cpu:1, cpu:4]\n");
+    snprintf(folder, sizeof folder, "%s", scratch_path("fitted"));
+    c.folder = folder;
+    int cell = cell_of("ddp devices=cpu:4");
+    snprintf(path, sizeof path, "%s/fit", folder);
+    assert_ok(file_make_folders(path));
+    snprintf(path, sizeof path, "%s/fit/shm-auto-4-%.8s.json", folder, x.cell[cell].digest);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "{\"collective\":\"all_reduce\",\"ranks\":4,\"results\":[{\"rows\":[");
+    for (double bytes = 4096; bytes < 2e7; bytes *= 8) {
+        const struct ground g = {4, 1, {100e-6, 1e-9}, false};
+        fprintf(f, "%s{\"algorithm\":\"direct\",\"bytes\":%.0f,\"time_s\":%.9g}",
+                bytes > 4096 ? "," : "", bytes, cost_share(SCHEME_DIRECT, &g, bytes));
+    }
+    fprintf(f, "]}]}");
+    assert_int_equal(fclose(f), 0);
+    run_cells(alone_ms);
+    const struct compared_prediction *p = &c.cell[cell].predicted;
+    const struct ground g = {4, 1, {100e-6, 1e-9}, false};
+    assert_null(p->why);
+    near(p->step, 24e-3 / 4 + 2e-3 + cost_share(SCHEME_DIRECT, &g, bytes_of()), 0.05);
+    assert_true(p->fit_error < 0.01);
+    assert_non_null(strstr(p->port, "shm, 4 ranks: fitted 100 us, 1 GB/s"));
+    assert_non_null(strstr(of("dp devices=cpu:4")->why, "not measured"));
 }
 
 /* Interrupted before the source has run: the next one on the fewest devices is it; with none, nothing is predicted. */
@@ -243,9 +277,13 @@ static void results_hold_the_predictions(void **state) {
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        T(cells_follow_from_the_fewest_devices),  T(a_batch_that_grows_is_more_work),
-        T(other_work_has_another_source),         T(what_is_not_simulated_says_why),
-        T(runs_that_are_missing_predict_nothing), T(results_hold_the_predictions),
+        T(cells_follow_from_the_fewest_devices),
+        T(a_batch_that_grows_is_more_work),
+        T(other_work_has_another_source),
+        T(what_is_not_simulated_says_why),
+        T(a_measured_link_is_a_port),
+        T(runs_that_are_missing_predict_nothing),
+        T(results_hold_the_predictions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

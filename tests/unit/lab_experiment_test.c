@@ -165,7 +165,25 @@ static void unfair_pairs_are_refused(void **state) {
                                         "'2'",
                                         "1 error.", NULL});
     /* what the axis itself changes is the question */
+    assert_ok(open_text("base: {train: 50st, mode: dp, devices: cpu:2, dp: {server: dedicated}}\n"
+                        "matrix: {dp.staleness: [0, 4, unbounded]}\n"));
+    experiment_close(&x);
     assert_ok(open_text("base: {train: 50st}\nmatrix: {optimizer.lr: [0.1, 0.2]}\n"));
+}
+
+/* What is planted has to be the same; a slow device computes the same numbers, a mistake does not. */
+static void planted_settings_are_guarded(void **state) {
+    (void)state;
+    static const struct result_setting none[] = {{"inject.mistake", "none"},
+                                                 {"inject.slow.by", "0%"}},
+                                       some[] = {{"inject.mistake", "no_set_epoch"},
+                                                 {"inject.slow.by", "50%"}};
+    struct setting_difference d[4];
+    assert_int_equal(
+        settings_differ((struct setting_list){none, 2}, (struct setting_list){some, 2}, NULL, d, 4),
+        2);
+    assert_true(d[0].guarded && d[0].computes);
+    assert_true(d[1].guarded && !d[1].computes);
 }
 
 static void gates_are_read(void **state) {
@@ -243,6 +261,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_base_may_be_a_file_and_be_changed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(all_that_is_wrong_is_told_at_its_place, set_up, tear_down),
         cmocka_unit_test_setup_teardown(unfair_pairs_are_refused, set_up, tear_down),
+        cmocka_unit_test(planted_settings_are_guarded),
         cmocka_unit_test_setup_teardown(gates_are_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(experiments_may_be_anything, set_up, tear_down),
     };

@@ -101,6 +101,10 @@ static void refuses_what_it_does_not_know(void **state) {
     c.sync_batchnorm = true;
     assert_int_equal(measured_predict(&step, &c, NULL, 0, &s, &formula), ERR_CONFIG);
     assert_non_null(strstr(error_hint(), "sync_batchnorm=false"));
+    c = config_of("dp", 2);
+    c.dp.staleness = -1;
+    assert_int_equal(measured_predict(&step, &c, NULL, 0, &s, &formula), ERR_CONFIG);
+    assert_non_null(strstr(error_hint(), "dp.staleness=0"));
     c = config_of("ddp", 2);
     c.ddp.sync.every = 8;
     assert_int_equal(measured_predict(&step, &c, NULL, 0, &s, &formula), ERR_CONFIG);

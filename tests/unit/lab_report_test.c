@@ -136,7 +136,7 @@ static void an_experiment_says_what_it_came_to(void **state) {
     assert_string_equal(section("verdict")->text[1], "Gate: g > 1: FAILED");
     assert_string_equal(section("verdict")->text[2], "Warning: <noise>");
     const struct report_section *s = section("table");
-    assert_string_equal(table_row(&s->table[0], 2)[3], "faster");
+    assert_string_equal(table_row(&s->table[0], 2)[3], "ddp faster");
     assert_string_equal(table_row(&s->table[0], 2)[4], "12 ms");
     assert_string_equal(table_row(&s->table[0], 2)[6], "2.000");
     assert_int_equal(s->table[1].rows, 4);
@@ -165,6 +165,147 @@ static void plots_show_the_numbers(void **state) {
     p = &section("loss")->plot[0];
     assert_true(p->nseries == 2 && p->series[0].n == 3 && p->series[1].y[2] == 1.5);
     assert_true(section("memory")->nplots == 2);
+}
+
+static bool says(const struct report_section *s, const char *words) {
+    for (int i = 0; i < s->ntexts; i++)
+        if (strstr(s->text[i], words)) return true;
+    return false;
+}
+
+/* dp: 10 ms on one device, 12 on two. ddp: 10 and 6, so 8 of the 10 are divided. */
+static void laws_are_fitted_to_the_times(void **state) {
+    (void)state;
+    assert_ok(report_read(dir, pool, &report));
+    const struct report_section *s = section("speedup");
+    const struct table *t = &s->table[0];
+    assert_true(t->rows == 2 && t->columns == 3);
+    assert_string_equal(table_row(t, 0)[1], "p (Amdahl)");
+    assert_string_equal(table_row(t, 0)[2], "e on 2");
+    assert_string_equal(table_row(t, 1)[0], "dp, bandwidth 1Gbit");
+    assert_string_equal(table_row(t, 1)[1], "none: slower");
+    assert_string_equal(table_row(t, 1)[2], "1.400");
+    assert_string_equal(table_row(t, 2)[1], "80.0 %");
+    assert_string_equal(table_row(t, 2)[2], "0.200");
+    assert_true(says(s, "Amdahl's law") && says(s, "does not rise"));
+}
+
+/* The same numbers where the batch grows: twice the work in 12 ms, in 6. */
+static void a_batch_that_grows_has_its_own_law(void **state) {
+    (void)state;
+    char text[sizeof results + 8], *at;
+    snprintf(text, sizeof text, "%s", results);
+    at = strstr(text, "\"strong\"");
+    assert_non_null(at);
+    memmove(at + 6, at + 8, strlen(at + 8) + 1);
+    memcpy(at, "\"weak\"", 6);
+    put("results.json", text);
+    assert_ok(report_read(dir, pool, &report));
+    const struct report_section *s = section("speedup");
+    assert_int_equal(s->table[0].columns, 2);
+    assert_string_equal(table_row(&s->table[0], 0)[1], "p (Gustafson)");
+    assert_string_equal(table_row(&s->table[0], 1)[1], "66.7 %");
+    assert_true(says(s, "Gustafson's law") && !says(s, "Amdahl") && !says(s, "Karp"));
+}
+
+/* Three numbers of devices: a server's time grows, and with it e. */
+static void a_serial_share_that_rises_is_named(void **state) {
+    (void)state;
+    put_run("dp4", "dp", 4, 11, 1);
+    static const char more[] =
+        "{\"format\":1,\"axis\":\"mode\",\"sides\":[\"dp\",\"ddp\"],\"scaling\":\"strong\","
+        "\"cells\":[" CELL("dp", 1, "dp1", 10, ",\"predicted\":{\"reference\":true,\"why\":\"x\"}") "," CELL(
+            "dp", 2, "dp2", 7,
+            ",\"predicted\":{\"why\":\"links are not emulated\"}") "," CELL("dp", 4, "dp4", 6,
+                                                                            ",\"predicted\":{"
+                                                                            "\"step_time\":5.4,"
+                                                                            "\"formula\":5,"
+                                                                            "\"port\":\"emulated "
+                                                                            "1Gbit\"}") "]}";
+    put("results.json", more);
+    assert_ok(report_read(dir, pool, &report));
+    const struct report_section *s = section("speedup");
+    assert_string_equal(table_row(&s->table[0], 1)[2], "0.400"); /* (0.7 - 0.5) / 0.5 */
+    assert_string_equal(table_row(&s->table[0], 1)[3], "0.467"); /* (0.6 - 0.25) / 0.75 */
+    assert_true(says(s, "does not rise") && !says(s, "e rises"));
+    put_run("dp4", "dp", 4, 10, 1);
+    char text[sizeof more];
+    memcpy(text, more, sizeof more);
+    char *six = strstr(text, "\"step_time\":6}");
+    assert_non_null(six);
+    six[strlen("\"step_time\":")] = '9';
+    put("results.json", text);
+    assert_ok(report_read(dir, pool, &report));
+    assert_true(says(section("speedup"), "e rises with the devices in 1 of 1 rows: dp, bandwidth "
+                                         "1Gbit (0.40 to 0.87)."));
+    s = section("model");
+    assert_true(says(s, "40.0 % too short at worst (dp \xC3\x97 4, bandwidth 1Gbit)"));
+    assert_true(says(s, "in one cell (dp \xC3\x97 1, bandwidth 1Gbit)"));
+    assert_true(says(s, "Not predicted: 1 cell. The reason: links are not emulated."));
+    assert_string_equal(table_row(&s->table[0], 1)[3], "-40.0 %");
+    assert_string_equal(table_row(&s->table[0], 1)[5], "emulated 1Gbit");
+}
+
+#define OF_MODEL(model, n, rate, run)                                                              \
+    "{\"label\":\"x\",\"side\":\"dp\",\"devices\":" #n ",\"settings\":{\"mode\":\"dp\","           \
+    "\"model\":\"" model "\",\"comm.emulate.bandwidth\":\"" rate "\"},\"runs\":[" run "]}"
+#define RUN(dir, ms) "{\"dir\":\"" dir "\",\"step_time\":" #ms "}"
+
+/* One device stands for all links, but not for another network. */
+static void speed_ups_are_of_the_same_work(void **state) {
+    (void)state;
+    put("results.json",
+        "{\"axis\":\"mode\",\"sides\":[\"dp\"],\"cells\":[" OF_MODEL(
+            "mlp", 1, "off",
+            RUN("dp1", 100)) "," OF_MODEL("resnet20", 1, "off",
+                                          RUN("dp1", 20)) "," OF_MODEL("resnet20", 2, "1Gbit",
+                                                                       RUN("dp2", 10)) "]}");
+    assert_ok(report_read(dir, pool, &report));
+    const struct plot *p = &section("speedup")->plot[4];
+    assert_string_equal(p->title, "Speed-up against devices, model resnet20, bandwidth 1Gbit");
+    assert_true(p->series[0].n == 2 && p->series[0].y[0] == 1 && p->series[0].y[1] == 2);
+}
+
+/* Two places of different work: what is held against each other are the sides of each. */
+static void bits_are_those_of_pairs(void **state) {
+    (void)state;
+    static const char *const same[] = {"true", "null"};
+    static const char *const says_of[] = {"Yes, in all 2 comparisons", "Not compared: 'mode'"};
+    for (int i = 0; i < 2; i++) {
+        char text[2048];
+        snprintf(text, sizeof text,
+                 "{\"axis\":\"mode\",\"sides\":[\"dp\",\"ddp\"],\"cells\":[" CELL(
+                     "dp", 1, "dp1", 9,
+                     "") "," CELL("ddp", 1, "dp1", 9,
+                                  "") "," CELL("dp", 2, "ddp2", 9,
+                                               "") "," CELL("ddp", 2, "ddp2", 9,
+                                                            "") "],\"pairs\":[{\"a\":0,\"b\":1,"
+                                                                "\"same_losses\":%s},{\"a\":2,"
+                                                                "\"b\":3,\"same_losses\":%s}]}",
+                 same[i], same[i]);
+        put("results.json", text);
+        assert_ok(report_read(dir, pool, &report));
+        assert_true(says(section("bits"), says_of[i]));
+    }
+}
+
+/* An experiment that was stopped: the report is of what there is. */
+static void cells_that_have_not_run_are_left_out(void **state) {
+    (void)state;
+    put("results.json",
+        "{\"axis\":\"mode\",\"sides\":[\"dp\",\"ddp\"],\"complete\":false,\"cells\":["
+        "{\"side\":\"dp\",\"devices\":1,\"runs\":[]}," CELL("dp", 2, "dp2", 12, "") "," CELL(
+            "ddp", 2, "ddp2", 6, "") "],\"pairs\":[{\"a\":0,\"b\":1},{\"a\":1,\"b\":2,"
+                                     "\"ratio\":2,\"verdict\":\"faster\"}]}");
+    assert_ok(report_read(dir, pool, &report));
+    assert_int_equal(section("table")->table[0].rows, 1);
+    assert_int_equal(section("table")->table[1].rows, 2);
+    assert_non_null(strstr(report.verdict, "ddp is faster than dp in 1 of 1"));
+    assert_true(says(section("verdict"), "not complete"));
+    put("results.json",
+        "{\"axis\":\"mode\",\"sides\":[\"dp\"],\"cells\":[{\"side\":\"dp\",\"runs\":[]}]}");
+    assert_fails(ERR_INPUT, report_read(dir, pool, &report));
+    assert_non_null(strstr(error_message(), "no run of"));
 }
 
 static void one_run_leaves_out_what_it_does_not_have(void **state) {
@@ -334,6 +475,12 @@ static void a_page_has_an_end(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {TEST(an_experiment_says_what_it_came_to),
                                        TEST(plots_show_the_numbers),
+                                       TEST(laws_are_fitted_to_the_times),
+                                       TEST(speed_ups_are_of_the_same_work),
+                                       TEST(cells_that_have_not_run_are_left_out),
+                                       TEST(bits_are_those_of_pairs),
+                                       TEST(a_batch_that_grows_has_its_own_law),
+                                       TEST(a_serial_share_that_rises_is_named),
                                        TEST(one_run_leaves_out_what_it_does_not_have),
                                        TEST(html_keeps_data_in_its_place),
                                        TEST(svg_stands_by_itself),

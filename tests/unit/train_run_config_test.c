@@ -318,8 +318,31 @@ static const struct {
      "c.yaml:1:17: error: 'comm.timeout' must be a time such as 250ms, 10s or 2m, got \"1 min\""},
     {"loss: cross-entropy", NULL,
      "c.yaml:1:7: error: 'loss' must be one of cross_entropy, mse, got \"cross-entropy\""},
-    {"deterministic: false", NULL,
-     "c.yaml:1:16: error: 'deterministic' must be one of true, bitwise, got \"false\""},
+    {"deterministic: maybe", NULL,
+     "c.yaml:1:16: error: 'deterministic' must be one of false, true, bitwise, got \"maybe\""},
+    {"mode: dp\ndp: {staleness: -1}", NULL,
+     "c.yaml:2:17: error: 'dp.staleness' must be unbounded or an integer >= 0, got \"-1\""},
+    {"mode: dp\ndp: {staleness: 4}", NULL,
+     "c.yaml:2:17: error: 'dp.staleness': a server that does not wait has to be one of its own, "
+     "but dp.server is 'shared' (by default)"},
+    {"mode: dp\ndp: {staleness: unbounded, server: sharded}", NULL,
+     "c.yaml:2:17: error: 'dp.staleness': a server that does not wait has to be one of its own, "
+     "but dp.server is 'sharded' (set at 2:36)"},
+    {"mode: dp\ndp: {staleness: 1, server: cpu, scatter: server}", NULL,
+     "c.yaml:2:17: error: 'dp.staleness': devices are not in the same step, but dp.scatter is "
+     "'server' (set at 2:42)"},
+    {"mode: dp\ndp: {staleness: 1, server: cpu, overlap: on}", NULL,
+     "c.yaml:2:17: error: 'dp.staleness': a gradient travels when it is complete, but dp.overlap "
+     "is 'on' (set at 2:42)"},
+    {"mode: dp\ndp: {staleness: 1, server: cpu}\nsync_batchnorm: true", NULL,
+     "c.yaml:2:17: error: 'dp.staleness': devices are not in the same step, but sync_batchnorm is "
+     "'true' (set at 3:17)"},
+    {"mode: dp\ndp: {staleness: 1, server: cpu}\ndeterministic: bitwise", NULL,
+     "c.yaml:2:17: error: 'dp.staleness': what comes out depends on the number of devices, but "
+     "deterministic is 'bitwise' (set at 3:16)"},
+    {"mode: dp\ndp: {staleness: 1, server: cpu}\ntrain: {for: 1ep, until: {train.loss: 1}}", NULL,
+     "c.yaml:2:17: error: 'dp.staleness': devices are not in the same step, but train.until is "
+     "'train.loss' (set at 3:26)"},
     {"checkpoint: {best: accuracy}", NULL,
      "c.yaml:1:20: error: 'checkpoint.best' must be one of off, val.accuracy, val.top5, "
      "val.loss, val.perplexity, got \"accuracy\""},

@@ -1,8 +1,8 @@
-/* The port's alpha and beta, from what 'engine bench comm --json' has measured. */
-#include "cli/simulate.h"
+#include "lab/port_fit.h"
 
 #include "engine/base/file.h"
 #include "engine/base/json.h"
+#include "lab/simulate.h"
 #include "lab/statistics.h"
 
 #include <math.h>
@@ -47,7 +47,7 @@ static double error_of(const struct wire *w, const struct cost_point *points, in
     return known ? statistics_median(off, known) : (double)NAN;
 }
 
-enum error simulate_fit(const char *path, struct wire *out, double *off) {
+enum error port_fit_read(const char *path, struct wire *out, double *off) {
     struct cost_point points[POINTS_MOST];
     struct pool *pool;
     const struct json_value *root = NULL;

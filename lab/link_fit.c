@@ -1,0 +1,109 @@
+#include "lab/link_fit.h"
+
+#include "engine/base/file.h"
+#include "engine/base/log.h"
+#include "engine/train/stop.h"
+#include "lab/port_fit.h"
+#include "lab/process.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct link { /* what is measured */
+    const char *name, *algorithm;
+    int ranks;
+};
+
+static const char *link_name(int link) {
+    static const char *const names[] = {[COMM_LINK_THREAD] = "thread",
+                                        [COMM_LINK_SHM] = "shm",
+                                        [COMM_LINK_TCP] = "tcp",
+                                        [COMM_LINK_HOSTS] = "hosts"};
+    return link > 0 && link < (int)(sizeof names / sizeof *names) ? names[link] : NULL;
+}
+
+/* A server's reduce and broadcast are a star; one that is shared by all is what 'direct' does. */
+static struct link link_of(const struct experiment *x, int cell) {
+    const struct run_config *c = &x->cell[cell].settings.config;
+    bool dp = !strcmp(c->mode, "dp"),
+         slices = dp ? c->dp.server == SERVER_SHARDED : c->optimizer.shard;
+    return (struct link){link_name(c->comm.link),
+                         slices ? "direct"
+                         : dp   ? "star"
+                                : c->comm.algorithm,
+                         c->devices.count + (dp && dp_serves_apart(c))};
+}
+
+bool link_fit_needed(const struct experiment *x, int cell) {
+    const struct run_config *c = &x->cell[cell].settings.config;
+    const struct emulate_config *e = &c->comm.emulate;
+    return !(e->bandwidth > 0) && !(e->latency > 0) && link_of(x, cell).ranks > 1;
+}
+
+/* Of the first cell that needs the same: its digest tells the build, too. */
+static char *path_of(const struct experiment *x, const char *folder, int cell) {
+    struct link mine = link_of(x, cell);
+    int first = 0;
+    for (; first < cell; first++) {
+        struct link l = link_of(x, first);
+        if (link_fit_needed(x, first) && l.name && mine.name && !strcmp(l.name, mine.name) &&
+            !strcmp(l.algorithm, mine.algorithm) && l.ranks == mine.ranks)
+            break;
+    }
+    return pool_printf(x->pool, "%s/fit/%s-%s-%d-%.8s.json", folder, mine.name ? mine.name : "none",
+                       mine.algorithm, mine.ranks, x->cell[first].digest);
+}
+
+static enum error measure(const struct experiment *x, const struct link *l, const char *program,
+                          const char *path) {
+    char ranks[16];
+    char *making = pool_printf(x->pool, "%s.part", path),
+         *log = pool_printf(x->pool, "%s.log", path);
+    snprintf(ranks, sizeof ranks, "%d", l->ranks);
+    const char *args[] = {"bench",       "comm",       "--link",    l->name, "--ranks", ranks,
+                          "--algorithm", l->algorithm, "--from",    "4KB",   "--to",    "16MB",
+                          "--factor",    "8",          "--seconds", "0.05",  "--json",  NULL};
+    int code = 0;
+    if (!making || !log) return ERR_MEMORY;
+    const struct process p = {program, args, NULL, making, log};
+    TRY(process_run(&p, x->pool, &code, NULL));
+    if (code != 0)
+        return FAIL(ERR_RESULT, "'engine bench comm --link %s' ended with %d\nsee %s", l->name,
+                    code, log);
+    if (rename(making, path) != 0) return FAIL(ERR_CREATE, "cannot create '%s'", path);
+    return ERR_NONE;
+}
+
+static enum error measure_cell(const struct experiment *x, const char *folder, const char *program,
+                               int cell, bool quiet) {
+    struct link l = link_of(x, cell);
+    char *path = path_of(x, folder, cell), *under = pool_printf(x->pool, "%s/fit", folder);
+    if (!path || !under) return ERR_MEMORY;
+    if (file_exists(path)) return ERR_NONE;
+    if (!l.name) return FAIL(ERR_CONFIG, "no 'engine bench comm' measures this link");
+    TRY(file_make_folders(under));
+    if (!quiet) fprintf(stderr, "measuring link %s, %s, %d ranks\n", l.name, l.algorithm, l.ranks);
+    return measure(x, &l, program, path);
+}
+
+void link_fits_measure(const struct experiment *x, const char *folder, const char *program,
+                       bool quiet) {
+    for (int i = 0; i < x->ncells && !stop_signal(); i++)
+        if (link_fit_needed(x, i) && measure_cell(x, folder, program, i, quiet) != ERR_NONE &&
+            !stop_signal())
+            log_warn("'%s' will not be predicted: %s", x->cell[i].label, error_message());
+}
+
+enum error link_fit_read(const struct experiment *x, const char *folder, int cell,
+                         struct link_fit *out) {
+    struct link l = link_of(x, cell);
+    char *path = path_of(x, folder, cell);
+    if (!path) return ERR_MEMORY;
+    if (!file_exists(path)) return FAIL(ERR_INPUT, "its link was not measured");
+    TRY(port_fit_read(path, &out->wire, &out->off));
+    char rate[32] = "unlimited";
+    if (out->wire.beta > 0) snprintf(rate, sizeof rate, "%.3g GB/s", 1e-9 / out->wire.beta);
+    out->words = pool_printf(x->pool, "%s, %d ranks: fitted %.3g us, %s", l.name, l.ranks,
+                             out->wire.alpha * 1e6, rate);
+    return out->words ? ERR_NONE : ERR_MEMORY;
+}

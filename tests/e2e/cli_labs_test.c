@@ -1,0 +1,269 @@
+/* engine lab as a student meets it: the list, a copy, a lab that is run, claims that do not hold; and every lab that
+ * comes with the program, in quick form, of which every claim must hold. */
+#include "tests/harness/program.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static struct program p;
+static char folder[600];
+
+static int set_up(void **state) {
+    (void)state;
+    static int tests;
+    char name[32];
+    if (!tests) setenv("TMPDIR", scratch_folder(), 1);
+    snprintf(name, sizeof name, "lab-%d", ++tests);
+    snprintf(folder, sizeof folder, "%s", scratch_path(name));
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    return program_orphans();
+}
+
+static void assert_code(int code) {
+    if (p.code != code) fail_msg("exit code %d, not %d:\n%s%s", p.code, code, p.out, p.err);
+}
+
+static void assert_says(const char *text, const char *part) {
+    if (!strstr(text, part)) fail_msg("'%s' is not in:\n%s", part, text);
+}
+
+static void write_file(const char *name, const char *text) {
+    char path[700];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    assert_int_equal(fclose(f), 0);
+}
+
+static bool has_file(const char *name) {
+    char path[700];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return access(path, F_OK) == 0;
+}
+
+/* ---- a lab of our own ---- */
+
+#define TINY                                                                                       \
+    "model: {zoo: mlp, hidden: [16]}\ndata: {set: digits, train: 200, val: 20}\n"                  \
+    "batch: {size: 32, shards: 2}\nthreads: 1\n"
+
+static void write_lab(const char *claims) {
+    assert_int_equal(mkdir(folder, 0755), 0);
+    write_file("tiny.yaml", TINY "train: 12st\n");
+    write_file("two.yaml", "base: tiny.yaml\nmatrix: {mode: [dp, ddp], devices: [cpu:1, cpu:2]}\n"
+                           "warmup: 2st\nrepeats: 5\n");
+    char text[4096];
+    snprintf(
+        text, sizeof text,
+        "title: A test\nquestion: Why?\nsteps:\n"
+        "  - {name: one, run: tiny.yaml --mode single --devices cpu:1, quick: --set train=5st}\n"
+        "  - {name: two, compare: two.yaml, quick: --set train=5st}\n"
+        "  - {name: first, run: tiny.yaml --mode single --set checkpoint.every=4st}\n"
+        "  - {name: further, run: tiny.yaml --mode single --set train=20st, into: first}\n"
+        "  - {name: none, run: nothing.yaml, exit: 66}\n"
+        "  - {name: net, engine: [model, summary, lenet, --json]}\n"
+        "look: [The table]\nclaims:\n%s",
+        claims);
+    write_file("lab.yaml", text);
+}
+
+static void claims_are_held_against_steps(void **state) {
+    (void)state;
+    write_lab("  - {text: Bits, check: two.ddp.weights == two.dp.weights}\n"
+              "  - {text: Of a run, check: \"two.A[devices=cpu:2].weights == one.weights\"}\n"
+              "  - {text: Number, check: one.train_loss < 10}\n"
+              "  - {text: It went on, check: further.steps == 20}\n"
+              "  - {text: And changed, check: further.weights != first.weights}\n"
+              "  - {text: Exit, check: none.exit == 66}\n"
+              "  - {text: JSON, check: net.layers.fc1.parameters > 1000}\n"
+              "  - {text: Last, check: net.layers.last.kind == linear}\n"
+              "  - {text: Full only, check: two.A.spread >= 0, quick: false}\n");
+    program_run(&p, 120, "lab", "run", folder, "--quick", NULL);
+    assert_code(0);
+    assert_says(p.out, "yes  Bits\n     in all of 2; the closest ddp");
+    assert_says(p.out, "  -  Full only\n     not judged in quick form");
+    assert_says(p.out, "8 of 8 hold, 1 not judged in quick form");
+    assert_says(p.out, "engine run tiny.yaml --mode single --set train=20st --set "
+                       "log.dir=quick/first --resume");
+    assert_says(p.out, "1 run a side: fewer than 4 allow no verdict");
+    assert_true(has_file("quick/claims.json"));
+    assert_true(has_file("quick/two/report.html"));
+    assert_true(has_file("quick/one/report.html"));
+    assert_false(has_file("runs"));
+
+    /* the full form is another place, and its claims are all judged */
+    program_run(&p, 120, "lab", "run", folder, "-q", "--json", NULL);
+    assert_code(0);
+    struct pool *pool;
+    assert_ok(pool_create(&pool));
+    const struct json_value *j = program_json(&p, pool), *claims = json_get(j, "claims");
+    assert_true(json_get(j, "all_hold")->truth);
+    assert_int_equal(claims->count, 9);
+    for (int i = 0; i < 9; i++) assert_true(json_get(&claims->children[i], "holds")->truth);
+    assert_int_equal(json_get(&json_get(j, "steps")->children[4], "exit")->integer, 66);
+    pool_free(pool);
+    assert_true(has_file("runs/two/results.json"));
+}
+
+static void a_claim_that_does_not_hold_is_told(void **state) {
+    (void)state;
+    write_lab("  - {text: Fine, check: one.exit == 0}\n"
+              "  - {text: Wrong, check: two.ddp.weights != two.dp.weights @ devices == cpu:2}\n"
+              "  - {text: Not there, check: net.nothing > 1}\n"
+              "  - {text: Too little, check: one.train_loss > 1000}\n");
+    program_run(&p, 120, "lab", "run", folder, "--quick", "-q", NULL);
+    assert_code(1);
+    assert_says(p.out, "yes  Fine");
+    assert_says(p.out, " NO  Wrong\n     ddp devices=cpu:2: ");
+    assert_says(p.out, "     wanted: two.ddp.weights != two.dp.weights @ devices == cpu:2");
+    assert_says(p.out, "  ?  Not there\n     not measured is not above 1");
+    assert_says(p.out, " NO  Too little\n");
+    assert_says(p.out, "is not above 1000");
+    assert_says(p.out, "1 of 4 hold");
+}
+
+static void a_step_that_fails_ends_the_lab(void **state) {
+    (void)state;
+    write_lab("  - {text: Fine, check: one.exit == 0}\n");
+    write_file("nothing.yaml", TINY "train: 2st\nlog: {dir: nothing}\n");
+    program_run(&p, 120, "lab", "run", folder, "--quick", "-q", NULL);
+    assert_code(1);
+    assert_says(p.err, "step 'none' has ended with exit code 0, not 66");
+    assert_null(strstr(p.out, "Fine"));
+    write_file("tiny.yaml", TINY "train: much\n");
+    program_run(&p, 120, "lab", "run", folder, "--quick", "-q", NULL);
+    assert_code(78);
+}
+
+static void what_is_wrong_with_a_lab_is_told_at_its_place(void **state) {
+    (void)state;
+    write_lab("  - {text: a, check: tow.ddp.step_time > 1}\n"
+              "  - {text: b, check: two.ddp.speed > 1}\n"
+              "  - {text: c, check: two.ddp.step_time > 1 @ devices > cpu:2}\n"
+              "  - {text: d, check: one.train_loss > two.dp.train_loss}\n"
+              "  - {text: e, check: one.exit == 0 @ devices == cpu:1}\n"
+              "  - {text: f, check: 3 > 2}\n");
+    program_run(&p, 60, "lab", "run", folder, NULL);
+    assert_code(78);
+    static const char *const told[] = {
+        "lab.yaml:12:22: error: claim 'tow.ddp.step_time > 1': there is no step 'tow', did you "
+        "mean "
+        "'two'?",
+        "SIDE.METRIC is wanted, not 'ddp.speed'",
+        "lab.yaml:14:22: error: claim 'two.ddp.step_time > 1 @ devices > cpu:2': no cell of the "
+        "matrix is meant",
+        "'two.dp.train_loss' is no single cell",
+        "conditions are for steps that compare",
+        "STEP.METRIC is wanted first, not '3 > 2'",
+        "6 errors."};
+    for (size_t i = 0; i < sizeof told / sizeof *told; i++) assert_says(p.err, told[i]);
+    write_file("lab.yaml", "titel: x\nsteps:\n  - {name: a b, run: x}\n  - {name: c}\n"
+                           "  - {name: c, run: {x: y}, exit: 300}\n  - {name: d, run: x, into: e}\n"
+                           "  - {name: f, compare: nothing.yaml}\nclaims: none\n");
+    program_run(&p, 60, "lab", "run", folder, NULL);
+    assert_code(78);
+    static const char *const more[] = {"did you mean 'title'?",
+                                       "lab.yaml:3:12: error: a step's name is of letters",
+                                       "a step has one of run, compare, bench and engine",
+                                       "'exit' must be at most 255",
+                                       "'into' names a run among the steps before, not 'e'",
+                                       "step 'f': ",
+                                       "nothing.yaml",
+                                       "'claims' is a list of one or more"};
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) assert_says(p.err, more[i]);
+    program_run(&p, 60, "lab", "run", "./nowhere", NULL);
+    assert_code(66);
+}
+
+/* ---- those that come with the program ---- */
+
+static void labs_are_listed_shown_and_copied(void **state) {
+    (void)state;
+    program_run(&p, 20, "lab", "list", NULL);
+    assert_code(0);
+    assert_says(p.out, "\n03-ps-vs-ring ");
+    program_run(&p, 20, "lab", "show", "3", NULL);
+    assert_code(0);
+    assert_says(p.out, "engine lab run 03");
+    program_run(&p, 20, "lab", "show", "ps-vs-rign", NULL);
+    assert_code(66);
+    assert_says(p.err, "did you mean 'ps-vs-ring'?");
+    program_run(&p, 20, "lab", "copy", "ps-vs-ring", folder, NULL);
+    assert_code(0);
+    assert_true(has_file("lab.yaml") && has_file("ps-vs-ring.yaml") && has_file("README.md"));
+    program_run(&p, 20, "lab", "copy", "03", folder, NULL);
+    assert_code(73);
+    assert_says(p.err, "is there already");
+    program_run(&p, 20, "lab", "copy", "03", NULL);
+    assert_code(64);
+    program_run(&p, 20, "lab", "runn", "03", NULL);
+    assert_code(64);
+    program_run(&p, 20, "lab", NULL);
+    assert_code(64);
+}
+
+/* What a student has changed in his copy stays. */
+static void a_changed_copy_stays_as_it_is(void **state) {
+    (void)state;
+    program_run(&p, 60, "lab", "run", "hello", "--quick", "-q", "--dir", folder, NULL);
+    assert_code(0);
+    write_file("digits.yaml", TINY "train: 200st\n");
+    program_run(&p, 60, "lab", "run", "00", "--quick", "-q", "--dir", folder, NULL);
+    assert_says(p.err, "1 file of ");
+    assert_says(p.err, "differs from the lab's, and stay");
+    program_run(&p, 60, "lab", "run", folder, "--quick", "-q", "--dir", "elsewhere", NULL);
+    assert_code(64);
+}
+
+/* The one test of what the labs say: they take some seconds each. One that needs GPUs or hosts that are not here says so. */
+static void every_claim_holds(void **state) {
+    (void)state;
+    struct pool *pool;
+    double all = 0;
+    assert_ok(pool_create(&pool));
+    program_run(&p, 20, "lab", "list", "--json", NULL);
+    assert_code(0);
+    const struct json_value *labs = json_get(program_json(&p, pool), "labs");
+    assert_true(labs->count >= 11);
+    assert_int_equal(mkdir(folder, 0755), 0);
+    for (int i = 0; i < labs->count; i++) {
+        const char *name = json_get(&labs->children[i], "name")->text;
+        char dir[700];
+        snprintf(dir, sizeof dir, "%s/%s", folder, name);
+        program_run(&p, 300, "lab", "run", name, "--quick", "-q", "--dir", dir, NULL);
+        if (p.code == 69) {
+            print_message("%s: skipped, %s", name, p.err);
+            continue;
+        }
+        print_message("%s: %.1f s\n", name, p.seconds);
+        all += p.seconds;
+        const char *what = strstr(p.out, "What should come out");
+        if (p.code != 0)
+            fail_msg("lab %s: exit code %d\n%s%s", name, p.code, what ? what : p.out, p.err);
+        assert_null(strstr(what, " NO  "));
+    }
+    print_message("all: %.0f s\n", all);
+    pool_free(pool);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(claims_are_held_against_steps, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_claim_that_does_not_hold_is_told, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_step_that_fails_ends_the_lab, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_wrong_with_a_lab_is_told_at_its_place, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(labs_are_listed_shown_and_copied, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_changed_copy_stays_as_it_is, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(every_claim_holds, set_up, tear_down),
+    };
+    return cmocka_run_group_tests_name("labs", tests, NULL, NULL);
+}

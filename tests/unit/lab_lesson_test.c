@@ -1,0 +1,218 @@
+/* Labs: what a check is, what claims come to, and that a lab.yaml may be anything. */
+#include "tests/harness/harness.h"
+
+#include "lab/check.h"
+#include "lab/claim.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static char folder[600];
+
+static int set_up(void **state) {
+    (void)state;
+    static int tests;
+    char name[32];
+    scratch_folder();
+    snprintf(name, sizeof name, "lesson-%d", ++tests);
+    snprintf(folder, sizeof folder, "%s", scratch_path(name));
+    return mkdir(folder, 0755);
+}
+
+static void write_file(const char *name, const char *text) {
+    char path[700];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* ---- checks ---- */
+
+static void checks_are_taken_apart(void **state) {
+    (void)state;
+    struct check c;
+    char wrong[CHECK_WRONG];
+    assert_true(
+        check_read("a.b > 1.5 * c[x=1,y==2].d - 0.25 @ k >= cpu:4, l.m != two words", &c, wrong));
+    assert_string_equal(c.term[0].quantity, "a.b");
+    assert_true(c.term[0].factor == 1 && c.term[0].plus == 0 && c.op == IS_GT);
+    assert_string_equal(c.term[1].quantity, "c[x=1,y==2].d");
+    assert_true(c.term[1].factor == 1.5 && c.term[1].plus == -0.25);
+    assert_int_equal(c.nconditions, 2);
+    assert_string_equal(c.condition[1].axis, "l.m");
+    assert_string_equal(c.condition[1].value, "two words");
+    assert_true(check_read("a<=3e2", &c, wrong));
+    assert_true(c.op == IS_LE && !*c.term[1].quantity && c.term[1].factor == 300);
+    assert_true(check_read("64KB.t > 5ms.t", &c, wrong)); /* sides may begin with digits */
+    assert_string_equal(c.term[1].quantity, "5ms.t");
+    static const char *const bad[] = {"",          "a",          "a >",       "> 1",
+                                      "a = 1",     "a > 1 2",    "a > b + c", "a > 1 @",
+                                      "a > 1 @ x", "a > 1 @ x ="};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (check_read(bad[i], &c, wrong) || !*wrong) fail_msg("'%s' was taken", bad[i]);
+    char much[600];
+    memset(much, 'x', sizeof much);
+    memcpy(much + 500, " > 1", 5);
+    assert_false(check_read(much, &c, wrong));
+}
+
+static void values_are_held_against_each_other(void **state) {
+    (void)state;
+    assert_true(relation_of_words("cpu:8", IS_GE, "cpu:4"));
+    assert_true(relation_of_words("off", IS_GT, "10Gbit"));
+    assert_true(relation_of_words("64KB", IS_LT, "1MB"));
+    assert_true(relation_of_words("ring", IS_NE, "tree"));
+    assert_false(relation_of_words("ring", IS_GT, "tree"));
+    struct check_value one = {1, 0, {0}}, none = {(double)NAN, 0, {0}}, same = {0, 2, {"a", "a"}},
+                       mixed = {0, 2, {"a", "b"}}, other = {0, 1, {"c"}};
+    assert_int_equal(check_holds(&one, IS_GE, &one), 1);
+    assert_int_equal(check_holds(&one, IS_GT, &one), 0);
+    assert_int_equal(check_holds(&one, IS_GT, &none), -1);
+    assert_int_equal(check_holds(&none, IS_NE, &one), -1);
+    assert_int_equal(check_holds(&same, IS_EQ, &same), 1);
+    assert_int_equal(check_holds(&same, IS_EQ, &mixed), 0);
+    assert_int_equal(check_holds(&same, IS_NE, &mixed), 0); /* some are alike */
+    assert_int_equal(check_holds(&mixed, IS_NE, &other), 1);
+    assert_int_equal(check_holds(&same, IS_GT, &other), -1);
+    assert_int_equal(check_holds(&same, IS_EQ, &one), -1);
+}
+
+/* ---- claims ---- */
+
+static const char lab[] =
+    "title: t\nquestion: q\nminutes: 2\nneeds: {gpus: 0}\n"
+    "steps:\n  - {name: r, run: x.yaml, quick: --set a=b}\n  - {name: two, compare: e.yaml}\n"
+    "  - {name: j, engine: [model, list, --json], under: nice -n 3}\n"
+    "look: [here]\n"
+    "claims:\n  - {text: a, check: j.list.ring.t < 2}\n  - {text: b, check: j.list.1.t > 2.5}\n"
+    "  - {text: c, check: j.list.last.name == star}\n  - {text: d, check: r.weights == j.hash}\n"
+    "  - {text: e, check: j.list.7.t > 0}\n  - {text: f, check: r.seconds < 2 * j.seconds - 1}\n"
+    "  - {text: g, check: two.B.step_time < two.A.step_time @ devices == cpu:2}\n"
+    "  - {text: h, check: r.step_best < 1}\n";
+static const char experiment[] = "base: {data: digits, train: 50st}\n"
+                                 "matrix: {mode: [dp, ddp], devices: [cpu:1, cpu:2]}\n";
+
+static void claims_come_to_numbers(void **state) {
+    (void)state;
+    static struct lesson l;
+    static struct lesson_outcome o[LESSON_STEPS];
+    struct run_result run = {.weights = "w", .losses = "l"};
+    struct result_step step = {.ms = 0.5};
+    char *report;
+    static const char told[] = "{\"hash\":\"w\",\"list\":[{\"name\":\"ring\",\"t\":1},"
+                               "{\"name\":\"star\",\"t\":3}]}";
+    write_file("lab.yaml", lab);
+    write_file("e.yaml", experiment);
+    enum error err = lesson_open(folder, true, &l, &report);
+    if (err != ERR_NONE) fail_msg("%s", report ? report : error_message());
+    assert_int_equal(l.step[0].nwords, 3); /* quick form has more words */
+    assert_string_equal(l.step[0].words[2], "a=b");
+    assert_string_equal(l.step[2].under[2], "3");
+    assert_int_equal(l.step[1].experiment->repeats, 1);
+    run.step = &step, run.nsteps = 1;
+    o[0] = (struct lesson_outcome){.done = true, .seconds = 4, .run = &run};
+    o[2] = (struct lesson_outcome){.done = true, .seconds = 3};
+    assert_ok(json_parse(told, strlen(told), (struct json_limits){4, 64, 64}, l.pool, &o[2].told));
+    static const int holds[] = {1, 1, 1, 1, -1, 1, -1, 1};
+    for (int i = 0; i < l.nclaims; i++) {
+        struct claim_result r = claim_judge(&l, i, o);
+        if (r.holds != holds[i]) fail_msg("%s: %d, %s", l.claim[i].check, r.holds, r.numbers);
+    }
+    assert_string_equal(claim_judge(&l, 1, o).numbers, "3 is above 2.5");
+    o[2].seconds = 2;
+    assert_int_equal(claim_judge(&l, 5, o).holds, 0);
+    assert_string_equal(claim_judge(&l, 5, o).numbers, "4 is not below 3");
+    o[0].done = false;
+    assert_int_equal(claim_judge(&l, 5, o).holds, -1);
+    lesson_close(&l);
+}
+
+/* Whatever byte is another, and wherever the text ends: read or refused, never more. */
+static void labs_may_be_anything(void **state) {
+    (void)state;
+    static const char odd[] = "{}[]:#'\"*-x\n@.,>";
+    char copy[sizeof lab];
+    int refused = 0, all = 0;
+    write_file("e.yaml", experiment);
+    for (size_t at = 0; at + 1 < sizeof lab; at += 3) {
+        static struct lesson l;
+        char *report;
+        memcpy(copy, lab, sizeof lab);
+        copy[at] = odd[at % (sizeof odd - 1)];
+        if (at % 7 == 0) copy[at + 1] = '\0';
+        write_file("lab.yaml", copy);
+        enum error err = lesson_open(folder, false, &l, &report);
+        refused += err != ERR_NONE, all++;
+        if (err == ERR_CONFIG) assert_non_null(report);
+        lesson_close(&l);
+    }
+    assert_true(refused > all / 4 && refused < all);
+}
+
+static void limits_are_kept(void **state) {
+    (void)state;
+    static struct lesson l;
+    static char text[1 << 16];
+    char *report, *at = text;
+    at += sprintf(at, "title: t\nquestion: q\nsteps:\n");
+    for (int i = 0; i <= LESSON_STEPS; i++) at += sprintf(at, "  - {name: s%d, run: x}\n", i);
+    at += sprintf(at, "  - {name: w, run: [a");
+    for (int i = 0; i <= LESSON_WORDS; i++) at += sprintf(at, ", b");
+    at += sprintf(at, "]}\nclaims:\n");
+    for (int i = 0; i <= LESSON_CLAIMS; i++)
+        at += sprintf(at, "  - {text: t, check: s1.exit == 0}\n");
+    write_file("lab.yaml", text);
+    assert_fails(ERR_CONFIG, lesson_open(folder, false, &l, &report));
+    assert_non_null(strstr(report, "more than 24 steps"));
+    assert_non_null(strstr(report, "more than 32 claims"));
+    lesson_close(&l);
+}
+
+/* Each of those that come with the program can be read. */
+static void labs_are_found_by_number_and_name(void **state) {
+    (void)state;
+    struct pool *pool;
+    struct lesson_about all[LESSONS_MOST];
+    const char *full;
+    int n, kept;
+    assert_ok(pool_create(&pool));
+    assert_ok(lesson_list(pool, all, &n));
+    assert_true(n >= 11);
+    for (int i = 0; i < n; i++) {
+        static struct lesson l;
+        char *report, dir[700];
+        snprintf(dir, sizeof dir, "%s/%s", folder, all[i].name);
+        assert_ok(lesson_copy(all[i].name, dir, pool, &kept));
+        for (int quick = 0; quick < 2; quick++) {
+            if (lesson_open(dir, quick, &l, &report) != ERR_NONE)
+                fail_msg("%s: %s", all[i].name, report ? report : error_message());
+            lesson_close(&l);
+        }
+        assert_true(strlen(lesson_readme(all[i].name)) > 500);
+        assert_true(*all[i].title && *all[i].question && all[i].minutes > 0);
+    }
+    static const char *const same[] = {"3", "03", "ps-vs-ring", "03-ps-vs-ring"};
+    for (int i = 0; i < 4; i++) {
+        assert_ok(lesson_find(same[i], pool, &full));
+        assert_string_equal(full, "03-ps-vs-ring");
+    }
+    assert_fails(ERR_INPUT, lesson_find("99", pool, &full));
+    assert_fails(ERR_INPUT, lesson_find("", pool, &full));
+    pool_free(pool);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(checks_are_taken_apart),
+        cmocka_unit_test(values_are_held_against_each_other),
+        cmocka_unit_test_setup(claims_come_to_numbers, set_up),
+        cmocka_unit_test_setup(labs_may_be_anything, set_up),
+        cmocka_unit_test_setup(limits_are_kept, set_up),
+        cmocka_unit_test_setup(labs_are_found_by_number_and_name, set_up),
+    };
+    return cmocka_run_group_tests_name("lesson", tests, NULL, NULL);
+}

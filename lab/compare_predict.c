@@ -78,8 +78,10 @@ static const struct run_result *typical_run(const struct compared *c, int cell) 
     return best;
 }
 
+/* Where that run was traced (log.trace), when gradients are ready is known; else it follows from what layers compute. */
 static enum error read_source(const struct compared *c, int cell, struct source *s) {
     struct config_errors *e;
+    struct step_trace trace;
     struct run_result typical = *typical_run(c, cell);
     typical.nsteps = 0; /* the cell's median says more than this run's steps */
     typical.p50_ms = compare_step_ms(c, cell);
@@ -87,8 +89,11 @@ static enum error read_source(const struct compared *c, int cell, struct source 
     enum error err = planned_open(config_of(c, cell), "ref", e, &s->network);
     config_errors_free(e);
     if (err != ERR_NONE) return err;
-    return measured_read(&typical, config_of(c, cell), s->network.model, s->network.plan,
-                         cores_of(c, cell), 0.5, c->pool, &s->step);
+    TRY(measured_read(&typical, config_of(c, cell), s->network.model, s->network.plan,
+                      cores_of(c, cell), 0.5, c->pool, &s->step));
+    if (step_trace_read(typical.dir, c->pool, &trace) == ERR_NONE)
+        measured_take_trace(&s->step, &trace);
+    return ERR_NONE;
 }
 
 static const char *told(const struct compared *c) {

@@ -86,6 +86,7 @@ static void hold_sums(struct local *l) {
 static enum error average(struct local *l, float *arena) {
     for (int b = 0; b < l->cut->count; b++) {
         const int64_t *edge = l->cut->edge + b;
+        if (arena == l->t->values) group_label(l->team->group, LABEL_WEIGHTS(b));
         TRY(group_all_reduce(l->team->group, LANE_INLINE, arena + edge[0], edge[1] - edge[0],
                              DTYPE_F32, REDOP_AVERAGE, NULL));
     }

@@ -275,13 +275,13 @@ static void sends_less(void **state) {
     if (fabs(ratio / 4 - 1) > 0.1) fail_msg("with the state: %g times fewer bytes", ratio);
 }
 
-/* A meeting of 0.44 MB at 20 MB/s takes most of the time, so a median step has to have its share. */
+/* A meeting takes at least 24 ms by its port: 0.44 MB at 20 MB/s. A median step has an eighth of it, where computing
+ * takes a tenth of that. */
 static void a_step_has_its_share_of_a_meeting(void **state) {
     (void)state;
     run(&other, network, SETS("ddp.sync=8", "comm.emulate=160Mbit"));
-    double p50 = program_number(&other, "step_ms.p50"),
-           mean = program_number(&other, "time_s.total") * 1e3 / 64;
-    if (!(p50 > 3 && p50 > 0.5 * mean)) fail_msg("a step takes %g ms, the median %g", mean, p50);
+    double p50 = program_number(&other, "step_ms.p50");
+    if (!(p50 > 3)) fail_msg("a median step takes %g ms", p50);
 }
 
 /* ---- stopping and going on ---- */

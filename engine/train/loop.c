@@ -345,7 +345,10 @@ static enum error finish(struct run *r) {
     trace_finish(t);
     TRY(gather(r, &s)); /* all have written what they have recorded */
     if (t->rank > 0) return ERR_NONE;
-    if (trace_conclude(t)) progress_say(r->progress, "trace %s/trace.json", s.run_dir);
+    int traced = trace_conclude(t);
+    if (traced)
+        progress_say(r->progress, "trace %s/trace.json%s", s.run_dir,
+                     traced < t->ranks ? ", of this host's ranks alone" : "");
     TRY(saver_wait(r->saver));
     metrics_percentiles(r->metrics, &s.step_p50, &s.step_p95);
     TRY(hash_weights(t, s.weights));

@@ -324,15 +324,15 @@ void trace_step_end(struct trainer *t, int64_t began) {
     if (t->graph) graph_watch(t->graph, NULL, NULL);
 }
 
-bool trace_conclude(struct trainer *t) {
+int trace_conclude(struct trainer *t) {
     struct pool *pool;
     struct trace_rank *ranks;
     int n = 0;
-    if (!t->trace || t->rank > 0 || pool_create(&pool) != ERR_NONE) return false;
+    if (!t->trace || t->rank > 0 || pool_create(&pool) != ERR_NONE) return 0;
     const char *path = pool_printf(pool, "%s/trace.json", t->job->run_dir);
     enum error err = path ? trace_read_all(t->job->run_dir, pool, &ranks, &n) : ERR_MEMORY;
     if (err == ERR_NONE && n > 0) err = trace_merge(ranks, n, pool, path);
     if (err != ERR_NONE) log_warn("no trace.json: %s", error_message());
     pool_free(pool);
-    return err == ERR_NONE && n > 0;
+    return err == ERR_NONE ? n : 0;
 }

@@ -51,8 +51,8 @@ MUST_CHECK enum error trace_step_begin(struct trainer *t);
 void trace_step_end(struct trainer *t, int64_t began);
 /* No more steps: what has been recorded is written, if it is not yet. */
 void trace_finish(struct trainer *t);
-/* Rank 0, when all ranks have written: merges. True: there is a trace.json. */
-bool trace_conclude(struct trainer *t);
+/* Rank 0, when all ranks have written: merges. Of how many ranks there is a trace.json now. */
+int trace_conclude(struct trainer *t);
 
 /* Any of these may be called with NULL, and outside of the range. The step is filled in. */
 void trace_put(struct trace *tr, const struct trace_event *e);

@@ -462,6 +462,54 @@ static void files_that_lie(void **state) {
     assert_non_null(strstr(p.err, "log.trace"));
 }
 
+/* Two hosts, which are network namespaces of this one and so share its clock: what messages tell of it must be right to
+ * half of their time. */
+static void ranks_of_other_hosts(void **state) {
+    (void)state;
+    char words[4][700], run[600];
+    const char *folder = scratch_path("hosts");
+    assert_ok(file_make_folders(folder));
+    snprintf(run, sizeof run, "%s/run", folder);
+    snprintf(words[0], sizeof words[0], "log.dir=%s", run);
+    const char *argv[] = {"unshare", "-rn",
+                          "sh",      ENGINE_SOURCE_DIR "/tests/harness/hosts.sh",
+                          folder,    "2",
+                          "none",    ENGINE_BINARY_DIR "/engine",
+                          "--set",   words[0],
+                          "--set",   "mode=ddp",
+                          "--set",   "devices=cpu:2",
+                          "--set",   "threads=1",
+                          "--set",   "model={zoo: mlp, hidden: [32]}",
+                          "--set",   "train=12st",
+                          "--set",   "batch={size: 32, shards: 4}",
+                          "--set",   "eval=off",
+                          "--set",   "log.trace=4..8",
+                          NULL};
+    program_spawn(&p, argv);
+    assert_true(program_wait(&p, 60));
+    if (p.code != 0) {
+        print_message("no network namespaces here: nothing is tested\n");
+        skip();
+    }
+    check_all(run, 2, 5); /* the first host's */
+    for (int r = 2; r < 4; r++) {
+        snprintf(words[1], sizeof words[1], "%s/run-node-1/trace/rank%d.bin", folder, r);
+        snprintf(words[2], sizeof words[2], "%s/trace/rank%d.bin", run, r);
+        assert_int_equal(rename(words[1], words[2]), 0);
+    }
+    program_run(&p, 20, "inspect", run, "--trace", NULL);
+    assert_int_equal(p.code, 0);
+    check_all(run, 4, 5);
+    struct trace_rank *ranks;
+    int n;
+    assert_ok(trace_read_all(run, pool, &ranks, &n));
+    for (int r = 0; r < 4; r++) {
+        const struct trace_clock *c = &ranks[r].clock;
+        assert_true(r < 2 ? c->round_trip == 0 : c->round_trip > 0);
+        assert_true(llabs(c->offset) <= c->round_trip / 2 + 1);
+    }
+}
+
 static int set_up(void **state) {
     (void)state;
     return pool_create(&pool);
@@ -479,6 +527,6 @@ int main(void) {
         cmocka_unit_test(gradients_that_wait),     cmocka_unit_test(a_server),
         cmocka_unit_test(slices_and_packets),      cmocka_unit_test(the_range),
         cmocka_unit_test(looking_changes_nothing), cmocka_unit_test(a_rank_is_killed),
-        cmocka_unit_test(files_that_lie)};
+        cmocka_unit_test(files_that_lie),          cmocka_unit_test(ranks_of_other_hosts)};
     return cmocka_run_group_tests_name("trace", tests, set_up, tear_down);
 }

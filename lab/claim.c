@@ -208,9 +208,12 @@ static double margin(const struct check_value *a, const struct check_value *b) {
 }
 
 static const char *value_text(struct pool *pool, const struct check_value *v) {
+    char count[32];
+    bool large = !v->ntexts && fabs(v->number) >= 1e5 && fabs(v->number) < 1e15;
     const char *text = v->ntexts          ? pool_printf(pool, "%.12s", v->text[0])
                        : isnan(v->number) ? "not measured"
-                                          : pool_printf(pool, "%.4g", v->number);
+                       : large ? pool_printf(pool, "%s", text_of_count(llround(v->number), count))
+                               : pool_printf(pool, "%.4g", v->number);
     return text ? text : "";
 }
 

@@ -191,8 +191,8 @@ static enum error open_experiment(struct reader *r, struct lesson_step *s) {
     if (!s->experiment || !source.path) return FAIL(ERR_MEMORY, "cannot allocate an experiment");
     enum error err = experiment_open(&source, s->experiment, &report);
     if (err == ERR_NONE || err == ERR_MEMORY) return err;
-    config_error(r->e, s->place, false, "step '%s': %s", s->name,
-                 report ? report : error_message());
+    config_error(r->e, s->place, false, "step '%s': %s\n'engine compare %s' tells all of it",
+                 s->name, error_message(), source.path);
     return ERR_CONFIG;
 }
 

@@ -31,7 +31,10 @@ static bool read_gate(const struct experiment *x, const char *text, struct gate 
     if (*c->term[1].quantity && !g->word &&
         !quantity_read(x, c->term[1].quantity, &g->quantity[1], wrong))
         return false;
-    return quantity_conditions(x, c, g->axis, wrong);
+    for (int i = 0; i < 2; i++)
+        if (g->quantity[i].kind == QUANTITY_PREDICTED)
+            snprintf(wrong, CHECK_WRONG, "gates are judged before anything is predicted");
+    return !*wrong && quantity_conditions(x, c, g->axis, wrong);
 }
 
 /* The cells of both terms at the place of 'cell', which is one of its first side's. */

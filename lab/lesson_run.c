@@ -84,6 +84,7 @@ static enum error read_compared(const struct state *t, const struct lesson_step 
     if (!c) return ERR_MEMORY;
     TRY(runner_run(&r, s->experiment, c));
     TRY(compare_judge(c));
+    compare_predict(c);
     o->compared = c;
     return ERR_NONE;
 }

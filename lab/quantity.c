@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const words[] = {"",        "speedup", "efficiency", "spread",
-                                    "weights", "losses",  "verdict"};
+static const char *const words[] = {"",          "speedup", "efficiency", "spread",
+                                    "predicted", "weights", "losses",     "verdict"};
 enum { WORDS = sizeof words / sizeof *words };
 
 __attribute__((format(printf, 2, 3))) static bool refuse(char wrong[CHECK_WRONG], const char *fmt,
@@ -178,6 +178,9 @@ void quantity_value(const struct compared *c, const struct quantity *q, int cell
         break;
     case QUANTITY_SPREAD:
         out->number = runs->spread;
+        break;
+    case QUANTITY_PREDICTED:
+        out->number = c->predicted ? runs->predicted.step * 1000 : (double)NAN;
         break;
     default:
         texts_of(c, q, cell, out);

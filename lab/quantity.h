@@ -2,7 +2,7 @@
  *
  * SIDE is a value of the first axis, or A, B, C... by its position. Brackets fix other axes, so that cells of several
  * places can be held against each other; an axis is named by its key or by the last part of it. METRIC is what
- * 'engine compare' measures, or speedup, efficiency, spread, or one of the texts weights, losses, verdict. */
+ * 'engine compare' measures, or speedup, efficiency, spread, predicted, or one of the texts weights, losses, verdict. */
 #pragma once
 #include "lab/check.h"
 #include "lab/compare.h"
@@ -13,6 +13,7 @@ struct quantity {
         QUANTITY_SPEEDUP,
         QUANTITY_EFFICIENCY,
         QUANTITY_SPREAD,
+        QUANTITY_PREDICTED, /* milliseconds of a step; where compare_predict has been called */
         QUANTITY_WEIGHTS,
         QUANTITY_LOSSES,
         QUANTITY_VERDICT

@@ -211,6 +211,7 @@ static void gates_are_read(void **state) {
         {"ddp[colour=red].step_time > 1", "no axis 'colour'"},
         {"ddp[devices].step_time > 1", "'devices' is wanted as AXIS=VALUE"},
         {"ddp[devices=cpu:1].x.step_time > 1", "a metric is wanted behind 'ddp[devices=cpu:1]'"},
+        {"ddp.step_time > 2 * ddp.predicted", "before anything is predicted"},
         {"ddp.step_time > dp.step_time + much", "a number is wanted at 'much'"},
         {"ddp.step_time > 1 @ colour == red", "no axis 'colour'"},
         {"ddp.step_time > 1 and more", "not understood: 'and more'"},

@@ -171,7 +171,7 @@ static enum error train_here(struct job *job, const char *run_dir, struct dashbo
     struct run_place place;
     TRY(run_place_open(job->settings, run_dir, &place));
     TRY(run_place_record(&place, job->settings));
-    if (!place.resume) inject_forget(place.dir);
+    if (!place.resume && !run_dir) inject_forget(place.dir);
     job->run_dir = place.dir;
     job->resume = place.resume;
     if (board) dashboard_follow(board, job);

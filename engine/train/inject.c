@@ -207,14 +207,15 @@ void inject_begin(struct trainer *t) {
     t->lag.mark = clock_ns();
 }
 
-/* Sleeps what is owed. What the kernel gave too much is taken from what comes next. */
+/* Sleeps what is owed. What the kernel always gives too much is taken from what comes next; what it gave because
+ * others had the core is not, or a step that is to be slow would not be. */
 static int64_t repay(struct lag *l) {
     if (l->owed < SLEEP_LEAST_NS) return 0;
     int64_t ns = (int64_t)l->owed, begin = clock_ns();
     struct timespec s = {ns / 1000000000, ns % 1000000000};
     nanosleep(&s, NULL); /* a signal may end it: the rest stays owed */
     int64_t slept = clock_ns() - begin;
-    l->owed -= (double)slept;
+    l->owed = fmax(l->owed - (double)slept, -SLEEP_LEAST_NS);
     return slept;
 }
 

@@ -36,7 +36,7 @@ char *inject_identity(const struct run_config *c, char out[INJECT_TEXT]);
 enum mistake inject_mistake(const struct run_config *c);
 
 /* ---- a fault: once a run, which then has a file that says so ---- */
-/* A run that begins in this folder has had none. */
+/* A new run begins in this folder: it has had none. */
 void inject_forget(const char *run_dir);
 /* Before a step's computation: kills or stops this process if that is due. */
 MUST_CHECK enum error inject_strike(struct trainer *t);

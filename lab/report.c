@@ -103,9 +103,9 @@ static void tell_what_is_cut(struct report *r) {
 
 enum error report_read(const char *path, struct pool *pool, struct report *out) {
     static enum error (*const builders[])(struct report *, const struct report_data *) = {
-        report_verdict,  report_final,       report_same_bits, report_loss,   report_phases,
-        report_speedup,  report_bytes,       report_timeline,  report_memory, report_predicted,
-        report_settings, report_environment, report_again};
+        report_verdict,   report_final,    report_metrics,     report_same_bits, report_loss,
+        report_phases,    report_speedup,  report_bytes,       report_timeline,  report_memory,
+        report_predicted, report_settings, report_environment, report_again};
     struct report_data d;
     TRY(report_data_read(path, pool, &d));
     memset(out, 0, sizeof *out);

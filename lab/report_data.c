@@ -109,6 +109,7 @@ static enum error cell_read(const struct report_data *d, const struct json_value
     if (!c->nruns) return ERR_NONE;
     about_run(c);
     c->median_s = statistics_median_of(c->step_s, c->nruns);
+    c->medians = report_member(v, "median", JSON_OBJECT);
     cell_prediction(report_member(v, "predicted", JSON_OBJECT), c);
     return ERR_NONE;
 }
@@ -177,7 +178,7 @@ static enum error read_experiment(const char *file, struct pool *pool, struct re
     const struct json_value *metrics = report_member(d->root, "metrics", JSON_ARRAY);
     if (metrics && metrics->count) d->metric = report_text(&metrics->children[0], "name");
     /* a sentence of ours says more, but of step times alone */
-    if (strcmp(d->metric, "step_time") != 0) d->verdict = report_text(d->root, "sentence");
+    if (strcmp(d->metric, "step_time") != 0) d->verdict = report_text(d->root, "verdict");
     d->command = report_text(d->root, "command");
     d->warmup = whole(d->root, "warmup", 0);
     d->confidence = report_number(d->root, "confidence");

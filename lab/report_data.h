@@ -16,8 +16,9 @@ struct report_cell {
     double *step_s;         /* of each run */
     int nruns;
     double median_s, predicted_s, formula_s; /* NaN: no model has said */
-    const char *why, *port; /* why there is no prediction; what it goes through; "" */
-    bool reference;         /* others are predicted from it */
+    const char *why, *port;           /* why there is no prediction; what it goes through; "" */
+    bool reference;                   /* others are predicted from it */
+    const struct json_value *medians; /* of its runs, by the name of each metric; or NULL */
 };
 struct report_pair {
     int a, b; /* cells */
@@ -82,6 +83,18 @@ const char *report_cell_name(struct report *r, const struct report_data *d,
 MUST_CHECK enum error report_traced(struct report *r, struct report_section *s, const char *run_dir,
                                     const char *of, bool *told);
 const char *report_ms(struct report *r, double seconds);
+/* "4 devices, bandwidth 1Gbit". */
+const char *report_where(struct report *r, const struct report_cell *c);
+
+struct report_metric {
+    const char *name;
+    enum plot_unit unit;
+    double factor; /* of what results.json has, to that unit */
+};
+/* The i-th that the experiment asked for; the first is what verdicts are about. */
+struct report_metric report_metric(const struct report_data *d, int i);
+/* The median of the cell's runs; NaN where there is none. */
+double report_metric_of(const struct report_cell *c, const struct report_metric *m);
 
 /* Amdahl, Gustafson, Karp and Flatt: a table and what it says, at the end of the section. */
 MUST_CHECK enum error report_laws(struct report *r, struct report_section *s,
@@ -90,6 +103,7 @@ MUST_CHECK enum error report_laws(struct report *r, struct report_section *s,
 /* ---- the sections, in their order ---- */
 enum error report_verdict(struct report *r, const struct report_data *d);
 enum error report_final(struct report *r, const struct report_data *d);
+enum error report_metrics(struct report *r, const struct report_data *d);
 enum error report_same_bits(struct report *r, const struct report_data *d);
 enum error report_loss(struct report *r, const struct report_data *d);
 enum error report_phases(struct report *r, const struct report_data *d);

@@ -23,7 +23,7 @@ static int extreme(const struct report_data *d, const char *verdict) {
     return best;
 }
 
-static const char *where(struct report *r, const struct report_cell *c) {
+const char *report_where(struct report *r, const struct report_cell *c) {
     return report_say(r, "%lld device%s%s", (long long)c->devices, c->devices == 1 ? "" : "s",
                       report_in(r, c->place));
 }
@@ -35,9 +35,10 @@ static const char *clause(struct report *r, const struct report_data *d, const c
     if (!n) return "";
     const struct report_pair *p = &d->pair[k];
     double ratio = faster ? p->ratio : 1 / p->ratio;
-    const char *most = isfinite(ratio) && ratio > 0 ? report_say(r, ", up to %.2f times (%s)",
-                                                                 ratio, where(r, &d->cell[p->b]))
-                                                    : "";
+    const char *most =
+        isfinite(ratio) && ratio > 0
+            ? report_say(r, ", up to %.2f times (%s)", ratio, report_where(r, &d->cell[p->b]))
+            : "";
     return report_say(r, "%s is faster than %s in %d of %d comparisons%s",
                       d->side[d->cell[faster ? p->b : p->a].side],
                       d->side[d->cell[faster ? p->a : p->b].side], n, d->npairs, most);
@@ -71,7 +72,7 @@ static const char *verdict_of_run(struct report *r, const struct report_cell *c)
     return report_say(r,
                       "%s on %s trained %lld steps to a loss of %.4g%s, %.0f samples a second; "
                       "communication holds up %.0f %% of a step.",
-                      run->mode, where(r, c), (long long)run->steps, run->train_loss, right,
+                      run->mode, report_where(r, c), (long long)run->steps, run->train_loss, right,
                       run->samples_per_s, busy > 0 ? 100 * waits / busy : 0);
 }
 
@@ -118,10 +119,27 @@ static const char *verdict_text_of(struct report *r, const struct report_data *d
     return report_say(r, "%s %s", *b >= '0' && *b <= '9' ? "B" : b, words);
 }
 
+static const char *metric_text(struct report *r, const struct report_cell *c,
+                               const struct report_metric *m) {
+    char text[32];
+    plot_value_text(m->unit, report_metric_of(c, m), text);
+    return report_say(r, "%s", text);
+}
+
 static enum error pairs_table(struct report *r, struct report_section *s,
                               const struct report_data *d) {
-    static const char *const heads[] = {"where",     "A",     "B",        "verdict", "step of A",
-                                        "step of B", "A / B", "interval", "p (Holm)"};
+    const struct report_metric m = report_metric(d, 0);
+    const bool steps = !*m.name || !strcmp(m.name, "step_time");
+    const char *what = steps ? "step" : m.name;
+    const char *const heads[] = {"where",
+                                 "A",
+                                 "B",
+                                 "verdict",
+                                 report_say(r, "%s of A", what),
+                                 report_say(r, "%s of B", what),
+                                 "A / B",
+                                 "interval",
+                                 "p (Holm)"};
     struct table *t;
     TRY(report_table(r, s, "Each comparison of B with A", 9, d->npairs, heads, &t));
     t->words = 4;
@@ -129,12 +147,12 @@ static enum error pairs_table(struct report *r, struct report_section *s,
         const struct report_pair *p = &d->pair[i];
         const struct report_cell *a = &d->cell[p->a], *b = &d->cell[p->b];
         const char **row = table_row(t, i + 1);
-        row[0] = where(r, b);
+        row[0] = report_where(r, b);
         row[1] = d->side[a->side];
         row[2] = d->side[b->side];
         row[3] = verdict_text_of(r, d, p);
-        row[4] = report_ms(r, a->median_s);
-        row[5] = report_ms(r, b->median_s);
+        row[4] = steps ? report_ms(r, a->median_s) : metric_text(r, a, &m);
+        row[5] = steps ? report_ms(r, b->median_s) : metric_text(r, b, &m);
         row[6] = isfinite(p->ratio) ? report_say(r, "%.3f", p->ratio) : "-";
         row[7] = isfinite(p->low) ? report_say(r, "%.3f to %.3f", p->low, p->high) : "-";
         row[8] = isfinite(p->p) ? report_say(r, "%.3g", p->p) : "-";
@@ -153,7 +171,7 @@ static void cell_row(struct report *r, const struct report_data *d, const struct
     double low = INFINITY, high = -INFINITY;
     for (int i = 0; i < c->nruns; i++)
         low = fmin(low, c->step_s[i]), high = fmax(high, c->step_s[i]);
-    row[0] = where(r, c);
+    row[0] = report_where(r, c);
     row[1] = d->side[c->side];
     row[2] = report_say(r, "%d", c->nruns);
     row[3] = report_ms(r, c->median_s);
@@ -198,7 +216,7 @@ static int64_t first_difference(const struct run_result *a, const struct run_res
 static const char *difference(struct report *r, const struct report_data *d,
                               const struct report_pair *p) {
     int64_t step = first_difference(d->cell[p->a].run, d->cell[p->b].run);
-    const char *at = where(r, &d->cell[p->b]);
+    const char *at = report_where(r, &d->cell[p->b]);
     if (*p->difference) return report_say(r, "%s: %s", at, p->difference);
     return step < 0 ? report_say(r, "%s: the losses are not the same", at)
                     : report_say(r, "%s: from step %lld on the losses differ", at, (long long)step);
@@ -228,7 +246,7 @@ static enum error digests(struct report *r, struct report_section *s, const stru
         for (int k = 0, n; k < d->cell[i].nruns; k += n, at++) {
             const char **row = table_row(t, at);
             n = same_from(&d->cell[i], k);
-            row[0] = where(r, &d->cell[i]);
+            row[0] = report_where(r, &d->cell[i]);
             row[1] = d->side[d->cell[i].side];
             row[2] = report_say(r, "%.16s", d->cell[i].run[k].weights);
             row[3] = report_say(r, "%.16s", d->cell[i].run[k].losses);
@@ -305,7 +323,7 @@ static enum error loss_plot(struct report *r, struct report_section *s, const st
     struct plot *p;
     TRY(report_plot(r, s, PLOT_LINE, d->nsides, &p));
     if (!p) return ERR_NONE;
-    p->title = report_say(r, "Loss of each step, %s", where(r, like));
+    p->title = report_say(r, "Loss of each step, %s", report_where(r, like));
     p->about = "Training loss against steps. Curves that coincide lie over each other: the first "
                "is drawn wider.";
     p->x = (struct plot_axis){.label = "step"};

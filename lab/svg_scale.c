@@ -112,10 +112,10 @@ void plot_value_text(enum plot_unit unit, double v, char out[32]) {
     else if (unit == PLOT_SECONDS)
         snprintf(out, 32,
                  v < 1e-3 ? "%.1f us"
-                 : v < 10 ? "%.3g ms"
+                 : v < 1  ? "%.3g ms"
                           : "%.4g s",
                  v < 1e-3 ? v * 1e6
-                 : v < 10 ? v * 1e3
+                 : v < 1  ? v * 1e3
                           : v);
     else
         snprintf(out, 32, "%.5g", v);

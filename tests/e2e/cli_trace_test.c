@@ -5,6 +5,7 @@
 #include "engine/base/file.h"
 #include "engine/train/trace_file.h"
 
+#include <glob.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -349,6 +350,31 @@ static void the_range(void **state) {
     }
 }
 
+/* Each run of an experiment has a trace of its own. */
+static void an_experiment_is_traced(void **state) {
+    (void)state;
+    static const char text[] =
+        "base: {model: {zoo: mlp, hidden: [16]}, data: digits, batch: {size: 32, shards: 2}, "
+        "train: 20st, eval: off, threads: 1, devices: 'cpu:2', log: {trace: 10..12st}}\n"
+        "matrix: {mode: [dp, ddp]}\nrepeats: 4\n";
+    char path[600], folder[600], pattern[700];
+    glob_t found;
+    snprintf(path, sizeof path, "%s", scratch_path("traced.yaml"));
+    snprintf(folder, sizeof folder, "%s", scratch_path("experiment"));
+    assert_ok(file_replace(path, text, sizeof text - 1));
+    program_run(&p, 120, "compare", path, "--dir", folder, NULL);
+    if (p.code != 0) fail_msg("%s", p.err);
+    snprintf(pattern, sizeof pattern, "%s/cells/*/*/trace.json", folder);
+    assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+    assert_int_equal(found.gl_pathc, 2 * 4);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        snprintf(path, sizeof path, "%.*s",
+                 (int)(strlen(found.gl_pathv[i]) - strlen("/trace.json")), found.gl_pathv[i]);
+        check_all(path, 2, 3);
+    }
+    globfree(&found);
+}
+
 /* The same weights, whoever looks on. */
 static void looking_changes_nothing(void **state) {
     (void)state;
@@ -526,7 +552,8 @@ int main(void) {
         cmocka_unit_test(a_single_device),         cmocka_unit_test(gradients_that_leave_early),
         cmocka_unit_test(gradients_that_wait),     cmocka_unit_test(a_server),
         cmocka_unit_test(slices_and_packets),      cmocka_unit_test(the_range),
-        cmocka_unit_test(looking_changes_nothing), cmocka_unit_test(a_rank_is_killed),
-        cmocka_unit_test(files_that_lie),          cmocka_unit_test(ranks_of_other_hosts)};
+        cmocka_unit_test(an_experiment_is_traced), cmocka_unit_test(looking_changes_nothing),
+        cmocka_unit_test(a_rank_is_killed),        cmocka_unit_test(files_that_lie),
+        cmocka_unit_test(ranks_of_other_hosts)};
     return cmocka_run_group_tests_name("trace", tests, set_up, tear_down);
 }

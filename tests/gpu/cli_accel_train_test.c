@@ -3,6 +3,8 @@
 #include "tests/gpu/gpu.h"
 #include "tests/harness/program.h"
 
+#include "engine/train/trace.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -144,6 +146,32 @@ static const char *resume(char out[700], const char *dir) {
     return out;
 }
 
+/* What the device did when, beside when it was asked: within its step, one pass after another, four shards a step. */
+static void a_trace_tells_of_the_device(void **state) {
+    (void)state;
+    static const char *const more[] = {"checkpoint=off", "log.trace=2..4st", NULL};
+    struct trace_rank *ranks;
+    struct pool *pool;
+    int n, passes = 0;
+    int64_t last = 0;
+    assert_ok(pool_create(&pool));
+    run(&there, &networks[0], GPU, "precision=f32", "train=4st", more);
+    assert_ok(trace_read_all(run_dir(), pool, &ranks, &n));
+    assert_int_equal(n, 1);
+    assert_true(ranks->accel);
+    for (int i = 0; i < ranks->nevents; i++) {
+        const struct trace_event *e = &ranks->events[i];
+        assert_true(e->kind != TRACE_LAYER);
+        if (e->lane != TRACE_DEVICE) continue;
+        assert_int_equal(e->kind, passes % 2 ? TRACE_BACKWARD : TRACE_FORWARD);
+        assert_true(e->begin >= last);
+        last = e->end;
+        passes++;
+    }
+    assert_int_equal(passes, 3 * 4 * 2);
+    pool_free(pool);
+}
+
 static void a_checkpoint_goes_anywhere(void **state) {
     (void)state;
     const struct network *n = &networks[0];
@@ -216,6 +244,7 @@ int main(void) {
         cmocka_unit_test(networks_learn_nearly_the_same_in_less),
         cmocka_unit_test(recordings_change_no_bit),
         cmocka_unit_test(modes_change_no_bit),
+        cmocka_unit_test(a_trace_tells_of_the_device),
         cmocka_unit_test(a_checkpoint_goes_anywhere),
         cmocka_unit_test(overflow_is_left_out_and_remembered),
         cmocka_unit_test(what_gpus_cannot_is_refused),

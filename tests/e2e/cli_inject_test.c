@@ -79,12 +79,10 @@ static void others_wait(void **state) {
                                            {"mode=ddp", "ddp.overlap=true"},
                                            {"mode=ddp", "ddp.overlap=false"}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        const char *const more[] = {kinds[i][0],
-                                    kinds[i][1],
-                                    "devices=cpu:2",
-                                    steps40,
-                                    "inject.slow={device: 1, by: 3000%}",
-                                    NULL};
+        const char *const more[] = {
+            kinds[i][0], kinds[i][1],        "devices=cpu:2",
+            steps40,     "comm.timeout=60s", "inject.slow={device: 1, by: 3000%}",
+            NULL};
         train_well(more);
         double waited = program_number(&p, "time_s.comm_exposed");
         print_message("%s %s: computes %.3f s, waits %.3f s\n", kinds[i][0], kinds[i][1],
@@ -108,12 +106,10 @@ static void slow_now_and_then(void **state) {
     (void)state;
     enum { RUNS = 4, LATE_MS = 10 };
     double own[STEPS], others[STEPS];
-    const char *const more[] = {"mode=dp",
-                                "devices=cpu:2",
-                                "model={zoo: mlp, hidden: [512, 512]}",
-                                steps40,
-                                "inject.slow={device: all, by: 8000%, chance: 25%}",
-                                NULL};
+    const char *const more[] = {
+        "mode=dp", "devices=cpu:2",    "model={zoo: mlp, hidden: [512, 512]}",
+        steps40,   "comm.timeout=60s", "inject.slow={device: all, by: 8000%, chance: 25%}",
+        NULL};
     for (int i = 0; i < STEPS; i++) own[i] = others[i] = 1e9;
     for (int run = 0; run < RUNS; run++) {
         const char *dir = train_well(more);

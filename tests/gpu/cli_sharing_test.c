@@ -43,7 +43,7 @@ static const struct {
     {{"mode=dp", "devices=cuda:0,1", "dp.overlap=off"}, "peer (each copies"},
     {{"mode=dp", "devices=cuda:0,0"}, "peer (each copies"},
     {{"mode=dp", "devices=cuda:0,1", "comm.backend=host"}, "through the host"},
-    {{"mode=dp", "devices=cuda:0,1", "dp.server=sharded"}, "sharded server, overlap on"},
+    {{"mode=dp", "devices=cuda:0,1", "dp.server=sharded"}, "sharded server, 2 buckets, overlap on"},
     {{"mode=dp", "devices=cuda:0,1", "dp.server=dedicated"}, "(cuda:0, which computes too)"},
     {{"mode=dp", "devices=cuda:0,1", "dp.server=cpu"}, "server on the CPU"},
     {{"mode=dp", "devices=cuda:0,1", "comm.emulate.bandwidth=10GB"}, "emulated"},

@@ -361,7 +361,6 @@ void trainer_close(struct trainer *t) {
     if (t->device && device_wait(t->device) != ERR_NONE) log_debug("%s", error_message());
     loader_close(t->loader);
     timers_close(t);
-    trace_close(t);
     graph_free(t->graph);
     update_close(t);
     for (int d = 1; d < GRAD_ARENAS; d++) device_free(t->device, t->grads[d]);
@@ -371,6 +370,7 @@ void trainer_close(struct trainer *t) {
     t->allocator.free(t->allocator.ctx, t->grads[0]);
     t->allocator.free(t->allocator.ctx, t->values);
     if (t->mode) t->job->mode->close(t->mode);
+    trace_close(t); /* the mode's communication lane, which has just ended, records in it */
     if (t->device) t->device->ops->close(t->device);
     model_free(t->model);
     dataset_close(t->val);

@@ -27,7 +27,9 @@ struct trace {
     int64_t
         layer_began; /* where the last one ended, if nothing has come between; 0: the clock has to tell */
     struct trace_clock clock;
-    bool written;
+    enum { AHEAD, UNDER_WAY, BEHIND } range;
+    bool
+        written; /* or there is nothing to write: the rank compares clocks with the others all the same */
     struct writer writers[TRACE_WRITERS];
 };
 
@@ -119,9 +121,8 @@ static enum error open_writer(const struct trace *tr, struct writer *w, bool lan
 /* False: it is too late, or too early for this run. */
 static bool lies_ahead(const struct trainer *t, int64_t first, int64_t last) {
     if (first <= t->steps && last > t->at.step) return true;
-    if (t->rank == 0)
-        log_warn("log.trace: steps %lld to %lld are none of this run's, which are %lld to %lld",
-                 (long long)first, (long long)last, (long long)t->at.step + 1, (long long)t->steps);
+    log_warn("log.trace: steps %lld to %lld are none of this run's, which are %lld to %lld",
+             (long long)first, (long long)last, (long long)t->at.step + 1, (long long)t->steps);
     return false;
 }
 
@@ -137,23 +138,33 @@ static enum error clear(const struct trainer *t) {
     return err;
 }
 
-void trace_open(struct trainer *t, int64_t first, int64_t last) {
-    void *memory = NULL;
-    if (first == 0 || t->job->task != JOB_TRAIN || !t->job->run_dir) return;
-    if (!lies_ahead(t, first, last)) return;
-    enum error err = t->rank == 0 ? clear(t) : ERR_NONE;
-    if (err == ERR_NONE) err = memory_alloc(sizeof *t->trace, &memory);
-    if (err == ERR_NONE) {
-        t->trace = memory;
-        t->trace->t = t;
-        t->trace->first = first;
-        t->trace->last = last < t->steps ? last : t->steps;
-        for (int i = 0; i < TRACE_WRITERS && err == ERR_NONE; i++)
-            err = open_writer(t->trace, &t->trace->writers[i], i > 0);
-    }
-    if (err == ERR_NONE) return;
+bool trace_range(const struct trainer *t) {
+    const struct log_config *log = &t->config->log;
+    if (log->trace_first == 0 || t->job->task != JOB_TRAIN || !t->job->run_dir) return false;
+    if (!lies_ahead(t, log->trace_first, log->trace_last)) return false;
+    if (clear(t) == ERR_NONE) return true;
     log_warn("no trace: %s", error_message());
-    if (t->trace) t->trace->written = true; /* the others compare clocks with it all the same */
+    return false;
+}
+
+static enum error prepare(struct trace *tr) {
+    for (int i = 0; i < TRACE_WRITERS; i++) TRY(open_writer(tr, &tr->writers[i], i > 0));
+    return ERR_NONE;
+}
+
+enum error trace_open(struct trainer *t, int64_t first, int64_t last) {
+    void *memory;
+    if (first == 0) return ERR_NONE;
+    TRY(memory_alloc(sizeof *t->trace, &memory));
+    struct trace *tr = t->trace = memory;
+    tr->t = t;
+    tr->first = first;
+    tr->last = last < t->steps ? last : t->steps;
+    tr->written = !t->job->run_dir; /* a launcher's ranks but the first have none */
+    if (tr->written || prepare(tr) == ERR_NONE) return ERR_NONE;
+    log_warn("no trace of this rank: %s", error_message());
+    tr->written = true;
+    return ERR_NONE;
 }
 
 void trace_close(struct trainer *t) {
@@ -302,19 +313,19 @@ enum error trace_step_begin(struct trainer *t) {
     if (!tr) return ERR_NONE;
     int64_t step = t->at.step + 1;
     const struct mode_ops *mode = t->job->mode;
-    bool on = atomic_load(&tr->on);
-    if (on && step > tr->last) {
+    if (tr->range == UNDER_WAY && step > tr->last) {
         trace_finish(t);
+        tr->range = BEHIND;
         if (mode->watch) TRY(mode->watch(t->mode, NULL));
-        on = false;
-    } else if (!on && step >= tr->first && step <= tr->last) {
+    } else if (tr->range == AHEAD && step >= tr->first) {
         if (mode->watch) TRY(mode->watch(t->mode, &tr->clock));
         timers_anchor(t);
-        on = !tr->written;
-        atomic_store(&tr->on, on);
+        tr->range = UNDER_WAY;
+        atomic_store(&tr->on, !tr->written);
     }
     atomic_store(&tr->step, step);
-    if (on && t->graph && !device_accel(t->device)) graph_watch(t->graph, on_layer, tr);
+    if (atomic_load(&tr->on) && t->graph && !device_accel(t->device))
+        graph_watch(t->graph, on_layer, tr);
     return ERR_NONE;
 }
 

@@ -9,6 +9,7 @@
 #include "engine/train/internal.h"
 #include "engine/train/trace_file.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -138,6 +139,18 @@ static enum error clear(const struct trainer *t) {
     return err;
 }
 
+/* Other nodes have folders of their own, and in them what this rank has left there before. */
+static enum error clear_own(const struct trainer *t) {
+    struct pool *pool;
+    TRY(pool_create(&pool));
+    const char *path = pool_printf(pool, "%s/trace/rank%d.bin", t->job->run_dir, t->rank);
+    enum error err = path ? ERR_NONE : ERR_MEMORY;
+    if (path && unlink(path) != 0 && errno != ENOENT)
+        err = FAIL(ERR_IO, "cannot remove '%s': %s", path, strerror(errno));
+    pool_free(pool);
+    return err;
+}
+
 bool trace_range(const struct trainer *t) {
     const struct log_config *log = &t->config->log;
     if (log->trace_first == 0 || t->job->task != JOB_TRAIN || !t->job->run_dir) return false;
@@ -148,6 +161,7 @@ bool trace_range(const struct trainer *t) {
 }
 
 static enum error prepare(struct trace *tr) {
+    TRY(clear_own(tr->t));
     for (int i = 0; i < TRACE_WRITERS; i++) TRY(open_writer(tr, &tr->writers[i], i > 0));
     return ERR_NONE;
 }

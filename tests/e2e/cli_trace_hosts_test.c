@@ -1,5 +1,5 @@
 /* log.trace where ranks have no common folder, or none at all: whoever cannot write still takes part, so that nobody
- * waits for him. Hosts are network namespaces. */
+ * waits for him; and what is left from before is not taken for this run's. Hosts are network namespaces. */
 #include "tests/harness/program.h"
 
 #include "engine/base/file.h"
@@ -155,9 +155,43 @@ static void the_folder_of_rank_0_stays(void **state) {
     assert_false(exists("/trace.json") || exists("-node-1/trace/rank2.bin"));
 }
 
+static void the_file_of_another_rank_stays(void **state) {
+    (void)state;
+    char path[700];
+    begin("blocked");
+    snprintf(path, sizeof path, "%s-node-1/trace/rank2.bin/full", run);
+    assert_ok(file_make_folders(path));
+    start_hosts(ENGINE_BINARY_DIR "/engine", "cpu:2", "seed=0");
+    assert_codes(0);
+    assert_said("trace.json, of 2 of 4 ranks");
+    assert_true(exists("-node-1/trace/rank3.bin"));
+    if (!strstr(read_host(1, "err"), "no trace of this rank: cannot remove"))
+        fail_msg("%s", read_host(1, "err"));
+}
+
+/* ---- what an earlier run has left ---- */
+
+static void what_other_nodes_had_is_gone(void **state) {
+    (void)state;
+    char path[700];
+    begin("stale");
+    snprintf(path, sizeof path, "%s-node-1/trace", run);
+    assert_ok(file_make_folders(path));
+    for (int rank = 2; rank < 4; rank++) {
+        snprintf(path, sizeof path, "%s-node-1/trace/rank%d.bin", run, rank);
+        assert_ok(file_replace(path, "old", 3));
+    }
+    start_hosts(ENGINE_BINARY_DIR "/engine", "cpu:2",
+                "inject.fault={device: 3, step: 5, kind: kill}");
+    assert_codes(75);
+    assert_false(exists("-node-1/trace/rank3.bin")); /* it was killed inside of the range */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_launcher_over_hosts),
                                        cmocka_unit_test(a_launcher_on_one_host),
-                                       cmocka_unit_test(the_folder_of_rank_0_stays)};
+                                       cmocka_unit_test(the_folder_of_rank_0_stays),
+                                       cmocka_unit_test(the_file_of_another_rank_stays),
+                                       cmocka_unit_test(what_other_nodes_had_is_gone)};
     return cmocka_run_group_tests_name("traces of hosts", tests, NULL, NULL);
 }

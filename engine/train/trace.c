@@ -96,15 +96,16 @@ static void on_layer(void *user, int step, bool backward, bool done) {
 
 /* ---- memory ---- */
 
-/* Events of a step, rather too many: what its pieces, its layers and its buckets leave. */
+/* Events of a step, rather too many: what its pieces, its layers, its buckets and those that it serves leave. */
 static int64_t events_of(const struct trainer *t, bool lane) {
     int64_t pieces = t->nshards * t->config->batch.accumulate, layers = 0;
     int64_t n = t->nshards ? sampler_shard_size(&t->sampler, 0, t->shards[0]) : 0;
-    if (lane) return 16 + 4 * t->ncuts;
+    int64_t served = t->worker < 0 ? t->workers : 0;
+    if (lane) return 16 + 4 * t->ncuts + 2 * served;
     if (t->graph && !device_accel(t->device))
         layers = graph_steps(t->graph, n / t->config->batch.accumulate);
     int64_t passes = t->config->sync_batchnorm ? 6 : 2;
-    return 64 + pieces * (8 + passes * layers) + t->model->nparams + 8 * t->ncuts;
+    return 64 + pieces * (8 + passes * layers) + t->model->nparams + 8 * (t->ncuts + served);
 }
 
 /* Written to now, so that no step has to wait for a page. */

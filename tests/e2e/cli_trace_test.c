@@ -325,6 +325,31 @@ static void slices_and_packets(void **state) {
     assert_int_equal(check_arrows(), 2 * 5 * buckets_of(dir));
 }
 
+/* The server of dp.staleness has calls for each worker in each step, and weights are still leaving when its trace ends. */
+static void a_server_of_many(void **state) {
+    (void)state;
+    struct trace_rank *ranks;
+    char dir[600], d[700];
+    int n;
+    snprintf(dir, sizeof dir, "%s", scratch_path("many"));
+    snprintf(d, sizeof d, "log.dir=%s", dir);
+    program_run(&p, 60, "run", "--set", d, "--set", "mode=dp", "--set", "devices=cpu:32", "--set",
+                "dp={server: dedicated, staleness: 2}", "--set", "log.trace=2..14", "--set",
+                "model={zoo: mlp, hidden: [16]}", "--set", "batch={size: 32, shards: 32}", "--set",
+                "train=16st", "--set", "threads=1", "--set", "eval=off", "--set", "data=digits",
+                NULL);
+    if (p.code != 0) fail_msg("%s", p.err);
+    assert_ok(trace_read_all(dir, pool, &ranks, &n));
+    assert_int_equal(n, 33);
+    for (int r = 0; r < n; r++) assert_int_equal(ranks[r].dropped, 0);
+    assert_null(strstr(p.err, "no room"));
+    int received = 0;
+    for (int i = 0; i < ranks[0].nevents; i++)
+        received +=
+            ranks[0].events[i].kind == TRACE_CALL && !strcmp(ranks[0].events[i].name, "recv");
+    assert_int_equal(received, 13 * 32);
+}
+
 static bool has_trace(const char *dir) {
     char path[700];
     snprintf(path, sizeof path, "%s/trace.json", dir);
@@ -552,8 +577,8 @@ int main(void) {
         cmocka_unit_test(a_single_device),         cmocka_unit_test(gradients_that_leave_early),
         cmocka_unit_test(gradients_that_wait),     cmocka_unit_test(a_server),
         cmocka_unit_test(slices_and_packets),      cmocka_unit_test(the_range),
-        cmocka_unit_test(an_experiment_is_traced), cmocka_unit_test(looking_changes_nothing),
-        cmocka_unit_test(a_rank_is_killed),        cmocka_unit_test(files_that_lie),
-        cmocka_unit_test(ranks_of_other_hosts)};
+        cmocka_unit_test(a_server_of_many),        cmocka_unit_test(an_experiment_is_traced),
+        cmocka_unit_test(looking_changes_nothing), cmocka_unit_test(a_rank_is_killed),
+        cmocka_unit_test(files_that_lie),          cmocka_unit_test(ranks_of_other_hosts)};
     return cmocka_run_group_tests_name("trace", tests, set_up, tear_down);
 }

@@ -191,21 +191,35 @@ void trace_close(struct trainer *t) {
 
 /* ---- writing ---- */
 
+enum { NAMES = 1024, OF_CALLS = 64, BYTES_OF_CALLS = 4096 };
 struct names {
-    const char *of[1024];
+    const char *of[NAMES];
     int count;
     uint32_t bytes;
 };
 
-static int name_index(struct names *n, const char *name) {
-    size_t length = name ? strlen(name) + 1 : 0;
+static int find_name(const struct names *n, const char *name) {
     for (int i = 0; i < n->count; i++)
         if (n->of[i] == name) return i;
-    bool full = n->count == sizeof n->of / sizeof *n->of || n->bytes + length > TRACE_NAMES_MOST;
-    if (!name || full) return -1;
+    return -1;
+}
+
+static int add_name(struct names *n, const char *name) {
     n->of[n->count] = name;
-    n->bytes += (uint32_t)length;
+    n->bytes += (uint32_t)strlen(name) + 1;
     return n->count++;
+}
+
+/* Layers, of which a network may have any number, leave room for the calls and for "other". */
+static int name_index(struct names *n, const char *name, bool layer) {
+    static const char other[] = "other";
+    if (!name) return -1;
+    int at = find_name(n, name), most = NAMES - 1 - (layer ? OF_CALLS : 0);
+    size_t bytes = n->bytes + strlen(name) + 1 + sizeof other + (layer ? BYTES_OF_CALLS : 0);
+    if (at >= 0) return at;
+    if (n->count < most && bytes <= TRACE_NAMES_MOST) return add_name(n, name);
+    at = find_name(n, other);
+    return at >= 0 ? at : add_name(n, other);
 }
 
 static struct trace_record record_of(const struct trace_event *e, struct names *names) {
@@ -213,7 +227,7 @@ static struct trace_record record_of(const struct trace_event *e, struct names *
                                  .end = e->end,
                                  .step = e->step,
                                  .bytes = e->bytes,
-                                 .name = name_index(names, e->name),
+                                 .name = name_index(names, e->name, e->kind == TRACE_LAYER),
                                  .bucket = e->bucket,
                                  .kind = e->kind,
                                  .lane = e->lane,

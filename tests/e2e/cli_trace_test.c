@@ -350,6 +350,31 @@ static void a_server_of_many(void **state) {
     assert_int_equal(received, 13 * 32);
 }
 
+/* A network has any number of layers, a file only so many names. */
+static void more_layers_than_names(void **state) {
+    (void)state;
+    enum { DEEP = 1100 };
+    static char model[64 + DEEP * 20], set[sizeof model + 8];
+    struct trace_rank *ranks;
+    int n = snprintf(model, sizeof model, "{layers: [flatten");
+    for (int i = 0; i < DEEP; i++)
+        n += snprintf(model + n, sizeof model - (size_t)n, ", {linear: 4}");
+    snprintf(model + n, sizeof model - (size_t)n, ", {linear: 10}]}");
+    snprintf(set, sizeof set, "model=%s", model);
+    const char *dir = run_traced("deep", "ddp", "cpu:2", "5..6", set);
+    assert_ok(trace_read_all(dir, pool, &ranks, &n));
+    assert_int_equal(n, 2);
+    int own = 0, other = 0, calls = 0;
+    for (int i = 0; i < ranks[0].nevents; i++) {
+        const struct trace_event *e = &ranks[0].events[i];
+        if (e->kind == TRACE_LAYER) own += !!strcmp(e->name, "other");
+        if (e->kind == TRACE_LAYER) other += !strcmp(e->name, "other");
+        if (e->kind == TRACE_CALL) calls += !strcmp(e->name, "all_reduce");
+    }
+    assert_true(own > 900 && other > 100 && calls >= 2);
+    assert_true(file_exists(scratch_path("deep/trace.json")));
+}
+
 static bool has_trace(const char *dir) {
     char path[700];
     snprintf(path, sizeof path, "%s/trace.json", dir);
@@ -577,8 +602,9 @@ int main(void) {
         cmocka_unit_test(a_single_device),         cmocka_unit_test(gradients_that_leave_early),
         cmocka_unit_test(gradients_that_wait),     cmocka_unit_test(a_server),
         cmocka_unit_test(slices_and_packets),      cmocka_unit_test(the_range),
-        cmocka_unit_test(a_server_of_many),        cmocka_unit_test(an_experiment_is_traced),
-        cmocka_unit_test(looking_changes_nothing), cmocka_unit_test(a_rank_is_killed),
-        cmocka_unit_test(files_that_lie),          cmocka_unit_test(ranks_of_other_hosts)};
+        cmocka_unit_test(a_server_of_many),        cmocka_unit_test(more_layers_than_names),
+        cmocka_unit_test(an_experiment_is_traced), cmocka_unit_test(looking_changes_nothing),
+        cmocka_unit_test(a_rank_is_killed),        cmocka_unit_test(files_that_lie),
+        cmocka_unit_test(ranks_of_other_hosts)};
     return cmocka_run_group_tests_name("trace", tests, set_up, tear_down);
 }

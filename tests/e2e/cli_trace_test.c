@@ -325,7 +325,7 @@ static void slices_and_packets(void **state) {
     assert_int_equal(check_arrows(), 2 * 5 * buckets_of(dir));
 }
 
-/* The server of dp.staleness has calls for each worker in each step, and weights are still leaving when its trace ends. */
+/* The server of dp.staleness has calls for each worker in each step, and weights may still be leaving when its trace ends. */
 static void a_server_of_many(void **state) {
     (void)state;
     struct trace_rank *ranks;

@@ -199,6 +199,10 @@ static enum error serve(struct async *a) {
     return sums.stop ? wait_sent(a) : ERR_NONE;
 }
 
+enum error async_settle(struct async *a) {
+    return wait_sent(a);
+}
+
 /* ---- a worker ---- */
 
 static enum error exchange(struct async *a) {

@@ -235,6 +235,7 @@ static void dp_stats(struct mode *m, struct mode_stats *out) {
 }
 
 static enum error dp_watch(struct mode *m, struct trace_clock *clock) {
+    if (m->async) TRY(async_settle(m->async));
     return team_watch(&m->team, m->t, clock);
 }
 

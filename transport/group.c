@@ -336,7 +336,7 @@ void group_note(struct group *g, const char *doing, int64_t step) {
 }
 
 void group_watch(struct group *g, group_watch_fn watch, void *user) {
-    g->watcher = user;
+    if (watch) g->watcher = user; /* else: the lane may be about to tell the one before */
     atomic_store(&g->watch, watch);
 }
 

@@ -131,7 +131,8 @@ struct group_event {  /* a call that has run, or (waited) that somebody waited f
 /* Told at the end of each call, on the thread that ran it (calls of one lane never at the same time), and of each
  * work_wait for LANE_COMM on the waiting one. Must not block. */
 typedef void (*group_watch_fn)(void *user, const struct group_event *e);
-/* NULL: nobody watches, which costs nothing. Not while work is in flight. */
+/* NULL: nobody watches, which costs nothing. Not while work is in flight: a call that ends just then may still tell the
+ * one before, so who that is stays until the group is closed. */
 void group_watch(struct group *g, group_watch_fn watch, void *user);
 /* A number of the caller's own, which the watch is told with the next call. */
 void group_label(struct group *g, int64_t label);

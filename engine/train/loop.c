@@ -346,9 +346,11 @@ static enum error finish(struct run *r) {
     TRY(gather(r, &s)); /* all have written what they have recorded */
     if (t->rank > 0) return ERR_NONE;
     int traced = trace_conclude(t);
-    if (traced)
-        progress_say(r->progress, "trace %s/trace.json%s", s.run_dir,
-                     traced < t->ranks ? ", of this host's ranks alone" : "");
+    if (traced == t->ranks)
+        progress_say(r->progress, "trace %s/trace.json", s.run_dir);
+    else if (traced)
+        progress_say(r->progress, "trace %s/trace.json, of %d of %d ranks", s.run_dir, traced,
+                     t->ranks);
     TRY(saver_wait(r->saver));
     metrics_percentiles(r->metrics, &s.step_p50, &s.step_p95);
     TRY(hash_weights(t, s.weights));

@@ -9,6 +9,7 @@
 #include "engine/train/internal.h"
 #include "engine/train/trace_file.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,7 +28,9 @@ struct trace {
     int64_t
         layer_began; /* where the last one ended, if nothing has come between; 0: the clock has to tell */
     struct trace_clock clock;
-    bool written;
+    enum { AHEAD, UNDER_WAY, BEHIND } range;
+    bool
+        written; /* or there is nothing to write: the rank compares clocks with the others all the same */
     struct writer writers[TRACE_WRITERS];
 };
 
@@ -93,15 +96,16 @@ static void on_layer(void *user, int step, bool backward, bool done) {
 
 /* ---- memory ---- */
 
-/* Events of a step, rather too many: what its pieces, its layers and its buckets leave. */
+/* Events of a step, rather too many: what its pieces, its layers, its buckets and those that it serves leave. */
 static int64_t events_of(const struct trainer *t, bool lane) {
     int64_t pieces = t->nshards * t->config->batch.accumulate, layers = 0;
     int64_t n = t->nshards ? sampler_shard_size(&t->sampler, 0, t->shards[0]) : 0;
-    if (lane) return 16 + 4 * t->ncuts;
+    int64_t served = t->worker < 0 ? t->workers : 0;
+    if (lane) return 16 + 4 * t->ncuts + 2 * served;
     if (t->graph && !device_accel(t->device))
         layers = graph_steps(t->graph, n / t->config->batch.accumulate);
     int64_t passes = t->config->sync_batchnorm ? 6 : 2;
-    return 64 + pieces * (8 + passes * layers) + t->model->nparams + 8 * t->ncuts;
+    return 64 + pieces * (8 + passes * layers) + t->model->nparams + 8 * (t->ncuts + served);
 }
 
 /* Written to now, so that no step has to wait for a page. */
@@ -119,9 +123,8 @@ static enum error open_writer(const struct trace *tr, struct writer *w, bool lan
 /* False: it is too late, or too early for this run. */
 static bool lies_ahead(const struct trainer *t, int64_t first, int64_t last) {
     if (first <= t->steps && last > t->at.step) return true;
-    if (t->rank == 0)
-        log_warn("log.trace: steps %lld to %lld are none of this run's, which are %lld to %lld",
-                 (long long)first, (long long)last, (long long)t->at.step + 1, (long long)t->steps);
+    log_warn("log.trace: steps %lld to %lld are none of this run's, which are %lld to %lld",
+             (long long)first, (long long)last, (long long)t->at.step + 1, (long long)t->steps);
     return false;
 }
 
@@ -137,23 +140,46 @@ static enum error clear(const struct trainer *t) {
     return err;
 }
 
-void trace_open(struct trainer *t, int64_t first, int64_t last) {
-    void *memory = NULL;
-    if (first == 0 || t->job->task != JOB_TRAIN || !t->job->run_dir) return;
-    if (!lies_ahead(t, first, last)) return;
-    enum error err = t->rank == 0 ? clear(t) : ERR_NONE;
-    if (err == ERR_NONE) err = memory_alloc(sizeof *t->trace, &memory);
-    if (err == ERR_NONE) {
-        t->trace = memory;
-        t->trace->t = t;
-        t->trace->first = first;
-        t->trace->last = last < t->steps ? last : t->steps;
-        for (int i = 0; i < TRACE_WRITERS && err == ERR_NONE; i++)
-            err = open_writer(t->trace, &t->trace->writers[i], i > 0);
-    }
-    if (err == ERR_NONE) return;
+/* Other nodes have folders of their own, and in them what this rank has left there before. */
+static enum error clear_own(const struct trainer *t) {
+    struct pool *pool;
+    TRY(pool_create(&pool));
+    const char *path = pool_printf(pool, "%s/trace/rank%d.bin", t->job->run_dir, t->rank);
+    enum error err = path ? ERR_NONE : ERR_MEMORY;
+    if (path && unlink(path) != 0 && errno != ENOENT)
+        err = FAIL(ERR_IO, "cannot remove '%s': %s", path, strerror(errno));
+    pool_free(pool);
+    return err;
+}
+
+bool trace_range(const struct trainer *t) {
+    const struct log_config *log = &t->config->log;
+    if (log->trace_first == 0 || t->job->task != JOB_TRAIN || !t->job->run_dir) return false;
+    if (!lies_ahead(t, log->trace_first, log->trace_last)) return false;
+    if (clear(t) == ERR_NONE) return true;
     log_warn("no trace: %s", error_message());
-    if (t->trace) t->trace->written = true; /* the others compare clocks with it all the same */
+    return false;
+}
+
+static enum error prepare(struct trace *tr) {
+    TRY(clear_own(tr->t));
+    for (int i = 0; i < TRACE_WRITERS; i++) TRY(open_writer(tr, &tr->writers[i], i > 0));
+    return ERR_NONE;
+}
+
+enum error trace_open(struct trainer *t, int64_t first, int64_t last) {
+    void *memory;
+    if (first == 0) return ERR_NONE;
+    TRY(memory_alloc(sizeof *t->trace, &memory));
+    struct trace *tr = t->trace = memory;
+    tr->t = t;
+    tr->first = first;
+    tr->last = last < t->steps ? last : t->steps;
+    tr->written = !t->job->run_dir; /* a launcher's ranks but the first have none */
+    if (tr->written || prepare(tr) == ERR_NONE) return ERR_NONE;
+    log_warn("no trace of this rank: %s", error_message());
+    tr->written = true;
+    return ERR_NONE;
 }
 
 void trace_close(struct trainer *t) {
@@ -165,21 +191,35 @@ void trace_close(struct trainer *t) {
 
 /* ---- writing ---- */
 
+enum { NAMES = 1024, OF_CALLS = 64, BYTES_OF_CALLS = 4096 };
 struct names {
-    const char *of[1024];
+    const char *of[NAMES];
     int count;
     uint32_t bytes;
 };
 
-static int name_index(struct names *n, const char *name) {
-    size_t length = name ? strlen(name) + 1 : 0;
+static int find_name(const struct names *n, const char *name) {
     for (int i = 0; i < n->count; i++)
         if (n->of[i] == name) return i;
-    bool full = n->count == sizeof n->of / sizeof *n->of || n->bytes + length > TRACE_NAMES_MOST;
-    if (!name || full) return -1;
+    return -1;
+}
+
+static int add_name(struct names *n, const char *name) {
     n->of[n->count] = name;
-    n->bytes += (uint32_t)length;
+    n->bytes += (uint32_t)strlen(name) + 1;
     return n->count++;
+}
+
+/* Layers, of which a network may have any number, leave room for the calls and for "other". */
+static int name_index(struct names *n, const char *name, bool layer) {
+    static const char other[] = "other";
+    if (!name) return -1;
+    int at = find_name(n, name), most = NAMES - 1 - (layer ? OF_CALLS : 0);
+    size_t bytes = n->bytes + strlen(name) + 1 + sizeof other + (layer ? BYTES_OF_CALLS : 0);
+    if (at >= 0) return at;
+    if (n->count < most && bytes <= TRACE_NAMES_MOST) return add_name(n, name);
+    at = find_name(n, other);
+    return at >= 0 ? at : add_name(n, other);
 }
 
 static struct trace_record record_of(const struct trace_event *e, struct names *names) {
@@ -187,7 +227,7 @@ static struct trace_record record_of(const struct trace_event *e, struct names *
                                  .end = e->end,
                                  .step = e->step,
                                  .bytes = e->bytes,
-                                 .name = name_index(names, e->name),
+                                 .name = name_index(names, e->name, e->kind == TRACE_LAYER),
                                  .bucket = e->bucket,
                                  .kind = e->kind,
                                  .lane = e->lane,
@@ -302,19 +342,19 @@ enum error trace_step_begin(struct trainer *t) {
     if (!tr) return ERR_NONE;
     int64_t step = t->at.step + 1;
     const struct mode_ops *mode = t->job->mode;
-    bool on = atomic_load(&tr->on);
-    if (on && step > tr->last) {
+    if (tr->range == UNDER_WAY && step > tr->last) {
         trace_finish(t);
+        tr->range = BEHIND;
         if (mode->watch) TRY(mode->watch(t->mode, NULL));
-        on = false;
-    } else if (!on && step >= tr->first && step <= tr->last) {
+    } else if (tr->range == AHEAD && step >= tr->first) {
         if (mode->watch) TRY(mode->watch(t->mode, &tr->clock));
         timers_anchor(t);
-        on = !tr->written;
-        atomic_store(&tr->on, on);
+        tr->range = UNDER_WAY;
+        atomic_store(&tr->on, !tr->written);
     }
     atomic_store(&tr->step, step);
-    if (on && t->graph && !device_accel(t->device)) graph_watch(t->graph, on_layer, tr);
+    if (atomic_load(&tr->on) && t->graph && !device_accel(t->device))
+        graph_watch(t->graph, on_layer, tr);
     return ERR_NONE;
 }
 

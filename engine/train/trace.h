@@ -42,9 +42,12 @@ struct trace_clock {    /* how a rank's clock is compared with rank 0's */
 /* ---- recording: engine/train/trace.c ---- */
 struct trace;
 struct trainer;
-/* The range is rank 0's. Gives t->trace, or NULL where there is none ahead. What goes wrong is only told: a run is as
- * good without. */
-void trace_open(struct trainer *t, int64_t first, int64_t last);
+/* Rank 0, before the others are told of its range: whether there is one ahead. What an earlier run has left is removed
+ * while nobody can have written yet. What goes wrong, here and later, is only told: a run is as good without. */
+bool trace_range(const struct trainer *t);
+/* Every rank, with rank 0's range. Gives t->trace, also where this rank will have nothing to write, since it is one of
+ * those that compare clocks; NULL where 'first' is 0. */
+MUST_CHECK enum error trace_open(struct trainer *t, int64_t first, int64_t last);
 void trace_close(struct trainer *t);
 /* Before a step begins, and when it has ended. Collective at the first step of the range. */
 MUST_CHECK enum error trace_step_begin(struct trainer *t);

@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TIME_MOST ((int64_t)1 << 60) /* so that differences and sums of times are numbers */
+/* So that differences of times are numbers; and sums, since all events of a rank together have no more. */
+#define TIME_MOST ((int64_t)1 << 60)
+#define SUM_MOST ((int64_t)1 << 58) /* nine years */
 #define BYTES_MOST ((int64_t)1 << 50)
 enum { FILE_MOST = 64 << 20 };
 _Static_assert(sizeof(struct trace_head) + TRACE_BUCKETS_MOST * 8 + TRACE_NAMES_MOST +
@@ -79,6 +81,19 @@ static bool record_is_sound(const struct trace_record *r, const struct trace_hea
             (r->kind != TRACE_LAYER && r->kind != TRACE_CALL && r->kind != TRACE_WAIT));
 }
 
+/* Whatever is added up of them later: some of these. */
+static enum error check_sums(const char *path, const struct trace_rank *r) {
+    int64_t took = 0, bytes = 0;
+    for (int i = 0; i < r->nevents; i++) {
+        took += r->events[i].end - r->events[i].begin;
+        bytes += r->events[i].bytes;
+        if (took > SUM_MOST || bytes > SUM_MOST)
+            return FAIL(ERR_DATA, "'%s': its %d events take too long, or carry too much", path,
+                        r->nevents);
+    }
+    return ERR_NONE;
+}
+
 /* What begins at the same time: the longer first, since it contains the other. */
 static int by_time(const void *a, const void *b) {
     const struct trace_event *x = a, *y = b;
@@ -112,7 +127,7 @@ static enum error read_events(const char *path, const char *file, const struct t
                                               .weights = r.weights != 0};
     }
     qsort(out->events, (size_t)out->nevents, sizeof *out->events, by_time);
-    return ERR_NONE;
+    return check_sums(path, out);
 }
 
 static enum error read_buckets(const char *path, const char *file, const struct trace_head *h,

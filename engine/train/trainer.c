@@ -327,13 +327,14 @@ static enum error begin(struct trainer *t) {
     if (t->rank == 0)
         at[0] = (double)c->step, at[1] = (double)c->epoch, at[2] = (double)c->step_in_epoch,
         at[3] = t->job->resume != NULL, at[4] = c->loss_scale, at[5] = (double)c->good_steps,
-        at[6] = (double)c->skipped, at[7] = (double)log->trace_first,
-        at[8] = (double)log->trace_last;
+        at[6] = (double)c->skipped;
+    if (t->rank == 0 && trace_range(t))
+        at[7] = (double)log->trace_first, at[8] = (double)log->trace_last;
     TRY(t->job->mode->sum(t->mode, at, 9));
     c->step = (int64_t)at[0], c->epoch = (int64_t)at[1], c->step_in_epoch = (int64_t)at[2];
     t->resumed = at[3] > 0;
     c->loss_scale = at[4], c->good_steps = (int64_t)at[5], c->skipped = (int64_t)at[6];
-    trace_open(t, (int64_t)at[7], (int64_t)at[8]);
+    TRY(trace_open(t, (int64_t)at[7], (int64_t)at[8]));
     bool unsent = inject_mistake(t->config) == MISTAKE_NO_BROADCAST; /* as if mode->start had not */
     return unsent && !t->resumed && t->rank > 0 ? put_values(t) : ERR_NONE;
 }
@@ -361,7 +362,6 @@ void trainer_close(struct trainer *t) {
     if (t->device && device_wait(t->device) != ERR_NONE) log_debug("%s", error_message());
     loader_close(t->loader);
     timers_close(t);
-    trace_close(t);
     graph_free(t->graph);
     update_close(t);
     for (int d = 1; d < GRAD_ARENAS; d++) device_free(t->device, t->grads[d]);
@@ -371,6 +371,7 @@ void trainer_close(struct trainer *t) {
     t->allocator.free(t->allocator.ctx, t->grads[0]);
     t->allocator.free(t->allocator.ctx, t->values);
     if (t->mode) t->job->mode->close(t->mode);
+    trace_close(t); /* the mode's communication lane, which has just ended, records in it */
     if (t->device) t->device->ops->close(t->device);
     model_free(t->model);
     dataset_close(t->val);

@@ -325,6 +325,56 @@ static void slices_and_packets(void **state) {
     assert_int_equal(check_arrows(), 2 * 5 * buckets_of(dir));
 }
 
+/* The server of dp.staleness has calls for each worker in each step, and weights may still be leaving when its trace ends. */
+static void a_server_of_many(void **state) {
+    (void)state;
+    struct trace_rank *ranks;
+    char dir[600], d[700];
+    int n;
+    snprintf(dir, sizeof dir, "%s", scratch_path("many"));
+    snprintf(d, sizeof d, "log.dir=%s", dir);
+    program_run(&p, 60, "run", "--set", d, "--set", "mode=dp", "--set", "devices=cpu:32", "--set",
+                "dp={server: dedicated, staleness: 2}", "--set", "log.trace=2..14", "--set",
+                "model={zoo: mlp, hidden: [16]}", "--set", "batch={size: 32, shards: 32}", "--set",
+                "train=16st", "--set", "threads=1", "--set", "eval=off", "--set", "data=digits",
+                NULL);
+    if (p.code != 0) fail_msg("%s", p.err);
+    assert_ok(trace_read_all(dir, pool, &ranks, &n));
+    assert_int_equal(n, 33);
+    for (int r = 0; r < n; r++) assert_int_equal(ranks[r].dropped, 0);
+    assert_null(strstr(p.err, "no room"));
+    int received = 0;
+    for (int i = 0; i < ranks[0].nevents; i++)
+        received +=
+            ranks[0].events[i].kind == TRACE_CALL && !strcmp(ranks[0].events[i].name, "recv");
+    assert_int_equal(received, 13 * 32);
+}
+
+/* A network has any number of layers, a file only so many names. */
+static void more_layers_than_names(void **state) {
+    (void)state;
+    enum { DEEP = 1100 };
+    static char model[64 + DEEP * 20], set[sizeof model + 8];
+    struct trace_rank *ranks;
+    int n = snprintf(model, sizeof model, "{layers: [flatten");
+    for (int i = 0; i < DEEP; i++)
+        n += snprintf(model + n, sizeof model - (size_t)n, ", {linear: 4}");
+    snprintf(model + n, sizeof model - (size_t)n, ", {linear: 10}]}");
+    snprintf(set, sizeof set, "model=%s", model);
+    const char *dir = run_traced("deep", "ddp", "cpu:2", "5..6", set);
+    assert_ok(trace_read_all(dir, pool, &ranks, &n));
+    assert_int_equal(n, 2);
+    int own = 0, other = 0, calls = 0;
+    for (int i = 0; i < ranks[0].nevents; i++) {
+        const struct trace_event *e = &ranks[0].events[i];
+        if (e->kind == TRACE_LAYER) own += !!strcmp(e->name, "other");
+        if (e->kind == TRACE_LAYER) other += !strcmp(e->name, "other");
+        if (e->kind == TRACE_CALL) calls += !strcmp(e->name, "all_reduce");
+    }
+    assert_true(own > 900 && other > 100 && calls >= 2);
+    assert_true(file_exists(scratch_path("deep/trace.json")));
+}
+
 static bool has_trace(const char *dir) {
     char path[700];
     snprintf(path, sizeof path, "%s/trace.json", dir);
@@ -552,6 +602,7 @@ int main(void) {
         cmocka_unit_test(a_single_device),         cmocka_unit_test(gradients_that_leave_early),
         cmocka_unit_test(gradients_that_wait),     cmocka_unit_test(a_server),
         cmocka_unit_test(slices_and_packets),      cmocka_unit_test(the_range),
+        cmocka_unit_test(a_server_of_many),        cmocka_unit_test(more_layers_than_names),
         cmocka_unit_test(an_experiment_is_traced), cmocka_unit_test(looking_changes_nothing),
         cmocka_unit_test(a_rank_is_killed),        cmocka_unit_test(files_that_lie),
         cmocka_unit_test(ranks_of_other_hosts)};

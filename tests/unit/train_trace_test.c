@@ -151,6 +151,21 @@ static void refuses_lies(void **state) {
     assert_int_equal(rank.events[4].name[0], '?');
 }
 
+/* Each event is possible, but not all of them: sums of their times and bytes would be no numbers any more. */
+static void refuses_what_cannot_be_added_up(void **state) {
+    (void)state;
+    begin();
+    for (int i = 0; i < 16; i++)
+        fixture_add(&f, TRACE_WAIT, TRACE_COMPUTE, 3, 0, (int64_t)1 << 60)->bucket = 1;
+    assert_fails(ERR_DATA, read_made());
+    fixture_begin(&f, 0, 2);
+    for (int i = 0; i < 256; i++)
+        fixture_add(&f, TRACE_CALL, TRACE_EXCHANGE, 3, 0, 10)->bytes = (int64_t)1 << 50;
+    assert_ok(read_made());
+    fixture_add(&f, TRACE_CALL, TRACE_EXCHANGE, 3, 0, 10)->bytes = 1;
+    assert_fails(ERR_DATA, read_made());
+}
+
 static void ranks_of_two_runs_are_not_mixed(void **state) {
     (void)state;
     struct trace_rank *ranks;
@@ -209,6 +224,7 @@ int main(void) {
                                        cmocka_unit_test(leaves_out_what_is_not_whole),
                                        cmocka_unit_test(refuses_what_is_cut_or_changed),
                                        cmocka_unit_test(refuses_lies),
+                                       cmocka_unit_test(refuses_what_cannot_be_added_up),
                                        cmocka_unit_test(ranks_of_two_runs_are_not_mixed),
                                        cmocka_unit_test(merges_on_one_clock)};
     return cmocka_run_group_tests_name("traces", tests, set_up, tear_down);

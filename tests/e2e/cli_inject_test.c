@@ -242,6 +242,7 @@ static void refused(void **state) {
         {"mode=dp", "inject.slow=-50%", "a share such as 50% or 0.5"},
         {"mode=dp", "inject.slow={by: 50%, chance: 101%}", "must be at most 100%, got"},
         {"mode=dp", "inject.fault=stop", "in mode 'dp' (set by --set) that is all of the run"},
+        {"devices=cpu:1", "inject.fault=stop", "fault 'stop' with one device (set by --set)"},
         {"mode=ddp", "inject.fault={device: 4, kind: nan}", "there is no device 4: 4 devices"},
         {"mode=ddp", "inject.fault={step: 0, kind: nan}",
          "'inject.fault.step' must be an integer >= 1"},

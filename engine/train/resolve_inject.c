@@ -50,6 +50,10 @@ static void check_means(struct resolve *r) {
 
 void resolve_inject(struct resolve *r) {
     const struct inject_config *c = &r->c->inject;
+    resolve_needs(r, "inject.slow.device", "inject.slow.by");
+    resolve_needs(r, "inject.slow.chance", "inject.slow.by");
+    resolve_needs(r, "inject.fault.device", "inject.fault.kind");
+    resolve_needs(r, "inject.fault.step", "inject.fault.kind");
     if (c->slow.by > 0) check_device(r, "inject.slow.device", c->slow.device);
     if (c->fault.kind) check_device(r, "inject.fault.device", c->fault.device);
     check_stop(r);

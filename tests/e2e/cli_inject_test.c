@@ -246,6 +246,10 @@ static void refused(void **state) {
         {"mode=ddp", "inject.fault={device: 4, kind: nan}", "there is no device 4: 4 devices"},
         {"mode=ddp", "inject.fault={step: 0, kind: nan}",
          "'inject.fault.step' must be an integer >= 1"},
+        {"mode=dp", "inject.slow={device: 1}", "'inject.slow.device' does nothing without"},
+        {"mode=dp", "inject.slow.chance=10%", "'inject.slow.chance' does nothing without"},
+        {"mode=dp", "inject.fault.device=1", "'inject.fault.device' does nothing without"},
+        {"mode=dp", "inject.fault={step: 3}", "without 'inject.fault.kind'"},
         {"ddp.sync=4", "inject.mistake=mean_of_means", "is what local SGD does by right"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

@@ -233,6 +233,25 @@ static void only_one_device(void **state) {
     }
 }
 
+/* ---- a mistake ---- */
+
+/* A number that is wrong on purpose says so where it is read. */
+static void told_where_it_is_measured(void **state) {
+    (void)state;
+    static const char *const mistakes[] = {"inject=none", "inject=padded_eval"};
+    for (int i = 0; i < 2; i++) {
+        const char *const more[] = {"train=10st", "data.val=57", mistakes[i], NULL};
+        char dir[600];
+        snprintf(dir, sizeof dir, "%s", scratch_path(train_well(more)));
+        program_run(&p, 60, "eval", dir, "--json", NULL);
+        assert_int_equal(p.code, 0);
+        assert_float_equal(program_number(&p, "result.samples"), i ? 60 : 57, 0);
+        assert_int_equal(!strstr(p.out, "\"inject\""), !i);
+    }
+    assert_string_equal(program_string(&p, "inject"),
+                        "padded_eval: validation counts repeated samples");
+}
+
 /* ---- what cannot be planted ---- */
 
 static void refused(void **state) {
@@ -266,7 +285,8 @@ int main(void) {
         cmocka_unit_test(slow_now_and_then), cmocka_unit_test(a_rank_is_killed),
         cmocka_unit_test(restarts_survive),  cmocka_unit_test(dp_goes_on),
         cmocka_unit_test(a_rank_is_stopped), cmocka_unit_test(a_gradient_is_spoilt),
-        cmocka_unit_test(only_one_device),   cmocka_unit_test(refused),
+        cmocka_unit_test(only_one_device),   cmocka_unit_test(told_where_it_is_measured),
+        cmocka_unit_test(refused),
     };
     return cmocka_run_group_tests_name("inject", tests, NULL, NULL);
 }

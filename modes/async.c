@@ -96,8 +96,11 @@ static enum error failure(struct async *a, enum error err) {
 static enum error wait_sent(struct async *a) {
     for (int w = 0; w < a->t->workers; w++) {
         struct work *work = a->worker[w].sending;
+        if (!work) continue;
         a->worker[w].sending = NULL;
-        if (work) TRY(work_wait(work));
+        group_note(a->group, "weights to workers", a->t->at.step);
+        TRY(work_wait(work));
+        mailbox_alive(a->box);
     }
     return ERR_NONE;
 }
@@ -147,6 +150,7 @@ static enum error take_gradient(struct async *a, int i, struct worker **out) {
     if (err != ERR_NONE) return failure(a, err);
     TRY(group_recv(a->group, LANE_INLINE, t->grads[0], t->model->arena_floats, DTYPE_F32, w + 1,
                    NULL));
+    mailbox_alive(a->box);
     TRY(wait_sent(a));
     trainer_phase(t, PHASE_COMM, &mark);
     *out = &a->worker[w];
@@ -209,15 +213,22 @@ static enum error exchange(struct async *a) {
     struct trainer *t = a->t;
     struct work *work;
     int64_t n = t->model->arena_floats;
-    group_note(a->group, "gradient to the server", t->at.step);
+    group_note(a->group, "waiting for the server", t->at.step);
     mailbox_post(a->box, t->worker);
+    enum error err = mailbox_await_taking(a->box, t->worker);
+    if (err != ERR_NONE) return failure(a, err);
+    group_note(a->group, "gradient to the server", t->at.step);
     TRY(group_send(a->group, LANE_INLINE, t->grads[0], n, DTYPE_F32, 0, NULL));
     group_note(a->group, "waiting for weights", t->at.step);
-    enum error err = mailbox_await(a->box, t->worker);
+    err = mailbox_await(a->box, t->worker);
     if (err != ERR_NONE) return failure(a, err);
     TRY(group_recv(a->group, LANE_COMM, t->values, n, DTYPE_F32, 0, &work));
     TRY(work_wait(work));
-    return trainer_get_sums(t);
+    mailbox_received(a->box, t->worker);
+    TRY(trainer_get_sums(t));
+    if (!t->sums.stop && !trainer_meets(t, t->at.step + 1)) return ERR_NONE;
+    err = mailbox_await_all(a->box, t->worker);
+    return err == ERR_NONE ? ERR_NONE : failure(a, err);
 }
 
 static enum error work_on(struct async *a) {

@@ -9,13 +9,13 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-enum state { COMPUTING, READY, TAKEN };
-struct slot { /* of a worker */
-    pthread_cond_t answered;
+enum state { COMPUTING, READY, TAKEN, ANSWERED };
+struct slot {              /* of a worker */
+    pthread_cond_t served; /* its state has changed */
     enum state state;
     int64_t step;   /* that it computes */
     int64_t since;  /* ns: when it began to */
-    int64_t ticket; /* READY: in which order */
+    int64_t ticket; /* READY, ANSWERED: in which order */
     bool warned;
 };
 struct mailbox {
@@ -24,6 +24,7 @@ struct mailbox {
     int workers;
     double timeout;
     int64_t tickets, alive; /* alive, ns: when the server was last seen */
+    int64_t answers, received;
     bool broken;
     struct slot slot[];
 };
@@ -46,13 +47,13 @@ enum error mailbox_create(int workers, double timeout, struct mailbox **out) {
     m->timeout = timeout;
     pthread_mutex_init(&m->mutex, NULL);
     open_condition(&m->ready);
-    for (int w = 0; w < workers; w++) open_condition(&m->slot[w].answered);
+    for (int w = 0; w < workers; w++) open_condition(&m->slot[w].served);
     return ERR_NONE;
 }
 
 void mailbox_free(struct mailbox *m) {
     if (!m) return;
-    for (int w = 0; w < m->workers; w++) pthread_cond_destroy(&m->slot[w].answered);
+    for (int w = 0; w < m->workers; w++) pthread_cond_destroy(&m->slot[w].served);
     pthread_cond_destroy(&m->ready);
     pthread_mutex_destroy(&m->mutex);
     memory_free(m);
@@ -67,6 +68,12 @@ static void doze(struct mailbox *m, pthread_cond_t *c) {
 }
 
 /* ---- workers ---- */
+
+static void start(struct slot *s, int64_t now) {
+    s->state = COMPUTING;
+    s->since = now;
+    s->warned = false;
+}
 
 void mailbox_post(struct mailbox *m, int worker) {
     pthread_mutex_lock(&m->mutex);
@@ -85,26 +92,70 @@ static enum error check_server(const struct mailbox *m, int64_t began) {
                 silent);
 }
 
-enum error mailbox_await(struct mailbox *m, int worker) {
+static bool is_taken(const struct mailbox *m, const struct slot *s) {
+    (void)m;
+    return s->state != READY;
+}
+
+/* Weights leave one after the other. */
+static bool in_turn(const struct mailbox *m, const struct slot *s) {
+    return s->state == ANSWERED && s->ticket == m->received;
+}
+
+/* Whether anything is to come of it: a gradient, if only after its weights. */
+static bool is_due(const struct mailbox *m, const struct slot *s) {
+    return s->state == COMPUTING || in_turn(m, s);
+}
+
+static bool all_have(const struct mailbox *m, const struct slot *s) {
+    for (int w = 0; w < m->workers; w++) {
+        const struct slot *of = &m->slot[w];
+        if (of->step < s->step || (of->step == s->step && of->state == ANSWERED)) return false;
+    }
+    return true;
+}
+
+static enum error await(struct mailbox *m, int worker,
+                        bool (*met)(const struct mailbox *m, const struct slot *s)) {
     struct slot *s = &m->slot[worker];
     enum error err = ERR_NONE;
     int64_t began = clock_ns();
     pthread_mutex_lock(&m->mutex);
-    while (s->state != COMPUTING && err == ERR_NONE) {
+    while (err == ERR_NONE && !met(m, s)) {
         err = m->broken ? ERR_PEER : check_server(m, began);
-        if (err == ERR_NONE) doze(m, &s->answered);
+        if (err == ERR_NONE) doze(m, &s->served);
     }
     pthread_mutex_unlock(&m->mutex);
     return err;
 }
 
-/* ---- the server ---- */
-
-static void start(struct slot *s, int64_t now) {
-    s->state = COMPUTING;
-    s->since = now;
-    s->warned = false;
+enum error mailbox_await_taking(struct mailbox *m, int worker) {
+    return await(m, worker, is_taken);
 }
+
+enum error mailbox_await(struct mailbox *m, int worker) {
+    return await(m, worker, in_turn);
+}
+
+enum error mailbox_await_all(struct mailbox *m, int worker) {
+    return await(m, worker, all_have);
+}
+
+/* Who waits on is not woken. */
+void mailbox_received(struct mailbox *m, int worker) {
+    pthread_mutex_lock(&m->mutex);
+    m->alive = clock_ns();
+    m->received++;
+    start(&m->slot[worker], m->alive);
+    for (int w = 0; w < m->workers; w++) {
+        struct slot *s = &m->slot[w];
+        if (in_turn(m, s)) s->since = m->alive;
+        if (is_due(m, s)) pthread_cond_signal(&s->served);
+    }
+    pthread_mutex_unlock(&m->mutex);
+}
+
+/* ---- the server ---- */
 
 void mailbox_begin(struct mailbox *m, int64_t step) {
     pthread_mutex_lock(&m->mutex);
@@ -117,13 +168,21 @@ void mailbox_begin(struct mailbox *m, int64_t step) {
     pthread_mutex_unlock(&m->mutex);
 }
 
+void mailbox_alive(struct mailbox *m) {
+    pthread_mutex_lock(&m->mutex);
+    m->alive = clock_ns();
+    pthread_mutex_unlock(&m->mutex);
+}
+
 void mailbox_answer(struct mailbox *m, int worker) {
     struct slot *s = &m->slot[worker];
     pthread_mutex_lock(&m->mutex);
     m->alive = clock_ns();
     s->step++;
     start(s, m->alive);
-    pthread_cond_signal(&s->answered);
+    s->state = ANSWERED;
+    s->ticket = m->answers++;
+    pthread_cond_signal(&s->served);
     pthread_mutex_unlock(&m->mutex);
 }
 
@@ -154,8 +213,7 @@ static enum error check_worker(const struct mailbox *m, int w, struct slot *s) {
 static enum error check_workers(struct mailbox *m, int worker) {
     for (int w = 0; w < m->workers; w++) {
         struct slot *s = &m->slot[w];
-        if (s->state == COMPUTING && (worker == MAILBOX_ANY || w == worker))
-            TRY(check_worker(m, w, s));
+        if (is_due(m, s) && (worker == MAILBOX_ANY || w == worker)) TRY(check_worker(m, w, s));
     }
     return ERR_NONE;
 }
@@ -170,7 +228,10 @@ enum error mailbox_take(struct mailbox *m, int worker, int *out) {
         if (err != ERR_NONE || (*out = find_ready(m, worker)) >= 0) break;
         doze(m, &m->ready);
     }
-    if (err == ERR_NONE) m->slot[*out].state = TAKEN;
+    if (err == ERR_NONE) {
+        m->slot[*out].state = TAKEN;
+        pthread_cond_signal(&m->slot[*out].served);
+    }
     pthread_mutex_unlock(&m->mutex);
     return err;
 }
@@ -182,6 +243,6 @@ void mailbox_break(struct mailbox *m) {
     pthread_mutex_lock(&m->mutex);
     m->broken = true;
     pthread_cond_signal(&m->ready);
-    for (int w = 0; w < m->workers; w++) pthread_cond_signal(&m->slot[w].answered);
+    for (int w = 0; w < m->workers; w++) pthread_cond_signal(&m->slot[w].served);
     pthread_mutex_unlock(&m->mutex);
 }

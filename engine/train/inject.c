@@ -139,12 +139,11 @@ void inject_forget(const char *run_dir) {
     unlink(path);
 }
 
-/* Whether this fault has struck: by its file in the run's folder. Where a rank has none that lasts, a run that goes
- * on from a checkpoint counts as struck. */
+/* Whether this fault has struck: by its file in the run's folder, which each node has. A rank that another launcher
+ * has started has none: there a run that goes on from a checkpoint counts as struck. */
 static bool has_struck(const struct trainer *t, const char *path, const char *text) {
-    const struct run_config *c = t->config;
     char said[INJECT_TEXT] = "";
-    if (!t->job->run_dir || c->run.node_rank > 0) return t->resumed;
+    if (!t->job->run_dir) return t->resumed;
     FILE *f = fopen(path, "re");
     if (!f) return false;
     size_t n = fread(said, 1, sizeof said - 1, f);

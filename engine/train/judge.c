@@ -50,12 +50,14 @@ static void confusion_json(const struct verdict *v, struct json *j) {
 
 static enum error verdict_json(const struct verdict *v, struct json *j) {
     const struct trainer *t = v->t;
+    char planted[INJECT_TEXT];
     json_open(j, NULL, '{');
     json_string(j, "checkpoint", t->job->resume);
     json_string(j, "data", v->set->name);
     json_string(j, "split", t->job->on_train ? "train" : "val");
     json_string(j, "mode", t->config->mode);
     json_int(j, "devices", t->workers);
+    if (*inject_text(t->config, planted)) json_string(j, "inject", planted);
     val_json(&v->result, "result", j);
     json_real(j, "seconds", v->seconds);
     json_real(j, "samples_per_s", (double)v->result.samples / v->seconds);

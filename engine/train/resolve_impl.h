@@ -14,6 +14,9 @@ struct node *resolve_find(const struct resolve *r, const char *path);
 bool resolve_is_given(const struct node *node);
 /* "set at 3:10", "set by --set", "by default": the second place of an error. */
 const char *resolve_place(const struct resolve *r, const struct node *node);
+/* A key that was given, and means nothing as long as another is not: that one has to be given, too,
+ * if only as what it is by default. */
+void resolve_needs(struct resolve *r, const char *path, const char *other);
 /* Writes what was decided into the tree, with the source "auto". */
 MUST_CHECK enum error resolve_decide(struct resolve *r, const char *path, const char *text);
 bool resolve_mode_is(const struct resolve *r, const char *mode);

@@ -44,6 +44,7 @@ static void refuse_sync(struct resolve *r, const char *key, const char *why, con
 static void check_sync(struct resolve *r) {
     const struct run_config *c = r->c;
     const struct device_ops *kind = device_find(c->devices.kind);
+    if (c->ddp.sync.state == SYNC_AVERAGE) resolve_needs(r, "ddp.sync.state", "ddp.sync.every");
     if (c->ddp.sync.every == 1) return;
     if (!resolve_mode_is(r, "ddp"))
         refuse_sync(r, "mode", "mode is not 'ddp'", "use mode ddp, or ddp.sync: 1");

@@ -44,6 +44,12 @@ const char *resolve_place(const struct resolve *r, const struct node *node) {
                                                                  : "by default";
 }
 
+void resolve_needs(struct resolve *r, const char *path, const char *other) {
+    const struct node *node = resolve_find(r, path);
+    if (!resolve_is_given(node) || resolve_is_given(resolve_find(r, other))) return;
+    config_error(r->e, node, true, "'%s' does nothing without '%s'\ngive that, too", path, other);
+}
+
 /* Of two nodes that clash the one given last is to blame: --set's, then the lower in the file. */
 static const struct node *later(const struct node *a, const struct node *b) {
     if (!resolve_is_given(a) || !resolve_is_given(b)) return resolve_is_given(a) ? a : b;

@@ -203,8 +203,33 @@ static void lost_master(void **state) {
     lost(0);
 }
 
+/* Device 3 is node 1's, whose folder knows that it has been struck, before any checkpoint. */
+static void a_fault_strikes_once(void **state) {
+    (void)state;
+    static const char *const extra[] = {"--json",
+                                        "--set",
+                                        "train=40st",
+                                        "--set",
+                                        "run.restarts=2",
+                                        "--set",
+                                        "checkpoint=30st",
+                                        "--set",
+                                        "run.join_timeout=20s",
+                                        "--set",
+                                        "inject.fault={device: 3, step: 5, kind: kill}",
+                                        NULL};
+    char one[65];
+    snprintf(one, sizeof one, "%s", hash_of_one("train=40st"));
+    run_hosts("fault", "none", extra, 90);
+    for (int k = 0; k < HOSTS; k++)
+        if (code_of(k)) fail_msg("host %d ended with %d: %s", k, code_of(k), read_host(k, "err"));
+    assert_string_equal(hash_of_hosts(), one);
+    if (!strstr(read_host(0, "err"), "starting again")) fail_msg("it has not struck");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(same_bits), cmocka_unit_test(cut),
-                                       cmocka_unit_test(lost_node), cmocka_unit_test(lost_master)};
+                                       cmocka_unit_test(lost_node), cmocka_unit_test(lost_master),
+                                       cmocka_unit_test(a_fault_strikes_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -233,6 +233,25 @@ static void only_one_device(void **state) {
     }
 }
 
+/* ---- a mistake ---- */
+
+/* A number that is wrong on purpose says so where it is read. */
+static void told_where_it_is_measured(void **state) {
+    (void)state;
+    static const char *const mistakes[] = {"inject=none", "inject=padded_eval"};
+    for (int i = 0; i < 2; i++) {
+        const char *const more[] = {"train=10st", "data.val=57", mistakes[i], NULL};
+        char dir[600];
+        snprintf(dir, sizeof dir, "%s", scratch_path(train_well(more)));
+        program_run(&p, 60, "eval", dir, "--json", NULL);
+        assert_int_equal(p.code, 0);
+        assert_float_equal(program_number(&p, "result.samples"), i ? 60 : 57, 0);
+        assert_int_equal(!strstr(p.out, "\"inject\""), !i);
+    }
+    assert_string_equal(program_string(&p, "inject"),
+                        "padded_eval: validation counts repeated samples");
+}
+
 /* ---- what cannot be planted ---- */
 
 static void refused(void **state) {
@@ -242,9 +261,14 @@ static void refused(void **state) {
         {"mode=dp", "inject.slow=-50%", "a share such as 50% or 0.5"},
         {"mode=dp", "inject.slow={by: 50%, chance: 101%}", "must be at most 100%, got"},
         {"mode=dp", "inject.fault=stop", "in mode 'dp' (set by --set) that is all of the run"},
+        {"devices=cpu:1", "inject.fault=stop", "fault 'stop' with one device (set by --set)"},
         {"mode=ddp", "inject.fault={device: 4, kind: nan}", "there is no device 4: 4 devices"},
         {"mode=ddp", "inject.fault={step: 0, kind: nan}",
          "'inject.fault.step' must be an integer >= 1"},
+        {"mode=dp", "inject.slow={device: 1}", "'inject.slow.device' does nothing without"},
+        {"mode=dp", "inject.slow.chance=10%", "'inject.slow.chance' does nothing without"},
+        {"mode=dp", "inject.fault.device=1", "'inject.fault.device' does nothing without"},
+        {"mode=dp", "inject.fault={step: 3}", "without 'inject.fault.kind'"},
         {"ddp.sync=4", "inject.mistake=mean_of_means", "is what local SGD does by right"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -261,7 +285,8 @@ int main(void) {
         cmocka_unit_test(slow_now_and_then), cmocka_unit_test(a_rank_is_killed),
         cmocka_unit_test(restarts_survive),  cmocka_unit_test(dp_goes_on),
         cmocka_unit_test(a_rank_is_stopped), cmocka_unit_test(a_gradient_is_spoilt),
-        cmocka_unit_test(only_one_device),   cmocka_unit_test(refused),
+        cmocka_unit_test(only_one_device),   cmocka_unit_test(told_where_it_is_measured),
+        cmocka_unit_test(refused),
     };
     return cmocka_run_group_tests_name("inject", tests, NULL, NULL);
 }

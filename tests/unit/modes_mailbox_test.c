@@ -95,6 +95,58 @@ static void a_silent_server_is_named(void **state) {
     mailbox_free(m);
 }
 
+static void *serve_others(void *arg) {
+    int who;
+    struct mailbox *m = arg;
+    for (int i = 0; i < 40; i++) {
+        pause_ms(20);
+        mailbox_alive(m);
+    }
+    return mailbox_take(m, MAILBOX_ANY, &who) == ERR_NONE ? m : NULL;
+}
+
+/* However long it serves others: who waits to be taken waits on, and no further than that. */
+static void a_busy_server_is_not_silent(void **state) {
+    (void)state;
+    void *took;
+    pthread_t server;
+    struct mailbox *m = box_of(1, 0.2);
+    mailbox_post(m, 0);
+    assert_int_equal(pthread_create(&server, NULL, serve_others, m), 0);
+    assert_ok(mailbox_await_taking(m, 0));
+    assert_int_equal(pthread_join(server, &took), 0);
+    assert_ptr_equal(took, m);
+    assert_fails(ERR_TIMEOUT, mailbox_await(m, 0)); /* it is silent now */
+    mailbox_post(m, 0);
+    assert_fails(ERR_TIMEOUT, mailbox_await_taking(m, 0));
+    mailbox_free(m);
+}
+
+/* Weights leave in the order of the answers, and where all meet, nobody leaves before all have
+ * them. Until its turn comes nobody is late. */
+static void one_after_the_other(void **state) {
+    (void)state;
+    int who;
+    struct mailbox *m = box_of(2, 0.2);
+    for (int w = 1; w >= 0; w--) {
+        mailbox_post(m, w);
+        assert_ok(mailbox_take(m, w, &who));
+        mailbox_answer(m, w);
+    }
+    assert_ok(mailbox_await(m, 1));
+    assert_fails(ERR_TIMEOUT, mailbox_await(m, 0));
+    assert_fails(ERR_TIMEOUT, mailbox_take(m, MAILBOX_ANY, &who));
+    assert_non_null(strstr(error_message(), "rank 2 has not come"));
+    mailbox_received(m, 1);
+    assert_fails(ERR_TIMEOUT, mailbox_await_all(m, 1));
+    assert_ok(mailbox_await(m, 0));
+    mailbox_received(m, 0);
+    assert_ok(mailbox_await_all(m, 1));
+    mailbox_post(m, 0); /* it may be further already */
+    assert_ok(mailbox_await_all(m, 1));
+    mailbox_free(m);
+}
+
 /* ---- threads ---- */
 
 enum { WORKERS = 6, ROUNDS = 3000 };
@@ -105,7 +157,9 @@ static void *work(void *arg) {
     int me = *(int *)arg;
     for (int i = 0; i < ROUNDS; i++) {
         mailbox_post(shared, me);
+        if (i % 2 && mailbox_await_taking(shared, me) != ERR_NONE) return NULL;
         if (mailbox_await(shared, me) != ERR_NONE) return NULL;
+        mailbox_received(shared, me);
     }
     atomic_fetch_add(&ended, 1);
     return NULL;
@@ -175,9 +229,10 @@ static void a_failure_wakes_all(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(first_come_first_served),    cmocka_unit_test(one_by_name),
-        cmocka_unit_test(who_does_not_come_is_named), cmocka_unit_test(late_among_the_punctual),
-        cmocka_unit_test(a_silent_server_is_named),   cmocka_unit_test(no_wake_up_is_lost),
+        cmocka_unit_test(first_come_first_served),     cmocka_unit_test(one_by_name),
+        cmocka_unit_test(who_does_not_come_is_named),  cmocka_unit_test(late_among_the_punctual),
+        cmocka_unit_test(a_silent_server_is_named),    cmocka_unit_test(no_wake_up_is_lost),
+        cmocka_unit_test(a_busy_server_is_not_silent), cmocka_unit_test(one_after_the_other),
         cmocka_unit_test(a_failure_wakes_all),
     };
     return cmocka_run_group_tests_name("mailbox", tests, NULL, NULL);

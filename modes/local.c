@@ -3,6 +3,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 
+#include <math.h>
 #include <stdio.h>
 
 enum { SUM_LOSS, SUM_CORRECT, SUM_SAMPLES, SUMS };
@@ -66,10 +67,12 @@ void local_describe(const struct local *l, char *out, size_t size) {
 
 /* ---- a step alone ---- */
 
-/* Without samples (a last batch smaller than the devices) there is nothing to learn from. */
+/* Without samples (a last batch smaller than the devices) there is nothing to learn from, but a NaN
+ * that was planted. */
 static enum error update(struct trainer *t) {
-    if (!(t->grads[0][HEADER_SAMPLES] > 0)) return trainer_take_sums(t);
-    return trainer_update_all(t);
+    bool planted = isnan(t->grads[0][t->model->params[0].offset]);
+    bool learns = t->grads[0][HEADER_SAMPLES] > 0 || planted;
+    return learns ? trainer_update_all(t) : trainer_take_sums(t);
 }
 
 static void hold_sums(struct local *l) {

@@ -337,6 +337,22 @@ static void diverges_together(void **state) {
         fail_msg("exit code %d\n%s", other.code, other.err);
 }
 
+/* The second batch has one sample, of four devices' first. The others learn nothing from it, but for
+ * the one whose gradient gets a NaN. */
+static void a_nan_without_samples(void **state) {
+    (void)state;
+    static const char *const faults[] = {"none", "nan"};
+    for (int i = 0; i < 2; i++) {
+        char fault[80];
+        snprintf(fault, sizeof fault, "inject.fault={device: 3, step: 2, kind: %s}", faults[i]);
+        start(&other, network,
+              SETS("ddp.sync=4", "data={set: digits, train: 65, val: 50}", "train=8st", fault));
+        finish(&other);
+        if (other.code != i || !strstr(other.err, "diverged: the loss of step 3 is nan") != !i)
+            fail_msg("%s: exit code %d\n%s", fault, other.code, other.err);
+    }
+}
+
 /* A training loss is known at meetings: it ends the run at one of them, and not before. */
 static void ends_at_a_target(void **state) {
     (void)state;
@@ -377,6 +393,7 @@ int main(void) {
         cmocka_unit_test(resumes),
         cmocka_unit_test(stops_together),
         cmocka_unit_test(diverges_together),
+        cmocka_unit_test(a_nan_without_samples),
         cmocka_unit_test(ends_at_a_target),
         cmocka_unit_test(refused),
     };

@@ -320,6 +320,8 @@ static const struct {
      "c.yaml:1:7: error: 'loss' must be one of cross_entropy, mse, got \"cross-entropy\""},
     {"deterministic: maybe", NULL,
      "c.yaml:1:16: error: 'deterministic' must be one of false, true, bitwise, got \"maybe\""},
+    {"mode: ddp\nddp: {sync: {state: average}}", NULL,
+     "c.yaml:2:14: error: 'ddp.sync.state' does nothing without 'ddp.sync.every'"},
     {"mode: dp\ndp: {staleness: -1}", NULL,
      "c.yaml:2:17: error: 'dp.staleness' must be unbounded or an integer >= 0, got \"-1\""},
     {"mode: dp\ndp: {staleness: 4}", NULL,

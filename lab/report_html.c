@@ -26,7 +26,7 @@ static const char style[] =
     "caption{text-align:left;font-weight:600;padding:.3em 0;color:var(--soft)}"
     "th,td{padding:.25em .7em .25em 0;text-align:left;border-bottom:1px solid "
     "var(--grid);vertical-align:top}"
-    "thead th{border-bottom:2px solid var(--soft)}tbody th{font-weight:400}"
+    "thead th{border-bottom:2px solid var(--soft)}tbody th{font-weight:400;min-width:9em}"
     ".n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}"
     "pre{overflow-x:auto;padding:.7em;border:1px solid var(--grid);font-size:.85rem}"
     "footer{margin-top:2em;color:var(--soft);font-size:.85rem}"

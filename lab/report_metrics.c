@@ -56,13 +56,27 @@ static const char *side_name(struct report *r, const struct report_data *d, int 
     return report_say(r, "%s %s", dot ? dot + 1 : d->axis, name);
 }
 
+/* "model mlp, momentum 0.9" is "mlp, momentum 0.9": words say by themselves what they are, numbers do not. */
+static const char *values_of(struct report *r, const char *place) {
+    const char *out = "";
+    if (strchr(place, '{')) return place;
+    for (const char *at = place; *at;) {
+        size_t n = strcspn(at, ","), key = strcspn(at, " ") + 1;
+        bool number = key >= n || strspn(at + key, "0123456789.") == n - key;
+        size_t from = number ? 0 : key;
+        out = report_say(r, "%s%s%.*s", out, *out ? ", " : "", (int)(n - from), at + from);
+        at += n + strspn(at + n, ", ");
+    }
+    return out;
+}
+
 /* There is little room beside bars: what is the same in all rows is left out. */
 static const char *row_name(struct report *r, const struct report_data *d,
                             const struct report_cell *c) {
     double counts[REPORT_COUNTS];
     if (!*c->place) return report_where(r, c);
-    if (report_device_counts(d, counts) == 1) return c->place;
-    return report_say(r, "%lld dev., %s", (long long)c->devices, c->place);
+    if (report_device_counts(d, counts) == 1) return values_of(r, c->place);
+    return report_say(r, "%s \xC3\x97 %lld", values_of(r, c->place), (long long)c->devices);
 }
 
 static enum error metric_plot(struct report *r, struct report_section *s,

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-enum { NAMES_MOST = 110, STACK = 18, BAR = 11 };
+enum { NAMES_MOST = 150, STACK = 18, BAR = 11 };
 
 static int rows_of(const struct plot *p) {
     return p->ncategories < PLOT_ROWS ? p->ncategories : PLOT_ROWS;

@@ -154,12 +154,10 @@ static void what_is_wrong_with_a_lab_is_told_at_its_place(void **state) {
     program_run(&p, 60, "lab", "run", folder, NULL);
     assert_code(78);
     static const char *const told[] = {
-        "lab.yaml:12:22: error: claim 'tow.ddp.step_time > 1': there is no step 'tow', did you "
-        "mean "
-        "'two'?",
+        "lab.yaml:12:22: error: claim 'tow.ddp.step_time > 1': there is no step 'tow', did you",
+        "mean 'two'?",
         "SIDE.METRIC is wanted, not 'ddp.speed'",
-        "lab.yaml:14:22: error: claim 'two.ddp.step_time > 1 @ devices > cpu:2': no cell of the "
-        "matrix is meant",
+        "lab.yaml:14:22: error: claim 'two.ddp.step_time > 1 @ devices > cpu:2': no cell of the",
         "'two.dp.train_loss' is no single cell",
         "conditions are for steps that compare",
         "STEP.METRIC is wanted first, not '3 > 2'",

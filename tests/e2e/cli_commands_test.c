@@ -11,10 +11,7 @@ static struct program p;
 
 static const char *config_file(const char *name, const char *text) {
     const char *path = scratch_path(name);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    fclose(f);
+    save_text(path, text);
     return path;
 }
 

@@ -13,10 +13,7 @@ static struct program p;
 static char file[600], folder[600];
 
 static void write_experiment(const char *text) {
-    FILE *f = fopen(file, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    assert_int_equal(fclose(f), 0);
+    save_text(file, text);
 }
 
 #define BASE                                                                                       \

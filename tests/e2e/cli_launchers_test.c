@@ -21,10 +21,7 @@ static char config[600], dir[600], one[65];
 
 static const char *write_file(const char *name, const char *text) {
     const char *path = scratch_path(name);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    assert_true(fputs(text, f) >= 0);
-    assert_int_equal(fclose(f), 0);
+    save_text(path, text);
     return path;
 }
 

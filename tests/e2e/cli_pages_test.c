@@ -8,13 +8,6 @@
 
 static struct program p;
 
-static void put_file(const char *path, const char *text) {
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    assert_int_equal(fputs(text, f) < 0, 0);
-    assert_int_equal(fclose(f), 0);
-}
-
 static bool is_here(const char *program) {
     program_spawn(&p, (const char *const[]){"sh", "-c", "command -v \"$1\"", "sh", program, NULL});
     program_wait(&p, 10);
@@ -127,7 +120,7 @@ static void bash_completes(void **state) {
     if (!is_here("bash")) return;
     program_run(&p, 10, "completion", "bash", NULL);
     assert_int_equal(p.code, 0);
-    put_file(scratch_path("engine.bash"), p.out);
+    save_text(scratch_path("engine.bash"), p.out);
     program_spawn(&p, (const char *const[]){"bash", "-n", scratch_path("engine.bash"), NULL});
     program_wait(&p, 10);
     assert_int_equal(p.code, 0);
@@ -153,7 +146,7 @@ static void other_shells_can_read_theirs(void **state) {
         program_run(&p, 10, "completion", shells[i], NULL);
         assert_int_equal(p.code, 0);
         assert_non_null(strstr(p.out, "optimizer.momentum"));
-        put_file(scratch_path(shells[i]), p.out);
+        save_text(scratch_path(shells[i]), p.out);
         if (!is_here(shells[i])) continue;
         program_spawn(&p, (const char *const[]){shells[i], "-n", scratch_path(shells[i]), NULL});
         program_wait(&p, 20);

@@ -50,6 +50,13 @@ const char *scratch_path(const char *name) {
     return p;
 }
 
+void save_text(const char *path, const char *text) {
+    FILE *f = fopen(path, "w");
+    if (!f) fail_msg("cannot make %s: %s", path, strerror(errno));
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
 #ifdef ENGINE_SANITIZED
 /* The sanitizers own the allocator: nothing is counted there. */
 void count_allocations_begin(void) {

@@ -27,6 +27,8 @@
 const char *scratch_folder(void);
 /* "FOLDER/name", in a rotating static buffer. */
 const char *scratch_path(const char *name);
+/* A file that holds this and nothing else. */
+void save_text(const char *path, const char *text);
 /* Counts allocations (malloc, calloc, realloc, aligned_alloc, posix_memalign) of the whole process
  * between the calls. */
 void count_allocations_begin(void);

@@ -51,10 +51,7 @@ static struct run_result made(const struct experiment_cell *cell, double ms) {
 static void open_text(const char *text) {
     char path[600], *report;
     snprintf(path, sizeof path, "%s", scratch_path("predicted.yaml"));
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    assert_int_equal(fclose(f), 0);
+    save_text(path, text);
     enum error err = experiment_open(&(struct experiment_source){.path = path}, &x, &report);
     if (err != ERR_NONE) fail_msg("%s", report ? report : error_message());
     assert_ok(compare_begin(&x, "folder", &c));

@@ -14,10 +14,7 @@ static char *report;
 static enum error open_with(const char *text, struct experiment_source more) {
     char path[600];
     snprintf(path, sizeof path, "%s", scratch_path("matrix-test.yaml"));
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    assert_int_equal(fclose(f), 0);
+    save_text(path, text);
     more.path = path;
     return experiment_open(&more, &x, &report);
 }

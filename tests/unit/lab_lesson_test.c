@@ -24,10 +24,7 @@ static int set_up(void **state) {
 static void write_file(const char *name, const char *text) {
     char path[700];
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    assert_int_equal(fclose(f), 0);
+    save_text(path, text);
 }
 
 /* ---- checks ---- */

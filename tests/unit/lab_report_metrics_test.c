@@ -14,10 +14,7 @@ static struct report report;
 static void put(const char *name, const char *text) {
     char path[700];
     snprintf(path, sizeof path, "%s/%s", dir, name);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    assert_int_equal(fclose(f), 0);
+    save_text(path, text);
 }
 
 static int set_up(void **state) {

@@ -18,10 +18,7 @@ static struct markup out;
 static void put(const char *name, const char *text) {
     char path[1400];
     snprintf(path, sizeof path, "%s/%s", dir, name);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs(text, f);
-    assert_int_equal(fclose(f), 0);
+    save_text(path, text);
 }
 
 /* A run of 3 steps; dp's server sends more. */

@@ -35,13 +35,6 @@ static int teardown(void **state) {
     return 0;
 }
 
-static void write_file(const char *name, const char *text) {
-    FILE *out = fopen(name, "w");
-    assert_non_null(out);
-    assert_int_equal(fwrite(text, 1, strlen(text), out), strlen(text));
-    assert_int_equal(fclose(out), 0);
-}
-
 /* text NULL: no file; sets: assignments one a line, or NULL. */
 static enum error load(struct fixture *f, const char *text, const char *sets) {
     static char copies[SETS][128];
@@ -53,7 +46,7 @@ static enum error load(struct fixture *f, const char *text, const char *sets) {
         list[n] = copies[n];
         set += length + (set[length] == '\n');
     }
-    if (text) write_file("c.yaml", text);
+    if (text) save_text("c.yaml", text);
     run_settings_free(&f->s);
     return run_settings_load(text ? "c.yaml" : NULL, list, n, modes, algorithms, NULL, &f->s,
                              &f->report);
@@ -199,7 +192,7 @@ static void names(void **state) {
                  {"plain", "plain"},
                  {"-.yml", "run-"}};
     for (size_t i = 0; i < COUNT(cases); i++) {
-        write_file(cases[i].file, "mode: single\n");
+        save_text(cases[i].file, "mode: single\n");
         run_settings_free(&f->s);
         char path[64];
         snprintf(path, sizeof path, "./%s", cases[i].file);
@@ -509,7 +502,7 @@ static void launched(void **state) {
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         run_settings_free(&f->s);
-        write_file("c.yaml", cases[i].text);
+        save_text("c.yaml", cases[i].text);
         enum error err =
             run_settings_load("c.yaml", NULL, 0, modes, algorithms, &l, &f->s, &f->report);
         if (!cases[i].first) {

@@ -93,7 +93,7 @@ static enum error failure(struct async *a, enum error err) {
 /* ---- the server ---- */
 
 /* The last weights have left: they may change. */
-static enum error wait_sent(struct async *a) {
+enum error async_settle(struct async *a) {
     for (int w = 0; w < a->t->workers; w++) {
         struct work *work = a->worker[w].sending;
         if (!work) continue;
@@ -151,7 +151,7 @@ static enum error take_gradient(struct async *a, int i, struct worker **out) {
     TRY(group_recv(a->group, LANE_INLINE, t->grads[0], t->model->arena_floats, DTYPE_F32, w + 1,
                    NULL));
     mailbox_alive(a->box);
-    TRY(wait_sent(a));
+    TRY(async_settle(a));
     trainer_phase(t, PHASE_COMM, &mark);
     *out = &a->worker[w];
     return ERR_NONE;
@@ -197,14 +197,10 @@ static enum error serve(struct async *a) {
         TRY(apply(a, i, w, &sums));
         if (isfinite(sums.loss)) TRY(give_weights(a, &sums));
     }
-    if (!isfinite(sums.loss) || trainer_meets(t, t->at.step + 1)) TRY(wait_sent(a));
     sums.stop = t->at.step + 1 == a->stop_at;
     t->sums = sums;
-    return sums.stop ? wait_sent(a) : ERR_NONE;
-}
-
-enum error async_settle(struct async *a) {
-    return wait_sent(a);
+    bool ends = sums.stop || !isfinite(sums.loss) || trainer_meets(t, t->at.step + 1);
+    return ends ? async_settle(a) : ERR_NONE;
 }
 
 /* ---- a worker ---- */

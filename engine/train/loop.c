@@ -21,7 +21,7 @@ struct run {
     struct metrics *metrics; /* rank 0 only, as are the next two */
     struct progress *progress;
     struct saver *saver;
-    int64_t eval_every, save_every, log_every, saved, first_step;
+    int64_t log_every, saved, first_step;
     struct val_result val;
     bool has_val, val_is_new, stopped, reached;
     float loss;
@@ -35,10 +35,16 @@ static bool due(int64_t every, int64_t step) {
     return every > 0 && step % every == 0;
 }
 
+static bool evaluates(const struct trainer *t, int64_t step) {
+    return due(span_steps(t->config->eval.every, t->per_epoch), step);
+}
+
+static int64_t save_every(const struct trainer *t) {
+    return span_steps(t->config->checkpoint.every, t->per_epoch);
+}
+
 bool trainer_meets(const struct trainer *t, int64_t step) {
-    const struct run_config *c = t->config;
-    return step >= t->steps || due(span_steps(c->eval.every, t->per_epoch), step) ||
-           due(span_steps(c->checkpoint.every, t->per_epoch), step);
+    return step >= t->steps || evaluates(t, step) || due(save_every(t), step);
 }
 
 /* ---- the banner ---- */
@@ -255,9 +261,9 @@ static enum error steps(struct run *r) {
     while (t->at.step < t->steps && !r->stopped && !r->reached) {
         r->val_is_new = false;
         TRY(take_step(r));
-        if (due(r->eval_every, t->at.step)) TRY(evaluate(r));
+        if (evaluates(t, t->at.step)) TRY(evaluate(r));
         bool best = is_better(r);
-        if (best || due(r->save_every, t->at.step)) TRY(save(r, best));
+        if (best || due(save_every(t), t->at.step)) TRY(save(r, best));
         r->reached = target_reached(r);
     }
     return ERR_NONE;
@@ -323,7 +329,7 @@ static enum error finish(struct run *r) {
     struct trainer *t = r->t;
     const struct run_config *c = t->config;
     if (!r->stopped && !r->val_is_new) TRY(evaluate(r));
-    if (r->save_every > 0 && r->saved != t->at.step) TRY(save(r, is_better(r)));
+    if (save_every(t) > 0 && r->saved != t->at.step) TRY(save(r, is_better(r)));
     struct summary s = {.mode = c->mode,
                         .run_dir = t->job->run_dir,
                         .devices = t->workers,
@@ -368,8 +374,6 @@ static enum error finish(struct run *r) {
 static enum error open_outputs(struct run *r) {
     struct trainer *t = r->t;
     const struct run_config *c = t->config;
-    r->eval_every = span_steps(c->eval.every, t->per_epoch);
-    r->save_every = span_steps(c->checkpoint.every, t->per_epoch);
     r->log_every = span_steps(c->log.every, t->per_epoch);
     r->saved = t->resumed ? t->at.step : -1;
     r->first_step = t->at.step;

@@ -265,7 +265,7 @@ enum error trainer_values(const struct trainer *t, const float **values, void **
 
 /* Rank 0's are everybody's; another's would be, if nobody sent them. */
 static enum error make_values(struct trainer *t, float *values, float *buffers) {
-    model_init(t->model, (uint64_t)(t->config->seed + t->rank), values, buffers);
+    model_init(t->model, (uint64_t)t->config->seed + (uint64_t)t->rank, values, buffers);
     bool loads = t->rank == 0 && !t->job->resume;
     return loads ? init_load(&t->config->init, t->model, values, buffers) : ERR_NONE;
 }

@@ -70,8 +70,10 @@ struct meeting {
     struct board *board; /* at base */
 };
 
-/* Makes the board 'bytes' long: after it, every rank may meeting_map. ERR_MEMORY when there is not
- * so much. */
+/* The host's page: what is mapped begins and ends at its multiples. */
+size_t meeting_page(void);
+/* Makes the board 'bytes' long, whole pages: after it, every rank may meeting_map. ERR_MEMORY when
+ * there is not so much. */
 MUST_CHECK enum error meeting_extend(struct meeting *m, size_t bytes);
 /* Lets this process touch the first 'bytes' of the board, which has been extended so far. */
 MUST_CHECK enum error meeting_map(struct meeting *m, size_t bytes);

@@ -138,7 +138,7 @@ static enum error show_run(const char *dir, struct pool *pool) {
         print_json(summary, 0);
     } else
         printf("not finished: no summary.json\n");
-    enum error err = checkpoint_find(dir, pool, &checkpoint);
+    enum error err = checkpoint_find(dir, NULL, pool, &checkpoint);
     if (err == ERR_NONE)
         printf("newest checkpoint: %s (engine inspect shows what is in it)\n", checkpoint);
     else

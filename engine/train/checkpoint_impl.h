@@ -12,6 +12,7 @@ extern const char *const checkpoint_file_names[CHECKPOINT_FILES];
 struct manifest {
     int64_t step;
     const char *mode, *identity;
+    const char *run_id, *data; /* "": not said */
     int devices;
     bool best;
     struct {

@@ -180,7 +180,7 @@ static enum error open_source(const char *path, struct st_file *f) {
     char *step = pool_printf(pool, "%s", path), *file = NULL;
     enum error err = step ? ERR_NONE : ERR_MEMORY;
     char *manifest = step ? pool_printf(pool, "%s/manifest.json", path) : NULL;
-    if (manifest && !file_exists(manifest)) err = checkpoint_find(path, pool, &step);
+    if (manifest && !file_exists(manifest)) err = checkpoint_find(path, NULL, pool, &step);
     if (err == ERR_NONE) file = pool_printf(pool, "%s/model.safetensors", step);
     if (err == ERR_NONE) err = file ? st_open(file, f) : ERR_MEMORY;
     pool_free(pool);

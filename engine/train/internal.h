@@ -76,7 +76,8 @@ struct metrics;
 /* Of a job whose training begins behind 'step', and is to end with 'steps'. */
 MUST_CHECK enum error metrics_open(const struct job *job, int64_t step, int64_t steps,
                                    struct metrics **out);
-void metrics_start(struct metrics *m, int64_t step, int64_t steps, int64_t per_epoch);
+void metrics_start(struct metrics *m, int64_t step, const char *run_id, int64_t steps,
+                   int64_t per_epoch);
 void metrics_step(struct metrics *m, const struct step_record *r);
 void metrics_val(struct metrics *m, int64_t step, const struct val_result *v);
 void metrics_event(struct metrics *m, int64_t step, const char *event, const char *text);
@@ -87,7 +88,7 @@ void metrics_close(struct metrics *m);
 
 enum { RANKS_MOST = RUN_DEVICES_MAX + 1 }; /* dp may have a server besides */
 struct summary {                           /* what the end of a run says */
-    const char *mode, *run_dir;
+    const char *mode, *run_dir, *run_id;
     int devices;
     int64_t shards, steps, epochs, samples;
     double train_loss;

@@ -332,6 +332,7 @@ static enum error finish(struct run *r) {
     if (save_every(t) > 0 && r->saved != t->at.step) TRY(save(r, is_better(r)));
     struct summary s = {.mode = c->mode,
                         .run_dir = t->job->run_dir,
+                        .run_id = t->run_id,
                         .devices = t->workers,
                         .shards = c->batch.shards,
                         .steps = t->at.step,
@@ -394,7 +395,7 @@ static enum error open_outputs(struct run *r) {
     TRY(metrics_open(t->job, t->at.step, t->steps, &r->metrics));
     TRY(progress_open(t->job, &r->progress));
     if (t->job->resume) metrics_event(r->metrics, t->at.step, "resumed", t->job->resume);
-    metrics_start(r->metrics, t->at.step, t->steps, t->per_epoch);
+    metrics_start(r->metrics, t->at.step, t->run_id, t->steps, t->per_epoch);
     say_hello(r);
     return ERR_NONE;
 }

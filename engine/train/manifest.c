@@ -24,6 +24,7 @@ static void put_manifest(struct json *j, const struct manifest *m) {
     json_open(j, NULL, '{');
     json_int(j, "format", FORMAT);
     json_int(j, "step", m->step);
+    if (*m->run_id) json_string(j, "run_id", m->run_id);
     json_string(j, "mode", m->mode);
     json_int(j, "devices", m->devices);
     json_bool(j, "best", m->best);
@@ -39,6 +40,7 @@ static void put_manifest(struct json *j, const struct manifest *m) {
     }
     json_close(j, ']');
     json_string(j, "identity", m->identity);
+    if (*m->data) json_string(j, "data", m->data);
 }
 
 enum error manifest_write(const char *folder, const struct manifest *m) {
@@ -103,6 +105,10 @@ static enum error manifest_parse(const char *path, const char *text, size_t n, s
     const struct json_value *best = json_get(root, "best");
     out->mode = get_text(root, "mode");
     out->identity = get_text(root, "identity");
+    out->run_id = get_text(root, "run_id");
+    out->data = get_text(root, "data");
+    if (!out->run_id) out->run_id = "";
+    if (!out->data) out->data = "";
     if (!get_int(root, "step", INT64_MAX, &out->step) ||
         !get_int(root, "devices", INT32_MAX, &devices) || !best || best->kind != JSON_BOOL ||
         !out->mode || !out->identity || !get_files(json_get(root, "files"), out))

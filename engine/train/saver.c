@@ -84,11 +84,26 @@ static enum error write_all(const struct saver *s, const char *folder, int64_t s
     struct manifest m = {.step = step,
                          .mode = s->view.mode,
                          .identity = s->view.identity ? s->view.identity : "",
+                         .data = s->view.data ? s->view.data : "",
+                         .run_id = s->view.run_id ? s->view.run_id : "",
                          .devices = s->view.devices,
                          .best = s->best};
     for (int i = 0; i < CHECKPOINT_FILES; i++)
         TRY(write_one(s->snapshot, folder, (enum checkpoint_file)i, &m));
     return manifest_write(folder, &m);
+}
+
+/* What does not say whose it is was there when this run went on from it. */
+static bool is_anothers(const struct saver *s, const struct manifest *m) {
+    return *m->run_id && (!s->view.run_id || strcmp(m->run_id, s->view.run_id) != 0);
+}
+
+static enum error check_place(const struct saver *s, const char *path, struct pool *pool) {
+    struct manifest m;
+    if (!file_exists(path) || manifest_read(path, pool, &m) != ERR_NONE || !is_anothers(s, &m))
+        return ERR_NONE;
+    return FAIL(ERR_CREATE, "'%s' is a checkpoint of another run (%s), which is left alone", path,
+                m.run_id);
 }
 
 /* Afterwards 'temporary' is what was at 'final', or nothing. */
@@ -105,6 +120,7 @@ static enum error save_step(const struct saver *s, int64_t step, struct pool *po
     int fd = -1;
     const char *final = step_path(s->folder, step, pool);
     if (!final) return ERR_MEMORY;
+    TRY(check_place(s, final, pool));
     TRY(temporary_open(s->folder, step, temporary, &fd));
     enum error err = write_all(s, temporary, step);
     if (err == ERR_NONE) err = commit(temporary, final);
@@ -131,7 +147,8 @@ static void remove_step(const char *folder, int64_t step, struct pool *pool) {
 }
 
 /* Leaves 'keep' complete checkpoints, the newest ones and 'saved' among them, and the newest best.
- * What has no good manifest is not ours to judge: it is neither counted nor deleted. */
+ * What has no good manifest or is another run's is not ours to judge: it is neither counted nor
+ * deleted. */
 static void prune(const struct saver *s, int64_t saved, struct pool *pool) {
     struct step_list list;
     bool best_seen = false;
@@ -144,7 +161,7 @@ static void prune(const struct saver *s, int64_t saved, struct pool *pool) {
     for (int i = 0; i < list.count; i++) {
         struct manifest m;
         char *path = step_path(s->folder, list.step[i], pool);
-        if (!path || manifest_read(path, pool, &m) != ERR_NONE) continue;
+        if (!path || manifest_read(path, pool, &m) != ERR_NONE || is_anothers(s, &m)) continue;
         bool newest_best = m.best && !best_seen;
         best_seen |= m.best;
         if (list.step[i] == saved || newest_best) continue;

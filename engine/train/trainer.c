@@ -8,6 +8,7 @@
 #include "engine/optim/schedule.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -246,6 +247,7 @@ void trainer_view(struct trainer *t, struct checkpoint_view *v) {
                                   .slot_names = t->optim->slot_names,
                                   .counters = &t->at,
                                   .scaled = scaling_on(t),
+                                  .run_id = t->run_id,
                                   .mode = t->config->mode,
                                   .devices = t->config->devices.count};
     bool sliced = t->slices != &t->all; /* the saver then has the state brought to it */
@@ -310,8 +312,20 @@ static void drop_whole(struct trainer *t) {
     }
 }
 
+/* Sixteen digits travel as two numbers that a double holds. */
+static void id_split(const char *id, double halves[2]) {
+    unsigned high = 0, low = 0;
+    if (id && sscanf(id, "%8x%8x", &high, &low) == 2) halves[0] = high, halves[1] = low;
+}
+
+static void id_join(const double halves[2], char id[RUN_ID_TEXT]) {
+    *id = '\0';
+    if (halves[0] > 0 || halves[1] > 0)
+        snprintf(id, RUN_ID_TEXT, "%08x%08x", (unsigned)halves[0], (unsigned)halves[1]);
+}
+
 /* Rank 0 begins with first weights or a checkpoint; mode->start gives all of it to the others, the
- * counters here. */
+ * counters and the run's id here. */
 static enum error begin(struct trainer *t) {
     t->at.best = (double)NAN;
     sha256_init(&t->at.losses);
@@ -323,14 +337,16 @@ static enum error begin(struct trainer *t) {
     TRY(err);
     struct checkpoint_counters *c = &t->at;
     const struct log_config *log = &t->config->log;
-    double at[9] = {0};
+    double at[11] = {0};
     if (t->rank == 0)
         at[0] = (double)c->step, at[1] = (double)c->epoch, at[2] = (double)c->step_in_epoch,
         at[3] = t->job->resume != NULL, at[4] = c->loss_scale, at[5] = (double)c->good_steps,
         at[6] = (double)c->skipped;
     if (t->rank == 0 && trace_range(t))
         at[7] = (double)log->trace_first, at[8] = (double)log->trace_last;
-    TRY(t->job->mode->sum(t->mode, at, 9));
+    if (t->rank == 0) id_split(t->job->run_id, at + 9);
+    TRY(t->job->mode->sum(t->mode, at, 11));
+    id_join(at + 9, t->run_id);
     c->step = (int64_t)at[0], c->epoch = (int64_t)at[1], c->step_in_epoch = (int64_t)at[2];
     t->resumed = at[3] > 0;
     c->loss_scale = at[4], c->good_steps = (int64_t)at[5], c->skipped = (int64_t)at[6];

@@ -33,6 +33,7 @@ struct job {
     const struct mode_ops *mode;
     const char *run_dir;
     const char *resume; /* checkpoint to begin from, or NULL */
+    const char *run_id; /* rank 0's; NULL: this is no run, or not known here */
     int console_out, console_err;
     bool json, quiet, progress;
     int processes;          /* that the run consists of */
@@ -107,7 +108,8 @@ struct trainer {
     double base_lr, lr, norm_seen;
     int64_t more_updates; /* dp.staleness: that the optimizer has done beside one a step */
     struct checkpoint_counters at;
-    bool resumed; /* it began from a checkpoint */
+    bool resumed;             /* it began from a checkpoint */
+    char run_id[RUN_ID_TEXT]; /* rank 0's, on every rank; "": it has none */
     int64_t phase_ns[PHASES];
     struct trace *trace;   /* NULL: there is none */
     struct timers *timers; /* of an accelerator's passes; NULL: the host's clock tells all */

@@ -28,8 +28,9 @@ struct asker { /* one input after the other */
     int32_t *labels;
     float *target;
     void *raw;
-    int64_t width; /* outputs that are shown of a sample: its last row */
-    bool classes;  /* they are classes; else numbers */
+    struct dataset *part[2]; /* validation and training, where the network needs neither */
+    int64_t width;           /* outputs that are shown of a sample: its last row */
+    bool classes;            /* they are classes; else numbers */
 };
 
 /* ---- options ---- */
@@ -80,9 +81,20 @@ static bool parse_range(const char *text, int64_t *from, int64_t *to) {
     return (!text[n] || text_int(text + n + 1, to)) && *from >= 0 && *to >= *from;
 }
 
-static enum error find_input(const struct asker *a, const char *text, struct input_range *out) {
+static enum error find_part(struct asker *a, bool train, struct dataset **out) {
+    struct trainer *t = a->t;
+    const struct run_config *c = t->config;
+    *out = train ? t->data : t->val;
+    if (!t->job->known) return ERR_NONE;
+    if (!a->part[train])
+        TRY(dataset_open_like(&c->data, train, (uint64_t)c->seed, t->data, &a->part[train]));
+    *out = a->part[train];
+    return ERR_NONE;
+}
+
+static enum error find_input(struct asker *a, const char *text, struct input_range *out) {
     bool val = !strncmp(text, "val:", 4), train = !strncmp(text, "train:", 6);
-    *out = (struct input_range){.set = train ? a->t->data : a->t->val};
+    *out = (struct input_range){0};
     if (!val && !train) {
         TRY(dataset_samples(text, a->t->data, &out->set));
         out->own = true;
@@ -92,6 +104,7 @@ static enum error find_input(const struct asker *a, const char *text, struct inp
     if (!parse_range(strchr(text, ':') + 1, &out->from, &out->to))
         return FAIL(ERR_USAGE, "'%s' is no sample and no range of them\nas in val:7 or val:0-9",
                     text);
+    TRY(find_part(a, train, &out->set));
     if (out->to < out->set->size) return ERR_NONE;
     return FAIL(ERR_INPUT, "'%s': there are %lld samples, 0 to %lld", text,
                 (long long)out->set->size, (long long)out->set->size - 1);
@@ -267,6 +280,7 @@ static int predict(struct options *o) {
     free(a.x);
     free(a.labels);
     free(a.target);
+    for (int i = 0; i < 2; i++) dataset_close(a.part[i]);
     trainer_unload(a.t);
     return err == ERR_NONE ? 0 : cli_fail(err);
 }

@@ -197,6 +197,42 @@ static enum error check_fit(const struct st_file *f, const struct st_tensor *wan
     return ERR_NONE;
 }
 
+/* What the network of the file was trained on; NULL: the file does not tell. */
+static enum error read_preprocessing(const struct st_file *f, struct pool *pool,
+                                     struct preprocessing **out) {
+    const char *text = json_get_text(f->metadata, "preprocessing");
+    *out = NULL;
+    return text ? preprocessing_parse(text, f->path, pool, out) : ERR_NONE;
+}
+
+enum error checkpoint_preprocessing(const char *path, struct pool *pool,
+                                    struct preprocessing **out) {
+    struct st_file f;
+    TRY(st_open(path, &f));
+    enum error err = read_preprocessing(&f, pool, out);
+    st_close(&f);
+    return err;
+}
+
+/* *norm is that of the checkpoint, where it tells. */
+static enum error check_set(const char *path, const struct opened *c,
+                            const struct checkpoint_view *v, struct normalization *norm) {
+    struct preprocessing *was;
+    char old[640], new[640];
+    TRY(read_preprocessing(&c->file[FILE_MODEL], c->pool, &was));
+    if (!v->set) return ERR_NONE;
+    *norm = was ? was->norm : *v->norm;
+    if (!was) return ERR_NONE;
+    enum error err = dataset_check_like(v->set, &was->set.base);
+    if (err != ERR_NONE) return error_prefix(err, "cannot resume from '%s': ", path);
+    if (!normalization_equal(norm, v->norm))
+        log_warn("the training data are others than when '%s' was saved: %s now. This run keeps "
+                 "the checkpoint's: %s",
+                 path, normalization_words(v->set, v->norm, new),
+                 normalization_words(v->set, norm, old));
+    return ERR_NONE;
+}
+
 /* ---- loading ---- */
 
 static enum error read_into(struct snapshot *shot, enum checkpoint_file file,
@@ -210,8 +246,10 @@ static enum error read_into(struct snapshot *shot, enum checkpoint_file file,
 
 static enum error load_snapshot(const char *path, const struct opened *c,
                                 const struct checkpoint_view *v, struct snapshot *shot) {
+    struct normalization norm;
     TRY(check_identity(path, c->manifest.identity, v->identity));
     TRY(check_data(path, c->manifest.data, v->data));
+    TRY(check_set(path, c, v, &norm));
     for (int i = 0; i < CHECKPOINT_FILES; i++)
         TRY(read_into(shot, (enum checkpoint_file)i, &c->file[i]));
     const struct checkpoint_counters *at = snapshot_counters(shot);
@@ -220,7 +258,9 @@ static enum error load_snapshot(const char *path, const struct opened *c,
         return FAIL(ERR_DATA,
                     "'%s': its counters make no sense (step %" PRId64 ", epoch %" PRId64 ")", path,
                     at->step, at->epoch);
-    return snapshot_give(shot, v, true);
+    TRY(snapshot_give(shot, v, true));
+    if (v->set) *v->norm = norm;
+    return ERR_NONE;
 }
 
 static enum error load_step(const char *path, const struct checkpoint_view *v) {

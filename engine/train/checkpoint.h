@@ -3,7 +3,7 @@
  * stays. They know neither mode nor number of devices. */
 #pragma once
 #include "engine/base/digest.h"
-#include "engine/base/json.h"
+#include "engine/data/preprocessing.h"
 #include "engine/model/model.h"
 
 /* ---- safetensors ---- */
@@ -69,6 +69,9 @@ struct checkpoint_view { /* what is saved: borrowed pointers into the arenas, or
     const char *run_id;   /* of the run that saves; NULL: it has none */
     const char *mode;
     int devices;
+    /* What it is trained on, saved as preprocessing; NULL: nothing is. */
+    const struct dataset *set;
+    struct normalization *norm; /* of these data; a load sets it to that of the checkpoint */
 };
 /* Saves in a thread of its own, beside training: 'save' copies what it needs into memory taken at
  * 'open' and returns; a second save waits for the first. A failed save is logged at once and leaves
@@ -89,7 +92,8 @@ void saver_close(struct saver *s);                 /* waits, too; NULL is fine *
 /* Loads the checkpoint at path: a step folder; a ckpt folder or a run folder (the newest valid one
  * in it, a broken one is skipped with a warning); or a .safetensors file, of which the model alone
  * is taken: first weights. Nothing of v is touched unless all of it is valid and fits. ERR_CONFIG:
- * valid, but of another model, another experiment (v->identity, NULL: not compared) or other data. */
+ * valid, but of another model, another experiment (v->identity, NULL: not compared) or other data.
+ * Data of another mean and deviation are warned of, and the checkpoint's are kept. */
 MUST_CHECK enum error checkpoint_load(const char *path, struct checkpoint_view *v);
 /* The newest valid checkpoint of a run (NULL: of any) under a ckpt or run folder, into the pool;
  * ERR_INPUT when there is none. */
@@ -103,6 +107,10 @@ const char *checkpoint_run_id(const char *path, struct pool *pool);
 const char *checkpoint_newest_step(const char *folder, struct pool *pool);
 /* The newest valid one that was the best when it was saved; where there is none, the newest. */
 MUST_CHECK enum error checkpoint_find_best(const char *folder, struct pool *pool, char **path);
+/* What the network in a .safetensors file of ours was trained on, into the pool; NULL: the file does
+ * not tell, as others' and old ones. ERR_DATA: the file is damaged, or what it tells makes no sense. */
+MUST_CHECK enum error checkpoint_preprocessing(const char *path, struct pool *pool,
+                                               struct preprocessing **out);
 /* Deletes temporary folders that a killed run left. */
 void checkpoint_sweep(const char *folder);
 /* sha256 over all weights (by name order of the model's params) as hex. */

@@ -13,6 +13,7 @@ struct manifest {
     int64_t step;
     const char *mode, *identity;
     const char *run_id, *data; /* "": not said */
+    const char *preprocessing; /* to write: a value in JSON; NULL: none */
     int devices;
     bool best;
     struct {

@@ -34,6 +34,7 @@ struct saver {
     char *folder;
     int keep;
     struct checkpoint_view view;
+    char *preprocessing;       /* in JSON; NULL: none */
     struct snapshot *snapshot; /* the caller's while idle, the thread's while busy */
     bool best;
 
@@ -67,17 +68,22 @@ static enum error temporary_open(const char *folder, int64_t step, char path[PAT
     return err;
 }
 
-static enum error write_one(const struct snapshot *shot, const char *folder,
-                            enum checkpoint_file file, struct manifest *m) {
+static enum error write_one(const struct saver *s, const char *folder, enum checkpoint_file file,
+                            struct manifest *m) {
     static const char *const kinds[CHECKPOINT_FILES] = {"model", "optim", "state"};
     char path[PATH_MOST + 32], step[24];
     int count;
-    const struct st_tensor *tensors = snapshot_tensors(shot, file, &count);
+    const struct st_tensor *tensors = snapshot_tensors(s->snapshot, file, &count);
     snprintf(path, sizeof path, "%s/%s", folder, checkpoint_file_names[file]);
     snprintf(step, sizeof step, "%" PRId64, m->step);
-    const char *const metadata[][2] = {
-        {"format", "pt"}, {"engine_format", "1"}, {"kind", kinds[file]}, {"step", step}};
-    return st_write(path, tensors, count, metadata, 4, &m->file[file].crc, &m->file[file].bytes);
+    const char *const metadata[][2] = {{"format", "pt"},
+                                       {"engine_format", "1"},
+                                       {"kind", kinds[file]},
+                                       {"step", step},
+                                       {"preprocessing", s->preprocessing}};
+    int entries = file == FILE_MODEL && s->preprocessing ? 5 : 4;
+    return st_write(path, tensors, count, metadata, entries, &m->file[file].crc,
+                    &m->file[file].bytes);
 }
 
 static enum error write_all(const struct saver *s, const char *folder, int64_t step) {
@@ -86,10 +92,11 @@ static enum error write_all(const struct saver *s, const char *folder, int64_t s
                          .identity = s->view.identity ? s->view.identity : "",
                          .data = s->view.data ? s->view.data : "",
                          .run_id = s->view.run_id ? s->view.run_id : "",
+                         .preprocessing = s->preprocessing,
                          .devices = s->view.devices,
                          .best = s->best};
     for (int i = 0; i < CHECKPOINT_FILES; i++)
-        TRY(write_one(s->snapshot, folder, (enum checkpoint_file)i, &m));
+        TRY(write_one(s, folder, (enum checkpoint_file)i, &m));
     return manifest_write(folder, &m);
 }
 
@@ -225,6 +232,7 @@ static enum error start_thread(struct saver *s) {
 
 static void saver_free(struct saver *s) {
     snapshot_free(s->snapshot);
+    free(s->preprocessing);
     free(s->folder);
     free(s);
 }
@@ -240,6 +248,18 @@ static enum error prepare_folder(const char *folder) {
     return ERR_NONE;
 }
 
+static enum error note_preprocessing(struct saver *s) {
+    struct pool *pool;
+    const char *text = NULL;
+    if (!s->view.set) return ERR_NONE;
+    TRY(pool_create(&pool));
+    enum error err = preprocessing_text(s->view.set, s->view.norm, pool, &text);
+    if (text && !(s->preprocessing = strdup(text)))
+        err = FAIL(ERR_MEMORY, "no memory to save checkpoints");
+    pool_free(pool);
+    return err;
+}
+
 enum error saver_open(const char *folder, int keep, const struct checkpoint_view *v,
                       struct saver **out) {
     TRY(prepare_folder(folder));
@@ -248,6 +268,7 @@ enum error saver_open(const char *folder, int keep, const struct checkpoint_view
     *s = (struct saver){.folder = strdup(folder), .keep = keep, .view = *v, .reported = true};
     enum error err = s->folder ? snapshot_create(v, &s->snapshot)
                                : FAIL(ERR_MEMORY, "no memory to save checkpoints");
+    if (err == ERR_NONE) err = note_preprocessing(s);
     if (err == ERR_NONE) err = start_thread(s);
     if (err == ERR_NONE)
         *out = s;

@@ -87,24 +87,40 @@ static enum error check_metric(const struct trainer *t, const char *key, const c
     return FAIL(ERR_CONFIG, "%s: there is no %s: %s", key, name, why);
 }
 
-static enum error open_data(struct trainer *t) {
+static enum error open_sets(struct trainer *t) {
     const struct run_config *c = t->config;
     TRY(dataset_open(&c->data, true, (uint64_t)c->seed, &t->data));
     TRY(dataset_open(&c->data, false, (uint64_t)c->seed, &t->val));
+    return normalization_find(t->data, &c->data, &t->norm);
+}
+
+/* Of a network that knows its data: the set to evaluate alone. */
+static enum error open_known(struct trainer *t) {
+    const struct run_config *c = t->config;
+    t->data = &t->job->known->set.base;
+    t->norm = t->job->known->norm;
+    TRY(normalization_check(t->data, &c->data, &t->norm));
+    if (t->job->task == JOB_ASK) return ERR_NONE;
+    return dataset_open_like(&c->data, t->job->on_train, (uint64_t)c->seed, t->data, &t->val);
+}
+
+static enum error open_data(struct trainer *t) {
+    const struct run_config *c = t->config;
+    TRY(t->job->known ? open_known(t) : open_sets(t));
     if (c->loss == LOSS_CROSS_ENTROPY && !t->data->classes)
         return FAIL(ERR_CONFIG,
                     "data '%s' has no classes, which loss cross_entropy needs\nuse 'loss: mse'",
                     t->data->name);
     TRY(check_metric(t, "train.until", c->train.until_metric));
     TRY(check_metric(t, "checkpoint.best", c->checkpoint.best));
-    TRY(normalization_find(t->data, &c->data, &t->norm));
-    t->sampler = (struct sampler){.size = t->data->size,
+    const struct dataset *counted = t->job->known ? t->val : t->data;
+    t->sampler = (struct sampler){.size = counted ? counted->size : 1,
                                   .batch = c->batch.size,
                                   .shards = (int)c->batch.shards,
                                   .shuffle = true,
                                   .seed = (uint64_t)c->seed,
                                   .pad = c->batch.pad,
-                                  .drop_last = c->batch.drop_last,
+                                  .drop_last = c->batch.drop_last && !t->job->known,
                                   .frozen = inject_mistake(c) == MISTAKE_NO_SET_EPOCH};
     t->per_epoch = sampler_steps(&t->sampler);
     if (t->per_epoch == 0)
@@ -249,7 +265,9 @@ void trainer_view(struct trainer *t, struct checkpoint_view *v) {
                                   .scaled = scaling_on(t),
                                   .run_id = t->run_id,
                                   .mode = t->config->mode,
-                                  .devices = t->config->devices.count};
+                                  .devices = t->config->devices.count,
+                                  .set = t->data,
+                                  .norm = &t->norm};
     bool sliced = t->slices != &t->all; /* the saver then has the state brought to it */
     for (int i = 0; i < t->optim->nslots; i++) v->slots[i] = sliced ? t->whole[i] : t->slots[i];
     v->identity = trainer_identity(t->job);
@@ -324,8 +342,18 @@ static void id_join(const double halves[2], char id[RUN_ID_TEXT]) {
         snprintf(id, RUN_ID_TEXT, "%08x%08x", (unsigned)halves[0], (unsigned)halves[1]);
 }
 
+static void norm_put(const struct normalization *n, double *out) {
+    *out++ = n->channels;
+    for (int k = 0; k < n->channels; k++) *out++ = (double)n->mean[k], *out++ = (double)n->scale[k];
+}
+
+static void norm_get(const double *in, struct normalization *n) {
+    n->channels = (int)*in++;
+    for (int k = 0; k < n->channels; k++) n->mean[k] = (float)*in++, n->scale[k] = (float)*in++;
+}
+
 /* Rank 0 begins with first weights or a checkpoint; mode->start gives all of it to the others, the
- * counters and the run's id here. */
+ * counters, the run's id and the normalisation here. */
 static enum error begin(struct trainer *t) {
     t->at.best = (double)NAN;
     sha256_init(&t->at.losses);
@@ -337,16 +365,21 @@ static enum error begin(struct trainer *t) {
     TRY(err);
     struct checkpoint_counters *c = &t->at;
     const struct log_config *log = &t->config->log;
-    double at[11] = {0};
+    enum { ID = 9, PLAIN = ID + 2, NORM = 1 + 2 * CHANNELS_MAX };
+    double at[PLAIN + NORM] = {0};
     if (t->rank == 0)
         at[0] = (double)c->step, at[1] = (double)c->epoch, at[2] = (double)c->step_in_epoch,
         at[3] = t->job->resume != NULL, at[4] = c->loss_scale, at[5] = (double)c->good_steps,
         at[6] = (double)c->skipped;
     if (t->rank == 0 && trace_range(t))
         at[7] = (double)log->trace_first, at[8] = (double)log->trace_last;
-    if (t->rank == 0) id_split(t->job->run_id, at + 9);
-    TRY(t->job->mode->sum(t->mode, at, 11));
-    id_join(at + 9, t->run_id);
+    if (t->rank == 0) {
+        id_split(t->job->run_id, at + ID);
+        norm_put(&t->norm, at + PLAIN);
+    }
+    TRY(t->job->mode->sum(t->mode, at, PLAIN + NORM));
+    id_join(at + ID, t->run_id);
+    norm_get(at + PLAIN, &t->norm);
     c->step = (int64_t)at[0], c->epoch = (int64_t)at[1], c->step_in_epoch = (int64_t)at[2];
     t->resumed = at[3] > 0;
     c->loss_scale = at[4], c->good_steps = (int64_t)at[5], c->skipped = (int64_t)at[6];

@@ -34,6 +34,9 @@ struct job {
     const char *run_dir;
     const char *resume; /* checkpoint to begin from, or NULL */
     const char *run_id; /* rank 0's; NULL: this is no run, or not known here */
+    /* Not of JOB_TRAIN: what 'resume' tells of its data, so that only a set to evaluate is opened,
+     * and that has to be like it. NULL: it does not tell, and the training data do. */
+    struct preprocessing *known;
     int console_out, console_err;
     bool json, quiet, progress;
     int processes;          /* that the run consists of */
@@ -77,7 +80,8 @@ struct trainer {
     int nslices;
 
     struct device *device;
-    struct dataset *data, *val;
+    struct dataset *data, *val; /* data: the training set, or what job->known tells of it; then
+                                   val is the set to evaluate, or NULL */
     struct normalization norm;
     struct model *model;
     struct graph *graph;

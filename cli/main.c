@@ -1,6 +1,7 @@
 /* engine: the program. Finds the command and runs it; the only place that ends the process. */
 #include "cli/cli.h"
 
+#include "engine/base/give_up.h"
 #include "engine/base/text.h"
 
 #include <errno.h>
@@ -43,5 +44,7 @@ int main(int argc, char **argv) {
             char *ask[] = {help, i + 1 < argc ? argv[i + 1] : argv[1], NULL};
             return command_find("help")->run(2, ask);
         }
-    return flushed(c->run(argc - 1, argv + 1));
+    int code = flushed(c->run(argc - 1, argv + 1));
+    given_up_exit(code);
+    return code;
 }

@@ -128,6 +128,11 @@ static void tell_loss(const struct job *job, const struct launch_result *r) {
              job->run_dir, job->run_dir, job->run_dir);
 }
 
+/* Seconds that the other ranks have to end: those of a GPU end what its libraries hold, and abort NCCL. */
+static double grace_of(const struct job *job) {
+    return device_find(job->settings->config.devices.kind)->accel ? 10 : 0.5;
+}
+
 static enum error run_ranks(struct start *s, const struct nodes_round *round,
                             struct launch_result *result) {
     const struct job *job = s->job;
@@ -152,7 +157,7 @@ static enum error run_ranks(struct start *s, const struct nodes_round *round,
                               .log_folder = job->run_dir,
                               .log = stderr,
                               .stop = stop_signal,
-                              .grace = 0.5};
+                              .grace = grace_of(job)};
     TRY(meeting_create_shared(p.size, &p.meeting));
     enum error err = launch_processes(&p, result);
     meeting_free(p.meeting);

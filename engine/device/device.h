@@ -4,6 +4,8 @@
 #include "engine/base/memory.h"
 #include "engine/device/ops.h"
 
+#include <stdatomic.h>
+
 struct accel_ops; /* accel.h */
 struct device_unit;
 struct device_software;
@@ -12,6 +14,8 @@ struct device_params {
     int count;   /* how many there are on this host */
     int unit;    /* accelerators: which of the machine's it is; several devices may share one */
     int threads; /* of this device, >= 1 */
+    double
+        timeout; /* accelerators: seconds that the host waits for it before it gives up; 0: for ever */
     bool
         pin; /* bind the calling thread and the device's own to cores of their own, if there are enough */
 };
@@ -54,7 +58,15 @@ struct device_unit {
 struct device { /* embedded first in each kind's own struct */
     const struct device_ops *ops;
     struct device_params params;
+    _Atomic(const char *) doing; /* for messages: device_note */
+    _Atomic int64_t step;
 };
+/* What it is asked for from now on; 'doing' is a constant. d may be NULL. */
+static inline void device_note(struct device *d, const char *doing, int64_t step) {
+    if (!d) return;
+    atomic_store_explicit(&d->doing, doing, memory_order_relaxed);
+    atomic_store_explicit(&d->step, step, memory_order_relaxed);
+}
 
 /* All kinds; device_find gives NULL for an unknown name. */
 const struct device_ops *const *device_kinds(int *count);

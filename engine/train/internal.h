@@ -7,6 +7,8 @@
 
 MUST_CHECK enum error trainer_open(struct trainer *t);
 void trainer_close(struct trainer *t);
+/* For messages: what this rank and its device are at. */
+void trainer_note(struct trainer *t, const char *doing);
 const struct optim_ops *trainer_optim(const struct run_config *c);
 /* The optimizer's state and what trainer_norm and the others need. */
 MUST_CHECK enum error update_open(struct trainer *t);

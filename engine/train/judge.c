@@ -185,7 +185,7 @@ enum error trainer_judge(struct trainer *t) {
     if (counted && !(t->confusion = calloc((size_t)(v.classes * v.classes), sizeof *t->confusion)))
         return FAIL(ERR_MEMORY, "no memory for a confusion matrix");
     int64_t began = clock_ns();
-    t->job->mode->note(t->mode, "evaluation", 0);
+    trainer_note(t, "evaluation");
     enum error err = trainer_evaluate(t, set, &v.result);
     char planted[INJECT_TEXT];
     if (t->rank == 0 && *inject_text(t->config, planted))

@@ -19,6 +19,11 @@ void trainer_phase(struct trainer *t, enum phase phase, int64_t *mark) {
     *mark = now;
 }
 
+void trainer_note(struct trainer *t, const char *doing) {
+    device_note(t->device, doing, t->at.step);
+    t->job->mode->note(t->mode, doing, t->at.step);
+}
+
 /* ---- sums that ride in the header ---- */
 static struct step_sums sums_of(const float *h) {
     return (struct step_sums){h[HEADER_LOSS], h[HEADER_CORRECT], h[HEADER_SAMPLES],
@@ -222,6 +227,9 @@ static enum error prepare_sizes(struct trainer *t) {
     return ERR_NONE;
 }
 
+/* Who is late tells why before the others, who wait for comm.timeout, give it up. */
+static const double PATIENCE = 0.8;
+
 enum error trainer_open_device(struct trainer *t) {
     const struct run_config *c = &t->job->settings->config;
     const struct device_choice *d = &c->devices;
@@ -236,6 +244,7 @@ enum error trainer_open_device(struct trainer *t) {
                                       : d->listed ? d->unit[index % d->listed]
                                                   : index,
                               .threads = (int)c->threads,
+                              .timeout = c->comm.timeout * PATIENCE,
                               .pin = (together ? t->workers : t->seats) > 1 &&
                                      !getenv("ENGINE_NO_PIN")};
     return ops->open(&p, &t->device);

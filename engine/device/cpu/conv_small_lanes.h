@@ -39,8 +39,10 @@ typedef uint8_t bytes __attribute__((vector_size(LANES), aligned(1), may_alias))
 
 #if defined(__clang__)
 #define UNROLL _Pragma("unroll")
+#define UNROLL_SOME _Pragma("unroll 16") /* whose count is no constant */
 #else
 #define UNROLL _Pragma("GCC unroll 16")
+#define UNROLL_SOME UNROLL
 #endif
 
 static inline vec load(const float *p) {
@@ -96,10 +98,10 @@ static inline void row_move(float *to, const float *from, int n) {
 
 /* Every step-th float, for one of 'step' channels that lie channel-last. */
 static inline void channel_read(float *to, const float *from, int step, int n) {
-    UNROLL for (int j = 0; j < n; j++) to[j] = from[(size_t)j * step];
+    UNROLL_SOME for (int j = 0; j < n; j++) to[j] = from[(size_t)j * step];
 }
 static inline void channel_write(float *to, const float *from, int step, int n) {
-    UNROLL for (int j = 0; j < n; j++) to[(size_t)j * step] = from[j];
+    UNROLL_SOME for (int j = 0; j < n; j++) to[(size_t)j * step] = from[j];
 }
 
 /* The first maximum of a window (a b; c d), through ReLU if there is one, and its code. */

@@ -54,14 +54,15 @@ static enum error live(struct job job, const struct station_params *p, const cha
 enum error ddp_rank(const struct job *job) {
     const struct run_config *c = &job->settings->config;
     const struct rank_process *me = &job->process;
-    const char *interface = strcmp(c->comm.interface, "auto") ? c->comm.interface : NULL;
+    const char *interface = strcmp(c->comm.interface, "auto") ? c->comm.interface : NULL, *token;
+    TRY(token_inherited(job->settings->pool, &token));
     struct station_params p = {.rank = me->rank,
                                .size = c->devices.count,
                                .locals = me->locals,
                                .meeting_fd = me->meeting_fd,
                                .link = c->comm.link ? links[c->comm.link] : "shm",
                                .master = given(STORE),
-                               .token = given(TOKEN_VARIABLE),
+                               .token = token,
                                .round = given(ROUND),
                                .node = given(NODE),
                                .interface = interface,
@@ -78,6 +79,7 @@ enum error ddp_joined(const struct job *job) {
     TRY(facts_find(job, &facts));
     TRY(launcher_place(l->master, l->job, l->by, l->size, l->locals, job->settings->pool, &master));
     TRY(token_find(c->run.token, job->settings->pool, &token));
+    token_forget(c->run.token);
     log_info("rank %d of %d, started by %s%s%s%s: meeting at %s", l->rank, l->size, l->by,
              l->variables && *l->variables ? " (" : "", l->variables ? l->variables : "",
              l->variables && *l->variables ? ")" : "", master);
@@ -251,6 +253,7 @@ enum error ddp_start_ranks(const struct job *job, int *exit_code) {
     const char *master = master_of(job);
     if (!master) return ERR_MEMORY;
     TRY(token_find(c->token, job->settings->pool, &s.token));
+    token_forget(c->token); /* ranks are told by s.token */
     if (!*s.token && c->nodes == 1) TRY(token_random(job->settings->pool, &s.token));
     struct nodes_params np = {.index = (int)c->node_rank,
                               .count = (int)c->nodes,

@@ -14,12 +14,10 @@
 
 /* ---- the keys ----------------------------------------------------------------------------- */
 
-/* A path in a file is relative to that file; one of --set to where we are. */
-static const char *path_absolute(const struct node *at, struct pool *pool) {
+const char *path_absolute(const struct node *at, const char *path, struct pool *pool) {
     const char *slash = at->line > 0 ? strrchr(at->source, '/') : NULL;
-    const char *path = at->text;
     if (*path != '/' && slash)
-        path = pool_printf(pool, "%.*s/%s", (int)(slash - at->source), at->source, at->text);
+        path = pool_printf(pool, "%.*s/%s", (int)(slash - at->source), at->source, path);
     char real[PATH_MAX];
     return path && realpath(path, real) ? pool_printf(pool, "%s", real) : path;
 }
@@ -48,7 +46,7 @@ enum error init_read(struct node *model, struct pool *pool, struct config_errors
                      "checkpoint or a run");
         return ERR_NONE;
     }
-    out->path = init->text = path_absolute(init, pool);
+    out->path = init->text = path_absolute(init, init->text, pool);
     return init->text ? ERR_NONE : ERR_MEMORY;
 }
 

@@ -18,6 +18,9 @@ MUST_CHECK enum error init_read(struct node *model, struct pool *pool, struct co
  * ERR_DATA: it is damaged. */
 MUST_CHECK enum error init_check(const struct init_source *s, const struct model *m,
                                  struct config_errors *e);
+/* The path that stands at this node: one in a file is relative to that file, one of --set to where
+ * we are. NULL: no memory. */
+const char *path_absolute(const struct node *at, const char *path, struct pool *pool);
 /* Overwrites values and buffers with what the file has, in whatever float type it has it, and says
  * in the log what was left as it was. Fails as init_check, and with ERR_DATA for numbers that are
  * beyond f32. */

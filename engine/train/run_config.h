@@ -123,7 +123,7 @@ struct run_config {
         const char *init;         /* auto | none | env:// | tcp://HOST:PORT | file:///PATH */
         int64_t rank, world_size; /* with init tcp:// and file://; -1, 0: from the environment */
         int64_t restarts;
-        const char *token; /* auto | none | env:NAME | file:PATH | the secret itself */
+        const char *token; /* auto | none | env:NAME | file:PATH */
         double join_timeout;
     } run;
     struct run_launched launched; /* by NULL: our own launcher starts the ranks */

@@ -186,8 +186,8 @@ static const struct config_field place_fields[] = {
      "How often to start again from the last checkpoint when a rank or a node is lost", .min = 0,
      .max = 1000000},
     {"token", CONFIG_STRING, offsetof(struct place_config, token), "auto",
-     .help = "Secret that all nodes share: itself, env:NAME, file:PATH (0600) or none; auto: "
-             "env:ENGINE_TOKEN, on one host a random one"},
+     .help = "Where the secret is that all nodes share: env:NAME, file:PATH (which nobody else may "
+             "read), or none; auto: env:ENGINE_TOKEN, on one host a random one"},
     {"join_timeout", CONFIG_SECONDS, offsetof(struct place_config, join_timeout), "60s",
      "How long to wait for ranks and nodes to come", .min = 1e-2, .max = 1e9},
     {.key = NULL},

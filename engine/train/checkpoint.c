@@ -148,11 +148,15 @@ static enum error check_identity(const char *path, const char *saved, const char
 }
 
 /* What does not say what its data were cannot be compared. */
-static enum error check_data(const char *path, const char *saved, const char *ours) {
+static enum error check_data(const char *path, const char *saved, const struct checkpoint_view *v) {
     static const char hint[] =
         "put the data back as they were, take the weights alone into a new run (model: {init: "
         "PATH}), or go on with the data as they are now: checkpoint.data: any";
-    return ours && *saved ? compare_keys(path, ours, saved, ours, hint) : ERR_NONE;
+    enum error err =
+        v->data && *saved ? compare_keys(path, v->data, saved, v->data, hint) : ERR_NONE;
+    if (err != ERR_CONFIG || !v->any_data) return err;
+    log_warn("%s: going on, as checkpoint.data is any", error_message());
+    return ERR_NONE;
 }
 
 /* PyTorch counts batches in a tensor that no computation of ours reads. */
@@ -211,7 +215,7 @@ static enum error read_into(struct snapshot *shot, enum checkpoint_file file,
 static enum error load_snapshot(const char *path, const struct opened *c,
                                 const struct checkpoint_view *v, struct snapshot *shot) {
     TRY(check_identity(path, c->manifest.identity, v->identity));
-    TRY(check_data(path, c->manifest.data, v->data));
+    TRY(check_data(path, c->manifest.data, v));
     for (int i = 0; i < CHECKPOINT_FILES; i++)
         TRY(read_into(shot, (enum checkpoint_file)i, &c->file[i]));
     const struct checkpoint_counters *at = snapshot_counters(shot);

@@ -19,7 +19,7 @@
 
 /* What the starter tells its ranks by the environment. */
 static const char STORE[] = "ENGINE_STORE", ROUND[] = "ENGINE_ROUND", NODE[] = "ENGINE_NODE",
-                  RESUME[] = "ENGINE_RESUME";
+                  RESUME[] = "ENGINE_RESUME", RUN[] = "ENGINE_RUN_ID";
 static const char *const links[] = {"auto", "thread", "shm", "tcp", "hosts", "mpi"};
 
 static const char *given(const char *name) {
@@ -67,7 +67,9 @@ enum error ddp_rank(const struct job *job) {
                                .node = given(NODE),
                                .interface = interface,
                                .timeout = c->run.join_timeout};
-    return live(*job, &p, given(RESUME));
+    struct job mine = *job;
+    mine.run_id = given(RUN);
+    return live(mine, &p, given(RESUME));
 }
 
 enum error ddp_joined(const struct job *job) {
@@ -139,6 +141,7 @@ static enum error run_ranks(struct start *s, const struct nodes_round *round,
                             struct launch_result *result) {
     const struct job *job = s->job;
     char node[24];
+    const char *run_id = job->run_id ? job->run_id : "";
     snprintf(node, sizeof node, "node %lld", (long long)job->settings->config.run.node_rank);
     const char *argv[12] = {"engine", "run"};
     int argc = 1;
@@ -148,9 +151,9 @@ static enum error run_ranks(struct start *s, const struct nodes_round *round,
     if (job->json) argv[argc++] = "--json";
     if (job->quiet) argv[argc++] = "--quiet";
     if (!job->progress) argv[argc++] = "--no-progress";
-    const char *variables[] = {RESUME,         s->resume, STORE, round->store,
-                               TOKEN_VARIABLE, s->token,  ROUND, round->name,
-                               NODE,           node,      NULL};
+    const char *variables[] = {RESUME,   s->resume, STORE,       round->store, TOKEN_VARIABLE,
+                               s->token, ROUND,     round->name, NODE,         node,
+                               RUN,      run_id,    NULL};
     struct launch_params p = {.size = job->settings->config.devices.local,
                               .first = round->first,
                               .world = round->world,
@@ -176,12 +179,14 @@ static bool may_pass(const struct launch_result *r) {
     return passes;
 }
 
-/* Node 0 says from which checkpoint: only its ranks read it. */
+/* Node 0 says from which checkpoint: only its ranks read it. A new start takes none but those that
+ * this run has saved; where there is none yet it begins as the first one did. */
 static enum error meet_round(struct start *s, int attempt, struct nodes_round *round) {
     const struct job *job = s->job;
     char *newest = NULL;
     snprintf(s->resume, sizeof s->resume, "%s", job->resume ? job->resume : "");
-    if (attempt > 0 && checkpoint_find(job->run_dir, job->settings->pool, &newest) == ERR_NONE)
+    if (attempt > 0 && job->run_id &&
+        checkpoint_find(job->run_dir, job->run_id, job->settings->pool, &newest) == ERR_NONE)
         snprintf(s->resume, sizeof s->resume, "%s", newest);
     if (s->nodes) {
         begin_meeting();

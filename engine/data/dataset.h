@@ -49,8 +49,10 @@ struct dataset { /* embedded first in each reader's own struct */
     int64_t labels;     /* classes that a sample has: 1, or one for each position of a sequence */
     int64_t targets;    /* floats of a target vector (classes == 0) */
     const char *name;
-    bool plane;  /* height and width make sense (crop, flip) */
-    double part; /* of a picture file's shorter side, that a sample shows; 0: all */
+    bool plane;     /* height and width make sense (crop, flip) */
+    double part;    /* of a picture file's shorter side, that a sample shows; 0: all */
+    uint32_t files; /* where samples are dear to read one by one, crc32c of the files' contents
+                       (tokens) or names and sizes (pictures); 0: samples are to be looked at */
 };
 const struct dataset_ops *const *dataset_kinds(int *count);
 /* The schema's: which set ("set: digits"), with its own keys; common are the keys of struct

@@ -148,11 +148,15 @@ static enum error check_identity(const char *path, const char *saved, const char
 }
 
 /* What does not say what its data were cannot be compared. */
-static enum error check_data(const char *path, const char *saved, const char *ours) {
+static enum error check_data(const char *path, const char *saved, const struct checkpoint_view *v) {
     static const char hint[] =
         "put the data back as they were, take the weights alone into a new run (model: {init: "
         "PATH}), or go on with the data as they are now: checkpoint.data: any";
-    return ours && *saved ? compare_keys(path, ours, saved, ours, hint) : ERR_NONE;
+    enum error err =
+        v->data && *saved ? compare_keys(path, v->data, saved, v->data, hint) : ERR_NONE;
+    if (err != ERR_CONFIG || !v->any_data) return err;
+    log_warn("%s: going on, as checkpoint.data is any", error_message());
+    return ERR_NONE;
 }
 
 /* PyTorch counts batches in a tensor that no computation of ours reads. */
@@ -214,23 +218,25 @@ enum error checkpoint_preprocessing(const char *path, struct pool *pool,
     return err;
 }
 
-/* *norm is that of the checkpoint, where it tells. */
+/* *was: what the network was trained on, as far as the checkpoint tells and the caller minds. */
 static enum error check_set(const char *path, const struct opened *c,
-                            const struct checkpoint_view *v, struct normalization *norm) {
-    struct preprocessing *was;
+                            const struct checkpoint_view *v, struct preprocessing **was) {
+    TRY(read_preprocessing(&c->file[FILE_MODEL], c->pool, was));
+    if (!v->set) *was = NULL;
+    if (!*was) return ERR_NONE;
+    enum error err = dataset_check_like(v->set, &(*was)->set.base);
+    return err ? error_prefix(err, "cannot resume from '%s': ", path) : ERR_NONE;
+}
+
+static void keep_norm(const char *path, const struct checkpoint_view *v,
+                      const struct preprocessing *was) {
     char old[640], new[640];
-    TRY(read_preprocessing(&c->file[FILE_MODEL], c->pool, &was));
-    if (!v->set) return ERR_NONE;
-    *norm = was ? was->norm : *v->norm;
-    if (!was) return ERR_NONE;
-    enum error err = dataset_check_like(v->set, &was->set.base);
-    if (err != ERR_NONE) return error_prefix(err, "cannot resume from '%s': ", path);
-    if (!normalization_equal(norm, v->norm))
-        log_warn("the training data are others than when '%s' was saved: %s now. This run keeps "
-                 "the checkpoint's: %s",
-                 path, normalization_words(v->set, v->norm, new),
-                 normalization_words(v->set, norm, old));
-    return ERR_NONE;
+    if (!was || normalization_equal(&was->norm, v->norm)) return;
+    log_warn("the training data are others than when '%s' was saved: %s now. This run keeps "
+             "the checkpoint's: %s",
+             path, normalization_words(v->set, v->norm, new),
+             normalization_words(v->set, &was->norm, old));
+    *v->norm = was->norm;
 }
 
 /* ---- loading ---- */
@@ -246,10 +252,10 @@ static enum error read_into(struct snapshot *shot, enum checkpoint_file file,
 
 static enum error load_snapshot(const char *path, const struct opened *c,
                                 const struct checkpoint_view *v, struct snapshot *shot) {
-    struct normalization norm;
+    struct preprocessing *was;
     TRY(check_identity(path, c->manifest.identity, v->identity));
-    TRY(check_data(path, c->manifest.data, v->data));
-    TRY(check_set(path, c, v, &norm));
+    TRY(check_set(path, c, v, &was));
+    TRY(check_data(path, c->manifest.data, v));
     for (int i = 0; i < CHECKPOINT_FILES; i++)
         TRY(read_into(shot, (enum checkpoint_file)i, &c->file[i]));
     const struct checkpoint_counters *at = snapshot_counters(shot);
@@ -259,7 +265,7 @@ static enum error load_snapshot(const char *path, const struct opened *c,
                     "'%s': its counters make no sense (step %" PRId64 ", epoch %" PRId64 ")", path,
                     at->step, at->epoch);
     TRY(snapshot_give(shot, v, true));
-    if (v->set) *v->norm = norm;
+    keep_norm(path, v, was);
     return ERR_NONE;
 }
 

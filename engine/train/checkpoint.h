@@ -66,6 +66,7 @@ struct checkpoint_view { /* what is saved: borrowed pointers into the arenas, or
     const char *identity; /* text of what must be equal to resume: model, data, batch, seed, ...
                              "key=value\n" lines */
     const char *data;     /* likewise of what the data hold; NULL: not compared, not saved */
+    bool any_data;        /* if they are others, that is a warning */
     const char *run_id;   /* of the run that saves; NULL: it has none */
     const char *mode;
     int devices;

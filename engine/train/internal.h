@@ -57,7 +57,9 @@ MUST_CHECK enum error trainer_values(const struct trainer *t, const float **valu
 /* What must be equal for a resume to be exact: "key=value\n" lines, in the settings' pool. NULL:
  * out of memory. */
 const char *trainer_identity(const struct job *job);
-/* "" where all ranks read the same files anyway. */
+/* The same of what the data hold: numbers of samples, and digests of these. */
+MUST_CHECK enum error data_identity(const struct trainer *t, const char **out);
+/* A digest of that; "" where all ranks read the same files anyway. */
 MUST_CHECK enum error data_digest(const struct trainer *t, char out[SHA256_TEXT]);
 
 /* Threads that serve a rank (loader, saver) run on any core of the process, not on the one that the

@@ -224,6 +224,9 @@ static const struct config_field checkpoint_fields[] = {
     {"resume", CONFIG_STRING, offsetof(struct checkpoint_config, resume), "never",
      .help =
          "never; auto: go on in the newest run of this name; or the path of a checkpoint or run"},
+    {"data", CONFIG_ENUM, offsetof(struct checkpoint_config, data), "same",
+     "same: a checkpoint that was saved with other data is refused; any: it goes on with these",
+     .choices = "same|any"},
     {.key = NULL},
 };
 SECTION(checkpoint, "every", "Saving, to go on after a stop");

@@ -272,6 +272,8 @@ void trainer_view(struct trainer *t, struct checkpoint_view *v) {
                                   .slot_names = t->optim->slot_names,
                                   .counters = &t->at,
                                   .scaled = scaling_on(t),
+                                  .data = t->data_text,
+                                  .any_data = t->config->checkpoint.data == DATA_ANY,
                                   .run_id = t->run_id,
                                   .mode = t->config->mode,
                                   .devices = t->config->devices.count,
@@ -329,7 +331,18 @@ static enum error first_values(struct trainer *t) {
         TRY(alloc_floats(&allocator_heap, t->model->arena_floats, &t->whole[i]));
     trainer_view(t, &v);
     if (!state) v.nslots = 0;
-    return v.identity ? checkpoint_load(t->job->resume, &v) : ERR_MEMORY;
+    if (!v.identity) return ERR_MEMORY;
+    TRY(checkpoint_load(t->job->resume, &v));
+    if (t->at.step_in_epoch >= t->per_epoch) /* it was of more data, and has come to the end */
+        t->at.step_in_epoch = 0, t->at.epoch++;
+    return ERR_NONE;
+}
+
+/* Whether there is a checkpoint to say, or to ask, what the data were. */
+static bool wants_data_text(const struct trainer *t) {
+    const struct checkpoint_config *c = &t->config->checkpoint;
+    bool saves = span_steps(c->every, t->per_epoch) > 0 || metric_find(c->best);
+    return t->rank == 0 && t->job->task == JOB_TRAIN && (saves || t->job->resume);
 }
 
 static void drop_whole(struct trainer *t) {
@@ -405,6 +418,7 @@ enum error trainer_open(struct trainer *t) {
     t->optim = trainer_optim(c);
     t->base_lr = t->optim->lr(c->optimizer.kind.config) * lr_factor(c);
     TRY(open_data(t));
+    if (wants_data_text(t)) TRY(data_identity(t, &t->data_text));
     TRY(open_checked_model(t));
     TRY(t->job->mode->open(t, &t->mode));
     TRY(open_compute(t));

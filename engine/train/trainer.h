@@ -82,6 +82,7 @@ struct trainer {
     struct device *device;
     struct dataset *data, *val; /* data: the training set, or what job->known tells of it; then
                                    val is the set to evaluate, or NULL */
+    const char *data_text;      /* rank 0, where checkpoints are read or saved: data_identity */
     struct normalization norm;
     struct model *model;
     struct graph *graph;
@@ -133,7 +134,7 @@ struct trainer {
  * before ranks start. What is wrong at a place of the configuration is added to errors. */
 struct job_facts {
     int64_t parameters, train, val, steps, per_epoch;
-    char data[SHA256_TEXT]; /* of shapes, sizes and samples here and there */
+    char data[SHA256_TEXT]; /* digest of shapes, sizes and samples; "" on one host */
 };
 MUST_CHECK enum error job_check(const struct job *job, struct config_errors *errors,
                                 struct job_facts *out);

@@ -7,6 +7,7 @@
  * stack, from which a reader takes one and puts it back. */
 #include "engine/data/image.h"
 
+#include "engine/base/digest.h"
 #include "engine/base/file.h"
 #include "engine/data/pair.h"
 #include "engine/data/resident.h"
@@ -17,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct images_config {
     const char *train, *val;
@@ -216,12 +218,16 @@ static enum error files_part(struct images *s, const char *held, bool train) {
     return ERR_NONE;
 }
 
-static enum error files_probe(const struct images *s) {
+static enum error files_probe(const struct images *s, uint32_t *crc) {
     for (int64_t i = 0; i < s->files.count; i++) {
         char path[PATH_MAX];
         int width, height;
+        struct stat st;
         TRY(path_join(path, s->folder, s->files.name[i]));
         TRY(image_probe(path, &width, &height));
+        int64_t bytes = stat(path, &st) == 0 ? (int64_t)st.st_size : 0;
+        *crc = crc32c(*crc, s->files.name[i], strlen(s->files.name[i]) + 1);
+        *crc = crc32c(*crc, &bytes, sizeof bytes);
     }
     return ERR_NONE;
 }
@@ -292,7 +298,7 @@ static void images_close(struct dataset *d) {
 }
 
 static enum error images_fill(struct images *s, const struct images_config *c, bool train,
-                              const struct dataset *like) {
+                              const struct dataset *like, uint32_t *crc) {
     char roots[2][PATH_MAX];
     TRY(pool_create(&s->pool));
     TRY(roots_find(c, roots[0], roots[1]));
@@ -305,7 +311,7 @@ static enum error images_fill(struct images *s, const struct images_config *c, b
     if (!train && own && !like) TRY(folders_check(s, root));
     TRY(files_list(s, root, train || !own));
     if (!own) TRY(files_part(s, c->val ? c->val : "10%", train));
-    return files_probe(s);
+    return files_probe(s, crc);
 }
 
 extern const struct dataset_ops dataset_images;
@@ -315,13 +321,14 @@ static enum error images_open(const void *config, bool train, uint64_t seed,
     (void)seed;
     const struct images_config *c = config;
     struct images *s;
+    uint32_t crc = 0;
     if (!c->train) return FAIL(ERR_CONFIG, "data.train is missing\ngive a folder of pictures");
     if (c->resize && c->resize < c->size)
         return FAIL(ERR_CONFIG, "data.resize: %lld is less than data.size, %lld",
                     (long long)c->resize, (long long)c->size);
     TRY(memory_alloc(sizeof *s, (void **)&s));
     pthread_mutex_init(&s->lock, NULL);
-    enum error err = images_fill(s, c, train, like);
+    enum error err = images_fill(s, c, train, like, &crc);
     if (err != ERR_NONE) {
         images_close(&s->base);
         return err;
@@ -333,6 +340,7 @@ static enum error images_open(const void *config, bool train, uint64_t seed,
                                .classes = s->classes.count,
                                .name = "images",
                                .plane = true,
+                               .files = crc,
                                .part = c->resize ? (double)c->size / (double)c->resize : 0.875};
     *out = &s->base;
     return ERR_NONE;

@@ -7,6 +7,7 @@
 #include "engine/base/file.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -107,9 +108,57 @@ static void the_lines_of_the_documentation_give_our_logits(void **state) {
     pool_free(pool);
 }
 
+/* ---- what transformers saves ---- */
+
+/* As first weights, and as weights to measure. */
+static void gpt2_of_transformers_is_taken(void **state) {
+    (void)state;
+    static const char script[] = ENGINE_SOURCE_DIR "/tests/reference/save_gpt2.py";
+    const char *python = program_python(&p, "torch, transformers");
+    if (!python) skip();
+    program_spawn(&p, (const char *const[]){python, script, scratch_folder(), NULL});
+    if (!program_wait(&p, 120) || p.code != 0) fail_msg("%s%s", p.out, p.err);
+    double theirs = strtod(p.out, NULL);
+    char data[1300], model[700], dir[700];
+    const char *folder = path("gpt2");
+    snprintf(data, sizeof data,
+             "data={set: tokens, train: %s, val: %s, context: 16, vocabulary: 27}",
+             path("tokens.bin"), path("tokens.bin"));
+    for (int i = 0; i < 2; i++) {
+        snprintf(model, sizeof model, "model={zoo: gpt, depth: 2, width: 16, heads: 2%s%s%s}",
+                 i ? "" : ", init: ", i ? "" : folder, i ? "" : "/model.safetensors");
+        snprintf(dir, sizeof dir, "log.dir=%s", path("tokens"));
+        const char *const sets[] = {i ? "eval" : "run",
+                                    "--json",
+                                    "--set",
+                                    data,
+                                    "--set",
+                                    model,
+                                    "--set",
+                                    dir,
+                                    "--set",
+                                    "mode=single",
+                                    "--set",
+                                    "devices=cpu:1",
+                                    "--set",
+                                    "batch=8",
+                                    i ? "--checkpoint" : "--set",
+                                    i ? path("gpt2/model.safetensors") : "train=1st",
+                                    "--set",
+                                    "optimizer={name: sgd, lr: 1e-20, momentum: 0}",
+                                    NULL};
+        program_start(&p, sets);
+        if (!program_wait(&p, 60) || p.code) fail_msg("%s", p.err);
+        double ours = program_number(&p, i ? "result.loss" : "val.loss");
+        print_message("%s: loss %.9g here, %.9g in transformers\n", sets[0], ours, theirs);
+        assert_true(fabs(ours - theirs) <= 1e-5 * theirs);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_go_to_pytorch_and_back),
+        cmocka_unit_test(gpt2_of_transformers_is_taken),
         cmocka_unit_test(the_lines_of_the_documentation_give_our_logits)};
     return cmocka_run_group_tests_name("PyTorch's modules", tests, NULL, NULL);
 }

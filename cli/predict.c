@@ -139,8 +139,9 @@ static const char *label_text(const struct asker *a, int64_t label, char text[9]
     return n > 0 && !part ? text : dataset_class_name(a->t->data, label);
 }
 
-static void answer_json(struct asker *a, const float *y, const char *input, int64_t i,
-                        int64_t label) {
+/* raw: the network's own outputs, of which y are the probabilities. */
+static void answer_json(struct asker *a, const float *y, const float *raw, const char *input,
+                        int64_t i, int64_t label) {
     struct json *j = &a->j;
     char text[9];
     json_open(j, NULL, '{');
@@ -160,6 +161,7 @@ static void answer_json(struct asker *a, const float *y, const char *input, int6
         json_int(j, "label", k);
         if (label_text(a, k, text)) json_string(j, "text", label_text(a, k, text));
         json_real(j, "probability", (double)y[k]);
+        json_real(j, "logit", (double)raw[k]);
         json_close(j, '}');
     }
     json_close(j, ']');
@@ -223,10 +225,11 @@ static enum error answer_batch(struct asker *a, const struct input_range *r, con
     float *row = a->target;
     for (int64_t i = 0; i < n; i++) {
         int64_t truth = r->own || !a->classes ? -1 : a->labels[(i + 1) * labels - 1];
-        memcpy(row, y + (i + 1) * all - a->width, (size_t)a->width * sizeof *row);
+        const float *raw = y + (i + 1) * all - a->width;
+        memcpy(row, raw, (size_t)a->width * sizeof *row);
         if (a->classes && t->config->loss == LOSS_CROSS_ENTROPY) softmax(row, a->width);
         if (a->o->trained.json)
-            answer_json(a, row, input, from + i, truth);
+            answer_json(a, row, raw, input, from + i, truth);
         else
             answer_print(a, row, input, from + i, truth);
     }
@@ -305,7 +308,8 @@ const struct command command_predict = {
             "                     the shape and type of the training data; or a picture (.jpg,\n"
             "                     .png) for a network of square colour pictures\n"
             "  --top K            how many answers of each; 3 by default\n" CLI_TRAINED_HELP
-            "  --json             one JSON array on standard output\n"
+            "  --json             one JSON array on standard output; with the outputs before "
+            "softmax (logit)\n"
             "Of a sequence, what follows its end is told.\n"
             "Exit codes: 0; 64 usage; 65 bad data or checkpoint; 66 no such file, sample, run or\n"
             "checkpoint; 78 bad configuration, or weights of another model\n",

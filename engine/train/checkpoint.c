@@ -5,6 +5,7 @@
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/train/checkpoint_impl.h"
+#include "engine/train/init.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -286,6 +287,7 @@ static enum error load_weights(const char *path, const struct checkpoint_view *v
     struct st_file f;
     struct snapshot *shot;
     TRY(st_open(path, &f));
+    init_drop_prefix(&f, v->model);
     enum error err = snapshot_create(v, &shot);
     if (err == ERR_NONE) {
         err = read_into(shot, FILE_MODEL, &f);

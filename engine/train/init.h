@@ -26,6 +26,10 @@ const char *path_absolute(const struct node *at, const char *path, struct pool *
  * beyond f32. */
 MUST_CHECK enum error init_load(const struct init_source *s, const struct model *m, float *values,
                                 float *buffers);
+/* Takes off the tensors' names what they have in common before those of the model, as "transformer."
+ * in what transformers saves and "module." in what a wrapped module saves, if that makes more of
+ * them fit. */
+void init_drop_prefix(struct st_file *f, const struct model *m);
 /* A copy of the 'model' node without these keys: what the network is, wherever it began. NULL: no
  * memory. */
 const struct node *init_strip(const struct node *model, struct pool *pool);

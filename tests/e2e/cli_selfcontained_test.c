@@ -248,6 +248,37 @@ static void text_needs_no_corpus(void **state) {
     assert_int_equal(p.code, 0);
 }
 
+/* ---- what a checkpoint shows ---- */
+
+static void inspect_tells_what_is_known(void **state) {
+    (void)state;
+    struct pool *pool;
+    const char *step = words("%s/ckpt/step-000000006", path("named"));
+    program_run(&p, 30, "inspect", step, NULL);
+    if (p.code) fail_msg("%s", p.err);
+    assert_non_null(strstr(p.out, "samples of 3x16x16 bytes"));
+    assert_non_null(strstr(p.out, "  class names circle, square, triangle\n"));
+    assert_non_null(strstr(p.out, "  mean        0."));
+    program_run(&p, 30, "inspect", step, "--json", NULL);
+    assert_ok(pool_create(&pool));
+    const struct json_value *all = program_json(&p, pool), *files = json_get(all, "files"),
+                            *known = json_get(&files->children[0], "preprocessing"),
+                            *again = json_get(json_get(all, "manifest"), "preprocessing");
+    assert_int_equal(files->count, 3);
+    assert_int_equal(json_get(&files->children[0], "tensors")->count, 4);
+    assert_string_equal(json_get(known, "class_names")->children[2].text, "triangle");
+    assert_int_equal(json_get(known, "mean")->count, 3);
+    assert_string_equal(json_get(again, "std")->children[1].text,
+                        json_get(known, "std")->children[1].text);
+    pool_free(pool);
+    program_run(&p, 30, "inspect", words("%s/ckpt/step-000000040", path("writer")), NULL);
+    assert_non_null(strstr(p.out, "  vocabulary  17 characters: \"\\n bcefhiknoqrtuwx\"\n"));
+    program_run(&p, 30, "inspect", path("named"), "--json", NULL);
+    assert_non_null(strstr(program_string(&p, "newest_checkpoint"), "step-000000006"));
+    program_run(&p, 30, "inspect", path("table"), "--trace", "--json", NULL);
+    assert_int_equal(p.code, 64);
+}
+
 /* ---- columns ---- */
 
 static void columns_need_no_file(void **state) {
@@ -286,6 +317,7 @@ int main(void) {
         cmocka_unit_test(old_files_need_the_data_and_lies_are_refused),
         cmocka_unit_test(a_resumed_run_keeps_its_mean),
         cmocka_unit_test(text_needs_no_corpus),
+        cmocka_unit_test(inspect_tells_what_is_known),
         cmocka_unit_test(columns_need_no_file),
     };
     return cmocka_run_group_tests_name("self-contained networks", tests, NULL, NULL);

@@ -84,9 +84,11 @@ static int evaluate(struct cli_trained *t) {
     err = make_place(t, &folder);
     if (err == ERR_NONE) err = t->job.mode->launch(&t->job, &code);
     if (err != ERR_NONE) code = cli_fail(err);
-    if (code == error_exit_code(ERR_PEER) || code == error_exit_code(ERR_BUG))
+    if (!t->job.run_dir) return code;
+    if (code == error_exit_code(ERR_PEER) || code == error_exit_code(ERR_BUG)) {
+        file_keep_temporary(t->settings.pool, &folder);
         log_info("what the ranks wrote stays in %s", folder);
-    else if (t->job.run_dir && file_remove_tree(folder) != ERR_NONE)
+    } else if (file_remove_tree(folder) != ERR_NONE)
         log_warn("%s", error_message());
     return code;
 }

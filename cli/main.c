@@ -5,6 +5,7 @@
 #include "engine/base/text.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,6 +31,8 @@ static int flushed(int code) {
 int main(int argc, char **argv) {
     char help[] = "help", version[] = "version";
     char *none[] = {help, NULL};
+    (void)signal(SIGXFSZ,
+                 SIG_IGN); /* a file at its limit is an error of a write like a full disk's */
     if (argc < 2) return command_find("help")->run(1, none);
     char *name = argv[1];
     if (!strcmp(name, "--help") || !strcmp(name, "-h")) name = help;

@@ -1,6 +1,7 @@
 #include "cli/run_record.h"
 
 #include "engine/base/file.h"
+#include "engine/base/log.h"
 #include "engine/train/inject.h"
 #include "transport/launch/launcher.h"
 
@@ -135,13 +136,13 @@ enum error run_record_clear(const char *dir, struct pool *pool) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char *path = pool_printf(pool, "%s/%s", dir, names[i]);
         if (!path) return ERR_MEMORY;
-        TRY(file_remove_tree(path));
+        if (file_remove_tree(path) != ERR_NONE) log_warn("%s", error_message());
     }
     for (int r = 0; r <= RUN_DEVICES_MAX; r++) { /* dp may have a server besides */
         char path[4096];
-        if (snprintf(path, sizeof path, "%s/rank%d.log", dir, r) >= (int)sizeof path ||
-            (unlink(path) != 0 && errno != ENOENT))
-            return FAIL(ERR_IO, "cannot remove '%s': %s", path, strerror(errno));
+        if (snprintf(path, sizeof path, "%s/rank%d.log", dir, r) < (int)sizeof path &&
+            unlink(path) != 0 && errno != ENOENT)
+            log_warn("cannot remove '%s': %s", path, strerror(errno));
     }
     inject_forget(dir);
     return ERR_NONE;

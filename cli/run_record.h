@@ -7,6 +7,6 @@
  * job that made it: then from that run's last checkpoint (p->resume). ERR_CREATE: one begins, but
  * checkpoints of another are there. */
 MUST_CHECK enum error run_record_choose(const struct run_settings *s, struct run_place *p);
-/* Removes what an earlier run has left that could be taken for this one's. */
+/* Removes what an earlier run has left that could be taken for this one's; warns of what stays. */
 MUST_CHECK enum error run_record_clear(const char *dir, struct pool *pool);
 MUST_CHECK enum error run_record_write(const struct run_place *p, struct pool *pool);

@@ -27,14 +27,15 @@ static const char *given(const char *name) {
     return text && *text ? text : NULL;
 }
 
-/* Waiting for others may be ended by the first signal. That they differ from us is how they were
- * started, so not what a mismatch within a run would be: a bug. */
-static void begin_meeting(void) {
-    stop_at_once(true);
+/* Waiting for others may be ended by the first signal, with which a file goes where they were to
+ * meet, if it is ours. That they differ from us is how they were started, so not what a mismatch
+ * within a run would be: a bug. */
+static void begin_meeting(const char *file) {
+    stop_at_once(true, file);
 }
 
 static enum error end_meeting(enum error err) {
-    stop_at_once(false);
+    stop_at_once(false, NULL);
     return err == ERR_MISMATCH ? ERR_CONFIG : err;
 }
 
@@ -42,7 +43,8 @@ static enum error end_meeting(enum error err) {
 
 static enum error live(struct job job, const struct station_params *p, const char *resume) {
     struct station *s;
-    begin_meeting();
+    bool file = p->serve && !strncmp(p->master, "file://", 7);
+    begin_meeting(file ? p->master + 7 : NULL);
     enum error err = end_meeting(station_open(p, &s));
     TRY(err);
     job.resume = resume;
@@ -189,7 +191,7 @@ static enum error meet_round(struct start *s, int attempt, struct nodes_round *r
         checkpoint_find(job->run_dir, job->run_id, job->settings->pool, &newest) == ERR_NONE)
         snprintf(s->resume, sizeof s->resume, "%s", newest);
     if (s->nodes) {
-        begin_meeting();
+        begin_meeting(NULL);
         TRY(end_meeting(nodes_meet(s->nodes, round)));
     } else {
         *round = (struct nodes_round){.world = job->settings->config.devices.local,

@@ -114,12 +114,23 @@ static enum error show_file(struct shown *s, const char *path) {
 /* ---- folders ---- */
 static const struct json_limits limits = {.depth = 8, .entries = 1 << 20, .text = 16 << 20};
 
+static void print_text(const char *text) {
+    char *copy = strdup(text);
+    if (copy) printf("%s", text_defuse(copy, "\n"));
+    free(copy);
+}
+
 static void print_json(const struct json_value *v, int indent) {
     if (v->key && !strcmp(v->key, "preprocessing")) return; /* shown with the model's file */
-    if (v->key) printf("%*s%s: ", indent, "", v->key);
-    if (v->kind == JSON_STRING || v->kind == JSON_NUMBER)
-        printf("%s\n", v->text);
-    else if (v->kind == JSON_BOOL || v->kind == JSON_NULL)
+    if (v->key) {
+        printf("%*s", indent, "");
+        print_text(v->key);
+        printf(": ");
+    }
+    if (v->kind == JSON_STRING || v->kind == JSON_NUMBER) {
+        print_text(v->text);
+        printf("\n");
+    } else if (v->kind == JSON_BOOL || v->kind == JSON_NULL)
         printf("%s\n", v->kind == JSON_NULL ? "none" : v->truth ? "yes" : "no");
     else if (v->kind == JSON_ARRAY) {
         for (int i = 0; i < v->count && v->children[i].kind == JSON_NUMBER; i++)

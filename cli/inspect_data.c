@@ -27,7 +27,7 @@ static void print_names(const char *const *names, int64_t count) {
     for (int64_t k = 0; k < count; k++) {
         char name[256];
         snprintf(name, sizeof name, "%s", names[k]);
-        text_defuse(name);
+        text_defuse(name, "");
         if (used > 0 && used + strlen(name) > ROOM) {
             printf("\n              ");
             used = 0;
@@ -51,7 +51,7 @@ static void print_characters(const struct preprocessing *p) {
         else if (*text == '"' || *text == '\\')
             used += (size_t)printf("\\%c", *text);
         else
-            used += (size_t)printf("%s", text_defuse(text));
+            used += (size_t)printf("%s", text_defuse(text, ""));
     }
     printf("\"%s\n", k < d->classes ? " ..." : "");
 }
@@ -71,9 +71,10 @@ void inspect_preprocessing(const struct preprocessing *p) {
     const struct dataset *d = &p->set.base;
     char shape[96], name[64];
     snprintf(name, sizeof name, "%s", d->name);
-    printf("  data        '%s', samples of %s %s", text_defuse(name), shape_text(&d->shape, shape),
-           types[d->type]);
-    if (d->part > 0 && d->part < 1) printf(", the middle %.4g of a picture's shorter side", d->part);
+    printf("  data        '%s', samples of %s %s", text_defuse(name, ""),
+           shape_text(&d->shape, shape), types[d->type]);
+    if (d->part > 0 && d->part < 1)
+        printf(", the middle %.4g of a picture's shorter side", d->part);
     printf("\n");
     print_moments(p);
     if (d->classes && d->type != SAMPLE_TOKENS)

@@ -169,10 +169,12 @@ static void answer_json(struct asker *a, const float *y, const float *raw, const
 }
 
 static void print_label(const struct asker *a, int64_t label) {
-    char memory[9];
+    char memory[9], shown[256];
     const char *text = label_text(a, label, memory);
     printf("%lld", (long long)label);
-    if (text) printf(" '%s'", *text == '\n' ? "\\n" : text);
+    if (!text) return;
+    snprintf(shown, sizeof shown, "%s", *text == '\n' ? "\\n" : text);
+    printf(" '%s'", text_defuse(shown, ""));
 }
 
 static void answer_print(const struct asker *a, const float *y, const char *input, int64_t i,
@@ -181,7 +183,9 @@ static void answer_print(const struct asker *a, const float *y, const char *inpu
     const char *colon =
         strncmp(input, "val:", 4) && strncmp(input, "train:", 6) ? NULL : strchr(input, ':');
     int n = colon ? (int)(colon - input) : (int)strlen(input);
-    printf("%.*s:%lld ", n, input, (long long)i);
+    char source[4096];
+    snprintf(source, sizeof source, "%.*s", n, input);
+    printf("%s:%lld ", text_defuse(source, ""), (long long)i);
     for (int64_t m = 0; m < (a->classes ? shown : a->width); m++) {
         k = a->classes ? next_best(y, a->width, k) : m;
         if (k < 0) break;

@@ -154,6 +154,7 @@ static enum error show_text(const struct verdict *v) {
         print_verdict(v, f);
         fclose(f);
     }
+    if (text) text_defuse(text, "\n");
     enum error err = text ? file_write_all(v->t->job->console_out, text, n, "standard output")
                           : FAIL(ERR_MEMORY, "no memory for the table");
     free(text);

@@ -395,6 +395,33 @@ static void stopped_at_a_file(void **state) {
     }
 }
 
+/* Nobody watches ranks that are started by hand: the others see it themselves, also after whoever
+ * started the killed one has collected its exit code. */
+static void killed(void **state) {
+    (void)state;
+    static const char *const links[] = {"comm.link=shm", "comm.link=tcp"};
+    for (int i = 0; i < 2; i++) {
+        const char *after[] = {"--set", "train=100000st", "--set", links[i], NULL};
+        char rank[32];
+        fresh_port();
+        for (int k = 0; k < RANKS; k++) {
+            const char *before[] = {"env", rank, "WORLD_SIZE=4", HERE, engine, "run", NULL};
+            snprintf(rank, sizeof rank, "RANK=%d", k);
+            start(&ranks[k], before, after);
+        }
+        program_wait_text(&ranks[0], "step=", 30);
+        kill(ranks[1].pid, SIGKILL);
+        assert_true(finish(&ranks[1], 5));
+        for (int k = 0; k < RANKS; k++) {
+            if (k == 1) continue;
+            bool ended = finish(&ranks[k], 8);
+            if (!ended || ranks[k].code != 75 || !strstr(ranks[k].err, "rank 1 (") ||
+                !strstr(ranks[k].err, "has died"))
+                fail_msg("%s: rank %d: code %d: %s", links[i], k, ranks[k].code, ranks[k].err);
+        }
+    }
+}
+
 static void twice(void **state) {
     (void)state;
     static const struct rank one_rank[] = {
@@ -474,6 +501,7 @@ int main(void) {
         cmocka_unit_test_teardown(nobody_comes, sweep),
         cmocka_unit_test_teardown(stopped, sweep),
         cmocka_unit_test_teardown(stopped_at_a_file, sweep),
+        cmocka_unit_test_teardown(killed, sweep),
         cmocka_unit_test_teardown(twice, sweep),
         cmocka_unit_test_teardown(different, sweep),
         cmocka_unit_test_teardown(port_taken, sweep),

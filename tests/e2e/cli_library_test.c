@@ -173,6 +173,20 @@ static void calls_over_tcp(void **state) {
               28000 + (int)(getpid() % 900), ranks, plays[i], ranks, plays[i], ranks, plays[i]);
 }
 
+/* A rank that a script has started and that is killed: the script collects its exit code before the
+ * others look, so that its number names no process any more. */
+static void killed_by_hand(void **state) {
+    (void)state;
+    static const char *const links[] = {"shm", "tcp"}, *const plays[] = {"lose", "lose-another"};
+    for (int i = 0; i < 4; i++)
+        shell(0,
+              "export TEST_LINK=%s MASTER_ADDR=127.0.0.1 MASTER_PORT=%d WORLD_SIZE=3; "
+              "RANK=1 %s %s & b=$!; RANK=2 %s %s & c=$!; RANK=0 %s %s & a=$!; "
+              "wait $b; [ $? = 137 ] && wait $a && wait $c",
+              links[i / 2], 28000 + (int)(getpid() % 900), ranks, plays[i % 2], ranks, plays[i % 2],
+              ranks, plays[i % 2]);
+}
+
 /* ---- training ---- */
 
 static void same_bits_by_both_modes(void **state) {
@@ -281,6 +295,7 @@ int main(void) {
         cmocka_unit_test(memory_and_parts),
         cmocka_unit_test(calls_refused),
         cmocka_unit_test(calls_over_tcp),
+        cmocka_unit_test(killed_by_hand),
         cmocka_unit_test(same_bits_by_both_modes),
         cmocka_unit_test(trains),
         cmocka_unit_test(every_function_is_called),

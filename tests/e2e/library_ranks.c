@@ -1,11 +1,15 @@
 /* A rank of cli_library_test: calls every function that <engine/engine.h> has for groups, and
  * compares what comes of it with what plain loops give. Its argument is the part to play; it ends
  * with 0 where all was right. TEST_LINK and TEST_INIT are the group's link and meeting place. */
+#define _POSIX_C_SOURCE 200809L
 #include <engine/engine.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 enum { N = 3001, TYPES = ENGINE_U8 + 1, OPS = ENGINE_XOR + 1, WORKS = 24, MOST = 64 };
 static struct engine_group *group;
@@ -288,11 +292,39 @@ static void disagree(void) {
     need(strstr(engine_message(), "all_reduce(f32, 4, sum)") != NULL);
 }
 
+/* Rank 1 is killed while the others wait, for it or for each other; they learn of it from their
+ * group, whoever has started them. */
+static void lose(int for_each_other) {
+    struct timespec before, after;
+    int64_t x = 0;
+    need(engine_barrier(group) == 0 && size == 3);
+    if (rank == 1) {
+        sleep(1);
+        kill(getpid(), SIGKILL);
+    }
+    clock_gettime(CLOCK_MONOTONIC, &before);
+    need((for_each_other ? engine_recv(group, &x, 1, ENGINE_I64, 2 - rank)
+                         : engine_all_reduce(group, &x, &x, 1, ENGINE_I64, ENGINE_SUM)) == 75);
+    clock_gettime(CLOCK_MONOTONIC, &after);
+    need(strstr(engine_message(), "rank 1 (") && strstr(engine_message(), "has died"));
+    need(after.tv_sec - before.tv_sec < 10);
+}
+
+static void lose_awaited(void) {
+    lose(0);
+}
+
+static void lose_another(void) {
+    lose(1);
+}
+
 static const struct {
     const char *name;
     void (*play)(void);
-} parts[] = {{"wait", wait_for_all}, {"start", start_all}, {"parts", use_parts},
-             {"many", too_many},     {"refuse", refuse},   {"disagree", disagree}};
+} parts[] = {{"wait", wait_for_all}, {"start", start_all},
+             {"parts", use_parts},   {"many", too_many},
+             {"refuse", refuse},     {"disagree", disagree},
+             {"lose", lose_awaited}, {"lose-another", lose_another}};
 
 int main(int argc, char **argv) {
     struct engine_group *none = (void *)&size;

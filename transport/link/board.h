@@ -38,6 +38,7 @@ struct seat {
     struct note note;
     _Alignas(LINE) _Atomic int32_t pid; /* 0: nobody has come yet */
     _Atomic uint32_t left;
+    _Atomic uint64_t space; /* process_space of the owner, 0: not told yet */
 };
 
 /* Bytes from one rank to another on one lane. A message is a line that labels it and its bytes,

@@ -45,6 +45,8 @@ enum error shared_open(const struct link_params *p, const struct link_ops *ops, 
         memory_free(s);
         return err;
     }
+    s->space = process_space();
+    atomic_store(&s->me->space, s->space);
     *out = &s->link;
     return ERR_NONE;
 }

@@ -9,6 +9,7 @@ struct shared {
     struct seat *me;
     uint32_t steps[LANES]; /* syncs so far */
     bool roomy;            /* each rank has a core to itself */
+    uint64_t space;        /* process_space of this rank */
     bool lent[LANES];      /* there is memory behind what the board lends this rank */
 };
 
@@ -36,6 +37,9 @@ void shared_note(struct link *l, const char *doing, int64_t step);
     .failure = shared_failure, .lost = shared_lost, .note = shared_note
 
 /* ---- waiting (wait.c) ---- */
+
+/* In which numbers name processes for this one; ranks where they differ cannot see each other die. */
+uint64_t process_space(void);
 
 /* Counters only grow, modulo 2^32. */
 static inline bool reached(const _Atomic uint32_t *counter, uint32_t want) {

@@ -64,7 +64,8 @@ static void check_rows(const char *dir, int64_t steps) {
 static const char *tensorboard(void) {
     const char *named = getenv("ENGINE_TENSORBOARD_PYTHON");
     const char *program = named ? named : "python3";
-    program_spawn(&python, (const char *const[]){program, "-c", "import tensorboard", NULL});
+    const char *const words[] = {"env", program, "-c", "import tensorboard", NULL};
+    program_spawn(&python, words);
     return program_wait(&python, 60) && python.code == 0 ? program : NULL;
 }
 

@@ -212,7 +212,7 @@ static void test_save_allocates_nothing(void **state) {
     count_allocations_begin();
     assert_ok(saver_save(s, false));
     assert_fails(ERR_CREATE, saver_wait(s));
-    assert_in_range(count_allocations_end(), 0, 12);
+    assert_between(count_allocations_end(), 0, 12);
     saver_close(s);
 }
 
@@ -304,7 +304,7 @@ static void test_fault_sweep(void **state) {
                               .step = 1 + variant / 2};
             long n = 1;
             while (fails_at(&w, n)) n++;
-            assert_in_range(n, 20, 200);
+            assert_between(n, 20, 200);
         }
     log_set_level(LOG_INFO);
 }
@@ -327,7 +327,7 @@ static void test_file_faults(void **state) {
         assert_int_equal(err != ERR_NONE, n <= calls);
         assert_int_equal(file_exists(path), n > calls);
     } while (n <= calls);
-    assert_in_range(n, 6, 12);
+    assert_between(n, 6, 12);
     n = 0;
     do {
         n++;
@@ -337,7 +337,7 @@ static void test_file_faults(void **state) {
         assert_int_equal(err != ERR_NONE, n <= calls);
         assert_false(file_exists(scratch_path("replaced.json.tmp")));
     } while (n <= calls);
-    assert_in_range(n, 6, 12);
+    assert_between(n, 6, 12);
 }
 
 /* ---- killed at every call ---- */
@@ -392,7 +392,7 @@ static void test_kill_sweep(void **state) {
         assert_true(has_step(1) || has_step(2));
     }
     assert_true(seen_old && seen_new);
-    assert_in_range(n, 20, 200);
+    assert_between(n, 20, 200);
 }
 
 int main(int argc, char **argv) {

@@ -1,6 +1,7 @@
 #include "transport/secret.h"
 #include "engine/base/digest.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,8 +30,9 @@ void secret_key(const char *secret, const void *salt, size_t n, char key[SECRET_
         return;
     }
     pthread_mutex_lock(&last.lock);
+    assert(n <= SALT_MAX);
     bool same = n == last.n && !memcmp(salt, last.salt, n) && !strcmp(secret, last.secret);
-    if (!same && n <= SALT_MAX) derive(secret, salt, n);
+    if (!same) derive(secret, salt, n);
     memcpy(key, last.key, sizeof last.key);
     pthread_mutex_unlock(&last.lock);
 }

@@ -114,14 +114,15 @@ struct peer {
 };
 
 /* One message in each direction (tcp_stream.c), the lane's thread's own. On the stream: label and
- * seal; where there are bytes, these and their seal. */
+ * seal; then the bytes; and, between hosts, their seal: what stays on one host nobody can change
+ * who could not change the processes as well. */
 struct sending {
     int peer, fd; /* peer -1: none */
     struct label label;
     uint8_t head[SEAL_BYTES], tail[SEAL_BYTES];
     const char *data;
-    size_t bytes;
-    size_t done, total; /* of all of it; elsewhere than on a stream, of label and data */
+    size_t bytes, sealed; /* sealed: of the bytes' seal; 0: they have none */
+    size_t done, total;   /* of all of it; elsewhere than on a stream, of label and data */
     struct sealer *sealer;
     struct mixture mixed; /* bytes that may be sent */
 };
@@ -131,7 +132,7 @@ struct receiving {
     struct label label;
     uint8_t head[SEAL_BYTES], tail[SEAL_BYTES];
     bool labelled;
-    size_t done, total;
+    size_t sealed, done, total; /* as above */
     size_t held; /* bytes in 'piece' that the sink has not got yet */
     char *piece; /* for sinks that do not only copy */
     struct sealer *sealer;

@@ -33,15 +33,14 @@ static size_t least(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-/* What is left of the head, n of the bytes, and, where these are the last, what is left of their
- * seal. */
-static struct msghdr message(struct iovec iov[3], size_t done, size_t bytes, struct label *head,
-                             void *data, size_t n, bool last, uint8_t *tail) {
+/* What is left of the head, n of the bytes, and, when these are the last, what is left of their
+ * seal, which takes 'sealed' bytes. */
+static struct msghdr message(struct iovec iov[3], size_t done, struct label *head, void *data,
+                             size_t n, uint8_t *tail, size_t sealed) {
     struct msghdr m = {.msg_iov = iov};
-    size_t end = HEAD + bytes, of_tail = done > end ? done - end : 0;
     if (done < HEAD) iov[m.msg_iovlen++] = (struct iovec){(char *)head + done, HEAD - done};
     if (n) iov[m.msg_iovlen++] = (struct iovec){data, n};
-    if (bytes && last) iov[m.msg_iovlen++] = (struct iovec){tail + of_tail, SEAL_BYTES - of_tail};
+    if (sealed) iov[m.msg_iovlen++] = (struct iovec){tail, sealed};
     return m;
 }
 
@@ -63,6 +62,10 @@ static enum moved moved(ssize_t n) {
  * cache. */
 static void mix_ahead(struct sending *s, size_t sent) {
     if (sent < s->mixed.bytes || s->mixed.bytes == s->bytes) return;
+    if (!s->sealed) {
+        s->mixed.bytes = s->bytes;
+        return;
+    }
     seal_mix(s->sealer, &s->mixed, s->data + sent, least(PIECE, s->bytes - sent));
     if (s->mixed.bytes == s->bytes) seal_make(s->sealer, &s->mixed, sizeof s->mixed, s->tail);
 }
@@ -72,12 +75,14 @@ static enum moved send_some(struct sending *s) {
     if (s->done == s->total) return MOVED_NOTHING;
     size_t sent = moved_bytes(s->done, s->bytes);
     mix_ahead(s, sent);
-    struct msghdr m = message(iov, s->done, s->bytes, &s->label,
-                              (char *)(uintptr_t)s->data + sent, /* read only */
-                              s->mixed.bytes - sent, s->mixed.bytes == s->bytes, s->tail);
-    ssize_t n = sendmsg(s->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (n > 0) s->done += (size_t)n;
-    return moved(n);
+    size_t n = s->mixed.bytes - sent, tail = s->mixed.bytes == s->bytes ? s->sealed : 0;
+    size_t left = least(tail, s->total - s->done);
+    struct msghdr m =
+        message(iov, s->done, &s->label, (char *)(uintptr_t)s->data + sent, /* read only */
+                n, s->tail + tail - left, left);
+    ssize_t gone = sendmsg(s->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (gone > 0) s->done += (size_t)gone;
+    return moved(gone);
 }
 
 static void send_begin(struct tcp *t, int lane, const struct call *label,
@@ -108,9 +113,11 @@ static enum moved recv_some(struct receiving *r) {
     struct iovec iov[3];
     if (r->done == r->total) return MOVED_NOTHING;
     size_t offset = received(r), left = r->in->bytes - offset;
-    size_t n = least(left, only_copies(r) ? (size_t)PIECE : PIECE - r->held);
-    void *to = only_copies(r) ? (char *)r->in->ctx + offset : r->piece + r->held;
-    struct msghdr m = message(iov, r->done, r->in->bytes, &r->label, to, n, n == left, r->tail);
+    size_t room = !only_copies(r) ? PIECE - r->held : r->sealed ? (size_t)PIECE : left;
+    size_t n = least(left, room), tail = n == left ? least(r->sealed, r->total - r->done) : 0;
+    struct msghdr m = message(iov, r->done, &r->label,
+                              only_copies(r) ? (char *)r->in->ctx + offset : r->piece + r->held, n,
+                              r->tail + r->sealed - tail, tail);
     ssize_t got = recvmsg(r->fd, &m, MSG_DONTWAIT);
     if (got <= 0) return moved(got);
     r->done += (size_t)got;
@@ -125,7 +132,7 @@ static void hand_over(struct receiving *r) {
     size_t at = come - r->held;
     const char *data = only_copies(r) ? (char *)r->in->ctx + at : r->piece;
     if (!n) return;
-    seal_mix(r->sealer, &r->mixed, data, n);
+    if (r->sealed) seal_mix(r->sealer, &r->mixed, data, n);
     r->held -= n;
     if (only_copies(r)) return;
     r->in->sink(r->in->ctx, at, r->piece, n);
@@ -156,7 +163,7 @@ static enum error use_received(struct tcp *t, int lane) {
         TRY(tcp_check_label(t, lane));
     }
     hand_over(r);
-    if (r->done < r->total || !r->in->bytes) return ERR_NONE;
+    if (r->done < r->total || !r->sealed) return ERR_NONE;
     return seal_holds(r->sealer, &r->mixed, sizeof r->mixed, r->tail)
                ? ERR_NONE
                : tcp_changed(t, lane, r->peer);
@@ -203,6 +210,11 @@ void tcp_prepare(struct tcp *t, int lane, const struct call *label, const struct
     recv_begin(t, lane, in);
 }
 
+static size_t seal_bytes(const struct tcp *t, int peer, size_t bytes) {
+    const struct seat_of *of = t->link.params.roster->of;
+    return bytes && of[peer].host != of[t->link.params.rank].host ? SEAL_BYTES : 0;
+}
+
 /* On a stream there are seals, too. */
 static void seal_begin(struct tcp *t, int lane) {
     struct sending *s = &t->lane[lane].out;
@@ -210,12 +222,14 @@ static void seal_begin(struct tcp *t, int lane) {
     s->mixed = r->mixed = (struct mixture){0};
     if (s->peer >= 0) {
         s->sealer = &t->peers[s->peer].line[lane]->out;
-        s->total += s->bytes ? 2 * SEAL_BYTES : SEAL_BYTES;
+        s->sealed = seal_bytes(t, s->peer, s->bytes);
+        s->total += SEAL_BYTES + s->sealed;
         seal_make(s->sealer, &s->label, sizeof s->label, s->head);
     }
     if (r->peer >= 0) {
         r->sealer = &t->peers[r->peer].line[lane]->in;
-        r->total += r->in->bytes ? 2 * SEAL_BYTES : SEAL_BYTES;
+        r->sealed = seal_bytes(t, r->peer, r->in->bytes);
+        r->total += SEAL_BYTES + r->sealed;
     }
 }
 

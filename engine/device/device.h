@@ -12,6 +12,7 @@ struct device_params {
     int count;   /* how many there are on this host */
     int unit;    /* accelerators: which of the machine's it is; several devices may share one */
     int threads; /* of this device, >= 1 */
+    bool no_winograd; /* the cpu's convolutions never use Winograd's algorithm */
     bool
         pin; /* bind the calling thread and the device's own to cores of their own, if there are enough */
 };

@@ -10,12 +10,12 @@ struct accel_ops; /* accel.h */
 struct device_unit;
 struct device_software;
 struct device_params {
-    int index;   /* which of the ranks' devices on this host */
-    int count;   /* how many there are on this host */
-    int unit;    /* accelerators: which of the machine's it is; several devices may share one */
-    int threads; /* of this device, >= 1 */
-    double
-        timeout; /* accelerators: seconds that the host waits for it before it gives up; 0: for ever */
+    int index;      /* which of the ranks' devices on this host */
+    int count;      /* how many there are on this host */
+    int unit;       /* accelerators: which of the machine's it is; several devices may share one */
+    int threads;    /* of this device, >= 1 */
+    double timeout; /* accelerators: seconds that the host waits before it gives up; 0: for ever */
+    bool no_winograd; /* the cpu's convolutions never use Winograd's algorithm */
     bool
         pin; /* bind the calling thread and the device's own to cores of their own, if there are enough */
 };

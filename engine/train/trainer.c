@@ -435,6 +435,7 @@ enum error job_check(const struct job *job, struct config_errors *errors, struct
     struct trainer t = {.job = job, .config = &job->settings->config};
     enum error err = open_data(&t);
     if (err == ERR_NONE) err = open_model(&t, errors);
+    if (err == ERR_NONE) err = batches_check(&t);
     if (err == ERR_NONE) err = check_init(&t, errors);
     if (err == ERR_NONE)
         *out = (struct job_facts){.parameters = t.model->parameters,

@@ -69,7 +69,9 @@ int dataset_recognise(const char *path) {
 enum error dataset_open(const struct data_config *c, bool train, uint64_t seed,
                         struct dataset **out) {
     struct dataset *d;
-    TRY(kinds[c->set.index]->open(c->set.config, train, seed, &d));
+    const struct dataset_ops *ops = kinds[c->set.index];
+    TRY((c->values && ops->open_values ? ops->open_values : ops->open)(c->set.config, train, seed,
+                                                                       &d));
     if (train && c->limit > 0 && c->limit < d->size) d->size = c->limit;
     if (d->classes && !d->labels) d->labels = 1;
     *out = d;

@@ -1,7 +1,7 @@
 /* csv: numbers in columns, one of which is the target. Columns part at commas, semicolons or tabs,
  * whichever the first line has first; blank lines are passed over; a first line without any number
- * is a header. A target written in whole numbers from 0 on is a class, any other a value to regress
- * on.
+ * is a header. A target written in whole numbers from 0 on is a class, any other, or any where the
+ * loss is of values, a value to regress on.
  *
  * The file is read once, in lines of bounded length, into rows of floats; its size bounds what they
  * take, as two bytes make a number at best. */
@@ -219,9 +219,8 @@ static enum error part_open(const struct table *t, const struct table *train, st
     return ERR_NONE;
 }
 
-static enum error csv_open(const void *config, bool train, uint64_t seed, struct dataset **out) {
-    (void)seed;
-    const struct csv_config *c = config;
+static enum error open_as(const struct csv_config *c, bool values, bool train,
+                          struct dataset **out) {
     const char *val = c->val ? c->val : "10%";
     bool held = part_is_held(val);
     struct table first, second;
@@ -229,6 +228,7 @@ static enum error csv_open(const void *config, bool train, uint64_t seed, struct
     if (!c->train)
         return FAIL(ERR_CONFIG, "data.train is missing\ngive the file of the training samples");
     TRY(table_read(c->train, c->target, &first));
+    first.classes = first.classes && !values;
     enum error err = ERR_NONE;
     if (held) err = part_find(val, first.rows, train, &part);
     if (err == ERR_NONE && (train || held)) {
@@ -239,6 +239,17 @@ static enum error csv_open(const void *config, bool train, uint64_t seed, struct
     }
     free(first.values);
     return err;
+}
+
+static enum error csv_open(const void *config, bool train, uint64_t seed, struct dataset **out) {
+    (void)seed;
+    return open_as(config, false, train, out);
+}
+
+static enum error csv_open_values(const void *config, bool train, uint64_t seed,
+                                  struct dataset **out) {
+    (void)seed;
+    return open_as(config, true, train, out);
 }
 
 static bool csv_recognises(const char *path) {
@@ -263,9 +274,11 @@ const struct dataset_ops dataset_csv = {
          .fields = fields,
          .size = sizeof(struct csv_config),
          .shorthand = "train",
-         .help = "Columns of numbers; the target is a class where it is written in whole numbers"},
+         .help = "Columns of numbers; the target is a class where it is written in whole numbers, "
+                 "unless loss is mse, which is of values"},
     .recognises = csv_recognises,
     .open = csv_open,
+    .open_values = csv_open_values,
     .read = resident_read,
     .close = resident_close,
 };

@@ -71,7 +71,11 @@ int dataset_recognise(const char *path) {
 enum error dataset_open_like(const struct data_config *c, bool train, uint64_t seed,
                              const struct dataset *like, struct dataset **out) {
     struct dataset *d;
-    TRY(kinds[c->set.index]->open(c->set.config, train, seed, like, &d));
+    const struct dataset_ops *ops = kinds[c->set.index];
+    if (c->values && ops->open_values && !like)
+        TRY(ops->open_values(c->set.config, train, seed, &d));
+    else
+        TRY(ops->open(c->set.config, train, seed, like, &d));
     if (train && c->limit > 0 && c->limit < d->size) d->size = c->limit;
     if (d->classes && !d->labels) d->labels = 1;
     enum error err = like ? dataset_check_like(d, like) : ERR_NONE;

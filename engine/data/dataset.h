@@ -18,6 +18,10 @@ struct dataset_ops {
      * ERR_INPUT: no such file; ERR_DATA: not what it should be. */
     enum error (*open)(const void *config, bool train, uint64_t seed, const struct dataset *like,
                        struct dataset **out);
+    /* The same where the loss is of values (mse): targets that may be either are values, not classes.
+     * NULL: they are always one of the two. Not asked for a network that exists: its
+     * targets are what they were. */
+    enum error (*open_values)(const void *config, bool train, uint64_t seed, struct dataset **out);
     /* Sample i in [0, size): its raw values (of sample_bytes) and its classes or target. Thread-safe,
      * deterministic, and once warm allocates nothing (a library that decodes may). Tokens are in [0, classes). */
     enum error (*read)(struct dataset *d, int64_t i, void *x, int32_t *label, float *target);
@@ -67,6 +71,7 @@ struct data_config {
     struct config_variant set; /* which, with its own keys */
     struct node *augment;      /* [flip, {crop: 4}]; NULL: none */
     struct node *normalize;    /* auto | off | {mean: [...], std: [...]}; NULL: auto */
+    bool values;               /* the loss is of values: set by who knows it */
     int64_t limit;             /* use the first so many training samples; 0: all */
     int64_t workers;           /* loader threads; 0 auto */
 };

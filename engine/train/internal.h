@@ -51,6 +51,8 @@ void timers_anchor(struct trainer *t);
 /* At a step's end, when the device has been waited for: the step's phases as they were. */
 void timers_settle(struct trainer *t, const int64_t before[PHASES]);
 
+/* That each shard of each batch has as many samples as the model's batchnorms need. */
+MUST_CHECK enum error batches_check(const struct trainer *t);
 void trainer_view(struct trainer *t, struct checkpoint_view *v);
 /* The values as the host can read them: *copy is to be freed; NULL where they lie there anyway. */
 MUST_CHECK enum error trainer_values(const struct trainer *t, const float **values, void **copy);

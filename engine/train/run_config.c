@@ -126,6 +126,7 @@ struct load { /* what run_settings_load was given */
     int nsets;
     const char *const *modes, *const *algorithms;
     const struct run_launched *launched;
+    bool asks;
 };
 
 /* ERR_CONFIG from the parts only says that e has grown: all parts have their say before it counts.
@@ -167,11 +168,13 @@ static enum error settle(const struct load *l, struct run_settings *s, struct co
         *data = *(const struct data_config *)set.common_config;
         data->set = set;
     }
+    data->values = s->config.loss == LOSS_MSE;
     if (s->config.model) {
         TRY(go_on(model_check(s->config.model, e)));
         TRY(init_read(s->config.model, s->pool, e, &s->config.init));
     }
     if (l->launched) s->config.launched = *l->launched;
+    s->config.asks = l->asks;
     TRY(run_resolve(s, l->modes, l->algorithms, e));
     return config_errors_count(e) ? ERR_CONFIG : ERR_NONE;
 }
@@ -208,9 +211,9 @@ static void write_report(struct run_settings *s, const struct config_errors *e, 
 
 enum error run_settings_load(const char *path, const char *const *sets, int nsets,
                              const char *const *modes, const char *const *algorithms,
-                             const struct run_launched *launched, struct run_settings *out,
-                             char **report) {
-    struct load l = {path, sets, nsets, modes, algorithms, launched};
+                             const struct run_launched *launched, bool asks,
+                             struct run_settings *out, char **report) {
+    struct load l = {path, sets, nsets, modes, algorithms, launched, asks};
     struct config_errors *e = NULL;
     memset(out, 0, sizeof *out);
     *report = NULL;

@@ -93,6 +93,53 @@ static void messages_steer_no_terminal(void **state) {
     }
 }
 
+/* An epoch's short last batch may leave a shard a single sample: known before anything is trained. */
+static void batches_too_small_for_batchnorm(void **state) {
+    (void)state;
+    static const struct {
+        const char *batch, *more;
+        const char *text; /* NULL: it is trained */
+    } cases[] = {
+        {"batch={size: 16, shards: 1}", "seed=0", NULL},
+        {"batch={size: 16, shards: 2}", "seed=0", "the last batch of an epoch has 2 samples"},
+        {"batch={size: 16, shards: 2}", "sync_batchnorm=true", NULL},
+        {"batch={size: 16, shards: 2, drop_last: true}", "seed=0", NULL},
+        {"batch={size: 16, shards: 2}", "train=3st", NULL}, /* it never comes */
+        {"batch={size: 7, shards: 1}", "seed=0", "has 1 sample, and"},
+        {"batch={size: 16, shards: 8, accumulate: 2}", "seed=0", "in a batch of 16"}};
+    char dir[600];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int run = 0; run < 2; run++) {
+            snprintf(dir, sizeof dir, "log.dir=%s-%zu", scratch_path("norm"), i);
+            program_run(&p, 60, run ? "run" : "validate", "--set", "mode=single", "--set",
+                        "devices=cpu:1", "--set", "data={set: digits, train: 50, val: 20}", "--set",
+                        "model={layers: [flatten, linear: 8, batchnorm, linear: 10]}", "--set",
+                        "train=1ep", "--set", dir, "--set", cases[i].batch, "--set", cases[i].more,
+                        NULL);
+            if (p.code != (cases[i].text ? 78 : 0))
+                fail_msg("%s, %s: exit code %d: %s", cases[i].batch, cases[i].more, p.code, p.err);
+            if (cases[i].text && !strstr(p.err, cases[i].text)) fail_msg("%s", p.err);
+        }
+}
+
+/* The loss says what a target in whole numbers is. */
+static void whole_numbers_to_regress_on(void **state) {
+    (void)state;
+    char text[2000] = "", data[700], dir[600];
+    for (int i = 0; i < 100; i++) snprintf(text + strlen(text), 16, "%d,%d\n", i % 7, 2 * (i % 7));
+    const char *path = config_file("even.csv", text);
+    snprintf(data, sizeof data, "data={set: csv, train: %s, val: 20}", path);
+    snprintf(dir, sizeof dir, "log.dir=%s", scratch_path("even"));
+    program_run(&p, 60, "run", "--json", "--set", data, "--set", "loss=mse", "--set",
+                "model={layers: [linear: 1]}", "--set", "mode=single", "--set", "devices=cpu:1",
+                "--set", "batch=16", "--set", "train=100st", "--set", dir, NULL);
+    if (p.code != 0) fail_msg("%s", p.err);
+    assert_true(program_number(&p, "val.loss") < 0.01);
+    program_run(&p, 60, "validate", "--set", data, "--set", "model={layers: [linear: 1]}", NULL);
+    assert_int_equal(p.code, 78); /* classes, of which there are 13 */
+    assert_non_null(strstr(p.err, "13 classes"));
+}
+
 static void diverging_is_a_result_that_is_not_acceptable(void **state) {
     (void)state;
     static const char *const modes[] = {"mode=single", "mode=dp", "mode=ddp"};
@@ -138,6 +185,8 @@ int main(void) {
         cmocka_unit_test(messages_steer_no_terminal),
         cmocka_unit_test(diverging_is_a_result_that_is_not_acceptable),
         cmocka_unit_test(config_can_be_run_again),
+        cmocka_unit_test(batches_too_small_for_batchnorm),
+        cmocka_unit_test(whole_numbers_to_regress_on),
     };
     return cmocka_run_group_tests_name("commands", tests, NULL, NULL);
 }

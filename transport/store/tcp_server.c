@@ -291,6 +291,12 @@ static void raise_descriptors(void) {
 
 static enum error fail_listen(const struct endpoint *at, int err) {
     char owner[64];
+    if (err == NNG_EADDRINVAL)
+        return FAIL(ERR_CREATE,
+                    "cannot serve a store at %s: this host has no such address\nis this host the "
+                    "one of rank 0 or node 0? only that one serves; on others set their own "
+                    "number (--node-rank)",
+                    at->text);
     if (err != NNG_EADDRINUSE)
         return FAIL(err == NNG_ENOMEM ? ERR_MEMORY : ERR_CREATE, "cannot serve a store at %s: %s",
                     at->text, nng_strerror(err));

@@ -123,6 +123,7 @@ static void run_endless(long cut, struct rank r[2]) {
     cut_soon = cut;
     run_through(&proxy, (struct ranks){.world = 2, .link = "tcp", .heartbeat = 1, .fn = endless},
                 r);
+    on_the_way = NULL;
     for (int i = 0; i < 2; i++) assert_int_equal(r[i].err, ERR_PEER);
 }
 

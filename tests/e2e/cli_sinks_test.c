@@ -88,7 +88,9 @@ static void undisturbed(void **state) {
         snprintf(hash, sizeof hash, "%s", program_string(&p, "weights_sha256"));
         check_rows(modes[i], 130);
         ask_tensorboard(modes[i]);
-        start("plain", modes[i], "130st", "jsonl");
+        char plain[32];
+        snprintf(plain, sizeof plain, "%s-plain", modes[i]);
+        start(plain, modes[i], "130st", "jsonl");
         ends();
         assert_string_equal(hash, program_string(&p, "weights_sha256"));
     }

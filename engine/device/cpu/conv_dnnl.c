@@ -161,6 +161,7 @@ static enum error ask(struct conv *c, const struct convolution *d, dnnl_primitiv
 static bool winograd_pays(const struct conv *c, enum pass pass) {
     const struct op_desc *d = &c->op.desc;
     const struct window *w = &d->conv.window;
+    if (c->op.dev->params.no_winograd) return false;
     if (d->precision != PRECISION_F32 || d->conv.groups != 1) return false;
     if (w->kernel[0] != 3 || w->kernel[1] != 3 || w->stride[0] != 1 || w->stride[1] != 1)
         return false;

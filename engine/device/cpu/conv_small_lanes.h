@@ -1,9 +1,11 @@
-/* Vectors for conv_small_kernels.h: as wide as the instruction set that the file is compiled for,
+/* Vectors for conv_small_kernels.h and conv_wino_kernels.h: as wide as the instruction set that the file is compiled for,
  * and block sizes that fit in its registers. */
 #pragma once
 #include "engine/device/cpu/conv_small.h"
 #if defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 /* Blocks: ROW_M channels of CONV_VECTORS vectors, DOT_M channels of CONV_DOT_TAPS taps, WIDE_M
@@ -50,6 +52,19 @@ static inline vec load(const float *p) {
 }
 static inline void store(float *p, vec v) {
     *(vec_anywhere *)p = v;
+}
+
+/* a * b + c, rounded once where the instruction set can. */
+static inline vec fused(vec a, vec b, vec c) {
+#if defined(__AVX512F__)
+    return (vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__AVX2__)
+    return (vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(__aarch64__)
+    return (vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#else
+    return a * b + c;
+#endif
 }
 
 /* Three things that compilers do badly with vector extensions alone. */

@@ -19,7 +19,7 @@ static size_t up(size_t n, size_t to) {
     return (n + to - 1) / to * to;
 }
 
-static size_t page(void) {
+size_t meeting_page(void) {
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
@@ -45,12 +45,12 @@ static struct board board_plan(int size) {
                       .pipe_lines = pipe_lines(size),
                       .lent_bytes = lent_bytes(size)};
     size_t ranks = (size_t)size;
-    b.slots = up(sizeof b + ranks * sizeof(struct seat), page());
+    b.slots = up(sizeof b + ranks * sizeof(struct seat), meeting_page());
     b.pipes = b.slots + LANES * ranks * 2 * SLOT_BYTES;
     b.lent =
         up(b.pipes + LANES * ranks * ranks * (sizeof(struct pipe) + b.pipe_lines * (size_t)LINE),
-           page());
-    b.end = up(b.lent + LANES * ranks * b.lent_bytes, page());
+           meeting_page());
+    b.end = up(b.lent + LANES * ranks * b.lent_bytes, meeting_page());
     b.used = b.end;
     return b;
 }
@@ -61,7 +61,7 @@ static int host_cores(void) {
 }
 
 static enum error reserve(struct meeting *m) {
-    m->reserved = (size_t)sysconf(_SC_PHYS_PAGES) * page();
+    m->reserved = (size_t)sysconf(_SC_PHYS_PAGES) * meeting_page();
     m->base =
         mmap(NULL, m->reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (m->base == MAP_FAILED) {

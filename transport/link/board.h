@@ -72,8 +72,10 @@ struct meeting {
     struct board *board; /* at base */
 };
 
-/* Makes the board 'bytes' long: after it, every rank may meeting_map. ERR_MEMORY when there is not
- * so much. */
+/* The host's page: what is mapped begins and ends at its multiples. */
+size_t meeting_page(void);
+/* Makes the board 'bytes' long, whole pages: after it, every rank may meeting_map. ERR_MEMORY when
+ * there is not so much. */
 MUST_CHECK enum error meeting_extend(struct meeting *m, size_t bytes);
 /* Puts memory behind a part of the board that all ranks have mapped. */
 MUST_CHECK enum error meeting_fill(struct meeting *m, size_t from, size_t bytes);

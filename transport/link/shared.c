@@ -143,27 +143,24 @@ enum error shared_lend(struct link *l, int lane, void *buf, void **mine) {
     return ERR_NONE;
 }
 
-/* Ranks' pieces begin at different places within a page, so that equal indices do not compete for
- * one set of the cache. */
+/* Ranks' pieces begin at different places within what the sets of a cache repeat after, so that
+ * equal indices do not compete for one set. */
 static enum error stride_of(size_t bytes, int size, size_t *stride, size_t *total) {
-    enum { PAGE = 4096, STAGGER = 5 * LINE };
+    enum { SETS = 4096, STAGGER = 5 * LINE };
     size_t whole;
-    if (__builtin_add_overflow(bytes, (size_t)PAGE + STAGGER, &whole))
+    if (__builtin_add_overflow(bytes, (size_t)SETS + STAGGER, &whole))
         return FAIL(ERR_MEMORY, "cannot share %zu bytes", bytes);
-    *stride = whole / PAGE * PAGE + STAGGER;
-    TRY(memory_size((size_t)size, *stride, "memory of all ranks", total));
-    return __builtin_add_overflow(*total, (size_t)PAGE, &whole)
-               ? FAIL(ERR_MEMORY, "cannot share %zu bytes", bytes)
-               : ERR_NONE;
+    *stride = whole / SETS * SETS + STAGGER;
+    return memory_size((size_t)size, *stride, "memory of all ranks", total);
 }
 
 /* Rank 0 does it for all. */
 static enum error board_grow(struct shared *s, size_t total) {
-    enum { PAGE = 4096 };
     struct board *b = s->board;
-    size_t start = (b->used + PAGE - 1) / PAGE * PAGE, end;
-    if (__builtin_add_overflow(start, (total + PAGE - 1) / PAGE * PAGE, &end))
+    size_t page = meeting_page(), start = b->used, end;
+    if (__builtin_add_overflow(start, total, &end) || __builtin_add_overflow(end, page - 1, &end))
         return FAIL(ERR_MEMORY, "cannot share %zu bytes", total);
+    end = end / page * page;
     TRY(meeting_extend(s->meeting, end));
     TRY(meeting_map(s->meeting, end));
     b->allocated = start;

@@ -2,9 +2,10 @@
  * resolved.yaml, env.json. The files may hold anything: what is not of their form is ERR_DATA, a run that has not finished
  * ERR_INPUT. */
 #pragma once
+#include "engine/base/limits.h"
 #include "engine/config/tree.h"
 
-enum { RESULT_RANKS = 64, RESULT_PHASES = 7, RESULT_SETTINGS = 4096 };
+enum { RESULT_RANKS = RANKS_MAX, RESULT_PHASES = 7, RESULT_SETTINGS = 4096 };
 /* As in summary.json's time_s, in the order of a step; comm_hidden runs beside backward, total is all of it. */
 enum result_phase {
     RESULT_LOAD,

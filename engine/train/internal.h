@@ -92,8 +92,7 @@ void metrics_flush(struct metrics *m);
 void metrics_percentiles(struct metrics *m, double *p50, double *p95); /* of step times, in ms */
 void metrics_close(struct metrics *m);
 
-enum { RANKS_MOST = RUN_DEVICES_MAX + 1 }; /* dp may have a server besides */
-struct summary {                           /* what the end of a run says */
+struct summary { /* what the end of a run says */
     const char *mode, *run_dir, *run_id;
     int devices;
     int64_t shards, steps, epochs, samples;
@@ -103,7 +102,7 @@ struct summary {                           /* what the end of a run says */
     double step_p50, step_p95, samples_per_s;
     double time_s[PHASES], hidden_s, total_s;
     int ranks, processes;
-    double sent[RANKS_MOST], received[RANKS_MOST], rss[RANKS_MOST], state[RANKS_MOST];
+    double sent[RANKS_MAX], received[RANKS_MAX], rss[RANKS_MAX], state[RANKS_MAX];
     double loss_scale;    /* fp16; else 0 */
     int64_t skipped;      /* steps, fp16 */
     const char *planted;  /* what goes wrong on purpose, NULL: nothing */

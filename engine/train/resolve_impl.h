@@ -26,6 +26,9 @@ bool resolve_mode_is(const struct resolve *r, const char *mode);
 MUST_CHECK enum error resolve_processes(struct resolve *r);
 MUST_CHECK enum error resolve_single(struct resolve *r); /* that its devices are one */
 MUST_CHECK enum error resolve_link(struct resolve *r);
+/* Devices of all nodes: as many as a group can hold, a server of its own beside them. */
+int resolve_devices_most(const struct resolve *r);
+void resolve_check_count(struct resolve *r);
 
 /* ---- resolve_sharing.c: what is exchanged ---- */
 MUST_CHECK enum error resolve_sharing(struct resolve *r);

@@ -1,6 +1,7 @@
 /* The whole configuration of a run as the engine's parts read it; run_schema is its schema, one
  * table a section. */
 #pragma once
+#include "engine/base/limits.h"
 #include "engine/data/dataset.h"
 #include "engine/model/graph.h"
 #include "engine/optim/optim.h"
@@ -10,7 +11,7 @@
 
 #include <string.h>
 
-enum { RUN_DEVICES_MAX = 256, RUN_SHARDS_MAX = 256 };
+enum { RUN_DEVICES_MAX = RANKS_MAX, RUN_SHARDS_MAX = 256 };
 struct device_choice { /* auto | cpu:4 | ref:2 | cuda | cuda:0,2 */
     const char *kind;
     int count;      /* of the whole run */

@@ -254,8 +254,8 @@ static int64_t choose_count(const struct resolve *r) {
     const struct batch_config *b = &r->c->batch;
     if (resolve_mode_is(r, "single")) return 1;
     int64_t nodes = r->c->run.nodes, most = b->size / b->accumulate / nodes;
-    int64_t n = device_host_cores();
-    if (n > RUN_DEVICES_MAX / nodes) n = RUN_DEVICES_MAX / nodes;
+    int64_t n = device_host_cores(), possible = resolve_devices_most(r) / nodes;
+    if (n > possible) n = possible;
     if (n > most && !b->shards) n = most;
     while (n > 1 && b->shards && !r->c->asks && !shares_evenly(b->shards, n * nodes)) n--;
     return n > 1 ? n : 1;
@@ -311,6 +311,7 @@ static enum error resolve_devices(struct resolve *r) {
     else
         d->local = (int)choose_count(r);
     d->count = d->local * (int)r->c->run.nodes;
+    resolve_check_count(r);
     if (given) return ERR_NONE;
     r->c->devices_text =
         ops->units ? units_text(r) : pool_printf(r->pool, "%s:%d", d->kind, d->local);

@@ -167,9 +167,9 @@ SECTION(comm, "algorithm", "How bytes move between devices");
 
 static const struct config_field place_fields[] = {
     {"nodes", CONFIG_INT, offsetof(struct place_config, nodes), "1",
-     "Hosts that run 'engine run' together, with 'devices' each", .min = 1, .max = 64},
+     "Hosts that run 'engine run' together, with 'devices' each", .min = 1, .max = RANKS_MAX},
     {"node_rank", CONFIG_INT, offsetof(struct place_config, node_rank), "0",
-     "Which of them this is", .min = 0, .max = 63},
+     "Which of them this is", .min = 0, .max = RANKS_MAX - 1},
     {"master", CONFIG_STRING, offsetof(struct place_config, master), "127.0.0.1",
      .help = "Host of node 0, where all meet: a name or address, :PORT may follow"},
     {"port", CONFIG_INT, offsetof(struct place_config, port), "29500", "Of master", .min = 1,
@@ -179,9 +179,9 @@ static const struct config_field place_fields[] = {
              "auto: by the environment of torchrun, Open MPI, PMI or Slurm; none: it is ignored"},
     {"rank", CONFIG_INT, offsetof(struct place_config, rank), "auto",
      "Which rank this process is, with init tcp:// or file://; auto: by the environment", .min = 0,
-     .max = 63, .choices = "auto", .word = -1},
+     .max = RANKS_MAX - 1, .choices = "auto", .word = -1},
     {"world_size", CONFIG_INT, offsetof(struct place_config, world_size), "auto",
-     "How many there are, likewise", .min = 1, .max = 64, .choices = "auto"},
+     "How many there are, likewise", .min = 1, .max = RANKS_MAX, .choices = "auto"},
     {"restarts", CONFIG_INT, offsetof(struct place_config, restarts), "0",
      "How often to start again from the last checkpoint when a rank or a node is lost", .min = 0,
      .max = 1000000},

@@ -67,7 +67,7 @@ static void defaults(void **state) {
     assert_string_equal(c->mode, "ddp");
     assert_string_equal(c->devices.kind, "cpu");
     assert_true(c->devices.automatic);
-    assert_int_equal(c->devices.count, cores < 128 ? cores : 128);
+    assert_int_equal(c->devices.count, cores < RANKS_MAX ? cores : RANKS_MAX);
     assert_int_equal(c->batch.size, 128);
     assert_int_equal(c->batch.shards, c->devices.count);
     assert_int_equal(c->threads, cores / c->devices.count);
@@ -367,14 +367,26 @@ static const struct {
     {"devices: gpu:2", NULL,
      "c.yaml:1:10: error: unknown device kind 'gpu' (there are cpu, ref, cuda)"},
     {"devices: cpu:0", NULL,
-     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to 256, got "
-     "\"cpu:0\""},
+     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to " LIMIT_TEXT(
+         RANKS_MAX) ", got "
+                    "\"cpu:0\""},
+    {"devices: cpu:64\nrun: {nodes: 2}", NULL,
+     "c.yaml:1:10: error: 64 devices on each of 2 nodes (set at 2:14) are 128, but a run has at "
+     "most "
+     "64"},
+    {"mode: dp\ndp: {server: dedicated}\ndevices: cpu:64", NULL,
+     "c.yaml:3:10: error: 64 devices, but a run has at most 63 beside the server"},
+    {"devices: cpu:100", NULL,
+     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to " LIMIT_TEXT(
+         RANKS_MAX) ", got \"cpu:100\""},
     {"devices: cpu:257", NULL,
-     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to 256, got "
-     "\"cpu:257\""},
+     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to " LIMIT_TEXT(
+         RANKS_MAX) ", got "
+                    "\"cpu:257\""},
     {"devices: \"cpu:\"", NULL,
-     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to 256, got "
-     "\"cpu:\""},
+     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to " LIMIT_TEXT(
+         RANKS_MAX) ", got "
+                    "\"cpu:\""},
     {"devices: 4", NULL, "c.yaml:1:10: error: unknown device kind '4' (there are cpu, ref, cuda)"},
     {"data: nowhere/mnist", NULL, "c.yaml:1:7: error: data: no file or folder 'nowhere/mnist'"},
     {"data: {train: nowhere/mnist}", NULL,
@@ -547,7 +559,7 @@ static void hints(void **state) {
         {"devices: cpu:2\nbatch: {shards: 6}", "hint: set batch.shards to 4 or 8"},
         {"devices: cpu:3\nbatch: {shards: 2}", "hint: set batch.shards to 3"},
         {"devices: cpu:3\nbatch: {shards: 4}", "hint: set batch.shards to 3 or 6"},
-        {"devices: cpu:200\nbatch: {size: 512, shards: 201}", "hint: set batch.shards to 200\n"},
+        {"devices: cpu:48\nbatch: {size: 512, shards: 201}", "hint: set batch.shards to 192\n"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         assert_fails(ERR_CONFIG, load(f, cases[i].text, NULL));

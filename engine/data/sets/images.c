@@ -7,17 +7,22 @@
  * stack, from which a reader takes one and puts it back. */
 #include "engine/data/image.h"
 
+#include "engine/base/digest.h"
 #include "engine/base/file.h"
+#include "engine/base/log.h"
 #include "engine/data/pair.h"
 #include "engine/data/resident.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { SKIPPED_KINDS = 8 }; /* the last is for all others */
 struct images_config {
     const char *train, *val;
     int64_t size, resize;
@@ -35,7 +40,10 @@ struct images {
     struct pool *pool; /* of the names */
     char *folder;
     struct listing classes, files; /* by number, each in a folder of that name; "CLASS/NAME" */
-    int64_t skipped;               /* files of these folders that are no JPEG and no PNG */
+    struct skipped {               /* what lies in these folders beside pictures, by ending */
+        char ending[12];
+        int64_t count;
+    } skipped[SKIPPED_KINDS];
     int32_t *labels;
     pthread_mutex_t lock;
     struct worker *idle;
@@ -168,6 +176,57 @@ static enum error label_add(struct images *s, int64_t before, int32_t label) {
     return ERR_NONE;
 }
 
+/* ---- what is left out ---- */
+static bool wanted_other(const char *path, const char *name) {
+    (void)path;
+    return name[0] != '.' && !image_is_name(name);
+}
+
+/* ".webp" of CLASS/PICTURE.WEBP, "folder", or "other". */
+static void ending_of(const char *path, char out[12]) {
+    const char *dot = strrchr(strrchr(path, '/'), '.');
+    const char *what = file_is_folder(path) ? "folder" : !dot || strlen(dot) > 10 ? "other" : dot;
+    for (size_t i = 0; i <= strlen(what); i++) out[i] = (char)tolower((unsigned char)what[i]);
+}
+
+static void skipped_add(struct images *s, const char *path) {
+    char ending[12];
+    int k = 0;
+    ending_of(path, ending);
+    while (k < SKIPPED_KINDS - 1 && s->skipped[k].count && strcmp(s->skipped[k].ending, ending))
+        k++;
+    strcpy(s->skipped[k].ending, k < SKIPPED_KINDS - 1 ? ending : "other");
+    s->skipped[k].count++;
+}
+
+static enum error skipped_list(struct images *s, const char *root, const char *folder) {
+    struct listing l = {0};
+    char path[PATH_MAX];
+    enum error err = folder_list(root, folder, wanted_other, s->pool, &l);
+    for (int64_t i = 0; i < l.count && err == ERR_NONE; i++)
+        if ((err = path_join(path, root, l.name[i])) == ERR_NONE) skipped_add(s, path);
+    free(l.name);
+    return err;
+}
+
+/* Once for a folder, however often the process opens it one time after the other. */
+static void skipped_tell(const struct images *s, const char *root) {
+    static _Atomic uint32_t last;
+    char text[256] = "";
+    int used = 0;
+    int64_t all = 0;
+    for (int k = 0; k < SKIPPED_KINDS && s->skipped[k].count; k++) {
+        all += s->skipped[k].count;
+        used += snprintf(text + used, sizeof text - (size_t)used, "%s%lld x %s", k ? ", " : "",
+                         (long long)s->skipped[k].count, s->skipped[k].ending);
+    }
+    uint32_t this = crc32c(0, root, strlen(root));
+    if (all == 0 || atomic_exchange(&last, this) == this) return;
+    log_warn("%s: left out, as only .jpg, .jpeg and .png files right in a class's folder are read: "
+             "%s",
+             root, text);
+}
+
 /* The pictures of root's folders. must: each has some. */
 static enum error files_list(struct images *s, const char *root, bool must) {
     for (int64_t k = 0; k < s->classes.count; k++) {
@@ -177,6 +236,7 @@ static enum error files_list(struct images *s, const char *root, bool must) {
         TRY(path_join(path, root, name));
         if (!*name || (!must && !file_is_folder(path))) continue;
         TRY(folder_list(root, name, wanted_picture, s->pool, &s->files));
+        TRY(skipped_list(s, root, name));
         if (must && s->files.count == before)
             return FAIL(ERR_DATA,
                         "%s holds no pictures (.jpg, .jpeg, .png)\na class needs some; remove the "
@@ -184,6 +244,7 @@ static enum error files_list(struct images *s, const char *root, bool must) {
                         path);
         TRY(label_add(s, before, (int32_t)k));
     }
+    skipped_tell(s, root);
     return s->files.count ? ERR_NONE : FAIL(ERR_DATA, "%s holds no pictures", root);
 }
 

@@ -52,7 +52,10 @@ static enum error opened_open(const struct cli_config *c, struct opened *o) {
     const struct run_config *config = &o->settings.config;
     enum error err = dataset_open(&config->data, true, (uint64_t)config->seed, &o->train);
     if (err == ERR_NONE) err = dataset_open(&config->data, false, (uint64_t)config->seed, &o->val);
-    if (err != ERR_NONE) cli_fail(err);
+    if (err != ERR_NONE)
+        cli_fail(err);
+    else
+        dataset_tell(o->train, o->val);
     return err;
 }
 

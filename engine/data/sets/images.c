@@ -7,9 +7,7 @@
  * stack, from which a reader takes one and puts it back. */
 #include "engine/data/image.h"
 
-#include "engine/base/digest.h"
 #include "engine/base/file.h"
-#include "engine/base/log.h"
 #include "engine/data/pair.h"
 #include "engine/data/resident.h"
 
@@ -17,7 +15,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -209,22 +206,18 @@ static enum error skipped_list(struct images *s, const char *root, const char *f
     return err;
 }
 
-/* Once for a folder, however often the process opens it one time after the other. */
-static void skipped_tell(const struct images *s, const char *root) {
-    static _Atomic uint32_t last;
+static enum error skipped_note(struct images *s, const char *root, const char **note) {
     char text[256] = "";
     int used = 0;
-    int64_t all = 0;
-    for (int k = 0; k < SKIPPED_KINDS && s->skipped[k].count; k++) {
-        all += s->skipped[k].count;
+    for (int k = 0; k < SKIPPED_KINDS && s->skipped[k].count; k++)
         used += snprintf(text + used, sizeof text - (size_t)used, "%s%lld x %s", k ? ", " : "",
                          (long long)s->skipped[k].count, s->skipped[k].ending);
-    }
-    uint32_t this = crc32c(0, root, strlen(root));
-    if (all == 0 || atomic_exchange(&last, this) == this) return;
-    log_warn("%s: left out, as only .jpg, .jpeg and .png files right in a class's folder are read: "
-             "%s",
-             root, text);
+    if (!used) return ERR_NONE;
+    *note = pool_printf(s->pool,
+                        "%s: left out, as only .jpg, .jpeg and .png files right in a class's "
+                        "folder are read: %s",
+                        root, text);
+    return *note ? ERR_NONE : ERR_MEMORY;
 }
 
 /* The pictures of root's folders. must: each has some. */
@@ -244,7 +237,6 @@ static enum error files_list(struct images *s, const char *root, bool must) {
                         path);
         TRY(label_add(s, before, (int32_t)k));
     }
-    skipped_tell(s, root);
     return s->files.count ? ERR_NONE : FAIL(ERR_DATA, "%s holds no pictures", root);
 }
 
@@ -353,7 +345,7 @@ static void images_close(struct dataset *d) {
 }
 
 static enum error images_fill(struct images *s, const struct images_config *c, bool train,
-                              const struct dataset *like) {
+                              const struct dataset *like, const char **note) {
     char roots[2][PATH_MAX];
     TRY(pool_create(&s->pool));
     TRY(roots_find(c, roots[0], roots[1]));
@@ -365,6 +357,7 @@ static enum error images_fill(struct images *s, const struct images_config *c, b
     TRY(classes_list(s, like ? root : roots[0], like));
     if (!train && own && !like) TRY(folders_check(s, root));
     TRY(files_list(s, root, train || !own));
+    TRY(skipped_note(s, root, note));
     if (!own) TRY(files_part(s, c->val ? c->val : "10%", train));
     return files_probe(s);
 }
@@ -376,13 +369,14 @@ static enum error images_open(const void *config, bool train, uint64_t seed,
     (void)seed;
     const struct images_config *c = config;
     struct images *s;
+    const char *note = NULL;
     if (!c->train) return FAIL(ERR_CONFIG, "data.train is missing\ngive a folder of pictures");
     if (c->resize && c->resize < c->size)
         return FAIL(ERR_CONFIG, "data.resize: %lld is less than data.size, %lld",
                     (long long)c->resize, (long long)c->size);
     TRY(memory_alloc(sizeof *s, (void **)&s));
     pthread_mutex_init(&s->lock, NULL);
-    enum error err = images_fill(s, c, train, like);
+    enum error err = images_fill(s, c, train, like, &note);
     if (err != ERR_NONE) {
         images_close(&s->base);
         return err;
@@ -393,6 +387,7 @@ static enum error images_open(const void *config, bool train, uint64_t seed,
                                .type = SAMPLE_U8,
                                .classes = s->classes.count,
                                .name = "images",
+                               .note = note,
                                .plane = true,
                                .part = c->resize ? (double)c->size / (double)c->resize : 0.875};
     *out = &s->base;

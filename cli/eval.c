@@ -8,6 +8,7 @@
 #include "transport/launch/launch.h"
 #include "transport/launch/launcher.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -130,6 +131,7 @@ static int run(struct cli_trained *t, int argc, char **argv) {
     if (err == ERR_NONE && !rank) err = cli_trained_weights(t);
     if (err != ERR_NONE) return error_exit_code(err);
     set_task(t, on_train);
+    signal(SIGPIPE, SIG_IGN); /* a reader that has gone is no rank that is lost */
     return rank ? evaluate_as_rank(t, &self) : evaluate(t);
 }
 

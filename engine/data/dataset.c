@@ -2,6 +2,7 @@
  * all sets share. */
 #include "engine/data/dataset.h"
 
+#include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "engine/data/image.h"
 #include "engine/data/loader.h"
@@ -93,6 +94,12 @@ enum error dataset_open(const struct data_config *c, bool train, uint64_t seed,
 
 const char *dataset_class_name(const struct dataset *d, int64_t k) {
     return d->ops->class_name ? d->ops->class_name(d, k) : NULL;
+}
+
+void dataset_tell(const struct dataset *train, const struct dataset *val) {
+    const char *first = train ? train->note : NULL, *second = val ? val->note : NULL;
+    if (first) log_warn("%s", first);
+    if (second && (!first || strcmp(first, second) != 0)) log_warn("%s", second);
 }
 
 const char *dataset_column_name(const struct dataset *d, int64_t k) {

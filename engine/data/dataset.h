@@ -53,9 +53,10 @@ struct dataset { /* embedded first in each reader's own struct */
     int64_t labels;     /* classes that a sample has: 1, or one for each position of a sequence */
     int64_t targets;    /* floats of a target vector (classes == 0) */
     const char *name;
-    bool plane;     /* height and width make sense (crop, flip) */
-    double part;    /* of a picture file's shorter side, that a sample shows; 0: all */
-    uint32_t files; /* where samples are dear to read one by one, crc32c of the files' contents
+    const char *note; /* what its user ought to know; NULL: nothing */
+    bool plane;       /* height and width make sense (crop, flip) */
+    double part;      /* of a picture file's shorter side, that a sample shows; 0: all */
+    uint32_t files;   /* where samples are dear to read one by one, crc32c of the files' contents
                        (tokens) or names and sizes (pictures); 0: samples are to be looked at */
 };
 const struct dataset_ops *const *dataset_kinds(int *count);
@@ -86,6 +87,8 @@ MUST_CHECK enum error dataset_check_like(const struct dataset *d, const struct d
 void dataset_close(struct dataset *d); /* NULL is fine */
 /* NULL: it has none but its number. */
 const char *dataset_class_name(const struct dataset *d, int64_t k);
+/* Warns of the notes of both parts; either may be NULL. */
+void dataset_tell(const struct dataset *train, const struct dataset *val);
 const char *dataset_column_name(const struct dataset *d, int64_t k);
 /* Whether a file's or folder's name is the one that a checkpoint tells: there, bytes that are no
  * UTF-8 have become U+FFFD. */

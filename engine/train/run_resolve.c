@@ -93,8 +93,7 @@ static void check_run_name(struct resolve *r) {
     const char *name = r->c->name;
     if (!name) return;
     bool good = *name && *name != '.' && strlen(name) <= RUN_NAME_MAX;
-    for (const char *c = name; *c && good; c++)
-        good = isalnum((unsigned char)*c) || strchr("._-", *c);
+    for (size_t n; *name && good; name += n) good = (n = run_name_character(name)) > 0;
     if (!good)
         config_error(
             r->e, resolve_find(r, "name"), false,

@@ -271,7 +271,8 @@ static const struct config_section log_section = {.name = "log",
 
 static const struct config_field run_fields[] = {
     {"name", CONFIG_STRING, AT(name), NULL,
-     .help = "Of the run; the file's name if it is not given"},
+     .help = "Of the run; the file's name if it is not given: letters of any script, digits, '-', "
+             "'_' and '.'"},
     {"mode", CONFIG_STRING, AT(mode), "ddp",
      .help = "single: one device; dp: parameter server, a thread a device; ddp: all-reduce, a "
              "process a "

@@ -181,7 +181,7 @@ enum error summary_show(const struct summary *s, const struct job *job) {
         FILE *f = open_memstream(&text, &n); /* a path in it may be long */
         if (f && job->json) fprintf(f, "%s\n", j.text);
         if (f && !job->json) print_table(s, f);
-        err = f && fclose(f) == 0 ? file_write_all(job->console_out, text, n, "standard output")
+        err = f && fclose(f) == 0 ? file_write_console(job->console_out, text, n)
                                   : FAIL(ERR_MEMORY, "no memory for the summary");
         free(text);
     }

@@ -476,6 +476,7 @@ enum error job_check_units(const struct job *job) {
 enum error job_check(const struct job *job, struct config_errors *errors, struct job_facts *out) {
     struct trainer t = {.job = job, .config = &job->settings->config};
     enum error err = open_data(&t);
+    if (err == ERR_NONE) dataset_tell(t.data, t.val);
     if (err == ERR_NONE) err = open_model(&t, errors);
     if (err == ERR_NONE) err = batches_check(&t);
     if (err == ERR_NONE) err = check_init(&t, errors);

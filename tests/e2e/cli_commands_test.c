@@ -2,6 +2,8 @@
  */
 #include "tests/harness/program.h"
 
+#include "engine/base/file.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,6 +142,45 @@ static void whole_numbers_to_regress_on(void **state) {
     assert_non_null(strstr(p.err, "13 classes"));
 }
 
+/* Behind a pipe whose reader has gone, as head and a tee that Ctrl-C has ended: all is saved, nobody
+ * shouts, and the exit code is the run's own. */
+static void a_reader_that_has_gone_is_no_failure(void **state) {
+    (void)state;
+    static const char script[] =
+        "engine=$1 folder=$2 mode=$3 stop=$4 command=$5\n"
+        "{ trap '' INT; \"$engine\" $command --mode $mode --devices cpu:2 2>\"$folder/err\" & "
+        "p=$!\n"
+        "  if [ $stop = yes ]; then\n"
+        "    while ! grep -q step=30/ \"$folder/err\"; do kill -0 $p || break; sleep 0.05; done; "
+        "kill -INT $p\n"
+        "  fi\n"
+        "  wait $p; echo $? >\"$folder/code\"; } | true\n"
+        "cat \"$folder/code\" \"$folder/err\"\n";
+    const char *dir = scratch_path("piped");
+    char run[2000], evaluate[700];
+    snprintf(evaluate, sizeof evaluate, "eval %s --json", dir);
+    for (int i = 0; i < 6; i++) {
+        bool stop = i < 2, eval = i >= 4;
+        snprintf(run, sizeof run,
+                 "run --set data.train=400 --set data.val=100 --set train=%s --set log.dir=%s "
+                 "--set log.every=10st --set batch.shards=2 --set threads=1 --set batch.size=32",
+                 stop ? "1000000st" : "20st", dir);
+        const char *command = run;
+        if (eval) command = evaluate;
+        assert_ok(eval ? ERR_NONE : file_remove_tree(dir));
+        program_spawn(&p,
+                      (const char *const[]){"sh", "-c", script, "sh", ENGINE_BINARY_DIR "/engine",
+                                            scratch_folder(), i % 2 ? "ddp" : "dp",
+                                            stop ? "yes" : "no", command, NULL});
+        assert_true(program_wait(&p, 60));
+        if (atoi(p.out) != (stop ? 130 : 0) || strstr(p.out, "error") || strstr(p.out, "roken"))
+            fail_msg("case %d: %s", i, p.out);
+        char summary[700];
+        snprintf(summary, sizeof summary, "%s/summary.json", dir);
+        assert_true(file_exists(summary));
+    }
+}
+
 static void diverging_is_a_result_that_is_not_acceptable(void **state) {
     (void)state;
     static const char *const modes[] = {"mode=single", "mode=dp", "mode=ddp"};
@@ -183,6 +224,7 @@ int main(void) {
         cmocka_unit_test(help_and_version),
         cmocka_unit_test(wrong_input),
         cmocka_unit_test(messages_steer_no_terminal),
+        cmocka_unit_test(a_reader_that_has_gone_is_no_failure),
         cmocka_unit_test(diverging_is_a_result_that_is_not_acceptable),
         cmocka_unit_test(config_can_be_run_again),
         cmocka_unit_test(batches_too_small_for_batchnorm),

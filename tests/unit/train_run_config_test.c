@@ -190,11 +190,17 @@ static void names(void **state) {
                  {"x.y.yaml", "x.y"},
                  {".yaml", "run.yaml"},
                  {"plain", "plain"},
-                 {"-.yml", "run-"}};
+                 {"-.yml", "run-"},
+                 {"été 数据.yaml", "été-数据"},
+                 {"a\xe2\x80\xae"
+                  "b\xc2\xa0\xff.yaml",
+                  "a---b---"},
+                 {"ééééééééééééééééééééééééééééééééaa.yaml", "éééééééééééééééééééééééééééééééé"},
+                 {"aéééééééééééééééééééééééééééééééééaa.yaml", "aééééééééééééééééééééééééééééééé"}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         save_text(cases[i].file, "mode: single\n");
         run_settings_free(&f->s);
-        char path[64];
+        char path[128];
         snprintf(path, sizeof path, "./%s", cases[i].file);
         assert_ok(
             run_settings_load(path, NULL, 0, modes, algorithms, NULL, false, &f->s, &f->report));

@@ -4,21 +4,21 @@
 #include <string.h>
 
 static const struct measure measures[] = {
-    {"step_time", "ms", MEASURE_STEP_TIME},
-    {"step_best", "ms", MEASURE_STEP_BEST},
-    {"throughput", "samples/s", MEASURE_THROUGHPUT, .more_is_better = true},
-    {"load", "ms", MEASURE_PHASE, RESULT_LOAD},
-    {"forward", "ms", MEASURE_PHASE, RESULT_FORWARD},
-    {"backward", "ms", MEASURE_PHASE, RESULT_BACKWARD},
-    {"comm_exposed", "ms", MEASURE_PHASE, RESULT_COMM_EXPOSED},
-    {"comm_hidden", "ms", MEASURE_PHASE, RESULT_COMM_HIDDEN},
-    {"update", "ms", MEASURE_PHASE, RESULT_UPDATE},
-    {"time", "s", MEASURE_TIME},
-    {"bytes", "bytes", MEASURE_BYTES},
-    {"memory", "bytes", MEASURE_MEMORY},
-    {"train_loss", "", MEASURE_TRAIN_LOSS},
-    {"val_loss", "", MEASURE_VAL_LOSS},
-    {"val_accuracy", "", MEASURE_VAL_ACCURACY, .more_is_better = true},
+    {"step_time", "ms", ABOUT_MACHINE, MEASURE_STEP_TIME},
+    {"step_best", "ms", ABOUT_MACHINE, MEASURE_STEP_BEST},
+    {"throughput", "samples/s", ABOUT_MACHINE, MEASURE_THROUGHPUT, .more_is_better = true},
+    {"load", "ms", ABOUT_MACHINE, MEASURE_PHASE, RESULT_LOAD},
+    {"forward", "ms", ABOUT_MACHINE, MEASURE_PHASE, RESULT_FORWARD},
+    {"backward", "ms", ABOUT_MACHINE, MEASURE_PHASE, RESULT_BACKWARD},
+    {"comm_exposed", "ms", ABOUT_MACHINE, MEASURE_PHASE, RESULT_COMM_EXPOSED},
+    {"comm_hidden", "ms", ABOUT_MACHINE, MEASURE_PHASE, RESULT_COMM_HIDDEN},
+    {"update", "ms", ABOUT_MACHINE, MEASURE_PHASE, RESULT_UPDATE},
+    {"time", "s", ABOUT_MACHINE, MEASURE_TIME},
+    {"bytes", "bytes", ABOUT_MACHINE, MEASURE_BYTES},
+    {"memory", "bytes", ABOUT_MACHINE, MEASURE_MEMORY},
+    {"train_loss", "", ABOUT_TRAINING, MEASURE_TRAIN_LOSS},
+    {"val_loss", "", ABOUT_TRAINING, MEASURE_VAL_LOSS},
+    {"val_accuracy", "", ABOUT_TRAINING, MEASURE_VAL_ACCURACY, .more_is_better = true},
 };
 
 const struct measure *measure_list(int *n) {

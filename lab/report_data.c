@@ -127,13 +127,20 @@ static enum error cells_read(struct report_data *d, const struct json_value *cel
                 d->path);
 }
 
+/* Results of before weights were held against each other, too, tell nothing for sure. */
+static int same_bits(const struct json_value *pair) {
+    const struct json_value *losses = report_member(pair, "same_losses", JSON_BOOL),
+                            *weights = report_member(pair, "same_weights", JSON_BOOL);
+    if (losses && !losses->truth) return 0;
+    return losses && weights ? weights->truth : -1;
+}
+
 static enum error pair_read(struct report_data *d, const struct json_value *v, int ncells,
                             const int place[REPORT_CELLS]) {
     int64_t a = whole(v, "a", -1), b = whole(v, "b", -1);
     if (a < 0 || b < 0 || a >= ncells || b >= ncells) return wrong(d, "a pair of no cells");
     if (place[a] < 0 || place[b] < 0) return ERR_NONE;
     struct report_pair *p = &d->pair[d->npairs++];
-    const struct json_value *same = report_member(v, "same_losses", JSON_BOOL);
     *p = (struct report_pair){.a = place[a],
                               .b = place[b],
                               .ratio = report_number(v, "ratio"),
@@ -144,7 +151,7 @@ static enum error pair_read(struct report_data *d, const struct json_value *v, i
                               .words = report_text(v, "words"),
                               .difference =
                                   report_text(report_member(v, "difference", JSON_OBJECT), "words"),
-                              .same = same ? same->truth : -1};
+                              .same = same_bits(v)};
     return ERR_NONE;
 }
 

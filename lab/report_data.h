@@ -24,7 +24,7 @@ struct report_pair {
     int a, b; /* cells */
     double ratio, low, high, p;
     const char *verdict, *words, *difference; /* words: the verdict as it is read; "" */
-    int same;                                 /* losses, bit for bit: 1, 0; -1 unknown */
+    int same; /* losses and weights, bit for bit: 1, 0; -1 unknown */
 };
 struct report_data {
     const char *path, *name, *scaling, *verdict, *command;

@@ -1,6 +1,7 @@
 /* What came out: the verdict, the final tables, whether the bits are the same, the losses. */
 #include "lab/report_data.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,7 +51,8 @@ static const char *more(struct report *r, const char *text) {
 
 static const char *verdict_of_pairs(struct report *r, const struct report_data *d) {
     const char *faster = clause(r, d, "faster", true), *slower = clause(r, d, "slower", false);
-    int same = count(d, "same"), rest = d->npairs - same - count(d, "faster") - count(d, "slower");
+    int same = count(d, "same"), untested = count(d, "untested"),
+        rest = d->npairs - same - untested - count(d, "faster") - count(d, "slower");
     const char *text = report_say(r, "%s%s%s", faster, *faster && *slower ? "; " : "", slower);
     if (same)
         text = report_say(r, "%s %d of %d there is no difference that matters", more(r, text), same,
@@ -58,6 +60,8 @@ static const char *verdict_of_pairs(struct report *r, const struct report_data *
     if (rest)
         text = report_say(r, "%s %d of %d more runs would be needed to tell", more(r, text), rest,
                           d->npairs);
+    if (untested)
+        text = report_say(r, "%s %d of %d nothing was tested", more(r, text), untested, d->npairs);
     return report_say(r, "%s.", text);
 }
 
@@ -100,6 +104,10 @@ enum error report_verdict(struct report *r, const struct report_data *d) {
                      ? "Nothing is compared: the experiment has no pair of finished cells."
                      : verdict_of_run(r, &d->cell[0]);
     report_paragraph(s, r->verdict);
+    const char *untested = report_text(d->root, "untested");
+    if (*untested)
+        report_paragraph(s,
+                         report_say(r, "%c%s.", toupper((unsigned char)*untested), untested + 1));
     const struct json_value *complete = report_member(d->root, "complete", JSON_BOOL);
     if (complete && !complete->truth)
         report_paragraph(s, "The experiment is not complete: some runs are missing. The same "
@@ -160,7 +168,8 @@ static enum error pairs_table(struct report *r, struct report_section *s,
     report_paragraph(s, report_say(r,
                                    "A / B is the ratio of the medians of %s, turned so that above "
                                    "1 B is better. The interval is the bootstrap's, at "
-                                   "%.0f %%. Each run counts once.",
+                                   "%.0f %%. Each run counts once; where losses or accuracy are "
+                                   "compared, runs that end in the same weights count as one.",
                                    d->metric, d->confidence * 100));
     return ERR_NONE;
 }
@@ -218,7 +227,7 @@ static const char *difference(struct report *r, const struct report_data *d,
     int64_t step = first_difference(d->cell[p->a].run, d->cell[p->b].run);
     const char *at = report_where(r, &d->cell[p->b]);
     if (*p->difference) return report_say(r, "%s: %s", at, p->difference);
-    return step < 0 ? report_say(r, "%s: the losses are not the same", at)
+    return step < 0 ? report_say(r, "%s: the losses or the weights are not the same", at)
                     : report_say(r, "%s: from step %lld on the losses differ", at, (long long)step);
 }
 
@@ -261,11 +270,13 @@ static const char *bits_of_pairs(struct report *r, const struct report_data *d, 
     int yes = 0, no = 0;
     for (int i = 0; i < d->npairs; i++) yes += d->pair[i].same == 1, no += d->pair[i].same == 0;
     if (yes && !no)
-        return report_say(r,
-                          "Yes, in all %d comparisons: the losses of every step are equal bit for "
-                          "bit on both sides, which differ in time and in nothing else. Cells of "
-                          "different places compute different things, so their bits differ.",
-                          yes);
+        return report_say(
+            r,
+            "Yes, in all %d comparisons: the losses of every step and the final "
+            "weights are equal bit for bit on both sides, which differ in time and in "
+            "nothing else. Cells of different places compute different things, so "
+            "their bits differ.",
+            yes);
     if (d->npairs && !no)
         return report_say(r,
                           "Not compared: '%s' changes what is computed, so that the sides cannot "

@@ -133,7 +133,7 @@ struct interval statistics_ratio(const double *a, int n, const double *b, int m,
 /* ---- the verdict ---------------------------------------------------------------------------- */
 
 const char *verdict_text(enum verdict v) {
-    static const char *const texts[] = {"same", "faster", "slower", "inconclusive"};
+    static const char *const texts[] = {"same", "faster", "slower", "inconclusive", "untested"};
     return texts[v];
 }
 

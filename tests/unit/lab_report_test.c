@@ -76,7 +76,8 @@ static const char results[] =
                                                         "") "],\"pairs\":[{\"a\":0,\"b\":1,"
                                                             "\"ratio\":1,\"low\":0.99,\"high\":1."
                                                             "01,\"p_holm\":1,\"verdict\":\"same\","
-                                                            "\"same_losses\":true},{\"a\":2,\"b\":"
+                                                            "\"same_losses\":true,\"same_weights\":"
+                                                            "true},{\"a\":2,\"b\":"
                                                             "3,\"ratio\":2,\"low\":1.9,\"high\":2."
                                                             "1,\"p_holm\":0.02,\"verdict\":"
                                                             "\"faster\",\"same_losses\":false,"
@@ -277,9 +278,11 @@ static void bits_are_those_of_pairs(void **state) {
                                   "") "," CELL("dp", 2, "ddp2", 9,
                                                "") "," CELL("ddp", 2, "ddp2", 9,
                                                             "") "],\"pairs\":[{\"a\":0,\"b\":1,"
-                                                                "\"same_losses\":%s},{\"a\":2,"
-                                                                "\"b\":3,\"same_losses\":%s}]}",
-                 same[i], same[i]);
+                                                                "\"same_losses\":%s,\"same_"
+                                                                "weights\":%s},{\"a\":2,"
+                                                                "\"b\":3,\"same_losses\":%s,\"same_"
+                                                                "weights\":%s}]}",
+                 same[i], same[i], same[i], same[i]);
         put("results.json", text);
         assert_ok(report_read(dir, pool, &report));
         assert_true(says(section("bits"), says_of[i]));

@@ -83,7 +83,7 @@ static enum error read_source(const struct compared *c, int cell, struct source 
     struct config_errors *e;
     struct step_trace trace;
     struct run_result typical = *typical_run(c, cell);
-    typical.nsteps = 0; /* the cell's median says more than this run's steps */
+    typical.nsteps = typical.stretch = 0; /* the cell's median says more than this run's steps */
     typical.p50_ms = compare_step_ms(c, cell);
     TRY(config_errors_create(&e));
     enum error err = planned_open(config_of(c, cell), "ref", e, &s->network);

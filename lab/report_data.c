@@ -2,6 +2,7 @@
 #include "lab/report_data.h"
 
 #include "engine/base/file.h"
+#include "lab/measure.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -91,6 +92,13 @@ static void cell_prediction(const struct json_value *v, struct report_cell *c) {
     c->reference = reference && reference->truth;
 }
 
+static double median_rate(const struct report_data *d, const struct report_cell *c) {
+    const struct measure *rate = measure_find("throughput", 10);
+    double v[REPORT_RUNS];
+    for (int i = 0; i < c->nruns; i++) v[i] = measure_of(rate, &c->run[i], d->warmup);
+    return statistics_median_of(v, c->nruns);
+}
+
 static enum error cell_read(const struct report_data *d, const struct json_value *v,
                             struct pool *pool, struct report_cell *c) {
     const struct json_value *runs = report_member(v, "runs", JSON_ARRAY);
@@ -109,6 +117,7 @@ static enum error cell_read(const struct report_data *d, const struct json_value
     if (!c->nruns) return ERR_NONE;
     about_run(c);
     c->median_s = statistics_median_of(c->step_s, c->nruns);
+    c->samples_per_s = median_rate(d, c);
     c->medians = report_member(v, "median", JSON_OBJECT);
     cell_prediction(report_member(v, "predicted", JSON_OBJECT), c);
     return ERR_NONE;
@@ -223,6 +232,7 @@ static enum error read_run(struct pool *pool, struct report_data *d) {
     c->step_s[0] = c->median_s = c->run->p50_ms / 1e3;
     cell_prediction(NULL, c);
     c->nruns = d->ncells = d->nsides = 1;
+    c->samples_per_s = median_rate(d, c);
     c->place = c->work = "";
     c->label = pool_printf(pool, "%s, %s", c->run->mode, run_result_setting(c->run, "devices"));
     d->side[0] = c->run->mode;

@@ -16,6 +16,7 @@ struct report_cell {
     double *step_s;         /* of each run */
     int nruns;
     double median_s, predicted_s, formula_s; /* NaN: no model has said */
+    double samples_per_s;                    /* of the steps behind the warm-up: the runs' median */
     const char *why, *port;           /* why there is no prediction; what it goes through; "" */
     bool reference;                   /* others are predicted from it */
     const struct json_value *medians; /* of its runs, by the name of each metric; or NULL */

@@ -37,8 +37,8 @@ static const struct {
 enum { SHOWN = sizeof shown / sizeof *shown };
 
 static double per_step(const struct run_result *run, enum result_phase p) {
-    int64_t steps = run->nsteps ? run->nsteps : run->steps;
-    return steps ? run->time_s[p] / (double)steps : (double)NAN;
+    int64_t steps = run_result_stretch(run);
+    return steps > 0 ? run->time_s[p] / (double)steps : (double)NAN;
 }
 
 static enum error phases_plot(struct report *r, struct report_section *s,
@@ -91,6 +91,8 @@ enum error report_phases(struct report *r, const struct report_data *d) {
     const char *place[REPORT_CELLS];
     int n = report_places(d, place);
     for (int i = 0; i < n; i++) TRY(phases_plot(r, s, d, place[i]));
+    report_paragraph(s, "Bars are means over all steps of a cell's first run, so the first and the "
+                        "disturbed steps are in them; the table's step is a median.");
     report_paragraph(s, "Exposed is the communication that computation waits for; what is hidden "
                         "runs beside backward and takes no "
                         "place in the bars.");

@@ -97,17 +97,25 @@ static int devices_of(const struct experiment *x, int cell) {
     return x->cell[cell].settings.config.devices.count;
 }
 
-/* The cell of the fewest devices at the same place otherwise; itself when it is that. One device sends nothing, so it
- * stands for all links: a matrix need not have it in each of them. */
+/* One device sends nothing, so it stands for all links, and of 'any' side for all ways to share. */
+static bool stands_for(const struct experiment *x, int axis, int i, int cell, bool any) {
+    bool alone = devices_of(x, i) == 1, same = true;
+    for (int a = 0; a < x->naxes; a++) {
+        const char *key = x->axis[a].key;
+        bool free = !strncmp(key, "comm.", 5) || (any && a == 0 && setting_shares(key));
+        same &= a == axis || x->cell[i].at[a] == x->cell[cell].at[a] || (alone && free);
+    }
+    return same;
+}
+
+/* What a cell's speed is a multiple of: the fewest devices at the same place otherwise, or another side's one device
+ * where its own side has none; itself when it is that. */
 static int least_devices(const struct experiment *x, int axis, int cell) {
     int least = cell;
-    for (int i = 0; i < x->ncells; i++) {
-        bool same = true, alone = devices_of(x, i) == 1;
-        for (int a = 0; a < x->naxes; a++)
-            same &= a == axis || x->cell[i].at[a] == x->cell[cell].at[a] ||
-                    (alone && !strncmp(x->axis[a].key, "comm.", 5));
-        if (same && devices_of(x, i) < devices_of(x, least)) least = i;
-    }
+    for (int any = 0; any < 2 && devices_of(x, least) > 1; any++)
+        for (int i = 0; i < x->ncells; i++)
+            if (stands_for(x, axis, i, cell, any) && devices_of(x, i) < devices_of(x, least))
+                least = i;
     return least;
 }
 

@@ -71,7 +71,7 @@ int report_find(const struct report_data *d, int side, const char *place, int64_
 /* What a cell's speed is a multiple of: the same side's one device, if need be over another link or of another side;
  * else the fewest devices of side and place. -1: none. */
 int report_base(const struct report_data *d, int side, const char *place);
-/* What c does in a step, in steps of the base: a base of several devices is taken as that many times one. */
+/* What c does in a step, in steps of the base. */
 double report_work(const struct report_cell *base, const struct report_cell *c);
 /* The numbers of devices, each once, ascending, at most REPORT_COUNTS; gives how many. */
 int report_device_counts(const struct report_data *d, double *x);

@@ -264,6 +264,22 @@ static void speed_ups_are_of_the_same_work(void **state) {
     assert_true(p->series[0].n == 2 && p->series[0].y[0] == 1 && p->series[0].y[1] == 2);
 }
 
+/* Where nothing ran on one device, the fewest are 1, as in the table of the comparison. */
+static void speed_ups_begin_at_one(void **state) {
+    (void)state;
+    put("results.json", "{\"axis\":\"mode\",\"sides\":[\"dp\",\"ddp\"],\"cells\":[" CELL(
+                            "dp", 2, "dp2", 10,
+                            "") "," CELL("ddp", 2, "ddp2", 10,
+                                         "") "," CELL("dp", 4, "dp2", 8,
+                                                      "") "," CELL("ddp", 4, "ddp2", 5, "") "]}");
+    assert_ok(report_read(dir, pool, &report));
+    const struct plot *p = section("speedup")->plot;
+    assert_true(p->series[0].y[0] == 1 && p->series[0].y[1] == 1.25);
+    assert_true(p->series[1].y[0] == 1 && p->series[1].y[1] == 2);
+    assert_true(p->series[2].y[0] == 1 && p->series[2].y[1] == 2); /* ideal */
+    assert_true(p[1].series[0].y[0] == 1 && p[1].series[0].y[1] == 0.625);
+}
+
 /* Two places of different work: what is held against each other are the sides of each. */
 static void bits_are_those_of_pairs(void **state) {
     (void)state;
@@ -477,6 +493,7 @@ int main(void) {
                                        TEST(plots_show_the_numbers),
                                        TEST(laws_are_fitted_to_the_times),
                                        TEST(speed_ups_are_of_the_same_work),
+                                       TEST(speed_ups_begin_at_one),
                                        TEST(cells_that_have_not_run_are_left_out),
                                        TEST(bits_are_those_of_pairs),
                                        TEST(a_batch_that_grows_has_its_own_law),

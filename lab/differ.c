@@ -33,6 +33,11 @@ static bool is_computing(const char *key) {
     return is_guarded(key) && !is_under(key, "inject.slow") && !is_any(key, sharing);
 }
 
+bool setting_shares(const char *key) {
+    static const char *const keys[] = {"mode", "devices", "comm", "dp", "ddp", "inject", NULL};
+    return is_any(key, keys);
+}
+
 static const char *value_of(struct setting_list s, const char *key) {
     for (int i = 0; i < s.n; i++)
         if (!strcmp(s.setting[i].key, key)) return s.setting[i].value;

@@ -219,6 +219,7 @@ enum error trainer_open_device(struct trainer *t) {
                                       : d->listed ? d->unit[index % d->listed]
                                                   : index,
                               .threads = (int)c->threads,
+                              .no_winograd = !c->winograd,
                               .pin = (together ? t->workers : t->seats) > 1 &&
                                      !getenv("ENGINE_NO_PIN")};
     return ops->open(&p, &t->device);

@@ -20,9 +20,10 @@ static bool is_any(const char *key, const char *const *of) {
 static const char *const sharing[] = {"dp.staleness", "ddp.sync", NULL};
 
 static bool is_guarded(const char *key) {
-    static const char *const guarded[] = {
-        "model",    "loss", "data",      "batch",          "train",   "optimizer", "schedule",
-        "lr_scale", "seed", "precision", "sync_batchnorm", "threads", "inject",    NULL};
+    static const char *const guarded[] = {"model",   "loss",      "data",     "batch",
+                                          "train",   "optimizer", "schedule", "lr_scale",
+                                          "seed",    "precision", "winograd", "sync_batchnorm",
+                                          "threads", "inject",    NULL};
     static const char *const free_of_it[] = {"optimizer.shard", "data.workers", "batch.accumulate",
                                              NULL};
     return (is_any(key, guarded) && !is_any(key, free_of_it)) || is_any(key, sharing);

@@ -61,6 +61,7 @@ struct run_config {
     struct init_source init; /* from model, by run_settings_load */
     int loss;                /* enum loss */
     int precision;           /* enum precision */
+    bool winograd;           /* of the cpu's convolutions */
     bool sync_batchnorm;
     struct data_config data;
     struct batch_config {

@@ -245,6 +245,7 @@ enum error trainer_open_device(struct trainer *t) {
                                                   : index,
                               .threads = (int)c->threads,
                               .timeout = c->comm.timeout * PATIENCE,
+                              .no_winograd = !c->winograd,
                               .pin = (together ? t->workers : t->seats) > 1 &&
                                      !getenv("ENGINE_NO_PIN")};
     return ops->open(&p, &t->device);

@@ -132,7 +132,7 @@ static void tell_loss(const struct job *job, const struct launch_result *r) {
         log_line(LOG_ERROR, "last lines of rank %d:\n%s", r->first, r->lines);
     if (job->task != JOB_TRAIN) return;
     log_info("logs: %s/rank*.log - who was where: engine inspect %s", job->run_dir, job->run_dir);
-    if (checkpoint_newest_step(job->run_dir, job->settings->pool))
+    if (checkpoint_newest_step(job->run_dir, job->run_id, job->settings->pool))
         log_info("to go on from the last checkpoint: engine run %s", job->run_dir);
 }
 

@@ -26,7 +26,7 @@ const struct command command_bench = {
         "  --algorithm A    auto (default), all that can, or a name\n"
         "  --order O        tree or ring, in which ranks' elements are added; default: tree where\n"
         "                   the algorithm can\n"
-        "  --ranks N        2 is the default, 64 the most\n"
+        "  --ranks N        2 is the default\n"
         "  --from, --to S   sizes of the whole buffer: 1KB to 64MB by default\n"
         "  --factor F       from one size to the next; 4 by default\n"
         "  --type T, --op O of elements, f32 and sum by default\n"

@@ -4,6 +4,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/json.h"
+#include "engine/base/limits.h"
 #include "engine/base/version.h"
 #include "transport/recorder.h"
 
@@ -15,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { METRICS_PIECE = 256 << 10, RANKS_SHOWN = 64 };
+enum { METRICS_PIECE = 256 << 10 };
 
 /* ---- metrics ---- */
 /* Whole lines alone: the last one may still be on its way. */
@@ -79,7 +80,7 @@ static void tell_rank(struct json *j, const struct recording *r) {
 
 static void tell_ranks(struct json *j, const struct board_state *s) {
     char path[4096];
-    for (int i = 0; i <= RANKS_SHOWN && s->run_dir; i++) {
+    for (int i = 0; i < RANKS_MAX && s->run_dir; i++) {
         struct recording r;
         struct pool *pool;
         snprintf(path, sizeof path, "%s/flight/rank%d.bin", s->run_dir, i);

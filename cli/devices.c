@@ -37,7 +37,8 @@ static const char *auto_text(char out[320]) {
     const struct device_ops *kind = accelerator();
     int used;
     if (!kind) {
-        snprintf(out, 320, "cpu:%d", device_host_cores());
+        int cores = device_host_cores();
+        snprintf(out, 320, "cpu:%d", cores < RUN_DEVICES_MAX ? cores : RUN_DEVICES_MAX);
         return out;
     }
     used = snprintf(out, 320, "%s", kind->name);

@@ -2,6 +2,7 @@
  * watches them as 'engine run' watches its own. */
 #include "cli/cli.h"
 
+#include "engine/base/limits.h"
 #include "engine/base/text.h"
 #include "transport/launch/launch.h"
 
@@ -12,7 +13,7 @@ extern const struct command command_launch;
 
 static int read_count(const char *text) {
     int64_t n;
-    return text && text_int(text, &n) && n >= 1 && n <= 64 ? (int)n : 0;
+    return text && text_int(text, &n) && n >= 1 && n <= RANKS_MAX ? (int)n : 0;
 }
 
 static int exit_code(enum error err, const struct launch_result *r) {
@@ -30,8 +31,8 @@ static int launch_run(int argc, char **argv) {
             return cli_usage(&command_launch, "unknown option '%s'", argv[at]);
         size = read_count(at + 1 < argc ? argv[at + 1] : NULL);
         if (!size)
-            return cli_usage(&command_launch, "%s needs a number of processes from 1 to 64",
-                             argv[at]);
+            return cli_usage(&command_launch, "%s needs a number of processes from 1 to %d",
+                             argv[at], RANKS_MAX);
     }
     if (!size) return cli_usage(&command_launch, "how many processes? (-n N)");
     if (at >= argc) return cli_usage(&command_launch, "which program?");
@@ -52,6 +53,7 @@ const struct command command_launch = {
     .name = "launch",
     .arguments = "-n N PROGRAM [ARGUMENT]...",
     .summary = "starts a program of your own as N ranks (RANK, WORLD_SIZE, LOCAL_RANK are set)",
-    .help = "  -n N             processes, from 1 to 64 (also --nproc-per-node)\n",
+    .help = "  -n N             processes, from 1 to " LIMIT_TEXT(
+        RANKS_MAX) " (also --nproc-per-node)\n",
     .run = launch_run,
 };

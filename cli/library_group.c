@@ -2,7 +2,7 @@
  * what is not in place is copied here. */
 #include "engine/engine.h"
 
-#include "engine/base/log.h"
+#include "engine/base/limits.h"
 #include "engine/base/memory.h"
 #include "transport/launch/launch.h"
 #include "transport/launch/launcher.h"
@@ -19,7 +19,7 @@ struct engine_group {
     struct pool *pool;
     char *scratch; /* of scratch_bytes, for what is not in place */
     size_t scratch_bytes;
-    int64_t part[65];
+    int64_t part[RANKS_MAX + 1];
     char choice[256];
 };
 
@@ -64,8 +64,9 @@ static enum error find_ranks(const struct engine_init *init, struct engine_group
     if (is_alone(init, launched)) *l = (struct launcher){.size = 1, .locals = 1, .name = "nobody"};
     p->rank = init->size ? init->rank : l->rank;
     p->size = init->size ? init->size : l->size;
-    if (p->size < 1 || p->size > 64 || p->rank < 0 || p->rank >= p->size)
-        return FAIL(ERR_USAGE, "rank %d of %d: from 1 to 64 ranks are possible", p->rank, p->size);
+    if (p->size < 1 || p->size > RANKS_MAX || p->rank < 0 || p->rank >= p->size)
+        return FAIL(ERR_USAGE, "rank %d of %d: from 1 to %d ranks are possible", p->rank, p->size,
+                    RANKS_MAX);
     const char *master =
         init->init && !strncmp(init->init, "tcp://", 6) ? init->init + 6 : init->init;
     p->serve = p->rank == 0;

@@ -167,9 +167,9 @@ SECTION(comm, "algorithm", "How bytes move between devices");
 
 static const struct config_field place_fields[] = {
     {"nodes", CONFIG_INT, offsetof(struct place_config, nodes), "1",
-     "Hosts that run 'engine run' together, with 'devices' each", .min = 1, .max = 64},
+     "Hosts that run 'engine run' together, with 'devices' each", .min = 1, .max = RANKS_MAX},
     {"node_rank", CONFIG_INT, offsetof(struct place_config, node_rank), "0",
-     "Which of them this is", .min = 0, .max = 63},
+     "Which of them this is", .min = 0, .max = RANKS_MAX - 1},
     {"master", CONFIG_STRING, offsetof(struct place_config, master), "127.0.0.1",
      .help = "Host of node 0, where all meet: a name or address, :PORT may follow"},
     {"port", CONFIG_INT, offsetof(struct place_config, port), "29500", "Of master", .min = 1,
@@ -179,9 +179,9 @@ static const struct config_field place_fields[] = {
              "auto: by the environment of torchrun, Open MPI, PMI or Slurm; none: it is ignored"},
     {"rank", CONFIG_INT, offsetof(struct place_config, rank), "auto",
      "Which rank this process is, with init tcp:// or file://; auto: by the environment", .min = 0,
-     .max = 63, .choices = "auto", .word = -1},
+     .max = RANKS_MAX - 1, .choices = "auto", .word = -1},
     {"world_size", CONFIG_INT, offsetof(struct place_config, world_size), "auto",
-     "How many there are, likewise", .min = 1, .max = 64, .choices = "auto"},
+     "How many there are, likewise", .min = 1, .max = RANKS_MAX, .choices = "auto"},
     {"restarts", CONFIG_INT, offsetof(struct place_config, restarts), "0",
      "How often to start again from the last checkpoint when a rank or a node is lost", .min = 0,
      .max = 1000000},
@@ -271,7 +271,8 @@ static const struct config_section log_section = {.name = "log",
 
 static const struct config_field run_fields[] = {
     {"name", CONFIG_STRING, AT(name), NULL,
-     .help = "Of the run; the file's name if it is not given"},
+     .help = "Of the run; the file's name if it is not given: letters of any script, digits, '-', "
+             "'_' and '.'"},
     {"mode", CONFIG_STRING, AT(mode), "ddp",
      .help = "single: one device; dp: parameter server, a thread a device; ddp: all-reduce, a "
              "process a "
@@ -301,6 +302,10 @@ static const struct config_field run_fields[] = {
      "weights, "
      "sums and the optimizer are f32 always. fp16 and tf32 are for GPUs",
      .choices = "f32|bf16|fp16|tf32"},
+    {"winograd", CONFIG_BOOL, AT(winograd), "true",
+     .help =
+         "Whether the cpu device computes 3x3 convolutions of stride 1 by Winograd's algorithm: "
+         "several times as fast, for rounding errors of up to 4 times those of plain sums"},
     {"sync_batchnorm", CONFIG_BOOL, AT(sync_batchnorm), "false",
      .help = "Batchnorm by the moments of the whole batch, not of each shard; a device then "
              "computes its "

@@ -48,7 +48,7 @@ static enum error load(struct fixture *f, const char *text, const char *sets) {
     }
     if (text) save_text("c.yaml", text);
     run_settings_free(&f->s);
-    return run_settings_load(text ? "c.yaml" : NULL, list, n, modes, algorithms, NULL, &f->s,
+    return run_settings_load(text ? "c.yaml" : NULL, list, n, modes, algorithms, NULL, false, &f->s,
                              &f->report);
 }
 
@@ -67,7 +67,7 @@ static void defaults(void **state) {
     assert_string_equal(c->mode, "ddp");
     assert_string_equal(c->devices.kind, "cpu");
     assert_true(c->devices.automatic);
-    assert_int_equal(c->devices.count, cores < 128 ? cores : 128);
+    assert_int_equal(c->devices.count, cores < RANKS_MAX ? cores : RANKS_MAX);
     assert_int_equal(c->batch.size, 128);
     assert_int_equal(c->batch.shards, c->devices.count);
     assert_int_equal(c->threads, cores / c->devices.count);
@@ -190,13 +190,20 @@ static void names(void **state) {
                  {"x.y.yaml", "x.y"},
                  {".yaml", "run.yaml"},
                  {"plain", "plain"},
-                 {"-.yml", "run-"}};
+                 {"-.yml", "run-"},
+                 {"été 数据.yaml", "été-数据"},
+                 {"a\xe2\x80\xae"
+                  "b\xc2\xa0\xff.yaml",
+                  "a---b---"},
+                 {"ééééééééééééééééééééééééééééééééaa.yaml", "éééééééééééééééééééééééééééééééé"},
+                 {"aéééééééééééééééééééééééééééééééééaa.yaml", "aééééééééééééééééééééééééééééééé"}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         save_text(cases[i].file, "mode: single\n");
         run_settings_free(&f->s);
-        char path[64];
+        char path[128];
         snprintf(path, sizeof path, "./%s", cases[i].file);
-        assert_ok(run_settings_load(path, NULL, 0, modes, algorithms, NULL, &f->s, &f->report));
+        assert_ok(
+            run_settings_load(path, NULL, 0, modes, algorithms, NULL, false, &f->s, &f->report));
         assert_string_equal(f->s.config.name, cases[i].name);
     }
 }
@@ -366,14 +373,26 @@ static const struct {
     {"devices: gpu:2", NULL,
      "c.yaml:1:10: error: unknown device kind 'gpu' (there are cpu, ref, cuda)"},
     {"devices: cpu:0", NULL,
-     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to 256, got "
-     "\"cpu:0\""},
+     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to " LIMIT_TEXT(
+         RANKS_MAX) ", got "
+                    "\"cpu:0\""},
+    {"devices: cpu:64\nrun: {nodes: 2}", NULL,
+     "c.yaml:1:10: error: 64 devices on each of 2 nodes (set at 2:14) are 128, but a run has at "
+     "most "
+     "64"},
+    {"mode: dp\ndp: {server: dedicated}\ndevices: cpu:64", NULL,
+     "c.yaml:3:10: error: 64 devices, but a run has at most 63 beside the server"},
+    {"devices: cpu:100", NULL,
+     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to " LIMIT_TEXT(
+         RANKS_MAX) ", got \"cpu:100\""},
     {"devices: cpu:257", NULL,
-     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to 256, got "
-     "\"cpu:257\""},
+     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to " LIMIT_TEXT(
+         RANKS_MAX) ", got "
+                    "\"cpu:257\""},
     {"devices: \"cpu:\"", NULL,
-     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to 256, got "
-     "\"cpu:\""},
+     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to " LIMIT_TEXT(
+         RANKS_MAX) ", got "
+                    "\"cpu:\""},
     {"devices: 4", NULL, "c.yaml:1:10: error: unknown device kind '4' (there are cpu, ref, cuda)"},
     {"data: nowhere/mnist", NULL, "c.yaml:1:7: error: data: no file or folder 'nowhere/mnist'"},
     {"data: {train: nowhere/mnist}", NULL,
@@ -504,7 +523,7 @@ static void launched(void **state) {
         run_settings_free(&f->s);
         save_text("c.yaml", cases[i].text);
         enum error err =
-            run_settings_load("c.yaml", NULL, 0, modes, algorithms, &l, &f->s, &f->report);
+            run_settings_load("c.yaml", NULL, 0, modes, algorithms, &l, false, &f->s, &f->report);
         if (!cases[i].first) {
             assert_ok(err);
             bool ours = f->s.config.launched.by == NULL;
@@ -546,7 +565,7 @@ static void hints(void **state) {
         {"devices: cpu:2\nbatch: {shards: 6}", "hint: set batch.shards to 4 or 8"},
         {"devices: cpu:3\nbatch: {shards: 2}", "hint: set batch.shards to 3"},
         {"devices: cpu:3\nbatch: {shards: 4}", "hint: set batch.shards to 3 or 6"},
-        {"devices: cpu:200\nbatch: {size: 512, shards: 201}", "hint: set batch.shards to 200\n"},
+        {"devices: cpu:48\nbatch: {size: 512, shards: 201}", "hint: set batch.shards to 192\n"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         assert_fails(ERR_CONFIG, load(f, cases[i].text, NULL));
@@ -576,7 +595,7 @@ static void looks(void **state) {
 static void files(void **state) {
     struct fixture *f = *state;
     assert_fails(ERR_INPUT, run_settings_load("absent.yaml", NULL, 0, modes, algorithms, NULL,
-                                              &f->s, &f->report));
+                                              false, &f->s, &f->report));
     assert_string_equal(f->report, "error: cannot open 'absent.yaml': No such file or directory\n");
     run_settings_free(&f->s);
     assert_int_equal(mkfifo("fifo", 0600), 0);
@@ -595,7 +614,7 @@ static void files(void **state) {
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         assert_fails(ERR_CONFIG, run_settings_load(cases[i].path, NULL, 0, modes, algorithms, NULL,
-                                                   &f->s, &f->report));
+                                                   false, &f->s, &f->report));
         assert_string_equal(f->report, cases[i].report);
         run_settings_free(&f->s);
     }

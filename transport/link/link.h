@@ -7,10 +7,11 @@
  * thread at a time works on a lane. */
 #pragma once
 #include "engine/base/error.h"
+#include "engine/base/limits.h"
 #include "transport/place.h"
 #include <stdint.h>
 
-enum { LANES = 2, RANKS_MAX = 64, DESCRIBED_MAX = 160 };
+enum { LANES = 2, DESCRIBED_MAX = 160 };
 
 /* What a rank has called, as its peers check it. */
 struct call {

@@ -33,7 +33,9 @@ static void print_features(void) {
 static int version_run(int argc, char **argv) {
     if (argc > 2 || (argc == 2 && strcmp(argv[1], "--features")))
         return cli_usage(&command_version, "unknown option '%s'", argv[argc - 1]);
-    printf("engine %s\n", ENGINE_VERSION);
+    const char *commit = version_commit();
+    printf("engine %s%s%s%s\n", ENGINE_VERSION, commit ? " (" : "", commit ? commit : "",
+           commit ? ")" : "");
     if (argc == 2) print_features();
     return 0;
 }

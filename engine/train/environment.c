@@ -86,6 +86,7 @@ void environment_json(struct json *j, const char *key) {
     for (int i = 0; i < LOADS && environment_load(load); i++) json_real(j, NULL, load[i]);
     json_close(j, ']');
     json_string(j, "engine", ENGINE_VERSION);
+    json_string(j, "commit", version_commit());
     json_string(j, "compiler", ENGINE_COMPILER);
     json_string(j, "build", ENGINE_BUILD_TYPE);
     json_close(j, '}');

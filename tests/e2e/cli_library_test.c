@@ -67,6 +67,39 @@ static char *text_of(const char *path, struct pool *pool) {
     return text;
 }
 
+/* Another project's CMakeLists.txt, in a place whose name has a space, as has the engine's. */
+static void found_by_cmake(void **state) {
+    static const char lists[] = "cmake_minimum_required(VERSION 3.22)\n"
+                                "project(user C)\n"
+                                "find_package(engine 0.1 REQUIRED)\n"
+                                "add_executable(train \"" ENGINE_SOURCE_DIR "/examples/train.c\")\n"
+                                "target_link_libraries(train PRIVATE engine::engine)\n";
+    char place[512];
+    (void)state;
+    snprintf(place, sizeof place, "%s", scratch_path("of others"));
+    shell(0, "cmake --install %s --prefix \"%s/the engine\" && mkdir \"%s/user\"",
+          ENGINE_BINARY_DIR, place, place);
+    save_text(scratch_path("of others/user/CMakeLists.txt"), lists);
+#ifdef ENGINE_SANITIZED
+    const char *flags = "-DCMAKE_C_FLAGS=-fsanitize=" ENGINE_SANITIZED_AS;
+#else
+    const char *flags = "";
+#endif
+    shell(0,
+          "cd \"%s/user\" && cmake -S . -B build -DCMAKE_PREFIX_PATH=\"%s/the engine\" %s && "
+          "cmake --build build && build/train",
+          place, place, flags);
+    shell(0,
+          "cd \"%s\" && PKG_CONFIG_PATH=$(dirname \"$(find \"$PWD\" -name engine.pc)\") && "
+          "export PKG_CONFIG_PATH && eval cc %s \"" ENGINE_SOURCE_DIR "/examples/train.c\" "
+          "\"$(pkg-config --cflags --libs engine)\" -o train",
+          place, flags + (*flags ? strlen("-DCMAKE_C_FLAGS=") : 0));
+    shell(0,
+          "cd \"%s/the engine/share/doc/engine\" && ls README.md docs/extending.md "
+          "examples/train.c",
+          place);
+}
+
 static int count(const char *text, const char *word) {
     int n = 0;
     for (const char *at = text; (at = strstr(at, word)); at += strlen(word)) n++;
@@ -285,6 +318,7 @@ static void only_these_are_exported(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(found_by_cmake),
         cmocka_unit_test(launched),
         cmocka_unit_test(alone),
         cmocka_unit_test(by_environment),

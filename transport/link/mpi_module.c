@@ -28,7 +28,7 @@ static bool own_folder(bool library, char out[PATH_MAX]) {
 }
 
 static bool find_file(char out[PATH_MAX]) {
-    static const char *const folders[] = {"", "../lib/engine/", "engine/"};
+    static const char *const folders[] = {"", ENGINE_MODULES "/", "engine/"};
     const char *given = getenv(variable);
     char base[PATH_MAX];
     if (given && *given) return snprintf(out, PATH_MAX, "%s", given) < PATH_MAX;
@@ -46,8 +46,8 @@ static bool find_file(char out[PATH_MAX]) {
 static enum error missing(void) {
     if (!strcmp(ENGINE_FOUND_MPI, "found"))
         return FAIL(ERR_DEVICE,
-                    "link mpi: no %s beside the program or in ../lib/engine\ninstall it there, or "
-                    "set %s to where it is",
+                    "link mpi: no %s beside the program or in " ENGINE_MODULES "\ninstall it "
+                    "there, or set %s to where it is",
                     file, variable);
     return FAIL(ERR_DEVICE, "link mpi: this engine was built without MPI\nbuild it where an MPI "
                             "library is found (Debian: libopenmpi-dev), or use comm.link: auto");

@@ -226,8 +226,10 @@ static enum error make_net(struct net *b, const struct options *o) {
     b->threads = o->threads ? o->threads : 1;
     TRY(find_input(b, o, &outputs));
     TRY(make_model(b, outputs));
-    const struct device_params p = {
-        .count = 1, .threads = (int)b->threads, .unit = c->devices.unit[0]};
+    const struct device_params p = {.count = 1,
+                                    .threads = (int)b->threads,
+                                    .no_winograd = !c->winograd,
+                                    .unit = c->devices.unit[0]};
     TRY(device_find(c->devices.kind)->open(&p, &b->dev));
     TRY(graph_create(b->m, b->dev, (enum loss)c->loss, (enum precision)c->precision, &b->g));
     TRY(graph_prepare(b->g, n));

@@ -205,7 +205,8 @@ const struct command command_compare = {
     .summary = "runs an experiment and tells which side is better, by how much and how surely",
     .help =
         "  EXPERIMENT.yaml    base, matrix, repeats and such: see below\n"
-        "  RUN_A RUN_B        two finished runs as they are: times, losses bit for bit, settings\n"
+        "  RUN_A RUN_B        two finished runs as they are: times, settings, losses and weights\n"
+        "                     bit for bit\n"
         "  --axis KEY         of two runs: the setting in which they may differ\n"
         "  --modes M,M        the modes to compare on one configuration: --modes dp,ddp\n"
         "  --repeats N        runs of each side; auto: the fewest that can tell anything\n"
@@ -243,7 +244,9 @@ const struct command command_compare = {
         "Each run is a fresh process; sides take turns in random order. A side is faster or "
         "slower\n"
         "when the exact test of Mann and Whitney says so among all pairs (Holm) and the medians\n"
-        "differ by more than 'practical'; the interval is a bootstrap's.\n"
+        "differ by more than 'practical'; the interval is a bootstrap's. Runs that end in the "
+        "same\n"
+        "weights are copies of one training: of losses and accuracy they count as one.\n"
         "Exit codes: 0; 1 a gate failed; 64 usage; 66 no such file; 78 bad experiment, or sides\n"
         "that are no fair comparison; a failed run's own; 130/143 stopped, to be gone on with\n",
     .run = compare_run,

@@ -52,7 +52,10 @@ static enum error opened_open(const struct cli_config *c, struct opened *o) {
     const struct run_config *config = &o->settings.config;
     enum error err = dataset_open(&config->data, true, (uint64_t)config->seed, &o->train);
     if (err == ERR_NONE) err = dataset_open(&config->data, false, (uint64_t)config->seed, &o->val);
-    if (err != ERR_NONE) cli_fail(err);
+    if (err != ERR_NONE)
+        cli_fail(err);
+    else
+        dataset_tell(o->train, o->val);
     return err;
 }
 
@@ -124,8 +127,15 @@ static void counts_print(const struct look *l, const struct dataset *d) {
         none += l->count[k] == 0;
     }
     printf("  of the %lld read:", (long long)l->read);
-    for (int64_t k = 0; k < d->classes && k < SHOWN; k++)
-        printf(" %lld:%lld", (long long)k, (long long)l->count[k]);
+    for (int64_t k = 0; k < d->classes && k < SHOWN; k++) {
+        const char *name = dataset_class_name(d, k);
+        char shown[256];
+        snprintf(shown, sizeof shown, "%s", name ? name : "");
+        if (name)
+            printf("%s %s %lld", k ? "," : "", text_defuse(shown, ""), (long long)l->count[k]);
+        else
+            printf(" %lld:%lld", (long long)k, (long long)l->count[k]);
+    }
     printf("%s\n  least %lld, most %lld; %lld never\n", d->classes > SHOWN ? " ..." : "",
            (long long)least, (long long)most, (long long)none);
 }

@@ -8,6 +8,7 @@
 #include "transport/launch/launch.h"
 #include "transport/launch/launcher.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -81,7 +82,8 @@ static int evaluate(struct cli_trained *t) {
     enum error err = cli_check(&t->job, &facts);
     if (err != ERR_NONE) return error_exit_code(err);
     t->job.data_digest = facts.data;
-    err = make_place(t, &folder);
+    err = job_check_units(&t->job);
+    if (err == ERR_NONE) err = make_place(t, &folder);
     if (err == ERR_NONE) err = t->job.mode->launch(&t->job, &code);
     if (err != ERR_NONE) code = cli_fail(err);
     if (!t->job.run_dir) return code;
@@ -129,12 +131,21 @@ static int run(struct cli_trained *t, int argc, char **argv) {
     if (err == ERR_NONE && !rank) err = cli_trained_weights(t);
     if (err != ERR_NONE) return error_exit_code(err);
     set_task(t, on_train);
+    signal(SIGPIPE, SIG_IGN); /* a reader that has gone is no rank that is lost */
     return rank ? evaluate_as_rank(t, &self) : evaluate(t);
+}
+
+/* Where a run was trained is no matter: this host evaluates it, unless it is asked for more. */
+static enum error forget_hosts(struct cli_trained *t) {
+    TRY(cli_set(&t->config, "run.nodes=1"));
+    TRY(cli_set(&t->config, "run.node_rank=0"));
+    return cli_set(&t->config, "comm.link=auto");
 }
 
 static int run_eval(int argc, char **argv) {
     struct cli_trained t;
     enum error err = cli_trained_init(&t, &command_eval);
+    if (err == ERR_NONE) err = forget_hosts(&t);
     if (err != ERR_NONE) return cli_fail(err);
     int code = run(&t, argc, argv);
     cli_trained_fini(&t);

@@ -1,6 +1,7 @@
 /* engine: the program. Finds the command and runs it; the only place that ends the process. */
 #include "cli/cli.h"
 
+#include "engine/base/file.h"
 #include "engine/base/give_up.h"
 #include "engine/base/text.h"
 
@@ -8,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static int unknown(const char *name) {
     const char *names[32];
@@ -20,10 +22,11 @@ static int unknown(const char *name) {
     return error_exit_code(ERR_USAGE);
 }
 
-/* What was said may be on no disk: then all was not well. */
+/* What was said may be on no disk: then all was not well. A reader that has gone, as head does, has
+ * had enough of it. */
 static int flushed(int code) {
     if (fflush(stdout) == 0 && !ferror(stdout)) return code;
-    if (code) return code;
+    if (code || file_reader_gone(STDOUT_FILENO)) return code;
     fprintf(stderr, "error: cannot write to standard output: %s\n", strerror(errno));
     return error_exit_code(ERR_IO);
 }

@@ -139,7 +139,10 @@ static enum error show(const struct model_view *v, struct config_errors *e) {
 
 static enum error summarize(struct model_view *v, bool json, struct config_errors *e) {
     const struct run_config *c = &v->settings.config;
-    struct device_params p = {.count = 1, .threads = (int)c->threads, .unit = c->devices.unit[0]};
+    struct device_params p = {.count = 1,
+                              .threads = (int)c->threads,
+                              .no_winograd = !c->winograd,
+                              .unit = c->devices.unit[0]};
     TRY(model_create(c->model, &v->input, v->classes, e, &v->model));
     TRY(device_find(c->devices.kind)->open(&p, &v->device));
     TRY(plan_create(v->model, v->device, (enum loss)c->loss, (enum precision)c->precision,

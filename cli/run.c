@@ -94,7 +94,8 @@ static enum error choose_link(struct options *o) {
     bool mode = false, link = false;
     for (int i = 0; i < o->config.nsets; i++) {
         mode |= !strncmp(o->config.sets[i], "mode=", 5);
-        link |= !strncmp(o->config.sets[i], "comm", 4);
+        link |= !strncmp(o->config.sets[i], "comm.link=", 10);
+        link |= !strncmp(o->config.sets[i], "comm=", 5) && strstr(o->config.sets[i], "link");
     }
     return o->run_dir && mode && !link ? cli_set(&o->config, "comm.link=auto") : ERR_NONE;
 }
@@ -148,7 +149,8 @@ static int run_whole(struct job *job, const char *run_dir) {
     if (err != ERR_NONE) return error_exit_code(err);
     job->data_digest = facts.data;
     int code = 0;
-    err = cli_train(job, run_dir, &code);
+    err = job_check_units(job); /* before there is a directory */
+    if (err == ERR_NONE) err = cli_train(job, run_dir, &code);
     return exit_code(err, code);
 }
 

@@ -99,8 +99,6 @@ static enum error fill_row(const struct simulate_options *o, const struct simula
 /* ---- all rows ------------------------------------------------------------------------------- */
 
 static int ways_of(const struct simulate_options *o, const struct run_config *c, struct way *out) {
-    static const enum scheme schemes[] = {SCHEME_STAR,    SCHEME_RING,         SCHEME_TREE,
-                                          SCHEME_HALVING, SCHEME_HIERARCHICAL, SCHEME_DIRECT};
     static const enum simulated_server servers[] = {SERVED_SHARED, SERVED_APART, SERVED_SHARDED};
     enum simulated_server own = measured_server(c);
     if (o->server >= 0) own = (enum simulated_server)o->server;
@@ -108,21 +106,21 @@ static int ways_of(const struct simulate_options *o, const struct run_config *c,
     for (int i = 0; i < 3 && o->modes[0]; i++)
         if (o->all_servers || servers[i] == own) out[n++] = (struct way){true, servers[i], SCHEMES};
     if (o->modes[1] && !o->all_schemes) out[n++] = (struct way){false, SERVED_SHARED, o->scheme};
-    for (int i = 0; i < 6 && o->modes[1] && o->all_schemes; i++)
-        out[n++] = (struct way){false, SERVED_SHARED, schemes[i]};
+    for (enum scheme s = 0; s < SCHEMES && n < WAYS && o->modes[1] && o->all_schemes; s++)
+        if (scheme_is_known(s)) out[n++] = (struct way){false, SERVED_SHARED, s};
     return n;
 }
 
 /* Hosts must be full, a power of two each, and several. */
 static bool suits(const struct simulate_options *o, const struct way *w, int64_t devices) {
     int64_t per = o->per_host;
-    return w->server || w->scheme != SCHEME_HIERARCHICAL ||
+    return w->server || w->scheme != SCHEME_hierarchical ||
            (devices > per && devices % per == 0 && (per & (per - 1)) == 0);
 }
 
 static enum error fill_rows(const struct simulate_options *o, const struct simulate_source *s,
                             struct simulate_row *rows, int *n) {
-    struct way ways[16];
+    struct way ways[WAYS];
     int nways = ways_of(o, &s->settings.config, ways);
     for (int d = 0; d < o->ndevices; d++)
         for (int b = 0; b < (o->nbuckets ? o->nbuckets : 1); b++)

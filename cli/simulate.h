@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-enum { LIST_MOST = 32 };
+enum { LIST_MOST = 32, WAYS = 16 };
 struct simulate_options {
     const char *path;
     struct cli_config config;

@@ -70,9 +70,7 @@ static bool take_modes(const char *list, struct simulate_options *o) {
 static bool take_scheme(const char *value, struct simulate_options *o) {
     o->all_schemes = !strcmp(value, "all");
     o->scheme = scheme_find(value);
-    bool none = o->scheme == SCHEME_STAR_SERIAL || o->scheme == SCHEME_STAR_DUPLEX ||
-                o->scheme == SCHEME_SHARDED;
-    return !none && (o->scheme < SCHEMES || o->all_schemes || !strcmp(value, "auto"));
+    return scheme_is_known(o->scheme) || o->all_schemes || !strcmp(value, "auto");
 }
 
 static bool take_server(const char *value, struct simulate_options *o) {

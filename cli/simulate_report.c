@@ -95,11 +95,13 @@ static void print_law(const struct simulate_options *o, const struct simulate_ro
     }
     double share = o->strong ? scaling_amdahl(devices, seconds, count)
                              : scaling_gustafson(devices, seconds, count);
+    char text[32];
     if (isnan(share)) return;
     fprintf(out, "%s, %s", first->mode,
             strcmp(first->mode, "dp") ? "gradients all-reduced" : first->way);
     if (first->bucket) fprintf(out, ", buckets of %lld bytes", (long long)first->bucket);
-    fprintf(out, ": parallel share %.3f (%s)", share, o->strong ? "Amdahl" : "Gustafson");
+    fprintf(out, ": parallel share %s (%s)", scaling_share_text(share, text),
+            o->strong ? "Amdahl" : "Gustafson");
     if (o->strong && !isnan(serial[1]))
         fprintf(out, ", serial share %.3f to %.3f (Karp and Flatt)%s", serial[0], serial[1],
                 serial[1] > serial[0] * 1.05 ? ": it rises, so it is communication" : "");
@@ -120,7 +122,7 @@ static void print_crossover(const struct simulate_options *o, FILE *out) {
     char bytes[32];
     for (int i = 0; i < o->ndevices; i++) most = o->devices[i] > most ? (int)o->devices[i] : most;
     const struct ground g = {most, 1, o->outside, false};
-    double at = most > 1 ? cost_crossover(SCHEME_STAR, SCHEME_RING, &g) : 0;
+    double at = most > 1 ? cost_crossover(SCHEME_star, SCHEME_ring, &g) : 0;
     if (at > 0 && !isinf(at))
         fprintf(out, "a server is cheaper than a ring for less than %s on %d devices\n",
                 text_of_bytes(at, bytes), most);

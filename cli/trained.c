@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 enum error cli_trained_init(struct cli_trained *t, const struct command *c) {
-    *t = (struct cli_trained){.command = c};
+    *t = (struct cli_trained){.command = c, .config.asks = true};
     return pool_create(&t->pool);
 }
 

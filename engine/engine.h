@@ -79,7 +79,7 @@ struct engine_work;
 struct engine_init {
     const char *init; /* "tcp://HOST:PORT" (of rank 0) or "file:///PATH", with rank and size */
     int rank, size;
-    const char *token;     /* as run.token; NULL: auto */
+    const char *token;     /* as run.token, or the secret itself; NULL: auto */
     const char *link;      /* auto, shm, tcp, hosts */
     const char *algorithm; /* auto, or a name */
     const char *order;     /* tree, or ring */

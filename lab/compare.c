@@ -41,13 +41,55 @@ static double spread_of(const double *v, int n, double median) {
     return (statistics_quantile(copy, n, 0.75) - statistics_quantile(copy, n, 0.25)) / median;
 }
 
-static void measure_cell(const struct compared *c, struct compared_cell *cell) {
-    for (int m = 0; m < c->x->nmeasures; m++) {
-        for (int i = 0; i < cell->nruns; i++)
-            cell->value[m][i] = measure_of(&c->x->measure[m], &cell->run[i].result, c->x->warmup);
-        cell->median[m] = statistics_median_of(cell->value[m], cell->nruns);
+static void find_trainings(struct compared_cell *cell) {
+    cell->ntrainings = 0;
+    for (int i = 0; i < cell->nruns; i++) {
+        int first = 0;
+        while (strcmp(cell->run[first].result.weights, cell->run[i].result.weights) != 0) first++;
+        cell->training[i] = first == i ? cell->ntrainings++ : cell->training[first];
     }
-    cell->spread = spread_of(cell->value[0], cell->nruns, cell->median[0]);
+}
+
+/* The runs' values, or one of each training: the median of its copies. Gives how many. */
+static int samples_of(const struct compared_cell *cell, const double *v, bool trainings,
+                      double out[STATISTICS_RUNS]) {
+    if (!trainings) {
+        memcpy(out, v, (size_t)cell->nruns * sizeof *v);
+        return cell->nruns;
+    }
+    for (int t = 0; t < cell->ntrainings; t++) {
+        double copies[STATISTICS_RUNS];
+        int n = 0;
+        for (int i = 0; i < cell->nruns; i++)
+            if (cell->training[i] == t) copies[n++] = v[i];
+        out[t] = statistics_median_of(copies, n);
+    }
+    return cell->ntrainings;
+}
+
+static void measure_runs(const struct compared *c, const struct compared_cell *cell,
+                         const struct measure *m, double out[STATISTICS_RUNS]) {
+    for (int i = 0; i < cell->nruns; i++)
+        out[i] = measure_of(m, &cell->run[i].result, c->x->warmup);
+}
+
+double compare_median(const struct compared *c, int cell, const struct measure *m) {
+    double v[STATISTICS_RUNS], samples[STATISTICS_RUNS];
+    measure_runs(c, &c->cell[cell], m, v);
+    int n = samples_of(&c->cell[cell], v, m->about == ABOUT_TRAINING, samples);
+    return statistics_median_of(samples, n);
+}
+
+static void measure_cell(const struct compared *c, struct compared_cell *cell) {
+    const struct measure *first = &c->x->measure[0];
+    double v[STATISTICS_RUNS];
+    find_trainings(cell);
+    for (int m = 0; m < c->x->nmeasures; m++)
+        measure_runs(c, cell, &c->x->measure[m], cell->value[m]);
+    for (int m = 0; m < c->x->nmeasures; m++)
+        cell->median[m] = compare_median(c, (int)(cell - c->cell), &c->x->measure[m]);
+    int n = samples_of(cell, cell->value[0], first->about == ABOUT_TRAINING, v);
+    cell->spread = spread_of(v, n, cell->median[0]);
     cell->speedup = cell->efficiency = (double)NAN;
 }
 
@@ -55,17 +97,25 @@ static int devices_of(const struct experiment *x, int cell) {
     return x->cell[cell].settings.config.devices.count;
 }
 
-/* The cell of the fewest devices at the same place otherwise; itself when it is that. One device sends nothing, so it
- * stands for all links: a matrix need not have it in each of them. */
+/* One device sends nothing, so it stands for all links, and of 'any' side for all ways to share. */
+static bool stands_for(const struct experiment *x, int axis, int i, int cell, bool any) {
+    bool alone = devices_of(x, i) == 1, same = true;
+    for (int a = 0; a < x->naxes; a++) {
+        const char *key = x->axis[a].key;
+        bool free = !strncmp(key, "comm.", 5) || (any && a == 0 && setting_shares(key));
+        same &= a == axis || x->cell[i].at[a] == x->cell[cell].at[a] || (alone && free);
+    }
+    return same;
+}
+
+/* What a cell's speed is a multiple of: the fewest devices at the same place otherwise, or another side's one device
+ * where its own side has none; itself when it is that. */
 static int least_devices(const struct experiment *x, int axis, int cell) {
     int least = cell;
-    for (int i = 0; i < x->ncells; i++) {
-        bool same = true, alone = devices_of(x, i) == 1;
-        for (int a = 0; a < x->naxes; a++)
-            same &= a == axis || x->cell[i].at[a] == x->cell[cell].at[a] ||
-                    (alone && !strncmp(x->axis[a].key, "comm.", 5));
-        if (same && devices_of(x, i) < devices_of(x, least)) least = i;
-    }
+    for (int any = 0; any < 2 && devices_of(x, least) > 1; any++)
+        for (int i = 0; i < x->ncells; i++)
+            if (stands_for(x, axis, i, cell, any) && devices_of(x, i) < devices_of(x, least))
+                least = i;
     return least;
 }
 
@@ -113,22 +163,30 @@ static void find_step(const struct run_result *a, const struct run_result *b,
     }
 }
 
+static void warn_of_losses(struct compared *c, int cell, const struct run_result *first,
+                           const struct run_result *r) {
+    warn(c, "%s: two runs of this one configuration do not have the same losses (%s, %s)",
+         c->x->cell[cell].label, first->dir, r->dir);
+}
+
 /* All runs of both sides are held against A's first. */
-static void compare_losses(struct compared *c, struct compared_pair *p) {
+static void compare_runs(struct compared *c, struct compared_pair *p) {
     const struct run_result *first = &c->cell[p->cell[0]].run[0].result;
-    p->same_losses = true;
+    p->same_losses = p->same_weights = true;
+    p->step = 0, p->tensor = NULL;
     for (int side = 0; side < 2; side++) {
         const struct compared_cell *cell = &c->cell[p->cell[side]];
-        for (int i = 0; i < cell->nruns && p->same_losses; i++) {
+        for (int i = 0; i < cell->nruns; i++) {
             const struct run_result *r = &cell->run[i].result;
-            if (!strcmp(first->losses, r->losses)) continue;
-            p->same_losses = false;
-            find_step(first, r, p);
-            p->tensor = compare_tensors(first->dir, r->dir, c->pool);
-            if (side == 0)
-                warn(c,
-                     "%s: two runs of this one configuration do not have the same losses (%s, %s)",
-                     c->x->cell[p->cell[0]].label, first->dir, r->dir);
+            bool losses = !strcmp(first->losses, r->losses),
+                 weights = !strcmp(first->weights, r->weights);
+            if (!p->tensor && !(losses && weights))
+                p->tensor = compare_tensors(first->dir, r->dir, c->pool);
+            if (p->same_losses && !losses) {
+                find_step(first, r, p);
+                if (side == 0) warn_of_losses(c, p->cell[0], first, r);
+            }
+            p->same_losses &= losses, p->same_weights &= weights;
         }
     }
 }
@@ -156,14 +214,15 @@ static bool computes_the_same(const struct experiment_cell *a, const struct expe
 }
 
 static void compare_all_bits(struct compared *c) {
-    const char *first = NULL;
+    const struct run_result *first = NULL;
     c->alike = c->same_bits = true;
     for (int i = 0; i < c->x->ncells; i++) {
         c->alike &= computes_the_same(&c->x->cell[0], &c->x->cell[i]);
         for (int k = 0; k < c->cell[i].nruns; k++) {
-            const char *mine = c->cell[i].run[k].result.losses;
+            const struct run_result *mine = &c->cell[i].run[k].result;
             if (!first) first = mine;
-            c->same_bits &= !strcmp(first, mine);
+            c->same_bits &=
+                !strcmp(first->losses, mine->losses) && !strcmp(first->weights, mine->weights);
         }
     }
     c->same_bits &= c->alike && first;
@@ -177,20 +236,45 @@ static bool usable(const double *v, int n) {
     return n > 0;
 }
 
+static bool one_training(const struct compared *c, const struct compared_pair *p) {
+    const struct compared_cell *a = &c->cell[p->cell[0]], *b = &c->cell[p->cell[1]];
+    return a->ntrainings == 1 && b->ntrainings == 1 &&
+           !strcmp(a->run[0].result.weights, b->run[0].result.weights);
+}
+
+/* Whether a sample of the first measure is a training, not a run. What a run takes until it reaches
+ * a target depends on what it learns, and so is the machine's alone between equal trainings. */
+static bool counts_trainings(const struct compared *c, const struct compared_pair *p) {
+    const struct measure *m = &c->x->measure[0];
+    bool until = c->x->cell[p->cell[0]].settings.config.train.until_metric ||
+                 c->x->cell[p->cell[1]].settings.config.train.until_metric;
+    bool both =
+        m->about == ABOUT_BOTH || (until && (m->kind == MEASURE_TIME || m->kind == MEASURE_BYTES));
+    return m->about == ABOUT_TRAINING || (both && !one_training(c, p));
+}
+
 /* Where more is better, the inverse is what takes less. */
 static void judge_pair(struct compared *c, struct compared_pair *p) {
     double v[2][STATISTICS_RUNS];
-    int n[2];
+    bool trainings = counts_trainings(c, p), more = c->x->measure[0].more_is_better;
     for (int side = 0; side < 2; side++) {
         const struct compared_cell *cell = &c->cell[p->cell[side]];
-        n[side] = cell->nruns;
-        for (int i = 0; i < n[side]; i++)
-            v[side][i] =
-                c->x->measure[0].more_is_better ? 1 / cell->value[0][i] : cell->value[0][i];
+        p->samples[side] = samples_of(cell, cell->value[0], trainings, v[side]);
+        for (int i = 0; i < p->samples[side] && more; i++) v[side][i] = 1 / v[side][i];
     }
-    p->judged = usable(v[0], n[0]) && usable(v[1], n[1]);
+    p->judged = usable(v[0], p->samples[0]) && usable(v[1], p->samples[1]);
     if (p->judged)
-        p->statistics = statistics_compare(v[0], n[0], v[1], n[1], c->x->confidence, c->x->seed);
+        p->statistics = statistics_compare(v[0], p->samples[0], v[1], p->samples[1],
+                                           c->x->confidence, c->x->seed);
+}
+
+bool compare_has_interval(const struct compared_pair *p) {
+    return p->judged && p->samples[0] > 1 && p->samples[1] > 1;
+}
+
+static bool is_tested(const struct compared_pair *p) {
+    return p->judged && p->samples[0] >= EXPERIMENT_LEAST_RUNS &&
+           p->samples[1] >= EXPERIMENT_LEAST_RUNS;
 }
 
 static void judge_all(struct compared *c) {
@@ -198,18 +282,15 @@ static void judge_all(struct compared *c) {
     int n = 0, at = 0;
     for (int i = 0; i < c->x->npairs; i++) {
         judge_pair(c, &c->pair[i]);
-        if (c->pair[i].judged) p[n++] = c->pair[i].statistics.p;
+        if (is_tested(&c->pair[i])) p[n++] = c->pair[i].statistics.p;
     }
     if (n) statistics_holm(p, n);
     for (int i = 0; i < c->x->npairs; i++) {
         struct compared_pair *pair = &c->pair[i];
-        int runs[2] = {c->cell[pair->cell[0]].nruns, c->cell[pair->cell[1]].nruns};
-        pair->verdict = VERDICT_INCONCLUSIVE;
-        if (!pair->judged) continue;
+        pair->verdict = VERDICT_UNTESTED;
+        if (!is_tested(pair)) continue;
         pair->statistics.p_all = p[at++];
-        if (runs[0] >= EXPERIMENT_LEAST_RUNS && runs[1] >= EXPERIMENT_LEAST_RUNS)
-            pair->verdict =
-                statistics_verdict(&pair->statistics, c->x->confidence, c->x->practical);
+        pair->verdict = statistics_verdict(&pair->statistics, c->x->confidence, c->x->practical);
     }
 }
 
@@ -283,8 +364,8 @@ enum error compare_judge(struct compared *c) {
     for (int i = 0; i < c->x->npairs; i++) {
         struct compared_pair *p = &c->pair[i];
         TRY(list_differences(c, p));
-        p->comparable &= c->cell[p->cell[0]].nruns > 0 && c->cell[p->cell[1]].nruns > 0;
-        if (p->comparable) compare_losses(c, p);
+        p->held = p->comparable && c->cell[p->cell[0]].nruns > 0 && c->cell[p->cell[1]].nruns > 0;
+        if (p->held) compare_runs(c, p);
     }
     compare_all_bits(c);
     doubt_spread(c);

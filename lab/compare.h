@@ -25,6 +25,9 @@ struct compared_prediction {
 struct compared_cell {
     int nruns; /* up to the experiment's repeats, when it was interrupted */
     struct compared_run *run;
+    /* Runs that end in the same weights are one training: how many there are, and which one each
+     * run is. */
+    int ntrainings, training[STATISTICS_RUNS];
     double value[EXPERIMENT_MEASURES][STATISTICS_RUNS];
     double median[EXPERIMENT_MEASURES]; /* NaN: of a run that has none */
     double spread; /* of the first measure: half of the runs lie so far apart, as a share */
@@ -35,12 +38,16 @@ struct compared_cell {
 struct compared_pair {
     int cell[2];
     bool judged; /* both have runs, with numbers */
+    /* Independent samples of each side: runs, or trainings where the measure is about these. An
+     * interval needs two of each side, p and a verdict EXPERIMENT_LEAST_RUNS. */
+    int samples[2];
     struct comparison statistics;
     enum verdict verdict;
     bool
         comparable; /* the axis changes nothing in what is computed, but how gradients are shared */
-    bool same_losses;
-    /* else: */
+    bool held;      /* and both have runs, so that their bits were held against each other: */
+    bool same_losses, same_weights;
+    /* where the losses are not the same: */
     int64_t step; /* first that differs; 0: none of those that both have */
     double loss[2];
     const char *tensor; /* first in the last checkpoint; NULL: both have none, or the same */
@@ -61,7 +68,7 @@ struct compared {
     const struct experiment *x;
     bool complete;
     bool alike;     /* all cells compute the same by their settings, not only those of a pair */
-    bool same_bits; /* and have the same losses */
+    bool same_bits; /* and have the same losses and weights */
     struct compared_cell *cell;
     struct compared_pair *pair;
     struct compared_gate *gate;
@@ -84,6 +91,10 @@ MUST_CHECK enum error compare_two(const char *const dirs[2], const char *axis, s
 /* Predicts every cell's step from one cell that computes the same on the fewest devices. What cannot be predicted says
  * why: it is no error. After compare_judge. */
 void compare_predict(struct compared *c);
+/* Whether the pair's statistics have an interval: two independent samples of each side. */
+bool compare_has_interval(const struct compared_pair *p);
+/* The median of a cell's independent samples; NaN: a run has none. */
+double compare_median(const struct compared *c, int cell, const struct measure *m);
 /* The median of a cell's runs, behind the warm-up, in milliseconds; NaN: there is none. */
 double compare_step_ms(const struct compared *c, int cell);
 /* ERR_NONE, or ERR_RESULT with the first gate that does not hold. */
@@ -91,7 +102,10 @@ MUST_CHECK enum error compare_gates(const struct compared *c);
 
 /* "ddp is faster than dp in 3 of 4 places, the same in 1." */
 const char *compare_sentence(const struct compared *c);
-/* "yes", "no: step 3 ...", "-": what the axis changes is no question of bits. */
+/* Why pairs have no verdict, and what would give them one; "": all have. */
+const char *compare_untested(const struct compared *c);
+/* "yes": losses and weights; "no: step 3 ..."; "-": what the axis changes is no question of bits,
+ * or a side has not run. */
 const char *compare_bits(const struct compared *c, const struct compared_pair *p);
 /* "predicted from the step of ... alone: off by 3 % ..." */
 const char *compare_model(const struct compared *c);

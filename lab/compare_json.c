@@ -100,12 +100,14 @@ static void put_cell(const struct compared *c, int i, struct json *j) {
 
 static void put_difference(const struct compared *c, const struct compared_pair *p,
                            struct json *j) {
-    if (!p->comparable) {
+    if (!p->held) {
         json_string(j, "same_losses", NULL);
+        json_string(j, "same_weights", NULL);
         return;
     }
     json_bool(j, "same_losses", p->same_losses);
-    if (p->same_losses) return;
+    json_bool(j, "same_weights", p->same_weights);
+    if (p->same_losses && p->same_weights) return;
     json_open(j, "difference", '{');
     json_int(j, "step", p->step);
     json_real(j, "a", p->loss[0]);
@@ -123,10 +125,13 @@ static void put_pair(const struct compared *c, const struct compared_pair *p, st
     json_int(j, "b", p->cell[1]);
     put_places(c->x, "at", c->x->cell[p->cell[1]].at, 1, j);
     json_real(j, "ratio", p->judged ? s->ratio : none);
-    json_real(j, "low", p->judged ? s->interval.low : none);
-    json_real(j, "high", p->judged ? s->interval.high : none);
-    json_real(j, "p", p->judged ? s->p : none);
-    json_real(j, "p_holm", p->judged ? s->p_all : none);
+    json_open(j, "samples", '[');
+    for (int side = 0; side < 2; side++) json_int(j, NULL, p->samples[side]);
+    json_close(j, ']');
+    json_real(j, "low", compare_has_interval(p) ? s->interval.low : none);
+    json_real(j, "high", compare_has_interval(p) ? s->interval.high : none);
+    json_real(j, "p", p->verdict == VERDICT_UNTESTED ? none : s->p);
+    json_real(j, "p_holm", p->verdict == VERDICT_UNTESTED ? none : s->p_all);
     json_string(j, "verdict", verdict_text(p->verdict));
     json_string(j, "words", compare_verdict(c, p));
     put_difference(c, p, j);
@@ -160,6 +165,7 @@ static void put_head(const struct compared *c, struct json *j) {
     json_int(j, "format", 1);
     json_string(j, "name", x->name);
     json_string(j, "verdict", compare_sentence(c));
+    json_string(j, "untested", *compare_untested(c) ? compare_untested(c) : NULL);
     json_string(j, "command", x->command);
     json_string(j, "axis", x->axis[0].key);
     json_open(j, "sides", '[');

@@ -23,21 +23,11 @@ static const struct run_config *config_of(const struct compared *c, int cell) {
 
 /* ---- which cell stands for which ------------------------------------------------------------ */
 
-/* Axes along which a device computes the same, and only shares its work in another way. */
-static bool shares_only(const char *key) {
-    static const char *const keys[] = {"mode", "devices", "comm", "dp", "ddp", "inject"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        size_t n = strlen(keys[i]);
-        if (!strncmp(key, keys[i], n) && (!key[n] || key[n] == '.')) return true;
-    }
-    return false;
-}
-
 static bool computes_alike(const struct compared *c, int a, int b) {
     const struct experiment *x = c->x;
     const struct run_config *m = config_of(c, a), *n = config_of(c, b);
     for (int i = 0; i < x->naxes; i++)
-        if (!shares_only(x->axis[i].key) && x->cell[a].at[i] != x->cell[b].at[i]) return false;
+        if (!setting_shares(x->axis[i].key) && x->cell[a].at[i] != x->cell[b].at[i]) return false;
     return !strcmp(m->devices.kind, n->devices.kind) && m->threads == n->threads;
 }
 
@@ -83,7 +73,7 @@ static enum error read_source(const struct compared *c, int cell, struct source 
     struct config_errors *e;
     struct step_trace trace;
     struct run_result typical = *typical_run(c, cell);
-    typical.nsteps = 0; /* the cell's median says more than this run's steps */
+    typical.nsteps = typical.stretch = 0; /* the cell's median says more than this run's steps */
     typical.p50_ms = compare_step_ms(c, cell);
     TRY(config_errors_create(&e));
     enum error err = planned_open(config_of(c, cell), "ref", e, &s->network);

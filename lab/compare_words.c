@@ -22,14 +22,66 @@ const char *compare_verdict(const struct compared *c, const struct compared_pair
 }
 
 const char *compare_bits(const struct compared *c, const struct compared_pair *p) {
-    if (!p->comparable) return "-";
-    if (p->same_losses) return "yes";
+    if (!p->held) return "-";
+    if (p->same_losses && p->same_weights) return "yes";
     const char *tensor = p->tensor ? pool_printf(c->pool, ", first tensor %s", p->tensor) : "";
-    const char *words = p->step
-                            ? pool_printf(c->pool, "no: step %lld, %.9g beside %.9g%s",
-                                          (long long)p->step, p->loss[0], p->loss[1], tensor)
-                            : pool_printf(c->pool, "no, but in each step that both have%s", tensor);
+    const char *end = p->same_weights ? ", but the same weights at the end" : tensor;
+    const char *words =
+        p->same_losses ? pool_printf(c->pool, "no: the same losses, but other weights%s", tensor)
+        : p->step ? pool_printf(c->pool, "no: step %lld, %.9g beside %.9g%s", (long long)p->step,
+                                p->loss[0], p->loss[1], end)
+                  : pool_printf(c->pool, "no, but in each step that both have%s", end);
     return words ? words : "no";
+}
+
+/* ---- why there is no verdict ---- */
+
+/* The pair without a verdict whose runs are copies (or are not), or that has no numbers; -1: none. */
+static int untested(const struct compared *c, bool judged, bool copies) {
+    for (int i = 0; i < c->x->npairs; i++) {
+        const struct compared_pair *p = &c->pair[i];
+        bool fewer =
+            p->samples[0] < c->cell[p->cell[0]].nruns || p->samples[1] < c->cell[p->cell[1]].nruns;
+        if (p->verdict == VERDICT_UNTESTED && p->judged == judged && (!judged || fewer == copies))
+            return i;
+    }
+    return -1;
+}
+
+static const char *words_of_copies(const struct compared *c, const struct compared_pair *p) {
+    const struct experiment *x = c->x;
+    bool seeds = false;
+    for (int a = 1; a < x->naxes; a++) seeds |= !strcmp(x->axis[a].key, "seed");
+    int side = p->samples[1] < p->samples[0], n = p->samples[side];
+    int runs = c->cell[p->cell[side]].nruns;
+    return pool_printf(
+        c->pool,
+        "no verdict on %s: runs that end in the same weights are copies of one training and count "
+        "as one (here %d run%s as %d), too few to tell a difference from the luck of a seed; %s "
+        "see "
+        "in how many seeds it has the same sign",
+        x->measure[0].name, runs, runs == 1 ? "" : "s", n,
+        seeds ? "each seed is a row of its own, and rows are not put together in one test:"
+              : "train each side with several (matrix: {..., seed: [0, 1, 2, 3, 4]}) and");
+}
+
+const char *compare_untested(const struct compared *c) {
+    const struct experiment *x = c->x;
+    int copies = untested(c, true, true), few = untested(c, true, false);
+    const char *text = "";
+    if (copies >= 0)
+        text = words_of_copies(c, &c->pair[copies]);
+    else if (few >= 0)
+        text = pool_printf(c->pool, "%d run%s a side: fewer than %d allow no verdict (%s)",
+                           x->repeats, x->repeats == 1 ? "" : "s", EXPERIMENT_LEAST_RUNS,
+                           !*c->folder ? "engine compare EXPERIMENT or --modes runs them"
+                           : x->repeats < EXPERIMENT_LEAST_RUNS ? "--repeats auto takes enough"
+                                                                : "some are missing");
+    else if (untested(c, false, false) >= 0)
+        text =
+            pool_printf(c->pool, "no verdict on %s where runs are missing or have no such number",
+                        x->measure[0].name);
+    return text ? text : "";
 }
 
 static const char *side_name(const struct compared *c, int cell) {
@@ -38,8 +90,8 @@ static const char *side_name(const struct compared *c, int cell) {
 
 /* Of one side against A. */
 static const char *sentence_of(const struct compared *c, int side) {
-    static const char *const order[] = {"faster", "less",  "better",       "slower",
-                                        "more",   "worse", "inconclusive", "same"};
+    static const char *const order[] = {"faster", "less",         "better", "slower",  "more",
+                                        "worse",  "inconclusive", "same",   "untested"};
     const struct experiment *x = c->x;
     int total = 0;
     const char *text = "";
@@ -193,7 +245,7 @@ static void put_heading(const struct compared *c, struct grid *g, bool many, boo
     put(g, "B against A [%g %%]", x->confidence * 100);
     put(g, "p (Holm)");
     put(g, "verdict");
-    put(g, "same losses");
+    put(g, "same bits");
     if (scaled) put(g, "speed-up A / B");
     if (has_model(c)) put(g, "predicted A / B ms");
 }
@@ -209,14 +261,13 @@ static void put_pair(const struct compared *c, const struct compared_pair *p, st
     if (many) put(g, "%s", side_name(c, p->cell[1]));
     put(g, "%s", cell_text(c, p->cell[1], text));
     bool verdict = p->verdict == VERDICT_FASTER || p->verdict == VERDICT_SLOWER;
-    bool several = c->cell[p->cell[0]].nruns > 1 && c->cell[p->cell[1]].nruns > 1;
-    if (p->judged && several)
+    if (compare_has_interval(p))
         put(g, "%.3f× [%.3f, %.3f]", s->ratio, s->interval.low, s->interval.high);
     else if (p->judged)
         put(g, "%.3f×", s->ratio);
     else
         put(g, "-");
-    if (p->judged && x->repeats >= EXPERIMENT_LEAST_RUNS)
+    if (p->verdict != VERDICT_UNTESTED)
         put(g, "%.2g", s->p_all);
     else
         put(g, "-");
@@ -313,16 +364,21 @@ static void print_title(const struct compared *c, FILE *f) {
 }
 
 static void print_bits(const struct compared *c, FILE *f, const char *start) {
-    int same = 0, all = 0;
-    for (int i = 0; i < c->x->npairs; i++)
-        all += c->pair[i].comparable, same += c->pair[i].comparable && c->pair[i].same_losses;
-    if (all)
-        fprintf(f, "%ssame losses, bit for bit: %s (%d of %d pairs%s)\n", start,
-                same == all ? "yes" : "no", same, all,
-                c->same_bits ? "; the same in all cells" : "");
+    int same = 0, held = 0, comparable = 0;
+    for (int i = 0; i < c->x->npairs; i++) {
+        const struct compared_pair *p = &c->pair[i];
+        comparable += p->comparable, held += p->held;
+        same += p->held && p->same_losses && p->same_weights;
+    }
+    fprintf(f, "%ssame losses and weights", start);
+    if (held)
+        fprintf(f, ", bit for bit: %s (%d of %d pairs%s)\n", same == held ? "yes" : "no", same,
+                held, c->same_bits ? "; the same in all cells" : "");
+    else if (comparable)
+        fputs(": not known, since no pair has runs on both sides\n", f);
     else
-        fprintf(f, "%ssame losses: '%s' changes what is computed, so they are not compared\n",
-                start, c->x->axis[0].key);
+        fprintf(f, ": '%s' changes what is computed, so they are not compared\n",
+                c->x->axis[0].key);
 }
 
 static void print_model(const struct compared *c, FILE *f, const char *start) {
@@ -331,6 +387,8 @@ static void print_model(const struct compared *c, FILE *f, const char *start) {
 }
 
 static void print_doubts(const struct compared *c, FILE *f, const char *start) {
+    const char *why = compare_untested(c);
+    if (*why) fprintf(f, "%s%s\n", start, why);
     if (!c->complete) fprintf(f, "%swarning: not all runs are there\n", start);
     for (int i = 0; i < c->nwarnings; i++) fprintf(f, "%swarning: %s\n", start, c->warning[i]);
     for (int i = 0; i < c->x->ngates; i++)
@@ -350,11 +408,6 @@ void compare_table(const struct compared *c, FILE *f) {
     print_bits(c, f, "");
     print_model(c, f, "");
     print_doubts(c, f, "");
-    if (c->x->repeats < EXPERIMENT_LEAST_RUNS)
-        fprintf(f, "%d run%s a side: fewer than %d allow no verdict (%s)\n", c->x->repeats,
-                c->x->repeats == 1 ? "" : "s", EXPERIMENT_LEAST_RUNS,
-                *c->folder ? "--repeats auto takes enough"
-                           : "engine compare EXPERIMENT or --modes runs them");
 }
 
 void compare_markdown(const struct compared *c, FILE *f) {

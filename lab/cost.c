@@ -8,17 +8,25 @@
 
 const char *scheme_name(enum scheme s) {
     static const char *const names[] = {
-#define X(name, text) [SCHEME_##name] = text,
-        SCHEMES_OF_SHARING(X)
-#undef X
+        "star, serial",
+        "star, full duplex",
+        "sharded server",
+#define ALGO(name) #name,
+#include "transport/algo/algos.def"
+#undef ALGO
     };
-    return names[s];
+    return s < SCHEMES ? names[s] : "auto";
 }
 
 enum scheme scheme_find(const char *name) {
     enum scheme s = 0;
     while (s < SCHEMES && strcmp(name, scheme_name(s)) != 0) s++;
     return s;
+}
+
+bool scheme_is_known(enum scheme s) {
+    return s > SCHEME_SHARDED && s < SCHEMES &&
+           algo_find(scheme_name(s))->cost[KIND_ALL_REDUCE] != NULL;
 }
 
 /* ---- one exchange --------------------------------------------------------------------------- */
@@ -46,8 +54,8 @@ double cost_share(enum scheme s, const struct ground *g, double bytes) {
     survey(g, &p, &t);
     if (g->devices == 1) return 0;
     if (s == SCHEME_STAR_SERIAL || s == SCHEME_STAR_DUPLEX) return textbook(s, &t, bytes);
-    const struct algo_ops *a = algo_find(scheme_name(s == SCHEME_SHARDED ? SCHEME_DIRECT : s));
-    if (a->hosts_alike && !p.locals) return INFINITY;
+    const struct algo_ops *a = algo_find(scheme_name(s == SCHEME_SHARDED ? SCHEME_direct : s));
+    if (!a->cost[KIND_ALL_REDUCE] || (a->hosts_alike && !p.locals)) return INFINITY;
     return a->cost[KIND_ALL_REDUCE](&t, bytes);
 }
 

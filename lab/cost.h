@@ -8,26 +8,21 @@ struct wire {     /* a port, full duplex */
     double beta;  /* seconds a byte takes to cross it */
 };
 
-/*  scheme           name                of K bytes among N devices */
-#define SCHEMES_OF_SHARING(X)                                                                      \
-    X(STAR, "star")                     /* all to a server, which adds, and back: dp */            \
-    X(STAR_SERIAL, "star, serial")      /* of a server that does one thing at a time */            \
-    X(STAR_DUPLEX, "star, full duplex") /* of one that sends while it still receives */            \
-    X(SHARDED, "sharded server")        /* every device serves 1/N */                              \
-    X(RING, "ring")                                                                                \
-    X(TREE, "tree")                                                                                \
-    X(HALVING, "halving_doubling")                                                                 \
-    X(HIERARCHICAL, "hierarchical")                                                                \
-    X(DIRECT, "direct")
+/* Ways of sharing K bytes among N devices: those of textbooks, then the algorithms, each by its own formula. */
 enum scheme {
-#define X(name, text) SCHEME_##name,
-    SCHEMES_OF_SHARING(X)
-#undef X
-        SCHEMES
+    SCHEME_STAR_SERIAL, /* a server that does one thing at a time */
+    SCHEME_STAR_DUPLEX, /* one that sends while it still receives */
+    SCHEME_SHARDED,     /* every device serves 1/N */
+#define ALGO(name) SCHEME_##name,
+#include "transport/algo/algos.def"
+#undef ALGO
+    SCHEMES
 };
 const char *scheme_name(enum scheme s);
 /* SCHEMES: there is none of that name. */
 enum scheme scheme_find(const char *name);
+/* Whether it is an algorithm that has a formula of its own: a library's has none. */
+bool scheme_is_known(enum scheme s);
 
 struct ground {         /* where the devices are */
     int devices, hosts; /* as many devices on each host */
@@ -66,8 +61,11 @@ struct step_cost {
 double cost_step(const struct step_cost *c, enum scheme s, const struct ground *g);
 
 /* ---- laws of scaling, fitted to the times t[i] on n[i] devices ---- */
-/* The share p of the work that is divided: t(N) = t(1) ((1 - p) + p / N). NaN: all are on one device. */
+/* The share p of the work that is divided: t(N) = t(1) ((1 - p) + p / N). NaN: all are on as many devices;
+ * below 0: more devices take longer. */
 double scaling_amdahl(const int *n, const double *t, int count);
+/* "97.3 %"; of a share that is none, since more devices take longer or less than their share, in words. */
+const char *scaling_share_text(double p, char out[32]);
 /* The same where work grows with N, so that the speed-up N t(1) / t(N) is N - (1 - p) (N - 1). NaN: one device is not
  * among them, or nothing else is. */
 double scaling_gustafson(const int *n, const double *t, int count);

@@ -20,9 +20,10 @@ static bool is_any(const char *key, const char *const *of) {
 static const char *const sharing[] = {"dp.staleness", "ddp.sync", NULL};
 
 static bool is_guarded(const char *key) {
-    static const char *const guarded[] = {
-        "model",    "loss", "data",      "batch",          "train",   "optimizer", "schedule",
-        "lr_scale", "seed", "precision", "sync_batchnorm", "threads", "inject",    NULL};
+    static const char *const guarded[] = {"model",   "loss",      "data",     "batch",
+                                          "train",   "optimizer", "schedule", "lr_scale",
+                                          "seed",    "precision", "winograd", "sync_batchnorm",
+                                          "threads", "inject",    NULL};
     static const char *const free_of_it[] = {"optimizer.shard", "data.workers", "batch.accumulate",
                                              NULL};
     return (is_any(key, guarded) && !is_any(key, free_of_it)) || is_any(key, sharing);
@@ -31,6 +32,11 @@ static bool is_guarded(const char *key) {
 /* A device that is slow on purpose computes the same; ways to share gradients are what is compared. */
 static bool is_computing(const char *key) {
     return is_guarded(key) && !is_under(key, "inject.slow") && !is_any(key, sharing);
+}
+
+bool setting_shares(const char *key) {
+    static const char *const keys[] = {"mode", "devices", "comm", "dp", "ddp", "inject", NULL};
+    return is_any(key, keys);
 }
 
 static const char *value_of(struct setting_list s, const char *key) {

@@ -283,7 +283,7 @@ static enum error over_places(struct exchange *e, enum scheme s, double bytes) {
     void *memory;
     TRY(memory_alloc((size_t)e->size * sizeof(int), &memory));
     struct groups g = {.first = memory, .count = 1};
-    if (s == SCHEME_TREE)
+    if (s == SCHEME_tree)
         tree(e, &g, e->size, bytes);
     else
         halve(e, &g, e->size, bytes);
@@ -341,19 +341,19 @@ static enum error hierarchical(struct exchange *e, double bytes) {
 enum error exchange_all_reduce(struct exchange *e, enum scheme s, double bytes) {
     if (e->size == 1) return ERR_NONE;
     switch (s) {
-    case SCHEME_RING:
+    case SCHEME_ring:
         return ring(e, bytes);
-    case SCHEME_TREE:
-    case SCHEME_HALVING:
+    case SCHEME_tree:
+    case SCHEME_halving_doubling:
         return over_places(e, s, bytes);
-    case SCHEME_HIERARCHICAL:
+    case SCHEME_hierarchical:
         if (e->net.plan.per_host < e->size && e->locals) return hierarchical(e, bytes);
         break;
-    case SCHEME_STAR:
+    case SCHEME_star:
         exchange_reduce(e, 0, bytes);
         exchange_broadcast(e, 0, bytes);
         return ERR_NONE;
-    case SCHEME_DIRECT:
+    case SCHEME_direct:
         TRY(exchange_reduce_scatter(e, bytes));
         return exchange_all_gather(e, bytes);
     default:

@@ -207,7 +207,7 @@ static enum error read_time_to(struct experiment_reader *r, const struct node *i
     static const char *const known[] = {"val.accuracy", "val.loss", "train.loss"};
     const struct node *to = node_get(item, "time_to");
     const struct node *goal = to && to->kind == NODE_MAP && to->count == 1 ? to->items[0] : NULL;
-    struct measure m = {.unit = "s", .kind = MEASURE_TIME_TO};
+    struct measure m = {.unit = "s", .about = ABOUT_BOTH, .kind = MEASURE_TIME_TO};
     for (int i = 0; i < 3 && goal; i++)
         if (!strcmp(goal->key, known[i])) m.of = known[i];
     if (!m.of || goal->kind != NODE_SCALAR || !text_real(goal->text, &m.target)) {

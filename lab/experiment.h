@@ -86,6 +86,8 @@ void experiment_close(struct experiment *x);
 /* The cell at the same place but for the first axis, which is at 'side'; -1: it is excluded. */
 int experiment_beside(const struct experiment *x, int cell, int side);
 
+/* Whether a device computes the same whatever this key's value, and only shares its work in another way. */
+bool setting_shares(const char *key);
 struct setting_list {
     const struct result_setting *setting;
     int n;

@@ -113,10 +113,13 @@ void gate_judge(const struct compared *c, int gate, struct compared_gate *out) {
             return;
         }
     }
+    bool verdict = g.quantity[0].kind == QUANTITY_VERDICT;
     if (!out->judged)
         out->words =
-            pool_printf(c->pool, "%s: not judged, runs or their numbers are missing", text);
+            pool_printf(c->pool, "%s: not judged, since %s", text,
+                        verdict ? "a pair has no verdict" : "runs or their numbers are missing");
     else
-        out->words =
-            pool_printf(c->pool, "%s: no, in %d place%s", text, places, places == 1 ? "" : "s");
+        out->words = pool_printf(c->pool, "%s: holds in none of %d place%s", text, places,
+                                 places == 1 ? "" : "s");
+    if (!out->words) out->words = text;
 }

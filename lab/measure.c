@@ -4,21 +4,21 @@
 #include <string.h>
 
 static const struct measure measures[] = {
-    {"step_time", "ms", MEASURE_STEP_TIME},
-    {"step_best", "ms", MEASURE_STEP_BEST},
-    {"throughput", "samples/s", MEASURE_THROUGHPUT, .more_is_better = true},
-    {"load", "ms", MEASURE_PHASE, RESULT_LOAD},
-    {"forward", "ms", MEASURE_PHASE, RESULT_FORWARD},
-    {"backward", "ms", MEASURE_PHASE, RESULT_BACKWARD},
-    {"comm_exposed", "ms", MEASURE_PHASE, RESULT_COMM_EXPOSED},
-    {"comm_hidden", "ms", MEASURE_PHASE, RESULT_COMM_HIDDEN},
-    {"update", "ms", MEASURE_PHASE, RESULT_UPDATE},
-    {"time", "s", MEASURE_TIME},
-    {"bytes", "bytes", MEASURE_BYTES},
-    {"memory", "bytes", MEASURE_MEMORY},
-    {"train_loss", "", MEASURE_TRAIN_LOSS},
-    {"val_loss", "", MEASURE_VAL_LOSS},
-    {"val_accuracy", "", MEASURE_VAL_ACCURACY, .more_is_better = true},
+    {"step_time", "ms", ABOUT_MACHINE, MEASURE_STEP_TIME},
+    {"step_best", "ms", ABOUT_MACHINE, MEASURE_STEP_BEST},
+    {"throughput", "samples/s", ABOUT_MACHINE, MEASURE_THROUGHPUT, .more_is_better = true},
+    {"load", "ms", ABOUT_MACHINE, MEASURE_PHASE, RESULT_LOAD},
+    {"forward", "ms", ABOUT_MACHINE, MEASURE_PHASE, RESULT_FORWARD},
+    {"backward", "ms", ABOUT_MACHINE, MEASURE_PHASE, RESULT_BACKWARD},
+    {"comm_exposed", "ms", ABOUT_MACHINE, MEASURE_PHASE, RESULT_COMM_EXPOSED},
+    {"comm_hidden", "ms", ABOUT_MACHINE, MEASURE_PHASE, RESULT_COMM_HIDDEN},
+    {"update", "ms", ABOUT_MACHINE, MEASURE_PHASE, RESULT_UPDATE},
+    {"time", "s", ABOUT_MACHINE, MEASURE_TIME},
+    {"bytes", "bytes", ABOUT_MACHINE, MEASURE_BYTES},
+    {"memory", "bytes", ABOUT_MACHINE, MEASURE_MEMORY},
+    {"train_loss", "", ABOUT_TRAINING, MEASURE_TRAIN_LOSS},
+    {"val_loss", "", ABOUT_TRAINING, MEASURE_VAL_LOSS},
+    {"val_accuracy", "", ABOUT_TRAINING, MEASURE_VAL_ACCURACY, .more_is_better = true},
 };
 
 const struct measure *measure_list(int *n) {
@@ -41,13 +41,15 @@ static double most(const double *v, int n) {
 
 static double throughput(const struct run_result *r, int64_t warmup) {
     double samples = 0, ms = 0;
-    for (int64_t i = warmup; i < r->nsteps; i++) samples += r->step[i].samples, ms += r->step[i].ms;
+    for (int64_t i = run_result_warm(r, warmup); i < r->nsteps; i++)
+        samples += r->step[i].samples, ms += r->step[i].ms;
     return ms > 0 ? samples / ms * 1000 : (double)NAN;
 }
 
 static double fastest(const struct run_result *r, int64_t warmup) {
     double least = (double)NAN;
-    for (int64_t i = warmup; i < r->nsteps; i++) least = fmin(least, r->step[i].ms);
+    for (int64_t i = run_result_warm(r, warmup); i < r->nsteps; i++)
+        least = fmin(least, r->step[i].ms);
     return least;
 }
 
@@ -72,7 +74,8 @@ static double time_to(const struct measure *m, const struct run_result *r) {
 }
 
 double measure_of(const struct measure *m, const struct run_result *r, int64_t warmup) {
-    int64_t n;
+    int64_t n, steps = run_result_stretch(r);
+    bool whole = r->first_step == 0;
     switch (m->kind) {
     case MEASURE_STEP_TIME:
         return run_result_step_ms(r, warmup, &n);
@@ -81,11 +84,11 @@ double measure_of(const struct measure *m, const struct run_result *r, int64_t w
     case MEASURE_THROUGHPUT:
         return throughput(r, warmup);
     case MEASURE_PHASE:
-        return r->steps ? r->time_s[m->phase] / (double)r->steps * 1000 : (double)NAN;
-    case MEASURE_TIME:
-        return r->time_s[RESULT_TOTAL];
+        return steps > 0 ? r->time_s[m->phase] / (double)steps * 1000 : (double)NAN;
+    case MEASURE_TIME: /* a resumed run has neither of all its steps */
+        return whole ? r->time_s[RESULT_TOTAL] : (double)NAN;
     case MEASURE_BYTES:
-        return most(r->sent, r->ranks);
+        return whole ? most(r->sent, r->ranks) : (double)NAN;
     case MEASURE_MEMORY:
         return most(r->rss, r->processes);
     case MEASURE_TRAIN_LOSS:

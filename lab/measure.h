@@ -2,8 +2,16 @@
 #pragma once
 #include "lab/result.h"
 
+/* What a number is about decides what counts as one sample of it. */
+enum measure_about {
+    ABOUT_MACHINE,  /* each run measures it anew: times, bytes, memory */
+    ABOUT_TRAINING, /* runs that end in the same weights are copies of one training: losses */
+    ABOUT_BOTH      /* a time that depends on what was learned: of the machine between sides that
+                       train the same weights, of the training otherwise */
+};
 struct measure {
     const char *name, *unit;
+    enum measure_about about;
     enum measure_kind {
         MEASURE_STEP_TIME,
         MEASURE_STEP_BEST, /* the fastest step: the one that others on the machine have disturbed least */

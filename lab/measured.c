@@ -31,20 +31,14 @@ static void find_ready(const struct model *m, const struct plan *plan, double *r
 
 /* ---- what the run says ---------------------------------------------------------------------- */
 
-/* Of the run's last stretch, which is what it has times of. */
-static double steps_of(const struct run_result *r, const struct run_config *c) {
-    double n = r->samples_per_s * r->time_s[RESULT_TOTAL] / (double)c->batch.size;
-    return n >= 1 ? n : (double)r->steps;
-}
-
 /* Of the steps that were written down one by one; of too few of them, what the run says is all there is. */
 static double typical(const struct run_result *r, double quantile) {
     enum { FEW = 20 };
-    double *ms =
-        r->nsteps >= FEW && r->nsteps < INT32_MAX ? malloc((size_t)r->nsteps * sizeof *ms) : NULL;
+    int64_t n = r->nsteps - r->stretch;
+    double *ms = n >= FEW && n < INT32_MAX ? malloc((size_t)n * sizeof *ms) : NULL;
     if (!ms) return r->p50_ms * 1e-3;
-    for (int64_t i = 0; i < r->nsteps; i++) ms[i] = r->step[i].ms;
-    double q = statistics_quantile(ms, (int)r->nsteps, quantile);
+    for (int64_t i = 0; i < n; i++) ms[i] = r->step[r->stretch + i].ms;
+    double q = statistics_quantile(ms, (int)n, quantile);
     free(ms);
     return q * 1e-3;
 }
@@ -61,10 +55,10 @@ static double scale_of(const struct run_result *r, double steps, double quantile
 enum error measured_read(const struct run_result *r, const struct run_config *c,
                          const struct model *m, const struct plan *plan, int cores, double quantile,
                          struct pool *pool, struct measured_step *out) {
-    if (r->steps < 1 || r->devices < 1 || r->ranks < 1)
+    if (run_result_stretch(r) < 1 || r->devices < 1 || r->ranks < 1)
         return FAIL(ERR_DATA, "'%s' has taken no step", r->dir);
     double crowd = cores && r->devices > cores ? (double)r->devices / cores : 1;
-    double steps = steps_of(r, c), each = scale_of(r, steps, quantile) / steps,
+    double steps = (double)run_result_stretch(r), each = scale_of(r, steps, quantile) / steps,
            whole = each * (double)r->devices / crowd;
     bool server = !strcmp(r->mode, "dp"), sharded = server && c->dp.server == SERVER_SHARDED;
     bool slices = sharded || (!server && c->optimizer.shard);

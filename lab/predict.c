@@ -17,6 +17,8 @@ enum error measured_refuse(const struct run_config *c) {
         {c->sync_batchnorm, "sync_batchnorm", "false"},
         {c->dp.scatter == SCATTER_SERVER, "dp.scatter", "direct"},
         {dp_is_asynchronous(c), "dp.staleness", "0"},
+        {strcmp(c->comm.algorithm, "auto") && !scheme_is_known(scheme_find(c->comm.algorithm)),
+         "comm.algorithm", "auto"},
     };
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         if (unknown[i].asked)
@@ -72,7 +74,7 @@ enum error measured_predict(const struct measured_step *m, const struct run_conf
         return FAIL(ERR_CONFIG,
                     "nothing is known of the ports\ncomm.emulate says what they are like");
     take_mode(c, &p);
-    if (port && p.scheme == SCHEMES && takes_direct(c)) p.scheme = SCHEME_DIRECT;
+    if (port && p.scheme == SCHEMES && takes_direct(c)) p.scheme = SCHEME_direct;
     bool one = p.server && p.kind == SERVED_SHARDED && !p.overlap && !strcmp(c->mode, "dp");
     struct step_shape *shape = malloc(sizeof *shape);
     if (!shape) return FAIL(ERR_MEMORY, "cannot allocate a step");

@@ -140,26 +140,24 @@ bool quantity_stands(const struct experiment *x, const struct quantity *q,
 
 /* ---- values ---- */
 
-static double median_of(const struct compared *c, const struct measure *m, int cell) {
-    double v[STATISTICS_RUNS];
-    const struct compared_cell *runs = &c->cell[cell];
-    for (int i = 0; i < runs->nruns; i++) v[i] = measure_of(m, &runs->run[i].result, c->x->warmup);
-    return statistics_median_of(v, runs->nruns);
-}
-
+/* NULL: of a pair that could not be tested, whose verdict nothing may rest on. */
 static const char *verdict_of(const struct compared *c, int cell) {
     for (int i = 0; i < c->x->npairs; i++)
-        if (c->pair[i].cell[1] == cell) return compare_verdict(c, &c->pair[i]);
+        if (c->pair[i].cell[1] == cell)
+            return c->pair[i].verdict == VERDICT_UNTESTED ? NULL : compare_verdict(c, &c->pair[i]);
     return "none"; /* side A is what others are held against */
 }
 
 static void texts_of(const struct compared *c, const struct quantity *q, int cell,
                      struct check_value *out) {
     const struct compared_cell *runs = &c->cell[cell];
+    if (q->kind == QUANTITY_VERDICT) {
+        out->text[0] = verdict_of(c, cell), out->ntexts = out->text[0] != NULL;
+        return;
+    }
     for (int i = 0; i < runs->nruns; i++)
         out->text[out->ntexts++] =
             q->kind == QUANTITY_WEIGHTS ? runs->run[i].result.weights : runs->run[i].result.losses;
-    if (q->kind == QUANTITY_VERDICT) out->text[0] = verdict_of(c, cell), out->ntexts = 1;
 }
 
 void quantity_value(const struct compared *c, const struct quantity *q, int cell,
@@ -168,7 +166,7 @@ void quantity_value(const struct compared *c, const struct quantity *q, int cell
     out->number = (double)NAN, out->ntexts = 0;
     switch (q->kind) {
     case QUANTITY_MEASURE:
-        out->number = median_of(c, &q->measure, cell);
+        out->number = compare_median(c, cell, &q->measure);
         break;
     case QUANTITY_SPEEDUP:
         out->number = runs->speedup;

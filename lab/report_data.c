@@ -2,6 +2,7 @@
 #include "lab/report_data.h"
 
 #include "engine/base/file.h"
+#include "lab/measure.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -91,6 +92,13 @@ static void cell_prediction(const struct json_value *v, struct report_cell *c) {
     c->reference = reference && reference->truth;
 }
 
+static double median_rate(const struct report_data *d, const struct report_cell *c) {
+    const struct measure *rate = measure_find("throughput", 10);
+    double v[REPORT_RUNS];
+    for (int i = 0; i < c->nruns; i++) v[i] = measure_of(rate, &c->run[i], d->warmup);
+    return statistics_median_of(v, c->nruns);
+}
+
 static enum error cell_read(const struct report_data *d, const struct json_value *v,
                             struct pool *pool, struct report_cell *c) {
     const struct json_value *runs = report_member(v, "runs", JSON_ARRAY);
@@ -109,6 +117,7 @@ static enum error cell_read(const struct report_data *d, const struct json_value
     if (!c->nruns) return ERR_NONE;
     about_run(c);
     c->median_s = statistics_median_of(c->step_s, c->nruns);
+    c->samples_per_s = median_rate(d, c);
     c->medians = report_member(v, "median", JSON_OBJECT);
     cell_prediction(report_member(v, "predicted", JSON_OBJECT), c);
     return ERR_NONE;
@@ -127,13 +136,20 @@ static enum error cells_read(struct report_data *d, const struct json_value *cel
                 d->path);
 }
 
+/* Results of before weights were held against each other, too, tell nothing for sure. */
+static int same_bits(const struct json_value *pair) {
+    const struct json_value *losses = report_member(pair, "same_losses", JSON_BOOL),
+                            *weights = report_member(pair, "same_weights", JSON_BOOL);
+    if (losses && !losses->truth) return 0;
+    return losses && weights ? weights->truth : -1;
+}
+
 static enum error pair_read(struct report_data *d, const struct json_value *v, int ncells,
                             const int place[REPORT_CELLS]) {
     int64_t a = whole(v, "a", -1), b = whole(v, "b", -1);
     if (a < 0 || b < 0 || a >= ncells || b >= ncells) return wrong(d, "a pair of no cells");
     if (place[a] < 0 || place[b] < 0) return ERR_NONE;
     struct report_pair *p = &d->pair[d->npairs++];
-    const struct json_value *same = report_member(v, "same_losses", JSON_BOOL);
     *p = (struct report_pair){.a = place[a],
                               .b = place[b],
                               .ratio = report_number(v, "ratio"),
@@ -144,7 +160,7 @@ static enum error pair_read(struct report_data *d, const struct json_value *v, i
                               .words = report_text(v, "words"),
                               .difference =
                                   report_text(report_member(v, "difference", JSON_OBJECT), "words"),
-                              .same = same ? same->truth : -1};
+                              .same = same_bits(v)};
     return ERR_NONE;
 }
 
@@ -216,6 +232,7 @@ static enum error read_run(struct pool *pool, struct report_data *d) {
     c->step_s[0] = c->median_s = c->run->p50_ms / 1e3;
     cell_prediction(NULL, c);
     c->nruns = d->ncells = d->nsides = 1;
+    c->samples_per_s = median_rate(d, c);
     c->place = c->work = "";
     c->label = pool_printf(pool, "%s, %s", c->run->mode, run_result_setting(c->run, "devices"));
     d->side[0] = c->run->mode;

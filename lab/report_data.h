@@ -16,6 +16,7 @@ struct report_cell {
     double *step_s;         /* of each run */
     int nruns;
     double median_s, predicted_s, formula_s; /* NaN: no model has said */
+    double samples_per_s;                    /* of the steps behind the warm-up: the runs' median */
     const char *why, *port;           /* why there is no prediction; what it goes through; "" */
     bool reference;                   /* others are predicted from it */
     const struct json_value *medians; /* of its runs, by the name of each metric; or NULL */
@@ -24,7 +25,7 @@ struct report_pair {
     int a, b; /* cells */
     double ratio, low, high, p;
     const char *verdict, *words, *difference; /* words: the verdict as it is read; "" */
-    int same;                                 /* losses, bit for bit: 1, 0; -1 unknown */
+    int same; /* losses and weights, bit for bit: 1, 0; -1 unknown */
 };
 struct report_data {
     const char *path, *name, *scaling, *verdict, *command;
@@ -70,7 +71,7 @@ int report_find(const struct report_data *d, int side, const char *place, int64_
 /* What a cell's speed is a multiple of: the same side's one device, if need be over another link or of another side;
  * else the fewest devices of side and place. -1: none. */
 int report_base(const struct report_data *d, int side, const char *place);
-/* What c does in a step, in steps of the base: a base of several devices is taken as that many times one. */
+/* What c does in a step, in steps of the base. */
 double report_work(const struct report_cell *base, const struct report_cell *c);
 /* The numbers of devices, each once, ascending, at most REPORT_COUNTS; gives how many. */
 int report_device_counts(const struct report_data *d, double *x);

@@ -46,9 +46,8 @@ static bool fill(struct report *r, const struct report_data *d, int side, const 
 }
 
 static const char *share_text(struct report *r, double p) {
-    if (!isfinite(p)) return "-";
-    if (p < 0) return "none: slower";
-    return p > 1 ? "more than all" : report_say(r, "%.1f %%", 100 * p);
+    char text[32];
+    return report_say(r, "%s", scaling_share_text(p, text));
 }
 
 /* Of the row's so many devices; NaN where they are not there, or one device is not. */

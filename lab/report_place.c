@@ -40,7 +40,8 @@ static enum error rank_series(struct report *r, int n, const double *v, int have
 /* ---- bytes ---- */
 
 static double each_step(const struct run_result *run) {
-    return run->steps ? 1 / (double)run->steps : (double)NAN;
+    int64_t steps = run_result_stretch(run);
+    return steps > 0 ? 1 / (double)steps : (double)NAN;
 }
 
 /* The largest cells of all sides: sent and received of each rank. */
@@ -106,6 +107,27 @@ static enum error bytes_heat(struct report *r, struct report_section *s,
     return ERR_NONE;
 }
 
+/* What is in the bars, and what the busiest of the shown runs sent before its first step. */
+static void say_bytes(struct report *r, struct report_section *s, const struct report_data *d) {
+    double most = 0;
+    char text[32];
+    bool parted = true;
+    for (int i = 0; i < d->ncells; i++) {
+        const struct run_result *run = &d->cell[i].run[0];
+        parted &= run->parted;
+        for (int k = 0; k < run->ranks; k++) most = fmax(most, run->start_sent[k]);
+    }
+    plot_value_text(PLOT_BYTES, most, text);
+    report_paragraph(
+        s, parted ? report_say(r,
+                               "Counted by the engine at each rank while it took steps. Not in it: "
+                               "the first weights, which are sent once at the start (%s by the "
+                               "rank that sends most), evaluation and checkpoints.",
+                               text)
+                  : "Counted by the engine at each rank, over all of the run; what evaluation and "
+                    "set-up send is in it, since the run is of an older version.");
+}
+
 enum error report_bytes(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "bytes", "Bytes over each link");
     int ranks = most_ranks(d);
@@ -116,8 +138,7 @@ enum error report_bytes(struct report *r, const struct report_data *d) {
         return ERR_NONE;
     }
     TRY(bytes_plot(r, s, d, ranks));
-    report_paragraph(s, "Counted by the engine at each rank, over all of the run; what evaluation "
-                        "and set-up send is in it.");
+    say_bytes(r, s, d);
     return bytes_heat(r, s, d, ranks);
 }
 

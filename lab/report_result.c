@@ -1,6 +1,7 @@
 /* What came out: the verdict, the final tables, whether the bits are the same, the losses. */
 #include "lab/report_data.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -50,7 +51,8 @@ static const char *more(struct report *r, const char *text) {
 
 static const char *verdict_of_pairs(struct report *r, const struct report_data *d) {
     const char *faster = clause(r, d, "faster", true), *slower = clause(r, d, "slower", false);
-    int same = count(d, "same"), rest = d->npairs - same - count(d, "faster") - count(d, "slower");
+    int same = count(d, "same"), untested = count(d, "untested"),
+        rest = d->npairs - same - untested - count(d, "faster") - count(d, "slower");
     const char *text = report_say(r, "%s%s%s", faster, *faster && *slower ? "; " : "", slower);
     if (same)
         text = report_say(r, "%s %d of %d there is no difference that matters", more(r, text), same,
@@ -58,7 +60,13 @@ static const char *verdict_of_pairs(struct report *r, const struct report_data *
     if (rest)
         text = report_say(r, "%s %d of %d more runs would be needed to tell", more(r, text), rest,
                           d->npairs);
+    if (untested)
+        text = report_say(r, "%s %d of %d nothing was tested", more(r, text), untested, d->npairs);
     return report_say(r, "%s.", text);
+}
+
+static const char *rate_text(struct report *r, double samples_per_s) {
+    return isfinite(samples_per_s) ? report_say(r, "%.0f", samples_per_s) : "-";
 }
 
 static const char *verdict_of_run(struct report *r, const struct report_cell *c) {
@@ -70,10 +78,23 @@ static const char *verdict_of_run(struct report *r, const struct report_cell *c)
             ? report_say(r, " (%.2f %% right on validation)", run->val_accuracy * 100)
             : "";
     return report_say(r,
-                      "%s on %s trained %lld steps to a loss of %.4g%s, %.0f samples a second; "
+                      "%s on %s trained %lld steps to a loss of %.4g%s, %s samples a second; "
                       "communication holds up %.0f %% of a step.",
                       run->mode, report_where(r, c), (long long)run->steps, run->train_loss, right,
-                      run->samples_per_s, busy > 0 ? 100 * waits / busy : 0);
+                      rate_text(r, c->samples_per_s), busy > 0 ? 100 * waits / busy : 0);
+}
+
+static void say_resumed(struct report *r, struct report_section *s, const struct report_data *d) {
+    for (int i = 0; i < d->ncells; i++) {
+        const struct run_result *run = &d->cell[i].run[0];
+        if (run->first_step > 0)
+            report_paragraph(
+                s, report_say(r,
+                              "%s: the run was resumed after step %lld. Its times and bytes are of "
+                              "the %lld steps since; its losses are of all steps.",
+                              report_where(r, &d->cell[i]), (long long)run->first_step,
+                              (long long)run_result_stretch(run)));
+    }
 }
 
 static void list_texts(struct report *r, struct report_section *s, const struct json_value *list,
@@ -100,6 +121,11 @@ enum error report_verdict(struct report *r, const struct report_data *d) {
                      ? "Nothing is compared: the experiment has no pair of finished cells."
                      : verdict_of_run(r, &d->cell[0]);
     report_paragraph(s, r->verdict);
+    const char *untested = report_text(d->root, "untested");
+    if (*untested)
+        report_paragraph(s,
+                         report_say(r, "%c%s.", toupper((unsigned char)*untested), untested + 1));
+    say_resumed(r, s, d);
     const struct json_value *complete = report_member(d->root, "complete", JSON_BOOL);
     if (complete && !complete->truth)
         report_paragraph(s, "The experiment is not complete: some runs are missing. The same "
@@ -160,7 +186,8 @@ static enum error pairs_table(struct report *r, struct report_section *s,
     report_paragraph(s, report_say(r,
                                    "A / B is the ratio of the medians of %s, turned so that above "
                                    "1 B is better. The interval is the bootstrap's, at "
-                                   "%.0f %%. Each run counts once.",
+                                   "%.0f %%. Each run counts once; where losses or accuracy are "
+                                   "compared, runs that end in the same weights count as one.",
                                    d->metric, d->confidence * 100));
     return ERR_NONE;
 }
@@ -176,8 +203,7 @@ static void cell_row(struct report *r, const struct report_data *d, const struct
     row[2] = report_say(r, "%d", c->nruns);
     row[3] = report_ms(r, c->median_s);
     row[4] = c->nruns > 1 ? report_say(r, "%s to %s", report_ms(r, low), report_ms(r, high)) : "-";
-    row[5] = c->batch ? report_say(r, "%.0f", (double)c->batch / c->median_s)
-                      : report_say(r, "%.0f", run->samples_per_s);
+    row[5] = rate_text(r, c->samples_per_s);
     row[6] = isfinite(run->train_loss) ? report_say(r, "%.5g", run->train_loss) : "-";
     row[7] = isfinite(run->val_accuracy) ? report_say(r, "%.2f %%", run->val_accuracy * 100) : "-";
     row[8] = report_say(r, "%lld", (long long)run->steps);
@@ -189,11 +215,19 @@ enum error report_final(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "table", "Final table");
     struct table *t;
     if (d->npairs) TRY(pairs_table(r, s, d));
-    TRY(report_table(r, s, d->experiment ? "Each cell: medians of its runs" : "The run", 9,
-                     d->ncells, heads, &t));
+    TRY(report_table(
+        r, s, d->experiment ? "Each cell: step and samples/s are medians of its runs" : "The run",
+        9, d->ncells, heads, &t));
     t->words = 2;
     table_row(t, 0)[1] = d->axis;
     for (int i = 0; i < d->ncells; i++) cell_row(r, d, &d->cell[i], table_row(t, i + 1));
+    report_paragraph(
+        s, report_say(r,
+                      "step: the median of a run's steps%s. samples/s: the samples of "
+                      "the same steps by their time, which is a mean: a few slow steps "
+                      "lower it and leave the median as it is. loss and right (val): "
+                      "of the%s run's end.",
+                      d->warmup > 0 ? " behind the warm-up" : "", d->experiment ? " first" : ""));
     if (strcmp(d->scaling, "") != 0)
         report_paragraph(
             s, report_say(r,
@@ -218,7 +252,7 @@ static const char *difference(struct report *r, const struct report_data *d,
     int64_t step = first_difference(d->cell[p->a].run, d->cell[p->b].run);
     const char *at = report_where(r, &d->cell[p->b]);
     if (*p->difference) return report_say(r, "%s: %s", at, p->difference);
-    return step < 0 ? report_say(r, "%s: the losses are not the same", at)
+    return step < 0 ? report_say(r, "%s: the losses or the weights are not the same", at)
                     : report_say(r, "%s: from step %lld on the losses differ", at, (long long)step);
 }
 
@@ -261,11 +295,13 @@ static const char *bits_of_pairs(struct report *r, const struct report_data *d, 
     int yes = 0, no = 0;
     for (int i = 0; i < d->npairs; i++) yes += d->pair[i].same == 1, no += d->pair[i].same == 0;
     if (yes && !no)
-        return report_say(r,
-                          "Yes, in all %d comparisons: the losses of every step are equal bit for "
-                          "bit on both sides, which differ in time and in nothing else. Cells of "
-                          "different places compute different things, so their bits differ.",
-                          yes);
+        return report_say(
+            r,
+            "Yes, in all %d comparisons: the losses of every step and the final "
+            "weights are equal bit for bit on both sides, which differ in time and in "
+            "nothing else. Cells of different places compute different things, so "
+            "their bits differ.",
+            yes);
     if (d->npairs && !no)
         return report_say(r,
                           "Not compared: '%s' changes what is computed, so that the sides cannot "

@@ -1,4 +1,5 @@
 /* Where the time goes, and what more devices bring. */
+#include "lab/experiment.h"
 #include "lab/report_data.h"
 
 #include <math.h>
@@ -37,8 +38,8 @@ static const struct {
 enum { SHOWN = sizeof shown / sizeof *shown };
 
 static double per_step(const struct run_result *run, enum result_phase p) {
-    int64_t steps = run->nsteps ? run->nsteps : run->steps;
-    return steps ? run->time_s[p] / (double)steps : (double)NAN;
+    int64_t steps = run_result_stretch(run);
+    return steps > 0 ? run->time_s[p] / (double)steps : (double)NAN;
 }
 
 static enum error phases_plot(struct report *r, struct report_section *s,
@@ -91,6 +92,8 @@ enum error report_phases(struct report *r, const struct report_data *d) {
     const char *place[REPORT_CELLS];
     int n = report_places(d, place);
     for (int i = 0; i < n; i++) TRY(phases_plot(r, s, d, place[i]));
+    report_paragraph(s, "Bars are means over all steps of a cell's first run, so the first and the "
+                        "disturbed steps are in them; the table's step is a median.");
     report_paragraph(s, "Exposed is the communication that computation waits for; what is hidden "
                         "runs beside backward and takes no "
                         "place in the bars.");
@@ -115,13 +118,12 @@ int report_base(const struct report_data *d, int side, const char *place) {
             (least < 0 || d->cell[i].devices < d->cell[least].devices))
             least = i;
     if (k < 0 && least >= 0) k = alone(d, side, d->cell[least].work);
-    if (k < 0 && least >= 0) k = alone(d, -1, d->cell[least].work);
+    if (k < 0 && least >= 0 && setting_shares(d->axis)) k = alone(d, -1, d->cell[least].work);
     return k >= 0 ? k : least;
 }
 
 double report_work(const struct report_cell *base, const struct report_cell *c) {
-    double batches = base->batch && c->batch ? (double)c->batch / (double)base->batch : 1;
-    return batches * (double)base->devices;
+    return base->batch && c->batch ? (double)c->batch / (double)base->batch : 1;
 }
 
 struct curve { /* of one side and place */
@@ -141,7 +143,8 @@ static enum error take_curve(struct report *r, int n, struct curve *v) {
 
 static void add_point(const struct report_data *d, const struct report_cell *base,
                       const struct report_cell *c, bool efficiency, struct curve *v) {
-    double k = report_work(base, c) / (efficiency ? (double)c->devices : 1);
+    double k = report_work(base, c);
+    if (efficiency) k *= (double)base->devices / (double)c->devices;
     struct interval i = {NAN, NAN};
     if (base->nruns >= 4 && c->nruns >= 4 && c != base)
         i = statistics_ratio(base->step_s, base->nruns, c->step_s, c->nruns, d->confidence, 1);
@@ -184,11 +187,12 @@ static enum error side_curve(struct report *r, const struct report_data *d, int 
     return ERR_NONE;
 }
 
-static enum error ideal_curve(struct report *r, bool efficiency, const double *x, int n,
-                              struct plot *p) {
+/* from: devices of what the first side's speed-ups are multiples of. */
+static enum error ideal_curve(struct report *r, bool efficiency, double from, const double *x,
+                              int n, struct plot *p) {
     double *y;
     TRY(report_take(r, (size_t)n, sizeof *y, &y));
-    for (int i = 0; i < n; i++) y[i] = efficiency ? 1 : x[i];
+    for (int i = 0; i < n; i++) y[i] = efficiency ? 1 : x[i] / from;
     p->series[p->nseries++] = (struct plot_series){
         .name = "ideal", .x = x, .y = y, .n = n, .colour = PLOT_COLOURS - 1, .model = true};
     return ERR_NONE;
@@ -219,15 +223,16 @@ static enum error speedup_plot(struct report *r, struct report_section *s,
     p->title = report_say(r, "%s against devices%s", what, report_in(r, place));
     p->about =
         efficiency
-            ? "Speed-up divided by the number of devices; 100 % is ideal."
-            : "How many times as many samples a second as one device; the thin line is ideal.";
+            ? "Speed-up divided by how many times as many devices they are; 100 % is ideal."
+            : "How many times as fast as the fewest devices, which are 1; the thin line is ideal.";
     p->x = (struct plot_axis){.label = "devices", .log = true, .tick = x, .nticks = n};
     p->y = (struct plot_axis){.label = efficiency ? "efficiency" : "speed-up, times",
                               .unit = efficiency ? PLOT_SHARE : PLOT_PLAIN,
                               .log = !efficiency,
                               .zero = true};
     for (int side = 0; side < d->nsides; side++) TRY(side_curve(r, d, side, place, efficiency, p));
-    return ideal_curve(r, efficiency, x, n, p);
+    int base = report_base(d, 0, place);
+    return ideal_curve(r, efficiency, base < 0 ? 1 : (double)d->cell[base].devices, x, n, p);
 }
 
 enum error report_speedup(struct report *r, const struct report_data *d) {
@@ -246,11 +251,13 @@ enum error report_speedup(struct report *r, const struct report_data *d) {
         TRY(speedup_plot(r, s, d, place[i], true));
     }
     report_paragraph(
-        s, report_say(
-               r,
-               "A multiple of the same mode's one device (where there is none: of the fewest "
-               "devices, taken as "
-               "so many). Bands are the bootstrap's at %.0f %%, where a cell has at least 4 runs.",
-               d->confidence * 100));
+        s,
+        report_say(
+            r,
+            "A multiple of the same mode's one device, over whatever link (where there is none: of "
+            "another mode's; where no cell has one device: of the mode's fewest devices, which "
+            "are 1 and not taken as so many). Bands are the bootstrap's at %.0f %%, where a cell "
+            "has at least 4 runs.",
+            d->confidence * 100));
     return report_laws(r, s, d);
 }

@@ -92,6 +92,9 @@ static void read_bytes(struct reader *r, const struct json_value *root, struct r
     out->ranks = list(r, bytes, "sent", out->sent);
     int received = list(r, bytes, "received", out->received);
     int state = list(r, root, "optimizer_bytes", out->state);
+    const struct json_value *start = bytes ? json_get(bytes, "start") : NULL;
+    out->parted = start != NULL;
+    if (start && list(r, start, "sent", out->start_sent) != out->ranks) received = -1;
     out->processes = list(r, root, "peak_rss_bytes", out->rss);
     if (r->err == ERR_NONE && (received != out->ranks || state != out->ranks))
         r->err = FAIL(ERR_DATA, "'%s': lists of %d, %d and %d ranks", r->path, out->ranks, received,
@@ -103,6 +106,13 @@ static enum error read_summary(const char *dir, struct pool *pool, struct run_re
     size_t n;
     const struct json_value *root;
     if (!path) return ERR_MEMORY;
+    char *results = pool_printf(pool, "%s/results.json", dir);
+    if (!results) return ERR_MEMORY;
+    if (!file_exists(path) && file_exists(results))
+        return FAIL(ERR_INPUT,
+                    "'%s' is the folder of an experiment, not of a run\nits runs are in "
+                    "%s/cells/*/run-*; engine report %s tells what it came to",
+                    dir, dir, dir);
     if (!file_exists(path))
         return FAIL(
             ERR_INPUT,
@@ -117,6 +127,8 @@ static enum error read_summary(const char *dir, struct pool *pool, struct run_re
     out->shards = whole(&r, root, "shards", 1 << 20);
     out->steps = whole(&r, root, "steps", INT64_MAX);
     out->epochs = whole(&r, root, "epochs", INT64_MAX);
+    const struct json_value *first = json_get(root, "first_step");
+    if (first) out->first_step = whole(&r, root, "first_step", out->steps);
     out->train_loss = real(&r, member(&r, root, "train", JSON_OBJECT), "loss");
     const struct json_value *val = member(&r, root, "val", JSON_OBJECT);
     out->val_loss = real(&r, val, "loss");
@@ -128,16 +140,24 @@ static enum error read_summary(const char *dir, struct pool *pool, struct run_re
     return r.err;
 }
 
-/* One line; a step's has a loss and no event. A resume begins anew, and so may take steps back. */
+/* A job began behind this step: what an earlier one has done after it is done again. */
+static void begin_stretch(struct run_result *out, int64_t step) {
+    while (out->nsteps && out->step[out->nsteps - 1].step > step) out->nsteps--;
+    while (out->nvals && out->val[out->nvals - 1].step > step) out->nvals--;
+    out->stretch = out->nsteps;
+}
+
+/* One line; a step's has a loss and no event. */
 static enum error read_line(const char *path, const char *line, size_t n, struct pool *pool,
                             struct run_result *out) {
     const struct json_value *root;
     enum error err = json_parse(line, n, line_limits, pool, &root);
     if (err != ERR_NONE) return error_prefix(err, "%s: ", path);
     const struct json_value *event = json_get(root, "event");
-    if (event && event->kind == JSON_STRING && !strcmp(event->text, "resumed"))
-        out->nsteps = out->nvals = 0;
     struct reader r = {.path = path, .pool = pool};
+    if (event && event->kind == JSON_STRING &&
+        (!strcmp(event->text, "resumed") || !strcmp(event->text, "started")))
+        begin_stretch(out, whole(&r, root, "step", INT64_MAX));
     const struct json_value *val = json_get(root, "val");
     if (val && val->kind == JSON_OBJECT)
         out->val[out->nvals++] = (struct result_val){.step = whole(&r, root, "step", INT64_MAX),
@@ -262,11 +282,20 @@ const char *run_result_setting(const struct run_result *r, const char *key) {
     return "";
 }
 
+int64_t run_result_stretch(const struct run_result *r) {
+    return r->steps - r->first_step;
+}
+
+int64_t run_result_warm(const struct run_result *r, int64_t warmup) {
+    return warmup < r->nsteps - r->stretch ? r->stretch + warmup : r->nsteps;
+}
+
 double run_result_step_ms(const struct run_result *r, int64_t warmup, int64_t *n) {
-    *n = r->nsteps > warmup ? r->nsteps - warmup : 0;
+    int64_t from = run_result_warm(r, warmup);
+    *n = r->nsteps - from;
     double *ms = *n > 0 && *n < INT32_MAX ? malloc((size_t)*n * sizeof *ms) : NULL;
     if (!ms) return (double)NAN;
-    for (int64_t i = 0; i < *n; i++) ms[i] = r->step[warmup + i].ms;
+    for (int64_t i = 0; i < *n; i++) ms[i] = r->step[from + i].ms;
     double median = statistics_median(ms, (int)*n);
     free(ms);
     return median;

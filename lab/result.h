@@ -37,17 +37,23 @@ struct result_environment { /* as env.json says; "" and 0: not told */
 struct run_result {
     const char *dir, *mode;
     int64_t devices, shards, steps, epochs;
+    /* Times, samples_per_s and bytes are of the steps behind this one, at which the run was last
+     * resumed; 0: of all. */
+    int64_t first_step;
     double train_loss, val_loss, val_accuracy; /* NaN: not measured */
     double p50_ms, p95_ms, samples_per_s;
     double time_s[RESULT_PHASES];
     int ranks, processes;
-    double sent[RESULT_RANKS], received[RESULT_RANKS]; /* bytes, by rank */
-    double rss[RESULT_RANKS];                          /* bytes, by process */
-    double state[RESULT_RANKS];                        /* bytes of optimizer state, by rank */
-    const char *weights, *losses;                      /* sha256 */
-    struct result_step *step; /* of the run's last stretch (after its last resume), ascending */
+    double sent[RESULT_RANKS], received[RESULT_RANKS]; /* bytes, by rank: what steps moved */
+    bool parted; /* 'sent' is of steps alone; else (an older run) of everything */
+    double start_sent[RESULT_RANKS]; /* before the first step */
+    double rss[RESULT_RANKS];        /* bytes, by process */
+    double state[RESULT_RANKS];      /* bytes of optimizer state, by rank */
+    const char *weights, *losses;    /* sha256 */
+    struct result_step *step; /* of the whole run, ascending: what was done again counts once */
     int64_t nsteps;
-    struct result_val *val; /* of the same stretch */
+    int64_t stretch;        /* the first of them that was done since the run was last resumed */
+    struct result_val *val; /* of the whole run */
     int64_t nvals;
     struct result_environment environment;
     struct result_setting *setting; /* every key of resolved.yaml with a value, in its order */
@@ -59,5 +65,9 @@ const char *run_result_setting(const struct run_result *r, const char *key);
 /* Every scalar below a node by its path ("optimizer.lr"), at most 'most' of them into out; how many. */
 int result_flatten(const struct node *root, struct pool *pool, struct result_setting *out,
                    int most);
-/* The median of the steps behind the first 'warmup' of them; NaN when none is left. *n: how many. */
+/* How many steps the times and bytes are of. */
+int64_t run_result_stretch(const struct run_result *r);
+/* The first step behind the stretch's first 'warmup' ones, at most nsteps. */
+int64_t run_result_warm(const struct run_result *r, int64_t warmup);
+/* The median of the steps from there on; NaN when none is left. *n: how many. */
 double run_result_step_ms(const struct run_result *r, int64_t warmup, int64_t *n);

@@ -1,6 +1,7 @@
 #include "lab/cost.h"
 
 #include <math.h>
+#include <stdio.h>
 
 /* Least squares of t(N) / t(1) = 1 - p (1 - 1/N), where t(1) may have to be fitted too: t is a line over 1/N, and p
  * its slope's share of its value at N = 1. */
@@ -14,7 +15,17 @@ double scaling_amdahl(const int *n, const double *t, int count) {
     double det = w * xx - x * x;
     if (!(det > 1e-12 * w * xx)) return (double)NAN;
     double slope = (w * xy - x * y) / det, serial = (y - slope * x) / w;
-    return slope / (slope + serial);
+    double alone =
+        slope + serial; /* what one device would take; below zero no share of it is divided */
+    return alone > 0 ? slope / alone : -INFINITY;
+}
+
+const char *scaling_share_text(double p, char out[32]) {
+    if (isnan(p)) return "-";
+    if (p < 0) return "none: slower";
+    if (p > 1) return "more than all";
+    snprintf(out, 32, "%.1f %%", 100 * p);
+    return out;
 }
 
 double scaling_gustafson(const int *n, const double *t, int count) {

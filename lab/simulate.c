@@ -185,7 +185,7 @@ static enum error replay_all(struct replay *r, struct simulated *out) {
     for (int b = 0; b < r->shape->buckets; b++) largest = fmax(largest, r->shape->bytes[b]);
     out->scheme = !r->plan->server                  ? scheme_of(r->plan, largest)
                   : r->plan->kind == SERVED_SHARDED ? SCHEME_SHARDED
-                                                    : SCHEME_STAR;
+                                                    : SCHEME_star;
     return ERR_NONE;
 }
 
@@ -226,6 +226,6 @@ double simulate_formula(const struct step_shape *shape, const struct simulate_pl
     if (plan->net.per_host > 1 || plan->net.per_rack || plan->slow_share > 0) return (double)NAN;
     if (plan->server && plan->kind == SERVED_APART) g.devices++;
     for (int b = 0; b < c.buckets; b++) ready[b] = c.backward * shape->ready[b];
-    enum scheme s = plan->kind == SERVED_SHARDED ? SCHEME_SHARDED : SCHEME_STAR;
+    enum scheme s = plan->kind == SERVED_SHARDED ? SCHEME_SHARDED : SCHEME_star;
     return cost_step(&c, plan->server ? s : plan->scheme, &g) + moving_of(shape, plan);
 }

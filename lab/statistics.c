@@ -1,5 +1,6 @@
 #include "lab/statistics.h"
 
+#include "engine/base/quantile.h"
 #include "engine/base/rng.h"
 
 #include <assert.h>
@@ -9,18 +10,8 @@
 
 enum { DRAWS = 10000 };
 
-static int ascending(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 double statistics_quantile(double *v, int n, double q) {
-    assert(n > 0);
-    qsort(v, (size_t)n, sizeof *v, ascending);
-    double at = q * (n - 1);
-    int below = (int)at;
-    if (below >= n - 1) return v[n - 1];
-    return v[below] + (at - below) * (v[below + 1] - v[below]);
+    return quantile_of(v, n, q);
 }
 
 double statistics_median(double *v, int n) {
@@ -133,7 +124,7 @@ struct interval statistics_ratio(const double *a, int n, const double *b, int m,
 /* ---- the verdict ---------------------------------------------------------------------------- */
 
 const char *verdict_text(enum verdict v) {
-    static const char *const texts[] = {"same", "faster", "slower", "inconclusive"};
+    static const char *const texts[] = {"same", "faster", "slower", "inconclusive", "untested"};
     return texts[v];
 }
 

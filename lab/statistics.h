@@ -30,7 +30,13 @@ struct interval {
 struct interval statistics_ratio(const double *a, int n, const double *b, int m, double confidence,
                                  uint64_t seed);
 
-enum verdict { VERDICT_SAME, VERDICT_FASTER, VERDICT_SLOWER, VERDICT_INCONCLUSIVE };
+enum verdict {
+    VERDICT_SAME,
+    VERDICT_FASTER,
+    VERDICT_SLOWER,
+    VERDICT_INCONCLUSIVE,
+    VERDICT_UNTESTED /* too few independent samples for any test */
+};
 const char *verdict_text(enum verdict v);
 struct comparison {          /* of b with a, where less is better */
     double median[2], ratio; /* median(a) / median(b): 2 is twice as fast */

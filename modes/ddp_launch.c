@@ -121,11 +121,13 @@ static void tell_loss(const struct job *job, const struct launch_result *r) {
     if (r->stuck >= 0)
         log_error("rank %d did not end by itself and was killed: it was stopped, or stuck",
                   r->stuck);
-    if (r->lines[0]) log_line(LOG_ERROR, "last lines of rank %d:\n%s", r->first, r->lines);
+    bool alone = job->settings->config.devices.count == 1; /* then they have just been seen */
+    if (r->lines[0] && !alone)
+        log_line(LOG_ERROR, "last lines of rank %d:\n%s", r->first, r->lines);
     if (job->task != JOB_TRAIN) return;
-    log_info("logs: %s/rank*.log - who was where: engine inspect %s - to go on from the last "
-             "checkpoint: engine run %s",
-             job->run_dir, job->run_dir, job->run_dir);
+    log_info("logs: %s/rank*.log - who was where: engine inspect %s", job->run_dir, job->run_dir);
+    if (checkpoint_newest_step(job->run_dir, job->settings->pool))
+        log_info("to go on from the last checkpoint: engine run %s", job->run_dir);
 }
 
 /* Seconds that the other ranks have to end: those of a GPU end what its libraries hold, and abort NCCL. */

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +71,16 @@ enum error file_write_all(int fd, const void *data, size_t n, const char *path) 
         p += done, n -= (size_t)done;
     }
     return ERR_NONE;
+}
+
+enum error file_write_console(int fd, const void *data, size_t n) {
+    enum error err = file_write_all(fd, data, n, "standard output");
+    return err != ERR_NONE && file_reader_gone(fd) ? ERR_NONE : err;
+}
+
+bool file_reader_gone(int fd) {
+    struct pollfd p = {.fd = fd};
+    return poll(&p, 1, 0) == 1 && (p.revents & (POLLERR | POLLHUP));
 }
 
 enum error file_pread_all(int fd, void *data, size_t n, int64_t offset, const char *path) {

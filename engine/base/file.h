@@ -9,6 +9,10 @@ MUST_CHECK enum error file_read(const char *path, size_t limit, struct pool *poo
                                 size_t *length);
 /* Writes all of data, going on after EINTR and short writes. */
 MUST_CHECK enum error file_write_all(int fd, const void *data, size_t n, const char *path);
+/* The same, to standard output: a reader that has gone is no failure. */
+MUST_CHECK enum error file_write_console(int fd, const void *data, size_t n);
+/* Whether nobody can read any more what is written to this pipe, socket or terminal. */
+bool file_reader_gone(int fd);
 /* pread until n bytes are there; fewer is ERR_DATA ("ends at ..."). */
 MUST_CHECK enum error file_pread_all(int fd, void *data, size_t n, int64_t offset,
                                      const char *path);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 enum error memory_alloc(size_t bytes, void **out) {
     size_t whole = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -17,6 +18,18 @@ enum error memory_alloc(size_t bytes, void **out) {
 
 void memory_free(void *p) {
     free(p);
+}
+
+int64_t memory_peak(void) {
+    char line[256];
+    long long kilobytes = 0;
+    FILE *f = fopen("/proc/self/status", "re");
+    while (f && !kilobytes && fgets(line, sizeof line, f))
+        if (sscanf(line, "VmHWM: %lld", &kilobytes) != 1) kilobytes = 0;
+    if (f) fclose(f);
+    struct rusage usage;
+    if (!kilobytes && getrusage(RUSAGE_SELF, &usage) == 0) kilobytes = usage.ru_maxrss;
+    return kilobytes * 1024;
 }
 
 enum error memory_size(size_t n, size_t size, const char *what, size_t *out) {

@@ -15,6 +15,9 @@ static inline int64_t align_floats(int64_t n) {
  */
 MUST_CHECK enum error memory_alloc(size_t bytes, void **out);
 void memory_free(void *p);
+/* The most memory that this process has had resident, in bytes, since it was executed: what it did as
+ * a copy of its parent, which getrusage counts in, is left out. */
+int64_t memory_peak(void);
 
 /* n * size with overflow caught: ERR_MEMORY naming 'what'. */
 MUST_CHECK enum error memory_size(size_t n, size_t size, const char *what, size_t *out);

@@ -2,6 +2,7 @@
  * all sets share. */
 #include "engine/data/dataset.h"
 
+#include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "engine/data/image.h"
 #include "engine/data/loader.h"
@@ -71,7 +72,11 @@ int dataset_recognise(const char *path) {
 enum error dataset_open_like(const struct data_config *c, bool train, uint64_t seed,
                              const struct dataset *like, struct dataset **out) {
     struct dataset *d;
-    TRY(kinds[c->set.index]->open(c->set.config, train, seed, like, &d));
+    const struct dataset_ops *ops = kinds[c->set.index];
+    if (c->values && ops->open_values && !like)
+        TRY(ops->open_values(c->set.config, train, seed, &d));
+    else
+        TRY(ops->open(c->set.config, train, seed, like, &d));
     if (train && c->limit > 0 && c->limit < d->size) d->size = c->limit;
     if (d->classes && !d->labels) d->labels = 1;
     enum error err = like ? dataset_check_like(d, like) : ERR_NONE;
@@ -89,6 +94,12 @@ enum error dataset_open(const struct data_config *c, bool train, uint64_t seed,
 
 const char *dataset_class_name(const struct dataset *d, int64_t k) {
     return d->ops->class_name ? d->ops->class_name(d, k) : NULL;
+}
+
+void dataset_tell(const struct dataset *train, const struct dataset *val) {
+    const char *first = train ? train->note : NULL, *second = val ? val->note : NULL;
+    if (first) log_warn("%s", first);
+    if (second && (!first || strcmp(first, second) != 0)) log_warn("%s", second);
 }
 
 const char *dataset_column_name(const struct dataset *d, int64_t k) {

@@ -18,6 +18,10 @@ struct dataset_ops {
      * ERR_INPUT: no such file; ERR_DATA: not what it should be. */
     enum error (*open)(const void *config, bool train, uint64_t seed, const struct dataset *like,
                        struct dataset **out);
+    /* The same where the loss is of values (mse): targets that may be either are values, not classes.
+     * NULL: they are always one of the two. Not asked for a network that exists: its
+     * targets are what they were. */
+    enum error (*open_values)(const void *config, bool train, uint64_t seed, struct dataset **out);
     /* Sample i in [0, size): its raw values (of sample_bytes) and its classes or target. Thread-safe,
      * deterministic, and once warm allocates nothing (a library that decodes may). Tokens are in [0, classes). */
     enum error (*read)(struct dataset *d, int64_t i, void *x, int32_t *label, float *target);
@@ -49,9 +53,10 @@ struct dataset { /* embedded first in each reader's own struct */
     int64_t labels;     /* classes that a sample has: 1, or one for each position of a sequence */
     int64_t targets;    /* floats of a target vector (classes == 0) */
     const char *name;
-    bool plane;     /* height and width make sense (crop, flip) */
-    double part;    /* of a picture file's shorter side, that a sample shows; 0: all */
-    uint32_t files; /* where samples are dear to read one by one, crc32c of the files' contents
+    const char *note; /* what its user ought to know; NULL: nothing */
+    bool plane;       /* height and width make sense (crop, flip) */
+    double part;      /* of a picture file's shorter side, that a sample shows; 0: all */
+    uint32_t files;   /* where samples are dear to read one by one, crc32c of the files' contents
                        (tokens) or names and sizes (pictures); 0: samples are to be looked at */
 };
 const struct dataset_ops *const *dataset_kinds(int *count);
@@ -67,6 +72,7 @@ struct data_config {
     struct config_variant set; /* which, with its own keys */
     struct node *augment;      /* [flip, {crop: 4}]; NULL: none */
     struct node *normalize;    /* auto | off | {mean: [...], std: [...]}; NULL: auto */
+    bool values;               /* the loss is of values: set by who knows it */
     int64_t limit;             /* use the first so many training samples; 0: all */
     int64_t workers;           /* loader threads; 0 auto */
 };
@@ -81,6 +87,8 @@ MUST_CHECK enum error dataset_check_like(const struct dataset *d, const struct d
 void dataset_close(struct dataset *d); /* NULL is fine */
 /* NULL: it has none but its number. */
 const char *dataset_class_name(const struct dataset *d, int64_t k);
+/* Warns of the notes of both parts; either may be NULL. */
+void dataset_tell(const struct dataset *train, const struct dataset *val);
 const char *dataset_column_name(const struct dataset *d, int64_t k);
 /* Whether a file's or folder's name is the one that a checkpoint tells: there, bytes that are no
  * UTF-8 have become U+FFFD. */

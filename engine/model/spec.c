@@ -82,6 +82,8 @@ static enum error zoo_open(struct scope *s, const struct node *name, struct node
 
 /* Keys of 'model' that are no parameters. */
 static const char *const spec_keys[] = {"zoo", "layers", "init", "strict", NULL};
+/* Beside a model's own parameters. Its layers are its own. */
+static const char *const zoo_keys[] = {"zoo", "init", "strict", NULL};
 
 /* What a word may be, where the zoo file says so. */
 static void check_choices(struct scope *s, const struct node *choices) {
@@ -106,7 +108,7 @@ static enum error expand_zoo(struct scope *s, const struct node *name, const str
     int count, errors = config_errors_count(s->e);
     TRY(zoo_open(s, name, files, &count));
     if (config_errors_count(s->e) > errors) return ERR_NONE;
-    if (given) scope_give(s, given, spec_keys);
+    if (given) scope_give(s, given, zoo_keys);
     check_choices(s, node_get(files[count - 1], "choices"));
     const struct node *layers = node_get(files[count - 1], "layers");
     if (!layers || config_errors_count(s->e) > errors) return ERR_NONE;

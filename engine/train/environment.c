@@ -42,11 +42,26 @@ static void put_host(struct json *j) {
     json_string(j, "host", hex);
 }
 
+/* x86 has a name for it; ARM64 has the numbers of who designed it and of the design, or the board's
+ * name; others at least the architecture. */
+static const char *processor(const struct utsname *system, char *out, size_t n) {
+    char implementer[64], part[64];
+    const char *cpuinfo = "/proc/cpuinfo";
+    if (line_of(cpuinfo, "model name", out, n) || line_of(cpuinfo, "Model", out, n)) return out;
+    if (line_of(cpuinfo, "CPU implementer", implementer, sizeof implementer) &&
+        line_of(cpuinfo, "CPU part", part, sizeof part))
+        snprintf(out, n, "%s, implementer %s, part %s", system->machine, implementer, part);
+    else
+        snprintf(out, n, "%s", system->machine);
+    return out;
+}
+
 static void put_machine(struct json *j) {
     char text[512];
     struct utsname system;
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    json_string(j, "processor", line_of("/proc/cpuinfo", "model name", text, sizeof text));
+    bool known = uname(&system) == 0;
+    json_string(j, "processor", known ? processor(&system, text, sizeof text) : NULL);
     json_int(j, "cores", device_host_cores());
     json_int(j, "cores_online", sysconf(_SC_NPROCESSORS_ONLN));
     json_string(
@@ -54,7 +69,7 @@ static void put_machine(struct json *j) {
         line_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "", text, sizeof text));
     json_string(j, "quota", line_of("/sys/fs/cgroup/cpu.max", "", text, sizeof text));
     json_int(j, "memory", pages > 0 && page > 0 ? (int64_t)pages * page : 0);
-    json_string(j, "kernel", uname(&system) == 0 ? system.release : NULL);
+    json_string(j, "kernel", known ? system.release : NULL);
     put_host(j);
 }
 

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-static const char *const keys[] = {"model", "loss",      "data",          "batch",
-                                   "seed",  "precision", "sync_batchnorm"};
+static const char *const keys[] = {"model", "loss",      "data",     "batch",
+                                   "seed",  "precision", "winograd", "sync_batchnorm"};
 
 /* A section's text on one line; of a model what it is, and not what its first weights were. */
 static char *one_line(const struct node *n, struct pool *pool) {

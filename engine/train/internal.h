@@ -51,6 +51,8 @@ void timers_anchor(struct trainer *t);
 /* At a step's end, when the device has been waited for: the step's phases as they were. */
 void timers_settle(struct trainer *t, const int64_t before[PHASES]);
 
+/* That each shard of each batch has as many samples as the model's batchnorms need. */
+MUST_CHECK enum error batches_check(const struct trainer *t);
 void trainer_view(struct trainer *t, struct checkpoint_view *v);
 /* The values as the host can read them: *copy is to be freed; NULL where they lie there anyway. */
 MUST_CHECK enum error trainer_values(const struct trainer *t, const float **values, void **copy);
@@ -87,20 +89,28 @@ void metrics_val(struct metrics *m, int64_t step, const struct val_result *v);
 void metrics_event(struct metrics *m, int64_t step, const char *event, const char *text);
 /* The last step is complete, and can be read by others: before a checkpoint of it. */
 void metrics_flush(struct metrics *m);
-void metrics_percentiles(struct metrics *m, double *p50, double *p95); /* of step times, in ms */
+/* Of step times, in ms: of the job's own steps, the last 65,536 where there are more. NaN: of none. */
+void metrics_percentiles(struct metrics *m, double *p50, double *p95);
 void metrics_close(struct metrics *m);
 
+struct moved { /* bytes to and from other ranks, of each */
+    double sent[RANKS_MAX], received[RANKS_MAX];
+};
 struct summary { /* what the end of a run says */
     const char *mode, *run_dir, *run_id;
     int devices;
-    int64_t shards, steps, epochs, samples;
+    int64_t shards, steps, epochs;
+    int64_t
+        first_step; /* that a resumed run began behind: times and bytes are of the steps since */
     double train_loss;
     struct val_result val;
     bool has_val;
     double step_p50, step_p95, samples_per_s;
     double time_s[PHASES], hidden_s, total_s;
     int ranks, processes;
-    double sent[RANKS_MAX], received[RANKS_MAX], rss[RANKS_MAX], state[RANKS_MAX];
+    /* By the steps; before the first of them (first weights); by evaluation and saving. */
+    struct moved steps_moved, start_moved, paused_moved;
+    double rss[RANKS_MAX], state[RANKS_MAX];
     double loss_scale;    /* fp16; else 0 */
     int64_t skipped;      /* steps, fp16 */
     const char *planted;  /* what goes wrong on purpose, NULL: nothing */

@@ -155,7 +155,7 @@ static enum error show_text(const struct verdict *v) {
         fclose(f);
     }
     if (text) text_defuse(text, "\n");
-    enum error err = text ? file_write_all(v->t->job->console_out, text, n, "standard output")
+    enum error err = text ? file_write_console(v->t->job->console_out, text, n)
                           : FAIL(ERR_MEMORY, "no memory for the table");
     free(text);
     return err;
@@ -168,9 +168,8 @@ static enum error show(const struct verdict *v) {
     struct json j;
     json_init(&j);
     enum error err = verdict_json(v, &j);
-    if (err == ERR_NONE)
-        err = file_write_all(job->console_out, j.text, j.length, "standard output");
-    if (err == ERR_NONE) err = file_write_all(job->console_out, "\n", 1, "standard output");
+    if (err == ERR_NONE) err = file_write_console(job->console_out, j.text, j.length);
+    if (err == ERR_NONE) err = file_write_console(job->console_out, "\n", 1);
     json_fini(&j);
     return err;
 }

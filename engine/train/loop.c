@@ -13,8 +13,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
+struct carried { /* bytes through this rank's port */
+    int64_t sent, received;
+};
+struct pause { /* what lies between steps: evaluation and saving */
+    int64_t began;
+    struct carried before;
+};
 struct run {
     struct trainer *t;
     const struct mode_ops *mode;
@@ -28,7 +34,8 @@ struct run {
     double samples;
     struct step_record *waiting; /* rank 0: of steps whose sums are not known yet, the last one's */
     int64_t nwaiting;            /* behind */
-    int64_t started, other_ns;   /* other: evaluation and saving */
+    int64_t started, step_ns, paused_ns;
+    struct carried start, paused; /* start: before the first step */
 };
 
 static bool due(int64_t every, int64_t step) {
@@ -171,7 +178,9 @@ static enum error take_step(struct run *r) {
     t->at.step++;
     t->at.step_in_epoch++;
     if (t->at.step_in_epoch == t->per_epoch) t->at.step_in_epoch = 0, t->at.epoch++;
-    if (t->rank == 0) note_step(r, clock_ns() - begin, before);
+    int64_t took = clock_ns() - begin;
+    r->step_ns += took;
+    if (t->rank == 0) note_step(r, took, before);
     if (t->rank == 0 && t->nknown > 1) share_times(r->waiting, t->nknown);
     for (int64_t i = 0; i < t->nknown; i++)
         TRY(learn(r, t->at.step - t->nknown + 1 + i, &t->known[i],
@@ -200,22 +209,34 @@ static void note_best(struct run *r) {
     r->t->at.best = now(r, best_metric(r));
 }
 
-/* What lies between steps, since 'mark'. */
-static void end_other(struct run *r, enum trace_kind kind, int64_t mark) {
+static struct carried carried(const struct run *r) {
+    struct mode_stats s;
+    r->mode->stats(r->t->mode, &s);
+    return (struct carried){s.sent, s.received};
+}
+
+static struct pause begin_pause(const struct run *r) {
+    return (struct pause){clock_ns(), carried(r)};
+}
+
+static void end_pause(struct run *r, enum trace_kind kind, const struct pause *p) {
+    struct carried after = carried(r);
     int64_t now = clock_ns();
-    r->other_ns += now - mark;
-    if (r->t->trace) trace_span(r->t->trace, kind, TRACE_COMPUTE, mark, now);
+    r->paused_ns += now - p->began;
+    r->paused.sent += after.sent - p->before.sent;
+    r->paused.received += after.received - p->before.received;
+    if (r->t->trace) trace_span(r->t->trace, kind, TRACE_COMPUTE, p->began, now);
 }
 
 static enum error evaluate(struct run *r) {
     struct trainer *t = r->t;
     char text[160];
-    int64_t mark = clock_ns();
+    const struct pause pause = begin_pause(r);
     trainer_note(t, "evaluation");
     TRY(r->mode->share_buffers(t->mode));
     TRY(trainer_evaluate(t, t->val, &r->val));
     r->has_val = r->val_is_new = true;
-    end_other(r, TRACE_EVALUATION, mark);
+    end_pause(r, TRACE_EVALUATION, &pause);
     if (t->rank > 0) return ERR_NONE;
     metrics_val(r->metrics, t->at.step, &r->val);
     progress_say(r->progress, "step %lld: validation %s", (long long)t->at.step,
@@ -234,17 +255,17 @@ static enum error collect_state(struct run *r) {
 
 static enum error save(struct run *r, bool best) {
     struct trainer *t = r->t;
-    int64_t mark = clock_ns();
+    const struct pause pause = begin_pause(r);
     trainer_note(t, "saving a checkpoint");
     TRY(r->mode->share_buffers(t->mode));
     TRY(collect_state(r));
     if (best) note_best(r);
     r->saved = t->at.step;
-    t->at.seconds += clock_seconds(mark - r->started);
+    t->at.seconds += clock_seconds(pause.began - r->started);
     if (t->rank == 0) metrics_flush(r->metrics); /* a resume finds all steps up to this one */
     enum error err = t->rank == 0 ? saver_save(r->saver, best) : ERR_NONE;
-    t->at.seconds -= clock_seconds(mark - r->started);
-    end_other(r, TRACE_CHECKPOINT, mark);
+    t->at.seconds -= clock_seconds(pause.began - r->started);
+    end_pause(r, TRACE_CHECKPOINT, &pause);
     return err;
 }
 
@@ -274,38 +295,41 @@ static enum error steps(struct run *r) {
 static void fill_times(struct run *r, struct summary *s, const double *shared) {
     for (int i = 0; i < PHASES; i++) s->time_s[i] = shared[i];
     s->hidden_s = shared[PHASES];
-    s->total_s = clock_seconds(clock_ns() - r->started - r->other_ns);
-    double done = (double)(r->t->at.step - r->first_step);
-    s->samples_per_s = done > 0 && s->total_s > 0 ? r->samples / s->total_s : 0;
+    s->total_s = clock_seconds(clock_ns() - r->started - r->paused_ns);
+    s->samples_per_s = r->step_ns > 0 ? r->samples / clock_seconds(r->step_ns) : (double)NAN;
 }
 
 /* Rank 0's summary needs the others' bytes, memory and (of the first that computes) phases: one sum
  * of a vector in which every rank fills places of its own. */
 static enum error gather(struct run *r, struct summary *s) {
-    enum { PER_RANK = 11 };
+    enum { PER_RANK = 15 };
     struct trainer *t = r->t;
     int ranks = s->ranks, n = PHASES + 1 + PER_RANK * ranks;
     double *v = calloc((size_t)n, sizeof *v);
     if (!v) return FAIL(ERR_MEMORY, "no memory for the summary");
     struct mode_stats stats;
     r->mode->stats(t->mode, &stats);
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
     if (t->worker == 0) {
         for (int i = 0; i < PHASES; i++) v[i] = clock_seconds(t->phase_ns[i]);
         v[PHASES] = fmax(0, clock_seconds(stats.lane_ns - t->phase_ns[PHASE_COMM]));
     }
     double *mine = v + PHASES + 1 + PER_RANK * t->rank;
-    mine[0] = (double)stats.sent, mine[1] = (double)stats.received,
-    mine[2] = (double)usage.ru_maxrss * 1024, mine[3] = (double)t->state_bytes;
+    mine[0] = (double)stats.sent, mine[1] = (double)stats.received, mine[2] = (double)memory_peak(),
+    mine[3] = (double)t->state_bytes;
     mine[4] = (double)stats.dense, mine[5] = (double)stats.packed;
     mine[6] = (double)stats.updates, mine[7] = (double)stats.old, mine[8] = (double)stats.oldest;
     mine[9] = (double)stats.stepped_ns, mine[10] = (double)stats.waited_ns;
+    mine[11] = (double)r->start.sent, mine[12] = (double)r->start.received;
+    mine[13] = (double)r->paused.sent, mine[14] = (double)r->paused.received;
     enum error err = r->mode->sum(t->mode, v, n);
     double stale[5] = {0};
     for (int i = 0; i < ranks; i++) {
         const double *of = v + PHASES + 1 + PER_RANK * i;
-        s->sent[i] = of[0], s->received[i] = of[1], s->rss[i] = of[2], s->state[i] = of[3];
+        s->steps_moved.sent[i] = of[0] - of[11] - of[13];
+        s->steps_moved.received[i] = of[1] - of[12] - of[14];
+        s->start_moved.sent[i] = of[11], s->start_moved.received[i] = of[12];
+        s->paused_moved.sent[i] = of[13], s->paused_moved.received[i] = of[14];
+        s->rss[i] = of[2], s->state[i] = of[3];
         s->dense += of[4], s->packed += of[5];
         for (int k = 0; k < 5; k++) stale[k] += of[6 + k];
     }
@@ -337,6 +361,7 @@ static enum error finish(struct run *r) {
                         .devices = t->workers,
                         .shards = c->batch.shards,
                         .steps = t->at.step,
+                        .first_step = r->first_step,
                         .epochs = t->at.step / t->per_epoch,
                         .train_loss = (double)r->loss,
                         .val = r->val,
@@ -404,6 +429,7 @@ static enum error open_outputs(struct run *r) {
 static enum error run_all(struct run *r) {
     TRY(open_outputs(r));
     r->started = clock_ns();
+    r->start = carried(r);
     TRY(steps(r));
     return finish(r);
 }

@@ -5,14 +5,16 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
+#include "engine/base/quantile.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 enum { KEEP_TIMES = 1 << 16, FLUSH_NS = 250000000 }; /* of the last steps, for the percentiles */
 struct metrics {
     void *sink[SINK_KINDS]; /* by kind; NULL: not asked for, or lost */
     int64_t count, capacity, flushed;
-    float *times;
+    double *times;
 };
 
 enum error metrics_open(const struct job *job, int64_t step, int64_t steps, struct metrics **out) {
@@ -48,7 +50,7 @@ static void flush(struct metrics *m, bool settled) {
 }
 
 void metrics_step(struct metrics *m, const struct step_record *r) {
-    m->times[m->count++ % m->capacity] = (float)r->ms;
+    m->times[m->count++ % m->capacity] = r->ms;
     for (int i = 0; i < SINK_KINDS; i++)
         if (m->sink[i] && sink_find(i)->step) follow(m, i, sink_find(i)->step(m->sink[i], r));
     int64_t now = clock_ns();
@@ -86,18 +88,12 @@ void metrics_flush(struct metrics *m) {
     flush(m, true);
 }
 
-static int compare(const void *a, const void *b) {
-    float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
 void metrics_percentiles(struct metrics *m, double *p50, double *p95) {
     int64_t n = m->count < m->capacity ? m->count : m->capacity;
-    *p50 = *p95 = 0;
+    *p50 = *p95 = (double)NAN;
     if (n == 0) return;
-    qsort(m->times, (size_t)n, sizeof *m->times, compare);
-    *p50 = (double)m->times[n / 2];
-    *p95 = (double)m->times[(n - 1) * 95 / 100];
+    *p50 = quantile_of(m->times, n, 0.5);
+    *p95 = quantile_of(m->times, n, 0.95);
 }
 
 void metrics_close(struct metrics *m) {

@@ -12,6 +12,7 @@ struct resolve {
 /* The node at "batch.shards", or NULL. */
 struct node *resolve_find(const struct resolve *r, const char *path);
 bool resolve_is_given(const struct node *node);
+bool resolve_is_set(const struct node *node); /* by --set */
 /* "set at 3:10", "set by --set", "by default": the second place of an error. */
 const char *resolve_place(const struct resolve *r, const struct node *node);
 /* A key that was given, and means nothing as long as another is not: that one has to be given, too,
@@ -23,6 +24,7 @@ bool resolve_mode_is(const struct resolve *r, const char *mode);
 
 /* ---- resolve_places.c: who starts the ranks, and what they reach each other by ---- */
 MUST_CHECK enum error resolve_processes(struct resolve *r);
+MUST_CHECK enum error resolve_single(struct resolve *r); /* that its devices are one */
 MUST_CHECK enum error resolve_link(struct resolve *r);
 /* Devices of all nodes: as many as a group can hold, a server of its own beside them. */
 int resolve_devices_most(const struct resolve *r);

@@ -118,6 +118,46 @@ enum error resolve_processes(struct resolve *r) {
     return resolve_token(r);
 }
 
+/* ---- how many devices ---- */
+
+/* Of two nodes that clash the one given last is to blame: --set's, then the lower in the file. */
+static const struct node *later(const struct node *a, const struct node *b) {
+    if (!resolve_is_given(a) || !resolve_is_given(b)) return resolve_is_given(a) ? a : b;
+    if (resolve_is_set(a) != resolve_is_set(b)) return resolve_is_set(a) ? a : b;
+    return a->line > b->line ? a : b;
+}
+
+static void check_single(struct resolve *r) {
+    const struct node *devices = resolve_find(r, "devices"), *mode = resolve_find(r, "mode");
+    if (r->c->devices.count <= 1 || !resolve_mode_is(r, "single")) return;
+    if (later(mode, devices) == mode)
+        config_error(r->e, mode, false,
+                     "mode 'single' runs on one device, but 'devices' is %s (%s)",
+                     r->c->devices_text, resolve_place(r, devices));
+    else
+        config_error(r->e, devices, false,
+                     "%d devices, but mode 'single' runs on one (%s)\nuse mode dp or ddp",
+                     r->c->devices.count, resolve_place(r, mode));
+}
+
+/* Mode single of --set, of a run on several devices: on the first of them. */
+static enum error take_first(struct resolve *r) {
+    struct device_choice *d = &r->c->devices;
+    if (!r->c->asks || d->count <= 1 || !resolve_mode_is(r, "single") ||
+        resolve_is_set(resolve_find(r, "devices")))
+        return ERR_NONE;
+    d->count = 1;
+    d->listed = d->listed > 0;
+    r->c->devices_text = pool_printf(r->pool, "%s:%d", d->kind, d->listed ? d->unit[0] : 1);
+    return resolve_decide(r, "devices", r->c->devices_text);
+}
+
+enum error resolve_single(struct resolve *r) {
+    TRY(take_first(r));
+    check_single(r);
+    return ERR_NONE;
+}
+
 int resolve_devices_most(const struct resolve *r) {
     return RUN_DEVICES_MAX - (resolve_mode_is(r, "dp") && dp_serves_apart(r->c));
 }
@@ -137,6 +177,8 @@ void resolve_check_count(struct resolve *r) {
         config_error(r->e, resolve_find(r, "devices"), false,
                      "%d devices, but a run has at most %d%s", d->count, most, server);
 }
+
+/* ---- links ---- */
 
 /* What the ranks can reach each other by; NULL: anything that ddp can use. */
 static const char *wrong_link(const struct resolve *r) {

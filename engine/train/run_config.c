@@ -102,6 +102,15 @@ static enum error expand_data(struct run_settings *s, struct config_errors *e) {
     return add_scalar(s->pool, data, dataset_variants.name, dataset_variants.at(kind)->name, &none);
 }
 
+size_t run_name_character(const char *c) {
+    const unsigned char *p = (const unsigned char *)c;
+    size_t n = text_utf8(c, strlen(c));
+    bool control = n == 2 && p[0] == 0xC2 && p[1] <= 0xA0; /* U+0080 to U+00A0 */
+    bool punctuation = n == 3 && p[0] == 0xE2 && (p[1] == 0x80 || (p[1] == 0x81 && p[2] <= 0xAF));
+    if (n == 1) return isalnum(*p) || strchr("._-", *c);
+    return control || punctuation ? 0 : n;
+}
+
 /* The run's name: the file's, of characters that can stand in a folder's name. */
 static enum error add_name(struct run_settings *s, const char *path) {
     if (node_get(s->tree, "name")) return ERR_NONE;
@@ -111,8 +120,13 @@ static enum error add_name(struct run_settings *s, const char *path) {
     size_t n = dot && dot > base ? (size_t)(dot - base) : strlen(base);
     char *name = pool_strndup(s->pool, base, n < RUN_NAME_MAX ? n : RUN_NAME_MAX);
     if (!name) return ERR_MEMORY;
-    for (char *c = name; *c; c++)
-        if (!isalnum((unsigned char)*c) && !strchr("._-", *c)) *c = '-';
+    for (size_t at = 0, step; name[at]; at += step) {
+        step = run_name_character(name + at);
+        if (!step && n > RUN_NAME_MAX && !text_utf8(name + at, strlen(name + at)))
+            name[at] = '\0'; /* the cut went through a character */
+        else if (!step)
+            name[at] = '-', step = 1;
+    }
     if (*name == '.' || *name == '-' || !*name) name = pool_printf(s->pool, "run%s", name);
     struct node like = {.source = "auto"};
     return name ? add_scalar(s->pool, s->tree, "name", name, &like) : ERR_MEMORY;
@@ -126,6 +140,7 @@ struct load { /* what run_settings_load was given */
     int nsets;
     const char *const *modes, *const *algorithms;
     const struct run_launched *launched;
+    bool asks;
 };
 
 /* ERR_CONFIG from the parts only says that e has grown: all parts have their say before it counts.
@@ -167,11 +182,13 @@ static enum error settle(const struct load *l, struct run_settings *s, struct co
         *data = *(const struct data_config *)set.common_config;
         data->set = set;
     }
+    data->values = s->config.loss == LOSS_MSE;
     if (s->config.model) {
         TRY(go_on(model_check(s->config.model, e)));
         TRY(init_read(s->config.model, s->pool, e, &s->config.init));
     }
     if (l->launched) s->config.launched = *l->launched;
+    s->config.asks = l->asks;
     TRY(run_resolve(s, l->modes, l->algorithms, e));
     return config_errors_count(e) ? ERR_CONFIG : ERR_NONE;
 }
@@ -208,9 +225,9 @@ static void write_report(struct run_settings *s, const struct config_errors *e, 
 
 enum error run_settings_load(const char *path, const char *const *sets, int nsets,
                              const char *const *modes, const char *const *algorithms,
-                             const struct run_launched *launched, struct run_settings *out,
-                             char **report) {
-    struct load l = {path, sets, nsets, modes, algorithms, launched};
+                             const struct run_launched *launched, bool asks,
+                             struct run_settings *out, char **report) {
+    struct load l = {path, sets, nsets, modes, algorithms, launched, asks};
     struct config_errors *e = NULL;
     memset(out, 0, sizeof *out);
     *report = NULL;

@@ -61,6 +61,7 @@ struct run_config {
     struct init_source init; /* from model, by run_settings_load */
     int loss;                /* enum loss */
     int precision;           /* enum precision */
+    bool winograd;           /* of the cpu's convolutions */
     bool sync_batchnorm;
     struct data_config data;
     struct batch_config {
@@ -129,6 +130,7 @@ struct run_config {
         double join_timeout;
     } run;
     struct run_launched launched; /* by NULL: our own launcher starts the ranks */
+    bool asks;                    /* a trained network is asked: any number of devices will do */
     struct eval_config {
         struct config_span every; /* off: only at the end */
     } eval;
@@ -171,10 +173,11 @@ struct run_settings {
  * resolves what is 'auto'. launched: what the environment says of a launcher, or NULL. On error all
  * that is wrong is in *report (text for standard error, owned by pool of *out): ERR_CONFIG, or
  * ERR_INPUT when missing. modes: names that may stand under 'mode', NULL-terminated; algorithms
- * likewise. run_settings_free in any case. */
+ * likewise. asks: nothing is trained, so devices need not share the shards evenly, and mode single takes
+ * the first of a run's devices. run_settings_free in any case. */
 MUST_CHECK enum error run_settings_load(const char *path, const char *const *sets, int nsets,
                                         const char *const *modes, const char *const *algorithms,
-                                        const struct run_launched *launched,
+                                        const struct run_launched *launched, bool asks,
                                         struct run_settings *out, char **report);
 /* The same from a tree, which becomes the settings' own but lives as long as its pool does; what is wrong goes to e.
  */

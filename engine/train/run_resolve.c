@@ -30,7 +30,7 @@ bool resolve_is_given(const struct node *node) {
            strcmp(node->source, "auto") != 0;
 }
 
-static bool is_set(const struct node *node) {
+bool resolve_is_set(const struct node *node) {
     return node && node->source && !strncmp(node->source, "--set ", 6);
 }
 
@@ -39,7 +39,7 @@ const char *resolve_place(const struct resolve *r, const struct node *node) {
         const char *text = pool_printf(r->pool, "set at %d:%d", node->line, node->col);
         return text ? text : "set";
     }
-    if (is_set(node)) return "set by --set";
+    if (resolve_is_set(node)) return "set by --set";
     return node && node->source && !strcmp(node->source, "auto") ? "chosen for this host"
                                                                  : "by default";
 }
@@ -48,13 +48,6 @@ void resolve_needs(struct resolve *r, const char *path, const char *other) {
     const struct node *node = resolve_find(r, path);
     if (!resolve_is_given(node) || resolve_is_given(resolve_find(r, other))) return;
     config_error(r->e, node, true, "'%s' does nothing without '%s'\ngive that, too", path, other);
-}
-
-/* Of two nodes that clash the one given last is to blame: --set's, then the lower in the file. */
-static const struct node *later(const struct node *a, const struct node *b) {
-    if (!resolve_is_given(a) || !resolve_is_given(b)) return resolve_is_given(a) ? a : b;
-    if (is_set(a) != is_set(b)) return is_set(a) ? a : b;
-    return a->line > b->line ? a : b;
 }
 
 enum error resolve_decide(struct resolve *r, const char *path, const char *text) {
@@ -100,8 +93,7 @@ static void check_run_name(struct resolve *r) {
     const char *name = r->c->name;
     if (!name) return;
     bool good = *name && *name != '.' && strlen(name) <= RUN_NAME_MAX;
-    for (const char *c = name; *c && good; c++)
-        good = isalnum((unsigned char)*c) || strchr("._-", *c);
+    for (size_t n; *name && good; name += n) good = (n = run_name_character(name)) > 0;
     if (!good)
         config_error(
             r->e, resolve_find(r, "name"), false,
@@ -264,21 +256,8 @@ static int64_t choose_count(const struct resolve *r) {
     int64_t n = device_host_cores(), possible = resolve_devices_most(r) / nodes;
     if (n > possible) n = possible;
     if (n > most && !b->shards) n = most;
-    while (n > 1 && b->shards && !shares_evenly(b->shards, n * nodes)) n--;
+    while (n > 1 && b->shards && !r->c->asks && !shares_evenly(b->shards, n * nodes)) n--;
     return n > 1 ? n : 1;
-}
-
-static void check_single(struct resolve *r) {
-    const struct node *devices = resolve_find(r, "devices"), *mode = resolve_find(r, "mode");
-    if (r->c->devices.count <= 1 || !resolve_mode_is(r, "single")) return;
-    if (later(mode, devices) == mode)
-        config_error(r->e, mode, false,
-                     "mode 'single' runs on one device, but 'devices' is %s (%s)",
-                     r->c->devices_text, resolve_place(r, devices));
-    else
-        config_error(r->e, devices, false,
-                     "%d devices, but mode 'single' runs on one (%s)\nuse mode dp or ddp",
-                     r->c->devices.count, resolve_place(r, mode));
 }
 
 /* Each process that a launcher has started is one device. */
@@ -321,7 +300,7 @@ static enum error choose_units(struct resolve *r, const struct device_ops *ops) 
 static enum error resolve_devices(struct resolve *r) {
     struct device_choice *d = &r->c->devices;
     const struct device_ops *ops = device_find(d->kind);
-    check_single(r);
+    TRY(resolve_single(r));
     if (r->c->launched.by && resolve_mode_is(r, "ddp")) return count_launched(r);
     bool given = d->count > 0;
     if (given)
@@ -354,7 +333,7 @@ static void check_shards(struct resolve *r) {
     const struct node *at = resolve_find(r, "batch.shards"), *devices = resolve_find(r, "devices");
     long long shards = b->shards;
     int n = r->c->devices.count;
-    if (!shares_evenly(shards, n)) {
+    if (!shares_evenly(shards, n) && !r->c->asks) {
         const char *near = near_shards(r, shards, n);
         config_error(
             r->e, at, false,

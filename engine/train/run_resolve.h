@@ -6,6 +6,11 @@
 enum { RUN_NAME_MAX = 64 };
 #define RUN_MODEL_STANDARD "mlp"
 
+/* Bytes of the character at c if it may stand in a run's name, and so in a folder's: ASCII's letters
+ * and digits, '.', '_', '-', and what other scripts write with, but no blanks or marks that reorder
+ * text. 0: it may not. */
+size_t run_name_character(const char *c);
+
 /* Errors go to e; ERR_NONE though there are some. Once e has errors only those keys are looked at
  * that stand alone. */
 MUST_CHECK enum error run_resolve(struct run_settings *s, const char *const *modes,

@@ -271,7 +271,8 @@ static const struct config_section log_section = {.name = "log",
 
 static const struct config_field run_fields[] = {
     {"name", CONFIG_STRING, AT(name), NULL,
-     .help = "Of the run; the file's name if it is not given"},
+     .help = "Of the run; the file's name if it is not given: letters of any script, digits, '-', "
+             "'_' and '.'"},
     {"mode", CONFIG_STRING, AT(mode), "ddp",
      .help = "single: one device; dp: parameter server, a thread a device; ddp: all-reduce, a "
              "process a "
@@ -301,6 +302,10 @@ static const struct config_field run_fields[] = {
      "weights, "
      "sums and the optimizer are f32 always. fp16 and tf32 are for GPUs",
      .choices = "f32|bf16|fp16|tf32"},
+    {"winograd", CONFIG_BOOL, AT(winograd), "true",
+     .help =
+         "Whether the cpu device computes 3x3 convolutions of stride 1 by Winograd's algorithm: "
+         "several times as fast, for rounding errors of up to 4 times those of plain sums"},
     {"sync_batchnorm", CONFIG_BOOL, AT(sync_batchnorm), "false",
      .help = "Batchnorm by the moments of the whole batch, not of each shard; a device then "
              "computes its "

@@ -18,6 +18,23 @@ static void json_list(struct json *j, const char *key, const double *v, int n) {
     json_close(j, ']');
 }
 
+static void json_moved(const struct moved *m, int ranks, struct json *j) {
+    json_list(j, "sent", m->sent, ranks);
+    json_list(j, "received", m->received, ranks);
+}
+
+static void json_bytes(const struct summary *s, struct json *j) {
+    json_open(j, "bytes", '{');
+    json_moved(&s->steps_moved, s->ranks, j);
+    json_open(j, "start", '{');
+    json_moved(&s->start_moved, s->ranks, j);
+    json_close(j, '}');
+    json_open(j, "other", '{');
+    json_moved(&s->paused_moved, s->ranks, j);
+    json_close(j, '}');
+    json_close(j, '}');
+}
+
 static void json_times(const struct summary *s, struct json *j) {
     json_open(j, "time_s", '{');
     for (int i = 0; i < PHASES; i++) {
@@ -69,6 +86,7 @@ enum error summary_json(const struct summary *s, struct json *j) {
     json_int(j, "shards", s->shards);
     json_int(j, "steps", s->steps);
     json_int(j, "epochs", s->epochs);
+    json_int(j, "first_step", s->first_step);
     json_open(j, "train", '{');
     json_real(j, "loss", s->train_loss);
     json_close(j, '}');
@@ -81,10 +99,7 @@ enum error summary_json(const struct summary *s, struct json *j) {
     json_close(j, '}');
     json_real(j, "samples_per_s", s->samples_per_s);
     json_times(s, j);
-    json_open(j, "bytes", '{');
-    json_list(j, "sent", s->sent, s->ranks);
-    json_list(j, "received", s->received, s->ranks);
-    json_close(j, '}');
+    json_bytes(s, j);
     if (s->loss_scale > 0) {
         json_open(j, "fp16", '{');
         json_int(j, "skipped_steps", s->skipped);
@@ -117,21 +132,43 @@ static double most(const double *v, int n) {
     return m;
 }
 
+static void print_moved(const struct moved *m, int ranks, const char *form, FILE *f) {
+    char sent[32], received[32];
+    fprintf(f, form, text_of_bytes(most(m->sent, ranks), sent),
+            text_of_bytes(most(m->received, ranks), received));
+}
+
+static void print_bytes(const struct summary *s, FILE *f) {
+    char rss[32];
+    print_moved(&s->steps_moved, s->ranks, "bytes of steps, busiest rank  %s sent, %s received", f);
+    fprintf(f, "   peak memory  %d x %s\n", s->processes,
+            text_of_bytes(most(s->rss, s->processes), rss));
+    if (s->ranks < 2) return;
+    print_moved(&s->start_moved, s->ranks, "  besides: at the start  %s, %s", f);
+    print_moved(&s->paused_moved, s->ranks, "; evaluation and checkpoints  %s, %s\n", f);
+}
+
 static void print_table(const struct summary *s, FILE *f) {
-    char sent[32], rss[32], rate[32], accuracy[32] = "-", loss[32] = "-", val[160];
+    char sent[32], rate[32] = "-", step[64] = "- / -", accuracy[32] = "-", loss[32] = "-", val[160];
     double total = s->total_s > 0 ? s->total_s : 1;
     if (s->has_val) {
         if (!isnan(s->val.accuracy))
             snprintf(accuracy, sizeof accuracy, "%.2f %%", s->val.accuracy * 100);
         snprintf(loss, sizeof loss, "%.4f", s->val.loss);
     }
+    if (!isnan(s->step_p50)) {
+        text_of_count((int64_t)s->samples_per_s, rate);
+        snprintf(step, sizeof step, "%.2f / %.2f", s->step_p50, s->step_p95);
+    }
     fprintf(f, "mode    devices  steps  train loss  val loss  val acc     time  samples/s  step "
                "p50 / p95 ms\n");
-    fprintf(f, "%-7s %7d %6lld  %10.4f  %8s  %7s  %5.2f s  %9s  %8.2f / %.2f\n\n", s->mode,
-            s->devices, (long long)s->steps, s->train_loss, loss, accuracy, s->total_s,
-            text_of_count((int64_t)s->samples_per_s, rate), s->step_p50, s->step_p95);
+    fprintf(f, "%-7s %7d %6lld  %10.4f  %8s  %7s  %5.2f s  %9s  %15s\n\n", s->mode, s->devices,
+            (long long)s->steps, s->train_loss, loss, accuracy, s->total_s, rate, step);
     if (s->has_val && (!isnan(s->val.top5) || !isnan(s->val.perplexity)))
         fprintf(f, "validation: %s\n\n", val_text(&s->val, val));
+    if (s->first_step > 0)
+        fprintf(f, "resumed after step %lld: times and bytes are of the %lld steps since\n\n",
+                (long long)s->first_step, (long long)(s->steps - s->first_step));
     fprintf(f, "where the time went     seconds   share\n");
     double rest = s->total_s;
     static const char *const names[PHASES] = {"load (waiting)", "forward", "backward",
@@ -143,10 +180,7 @@ static void print_table(const struct summary *s, FILE *f) {
     fprintf(f, "  %-22s %7.3f  %5.1f %%\n", "rest of the loop", fmax(rest, 0),
             fmax(rest, 0) / total * 100);
     fprintf(f, "  %-22s %7.3f  (beside backward)\n\n", "communication, hidden", s->hidden_s);
-    fprintf(f, "bytes sent, busiest rank  %s   received  ",
-            text_of_bytes(most(s->sent, s->ranks), sent));
-    fprintf(f, "%s   peak memory  ", text_of_bytes(most(s->received, s->ranks), sent));
-    fprintf(f, "%d x %s\n", s->processes, text_of_bytes(most(s->rss, s->processes), rss));
+    print_bytes(s, f);
     if (s->loss_scale > 0)
         fprintf(f,
                 "fp16        %lld of %lld steps left out as their gradient overflowed, the loss's "
@@ -181,7 +215,7 @@ enum error summary_show(const struct summary *s, const struct job *job) {
         FILE *f = open_memstream(&text, &n); /* a path in it may be long */
         if (f && job->json) fprintf(f, "%s\n", j.text);
         if (f && !job->json) print_table(s, f);
-        err = f && fclose(f) == 0 ? file_write_all(job->console_out, text, n, "standard output")
+        err = f && fclose(f) == 0 ? file_write_console(job->console_out, text, n)
                                   : FAIL(ERR_MEMORY, "no memory for the summary");
         free(text);
     }

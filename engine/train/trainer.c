@@ -245,6 +245,7 @@ enum error trainer_open_device(struct trainer *t) {
                                                   : index,
                               .threads = (int)c->threads,
                               .timeout = c->comm.timeout * PATIENCE,
+                              .no_winograd = !c->winograd,
                               .pin = (together ? t->workers : t->seats) > 1 &&
                                      !getenv("ENGINE_NO_PIN")};
     return ops->open(&p, &t->device);
@@ -458,10 +459,27 @@ static enum error check_init(const struct trainer *t, struct config_errors *erro
     return fresh && first ? init_check(&c->init, t->model, errors) : ERR_NONE;
 }
 
+enum error job_check_units(const struct job *job) {
+    const struct device_choice *d = &job->settings->config.devices;
+    const struct device_ops *ops = device_find(d->kind);
+    int here;
+    if (!ops->units) return ERR_NONE;
+    TRY(ops->units(&here));
+    for (int i = 0; i < d->listed; i++)
+        if (d->unit[i] >= here)
+            return FAIL(ERR_DEVICE,
+                        "there is no %s:%d: this machine has %d of them, counted from 0\nengine "
+                        "devices shows what is there",
+                        d->kind, d->unit[i], here);
+    return ERR_NONE;
+}
+
 enum error job_check(const struct job *job, struct config_errors *errors, struct job_facts *out) {
     struct trainer t = {.job = job, .config = &job->settings->config};
     enum error err = open_data(&t);
+    if (err == ERR_NONE) dataset_tell(t.data, t.val);
     if (err == ERR_NONE) err = open_model(&t, errors);
+    if (err == ERR_NONE) err = batches_check(&t);
     if (err == ERR_NONE) err = check_init(&t, errors);
     if (err == ERR_NONE)
         *out = (struct job_facts){.parameters = t.model->parameters,

@@ -139,6 +139,10 @@ struct job_facts {
 MUST_CHECK enum error job_check(const struct job *job, struct config_errors *errors,
                                 struct job_facts *out);
 
+/* That this host has the units that the configuration lists, where it can be known without opening
+ * one. */
+MUST_CHECK enum error job_check_units(const struct job *job);
+
 /* The keys of a configuration that must be the same on all hosts of a run (but for devices and
  * threads, where 'auto' may differ), each with its value on one line, or a digest of a long one. */
 enum { JOB_KEYS = 48 };

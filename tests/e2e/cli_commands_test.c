@@ -2,6 +2,8 @@
  */
 #include "tests/harness/program.h"
 
+#include "engine/base/file.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,6 +95,92 @@ static void messages_steer_no_terminal(void **state) {
     }
 }
 
+/* An epoch's short last batch may leave a shard a single sample: known before anything is trained. */
+static void batches_too_small_for_batchnorm(void **state) {
+    (void)state;
+    static const struct {
+        const char *batch, *more;
+        const char *text; /* NULL: it is trained */
+    } cases[] = {
+        {"batch={size: 16, shards: 1}", "seed=0", NULL},
+        {"batch={size: 16, shards: 2}", "seed=0", "the last batch of an epoch has 2 samples"},
+        {"batch={size: 16, shards: 2}", "sync_batchnorm=true", NULL},
+        {"batch={size: 16, shards: 2, drop_last: true}", "seed=0", NULL},
+        {"batch={size: 16, shards: 2}", "train=3st", NULL}, /* it never comes */
+        {"batch={size: 7, shards: 1}", "seed=0", "has 1 sample, and"},
+        {"batch={size: 16, shards: 8, accumulate: 2}", "seed=0", "in a batch of 16"}};
+    char dir[600];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int run = 0; run < 2; run++) {
+            snprintf(dir, sizeof dir, "log.dir=%s-%zu", scratch_path("norm"), i);
+            program_run(&p, 60, run ? "run" : "validate", "--set", "mode=single", "--set",
+                        "devices=cpu:1", "--set", "data={set: digits, train: 50, val: 20}", "--set",
+                        "model={layers: [flatten, linear: 8, batchnorm, linear: 10]}", "--set",
+                        "train=1ep", "--set", dir, "--set", cases[i].batch, "--set", cases[i].more,
+                        NULL);
+            if (p.code != (cases[i].text ? 78 : 0))
+                fail_msg("%s, %s: exit code %d: %s", cases[i].batch, cases[i].more, p.code, p.err);
+            if (cases[i].text && !strstr(p.err, cases[i].text)) fail_msg("%s", p.err);
+        }
+}
+
+/* The loss says what a target in whole numbers is. */
+static void whole_numbers_to_regress_on(void **state) {
+    (void)state;
+    char text[2000] = "", data[700], dir[600];
+    for (int i = 0; i < 100; i++) snprintf(text + strlen(text), 16, "%d,%d\n", i % 7, 2 * (i % 7));
+    const char *path = config_file("even.csv", text);
+    snprintf(data, sizeof data, "data={set: csv, train: %s, val: 20}", path);
+    snprintf(dir, sizeof dir, "log.dir=%s", scratch_path("even"));
+    program_run(&p, 60, "run", "--json", "--set", data, "--set", "loss=mse", "--set",
+                "model={layers: [linear: 1]}", "--set", "mode=single", "--set", "devices=cpu:1",
+                "--set", "batch=16", "--set", "train=100st", "--set", dir, NULL);
+    if (p.code != 0) fail_msg("%s", p.err);
+    assert_true(program_number(&p, "val.loss") < 0.01);
+    program_run(&p, 60, "validate", "--set", data, "--set", "model={layers: [linear: 1]}", NULL);
+    assert_int_equal(p.code, 78); /* classes, of which there are 13 */
+    assert_non_null(strstr(p.err, "13 classes"));
+}
+
+/* Behind a pipe whose reader has gone, as head and a tee that Ctrl-C has ended: all is saved, nobody
+ * shouts, and the exit code is the run's own. */
+static void a_reader_that_has_gone_is_no_failure(void **state) {
+    (void)state;
+    static const char script[] =
+        "engine=$1 folder=$2 mode=$3 stop=$4 command=$5\n"
+        "{ trap '' INT; \"$engine\" $command --mode $mode --devices cpu:2 2>\"$folder/err\" & "
+        "p=$!\n"
+        "  if [ $stop = yes ]; then\n"
+        "    while ! grep -q step=30/ \"$folder/err\"; do kill -0 $p || break; sleep 0.05; done; "
+        "kill -INT $p\n"
+        "  fi\n"
+        "  wait $p; echo $? >\"$folder/code\"; } | true\n"
+        "cat \"$folder/code\" \"$folder/err\"\n";
+    const char *dir = scratch_path("piped");
+    char run[2000], evaluate[700];
+    snprintf(evaluate, sizeof evaluate, "eval %s --json", dir);
+    for (int i = 0; i < 6; i++) {
+        bool stop = i < 2, eval = i >= 4;
+        snprintf(run, sizeof run,
+                 "run --set data.train=400 --set data.val=100 --set train=%s --set log.dir=%s "
+                 "--set log.every=10st --set batch.shards=2 --set threads=1 --set batch.size=32",
+                 stop ? "1000000st" : "20st", dir);
+        const char *command = run;
+        if (eval) command = evaluate;
+        assert_ok(eval ? ERR_NONE : file_remove_tree(dir));
+        program_spawn(&p,
+                      (const char *const[]){"sh", "-c", script, "sh", ENGINE_BINARY_DIR "/engine",
+                                            scratch_folder(), i % 2 ? "ddp" : "dp",
+                                            stop ? "yes" : "no", command, NULL});
+        assert_true(program_wait(&p, 60));
+        if (atoi(p.out) != (stop ? 130 : 0) || strstr(p.out, "error") || strstr(p.out, "roken"))
+            fail_msg("case %d: %s", i, p.out);
+        char summary[700];
+        snprintf(summary, sizeof summary, "%s/summary.json", dir);
+        assert_true(file_exists(summary));
+    }
+}
+
 static void diverging_is_a_result_that_is_not_acceptable(void **state) {
     (void)state;
     static const char *const modes[] = {"mode=single", "mode=dp", "mode=ddp"};
@@ -136,8 +224,11 @@ int main(void) {
         cmocka_unit_test(help_and_version),
         cmocka_unit_test(wrong_input),
         cmocka_unit_test(messages_steer_no_terminal),
+        cmocka_unit_test(a_reader_that_has_gone_is_no_failure),
         cmocka_unit_test(diverging_is_a_result_that_is_not_acceptable),
         cmocka_unit_test(config_can_be_run_again),
+        cmocka_unit_test(batches_too_small_for_batchnorm),
+        cmocka_unit_test(whole_numbers_to_regress_on),
     };
     return cmocka_run_group_tests_name("commands", tests, NULL, NULL);
 }

@@ -94,7 +94,7 @@ static void a_matrix_is_run_and_gone_on_with(void **state) {
     assert_non_null(strstr(p.err, "[20/20]"));
     assert_null(strstr(p.err, "[18/20]"));
     assert_non_null(
-        strstr(p.out, "same losses, bit for bit: yes (2 of 2 pairs; the same in all cells)"));
+        strstr(p.out, "same losses and weights, bit for bit: yes (2 of 2 pairs; the same in all cells)"));
 
     /* another configuration is another cell */
     program_run(&p, 60, "compare", file, "--dir", folder, "--set", "seed=3", "--csv", NULL);
@@ -136,7 +136,7 @@ static void what_differs_is_named(void **state) {
                           "matrix: {comm.compress: [none, fp16]}\n");
     program_run(&p, 120, "compare", file, "--dir", folder, NULL);
     assert_code(0);
-    assert_non_null(strstr(p.out, "same losses, bit for bit: no (0 of 1 pairs)"));
+    assert_non_null(strstr(p.out, "same losses and weights, bit for bit: no (0 of 1 pairs)"));
     assert_non_null(strstr(p.out, "no: step "));
     assert_non_null(strstr(p.out, ", first tensor "));
 }
@@ -152,7 +152,7 @@ static void two_runs_are_compared(void **state) {
     program_run(&p, 30, "compare", a, b, NULL);
     assert_code(0);
     assert_non_null(strstr(p.out, "they differ in mode: dp, ddp"));
-    assert_non_null(strstr(p.out, "same losses, bit for bit: yes"));
+    assert_non_null(strstr(p.out, "same losses and weights, bit for bit: yes"));
     assert_non_null(strstr(p.out, "no verdict"));
     program_run(&p, 30, "compare", a, folder, NULL);
     assert_code(66);

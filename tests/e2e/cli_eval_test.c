@@ -4,9 +4,11 @@
 
 #include <glob.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct program p;
 static char trained[600];
@@ -81,6 +83,57 @@ static void the_same_on_any_devices(void **state) {
         assert_true(value("result.top5") == top5);
     }
     assert_int_equal(program_orphans(), 0);
+}
+
+/* Three devices share three shards; any number of others evaluates what they made, in whatever mode,
+ * and so does one host what was trained on two. */
+static void made_on_three_devices(void **state) {
+    (void)state;
+    static const char *const places[][2] = {{"single", NULL}, {"single", "cpu:1"}, {"ddp", "cpu:2"},
+                                            {"ddp", "cpu:5"}, {"dp", "cpu:2"},     {"dp", "cpu:4"}};
+    char run[640], dir[600];
+    snprintf(dir, sizeof dir, "%s", scratch_path("three"));
+    snprintf(run, sizeof run, "log.dir=%s", dir);
+    program_run(&p, 60, "run", "--json", "--set", "data={set: digits, train: 500, val: 203}",
+                "--set", "batch=96", "--set", "train=9st", "--devices", "cpu:3", "--set",
+                "threads=1", "--set", run, NULL);
+    if (p.code != 0) fail_msg("%s", p.err);
+    double loss = value("val.loss");
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        program_run(&p, 30, "eval", dir, "--json", "--set", "threads=1", "--mode", places[i][0],
+                    places[i][1] ? "--devices" : NULL, places[i][1], NULL);
+        if (p.code != 0) fail_msg("%s: %s", places[i][0], p.err);
+        assert_true(value("result.loss") == loss);
+        assert_true(value("result.samples") == 203);
+    }
+    program_run(&p, 30, "eval", dir, "--mode", "single", "--devices", "cpu:2", NULL);
+    assert_int_equal(p.code, 78);
+    program_run(&p, 30, "predict", dir, "val:0-1", NULL);
+    assert_int_equal(p.code, 0);
+    program_run(&p, 30, "run", dir, "--devices", "cpu:2", NULL); /* training does depend on it */
+    assert_int_equal(p.code, 78);
+}
+
+/* What a killed one has left goes with the next. */
+static void leftovers_go(void **state) {
+    (void)state;
+    glob_t left;
+    const char *words[] = {"eval", trained, "--devices", "cpu:2", "--mode", "ddp", NULL};
+    setenv("TMPDIR", scratch_folder(), 1);
+    for (int i = 0; i < 50; i++) { /* until it is killed in time */
+        program_start(&p, words);
+        for (int k = 0; k < 2000 && !program_ended(&p); k++) {
+            if (glob(scratch_path("engine-eval-*"), 0, NULL, &left) == 0) break;
+            usleep(500);
+        }
+        kill(p.pid, SIGKILL);
+        assert_true(program_wait(&p, 10));
+        if (glob(scratch_path("engine-eval-*"), 0, NULL, &left) == 0) break;
+    }
+    assert_int_equal(glob(scratch_path("engine-eval-*"), 0, NULL, &left), 0);
+    program_run(&p, 30, "eval", trained, NULL);
+    assert_int_equal(p.code, 0);
+    assert_int_equal(glob(scratch_path("engine-eval-*"), 0, NULL, &left), GLOB_NOMATCH);
 }
 
 /* Of the run's checkpoints the last and the best are there: the best is taken. */
@@ -166,6 +219,8 @@ int main(void) {
         cmocka_unit_test(numbers_are_those_of_training),
         cmocka_unit_test(confusions_add_up),
         cmocka_unit_test(the_same_on_any_devices),
+        cmocka_unit_test(made_on_three_devices),
+        cmocka_unit_test(leftovers_go),
         cmocka_unit_test(the_best_is_taken),
         cmocka_unit_test(people_see_a_table),
         cmocka_unit_test(a_run_stops_at_its_goal),

@@ -256,7 +256,7 @@ static void by_torch(void **state) {
 struct rank { /* one of them */
     const char *variables[6], *options[6];
     int code;
-    const char *says[3];
+    const char *says[4];
 };
 
 /* Starts them together, and compares what each says and how it ends. */
@@ -276,7 +276,7 @@ static void wrongly(const char *how, const struct rank *r, int n, double limit) 
                       ranks[k].code, ranks[k].seconds, ranks[k].err);
         if (!ended) fail_msg("%s: still running after %.1f s", how, limit);
         assert_int_equal(ranks[k].code, r[k].code);
-        for (int i = 0; i < 3 && r[k].says[i]; i++)
+        for (int i = 0; i < 4 && r[k].says[i]; i++)
             if (!strstr(ranks[k].err, r[k].says[i]))
                 fail_msg("%s: process %d does not say '%s'", how, k, r[k].says[i]);
     }
@@ -325,6 +325,12 @@ static void alone(void **state) {
          {{NULL}, {"--set", "run.init=tcp://127.0.0.1:29500"}, 78, {"run.rank", "1 error."}}},
         {"several hosts, no token",
          {{NULL}, {"--nnodes", "2", "--devices", "cpu:2"}, 78, {"ENGINE_TOKEN"}}},
+        {"another host's address",
+         {{"RANK=0", "WORLD_SIZE=4", "MASTER_ADDR=192.0.2.1", "ENGINE_TOKEN=one-secret-of-many"},
+          {NULL},
+          73,
+          {"cannot serve a store at 192.0.2.1:", "this host has no such address",
+           "is this host the one of rank 0 or node 0?"}}},
         {"others can reach it, no token",
          {{"RANK=0", "WORLD_SIZE=4", "MASTER_ADDR=0.0.0.0"},
           {NULL},
@@ -447,14 +453,16 @@ static void different(void **state) {
                                   {"--set", data},
                                   78,
                                   {"has another content of the data"}}};
-    const struct rank secrets[] = {{{"RANK=0", "WORLD_SIZE=2", HERE, "ENGINE_TOKEN=one"},
-                                    {"--set", "run.join_timeout=1s"},
-                                    75,
-                                    {"rank 1 of 2 has not come", "another token"}},
-                                   {{"RANK=1", "WORLD_SIZE=2", HERE, "ENGINE_TOKEN=other"},
-                                    {"--set", "run.join_timeout=1s"},
-                                    78,
-                                    {"refused the token"}}};
+    const struct rank secrets[] = {
+        {{"RANK=0", "WORLD_SIZE=2", HERE, "ENGINE_TOKEN=one-secret-of-many"},
+         {"--set", "run.join_timeout=2s"},
+         75,
+         {"rank 1 of 2 has not come", "(turned away: 127.0.0.1:", "which has another token)",
+          "the same ENGINE_TOKEN?"}},
+        {{"RANK=1", "WORLD_SIZE=2", HERE, "ENGINE_TOKEN=another-of-many-secrets"},
+         {"--set", "run.join_timeout=2s"},
+         78,
+         {"refused the token"}}};
     for (int i = 0; i < 200; i++)
         snprintf(text + strlen(text), 16, "%d,%d,%d\n", i, i * i % 7, i % 2);
     for (int k = 0; k < 2; k++) { /* of one name, in two folders */

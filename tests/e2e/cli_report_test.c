@@ -42,7 +42,7 @@ static int make_runs(void **state) {
              "\"predicted\":{\"reference\":true,\"why\":\"others\"}}],"
              "\"pairs\":[{\"a\":0,\"b\":1,\"ratio\":1.9,\"low\":1.8,\"high\":2,\"p_holm\":0.01,"
              "\"verdict\":\"faster\","
-             "\"same_losses\":true}]}",
+             "\"same_losses\":true,\"same_weights\":true}]}",
              runs[0], runs[1], runs[2]);
     snprintf(path, sizeof path, "%s/results.json", experiment);
     FILE *f = fopen(path, "w");

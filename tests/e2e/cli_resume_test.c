@@ -190,6 +190,25 @@ static void a_directory_goes_on_in_another_mode(void **state) {
     assert_same("a directory in another mode");
 }
 
+/* The link of the mode before was chosen, and binds nobody, whatever else of the exchange is set. */
+static void other_keys_leave_the_link_to_choose(void **state) {
+    (void)state;
+    static const char *const keys[] = {"comm.timeout=30s", "comm={timeout: 30s}",
+                                       "comm.order=auto"};
+    char dir[600], set[620];
+    snprintf(dir, sizeof dir, "%s", scratch_path("linked"));
+    snprintf(set, sizeof set, "log.dir=%s", dir);
+    program_run(&other, 60, "run", "--mode", "ddp", "--devices", "cpu:2", "--set", "train=3st",
+                "--set", set, NULL);
+    assert_int_equal(other.code, 0);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        program_run(&other, 60, "run", dir, "--mode", i % 2 ? "ddp" : "dp", "--set", keys[i], NULL);
+        if (other.code != 0) fail_msg("%s: exit code %d: %s", keys[i], other.code, other.err);
+    }
+    program_run(&other, 60, "run", dir, "--mode", "dp", "--set", "comm.link=shm", NULL);
+    assert_int_equal(other.code, 78);
+}
+
 /* Where a network began is no part of what it is: its run goes on without the file. */
 static void first_weights_are_no_part_of_a_run(void **state) {
     (void)state;
@@ -218,6 +237,7 @@ int main(void) {
         cmocka_unit_test(a_refused_resume_leaves_the_run_as_it_was),
         cmocka_unit_test(a_directory_goes_on_in_another_mode),
         cmocka_unit_test(first_weights_are_no_part_of_a_run),
+        cmocka_unit_test(other_keys_leave_the_link_to_choose),
     };
     return cmocka_run_group_tests_name("resume", tests, setup, NULL);
 }

@@ -108,7 +108,7 @@ static bool moved(struct ncclComm *c, struct move *m, int n) {
 
 /* Everybody's 'bytes' at from + r * stride go to rank r; what comes from r lands at to + r * bytes. */
 static bool to_all(struct ncclComm *c, const char *from, size_t stride, size_t bytes, char *to) {
-    struct move m[2 * RANKS_MOST];
+    struct move m[2 * RANKS_MAX];
     int n = 0;
     for (int r = 0; r < c->size; r++) {
         char *part = (char *)(uintptr_t)from + (size_t)r * stride;
@@ -132,7 +132,7 @@ static void add_up(const struct ncclComm *c, char *terms, const struct call *k, 
 }
 
 static bool reduce_to_root(struct ncclComm *c, const struct call *k, char *terms) {
-    struct move m[RANKS_MOST];
+    struct move m[RANKS_MAX];
     size_t bytes = k->count * wire_size(k->type);
     int n = 0;
     if (c->rank != k->peer) {
@@ -148,7 +148,7 @@ static bool reduce_to_root(struct ncclComm *c, const struct call *k, char *terms
 }
 
 static bool broadcast(struct ncclComm *c, const struct call *k) {
-    struct move m[RANKS_MOST];
+    struct move m[RANKS_MAX];
     size_t bytes = k->count * wire_size(k->type);
     int n = 0;
     if (c->rank != k->peer) m[n++] = (struct move){k->peer, false, k->recv, bytes};
@@ -349,7 +349,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, 
                                     ncclConfig_t *config) {
     int gpu;
     if (!config || config->blocking != 0) misuse("a communicator that blocks");
-    if (size < 1 || size > RANKS_MOST || rank < 0 || rank >= size) return ncclInvalidArgument;
+    if (size < 1 || size > RANKS_MAX || rank < 0 || rank >= size) return ncclInvalidArgument;
     struct ncclComm *c = calloc(1, sizeof *c);
     if (!c || cudaGetDevice(&gpu) != cudaSuccess) return ncclSystemError;
     memcpy(c->name, id.internal, sizeof c->name - 1);

@@ -10,7 +10,7 @@
 ncclResult_t ncclGroupStart(void); /* prototypes, which nccl.h lacks */
 ncclResult_t ncclGroupEnd(void);
 
-enum { RANKS_MOST = 8, CHUNK = 64 << 10 };
+enum { RANKS_MAX = 8, CHUNK = 64 << 10 };
 
 /* From one rank to another: one chunk at a time. */
 struct box {
@@ -21,8 +21,8 @@ struct box {
 struct wire { /* memory that all ranks of a communicator map */
     _Atomic int joined;
     int size;
-    uint64_t gpu[RANKS_MOST]; /* host and GPU of each, to find doubles */
-    struct box box[RANKS_MOST][RANKS_MOST];
+    uint64_t gpu[RANKS_MAX]; /* host and GPU of each, to find doubles */
+    struct box box[RANKS_MAX][RANKS_MAX];
 };
 struct wire *wire_create(const char *name); /* NULL: errno */
 struct wire *wire_join(const char *name);

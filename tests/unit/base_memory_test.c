@@ -3,7 +3,11 @@
 
 #include "engine/base/memory.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #ifdef ENGINE_SANITIZED
 const char *__asan_default_options(void);
@@ -79,9 +83,37 @@ static void test_pool(void **state) {
     pool_free(NULL);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alloc), cmocka_unit_test(test_overflow),
-        cmocka_unit_test(test_align_floats), cmocka_unit_test(test_pool)};
+/* A launcher that is large starts a rank that is small: what the rank had before it was executed is not its own. */
+static void test_peak(void **state) {
+    (void)state;
+    enum { LARGE = 256 << 20 };
+    int ends[2];
+    long long peak = 0;
+    char *large = malloc(LARGE), text[32] = "";
+    assert_non_null(large);
+    memset(large, 1, LARGE);
+    assert_true(memory_peak() >= LARGE);
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        execl("/proc/self/exe", "base_memory_test", "peak", (char *)NULL);
+        _exit(1);
+    }
+    assert_true(child > 0 && read(ends[0], text, sizeof text - 1) > 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_int_equal(sscanf(text, "%lld", &peak), 1);
+    assert_true(large[LARGE / 2] == 1 && peak > 0 && peak < LARGE / 4);
+    free(large);
+    close(ends[0]), close(ends[1]);
+}
+
+int main(int argc, char **argv) {
+    if (argc == 2 && !strcmp(argv[1], "peak"))
+        return printf("%lld\n", (long long)memory_peak()) < 0;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_alloc),
+                                       cmocka_unit_test(test_overflow),
+                                       cmocka_unit_test(test_align_floats),
+                                       cmocka_unit_test(test_pool), cmocka_unit_test(test_peak)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

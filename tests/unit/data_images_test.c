@@ -374,13 +374,45 @@ static void test_loader(void **state) {
     setup_free(&s);
 }
 
+/* What is no picture is told by kind and number. */
+static void test_what_is_left_out_is_told(void **state) {
+    (void)state;
+    static const char *const files[] = {"a/x.webp", "a/y.WEBP", "b/z.webp",   "b/notes",
+                                        "b/n.txt",  ".hidden",  "a/.DS_Store"};
+    folder_put("odd"), folder_put("odd/a"), folder_put("odd/b"), folder_put("odd/a/more");
+    png_put("odd/a/1.png", 1, 9, 9, PNG_COLOR_TYPE_RGB, 8);
+    png_put("odd/a/2.PNG", 1, 9, 9, PNG_COLOR_TYPE_RGB, 8);
+    png_put("odd/b/1.png", 1, 9, 9, PNG_COLOR_TYPE_RGB, 8);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "odd/%s", files[i]);
+        file_put(name, "x", 1);
+    }
+    struct dataset *d = set_open(yaml_of("odd", ", val: 1, size: 8"), true);
+    const char *told = d->note;
+    assert_non_null(told);
+    assert_non_null(strstr(told, "odd: left out"));
+    assert_non_null(strstr(told, "3 x .webp"));
+    assert_non_null(strstr(told, "1 x folder"));
+    assert_non_null(strstr(told, "1 x other"));
+    assert_non_null(strstr(told, "1 x .txt"));
+    assert_null(strstr(told, "DS_Store"));
+    dataset_close(d);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resize),  cmocka_unit_test(test_formats),
-        cmocka_unit_test(test_palette), cmocka_unit_test(test_scales),
-        cmocka_unit_test(test_classes), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_lies),    cmocka_unit_test(test_late),
-        cmocka_unit_test(test_scans),   cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_resize),
+        cmocka_unit_test(test_formats),
+        cmocka_unit_test(test_what_is_left_out_is_told),
+        cmocka_unit_test(test_palette),
+        cmocka_unit_test(test_scales),
+        cmocka_unit_test(test_classes),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_lies),
+        cmocka_unit_test(test_late),
+        cmocka_unit_test(test_scans),
+        cmocka_unit_test(test_parts),
         cmocka_unit_test(test_loader),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -110,6 +110,22 @@ static void near(double got, double expected, double share) {
         fail_msg("%g, where %g is expected", got, expected);
 }
 
+/* Speed-ups are multiples of the fewest devices, which are 1; another mode's one device does where a mode has none. */
+static void speed_ups_begin_at_one(void **state) {
+    (void)state;
+    open_text(BASE("64") "matrix: {mode: [dp, ddp], devices: [cpu:2, cpu:4]}\n");
+    run_cells(alone_ms);
+    near(c.cell[cell_of("ddp devices=cpu:2")].speedup, 1, 0);
+    near(c.cell[cell_of("ddp devices=cpu:4")].speedup, 1, 0);
+    near(c.cell[cell_of("ddp devices=cpu:4")].efficiency, 0.5, 0);
+    tear_down(NULL);
+    open_text(BASE("64") "matrix: {mode: [dp, ddp], devices: [cpu:1, cpu:2]}\n"
+                         "exclude: [{mode: ddp, devices: cpu:1}]\n");
+    run_cells(alone_ms);
+    near(c.cell[cell_of("ddp devices=cpu:2")].speedup, 1, 0);
+    near(c.cell[cell_of("ddp devices=cpu:2")].efficiency, 0.5, 0);
+}
+
 /* Strong scaling: compute is shared, one device's update is not; bytes go through 2 MB/s. */
 static void cells_follow_from_the_fewest_devices(void **state) {
     (void)state;
@@ -209,7 +225,7 @@ static void a_measured_link_is_a_port(void **state) {
     for (double bytes = 4096; bytes < 2e7; bytes *= 8) {
         const struct ground g = {4, 1, {100e-6, 1e-9}, false};
         fprintf(f, "%s{\"algorithm\":\"direct\",\"bytes\":%.0f,\"time_s\":%.9g}",
-                bytes > 4096 ? "," : "", bytes, cost_share(SCHEME_DIRECT, &g, bytes));
+                bytes > 4096 ? "," : "", bytes, cost_share(SCHEME_direct, &g, bytes));
     }
     fprintf(f, "]}]}");
     assert_int_equal(fclose(f), 0);
@@ -217,7 +233,7 @@ static void a_measured_link_is_a_port(void **state) {
     const struct compared_prediction *p = &c.cell[cell].predicted;
     const struct ground g = {4, 1, {100e-6, 1e-9}, false};
     assert_null(p->why);
-    near(p->step, 24e-3 / 4 + 2e-3 + cost_share(SCHEME_DIRECT, &g, bytes_of()), 0.05);
+    near(p->step, 24e-3 / 4 + 2e-3 + cost_share(SCHEME_direct, &g, bytes_of()), 0.05);
     assert_true(p->fit_error < 0.01);
     assert_non_null(strstr(p->port, "shm, 4 ranks: fitted 100 us, 1 GB/s"));
     assert_non_null(strstr(of("dp devices=cpu:4")->why, "not measured"));
@@ -274,6 +290,7 @@ static void results_hold_the_predictions(void **state) {
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
+        T(speed_ups_begin_at_one),
         T(cells_follow_from_the_fewest_devices),
         T(a_batch_that_grows_is_more_work),
         T(other_work_has_another_source),

@@ -82,8 +82,8 @@ static void two_runs_are_told_apart_but_not_judged(void **state) {
     assert_ok(two(NULL));
     const struct compared_pair *p = &c.pair[0];
     assert_true(p->judged && p->statistics.ratio == 2);
-    assert_int_equal(p->verdict, VERDICT_INCONCLUSIVE);
-    assert_true(p->comparable && p->same_losses);
+    assert_int_equal(p->verdict, VERDICT_UNTESTED);
+    assert_true(p->held && p->same_losses && p->same_weights);
     assert_int_equal(p->ndiffers, 1);
     assert_string_equal(p->differs[0].key, "mode");
     assert_string_equal(compare_bits(&c, p), "yes");
@@ -146,6 +146,147 @@ static void gates_are_judged(void **state) {
     }
 }
 
+/* ---- runs and trainings ---- */
+
+enum { RUNS = 4 };
+/* Both sides with four runs, whose weights are letters of 'weights' and whose numbers follow from the weights; the
+ * first measure is 'name'. */
+static void several(const char *name, const char *weights[2], const double accuracy[2]) {
+    static char letters[2][RUNS][2];
+    assert_ok(two("optimizer.lr"));
+    struct run_result made[2] = {c.cell[0].run[0].result, c.cell[1].run[0].result};
+    x.repeats = RUNS, x.measure[0] = *measure_find(name, (int)strlen(name)), x.nmeasures = 1;
+    x.axis[0].label[0] = "0.1", x.axis[0].label[1] = "0.2";
+    x.ngates = 2; /* room for the tests that have some */
+    assert_ok(compare_begin(&x, "folder", &c));
+    x.ngates = 0;
+    for (int side = 0; side < 2; side++)
+        for (int i = 0; i < RUNS; i++) {
+            struct run_result *r = &c.cell[side].run[i].result;
+            letters[side][i][0] = weights[side][i];
+            *r = made[side];
+            r->weights = letters[side][i];
+            r->val_accuracy = accuracy[side] + 1e-3 * (weights[side][i] - 'a');
+            r->step = pool_alloc(x.pool, (size_t)r->nsteps * sizeof *r->step);
+            for (int64_t k = 0; k < r->nsteps; k++)
+                r->step[k] = made[side].step[k], r->step[k].ms += 0.01 * i;
+        }
+    for (int side = 0; side < 2; side++) c.cell[side].nruns = RUNS;
+}
+
+static const char *table_of(const struct compared *of) {
+    static char text[8192];
+    FILE *f = fmemopen(text, sizeof text, "w");
+    compare_table(of, f);
+    assert_int_equal(fclose(f), 0);
+    return text;
+}
+
+/* Four runs of one seed are one training: no p, no interval and no verdict come of them, and a gate that asks for the
+ * verdict does not pass. */
+static void copies_of_a_training_are_one(void **state) {
+    (void)state;
+    several("val_accuracy", (const char *[]){"aaaa", "bbbb"}, (double[]){0.6, 0.7});
+    x.ngates = 2, x.gate[0].text = "B.verdict == worse", x.gate[1].text = "B.verdict != better";
+    assert_ok(compare_judge(&c));
+    const struct compared_pair *p = &c.pair[0];
+    assert_true(p->judged && p->samples[0] == 1 && p->samples[1] == 1);
+    assert_int_equal(p->verdict, VERDICT_UNTESTED);
+    assert_false(compare_has_interval(p));
+    assert_true(isnan(c.cell[0].spread));
+    const char *text = table_of(&c);
+    assert_null(strstr(text, "[1."));
+    assert_null(strstr(text, "0.029"));
+    assert_null(strstr(text, "0 |"));
+    assert_non_null(strstr(text, "1.168\xC3\x97  "));
+    assert_non_null(strstr(text, "untested"));
+    assert_non_null(strstr(text, "no verdict on val_accuracy: runs that end in the same weights"));
+    assert_non_null(strstr(text, "here 4 runs as 1"));
+    assert_non_null(strstr(text, "seed: [0, 1, 2"));
+    for (int i = 0; i < 2; i++) {
+        assert_false(c.gate[i].judged);
+        assert_non_null(strstr(c.gate[i].words, "not judged, since a pair has no verdict"));
+    }
+    assert_fails(ERR_RESULT, compare_gates(&c));
+    struct json j;
+    json_init(&j);
+    assert_ok(compare_json(&c, &j));
+    assert_non_null(strstr(j.text, "\"samples\":[1,1],\"low\":null,\"high\":null,\"p\":null"));
+    assert_non_null(strstr(j.text, "\"verdict\":\"untested\""));
+    assert_non_null(strstr(j.text, "\"untested\":\"no verdict on val_accuracy"));
+    json_fini(&j);
+}
+
+/* Where nothing makes the runs equal, each is a training of its own; three of them are too few. */
+static void other_weights_are_other_trainings(void **state) {
+    (void)state;
+    several("val_accuracy", (const char *[]){"abcd", "efgh"}, (double[]){0.6, 0.7});
+    assert_ok(compare_judge(&c));
+    const struct compared_pair *p = &c.pair[0];
+    assert_true(p->samples[0] == 4 && p->samples[1] == 4 && p->verdict == VERDICT_FASTER);
+    assert_string_equal(compare_verdict(&c, p), "better");
+    assert_string_equal(compare_untested(&c), "");
+    experiment_close(&x);
+    several("val_accuracy", (const char *[]){"aaab", "cccd"}, (double[]){0.6, 0.7});
+    assert_ok(compare_judge(&c));
+    assert_true(p->samples[0] == 2 && p->samples[1] == 2 && p->verdict == VERDICT_UNTESTED);
+    assert_true(compare_has_interval(p));
+    assert_true(fabs(c.cell[0].median[0] - 0.6005) < 1e-9); /* of two trainings, not of four runs */
+    assert_non_null(strstr(compare_untested(&c), "4 runs as 2"));
+}
+
+/* Times are measured anew by each run, whatever it learns; the time to a target is both. */
+static void copies_are_no_copies_of_times(void **state) {
+    (void)state;
+    several("step_time", (const char *[]){"aaaa", "aaaa"}, (double[]){0.6, 0.6});
+    assert_ok(compare_judge(&c));
+    assert_true(c.pair[0].samples[0] == 4 && c.pair[0].verdict == VERDICT_FASTER);
+    experiment_close(&x);
+    for (int i = 0; i < 2; i++) {
+        several("time", (const char *[]){"aaaa", i ? "bbbb" : "aaaa"}, (double[]){0.6, 0.6});
+        x.measure[0] = (struct measure){"time_to",          "s",        ABOUT_BOTH, MEASURE_TIME_TO,
+                                        .of = "train.loss", .target = 2};
+        assert_ok(compare_judge(&c));
+        assert_int_equal(c.pair[0].samples[0], i ? 1 : 4);
+        assert_int_equal(c.pair[0].verdict, i ? VERDICT_UNTESTED : VERDICT_SAME);
+        experiment_close(&x);
+    }
+    several("time", (const char *[]){"aaaa", "bbbb"}, (double[]){0.6, 0.6});
+    x.cell[1].settings.config.train.until_metric = "val.accuracy"; /* ends when it has learned */
+    assert_ok(compare_judge(&c));
+    assert_int_equal(c.pair[0].samples[0], 1);
+}
+
+/* ---- the same bits ---- */
+
+/* Losses are means in 32 bits: different weights may share them. */
+static void the_same_losses_are_not_the_same_training(void **state) {
+    (void)state;
+    assert_ok(two(NULL));
+    c.cell[1].run[0].result.weights = "other";
+    assert_ok(compare_judge(&c));
+    assert_true(c.pair[0].same_losses && !c.pair[0].same_weights && !c.same_bits);
+    assert_string_equal(compare_bits(&c, &c.pair[0]), "no: the same losses, but other weights");
+    assert_non_null(
+        strstr(table_of(&c), "same losses and weights, bit for bit: no (0 of 1 pairs)"));
+    experiment_close(&x);
+    b.losses = "other", b.loss[6] = 2.5;
+    assert_ok(two(NULL));
+    assert_non_null(strstr(compare_bits(&c, &c.pair[0]), "the same weights at the end"));
+}
+
+/* An experiment that was stopped before a side had run. */
+static void what_has_not_run_is_not_said_to_differ(void **state) {
+    (void)state;
+    assert_ok(two(NULL));
+    c.cell[0].nruns = 0;
+    assert_ok(compare_judge(&c));
+    const char *text = table_of(&c);
+    assert_null(strstr(text, "changes what is computed"));
+    assert_non_null(strstr(text, "same losses and weights: not known, since no pair has runs on"));
+    assert_string_equal(compare_bits(&c, &c.pair[0]), "-");
+}
+
 /* What programs read is what was measured. */
 static void json_and_csv_hold_the_numbers(void **state) {
     (void)state;
@@ -178,6 +319,12 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_first_step_that_differs_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_trainings_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(gates_are_judged, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(copies_of_a_training_are_one, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(other_weights_are_other_trainings, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(copies_are_no_copies_of_times, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_same_losses_are_not_the_same_training, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(what_has_not_run_is_not_said_to_differ, set_up, tear_down),
         cmocka_unit_test_setup_teardown(json_and_csv_hold_the_numbers, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -183,6 +183,17 @@ static void planted_settings_are_guarded(void **state) {
     assert_true(d[1].guarded && !d[1].computes);
 }
 
+static void the_algorithm_of_convolutions_is_guarded(void **state) {
+    (void)state;
+    static const struct result_setting with[] = {{"winograd", "true"}},
+                                       without[] = {{"winograd", "false"}};
+    struct setting_difference d[2];
+    assert_int_equal(settings_differ((struct setting_list){with, 1},
+                                     (struct setting_list){without, 1}, NULL, d, 2),
+                     1);
+    assert_true(d[0].guarded && d[0].computes);
+}
+
 static void gates_are_read(void **state) {
     (void)state;
     static const char *const good[] = {
@@ -260,6 +271,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(all_that_is_wrong_is_told_at_its_place, set_up, tear_down),
         cmocka_unit_test_setup_teardown(unfair_pairs_are_refused, set_up, tear_down),
         cmocka_unit_test(planted_settings_are_guarded),
+        cmocka_unit_test(the_algorithm_of_convolutions_is_guarded),
         cmocka_unit_test_setup_teardown(gates_are_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(experiments_may_be_anything, set_up, tear_down),
     };

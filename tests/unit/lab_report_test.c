@@ -76,7 +76,8 @@ static const char results[] =
                                                         "") "],\"pairs\":[{\"a\":0,\"b\":1,"
                                                             "\"ratio\":1,\"low\":0.99,\"high\":1."
                                                             "01,\"p_holm\":1,\"verdict\":\"same\","
-                                                            "\"same_losses\":true},{\"a\":2,\"b\":"
+                                                            "\"same_losses\":true,\"same_weights\":"
+                                                            "true},{\"a\":2,\"b\":"
                                                             "3,\"ratio\":2,\"low\":1.9,\"high\":2."
                                                             "1,\"p_holm\":0.02,\"verdict\":"
                                                             "\"faster\",\"same_losses\":false,"
@@ -263,6 +264,22 @@ static void speed_ups_are_of_the_same_work(void **state) {
     assert_true(p->series[0].n == 2 && p->series[0].y[0] == 1 && p->series[0].y[1] == 2);
 }
 
+/* Where nothing ran on one device, the fewest are 1, as in the table of the comparison. */
+static void speed_ups_begin_at_one(void **state) {
+    (void)state;
+    put("results.json", "{\"axis\":\"mode\",\"sides\":[\"dp\",\"ddp\"],\"cells\":[" CELL(
+                            "dp", 2, "dp2", 10,
+                            "") "," CELL("ddp", 2, "ddp2", 10,
+                                         "") "," CELL("dp", 4, "dp2", 8,
+                                                      "") "," CELL("ddp", 4, "ddp2", 5, "") "]}");
+    assert_ok(report_read(dir, pool, &report));
+    const struct plot *p = section("speedup")->plot;
+    assert_true(p->series[0].y[0] == 1 && p->series[0].y[1] == 1.25);
+    assert_true(p->series[1].y[0] == 1 && p->series[1].y[1] == 2);
+    assert_true(p->series[2].y[0] == 1 && p->series[2].y[1] == 2); /* ideal */
+    assert_true(p[1].series[0].y[0] == 1 && p[1].series[0].y[1] == 0.625);
+}
+
 /* Two places of different work: what is held against each other are the sides of each. */
 static void bits_are_those_of_pairs(void **state) {
     (void)state;
@@ -277,9 +294,11 @@ static void bits_are_those_of_pairs(void **state) {
                                   "") "," CELL("dp", 2, "ddp2", 9,
                                                "") "," CELL("ddp", 2, "ddp2", 9,
                                                             "") "],\"pairs\":[{\"a\":0,\"b\":1,"
-                                                                "\"same_losses\":%s},{\"a\":2,"
-                                                                "\"b\":3,\"same_losses\":%s}]}",
-                 same[i], same[i]);
+                                                                "\"same_losses\":%s,\"same_"
+                                                                "weights\":%s},{\"a\":2,"
+                                                                "\"b\":3,\"same_losses\":%s,\"same_"
+                                                                "weights\":%s}]}",
+                 same[i], same[i], same[i], same[i]);
         put("results.json", text);
         assert_ok(report_read(dir, pool, &report));
         assert_true(says(section("bits"), says_of[i]));
@@ -474,6 +493,7 @@ int main(void) {
                                        TEST(plots_show_the_numbers),
                                        TEST(laws_are_fitted_to_the_times),
                                        TEST(speed_ups_are_of_the_same_work),
+                                       TEST(speed_ups_begin_at_one),
                                        TEST(cells_that_have_not_run_are_left_out),
                                        TEST(bits_are_those_of_pairs),
                                        TEST(a_batch_that_grows_has_its_own_law),

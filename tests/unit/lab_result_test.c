@@ -9,7 +9,7 @@
 #include <string.h>
 
 static const char summary[] = "{\"mode\":\"ddp\",\"devices\":2,\"shards\":4,\"steps\":3,\"epochs\":"
-                              "1,\"train\":{\"loss\":1.5},"
+                              "1,\"first_step\":1,\"train\":{\"loss\":1.5},"
                               "\"val\":{\"loss\":1.25,\"accuracy\":null},\"step_ms\":{\"p50\":2,"
                               "\"p95\":3},\"samples_per_s\":1000,"
                               "\"time_s\":{\"load\":0.1,\"forward\":0.2,\"backward\":0.3,\"comm_"
@@ -21,7 +21,10 @@ static const char summary[] = "{\"mode\":\"ddp\",\"devices\":2,\"shards\":4,\"st
 static const char metrics[] =
     "{\"step\":1,\"epoch\":0,\"loss\":9,\"accuracy\":0,\"lr\":1,\"grad_norm\":0,\"samples\":8,"
     "\"ms\":9}\n"
-    "{\"step\":2,\"event\":\"resumed\",\"text\":\"y\"}\n"
+    "{\"step\":2,\"epoch\":0,\"loss\":3,\"accuracy\":0,\"lr\":1,\"grad_norm\":0,\"samples\":8,"
+    "\"ms\":9}\n"
+    "{\"step\":2,\"val\":{\"loss\":8}}\n"
+    "{\"step\":1,\"event\":\"resumed\",\"text\":\"y\"}\n"
     "{\"step\":2,\"epoch\":0,\"loss\":2,\"accuracy\":0.5,\"lr\":1,\"grad_norm\":0,\"samples\":8,"
     "\"ms\":7}\n"
     "{\"step\":3,\"epoch\":0,\"loss\":1,\"accuracy\":1,\"lr\":1,\"grad_norm\":0,\"samples\":8,"
@@ -81,8 +84,11 @@ static void a_run_is_read_back(void **state) {
     assert_string_equal(r.environment.processor, "P");
     assert_string_equal(r.environment.governor, "");
     assert_true(r.environment.cores == 2 && r.environment.load == 0.5);
-    assert_int_equal(r.nsteps, 2); /* from the resume on */
-    assert_int_equal(r.step[0].step, 2);
+    /* all steps, the one that was done again as it was done last; times are from the resume on */
+    assert_true(r.nsteps == 3 && r.stretch == 1 && r.first_step == 1);
+    assert_true(run_result_stretch(&r) == 2 && !r.parted);
+    assert_true(r.step[0].loss == 9 && r.step[1].loss == 2);
+    assert_int_equal(r.step[1].step, 2);
     assert_true(run_result_step_ms(&r, 0, &n) == 6 && n == 2);
     assert_true(run_result_step_ms(&r, 1, &n) == 5 && n == 1);
     assert_true(isnan(run_result_step_ms(&r, 2, &n)) && n == 0);
@@ -127,6 +133,12 @@ static void what_is_missing_is_named(void **state) {
     assert_int_equal(remove(path), 0);
     assert_int_equal(run_result_read(dir, pool, &r), ERR_INPUT);
     assert_non_null(strstr(error_message(), "no finished run"));
+    put("results.json", "{}", 2); /* an experiment is none that engine run goes on with */
+    assert_int_equal(run_result_read(dir, pool, &r), ERR_INPUT);
+    assert_non_null(strstr(error_message(), "the folder of an experiment"));
+    assert_null(strstr(error_hint(), "engine run"));
+    snprintf(path, sizeof path, "%s/results.json", dir);
+    assert_int_equal(remove(path), 0);
     assert_int_equal(run_result_read("/nowhere", pool, &r), ERR_INPUT);
     static const char two[] = "{\"mode\":\"ddp\",\"devices\":\"two\"}";
     put("summary.json", two, strlen(two));

@@ -38,8 +38,8 @@ static double exchanged(const struct network_plan *p, enum scheme s, double byte
  * formulas have it. */
 static void messages_take_what_formulas_say(void **state) {
     (void)state;
-    static const enum scheme schemes[] = {SCHEME_STAR, SCHEME_RING, SCHEME_TREE, SCHEME_HALVING,
-                                          SCHEME_DIRECT};
+    static const enum scheme schemes[] = {SCHEME_star, SCHEME_ring, SCHEME_tree, SCHEME_halving_doubling,
+                                          SCHEME_direct};
     static const int sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 31, 64};
     for (int s = 0; s < 5; s++)
         for (int i = 0; i < 12; i++)
@@ -58,8 +58,8 @@ static void pieces_hide_adding(void **state) {
     (void)state;
     const struct network_plan p = flat(8);
     const struct ground g = {8, 1, port, false};
-    double formula = cost_share(SCHEME_STAR, &g, 64e6), bytes = 2 * 7 * 64e6 * port.beta;
-    double t = exchanged(&p, SCHEME_STAR, 64e6);
+    double formula = cost_share(SCHEME_star, &g, 64e6), bytes = 2 * 7 * 64e6 * port.beta;
+    double t = exchanged(&p, SCHEME_star, 64e6);
     assert_true(t < formula && t > bytes);
     assert_near(t, formula, 0.02);
 }
@@ -71,11 +71,11 @@ static void ports_pass_what_essays_say(void **state) {
     const struct {
         enum scheme scheme;
         double bytes; /* of 8 devices, through the busiest port */
-    } cases[] = {{SCHEME_STAR, 7 * k},
-                 {SCHEME_RING, 2 * 7.0 / 8 * k},
-                 {SCHEME_TREE, 3 * k},
-                 {SCHEME_HALVING, 2 * 7.0 / 8 * k},
-                 {SCHEME_DIRECT, 2 * 7.0 / 8 * k}};
+    } cases[] = {{SCHEME_star, 7 * k},
+                 {SCHEME_ring, 2 * 7.0 / 8 * k},
+                 {SCHEME_tree, 3 * k},
+                 {SCHEME_halving_doubling, 2 * 7.0 / 8 * k},
+                 {SCHEME_direct, 2 * 7.0 / 8 * k}};
     for (int i = 0; i < 5; i++) {
         struct exchange e;
         const struct network_plan p = flat(8);
@@ -99,18 +99,18 @@ static void hosts_share_their_port(void **state) {
                              .inside = {1e-6, 1e-10}};
     struct exchange e;
     assert_int_equal(exchange_open(&p, true, &e), ERR_NONE);
-    assert_int_equal(exchange_all_reduce(&e, SCHEME_HIERARCHICAL, k), ERR_NONE);
+    assert_int_equal(exchange_all_reduce(&e, SCHEME_hierarchical, k), ERR_NONE);
     struct busiest b = network_busiest(&e.net);
     assert_int_equal(b.kind, PORT_HOST);
     assert_near(b.seconds, 2 * 3.0 / 4 * k * port.beta, 1e-9);
     exchange_close(&e);
-    assert_true(exchanged(&p, SCHEME_HIERARCHICAL, k) < exchanged(&p, SCHEME_DIRECT, k));
-    double whole = exchanged(&p, SCHEME_HIERARCHICAL, k);
+    assert_true(exchanged(&p, SCHEME_hierarchical, k) < exchanged(&p, SCHEME_direct, k));
+    double whole = exchanged(&p, SCHEME_hierarchical, k);
     p.per_rack = 2, p.oversubscription = 8; /* two hosts' ports go through a quarter of one */
-    assert_true(exchanged(&p, SCHEME_HIERARCHICAL, k) > 2 * whole);
+    assert_true(exchanged(&p, SCHEME_hierarchical, k) > 2 * whole);
     p.devices = 30; /* the last host is not full */
     assert_int_equal(exchange_open(&p, true, &e), ERR_NONE);
-    assert_int_equal(exchange_all_reduce(&e, SCHEME_HIERARCHICAL, k), ERR_CONFIG);
+    assert_int_equal(exchange_all_reduce(&e, SCHEME_hierarchical, k), ERR_CONFIG);
     exchange_close(&e);
 }
 
@@ -139,7 +139,7 @@ static void shortcuts_give_the_same(void **state) {
                                        .outside = port,
                                        .inside = {1e-6, 1e-10}};
     const struct network_plan plans[] = {flat(256), hosts};
-    static const enum scheme schemes[] = {SCHEME_RING, SCHEME_DIRECT};
+    static const enum scheme schemes[] = {SCHEME_ring, SCHEME_direct};
     for (int i = 0; i < 2; i++)
         for (int s = 0; s < 2; s++) {
             double busy[2], all = late_start(&plans[i], schemes[s], 1e6, true, &busy[0]);
@@ -193,7 +193,7 @@ static void steps_follow_the_formulas(void **state) {
 
 static void the_servers_port_is_the_busiest(void **state) {
     (void)state;
-    struct simulate_plan p = plan_of(16, SCHEME_RING);
+    struct simulate_plan p = plan_of(16, SCHEME_ring);
     struct simulated ring = step_of(&p);
     p.server = true;
     struct simulated served = step_of(&p);
@@ -209,7 +209,7 @@ static void the_servers_port_is_the_busiest(void **state) {
 
 static void overlap_hides_and_stragglers_show(void **state) {
     (void)state;
-    struct simulate_plan p = plan_of(8, SCHEME_RING);
+    struct simulate_plan p = plan_of(8, SCHEME_ring);
     double open = step_of(&p).step;
     p.overlap = true;
     struct simulated hidden = step_of(&p);
@@ -229,8 +229,8 @@ static void overlap_hides_and_stragglers_show(void **state) {
  * no port is busy longer than the step, is seen here. */
 static void four_thousand_devices(void **state) {
     (void)state;
-    static const enum scheme schemes[] = {SCHEME_RING, SCHEME_TREE, SCHEME_HALVING,
-                                          SCHEME_HIERARCHICAL};
+    static const enum scheme schemes[] = {SCHEME_ring, SCHEME_tree, SCHEME_halving_doubling,
+                                          SCHEME_hierarchical};
     for (int i = 0; i < 4; i++) {
         struct simulate_plan p = plan_of(SIMULATE_DEVICES, schemes[i]);
         p.net.per_host = 8, p.net.per_rack = 16, p.net.oversubscription = 4, p.near = true;
@@ -244,12 +244,12 @@ static void four_thousand_devices(void **state) {
 static void refuses_what_cannot_be(void **state) {
     (void)state;
     struct simulated s;
-    struct simulate_plan p = plan_of(SIMULATE_DEVICES + 1, SCHEME_RING);
+    struct simulate_plan p = plan_of(SIMULATE_DEVICES + 1, SCHEME_ring);
     assert_int_equal(simulate(&shape, &p, &s), ERR_USAGE);
-    p = plan_of(8, SCHEME_RING);
+    p = plan_of(8, SCHEME_ring);
     p.net.per_host = 0;
     assert_int_equal(simulate(&shape, &p, &s), ERR_USAGE);
-    p = plan_of(7, SCHEME_HIERARCHICAL); /* a host is not full */
+    p = plan_of(7, SCHEME_hierarchical); /* a host is not full */
     p.net.per_host = 2;
     assert_int_equal(simulate(&shape, &p, &s), ERR_CONFIG);
 }

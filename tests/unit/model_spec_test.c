@@ -259,6 +259,8 @@ static void test_mistakes_in_the_spec(void **state) {
     assert_refused("nothing_like_it", digits, "unknown model 'nothing_like_it'");
     assert_refused("{zoo: mlp, hiden: [3]}", digits, "did you mean 'hidden'?");
     assert_refused("{zoo: lenet, hidden: [3]}", digits, "unknown parameter 'hidden'");
+    assert_refused("{zoo: mlp, layers: 3}", digits, "unknown parameter 'layers'");
+    assert_refused("{zoo: mlp, layers: [linear: 3]}", digits, "unknown parameter 'layers'");
     assert_refused("{zoo: mlp, hidden: [[3]]}", digits, "'hidden' must be a list of values");
     assert_refused("{zoo: mlp, hidden: {a: 3}}", digits, "'hidden' must be a list of values");
     assert_refused("{zoo: resnet18, block: basix}", digits, "must be one of basic, bottleneck");

@@ -48,7 +48,7 @@ static enum error load(struct fixture *f, const char *text, const char *sets) {
     }
     if (text) save_text("c.yaml", text);
     run_settings_free(&f->s);
-    return run_settings_load(text ? "c.yaml" : NULL, list, n, modes, algorithms, NULL, &f->s,
+    return run_settings_load(text ? "c.yaml" : NULL, list, n, modes, algorithms, NULL, false, &f->s,
                              &f->report);
 }
 
@@ -190,13 +190,20 @@ static void names(void **state) {
                  {"x.y.yaml", "x.y"},
                  {".yaml", "run.yaml"},
                  {"plain", "plain"},
-                 {"-.yml", "run-"}};
+                 {"-.yml", "run-"},
+                 {"été 数据.yaml", "été-数据"},
+                 {"a\xe2\x80\xae"
+                  "b\xc2\xa0\xff.yaml",
+                  "a---b---"},
+                 {"ééééééééééééééééééééééééééééééééaa.yaml", "éééééééééééééééééééééééééééééééé"},
+                 {"aéééééééééééééééééééééééééééééééééaa.yaml", "aééééééééééééééééééééééééééééééé"}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         save_text(cases[i].file, "mode: single\n");
         run_settings_free(&f->s);
-        char path[64];
+        char path[128];
         snprintf(path, sizeof path, "./%s", cases[i].file);
-        assert_ok(run_settings_load(path, NULL, 0, modes, algorithms, NULL, &f->s, &f->report));
+        assert_ok(
+            run_settings_load(path, NULL, 0, modes, algorithms, NULL, false, &f->s, &f->report));
         assert_string_equal(f->s.config.name, cases[i].name);
     }
 }
@@ -513,7 +520,7 @@ static void launched(void **state) {
         run_settings_free(&f->s);
         save_text("c.yaml", cases[i].text);
         enum error err =
-            run_settings_load("c.yaml", NULL, 0, modes, algorithms, &l, &f->s, &f->report);
+            run_settings_load("c.yaml", NULL, 0, modes, algorithms, &l, false, &f->s, &f->report);
         if (!cases[i].first) {
             assert_ok(err);
             bool ours = f->s.config.launched.by == NULL;
@@ -585,7 +592,7 @@ static void looks(void **state) {
 static void files(void **state) {
     struct fixture *f = *state;
     assert_fails(ERR_INPUT, run_settings_load("absent.yaml", NULL, 0, modes, algorithms, NULL,
-                                              &f->s, &f->report));
+                                              false, &f->s, &f->report));
     assert_string_equal(f->report, "error: cannot open 'absent.yaml': No such file or directory\n");
     run_settings_free(&f->s);
     assert_int_equal(mkfifo("fifo", 0600), 0);
@@ -604,7 +611,7 @@ static void files(void **state) {
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         assert_fails(ERR_CONFIG, run_settings_load(cases[i].path, NULL, 0, modes, algorithms, NULL,
-                                                   &f->s, &f->report));
+                                                   false, &f->s, &f->report));
         assert_string_equal(f->report, cases[i].report);
         run_settings_free(&f->s);
     }

@@ -288,9 +288,9 @@ static void test_header_lengths(void **state) {
     static const uint64_t lengths[] = {0,          1,          3,    1u << 24, (1u << 24) + 1,
                                        1ull << 40, 1ull << 63, ~0ull};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-        char file[10] = "........{}";
+        char file[] = "........{}";
         memcpy(file, &lengths[i], 8);
-        put_file(scratch_path("lengths"), file, sizeof file);
+        put_file(scratch_path("lengths"), file, sizeof file - 1);
         assert_true(is_refused(scratch_path("lengths")));
     }
     struct st_file f;

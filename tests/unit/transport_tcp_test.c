@@ -111,7 +111,7 @@ static void endless(struct rank *r) {
     int64_t start = clock_ns();
     enum error err = ERR_NONE;
     group_note(r->group, "backward of conv4", 12);
-    for (int i = 0; !err && clock_seconds(clock_ns() - start) < 20; i++) {
+    while (!err && clock_seconds(clock_ns() - start) < 20) {
         if (r->index == 0 && clock_seconds(clock_ns() - start) > 0.5) end_path();
         err = group_all_reduce(r->group, LANE_INLINE, buf[r->index], 100000, DTYPE_F32, REDOP_SUM,
                                NULL);
@@ -175,8 +175,7 @@ static void a_changed_message_is_named(void **state) {
     for (int i = 0; i < 8; i++) {
         struct proxy proxy = {0};
         on_the_way = &proxy;
-        bool bytes = i / 2 < 2; /* where only labels have seals these may be missed */
-        if (bytes && i % 2) continue;
+        if (lengths[i / 2] && i % 2) continue; /* on one host bytes have no seals */
         run_through(&proxy,
                     (struct ranks){.world = 2,
                                    .link = far_and_near[i % 2],

@@ -233,6 +233,14 @@ static enum error tell(const struct meet *m) {
     return ERR_NONE;
 }
 
+/* Who was turned away may be the one who is missed. */
+static const char *turned_away(const struct meet *m) {
+    char who[128];
+    if (!store_turned_away(m->r->store, who)) return "";
+    const char *text = pool_printf(m->pool, " (turned away: %s)", who);
+    return text ? text : "";
+}
+
 static enum error fail_late(const struct meet *m) {
     char *numbers, time[32];
     int missing;
@@ -242,10 +250,11 @@ static enum error fail_late(const struct meet *m) {
         return error_prefix(ERR_TIMEOUT, "the %d %ss have not all come within %s: ", m->r->count,
                             m->r->what, time);
     return FAIL(ERR_TIMEOUT,
-                "%s%s %s of %d %s not come within %s\nhave all been started, with the "
-                "same address?",
+                "%s%s %s of %d %s not come within %s%s\nhave all been started, with the "
+                "same address%s?",
                 m->r->what, missing > 1 ? "s" : "", numbers, m->r->count,
-                missing > 1 ? "have" : "has", time);
+                missing > 1 ? "have" : "has", time, turned_away(m),
+                *turned_away(m) ? " and the same ENGINE_TOKEN" : "");
 }
 
 /* Waits in pieces, between which there is a word of who is awaited. */

@@ -10,13 +10,15 @@ struct dialing {
     const struct link_params *params;
     nng_stream_dialer *dialer;
     nng_aio *aio;
+    struct timer timer;
     int64_t deadline;
     char where[NAME_MAX_BYTES + ADDRESS_MAX + 8]; /* "rank 1 (hostA) at tcp://..." */
 };
 
-static nng_duration left_ms(int64_t deadline) {
-    int64_t ms = (deadline - clock_ns()) / 1000000;
-    return ms < 1 ? 1 : ms > HELLO_SECONDS * 1000 ? HELLO_SECONDS * 1000 : (nng_duration)ms;
+/* When what is begun now has to be done. */
+static int64_t latest(const struct dialing *d) {
+    int64_t hello = clock_ns() + HELLO_SECONDS * 1000000000LL;
+    return hello < d->deadline ? hello : d->deadline;
 }
 
 /* Sends or receives all n bytes; an nng error. */
@@ -24,10 +26,11 @@ static int move_all(struct dialing *d, nng_stream *s, void *buf, size_t n,
                     void (*move)(nng_stream *, nng_aio *)) {
     for (size_t done = 0; done < n;) {
         nng_iov iov = {.iov_buf = (char *)buf + done, .iov_len = n - done};
-        nng_aio_set_timeout(d->aio, left_ms(d->deadline));
+        timer_set(&d->timer, d->aio, latest(d));
         nng_aio_set_iov(d->aio, 1, &iov);
         move(s, d->aio);
         nng_aio_wait(d->aio);
+        timer_clear(&d->timer);
         int rv = nng_aio_result(d->aio);
         if (rv) return rv;
         done += nng_aio_count(d->aio);
@@ -71,9 +74,10 @@ static enum error greet(struct dialing *d, struct stream *out, struct hello h, i
 }
 
 static enum error dial_once(struct dialing *d, struct hello h, struct stream *out, int *rv) {
-    nng_aio_set_timeout(d->aio, left_ms(d->deadline));
+    timer_set(&d->timer, d->aio, latest(d));
     nng_stream_dialer_dial(d->dialer, d->aio);
     nng_aio_wait(d->aio);
+    timer_clear(&d->timer);
     if ((*rv = nng_aio_result(d->aio)) != 0) return ERR_NONE;
     struct stream s = {.s = nng_aio_get_output(d->aio, 0)};
     enum error err = greet(d, &s, h, rv);

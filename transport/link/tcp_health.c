@@ -214,6 +214,7 @@ static void forgive(struct tcp *t, int64_t now) {
 static void on_beat(void *arg) {
     struct tcp *t = arg;
     int64_t now = clock_ns();
+    timer_clear(&t->beat_timer);
     pthread_mutex_lock(&t->mutex);
     forgive(t, now);
     health_tell_all(t, FRAME_STATE);
@@ -222,7 +223,7 @@ static void on_beat(void *arg) {
     bool again = !t->closing && t->judging != SETTLED;
     pthread_mutex_unlock(&t->mutex);
     if (settled) health_announce(t);
-    if (again) nng_sleep_aio((nng_duration)(period * 1000) + 1, t->beat);
+    if (again) timer_sleep(&t->beat_timer, t->beat, clock_ns() + (int64_t)(period * 1e9));
 }
 
 /* ---- hearing ---- */
@@ -321,7 +322,7 @@ enum error health_open(struct tcp *t) {
         return FAIL(ERR_MEMORY, "out of memory for the heartbeat");
     for (int r = 0; r < t->link.params.size; r++)
         if (r != t->link.params.rank) frame_hear(&t->peers[r]);
-    nng_sleep_aio(1, t->beat);
+    timer_sleep(&t->beat_timer, t->beat, now);
     return ERR_NONE;
 }
 
@@ -345,6 +346,7 @@ void health_close(struct tcp *t) {
     bool open = t->beat;
     if (open) take_leave(t);
     if (open) nng_aio_stop(t->beat);
+    timer_clear(&t->beat_timer);
     for (int r = 0; r < t->link.params.size; r++) {
         struct peer *p = &t->peers[r];
         if (p->send) nng_aio_stop(p->send);

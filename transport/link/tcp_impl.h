@@ -23,6 +23,7 @@
 #include "transport/link/tcp.h"
 #include "transport/link/words.h"
 #include "transport/secret.h"
+#include "transport/timer.h"
 
 #include <nng/nng.h>
 #include <pthread.h>
@@ -133,8 +134,8 @@ struct receiving {
     uint8_t head[SEAL_BYTES], tail[SEAL_BYTES];
     bool labelled;
     size_t sealed, done, total; /* as above */
-    size_t held; /* bytes in 'piece' that the sink has not got yet */
-    char *piece; /* for sinks that do not only copy */
+    size_t held;                /* bytes in 'piece' that the sink has not got yet */
+    char *piece;                /* for sinks that do not only copy */
     struct sealer *sealer;
     struct mixture mixed; /* bytes that have come */
 };
@@ -169,6 +170,7 @@ struct tcp {
     struct block *blocks;
 
     nng_aio *beat;
+    struct timer beat_timer;
     int64_t beaten; /* when; the beat's own */
 
     struct note note;

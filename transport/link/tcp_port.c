@@ -22,6 +22,7 @@ enum phase { PHASE_HELLO, PHASE_CHALLENGE, PHASE_ANSWER, PHASE_WELCOME };
 struct guest {
     struct port *port;
     nng_aio *aio;
+    struct timer timer;
     nng_stream *stream;
     nng_stream *gone; /* of who was here before */
     bool present;     /* this and 'gone' are the port's mutex's, the rest the callback's */
@@ -41,6 +42,7 @@ struct kept {
 struct port {
     nng_stream_listener *listener;
     nng_aio *accept;
+    struct timer rest;
     bool resting; /* the accept aio sleeps, since the process is out of descriptors */
     char address[ADDRESS_MAX], key[SECRET_SIZE];
     pthread_mutex_t mutex;
@@ -87,6 +89,7 @@ static void guest_leave(struct guest *g, const char *why) {
 }
 
 static void guest_clear(struct guest *g) {
+    timer_clear(&g->timer);
     if (g->aio) nng_aio_free(g->aio);
     if (g->gone) nng_stream_free(g->gone);
     g->aio = NULL;
@@ -115,10 +118,9 @@ static void *phase_bytes(struct guest *g, size_t *n) {
 static void guest_move(struct guest *g) {
     size_t n;
     char *bytes = phase_bytes(g, &n);
-    int64_t ms = HELLO_SECONDS * 1000 - (clock_ns() - g->came) / 1000000;
     nng_iov iov = {.iov_buf = bytes + g->done, .iov_len = n - g->done};
     nng_aio_set_iov(g->aio, 1, &iov);
-    nng_aio_set_timeout(g->aio, ms < 1 ? 1 : (nng_duration)ms);
+    timer_set(&g->timer, g->aio, g->came + HELLO_SECONDS * 1000000000LL);
     if (g->phase == PHASE_HELLO || g->phase == PHASE_ANSWER)
         nng_stream_recv(g->stream, g->aio);
     else
@@ -206,6 +208,7 @@ static void on_guest(void *arg) {
     struct guest *g = arg;
     int rv = nng_aio_result(g->aio);
     size_t n;
+    timer_clear(&g->timer);
     (void)phase_bytes(g, &n);
     if (rv) {
         guest_leave(g, rv == NNG_ETIMEDOUT      ? "was silent"
@@ -260,11 +263,13 @@ static void guest_enter(struct port *p, nng_stream *s) {
 static void on_accept(void *arg) {
     struct port *p = arg;
     int rv = nng_aio_result(p->accept);
+    timer_clear(&p->rest);
     if (rv == NNG_ECLOSED || rv == NNG_ECANCELED) return;
+    if (p->resting && rv == NNG_ETIMEDOUT) rv = 0; /* it has rested */
     if (rv == 0 && !p->resting) guest_enter(p, nng_aio_get_output(p->accept, 0));
     p->resting = rv != 0;
     if (p->resting)
-        nng_sleep_aio(50, p->accept);
+        timer_sleep(&p->rest, p->accept, clock_ns() + 50000000);
     else
         nng_stream_listener_accept(p->listener, p->accept);
 }
@@ -328,6 +333,7 @@ void port_close(struct port *p) {
     if (!p) return;
     if (p->listener) nng_stream_listener_close(p->listener);
     if (p->accept) nng_aio_stop(p->accept);
+    timer_clear(&p->rest);
     for (struct guest *g = p->guests; g < p->guests + GUESTS; g++) {
         if (g->aio) nng_aio_stop(g->aio);
         guest_clear(g);

@@ -29,6 +29,7 @@ struct line {
     struct line *next; /* of those that are idle */
     nng_stream *stream;
     nng_aio *aio;
+    struct timer timer;
     uint8_t *buffer; /* of the request, then of the reply */
     size_t room;
 };
@@ -56,9 +57,9 @@ struct asking {
 
 /* ---- bytes over a line ---- */
 
-static nng_duration ms_until(int64_t deadline) {
+static int64_t ms_until(int64_t deadline) {
     int64_t ms = (deadline - clock_ns()) / 1000000 + 1;
-    return ms < 1 ? 1 : ms < INT32_MAX ? (nng_duration)ms : INT32_MAX;
+    return ms < 1 ? 1 : ms < INT32_MAX ? ms : INT32_MAX;
 }
 
 /* The aio first: it is awaited, and what cancels it may use the stream to the last. */
@@ -84,9 +85,10 @@ static int line_move(struct line *l, size_t done, size_t total, int64_t deadline
     while (done < total) {
         nng_iov iov = {.iov_buf = l->buffer + done, .iov_len = total - done};
         nng_aio_set_iov(l->aio, 1, &iov);
-        nng_aio_set_timeout(l->aio, ms_until(deadline));
+        timer_set(&l->timer, l->aio, deadline);
         move(l->stream, l->aio);
         nng_aio_wait(l->aio);
+        timer_clear(&l->timer);
         int err = nng_aio_result(l->aio);
         if (err) return err;
         done += nng_aio_count(l->aio);
@@ -115,16 +117,18 @@ static int dial_one(struct line *l, const struct endpoint *to, int64_t deadline)
     char url[ENDPOINT_MAX + 8];
     nng_stream_dialer *dialer = NULL;
     nng_aio *aio = NULL;
-    nng_duration ms = ms_until(deadline);
+    struct timer timer = {0};
+    int64_t latest = clock_ns() + DIAL_MS * 1000000LL;
     snprintf(url, sizeof url, "tcp://%.*s", ENDPOINT_MAX, to->text);
     int err = nng_stream_dialer_alloc(&dialer, url);
     if (!err) err = nng_stream_dialer_set_bool(dialer, NNG_OPT_TCP_NODELAY, true);
     if (!err) err = nng_stream_dialer_set_bool(dialer, NNG_OPT_TCP_KEEPALIVE, true);
     if (!err) err = nng_aio_alloc(&aio, NULL, NULL);
     if (!err) {
-        nng_aio_set_timeout(aio, ms < DIAL_MS ? ms : DIAL_MS);
+        timer_set(&timer, aio, deadline < latest ? deadline : latest);
         nng_stream_dialer_dial(dialer, aio);
         nng_aio_wait(aio);
+        timer_clear(&timer);
         err = nng_aio_result(aio);
         if (!err) l->stream = nng_aio_get_output(aio, 0);
     }

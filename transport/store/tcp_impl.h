@@ -4,6 +4,7 @@
 #include "transport/store/address.h"
 #include "transport/store/table.h"
 #include "transport/store/wire.h"
+#include "transport/timer.h"
 
 #include <nng/nng.h>
 #include <pthread.h>
@@ -26,6 +27,7 @@ enum guest_phase {
 struct guest { /* a connection */
     struct server *server;
     nng_aio *aio;
+    struct timer timer;
     nng_stream *stream;
     enum guest_phase phase;
     uint8_t *buffer; /* the message, then the reply to it */
@@ -52,6 +54,7 @@ enum {
 struct server {
     nng_stream_listener *listener;
     nng_aio *accept;
+    struct timer rest;
     bool resting; /* the accept aio sleeps, since the process is out of descriptors */
     char key[SECRET_SIZE], run[STORE_KEY_MAX + 1];
     uint8_t nonce[WIRE_NONCE];

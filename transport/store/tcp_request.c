@@ -60,8 +60,8 @@ static uint32_t answer(struct guest *g, struct answer *a) {
 static void park(struct guest *g) {
     g->parked = true;
     g->phase = PARKED;
-    nng_aio_set_timeout(g->aio, NNG_DURATION_INFINITE);
-    nng_sleep_aio((nng_duration)(g->h.wait_ms < WAIT_MOST ? g->h.wait_ms : WAIT_MOST), g->aio);
+    int64_t ms = g->h.wait_ms < WAIT_MOST ? g->h.wait_ms : WAIT_MOST;
+    timer_sleep(&g->timer, g->aio, clock_ns() + ms * 1000000);
 }
 
 /* ---- replies ---- */

@@ -104,6 +104,7 @@ static void guest_leave(struct guest *g) {
 
 /* Freeing the aio waits until nobody uses it, nor therefore the stream. Not in its own callback. */
 static void guest_free(struct guest *g) {
+    timer_clear(&g->timer);
     nng_aio_free(g->aio);
     nng_stream_free(g->stream);
     free(g->buffer);
@@ -122,19 +123,16 @@ static void free_gone(struct server *s) {
 }
 
 /* A stranger has no more time for sending a byte now and then. */
-static nng_duration guest_time(const struct guest *g) {
-    if (!g->proven) {
-        int64_t ms = STRANGER_MS - (clock_ns() - g->came) / 1000000;
-        return ms < 1 ? 1 : (nng_duration)ms;
-    }
-    return g->phase == READ_START ? NNG_DURATION_INFINITE : MOVE_MS;
+static int64_t guest_time(const struct guest *g) {
+    if (!g->proven) return g->came + STRANGER_MS * 1000000LL;
+    return g->phase == READ_START ? INT64_MAX : clock_ns() + MOVE_MS * 1000000LL;
 }
 
 /* Goes on with the bytes of this phase. */
 static void guest_move(struct guest *g) {
     nng_iov iov = {.iov_buf = g->buffer + g->done, .iov_len = g->total - g->done};
     nng_aio_set_iov(g->aio, 1, &iov);
-    nng_aio_set_timeout(g->aio, guest_time(g));
+    timer_set(&g->timer, g->aio, guest_time(g));
     if (g->phase == WRITE)
         nng_stream_send(g->stream, g->aio);
     else
@@ -216,6 +214,7 @@ static bool is_unwanted(struct guest *g) {
 static void on_guest(void *arg) {
     struct guest *g = arg;
     int err = nng_aio_result(g->aio);
+    timer_clear(&g->timer);
     if (g->phase == PARKED) { /* woken or not, it looks again */
         guest_next(g);
         return;
@@ -267,12 +266,14 @@ static void guest_enter(struct server *s, nng_stream *stream) {
 static void on_accept(void *arg) {
     struct server *s = arg;
     int err = nng_aio_result(s->accept);
+    timer_clear(&s->rest);
     if (err == NNG_ECLOSED || err == NNG_ECANCELED) return;
+    if (s->resting && err == NNG_ETIMEDOUT) err = 0; /* it has rested */
     free_gone(s);
     if (!err && !s->resting) guest_enter(s, nng_aio_get_output(s->accept, 0));
     s->resting = err != 0;
     if (s->resting)
-        nng_sleep_aio(REST_MS, s->accept);
+        timer_sleep(&s->rest, s->accept, clock_ns() + REST_MS * 1000000LL);
     else
         nng_stream_listener_accept(s->listener, s->accept);
 }
@@ -290,6 +291,12 @@ static void raise_descriptors(void) {
 
 static enum error fail_listen(const struct endpoint *at, int err) {
     char owner[64];
+    if (err == NNG_EADDRINVAL)
+        return FAIL(ERR_CREATE,
+                    "cannot serve a store at %s: this host has no such address\nis this host the "
+                    "one of rank 0 or node 0? only that one serves; on others set their own "
+                    "number (--node-rank)",
+                    at->text);
     if (err != NNG_EADDRINUSE)
         return FAIL(err == NNG_ENOMEM ? ERR_MEMORY : ERR_CREATE, "cannot serve a store at %s: %s",
                     at->text, nng_strerror(err));
@@ -342,6 +349,8 @@ enum error server_open(const struct store_params *p, const struct endpoint *at, 
 void server_close(struct server *s) {
     if (!s) return;
     if (s->listener) nng_stream_listener_close(s->listener);
+    if (s->accept) nng_aio_stop(s->accept);
+    timer_clear(&s->rest);
     if (s->accept) nng_aio_free(s->accept);
     pthread_mutex_lock(&s->lock);
     s->closing = true; /* who leaves now stays in the list */

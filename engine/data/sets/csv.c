@@ -1,7 +1,7 @@
 /* csv: numbers in columns, one of which is the target. Columns part at commas, semicolons or tabs,
  * whichever the first line has first; blank lines are passed over; a first line without any number
- * is a header. A target written in whole numbers from 0 on is a class, any other a value to regress
- * on.
+ * is a header. A target written in whole numbers from 0 on is a class, any other, or any where the
+ * loss is of values, a value to regress on.
  *
  * The file is read once, in lines of bounded length, into rows of floats; its size bounds what they
  * take, as two bytes make a number at best. */
@@ -254,10 +254,8 @@ static struct table table_known(const struct dataset *like, const struct table *
                           .largest = like->classes - 1};
 }
 
-static enum error csv_open(const void *config, bool train, uint64_t seed,
-                           const struct dataset *like, struct dataset **out) {
-    (void)seed;
-    const struct csv_config *c = config;
+static enum error open_as(const struct csv_config *c, bool values, bool train,
+                          const struct dataset *like, struct dataset **out) {
     const char *val = c->val ? c->val : "10%";
     bool held = part_is_held(val), own = !train && !held;
     struct table t, first = {0};
@@ -268,6 +266,7 @@ static enum error csv_open(const void *config, bool train, uint64_t seed,
     enum error err = table_read(own ? val : c->train, c->target, &t);
     if (err == ERR_NONE) {
         struct table known = like ? table_known(like, &t) : own ? first : t;
+        known.classes = known.classes && !values;
         part.count = t.rows;
         if (held) err = part_find(val, t.rows, train, &part);
         if (err == ERR_NONE) err = part_open(&t, &known, part, out);
@@ -275,6 +274,18 @@ static enum error csv_open(const void *config, bool train, uint64_t seed,
     }
     table_free(&first);
     return err;
+}
+
+static enum error csv_open(const void *config, bool train, uint64_t seed,
+                           const struct dataset *like, struct dataset **out) {
+    (void)seed;
+    return open_as(config, false, train, like, out);
+}
+
+static enum error csv_open_values(const void *config, bool train, uint64_t seed,
+                                  struct dataset **out) {
+    (void)seed;
+    return open_as(config, true, train, NULL, out);
 }
 
 static const char *csv_column_name(const struct dataset *d, int64_t k) {
@@ -304,9 +315,11 @@ const struct dataset_ops dataset_csv = {
          .fields = fields,
          .size = sizeof(struct csv_config),
          .shorthand = "train",
-         .help = "Columns of numbers; the target is a class where it is written in whole numbers"},
+         .help = "Columns of numbers; the target is a class where it is written in whole numbers, "
+                 "unless loss is mse, which is of values"},
     .recognises = csv_recognises,
     .open = csv_open,
+    .open_values = csv_open_values,
     .read = resident_read,
     .close = resident_close,
     .column_name = csv_column_name,

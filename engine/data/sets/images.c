@@ -12,6 +12,7 @@
 #include "engine/data/pair.h"
 #include "engine/data/resident.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
@@ -20,6 +21,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+enum { SKIPPED_KINDS = 8 }; /* the last is for all others */
 struct images_config {
     const char *train, *val;
     int64_t size, resize;
@@ -37,7 +39,10 @@ struct images {
     struct pool *pool; /* of the names */
     char *folder;
     struct listing classes, files; /* by number, each in a folder of that name; "CLASS/NAME" */
-    int64_t skipped;               /* files of these folders that are no JPEG and no PNG */
+    struct skipped {               /* what lies in these folders beside pictures, by ending */
+        char ending[12];
+        int64_t count;
+    } skipped[SKIPPED_KINDS];
     int32_t *labels;
     pthread_mutex_t lock;
     struct worker *idle;
@@ -170,6 +175,53 @@ static enum error label_add(struct images *s, int64_t before, int32_t label) {
     return ERR_NONE;
 }
 
+/* ---- what is left out ---- */
+static bool wanted_other(const char *path, const char *name) {
+    (void)path;
+    return name[0] != '.' && !image_is_name(name);
+}
+
+/* ".webp" of CLASS/PICTURE.WEBP, "folder", or "other". */
+static void ending_of(const char *path, char out[12]) {
+    const char *dot = strrchr(strrchr(path, '/'), '.');
+    const char *what = file_is_folder(path) ? "folder" : !dot || strlen(dot) > 10 ? "other" : dot;
+    for (size_t i = 0; i <= strlen(what); i++) out[i] = (char)tolower((unsigned char)what[i]);
+}
+
+static void skipped_add(struct images *s, const char *path) {
+    char ending[12];
+    int k = 0;
+    ending_of(path, ending);
+    while (k < SKIPPED_KINDS - 1 && s->skipped[k].count && strcmp(s->skipped[k].ending, ending))
+        k++;
+    strcpy(s->skipped[k].ending, k < SKIPPED_KINDS - 1 ? ending : "other");
+    s->skipped[k].count++;
+}
+
+static enum error skipped_list(struct images *s, const char *root, const char *folder) {
+    struct listing l = {0};
+    char path[PATH_MAX];
+    enum error err = folder_list(root, folder, wanted_other, s->pool, &l);
+    for (int64_t i = 0; i < l.count && err == ERR_NONE; i++)
+        if ((err = path_join(path, root, l.name[i])) == ERR_NONE) skipped_add(s, path);
+    free(l.name);
+    return err;
+}
+
+static enum error skipped_note(struct images *s, const char *root, const char **note) {
+    char text[256] = "";
+    int used = 0;
+    for (int k = 0; k < SKIPPED_KINDS && s->skipped[k].count; k++)
+        used += snprintf(text + used, sizeof text - (size_t)used, "%s%lld x %s", k ? ", " : "",
+                         (long long)s->skipped[k].count, s->skipped[k].ending);
+    if (!used) return ERR_NONE;
+    *note = pool_printf(s->pool,
+                        "%s: left out, as only .jpg, .jpeg and .png files right in a class's "
+                        "folder are read: %s",
+                        root, text);
+    return *note ? ERR_NONE : ERR_MEMORY;
+}
+
 /* The pictures of root's folders. must: each has some. */
 static enum error files_list(struct images *s, const char *root, bool must) {
     for (int64_t k = 0; k < s->classes.count; k++) {
@@ -179,6 +231,7 @@ static enum error files_list(struct images *s, const char *root, bool must) {
         TRY(path_join(path, root, name));
         if (!*name || (!must && !file_is_folder(path))) continue;
         TRY(folder_list(root, name, wanted_picture, s->pool, &s->files));
+        TRY(skipped_list(s, root, name));
         if (must && s->files.count == before)
             return FAIL(ERR_DATA,
                         "%s holds no pictures (.jpg, .jpeg, .png)\na class needs some; remove the "
@@ -298,7 +351,7 @@ static void images_close(struct dataset *d) {
 }
 
 static enum error images_fill(struct images *s, const struct images_config *c, bool train,
-                              const struct dataset *like, uint32_t *crc) {
+                              const struct dataset *like, uint32_t *crc, const char **note) {
     char roots[2][PATH_MAX];
     TRY(pool_create(&s->pool));
     TRY(roots_find(c, roots[0], roots[1]));
@@ -310,6 +363,7 @@ static enum error images_fill(struct images *s, const struct images_config *c, b
     TRY(classes_list(s, like ? root : roots[0], like));
     if (!train && own && !like) TRY(folders_check(s, root));
     TRY(files_list(s, root, train || !own));
+    TRY(skipped_note(s, root, note));
     if (!own) TRY(files_part(s, c->val ? c->val : "10%", train));
     return files_probe(s, crc);
 }
@@ -322,13 +376,14 @@ static enum error images_open(const void *config, bool train, uint64_t seed,
     const struct images_config *c = config;
     struct images *s;
     uint32_t crc = 0;
+    const char *note = NULL;
     if (!c->train) return FAIL(ERR_CONFIG, "data.train is missing\ngive a folder of pictures");
     if (c->resize && c->resize < c->size)
         return FAIL(ERR_CONFIG, "data.resize: %lld is less than data.size, %lld",
                     (long long)c->resize, (long long)c->size);
     TRY(memory_alloc(sizeof *s, (void **)&s));
     pthread_mutex_init(&s->lock, NULL);
-    enum error err = images_fill(s, c, train, like, &crc);
+    enum error err = images_fill(s, c, train, like, &crc, &note);
     if (err != ERR_NONE) {
         images_close(&s->base);
         return err;
@@ -339,6 +394,7 @@ static enum error images_open(const void *config, bool train, uint64_t seed,
                                .type = SAMPLE_U8,
                                .classes = s->classes.count,
                                .name = "images",
+                               .note = note,
                                .plane = true,
                                .files = crc,
                                .part = c->resize ? (double)c->size / (double)c->resize : 0.875};

@@ -41,6 +41,11 @@ static void flush_denormals(void) {
 #if defined(__SSE__)
     enum { FLUSH_TO_ZERO = 0x8000, DENORMALS_ARE_ZERO = 0x0040 };
     _mm_setcsr(_mm_getcsr() | FLUSH_TO_ZERO | DENORMALS_ARE_ZERO);
+#elif defined(__aarch64__)
+    const uint64_t flush_to_zero = 1u << 24; /* operands and results */
+    uint64_t control;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(control));
+    __asm__ volatile("msr fpcr, %0" : : "r"(control | flush_to_zero));
 #endif
 }
 

@@ -1,0 +1,6 @@
+/* Quantiles, as everything that tells one has them. */
+#pragma once
+#include <stdint.h>
+
+/* Sorts v. n > 0; q from 0 to 1: between two neighbours, by the distance from them. */
+double quantile_of(double *v, int64_t n, double q);

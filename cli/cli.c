@@ -1,6 +1,7 @@
 #include "cli/cli.h"
 
 #include "engine/base/file.h"
+#include "engine/base/text.h"
 
 #include "modes/modes.h"
 #include "transport/algo/algo.h"
@@ -47,13 +48,13 @@ enum error cli_json(struct json *j, FILE *out) {
 }
 
 int cli_usage(const struct command *c, const char *fmt, ...) {
+    char text[2048];
     va_list ap;
     va_start(ap, fmt);
-    fputs("error: ", stderr);
-    vfprintf(stderr, fmt, ap);
+    vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    fprintf(stderr, "\nusage: engine %s %s\nhint: engine help %s\n", c->name, c->arguments,
-            c->name);
+    fprintf(stderr, "error: %s\nusage: engine %s %s\nhint: engine help %s\n", text_defuse(text, ""),
+            c->name, c->arguments, c->name);
     return error_exit_code(ERR_USAGE);
 }
 

@@ -84,21 +84,26 @@ enum error cli_trained_ask(struct cli_trained *t, struct trainer **out);
 
 /* ---- run directories ---- */
 struct run_place {
-    char *dir;    /* exists, locked by this process until it ends */
-    char *resume; /* checkpoint to begin from, or NULL */
+    char *dir;          /* exists, locked by this process until it ends */
+    char *resume;       /* checkpoint to begin from, or NULL */
+    const char *run_id; /* node 0's; NULL on other nodes */
+    bool fresh;         /* a run begins; else the one of this directory goes on */
+    bool elsewhere;     /* 'resume' is a path that the user names */
     struct {
         char *text; /* NULL: there was none */
         size_t n;
     } was[2]; /* config.yaml and resolved.yaml, before run_place_record() */
 };
-/* Chooses (and makes) the run's directory, and what to resume from. given: a run directory named by
- * the user, or NULL. */
+/* Chooses (and makes) the run's directory, which run it is, and what to resume from. given: a run
+ * directory named by the user, or NULL. ERR_CREATE: a run would begin where another has left
+ * checkpoints; nothing has been written. */
 MUST_CHECK enum error run_place_open(const struct run_settings *s, const char *given,
                                      struct run_place *out);
 /* The newest directory that log.dir may have meant and that holds a checkpoint, and this; out is not
  * touched when there is none. */
 void run_place_newest(const struct run_settings *s, struct run_place *out);
-/* Writes config.yaml, resolved.yaml and env.json. */
+/* Writes config.yaml, resolved.yaml, env.json and run.json; where a run begins, removes first what
+ * one before it has left here. */
 MUST_CHECK enum error run_place_record(struct run_place *p, const struct run_settings *s);
 /* Puts back what they were, for settings that the checkpoint refuses must not stay with it. */
 void run_place_restore(const struct run_place *p, struct pool *pool);

@@ -164,10 +164,12 @@ static enum error moments_print(struct dataset *d, const struct data_config *c) 
     if (d->type == SAMPLE_TOKENS) return ERR_NONE;
     measured.normalize = NULL; /* auto */
     TRY(normalization_find(d, &measured, &n));
-    double unit = d->type == SAMPLE_U8 ? 255 : 1;
-    for (int k = 0; k < n.channels; k++)
-        printf("  channel %d   mean %.4f  deviation %.4f%s\n", k, (double)n.mean[k] / unit,
-               1 / (double)n.scale[k] / unit, k ? "" : "  (first 1000 samples)");
+    for (int k = 0; k < n.channels; k++) {
+        double mean, std;
+        normalization_tell(d, &n, k, &mean, &std);
+        printf("  channel %d   mean %.4f  deviation %.4f%s\n", k, mean, std,
+               k ? "" : "  (first 1000 samples)");
+    }
     return ERR_NONE;
 }
 

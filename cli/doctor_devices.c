@@ -26,7 +26,7 @@ static void say_software(struct doctor *d, enum doctor_level lacking,
 
 /* ---- one unit ---- */
 
-enum { SAMPLE = 1000 };
+enum { SAMPLE = 1000, PATIENCE = 30 };
 
 static enum error run_kernel(struct device *dev, float *there, float *here) {
     const float *terms[2] = {there, there};
@@ -42,7 +42,7 @@ static enum error run_kernel(struct device *dev, float *there, float *here) {
 }
 
 static enum error try_unit(const struct device_ops *kind, int unit) {
-    const struct device_params p = {.count = 1, .unit = unit, .threads = 1};
+    const struct device_params p = {.count = 1, .unit = unit, .threads = 1, .timeout = PATIENCE};
     static float here[SAMPLE];
     struct device *dev;
     void *there;
@@ -91,7 +91,7 @@ static void check_reach(struct doctor *d, const struct device_ops *kind, int cou
 /* ---- carriers with a library of their own ---- */
 
 static enum error try_carrier(const struct device_ops *kind, const struct carrier_ops *carrier) {
-    const struct device_params p = {.count = 1, .threads = 1};
+    const struct device_params p = {.count = 1, .threads = 1, .timeout = PATIENCE};
     struct device *dev;
     TRY(kind->open(&p, &dev));
     enum error err = carrier->probe(dev);

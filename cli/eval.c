@@ -40,10 +40,37 @@ static int parse(struct cli_trained *t, int argc, char **argv, bool *on_train) {
     return 0;
 }
 
+/* What the checkpoint tells of its data, for ranks that do not read it. */
+static enum error known_path(struct cli_trained *t, const char *folder, char **out) {
+    *out = pool_printf(t->pool, "%s/preprocessing.json", folder);
+    return *out ? ERR_NONE : ERR_MEMORY;
+}
+
+static enum error known_write(struct cli_trained *t, const char *folder) {
+    char *path;
+    const char *text = NULL;
+    const struct preprocessing *p = t->job.known;
+    if (!p) return ERR_NONE;
+    TRY(known_path(t, folder, &path));
+    TRY(preprocessing_text(&p->set.base, &p->norm, t->pool, &text));
+    return text ? file_replace(path, text, strlen(text)) : ERR_NONE;
+}
+
+static enum error known_read(struct cli_trained *t, const char *folder) {
+    enum { MOST = 16 << 20 };
+    char *path, *text;
+    size_t n;
+    TRY(known_path(t, folder, &path));
+    if (!file_exists(path)) return ERR_NONE;
+    TRY(file_read(path, MOST, t->pool, &text, &n));
+    return preprocessing_parse(text, path, t->pool, &t->job.known);
+}
+
 /* Where ranks find the configuration. All that they write there, they tell here, too. */
 static enum error make_place(struct cli_trained *t, char **folder) {
     TRY(file_make_temporary("eval", t->settings.pool, folder));
     t->job.run_dir = *folder;
+    TRY(known_write(t, *folder));
     return run_place_record(&(struct run_place){.dir = *folder}, &t->settings);
 }
 
@@ -57,9 +84,11 @@ static int evaluate(struct cli_trained *t) {
     err = make_place(t, &folder);
     if (err == ERR_NONE) err = t->job.mode->launch(&t->job, &code);
     if (err != ERR_NONE) code = cli_fail(err);
-    if (code == error_exit_code(ERR_PEER) || code == error_exit_code(ERR_BUG))
+    if (!t->job.run_dir) return code;
+    if (code == error_exit_code(ERR_PEER) || code == error_exit_code(ERR_BUG)) {
+        file_keep_temporary(t->settings.pool, &folder);
         log_info("what the ranks wrote stays in %s", folder);
-    else if (t->job.run_dir && file_remove_tree(folder) != ERR_NONE)
+    } else if (file_remove_tree(folder) != ERR_NONE)
         log_warn("%s", error_message());
     return code;
 }
@@ -73,7 +102,8 @@ static int evaluate_as_rank(struct cli_trained *t, const struct launch_self *sel
     t->job.console_out = self->console_out;
     t->job.console_err = self->console_err;
     t->job.run_dir = t->path;
-    enum error err = t->job.mode->launch(&t->job, &code);
+    enum error err = known_read(t, t->path);
+    if (err == ERR_NONE) err = t->job.mode->launch(&t->job, &code);
     return err == ERR_NONE ? code : cli_fail(err);
 }
 

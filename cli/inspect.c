@@ -1,7 +1,8 @@
 /* engine inspect: what is in a checkpoint, a safetensors file or a run directory. Checks all it
  * shows. */
-#include "cli/cli.h"
+#include "cli/inspect.h"
 
+#include "cli/cli.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/train/checkpoint.h"
@@ -34,52 +35,102 @@ static void tensor_stats(const struct st_tensor *t, const void *data, char out[9
     if (odd) snprintf(out + used, 96 - (size_t)used, "  %zu NOT FINITE", odd);
 }
 
-static enum error show_tensor(const struct st_file *f, const struct st_tensor *t) {
+/* Where what is found goes: standard output for people, or one JSON object. */
+struct shown {
+    struct pool *pool;
+    struct json j;
+    bool json;
+};
+
+static void print_tensor(const struct st_tensor *t, const void *data) {
     char shape[96] = "", stats[96];
     for (int d = 0; d < t->ndim; d++) {
         size_t used = strlen(shape);
         snprintf(shape + used, sizeof shape - used, "%s%lld", d ? "x" : "", (long long)t->dim[d]);
     }
+    tensor_stats(t, data, stats);
+    printf("  %-28s %-4s %-14s %s\n", t->name, t->dtype, shape, stats);
+}
+
+static void tensor_json(const struct st_tensor *t, struct json *j) {
+    json_open(j, NULL, '{');
+    json_string(j, "name", t->name);
+    json_string(j, "dtype", t->dtype);
+    json_open(j, "shape", '[');
+    for (int d = 0; d < t->ndim; d++) json_int(j, NULL, t->dim[d]);
+    json_close(j, ']');
+    json_close(j, '}');
+}
+
+static enum error show_tensor(struct shown *s, const struct st_file *f, const struct st_tensor *t) {
     void *data;
     TRY(memory_alloc(t->bytes, &data));
     enum error err = st_read(f, t, data);
-    if (err == ERR_NONE) {
-        tensor_stats(t, data, stats);
-        printf("  %-28s %-4s %-14s %s\n", t->name, t->dtype, shape, stats);
-    }
+    if (err == ERR_NONE && s->json)
+        tensor_json(t, &s->j);
+    else if (err == ERR_NONE)
+        print_tensor(t, data);
     memory_free(data);
     return err;
 }
 
-static enum error show_file(const char *path) {
+/* What the network was trained on, where the file tells. */
+static enum error show_preprocessing(struct shown *s, const struct st_file *f) {
+    const char *text = json_get_text(f->metadata, "preprocessing");
+    struct preprocessing *p;
+    if (!text) return ERR_NONE;
+    TRY(preprocessing_parse(text, f->path, s->pool, &p));
+    if (s->json)
+        json_raw(&s->j, "preprocessing", text);
+    else
+        inspect_preprocessing(p);
+    return ERR_NONE;
+}
+
+static enum error show_tensors(struct shown *s, const struct st_file *f) {
+    char bytes[32];
+    json_string(&s->j, "file", f->path);
+    json_int(&s->j, "bytes", (int64_t)f->data_bytes);
+    if (!s->json)
+        printf("%s: %d tensors, %s\n", f->path, f->count,
+               text_of_bytes((double)f->data_bytes, bytes));
+    TRY(show_preprocessing(s, f));
+    json_open(&s->j, "tensors", '[');
+    for (int i = 0; i < f->count; i++) TRY(show_tensor(s, f, &f->tensors[i]));
+    json_close(&s->j, ']');
+    return ERR_NONE;
+}
+
+static enum error show_file(struct shown *s, const char *path) {
     struct st_file f;
     TRY(st_open(path, &f));
-    char bytes[32];
-    printf("%s: %d tensors, %s\n", path, f.count, text_of_bytes((double)f.data_bytes, bytes));
-    enum error err = ERR_NONE;
-    for (int i = 0; i < f.count && err == ERR_NONE; i++) err = show_tensor(&f, &f.tensors[i]);
+    json_open(&s->j, NULL, '{');
+    enum error err = show_tensors(s, &f);
+    json_close(&s->j, '}');
     st_close(&f);
     return err;
 }
 
 /* ---- folders ---- */
-static const struct json_limits limits = {.depth = 8, .entries = 100000, .text = 1 << 20};
+static const struct json_limits limits = {.depth = 8, .entries = 1 << 20, .text = 16 << 20};
 
-static enum error read_json(const char *dir, const char *name, struct pool *pool,
-                            const struct json_value **out) {
-    char *text, *path = pool_printf(pool, "%s/%s", dir, name);
-    size_t n;
-    if (!path) return ERR_MEMORY;
-    TRY(file_read(path, 16 << 20, pool, &text, &n));
-    enum error err = json_parse(text, n, limits, pool, out);
-    return err == ERR_NONE ? err : error_prefix(err, "%s: ", path);
+static void print_text(const char *text) {
+    char *copy = strdup(text);
+    if (copy) printf("%s", text_defuse(copy, "\n"));
+    free(copy);
 }
 
 static void print_json(const struct json_value *v, int indent) {
-    if (v->key) printf("%*s%s: ", indent, "", v->key);
-    if (v->kind == JSON_STRING || v->kind == JSON_NUMBER)
-        printf("%s\n", v->text);
-    else if (v->kind == JSON_BOOL || v->kind == JSON_NULL)
+    if (v->key && !strcmp(v->key, "preprocessing")) return; /* shown with the model's file */
+    if (v->key) {
+        printf("%*s", indent, "");
+        print_text(v->key);
+        printf(": ");
+    }
+    if (v->kind == JSON_STRING || v->kind == JSON_NUMBER) {
+        print_text(v->text);
+        printf("\n");
+    } else if (v->kind == JSON_BOOL || v->kind == JSON_NULL)
         printf("%s\n", v->kind == JSON_NULL ? "none" : v->truth ? "yes" : "no");
     else if (v->kind == JSON_ARRAY) {
         for (int i = 0; i < v->count && v->children[i].kind == JSON_NUMBER; i++)
@@ -91,18 +142,35 @@ static void print_json(const struct json_value *v, int indent) {
     }
 }
 
-static enum error show_checkpoint(const char *dir, struct pool *pool) {
+/* The file's object: printed, or a member of ours. */
+static enum error show_object(struct shown *s, const char *dir, const char *name, const char *key) {
+    const struct json_value *v;
+    char *text, *path = pool_printf(s->pool, "%s/%s", dir, name);
+    size_t n;
+    if (!path) return ERR_MEMORY;
+    TRY(file_read(path, 16 << 20, s->pool, &text, &n));
+    enum error err = json_parse(text, n, limits, s->pool, &v);
+    if (err != ERR_NONE) return error_prefix(err, "%s: ", path);
+    if (s->json)
+        json_raw(&s->j, key, text);
+    else
+        print_json(v, 0);
+    return ERR_NONE;
+}
+
+static enum error show_checkpoint(struct shown *s, const char *dir) {
     static const char *const files[] = {"model.safetensors", "optim.safetensors",
                                         "state.safetensors"};
-    const struct json_value *manifest;
-    TRY(read_json(dir, "manifest.json", pool, &manifest));
-    printf("checkpoint %s\n", dir);
-    print_json(manifest, 0);
+    json_string(&s->j, "checkpoint", dir);
+    if (!s->json) printf("checkpoint %s\n", dir);
+    TRY(show_object(s, dir, "manifest.json", "manifest"));
+    json_open(&s->j, "files", '[');
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        char *path = pool_printf(pool, "%s/%s", dir, files[i]);
+        char *path = pool_printf(s->pool, "%s/%s", dir, files[i]);
         if (!path) return ERR_MEMORY;
-        TRY(show_file(path));
+        TRY(show_file(s, path));
     }
+    json_close(&s->j, ']');
     return ERR_NONE;
 }
 
@@ -128,22 +196,24 @@ static enum error show_flight(const char *dir, struct pool *pool) {
     return ERR_NONE;
 }
 
-static enum error show_run(const char *dir, struct pool *pool) {
-    const struct json_value *summary;
-    char *path = pool_printf(pool, "%s/summary.json", dir), *checkpoint;
+static enum error show_run(struct shown *s, const char *dir) {
+    char *path = pool_printf(s->pool, "%s/summary.json", dir), *checkpoint = NULL;
     if (!path) return ERR_MEMORY;
-    printf("run %s\n", dir);
-    if (file_exists(path)) {
-        TRY(read_json(dir, "summary.json", pool, &summary));
-        print_json(summary, 0);
-    } else
+    json_string(&s->j, "run", dir);
+    if (!s->json) printf("run %s\n", dir);
+    if (file_exists(path))
+        TRY(show_object(s, dir, "summary.json", "summary"));
+    else if (!s->json)
         printf("not finished: no summary.json\n");
-    enum error err = checkpoint_find(dir, pool, &checkpoint);
+    enum error err = checkpoint_find(dir, NULL, s->pool, &checkpoint);
+    if (err == ERR_MEMORY) return err;
+    json_string(&s->j, "newest_checkpoint", err == ERR_NONE ? checkpoint : NULL);
+    if (s->json) return ERR_NONE;
     if (err == ERR_NONE)
         printf("newest checkpoint: %s (engine inspect shows what is in it)\n", checkpoint);
     else
         printf("no checkpoint\n");
-    return show_flight(dir, pool);
+    return show_flight(dir, s->pool);
 }
 
 /* What the ranks have left, also those of a run that has not come to its end. */
@@ -166,34 +236,49 @@ static enum error merge_trace(const char *dir, struct pool *pool) {
     return ERR_NONE;
 }
 
-static enum error show(const char *path, struct pool *pool) {
-    struct stat st;
-    if (stat(path, &st) != 0) return FAIL(ERR_INPUT, "no file or folder '%s'", path);
-    if (!S_ISDIR(st.st_mode)) return show_file(path);
-    char *manifest = pool_printf(pool, "%s/manifest.json", path),
-         *resolved = pool_printf(pool, "%s/resolved.yaml", path);
+static enum error show_folder(struct shown *s, const char *path) {
+    char *manifest = pool_printf(s->pool, "%s/manifest.json", path),
+         *resolved = pool_printf(s->pool, "%s/resolved.yaml", path);
     if (!manifest || !resolved) return ERR_MEMORY;
-    if (file_exists(manifest)) return show_checkpoint(path, pool);
-    if (file_exists(resolved)) return show_run(path, pool);
-    return FAIL(ERR_INPUT, "'%s' is neither a checkpoint nor a run directory", path);
+    bool checkpoint = file_exists(manifest);
+    if (!checkpoint && !file_exists(resolved))
+        return FAIL(ERR_INPUT, "'%s' is neither a checkpoint nor a run directory", path);
+    json_open(&s->j, NULL, '{');
+    TRY(checkpoint ? show_checkpoint(s, path) : show_run(s, path));
+    json_close(&s->j, '}');
+    return ERR_NONE;
+}
+
+static enum error show(const char *path, bool json, struct pool *pool) {
+    struct stat st;
+    struct shown s = {.pool = pool, .json = json};
+    if (stat(path, &st) != 0) return FAIL(ERR_INPUT, "no file or folder '%s'", path);
+    json_init(&s.j);
+    enum error err = S_ISDIR(st.st_mode) ? show_folder(&s, path) : show_file(&s, path);
+    if (err == ERR_NONE && json) return cli_json(&s.j, stdout);
+    json_fini(&s.j);
+    return err;
 }
 
 static int inspect_run(int argc, char **argv) {
     const char *path = NULL;
-    bool trace = false;
+    bool trace = false, json = false;
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--trace"))
             trace = true;
+        else if (!strcmp(argv[i], "--json"))
+            json = true;
         else if (argv[i][0] == '-' || path)
             return cli_usage(&command_inspect, "one path is needed, not '%s'", argv[i]);
         else
             path = argv[i];
     }
     if (!path) return cli_usage(&command_inspect, "one path is needed");
+    if (trace && json) return cli_usage(&command_inspect, "--trace writes a file, and no --json");
     struct pool *pool;
     enum error err = pool_create(&pool);
     if (err == ERR_NONE) {
-        err = trace ? merge_trace(path, pool) : show(path, pool);
+        err = trace ? merge_trace(path, pool) : show(path, json, pool);
         pool_free(pool);
     }
     return err == ERR_NONE ? 0 : cli_fail(err);
@@ -201,9 +286,10 @@ static int inspect_run(int argc, char **argv) {
 
 const struct command command_inspect = {
     .name = "inspect",
-    .arguments = "PATH [--trace]",
+    .arguments = "PATH [--json] [--trace]",
     .summary = "shows and checks a checkpoint, a safetensors file or a run directory",
     .help =
+        "  --json    one JSON object on standard output\n"
         "  --trace   of a run directory: merges what its ranks have traced (log.trace) into\n"
         "            RUN_DIR/trace.json, as a run does at its end: of one whose ranks were lost\n",
     .run = inspect_run,

@@ -102,20 +102,21 @@ static enum error open_station(const struct engine_init *init, struct engine_gro
 }
 
 static enum error open_group(const struct engine_init *init, struct engine_group *g) {
+    if (init->order && strcmp(init->order, "ring") && strcmp(init->order, "tree"))
+        return FAIL(ERR_USAGE, "no order '%s'\ntree or ring", init->order);
     TRY(pool_create(&g->pool));
     TRY(open_station(init, g));
     struct group_params p = *station_group(g->station);
     p.algorithm = init->algorithm ? init->algorithm : "auto";
     p.order = init->order && !strcmp(init->order, "ring") ? ORDER_RING : ORDER_TREE;
     p.timeout = init->timeout > 0 ? init->timeout : 60;
-    if (init->order && strcmp(init->order, "ring") && strcmp(init->order, "tree"))
-        return FAIL(ERR_USAGE, "no order '%s': tree or ring", init->order);
     return group_open(&p, &g->group);
 }
 
 int engine_group_open(const struct engine_init *init, struct engine_group **out) {
     static const struct engine_init standard;
     void *memory;
+    *out = NULL;
     enum error err = memory_alloc(sizeof(struct engine_group), &memory);
     if (err) return error_exit_code(err);
     struct engine_group *g = memory;
@@ -307,8 +308,9 @@ int engine_barrier(struct engine_group *g) {
 
 /* ---- beside the caller: a work of the group is one of ours ---- */
 
-static int started(enum error err, struct work *w, struct engine_work **out) {
-    *out = err ? NULL : (struct engine_work *)w;
+/* w: where the call that gave err has left its work, to be read after that call and not before. */
+static int started(enum error err, struct work *const *w, struct engine_work **out) {
+    *out = err ? NULL : (struct engine_work *)*w;
     return error_exit_code(err);
 }
 
@@ -317,26 +319,26 @@ int engine_all_reduce_start(struct engine_group *g, const void *send, void *recv
     struct work *w = NULL;
     copy_in(recv, send, bytes_of(count, type));
     return started(group_all_reduce(g->group, LANE_COMM, recv, count, type_of(type), op_of(op), &w),
-                   w, out);
+                   &w, out);
 }
 
 int engine_broadcast_start(struct engine_group *g, void *buf, long long count,
                            enum engine_type type, int root, struct engine_work **out) {
     struct work *w = NULL;
-    return started(group_broadcast(g->group, LANE_COMM, buf, count, type_of(type), root, &w), w,
+    return started(group_broadcast(g->group, LANE_COMM, buf, count, type_of(type), root, &w), &w,
                    out);
 }
 
 int engine_send_start(struct engine_group *g, const void *buf, long long count,
                       enum engine_type type, int peer, struct engine_work **out) {
     struct work *w = NULL;
-    return started(group_send(g->group, LANE_COMM, buf, count, type_of(type), peer, &w), w, out);
+    return started(group_send(g->group, LANE_COMM, buf, count, type_of(type), peer, &w), &w, out);
 }
 
 int engine_recv_start(struct engine_group *g, void *buf, long long count, enum engine_type type,
                       int peer, struct engine_work **out) {
     struct work *w = NULL;
-    return started(group_recv(g->group, LANE_COMM, buf, count, type_of(type), peer, &w), w, out);
+    return started(group_recv(g->group, LANE_COMM, buf, count, type_of(type), peer, &w), &w, out);
 }
 
 int engine_work_done(const struct engine_work *w) {

@@ -1,9 +1,11 @@
 /* engine: the program. Finds the command and runs it; the only place that ends the process. */
 #include "cli/cli.h"
 
+#include "engine/base/give_up.h"
 #include "engine/base/text.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,6 +31,8 @@ static int flushed(int code) {
 int main(int argc, char **argv) {
     char help[] = "help", version[] = "version";
     char *none[] = {help, NULL};
+    (void)signal(SIGXFSZ,
+                 SIG_IGN); /* a file at its limit is an error of a write like a full disk's */
     if (argc < 2) return command_find("help")->run(1, none);
     char *name = argv[1];
     if (!strcmp(name, "--help") || !strcmp(name, "-h")) name = help;
@@ -43,5 +47,7 @@ int main(int argc, char **argv) {
             char *ask[] = {help, i + 1 < argc ? argv[i + 1] : argv[1], NULL};
             return command_find("help")->run(2, ask);
         }
-    return flushed(c->run(argc - 1, argv + 1));
+    int code = flushed(c->run(argc - 1, argv + 1));
+    given_up_exit(code);
+    return code;
 }

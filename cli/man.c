@@ -115,7 +115,7 @@ static void exit_section(FILE *out) {
             first = false;
         }
     }
-    fputs(".TP\n.B 130, 143\nstopped by SIGINT or SIGTERM, after saving\n", out);
+    fputs(".TP\n.B 130, 143\nstopped by SIGINT or by SIGTERM or SIGHUP, after saving\n", out);
 }
 
 static void main_page(FILE *out) {

@@ -28,8 +28,9 @@ struct asker { /* one input after the other */
     int32_t *labels;
     float *target;
     void *raw;
-    int64_t width; /* outputs that are shown of a sample: its last row */
-    bool classes;  /* they are classes; else numbers */
+    struct dataset *part[2]; /* validation and training, where the network needs neither */
+    int64_t width;           /* outputs that are shown of a sample: its last row */
+    bool classes;            /* they are classes; else numbers */
 };
 
 /* ---- options ---- */
@@ -80,9 +81,20 @@ static bool parse_range(const char *text, int64_t *from, int64_t *to) {
     return (!text[n] || text_int(text + n + 1, to)) && *from >= 0 && *to >= *from;
 }
 
-static enum error find_input(const struct asker *a, const char *text, struct input_range *out) {
+static enum error find_part(struct asker *a, bool train, struct dataset **out) {
+    struct trainer *t = a->t;
+    const struct run_config *c = t->config;
+    *out = train ? t->data : t->val;
+    if (!t->job->known) return ERR_NONE;
+    if (!a->part[train])
+        TRY(dataset_open_like(&c->data, train, (uint64_t)c->seed, t->data, &a->part[train]));
+    *out = a->part[train];
+    return ERR_NONE;
+}
+
+static enum error find_input(struct asker *a, const char *text, struct input_range *out) {
     bool val = !strncmp(text, "val:", 4), train = !strncmp(text, "train:", 6);
-    *out = (struct input_range){.set = train ? a->t->data : a->t->val};
+    *out = (struct input_range){0};
     if (!val && !train) {
         TRY(dataset_samples(text, a->t->data, &out->set));
         out->own = true;
@@ -92,6 +104,7 @@ static enum error find_input(const struct asker *a, const char *text, struct inp
     if (!parse_range(strchr(text, ':') + 1, &out->from, &out->to))
         return FAIL(ERR_USAGE, "'%s' is no sample and no range of them\nas in val:7 or val:0-9",
                     text);
+    TRY(find_part(a, train, &out->set));
     if (out->to < out->set->size) return ERR_NONE;
     return FAIL(ERR_INPUT, "'%s': there are %lld samples, 0 to %lld", text,
                 (long long)out->set->size, (long long)out->set->size - 1);
@@ -126,8 +139,9 @@ static const char *label_text(const struct asker *a, int64_t label, char text[9]
     return n > 0 && !part ? text : dataset_class_name(a->t->data, label);
 }
 
-static void answer_json(struct asker *a, const float *y, const char *input, int64_t i,
-                        int64_t label) {
+/* raw: the network's own outputs, of which y are the probabilities. */
+static void answer_json(struct asker *a, const float *y, const float *raw, const char *input,
+                        int64_t i, int64_t label) {
     struct json *j = &a->j;
     char text[9];
     json_open(j, NULL, '{');
@@ -147,6 +161,7 @@ static void answer_json(struct asker *a, const float *y, const char *input, int6
         json_int(j, "label", k);
         if (label_text(a, k, text)) json_string(j, "text", label_text(a, k, text));
         json_real(j, "probability", (double)y[k]);
+        json_real(j, "logit", (double)raw[k]);
         json_close(j, '}');
     }
     json_close(j, ']');
@@ -154,10 +169,12 @@ static void answer_json(struct asker *a, const float *y, const char *input, int6
 }
 
 static void print_label(const struct asker *a, int64_t label) {
-    char memory[9];
+    char memory[9], shown[256];
     const char *text = label_text(a, label, memory);
     printf("%lld", (long long)label);
-    if (text) printf(" '%s'", *text == '\n' ? "\\n" : text);
+    if (!text) return;
+    snprintf(shown, sizeof shown, "%s", *text == '\n' ? "\\n" : text);
+    printf(" '%s'", text_defuse(shown, ""));
 }
 
 static void answer_print(const struct asker *a, const float *y, const char *input, int64_t i,
@@ -166,7 +183,9 @@ static void answer_print(const struct asker *a, const float *y, const char *inpu
     const char *colon =
         strncmp(input, "val:", 4) && strncmp(input, "train:", 6) ? NULL : strchr(input, ':');
     int n = colon ? (int)(colon - input) : (int)strlen(input);
-    printf("%.*s:%lld ", n, input, (long long)i);
+    char source[4096];
+    snprintf(source, sizeof source, "%.*s", n, input);
+    printf("%s:%lld ", text_defuse(source, ""), (long long)i);
     for (int64_t m = 0; m < (a->classes ? shown : a->width); m++) {
         k = a->classes ? next_best(y, a->width, k) : m;
         if (k < 0) break;
@@ -210,10 +229,11 @@ static enum error answer_batch(struct asker *a, const struct input_range *r, con
     float *row = a->target;
     for (int64_t i = 0; i < n; i++) {
         int64_t truth = r->own || !a->classes ? -1 : a->labels[(i + 1) * labels - 1];
-        memcpy(row, y + (i + 1) * all - a->width, (size_t)a->width * sizeof *row);
+        const float *raw = y + (i + 1) * all - a->width;
+        memcpy(row, raw, (size_t)a->width * sizeof *row);
         if (a->classes && t->config->loss == LOSS_CROSS_ENTROPY) softmax(row, a->width);
         if (a->o->trained.json)
-            answer_json(a, row, input, from + i, truth);
+            answer_json(a, row, raw, input, from + i, truth);
         else
             answer_print(a, row, input, from + i, truth);
     }
@@ -267,6 +287,7 @@ static int predict(struct options *o) {
     free(a.x);
     free(a.labels);
     free(a.target);
+    for (int i = 0; i < 2; i++) dataset_close(a.part[i]);
     trainer_unload(a.t);
     return err == ERR_NONE ? 0 : cli_fail(err);
 }
@@ -291,7 +312,8 @@ const struct command command_predict = {
             "                     the shape and type of the training data; or a picture (.jpg,\n"
             "                     .png) for a network of square colour pictures\n"
             "  --top K            how many answers of each; 3 by default\n" CLI_TRAINED_HELP
-            "  --json             one JSON array on standard output\n"
+            "  --json             one JSON array on standard output; with the outputs before "
+            "softmax (logit)\n"
             "Of a sequence, what follows its end is told.\n"
             "Exit codes: 0; 64 usage; 65 bad data or checkpoint; 66 no such file, sample, run or\n"
             "checkpoint; 78 bad configuration, or weights of another model\n",

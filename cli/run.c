@@ -166,21 +166,14 @@ static int run_whole(struct job *job, const char *run_dir) {
     return exit_code(err, code);
 }
 
-/* On other nodes than the first, which alone reads checkpoints, by what was asked for. */
-static bool goes_on(const struct run_config *c, const struct run_place *place,
-                    const char *run_dir) {
-    bool asked = c->run.node_rank > 0 && strcmp(c->checkpoint.resume, "never") != 0;
-    return place->resume || run_dir || asked;
-}
-
 static enum error train_here(struct job *job, const char *run_dir, struct dashboard *board,
                              int *code) {
     struct run_place place;
     TRY(run_place_open(job->settings, run_dir, &place));
     TRY(run_place_record(&place, job->settings));
-    if (!goes_on(&job->settings->config, &place, run_dir)) inject_forget(place.dir);
     job->run_dir = place.dir;
     job->resume = place.resume;
+    job->run_id = place.run_id;
     if (board) dashboard_follow(board, job);
     enum error err = job->mode->launch(job, code);
     if (place.resume && (err == ERR_CONFIG || *code == error_exit_code(ERR_CONFIG)))

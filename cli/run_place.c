@@ -2,6 +2,7 @@
  * goes on in the newest directory of that form that holds a valid checkpoint, and starts afresh
  * when there is none. */
 #include "cli/cli.h"
+#include "cli/run_record.h"
 
 #include "engine/base/file.h"
 #include "engine/base/log.h"
@@ -49,7 +50,7 @@ void run_place_newest(const struct run_settings *s, struct run_place *out) {
     for (size_t i = 0; i < found.gl_pathc; i++) {
         char *checkpoint;
         if (modified(found.gl_pathv[i]) < newest) continue;
-        if (checkpoint_find(found.gl_pathv[i], s->pool, &checkpoint) != ERR_NONE) continue;
+        if (checkpoint_find(found.gl_pathv[i], NULL, s->pool, &checkpoint) != ERR_NONE) continue;
         newest = modified(found.gl_pathv[i]);
         out->dir = pool_printf(s->pool, "%s", found.gl_pathv[i]);
         out->resume = checkpoint;
@@ -84,12 +85,16 @@ static enum error choose_resume(const struct run_settings *s, struct run_place *
     return FAIL(ERR_INPUT, "checkpoint.resume: no file or folder '%s'", resume);
 }
 
-static enum error lock(struct run_place *p, struct pool *pool) {
+/* flags: O_CREAT, or 0 to leave a directory that has never been locked as it is. */
+static enum error lock(const struct run_place *p, int flags, struct pool *pool, bool *locked) {
+    if (*locked) return ERR_NONE;
     char *path = pool_printf(pool, "%s/run.lock", p->dir);
     if (!path) return ERR_MEMORY;
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    int fd = open(path, O_RDWR | O_CLOEXEC | flags, 0644);
+    if (fd < 0 && errno == ENOENT && !flags) return ERR_NONE;
     if (fd < 0) return FAIL(ERR_CREATE, "cannot create '%s': %s", path, strerror(errno));
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return ERR_NONE; /* kept until the process ends */
+    *locked = flock(fd, LOCK_EX | LOCK_NB) == 0; /* until the process ends */
+    if (*locked) return ERR_NONE;
     close(fd);
     return FAIL(ERR_CREATE,
                 "another process is running in '%s'\nchoose another log.dir, or wait for it",
@@ -97,15 +102,22 @@ static enum error lock(struct run_place *p, struct pool *pool) {
 }
 
 enum error run_place_open(const struct run_settings *s, const char *given, struct run_place *out) {
+    const char *resume = s->config.checkpoint.resume;
+    bool first = s->config.run.node_rank == 0; /* the others are told what is resumed */
+    bool locked = false;
     *out = (struct run_place){0};
     if (given) {
         out->dir = pool_printf(s->pool, "%s", given);
         if (!out->dir) return ERR_MEMORY;
-        if (checkpoint_find(given, s->pool, &out->resume) != ERR_NONE) out->resume = NULL;
+        if (checkpoint_find(given, NULL, s->pool, &out->resume) != ERR_NONE) out->resume = NULL;
     } else
         TRY(choose_resume(s, out));
+    out->fresh = !out->dir && (first || !strcmp(resume, "never"));
+    out->elsewhere = out->resume && !out->dir;
     if (!out->dir) TRY(make_fresh(s, out));
-    return lock(out, s->pool);
+    TRY(lock(out, 0, s->pool, &locked));
+    TRY(run_record_choose(s, out));
+    return lock(out, O_CREAT, s->pool, &locked);
 }
 
 static enum error write_file(struct pool *pool, const char *dir, const char *name, const char *text,
@@ -142,6 +154,8 @@ enum error run_place_record(struct run_place *p, const struct run_settings *s) {
     if (!ckpt) return ERR_MEMORY;
     checkpoint_sweep(ckpt);
     keep(p, s->pool);
+    if (p->fresh) TRY(run_record_clear(p->dir, s->pool));
+    TRY(run_record_write(p, s->pool));
     TRY(write_environment(s->pool, p->dir));
     TRY(write_file(s->pool, p->dir, records[0], s->given ? s->given : "", s->given_length));
     return write_file(s->pool, p->dir, records[1], resolved, strlen(resolved));

@@ -131,6 +131,9 @@ enum error cli_trained_ask(struct cli_trained *t, struct trainer **out) {
     TRY(cli_trained_load(t));
     TRY(cli_trained_weights(t));
     t->job.task = JOB_ASK;
+    /* Numbers alone: what they stand for, data.characters may tell. */
+    const struct preprocessing *known = t->job.known;
+    if (known && known->set.base.type == SAMPLE_TOKENS && !known->text) t->job.known = NULL;
     enum error err = trainer_load(&t->job, out);
     if (err != ERR_NONE) cli_fail(err);
     return err;
@@ -138,6 +141,7 @@ enum error cli_trained_ask(struct cli_trained *t, struct trainer **out) {
 
 enum error cli_trained_weights(struct cli_trained *t) {
     enum error err = find_weights(t);
+    if (err == ERR_NONE) err = checkpoint_preprocessing(t->job.resume, t->pool, &t->job.known);
     if (err != ERR_NONE) cli_fail(err);
     return err;
 }

@@ -86,6 +86,7 @@ struct engine_init {
     const char *interface; /* to listen on for other hosts */
     double timeout;        /* seconds without progress; 0: 60 */
 };
+/* On failure *out is NULL. */
 ENGINE_API int engine_group_open(const struct engine_init *init, struct engine_group **out);
 ENGINE_API void engine_group_close(struct engine_group *g);
 ENGINE_API int engine_group_rank(const struct engine_group *g);
@@ -93,7 +94,7 @@ ENGINE_API int engine_group_size(const struct engine_group *g);
 /* "direct over shm: each rank sums its own slice ...": what adds so many bytes, and why that. */
 ENGINE_API const char *engine_group_choice(struct engine_group *g, unsigned long long bytes);
 /* A group of the ranks that give one color, in the order of key and rank; color < 0: *out is NULL.
- */
+ * It is closed before g is. */
 ENGINE_API int engine_group_split(struct engine_group *g, int color, int key,
                                   struct engine_group **out);
 /* Memory that the other ranks reach without a copy; all ranks ask for the same. It goes with the
@@ -125,8 +126,10 @@ ENGINE_API int engine_recv(struct engine_group *g, void *buf, long long count,
                            enum engine_type type, int peer);
 ENGINE_API int engine_barrier(struct engine_group *g);
 
-/* Beside the caller's own work, up to 256 at a time, in the order of their starts: recv is not to
- * be touched until engine_work_wait, which every work needs once. send is read at the start. */
+/* Beside the caller's own work, up to 256 at a time, in the order of their starts; they may be
+ * waited for in any order. Every work needs engine_work_wait once, and its memory (recv or buf) is
+ * neither read nor written by the caller before that has returned, buf of a send excepted, which
+ * may be read. The send of an all_reduce is read at the start. On failure *out is NULL. */
 ENGINE_API int engine_all_reduce_start(struct engine_group *g, const void *send, void *recv,
                                        long long count, enum engine_type type, enum engine_op op,
                                        struct engine_work **out);

@@ -43,8 +43,8 @@ static const char *last_part(const char *path) {
 
 const char *compare_tensors(const char *a, const char *b, struct pool *pool) {
     char *step[2];
-    if (checkpoint_find(a, pool, &step[0]) != ERR_NONE ||
-        checkpoint_find(b, pool, &step[1]) != ERR_NONE ||
+    if (checkpoint_find(a, NULL, pool, &step[0]) != ERR_NONE ||
+        checkpoint_find(b, NULL, pool, &step[1]) != ERR_NONE ||
         strcmp(last_part(step[0]), last_part(step[1])) != 0)
         return NULL;
     const char *paths[2] = {pool_printf(pool, "%s/model.safetensors", step[0]),

@@ -19,7 +19,7 @@
 
 /* What the starter tells its ranks by the environment. */
 static const char STORE[] = "ENGINE_STORE", ROUND[] = "ENGINE_ROUND", NODE[] = "ENGINE_NODE",
-                  RESUME[] = "ENGINE_RESUME";
+                  RESUME[] = "ENGINE_RESUME", RUN[] = "ENGINE_RUN_ID";
 static const char *const links[] = {"auto", "thread", "shm", "tcp", "hosts", "mpi"};
 
 static const char *given(const char *name) {
@@ -27,14 +27,15 @@ static const char *given(const char *name) {
     return text && *text ? text : NULL;
 }
 
-/* Waiting for others may be ended by the first signal. That they differ from us is how they were
- * started, so not what a mismatch within a run would be: a bug. */
-static void begin_meeting(void) {
-    stop_at_once(true);
+/* Waiting for others may be ended by the first signal, with which a file goes where they were to
+ * meet, if it is ours. That they differ from us is how they were started, so not what a mismatch
+ * within a run would be: a bug. */
+static void begin_meeting(const char *file) {
+    stop_at_once(true, file);
 }
 
 static enum error end_meeting(enum error err) {
-    stop_at_once(false);
+    stop_at_once(false, NULL);
     return err == ERR_MISMATCH ? ERR_CONFIG : err;
 }
 
@@ -42,7 +43,8 @@ static enum error end_meeting(enum error err) {
 
 static enum error live(struct job job, const struct station_params *p, const char *resume) {
     struct station *s;
-    begin_meeting();
+    bool file = p->serve && !strncmp(p->master, "file://", 7);
+    begin_meeting(file ? p->master + 7 : NULL);
     enum error err = end_meeting(station_open(p, &s));
     TRY(err);
     job.resume = resume;
@@ -54,19 +56,22 @@ static enum error live(struct job job, const struct station_params *p, const cha
 enum error ddp_rank(const struct job *job) {
     const struct run_config *c = &job->settings->config;
     const struct rank_process *me = &job->process;
-    const char *interface = strcmp(c->comm.interface, "auto") ? c->comm.interface : NULL;
+    const char *interface = strcmp(c->comm.interface, "auto") ? c->comm.interface : NULL, *token;
+    TRY(token_inherited(job->settings->pool, &token));
     struct station_params p = {.rank = me->rank,
                                .size = c->devices.count,
                                .locals = me->locals,
                                .meeting_fd = me->meeting_fd,
                                .link = c->comm.link ? links[c->comm.link] : "shm",
                                .master = given(STORE),
-                               .token = given(TOKEN_VARIABLE),
+                               .token = token,
                                .round = given(ROUND),
                                .node = given(NODE),
                                .interface = interface,
                                .timeout = c->run.join_timeout};
-    return live(*job, &p, given(RESUME));
+    struct job mine = *job;
+    mine.run_id = given(RUN);
+    return live(mine, &p, given(RESUME));
 }
 
 enum error ddp_joined(const struct job *job) {
@@ -78,6 +83,7 @@ enum error ddp_joined(const struct job *job) {
     TRY(facts_find(job, &facts));
     TRY(launcher_place(l->master, l->job, l->by, l->size, l->locals, job->settings->pool, &master));
     TRY(token_find(c->run.token, job->settings->pool, &token));
+    token_forget(c->run.token);
     log_info("rank %d of %d, started by %s%s%s%s: meeting at %s", l->rank, l->size, l->by,
              l->variables && *l->variables ? " (" : "", l->variables ? l->variables : "",
              l->variables && *l->variables ? ")" : "", master);
@@ -128,10 +134,16 @@ static void tell_loss(const struct job *job, const struct launch_result *r) {
              job->run_dir, job->run_dir, job->run_dir);
 }
 
+/* Seconds that the other ranks have to end: those of a GPU end what its libraries hold, and abort NCCL. */
+static double grace_of(const struct job *job) {
+    return device_find(job->settings->config.devices.kind)->accel ? 10 : 0.5;
+}
+
 static enum error run_ranks(struct start *s, const struct nodes_round *round,
                             struct launch_result *result) {
     const struct job *job = s->job;
     char node[24];
+    const char *run_id = job->run_id ? job->run_id : "";
     snprintf(node, sizeof node, "node %lld", (long long)job->settings->config.run.node_rank);
     const char *argv[12] = {"engine", "run"};
     int argc = 1;
@@ -141,9 +153,9 @@ static enum error run_ranks(struct start *s, const struct nodes_round *round,
     if (job->json) argv[argc++] = "--json";
     if (job->quiet) argv[argc++] = "--quiet";
     if (!job->progress) argv[argc++] = "--no-progress";
-    const char *variables[] = {RESUME,         s->resume, STORE, round->store,
-                               TOKEN_VARIABLE, s->token,  ROUND, round->name,
-                               NODE,           node,      NULL};
+    const char *variables[] = {RESUME,   s->resume, STORE,       round->store, TOKEN_VARIABLE,
+                               s->token, ROUND,     round->name, NODE,         node,
+                               RUN,      run_id,    NULL};
     struct launch_params p = {.size = job->settings->config.devices.local,
                               .first = round->first,
                               .world = round->world,
@@ -152,7 +164,7 @@ static enum error run_ranks(struct start *s, const struct nodes_round *round,
                               .log_folder = job->run_dir,
                               .log = stderr,
                               .stop = stop_signal,
-                              .grace = 0.5};
+                              .grace = grace_of(job)};
     TRY(meeting_create_shared(p.size, &p.meeting));
     enum error err = launch_processes(&p, result);
     meeting_free(p.meeting);
@@ -169,15 +181,17 @@ static bool may_pass(const struct launch_result *r) {
     return passes;
 }
 
-/* Node 0 says from which checkpoint: only its ranks read it. */
+/* Node 0 says from which checkpoint: only its ranks read it. A new start takes none but those that
+ * this run has saved; where there is none yet it begins as the first one did. */
 static enum error meet_round(struct start *s, int attempt, struct nodes_round *round) {
     const struct job *job = s->job;
     char *newest = NULL;
     snprintf(s->resume, sizeof s->resume, "%s", job->resume ? job->resume : "");
-    if (attempt > 0 && checkpoint_find(job->run_dir, job->settings->pool, &newest) == ERR_NONE)
+    if (attempt > 0 && job->run_id &&
+        checkpoint_find(job->run_dir, job->run_id, job->settings->pool, &newest) == ERR_NONE)
         snprintf(s->resume, sizeof s->resume, "%s", newest);
     if (s->nodes) {
-        begin_meeting();
+        begin_meeting(NULL);
         TRY(end_meeting(nodes_meet(s->nodes, round)));
     } else {
         *round = (struct nodes_round){.world = job->settings->config.devices.local,
@@ -246,6 +260,7 @@ enum error ddp_start_ranks(const struct job *job, int *exit_code) {
     const char *master = master_of(job);
     if (!master) return ERR_MEMORY;
     TRY(token_find(c->token, job->settings->pool, &s.token));
+    token_forget(c->token); /* ranks are told by s.token */
     if (!*s.token && c->nodes == 1) TRY(token_random(job->settings->pool, &s.token));
     struct nodes_params np = {.index = (int)c->node_rank,
                               .count = (int)c->nodes,

@@ -228,22 +228,19 @@ static bool moves_or_pairs(const struct collective *c) {
     return moves(c) || (has_peer(c->kind) && c->sum.count > 0);
 }
 
-/* Where it pays, and is possible: all read copies of a small message. */
-static bool to_be_staged(const struct algo_ops *algo, const struct collective *c) {
-    const struct link_ops *ops = c->link->ops;
-    return c->kind != KIND_ALL_TO_ALL && (!algo->run[c->kind] || algo->small_at_once) &&
-           ops->slot && bytes_of(c, c->sum.count) <= ops->slot_bytes;
-}
-
+/* An algorithm that reads its peers' buffers reads copies of a small message in the link's slots,
+ * and takes what is out of reach through memory that the link lends. */
 static enum error run_moving(const struct algo_ops *algo, struct collective *c) {
     const struct link_ops *ops = c->link->ops;
     void *places[RANKS_MAX];
-    c->staged = to_be_staged(algo, c);
+    collective_fn own = algo->run[c->kind], plain = plain_run[c->kind];
+    bool reads = c->kind != KIND_ALL_TO_ALL && (!own || algo->small_at_once);
+    c->staged = reads && ops->slot && bytes_of(c, c->sum.count) <= ops->slot_bytes;
+    if (reads && ops->lend && !c->staged) return collective_lent(c, own, plain);
     if (c->staged) stage(c);
     TRY(ops->meet(c->link, c->lane, &c->call, c->buf, c->staged ? places : c->at));
     c->in_place = !c->staged && all_in_place(c);
-    collective_fn own = algo->run[c->kind];
-    return own ? own(c) : plain_run[c->kind](c);
+    return own ? own(c) : plain(c);
 }
 
 static const struct algo_ops *algo_for(const struct group *g, const struct collective *c) {
@@ -302,6 +299,8 @@ enum error call_run(struct group *g, struct collective *c, bool patient) {
     c->at = lane->at;
     c->scratch = lane->scratch;
     c->part_bytes = g->terrain.part_bytes;
+    c->lo = 0;
+    c->hi = c->sum.count;
     c->traffic = &lane->traffic;
     if (g->size == 1) return run_alone(g, c);
     struct carrier *carrier = c->there && moves_or_pairs(c) ? carrier_for(g, c) : NULL;

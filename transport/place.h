@@ -18,7 +18,7 @@ struct roster {
 };
 
 /* A port is where the streams of other ranks arrive: one listening socket of this process, for all
- * groups of one rank. Streams begin with a hello that proves the token and names the group and the
+ * groups of one rank. Streams begin with a hello that proves the key and names the group and the
  * rank, so garbage, strangers and ranks of other runs are dropped, and a silent one after a while.
  */
 struct port;
@@ -27,7 +27,8 @@ struct port_params {
      * ("eth0"), of which the first address that is not link-local is taken, IPv4 before IPv6. Port
      * free. */
     const char *interface;
-    const char *token; /* as in struct store_params */
+    const char *key; /* that all ranks must hold; "" or NULL: none, which only loopback takes */
+    bool near;       /* it is for ranks of this host: only loopback takes it */
 };
 MUST_CHECK enum error port_open(const struct port_params *p, struct port **out);
 void port_close(struct port *p);

@@ -201,13 +201,17 @@ void sha256_update(struct sha256 *s, const void *data, size_t n) {
     if (n % 64) memcpy(s->block, p + n / 64 * 64, n % 64);
 }
 
+static void put_words(const uint32_t h[8], uint8_t out[SHA256_BYTES]) {
+    for (int i = 0; i < SHA256_BYTES; i++) out[i] = (uint8_t)(h[i / 4] >> (24 - 8 * (i % 4)));
+}
+
 void sha256_final(struct sha256 s, uint8_t out[SHA256_BYTES]) {
     uint64_t bits = s.length * 8;
     uint8_t tail[72] = {0x80};
     size_t pad = (119 - s.length % 64) % 64 + 1; /* to 8 bytes before a block's end */
     for (int i = 0; i < 8; i++) tail[pad + (size_t)i] = (uint8_t)(bits >> (56 - 8 * i));
     sha256_update(&s, tail, pad + 8);
-    for (int i = 0; i < SHA256_BYTES; i++) out[i] = (uint8_t)(s.h[i / 4] >> (24 - 8 * (i % 4)));
+    put_words(s.h, out);
 }
 
 void sha256_hex(struct sha256 s, char out[SHA256_TEXT]) {
@@ -222,29 +226,64 @@ void sha256_hex(struct sha256 s, char out[SHA256_TEXT]) {
 }
 
 /* RFC 2104: a key longer than a block is digested first. */
+void hmac_init(struct hmac *h, const void *key, size_t n) {
+    uint8_t pad[64] = {0};
+    if (n > sizeof pad) {
+        sha256_init(&h->inner);
+        sha256_update(&h->inner, key, n);
+        sha256_final(h->inner, pad);
+    } else if (n) {
+        memcpy(pad, key, n);
+    }
+    for (size_t i = 0; i < sizeof pad; i++) pad[i] ^= 0x36;
+    sha256_init(&h->inner);
+    sha256_update(&h->inner, pad, sizeof pad);
+    for (size_t i = 0; i < sizeof pad; i++) pad[i] ^= 0x36 ^ 0x5c;
+    sha256_init(&h->outer);
+    sha256_update(&h->outer, pad, sizeof pad);
+}
+
+void hmac_final(const struct hmac *h, struct sha256 inner, uint8_t out[SHA256_BYTES]) {
+    struct sha256 outer = h->outer;
+    sha256_final(inner, out);
+    sha256_update(&outer, out, SHA256_BYTES);
+    sha256_final(outer, out);
+}
+
 void hmac_sha256(const void *key, size_t key_n, const void *data, size_t n,
                  uint8_t out[SHA256_BYTES]) {
-    uint8_t pads[2][64] = {{0}};
-    struct sha256 s;
-    if (key_n > sizeof pads[0]) {
-        sha256_init(&s);
-        sha256_update(&s, key, key_n);
-        sha256_final(s, pads[0]);
-    } else if (key_n) {
-        memcpy(pads[0], key, key_n);
+    struct hmac h;
+    hmac_init(&h, key, key_n);
+    struct sha256 inner = h.inner;
+    sha256_update(&inner, data, n);
+    hmac_final(&h, inner, out);
+}
+
+/* A digest as the only block behind a pad, padded by FIPS 180-4 for its 96 bytes. */
+static void hash_digest(const struct sha256 *pad, uint8_t block[64], uint32_t h[8]) {
+    memcpy(h, pad->h, sizeof pad->h);
+    sha_blocks(h, block, 1);
+    put_words(h, block);
+}
+
+/* The first round is an HMAC of the salt; each later one, of one digest, is two blocks. */
+void pbkdf2_sha256(const char *secret, const void *salt, size_t salt_n, uint32_t rounds,
+                   uint8_t out[SHA256_BYTES]) {
+    static const uint8_t first[4] = {0, 0, 0, 1};
+    uint8_t block[64] = {[32] = 0x80, [62] = 96 * 8 >> 8, [63] = 96 * 8 & 255};
+    uint32_t h[8];
+    struct hmac key;
+    hmac_init(&key, secret, strlen(secret));
+    struct sha256 inner = key.inner;
+    sha256_update(&inner, salt, salt_n);
+    sha256_update(&inner, first, sizeof first);
+    hmac_final(&key, inner, out);
+    memcpy(block, out, SHA256_BYTES);
+    for (uint32_t i = 1; i < rounds; i++) {
+        hash_digest(&key.inner, block, h);
+        hash_digest(&key.outer, block, h);
+        for (int k = 0; k < SHA256_BYTES; k++) out[k] ^= block[k];
     }
-    for (size_t i = 0; i < sizeof pads[0]; i++) {
-        pads[1][i] = pads[0][i] ^ 0x5c;
-        pads[0][i] ^= 0x36;
-    }
-    sha256_init(&s);
-    sha256_update(&s, pads[0], sizeof pads[0]);
-    sha256_update(&s, data, n);
-    sha256_final(s, out);
-    sha256_init(&s);
-    sha256_update(&s, pads[1], sizeof pads[1]);
-    sha256_update(&s, out, SHA256_BYTES);
-    sha256_final(s, out);
 }
 
 int digest_equal(const uint8_t a[SHA256_BYTES], const uint8_t b[SHA256_BYTES]) {

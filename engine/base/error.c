@@ -1,5 +1,7 @@
 #include "engine/base/error.h"
 
+#include "engine/base/text.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -34,9 +36,12 @@ const char *error_hint(void) {
     return hint ? hint : "";
 }
 
+/* A message may quote a file's name, or what a file holds: none of it may steer the terminal. */
 static void split_hint(void) {
     hint = strchr(message, '\n');
     if (hint) *hint++ = '\0';
+    text_defuse(message, "");
+    if (hint) text_defuse(hint, "");
 }
 
 enum error error_set(enum error err, const char *fmt, ...) {

@@ -2,13 +2,16 @@
  * have dropped the data, so that a second one would report success about a file that is not there.
  */
 #include "engine/base/file.h"
+#include "engine/base/log.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -151,22 +154,65 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
     return remove(path) != 0 && errno != ENOENT ? -1 : 0;
 }
 
-enum error file_make_temporary(const char *name, struct pool *pool, char **out) {
-    const char *root = getenv("TMPDIR");
-    char *path = pool_printf(pool, "%s/engine-%s-XXXXXX", root && *root ? root : "/tmp", name);
-    if (!path) return ERR_MEMORY;
-    if (!mkdtemp(path))
-        return FAIL(ERR_CREATE, "cannot make the folder '%s': %s", path, strerror(errno));
-    *out = path;
-    return ERR_NONE;
-}
-
 enum error file_remove_tree(const char *path) {
     struct stat st;
     if (lstat(path, &st) != 0 && errno == ENOENT) return ERR_NONE;
     if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0)
         return fail_path(ERR_IO, "remove", path);
     return ERR_NONE;
+}
+
+/* Temporary folders are locked by the process that made them; the kernel takes the lock back when it
+ * ends, however it does. The descriptor is open until then. false: another has it (how: LOCK_NB). */
+static bool temporary_lock(const char *path, int how, int *fd) {
+    *fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (*fd < 0) return false;
+    if (flock(*fd, LOCK_EX | how) == 0) return true;
+    close(*fd);
+    return false;
+}
+
+static void temporary_sweep(const char *root, const char *prefix, struct pool *pool) {
+    DIR *dir = opendir(root);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        char *path = strncmp(e->d_name, prefix, strlen(prefix)) == 0
+                         ? pool_printf(pool, "%s/%s", root, e->d_name)
+                         : NULL;
+        struct stat st;
+        int fd;
+        if (!path || lstat(path, &st) != 0 || st.st_uid != geteuid()) continue;
+        if (!temporary_lock(path, LOCK_NB, &fd)) continue;
+        if (file_remove_tree(path) != ERR_NONE) log_warn("%s", error_message());
+        close(fd);
+    }
+    if (dir) closedir(dir);
+}
+
+/* Between its making and its lock somebody else may take it for an abandoned one. */
+enum error file_make_temporary(const char *name, struct pool *pool, char **out) {
+    const char *root = getenv("TMPDIR");
+    if (!root || !*root) root = "/tmp";
+    char *prefix = pool_printf(pool, "engine-%s-", name);
+    if (!prefix) return ERR_MEMORY;
+    temporary_sweep(root, prefix, pool);
+    for (;;) {
+        int fd;
+        char *path = pool_printf(pool, "%s/%sXXXXXX", root, prefix);
+        if (!path) return ERR_MEMORY;
+        if (!mkdtemp(path))
+            return FAIL(ERR_CREATE, "cannot make the folder '%s': %s", path, strerror(errno));
+        bool locked = temporary_lock(path, 0, &fd);
+        *out = path;
+        if (locked && file_exists(path)) return ERR_NONE;
+        if (locked) close(fd);
+        if (!locked && errno != ENOENT) return fail_path(ERR_CREATE, "lock", path);
+    }
+}
+
+void file_keep_temporary(struct pool *pool, char **path) {
+    const char *slash = strrchr(*path, '/');
+    char *kept = pool_printf(pool, "%.*s/kept-%s", (int)(slash - *path), *path, slash + 1);
+    if (kept && rename(*path, kept) == 0) *path = kept;
 }
 
 bool file_exists(const char *path) {

@@ -17,8 +17,11 @@ MUST_CHECK enum error file_replace(const char *path, const void *data, size_t n)
 MUST_CHECK enum error file_sync_folder(const char *path);
 /* mkdir -p. */
 MUST_CHECK enum error file_make_folders(const char *path);
-/* An empty folder of a name of its own, that begins with engine-NAME, where TMPDIR says. The path lies in the pool. */
+/* An empty folder of a name of its own, that begins with engine-NAME, where TMPDIR says, after those
+ * of this name are removed whose processes were killed. The path lies in the pool. */
 MUST_CHECK enum error file_make_temporary(const char *name, struct pool *pool, char **out);
+/* Gives it another name, by which it stays; path is where it is then, in the pool. */
+void file_keep_temporary(struct pool *pool, char **path);
 /* Removes a folder and all in it; follows no links. Missing is fine. */
 MUST_CHECK enum error file_remove_tree(const char *path);
 bool file_exists(const char *path);

@@ -73,7 +73,7 @@ static void put_key(struct json *j, const char *key) {
     j->comma = true;
 }
 
-static void put_value(struct json *j, const char *key, const char *text) {
+void json_raw(struct json *j, const char *key, const char *text) {
     put_key(j, key);
     put(j, text, strlen(text));
 }
@@ -100,17 +100,17 @@ void json_string(struct json *j, const char *key, const char *value) {
 void json_int(struct json *j, const char *key, int64_t value) {
     char text[32];
     snprintf(text, sizeof text, "%" PRId64, value);
-    put_value(j, key, text);
+    json_raw(j, key, text);
 }
 
 void json_real(struct json *j, const char *key, double value) {
     char text[32];
     snprintf(text, sizeof text, "%.9g", value);
-    put_value(j, key, isfinite(value) ? text : "null");
+    json_raw(j, key, isfinite(value) ? text : "null");
 }
 
 void json_bool(struct json *j, const char *key, bool value) {
-    put_value(j, key, value ? "true" : "false");
+    json_raw(j, key, value ? "true" : "false");
 }
 
 enum error json_done(const struct json *j) {
@@ -384,4 +384,17 @@ const struct json_value *json_get(const struct json_value *object, const char *k
     for (int i = 0; i < object->count; i++)
         if (!strcmp(object->children[i].key, key)) return &object->children[i];
     return NULL;
+}
+
+const char *json_get_text(const struct json_value *object, const char *key) {
+    const struct json_value *v = json_get(object, key);
+    return v && v->kind == JSON_STRING ? v->text : NULL;
+}
+
+bool json_get_int(const struct json_value *object, const char *key, int64_t most, int64_t *out) {
+    const struct json_value *v = json_get(object, key);
+    if (!v || v->kind != JSON_NUMBER || !v->is_integer || v->integer < 0 || v->integer > most)
+        return false;
+    *out = v->integer;
+    return true;
 }

@@ -18,6 +18,8 @@ void json_string(struct json *j, const char *key, const char *value); /* NULL ->
 void json_int(struct json *j, const char *key, int64_t value);
 void json_real(struct json *j, const char *key, double value); /* %.9g; not finite -> null */
 void json_bool(struct json *j, const char *key, bool value);
+/* text is a value in JSON already. */
+void json_raw(struct json *j, const char *key, const char *text);
 MUST_CHECK enum error json_done(const struct json *j);
 
 /* ---- reading ---- */
@@ -43,3 +45,6 @@ MUST_CHECK enum error json_parse(const char *text, size_t n, struct json_limits 
                                  struct pool *pool, const struct json_value **out);
 /* The member, or NULL. */
 const struct json_value *json_get(const struct json_value *object, const char *key);
+/* A member that is a string, or NULL; one that is a whole number of [0, most]. */
+const char *json_get_text(const struct json_value *object, const char *key);
+bool json_get_int(const struct json_value *object, const char *key, int64_t most, int64_t *out);

@@ -1,5 +1,7 @@
 #include "engine/base/log.h"
 
+#include "engine/base/text.h"
+
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -26,6 +28,7 @@ void log_line(enum log_level level, const char *fmt, ...) {
     int m = vsnprintf(line + n, sizeof line - (size_t)n - 1, fmt, ap);
     va_end(ap);
     n = n + m < (int)sizeof line - 2 ? n + m : (int)sizeof line - 2;
+    text_defuse(line, "\n");
     line[n++] = '\n';
     ssize_t written =
         write(STDERR_FILENO, line, (size_t)n); /* a full or closed log never stops training */

@@ -182,6 +182,19 @@ size_t text_utf8(const char *text, size_t n) {
     return code < least[need] || surrogate || code > 0x10FFFF ? 0 : need;
 }
 
+char *text_defuse(char *text, const char *spared) {
+    for (char *p = text; *p;) {
+        unsigned char c = (unsigned char)*p;
+        size_t step = text_utf8(p, strlen(p));
+        bool control = (c < 0x20 || c == 0x7f) && !strchr(spared, *p);
+        bool high = step == 2 && c == 0xC2 && (unsigned char)p[1] < 0xA0;
+        if (step == 0 || control) *p = '?';
+        if (high) p[0] = p[1] = '?';
+        p += step ? step : 1;
+    }
+    return text;
+}
+
 /* ---- for people ---- */
 
 char *text_of_bytes(double bytes, char out[32]) {

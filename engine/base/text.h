@@ -24,6 +24,10 @@ const char *text_nearest(const char *name, const char *const *names, int n);
  * surrogates and what lies beyond U+10FFFF are none. */
 size_t text_utf8(const char *text, size_t n);
 
+/* Puts '?' for what could steer a terminal, in place: control characters but those of 'spared', and
+ * bytes that are no UTF-8. Gives the text. */
+char *text_defuse(char *text, const char *spared);
+
 /* For people: "4.3 MB" (of 1024 KB); "672,778"; "12 us", "250 ms", "1.2 s", from a minute on
  * "0:01:07". out holds 32 bytes. */
 char *text_of_bytes(double bytes, char out[32]);

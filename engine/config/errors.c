@@ -1,6 +1,8 @@
 /* What is wrong with a configuration, collected, and shown as compilers show it. */
 #include "engine/config/tree.h"
 
+#include "engine/base/text.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,17 +75,9 @@ static void take_excerpt(struct config_errors *e, struct entry *x, const char *f
     const char *to = from;
     for (int i = 0; i < EXCERPT_MAX && to < end; i++)
         for (to++; to < end && continues(*to);) to++;
-    x->excerpt = pool_strndup(e->pool, from, (size_t)(to - from));
+    char *excerpt = pool_strndup(e->pool, from, (size_t)(to - from));
+    x->excerpt = excerpt ? text_defuse(excerpt, "\t") : NULL;
     x->excerpt_col = x->col - 1 - skip;
-}
-
-/* A message may quote what a file holds: nothing of that may steer the terminal. */
-static void defuse(char *s) {
-    for (; *s; s++) {
-        unsigned char c = (unsigned char)*s;
-        if (c < 0x20 || c == 0x7f) *s = '?';
-        if (c == 0xC2 && (unsigned char)s[1] < 0xA0 && continues(s[1])) s[0] = s[1] = '?';
-    }
 }
 
 static bool is_set(const char *source) {
@@ -94,7 +88,7 @@ static void take_place(struct config_errors *e, struct entry *x, const struct no
                        bool at_key) {
     bool key = at_key && at->key && *at->key;
     char *source = pool_strndup(e->pool, at->source, strlen(at->source));
-    if (source) defuse(source);
+    if (source) text_defuse(source, "");
     x->source = source;
     x->source_rank = e->count + (is_set(at->source) ? KEPT : 0); /* files first */
     for (int i = 0; i < e->count; i++)
@@ -121,8 +115,8 @@ void config_error(struct config_errors *e, const struct node *at, bool at_key, c
     va_end(ap);
     char *hint = strchr(text, '\n');
     if (hint) *hint++ = '\0';
-    defuse(text);
-    if (hint) defuse(hint);
+    text_defuse(text, "");
+    if (hint) text_defuse(hint, "");
     struct entry *x = &e->entries[e->count];
     x->message = pool_strndup(e->pool, text, strlen(text));
     x->hint = hint ? pool_strndup(e->pool, hint, strlen(hint)) : "";

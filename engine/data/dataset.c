@@ -2,9 +2,11 @@
  * all sets share. */
 #include "engine/data/dataset.h"
 
+#include "engine/base/text.h"
 #include "engine/data/image.h"
 #include "engine/data/loader.h"
 
+#include <string.h>
 #include <sys/stat.h>
 
 #define SET(name) extern const struct dataset_ops dataset_##name;
@@ -66,18 +68,101 @@ int dataset_recognise(const char *path) {
     return -1;
 }
 
-enum error dataset_open(const struct data_config *c, bool train, uint64_t seed,
-                        struct dataset **out) {
+enum error dataset_open_like(const struct data_config *c, bool train, uint64_t seed,
+                             const struct dataset *like, struct dataset **out) {
     struct dataset *d;
-    TRY(kinds[c->set.index]->open(c->set.config, train, seed, &d));
+    TRY(kinds[c->set.index]->open(c->set.config, train, seed, like, &d));
     if (train && c->limit > 0 && c->limit < d->size) d->size = c->limit;
     if (d->classes && !d->labels) d->labels = 1;
-    *out = d;
-    return ERR_NONE;
+    enum error err = like ? dataset_check_like(d, like) : ERR_NONE;
+    if (err == ERR_NONE)
+        *out = d;
+    else
+        dataset_close(d);
+    return err;
+}
+
+enum error dataset_open(const struct data_config *c, bool train, uint64_t seed,
+                        struct dataset **out) {
+    return dataset_open_like(c, train, seed, NULL, out);
 }
 
 const char *dataset_class_name(const struct dataset *d, int64_t k) {
     return d->ops->class_name ? d->ops->class_name(d, k) : NULL;
+}
+
+const char *dataset_column_name(const struct dataset *d, int64_t k) {
+    return d->ops->column_name ? d->ops->column_name(d, k) : NULL;
+}
+
+/* ---- what a network was trained on ---- */
+bool dataset_same_name(const char *name, const char *told) {
+    for (size_t step; *name; name += step) {
+        step = text_utf8(name, strlen(name));
+        size_t as = step ? step : 3;
+        if (strncmp(told, step ? name : "\xEF\xBF\xBD", as) != 0) return false;
+        told += as;
+        step = step ? step : 1;
+    }
+    return !*told;
+}
+
+static enum error check_samples(const struct dataset *d, const struct dataset *like) {
+    static const char *const types[] = {"bytes", "floats", "tokens"};
+    char is[96], was[96];
+    if (!shape_equal(&d->shape, &like->shape) || d->type != like->type)
+        return FAIL(ERR_CONFIG,
+                    "samples of data '%s' are %s %s, and the network was trained on %s %s", d->name,
+                    shape_text(&d->shape, is), types[d->type], shape_text(&like->shape, was),
+                    types[like->type]);
+    if (d->part != like->part)
+        return FAIL(ERR_CONFIG,
+                    "data '%s' shows the middle %.4g of a picture's shorter side, and the network "
+                    "was trained with %.4g (data.resize)",
+                    d->name, d->part, like->part);
+    if (d->classes == like->classes && d->labels == like->labels && d->targets == like->targets)
+        return ERR_NONE;
+    return FAIL(ERR_CONFIG, "data '%s' has %lld %s, and the network was trained on %lld %s",
+                d->name, (long long)(d->classes ? d->classes : d->targets),
+                d->classes ? "classes" : "targets",
+                (long long)(like->classes ? like->classes : like->targets),
+                like->classes ? "classes" : "targets");
+}
+
+typedef const char *(*name_fn)(const struct dataset *d, int64_t k);
+
+/* Names are compared where both have them. */
+static enum error check_names(const struct dataset *d, const struct dataset *like, const char *what,
+                              name_fn name, int64_t count) {
+    for (int64_t k = 0; k < count; k++) {
+        const char *is = name(d, k), *was = name(like, k);
+        if (is && was && !dataset_same_name(is, was))
+            return FAIL(ERR_CONFIG,
+                        "%s %lld of data '%s' is '%s', and the network knows it as '%s'", what,
+                        (long long)k, d->name, is, was);
+    }
+    return ERR_NONE;
+}
+
+static enum error check_tokens(const struct dataset *d, const struct dataset *like) {
+    for (int64_t k = 0; k < d->classes && d->type == SAMPLE_TOKENS; k++) {
+        char is[9] = "", was[9] = "";
+        int n = dataset_decode(d, (int32_t)k, is), m = dataset_decode(like, (int32_t)k, was);
+        if (n == 0 || m == 0 || (n == m && !memcmp(is, was, (size_t)n))) continue;
+        return FAIL(ERR_CONFIG,
+                    "token %lld of data '%s' is '%s', and the network knows it as '%s': the "
+                    "vocabulary is another",
+                    (long long)k, d->name, is, was);
+    }
+    return ERR_NONE;
+}
+
+enum error dataset_check_like(const struct dataset *d, const struct dataset *like) {
+    TRY(check_samples(d, like));
+    TRY(check_names(d, like, "class", dataset_class_name, d->classes));
+    if (d->shape.ndim == 1)
+        TRY(check_names(d, like, "column", dataset_column_name, shape_count(&d->shape) + 1));
+    return check_tokens(d, like);
 }
 
 enum error dataset_samples(const char *path, const struct dataset *like, struct dataset **out) {

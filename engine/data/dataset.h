@@ -12,9 +12,12 @@ struct dataset_ops {
     /* Whether a path looks like this kind ('data: PATH'); NULL for generated sets. */
     bool (*recognises)(const char *path);
     /* Opens the training (or validation) part. Everything from outside is checked before anything
-     * is allocated by it. Both parts have the same shape, type, classes and targets. ERR_INPUT: no
-     * such file; ERR_DATA: not what it should be. */
-    enum error (*open)(const void *config, bool train, uint64_t seed, struct dataset **out);
+     * is allocated by it. Both parts have the same shape, type, classes and targets. like: what a
+     * network was trained on, whose classes and vocabulary the part then has; a validation part
+     * that has files of its own then needs no training files. NULL: the training files tell.
+     * ERR_INPUT: no such file; ERR_DATA: not what it should be. */
+    enum error (*open)(const void *config, bool train, uint64_t seed, const struct dataset *like,
+                       struct dataset **out);
     /* Sample i in [0, size): its raw values (of sample_bytes) and its classes or target. Thread-safe,
      * deterministic, and once warm allocates nothing (a library that decodes may). Tokens are in [0, classes). */
     enum error (*read)(struct dataset *d, int64_t i, void *x, int32_t *label, float *target);
@@ -34,6 +37,8 @@ struct dataset_ops {
     enum error (*samples)(const char *path, const struct dataset *like, struct dataset **out);
     /* What class k is called; NULL: by its number. */
     const char *(*class_name)(const struct dataset *d, int64_t k);
+    /* What column k of a sample is called, the last being the target; NULL: it has no name. */
+    const char *(*column_name)(const struct dataset *d, int64_t k);
 };
 struct dataset { /* embedded first in each reader's own struct */
     const struct dataset_ops *ops;
@@ -44,8 +49,10 @@ struct dataset { /* embedded first in each reader's own struct */
     int64_t labels;     /* classes that a sample has: 1, or one for each position of a sequence */
     int64_t targets;    /* floats of a target vector (classes == 0) */
     const char *name;
-    bool plane;  /* height and width make sense (crop, flip) */
-    double part; /* of a picture file's shorter side, that a sample shows; 0: all */
+    bool plane;     /* height and width make sense (crop, flip) */
+    double part;    /* of a picture file's shorter side, that a sample shows; 0: all */
+    uint32_t files; /* where samples are dear to read one by one, crc32c of the files' contents
+                       (tokens) or names and sizes (pictures); 0: samples are to be looked at */
 };
 const struct dataset_ops *const *dataset_kinds(int *count);
 /* The schema's: which set ("set: digits"), with its own keys; common are the keys of struct
@@ -65,9 +72,19 @@ struct data_config {
 };
 MUST_CHECK enum error dataset_open(const struct data_config *c, bool train, uint64_t seed,
                                    struct dataset **out);
+/* The same for a network that was trained on 'like' (NULL: none was). ERR_CONFIG names what differs. */
+MUST_CHECK enum error dataset_open_like(const struct data_config *c, bool train, uint64_t seed,
+                                        const struct dataset *like, struct dataset **out);
+/* That samples of d are what a network knows that was trained on 'like': of its shape, type,
+ * classes, vocabulary and columns. ERR_CONFIG names the first difference. */
+MUST_CHECK enum error dataset_check_like(const struct dataset *d, const struct dataset *like);
 void dataset_close(struct dataset *d); /* NULL is fine */
 /* NULL: it has none but its number. */
 const char *dataset_class_name(const struct dataset *d, int64_t k);
+const char *dataset_column_name(const struct dataset *d, int64_t k);
+/* Whether a file's or folder's name is the one that a checkpoint tells: there, bytes that are no
+ * UTF-8 have become U+FFFD. */
+bool dataset_same_name(const char *name, const char *told);
 /* Samples without labels: a picture file (for sets of square colour pictures of bytes), or 'samples'
  * of the kind that recognises the path. */
 MUST_CHECK enum error dataset_samples(const char *path, const struct dataset *like,

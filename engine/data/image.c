@@ -62,6 +62,7 @@ static enum error size_check(const char *path, int64_t width, int64_t height) {
 
 static enum error image_file_open(const char *path, int *fd, int64_t *size) {
     struct stat st;
+    *size = 0;
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (*fd < 0) return FAIL(ERR_INPUT, "cannot read %s: %s", path, strerror(errno));
     enum error err = ERR_NONE;
@@ -70,8 +71,10 @@ static enum error image_file_open(const char *path, int *fd, int64_t *size) {
     else if (st.st_size > IMAGE_FILE_MOST)
         err = FAIL(ERR_DATA, "%s: %lld bytes, where a picture has at most %d", path,
                    (long long)st.st_size, IMAGE_FILE_MOST);
-    *size = err == ERR_NONE ? st.st_size : 0;
-    if (err != ERR_NONE) close(*fd);
+    if (err == ERR_NONE)
+        *size = st.st_size;
+    else
+        close(*fd);
     return err;
 }
 

@@ -17,6 +17,18 @@ struct normalization {
  * PyTorch's Normalize behind ToTensor. ERR_CONFIG when they do not fit the set. */
 MUST_CHECK enum error normalization_find(struct dataset *d, const struct data_config *c,
                                          struct normalization *out);
+/* Mean and deviation of channel k in those units, and back; telling and setting loses nothing. */
+void normalization_tell(const struct dataset *d, const struct normalization *n, int k, double *mean,
+                        double *std);
+void normalization_set(const struct dataset *d, struct normalization *n, int k, double mean,
+                       double std);
+/* That the configuration gives no other mean and deviation than n, those of a network that was
+ * trained on d; auto gives none. ERR_CONFIG names them. */
+MUST_CHECK enum error normalization_check(struct dataset *d, const struct data_config *c,
+                                          const struct normalization *n);
+bool normalization_equal(const struct normalization *a, const struct normalization *b);
+/* "mean 0.4914 0.4822 0.4465, deviation 0.247 0.2435 0.2616" */
+char *normalization_words(const struct dataset *d, const struct normalization *n, char out[640]);
 /* Checks the form of augment and normalize for the config reader. */
 void data_config_check(const struct data_config *c, struct config_errors *e);
 

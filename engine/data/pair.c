@@ -334,31 +334,47 @@ done:
     return err;
 }
 
-enum error pair_open(const struct dataset_ops *ops, const struct pair_format *format,
-                     const struct pair_config *config, bool train, struct dataset **out) {
+/* The part that lies in the training files: all of them, or what is held out. */
+static enum error train_open(const struct pair_format *f, const struct pair_config *c, bool train,
+                             struct dataset *like, struct dataset **out) {
     struct pair_paths paths;
     struct labels labels;
     struct input in;
     struct array a = {0};
-    struct dataset like = {.ops = ops, .name = ops->section.name};
-    TRY(train_paths(format, config, &paths));
-    TRY(labels_read(format, paths.y, &labels));
-    enum error err = train_describe(format, &paths, &labels, config->classes, &like, &in, &a);
+    TRY(train_paths(f, c, &paths));
+    TRY(labels_read(f, paths.y, &labels));
+    enum error err = train_describe(f, &paths, &labels, c->classes, like, &in, &a);
     if (err == ERR_NONE) {
-        const char *held = held_out(format, config);
+        const char *held = held_out(f, c);
         struct part part = {0, labels.count};
-        if (held && config->val_labels)
+        if (held && c->val_labels)
             err = FAIL(ERR_CONFIG, "data.val_labels: validation samples are held out of 'train', "
                                    "with their labels");
         else if (held)
             err = part_find(held, labels.count, train, &part);
         if (err == ERR_NONE)
-            err = train || held ? part_open(&in, &a, &labels, part, &like, out)
-                                : val_open(format, config, &like, out);
+            err = train || held ? part_open(&in, &a, &labels, part, like, out)
+                                : val_open(f, c, like, out);
         input_close(&in);
     }
     labels_free(&labels);
     return err;
+}
+
+enum error pair_open(const struct dataset_ops *ops, const struct pair_format *format,
+                     const struct pair_config *config, bool train, const struct dataset *like,
+                     struct dataset **out) {
+    struct dataset d = {.ops = ops, .name = ops->section.name};
+    struct pair_config c = *config;
+    if (like) {
+        d.shape = like->shape, d.type = like->type, d.plane = like->plane;
+        d.classes = like->classes, d.targets = like->targets;
+        c.classes = like->classes;
+    }
+    if (!c.train)
+        return FAIL(ERR_CONFIG, "data.train is missing\ngive the file of the training samples");
+    bool own = !train && !held_out(format, &c);
+    return like && own ? val_open(format, &c, &d, out) : train_open(format, &c, train, &d, out);
 }
 
 enum error pair_samples(const struct dataset_ops *ops, const struct pair_format *format,

@@ -46,7 +46,8 @@ struct pair_format {
 };
 /* dataset_ops.open of such a set. */
 MUST_CHECK enum error pair_open(const struct dataset_ops *ops, const struct pair_format *format,
-                                const struct pair_config *config, bool train, struct dataset **out);
+                                const struct pair_config *config, bool train,
+                                const struct dataset *like, struct dataset **out);
 /* dataset_ops.samples of such a set. */
 MUST_CHECK enum error pair_samples(const struct dataset_ops *ops, const struct pair_format *format,
                                    const char *path, const struct dataset *like,

@@ -6,6 +6,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum error resident_create(const struct dataset *d, struct resident **out) {
@@ -35,6 +36,7 @@ void resident_close(struct dataset *d) {
     memory_free(r->x);
     memory_free(r->labels);
     memory_free(r->target);
+    free(r->names);
     memory_free(r);
 }
 

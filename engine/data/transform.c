@@ -11,6 +11,7 @@
 #include "engine/base/vector.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* ---- reading 'normalize' ----
@@ -78,6 +79,22 @@ void data_config_check(const struct data_config *c, struct config_errors *e) {
 }
 
 /* ---- normalisation ---- */
+static double unit_of(const struct dataset *d) {
+    return d->type == SAMPLE_U8 ? 255 : 1;
+}
+
+void normalization_tell(const struct dataset *d, const struct normalization *n, int k, double *mean,
+                        double *std) {
+    *mean = (double)n->mean[k] / unit_of(d);
+    *std = 1 / ((double)n->scale[k] * unit_of(d));
+}
+
+void normalization_set(const struct dataset *d, struct normalization *n, int k, double mean,
+                       double std) {
+    n->mean[k] = (float)(mean * unit_of(d));
+    n->scale[k] = (float)(1 / (std * unit_of(d)));
+}
+
 static int channels_of(const struct dataset *d) {
     return d->plane && d->shape.dim[0] <= CHANNELS_MAX ? (int)d->shape.dim[0] : 1;
 }
@@ -136,8 +153,7 @@ enum error normalization_find(struct dataset *d, const struct data_config *c,
     struct normalize n;
     TRY(normalize_parse(c->normalize, &n, &at));
     if (d->type == SAMPLE_TOKENS) return normalization_none(d, &n, out);
-    double unit = d->type == SAMPLE_U8 ? 255 : 1;
-    *out = (struct normalization){.channels = 1, .scale = {(float)(1 / unit)}};
+    *out = (struct normalization){.channels = 1, .scale = {(float)(1 / unit_of(d))}};
     if (n.kind == NORMALIZE_OFF) return ERR_NONE;
     if (n.kind == NORMALIZE_AUTO) {
         out->channels = channels_of(d);
@@ -149,11 +165,45 @@ enum error normalization_find(struct dataset *d, const struct data_config *c,
                     "all, or one each",
                     n.count, d->name, (long long)d->shape.dim[0]);
     out->channels = n.count;
-    for (int k = 0; k < n.count; k++) {
-        out->mean[k] = (float)(n.mean[k] * unit);
-        out->scale[k] = (float)(1 / (n.std[k] * unit));
-    }
+    for (int k = 0; k < n.count; k++) normalization_set(d, out, k, n.mean[k], n.std[k]);
     return ERR_NONE;
+}
+
+bool normalization_equal(const struct normalization *a, const struct normalization *b) {
+    size_t bytes = (size_t)a->channels * sizeof *a->mean;
+    return a->channels == b->channels && !memcmp(a->mean, b->mean, bytes) &&
+           !memcmp(a->scale, b->scale, bytes);
+}
+
+char *normalization_words(const struct dataset *d, const struct normalization *n, char out[640]) {
+    double mean, std;
+    int used = snprintf(out, 640, "mean");
+    for (int k = 0; k < n->channels; k++) {
+        normalization_tell(d, n, k, &mean, &std);
+        used += snprintf(out + used, 640 - (size_t)used, " %.6g", mean);
+    }
+    used += snprintf(out + used, 640 - (size_t)used, ", deviation");
+    for (int k = 0; k < n->channels; k++) {
+        normalization_tell(d, n, k, &mean, &std);
+        used += snprintf(out + used, 640 - (size_t)used, " %.6g", std);
+    }
+    return out;
+}
+
+enum error normalization_check(struct dataset *d, const struct data_config *c,
+                               const struct normalization *n) {
+    const struct node *at;
+    struct normalize asked;
+    struct normalization given;
+    char is[640], was[640];
+    TRY(normalize_parse(c->normalize, &asked, &at));
+    if (asked.kind == NORMALIZE_AUTO) return ERR_NONE;
+    TRY(normalization_find(d, c, &given));
+    if (normalization_equal(&given, n)) return ERR_NONE;
+    return FAIL(ERR_CONFIG,
+                "data.normalize gives %s, and the network was trained with %s\n'normalize: auto' "
+                "takes those of the checkpoint",
+                normalization_words(d, &given, is), normalization_words(d, n, was));
 }
 
 /* ---- one sample ---- */

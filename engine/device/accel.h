@@ -53,7 +53,11 @@ struct accel_ops {
                          const struct device_mark *m); /* of any device */
     bool (*passed)(const struct device_mark *m);       /* an error counts as passed */
     enum error (*wait)(struct device *d,
-                       enum device_lane l); /* the host, for all that was asked of the lane */
+                       enum device_lane l); /* the host, for all that was asked of the lane; with
+                                               the device's timeout, after which it gives up */
+    /* The host has waited for the lane for 'seconds', and waits no more: ERR_TIMEOUT with the device that hangs (perhaps
+     * one that this one follows) and what it was doing. The process can then only end: base/give_up.h. */
+    enum error (*give_up)(struct device *d, enum device_lane l, double seconds);
     /* cudaStream_t, for a library that wants one; makes d the calling thread's, which such a library may also want. */
     void *(*stream)(struct device *d, enum device_lane l);
 

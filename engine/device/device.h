@@ -4,14 +4,18 @@
 #include "engine/base/memory.h"
 #include "engine/device/ops.h"
 
+#include <stdatomic.h>
+
 struct accel_ops; /* accel.h */
 struct device_unit;
 struct device_software;
 struct device_params {
-    int index;   /* which of the ranks' devices on this host */
-    int count;   /* how many there are on this host */
-    int unit;    /* accelerators: which of the machine's it is; several devices may share one */
-    int threads; /* of this device, >= 1 */
+    int index;      /* which of the ranks' devices on this host */
+    int count;      /* how many there are on this host */
+    int unit;       /* accelerators: which of the machine's it is; several devices may share one */
+    int threads;    /* of this device, >= 1 */
+    double timeout; /* accelerators: seconds that the host waits before it gives up; 0: for ever */
+    bool no_winograd; /* the cpu's convolutions never use Winograd's algorithm */
     bool
         pin; /* bind the calling thread and the device's own to cores of their own, if there are enough */
 };
@@ -54,7 +58,15 @@ struct device_unit {
 struct device { /* embedded first in each kind's own struct */
     const struct device_ops *ops;
     struct device_params params;
+    _Atomic(const char *) doing; /* for messages: device_note */
+    _Atomic int64_t step;
 };
+/* What it is asked for from now on; 'doing' is a constant. d may be NULL. */
+static inline void device_note(struct device *d, const char *doing, int64_t step) {
+    if (!d) return;
+    atomic_store_explicit(&d->doing, doing, memory_order_relaxed);
+    atomic_store_explicit(&d->step, step, memory_order_relaxed);
+}
 
 /* All kinds; device_find gives NULL for an unknown name. */
 const struct device_ops *const *device_kinds(int *count);

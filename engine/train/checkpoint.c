@@ -5,6 +5,7 @@
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/train/checkpoint_impl.h"
+#include "engine/train/init.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -121,7 +122,7 @@ static struct words excerpt(struct words a, struct words other) {
 }
 
 static enum error compare_keys(const char *path, const char *keys, const char *saved,
-                               const char *ours) {
+                               const char *ours, const char *hint) {
     for (const char *line = keys; *line;) {
         size_t all = strcspn(line, "\n");
         struct words key = {line, (int)strcspn(line, "=\n")}, was = identity_get(saved, key),
@@ -130,10 +131,8 @@ static enum error compare_keys(const char *path, const char *keys, const char *s
             struct words old = excerpt(was, is), new = excerpt(is, was);
             return FAIL(
                 ERR_CONFIG,
-                "cannot resume from '%s': %.*s was '%.*s' when it was saved and is '%.*s' now\n"
-                "set it back, or start a new run; model.safetensors alone can be loaded as first "
-                "weights",
-                path, key.n, key.at, old.n, old.at, new.n, new.at);
+                "cannot resume from '%s': %.*s was '%.*s' when it was saved and is '%.*s' now\n%s",
+                path, key.n, key.at, old.n, old.at, new.n, new.at, hint);
         }
         line += all + (line[all] == '\n');
     }
@@ -142,9 +141,23 @@ static enum error compare_keys(const char *path, const char *keys, const char *s
 
 /* NULL: the caller does not mind. */
 static enum error check_identity(const char *path, const char *saved, const char *ours) {
+    static const char hint[] =
+        "set it back, or start a new run; model.safetensors alone can be loaded as first weights";
     if (!ours) return ERR_NONE;
-    TRY(compare_keys(path, ours, saved, ours));
-    return compare_keys(path, saved, saved, ours);
+    TRY(compare_keys(path, ours, saved, ours, hint));
+    return compare_keys(path, saved, saved, ours, hint);
+}
+
+/* What does not say what its data were cannot be compared. */
+static enum error check_data(const char *path, const char *saved, const struct checkpoint_view *v) {
+    static const char hint[] =
+        "put the data back as they were, take the weights alone into a new run (model: {init: "
+        "PATH}), or go on with the data as they are now: checkpoint.data: any";
+    enum error err =
+        v->data && *saved ? compare_keys(path, v->data, saved, v->data, hint) : ERR_NONE;
+    if (err != ERR_CONFIG || !v->any_data) return err;
+    log_warn("%s: going on, as checkpoint.data is any", error_message());
+    return ERR_NONE;
 }
 
 /* PyTorch counts batches in a tensor that no computation of ours reads. */
@@ -189,6 +202,44 @@ static enum error check_fit(const struct st_file *f, const struct st_tensor *wan
     return ERR_NONE;
 }
 
+/* What the network of the file was trained on; NULL: the file does not tell. */
+static enum error read_preprocessing(const struct st_file *f, struct pool *pool,
+                                     struct preprocessing **out) {
+    const char *text = json_get_text(f->metadata, "preprocessing");
+    *out = NULL;
+    return text ? preprocessing_parse(text, f->path, pool, out) : ERR_NONE;
+}
+
+enum error checkpoint_preprocessing(const char *path, struct pool *pool,
+                                    struct preprocessing **out) {
+    struct st_file f;
+    TRY(st_open(path, &f));
+    enum error err = read_preprocessing(&f, pool, out);
+    st_close(&f);
+    return err;
+}
+
+/* *was: what the network was trained on, as far as the checkpoint tells and the caller minds. */
+static enum error check_set(const char *path, const struct opened *c,
+                            const struct checkpoint_view *v, struct preprocessing **was) {
+    TRY(read_preprocessing(&c->file[FILE_MODEL], c->pool, was));
+    if (!v->set) *was = NULL;
+    if (!*was) return ERR_NONE;
+    enum error err = dataset_check_like(v->set, &(*was)->set.base);
+    return err ? error_prefix(err, "cannot resume from '%s': ", path) : ERR_NONE;
+}
+
+static void keep_norm(const char *path, const struct checkpoint_view *v,
+                      const struct preprocessing *was) {
+    char old[640], new[640];
+    if (!was || normalization_equal(&was->norm, v->norm)) return;
+    log_warn("the training data are others than when '%s' was saved: %s now. This run keeps "
+             "the checkpoint's: %s",
+             path, normalization_words(v->set, v->norm, new),
+             normalization_words(v->set, &was->norm, old));
+    *v->norm = was->norm;
+}
+
 /* ---- loading ---- */
 
 static enum error read_into(struct snapshot *shot, enum checkpoint_file file,
@@ -202,7 +253,10 @@ static enum error read_into(struct snapshot *shot, enum checkpoint_file file,
 
 static enum error load_snapshot(const char *path, const struct opened *c,
                                 const struct checkpoint_view *v, struct snapshot *shot) {
+    struct preprocessing *was;
     TRY(check_identity(path, c->manifest.identity, v->identity));
+    TRY(check_set(path, c, v, &was));
+    TRY(check_data(path, c->manifest.data, v));
     for (int i = 0; i < CHECKPOINT_FILES; i++)
         TRY(read_into(shot, (enum checkpoint_file)i, &c->file[i]));
     const struct checkpoint_counters *at = snapshot_counters(shot);
@@ -211,7 +265,9 @@ static enum error load_snapshot(const char *path, const struct opened *c,
         return FAIL(ERR_DATA,
                     "'%s': its counters make no sense (step %" PRId64 ", epoch %" PRId64 ")", path,
                     at->step, at->epoch);
-    return snapshot_give(shot, v, true);
+    TRY(snapshot_give(shot, v, true));
+    keep_norm(path, v, was);
+    return ERR_NONE;
 }
 
 static enum error load_step(const char *path, const struct checkpoint_view *v) {
@@ -231,6 +287,7 @@ static enum error load_weights(const char *path, const struct checkpoint_view *v
     struct st_file f;
     struct snapshot *shot;
     TRY(st_open(path, &f));
+    init_drop_prefix(&f, v->model);
     enum error err = snapshot_create(v, &shot);
     if (err == ERR_NONE) {
         err = read_into(shot, FILE_MODEL, &f);
@@ -243,14 +300,21 @@ static enum error load_weights(const char *path, const struct checkpoint_view *v
 
 typedef enum error (*step_fn)(const char *path, const struct checkpoint_view *v);
 
+/* Whether the manifest says that it is of another run than this (NULL: any is welcome). */
+static bool is_anothers(const char *path, const char *run_id, struct pool *pool) {
+    const char *of = run_id ? checkpoint_run_id(path, pool) : NULL;
+    return of && strcmp(of, run_id) != 0;
+}
+
 /* Tries the steps of a folder, the newest first, until one is not broken. A checkpoint that is
- * valid but does not belong to this run is an error: an older one would be no better. */
-static enum error newest(const char *folder, struct pool *pool, const struct checkpoint_view *v,
-                         step_fn try_step, char **path) {
+ * valid but does not fit is an error: an older one would be no better. */
+static enum error newest(const char *folder, const char *run_id, struct pool *pool,
+                         const struct checkpoint_view *v, step_fn try_step, char **path) {
     struct step_list list;
     TRY(step_list_read(folder, pool, &list));
     for (int i = 0; i < list.count; i++) {
         if (!(*path = step_path(folder, list.step[i], pool))) return ERR_MEMORY;
+        if (is_anothers(*path, run_id, pool)) continue;
         enum error err = try_step(*path, v);
         if (err != ERR_DATA && err != ERR_INPUT && err != ERR_IO) return err;
         log_warn("the checkpoint '%s' is skipped: %s", *path, error_message());
@@ -274,9 +338,25 @@ static const char *steps_folder(const char *path, struct pool *pool) {
     return !inner ? NULL : file_exists(inner) ? inner : path;
 }
 
-enum error checkpoint_find(const char *folder, struct pool *pool, char **path) {
+enum error checkpoint_find(const char *folder, const char *run_id, struct pool *pool, char **path) {
     const char *steps = steps_folder(folder, pool);
-    return steps ? newest(steps, pool, NULL, check_step, path) : ERR_MEMORY;
+    return steps ? newest(steps, run_id, pool, NULL, check_step, path) : ERR_MEMORY;
+}
+
+const char *checkpoint_run_id(const char *path, struct pool *pool) {
+    struct manifest m;
+    return manifest_read(path, pool, &m) == ERR_NONE ? m.run_id : NULL;
+}
+
+const char *checkpoint_newest_step(const char *folder, struct pool *pool) {
+    const char *steps = steps_folder(folder, pool);
+    struct step_list list;
+    if (!steps || step_list_read(steps, pool, &list) != ERR_NONE) return NULL;
+    for (int i = 0; i < list.count; i++) {
+        const char *path = step_path(steps, list.step[i], pool);
+        if (path && checkpoint_run_id(path, pool)) return path;
+    }
+    return NULL;
 }
 
 enum error checkpoint_find_best(const char *folder, struct pool *pool, char **path) {
@@ -291,7 +371,7 @@ enum error checkpoint_find_best(const char *folder, struct pool *pool, char **pa
         if (check_step(*path, NULL) == ERR_NONE) return ERR_NONE;
         log_warn("the checkpoint '%s' is skipped: %s", *path, error_message());
     }
-    return checkpoint_find(folder, pool, path);
+    return checkpoint_find(folder, NULL, pool, path);
 }
 
 static bool is_step_folder(const char *path, struct pool *pool) {
@@ -311,7 +391,7 @@ enum error checkpoint_load(const char *path, struct checkpoint_view *v) {
     const char *steps = steps_folder(path, pool);
     enum error err = !steps                       ? ERR_MEMORY
                      : is_step_folder(path, pool) ? load_step(path, v)
-                                                  : newest(steps, pool, v, load_step, &found);
+                                                  : newest(steps, NULL, pool, v, load_step, &found);
     pool_free(pool);
     return err;
 }

@@ -3,7 +3,7 @@
  * stays. They know neither mode nor number of devices. */
 #pragma once
 #include "engine/base/digest.h"
-#include "engine/base/json.h"
+#include "engine/data/preprocessing.h"
 #include "engine/model/model.h"
 
 /* ---- safetensors ---- */
@@ -41,6 +41,9 @@ MUST_CHECK enum error st_read(const struct st_file *f, const struct st_tensor *t
 void st_close(struct st_file *f);
 
 /* ---- checkpoints ---- */
+/* A run's id, 16 hexadecimal digits: drawn anew at a fresh start, kept by whatever goes on with the
+ * run. A checkpoint names its run, so that none is ever taken for another's. */
+enum { RUN_ID_TEXT = 17 };
 struct checkpoint_counters { /* where the run is: plain numbers, the sampler's position among them
                               */
     int64_t step, epoch, step_in_epoch;
@@ -62,15 +65,21 @@ struct checkpoint_view { /* what is saved: borrowed pointers into the arenas, or
     bool scaled;          /* the counters of the loss's scale belong to it */
     const char *identity; /* text of what must be equal to resume: model, data, batch, seed, ...
                              "key=value\n" lines */
+    const char *data;     /* likewise of what the data hold; NULL: not compared, not saved */
+    bool any_data;        /* if they are others, that is a warning */
+    const char *run_id;   /* of the run that saves; NULL: it has none */
     const char *mode;
     int devices;
+    /* What it is trained on, saved as preprocessing; NULL: nothing is. */
+    const struct dataset *set;
+    struct normalization *norm; /* of these data; a load sets it to that of the checkpoint */
 };
 /* Saves in a thread of its own, beside training: 'save' copies what it needs into memory taken at
  * 'open' and returns; a second save waits for the first. A failed save is logged at once and leaves
  * nothing behind; training goes on, but save reports the last failure when three in a row have
  * failed, and wait when the last one has (and that failure is then forgotten). keep: how many
- * complete ones to leave (0: all); the one just saved and the newest 'best' are never deleted. What
- * v points to is borrowed. */
+ * complete ones to leave (0: all); the one just saved, the newest 'best' and those of another run
+ * are never deleted. What v points to is borrowed. */
 struct saver;
 MUST_CHECK enum error saver_open(const char *folder /* RUN/ckpt */, int keep,
                                  const struct checkpoint_view *v, struct saver **out);
@@ -84,13 +93,25 @@ void saver_close(struct saver *s);                 /* waits, too; NULL is fine *
 /* Loads the checkpoint at path: a step folder; a ckpt folder or a run folder (the newest valid one
  * in it, a broken one is skipped with a warning); or a .safetensors file, of which the model alone
  * is taken: first weights. Nothing of v is touched unless all of it is valid and fits. ERR_CONFIG:
- * valid, but of another model or another run (v->identity, NULL: not compared). */
+ * valid, but of another model, another experiment (v->identity, NULL: not compared) or other data.
+ * Data of another mean and deviation are warned of, and the checkpoint's are kept. */
 MUST_CHECK enum error checkpoint_load(const char *path, struct checkpoint_view *v);
-/* The newest valid checkpoint under a ckpt or run folder, into the pool; ERR_INPUT when there is
- * none. */
-MUST_CHECK enum error checkpoint_find(const char *folder, struct pool *pool, char **path);
+/* The newest valid checkpoint of a run (NULL: of any) under a ckpt or run folder, into the pool;
+ * ERR_INPUT when there is none. */
+MUST_CHECK enum error checkpoint_find(const char *folder, const char *run_id, struct pool *pool,
+                                      char **path);
+/* Whose checkpoint a step's folder is, into the pool: "" where that is not said. NULL: it is none.
+ */
+const char *checkpoint_run_id(const char *path, struct pool *pool);
+/* The newest step under a ckpt or run folder that has a manifest, whether or not the rest is valid;
+ * NULL: there is none. */
+const char *checkpoint_newest_step(const char *folder, struct pool *pool);
 /* The newest valid one that was the best when it was saved; where there is none, the newest. */
 MUST_CHECK enum error checkpoint_find_best(const char *folder, struct pool *pool, char **path);
+/* What the network in a .safetensors file of ours was trained on, into the pool; NULL: the file does
+ * not tell, as others' and old ones. ERR_DATA: the file is damaged, or what it tells makes no sense. */
+MUST_CHECK enum error checkpoint_preprocessing(const char *path, struct pool *pool,
+                                               struct preprocessing **out);
 /* Deletes temporary folders that a killed run left. */
 void checkpoint_sweep(const char *folder);
 /* sha256 over all weights (by name order of the model's params) as hex. */

@@ -12,6 +12,8 @@ extern const char *const checkpoint_file_names[CHECKPOINT_FILES];
 struct manifest {
     int64_t step;
     const char *mode, *identity;
+    const char *run_id, *data; /* "": not said */
+    const char *preprocessing; /* to write: a value in JSON; NULL: none */
     int devices;
     bool best;
     struct {

@@ -14,12 +14,10 @@
 
 /* ---- the keys ----------------------------------------------------------------------------- */
 
-/* A path in a file is relative to that file; one of --set to where we are. */
-static const char *path_absolute(const struct node *at, struct pool *pool) {
+const char *path_absolute(const struct node *at, const char *path, struct pool *pool) {
     const char *slash = at->line > 0 ? strrchr(at->source, '/') : NULL;
-    const char *path = at->text;
     if (*path != '/' && slash)
-        path = pool_printf(pool, "%.*s/%s", (int)(slash - at->source), at->source, at->text);
+        path = pool_printf(pool, "%.*s/%s", (int)(slash - at->source), at->source, path);
     char real[PATH_MAX];
     return path && realpath(path, real) ? pool_printf(pool, "%s", real) : path;
 }
@@ -48,7 +46,7 @@ enum error init_read(struct node *model, struct pool *pool, struct config_errors
                      "checkpoint or a run");
         return ERR_NONE;
     }
-    out->path = init->text = path_absolute(init, pool);
+    out->path = init->text = path_absolute(init, init->text, pool);
     return init->text ? ERR_NONE : ERR_MEMORY;
 }
 
@@ -103,6 +101,50 @@ static bool wanted(const struct model *m, const char *name) {
         if (!strcmp(tensor_at(m, i)->name, name)) return true;
     return false;
 }
+
+/* ---- a common prefix ---- */
+
+/* How many of the model's tensors the file has under 'prefix' and their names. */
+static int found_under(const struct st_file *f, const struct model *m, const char *prefix,
+                       size_t n) {
+    int found = 0;
+    for (int i = 0; i < m->nparams + m->nbuffers; i++)
+        for (int k = 0; k < f->count; k++) {
+            const char *theirs = f->tensors[k].name;
+            if (strncmp(theirs, prefix, n) || strcmp(theirs + n, tensor_at(m, i)->name)) continue;
+            found++;
+            break;
+        }
+    return found;
+}
+
+/* What stands before 'name' in theirs and ends with a point; 0: it is no such name. */
+static size_t prefix_of(const char *theirs, const char *name) {
+    size_t all = strlen(theirs), n = strlen(name);
+    return all > n && theirs[all - n - 1] == '.' && !strcmp(theirs + all - n, name) ? all - n : 0;
+}
+
+void init_drop_prefix(struct st_file *f, const struct model *m) {
+    enum { TRIES = 16 };
+    const char *best = "";
+    size_t length = 0;
+    int all = m->nparams + m->nbuffers, most = found_under(f, m, "", 0), tries = 0;
+    for (int i = 0; i < all && !tries && most < all; i++)
+        for (int k = 0; k < f->count && tries < TRIES; k++) {
+            const char *theirs = f->tensors[k].name;
+            size_t n = prefix_of(theirs, tensor_at(m, i)->name);
+            int found = n ? found_under(f, m, theirs, n) : 0;
+            tries += n > 0;
+            if (found > most) best = theirs, length = n, most = found;
+        }
+    for (int k = 0; k < f->count && length; k++) {
+        const char *theirs = f->tensors[k].name;
+        if (!strncmp(theirs, best, length) && theirs[length] && !st_find(f, theirs + length))
+            f->tensors[k].name += length;
+    }
+}
+
+/* ---- complaints ---- */
 
 /* The tensor of the file that may be meant: one whose name only has something before it
  * ("module.fc.weight"), or the nearest of those that the model does not want. */
@@ -169,7 +211,7 @@ static int compare(const struct st_file *f, const struct model *m, bool strict,
 /* ---- opening ------------------------------------------------------------------------------ */
 
 /* A .safetensors file, a step's folder, or the newest step of a run. */
-static enum error open_source(const char *path, struct st_file *f) {
+static enum error open_file(const char *path, struct st_file *f) {
     struct stat st;
     struct pool *pool;
     if (stat(path, &st) != 0)
@@ -180,11 +222,17 @@ static enum error open_source(const char *path, struct st_file *f) {
     char *step = pool_printf(pool, "%s", path), *file = NULL;
     enum error err = step ? ERR_NONE : ERR_MEMORY;
     char *manifest = step ? pool_printf(pool, "%s/manifest.json", path) : NULL;
-    if (manifest && !file_exists(manifest)) err = checkpoint_find(path, pool, &step);
+    if (manifest && !file_exists(manifest)) err = checkpoint_find(path, NULL, pool, &step);
     if (err == ERR_NONE) file = pool_printf(pool, "%s/model.safetensors", step);
     if (err == ERR_NONE) err = file ? st_open(file, f) : ERR_MEMORY;
     pool_free(pool);
     return err;
+}
+
+static enum error open_source(const char *path, const struct model *m, struct st_file *f) {
+    TRY(open_file(path, f));
+    init_drop_prefix(f, m);
+    return ERR_NONE;
 }
 
 /* ---- checking ----------------------------------------------------------------------------- */
@@ -207,7 +255,7 @@ enum error init_check(const struct init_source *s, const struct model *m, struct
     struct st_file f;
     struct complaints c = {s, e, 0}, none = {s, e, COMPLAINTS_MAX};
     if (!s->path) return ERR_NONE;
-    TRY(open_source(s->path, &f));
+    TRY(open_source(s->path, m, &f));
     int fit = compare(&f, m, s->strict, complain_to_errors, s->strict ? &c : &none);
     st_close(&f);
     if (c.count > COMPLAINTS_MAX)
@@ -302,7 +350,7 @@ enum error init_load(const struct init_source *s, const struct model *m, float *
                      float *buffers) {
     struct st_file f;
     if (!s->path) return ERR_NONE;
-    TRY(open_source(s->path, &f));
+    TRY(open_source(s->path, m, &f));
     enum error err = load_all(s, &f, m, values, buffers);
     st_close(&f);
     return err;

@@ -7,6 +7,8 @@
 
 MUST_CHECK enum error trainer_open(struct trainer *t);
 void trainer_close(struct trainer *t);
+/* For messages: what this rank and its device are at. */
+void trainer_note(struct trainer *t, const char *doing);
 const struct optim_ops *trainer_optim(const struct run_config *c);
 /* The optimizer's state and what trainer_norm and the others need. */
 MUST_CHECK enum error update_open(struct trainer *t);
@@ -55,7 +57,9 @@ MUST_CHECK enum error trainer_values(const struct trainer *t, const float **valu
 /* What must be equal for a resume to be exact: "key=value\n" lines, in the settings' pool. NULL:
  * out of memory. */
 const char *trainer_identity(const struct job *job);
-/* "" where all ranks read the same files anyway. */
+/* The same of what the data hold: numbers of samples, and digests of these. */
+MUST_CHECK enum error data_identity(const struct trainer *t, const char **out);
+/* A digest of that; "" where all ranks read the same files anyway. */
 MUST_CHECK enum error data_digest(const struct trainer *t, char out[SHA256_TEXT]);
 
 /* Threads that serve a rank (loader, saver) run on any core of the process, not on the one that the
@@ -76,7 +80,8 @@ struct metrics;
 /* Of a job whose training begins behind 'step', and is to end with 'steps'. */
 MUST_CHECK enum error metrics_open(const struct job *job, int64_t step, int64_t steps,
                                    struct metrics **out);
-void metrics_start(struct metrics *m, int64_t step, int64_t steps, int64_t per_epoch);
+void metrics_start(struct metrics *m, int64_t step, const char *run_id, int64_t steps,
+                   int64_t per_epoch);
 void metrics_step(struct metrics *m, const struct step_record *r);
 void metrics_val(struct metrics *m, int64_t step, const struct val_result *v);
 void metrics_event(struct metrics *m, int64_t step, const char *event, const char *text);
@@ -91,11 +96,10 @@ struct moved {                             /* bytes to and from other ranks, of 
     double sent[RANKS_MOST], received[RANKS_MOST];
 };
 struct summary { /* what the end of a run says */
-    const char *mode, *run_dir;
+    const char *mode, *run_dir, *run_id;
     int devices;
     int64_t shards, steps, epochs;
-    int64_t
-        first_step; /* that a resumed run began behind: times and bytes are of the steps since */
+    int64_t first_step; /* of a resumed run: times and bytes are of the steps behind it */
     double train_loss;
     struct val_result val;
     bool has_val;

@@ -25,7 +25,8 @@ static void class_json(const struct verdict *v, int64_t k, struct json *j) {
     struct class_score s = confusion_class(v->t->confusion, v->classes, k);
     json_open(j, NULL, '{');
     json_int(j, "class", k);
-    if (dataset_class_name(v->set, k)) json_string(j, "name", dataset_class_name(v->set, k));
+    if (dataset_class_name(v->t->data, k))
+        json_string(j, "name", dataset_class_name(v->t->data, k));
     json_int(j, "samples", (int64_t)s.samples);
     json_int(j, "answers", (int64_t)s.answers);
     json_real(j, "precision", s.precision);
@@ -84,7 +85,7 @@ static void print_classes(const struct verdict *v, FILE *f) {
         char precision[16], recall[16];
         share_text(s.precision, precision);
         share_text(s.recall, recall);
-        const char *name = dataset_class_name(v->set, k);
+        const char *name = dataset_class_name(v->t->data, k);
         fprintf(f, "%5lld %8.0f %8.0f %10s %9s%s%s\n", (long long)k, s.samples, s.answers,
                 precision, recall, name ? "  " : "", name ? name : "");
     }
@@ -153,6 +154,7 @@ static enum error show_text(const struct verdict *v) {
         print_verdict(v, f);
         fclose(f);
     }
+    if (text) text_defuse(text, "\n");
     enum error err = text ? file_write_all(v->t->job->console_out, text, n, "standard output")
                           : FAIL(ERR_MEMORY, "no memory for the table");
     free(text);
@@ -176,14 +178,16 @@ static enum error show(const struct verdict *v) {
 /* ---- evaluation alone ---- */
 
 enum error trainer_judge(struct trainer *t) {
-    struct verdict v = {.t = t, .set = t->job->on_train ? t->data : t->val};
+    bool first = t->job->on_train && !t->job->known;
+    struct dataset *set = first ? t->data : t->val;
+    struct verdict v = {.t = t, .set = set};
     bool counted = v.set->labels == 1 && v.set->classes > 0 && v.set->classes <= CONFUSION_MAX;
     if (counted) v.classes = v.set->classes;
     if (counted && !(t->confusion = calloc((size_t)(v.classes * v.classes), sizeof *t->confusion)))
         return FAIL(ERR_MEMORY, "no memory for a confusion matrix");
     int64_t began = clock_ns();
-    t->job->mode->note(t->mode, "evaluation", 0);
-    enum error err = trainer_evaluate(t, t->job->on_train ? t->data : t->val, &v.result);
+    trainer_note(t, "evaluation");
+    enum error err = trainer_evaluate(t, set, &v.result);
     char planted[INJECT_TEXT];
     if (t->rank == 0 && *inject_text(t->config, planted))
         log_warn("planted on purpose: %s", planted);

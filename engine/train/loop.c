@@ -168,6 +168,7 @@ static enum error take_step(struct run *r) {
     int64_t begin = clock_ns(), before[PHASES];
     memcpy(before, t->phase_ns, sizeof before);
     t->known = &t->sums, t->nknown = 1;
+    device_note(t->device, "training", t->at.step);
     TRY(r->mode->step(t->mode));
     if (t->graph) graph_values_changed(t->graph);
     timers_settle(t, before);
@@ -231,7 +232,7 @@ static enum error evaluate(struct run *r) {
     struct trainer *t = r->t;
     char text[160];
     const struct pause pause = begin_pause(r);
-    r->mode->note(t->mode, "evaluation", t->at.step);
+    trainer_note(t, "evaluation");
     TRY(r->mode->share_buffers(t->mode));
     TRY(trainer_evaluate(t, t->val, &r->val));
     r->has_val = r->val_is_new = true;
@@ -255,7 +256,7 @@ static enum error collect_state(struct run *r) {
 static enum error save(struct run *r, bool best) {
     struct trainer *t = r->t;
     const struct pause pause = begin_pause(r);
-    r->mode->note(t->mode, "saving a checkpoint", t->at.step);
+    trainer_note(t, "saving a checkpoint");
     TRY(r->mode->share_buffers(t->mode));
     TRY(collect_state(r));
     if (best) note_best(r);
@@ -356,6 +357,7 @@ static enum error finish(struct run *r) {
     if (save_every(t) > 0 && r->saved != t->at.step) TRY(save(r, is_better(r)));
     struct summary s = {.mode = c->mode,
                         .run_dir = t->job->run_dir,
+                        .run_id = t->run_id,
                         .devices = t->workers,
                         .shards = c->batch.shards,
                         .steps = t->at.step,
@@ -419,7 +421,7 @@ static enum error open_outputs(struct run *r) {
     TRY(metrics_open(t->job, t->at.step, t->steps, &r->metrics));
     TRY(progress_open(t->job, &r->progress));
     if (t->job->resume) metrics_event(r->metrics, t->at.step, "resumed", t->job->resume);
-    metrics_start(r->metrics, t->at.step, t->steps, t->per_epoch);
+    metrics_start(r->metrics, t->at.step, t->run_id, t->steps, t->per_epoch);
     say_hello(r);
     return ERR_NONE;
 }
@@ -432,10 +434,14 @@ static enum error run_all(struct run *r) {
     return finish(r);
 }
 
+/* Seconds that a device still has to end what it was asked for, once that is for nobody. */
+static const double LAST_PATIENCE = 5;
+
 /* The others are told first; what this rank has recorded is written without losing what was wrong. */
 static enum error fail(struct run *r, enum error err) {
     struct trainer *t = r->t;
     char words[1024];
+    if (t->device) t->device->params.timeout = fmin(t->device->params.timeout, LAST_PATIENCE);
     if (t->mode) t->job->mode->abort(t->mode, error_message());
     if (!t->trace) return err;
     snprintf(words, sizeof words, "%s%s%s", error_message(), *error_hint() ? "\n" : "",

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FORMAT = 1, MANIFEST_MOST = 8 << 20, SUFFIX_BYTES = 22, STEP_DIGITS_MOST = 18 };
-static const struct json_limits limits = {.depth = 3, .entries = 64, .text = MANIFEST_MOST};
+enum { FORMAT = 1, MANIFEST_MOST = 16 << 20, SUFFIX_BYTES = 22, STEP_DIGITS_MOST = 18 };
+static const struct json_limits limits = {.depth = 3, .entries = 1 << 19, .text = MANIFEST_MOST};
 const char *const checkpoint_file_names[CHECKPOINT_FILES] = {
     "model.safetensors", "optim.safetensors", "state.safetensors"};
 
@@ -24,6 +24,7 @@ static void put_manifest(struct json *j, const struct manifest *m) {
     json_open(j, NULL, '{');
     json_int(j, "format", FORMAT);
     json_int(j, "step", m->step);
+    if (*m->run_id) json_string(j, "run_id", m->run_id);
     json_string(j, "mode", m->mode);
     json_int(j, "devices", m->devices);
     json_bool(j, "best", m->best);
@@ -39,6 +40,8 @@ static void put_manifest(struct json *j, const struct manifest *m) {
     }
     json_close(j, ']');
     json_string(j, "identity", m->identity);
+    if (*m->data) json_string(j, "data", m->data);
+    if (m->preprocessing) json_raw(j, "preprocessing", m->preprocessing);
 }
 
 enum error manifest_write(const char *folder, const struct manifest *m) {
@@ -59,26 +62,13 @@ enum error manifest_write(const char *folder, const struct manifest *m) {
     return err;
 }
 
-static bool get_int(const struct json_value *object, const char *key, int64_t most, int64_t *out) {
-    const struct json_value *v = json_get(object, key);
-    if (!v || v->kind != JSON_NUMBER || !v->is_integer || v->integer < 0 || v->integer > most)
-        return false;
-    *out = v->integer;
-    return true;
-}
-
-static const char *get_text(const struct json_value *object, const char *key) {
-    const struct json_value *v = json_get(object, key);
-    return v && v->kind == JSON_STRING ? v->text : NULL;
-}
-
 static bool get_files(const struct json_value *files, struct manifest *out) {
     if (!files || files->kind != JSON_ARRAY || files->count != CHECKPOINT_FILES) return false;
     for (int i = 0; i < CHECKPOINT_FILES; i++) {
         const struct json_value *v = &files->children[i];
-        const char *name = get_text(v, "name"), *crc = get_text(v, "crc32c");
+        const char *name = json_get_text(v, "name"), *crc = json_get_text(v, "crc32c");
         if (!name || strcmp(name, checkpoint_file_names[i]) != 0) return false;
-        if (!crc || strlen(crc) != 8 || !get_int(v, "size", INT64_MAX, &out->file[i].bytes))
+        if (!crc || strlen(crc) != 8 || !json_get_int(v, "size", INT64_MAX, &out->file[i].bytes))
             return false;
         out->file[i].crc = (uint32_t)strtoul(crc, NULL, 16);
     }
@@ -95,16 +85,20 @@ static enum error manifest_parse(const char *path, const char *text, size_t n, s
         return FAIL(ERR_DATA, "'%s' is damaged: its crc32c does not fit its text", path);
     TRY(json_parse(text, n, limits, pool, &root));
     int64_t format, devices;
-    if (!get_int(root, "format", INT64_MAX, &format))
+    if (!json_get_int(root, "format", INT64_MAX, &format))
         return FAIL(ERR_DATA, "'%s' is no manifest", path);
     if (format != FORMAT)
         return FAIL(ERR_DATA, "'%s' has format %" PRId64 "; this program reads format %d", path,
                     format, FORMAT);
     const struct json_value *best = json_get(root, "best");
-    out->mode = get_text(root, "mode");
-    out->identity = get_text(root, "identity");
-    if (!get_int(root, "step", INT64_MAX, &out->step) ||
-        !get_int(root, "devices", INT32_MAX, &devices) || !best || best->kind != JSON_BOOL ||
+    out->mode = json_get_text(root, "mode");
+    out->identity = json_get_text(root, "identity");
+    out->run_id = json_get_text(root, "run_id");
+    out->data = json_get_text(root, "data");
+    if (!out->run_id) out->run_id = "";
+    if (!out->data) out->data = "";
+    if (!json_get_int(root, "step", INT64_MAX, &out->step) ||
+        !json_get_int(root, "devices", INT32_MAX, &devices) || !best || best->kind != JSON_BOOL ||
         !out->mode || !out->identity || !get_files(json_get(root, "files"), out))
         return FAIL(ERR_DATA, "'%s' lacks a part of a manifest", path);
     out->devices = (int)devices;

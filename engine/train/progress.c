@@ -100,7 +100,7 @@ void progress_say(struct progress *p, const char *fmt, ...) {
     va_start(ap, fmt);
     vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
-    dprintf(p->fd, "%s\n", line);
+    dprintf(p->fd, "%s\n", text_defuse(line, ""));
 }
 
 void progress_close(struct progress *p) {

@@ -1,5 +1,6 @@
 /* Who starts the ranks (engine run on one host or on several, or another launcher), and what they
  * reach each other by. */
+#include "engine/train/init.h"
 #include "engine/train/resolve_impl.h"
 
 #include <string.h>
@@ -80,11 +81,41 @@ static void check_nodes(struct resolve *r) {
                      r->c->mode);
 }
 
+/* The configuration says where the secret is and never holds it, since the configuration is written
+ * to the run's files and to reports, and the words of a command are seen by all users of a host. So
+ * the message shows neither the line nor the word. */
+static void refuse_secret(struct resolve *r, const struct node *token) {
+    struct node place = *token;
+    place.file = NULL;
+    if (token->line == 0) place.source = "--set run.token=...";
+    config_error(r->e, &place, false,
+                 "'run.token' must be auto, none, env:NAME or file:PATH, and not the secret "
+                 "itself, which would be written to the run's files\nexport the secret as "
+                 "ENGINE_TOKEN and set run.token: auto; or put it into a file, chmod 600 it, and "
+                 "set run.token: file:PATH");
+}
+
+static enum error resolve_token(struct resolve *r) {
+    const char *spec = r->c->run.token, *path = spec + 5;
+    struct node *node = resolve_find(r, "run.token");
+    bool file = !strncmp(spec, "file:", 5) && *path;
+    if (file && *path != '/') {
+        path = path_absolute(node, path, r->pool);
+        spec = path ? pool_printf(r->pool, "file:%s", path) : NULL;
+        if (!spec) return ERR_MEMORY;
+        r->c->run.token = node->text = spec;
+    } else if (!file && strcmp(spec, "auto") != 0 && strcmp(spec, "none") != 0 &&
+               (strncmp(spec, "env:", 4) != 0 || !spec[4])) {
+        refuse_secret(r, node);
+    }
+    return ERR_NONE;
+}
+
 enum error resolve_processes(struct resolve *r) {
     read_init(r);
     check_launched(r);
     check_nodes(r);
-    return ERR_NONE;
+    return resolve_token(r);
 }
 
 /* What the ranks can reach each other by; NULL: anything that ddp can use. */

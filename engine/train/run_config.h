@@ -35,6 +35,7 @@ enum dp_overlap { DP_OVERLAP_AUTO, DP_OVERLAP_ON, DP_OVERLAP_OFF };
 enum dp_scatter { SCATTER_DIRECT, SCATTER_SERVER };
 enum sync_state { SYNC_LOCAL, SYNC_AVERAGE };
 enum lr_scale { LR_SCALE_NONE, LR_SCALE_LINEAR, LR_SCALE_SQRT };
+enum resumed_data { DATA_SAME, DATA_ANY };
 enum cuda_graph { CUDA_GRAPH_AUTO, CUDA_GRAPH_OFF };
 enum determinism { DETERMINISTIC_FALSE, DETERMINISTIC_TRUE, DETERMINISTIC_BITWISE };
 
@@ -123,7 +124,7 @@ struct run_config {
         const char *init;         /* auto | none | env:// | tcp://HOST:PORT | file:///PATH */
         int64_t rank, world_size; /* with init tcp:// and file://; -1, 0: from the environment */
         int64_t restarts;
-        const char *token; /* auto | none | env:NAME | file:PATH | the secret itself */
+        const char *token; /* auto | none | env:NAME | file:PATH */
         double join_timeout;
     } run;
     struct run_launched launched; /* by NULL: our own launcher starts the ranks */
@@ -135,6 +136,7 @@ struct run_config {
         int64_t keep;
         const char *best;   /* off, or a name of metric_find that validation measures */
         const char *resume; /* never | auto | PATH */
+        int data;           /* enum resumed_data */
     } checkpoint;
     struct log_config {
         const char *dir; /* runs/$name-$time */

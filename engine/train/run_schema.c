@@ -149,7 +149,8 @@ static const struct config_field comm_fields[] = {
      "and ddp",
      .choices = "auto|tree|ring"},
     {"timeout", CONFIG_SECONDS, offsetof(struct comm_config, timeout), "60s",
-     "How long to wait for a rank before giving up", .min = 1e-3, .max = 1e9},
+     "How long to wait for a rank, or for four fifths of it for a GPU, before giving up",
+     .min = 1e-3, .max = 1e9},
     {"heartbeat", CONFIG_SECONDS, offsetof(struct comm_config, heartbeat), "10s",
      "How long a rank on another host may be silent before it is given up", .min = 0.05,
      .max = 1e9},
@@ -185,8 +186,8 @@ static const struct config_field place_fields[] = {
      "How often to start again from the last checkpoint when a rank or a node is lost", .min = 0,
      .max = 1000000},
     {"token", CONFIG_STRING, offsetof(struct place_config, token), "auto",
-     .help = "Secret that all nodes share: itself, env:NAME, file:PATH (0600) or none; auto: "
-             "env:ENGINE_TOKEN, on one host a random one"},
+     .help = "Where the secret is that all nodes share: env:NAME, file:PATH (which nobody else may "
+             "read), or none; auto: env:ENGINE_TOKEN, on one host a random one"},
     {"join_timeout", CONFIG_SECONDS, offsetof(struct place_config, join_timeout), "60s",
      "How long to wait for ranks and nodes to come", .min = 1e-2, .max = 1e9},
     {.key = NULL},
@@ -223,6 +224,9 @@ static const struct config_field checkpoint_fields[] = {
     {"resume", CONFIG_STRING, offsetof(struct checkpoint_config, resume), "never",
      .help =
          "never; auto: go on in the newest run of this name; or the path of a checkpoint or run"},
+    {"data", CONFIG_ENUM, offsetof(struct checkpoint_config, data), "same",
+     "same: a checkpoint that was saved with other data is refused; any: it goes on with these",
+     .choices = "same|any"},
     {.key = NULL},
 };
 SECTION(checkpoint, "every", "Saving, to go on after a stop");

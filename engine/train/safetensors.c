@@ -25,7 +25,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 enum { HEADER_MOST = 16 << 20, TENSORS_MOST = 16384, NAME_MOST = 256 };
 static const struct json_limits header_limits = {
-    .depth = 3, .entries = 12 * TENSORS_MOST, .text = 65536};
+    .depth = 3, .entries = 12 * TENSORS_MOST, .text = HEADER_MOST};
 
 static size_t dtype_bytes(const char *dtype) {
     static const struct {

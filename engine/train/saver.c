@@ -34,6 +34,7 @@ struct saver {
     char *folder;
     int keep;
     struct checkpoint_view view;
+    char *preprocessing;       /* in JSON; NULL: none */
     struct snapshot *snapshot; /* the caller's while idle, the thread's while busy */
     bool best;
 
@@ -67,28 +68,49 @@ static enum error temporary_open(const char *folder, int64_t step, char path[PAT
     return err;
 }
 
-static enum error write_one(const struct snapshot *shot, const char *folder,
-                            enum checkpoint_file file, struct manifest *m) {
+static enum error write_one(const struct saver *s, const char *folder, enum checkpoint_file file,
+                            struct manifest *m) {
     static const char *const kinds[CHECKPOINT_FILES] = {"model", "optim", "state"};
     char path[PATH_MOST + 32], step[24];
     int count;
-    const struct st_tensor *tensors = snapshot_tensors(shot, file, &count);
+    const struct st_tensor *tensors = snapshot_tensors(s->snapshot, file, &count);
     snprintf(path, sizeof path, "%s/%s", folder, checkpoint_file_names[file]);
     snprintf(step, sizeof step, "%" PRId64, m->step);
-    const char *const metadata[][2] = {
-        {"format", "pt"}, {"engine_format", "1"}, {"kind", kinds[file]}, {"step", step}};
-    return st_write(path, tensors, count, metadata, 4, &m->file[file].crc, &m->file[file].bytes);
+    const char *const metadata[][2] = {{"format", "pt"},
+                                       {"engine_format", "1"},
+                                       {"kind", kinds[file]},
+                                       {"step", step},
+                                       {"preprocessing", s->preprocessing}};
+    int entries = file == FILE_MODEL && s->preprocessing ? 5 : 4;
+    return st_write(path, tensors, count, metadata, entries, &m->file[file].crc,
+                    &m->file[file].bytes);
 }
 
 static enum error write_all(const struct saver *s, const char *folder, int64_t step) {
     struct manifest m = {.step = step,
                          .mode = s->view.mode,
                          .identity = s->view.identity ? s->view.identity : "",
+                         .data = s->view.data ? s->view.data : "",
+                         .run_id = s->view.run_id ? s->view.run_id : "",
+                         .preprocessing = s->preprocessing,
                          .devices = s->view.devices,
                          .best = s->best};
     for (int i = 0; i < CHECKPOINT_FILES; i++)
-        TRY(write_one(s->snapshot, folder, (enum checkpoint_file)i, &m));
+        TRY(write_one(s, folder, (enum checkpoint_file)i, &m));
     return manifest_write(folder, &m);
+}
+
+/* What does not say whose it is was there when this run went on from it. */
+static bool is_anothers(const struct saver *s, const struct manifest *m) {
+    return *m->run_id && (!s->view.run_id || strcmp(m->run_id, s->view.run_id) != 0);
+}
+
+static enum error check_place(const struct saver *s, const char *path, struct pool *pool) {
+    struct manifest m;
+    if (!file_exists(path) || manifest_read(path, pool, &m) != ERR_NONE || !is_anothers(s, &m))
+        return ERR_NONE;
+    return FAIL(ERR_CREATE, "'%s' is a checkpoint of another run (%s), which is left alone", path,
+                m.run_id);
 }
 
 /* Afterwards 'temporary' is what was at 'final', or nothing. */
@@ -105,6 +127,7 @@ static enum error save_step(const struct saver *s, int64_t step, struct pool *po
     int fd = -1;
     const char *final = step_path(s->folder, step, pool);
     if (!final) return ERR_MEMORY;
+    TRY(check_place(s, final, pool));
     TRY(temporary_open(s->folder, step, temporary, &fd));
     enum error err = write_all(s, temporary, step);
     if (err == ERR_NONE) err = commit(temporary, final);
@@ -131,7 +154,8 @@ static void remove_step(const char *folder, int64_t step, struct pool *pool) {
 }
 
 /* Leaves 'keep' complete checkpoints, the newest ones and 'saved' among them, and the newest best.
- * What has no good manifest is not ours to judge: it is neither counted nor deleted. */
+ * What has no good manifest or is another run's is not ours to judge: it is neither counted nor
+ * deleted. */
 static void prune(const struct saver *s, int64_t saved, struct pool *pool) {
     struct step_list list;
     bool best_seen = false;
@@ -144,7 +168,7 @@ static void prune(const struct saver *s, int64_t saved, struct pool *pool) {
     for (int i = 0; i < list.count; i++) {
         struct manifest m;
         char *path = step_path(s->folder, list.step[i], pool);
-        if (!path || manifest_read(path, pool, &m) != ERR_NONE) continue;
+        if (!path || manifest_read(path, pool, &m) != ERR_NONE || is_anothers(s, &m)) continue;
         bool newest_best = m.best && !best_seen;
         best_seen |= m.best;
         if (list.step[i] == saved || newest_best) continue;
@@ -208,6 +232,7 @@ static enum error start_thread(struct saver *s) {
 
 static void saver_free(struct saver *s) {
     snapshot_free(s->snapshot);
+    free(s->preprocessing);
     free(s->folder);
     free(s);
 }
@@ -223,6 +248,18 @@ static enum error prepare_folder(const char *folder) {
     return ERR_NONE;
 }
 
+static enum error note_preprocessing(struct saver *s) {
+    struct pool *pool;
+    const char *text = NULL;
+    if (!s->view.set) return ERR_NONE;
+    TRY(pool_create(&pool));
+    enum error err = preprocessing_text(s->view.set, s->view.norm, pool, &text);
+    if (text && !(s->preprocessing = strdup(text)))
+        err = FAIL(ERR_MEMORY, "no memory to save checkpoints");
+    pool_free(pool);
+    return err;
+}
+
 enum error saver_open(const char *folder, int keep, const struct checkpoint_view *v,
                       struct saver **out) {
     TRY(prepare_folder(folder));
@@ -231,6 +268,7 @@ enum error saver_open(const char *folder, int keep, const struct checkpoint_view
     *s = (struct saver){.folder = strdup(folder), .keep = keep, .view = *v, .reported = true};
     enum error err = s->folder ? snapshot_create(v, &s->snapshot)
                                : FAIL(ERR_MEMORY, "no memory to save checkpoints");
+    if (err == ERR_NONE) err = note_preprocessing(s);
     if (err == ERR_NONE) err = start_thread(s);
     if (err == ERR_NONE)
         *out = s;

@@ -23,8 +23,10 @@ struct step_record {
 extern const char *const phase_names[PHASES];
 struct sink_event {
     int64_t step;
-    const char *name, *text;  /* text: may be NULL */
-    int64_t steps, per_epoch; /* of "started": where training is to end, and an epoch; else 0 */
+    const char *name, *text; /* text: may be NULL */
+    /* Of "started": whose steps follow, where training is to end, and an epoch; else NULL and 0. */
+    const char *run_id;
+    int64_t steps, per_epoch;
 };
 struct sink_place {
     const char *run_dir;

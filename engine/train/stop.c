@@ -8,26 +8,33 @@
 /* Lock-free, so a handler may use them. */
 static atomic_int asked; /* read by every rank's thread */
 static atomic_bool at_once;
+static _Atomic(const char *) left; /* what goes with the process then */
 
 int stop_exit_code(int signal) {
     return 128 + signal;
 }
 
 static void handle(int signal) {
+    const char *file = left;
+    if (signal == SIGHUP) signal = SIGTERM;
+    if (at_once && file) (void)unlink(file);
     if (at_once || (asked && signal == SIGINT)) _exit(stop_exit_code(signal));
     asked = signal;
 }
 
 void stop_install(void) {
-    struct sigaction act = {.sa_handler = handle, .sa_flags = SA_RESTART};
+    struct sigaction act = {.sa_handler = handle, .sa_flags = SA_RESTART}, hangup;
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
+    sigaction(SIGHUP, NULL, &hangup);
+    if (hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &act, NULL);
     act.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &act, NULL);
 }
 
-void stop_at_once(bool on) {
+void stop_at_once(bool on, const char *leaves) {
+    left = leaves;
     at_once = on;
     if (on && asked) raise(asked);
 }

@@ -1,12 +1,14 @@
-/* Being asked to stop. The first SIGINT or SIGTERM sets a flag that ranks look at between steps;
- * the second ends the process at once. */
+/* Being asked to stop. The first SIGINT or SIGTERM sets a flag that ranks look at between steps; a
+ * SIGINT after it ends the process at once. SIGHUP, of a terminal that is closed, is as a SIGTERM,
+ * unless it was ignored when the process started (nohup). */
 #pragma once
 #include <stdbool.h>
 
 void stop_install(void);
 /* While on, the first signal ends the process at once as well: for waits with nothing to save. Ends
- * it now if one has come already. */
-void stop_at_once(bool on);
+ * it now if one has come already. leaves: a file that is removed then; NULL: none. It stays valid
+ * until the next call. */
+void stop_at_once(bool on, const char *leaves);
 /* Another rank was asked: this one has to end as if it had been, too. */
 void stop_with_others(void);
 int stop_signal(void); /* 0, SIGINT or SIGTERM */

@@ -120,6 +120,7 @@ enum error summary_json(const struct summary *s, struct json *j) {
     json_list(j, "optimizer_bytes", s->state, s->ranks);
     json_string(j, "weights_sha256", s->weights);
     json_string(j, "losses_sha256", s->losses);
+    json_string(j, "run_id", s->run_id);
     json_string(j, "run_dir", s->run_dir);
     json_close(j, '}');
     return json_done(j);

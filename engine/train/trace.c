@@ -251,6 +251,7 @@ static struct trace_head head_of(const struct trace *tr) {
         t->rank == 0 && !strcmp(t->config->mode, "dp") && t->config->dp.server != SERVER_SHARDED;
     memcpy(h.magic, TRACE_MAGIC, sizeof TRACE_MAGIC);
     snprintf(h.mode, sizeof h.mode, "%s", t->config->mode);
+    snprintf(h.run_id, sizeof h.run_id, "%s", t->run_id);
     (void)gethostname(h.host, sizeof h.host - 1);
     return h;
 }

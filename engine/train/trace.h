@@ -69,7 +69,7 @@ struct trace_rank {
     int rank, size;
     int worker;         /* which of the computing devices; -1: none */
     bool serves, accel; /* it is dp's server; its device is an accelerator */
-    char mode[16], host[64];
+    char mode[16], host[64], run_id[24];
     int64_t first, last; /* steps that were asked for */
     int64_t dropped;     /* events that there was no room for */
     struct trace_clock clock;

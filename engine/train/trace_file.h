@@ -3,7 +3,7 @@
 #pragma once
 #include "engine/train/trace.h"
 
-#define TRACE_MAGIC "engine trace 1"
+#define TRACE_MAGIC "engine trace 2"
 enum {
     TRACE_EVENTS_MOST = 1 << 18, /* of a writer */
     TRACE_WRITERS = 2,           /* the rank's thread, its communication lane */
@@ -17,9 +17,9 @@ struct trace_head {
     uint32_t serves, accel, nevents, nbuckets, names; /* names: bytes */
     int32_t unused;
     int64_t first, last, dropped, offset, round_trip;
-    char mode[16], host[64];
+    char mode[16], host[64], run_id[24];
 };
-_Static_assert(sizeof(struct trace_head) == 176, "no gaps");
+_Static_assert(sizeof(struct trace_head) == 200, "no gaps");
 enum { TRACE_CHECKED = 20 }; /* where 'check' begins to count */
 struct trace_record {
     int64_t begin, end, step, bytes;

@@ -161,10 +161,12 @@ enum error trace_read(const char *path, struct pool *pool, struct trace_rank *ou
                                .dropped = h.dropped,
                                .clock = {h.offset, h.round_trip}};
     const char *mode = plain_text(h.mode, sizeof h.mode - 1, pool),
-               *host = plain_text(h.host, sizeof h.host - 1, pool);
-    if (!mode || !host) return ERR_MEMORY;
+               *host = plain_text(h.host, sizeof h.host - 1, pool),
+               *run_id = plain_text(h.run_id, sizeof h.run_id - 1, pool);
+    if (!mode || !host || !run_id) return ERR_MEMORY;
     memcpy(out->mode, mode, strlen(mode));
     memcpy(out->host, host, strlen(host));
+    memcpy(out->run_id, run_id, strlen(run_id));
     TRY(read_buckets(path, file, &h, pool, out));
     return read_events(path, file, &h, pool, out);
 }
@@ -175,13 +177,14 @@ static enum error check_same(const char *path, const struct trace_rank *a,
                              const struct trace_rank *r, int rank) {
     if (r->rank != rank) return FAIL(ERR_DATA, "'%s' is the trace of rank %d", path, r->rank);
     if (r->size == a->size && r->first == a->first && r->last == a->last &&
-        !strcmp(r->mode, a->mode))
+        !strcmp(r->mode, a->mode) && !strcmp(r->run_id, a->run_id))
         return ERR_NONE;
-    return FAIL(ERR_DATA,
-                "'%s' is of another run than rank %d's: %s, %d ranks, steps %lld to %lld; there "
-                "%s, %d, %lld to %lld",
-                path, a->rank, r->mode, r->size, (long long)r->first, (long long)r->last, a->mode,
-                a->size, (long long)a->first, (long long)a->last);
+    return FAIL(
+        ERR_DATA,
+        "'%s' is of another run than rank %d's: %s, %d ranks, steps %lld to %lld, run '%s'; "
+        "there %s, %d, %lld to %lld, '%s'",
+        path, a->rank, r->mode, r->size, (long long)r->first, (long long)r->last, r->run_id,
+        a->mode, a->size, (long long)a->first, (long long)a->last, a->run_id);
 }
 
 enum error trace_read_all(const char *run_dir, struct pool *pool, struct trace_rank **out, int *n) {

@@ -8,6 +8,7 @@
 #include "engine/optim/schedule.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,11 @@ void trainer_phase(struct trainer *t, enum phase phase, int64_t *mark) {
     t->phase_ns[phase] += now - *mark;
     if (t->trace) trace_span(t->trace, (enum trace_kind)phase, TRACE_COMPUTE, *mark, now);
     *mark = now;
+}
+
+void trainer_note(struct trainer *t, const char *doing) {
+    device_note(t->device, doing, t->at.step);
+    t->job->mode->note(t->mode, doing, t->at.step);
 }
 
 /* ---- sums that ride in the header ---- */
@@ -86,24 +92,40 @@ static enum error check_metric(const struct trainer *t, const char *key, const c
     return FAIL(ERR_CONFIG, "%s: there is no %s: %s", key, name, why);
 }
 
-static enum error open_data(struct trainer *t) {
+static enum error open_sets(struct trainer *t) {
     const struct run_config *c = t->config;
     TRY(dataset_open(&c->data, true, (uint64_t)c->seed, &t->data));
     TRY(dataset_open(&c->data, false, (uint64_t)c->seed, &t->val));
+    return normalization_find(t->data, &c->data, &t->norm);
+}
+
+/* Of a network that knows its data: the set to evaluate alone. */
+static enum error open_known(struct trainer *t) {
+    const struct run_config *c = t->config;
+    t->data = &t->job->known->set.base;
+    t->norm = t->job->known->norm;
+    TRY(normalization_check(t->data, &c->data, &t->norm));
+    if (t->job->task == JOB_ASK) return ERR_NONE;
+    return dataset_open_like(&c->data, t->job->on_train, (uint64_t)c->seed, t->data, &t->val);
+}
+
+static enum error open_data(struct trainer *t) {
+    const struct run_config *c = t->config;
+    TRY(t->job->known ? open_known(t) : open_sets(t));
     if (c->loss == LOSS_CROSS_ENTROPY && !t->data->classes)
         return FAIL(ERR_CONFIG,
                     "data '%s' has no classes, which loss cross_entropy needs\nuse 'loss: mse'",
                     t->data->name);
     TRY(check_metric(t, "train.until", c->train.until_metric));
     TRY(check_metric(t, "checkpoint.best", c->checkpoint.best));
-    TRY(normalization_find(t->data, &c->data, &t->norm));
-    t->sampler = (struct sampler){.size = t->data->size,
+    const struct dataset *counted = t->job->known ? t->val : t->data;
+    t->sampler = (struct sampler){.size = counted ? counted->size : 1,
                                   .batch = c->batch.size,
                                   .shards = (int)c->batch.shards,
                                   .shuffle = true,
                                   .seed = (uint64_t)c->seed,
                                   .pad = c->batch.pad,
-                                  .drop_last = c->batch.drop_last,
+                                  .drop_last = c->batch.drop_last && !t->job->known,
                                   .frozen = inject_mistake(c) == MISTAKE_NO_SET_EPOCH};
     t->per_epoch = sampler_steps(&t->sampler);
     if (t->per_epoch == 0)
@@ -205,6 +227,9 @@ static enum error prepare_sizes(struct trainer *t) {
     return ERR_NONE;
 }
 
+/* Who is late tells why before the others, who wait for comm.timeout, give it up. */
+static const double PATIENCE = 0.8;
+
 enum error trainer_open_device(struct trainer *t) {
     const struct run_config *c = &t->job->settings->config;
     const struct device_choice *d = &c->devices;
@@ -219,6 +244,7 @@ enum error trainer_open_device(struct trainer *t) {
                                       : d->listed ? d->unit[index % d->listed]
                                                   : index,
                               .threads = (int)c->threads,
+                              .timeout = c->comm.timeout * PATIENCE,
                               .pin = (together ? t->workers : t->seats) > 1 &&
                                      !getenv("ENGINE_NO_PIN")};
     return ops->open(&p, &t->device);
@@ -246,8 +272,13 @@ void trainer_view(struct trainer *t, struct checkpoint_view *v) {
                                   .slot_names = t->optim->slot_names,
                                   .counters = &t->at,
                                   .scaled = scaling_on(t),
+                                  .data = t->data_text,
+                                  .any_data = t->config->checkpoint.data == DATA_ANY,
+                                  .run_id = t->run_id,
                                   .mode = t->config->mode,
-                                  .devices = t->config->devices.count};
+                                  .devices = t->config->devices.count,
+                                  .set = t->data,
+                                  .norm = &t->norm};
     bool sliced = t->slices != &t->all; /* the saver then has the state brought to it */
     for (int i = 0; i < t->optim->nslots; i++) v->slots[i] = sliced ? t->whole[i] : t->slots[i];
     v->identity = trainer_identity(t->job);
@@ -300,7 +331,18 @@ static enum error first_values(struct trainer *t) {
         TRY(alloc_floats(&allocator_heap, t->model->arena_floats, &t->whole[i]));
     trainer_view(t, &v);
     if (!state) v.nslots = 0;
-    return v.identity ? checkpoint_load(t->job->resume, &v) : ERR_MEMORY;
+    if (!v.identity) return ERR_MEMORY;
+    TRY(checkpoint_load(t->job->resume, &v));
+    if (t->at.step_in_epoch >= t->per_epoch) /* it was of more data, and has come to the end */
+        t->at.step_in_epoch = 0, t->at.epoch++;
+    return ERR_NONE;
+}
+
+/* Whether there is a checkpoint to say, or to ask, what the data were. */
+static bool wants_data_text(const struct trainer *t) {
+    const struct checkpoint_config *c = &t->config->checkpoint;
+    bool saves = span_steps(c->every, t->per_epoch) > 0 || metric_find(c->best);
+    return t->rank == 0 && t->job->task == JOB_TRAIN && (saves || t->job->resume);
 }
 
 static void drop_whole(struct trainer *t) {
@@ -310,8 +352,30 @@ static void drop_whole(struct trainer *t) {
     }
 }
 
+/* Sixteen digits travel as two numbers that a double holds. */
+static void id_split(const char *id, double halves[2]) {
+    unsigned high = 0, low = 0;
+    if (id && sscanf(id, "%8x%8x", &high, &low) == 2) halves[0] = high, halves[1] = low;
+}
+
+static void id_join(const double halves[2], char id[RUN_ID_TEXT]) {
+    *id = '\0';
+    if (halves[0] > 0 || halves[1] > 0)
+        snprintf(id, RUN_ID_TEXT, "%08x%08x", (unsigned)halves[0], (unsigned)halves[1]);
+}
+
+static void norm_put(const struct normalization *n, double *out) {
+    *out++ = n->channels;
+    for (int k = 0; k < n->channels; k++) *out++ = (double)n->mean[k], *out++ = (double)n->scale[k];
+}
+
+static void norm_get(const double *in, struct normalization *n) {
+    n->channels = (int)*in++;
+    for (int k = 0; k < n->channels; k++) n->mean[k] = (float)*in++, n->scale[k] = (float)*in++;
+}
+
 /* Rank 0 begins with first weights or a checkpoint; mode->start gives all of it to the others, the
- * counters here. */
+ * counters, the run's id and the normalisation here. */
 static enum error begin(struct trainer *t) {
     t->at.best = (double)NAN;
     sha256_init(&t->at.losses);
@@ -323,14 +387,21 @@ static enum error begin(struct trainer *t) {
     TRY(err);
     struct checkpoint_counters *c = &t->at;
     const struct log_config *log = &t->config->log;
-    double at[9] = {0};
+    enum { ID = 9, PLAIN = ID + 2, NORM = 1 + 2 * CHANNELS_MAX };
+    double at[PLAIN + NORM] = {0};
     if (t->rank == 0)
         at[0] = (double)c->step, at[1] = (double)c->epoch, at[2] = (double)c->step_in_epoch,
         at[3] = t->job->resume != NULL, at[4] = c->loss_scale, at[5] = (double)c->good_steps,
         at[6] = (double)c->skipped;
     if (t->rank == 0 && trace_range(t))
         at[7] = (double)log->trace_first, at[8] = (double)log->trace_last;
-    TRY(t->job->mode->sum(t->mode, at, 9));
+    if (t->rank == 0) {
+        id_split(t->job->run_id, at + ID);
+        norm_put(&t->norm, at + PLAIN);
+    }
+    TRY(t->job->mode->sum(t->mode, at, PLAIN + NORM));
+    id_join(at + ID, t->run_id);
+    norm_get(at + PLAIN, &t->norm);
     c->step = (int64_t)at[0], c->epoch = (int64_t)at[1], c->step_in_epoch = (int64_t)at[2];
     t->resumed = at[3] > 0;
     c->loss_scale = at[4], c->good_steps = (int64_t)at[5], c->skipped = (int64_t)at[6];
@@ -347,6 +418,7 @@ enum error trainer_open(struct trainer *t) {
     t->optim = trainer_optim(c);
     t->base_lr = t->optim->lr(c->optimizer.kind.config) * lr_factor(c);
     TRY(open_data(t));
+    if (wants_data_text(t)) TRY(data_identity(t, &t->data_text));
     TRY(open_checked_model(t));
     TRY(t->job->mode->open(t, &t->mode));
     TRY(open_compute(t));

@@ -33,6 +33,10 @@ struct job {
     const struct mode_ops *mode;
     const char *run_dir;
     const char *resume; /* checkpoint to begin from, or NULL */
+    const char *run_id; /* rank 0's; NULL: this is no run, or not known here */
+    /* Not of JOB_TRAIN: what 'resume' tells of its data, so that only a set to evaluate is opened,
+     * and that has to be like it. NULL: it does not tell, and the training data do. */
+    struct preprocessing *known;
     int console_out, console_err;
     bool json, quiet, progress;
     int processes;          /* that the run consists of */
@@ -76,7 +80,9 @@ struct trainer {
     int nslices;
 
     struct device *device;
-    struct dataset *data, *val;
+    struct dataset *data, *val; /* data: the training set, or what job->known tells of it; then
+                                   val is the set to evaluate, or NULL */
+    const char *data_text;      /* rank 0, where checkpoints are read or saved: data_identity */
     struct normalization norm;
     struct model *model;
     struct graph *graph;
@@ -107,7 +113,8 @@ struct trainer {
     double base_lr, lr, norm_seen;
     int64_t more_updates; /* dp.staleness: that the optimizer has done beside one a step */
     struct checkpoint_counters at;
-    bool resumed; /* it began from a checkpoint */
+    bool resumed;             /* it began from a checkpoint */
+    char run_id[RUN_ID_TEXT]; /* rank 0's, on every rank; "": it has none */
     int64_t phase_ns[PHASES];
     struct trace *trace;   /* NULL: there is none */
     struct timers *timers; /* of an accelerator's passes; NULL: the host's clock tells all */
@@ -127,7 +134,7 @@ struct trainer {
  * before ranks start. What is wrong at a place of the configuration is added to errors. */
 struct job_facts {
     int64_t parameters, train, val, steps, per_epoch;
-    char data[SHA256_TEXT]; /* of shapes, sizes and samples here and there */
+    char data[SHA256_TEXT]; /* digest of shapes, sizes and samples; "" on one host */
 };
 MUST_CHECK enum error job_check(const struct job *job, struct config_errors *errors,
                                 struct job_facts *out);

@@ -40,7 +40,7 @@ static const struct {
     {"modes/", "transport/link/", NULL},
     {"modes/", "transport/algo/", NULL},
     {"modes/single.c", "modes/", NULL},
-    {"", "oneapi/dnnl", "engine/device/cpu/"},
+    {"", "oneapi/dnnl", "engine/device/cpu/onednn.h"},
     {"", "yaml.h", "engine/config/"},
     {"engine/", "nng/", NULL},
     {"modes/", "nng/", NULL},

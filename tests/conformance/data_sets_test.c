@@ -126,7 +126,7 @@ static uint32_t sample_digest(struct dataset *d, int64_t i) {
     assert_true(dataset_sample_bytes(d) <= sizeof x && d->targets <= 16);
     assert_true(d->labels <= LABELS_ROOM);
     assert_ok(d->ops->read(d, i, x, label, target));
-    for (int64_t k = 0; k < d->labels; k++) assert_in_range(label[k], 0, d->classes - 1);
+    for (int64_t k = 0; k < d->labels; k++) assert_between(label[k], 0, d->classes - 1);
     uint32_t crc = crc32c(0, x, dataset_sample_bytes(d));
     crc = crc32c(crc, label, (size_t)d->labels * sizeof *label);
     return crc32c(crc, target, (size_t)d->targets * sizeof *target);
@@ -309,7 +309,7 @@ static void check_drawn(const char *set, uint32_t expected) {
         crc = crc32c(crc, x, dataset_sample_bytes(d));
         count[label]++;
     }
-    for (int k = 0; k < 10; k++) assert_in_range(count[k], 70, 135);
+    for (int k = 0; k < 10; k++) assert_between(count[k], 70, 135);
     assert_int_equal(crc, expected);
     dataset_close(d);
 }

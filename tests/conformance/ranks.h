@@ -138,7 +138,7 @@ static inline void ranks_place(struct ranks *p) {
     int half = strcmp(p->link, "hosts") ? p->world : (p->world + 1) / 2;
     for (int i = 0; i < p->world; i++) {
         struct seat_of *s = &p->seat[i];
-        assert_ok(port_open(&(struct port_params){.token = "a token"}, &p->port[i]));
+        assert_ok(port_open(&(struct port_params){.key = "a token"}, &p->port[i]));
         *s = (struct seat_of){.host = i / half, .local = i % half};
         snprintf(s->address, sizeof s->address, "%s", port_address(p->port[i]));
     }

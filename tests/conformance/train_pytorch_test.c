@@ -1,6 +1,7 @@
-/* The zoo against PyTorch: logits, loss, every parameter's gradient, and the losses of ten steps of
- * SGD and AdamW, with what tests/reference/make_zoo_reference.py has written. There all is computed
- * in doubles, so the differences are our rounding. Weights and batches come from a formula. */
+/* The zoo against PyTorch: logits, loss, every parameter's gradient, and the losses of three steps
+ * of SGD and AdamW, with what tests/reference/make_zoo_reference.py has written. There all is
+ * computed in doubles, so the differences are our rounding; more steps would measure how often it
+ * makes a relu flip, after which losses part quickly. Weights and batches come from a formula. */
 #include "tests/harness/formula.h"
 #include "tests/harness/harness.h"
 
@@ -10,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SAMPLED = 6, STEPS = 10, NUMBERS = 1 + STEPS + 1 };
+enum { SAMPLED = 6, STEPS = 3, NUMBERS = 1 + STEPS + 1 };
 
 static const float *output_of(struct graph *g) {
     const float *y;
@@ -281,7 +282,7 @@ static struct worst compare(const char *name, const char *device, enum precision
     }
     rig_close(&g);
     print_message("%-9s %-4s %s: off by %.1e in logits, %.1e in the loss, %.1e in a gradient (%s), "
-                  "%.1e in the losses of ten steps\n",
+                  "%.1e in the losses of three steps\n",
                   name, device, precision == PRECISION_BF16 ? "bf16" : "f32", w.logits, w.loss,
                   w.gradient, w.name, w.steps);
     return w;
@@ -304,7 +305,7 @@ enum { NAMES = sizeof names / sizeof *names };
 
 static void f32_equals_pytorch(void **state) {
     const char *device = *state;
-    const struct worst most = {2e-5, 1e-5, 2e-4, 1e-4, ""};
+    const struct worst most = {2e-5, 1e-5, 2e-4, 2e-5, ""};
     for (int i = 0; i < NAMES; i++) {
         struct worst w = compare(names[i], device, PRECISION_F32);
         assert_below(names[i], &w, &most);

@@ -69,6 +69,30 @@ static void wrong_input(void **state) {
     assert_int_equal(p.code, 73);
 }
 
+/* Whatever files are called and hold, messages hold no control characters. */
+static void messages_steer_no_terminal(void **state) {
+    (void)state;
+    char csv[600], name[600];
+    snprintf(csv, sizeof csv, "%s", scratch_path("cells.csv"));
+    snprintf(name, sizeof name, "%s", scratch_path("\x1b]0;title\x07 é.yaml"));
+    save_text(csv, "a,b\n1,\x1b[31mred\x1b[0m é\n");
+    save_text(name, "optimizer: \"\\e[2J\"\nmodel: \x1b[31m\n");
+    const char *const words[][4] = {{"data", "stats", csv},
+                                    {"run", "/no/\x1b[2J\x9b.yaml"},
+                                    {"run", "a.yaml", name},
+                                    {"validate", name},
+                                    {"inspect", name}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        const char *const *w = words[i];
+        program_run(&p, 10, w[0], w[1], w[2], NULL);
+        assert_true(p.code >= 64);
+        for (const char *c = p.err; *c; c++)
+            if (((unsigned char)*c < 0x20 && *c != '\n') || *c == 0x7f)
+                fail_msg("%s %s: byte %zu of: %s", w[0], w[1], (size_t)(c - p.err), p.err);
+        if (i == 0) assert_non_null(strstr(p.err, "'?[31mred?[0m é'"));
+    }
+}
+
 static void diverging_is_a_result_that_is_not_acceptable(void **state) {
     (void)state;
     static const char *const modes[] = {"mode=single", "mode=dp", "mode=ddp"};
@@ -111,6 +135,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(help_and_version),
         cmocka_unit_test(wrong_input),
+        cmocka_unit_test(messages_steer_no_terminal),
         cmocka_unit_test(diverging_is_a_result_that_is_not_acceptable),
         cmocka_unit_test(config_can_be_run_again),
     };

@@ -66,7 +66,7 @@ static void slow_by_its_share(void **state) {
     assert_null(strstr(p.err, "planted"));
     double slow = least_computing("inject.slow=900%");
     print_message("900 %% longer: %.1f times as long\n", slow / plain);
-    assert_in_range((uintmax_t)(slow / plain * 10), 40, 300);
+    assert_between((uintmax_t)(slow / plain * 10), 40, 300);
     assert_string_equal(hash(), bits);
     assert_string_equal(program_string(&p, "inject"), "device 0 computes 900 % longer");
     training_says(&p, "warning: planted on purpose: device 0 computes 900 % longer");
@@ -186,7 +186,7 @@ static void dp_goes_on(void **state) {
         assert_string_equal(right, plain_hash());
         training_start(&p, dir, more);
         assert_true(program_wait(&p, 60));
-        assert_int_equal(p.code, -SIGKILL);
+        assert_int_equal(p.code, i ? -SIGKILL : 73); /* no new one where checkpoints are */
     }
 }
 

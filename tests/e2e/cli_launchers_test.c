@@ -2,6 +2,7 @@
  * is said, and when, where ranks are started wrongly. */
 #include "tests/harness/program.h"
 
+#include <glob.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
@@ -368,6 +369,59 @@ static void stopped(void **state) {
     assert_int_equal(ranks[0].code, 143);
 }
 
+/* The file in which ranks of one host were to meet goes with the one that is stopped. */
+static void stopped_at_a_file(void **state) {
+    (void)state;
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    const char *before[] = {"env",
+                            "OMPI_COMM_WORLD_RANK=0",
+                            "OMPI_COMM_WORLD_SIZE=2",
+                            "OMPI_COMM_WORLD_LOCAL_RANK=0",
+                            "OMPI_COMM_WORLD_LOCAL_SIZE=2",
+                            engine,
+                            "run",
+                            NULL},
+               *none[] = {NULL};
+    for (int i = 0; i < 3; i++) {
+        glob_t left;
+        start(&ranks[0], before, none);
+        program_wait_text(&ranks[0], "waiting for rank 1 of 2", 10);
+        assert_int_equal(glob(scratch_path("engine-[0-9]*"), 0, NULL, &left), 0);
+        globfree(&left);
+        kill(ranks[0].pid, signals[i]);
+        assert_true(finish(&ranks[0], 4));
+        assert_int_equal(ranks[0].code, signals[i] == SIGINT ? 130 : 143);
+        assert_int_equal(glob(scratch_path("engine-[0-9]*"), 0, NULL, &left), GLOB_NOMATCH);
+    }
+}
+
+/* Nobody watches ranks that are started by hand: the others see it themselves, also after whoever
+ * started the killed one has collected its exit code. */
+static void killed(void **state) {
+    (void)state;
+    static const char *const links[] = {"comm.link=shm", "comm.link=tcp"};
+    for (int i = 0; i < 2; i++) {
+        const char *after[] = {"--set", "train=100000st", "--set", links[i], NULL};
+        char rank[32];
+        fresh_port();
+        for (int k = 0; k < RANKS; k++) {
+            const char *before[] = {"env", rank, "WORLD_SIZE=4", HERE, engine, "run", NULL};
+            snprintf(rank, sizeof rank, "RANK=%d", k);
+            start(&ranks[k], before, after);
+        }
+        program_wait_text(&ranks[0], "step=", 30);
+        kill(ranks[1].pid, SIGKILL);
+        assert_true(finish(&ranks[1], 5));
+        for (int k = 0; k < RANKS; k++) {
+            if (k == 1) continue;
+            bool ended = finish(&ranks[k], 8);
+            if (!ended || ranks[k].code != 75 || !strstr(ranks[k].err, "rank 1 (") ||
+                !strstr(ranks[k].err, "has died"))
+                fail_msg("%s: rank %d: code %d: %s", links[i], k, ranks[k].code, ranks[k].err);
+        }
+    }
+}
+
 static void twice(void **state) {
     (void)state;
     static const struct rank one_rank[] = {
@@ -446,6 +500,8 @@ int main(void) {
         cmocka_unit_test_teardown(alone, sweep),
         cmocka_unit_test_teardown(nobody_comes, sweep),
         cmocka_unit_test_teardown(stopped, sweep),
+        cmocka_unit_test_teardown(stopped_at_a_file, sweep),
+        cmocka_unit_test_teardown(killed, sweep),
         cmocka_unit_test_teardown(twice, sweep),
         cmocka_unit_test_teardown(different, sweep),
         cmocka_unit_test_teardown(port_taken, sweep),

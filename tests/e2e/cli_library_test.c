@@ -1,7 +1,11 @@
-/* The installed library: the examples build against it as a user would build them, and run under
- * 'engine launch', mpirun, or alone. */
+/* The installed library: the examples, and a program that calls every function for groups, build
+ * against it as a user would build them, and run under 'engine launch', mpirun, or alone. */
+#include "engine/base/file.h"
+#include "engine/base/memory.h"
+#include "engine/base/version.h"
 #include "tests/harness/program.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +13,7 @@
 #include <unistd.h>
 
 static struct program p;
-static char prefix[512], example[600];
+static char prefix[512], example[600], example_train[600], trainer[600], ranks[600];
 
 /* A shell's exit code; its output goes to a log that is printed when it is not 'expected'. */
 __attribute__((format(printf, 2, 3))) static void shell(int expected, const char *fmt, ...) {
@@ -28,23 +32,39 @@ __attribute__((format(printf, 2, 3))) static void shell(int expected, const char
     fail_msg("%s: status %x", command, (unsigned)status);
 }
 
-static int setup(void **state) {
-    (void)state;
-    snprintf(prefix, sizeof prefix, "%s", scratch_path("installed"));
-    snprintf(example, sizeof example, "%s", scratch_path("allreduce"));
-    shell(0, "cmake --install %s --prefix %s", ENGINE_BINARY_DIR, prefix);
+/* Compiles a program of the source folder against what is installed. */
+static void build(const char *source, char out[600]) {
 #ifdef ENGINE_SANITIZED
     const char *flags = "-fsanitize=" ENGINE_SANITIZED_AS;
 #else
     const char *flags = "";
 #endif
+    snprintf(out, 600, "%s", scratch_path(strrchr(source, '/') + 1));
+    out[strlen(out) - strlen(".c")] = '\0';
     shell(0,
-          "cc %s %s/examples/allreduce.c "
+          "cc -std=c11 -O1 -Wall -Wextra -Werror %s %s/%s "
           "$(PKG_CONFIG_PATH=%s/lib/pkgconfig:%s/lib/$(cc -print-multiarch)/pkgconfig "
           "pkg-config --cflags --libs engine) -Wl,-rpath,%s/lib -Wl,-rpath,%s/lib/$(cc "
           "-print-multiarch) -o %s",
-          flags, ENGINE_SOURCE_DIR, prefix, prefix, prefix, prefix, example);
+          flags, ENGINE_SOURCE_DIR, source, prefix, prefix, prefix, prefix, out);
+}
+
+static int setup(void **state) {
+    (void)state;
+    snprintf(prefix, sizeof prefix, "%s", scratch_path("installed"));
+    shell(0, "cmake --install %s --prefix %s", ENGINE_BINARY_DIR, prefix);
+    build("examples/allreduce.c", example);
+    build("examples/train.c", example_train);
+    build("tests/e2e/library_train.c", trainer);
+    build("tests/e2e/library_ranks.c", ranks);
     return 0;
+}
+
+static char *text_of(const char *path, struct pool *pool) {
+    char *text;
+    size_t n;
+    assert_ok(file_read(path, 1 << 20, pool, &text, &n));
+    return text;
 }
 
 static int count(const char *text, const char *word) {
@@ -109,10 +129,177 @@ static void refused(void **state) {
     shell(64, "RANK=2 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29999 %s", example);
 }
 
+/* ---- every function ---- */
+
+static void every_call(const char *part, const char *size) {
+    program_run(&p, 120, "launch", "-n", size, ranks, part, NULL);
+    if (p.code) fail_msg("%s of %s: %s%s", part, size, p.out, p.err);
+    assert_int_equal(count(p.out, " is right"), atoi(size));
+}
+
+static void calls_that_wait(void **state) {
+    (void)state;
+    static const char *const sizes[] = {"1", "3", "4"};
+    for (int i = 0; i < 3; i++) every_call("wait", sizes[i]);
+}
+
+static void calls_waited_for_later(void **state) {
+    (void)state;
+    static const char *const sizes[] = {"1", "2", "3"};
+    for (int i = 0; i < 3; i++) every_call("start", sizes[i]);
+}
+
+static void memory_and_parts(void **state) {
+    (void)state;
+    every_call("parts", "2");
+    every_call("parts", "4");
+}
+
+static void calls_refused(void **state) {
+    (void)state;
+    every_call("many", "1");
+    every_call("refuse", "1");
+    every_call("disagree", "2");
+}
+
+/* Ranks that a script has started, over TCP. */
+static void calls_over_tcp(void **state) {
+    (void)state;
+    static const char *const plays[] = {"wait", "start", "parts"};
+    for (int i = 0; i < 3; i++)
+        shell(0,
+              "export TEST_LINK=tcp MASTER_ADDR=127.0.0.1 MASTER_PORT=%d WORLD_SIZE=3; "
+              "RANK=2 %s %s & a=$!; RANK=1 %s %s & b=$!; RANK=0 %s %s && wait $a && wait $b",
+              28000 + (int)(getpid() % 900), ranks, plays[i], ranks, plays[i], ranks, plays[i]);
+}
+
+/* A rank that a script has started and that is killed: the script collects its exit code before the
+ * others look, so that its number names no process any more. */
+static void killed_by_hand(void **state) {
+    (void)state;
+    static const char *const links[] = {"shm", "tcp"}, *const plays[] = {"lose", "lose-another"};
+    for (int i = 0; i < 4; i++)
+        shell(0,
+              "export TEST_LINK=%s MASTER_ADDR=127.0.0.1 MASTER_PORT=%d WORLD_SIZE=3; "
+              "RANK=1 %s %s & b=$!; RANK=2 %s %s & c=$!; RANK=0 %s %s & a=$!; "
+              "wait $b; [ $? = 137 ] && wait $a && wait $c",
+              links[i / 2], 28000 + (int)(getpid() % 900), ranks, plays[i % 2], ranks, plays[i % 2],
+              ranks, plays[i % 2]);
+}
+
+/* ---- training ---- */
+
+static void same_bits_by_both_modes(void **state) {
+    (void)state;
+    shell(0, "cd %s && %s", scratch_folder(), example_train);
+}
+
+/* What the library gives is what the program gives for the same configuration. */
+static void trains(void **state) {
+    (void)state;
+    char mine[1000], theirs[1000];
+    struct pool *pool;
+    assert_ok(pool_create(&pool));
+    shell(0, "cd %s && %s mode=dp devices=cpu:2 train=20st >told", scratch_folder(), trainer);
+    assert_int_equal(sscanf(text_of(scratch_path("told"), pool), "%999[^\n]", mine), 1);
+    program_run(&p, 60, "run", "--json", "--set", "mode=dp", "--set", "devices=cpu:2", "--set",
+                "train=20st", NULL);
+    assert_int_equal(p.code, 0);
+    snprintf(theirs, sizeof theirs, "%s %s %s %lld %.17g %.17g %.17g", ENGINE_VERSION,
+             program_string(&p, "weights_sha256"), program_string(&p, "losses_sha256"),
+             (long long)program_number(&p, "steps"), program_number(&p, "train.loss"),
+             program_number(&p, "val.loss"), program_number(&p, "val.accuracy"));
+    assert_string_equal(mine, theirs);
+    pool_free(pool);
+}
+
+/* ---- what the header promises ---- */
+
+enum { FUNCTIONS_MAX = 200 };
+struct functions {
+    int n;
+    struct {
+        char name[64];
+        bool called;
+    } of[FUNCTIONS_MAX];
+};
+
+/* What is declared is ENGINE_API and then, before the next ';', "engine_" and more before a '('. */
+static void read_functions(struct functions *out, struct pool *pool) {
+    for (const char *at = text_of(ENGINE_SOURCE_DIR "/engine/engine.h", pool);
+         (at = strstr(at, "ENGINE_API ")); at++) {
+        const char *end = strchr(at, '('), *line = strchr(at, ';');
+        if (!end || !line || line < end) continue;
+        const char *begin = end;
+        while (isalnum((unsigned char)begin[-1]) || begin[-1] == '_') begin--;
+        if (strncmp(begin, "engine_", 7)) continue; /* the macro itself */
+        assert_true(out->n < FUNCTIONS_MAX);
+        snprintf(out->of[out->n++].name, sizeof out->of->name, "%.*s", (int)(end - begin), begin);
+    }
+}
+
+static bool calls(const char *text, const char *name) {
+    size_t n = strlen(name);
+    for (const char *at = text; (at = strstr(at, name)); at += n)
+        if (at[n] == '(' && at > text && !isalnum((unsigned char)at[-1]) && at[-1] != '_')
+            return true;
+    return false;
+}
+
+/* The programs that the tests above run. */
+static void every_function_is_called(void **state) {
+    (void)state;
+    static const char *const programs[] = {"tests/e2e/library_ranks.c",
+                                           "tests/e2e/library_train.c"};
+    static struct functions f;
+    struct pool *pool;
+    assert_ok(pool_create(&pool));
+    read_functions(&f, pool);
+    assert_true(f.n >= 29);
+    for (int i = 0; i < 2; i++) {
+        char path[600];
+        snprintf(path, sizeof path, "%s/%s", ENGINE_SOURCE_DIR, programs[i]);
+        const char *text = text_of(path, pool);
+        for (int k = 0; k < f.n; k++) f.of[k].called |= calls(text, f.of[k].name);
+    }
+    for (int k = 0; k < f.n; k++)
+        if (!f.of[k].called) fail_msg("no test calls %s", f.of[k].name);
+    pool_free(pool);
+}
+
+/* The library gives a program these names, and takes no other away from it. */
+static void only_these_are_exported(void **state) {
+    (void)state;
+    static struct functions f;
+    struct pool *pool;
+    assert_ok(pool_create(&pool));
+    read_functions(&f, pool);
+    shell(0, "nm -D --defined-only %s/libengine.so | sed \"s/.* //\" | sort >%s", ENGINE_BINARY_DIR,
+          scratch_path("exported"));
+    const char *text = text_of(scratch_path("exported"), pool);
+    for (int k = 0; k < f.n; k++)
+        if (!strstr(text, f.of[k].name)) fail_msg("%s is not exported", f.of[k].name);
+    assert_int_equal(count(text, "\n"), f.n);
+    pool_free(pool);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(launched),  cmocka_unit_test(alone),   cmocka_unit_test(by_environment),
-        cmocka_unit_test(by_mpirun), cmocka_unit_test(refused),
+        cmocka_unit_test(launched),
+        cmocka_unit_test(alone),
+        cmocka_unit_test(by_environment),
+        cmocka_unit_test(by_mpirun),
+        cmocka_unit_test(refused),
+        cmocka_unit_test(calls_that_wait),
+        cmocka_unit_test(calls_waited_for_later),
+        cmocka_unit_test(memory_and_parts),
+        cmocka_unit_test(calls_refused),
+        cmocka_unit_test(calls_over_tcp),
+        cmocka_unit_test(killed_by_hand),
+        cmocka_unit_test(same_bits_by_both_modes),
+        cmocka_unit_test(trains),
+        cmocka_unit_test(every_function_is_called),
+        cmocka_unit_test(only_these_are_exported),
     };
     return cmocka_run_group_tests(tests, setup, NULL);
 }

@@ -95,8 +95,8 @@ static void killed_at_random(void **state) {
 
 static void stopped_politely(void **state) {
     (void)state;
-    static const int signals[] = {SIGINT, SIGTERM};
-    for (int i = 0; i < 2; i++)
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    for (int i = 0; i < 3; i++)
         for (size_t m = 0; m < 3; m++) {
             char dir[64];
             snprintf(dir, sizeof dir, "stop-%d-%zu", i, m);
@@ -104,12 +104,28 @@ static void stopped_politely(void **state) {
             program_wait_text(&other, "step=10/", 60);
             kill(other.pid, signals[i]);
             assert_true(program_wait(&other, 10));
-            assert_int_equal(other.code, 128 + signals[i]);
+            assert_int_equal(other.code, signals[i] == SIGINT ? 130 : 143);
             start(&other, scratch_path(dir), places[(m + 1) % 3].mode, places[(m + 1) % 3].devices);
             finish(&other);
             assert_non_null(strstr(other.err, "resuming from"));
             assert_same(dir);
         }
+}
+
+/* What does not care for its terminal (nohup) goes on when that is closed. */
+static void an_ignored_hangup_stays_ignored(void **state) {
+    (void)state;
+    (void)signal(SIGHUP, SIG_IGN);
+    for (size_t m = 0; m < 3; m++) {
+        char dir[64];
+        snprintf(dir, sizeof dir, "nohup-%zu", m);
+        start(&other, scratch_path(dir), places[m].mode, places[m].devices);
+        program_wait_text(&other, "step=10/", 60);
+        kill(other.pid, SIGHUP);
+        finish(&other);
+        assert_same(dir);
+    }
+    (void)signal(SIGHUP, SIG_DFL);
 }
 
 static void second_interrupt_ends_at_once(void **state) {
@@ -196,6 +212,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(killed_at_random),
         cmocka_unit_test(stopped_politely),
+        cmocka_unit_test(an_ignored_hangup_stays_ignored),
         cmocka_unit_test(second_interrupt_ends_at_once),
         cmocka_unit_test(another_experiment_is_refused),
         cmocka_unit_test(a_refused_resume_leaves_the_run_as_it_was),

@@ -64,7 +64,8 @@ static void check_rows(const char *dir, int64_t steps) {
 static const char *tensorboard(void) {
     const char *named = getenv("ENGINE_TENSORBOARD_PYTHON");
     const char *program = named ? named : "python3";
-    program_spawn(&python, (const char *const[]){program, "-c", "import tensorboard", NULL});
+    const char *const words[] = {"env", program, "-c", "import tensorboard", NULL};
+    program_spawn(&python, words);
     return program_wait(&python, 60) && python.code == 0 ? program : NULL;
 }
 
@@ -87,7 +88,9 @@ static void undisturbed(void **state) {
         snprintf(hash, sizeof hash, "%s", program_string(&p, "weights_sha256"));
         check_rows(modes[i], 130);
         ask_tensorboard(modes[i]);
-        start("plain", modes[i], "130st", "jsonl");
+        char plain[32];
+        snprintf(plain, sizeof plain, "%s-plain", modes[i]);
+        start(plain, modes[i], "130st", "jsonl");
         ends();
         assert_string_equal(hash, program_string(&p, "weights_sha256"));
     }

@@ -430,7 +430,7 @@ static void looking_changes_nothing(void **state) {
     (void)state;
     char weights[2][128];
     for (int i = 0; i < 2; i++) {
-        run_traced("same", "ddp", "cpu:2", i ? "1..20" : "off", NULL);
+        run_traced(i ? "looked" : "unseen", "ddp", "cpu:2", i ? "1..20" : "off", NULL);
         const char *at = strstr(p.out, "weights sha256");
         assert_non_null(at);
         snprintf(weights[i], sizeof weights[i], "%.80s", at);

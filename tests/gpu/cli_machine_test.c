@@ -56,6 +56,41 @@ static void a_rank_is_killed(void **state) {
 }
 
 #ifdef ENGINE_EMULATED
+/* A kernel of the fifth step that never ends: the run does, within comm.timeout, and names the GPU, in every mode and
+ * whichever way gradients take. */
+static void a_gpu_that_hangs_is_named(void **state) {
+    static const struct {
+        const char *hang, *mode, *devices, *more, *says;
+    } cases[] = {
+        {"rows_add:5@0", "single", "cuda:0", "cuda.graph=auto", "GPU 0 (Emulated GPU)"},
+        {"rows_add:5@1", "single", "cuda:1", "cuda.graph=off", "GPU 1 (Emulated GPU)"},
+        {"rows_add:5@1", "dp", "cuda:0,1", "comm.backend=peer", "GPU 1 (Emulated GPU)"},
+        {"rows_add:5@0", "dp", "cuda:0,1", "dp.overlap=off", "GPU 0 (Emulated GPU)"},
+        {"rows_add:5@1", "dp", "cuda:0,1", "comm.backend=host", "GPU 1 (Emulated GPU)"},
+        {"rows_add:5@1", "dp", "cuda:0,1", "dp.server=sharded", "GPU 1 (Emulated GPU)"},
+        {"rows_add:5@0", "ddp", "cuda:0,1", "comm.backend=nccl", "rank 0: GPU 0 (Emulated GPU)"},
+        {"rows_add:5@1", "ddp", "cuda:0,1", "comm.backend=host", "rank 1: GPU 1 (Emulated GPU)"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char mode[32], devices[32], dir[600];
+        snprintf(mode, sizeof mode, "mode=%s", cases[i].mode);
+        snprintf(devices, sizeof devices, "devices=%s", cases[i].devices);
+        snprintf(dir, sizeof dir, "log.dir=%s/hung-%zu", scratch_folder(), i);
+        setenv("ENGINE_EMULATED_HANG", cases[i].hang, 1);
+        program_run(&p, 60, "run", "--no-progress", "--set", mode, "--set", devices, "--set",
+                    cases[i].more, "--set", "threads=1", "--set", "train=40st", "--set",
+                    "checkpoint=off", "--set", "eval=off", "--set", "comm.timeout=5s", "--set", dir,
+                    "--set", "model={zoo: mlp, hidden: [16]}", NULL);
+        unsetenv("ENGINE_EMULATED_HANG");
+        if (p.code != 75) fail_msg("case %zu ends with %d:\n%s%s", i, p.code, p.out, p.err);
+        expect(p.err, cases[i].says);
+        expect(p.err, "has not done within 4 s what it was asked (training, step 4)");
+        if (p.seconds > 20) fail_msg("case %zu took %g s", i, p.seconds);
+        assert_int_equal(program_orphans(), 0);
+    }
+}
+
 static void seen_with(const char *gpus, const char *says, int code) {
     setenv("ENGINE_EMULATED_GPUS", gpus, 1);
     program_run(&p, 60, "devices", NULL);
@@ -158,6 +193,7 @@ int main(void) {
         cmocka_unit_test(all_is_well),
         cmocka_unit_test(a_rank_is_killed),
 #ifdef ENGINE_EMULATED
+        cmocka_unit_test(a_gpu_that_hangs_is_named),
         cmocka_unit_test(however_many_there_are),
         cmocka_unit_test(what_does_not_work_is_told),
         cmocka_unit_test(nccl_that_fails_is_told),

@@ -2,6 +2,8 @@
  * every n. Faults are those of emulated GPUs: on a real one all succeeds at once. */
 #include "tests/gpu/gpu.h"
 
+#include <cuda_runtime_api.h>
+#include <pthread.h>
 #include <string.h>
 
 /* The settings are read at every call. */
@@ -109,6 +111,30 @@ static void opening_leaves_nothing_behind(void **state) {
 }
 
 #ifdef ENGINE_EMULATED
+/* A thread that has not used the GPU yet, and cannot: what it asks for must not happen on GPU 0 instead. */
+static void *allocate_elsewhere(void *arg) {
+    struct step *s = arg;
+    setenv("ENGINE_EMULATED_FAIL", "cudaSetDevice:1", 1);
+    assert_fails(ERR_DEVICE, device_accel(s->dev)->alloc(s->dev, 4096, &s->memory));
+    assert_non_null(strstr(error_message(), "cannot use this GPU"));
+    unsetenv("ENGINE_EMULATED_FAIL");
+    assert_ok(device_accel(s->dev)->alloc(s->dev, 4096, &s->memory));
+    return NULL;
+}
+
+static void another_thread_stays_off_other_gpus(void **state) {
+    (void)state;
+    struct step s = {.dev = gpu_open(1)};
+    struct cudaPointerAttributes about;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, allocate_elsewhere, &s), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(cudaPointerGetAttributes(&about, s.memory), cudaSuccess);
+    assert_int_equal(about.device, 1);
+    end_step(&s);
+    s.dev->ops->close(s.dev);
+}
+
 static void a_machine_without_gpus(void **state) {
     (void)state;
     int count = -1;
@@ -130,6 +156,7 @@ int main(void) {
         cmocka_unit_test(every_refusal_is_told),
         cmocka_unit_test(opening_leaves_nothing_behind),
 #ifdef ENGINE_EMULATED
+        cmocka_unit_test(another_thread_stays_off_other_gpus),
         cmocka_unit_test(a_machine_without_gpus),
 #endif
     };

@@ -15,6 +15,14 @@
         enum error check_ = (expr);                                                                \
         if (check_ != ERR_NONE) fail_msg("%s: %s", #expr, error_message());                        \
     } while (0)
+/* As CMocka's assert_in_range, whose name differs by version. */
+#define assert_between(value, least, most)                                                         \
+    do {                                                                                           \
+        long long value_ = (long long)(value), least_ = (long long)(least),                        \
+                  most_ = (long long)(most);                                                       \
+        if (value_ < least_ || value_ > most_)                                                     \
+            fail_msg("%s is %lld, and not from %lld to %lld", #value, value_, least_, most_);      \
+    } while (0)
 #define assert_fails(expected, expr)                                                               \
     do {                                                                                           \
         enum error check_ = (expr);                                                                \

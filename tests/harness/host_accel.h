@@ -106,6 +106,11 @@ static inline bool ha_passed(const struct device_mark *m) {
     return true;
 }
 
+static inline enum error ha_give_up(struct device *d, enum device_lane l, double seconds) {
+    (void)d, (void)l;
+    return FAIL(ERR_TIMEOUT, "the device has not answered for %g s", seconds);
+}
+
 static inline enum error ha_wait(struct device *d, enum device_lane l) {
     (void)d, (void)l;
     return ERR_NONE;
@@ -144,6 +149,7 @@ static const struct accel_ops host_accel_functions = {
     .follow = ha_follow,
     .passed = ha_passed,
     .wait = ha_wait,
+    .give_up = ha_give_up,
     .sum = ha_sum,
 };
 

@@ -129,7 +129,7 @@ static struct op_args args_of(struct run *r, void *saved, void *scratch) {
 /* What dw[0] holds before it is added to. */
 static const float added = 0.5f;
 
-static double error_of(const float *got, const float *expected, int64_t n) {
+static inline double error_of(const float *got, const float *expected, int64_t n) {
     double off = 0, all = 0;
     for (int64_t k = 0; k < n; k++) {
         off += pow((double)got[k] - (double)expected[k], 2);

@@ -226,3 +226,16 @@ void program_wait_text(const struct program *p, const char *text, double limit_s
     }
     fail_msg("'%s' did not appear within %.0f s in:\n%s", text, limit_s, err);
 }
+
+const char *program_python(struct program *p, const char *modules) {
+    const char *named = getenv("ENGINE_TORCH_PYTHON"), *python = named ? named : "/usr/bin/python3";
+    char code[200];
+    snprintf(code, sizeof code, "import %s", modules);
+    if (access(python, X_OK) == 0) {
+        program_spawn(p, (const char *const[]){python, "-c", code, NULL});
+        if (program_wait(p, 60) && p->code == 0) return python;
+    }
+    print_message("%s has no %s (ENGINE_TORCH_PYTHON names another): not tested\n", python,
+                  modules);
+    return NULL;
+}

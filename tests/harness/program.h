@@ -26,6 +26,9 @@ void program_spawn(struct program *p, const char *const *words);
 bool program_wait(struct program *p, double limit_s);
 /* Whether it has ended; it is still to be waited for. */
 bool program_ended(const struct program *p);
+/* The Python of ENGINE_TORCH_PYTHON, or the system's, where it can import these modules ("torch,
+ * numpy"); else NULL, after a line that says so. */
+const char *program_python(struct program *p, const char *modules);
 /* The JSON object on standard output; fails the test when there is none. */
 const struct json_value *program_json(const struct program *p, struct pool *pool);
 /* A string of the JSON on standard output, in a rotating static buffer. */

@@ -4,6 +4,7 @@
 #include "engine/base/file.h"
 
 #include <dirent.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,12 +97,16 @@ void training_numbers(const char *dir, const char *name, double *out, int n) {
 }
 
 long training_saved(const char *dir) {
+    return training_saved_before(dir, LONG_MAX);
+}
+
+long training_saved_before(const char *dir, long end) {
     char path[600];
     long newest = -1, step;
     snprintf(path, sizeof path, "%s/ckpt", scratch_path(dir));
     DIR *d = opendir(path);
     for (struct dirent *e; d && (e = readdir(d));)
-        if (sscanf(e->d_name, "step-%ld", &step) == 1 && step > newest) newest = step;
+        if (sscanf(e->d_name, "step-%ld", &step) == 1 && step > newest && step < end) newest = step;
     if (d) closedir(d);
     return newest;
 }

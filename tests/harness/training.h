@@ -16,6 +16,8 @@ void training_resume(struct program *p, const char *dir, long steps);
 const char *training_hash(long steps, const char *const *more);
 /* The last step of the newest checkpoint; -1: there is none. */
 long training_saved(const char *dir);
+/* The newest of a step before this one. */
+long training_saved_before(const char *dir, long end);
 /* Fails the test if any process is left 2 s later, or a file outside of the run's directory. */
 void training_gone(void);
 /* Fails the test unless the program's standard error holds the text. */

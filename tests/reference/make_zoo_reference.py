@@ -1,5 +1,5 @@
 """Writes tests/reference/zoo/NAME.txt: what PyTorch computes, in doubles, from the weights of torch_models.py: logits, loss, norm and
-samples of every gradient, and the losses of ten steps of SGD and of AdamW on one batch. tests/conformance/train_pytorch_test.c reads
+samples of every gradient, and the losses of three steps of SGD and of AdamW on one batch. tests/conformance/train_pytorch_test.c reads
 them. usage: make_zoo_reference.py      (needs torch and numpy)"""
 import os
 
@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 import torch_models
 
-SAMPLED, STEPS = 6, 10
+SAMPLED, STEPS = 6, 3
 here = os.path.dirname(os.path.abspath(__file__))
 
 

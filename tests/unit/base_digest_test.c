@@ -134,12 +134,29 @@ static void test_hmac_known(void **state) {
     assert_false(digest_equal(out, sixth));
 }
 
+/* RFC 7914, section 11, and the one round of others' tests. */
+static void test_pbkdf2_known(void **state) {
+    (void)state;
+    uint8_t out[SHA256_BYTES];
+    const uint8_t once[] = {0x12, 0x0f, 0xb6, 0xcf, 0xfc, 0xf8, 0xb3, 0x2c, 0x43, 0xe7, 0x22,
+                            0x52, 0x56, 0xc4, 0xf8, 0x37, 0xa8, 0x65, 0x48, 0xc9, 0x2c, 0xcc,
+                            0x35, 0x48, 0x08, 0x05, 0x98, 0x7c, 0xb7, 0x0b, 0xe1, 0x7b};
+    const uint8_t often[] = {0x4d, 0xdc, 0xd8, 0xf6, 0x0b, 0x98, 0xbe, 0x21, 0x83, 0x0c, 0xee,
+                             0x5e, 0xf2, 0x27, 0x01, 0xf9, 0x64, 0x1a, 0x44, 0x18, 0xd0, 0x4c,
+                             0x04, 0x14, 0xae, 0xff, 0x08, 0x87, 0x6b, 0x34, 0xab, 0x56};
+    pbkdf2_sha256("password", "salt", 4, 1, out);
+    assert_true(digest_equal(out, once));
+    pbkdf2_sha256("Password", "NaCl", 4, 80000, out);
+    assert_true(digest_equal(out, often));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hmac_known),        cmocka_unit_test(test_crc_known),
-        cmocka_unit_test(test_crc_ways_agree),    cmocka_unit_test(test_crc_continues),
-        cmocka_unit_test(test_sha_known),         cmocka_unit_test(test_sha_any_cut),
-        cmocka_unit_test(test_sha_state_goes_on), cmocka_unit_test(test_sha_ways_agree),
+        cmocka_unit_test(test_hmac_known),     cmocka_unit_test(test_pbkdf2_known),
+        cmocka_unit_test(test_crc_known),      cmocka_unit_test(test_crc_ways_agree),
+        cmocka_unit_test(test_crc_continues),  cmocka_unit_test(test_sha_known),
+        cmocka_unit_test(test_sha_any_cut),    cmocka_unit_test(test_sha_state_goes_on),
+        cmocka_unit_test(test_sha_ways_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,10 +3,12 @@
 
 #include "engine/base/file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static struct pool *pool;
@@ -129,15 +131,41 @@ static void test_remove_tree(void **state) {
     assert_ok(file_remove_tree(scratch_path("tree")));
 }
 
+static int count_in(const char *folder) {
+    int n = 0;
+    DIR *dir = opendir(scratch_path(folder));
+    assert_non_null(dir);
+    for (struct dirent *e; (e = readdir(dir));) n += e->d_name[0] != '.';
+    closedir(dir);
+    return n;
+}
+
+/* Those whose process is gone are swept, of one name; what was kept is not. */
 static void test_temporary(void **state) {
     (void)state;
-    char *a, *b;
+    char *a, *b, *c;
     assert_ok(file_make_folders(scratch_path("temporary")));
     assert_int_equal(setenv("TMPDIR", scratch_path("temporary"), 1), 0);
     assert_ok(file_make_temporary("test", pool, &a));
     assert_ok(file_make_temporary("test", pool, &b));
     assert_true(file_is_folder(a) && file_is_folder(b) && strcmp(a, b) != 0);
     assert_non_null(strstr(a, "/temporary/engine-test-"));
+    pid_t child = fork(); /* is gone before it removes its own */
+    if (child == 0) {
+        _exit(file_make_temporary("test", pool, &c) == ERR_NONE &&
+                      file_make_temporary("other", pool, &c) == ERR_NONE
+                  ? 0
+                  : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(count_in("temporary"), 4);
+    file_keep_temporary(pool, &b);
+    assert_true(file_is_folder(b));
+    assert_ok(file_make_temporary("test", pool, &c));
+    assert_int_equal(count_in("temporary"), 4); /* with the new one, without the abandoned one */
+    assert_true(file_is_folder(a) && file_is_folder(b) && file_is_folder(c));
     assert_int_equal(setenv("TMPDIR", scratch_path("missing"), 1), 0);
     assert_fails(ERR_CREATE, file_make_temporary("test", pool, &a));
     assert_int_equal(unsetenv("TMPDIR"), 0);

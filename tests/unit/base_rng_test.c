@@ -51,7 +51,7 @@ static void test_below(void **state) {
         assert_true(x < 7);
         counts[x]++;
     }
-    for (int i = 0; i < 7; i++) assert_in_range(counts[i], 9600, 10400); /* 4 sigma */
+    for (int i = 0; i < 7; i++) assert_between(counts[i], 9600, 10400); /* 4 sigma */
     assert_int_equal(rng_below(key, 0, 0, 1), 0);
     assert_true(rng_below(key, 0, 0, ~0ull) < ~0ull);
 }
@@ -84,7 +84,7 @@ static void test_permutation(void **state) {
     assert_memory_equal(a, b, sizeof a);
     assert_memory_not_equal(a, other, sizeof a);
     for (int i = 0; i < N; i++) {
-        assert_in_range(a[i], 0, N - 1);
+        assert_between(a[i], 0, N - 1);
         assert_false(seen[a[i]]++);
     }
     rng_permutation(key, 0, 0, a);
@@ -106,7 +106,7 @@ static void test_permutation_is_fair(void **state) {
     for (int i = 0; i < 27; i++)
         if (counts[i]) {
             orders++;
-            assert_in_range(counts[i], 880, 1120);
+            assert_between(counts[i], 880, 1120);
         }
     assert_int_equal(orders, 6);
 }

@@ -3,6 +3,7 @@
 
 #include "engine/base/text.h"
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
@@ -204,11 +205,36 @@ static void figures(void **state) {
     assert_string_equal(text_of_seconds(INFINITY, out), "?");
 }
 
+static void nothing_steers_a_terminal(void **state) {
+    (void)state;
+    static const char *const cases[][3] = {
+        {"plain é 🙂 ☃", "", "plain é 🙂 ☃"},
+        {"\x1b[31mred\x07\x7f", "", "?[31mred??"},
+        {"a\tb\nc\r", "\n", "a?b\nc?"},
+        {"a\nb", "", "a?b"},
+        {"c1 \xc2\x9b 31m", "", "c1 ?? 31m"},
+        {"raw \x9b\xff caf\xe9", "", "raw ?? caf?"},
+        {"cut \xe2\x98", "", "cut ??"},
+        {"", "", ""},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char text[64];
+        snprintf(text, sizeof text, "%s", cases[i][0]);
+        assert_string_equal(text_defuse(text, cases[i][1]), cases[i][2]);
+    }
+    assert_fails(ERR_DATA, FAIL(ERR_DATA, "no '%s'\nhint \x1b\n.", "\x1b]0;é\x07"));
+    assert_string_equal(error_message(), "no '?]0;é?'");
+    assert_string_equal(error_hint(), "hint ??.");
+    assert_fails(ERR_DATA, error_prefix(ERR_DATA, "%s: ", "\x1b"));
+    assert_string_equal(error_message(), "?: no '?]0;é?'");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ints),    cmocka_unit_test(reals), cmocka_unit_test(bytes),
-        cmocka_unit_test(seconds), cmocka_unit_test(rates), cmocka_unit_test(nearest),
-        cmocka_unit_test(figures),
+        cmocka_unit_test(ints),    cmocka_unit_test(reals),
+        cmocka_unit_test(bytes),   cmocka_unit_test(seconds),
+        cmocka_unit_test(rates),   cmocka_unit_test(nearest),
+        cmocka_unit_test(figures), cmocka_unit_test(nothing_steers_a_terminal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

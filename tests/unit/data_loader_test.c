@@ -367,7 +367,7 @@ static void test_workers_by_need(void **state) {
     loader_close(l);
     assert_int_equal(sched_getaffinity(0, sizeof cores, &cores), 0);
     int n = CPU_COUNT(&cores) < 16 ? CPU_COUNT(&cores) : 16;
-    assert_in_range(atomic_load(&nreaders), n > 1 ? 2 : 1, n);
+    assert_between(atomic_load(&nreaders), n > 1 ? 2 : 1, n);
     setup_free(&s);
 }
 

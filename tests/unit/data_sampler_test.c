@@ -65,11 +65,11 @@ static void walk(const struct sampler *s, const int64_t *order, int *visits) {
         bool taken[ROOM] = {0};
         for (int v = 0; v < s->shards; v++) {
             int64_t n = sampler_shard_size(s, step, v);
-            assert_in_range(n, batch / s->shards, (batch + s->shards - 1) / s->shards);
+            assert_between(n, batch / s->shards, (batch + s->shards - 1) / s->shards);
             for (int64_t i = 0; i < n; i++) {
                 int64_t position = sampler_position(s, step, v, i),
                         within = position - step * s->batch;
-                assert_in_range(within, 0, batch - 1);
+                assert_between(within, 0, batch - 1);
                 assert_false(taken[within]);
                 taken[within] = true;
                 visits[order[position]]++;
@@ -103,7 +103,7 @@ static void test_partition(void **state) {
                 assert_int_equal(sampler_total(&s), s.drop_last ? full - full % batch : full);
                 if (s.drop_last) continue;
                 for (int64_t i = 0; i < size; i++)
-                    assert_in_range(visits[i], 1, s.pad ? 1 + (full - size + size - 1) / size : 1);
+                    assert_between(visits[i], 1, s.pad ? 1 + (full - size + size - 1) / size : 1);
             }
 }
 

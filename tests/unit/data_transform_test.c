@@ -106,12 +106,12 @@ static void run_crop(int crop, const char *yaml, bool flips) {
         assert_ok(fake_read(&f.base, (int64_t)id % 50, raw, &label, NULL));
         transform_apply(&t, &f.base, raw, id, out);
         int place = which_cut(&n, (int64_t)id % 50, crop, out);
-        assert_in_range(place, 0, 2 * places - 1);
+        assert_between(place, 0, 2 * places - 1);
         seen[place]++;
     }
     for (int k = 0; k < 2 * places; k++) {
         if (!flips && k & 1) assert_int_equal(seen[k], 0);
-        if (flips || !(k & 1)) assert_in_range(seen[k], 1, 200); /* of 20 or 40 on average */
+        if (flips || !(k & 1)) assert_between(seen[k], 1, 200); /* of 20 or 40 on average */
         kinds += seen[k] > 0;
     }
     assert_int_equal(kinds, flips ? 2 * places : places);
@@ -333,7 +333,7 @@ static void test_resized_crop(void **state) {
         }
         flipped += flip;
     }
-    assert_in_range(flipped, 60, 140);
+    assert_between(flipped, 60, 140);
 }
 
 int main(void) {

@@ -402,7 +402,7 @@ static void every_kind(void **unused) {
     assert_int_equal(n, optim_variants.count);
     for (int i = 0; i < n; i++) {
         assert_ptr_equal(optim_variants.at(i), &kinds[i]->section);
-        assert_in_range(kinds[i]->nslots, 0, OPTIM_SLOTS);
+        assert_between(kinds[i]->nslots, 0, OPTIM_SLOTS);
         for (int k = 0; k < kinds[i]->nslots; k++) assert_non_null(kinds[i]->slot_names[k]);
         int accepted = 0;
         for (size_t k = 0; k < sizeof settings / sizeof settings[0]; k++) {

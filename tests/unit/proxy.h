@@ -1,4 +1,5 @@
-/* A TCP proxy in threads of the test, which mistreats what passes: slices it, stops it, cuts it. */
+/* A TCP proxy in threads of the test, which mistreats what passes: slices it, stops it, cuts it, changes
+ * it. */
 #pragma once
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -16,6 +17,7 @@ struct proxy {
     int slice;              /* bytes it passes at a time; 0: what there is */
     int buffer;             /* of its sockets; 0: the kernel's choice */
     _Atomic long cut_after; /* bytes of all streams after which it resets them; 0: never */
+    _Atomic int change;     /* so many times, one bit of what it passes at once */
     _Atomic bool dumb;      /* passes nothing more, but keeps the streams */
     int listener, target;
     _Atomic long passed;
@@ -49,6 +51,7 @@ static inline void proxy_pass(struct proxy *p, int from, int to) {
         shutdown(from, SHUT_RD);
         return;
     }
+    if (p->change > 0 && p->change--) buf[n / 2] ^= 4;
     for (ssize_t done = 0, k; done < n; done += k)
         if ((k = send(to, buf + done, (size_t)(n - done), MSG_NOSIGNAL)) <= 0) break;
     atomic_fetch_add(&p->passed, (long)n);

@@ -86,25 +86,25 @@ static void test_newest_valid(void **state) {
     assert_loads(ckpt, 1000000000, 3);
     damage(in_step(1000000000, "optim.safetensors"));
     assert_loads(ckpt, 10, 2);
-    assert_ok(checkpoint_find(scratch_path("run"), pool, &found));
+    assert_ok(checkpoint_find(scratch_path("run"), NULL, pool, &found));
     assert_string_equal(found, in_step(10, ""));
     damage(in_step(10, "manifest.json"));
     assert_loads(ckpt, 5, 1);
     unlink(in_step(5, "state.safetensors"));
     assert_refused(ckpt, ERR_INPUT);
-    assert_fails(ERR_INPUT, checkpoint_find(ckpt, pool, &found));
+    assert_fails(ERR_INPUT, checkpoint_find(ckpt, NULL, pool, &found));
 }
 
 static void test_nothing_there(void **state) {
     (void)state;
     char *found;
     assert_refused(scratch_path("nowhere"), ERR_INPUT);
-    assert_fails(ERR_INPUT, checkpoint_find(scratch_path("nowhere"), pool, &found));
+    assert_fails(ERR_INPUT, checkpoint_find(scratch_path("nowhere"), NULL, pool, &found));
     assert_ok(file_make_folders(ckpt));
     assert_ok(
         file_make_folders(pool_printf(pool, "%s/step-12", ckpt))); /* not a name that we write */
     assert_refused(ckpt, ERR_INPUT);
-    assert_fails(ERR_INPUT, checkpoint_find(ckpt, pool, &found));
+    assert_fails(ERR_INPUT, checkpoint_find(ckpt, NULL, pool, &found));
     assert_refused("/dev/null", ERR_DATA);
 }
 

@@ -137,6 +137,36 @@ static void test_what_does_not_fit_is_listed(void **state) {
     assert_true(at("n.bias")[0] == 3 && at("b.bias")[1] == -2.5f);
 }
 
+/* All names behind one prefix, whatever it is, with tensors beside them that are not. */
+static void test_a_common_prefix_is_taken_off(void **state) {
+    (void)state;
+    static const char *const prefixes[] = {"transformer.", "module.", "module.model.",
+                                           "_orig_mod."};
+    for (size_t k = 0; k < sizeof prefixes / sizeof *prefixes; k++) {
+        struct st_tensor t[16];
+        char names[16][64];
+        int n = whole_file(t);
+        for (int i = 0; i < n; i++) {
+            snprintf(names[i], sizeof names[i], "%s%s", prefixes[k], t[i].name);
+            t[i].name = names[i];
+        }
+        struct init_source s = source(t, n, true);
+        assert_ok(check(&s));
+        model_init(m, 1, values, buffers);
+        assert_ok(init_load(&s, m, values, buffers));
+        assert_memory_equal(at("b.weight"), ones, sizeof ones);
+        assert_true(at("n.running_mean")[1] == 5);
+        t[n++] = tensor("lm_head.weight", "F32", 2, 0, ones, 4);
+        s = source(t, n, true);
+        assert_fails(ERR_CONFIG, check(&s));
+        assert_said("'lm_head.weight' is there, and this model has no such tensor");
+        t[n - 1].name = "b.bias"; /* which of the two is meant? */
+        s = source(t, n, true);
+        assert_fails(ERR_CONFIG, check(&s));
+        assert_said("b.bias' is there, and this model has no such tensor");
+    }
+}
+
 static void test_nothing_fits(void **state) {
     (void)state;
     struct st_tensor t[] = {tensor("other", "F32", 2, 0, ones, 4)};
@@ -208,6 +238,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_types_are_converted),
         cmocka_unit_test(test_what_does_not_fit_is_listed),
+        cmocka_unit_test(test_a_common_prefix_is_taken_off),
         cmocka_unit_test(test_nothing_fits),
         cmocka_unit_test(test_bad_files),
         cmocka_unit_test(test_keys),

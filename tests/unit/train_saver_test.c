@@ -136,6 +136,36 @@ static void test_keep_ignores_broken(void **state) {
     assert_true(has_step(1) && has_step(2) && has_step(3));
 }
 
+/* Those of another run are neither counted, deleted nor overwritten; those that do not say whose
+ * they are were there when the run went on. */
+static void test_keep_spares_another_run(void **state) {
+    (void)state;
+    struct toy t;
+    struct saver *s;
+    char *found;
+    const char *const ids[] = {"00000000000000aa", "00000000000000bb"};
+    toy_save(ckpt, 1, 1, false);
+    for (int k = 0; k < 2; k++) {
+        toy_init(&t, 10 * (k + 1), k);
+        t.view.run_id = ids[k];
+        assert_ok(saver_open(ckpt, 1, &t.view, &s));
+        assert_ok(saver_save(s, false));
+        assert_ok(saver_wait(s));
+        if (k == 0) saver_close(s);
+    }
+    assert_true(!has_step(1) && has_step(10) && has_step(20));
+    toy_fill(&t, 10, 5);
+    assert_ok(saver_save(s, false));
+    assert_fails(ERR_CREATE, saver_wait(s));
+    saver_close(s);
+    assert_ok(checkpoint_find(ckpt, ids[0], pool, &found));
+    assert_non_null(strstr(found, "step-000000010"));
+    assert_ok(checkpoint_find(ckpt, ids[1], pool, &found));
+    assert_non_null(strstr(found, "step-000000020"));
+    assert_fails(ERR_INPUT, checkpoint_find(ckpt, "00000000000000cc", pool, &found));
+    assert_loads(20, 1);
+}
+
 static void test_same_step_again(void **state) {
     (void)state;
     toy_save(ckpt, 5, 1, false);
@@ -182,7 +212,7 @@ static void test_save_allocates_nothing(void **state) {
     count_allocations_begin();
     assert_ok(saver_save(s, false));
     assert_fails(ERR_CREATE, saver_wait(s));
-    assert_in_range(count_allocations_end(), 0, 12);
+    assert_between(count_allocations_end(), 0, 12);
     saver_close(s);
 }
 
@@ -274,7 +304,7 @@ static void test_fault_sweep(void **state) {
                               .step = 1 + variant / 2};
             long n = 1;
             while (fails_at(&w, n)) n++;
-            assert_in_range(n, 20, 200);
+            assert_between(n, 20, 200);
         }
     log_set_level(LOG_INFO);
 }
@@ -297,7 +327,7 @@ static void test_file_faults(void **state) {
         assert_int_equal(err != ERR_NONE, n <= calls);
         assert_int_equal(file_exists(path), n > calls);
     } while (n <= calls);
-    assert_in_range(n, 6, 12);
+    assert_between(n, 6, 12);
     n = 0;
     do {
         n++;
@@ -307,7 +337,7 @@ static void test_file_faults(void **state) {
         assert_int_equal(err != ERR_NONE, n <= calls);
         assert_false(file_exists(scratch_path("replaced.json.tmp")));
     } while (n <= calls);
-    assert_in_range(n, 6, 12);
+    assert_between(n, 6, 12);
 }
 
 /* ---- killed at every call ---- */
@@ -362,7 +392,7 @@ static void test_kill_sweep(void **state) {
         assert_true(has_step(1) || has_step(2));
     }
     assert_true(seen_old && seen_new);
-    assert_in_range(n, 20, 200);
+    assert_between(n, 20, 200);
 }
 
 int main(int argc, char **argv) {
@@ -377,6 +407,7 @@ int main(int argc, char **argv) {
         T(test_keep),
         T(test_keep_spares_the_new),
         T(test_keep_ignores_broken),
+        T(test_keep_spares_another_run),
         T(test_same_step_again),
         T(test_sweep),
         T(test_open_fails),

@@ -80,7 +80,7 @@ static struct metrics *open_at(int64_t step) {
     struct metrics *m;
     assert_ok(metrics_open(&job, step, 100, &m));
     if (step > 0) metrics_event(m, step, "resumed", "runs/\"x\"");
-    metrics_start(m, step, 100, 7);
+    metrics_start(m, step, "0123456789abcdef", 100, 7);
     return m;
 }
 

@@ -71,6 +71,17 @@ static void integers_divide_toward_zero(void **state) {
     assert_int_equal(v[4], INT32_MIN / 4);
 }
 
+static bool f32_nan(uint32_t u) {
+    return (u & 0x7fffffff) > 0x7f800000;
+}
+
+/* Which of two NaNs becomes their sum or product is open. */
+static bool either_nan(enum redop op, uint32_t a, uint32_t b, uint32_t got) {
+    bool picks = op == REDOP_MIN || op == REDOP_MAX;
+    uint32_t quiet = 1u << 22;
+    return !picks && f32_nan(a) && f32_nan(b) && (got == (a | quiet) || got == (b | quiet));
+}
+
 /* -0 and NaN, of every payload and sign, come out the same in a vector and alone. */
 static void alone_as_among_others(void **state) {
     static const uint32_t odd[] = {0x80000000, 0,          0x7fc00001, 0xffc00002, 0x7f800001,
@@ -86,7 +97,8 @@ static void alone_as_among_others(void **state) {
         combine(DTYPE_F32, op, N, all, a, b);
         for (int i = 0; i < N; i++) {
             combine(DTYPE_F32, op, 1, &one, &a[i], &b[i]);
-            if (one != all[i])
+            bool open = either_nan(op, a[i], b[i], one) && either_nan(op, a[i], b[i], all[i]);
+            if (one != all[i] && !open)
                 fail_msg("%08x op %d %08x: %08x alone, %08x in a vector", a[i], (int)op, b[i], one,
                          all[i]);
         }

@@ -3,6 +3,7 @@
 
 #include "transport/launch/launcher.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char *environment; /* "NAME=value\n..." */
@@ -166,7 +167,36 @@ static void refused(void **state) {
     }
 }
 
+/* Which start of the same job this is. */
+static void test_starts_again(void **state) {
+    (void)state;
+    struct launcher_job job, other;
+    static char first[256];
+    environment = "RANK=0\nWORLD_SIZE=1\nMASTER_ADDR=10.0.0.1\nPMI_RANK=1\n";
+    assert_ok(launcher_job(get, &job));
+    assert_string_equal(job.name, "");
+    environment = "SLURM_JOB_ID=17\nSLURM_STEP_ID=2\nSLURM_RESTART_COUNT=3\n";
+    assert_ok(launcher_job(get, &job));
+    assert_string_equal(job.name, "slurm 17.2");
+    assert_int_equal(job.restarts, 3);
+    environment = "SLURM_JOB_ID=17\n";
+    assert_ok(launcher_job(get, &job));
+    assert_string_equal(job.name, "slurm 17.batch");
+    assert_int_equal(job.restarts, 0);
+    environment = "SLURM_JOB_ID=17\nTORCHELASTIC_RESTART_COUNT=2\nTORCHELASTIC_RUN_ID=none\n";
+    assert_ok(launcher_job(get, &job));
+    assert_int_equal(job.restarts, 2);
+    assert_int_equal(strncmp(job.name, "torchrun ", 9), 0);
+    snprintf(first, sizeof first, "%s", job.name);
+    environment = "TORCHELASTIC_RESTART_COUNT=5\nTORCHELASTIC_RUN_ID=another\n";
+    assert_ok(launcher_job(get, &other)); /* of the same process */
+    assert_string_equal(other.name, first);
+    environment = "TORCHELASTIC_RESTART_COUNT=many\n";
+    assert_fails(ERR_USAGE, launcher_job(get, &job));
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(found), cmocka_unit_test(refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_starts_again), cmocka_unit_test(found),
+                                       cmocka_unit_test(refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,7 +102,7 @@ static enum error sum_one(void *user, int rank) {
 static void expect(int64_t n, float *out) {
     int hosts = roster.hosts, locals = roster.size / hosts;
     for (int64_t i = 0; i < n; i++) {
-        float v[RANKS];
+        float v[RANKS] = {0};
         for (int h = 0; h < hosts; h++) {
             float w[RANKS];
             for (int r = 0, l = 0; r < roster.size; r++)

@@ -26,10 +26,14 @@ struct hello {
 struct challenge {
     uint64_t magic;
     uint32_t version, unused;
-    uint8_t nonce[32], proof[32];
+    uint8_t nonce[32];
+};
+struct welcome {
+    uint32_t in, unused;
+    uint8_t proof[32];
 };
 static const struct hello good = {
-    .magic = 0x6b6e696c65676e65u, .version = 1, .group = 7, .from = 1, .to = 0, .size = 2};
+    .magic = 0x6b6e696c65676e65u, .version = 2, .group = 7, .from = 1, .to = 0, .size = 2};
 
 static int try_dial(const char *address) {
     struct sockaddr_in to = proxy_address(atoi(strrchr(address, ':') + 1));
@@ -62,22 +66,28 @@ static bool hangs_up(int fd) {
 
 /* ---- strangers ---- */
 
-static void prove(const char *token, const struct hello *h, const uint8_t *nonce, uint8_t *out) {
-    uint8_t text[1 + sizeof *h + 32] = {'D'};
+static void prove(const char *token, char who, const struct hello *h, const uint8_t *nonce,
+                  uint8_t *out) {
+    uint8_t text[1 + sizeof *h + 32] = {(uint8_t)who};
     memcpy(text + 1, h, sizeof *h);
     memcpy(text + 1 + sizeof *h, nonce, 32);
     hmac_sha256(token, strlen(token), text, sizeof text, out);
 }
 
-/* Says hello and answers the challenge; 'welcome' tells whether it was let in. */
+/* Says hello and answers the challenge; the welcome tells whether it was let in. Only who was let
+ * in has a proof that the other side holds the key. */
 static bool greet(int fd, const char *token, uint8_t answer[32]) {
     struct challenge c;
-    uint32_t welcome = 0;
+    struct welcome w;
+    uint8_t proof[32], none[32] = {0};
     put(fd, &good, sizeof good);
     if (recv(fd, &c, sizeof c, MSG_WAITALL) != (ssize_t)sizeof c) return false;
-    if (token) prove(token, &good, c.nonce, answer);
+    if (token) prove(token, 'D', &good, c.nonce, answer);
     put(fd, answer, 32);
-    return recv(fd, &welcome, sizeof welcome, MSG_WAITALL) == (ssize_t)sizeof welcome;
+    assert_int_equal(recv(fd, &w, sizeof w, MSG_WAITALL), sizeof w);
+    prove("right", 'L', &good, c.nonce, proof);
+    assert_memory_equal(w.proof, w.in ? proof : none, 32);
+    return w.in;
 }
 
 static void assert_dropped(const char *address, const void *data, size_t n) {
@@ -94,14 +104,14 @@ static void strangers_are_dropped(void **state) {
     uint8_t answer[32], replayed[32], huge[4096];
     struct port *p;
     (void)state;
-    assert_ok(port_open(&(struct port_params){.token = "right"}, &p));
+    assert_ok(port_open(&(struct port_params){.key = "right"}, &p));
     const char *address = port_address(p);
     memset(huge, 255, sizeof huge);
     assert_dropped(address, http, sizeof http);
     assert_dropped(address, huge, sizeof huge);
     other.kind = 77;
     assert_dropped(address, &other, sizeof other);
-    other = good, other.version = 2;
+    other = good, other.version = 1;
     assert_dropped(address, &other, sizeof other);
 
     int fd = dial(address);
@@ -177,7 +187,7 @@ static enum error open_at(struct ranks *p, const char *token, uint64_t id, doubl
     struct group *g;
     struct port *own;
     struct group_params gp = rank_params(p, 1);
-    assert_ok(port_open(&(struct port_params){.token = token}, &own));
+    assert_ok(port_open(&(struct port_params){.key = token}, &own));
     gp.port = own;
     gp.id = id;
     gp.timeout = timeout;
@@ -246,7 +256,7 @@ static void where_ports_listen(void **state) {
     assert_fails(ERR_CONFIG, port_open(&(struct port_params){.interface = "0.0.0.0"}, &p));
     assert_has(error_message(), "there is no token");
     assert_fails(ERR_CREATE,
-                 port_open(&(struct port_params){.interface = "192.0.2.1", .token = "t"}, &p));
+                 port_open(&(struct port_params){.interface = "192.0.2.1", .key = "t"}, &p));
     assert_has(error_message(), "cannot listen on 192.0.2.1");
 
     assert_ok(port_address_towards("127.0.0.1:29500", address));

@@ -43,14 +43,17 @@ static void assert_closed(int fd) {
     close(fd);
 }
 
+static uint8_t last_proof[SHA256_BYTES]; /* of the last reply */
+
 /* The head of the reply. */
 static struct wire_reply take_reply(int fd) {
     struct wire_reply h;
-    uint8_t rest[4096];
+    static uint8_t rest[4096];
     assert_true(take(fd, &h, sizeof h));
     assert_true(wire_is_reply(&h.start));
     assert_true(h.start.bytes - sizeof h <= sizeof rest);
     assert_true(take(fd, rest, h.start.bytes - sizeof h));
+    memcpy(last_proof, rest + h.start.bytes - sizeof h - SHA256_BYTES, SHA256_BYTES);
     return h;
 }
 
@@ -197,6 +200,28 @@ static void the_token_is_needed(void **state) {
     assert_serves();
 }
 
+/* With an HMAC one could guess the secret without the server. */
+static void strangers_get_no_proof(void **state) {
+    static const uint8_t none[SHA256_BYTES];
+    uint8_t message[256], nonce[WIRE_NONCE], other[WIRE_NONCE] = {0};
+    static const char *const secrets[] = {"wrong", "right", "right"};
+    static const uint32_t statuses[] = {WIRE_REFUSED, WIRE_STALE, ANSWER_OK};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        int fd = greeted(nonce);
+        assert_memory_equal(last_proof, none, SHA256_BYTES);
+        struct wire_request h = add_request(i == 1 ? other : nonce, 1);
+        h.start.kind = WIRE_PROVE;
+        size_t n = make(h, &(struct request){.key = ""}, secrets[i], message);
+        assert_int_equal(ask_raw(fd, message, n).start.kind, statuses[i]);
+        if (i < 2)
+            assert_memory_equal(last_proof, none, SHA256_BYTES);
+        else
+            assert_memory_not_equal(last_proof, none, SHA256_BYTES);
+        close(fd);
+    }
+}
+
 static void other_versions_are_told(void **state) {
     uint8_t message[256], nonce[WIRE_NONCE];
     uint32_t version = WIRE_VERSION + 1;
@@ -319,6 +344,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_length_is_not_believed),
         cmocka_unit_test(a_flood),
         cmocka_unit_test(the_token_is_needed),
+        cmocka_unit_test(strangers_get_no_proof),
         cmocka_unit_test(other_versions_are_told),
         cmocka_unit_test(flipped_bits),
         cmocka_unit_test(cut_messages),

@@ -27,6 +27,9 @@ struct loads {
     int n;
 };
 
+/* Between hosts bytes are sealed, on one host only labels are. */
+static const char *const far_and_near[] = {"hosts", "tcp"};
+
 /* Sums of several lengths on both lanes at once; every element is checked. */
 static void sums(struct rank *r) {
     const struct loads *l = r->of->user;
@@ -62,11 +65,11 @@ static void slices_are_put_together(void **state) {
     static const struct loads loads = {counts, 4};
     static const char *const algorithms[] = {"ring", "direct"};
     (void)state;
-    for (int i = 0; i < 4; i++) {
-        struct proxy proxy = {.slice = i < 2 ? 1 : 7 * i, .buffer = 4096};
+    for (int i = 0; i < 8; i++) {
+        struct proxy proxy = {.slice = i < 4 ? 1 : 7 * i, .buffer = 4096};
         run_through(&proxy,
                     (struct ranks){.world = 2,
-                                   .link = "tcp",
+                                   .link = far_and_near[i / 2 % 2],
                                    .algorithm = algorithms[i % 2],
                                    .order = i % 2 ? ORDER_TREE : ORDER_RING,
                                    .fn = sums,
@@ -144,6 +147,48 @@ static void a_cut_path_is_named(void **state) {
         assert_true(strstr(r[0].message, "rank 1 has died") ||
                     strstr(r[0].message, "rank 1 cannot be reached"));
         assert_has(r[1].message, "rank 0 ");
+    }
+}
+
+/* ---- a path on which something is changed ---- */
+
+/* user: elements of each call; 0: there are no calls while it is changed. */
+static void changed(struct rank *r) {
+    static float buf[2][300000];
+    int64_t start = clock_ns(), n = *(const int64_t *)r->of->user;
+    enum error err = group_barrier(r->group);
+    for (int i = 0; !err && clock_seconds(clock_ns() - start) < 10; i++) {
+        if (r->index == 0 && i == 20) on_the_way->change = 1;
+        if (!n) nap(0.02);
+        err = n ? group_all_reduce(r->group, LANE_INLINE, buf[r->index], n, DTYPE_F32, REDOP_SUM,
+                                   NULL)
+              : i < 50 ? ERR_NONE
+                       : group_barrier(r->group);
+    }
+    rank_result(r, err);
+}
+
+static void a_changed_message_is_named(void **state) {
+    static const int64_t lengths[] = {300000, 5000, 1, 0};
+    struct rank r[2];
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        struct proxy proxy = {0};
+        on_the_way = &proxy;
+        bool bytes = i / 2 < 2; /* where only labels have seals these may be missed */
+        if (bytes && i % 2) continue;
+        run_through(&proxy,
+                    (struct ranks){.world = 2,
+                                   .link = far_and_near[i % 2],
+                                   .heartbeat = 0.5,
+                                   .fn = changed,
+                                   .user = &lengths[i / 2]},
+                    r);
+        assert_true(proxy.change == 0);
+        assert_int_equal(r[0].err, ERR_PEER);
+        assert_int_equal(r[1].err, ERR_PEER);
+        assert_string_equal(r[0].message, r[1].message);
+        assert_has(r[0].message, "was changed on the way");
     }
 }
 
@@ -319,6 +364,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(small_buffers_do_not_block),
         cmocka_unit_test(a_silent_path_is_named),
         cmocka_unit_test(a_cut_path_is_named),
+        cmocka_unit_test(a_changed_message_is_named),
         cmocka_unit_test(a_dead_process_is_named_at_once),
         cmocka_unit_test(a_stopped_process_is_named),
         cmocka_unit_test(a_rank_that_leaves_is_named),

@@ -31,8 +31,8 @@ bool algo_suits(const struct algo_ops *a, enum order order, const struct places 
 
 int64_t collective_cut(const struct collective *c, int r) {
     int64_t line = ALIGNMENT / (int64_t)dtype_size(c->sum.type);
-    int64_t cut = order_chunk(c->sum.count, c->size, r);
-    return r == c->size ? c->sum.count : cut / line * line;
+    int64_t cut = order_chunk(c->hi - c->lo, c->size, r);
+    return r == c->size ? c->hi : c->lo + cut / line * line;
 }
 
 /* Only the thread that runs the lane adds; others may read. */

@@ -69,11 +69,12 @@ struct collective {
     int64_t label;                   /* the caller's own, for who watches */
 
     /* Known once the ranks have met: */
-    void **at;     /* every rank's buffer; used only when in_place or staged */
-    bool in_place; /* every rank's buffer can be read and written by all */
-    bool staged;   /* at[] are copies, which stand until after the next call: to be read only, and
+    void **at;      /* every rank's buffer; used only when in_place or staged */
+    int64_t lo, hi; /* of it, what can be reached at at[]: all, but where memory is lent (lent.c) */
+    bool in_place;  /* there every rank's buffer can be read and written by all */
+    bool staged;    /* at[] are copies, which stand until after the next call: to be read only, and
                       nobody waits for readers */
-    char *scratch; /* size * part_bytes */
+    char *scratch;  /* size * part_bytes */
     size_t part_bytes;
     struct traffic *traffic;
 };
@@ -123,7 +124,7 @@ void algo_choices(const struct terrain *t, enum order order, char out[CHOICES_MA
 
 /* ---- for those who write one ---- */
 
-/* Rank r's part of a count that nobody has cut, on whole cache lines where that is possible:
+/* Rank r's part of [lo, hi), which nobody has cut, on whole cache lines where that is possible:
  * [cut(r), cut(r + 1)). */
 int64_t collective_cut(const struct collective *c, int r);
 static inline size_t bytes_of(const struct collective *c, int64_t elements) {
@@ -159,3 +160,9 @@ MUST_CHECK enum error collective_receive(struct collective *c, int peer, char *d
 void collective_sum(const struct collective *c, int64_t lo, int64_t hi, char *const *to, int n);
 /* Nobody reads or writes another's buffer any more. */
 MUST_CHECK enum error collective_finish(struct collective *c);
+
+/* ---- lent.c ---- */
+
+/* Meets the peers and runs the algorithm, or where it is NULL plain, in lent memory where a rank's
+ * buffer is out of reach. The link lends, and either works in place. */
+MUST_CHECK enum error collective_lent(struct collective *c, collective_fn own, collective_fn plain);

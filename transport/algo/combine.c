@@ -1,6 +1,7 @@
 /* The arithmetic: one loop for each type and operation, left operand op right operand. Which side
  * an operand stands on is part of the contract, since min and max tell -0 from 0 and a number from
- * NaN by it.
+ * NaN by it. Of two NaNs of f32 or f64, a sum or a product is one of them: compilers may swap the
+ * operands, so which one is open.
  *
  * f16 and bf16 are worked on as wider floats and rounded after every single operation. The wider
  * result may be rounded itself, which changes nothing where it has at least 2p + 2 bits (p: those

@@ -9,6 +9,8 @@
  * size of the buffer: what a ring moves, in 2 steps and not 2(N-1), and each foreign line is
  * fetched once.
  *
+ * Buffers that peers cannot reach are taken through memory that they can, piece by piece (lent.c).
+ *
  * Small messages, one phase: each rank lays a copy where all can read it, the ranks meet, and each
  * sums everything itself. That reads (N-1) K bytes, but nobody waits twice. The next call takes
  * other slots, so nobody waits for readers.
@@ -24,7 +26,7 @@
 /* What the in-place and the staged way stand for. */
 static void count_ideal(struct collective *c) {
     int64_t own = collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);
-    int64_t each = c->sum.count - own + (c->size - 1) * own;
+    int64_t each = c->hi - c->lo - own + (c->size - 1) * own;
     collective_count(c, each, each);
 }
 
@@ -57,7 +59,7 @@ static enum error direct_all_reduce(struct collective *c) {
 static enum error direct_reduce(struct collective *c) {
     if (c->staged || !c->in_place) return plain_run[KIND_REDUCE](c);
     int64_t own = collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);
-    int64_t others = c->sum.count - own;
+    int64_t others = c->hi - c->lo - own;
     bool root = c->rank == c->root, giver = gives(c, c->rank);
     collective_count(c, (giver ? others : 0) + (root ? 0 : own),
                      (c->sum.ranks - giver) * own + (root ? others : 0));

@@ -243,9 +243,17 @@ enum error carrier_meet(struct carrier *cr, struct collective *c) {
 }
 
 struct patience {
-    int64_t start, looked;
+    int64_t start, begun, looked; /* begun: when the call's buffer was ready; 0: it is not yet */
+    enum device_lane l;
     bool warned;
 };
+
+/* The device has not come to the call: it computes, or it hangs. */
+static enum error await_begin(const struct carrier *cr, const struct patience *p, int64_t now) {
+    double own = cr->device->params.timeout, waited = clock_seconds(now - p->start);
+    if (waited < (own > 0 ? own : cr->group->params.timeout)) return ERR_NONE;
+    return cr->accel->give_up(cr->device, p->l, waited);
+}
 
 /* What else may have gone wrong, now and then. */
 static enum error look_around(struct carrier *cr, const struct collective *c, struct patience *p) {
@@ -254,12 +262,14 @@ static enum error look_around(struct carrier *cr, const struct collective *c, st
     struct link *link = g->link;
     char doing[DESCRIBED_MAX];
     int64_t now = clock_ns();
-    double waited = clock_seconds(now - p->start), timeout = g->params.timeout;
-    if (c->ready && !cr->accel->passed(c->ready)) p->start = now; /* it has not begun */
+    double timeout = g->params.timeout;
+    if (!p->begun && (!c->ready || cr->accel->passed(c->ready))) p->begun = now;
+    double waited = p->begun ? clock_seconds(now - p->begun) : 0;
     if (now - p->looked >= LOOK && link->ops->lost) {
         p->looked = now;
         TRY(link->ops->lost(link, c->lane));
     }
+    if (!p->begun) TRY(await_begin(cr, p, now));
     if (waited < timeout / 6) return ERR_NONE;
     call_describe(g, c->lane, doing);
     if (waited >= timeout)
@@ -287,7 +297,7 @@ static void pause_for(const struct patience *p, bool patient) {
 
 enum error carrier_wait(struct carrier *cr, const struct collective *c, enum device_lane l) {
     struct link *link = cr->group->link;
-    struct patience p = {.start = clock_ns(), .looked = clock_ns()};
+    struct patience p = {.start = clock_ns(), .looked = clock_ns(), .l = l};
     TRY(cr->accel->mark(cr->device, l, cr->end[l]));
     while (!cr->accel->passed(cr->end[l])) {
         TRY(link->ops->failure(link));

@@ -67,7 +67,7 @@ void carrier_free(struct carrier *cr);
 /* All ranks have come to this call, and agree. */
 MUST_CHECK enum error carrier_meet(struct carrier *cr, struct collective *c);
 /* Until the device has done what was asked of the lane: with the group's deadline, which begins when
- * the call's buffer was ready. */
+ * the call's buffer was ready. Until then the device has its own. */
 MUST_CHECK enum error carrier_wait(struct carrier *cr, const struct collective *c,
                                    enum device_lane l);
 /* Counts what an ideal exchange of this kind moves. */

@@ -17,6 +17,7 @@
 
 #ifdef ENGINE_HAVE_NCCL
 #include "engine/base/clock.h"
+#include "engine/base/give_up.h"
 #include "transport/carrier/nccl_impl.h"
 
 #include <sched.h>
@@ -182,14 +183,16 @@ static enum error nccl_open(struct group *g, struct carrier **out, char *why) {
 }
 
 static void nccl_abandon(struct carrier *cr) {
+    enum { TO_TELL = 5 };
     struct nccl_carrier *n = nccl_of(cr);
     pthread_mutex_lock(&n->mutex);
-    if (n->comm) {
-        ncclResult_t rc = nccl.CommAbort(n->comm);
-        (void)rc; /* the communicator is gone, whatever it says */
-        n->comm = NULL;
-    }
+    ncclComm_t comm = n->comm;
+    n->comm = NULL;
     pthread_mutex_unlock(&n->mutex);
+    if (!comm || given_up() || nccl_abort(comm)) return;
+    give_up(FAIL(ERR_TIMEOUT, "rank %d: ncclCommAbort does not end: %s", cr->group->rank,
+                 error_message()),
+            TO_TELL);
 }
 
 /* In peace all ranks come here together; a rank that does not is not waited for long. */

@@ -88,8 +88,8 @@ enum error nccl_probe(struct device *dev) {
     TRY(nccl_load());
     TRY(device_alloc(dev, FLOATS * sizeof(float), &there));
     enum error err = try_comm(dev, &comm, there, FLOATS);
-    if (comm)
-        (void)nccl.CommAbort(comm); /* nothing is under way, or nothing can end it otherwise */
+    if (comm && !nccl_abort(comm) && !err) /* nothing else ends what is under way */
+        err = FAIL(ERR_TIMEOUT, "ncclCommAbort does not end");
     device_free(dev, there);
     return err;
 }

@@ -5,7 +5,10 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
 
 struct nccl_library nccl;
 
@@ -27,6 +30,39 @@ static const struct library library = {"libnccl.so.2",
                                        version,
                                        21800,
                                        30000};
+
+/* A thread of its own calls it. Whoever is last, the thread or who waits for it, frees this. */
+struct abort {
+    ncclComm_t comm;
+    atomic_bool over;
+};
+
+static void *abort_main(void *arg) {
+    struct abort *a = arg;
+    ncclResult_t rc = nccl.CommAbort(a->comm);
+    (void)rc; /* the communicator is gone, whatever it says */
+    if (atomic_exchange(&a->over, true)) free(a);
+    return NULL;
+}
+
+bool nccl_abort(ncclComm_t comm) {
+    enum { NAPS = 5000 };
+    pthread_t thread;
+    struct abort *a = malloc(sizeof *a);
+    if (!a) return false;
+    a->comm = comm;
+    atomic_init(&a->over, false);
+    if (pthread_create(&thread, NULL, abort_main, a)) {
+        free(a);
+        return false;
+    }
+    pthread_detach(thread);
+    for (int i = 0; i < NAPS && !atomic_load(&a->over); i++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    bool over = atomic_exchange(&a->over, true);
+    if (over) free(a);
+    return over;
+}
 
 void nccl_version(char out[32], char *where, size_t n) {
     size_t v = version();

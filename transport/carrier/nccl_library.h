@@ -32,5 +32,7 @@ struct nccl_library {
 extern struct nccl_library nccl;
 /* Once a process; any thread. */
 MUST_CHECK enum error nccl_load(void);
+/* ncclCommAbort; false: it has not ended within some seconds, since a kernel does not, and never may. */
+bool nccl_abort(ncclComm_t comm);
 /* "2.28.9"; where: the file that it came from, n bytes of it; NULL: not asked. */
 void nccl_version(char out[32], char *where, size_t n);

@@ -59,7 +59,7 @@ struct launch_result {
  *
  * When one dies by a signal or with a non-zero code, the others, who learn of it from their group,
  * have 'grace' to end; then they are killed. The ranks are a process group of their own, so a
- * terminal's Ctrl-C reaches this process alone: the first SIGINT or SIGTERM is passed on to all
+ * terminal's Ctrl-C reaches this process alone: the first SIGINT or SIGTERM (SIGHUP is one) is passed on to all
  * ranks, once; a SIGINT after that kills them. A rank that stops as if told to (130, 143) has been
  * told by somebody else: then so are all. No child outlives this process: each asks the kernel
  * to be killed with it (with the calling thread, in fact).

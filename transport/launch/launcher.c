@@ -238,6 +238,24 @@ static unsigned long long start_of(int pid) {
     return ticks;
 }
 
+/* torchrun's run id may be given again and again, or be "none"; its process is there once. */
+enum error launcher_job(lookup get, struct launcher_job *out) {
+    const char *torch = value(get, "TORCHELASTIC_RESTART_COUNT"),
+               *slurm = value(get, "SLURM_JOB_ID"), *step = value(get, "SLURM_STEP_ID");
+    struct launcher ignored = {.local = -1};
+    char host[100] = "";
+    *out = (struct launcher_job){.restarts = 0};
+    if (torch) {
+        (void)gethostname(host, sizeof host - 1);
+        snprintf(out->name, sizeof out->name, "torchrun %s.%d.%llu", host, (int)getppid(),
+                 start_of((int)getppid()));
+        return read_number(get, "TORCHELASTIC_RESTART_COUNT", &ignored, &out->restarts);
+    }
+    if (!slurm) return ERR_NONE;
+    snprintf(out->name, sizeof out->name, "slurm %.100s.%.100s", slurm, step ? step : "batch");
+    return read_number(get, "SLURM_RESTART_COUNT", &ignored, &out->restarts);
+}
+
 /* Without a job's name the parent stands for it: a launcher starts its ranks itself. */
 enum error launcher_place(const char *master, const char *job, const char *name, int size,
                           int locals, struct pool *pool, const char **out) {

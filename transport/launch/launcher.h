@@ -28,5 +28,12 @@ MUST_CHECK enum error launcher_find(const char *(*get)(const char *name), struct
  * host, a file that each of them can name. ERR_CONFIG when they are not. */
 MUST_CHECK enum error launcher_place(const char *master, const char *job, const char *name,
                                      int size, int locals, struct pool *pool, const char **out);
+/* A job whose processes a batch system or launcher starts again by the same command: torchrun
+ * (--max-restarts) and Slurm (requeue) say which start this is. */
+struct launcher_job {
+    char name[256]; /* what is the same at all starts of the job, and of nothing else; "": none */
+    int restarts;   /* before this one */
+};
+MUST_CHECK enum error launcher_job(const char *(*get)(const char *name), struct launcher_job *out);
 /* Whether HOST:PORT is on the loopback, so that all who meet there are on one host. */
 bool launcher_is_loopback(const char *master);

@@ -19,7 +19,7 @@ static size_t up(size_t n, size_t to) {
     return (n + to - 1) / to * to;
 }
 
-static size_t page(void) {
+size_t meeting_page(void) {
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
@@ -30,14 +30,27 @@ static uint32_t pipe_lines(int size) {
     return (uint32_t)(bytes / LINE);
 }
 
+/* 4 MB for two ranks; for many, less, so that all of a lane's stay within 8 MB. A call that needs
+ * more waits for its peers once more for each of these, and a wait is dear where the cores are busy
+ * with something else. */
+static size_t lent_bytes(int size) {
+    size_t bytes = 4 << 20;
+    while (bytes * (size_t)size > 8 << 20) bytes /= 2;
+    return bytes;
+}
+
 static struct board board_plan(int size) {
-    struct board b = {.magic = magic, .size = size, .pipe_lines = pipe_lines(size)};
+    struct board b = {.magic = magic,
+                      .size = size,
+                      .pipe_lines = pipe_lines(size),
+                      .lent_bytes = lent_bytes(size)};
     size_t ranks = (size_t)size;
-    b.slots = up(sizeof b + ranks * sizeof(struct seat), page());
+    b.slots = up(sizeof b + ranks * sizeof(struct seat), meeting_page());
     b.pipes = b.slots + LANES * ranks * 2 * SLOT_BYTES;
-    b.end =
+    b.lent =
         up(b.pipes + LANES * ranks * ranks * (sizeof(struct pipe) + b.pipe_lines * (size_t)LINE),
-           page());
+           meeting_page());
+    b.end = up(b.lent + LANES * ranks * b.lent_bytes, meeting_page());
     b.used = b.end;
     return b;
 }
@@ -48,7 +61,7 @@ static int host_cores(void) {
 }
 
 static enum error reserve(struct meeting *m) {
-    m->reserved = (size_t)sysconf(_SC_PHYS_PAGES) * page();
+    m->reserved = (size_t)sysconf(_SC_PHYS_PAGES) * meeting_page();
     m->base =
         mmap(NULL, m->reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (m->base == MAP_FAILED) {
@@ -62,9 +75,22 @@ static enum error reserve(struct meeting *m) {
 enum error meeting_extend(struct meeting *m, size_t bytes) {
     if (bytes > m->reserved)
         return FAIL(ERR_MEMORY, "cannot share %zu bytes: the host has %zu", bytes, m->reserved);
-    if (m->fd < 0 || bytes <= m->mapped) return ERR_NONE;
-    int err = posix_fallocate(m->fd, (off_t)m->mapped, (off_t)(bytes - m->mapped));
-    if (err) return FAIL(ERR_MEMORY, "cannot share %zu bytes: %s", bytes, strerror(err));
+    return bytes <= m->mapped ? ERR_NONE : meeting_fill(m, m->mapped, bytes - m->mapped);
+}
+
+/* Memory of threads comes as they touch it. */
+enum error meeting_fill(struct meeting *m, size_t from, size_t bytes) {
+    int err = m->fd < 0 ? 0 : posix_fallocate(m->fd, (off_t)from, (off_t)bytes);
+    if (err) return FAIL(ERR_MEMORY, "cannot share %zu bytes: %s", from + bytes, strerror(err));
+    return ERR_NONE;
+}
+
+/* The fixed part, all of it but what is lent filled. */
+static enum error extend_fixed(struct meeting *m, const struct board *plan) {
+    TRY(meeting_extend(m, plan->lent));
+    if (m->fd >= 0 && ftruncate(m->fd, (off_t)plan->end) != 0)
+        return FAIL(ERR_MEMORY, "cannot share %llu bytes: %s", (unsigned long long)plan->end,
+                    strerror(errno));
     return ERR_NONE;
 }
 
@@ -103,7 +129,7 @@ static enum error meeting_start(int size, int fd, struct meeting **out) {
     enum error err;
     TRY(meeting_new(fd, &m));
     struct board plan = board_plan(size);
-    TRY_GOTO(err, meeting_extend(m, plan.end), failed);
+    TRY_GOTO(err, extend_fixed(m, &plan), failed);
     TRY_GOTO(err, meeting_map(m, plan.end), failed);
     m->board = (struct board *)m->base;
     *m->board = plan;
@@ -145,7 +171,7 @@ static enum error check_board(int fd, int size) {
     if (got.size != size)
         return FAIL(ERR_MISMATCH, "this rank expects %d ranks, its starter %d", size, got.size);
     if (got.pipe_lines != plan.pipe_lines || got.slots != plan.slots || got.pipes != plan.pipes ||
-        got.end != plan.end || (uint64_t)st.st_size < plan.end)
+        got.lent != plan.lent || got.end != plan.end || (uint64_t)st.st_size < plan.end)
         return FAIL(ERR_DATA, "descriptor %d: a board of another program", fd);
     return ERR_NONE;
 }

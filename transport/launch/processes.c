@@ -2,7 +2,7 @@
  *
  *   a rank writes      its pipe is read (output.c)
  *   a rank ends        SIGCHLD; if that is a failure the rest have 'grace' to end, then SIGKILL
- *   a user stops us    the first SIGINT or SIGTERM goes to all ranks, who stop after the step;
+ *   a user stops us    the first SIGINT or SIGTERM (SIGHUP is one) goes to all ranks, who stop after the step;
  *                      the next SIGINT kills them
  *   the grace is over  SIGKILL, which also ends what is stopped (SIGSTOP)
  *
@@ -33,7 +33,7 @@ enum { CODE_LOST = 75, CODE_INT = 130, CODE_TERM = 143 };
 
 /* ---- signals ---- */
 
-static const int watched[] = {SIGCHLD, SIGINT, SIGTERM};
+static const int watched[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
 enum { WATCHED = sizeof watched / sizeof watched[0] };
 static atomic_int wake = -1; /* where the handler writes: a handler can know nothing but globals */
 
@@ -45,7 +45,7 @@ struct signals {
 
 static void on_signal(int signo) {
     int saved = errno;
-    unsigned char byte = (unsigned char)signo;
+    unsigned char byte = (unsigned char)(signo == SIGHUP ? SIGTERM : signo);
     ssize_t n = write(wake, &byte, 1); /* a full pipe wakes too */
     (void)n;
     errno = saved;
@@ -64,7 +64,9 @@ static enum error signals_take(struct signals *s) {
     sigemptyset(&action.sa_mask);
     sigemptyset(&open);
     for (int i = 0; i < WATCHED; i++) {
-        sigaction(watched[i], &action, &s->old[i]);
+        sigaction(watched[i], NULL, &s->old[i]);
+        if (watched[i] == SIGHUP && s->old[i].sa_handler == SIG_IGN) continue; /* nohup */
+        sigaction(watched[i], &action, NULL);
         sigaddset(&open, watched[i]);
     }
     pthread_sigmask(SIG_UNBLOCK, &open, &s->old_mask);

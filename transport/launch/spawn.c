@@ -90,6 +90,7 @@ static int describe_process(posix_spawnattr_t *attr, pid_t group) {
     sigaddset(&standard, SIGINT);
     sigaddset(&standard, SIGTERM);
     sigaddset(&standard, SIGCHLD);
+    sigaddset(&standard, SIGXFSZ);
     int why = posix_spawnattr_setflags(attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
                                                  POSIX_SPAWN_SETSIGDEF);
     if (!why) why = posix_spawnattr_setpgroup(attr, group);

@@ -10,6 +10,7 @@
 
 #include "transport/launch/launch.h"
 #include "transport/launch/launcher.h"
+#include "transport/launch/token.h"
 #include "transport/link/link.h"
 
 #include <errno.h>
@@ -73,9 +74,29 @@ static enum error open_store(struct station *s, const struct station_params *p) 
     return store_open(&sp, &s->store);
 }
 
+/* Ranks of a tcp store have its key. Others get a random number from their store, which only this
+ * user's processes on this host can open: that is the key, or, where there is a secret, its salt. */
+static enum error find_key(struct station *s, const struct station_params *p,
+                           char key[SECRET_SIZE]) {
+    const char *random, *name = pool_printf(s->pool, "%s/key", p->round);
+    char *now = NULL;
+    bool first;
+    snprintf(key, SECRET_SIZE, "%s", store_key(s->store));
+    if (*key) return ERR_NONE;
+    TRY(token_random(s->pool, &random));
+    if (!name) return ERR_MEMORY;
+    TRY(store_swap(s->store, name, NULL, random, s->pool, &first, &now));
+    if (!now || strlen(now) != strlen(random))
+        return FAIL(ERR_DATA, "the store's '%s' is no key", name);
+    secret_key(p->token && *p->token ? p->token : now, now, strlen(now), key);
+    return ERR_NONE;
+}
+
 static enum error open_port(struct station *s, const struct station_params *p) {
-    char address[ADDRESS_MAX];
-    struct port_params pp = {.interface = p->interface, .token = p->token};
+    char address[ADDRESS_MAX], key[SECRET_SIZE];
+    TRY(find_key(s, p, key));
+    struct port_params pp = {
+        .interface = p->interface, .key = key, .near = !p->token || !*p->token};
     if (!pp.interface && !is_local_name(p->master)) {
         TRY(port_address_towards(p->master + (is_url(p->master) ? 6 : 0), address));
         pp.interface = address;

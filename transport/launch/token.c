@@ -1,7 +1,6 @@
 #include "transport/launch/token.h"
 
 #include "engine/base/file.h"
-#include "transport/store/store.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,21 +13,50 @@ static enum error read_file(struct pool *pool, const char *path, const char **ou
     struct stat st;
     if (stat(path, &st) == 0 && st.st_mode & (S_IRWXG | S_IRWXO))
         return FAIL(ERR_CONFIG, "token: others may read '%s'\nchmod 600 it", path);
-    TRY(file_read(path, STORE_TOKEN_MAX, pool, &text, &n));
+    TRY(file_read(path, SECRET_MAX + 2, pool, &text, &n)); /* a line may end */
     text[strcspn(text, "\r\n")] = '\0';
     *out = text;
     return *text ? ERR_NONE : FAIL(ERR_CONFIG, "token: '%s' is empty", path);
 }
 
-enum error token_find(const char *spec, struct pool *pool, const char **out) {
-    if (!strncmp(spec, "file:", 5)) return read_file(pool, spec + 5, out);
-    bool automatic = !strcmp(spec, "auto"), named = !strncmp(spec, "env:", 4);
-    const char *name = named ? spec + 4 : TOKEN_VARIABLE;
-    *out = automatic || named ? getenv(name) : spec;
-    if (named && (!*out || !**out)) return FAIL(ERR_CONFIG, "token: %s is not set", name);
+/* The variable that spec names, or NULL. */
+static const char *variable_of(const char *spec) {
+    return !strcmp(spec, "auto") ? TOKEN_VARIABLE : !strncmp(spec, "env:", 4) ? spec + 4 : NULL;
+}
+
+static enum error read_variable(const char *spec, const char **out) {
+    const char *name = variable_of(spec);
+    *out = getenv(name);
+    if (strcmp(spec, "auto") != 0 && (!*out || !**out))
+        return FAIL(ERR_CONFIG,
+                    "run.token is env:%s, but %s is not set\nexport the run's secret in it, as "
+                    "for the run's first start: it is in no file of the run",
+                    name, name);
     if (!*out) *out = "";
-    if (strlen(*out) <= STORE_TOKEN_MAX) return ERR_NONE;
-    return FAIL(ERR_CONFIG, "token: longer than %d characters", STORE_TOKEN_MAX);
+    return ERR_NONE;
+}
+
+static enum error check_length(const char *secret) {
+    size_t n = strlen(secret);
+    if (n > SECRET_MAX) return FAIL(ERR_CONFIG, "token: longer than %d characters", SECRET_MAX);
+    if (n >= SECRET_MIN) return ERR_NONE;
+    return FAIL(ERR_CONFIG,
+                "the run's secret has %zu characters, which can be guessed: at least %d\n"
+                "openssl rand -hex 16 makes a good one",
+                n, SECRET_MIN);
+}
+
+enum error token_find(const char *spec, struct pool *pool, const char **out) {
+    *out = spec;
+    if (!strcmp(spec, "none")) return ERR_NONE;
+    if (!strncmp(spec, "file:", 5))
+        TRY(read_file(pool, spec + 5, out));
+    else if (variable_of(spec))
+        TRY(read_variable(spec, out));
+    if (!**out) return ERR_NONE;
+    TRY(check_length(*out));
+    *out = pool_printf(pool, SECRET_CHOSEN "%s", *out);
+    return *out ? ERR_NONE : ERR_MEMORY;
 }
 
 enum error token_random(struct pool *pool, const char **out) {
@@ -36,4 +64,19 @@ enum error token_random(struct pool *pool, const char **out) {
     if (getrandom(r, sizeof r, 0) != sizeof r) return FAIL(ERR_IO, "no random numbers for a token");
     *out = pool_printf(pool, "%016llx%016llx", (unsigned long long)r[0], (unsigned long long)r[1]);
     return *out ? ERR_NONE : ERR_MEMORY;
+}
+
+enum error token_inherited(struct pool *pool, const char **out) {
+    const char *given = getenv(TOKEN_VARIABLE);
+    *out = pool_printf(pool, "%s", given ? given : "");
+    token_forget("auto");
+    return *out ? ERR_NONE : ERR_MEMORY;
+}
+
+void token_forget(const char *spec) {
+    const char *name = variable_of(spec);
+    char *value = name ? getenv(name) : NULL;
+    if (!value) return;
+    explicit_bzero(value, strlen(value));
+    unsetenv(name);
 }

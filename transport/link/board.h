@@ -1,5 +1,5 @@
 /* The memory that the ranks of one host share: a header, a seat for each rank, slots for small
- * messages, pipes, and behind them what the ranks allocate together. Ranks that are threads see one
+ * messages, pipes, memory to lend, and behind them what the ranks allocate together. Ranks that are threads see one
  * mapping of it; ranks that are processes map the same file (a memfd), each at its own address.
  * Nothing in it is a pointer. */
 #pragma once
@@ -38,6 +38,7 @@ struct seat {
     struct note note;
     _Alignas(LINE) _Atomic int32_t pid; /* 0: nobody has come yet */
     _Atomic uint32_t left;
+    _Atomic uint64_t space; /* process_space of the owner, 0: not told yet */
 };
 
 /* Bytes from one rank to another on one lane. A message is a line that labels it and its bytes,
@@ -53,7 +54,8 @@ struct board {
     int32_t size;  /* ranks */
     int32_t cores; /* that the starter may use */
     uint32_t pipe_lines;
-    uint64_t slots, pipes, end;             /* offsets; end: of the fixed part */
+    uint64_t slots, pipes, lent, end; /* offsets; end: of the fixed part */
+    uint64_t lent_bytes;              /* for each rank and lane; nobody has them until asked */
     _Alignas(LINE) _Atomic uint32_t failed; /* enum failing */
     int32_t error;
     char reason[REASON_MAX];
@@ -70,8 +72,12 @@ struct meeting {
     struct board *board; /* at base */
 };
 
-/* Makes the board 'bytes' long: after it, every rank may meeting_map. ERR_MEMORY when there is not
- * so much. */
+/* The host's page: what is mapped begins and ends at its multiples. */
+size_t meeting_page(void);
+/* Makes the board 'bytes' long, whole pages: after it, every rank may meeting_map. ERR_MEMORY when
+ * there is not so much. */
 MUST_CHECK enum error meeting_extend(struct meeting *m, size_t bytes);
+/* Puts memory behind a part of the board that all ranks have mapped. */
+MUST_CHECK enum error meeting_fill(struct meeting *m, size_t from, size_t bytes);
 /* Lets this process touch the first 'bytes' of the board, which has been extended so far. */
 MUST_CHECK enum error meeting_map(struct meeting *m, size_t bytes);

@@ -232,6 +232,8 @@ static struct link_ops ops_over(const struct link_ops *inner) {
     ops.sync_near = NULL; /* no memory is near */
     ops.slot = NULL;
     ops.slot_bytes = 0;
+    ops.lend = NULL;
+    ops.lent = NULL;
     ops.exchange = emulated_exchange;
     ops.alloc = inner->alloc ? emulated_alloc : NULL;
     ops.fail = emulated_fail;

@@ -46,6 +46,7 @@ struct link { /* embedded first in each kind's own struct */
     struct link_params params;
     bool patient[LANES]; /* waits may spin: the waiting thread has a core to itself */
     double alpha, beta;  /* seconds a message, seconds a byte: set by open, equal on all ranks */
+    size_t lent_bytes;   /* of a lent memory; set by open, equal on all ranks */
 };
 
 struct outgoing {
@@ -90,6 +91,11 @@ struct link_ops {
      * later. NULL: the link has none. */
     void *(*slot)(struct link *l, int lane, int rank, uint32_t sequence);
     size_t slot_bytes;
+    /* Where peers can reach what this rank keeps at buf: *mine is buf, or the memory that the link
+     * lends it on this lane, to lay a part of buf there. Any rank finds rank r's by lent. It is the
+     * caller's from one sync to the next. NULL: the link has none. */
+    enum error (*lend)(struct link *l, int lane, void *buf, void **mine);
+    void *(*lent)(struct link *l, int lane, int rank);
 
     /* Sends and receives at once, so that ranks in a circle do not wait for each other; either may
      * be NULL. Both ends must give the same label and the same bytes. */

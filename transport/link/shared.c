@@ -39,11 +39,14 @@ enum error shared_open(const struct link_params *p, const struct link_ops *ops, 
     s->board = b;
     s->me = &b->seat[p->rank];
     s->roomy = b->size <= b->cores;
+    s->link.lent_bytes = b->lent_bytes;
     enum error err = take_seat(s->me, p->rank);
     if (err) {
         memory_free(s);
         return err;
     }
+    s->space = process_space();
+    atomic_store(&s->me->space, s->space);
     *out = &s->link;
     return ERR_NONE;
 }
@@ -57,10 +60,10 @@ void shared_close(struct link *l) {
 
 /* ---- meeting ---- */
 
-/* Where p lies in the board, 0 when it does not. */
+/* Where p lies in the part of the board that is for buffers, 0 when it does not. */
 static uint64_t place_of(const struct shared *s, const void *p) {
     uintptr_t offset = (uintptr_t)p - (uintptr_t)s->meeting->base;
-    return offset >= s->board->end && offset < s->meeting->reserved ? offset : 0;
+    return offset >= s->board->lent && offset < s->meeting->reserved ? offset : 0;
 }
 
 static void *at_place(const struct shared *s, uint64_t place) {
@@ -121,27 +124,43 @@ void *shared_slot(struct link *l, int lane, int rank, uint32_t sequence) {
 
 /* ---- memory ---- */
 
-/* Ranks' pieces begin at different places within a page, so that equal indices do not compete for
- * one set of the cache. */
+void *shared_lent(struct link *l, int lane, int rank) {
+    struct shared *s = shared_of(l);
+    size_t index = (size_t)(lane * l->params.size + rank);
+    return s->meeting->base + s->board->lent + index * s->board->lent_bytes;
+}
+
+enum error shared_lend(struct link *l, int lane, void *buf, void **mine) {
+    struct shared *s = shared_of(l);
+    *mine = buf;
+    if (place_of(s, buf)) return ERR_NONE;
+    char *own = *mine = shared_lent(l, lane, l->params.rank);
+    if (s->lent[lane]) return ERR_NONE;
+    enum error err =
+        meeting_fill(s->meeting, (size_t)(own - s->meeting->base), s->board->lent_bytes);
+    if (err) return shared_fail(l, err, error_message());
+    s->lent[lane] = true;
+    return ERR_NONE;
+}
+
+/* Ranks' pieces begin at different places within what the sets of a cache repeat after, so that
+ * equal indices do not compete for one set. */
 static enum error stride_of(size_t bytes, int size, size_t *stride, size_t *total) {
-    enum { PAGE = 4096, STAGGER = 5 * LINE };
+    enum { SETS = 4096, STAGGER = 5 * LINE };
     size_t whole;
-    if (__builtin_add_overflow(bytes, (size_t)PAGE + STAGGER, &whole))
+    if (__builtin_add_overflow(bytes, (size_t)SETS + STAGGER, &whole))
         return FAIL(ERR_MEMORY, "cannot share %zu bytes", bytes);
-    *stride = whole / PAGE * PAGE + STAGGER;
-    TRY(memory_size((size_t)size, *stride, "memory of all ranks", total));
-    return __builtin_add_overflow(*total, (size_t)PAGE, &whole)
-               ? FAIL(ERR_MEMORY, "cannot share %zu bytes", bytes)
-               : ERR_NONE;
+    *stride = whole / SETS * SETS + STAGGER;
+    return memory_size((size_t)size, *stride, "memory of all ranks", total);
 }
 
 /* Rank 0 does it for all. */
 static enum error board_grow(struct shared *s, size_t total) {
-    enum { PAGE = 4096 };
     struct board *b = s->board;
-    size_t start = (b->used + PAGE - 1) / PAGE * PAGE, end;
-    if (__builtin_add_overflow(start, (total + PAGE - 1) / PAGE * PAGE, &end))
+    size_t page = meeting_page(), start = b->used, end;
+    if (__builtin_add_overflow(start, total, &end) || __builtin_add_overflow(end, page - 1, &end))
         return FAIL(ERR_MEMORY, "cannot share %zu bytes", total);
+    end = end / page * page;
     TRY(meeting_extend(s->meeting, end));
     TRY(meeting_map(s->meeting, end));
     b->allocated = start;

@@ -169,6 +169,34 @@ static enum error join_streams(struct tcp *t) {
     return ERR_NONE;
 }
 
+/* The one who dialed sends in direction 'D'. */
+static enum error line_open(const struct stream *s, struct line **out) {
+    void *memory;
+    TRY(memory_alloc(sizeof(struct line), &memory));
+    struct line *l = memory;
+    sealer_init(&l->out, s->session, s->dialed ? 'D' : 'L');
+    sealer_init(&l->in, s->session, s->dialed ? 'L' : 'D');
+    *out = l;
+    return ERR_NONE;
+}
+
+static enum error lines_open(struct tcp *t) {
+    for (int r = 0; r < t->link.params.size; r++)
+        for (int i = 0; i < STREAMS; i++) {
+            struct peer *p = &t->peers[r];
+            if (p->stream[i].s) TRY(line_open(&p->stream[i], &p->line[i]));
+        }
+    return ERR_NONE;
+}
+
+static void lines_close(struct tcp *t) {
+    for (int r = 0; r < t->link.params.size; r++)
+        for (int i = 0; i < STREAMS; i++) {
+            if (t->peers[r].stream[i].s) nng_stream_free(t->peers[r].stream[i].s);
+            memory_free(t->peers[r].line[i]);
+        }
+}
+
 static enum error check_params(const struct link_params *p) {
     if (!p->port || !p->roster)
         return FAIL(ERR_CONFIG, "link tcp needs a port of each rank and a roster of all");
@@ -216,6 +244,7 @@ enum error tcp_open(const struct link_params *p, const struct link_ops *ops, enu
     t->reach = reach;
     t->exchange = tcp_exchange;
     TRY_GOTO(err, join_streams(t), failed);
+    TRY_GOTO(err, lines_open(t), failed);
     TRY_GOTO(err, lanes_open(t), failed);
     TRY_GOTO(err, health_open(t), failed);
     *out = &t->link;
@@ -230,9 +259,7 @@ static enum error open_mesh(const struct link_params *p, struct link **out);
 void tcp_close(struct link *l) {
     struct tcp *t = tcp_of(l);
     health_close(t);
-    for (int r = 0; r < l->params.size; r++)
-        for (int i = 0; i < STREAMS; i++)
-            if (t->peers[r].stream[i]) nng_stream_free(t->peers[r].stream[i]);
+    lines_close(t);
     lanes_close(t);
     for (struct block *b = t->blocks, *next; b; b = next) {
         next = b->next;

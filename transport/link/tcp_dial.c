@@ -35,42 +35,48 @@ static int move_all(struct dialing *d, nng_stream *s, void *buf, size_t n,
     return 0;
 }
 
-static enum error refuse_listener(const struct dialing *d, const struct challenge *c) {
+static enum error check_listener(const struct dialing *d, const struct challenge *c) {
     if (c->magic != HELLO_MAGIC)
         return FAIL(ERR_PEER, "%s: there listens something that is no rank", d->where);
     if (c->version != HELLO_VERSION)
         return FAIL(ERR_MISMATCH, "%s speaks version %u of the link, this rank %d", d->where,
                     (unsigned)c->version, HELLO_VERSION);
+    return ERR_NONE;
+}
+
+static enum error refuse_key(const struct dialing *d) {
     return FAIL(ERR_PEER, "%s does not hold this run's token\nall ranks need the same run.token",
                 d->where);
 }
 
 /* *rv: an nng error after which one may try again. */
-static enum error greet(struct dialing *d, nng_stream *s, struct hello h, int *rv) {
+static enum error greet(struct dialing *d, struct stream *out, struct hello h, int *rv) {
     struct challenge c;
+    struct welcome w;
     uint8_t proof[SHA256_BYTES];
-    uint32_t welcome = 0;
-    const char *token = port_token(d->params->port);
+    nng_stream *s = out->s;
+    const char *key = port_key(d->params->port);
     hello_nonce(h.nonce);
     if ((*rv = move_all(d, s, &h, sizeof h, nng_stream_send)) != 0) return ERR_NONE;
     if ((*rv = move_all(d, s, &c, sizeof c, nng_stream_recv)) != 0) return ERR_NONE;
-    hello_proof(token, 'L', &h, c.nonce, proof);
-    if (c.magic != HELLO_MAGIC || c.version != HELLO_VERSION || !digest_equal(proof, c.proof))
-        return refuse_listener(d, &c);
-    hello_proof(token, 'D', &h, c.nonce, proof);
+    TRY(check_listener(d, &c));
+    hello_proof(key, 'D', &h, c.nonce, proof);
     if ((*rv = move_all(d, s, proof, sizeof proof, nng_stream_send)) != 0) return ERR_NONE;
-    *rv = move_all(d, s, &welcome, sizeof welcome, nng_stream_recv);
-    if (*rv == 0 && welcome != WELCOME) *rv = NNG_EPROTO;
+    if ((*rv = move_all(d, s, &w, sizeof w, nng_stream_recv)) != 0) return ERR_NONE;
+    hello_proof(key, 'L', &h, c.nonce, proof);
+    if (!w.in || !digest_equal(proof, w.proof)) return refuse_key(d);
+    hello_proof(key, 'S', &h, c.nonce, out->session);
+    out->dialed = true;
     return ERR_NONE;
 }
 
-static enum error dial_once(struct dialing *d, struct hello h, nng_stream **out, int *rv) {
+static enum error dial_once(struct dialing *d, struct hello h, struct stream *out, int *rv) {
     nng_aio_set_timeout(d->aio, left_ms(d->deadline));
     nng_stream_dialer_dial(d->dialer, d->aio);
     nng_aio_wait(d->aio);
     if ((*rv = nng_aio_result(d->aio)) != 0) return ERR_NONE;
-    nng_stream *s = nng_aio_get_output(d->aio, 0);
-    enum error err = greet(d, s, h, rv);
+    struct stream s = {.s = nng_aio_get_output(d->aio, 0)};
+    enum error err = greet(d, &s, h, rv);
     if (!err && *rv == 0) {
         *out = s;
         return ERR_NONE;
@@ -78,13 +84,13 @@ static enum error dial_once(struct dialing *d, struct hello h, nng_stream **out,
     /* a timeout may still use the stream: the aio's end waits for that */
     nng_aio_free(d->aio);
     d->aio = NULL;
-    nng_stream_free(s);
+    nng_stream_free(s.s);
     return err || nng_aio_alloc(&d->aio, NULL, NULL) == 0
                ? err
                : FAIL(ERR_MEMORY, "out of memory while reaching %s", d->where);
 }
 
-static enum error dial_until(struct dialing *d, struct hello h, nng_stream **out) {
+static enum error dial_until(struct dialing *d, struct hello h, struct stream *out) {
     long nap = 2000000;        /* ns; doubled up to a quarter of a second */
     int cause = NNG_ETIMEDOUT; /* the last that says more than that the time was over */
     for (;;) {
@@ -100,7 +106,7 @@ static enum error dial_until(struct dialing *d, struct hello h, nng_stream **out
     }
 }
 
-static enum error dial_all(struct dialing *d, int peer, bool lanes, nng_stream *out[STREAMS]) {
+static enum error dial_all(struct dialing *d, int peer, bool lanes, struct stream out[STREAMS]) {
     const struct link_params *p = d->params;
     struct hello h = {.magic = HELLO_MAGIC,
                       .version = HELLO_VERSION,
@@ -114,7 +120,7 @@ static enum error dial_all(struct dialing *d, int peer, bool lanes, nng_stream *
 }
 
 enum error tcp_dial(const struct link_params *p, int peer, bool lanes, int64_t deadline,
-                    nng_stream *out[STREAMS]) {
+                    struct stream out[STREAMS]) {
     char name[NAME_MAX_BYTES];
     const char *address = p->roster->of[peer].address;
     struct dialing d = {.params = p, .deadline = deadline};

@@ -46,7 +46,7 @@ static void frame_send(struct peer *p) {
     nng_iov iov = {.iov_buf = (char *)&p->out + p->out_done,
                    .iov_len = sizeof p->out - p->out_done};
     nng_aio_set_iov(p->send, 1, &iov);
-    nng_stream_send(p->stream[CONTROL], p->send);
+    nng_stream_send(p->stream[CONTROL].s, p->send);
 }
 
 /* The most urgent of what is due. */
@@ -62,6 +62,7 @@ static void frame_next(struct peer *p) {
         p->out.verdict = p->of->verdict;
     else
         p->out.state = own_state(p->of);
+    seal_make(&p->line[CONTROL]->out, &p->out, offsetof(struct frame, seal), p->out.seal);
     p->out_done = 0;
     p->sending = true;
     frame_send(p);
@@ -229,7 +230,7 @@ static void on_beat(void *arg) {
 static void frame_hear(struct peer *p) {
     nng_iov iov = {.iov_buf = (char *)&p->in + p->in_done, .iov_len = sizeof p->in - p->in_done};
     nng_aio_set_iov(p->recv, 1, &iov);
-    nng_stream_recv(p->stream[CONTROL], p->recv);
+    nng_stream_recv(p->stream[CONTROL].s, p->recv);
 }
 
 static bool hear_verdict(struct tcp *t, struct peer *p) {
@@ -244,8 +245,17 @@ static bool hear_verdict(struct tcp *t, struct peer *p) {
     return settle(t);
 }
 
+/* A peer that is not to be believed any more: it is told so first. */
+static bool disbelieve(struct tcp *t, struct peer *p, const char *why) {
+    bool settled = health_lost(t, p, why);
+    p->ended = true;
+    return settle(t) || settled;
+}
+
 /* With the mutex; true when the group has settled on a failure. */
 static bool frame_heard(struct tcp *t, struct peer *p) {
+    if (!seal_holds(&p->line[CONTROL]->in, &p->in, offsetof(struct frame, seal), p->in.seal))
+        return disbelieve(t, p, "sent a message that was changed on the way (link tcp, control)");
     switch (p->in.kind) {
     case FRAME_FAIL:
         return hear_verdict(t, p);
@@ -261,8 +271,7 @@ static bool frame_heard(struct tcp *t, struct peer *p) {
         if (p->in.kind == FRAME_ASK) tell(p, FRAME_STATE);
         return false;
     default:
-        p->ended = true;
-        return health_lost(t, p, "sent something unknown");
+        return disbelieve(t, p, "sent something unknown");
     }
 }
 
@@ -325,7 +334,7 @@ static void take_leave(struct tcp *t) {
     health_tell_all(t, FRAME_LEAVE);
     for (int r = 0; r < t->link.params.size; r++) {
         struct peer *p = &t->peers[r];
-        while ((p->sending || p->due) && !p->ended && p->stream[CONTROL] &&
+        while ((p->sending || p->due) && !p->ended && p->stream[CONTROL].s &&
                pthread_cond_timedwait(&t->changed, &t->mutex, &until) == 0) {
         }
     }

@@ -12,11 +12,11 @@ void hello_nonce(uint8_t out[NONCE_BYTES]) {
     }
 }
 
-void hello_proof(const char *token, char who, const struct hello *h,
-                 const uint8_t nonce[NONCE_BYTES], uint8_t out[SHA256_BYTES]) {
+void hello_proof(const char *key, char who, const struct hello *h, const uint8_t nonce[NONCE_BYTES],
+                 uint8_t out[SHA256_BYTES]) {
     uint8_t text[1 + sizeof *h + NONCE_BYTES];
     text[0] = (uint8_t)who;
     memcpy(text + 1, h, sizeof *h);
     memcpy(text + 1 + sizeof *h, nonce, NONCE_BYTES);
-    hmac_sha256(token, strlen(token), text, sizeof text, out);
+    hmac_sha256(key, strlen(key), text, sizeof text, out);
 }

@@ -1,23 +1,28 @@
 /* The inside of the link over TCP.
  *
  * Between two ranks there is one stream for each lane and one for control. The higher rank dials
- * the lower. A stream begins with a hello, in which both prove that they hold the run's token:
+ * the lower. A stream begins with a hello, in which both prove that they hold the run's key, the
+ * dialer first, so that strangers get no HMAC by which a secret could be guessed:
  *
  *     dialer                          listener
  *     hello {who, for whom, nonce} ->
- *                                  <- challenge {nonce, HMAC(token, "listener" hello nonce)}
- *     answer {HMAC(token, "dialer" hello nonce)} ->
- *                                  <- welcome
+ *                                  <- challenge {nonce}
+ *     answer {HMAC(key, "dialer" hello nonce)} ->
+ *                                  <- welcome {HMAC(key, "listener" hello nonce)}
  *
- * then nothing but messages (label, bytes) on a lane, or frames of one size on control. Numbers
- * travel as they lie in memory: the magic of a host with another order of bytes is garbage. */
+ * then nothing but messages (label, its seal; bytes, their seal) on a lane, or frames of one size
+ * with their seals on control. The keys of the seals are an HMAC of hello and nonce, too, so
+ * nothing can be changed, left out, repeated or taken from another stream. Numbers travel as they
+ * lie in memory: the magic of a host with another order of bytes is garbage. */
 #pragma once
 #include "engine/base/digest.h"
 #include "engine/base/memory.h"
 #include "transport/link/label.h"
 #include "transport/link/note.h"
+#include "transport/link/seal.h"
 #include "transport/link/tcp.h"
 #include "transport/link/words.h"
+#include "transport/secret.h"
 
 #include <nng/nng.h>
 #include <pthread.h>
@@ -27,10 +32,8 @@ enum { CONTROL = LANES, STREAMS = LANES + 1 };
 
 /* ---- the hello (tcp_hello.c, tcp_dial.c, tcp_port.c) ---- */
 
-enum { HELLO_VERSION = 1, NONCE_BYTES = 32, TOKEN_MAX = 256, HELLO_SECONDS = 10 };
+enum { HELLO_VERSION = 2, NONCE_BYTES = 32, HELLO_SECONDS = 10 };
 #define HELLO_MAGIC 0x6b6e696c65676e65u /* "engelink" */
-#define WELCOME 0x656d6f63u
-
 struct hello {
     uint64_t magic;
     uint32_t version, kind; /* kind: a lane or CONTROL */
@@ -41,20 +44,29 @@ struct hello {
 struct challenge {
     uint64_t magic;
     uint32_t version, unused;
-    uint8_t nonce[NONCE_BYTES], proof[SHA256_BYTES];
+    uint8_t nonce[NONCE_BYTES];
+};
+struct welcome {
+    uint32_t in, unused; /* 1, or 0: the dialer does not hold the key */
+    uint8_t proof[SHA256_BYTES];
 };
 void hello_nonce(uint8_t out[NONCE_BYTES]);
-/* who: 'L' proves that the listener holds the token, 'D' the dialer. */
-void hello_proof(const char *token, char who, const struct hello *h,
-                 const uint8_t nonce[NONCE_BYTES], uint8_t out[SHA256_BYTES]);
-const char *port_token(const struct port *p);
+/* who: 'L' proves that the listener holds the key, 'D' the dialer; 'S' is what only both know. */
+void hello_proof(const char *key, char who, const struct hello *h, const uint8_t nonce[NONCE_BYTES],
+                 uint8_t out[SHA256_BYTES]);
+const char *port_key(const struct port *p);
+struct stream {    /* whose hello is done */
+    nng_stream *s; /* NULL: there is none, as a lane to a rank of this host */
+    bool dialed;   /* by this rank */
+    uint8_t session[SHA256_BYTES];
+};
 /* Waits until clock_ns() is 'deadline' for the stream that rank 'from' opens to this rank;
  * ERR_TIMEOUT without words, for the caller to name who did not come. */
 MUST_CHECK enum error port_take(struct port *p, const struct hello *wanted, int64_t deadline,
-                                nng_stream **out);
+                                struct stream *out);
 /* Opens the streams of this rank to a lower one. */
 MUST_CHECK enum error tcp_dial(const struct link_params *p, int peer, bool lanes, int64_t deadline,
-                               nng_stream *out[STREAMS]);
+                               struct stream out[STREAMS]);
 
 /* ---- the link ---- */
 
@@ -74,16 +86,21 @@ struct frame {
         struct state state; /* FRAME_STATE, FRAME_ASK: the other is to tell, too */
         struct verdict verdict;
     };
+    uint8_t seal[SEAL_BYTES]; /* of what stands before it */
 };
 
 typedef enum error (*exchange_fn)(struct link *l, int lane, const struct call *label,
                                   const struct outgoing *out, const struct incoming *in);
 struct tcp;
+struct line { /* how a stream's two directions are sealed */
+    struct sealer out, in;
+};
 struct peer {
     struct tcp *of;
     int rank;
-    nng_stream *stream[STREAMS]; /* NULL where there is none: a lane to a rank of this host */
-    int fd[LANES];               /* of the lanes' streams, which own them; else -1 */
+    struct stream stream[STREAMS];
+    struct line *line[STREAMS]; /* NULL where there is no stream */
+    int fd[LANES];              /* of the lanes' streams, which own them; else -1 */
     /* What follows is t->mutex's. */
     nng_aio *send, *recv;
     struct frame out, in;
@@ -96,21 +113,30 @@ struct peer {
     int64_t stated; /* when; 0: never */
 };
 
-/* One message in each direction (tcp_stream.c), the lane's thread's own. */
+/* One message in each direction (tcp_stream.c), the lane's thread's own. On the stream: label and
+ * seal; then the bytes; and, between hosts, their seal: what stays on one host nobody can change
+ * who could not change the processes as well. */
 struct sending {
     int peer, fd; /* peer -1: none */
     struct label label;
+    uint8_t head[SEAL_BYTES], tail[SEAL_BYTES];
     const char *data;
-    size_t done, total; /* of label and data */
+    size_t bytes, sealed; /* sealed: of the bytes' seal; 0: they have none */
+    size_t done, total;   /* of all of it; elsewhere than on a stream, of label and data */
+    struct sealer *sealer;
+    struct mixture mixed; /* bytes that may be sent */
 };
 struct receiving {
     int peer, fd;
     const struct incoming *in;
     struct label label;
+    uint8_t head[SEAL_BYTES], tail[SEAL_BYTES];
     bool labelled;
-    size_t done, total;
+    size_t sealed, done, total; /* as above */
     size_t held; /* bytes in 'piece' that the sink has not got yet */
     char *piece; /* for sinks that do not only copy */
+    struct sealer *sealer;
+    struct mixture mixed; /* bytes that have come */
 };
 struct vigil { /* of one exchange */
     int64_t start;
@@ -206,5 +232,7 @@ struct timespec tcp_until(double seconds);
 /* Looks around while the lane's thread waits: for the failure, for calls that differ, for the
  * deadline. */
 MUST_CHECK enum error tcp_watch(struct tcp *t, int lane);
+/* What 'peer' sent is not what came: fails the group. */
+MUST_CHECK enum error tcp_changed(struct tcp *t, int lane, int peer);
 /* The stream to 'peer' is broken: the control stream will say why. */
 MUST_CHECK enum error tcp_broken(struct tcp *t, int lane, int peer);

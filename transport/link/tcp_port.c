@@ -9,6 +9,7 @@
 #include "engine/base/log.h"
 #include "transport/link/tcp_address.h"
 #include "transport/link/tcp_impl.h"
+#include "transport/remote.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -30,18 +31,18 @@ struct guest {
     struct hello hello;
     struct challenge challenge;
     uint8_t answer[SHA256_BYTES];
-    uint32_t welcome;
+    struct welcome welcome;
 };
 struct kept {
     struct hello hello;
-    nng_stream *stream; /* NULL: free */
+    struct stream stream; /* NULL: free */
     int64_t came;
 };
 struct port {
     nng_stream_listener *listener;
     nng_aio *accept;
     bool resting; /* the accept aio sleeps, since the process is out of descriptors */
-    char address[ADDRESS_MAX], token[TOKEN_MAX + 1];
+    char address[ADDRESS_MAX], key[SECRET_SIZE];
     pthread_mutex_t mutex;
     pthread_cond_t came;
     struct guest guests[GUESTS];
@@ -54,19 +55,21 @@ const char *port_address(const struct port *p) {
     return p->address;
 }
 
-const char *port_token(const struct port *p) {
-    return p->token;
+const char *port_key(const struct port *p) {
+    return p->key;
 }
 
 /* ---- guests ---- */
 
 /* At most one line a second. Call with the mutex. */
-static void warn_dropped(struct port *p, const char *why) {
+static void warn_dropped(struct port *p, nng_stream *s, const char *why) {
     int64_t now = clock_ns();
+    char from[REMOTE_MAX];
     p->unwarned++;
     if (p->warned && now - p->warned < 1000000000) return;
-    log_warn("%s: dropped %d connection%s; the last %s", p->address, p->unwarned,
-             p->unwarned == 1 ? "" : "s", why);
+    remote_name(s, from);
+    log_warn("%s: dropped %d connection%s; the last, from %s, %s", p->address, p->unwarned,
+             p->unwarned == 1 ? "" : "s", from, why);
     p->warned = now;
     p->unwarned = 0;
 }
@@ -75,7 +78,7 @@ static void warn_dropped(struct port *p, const char *why) {
  * is only closed, and freed after the aio, which waits for that. */
 static void guest_leave(struct guest *g, const char *why) {
     pthread_mutex_lock(&g->port->mutex);
-    if (why) warn_dropped(g->port, why);
+    if (why) warn_dropped(g->port, g->stream, why);
     nng_stream_close(g->stream);
     g->gone = g->stream;
     g->stream = NULL;
@@ -131,7 +134,6 @@ static void guest_enter_phase(struct guest *g, enum phase phase) {
 static void challenge_make(struct guest *g) {
     g->challenge = (struct challenge){.magic = HELLO_MAGIC, .version = HELLO_VERSION};
     hello_nonce(g->challenge.nonce);
-    hello_proof(g->port->token, 'L', &g->hello, g->challenge.nonce, g->challenge.proof);
 }
 
 static bool same_stream(const struct hello *a, const struct hello *b) {
@@ -143,8 +145,8 @@ static bool same_stream(const struct hello *a, const struct hello *b) {
 static struct kept *kept_place(struct port *p, const struct hello *h) {
     struct kept *best = &p->kept[0];
     for (struct kept *k = p->kept; k < p->kept + KEPT; k++) {
-        if (k->stream && same_stream(&k->hello, h)) return k;
-        if (best->stream && (!k->stream || k->came < best->came)) best = k;
+        if (k->stream.s && same_stream(&k->hello, h)) return k;
+        if (best->stream.s && (!k->stream.s || k->came < best->came)) best = k;
     }
     return best;
 }
@@ -153,8 +155,9 @@ static void guest_keep(struct guest *g) {
     struct port *p = g->port;
     pthread_mutex_lock(&p->mutex);
     struct kept *k = kept_place(p, &g->hello);
-    nng_stream *old = k->stream;
-    *k = (struct kept){.hello = g->hello, .stream = g->stream, .came = clock_ns()};
+    nng_stream *old = k->stream.s;
+    *k = (struct kept){.hello = g->hello, .stream.s = g->stream, .came = clock_ns()};
+    hello_proof(p->key, 'S', &g->hello, g->challenge.nonce, k->stream.session);
     g->stream = NULL;
     g->present = false;
     pthread_cond_broadcast(&p->came);
@@ -162,8 +165,16 @@ static void guest_keep(struct guest *g) {
     if (old) nng_stream_free(old);
 }
 
-static void guest_next(struct guest *g) {
+/* The listener proves itself to who has proven to hold the key, and to nobody else. */
+static void welcome_make(struct guest *g) {
     uint8_t proof[SHA256_BYTES];
+    hello_proof(g->port->key, 'D', &g->hello, g->challenge.nonce, proof);
+    g->welcome = (struct welcome){.in = (uint32_t)digest_equal(proof, g->answer)};
+    if (g->welcome.in)
+        hello_proof(g->port->key, 'L', &g->hello, g->challenge.nonce, g->welcome.proof);
+}
+
+static void guest_next(struct guest *g) {
     switch (g->phase) {
     case PHASE_HELLO:
         if (g->hello.magic != HELLO_MAGIC || g->hello.kind >= STREAMS) {
@@ -180,16 +191,14 @@ static void guest_next(struct guest *g) {
             guest_enter_phase(g, PHASE_ANSWER);
         return;
     case PHASE_ANSWER:
-        hello_proof(g->port->token, 'D', &g->hello, g->challenge.nonce, proof);
-        if (!digest_equal(proof, g->answer)) {
-            guest_leave(g, "did not hold the token");
-            return;
-        }
-        g->welcome = WELCOME;
+        welcome_make(g);
         guest_enter_phase(g, PHASE_WELCOME);
         return;
     default:
-        guest_keep(g);
+        if (g->welcome.in)
+            guest_keep(g);
+        else
+            guest_leave(g, "does not hold the token");
     }
 }
 
@@ -239,7 +248,7 @@ static void guest_enter(struct port *p, nng_stream *s) {
         g->phase = PHASE_HELLO;
         g->done = 0;
     } else {
-        warn_dropped(p, "came in a crowd");
+        warn_dropped(p, s, "came in a crowd");
     }
     pthread_mutex_unlock(&p->mutex);
     if (g)
@@ -280,10 +289,10 @@ static enum error listen_on(struct port *p, const char *host) {
     return ERR_NONE;
 }
 
-static enum error check_token(const char *token, const char *host) {
-    if (strlen(token) > TOKEN_MAX)
-        return FAIL(ERR_CONFIG, "a token of %zu bytes\nat most %d", strlen(token), TOKEN_MAX);
-    if (!*token && !address_is_loopback(host))
+static enum error check_key(const char *key, bool near, const char *host) {
+    if (strlen(key) >= SECRET_SIZE)
+        return FAIL(ERR_CONFIG, "a key of %zu bytes\nat most %d", strlen(key), SECRET_SIZE - 1);
+    if ((near || !*key) && !address_is_loopback(host))
         return FAIL(ERR_CONFIG,
                     "ranks on other hosts are to reach %s, but there is no token\nset run.token",
                     host);
@@ -292,14 +301,14 @@ static enum error check_token(const char *token, const char *host) {
 
 enum error port_open(const struct port_params *params, struct port **out) {
     char host[ADDRESS_MAX];
-    const char *token = params->token ? params->token : "";
+    const char *key = params->key ? params->key : "";
     void *memory;
     pthread_condattr_t monotonic;
     TRY(address_choose(params->interface, host));
-    TRY(check_token(token, host));
+    TRY(check_key(key, params->near, host));
     TRY(memory_alloc(sizeof(struct port), &memory));
     struct port *p = memory;
-    strcpy(p->token, token);
+    strcpy(p->key, key);
     pthread_mutex_init(&p->mutex, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -325,7 +334,7 @@ void port_close(struct port *p) {
         if (g->stream) nng_stream_free(g->stream);
     }
     for (struct kept *k = p->kept; k < p->kept + KEPT; k++)
-        if (k->stream) nng_stream_free(k->stream);
+        if (k->stream.s) nng_stream_free(k->stream.s);
     nng_aio_free(p->accept);
     if (p->listener) nng_stream_listener_free(p->listener);
     pthread_cond_destroy(&p->came);
@@ -335,12 +344,12 @@ void port_close(struct port *p) {
 
 static struct kept *find_kept(struct port *p, const struct hello *wanted) {
     for (struct kept *k = p->kept; k < p->kept + KEPT; k++)
-        if (k->stream && same_stream(&k->hello, wanted)) return k;
+        if (k->stream.s && same_stream(&k->hello, wanted)) return k;
     return NULL;
 }
 
 enum error port_take(struct port *p, const struct hello *wanted, int64_t deadline,
-                     nng_stream **out) {
+                     struct stream *out) {
     struct timespec until = {.tv_sec = deadline / 1000000000, .tv_nsec = deadline % 1000000000};
     struct kept *k, got = {0};
     pthread_mutex_lock(&p->mutex);
@@ -349,12 +358,12 @@ enum error port_take(struct port *p, const struct hello *wanted, int64_t deadlin
     }
     if (k) {
         got = *k;
-        k->stream = NULL;
+        k->stream.s = NULL;
     }
     pthread_mutex_unlock(&p->mutex);
-    if (!got.stream) return ERR_TIMEOUT;
+    if (!got.stream.s) return ERR_TIMEOUT;
     if (got.hello.size != wanted->size) {
-        nng_stream_free(got.stream);
+        nng_stream_free(got.stream.s);
         return FAIL(ERR_MISMATCH, "rank %u is of a group of %u ranks, rank %u of %u",
                     (unsigned)wanted->from, (unsigned)got.hello.size, (unsigned)wanted->to,
                     (unsigned)wanted->size);

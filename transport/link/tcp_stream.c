@@ -7,30 +7,46 @@
  *
  * An exchange sends and receives at once: it writes what the kernel takes, reads what there is, and
  * waits for either. So ranks in a circle do not wait for each other, however long the messages and
- * however small the kernel's buffers are. Where bytes are only to be copied, one read covers the
- * label and all of them; another sink gets them in pieces that fit the cache, as they come. */
+ * however small the kernel's buffers are. Bytes are moved in pieces that fit the cache, in which they
+ * are mixed for their seal just before they leave and just after they have come. */
 #include "engine/base/memory.h"
 #include "transport/link/tcp_impl.h"
 
 #include <errno.h>
 #include <poll.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
 
-enum { PIECE = 128 << 10, LINE_BYTES = 64, TICK_MS = 20 };
+enum {
+    PIECE = 128 << 10, /* a multiple of MIX_BLOCK that fits the cache */
+    TICK_MS = 20,
+    HEAD = sizeof(struct label) + SEAL_BYTES,
+};
+_Static_assert(offsetof(struct sending, head) - offsetof(struct sending, label) ==
+                       sizeof(struct label) &&
+                   offsetof(struct receiving, head) - offsetof(struct receiving, label) ==
+                       sizeof(struct label),
+               "a label and its seal are one piece of memory");
 
 static size_t least(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-/* What is left of the label, and n bytes of data. */
-static struct msghdr message(struct iovec iov[2], struct label *label, size_t done, void *data,
-                             size_t n) {
+/* What is left of the head, n of the bytes, and, when these are the last, what is left of their
+ * seal, which takes 'sealed' bytes. */
+static struct msghdr message(struct iovec iov[3], size_t done, struct label *head, void *data,
+                             size_t n, uint8_t *tail, size_t sealed) {
     struct msghdr m = {.msg_iov = iov};
-    if (done < sizeof *label)
-        iov[m.msg_iovlen++] = (struct iovec){(char *)label + done, sizeof *label - done};
+    if (done < HEAD) iov[m.msg_iovlen++] = (struct iovec){(char *)head + done, HEAD - done};
     if (n) iov[m.msg_iovlen++] = (struct iovec){data, n};
+    if (sealed) iov[m.msg_iovlen++] = (struct iovec){tail, sealed};
     return m;
+}
+
+/* Of the bytes behind the head. */
+static size_t moved_bytes(size_t done, size_t bytes) {
+    return done > HEAD ? least(done - HEAD, bytes) : 0;
 }
 
 enum moved { MOVED_NOTHING, MOVED_SOME, MOVED_BROKEN };
@@ -42,16 +58,31 @@ static enum moved moved(ssize_t n) {
 
 /* ---- sending ---- */
 
+/* The next piece is mixed when the one before has left, so that the kernel copies it from the
+ * cache. */
+static void mix_ahead(struct sending *s, size_t sent) {
+    if (sent < s->mixed.bytes || s->mixed.bytes == s->bytes) return;
+    if (!s->sealed) {
+        s->mixed.bytes = s->bytes;
+        return;
+    }
+    seal_mix(s->sealer, &s->mixed, s->data + sent, least(PIECE, s->bytes - sent));
+    if (s->mixed.bytes == s->bytes) seal_make(s->sealer, &s->mixed, sizeof s->mixed, s->tail);
+}
+
 static enum moved send_some(struct sending *s) {
-    struct iovec iov[2];
+    struct iovec iov[3];
     if (s->done == s->total) return MOVED_NOTHING;
-    size_t offset = s->done > sizeof s->label ? s->done - sizeof s->label : 0;
+    size_t sent = moved_bytes(s->done, s->bytes);
+    mix_ahead(s, sent);
+    size_t n = s->mixed.bytes - sent, tail = s->mixed.bytes == s->bytes ? s->sealed : 0;
+    size_t left = least(tail, s->total - s->done);
     struct msghdr m =
-        message(iov, &s->label, s->done, (char *)(uintptr_t)s->data + offset, /* read only */
-                s->total - sizeof s->label - offset);
-    ssize_t n = sendmsg(s->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (n > 0) s->done += (size_t)n;
-    return moved(n);
+        message(iov, s->done, &s->label, (char *)(uintptr_t)s->data + sent, /* read only */
+                n, s->tail + tail - left, left);
+    ssize_t gone = sendmsg(s->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (gone > 0) s->done += (size_t)gone;
+    return moved(gone);
 }
 
 static void send_begin(struct tcp *t, int lane, const struct call *label,
@@ -64,6 +95,7 @@ static void send_begin(struct tcp *t, int lane, const struct call *label,
     s->fd = t->peers[out->peer].fd[lane];
     s->label = (struct label){.call = *label, .bytes = out->bytes, .stamp = out->stamp};
     s->data = out->data;
+    s->bytes = out->bytes;
     s->total = sizeof s->label + out->bytes;
 }
 
@@ -73,31 +105,37 @@ static bool only_copies(const struct receiving *r) {
     return r->in->sink == sink_copy;
 }
 
-static size_t received(const struct receiving *r) { /* of the bytes behind the label */
-    return r->done > sizeof r->label ? r->done - sizeof r->label : 0;
+static size_t received(const struct receiving *r) {
+    return moved_bytes(r->done, r->in->bytes);
 }
 
 static enum moved recv_some(struct receiving *r) {
-    struct iovec iov[2];
+    struct iovec iov[3];
     if (r->done == r->total) return MOVED_NOTHING;
     size_t offset = received(r), left = r->in->bytes - offset;
-    struct msghdr m =
-        only_copies(r)
-            ? message(iov, &r->label, r->done, (char *)r->in->ctx + offset, left)
-            : message(iov, &r->label, r->done, r->piece + r->held, least(left, PIECE - r->held));
-    ssize_t n = recvmsg(r->fd, &m, MSG_DONTWAIT);
-    if (n <= 0) return moved(n);
-    r->done += (size_t)n;
+    size_t room = !only_copies(r) ? PIECE - r->held : r->sealed ? (size_t)PIECE : left;
+    size_t n = least(left, room), tail = n == left ? least(r->sealed, r->total - r->done) : 0;
+    struct msghdr m = message(iov, r->done, &r->label,
+                              only_copies(r) ? (char *)r->in->ctx + offset : r->piece + r->held, n,
+                              r->tail + r->sealed - tail, tail);
+    ssize_t got = recvmsg(r->fd, &m, MSG_DONTWAIT);
+    if (got <= 0) return moved(got);
+    r->done += (size_t)got;
     r->held += received(r) - offset;
     return MOVED_SOME;
 }
 
-/* Gives the sink whole lines of what has come; at the end, all. */
+/* Mixes whole blocks of what has come, and gives them to the sink; at the end, all. */
 static void hand_over(struct receiving *r) {
-    if (only_copies(r) || !r->held) return;
-    size_t n = r->done == r->total ? r->held : r->held / LINE_BYTES * LINE_BYTES;
-    r->in->sink(r->in->ctx, received(r) - r->held, r->piece, n);
+    size_t come = received(r);
+    size_t n = come == r->in->bytes ? r->held : r->held / MIX_BLOCK * MIX_BLOCK;
+    size_t at = come - r->held;
+    const char *data = only_copies(r) ? (char *)r->in->ctx + at : r->piece;
+    if (!n) return;
+    if (r->sealed) seal_mix(r->sealer, &r->mixed, data, n);
     r->held -= n;
+    if (only_copies(r)) return;
+    r->in->sink(r->in->ctx, at, r->piece, n);
     memmove(r->piece, r->piece + n, r->held);
 }
 
@@ -114,12 +152,21 @@ enum error tcp_check_label(struct tcp *t, int lane) {
     return tcp_fail(&t->link, ERR_MISMATCH, "ranks disagree in how they open the group");
 }
 
+/* The label is believed once its seal holds, the message once that of its bytes does: what a sink
+ * got before is of a call that fails. */
 static enum error use_received(struct tcp *t, int lane) {
     struct receiving *r = &t->lane[lane].in;
-    if (r->done < sizeof r->label) return ERR_NONE;
-    if (!r->labelled) TRY(tcp_check_label(t, lane));
+    if (r->done < HEAD) return ERR_NONE;
+    if (!r->labelled) {
+        if (!seal_holds(r->sealer, &r->label, sizeof r->label, r->head))
+            return tcp_changed(t, lane, r->peer);
+        TRY(tcp_check_label(t, lane));
+    }
     hand_over(r);
-    return ERR_NONE;
+    if (r->done < r->total || !r->sealed) return ERR_NONE;
+    return seal_holds(r->sealer, &r->mixed, sizeof r->mixed, r->tail)
+               ? ERR_NONE
+               : tcp_changed(t, lane, r->peer);
 }
 
 static void recv_begin(struct tcp *t, int lane, const struct incoming *in) {
@@ -163,12 +210,36 @@ void tcp_prepare(struct tcp *t, int lane, const struct call *label, const struct
     recv_begin(t, lane, in);
 }
 
+static size_t seal_bytes(const struct tcp *t, int peer, size_t bytes) {
+    const struct seat_of *of = t->link.params.roster->of;
+    return bytes && of[peer].host != of[t->link.params.rank].host ? SEAL_BYTES : 0;
+}
+
+/* On a stream there are seals, too. */
+static void seal_begin(struct tcp *t, int lane) {
+    struct sending *s = &t->lane[lane].out;
+    struct receiving *r = &t->lane[lane].in;
+    s->mixed = r->mixed = (struct mixture){0};
+    if (s->peer >= 0) {
+        s->sealer = &t->peers[s->peer].line[lane]->out;
+        s->sealed = seal_bytes(t, s->peer, s->bytes);
+        s->total += SEAL_BYTES + s->sealed;
+        seal_make(s->sealer, &s->label, sizeof s->label, s->head);
+    }
+    if (r->peer >= 0) {
+        r->sealer = &t->peers[r->peer].line[lane]->in;
+        r->sealed = seal_bytes(t, r->peer, r->in->bytes);
+        r->total += SEAL_BYTES + r->sealed;
+    }
+}
+
 enum error tcp_begin(struct link *l, int lane, const struct call *label, const struct outgoing *out,
                      const struct incoming *in) {
     struct tcp *t = tcp_of(l);
     bool some;
     TRY(tcp_failure(l));
     tcp_prepare(t, lane, label, out, in);
+    seal_begin(t, lane);
     return move_some(t, lane, &some);
 }
 
@@ -211,7 +282,7 @@ enum error lanes_open(struct tcp *t) {
         t->lane[i].in.piece = piece;
         for (int r = 0; r < t->link.params.size; r++) {
             struct peer *p = &t->peers[r];
-            if (p->stream[i]) TRY(stream_descriptor(p->stream[i], &p->fd[i]));
+            if (p->stream[i].s) TRY(stream_descriptor(p->stream[i].s, &p->fd[i]));
         }
     }
     return ERR_NONE;

@@ -146,3 +146,14 @@ enum error tcp_broken(struct tcp *t, int lane, int peer) {
     if (settled) health_announce(t);
     return tcp_failure(&t->link);
 }
+
+enum error tcp_changed(struct tcp *t, int lane, int peer) {
+    char name[NAME_MAX_BYTES], doing[DESCRIBED_MAX], text[REASON_MAX];
+    const struct link_params *p = &t->link.params;
+    describe_call(t, lane, doing);
+    tcp_name(p, peer, name);
+    snprintf(text, sizeof text,
+             "a message of %s to rank %d was changed on the way (link tcp, in %s)", name,
+             link_rank_name(p, p->rank), doing);
+    return tcp_fail(&t->link, ERR_PEER, text);
+}

@@ -13,8 +13,10 @@
 #include <linux/futex.h>
 #include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -91,55 +93,69 @@ static void complain(struct shared *s, int lane, const struct wait *w, double se
 
 /* ---- peers that will never come ---- */
 
-/* A process that has ended is seen at once, also while nobody has collected its exit code. */
+uint64_t process_space(void) {
+    struct stat s;
+    return stat("/proc/self/ns/pid", &s) == 0 ? s.st_ino : 1;
+}
+
+/* A process that has ended is seen at once, while nobody has collected its exit code and when
+ * somebody has, after which its number names nobody. */
 static bool process_ended(int pid) {
     if (!pid || pid == getpid()) return false;
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (fd < 0) return false;
+    if (fd < 0) return kill(pid, 0) != 0 && errno == ESRCH;
     struct pollfd p = {.fd = fd, .events = POLLIN};
     bool ended = poll(&p, 1, 0) == 1;
     close(fd);
     return ended;
 }
 
+/* Who has left has ended its part before, and may have ended since. */
+static bool has_died(const struct shared *s, int rank) {
+    const struct seat *peer = &s->board->seat[rank];
+    return rank != s->link.params.rank && !atomic_load(&peer->left) &&
+           atomic_load(&peer->space) == s->space && process_ended(atomic_load(&peer->pid));
+}
+
 static bool any_reached(const struct wait *w) {
     return reached(w->counter[0], w->want[0]) || (w->n > 1 && reached(w->counter[1], w->want[1]));
 }
 
-/* A peer that left or died may have done its part before: look again. */
-static enum error check_lost(struct shared *s, int lane, const struct wait *w,
-                             bool look_for_death) {
+/* awaited: this rank waits for it. */
+static enum error lose(struct shared *s, int lane, int peer, const char *how, bool awaited) {
     const struct link_params *p = &s->link.params;
-    for (int i = 0; i < w->n; i++) {
-        const struct seat *peer = &s->board->seat[w->peer[i]];
-        bool left = atomic_load(&peer->left);
-        if (!left && !(look_for_death && process_ended(atomic_load(&peer->pid)))) continue;
-        if (any_reached(w)) return ERR_NONE;
-        char name[48], doing[DESCRIBED_MAX], reason[REASON_MAX];
-        name_peer(s, w->peer[i], name);
-        p->describe(p->user, lane, doing);
-        words_lost(reason, name, left ? "has left" : "has died", NULL, link_rank_name(p, p->rank),
-                   doing);
-        return shared_fail(&s->link, ERR_PEER, reason);
-    }
-    return ERR_NONE;
+    char name[48], doing[DESCRIBED_MAX], reason[REASON_MAX];
+    name_peer(s, peer, name);
+    p->describe(p->user, lane, doing);
+    words_lost(reason, name, how, NULL, link_rank_name(p, p->rank), awaited ? doing : NULL);
+    return shared_fail(&s->link, ERR_PEER, reason);
 }
 
-/* Who has left has ended its part before, and may have ended since. */
+/* Of all ranks, one that has died; else -1. */
+static int find_dead(const struct shared *s) {
+    int r = s->link.params.size - 1;
+    while (r >= 0 && !has_died(s, r)) r--;
+    return r;
+}
+
 enum error shared_lost(struct link *l, int lane) {
     struct shared *s = (struct shared *)l;
-    const struct link_params *p = &l->params;
-    for (int r = 0; r < p->size; r++) {
-        const struct seat *peer = &s->board->seat[r];
-        if (r == p->rank || atomic_load(&peer->left) || !process_ended(atomic_load(&peer->pid)))
-            continue;
-        char name[48], doing[DESCRIBED_MAX], reason[REASON_MAX];
-        name_peer(s, r, name);
-        p->describe(p->user, lane, doing);
-        words_lost(reason, name, "has died", NULL, link_rank_name(p, p->rank), doing);
-        return shared_fail(l, ERR_PEER, reason);
+    int dead = find_dead(s);
+    return dead < 0 ? ERR_NONE : lose(s, lane, dead, "has died", true);
+}
+
+/* A peer that left or died may have done its part before: look again. Whoever else has died ends
+ * the wait, too: those that this rank waits for may wait for him. */
+static enum error check_lost(struct shared *s, int lane, const struct wait *w,
+                             bool look_for_death) {
+    for (int i = 0; i < w->n; i++) {
+        bool left = atomic_load(&s->board->seat[w->peer[i]].left);
+        if (!left && !(look_for_death && has_died(s, w->peer[i]))) continue;
+        if (any_reached(w)) return ERR_NONE;
+        return lose(s, lane, w->peer[i], left ? "has left" : "has died", true);
     }
-    return ERR_NONE;
+    int other = look_for_death ? find_dead(s) : -1;
+    return other < 0 ? ERR_NONE : lose(s, lane, other, "has died", false);
 }
 
 /* ---- the wait ---- */

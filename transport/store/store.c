@@ -77,9 +77,9 @@ enum error store_open(const struct store_params *p, struct store **out) {
     const struct store_ops *ops = find_kind(url, &where);
     if (!ops)
         return FAIL(ERR_CONFIG, "'%.200s' is no store\nwrite file:///PATH or tcp://HOST:PORT", url);
-    if (p->token && strlen(p->token) > STORE_TOKEN_MAX)
+    if (p->token && strlen(p->token) >= SECRET_SIZE)
         return FAIL(ERR_CONFIG, "a token of %zu characters\nat most %d are allowed",
-                    strlen(p->token), STORE_TOKEN_MAX);
+                    strlen(p->token), SECRET_MAX);
     if (p->run && strlen(p->run) > STORE_KEY_MAX)
         return FAIL(ERR_CONFIG, "the name of the run has %zu characters\nat most %d are allowed",
                     strlen(p->run), STORE_KEY_MAX);
@@ -101,6 +101,14 @@ void store_close(struct store *s) {
 
 const char *store_url(const struct store *s) {
     return s->url;
+}
+
+const char *store_key(const struct store *s) {
+    return s->key ? s->key : "";
+}
+
+bool store_turned_away(struct store *s, char out[128]) {
+    return s->ops->turned_away && s->ops->turned_away(s, out);
 }
 
 /* ---- operations ---- */

@@ -13,7 +13,6 @@ enum {
     STORE_KEY_MAX = 255,         /* bytes of a key: printable, no space */
     STORE_VALUE_MAX = 256 << 10, /* bytes of a value, any */
     STORE_KEYS_MAX = 100000,     /* in one store: a store is no place for data */
-    STORE_TOKEN_MAX = 256,
 };
 
 struct store;
@@ -23,13 +22,19 @@ struct store_params {
      * Without it, the server is awaited until the deadline. */
     bool serve;
     const char
-        *token;      /* a secret that all must hold; "" or NULL: none, which only loopback takes */
+        *token; /* a secret (secret.h) that all must hold; "" or NULL: none, and then all must be
+                   processes of one user on one host */
     const char *run; /* of which run: a file that another run left behind is begun afresh, a server
                         of another run is refused; NULL: any */
     double timeout;  /* of opening, and of every call that is not given another */
 };
 MUST_CHECK enum error store_open(const struct store_params *p, struct store **out);
 void store_close(struct store *s); /* who serves: calls of others fail from here on */
+/* The key that a tcp store's members have made of its secret; "" where there is no secret. */
+const char *store_key(const struct store *s);
+/* Whom the server in this process has turned away last, and why, for messages on those who have not
+ * come: "10.0.0.2:41234, which has another token"; false: nobody. */
+bool store_turned_away(struct store *s, char out[128]);
 /* How others reach it: the URL with the port that was taken. Lives as long as s. */
 const char *store_url(const struct store *s);
 

@@ -2,6 +2,7 @@
  * and what is answered is decided in one place (table.h). */
 #pragma once
 #include "engine/base/clock.h"
+#include "transport/secret.h"
 #include "transport/store/store.h"
 
 #define STORE_REQUESTS(X) X(SET) X(GET) X(ADD) X(SWAP) X(DELETE) X(LIST)
@@ -46,7 +47,8 @@ static inline bool request_mutates(const struct request *q) {
 
 struct store {
     const struct store_ops *ops;
-    char *url; /* set by open, freed by the dispatcher */
+    char *url;       /* set by open, freed by the dispatcher */
+    const char *key; /* set by open; NULL: it has none */
     double timeout;
 };
 struct store_ops {
@@ -59,7 +61,8 @@ struct store_ops {
      * operation gives no value. */
     enum error (*call)(struct store *s, const struct request *q, int64_t deadline,
                        struct pool *pool, struct answer *a);
-    void (*close)(struct store *s); /* frees s, but not its url */
+    void (*close)(struct store *s);                      /* frees s, but not its url */
+    bool (*turned_away)(struct store *s, char out[128]); /* NULL: it turns nobody away */
 };
 
 /* "tcp", "/path/file": as text of its own, which open gives the store as its url. */

@@ -36,8 +36,8 @@ struct tcp {
     struct store store;
     struct server *server; /* NULL: another process serves */
     struct address address;
-    char token[STORE_TOKEN_MAX + 1];
-    uint8_t nonce[WIRE_NONCE]; /* the server's; set before there are calls */
+    char key[SECRET_SIZE];     /* at first the secret; this and the nonce are set before there */
+    uint8_t nonce[WIRE_NONCE]; /* are calls; the server's */
     uint64_t client;
     _Atomic uint64_t number;
     pthread_mutex_t lock; /* of what follows */
@@ -186,13 +186,19 @@ static enum error fail_status(const struct tcp *t, const struct wire_start *s) {
         return FAIL(ERR_CONFIG,
                     "the store %s refused the token\nall members need the token of who serves it",
                     t->store.url);
+    if (s->kind == WIRE_FOREIGN)
+        return FAIL(ERR_CONFIG,
+                    "the store %s is not this user's, on this host\nmembers of several users or "
+                    "hosts need a "
+                    "secret in common: export ENGINE_TOKEN=$(openssl rand -hex 16)",
+                    t->store.url);
     if (s->kind == WIRE_STALE)
         return FAIL(ERR_PEER, "the store %s was lost: another one is served there now",
                     t->store.url);
     return FAIL(ERR_PEER, "the store %s did not understand (%u)", t->store.url, s->kind);
 }
 
-/* The reply must be to this very request, of this very server, and sealed with our token; a
+/* The reply must be to this very request, of this very server, and sealed with our key; a
  * hello's, by which the server becomes known, only the first. */
 static enum error read_reply(const struct tcp *t, const struct wire_request *q, const uint8_t *body,
                              size_t n, struct wire_reply *h, struct answer *a) {
@@ -202,7 +208,7 @@ static enum error read_reply(const struct tcp *t, const struct wire_request *q, 
     bool right = wire_read_reply(body, n, h, a) && h->client == q->client &&
                  h->number == q->number && start.kind < ANSWER_STATUSES;
     if (q->start.kind != WIRE_HELLO)
-        right = right && !memcmp(h->nonce, t->nonce, WIRE_NONCE) && wire_sealed(t->token, body, n);
+        right = right && !memcmp(h->nonce, t->nonce, WIRE_NONCE) && wire_sealed(t->key, body, n);
     return right ? ERR_NONE
                  : FAIL(ERR_PEER, "a reply that the store %s cannot have given", t->store.url);
 }
@@ -214,7 +220,7 @@ static enum error line_ask(const struct tcp *t, struct line *l, const struct ask
     size_t n = wire_request_size(ask->q);
     if (!line_room(l, n)) return FAIL(ERR_MEMORY, "no memory for a message of %zu bytes", n);
     wire_write_request(&ask->h, ask->q, l->buffer);
-    wire_seal(t->token, l->buffer, n);
+    wire_seal(ask->h.start.kind == WIRE_HELLO ? NULL : t->key, l->buffer, n);
     int64_t more = ask->h.wait_ms ? GRACE_MS * 1000000LL : 0;
     *lost = line_exchange(l, &n, ask->deadline + more);
     return *lost ? ERR_NONE : read_reply(t, &ask->h, l->buffer, n, h, a);
@@ -260,6 +266,12 @@ static void give_back(struct tcp *t, struct line *l) {
     if (!keep) line_close(l);
 }
 
+/* Without a secret, only to a server of this user. It has answered, so it has taken the connection. */
+static enum error check_server(const struct tcp *t, const struct line *l) {
+    struct wire_start foreign = {.version = WIRE_VERSION, .kind = WIRE_FOREIGN};
+    return *t->key || remote_is_ours(l->stream) ? ERR_NONE : fail_status(t, &foreign);
+}
+
 /* A line that is proven; *lost: it broke at once. */
 static enum error line_take(struct tcp *t, int64_t deadline, struct line **out, int *lost) {
     struct wire_reply h;
@@ -270,7 +282,7 @@ static enum error line_take(struct tcp *t, int64_t deadline, struct line **out, 
     TRY(line_open(out));
     enum error err = line_dial(t, *out, deadline);
     if (!err) err = line_greet(t, *out, WIRE_PROVE, deadline, &h, &a, lost);
-    return err;
+    return err || *lost ? err : check_server(t, *out);
 }
 
 static enum error fail_lost(const struct tcp *t, const struct asking *ask, int lost) {
@@ -343,7 +355,7 @@ static enum error tcp_call(struct store *s, const struct request *q, int64_t dea
 
 /* ---- opening ---- */
 
-/* Make the server's acquaintance, and prove the token. *lost as above. */
+/* Make the server's acquaintance, and prove the secret. *lost as above. */
 static enum error meet(struct tcp *t, const struct store_params *p, struct line *l,
                        int64_t deadline, int *lost) {
     struct wire_reply h;
@@ -352,10 +364,13 @@ static enum error meet(struct tcp *t, const struct store_params *p, struct line 
     TRY(line_dial(t, l, deadline));
     TRY(line_greet(t, l, WIRE_HELLO, deadline, &h, &a, lost));
     if (*lost) return ERR_NONE;
+    TRY(check_server(t, l));
     memcpy(t->nonce, h.nonce, sizeof t->nonce);
-    snprintf(run, sizeof run, "%.*s", (int)a.value.n, a.value.at ? (const char *)a.value.at : "");
+    secret_key(p->token ? p->token : "", t->nonce, sizeof t->nonce, t->key);
     TRY(line_greet(t, l, WIRE_PROVE, deadline, &h, &a, lost));
-    if (!*lost && p->run && *run && strcmp(p->run, run) != 0)
+    if (*lost) return ERR_NONE;
+    snprintf(run, sizeof run, "%.*s", (int)a.value.n, a.value.at ? (const char *)a.value.at : "");
+    if (p->run && *run && strcmp(p->run, run) != 0)
         return FAIL(ERR_MISMATCH, "the store %s is of run '%s', not of '%s'", t->store.url, run,
                     p->run);
     return ERR_NONE;
@@ -390,7 +405,7 @@ static enum error serve(struct tcp *t, const struct store_params *p) {
     struct endpoint at[ENDPOINTS_MAX];
     int count;
     TRY(address_resolve(&t->address, at, &count));
-    if (!*t->token && !at->loopback)
+    if (!*t->key && !at->loopback)
         return FAIL(ERR_CONFIG,
                     "a store without a token at %s, where others can reach it\nset a token, or "
                     "serve it at 127.0.0.1",
@@ -406,7 +421,8 @@ static enum error serve(struct tcp *t, const struct store_params *p) {
 
 static enum error tcp_start(struct tcp *t, const struct store_params *p, const char *where,
                             int64_t deadline) {
-    snprintf(t->token, sizeof t->token, "%s", p->token ? p->token : "");
+    snprintf(t->key, sizeof t->key, "%s", p->token ? p->token : "");
+    t->store.key = t->key;
     if (getrandom(&t->client, sizeof t->client, 0) != (ssize_t)sizeof t->client)
         return FAIL(ERR_CREATE, "no random numbers: %s", strerror(errno));
     TRY(address_parse(where, &t->address));
@@ -448,5 +464,12 @@ static enum error tcp_open(const struct store_params *p, const char *where, int6
     return ERR_NONE;
 }
 
-const struct store_ops store_tcp = {
-    .scheme = "tcp", .open = tcp_open, .call = tcp_call, .close = tcp_close};
+static bool tcp_turned_away(struct store *s, char out[128]) {
+    return server_turned_away(((struct tcp *)s)->server, out);
+}
+
+const struct store_ops store_tcp = {.scheme = "tcp",
+                                    .open = tcp_open,
+                                    .call = tcp_call,
+                                    .close = tcp_close,
+                                    .turned_away = tcp_turned_away};

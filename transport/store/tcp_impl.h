@@ -1,5 +1,6 @@
 /* What the parts of a tcp store share. */
 #pragma once
+#include "transport/remote.h"
 #include "transport/store/address.h"
 #include "transport/store/table.h"
 #include "transport/store/wire.h"
@@ -12,6 +13,7 @@ struct server;
 MUST_CHECK enum error server_open(const struct store_params *p, const struct endpoint *at,
                                   struct server **out, int *port);
 void server_close(struct server *s);
+bool server_turned_away(struct server *s, char out[128]);
 
 /* ---- the inside of the server ---- */
 
@@ -51,7 +53,7 @@ struct server {
     nng_stream_listener *listener;
     nng_aio *accept;
     bool resting; /* the accept aio sleeps, since the process is out of descriptors */
-    char token[STORE_TOKEN_MAX + 1], run[STORE_KEY_MAX + 1];
+    char key[SECRET_SIZE], run[STORE_KEY_MAX + 1];
     uint8_t nonce[WIRE_NONCE];
     pthread_mutex_t lock;             /* of what follows */
     struct guest *guests[GUESTS_MAX]; /* in no order */
@@ -64,6 +66,7 @@ struct server {
     uint64_t changes;
     int64_t warned; /* when; 0: never */
     int unwarned;   /* since then */
+    char turned_away[128];
 };
 
 /* Takes the request in the guest's buffer; slept: again, after it was parked. true: a reply of
@@ -75,5 +78,6 @@ void request_refuse(struct guest *g, uint32_t status, const char *what);
 /* Room for n bytes, what was there stays. */
 MUST_CHECK enum error guest_room(struct guest *g, size_t n);
 void guest_proven(struct guest *g);
-/* Warns that someone did what nobody should; at most one line in ten seconds. */
-void server_warn(struct server *s, const char *what);
+/* Warns that someone did what nobody should, "10.0.0.2:41234, which has another token"; at most one
+ * line in ten seconds. */
+void guest_warn(struct guest *g, const char *what);

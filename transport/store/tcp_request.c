@@ -79,15 +79,15 @@ static void reply(struct guest *g, uint32_t status, const struct answer *a) {
     wire_write_reply(&h, a, g->buffer);
 }
 
-static void seal(struct guest *g) {
-    if (g->total) wire_seal(g->server->token, g->buffer, g->total);
+static void seal(struct guest *g, const char *key) {
+    if (g->total) wire_seal(key, g->buffer, g->total);
 }
 
 void request_refuse(struct guest *g, uint32_t status, const char *what) {
     struct answer none = {0};
-    server_warn(g->server, what);
+    guest_warn(g, what);
     reply(g, status, &none);
-    seal(g);
+    seal(g, NULL);
     g->leaves = true;
 }
 
@@ -105,34 +105,44 @@ static bool serve(struct guest *g, bool slept) {
     else
         reply(g, status, &a);
     pthread_mutex_unlock(&s->lock);
-    if (!sleeps) seal(g);
+    if (!sleeps) seal(g, s->key);
     return !sleeps;
 }
 
-/* The server's run, or nothing: these are answered for their own sake. */
+/* Where there is no secret, who is of this user is let in. It waits for the nonce, so its socket is
+ * still its own. */
 static void greet(struct guest *g) {
     struct answer a = {0};
-    const char *run = g->server->run;
-    if (g->h.start.kind == WIRE_HELLO) a.value = (struct bytes){run, strlen(run)};
+    if (!*g->server->key && !remote_is_ours(g->stream)) {
+        request_refuse(g, WIRE_FOREIGN, "which is another user's");
+        return;
+    }
     reply(g, ANSWER_OK, &a);
-    seal(g);
+    seal(g, NULL);
+}
+
+static void tell_run(struct guest *g) {
+    const char *run = g->server->run;
+    struct answer a = {.value = {run, strlen(run)}};
+    reply(g, ANSWER_OK, &a);
+    seal(g, g->server->key);
 }
 
 bool request_take(struct guest *g, bool slept) {
     struct server *s = g->server;
     if (slept) return serve(g, true);
     if (!wire_read_request(g->buffer, g->total, &g->h, &g->q)) {
-        request_refuse(g, WIRE_BAD, "a request that makes no sense");
+        request_refuse(g, WIRE_BAD, "whose request makes no sense");
     } else if (g->h.start.kind == WIRE_HELLO) {
         greet(g);
     } else if (memcmp(g->h.nonce, s->nonce, WIRE_NONCE)) {
-        request_refuse(g, WIRE_STALE, "a request to another server");
-    } else if (!wire_sealed(s->token, g->buffer, g->total)) {
-        request_refuse(g, WIRE_REFUSED, "a client with another token");
+        request_refuse(g, WIRE_STALE, "which asks another server");
+    } else if (!wire_sealed(s->key, g->buffer, g->total)) {
+        request_refuse(g, WIRE_REFUSED, "which has another token");
     } else {
         guest_proven(g);
         if (g->h.start.kind != WIRE_PROVE) return serve(g, false);
-        greet(g);
+        tell_run(g);
     }
     return true;
 }

@@ -28,19 +28,31 @@ enum {
 
 /* ---- strangers ---- */
 
-void server_warn(struct server *s, const char *what) {
+void guest_warn(struct guest *g, const char *what) {
     static const double every = 10; /* s */
+    struct server *s = g->server;
     int64_t now = clock_ns();
+    char from[REMOTE_MAX];
+    remote_name(g->stream, from);
     pthread_mutex_lock(&s->lock);
+    snprintf(s->turned_away, sizeof s->turned_away, "%s, %s", from, what);
     bool tell = !s->warned || clock_seconds(now - s->warned) >= every;
     int more = s->unwarned;
     s->unwarned = tell ? 0 : more + 1;
     if (tell) s->warned = now;
     pthread_mutex_unlock(&s->lock);
     if (tell && more)
-        log_warn("store: %s (and %d warnings before that)", what, more);
+        log_warn("store: turned away %s, %s (and %d before that)", from, what, more);
     else if (tell)
-        log_warn("store: %s", what);
+        log_warn("store: turned away %s, %s", from, what);
+}
+
+bool server_turned_away(struct server *s, char out[128]) {
+    if (!s) return false;
+    pthread_mutex_lock(&s->lock);
+    snprintf(out, 128, "%s", s->turned_away);
+    pthread_mutex_unlock(&s->lock);
+    return *out;
 }
 
 void guest_proven(struct guest *g) {
@@ -160,11 +172,11 @@ static void guest_start(struct guest *g) {
     struct wire_start start;
     memcpy(&start, g->buffer, sizeof start);
     if (!wire_is_request(&start, g->proven ? WIRE_MAX : WIRE_STRANGER_MAX)) {
-        server_warn(g->server, "closed a connection on which no request came");
+        guest_warn(g, "which sent no request");
         guest_leave(g);
     } else if (start.version != WIRE_VERSION) {
         g->h = (struct wire_request){0};
-        request_refuse(g, WIRE_OTHER, "a client of another version");
+        request_refuse(g, WIRE_OTHER, "which speaks another version");
         guest_write(g);
     } else if (guest_room(g, start.bytes) != ERR_NONE) {
         guest_leave(g);
@@ -245,7 +257,7 @@ static void guest_enter(struct server *s, nng_stream *stream) {
     if (crowd) send_away_oldest(s);
     bool joined = guest_join(s, g);
     pthread_mutex_unlock(&s->lock);
-    if (crowd || !joined) server_warn(s, "too many connections: closed one");
+    if (crowd || !joined) guest_warn(g, "in a crowd of connections");
     if (joined)
         guest_listen(g);
     else
@@ -302,9 +314,11 @@ static enum error listen_at(struct server *s, const struct endpoint *at, int *po
     return ERR_NONE;
 }
 
-static enum error server_start(struct server *s, const struct endpoint *at, int *port) {
+static enum error server_start(struct server *s, const char *token, const struct endpoint *at,
+                               int *port) {
     if (getrandom(s->nonce, sizeof s->nonce, 0) != (ssize_t)sizeof s->nonce)
         return FAIL(ERR_CREATE, "no random numbers: %s", strerror(errno));
+    secret_key(token ? token : "", s->nonce, sizeof s->nonce, s->key);
     raise_descriptors();
     TRY(table_create(&s->table));
     return listen_at(s, at, port);
@@ -314,10 +328,9 @@ enum error server_open(const struct store_params *p, const struct endpoint *at, 
                        int *port) {
     struct server *s = calloc(1, sizeof *s);
     if (!s) return FAIL(ERR_MEMORY, "cannot allocate a store's server");
-    snprintf(s->token, sizeof s->token, "%s", p->token ? p->token : "");
     snprintf(s->run, sizeof s->run, "%s", p->run ? p->run : "");
     pthread_mutex_init(&s->lock, NULL);
-    enum error err = server_start(s, at, port);
+    enum error err = server_start(s, p->token, at, port);
     if (err)
         server_close(s);
     else

@@ -55,18 +55,20 @@ void wire_write_reply(const struct wire_reply *h, const struct answer *a, uint8_
     put(put(to, &w, sizeof w), a->value.at, w.value);
 }
 
-static void seal_of(const char *token, const uint8_t *message, size_t n,
-                    uint8_t out[SHA256_BYTES]) {
-    hmac_sha256(token, strlen(token), message, n - SHA256_BYTES, out);
+static void seal_of(const char *key, const uint8_t *message, size_t n, uint8_t out[SHA256_BYTES]) {
+    hmac_sha256(key, strlen(key), message, n - SHA256_BYTES, out);
 }
 
-void wire_seal(const char *token, uint8_t *message, size_t n) {
-    seal_of(token, message, n, message + n - SHA256_BYTES);
+void wire_seal(const char *key, uint8_t *message, size_t n) {
+    if (key)
+        seal_of(key, message, n, message + n - SHA256_BYTES);
+    else
+        memset(message + n - SHA256_BYTES, 0, SHA256_BYTES);
 }
 
-bool wire_sealed(const char *token, const uint8_t *message, size_t n) {
+bool wire_sealed(const char *key, const uint8_t *message, size_t n) {
     uint8_t right[SHA256_BYTES];
-    seal_of(token, message, n, right);
+    seal_of(key, message, n, right);
     return digest_equal(right, message + n - SHA256_BYTES);
 }
 

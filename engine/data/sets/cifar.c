@@ -147,29 +147,31 @@ static enum error records_fill(struct filling *f, const struct files *files) {
 extern const struct dataset_ops dataset_cifar;
 
 /* Which files, and how validation samples are held out of them (NULL: not). */
-static enum error files_find(const struct cifar_config *c, bool train, struct files *out,
-                             const char **held) {
+static enum error files_find(const struct cifar_config *c, bool train, const struct dataset *like,
+                             struct files *out, const char **held) {
     bool folder = file_is_folder(c->train);
     *held = c->val ? c->val : folder ? NULL : "10%";
     if (*held && !part_is_held(*held)) *held = NULL;
     struct files other;
-    TRY(given_files(c->train, true, out));
-    if (train || *held) return ERR_NONE;
+    bool own = !train && !*held;
+    if (!own || !like) TRY(given_files(c->train, true, out));
+    if (!own) return ERR_NONE;
     TRY(given_files(c->val ? c->val : c->train, false, &other));
-    if (other.hundred != out->hundred)
+    if (!like && other.hundred != out->hundred)
         return FAIL(ERR_CONFIG, "%s and %s are not of the same set", out->path[0], other.path[0]);
     *out = other;
     return ERR_NONE;
 }
 
-static enum error cifar_open(const void *config, bool train, uint64_t seed, struct dataset **out) {
+static enum error cifar_open(const void *config, bool train, uint64_t seed,
+                             const struct dataset *like, struct dataset **out) {
     (void)seed;
     const struct cifar_config *c = config;
     struct files files;
     const char *held;
     int64_t count;
     if (!c->train) return FAIL(ERR_CONFIG, "data.train is missing\ngive the folder of the set");
-    TRY(files_find(c, train, &files, &held));
+    TRY(files_find(c, train, like, &files, &held));
     int labels = files.hundred ? 2 : 1, which = files.hundred && c->labels == LABELS_FINE;
     struct filling f = {.labels = labels, .which = which};
     TRY(files_count(&files, labels + PIXELS, &count));

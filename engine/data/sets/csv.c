@@ -28,6 +28,7 @@ struct table {
     bool classes;    /* so far, the target is whole and not negative */
     int64_t largest; /* of its values */
     int64_t line;    /* being read, from 1 */
+    char **names;    /* of a header's columns, the target's at the end; NULL: there is no header */
 };
 
 /* ---- cells ---- */
@@ -52,6 +53,24 @@ static bool cell_number(const char *cell, double *out) {
 }
 
 /* ---- the first line ---- */
+/* A header's names, in one piece of memory. */
+static enum error names_keep(struct table *t, const char *line) {
+    char *copy = strdup(line), *rest = copy;
+    t->names = malloc((size_t)t->columns * sizeof *t->names + strlen(line) + 1);
+    if (!copy || !t->names) {
+        free(copy);
+        return FAIL(ERR_MEMORY, "no memory for the header of %s", t->path);
+    }
+    char *to = (char *)(t->names + t->columns);
+    for (int64_t k = 0, input = 0; k < t->columns; k++) {
+        const char *cell = cell_next(&rest, t->separator);
+        t->names[k == t->target ? t->columns - 1 : input++] = to;
+        to = stpcpy(to, cell) + 1;
+    }
+    free(copy);
+    return ERR_NONE;
+}
+
 /* Counts columns, finds the target (a name only in a header), and tells whether the line is a
  * header. */
 static enum error first_line(struct table *t, const char *line, bool *header) {
@@ -79,7 +98,7 @@ static enum error first_line(struct table *t, const char *line, bool *header) {
         t->target = number;
     else
         return FAIL(ERR_CONFIG, "data.target: %s has no column '%s'", t->path, t->wanted);
-    return ERR_NONE;
+    return *header ? names_keep(t, line) : ERR_NONE;
 }
 
 /* ---- rows ---- */
@@ -169,6 +188,11 @@ static enum error file_lines(struct table *t, struct input *in, char *buffer) {
     return t->rows ? ERR_NONE : FAIL(ERR_DATA, "%s holds no rows", t->path);
 }
 
+static void table_free(struct table *t) {
+    free(t->values);
+    free(t->names);
+}
+
 static enum error table_read(const char *path, const char *target, struct table *t) {
     *t = (struct table){.path = path, .wanted = target, .classes = true};
     struct input in;
@@ -180,7 +204,7 @@ static enum error table_read(const char *path, const char *target, struct table 
         memory_free(buffer);
     }
     input_close(&in);
-    if (err != ERR_NONE) free(t->values);
+    if (err != ERR_NONE) table_free(t);
     return err;
 }
 
@@ -196,7 +220,7 @@ static void row_put(struct resident *r, const struct table *t, const float *row,
 extern const struct dataset_ops dataset_csv;
 
 /* The rows of 'part' of a table, as a set whose kind of target is that of the training rows. */
-static enum error part_open(const struct table *t, const struct table *train, struct part part,
+static enum error part_open(struct table *t, const struct table *train, struct part part,
                             struct dataset **out) {
     struct dataset d = {.ops = &dataset_csv,
                         .size = part.count,
@@ -215,30 +239,47 @@ static enum error part_open(const struct table *t, const struct table *train, st
     TRY(resident_create(&d, &r));
     for (int64_t i = 0; i < part.count; i++)
         row_put(r, t, t->values + (part.first + i) * t->columns, i);
+    r->names = t->names;
+    t->names = NULL;
     *out = &r->base;
     return ERR_NONE;
 }
 
-static enum error csv_open(const void *config, bool train, uint64_t seed, struct dataset **out) {
+/* The table that a network was trained on, as far as it is known. */
+static struct table table_known(const struct dataset *like, const struct table *t) {
+    return (struct table){.path = "what the network was trained on",
+                          .columns = shape_count(&like->shape) + 1,
+                          .target = t->target,
+                          .classes = like->classes > 0,
+                          .largest = like->classes - 1};
+}
+
+static enum error csv_open(const void *config, bool train, uint64_t seed,
+                           const struct dataset *like, struct dataset **out) {
     (void)seed;
     const struct csv_config *c = config;
     const char *val = c->val ? c->val : "10%";
-    bool held = part_is_held(val);
-    struct table first, second;
+    bool held = part_is_held(val), own = !train && !held;
+    struct table t, first = {0};
     struct part part = {0};
     if (!c->train)
         return FAIL(ERR_CONFIG, "data.train is missing\ngive the file of the training samples");
-    TRY(table_read(c->train, c->target, &first));
-    enum error err = ERR_NONE;
-    if (held) err = part_find(val, first.rows, train, &part);
-    if (err == ERR_NONE && (train || held)) {
-        err = part_open(&first, &first, held ? part : (struct part){0, first.rows}, out);
-    } else if (err == ERR_NONE && (err = table_read(val, c->target, &second)) == ERR_NONE) {
-        err = part_open(&second, &first, (struct part){0, second.rows}, out);
-        free(second.values);
+    if (own && !like) TRY(table_read(c->train, c->target, &first));
+    enum error err = table_read(own ? val : c->train, c->target, &t);
+    if (err == ERR_NONE) {
+        struct table known = like ? table_known(like, &t) : own ? first : t;
+        part.count = t.rows;
+        if (held) err = part_find(val, t.rows, train, &part);
+        if (err == ERR_NONE) err = part_open(&t, &known, part, out);
+        table_free(&t);
     }
-    free(first.values);
+    table_free(&first);
     return err;
+}
+
+static const char *csv_column_name(const struct dataset *d, int64_t k) {
+    char *const *names = ((const struct resident *)d)->names;
+    return names ? names[k] : NULL;
 }
 
 static bool csv_recognises(const char *path) {
@@ -268,4 +309,5 @@ const struct dataset_ops dataset_csv = {
     .open = csv_open,
     .read = resident_read,
     .close = resident_close,
+    .column_name = csv_column_name,
 };

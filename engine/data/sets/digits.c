@@ -114,7 +114,9 @@ extern const struct dataset_ops dataset_digits;
 static const struct drawn_kind kind = {
     .ops = &dataset_digits, .shape = {3, {1, SIDE, SIDE}}, .classes = FIGURES, .draw = figure_draw};
 
-static enum error digits_open(const void *config, bool train, uint64_t seed, struct dataset **out) {
+static enum error digits_open(const void *config, bool train, uint64_t seed,
+                              const struct dataset *like, struct dataset **out) {
+    (void)like;
     return drawn_open(&kind, config, train, seed, out);
 }
 

@@ -125,7 +125,8 @@ static enum error grammar_fill(struct token_set *s, uint64_t seed, bool train) {
 }
 
 static enum error grammar_open(const void *config, bool train, uint64_t seed,
-                               struct dataset **out) {
+                               const struct dataset *like, struct dataset **out) {
+    (void)like;
     const struct grammar_config *c = config;
     int64_t samples = train ? c->train : c->val;
     struct token_set *s;

@@ -7,6 +7,7 @@
  * stack, from which a reader takes one and puts it back. */
 #include "engine/data/image.h"
 
+#include "engine/base/digest.h"
 #include "engine/base/file.h"
 #include "engine/data/pair.h"
 #include "engine/data/resident.h"
@@ -17,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct images_config {
     const char *train, *val;
@@ -34,7 +36,8 @@ struct images {
     struct dataset base;
     struct pool *pool; /* of the names */
     char *folder;
-    struct listing classes, files; /* files: "CLASS/NAME" */
+    struct listing classes, files; /* by number, each in a folder of that name; "CLASS/NAME" */
+    int64_t skipped;               /* files of these folders that are no JPEG and no PNG */
     int32_t *labels;
     pthread_mutex_t lock;
     struct worker *idle;
@@ -110,7 +113,44 @@ static enum error roots_find(const struct images_config *c, char train[PATH_MAX]
 }
 
 /* ---- what is in them ---- */
-static enum error classes_list(struct images *s, const char *root) {
+/* "'circle', 'square', ...": the names that a network has for its classes, or the first of them. */
+static void class_names(const struct dataset *like, char out[200]) {
+    int used = 0;
+    for (int64_t k = 0; k < like->classes && used < 140; k++) {
+        const char *name = dataset_class_name(like, k);
+        used += snprintf(out + used, 50, "%s'%.40s'", k ? ", " : "", name ? name : "");
+        if (used >= 140 && k + 1 < like->classes) snprintf(out + used, 8, ", ...");
+    }
+}
+
+/* The number by which a network knows the class of this name, looked for from *k on. */
+static enum error class_number(const struct listing *numbered, const struct dataset *like,
+                               const char *root, const char *name, int64_t *k) {
+    for (int64_t n = 0, from = *k; n < like->classes; n++) {
+        const char *told = dataset_class_name(like, *k = (from + n) % like->classes);
+        if (!*numbered->name[*k] && told && dataset_same_name(name, told)) return ERR_NONE;
+    }
+    char names[200];
+    class_names(like, names);
+    return FAIL(ERR_CONFIG, "%s/%s is no class of the network, which was trained on %s", root, name,
+                names);
+}
+
+/* The folders get the numbers of a network's classes; a class without a folder has an empty name. */
+static enum error classes_renumber(struct images *s, const char *root, const struct dataset *like) {
+    struct listing found = s->classes, all = {0};
+    enum error err = ERR_NONE;
+    for (int64_t k = 0; k < like->classes && err == ERR_NONE; k++)
+        err = listing_add(&all, s->pool, "", "");
+    for (int64_t i = 0, k = 0; i < found.count && err == ERR_NONE; i++)
+        if ((err = class_number(&all, like, root, found.name[i], &k)) == ERR_NONE)
+            all.name[k] = found.name[i];
+    free(found.name);
+    s->classes = all;
+    return err;
+}
+
+static enum error classes_list(struct images *s, const char *root, const struct dataset *like) {
     if (!file_is_folder(root)) return FAIL(ERR_INPUT, "no folder %s", root);
     TRY(folder_list(root, "", wanted_folder, s->pool, &s->classes));
     if (s->classes.count == 0)
@@ -118,7 +158,8 @@ static enum error classes_list(struct images *s, const char *root) {
     if (s->classes.count > CLASSES_MOST)
         return FAIL(ERR_DATA, "%s holds %lld folders, more than the %d classes that there can be",
                     root, (long long)s->classes.count, CLASSES_MOST);
-    return ERR_NONE;
+    bool named = like && like->classes && dataset_class_name(like, 0);
+    return named ? classes_renumber(s, root, like) : ERR_NONE;
 }
 
 static enum error label_add(struct images *s, int64_t before, int32_t label) {
@@ -136,7 +177,7 @@ static enum error files_list(struct images *s, const char *root, bool must) {
         char path[PATH_MAX];
         const char *name = s->classes.name[k];
         TRY(path_join(path, root, name));
-        if (!must && !file_is_folder(path)) continue;
+        if (!*name || (!must && !file_is_folder(path))) continue;
         TRY(folder_list(root, name, wanted_picture, s->pool, &s->files));
         if (must && s->files.count == before)
             return FAIL(ERR_DATA,
@@ -177,12 +218,16 @@ static enum error files_part(struct images *s, const char *held, bool train) {
     return ERR_NONE;
 }
 
-static enum error files_probe(const struct images *s) {
+static enum error files_probe(const struct images *s, uint32_t *crc) {
     for (int64_t i = 0; i < s->files.count; i++) {
         char path[PATH_MAX];
         int width, height;
+        struct stat st;
         TRY(path_join(path, s->folder, s->files.name[i]));
         TRY(image_probe(path, &width, &height));
+        int64_t bytes = stat(path, &st) == 0 ? (int64_t)st.st_size : 0;
+        *crc = crc32c(*crc, s->files.name[i], strlen(s->files.name[i]) + 1);
+        *crc = crc32c(*crc, &bytes, sizeof bytes);
     }
     return ERR_NONE;
 }
@@ -252,36 +297,38 @@ static void images_close(struct dataset *d) {
     memory_free(s);
 }
 
-static enum error images_fill(struct images *s, const struct images_config *c, bool train) {
+static enum error images_fill(struct images *s, const struct images_config *c, bool train,
+                              const struct dataset *like, uint32_t *crc) {
     char roots[2][PATH_MAX];
     TRY(pool_create(&s->pool));
     TRY(roots_find(c, roots[0], roots[1]));
     bool own = roots[1][0] != '\0'; /* validation has a folder of its own */
     const char *root = roots[!train && own];
     if (!(s->folder = pool_printf(s->pool, "%s", root))) return ERR_MEMORY;
-    TRY(classes_list(s, roots[0]));
-    if (!train && own) {
-        if (!file_is_folder(root)) return FAIL(ERR_INPUT, "data.val: no folder %s", root);
-        TRY(folders_check(s, root));
-    }
+    if (!train && own && !file_is_folder(root))
+        return FAIL(ERR_INPUT, "data.val: no folder %s", root);
+    TRY(classes_list(s, like ? root : roots[0], like));
+    if (!train && own && !like) TRY(folders_check(s, root));
     TRY(files_list(s, root, train || !own));
     if (!own) TRY(files_part(s, c->val ? c->val : "10%", train));
-    return files_probe(s);
+    return files_probe(s, crc);
 }
 
 extern const struct dataset_ops dataset_images;
 
-static enum error images_open(const void *config, bool train, uint64_t seed, struct dataset **out) {
+static enum error images_open(const void *config, bool train, uint64_t seed,
+                              const struct dataset *like, struct dataset **out) {
     (void)seed;
     const struct images_config *c = config;
     struct images *s;
+    uint32_t crc = 0;
     if (!c->train) return FAIL(ERR_CONFIG, "data.train is missing\ngive a folder of pictures");
     if (c->resize && c->resize < c->size)
         return FAIL(ERR_CONFIG, "data.resize: %lld is less than data.size, %lld",
                     (long long)c->resize, (long long)c->size);
     TRY(memory_alloc(sizeof *s, (void **)&s));
     pthread_mutex_init(&s->lock, NULL);
-    enum error err = images_fill(s, c, train);
+    enum error err = images_fill(s, c, train, like, &crc);
     if (err != ERR_NONE) {
         images_close(&s->base);
         return err;
@@ -293,13 +340,15 @@ static enum error images_open(const void *config, bool train, uint64_t seed, str
                                .classes = s->classes.count,
                                .name = "images",
                                .plane = true,
+                               .files = crc,
                                .part = c->resize ? (double)c->size / (double)c->resize : 0.875};
     *out = &s->base;
     return ERR_NONE;
 }
 
 static const char *images_class_name(const struct dataset *d, int64_t k) {
-    return ((const struct images *)d)->classes.name[k];
+    const char *name = ((const struct images *)d)->classes.name[k];
+    return *name ? name : NULL;
 }
 
 static bool images_recognises(const char *path) {

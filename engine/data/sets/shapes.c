@@ -192,7 +192,9 @@ static const struct drawn_kind kind = {.ops = &dataset_shapes,
                                        .classes = FIGURES,
                                        .draw = shapes_draw};
 
-static enum error shapes_open(const void *config, bool train, uint64_t seed, struct dataset **out) {
+static enum error shapes_open(const void *config, bool train, uint64_t seed,
+                              const struct dataset *like, struct dataset **out) {
+    (void)like;
     return drawn_open(&kind, config, train, seed, out);
 }
 

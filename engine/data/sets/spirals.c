@@ -49,7 +49,8 @@ static const struct config_field fields[] = {
 extern const struct dataset_ops dataset_spirals;
 
 static enum error spirals_open(const void *config, bool train, uint64_t seed,
-                               struct dataset **out) {
+                               const struct dataset *like, struct dataset **out) {
+    (void)like;
     const struct spirals_config *c = config;
     struct spirals *s;
     TRY(memory_alloc(sizeof *s, (void **)&s));

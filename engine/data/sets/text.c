@@ -35,8 +35,9 @@ static enum error scan_character(struct scan *s, int64_t at) {
     if (s->utf8.code > s->last && s->what == SCAN_NOTE) s->last = s->utf8.code;
     if (!*number)
         return FAIL(ERR_DATA,
-                    "%s: the character U+%04X before byte %lld is not in the training text\nhold "
-                    "out a part of it (val: 10%%), or take 'vocabulary: bytes'",
+                    "%s: the character U+%04X before byte %lld is not in the training text\nthe "
+                    "vocabulary is that text's: hold out a part of it (val: 10%%), or take "
+                    "'vocabulary: bytes'",
                     s->path, s->utf8.code, (long long)at);
     if (s->what != SCAN_WRITE || i < 0 || i >= s->part.count) return ERR_NONE;
     s->out[i * s->width] = (unsigned char)(*number - 1);
@@ -85,20 +86,38 @@ static enum error characters_number(struct scan *s, uint32_t **out, int64_t *cou
     return ERR_NONE;
 }
 
+/* The vocabulary of a network, as if it had been noted. false: it has none of characters. */
+static bool characters_known(struct scan *s, const struct dataset *like) {
+    for (int64_t k = 0; k < like->classes; k++) {
+        char text[8];
+        struct utf8 u = {0};
+        bool done = false;
+        int n = dataset_decode(like, (int32_t)k, text);
+        for (int i = 0; i < n; i++)
+            if (!utf8_feed(&u, (unsigned char)text[i], &done)) return false;
+        if (!done) return false;
+        s->number[u.code] = 1;
+        s->last = u.code > s->last ? u.code : s->last;
+    }
+    return true;
+}
+
 /* ---- the set ---- */
 static const char *held_out(const struct text_config *c) {
     return part_is_held(c->val) ? c->val : NULL;
 }
 
 static enum error characters_fill(struct scan *s, const struct text_config *c, bool train,
-                                  uint32_t **characters, struct dataset **out) {
+                                  const struct dataset *like, uint32_t **characters,
+                                  struct dataset **out) {
     extern const struct dataset_ops dataset_text;
     const char *held = held_out(c), *path = train || held ? c->train : c->val;
     int64_t vocabulary;
     struct token_set *set;
-    TRY(scan_file(s, c->train, SCAN_NOTE));
+    bool known = like && characters_known(s, like);
+    if (!known) TRY(scan_file(s, c->train, SCAN_NOTE));
     TRY(characters_number(s, characters, &vocabulary));
-    if (path != c->train) TRY(scan_file(s, path, SCAN_CHECK));
+    if (known || path != c->train) TRY(scan_file(s, path, SCAN_CHECK));
     TRY(token_part(path, s->count, c->context, held, train, &s->part));
     s->width = vocabulary > 256 ? 2 : 1;
     TRY(memory_alloc((size_t)(s->part.count * s->width), (void **)&s->out));
@@ -115,24 +134,26 @@ static enum error characters_fill(struct scan *s, const struct text_config *c, b
     return ERR_NONE;
 }
 
-static enum error characters_open(const struct text_config *c, bool train, struct dataset **out) {
+static enum error characters_open(const struct text_config *c, bool train,
+                                  const struct dataset *like, struct dataset **out) {
     struct scan s = {0};
     uint32_t *characters = NULL;
     TRY(memory_alloc(CODE_POINTS * sizeof *s.number, (void **)&s.number));
-    enum error err = characters_fill(&s, c, train, &characters, out);
+    enum error err = characters_fill(&s, c, train, like, &characters, out);
     memory_free(s.number);
     memory_free(s.out);
     memory_free(characters);
     return err;
 }
 
-static enum error bytes_open(const struct text_config *c, bool train, struct dataset **out) {
+static enum error bytes_open(const struct text_config *c, bool train, const struct dataset *like,
+                             struct dataset **out) {
     extern const struct dataset_ops dataset_text;
     const char *held = held_out(c), *path = train || held ? c->train : c->val;
     int64_t size;
     struct part part;
     struct token_set *s;
-    TRY(token_file_size(c->train, &size)); /* it is missed for the validation part, too */
+    if (!like) TRY(token_file_size(c->train, &size)); /* it is missed for validation, too */
     TRY(token_file_size(path, &size));
     TRY(token_part(path, size, c->context, held, train, &part));
     TRY(token_set_create(&dataset_text, path, c->context, 256, 1, part.count, &s));
@@ -146,11 +167,13 @@ static enum error bytes_open(const struct text_config *c, bool train, struct dat
     return ERR_NONE;
 }
 
-static enum error text_open(const void *config, bool train, uint64_t seed, struct dataset **out) {
+static enum error text_open(const void *config, bool train, uint64_t seed,
+                            const struct dataset *like, struct dataset **out) {
     (void)seed;
     const struct text_config *c = config;
     if (!c->train) return FAIL(ERR_CONFIG, "data.train is missing\ngive a file of plain text");
-    return c->vocabulary == BYTES ? bytes_open(c, train, out) : characters_open(c, train, out);
+    return c->vocabulary == BYTES ? bytes_open(c, train, like, out)
+                                  : characters_open(c, train, like, out);
 }
 
 static bool text_recognises(const char *path) {

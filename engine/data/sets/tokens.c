@@ -93,7 +93,8 @@ static enum error characters_read(struct token_set *s, const char *path) {
 /* ---- the set ---- */
 extern const struct dataset_ops dataset_tokens;
 
-static enum error tokens_open(const void *config, bool train, uint64_t seed, struct dataset **out) {
+static enum error tokens_open(const void *config, bool train, uint64_t seed,
+                              const struct dataset *like, struct dataset **out) {
     (void)seed;
     const struct tokens_config *c = config;
     if (!c->train) return FAIL(ERR_CONFIG, "data.train is missing\ngive a file of tokens");
@@ -103,8 +104,11 @@ static enum error tokens_open(const void *config, bool train, uint64_t seed, str
     int64_t vocabulary, count = 0;
     struct part part;
     struct token_set *s;
-    TRY(tokens_count(c->train, width, &count));
-    TRY(vocabulary_find(c, width, &vocabulary));
+    if (path == c->train || !like) TRY(tokens_count(c->train, width, &count));
+    if (like)
+        vocabulary = like->classes;
+    else
+        TRY(vocabulary_find(c, width, &vocabulary));
     TRY(tokens_count(path, width, &count));
     TRY(token_part(path, count, c->context, held, train, &part));
     TRY(token_set_create(&dataset_tokens, path, c->context, vocabulary, width, part.count, &s));

@@ -1,5 +1,4 @@
-/* Convolutions by oneDNN (2.x, C API; what version 3 spells otherwise is in the functions named
- * describe_*).
+/* Convolutions by oneDNN (what its versions spell each in its own way is in onednn.c).
  *
  * Each pass is a list of steps, made once: reorder what is not in the layout that the convolution
  * wants, convolve, reorder the result back. Blocked images are in the layout that it wants; weights
@@ -19,8 +18,8 @@
 #include "engine/device/cpu/cpu.h"
 #include "engine/device/cpu/kernels.h"
 #include "engine/device/cpu/layout.h"
+#include "engine/device/cpu/onednn.h"
 
-#include <oneapi/dnnl/dnnl.h>
 #include <string.h>
 
 enum home {
@@ -36,7 +35,6 @@ enum home {
     HOMES
 };
 enum { STEPS_MAX = 6, SLOTS_MAX = 32, ARGS_MAX = 6 };
-enum pass { PASS_FORWARD, PASS_WEIGHTS, PASS_DATA };
 
 struct step {
     dnnl_primitive_t primitive; /* NULL: args[1] = args[0] rounded to bf16, of so many floats: */
@@ -57,7 +55,7 @@ struct slot { /* a memory object, and where its bytes are in a call */
 /* As the op has them; as the convolution is asked for them: blocked or "any", factors in 'factor';
  * results ("to_...") are f32 always. */
 struct layouts {
-    dnnl_memory_desc_t x, w, b, y, any_x, any_w, any_y, to_x, to_w, to_y;
+    const_dnnl_memory_desc_t x, w, b, y, any_x, any_w, any_y, to_x, to_w, to_y;
     dnnl_dims_t stride, pad;
 };
 struct conv {
@@ -84,20 +82,22 @@ static enum error dnnl_failed(dnnl_status_t status, const char *what) {
     } while (0)
 
 /* ---- what the library is asked for ---------------------------------------------------------- */
-static bool machine_has(dnnl_cpu_isa_t isa) {
-    return ((unsigned)dnnl_get_effective_cpu_isa() & (unsigned)isa) == (unsigned)isa;
+static enum error describe(const_dnnl_memory_desc_t *layout, int nd, const dnnl_dim_t *dims,
+                           dnnl_data_type_t type, dnnl_format_tag_t tag) {
+    DNNL(onednn_layout_create(layout, nd, dims, type, tag));
+    return ERR_NONE;
 }
 
-static enum error describe(dnnl_memory_desc_t *md, int nd, const dnnl_dim_t *dims,
-                           dnnl_data_type_t type, dnnl_format_tag_t tag) {
-    DNNL(dnnl_memory_desc_init_by_tag(md, nd, dims, type, tag));
-    return ERR_NONE;
+static void layouts_free(const struct layouts *l) {
+    const_dnnl_memory_desc_t all[] = {l->x,     l->w,     l->b,    l->y,    l->any_x,
+                                      l->any_w, l->any_y, l->to_x, l->to_w, l->to_y};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) onednn_layout_free(all[i]);
 }
 
 /* An image that the op has in 'layout': as it is, and as a factor and a result. */
 static enum error describe_image(const struct conv *c, const dnnl_dim_t *dims, enum layout layout,
-                                 dnnl_memory_desc_t *kept, dnnl_memory_desc_t *factor,
-                                 dnnl_memory_desc_t *result) {
+                                 const_dnnl_memory_desc_t *kept, const_dnnl_memory_desc_t *factor,
+                                 const_dnnl_memory_desc_t *result) {
     bool blocked = layout == LAYOUT_BLOCKED;
     dnnl_format_tag_t asked = blocked ? dnnl_nChw16c : dnnl_format_tag_any;
     TRY(describe(kept, 4, dims, dnnl_f32, blocked ? dnnl_nChw16c : dnnl_nchw));
@@ -125,57 +125,35 @@ static enum error describe_layouts(const struct conv *c, struct layouts *l) {
     return describe(&l->to_w, nd, dims, dnnl_f32, dnnl_format_tag_any);
 }
 
-/* Plans one primitive with the scratch given by us and, in forward, the activation behind it. */
-static enum error describe_pass(struct conv *c, const dnnl_convolution_desc_t *d, bool relu,
-                                const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *out) {
-    dnnl_primitive_attr_t attr = NULL;
-    dnnl_post_ops_t after = NULL;
-    dnnl_status_t status = dnnl_primitive_attr_create(&attr);
-    if (status == dnnl_success)
-        status = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-    if (status == dnnl_success && relu) {
-        status = dnnl_post_ops_create(&after);
-        if (status == dnnl_success)
-            status = dnnl_post_ops_append_eltwise(after, 1, dnnl_eltwise_relu, 0, 0);
-        if (status == dnnl_success) status = dnnl_primitive_attr_set_post_ops(attr, after);
-    }
-    if (status == dnnl_success) status = dnnl_primitive_desc_create(out, d, attr, c->engine, hint);
-    if (after) dnnl_post_ops_destroy(after);
-    if (attr) dnnl_primitive_attr_destroy(attr);
-    const char *name = "ref";
-    DNNL(status);
-    DNNL(dnnl_primitive_desc_query(*out, dnnl_query_impl_info_str, 0, &name));
-    if (strstr(name, "ref")) return FAIL(ERR_DEVICE, "oneDNN has only plain C for a convolution");
-    return ERR_NONE;
-}
-
-static enum error describe_forward(struct conv *c, const struct layouts *l, dnnl_alg_kind_t alg) {
-    const struct op_desc *d = &c->op.desc;
-    const dnnl_memory_desc_t *b = d->conv.bias ? &l->b : NULL;
-    dnnl_convolution_desc_t cd;
-    DNNL(dnnl_convolution_forward_desc_init(&cd, dnnl_forward_training, alg, &l->any_x, &l->any_w,
-                                            b, &l->to_y, l->stride, l->pad, l->pad));
-    return describe_pass(c, &cd, d->act == ACT_RELU, NULL, &c->forward_pd);
-}
-
 /* In bf16 it would sum what is rounded, which the bias's gradient is not. */
 static bool library_sums_bias(const struct conv *c) {
     return c->op.desc.conv.bias && c->op.desc.precision == PRECISION_F32;
 }
 
-static enum error describe_weights(struct conv *c, const struct layouts *l, dnnl_alg_kind_t alg) {
-    const dnnl_memory_desc_t *b = library_sums_bias(c) ? &l->b : NULL;
-    dnnl_convolution_desc_t cd;
-    DNNL(dnnl_convolution_backward_weights_desc_init(&cd, alg, &l->any_x, &l->to_w, b, &l->any_y,
-                                                     l->stride, l->pad, l->pad));
-    return describe_pass(c, &cd, false, c->forward_pd, &c->weights_pd);
+static struct convolution describe_pass(const struct conv *c, const struct layouts *l,
+                                        enum pass pass) {
+    struct convolution d = {.pass = pass, .stride = l->stride, .pad = l->pad, .w = l->any_w};
+    d.x = pass == PASS_DATA ? l->to_x : l->any_x;
+    d.y = pass == PASS_FORWARD ? l->to_y : l->any_y;
+    if (pass == PASS_FORWARD) {
+        d.b = c->op.desc.conv.bias ? l->b : NULL;
+        d.relu = c->op.desc.act == ACT_RELU;
+        return d;
+    }
+    d.hint = c->forward_pd;
+    if (pass == PASS_WEIGHTS) {
+        d.w = l->to_w;
+        d.b = library_sums_bias(c) ? l->b : NULL;
+    }
+    return d;
 }
 
-static enum error describe_data(struct conv *c, const struct layouts *l, dnnl_alg_kind_t alg) {
-    dnnl_convolution_desc_t cd;
-    DNNL(dnnl_convolution_backward_data_desc_init(&cd, alg, &l->to_x, &l->any_w, &l->any_y,
-                                                  l->stride, l->pad, l->pad));
-    return describe_pass(c, &cd, false, c->forward_pd, &c->data_pd);
+static enum error ask(struct conv *c, const struct convolution *d, dnnl_primitive_desc_t *out) {
+    const char *name = "ref";
+    DNNL(onednn_convolution(c->engine, d, out));
+    DNNL(dnnl_primitive_desc_query(*out, dnnl_query_impl_info_str, 0, &name));
+    if (strstr(name, "ref")) return FAIL(ERR_DEVICE, "oneDNN has only plain C for a convolution");
+    return ERR_NONE;
 }
 
 /* Whether Winograd's algorithm is asked for. A map of 4x4 is one tile: the library's transforms of
@@ -183,6 +161,7 @@ static enum error describe_data(struct conv *c, const struct layouts *l, dnnl_al
 static bool winograd_pays(const struct conv *c, enum pass pass) {
     const struct op_desc *d = &c->op.desc;
     const struct window *w = &d->conv.window;
+    if (c->op.dev->params.no_winograd) return false;
     if (d->precision != PRECISION_F32 || d->conv.groups != 1) return false;
     if (w->kernel[0] != 3 || w->kernel[1] != 3 || w->stride[0] != 1 || w->stride[1] != 1)
         return false;
@@ -190,25 +169,22 @@ static bool winograd_pays(const struct conv *c, enum pass pass) {
     return pass == PASS_WEIGHTS || d->y.dim[1] > 4 || d->y.dim[2] > 4;
 }
 
-static enum error describe_best(struct conv *c, const struct layouts *l, enum pass pass) {
-    static enum error (*const describes[])(struct conv *, const struct layouts *,
-                                           dnnl_alg_kind_t) = {
-        [PASS_FORWARD] = describe_forward,
-        [PASS_WEIGHTS] = describe_weights,
-        [PASS_DATA] = describe_data,
-    };
-    dnnl_primitive_desc_t *out[] = {&c->forward_pd, &c->weights_pd, &c->data_pd};
+static enum error ask_best(struct conv *c, const struct layouts *l, enum pass pass) {
+    dnnl_primitive_desc_t *all[] = {&c->forward_pd, &c->weights_pd, &c->data_pd}, *out = all[pass];
+    struct convolution d = describe_pass(c, l, pass);
     if (winograd_pays(c, pass)) {
-        enum error err = describes[pass](c, l, dnnl_convolution_winograd);
+        d.algorithm = dnnl_convolution_winograd;
+        enum error err = ask(c, &d, out);
         if (err != ERR_DEVICE) return err;
-        if (*out[pass]) dnnl_primitive_desc_destroy(*out[pass]);
-        *out[pass] = NULL;
+        if (*out) dnnl_primitive_desc_destroy(*out);
+        *out = NULL;
     }
-    return describes[pass](c, l, dnnl_convolution_direct);
+    d.algorithm = dnnl_convolution_direct;
+    return ask(c, &d, out);
 }
 
 /* ---- lists of steps ------------------------------------------------------------------------- */
-static enum error slot_add(struct conv *c, const dnnl_memory_desc_t *md, enum home home,
+static enum error slot_add(struct conv *c, const_dnnl_memory_desc_t md, enum home home,
                            dnnl_memory_t *out) {
     struct slot *s = &c->slot[c->slots];
     s->home = home;
@@ -228,8 +204,8 @@ static void step_arg(struct step *s, int arg, dnnl_memory_t memory) {
 }
 
 static enum error reorder_add(struct conv *c, struct steps *list, dnnl_memory_t from,
-                              const dnnl_memory_desc_t *from_md, dnnl_memory_t to,
-                              const dnnl_memory_desc_t *to_md) {
+                              const_dnnl_memory_desc_t from_md, dnnl_memory_t to,
+                              const_dnnl_memory_desc_t to_md) {
     struct step *s = &list->step[list->count];
     dnnl_primitive_desc_t pd;
     DNNL(dnnl_reorder_primitive_desc_create(&pd, from_md, c->engine, to_md, c->engine, NULL));
@@ -245,7 +221,7 @@ static enum error reorder_add(struct conv *c, struct steps *list, dnnl_memory_t 
 struct tensor { /* a tensor of a step: as we keep it, and as the step wants it */
     dnnl_query_t query;
     enum home home;
-    const dnnl_memory_desc_t *plain, *wanted;
+    const_dnnl_memory_desc_t plain, wanted;
     dnnl_memory_t kept, given; /* the same when the layouts are */
 };
 
@@ -273,7 +249,7 @@ static enum error round_add(struct conv *c, struct steps *list, struct tensor *t
 /* An input, reordered unless an earlier list left it in the layout that is wanted now. */
 static enum error input_add(struct conv *c, struct steps *list, const_dnnl_primitive_desc_t pd,
                             struct tensor *t) {
-    const dnnl_memory_desc_t *wanted = dnnl_primitive_desc_query_md(pd, t->query, 0);
+    const_dnnl_memory_desc_t wanted = dnnl_primitive_desc_query_md(pd, t->query, 0);
     if (t->given && dnnl_memory_desc_equal(wanted, t->wanted)) return ERR_NONE;
     TRY(tensor_add(c, pd, t));
     if (c->round) TRY(round_add(c, list, t));
@@ -287,7 +263,7 @@ static enum error convolution_add(struct conv *c, struct steps *list, dnnl_primi
                                   int bias_arg, dnnl_memory_t bias) {
     for (int i = 0; i < 2; i++) TRY(input_add(c, list, pd, in[i]));
     TRY(tensor_add(c, pd, out));
-    const dnnl_memory_desc_t *pad = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    const_dnnl_memory_desc_t pad = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     dnnl_memory_t scratchpad = NULL;
     TRY(slot_add(c, pad, HOME_SCRATCH, &scratchpad));
     struct step *s = &list->step[list->count];
@@ -308,30 +284,30 @@ static size_t dz_bytes(const struct op_desc *d) {
 }
 
 static enum error plan_forward(struct conv *c, const struct layouts *l) {
-    struct tensor x = {.query = dnnl_query_src_md, .home = HOME_X, .plain = &l->x};
-    struct tensor w = {.query = dnnl_query_weights_md, .home = HOME_W, .plain = &l->w};
-    struct tensor y = {.query = dnnl_query_dst_md, .home = HOME_Y, .plain = &l->y};
+    struct tensor x = {.query = dnnl_query_src_md, .home = HOME_X, .plain = l->x};
+    struct tensor w = {.query = dnnl_query_weights_md, .home = HOME_W, .plain = l->w};
+    struct tensor y = {.query = dnnl_query_dst_md, .home = HOME_Y, .plain = l->y};
     const int args[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
     dnnl_memory_t bias = NULL;
-    if (c->op.desc.conv.bias) TRY(slot_add(c, &l->b, HOME_B, &bias));
+    if (c->op.desc.conv.bias) TRY(slot_add(c, l->b, HOME_B, &bias));
     return convolution_add(c, &c->forward, c->forward_pd, (struct tensor *[]){&x, &w}, args, &y,
                            DNNL_ARG_BIAS, bias);
 }
 
 static enum error plan_backward_weights(struct conv *c, const struct layouts *l,
                                         struct tensor *dz) {
-    struct tensor x = {.query = dnnl_query_src_md, .home = HOME_X, .plain = &l->x};
-    struct tensor dw = {.query = dnnl_query_diff_weights_md, .home = HOME_DW, .plain = &l->w};
+    struct tensor x = {.query = dnnl_query_src_md, .home = HOME_X, .plain = l->x};
+    struct tensor dw = {.query = dnnl_query_diff_weights_md, .home = HOME_DW, .plain = l->w};
     const int args[] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS};
     dnnl_memory_t bias = NULL;
-    if (library_sums_bias(c)) TRY(slot_add(c, &l->b, HOME_DB, &bias));
+    if (library_sums_bias(c)) TRY(slot_add(c, l->b, HOME_DB, &bias));
     return convolution_add(c, &c->backward_weights, c->weights_pd, (struct tensor *[]){&x, dz},
                            args, &dw, DNNL_ARG_DIFF_BIAS, bias);
 }
 
 static enum error plan_backward_data(struct conv *c, const struct layouts *l, struct tensor *dz) {
-    struct tensor w = {.query = dnnl_query_weights_md, .home = HOME_W, .plain = &l->w};
-    struct tensor dx = {.query = dnnl_query_diff_src_md, .home = HOME_DX, .plain = &l->x};
+    struct tensor w = {.query = dnnl_query_weights_md, .home = HOME_W, .plain = l->w};
+    struct tensor dx = {.query = dnnl_query_diff_src_md, .home = HOME_DX, .plain = l->x};
     const int args[] = {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC};
     if (c->op.desc.first) return ERR_NONE;
     return convolution_add(c, &c->backward_data, c->data_pd, (struct tensor *[]){dz, &w}, args, &dx,
@@ -340,7 +316,7 @@ static enum error plan_backward_data(struct conv *c, const struct layouts *l, st
 
 /* Scratch serves one pass at a time; both lists of backward read the same dz. */
 static enum error plan_all(struct conv *c, const struct layouts *l) {
-    struct tensor dz = {.query = dnnl_query_diff_dst_md, .home = HOME_DZ, .plain = &l->y};
+    struct tensor dz = {.query = dnnl_query_diff_dst_md, .home = HOME_DZ, .plain = l->y};
     TRY(plan_forward(c, l));
     c->op.scratch_bytes = c->scratch;
     c->scratch = dz_bytes(&c->op.desc);
@@ -446,18 +422,24 @@ static void conv_free(struct op *op) {
     op_release(op);
 }
 
+static enum error ask_all(struct conv *c, struct layouts *l) {
+    TRY(describe_layouts(c, l));
+    TRY(ask_best(c, l, PASS_FORWARD));
+    TRY(ask_best(c, l, PASS_WEIGHTS));
+    if (!c->op.desc.first) TRY(ask_best(c, l, PASS_DATA));
+    return plan_all(c, l);
+}
+
 static enum error plan(struct conv *c) {
-    struct layouts l;
-    bool fast = machine_has(dnnl_cpu_isa_avx512_core_bf16);
+    struct layouts l = {0};
+    bool fast = onednn_uses(dnnl_cpu_isa_avx512_core_bf16);
     c->bf16 = c->op.desc.precision == PRECISION_BF16 && fast;
     c->round = c->op.desc.precision == PRECISION_BF16 && !fast;
     DNNL(dnnl_engine_create(&c->engine, dnnl_cpu, 0));
     DNNL(dnnl_stream_create(&c->stream, c->engine, dnnl_stream_default_flags));
-    TRY(describe_layouts(c, &l));
-    TRY(describe_best(c, &l, PASS_FORWARD));
-    TRY(describe_best(c, &l, PASS_WEIGHTS));
-    if (!c->op.desc.first) TRY(describe_best(c, &l, PASS_DATA));
-    return plan_all(c, &l);
+    enum error err = ask_all(c, &l);
+    layouts_free(&l);
+    return err;
 }
 
 static enum error conv_create(struct device *dev, const struct op_desc *d, struct op **out) {
@@ -478,7 +460,7 @@ static bool blocks_known(const struct op_desc *d) {
     enum { WIDEST = 14 };
     int64_t in = d->x.dim[0] / d->conv.groups, out = d->y.dim[0] / d->conv.groups;
     const struct window *w = &d->conv.window;
-    if (!machine_has(dnnl_cpu_isa_avx512_core)) return false;
+    if (!onednn_uses(dnnl_cpu_isa_avx512_core)) return false;
     if (w->kernel[0] > WIDEST || w->kernel[1] > WIDEST) return false;
     if (d->conv.groups == 1) return in % LAYOUT_BLOCK == 0 || in <= 3;
     return (in == 1 && out == 1) || (in % LAYOUT_BLOCK == 0 && out % LAYOUT_BLOCK == 0);

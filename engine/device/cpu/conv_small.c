@@ -314,13 +314,8 @@ static enum error conv_backward(struct op *op, const struct op_args *a) {
 int conv_small_kernels(const struct conv_kernels *out[3]) {
     int n = 0;
 #if defined(__x86_64__)
-    bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-              __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
-    if (v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl"))
-        out[n++] = &conv_kernels_v4;
-    if (v3) out[n++] = &conv_kernels_v3;
+    if (cpu_level() >= CPU_V4) out[n++] = &conv_kernels_v4;
+    if (cpu_level() >= CPU_V3) out[n++] = &conv_kernels_v3;
 #endif
     out[n++] = &conv_kernels_base;
     return n;

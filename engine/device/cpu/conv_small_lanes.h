@@ -1,9 +1,11 @@
-/* Vectors for conv_small_kernels.h: as wide as the instruction set that the file is compiled for,
+/* Vectors for conv_small_kernels.h and conv_wino_kernels.h: as wide as the instruction set that the file is compiled for,
  * and block sizes that fit in its registers. */
 #pragma once
 #include "engine/device/cpu/conv_small.h"
 #if defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 /* Blocks: ROW_M channels of CONV_VECTORS vectors, DOT_M channels of CONV_DOT_TAPS taps, WIDE_M
@@ -39,8 +41,10 @@ typedef uint8_t bytes __attribute__((vector_size(LANES), aligned(1), may_alias))
 
 #if defined(__clang__)
 #define UNROLL _Pragma("unroll")
+#define UNROLL_SOME _Pragma("unroll 16") /* whose count is no constant */
 #else
 #define UNROLL _Pragma("GCC unroll 16")
+#define UNROLL_SOME UNROLL
 #endif
 
 static inline vec load(const float *p) {
@@ -48,6 +52,19 @@ static inline vec load(const float *p) {
 }
 static inline void store(float *p, vec v) {
     *(vec_anywhere *)p = v;
+}
+
+/* a * b + c, rounded once where the instruction set can. */
+static inline vec fused(vec a, vec b, vec c) {
+#if defined(__AVX512F__)
+    return (vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__AVX2__)
+    return (vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(__aarch64__)
+    return (vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#else
+    return a * b + c;
+#endif
 }
 
 /* Three things that compilers do badly with vector extensions alone. */
@@ -96,10 +113,10 @@ static inline void row_move(float *to, const float *from, int n) {
 
 /* Every step-th float, for one of 'step' channels that lie channel-last. */
 static inline void channel_read(float *to, const float *from, int step, int n) {
-    UNROLL for (int j = 0; j < n; j++) to[j] = from[(size_t)j * step];
+    UNROLL_SOME for (int j = 0; j < n; j++) to[j] = from[(size_t)j * step];
 }
 static inline void channel_write(float *to, const float *from, int step, int n) {
-    UNROLL for (int j = 0; j < n; j++) to[(size_t)j * step] = from[j];
+    UNROLL_SOME for (int j = 0; j < n; j++) to[(size_t)j * step] = from[j];
 }
 
 /* The first maximum of a window (a b; c d), through ReLU if there is one, and its code. */

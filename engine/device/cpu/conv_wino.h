@@ -42,6 +42,7 @@ struct wino_finish { /* what follows an output: + bias (NULL: none), then relu *
 };
 
 struct wino_kernels {
+    const char *name;
     /* Tiles [begin, end) of the whole batch 'x', each 6x6, to rows 0 ... of 'to'; the adjoint of
      * 'output' for gradients: tiles of 4x4. */
     void (*input)(const struct wino_image *g, const float *x, int64_t begin, int64_t end,
@@ -60,6 +61,10 @@ struct wino_kernels {
     void (*product)(const struct wino_product *p);
 };
 
-/* NULL: the machine has no vectors of 16 floats, and another implementation is as good. */
-const struct wino_kernels *wino_kernels(void);
-extern const struct wino_kernels wino_kernels_v4;
+extern const struct wino_kernels wino_kernels_base, wino_kernels_v3, wino_kernels_v4;
+
+/* Those that this machine can run, best first; gives how many. */
+int wino_kernels(const struct wino_kernels *out[3]);
+/* cpu_conv_wino's create, with given kernels. */
+MUST_CHECK enum error conv_wino_create(const struct wino_kernels *k, struct device *dev,
+                                       const struct op_desc *d, struct op **out);

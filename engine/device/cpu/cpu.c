@@ -14,7 +14,7 @@ extern const struct device_ops device_cpu;
 
 static const struct op_impl *const lists[OP_KINDS][6] = {
     [OP_LINEAR] = {&cpu_linear, &ref_linear},
-    [OP_CONV2D] = {&cpu_conv_small, &cpu_conv_wino, &cpu_conv_dnnl, &cpu_conv_gemm, &ref_conv2d},
+    [OP_CONV2D] = {&cpu_conv_wino, &cpu_conv_small, &cpu_conv_dnnl, &cpu_conv_gemm, &ref_conv2d},
     [OP_POOL2D] = {&cpu_pool, &cpu_pool_blocked, &ref_pool2d},
     [OP_REORDER] = {&cpu_reorder, &ref_reorder},
     [OP_ACTIVATION] = {&cpu_activation, &ref_activation},
@@ -95,6 +95,21 @@ int cpu_thread(void) {
     return omp_get_thread_num();
 }
 
+enum cpu_level cpu_level(void) {
+#if defined(__x86_64__)
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+        !__builtin_cpu_supports("bmi") || !__builtin_cpu_supports("bmi2"))
+        return CPU_BASE;
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                   __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                   __builtin_cpu_supports("avx512vl")
+               ? CPU_V4
+               : CPU_V3;
+#else
+    return CPU_BASE;
+#endif
+}
+
 /* ---- the device ----------------------------------------------------------------------------- */
 static enum error cpu_open(const struct device_params *p, struct device **out) {
     struct device *d = calloc(1, sizeof *d);
@@ -111,8 +126,8 @@ static void cpu_close(struct device *d) {
 }
 
 static const struct op_impl *const *cpu_impls(struct device *d, enum op_kind kind) {
-    (void)d;
-    return lists[kind];
+    bool forbidden = kind == OP_CONV2D && d->params.no_winograd;
+    return lists[kind] + (forbidden ? 1 : 0); /* cpu_conv_wino stands first */
 }
 
 const struct device_ops device_cpu = {

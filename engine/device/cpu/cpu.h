@@ -11,6 +11,11 @@ void cpu_parallel(const struct device *dev, int64_t count, int64_t grain,
 /* Which of the team's threads runs the work that asks: 0 <= it < threads. */
 int cpu_thread(void);
 
+/* The best instruction set of those that kernels are compiled for: x86-64-v4 has AVX-512, x86-64-v3
+ * AVX2 and fused multiply-add, and the base is what the whole program is compiled for. */
+enum cpu_level { CPU_BASE, CPU_V3, CPU_V4 };
+enum cpu_level cpu_level(void);
+
 /* software.c: oneDNN. */
 bool cpu_software(int i, struct device_software *out);
 

@@ -67,10 +67,49 @@ enum error cudnn_failed(cudnnStatus_t e, const char *what) {
     return FAIL(ERR_DEVICE, "%s: cuDNN: %s (%d)", what, text, (int)e);
 }
 
+/* ---- the process's devices ------------------------------------------------------------------ */
+pthread_mutex_t cuda_devices_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct cuda *devices;
+
+static void list(struct cuda *c) {
+    pthread_mutex_lock(&cuda_devices_lock);
+    c->next = devices;
+    devices = c;
+    pthread_mutex_unlock(&cuda_devices_lock);
+}
+
+static void unlist(struct cuda *c) {
+    pthread_mutex_lock(&cuda_devices_lock);
+    for (struct cuda **at = &devices; *at; at = &(*at)->next)
+        if (*at == c) {
+            *at = c->next;
+            break;
+        }
+    pthread_mutex_unlock(&cuda_devices_lock);
+}
+
+struct cuda *cuda_with(cudaStream_t lane, enum device_lane *l) {
+    for (struct cuda *c = devices; c; c = c->next)
+        for (int i = 0; i < DEVICE_LANES; i++)
+            if (c->stream[i] == lane) {
+                *l = (enum device_lane)i;
+                return c;
+            }
+    return NULL;
+}
+
 /* ---- opening -------------------------------------------------------------------------------- */
-static void release(struct cuda *c) {
+static bool has_ended(struct cuda *c) {
     for (int l = 0; l < DEVICE_LANES; l++)
-        if (c->stream[l]) (void)cudaStreamSynchronize(c->stream[l]);
+        if (c->stream[l] && cuda_await(c, c->stream[l], NULL, "closing a GPU") != ERR_NONE &&
+            given_up())
+            return false;
+    return true;
+}
+
+static void release(struct cuda *c) {
+    unlist(c);
+    if (!cuda_may_free(c) || !has_ended(c)) return;
     if (c->dnn) (void)dnn.Destroy(c->dnn);
     if (c->blas) (void)blaslt.Destroy(c->blas);
     if (c->blas_space) (void)cudaFree(c->blas_space);
@@ -153,6 +192,7 @@ static enum error cuda_open(const struct device_params *p, struct device **out) 
         release(c);
         return err;
     }
+    list(c);
     *out = &c->base;
     return ERR_NONE;
 }
@@ -195,6 +235,7 @@ const struct accel_ops cuda_accel = {
     .follow = cuda_follow,
     .passed = cuda_passed,
     .wait = cuda_wait,
+    .give_up = cuda_give_up,
     .stream = cuda_lane,
     .sum = cuda_sum,
     .lower = cuda_lower,

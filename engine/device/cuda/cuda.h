@@ -6,10 +6,13 @@
 #include "engine/device/impl.h"
 
 #include <cuda_runtime_api.h>
+#include <stdatomic.h>
 
 struct cuda {
     struct device base; /* params.unit is the GPU's number */
+    struct cuda *next;  /* of the process's: cuda.c */
     cudaStream_t stream[DEVICE_LANES];
+    _Atomic(cudaStream_t) followed[DEVICE_LANES]; /* the lane that each followed last */
     cublasLtHandle_t blas;
     cudnnHandle_t dnn; /* on LANE_COMPUTE */
     void *blas_space;  /* of BLAS_SPACE bytes, for matmuls on LANE_COMPUTE */
@@ -30,17 +33,19 @@ enum cuda_fault { FAULT_NONE, FAULT_LABEL, FAULT_TOKEN };
 /* The runtime's functions, and launches, are about the calling thread's current GPU. cuda_enter makes it this one;
  * free when it is already. The engine never changes it otherwise. */
 extern _Thread_local int cuda_current;
-enum error cuda_switch(const struct cuda *c); /* told again by the call that follows */
-static inline void cuda_enter(const struct cuda *c) {
-    if (cuda_current != c->base.params.unit) (void)cuda_switch(c);
+MUST_CHECK enum error cuda_switch(const struct cuda *c);
+MUST_CHECK static inline enum error cuda_enter(const struct cuda *c) {
+    return cuda_current == c->base.params.unit ? ERR_NONE : cuda_switch(c);
 }
 
 static inline struct cuda *cuda_of(const struct op *op) {
     return (struct cuda *)op->dev;
 }
-/* Where ops run. Enters the GPU: ask for it before anything is launched. */
+/* Where ops run. Enters the GPU: ask for it before anything is launched. Where that fails the launch fails as well,
+ * since the lane is another GPU's then. */
 static inline cudaStream_t cuda_stream(const struct op *op) {
-    cuda_enter(cuda_of(op));
+    enum error err = cuda_enter(cuda_of(op));
+    (void)err;
     return cuda_of(op)->stream[LANE_COMPUTE];
 }
 

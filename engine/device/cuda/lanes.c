@@ -2,11 +2,14 @@
 #include "engine/base/clock.h"
 #include "engine/device/cuda/parts.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 struct device_mark {
     struct cuda *of;
     cudaEvent_t event;
+    cudaStream_t lane; /* that it was set on last */
 };
 struct device_recording {
     struct cuda *of;
@@ -33,6 +36,8 @@ void cuda_lanes_close(struct cuda *c) {
 }
 
 void *cuda_lane(struct device *d, enum device_lane l) {
+    enum error err = cuda_enter(cuda_device(d));
+    (void)err; /* what is then asked of the lane fails: it is another GPU's */
     return cuda_device(d)->stream[l];
 }
 
@@ -48,13 +53,14 @@ static enum error create(struct device *d, unsigned flags, struct device_mark **
     struct device_mark *m = calloc(1, sizeof *m);
     if (!m) return FAIL(ERR_MEMORY, "no memory for a mark");
     m->of = cuda_device(d);
-    cudaError_t e = cudaEventCreateWithFlags(&m->event, flags);
-    if (e != cudaSuccess) {
+    enum error err = cuda_enter(m->of);
+    cudaError_t e = err ? cudaSuccess : cudaEventCreateWithFlags(&m->event, flags);
+    if (e != cudaSuccess) err = cuda_failed(e, "a mark on a lane");
+    if (err)
         free(m);
-        return cuda_failed(e, "a mark on a lane");
-    }
-    *out = m;
-    return ERR_NONE;
+    else
+        *out = m;
+    return err;
 }
 
 enum error cuda_mark_create(struct device *d, struct device_mark **out) {
@@ -67,35 +73,36 @@ enum error cuda_timer_create(struct device *d, struct device_mark **out) {
 
 int64_t cuda_between(const struct device_mark *from, const struct device_mark *to) {
     float ms = 0;
-    cuda_enter(from->of);
+    if (cuda_enter(from->of) != ERR_NONE) return 0;
     if (cudaEventElapsedTime(&ms, from->event, to->event) != cudaSuccess) (void)cudaGetLastError();
     return (int64_t)((double)ms * 1e6);
 }
 
 void cuda_mark_free(struct device_mark *m) {
-    if (!m) return;
-    cuda_enter(m->of);
+    if (!m || !cuda_may_free(m->of)) return;
     (void)cudaEventDestroy(m->event);
     (void)cudaGetLastError();
     free(m);
 }
 
 enum error cuda_mark(struct device *d, enum device_lane l, struct device_mark *m) {
-    struct cuda *c = cuda_device(d);
+    CUDA_ENTERED(c, d);
     TRY(not_recording(c, l, "a mark"));
     CU(cudaEventRecord(m->event, c->stream[l]), "a mark on a lane");
+    m->lane = c->stream[l];
     return ERR_NONE;
 }
 
 enum error cuda_follow(struct device *d, enum device_lane l, const struct device_mark *m) {
-    struct cuda *c = cuda_device(d);
+    CUDA_ENTERED(c, d);
     TRY(not_recording(c, l, "a lane that follows"));
     CU(cudaStreamWaitEvent(c->stream[l], m->event, 0), "a lane that follows another");
+    atomic_store(&c->followed[l], m->lane);
     return ERR_NONE;
 }
 
 bool cuda_passed(const struct device_mark *m) {
-    cuda_enter(m->of);
+    if (given_up() || cuda_enter(m->of) != ERR_NONE) return true;
     cudaError_t e = cudaEventQuery(m->event);
     if (e != cudaSuccess) (void)cudaGetLastError(); /* "not ready" too is kept as an error */
     return e != cudaErrorNotReady;
@@ -114,25 +121,89 @@ static enum error tell_fault(struct cuda *c) {
     return ERR_NONE;
 }
 
-/* Short waits are watched, as falling asleep and waking takes longer than they; in long ones the thread sleeps, and
- * leaves the core to those that load data. */
-enum error cuda_wait(struct device *d, enum device_lane l) {
-    enum { WATCH_NS = 100000 };
-    struct cuda *c = cuda_device(d);
-    TRY(not_recording(c, l, "a wait"));
-    int64_t end = clock_ns() + WATCH_NS;
-    cudaError_t e;
-    while ((e = cudaStreamQuery(c->stream[l])) == cudaErrorNotReady && clock_ns() < end)
-        clock_relax();
+static cudaError_t look(cudaStream_t s, cudaEvent_t e) {
+    cudaError_t state = e ? cudaEventQuery(e) : cudaStreamQuery(s);
     (void)cudaGetLastError(); /* "not ready" is kept as an error: the next launch would be blamed */
-    if (e == cudaErrorNotReady) e = cudaStreamSynchronize(c->stream[l]);
-    CU(e, "the GPU failed at what it was asked before");
+    return state;
+}
+
+/* Short waits are watched, as falling asleep and waking takes longer than they; in long ones the thread sleeps for a
+ * small part of what it has waited, and leaves the core to those that load data. */
+static void rest(int64_t waited) {
+    enum { WATCH = 100000, LONGEST = 1000000, PART = 64 };
+    int64_t nap = waited / PART < LONGEST ? waited / PART : LONGEST;
+    if (waited < WATCH)
+        clock_relax();
+    else
+        nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
+}
+
+/* A lane that waits for another does not hang itself: the one at the end of such a chain does. The last device that
+ * it leads to is the one to name; its lock is held. */
+static const struct cuda *culprit(const struct cuda *c, enum device_lane l) {
+    enum { HOPS = 2 * DEVICE_LANES }; /* lanes that follow one another in a circle end somewhere */
+    for (int i = 0; i < HOPS; i++) {
+        cudaStream_t lane = atomic_load(&c->followed[l]);
+        enum device_lane next;
+        const struct cuda *other = lane ? cuda_with(lane, &next) : NULL;
+        if (!other || look(lane, NULL) != cudaErrorNotReady) break;
+        c = other;
+        l = next;
+    }
+    return c;
+}
+
+static enum error tell_hung(const struct cuda *c, double seconds) {
+    const char *doing = atomic_load(&c->base.doing);
+    char what[96] = "";
+    if (doing)
+        snprintf(what, sizeof what, " (%s, step %lld)", doing,
+                 (long long)atomic_load(&c->base.step));
+    return FAIL(ERR_TIMEOUT,
+                "GPU %d (%s) has not done within %.3g s what it was asked%s\n"
+                "it hangs (dmesg shows the driver's Xid errors, nvidia-smi -q its state), or "
+                "comm.timeout is too short for what it does",
+                c->base.params.unit, c->name, seconds, what);
+}
+
+enum error cuda_give_up(struct device *d, enum device_lane l, double seconds) {
+    enum { TO_TELL = 5 };
+    pthread_mutex_lock(&cuda_devices_lock);
+    enum error err = tell_hung(culprit(cuda_device(d), l), seconds);
+    pthread_mutex_unlock(&cuda_devices_lock);
+    give_up(err, TO_TELL);
+    return err;
+}
+
+enum error cuda_await(struct cuda *c, cudaStream_t s, cudaEvent_t e, const char *what) {
+    int64_t start = clock_ns(), waited;
+    double most = c->base.params.timeout;
+    cudaError_t state;
+    while ((state = look(s, e)) == cudaErrorNotReady) {
+        TRY(given_up_error());
+        waited = clock_ns() - start;
+        if (most > 0 && clock_seconds(waited) > most) {
+            enum device_lane l = LANE_COMPUTE;
+            for (int i = 0; i < DEVICE_LANES; i++)
+                if (s == c->stream[i]) l = (enum device_lane)i;
+            return cuda_give_up(&c->base, l, clock_seconds(waited));
+        }
+        rest(waited);
+    }
+    CU(state, what);
+    return ERR_NONE;
+}
+
+enum error cuda_wait(struct device *d, enum device_lane l) {
+    CUDA_ENTERED(c, d);
+    TRY(not_recording(c, l, "a wait"));
+    TRY(cuda_await(c, c->stream[l], NULL, "the GPU failed at what it was asked before"));
     return tell_fault(c);
 }
 
 /* ---- recordings ----------------------------------------------------------------------------- */
 enum error cuda_record(struct device *d) {
-    struct cuda *c = cuda_device(d);
+    CUDA_ENTERED(c, d);
     TRY(not_recording(c, LANE_COMPUTE, "a recording"));
     CU(cudaStreamBeginCapture(c->stream[LANE_COMPUTE], cudaStreamCaptureModeThreadLocal),
        "recording");
@@ -154,7 +225,7 @@ static enum error keep(struct cuda *c, cudaGraph_t graph, struct device_recordin
 }
 
 enum error cuda_recorded(struct device *d, struct device_recording **out) {
-    struct cuda *c = cuda_device(d);
+    CUDA_ENTERED(c, d);
     cudaGraph_t graph = NULL;
     *out = NULL;
     c->recording = false;
@@ -165,15 +236,14 @@ enum error cuda_recorded(struct device *d, struct device_recording **out) {
 }
 
 enum error cuda_replay(struct device *d, struct device_recording *r) {
-    struct cuda *c = cuda_device(d);
+    CUDA_ENTERED(c, d);
     TRY(not_recording(c, LANE_COMPUTE, "a replay"));
     CU(cudaGraphLaunch(r->graph, c->stream[LANE_COMPUTE]), "replaying a recording");
     return ERR_NONE;
 }
 
 void cuda_recording_free(struct device_recording *r) {
-    if (!r) return;
-    cuda_enter(r->of);
+    if (!r || !cuda_may_free(r->of)) return;
     (void)cudaGraphExecDestroy(r->graph);
     (void)cudaGetLastError();
     free(r);

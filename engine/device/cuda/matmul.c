@@ -174,8 +174,8 @@ static enum error plan(struct matmul *m, struct cuda *c) {
 
 enum error matmul_init(struct matmul *m, struct cuda *c, const struct product *p) {
     *m = (struct matmul){.product = *p};
-    cuda_enter(c);
-    enum error err = plan(m, c);
+    enum error err = cuda_enter(c);
+    if (err == ERR_NONE) err = plan(m, c);
     if (err != ERR_NONE) matmul_fini(m);
     return err;
 }
@@ -190,7 +190,7 @@ void matmul_fini(struct matmul *m) {
 
 enum error matmul_run(struct matmul *m, struct cuda *c, const struct matmul_args *a) {
     float one = 1, beta = a->add ? 1 : 0;
-    cuda_enter(c);
+    TRY(cuda_enter(c));
     TRY(desc_pointers(m, a->bias, a->aux));
     BLAS(blaslt.Matmul(c->blas, m->desc, &one, a->a, m->a, a->b, m->b, &beta, a->d, m->d, a->d,
                        m->d, &m->algo, c->blas_space, BLAS_SPACE, c->stream[LANE_COMPUTE]),

@@ -99,12 +99,11 @@ static enum error out_of_memory(struct cuda *c, size_t bytes) {
 /* On a stream of its own: the lanes may be busy, or waiting for others. */
 static enum error clear(struct cuda *c, void *p, size_t bytes) {
     CU(cudaMemsetAsync(p, 0, bytes, c->setup), "zeroing new memory");
-    CU(cudaStreamSynchronize(c->setup), "zeroing new memory");
-    return ERR_NONE;
+    return cuda_await(c, c->setup, NULL, "zeroing new memory");
 }
 
 enum error cuda_alloc(struct device *d, size_t bytes, void **out) {
-    struct cuda *c = cuda_device(d);
+    CUDA_ENTERED(c, d);
     void *p;
     if (!bytes) bytes = 1;
     cudaError_t e = cudaMalloc(&p, bytes);
@@ -113,24 +112,24 @@ enum error cuda_alloc(struct device *d, size_t bytes, void **out) {
     struct range r = {(uintptr_t)p, (uintptr_t)p + bytes};
     enum error err = clear(c, p, bytes);
     if (!err && !keep_range(c->memory, r)) err = FAIL(ERR_MEMORY, "no memory for a device's list");
-    if (err)
-        (void)cudaFree(p);
-    else
+    if (!err)
         *out = p;
+    else if (cuda_may_free(c))
+        (void)cudaFree(p);
     return err;
 }
 
 void cuda_free(struct device *d, void *p) {
     struct cuda *c = cuda_device(d);
-    if (!p) return;
+    if (!p || !cuda_may_free(c)) return;
     drop_range(c->memory, (uintptr_t)p);
     (void)cudaFree(p); /* waits for what uses it */
     (void)cudaGetLastError();
 }
 
 enum error cuda_host_alloc(struct device *d, size_t bytes, void **out) {
-    cuda_device(d);
     void *p;
+    TRY(cuda_enter(cuda_device(d)));
     cudaError_t e = cudaHostAlloc(&p, bytes ? bytes : 1, cudaHostAllocPortable);
     if (e == cudaErrorMemoryAllocation) {
         char asked[32];
@@ -147,15 +146,15 @@ enum error cuda_host_alloc(struct device *d, size_t bytes, void **out) {
 }
 
 void cuda_host_free(struct device *d, void *p) {
-    cuda_device(d);
-    if (p) (void)cudaFreeHost(p);
+    if (!p || !cuda_may_free(cuda_device(d))) return;
+    (void)cudaFreeHost(p);
     (void)cudaGetLastError();
 }
 
 /* ---- copies --------------------------------------------------------------------------------- */
 enum error cuda_write(struct device *d, enum device_lane l, void *to, const void *from,
                       size_t bytes) {
-    struct cuda *c = cuda_device(d);
+    CUDA_ENTERED(c, d);
     if (!bytes) return ERR_NONE;
     CU(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, c->stream[l]),
        "copying to the GPU");
@@ -164,7 +163,7 @@ enum error cuda_write(struct device *d, enum device_lane l, void *to, const void
 
 enum error cuda_read(struct device *d, enum device_lane l, void *to, const void *from,
                      size_t bytes) {
-    struct cuda *c = cuda_device(d);
+    CUDA_ENTERED(c, d);
     if (!bytes) return ERR_NONE;
     CU(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, c->stream[l]),
        "copying from the GPU");
@@ -172,7 +171,7 @@ enum error cuda_read(struct device *d, enum device_lane l, void *to, const void 
 }
 
 enum error cuda_zero(struct device *d, enum device_lane l, void *p, size_t bytes) {
-    struct cuda *c = cuda_device(d);
+    CUDA_ENTERED(c, d);
     if (!bytes) return ERR_NONE;
     CU(cudaMemsetAsync(p, 0, bytes, c->stream[l]), "zeroing memory of the GPU");
     return ERR_NONE;
@@ -181,7 +180,7 @@ enum error cuda_zero(struct device *d, enum device_lane l, void *p, size_t bytes
 /* Where two GPUs cannot reach each other the driver copies by way of the host: so no failure here is one. */
 static void reach(const struct cuda *c, const struct cuda *peer) {
     int can = 0, unit = peer->base.params.unit;
-    cuda_enter(c);
+    if (cuda_enter(c) != ERR_NONE) return;
     if (cudaDeviceCanAccessPeer(&can, c->base.params.unit, unit) == cudaSuccess && can)
         (void)cudaDeviceEnablePeerAccess(unit, 0); /* may have been enabled before */
     (void)cudaGetLastError();
@@ -205,7 +204,8 @@ static void reach_once(const struct cuda *c, const struct cuda *peer) {
 
 enum error cuda_copy(struct device *d, enum device_lane l, void *to, struct device *peer,
                      const void *from, size_t bytes) {
-    struct cuda *c = cuda_device(d), *other = (struct cuda *)peer;
+    CUDA_ENTERED(c, d);
+    struct cuda *other = cuda_device(peer);
     int here = c->base.params.unit, there = other->base.params.unit;
     if (!bytes) return ERR_NONE;
     if (here == there) {
@@ -214,6 +214,7 @@ enum error cuda_copy(struct device *d, enum device_lane l, void *to, struct devi
         return ERR_NONE;
     }
     reach_once(c, other);
+    TRY(cuda_enter(c));
     CU(cudaMemcpyPeerAsync(to, here, from, there, bytes, c->stream[l]), "copying from another GPU");
     return ERR_NONE;
 }

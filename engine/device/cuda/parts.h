@@ -1,6 +1,9 @@
 /* What the files of the device itself (not of its ops) give one another. */
 #pragma once
+#include "engine/base/give_up.h"
 #include "engine/device/cuda/cuda.h"
+
+#include <pthread.h>
 
 extern const struct accel_ops cuda_accel;
 
@@ -42,6 +45,12 @@ enum error cuda_mark(struct device *d, enum device_lane l, struct device_mark *m
 enum error cuda_follow(struct device *d, enum device_lane l, const struct device_mark *m);
 bool cuda_passed(const struct device_mark *m);
 enum error cuda_wait(struct device *d, enum device_lane l);
+enum error cuda_give_up(struct device *d, enum device_lane l, double seconds);
+/* The host, until the event (NULL: all of the stream) has passed, as cuda_wait waits. what: for a failure's message. */
+MUST_CHECK enum error cuda_await(struct cuda *c, cudaStream_t s, cudaEvent_t e, const char *what);
+/* cuda.c: the device of this process that has the stream as a lane; NULL: it is gone. With cuda_devices_lock held. */
+extern pthread_mutex_t cuda_devices_lock;
+struct cuda *cuda_with(cudaStream_t lane, enum device_lane *l);
 void *cuda_lane(struct device *d, enum device_lane l);
 enum error cuda_record(struct device *d);
 enum error cuda_recorded(struct device *d, struct device_recording **out);
@@ -69,8 +78,18 @@ enum error cuda_measure(struct device *d, const struct rule *r, const struct rul
 enum error cuda_update(struct device *d, const struct rule *r, const struct rule_span *spans,
                        int count);
 
-static inline struct cuda *cuda_device(const struct device *d) { /* and entered */
-    struct cuda *c = (struct cuda *)(uintptr_t)d;
-    cuda_enter(c);
-    return c;
+static inline struct cuda *cuda_device(const struct device *d) {
+    return (struct cuda *)(uintptr_t)d;
+}
+/* c: the device, which is the calling thread's from here on. */
+#define CUDA_ENTERED(c, d)                                                                         \
+    struct cuda *c = cuda_device(d);                                                               \
+    TRY(cuda_enter(c))
+/* For those that free: whether there is still something to free. Who frees what a GPU that hangs uses waits for it.
+ * Tells no error: one before it is about to be told. */
+static inline bool cuda_may_free(const struct cuda *c) {
+    int unit = c->base.params.unit;
+    if (given_up() || (cuda_current != unit && cudaSetDevice(unit) != cudaSuccess)) return false;
+    cuda_current = unit;
+    return true;
 }

@@ -74,7 +74,7 @@ static enum error table_send(struct cuda *c, struct table *t, int count) {
     if (t->room < count)
         TRY(table_grow(t, count));
     else
-        CU(cudaEventSynchronize(t->copied), "the optimizer's table of spans");
+        TRY(cuda_await(c, NULL, t->copied, "the optimizer's table of spans"));
     memcpy(t->host, c->tables->made, bytes);
     CU(cudaMemcpyAsync(t->there, t->host, bytes, cudaMemcpyHostToDevice, c->stream[LANE_COMPUTE]),
        "the optimizer's table of spans");
@@ -172,7 +172,7 @@ static enum error not_recorded(const struct cuda *c) {
 
 enum error cuda_measure(struct device *d, const struct rule *r, const struct rule_span *spans,
                         int count, double *squares) {
-    struct cuda *c = cuda_device(d);
+    CUDA_ENTERED(c, d);
     struct update_rule rule = round_rule(r);
     const struct update_span *there;
     if (r->kind != RULE_LAMB && r->kind != RULE_LARS)
@@ -189,7 +189,7 @@ enum error cuda_measure(struct device *d, const struct rule *r, const struct rul
 
 enum error cuda_update(struct device *d, const struct rule *r, const struct rule_span *spans,
                        int count) {
-    struct cuda *c = cuda_device(d);
+    CUDA_ENTERED(c, d);
     struct update_rule rule = round_rule(r);
     const struct update_span *there;
     if (count < 1) return ERR_NONE;

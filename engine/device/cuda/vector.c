@@ -8,7 +8,7 @@ _Static_assert((int)VECTOR_TERMS == (int)SUM_TERMS, "as many terms as the device
 
 enum error cuda_sum(struct device *d, enum device_lane l, float *to, const float *const *terms,
                     int count, enum sum_order order, int64_t n) {
-    struct cuda *c = cuda_device(d);
+    CUDA_ENTERED(c, d);
     struct vector_terms t = {{NULL}};
     assert(count >= 1 && count <= SUM_TERMS);
     if (n < 1 || (count == 1 && terms[0] == to)) return ERR_NONE;
@@ -23,7 +23,7 @@ static bool is_low(enum precision p) {
 
 enum error cuda_lower(struct device *d, enum device_lane l, void *to, const float *from, int64_t n,
                       enum precision p) {
-    struct cuda *c = cuda_device(d);
+    CUDA_ENTERED(c, d);
     if (n < 1) return ERR_NONE;
     if (!is_low(p)) return cuda_copy(d, l, to, d, from, (size_t)n * sizeof *from);
     CU(vector_lower(to, from, n, p == PRECISION_FP16, c->stream[l]), "rounding a vector");
@@ -32,16 +32,17 @@ enum error cuda_lower(struct device *d, enum device_lane l, void *to, const floa
 
 enum error cuda_raise(struct device *d, enum device_lane l, float *to, const void *from, int64_t n,
                       enum precision p) {
-    struct cuda *c = cuda_device(d);
+    CUDA_ENTERED(c, d);
     if (n < 1) return ERR_NONE;
     if (!is_low(p)) return cuda_copy(d, l, to, d, from, (size_t)n * sizeof *to);
     CU(vector_raise(to, from, n, p == PRECISION_FP16, c->stream[l]), "widening a vector");
     return ERR_NONE;
 }
 
-enum error cuda_accumulate(struct device *d, void *to, const void *from, int64_t n, enum precision p) {
+enum error cuda_accumulate(struct device *d, void *to, const void *from, int64_t n,
+                           enum precision p) {
     const enum device_lane l = LANE_COMPUTE;
-    struct cuda *c = cuda_device(d);
+    CUDA_ENTERED(c, d);
     if (n < 1) return ERR_NONE;
     if (!is_low(p)) return cuda_sum(d, l, to, (const float *const[]){to, from}, 2, SUM_LINEAR, n);
     CU(vector_add_low(to, from, n, p == PRECISION_FP16, c->stream[l]), "adding activations");
@@ -51,7 +52,7 @@ enum error cuda_accumulate(struct device *d, void *to, const void *from, int64_t
 enum error cuda_partials(struct device *d, const float *g, int64_t begin, int64_t end,
                          double *partial) {
     enum { BLOCK = 4096 }; /* NORM_BLOCK of optim/ */
-    struct cuda *c = cuda_device(d);
+    CUDA_ENTERED(c, d);
     assert(begin % BLOCK == 0);
     if (begin >= end) return ERR_NONE;
     CU(vector_partials(g + begin, end - begin, partial + begin / BLOCK, c->stream[LANE_COMPUTE]),
@@ -61,7 +62,7 @@ enum error cuda_partials(struct device *d, const float *g, int64_t begin, int64_
 
 enum error cuda_head(struct device *d, float *header, const double *sums, float scale,
                      float samples, bool stop) {
-    struct cuda *c = cuda_device(d);
+    CUDA_ENTERED(c, d);
     CU(vector_head(header, ALIGN_FLOATS, sums, scale, samples, stop, c->stream[LANE_COMPUTE]),
        "the head of the gradients");
     return ERR_NONE;

@@ -63,6 +63,7 @@ static enum error jsonl_event(void *sink, const struct sink_event *e) {
     json_open(&j, NULL, '{');
     json_int(&j, "step", e->step);
     json_string(&j, "event", e->name);
+    if (e->run_id) json_string(&j, "run_id", e->run_id);
     if (e->steps > 0) {
         json_int(&j, "steps", e->steps);
         json_int(&j, "per_epoch", e->per_epoch);

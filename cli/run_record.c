@@ -1,0 +1,149 @@
+#include "cli/run_record.h"
+
+#include "engine/base/file.h"
+#include "engine/base/log.h"
+#include "engine/train/inject.h"
+#include "transport/launch/launcher.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+struct record { /* what run.json says; "" and 0: nothing */
+    const char *run_id, *job;
+    int64_t restarts;
+};
+
+static const char *text_of(const struct json_value *root, const char *key) {
+    const struct json_value *v = json_get(root, key);
+    return v && v->kind == JSON_STRING ? v->text : "";
+}
+
+/* A file that is not there, or is none of ours, says nothing. */
+static struct record record_read(const char *dir, struct pool *pool) {
+    enum { MOST = 4096 };
+    const struct json_value *root, *restarts;
+    struct record r = {"", "", 0};
+    char *text, *path = pool_printf(pool, "%s/run.json", dir);
+    size_t n;
+    if (!path || file_read(path, MOST, pool, &text, &n) != ERR_NONE ||
+        json_parse(text, n, (struct json_limits){2, 16, MOST}, pool, &root) != ERR_NONE)
+        return r;
+    r.run_id = text_of(root, "run_id");
+    r.job = text_of(root, "job");
+    restarts = json_get(root, "restarts");
+    if (restarts && restarts->is_integer) r.restarts = restarts->integer;
+    return r;
+}
+
+enum error run_record_write(const struct run_place *p, struct pool *pool) {
+    struct launcher_job job;
+    struct json j;
+    if (!p->run_id) return ERR_NONE;
+    TRY(launcher_job(NULL, &job));
+    char *path = pool_printf(pool, "%s/run.json", p->dir);
+    if (!path) return ERR_MEMORY;
+    json_init(&j);
+    json_open(&j, NULL, '{');
+    json_string(&j, "run_id", p->run_id);
+    if (*job.name) json_string(&j, "job", job.name);
+    if (*job.name) json_int(&j, "restarts", job.restarts);
+    json_close(&j, '}');
+    enum error err = json_done(&j);
+    if (err == ERR_NONE) err = file_replace(path, j.text, j.length);
+    json_fini(&j);
+    return err;
+}
+
+/* ---- which run ---- */
+
+static enum error draw_id(struct pool *pool, const char **out) {
+    uint64_t id = 0;
+    while (id == 0)
+        if (getrandom(&id, sizeof id, 0) != (ssize_t)sizeof id)
+            return FAIL(ERR_IO, "no random number: %s", strerror(errno));
+    *out = pool_printf(pool, "%016llx", (unsigned long long)id);
+    return *out ? ERR_NONE : ERR_MEMORY;
+}
+
+static bool same_file(const char *a, const char *b) {
+    char *x = realpath(a, NULL), *y = realpath(b, NULL);
+    bool same = x && y && !strcmp(x, y);
+    free(x);
+    free(y);
+    return same;
+}
+
+/* Whether a path to resume from means the newest checkpoint of the very directory. */
+static bool is_newest_of(const char *dir, const char *path, struct pool *pool) {
+    const char *newest = checkpoint_newest_step(dir, pool);
+    if (!checkpoint_run_id(path, pool)) path = checkpoint_newest_step(path, pool);
+    return newest && path && same_file(newest, path);
+}
+
+/* The next start of the job whose start before made this directory. It goes on where the run is; a
+ * run that has saved nothing begins as it did. */
+static enum error starts_again(const struct record *r, struct run_place *p, struct pool *pool,
+                               bool *again) {
+    struct launcher_job job;
+    char *newest;
+    TRY(launcher_job(NULL, &job));
+    *again = *job.name && *r->run_id && !strcmp(job.name, r->job) && job.restarts > r->restarts;
+    if (*again && checkpoint_find(p->dir, r->run_id, pool, &newest) == ERR_NONE)
+        p->resume = newest, p->elsewhere = false;
+    return ERR_NONE;
+}
+
+static enum error refuse_others(const struct run_place *p, struct pool *pool) {
+    const char *step = checkpoint_newest_step(p->dir, pool);
+    const char *of = step ? checkpoint_run_id(step, pool) : NULL;
+    if (!of) return ERR_NONE;
+    return FAIL(ERR_CREATE,
+                "'%s' holds checkpoints of another run%s%s\nto go on with it: engine run %s, or "
+                "--resume; to begin a new one, choose another log.dir",
+                p->dir, *of ? ", " : "", of, p->dir);
+}
+
+/* Of a run that goes on: what its checkpoint says, or else its record; "": neither does. */
+static const char *id_of(const struct run_place *p, const struct record *r, struct pool *pool) {
+    const char *saved = p->resume && !p->elsewhere ? checkpoint_run_id(p->resume, pool) : NULL;
+    return saved && *saved ? saved : r->run_id;
+}
+
+enum error run_record_choose(const struct run_settings *s, struct run_place *p) {
+    struct pool *pool = s->pool;
+    bool again = false;
+    if (s->config.run.node_rank > 0) /* node 0 says which run it is */
+        return ERR_NONE;
+    struct record r = record_read(p->dir, pool);
+    if (p->elsewhere) p->elsewhere = !is_newest_of(p->dir, p->resume, pool);
+    if (p->resume && !p->elsewhere) p->fresh = false;
+    if (p->fresh) TRY(starts_again(&r, p, pool, &again));
+    if (again) p->fresh = false;
+    if (p->fresh) TRY(refuse_others(p, pool));
+    p->run_id = p->fresh ? "" : id_of(p, &r, pool);
+    return *p->run_id ? ERR_NONE : draw_id(pool, &p->run_id);
+}
+
+/* ---- what is left of another ---- */
+
+enum error run_record_clear(const char *dir, struct pool *pool) {
+    static const char *const names[] = {"metrics.jsonl", "metrics.csv", "tb",    "summary.json",
+                                        "trace.json",    "trace",       "flight"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *path = pool_printf(pool, "%s/%s", dir, names[i]);
+        if (!path) return ERR_MEMORY;
+        if (file_remove_tree(path) != ERR_NONE) log_warn("%s", error_message());
+    }
+    for (int r = 0; r <= RUN_DEVICES_MAX; r++) { /* dp may have a server besides */
+        char path[4096];
+        if (snprintf(path, sizeof path, "%s/rank%d.log", dir, r) < (int)sizeof path &&
+            unlink(path) != 0 && errno != ENOENT)
+            log_warn("cannot remove '%s': %s", path, strerror(errno));
+    }
+    inject_forget(dir);
+    return ERR_NONE;
+}

@@ -1,0 +1,275 @@
+/* The object is written from any data set by asking it, and read into a data set that has no
+ * samples. What is written is read at once, so that no checkpoint holds an object that a reader
+ * refuses. */
+#include "engine/data/preprocessing.h"
+
+#include "engine/base/log.h"
+#include "engine/data/utf8.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { TEXT_MOST = 4 << 20, VALUES_MOST = 1 << 18, SIZE_MOST = 1 << 28 };
+static const struct json_limits limits = {.depth = 2, .entries = VALUES_MOST, .text = TEXT_MOST};
+static const char *const types[] = {"bytes", "floats", "tokens"};
+
+/* ---- writing ---- */
+
+static void write_moments(const struct dataset *d, const struct normalization *n, struct json *j) {
+    double mean, std;
+    json_open(j, "mean", '[');
+    for (int k = 0; k < n->channels; k++)
+        normalization_tell(d, n, k, &mean, &std), json_real(j, NULL, mean);
+    json_close(j, ']');
+    json_open(j, "std", '[');
+    for (int k = 0; k < n->channels; k++)
+        normalization_tell(d, n, k, &mean, &std), json_real(j, NULL, std);
+    json_close(j, ']');
+}
+
+typedef const char *(*name_fn)(const struct dataset *d, int64_t k);
+
+static void write_names(const struct dataset *d, const char *key, name_fn name, int64_t count,
+                        struct json *j) {
+    bool any = false;
+    for (int64_t k = 0; k < count && !any; k++) any = name(d, k) != NULL;
+    if (!any) return;
+    json_open(j, key, '[');
+    for (int64_t k = 0; k < count; k++) json_string(j, NULL, name(d, k) ? name(d, k) : "");
+    json_close(j, ']');
+}
+
+/* The one character that a token stands for; false: it is another number of bytes. */
+static bool character_of(const struct dataset *d, int64_t token, uint32_t *code) {
+    char text[8];
+    struct utf8 u = {0};
+    bool done = false;
+    int n = dataset_decode(d, (int32_t)token, text);
+    for (int i = 0; i < n; i++)
+        if (done || !utf8_feed(&u, (unsigned char)text[i], &done)) return false;
+    *code = u.code;
+    return done;
+}
+
+static bool is_bytes(const struct dataset *d) {
+    char text[8];
+    for (int64_t k = 0; k < d->classes; k++)
+        if (dataset_decode(d, (int32_t)k, text) != 1 || text[0] != (char)k) return false;
+    return d->classes <= 256;
+}
+
+static void write_vocabulary(const struct dataset *d, struct json *j) {
+    char text[8];
+    uint32_t code = 0;
+    if (d->type != SAMPLE_TOKENS || !dataset_decode(d, 0, text)) return;
+    json_string(j, "text", is_bytes(d) ? "bytes" : "characters");
+    if (is_bytes(d)) return;
+    json_open(j, "characters", '[');
+    for (int64_t k = 0; k < d->classes; k++)
+        json_int(j, NULL, character_of(d, k, &code) ? (int64_t)code : -1);
+    json_close(j, ']');
+}
+
+static void write_all(const struct dataset *d, const struct normalization *n, struct json *j) {
+    char part[32];
+    json_open(j, NULL, '{');
+    json_string(j, "data", d->name);
+    json_open(j, "shape", '[');
+    for (int i = 0; i < d->shape.ndim; i++) json_int(j, NULL, d->shape.dim[i]);
+    json_close(j, ']');
+    json_string(j, "values", types[d->type]);
+    json_bool(j, "plane", d->plane);
+    snprintf(part, sizeof part, "%.17g", d->part); /* so exactly that the same pixels are cut out */
+    if (d->part > 0) json_raw(j, "part", part);
+    if (d->type != SAMPLE_TOKENS) write_moments(d, n, j);
+    json_int(j, "classes", d->classes);
+    json_int(j, "labels", d->labels);
+    json_int(j, "targets", d->targets);
+    write_names(d, "class_names", dataset_class_name, d->classes, j);
+    if (d->shape.ndim == 1)
+        write_names(d, "columns", dataset_column_name, shape_count(&d->shape) + 1, j);
+    write_vocabulary(d, j);
+    json_close(j, '}');
+}
+
+enum error preprocessing_text(const struct dataset *d, const struct normalization *n,
+                              struct pool *pool, const char **out) {
+    struct json j;
+    struct pool *trial;
+    struct preprocessing *read;
+    TRY(pool_create(&trial));
+    json_init(&j);
+    write_all(d, n, &j);
+    enum error err = json_done(&j);
+    *out = NULL;
+    if (err == ERR_NONE && preprocessing_parse(j.text, d->name, trial, &read) != ERR_NONE)
+        log_warn("checkpoints will not hold what the network has to know of its data, so that "
+                 "using it needs the training data: %s",
+                 error_message());
+    else if (err == ERR_NONE && !(*out = pool_strndup(pool, j.text, j.length)))
+        err = ERR_MEMORY;
+    json_fini(&j);
+    pool_free(trial);
+    return err;
+}
+
+/* ---- a set without samples ---- */
+
+static const char *told_class_name(const struct dataset *d, int64_t k) {
+    const struct preprocessing *p = (const struct preprocessing *)d;
+    return p->class_names && *p->class_names[k] ? p->class_names[k] : NULL;
+}
+
+static const char *told_column_name(const struct dataset *d, int64_t k) {
+    const struct preprocessing *p = (const struct preprocessing *)d;
+    return p->column_names ? p->column_names[k] : NULL;
+}
+
+static void told_close(struct dataset *d) {
+    (void)d;
+}
+
+static const struct dataset_ops told = {.section = {.name = "checkpoint"},
+                                        .decode = token_decode,
+                                        .encode = token_encode,
+                                        .class_name = told_class_name,
+                                        .column_name = told_column_name,
+                                        .close = told_close};
+
+/* ---- reading ---- */
+
+static bool read_shape(const struct json_value *root, struct shape *out) {
+    const struct json_value *v = json_get(root, "shape");
+    int64_t all = 1;
+    if (!v || v->kind != JSON_ARRAY || v->count < 1 || v->count > SHAPE_MAX) return false;
+    out->ndim = v->count;
+    for (int i = 0; i < v->count; i++) {
+        const struct json_value *d = &v->children[i];
+        if (!d->is_integer || d->integer < 1 || d->integer > SIZE_MOST / all) return false;
+        all *= out->dim[i] = d->integer;
+    }
+    return true;
+}
+
+static bool read_type(const struct json_value *root, int *out) {
+    const char *text = json_get_text(root, "values");
+    for (*out = 0; text && *out < (int)(sizeof types / sizeof *types); ++*out)
+        if (!strcmp(text, types[*out])) return true;
+    return false;
+}
+
+/* Either classes, one label or one at each position, or targets. */
+static bool read_counts(const struct json_value *root, struct dataset *d) {
+    int64_t all = shape_count(&d->shape);
+    if (!json_get_int(root, "classes", VOCABULARY_MAX, &d->classes) ||
+        !json_get_int(root, "labels", all, &d->labels) ||
+        !json_get_int(root, "targets", SIZE_MOST, &d->targets))
+        return false;
+    bool classes = d->classes > 0 && (d->labels == 1 || d->labels == all) && d->targets == 0;
+    bool targets = d->classes == 0 && d->labels == 0 && d->targets > 0;
+    return targets || (classes && (d->type != SAMPLE_TOKENS || d->labels == all));
+}
+
+static bool read_picture(const struct json_value *root, struct dataset *d) {
+    const struct json_value *plane = json_get(root, "plane"), *part = json_get(root, "part");
+    if (!plane || plane->kind != JSON_BOOL || (plane->truth && d->shape.ndim != 3)) return false;
+    d->plane = plane->truth;
+    if (part) d->part = part->number;
+    return !part || (part->kind == JSON_NUMBER && part->number > 0 && part->number <= 1);
+}
+
+static bool read_moments(const struct json_value *root, struct preprocessing *p) {
+    const struct dataset *d = &p->set.base;
+    const struct json_value *mean = json_get(root, "mean"), *std = json_get(root, "std");
+    p->norm = (struct normalization){.channels = 1, .scale = {1}};
+    if (d->type == SAMPLE_TOKENS) return !mean && !std;
+    if (!mean || !std || mean->kind != JSON_ARRAY || std->kind != JSON_ARRAY) return false;
+    int n = mean->count;
+    if (std->count != n || n < 1 || n > CHANNELS_MAX || (n > 1 && n != d->shape.dim[0]))
+        return false;
+    p->norm.channels = n;
+    for (int k = 0; k < n; k++) {
+        const struct json_value *m = &mean->children[k], *s = &std->children[k];
+        if (m->kind != JSON_NUMBER || s->kind != JSON_NUMBER) return false;
+        normalization_set(d, &p->norm, k, m->number, s->number);
+        if (!isfinite(p->norm.mean[k]) || !isfinite(p->norm.scale[k]) || !(p->norm.scale[k] > 0))
+            return false;
+    }
+    return true;
+}
+
+/* count texts, or none at all; *ok stays as it is unless there is something else. */
+static const char **read_names(const struct json_value *root, const char *key, int64_t count,
+                               struct pool *pool, bool *ok) {
+    const struct json_value *v = json_get(root, key);
+    if (!v) return NULL;
+    const char **names = v->kind == JSON_ARRAY && v->count == count
+                             ? pool_alloc(pool, (size_t)count * sizeof *names)
+                             : NULL;
+    for (int k = 0; names && k < v->count; k++) {
+        names[k] = v->children[k].text;
+        if (v->children[k].kind != JSON_STRING) names = NULL;
+    }
+    *ok = *ok && names;
+    return names;
+}
+
+static bool read_vocabulary(const struct json_value *root, struct pool *pool,
+                            struct preprocessing *p) {
+    const char *text = json_get_text(root, "text");
+    const struct json_value *v = json_get(root, "characters");
+    struct token_set *s = &p->set;
+    p->text = text != NULL;
+    if (!text) return !v;
+    if (s->base.type != SAMPLE_TOKENS) return false;
+    if (!strcmp(text, "bytes")) return (s->bytes = s->base.classes <= 256) && !v;
+    if (strcmp(text, "characters") != 0 || !v || v->kind != JSON_ARRAY) return false;
+    if (v->count != s->base.classes) return false;
+    s->characters = pool_alloc(pool, (size_t)v->count * sizeof *s->characters);
+    for (int k = 0; s->characters && k < v->count; k++) {
+        const struct json_value *c = &v->children[k];
+        bool surrogate = c->integer >= 0xd800 && c->integer < 0xe000;
+        if (!c->is_integer || c->integer < 0 || c->integer >= CODE_POINTS || surrogate)
+            return false;
+        s->characters[k] = (uint32_t)c->integer;
+        if (k && s->characters[k] <= s->characters[k - 1]) return false;
+    }
+    return s->characters != NULL;
+}
+
+/* The key that is wrong; NULL: all are right. */
+static const char *read_all(const struct json_value *root, struct pool *pool,
+                            struct preprocessing *p) {
+    struct dataset *d = &p->set.base;
+    bool names = true;
+    if (root->kind != JSON_OBJECT || !(d->name = json_get_text(root, "data"))) return "data";
+    if (!read_shape(root, &d->shape)) return "shape";
+    if (!read_type(root, &d->type)) return "values";
+    if (!read_counts(root, d)) return "classes";
+    if (!read_picture(root, d)) return "part";
+    if (!read_moments(root, p)) return "mean";
+    p->class_names = read_names(root, "class_names", d->classes, pool, &names);
+    if (!names) return "class_names";
+    p->column_names = read_names(root, "columns", shape_count(&d->shape) + 1, pool, &names);
+    if (!names) return "columns";
+    return read_vocabulary(root, pool, p) ? NULL : "characters";
+}
+
+enum error preprocessing_parse(const char *text, const char *from, struct pool *pool,
+                               struct preprocessing **out) {
+    const struct json_value *root;
+    size_t n = strlen(text);
+    if (n > TEXT_MOST)
+        return FAIL(ERR_DATA, "%s: 'preprocessing' has %zu bytes, more than %d", from, n,
+                    TEXT_MOST);
+    enum error err = json_parse(text, n, limits, pool, &root);
+    if (err != ERR_NONE) return error_prefix(err, "%s: 'preprocessing': ", from);
+    struct preprocessing *p = *out = pool_alloc(pool, sizeof *p);
+    if (!p) return ERR_MEMORY;
+    *p = (struct preprocessing){.set = {.base = {.ops = &told}, .fd = -1, .width = 1}};
+    const char *wrong = read_all(root, pool, p);
+    if (wrong) return FAIL(ERR_DATA, "%s: 'preprocessing' has no usable '%s'", from, wrong);
+    p->set.path = pool_strndup(pool, from, strlen(from));
+    return p->set.path ? ERR_NONE : ERR_MEMORY;
+}

@@ -1,0 +1,59 @@
+/* A limit on the size of files (ulimit -f) is an error like a full disk: it is told, and leaves no
+ * half of a file. */
+#include "tests/harness/program.h"
+
+#include <glob.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct program p;
+
+/* blocks: of 512 bytes, what no file may be larger than. */
+static void run_limited(int blocks, const char *const *words) {
+    char limit[64];
+    const char *all[PROGRAM_ARGS] = {"sh", "-c", limit, "engine"};
+    int n = 4;
+    snprintf(limit, sizeof limit, "ulimit -f %d && exec " ENGINE_BINARY_DIR "/engine \"$@\"",
+             blocks);
+    while (*words && n < PROGRAM_ARGS - 1) all[n++] = *words++;
+    program_spawn(&p, all);
+    if (!program_wait(&p, 60)) fail_msg("hung: %s", p.err);
+}
+
+static void fails_whole(const char *what, const char *folder) {
+    char pattern[700];
+    glob_t left;
+    if (p.code != 74) fail_msg("%s: exit code %d: %s", what, p.code, p.err);
+    if (!strstr(p.err, "File too large")) fail_msg("%s: %s", what, p.err);
+    snprintf(pattern, sizeof pattern, "%s/*tmp*", scratch_path(folder));
+    int none = glob(pattern, GLOB_PERIOD, NULL, &left);
+    if (none != GLOB_NOMATCH) fail_msg("%s left %s", what, left.gl_pathv[0]);
+}
+
+static void every_writer(void **state) {
+    (void)state;
+    char dir[600], run[600], limited[600];
+    snprintf(dir, sizeof dir, "log.dir=%s", scratch_path("run"));
+    snprintf(run, sizeof run, "%s", scratch_path("run"));
+    snprintf(limited, sizeof limited, "log.dir=%s", scratch_path("limited"));
+    program_run(&p, 60, "run", "--mode", "single", "--set", dir, "--set", "train=4st", NULL);
+    assert_int_equal(p.code, 0);
+    run_limited(8, (const char *[]){"report", run, NULL});
+    fails_whole("report", "run");
+    run_limited(8, (const char *[]){"data", "prepare", "digits", scratch_path("data"), NULL});
+    fails_whole("data prepare", "data");
+    for (int i = 0; i < 2; i++) {
+        const char *mode = i ? "mode=dp" : "mode=single", *devices = i ? "cpu:2" : "cpu:1";
+        snprintf(limited, sizeof limited, "log.dir=%s%d", scratch_path("limited"), i);
+        run_limited(40,
+                    (const char *[]){"run", "--set", limited, "--set", mode, "--devices", devices,
+                                     "--set", "train=20st", "--set", "checkpoint=5st", NULL});
+        fails_whole(mode, i ? "limited1/ckpt" : "limited0/ckpt");
+        assert_non_null(strstr(p.err, "was not saved"));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_writer)};
+    return cmocka_run_group_tests_name("limits", tests, NULL, NULL);
+}

@@ -305,7 +305,7 @@ static const struct config_field run_fields[] = {
     {"winograd", CONFIG_BOOL, AT(winograd), "true",
      .help =
          "Whether the cpu device computes 3x3 convolutions of stride 1 by Winograd's algorithm: "
-         "several times as fast, for rounding errors of up to 4 times those of plain sums"},
+         "two to four times as fast as plain sums, with larger rounding errors"},
     {"sync_batchnorm", CONFIG_BOOL, AT(sync_batchnorm), "false",
      .help = "Batchnorm by the moments of the whole batch, not of each shard; a device then "
              "computes its "

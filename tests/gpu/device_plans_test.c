@@ -79,6 +79,20 @@ static bool has_plan(struct cuda *c, enum conv_pass pass, struct conv_shape *s,
     return true;
 }
 
+/* The same bits every time, sums in f32, and where it is exact the factors as they are. */
+static void check_notes(const struct conv_about *about, bool exact) {
+    static const struct {
+        unsigned note;
+        const char *words;
+    } wrong[] = {{CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, "gives other bits each time"},
+                 {CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, "sums in less than f32"},
+                 {CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, "rounds its factors"},
+                 {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, "rounds factors of f32"}};
+    for (int i = 0; i < 3 + exact; i++)
+        if (about->notes >> wrong[i].note & 1)
+            fail_msg("engine %lld %s", (long long)about->engine, wrong[i].words);
+}
+
 static void check_layers(struct cuda *c, const char *gpu) {
     static const struct {
         const char *name;
@@ -104,6 +118,7 @@ static void check_layers(struct cuda *c, const char *gpu) {
                       gpu, l->model, l->in, l->out, l->size, l->size, pass, kinds[kind].name,
                       s.bias ? " + bias" : "", (long long)about.engine, about.notes,
                       (long long)about.space);
+        check_notes(&about, kinds[kind].exact);
         fused += s.bias;
         apart += pass == CONV_FORWARD && l->bias && !s.bias;
         if (about.space > most) most = about.space;

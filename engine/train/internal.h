@@ -53,6 +53,9 @@ void timers_settle(struct trainer *t, const int64_t before[PHASES]);
 
 /* That each shard of each batch has as many samples as the model's batchnorms need. */
 MUST_CHECK enum error batches_check(const struct trainer *t);
+/* Rank 0 begins with first weights or a checkpoint; mode->start gives all of it to the others, the
+ * counters, the run's id and the normalisation are given here. */
+MUST_CHECK enum error trainer_begin(struct trainer *t);
 void trainer_view(struct trainer *t, struct checkpoint_view *v);
 /* The values as the host can read them: *copy is to be freed; NULL where they lie there anyway. */
 MUST_CHECK enum error trainer_values(const struct trainer *t, const float **values, void **copy);

@@ -1,0 +1,117 @@
+/* How a rank begins: rank 0 has first weights or a checkpoint, and gives all of it to the others. */
+#include "engine/train/internal.h"
+
+#include "engine/device/accel.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* Rank 0's are everybody's; another's would be, if nobody sent them. */
+static enum error make_values(struct trainer *t, float *values, float *buffers) {
+    model_init(t->model, (uint64_t)t->config->seed + (uint64_t)t->rank, values, buffers);
+    bool loads = t->rank == 0 && !t->job->resume;
+    return loads ? init_load(&t->config->init, t->model, values, buffers) : ERR_NONE;
+}
+
+/* First values for arenas that the host cannot write to. */
+static enum error send_values(struct trainer *t) {
+    size_t n = (size_t)t->model->arena_floats, k = (size_t)t->model->buffer_floats;
+    void *memory;
+    TRY(memory_alloc((n + k) * sizeof(float), &memory));
+    float *values = memory, *buffers = values + n;
+    enum error err = make_values(t, values, buffers);
+    if (err == ERR_NONE) err = device_write(t->device, t->values, values, n * sizeof *values);
+    if (err == ERR_NONE && k)
+        err = device_write(t->device, t->buffers, buffers, k * sizeof *buffers);
+    if (err == ERR_NONE) err = device_wait(t->device);
+    memory_free(memory);
+    return err;
+}
+
+static enum error put_values(struct trainer *t) {
+    return device_holds(t->device, t->values) ? send_values(t)
+                                              : make_values(t, t->values, t->buffers);
+}
+
+static enum error first_values(struct trainer *t) {
+    struct checkpoint_view v;
+    if (t->rank > 0) return ERR_NONE;
+    TRY(put_values(t));
+    if (!t->job->resume) return ERR_NONE;
+    bool state = t->job->task == JOB_TRAIN;
+    for (int i = 0; state && t->slices != &t->all && i < t->optim->nslots; i++) {
+        void *whole;
+        TRY(memory_alloc((size_t)t->model->arena_floats * sizeof(float), &whole));
+        t->whole[i] = whole;
+    }
+    trainer_view(t, &v);
+    if (!state) v.nslots = 0;
+    if (!v.identity) return ERR_MEMORY;
+    TRY(checkpoint_load(t->job->resume, &v));
+    if (t->at.step_in_epoch >= t->per_epoch) /* it was of more data, and has come to the end */
+        t->at.step_in_epoch = 0, t->at.epoch++;
+    return ERR_NONE;
+}
+
+static void drop_whole(struct trainer *t) {
+    for (int i = 0; i < OPTIM_SLOTS; i++) {
+        memory_free(t->whole[i]);
+        t->whole[i] = NULL;
+    }
+}
+
+/* Sixteen digits travel as two numbers that a double holds. */
+static void id_split(const char *id, double halves[2]) {
+    unsigned high = 0, low = 0;
+    if (id && sscanf(id, "%8x%8x", &high, &low) == 2) halves[0] = high, halves[1] = low;
+}
+
+static void id_join(const double halves[2], char id[RUN_ID_TEXT]) {
+    *id = '\0';
+    if (halves[0] > 0 || halves[1] > 0)
+        snprintf(id, RUN_ID_TEXT, "%08x%08x", (unsigned)halves[0], (unsigned)halves[1]);
+}
+
+static void norm_put(const struct normalization *n, double *out) {
+    *out++ = n->channels;
+    for (int k = 0; k < n->channels; k++) *out++ = (double)n->mean[k], *out++ = (double)n->scale[k];
+}
+
+static void norm_get(const double *in, struct normalization *n) {
+    n->channels = (int)*in++;
+    for (int k = 0; k < n->channels; k++) n->mean[k] = (float)*in++, n->scale[k] = (float)*in++;
+}
+
+enum error trainer_begin(struct trainer *t) {
+    t->at.best = (double)NAN;
+    sha256_init(&t->at.losses);
+    scaling_open(t);
+    enum error err = first_values(t);
+    if (err == ERR_NONE) err = t->job->mode->start(t->mode);
+    if (err == ERR_NONE) err = device_wait(t->device); /* what is dropped has been read */
+    drop_whole(t);
+    TRY(err);
+    struct checkpoint_counters *c = &t->at;
+    const struct log_config *log = &t->config->log;
+    enum { ID = 9, PLAIN = ID + 2, NORM = 1 + 2 * CHANNELS_MAX };
+    double at[PLAIN + NORM] = {0};
+    if (t->rank == 0)
+        at[0] = (double)c->step, at[1] = (double)c->epoch, at[2] = (double)c->step_in_epoch,
+        at[3] = t->job->resume != NULL, at[4] = c->loss_scale, at[5] = (double)c->good_steps,
+        at[6] = (double)c->skipped;
+    if (t->rank == 0 && trace_range(t))
+        at[7] = (double)log->trace_first, at[8] = (double)log->trace_last;
+    if (t->rank == 0) {
+        id_split(t->job->run_id, at + ID);
+        norm_put(&t->norm, at + PLAIN);
+    }
+    TRY(t->job->mode->sum(t->mode, at, PLAIN + NORM));
+    id_join(at + ID, t->run_id);
+    norm_get(at + PLAIN, &t->norm);
+    c->step = (int64_t)at[0], c->epoch = (int64_t)at[1], c->step_in_epoch = (int64_t)at[2];
+    t->resumed = at[3] > 0;
+    c->loss_scale = at[4], c->good_steps = (int64_t)at[5], c->skipped = (int64_t)at[6];
+    TRY(trace_open(t, (int64_t)at[7], (int64_t)at[8]));
+    bool unsent = inject_mistake(t->config) == MISTAKE_NO_BROADCAST; /* as if mode->start had not */
+    return unsent && !t->resumed && t->rank > 0 ? put_values(t) : ERR_NONE;
+}

@@ -24,6 +24,8 @@ bool resolve_mode_is(const struct resolve *r, const char *mode);
 /* ---- resolve_places.c: who starts the ranks, and what they reach each other by ---- */
 MUST_CHECK enum error resolve_processes(struct resolve *r);
 MUST_CHECK enum error resolve_link(struct resolve *r);
+/* Each process that a launcher has started is one device. */
+MUST_CHECK enum error resolve_launched_devices(struct resolve *r);
 
 /* ---- resolve_sharing.c: what is exchanged ---- */
 MUST_CHECK enum error resolve_sharing(struct resolve *r);

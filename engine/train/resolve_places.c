@@ -2,6 +2,8 @@
  * reach each other by. */
 #include "engine/train/resolve_impl.h"
 
+#include "engine/device/device.h"
+
 #include <string.h>
 
 static bool is_init_url(const char *init) {
@@ -129,4 +131,28 @@ enum error resolve_link(struct resolve *r) {
     bool ddp = resolve_mode_is(r, "ddp"), many = r->c->run.nodes > 1;
     c->link = !ddp ? COMM_LINK_THREAD : many ? COMM_LINK_HOSTS : COMM_LINK_SHM;
     return resolve_decide(r, "comm.link", !ddp ? "thread" : many ? "hosts" : "shm");
+}
+
+/* ---- devices of launched ranks ---- */
+
+/* Launchers may show each process a unit of its own, which is then the first and only one to it. */
+static bool sees_its_own(const struct device_choice *d) {
+    const struct device_ops *ops = device_find(d->kind);
+    int units = 0;
+    return d->listed == 1 && ops->units && ops->units(&units) == ERR_NONE && units == 1;
+}
+
+enum error resolve_launched_devices(struct resolve *r) {
+    const struct run_launched *l = &r->c->launched;
+    struct device_choice *d = &r->c->devices;
+    int here = l->locals > 0 ? l->locals : 1;
+    if (d->count && d->count != here && d->count != l->size && !sees_its_own(d))
+        config_error(r->e, resolve_find(r, "devices"), false,
+                     "%d devices, but %s has started %d process%s, %d of them here\nleave "
+                     "'devices' to it: %s",
+                     d->count, l->by, l->size, l->size == 1 ? "" : "es", here, d->kind);
+    d->local = here;
+    d->count = l->size;
+    r->c->devices_text = pool_printf(r->pool, "%s:%d", d->kind, d->count);
+    return r->c->devices_text ? ERR_NONE : ERR_MEMORY;
 }

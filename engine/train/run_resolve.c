@@ -281,29 +281,6 @@ static void check_single(struct resolve *r) {
                      r->c->devices.count, resolve_place(r, mode));
 }
 
-/* Launchers may show each process a unit of its own, which is then the first and only one to it. */
-static bool sees_its_own(const struct device_choice *d) {
-    const struct device_ops *ops = device_find(d->kind);
-    int units = 0;
-    return d->listed == 1 && ops->units && ops->units(&units) == ERR_NONE && units == 1;
-}
-
-/* Each process that a launcher has started is one device. */
-static enum error count_launched(struct resolve *r) {
-    const struct run_launched *l = &r->c->launched;
-    struct device_choice *d = &r->c->devices;
-    int here = l->locals > 0 ? l->locals : 1;
-    if (d->count && d->count != here && d->count != l->size && !sees_its_own(d))
-        config_error(r->e, resolve_find(r, "devices"), false,
-                     "%d devices, but %s has started %d process%s, %d of them here\nleave "
-                     "'devices' to it: %s",
-                     d->count, l->by, l->size, l->size == 1 ? "" : "es", here, d->kind);
-    d->local = here;
-    d->count = l->size;
-    r->c->devices_text = pool_printf(r->pool, "%s:%d", d->kind, d->count);
-    return r->c->devices_text ? ERR_NONE : ERR_MEMORY;
-}
-
 /* "cuda:0,1": the units that were chosen. */
 static const char *units_text(struct resolve *r) {
     const struct device_choice *d = &r->c->devices;
@@ -329,7 +306,7 @@ static enum error resolve_devices(struct resolve *r) {
     struct device_choice *d = &r->c->devices;
     const struct device_ops *ops = device_find(d->kind);
     check_single(r);
-    if (r->c->launched.by && resolve_mode_is(r, "ddp")) return count_launched(r);
+    if (r->c->launched.by && resolve_mode_is(r, "ddp")) return resolve_launched_devices(r);
     bool given = d->count > 0;
     if (given)
         d->local = d->count;

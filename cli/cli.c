@@ -124,3 +124,15 @@ enum error cli_run_dir(const char *path, struct pool *pool, const char **config,
     if (access(*config, R_OK) == 0) return ERR_NONE;
     return FAIL(ERR_INPUT, "'%s' is a folder without resolved.yaml: not a run directory", path);
 }
+
+bool cli_same_option(const char *given, const char *name) {
+    for (; *given && (*given == *name || (*given == '_' && *name == '-')); given++) name++;
+    return !*given && !*name;
+}
+
+char *cli_option_value(char *arg, char *next, bool *joined) {
+    char *equals = strchr(arg, '=');
+    *joined = equals != NULL;
+    if (equals) *equals = '\0';
+    return equals ? equals + 1 : next;
+}

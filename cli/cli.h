@@ -21,6 +21,11 @@ MUST_CHECK enum error cli_json(struct json *j, FILE *out);
 /* "unknown option '--foo' ..." with the usage line; 64. */
 int cli_usage(const struct command *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* Whether the option is this one; with '_' for '-' it is the same, as other launchers have it. */
+bool cli_same_option(const char *given, const char *name);
+/* An option's value: behind '=', which is cut off, or the next word; NULL: there is none. */
+char *cli_option_value(char *arg, char *next, bool *joined);
+
 /* ---- what commands that read a configuration share ---- */
 enum { CLI_SETS = 256 };
 struct launcher;

@@ -8,6 +8,7 @@
 #include "transport/launch/launcher.h"
 #include "transport/launch/station.h"
 #include "transport/launch/token.h"
+#include "transport/link/link.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,6 +77,19 @@ static enum error find_ranks(const struct engine_init *init, struct engine_group
                           &p->master);
 }
 
+/* Ranks that 'engine launch' has started on one host share a board. They need the store only for
+ * other hosts, and for a link by which they could reach these. */
+static enum error read_told(const struct launch_self *self, struct engine_group *g,
+                            struct station_params *p) {
+    const struct link_ops *link = link_find(p->link);
+    p->rank = self->rank;
+    p->size = self->size;
+    p->locals = self->locals;
+    p->meeting_fd = self->meeting_fd;
+    if (self->locals == self->size && (!link || !link->far)) return ERR_NONE;
+    return station_told(g->pool, p);
+}
+
 static enum error open_station(const struct engine_init *init, struct engine_group *g) {
     struct launch_self self;
     bool started;
@@ -86,10 +100,9 @@ static enum error open_station(const struct engine_init *init, struct engine_gro
                                .round = "ranks",
                                .timeout = init->timeout > 0 ? init->timeout : 60};
     TRY(launch_self(&self, &started));
-    if (started) {
-        p.rank = self.rank, p.size = self.size, p.locals = self.locals;
-        p.meeting_fd = self.meeting_fd;
-    } else
+    if (started)
+        TRY(read_told(&self, g, &p));
+    else
         TRY(find_ranks(init, g, &p));
     if (p.size == 1 && p.meeting_fd < 0) { /* alone: a board of its own */
         TRY(meeting_create_shared(1, &meeting));

@@ -33,8 +33,7 @@ static enum error set_from(struct options *o, const char *key, const char *value
     return cli_set(&o->config, text);
 }
 
-/* Options that are keys: --mode dp is --set mode=dp. With '_' for '-' they are the same, as other
- * launchers have it. */
+/* Options that are keys: --mode dp is --set mode=dp. */
 static const char *const shortcuts[][2] = {{"--mode", "mode"},
                                            {"--devices", "devices"},
                                            {"--nproc-per-node", "devices"},
@@ -44,11 +43,6 @@ static const char *const shortcuts[][2] = {{"--mode", "mode"},
                                            {"--master-port", "run.port"},
                                            {"--set", NULL}};
 
-static bool same_option(const char *given, const char *name) {
-    for (; *given && (*given == *name || (*given == '_' && *name == '-')); given++) name++;
-    return !*given && !*name;
-}
-
 /* --nproc-per-node 4 is devices: cpu:4; with a word (auto, gpu kinds) it is that word. */
 static enum error set_devices(struct options *o, const char *value) {
     char text[300];
@@ -57,18 +51,10 @@ static enum error set_devices(struct options *o, const char *value) {
     return set_from(o, "devices", text);
 }
 
-/* The value's start: behind '=', or the next word; NULL: there is none. */
-static char *split(char *arg, char *next, bool *joined) {
-    char *equals = strchr(arg, '=');
-    *joined = equals != NULL;
-    if (equals) *equals = '\0';
-    return equals ? equals + 1 : next;
-}
-
 static int take_value(struct options *o, char *option, char *next, bool *joined) {
-    char *value = split(option, next, joined);
+    char *value = cli_option_value(option, next, joined);
     for (size_t i = 0; i < sizeof shortcuts / sizeof *shortcuts; i++) {
-        if (!same_option(option, shortcuts[i][0])) continue;
+        if (!cli_same_option(option, shortcuts[i][0])) continue;
         if (!value) return cli_usage(&command_run, "%s needs a value", option);
         enum error err = !shortcuts[i][1]                   ? cli_set(&o->config, value)
                          : strstr(shortcuts[i][0], "nproc") ? set_devices(o, value)

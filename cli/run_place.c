@@ -49,8 +49,9 @@ void run_place_newest(const struct run_settings *s, struct run_place *out) {
     time_t newest = 0;
     for (size_t i = 0; i < found.gl_pathc; i++) {
         char *checkpoint;
+        const char *id = run_record_id(found.gl_pathv[i], s->pool);
         if (modified(found.gl_pathv[i]) < newest) continue;
-        if (checkpoint_find(found.gl_pathv[i], NULL, s->pool, &checkpoint) != ERR_NONE) continue;
+        if (checkpoint_find(found.gl_pathv[i], id, s->pool, &checkpoint) != ERR_NONE) continue;
         newest = modified(found.gl_pathv[i]);
         out->dir = pool_printf(s->pool, "%s", found.gl_pathv[i]);
         out->resume = checkpoint;
@@ -109,7 +110,8 @@ enum error run_place_open(const struct run_settings *s, const char *given, struc
     if (given) {
         out->dir = pool_printf(s->pool, "%s", given);
         if (!out->dir) return ERR_MEMORY;
-        if (checkpoint_find(given, NULL, s->pool, &out->resume) != ERR_NONE) out->resume = NULL;
+        const char *id = run_record_id(given, s->pool);
+        if (checkpoint_find(given, id, s->pool, &out->resume) != ERR_NONE) out->resume = NULL;
     } else
         TRY(choose_resume(s, out));
     out->fresh = !out->dir && (first || !strcmp(resume, "never"));

@@ -39,6 +39,12 @@ static struct record record_read(const char *dir, struct pool *pool) {
     return r;
 }
 
+const char *run_record_id(const char *dir, struct pool *pool) {
+    struct record r = record_read(dir, pool);
+    if (!*r.run_id) return NULL;
+    return checkpoint_newest_step(dir, r.run_id, pool) ? r.run_id : "";
+}
+
 enum error run_record_write(const struct run_place *p, struct pool *pool) {
     struct launcher_job job;
     struct json j;
@@ -79,8 +85,8 @@ static bool same_file(const char *a, const char *b) {
 
 /* Whether a path to resume from means the newest checkpoint of the very directory. */
 static bool is_newest_of(const char *dir, const char *path, struct pool *pool) {
-    const char *newest = checkpoint_newest_step(dir, pool);
-    if (!checkpoint_run_id(path, pool)) path = checkpoint_newest_step(path, pool);
+    const char *newest = checkpoint_newest_step(dir, NULL, pool);
+    if (!checkpoint_run_id(path, pool)) path = checkpoint_newest_step(path, NULL, pool);
     return newest && path && same_file(newest, path);
 }
 
@@ -98,7 +104,7 @@ static enum error starts_again(const struct record *r, struct run_place *p, stru
 }
 
 static enum error refuse_others(const struct run_place *p, struct pool *pool) {
-    const char *step = checkpoint_newest_step(p->dir, pool);
+    const char *step = checkpoint_newest_step(p->dir, NULL, pool);
     const char *of = step ? checkpoint_run_id(step, pool) : NULL;
     if (!of) return ERR_NONE;
     return FAIL(ERR_CREATE,

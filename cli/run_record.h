@@ -2,6 +2,9 @@
 #pragma once
 #include "cli/cli.h"
 
+/* Whose checkpoints are the directory's own, for checkpoint_find: its run's; "" (those that name no
+ * run) where that has saved none yet; NULL (any) where no run is recorded. */
+const char *run_record_id(const char *dir, struct pool *pool);
 /* Completes p->run_id and p->fresh. Where a run seems to begin, its directory's own goes on if what is
  * resumed is the newest checkpoint there, or if the launcher says that this is another start of the
  * job that made it: then from that run's last checkpoint (p->resume). ERR_CREATE: one begins, but

@@ -42,7 +42,7 @@ ENGINE_API const char *engine_hint(void);
 
 /* ---- groups -----------------------------------------------------------------------------------
  * Ranks that move and add memory together. Start N processes of your program by 'engine launch -n N
- * PROGRAM', torchrun, mpirun or srun; each opens the group:
+ * PROGRAM' (on several hosts with --nnodes), torchrun, mpirun or srun; each opens the group:
  *
  *     struct engine_group *g;
  *     if (engine_group_open(NULL, &g)) ...

@@ -17,9 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the starter tells its ranks by the environment. */
-static const char STORE[] = "ENGINE_STORE", ROUND[] = "ENGINE_ROUND", NODE[] = "ENGINE_NODE",
-                  RESUME[] = "ENGINE_RESUME", RUN[] = "ENGINE_RUN_ID";
+/* What the starter tells its ranks by the environment, beside where they meet (station.h). */
+static const char RESUME[] = "ENGINE_RESUME", RUN[] = "ENGINE_RUN_ID";
 static const char *const links[] = {"auto", "thread", "shm", "tcp", "hosts", "mpi"};
 
 static const char *given(const char *name) {
@@ -56,20 +55,16 @@ static enum error live(struct job job, const struct station_params *p, const cha
 enum error ddp_rank(const struct job *job) {
     const struct run_config *c = &job->settings->config;
     const struct rank_process *me = &job->process;
-    const char *interface = strcmp(c->comm.interface, "auto") ? c->comm.interface : NULL, *token;
-    TRY(token_inherited(job->settings->pool, &token));
+    const char *interface = strcmp(c->comm.interface, "auto") ? c->comm.interface : NULL;
     struct station_params p = {.rank = me->rank,
                                .size = c->devices.count,
                                .locals = me->locals,
                                .meeting_fd = me->meeting_fd,
                                .link = c->comm.link ? links[c->comm.link] : "shm",
-                               .master = given(STORE),
-                               .token = token,
-                               .round = given(ROUND),
-                               .node = given(NODE),
                                .interface = interface,
                                .timeout = c->run.join_timeout};
     struct job mine = *job;
+    TRY(station_told(job->settings->pool, &p));
     mine.run_id = given(RUN);
     return live(mine, &p, given(RESUME));
 }
@@ -109,8 +104,7 @@ enum error ddp_joined(const struct job *job) {
 
 struct start { /* of all rounds */
     const struct job *job;
-    struct nodes *nodes; /* NULL: there is one */
-    struct store *store; /* of one host, where its ranks need one */
+    struct nodes *nodes; /* NULL: there is one, and its ranks need no store */
     const char *token;
     struct facts facts;
     char resume[4096];
@@ -132,7 +126,7 @@ static void tell_loss(const struct job *job, const struct launch_result *r) {
         log_line(LOG_ERROR, "last lines of rank %d:\n%s", r->first, r->lines);
     if (job->task != JOB_TRAIN) return;
     log_info("logs: %s/rank*.log - who was where: engine inspect %s", job->run_dir, job->run_dir);
-    if (checkpoint_newest_step(job->run_dir, job->settings->pool))
+    if (checkpoint_newest_step(job->run_dir, job->run_id, job->settings->pool))
         log_info("to go on from the last checkpoint: engine run %s", job->run_dir);
 }
 
@@ -155,9 +149,19 @@ static enum error run_ranks(struct start *s, const struct nodes_round *round,
     if (job->json) argv[argc++] = "--json";
     if (job->quiet) argv[argc++] = "--quiet";
     if (!job->progress) argv[argc++] = "--no-progress";
-    const char *variables[] = {RESUME,   s->resume, STORE,       round->store, TOKEN_VARIABLE,
-                               s->token, ROUND,     round->name, NODE,         node,
-                               RUN,      run_id,    NULL};
+    const char *variables[] = {RESUME,
+                               s->resume,
+                               STORE_VARIABLE,
+                               round->store,
+                               TOKEN_VARIABLE,
+                               s->token,
+                               ROUND_VARIABLE,
+                               round->name,
+                               NODE_VARIABLE,
+                               node,
+                               RUN,
+                               run_id,
+                               NULL};
     struct launch_params p = {.size = job->settings->config.devices.local,
                               .first = round->first,
                               .world = round->world,
@@ -196,9 +200,7 @@ static enum error meet_round(struct start *s, int attempt, struct nodes_round *r
         begin_meeting(NULL);
         TRY(end_meeting(nodes_meet(s->nodes, round)));
     } else {
-        *round = (struct nodes_round){.world = job->settings->config.devices.local,
-                                      .store = s->store ? store_url(s->store) : ""};
-        snprintf(round->name, sizeof round->name, "start-%d", attempt);
+        *round = (struct nodes_round){.world = job->settings->config.devices.local, .store = ""};
     }
     if (round->world == job->settings->config.devices.count) return ERR_NONE;
     return FAIL(ERR_CONFIG,
@@ -225,56 +227,29 @@ static enum error run_rounds(struct start *s, int *exit_code) {
 
 /* ---- where they meet ---- */
 
+/* Ranks of one host need a store only for a link that other hosts could use as well. */
 static enum error open_nodes(struct start *s, struct nodes_params *p) {
-    if (!*s->token)
-        return FAIL(ERR_CONFIG,
-                    "several hosts need a secret in common: run.token, or ENGINE_TOKEN\nexport "
-                    "ENGINE_TOKEN=$(openssl rand -hex 16) on each; run.token: none lets anybody "
-                    "join");
-    TRY(facts_find(s->job, &s->facts));
+    if (p->count == 1 && s->job->settings->config.comm.link <= COMM_LINK_SHM) return ERR_NONE;
+    if (p->count > 1) TRY(facts_find(s->job, &s->facts));
     p->nfacts = s->facts.count;
     return nodes_open(p, &s->nodes);
 }
 
-/* Ranks of one host need a store only for a link that other hosts could use as well. */
-static enum error open_store(struct start *s) {
-    if (s->job->settings->config.comm.link <= COMM_LINK_SHM) return ERR_NONE;
-    struct store_params p = {.url = "tcp://127.0.0.1:0",
-                             .serve = true,
-                             .token = s->token,
-                             .timeout = s->job->settings->config.run.join_timeout};
-    return store_open(&p, &s->store);
-}
-
-/* HOST, HOST:PORT, an IPv6 address, or one in brackets with or without a port. */
-static const char *master_of(const struct job *job) {
-    const struct place_config *c = &job->settings->config.run;
-    const char *colon = strchr(c->master, ':'), *end = strchr(c->master, ']');
-    bool six = colon && strchr(colon + 1, ':') && *c->master != '[';
-    if (end ? end[1] == ':' : colon && !six) return c->master;
-    return pool_printf(job->settings->pool, six ? "[%s]:%lld" : "%s:%lld", c->master,
-                       (long long)c->port);
-}
-
 enum error ddp_start_ranks(const struct job *job, int *exit_code) {
     const struct place_config *c = &job->settings->config.run;
+    struct pool *pool = job->settings->pool;
     struct start s = {.job = job};
-    const char *master = master_of(job);
-    if (!master) return ERR_MEMORY;
-    TRY(token_find(c->token, job->settings->pool, &s.token));
-    token_forget(c->token); /* ranks are told by s.token */
-    if (!*s.token && c->nodes == 1) TRY(token_random(job->settings->pool, &s.token));
     struct nodes_params np = {.index = (int)c->node_rank,
                               .count = (int)c->nodes,
                               .locals = job->settings->config.devices.local,
-                              .master = master,
-                              .token = s.token,
                               .facts = s.facts.of,
                               .again = c->restarts > 0,
                               .timeout = c->join_timeout};
-    enum error err = c->nodes > 1 ? open_nodes(&s, &np) : open_store(&s);
+    if (c->nodes > 1) TRY(nodes_master(c->master, c->port, pool, &np.master));
+    TRY(nodes_token(c->token, np.count, pool, &s.token));
+    np.token = s.token;
+    enum error err = open_nodes(&s, &np);
     if (!err) err = run_rounds(&s, exit_code);
     nodes_close(s.nodes);
-    store_close(s.store);
     return err;
 }

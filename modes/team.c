@@ -30,6 +30,8 @@ static void choose_carrier(const struct trainer *t, struct group_params *p) {
     p->carrier = names[t->config->comm.backend];
     p->device = t->device;
     p->bitwise = t->config->deterministic == DETERMINISTIC_BITWISE;
+    p->repeatable = t->config->deterministic != DETERMINISTIC_FALSE;
+    if (strcmp(t->config->comm.interface, "auto") != 0) p->interface = t->config->comm.interface;
 }
 
 static void describe(struct team *m, const struct trainer *t, const struct group_params *p) {

@@ -229,14 +229,15 @@ static bool moves_or_pairs(const struct collective *c) {
 }
 
 /* An algorithm that reads its peers' buffers reads copies of a small message in the link's slots,
- * and takes what is out of reach through memory that the link lends. */
+ * and on one host takes what is out of reach through memory that the link lends. */
 static enum error run_moving(const struct algo_ops *algo, struct collective *c) {
     const struct link_ops *ops = c->link->ops;
     void *places[RANKS_MAX];
     collective_fn own = algo->run[c->kind], plain = plain_run[c->kind];
     bool reads = c->kind != KIND_ALL_TO_ALL && (!own || algo->small_at_once);
     c->staged = reads && ops->slot && bytes_of(c, c->sum.count) <= ops->slot_bytes;
-    if (reads && ops->lend && !c->staged) return collective_lent(c, own, plain);
+    if (reads && ops->lend && !c->staged && c->places->hosts == 1)
+        return collective_lent(c, own, plain);
     if (c->staged) stage(c);
     TRY(ops->meet(c->link, c->lane, &c->call, c->buf, c->staged ? places : c->at));
     c->in_place = !c->staged && all_in_place(c);

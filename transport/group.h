@@ -37,6 +37,10 @@ struct group_params {
         *device; /* with a carrier: this rank's accelerator; NULL or a host's: it has none */
     bool
         bitwise; /* with a carrier: floats are added in 'order' there, too, not in the library's own */
+    bool repeatable; /* with a carrier: the same calls again give the same bits */
+    const char *
+        interface; /* with a carrier: the address or the name of the network interface that a library of its
+                              own is to use; NULL: the one it takes */
 };
 /* Collective: returns when all ranks are there. */
 MUST_CHECK enum error group_open(const struct group_params *p, struct group **out);

@@ -4,7 +4,3 @@
 /* Ranks of a group, and so devices of a run (a server that is a rank of its own included), processes
  * and hosts: memory on one host holds pipes for each pair of them. */
 #define RANKS_MAX 64
-
-/* The number as text, for constant help texts. */
-#define LIMIT_TEXT(limit) LIMIT_TEXT_OF(limit)
-#define LIMIT_TEXT_OF(number) #number

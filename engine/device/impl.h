@@ -55,5 +55,7 @@ static inline float norm_follow(float running, double batch, float momentum) {
 
 /* A label comes from data: outside [0, classes) it is ERR_DATA. */
 MUST_CHECK enum error label_check(int32_t label, int64_t classes);
+/* Whether a row's label is among the LOSS_TOP of its outputs, as op_args.top counts. */
+bool label_in_top(const float *x, int64_t classes, int32_t label);
 /* So does a token: unless it is one of 0, 1, ..., vocabulary - 1 it is ERR_DATA. */
 MUST_CHECK enum error token_check(float token, int64_t vocabulary);

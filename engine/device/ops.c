@@ -1,4 +1,5 @@
 /* Ops: names, shapes, and the choice of an implementation. */
+#include "engine/base/vector.h"
 #include "engine/device/impl.h"
 #include "engine/device/ref/ref.h"
 
@@ -200,6 +201,23 @@ enum error label_check(int32_t label, int64_t classes) {
                 "label %" PRId32 " is outside the model's %" PRId64
                 " classes\ncheck data and the size of the last layer",
                 label, classes);
+}
+
+VECTORISED static int64_t count_above(const float *x, int64_t n, float own) {
+    int64_t above = 0;
+    for (int64_t k = 0; k < n; k++) above += !(x[k] <= own);
+    return above;
+}
+
+VECTORISED static int64_t count_not_below(const float *x, int64_t n, float own) {
+    int64_t above = 0;
+    for (int64_t k = 0; k < n; k++) above += !(x[k] < own);
+    return above;
+}
+
+bool label_in_top(const float *x, int64_t classes, int32_t label) {
+    float own = x[label];
+    return count_not_below(x, label, own) + count_above(x + label, classes - label, own) < LOSS_TOP;
 }
 
 enum error token_check(float token, int64_t vocabulary) {

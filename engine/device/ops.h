@@ -139,6 +139,8 @@ struct norm_sync {
     double count;
 };
 
+enum { LOSS_TOP = 5 };
+
 /* What an op works on; pointers that the kind or the pass does not name are NULL. All float data is f32; tokens
  * are whole numbers in it, below 2^24.
  * On an accelerator all of it lies in the device's memory (but 'sync', which it does not know); x, y, dy and dx of
@@ -168,6 +170,9 @@ struct op_args {
     float scale;            /* losses: what the gradient of a sample's loss is multiplied by */
     double *sums; /* losses: sums[0] += sum of sample losses, sums[1] += for each sample the part of
                                its rows whose largest output (the first, if several) is the label; in order */
+    double *
+        top; /* losses with labels: += rows of which the label is among the LOSS_TOP largest outputs, of
+                    equals the first; a label whose output is no number never is. NULL: nobody asks */
 };
 
 struct device;

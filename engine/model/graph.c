@@ -189,6 +189,7 @@ enum error graph_step_forward(struct graph *g, const struct member *m, const str
     a.sync = sync;
     if (s->node == NODE_LOSS) {
         a.sums = r->sums;
+        a.top = r->batch->top ? r->sums + 2 : NULL;
     } else {
         const struct model_node *node = &g->m->nodes[s->node];
         for (int i = 0; i < node->plan.nbuffers; i++)
@@ -227,9 +228,9 @@ enum error graph_forward(struct graph *g, const struct graph_batch *b, const flo
         TRY(stretch_run(g, &r, false, 0, m->plan->nsteps - !judged));
     }
     if (!sums) return ERR_NONE;
-    double both[2];
-    TRY(device_read(g->dev, both, g->both, sizeof both));
-    *sums = (struct graph_sums){.loss = both[0], .correct = both[1]};
+    double all[3];
+    TRY(device_read(g->dev, all, g->both, sizeof all));
+    *sums = (struct graph_sums){.loss = all[0], .correct = all[1], .top = all[2]};
     return ERR_NONE;
 }
 

@@ -17,9 +17,11 @@ struct graph_batch { /* what one forward works on */
     uint64_t seed;
     float scale; /* of each sample's gradient: 1 / samples in the global batch */
     bool training, update_buffers;
+    bool top; /* graph_sums.top is asked for */
 };
 struct graph_sums {
     double loss, correct; /* sums over the samples of the batch, in sample order */
+    double top;           /* rows of which the label is among the LOSS_TOP largest outputs */
 };
 
 MUST_CHECK enum error graph_create(const struct model *m, struct device *dev, enum loss loss,

@@ -27,7 +27,7 @@ struct pass_key { /* compared bytewise: what a stretch's calls depend on */
     const void *plan, *values, *grads, *x, *labels, *target, *buffers;
     uint64_t seed;
     float scale;
-    uint8_t training, update_buffers, backward, pad;
+    uint8_t training, update_buffers, backward, top;
     int32_t from, to; /* steps */
 };
 struct record {
@@ -52,7 +52,8 @@ struct graph {
     int nmembers;
     struct member *members;
     struct arena scratch;
-    double here[2], *both; /* loss and correct of the last forward, where the device adds them up */
+    double here[3],
+        *both; /* loss, correct and top of the last forward, where the device adds them up */
     double *parts,
         *sums; /* of batchnorms together: (shards, 1 + 2 channels), (channels, 2) of all */
     struct input input[INPUT_SLOTS];
@@ -74,7 +75,7 @@ struct graph_run { /* what a pass over a member reads and writes */
     const struct graph_batch *batch;
     const float *values;
     float *buffers, *grads;
-    double *sums; /* loss, correct: of the device */
+    double *sums; /* loss, correct, and if the batch asks for it top: of the device */
 };
 
 /* Makes room for so many members; graph_prepare then gives them their arenas. */

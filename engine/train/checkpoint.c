@@ -110,6 +110,8 @@ static struct words identity_get(const char *lines, struct words key) {
             return (struct words){line + key.n + 1, all - key.n - 1};
         line += all + (line[all] == '\n');
     }
+    if (words_equal(key, (struct words){"winograd", 8})) /* before there was a choice it was used */
+        return (struct words){"true", 4};
     return (struct words){"not set", 7};
 }
 
@@ -348,18 +350,19 @@ const char *checkpoint_run_id(const char *path, struct pool *pool) {
     return manifest_read(path, pool, &m) == ERR_NONE ? m.run_id : NULL;
 }
 
-const char *checkpoint_newest_step(const char *folder, struct pool *pool) {
+const char *checkpoint_newest_step(const char *folder, const char *run_id, struct pool *pool) {
     const char *steps = steps_folder(folder, pool);
     struct step_list list;
     if (!steps || step_list_read(steps, pool, &list) != ERR_NONE) return NULL;
     for (int i = 0; i < list.count; i++) {
         const char *path = step_path(steps, list.step[i], pool);
-        if (path && checkpoint_run_id(path, pool)) return path;
+        if (path && checkpoint_run_id(path, pool) && !is_anothers(path, run_id, pool)) return path;
     }
     return NULL;
 }
 
-enum error checkpoint_find_best(const char *folder, struct pool *pool, char **path) {
+enum error checkpoint_find_best(const char *folder, const char *run_id, struct pool *pool,
+                                char **path) {
     const char *steps = steps_folder(folder, pool);
     struct step_list list;
     if (!steps) return ERR_MEMORY;
@@ -368,10 +371,11 @@ enum error checkpoint_find_best(const char *folder, struct pool *pool, char **pa
         struct manifest m;
         if (!(*path = step_path(steps, list.step[i], pool))) return ERR_MEMORY;
         if (manifest_read(*path, pool, &m) != ERR_NONE || !m.best) continue;
+        if (is_anothers(*path, run_id, pool)) continue;
         if (check_step(*path, NULL) == ERR_NONE) return ERR_NONE;
         log_warn("the checkpoint '%s' is skipped: %s", *path, error_message());
     }
-    return checkpoint_find(folder, NULL, pool, path);
+    return checkpoint_find(folder, run_id, pool, path);
 }
 
 static bool is_step_folder(const char *path, struct pool *pool) {

@@ -103,11 +103,13 @@ MUST_CHECK enum error checkpoint_find(const char *folder, const char *run_id, st
 /* Whose checkpoint a step's folder is, into the pool: "" where that is not said. NULL: it is none.
  */
 const char *checkpoint_run_id(const char *path, struct pool *pool);
-/* The newest step under a ckpt or run folder that has a manifest, whether or not the rest is valid;
- * NULL: there is none. */
-const char *checkpoint_newest_step(const char *folder, struct pool *pool);
-/* The newest valid one that was the best when it was saved; where there is none, the newest. */
-MUST_CHECK enum error checkpoint_find_best(const char *folder, struct pool *pool, char **path);
+/* The newest step of a run (NULL: of any) under a ckpt or run folder that has a manifest, whether or
+ * not the rest is valid; NULL: there is none. */
+const char *checkpoint_newest_step(const char *folder, const char *run_id, struct pool *pool);
+/* The newest valid one of a run (NULL: of any) that was the best when it was saved; where there is
+ * none, the newest. */
+MUST_CHECK enum error checkpoint_find_best(const char *folder, const char *run_id,
+                                           struct pool *pool, char **path);
 /* What the network in a .safetensors file of ours was trained on, into the pool; NULL: the file does
  * not tell, as others' and old ones. ERR_DATA: the file is damaged, or what it tells makes no sense. */
 MUST_CHECK enum error checkpoint_preprocessing(const char *path, struct pool *pool,

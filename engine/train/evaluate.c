@@ -20,15 +20,13 @@ struct tally { /* what one evaluation adds up */
     double *sums, *confusion, *column;
 };
 
-/* What the labels say of the outputs beside the loss. */
-static enum error judge(struct tally *a, const struct shard *s, double *sums) {
+/* Which class was taken for which: of few, so the outputs are few. */
+static enum error confuse(struct tally *a, const struct shard *s) {
     const struct dataset *d = a->set;
     const float *y;
-    if (!s->labels || (d->classes <= SCORE_TOP && !a->confusion)) return ERR_NONE;
+    if (!s->labels || !a->confusion) return ERR_NONE;
     TRY(graph_output(a->t->graph, &y));
-    int64_t rows = s->n * d->labels;
-    if (d->classes > SCORE_TOP) sums[VAL_TOP] += (double)score_top(y, s->labels, rows, d->classes);
-    if (a->confusion) score_confusion(y, s->labels, rows, d->classes, a->confusion);
+    score_confusion(y, s->labels, s->n * d->labels, d->classes, a->confusion);
     return ERR_NONE;
 }
 
@@ -38,13 +36,15 @@ static enum error run_shard(struct tally *a, const struct shard *s) {
     if (s->n == 0) return ERR_NONE;
     struct graph_batch batch = {
         .n = s->n, .x = s->x, .labels = s->labels, .target = s->target, .ids = s->ids};
+    batch.top = s->labels && a->set->classes > SCORE_TOP;
     struct graph_sums out = {0};
     TRY(graph_prepare(t->graph, s->n));
     TRY(graph_forward(t->graph, &batch, t->values, t->buffers, &out));
     sums[VAL_LOSS] += out.loss;
     sums[VAL_CORRECT] += out.correct;
     sums[VAL_SAMPLES] += (double)s->n;
-    return judge(a, s, sums);
+    sums[VAL_TOP] += out.top;
+    return confuse(a, s);
 }
 
 /* Every sample once. The mistake is the training sampler, which repeats some so that all shards have as many. */

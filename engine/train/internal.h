@@ -100,8 +100,7 @@ struct summary { /* what the end of a run says */
     const char *mode, *run_dir, *run_id;
     int devices;
     int64_t shards, steps, epochs;
-    int64_t
-        first_step; /* that a resumed run began behind: times and bytes are of the steps since */
+    int64_t first_step; /* of a resumed run: times and bytes are of the steps behind it */
     double train_loss;
     struct val_result val;
     bool has_val;

@@ -260,12 +260,19 @@ static int64_t choose_count(const struct resolve *r) {
     return n > 1 ? n : 1;
 }
 
+/* Launchers may show each process a unit of its own, which is then the first and only one to it. */
+static bool sees_its_own(const struct device_choice *d) {
+    const struct device_ops *ops = device_find(d->kind);
+    int units = 0;
+    return d->listed == 1 && ops->units && ops->units(&units) == ERR_NONE && units == 1;
+}
+
 /* Each process that a launcher has started is one device. */
 static enum error count_launched(struct resolve *r) {
     const struct run_launched *l = &r->c->launched;
     struct device_choice *d = &r->c->devices;
     int here = l->locals > 0 ? l->locals : 1;
-    if (d->count && d->count != here && d->count != l->size)
+    if (d->count && d->count != here && d->count != l->size && !sees_its_own(d))
         config_error(r->e, resolve_find(r, "devices"), false,
                      "%d devices, but %s has started %d process%s, %d of them here\nleave "
                      "'devices' to it: %s",

@@ -155,8 +155,8 @@ static const struct config_field comm_fields[] = {
      "How long a rank on another host may be silent before it is given up", .min = 0.05,
      .max = 1e9},
     {"interface", CONFIG_STRING, offsetof(struct comm_config, interface), "auto",
-     .help = "Where ranks listen for other hosts: an address or a name such as eth0; auto: the one "
-             "that reaches run.master"},
+     .help = "Where ranks listen for other hosts, and what NCCL uses: an address or a name such as "
+             "eth0; auto: the one that reaches run.master"},
     {"emulate", CONFIG_SECTION, offsetof(struct comm_config, emulate), .extra = &emulate_section},
     {"compress", CONFIG_VARIANT, offsetof(struct comm_config, compress), "none",
      "Mode ddp: gradients in fewer bytes, at the price of the same bits on any number of devices",
@@ -305,14 +305,14 @@ static const struct config_field run_fields[] = {
     {"winograd", CONFIG_BOOL, AT(winograd), "true",
      .help =
          "Whether the cpu device computes 3x3 convolutions of stride 1 by Winograd's algorithm: "
-         "several times as fast, for rounding errors of up to 4 times those of plain sums"},
+         "two to four times as fast as plain sums, with larger rounding errors"},
     {"sync_batchnorm", CONFIG_BOOL, AT(sync_batchnorm), "false",
      .help = "Batchnorm by the moments of the whole batch, not of each shard; a device then "
              "computes its "
              "shards together"},
     {"deterministic", CONFIG_ENUM, AT(deterministic), "true",
      "true: the same run gives the same bits; bitwise: at any number of devices, too; false: two "
-     "runs may differ, which only dp.staleness makes use of",
+     "runs may differ, which dp.staleness makes use of, and NCCL",
      .choices = "false|true|bitwise"},
     {"cuda", CONFIG_SECTION, AT(cuda), .extra = &cuda_section},
     {"dp", CONFIG_SECTION, AT(dp), .extra = &dp_section},

@@ -80,30 +80,6 @@ const char *const *metric_names(void) {
 
 /* ---- rows of outputs ---- */
 
-/* How many of y[0..n) are before the label, if those that equal it are ('equal') or are not. */
-VECTORISED static int64_t count_above(const float *y, int64_t n, float label) {
-    int64_t above = 0;
-    for (int64_t k = 0; k < n; k++) above += !(y[k] <= label);
-    return above;
-}
-
-VECTORISED static int64_t count_not_below(const float *y, int64_t n, float label) {
-    int64_t above = 0;
-    for (int64_t k = 0; k < n; k++) above += !(y[k] < label);
-    return above;
-}
-
-int64_t score_top(const float *y, const int32_t *labels, int64_t rows, int64_t classes) {
-    int64_t hits = 0;
-    for (int64_t r = 0; r < rows; r++, y += classes) {
-        int64_t label = labels[r];
-        hits += count_not_below(y, label, y[label]) +
-                    count_above(y + label, classes - label, y[label]) <
-                SCORE_TOP;
-    }
-    return hits;
-}
-
 int64_t score_best(const float *y, int64_t n) {
     int64_t best = 0;
     for (int64_t k = 1; k < n; k++)

@@ -1,6 +1,8 @@
 /* What outputs are worth beside their loss: numbers that a run reports, stops at and keeps the best
  * of. */
 #pragma once
+#include "engine/device/ops.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -26,10 +28,7 @@ static inline bool metric_better(const struct metric *m, double a, double b) {
     return m->rises ? a > b : a < b;
 }
 
-enum { SCORE_TOP = 5, CONFUSION_MAX = 100 };
-/* Rows of (rows, classes) of which the label is among the SCORE_TOP largest; of equals the first
- * counts. A label whose output is no number never is. */
-int64_t score_top(const float *y, const int32_t *labels, int64_t rows, int64_t classes);
+enum { SCORE_TOP = LOSS_TOP, CONFUSION_MAX = 100 };
 /* The largest of y[0..n): the first, if several. */
 int64_t score_best(const float *y, int64_t n);
 /* counts (classes, classes) += 1 at (label, answer) for each row. */

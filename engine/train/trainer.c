@@ -230,6 +230,20 @@ static enum error prepare_sizes(struct trainer *t) {
 /* Who is late tells why before the others, who wait for comm.timeout, give it up. */
 static const double PATIENCE = 0.8;
 
+/* Of the machine's accelerators, for the device of that number. A launcher counts ranks, not what each of them sees:
+ * all, or one of its own. */
+static enum error find_unit(const struct trainer *t, const struct device_ops *ops, int index,
+                            int *out) {
+    const struct run_config *c = t->config;
+    const struct device_choice *d = &c->devices;
+    int units;
+    *out = t->worker < 0 ? d->server : d->listed ? d->unit[index % d->listed] : index;
+    if (t->worker < 0 || d->listed || !c->launched.by || !ops->units) return ERR_NONE;
+    TRY(ops->units(&units));
+    *out = index % units;
+    return ERR_NONE;
+}
+
 enum error trainer_open_device(struct trainer *t) {
     const struct run_config *c = &t->job->settings->config;
     const struct device_choice *d = &c->devices;
@@ -240,14 +254,12 @@ enum error trainer_open_device(struct trainer *t) {
     int index = together ? (serves ? 0 : t->worker) : t->seat;
     struct device_params p = {.index = index,
                               .count = together ? t->workers : t->seats,
-                              .unit = serves      ? d->server
-                                      : d->listed ? d->unit[index % d->listed]
-                                                  : index,
                               .threads = (int)c->threads,
                               .timeout = c->comm.timeout * PATIENCE,
                               .no_winograd = !c->winograd,
                               .pin = (together ? t->workers : t->seats) > 1 &&
                                      !getenv("ENGINE_NO_PIN")};
+    TRY(find_unit(t, ops, index, &p.unit));
     return ops->open(&p, &t->device);
 }
 

@@ -13,8 +13,7 @@ bare_system() {
     trap 'kill "$inside" 2>/dev/null; exit 130' INT TERM HUP
     inside=
     apt-config dump | grep -E '^Acquire::(http|https|Retries|Check)' >apt.conf || :
-    mmdebstrap --quiet --variant=minbase --aptopt="$PWD/apt.conf" "$1" "$system" \
-        "${CI_MIRROR:-http://deb.debian.org/debian}"
+    mmdebstrap --quiet --variant=minbase --aptopt="$PWD/apt.conf" "$1" "$system" ${CI_MIRROR:+"$CI_MIRROR"}
     cp -L /etc/resolv.conf /etc/hosts "$system/etc/"
     git clone --quiet "$CI_SOURCE" "$system/root/engine"
     cat >"$system/root/newcomer" <<'NEWCOMER'

@@ -42,7 +42,7 @@ static long run_op(struct run *r, struct op *op) {
     for (int t = 0; t < MEAN; t++) memset(r->out[t], 0xff, (size_t)r->out_size[t] * 4);
     for (int64_t k = 0; k < r->out_size[MEAN]; k++) r->out[MEAN][k] = 0.5f, r->out[VAR][k] = 2;
     for (int64_t k = 0; k < r->out_size[DW0] && r->c->add; k++) r->out[DW0][k] = added;
-    r->sums[0] = r->sums[1] = 1;
+    r->sums[0] = r->sums[1] = r->sums[2] = 1;
     struct op_args a = args_of(r, saved, scratch);
     count_allocations_begin();
     enum error forward = op_forward(op, &a);
@@ -83,6 +83,7 @@ static void compare(const struct run *got, const struct run *expected, const cha
     }
     assert_true(fabs(got->sums[0] - expected->sums[0]) <= 1e-6 * fabs(expected->sums[0]));
     assert_true(fabs(got->sums[1] - expected->sums[1]) <= 1e-12 * fabs(expected->sums[1]));
+    assert_true(got->sums[2] == expected->sums[2]);
 }
 
 /* A library of its own may allocate a little in each call; our kernels may not. */

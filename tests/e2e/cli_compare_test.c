@@ -93,8 +93,8 @@ static void a_matrix_is_run_and_gone_on_with(void **state) {
     assert_non_null(strstr(p.err, "18 of 20 runs are in"));
     assert_non_null(strstr(p.err, "[20/20]"));
     assert_null(strstr(p.err, "[18/20]"));
-    assert_non_null(
-        strstr(p.out, "same losses and weights, bit for bit: yes (2 of 2 pairs; the same in all cells)"));
+    assert_non_null(strstr(
+        p.out, "same losses and weights, bit for bit: yes (2 of 2 pairs; the same in all cells)"));
 
     /* another configuration is another cell */
     program_run(&p, 60, "compare", file, "--dir", folder, "--set", "seed=3", "--csv", NULL);

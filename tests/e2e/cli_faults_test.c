@@ -181,12 +181,39 @@ static void two_runs_in_one_folder(void **state) {
     training_gone();
 }
 
+/* Under a limit on addresses, which is far below the host's memory: a run that fits, and one that
+ * does not, which is told what to lift. */
+static void few_addresses(void **state) {
+    (void)state;
+#ifdef ENGINE_SANITIZED
+    skip(); /* the sanitizers need all addresses */
+#endif
+    static const struct {
+        const char *name, *model, *kilobytes;
+        int code;
+    } runs[] = {{"fits", "model={zoo: mlp, hidden: [64]}", "1500000", 0},
+                {"too-large", "model={zoo: mlp, hidden: [4096, 4096, 4096]}", "700000", 71}};
+    for (int i = 0; i < 2; i++) {
+        char script[1200];
+        snprintf(script, sizeof script,
+                 "ulimit -v %s; exec %s/engine run --devices cpu:2 --set mode=ddp --set threads=1 "
+                 "--set train=3st --set eval=off --set checkpoint=off --set '%s' --set log.dir=%s",
+                 runs[i].kilobytes, ENGINE_BINARY_DIR, runs[i].model, scratch_path(runs[i].name));
+        const char *words[] = {"sh", "-c", script, NULL};
+        program_spawn(&p, words);
+        assert_true(program_wait(&p, 60));
+        if (p.code != runs[i].code) fail_msg("%s: code %d: %s", runs[i].name, p.code, p.err);
+        if (p.code && !strstr(p.err, "ulimit -v")) fail_msg("%s: %s", runs[i].name, p.err);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kill_each_rank),         cmocka_unit_test(stop_each_rank),
         cmocka_unit_test(kill_the_parent),        cmocka_unit_test(asked_to_stop),
         cmocka_unit_test(one_rank_asked_to_stop), cmocka_unit_test(second_interrupt),
         cmocka_unit_test(interrupt_at_the_start), cmocka_unit_test(two_runs_in_one_folder),
+        cmocka_unit_test(few_addresses),
     };
     return cmocka_run_group_tests_name("faults", tests, NULL, NULL);
 }

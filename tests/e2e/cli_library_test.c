@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -170,6 +171,76 @@ static void every_call(const char *part, const char *size) {
     assert_int_equal(count(p.out, " is right"), atoi(size));
 }
 
+/* Under 'engine launch', over the links that need a store, too. */
+static void every_link(void **state) {
+    (void)state;
+    static const char *const links[] = {"shm", "tcp", "hosts"};
+    for (int i = 0; i < 3; i++) {
+        setenv("TEST_LINK", links[i], 1);
+        every_call("wait", "3");
+        every_call("start", "2");
+        every_call("parts", "3");
+    }
+    unsetenv("TEST_LINK");
+}
+
+/* Two hosts with two ranks each: network namespaces that a bridge joins. hosts.sh gives a program the
+ * words: run PART --nnodes 2 --node-rank K --master-addr A. */
+static void over_hosts(void **state) {
+    (void)state;
+    static const char *const plays[] = {"wait", "start", "parts"};
+    for (int i = 0; i < 3; i++) {
+        char folder[600], script[700], text[2000], command[3000];
+        snprintf(folder, sizeof folder, "%s", scratch_path(plays[i]));
+        assert_int_equal(mkdir(folder, 0755), 0);
+        snprintf(script, sizeof script, "%s/launch", folder);
+        snprintf(
+            text, sizeof text,
+            "#!/bin/sh\nexec %s/engine launch -n 2 --join-timeout=20 $3 $4 $5 $6 $7 $8 %s $2\n",
+            ENGINE_BINARY_DIR, ranks);
+        save_text(script, text);
+        assert_int_equal(chmod(script, 0755), 0);
+        snprintf(command, sizeof command,
+                 "timeout -s KILL 120 unshare -rn sh %s/tests/harness/hosts.sh %s 2 none %s %s",
+                 ENGINE_SOURCE_DIR, folder, script, plays[i]);
+        if (system(command) != 0) {
+            print_message("no network namespaces here: nothing is tested\n");
+            skip();
+        }
+        for (int k = 0; k < 2; k++) {
+            char said[2][700];
+            struct pool *pool;
+            assert_ok(pool_create(&pool));
+            snprintf(said[0], sizeof said[0], "%s/host%d.out", folder, k);
+            snprintf(said[1], sizeof said[1], "%s/host%d.err", folder, k);
+            if (count(text_of(said[0], pool), " of 4: ") != 2)
+                fail_msg("%s, host %d: %s", plays[i], k, text_of(said[1], pool));
+            pool_free(pool);
+        }
+    }
+}
+
+/* Hosts that were started wrongly are told so. */
+static void hosts_refused(void **state) {
+    (void)state;
+    program_run(&p, 10, "launch", "-n", "2", "--nnodes", "2", example, NULL);
+    assert_int_equal(p.code, 78);
+    assert_non_null(strstr(p.err, "several hosts need a secret in common"));
+    program_run(&p, 10, "launch", "-n", "2", "--nnodes", "2", "--node-rank", "2", example, NULL);
+    assert_int_equal(p.code, 64);
+    assert_non_null(strstr(p.err, "node 2 of 2"));
+    program_run(&p, 10, "launch", "-n", "2", "--master-port", "0", example, NULL);
+    assert_int_equal(p.code, 64);
+    setenv("ENGINE_TOKEN", "a secret of this test", 1);
+    program_run(&p, 10, "launch", "-n2", "--nnodes", "2", example, NULL);
+    assert_int_equal(p.code, 64);
+    program_run(&p, 10, "launch", "-n", "2", "--nnodes=2", "--join_timeout=1", "--master_port",
+                "28977", example, NULL);
+    assert_int_equal(p.code, 75);
+    assert_non_null(strstr(p.err, "node 1 of 2 has not come within 1.0 s"));
+    unsetenv("ENGINE_TOKEN");
+}
+
 static void calls_that_wait(void **state) {
     (void)state;
     static const char *const sizes[] = {"1", "3", "4"};
@@ -324,6 +395,9 @@ int main(void) {
         cmocka_unit_test(by_environment),
         cmocka_unit_test(by_mpirun),
         cmocka_unit_test(refused),
+        cmocka_unit_test(every_link),
+        cmocka_unit_test(over_hosts),
+        cmocka_unit_test(hosts_refused),
         cmocka_unit_test(calls_that_wait),
         cmocka_unit_test(calls_waited_for_later),
         cmocka_unit_test(memory_and_parts),

@@ -208,12 +208,12 @@ static void a_resumed_run_finds_it_again(void **state) {
 
 /* ---- other users ---- */
 
-/* Starts a rank of two that meet at the port, as that user; gives its exit code by *code. */
+/* Starts a rank of two that meet at the port, as that user; gives its process. */
 static pid_t start_rank(int rank, int port, uid_t user, const char *said) {
     char number[16], ranks[16], where[700];
     snprintf(number, sizeof number, "%d", port);
     snprintf(ranks, sizeof ranks, "%d", rank);
-    snprintf(where, sizeof where, "log.dir=%s-%d", dir, rank);
+    snprintf(where, sizeof where, "log.dir=%s-%d-%d", dir, port, rank);
     pid_t pid = fork();
     if (pid) return pid;
     int fd = open(said, O_WRONLY | O_CREAT | O_TRUNC, 0644);

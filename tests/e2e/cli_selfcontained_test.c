@@ -188,7 +188,9 @@ static void a_resumed_run_keeps_its_mean(void **state) {
     remove_last(run);
     assert_ok(file_remove_tree(path("q")));
     put_pictures("q", "square", 40);
-    program_run(&p, 60, "run", run, "--json", "--quiet", NULL);
+    program_run(&p, 60, "run", run, "--quiet", NULL);
+    check_refused(78, "cannot resume from"); /* unless it is on purpose */
+    program_run(&p, 60, "run", run, "--json", "--quiet", "--set", "checkpoint.data=any", NULL);
     if (p.code) fail_msg("%s", p.err);
     assert_non_null(strstr(p.err, "the training data are others"));
     assert_non_null(strstr(p.err, "This run keeps the checkpoint's: mean "));
@@ -200,7 +202,7 @@ static void a_resumed_run_keeps_its_mean(void **state) {
     for (int i = 0; i < 2; i++) {
         remove_last(run);
         program_run(&p, 60, "run", run, "--json", "--quiet", "--mode", ways[i][0], "--devices",
-                    "cpu:2", "--set", ways[i][1], NULL);
+                    "cpu:2", "--set", ways[i][1], "--set", "checkpoint.data=any", NULL);
         if (p.code) fail_msg("%s", p.err);
         assert_string_equal(program_string(&p, "weights_sha256"), weights);
     }

@@ -286,6 +286,11 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor
     if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE && d->type == CUDNN_BACKEND_ENGINE_DESCRIPTOR)
         return type == CUDNN_TYPE_NUMERICAL_NOTE ? notes(d, room, count, out)
                                                  : CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE;
+    if (name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX && d->type == CUDNN_BACKEND_ENGINE_DESCRIPTOR) {
+        if (type != CUDNN_TYPE_INT64 || room != 1) return CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE;
+        *(int64_t *)out = d->engine->number, *count = 1;
+        return CUDNN_STATUS_SUCCESS;
+    }
     if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE &&
         d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
         if (type != CUDNN_TYPE_INT64 || room != 1) return CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE;

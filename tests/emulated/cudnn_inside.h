@@ -44,7 +44,6 @@ int kind_of(const struct descriptor *d,
 struct work {
     cudnnBackendDescriptorType_t pass;
     const struct descriptor *x, *w, *y, *convolution, *bias;
-    bool relu, keep_nan;
 };
 /* false: not a pattern that is supported. */
 bool work_of(const struct descriptor *graph, struct work *out);

@@ -17,7 +17,6 @@ struct tensor {
 struct job {
     cudnnBackendDescriptorType_t pass;
     struct tensor x, w, y, bias;
-    bool relu, keep_nan;
     int64_t pad[2], stride[2], apart[2];
     int how;
     void *space;
@@ -119,9 +118,7 @@ static void meet_filter(const struct job *j, float *x, float *w, float *y, int64
 
 /* ---- jobs ----------------------------------------------------------------------------------- */
 static float finished(const struct job *j, int64_t k, float v) {
-    if (j->bias.at) v += value_get(&j->bias, k % j->y.size[1] * j->bias.stride[1]);
-    if (!j->relu || v > 0) return v;
-    return v != v && j->keep_nan ? v : 0;
+    return j->bias.at ? v + value_get(&j->bias, k % j->y.size[1] * j->bias.stride[1]) : v;
 }
 
 static void job_run(void *arg) {
@@ -177,8 +174,7 @@ cudnnStatus_t work_run(cudnnHandle_t handle, const struct descriptor *plan,
                        const struct descriptor *pack) {
     struct work w;
     if (!work_of(plan->graph, &w)) return CUDNN_STATUS_NOT_SUPPORTED;
-    struct job j = {
-        .pass = w.pass, .relu = w.relu, .keep_nan = w.keep_nan, .how = plan->engine->how};
+    struct job j = {.pass = w.pass, .how = plan->engine->how};
     size_t pair = 2 * sizeof(int64_t);
     memcpy(j.pad, attribute_of(w.convolution, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, NULL), pair);
     memcpy(j.stride, attribute_of(w.convolution, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, NULL),

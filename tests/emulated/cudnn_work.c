@@ -66,13 +66,8 @@ static bool follows(struct work *w, const struct descriptor *op) {
         part_of(op, CUDNN_ATTR_OPERATION_POINTWISE_XDESC) != w->y ||
         kind_of(how, CUDNN_ATTR_POINTWISE_MATH_PREC) != CUDNN_DATA_FLOAT)
         return false;
-    if (mode == CUDNN_POINTWISE_ADD && bias && !w->bias && !w->relu)
-        w->bias = bias;
-    else if (mode == CUDNN_POINTWISE_RELU_FWD && !bias && !w->relu)
-        w->relu = true,
-        w->keep_nan = kind_of(how, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION) == CUDNN_PROPAGATE_NAN;
-    else
-        return false;
+    if (mode != CUDNN_POINTWISE_ADD || !bias || w->bias) return false;
+    w->bias = bias;
     w->y = part_of(op, CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
     return true;
 }

@@ -16,6 +16,23 @@ static long setting(const char *name, long otherwise) {
     return text && *text ? strtol(text, NULL, 10) : otherwise;
 }
 
+static int gpus_there(void) {
+    long n = setting("ENGINE_EMULATED_GPUS", 2);
+    return n < 0 ? 0 : n > GPUS_MOST ? GPUS_MOST : (int)n;
+}
+
+/* The machine's number of the i-th GPU that CUDA_VISIBLE_DEVICES leaves, up to the first that is none; -1: none. */
+static int gpu_there(int i) {
+    const char *list = getenv("CUDA_VISIBLE_DEVICES");
+    if (!list) return i < gpus_there() ? i : -1;
+    for (char *end;; list = end + 1) {
+        long gpu = strtol(list, &end, 10);
+        if (end == list || gpu < 0 || gpu >= gpus_there()) return -1;
+        if (i-- == 0) return (int)gpu;
+        if (*end != ',') return -1;
+    }
+}
+
 bool emulated_fail(const char *function) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static char armed[128];
@@ -50,7 +67,8 @@ cudaError_t runtime_state(void) {
 }
 
 cudaError_t runtime_enter(const char *function, bool forbidden_in_capture) {
-    if (gpu_count() == 0) return runtime_failed(cudaErrorInsufficientDriver);
+    if (gpus_there() == 0) return runtime_failed(cudaErrorInsufficientDriver);
+    if (gpu_count() == 0) return runtime_failed(cudaErrorNoDevice);
     cudaError_t e = runtime_state();
     if (e != cudaSuccess) return e;
     if (emulated_fail(function))
@@ -62,8 +80,27 @@ cudaError_t runtime_enter(const char *function, bool forbidden_in_capture) {
 }
 
 int gpu_count(void) {
-    long n = setting("ENGINE_EMULATED_GPUS", 2);
-    return n < 0 ? 0 : n > GPUS_MOST ? GPUS_MOST : (int)n;
+    int n = 0;
+    while (gpu_there(n) >= 0) n++;
+    return n;
+}
+
+int gpu_capability(void) {
+    return (int)setting("ENGINE_EMULATED_CAPABILITY", 90);
+}
+
+int gpu_shared_most(void) {
+    switch (gpu_capability()) {
+    case 80:
+    case 87:
+        return 163 << 10;
+    case 86:
+    case 89:
+    case 120:
+        return 99 << 10;
+    default:
+        return 227 << 10;
+    }
 }
 
 int gpu_current(void) {
@@ -89,6 +126,7 @@ cudaError_t cudaPeekAtLastError(void) {
     X(cudaErrorInvalidValue, "invalid argument")                                                   \
     X(cudaErrorMemoryAllocation, "out of memory")                                                  \
     X(cudaErrorInsufficientDriver, "CUDA driver version is insufficient for CUDA runtime version") \
+    X(cudaErrorNoDevice, "no CUDA-capable device is detected")                                     \
     X(cudaErrorInvalidDevice, "invalid device ordinal")                                            \
     X(cudaErrorInvalidConfiguration, "invalid configuration argument")                             \
     X(cudaErrorInvalidDeviceFunction, "invalid device function")                                   \
@@ -130,7 +168,7 @@ const char *cudaGetErrorName(cudaError_t e) {
 }
 
 cudaError_t cudaDriverGetVersion(int *version) {
-    *version = gpu_count() ? CUDART_VERSION : 0;
+    *version = gpus_there() ? CUDART_VERSION : 0;
     return cudaSuccess;
 }
 
@@ -175,7 +213,7 @@ cudaError_t cudaSetDeviceFlags(unsigned flags) {
 cudaError_t cudaDeviceGetPCIBusId(char *to, int bytes, int device) {
     ENTER(cudaDeviceGetPCIBusId);
     REFUSE_IF(device < 0 || device >= gpu_count(), cudaErrorInvalidDevice);
-    snprintf(to, (size_t)bytes, "0000:%02X:00.0", 0x10 + device);
+    snprintf(to, (size_t)bytes, "0000:%02X:00.0", 0x10 + gpu_there(device));
     return cudaSuccess;
 }
 
@@ -185,11 +223,11 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
     memset(p, 0, sizeof *p);
     snprintf(p->name, sizeof p->name, "Emulated GPU");
     memcpy(p->uuid.bytes, "emulated GPU  0", 16);
-    p->uuid.bytes[14] = (char)('0' + device);
+    p->uuid.bytes[14] = (char)('0' + gpu_there(device));
     p->totalGlobalMem = (size_t)setting("ENGINE_EMULATED_MEMORY", 8192) << 20;
     p->sharedMemPerBlock = 48 << 10;
-    p->sharedMemPerBlockOptin = 227 << 10;
-    p->sharedMemPerMultiprocessor = 228 << 10;
+    p->sharedMemPerBlockOptin = (size_t)gpu_shared_most();
+    p->sharedMemPerMultiprocessor = p->sharedMemPerBlockOptin + (1 << 10);
     p->reservedSharedMemPerBlock = 1 << 10;
     p->regsPerBlock = p->regsPerMultiprocessor = 65536;
     p->warpSize = 32;
@@ -199,10 +237,11 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device) {
     p->maxGridSize[0] = 0x7fffffff;
     p->maxGridSize[1] = p->maxGridSize[2] = 65535;
     p->totalConstMem = 64 << 10;
-    p->major = 9;
+    p->major = gpu_capability() / 10;
+    p->minor = gpu_capability() % 10;
     p->multiProcessorCount = 132;
     p->l2CacheSize = 50 << 20;
-    p->pciBusID = 0x10 + device;
+    p->pciBusID = 0x10 + gpu_there(device);
     p->unifiedAddressing = p->concurrentKernels = p->canMapHostMemory = 1;
     p->asyncEngineCount = 3;
     p->streamPrioritiesSupported = 1;

@@ -1,8 +1,11 @@
 /* A GPU made of threads: what the fake libraries and the kernels of an emulated build call beside the CUDA runtime.
- * Environment, read when used: ENGINE_EMULATED_GPUS=n (2; 0: no driver), ENGINE_EMULATED_MEMORY=MiB of one GPU (8192),
+ * Environment, read when used: ENGINE_EMULATED_GPUS=n (2; 0: no driver), CUDA_VISIBLE_DEVICES=i,j
+ * (as CUDA reads it), ENGINE_EMULATED_MEMORY=MiB of one GPU (8192),
+ * ENGINE_EMULATED_CAPABILITY=n (90 for 9.0: what it is, and the shared memory that it gives a block),
  * ENGINE_EMULATED_JITTER=seed (streams are delayed and threads of a block run in another order, by that seed),
  * ENGINE_EMULATED_FAIL=function:n (the n-th call of that function fails, "*" is any),
- * ENGINE_EMULATED_HANG=words:n@gpu (on that GPU the n-th kernel whose name has the words never ends). */
+ * ENGINE_EMULATED_HANG=words:n@gpu (on that GPU the n-th kernel whose name has the words never ends),
+ * ENGINE_EMULATED_READ=file (gets the number of bytes that the process has copied to the host). */
 #pragma once
 #include <cuda_runtime_api.h>
 #include <stdbool.h>

@@ -29,6 +29,8 @@ cudaError_t runtime_state(void);
         if (wrong) return runtime_failed(error);                                                   \
     } while (0)
 int gpu_count(void);
+int gpu_capability(void);
+int gpu_shared_most(void); /* bytes that a block may ask for */
 int gpu_current(void);
 bool gpu_reaches(int i, int j); /* peer access was enabled, or they are one */
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { KERNELS = 1024, SHARED_DEFAULT = 48 << 10, SHARED_MOST = 227 << 10 };
+enum { KERNELS = 1024, SHARED_DEFAULT = 48 << 10 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     const void *entry;
@@ -27,7 +27,8 @@ size_t kernel_shared_limit(const void *entry) {
 cudaError_t cudaFuncSetAttribute(const void *entry, enum cudaFuncAttribute a, int value) {
     ENTER(cudaFuncSetAttribute);
     if (a == cudaFuncAttributePreferredSharedMemoryCarveout) return cudaSuccess;
-    REFUSE_IF(a != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > SHARED_MOST,
+    REFUSE_IF(a != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
+                  value > gpu_shared_most(),
               cudaErrorInvalidValue);
     pthread_mutex_lock(&lock);
     int i = 0;

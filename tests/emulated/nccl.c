@@ -341,8 +341,21 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
 static uint64_t place(int gpu) {
     const char *host = getenv("NCCL_HOSTID");
     uint64_t h = 0xcbf29ce484222325u;
+    char bus[32] = "";
+    (void)cudaDeviceGetPCIBusId(bus, sizeof bus, gpu);
     for (; host && *host; host++) h = (h ^ (unsigned char)*host) * 0x100000001b3u;
-    return (h ^ (uint64_t)gpu) * 0x100000001b3u;
+    for (const char *p = bus; *p; p++) h = (h ^ (unsigned char)*p) * 0x100000001b3u;
+    return h;
+}
+
+/* FAKE_NCCL_SETTINGS=file: what this NCCL has been told by the environment. */
+static void tell_settings(void) {
+    static const char *const names[] = {"NCCL_NVLS_ENABLE", "NCCL_SOCKET_IFNAME"};
+    const char *path = getenv("FAKE_NCCL_SETTINGS");
+    FILE *f = path ? fopen(path, "w") : NULL;
+    for (size_t i = 0; f && i < sizeof names / sizeof *names; i++)
+        fprintf(f, "%s=%s\n", names[i], getenv(names[i]) ? getenv(names[i]) : "");
+    if (f) fclose(f);
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, int rank,
@@ -356,6 +369,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, 
     c->wire = wire_join(c->name);
     if (!c->wire) return ncclSystemError;
     c->rank = rank, c->size = size, c->gpu = gpu;
+    if (rank == 0) tell_settings();
     c->ask = polls(c);
     c->forever = fault("init_forever", rank, 0);
     c->wire->gpu[rank] = place(gpu);

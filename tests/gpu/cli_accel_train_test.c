@@ -215,6 +215,56 @@ static void overflow_is_left_out_and_remembered(void **state) {
     assert_true(program_number(&there, "fp16.skipped_steps") == skipped);
 }
 
+/* ---- evaluation with a large vocabulary --------------------------------------------------------- */
+enum { VOCABULARY = 50257, CONTEXT = 8, WINDOWS = 4 };
+
+static const char *tokens_file(void) {
+    static uint16_t tokens[WINDOWS * CONTEXT + 1];
+    const char *path = scratch_path("tokens.bin");
+    for (int i = 0; i < WINDOWS * CONTEXT + 1; i++)
+        tokens[i] = (uint16_t)((unsigned)i * 7919 % VOCABULARY);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(tokens, sizeof tokens, 1, f), 1);
+    assert_int_equal(fclose(f), 0);
+    return path;
+}
+
+/* The outputs stay on the GPU, and what is counted there is what is counted here. */
+static void evaluation_leaves_outputs_where_they_are(void **state) {
+    static char data[800];
+    (void)state;
+    snprintf(data, sizeof data,
+             "data={set: tokens, train: %s, val: %s, type: u16, context: %d, vocabulary: %d}",
+             tokens_file(), tokens_file(), CONTEXT, VOCABULARY);
+    const struct network wide = {
+        "wide", "model={layers: [{embedding: {vocabulary: 50257, units: 8}}, {linear: 50257}]}",
+        data, "optimizer={name: sgd, lr: 100}"};
+    const char *const few[] = {"batch={size: 2, shards: 1}", "checkpoint=off", NULL};
+#ifdef ENGINE_EMULATED
+    const char *path = scratch_path("read");
+    setenv("ENGINE_EMULATED_READ", path, 1);
+#endif
+    run(&there, &wide, GPU, "precision=f32", "train=2st", few);
+    run(&here, &wide, HOST, "precision=f32", "train=2st", few);
+    assert_close(&wide, "val.loss", 1e-5);
+    assert_close(&wide, "val.top5", 0);
+    assert_close(&wide, "val.accuracy", 0);
+    double top = program_number(&there, "val.top5");
+    if (!(top > 0 && top < 1)) fail_msg("nothing to tell apart: top-5 is %g", top);
+#ifdef ENGINE_EMULATED
+    unsetenv("ENGINE_EMULATED_READ");
+    FILE *f = fopen(path, "r");
+    unsigned long long bytes = 0;
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%llu", &bytes), 1);
+    fclose(f);
+    /* The weights once, for their hash; the outputs of the evaluation would be twice as much. */
+    const unsigned long long weights = (2ull * 8 + 1) * VOCABULARY * sizeof(float);
+    if (bytes > weights + 65536) fail_msg("%llu bytes were copied to the host", bytes);
+#endif
+}
+
 /* ---- what is refused -------------------------------------------------------------------------- */
 static void refuse(const char *set, const char *why) {
     start(&there, &networks[1], GPU, "precision=f32", "train=1st",
@@ -247,6 +297,7 @@ int main(void) {
         cmocka_unit_test(a_trace_tells_of_the_device),
         cmocka_unit_test(a_checkpoint_goes_anywhere),
         cmocka_unit_test(overflow_is_left_out_and_remembered),
+        cmocka_unit_test(evaluation_leaves_outputs_where_they_are),
         cmocka_unit_test(what_gpus_cannot_is_refused),
         cmocka_unit_test(a_bad_token_is_bad_data),
     };

@@ -154,6 +154,49 @@ static void nccl_that_fails_is_told(void **state) {
     expect(p.out, "missing  cuBLASLt         cuBLASLt 13 was not found");
 }
 
+/* What NCCL is told by the environment, with so many further settings of the run. */
+static const char *nccl_told(const char *const *sets) {
+    static char text[512];
+    const char *path = scratch_path("settings");
+    const char *words[PROGRAM_ARGS] = {
+        "run",   "--no-progress",    "--set", "mode=ddp",
+        "--set", "devices=cuda:0,1", "--set", "threads=1",
+        "--set", "train=1st",        "--set", "checkpoint=off",
+        "--set", "eval=off",         "--set", "model={zoo: mlp, hidden: [16]}"};
+    int n = 0;
+    while (words[n]) n++;
+    for (; *sets; sets++) words[n++] = "--set", words[n++] = *sets;
+    setenv("FAKE_NCCL_SETTINGS", path, 1);
+    program_start(&p, words);
+    assert_true(program_wait(&p, 60));
+    unsetenv("FAKE_NCCL_SETTINGS");
+    if (p.code) fail_msg("%s%s", p.out, p.err);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    fclose(f);
+    return text;
+}
+
+static void nccl_keeps_to_what_the_run_asks_for(void **state) {
+    char dir[600];
+    (void)state;
+    snprintf(dir, sizeof dir, "log.dir=%s", scratch_path("nccl-told"));
+    const char *plain[] = {dir, NULL}, *loose[] = {dir, "deterministic=false", NULL},
+               *by_name[] = {dir, "comm.interface=lo", NULL},
+               *by_address[] = {dir, "comm.interface=127.0.0.1", NULL};
+    assert_string_equal(nccl_told(plain), "NCCL_NVLS_ENABLE=0\nNCCL_SOCKET_IFNAME=\n");
+    assert_string_equal(nccl_told(loose), "NCCL_NVLS_ENABLE=\nNCCL_SOCKET_IFNAME=\n");
+    assert_string_equal(nccl_told(by_name), "NCCL_NVLS_ENABLE=0\nNCCL_SOCKET_IFNAME==lo\n");
+    assert_string_equal(nccl_told(by_address), "NCCL_NVLS_ENABLE=0\nNCCL_SOCKET_IFNAME==lo\n");
+    setenv("NCCL_NVLS_ENABLE", "2", 1);
+    setenv("NCCL_SOCKET_IFNAME", "eth", 1);
+    assert_string_equal(nccl_told(by_name), "NCCL_NVLS_ENABLE=2\nNCCL_SOCKET_IFNAME=eth\n");
+    expect(p.err, "the same run again may give other bits");
+    unsetenv("NCCL_NVLS_ENABLE");
+    unsetenv("NCCL_SOCKET_IFNAME");
+}
+
 /* The script by itself: one row for each thing, and the exit code that they give together. */
 static void the_proof_runs(void **state) {
     (void)state;
@@ -179,12 +222,24 @@ static void the_proof_runs(void **state) {
     assert_non_null(strstr(text, "EMULATED"));
     assert_non_null(strstr(text, "engine doctor cuda"));
     assert_non_null(strstr(text, "0 failed"));
+    expect(text, "racecheck");
     setenv("ENGINE_EMULATED_GPUS", "0", 1);
     program_spawn(&p, words);
     assert_true(program_wait(&p, 300));
     unsetenv("ENGINE_EMULATED_GPUS");
     assert_int_equal(p.code, 0);
     expect(p.out, "gpu-test: skipped: no GPU can be used");
+    const char *list[] = {"sh", ENGINE_SOURCE_DIR "/tests/gpu/prove.sh", "--list", NULL},
+               *wrong[] = {"sh", ENGINE_SOURCE_DIR "/tests/gpu/prove.sh", "--only", "faults,speed",
+                           NULL};
+    program_spawn(&p, list);
+    assert_true(program_wait(&p, 60));
+    assert_int_equal(p.code, 0);
+    expect(p.out, "bits-bf16  ");
+    program_spawn(&p, wrong);
+    assert_true(program_wait(&p, 60));
+    assert_int_equal(p.code, 64);
+    expect(p.err, "there is no part 'speed'");
 }
 #endif
 
@@ -197,6 +252,7 @@ int main(void) {
         cmocka_unit_test(however_many_there_are),
         cmocka_unit_test(what_does_not_work_is_told),
         cmocka_unit_test(nccl_that_fails_is_told),
+        cmocka_unit_test(nccl_keeps_to_what_the_run_asks_for),
         cmocka_unit_test(the_proof_runs),
 #endif
     };

@@ -4,6 +4,7 @@
 
 #include "engine/base/half.h"
 #include "engine/base/rng.h"
+#include "engine/device/cuda/attention_launch.h"
 
 #include <math.h>
 #include <string.h>
@@ -259,6 +260,44 @@ static void what_it_cannot_do_is_refused(void **state) {
     assert_null(op);
 }
 
+/* GPUs of 8.6 and 8.9 give a block 99 KiB of shared memory, those of 8.0 163, later ones 227. */
+static void every_size_fits_every_gpu(void **state) {
+    static const enum element types[] = {ELEMENT_F32, ELEMENT_BF16, ELEMENT_FP16};
+    (void)state;
+    for (int i = 0; i < 9; i++) {
+        const int kib[] = {99, 163, 227}, shared = kib[i % 3] << 10;
+        const enum element type = types[i / 3];
+        for (int size = 1; size <= ATTENTION_SIZE_MOST; size++) {
+            size_t most = attention_forward_bytes(type, size, shared),
+                   queries = attention_queries_bytes(type, size, shared),
+                   keys = attention_keys_bytes(type, size, shared);
+            if (queries > most) most = queries;
+            if (keys > most) most = keys;
+            if (most > (size_t)shared)
+                fail_msg("type %d, size %d: %zu bytes of shared memory, where a GPU gives %d KiB",
+                         (int)type, size, most, kib[i % 3]);
+        }
+    }
+}
+
+#ifdef ENGINE_EMULATED
+/* The smaller tiles give what plain C gives, and 8.6 launches no others. */
+static void less_shared_memory_is_enough(void **state) {
+    struct device *usual = dev;
+    (void)state;
+    setenv("ENGINE_EMULATED_CAPABILITY", "86", 1);
+    dev = gpu_open(0);
+    for (int size = 65; size <= 128; size += 21)
+        for (int p = 0; p < 3; p++) {
+            check(1, 150, 1, size, true, (enum precision)p, 1, bounds[p], bounds[p]);
+            check(1, 67, 2, size, false, (enum precision)p, 1, bounds[p], bounds[p]);
+        }
+    dev->ops->close(dev);
+    unsetenv("ENGINE_EMULATED_CAPABILITY");
+    dev = usual;
+}
+#endif
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shapes_agree_with_plain_c),
@@ -266,6 +305,10 @@ int main(void) {
         cmocka_unit_test(neighbours_have_no_bearing),
         cmocka_unit_test(memory_need_not_be_aligned),
         cmocka_unit_test(what_it_cannot_do_is_refused),
+        cmocka_unit_test(every_size_fits_every_gpu),
+#ifdef ENGINE_EMULATED
+        cmocka_unit_test(less_shared_memory_is_enough),
+#endif
     };
     if (!gpu_count()) return printf("skipped: %s\n", error_message()), GPU_SKIPPED;
     return cmocka_run_group_tests(tests, open_devices, close_devices);

@@ -165,6 +165,7 @@ static struct op_args move_there(struct run *r, const struct op *op, struct ther
     if (a.labels) a.labels = there_bytes(m, r->labels, op_rows(d) * 4);
     if (a.target) a.target = in[TARGET];
     a.sums = there_bytes(m, r->sums, sizeof r->sums);
+    if (a.top) a.top = a.sums + 2;
     return a;
 }
 
@@ -175,7 +176,7 @@ static void run_there(struct run *r, struct op *op) {
     turn_inputs(r, d);
     for (int64_t k = 0; k < r->out_size[MEAN]; k++) r->out[MEAN][k] = 0.5f, r->out[VAR][k] = 2;
     for (int64_t k = 0; k < r->out_size[DW0] && r->c->add; k++) r->out[DW0][k] = added;
-    r->sums[0] = r->sums[1] = 1;
+    r->sums[0] = r->sums[1] = r->sums[2] = 1;
     struct op_args a = move_there(r, op, &m, out);
     assert_ok(op_forward(op, &a));
     if (!r->c->eval) assert_ok(op_backward(op, &a));
@@ -198,7 +199,7 @@ static void run_here(struct run *r, struct device *ref, const struct op_desc *li
     void *saved = memory((int64_t)op->saved_bytes), *scratch = memory((int64_t)op->scratch_bytes);
     for (int64_t k = 0; k < r->out_size[MEAN]; k++) r->out[MEAN][k] = 0.5f, r->out[VAR][k] = 2;
     for (int64_t k = 0; k < r->out_size[DW0] && r->c->add; k++) r->out[DW0][k] = added;
-    r->sums[0] = r->sums[1] = 1;
+    r->sums[0] = r->sums[1] = r->sums[2] = 1;
     struct op_args a = args_of(r, saved, scratch);
     assert_ok(op_forward(op, &a));
     if (!r->c->eval) assert_ok(op_backward(op, &a));
@@ -247,6 +248,9 @@ static void compare_there(const struct run *got, const struct run *expected,
     if (!(fabs(got->sums[1] - expected->sums[1]) <= 1e-12 * fabs(expected->sums[1])))
         fail_msg("%s by %s: %g right answers, not %g", c->name, impl, got->sums[1],
                  expected->sums[1]);
+    if (got->sums[2] != expected->sums[2])
+        fail_msg("%s by %s: %g labels are in the top, not %g", c->name, impl, got->sums[2],
+                 expected->sums[2]);
 }
 
 static void check_on(struct device *dev, struct device *ref, const struct op_case *c,

@@ -10,40 +10,40 @@
 static const struct layer {
     const char *model;
     int n, in, size, out, kernel, stride, pad, groups;
-    bool bias, relu;
+    bool bias;
 } layers[] = {
-    {"lenet", 128, 1, 28, 6, 5, 1, 2, 1, true, true},
-    {"lenet", 128, 6, 14, 16, 5, 1, 0, 1, true, true},
-    {"vgg", 64, 3, 224, 64, 3, 1, 1, 1, true, true},
-    {"vgg", 64, 256, 56, 512, 3, 1, 1, 1, true, false},
-    {"vit", 64, 3, 224, 384, 16, 16, 0, 1, true, false},
-    {"resnet-18, small", 32, 3, 32, 64, 3, 1, 1, 1, false, false},
-    {"resnext", 64, 128, 56, 128, 3, 1, 1, 32, false, false},
-    {"mobilenet", 64, 32, 112, 32, 3, 1, 1, 32, false, true},
-    {"resnet-50", 256, 3, 224, 64, 7, 2, 3, 1, false, false},
-    {"resnet-50", 256, 64, 56, 64, 1, 1, 0, 1, false, false},
-    {"resnet-50", 256, 64, 56, 64, 3, 1, 1, 1, false, false},
-    {"resnet-50", 256, 64, 56, 256, 1, 1, 0, 1, false, false},
-    {"resnet-50", 256, 256, 56, 64, 1, 1, 0, 1, false, false},
-    {"resnet-50", 256, 256, 56, 128, 1, 1, 0, 1, false, false},
-    {"resnet-50", 256, 128, 56, 128, 3, 2, 1, 1, false, false},
-    {"resnet-50", 256, 128, 28, 512, 1, 1, 0, 1, false, false},
-    {"resnet-50", 256, 256, 56, 512, 1, 2, 0, 1, false, false},
-    {"resnet-50", 256, 512, 28, 128, 1, 1, 0, 1, false, false},
-    {"resnet-50", 256, 128, 28, 128, 3, 1, 1, 1, false, false},
-    {"resnet-50", 256, 512, 28, 256, 1, 1, 0, 1, false, false},
-    {"resnet-50", 256, 256, 28, 256, 3, 2, 1, 1, false, false},
-    {"resnet-50", 256, 256, 14, 1024, 1, 1, 0, 1, false, false},
-    {"resnet-50", 256, 512, 28, 1024, 1, 2, 0, 1, false, false},
-    {"resnet-50", 256, 1024, 14, 256, 1, 1, 0, 1, false, false},
-    {"resnet-50", 256, 256, 14, 256, 3, 1, 1, 1, false, false},
-    {"resnet-50", 256, 1024, 14, 512, 1, 1, 0, 1, false, false},
-    {"resnet-50", 256, 512, 14, 512, 3, 2, 1, 1, false, false},
-    {"resnet-50", 256, 512, 7, 2048, 1, 1, 0, 1, false, false},
-    {"resnet-50", 256, 1024, 14, 2048, 1, 2, 0, 1, false, false},
-    {"resnet-50", 256, 2048, 7, 512, 1, 1, 0, 1, false, false},
-    {"resnet-50", 256, 512, 7, 512, 3, 1, 1, 1, false, false},
-    {"odd", 3, 5, 9, 7, 3, 2, 1, 1, true, true},
+    {"lenet", 128, 1, 28, 6, 5, 1, 2, 1, true},
+    {"lenet", 128, 6, 14, 16, 5, 1, 0, 1, true},
+    {"vgg", 64, 3, 224, 64, 3, 1, 1, 1, true},
+    {"vgg", 64, 256, 56, 512, 3, 1, 1, 1, true},
+    {"vit", 64, 3, 224, 384, 16, 16, 0, 1, true},
+    {"resnet-18, small", 32, 3, 32, 64, 3, 1, 1, 1, false},
+    {"resnext", 64, 128, 56, 128, 3, 1, 1, 32, false},
+    {"mobilenet", 64, 32, 112, 32, 3, 1, 1, 32, false},
+    {"resnet-50", 256, 3, 224, 64, 7, 2, 3, 1, false},
+    {"resnet-50", 256, 64, 56, 64, 1, 1, 0, 1, false},
+    {"resnet-50", 256, 64, 56, 64, 3, 1, 1, 1, false},
+    {"resnet-50", 256, 64, 56, 256, 1, 1, 0, 1, false},
+    {"resnet-50", 256, 256, 56, 64, 1, 1, 0, 1, false},
+    {"resnet-50", 256, 256, 56, 128, 1, 1, 0, 1, false},
+    {"resnet-50", 256, 128, 56, 128, 3, 2, 1, 1, false},
+    {"resnet-50", 256, 128, 28, 512, 1, 1, 0, 1, false},
+    {"resnet-50", 256, 256, 56, 512, 1, 2, 0, 1, false},
+    {"resnet-50", 256, 512, 28, 128, 1, 1, 0, 1, false},
+    {"resnet-50", 256, 128, 28, 128, 3, 1, 1, 1, false},
+    {"resnet-50", 256, 512, 28, 256, 1, 1, 0, 1, false},
+    {"resnet-50", 256, 256, 28, 256, 3, 2, 1, 1, false},
+    {"resnet-50", 256, 256, 14, 1024, 1, 1, 0, 1, false},
+    {"resnet-50", 256, 512, 28, 1024, 1, 2, 0, 1, false},
+    {"resnet-50", 256, 1024, 14, 256, 1, 1, 0, 1, false},
+    {"resnet-50", 256, 256, 14, 256, 3, 1, 1, 1, false},
+    {"resnet-50", 256, 1024, 14, 512, 1, 1, 0, 1, false},
+    {"resnet-50", 256, 512, 14, 512, 3, 2, 1, 1, false},
+    {"resnet-50", 256, 512, 7, 2048, 1, 1, 0, 1, false},
+    {"resnet-50", 256, 1024, 14, 2048, 1, 2, 0, 1, false},
+    {"resnet-50", 256, 2048, 7, 512, 1, 1, 0, 1, false},
+    {"resnet-50", 256, 512, 7, 512, 3, 1, 1, 1, false},
+    {"odd", 3, 5, 9, 7, 3, 2, 1, 1, true},
 };
 enum { LAYERS = sizeof layers / sizeof *layers };
 
@@ -57,24 +57,40 @@ static void shape_of(const struct layer *l, enum conv_pass pass, cudnnDataType_t
                  s->pad[i] = l->pad;
         s->y[1 + i] = (l->size + 2 * l->pad - l->kernel) / l->stride + 1;
     }
-    if (pass == CONV_FORWARD) s->bias = l->bias, s->relu = l->relu;
+    if (pass == CONV_FORWARD) s->bias = l->bias;
 }
 
-/* Whether there is one, and how much memory it wants; with what follows, or else without. */
-static bool has_plan(struct cuda *c, enum conv_pass pass, struct conv_shape *s, size_t *space) {
+/* Whether there is one, and what it is; with what follows, or else without. */
+static bool has_plan(struct cuda *c, enum conv_pass pass, struct conv_shape *s,
+                     struct conv_about *about) {
     struct conv_plan *plan = NULL, *again = NULL;
     bool got = conv_plan_get(c, pass, s, &plan) == ERR_NONE;
-    if (!got && (s->bias || s->relu)) {
-        s->bias = s->relu = false;
+    if (!got && s->bias) {
+        s->bias = false;
         got = conv_plan_get(c, pass, s, &plan) == ERR_NONE;
     }
     if (!got) return false;
     assert_ok(conv_plan_get(c, pass, s, &again));
     assert_ptr_equal(plan, again); /* layers of one shape share it */
     conv_plan_put(again);
-    *space = conv_plan_space(plan);
+    conv_plan_about(plan, about);
+    assert_true((size_t)about->space == conv_plan_space(plan));
     conv_plan_put(plan);
     return true;
+}
+
+/* The same bits every time, sums in f32, and where it is exact the factors as they are. */
+static void check_notes(const struct conv_about *about, bool exact) {
+    static const struct {
+        unsigned note;
+        const char *words;
+    } wrong[] = {{CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, "gives other bits each time"},
+                 {CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION, "sums in less than f32"},
+                 {CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, "rounds its factors"},
+                 {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, "rounds factors of f32"}};
+    for (int i = 0; i < 3 + exact; i++)
+        if (about->notes >> wrong[i].note & 1)
+            fail_msg("engine %lld %s", (long long)about->engine, wrong[i].words);
 }
 
 static void check_layers(struct cuda *c, const char *gpu) {
@@ -86,19 +102,29 @@ static void check_layers(struct cuda *c, const char *gpu) {
                  {"fp16", CUDNN_DATA_HALF, false},
                  {"f32", CUDNN_DATA_FLOAT, true},
                  {"tf32", CUDNN_DATA_FLOAT, false}};
-    size_t most = 0, space = 0;
+    int64_t most = 0;
+    int fused = 0, apart = 0;
     for (int i = 0; i < LAYERS * 4 * CONV_PASSES; i++) {
         const struct layer *l = &layers[i / CONV_PASSES / 4];
         int kind = i / CONV_PASSES % 4, pass = i % CONV_PASSES;
+        struct conv_about about;
         struct conv_shape s;
         shape_of(l, (enum conv_pass)pass, kinds[kind].type, kinds[kind].exact, &s);
-        if (!has_plan(c, (enum conv_pass)pass, &s, &space))
+        if (!has_plan(c, (enum conv_pass)pass, &s, &about))
             fail_msg("%s, %d to %d channels of %d x %d, pass %d in %s on %s: %s", l->model, l->in,
                      l->out, l->size, l->size, pass, kinds[kind].name, gpu, error_message());
-        if (space > most) most = space;
+        print_message("%s, %s, %d to %d channels of %d x %d, pass %d in %s%s: engine %lld, notes "
+                      "%x, %lld bytes\n",
+                      gpu, l->model, l->in, l->out, l->size, l->size, pass, kinds[kind].name,
+                      s.bias ? " + bias" : "", (long long)about.engine, about.notes,
+                      (long long)about.space);
+        check_notes(&about, kinds[kind].exact);
+        fused += s.bias;
+        apart += pass == CONV_FORWARD && l->bias && !s.bias;
+        if (about.space > most) most = about.space;
     }
-    print_message("%s: %d plans, workspaces of at most %zu MB\n", gpu, LAYERS * 4 * CONV_PASSES,
-                  most >> 20);
+    print_message("%s: %d plans, workspaces of at most %lld MB; the bias in %d of %d\n", gpu,
+                  LAYERS * 4 * CONV_PASSES, (long long)most >> 20, fused, fused + apart);
 }
 
 /* ---- a GPU that is not there ---------------------------------------------------------------- */

@@ -93,7 +93,7 @@ struct losing { /* a loss's run: what it reads, and what comes of it */
     const float *x;
     const int32_t *labels;
     float *dx, *y; /* y: NULL for none */
-    double sums[2];
+    double sums[3];
     enum error err; /* of the wait at its end */
 };
 
@@ -101,7 +101,7 @@ static void lose(struct device *dev, struct losing *l) {
     struct op *op = op_of(dev, l->d);
     int64_t rows = l->d.n * shape_count(&l->d.x) / shape_last(&l->d.x);
     size_t bytes = (size_t)(l->d.n * shape_count(&l->d.x)) * sizeof(float);
-    l->sums[0] = l->sums[1] = 0;
+    l->sums[0] = l->sums[1] = l->sums[2] = 0;
     float *x = there(dev, l->x, bytes), *dx = there(dev, NULL, bytes);
     float *y = l->y ? there(dev, NULL, bytes) : NULL;
     int32_t *labels = there(dev, l->labels, (size_t)rows * sizeof *labels);
@@ -113,6 +113,7 @@ static void lose(struct device *dev, struct losing *l) {
                         .dx = {dx},
                         .labels = labels,
                         .sums = sums,
+                        .top = sums + 2,
                         .saved = saved,
                         .scratch = scratch,
                         .training = true,
@@ -163,7 +164,7 @@ static void the_first_of_the_largest_is_the_answer(void **state) {
     (void)state;
     for (int kind = 0; kind < 2; kind++)
         for (int64_t classes = 20; classes <= CLASSES; classes += CLASSES - 20) {
-            const int32_t labels[3] = {5, 9, 0}; /* right, wrong, wrong */
+            int32_t labels[3] = {5, 9, 0}; /* right, wrong, wrong */
             memset(x, 0, sizeof x);
             for (int r = 0; r < 2; r++) x[r * classes + 5] = x[r * classes + 9] = 2;
             x[2 * classes + classes - 1] = 1;
@@ -175,6 +176,14 @@ static void the_first_of_the_largest_is_the_answer(void **state) {
             lose(dev, &l);
             assert_ok(l.err);
             assert_true(l.sums[1] == 1);
+            assert_true(l.sums[2] == 3); /* second, and first of many that equal it */
+            labels[2] = 4; /* the one larger, and four that equal it, come before it */
+            lose(dev, &l);
+            assert_true(l.sums[2] == 2);
+            labels[2] = 3;
+            x[2 * classes + 3] = NAN;
+            lose(dev, &l);
+            assert_true(l.sums[2] == 2);
         }
     dev->ops->close(dev);
 }

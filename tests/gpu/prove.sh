@@ -2,7 +2,8 @@
 # Proves the GPU part on this machine: builds it, runs all that needs a GPU, each thing with a limit, never stopping at
 # a failure, and ends with one table. ./bootstrap gpu-test calls it.
 #   --quick        small cases, no sanitizer, no benchmark beside PyTorch
-#   --only P,...   of these parts: about tests bits faults many sanitizer bench (all but about, which always runs)
+#   --only P,...   these parts alone; each ends within 9 minutes, what it has not come to then is told as such
+#   --list         the parts
 #   FILE           where the table goes: bench/results/gpu-NAME.txt by default
 # ENGINE=PROGRAM, with what was built in its folder, is taken as it is: nothing is built. An engine_emulated makes this
 # a test of the script itself.
@@ -15,12 +16,54 @@ if [ "${1:-}" = --inside ]; then # one step: this script again, so that a limit 
     inside=yes
     shift
 fi
-quick=no only=about,tests,bits,faults,many,sanitizer,bench file=
+parts() {
+    cat <<'P'
+build      builds for this machine's GPUs, as each part does where it is not done yet
+ops        tests: every op, memory, lanes, recordings, plans of cuDNN
+training   tests: networks, modes, carriers, launched ranks, faults of the machine
+bits-f32   the same bits on every way that gradients take, f32
+bits-bf16  the same in bf16
+faults     ranks that are killed, a GPU that is not there
+many       the same bits over all GPUs, where there are several
+memcheck   NVIDIA's checker of memory
+racecheck  NVIDIA's checker of races
+synccheck  NVIDIA's checker of barriers
+layers     every layer of ResNet-50 and GPT-2, timed
+losses     the first losses from the same weights as PyTorch
+gpt2       tokens a second beside PyTorch
+resnet50   images a second beside PyTorch
+P
+}
+# What several parts are called together.
+together() {
+    case $1 in
+    tests) echo ops training ;;
+    bits) echo bits-f32 bits-bf16 ;;
+    sanitizer) echo memcheck racecheck synccheck ;;
+    bench) echo layers losses gpt2 resnet50 ;;
+    about) ;; # always
+    *) echo "$1" ;;
+    esac
+}
+names=$(parts | cut -d' ' -f1) quick=no only=$names file=
+take_parts() {
+    only=
+    for asked in $(printf '%s' "$1" | tr , ' '); do
+        for one in $(together "$asked"); do
+            printf '%s\n' "$names" | grep -qx -- "$one" || {
+                echo "gpu-test: there is no part '$one': --list names them" >&2
+                exit 64
+            }
+            only="$only $one"
+        done
+    done
+}
 while [ $# -gt 0 ] && [ -z "$inside" ]; do
     case $1 in
     --quick) quick=yes ;;
-    --only) only=about,${2:-} && shift ;;
-    -*) echo "gpu-test: unknown option '$1': --quick, --only PART,..., FILE" >&2; exit 64 ;;
+    --list) parts; exit 0 ;;
+    --only) take_parts "${2:-}" && shift ;;
+    -*) echo "gpu-test: unknown option '$1': --quick, --only PART,..., --list, FILE" >&2; exit 64 ;;
     *) file=$1 ;;
     esac
     shift
@@ -39,8 +82,6 @@ if [ -z "$inside" ]; then
 fi
 work=$PROVE_WORK
 trap 'exit 130' INT TERM
-asked() { case ,$only, in *,$1,*) return 0 ;; *) return 1 ;; esac; }
-
 # ---- is there a GPU? ---------------------------------------------------------------------------
 look() {
     if ! "$engine" devices --json >"$work/devices.json" 2>"$work/err"; then
@@ -64,11 +105,19 @@ clock() { date +%s.%N; }
 row() { # WHAT RESULT SECONDS FIGURE
     printf '%-44s %-10s %8s  %s\n' "$1" "$2" "$3" "$4" | tee -a "$rows"
 }
-# step WHAT LIMIT COMMAND...: output in $out; the last line of $figure, or what it prints, is the row's figure.
+# step WHAT LIMIT COMMAND...: output in $out; the last line of $figure, or what it prints, is the row's figure. The limit
+# is at most what is left of the part's time.
+part_seconds=520 part_end=0
 out=$work/out figure=$work/figure
 step() {
-    what=$1 limit=$2
+    what=$1 limit=$2 left=$((part_end - $(date +%s)))
     shift 2
+    if [ $left -lt 1 ]; then
+        row "$what" "no time" - "the part's $part_seconds s are over"
+        failures=$((failures + 1))
+        return 1
+    fi
+    [ "$limit" -le $left ] || limit=$left
     : >"$figure"
     from=$(clock)
     timeout -k 5 "$limit" "$@" >"$out" 2>&1 </dev/null
@@ -100,8 +149,8 @@ about() {
 }
 
 # ---- programs ----------------------------------------------------------------------------------
-test_programs() {
-    for source in "$root"/tests/gpu/*_test.c; do
+test_programs() { # AREA...: those whose names begin with one of these
+    for source in $(for area in "$@"; do echo "$root"/tests/gpu/"$area"_*_test.c; done); do
         test=$(basename "$source" _test.c)
         [ $emulated = no ] || test=${test}_emulated
         if [ -x "$build/${test}_test" ]; then
@@ -177,13 +226,11 @@ all_gpus() { # 0,1,2,3: a power of two of them
     while [ $i -lt $n ]; do list=$list,$i i=$((i + 1)); done
     echo "$list"
 }
-bits() {
-    nets='mlp gpt-nano' precisions=f32
+bits() { # WHAT PRECISION
+    nets='mlp gpt-nano'
     [ $emulated = no ] || nets=mlp # the others take it minutes
-    [ $quick = yes ] || nets='mlp lenet resnet20 gpt-nano' precisions='f32 bf16'
-    for precision in $precisions; do
-        for net in $nets; do step "$1 $net $precision" 420 sh "$0" --inside same_bits "$net" "$precision"; done
-    done
+    [ $quick = yes ] || nets='mlp lenet resnet20 gpt-nano'
+    for net in $nets; do step "$1 $net $2" 420 sh "$0" --inside same_bits "$net" "$2"; done
 }
 
 # ---- faults ------------------------------------------------------------------------------------
@@ -242,24 +289,24 @@ many() {
     fi
     printf '%s\n' "dp cuda:$list" "dp cuda:$list dp.server=sharded" "ddp cuda:$list" \
         "ddp cuda:$list comm.backend=host" >"$work/ways"
-    bits "same bits on cuda:$list,"
+    for precision in f32 bf16; do
+        if [ $quick = no ] || [ $precision = f32 ]; then bits "same bits on cuda:$list," $precision; fi
+    done
     step "kill -9 of a rank on cuda:$list" 120 sh "$0" --inside kill_a_rank "cuda:$list"
 }
 
 # ---- NVIDIA's checker --------------------------------------------------------------------------
-sanitizer() {
+sanitizer() { # CHECK
     tool=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
     if [ -z "$tool" ] || [ $emulated = yes ] || [ $quick = yes ]; then
-        row "compute-sanitizer" skipped - "$([ -n "$tool" ] && echo "not with --quick" || echo "not installed")"
+        row "$1" skipped - "$([ -n "$tool" ] && echo "not with --quick" || echo "not installed")"
         return
     fi
-    for check in memcheck racecheck synccheck; do
-        every=device_every_op # it takes a checker minutes
-        [ $check = memcheck ] || every=
-        for test in $every device_rows device_tokens device_attention device_accel; do
-            [ -x "$build/${test}_test" ] || continue
-            step "$check $test" 240 "$tool" --tool $check --error-exitcode 99 --launch-timeout 60 "$build/${test}_test"
-        done
+    every=device_every_op # it takes a checker minutes
+    [ "$1" = memcheck ] || every=
+    for test in device_rows device_tokens device_attention device_accel $every; do
+        [ -x "$build/${test}_test" ] || continue
+        step "$1 $test" 240 "$tool" --tool "$1" --error-exitcode 99 --launch-timeout 60 "$build/${test}_test"
     done
 }
 
@@ -271,7 +318,7 @@ layers() { # MODEL BATCH PRECISION
         awk '{printf "a large product runs at %.1f TFLOP/s\n", $1 / 1000}' >"$figure"
     [ -s "$figure" ]
 }
-bench() {
+bench_layers() {
     if [ $emulated = yes ] || [ $quick = yes ]; then
         step "bench layers gpt-nano" 300 sh "$0" --inside layers gpt-nano 2 f32
         return
@@ -281,14 +328,18 @@ bench() {
             step "bench layers $model $precision" 300 sh "$0" --inside layers $model 16 $precision
         done
     done
-    if ! python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
-        row "beside PyTorch" skipped - "python3 has no torch that sees a GPU"
-        return
+}
+beside_torch() { # WHAT PROGRAM ARGUMENT...
+    what=$1
+    shift
+    if [ $emulated = yes ] || [ $quick = yes ]; then
+        row "$what, beside PyTorch" skipped - "not with --quick"
+    elif ! python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
+        row "$what, beside PyTorch" skipped - "python3 has no torch that sees a GPU"
+    else
+        step "$what, beside PyTorch" $part_seconds python3 "$@" --engine "$engine"
+        cat "$out" >>"$work/more"
     fi
-    step "the first losses, beside PyTorch" 400 python3 "$root/bench/gpu_losses.py" --engine "$engine"
-    cat "$out" >>"$work/more"
-    step "gpt2 and resnet50, beside PyTorch" 1500 python3 "$root/bench/steps.py" --gpu --engine "$engine"
-    cat "$out" >>"$work/more"
 }
 
 # ---- all of it ---------------------------------------------------------------------------------
@@ -316,14 +367,25 @@ main() {
     : >"$rows"
     about
     echo
-    list_ways >"$work/ways"
+    part_end=$(($(date +%s) + part_seconds))
     step "engine doctor cuda" 120 "$engine" doctor cuda
-    ! asked tests || test_programs
-    ! asked bits || bits "same bits:"
-    ! asked faults || faults
-    ! asked many || many
-    ! asked sanitizer || sanitizer
-    ! asked bench || bench
+    for one in $only; do
+        list_ways >"$work/ways"
+        part_end=$(($(date +%s) + part_seconds))
+        case $one in
+        build) ;; # bootstrap has
+        ops) test_programs device ;;
+        training) test_programs cli train transport ;;
+        bits-f32) bits "same bits:" f32 ;;
+        bits-bf16) [ $quick = yes ] || bits "same bits:" bf16 ;;
+        faults) faults ;;
+        many) many ;;
+        *check) sanitizer "$one" ;;
+        layers) bench_layers ;;
+        losses) beside_torch "the first losses" "$root/bench/gpu_losses.py" ;;
+        gpt2 | resnet50) beside_torch "$one" "$root/bench/steps.py" "--gpu=$one" ;;
+        esac
+    done
     write_file
     [ $failures = 0 ]
 }

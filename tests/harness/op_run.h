@@ -19,7 +19,7 @@ struct run {
     float *in[INPUTS], *out[OUTPUTS];
     int32_t *labels;
     uint64_t *ids;
-    double sums[2];
+    double sums[3]; /* loss, correct, and with labels top */
 };
 
 static int64_t weight_count(const struct op_desc *d, int which) {
@@ -114,7 +114,8 @@ static struct op_args args_of(struct run *r, void *saved, void *scratch) {
                         .labels = c->by_label ? r->labels : NULL,
                         .target = c->by_label ? NULL : r->in[TARGET],
                         .scale = 0.25f,
-                        .sums = r->sums};
+                        .sums = r->sums,
+                        .top = c->by_label ? r->sums + 2 : NULL};
     a.dy = or_null(r->in[DY], r->in_size[DY]);
     for (int i = 0; i < 2; i++) {
         a.x[i] = or_null(r->in[X0 + i], r->in_size[X0 + i]);

@@ -251,8 +251,10 @@ CASES = [
     Case("mlp", "{zoo: mlp, hidden: [48, 32]}", (1, 28, 28), 10, 6, lambda: Mlp(784, [48, 32], 10)),
     Case("lenet", "lenet", (1, 28, 28), 10, 6, Lenet),
     Case("vgg11", "{zoo: vgg11, width: 8, hidden: [48, 32], dropout: 0}", (3, 32, 32), 10, 4, lambda: Vgg11(8, [48, 32], 10, 32)),
-    Case("resnet20", "resnet20", (3, 32, 32), 10, 4, lambda: Resnet(Basic, [3, 3, 3], 16, 10, "cifar"), rate=0.0005),
-    Case("resnet18", "{zoo: resnet18, width: 8, stem: imagenet}", (3, 64, 64), 10, 4,
+    # sizes of which no input of a relu is so near to zero that rounding errors turn it around: that changes gradients by any amount.
+    # The nearest: 1e-5 of the deviation (of 32x32 it is 7e-7) in the first step here, 2.6e-6 in all steps of resnet18
+    Case("resnet20", "resnet20", (3, 28, 28), 10, 4, lambda: Resnet(Basic, [3, 3, 3], 16, 10, "cifar"), rate=0.0005),
+    Case("resnet18", "{zoo: resnet18, width: 8, stem: imagenet}", (3, 32, 32), 10, 10,
          lambda: Resnet(Basic, [2, 2, 2, 2], 8, 10, "imagenet"), rate=0.001),
     # deeper, its gradients would tell of single rounding errors and not of us: one relu that flips changes them by a tenth
     Case("resnet50", "{zoo: resnet50, width: 4, blocks: [2, 1, 1, 1]}", (3, 32, 32), 10, 4,

@@ -229,6 +229,7 @@ static void other_weights_are_other_trainings(void **state) {
     experiment_close(&x);
     several("val_accuracy", (const char *[]){"aaab", "cccd"}, (double[]){0.6, 0.7});
     assert_ok(compare_judge(&c));
+    p = &c.pair[0];
     assert_true(p->samples[0] == 2 && p->samples[1] == 2 && p->verdict == VERDICT_UNTESTED);
     assert_true(compare_has_interval(p));
     assert_true(fabs(c.cell[0].median[0] - 0.6005) < 1e-9); /* of two trainings, not of four runs */

@@ -38,8 +38,8 @@ static double exchanged(const struct network_plan *p, enum scheme s, double byte
  * formulas have it. */
 static void messages_take_what_formulas_say(void **state) {
     (void)state;
-    static const enum scheme schemes[] = {SCHEME_star, SCHEME_ring, SCHEME_tree, SCHEME_halving_doubling,
-                                          SCHEME_direct};
+    static const enum scheme schemes[] = {SCHEME_star, SCHEME_ring, SCHEME_tree,
+                                          SCHEME_halving_doubling, SCHEME_direct};
     static const int sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 31, 64};
     for (int s = 0; s < 5; s++)
         for (int i = 0; i < 12; i++)

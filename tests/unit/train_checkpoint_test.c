@@ -204,6 +204,11 @@ static void test_other_run(void **state) {
     assert_misfit(&t, "seed was '1' when it was saved and is 'not set' now");
     t.view.identity = "model=toy\nbatch=size: 4;shards: 2\nseed=1\nloss=mse\n";
     assert_misfit(&t, "loss was 'not set' when it was saved and is 'mse' now");
+    t.view.identity = "model=toy\nbatch=size: 4;shards: 2\nseed=1\nwinograd=false\n";
+    assert_misfit(&t, "winograd was 'true' when it was saved and is 'false' now");
+    t.view.identity = "model=toy\nbatch=size: 4;shards: 2\nseed=1\nwinograd=true\n";
+    assert_ok(checkpoint_load(ckpt, &t.view));
+    toy_init(&t, 1, 1);
     t.view.identity =
         "seed=1\nmodel=toy\nbatch=size: 4;shards: 2"; /* another order is the same run */
     t.view.mode = "dp";

@@ -373,9 +373,8 @@ static const struct {
     {"devices: gpu:2", NULL,
      "c.yaml:1:10: error: unknown device kind 'gpu' (there are cpu, ref, cuda)"},
     {"devices: cpu:0", NULL,
-     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to " LIMIT_TEXT(
-         RANKS_MAX) ", got "
-                    "\"cpu:0\""},
+     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to 64, got "
+     "\"cpu:0\""},
     {"devices: cpu:64\nrun: {nodes: 2}", NULL,
      "c.yaml:1:10: error: 64 devices on each of 2 nodes (set at 2:14) are 128, but a run has at "
      "most "
@@ -383,16 +382,14 @@ static const struct {
     {"mode: dp\ndp: {server: dedicated}\ndevices: cpu:64", NULL,
      "c.yaml:3:10: error: 64 devices, but a run has at most 63 beside the server"},
     {"devices: cpu:100", NULL,
-     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to " LIMIT_TEXT(
-         RANKS_MAX) ", got \"cpu:100\""},
+     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to 64, got "
+     "\"cpu:100\""},
     {"devices: cpu:257", NULL,
-     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to " LIMIT_TEXT(
-         RANKS_MAX) ", got "
-                    "\"cpu:257\""},
+     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to 64, got "
+     "\"cpu:257\""},
     {"devices: \"cpu:\"", NULL,
-     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to " LIMIT_TEXT(
-         RANKS_MAX) ", got "
-                    "\"cpu:\""},
+     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to 64, got "
+     "\"cpu:\""},
     {"devices: 4", NULL, "c.yaml:1:10: error: unknown device kind '4' (there are cpu, ref, cuda)"},
     {"data: nowhere/mnist", NULL, "c.yaml:1:7: error: data: no file or folder 'nowhere/mnist'"},
     {"data: {train: nowhere/mnist}", NULL,

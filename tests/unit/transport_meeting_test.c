@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static int open_files(void) {
@@ -87,12 +88,39 @@ static void strange_descriptors(void **state) {
     close(pipes[1]);
 }
 
+/* Where addresses are limited the board takes half of them, and says so when they are too few. */
+static void limited_addresses(void **state) {
+    (void)state;
+#ifdef ENGINE_SANITIZED
+    skip(); /* the sanitizers need all addresses */
+#endif
+    struct rlimit before, few;
+    struct meeting *m;
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    few = before;
+    few.rlim_cur = 256 << 20;
+    assert_int_equal(setrlimit(RLIMIT_AS, &few), 0);
+    enum error err = meeting_create_shared(2, &m), extended = err, mapped = err;
+    if (!err) {
+        extended = meeting_extend(m, 200 << 20);
+        mapped = meeting_map(m, 200 << 20);
+    }
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    if (err) fail_msg("%s", error_message());
+    assert_int_equal(m->reserved, 128 << 20);
+    assert_int_equal(extended, ERR_MEMORY);
+    assert_int_equal(mapped, ERR_MEMORY);
+    assert_non_null(strstr(error_message(), "ulimit -v"));
+    meeting_free(m);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_are_checked),
         cmocka_unit_test(a_joined_meeting_is_the_same),
         cmocka_unit_test(threads_have_no_descriptor),
         cmocka_unit_test(strange_descriptors),
+        cmocka_unit_test(limited_addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,6 +19,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/give_up.h"
 #include "transport/carrier/nccl_impl.h"
+#include "transport/link/tcp_address.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -107,14 +108,29 @@ static void separate(const struct group *g) {
             setenv(pairs[i][0], pairs[i][1], 0);
 }
 
-/* A number for the GPU, which is the same for two ranks only on the same one. */
+/* What NCCL is to keep to, unless the user has set it. A sum in the switches of NVLink (NVLS) adds in an order of its
+ * own, which may be another one the next time. Gives what else is to be told of it. */
+static const char *settle_environment(const struct group *g) {
+    char name[ADDRESS_MAX], exactly[ADDRESS_MAX + 1];
+    if (g->params.interface && address_interface(g->params.interface, name)) {
+        snprintf(exactly, sizeof exactly, "=%s", name);
+        setenv("NCCL_SOCKET_IFNAME", exactly, 0);
+    }
+    if (!g->params.repeatable) return "";
+    setenv("NCCL_NVLS_ENABLE", "0", 0);
+    if (!strcmp(getenv("NCCL_NVLS_ENABLE"), "0") || g->params.bitwise) return "";
+    return "; NCCL_NVLS_ENABLE is set: the same run again may give other bits";
+}
+
+/* A number for the GPU, which is the same for two ranks only on the same one: by its bus, since each process may count
+ * the GPUs that it sees in its own way. */
 static int64_t gpu_of(const struct group *g) {
     const struct device *d = g->params.device;
     struct device_unit about = {.bus = ""};
     uint64_t h = 0xcbf29ce484222325u;
     if (d->ops->unit_about) d->ops->unit_about(d->params.unit, &about);
+    if (!*about.bus) snprintf(about.bus, sizeof about.bus, "%d", d->params.unit);
     for (const char *p = about.bus; *p; p++) h = (h ^ (unsigned char)*p) * 0x100000001b3u;
-    h ^= (uint64_t)d->params.unit << 8;
     h ^= g->params.roster ? (uint64_t)g->params.roster->of[g->rank].host << 32 : 0;
     return (int64_t)h;
 }
@@ -174,11 +190,13 @@ static enum error nccl_open(struct group *g, struct carrier **out, char *why) {
     n->bitwise = g->params.bitwise;
     TRY(find_shared(g, &shared));
     if (shared) separate(g);
+    const char *more = settle_environment(g);
     TRY(join(n));
     nccl_version(version, NULL, 0);
-    snprintf(
-        why, 256, "%s%s%s", version, n->bitwise ? ", which only moves: sums are the engine's" : "",
-        shared ? "; ranks share a GPU, so through sockets (NCCL_HOSTID): right, but slow" : "");
+    snprintf(why, 256, "%s%s%s%s", version,
+             n->bitwise ? ", which only moves: sums are the engine's" : "",
+             shared ? "; ranks share a GPU, so through sockets (NCCL_HOSTID): right, but slow" : "",
+             more);
     return ERR_NONE;
 }
 

@@ -1,7 +1,7 @@
 /* A meeting owns the board on which ranks of one host find each other (link/board.h). It reserves
- * as much address space as the host has memory, so that the board can grow in place and an offset
- * in it is a place that every rank understands. For threads that is an anonymous mapping, for
- * processes a memfd: nothing of it is left when they die, however they die. */
+ * as much address space as the host has memory, less where that is limited, so that the board can
+ * grow in place and an offset in it is a place that every rank understands. For threads that is an
+ * anonymous mapping, for processes a memfd: nothing of it is left when they die, however they die. */
 #include "transport/link/board.h"
 
 #include <errno.h>
@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -60,21 +61,47 @@ static int host_cores(void) {
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
+static size_t host_memory(void) {
+    return (size_t)sysconf(_SC_PHYS_PAGES) * meeting_page();
+}
+
+/* As much as the host has memory, and of a limited address space half: the rest of the process
+ * needs some, too. */
+static size_t reserve_most(void) {
+    size_t host = host_memory();
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return host;
+    size_t half = (size_t)limit.rlim_cur / 2 / meeting_page() * meeting_page();
+    return half < host ? half : host;
+}
+
+/* Less where there is not so much, as long as it is worth it. */
 static enum error reserve(struct meeting *m) {
-    m->reserved = (size_t)sysconf(_SC_PHYS_PAGES) * meeting_page();
-    m->base =
-        mmap(NULL, m->reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (m->base == MAP_FAILED) {
-        m->base = NULL;
-        return FAIL(ERR_MEMORY, "cannot reserve %zu bytes of addresses: %s", m->reserved,
-                    strerror(errno));
+    enum { LEAST = 16 << 20 };
+    for (size_t n = reserve_most(); n >= LEAST; n = up(n / 2, meeting_page())) {
+        void *base = mmap(NULL, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (base == MAP_FAILED) continue;
+        m->base = base;
+        m->reserved = n;
+        return ERR_NONE;
     }
-    return ERR_NONE;
+    return FAIL(ERR_MEMORY,
+                "cannot reserve %d bytes of addresses: %s\nis there a limit on them (ulimit -v)?",
+                (int)LEAST, strerror(errno));
+}
+
+/* A group that fails keeps the message alone, so the cause is in it. */
+static enum error check_reserved(const struct meeting *m, size_t bytes) {
+    if (bytes <= m->reserved) return ERR_NONE;
+    if (m->reserved >= host_memory())
+        return FAIL(ERR_MEMORY, "cannot share %zu bytes: the host has %zu", bytes, m->reserved);
+    return FAIL(ERR_MEMORY,
+                "cannot share %zu bytes: the limit on addresses (ulimit -v) leaves %zu for them",
+                bytes, m->reserved);
 }
 
 enum error meeting_extend(struct meeting *m, size_t bytes) {
-    if (bytes > m->reserved)
-        return FAIL(ERR_MEMORY, "cannot share %zu bytes: the host has %zu", bytes, m->reserved);
+    TRY(check_reserved(m, bytes));
     return bytes <= m->mapped ? ERR_NONE : meeting_fill(m, m->mapped, bytes - m->mapped);
 }
 
@@ -96,6 +123,7 @@ static enum error extend_fixed(struct meeting *m, const struct board *plan) {
 
 enum error meeting_map(struct meeting *m, size_t bytes) {
     if (bytes <= m->mapped) return ERR_NONE;
+    TRY(check_reserved(m, bytes)); /* another rank may have more */
     char *from = m->base + m->mapped;
     size_t more = bytes - m->mapped;
     bool ok = m->fd < 0 ? mprotect(from, more, PROT_READ | PROT_WRITE) == 0

@@ -4,7 +4,9 @@
 #include "transport/launch/nodes.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/limits.h"
 #include "engine/base/log.h"
+#include "transport/launch/token.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +23,25 @@ struct nodes {
     char last[64]; /* round that this node was in */
 };
 
+enum error nodes_master(const char *text, int64_t port, struct pool *pool, const char **out) {
+    const char *colon = strchr(text, ':'), *end = strchr(text, ']');
+    bool six = colon && strchr(colon + 1, ':') && *text != '[';
+    bool told = end ? end[1] == ':' : colon && !six;
+    *out = told ? text : pool_printf(pool, six ? "[%s]:%lld" : "%s:%lld", text, (long long)port);
+    return *out ? ERR_NONE : ERR_MEMORY;
+}
+
+enum error nodes_token(const char *spec, int count, struct pool *pool, const char **out) {
+    TRY(token_find(spec, pool, out));
+    token_forget(spec); /* ranks are told what has been found */
+    if (**out) return ERR_NONE;
+    if (count == 1) return token_random(pool, out);
+    return FAIL(ERR_CONFIG,
+                "several hosts need a secret in common: run.token, or ENGINE_TOKEN\nexport "
+                "ENGINE_TOKEN=$(openssl rand -hex 16) on each; run.token: none lets anybody "
+                "join");
+}
+
 enum { LOOK_MS = 50, TRY_S = 2, TELL_S = 5 };
 
 enum error nodes_open(const struct nodes_params *p, struct nodes **out) {
@@ -30,7 +51,7 @@ enum error nodes_open(const struct nodes_params *p, struct nodes **out) {
     n->p = p;
     if (getrandom(&n->instance, sizeof n->instance, 0) != sizeof n->instance)
         n->instance = (uint32_t)clock_ns();
-    snprintf(n->url, sizeof n->url, "tcp://%s", p->master);
+    snprintf(n->url, sizeof n->url, "tcp://%s", p->master ? p->master : "127.0.0.1:0");
     *out = n;
     return ERR_NONE;
 }
@@ -132,7 +153,10 @@ static enum error read_members(struct nodes *n, const struct member *m, struct n
         if (i < n->p->index) out->first += locals;
         out->world += locals;
     }
-    out->store = n->url;
+    if (out->world > RANKS_MAX)
+        return FAIL(ERR_CONFIG, "%d ranks on %d nodes\nfrom 1 to %d are possible", out->world,
+                    n->p->count, RANKS_MAX);
+    out->store = n->p->index == 0 ? store_url(n->store) : n->url; /* its port may be any free one */
     return ERR_NONE;
 }
 

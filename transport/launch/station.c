@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -201,6 +202,18 @@ static enum error open_board(struct station *s, const struct station_params *p) 
 }
 
 /* ---- the whole ---- */
+
+static const char *given(const char *name) {
+    const char *text = getenv(name);
+    return text && *text ? text : NULL;
+}
+
+enum error station_told(struct pool *pool, struct station_params *out) {
+    out->master = given(STORE_VARIABLE);
+    out->round = given(ROUND_VARIABLE);
+    out->node = given(NODE_VARIABLE);
+    return token_inherited(pool, &out->token);
+}
 
 static const char *fitting_link(const struct roster *r) {
     if (r->hosts == 1) return "shm";

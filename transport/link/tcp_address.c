@@ -60,6 +60,19 @@ enum error address_choose(const char *interface, char out[ADDRESS_MAX]) {
     return interface_address(interface, out);
 }
 
+bool address_interface(const char *interface, char name[ADDRESS_MAX]) {
+    struct ifaddrs *list, *i;
+    char text[ADDRESS_MAX];
+    if (getifaddrs(&list) != 0) return false;
+    for (i = list; i; i = i->ifa_next)
+        if (!strcmp(i->ifa_name, interface) ||
+            (i->ifa_addr && address_text(i->ifa_addr, text) && !strcmp(text, interface)))
+            break;
+    if (i) snprintf(name, ADDRESS_MAX, "%s", i->ifa_name);
+    freeifaddrs(list);
+    return i;
+}
+
 bool address_is_loopback(const char *address) {
     struct in6_addr v6;
     struct in_addr v4;

@@ -96,7 +96,7 @@ double kernel_softmax(int64_t n, const float *x, float *y, float *tops, int64_t 
 /* ---- the op: scratch is what each row gives, then each thread's tops ------------------------- */
 struct result {
     double loss;
-    bool right;
+    bool right, top;
 };
 struct pass {
     const struct op *op;
@@ -123,21 +123,23 @@ static void forward_rows(void *ctx, int64_t begin, int64_t end) {
         double log_sum = kernel_softmax(classes, x, p->a->y + i * classes, (float *)tops, &best);
         if (!p->a->labels) continue;
         int32_t label = p->a->labels[i];
-        results[i] = (struct result){log_sum - ((double)x[label] - (double)x[best]), best == label};
+        results[i] = (struct result){log_sum - ((double)x[label] - (double)x[best]), best == label,
+                                     p->a->top && label_in_top(x, classes, label)};
     }
 }
 
 /* A sample's loss, and its part of right answers, are means over its rows. */
-static void add_up(const struct op_desc *d, const struct result *results, double sums[2]) {
+static void add_up(const struct op_desc *d, const struct result *results, const struct op_args *a) {
     int64_t rows = op_rows(d) / d->n;
     for (int64_t i = 0; i < d->n; i++) {
         double loss = 0, rights = 0;
         for (int64_t r = i * rows; r < (i + 1) * rows; r++) {
             loss += results[r].loss;
             rights += results[r].right;
+            if (a->top) *a->top += results[r].top;
         }
-        sums[0] += loss / (double)rows;
-        sums[1] += rights / (double)rows;
+        a->sums[0] += loss / (double)rows;
+        a->sums[1] += rights / (double)rows;
     }
 }
 
@@ -151,7 +153,7 @@ static enum error cross_entropy_forward(struct op *op, const struct op_args *a) 
     for (int64_t i = 0; i < op_rows(d) && a->labels; i++)
         TRY(label_check(a->labels[i], shape_last(&d->x)));
     cpu_parallel(op->dev, op_rows(d), grain_of(d), forward_rows, &p);
-    if (a->labels) add_up(d, a->scratch, a->sums);
+    if (a->labels) add_up(d, a->scratch, a);
     return ERR_NONE;
 }
 

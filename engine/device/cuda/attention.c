@@ -21,6 +21,7 @@ static struct attention_call call_of(const struct op *op, const struct op_args *
                                .positions = (int)d->x.dim[0],
                                .heads = heads,
                                .size = size,
+                               .shared = cuda_of(op)->shared,
                                .causal = d->attention.causal};
     uintptr_t all = (uintptr_t)c.x | (uintptr_t)c.y | (uintptr_t)c.dy | (uintptr_t)c.dx;
     c.aligned = all % 16 == 0 && size % (c.type == ELEMENT_F32 ? 4 : 8) == 0;
@@ -36,25 +37,14 @@ static bool attention_takes(const struct op_desc *d) {
     return d->n <= INT32_MAX / d->attention.heads / blocks;
 }
 
-static enum error prepared(cudaError_t e, const struct op *op, int size) {
-    int most = 0;
-    if (e != cudaErrorInvalidValue) return e ? cuda_failed(e, "attention") : ERR_NONE;
-    (void)cudaGetLastError(); /* it is told here */
-    CU(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, op->dev->params.unit),
-       "attention");
-    return FAIL(ERR_DEVICE,
-                "attention: heads of size %d need more shared memory than the %d KiB that %s gives "
-                "a block\nuse more heads: each is smaller then",
-                size, most >> 10, cuda_of(op)->name);
-}
-
 static enum error attention_prepare(struct op *op) {
     struct op_args none = {0};
     struct attention_call c = call_of(op, &none);
-    (void)cuda_stream(op); /* what follows is about the current GPU */
-    TRY(prepared(attention_forward_prepare(c.type, c.size), op, c.size));
-    TRY(prepared(attention_queries_prepare(c.type, c.size), op, c.size));
-    return prepared(attention_keys_prepare(c.type, c.size), op, c.size);
+    TRY(cuda_enter(cuda_of(op))); /* what follows is about the current GPU */
+    CU(attention_forward_prepare(c.type, c.size, c.shared), "attention");
+    CU(attention_queries_prepare(c.type, c.size, c.shared), "attention");
+    CU(attention_keys_prepare(c.type, c.size, c.shared), "attention");
+    return ERR_NONE;
 }
 
 static enum error attention_create(struct device *dev, const struct op_desc *d, struct op **out) {

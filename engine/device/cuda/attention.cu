@@ -116,25 +116,31 @@ template <class P, int WARPS, int KEYS, int BLOCKS> static attention_kernel forw
     return k;
 }
 
-template <typename T> static attention_kernel forward_half(int size) {
+template <typename T> static attention_kernel forward_half(int size, int shared) {
     if (size <= 32) return forward_kernel<tensor<T, 32, 2, 64, true>, 4, 64, 3>();
     if (size <= 64) return forward_kernel<tensor<T, 64, 2, 64, true>, 4, 64, 2>();
     if (size <= 96) return forward_kernel<tensor<T, 96, 2, 32, false>, 4, 64, 2>();
-    return forward_kernel<tensor<T, 128, 2, 32, false>, 4, 64, 2>();
+    return attention_fitting(shared, forward_kernel<tensor<T, 128, 2, 32, false>, 4, 64, 2>(),
+                             forward_kernel<tensor<T, 128, 2, 32, false>, 4, 32, 1>());
 }
 
-static attention_kernel forward_of(enum element type, int size) {
-    if (type == ELEMENT_BF16) return forward_half<__nv_bfloat16>(size);
-    if (type == ELEMENT_FP16) return forward_half<__half>(size);
-    if (size <= 32) return forward_kernel<simt<32>, 4, 32, 3>();
-    if (size <= 64) return forward_kernel<simt<64>, 4, 32, 2>();
-    return forward_kernel<simt<128>, 4, 32, 2>();
+static attention_kernel forward_of(enum element type, int size, int shared) {
+    if (type == ELEMENT_BF16) return forward_half<__nv_bfloat16>(size, shared);
+    if (type == ELEMENT_FP16) return forward_half<__half>(size, shared);
+    if (size <= 32) return forward_kernel<simt<32, 32>, 4, 32, 3>();
+    if (size <= 64) return forward_kernel<simt<64, 32>, 4, 32, 2>();
+    return attention_fitting(shared, forward_kernel<simt<128, 32>, 4, 32, 2>(),
+                             forward_kernel<simt<128, 16>, 4, 16, 1>());
 }
 
-extern "C" cudaError_t attention_forward_prepare(enum element type, int size) {
-    return attention_prepare(forward_of(type, size));
+extern "C" cudaError_t attention_forward_prepare(enum element type, int size, int shared) {
+    return attention_prepare(forward_of(type, size, shared));
+}
+
+extern "C" size_t attention_forward_bytes(enum element type, int size, int shared) {
+    return forward_of(type, size, shared).bytes;
 }
 
 extern "C" cudaError_t attention_forward_launch(const struct attention_call *c, cudaStream_t s) {
-    return attention_launch(forward_of(c->type, c->size), *c, s);
+    return attention_launch(forward_of(c->type, c->size, c->shared), *c, s);
 }

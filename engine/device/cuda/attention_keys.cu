@@ -132,25 +132,33 @@ template <class P, int WARPS, int QUERIES, int BLOCKS> static attention_kernel k
     return k;
 }
 
-template <typename T> static attention_kernel keys_half(int size) {
+template <typename T> static attention_kernel keys_half(int size, int shared) {
     if (size <= 32) return keys_kernel<tensor<T, 32, 2, 32, true>, 4, 64, 2>();
     if (size <= 64) return keys_kernel<tensor<T, 64, 2, 32, false>, 4, 64, 2>();
-    if (size <= 96) return keys_kernel<tensor<T, 96, 1, 32, false>, 8, 64, 1>();
-    return keys_kernel<tensor<T, 128, 1, 32, false>, 8, 64, 1>();
+    if (size <= 96)
+        return attention_fitting(shared, keys_kernel<tensor<T, 96, 1, 32, false>, 8, 64, 1>(),
+                                 keys_kernel<tensor<T, 96, 1, 32, false>, 8, 32, 1>());
+    return attention_fitting(shared, keys_kernel<tensor<T, 128, 1, 32, false>, 8, 64, 1>(),
+                             keys_kernel<tensor<T, 128, 1, 32, false>, 4, 32, 1>());
 }
 
-static attention_kernel keys_of(enum element type, int size) {
-    if (type == ELEMENT_BF16) return keys_half<__nv_bfloat16>(size);
-    if (type == ELEMENT_FP16) return keys_half<__half>(size);
-    if (size <= 32) return keys_kernel<simt<32>, 4, 32, 2>();
-    if (size <= 64) return keys_kernel<simt<64>, 4, 32, 2>();
-    return keys_kernel<simt<128>, 4, 32, 1>();
+static attention_kernel keys_of(enum element type, int size, int shared) {
+    if (type == ELEMENT_BF16) return keys_half<__nv_bfloat16>(size, shared);
+    if (type == ELEMENT_FP16) return keys_half<__half>(size, shared);
+    if (size <= 32) return keys_kernel<simt<32, 32>, 4, 32, 2>();
+    if (size <= 64) return keys_kernel<simt<64, 32>, 4, 32, 2>();
+    return attention_fitting(shared, keys_kernel<simt<128, 32>, 4, 32, 1>(),
+                             keys_kernel<simt<128, 16>, 2, 16, 1>());
 }
 
-extern "C" cudaError_t attention_keys_prepare(enum element type, int size) {
-    return attention_prepare(keys_of(type, size));
+extern "C" cudaError_t attention_keys_prepare(enum element type, int size, int shared) {
+    return attention_prepare(keys_of(type, size, shared));
+}
+
+extern "C" size_t attention_keys_bytes(enum element type, int size, int shared) {
+    return keys_of(type, size, shared).bytes;
 }
 
 extern "C" cudaError_t attention_keys_launch(const struct attention_call *c, cudaStream_t s) {
-    return attention_launch(keys_of(c->type, c->size), *c, s);
+    return attention_launch(keys_of(c->type, c->size, c->shared), *c, s);
 }

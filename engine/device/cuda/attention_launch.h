@@ -8,7 +8,7 @@ extern "C" {
 #endif
 
 enum { ATTENTION_SIZE_MOST = 128 }; /* of a head */
-enum { ATTENTION_ROWS_LEAST = 64 }; /* of a head in one block of any kernel */
+enum { ATTENTION_ROWS_LEAST = 32 }; /* of a head in one block of any kernel */
 
 struct attention_call {
     enum element type; /* of x, y, dy, dx */
@@ -20,15 +20,19 @@ struct attention_call {
     float *delta;      /* the same shape: sum of dy y */
     int64_t samples;
     int positions, heads, size;
+    int shared; /* bytes of shared memory that the GPU gives a block: larger tiles where there is more */
     bool causal;
     bool aligned; /* every row of a head begins on a multiple of 16 bytes */
 };
 
-/* Once for each GPU, type and size, before the first of the others. cudaErrorInvalidValue: a block would need more
- * shared memory than this GPU gives one. */
-cudaError_t attention_forward_prepare(enum element type, int size);
-cudaError_t attention_queries_prepare(enum element type, int size);
-cudaError_t attention_keys_prepare(enum element type, int size);
+/* Once for each GPU, type and size, before the first of the others. */
+cudaError_t attention_forward_prepare(enum element type, int size, int shared);
+cudaError_t attention_queries_prepare(enum element type, int size, int shared);
+cudaError_t attention_keys_prepare(enum element type, int size, int shared);
+/* Bytes of shared memory that a block of each takes on such a GPU. */
+size_t attention_forward_bytes(enum element type, int size, int shared);
+size_t attention_queries_bytes(enum element type, int size, int shared);
+size_t attention_keys_bytes(enum element type, int size, int shared);
 
 cudaError_t attention_forward_launch(const struct attention_call *c, cudaStream_t s); /* y, lse */
 cudaError_t attention_delta_launch(const struct attention_call *c, cudaStream_t s);   /* delta */

@@ -134,27 +134,33 @@ template <class P, int WARPS, int KEYS, int BLOCKS> static attention_kernel quer
     return k;
 }
 
-template <typename T> static attention_kernel queries_half(int size) {
+template <typename T> static attention_kernel queries_half(int size, int shared) {
     if (size <= 32) return queries_kernel<tensor<T, 32, 2, 32, true>, 4, 64, 2>();
     if (size <= 64) return queries_kernel<tensor<T, 64, 2, 32, true>, 4, 64, 2>();
     if (size <= 96) return queries_kernel<tensor<T, 96, 2, 32, false>, 4, 32, 2>();
-    return queries_kernel<tensor<T, 128, 2, 32, false>, 4, 32, 2>();
+    return attention_fitting(shared, queries_kernel<tensor<T, 128, 2, 32, false>, 4, 32, 2>(),
+                             queries_kernel<tensor<T, 128, 1, 32, false>, 4, 32, 1>());
 }
 
-static attention_kernel queries_of(enum element type, int size) {
-    if (type == ELEMENT_BF16) return queries_half<__nv_bfloat16>(size);
-    if (type == ELEMENT_FP16) return queries_half<__half>(size);
-    if (size <= 32) return queries_kernel<simt<32>, 4, 32, 2>();
-    if (size <= 64) return queries_kernel<simt<64>, 4, 32, 2>();
-    return queries_kernel<simt<128>, 4, 32, 1>();
+static attention_kernel queries_of(enum element type, int size, int shared) {
+    if (type == ELEMENT_BF16) return queries_half<__nv_bfloat16>(size, shared);
+    if (type == ELEMENT_FP16) return queries_half<__half>(size, shared);
+    if (size <= 32) return queries_kernel<simt<32, 32>, 4, 32, 2>();
+    if (size <= 64) return queries_kernel<simt<64, 32>, 4, 32, 2>();
+    return attention_fitting(shared, queries_kernel<simt<128, 32>, 4, 32, 1>(),
+                             queries_kernel<simt<128, 16>, 2, 16, 1>());
 }
 
-extern "C" cudaError_t attention_queries_prepare(enum element type, int size) {
-    return attention_prepare(queries_of(type, size));
+extern "C" cudaError_t attention_queries_prepare(enum element type, int size, int shared) {
+    return attention_prepare(queries_of(type, size, shared));
+}
+
+extern "C" size_t attention_queries_bytes(enum element type, int size, int shared) {
+    return queries_of(type, size, shared).bytes;
 }
 
 extern "C" cudaError_t attention_queries_launch(const struct attention_call *c, cudaStream_t s) {
-    return attention_launch(queries_of(c->type, c->size), *c, s);
+    return attention_launch(queries_of(c->type, c->size, c->shared), *c, s);
 }
 
 template <typename T> static cudaError_t delta_of(const attention_call *c, cudaStream_t s) {

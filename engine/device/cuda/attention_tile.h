@@ -120,9 +120,9 @@ template <typename T_, int D_, int TILES, int N_, bool HELD> struct tensor {
 };
 
 /* Eight lanes share a row; a lane's rows are 4 apart. s goes to the other lanes through the warp's SCRATCH floats. */
-template <int D_> struct simt {
+template <int D_, int N_> struct simt {
     typedef float T;
-    static const int D = D_, N = 32, LD = D + 4, ROWS = 16, LANES = 8;
+    static const int D = D_, N = N_, LD = D + 4, ROWS = 16, LANES = 8;
     static const int R = 4, C = N / LANES, CO = D / LANES, APART = N + 4, SCRATCH = ROWS * APART;
     struct factor {};
     struct rows {
@@ -317,6 +317,12 @@ struct attention_kernel {
     size_t bytes; /* of shared memory */
     int rows, threads;
 };
+
+/* 'large' where the GPU gives a block as much shared memory: GPUs of 8.6, 8.9 and 12.0 give 99 KiB, others 163 or more. */
+static inline attention_kernel attention_fitting(int shared, const attention_kernel &large,
+                                                 const attention_kernel &small) {
+    return large.bytes <= (size_t)shared ? large : small;
+}
 
 static inline cudaError_t attention_prepare(const attention_kernel &k) {
     return cudaFuncSetAttribute((const void *)k.run, cudaFuncAttributeMaxDynamicSharedMemorySize,

@@ -2,7 +2,9 @@
  * (out, kh, kw, in / groups) in the images' type. Where both are the same (one place, or one channel) the weights
  * serve as they are; else forward makes a copy, which backward uses too.
  *
- *   forward    y = act(x * w + b) as one plan, or as the product alone and a pass over y where cuDNN has no such plan
+ *   forward    y = x * w + b as one plan, or as the product alone where cuDNN has no such plan; what is left is a pass
+ *              over y. Relu always is: of cuDNN's engines with one none that is fast promises that a NaN stays a NaN,
+ *              and a network that diverges would look healthy
  *   backward   dz = dy where y > 0, dw1 = its sums; dw0 and dx by a plan each
  *
  * A fused bias is of the images' type. Channels are not padded: cuDNN's engines do that in their workspace where it
@@ -17,7 +19,7 @@ struct conv {
     enum value type;
     struct conv_plan *plan[CONV_PASSES];
     struct conv_run run[CONV_PASSES];
-    bool fused;              /* bias and relu are in the plan */
+    bool fused;              /* the bias is in the plan */
     bool same;               /* the two orders of weights are the same */
     bool cast;               /* x is data in f32 and must become 'type' */
     int64_t in, area;        /* channels and places of a filter */
@@ -92,11 +94,11 @@ static enum error conv_forward(struct op *op, const struct op_args *a) {
     const void *x, *w, *bias = NULL;
     TRY(images(c, a, false, &x));
     TRY(filters(c, a, false, &w));
-    if (c->fused && d->conv.bias) bias = c->type == VALUE_F32 ? (const void *)a->w[1] : a->w_low[1];
+    if (c->fused) bias = c->type == VALUE_F32 ? (const void *)a->w[1] : a->w_low[1];
     TRY(run(c, CONV_FORWARD, x, w, a->y, bias, a));
-    if (c->fused || !(d->conv.bias || d->act)) return ERR_NONE;
-    CU(conv_finish_launch(c->type, &c->cut, a->y, d->conv.bias ? a->w[1] : NULL, d->act == ACT_RELU,
-                          cuda_stream(op)),
+    const float *late = d->conv.bias && !c->fused ? a->w[1] : NULL;
+    if (!late && d->act == ACT_NONE) return ERR_NONE;
+    CU(conv_finish_launch(c->type, &c->cut, a->y, late, d->act == ACT_RELU, cuda_stream(op)),
        "a convolution's bias");
     return ERR_NONE;
 }
@@ -169,14 +171,10 @@ static enum error plan_all(struct conv *c) {
     shape_of(c, &s);
     TRY(conv_plan_get(dev, CONV_FILTER, &s, &c->plan[CONV_FILTER]));
     if (!d->first) TRY(conv_plan_get(dev, CONV_DATA, &s, &c->plan[CONV_DATA]));
-    s.bias = d->conv.bias, s.relu = d->act == ACT_RELU;
-    c->fused = s.bias || s.relu;
-    if (c->fused) {
-        if (conv_plan_get(dev, CONV_FORWARD, &s, &c->plan[CONV_FORWARD]) == ERR_NONE)
-            return ERR_NONE;
-        c->fused = false;
-    }
-    s.bias = s.relu = false;
+    s.bias = c->fused = d->conv.bias;
+    if (c->fused && conv_plan_get(dev, CONV_FORWARD, &s, &c->plan[CONV_FORWARD]) == ERR_NONE)
+        return ERR_NONE;
+    s.bias = c->fused = false;
     return conv_plan_get(dev, CONV_FORWARD, &s, &c->plan[CONV_FORWARD]);
 }
 

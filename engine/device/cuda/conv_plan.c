@@ -17,7 +17,7 @@ struct conv_plan {
     cudnnBackendDescriptor_t part[PARTS], plan; /* all that the plan was made of */
     int parts;
     cudnnStatus_t status; /* of the first call that failed */
-    int64_t space;
+    struct conv_about about;
 };
 
 /* ---- descriptors: after a failure the rest does nothing ------------------------------------- */
@@ -130,42 +130,34 @@ static cudnnBackendDescriptor_t convolve(struct conv_plan *p, cudnnBackendDescri
     return d;
 }
 
-/* y = x + bias, or y = relu(x) where there is no bias; a NaN stays one */
-static cudnnBackendDescriptor_t pointwise(struct conv_plan *p, cudnnBackendDescriptor_t x,
-                                          cudnnBackendDescriptor_t bias,
-                                          cudnnBackendDescriptor_t y) {
-    cudnnPointwiseMode_t mode = bias ? CUDNN_POINTWISE_ADD : CUDNN_POINTWISE_RELU_FWD;
-    cudnnNanPropagation_t nans = CUDNN_PROPAGATE_NAN;
+/* y = x + bias */
+static cudnnBackendDescriptor_t addition(struct conv_plan *p, cudnnBackendDescriptor_t x,
+                                         cudnnBackendDescriptor_t bias,
+                                         cudnnBackendDescriptor_t y) {
+    cudnnPointwiseMode_t mode = CUDNN_POINTWISE_ADD;
     cudnnBackendDescriptor_t how = part(p, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
     set(p, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
     set(p, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &f32);
-    if (!bias)
-        set(p, how, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1, &nans);
     finish(p, how);
     cudnnBackendDescriptor_t d = part(p, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
     set_part(p, d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
     set_part(p, d, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
-    if (bias) set_part(p, d, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, bias);
+    set_part(p, d, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, bias);
     set_part(p, d, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
     finish(p, d);
     return d;
 }
 
-/* The convolution and what follows it; between operations values stay f32. The bias is of the images' type: with an
- * f32 one cuDNN 9 has no engine for images of 2 bytes. */
+/* The convolution and its bias; between the two values stay f32. The bias is of the images' type: with an f32 one cuDNN 9
+ * has no engine for images of 2 bytes. */
 static cudnnBackendDescriptor_t graph(struct conv_plan *p) {
     enum { BETWEEN = 100 };
     const struct conv_shape *s = &p->shape;
     int64_t ys[] = {s->n, s->y[0], s->y[1], s->y[2]}, bs[] = {1, s->y[0], 1, 1}, count = 1;
-    cudnnBackendDescriptor_t y = tensor(p, CONV_Y, s->type, ys, false), at = y, ops[3];
-    if (s->bias || s->relu) at = tensor(p, BETWEEN, f32, ys, true);
-    ops[0] = convolve(p, at);
-    if (s->bias) {
-        cudnnBackendDescriptor_t sum = s->relu ? tensor(p, BETWEEN + 1, f32, ys, true) : y;
-        ops[count++] = pointwise(p, at, tensor(p, CONV_BIAS, s->type, bs, false), sum);
-        at = sum;
-    }
-    if (s->relu) ops[count++] = pointwise(p, at, NULL, y);
+    cudnnBackendDescriptor_t y = tensor(p, CONV_Y, s->type, ys, false), product = y, ops[2];
+    if (s->bias) product = tensor(p, BETWEEN, f32, ys, true);
+    ops[0] = convolve(p, product);
+    if (s->bias) ops[count++] = addition(p, product, tensor(p, CONV_BIAS, s->type, bs, false), y);
     cudnnBackendDescriptor_t d = part(p, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     set(p, d, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, ops);
     set(p, d, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &p->handle);
@@ -174,8 +166,8 @@ static cudnnBackendDescriptor_t graph(struct conv_plan *p) {
 }
 
 /* ---- proposals ------------------------------------------------------------------------------ */
-/* The notes of a proposal's engine as bits; false: they cannot be had. */
-static bool engine_notes(cudnnBackendDescriptor_t proposal, unsigned *out) {
+/* A proposal's engine and its notes; false: they cannot be had. */
+static bool engine_about(cudnnBackendDescriptor_t proposal, struct conv_about *out) {
     cudnnBackendDescriptor_t engine = NULL;
     cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
     int64_t count = 0;
@@ -185,19 +177,22 @@ static bool engine_notes(cudnnBackendDescriptor_t proposal, unsigned *out) {
                !dnn.BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
                                         CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT,
                                         &count, notes);
-    *out = 0;
-    for (int64_t i = 0; got && i < count; i++) *out |= 1U << notes[i];
+    *out = (struct conv_about){.engine = -1};
+    for (int64_t i = 0; got && i < count; i++) out->notes |= 1U << notes[i];
+    got = got && !dnn.BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64,
+                                          1, &count, &out->engine);
     dnn.BackendDestroyDescriptor(engine);
     return got;
 }
 
 /* Sums are f32 in any precision; of f32 alone the factors must be left as they are too: tensor cores round them. */
-static bool suits(const struct conv_shape *s, cudnnBackendDescriptor_t proposal) {
-    unsigned notes, never = 1U << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC |
-                            1U << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION |
-                            1U << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
+static bool suits(const struct conv_shape *s, cudnnBackendDescriptor_t proposal,
+                  struct conv_about *about) {
+    unsigned never = 1U << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC |
+                     1U << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION |
+                     1U << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
     if (s->exact) never |= 1U << CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
-    return engine_notes(proposal, &notes) && !(notes & never);
+    return engine_about(proposal, about) && !(about->notes & never);
 }
 
 /* CONV_SPACE, or what the images themselves take: engines that pad 3 channels to 8 want that. */
@@ -219,8 +214,8 @@ static bool becomes_plan(struct conv_plan *p, cudnnBackendDescriptor_t proposal)
                                  CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &proposal) &&
         !dnn.BackendFinalize(d) &&
         !dnn.BackendGetAttribute(d, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
-                                 &count, &p->space) &&
-        p->space <= space_limit(&p->shape)) {
+                                 &count, &p->about.space) &&
+        p->about.space <= space_limit(&p->shape)) {
         p->plan = d;
         return true;
     }
@@ -246,7 +241,7 @@ static bool choose(struct conv_plan *p, cudnnBackendDescriptor_t ops, cudnnBacke
         count = 0;
     int64_t chosen = -1;
     for (int64_t i = 0; i < count && i < made && chosen < 0; i++)
-        if (suits(&p->shape, each[i]) && becomes_plan(p, each[i])) chosen = i;
+        if (suits(&p->shape, each[i], &p->about) && becomes_plan(p, each[i])) chosen = i;
     for (int64_t i = 0; i < made; i++)
         if (i != chosen) dnn.BackendDestroyDescriptor(each[i]);
     if (chosen >= 0) p->part[p->parts++] = each[chosen];
@@ -324,7 +319,11 @@ void conv_plan_put(struct conv_plan *p) {
 }
 
 size_t conv_plan_space(const struct conv_plan *p) {
-    return p ? (size_t)p->space : 0;
+    return p ? (size_t)p->about.space : 0;
+}
+
+void conv_plan_about(const struct conv_plan *p, struct conv_about *out) {
+    *out = p->about;
 }
 
 /* ---- runs ----------------------------------------------------------------------------------- */

@@ -9,8 +9,8 @@ struct conv_shape {
     int64_t n, groups, x[3], y[3]; /* channels, height, width */
     int64_t kernel[2], stride[2], pad[2];
     cudnnDataType_t type;
-    int32_t exact;      /* f32 whose factors are not rounded */
-    int32_t bias, relu; /* of forward: one a channel is added; what is negative becomes zero */
+    int32_t exact; /* f32 whose factors are not rounded */
+    int32_t bias;  /* of forward: one a channel is added */
 };
 struct conv_plan;
 
@@ -20,6 +20,12 @@ MUST_CHECK enum error conv_plan_get(struct cuda *c, enum conv_pass pass, const s
                                     struct conv_plan **out);
 void conv_plan_put(struct conv_plan *p); /* NULL is fine */
 size_t conv_plan_space(const struct conv_plan *p);
+struct
+    conv_about { /* which of cuDNN's engines it is, what cuDNN notes of it, and the bytes that it works in */
+    int64_t engine, space;
+    unsigned notes; /* bits of cudnnBackendNumericalNote_t */
+};
+void conv_plan_about(const struct conv_plan *p, struct conv_about *out);
 enum { CONV_SPACE = 256 << 20 };
 
 /* x, filter and y (of a gradient: dx, dw and dy in their places), and the bias. All are 16-byte aligned. */

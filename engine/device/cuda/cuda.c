@@ -140,6 +140,8 @@ static enum error check_unit(struct cuda *c, int unit) {
     memcpy(c->name, u.name, sizeof c->name);
     c->processors = u.processors;
     c->capability = 10 * u.major + u.minor;
+    CU(cudaDeviceGetAttribute(&c->shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, unit),
+       "what this GPU is");
     if (c->capability < CAPABILITY_LEAST)
         return FAIL(ERR_DEVICE,
                     "GPU %d (%s) has compute capability %d.%d: the engine needs 8.0 or later\n"

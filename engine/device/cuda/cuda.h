@@ -19,11 +19,11 @@ struct cuda {
     int *fault;       /* host memory that kernels write: enum cuda_fault, first one wins; 0: none */
     int *fault_there; /* the same, as kernels address it */
     int processors, capability; /* multiprocessors; 90 for 9.0 */
+    int shared;                 /* bytes of shared memory that a block may ask for */
     cudaStream_t setup;         /* beside the lanes: zeroing what has been allocated */
     struct cuda_memory *memory; /* what has been allocated: memory.c */
     struct cuda_tables *tables; /* spans that the GPU has: update.c */
-    bool recording;
-    char name[96]; /* "NVIDIA H200", for messages */
+    char name[96];              /* "NVIDIA H200", for messages */
 };
 enum { BLAS_SPACE = 32 << 20 };
 

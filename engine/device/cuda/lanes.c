@@ -41,11 +41,15 @@ void *cuda_lane(struct device *d, enum device_lane l) {
     return cuda_device(d)->stream[l];
 }
 
-/* What may not stand in a recording would spoil it, and be told of at its end as something else. */
+/* The device on which the calling thread records; others' threads may go on working with it. */
+static _Thread_local const struct cuda *recording;
+
+enum error cuda_not_recording(const struct cuda *c, const char *what) {
+    return c == recording ? FAIL(ERR_BUG, "%s in the middle of a recording", what) : ERR_NONE;
+}
+
 static enum error not_recording(const struct cuda *c, enum device_lane l, const char *what) {
-    if (l == LANE_COMPUTE && c->recording) /* its thread alone may look */
-        return FAIL(ERR_BUG, "%s in the middle of a recording", what);
-    return ERR_NONE;
+    return l == LANE_COMPUTE ? cuda_not_recording(c, what) : ERR_NONE;
 }
 
 /* ---- marks ---------------------------------------------------------------------------------- */
@@ -207,7 +211,7 @@ enum error cuda_record(struct device *d) {
     TRY(not_recording(c, LANE_COMPUTE, "a recording"));
     CU(cudaStreamBeginCapture(c->stream[LANE_COMPUTE], cudaStreamCaptureModeThreadLocal),
        "recording");
-    c->recording = true;
+    recording = c;
     return ERR_NONE;
 }
 
@@ -228,7 +232,7 @@ enum error cuda_recorded(struct device *d, struct device_recording **out) {
     CUDA_ENTERED(c, d);
     cudaGraph_t graph = NULL;
     *out = NULL;
-    c->recording = false;
+    recording = NULL;
     CU(cudaStreamEndCapture(c->stream[LANE_COMPUTE], &graph), "recording");
     enum error err = keep(c, graph, out);
     (void)cudaGraphDestroy(graph);

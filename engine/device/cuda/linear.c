@@ -8,7 +8,7 @@
  *       or     dw (out, in) = dz (out, rows) x' (rows, in), where the weights are kept transposed
  *              dx (in, rows) = w' (in, out) dz (out, rows)
  *
- * Where the library has no kernel for a product with all that on it, the plain one is taken: y holds the bias before
+ * Where the library has no kernel for a product with all that on it, or only one that is less exact, the plain one is taken: y holds the bias before
  * it adds, and a kernel of our own follows. */
 #include "engine/device/cuda/columns.h"
 #include "engine/device/cuda/linear_launch.h"
@@ -40,6 +40,11 @@ static cublasLtEpilogue_t epilogue_of(const struct op_desc *d, bool train) {
     return e ? (cublasLtEpilogue_t)e : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
+/* cuBLASLt's gelu may be an approximation that has fewer digits than f32. */
+static bool epilogue_is_exact(const struct op_desc *d) {
+    return d->act != ACT_GELU_TANH || d->precision != PRECISION_F32;
+}
+
 static enum error plan_forward(struct linear *l, struct matmul *m, bool train, bool *own) {
     const struct op_desc *d = &l->op.desc;
     struct product p = {.m = l->out,
@@ -49,8 +54,8 @@ static enum error plan_forward(struct linear *l, struct matmul *m, bool train, b
                         .precision = d->precision,
                         .epilogue = epilogue_of(d, train),
                         .aux_ld = train ? l->before_ld : 0};
-    *own = false;
-    enum error err = matmul_init(m, cuda_of(&l->op), &p);
+    *own = !epilogue_is_exact(d);
+    enum error err = *own ? ERR_DEVICE : matmul_init(m, cuda_of(&l->op), &p);
     if (err != ERR_DEVICE || p.epilogue == CUBLASLT_EPILOGUE_DEFAULT) return err;
     *own = true;
     p.epilogue = CUBLASLT_EPILOGUE_DEFAULT, p.aux_ld = 0;

@@ -15,6 +15,7 @@ static struct loss_call loss_call(const struct op *op, const struct op_args *a) 
                               .target = a->target,
                               .found = a->scratch,
                               .sums = a->sums,
+                              .top = a->labels ? a->top : NULL,
                               .loss_share = rows,
                               .right_share = rows,
                               .fault = cuda_of(op)->fault_there,

@@ -40,6 +40,23 @@ static __device__ __forceinline__ bool beaten(const float *v, float most, int64_
     return lost;
 }
 
+/* How many of x[at, at + N) come before the label's output; what is no number does. Behind a row stands -infinity. */
+template <int N>
+static __device__ __forceinline__ int count_before(const float *v, int64_t at, int64_t label,
+                                                   float own) {
+    int before = 0;
+#pragma unroll
+    for (int i = 0; i < N; i++) before += at + i < label ? !(v[i] < own) : !(v[i] <= own);
+    return before;
+}
+
+/* Whether fewer than LOSS_TOP of the row do, counted by the threads of its block. */
+template <int THREADS>
+static __device__ __forceinline__ float is_in_top(const loss_call &c, int before, float *shared) {
+    if (!c.top) return 0;
+    return block_sum<THREADS>((float)before, shared) < LOSS_TOP ? 1.0f : 0.0f;
+}
+
 /* ---- cross-entropy -------------------------------------------------------------------------- */
 template <typename X, typename T, int THREADS, bool WHOLE>
 static __device__ __forceinline__ void softmax_write(const loss_call &c, int64_t row, float top,
@@ -64,6 +81,7 @@ static __global__ void __launch_bounds__(THREADS) cross_entropy_rows(loss_call c
     float own = label < 0 ? 0 : to_float(x[label]), v[N];
     float top = -FLT_MAX, sum = 0; /* so that x - top is a number, though x be -infinity */
     bool lost = false;
+    int before = 0;
 #pragma unroll 2
     for (int64_t at = (int64_t)threadIdx.x * N; at < c.width; at += THREADS * N) {
         pack_load<WHOLE, N>(x, at, c.width, -INFINITY, v);
@@ -71,6 +89,7 @@ static __global__ void __launch_bounds__(THREADS) cross_entropy_rows(loss_call c
 #pragma unroll
         for (int i = 1; i < N; i++) most = fmaxf(most, v[i]);
         lost |= beaten<N>(v, most, at, label, own);
+        if (c.top) before += count_before<N>(v, at, label, own);
         most = fmaxf(top, most);
         sum *= power<T>(top - most);
         top = most;
@@ -80,12 +99,13 @@ static __global__ void __launch_bounds__(THREADS) cross_entropy_rows(loss_call c
     float all = block_max<THREADS>(top, shared);
     sum = block_sum<THREADS>(sum * power<T>(top - all), shared);
     bool right = block_max<THREADS>(lost ? 1.0f : 0.0f, shared) == 0 && own == own;
+    float in_top = is_in_top<THREADS>(c, before, shared);
     if (threadIdx.x == 0) {
         if (c.kept) c.kept[row] = {all, 1 / sum};
         if (label < 0)
-            c.found[row] = {0, 0};
+            c.found[row] = {0, 0, 0};
         else
-            c.found[row] = {logf(sum) - (own - all), right ? 1.0f : 0.0f};
+            c.found[row] = {logf(sum) - (own - all), right ? 1.0f : 0.0f, in_top};
     }
     if (c.y) softmax_write<X, T, THREADS, WHOLE>(c, row, all, 1 / sum);
 }
@@ -125,6 +145,7 @@ static __global__ void __launch_bounds__(THREADS) mse_rows(loss_call c) {
     const X *x = (const X *)c.x + row * c.width;
     float own = label < 0 ? 0 : to_float(x[label]), v[N], sum = 0;
     bool lost = label < 0;
+    int before = 0;
     for (int64_t at = (int64_t)threadIdx.x * N; at < c.width; at += THREADS * N) {
         pack_load<WHOLE, N>(x, at, c.width, 0, v);
         float most = -INFINITY;
@@ -134,14 +155,16 @@ static __global__ void __launch_bounds__(THREADS) mse_rows(loss_call c) {
             most = fmaxf(most, v[i]);
         }
         lost |= beaten<N>(v, most, at, label, own);
+        if (c.top) before += count_before<N>(v, at, label, own);
         subtract_target<N, WHOLE>(c, row, at, label, v);
 #pragma unroll
         for (int i = 0; i < N; i++) sum += at + i < c.width ? v[i] * v[i] : 0;
     }
     sum = block_sum<THREADS>(sum, shared);
     bool right = block_max<THREADS>(lost ? 1.0f : 0.0f, shared) == 0 && own == own;
+    float in_top = is_in_top<THREADS>(c, before, shared);
     bool counts = !c.labels || label >= 0;
-    if (threadIdx.x == 0) c.found[row] = {counts ? sum : 0, right ? 1.0f : 0.0f};
+    if (threadIdx.x == 0) c.found[row] = {counts ? sum : 0, right ? 1.0f : 0.0f, in_top};
 }
 
 template <typename X, typename T, int THREADS, bool WHOLE>
@@ -162,17 +185,20 @@ static __global__ void __launch_bounds__(THREADS) mse_back_rows(loss_call c) {
 /* ---- all rows ------------------------------------------------------------------------------- */
 static __global__ void __launch_bounds__(SUM_THREADS) rows_add(loss_call c) {
     SHARED(double, shared, [SUM_THREADS / WARP]);
-    double loss = 0, right = 0;
+    double loss = 0, right = 0, top = 0;
 #pragma unroll 8
     for (int64_t r = threadIdx.x; r < c.rows; r += SUM_THREADS) {
         loss += (double)c.found[r].loss;
         right += (double)c.found[r].right;
+        if (c.top) top += (double)c.found[r].top;
     }
     loss = block_sum_double<SUM_THREADS>(loss, shared);
     right = block_sum_double<SUM_THREADS>(right, shared);
+    if (c.top) top = block_sum_double<SUM_THREADS>(top, shared);
     if (threadIdx.x) return;
     c.sums[0] += loss / c.loss_share;
     c.sums[1] += right / c.right_share;
+    if (c.top) *c.top += top;
 }
 
 /* ---- launchers ------------------------------------------------------------------------------ */

@@ -10,7 +10,7 @@ extern "C" {
 
 struct
     loss_row { /* what forward finds out about a row; right: 1 if its first largest output is the label */
-    float loss, right;
+    float loss, right, top; /* top: as op_args.top counts, where it is asked for */
 };
 struct softmax_row { /* y = e^(x - top) part */
     float top, part;
@@ -27,6 +27,7 @@ struct loss_call {
     struct loss_row *found;   /* (rows) */
     double
         *sums; /* sums[0] += found's losses / loss_share, sums[1] += found's rights / right_share */
+    double *top; /* += found's tops; NULL: nobody asks */
     double loss_share, right_share;
     float scale; /* of the gradient of a row's loss (cross-entropy), of 2 (x - target) (mse) */
     int *fault, wrong; /* *fault = wrong where a label is not one of the classes, if *fault is 0 */

@@ -105,6 +105,7 @@ static enum error clear(struct cuda *c, void *p, size_t bytes) {
 enum error cuda_alloc(struct device *d, size_t bytes, void **out) {
     CUDA_ENTERED(c, d);
     void *p;
+    TRY(cuda_not_recording(c, "an allocation"));
     if (!bytes) bytes = 1;
     cudaError_t e = cudaMalloc(&p, bytes);
     if (e == cudaErrorMemoryAllocation) return out_of_memory(c, bytes);
@@ -130,6 +131,7 @@ void cuda_free(struct device *d, void *p) {
 enum error cuda_host_alloc(struct device *d, size_t bytes, void **out) {
     void *p;
     TRY(cuda_enter(cuda_device(d)));
+    TRY(cuda_not_recording(cuda_device(d), "an allocation"));
     cudaError_t e = cudaHostAlloc(&p, bytes ? bytes : 1, cudaHostAllocPortable);
     if (e == cudaErrorMemoryAllocation) {
         char asked[32];

@@ -56,6 +56,8 @@ enum error cuda_record(struct device *d);
 enum error cuda_recorded(struct device *d, struct device_recording **out);
 enum error cuda_replay(struct device *d, struct device_recording *r);
 void cuda_recording_free(struct device_recording *r);
+/* What may not stand in a recording would spoil it, and be told of at its end as something else. */
+MUST_CHECK enum error cuda_not_recording(const struct cuda *c, const char *what);
 
 /* vector.c */
 enum error cuda_sum(struct device *d, enum device_lane l, float *to, const float *const *terms,

@@ -166,10 +166,6 @@ static int64_t make_table(struct cuda *c, const struct rule *r, const struct rul
     return chunks;
 }
 
-static enum error not_recorded(const struct cuda *c) {
-    return c->recording ? FAIL(ERR_BUG, "an optimizer in the middle of a recording") : ERR_NONE;
-}
-
 enum error cuda_measure(struct device *d, const struct rule *r, const struct rule_span *spans,
                         int count, double *squares) {
     CUDA_ENTERED(c, d);
@@ -178,7 +174,7 @@ enum error cuda_measure(struct device *d, const struct rule *r, const struct rul
     if (r->kind != RULE_LAMB && r->kind != RULE_LARS)
         return FAIL(ERR_BUG, "this optimizer measures nothing");
     if (count < 1) return ERR_NONE;
-    TRY(not_recorded(c));
+    TRY(cuda_not_recording(c, "an optimizer"));
     TRY(room_to_make(c, count));
     make_table(c, r, spans, count, false);
     TRY(table_there(c, count, &there));
@@ -193,7 +189,7 @@ enum error cuda_update(struct device *d, const struct rule *r, const struct rule
     struct update_rule rule = round_rule(r);
     const struct update_span *there;
     if (count < 1) return ERR_NONE;
-    TRY(not_recorded(c));
+    TRY(cuda_not_recording(c, "an optimizer"));
     TRY(room_to_make(c, count));
     int64_t chunks = make_table(c, r, spans, count, true);
     if (chunks < 1) return ERR_NONE;

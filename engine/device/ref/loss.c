@@ -37,6 +37,7 @@ static enum error cross_entropy_forward(struct op *op, const struct op_args *a) 
             int32_t label = a->labels ? a->labels[r] : 0;
             loss += row_forward(a->x[0] + r * classes, classes, label, a->y + r * classes, &right);
             rights += right;
+            if (a->top) *a->top += label_in_top(a->x[0] + r * classes, classes, label);
         }
         if (!a->labels) continue;
         a->sums[0] += loss / (double)rows;
@@ -86,8 +87,11 @@ static enum error mse_forward(struct op *op, const struct op_args *a) {
             double off = (double)a->x[0][k] - (double)target_of(a, features, k);
             sum += off * off;
         }
-        for (int64_t r = i * rows; r < (i + 1) * rows && a->labels; r++)
-            rights += first_largest(a->x[0] + r * features, features) == a->labels[r];
+        for (int64_t r = i * rows; r < (i + 1) * rows && a->labels; r++) {
+            const float *x = a->x[0] + r * features;
+            rights += first_largest(x, features) == a->labels[r];
+            if (a->top) *a->top += label_in_top(x, features, a->labels[r]);
+        }
         a->sums[0] += sum / (double)each;
         a->sums[1] += rights / (double)rows;
     }

@@ -107,7 +107,8 @@ static void assert_near(const char *what, const struct op_desc *d, const float *
                         const float *want, size_t count) {
     char x[96], y[96];
     double scale = 0;
-    for (size_t i = 0; i < count; i++) scale = fmax(scale, fabs((double)want[i]));
+    for (size_t i = 0; i < count; i++) /* fmax here is more than gcc 12 bears on ARM64 */
+        if (fabs((double)want[i]) > scale) scale = fabs((double)want[i]);
     for (size_t i = 0; i < count; i++)
         if (!(fabs((double)got[i] - (double)want[i]) <= 1e-5 * scale))
             fail_msg("%s[%zu] of %d samples, %s to %s, kernel %dx%d, pad %d %d, act %d, pool %d: "

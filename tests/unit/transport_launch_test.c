@@ -56,6 +56,13 @@ static int scene_notice(const struct launch_self *s, int who, const char *path) 
     return 75;
 }
 
+/* Rank 'who' fails, and is longer on its way out than the grace; the others know at once. */
+static int scene_late(const struct launch_self *s, int who) {
+    if (s->rank != who) return 75;
+    usleep(350000);
+    return 65;
+}
+
 static int scene_bytes(const struct launch_self *s) {
     if (s->rank != 0) return 0;
     for (int i = 0; i < 10000; i++) putchar('x');
@@ -88,6 +95,7 @@ static int play(const struct launch_self *s, char **argv) {
     int who = argv[2] ? atoi(argv[2]) : -1, code = argv[2] && argv[3] ? atoi(argv[3]) : 0;
     if (!strcmp(scene, "hello")) return scene_hello(s);
     if (!strcmp(scene, "notice")) return scene_notice(s, who, argv[3]);
+    if (!strcmp(scene, "late")) return scene_late(s, who);
     if (!strcmp(scene, "bytes")) return scene_bytes(s);
     if (!strcmp(scene, "flood")) return scene_flood(s);
     if (!strcmp(scene, "leave")) return scene_leave(false);
@@ -245,6 +253,15 @@ static void cause_is_named(void **unused) {
     }
 }
 
+static void a_cause_that_ends_late_is_named(void **unused) {
+    (void)unused;
+    struct launch_result r;
+    assert_ok(launch(3, &r, "late", "1", NULL));
+    assert_int_equal(r.first, 1);
+    assert_int_equal(r.exit_code, 65);
+    assert_int_equal(r.stuck, -1);
+}
+
 static void any_bytes(void **unused) {
     (void)unused;
     static char log[20000];
@@ -314,11 +331,17 @@ int main(int argc, char **argv) {
     if (rank) return play(&self, argv);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(normal_end),  cmocka_unit_test(exit_codes),
-        cmocka_unit_test(killed),      cmocka_unit_test(eight_ranks),
-        cmocka_unit_test(stopped),     cmocka_unit_test(cause_is_named),
-        cmocka_unit_test(any_bytes),   cmocka_unit_test(flood),
-        cmocka_unit_test(left_behind), cmocka_unit_test(cannot_start),
+        cmocka_unit_test(normal_end),
+        cmocka_unit_test(exit_codes),
+        cmocka_unit_test(killed),
+        cmocka_unit_test(eight_ranks),
+        cmocka_unit_test(stopped),
+        cmocka_unit_test(cause_is_named),
+        cmocka_unit_test(a_cause_that_ends_late_is_named),
+        cmocka_unit_test(any_bytes),
+        cmocka_unit_test(flood),
+        cmocka_unit_test(left_behind),
+        cmocka_unit_test(cannot_start),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     forget_text();

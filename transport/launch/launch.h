@@ -41,7 +41,9 @@ struct launch_params {
     FILE *log;               /* where prefixed lines of the ranks' output go; NULL: nowhere */
     int (*stop)(void); /* the signal by which a user wanted to stop before the launch took signals
                           over, 0: none; asked once. NULL: none */
-    double grace; /* seconds that the rest have to end by themselves once a rank is lost; 0: 0.5 */
+    /* Seconds that the rest have to end by themselves once a rank is lost, and one more while all
+     * that have ended say that they lost another; 0: 0.5 */
+    double grace;
 };
 struct launch_result {
     int first;      /* rank that failed first, -1: none */

@@ -26,7 +26,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const double DEFAULT_GRACE = 0.5;
+static const double DEFAULT_GRACE = 0.5, PATIENCE = 1;
 static const int64_t DRAIN_NS =
     500000000; /* how long output is awaited from what has left the ranks' process group */
 enum { CODE_LOST = 75, CODE_INT = 130, CODE_TERM = 143 };
@@ -181,6 +181,15 @@ static bool was_told(const struct watch *w, const siginfo_t *end) {
     return (w->asked && end->si_status == w->asked) || (w->killed && end->si_status == SIGKILL);
 }
 
+/* Where only victims have ended, the cause is still on its way out, which takes longer on a busy
+ * machine. */
+static void set_deadline(struct watch *w) {
+    double grace = w->p->grace > 0 ? w->p->grace : DEFAULT_GRACE;
+    if (is_victim(&w->failure)) grace += PATIENCE;
+    int64_t end = w->pass + (int64_t)(grace * 1e9);
+    if (!w->deadline || end < w->deadline) w->deadline = end;
+}
+
 static void note_end(struct watch *w, int local, const siginfo_t *end) {
     bool exited = end->si_code == CLD_EXITED, told = was_told(w, end);
     w->ranks[local].ended = true;
@@ -196,10 +205,8 @@ static void note_end(struct watch *w, int local, const siginfo_t *end) {
         w->failed = w->pass;
         w->failure = *end;
     }
-    if (w->deadline || (told && exited))
-        return; /* the latter stop together, and one may have a checkpoint to save */
-    double grace = w->p->grace > 0 ? w->p->grace : DEFAULT_GRACE;
-    w->deadline = w->pass + (int64_t)(grace * 1e9);
+    if (told && exited) return; /* they stop together, and one may have a checkpoint to save */
+    set_deadline(w);
 }
 
 static void look_for_ends(struct watch *w) {

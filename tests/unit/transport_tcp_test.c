@@ -174,8 +174,8 @@ static void a_changed_message_is_named(void **state) {
     (void)state;
     for (int i = 0; i < 8; i++) {
         struct proxy proxy = {0};
-        on_the_way = &proxy;
         if (lengths[i / 2] && i % 2) continue; /* on one host bytes have no seals */
+        on_the_way = &proxy;
         run_through(&proxy,
                     (struct ranks){.world = 2,
                                    .link = far_and_near[i % 2],
@@ -183,6 +183,7 @@ static void a_changed_message_is_named(void **state) {
                                    .fn = changed,
                                    .user = &lengths[i / 2]},
                     r);
+        on_the_way = NULL;
         assert_true(proxy.change == 0);
         assert_int_equal(r[0].err, ERR_PEER);
         assert_int_equal(r[1].err, ERR_PEER);

@@ -87,9 +87,10 @@ static void found_by_cmake(void **state) {
     const char *flags = "";
 #endif
     shell(0,
-          "cd \"%s/user\" && cmake -S . -B build -DCMAKE_PREFIX_PATH=\"%s/the engine\" %s && "
+          "cd \"%s/user\" && cmake -S . -B build -DCMAKE_PREFIX_PATH=\"%s/the engine\" %s "
+          "-G \"$(sed -n s/^CMAKE_GENERATOR:INTERNAL=//p %s/CMakeCache.txt)\" && "
           "cmake --build build && build/train",
-          place, place, flags);
+          place, place, flags, ENGINE_BINARY_DIR);
     shell(0,
           "cd \"%s\" && PKG_CONFIG_PATH=$(dirname \"$(find \"$PWD\" -name engine.pc)\") && "
           "export PKG_CONFIG_PATH && eval cc %s \"" ENGINE_SOURCE_DIR "/examples/train.c\" "

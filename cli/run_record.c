@@ -17,25 +17,20 @@ struct record { /* what run.json says; "" and 0: nothing */
     int64_t restarts;
 };
 
-static const char *text_of(const struct json_value *root, const char *key) {
-    const struct json_value *v = json_get(root, key);
-    return v && v->kind == JSON_STRING ? v->text : "";
-}
-
 /* A file that is not there, or is none of ours, says nothing. */
 static struct record record_read(const char *dir, struct pool *pool) {
     enum { MOST = 4096 };
-    const struct json_value *root, *restarts;
+    const struct json_value *root;
     struct record r = {"", "", 0};
     char *text, *path = pool_printf(pool, "%s/run.json", dir);
     size_t n;
     if (!path || file_read(path, MOST, pool, &text, &n) != ERR_NONE ||
         json_parse(text, n, (struct json_limits){2, 16, MOST}, pool, &root) != ERR_NONE)
         return r;
-    r.run_id = text_of(root, "run_id");
-    r.job = text_of(root, "job");
-    restarts = json_get(root, "restarts");
-    if (restarts && restarts->is_integer) r.restarts = restarts->integer;
+    const char *run_id = json_get_text(root, "run_id"), *job = json_get_text(root, "job");
+    if (run_id) r.run_id = run_id;
+    if (job) r.job = job;
+    (void)json_get_int(root, "restarts", INT64_MAX, &r.restarts);
     return r;
 }
 
@@ -144,7 +139,7 @@ enum error run_record_clear(const char *dir, struct pool *pool) {
         if (!path) return ERR_MEMORY;
         if (file_remove_tree(path) != ERR_NONE) log_warn("%s", error_message());
     }
-    for (int r = 0; r <= RUN_DEVICES_MAX; r++) { /* dp may have a server besides */
+    for (int r = 0; r < RANKS_MAX; r++) {
         char path[4096];
         if (snprintf(path, sizeof path, "%s/rank%d.log", dir, r) < (int)sizeof path &&
             unlink(path) != 0 && errno != ENOENT)

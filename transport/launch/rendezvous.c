@@ -94,18 +94,14 @@ static enum error describe(const struct meet *m, bool facts, char **out) {
 
 /* ---- what is read: any who holds the token may have written it ---- */
 
-static const char *text_at(const struct json_value *object, const char *key) {
-    const struct json_value *v = json_get(object, key);
-    return v && v->kind == JSON_STRING ? v->text : NULL;
-}
-
 static enum error parse(const struct meet *m, const char *text, size_t n,
                         const struct json_value **out) {
     const struct json_value *index;
     enum error err = json_parse(text, n, limits, m->pool, out);
     if (err) return error_prefix(err, "what another %s left in the store: ", m->r->what);
     index = json_get(*out, "index");
-    if (!text_at(*out, "instance") || !text_at(*out, "who") || !index || !index->is_integer)
+    if (!json_get_text(*out, "instance") || !json_get_text(*out, "who") || !index ||
+        !index->is_integer)
         return FAIL(ERR_DATA, "what another %s left in the store makes no sense", m->r->what);
     return ERR_NONE;
 }
@@ -142,10 +138,10 @@ static enum error refuse_fact(const struct meet *m, const struct json_value *fir
                               const char *mine, const char *theirs) {
     const struct rendezvous *r = m->r;
     return refuse(
-        m,
-        pool_printf(m->pool, "%s %d (%.100s) has another %s: %.200s, but %s %lld (%.100s) %.200s",
-                    r->what, r->index, r->who, fact_name(m, i), mine, r->what,
-                    (long long)json_get(first, "index")->integer, text_at(first, "who"), theirs));
+        m, pool_printf(
+               m->pool, "%s %d (%.100s) has another %s: %.200s, but %s %lld (%.100s) %.200s",
+               r->what, r->index, r->who, fact_name(m, i), mine, r->what,
+               (long long)json_get(first, "index")->integer, json_get_text(first, "who"), theirs));
 }
 
 static enum error compare_facts(const struct meet *m, const char *mine, const char *first) {
@@ -184,9 +180,9 @@ static enum error claim(const struct meet *m) {
     TRY(store_swap(r->store, key, NULL, mine, m->pool, &first, &now));
     if (first || !now) return ERR_NONE;
     TRY(parse(m, now, strlen(now), &other));
-    if (!strcmp(text_at(other, "instance"), m->instance)) return ERR_NONE;
+    if (!strcmp(json_get_text(other, "instance"), m->instance)) return ERR_NONE;
     return refuse(m, pool_printf(m->pool, "two have come as %s %d: %.100s, and %.100s", r->what,
-                                 r->index, text_at(other, "who"), r->who));
+                                 r->index, json_get_text(other, "who"), r->who));
 }
 
 /* ---- (3) who is there ---- */
@@ -302,9 +298,9 @@ static enum error read_member(const struct meet *m, int index, struct pool *pool
     TRY(store_find(m->r->store, key, m->pool, &text, &n));
     if (!text) return FAIL(ERR_DATA, "the store lost the key '%s'", key);
     TRY(parse(m, text, n, &v));
-    blob = text_at(v, "blob");
+    blob = json_get_text(v, "blob");
     n = blob ? strlen(blob) : 1;
-    snprintf(out->who, sizeof out->who, "%s", text_at(v, "who"));
+    snprintf(out->who, sizeof out->who, "%s", json_get_text(v, "who"));
     out->bytes = n / 2;
     out->blob = n > 2 * (size_t)BLOB_MAX ? NULL : pool_alloc(pool, n / 2 + 1);
     if (n <= 2 * (size_t)BLOB_MAX && !out->blob) return ERR_MEMORY;

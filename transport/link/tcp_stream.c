@@ -7,8 +7,8 @@
  *
  * An exchange sends and receives at once: it writes what the kernel takes, reads what there is, and
  * waits for either. So ranks in a circle do not wait for each other, however long the messages and
- * however small the kernel's buffers are. Bytes are moved in pieces that fit the cache, in which they
- * are mixed for their seal just before they leave and just after they have come. */
+ * however small the kernel's buffers are. Bytes are mixed for their seal just before they leave and
+ * just after they have come, so that they are still in a cache. */
 #include "engine/base/memory.h"
 #include "transport/link/tcp_impl.h"
 
@@ -19,7 +19,8 @@
 #include <sys/socket.h>
 
 enum {
-    PIECE = 128 << 10, /* a multiple of MIX_BLOCK that fits the cache */
+    PIECE = 128 << 10,  /* received at once for a sink: it fits the cache; whole MIX_BLOCKs */
+    AHEAD = 4096 << 10, /* mixed at once: the kernel is slower when it is given less */
     TICK_MS = 20,
     HEAD = sizeof(struct label) + SEAL_BYTES,
 };
@@ -58,15 +59,14 @@ static enum moved moved(ssize_t n) {
 
 /* ---- sending ---- */
 
-/* The next piece is mixed when the one before has left, so that the kernel copies it from the
- * cache. */
+/* The next bytes are mixed when those before have left. */
 static void mix_ahead(struct sending *s, size_t sent) {
     if (sent < s->mixed.bytes || s->mixed.bytes == s->bytes) return;
     if (!s->sealed) {
         s->mixed.bytes = s->bytes;
         return;
     }
-    seal_mix(s->sealer, &s->mixed, s->data + sent, least(PIECE, s->bytes - sent));
+    seal_mix(s->sealer, &s->mixed, s->data + sent, least(AHEAD, s->bytes - sent));
     if (s->mixed.bytes == s->bytes) seal_make(s->sealer, &s->mixed, sizeof s->mixed, s->tail);
 }
 
@@ -113,7 +113,7 @@ static enum moved recv_some(struct receiving *r) {
     struct iovec iov[3];
     if (r->done == r->total) return MOVED_NOTHING;
     size_t offset = received(r), left = r->in->bytes - offset;
-    size_t room = !only_copies(r) ? PIECE - r->held : r->sealed ? (size_t)PIECE : left;
+    size_t room = only_copies(r) ? left : PIECE - r->held;
     size_t n = least(left, room), tail = n == left ? least(r->sealed, r->total - r->done) : 0;
     struct msghdr m = message(iov, r->done, &r->label,
                               only_copies(r) ? (char *)r->in->ctx + offset : r->piece + r->held, n,

@@ -3,7 +3,6 @@
 #include "cli/inspect.h"
 
 #include "cli/cli.h"
-#include "cli/run_record.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/train/checkpoint.h"
@@ -206,7 +205,7 @@ static enum error show_run(struct shown *s, const char *dir) {
         TRY(show_object(s, dir, "summary.json", "summary"));
     else if (!s->json)
         printf("not finished: no summary.json\n");
-    enum error err = checkpoint_find(dir, run_record_id(dir, s->pool), s->pool, &checkpoint);
+    enum error err = checkpoint_find(dir, NULL, s->pool, &checkpoint);
     if (err == ERR_MEMORY) return err;
     json_string(&s->j, "newest_checkpoint", err == ERR_NONE ? checkpoint : NULL);
     if (s->json) return ERR_NONE;

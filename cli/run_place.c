@@ -2,7 +2,7 @@
  * goes on in the newest directory of that form that holds a valid checkpoint, and starts afresh
  * when there is none. */
 #include "cli/cli.h"
-#include "cli/run_record.h"
+#include "cli/run_choice.h"
 
 #include "engine/base/file.h"
 #include "engine/base/log.h"
@@ -49,9 +49,8 @@ void run_place_newest(const struct run_settings *s, struct run_place *out) {
     time_t newest = 0;
     for (size_t i = 0; i < found.gl_pathc; i++) {
         char *checkpoint;
-        const char *id = run_record_id(found.gl_pathv[i], s->pool);
         if (modified(found.gl_pathv[i]) < newest) continue;
-        if (checkpoint_find(found.gl_pathv[i], id, s->pool, &checkpoint) != ERR_NONE) continue;
+        if (checkpoint_find(found.gl_pathv[i], NULL, s->pool, &checkpoint) != ERR_NONE) continue;
         newest = modified(found.gl_pathv[i]);
         out->dir = pool_printf(s->pool, "%s", found.gl_pathv[i]);
         out->resume = checkpoint;
@@ -110,15 +109,14 @@ enum error run_place_open(const struct run_settings *s, const char *given, struc
     if (given) {
         out->dir = pool_printf(s->pool, "%s", given);
         if (!out->dir) return ERR_MEMORY;
-        const char *id = run_record_id(given, s->pool);
-        if (checkpoint_find(given, id, s->pool, &out->resume) != ERR_NONE) out->resume = NULL;
+        if (checkpoint_find(given, NULL, s->pool, &out->resume) != ERR_NONE) out->resume = NULL;
     } else
         TRY(choose_resume(s, out));
     out->fresh = !out->dir && (first || !strcmp(resume, "never"));
     out->elsewhere = out->resume && !out->dir;
     if (!out->dir) TRY(make_fresh(s, out));
     TRY(lock(out, 0, s->pool, &locked));
-    TRY(run_record_choose(s, out));
+    TRY(run_choice_make(s, out));
     return lock(out, O_CREAT, s->pool, &locked);
 }
 
@@ -156,8 +154,8 @@ enum error run_place_record(struct run_place *p, const struct run_settings *s) {
     if (!ckpt) return ERR_MEMORY;
     checkpoint_sweep(ckpt);
     keep(p, s->pool);
-    if (p->fresh) TRY(run_record_clear(p->dir, s->pool));
-    TRY(run_record_write(p, s->pool));
+    if (p->fresh) TRY(run_choice_clear(p->dir, s->pool));
+    TRY(run_choice_write(p, s->pool));
     TRY(write_environment(s->pool, p->dir));
     TRY(write_file(s->pool, p->dir, records[0], s->given ? s->given : "", s->given_length));
     return write_file(s->pool, p->dir, records[1], resolved, strlen(resolved));

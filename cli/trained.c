@@ -1,7 +1,6 @@
 /* What eval, predict and generate have in common: options, the configuration of a run, and which of
  * its checkpoints is meant. */
 #include "cli/cli.h"
-#include "cli/run_record.h"
 
 #include "engine/base/file.h"
 #include "engine/base/log.h"
@@ -86,7 +85,7 @@ static enum error weights_at(struct cli_trained *t, const char *path) {
     const char *manifest = pool_printf(t->pool, "%s/manifest.json", path);
     if (!manifest) return ERR_MEMORY;
     if (!file_exists(manifest)) {
-        TRY(checkpoint_find_best(path, run_record_id(path, t->pool), t->pool, &step));
+        TRY(checkpoint_find_best(path, NULL, t->pool, &step));
         path = step;
     }
     t->job.resume = pool_printf(t->pool, "%s/model.safetensors", path);

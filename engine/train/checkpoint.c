@@ -6,6 +6,7 @@
 #include "engine/base/log.h"
 #include "engine/train/checkpoint_impl.h"
 #include "engine/train/init.h"
+#include "engine/train/run_record.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -302,10 +303,27 @@ static enum error load_weights(const char *path, const struct checkpoint_view *v
 
 typedef enum error (*step_fn)(const char *path, const struct checkpoint_view *v);
 
-/* Whether the manifest says that it is of another run than this (NULL: any is welcome). */
+/* Whether the manifest says that it is of another run than this. */
 static bool is_anothers(const char *path, const char *run_id, struct pool *pool) {
-    const char *of = run_id ? checkpoint_run_id(path, pool) : NULL;
+    const char *of = strcmp(run_id, RUN_ANY) != 0 ? checkpoint_run_id(path, pool) : NULL;
     return of && strcmp(of, run_id) != 0;
+}
+
+static bool same_folder(const char *a, const char *b) {
+    struct stat s, t;
+    return stat(a, &s) == 0 && stat(b, &t) == 0 && s.st_dev == t.st_dev && s.st_ino == t.st_ino;
+}
+
+/* The run that is asked for: where none is, the one that the folder of these steps is recorded as.
+ * If that has saved nothing yet, those that name no run are its own: "". */
+static const char *asked_run(const char *run_id, const char *steps, struct pool *pool) {
+    const char *dir = pool_printf(pool, "%s/..", steps),
+               *again = pool_printf(pool, "%s/../ckpt", steps);
+    if (run_id) return run_id;
+    if (!dir || !again || !same_folder(steps, again)) dir = steps;
+    const char *own = run_record_read(dir, pool).run_id;
+    if (!*own) return RUN_ANY;
+    return checkpoint_newest_step(steps, own, pool) ? own : "";
 }
 
 /* Tries the steps of a folder, the newest first, until one is not broken. A checkpoint that is
@@ -313,15 +331,23 @@ static bool is_anothers(const char *path, const char *run_id, struct pool *pool)
 static enum error newest(const char *folder, const char *run_id, struct pool *pool,
                          const struct checkpoint_view *v, step_fn try_step, char **path) {
     struct step_list list;
+    int tried = 0;
     TRY(step_list_read(folder, pool, &list));
+    run_id = asked_run(run_id, folder, pool);
     for (int i = 0; i < list.count; i++) {
         if (!(*path = step_path(folder, list.step[i], pool))) return ERR_MEMORY;
         if (is_anothers(*path, run_id, pool)) continue;
+        tried++;
         enum error err = try_step(*path, v);
         if (err != ERR_DATA && err != ERR_INPUT && err != ERR_IO) return err;
         log_warn("the checkpoint '%s' is skipped: %s", *path, error_message());
     }
-    if (list.count) return FAIL(ERR_INPUT, "no valid checkpoint in '%s'", folder);
+    if (tried) return FAIL(ERR_INPUT, "no valid checkpoint in '%s'", folder);
+    if (list.count)
+        return FAIL(ERR_INPUT,
+                    "the checkpoints in '%s' are another run's\nto take one, name its "
+                    "folder: %s/step-...",
+                    folder, folder);
     return FAIL(ERR_INPUT, "no checkpoint in '%s'\na run keeps some unless its 'checkpoint' is off",
                 folder);
 }
@@ -354,6 +380,7 @@ const char *checkpoint_newest_step(const char *folder, const char *run_id, struc
     const char *steps = steps_folder(folder, pool);
     struct step_list list;
     if (!steps || step_list_read(steps, pool, &list) != ERR_NONE) return NULL;
+    run_id = asked_run(run_id, steps, pool);
     for (int i = 0; i < list.count; i++) {
         const char *path = step_path(steps, list.step[i], pool);
         if (path && checkpoint_run_id(path, pool) && !is_anothers(path, run_id, pool)) return path;
@@ -367,6 +394,7 @@ enum error checkpoint_find_best(const char *folder, const char *run_id, struct p
     struct step_list list;
     if (!steps) return ERR_MEMORY;
     TRY(step_list_read(steps, pool, &list));
+    run_id = asked_run(run_id, steps, pool);
     for (int i = 0; i < list.count; i++) {
         struct manifest m;
         if (!(*path = step_path(steps, list.step[i], pool))) return ERR_MEMORY;

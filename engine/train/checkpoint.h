@@ -44,6 +44,9 @@ void st_close(struct st_file *f);
 /* A run's id, 16 hexadecimal digits: drawn anew at a fresh start, kept by whatever goes on with the
  * run. A checkpoint names its run, so that none is ever taken for another's. */
 enum { RUN_ID_TEXT = 17 };
+/* Where checkpoints of a run are asked for, NULL means the one that the folder is recorded as (run.json;
+ * if it has saved none: those that name no run), and any where none is recorded; RUN_ANY any. */
+#define RUN_ANY "*"
 struct checkpoint_counters { /* where the run is: plain numbers, the sampler's position among them
                               */
     int64_t step, epoch, step_in_epoch;
@@ -91,22 +94,22 @@ MUST_CHECK enum error saver_wait(struct saver *s); /* until the last one is on d
 void saver_close(struct saver *s);                 /* waits, too; NULL is fine */
 
 /* Loads the checkpoint at path: a step folder; a ckpt folder or a run folder (the newest valid one
- * in it, a broken one is skipped with a warning); or a .safetensors file, of which the model alone
+ * of that run, a broken one is skipped with a warning); or a .safetensors file, of which the model alone
  * is taken: first weights. Nothing of v is touched unless all of it is valid and fits. ERR_CONFIG:
  * valid, but of another model, another experiment (v->identity, NULL: not compared) or other data.
  * Data of another mean and deviation are warned of, and the checkpoint's are kept. */
 MUST_CHECK enum error checkpoint_load(const char *path, struct checkpoint_view *v);
-/* The newest valid checkpoint of a run (NULL: of any) under a ckpt or run folder, into the pool;
+/* The newest valid checkpoint of a run under a ckpt or run folder, into the pool;
  * ERR_INPUT when there is none. */
 MUST_CHECK enum error checkpoint_find(const char *folder, const char *run_id, struct pool *pool,
                                       char **path);
 /* Whose checkpoint a step's folder is, into the pool: "" where that is not said. NULL: it is none.
  */
 const char *checkpoint_run_id(const char *path, struct pool *pool);
-/* The newest step of a run (NULL: of any) under a ckpt or run folder that has a manifest, whether or
+/* The newest step of a run under a ckpt or run folder that has a manifest, whether or
  * not the rest is valid; NULL: there is none. */
 const char *checkpoint_newest_step(const char *folder, const char *run_id, struct pool *pool);
-/* The newest valid one of a run (NULL: of any) that was the best when it was saved; where there is
+/* The newest valid one of a run that was the best when it was saved; where there is
  * none, the newest. */
 MUST_CHECK enum error checkpoint_find_best(const char *folder, const char *run_id,
                                            struct pool *pool, char **path);

@@ -3,6 +3,7 @@
 #include "tests/unit/toy_run.h"
 
 #include "engine/base/log.h"
+#include "engine/train/run_record.h"
 #include "tests/fault/faults.c"
 
 #include <dirent.h>
@@ -16,7 +17,7 @@ static char ckpt[300];
 static int setup(void **state) {
     (void)state;
     snprintf(ckpt, sizeof ckpt, "%s", scratch_path("saver-run/ckpt"));
-    if (file_remove_tree(ckpt) != ERR_NONE) return -1;
+    if (file_remove_tree(scratch_path("saver-run")) != ERR_NONE) return -1;
     return pool_create(&pool) == ERR_NONE ? 0 : -1;
 }
 
@@ -164,6 +165,42 @@ static void test_keep_spares_another_run(void **state) {
     assert_non_null(strstr(found, "step-000000020"));
     assert_fails(ERR_INPUT, checkpoint_find(ckpt, "00000000000000cc", pool, &found));
     assert_loads(20, 1);
+}
+
+/* A folder's own run is the one that run.json beside it names, whoever asks, and however. */
+static void test_folder_knows_its_run(void **state) {
+    (void)state;
+    struct toy t;
+    struct saver *s;
+    char *found;
+    const char *const ids[] = {"00000000000000aa", "00000000000000bb"};
+    const char *dir = pool_printf(pool, "%s/..", ckpt);
+    for (int k = 0; k < 2; k++) {
+        toy_init(&t, 10 * (k + 1), k);
+        t.view.run_id = ids[k];
+        assert_ok(saver_open(ckpt, 1, &t.view, &s));
+        assert_ok(saver_save(s, true));
+        assert_ok(saver_wait(s));
+        saver_close(s);
+    }
+    assert_loads(20, 1);
+    assert_ok(run_record_save(dir, &(struct run_record){ids[0], "", 0}, pool));
+    assert_string_equal(run_record_read(dir, pool).run_id, ids[0]);
+    assert_loads(10, 0);
+    const char *const asked[] = {ckpt, dir};
+    for (int i = 0; i < 2; i++) {
+        assert_ok(checkpoint_find(asked[i], NULL, pool, &found));
+        assert_non_null(strstr(found, "step-000000010"));
+        assert_ok(checkpoint_find_best(asked[i], NULL, pool, &found));
+        assert_non_null(strstr(found, "step-000000010"));
+        assert_non_null(strstr(checkpoint_newest_step(asked[i], NULL, pool), "step-000000010"));
+        assert_non_null(strstr(checkpoint_newest_step(asked[i], RUN_ANY, pool), "step-000000020"));
+    }
+    assert_ok(run_record_save(dir, &(struct run_record){"00000000000000cc", "", 0}, pool));
+    assert_null(checkpoint_newest_step(dir, NULL, pool));
+    toy_init(&t, 999, 9);
+    assert_fails(ERR_INPUT, checkpoint_load(ckpt, &t.view));
+    assert_non_null(strstr(error_message(), "another run's"));
 }
 
 static void test_same_step_again(void **state) {
@@ -408,6 +445,7 @@ int main(int argc, char **argv) {
         T(test_keep_spares_the_new),
         T(test_keep_ignores_broken),
         T(test_keep_spares_another_run),
+        T(test_folder_knows_its_run),
         T(test_same_step_again),
         T(test_sweep),
         T(test_open_fails),

@@ -1,8 +1,9 @@
-#include "cli/run_record.h"
+#include "cli/run_choice.h"
 
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/train/inject.h"
+#include "engine/train/run_record.h"
 #include "transport/launch/launcher.h"
 
 #include <errno.h>
@@ -12,51 +13,11 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-struct record { /* what run.json says; "" and 0: nothing */
-    const char *run_id, *job;
-    int64_t restarts;
-};
-
-/* A file that is not there, or is none of ours, says nothing. */
-static struct record record_read(const char *dir, struct pool *pool) {
-    enum { MOST = 4096 };
-    const struct json_value *root;
-    struct record r = {"", "", 0};
-    char *text, *path = pool_printf(pool, "%s/run.json", dir);
-    size_t n;
-    if (!path || file_read(path, MOST, pool, &text, &n) != ERR_NONE ||
-        json_parse(text, n, (struct json_limits){2, 16, MOST}, pool, &root) != ERR_NONE)
-        return r;
-    const char *run_id = json_get_text(root, "run_id"), *job = json_get_text(root, "job");
-    if (run_id) r.run_id = run_id;
-    if (job) r.job = job;
-    (void)json_get_int(root, "restarts", INT64_MAX, &r.restarts);
-    return r;
-}
-
-const char *run_record_id(const char *dir, struct pool *pool) {
-    struct record r = record_read(dir, pool);
-    if (!*r.run_id) return NULL;
-    return checkpoint_newest_step(dir, r.run_id, pool) ? r.run_id : "";
-}
-
-enum error run_record_write(const struct run_place *p, struct pool *pool) {
+enum error run_choice_write(const struct run_place *p, struct pool *pool) {
     struct launcher_job job;
-    struct json j;
     if (!p->run_id) return ERR_NONE;
     TRY(launcher_job(NULL, &job));
-    char *path = pool_printf(pool, "%s/run.json", p->dir);
-    if (!path) return ERR_MEMORY;
-    json_init(&j);
-    json_open(&j, NULL, '{');
-    json_string(&j, "run_id", p->run_id);
-    if (*job.name) json_string(&j, "job", job.name);
-    if (*job.name) json_int(&j, "restarts", job.restarts);
-    json_close(&j, '}');
-    enum error err = json_done(&j);
-    if (err == ERR_NONE) err = file_replace(path, j.text, j.length);
-    json_fini(&j);
-    return err;
+    return run_record_save(p->dir, &(struct run_record){p->run_id, job.name, job.restarts}, pool);
 }
 
 /* ---- which run ---- */
@@ -87,7 +48,7 @@ static bool is_newest_of(const char *dir, const char *path, struct pool *pool) {
 
 /* The next start of the job whose start before made this directory. It goes on where the run is; a
  * run that has saved nothing begins as it did. */
-static enum error starts_again(const struct record *r, struct run_place *p, struct pool *pool,
+static enum error starts_again(const struct run_record *r, struct run_place *p, struct pool *pool,
                                bool *again) {
     struct launcher_job job;
     char *newest;
@@ -99,7 +60,7 @@ static enum error starts_again(const struct record *r, struct run_place *p, stru
 }
 
 static enum error refuse_others(const struct run_place *p, struct pool *pool) {
-    const char *step = checkpoint_newest_step(p->dir, NULL, pool);
+    const char *step = checkpoint_newest_step(p->dir, RUN_ANY, pool);
     const char *of = step ? checkpoint_run_id(step, pool) : NULL;
     if (!of) return ERR_NONE;
     return FAIL(ERR_CREATE,
@@ -109,17 +70,17 @@ static enum error refuse_others(const struct run_place *p, struct pool *pool) {
 }
 
 /* Of a run that goes on: what its checkpoint says, or else its record; "": neither does. */
-static const char *id_of(const struct run_place *p, const struct record *r, struct pool *pool) {
+static const char *id_of(const struct run_place *p, const struct run_record *r, struct pool *pool) {
     const char *saved = p->resume && !p->elsewhere ? checkpoint_run_id(p->resume, pool) : NULL;
     return saved && *saved ? saved : r->run_id;
 }
 
-enum error run_record_choose(const struct run_settings *s, struct run_place *p) {
+enum error run_choice_make(const struct run_settings *s, struct run_place *p) {
     struct pool *pool = s->pool;
     bool again = false;
     if (s->config.run.node_rank > 0) /* node 0 says which run it is */
         return ERR_NONE;
-    struct record r = record_read(p->dir, pool);
+    struct run_record r = run_record_read(p->dir, pool);
     if (p->elsewhere) p->elsewhere = !is_newest_of(p->dir, p->resume, pool);
     if (p->resume && !p->elsewhere) p->fresh = false;
     if (p->fresh) TRY(starts_again(&r, p, pool, &again));
@@ -131,7 +92,7 @@ enum error run_record_choose(const struct run_settings *s, struct run_place *p) 
 
 /* ---- what is left of another ---- */
 
-enum error run_record_clear(const char *dir, struct pool *pool) {
+enum error run_choice_clear(const char *dir, struct pool *pool) {
     static const char *const names[] = {"metrics.jsonl", "metrics.csv", "tb",    "summary.json",
                                         "trace.json",    "trace",       "flight"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

@@ -1,0 +1,15 @@
+/* Which run a directory holds: run.json, {"run_id", "job", "restarts"}. A directory is one run's. */
+#pragma once
+#include "engine/base/error.h"
+#include "engine/base/memory.h"
+#include <stdint.h>
+
+struct run_record { /* "" and 0: it does not say */
+    const char *run_id;
+    const char *job; /* the launcher's name of the job that made it, and which start that was */
+    int64_t restarts;
+};
+/* A file that is not there, or is none of ours, says nothing. */
+struct run_record run_record_read(const char *dir, struct pool *pool);
+MUST_CHECK enum error run_record_save(const char *dir, const struct run_record *r,
+                                      struct pool *pool);

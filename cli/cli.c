@@ -65,14 +65,12 @@ enum error cli_set(struct cli_config *c, const char *assignment) {
 }
 
 enum error cli_load(const struct cli_config *c, struct run_settings *out) {
-    const char *modes[16] = {0}, *algorithms[16] = {0};
+    const char *algorithms[16] = {0};
     int n;
-    const struct mode_ops *const *kinds = mode_kinds(&n);
-    for (int i = 0; i < n && i < 15; i++) modes[i] = kinds[i]->name;
     const struct algo_ops *const *algos = algo_list(&n);
     for (int i = 0; i < n && i < 15; i++) algorithms[i] = algos[i]->name;
     char *report = NULL;
-    enum error err = run_settings_load(c->path, c->sets, c->nsets, modes, algorithms, c->launched,
+    enum error err = run_settings_load(c->path, c->sets, c->nsets, mode_kinds(&n), algorithms, c->launched,
                                        c->asks, out, &report);
     if (err != ERR_NONE && report)
         fputs(report, stderr);

@@ -28,7 +28,7 @@ static int with_job(const char *config, const char *const *sets, int nsets,
     err = cli_load(&c, &s);
     if (err == ERR_NONE) {
         struct job job = {.settings = &s,
-                          .mode = mode_find(s.config.mode),
+                          .mode = s.mode,
                           .process = {.rank = -1},
                           .processes = 1,
                           .quiet = true,
@@ -79,7 +79,7 @@ static enum error read_result(const char *dir, struct pool *pool, struct engine_
 }
 
 static enum error train(struct job *job, void *user) {
-    if (!strcmp(job->mode->name, "ddp"))
+    if (job->mode->place == PLACE_PROCESSES)
         return FAIL(ERR_DEVICE, "mode ddp starts processes of the engine program\nuse 'engine "
                                 "run', or modes single and dp here");
     int code;

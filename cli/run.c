@@ -202,7 +202,7 @@ static int run_parsed(struct options *o) {
                       .process = {.rank = -1, .meeting_fd = -1},
                       .processes = 1};
     if (err == ERR_NONE) {
-        job.mode = mode_find(s.config.mode);
+        job.mode = s.mode;
         stop_install();
         code = rank ? run_as_rank(&job, &self) : run_whole(&job, o->run_dir);
     } else

@@ -96,11 +96,20 @@ static enum error fill_row(const struct simulate_options *o, const struct simula
     return ERR_NONE;
 }
 
+/* The server of mode dp, which the configuration need not be of. */
+static enum simulated_server server_of(const struct run_config *c) {
+    static const enum simulated_server of[] = {[SERVER_SHARED] = SERVED_SHARED,
+                                               [SERVER_DEDICATED] = SERVED_APART,
+                                               [SERVER_SHARDED] = SERVED_SHARDED,
+                                               [SERVER_CPU] = SERVED_APART};
+    return of[c->dp.server];
+}
+
 /* ---- all rows ------------------------------------------------------------------------------- */
 
 static int ways_of(const struct simulate_options *o, const struct run_config *c, struct way *out) {
     static const enum simulated_server servers[] = {SERVED_SHARED, SERVED_APART, SERVED_SHARDED};
-    enum simulated_server own = measured_server(c);
+    enum simulated_server own = server_of(c);
     if (o->server >= 0) own = (enum simulated_server)o->server;
     int n = 0;
     for (int i = 0; i < 3 && o->modes[0]; i++)

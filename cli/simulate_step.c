@@ -41,7 +41,7 @@ static enum error set_alone(const struct run_config *c, struct pool *pool, const
 static enum error train_alone(struct run_settings *s, const char *dir) {
     int code = 0;
     struct job job = {.settings = s,
-                      .mode = mode_find("single"),
+                      .mode = s->mode,
                       .process = {.rank = -1, .meeting_fd = -1},
                       .processes = 1,
                       .quiet = true,

@@ -117,7 +117,7 @@ enum error cli_trained_load(struct cli_trained *t) {
     }
     TRY(cli_load(&t->config, &t->settings));
     t->job = (struct job){.settings = &t->settings,
-                          .mode = mode_find(t->settings.config.mode),
+                          .mode = t->settings.mode,
                           .console_out = STDOUT_FILENO,
                           .console_err = STDERR_FILENO,
                           .json = t->json,

@@ -146,18 +146,16 @@ static enum error make_tree(struct experiment_reader *r, const struct experiment
 
 static enum error load_cell(struct experiment_reader *r, struct experiment_cell *cell,
                             const struct fixed *fixed) {
-    const char *modes[16] = {0}, *algorithms[16] = {0};
+    const char *algorithms[16] = {0};
     struct config_errors *mine;
     struct node *tree;
     int n;
-    const struct mode_ops *const *kinds = mode_kinds(&n);
-    for (int i = 0; i < n && i < 15; i++) modes[i] = kinds[i]->name;
     const struct algo_ops *const *algos = algo_list(&n);
     for (int i = 0; i < n && i < 15; i++) algorithms[i] = algos[i]->name;
     TRY(make_tree(r, cell, fixed, &tree));
     run_settings_free(&cell->settings);
     TRY(config_errors_create(&mine));
-    enum error err = run_settings_from(tree, modes, algorithms, &cell->settings, mine);
+    enum error err = run_settings_from(tree, mode_kinds(&n), algorithms, &cell->settings, mine);
     config_errors_merge(r->e, mine);
     config_errors_free(mine);
     return err;

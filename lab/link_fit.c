@@ -25,13 +25,12 @@ static const char *link_name(int link) {
 /* A server's reduce and broadcast are a star; one that is shared by all is what 'direct' does. */
 static struct link link_of(const struct experiment *x, int cell) {
     const struct run_config *c = &x->cell[cell].settings.config;
-    bool dp = !strcmp(c->mode, "dp"),
-         slices = dp ? c->dp.server == SERVER_SHARDED : c->optimizer.shard;
+    const struct sharing *how = &c->sharing;
     return (struct link){link_name(c->comm.link),
-                         slices ? "direct"
-                         : dp   ? "star"
-                                : c->comm.algorithm,
-                         c->devices.count + (dp && dp_serves_apart(c))};
+                         how->share == SHARE_SLICES ? "direct"
+                         : sharing_has_server(how)  ? "star"
+                                                    : c->comm.algorithm,
+                         c->devices.count + how->servers};
 }
 
 bool link_fit_needed(const struct experiment *x, int cell) {

@@ -60,8 +60,7 @@ enum error measured_read(const struct run_result *r, const struct run_config *c,
     double crowd = cores && r->devices > cores ? (double)r->devices / cores : 1;
     double steps = (double)run_result_stretch(r), each = scale_of(r, steps, quantile) / steps,
            whole = each * (double)r->devices / crowd;
-    bool server = !strcmp(r->mode, "dp"), sharded = server && c->dp.server == SERVER_SHARDED;
-    bool slices = sharded || (!server && c->optimizer.shard);
+    bool server = sharing_has_server(&c->sharing), slices = c->sharing.share == SHARE_SLICES;
     *out = (struct measured_step){
         .load = r->time_s[RESULT_LOAD] * whole,
         .forward = r->time_s[RESULT_FORWARD] * whole,

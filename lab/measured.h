@@ -42,5 +42,3 @@ MUST_CHECK enum error measured_predict(const struct measured_step *m, const stru
                                        double *formula);
 /* ERR_CONFIG as above, with what to set instead. */
 MUST_CHECK enum error measured_refuse(const struct run_config *c);
-/* The configuration's kind of server. */
-enum simulated_server measured_server(const struct run_config *c);

@@ -12,11 +12,11 @@ enum error measured_refuse(const struct run_config *c) {
     } unknown[] = {
         {c->inject.slow.by > 0, "inject.slow.by", "0%"},
         {c->inject.fault.kind != FAULT_NONE, "inject.fault.kind", "none"},
-        {c->comm.compress.index != COMPRESS_none, "comm.compress", "none"},
-        {c->ddp.sync.every > 1, "ddp.sync", "1"},
+        {c->sharing.compressed, "comm.compress", "none"},
+        {c->sharing.share == SHARE_AVERAGE, "ddp.sync", "1"},
         {c->sync_batchnorm, "sync_batchnorm", "false"},
-        {c->dp.scatter == SCATTER_SERVER, "dp.scatter", "direct"},
-        {dp_is_asynchronous(c), "dp.staleness", "0"},
+        {c->sharing.brought, "dp.scatter", "direct"},
+        {c->sharing.share == SHARE_STALE, "dp.staleness", "0"},
         {strcmp(c->comm.algorithm, "auto") && !scheme_is_known(scheme_find(c->comm.algorithm)),
          "comm.algorithm", "auto"},
     };
@@ -27,17 +27,12 @@ enum error measured_refuse(const struct run_config *c) {
     return ERR_NONE;
 }
 
-enum simulated_server measured_server(const struct run_config *c) {
-    if (c->dp.server == SERVER_SHARDED) return SERVED_SHARDED;
-    return dp_serves_apart(c) ? SERVED_APART : SERVED_SHARED;
-}
-
-/* A ddp whose ranks step slices of the arena exchanges what dp's sharded server does. */
-static void take_mode(const struct run_config *c, struct simulate_plan *p) {
-    bool dp = !strcmp(c->mode, "dp");
-    p->overlap = dp ? c->dp.overlap == DP_OVERLAP_ON : c->ddp.overlap;
-    p->server = dp || c->optimizer.shard;
-    p->kind = dp ? measured_server(c) : SERVED_SHARDED;
+static void take_sharing(const struct run_config *c, struct simulate_plan *p) {
+    const struct sharing *how = &c->sharing;
+    bool slices = how->share == SHARE_SLICES;
+    p->overlap = how->overlap;
+    p->server = slices || sharing_has_server(how);
+    p->kind = slices ? SERVED_SHARDED : how->servers ? SERVED_APART : SERVED_SHARED;
     p->scheme = strcmp(c->comm.algorithm, "auto") ? scheme_find(c->comm.algorithm) : SCHEMES;
     p->ring_order = c->comm.order == COMM_ORDER_RING;
 }
@@ -69,20 +64,18 @@ enum error measured_predict(const struct measured_step *m, const struct run_conf
                               .moving = port ? 0 : SIMULATE_MOVING, /* a fitted port has it */
                               .steps = 1};
     TRY(measured_refuse(c));
-    bool apart = !strcmp(c->mode, "dp") && dp_serves_apart(c);
-    if (!port && !(e->bandwidth > 0) && !(e->latency > 0) && c->devices.count + apart > 1)
+    if (!port && !(e->bandwidth > 0) && !(e->latency > 0) &&
+        c->devices.count + c->sharing.servers > 1)
         return FAIL(ERR_CONFIG,
                     "nothing is known of the ports\ncomm.emulate says what they are like");
-    take_mode(c, &p);
+    take_sharing(c, &p);
     if (port && p.scheme == SCHEMES && takes_direct(c)) p.scheme = SCHEME_direct;
-    bool one = p.server && p.kind == SERVED_SHARDED && !p.overlap && !strcmp(c->mode, "dp");
     struct step_shape *shape = malloc(sizeof *shape);
     if (!shape) return FAIL(ERR_MEMORY, "cannot allocate a step");
-    const struct bucket_config *b = &c->ddp.bucket;
     double batches = (double)c->batch.size / (double)m->batch;
     struct measured_step own = recut(m, c, batches);
-    enum error err = measured_shape(&own, batches / c->devices.count, one ? INT64_MAX : b->first,
-                                    one ? INT64_MAX : b->cap, shape);
+    enum error err =
+        measured_shape(&own, batches / c->devices.count, c->sharing.first, c->sharing.cap, shape);
     if (err == ERR_NONE) err = simulate(shape, &p, out);
     if (err == ERR_NONE) *formula = simulate_formula(shape, &p);
     free(shape);

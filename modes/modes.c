@@ -1,6 +1,6 @@
 #include "modes/modes.h"
 
-#include <string.h>
+#include <stddef.h>
 
 #define MODE(name) extern const struct mode_ops mode_##name;
 #include "modes/modes.def"
@@ -10,16 +10,9 @@ static const struct mode_ops *const modes[] = {
 #define MODE(name) &mode_##name,
 #include "modes/modes.def"
 #undef MODE
-};
-enum { MODES = sizeof modes / sizeof *modes };
+    NULL};
 
 const struct mode_ops *const *mode_kinds(int *count) {
-    *count = MODES;
+    *count = (int)(sizeof modes / sizeof *modes) - 1;
     return modes;
-}
-
-const struct mode_ops *mode_find(const char *name) {
-    for (int i = 0; i < MODES; i++)
-        if (!strcmp(modes[i]->name, name)) return modes[i];
-    return NULL;
 }

@@ -2,5 +2,4 @@
 #pragma once
 #include "engine/train/mode.h"
 
-const struct mode_ops *const *mode_kinds(int *count);
-const struct mode_ops *mode_find(const char *name); /* NULL: unknown */
+const struct mode_ops *const *mode_kinds(int *count); /* NULL after the last */

@@ -47,21 +47,20 @@ static void describe(struct team *m, const struct trainer *t, const struct group
                  choice, emulation_on(&p->emulate) ? "emulated " : "", p->link, why, order);
 }
 
-enum error team_open(struct team *m, struct trainer *t, const char *automatic, int idle) {
+enum error team_open(struct team *m, struct trainer *t, const struct place *place) {
     const struct comm_config *c = &t->config->comm;
-    struct group_params p = *(const struct group_params *)t->place;
+    struct group_params p = place->group;
     p.rank = t->rank;
-    p.idle = idle;
+    p.idle = t->config->sharing.servers;
     p.order = c->order == COMM_ORDER_RING ? ORDER_RING : ORDER_TREE;
     p.timeout = c->timeout;
     p.heartbeat = c->heartbeat;
     p.emulate = (struct emulation){c->emulate.bandwidth, c->emulate.latency};
-    p.algorithm = strcmp(c->algorithm, "auto") ? c->algorithm : automatic;
+    p.algorithm = strcmp(c->algorithm, "auto") ? c->algorithm : place->algorithm;
     choose_carrier(t, &p);
     open_recorder(m, t, p.size);
     p.recorder = m->recorder;
     TRY(group_open(&p, &m->group));
-    t->ranks = p.size;
     t->allocator = group_allocator(m->group);
     describe(m, t, &p);
     return ERR_NONE;
@@ -77,28 +76,34 @@ void team_close(struct team *m) {
     recorder_close(m->recorder, !m->aborted);
 }
 
-enum error team_share_start(struct team *m, struct trainer *t, bool state) {
+enum error team_share_start(struct team *m, struct trainer *t) {
+    if (!m->group) return ERR_NONE;
+    TRY(group_broadcast(m->group, LANE_INLINE, t->values, t->model->arena_floats, DTYPE_F32, 0,
+                        NULL));
+    return team_share_buffers(m, t, 0);
+}
+
+enum error team_share_state(struct team *m, struct trainer *t) {
     int64_t n = t->model->arena_floats;
-    TRY(group_broadcast(m->group, LANE_INLINE, t->values, n, DTYPE_F32, 0, NULL));
-    TRY(team_share_buffers(m, t, 0));
-    for (int i = 0; state && i < t->optim->nslots; i++)
+    for (int i = 0; i < t->optim->nslots; i++)
         TRY(group_broadcast(m->group, LANE_INLINE, t->slots[i], n, DTYPE_F32, 0, NULL));
     return ERR_NONE;
 }
 
 enum error team_sum(struct team *m, double *v, int n) {
+    if (!m->group) return ERR_NONE;
     return group_all_reduce(m->group, LANE_INLINE, v, n, DTYPE_F64, REDOP_SUM, NULL);
 }
 
 enum error team_share_buffers(struct team *m, struct trainer *t, int root) {
-    if (t->model->buffer_floats == 0) return ERR_NONE;
+    if (!m->group || t->model->buffer_floats == 0) return ERR_NONE;
     return group_broadcast(m->group, LANE_INLINE, t->buffers, t->model->buffer_floats, DTYPE_F32,
                            root, NULL);
 }
 
 void team_stats(const struct team *m, struct mode_stats *out) {
-    struct group_stats s;
-    group_get_stats(m->group, &s);
+    struct group_stats s = {0};
+    if (m->group) group_get_stats(m->group, &s);
     *out = (struct mode_stats){.sent = s.sent, .received = s.received, .lane_ns = s.busy_ns};
 }
 

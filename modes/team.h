@@ -1,27 +1,26 @@
-/* What dp and ddp share of a process group: opening one from the configuration, and the exchanges
- * that are not the step itself. */
+/* All ranks of a run: opening their group from the configuration, and the exchanges that are not the
+ * step itself. A rank that is alone has no group, and nothing to exchange: zeroed. */
 #pragma once
 #include "engine/train/trainer.h"
-#include "transport/group.h"
+#include "modes/place/place.h"
 
 struct team {
-    struct group *group;
+    struct group *group; /* NULL: this rank is alone */
     struct recorder *recorder;
     bool aborted;
     char line[480]; /* for the banner */
 };
-/* t->place is the struct group_params that the launch has prepared: who and where the ranks are.
- * The rest is the configuration's, but for the algorithm that 'auto' means and ranks that only
- * serve. */
-MUST_CHECK enum error team_open(struct team *m, struct trainer *t, const char *automatic, int idle);
+MUST_CHECK enum error team_open(struct team *m, struct trainer *t, const struct place *place);
 void team_abort(struct team *m, const char *reason);
 void team_close(struct team *m);
-/* values and buffers from rank 0 to all; optimizer state too when every rank steps its own. */
-MUST_CHECK enum error team_share_start(struct team *m, struct trainer *t, bool state);
+/* Values and buffers from rank 0 to all; the optimizer's state, where every rank steps its own. */
+MUST_CHECK enum error team_share_start(struct team *m, struct trainer *t);
+MUST_CHECK enum error team_share_state(struct team *m, struct trainer *t);
 MUST_CHECK enum error team_sum(struct team *m, double *v, int n);
 MUST_CHECK enum error team_share_buffers(struct team *m, struct trainer *t, int root);
 /* mode_ops.watch. */
-MUST_CHECK enum error team_watch(struct team *m, struct trainer *t, struct trace_clock *clock);
+MUST_CHECK enum error team_watch(struct team *m, struct trainer *t, const struct place *place,
+                                 struct trace_clock *clock);
 /* For the trace, by group_label: what the group's next call carries of bucket b. */
 #define LABEL_GRADIENTS(b) ((b) + 1)
 #define LABEL_WEIGHTS(b) (-(b)-1)

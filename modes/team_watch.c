@@ -56,13 +56,14 @@ static enum error compare_clocks(struct group *g, const struct roster *roster,
     return ERR_NONE;
 }
 
-enum error team_watch(struct team *m, struct trainer *t, struct trace_clock *clock) {
-    const struct group_params *p = t->place;
+enum error team_watch(struct team *m, struct trainer *t, const struct place *place,
+                      struct trace_clock *clock) {
+    if (!m->group) return ERR_NONE;
     if (!clock) {
         group_watch(m->group, NULL, NULL);
         return ERR_NONE;
     }
-    TRY(compare_clocks(m->group, p->roster, clock));
+    TRY(compare_clocks(m->group, place->group.roster, clock));
     group_watch(m->group, tell_trace, t);
     return ERR_NONE;
 }

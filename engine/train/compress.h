@@ -1,5 +1,5 @@
 /* What a configuration says of the compression of gradients: comm.compress. How it is done stands
- * in modes/compress*.c, a file a kind. */
+ * in modes/share/compress_*.c, a file a kind. */
 #pragma once
 #include "engine/config/schema.h"
 

@@ -84,7 +84,7 @@ static void say_hello(struct run *r) {
     if (c->inject.fault.kind && c->inject.fault.step > t->steps)
         progress_say(r->progress, "warning: step %lld, of the fault, never comes: there are %lld",
                      (long long)c->inject.fault.step, (long long)t->steps);
-    if (dp_is_asynchronous(c) && t->optim->adaptive && t->workers > 1)
+    if (c->sharing.share == SHARE_STALE && t->optim->adaptive && t->workers > 1)
         progress_say(
             r->progress,
             "warning: each step is %d updates (dp.staleness), and %s goes as far in each, "
@@ -370,11 +370,10 @@ static enum error finish(struct run *r) {
     s.processes = t->job->processes;
     s.loss_scale = t->at.loss_scale;
     s.skipped = t->at.skipped;
-    if (c->comm.compress.index != COMPRESS_none)
-        s.compress = compress_variants.at(c->comm.compress.index)->name;
+    if (c->sharing.compressed) s.compress = compress_variants.at(c->comm.compress.index)->name;
     char planted[INJECT_TEXT];
     if (*inject_text(c, planted)) s.planted = planted;
-    if (dp_is_asynchronous(c)) s.stale.of = c;
+    if (c->sharing.share == SHARE_STALE) s.stale.of = c;
     trace_finish(t);
     TRY(gather(r, &s)); /* all have written what they have recorded */
     if (t->rank > 0) return ERR_NONE;
@@ -414,7 +413,7 @@ static enum error open_outputs(struct run *r) {
     enum error err = saver_open(folder, (int)c->checkpoint.keep, &v, &r->saver);
     affinity_restore(&bound);
     TRY(err);
-    int64_t most = c->ddp.sync.every < t->steps ? c->ddp.sync.every : t->steps;
+    int64_t most = c->sharing.every < t->steps ? c->sharing.every : t->steps;
     r->waiting = calloc((size_t)most + 1, sizeof *r->waiting);
     if (!r->waiting)
         return FAIL(ERR_MEMORY, "no memory for the records of %lld steps", (long long)most);
@@ -450,7 +449,7 @@ static enum error fail(struct run *r, enum error err) {
     return FAIL(err, "%s", words);
 }
 
-enum error trainer_run(const struct job *job, int rank, void *place) {
+enum error trainer_run(const struct job *job, int rank, const struct place *place) {
     struct trainer *t = calloc(1, sizeof *t);
     if (!t) return FAIL(ERR_MEMORY, "no memory for a rank");
     *t = (struct trainer){

@@ -2,7 +2,9 @@
  * update. Implemented in modes/, one file each; the engine calls it and knows none of them. */
 #pragma once
 #include "engine/base/memory.h"
+#include "engine/train/sharing.h"
 
+struct resolve;
 struct trainer;
 struct job;
 struct trace_clock;
@@ -17,6 +19,12 @@ struct mode_stats {
 };
 struct mode_ops {
     const char *name, *summary;
+    enum place_kind place;
+    /* Once a configuration, when its own values and kind of devices are known: decides what is
+     * 'auto' among the mode's keys, and r->c->sharing but for its place and the sizes of buckets. */
+    enum error (*choose)(struct resolve *r);
+    /* When all else is decided: adds errors about what makes no sense together. */
+    void (*check)(struct resolve *r);
     /* Once a run: starts the ranks (here, as threads, as processes), each of which calls
      * trainer_run, and returns when all have ended. The exit code is for main; ERR_NONE with a code
      * other than 0 when a rank has already said why. */
@@ -45,7 +53,7 @@ struct mode_ops {
      * computing, so far. */
     void (*stats)(struct mode *m, struct mode_stats *out);
     /* The run is traced from here on: t->trace hears of every call; *clock: how this rank's clock is compared with
-     * rank 0's. NULL: no longer. Collective. May be NULL: there are no others. */
+     * rank 0's. NULL: no longer. Collective. */
     enum error (*watch)(struct mode *m, struct trace_clock *clock);
     /* One line for the banner: what moves gradients, and why that. */
     const char *(*describe)(struct mode *m);

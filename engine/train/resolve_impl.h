@@ -20,7 +20,16 @@ const char *resolve_place(const struct resolve *r, const struct node *node);
 void resolve_needs(struct resolve *r, const char *path, const char *other);
 /* Writes what was decided into the tree, with the source "auto". */
 MUST_CHECK enum error resolve_decide(struct resolve *r, const char *path, const char *text);
-bool resolve_mode_is(const struct resolve *r, const char *mode);
+
+/* That the value at path is one of the names, or the word (NULL: none). */
+void resolve_check_name(struct resolve *r, const char *path, const char *const *names,
+                        const char *word);
+
+/* ---- resolve_sharing.c: which mode it is, and how it shares gradients ---- */
+struct mode_ops;
+const struct mode_ops *resolve_mode(struct resolve *r, const struct mode_ops *const *modes);
+MUST_CHECK enum error resolve_sharing(struct resolve *r, const struct mode_ops *mode);
+MUST_CHECK enum error resolve_buckets(struct resolve *r);
 
 /* ---- resolve_places.c: who starts the ranks, and what they reach each other by ---- */
 MUST_CHECK enum error resolve_processes(struct resolve *r);
@@ -30,8 +39,8 @@ MUST_CHECK enum error resolve_link(struct resolve *r);
 int resolve_devices_most(const struct resolve *r);
 void resolve_check_count(struct resolve *r);
 
-/* ---- resolve_sharing.c: what is exchanged ---- */
-MUST_CHECK enum error resolve_sharing(struct resolve *r);
+/* ---- resolve_backend.c: what carries what lies on accelerators ---- */
+MUST_CHECK enum error resolve_backend(struct resolve *r);
 
 /* ---- resolve_trace.c: which steps are traced ---- */
 void resolve_trace(struct resolve *r);

@@ -12,7 +12,7 @@ static void check_device(struct resolve *r, const char *path, int64_t device) {
 /* Only a process of its own can be stopped alone, and only others notice. */
 static void check_stop(struct resolve *r) {
     if (r->c->inject.fault.kind != FAULT_STOP) return;
-    if (resolve_mode_is(r, "ddp")) {
+    if (r->c->sharing.place == PLACE_PROCESSES) {
         if (r->c->devices.count > 1) return;
         config_error(r->e, resolve_find(r, "inject.fault.kind"), false,
                      "fault 'stop' with one device (%s): nobody is there to notice, so the run "
@@ -28,7 +28,7 @@ static void check_stop(struct resolve *r) {
 
 static void check_mistake(struct resolve *r) {
     const struct node *mode = resolve_find(r, "mode"), *devices = resolve_find(r, "devices");
-    bool single = resolve_mode_is(r, "single");
+    bool single = r->c->sharing.place == PLACE_ALONE;
     if (!r->c->inject.mistake || (!single && r->c->devices.count > 1)) return;
     config_error(
         r->e, resolve_find(r, "inject.mistake"), false,

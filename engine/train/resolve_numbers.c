@@ -31,7 +31,7 @@ static void check_sync_batchnorm(struct resolve *r) {
             r->e, at, false,
             "sync_batchnorm needs the whole batch at once, but batch.accumulate cuts it (%s)",
             resolve_place(r, resolve_find(r, "batch.accumulate")));
-    if (resolve_mode_is(r, "dp") && dp_serves_apart(c))
+    if (c->sharing.servers)
         config_error(
             r->e, at, false,
             "sync_batchnorm is shared among all ranks, but a dedicated server (%s) computes "

@@ -51,7 +51,7 @@ static void check_launched(struct resolve *r) {
     if (l->size < 1 || l->size > RANKS_MAX || l->rank < 0 || l->rank >= l->size)
         config_error(r->e, resolve_find(r, "run.rank"), false,
                      "rank %d of %d (%s): from 1 to %d ranks", l->rank, l->size, l->by, RANKS_MAX);
-    if (l->size > 1 && !resolve_mode_is(r, "ddp"))
+    if (l->size > 1 && r->c->sharing.place != PLACE_PROCESSES)
         config_error(r->e, resolve_find(r, "mode"), false,
                      "mode '%s' is one process, but %s has started %d (%s)\nuse mode ddp, start it "
                      "once, or set run.init: none",
@@ -72,10 +72,10 @@ static void check_nodes(struct resolve *r) {
     if (p->node_rank >= p->nodes)
         config_error(r->e, resolve_find(r, "run.node_rank"), false, "node %lld of %lld (%s)",
                      (long long)p->node_rank, (long long)p->nodes, resolve_place(r, nodes));
-    if (p->nodes > 1 && !resolve_mode_is(r, "ddp"))
+    if (p->nodes > 1 && r->c->sharing.place != PLACE_PROCESSES)
         config_error(r->e, nodes, false, "%lld nodes, but mode '%s' runs on one\nuse mode ddp",
                      (long long)p->nodes, r->c->mode);
-    if (p->restarts > 0 && !resolve_mode_is(r, "ddp"))
+    if (p->restarts > 0 && r->c->sharing.place != PLACE_PROCESSES)
         config_error(r->e, resolve_find(r, "run.restarts"), false,
                      "'run.restarts' starts processes again, but mode '%s' has none\nuse mode ddp",
                      r->c->mode);
@@ -129,7 +129,7 @@ static const struct node *later(const struct node *a, const struct node *b) {
 
 static void check_single(struct resolve *r) {
     const struct node *devices = resolve_find(r, "devices"), *mode = resolve_find(r, "mode");
-    if (r->c->devices.count <= 1 || !resolve_mode_is(r, "single")) return;
+    if (r->c->devices.count <= 1 || r->c->sharing.place != PLACE_ALONE) return;
     if (later(mode, devices) == mode)
         config_error(r->e, mode, false,
                      "mode 'single' runs on one device, but 'devices' is %s (%s)",
@@ -143,7 +143,7 @@ static void check_single(struct resolve *r) {
 /* Mode single of --set, of a run on several devices: on the first of them. */
 static enum error take_first(struct resolve *r) {
     struct device_choice *d = &r->c->devices;
-    if (!r->c->asks || d->count <= 1 || !resolve_mode_is(r, "single") ||
+    if (!r->c->asks || d->count <= 1 || r->c->sharing.place != PLACE_ALONE ||
         resolve_is_set(resolve_find(r, "devices")))
         return ERR_NONE;
     d->count = 1;
@@ -159,7 +159,7 @@ enum error resolve_single(struct resolve *r) {
 }
 
 int resolve_devices_most(const struct resolve *r) {
-    return RUN_DEVICES_MAX - (resolve_mode_is(r, "dp") && dp_serves_apart(r->c));
+    return RUN_DEVICES_MAX - r->c->sharing.servers;
 }
 
 void resolve_check_count(struct resolve *r) {
@@ -184,13 +184,13 @@ void resolve_check_count(struct resolve *r) {
 static const char *wrong_link(const struct resolve *r) {
     static const char *const names[] = {"auto", "thread", "shm", "tcp", "hosts", "mpi"};
     const char *name = names[r->c->comm.link];
-    bool ddp = resolve_mode_is(r, "ddp"), many = r->c->run.nodes > 1;
+    bool ddp = r->c->sharing.place == PLACE_PROCESSES, many = r->c->run.nodes > 1;
     if (ddp && r->c->comm.link == COMM_LINK_THREAD)
         return pool_printf(r->pool,
                            "link 'thread' joins threads, but mode 'ddp' (%s) runs "
                            "processes\nuse link shm or auto",
                            resolve_place(r, resolve_find(r, "mode")));
-    if (resolve_mode_is(r, "dp") && r->c->comm.link > COMM_LINK_THREAD)
+    if (r->c->sharing.place == PLACE_THREADS && r->c->comm.link > COMM_LINK_THREAD)
         return pool_printf(r->pool,
                            "link '%s' joins processes, but mode 'dp' (%s) runs "
                            "threads\nuse link thread or auto",
@@ -217,9 +217,9 @@ enum error resolve_link(struct resolve *r) {
         config_error(r->e, resolve_find(r, "comm.emulate"), false,
                      "emulated links need one clock: they stay on one host, with ranks that "
                      "'engine run' starts");
-    if (c->link != COMM_LINK_AUTO || (r->c->launched.by && resolve_mode_is(r, "ddp")))
+    if (c->link != COMM_LINK_AUTO || (r->c->launched.by && r->c->sharing.place == PLACE_PROCESSES))
         return ERR_NONE;
-    bool ddp = resolve_mode_is(r, "ddp"), many = r->c->run.nodes > 1;
+    bool ddp = r->c->sharing.place == PLACE_PROCESSES, many = r->c->run.nodes > 1;
     c->link = !ddp ? COMM_LINK_THREAD : many ? COMM_LINK_HOSTS : COMM_LINK_SHM;
     return resolve_decide(r, "comm.link", !ddp ? "thread" : many ? "hosts" : "shm");
 }

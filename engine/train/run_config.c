@@ -138,7 +138,8 @@ struct load { /* what run_settings_load was given */
     const char *path;
     const char *const *sets;
     int nsets;
-    const char *const *modes, *const *algorithms;
+    const struct mode_ops *const *modes;
+    const char *const *algorithms;
     const struct run_launched *launched;
     bool asks;
 };
@@ -198,7 +199,7 @@ static enum error load(const struct load *l, struct run_settings *s, struct conf
     return settle(l, s, e);
 }
 
-enum error run_settings_from(struct node *tree, const char *const *modes,
+enum error run_settings_from(struct node *tree, const struct mode_ops *const *modes,
                              const char *const *algorithms, struct run_settings *out,
                              struct config_errors *e) {
     struct load l = {.modes = modes, .algorithms = algorithms};
@@ -224,7 +225,7 @@ static void write_report(struct run_settings *s, const struct config_errors *e, 
 }
 
 enum error run_settings_load(const char *path, const char *const *sets, int nsets,
-                             const char *const *modes, const char *const *algorithms,
+                             const struct mode_ops *const *modes, const char *const *algorithms,
                              const struct run_launched *launched, bool asks,
                              struct run_settings *out, char **report) {
     struct load l = {path, sets, nsets, modes, algorithms, launched, asks};

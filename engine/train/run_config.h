@@ -8,6 +8,7 @@
 #include "engine/train/compress.h"
 #include "engine/train/init.h"
 #include "engine/train/inject.h"
+#include "engine/train/sharing.h"
 
 #include <string.h>
 
@@ -53,7 +54,8 @@ struct run_launched {
 
 struct run_config {
     const char *name;
-    const char *mode; /* a name of modes.def */
+    const char *mode;       /* a name of modes.def */
+    struct sharing sharing; /* from all of this, by run_settings_load */
     const char *devices_text;
     struct device_choice devices; /* from devices_text, by run_settings_load */
     int64_t threads;              /* a device; 0: auto, resolved by run_settings_load */
@@ -151,19 +153,13 @@ struct run_config {
     } log;
     struct inject_config inject;
 };
-/* Mode dp: the server is one more rank, 0, which computes nothing. */
-static inline bool dp_serves_apart(const struct run_config *c) {
-    return c->dp.server == SERVER_DEDICATED || c->dp.server == SERVER_CPU;
-}
-/* Mode dp: the server steps the optimizer for each worker's gradient by itself. */
-static inline bool dp_is_asynchronous(const struct run_config *c) {
-    return c->dp.staleness != 0 && !strcmp(c->mode, "dp");
-}
 extern const struct config_section run_schema;
 
 /* Everything a command needs of a configuration. */
+struct mode_ops;
 struct run_settings {
     struct run_config config;
+    const struct mode_ops *mode;
     struct node *tree; /* complete, with origins: what 'engine config' prints */
     char *given;       /* the text as given, for config.yaml */
     size_t given_length;
@@ -172,16 +168,17 @@ struct run_settings {
 /* Reads path (NULL: the empty configuration), applies sets, checks keys, values and combinations,
  * resolves what is 'auto'. launched: what the environment says of a launcher, or NULL. On error all
  * that is wrong is in *report (text for standard error, owned by pool of *out): ERR_CONFIG, or
- * ERR_INPUT when missing. modes: names that may stand under 'mode', NULL-terminated; algorithms
- * likewise. asks: nothing is trained, so devices need not share the shards evenly, and mode single takes
+ * ERR_INPUT when missing. modes: those that may stand under 'mode', NULL-terminated; algorithms:
+ * likewise, their names. asks: nothing is trained, so devices need not share the shards evenly, and mode single takes
  * the first of a run's devices. run_settings_free in any case. */
 MUST_CHECK enum error run_settings_load(const char *path, const char *const *sets, int nsets,
-                                        const char *const *modes, const char *const *algorithms,
+                                        const struct mode_ops *const *modes,
+                                        const char *const *algorithms,
                                         const struct run_launched *launched, bool asks,
                                         struct run_settings *out, char **report);
 /* The same from a tree, which becomes the settings' own but lives as long as its pool does; what is wrong goes to e.
  */
-MUST_CHECK enum error run_settings_from(struct node *tree, const char *const *modes,
+MUST_CHECK enum error run_settings_from(struct node *tree, const struct mode_ops *const *modes,
                                         const char *const *algorithms, struct run_settings *out,
                                         struct config_errors *e);
 void run_settings_free(struct run_settings *s);

@@ -2,6 +2,7 @@
  * that order, each from those before it, and written into the tree as "auto", so that the resolved
  * configuration runs anywhere as it did here. */
 #include "engine/train/run_resolve.h"
+#include "engine/train/mode.h"
 #include "engine/train/resolve_impl.h"
 #include "engine/train/score.h"
 
@@ -66,14 +67,10 @@ static enum error decide_int(struct resolve *r, const char *path, int64_t value)
     return resolve_decide(r, path, pool_printf(r->pool, "%lld", (long long)value));
 }
 
-bool resolve_mode_is(const struct resolve *r, const char *mode) {
-    return r->c->mode && !strcmp(r->c->mode, mode);
-}
-
 /* ---- names ---- */
 
-static void check_name_in(struct resolve *r, const char *path, const char *const *names,
-                          const char *word) {
+void resolve_check_name(struct resolve *r, const char *path, const char *const *names,
+                        const char *word) {
     const struct node *node = resolve_find(r, path);
     if (!node || node->kind != NODE_SCALAR || (word && !strcmp(node->text, word))) return;
     int n = 0;
@@ -251,7 +248,7 @@ static bool shares_evenly(int64_t shards, int64_t n) {
 /* As many as there are cores, fewer where that would not fit the batch. */
 static int64_t choose_count(const struct resolve *r) {
     const struct batch_config *b = &r->c->batch;
-    if (resolve_mode_is(r, "single")) return 1;
+    if (r->c->sharing.place == PLACE_ALONE) return 1;
     int64_t nodes = r->c->run.nodes, most = b->size / b->accumulate / nodes;
     int64_t n = device_host_cores(), possible = resolve_devices_most(r) / nodes;
     if (n > possible) n = possible;
@@ -297,7 +294,7 @@ static enum error choose_units(struct resolve *r, const struct device_ops *ops) 
     struct device_choice *d = &r->c->devices;
     int here, count = 1;
     TRY(ops->units(&here));
-    while (!resolve_mode_is(r, "single") && count * 2 <= here && count * 2 <= RUN_DEVICES_MAX)
+    while (r->c->sharing.place != PLACE_ALONE && count * 2 <= here && count * 2 <= RUN_DEVICES_MAX)
         count *= 2;
     for (int i = 0; i < count; i++) d->unit[i] = i;
     d->local = count;
@@ -308,7 +305,7 @@ static enum error resolve_devices(struct resolve *r) {
     struct device_choice *d = &r->c->devices;
     const struct device_ops *ops = device_find(d->kind);
     TRY(resolve_single(r));
-    if (r->c->launched.by && resolve_mode_is(r, "ddp")) return count_launched(r);
+    if (r->c->launched.by && r->c->sharing.place == PLACE_PROCESSES) return count_launched(r);
     bool given = d->count > 0;
     if (given)
         d->local = d->count;
@@ -407,31 +404,7 @@ static enum error resolve_order(struct resolve *r) {
                      "order 'ring' depends on the number of devices, but deterministic is "
                      "'bitwise' (%s)\nuse order tree",
                      resolve_place(r, resolve_find(r, "deterministic")));
-    if (c->order == COMM_ORDER_RING && resolve_mode_is(r, "dp") &&
-        r->c->dp.server == SERVER_SHARDED)
-        config_error(r->e, resolve_is_given(order) ? order : algorithm, false,
-                     "order 'ring' adds by bucket, which a sharded server (%s) has not\n"
-                     "use order tree, or dp.server shared",
-                     resolve_place(r, resolve_find(r, "dp.server")));
     return ERR_NONE;
-}
-
-static enum error resolve_buckets(struct resolve *r) {
-    struct bucket_config *b = &r->c->ddp.bucket;
-    const struct node *first = resolve_find(r, "ddp.bucket.first"),
-                      *cap = resolve_find(r, "ddp.bucket.cap");
-    if (b->cap < 0) {
-        b->first = b->cap = INT64_MAX;
-        return ERR_NONE;
-    }
-    if (b->first <= b->cap) return ERR_NONE;
-    if (resolve_is_given(first)) {
-        config_error(r->e, first, false, "the first bucket is larger than ddp.bucket.cap, %s (%s)",
-                     cap ? cap->text : "25MB", resolve_place(r, cap));
-        return ERR_NONE;
-    }
-    b->first = b->cap;
-    return resolve_decide(r, "ddp.bucket.first", cap->text);
 }
 
 /* ---- what needs evaluation ---- */
@@ -455,11 +428,11 @@ static void check_metrics(struct resolve *r) {
                      resolve_place(r, every));
 }
 
-enum error run_resolve(struct run_settings *s, const char *const *modes,
+enum error run_resolve(struct run_settings *s, const struct mode_ops *const *modes,
                        const char *const *algorithms, struct config_errors *e) {
     struct resolve r = {&s->config, s->tree, s->pool, e};
-    check_name_in(&r, "mode", modes, NULL);
-    check_name_in(&r, "comm.algorithm", algorithms, "auto");
+    s->mode = resolve_mode(&r, modes);
+    resolve_check_name(&r, "comm.algorithm", algorithms, "auto");
     check_run_name(&r);
     check_log_dir(&r);
     check_dashboard(&r);
@@ -468,6 +441,7 @@ enum error run_resolve(struct run_settings *s, const char *const *modes,
     TRY(read_devices(&r));
     if (config_errors_count(e))
         return ERR_NONE; /* what follows would judge by values that are wrong */
+    TRY(resolve_sharing(&r, s->mode));
     TRY(resolve_processes(&r));
     if (config_errors_count(e)) return ERR_NONE;
     TRY(resolve_devices(&r));
@@ -477,7 +451,8 @@ enum error run_resolve(struct run_settings *s, const char *const *modes,
     TRY(resolve_link(&r));
     TRY(resolve_buckets(&r));
     resolve_numbers(&r);
-    TRY(resolve_sharing(&r));
+    s->mode->check(&r);
+    TRY(resolve_backend(&r));
     resolve_inject(&r);
     check_metrics(&r);
     return ERR_NONE;

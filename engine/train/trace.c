@@ -247,8 +247,7 @@ static struct trace_head head_of(const struct trace *tr) {
                            .dropped = atomic_load(&tr->dropped),
                            .offset = tr->clock.offset,
                            .round_trip = tr->clock.round_trip};
-    h.serves =
-        t->rank == 0 && !strcmp(t->config->mode, "dp") && t->config->dp.server != SERVER_SHARDED;
+    h.serves = t->rank == 0 && sharing_has_server(&t->config->sharing);
     memcpy(h.magic, TRACE_MAGIC, sizeof TRACE_MAGIC);
     snprintf(h.mode, sizeof h.mode, "%s", t->config->mode);
     snprintf(h.run_id, sizeof h.run_id, "%s", t->run_id);
@@ -346,9 +345,9 @@ enum error trace_step_begin(struct trainer *t) {
     if (tr->range == UNDER_WAY && step > tr->last) {
         trace_finish(t);
         tr->range = BEHIND;
-        if (mode->watch) TRY(mode->watch(t->mode, NULL));
+        TRY(mode->watch(t->mode, NULL));
     } else if (tr->range == AHEAD && step >= tr->first) {
-        if (mode->watch) TRY(mode->watch(t->mode, &tr->clock));
+        TRY(mode->watch(t->mode, &tr->clock));
         timers_anchor(t);
         tr->range = UNDER_WAY;
         atomic_store(&tr->on, !tr->written);

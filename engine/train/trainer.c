@@ -249,7 +249,7 @@ enum error trainer_open_device(struct trainer *t) {
     const struct device_choice *d = &c->devices;
     const struct device_ops *ops = device_find(d->kind);
     bool serves = t->worker < 0;
-    if (serves && (!ops->accel || c->dp.server == SERVER_CPU)) return ERR_NONE;
+    if (serves && (!ops->accel || c->sharing.on_host)) return ERR_NONE;
     bool together = t->seats == 0;
     int index = together ? (serves ? 0 : t->worker) : t->seat;
     struct device_params p = {.index = index,

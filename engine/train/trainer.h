@@ -14,6 +14,7 @@
 #include "engine/train/score.h"
 #include "engine/train/trace.h"
 
+struct place; /* the mode's */
 enum phase { PHASE_LOAD, PHASE_FORWARD, PHASE_BACKWARD, PHASE_COMM, PHASE_UPDATE, PHASES };
 enum {
     GRAD_ARENAS = 12
@@ -66,7 +67,7 @@ struct trainer {
     const struct run_config *config;
     int rank;
     char name[16]; /* "rank 3", or empty when it is alone: before log lines */
-    void *place;   /* how this rank finds the others: between the mode's launch and its open */
+    const struct place *place; /* how this rank finds the others: from mode->launch to its open */
 
     /* set by mode->open */
     struct mode *mode;
@@ -153,7 +154,7 @@ struct job_keys {
 MUST_CHECK enum error job_list_keys(const struct job *job, struct job_keys *out);
 
 /* The whole life of one rank. On error, the others have been told. */
-MUST_CHECK enum error trainer_run(const struct job *job, int rank, void *place);
+MUST_CHECK enum error trainer_run(const struct job *job, int rank, const struct place *place);
 
 /* A trained network to ask: data, model and graph of the job (mode single, JOB_ASK) with the weights
  * of job->resume, on the calling thread. The graph computes with values and buffers. */

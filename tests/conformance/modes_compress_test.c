@@ -5,7 +5,8 @@
 #include "tests/unit/model_fixture.h"
 
 #include "engine/base/digest.h"
-#include "modes/compress.h"
+#include "modes/share/compress.h"
+#include "modes/share/share.h"
 #include "tests/conformance/ranks.h"
 
 #include <math.h>
@@ -43,16 +44,14 @@ static float gradient(const struct testcase *k, int rank, int step, int64_t i) {
     return x * 0.01f;
 }
 
-static enum error one_step(struct testcase *k, struct compress *c, enum lane lane, int step) {
-    struct trainer *t = c->t;
+static enum error one_step(struct testcase *k, struct mode *m, int step) {
+    struct trainer *t = m->t;
     for (int64_t i = 0; i < k->model->arena_floats; i++)
         t->grads[0][i] = gradient(k, t->rank, step, i);
     for (int i = 0; i < HEADER_FLOATS; i++) t->grads[0][i] = (float)(t->rank + 1000 * i);
     t->at.step = step;
-    for (int b = 0; b < c->count; b++) TRY(compress_send(c, b, lane));
-    for (int b = 0; b < c->count; b++) TRY(compress_turn(c, b, lane));
-    for (int b = 0; b < c->count; b++) TRY(compress_receive(c, b));
-    return ERR_NONE;
+    for (int b = 0; b < m->cut->count; b++) TRY(share_compressed.leave(m, b));
+    return share_compressed.land(m);
 }
 
 static void check_step(struct rank *r, struct testcase *k, const struct trainer *t, int step) {
@@ -74,7 +73,6 @@ static void rank_steps(struct rank *r) {
     struct run_config config = {.comm.compress = {.index = k->kind, .config = &k->config}};
     struct job job = {0};
     struct trainer *t = calloc(1, sizeof *t);
-    struct compress *c;
     void *grads;
     *t = (struct trainer){.job = &job,
                           .config = &config,
@@ -84,17 +82,25 @@ static void rank_steps(struct rank *r) {
     t->model = (struct model *)(uintptr_t)k->model;
     check_ok(group_alloc(r->group, (size_t)k->model->arena_floats * sizeof(float), &grads));
     t->grads[0] = grads;
-    check_ok(compress_open(t, r->group, &k->cut, &c));
+    const struct sharing how = {.share = SHARE_ALL_REDUCE, .compressed = true};
+    struct mode m = {.t = t,
+                     .how = &how,
+                     .team = {.group = r->group},
+                     .buckets = k->cut,
+                     .cut = &k->cut,
+                     .lane = k->overlap ? LANE_COMM : LANE_INLINE};
+    check_ok(share_compressed.open(&m));
     struct group_stats before, after;
     group_get_stats(r->group, &before);
     for (int s = 0; s < STEPS && !*r->wrong; s++) {
-        check_ok(one_step(k, c, k->overlap ? LANE_COMM : LANE_INLINE, s));
+        check_ok(one_step(k, &m, s));
         if (!*r->wrong) check_step(r, k, t, s);
     }
     group_get_stats(r->group, &after);
     k->sent[r->index] = after.sent - before.sent;
-    if (c->rest) memcpy(k->rest[r->index], c->rest, (size_t)k->model->arena_floats * sizeof(float));
-    compress_close(c);
+    const float *rest = m.packed->rest;
+    if (rest) memcpy(k->rest[r->index], rest, (size_t)k->model->arena_floats * sizeof(float));
+    share_compressed.close(&m);
     free(t);
 }
 
@@ -266,7 +272,6 @@ static void finds_low_rank(void **state) {
     t = (struct trainer){.job = &job, .config = &config, .ranks = 1, .model = m};
     struct meeting *meeting;
     struct group *g;
-    struct compress *c;
     struct buckets cut;
     assert_ok(meeting_create(1, &meeting));
     struct group_params p = {
@@ -275,7 +280,9 @@ static void finds_low_rank(void **state) {
     assert_ok(buckets_init(&cut, m, 1 << 20, 1 << 20));
     t.allocator = group_allocator(g);
     t.grads[0] = floats(m->arena_floats);
-    assert_ok(compress_open(&t, g, &cut, &c));
+    const struct sharing how = {.share = SHARE_ALL_REDUCE, .compressed = true};
+    struct mode one = {.t = &t, .how = &how, .team = {.group = g}, .buckets = cut, .cut = &cut};
+    assert_ok(share_compressed.open(&one));
     const struct tensor_info *w = &m->params[0];
     for (int i = 0; i < m->nparams; i++)
         if (m->params[i].count > w->count) w = &m->params[i];
@@ -288,9 +295,8 @@ static void finds_low_rank(void **state) {
                     (float)(sin((double)i) * cos(0.1 * (double)j) + (double)i * 0.01);
         if (s == 1) count_allocations_begin();
         t.at.step = s;
-        assert_ok(compress_send(c, 0, LANE_INLINE));
-        assert_ok(compress_turn(c, 0, LANE_INLINE));
-        assert_ok(compress_receive(c, 0));
+        assert_ok(share_compressed.leave(&one, 0));
+        assert_ok(share_compressed.land(&one));
         if (s == 1) assert_int_equal(count_allocations_end(), 0);
         for (int64_t i = 0; i < rows; i++)
             for (int64_t j = 0; j < columns; j++)
@@ -298,7 +304,7 @@ static void finds_low_rank(void **state) {
                                          sin((double)i) * cos(0.1 * (double)j) - (double)i * 0.01));
         assert_true(worst < (s ? 1e-5 : 1e-3));
     }
-    compress_close(c);
+    share_compressed.close(&one);
     memory_free(t.grads[0]);
     buckets_fini(&cut);
     group_close(g);

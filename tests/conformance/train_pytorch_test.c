@@ -4,6 +4,7 @@
  * makes a relu flip, after which losses part quickly. Weights and batches come from a formula. */
 #include "tests/harness/formula.h"
 #include "tests/harness/harness.h"
+#include "tests/harness/lone_mode.h"
 
 #include "engine/device/accel.h"
 #include "engine/train/run_config.h"
@@ -87,10 +88,10 @@ static float *floats(int64_t n) {
 }
 
 static void settings_load(struct run_settings *s, const char *model, const char *optimizer) {
-    static const char *const modes[] = {"single", NULL}, *const algorithms[] = {"direct", NULL};
+    static const char *const algorithms[] = {"direct", NULL};
     const char *sets[] = {model, "mode=single", optimizer};
     char *report;
-    if (run_settings_load(NULL, sets, 3, modes, algorithms, NULL, false, s, &report) != ERR_NONE)
+    if (run_settings_load(NULL, sets, 3, lone_modes, algorithms, NULL, false, s, &report) != ERR_NONE)
         fail_msg("%s", report ? report : error_message());
 }
 

@@ -125,7 +125,7 @@ static enum error run(const char *const *more) {
     for (; *more; more++) assert_ok(cli_set(&c, *more));
     struct run_settings s;
     assert_ok(cli_load(&c, &s));
-    real = mode_find("dp");
+    real = s.mode;
     struct mode_ops ops = *real;
     ops.open = watched_open, ops.start = watched_start, ops.step = watched_step;
     ops.share_buffers = watched_meeting;

@@ -4,7 +4,7 @@
 #include "tests/harness/harness.h"
 
 #include "cli/cli.h"
-#include "modes/modes.h"
+#include "modes/place/place.h"
 #include "transport/group.h"
 #include "transport/launch/launch.h"
 
@@ -33,8 +33,8 @@ static enum error ddp_thread(void *user, int rank) {
     const struct start *s = user;
     struct meeting *meeting;
     TRY(meeting_join(s->fd, ranks, &meeting));
-    struct group_params p = {.link = "shm", .size = ranks, .meeting = meeting};
-    enum error err = trainer_run(s->job, rank, &p);
+    const struct place place = {{.link = "shm", .size = ranks, .meeting = meeting}, "auto", NULL};
+    enum error err = trainer_run(s->job, rank, &place);
     meeting_free(meeting);
     return err;
 }
@@ -69,10 +69,10 @@ static long run(const char *mode, const char *devices, const char *extra, int co
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) assert_ok(cli_set(&c, sets[i]));
     struct run_settings s;
     assert_ok(cli_load(&c, &s));
-    struct mode_ops counting = *mode_find(s.config.mode);
+    struct mode_ops counting = *s.mode;
     real_step = counting.step;
     counting.step = counted_step;
-    if (counting.launch == mode_find("ddp")->launch) counting.launch = launch_ddp;
+    if (counting.place == PLACE_PROCESSES) counting.launch = launch_ddp;
     steps = 0;
     ranks = count;
     counted = -1;

@@ -3,7 +3,7 @@
 #include "tests/harness/harness.h"
 
 #include "engine/base/clock.h"
-#include "modes/mailbox.h"
+#include "modes/share/mailbox.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

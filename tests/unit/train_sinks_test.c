@@ -2,6 +2,7 @@
  * their formats' strict forms, also over a resume, a kill and a full disk. */
 #include "tests/harness/events.h"
 #include "tests/harness/harness.h"
+#include "tests/harness/lone_mode.h"
 
 #include "engine/base/file.h"
 #include "engine/base/json.h"
@@ -24,12 +25,12 @@ static struct job job;
 static char dir[512];
 
 static void choose(const char *sinks) {
-    static const char *const modes[] = {"single", NULL}, *const none[] = {NULL};
+    static const char *const none[] = {NULL};
     char *report, set[100];
     const char *sets[] = {"mode=single", "devices=cpu:1", set};
     snprintf(set, sizeof set, "log.sinks=%s", sinks);
     run_settings_free(&settings);
-    if (run_settings_load(NULL, sets, 3, modes, none, NULL, false, &settings, &report) != ERR_NONE)
+    if (run_settings_load(NULL, sets, 3, lone_modes, none, NULL, false, &settings, &report) != ERR_NONE)
         fail_msg("%s", report);
     job = (struct job){.settings = &settings, .run_dir = dir};
 }

@@ -24,12 +24,15 @@
  * back until all workers have done that step, then gives all the same. So what is saved is exact,
  * and a run that goes on from it does what the one that saved it did. A stop is a meeting, too: at
  * the first step that no worker has been let past yet, which the server tells with the weights. */
-#include "modes/async.h"
+#include "modes/share/share.h"
 
 #include "engine/base/clock.h"
+#include "engine/train/resolve_impl.h"
+#include "modes/share/mailbox.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 struct worker {   /* as the server sees it */
     int64_t done; /* steps whose gradient is applied */
@@ -37,7 +40,7 @@ struct worker {   /* as the server sees it */
     int64_t from; /* update that its weights are of */
     struct work *sending;
 };
-struct async {
+struct share {
     struct trainer *t;
     struct group *group;
     struct mailbox *box;
@@ -50,25 +53,26 @@ struct async {
     struct worker worker[];
 };
 
-enum error async_open(struct trainer *t, struct group *g, struct mailbox *box, struct async **out) {
+static enum error open(struct mode *m) {
+    struct trainer *t = m->t;
     const struct run_config *c = t->config;
     void *memory;
-    size_t bytes = sizeof(struct async) + (size_t)t->workers * sizeof(struct worker);
-    TRY(memory_alloc(bytes, &memory));
-    struct async *a = *out = memory;
+    TRY(memory_alloc(sizeof(struct share) + (size_t)t->workers * sizeof(struct worker), &memory));
+    struct share *a = m->share = memory;
     a->t = t;
-    a->group = g;
-    a->box = box;
+    a->group = m->team.group;
+    a->box = m->place->box;
     a->in_turn = c->deterministic != DETERMINISTIC_FALSE;
     a->bound = c->dp.staleness < 0 ? INT64_MAX : c->dp.staleness;
     return ERR_NONE;
 }
 
-void async_close(struct async *a) {
-    memory_free(a);
+static void close(struct mode *m) {
+    memory_free(m->share);
 }
 
-void async_stats(const struct async *a, struct mode_stats *out) {
+static void stats(const struct mode *m, struct mode_stats *out) {
+    const struct share *a = m->share;
     out->updates = a->updates;
     out->old = a->old;
     out->oldest = a->oldest;
@@ -76,24 +80,25 @@ void async_stats(const struct async *a, struct mode_stats *out) {
     out->stepped_ns = a->stepped_ns;
 }
 
-void async_describe(const struct async *a, const char *server, char *out, size_t size) {
+static void describe(const struct mode *m, char *line, size_t size) {
+    const struct share *a = m->share;
     const struct emulate_config *e = &a->t->config->comm.emulate;
     char bound[32] = "unbounded";
     if (a->bound != INT64_MAX) snprintf(bound, sizeof bound, "%lld", (long long)a->bound);
-    snprintf(out, size, "each gradient by itself over %sthread, %s, staleness %s (gradients %s)",
-             e->bandwidth > 0 || e->latency > 0 ? "emulated " : "", server, bound,
+    snprintf(line, size, "each gradient by itself over %sthread, %s, staleness %s (gradients %s)",
+             e->bandwidth > 0 || e->latency > 0 ? "emulated " : "", m->how->title, bound,
              a->in_turn ? "in turn" : "in order of arrival");
 }
 
 /* A rank has failed while this one waited in the mailbox: the group knows the words. */
-static enum error failure(struct async *a, enum error err) {
+static enum error failure(struct share *a, enum error err) {
     return err == ERR_PEER ? group_barrier(a->group) : err;
 }
 
 /* ---- the server ---- */
 
 /* The last weights have left: they may change. */
-enum error async_settle(struct async *a) {
+static enum error settle_all(struct share *a) {
     for (int w = 0; w < a->t->workers; w++) {
         struct work *work = a->worker[w].sending;
         if (!work) continue;
@@ -105,20 +110,20 @@ enum error async_settle(struct async *a) {
     return ERR_NONE;
 }
 
-static int64_t least_done(const struct async *a) {
+static int64_t least_done(const struct share *a) {
     int64_t least = INT64_MAX;
     for (int w = 0; w < a->t->workers; w++)
         if (a->worker[w].done < least) least = a->worker[w].done;
     return least;
 }
 
-static bool may_go_on(const struct async *a, const struct worker *w, int64_t least) {
+static bool may_go_on(const struct share *a, const struct worker *w, int64_t least) {
     bool meets = w->done == a->stop_at || trainer_meets(a->t, w->done);
     return meets ? least == w->done : w->done - least <= a->bound;
 }
 
 /* All workers that may go on get the weights, and with them the sums of the step so far. */
-static enum error give_weights(struct async *a, const struct step_sums *sums) {
+static enum error give_weights(struct share *a, const struct step_sums *sums) {
     struct trainer *t = a->t;
     int64_t least = least_done(a), n = t->model->arena_floats;
     t->sums = *sums;
@@ -135,13 +140,13 @@ static enum error give_weights(struct async *a, const struct step_sums *sums) {
     return ERR_NONE;
 }
 
-static void choose_stop(struct async *a) {
+static void choose_stop(struct share *a) {
     for (int w = 0; w < a->t->workers; w++)
         if (a->worker[w].told >= a->stop_at) a->stop_at = a->worker[w].told + 1;
 }
 
 /* The gradient of one worker, number i of this step. */
-static enum error take_gradient(struct async *a, int i, struct worker **out) {
+static enum error take_gradient(struct share *a, int i, struct worker **out) {
     struct trainer *t = a->t;
     int w = -1;
     int64_t mark = clock_ns();
@@ -151,14 +156,14 @@ static enum error take_gradient(struct async *a, int i, struct worker **out) {
     TRY(group_recv(a->group, LANE_INLINE, t->grads[0], t->model->arena_floats, DTYPE_F32, w + 1,
                    NULL));
     mailbox_alive(a->box);
-    TRY(async_settle(a));
+    TRY(settle_all(a));
     trainer_phase(t, PHASE_COMM, &mark);
     *out = &a->worker[w];
     return ERR_NONE;
 }
 
 /* An optimizer that counts its steps counts these. */
-static enum error apply(struct async *a, int i, struct worker *w, struct step_sums *sums) {
+static enum error apply(struct share *a, int i, struct worker *w, struct step_sums *sums) {
     struct trainer *t = a->t;
     int64_t old = a->updates - w->from, mark = clock_ns();
     group_note(a->group, "update", t->at.step);
@@ -177,7 +182,7 @@ static enum error apply(struct async *a, int i, struct worker *w, struct step_su
 }
 
 /* Where all have met last, they begin together. */
-static void begin(struct async *a) {
+static void begin(struct share *a) {
     int64_t step = a->t->at.step;
     if (a->begun && !trainer_meets(a->t, step)) return;
     for (int w = 0; w < a->t->workers; w++)
@@ -187,7 +192,7 @@ static void begin(struct async *a) {
 }
 
 /* A loss that is not finite ends the run: who waits for weights then waits in vain. */
-static enum error serve(struct async *a) {
+static enum error serve(struct share *a) {
     struct trainer *t = a->t;
     struct step_sums sums = {0};
     begin(a);
@@ -200,12 +205,12 @@ static enum error serve(struct async *a) {
     sums.stop = t->at.step + 1 == a->stop_at;
     t->sums = sums;
     bool ends = sums.stop || !isfinite(sums.loss) || trainer_meets(t, t->at.step + 1);
-    return ends ? async_settle(a) : ERR_NONE;
+    return ends ? settle_all(a) : ERR_NONE;
 }
 
 /* ---- a worker ---- */
 
-static enum error exchange(struct async *a) {
+static enum error exchange(struct share *a) {
     struct trainer *t = a->t;
     struct work *work;
     int64_t n = t->model->arena_floats;
@@ -227,19 +232,69 @@ static enum error exchange(struct async *a) {
     return err == ERR_NONE ? ERR_NONE : failure(a, err);
 }
 
-static enum error work_on(struct async *a) {
-    struct trainer *t = a->t;
-    int64_t began = clock_ns();
-    group_note(a->group, "forward and backward", t->at.step);
-    TRY(trainer_compute(t, NULL, NULL));
+static enum error work_on(struct mode *m) {
+    struct share *a = m->share;
     int64_t mark = clock_ns(), computed = mark;
     TRY(exchange(a));
-    trainer_phase(t, PHASE_COMM, &mark);
+    trainer_phase(a->t, PHASE_COMM, &mark);
     a->waited_ns += mark - computed;
-    a->stepped_ns += mark - began;
+    a->stepped_ns += mark - m->began;
     return ERR_NONE;
 }
 
-enum error async_step(struct async *a) {
-    return a->t->worker < 0 ? serve(a) : work_on(a);
+static enum error update(struct mode *m) {
+    return m->t->worker < 0 ? serve(m->share) : work_on(m);
 }
+
+static enum error settle(struct mode *m) {
+    return settle_all(m->share);
+}
+
+static void abort_waits(struct mode *m) {
+    mailbox_break(m->place->box);
+}
+
+/* A key that dp.staleness excludes, with both places. */
+static void refuse_beside(struct resolve *r, const char *why, const char *path, const char *value,
+                          const char *hint) {
+    config_error(r->e, resolve_find(r, "dp.staleness"), false,
+                 "'dp.staleness': %s, but %s is '%s' (%s)\n%s, or dp.staleness: 0", why, path,
+                 value, resolve_place(r, resolve_find(r, path)), hint);
+}
+
+static void check(struct resolve *r) {
+    const struct run_config *c = r->c;
+    if (c->sharing.share != SHARE_STALE) return;
+    if (!c->sharing.servers)
+        refuse_beside(r, "a server that does not wait has to be one of its own", "dp.server",
+                      c->dp.server == SERVER_SHARED ? "shared" : "sharded",
+                      "use dp.server: dedicated");
+    if (c->dp.scatter == SCATTER_SERVER)
+        refuse_beside(r, "devices are not in the same step", "dp.scatter", "server",
+                      "use dp.scatter: direct");
+    if (c->dp.overlap == DP_OVERLAP_ON)
+        refuse_beside(r, "a gradient travels when it is complete", "dp.overlap", "on",
+                      "use dp.overlap: auto");
+    if (c->sync_batchnorm)
+        refuse_beside(r, "devices are not in the same step", "sync_batchnorm", "true",
+                      "use sync_batchnorm: false");
+    if (c->deterministic == DETERMINISTIC_BITWISE)
+        refuse_beside(r, "what comes out depends on the number of devices", "deterministic",
+                      "bitwise",
+                      "use deterministic: true (in turn) or false (in order of arrival)");
+    if (c->train.until_metric && !strcmp(c->train.until_metric, "train.loss"))
+        refuse_beside(r, "devices are not in the same step", "train.until", "train.loss",
+                      "use train.until: {val.loss: ...}");
+    if (device_find(c->devices.kind)->accel)
+        refuse_beside(r, "gradients are served in the host's memory", "devices", c->devices_text,
+                      "use devices: cpu");
+}
+
+const struct share_ops share_stale = {.check = check,
+                                      .open = open,
+                                      .close = close,
+                                      .update = update,
+                                      .settle = settle,
+                                      .abort = abort_waits,
+                                      .stats = stats,
+                                      .describe = describe};

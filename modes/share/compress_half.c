@@ -4,7 +4,7 @@
  * infinite. */
 #include "engine/base/half.h"
 #include "engine/base/vector.h"
-#include "modes/compress.h"
+#include "modes/share/compress.h"
 
 /* A function of a type and its two directions, since a call through a pointer is no loop. */
 #define CONVERT(type)                                                                              \

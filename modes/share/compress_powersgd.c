@@ -16,7 +16,7 @@
  * the same on every rank. */
 #include "engine/base/rng.h"
 #include "engine/base/vector.h"
-#include "modes/compress.h"
+#include "modes/share/compress.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,6 +4,7 @@
 
 #include "engine/device/device.h"
 #include "engine/train/run_config.h"
+#include "modes/modes.h"
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,6 @@
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 enum { SETS = 8 };
 
-static const char *const modes[] = {"single", "dp", "ddp", NULL};
 static const char *const algorithms[] = {"ring", "direct", "star", NULL};
 
 struct fixture {
@@ -48,8 +48,8 @@ static enum error load(struct fixture *f, const char *text, const char *sets) {
     }
     if (text) save_text("c.yaml", text);
     run_settings_free(&f->s);
-    return run_settings_load(text ? "c.yaml" : NULL, list, n, modes, algorithms, NULL, false, &f->s,
-                             &f->report);
+    return run_settings_load(text ? "c.yaml" : NULL, list, n, mode_kinds(&(int){0}), algorithms,
+                             NULL, false, &f->s, &f->report);
 }
 
 static const struct run_config *load_good(struct fixture *f, const char *text, const char *sets) {
@@ -202,8 +202,8 @@ static void names(void **state) {
         run_settings_free(&f->s);
         char path[128];
         snprintf(path, sizeof path, "./%s", cases[i].file);
-        assert_ok(
-            run_settings_load(path, NULL, 0, modes, algorithms, NULL, false, &f->s, &f->report));
+        assert_ok(run_settings_load(path, NULL, 0, mode_kinds(&(int){0}), algorithms, NULL, false,
+                                    &f->s, &f->report));
         assert_string_equal(f->s.config.name, cases[i].name);
     }
 }
@@ -519,8 +519,8 @@ static void launched(void **state) {
     for (size_t i = 0; i < COUNT(cases); i++) {
         run_settings_free(&f->s);
         save_text("c.yaml", cases[i].text);
-        enum error err =
-            run_settings_load("c.yaml", NULL, 0, modes, algorithms, &l, false, &f->s, &f->report);
+        enum error err = run_settings_load("c.yaml", NULL, 0, mode_kinds(&(int){0}), algorithms, &l,
+                                           false, &f->s, &f->report);
         if (!cases[i].first) {
             assert_ok(err);
             bool ours = f->s.config.launched.by == NULL;
@@ -591,8 +591,8 @@ static void looks(void **state) {
 
 static void files(void **state) {
     struct fixture *f = *state;
-    assert_fails(ERR_INPUT, run_settings_load("absent.yaml", NULL, 0, modes, algorithms, NULL,
-                                              false, &f->s, &f->report));
+    assert_fails(ERR_INPUT, run_settings_load("absent.yaml", NULL, 0, mode_kinds(&(int){0}),
+                                              algorithms, NULL, false, &f->s, &f->report));
     assert_string_equal(f->report, "error: cannot open 'absent.yaml': No such file or directory\n");
     run_settings_free(&f->s);
     assert_int_equal(mkfifo("fifo", 0600), 0);
@@ -610,8 +610,8 @@ static void files(void **state) {
          "error: 'large.yaml' has 100000000 bytes; at most 1048576 are allowed\n1 error.\n"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
-        assert_fails(ERR_CONFIG, run_settings_load(cases[i].path, NULL, 0, modes, algorithms, NULL,
-                                                   false, &f->s, &f->report));
+        assert_fails(ERR_CONFIG, run_settings_load(cases[i].path, NULL, 0, mode_kinds(&(int){0}),
+                                                   algorithms, NULL, false, &f->s, &f->report));
         assert_string_equal(f->report, cases[i].report);
         run_settings_free(&f->s);
     }

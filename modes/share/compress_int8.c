@@ -11,7 +11,7 @@
  * second on the owner. */
 #include "engine/base/half.h"
 #include "engine/base/vector.h"
-#include "modes/compress.h"
+#include "modes/share/compress.h"
 
 #include <math.h>
 #include <string.h>

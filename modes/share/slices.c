@@ -1,18 +1,40 @@
-#include "modes/slices.h"
+/* Slices: every rank steps the optimizer on a part of the arena, and keeps the state of that part
+ * alone (the first stage of ZeRO, arXiv:1910.02054; a parameter server that is spread over all
+ * ranks). It is ddp's optimizer.shard and dp's server: sharded.
+ *
+ *   gradients   reduce_scatter   every rank has the sum of its parts, one of each bucket
+ *   update      of these parts
+ *   weights     all_gather       every rank has them all again
+ *
+ * An all-reduce is just these two exchanges, so the bytes are the same; the state of the optimizer
+ * is 1/W of it on each rank, and so is the work of a step. Parts are whole blocks of the norm, and
+ * whatever is measured of several parts is added in the order of the arena: the bits are those of
+ * one rank that steps all. */
+#include "modes/share/share.h"
 
 #include "engine/base/clock.h"
 #include "engine/base/text.h"
+#include "engine/train/resolve_impl.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static int64_t *part(const struct slices *s, int b) {
+struct share {
+    struct trainer *t;
+    struct group *group;
+    struct buckets buckets; /* ends at multiples of NORM_BLOCK */
+    int64_t *part;          /* of bucket b rank r has [part(b)[r], part(b)[r + 1]) of the arena */
+    struct slice *own;      /* of each bucket this rank's part: the trainer's slices */
+    struct flight flight;   /* of weights that are gathered */
+};
+
+static int64_t *part(const struct share *s, int b) {
     return s->part + (int64_t)b * (s->t->ranks + 1);
 }
 
 /* Cuts bucket b among the ranks. Blocks that are left over go to those who have the fewest so far.
  */
-static void cut(struct slices *s, int b, int64_t *has) {
+static void cut(struct share *s, int b, int64_t *has) {
     int size = s->t->ranks;
     int64_t begin = s->buckets.edge[b], end = s->buckets.edge[b + 1], *to = part(s, b);
     int64_t blocks = (end - begin + NORM_BLOCK - 1) / NORM_BLOCK, give[RUN_DEVICES_MAX];
@@ -30,13 +52,16 @@ static void cut(struct slices *s, int b, int64_t *has) {
     }
 }
 
-enum error slices_init(struct slices *s, struct trainer *t, struct group *g, int64_t first,
-                       int64_t cap) {
+static enum error open(struct mode *m) {
     void *memory;
     int64_t has[RUN_DEVICES_MAX] = {0}, at = 0;
-    *s = (struct slices){.t = t, .group = g};
-    TRY(buckets_init(&s->buckets, t->model, first, cap));
+    struct trainer *t = m->t;
+    TRY(memory_alloc(sizeof(struct share), &memory));
+    struct share *s = m->share = memory;
+    *s = (struct share){.t = t, .group = m->team.group};
+    TRY(buckets_init(&s->buckets, t->model, m->how->first, m->how->cap));
     buckets_align(&s->buckets, NORM_BLOCK);
+    m->cut = &s->buckets;
     size_t n = (size_t)s->buckets.count;
     TRY(memory_alloc(n * (size_t)(t->ranks + 1) * sizeof *s->part, &memory));
     s->part = memory;
@@ -47,35 +72,47 @@ enum error slices_init(struct slices *s, struct trainer *t, struct group *g, int
         s->own[b] = (struct slice){part(s, b)[t->rank], part(s, b)[t->rank + 1], at};
         at += s->own[b].end - s->own[b].begin;
     }
-    t->owns_state = true;
     t->slices = s->own;
     t->nslices = s->buckets.count;
     return ERR_NONE;
 }
 
-void slices_fini(struct slices *s) {
+static void close(struct mode *m) {
+    struct share *s = m->share;
+    if (!s) return;
     buckets_fini(&s->buckets);
     memory_free(s->part);
     memory_free(s->own);
+    memory_free(s);
 }
 
-void slices_describe(const struct slices *s, char *out, size_t size) {
+static void describe(const struct mode *m, char *line, size_t size) {
     char each[32];
+    const struct share *s = m->share;
     const struct slice *last = &s->own[s->buckets.count - 1];
     int64_t floats = (last->at + last->end - last->begin) * s->t->optim->nslots;
-    snprintf(out, size, ", optimizer state in %d slices of %s", s->t->ranks,
+    size_t used = strlen(line);
+    if (*m->how->title) return; /* which says it already */
+    snprintf(line + used, size - used, ", optimizer state in %d slices of %s", s->t->ranks,
              text_of_bytes((double)floats * sizeof(float), each));
 }
 
 /* ---- a step ---- */
 
-enum error slices_reduce(struct slices *s, int b, enum lane lane, struct work **out) {
-    return group_reduce_scatter(s->group, lane, s->t->grads[0], part(s, b), DTYPE_F32, REDOP_SUM,
-                                out);
+static enum error leave(struct mode *m, int b) {
+    struct work **work;
+    TRY(flight_next(&m->flight, &work));
+    group_label(m->team.group, LABEL_GRADIENTS(b));
+    return group_reduce_scatter(m->team.group, m->lane, m->t->grads[0], part(m->share, b),
+                                DTYPE_F32, REDOP_SUM, work);
+}
+
+static enum error land(struct mode *m) {
+    return flight_land(&m->flight);
 }
 
 /* What each rank has measured of its own parts, zero elsewhere: the sum is exact. */
-static enum error exchange(struct slices *s, double *v, int64_t n, int64_t *mark) {
+static enum error exchange(struct share *s, double *v, int64_t n, int64_t *mark) {
     if (n == 0) return ERR_NONE;
     trainer_phase(s->t, PHASE_UPDATE, mark);
     TRY(group_all_reduce(s->group, LANE_INLINE, v, n, DTYPE_F64, REDOP_SUM, NULL));
@@ -83,11 +120,14 @@ static enum error exchange(struct slices *s, double *v, int64_t n, int64_t *mark
     return ERR_NONE;
 }
 
-enum error slices_update(struct slices *s, enum lane lane) {
-    struct trainer *t = s->t;
+/* On the communication lane the weights of a bucket travel while the next is updated. */
+static enum error update(struct mode *m) {
+    struct share *s = m->share;
+    struct trainer *t = m->t;
     int64_t mark = clock_ns(), blocks = trainer_norm_blocks(t);
     bool has_header = s->own[0].begin == 0 && s->own[0].end > 0;
     struct work **work;
+    mode_note(m, "update", t->at.step);
     if (has_header) TRY(trainer_take_sums(t));
     TRY(trainer_norm(t));
     TRY(exchange(s, t->partials, blocks, &mark));
@@ -99,7 +139,7 @@ enum error slices_update(struct slices *s, enum lane lane) {
         trainer_phase(t, PHASE_UPDATE, &mark);
         group_label(s->group, LABEL_WEIGHTS(b));
         TRY(flight_next(&s->flight, &work));
-        TRY(group_all_gather(s->group, lane, t->values, part(s, b), DTYPE_F32, work));
+        TRY(group_all_gather(s->group, m->lane, t->values, part(s, b), DTYPE_F32, work));
         trainer_phase(t, PHASE_COMM, &mark);
     }
     TRY(flight_land(&s->flight));
@@ -111,7 +151,7 @@ enum error slices_update(struct slices *s, enum lane lane) {
 /* ---- the state, whole on rank 0 for a checkpoint ---- */
 
 /* Of slot i, between rank r's slice of bucket b and its place in the whole. */
-static enum error move_slice(struct slices *s, int i, int r, int b, bool collect) {
+static enum error move_slice(struct share *s, int i, int r, int b, bool collect) {
     struct trainer *t = s->t;
     int64_t begin = part(s, b)[r], n = part(s, b)[r + 1] - begin;
     float *mine = t->slots[i] + s->own[b].at, *there = t->whole[i] ? t->whole[i] + begin : NULL;
@@ -126,7 +166,7 @@ static enum error move_slice(struct slices *s, int i, int r, int b, bool collect
                  : group_recv(s->group, LANE_INLINE, buf, n, DTYPE_F32, peer, NULL);
 }
 
-static enum error move_all(struct slices *s, bool collect) {
+static enum error move_all(struct share *s, bool collect) {
     for (int i = 0; i < s->t->optim->nslots; i++)
         for (int r = 0; r < s->t->ranks; r++)
             for (int b = 0; b < s->buckets.count; b++)
@@ -134,12 +174,33 @@ static enum error move_all(struct slices *s, bool collect) {
     return ERR_NONE;
 }
 
-enum error slices_start(struct slices *s) {
+static enum error start(struct mode *m) {
+    struct share *s = m->share;
     double there = s->t->whole[0] != NULL;
     TRY(group_all_reduce(s->group, LANE_INLINE, &there, 1, DTYPE_F64, REDOP_SUM, NULL));
     return there > 0 ? move_all(s, false) : ERR_NONE;
 }
 
-enum error slices_collect(struct slices *s) {
-    return move_all(s, true);
+static enum error collect(struct mode *m) {
+    return move_all(m->share, true);
 }
+
+static void check(struct resolve *r) {
+    const struct node *shard = resolve_find(r, "optimizer.shard");
+    enum place_kind place = r->c->sharing.place;
+    if (!r->c->optimizer.shard || place == PLACE_PROCESSES) return;
+    config_error(r->e, shard, false, "'optimizer.shard' is for mode ddp, but mode is '%s' (%s)\n%s",
+                 r->c->mode, resolve_place(r, resolve_find(r, "mode")),
+                 place == PLACE_THREADS ? "in mode dp that is dp.server: sharded"
+                                        : "one device has nobody to share the optimizer with");
+}
+
+const struct share_ops share_slices = {.check = check,
+                                       .open = open,
+                                       .close = close,
+                                       .start = start,
+                                       .leave = leave,
+                                       .land = land,
+                                       .update = update,
+                                       .collect = collect,
+                                       .describe = describe};

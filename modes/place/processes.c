@@ -1,9 +1,9 @@
-/* The processes of ddp. 'engine run' on one host starts its ranks around a board that they inherit.
+/* Ranks as processes. 'engine run' on one host starts its ranks around a board that they inherit.
  * On several hosts each starts its own; the nodes meet first, in a store that node 0 keeps, and
  * then the ranks meet there. Ranks that another launcher has started meet in a store that rank 0
  * keeps. */
-#include "modes/ddp_launch.h"
-#include "modes/facts.h"
+#include "modes/place/facts.h"
+#include "modes/place/place.h"
 
 #include "engine/base/log.h"
 #include "engine/train/stop.h"
@@ -47,12 +47,14 @@ static enum error live(struct job job, const struct station_params *p, const cha
     enum error err = end_meeting(station_open(p, &s));
     TRY(err);
     job.resume = resume;
-    err = trainer_run(&job, p->rank, (void *)(uintptr_t)station_group(s)); /* read only */
+    const struct place place = {.group = *station_group(s), .algorithm = "auto"};
+    err = trainer_run(&job, p->rank, &place);
     station_close(s);
     return err;
 }
 
-enum error ddp_rank(const struct job *job) {
+/* In a process that start_ranks has started. */
+static enum error rank_here(const struct job *job) {
     const struct run_config *c = &job->settings->config;
     const struct rank_process *me = &job->process;
     const char *interface = strcmp(c->comm.interface, "auto") ? c->comm.interface : NULL;
@@ -69,7 +71,8 @@ enum error ddp_rank(const struct job *job) {
     return live(mine, &p, given(RESUME));
 }
 
-enum error ddp_joined(const struct job *job) {
+/* In a process that another launcher has started as a rank. */
+static enum error joined_here(const struct job *job) {
     const struct run_config *c = &job->settings->config;
     const struct run_launched *l = &c->launched;
     const char *interface = strcmp(c->comm.interface, "auto") ? c->comm.interface : NULL;
@@ -235,7 +238,9 @@ static enum error open_nodes(struct start *s, struct nodes_params *p) {
     return nodes_open(p, &s->nodes);
 }
 
-enum error ddp_start_ranks(const struct job *job, int *exit_code) {
+/* This node's ranks, with the other nodes if there are any, and again after a loss as often as
+ * run.restarts says. The exit code is of ranks that have said themselves what was wrong. */
+static enum error start_ranks(const struct job *job, int *exit_code) {
     const struct place_config *c = &job->settings->config.run;
     struct pool *pool = job->settings->pool;
     struct start s = {.job = job};
@@ -252,4 +257,12 @@ enum error ddp_start_ranks(const struct job *job, int *exit_code) {
     if (!err) err = run_rounds(&s, exit_code);
     nodes_close(s.nodes);
     return err;
+}
+
+/* A process of its own for each rank: this is one, or starts them. */
+enum error processes_launch(const struct job *job, int *exit_code) {
+    *exit_code = 0;
+    if (job->process.rank >= 0) return rank_here(job);
+    if (job->settings->config.launched.by) return joined_here(job);
+    return start_ranks(job, exit_code);
 }

@@ -1,4 +1,4 @@
-#include "modes/facts.h"
+#include "modes/place/facts.h"
 
 #include "engine/base/digest.h"
 #include "engine/base/file.h"

@@ -1,6 +1,6 @@
 /* One mutex, a condition for each who may wait. What is waited for is looked at under the mutex
  * after every waking, so no wake-up is lost; sleeps are short, so that deadlines are kept. */
-#include "modes/mailbox.h"
+#include "modes/share/mailbox.h"
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"

@@ -1,0 +1,16 @@
+/* Where the ranks of a run are: in this thread alone, as threads of this process, as processes. A
+ * place starts the ranks, each of which calls trainer_run with what it needs to find the others. */
+#pragma once
+#include "engine/train/trainer.h"
+#include "transport/group.h"
+
+struct mailbox;
+struct place {
+    struct group_params group; /* who and where the ranks are; the rest is the configuration's */
+    const char *algorithm;     /* what comm.algorithm: auto means here */
+    struct mailbox *box;       /* of ranks that share their memory, for SHARE_STALE; else NULL */
+};
+/* mode_ops.launch */
+MUST_CHECK enum error alone_launch(const struct job *job, int *exit_code);
+MUST_CHECK enum error threads_launch(const struct job *job, int *exit_code);
+MUST_CHECK enum error processes_launch(const struct job *job, int *exit_code);

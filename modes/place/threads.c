@@ -1,0 +1,32 @@
+/* Ranks as threads of this process, which read each other's memory. Those that only serve come
+ * first. */
+#include "modes/place/place.h"
+
+#include "modes/share/mailbox.h"
+#include "transport/launch/launch.h"
+
+struct start {
+    const struct job *job;
+    struct place place;
+};
+
+static enum error run_rank(void *user, int rank) {
+    const struct start *s = user;
+    return trainer_run(s->job, rank, &s->place);
+}
+
+enum error threads_launch(const struct job *job, int *exit_code) {
+    const struct run_config *c = &job->settings->config;
+    int size = c->devices.count + c->sharing.servers;
+    struct meeting *meeting;
+    *exit_code = 0;
+    TRY(meeting_create(size, &meeting));
+    struct start s = {job, {{.link = "thread", .size = size, .meeting = meeting}, "star", NULL}};
+    enum error err = ERR_NONE;
+    if (c->sharing.share == SHARE_STALE)
+        err = mailbox_create(c->devices.count, c->comm.timeout, &s.place.box);
+    if (err == ERR_NONE) err = launch_threads(size, run_rank, &s);
+    mailbox_free(s.place.box);
+    meeting_free(meeting);
+    return err;
+}

@@ -1,0 +1,204 @@
+/* Local SGD: ranks step alone, each by the gradient of its own samples, and every k steps
+ * replace their weights by the mean of all ranks' (ddp.sync).
+ *
+ *   rank 0   step  step ... step  \            / step  step ... step  \
+ *   rank 1   step  step ... step   > average  <  step  step ... step   > average
+ *   rank 2   step  step ... step  /            \ step  step ... step  /
+ *            k steps, no message                 k steps, no message
+ *
+ * A meeting is an all-reduce of the weights, bucket by bucket and in place: 2(W-1)/W of K bytes for
+ * each rank, as one step of ddp takes for its gradients, so 2(W-1)/W K/k a step, and 1/k of the
+ * messages. With state 'average' the optimizer's state, one or two times K, is averaged as well.
+ * The sums of the k steps (loss, correct, samples) follow in a message of 24 k bytes: what is told
+ * of a step is about the whole batch, but is known only at the next meeting.
+ *
+ * It is another algorithm than ddp, with other results: in between, weights drift apart, and the
+ * mean of what W ranks have learned in k steps is not what one would have learned by k steps of
+ * their mean gradient. Order of additions and meetings are functions of the configuration, so a run
+ * has the same bits each time. Ranks meet after steps k, 2k, 3k, ..., and wherever trainer_meets
+ * says so. Buffers (batchnorm's statistics) stay rank 0's, as everywhere. */
+#include "modes/share/share.h"
+
+#include "engine/base/clock.h"
+#include "engine/base/log.h"
+#include "engine/train/resolve_impl.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SUM_LOSS, SUM_CORRECT, SUM_SAMPLES, SUMS };
+struct share {
+    struct mode *m;
+    struct trainer *t;
+    struct team *team;
+    int64_t every, most; /* steps between two meetings */
+    bool state;          /* the optimizer's is averaged, too */
+    int64_t held;        /* steps since the last meeting */
+    double *sums;        /* of each, and behind them whether a rank was asked to stop */
+    struct step_sums *known;
+    bool stop;
+};
+
+/* A checkpoint has rank 0's state alone. */
+static void warn_of_resume(const struct share *l) {
+    const struct trainer *t = l->t;
+    if (t->rank > 0 || !t->job->resume || t->job->task != JOB_TRAIN) return;
+    if (l->state || t->ranks == 1 || t->optim->nslots == 0) return;
+    log_warn("the optimizer's state in the checkpoint is rank 0's: all ranks go on from that one");
+}
+
+static enum error open(struct mode *m) {
+    struct trainer *t = m->t;
+    void *memory;
+    TRY(memory_alloc(sizeof(struct share), &memory));
+    struct share *l = m->share = memory;
+    *l = (struct share){.m = m,
+                        .t = t,
+                        .team = &m->team,
+                        .every = m->how->every,
+                        .most = m->how->every < t->steps ? m->how->every : t->steps,
+                        .state = t->config->ddp.sync.state == SYNC_AVERAGE};
+    TRY(memory_alloc((size_t)(l->most * SUMS + 1) * sizeof *l->sums, &memory));
+    l->sums = memory;
+    TRY(memory_alloc((size_t)l->most * sizeof *l->known, &memory));
+    l->known = memory;
+    t->alone = true;
+    warn_of_resume(l);
+    return ERR_NONE;
+}
+
+static void close(struct mode *m) {
+    struct share *l = m->share;
+    if (!l) return;
+    memory_free(l->sums);
+    memory_free(l->known);
+    memory_free(l);
+}
+
+static enum error start(struct mode *m) {
+    return team_share_state(&m->team, m->t);
+}
+
+static void describe(const struct mode *m, char *line, size_t size) {
+    const struct share *l = m->share;
+    bool has_state = l->t->optim->nslots > 0;
+    size_t used = strlen(line);
+    snprintf(line + used, size - used, ", weights averaged every %lld steps%s", (long long)l->every,
+             !has_state ? ""
+             : l->state ? ", optimizer state too"
+                        : ", optimizer state local");
+}
+
+/* ---- a step alone ---- */
+
+/* Without samples (a last batch smaller than the devices) there is nothing to learn from, but a NaN
+ * that was planted. */
+static enum error step_alone(struct trainer *t) {
+    bool planted = isnan(t->grads[0][t->model->params[0].offset]);
+    bool learns = t->grads[0][HEADER_SAMPLES] > 0 || planted;
+    return learns ? trainer_update_all(t) : trainer_take_sums(t);
+}
+
+static void hold_sums(struct share *l) {
+    const struct step_sums *s = &l->t->sums;
+    double *to = l->sums + SUMS * l->held++;
+    to[SUM_SAMPLES] = (double)s->samples;
+    to[SUM_CORRECT] = (double)s->correct;
+    to[SUM_LOSS] = s->samples > 0 ? (double)s->loss * (double)s->samples : 0;
+    l->stop = l->stop || s->stop;
+}
+
+/* ---- a meeting ---- */
+
+static enum error average(struct share *l, float *arena) {
+    for (int b = 0; b < l->m->cut->count; b++) {
+        const int64_t *edge = l->m->cut->edge + b;
+        if (arena == l->t->values) group_label(l->team->group, LABEL_WEIGHTS(b));
+        TRY(group_all_reduce(l->team->group, LANE_INLINE, arena + edge[0], edge[1] - edge[0],
+                             DTYPE_F32, REDOP_AVERAGE, NULL));
+    }
+    return ERR_NONE;
+}
+
+/* All ranks learn what the steps since the last meeting have come to. */
+static enum error share_sums(struct share *l) {
+    struct trainer *t = l->t;
+    double *stop = l->sums + SUMS * l->held;
+    *stop = l->stop;
+    TRY(team_sum(l->team, l->sums, (int)(SUMS * l->held + 1)));
+    for (int64_t i = 0; i < l->held; i++) {
+        const double *of = l->sums + SUMS * i;
+        l->known[i] = (struct step_sums){.loss = (float)(of[SUM_LOSS] / of[SUM_SAMPLES]),
+                                         .correct = (float)of[SUM_CORRECT],
+                                         .samples = (float)of[SUM_SAMPLES],
+                                         .stop = *stop > 0};
+    }
+    t->known = l->known, t->nknown = l->held;
+    t->sums = l->known[l->held - 1];
+    l->held = 0, l->stop = false;
+    return ERR_NONE;
+}
+
+static enum error meet(struct share *l) {
+    struct trainer *t = l->t;
+    group_note(l->team->group, "average of the weights", t->at.step);
+    TRY(average(l, t->values));
+    for (int i = 0; l->state && i < t->optim->nslots; i++) TRY(average(l, t->slots[i]));
+    return share_sums(l);
+}
+
+static enum error update(struct mode *m) {
+    struct share *l = m->share;
+    struct trainer *t = l->t;
+    int64_t mark = clock_ns();
+    TRY(step_alone(t));
+    hold_sums(l);
+    trainer_phase(t, PHASE_UPDATE, &mark);
+    t->nknown = 0;
+    if ((t->at.step + 1) % l->every != 0 && !trainer_meets(t, t->at.step + 1)) return ERR_NONE;
+    TRY(meet(l));
+    trainer_phase(t, PHASE_COMM, &mark);
+    return ERR_NONE;
+}
+
+/* ---- the configuration ---- */
+
+static void refuse_sync(struct resolve *r, const char *key, const char *why, const char *hint) {
+    config_error(r->e, resolve_find(r, "ddp.sync.every"), false,
+                 "ddp.sync: weights are averaged every %lld steps, but %s (%s)\n%s",
+                 (long long)r->c->ddp.sync.every, why, resolve_place(r, resolve_find(r, key)),
+                 hint);
+}
+
+/* What means the gradient of the whole batch, which then nobody has. */
+static void check(struct resolve *r) {
+    const struct run_config *c = r->c;
+    const struct device_ops *kind = device_find(c->devices.kind);
+    if (c->ddp.sync.state == SYNC_AVERAGE) resolve_needs(r, "ddp.sync.state", "ddp.sync.every");
+    if (c->ddp.sync.every == 1) return;
+    if (c->sharing.place != PLACE_PROCESSES)
+        refuse_sync(r, "mode", "mode is not 'ddp'", "use mode ddp, or ddp.sync: 1");
+    if (c->deterministic == DETERMINISTIC_BITWISE)
+        refuse_sync(r, "deterministic", "deterministic is 'bitwise'",
+                    "what comes out depends on the number of devices: use deterministic: true");
+    if (c->optimizer.shard)
+        refuse_sync(r, "optimizer.shard", "optimizer.shard has each rank step a part of them",
+                    "use optimizer.shard: false");
+    if (c->comm.compress.index != COMPRESS_none)
+        refuse_sync(r, "comm.compress", "comm.compress is for gradients, which do not travel",
+                    "use comm.compress: none");
+    if (c->sync_batchnorm)
+        refuse_sync(r, "sync_batchnorm", "sync_batchnorm has ranks meet in every step",
+                    "use sync_batchnorm: false");
+    if (kind && kind->accel)
+        refuse_sync(r, "devices", "devices are accelerators, which cannot do that yet",
+                    "use devices: cpu:N, or ddp.sync: 1");
+}
+
+const struct share_ops share_average = {.check = check,
+                                        .open = open,
+                                        .close = close,
+                                        .start = start,
+                                        .update = update,
+                                        .describe = describe};

@@ -1,0 +1,217 @@
+/* Gradients on the wire in fewer bytes than they have. A bucket takes one or two exchanges:
+ *
+ *   send      its gradients are there: what is sent is made of them, and leaves
+ *   turn      when all have been sent: the second exchange, of kinds that need one
+ *   receive   the gradients become the sum, the same bits on every rank
+ *
+ * each for all buckets in their order, on every rank the same. The sum is not that of the
+ * uncompressed gradients, and depends on the number of ranks. Kinds with error feedback keep on each
+ * rank what was not sent, and add it to the gradients of the next step (arXiv:1809.07599); it is in
+ * no checkpoint. Who updates by the sums is another share's: every rank, or each its slices. */
+#include "modes/share/compress.h"
+
+#include "engine/base/log.h"
+#include "engine/train/resolve_impl.h"
+#include "modes/share/share.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define COMPRESS(name) extern const struct compress_ops compress_##name;
+#include "engine/train/compress.def"
+#undef COMPRESS
+
+static const struct compress_ops *const kinds[] = {
+#define COMPRESS(name) &compress_##name,
+#include "engine/train/compress.def"
+#undef COMPRESS
+};
+
+const struct compress_ops compress_none; /* never run: gradients then travel as they are */
+
+enum error compress_alloc(struct compress *c, size_t bytes, void **out) {
+    return c->t->allocator.alloc(c->t->allocator.ctx, bytes, out);
+}
+
+static enum error open_packets(struct compress *c, const struct buckets *cut) {
+    void *memory;
+    int64_t n = c->t->model->arena_floats;
+    if (c->ops->feedback) {
+        TRY(memory_alloc((size_t)n * sizeof(float), &memory));
+        c->rest = memory;
+    }
+    TRY(memory_alloc((size_t)(c->t->ranks + 1) * sizeof *c->parts, &memory));
+    c->parts = memory;
+    TRY(memory_alloc((size_t)cut->count * sizeof *c->packets, &memory));
+    c->packets = memory;
+    c->count = cut->count;
+    for (int b = 0; b < c->count; b++) {
+        struct packet *p = &c->packets[b];
+        p->begin = b ? cut->edge[b] : HEADER_FLOATS;
+        p->n = cut->edge[b + 1] - p->begin;
+        p->rest = c->rest ? c->rest + p->begin : NULL;
+        TRY(c->ops->open(c, p));
+    }
+    return ERR_NONE;
+}
+
+static enum error open_compress(struct mode *m, struct compress *c) {
+    struct trainer *t = m->t;
+    const struct config_variant *v = &t->config->comm.compress;
+    if (m->cut->count >= GROUP_WORKS)
+        return FAIL(ERR_CONFIG,
+                    "comm.compress: %d buckets; at most %d can be compressed\nset ddp.bucket.cap "
+                    "higher: each packet waits for its turn until all are packed",
+                    m->cut->count, GROUP_WORKS - 1);
+    c->ops = kinds[v->index];
+    c->config = v->config;
+    c->name = compress_variants.at(v->index)->name;
+    c->t = t;
+    c->group = m->team.group;
+    if (c->ops->feedback && t->rank == 0 && t->job->resume)
+        log_warn("what comm.compress: %s had not sent yet is in no checkpoint: it begins at zero",
+                 c->name);
+    return open_packets(c, m->cut);
+}
+
+/* Slices are cut by their owner, gradients as without it. */
+static enum error open(struct mode *m) {
+    void *memory;
+    TRY(memory_alloc(sizeof(struct compress), &memory));
+    struct compress *c = m->packed = memory;
+    c->owner = m->how->share == SHARE_SLICES ? &share_slices : &share_all_reduce;
+    if (c->owner->open) TRY(c->owner->open(m));
+    m->cut = &m->buckets;
+    return open_compress(m, c);
+}
+
+static void free_shared(struct compress *c, void *p) {
+    if (p) c->t->allocator.free(c->t->allocator.ctx, p);
+}
+
+static void close(struct mode *m) {
+    struct compress *c = m->packed;
+    if (!c) return;
+    for (int b = 0; b < c->count; b++) {
+        free_shared(c, c->packets[b].wire);
+        free_shared(c, c->packets[b].back);
+    }
+    if (c->ops && c->ops->close) c->ops->close(c);
+    memory_free(c->packets);
+    memory_free(c->parts);
+    memory_free(c->rest);
+    if (c->owner->close) c->owner->close(m);
+    memory_free(c);
+}
+
+static enum error start(struct mode *m) {
+    return m->packed->owner->start(m);
+}
+
+/* ---- a step ---- */
+
+static int64_t sent_so_far(const struct mode *m) {
+    struct mode_stats now;
+    team_stats(&m->team, &now);
+    return now.sent;
+}
+
+/* The arena's header goes before the first. */
+static enum error leave(struct mode *m, int b) {
+    struct compress *c = m->packed;
+    struct packet *p = &c->packets[b];
+    p->g = m->t->grads[0] + p->begin;
+    if (b == 0) {
+        c->before = sent_so_far(m);
+        TRY(group_all_reduce(c->group, m->lane, m->t->grads[0], HEADER_FLOATS, DTYPE_F32, REDOP_SUM,
+                             &c->header));
+    }
+    if (!p->n) return ERR_NONE;
+    group_label(c->group, LABEL_GRADIENTS(b));
+    return c->ops->send(c, p, m->lane);
+}
+
+static enum error turn(struct mode *m, int b) {
+    struct compress *c = m->packed;
+    struct packet *p = &c->packets[b];
+    if (!c->ops->turn || !p->n) return ERR_NONE;
+    TRY(work_wait(p->work));
+    group_label(c->group, LABEL_GRADIENTS(b));
+    return c->ops->turn(c, p, m->lane);
+}
+
+static enum error receive(struct mode *m, int b) {
+    struct compress *c = m->packed;
+    struct packet *p = &c->packets[b];
+    if (b == 0) TRY(work_wait(c->header));
+    if (!p->n) return ERR_NONE;
+    TRY(work_wait(p->work));
+    c->ops->receive(c, p);
+    return ERR_NONE;
+}
+
+static enum error land(struct mode *m) {
+    struct compress *c = m->packed;
+    double bytes = (double)m->t->model->arena_floats * sizeof(float);
+    for (int b = 0; b < m->cut->count; b++) TRY(turn(m, b));
+    for (int b = 0; b < m->cut->count; b++) TRY(receive(m, b));
+    c->packed += sent_so_far(m) - c->before;
+    c->dense += (int64_t)(bytes * 2 * (m->t->ranks - 1) / m->t->ranks);
+    return ERR_NONE;
+}
+
+static enum error update(struct mode *m) {
+    return m->packed->owner->update(m);
+}
+
+/* ---- between steps ---- */
+
+static enum error collect(struct mode *m) {
+    const struct share_ops *owner = m->packed->owner;
+    return owner->collect ? owner->collect(m) : ERR_NONE;
+}
+
+static void stats(const struct mode *m, struct mode_stats *out) {
+    out->dense = m->packed->dense, out->packed = m->packed->packed;
+}
+
+static void describe(const struct mode *m, char *line, size_t size) {
+    const struct share_ops *owner = m->packed->owner;
+    size_t used = strlen(line);
+    snprintf(line + used, size - used, ", gradients compressed (%s)", m->packed->name);
+    if (owner->describe) owner->describe(m, line, size);
+}
+
+/* ---- the configuration ---- */
+
+static void check(struct resolve *r) {
+    const struct node *compress = resolve_find(r, "comm.compress");
+    if (!r->c->sharing.compressed) return;
+    if (r->c->sharing.place != PLACE_PROCESSES)
+        config_error(r->e, compress, false,
+                     "'comm.compress' is for mode ddp, but mode is '%s' (%s)\nuse mode ddp, or "
+                     "comm.compress: none",
+                     r->c->mode, resolve_place(r, resolve_find(r, "mode")));
+    if (r->c->deterministic == DETERMINISTIC_BITWISE)
+        config_error(r->e, compress, false,
+                     "compressed gradients depend on the number of devices, but deterministic is "
+                     "'bitwise' (%s)\nuse comm.compress: none",
+                     resolve_place(r, resolve_find(r, "deterministic")));
+    if (device_find(r->c->devices.kind)->accel)
+        config_error(
+            r->e, compress, false,
+            "gradients are compressed in the host's memory, but devices are '%s' (%s)\nuse "
+            "comm.compress: none",
+            r->c->devices_text, resolve_place(r, resolve_find(r, "devices")));
+}
+
+const struct share_ops share_compressed = {.check = check,
+                                           .open = open,
+                                           .close = close,
+                                           .start = start,
+                                           .leave = leave,
+                                           .land = land,
+                                           .update = update,
+                                           .collect = collect,
+                                           .stats = stats,
+                                           .describe = describe};

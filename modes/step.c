@@ -1,0 +1,166 @@
+/* The step, the same in every mode: compute; let each bucket of gradients leave when backward has
+ * made it final; when all have become sums, update; have the weights where they are needed.
+ *
+ *   backward of the last layer ... of the first layer
+ *        |ready                |ready               |
+ *        bucket 0 full         bucket 1 full        last bucket full
+ *        `- leave              `- leave             `- leave -> land -> update
+ *
+ * With overlap buckets leave on the communication lane, while backward computes the layers before
+ * them; without it they leave one after another when it has ended. What leaving, landing and
+ * updating are is the share's (share/); where the ranks are is the place's (place/). */
+#include "modes/step.h"
+
+#include "engine/base/clock.h"
+#include "modes/scatter.h"
+#include "modes/share/share.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- opening ---- */
+
+/* Which of the computing devices this rank has, and which of its host's. */
+static void find_standing(struct mode *m) {
+    struct trainer *t = m->t;
+    const struct roster *roster = m->place->group.roster;
+    t->ranks = m->place->group.size;
+    t->workers = t->config->devices.count;
+    t->worker = t->rank - m->how->servers;
+    t->owns_state = t->rank == 0 || !sharing_has_server(m->how);
+    for (int r = 0; roster && r < roster->size; r++)
+        t->seats += roster->of[r].host == roster->of[t->rank].host;
+    if (roster) t->seat = roster->of[t->rank].local;
+}
+
+/* The group orders the ranks of several hosts by itself. */
+static enum error join_group(struct mode *m) {
+    struct trainer *t = m->t;
+    TRY(team_open(&m->team, t, m->place));
+    if (m->place->group.roster) t->worker = group_position(m->team.group);
+    return buckets_init(&m->buckets, t->model, m->how->first, m->how->cap);
+}
+
+static void describe(struct mode *m) {
+    char *line = m->team.line;
+    size_t used = strlen(line), size = sizeof m->team.line;
+    snprintf(line + used, size - used, "%s%s, %d bucket%s%s", *m->how->title ? ", " : "",
+             m->how->title, m->cut->count, m->cut->count == 1 ? "" : "s",
+             !m->leaving       ? ""
+             : m->how->overlap ? ", overlap on"
+                               : ", overlap off");
+    if (m->ops->describe) m->ops->describe(m, line, size);
+}
+
+enum error mode_open(struct trainer *t, struct mode **out) {
+    void *memory;
+    TRY(memory_alloc(sizeof(struct mode), &memory));
+    struct mode *m = *out = memory;
+    *m = (struct mode){.t = t, .how = &t->config->sharing, .place = t->place};
+    m->ops = share_find(m->how);
+    m->lane = m->how->overlap ? LANE_COMM : LANE_INLINE;
+    find_standing(m);
+    TRY(trainer_open_device(t));
+    m->cut = &m->buckets;
+    if (m->how->place != PLACE_ALONE) TRY(join_group(m));
+    if (m->ops->open) TRY(m->ops->open(m));
+    m->leaving = m->ops->leave ? m->cut->count : 0;
+    t->ncuts = m->cut->count;
+    t->cuts = t->ncuts ? m->cut->edge + 1 : NULL;
+    describe(m);
+    return ERR_NONE;
+}
+
+enum error mode_start(struct mode *m) {
+    TRY(team_share_start(&m->team, m->t));
+    if (m->ops->start) TRY(m->ops->start(m));
+    return m->how->brought ? scatter_open(m->t, m->team.group, &m->scatter) : ERR_NONE;
+}
+
+/* ---- one step ---- */
+
+static enum error let_leave(struct mode *m, int64_t upto) {
+    while (m->left < m->leaving && m->cut->edge[m->left + 1] <= upto)
+        TRY(m->ops->leave(m, m->left++));
+    return ERR_NONE;
+}
+
+/* From backward: the gradients below 'upto' are final. */
+static enum error ready(void *user, int64_t upto) {
+    struct mode *m = user;
+    bool backward;
+    char doing[64];
+    snprintf(doing, sizeof doing, "backward of %s", graph_where(m->t->graph, &backward));
+    mode_note(m, doing, m->t->at.step);
+    return let_leave(m, upto);
+}
+
+static enum error compute(struct mode *m) {
+    struct trainer *t = m->t;
+    bool beside = m->leaving && m->how->overlap;
+    if (t->worker < 0) return m->scatter ? scatter_serve(m->scatter) : ERR_NONE;
+    mode_note(m, beside ? "forward" : "forward and backward", t->at.step);
+    return trainer_compute(t, beside ? ready : NULL, m);
+}
+
+static enum error exchange(struct mode *m) {
+    int64_t mark = clock_ns();
+    TRY(let_leave(m, INT64_MAX));
+    TRY(m->ops->land(m));
+    trainer_phase(m->t, PHASE_COMM, &mark);
+    return ERR_NONE;
+}
+
+enum error mode_step(struct mode *m) {
+    m->began = clock_ns();
+    m->left = 0;
+    TRY(compute(m));
+    if (m->leaving) TRY(exchange(m));
+    return m->ops->update(m);
+}
+
+/* ---- between steps ---- */
+
+enum error mode_sum(struct mode *m, double *v, int n) {
+    return team_sum(&m->team, v, n);
+}
+
+/* Shard 0 is the first computing rank's. */
+enum error mode_share_buffers(struct mode *m) {
+    return team_share_buffers(&m->team, m->t, m->how->servers);
+}
+
+enum error mode_collect(struct mode *m) {
+    return m->ops->collect ? m->ops->collect(m) : ERR_NONE;
+}
+
+void mode_abort(struct mode *m, const char *reason) {
+    team_abort(&m->team, reason);
+    if (m->ops->abort) m->ops->abort(m);
+}
+
+void mode_note(struct mode *m, const char *doing, int64_t step) {
+    if (m->team.group) group_note(m->team.group, doing, step);
+}
+
+void mode_stats(struct mode *m, struct mode_stats *out) {
+    team_stats(&m->team, out);
+    if (m->ops->stats) m->ops->stats(m, out);
+}
+
+enum error mode_watch(struct mode *m, struct trace_clock *clock) {
+    if (m->ops->settle) TRY(m->ops->settle(m));
+    return team_watch(&m->team, m->t, m->place, clock);
+}
+
+const char *mode_describe(struct mode *m) {
+    return m->team.line;
+}
+
+void mode_close(struct mode *m) {
+    scatter_close(m->scatter);
+    if (m->ops->close) m->ops->close(m);
+    team_close(&m->team);
+    buckets_fini(&m->buckets);
+    memory_free(m);
+}

@@ -1,0 +1,14 @@
+/* For tests below modes/: a mode to configure with, which cannot run. */
+#pragma once
+#include "engine/train/mode.h"
+
+static enum error lone_choose(struct resolve *r) {
+    (void)r;
+    return ERR_NONE;
+}
+static void lone_check(struct resolve *r) {
+    (void)r;
+}
+static const struct mode_ops lone_mode = {
+    .name = "single", .choose = lone_choose, .check = lone_check};
+static const struct mode_ops *const lone_modes[] = {&lone_mode, NULL};

@@ -70,8 +70,8 @@ enum error cli_load(const struct cli_config *c, struct run_settings *out) {
     const struct algo_ops *const *algos = algo_list(&n);
     for (int i = 0; i < n && i < 15; i++) algorithms[i] = algos[i]->name;
     char *report = NULL;
-    enum error err = run_settings_load(c->path, c->sets, c->nsets, mode_kinds(&n), algorithms, c->launched,
-                                       c->asks, out, &report);
+    enum error err = run_settings_load(c->path, c->sets, c->nsets, mode_kinds(&n), algorithms,
+                                       c->launched, c->asks, out, &report);
     if (err != ERR_NONE && report)
         fputs(report, stderr);
     else if (err != ERR_NONE)

@@ -66,7 +66,7 @@ struct trainer {
     const struct job *job;
     const struct run_config *config;
     int rank;
-    char name[16]; /* "rank 3", or empty when it is alone: before log lines */
+    char name[16];             /* "rank 3", or empty when it is alone: before log lines */
     const struct place *place; /* how this rank finds the others: from mode->launch to its open */
 
     /* set by mode->open */

@@ -91,7 +91,8 @@ static void settings_load(struct run_settings *s, const char *model, const char 
     static const char *const algorithms[] = {"direct", NULL};
     const char *sets[] = {model, "mode=single", optimizer};
     char *report;
-    if (run_settings_load(NULL, sets, 3, lone_modes, algorithms, NULL, false, s, &report) != ERR_NONE)
+    if (run_settings_load(NULL, sets, 3, lone_modes, algorithms, NULL, false, s, &report) !=
+        ERR_NONE)
         fail_msg("%s", report ? report : error_message());
 }
 

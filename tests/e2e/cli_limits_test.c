@@ -10,7 +10,7 @@ static struct program p;
 
 /* blocks: of 512 bytes, what no file may be larger than. */
 static void run_limited(int blocks, const char *const *words) {
-    char limit[64];
+    char limit[600];
     const char *all[PROGRAM_ARGS] = {"sh", "-c", limit, "engine"};
     int n = 4;
     snprintf(limit, sizeof limit, "ulimit -f %d && exec " ENGINE_BINARY_DIR "/engine \"$@\"",

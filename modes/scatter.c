@@ -11,7 +11,7 @@ struct scatter {
 
 /* The rank that computes shard v. */
 static int rank_of(const struct trainer *t, int v) {
-    return v % t->workers + (t->ranks - t->workers);
+    return v % t->standing.workers + (t->standing.ranks - t->standing.workers);
 }
 
 static enum error send_shard(struct scatter *s, const struct shard *shard, int rank) {
@@ -68,9 +68,8 @@ static enum error receive(struct scatter *s) {
     return ERR_NONE;
 }
 
-static enum error next_batch(struct trainer *t, const struct step_batch **out) {
-    struct scatter *s = t->batch_source;
-    TRY(t->rank == 0 ? scatter_serve(s) : receive(s));
+enum error scatter_next(struct scatter *s, const struct step_batch **out) {
+    TRY(s->t->rank == 0 ? scatter_serve(s) : receive(s));
     *out = &s->batch;
     return ERR_NONE;
 }
@@ -112,8 +111,6 @@ enum error scatter_open(struct trainer *t, struct group *g, struct scatter **out
     s->group = g;
     TRY(memory_alloc((size_t)t->config->batch.shards * sizeof(struct shard), &memory));
     s->shards = memory;
-    t->next_batch = next_batch;
-    t->batch_source = s;
     return t->rank == 0 ? open_server(s) : open_worker(s);
 }
 

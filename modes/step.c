@@ -22,23 +22,24 @@
 
 /* Which of the computing devices this rank has, and which of its host's. */
 static void find_standing(struct mode *m) {
-    struct trainer *t = m->t;
+    const struct trainer *t = m->t;
     const struct roster *roster = m->place->group.roster;
-    t->ranks = m->place->group.size;
-    t->workers = t->config->devices.count;
-    t->worker = t->rank - m->how->servers;
-    t->owns_state = t->rank == 0 || !sharing_has_server(m->how);
+    struct standing *s = m->standing;
+    s->ranks = m->place->group.size;
+    s->workers = t->config->devices.count;
+    s->worker = t->rank - m->how->servers;
+    s->owns_state = t->rank == 0 || !sharing_has_server(m->how);
     for (int r = 0; roster && r < roster->size; r++)
-        t->seats += roster->of[r].host == roster->of[t->rank].host;
-    if (roster) t->seat = roster->of[t->rank].local;
+        s->seats += roster->of[r].host == roster->of[t->rank].host;
+    if (roster) s->seat = roster->of[t->rank].local;
 }
 
 /* The group orders the ranks of several hosts by itself. */
 static enum error join_group(struct mode *m) {
-    struct trainer *t = m->t;
-    TRY(team_open(&m->team, t, m->place));
-    if (m->place->group.roster) t->worker = group_position(m->team.group);
-    return buckets_init(&m->buckets, t->model, m->how->first, m->how->cap);
+    TRY(team_open(&m->team, m->t, m->place));
+    m->standing->allocator = group_allocator(m->team.group);
+    if (m->place->group.roster) m->standing->worker = group_position(m->team.group);
+    return buckets_init(&m->buckets, m->t->model, m->how->first, m->how->cap);
 }
 
 static void describe(struct mode *m) {
@@ -52,11 +53,11 @@ static void describe(struct mode *m) {
     if (m->ops->describe) m->ops->describe(m, line, size);
 }
 
-enum error mode_open(struct trainer *t, struct mode **out) {
+enum error mode_open(struct trainer *t, struct standing *standing, struct mode **out) {
     void *memory;
     TRY(memory_alloc(sizeof(struct mode), &memory));
     struct mode *m = *out = memory;
-    *m = (struct mode){.t = t, .how = &t->config->sharing, .place = t->place};
+    *m = (struct mode){.t = t, .standing = standing, .how = &t->config->sharing, .place = t->place};
     m->ops = share_find(m->how);
     m->lane = m->how->overlap ? LANE_COMM : LANE_INLINE;
     find_standing(m);
@@ -65,8 +66,8 @@ enum error mode_open(struct trainer *t, struct mode **out) {
     if (m->how->place != PLACE_ALONE) TRY(join_group(m));
     if (m->ops->open) TRY(m->ops->open(m));
     m->leaving = m->ops->leave ? m->cut->count : 0;
-    t->ncuts = m->cut->count;
-    t->cuts = t->ncuts ? m->cut->edge + 1 : NULL;
+    standing->ncuts = m->cut->count;
+    standing->cuts = m->cut->count ? m->cut->edge + 1 : NULL;
     describe(m);
     return ERR_NONE;
 }
@@ -98,7 +99,7 @@ static enum error ready(void *user, int64_t upto) {
 static enum error compute(struct mode *m) {
     struct trainer *t = m->t;
     bool beside = m->leaving && m->how->overlap;
-    if (t->worker < 0) return m->scatter ? scatter_serve(m->scatter) : ERR_NONE;
+    if (t->standing.worker < 0) return m->scatter ? scatter_serve(m->scatter) : ERR_NONE;
     mode_note(m, beside ? "forward" : "forward and backward", t->at.step);
     return trainer_compute(t, beside ? ready : NULL, m);
 }
@@ -111,12 +112,19 @@ static enum error exchange(struct mode *m) {
     return ERR_NONE;
 }
 
-enum error mode_step(struct mode *m) {
+enum error mode_step(struct mode *m, struct learned *out) {
     m->began = clock_ns();
     m->left = 0;
+    m->learned = (struct learned){&m->t->sums, 1};
     TRY(compute(m));
     if (m->leaving) TRY(exchange(m));
-    return m->ops->update(m);
+    TRY(m->ops->update(m));
+    *out = m->learned;
+    return ERR_NONE;
+}
+
+enum error mode_bring(struct mode *m, const struct step_batch **out) {
+    return scatter_next(m->scatter, out);
 }
 
 /* ---- between steps ---- */

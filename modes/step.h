@@ -6,7 +6,8 @@
 
 struct share; /* each share's own */
 struct mode {
-    struct trainer *t;
+    struct trainer *t;         /* read; what it is told, it is by calls */
+    struct standing *standing; /* its, to fill while the mode opens */
     const struct sharing *how;
     const struct place *place;
     struct team team; /* of all ranks; none where this one is alone */
@@ -19,13 +20,15 @@ struct mode {
     int left;                  /* of them, in this step */
     enum lane lane;            /* on which they do */
     int64_t began;             /* this step */
+    struct learned learned;    /* by it */
     struct flight flight;
     struct scatter *scatter; /* samples come through rank 0; else NULL */
 };
 /* What all rows of modes.def have in common: the slots of mode_ops that this step fills. */
-enum error mode_open(struct trainer *t, struct mode **out);
+enum error mode_open(struct trainer *t, struct standing *standing, struct mode **out);
 enum error mode_start(struct mode *m);
-enum error mode_step(struct mode *m);
+enum error mode_step(struct mode *m, struct learned *out);
+enum error mode_bring(struct mode *m, const struct step_batch **out);
 enum error mode_sum(struct mode *m, double *v, int n);
 enum error mode_share_buffers(struct mode *m);
 enum error mode_collect(struct mode *m);
@@ -36,7 +39,7 @@ enum error mode_watch(struct mode *m, struct trace_clock *clock);
 const char *mode_describe(struct mode *m);
 void mode_close(struct mode *m);
 #define MODE_STEP                                                                                  \
-    .open = mode_open, .start = mode_start, .step = mode_step, .sum = mode_sum,                    \
-    .share_buffers = mode_share_buffers, .collect = mode_collect, .abort = mode_abort,             \
-    .note = mode_note, .stats = mode_stats, .watch = mode_watch, .describe = mode_describe,        \
-    .close = mode_close
+    .open = mode_open, .start = mode_start, .step = mode_step, .bring = mode_bring,                \
+    .sum = mode_sum, .share_buffers = mode_share_buffers, .collect = mode_collect,                 \
+    .abort = mode_abort, .note = mode_note, .stats = mode_stats, .watch = mode_watch,              \
+    .describe = mode_describe, .close = mode_close

@@ -61,7 +61,6 @@ enum error team_open(struct team *m, struct trainer *t, const struct place *plac
     open_recorder(m, t, p.size);
     p.recorder = m->recorder;
     TRY(group_open(&p, &m->group));
-    t->allocator = group_allocator(m->group);
     describe(m, t, &p);
     return ERR_NONE;
 }

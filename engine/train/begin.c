@@ -39,7 +39,7 @@ static enum error first_values(struct trainer *t) {
     TRY(put_values(t));
     if (!t->job->resume) return ERR_NONE;
     bool state = t->job->task == JOB_TRAIN;
-    for (int i = 0; state && t->slices != &t->all && i < t->optim->nslots; i++) {
+    for (int i = 0; state && t->standing.slices != &t->all && i < t->optim->nslots; i++) {
         void *whole;
         TRY(memory_alloc((size_t)t->model->arena_floats * sizeof(float), &whole));
         t->whole[i] = whole;

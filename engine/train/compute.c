@@ -66,12 +66,13 @@ static int bit_reverse(int i, int n) {
  * them. A rank that steps alone takes the mean of its own (one that has none has nothing to divide). The mistake is
  * each rank's mean, and then the mean of these. */
 static float weight(const struct trainer *t, const struct step_batch *b) {
-    bool mistaken = inject_mistake(t->config) == MISTAKE_MEAN_OF_MEANS;
+    bool mistaken = inject_mistake(t->config) == MISTAKE_MEAN_OF_MEANS,
+         alone = t->config->sharing.share == SHARE_AVERAGE;
     int64_t own = 0;
-    if (!t->alone && !mistaken) return 1.0f / (float)b->samples;
+    if (!alone && !mistaken) return 1.0f / (float)b->samples;
     for (int i = 0; i < b->nshards; i++) own += b->shards[i].n;
-    if (own == 0) return t->alone ? 1 : 0;
-    return 1.0f / (float)(t->alone ? own : own * t->workers);
+    if (own == 0) return alone ? 1 : 0;
+    return 1.0f / (float)(alone ? own : own * t->standing.workers);
 }
 
 /* Samples [from, to) of a shard. */
@@ -220,10 +221,15 @@ static enum error run_late(struct trainer *t, const struct step_batch *b, grad_r
     return ready ? ready(user, t->model->arena_floats) : ERR_NONE;
 }
 
+static enum error next_batch(struct trainer *t, const struct step_batch **out) {
+    return t->config->sharing.brought ? t->job->mode->bring(t->mode, out)
+                                      : loader_next(t->loader, out);
+}
+
 enum error trainer_compute(struct trainer *t, grad_ready_fn ready, void *user) {
     const struct step_batch *b = t->ahead;
     int64_t mark = clock_ns();
-    if (!b) TRY(t->next_batch(t, &b));
+    if (!b) TRY(next_batch(t, &b));
     trainer_phase(t, PHASE_LOAD, &mark);
     TRY(inject_strike(t));
     inject_begin(t);

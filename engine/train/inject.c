@@ -156,7 +156,7 @@ static bool has_struck(const struct trainer *t, const char *path, const char *te
 static enum error is_due(struct trainer *t, bool *due) {
     const struct fault_config *c = &t->config->inject.fault;
     char path[4096], text[INJECT_TEXT] = "";
-    *due = c->kind && t->worker == c->device && t->at.step + 1 == c->step;
+    *due = c->kind && t->standing.worker == c->device && t->at.step + 1 == c->step;
     if (!*due) return ERR_NONE;
     tell_fault(c, text);
     if (t->job->run_dir) marker_path(t->job->run_dir, path);
@@ -194,10 +194,10 @@ enum { SLEEP_LEAST_NS = 100000 };
 /* By how much this rank is slower in this step. */
 static double drawn(const struct trainer *t) {
     const struct slow_config *c = &t->config->inject.slow;
-    bool meant = t->worker >= 0 && (c->device < 0 || c->device == t->worker);
+    bool meant = t->standing.worker >= 0 && (c->device < 0 || c->device == t->standing.worker);
     if (!is_slow(c) || !meant) return 0;
     struct rng_key key = rng_key((uint64_t)t->config->seed, RNG_INJECT);
-    double u = (double)rng_float(key, (uint64_t)t->at.step, (uint64_t)t->worker);
+    double u = (double)rng_float(key, (uint64_t)t->at.step, (uint64_t)t->standing.worker);
     return u < c->chance ? c->by : 0;
 }
 

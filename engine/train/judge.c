@@ -57,7 +57,7 @@ static enum error verdict_json(const struct verdict *v, struct json *j) {
     json_string(j, "data", v->set->name);
     json_string(j, "split", t->job->on_train ? "train" : "val");
     json_string(j, "mode", t->config->mode);
-    json_int(j, "devices", t->workers);
+    json_int(j, "devices", t->standing.workers);
     if (*inject_text(t->config, planted)) json_string(j, "inject", planted);
     val_json(&v->result, "result", j);
     json_real(j, "seconds", v->seconds);

@@ -30,6 +30,7 @@ struct run {
     int64_t log_every, saved, first_step;
     struct val_result val;
     bool has_val, val_is_new, stopped, reached;
+    struct learned learned; /* by the last step */
     float loss;
     double samples;
     struct step_record *waiting; /* rank 0: of steps whose sums are not known yet, the last one's */
@@ -68,11 +69,11 @@ static void say_hello(struct run *r) {
     char pieces[48] = "";
     if (c->batch.accumulate > 1)
         snprintf(pieces, sizeof pieces, ", each in %lld pieces", (long long)c->batch.accumulate);
-    progress_say(r->progress,
-                 "batch %lld = %d x %g in %lld shards%s - %s, learning rate %g%s - seed %lld",
-                 (long long)c->batch.size, t->workers, (double)c->batch.size / t->workers,
-                 (long long)c->batch.shards, pieces, t->optim->section.name, t->base_lr,
-                 c->lr_scale.rule == LR_SCALE_NONE ? "" : " (scaled)", (long long)c->seed);
+    progress_say(
+        r->progress, "batch %lld = %d x %g in %lld shards%s - %s, learning rate %g%s - seed %lld",
+        (long long)c->batch.size, t->standing.workers, (double)c->batch.size / t->standing.workers,
+        (long long)c->batch.shards, pieces, t->optim->section.name, t->base_lr,
+        c->lr_scale.rule == LR_SCALE_NONE ? "" : " (scaled)", (long long)c->seed);
     if (c->precision == PRECISION_BF16 && !device_find(c->devices.kind)->has_bf16())
         progress_say(
             r->progress,
@@ -84,12 +85,12 @@ static void say_hello(struct run *r) {
     if (c->inject.fault.kind && c->inject.fault.step > t->steps)
         progress_say(r->progress, "warning: step %lld, of the fault, never comes: there are %lld",
                      (long long)c->inject.fault.step, (long long)t->steps);
-    if (c->sharing.share == SHARE_STALE && t->optim->adaptive && t->workers > 1)
+    if (c->sharing.share == SHARE_STALE && t->optim->adaptive && t->standing.workers > 1)
         progress_say(
             r->progress,
             "warning: each step is %d updates (dp.staleness), and %s goes as far in each, "
             "however small its gradient: lower optimizer.lr to compare with dp.staleness 0",
-            t->workers, t->optim->section.name);
+            t->standing.workers, t->optim->section.name);
     if (t->job->resume)
         progress_say(r->progress, "resuming from %s at step %lld", t->job->resume,
                      (long long)t->at.step);
@@ -164,12 +165,12 @@ static enum error learn(struct run *r, int64_t step, const struct step_sums *sum
 
 static enum error take_step(struct run *r) {
     struct trainer *t = r->t;
+    struct learned *known = &r->learned;
     TRY(trace_step_begin(t));
     int64_t begin = clock_ns(), before[PHASES];
     memcpy(before, t->phase_ns, sizeof before);
-    t->known = &t->sums, t->nknown = 1;
     device_note(t->device, "training", t->at.step);
-    TRY(r->mode->step(t->mode));
+    TRY(r->mode->step(t->mode, known));
     if (t->graph) graph_values_changed(t->graph);
     timers_settle(t, before);
     inject_settle(t);
@@ -181,11 +182,11 @@ static enum error take_step(struct run *r) {
     int64_t took = clock_ns() - begin;
     r->step_ns += took;
     if (t->rank == 0) note_step(r, took, before);
-    if (t->rank == 0 && t->nknown > 1) share_times(r->waiting, t->nknown);
-    for (int64_t i = 0; i < t->nknown; i++)
-        TRY(learn(r, t->at.step - t->nknown + 1 + i, &t->known[i],
+    if (t->rank == 0 && known->count > 1) share_times(r->waiting, known->count);
+    for (int64_t i = 0; i < known->count; i++)
+        TRY(learn(r, t->at.step - known->count + 1 + i, &known->of[i],
                   r->waiting ? &r->waiting[i] : NULL));
-    if (t->nknown) r->nwaiting = 0;
+    if (known->count) r->nwaiting = 0;
     if (r->stopped) stop_with_others();
     return ERR_NONE;
 }
@@ -247,7 +248,7 @@ static enum error evaluate(struct run *r) {
 /* Of the ranks' slices, straight into what the saver writes from. */
 static enum error collect_state(struct run *r) {
     struct trainer *t = r->t;
-    if (t->rank == 0 && t->slices != &t->all) saver_state(r->saver, t->whole);
+    if (t->rank == 0 && t->standing.slices != &t->all) saver_state(r->saver, t->whole);
     enum error err = r->mode->collect(t->mode);
     memset(t->whole, 0, sizeof t->whole);
     return err;
@@ -273,7 +274,7 @@ static bool target_reached(const struct run *r) {
     const struct train_config *c = &r->t->config->train;
     if (!c->until_metric) return false;
     const struct metric *m = metric_find(c->until_metric);
-    if (m->validation ? !r->val_is_new : !r->t->nknown) return false;
+    if (m->validation ? !r->val_is_new : !r->learned.count) return false;
     double value = now(r, m);
     return !isnan(value) && !metric_better(m, c->until_value, value);
 }
@@ -309,7 +310,7 @@ static enum error gather(struct run *r, struct summary *s) {
     if (!v) return FAIL(ERR_MEMORY, "no memory for the summary");
     struct mode_stats stats;
     r->mode->stats(t->mode, &stats);
-    if (t->worker == 0) {
+    if (t->standing.worker == 0) {
         for (int i = 0; i < PHASES; i++) v[i] = clock_seconds(t->phase_ns[i]);
         v[PHASES] = fmax(0, clock_seconds(stats.lane_ns - t->phase_ns[PHASE_COMM]));
     }
@@ -358,7 +359,7 @@ static enum error finish(struct run *r) {
     struct summary s = {.mode = c->mode,
                         .run_dir = t->job->run_dir,
                         .run_id = t->run_id,
-                        .devices = t->workers,
+                        .devices = t->standing.workers,
                         .shards = c->batch.shards,
                         .steps = t->at.step,
                         .first_step = r->first_step,
@@ -366,7 +367,7 @@ static enum error finish(struct run *r) {
                         .train_loss = (double)r->loss,
                         .val = r->val,
                         .has_val = r->has_val};
-    s.ranks = t->ranks;
+    s.ranks = t->standing.ranks;
     s.processes = t->job->processes;
     s.loss_scale = t->at.loss_scale;
     s.skipped = t->at.skipped;
@@ -378,11 +379,11 @@ static enum error finish(struct run *r) {
     TRY(gather(r, &s)); /* all have written what they have recorded */
     if (t->rank > 0) return ERR_NONE;
     int traced = trace_conclude(t);
-    if (traced == t->ranks)
+    if (traced == t->standing.ranks)
         progress_say(r->progress, "trace %s/trace.json", s.run_dir);
     else if (traced)
         progress_say(r->progress, "trace %s/trace.json, of %d of %d ranks", s.run_dir, traced,
-                     t->ranks);
+                     t->standing.ranks);
     TRY(saver_wait(r->saver));
     metrics_percentiles(r->metrics, &s.step_p50, &s.step_p95);
     TRY(hash_weights(t, s.weights));
@@ -456,7 +457,7 @@ enum error trainer_run(const struct job *job, int rank, const struct place *plac
         .job = job, .config = &job->settings->config, .rank = rank, .place = place};
     struct run r = {.t = t, .mode = job->mode};
     enum error err = trainer_open(t);
-    if (t->ranks > 1) snprintf(t->name, sizeof t->name, "rank %d", rank);
+    if (t->standing.ranks > 1) snprintf(t->name, sizeof t->name, "rank %d", rank);
     log_set_prefix(t->name);
     if (err == ERR_NONE) err = job->task == JOB_EVALUATE ? trainer_judge(t) : run_all(&r);
     if (err != ERR_NONE) err = fail(&r, err);

@@ -9,6 +9,9 @@ struct trainer;
 struct job;
 struct trace_clock;
 struct mode; /* each mode's own */
+struct standing;
+struct learned;
+struct step_batch;
 struct mode_stats {
     int64_t sent, received, lane_ns;
     int64_t dense, packed; /* compressed gradients: bytes that they would have taken, and took */
@@ -29,16 +32,18 @@ struct mode_ops {
      * trainer_run, and returns when all have ended. The exit code is for main; ERR_NONE with a code
      * other than 0 when a rank has already said why. */
     enum error (*launch)(const struct job *job, int *exit_code);
-    /* Once a rank: joins the others. Sets t->worker, t->workers, t->allocator, t->owns_state,
-     * t->slices. */
-    enum error (*open)(struct trainer *t, struct mode **out);
+    /* Once a rank: joins the others, opens the device (trainer_open_device), and fills *standing,
+     * which is t->standing. What it points to lives until close. */
+    enum error (*open)(struct trainer *t, struct standing *standing, struct mode **out);
     /* All ranks leave with rank 0's values, buffers and (those that step it) optimizer state: each
      * with that of its slices, of rank 0's t->whole; NULL there: state begins as zero. */
     enum error (*start)(struct mode *m);
-    /* One whole optimizer step, seen from this rank: on return t->values and t->sums are the same
-     * on every rank. With ddp.sync and dp.staleness they need be so only where trainer_meets;
-     * where the sums are not known yet, t->nknown is 0. */
-    enum error (*step)(struct mode *m);
+    /* One whole optimizer step, seen from this rank. On return t->values and t->sums are the same on
+     * every rank, and *out are these sums; where ranks step alone or a server does not wait
+     * (SHARE_AVERAGE, SHARE_STALE) they need be so only where trainer_meets. */
+    enum error (*step)(struct mode *m, struct learned *out);
+    /* Where sharing.brought: the next batch of this rank's shards. */
+    enum error (*bring)(struct mode *m, const struct step_batch **out);
     /* v[0..n) = the sum over ranks, exact where all but one rank hold zero. */
     enum error (*sum)(struct mode *m, double *v, int n);
     /* All ranks leave with the buffers of the rank that computes shard 0. */

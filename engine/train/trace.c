@@ -100,12 +100,13 @@ static void on_layer(void *user, int step, bool backward, bool done) {
 static int64_t events_of(const struct trainer *t, bool lane) {
     int64_t pieces = t->nshards * t->config->batch.accumulate, layers = 0;
     int64_t n = t->nshards ? sampler_shard_size(&t->sampler, 0, t->shards[0]) : 0;
-    int64_t served = t->worker < 0 ? t->workers : 0;
-    if (lane) return 16 + 4 * t->ncuts + 2 * served;
+    int64_t served = t->standing.worker < 0 ? t->standing.workers : 0;
+    if (lane) return 16 + 4 * t->standing.ncuts + 2 * served;
     if (t->graph && !device_accel(t->device))
         layers = graph_steps(t->graph, n / t->config->batch.accumulate);
     int64_t passes = t->config->sync_batchnorm ? 6 : 2;
-    return 64 + pieces * (8 + passes * layers) + t->model->nparams + 8 * (t->ncuts + served);
+    return 64 + pieces * (8 + passes * layers) + t->model->nparams +
+           8 * (t->standing.ncuts + served);
 }
 
 /* Written to now, so that no step has to wait for a page. */
@@ -238,10 +239,10 @@ static struct trace_record record_of(const struct trace_event *e, struct names *
 static struct trace_head head_of(const struct trace *tr) {
     const struct trainer *t = tr->t;
     struct trace_head h = {.rank = t->rank,
-                           .size = t->ranks,
-                           .worker = t->worker,
+                           .size = t->standing.ranks,
+                           .worker = t->standing.worker,
                            .accel = t->device && device_accel(t->device),
-                           .nbuckets = (uint32_t)t->ncuts,
+                           .nbuckets = (uint32_t)t->standing.ncuts,
                            .first = tr->first,
                            .last = tr->last,
                            .dropped = atomic_load(&tr->dropped),
@@ -256,8 +257,9 @@ static struct trace_head head_of(const struct trace *tr) {
 }
 
 static char *put_buckets(const struct trainer *t, char *at) {
-    for (int b = 0; b < t->ncuts; b++, at += sizeof(int64_t)) {
-        int64_t bytes = (t->cuts[b] - (b ? t->cuts[b - 1] : 0)) * (int64_t)sizeof(float);
+    for (int b = 0; b < t->standing.ncuts; b++, at += sizeof(int64_t)) {
+        int64_t bytes =
+            (t->standing.cuts[b] - (b ? t->standing.cuts[b - 1] : 0)) * (int64_t)sizeof(float);
         memcpy(at, &bytes, sizeof bytes);
     }
     return at;
@@ -301,7 +303,8 @@ static enum error write_in(const struct trace *tr, struct pool *pool) {
     const struct trainer *t = tr->t;
     const char *folder = pool_printf(pool, "%s/trace", t->job->run_dir),
                *path = pool_printf(pool, "%s/rank%d.bin", folder, t->rank);
-    size_t room = sizeof(struct trace_head) + (size_t)t->ncuts * sizeof(int64_t) + TRACE_NAMES_MOST;
+    size_t room =
+        sizeof(struct trace_head) + (size_t)t->standing.ncuts * sizeof(int64_t) + TRACE_NAMES_MOST;
     void *file;
     for (int i = 0; i < TRACE_WRITERS; i++)
         room += (size_t)tr->writers[i].room * sizeof(struct trace_record);

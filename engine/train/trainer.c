@@ -51,6 +51,14 @@ enum error trainer_put_sums(struct trainer *t) {
     return device_write(t->device, t->values, h, sizeof t->header);
 }
 
+void trainer_set_sums(struct trainer *t, const struct step_sums *sums) {
+    t->sums = *sums;
+}
+
+void trainer_count_updates(struct trainer *t, int64_t more) {
+    t->more_updates = more;
+}
+
 enum error trainer_get_sums(struct trainer *t) {
     float h[HEADER_FLOATS];
     TRY(device_read(t->device, h, t->values, sizeof h));
@@ -59,10 +67,6 @@ enum error trainer_get_sums(struct trainer *t) {
 }
 
 /* ---- data ---- */
-static enum error loader_batch(struct trainer *t, const struct step_batch **out) {
-    return loader_next(t->loader, out);
-}
-
 enum error trainer_open_loader(struct trainer *t, const int *shards, int nshards,
                                struct loader **out) {
     struct loader_params p = {.data = t->data,
@@ -201,11 +205,11 @@ static enum error open_members(struct trainer *t) {
 static enum error open_arenas(struct trainer *t) {
     const struct allocator own = device_allocator(t->device);
     int64_t n = t->model->arena_floats;
-    if (t->allocator.alloc == allocator_heap.alloc) t->allocator = own;
-    TRY(alloc_floats(&t->allocator, n, &t->values));
-    TRY(alloc_floats(&t->allocator, t->model->buffer_floats + ALIGN_FLOATS, &t->buffers));
+    if (t->standing.allocator.alloc == allocator_heap.alloc) t->standing.allocator = own;
+    TRY(alloc_floats(&t->standing.allocator, n, &t->values));
+    TRY(alloc_floats(&t->standing.allocator, t->model->buffer_floats + ALIGN_FLOATS, &t->buffers));
     if (t->job->task == JOB_ASK) return ERR_NONE;
-    TRY(alloc_floats(&t->allocator, n, &t->grads[0]));
+    TRY(alloc_floats(&t->standing.allocator, n, &t->grads[0]));
     bool apart = !t->config->sync_batchnorm;
     for (int d = 1; apart && 1 << d <= t->nshards; d++) TRY(alloc_floats(&own, n, &t->grads[d]));
     if (t->config->batch.accumulate > 1) TRY(alloc_floats(&own, n, &t->grads[GRAD_ARENAS - 1]));
@@ -237,8 +241,8 @@ static enum error find_unit(const struct trainer *t, const struct device_ops *op
     const struct run_config *c = t->config;
     const struct device_choice *d = &c->devices;
     int units;
-    *out = t->worker < 0 ? d->server : d->listed ? d->unit[index % d->listed] : index;
-    if (t->worker < 0 || d->listed || !c->launched.by || !ops->units) return ERR_NONE;
+    *out = t->standing.worker < 0 ? d->server : d->listed ? d->unit[index % d->listed] : index;
+    if (t->standing.worker < 0 || d->listed || !c->launched.by || !ops->units) return ERR_NONE;
     TRY(ops->units(&units));
     *out = index % units;
     return ERR_NONE;
@@ -248,29 +252,30 @@ enum error trainer_open_device(struct trainer *t) {
     const struct run_config *c = &t->job->settings->config;
     const struct device_choice *d = &c->devices;
     const struct device_ops *ops = device_find(d->kind);
-    bool serves = t->worker < 0;
+    bool serves = t->standing.worker < 0;
     if (serves && (!ops->accel || c->sharing.on_host)) return ERR_NONE;
-    bool together = t->seats == 0;
-    int index = together ? (serves ? 0 : t->worker) : t->seat;
+    bool together = t->standing.seats == 0;
+    int index = together ? (serves ? 0 : t->standing.worker) : t->standing.seat;
     struct device_params p = {.index = index,
-                              .count = together ? t->workers : t->seats,
+                              .count = together ? t->standing.workers : t->standing.seats,
                               .threads = (int)c->threads,
                               .timeout = c->comm.timeout * PATIENCE,
                               .no_winograd = !c->winograd,
-                              .pin = (together ? t->workers : t->seats) > 1 &&
+                              .pin = (together ? t->standing.workers : t->standing.seats) > 1 &&
                                      !getenv("ENGINE_NO_PIN")};
     TRY(find_unit(t, ops, index, &p.unit));
     return ops->open(&p, &t->device);
 }
 
 static enum error open_compute(struct trainer *t) {
-    if (t->worker < 0) return ERR_NONE;
+    if (t->standing.worker < 0) return ERR_NONE;
     const struct run_config *c = t->config;
-    for (int v = t->worker; v < (int)c->batch.shards; v += t->workers) t->shards[t->nshards++] = v;
+    for (int v = t->standing.worker; v < (int)c->batch.shards; v += t->standing.workers)
+        t->shards[t->nshards++] = v;
     TRY(graph_create(t->model, t->device, (enum loss)c->loss, (enum precision)c->precision,
                      &t->graph));
     if (t->job->task != JOB_TRAIN) return ERR_NONE;
-    graph_cuts(t->graph, t->cuts, t->ncuts);
+    graph_cuts(t->graph, t->standing.cuts, t->standing.ncuts);
     if (c->cuda.graph == CUDA_GRAPH_AUTO) TRY(graph_record(t->graph));
     TRY(timers_open(t));
     return prepare_sizes(t);
@@ -292,7 +297,7 @@ void trainer_view(struct trainer *t, struct checkpoint_view *v) {
                                   .devices = t->config->devices.count,
                                   .set = t->data,
                                   .norm = &t->norm};
-    bool sliced = t->slices != &t->all; /* the saver then has the state brought to it */
+    bool sliced = t->standing.slices != &t->all; /* the saver then has the state brought to it */
     for (int i = 0; i < t->optim->nslots; i++) v->slots[i] = sliced ? t->whole[i] : t->slots[i];
     v->identity = trainer_identity(t->job);
 }
@@ -317,19 +322,18 @@ static bool wants_data_text(const struct trainer *t) {
 enum error trainer_open(struct trainer *t) {
     const struct run_config *c = t->config;
     affinity_note();
-    t->allocator = allocator_heap;
-    t->next_batch = loader_batch;
+    t->standing.allocator = allocator_heap;
     t->optim = trainer_optim(c);
     t->base_lr = t->optim->lr(c->optimizer.kind.config) * lr_factor(c);
     TRY(open_data(t));
     if (wants_data_text(t)) TRY(data_identity(t, &t->data_text));
     TRY(open_checked_model(t));
-    TRY(t->job->mode->open(t, &t->mode));
+    TRY(t->job->mode->open(t, &t->standing, &t->mode));
     TRY(open_compute(t));
     TRY(open_arenas(t));
     if (t->job->task != JOB_ASK) TRY(update_open(t));
     TRY(trainer_begin(t));
-    if (t->nshards > 0 && t->next_batch == loader_batch && t->job->task == JOB_TRAIN)
+    if (t->nshards > 0 && !c->sharing.brought && t->job->task == JOB_TRAIN)
         TRY(trainer_open_loader(t, t->shards, t->nshards, &t->loader));
     return ERR_NONE;
 }
@@ -343,9 +347,9 @@ void trainer_close(struct trainer *t) {
     for (int d = 1; d < GRAD_ARENAS; d++) device_free(t->device, t->grads[d]);
     for (int i = 1; t->members && i < t->nshards; i++) device_free(t->device, t->members[i].grads);
     memory_free(t->members);
-    t->allocator.free(t->allocator.ctx, t->buffers);
-    t->allocator.free(t->allocator.ctx, t->grads[0]);
-    t->allocator.free(t->allocator.ctx, t->values);
+    t->standing.allocator.free(t->standing.allocator.ctx, t->buffers);
+    t->standing.allocator.free(t->standing.allocator.ctx, t->grads[0]);
+    t->standing.allocator.free(t->standing.allocator.ctx, t->values);
     if (t->mode) t->job->mode->close(t->mode);
     trace_close(t); /* the mode's communication lane, which has just ended, records in it */
     if (t->device) t->device->ops->close(t->device);

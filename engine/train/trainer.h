@@ -56,11 +56,28 @@ struct step_sums { /* of the global batch, the same on every rank */
     bool stop;    /* a rank was asked to stop */
     bool skipped; /* fp16: the gradient was not finite, and nothing has changed */
 };
+struct learned { /* by a step: the sums of the last 'count' steps, it among them */
+    const struct step_sums *of;
+    int64_t count; /* 0: a later step will tell (ranks that step alone) */
+};
 /* Of the arena: floats that this rank steps. Both ends are multiples of NORM_BLOCK, or the arena's
  * own. */
 struct slice {
     int64_t begin, end;
     int64_t at; /* where its optimizer state begins in each of trainer.slots */
+};
+struct standing { /* of a rank among the others, and what that asks of its engine */
+    int ranks;    /* of the group */
+    int worker,
+        workers;     /* which of the computing devices this is (-1: none), and how many compute */
+    int seat, seats; /* the same, of those on this host; seats 0: all are */
+    struct allocator allocator; /* for what peers read: values, grads[0], buffers */
+    bool owns_state;            /* this rank steps the optimizer, on its slices */
+    const struct slice *slices; /* ascending, the mode's; NULL and owns_state: all is its slice */
+    int nslices;
+    const int64_t
+        *cuts; /* of the arena, the mode's: where it waits for gradients; see graph_cuts */
+    int ncuts;
 };
 struct trainer {
     const struct job *job;
@@ -69,16 +86,8 @@ struct trainer {
     char name[16];             /* "rank 3", or empty when it is alone: before log lines */
     const struct place *place; /* how this rank finds the others: from mode->launch to its open */
 
-    /* set by mode->open */
     struct mode *mode;
-    int ranks; /* of the group */
-    int worker,
-        workers;     /* which of the computing devices this is (-1: none), and how many compute */
-    int seat, seats; /* the same, of those on this host; seats 0: all are */
-    struct allocator allocator; /* for what peers read: values, grads[0], buffers */
-    bool owns_state;            /* this rank steps the optimizer, on its slices */
-    const struct slice *slices; /* ascending, the mode's; NULL and owns_state: all is its slice */
-    int nslices;
+    struct standing standing; /* from mode->open */
 
     struct device *device;
     struct dataset *data, *val; /* data: the training set, or what job->known tells of it; then
@@ -104,15 +113,11 @@ struct trainer {
     struct there *there; /* of the update, where the arenas are an accelerator's; else NULL */
     const struct optim_ops *optim;
     struct step_sums sums;
-    /* A mode may leave it to a later step to say what a step's sums were (mode ddp, ddp.sync). */
-    bool alone; /* the mode's: gradients and sums are those of this rank's own samples */
-    const struct step_sums *known; /* behind a step: the sums of the last nknown steps, it among */
-    int64_t nknown;                /* them; the mode's where they are not just t->sums */
-    float header[HEADER_FLOATS];   /* on its way to the values' */
+    float header[HEADER_FLOATS]; /* on its way to the values' */
 
     int64_t steps, per_epoch; /* of the whole run, and of an epoch */
     double base_lr, lr, norm_seen;
-    int64_t more_updates; /* dp.staleness: that the optimizer has done beside one a step */
+    int64_t more_updates; /* that the optimizer has made beside one a step */
     struct checkpoint_counters at;
     bool resumed;             /* it began from a checkpoint */
     char run_id[RUN_ID_TEXT]; /* rank 0's, on every rank; "": it has none */
@@ -120,14 +125,7 @@ struct trainer {
     struct trace *trace;   /* NULL: there is none */
     struct timers *timers; /* of an accelerator's passes; NULL: the host's clock tells all */
     const struct step_batch *ahead; /* an accelerator's next batch, which is on its way; or NULL */
-    const int64_t
-        *cuts; /* of the arena, the mode's: where it waits for gradients; see graph_cuts */
-    int ncuts;
-    /* The next batch: the loader's, unless the mode brings it (dp: scatter through the server). */
-    enum error (*next_batch)(struct trainer *t, const struct step_batch **out);
-    void *batch_source; /* the mode's, when it brings them */
-
-    struct lag lag;    /* of a device that is slow on purpose */
+    struct lag lag;                 /* of a device that is slow on purpose */
     double *confusion; /* (classes, classes) of the last evaluation; NULL: not counted */
 };
 
@@ -174,6 +172,7 @@ MUST_CHECK enum error trainer_compute(struct trainer *t, grad_ready_fn ready, vo
  * or takes them from there. */
 MUST_CHECK enum error trainer_take_sums(struct trainer *t);
 MUST_CHECK enum error trainer_put_sums(struct trainer *t);
+void trainer_set_sums(struct trainer *t, const struct step_sums *sums);
 MUST_CHECK enum error trainer_get_sums(struct trainer *t);
 /* The update in its steps. Where ranks have slices, what one has measured the others need: partials
  * after trainer_norm (trainer_norm_blocks of them), squares after trainer_measure (when there are any). Both are
@@ -184,6 +183,8 @@ MUST_CHECK enum error trainer_measure(struct trainer *t);
 MUST_CHECK enum error trainer_update(struct trainer *t, int slice);
 /* All of it, sums included, on a rank that has the whole arena. */
 MUST_CHECK enum error trainer_update_all(struct trainer *t);
+/* That the optimizer has made that many updates beside one a step, for those that count them. */
+void trainer_count_updates(struct trainer *t, int64_t more);
 /* Whether all ranks exchange something after that step, to evaluate, to save or to end. */
 bool trainer_meets(const struct trainer *t, int64_t step);
 /* Adds the time since *mark to a phase and moves the mark to now. */

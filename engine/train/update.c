@@ -27,14 +27,15 @@ static int64_t pieces_of(const struct tensor_info *p) {
 enum error update_open(struct trainer *t) {
     const struct model *m = t->model;
     void *memory;
-    if (!t->nslices && t->owns_state) {
+    if (!t->standing.nslices && t->standing.owns_state) {
         t->all = (struct slice){.end = m->arena_floats};
-        t->slices = &t->all;
-        t->nslices = 1;
+        t->standing.slices = &t->all;
+        t->standing.nslices = 1;
     }
     int64_t state = 0;
-    for (int i = 0; i < t->nslices; i++) state += t->slices[i].end - t->slices[i].begin;
-    for (int i = 0; t->nslices && i < t->optim->nslots; i++) {
+    for (int i = 0; i < t->standing.nslices; i++)
+        state += t->standing.slices[i].end - t->standing.slices[i].begin;
+    for (int i = 0; t->standing.nslices && i < t->optim->nslots; i++) {
         TRY(device_alloc(t->device, (size_t)state * sizeof(float), &memory));
         t->slots[i] = memory;
     }
@@ -48,7 +49,7 @@ enum error update_open(struct trainer *t) {
     t->nsquares = t->first_piece[m->nparams] * t->optim->nnorms;
     TRY(memory_alloc((size_t)t->nsquares * sizeof *t->squares, &memory));
     t->squares = memory;
-    return device_accel(t->device) && t->nslices ? there_open(t) : ERR_NONE;
+    return device_accel(t->device) && t->standing.nslices ? there_open(t) : ERR_NONE;
 }
 
 void update_close(struct trainer *t) {
@@ -63,8 +64,9 @@ enum error trainer_norm(struct trainer *t) {
     if (trainer_norm_blocks(t) == 0) return ERR_NONE;
     if (t->there) return there_fetch(t);
     memset(t->partials, 0, (size_t)all_blocks(t) * sizeof *t->partials);
-    for (int i = 0; i < t->nslices; i++)
-        clip_partials(t->grads[0], t->slices[i].begin, t->slices[i].end, t->partials);
+    for (int i = 0; i < t->standing.nslices; i++)
+        clip_partials(t->grads[0], t->standing.slices[i].begin, t->standing.slices[i].end,
+                      t->partials);
     return ERR_NONE;
 }
 
@@ -128,8 +130,8 @@ enum error trainer_measure(struct trainer *t) {
     memset(t->squares, 0, (size_t)t->nsquares * sizeof *t->squares);
     if (t->sums.skipped) return ERR_NONE;
     if (t->there) return there_measure(t);
-    for (int i = 0; i < t->nslices; i++)
-        for (int p = 0; p < t->model->nparams; p++) measure(t, &t->slices[i], p);
+    for (int i = 0; i < t->standing.nslices; i++)
+        for (int p = 0; p < t->model->nparams; p++) measure(t, &t->standing.slices[i], p);
     return ERR_NONE;
 }
 
@@ -145,7 +147,7 @@ void update_norms(const struct trainer *t, int tensor, double *norm) {
 }
 
 enum error trainer_update(struct trainer *t, int slice) {
-    const struct slice *of = &t->slices[slice];
+    const struct slice *of = &t->standing.slices[slice];
     struct optim_span s;
     if (t->sums.skipped) return ERR_NONE;
     if (t->there) return there_update(t, slice);
@@ -162,7 +164,7 @@ static enum error update_first(struct trainer *t) {
     t->sums.skipped = false;
     TRY(there_ask(t));
     TRY(trainer_measure(t));
-    for (int i = 0; i < t->nslices; i++) TRY(trainer_update(t, i));
+    for (int i = 0; i < t->standing.nslices; i++) TRY(trainer_update(t, i));
     TRY(device_wait(t->device));
     there_take(t);
     return ERR_NONE;
@@ -173,6 +175,6 @@ enum error trainer_update_all(struct trainer *t) {
     TRY(trainer_take_sums(t));
     TRY(trainer_norm(t));
     TRY(trainer_measure(t));
-    for (int i = 0; i < t->nslices; i++) TRY(trainer_update(t, i));
+    for (int i = 0; i < t->standing.nslices; i++) TRY(trainer_update(t, i));
     return ERR_NONE;
 }

@@ -81,8 +81,9 @@ enum error there_fetch(struct trainer *t) {
     struct there *s = t->there;
     if (s->fetched) return ERR_NONE;
     TRY(there_ask(t));
-    for (int i = 0; i < t->nslices && partial_bytes(t); i++)
-        TRY(a->partials(t->device, t->grads[0], t->slices[i].begin, t->slices[i].end, s->partials));
+    for (int i = 0; i < t->standing.nslices && partial_bytes(t); i++)
+        TRY(a->partials(t->device, t->grads[0], t->standing.slices[i].begin,
+                        t->standing.slices[i].end, s->partials));
     if (partial_bytes(t))
         TRY(a->read(t->device, LANE_COMPUTE, s->partials_back, s->partials, partial_bytes(t)));
     TRY(device_wait(t->device));
@@ -116,10 +117,10 @@ enum error there_measure(struct trainer *t) {
     struct optim_span span = {0};
     struct rule r;
     int count = 0;
-    for (int i = 0; i < t->nslices; i++)
+    for (int i = 0; i < t->standing.nslices; i++)
         for (int p = 0; p < t->model->nparams; p++)
             for (int64_t k = t->first_piece[p]; k < t->first_piece[p + 1]; k++)
-                if (update_piece(t, &t->slices[i], p, k, &span)) {
+                if (update_piece(t, &t->standing.slices[i], p, k, &span)) {
                     s->piece[count] = k;
                     s->spans[count++] = span_of(&span);
                     r = rule_of(t, &span);
@@ -135,7 +136,7 @@ enum error there_measure(struct trainer *t) {
 }
 
 enum error there_update(struct trainer *t, int slice) {
-    const struct slice *of = &t->slices[slice];
+    const struct slice *of = &t->standing.slices[slice];
     struct there *s = t->there;
     struct optim_span span = {0};
     struct rule r;

@@ -44,7 +44,7 @@ struct share {
 static void warn_of_resume(const struct share *l) {
     const struct trainer *t = l->t;
     if (t->rank > 0 || !t->job->resume || t->job->task != JOB_TRAIN) return;
-    if (l->state || t->ranks == 1 || t->optim->nslots == 0) return;
+    if (l->state || t->standing.ranks == 1 || t->optim->nslots == 0) return;
     log_warn("the optimizer's state in the checkpoint is rank 0's: all ranks go on from that one");
 }
 
@@ -63,7 +63,6 @@ static enum error open(struct mode *m) {
     l->sums = memory;
     TRY(memory_alloc((size_t)l->most * sizeof *l->known, &memory));
     l->known = memory;
-    t->alone = true;
     warn_of_resume(l);
     return ERR_NONE;
 }
@@ -134,8 +133,8 @@ static enum error share_sums(struct share *l) {
                                          .samples = (float)of[SUM_SAMPLES],
                                          .stop = *stop > 0};
     }
-    t->known = l->known, t->nknown = l->held;
-    t->sums = l->known[l->held - 1];
+    l->m->learned = (struct learned){l->known, l->held};
+    trainer_set_sums(t, &l->known[l->held - 1]);
     l->held = 0, l->stop = false;
     return ERR_NONE;
 }
@@ -155,7 +154,7 @@ static enum error update(struct mode *m) {
     TRY(step_alone(t));
     hold_sums(l);
     trainer_phase(t, PHASE_UPDATE, &mark);
-    t->nknown = 0;
+    m->learned.count = 0;
     if ((t->at.step + 1) % l->every != 0 && !trainer_meets(t, t->at.step + 1)) return ERR_NONE;
     TRY(meet(l));
     trainer_phase(t, PHASE_COMM, &mark);

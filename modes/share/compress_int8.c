@@ -72,7 +72,7 @@ static int64_t floats_of(const struct packet *p, int64_t block) {
 }
 
 static int64_t first_of(const struct compress *c, const struct packet *p, int rank) {
-    return blocks_of(p) * rank / c->t->ranks;
+    return blocks_of(p) * rank / c->t->standing.ranks;
 }
 
 /* wire: my blocks, then what the others send me of my part. */
@@ -81,7 +81,8 @@ static struct block *inbox_of(const struct packet *p) {
 }
 
 static enum error int8_open(struct compress *c, struct packet *p) {
-    int64_t ranks = c->t->ranks, part = blocks_of(p) / ranks + 1; /* the most that a rank has */
+    int64_t ranks = c->t->standing.ranks,
+            part = blocks_of(p) / ranks + 1; /* the most that a rank has */
     size_t all = (size_t)(blocks_of(p) + part * ranks) * sizeof(struct block);
     TRY(compress_alloc(c, all, &p->wire));
     return compress_alloc(c, (size_t)blocks_of(p) * sizeof(struct block), &p->back);
@@ -89,7 +90,7 @@ static enum error int8_open(struct compress *c, struct packet *p) {
 
 static enum error int8_send(struct compress *c, struct packet *p, enum lane lane) {
     struct block *to = p->wire;
-    int ranks = c->t->ranks;
+    int ranks = c->t->standing.ranks;
     int64_t mine = first_of(c, p, c->t->rank + 1) - first_of(c, p, c->t->rank),
             from[RUN_DEVICES_MAX + 1];
     floats_add(p->rest, p->g, p->n);
@@ -109,7 +110,7 @@ static void sum_block(struct compress *c, struct packet *p, int64_t block, int64
     int64_t n = floats_of(p, block), at = block - first_of(c, p, c->t->rank);
     const struct block *in = inbox_of(p) + at;
     decode(in, x, n);
-    for (int r = 1; r < c->t->ranks; r++) add(in + r * mine, x, n);
+    for (int r = 1; r < c->t->standing.ranks; r++) add(in + r * mine, x, n);
     encode(x, n, (struct block *)p->back + block);
     floats_add(p->rest + block * BLOCK, x, n);
 }
@@ -117,7 +118,7 @@ static void sum_block(struct compress *c, struct packet *p, int64_t block, int64
 static enum error int8_turn(struct compress *c, struct packet *p, enum lane lane) {
     int64_t begin = first_of(c, p, c->t->rank), end = first_of(c, p, c->t->rank + 1);
     for (int64_t i = begin; i < end; i++) sum_block(c, p, i, end - begin);
-    for (int r = 0; r <= c->t->ranks; r++)
+    for (int r = 0; r <= c->t->standing.ranks; r++)
         c->parts[r] = first_of(c, p, r) * (int64_t)sizeof(struct block);
     return group_all_gather(c->group, lane, p->back, c->parts, DTYPE_U8, &p->work);
 }

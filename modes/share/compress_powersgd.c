@@ -182,7 +182,7 @@ static void run_matrix(struct compress *c, struct packet *p, int tensor, enum st
     } else if (stage == TURN)
         make_q(&f);
     else
-        make_sum(&f, c->t->ranks);
+        make_sum(&f, c->t->standing.ranks);
 }
 
 static void run_bucket(struct compress *c, struct packet *p, enum stage stage) {

@@ -30,7 +30,7 @@ static enum error topk_open(struct compress *c, struct packet *p) {
         c->own = memory;
     }
     size_t pair = sizeof(uint32_t) + sizeof(float);
-    return compress_alloc(c, (size_t)c->t->ranks * (size_t)wanted(c, p) * pair, &p->wire);
+    return compress_alloc(c, (size_t)c->t->standing.ranks * (size_t)wanted(c, p) * pair, &p->wire);
 }
 
 static uint32_t class_of(float x) {
@@ -64,14 +64,14 @@ static enum error topk_send(struct compress *c, struct packet *p, enum lane lane
     uint32_t *mine = (uint32_t *)p->wire + 2 * k * c->t->rank;
     floats_add(p->rest, p->g, p->n);
     choose(p->rest, p->n, k, c->own, mine, (float *)(void *)(mine + k));
-    for (int r = 0; r <= c->t->ranks; r++) c->parts[r] = 2 * k * r;
+    for (int r = 0; r <= c->t->standing.ranks; r++) c->parts[r] = 2 * k * r;
     return group_all_gather(c->group, lane, p->wire, c->parts, DTYPE_I32, &p->work);
 }
 
 static void topk_receive(struct compress *c, struct packet *p) {
     int64_t k = wanted(c, p);
     memset(p->g, 0, (size_t)p->n * sizeof *p->g);
-    for (int r = 0; r < c->t->ranks; r++) {
+    for (int r = 0; r < c->t->standing.ranks; r++) {
         const uint32_t *place = (const uint32_t *)p->wire + 2 * k * r;
         const float *value = (const float *)(const void *)(place + k);
         for (int64_t i = 0; i < k; i++)

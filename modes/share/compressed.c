@@ -30,7 +30,7 @@ static const struct compress_ops *const kinds[] = {
 const struct compress_ops compress_none; /* never run: gradients then travel as they are */
 
 enum error compress_alloc(struct compress *c, size_t bytes, void **out) {
-    return c->t->allocator.alloc(c->t->allocator.ctx, bytes, out);
+    return c->t->standing.allocator.alloc(c->t->standing.allocator.ctx, bytes, out);
 }
 
 static enum error open_packets(struct compress *c, const struct buckets *cut) {
@@ -40,7 +40,7 @@ static enum error open_packets(struct compress *c, const struct buckets *cut) {
         TRY(memory_alloc((size_t)n * sizeof(float), &memory));
         c->rest = memory;
     }
-    TRY(memory_alloc((size_t)(c->t->ranks + 1) * sizeof *c->parts, &memory));
+    TRY(memory_alloc((size_t)(c->t->standing.ranks + 1) * sizeof *c->parts, &memory));
     c->parts = memory;
     TRY(memory_alloc((size_t)cut->count * sizeof *c->packets, &memory));
     c->packets = memory;
@@ -86,7 +86,7 @@ static enum error open(struct mode *m) {
 }
 
 static void free_shared(struct compress *c, void *p) {
-    if (p) c->t->allocator.free(c->t->allocator.ctx, p);
+    if (p) c->t->standing.allocator.free(c->t->standing.allocator.ctx, p);
 }
 
 static void close(struct mode *m) {
@@ -156,7 +156,7 @@ static enum error land(struct mode *m) {
     for (int b = 0; b < m->cut->count; b++) TRY(turn(m, b));
     for (int b = 0; b < m->cut->count; b++) TRY(receive(m, b));
     c->packed += sent_so_far(m) - c->before;
-    c->dense += (int64_t)(bytes * 2 * (m->t->ranks - 1) / m->t->ranks);
+    c->dense += (int64_t)(bytes * 2 * (m->t->standing.ranks - 1) / m->t->standing.ranks);
     return ERR_NONE;
 }
 

@@ -29,13 +29,13 @@ struct share {
 };
 
 static int64_t *part(const struct share *s, int b) {
-    return s->part + (int64_t)b * (s->t->ranks + 1);
+    return s->part + (int64_t)b * (s->t->standing.ranks + 1);
 }
 
 /* Cuts bucket b among the ranks. Blocks that are left over go to those who have the fewest so far.
  */
 static void cut(struct share *s, int b, int64_t *has) {
-    int size = s->t->ranks;
+    int size = s->t->standing.ranks;
     int64_t begin = s->buckets.edge[b], end = s->buckets.edge[b + 1], *to = part(s, b);
     int64_t blocks = (end - begin + NORM_BLOCK - 1) / NORM_BLOCK, give[RUN_DEVICES_MAX];
     for (int r = 0; r < size; r++) has[r] += give[r] = blocks / size;
@@ -63,7 +63,7 @@ static enum error open(struct mode *m) {
     buckets_align(&s->buckets, NORM_BLOCK);
     m->cut = &s->buckets;
     size_t n = (size_t)s->buckets.count;
-    TRY(memory_alloc(n * (size_t)(t->ranks + 1) * sizeof *s->part, &memory));
+    TRY(memory_alloc(n * (size_t)(t->standing.ranks + 1) * sizeof *s->part, &memory));
     s->part = memory;
     TRY(memory_alloc(n * sizeof *s->own, &memory));
     s->own = memory;
@@ -72,8 +72,8 @@ static enum error open(struct mode *m) {
         s->own[b] = (struct slice){part(s, b)[t->rank], part(s, b)[t->rank + 1], at};
         at += s->own[b].end - s->own[b].begin;
     }
-    t->slices = s->own;
-    t->nslices = s->buckets.count;
+    m->standing->slices = s->own;
+    m->standing->nslices = s->buckets.count;
     return ERR_NONE;
 }
 
@@ -93,7 +93,7 @@ static void describe(const struct mode *m, char *line, size_t size) {
     int64_t floats = (last->at + last->end - last->begin) * s->t->optim->nslots;
     size_t used = strlen(line);
     if (*m->how->title) return; /* which says it already */
-    snprintf(line + used, size - used, ", optimizer state in %d slices of %s", s->t->ranks,
+    snprintf(line + used, size - used, ", optimizer state in %d slices of %s", s->t->standing.ranks,
              text_of_bytes((double)floats * sizeof(float), each));
 }
 
@@ -168,7 +168,7 @@ static enum error move_slice(struct share *s, int i, int r, int b, bool collect)
 
 static enum error move_all(struct share *s, bool collect) {
     for (int i = 0; i < s->t->optim->nslots; i++)
-        for (int r = 0; r < s->t->ranks; r++)
+        for (int r = 0; r < s->t->standing.ranks; r++)
             for (int b = 0; b < s->buckets.count; b++)
                 if (s->t->rank == 0 || s->t->rank == r) TRY(move_slice(s, i, r, b, collect));
     return ERR_NONE;

@@ -57,7 +57,8 @@ static enum error open(struct mode *m) {
     struct trainer *t = m->t;
     const struct run_config *c = t->config;
     void *memory;
-    TRY(memory_alloc(sizeof(struct share) + (size_t)t->workers * sizeof(struct worker), &memory));
+    TRY(memory_alloc(sizeof(struct share) + (size_t)t->standing.workers * sizeof(struct worker),
+                     &memory));
     struct share *a = m->share = memory;
     a->t = t;
     a->group = m->team.group;
@@ -99,7 +100,7 @@ static enum error failure(struct share *a, enum error err) {
 
 /* The last weights have left: they may change. */
 static enum error settle_all(struct share *a) {
-    for (int w = 0; w < a->t->workers; w++) {
+    for (int w = 0; w < a->t->standing.workers; w++) {
         struct work *work = a->worker[w].sending;
         if (!work) continue;
         a->worker[w].sending = NULL;
@@ -112,7 +113,7 @@ static enum error settle_all(struct share *a) {
 
 static int64_t least_done(const struct share *a) {
     int64_t least = INT64_MAX;
-    for (int w = 0; w < a->t->workers; w++)
+    for (int w = 0; w < a->t->standing.workers; w++)
         if (a->worker[w].done < least) least = a->worker[w].done;
     return least;
 }
@@ -126,10 +127,11 @@ static bool may_go_on(const struct share *a, const struct worker *w, int64_t lea
 static enum error give_weights(struct share *a, const struct step_sums *sums) {
     struct trainer *t = a->t;
     int64_t least = least_done(a), n = t->model->arena_floats;
-    t->sums = *sums;
-    t->sums.stop = a->stop_at && least == a->stop_at;
+    struct step_sums told = *sums;
+    told.stop = a->stop_at && least == a->stop_at;
+    trainer_set_sums(t, &told);
     TRY(trainer_put_sums(t));
-    for (int i = 0; i < t->workers; i++) {
+    for (int i = 0; i < t->standing.workers; i++) {
         struct worker *w = &a->worker[i];
         if (w->told == w->done || !may_go_on(a, w, least)) continue;
         TRY(group_send(a->group, LANE_COMM, t->values, n, DTYPE_F32, i + 1, &w->sending));
@@ -141,7 +143,7 @@ static enum error give_weights(struct share *a, const struct step_sums *sums) {
 }
 
 static void choose_stop(struct share *a) {
-    for (int w = 0; w < a->t->workers; w++)
+    for (int w = 0; w < a->t->standing.workers; w++)
         if (a->worker[w].told >= a->stop_at) a->stop_at = a->worker[w].told + 1;
 }
 
@@ -167,7 +169,7 @@ static enum error apply(struct share *a, int i, struct worker *w, struct step_su
     struct trainer *t = a->t;
     int64_t old = a->updates - w->from, mark = clock_ns();
     group_note(a->group, "update", t->at.step);
-    t->more_updates = t->at.step * (t->workers - 1) + i;
+    trainer_count_updates(t, t->at.step * (t->standing.workers - 1) + i);
     TRY(trainer_update_all(t));
     a->updates++;
     a->old += old;
@@ -185,7 +187,7 @@ static enum error apply(struct share *a, int i, struct worker *w, struct step_su
 static void begin(struct share *a) {
     int64_t step = a->t->at.step;
     if (a->begun && !trainer_meets(a->t, step)) return;
-    for (int w = 0; w < a->t->workers; w++)
+    for (int w = 0; w < a->t->standing.workers; w++)
         a->worker[w] = (struct worker){.done = step, .told = step, .from = a->updates};
     mailbox_begin(a->box, step + 1);
     a->begun = true;
@@ -196,14 +198,14 @@ static enum error serve(struct share *a) {
     struct trainer *t = a->t;
     struct step_sums sums = {0};
     begin(a);
-    for (int i = 0; i < t->workers && isfinite(sums.loss); i++) {
+    for (int i = 0; i < t->standing.workers && isfinite(sums.loss); i++) {
         struct worker *w = NULL;
         TRY(take_gradient(a, i, &w));
         TRY(apply(a, i, w, &sums));
         if (isfinite(sums.loss)) TRY(give_weights(a, &sums));
     }
     sums.stop = t->at.step + 1 == a->stop_at;
-    t->sums = sums;
+    trainer_set_sums(t, &sums);
     bool ends = sums.stop || !isfinite(sums.loss) || trainer_meets(t, t->at.step + 1);
     return ends ? settle_all(a) : ERR_NONE;
 }
@@ -215,20 +217,20 @@ static enum error exchange(struct share *a) {
     struct work *work;
     int64_t n = t->model->arena_floats;
     group_note(a->group, "waiting for the server", t->at.step);
-    mailbox_post(a->box, t->worker);
-    enum error err = mailbox_await_taking(a->box, t->worker);
+    mailbox_post(a->box, t->standing.worker);
+    enum error err = mailbox_await_taking(a->box, t->standing.worker);
     if (err != ERR_NONE) return failure(a, err);
     group_note(a->group, "gradient to the server", t->at.step);
     TRY(group_send(a->group, LANE_INLINE, t->grads[0], n, DTYPE_F32, 0, NULL));
     group_note(a->group, "waiting for weights", t->at.step);
-    err = mailbox_await(a->box, t->worker);
+    err = mailbox_await(a->box, t->standing.worker);
     if (err != ERR_NONE) return failure(a, err);
     TRY(group_recv(a->group, LANE_COMM, t->values, n, DTYPE_F32, 0, &work));
     TRY(work_wait(work));
-    mailbox_received(a->box, t->worker);
+    mailbox_received(a->box, t->standing.worker);
     TRY(trainer_get_sums(t));
     if (!t->sums.stop && !trainer_meets(t, t->at.step + 1)) return ERR_NONE;
-    err = mailbox_await_all(a->box, t->worker);
+    err = mailbox_await_all(a->box, t->standing.worker);
     return err == ERR_NONE ? ERR_NONE : failure(a, err);
 }
 
@@ -243,7 +245,7 @@ static enum error work_on(struct mode *m) {
 }
 
 static enum error update(struct mode *m) {
-    return m->t->worker < 0 ? serve(m->share) : work_on(m);
+    return m->t->standing.worker < 0 ? serve(m->share) : work_on(m);
 }
 
 static enum error settle(struct mode *m) {

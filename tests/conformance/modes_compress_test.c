@@ -77,8 +77,8 @@ static void rank_steps(struct rank *r) {
     *t = (struct trainer){.job = &job,
                           .config = &config,
                           .rank = r->index,
-                          .ranks = r->of->world,
-                          .allocator = group_allocator(r->group)};
+                          .standing.ranks = r->of->world,
+                          .standing.allocator = group_allocator(r->group)};
     t->model = (struct model *)(uintptr_t)k->model;
     check_ok(group_alloc(r->group, (size_t)k->model->arena_floats * sizeof(float), &grads));
     t->grads[0] = grads;
@@ -269,7 +269,7 @@ static void finds_low_rank(void **state) {
     struct job job = {0};
     static struct trainer t;
     config.comm.compress = (struct config_variant){.index = COMPRESS_powersgd, .config = &rank2};
-    t = (struct trainer){.job = &job, .config = &config, .ranks = 1, .model = m};
+    t = (struct trainer){.job = &job, .config = &config, .standing.ranks = 1, .model = m};
     struct meeting *meeting;
     struct group *g;
     struct buckets cut;
@@ -278,7 +278,7 @@ static void finds_low_rank(void **state) {
         .size = 1, .link = "thread", .algorithm = "auto", .timeout = 60, .meeting = meeting};
     assert_ok(group_open(&p, &g));
     assert_ok(buckets_init(&cut, m, 1 << 20, 1 << 20));
-    t.allocator = group_allocator(g);
+    t.standing.allocator = group_allocator(g);
     t.grads[0] = floats(m->arena_floats);
     const struct sharing how = {.share = SHARE_ALL_REDUCE, .compressed = true};
     struct mode one = {.t = &t, .how = &how, .team = {.group = g}, .buckets = cut, .cut = &cut};

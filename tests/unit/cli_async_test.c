@@ -32,9 +32,9 @@ static enum error (*disturb)(void);
 static float first_values[2];
 static bool set_first;
 
-static enum error watched_open(struct trainer *t, struct mode **out) {
+static enum error watched_open(struct trainer *t, struct standing *standing, struct mode **out) {
     mine = t;
-    return real->open(t, out);
+    return real->open(t, standing, out);
 }
 
 static enum error watched_start(struct mode *m) {
@@ -45,7 +45,7 @@ static enum error watched_start(struct mode *m) {
 
 static void note_lead(void) {
     long long done = begun[mine->rank], before = lead;
-    for (int r = 1; r < mine->ranks; r++) {
+    for (int r = 1; r < mine->standing.ranks; r++) {
         long long ahead = done - begun[r];
         while (ahead > before && !atomic_compare_exchange_weak(&lead, &before, ahead)) {
         }
@@ -53,10 +53,10 @@ static void note_lead(void) {
     begun[mine->rank]++;
 }
 
-static enum error watched_step(struct mode *m) {
+static enum error watched_step(struct mode *m, struct learned *out) {
     if (disturb) TRY(disturb());
-    if (mine->worker >= 0) note_lead();
-    TRY(real->step(m));
+    if (mine->standing.worker >= 0) note_lead();
+    TRY(real->step(m, out));
     int64_t step = mine->at.step + 1;
     ended[mine->rank] = step;
     if (mine->rank > 0 || step > STEPS) return ERR_NONE;
@@ -156,27 +156,27 @@ static void pause_us(long us) {
 static enum error any_sleeps(void) {
     struct rng_key key = rng_key((uint64_t)mine->rank, RNG_TEST);
     uint64_t draw = rng_below(key, (uint64_t)mine->at.step, 0, 8);
-    if (mine->worker >= 0 && draw == 0) pause_us(1500);
+    if (mine->standing.worker >= 0 && draw == 0) pause_us(1500);
     return ERR_NONE;
 }
 
 static enum error second_sleeps(void) {
-    if (mine->worker == 1) pause_us(4000);
+    if (mine->standing.worker == 1) pause_us(4000);
     return ERR_NONE;
 }
 
 static enum error second_fails(void) {
-    if (mine->worker != 1 || mine->at.step != 5) return ERR_NONE;
+    if (mine->standing.worker != 1 || mine->at.step != 5) return ERR_NONE;
     return FAIL(ERR_DATA, "broken on purpose");
 }
 
 static enum error server_fails(void) {
-    if (mine->worker >= 0 || mine->at.step != 5) return ERR_NONE;
+    if (mine->standing.worker >= 0 || mine->at.step != 5) return ERR_NONE;
     return FAIL(ERR_DATA, "broken on purpose");
 }
 
 static enum error second_hangs(void) {
-    if (mine->worker == 1 && mine->at.step == 5) pause_us(4000000);
+    if (mine->standing.worker == 1 && mine->at.step == 5) pause_us(4000000);
     return ERR_NONE;
 }
 

@@ -12,16 +12,16 @@
 #include <stdio.h>
 
 enum { WARM = 5, STEPS = 40 };
-static enum error (*real_step)(struct mode *m);
+static enum error (*real_step)(struct mode *m, struct learned *out);
 static atomic_int steps;
 static int ranks;
 static long counted;
 
-static enum error counted_step(struct mode *m) {
+static enum error counted_step(struct mode *m, struct learned *out) {
     int n = atomic_fetch_add(&steps, 1);
     if (n == WARM * ranks) count_allocations_begin();
     if (n == (STEPS - 1) * ranks) counted = count_allocations_end();
-    return real_step(m);
+    return real_step(m, out);
 }
 
 struct start {

@@ -57,7 +57,10 @@ enum error mode_open(struct trainer *t, struct standing *standing, struct mode *
     void *memory;
     TRY(memory_alloc(sizeof(struct mode), &memory));
     struct mode *m = *out = memory;
-    *m = (struct mode){.t = t, .standing = standing, .how = &t->config->sharing, .place = t->place};
+    *m = (struct mode){.t = t,
+                       .standing = standing,
+                       .how = &t->config->sharing,
+                       .place = t->place ? t->place : &place_alone};
     m->ops = share_find(m->how);
     m->lane = m->how->overlap ? LANE_COMM : LANE_INLINE;
     find_standing(m);

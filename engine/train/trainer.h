@@ -84,7 +84,7 @@ struct trainer {
     const struct run_config *config;
     int rank;
     char name[16];             /* "rank 3", or empty when it is alone: before log lines */
-    const struct place *place; /* how this rank finds the others: from mode->launch to its open */
+    const struct place *place; /* how this rank finds the others, from mode->launch; NULL: none */
 
     struct mode *mode;
     struct standing standing; /* from mode->open */

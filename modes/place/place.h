@@ -10,6 +10,7 @@ struct place {
     const char *algorithm;     /* what comm.algorithm: auto means here */
     struct mailbox *box;       /* of ranks that share their memory, for SHARE_STALE; else NULL */
 };
+extern const struct place place_alone;
 /* mode_ops.launch */
 MUST_CHECK enum error alone_launch(const struct job *job, int *exit_code);
 MUST_CHECK enum error threads_launch(const struct job *job, int *exit_code);

@@ -164,7 +164,6 @@ static enum error take_gradient(struct share *a, int i, struct worker **out) {
     return ERR_NONE;
 }
 
-/* An optimizer that counts its steps counts these. */
 static enum error apply(struct share *a, int i, struct worker *w, struct step_sums *sums) {
     struct trainer *t = a->t;
     int64_t old = a->updates - w->from, mark = clock_ns();
@@ -183,7 +182,6 @@ static enum error apply(struct share *a, int i, struct worker *w, struct step_su
     return ERR_NONE;
 }
 
-/* Where all have met last, they begin together. */
 static void begin(struct share *a) {
     int64_t step = a->t->at.step;
     if (a->begun && !trainer_meets(a->t, step)) return;

@@ -29,12 +29,11 @@ static struct measured_step step = {.load = 1e-3,
                                     .activations = 1e6,
                                     .slots = 1};
 
-static struct run_config config_of(const char *mode, int devices) {
+static struct run_config config_of(enum share_kind share, int devices) {
     return (struct run_config){
-        .mode = mode,
+        .sharing = {.share = share, .first = 1 << 20, .cap = 25 << 20},
         .devices = {.kind = "cpu", .count = devices},
         .batch = {.size = 64, .shards = 8, .accumulate = 1},
-        .ddp = {.bucket = {1 << 20, 25 << 20}},
         .comm = {.algorithm = "auto", .order = COMM_ORDER_TREE, .emulate = {.bandwidth = 125e6}}};
 }
 
@@ -66,24 +65,24 @@ static void a_shape_shares_the_work(void **state) {
 /* 8 MB through ports of 125 MB/s take 64 ms. */
 static void modes_take_what_they_send(void **state) {
     (void)state;
-    struct run_config c = config_of("single", 1);
+    struct run_config c = config_of(SHARE_NONE, 1);
     assert_near(predicted(&c, 0), 26e-3, 1e-9);
-    c = config_of("dp", 8);
+    c = config_of(SHARE_SERVER, 8);
     assert_near(predicted(&c, 0), 3e-3 + 2e-3 + 2 * 7 * 64e-3, 0.02);
-    c.dp.server = SERVER_SHARDED;
+    c.sharing = (struct sharing){.share = SHARE_SLICES, .first = INT64_MAX, .cap = INT64_MAX};
     assert_near(predicted(&c, 0), 3e-3 + 2e-3 / 8 + 2 * 7.0 / 8 * 64e-3, 0.02);
-    c = config_of("ddp", 8);
+    c = config_of(SHARE_ALL_REDUCE, 8);
     assert_near(predicted(&c, 0), 3e-3 + 2e-3 + 2 * 7.0 / 8 * 64e-3, 0.02);
     double moving = 2 * 7 * 8e6 * 8e-11 / 2; /* by the two cores */
     assert_near(predicted(&c, 2), 4 * (3e-3 + 2e-3) + 2 * 7.0 / 8 * 64e-3 + moving, 0.02);
     assert_true(predicted(&c, 2) > 4 * (3e-3 + 2e-3) + 2 * 7.0 / 8 * 64e-3 + moving * 0.9);
     assert_near(predicted(&c, 16), predicted(&c, 0), 1e-12); /* two cores for each device */
-    c.optimizer.shard = true;
+    c.sharing.share = SHARE_SLICES;
     assert_near(predicted(&c, 0), 3e-3 + 2e-3 / 8 + 2 * 7.0 / 8 * 64e-3, 0.02);
-    c.optimizer.shard = false;
+    c.sharing.share = SHARE_ALL_REDUCE;
     c.comm.algorithm = "tree";
     assert_near(predicted(&c, 0), 5e-3 + 2 * 3 * 64e-3, 0.02);
-    c.ddp.overlap = true; /* the first half is ready half a backward earlier */
+    c.sharing.overlap = true; /* the first half is ready half a backward earlier */
     assert_near(predicted(&c, 0), 5e-3 - 1e-3 + 2 * 3 * 64e-3, 0.02);
 }
 
@@ -100,19 +99,17 @@ static void refuses_what_it_does_not_know(void **state) {
     (void)state;
     struct simulated s;
     double formula;
-    struct run_config c = config_of("ddp", 2);
+    struct run_config c = config_of(SHARE_ALL_REDUCE, 2);
     c.sync_batchnorm = true;
     assert_int_equal(measured_predict(&step, &c, NULL, 0, &s, &formula), ERR_CONFIG);
     assert_non_null(strstr(error_hint(), "sync_batchnorm=false"));
-    c = config_of("dp", 2);
-    c.dp.staleness = -1;
+    c = config_of(SHARE_STALE, 2);
     assert_int_equal(measured_predict(&step, &c, NULL, 0, &s, &formula), ERR_CONFIG);
     assert_non_null(strstr(error_hint(), "dp.staleness=0"));
-    c = config_of("ddp", 2);
-    c.ddp.sync.every = 8;
+    c = config_of(SHARE_AVERAGE, 2);
     assert_int_equal(measured_predict(&step, &c, NULL, 0, &s, &formula), ERR_CONFIG);
     assert_non_null(strstr(error_hint(), "ddp.sync=1"));
-    c = config_of("ddp", 2);
+    c = config_of(SHARE_ALL_REDUCE, 2);
     c.comm.emulate.bandwidth = 0;
     assert_int_equal(measured_predict(&step, &c, NULL, 0, &s, &formula), ERR_CONFIG);
     const struct wire port = {0, 8e-9};

@@ -5,8 +5,8 @@
 #include "cli/cli.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"
-#include "engine/train/checkpoint.h"
-#include "engine/train/trace.h"
+#include "engine/save/checkpoint.h"
+#include "engine/tell/trace.h"
 #include "transport/link/link.h"
 #include "transport/recorder.h"
 

@@ -3,7 +3,7 @@
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/train/inject.h"
-#include "engine/train/run_record.h"
+#include "engine/save/run_record.h"
 #include "transport/launch/launcher.h"
 
 #include <errno.h>

@@ -6,8 +6,8 @@
 
 #include "engine/base/file.h"
 #include "engine/base/log.h"
-#include "engine/train/checkpoint.h"
-#include "engine/train/environment.h"
+#include "engine/save/checkpoint.h"
+#include "engine/tell/environment.h"
 
 #include <errno.h>
 #include <fcntl.h>

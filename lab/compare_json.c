@@ -2,7 +2,7 @@
 #include "lab/compare.h"
 
 #include "engine/base/file.h"
-#include "engine/train/environment.h"
+#include "engine/tell/environment.h"
 
 #include <math.h>
 #include <stdlib.h>

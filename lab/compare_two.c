@@ -1,7 +1,7 @@
 /* Two runs that are there already, as an experiment of two cells, and what their checkpoints differ in. */
 #include "lab/compare.h"
 
-#include "engine/train/checkpoint.h"
+#include "engine/save/checkpoint.h"
 
 #include <math.h>
 #include <stdlib.h>

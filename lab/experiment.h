@@ -10,7 +10,7 @@
  *   repeats: auto
  */
 #pragma once
-#include "engine/train/run_config.h"
+#include "engine/settings/run_config.h"
 #include "lab/measure.h"
 
 enum {

@@ -2,7 +2,7 @@
  * the order and the times of the gradients within backward from its trace, or from what each layer computes. */
 #pragma once
 #include "engine/model/graph_plan.h"
-#include "engine/train/run_config.h"
+#include "engine/settings/run_config.h"
 #include "lab/result.h"
 #include "lab/simulate.h"
 #include "lab/step_trace.h"

@@ -1,7 +1,7 @@
 /* The network of a configuration, planned as its run would plan it: what a measured step is laid out by. */
 #pragma once
 #include "engine/model/graph_plan.h"
-#include "engine/train/run_config.h"
+#include "engine/settings/run_config.h"
 
 struct planned {
     struct model *model;

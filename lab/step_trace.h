@@ -1,7 +1,7 @@
 /* What a run's trace (log.trace) tells of its steps, rank by rank: for reports and for the simulator. */
 #pragma once
 #include "engine/model/model.h"
-#include "engine/train/trace.h"
+#include "engine/tell/trace.h"
 
 enum { STEP_PHASES = TRACE_UPDATE + 1 };
 struct traced_step { /* of one rank; times in ns, of one clock for all ranks */

@@ -15,6 +15,7 @@
  * step's, is on its way there. */
 #include "engine/base/clock.h"
 #include "engine/device/accel.h"
+#include "engine/train/inject.h"
 #include "engine/train/internal.h"
 #include "engine/train/stop.h"
 

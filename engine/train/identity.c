@@ -1,6 +1,6 @@
 /* What must be equal for a resume to be exact: whatever decides which numbers are computed, and
  * nothing that decides where. */
-#include "engine/train/init.h"
+#include "engine/save/init.h"
 #include "engine/train/internal.h"
 
 #include <string.h>

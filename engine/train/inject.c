@@ -14,119 +14,6 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- the section ---- */
-
-static const struct config_field slow_fields[] = {
-    {"device", CONFIG_INT, offsetof(struct slow_config, device), "0",
-     "Which of the computing devices, counted from 0; all: each draws its slow steps by itself",
-     .min = 0, .max = RUN_DEVICES_MAX - 1, .choices = "all", .word = -1},
-    {"by", CONFIG_SHARE, offsetof(struct slow_config, by), "0%",
-     "How much longer it computes, by sleeping: 100% is twice as long; 0%: not at all", .min = 0,
-     .max = 1000},
-    {"chance", CONFIG_SHARE, offsetof(struct slow_config, chance), "100%",
-     "In which share of the steps, drawn by the seed: the same steps in every run", .min = 0,
-     .max = 1},
-    {.key = NULL},
-};
-static const struct config_section slow_section = {.name = "slow",
-                                                   .fields = slow_fields,
-                                                   .size = sizeof(struct slow_config),
-                                                   .shorthand = "by",
-                                                   .help = "A device that computes slowly"};
-
-static const struct config_field fault_fields[] = {
-    {"device", CONFIG_INT, offsetof(struct fault_config, device), "0",
-     "Which of the computing devices, counted from 0", .min = 0, .max = RUN_DEVICES_MAX - 1},
-    {"step", CONFIG_INT, offsetof(struct fault_config, step), "1",
-     "In which step, counted from 1 as in metrics.jsonl; once a run, however often it is started "
-     "again",
-     .min = 1, .max = -1},
-    {"kind", CONFIG_ENUM, offsetof(struct fault_config, kind), "none",
-     "kill: the device's process is killed; stop: it is stopped, as if it hung (mode ddp); nan: "
-     "its gradient holds a NaN",
-     .choices = "none|kill|stop|nan"},
-    {.key = NULL},
-};
-static const struct config_section fault_section = {.name = "fault",
-                                                    .fields = fault_fields,
-                                                    .size = sizeof(struct fault_config),
-                                                    .shorthand = "kind",
-                                                    .help = "A failure in one step"};
-
-static const struct config_field inject_fields[] = {
-    {"slow", CONFIG_SECTION, offsetof(struct inject_config, slow), .extra = &slow_section},
-    {"fault", CONFIG_SECTION, offsetof(struct inject_config, fault), .extra = &fault_section},
-    {"mistake", CONFIG_ENUM, offsetof(struct inject_config, mistake), "none",
-     "no_set_epoch: every epoch in the order of the first; no_broadcast: each rank begins with "
-     "weights of its own; padded_eval: validation counts repeated samples; mean_of_means: devices "
-     "with fewer samples weigh as much as others",
-     .choices = "none|no_set_epoch|no_broadcast|padded_eval|mean_of_means"},
-    {.key = NULL},
-};
-const struct config_section inject_section = {
-    .name = "inject",
-    .fields = inject_fields,
-    .size = sizeof(struct inject_config),
-    .shorthand = "mistake",
-    .help = "What goes wrong on purpose, to see what it does"};
-
-/* ---- in words ---- */
-
-static bool is_slow(const struct slow_config *c) {
-    return c->by > 0 && c->chance > 0;
-}
-
-static void add(char out[INJECT_TEXT], const char *text) {
-    size_t n = strlen(out);
-    snprintf(out + n, INJECT_TEXT - n, "%s%s", n ? "; " : "", text);
-}
-
-static void tell_slow(const struct slow_config *c, char out[INJECT_TEXT]) {
-    char text[160], who[32] = "every device", when[48] = "";
-    if (c->device >= 0) snprintf(who, sizeof who, "device %lld", (long long)c->device);
-    if (c->chance < 1) snprintf(when, sizeof when, " in %g %% of its steps", c->chance * 100);
-    snprintf(text, sizeof text, "%s computes %g %% longer%s", who, c->by * 100, when);
-    add(out, text);
-}
-
-static void tell_fault(const struct fault_config *c, char out[INJECT_TEXT]) {
-    static const char *const what[] = {"", "'s process is killed", "'s process is stopped",
-                                       "'s gradient gets a NaN"};
-    char text[160];
-    snprintf(text, sizeof text, "device %lld%s at step %lld", (long long)c->device, what[c->kind],
-             (long long)c->step);
-    add(out, text);
-}
-
-enum mistake inject_mistake(const struct run_config *c) {
-    return (enum mistake)c->inject.mistake;
-}
-
-static void tell_mistake(enum mistake m, char out[INJECT_TEXT]) {
-    static const char *const what[] = {
-        [MISTAKE_NO_SET_EPOCH] = "no_set_epoch: every epoch is in the order of the first",
-        [MISTAKE_NO_BROADCAST] = "no_broadcast: each rank begins with weights of its own",
-        [MISTAKE_PADDED_EVAL] = "padded_eval: validation counts repeated samples",
-        [MISTAKE_MEAN_OF_MEANS] =
-            "mean_of_means: each device's mean weighs the same, of however many samples"};
-    add(out, what[m]);
-}
-
-char *inject_identity(const struct run_config *c, char out[INJECT_TEXT]) {
-    *out = '\0';
-    if (c->inject.mistake) tell_mistake(inject_mistake(c), out);
-    if (c->inject.fault.kind == FAULT_NAN) tell_fault(&c->inject.fault, out);
-    return out;
-}
-
-char *inject_text(const struct run_config *c, char out[INJECT_TEXT]) {
-    *out = '\0';
-    if (c->inject.mistake) tell_mistake(inject_mistake(c), out);
-    if (c->inject.fault.kind) tell_fault(&c->inject.fault, out);
-    if (is_slow(&c->inject.slow)) tell_slow(&c->inject.slow, out);
-    return out;
-}
-
 /* ---- a fault ---- */
 
 static void marker_path(const char *run_dir, char path[4096]) {
@@ -158,7 +45,7 @@ static enum error is_due(struct trainer *t, bool *due) {
     char path[4096], text[INJECT_TEXT] = "";
     *due = c->kind && t->standing.worker == c->device && t->at.step + 1 == c->step;
     if (!*due) return ERR_NONE;
-    tell_fault(c, text);
+    inject_fault_text(c, text);
     if (t->job->run_dir) marker_path(t->job->run_dir, path);
     *due = !has_struck(t, path, text);
     if (!*due) return ERR_NONE;
@@ -195,7 +82,7 @@ enum { SLEEP_LEAST_NS = 100000 };
 static double drawn(const struct trainer *t) {
     const struct slow_config *c = &t->config->inject.slow;
     bool meant = t->standing.worker >= 0 && (c->device < 0 || c->device == t->standing.worker);
-    if (!is_slow(c) || !meant) return 0;
+    if (!inject_is_slow(c) || !meant) return 0;
     struct rng_key key = rng_key((uint64_t)t->config->seed, RNG_INJECT);
     double u = (double)rng_float(key, (uint64_t)t->at.step, (uint64_t)t->standing.worker);
     return u < c->chance ? c->by : 0;

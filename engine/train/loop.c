@@ -1,6 +1,7 @@
 /* The loop: steps, and what happens between them. Everything that decides (when to evaluate, save,
  * stop) is a function of numbers that are the same on every rank, so all ranks take the same turns
  * and no turn needs a message. */
+#include "engine/train/inject.h"
 #include "engine/train/internal.h"
 
 #include "engine/base/clock.h"

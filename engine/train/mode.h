@@ -2,7 +2,7 @@
  * update. Implemented in modes/, one file each; the engine calls it and knows none of them. */
 #pragma once
 #include "engine/base/memory.h"
-#include "engine/train/sharing.h"
+#include "engine/settings/sharing.h"
 
 struct resolve;
 struct trainer;

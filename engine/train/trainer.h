@@ -8,14 +8,13 @@
  */
 #pragma once
 #include "engine/data/loader.h"
-#include "engine/train/checkpoint.h"
+#include "engine/save/checkpoint.h"
+#include "engine/settings/run_config.h"
+#include "engine/tell/score.h"
+#include "engine/tell/trace.h"
 #include "engine/train/mode.h"
-#include "engine/train/run_config.h"
-#include "engine/train/score.h"
-#include "engine/train/trace.h"
 
 struct place; /* the mode's */
-enum phase { PHASE_LOAD, PHASE_FORWARD, PHASE_BACKWARD, PHASE_COMM, PHASE_UPDATE, PHASES };
 enum {
     GRAD_ARENAS = 12
 }; /* partial sums of up to 2^10 shards a device, and one for accumulation */
@@ -78,6 +77,12 @@ struct standing { /* of a rank among the others, and what that asks of its engin
     const int64_t
         *cuts; /* of the arena, the mode's: where it waits for gradients; see graph_cuts */
     int ncuts;
+};
+struct lag {        /* of a device that is slow on purpose */
+    double by;      /* of this step; 0: it is as fast as it is */
+    double owed;    /* ns of sleep that it has not slept yet; carried on, as sleeping is coarse */
+    int64_t mark;   /* until when what it computed has been counted */
+    int64_t unseen; /* ns slept that no phase has counted */
 };
 struct trainer {
     const struct job *job;

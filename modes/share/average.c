@@ -21,7 +21,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
-#include "engine/train/resolve_impl.h"
+#include "engine/settings/resolve_impl.h"
 
 #include <math.h>
 #include <stdio.h>

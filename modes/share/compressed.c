@@ -11,19 +11,19 @@
 #include "modes/share/compress.h"
 
 #include "engine/base/log.h"
-#include "engine/train/resolve_impl.h"
+#include "engine/settings/resolve_impl.h"
 #include "modes/share/share.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define COMPRESS(name) extern const struct compress_ops compress_##name;
-#include "engine/train/compress.def"
+#include "engine/settings/compress.def"
 #undef COMPRESS
 
 static const struct compress_ops *const kinds[] = {
 #define COMPRESS(name) &compress_##name,
-#include "engine/train/compress.def"
+#include "engine/settings/compress.def"
 #undef COMPRESS
 };
 

@@ -14,7 +14,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/text.h"
-#include "engine/train/resolve_impl.h"
+#include "engine/settings/resolve_impl.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -27,7 +27,7 @@
 #include "modes/share/share.h"
 
 #include "engine/base/clock.h"
-#include "engine/train/resolve_impl.h"
+#include "engine/settings/resolve_impl.h"
 #include "modes/share/mailbox.h"
 
 #include <math.h>

@@ -21,10 +21,15 @@ static const struct {
     {"engine/device/", "engine/model/", NULL},
     {"engine/device/", "engine/config/", NULL},
     {"engine/model/", "engine/train/", NULL},
+    {"engine/model/", "engine/save/", NULL},
+    {"engine/model/", "engine/settings/", NULL},
     {"engine/model/", "engine/data/", NULL},
     {"engine/data/", "engine/train/", NULL},
     {"engine/data/", "engine/model/", NULL},
     {"engine/optim/", "engine/train/", NULL},
+    {"engine/save/", "engine/train/", NULL},
+    {"engine/save/", "engine/settings/", NULL},
+    {"engine/save/", "engine/tell/", NULL},
     {"engine/optim/", "engine/device/", NULL},
     {"transport/", "engine/model/", NULL},
     {"transport/", "engine/data/", NULL},
@@ -58,6 +63,8 @@ static const struct {
     {"", "cudnn", "engine/device/cuda/"},
     {"engine/model/", "engine/device/cuda/", NULL},
     {"engine/train/", "engine/device/cuda/", NULL},
+    {"engine/tell/", "engine/device/cuda/", NULL},
+    {"engine/save/", "engine/device/cuda/", NULL},
     {"transport/", "engine/device/cuda/", NULL},
     {"modes/", "engine/device/cuda/", NULL},
     {"lab/", "engine/device/cuda/", NULL},
@@ -110,6 +117,91 @@ static void check_kernel(const char *path, int line, const char *text) {
     count++;
 }
 
+/* ---- circles: a file and its header are one, and must not need themselves through others ---- */
+
+enum { PARTS = 1024, PART_NAME = 64 };
+static char part_name[PARTS][PART_NAME];
+static bool needs[PARTS][PARTS], reaches[PARTS][PARTS];
+static int parts;
+
+/* Hubs and their private parts, and pairs that are one thing in two files: each is one circle, of so
+ * many parts, that holds this one. */
+static const struct {
+    const char *part;
+    int size;
+} circles[] = {
+    {"engine/base/error", 2},
+    {"engine/config/schema", 2},
+    {"engine/data/dataset", 4},
+    {"engine/device/cpu/cpu", 3},
+    {"engine/device/cuda/cuda", 2},
+    {"engine/device/device", 4},
+    {"engine/model/graph", 3},
+    {"engine/model/model", 4},
+    {"engine/save/checkpoint", 3},
+    {"engine/settings/run_config", 4},
+    {"engine/train/trainer", 6},
+    {"transport/carrier/carrier", 3},
+    {"transport/recorder", 2},
+    {"transport/link/tcp", 2},
+    {"transport/store/store", 2},
+    {"modes/share/share", 2},
+    {"lab/compare", 5},
+    {"lab/report", 2},
+    {"lab/claim", 2},
+    {"cli/dashboard", 2},
+};
+
+/* "engine/base/error" of "engine/base/error.h"; -1: too many, or too long. */
+static int part_of(const char *path) {
+    size_t n = strcspn(path, ".");
+    if (n >= PART_NAME) return -1;
+    for (int i = 0; i < parts; i++)
+        if (strlen(part_name[i]) == n && !strncmp(part_name[i], path, n)) return i;
+    if (parts == PARTS) return -1;
+    snprintf(part_name[parts], PART_NAME, "%.*s", (int)n, path);
+    return parts++;
+}
+
+static void note_include(const char *path, const char *text) {
+    const char *open = strchr(text, '"');
+    char target[256];
+    if (!open || sscanf(open + 1, "%255[^\"]", target) != 1 || !strchr(target, '/')) return;
+    int from = part_of(path), to = part_of(target);
+    if (from < 0 || to < 0)
+        complain(path, 0, "too many parts, or a name too long: ", target);
+    else if (from != to)
+        needs[from][to] = true;
+}
+
+static int circle_allowed(int part) {
+    for (size_t i = 0; i < sizeof circles / sizeof *circles; i++)
+        if (!strcmp(circles[i].part, part_name[part])) return circles[i].size;
+    return 0;
+}
+
+static void check_circles(void) {
+    memcpy(reaches, needs, sizeof needs);
+    for (int via = 0; via < parts; via++)
+        for (int from = 0; from < parts; from++)
+            for (int to = 0; reaches[from][via] && to < parts; to++)
+                reaches[from][to] = reaches[from][to] || reaches[via][to];
+    for (int i = 0; i < parts; i++) {
+        int size = 1, most = circle_allowed(i);
+        bool first = reaches[i][i];
+        for (int k = 0; k < parts; k++) {
+            if (k == i || !reaches[i][k] || !reaches[k][i]) continue;
+            size++;
+            if (circle_allowed(k) > most) most = circle_allowed(k);
+            first = first && k > i;
+        }
+        if (!first || size <= most) continue;
+        complain(part_name[i], size, "is in a circle of includes, of that many parts", "");
+        for (int k = 0; k < parts; k++)
+            if (reaches[i][k] && reaches[k][i]) print_error("    %s\n", part_name[k]);
+    }
+}
+
 /* What a mode is asked for stands in struct sharing; its name is for people. Options of 'engine
  * simulate' are words of its own. */
 static void check_mode_name(const char *path, int line, const char *text) {
@@ -128,7 +220,10 @@ static void check_file(const char *path) {
     int line = 0, began = 0;
     while (fgets(text, sizeof text, f)) {
         line++;
-        if (!strncmp(text, "#include", 8)) check_include(path, line, text);
+        if (!strncmp(text, "#include", 8)) {
+            check_include(path, line, text);
+            note_include(path, text);
+        }
         if (!strncmp(text, "VECTORISED static", 17)) check_kernel(path, line, text);
         check_mode_name(path, line, text);
         bool opens = text[0] != ' ' && text[0] != '}' && text[0] != '#' && strchr(text, '(') &&
@@ -177,6 +272,7 @@ static void house_rules(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) walk(folders[i]);
     assert_true(functions > 300);
+    check_circles();
     qsort(lengths, (size_t)functions, sizeof *lengths, compare);
     int median = lengths[functions / 2], nine_in_ten = lengths[functions * 9 / 10];
     print_message("%d functions: median %d lines, nine in ten at most %d, longest %d\n", functions,

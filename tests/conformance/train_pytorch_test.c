@@ -7,7 +7,7 @@
 #include "tests/harness/lone_mode.h"
 
 #include "engine/device/accel.h"
-#include "engine/train/run_config.h"
+#include "engine/settings/run_config.h"
 
 #include <stdio.h>
 #include <stdlib.h>

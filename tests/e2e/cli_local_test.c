@@ -3,7 +3,7 @@
  * diverge together. */
 #include "engine/base/digest.h"
 #include "engine/data/sampler.h"
-#include "engine/train/checkpoint.h"
+#include "engine/save/checkpoint.h"
 #include "tests/harness/program.h"
 
 #include <math.h>

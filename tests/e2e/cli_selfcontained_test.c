@@ -4,7 +4,7 @@
 #include "tests/unit/data_pictures.h"
 
 #include "engine/base/file.h"
-#include "engine/train/checkpoint.h"
+#include "engine/save/checkpoint.h"
 
 #include <glob.h>
 #include <sys/stat.h>

@@ -3,7 +3,7 @@
 #include "tests/harness/program.h"
 
 #include "engine/base/file.h"
-#include "engine/train/trace.h"
+#include "engine/tell/trace.h"
 
 #include <signal.h>
 #include <stdio.h>

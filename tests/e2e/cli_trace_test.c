@@ -3,7 +3,7 @@
 
 #include "engine/base/digest.h"
 #include "engine/base/file.h"
-#include "engine/train/trace_file.h"
+#include "engine/tell/trace_file.h"
 
 #include <glob.h>
 #include <math.h>

@@ -3,7 +3,7 @@
 #include "tests/gpu/gpu.h"
 #include "tests/harness/program.h"
 
-#include "engine/train/trace.h"
+#include "engine/tell/trace.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "tests/harness/harness.h"
 
 #include "engine/device/device.h"
-#include "engine/train/run_config.h"
+#include "engine/settings/run_config.h"
 #include "modes/modes.h"
 #include <fcntl.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "tests/harness/harness.h"
 
 #include "engine/base/file.h"
-#include "engine/train/checkpoint.h"
+#include "engine/save/checkpoint.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 
 #include "engine/base/digest.h"
 #include "engine/base/file.h"
-#include "engine/train/trace_file.h"
+#include "engine/tell/trace_file.h"
 
 #include <stdio.h>
 #include <string.h>

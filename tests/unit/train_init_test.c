@@ -2,7 +2,7 @@
  * 'strict: false' takes. */
 #include "tests/unit/model_fixture.h"
 
-#include "engine/train/init.h"
+#include "engine/save/init.h"
 
 #include <math.h>
 #include <unistd.h>

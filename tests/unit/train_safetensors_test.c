@@ -3,7 +3,7 @@
 #include "tests/harness/harness.h"
 
 #include "engine/base/file.h"
-#include "engine/train/checkpoint.h"
+#include "engine/save/checkpoint.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "tests/unit/toy_run.h"
 
 #include "engine/base/log.h"
-#include "engine/train/run_record.h"
+#include "engine/save/run_record.h"
 #include "tests/fault/faults.c"
 
 #include <dirent.h>

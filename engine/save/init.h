@@ -1,0 +1,35 @@
+/* First weights from a file: 'model: {zoo: NAME, init: PATH, strict: false}'. PATH is a .safetensors
+ * file, ours or another's with the same names, or a folder that checkpoint_find takes. */
+#pragma once
+#include "engine/save/checkpoint.h"
+
+struct init_source {
+    const char *path; /* NULL: none */
+    bool strict;      /* all tensors must be there and fit, and no others */
+    const struct node *at;
+};
+/* Reads the keys of the 'model' node. A path relative to the configuration's file becomes absolute
+ * in the tree, so that the resolved configuration can be run from anywhere. What is wrong goes to
+ * e. */
+MUST_CHECK enum error init_read(struct node *model, struct pool *pool, struct config_errors *e,
+                                struct init_source *out);
+/* Whether the file has what the model needs; reads its header alone. Every tensor that is missing,
+ * not expected or of another shape goes to e (ERR_CONFIG then). ERR_INPUT: there is no file;
+ * ERR_DATA: it is damaged. */
+MUST_CHECK enum error init_check(const struct init_source *s, const struct model *m,
+                                 struct config_errors *e);
+/* The path that stands at this node: one in a file is relative to that file, one of --set to where
+ * we are. NULL: no memory. */
+const char *path_absolute(const struct node *at, const char *path, struct pool *pool);
+/* Overwrites values and buffers with what the file has, in whatever float type it has it, and says
+ * in the log what was left as it was. Fails as init_check, and with ERR_DATA for numbers that are
+ * beyond f32. */
+MUST_CHECK enum error init_load(const struct init_source *s, const struct model *m, float *values,
+                                float *buffers);
+/* Takes off the tensors' names what they have in common before those of the model, as "transformer."
+ * in what transformers saves and "module." in what a wrapped module saves, if that makes more of
+ * them fit. */
+void init_drop_prefix(struct st_file *f, const struct model *m);
+/* A copy of the 'model' node without these keys: what the network is, wherever it began. NULL: no
+ * memory. */
+const struct node *init_strip(const struct node *model, struct pool *pool);

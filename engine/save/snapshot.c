@@ -1,0 +1,184 @@
+/* The snapshot: one allocation that holds all that a checkpoint holds, and the list of its tensors
+ * by file. The saver fills it from the arenas and writes from it while training goes on; a load
+ * fills it from the files and gives it to the arenas when all of it has proved to be valid. */
+#include "engine/device/accel.h"
+#include "engine/save/checkpoint_impl.h"
+
+#include <string.h>
+
+enum { SLOTS_MOST = 2, STATE_TENSORS = 9, STATE_PLAIN = 6 /* but for a scaled loss */ };
+
+struct snapshot {
+    const struct model *model;
+    int nslots;
+    bool scaled;
+    float *values, *buffers, *slots[SLOTS_MOST];
+    struct checkpoint_counters counters;
+    struct st_tensor *tensors[CHECKPOINT_FILES];
+    int count[CHECKPOINT_FILES];
+    void *memory;
+    struct pool *pool;
+};
+
+static struct st_tensor tensor_of(const struct tensor_info *info, const char *name, float *arena) {
+    struct st_tensor t = {.name = name,
+                          .dtype = "F32",
+                          .ndim = info->shape.ndim,
+                          .data = arena + info->offset,
+                          .bytes = (size_t)info->count * sizeof(float)};
+    memcpy(t.dim, info->shape.dim, sizeof t.dim);
+    return t;
+}
+
+static void list_model(struct snapshot *shot, struct st_tensor *to) {
+    const struct model *m = shot->model;
+    for (int i = 0; i < m->nparams; i++)
+        *to++ = tensor_of(&m->params[i], m->params[i].name, shot->values);
+    for (int i = 0; i < m->nbuffers; i++)
+        *to++ = tensor_of(&m->buffers[i], m->buffers[i].name, shot->buffers);
+}
+
+static enum error list_optim(struct snapshot *shot, const char *const *slot_names,
+                             struct st_tensor *to) {
+    const struct model *m = shot->model;
+    for (int s = 0; s < shot->nslots; s++)
+        for (int i = 0; i < m->nparams; i++) {
+            const char *name = pool_printf(shot->pool, "%s/%s", slot_names[s], m->params[i].name);
+            if (!name) return ERR_MEMORY;
+            *to++ = tensor_of(&m->params[i], name, shot->slots[s]);
+        }
+    return ERR_NONE;
+}
+
+static void list_state(struct snapshot *shot, struct st_tensor *to) {
+    struct checkpoint_counters *c = &shot->counters;
+    const struct {
+        const char *name, *dtype;
+        void *data;
+        size_t count, size;
+    } state[STATE_TENSORS] = {{"step", "I64", &c->step, 1, 8},
+                              {"epoch", "I64", &c->epoch, 1, 8},
+                              {"step_in_epoch", "I64", &c->step_in_epoch, 1, 8},
+                              {"best", "F64", &c->best, 1, 8},
+                              {"seconds", "F64", &c->seconds, 1, 8},
+                              {"losses_sha256", "U8", &c->losses, sizeof c->losses, 1},
+                              {"loss_scale", "F64", &c->loss_scale, 1, 8},
+                              {"good_steps", "I64", &c->good_steps, 1, 8},
+                              {"skipped", "I64", &c->skipped, 1, 8}};
+    for (int i = 0; i < shot->count[FILE_STATE]; i++)
+        to[i] = (struct st_tensor){.name = state[i].name,
+                                   .dtype = state[i].dtype,
+                                   .ndim = 1,
+                                   .dim = {(int64_t)state[i].count},
+                                   .data = state[i].data,
+                                   .bytes = state[i].count * state[i].size};
+}
+
+static enum error list_all(struct snapshot *shot, const char *const *slot_names) {
+    const struct model *m = shot->model;
+    shot->count[FILE_MODEL] = m->nparams + m->nbuffers;
+    shot->count[FILE_OPTIM] = m->nparams * shot->nslots;
+    shot->count[FILE_STATE] = shot->scaled ? STATE_TENSORS : STATE_PLAIN;
+    for (int f = 0; f < CHECKPOINT_FILES; f++) {
+        shot->tensors[f] = pool_alloc(shot->pool, (size_t)shot->count[f] * sizeof **shot->tensors);
+        if (!shot->tensors[f]) return ERR_MEMORY;
+    }
+    list_model(shot, shot->tensors[FILE_MODEL]);
+    list_state(shot, shot->tensors[FILE_STATE]);
+    return list_optim(shot, slot_names, shot->tensors[FILE_OPTIM]);
+}
+
+/* Arenas one after another; each begins aligned, since arenas are whole cache lines long. */
+static enum error allocate(struct snapshot *shot) {
+    size_t arena = (size_t)align_floats(shot->model->arena_floats);
+    size_t floats = arena * (size_t)(1 + shot->nslots) + (size_t)shot->model->buffer_floats, bytes;
+    TRY(memory_size(floats, sizeof(float), "a checkpoint", &bytes));
+    TRY(memory_alloc(bytes, &shot->memory));
+    shot->values = shot->memory;
+    for (int s = 0; s < shot->nslots; s++) shot->slots[s] = shot->values + arena * (size_t)(s + 1);
+    shot->buffers = shot->values + arena * (size_t)(shot->nslots + 1);
+    return ERR_NONE;
+}
+
+enum error snapshot_create(const struct checkpoint_view *v, struct snapshot **out) {
+    struct pool *pool;
+    TRY(pool_create(&pool));
+    struct snapshot *shot = pool_alloc(pool, sizeof *shot);
+    enum error err = shot ? ERR_NONE : ERR_MEMORY;
+    if (shot) {
+        *shot = (struct snapshot){
+            .model = v->model, .nslots = v->nslots, .scaled = v->scaled, .pool = pool};
+        err = allocate(shot);
+        if (err == ERR_NONE) err = list_all(shot, v->slot_names);
+    }
+    if (err == ERR_NONE) {
+        *out = shot;
+    } else {
+        if (shot) memory_free(shot->memory);
+        pool_free(pool);
+    }
+    return err;
+}
+
+void snapshot_free(struct snapshot *shot) {
+    if (!shot) return;
+    memory_free(shot->memory);
+    pool_free(shot->pool);
+}
+
+/* What the view points to may lie on its device, or not. */
+static enum error take_floats(struct device *d, float *to, const float *from, int64_t n) {
+    size_t bytes = n > 0 ? (size_t)n * sizeof *to : 0;
+    if (bytes && device_holds(d, from)) return device_read(d, to, from, bytes);
+    if (bytes) memcpy(to, from, bytes);
+    return ERR_NONE;
+}
+
+static enum error give_floats(struct device *d, float *to, const float *from, int64_t n) {
+    size_t bytes = n > 0 ? (size_t)n * sizeof *to : 0;
+    if (bytes && device_holds(d, to)) return device_write(d, to, from, bytes);
+    if (bytes) memcpy(to, from, bytes);
+    return ERR_NONE;
+}
+
+/* The header before the parameters is no part of a checkpoint. */
+static enum error take_arena(const struct checkpoint_view *v, float *to, const float *from) {
+    return take_floats(v->device, to + HEADER_FLOATS, from + HEADER_FLOATS,
+                       v->model->arena_floats - HEADER_FLOATS);
+}
+
+static enum error give_arena(const struct checkpoint_view *v, float *to, const float *from) {
+    return give_floats(v->device, to + HEADER_FLOATS, from + HEADER_FLOATS,
+                       v->model->arena_floats - HEADER_FLOATS);
+}
+
+enum error snapshot_take(struct snapshot *shot, const struct checkpoint_view *v) {
+    TRY(take_arena(v, shot->values, v->values));
+    TRY(take_floats(v->device, shot->buffers, v->buffers, shot->model->buffer_floats));
+    for (int s = 0; s < shot->nslots; s++)
+        if (v->slots[s]) TRY(take_arena(v, shot->slots[s], v->slots[s]));
+    shot->counters = *v->counters;
+    return ERR_NONE;
+}
+
+void snapshot_slots(const struct snapshot *shot, float *slots[2]) {
+    for (int s = 0; s < SLOTS_MOST; s++) slots[s] = shot->slots[s];
+}
+
+enum error snapshot_give(const struct snapshot *shot, const struct checkpoint_view *v, bool all) {
+    TRY(give_arena(v, v->values, shot->values));
+    TRY(give_floats(v->device, v->buffers, shot->buffers, shot->model->buffer_floats));
+    for (int s = 0; s < shot->nslots && all; s++) TRY(give_arena(v, v->slots[s], shot->slots[s]));
+    if (all) *v->counters = shot->counters;
+    return device_wait(v->device); /* the snapshot is no longer read */
+}
+
+const struct st_tensor *snapshot_tensors(const struct snapshot *shot, enum checkpoint_file file,
+                                         int *count) {
+    *count = shot->count[file];
+    return shot->tensors[file];
+}
+
+const struct checkpoint_counters *snapshot_counters(const struct snapshot *shot) {
+    return &shot->counters;
+}

@@ -1,0 +1,52 @@
+/* What the parts of run_resolve share: the keys of a run as a tree, and what is wrong with them. */
+#pragma once
+#include "engine/settings/run_config.h"
+
+struct resolve {
+    struct run_config *c;
+    struct node *tree;
+    struct pool *pool;
+    struct config_errors *e;
+};
+
+/* The node at "batch.shards", or NULL. */
+struct node *resolve_find(const struct resolve *r, const char *path);
+bool resolve_is_given(const struct node *node);
+bool resolve_is_set(const struct node *node); /* by --set */
+/* "set at 3:10", "set by --set", "by default": the second place of an error. */
+const char *resolve_place(const struct resolve *r, const struct node *node);
+/* A key that was given, and means nothing as long as another is not: that one has to be given, too,
+ * if only as what it is by default. */
+void resolve_needs(struct resolve *r, const char *path, const char *other);
+/* Writes what was decided into the tree, with the source "auto". */
+MUST_CHECK enum error resolve_decide(struct resolve *r, const char *path, const char *text);
+
+/* That the value at path is one of the names, or the word (NULL: none). */
+void resolve_check_name(struct resolve *r, const char *path, const char *const *names,
+                        const char *word);
+
+/* ---- resolve_sharing.c: which mode it is, and how it shares gradients ---- */
+struct mode_ops;
+const struct mode_ops *resolve_mode(struct resolve *r, const struct mode_ops *const *modes);
+MUST_CHECK enum error resolve_sharing(struct resolve *r, const struct mode_ops *mode);
+MUST_CHECK enum error resolve_buckets(struct resolve *r);
+
+/* ---- resolve_places.c: who starts the ranks, and what they reach each other by ---- */
+MUST_CHECK enum error resolve_processes(struct resolve *r);
+MUST_CHECK enum error resolve_single(struct resolve *r); /* that its devices are one */
+MUST_CHECK enum error resolve_link(struct resolve *r);
+/* Devices of all nodes: as many as a group can hold, a server of its own beside them. */
+int resolve_devices_most(const struct resolve *r);
+void resolve_check_count(struct resolve *r);
+
+/* ---- resolve_backend.c: what carries what lies on accelerators ---- */
+MUST_CHECK enum error resolve_backend(struct resolve *r);
+
+/* ---- resolve_trace.c: which steps are traced ---- */
+void resolve_trace(struct resolve *r);
+
+/* ---- resolve_numbers.c: precision, and what devices are capable of ---- */
+void resolve_numbers(struct resolve *r);
+
+/* ---- resolve_inject.c: what goes wrong on purpose ---- */
+void resolve_inject(struct resolve *r);

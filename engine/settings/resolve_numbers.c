@@ -1,0 +1,45 @@
+/* How numbers are computed: precision, batchnorm over the whole batch, and what devices are capable of. */
+#include "engine/settings/resolve_impl.h"
+
+static bool on_accelerators(const struct resolve *r) {
+    const struct device_ops *ops = device_find(r->c->devices.kind);
+    return ops && ops->accel;
+}
+
+static void check_precision(struct resolve *r) {
+    int precision = r->c->precision;
+    if ((precision != PRECISION_FP16 && precision != PRECISION_TF32) || on_accelerators(r)) return;
+    config_error(r->e, resolve_find(r, "precision"), false,
+                 "precision %s needs a GPU, and devices are '%s' (%s)\nuse %s",
+                 precision == PRECISION_FP16 ? "fp16" : "tf32", r->c->devices_text,
+                 resolve_place(r, resolve_find(r, "devices")),
+                 precision == PRECISION_FP16 ? "bf16: it has the range of f32" : "f32");
+}
+
+static void check_sync_batchnorm(struct resolve *r) {
+    const struct run_config *c = r->c;
+    const struct node *at = resolve_find(r, "sync_batchnorm");
+    if (!c->sync_batchnorm) return;
+    if (on_accelerators(r))
+        config_error(r->e, at, false,
+                     "sync_batchnorm is not possible on GPUs, and devices are '%s' (%s)\n"
+                     "make the shards of a batch larger (batch.shards), or use a model without "
+                     "batchnorm",
+                     c->devices_text, resolve_place(r, resolve_find(r, "devices")));
+    if (c->batch.accumulate > 1)
+        config_error(
+            r->e, at, false,
+            "sync_batchnorm needs the whole batch at once, but batch.accumulate cuts it (%s)",
+            resolve_place(r, resolve_find(r, "batch.accumulate")));
+    if (c->sharing.servers)
+        config_error(
+            r->e, at, false,
+            "sync_batchnorm is shared among all ranks, but a dedicated server (%s) computes "
+            "nothing\nuse dp.server shared or sharded",
+            resolve_place(r, resolve_find(r, "dp.server")));
+}
+
+void resolve_numbers(struct resolve *r) {
+    check_precision(r);
+    check_sync_batchnorm(r);
+}

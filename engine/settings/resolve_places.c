@@ -1,0 +1,225 @@
+/* Who starts the ranks (engine run on one host or on several, or another launcher), and what they
+ * reach each other by. */
+#include "engine/save/init.h"
+#include "engine/settings/resolve_impl.h"
+
+#include <string.h>
+
+static bool is_init_url(const char *init) {
+    return !strncmp(init, "tcp://", 6) || !strncmp(init, "file://", 7);
+}
+
+/* run.init, run.rank and run.world_size say it, or the environment (launched) has. */
+static void read_init(struct resolve *r) {
+    struct run_launched *l = &r->c->launched;
+    const struct place_config *p = &r->c->run;
+    const struct node *init = resolve_find(r, "run.init");
+    if (is_init_url(p->init)) {
+        if (p->rank >= 0) l->rank = (int)p->rank, l->local = -1;
+        if (p->world_size > 0) l->size = (int)p->world_size, l->locals = 0;
+        if ((p->rank < 0 || p->world_size <= 0) && !l->by) {
+            config_error(r->e, init, false,
+                         "'run.init' is %.64s, but which rank this is and of how many is not "
+                         "told\nset run.rank and run.world_size, or RANK and WORLD_SIZE",
+                         p->init);
+            return;
+        }
+        l->by = p->init[0] == 't' ? "run.init tcp://" : "run.init file://";
+        l->master = p->init[0] == 't' ? p->init + 6 : p->init;
+    } else if (!strcmp(p->init, "none")) {
+        *l = (struct run_launched){0};
+    } else if (l->problem && (!strcmp(p->init, "auto") || !strcmp(p->init, "env://"))) {
+        config_error(r->e, init, false, "the environment: %s", l->problem);
+    } else if (!strcmp(p->init, "env://")) {
+        if (!l->by)
+            config_error(r->e, init, false,
+                         "'run.init' is env://, but RANK, WORLD_SIZE, "
+                         "MASTER_ADDR and MASTER_PORT are not all set");
+    } else if (strcmp(p->init, "auto") != 0) {
+        config_error(r->e, init, false,
+                     "'run.init' must be auto, none, env://, tcp://HOST:PORT or file:///PATH, got "
+                     "\"%.64s\"",
+                     p->init);
+    }
+}
+
+static void check_launched(struct resolve *r) {
+    const struct run_launched *l = &r->c->launched;
+    const struct node *nodes = resolve_find(r, "run.nodes"),
+                      *restarts = resolve_find(r, "run.restarts");
+    if (!l->by) return;
+    if (l->size < 1 || l->size > RANKS_MAX || l->rank < 0 || l->rank >= l->size)
+        config_error(r->e, resolve_find(r, "run.rank"), false,
+                     "rank %d of %d (%s): from 1 to %d ranks", l->rank, l->size, l->by, RANKS_MAX);
+    if (l->size > 1 && r->c->sharing.place != PLACE_PROCESSES)
+        config_error(r->e, resolve_find(r, "mode"), false,
+                     "mode '%s' is one process, but %s has started %d (%s)\nuse mode ddp, start it "
+                     "once, or set run.init: none",
+                     r->c->mode, l->by, l->size, l->variables ? l->variables : "run.world_size");
+    if (r->c->run.nodes > 1)
+        config_error(r->e, nodes, false,
+                     "%lld nodes, but %s has started the ranks already (%s)\nleave run.nodes away, "
+                     "or set run.init: none",
+                     (long long)r->c->run.nodes, l->by, l->variables ? l->variables : "run.init");
+    if (r->c->run.restarts > 0)
+        config_error(r->e, restarts, false,
+                     "'run.restarts' is for ranks that 'engine run' starts; here %s does", l->by);
+}
+
+static void check_nodes(struct resolve *r) {
+    const struct place_config *p = &r->c->run;
+    const struct node *nodes = resolve_find(r, "run.nodes");
+    if (p->node_rank >= p->nodes)
+        config_error(r->e, resolve_find(r, "run.node_rank"), false, "node %lld of %lld (%s)",
+                     (long long)p->node_rank, (long long)p->nodes, resolve_place(r, nodes));
+    if (p->nodes > 1 && r->c->sharing.place != PLACE_PROCESSES)
+        config_error(r->e, nodes, false, "%lld nodes, but mode '%s' runs on one\nuse mode ddp",
+                     (long long)p->nodes, r->c->mode);
+    if (p->restarts > 0 && r->c->sharing.place != PLACE_PROCESSES)
+        config_error(r->e, resolve_find(r, "run.restarts"), false,
+                     "'run.restarts' starts processes again, but mode '%s' has none\nuse mode ddp",
+                     r->c->mode);
+}
+
+/* The configuration says where the secret is and never holds it, since the configuration is written
+ * to the run's files and to reports, and the words of a command are seen by all users of a host. So
+ * the message shows neither the line nor the word. */
+static void refuse_secret(struct resolve *r, const struct node *token) {
+    struct node place = *token;
+    place.file = NULL;
+    if (token->line == 0) place.source = "--set run.token=...";
+    config_error(r->e, &place, false,
+                 "'run.token' must be auto, none, env:NAME or file:PATH, and not the secret "
+                 "itself, which would be written to the run's files\nexport the secret as "
+                 "ENGINE_TOKEN and set run.token: auto; or put it into a file, chmod 600 it, and "
+                 "set run.token: file:PATH");
+}
+
+static enum error resolve_token(struct resolve *r) {
+    const char *spec = r->c->run.token, *path = spec + 5;
+    struct node *node = resolve_find(r, "run.token");
+    bool file = !strncmp(spec, "file:", 5) && *path;
+    if (file && *path != '/') {
+        path = path_absolute(node, path, r->pool);
+        spec = path ? pool_printf(r->pool, "file:%s", path) : NULL;
+        if (!spec) return ERR_MEMORY;
+        r->c->run.token = node->text = spec;
+    } else if (!file && strcmp(spec, "auto") != 0 && strcmp(spec, "none") != 0 &&
+               (strncmp(spec, "env:", 4) != 0 || !spec[4])) {
+        refuse_secret(r, node);
+    }
+    return ERR_NONE;
+}
+
+enum error resolve_processes(struct resolve *r) {
+    read_init(r);
+    check_launched(r);
+    check_nodes(r);
+    return resolve_token(r);
+}
+
+/* ---- how many devices ---- */
+
+/* Of two nodes that clash the one given last is to blame: --set's, then the lower in the file. */
+static const struct node *later(const struct node *a, const struct node *b) {
+    if (!resolve_is_given(a) || !resolve_is_given(b)) return resolve_is_given(a) ? a : b;
+    if (resolve_is_set(a) != resolve_is_set(b)) return resolve_is_set(a) ? a : b;
+    return a->line > b->line ? a : b;
+}
+
+static void check_single(struct resolve *r) {
+    const struct node *devices = resolve_find(r, "devices"), *mode = resolve_find(r, "mode");
+    if (r->c->devices.count <= 1 || r->c->sharing.place != PLACE_ALONE) return;
+    if (later(mode, devices) == mode)
+        config_error(r->e, mode, false,
+                     "mode 'single' runs on one device, but 'devices' is %s (%s)",
+                     r->c->devices_text, resolve_place(r, devices));
+    else
+        config_error(r->e, devices, false,
+                     "%d devices, but mode 'single' runs on one (%s)\nuse mode dp or ddp",
+                     r->c->devices.count, resolve_place(r, mode));
+}
+
+/* Mode single of --set, of a run on several devices: on the first of them. */
+static enum error take_first(struct resolve *r) {
+    struct device_choice *d = &r->c->devices;
+    if (!r->c->asks || d->count <= 1 || r->c->sharing.place != PLACE_ALONE ||
+        resolve_is_set(resolve_find(r, "devices")))
+        return ERR_NONE;
+    d->count = 1;
+    d->listed = d->listed > 0;
+    r->c->devices_text = pool_printf(r->pool, "%s:%d", d->kind, d->listed ? d->unit[0] : 1);
+    return resolve_decide(r, "devices", r->c->devices_text);
+}
+
+enum error resolve_single(struct resolve *r) {
+    TRY(take_first(r));
+    check_single(r);
+    return ERR_NONE;
+}
+
+int resolve_devices_most(const struct resolve *r) {
+    return RUN_DEVICES_MAX - r->c->sharing.servers;
+}
+
+void resolve_check_count(struct resolve *r) {
+    const struct device_choice *d = &r->c->devices;
+    int64_t nodes = r->c->run.nodes;
+    int most = resolve_devices_most(r);
+    const char *server = most < RUN_DEVICES_MAX ? " beside the server" : "";
+    if (d->count <= most) return;
+    if (nodes > 1)
+        config_error(r->e, resolve_find(r, "devices"), false,
+                     "%d devices on each of %lld nodes (%s) are %d, but a run has at most %d%s",
+                     d->local, (long long)nodes, resolve_place(r, resolve_find(r, "run.nodes")),
+                     d->count, most, server);
+    else
+        config_error(r->e, resolve_find(r, "devices"), false,
+                     "%d devices, but a run has at most %d%s", d->count, most, server);
+}
+
+/* ---- links ---- */
+
+/* What the ranks can reach each other by; NULL: anything that ddp can use. */
+static const char *wrong_link(const struct resolve *r) {
+    static const char *const names[] = {"auto", "thread", "shm", "tcp", "hosts", "mpi"};
+    const char *name = names[r->c->comm.link];
+    bool ddp = r->c->sharing.place == PLACE_PROCESSES, many = r->c->run.nodes > 1;
+    if (ddp && r->c->comm.link == COMM_LINK_THREAD)
+        return pool_printf(r->pool,
+                           "link 'thread' joins threads, but mode 'ddp' (%s) runs "
+                           "processes\nuse link shm or auto",
+                           resolve_place(r, resolve_find(r, "mode")));
+    if (r->c->sharing.place == PLACE_THREADS && r->c->comm.link > COMM_LINK_THREAD)
+        return pool_printf(r->pool,
+                           "link '%s' joins processes, but mode 'dp' (%s) runs "
+                           "threads\nuse link thread or auto",
+                           name, resolve_place(r, resolve_find(r, "mode")));
+    if (ddp && r->c->comm.link == COMM_LINK_MPI && !r->c->launched.by)
+        return "link 'mpi' joins ranks that an MPI launcher has started, but here 'engine run' "
+               "starts them\nmpirun -np 4 engine run CONFIG, or use link auto";
+    if (many && r->c->comm.link == COMM_LINK_SHM)
+        return pool_printf(r->pool,
+                           "link 'shm' stays on one host, but there are %lld nodes "
+                           "(%s)\nuse link hosts, tcp or auto",
+                           (long long)r->c->run.nodes,
+                           resolve_place(r, resolve_find(r, "run.nodes")));
+    return "";
+}
+
+/* Ranks that another launcher has started find out where they are when they have met. */
+enum error resolve_link(struct resolve *r) {
+    struct comm_config *c = &r->c->comm;
+    const char *wrong = wrong_link(r);
+    if (!wrong) return ERR_MEMORY;
+    if (*wrong) config_error(r->e, resolve_find(r, "comm.link"), false, "%s", wrong);
+    if (c->emulate.bandwidth > 0 && (r->c->run.nodes > 1 || r->c->launched.by))
+        config_error(r->e, resolve_find(r, "comm.emulate"), false,
+                     "emulated links need one clock: they stay on one host, with ranks that "
+                     "'engine run' starts");
+    if (c->link != COMM_LINK_AUTO || (r->c->launched.by && r->c->sharing.place == PLACE_PROCESSES))
+        return ERR_NONE;
+    bool ddp = r->c->sharing.place == PLACE_PROCESSES, many = r->c->run.nodes > 1;
+    c->link = !ddp ? COMM_LINK_THREAD : many ? COMM_LINK_HOSTS : COMM_LINK_SHM;
+    return resolve_decide(r, "comm.link", !ddp ? "thread" : many ? "hosts" : "shm");
+}

@@ -1,0 +1,49 @@
+/* Which mode it is, and how it shares gradients. */
+#include "engine/settings/resolve_impl.h"
+#include "engine/train/mode.h"
+
+enum { MODES_MAX = 16 };
+
+const struct mode_ops *resolve_mode(struct resolve *r, const struct mode_ops *const *modes) {
+    const char *names[MODES_MAX + 1] = {0};
+    for (int i = 0; modes[i] && i < MODES_MAX; i++) names[i] = modes[i]->name;
+    resolve_check_name(r, "mode", names, NULL);
+    while (*modes && r->c->mode && strcmp((*modes)->name, r->c->mode) != 0) modes++;
+    return *modes;
+}
+
+enum error resolve_sharing(struct resolve *r, const struct mode_ops *mode) {
+    r->c->sharing = (struct sharing){.place = mode->place,
+                                     .title = "",
+                                     .compressed = r->c->comm.compress.index != COMPRESS_none,
+                                     .every = r->c->ddp.sync.every};
+    return mode->choose(r);
+}
+
+/* ---- buckets ---- */
+
+static enum error check_buckets(struct resolve *r) {
+    struct bucket_config *b = &r->c->ddp.bucket;
+    const struct node *first = resolve_find(r, "ddp.bucket.first"),
+                      *cap = resolve_find(r, "ddp.bucket.cap");
+    if (b->cap < 0) {
+        b->first = b->cap = INT64_MAX;
+        return ERR_NONE;
+    }
+    if (b->first <= b->cap) return ERR_NONE;
+    if (resolve_is_given(first)) {
+        config_error(r->e, first, false, "the first bucket is larger than ddp.bucket.cap, %s (%s)",
+                     cap ? cap->text : "25MB", resolve_place(r, cap));
+        return ERR_NONE;
+    }
+    b->first = b->cap;
+    return resolve_decide(r, "ddp.bucket.first", cap->text);
+}
+
+enum error resolve_buckets(struct resolve *r) {
+    struct sharing *s = &r->c->sharing;
+    TRY(check_buckets(r));
+    s->first = s->in_one ? INT64_MAX : r->c->ddp.bucket.first;
+    s->cap = s->in_one ? INT64_MAX : r->c->ddp.bucket.cap;
+    return ERR_NONE;
+}

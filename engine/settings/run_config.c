@@ -1,0 +1,246 @@
+/* From files and --set to a run's configuration. Before the schema reads the tree, short forms that
+ * it does not know are written out; after it, what is 'auto' is decided and combinations are
+ * checked (run_resolve.c). */
+#include "engine/settings/run_config.h"
+
+#include "engine/base/file.h"
+#include "engine/base/text.h"
+#include "engine/settings/run_resolve.h"
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- short forms ---- */
+
+/* Adds key: text to a map, with the place and source of 'like'. */
+static enum error add_scalar(struct pool *pool, struct node *map, const char *key, const char *text,
+                             const struct node *like) {
+    struct node *node = pool_alloc(pool, sizeof *node);
+    struct node **items = pool_alloc(pool, sizeof *items * ((size_t)map->count + 1));
+    if (!node || !items) return ERR_MEMORY;
+    *node = *like;
+    node->kind = NODE_SCALAR, node->key = key, node->text = text, node->items = NULL,
+    node->count = 0;
+    if (map->count) memcpy(items, map->items, sizeof *items * (size_t)map->count);
+    items[map->count++] = node;
+    map->items = items;
+    return ERR_NONE;
+}
+
+static struct node *scalar_get(const struct node *map, const char *key) {
+    struct node *node = node_get(map, key);
+    return node && node->kind == NODE_SCALAR ? node : NULL;
+}
+
+/* {linear: 256} is {rule: linear, base: 256}. */
+static enum error expand_lr_scale(struct run_settings *s) {
+    struct node *map = node_get(s->tree, "lr_scale");
+    static const char *const rules[] = {"linear", "sqrt"};
+    for (int i = 0; i < 2; i++) {
+        struct node *base = scalar_get(map, rules[i]);
+        if (!base || node_get(map, "rule") || node_get(map, "base")) continue;
+        base->key = "base";
+        return add_scalar(s->pool, map, "rule", rules[i], base);
+    }
+    return ERR_NONE;
+}
+
+/* {hidden: [64]} are parameters of the standard model. */
+static enum error expand_model(struct run_settings *s) {
+    struct node *model = node_get(s->tree, "model"), place = {.source = "default"};
+    if (!model || model->kind != NODE_MAP) return ERR_NONE;
+    if (node_get(model, "zoo") || node_get(model, "layers") || node_get(model, "")) return ERR_NONE;
+    return add_scalar(s->pool, model, "zoo", RUN_MODEL_STANDARD, &place);
+}
+
+static bool is_set_name(const char *text) {
+    for (int i = 0; i < dataset_variants.count; i++)
+        if (!strcmp(dataset_variants.at(i)->name, text)) return true;
+    return false;
+}
+
+static bool is_path(const char *text) {
+    double number;
+    if (!*text || is_set_name(text) || text_real(text, &number)) return false;
+    return strpbrk(text, "/.") || file_exists(text);
+}
+
+/* Which set the path is of; -1, reported, when it is none's. */
+static int recognise(const struct node *path, struct config_errors *e) {
+    bool there = file_exists(path->text);
+    int kind = there ? dataset_recognise(path->text) : -1;
+    if (!there)
+        config_error(e, path, false, "data: no file or folder '%.200s'\nnothing is ever downloaded",
+                     path->text);
+    else if (kind < 0)
+        config_error(e, path, false,
+                     "data: no data set is of the form of '%.200s'\n"
+                     "say which: data: {set: NAME, train: PATH}",
+                     path->text);
+    return kind;
+}
+
+/* 'data: PATH' and {train: PATH} are {set: the one that recognises it, train: PATH}. */
+static enum error expand_data(struct run_settings *s, struct config_errors *e) {
+    struct node *data = node_get(s->tree, "data");
+    if (!data || node_get(data, dataset_variants.name)) return ERR_NONE;
+    struct node *bare = data->kind == NODE_SCALAR ? data : scalar_get(data, "");
+    struct node *train = scalar_get(data, "train"), *path = train ? train : bare;
+    if (!path || !is_path(path->text)) return ERR_NONE;
+    int kind = recognise(path, e);
+    struct node place = *path, none = {.source = "auto"};
+    if (kind < 0 ||
+        path == data) /* an unknown set's keys are unknown, too: only the path is reported */
+        data->kind = NODE_MAP, data->text = NULL, data->items = NULL, data->count = 0;
+    if (kind < 0) return ERR_NONE;
+    if (path == data)
+        TRY(add_scalar(s->pool, data, "train", place.text, &place));
+    else if (path == bare)
+        bare->key = "train";
+    else if (bare) /* --set data.train takes the place of 'data: PATH', which tree_set put first */
+        data->items++, data->count--;
+    return add_scalar(s->pool, data, dataset_variants.name, dataset_variants.at(kind)->name, &none);
+}
+
+size_t run_name_character(const char *c) {
+    const unsigned char *p = (const unsigned char *)c;
+    size_t n = text_utf8(c, strlen(c));
+    bool control = n == 2 && p[0] == 0xC2 && p[1] <= 0xA0; /* U+0080 to U+00A0 */
+    bool punctuation = n == 3 && p[0] == 0xE2 && (p[1] == 0x80 || (p[1] == 0x81 && p[2] <= 0xAF));
+    if (n == 1) return isalnum(*p) || strchr("._-", *c);
+    return control || punctuation ? 0 : n;
+}
+
+/* The run's name: the file's, of characters that can stand in a folder's name. */
+static enum error add_name(struct run_settings *s, const char *path) {
+    if (node_get(s->tree, "name")) return ERR_NONE;
+    const char *base = path && strcmp(path, "-") ? path : "run";
+    if (strrchr(base, '/')) base = strrchr(base, '/') + 1;
+    const char *dot = strrchr(base, '.');
+    size_t n = dot && dot > base ? (size_t)(dot - base) : strlen(base);
+    char *name = pool_strndup(s->pool, base, n < RUN_NAME_MAX ? n : RUN_NAME_MAX);
+    if (!name) return ERR_MEMORY;
+    for (size_t at = 0, step; name[at]; at += step) {
+        step = run_name_character(name + at);
+        if (!step && n > RUN_NAME_MAX && !text_utf8(name + at, strlen(name + at)))
+            name[at] = '\0'; /* the cut went through a character */
+        else if (!step)
+            name[at] = '-', step = 1;
+    }
+    if (*name == '.' || *name == '-' || !*name) name = pool_printf(s->pool, "run%s", name);
+    struct node like = {.source = "auto"};
+    return name ? add_scalar(s->pool, s->tree, "name", name, &like) : ERR_MEMORY;
+}
+
+/* ---- loading ---- */
+
+struct load { /* what run_settings_load was given */
+    const char *path;
+    const char *const *sets;
+    int nsets;
+    const struct mode_ops *const *modes;
+    const char *const *algorithms;
+    const struct run_launched *launched;
+    bool asks;
+};
+
+/* ERR_CONFIG from the parts only says that e has grown: all parts have their say before it counts.
+ */
+static enum error go_on(enum error err) {
+    return err == ERR_CONFIG ? ERR_NONE : err;
+}
+
+static enum error read_tree(const struct load *l, struct run_settings *s, struct config_errors *e) {
+    s->given = pool_strndup(s->pool, "", 0);
+    if (!s->given) return ERR_MEMORY;
+    if (l->path) {
+        enum error err = tree_text(l->path, s->pool, &s->given, &s->given_length);
+        if (err == ERR_DATA) { /* a folder, a pipe, too large: no configuration */
+            config_error(e, NULL, false, "%s\n%s", error_message(), error_hint());
+            err = ERR_CONFIG;
+        }
+        TRY(err);
+    }
+    const char *source = l->path ? l->path : "default";
+    enum error err = tree_parse(s->given, s->given_length, source, s->pool, e, &s->tree);
+    if (err == ERR_CONFIG && s->tree->count == 0)
+        return err; /* nothing could be read: nothing more to say */
+    TRY(go_on(err));
+    for (int i = 0; i < l->nsets; i++) TRY(go_on(tree_set(s->tree, l->sets[i], s->pool, e)));
+    return ERR_NONE;
+}
+
+/* From the tree on. */
+static enum error settle(const struct load *l, struct run_settings *s, struct config_errors *e) {
+    TRY(add_name(s, l->path));
+    TRY(expand_model(s));
+    TRY(expand_lr_scale(s));
+    TRY(expand_data(s, e));
+    TRY(go_on(config_read(&run_schema, s->tree, s->pool, e, &s->config)));
+    struct data_config *data = &s->config.data;
+    if (data->set.common_config) { /* the keys that all sets share are read beside the set's own */
+        struct config_variant set = data->set;
+        *data = *(const struct data_config *)set.common_config;
+        data->set = set;
+    }
+    data->values = s->config.loss == LOSS_MSE;
+    if (s->config.model) {
+        TRY(go_on(model_check(s->config.model, e)));
+        TRY(init_read(s->config.model, s->pool, e, &s->config.init));
+    }
+    if (l->launched) s->config.launched = *l->launched;
+    s->config.asks = l->asks;
+    TRY(run_resolve(s, l->modes, l->algorithms, e));
+    return config_errors_count(e) ? ERR_CONFIG : ERR_NONE;
+}
+
+static enum error load(const struct load *l, struct run_settings *s, struct config_errors *e) {
+    TRY(read_tree(l, s, e));
+    return settle(l, s, e);
+}
+
+enum error run_settings_from(struct node *tree, const struct mode_ops *const *modes,
+                             const char *const *algorithms, struct run_settings *out,
+                             struct config_errors *e) {
+    struct load l = {.modes = modes, .algorithms = algorithms};
+    memset(out, 0, sizeof *out);
+    TRY(pool_create(&out->pool));
+    out->tree = tree;
+    out->given = tree_write(tree, false, out->pool);
+    if (!out->given) return ERR_MEMORY;
+    out->given_length = strlen(out->given);
+    return settle(&l, out, e);
+}
+
+static void write_report(struct run_settings *s, const struct config_errors *e, enum error err,
+                         char **report) {
+    if (err == ERR_CONFIG) {
+        *report = config_errors_text(e, s->pool);
+        if (*report) (void)FAIL(ERR_CONFIG, "%.*s", (int)strcspn(*report, "\n"), *report);
+    } else {
+        const char *hint = error_hint();
+        *report = pool_printf(s->pool, "error: %s\n%s%s%s", error_message(),
+                              *hint ? "      hint: " : "", hint, *hint ? "\n" : "");
+    }
+}
+
+enum error run_settings_load(const char *path, const char *const *sets, int nsets,
+                             const struct mode_ops *const *modes, const char *const *algorithms,
+                             const struct run_launched *launched, bool asks,
+                             struct run_settings *out, char **report) {
+    struct load l = {path, sets, nsets, modes, algorithms, launched, asks};
+    struct config_errors *e = NULL;
+    memset(out, 0, sizeof *out);
+    *report = NULL;
+    TRY(pool_create(&out->pool));
+    TRY(config_errors_create(&e));
+    enum error err = load(&l, out, e);
+    if (err) write_report(out, e, err, report);
+    config_errors_free(e);
+    return err;
+}
+
+void run_settings_free(struct run_settings *s) {
+    pool_free(s->pool);
+    memset(s, 0, sizeof *s);
+}

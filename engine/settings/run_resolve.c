@@ -1,0 +1,459 @@
+/* What the keys of a run mean together. Devices, shards, threads, order and link are decided in
+ * that order, each from those before it, and written into the tree as "auto", so that the resolved
+ * configuration runs anywhere as it did here. */
+#include "engine/settings/run_resolve.h"
+#include "engine/settings/resolve_impl.h"
+#include "engine/tell/score.h"
+#include "engine/train/mode.h"
+
+#include "engine/base/text.h"
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the tree ---- */
+
+struct node *resolve_find(const struct resolve *r, const char *path) {
+    char word[64];
+    struct node *node = r->tree;
+    while (node && *path) {
+        size_t n = strcspn(path, ".");
+        snprintf(word, sizeof word, "%.*s", (int)n, path);
+        node = node_get(node, word);
+        path += n + (path[n] == '.');
+    }
+    return node;
+}
+
+bool resolve_is_given(const struct node *node) {
+    return node && node->source && strcmp(node->source, "default") != 0 &&
+           strcmp(node->source, "auto") != 0;
+}
+
+bool resolve_is_set(const struct node *node) {
+    return node && node->source && !strncmp(node->source, "--set ", 6);
+}
+
+const char *resolve_place(const struct resolve *r, const struct node *node) {
+    if (node && node->line > 0) {
+        const char *text = pool_printf(r->pool, "set at %d:%d", node->line, node->col);
+        return text ? text : "set";
+    }
+    if (resolve_is_set(node)) return "set by --set";
+    return node && node->source && !strcmp(node->source, "auto") ? "chosen for this host"
+                                                                 : "by default";
+}
+
+void resolve_needs(struct resolve *r, const char *path, const char *other) {
+    const struct node *node = resolve_find(r, path);
+    if (!resolve_is_given(node) || resolve_is_given(resolve_find(r, other))) return;
+    config_error(r->e, node, true, "'%s' does nothing without '%s'\ngive that, too", path, other);
+}
+
+enum error resolve_decide(struct resolve *r, const char *path, const char *text) {
+    struct node *node = resolve_find(r, path);
+    if (!text) return ERR_MEMORY;
+    if (node && node->kind == NODE_SCALAR) {
+        node->text = text;
+        node->quoted = false;
+        node->source = "auto";
+        node->line = node->col = 0;
+    }
+    return ERR_NONE;
+}
+
+static enum error decide_int(struct resolve *r, const char *path, int64_t value) {
+    return resolve_decide(r, path, pool_printf(r->pool, "%lld", (long long)value));
+}
+
+/* ---- names ---- */
+
+void resolve_check_name(struct resolve *r, const char *path, const char *const *names,
+                        const char *word) {
+    const struct node *node = resolve_find(r, path);
+    if (!node || node->kind != NODE_SCALAR || (word && !strcmp(node->text, word))) return;
+    int n = 0;
+    const char *all = word ? word : "";
+    for (; names[n] && all; n++) {
+        if (!strcmp(names[n], node->text)) return;
+        if (!word || strcmp(names[n], word) != 0)
+            all = pool_printf(r->pool, "%s%s%s", all, *all ? ", " : "", names[n]);
+    }
+    const char *near = text_nearest(node->text, names, n);
+    config_error(r->e, node, false, "'%s' must be one of %s, got \"%.48s\"%s%s%s", path,
+                 all ? all : "?", node->text, near ? "\ndid you mean '" : "", near ? near : "",
+                 near ? "'?" : "");
+}
+
+static void check_run_name(struct resolve *r) {
+    const char *name = r->c->name;
+    if (!name) return;
+    bool good = *name && *name != '.' && strlen(name) <= RUN_NAME_MAX;
+    for (size_t n; *name && good; name += n) good = (n = run_name_character(name)) > 0;
+    if (!good)
+        config_error(
+            r->e, resolve_find(r, "name"), false,
+            "'name' must be of letters, digits, '-', '_' and '.', at most %d, as it names a folder",
+            RUN_NAME_MAX);
+}
+
+static void check_log_dir(struct resolve *r) {
+    const char *dir = r->c->log.dir;
+    if (!dir) return;
+    if (!*dir) config_error(r->e, resolve_find(r, "log.dir"), false, "'log.dir' is empty");
+    for (const char *c = dir; (c = strchr(c, '$')); c++)
+        if (strncmp(c, "$name", 5) != 0 && strncmp(c, "$time", 5) != 0) {
+            config_error(r->e, resolve_find(r, "log.dir"), false,
+                         "'log.dir' knows no '%.16s'\nthere are $name and $time", c);
+            return;
+        }
+}
+
+/* What the dashboard can listen at: a port, and perhaps a host before it. */
+static void check_dashboard(struct resolve *r) {
+    const char *text = r->c->log.dashboard, *colon = text ? strrchr(text, ':') : NULL;
+    int64_t port;
+    if (!text || !strcmp(text, "off")) return;
+    size_t host = colon ? (size_t)(colon - text) : 1;
+    bool bare_v6 = colon && *text != '[' && memchr(text, ':', host);
+    if (host > 0 && host < 250 && !bare_v6 && text_int(colon ? colon + 1 : text, &port) &&
+        port >= 0 && port < 65536)
+        return;
+    config_error(r->e, resolve_find(r, "log.dashboard"), false,
+                 "'log.dashboard' is no address: '%.40s'\nit is off, a port as 8080, or an address "
+                 "as 127.0.0.1:8080 or [::1]:8080",
+                 text);
+}
+
+/* ---- until ---- */
+
+static enum error read_until(struct resolve *r) {
+    const char *const *metrics = metric_names();
+    int count = 0;
+    const struct node *until = r->c->train.until;
+    if (!until) return ERR_NONE;
+    if (until->kind != NODE_MAP || until->count != 1) {
+        config_error(
+            r->e, until, false,
+            "'train.until' must be one metric and its value\nas in until: {val.accuracy: 0.97}");
+        return ERR_NONE;
+    }
+    const struct node *item = until->items[0];
+    for (; metrics[count]; count++)
+        if (!strcmp(item->key, metrics[count])) r->c->train.until_metric = metrics[count];
+    if (!r->c->train.until_metric) {
+        const char *near = text_nearest(item->key, metrics, count);
+        config_error(
+            r->e, item, true, "unknown metric '%s' in 'train.until'\n%s%s%s", item->key,
+            near ? "did you mean '"
+                 : "there are val.accuracy, val.top5, val.loss, val.perplexity and train.loss",
+            near ? near : "", near ? "'?" : "");
+    } else if (item->kind != NODE_SCALAR || !text_real(item->text, &r->c->train.until_value)) {
+        config_error(r->e, item, false, "'train.until.%s' must be a number", item->key);
+    }
+    return ERR_NONE;
+}
+
+/* ---- devices ---- */
+
+static void refuse_kind(struct resolve *r, const struct node *node, const char *kind) {
+    const char *names[32], *all = "";
+    int count, n = 0;
+    const struct device_ops *const *kinds = device_kinds(&count);
+    for (; n < count && n < 32 && all; n++) {
+        names[n] = kinds[n]->name;
+        all = pool_printf(r->pool, "%s%s%s", all, n ? ", " : "", names[n]);
+    }
+    const char *near = text_nearest(kind, names, n);
+    config_error(r->e, node, false, "unknown device kind '%.48s' (there are %s)%s%s%s", kind,
+                 all ? all : "?", near ? "\ndid you mean '" : "", near ? near : "",
+                 near ? "'?" : "");
+}
+
+/* "0,2": which units of an accelerator. */
+static void read_units(struct resolve *r, const struct node *node, const char *list) {
+    struct device_choice *d = &r->c->devices;
+    for (const char *p = list; d->listed < RUN_DEVICES_MAX; p++) {
+        char *end;
+        long unit = strtol(p, &end, 10);
+        if (end == p || !isdigit((unsigned char)*p) || (*end && *end != ',') || unit > 1023) break;
+        d->unit[d->listed++] = (int)unit;
+        p = end;
+        if (*p == '\0') {
+            d->count = d->listed;
+            return;
+        }
+    }
+    config_error(r->e, node, false,
+                 "'devices' must be %s, or %s: and which of them, got \"%.48s\"\nas in %s:0,2",
+                 d->kind, d->kind, r->c->devices_text, d->kind);
+}
+
+/* "4": so many of a kind that there are as many of as one likes. */
+static void read_count(struct resolve *r, const struct node *node, const char *text) {
+    struct device_choice *d = &r->c->devices;
+    int64_t count = 0;
+    if (text_int(text, &count) && count >= 1 && count <= RUN_DEVICES_MAX)
+        d->count = (int)count;
+    else
+        config_error(r->e, node, false,
+                     "'devices' must be auto, or a kind and a number from 1 to %d, got "
+                     "\"%.48s\"\nas in %s:4",
+                     RUN_DEVICES_MAX, r->c->devices_text, d->kind);
+}
+
+/* The first accelerator that this machine has, else processors. */
+static const char *automatic_kind(void) {
+    int n, units;
+    const struct device_ops *const *kinds = device_kinds(&n);
+    for (int i = 0; i < n; i++)
+        if (kinds[i]->units && kinds[i]->units(&units) == ERR_NONE) return kinds[i]->name;
+    return "cpu";
+}
+
+/* auto | KIND | KIND:N | KIND:LIST; count stays 0 where it is for us to choose. */
+static enum error read_devices(struct resolve *r) {
+    const char *text = r->c->devices_text;
+    const struct node *node = resolve_find(r, "devices");
+    struct device_choice *d = &r->c->devices;
+    if (!text) return ERR_NONE;
+    if (!strcmp(text, "auto")) text = automatic_kind();
+    size_t n = strcspn(text, ":");
+    char *kind = pool_strndup(r->pool, text, n);
+    if (!kind) return ERR_MEMORY;
+    const struct device_ops *ops = device_find(kind);
+    if (!ops) {
+        refuse_kind(r, node, kind);
+        return ERR_NONE;
+    }
+    *d = (struct device_choice){.kind = ops->name};
+    if (text[n] && ops->units)
+        read_units(r, node, text + n + 1);
+    else if (text[n])
+        read_count(r, node, text + n + 1);
+    d->automatic = d->count == 0;
+    return ERR_NONE;
+}
+
+static bool is_power_of_two(int64_t n) {
+    return n > 0 && (n & (n - 1)) == 0;
+}
+
+/* Whether n devices can share the shards out: as many each, and a power of two of them. */
+static bool shares_evenly(int64_t shards, int64_t n) {
+    return shards % n == 0 && is_power_of_two(shards / n);
+}
+
+/* As many as there are cores, fewer where that would not fit the batch. */
+static int64_t choose_count(const struct resolve *r) {
+    const struct batch_config *b = &r->c->batch;
+    if (r->c->sharing.place == PLACE_ALONE) return 1;
+    int64_t nodes = r->c->run.nodes, most = b->size / b->accumulate / nodes;
+    int64_t n = device_host_cores(), possible = resolve_devices_most(r) / nodes;
+    if (n > possible) n = possible;
+    if (n > most && !b->shards) n = most;
+    while (n > 1 && b->shards && !r->c->asks && !shares_evenly(b->shards, n * nodes)) n--;
+    return n > 1 ? n : 1;
+}
+
+/* Launchers may show each process a unit of its own, which is then the first and only one to it. */
+static bool sees_its_own(const struct device_choice *d) {
+    const struct device_ops *ops = device_find(d->kind);
+    int units = 0;
+    return d->listed == 1 && ops->units && ops->units(&units) == ERR_NONE && units == 1;
+}
+
+/* Each process that a launcher has started is one device. */
+static enum error count_launched(struct resolve *r) {
+    const struct run_launched *l = &r->c->launched;
+    struct device_choice *d = &r->c->devices;
+    int here = l->locals > 0 ? l->locals : 1;
+    if (d->count && d->count != here && d->count != l->size && !sees_its_own(d))
+        config_error(r->e, resolve_find(r, "devices"), false,
+                     "%d devices, but %s has started %d process%s, %d of them here\nleave "
+                     "'devices' to it: %s",
+                     d->count, l->by, l->size, l->size == 1 ? "" : "es", here, d->kind);
+    d->local = here;
+    d->count = l->size;
+    r->c->devices_text = pool_printf(r->pool, "%s:%d", d->kind, d->count);
+    return r->c->devices_text ? ERR_NONE : ERR_MEMORY;
+}
+
+/* "cuda:0,1": the units that were chosen. */
+static const char *units_text(struct resolve *r) {
+    const struct device_choice *d = &r->c->devices;
+    const char *text = d->kind;
+    for (int i = 0; i < d->local && text; i++)
+        text = pool_printf(r->pool, "%s%c%d", text, i ? ',' : ':', d->unit[i]);
+    return text;
+}
+
+/* All units of an accelerator, as far as their number is a power of two. */
+static enum error choose_units(struct resolve *r, const struct device_ops *ops) {
+    struct device_choice *d = &r->c->devices;
+    int here, count = 1;
+    TRY(ops->units(&here));
+    while (r->c->sharing.place != PLACE_ALONE && count * 2 <= here && count * 2 <= RUN_DEVICES_MAX)
+        count *= 2;
+    for (int i = 0; i < count; i++) d->unit[i] = i;
+    d->local = count;
+    return ERR_NONE;
+}
+
+static enum error resolve_devices(struct resolve *r) {
+    struct device_choice *d = &r->c->devices;
+    const struct device_ops *ops = device_find(d->kind);
+    TRY(resolve_single(r));
+    if (r->c->launched.by && r->c->sharing.place == PLACE_PROCESSES) return count_launched(r);
+    bool given = d->count > 0;
+    if (given)
+        d->local = d->count;
+    else if (ops->units)
+        TRY(choose_units(r, ops));
+    else
+        d->local = (int)choose_count(r);
+    d->count = d->local * (int)r->c->run.nodes;
+    resolve_check_count(r);
+    if (given) return ERR_NONE;
+    r->c->devices_text =
+        ops->units ? units_text(r) : pool_printf(r->pool, "%s:%d", d->kind, d->local);
+    return resolve_decide(r, "devices", r->c->devices_text);
+}
+
+/* ---- the batch ---- */
+
+/* The numbers of shards nearest to what was asked that the devices can share: "6 or 12", "6". */
+static const char *near_shards(const struct resolve *r, int64_t shards, int64_t devices) {
+    int64_t below = devices;
+    while (below * 2 <= shards) below *= 2;
+    if (below > shards || below * 2 > RUN_SHARDS_MAX)
+        return pool_printf(r->pool, "%lld", (long long)below);
+    return pool_printf(r->pool, "%lld or %lld", (long long)below, (long long)below * 2);
+}
+
+static void check_shards(struct resolve *r) {
+    const struct batch_config *b = &r->c->batch;
+    const struct node *at = resolve_find(r, "batch.shards"), *devices = resolve_find(r, "devices");
+    long long shards = b->shards;
+    int n = r->c->devices.count;
+    if (!shares_evenly(shards, n) && !r->c->asks) {
+        const char *near = near_shards(r, shards, n);
+        config_error(
+            r->e, at, false,
+            "%lld shards are no power of two times the %d device%s (%s)\nset batch.shards to %s",
+            shards, n, n == 1 ? "" : "s", resolve_place(r, devices),
+            near ? near : "another number");
+    } else if (shards > b->size) {
+        const struct node *size = resolve_find(r, "batch.size");
+        bool from_devices = !resolve_is_given(at);
+        config_error(r->e, from_devices ? size : at, false,
+                     "a batch of %lld cannot be cut into %lld shards (%s %s)", (long long)b->size,
+                     shards, from_devices ? "devices" : "batch.size",
+                     resolve_place(r, from_devices ? devices : size));
+    } else if (b->accumulate > b->size / shards) {
+        config_error(r->e, resolve_find(r, "batch.accumulate"), false,
+                     "%lld pieces of a shard that has %lld samples (batch.size %lld, %s)\nset "
+                     "batch.accumulate to %lld or less",
+                     (long long)b->accumulate, (long long)(b->size / shards), (long long)b->size,
+                     resolve_place(r, resolve_find(r, "batch.size")),
+                     (long long)(b->size / shards));
+    }
+}
+
+static enum error resolve_batch(struct resolve *r) {
+    struct batch_config *b = &r->c->batch;
+    if (!b->shards) {
+        b->shards = r->c->devices.count;
+        TRY(decide_int(r, "batch.shards", b->shards));
+    }
+    check_shards(r);
+    return ERR_NONE;
+}
+
+/* ---- threads, order, link ---- */
+
+static enum error resolve_threads(struct resolve *r) {
+    bool bitwise = r->c->deterministic == DETERMINISTIC_BITWISE;
+    if (r->c->threads > 1 && bitwise)
+        config_error(r->e, resolve_find(r, "threads"), false,
+                     "%lld threads, but deterministic is 'bitwise' (%s), which needs one\nkernels "
+                     "may split sums by threads",
+                     (long long)r->c->threads, resolve_place(r, resolve_find(r, "deterministic")));
+    if (r->c->threads) return ERR_NONE;
+    int each = device_host_cores() / r->c->devices.local;
+    r->c->threads = bitwise || each < 1 ? 1 : each > 1024 ? 1024 : each;
+    return decide_int(r, "threads", r->c->threads);
+}
+
+static enum error resolve_order(struct resolve *r) {
+    struct comm_config *c = &r->c->comm;
+    bool ring = c->algorithm && !strcmp(c->algorithm, "ring");
+    const struct node *order = resolve_find(r, "comm.order"),
+                      *algorithm = resolve_find(r, "comm.algorithm");
+    if (ring && c->order == COMM_ORDER_TREE)
+        config_error(r->e, order, false,
+                     "algorithm 'ring' (%s) cannot add in order 'tree'\nuse another algorithm",
+                     resolve_place(r, algorithm));
+    if (c->order == COMM_ORDER_AUTO) {
+        c->order = ring ? COMM_ORDER_RING : COMM_ORDER_TREE;
+        TRY(resolve_decide(r, "comm.order", ring ? "ring" : "tree"));
+    }
+    if (c->order == COMM_ORDER_RING && r->c->deterministic == DETERMINISTIC_BITWISE)
+        config_error(r->e, resolve_is_given(order) ? order : algorithm, false,
+                     "order 'ring' depends on the number of devices, but deterministic is "
+                     "'bitwise' (%s)\nuse order tree",
+                     resolve_place(r, resolve_find(r, "deterministic")));
+    return ERR_NONE;
+}
+
+/* ---- what needs evaluation ---- */
+
+static void check_metrics(struct resolve *r) {
+    const struct run_config *c = r->c;
+    const struct node *every = resolve_find(r, "eval.every"),
+                      *best = resolve_find(r, "checkpoint.best");
+    bool off = c->eval.every.unit == SPAN_OFF, keeps_best = strcmp(c->checkpoint.best, "off") != 0;
+    if (keeps_best && off)
+        config_error(r->e, best, false,
+                     "'checkpoint.best' needs validation, but 'eval' is off (%s)",
+                     resolve_place(r, every));
+    if (keeps_best && c->checkpoint.every.unit == SPAN_OFF)
+        config_error(r->e, best, false,
+                     "'checkpoint.best' needs checkpoints, but 'checkpoint.every' is off (%s)",
+                     resolve_place(r, resolve_find(r, "checkpoint.every")));
+    if (c->train.until_metric && !strncmp(c->train.until_metric, "val.", 4) && off)
+        config_error(r->e, c->train.until->items[0], true,
+                     "'train.until' needs validation, but 'eval' is off (%s)",
+                     resolve_place(r, every));
+}
+
+enum error run_resolve(struct run_settings *s, const struct mode_ops *const *modes,
+                       const char *const *algorithms, struct config_errors *e) {
+    struct resolve r = {&s->config, s->tree, s->pool, e};
+    s->mode = resolve_mode(&r, modes);
+    resolve_check_name(&r, "comm.algorithm", algorithms, "auto");
+    check_run_name(&r);
+    check_log_dir(&r);
+    check_dashboard(&r);
+    resolve_trace(&r);
+    TRY(read_until(&r));
+    TRY(read_devices(&r));
+    if (config_errors_count(e))
+        return ERR_NONE; /* what follows would judge by values that are wrong */
+    TRY(resolve_sharing(&r, s->mode));
+    TRY(resolve_processes(&r));
+    if (config_errors_count(e)) return ERR_NONE;
+    TRY(resolve_devices(&r));
+    TRY(resolve_batch(&r));
+    TRY(resolve_threads(&r));
+    TRY(resolve_order(&r));
+    TRY(resolve_link(&r));
+    TRY(resolve_buckets(&r));
+    resolve_numbers(&r);
+    s->mode->check(&r);
+    TRY(resolve_backend(&r));
+    resolve_inject(&r);
+    check_metrics(&r);
+    return ERR_NONE;
+}

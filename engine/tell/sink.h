@@ -1,0 +1,63 @@
+/* Where a run's numbers go. A sink is one file in sinks/ and one line in sinks.def. Sinks are rank
+ * 0's: all calls come from its thread, in the order in which things happen. One that fails is
+ * closed with a warning, and the run goes on without it. */
+#pragma once
+#include "engine/config/tree.h"
+#include "engine/tell/score.h"
+#include "engine/tell/trace.h"
+
+#include <stdio.h>
+
+enum sink_kind {
+#define SINK(name) SINK_##name,
+#include "engine/tell/sinks.def"
+#undef SINK
+    SINK_KINDS
+};
+struct step_record {
+    int64_t step, epoch;
+    float loss, accuracy;
+    double lr, norm, ms, samples; /* norm: of the gradient; 0: nobody asked for it */
+    double phase_ms[PHASES];      /* of this rank, communication as far as the step waited for it */
+    double loss_scale;            /* fp16; else 0 */
+    bool skipped;
+};
+extern const char *const phase_names[PHASES];
+struct sink_event {
+    int64_t step;
+    const char *name, *text; /* text: may be NULL */
+    /* Of "started": whose steps follow, where training is to end, and an epoch; else NULL and 0. */
+    const char *run_id;
+    int64_t steps, per_epoch;
+};
+struct sink_place {
+    const char *run_dir;
+    int64_t step;                /* training begins behind it; above 0: it is resumed */
+    const struct node *settings; /* the whole configuration */
+};
+struct sink_ops {
+    const char *name;
+    /* Makes the file, or goes on with it: of what is there, steps behind p->step will come again.
+     * When it fails, the run does not begin. */
+    enum error (*open)(const struct sink_place *p, void **out);
+    /* What they tell may stay in memory until the next flush. NULL: of no interest here. */
+    enum error (*step)(void *sink, const struct step_record *r);
+    enum error (*val)(void *sink, int64_t step, const struct val_result *v);
+    enum error (*event)(void *sink, const struct sink_event *e);
+    /* What has been told can be read by others. settled: all of the last step, too; else the sink
+     * may keep back what validation of that step would change. */
+    enum error (*flush)(void *sink, bool settled);
+    void (*close)(void *sink);
+};
+const struct sink_ops *sink_find(enum sink_kind kind);
+/* A file of lines that a sink appends to, through a buffer. */
+struct sink_file {
+    FILE *f;
+    const char *name; /* "metrics.jsonl" */
+    char buffer[1 << 16];
+};
+/* Goes on behind the last whole line: a process that was killed may have left a piece of one. */
+MUST_CHECK enum error sink_file_open(struct sink_file *s, const char *run_dir, const char *name);
+MUST_CHECK enum error sink_file_check(const struct sink_file *s); /* all could be written so far */
+MUST_CHECK enum error sink_file_flush(struct sink_file *s);
+void sink_file_close(struct sink_file *s);

@@ -61,7 +61,6 @@ struct loader {
     struct part *parts; /* of a step */
     struct slot *slots;
     struct worker *workers;
-    int64_t waited;
 
     pthread_mutex_t lock; /* guards what follows, and the slots' filled and left */
     pthread_cond_t work, ready;
@@ -367,7 +366,6 @@ static void wait_for(struct loader *l, const struct slot *s) {
     int64_t begin = clock_ns();
     while (s->filled != l->given) pthread_cond_wait(&l->ready, &l->lock);
     int64_t waited = clock_ns() - begin;
-    l->waited += waited;
     if (waited < SHORT_NS || l->given == 0 || l->active == l->nworkers) return;
     l->active++;
     pthread_cond_broadcast(&l->work);
@@ -387,10 +385,6 @@ enum error loader_next(struct loader *l, const struct step_batch **out) {
     if (failed) return FAIL(l->failure.err, "%s", l->failure.text);
     *out = &s->batch;
     return ERR_NONE;
-}
-
-int64_t loader_waited(const struct loader *l) {
-    return l->waited;
 }
 
 void loader_close(struct loader *l) {

@@ -67,6 +67,4 @@ MUST_CHECK enum error loader_open(const struct loader_params *p, struct loader *
 /* The next step's batch, borrowed until the next call. Waits if it is not ready. *out is NULL after
  * the last (not training). Allocates nothing once open. */
 MUST_CHECK enum error loader_next(struct loader *l, const struct step_batch **out);
-/* Nanoseconds that loader_next has waited since open. For the thread that calls loader_next. */
-int64_t loader_waited(const struct loader *l);
 void loader_close(struct loader *l);

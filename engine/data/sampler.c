@@ -11,7 +11,6 @@
 
 #include "engine/base/rng.h"
 
-#include <stdlib.h>
 
 static int64_t round_up(int64_t n, int64_t to) {
     return (n + to - 1) / to * to;
@@ -51,23 +50,4 @@ void sampler_order(const struct sampler *s, int64_t epoch, int64_t *order) {
     else
         for (int64_t i = 0; i < s->size; i++) order[i] = i;
     for (int64_t i = s->size, n = padded(s); i < n; i++) order[i] = order[i - s->size];
-}
-
-enum error sampler_distributed(int64_t size, int replicas, int rank, bool shuffle, uint64_t seed,
-                               int64_t epoch, bool drop_last, int64_t *out, int64_t *count) {
-    struct sampler s = {.size = size,
-                        .batch = replicas,
-                        .shards = replicas,
-                        .shuffle = shuffle,
-                        .seed = seed,
-                        .pad = !drop_last,
-                        .drop_last = drop_last};
-    int64_t *order = calloc((size_t)sampler_room(&s), sizeof *order);
-    if (!order) return FAIL(ERR_MEMORY, "no memory for the order of %lld samples", (long long)size);
-    sampler_order(&s, epoch, order);
-    *count = sampler_steps(&s);
-    for (int64_t step = 0; step < *count; step++)
-        out[step] = order[sampler_position(&s, step, rank, 0)];
-    free(order);
-    return ERR_NONE;
 }

@@ -33,9 +33,3 @@ static inline int64_t sampler_position(const struct sampler *s, int64_t step, in
                                        int64_t i) {
     return step * s->batch + i * s->shards + shard;
 }
-/* DistributedSampler(size, num_replicas, rank, shuffle, seed, drop_last) to the letter,
- * set_epoch(epoch): its own padding and its own drop_last, which drops to a multiple of replicas.
- * out has room for ceil(size/replicas), count is how many there are. */
-MUST_CHECK enum error sampler_distributed(int64_t size, int replicas, int rank, bool shuffle,
-                                          uint64_t seed, int64_t epoch, bool drop_last,
-                                          int64_t *out, int64_t *count);

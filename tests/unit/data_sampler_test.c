@@ -6,6 +6,7 @@
 #include "engine/data/sampler.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MOST = 40, REPLICAS = 8, ROOM = 4 * MOST };
@@ -35,6 +36,28 @@ static int64_t torch_sampler(const int64_t *permutation, int64_t size, int repli
     for (int64_t i = rank; i < total_size; i += replicas) out[n++] = indices[i];
     assert_int_equal(n, num_samples);
     return n;
+}
+
+/* The sampler as DistributedSampler(size, num_replicas, rank, shuffle, seed, drop_last) uses it after
+ * set_epoch(epoch): a batch of one sample for each replica, its own padding and drop_last. */
+static enum error sampler_distributed(int64_t size, int replicas, int rank, bool shuffle,
+                                      uint64_t seed, int64_t epoch, bool drop_last, int64_t *out,
+                                      int64_t *count) {
+    struct sampler s = {.size = size,
+                        .batch = replicas,
+                        .shards = replicas,
+                        .shuffle = shuffle,
+                        .seed = seed,
+                        .pad = !drop_last,
+                        .drop_last = drop_last};
+    int64_t *order = calloc((size_t)sampler_room(&s), sizeof *order);
+    if (!order) return FAIL(ERR_MEMORY, "no memory for the order of %lld samples", (long long)size);
+    sampler_order(&s, epoch, order);
+    *count = sampler_steps(&s);
+    for (int64_t step = 0; step < *count; step++)
+        out[step] = order[sampler_position(&s, step, rank, 0)];
+    free(order);
+    return ERR_NONE;
 }
 
 static void test_distributed(void **state) {

@@ -32,11 +32,6 @@ static int index_of(const char *name) {
     return -1;
 }
 
-const struct carrier_ops *carrier_find(const char *name) {
-    int i = index_of(name);
-    return i < 0 ? NULL : kinds[i];
-}
-
 /* ---- which one ---- */
 
 enum error carrier_gather(struct group *g, int64_t *all, int n) {

@@ -43,7 +43,6 @@ struct carrier_ops {
     void (*abandon)(struct carrier *cr);
 };
 const struct carrier_ops *const *carrier_list(int *count);
-const struct carrier_ops *carrier_find(const char *name); /* NULL: unknown */
 
 /* ---- what the group calls; nothing to do where it has no carrier ---- */
 

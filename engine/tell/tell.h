@@ -73,6 +73,8 @@ MUST_CHECK enum error progress_open(const struct job *job, struct progress **out
 void progress_show(struct progress *p, const struct progress_state *s, bool line);
 void progress_say(struct progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void progress_close(struct progress *p);
+/* Through it, once a run begins. */
+void banner_show(struct progress *p, const struct trainer *t);
 
 /* ---- timers.c: an accelerator's forward and backward, which the host's clock does not see ---- */
 enum timed { TIMED_BEGIN, TIMED_MIDDLE, TIMED_END, TIMED_PLACES };

@@ -2,7 +2,7 @@
  * stop) is a function of numbers that are the same on every rank, so all ranks take the same turns
  * and no turn needs a message. */
 #include "engine/train/inject.h"
-#include "engine/train/internal.h"
+#include "engine/train/run.h"
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
@@ -15,31 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct carried { /* bytes through this rank's port */
-    int64_t sent, received;
-};
-struct pause { /* what lies between steps: evaluation and saving */
-    int64_t began;
-    struct carried before;
-};
-struct run {
-    struct trainer *t;
-    const struct mode_ops *mode;
-    struct metrics *metrics; /* rank 0 only, as are the next two */
-    struct progress *progress;
-    struct saver *saver;
-    int64_t log_every, saved, first_step;
-    struct val_result val;
-    bool has_val, val_is_new, stopped, reached;
-    struct learned learned; /* by the last step */
-    float loss;
-    double samples;
-    struct step_record *waiting; /* rank 0: of steps whose sums are not known yet, the last one's */
-    int64_t nwaiting;            /* behind */
-    int64_t started, step_ns, paused_ns;
-    struct carried start, paused; /* start: before the first step */
-};
-
 static bool due(int64_t every, int64_t step) {
     return every > 0 && step % every == 0;
 }
@@ -48,54 +23,12 @@ static bool evaluates(const struct trainer *t, int64_t step) {
     return due(span_steps(t->config->eval.every, t->per_epoch), step);
 }
 
-static int64_t save_every(const struct trainer *t) {
+int64_t run_save_every(const struct trainer *t) {
     return span_steps(t->config->checkpoint.every, t->per_epoch);
 }
 
 bool trainer_meets(const struct trainer *t, int64_t step) {
-    return step >= t->steps || evaluates(t, step) || due(save_every(t), step);
-}
-
-/* ---- the banner ---- */
-static void say_hello(struct run *r) {
-    const struct trainer *t = r->t;
-    const struct run_config *c = t->config;
-    char params[32], samples[32], vals[32];
-    progress_say(r->progress, "engine: %s on %s, %lld thread%s each - %s", c->mode, c->devices_text,
-                 (long long)c->threads, c->threads == 1 ? "" : "s", r->mode->describe(t->mode));
-    progress_say(r->progress,
-                 "model %s, %s parameters - data %s, %s training and %s validation samples",
-                 t->model->name, text_of_count(t->model->parameters, params), t->data->name,
-                 text_of_count(t->data->size, samples), text_of_count(t->val->size, vals));
-    char pieces[48] = "";
-    if (c->batch.accumulate > 1)
-        snprintf(pieces, sizeof pieces, ", each in %lld pieces", (long long)c->batch.accumulate);
-    progress_say(
-        r->progress, "batch %lld = %d x %g in %lld shards%s - %s, learning rate %g%s - seed %lld",
-        (long long)c->batch.size, t->standing.workers, (double)c->batch.size / t->standing.workers,
-        (long long)c->batch.shards, pieces, t->optim->section.name, t->base_lr,
-        c->lr_scale.rule == LR_SCALE_NONE ? "" : " (scaled)", (long long)c->seed);
-    if (c->precision == PRECISION_BF16 && !device_find(c->devices.kind)->has_bf16())
-        progress_say(
-            r->progress,
-            "warning: products of bf16 are emulated on this processor: right, but slower than "
-            "f32");
-    char planted[INJECT_TEXT];
-    if (*inject_text(c, planted))
-        progress_say(r->progress, "warning: planted on purpose: %s", planted);
-    if (c->inject.fault.kind && c->inject.fault.step > t->steps)
-        progress_say(r->progress, "warning: step %lld, of the fault, never comes: there are %lld",
-                     (long long)c->inject.fault.step, (long long)t->steps);
-    if (c->sharing.share == SHARE_STALE && t->optim->adaptive && t->standing.workers > 1)
-        progress_say(
-            r->progress,
-            "warning: each step is %d updates (dp.staleness), and %s goes as far in each, "
-            "however small its gradient: lower optimizer.lr to compare with dp.staleness 0",
-            t->standing.workers, t->optim->section.name);
-    if (t->job->resume)
-        progress_say(r->progress, "resuming from %s at step %lld", t->job->resume,
-                     (long long)t->at.step);
-    progress_say(r->progress, "run %s", t->job->run_dir);
+    return step >= t->steps || evaluates(t, step) || due(run_save_every(t), step);
 }
 
 /* What is known of a step when it ends: all but its sums. */
@@ -201,7 +134,7 @@ static double now(const struct run *r, const struct metric *m) {
     return m->of(&r->val, (double)r->loss);
 }
 
-static bool is_better(const struct run *r) {
+bool run_is_better(const struct run *r) {
     const struct metric *m = best_metric(r);
     if (!m || !r->val_is_new) return false;
     return isnan(r->t->at.best) || metric_better(m, now(r, m), r->t->at.best);
@@ -211,18 +144,18 @@ static void note_best(struct run *r) {
     r->t->at.best = now(r, best_metric(r));
 }
 
-static struct carried carried(const struct run *r) {
+struct carried run_carried(const struct run *r) {
     struct mode_stats s;
     r->mode->stats(r->t->mode, &s);
     return (struct carried){s.sent, s.received};
 }
 
 static struct pause begin_pause(const struct run *r) {
-    return (struct pause){clock_ns(), carried(r)};
+    return (struct pause){clock_ns(), run_carried(r)};
 }
 
 static void end_pause(struct run *r, enum trace_kind kind, const struct pause *p) {
-    struct carried after = carried(r);
+    struct carried after = run_carried(r);
     int64_t now = clock_ns();
     r->paused_ns += now - p->began;
     r->paused.sent += after.sent - p->before.sent;
@@ -230,7 +163,7 @@ static void end_pause(struct run *r, enum trace_kind kind, const struct pause *p
     if (r->t->trace) trace_span(r->t->trace, kind, TRACE_COMPUTE, p->began, now);
 }
 
-static enum error evaluate(struct run *r) {
+enum error run_evaluate(struct run *r) {
     struct trainer *t = r->t;
     char text[160];
     const struct pause pause = begin_pause(r);
@@ -255,7 +188,7 @@ static enum error collect_state(struct run *r) {
     return err;
 }
 
-static enum error save(struct run *r, bool best) {
+enum error run_save(struct run *r, bool best) {
     struct trainer *t = r->t;
     const struct pause pause = begin_pause(r);
     trainer_note(t, "saving a checkpoint");
@@ -285,119 +218,15 @@ static enum error steps(struct run *r) {
     while (t->at.step < t->steps && !r->stopped && !r->reached) {
         r->val_is_new = false;
         TRY(take_step(r));
-        if (evaluates(t, t->at.step)) TRY(evaluate(r));
-        bool best = is_better(r);
-        if (best || due(save_every(t), t->at.step)) TRY(save(r, best));
+        if (evaluates(t, t->at.step)) TRY(run_evaluate(r));
+        bool best = run_is_better(r);
+        if (best || due(run_save_every(t), t->at.step)) TRY(run_save(r, best));
         r->reached = target_reached(r);
     }
     return ERR_NONE;
 }
 
-/* ---- the end ---- */
-static void fill_times(struct run *r, struct summary *s, const double *shared) {
-    for (int i = 0; i < PHASES; i++) s->time_s[i] = shared[i];
-    s->hidden_s = shared[PHASES];
-    s->total_s = clock_seconds(clock_ns() - r->started - r->paused_ns);
-    s->samples_per_s = r->step_ns > 0 ? r->samples / clock_seconds(r->step_ns) : (double)NAN;
-}
-
-/* Rank 0's summary needs the others' bytes, memory and (of the first that computes) phases: one sum
- * of a vector in which every rank fills places of its own. */
-static enum error gather(struct run *r, struct summary *s) {
-    enum { PER_RANK = 15 };
-    struct trainer *t = r->t;
-    int ranks = s->ranks, n = PHASES + 1 + PER_RANK * ranks;
-    double *v = calloc((size_t)n, sizeof *v);
-    if (!v) return FAIL(ERR_MEMORY, "no memory for the summary");
-    struct mode_stats stats;
-    r->mode->stats(t->mode, &stats);
-    if (t->standing.worker == 0) {
-        for (int i = 0; i < PHASES; i++) v[i] = clock_seconds(t->phase_ns[i]);
-        v[PHASES] = fmax(0, clock_seconds(stats.lane_ns - t->phase_ns[PHASE_COMM]));
-    }
-    double *mine = v + PHASES + 1 + PER_RANK * t->rank;
-    mine[0] = (double)stats.sent, mine[1] = (double)stats.received, mine[2] = (double)memory_peak(),
-    mine[3] = (double)t->state_bytes;
-    mine[4] = (double)stats.dense, mine[5] = (double)stats.packed;
-    mine[6] = (double)stats.updates, mine[7] = (double)stats.old, mine[8] = (double)stats.oldest;
-    mine[9] = (double)stats.stepped_ns, mine[10] = (double)stats.waited_ns;
-    mine[11] = (double)r->start.sent, mine[12] = (double)r->start.received;
-    mine[13] = (double)r->paused.sent, mine[14] = (double)r->paused.received;
-    enum error err = r->mode->sum(t->mode, v, n);
-    double stale[5] = {0};
-    for (int i = 0; i < ranks; i++) {
-        const double *of = v + PHASES + 1 + PER_RANK * i;
-        s->steps_moved.sent[i] = of[0] - of[11] - of[13];
-        s->steps_moved.received[i] = of[1] - of[12] - of[14];
-        s->start_moved.sent[i] = of[11], s->start_moved.received[i] = of[12];
-        s->paused_moved.sent[i] = of[13], s->paused_moved.received[i] = of[14];
-        s->rss[i] = of[2], s->state[i] = of[3];
-        s->dense += of[4], s->packed += of[5];
-        for (int k = 0; k < 5; k++) stale[k] += of[6 + k];
-    }
-    s->stale.mean = stale[0] > 0 ? stale[1] / stale[0] : 0;
-    s->stale.most = stale[2];
-    s->stale.idle = stale[3] > 0 ? stale[4] / stale[3] : 0;
-    fill_times(r, s, v);
-    free(v);
-    return err;
-}
-
-static enum error hash_weights(const struct trainer *t, char out[SHA256_TEXT]) {
-    const float *values;
-    void *copy;
-    TRY(trainer_values(t, &values, &copy));
-    checkpoint_weights_hash(t->model, values, out);
-    memory_free(copy);
-    return ERR_NONE;
-}
-
-static enum error finish(struct run *r) {
-    struct trainer *t = r->t;
-    const struct run_config *c = t->config;
-    if (!r->stopped && !r->val_is_new) TRY(evaluate(r));
-    if (save_every(t) > 0 && r->saved != t->at.step) TRY(save(r, is_better(r)));
-    struct summary s = {.mode = c->mode,
-                        .run_dir = t->job->run_dir,
-                        .run_id = t->run_id,
-                        .devices = t->standing.workers,
-                        .shards = c->batch.shards,
-                        .steps = t->at.step,
-                        .first_step = r->first_step,
-                        .epochs = t->at.step / t->per_epoch,
-                        .train_loss = (double)r->loss,
-                        .val = r->val,
-                        .has_val = r->has_val};
-    s.ranks = t->standing.ranks;
-    s.processes = t->job->processes;
-    s.loss_scale = t->at.loss_scale;
-    s.skipped = t->at.skipped;
-    if (c->sharing.compressed) s.compress = compress_variants.at(c->comm.compress.index)->name;
-    char planted[INJECT_TEXT];
-    if (*inject_text(c, planted)) s.planted = planted;
-    if (c->sharing.share == SHARE_STALE) s.stale.of = c;
-    trace_finish(t);
-    TRY(gather(r, &s)); /* all have written what they have recorded */
-    if (t->rank > 0) return ERR_NONE;
-    int traced = trace_conclude(t);
-    if (traced == t->standing.ranks)
-        progress_say(r->progress, "trace %s/trace.json", s.run_dir);
-    else if (traced)
-        progress_say(r->progress, "trace %s/trace.json, of %d of %d ranks", s.run_dir, traced,
-                     t->standing.ranks);
-    TRY(saver_wait(r->saver));
-    metrics_percentiles(r->metrics, &s.step_p50, &s.step_p95);
-    TRY(hash_weights(t, s.weights));
-    sha256_hex(t->at.losses, s.losses);
-    metrics_event(r->metrics, t->at.step,
-                  r->stopped   ? "stopped"
-                  : r->reached ? "target reached"
-                               : "finished",
-                  NULL);
-    progress_close(r->progress);
-    r->progress = NULL;
-    return summary_show(&s, t->job);
-}
+/* ---- the whole ---- */
 
 static enum error open_outputs(struct run *r) {
     struct trainer *t = r->t;
@@ -423,16 +252,16 @@ static enum error open_outputs(struct run *r) {
     TRY(progress_open(t->job, &r->progress));
     if (t->job->resume) metrics_event(r->metrics, t->at.step, "resumed", t->job->resume);
     metrics_start(r->metrics, t->at.step, t->run_id, t->steps, t->per_epoch);
-    say_hello(r);
+    banner_show(r->progress, t);
     return ERR_NONE;
 }
 
 static enum error run_all(struct run *r) {
     TRY(open_outputs(r));
     r->started = clock_ns();
-    r->start = carried(r);
+    r->start = run_carried(r);
     TRY(steps(r));
-    return finish(r);
+    return run_conclude(r);
 }
 
 /* Seconds that a device still has to end what it was asked for, once that is for nobody. */

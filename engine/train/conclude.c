@@ -1,0 +1,111 @@
+/* The end of a run: the last evaluation and checkpoint, what the ranks have counted, the summary. */
+#include "engine/base/clock.h"
+#include "engine/train/run.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static void fill_times(struct run *r, struct summary *s, const double *shared) {
+    for (int i = 0; i < PHASES; i++) s->time_s[i] = shared[i];
+    s->hidden_s = shared[PHASES];
+    s->total_s = clock_seconds(clock_ns() - r->started - r->paused_ns);
+    s->samples_per_s = r->step_ns > 0 ? r->samples / clock_seconds(r->step_ns) : (double)NAN;
+}
+
+/* Rank 0's summary needs the others' bytes, memory and (of the first that computes) phases: one sum
+ * of a vector in which every rank fills places of its own. */
+static enum error gather(struct run *r, struct summary *s) {
+    enum { PER_RANK = 15 };
+    struct trainer *t = r->t;
+    int ranks = s->ranks, n = PHASES + 1 + PER_RANK * ranks;
+    double *v = calloc((size_t)n, sizeof *v);
+    if (!v) return FAIL(ERR_MEMORY, "no memory for the summary");
+    struct mode_stats stats;
+    r->mode->stats(t->mode, &stats);
+    if (t->standing.worker == 0) {
+        for (int i = 0; i < PHASES; i++) v[i] = clock_seconds(t->phase_ns[i]);
+        v[PHASES] = fmax(0, clock_seconds(stats.lane_ns - t->phase_ns[PHASE_COMM]));
+    }
+    double *mine = v + PHASES + 1 + PER_RANK * t->rank;
+    mine[0] = (double)stats.sent, mine[1] = (double)stats.received, mine[2] = (double)memory_peak(),
+    mine[3] = (double)t->state_bytes;
+    mine[4] = (double)stats.dense, mine[5] = (double)stats.packed;
+    mine[6] = (double)stats.updates, mine[7] = (double)stats.old, mine[8] = (double)stats.oldest;
+    mine[9] = (double)stats.stepped_ns, mine[10] = (double)stats.waited_ns;
+    mine[11] = (double)r->start.sent, mine[12] = (double)r->start.received;
+    mine[13] = (double)r->paused.sent, mine[14] = (double)r->paused.received;
+    enum error err = r->mode->sum(t->mode, v, n);
+    double stale[5] = {0};
+    for (int i = 0; i < ranks; i++) {
+        const double *of = v + PHASES + 1 + PER_RANK * i;
+        s->steps_moved.sent[i] = of[0] - of[11] - of[13];
+        s->steps_moved.received[i] = of[1] - of[12] - of[14];
+        s->start_moved.sent[i] = of[11], s->start_moved.received[i] = of[12];
+        s->paused_moved.sent[i] = of[13], s->paused_moved.received[i] = of[14];
+        s->rss[i] = of[2], s->state[i] = of[3];
+        s->dense += of[4], s->packed += of[5];
+        for (int k = 0; k < 5; k++) stale[k] += of[6 + k];
+    }
+    s->stale.mean = stale[0] > 0 ? stale[1] / stale[0] : 0;
+    s->stale.most = stale[2];
+    s->stale.idle = stale[3] > 0 ? stale[4] / stale[3] : 0;
+    fill_times(r, s, v);
+    free(v);
+    return err;
+}
+
+static enum error hash_weights(const struct trainer *t, char out[SHA256_TEXT]) {
+    const float *values;
+    void *copy;
+    TRY(trainer_values(t, &values, &copy));
+    checkpoint_weights_hash(t->model, values, out);
+    memory_free(copy);
+    return ERR_NONE;
+}
+
+enum error run_conclude(struct run *r) {
+    struct trainer *t = r->t;
+    const struct run_config *c = t->config;
+    if (!r->stopped && !r->val_is_new) TRY(run_evaluate(r));
+    if (run_save_every(t) > 0 && r->saved != t->at.step) TRY(run_save(r, run_is_better(r)));
+    struct summary s = {.mode = c->mode,
+                        .run_dir = t->job->run_dir,
+                        .run_id = t->run_id,
+                        .devices = t->standing.workers,
+                        .shards = c->batch.shards,
+                        .steps = t->at.step,
+                        .first_step = r->first_step,
+                        .epochs = t->at.step / t->per_epoch,
+                        .train_loss = (double)r->loss,
+                        .val = r->val,
+                        .has_val = r->has_val};
+    s.ranks = t->standing.ranks;
+    s.processes = t->job->processes;
+    s.loss_scale = t->at.loss_scale;
+    s.skipped = t->at.skipped;
+    if (c->sharing.compressed) s.compress = compress_variants.at(c->comm.compress.index)->name;
+    char planted[INJECT_TEXT];
+    if (*inject_text(c, planted)) s.planted = planted;
+    if (c->sharing.share == SHARE_STALE) s.stale.of = c;
+    trace_finish(t);
+    TRY(gather(r, &s)); /* all have written what they have recorded */
+    if (t->rank > 0) return ERR_NONE;
+    int traced = trace_conclude(t);
+    if (traced == t->standing.ranks)
+        progress_say(r->progress, "trace %s/trace.json", s.run_dir);
+    else if (traced)
+        progress_say(r->progress, "trace %s/trace.json, of %d of %d ranks", s.run_dir, traced,
+                     t->standing.ranks);
+    TRY(saver_wait(r->saver));
+    metrics_percentiles(r->metrics, &s.step_p50, &s.step_p95);
+    TRY(hash_weights(t, s.weights));
+    sha256_hex(t->at.losses, s.losses);
+    metrics_event(r->metrics, t->at.step,
+                  r->stopped   ? "stopped"
+                  : r->reached ? "target reached"
+                               : "finished",
+                  NULL);
+    progress_close(r->progress);
+    r->progress = NULL;
+    return summary_show(&s, t->job);
+}

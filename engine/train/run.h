@@ -1,0 +1,37 @@
+/* A rank's run: what the loop keeps between steps. */
+#pragma once
+#include "engine/save/checkpoint.h"
+#include "engine/train/internal.h"
+
+struct carried { /* bytes through this rank's port */
+    int64_t sent, received;
+};
+struct pause { /* what lies between steps: evaluation and saving */
+    int64_t began;
+    struct carried before;
+};
+struct run {
+    struct trainer *t;
+    const struct mode_ops *mode;
+    struct metrics *metrics; /* rank 0 only, as are the next two */
+    struct progress *progress;
+    struct saver *saver;
+    int64_t log_every, saved, first_step;
+    struct val_result val;
+    bool has_val, val_is_new, stopped, reached;
+    struct learned learned; /* by the last step */
+    float loss;
+    double samples;
+    struct step_record *waiting; /* rank 0: of steps whose sums are not known yet, the last one's */
+    int64_t nwaiting;            /* behind */
+    int64_t started, step_ns, paused_ns;
+    struct carried start, paused; /* start: before the first step */
+};
+/* loop.c */
+struct carried run_carried(const struct run *r);
+MUST_CHECK enum error run_evaluate(struct run *r);
+MUST_CHECK enum error run_save(struct run *r, bool best);
+bool run_is_better(const struct run *r); /* than what has been seen, by checkpoint.best's metric */
+int64_t run_save_every(const struct trainer *t);
+/* conclude.c: the last evaluation and checkpoint, and the summary. */
+MUST_CHECK enum error run_conclude(struct run *r);

@@ -107,7 +107,7 @@ static void describe(struct mode *m) {
     used += (size_t)snprintf(team->line + used, sizeof team->line - used, ", %s, %d bucket%s%s",
                              servers[m->server], m->cut->count, m->cut->count == 1 ? "" : "s",
                              m->overlap ? ", overlap on" : "");
-    if (m->server == SERVER_DEDICATED && device_find(d->kind)->accel && used < sizeof team->line)
+    if (m->server == SERVER_DEDICATED && device_find(d->kind)->units && used < sizeof team->line)
         snprintf(team->line + used, sizeof team->line - used, " (%s:%d%s)", d->kind, d->server,
                  d->server == (d->listed ? d->unit[0] : 0) ? ", which computes too" : "");
 }

@@ -14,3 +14,10 @@
 
 /* to[i] += from[i]; the two do not overlap. */
 void floats_add(float *to, const float *from, int64_t n);
+
+/* The sum of squares of x[0..n): a pure function of the floats. 32 sums in double, float i to sum i mod 32 (the square
+ * of a float is exact in double), then the halves added. So it does not matter who sums, nor how wide his vectors are. */
+double squares_sum(const float *x, int64_t n);
+/* The same by blocks of NORM_BLOCK floats (rule.h) from the arena's start: partial[i] for block i of g[begin..end).
+ * begin is a multiple of NORM_BLOCK. */
+void squares_partials(const float *g, int64_t begin, int64_t end, double *partial);

@@ -1,4 +1,5 @@
 /* How gradients are shared, beside mode and link: combinations that make no sense. */
+#include "engine/device/runtime.h"
 #include "engine/train/resolve_impl.h"
 
 static const struct device_ops *kind_of(const struct resolve *r) {
@@ -60,7 +61,7 @@ static void check_sync(struct resolve *r) {
     if (c->sync_batchnorm)
         refuse_sync(r, "sync_batchnorm", "sync_batchnorm has ranks meet in every step",
                     "use sync_batchnorm: false");
-    if (kind && kind->accel)
+    if (kind && kind->runtime->apart)
         refuse_sync(r, "devices", "devices are accelerators, which cannot do that yet",
                     "use devices: cpu:N, or ddp.sync: 1");
 }
@@ -98,7 +99,7 @@ static void check_staleness(struct resolve *r) {
     if (c->train.until_metric && !strcmp(c->train.until_metric, "train.loss"))
         refuse_beside(r, "devices are not in the same step", "train.until", "train.loss",
                       "use train.until: {val.loss: ...}");
-    if (kind_of(r)->accel)
+    if (kind_of(r)->runtime->apart)
         refuse_beside(r, "gradients are served in the host's memory", "devices", c->devices_text,
                       "use devices: cpu");
 }
@@ -114,7 +115,7 @@ static const char *wrong_backend(const struct resolve *r) {
     const struct comm_config *c = &r->c->comm;
     const char *devices = resolve_place(r, resolve_find(r, "devices"));
     bool ddp = resolve_mode_is(r, "ddp");
-    if (!kind_of(r)->accel)
+    if (!kind_of(r)->runtime->apart)
         return pool_printf(r->pool,
                            "devices are '%s' (%s), whose memory is the host's\nuse comm.backend "
                            "auto or host",
@@ -151,7 +152,7 @@ static enum error check_backend(struct resolve *r) {
 }
 
 static void check_compress_there(struct resolve *r) {
-    if (r->c->comm.compress.index == COMPRESS_none || !kind_of(r)->accel) return;
+    if (r->c->comm.compress.index == COMPRESS_none || !kind_of(r)->runtime->apart) return;
     config_error(r->e, resolve_find(r, "comm.compress"), false,
                  "gradients are compressed in the host's memory, but devices are '%s' (%s)\nuse "
                  "comm.compress: none",
@@ -160,7 +161,7 @@ static void check_compress_there(struct resolve *r) {
 
 static enum error resolve_overlap(struct resolve *r) {
     struct dp_config *c = &r->c->dp;
-    bool there = kind_of(r)->accel != NULL;
+    bool there = kind_of(r)->runtime->asynchronous;
     if (c->overlap != DP_OVERLAP_AUTO || !resolve_mode_is(r, "dp")) return ERR_NONE;
     c->overlap = there ? DP_OVERLAP_ON : DP_OVERLAP_OFF;
     return resolve_decide(r, "dp.overlap", there ? "on" : "off");

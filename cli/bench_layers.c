@@ -5,7 +5,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/rng.h"
 #include "engine/base/text.h"
-#include "engine/device/accel.h"
+#include "engine/device/runtime.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -265,7 +265,8 @@ static void watch(void *user, int step, bool backward, bool done) {
 }
 
 int64_t (*bench_clock(const struct device *dev))(void) {
-    return dev->params.threads == 1 && !device_accel(dev) ? clock_thread_ns : clock_ns;
+    return dev->params.threads == 1 && !device_runtime(dev)->asynchronous ? clock_thread_ns
+                                                                          : clock_ns;
 }
 
 static int by_value(const void *a, const void *b) {
@@ -332,7 +333,7 @@ static enum error bench(struct net *b, const struct options *o) {
     r.classes = b->classes;
     r.threads = b->threads;
     shape_text(&b->input, r.input);
-    r.fma = device_accel(b->dev) ? 0 : peak_fma();
+    r.fma = device_runtime(b->dev)->apart ? 0 : peak_fma();
     r.side = peak_side(b->dev);
     TRY(peak_gemm(b->dev, r.precision, bench_clock(b->dev), &r.gemm));
     TRY(measure(b, o, &r));

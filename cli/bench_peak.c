@@ -2,7 +2,7 @@
 #include "cli/bench_layers.h"
 
 #include "engine/base/clock.h"
-#include "engine/device/accel.h"
+#include "engine/device/runtime.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -85,10 +85,10 @@ double peak_fma(void) {
 
 /* ---- a large product ---- */
 
-enum { SIDE = 1024, SIDE_ACCELERATOR = 4096, GEMM_TRIES = 8 };
+enum { SIDE = 1024, SIDE_APART = 4096, GEMM_TRIES = 8 };
 
 int peak_side(const struct device *dev) {
-    return device_accel(dev) ? SIDE_ACCELERATOR : SIDE;
+    return device_runtime(dev)->apart ? SIDE_APART : SIDE;
 }
 
 struct product { /* its factors and the rest, in the device's memory */
@@ -100,14 +100,14 @@ struct product { /* its factors and the rest, in the device's memory */
 };
 
 static enum error product_fill(struct product *p, enum precision precision) {
-    const struct accel_ops *accel = device_accel(p->dev);
     int64_t square = p->side * p->side;
     float *x = malloc((size_t)square * 2 * sizeof *x);
     if (!x) return FAIL(ERR_MEMORY, "no memory for a product of %lld", (long long)p->side);
     for (int64_t i = 0; i < 2 * square; i++) x[i] = (float)(i % 17) / 16 - 0.5f;
     enum error err = device_write(p->dev, p->f32, x, (size_t)square * 2 * sizeof *x);
-    if (err == ERR_NONE && accel)
-        err = accel->lower(p->dev, LANE_COMPUTE, p->low, p->f32, 2 * square, precision);
+    if (err == ERR_NONE && p->a.w_low[0])
+        err = device_runtime(p->dev)->lower(p->dev, LANE_COMPUTE, p->low, p->f32, 2 * square,
+                                            precision);
     if (err == ERR_NONE) err = device_wait(p->dev);
     free(x);
     return err;
@@ -117,7 +117,8 @@ static enum error product_open(struct product *p, enum precision precision) {
     int64_t square = p->side * p->side;
     size_t unit = device_unit(p->dev, precision), bytes = (size_t)square * sizeof(float);
     TRY(device_alloc(p->dev, 3 * bytes, &p->f32));
-    TRY(device_alloc(p->dev, device_accel(p->dev) ? 2 * (size_t)square * unit : 1, &p->low));
+    bool lowered = device_runtime(p->dev)->apart;
+    TRY(device_alloc(p->dev, lowered ? 2 * (size_t)square * unit : 1, &p->low));
     TRY(device_alloc(p->dev, p->op->scratch_bytes, &p->scratch));
     TRY(device_alloc(p->dev, p->op->saved_bytes, &p->saved));
     float *f32 = p->f32;
@@ -127,7 +128,7 @@ static enum error product_open(struct product *p, enum precision precision) {
                             .y = f32 + 2 * square,
                             .scratch = p->scratch,
                             .saved = p->saved};
-    if (device_accel(p->dev)) p->a.x[0] = p->low, p->a.w_low[0] = low + (size_t)square * unit;
+    if (lowered) p->a.x[0] = p->low, p->a.w_low[0] = low + (size_t)square * unit;
     return product_fill(p, precision);
 }
 
@@ -159,7 +160,7 @@ enum error peak_gemm(struct device *dev, enum precision precision, int64_t (*now
                         .x = row,
                         .y = row,
                         .precision = precision,
-                        .first = !device_accel(dev)};
+                        .first = !device_runtime(dev)->apart};
     double best = INFINITY, side = (double)p.side;
     TRY(op_create(dev, &d, &p.op));
     enum error err = product_open(&p, precision);

@@ -3,7 +3,7 @@
 #include "cli/doctor.h"
 
 #include "engine/base/text.h"
-#include "engine/device/accel.h"
+#include "engine/device/runtime.h"
 #include "transport/carrier/carrier.h"
 
 #include <stdio.h>
@@ -32,7 +32,7 @@ static enum error run_kernel(struct device *dev, float *there, float *here) {
     const float *terms[2] = {there, there};
     for (int i = 0; i < SAMPLE; i++) here[i] = (float)i;
     TRY(device_write(dev, there, here, SAMPLE * sizeof *here));
-    TRY(device_accel(dev)->sum(dev, LANE_COMPUTE, there, terms, 2, SUM_LINEAR, SAMPLE));
+    TRY(device_runtime(dev)->sum(dev, LANE_COMPUTE, there, terms, 2, SUM_LINEAR, SAMPLE));
     TRY(device_read(dev, here, there, SAMPLE * sizeof *here));
     for (int i = 0; i < SAMPLE; i++)
         if (here[i] != 2 * (float)i)

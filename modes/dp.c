@@ -17,11 +17,12 @@
  *
  * A server that does not wait for all (dp.staleness) is share/stale.c's. The samples reach the ranks
  * directly (each loads its own) or through the server's port as well (dp.scatter: server). */
+#include "engine/device/runtime.h"
 #include "engine/settings/resolve_impl.h"
 #include "modes/share/share.h"
 
 static enum error decide_overlap(struct resolve *r) {
-    bool there = device_find(r->c->devices.kind)->accel != NULL;
+    bool there = device_find(r->c->devices.kind)->runtime->asynchronous;
     if (r->c->dp.overlap != DP_OVERLAP_AUTO) return ERR_NONE;
     r->c->dp.overlap = there ? DP_OVERLAP_ON : DP_OVERLAP_OFF;
     return resolve_decide(r, "dp.overlap", there ? "on" : "off");

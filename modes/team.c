@@ -2,6 +2,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/log.h"
+#include "engine/device/runtime.h"
 #include "transport/recorder.h"
 
 #include <stdio.h>
@@ -26,7 +27,7 @@ static void choose_carrier(const struct trainer *t, struct group_params *p) {
                                         [BACKEND_HOST] = "staged",
                                         [BACKEND_PEER] = "peer",
                                         [BACKEND_NCCL] = "nccl"};
-    if (!device_find(t->config->devices.kind)->accel) return;
+    if (!device_find(t->config->devices.kind)->runtime->apart) return;
     p->carrier = names[t->config->comm.backend];
     p->device = t->device;
     p->bitwise = t->config->deterministic == DETERMINISTIC_BITWISE;

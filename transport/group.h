@@ -7,7 +7,7 @@
  * is given in order. Across ranks, the sequence of calls must be the same on each lane. */
 #pragma once
 #include "engine/base/memory.h"
-#include "engine/device/accel.h"
+#include "engine/device/runtime.h"
 #include "transport/place.h"
 #include "transport/types.h"
 

@@ -113,10 +113,10 @@ static enum error queue_start(struct group *g) {
 /* What the work's buffer holds is asked for behind this point. */
 static enum error mark_ready(struct group *g, struct work *w) {
     struct device *d = g->params.device;
-    const struct accel_ops *accel = device_accel(d);
+    const struct device_runtime *runtime = device_runtime(d);
     if (!w->call.there) return ERR_NONE;
-    enum error err = w->ready ? ERR_NONE : accel->mark_create(d, &w->ready);
-    if (!err) err = accel->mark(d, LANE_COMPUTE, w->ready);
+    enum error err = w->ready ? ERR_NONE : runtime->mark_create(d, &w->ready);
+    if (!err) err = runtime->mark(d, LANE_COMPUTE, w->ready);
     w->call.ready = w->ready;
     return err ? group_fail(g, err, "rank %d: %s", g->rank, error_message()) : ERR_NONE;
 }
@@ -190,7 +190,7 @@ void queue_stop(struct group *g) {
     pthread_cond_destroy(&q->done);
     pthread_mutex_destroy(&q->mutex);
     for (int i = 0; i < GROUP_WORKS; i++)
-        if (q->works[i].ready) device_accel(g->params.device)->mark_free(q->works[i].ready);
+        if (q->works[i].ready) device_runtime(g->params.device)->mark_free(q->works[i].ready);
     memory_free(q);
     g->queue = NULL;
 }

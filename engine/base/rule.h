@@ -1,39 +1,35 @@
-/* What an optimizer does to each element, as numbers: so that a device can do it where the weights lie. optim/
- * gives it for every optimizer and is, in plain C, what a device's own way is tested against. */
+/* What an optimizer does in a step, so that a device can do it where the weights lie: a formula for each element, and
+ * its numbers. optim/ gives it for every optimizer. A device steps by the formula's name, or in plain C by its loop;
+ * the bits are the same. */
 #pragma once
+#include "engine/base/vector.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
-enum rule_kind { RULE_SGD, RULE_ADAM, RULE_LAMB, RULE_LARS, RULE_LION, RULE_KINDS };
-enum { RULE_NUMBERS = 9, RULE_SLOTS = 2, RULE_NORMS = 2 };
-/* What number[] holds, for each kind. Factors of elements are exact as float; what is computed from a tensor's
- * norms is in double, as everywhere. */
-enum rule_sgd { SGD_DECAY, SGD_MOMENTUM, SGD_NESTEROV };
-enum rule_adam { /* lamb: L2 is its decay, UNBIAS_M 1 / (1 - beta1^t); shrink and step are adam's and adamw's */
-                 ADAM_KEEP_M,
-                 ADAM_ADD_M,
-                 ADAM_KEEP_V,
-                 ADAM_ADD_V,
-                 ADAM_UNBIAS_V,
-                 ADAM_EPS,
-                 ADAM_L2,
-                 ADAM_SHRINK,
-                 ADAM_STEP,
-                 LAMB_UNBIAS_M = ADAM_STEP
-};
-enum rule_lars { LARS_DECAY, LARS_MOMENTUM, LARS_TRUST };
-enum rule_lion { LION_SHRINK, LION_KEEP_C, LION_ADD_C, LION_KEEP_M, LION_ADD_M };
-struct rule {
-    enum rule_kind kind;
-    double number[RULE_NUMBERS];
-    float lr, scale;           /* as in optim_span */
-    int64_t t;                 /* 1 for the first step */
-    bool decay_all, adapt_all; /* else matrices alone */
-};
+enum { RULE_NUMBERS = 12, RULE_SLOTS = 2, RULE_NORMS = 2 };
 /* A part of a tensor, in the device's memory. */
 struct rule_span {
-    float *w, *g, *slot[RULE_SLOTS];
+    float *w; /* weights, updated */
+    float *
+        g; /* gradient of the global batch's mean loss; 'direct' leaves something else here for 'step' */
+    float *slot[RULE_SLOTS]; /* state, updated; all zero before the first step */
     int64_t n;
-    bool matrix;
-    double norm[RULE_NORMS]; /* of the whole tensor, as in optim_span */
+    float rate;  /* of this tensor alone, from its norms; 0 where the optimizer asks for none */
+    bool matrix; /* the tensor has two dimensions or more: it is no bias and no norm */
 };
+struct formula {
+    const char *name;
+    void (*loop)(const float *number, const struct rule_span *s);
+};
+struct rule {
+    const struct formula *step;
+    const struct formula *direct;  /* before norms are taken; NULL: nothing */
+    bool adapts[2];                /* whether it has norms, by rule_span.matrix */
+    float number[2][RULE_NUMBERS]; /* what the formulas read, likewise */
+};
+
+/* In plain C, on the host's memory. rule_measure: sums of squares of w and g, after 'direct', as squares_sum; zero where
+ * the tensor does not adapt. */
+void rule_step(const struct rule *r, const struct rule_span *s);
+void rule_measure(const struct rule *r, const struct rule_span *s, double square[RULE_NORMS]);

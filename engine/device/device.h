@@ -6,15 +6,16 @@
 
 #include <stdatomic.h>
 
-struct accel_ops; /* accel.h */
+struct device_runtime; /* runtime.h */
 struct device_unit;
 struct device_software;
 struct device_params {
-    int index;      /* which of the ranks' devices on this host */
-    int count;      /* how many there are on this host */
-    int unit;       /* accelerators: which of the machine's it is; several devices may share one */
-    int threads;    /* of this device, >= 1 */
-    double timeout; /* accelerators: seconds that the host waits before it gives up; 0: for ever */
+    int index;   /* which of the ranks' devices on this host */
+    int count;   /* how many there are on this host */
+    int unit;    /* which of the machine's units it is; several devices may share one */
+    int threads; /* of this device, >= 1 */
+    double
+        timeout; /* asynchronous ones: seconds that the host waits before it gives up; 0: for ever */
     bool no_winograd; /* the cpu's convolutions never use Winograd's algorithm */
     bool
         pin; /* bind the calling thread and the device's own to cores of their own, if there are enough */
@@ -28,14 +29,17 @@ struct device_ops {
     void (*close)(struct device *d);
     /* Implementations of a kind, best first, NULL after the last; never empty ("ref" stands at the end). */
     const struct op_impl *const *(*impls)(struct device *d, enum op_kind kind);
+    unsigned precisions; /* that its ops compute in: 1 << enum precision of each */
     /* Whether this host has instructions for products of bf16; elsewhere they are emulated. */
     bool (*has_bf16)(void);
-    /* How images lie where its ops take them so; plain elsewhere. */
+    /* How images lie where its ops take them so; plain elsewhere. images_turned: any op is worth turning its plain
+     * image for, not only a convolution. */
     enum layout image_layout;
-    /* NULL: memory is the host's, and an op has run when its call returns. */
-    const struct accel_ops *accel;
-    /* Accelerators: how many this process may use, at least one; ERR_DEVICE tells what is missing, and as a hint
-     * how to get it. NULL: there are as many as one likes. */
+    bool images_turned;
+    /* Memory, lanes, vectors, the optimizer's step. */
+    const struct device_runtime *runtime;
+    /* Its units: how many this process may use, at least one; ERR_DEVICE tells what is missing, and as a hint how to
+     * get it. NULL: it has none, and there are as many devices as one likes. */
     enum error (*units)(int *count);
     /* Of unit i. false: there is none. */
     bool (*unit_about)(int i, struct device_unit *out);

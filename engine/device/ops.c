@@ -2,6 +2,7 @@
 #include "engine/base/vector.h"
 #include "engine/device/impl.h"
 #include "engine/device/ref/ref.h"
+#include "engine/device/runtime.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -157,7 +158,7 @@ int op_choice(struct device *dev, const struct op_desc *d) {
 }
 
 bool op_takes(struct device *dev, const struct op_desc *d) {
-    const struct op_impl *plain = dev->ops->accel ? NULL : ref_impl(d->kind);
+    const struct op_impl *plain = dev->ops->runtime->apart ? NULL : ref_impl(d->kind);
     return op_choice(dev, d) >= 0 || (plain && plain->takes(d));
 }
 

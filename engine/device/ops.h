@@ -143,9 +143,9 @@ enum { LOSS_TOP = 5 };
 
 /* What an op works on; pointers that the kind or the pass does not name are NULL. All float data is f32; tokens
  * are whole numbers in it, below 2^24.
- * On an accelerator all of it lies in the device's memory (but 'sync', which it does not know); x, y, dy and dx of
- * bf16 and fp16 ops hold that type, two bytes an element, whatever the pointer says. Always f32: the x of a 'first'
- * op, w, dw, buffers, target. What such an op saves is its own affair; y of a loss is NULL, and not asked for. */
+ * All of it lies in the device's memory (but 'sync', which only host devices know). Where an activation of the
+ * precision has two bytes (device_unit), x, y, dy and dx hold that type, whatever the pointer says. Always f32: the x
+ * of a 'first' op, w, dw, buffers, target. What such an op saves is its own affair. */
 struct op_args {
     const float *x[2]; /* (n, x) */
     float *y;          /* (n, y); in backward: what forward wrote */
@@ -184,8 +184,8 @@ struct op_impl {
     /* Gives a planned op; *out is set only on success. May be slow, may allocate. */
     enum error (*create)(struct device *dev, const struct op_desc *d, struct op **out);
     /* Run on the calling thread (and the device's own). Allocate nothing. forward of a loss adds to sums;
-     * backward of a loss writes dx from what forward left in y (cross-entropy) or x (mse). On an accelerator
-     * it does so from x and what was saved: there the y of cross-entropy may be NULL, and then is not written. */
+     * backward of a loss writes dx from what forward left in y (cross-entropy) or x (mse), or, where y is
+     * unread, from x and what was saved. */
     enum error (*forward)(struct op *op, const struct op_args *a);
     enum error (*backward)(struct op *op, const struct op_args *a);
     void (*free)(struct op *op);
@@ -196,4 +196,6 @@ struct op {
     struct device *dev;
     struct op_desc desc;
     size_t saved_bytes, scratch_bytes;
+    bool
+        y_unread; /* losses: backward does not read y, so it may be NULL, and then is not written */
 };

@@ -2,27 +2,28 @@
  * arenas serve all plans, each as large as the largest wants it: activations (with what ops save),
  * gradients of activations, scratch.
  *
- * On an accelerator all of these lie in its memory, and a pass asks for its ops and returns. */
-#include "engine/base/vector.h"
+ * All of these lie in the device's memory. A pass asks for its ops and returns; only an asynchronous device is then
+ * still at them. */
 #include "engine/model/graph_run.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { BOTH = 3, BOTH_BYTES = BOTH * sizeof(double), EVERYWHERE = -1 };
+
 enum error graph_create(const struct model *m, struct device *dev, enum loss loss,
                         enum precision precision, struct graph **out) {
     struct graph *g = calloc(1, sizeof *g);
     if (!g) return FAIL(ERR_MEMORY, "cannot allocate a graph");
     g->m = m, g->dev = dev, g->loss = loss, g->precision = precision;
-    g->accel = device_accel(dev);
-    g->both = g->here;
+    g->runtime = device_runtime(dev);
+    g->ncuts = EVERYWHERE;
+    g->inputs = g->runtime->apart ? INPUT_SLOTS : 0;
     *out = g;
-    if (g->accel) {
-        void *there;
-        TRY(device_alloc(dev, sizeof g->here, &there));
-        g->both = there;
-    }
+    void *both;
+    TRY(device_alloc(dev, BOTH_BYTES, &both));
+    g->both = both;
     return graph_members(g, 1);
 }
 
@@ -51,11 +52,11 @@ void graph_free(struct graph *g) {
     free(g->members);
     free(g->parts);
     free(g->sums);
-    free(g->output);
+    memory_free(g->output);
     device_free(g->dev, g->raised.base);
     device_free(g->dev, g->low.base);
     device_free(g->dev, g->scratch.base);
-    if (g->both != g->here) device_free(g->dev, g->both);
+    device_free(g->dev, g->both);
     free(g);
 }
 
@@ -136,7 +137,7 @@ void graph_watch(struct graph *g, graph_watch_fn watch, void *user) {
     g->watcher = user;
 }
 
-/* Who watches an accelerator wants to know when it has come there. */
+/* Who watches wants to know when the device has come there. */
 static enum error tell_watch(const struct graph *g, const struct member *m,
                              const struct plan_step *s, bool backward, bool done) {
     if (!g->watch) return ERR_NONE;
@@ -203,8 +204,8 @@ enum error graph_step_forward(struct graph *g, const struct member *m, const str
 /* The values in the type of activations, once they are others. */
 static enum error values_lower(struct graph *g, const float *values) {
     if (!g->low.base || g->lowered == values) return ERR_NONE;
-    TRY(g->accel->lower(g->dev, LANE_COMPUTE, g->low.base, values, g->m->arena_floats,
-                        g->precision));
+    TRY(g->runtime->lower(g->dev, LANE_COMPUTE, g->low.base, values, g->m->arena_floats,
+                          g->precision));
     g->lowered = values;
     return ERR_NONE;
 }
@@ -218,7 +219,7 @@ enum error graph_forward(struct graph *g, const struct graph_batch *b, const flo
     struct member *m = &g->members[0];
     TRY(graph_prepare(g, b->n));
     m->plan = graph_plan(g, b->n);
-    TRY(device_zero(g->dev, g->both, sizeof g->here));
+    TRY(device_zero(g->dev, g->both, BOTH_BYTES));
     if (m->plan) {
         TRY(values_lower(g, values));
         TRY(input_take(g, b));
@@ -228,47 +229,32 @@ enum error graph_forward(struct graph *g, const struct graph_batch *b, const flo
         TRY(stretch_run(g, &r, false, 0, m->plan->nsteps - !judged));
     }
     if (!sums) return ERR_NONE;
-    double all[3];
+    double all[BOTH];
     TRY(device_read(g->dev, all, g->both, sizeof all));
     *sums = (struct graph_sums){.loss = all[0], .correct = all[1], .top = all[2]};
     return ERR_NONE;
 }
 
 enum error graph_head(struct graph *g, float *header, float scale, int64_t samples, bool stop) {
-    if (g->accel) return g->accel->head(g->dev, header, g->both, scale, (float)samples, stop);
-    memset(header, 0, HEADER_FLOATS * sizeof *header);
-    header[HEADER_LOSS] = (float)(g->both[0] * (double)scale);
-    header[HEADER_CORRECT] = (float)g->both[1];
-    header[HEADER_SAMPLES] = (float)samples;
-    header[HEADER_STOP] = stop;
-    return ERR_NONE;
-}
-
-/* Room for outputs on the host, and as f32 on the device. */
-static enum error output_room(struct graph *g, size_t bytes, bool raised) {
-    if (raised) TRY(arena_grow(g, &g->raised, bytes));
-    if (bytes <= g->output_bytes) return ERR_NONE;
-    float *room = realloc(g->output, bytes);
-    if (!room) return FAIL(ERR_MEMORY, "no memory for a batch's outputs");
-    g->output = room;
-    g->output_bytes = bytes;
-    return ERR_NONE;
+    return g->runtime->head(g->dev, header, g->both, scale, (float)samples, stop);
 }
 
 enum error graph_output(struct graph *g, const float **out) {
     const struct member *m = &g->members[0];
     assert(m->plan);
     const struct plan_tensor *t = &m->plan->tensors[m->plan->output];
-    const float *there = activation(m, m->plan->output);
-    bool low = t->unit < (int64_t)sizeof(float);
+    const void *there = activation(m, m->plan->output), *view;
     int64_t n = m->plan->n * t->count;
-    *out = there;
-    if (!g->accel) return ERR_NONE;
-    TRY(output_room(g, (size_t)n * sizeof(float), low));
-    if (low) TRY(g->accel->raise(g->dev, LANE_COMPUTE, g->raised.base, there, n, g->precision));
-    *out = g->output;
-    return device_read(g->dev, g->output, low ? g->raised.base : (const void *)there,
-                       (size_t)n * sizeof(float));
+    size_t bytes = (size_t)n * sizeof(float);
+    if (t->unit < (int64_t)sizeof(float)) {
+        TRY(arena_grow(g, &g->raised, bytes));
+        TRY(g->runtime->raise(g->dev, LANE_COMPUTE, g->raised.base, there, n, g->precision));
+        there = g->raised.base;
+    }
+    memory_free(g->output);
+    TRY(device_view(g->dev, there, bytes, &view, &g->output));
+    *out = view;
+    return ERR_NONE;
 }
 
 /* ---- backward ----------------------------------------------------------------------------- */
@@ -276,11 +262,8 @@ enum error graph_output(struct graph *g, const float **out) {
 /* The gradient of a tensor that several steps read: one more part of it. */
 static enum error gradient_add(struct graph *g, const struct member *m, int tensor, float *part) {
     const struct plan_tensor *t = &m->plan->tensors[tensor];
-    int64_t n = m->plan->n * t->count;
-    float *to = at(&m->gradients, t->dy);
-    if (g->accel) return g->accel->add(g->dev, to, part, n, g->precision);
-    floats_add(to, part, n);
-    return ERR_NONE;
+    return g->runtime->add(g->dev, at(&m->gradients, t->dy), part, m->plan->n * t->count,
+                           g->precision);
 }
 
 enum error graph_step_backward(struct graph *g, const struct member *m, const struct plan_step *s,
@@ -325,8 +308,8 @@ enum error gradients_clear(struct graph *g, float *grads) {
 }
 
 void graph_cuts(struct graph *g, const int64_t *cuts, int count) {
-    g->cuts = g->accel ? cuts : NULL;
-    g->ncuts = count;
+    g->cuts = cuts;
+    g->ncuts = g->runtime->asynchronous ? count : EVERYWHERE;
 }
 
 /* How far the arena is ready behind this step, if somebody waits for it there; else 0. cut: which place is
@@ -334,7 +317,7 @@ void graph_cuts(struct graph *g, const int64_t *cuts, int count) {
 static int64_t awaited(const struct graph *g, const struct plan_step *s, int *cut) {
     if (!completes_params(g, s) || !g->members[0].plan->tensors[s->out].wants_grad) return 0;
     int64_t upto = ready_upto(g->m, &g->m->nodes[s->node]);
-    if (!g->cuts) return upto;
+    if (g->ncuts == EVERYWHERE) return upto;
     if (*cut < g->ncuts && upto < g->cuts[*cut]) return 0;
     while (*cut < g->ncuts && g->cuts[*cut] <= upto) (*cut)++;
     return upto;
@@ -344,6 +327,7 @@ enum error graph_backward(struct graph *g, const struct graph_batch *b, const fl
                           float *grads, grad_ready_fn ready, void *user) {
     const struct plan *p = g->members[0].plan;
     struct graph_run r = {.batch = &g->last, .values = values, .grads = grads};
+    bool parts = ready && g->ncuts != 0;
     int cut = 0;
     (void)b;
     assert(b->n == (p ? p->n : 0) && (b->training || !p));
@@ -356,11 +340,11 @@ enum error graph_backward(struct graph *g, const struct graph_batch *b, const fl
         int from = end;
         while (from > 0 && upto == 0) {
             from--;
-            if (ready) upto = awaited(g, &p->steps[from], &cut);
+            if (parts) upto = awaited(g, &p->steps[from], &cut);
         }
         TRY(stretch_run(g, &r, true, from, end));
         if (upto) TRY(ready(user, upto));
         end = from;
     }
-    return ERR_NONE;
+    return ready && !parts ? ready(user, g->m->arena_floats) : ERR_NONE;
 }

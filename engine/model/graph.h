@@ -30,9 +30,9 @@ void graph_free(struct graph *g);
 /* Plans for batches of n samples, if that is not done yet. */
 MUST_CHECK enum error graph_prepare(struct graph *g, int64_t n);
 
-/* Where the device is an accelerator, values, grads and buffers lie in its memory, and a batch on the host, which
- * must stay as it is until the device has passed the forward. Nothing waits there but what gives numbers to the
- * host: graph_forward where sums are asked for, graph_output. */
+/* Values, grads and buffers lie in the device's memory, and a batch on the host, which must stay as it is until the
+ * device has passed the forward. Nothing waits for the device but what gives numbers to the host: graph_forward where
+ * sums are asked for, graph_output. */
 
 /* values, grads: the model's arena (arena_floats); buffers: buffer_floats. sums may be NULL: see graph_head. */
 MUST_CHECK enum error graph_forward(struct graph *g, const struct graph_batch *b,
@@ -44,8 +44,10 @@ MUST_CHECK enum error graph_head(struct graph *g, float *header, float scale, in
 /* The values are no longer those of the last forward, though they lie where they lay. */
 void graph_values_changed(struct graph *g);
 /* Begins to bring a batch to the device, beside what that computes: the next forward of a batch with this x, which
- * must follow, finds it there. One batch at a time; nothing to do on the host. */
+ * must follow, finds it there. One batch at a time. Nothing to do, nor is it worth having one early, where the device
+ * reads the host's memory: graph_stages is false. */
 MUST_CHECK enum error graph_stage(struct graph *g, const struct graph_batch *b);
+bool graph_stages(const struct graph *g);
 /* Returns when no staged batch is still being read. */
 MUST_CHECK enum error graph_staged(struct graph *g);
 /* Called from backward when all parameters below 'upto' floats of the arena have their gradients:
@@ -56,10 +58,11 @@ typedef enum error (*grad_ready_fn)(void *user, int64_t upto);
 MUST_CHECK enum error graph_backward(struct graph *g, const struct graph_batch *b,
                                      const float *values, float *grads, grad_ready_fn ready,
                                      void *user);
-/* Accelerators: 'ready' is called only where upto reaches one of these (ascending, borrowed; the last is
- * arena_floats). NULL: at every parameter, as on the host. */
+/* From now on 'ready' is called only where upto reaches one of these (ascending, borrowed; the last is arena_floats);
+ * of none, at the end alone. That is for asynchronous devices, which are then asked for much at once: others go on
+ * calling it at every parameter, as all do that have no cuts yet. */
 void graph_cuts(struct graph *g, const int64_t *cuts, int count);
-/* Accelerators: passes that repeat are recorded, and run at the cost of a few calls. */
+/* Where the device records: passes that repeat are recorded, and run at the cost of a few calls. */
 MUST_CHECK enum error graph_record(struct graph *g);
 /* Several batches together, whose batchnorms normalise by the moments of all of them and of those on
  * other ranks: shards of one batch. Every rank with a graph takes part, one of empty batches too. */

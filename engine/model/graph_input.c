@@ -1,4 +1,4 @@
-/* The batch in an accelerator's memory. There are two slots: while the ops of one batch run, LANE_COPY can bring the
+/* The batch in the device's memory, where ops cannot read the host's. There are two slots: while the ops of one batch run, LANE_COPY can bring the
  * next one. Marks keep the lanes apart: a slot is written when the last batch in it has been left, and read when it
  * is filled.
  *
@@ -41,30 +41,30 @@ static struct places places_of(const struct graph *g, int64_t n) {
 }
 
 enum error inputs_prepare(struct graph *g, int64_t n) {
-    for (int i = 0; g->accel && i < INPUT_SLOTS; i++) {
+    for (int i = 0; i < g->inputs; i++) {
         struct input *in = &g->input[i];
         void *before = in->memory.base;
         TRY(arena_grow(g, &in->memory, places_of(g, n).end));
         if (in->memory.base != before) in->staged = NULL;
-        if (!in->filled) TRY(g->accel->mark_create(g->dev, &in->filled));
-        if (!in->left) TRY(g->accel->mark_create(g->dev, &in->left));
+        if (!in->filled) TRY(g->runtime->mark_create(g->dev, &in->filled));
+        if (!in->left) TRY(g->runtime->mark_create(g->dev, &in->left));
     }
     return ERR_NONE;
 }
 
 void inputs_free(struct graph *g) {
-    for (int i = 0; g->accel && i < INPUT_SLOTS; i++) {
+    for (int i = 0; i < g->inputs; i++) {
         struct input *in = &g->input[i];
         device_free(g->dev, in->memory.base);
-        if (in->filled) g->accel->mark_free(in->filled);
-        if (in->left) g->accel->mark_free(in->left);
+        if (in->filled) g->runtime->mark_free(in->filled);
+        if (in->left) g->runtime->mark_free(in->left);
     }
 }
 
 static enum error bring(struct graph *g, void *to, const void *from, size_t bytes,
                         const void **there) {
     *there = from ? to : NULL;
-    return from && bytes ? g->accel->write(g->dev, LANE_COPY, to, from, bytes) : ERR_NONE;
+    return from && bytes ? g->runtime->write(g->dev, LANE_COPY, to, from, bytes) : ERR_NONE;
 }
 
 static enum error input_fill(struct graph *g, struct input *in, const struct graph_batch *b) {
@@ -82,30 +82,34 @@ static enum error input_fill(struct graph *g, struct input *in, const struct gra
 
 /* Behind whatever reads the slot now. */
 static enum error input_stage(struct graph *g, struct input *in, const struct graph_batch *b) {
-    TRY(g->accel->follow(g->dev, LANE_COPY, in->left));
+    TRY(g->runtime->follow(g->dev, LANE_COPY, in->left));
     TRY(input_fill(g, in, b));
     in->staged = b->x;
-    return g->accel->mark(g->dev, LANE_COPY, in->filled);
+    return g->runtime->mark(g->dev, LANE_COPY, in->filled);
 }
 
 enum error graph_stage(struct graph *g, const struct graph_batch *b) {
-    if (!g->accel || !graph_plan(g, b->n)) return ERR_NONE;
+    if (!g->inputs || !graph_plan(g, b->n)) return ERR_NONE;
     return input_stage(g, &g->input[1 - g->slot], b);
 }
 
+bool graph_stages(const struct graph *g) {
+    return g->inputs > 0;
+}
+
 enum error graph_staged(struct graph *g) {
-    return g->accel ? g->accel->wait(g->dev, LANE_COPY) : ERR_NONE;
+    return g->runtime->wait(g->dev, LANE_COPY);
 }
 
 enum error input_take(struct graph *g, const struct graph_batch *b) {
     g->last = *b;
-    if (!g->accel) return ERR_NONE;
-    TRY(g->accel->mark(g->dev, LANE_COMPUTE, g->input[g->slot].left));
+    if (!g->inputs) return ERR_NONE;
+    TRY(g->runtime->mark(g->dev, LANE_COMPUTE, g->input[g->slot].left));
     struct input *in = &g->input[1 - g->slot];
     bool here = in->staged && in->staged == b->x && in->there.n == b->n;
     if (in->staged && !here) in = &g->input[g->slot]; /* another batch is on its way to that one */
     if (!here) TRY(input_stage(g, in, b));
-    TRY(g->accel->follow(g->dev, LANE_COMPUTE, in->filled));
+    TRY(g->runtime->follow(g->dev, LANE_COMPUTE, in->filled));
     in->staged = NULL;
     g->slot = (int)(in - g->input);
     const struct graph_batch *there = &in->there;

@@ -145,7 +145,7 @@ static enum layout layout_best(const struct device *dev, const struct shape *s) 
 /* Decides in which layouts the step reads and writes: d's are plain before. */
 static void layouts_choose(const struct lowering *b, struct plan_step *step) {
     struct op_desc *d = &step->desc, best = *d;
-    bool conv = d->kind == OP_CONV2D, given = conv || device_accel(b->dev);
+    bool conv = d->kind == OP_CONV2D, given = conv || b->dev->ops->images_turned;
     for (int i = 0; i < step->ninputs; i++)
         given |= b->p->tensors[step->in[i]].layout != LAYOUT_PLAIN;
     best.x_layout = layout_best(b->dev, &d->x);

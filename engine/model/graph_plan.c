@@ -56,8 +56,7 @@ static enum error ops_create(const struct model *m, struct device *dev, struct p
         if (err != ERR_NONE && step->node != NODE_LOSS)
             return error_prefix(err, "%s: ", m->nodes[step->node].name);
         if (err != ERR_NONE) return err;
-        bool unread = step->node == NODE_LOSS && device_accel(dev); /* of a loss: see ops.h */
-        if (unread)
+        if (step->op->y_unread)
             out->y = -1;
         else
             TRY(arena_place(p, &p->activations, p->n * out->count * out->unit, &out->y));
@@ -185,7 +184,7 @@ enum error plan_create(const struct model *m, struct device *dev, enum loss loss
     if (!p) return FAIL(ERR_MEMORY, "cannot allocate a plan of %d layers", m->nnodes);
     p->n = n;
     p->unit = (int64_t)device_unit(dev, precision);
-    p->line = device_accel(dev) ? DEVICE_ALIGNMENT : ALIGNMENT;
+    p->line = device_runtime(dev)->alignment;
     enum error err = plan_lower(m, dev, loss, precision, p);
     if (err == ERR_NONE) err = ops_create(m, dev, p);
     if (err == ERR_NONE) err = gradients_layout(p);

@@ -1,6 +1,6 @@
 /* One batch size of a graph, planned: which ops run in which order, and where everything lies. */
 #pragma once
-#include "engine/device/accel.h"
+#include "engine/device/runtime.h"
 #include "engine/model/graph.h"
 
 enum { TENSOR_BATCH = 0, NODE_LOSS = -1 };

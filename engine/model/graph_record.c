@@ -22,7 +22,7 @@ static enum error steps_run(struct graph *g, const struct graph_run *r, bool bac
 }
 
 enum error graph_record(struct graph *g) {
-    if (!g->accel || g->records.of) return ERR_NONE;
+    if (!g->runtime->records || g->records.of) return ERR_NONE;
     g->records.of = calloc(RECORDS, sizeof *g->records.of);
     if (!g->records.of) return FAIL(ERR_MEMORY, "no memory for recordings");
     g->records.on = true;
@@ -32,7 +32,7 @@ enum error graph_record(struct graph *g) {
 void records_drop(struct graph *g) {
     for (int i = 0; g->records.of && i < RECORDS; i++) {
         struct record *r = &g->records.of[i];
-        if (r->recording) g->accel->recording_free(r->recording);
+        if (r->recording) g->runtime->recording_free(r->recording);
         *r = (struct record){0};
     }
 }
@@ -72,14 +72,14 @@ static struct record *record_find(struct records *all, const struct pass_key *ke
 static enum error record_make(struct graph *g, const struct graph_run *r, const struct pass_key *k,
                               struct device_recording **out) {
     *out = NULL;
-    enum error err = g->accel->record(g->dev);
+    enum error err = g->runtime->record(g->dev);
     if (err == ERR_NONE) {
         err = steps_run(g, r, k->backward, k->from, k->to);
-        enum error end = g->accel->recorded(g->dev, out);
+        enum error end = g->runtime->recorded(g->dev, out);
         if (err == ERR_NONE) err = end;
     }
     if (err != ERR_NONE && *out) {
-        g->accel->recording_free(*out);
+        g->runtime->recording_free(*out);
         *out = NULL;
     }
     if (*out) return ERR_NONE;
@@ -95,11 +95,11 @@ enum error stretch_run(struct graph *g, const struct graph_run *r, bool backward
     const struct pass_key key = key_of(g, r, backward, from, to);
     struct record *record = record_find(&g->records, &key);
     bool seen = record->used && !memcmp(&record->key, &key, sizeof key);
-    if (!seen && record->recording) g->accel->recording_free(record->recording);
+    if (!seen && record->recording) g->runtime->recording_free(record->recording);
     if (!seen) *record = (struct record){.key = key};
     record->used = ++g->records.clock;
     if (seen && !record->recording) TRY(record_make(g, r, &key, &record->recording));
     if (!record->recording) return steps_run(g, r, backward, from, to);
     graph_where_set(g, g->members[0].plan->steps[backward ? to - 1 : from].node, backward);
-    return g->accel->replay(g->dev, record->recording);
+    return g->runtime->replay(g->dev, record->recording);
 }

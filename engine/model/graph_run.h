@@ -1,6 +1,6 @@
 /* What running one batch and running several together share. */
 #pragma once
-#include "engine/device/accel.h"
+#include "engine/device/runtime.h"
 #include "engine/model/graph_plan.h"
 
 #include <stdatomic.h>
@@ -13,7 +13,7 @@ struct member { /* one of the batches that are computed together; usually there 
     const struct plan *plan; /* of the last forward; NULL: it had no samples */
     struct arena activations, gradients;
 };
-/* ---- a batch in an accelerator's memory: graph_input.c ---- */
+/* ---- a batch in memory apart from the host's: graph_input.c ---- */
 enum { INPUT_SLOTS = 2 };
 struct input {
     struct arena memory;
@@ -45,26 +45,25 @@ struct records {
 struct graph {
     const struct model *m;
     struct device *dev;
-    const struct accel_ops *accel; /* the device's; NULL: its memory is the host's */
+    const struct device_runtime *runtime; /* the device's */
     enum loss loss;
     enum precision precision;
     struct plan *plans;
     int nmembers;
     struct member *members;
     struct arena scratch;
-    double here[3],
-        *both; /* loss, correct and top of the last forward, where the device adds them up */
+    double *both; /* loss, correct and top of the last forward: the device's memory */
     double *parts,
         *sums; /* of batchnorms together: (shards, 1 + 2 channels), (channels, 2) of all */
     struct input input[INPUT_SLOTS];
-    int slot;                /* of the last forward */
+    int inputs,
+        slot; /* how many there are, 0 where ops read the host's memory; that of the last forward */
     struct graph_batch last; /* what the last forward worked on, where it lies */
     struct arena low;        /* the values in the type of activations, where that is not f32 */
     const float *lowered;    /* the values that it was made of; NULL: they have changed since */
     struct arena raised;     /* outputs as f32 on the device, */
-    float *output;           /* and on the host */
-    size_t output_bytes;
-    const int64_t *cuts; /* NULL: gradients are awaited at each parameter */
+    void *output;            /* and on the host, where that is elsewhere */
+    const int64_t *cuts;     /* where gradients are awaited; ncuts below 0: at each parameter */
     int ncuts;
     struct records records;
     graph_watch_fn watch; /* NULL: none */

@@ -2,15 +2,12 @@
  * and no memory. Parameters lie in one arena in ready order (the last layer's first), so that what
  * is ready together is a byte range.
  *
- *   offset 0        HEADER_FLOATS: sums that ride with the gradients (loss, correct, samples, stop),
- *                   and back with the values (whether the step was skipped, too)
+ *   offset 0        HEADER_FLOATS: what rides with the gradients and the values: base/header.h
  *   then            parameters, each aligned to ALIGN_FLOATS; the gaps stay zero
  */
 #pragma once
+#include "engine/base/header.h"
 #include "engine/model/layer.h"
-
-enum { HEADER_FLOATS = ALIGN_FLOATS };
-enum header_slot { HEADER_LOSS, HEADER_CORRECT, HEADER_SAMPLES, HEADER_STOP, HEADER_SKIPPED };
 
 struct tensor_info {  /* a named parameter or buffer: where it lies in its arena */
     const char *name; /* "conv1.weight" */

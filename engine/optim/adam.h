@@ -1,23 +1,41 @@
-/* What adam and adamw share: all but where the weight decay goes. */
+/* What adam, adamw and lamb share: the moments, adam's formula, and the keys. */
 #pragma once
-#include "engine/optim/optim.h"
+#include "engine/optim/formula.h"
 
+/* The running means of the gradient and of its square, and what makes up for their being too small at first. */
+struct moments {
+    float keep_m, add_m, keep_v, add_v, unbias_v, eps;
+};
+
+FORMULA void moments_follow(const struct moments *k, float d, struct element *e) {
+    e->m = k->keep_m * e->m + k->add_m * d;
+    e->v = k->keep_v * e->v + k->add_v * d * d;
+}
+
+FORMULA float moments_root(const struct moments *k, const struct element *e) {
+    return sqrtf(e->v) * k->unbias_v + k->eps;
+}
+
+struct adam_numbers {
+    struct moments of;
+    float l2, shrink, step, scale; /* decay goes into the gradient, or to the weights at once */
+};
+
+FORMULA void adam_formula(const struct adam_numbers *k, struct element *e) {
+    float d = k->scale * e->g + k->l2 * e->w;
+    moments_follow(&k->of, d, e);
+    e->w = k->shrink * e->w - k->step * (e->m / moments_root(&k->of, e));
+}
+
+#ifdef FORMULA_IN_C
 struct adam_config {
     double lr, eps, weight_decay;
     struct config_list betas; /* two */
     int decay;                /* enum optim_tensors */
 };
-/* Of a step, whatever does not depend on the element: made in double and rounded once. */
-struct adam_factors {
-    float l2, shrink, keep_m, add_m, keep_v, add_v, unbias_v, eps, step, scale;
-};
-struct adam_factors adam_factors(const struct adam_config *c, const struct optim_span *s);
-/* One step; the decay goes into the gradient (g + l2 * w) or to the weights at once (w * shrink).
- */
-void adam_update(const struct adam_config *c, const struct optim_span *s, float l2, float shrink);
-/* The step as numbers; l2 and shrink as in adam_update, where the tensor decays. */
-void adam_rule_of(const struct adam_config *c, const struct optim_span *s, float l2, float shrink,
-                  struct rule *out);
+struct moments adam_moments(const struct adam_config *c, int64_t t);
+/* Without decay. */
+struct adam_numbers adam_numbers(const struct adam_config *c, const struct optim_step *s);
 double adam_lr(const void *config);
 void adam_check(const void *config, const struct node *at, struct config_errors *e);
 
@@ -56,3 +74,4 @@ void adam_check(const void *config, const struct node *at, struct config_errors 
     ADAM_ROWS(__VA_ARGS__), {                                                                      \
         .key = NULL                                                                                \
     }
+#endif

@@ -2,14 +2,19 @@
  * weight_decay) first. */
 #include "engine/optim/adam.h"
 
-static void adamw_step(const void *config, const struct optim_span *s) {
-    const struct adam_config *c = config;
-    adam_update(c, s, 0, (float)(1 - s->lr * c->weight_decay));
+FORMULA void adamw_step(const struct adam_numbers *k, struct element *e) {
+    adam_formula(k, e);
 }
 
-static void adamw_rule(const void *config, const struct optim_span *s, struct rule *out) {
+FORMULA_STEP(adamw_step, adam_numbers, 2)
+FORMULAS(adamw, FORMULA_OF(adamw_step))
+
+#ifdef FORMULA_IN_C
+static void numbers_of(const void *config, const struct optim_step *s, bool matrix, void *numbers) {
     const struct adam_config *c = config;
-    adam_rule_of(c, s, 0, (float)(1 - s->lr * c->weight_decay), out);
+    struct adam_numbers k = adam_numbers(c, s);
+    if (optim_applies(c->decay, matrix)) k.shrink = (float)(1 - s->lr * c->weight_decay);
+    *(struct adam_numbers *)numbers = k;
 }
 
 static const struct config_field fields[] = {
@@ -26,8 +31,9 @@ const struct optim_ops optim_adamw = {
                 .check = adam_check},
     .nslots = 2,
     .slot_names = {"exp_avg", "exp_avg_sq"},
-    .step = adamw_step,
-    .rule = adamw_rule,
+    .formulas = adamw_formulas,
+    .numbers = numbers_of,
     .lr = adam_lr,
     .adaptive = true,
 };
+#endif

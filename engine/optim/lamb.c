@@ -6,64 +6,56 @@
  *     w = w - lr * |w| / |u| * u              the ratio is 1 where |w| or |u| is 0
  *
  * Biases and norms (tensors of one dimension) neither adapt nor decay, unless 'adapt' and 'decay'
- * say so. 'measure' makes u in the place of the gradient, so that 'step' only scales it. */
+ * say so. 'direct' makes u in the place of the gradient, so that 'step' only scales it. */
 #include "engine/optim/adam.h"
 
-#include "engine/base/vector.h"
-#include <math.h>
+struct lamb_numbers {
+    struct moments of;
+    float scale, unbias_m, decay;
+};
+
+FORMULA void lamb_direct(const struct lamb_numbers *k, struct element *e) {
+    moments_follow(&k->of, k->scale * e->g, e);
+    e->g = k->unbias_m * e->m / moments_root(&k->of, e) + k->decay * e->w;
+}
+
+FORMULA void lamb_step(const struct lamb_numbers *k, struct element *e) {
+    (void)k;
+    e->w -= e->rate * e->g;
+}
+
+FORMULA_STEP(lamb_step, lamb_numbers, 0)
+FORMULA_DIRECT(lamb_direct, lamb_numbers, 2)
+FORMULAS(lamb, FORMULA_OF(lamb_step), FORMULA_OF(lamb_direct))
+
+#ifdef FORMULA_IN_C
+enum { STEP, DIRECT }; /* of lamb_formulas */
 
 struct lamb_config {
     struct adam_config adam; /* first: adam.h's rows are for it */
     int adapt;               /* enum optim_tensors */
 };
-enum { NORM_W, NORM_U, NORMS };
 
-VECTORISED static void direct(const struct optim_span *s, const struct adam_factors *factors,
-                              float unbias_m, float decay) {
-    float *restrict g = s->g, *restrict m = s->slot[0], *restrict v = s->slot[1];
-    const float *restrict w = s->w;
-    struct adam_factors f = *factors;
-    int64_t n = s->n;
-    for (int64_t i = 0; i < n; i++) {
-        float d = f.scale * g[i];
-        m[i] = f.keep_m * m[i] + f.add_m * d;
-        v[i] = f.keep_v * v[i] + f.add_v * d * d;
-        g[i] = unbias_m * m[i] / (sqrtf(v[i]) * f.unbias_v + f.eps) + decay * w[i];
-    }
+static void lamb_numbers(const void *config, const struct optim_step *s, bool matrix,
+                         void *numbers) {
+    const struct adam_config *c = &((const struct lamb_config *)config)->adam;
+    const double *beta = c->betas.items;
+    *(struct lamb_numbers *)numbers = (struct lamb_numbers){
+        .of = adam_moments(c, s->t),
+        .scale = s->scale,
+        .unbias_m = (float)(1 / (1 - pow(beta[0], (double)s->t))),
+        .decay = optim_applies(c->decay, matrix) ? (float)c->weight_decay : 0,
+    };
 }
 
-VECTORISED static void move(const struct optim_span *s, float by) {
-    float *restrict w = s->w;
-    const float *restrict u = s->g;
-    int64_t n = s->n;
-    for (int64_t i = 0; i < n; i++) w[i] -= by * u[i];
+static bool lamb_adapts(const void *config, bool matrix) {
+    return optim_applies(((const struct lamb_config *)config)->adapt, matrix);
 }
 
-static void lamb_measure(const void *config, const struct optim_span *s, double *square) {
-    const struct lamb_config *c = config;
-    const double *beta = c->adam.betas.items;
-    struct adam_factors f = adam_factors(&c->adam, s);
-    float decay = optim_applies(c->adam.decay, s) ? (float)c->adam.weight_decay : 0;
-    direct(s, &f, (float)(1 / (1 - pow(beta[0], (double)s->t))), decay);
-    if (!optim_applies(c->adapt, s)) return;
-    square[NORM_W] = squares_sum(s->w, s->n);
-    square[NORM_U] = squares_sum(s->g, s->n);
-}
-
-static void lamb_step(const void *config, const struct optim_span *s) {
-    const struct lamb_config *c = config;
-    double w = s->norm[NORM_W], u = s->norm[NORM_U];
-    bool adapts = optim_applies(c->adapt, s) && w > 0 && u > 0;
-    move(s, (float)(s->lr * (adapts ? w / u : 1)));
-}
-
-static void lamb_rule(const void *config, const struct optim_span *s, struct rule *out) {
-    const struct lamb_config *c = config;
-    const double *beta = c->adam.betas.items;
-    adam_rule_of(&c->adam, s, (float)c->adam.weight_decay, 1, out);
-    out->kind = RULE_LAMB;
-    out->number[LAMB_UNBIAS_M] = 1 / (1 - pow(beta[0], (double)s->t));
-    out->adapt_all = c->adapt == TENSORS_ALL;
+static float lamb_rate(const void *config, const struct optim_step *s, bool matrix,
+                       const double norm[OPTIM_NORMS]) {
+    bool adapts = lamb_adapts(config, matrix) && norm[0] > 0 && norm[1] > 0;
+    return (float)(s->lr * (adapts ? norm[0] / norm[1] : 1));
 }
 
 static const struct config_field fields[] = {
@@ -88,10 +80,13 @@ const struct optim_ops optim_lamb = {
                 .check = adam_check},
     .nslots = 2,
     .slot_names = {"exp_avg", "exp_avg_sq"},
-    .nnorms = NORMS,
-    .measure = lamb_measure,
-    .step = lamb_step,
-    .rule = lamb_rule,
+    .nnorms = OPTIM_NORMS,
+    .formulas = lamb_formulas,
+    .direct = &lamb_formulas[DIRECT],
+    .numbers = lamb_numbers,
+    .adapts = lamb_adapts,
+    .rate = lamb_rate,
     .lr = adam_lr,
     .adaptive = true,
 };
+#endif

@@ -8,53 +8,48 @@
  *
  * The learning rate stands inside the momentum, as in the paper's algorithm 1. Biases and norms
  * (tensors of one dimension) neither adapt nor decay, unless 'adapt' and 'decay' say so. */
-#include "engine/base/vector.h"
-#include "engine/optim/optim.h"
+#include "engine/optim/formula.h"
 
+struct lars_numbers {
+    float scale, decay, momentum;
+};
+
+FORMULA void lars_step(const struct lars_numbers *k, struct element *e) {
+    e->m = k->momentum * e->m + e->rate * (k->scale * e->g + k->decay * e->w);
+    e->w -= e->m;
+}
+
+FORMULA_STEP(lars_step, lars_numbers, 1)
+FORMULAS(lars, FORMULA_OF(lars_step))
+
+#ifdef FORMULA_IN_C
 struct lars_config {
     double lr, momentum, weight_decay, trust;
     int decay, adapt; /* enum optim_tensors */
 };
-enum { NORM_W, NORM_G, NORMS };
 
-VECTORISED static void lars_loop(const struct optim_span *s, float lr, float decay,
-                                 float momentum) {
-    float *restrict w = s->w, *restrict b = s->slot[0];
-    const float *restrict g = s->g;
-    float scale = s->scale;
-    int64_t n = s->n;
-    for (int64_t i = 0; i < n; i++) {
-        b[i] = momentum * b[i] + lr * (scale * g[i] + decay * w[i]);
-        w[i] -= b[i];
-    }
+static double lars_decay(const struct lars_config *c, bool matrix) {
+    return optim_applies(c->decay, matrix) ? c->weight_decay : 0;
 }
 
-static void lars_measure(const void *config, const struct optim_span *s, double *square) {
+static void lars_numbers(const void *config, const struct optim_step *s, bool matrix,
+                         void *numbers) {
     const struct lars_config *c = config;
-    if (!optim_applies(c->adapt, s)) return;
-    square[NORM_W] = squares_sum(s->w, s->n);
-    square[NORM_G] = squares_sum(s->g, s->n);
+    *(struct lars_numbers *)numbers = (struct lars_numbers){
+        .scale = s->scale, .decay = (float)lars_decay(c, matrix), .momentum = (float)c->momentum};
 }
 
-static void lars_step(const void *config, const struct optim_span *s) {
-    const struct lars_config *c = config;
-    double decay = optim_applies(c->decay, s) ? c->weight_decay : 0, ratio = 1;
-    double w = s->norm[NORM_W], g = s->norm[NORM_G] * (double)s->scale;
-    if (optim_applies(c->adapt, s) && w > 0 && g > 0) ratio = c->trust * w / (g + decay * w);
-    lars_loop(s, (float)(s->lr * ratio), (float)decay, (float)c->momentum);
+static bool lars_adapts(const void *config, bool matrix) {
+    return optim_applies(((const struct lars_config *)config)->adapt, matrix);
 }
 
-static void lars_rule(const void *config, const struct optim_span *s, struct rule *out) {
+static float lars_rate(const void *config, const struct optim_step *s, bool matrix,
+                       const double norm[OPTIM_NORMS]) {
     const struct lars_config *c = config;
-    *out = (struct rule){.kind = RULE_LARS,
-                         .number = {[LARS_DECAY] = c->weight_decay,
-                                    [LARS_MOMENTUM] = c->momentum,
-                                    [LARS_TRUST] = c->trust},
-                         .lr = s->lr,
-                         .scale = s->scale,
-                         .t = s->t,
-                         .decay_all = c->decay == TENSORS_ALL,
-                         .adapt_all = c->adapt == TENSORS_ALL};
+    double w = norm[0], g = norm[1] * (double)s->scale, ratio = 1;
+    if (lars_adapts(c, matrix) && w > 0 && g > 0)
+        ratio = c->trust * w / (g + lars_decay(c, matrix) * w);
+    return (float)(s->lr * ratio);
 }
 
 static double lars_lr(const void *config) {
@@ -111,10 +106,12 @@ const struct optim_ops optim_lars = {
                         "large batches"},
     .nslots = 1,
     .slot_names = {"momentum_buffer"},
-    .nnorms = NORMS,
-    .measure = lars_measure,
-    .step = lars_step,
-    .rule = lars_rule,
+    .nnorms = OPTIM_NORMS,
+    .formulas = lars_formulas,
+    .numbers = lars_numbers,
+    .adapts = lars_adapts,
+    .rate = lars_rate,
     .lr = lars_lr,
     .adaptive = true,
 };
+#endif

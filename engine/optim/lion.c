@@ -6,59 +6,42 @@
  *
  * One slot, where Adam has two. It wants a learning rate three to ten times smaller than AdamW's,
  * and a weight decay as many times larger. */
-#include "engine/base/vector.h"
-#include "engine/optim/optim.h"
+#include "engine/optim/formula.h"
 
+struct lion_numbers {
+    float shrink, lr, scale, keep_c, add_c, keep_m, add_m;
+};
+
+FORMULA void lion_step(const struct lion_numbers *k, struct element *e) {
+    float d = k->scale * e->g, c = k->keep_c * e->m + k->add_c * d;
+    float move = c > 0 ? k->lr : c < 0 ? -k->lr : c * 0; /* not a number stays so */
+    e->w = k->shrink * e->w - move;
+    e->m = k->keep_m * e->m + k->add_m * d;
+}
+
+FORMULA_STEP(lion_step, lion_numbers, 1)
+FORMULAS(lion, FORMULA_OF(lion_step))
+
+#ifdef FORMULA_IN_C
 struct lion_config {
     double lr, weight_decay;
     struct config_list betas; /* two */
     int decay;                /* enum optim_tensors */
 };
 
-struct factors {
-    float shrink, lr, scale, keep_c, add_c, keep_m, add_m;
-};
-
-VECTORISED static void lion_loop(const struct optim_span *s, const struct factors *factors) {
-    float *restrict w = s->w, *restrict m = s->slot[0];
-    const float *restrict g = s->g;
-    struct factors f = *factors;
-    int64_t n = s->n;
-    for (int64_t i = 0; i < n; i++) {
-        float d = f.scale * g[i], c = f.keep_c * m[i] + f.add_c * d;
-        float move = c > 0 ? f.lr : c < 0 ? -f.lr : c * 0; /* not a number stays so */
-        w[i] = f.shrink * w[i] - move;
-        m[i] = f.keep_m * m[i] + f.add_m * d;
-    }
-}
-
-static void lion_step(const void *config, const struct optim_span *s) {
+static void lion_numbers(const void *config, const struct optim_step *s, bool matrix,
+                         void *numbers) {
     const struct lion_config *c = config;
     const double *beta = c->betas.items;
-    bool decays = optim_applies(c->decay, s);
-    struct factors f = {.shrink = decays ? (float)(1 - s->lr * c->weight_decay) : 1,
-                        .lr = s->lr,
-                        .scale = s->scale,
-                        .keep_c = (float)beta[0],
-                        .add_c = (float)(1 - beta[0]),
-                        .keep_m = (float)beta[1],
-                        .add_m = (float)(1 - beta[1])};
-    lion_loop(s, &f);
-}
-
-static void lion_rule(const void *config, const struct optim_span *s, struct rule *out) {
-    const struct lion_config *c = config;
-    const double *beta = c->betas.items;
-    *out = (struct rule){.kind = RULE_LION,
-                         .number = {[LION_SHRINK] = 1 - s->lr * c->weight_decay,
-                                    [LION_KEEP_C] = beta[0],
-                                    [LION_ADD_C] = 1 - beta[0],
-                                    [LION_KEEP_M] = beta[1],
-                                    [LION_ADD_M] = 1 - beta[1]},
-                         .lr = s->lr,
-                         .scale = s->scale,
-                         .t = s->t,
-                         .decay_all = c->decay == TENSORS_ALL};
+    bool decays = optim_applies(c->decay, matrix);
+    *(struct lion_numbers *)numbers =
+        (struct lion_numbers){.shrink = decays ? (float)(1 - s->lr * c->weight_decay) : 1,
+                              .lr = s->lr,
+                              .scale = s->scale,
+                              .keep_c = (float)beta[0],
+                              .add_c = (float)(1 - beta[0]),
+                              .keep_m = (float)beta[1],
+                              .add_m = (float)(1 - beta[1])};
 }
 
 static double lion_lr(const void *config) {
@@ -107,8 +90,9 @@ const struct optim_ops optim_lion = {
                 .check = lion_check},
     .nslots = 1,
     .slot_names = {"exp_avg"},
-    .step = lion_step,
-    .rule = lion_rule,
+    .formulas = lion_formulas,
+    .numbers = lion_numbers,
     .lr = lion_lr,
     .adaptive = true,
 };
+#endif

@@ -23,6 +23,16 @@ static const struct config_section *section_at(int i) {
 
 const struct config_variants optim_variants = {.name = "name", .count = KINDS, .at = section_at};
 
+void optim_rule(const struct optim_ops *ops, const void *config, const struct optim_step *s,
+                struct rule *out) {
+    *out = (struct rule){.step = ops->formulas + (ops->variant ? ops->variant(config) : 0),
+                         .direct = ops->direct};
+    for (int matrix = 0; matrix < 2; matrix++) {
+        ops->numbers(config, s, matrix, out->number[matrix]);
+        out->adapts[matrix] = ops->adapts && ops->adapts(config, matrix);
+    }
+}
+
 void optim_check_betas(const struct config_list *betas, const struct node *at, const char *usual,
                        struct config_errors *e) {
     const struct node *node = node_get(at, "betas");

@@ -4,37 +4,38 @@
  * one order, wherever each was made: so the bits do not depend on the slices. */
 #pragma once
 #include "engine/base/rule.h"
+#include "engine/base/vector.h"
 #include "engine/config/schema.h"
 
-enum { OPTIM_SLOTS = 2, OPTIM_NORMS = 2 };
-struct optim_span {
-    float *w; /* weights, updated */
-    float *g; /* gradient of the global batch's mean loss; 'measure' may leave something else here
-                 for 'step' */
-    float *slot[OPTIM_SLOTS]; /* state, updated; all zero before the first step */
-    int64_t n;
+enum { OPTIM_SLOTS = RULE_SLOTS, OPTIM_NORMS = RULE_NORMS };
+struct optim_step {
     float lr;
-    float scale;              /* the gradient is first multiplied by this (clipping) */
-    int64_t t;                /* 1 for the first step */
-    bool matrix;              /* the tensor has two dimensions or more: it is no bias and no norm */
-    double norm[OPTIM_NORMS]; /* step: of the whole tensor, roots of what 'measure' has given */
+    float scale; /* the gradient is first multiplied by this (clipping) */
+    int64_t t;   /* 1 for the first step */
 };
 struct optim_ops {
     struct config_section section; /* name and own keys; the common ones are optimizer_config's */
     int nslots;
     const char *slot_names[OPTIM_SLOTS]; /* "momentum_buffer", "exp_avg", "exp_avg_sq" */
-    int nnorms; /* of each tensor that a step needs; 0: none, and no 'measure' */
-    /* Before the step: sums of squares of this piece of a tensor into square[0..nnorms), by
-     * squares_sum. It may already update the slots, and g. */
-    void (*measure)(const void *config, const struct optim_span *s, double *square);
-    /* Element-wise and free of order: any cut of a span gives the same bits. */
-    void (*step)(const void *config, const struct optim_span *s);
-    /* The step as numbers, for a device that does it where the weights lie, with the same bits: of s only lr,
-     * scale and t are read. */
-    void (*rule)(const void *config, const struct optim_span *s, struct rule *out);
+    int nnorms; /* OPTIM_NORMS: a tensor's step wants those of its w and g; 0: none are taken */
+    /* Formulas of a step, element-wise and free of order: any cut of a span gives the same bits. variant: which of them
+     * it is; NULL: the first. direct: what comes before norms are taken, or NULL. */
+    const struct formula *formulas;
+    int (*variant)(const void *config);
+    const struct formula *direct;
+    /* What these read in a step, for tensors that are matrices or not: the formula's struct of floats. Whatever does
+     * not depend on the element is computed in double and rounded once. */
+    void (*numbers)(const void *config, const struct optim_step *s, bool matrix, void *numbers);
+    /* With norms: which tensors have them, and the span's rate, from those of the whole tensor. */
+    bool (*adapts)(const void *config, bool matrix);
+    float (*rate)(const void *config, const struct optim_step *s, bool matrix,
+                  const double norm[OPTIM_NORMS]);
     double (*lr)(const void *config);
     bool adaptive; /* how far it goes does not follow from the size of the gradient */
 };
+/* The whole step, for a device. */
+void optim_rule(const struct optim_ops *ops, const void *config, const struct optim_step *s,
+                struct rule *out);
 const struct optim_ops *const *optim_kinds(int *count);
 extern const struct config_variants optim_variants;
 
@@ -47,22 +48,14 @@ enum optim_tensors { TENSORS_ALL, TENSORS_MATRICES };
 #define ADAPT_HELP                                                                                 \
     "Whose learning rate follows the size of the tensor: all, or matrices alone: no biases, no "   \
     "norms"
-static inline bool optim_applies(int tensors, const struct optim_span *s) {
-    return tensors == TENSORS_ALL || s->matrix;
+static inline bool optim_applies(int tensors, bool matrix) {
+    return tensors == TENSORS_ALL || matrix;
 }
 
 /* Two numbers below 1, or an error at the key 'betas'. */
 void optim_check_betas(const struct config_list *betas, const struct node *at, const char *usual,
                        struct config_errors *e);
 
-/* The sum of squares of x[0..n), in double, by 32 lanes: a pure function of the floats. */
-double squares_sum(const float *x, int64_t n);
-
-/* Sum of squares of g[0..n) by blocks of NORM_BLOCK floats from the arena's start, each in double:
- * partial[i] for block i of the whole arena. Begin must be a multiple of NORM_BLOCK. The same
- * blocks whoever computes them, so the norm's bits are the same too. */
-enum { NORM_BLOCK = 4096 };
-void clip_partials(const float *g, int64_t begin, int64_t end, double *partial);
 /* The factor for clipping to 'most' (torch.nn.utils.clip_grad_norm_: most / (norm + 1e-6), at most
  * 1); *norm is told. */
 float clip_scale(const double *partial, int64_t blocks, double most, double *norm);

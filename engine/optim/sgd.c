@@ -5,68 +5,59 @@
  *     w = w - lr * b               nesterov: w - lr * (d + momentum * b)
  *
  * Without momentum b is neither read nor written: w = w - lr * d. */
-#include "engine/base/vector.h"
-#include "engine/optim/optim.h"
+#include "engine/optim/formula.h"
 
+struct sgd_numbers {
+    float lr, scale, decay, momentum;
+};
+
+FORMULA float sgd_gradient(const struct sgd_numbers *k, const struct element *e) {
+    return k->scale * e->g + k->decay * e->w;
+}
+
+FORMULA void sgd_plain(const struct sgd_numbers *k, struct element *e) {
+    e->w -= k->lr * sgd_gradient(k, e);
+}
+
+FORMULA void sgd_momentum(const struct sgd_numbers *k, struct element *e) {
+    e->m = k->momentum * e->m + sgd_gradient(k, e);
+    e->w -= k->lr * e->m;
+}
+
+FORMULA void sgd_nesterov(const struct sgd_numbers *k, struct element *e) {
+    float d = sgd_gradient(k, e);
+    e->m = k->momentum * e->m + d;
+    e->w -= k->lr * (d + k->momentum * e->m);
+}
+
+FORMULA_STEP(sgd_plain, sgd_numbers, 0)
+FORMULA_STEP(sgd_momentum, sgd_numbers, 1)
+FORMULA_STEP(sgd_nesterov, sgd_numbers, 1)
+FORMULAS(sgd, FORMULA_OF(sgd_plain), FORMULA_OF(sgd_momentum), FORMULA_OF(sgd_nesterov))
+
+#ifdef FORMULA_IN_C
 struct sgd_config {
     double lr, momentum, weight_decay;
     int decay; /* enum optim_tensors */
     bool nesterov;
 };
 
-VECTORISED static void step_plain(const struct optim_span *s, float decay) {
-    float *restrict w = s->w;
-    const float *restrict g = s->g;
-    float lr = s->lr, scale = s->scale;
-    int64_t n = s->n;
-    for (int64_t i = 0; i < n; i++) w[i] -= lr * (scale * g[i] + decay * w[i]);
-}
+enum { PLAIN, MOMENTUM, NESTEROV }; /* of sgd_formulas */
 
-VECTORISED static void step_momentum(const struct optim_span *s, float decay, float momentum) {
-    float *restrict w = s->w, *restrict b = s->slot[0];
-    const float *restrict g = s->g;
-    float lr = s->lr, scale = s->scale;
-    int64_t n = s->n;
-    for (int64_t i = 0; i < n; i++) {
-        b[i] = momentum * b[i] + (scale * g[i] + decay * w[i]);
-        w[i] -= lr * b[i];
-    }
-}
-
-VECTORISED static void step_nesterov(const struct optim_span *s, float decay, float momentum) {
-    float *restrict w = s->w, *restrict b = s->slot[0];
-    const float *restrict g = s->g;
-    float lr = s->lr, scale = s->scale;
-    int64_t n = s->n;
-    for (int64_t i = 0; i < n; i++) {
-        float d = scale * g[i] + decay * w[i];
-        b[i] = momentum * b[i] + d;
-        w[i] -= lr * (d + momentum * b[i]);
-    }
-}
-
-static void sgd_step(const void *config, const struct optim_span *s) {
+static int sgd_variant(const void *config) {
     const struct sgd_config *c = config;
-    float decay = optim_applies(c->decay, s) ? (float)c->weight_decay : 0;
-    float momentum = (float)c->momentum;
-    if (c->momentum == 0)
-        step_plain(s, decay);
-    else if (c->nesterov)
-        step_nesterov(s, decay, momentum);
-    else
-        step_momentum(s, decay, momentum);
+    return c->momentum == 0 ? PLAIN : c->nesterov ? NESTEROV : MOMENTUM;
 }
 
-static void sgd_rule(const void *config, const struct optim_span *s, struct rule *out) {
+static void sgd_numbers(const void *config, const struct optim_step *s, bool matrix,
+                        void *numbers) {
     const struct sgd_config *c = config;
-    *out = (struct rule){.kind = RULE_SGD,
-                         .number = {[SGD_DECAY] = c->weight_decay,
-                                    [SGD_MOMENTUM] = c->momentum,
-                                    [SGD_NESTEROV] = c->nesterov},
-                         .lr = s->lr,
-                         .scale = s->scale,
-                         .t = s->t,
-                         .decay_all = c->decay == TENSORS_ALL};
+    *(struct sgd_numbers *)numbers = (struct sgd_numbers){
+        .lr = s->lr,
+        .scale = s->scale,
+        .decay = optim_applies(c->decay, matrix) ? (float)c->weight_decay : 0,
+        .momentum = (float)c->momentum,
+    };
 }
 
 static double sgd_lr(const void *config) {
@@ -122,7 +113,9 @@ const struct optim_ops optim_sgd = {
                 .check = sgd_check},
     .nslots = 1,
     .slot_names = {"momentum_buffer"},
-    .step = sgd_step,
-    .rule = sgd_rule,
+    .formulas = sgd_formulas,
+    .variant = sgd_variant,
+    .numbers = sgd_numbers,
     .lr = sgd_lr,
 };
+#endif

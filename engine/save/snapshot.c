@@ -1,7 +1,7 @@
 /* The snapshot: one allocation that holds all that a checkpoint holds, and the list of its tensors
  * by file. The saver fills it from the arenas and writes from it while training goes on; a load
  * fills it from the files and gives it to the arenas when all of it has proved to be valid. */
-#include "engine/device/accel.h"
+#include "engine/device/runtime.h"
 #include "engine/save/checkpoint_impl.h"
 
 #include <string.h>
@@ -126,19 +126,12 @@ void snapshot_free(struct snapshot *shot) {
     pool_free(shot->pool);
 }
 
-/* What the view points to may lie on its device, or not. */
 static enum error take_floats(struct device *d, float *to, const float *from, int64_t n) {
-    size_t bytes = n > 0 ? (size_t)n * sizeof *to : 0;
-    if (bytes && device_holds(d, from)) return device_read(d, to, from, bytes);
-    if (bytes) memcpy(to, from, bytes);
-    return ERR_NONE;
+    return n > 0 ? device_read(d, to, from, (size_t)n * sizeof *to) : ERR_NONE;
 }
 
 static enum error give_floats(struct device *d, float *to, const float *from, int64_t n) {
-    size_t bytes = n > 0 ? (size_t)n * sizeof *to : 0;
-    if (bytes && device_holds(d, to)) return device_write(d, to, from, bytes);
-    if (bytes) memcpy(to, from, bytes);
-    return ERR_NONE;
+    return n > 0 ? device_write(d, to, from, (size_t)n * sizeof *to) : ERR_NONE;
 }
 
 /* The header before the parameters is no part of a checkpoint. */

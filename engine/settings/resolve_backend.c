@@ -1,4 +1,5 @@
 /* What carries gradients that lie on accelerators, and where their server computes. */
+#include "engine/device/runtime.h"
 #include "engine/settings/resolve_impl.h"
 
 static const struct device_ops *kind_of(const struct resolve *r) {
@@ -14,7 +15,7 @@ static const char *wrong_backend(const struct resolve *r) {
     const struct comm_config *c = &r->c->comm;
     const char *devices = resolve_place(r, resolve_find(r, "devices"));
     enum place_kind place = r->c->sharing.place;
-    if (!kind_of(r)->accel)
+    if (!kind_of(r)->runtime->apart)
         return pool_printf(r->pool,
                            "devices are '%s' (%s), whose memory is the host's\nuse comm.backend "
                            "auto or host",

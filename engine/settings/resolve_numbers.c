@@ -1,14 +1,11 @@
 /* How numbers are computed: precision, batchnorm over the whole batch, and what devices are capable of. */
+#include "engine/device/runtime.h"
 #include "engine/settings/resolve_impl.h"
-
-static bool on_accelerators(const struct resolve *r) {
-    const struct device_ops *ops = device_find(r->c->devices.kind);
-    return ops && ops->accel;
-}
 
 static void check_precision(struct resolve *r) {
     int precision = r->c->precision;
-    if ((precision != PRECISION_FP16 && precision != PRECISION_TF32) || on_accelerators(r)) return;
+    const struct device_ops *ops = device_find(r->c->devices.kind);
+    if (!ops || ops->precisions & 1u << precision) return;
     config_error(r->e, resolve_find(r, "precision"), false,
                  "precision %s needs a GPU, and devices are '%s' (%s)\nuse %s",
                  precision == PRECISION_FP16 ? "fp16" : "tf32", r->c->devices_text,
@@ -18,9 +15,10 @@ static void check_precision(struct resolve *r) {
 
 static void check_sync_batchnorm(struct resolve *r) {
     const struct run_config *c = r->c;
+    const struct device_ops *ops = device_find(c->devices.kind);
     const struct node *at = resolve_find(r, "sync_batchnorm");
     if (!c->sync_batchnorm) return;
-    if (on_accelerators(r))
+    if (ops && ops->runtime->asynchronous)
         config_error(r->e, at, false,
                      "sync_batchnorm is not possible on GPUs, and devices are '%s' (%s)\n"
                      "make the shards of a batch larger (batch.shards), or use a model without "

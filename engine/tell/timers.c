@@ -7,7 +7,7 @@
  *
  * Of a step in many pieces the first ones are timed, and stand for all. */
 #include "engine/base/clock.h"
-#include "engine/device/accel.h"
+#include "engine/device/runtime.h"
 #include "engine/train/internal.h"
 
 #include <stdlib.h>
@@ -21,13 +21,13 @@ struct timers {
 };
 
 enum error timers_open(struct trainer *t) {
-    const struct accel_ops *a = device_accel(t->device);
-    if (!a) return ERR_NONE;
+    const struct device_runtime *run = device_runtime(t->device);
+    if (!run->asynchronous) return ERR_NONE;
     if (!(t->timers = calloc(1, sizeof *t->timers)))
         return FAIL(ERR_MEMORY, "no memory for timers");
     for (int i = 0; i < TIMED_PIECES; i++)
         for (int k = 0; k < TIMED_PLACES; k++)
-            TRY(a->timer_create(t->device, &t->timers->mark[i][k]));
+            TRY(run->timer_create(t->device, &t->timers->mark[i][k]));
     return ERR_NONE;
 }
 
@@ -35,8 +35,8 @@ void timers_close(struct trainer *t) {
     if (!t->timers) return;
     for (int i = 0; i < TIMED_PIECES; i++)
         for (int k = 0; k < TIMED_PLACES; k++)
-            if (t->timers->mark[i][k]) device_accel(t->device)->mark_free(t->timers->mark[i][k]);
-    if (t->timers->zero) device_accel(t->device)->mark_free(t->timers->zero);
+            if (t->timers->mark[i][k]) device_runtime(t->device)->mark_free(t->timers->mark[i][k]);
+    if (t->timers->zero) device_runtime(t->device)->mark_free(t->timers->zero);
     free(t->timers);
     t->timers = NULL;
 }
@@ -46,7 +46,7 @@ enum error timers_mark(struct trainer *t, enum timed place) {
     if (!s) return ERR_NONE;
     int piece = place == TIMED_END ? s->pieces++ : s->pieces;
     if (piece >= TIMED_PIECES) return ERR_NONE;
-    return device_accel(t->device)->mark(t->device, LANE_COMPUTE, s->mark[piece][place]);
+    return device_runtime(t->device)->mark(t->device, LANE_COMPUTE, s->mark[piece][place]);
 }
 
 /* Of all pieces, between two places. */
@@ -55,16 +55,16 @@ static int64_t elapsed(const struct trainer *t, enum timed from, enum timed to) 
     int timed = s->pieces < TIMED_PIECES ? s->pieces : TIMED_PIECES;
     int64_t sum = 0;
     for (int i = 0; i < timed; i++)
-        sum += device_accel(t->device)->between(s->mark[i][from], s->mark[i][to]);
+        sum += device_runtime(t->device)->between(s->mark[i][from], s->mark[i][to]);
     return timed ? sum * s->pieces / timed : 0;
 }
 
 void timers_anchor(struct trainer *t) {
     struct timers *s = t->timers;
-    const struct accel_ops *a = s ? device_accel(t->device) : NULL;
+    const struct device_runtime *run = device_runtime(t->device);
     if (!s || s->zero_ns) return;
-    if (!s->zero && a->timer_create(t->device, &s->zero) != ERR_NONE) return;
-    if (a->mark(t->device, LANE_COMPUTE, s->zero) != ERR_NONE) return;
+    if (!s->zero && run->timer_create(t->device, &s->zero) != ERR_NONE) return;
+    if (run->mark(t->device, LANE_COMPUTE, s->zero) != ERR_NONE) return;
     if (device_wait(t->device) == ERR_NONE) s->zero_ns = clock_ns();
 }
 
@@ -78,7 +78,7 @@ static void trace_pieces(const struct trainer *t) {
             int64_t at[2];
             for (int end = 0; end < 2; end++)
                 at[end] =
-                    s->zero_ns + device_accel(t->device)->between(s->zero, s->mark[i][k + end]);
+                    s->zero_ns + device_runtime(t->device)->between(s->zero, s->mark[i][k + end]);
             trace_span(t->trace, kinds[k], TRACE_DEVICE, at[0], at[1]);
         }
 }

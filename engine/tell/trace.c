@@ -5,7 +5,7 @@
 #include "engine/base/digest.h"
 #include "engine/base/file.h"
 #include "engine/base/log.h"
-#include "engine/device/accel.h"
+#include "engine/device/runtime.h"
 #include "engine/tell/trace_file.h"
 #include "engine/train/internal.h"
 
@@ -96,14 +96,18 @@ static void on_layer(void *user, int step, bool backward, bool done) {
 
 /* ---- memory ---- */
 
+/* Layers are seen on devices in step with the host: others would have to be waited for after each. */
+static bool sees_layers(const struct trainer *t) {
+    return t->graph && !device_runtime(t->device)->asynchronous;
+}
+
 /* Events of a step, rather too many: what its pieces, its layers, its buckets and those that it serves leave. */
 static int64_t events_of(const struct trainer *t, bool lane) {
     int64_t pieces = t->nshards * t->config->batch.accumulate, layers = 0;
     int64_t n = t->nshards ? sampler_shard_size(&t->sampler, 0, t->shards[0]) : 0;
     int64_t served = t->standing.worker < 0 ? t->standing.workers : 0;
     if (lane) return 16 + 4 * t->standing.ncuts + 2 * served;
-    if (t->graph && !device_accel(t->device))
-        layers = graph_steps(t->graph, n / t->config->batch.accumulate);
+    if (sees_layers(t)) layers = graph_steps(t->graph, n / t->config->batch.accumulate);
     int64_t passes = t->config->sync_batchnorm ? 6 : 2;
     return 64 + pieces * (8 + passes * layers) + t->model->nparams +
            8 * (t->standing.ncuts + served);
@@ -241,7 +245,7 @@ static struct trace_head head_of(const struct trace *tr) {
     struct trace_head h = {.rank = t->rank,
                            .size = t->standing.ranks,
                            .worker = t->standing.worker,
-                           .accel = t->device && device_accel(t->device),
+                           .accel = device_runtime(t->device)->asynchronous,
                            .nbuckets = (uint32_t)t->standing.ncuts,
                            .first = tr->first,
                            .last = tr->last,
@@ -356,8 +360,7 @@ enum error trace_step_begin(struct trainer *t) {
         atomic_store(&tr->on, !tr->written);
     }
     atomic_store(&tr->step, step);
-    if (atomic_load(&tr->on) && t->graph && !device_accel(t->device))
-        graph_watch(t->graph, on_layer, tr);
+    if (atomic_load(&tr->on) && sees_layers(t)) graph_watch(t->graph, on_layer, tr);
     return ERR_NONE;
 }
 

@@ -1,7 +1,7 @@
 /* How a rank begins: rank 0 has first weights or a checkpoint, and gives all of it to the others. */
 #include "engine/train/internal.h"
 
-#include "engine/device/accel.h"
+#include "engine/device/runtime.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,24 +13,15 @@ static enum error make_values(struct trainer *t, float *values, float *buffers) 
     return loads ? init_load(&t->config->init, t->model, values, buffers) : ERR_NONE;
 }
 
-/* First values for arenas that the host cannot write to. */
-static enum error send_values(struct trainer *t) {
-    size_t n = (size_t)t->model->arena_floats, k = (size_t)t->model->buffer_floats;
-    void *memory;
-    TRY(memory_alloc((n + k) * sizeof(float), &memory));
-    float *values = memory, *buffers = values + n;
-    enum error err = make_values(t, values, buffers);
-    if (err == ERR_NONE) err = device_write(t->device, t->values, values, n * sizeof *values);
-    if (err == ERR_NONE && k)
-        err = device_write(t->device, t->buffers, buffers, k * sizeof *buffers);
-    if (err == ERR_NONE) err = device_wait(t->device);
-    memory_free(memory);
-    return err;
-}
-
 static enum error put_values(struct trainer *t) {
-    return device_holds(t->device, t->values) ? send_values(t)
-                                              : make_values(t, t->values, t->buffers);
+    size_t n = (size_t)t->model->arena_floats * sizeof(float),
+           k = (size_t)t->model->buffer_floats * sizeof(float);
+    void *values, *buffers;
+    TRY(device_map(t->device, t->values, n, &values));
+    enum error err = device_map(t->device, t->buffers, k, &buffers);
+    if (err == ERR_NONE)
+        err = device_unmap(t->device, t->buffers, k, buffers, make_values(t, values, buffers));
+    return device_unmap(t->device, t->values, n, values, err);
 }
 
 static enum error first_values(struct trainer *t) {

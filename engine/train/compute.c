@@ -11,10 +11,10 @@
  * In the last backward the additions follow the gradients as they become ready, so that buckets can
  * leave before it ends.
  *
- * On an accelerator nothing here waits for it: while it computes, the next piece of the batch, and then the next
+ * Nothing here waits for an asynchronous device: while it computes, the next piece of the batch, and then the next
  * step's, is on its way there. */
 #include "engine/base/clock.h"
-#include "engine/device/accel.h"
+#include "engine/device/runtime.h"
 #include "engine/train/inject.h"
 #include "engine/train/internal.h"
 #include "engine/train/stop.h"
@@ -112,13 +112,11 @@ static struct graph_batch piece_batch(const struct trainer *t, const struct step
     return batch_of(t, b, s, s->n * p->of / pieces, s->n * (p->of + 1) / pieces);
 }
 
-/* An accelerator is asked for all of it at once, unless somebody waits for parts of the gradient. */
+/* Parts of the gradient are awaited at the mode's cuts, if anybody waits for them. */
 static enum error run_backward(struct trainer *t, const struct graph_batch *batch, float *grads,
                                struct cascade *c) {
-    if (c->ready || !device_accel(t->device))
-        return graph_backward(t->graph, batch, t->values, grads, cascade_ready, c);
-    TRY(graph_backward(t->graph, batch, t->values, grads, NULL, NULL));
-    return cascade_ready(c, t->model->arena_floats);
+    graph_cuts(t->graph, t->standing.cuts, c->ready ? t->standing.ncuts : 0);
+    return graph_backward(t->graph, batch, t->values, grads, cascade_ready, c);
 }
 
 /* A piece, forward and backward, into c's arena. */
@@ -159,12 +157,9 @@ static enum error compute_together(struct trainer *t, const struct step_batch *b
     inject_lag(t);
     trainer_phase(t, PHASE_FORWARD, &mark);
     for (int i = 0; i < b->nshards; i++) {
-        float *header = m[i].grads;
-        memset(header, 0, HEADER_FLOATS * sizeof *header);
-        header[HEADER_LOSS] = (float)(m[i].both[0] * (double)m[i].batch.scale);
-        header[HEADER_CORRECT] = (float)m[i].both[1];
-        header[HEADER_SAMPLES] = (float)m[i].batch.n;
-        header[HEADER_STOP] = stop_signal() != 0;
+        const struct graph_batch *of = &m[i].batch;
+        TRY(device_runtime(t->device)->head(t->device, m[i].grads, m[i].both, of->scale,
+                                            (float)of->n, stop_signal() != 0));
     }
     TRY(graph_backward_together(t->graph, m, b->nshards, t->values, &sync));
     for (int half = b->nshards / 2; half > 0; half /= 2)
@@ -178,11 +173,11 @@ static enum error compute_together(struct trainer *t, const struct step_batch *b
 
 /* ---- one step --------------------------------------------------------------------------------- */
 
-/* While an accelerator computes: the next step's batch begins to travel. Where that cannot be had, the step that
+/* While the device computes: the next step's batch begins to travel to it. Where that cannot be had, the step that
  * wants it will say so. */
 static enum error look_ahead(struct trainer *t, int64_t *mark) {
     t->ahead = NULL;
-    if (!device_accel(t->device) || !t->loader || t->at.step + 1 >= t->steps) return ERR_NONE;
+    if (!graph_stages(t->graph) || !t->loader || t->at.step + 1 >= t->steps) return ERR_NONE;
     TRY(graph_staged(t->graph)); /* the loader takes back what this step has read */
     trainer_phase(t, PHASE_BACKWARD, mark);
     const struct step_batch *b;
@@ -206,7 +201,7 @@ static enum error run_batch(struct trainer *t, const struct step_batch *b, grad_
         if (p.of > 0) c.piece = t->grads[GRAD_ARENAS - 1];
         if (c.last) c.ready = ready, c.user = user, c.trace = t->trace;
         TRY(run_piece(t, b, &p, &c));
-        if (c.last || !device_accel(t->device)) continue;
+        if (c.last) continue;
         const struct piece next = piece_at(t, b, k + 1);
         const struct graph_batch batch = piece_batch(t, b, &next);
         if (batch.n) TRY(graph_stage(t->graph, &batch));
@@ -214,7 +209,7 @@ static enum error run_batch(struct trainer *t, const struct step_batch *b, grad_
     return ERR_NONE;
 }
 
-/* An accelerator that is slow on purpose keeps its gradients until it has been: they leave late, all at once. */
+/* An asynchronous device that is slow on purpose keeps its gradients until it has been: they leave late, all at once. */
 static enum error run_late(struct trainer *t, const struct step_batch *b, grad_ready_fn ready,
                            void *user) {
     TRY(run_batch(t, b, NULL, NULL));

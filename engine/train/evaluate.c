@@ -4,7 +4,7 @@
  * in whole numbers (the confusion matrix) is exact in any order, and so is summed at once.
  *
  *   [shard 0: loss, correct, samples, top5][shard 1: ...] ... [confusion, classes x classes] */
-#include "engine/device/accel.h"
+#include "engine/device/runtime.h"
 #include "engine/train/internal.h"
 
 #include <math.h>

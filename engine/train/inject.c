@@ -5,7 +5,7 @@
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/base/rng.h"
-#include "engine/device/accel.h"
+#include "engine/device/runtime.h"
 #include "engine/train/internal.h"
 
 #include <math.h>
@@ -113,7 +113,7 @@ static int64_t lag(struct lag *l) {
 }
 
 void inject_lag(struct trainer *t) {
-    if (t->lag.by > 0 && !device_accel(t->device)) lag(&t->lag);
+    if (t->lag.by > 0 && !inject_holds(t)) lag(&t->lag);
 }
 
 void inject_waited(struct trainer *t, int64_t ns) {
@@ -121,7 +121,7 @@ void inject_waited(struct trainer *t, int64_t ns) {
 }
 
 bool inject_holds(const struct trainer *t) {
-    return t->lag.by > 0 && device_accel(t->device);
+    return t->lag.by > 0 && device_runtime(t->device)->asynchronous;
 }
 
 /* The wait is counted as communication, where timers_settle looks for what an accelerator computed; the sleep has to

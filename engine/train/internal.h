@@ -13,24 +13,8 @@ const struct optim_ops *trainer_optim(const struct run_config *c);
 /* The optimizer's state and what trainer_norm and the others need. */
 MUST_CHECK enum error update_open(struct trainer *t);
 void update_close(struct trainer *t);
-/* Of a tensor: what it shares with a slice, within [begin, end) or within a piece, as a span; false: nothing. */
-bool update_span(const struct trainer *t, const struct slice *slice, int tensor, int64_t begin,
-                 int64_t end, struct optim_span *s);
-bool update_piece(const struct trainer *t, const struct slice *slice, int tensor, int64_t piece,
-                  struct optim_span *s);
-void update_norms(const struct trainer *t, int tensor, double *norm);
-
-/* ---- update_there.c: where the arenas are an accelerator's ---- */
-MUST_CHECK enum error there_open(struct trainer *t);
-void there_close(struct trainer *t);
-/* Sums and partials of this step, if they are not here yet: one wait. */
-MUST_CHECK enum error there_fetch(struct trainer *t);
-void there_renew(struct trainer *t); /* what has been fetched is the last step's */
-/* The sums alone: asked for, and (when the device has been waited for) taken. */
-MUST_CHECK enum error there_ask(struct trainer *t);
-void there_take(struct trainer *t);
-MUST_CHECK enum error there_measure(struct trainer *t);
-MUST_CHECK enum error there_update(struct trainer *t, int slice);
+/* What a header says, of gradients or of values. */
+struct step_sums header_sums(const float *header);
 
 /* ---- scaling.c: the loss's scale in fp16 ---- */
 bool scaling_on(const struct trainer *t);

@@ -4,7 +4,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
-#include "engine/device/accel.h"
+#include "engine/device/runtime.h"
 #include "engine/optim/schedule.h"
 
 #include <math.h>
@@ -25,20 +25,9 @@ void trainer_note(struct trainer *t, const char *doing) {
 }
 
 /* ---- sums that ride in the header ---- */
-static struct step_sums sums_of(const float *h) {
+struct step_sums header_sums(const float *h) {
     return (struct step_sums){h[HEADER_LOSS], h[HEADER_CORRECT], h[HEADER_SAMPLES],
                               h[HEADER_STOP] > 0, h[HEADER_SKIPPED] > 0};
-}
-
-enum error trainer_take_sums(struct trainer *t) {
-    if (t->there) {
-        TRY(there_fetch(t));
-        there_take(t);
-        return ERR_NONE;
-    }
-    t->sums = sums_of(t->grads[0]);
-    memset(t->grads[0], 0, HEADER_FLOATS * sizeof *t->grads[0]);
-    return ERR_NONE;
 }
 
 enum error trainer_put_sums(struct trainer *t) {
@@ -62,7 +51,7 @@ void trainer_count_updates(struct trainer *t, int64_t more) {
 enum error trainer_get_sums(struct trainer *t) {
     float h[HEADER_FLOATS];
     TRY(device_read(t->device, h, t->values, sizeof h));
-    t->sums = sums_of(h);
+    t->sums = header_sums(h);
     return ERR_NONE;
 }
 
@@ -253,7 +242,7 @@ enum error trainer_open_device(struct trainer *t) {
     const struct device_choice *d = &c->devices;
     const struct device_ops *ops = device_find(d->kind);
     bool serves = t->standing.worker < 0;
-    if (serves && (!ops->accel || c->sharing.on_host)) return ERR_NONE;
+    if (serves && (!ops->runtime->apart || c->sharing.on_host)) return ERR_NONE;
     bool together = t->standing.seats == 0;
     int index = together ? (serves ? 0 : t->standing.worker) : t->standing.seat;
     struct device_params p = {.index = index,
@@ -275,7 +264,6 @@ static enum error open_compute(struct trainer *t) {
     TRY(graph_create(t->model, t->device, (enum loss)c->loss, (enum precision)c->precision,
                      &t->graph));
     if (t->job->task != JOB_TRAIN) return ERR_NONE;
-    graph_cuts(t->graph, t->standing.cuts, t->standing.ncuts);
     if (c->cuda.graph == CUDA_GRAPH_AUTO) TRY(graph_record(t->graph));
     TRY(timers_open(t));
     return prepare_sizes(t);
@@ -303,13 +291,11 @@ void trainer_view(struct trainer *t, struct checkpoint_view *v) {
 }
 
 enum error trainer_values(const struct trainer *t, const float **values, void **copy) {
-    size_t bytes = (size_t)t->model->arena_floats * sizeof **values;
-    *copy = NULL;
-    *values = t->values;
-    if (!device_holds(t->device, t->values)) return ERR_NONE;
-    TRY(memory_alloc(bytes, copy));
-    *values = *copy;
-    return device_read(t->device, *copy, t->values, bytes);
+    const void *view;
+    TRY(device_view(t->device, t->values, (size_t)t->model->arena_floats * sizeof **values, &view,
+                    copy));
+    *values = view;
+    return ERR_NONE;
 }
 
 /* Whether there is a checkpoint to say, or to ask, what the data were. */

@@ -115,7 +115,7 @@ struct trainer {
     int64_t *first_piece, nsquares, state_bytes;
     struct slice all;
     float scale; /* what the gradient is multiplied by: clipping, and fp16's scale off again */
-    struct there *there; /* of the update, where the arenas are an accelerator's; else NULL */
+    struct update *update;
     const struct optim_ops *optim;
     struct step_sums sums;
     float header[HEADER_FLOATS]; /* on its way to the values' */
@@ -128,8 +128,8 @@ struct trainer {
     char run_id[RUN_ID_TEXT]; /* rank 0's, on every rank; "": it has none */
     int64_t phase_ns[PHASES];
     struct trace *trace;   /* NULL: there is none */
-    struct timers *timers; /* of an accelerator's passes; NULL: the host's clock tells all */
-    const struct step_batch *ahead; /* an accelerator's next batch, which is on its way; or NULL */
+    struct timers *timers; /* of an asynchronous device's passes; NULL: the host's clock tells all */
+    const struct step_batch *ahead; /* the next batch, which is on its way to the device; or NULL */
     struct lag lag;                 /* of a device that is slow on purpose */
     double *confusion; /* (classes, classes) of the last evaluation; NULL: not counted */
 };
@@ -167,7 +167,7 @@ void trainer_unload(struct trainer *t); /* NULL is fine */
 /* ---- what modes call ---- */
 /* From mode->open, once worker (and where hosts are several, seat and seats) are known and before
  * the group is: t->device, which the group may have to know. A rank that only serves has one where
- * the devices are accelerators. */
+ * their memory is apart from the host's. */
 MUST_CHECK enum error trainer_open_device(struct trainer *t);
 /* Computes this rank's gradients. grads[0] ends as the sum over its shards in tree order, its
  * header with their sums. 'ready' (may be NULL) is called as in graph_backward, when grads[0] is

@@ -1,13 +1,38 @@
 /* One rank's part of an optimizer step, on its slices of the arena: the gradient's norm, the norms
  * of tensors, the update. Between these the mode exchanges what each rank has measured of its own
  * slices; what was measured lies in arrays that are the same on every rank, by block and by piece of
- * the whole arena, and zero where others measure. A piece is what a block and a tensor share. */
-#include "engine/device/accel.h"
+ * the whole arena, and zero where others measure. A piece is what a block and a tensor share.
+ *
+ * All of it is asked of the device, where the arenas lie: its spans are listed when the rank opens, and given in one
+ * call. What the host needs for a step (the sums in the header, the norm's partial sums) comes in one read. */
+#include "engine/device/runtime.h"
 #include "engine/optim/schedule.h"
 #include "engine/train/internal.h"
 
 #include <math.h>
 #include <string.h>
+
+struct update {
+    struct pool *pool;        /* of these lists, and of what is the host's alone */
+    struct rule_span *spans;  /* what each slice shares with each tensor, slice after slice */
+    int *tensor;              /* of each span */
+    int *first;               /* of each slice, and behind the last */
+    struct rule_span *pieces; /* of all slices, where the optimizer measures */
+    int64_t *place;           /* of each piece, among all pieces of the arena */
+    int npieces;
+    struct optim_step step;
+    struct rule rule;
+    double *partials, *squares; /* the device's: by block of the arena, by piece */
+    float *header;              /* the host's, which the device's is copied to */
+    double *squares_back;       /* likewise */
+    bool fetched;               /* t->partials are this step's already */
+};
+
+static const struct device_runtime *runtime(const struct trainer *t) {
+    return device_runtime(t->device);
+}
+
+/* ---- opening ---- */
 
 static int64_t all_blocks(const struct trainer *t) {
     return (t->model->arena_floats + NORM_BLOCK - 1) / NORM_BLOCK;
@@ -24,91 +49,162 @@ static int64_t pieces_of(const struct tensor_info *p) {
     return p->count ? (p->offset + p->count - 1) / NORM_BLOCK - p->offset / NORM_BLOCK + 1 : 0;
 }
 
-enum error update_open(struct trainer *t) {
-    const struct model *m = t->model;
-    void *memory;
-    if (!t->standing.nslices && t->standing.owns_state) {
-        t->all = (struct slice){.end = m->arena_floats};
-        t->standing.slices = &t->all;
-        t->standing.nslices = 1;
-    }
-    int64_t state = 0;
-    for (int i = 0; i < t->standing.nslices; i++)
-        state += t->standing.slices[i].end - t->standing.slices[i].begin;
-    for (int i = 0; t->standing.nslices && i < t->optim->nslots; i++) {
-        TRY(device_alloc(t->device, (size_t)state * sizeof(float), &memory));
-        t->slots[i] = memory;
-    }
-    t->state_bytes = state * t->optim->nslots * (int64_t)sizeof(float);
-    TRY(memory_alloc((size_t)all_blocks(t) * sizeof(double), &memory));
-    t->partials = memory;
-    TRY(memory_alloc((size_t)(m->nparams + 1) * sizeof *t->first_piece, &memory));
-    t->first_piece = memory;
-    for (int p = 0; p < m->nparams; p++)
-        t->first_piece[p + 1] = t->first_piece[p] + pieces_of(&m->params[p]);
-    t->nsquares = t->first_piece[m->nparams] * t->optim->nnorms;
-    TRY(memory_alloc((size_t)t->nsquares * sizeof *t->squares, &memory));
-    t->squares = memory;
-    return device_accel(t->device) && t->standing.nslices ? there_open(t) : ERR_NONE;
-}
-
-void update_close(struct trainer *t) {
-    there_close(t);
-    for (int i = 0; i < OPTIM_SLOTS; i++) device_free(t->device, t->slots[i]);
-    memory_free(t->partials);
-    memory_free(t->first_piece);
-    memory_free(t->squares);
-}
-
-enum error trainer_norm(struct trainer *t) {
-    if (trainer_norm_blocks(t) == 0) return ERR_NONE;
-    if (t->there) return there_fetch(t);
-    memset(t->partials, 0, (size_t)all_blocks(t) * sizeof *t->partials);
-    for (int i = 0; i < t->standing.nslices; i++)
-        clip_partials(t->grads[0], t->standing.slices[i].begin, t->standing.slices[i].end,
-                      t->partials);
-    return ERR_NONE;
-}
-
-/* ---- spans ---- */
-
-/* What [begin, end) of the arena and a tensor share, as a span; false: nothing. */
-bool update_span(const struct trainer *t, const struct slice *slice, int tensor, int64_t begin,
-                 int64_t end, struct optim_span *s) {
+/* What [begin, end) of a slice and a tensor share; false: nothing. */
+static bool find_span(const struct trainer *t, const struct slice *slice, int tensor, int64_t begin,
+                      int64_t end, struct rule_span *s) {
     const struct tensor_info *p = &t->model->params[tensor];
     if (begin < p->offset) begin = p->offset;
     if (end > p->offset + p->count) end = p->offset + p->count;
+    if (begin < slice->begin) begin = slice->begin;
+    if (end > slice->end) end = slice->end;
     if (begin >= end) return false;
-    *s = (struct optim_span){.w = t->values + begin,
-                             .g = t->grads[0] + begin,
-                             .n = end - begin,
-                             .lr = (float)t->lr,
-                             .scale = t->scale,
-                             .t = t->at.step + 1 - t->at.skipped + t->more_updates,
-                             .matrix = p->shape.ndim > 1};
+    *s = (struct rule_span){.w = t->values + begin,
+                            .g = t->grads[0] + begin,
+                            .n = end - begin,
+                            .matrix = p->shape.ndim > 1};
     for (int i = 0; i < t->optim->nslots; i++)
         s->slot[i] = t->slots[i] + slice->at + (begin - slice->begin);
     return true;
 }
 
-/* What a slice and a piece of a tensor share. */
-bool update_piece(const struct trainer *t, const struct slice *slice, int tensor, int64_t piece,
-                  struct optim_span *s) {
-    int64_t block = t->model->params[tensor].offset / NORM_BLOCK + piece - t->first_piece[tensor];
-    int64_t lo = block * NORM_BLOCK, hi = lo + NORM_BLOCK;
-    if (lo < slice->begin) lo = slice->begin;
-    if (hi > slice->end) hi = slice->end;
-    return update_span(t, slice, tensor, lo, hi, s);
+static void list_spans(const struct trainer *t, struct update *u) {
+    int count = 0;
+    for (int i = 0; i < t->standing.nslices; i++) {
+        for (int p = 0; p < t->model->nparams; p++)
+            if (find_span(t, &t->standing.slices[i], p, 0, INT64_MAX, &u->spans[count]))
+                u->tensor[count++] = p;
+        u->first[i + 1] = count;
+    }
 }
 
-/* Measures what a slice has of a tensor, piece by piece. */
-static void measure(struct trainer *t, const struct slice *slice, int tensor) {
-    struct optim_span s;
-    for (int64_t i = t->first_piece[tensor]; i < t->first_piece[tensor + 1]; i++)
-        if (update_piece(t, slice, tensor, i, &s))
-            t->optim->measure(t->config->optimizer.kind.config, &s,
-                              t->squares + i * t->optim->nnorms);
+static void list_pieces(const struct trainer *t, struct update *u) {
+    for (int i = 0; i < t->standing.nslices; i++)
+        for (int p = 0; p < t->model->nparams; p++) {
+            int64_t block = t->model->params[p].offset / NORM_BLOCK;
+            for (int64_t k = t->first_piece[p]; k < t->first_piece[p + 1]; k++, block++)
+                if (find_span(t, &t->standing.slices[i], p, block * NORM_BLOCK,
+                              (block + 1) * NORM_BLOCK, &u->pieces[u->npieces]))
+                    u->place[u->npieces++] = k;
+        }
 }
+
+/* A slice ends within at most one tensor, and within no block but the arena's last. */
+static enum error open_lists(struct trainer *t, struct update *u) {
+    size_t params = (size_t)t->model->nparams, spans = params + (size_t)t->standing.nslices,
+           pieces = t->optim->nnorms ? (size_t)t->first_piece[params] : 0;
+    t->nsquares = t->first_piece[params] * t->optim->nnorms;
+    t->squares = pool_alloc(u->pool, (size_t)t->nsquares * sizeof *t->squares);
+    u->spans = pool_alloc(u->pool, spans * sizeof *u->spans);
+    u->tensor = pool_alloc(u->pool, spans * sizeof *u->tensor);
+    u->first = pool_alloc(u->pool, (size_t)(t->standing.nslices + 1) * sizeof *u->first);
+    u->pieces = pool_alloc(u->pool, pieces * sizeof *u->pieces);
+    u->place = pool_alloc(u->pool, pieces * sizeof *u->place);
+    if (!t->squares || !u->spans || !u->tensor || !u->first || !u->pieces || !u->place)
+        return ERR_MEMORY;
+    list_spans(t, u);
+    if (pieces) list_pieces(t, u);
+    return ERR_NONE;
+}
+
+/* What is measured, on the device and where the host has it copied to. */
+static enum error open_measures(struct trainer *t, struct update *u) {
+    const struct allocator host = device_host_allocator(t->device);
+    size_t partials = (size_t)all_blocks(t) * sizeof(double),
+           squares = (size_t)u->npieces * RULE_NORMS * sizeof(double);
+    void *memory;
+    TRY(host.alloc(host.ctx, HEADER_FLOATS * sizeof(float) + partials + squares, &memory));
+    u->header = memory;
+    t->partials = (double *)(void *)(u->header + HEADER_FLOATS);
+    u->squares_back = t->partials + all_blocks(t);
+    TRY(device_alloc(t->device, partials + squares, &memory));
+    u->partials = memory;
+    u->squares = u->partials + all_blocks(t);
+    return ERR_NONE;
+}
+
+static enum error open_state(struct trainer *t) {
+    int64_t state = 0;
+    for (int i = 0; i < t->standing.nslices; i++)
+        state += t->standing.slices[i].end - t->standing.slices[i].begin;
+    for (int i = 0; t->standing.nslices && i < t->optim->nslots; i++) {
+        void *memory;
+        TRY(device_alloc(t->device, (size_t)state * sizeof(float), &memory));
+        t->slots[i] = memory;
+    }
+    t->state_bytes = state * t->optim->nslots * (int64_t)sizeof(float);
+    return ERR_NONE;
+}
+
+enum error update_open(struct trainer *t) {
+    const struct model *m = t->model;
+    struct pool *pool;
+    if (!t->standing.nslices && t->standing.owns_state) {
+        t->all = (struct slice){.end = m->arena_floats};
+        t->standing.slices = &t->all;
+        t->standing.nslices = 1;
+    }
+    TRY(open_state(t));
+    TRY(pool_create(&pool));
+    t->update = pool_alloc(pool, sizeof *t->update);
+    t->first_piece = pool_alloc(pool, (size_t)(m->nparams + 1) * sizeof *t->first_piece);
+    if (!t->update || !t->first_piece) {
+        pool_free(pool);
+        t->update = NULL;
+        return ERR_MEMORY;
+    }
+    t->update->pool = pool;
+    for (int p = 0; p < m->nparams; p++)
+        t->first_piece[p + 1] = t->first_piece[p] + pieces_of(&m->params[p]);
+    TRY(open_lists(t, t->update));
+    return open_measures(t, t->update);
+}
+
+void update_close(struct trainer *t) {
+    const struct allocator host = device_host_allocator(t->device);
+    for (int i = 0; i < OPTIM_SLOTS; i++) device_free(t->device, t->slots[i]);
+    if (!t->update) return;
+    host.free(host.ctx, t->update->header);
+    device_free(t->device, t->update->partials);
+    pool_free(t->update->pool);
+}
+
+/* ---- sums and norm ---- */
+
+static enum error ask_sums(struct trainer *t) {
+    size_t bytes = HEADER_FLOATS * sizeof(float);
+    TRY(runtime(t)->read(t->device, LANE_COMPUTE, t->update->header, t->grads[0], bytes));
+    return device_zero(t->device, t->grads[0], bytes);
+}
+
+static enum error ask_partials(struct trainer *t) {
+    size_t bytes = (size_t)trainer_norm_blocks(t) * sizeof(double);
+    double *partials = t->update->partials;
+    if (!bytes) return ERR_NONE;
+    for (int i = 0; i < t->standing.nslices; i++)
+        TRY(runtime(t)->partials(t->device, t->grads[0], t->standing.slices[i].begin,
+                                 t->standing.slices[i].end, partials));
+    return runtime(t)->read(t->device, LANE_COMPUTE, t->partials, partials, bytes);
+}
+
+/* With the partial sums, which trainer_norm then finds: one wait for both. */
+enum error trainer_take_sums(struct trainer *t) {
+    TRY(ask_sums(t));
+    TRY(ask_partials(t));
+    TRY(device_wait(t->device));
+    t->sums = header_sums(t->update->header);
+    t->update->fetched = true;
+    return ERR_NONE;
+}
+
+enum error trainer_norm(struct trainer *t) {
+    bool fetched = t->update->fetched;
+    t->update->fetched = false;
+    if (fetched || trainer_norm_blocks(t) == 0) return ERR_NONE;
+    TRY(ask_partials(t));
+    return device_wait(t->device);
+}
+
+/* ---- the norms of tensors ---- */
 
 /* The learning rate, and what the gradient is multiplied by. */
 static void find_factors(struct trainer *t) {
@@ -123,58 +219,75 @@ static void find_factors(struct trainer *t) {
         t->scale *= clip_scale(t->partials, blocks, t->config->optimizer.clip, &t->norm_seen);
 }
 
+static void find_rule(struct trainer *t) {
+    struct update *u = t->update;
+    u->step = (struct optim_step){.lr = (float)t->lr,
+                                  .scale = t->scale,
+                                  .t = t->at.step + 1 - t->at.skipped + t->more_updates};
+    optim_rule(t->optim, t->config->optimizer.kind.config, &u->step, &u->rule);
+}
+
 enum error trainer_measure(struct trainer *t) {
+    struct update *u = t->update;
+    int norms = t->optim->nnorms, count = u->npieces;
     find_factors(t);
-    if (t->there) there_renew(t);
-    if (!t->optim->nnorms) return ERR_NONE;
+    find_rule(t);
+    if (!norms) return ERR_NONE;
     memset(t->squares, 0, (size_t)t->nsquares * sizeof *t->squares);
-    if (t->sums.skipped) return ERR_NONE;
-    if (t->there) return there_measure(t);
-    for (int i = 0; i < t->standing.nslices; i++)
-        for (int p = 0; p < t->model->nparams; p++) measure(t, &t->standing.slices[i], p);
+    if (t->sums.skipped || count == 0) return ERR_NONE;
+    TRY(runtime(t)->measure(t->device, &u->rule, u->pieces, count, u->squares));
+    TRY(device_read(t->device, u->squares_back, u->squares,
+                    (size_t)count * RULE_NORMS * sizeof(double)));
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < norms; k++)
+            t->squares[u->place[i] * norms + k] = u->squares_back[i * RULE_NORMS + k];
     return ERR_NONE;
 }
 
-/* The norms of a whole tensor, its pieces added from the first to the last. */
-void update_norms(const struct trainer *t, int tensor, double *norm) {
-    int norms = t->optim->nnorms;
-    for (int k = 0; k < norms; k++) {
+/* What a tensor's norms make of the rate: the norms of all its pieces, added from the first to the last. */
+static float rate_of(const struct trainer *t, int tensor, bool matrix) {
+    const struct optim_ops *o = t->optim;
+    double norm[OPTIM_NORMS];
+    for (int k = 0; k < o->nnorms; k++) {
         double sum = 0;
         for (int64_t i = t->first_piece[tensor]; i < t->first_piece[tensor + 1]; i++)
-            sum += t->squares[i * norms + k];
+            sum += t->squares[i * o->nnorms + k];
         norm[k] = sqrt(sum);
     }
+    return o->rate(t->config->optimizer.kind.config, &t->update->step, matrix, norm);
 }
 
+/* ---- the update ---- */
+
 enum error trainer_update(struct trainer *t, int slice) {
-    const struct slice *of = &t->standing.slices[slice];
-    struct optim_span s;
+    struct update *u = t->update;
+    int from = u->first[slice], to = u->first[slice + 1];
     if (t->sums.skipped) return ERR_NONE;
-    if (t->there) return there_update(t, slice);
-    for (int p = 0; p < t->model->nparams; p++)
-        if (update_span(t, of, p, of->begin, of->end, &s)) {
-            update_norms(t, p, s.norm);
-            t->optim->step(t->config->optimizer.kind.config, &s);
-        }
+    for (int i = from; i < to && t->optim->nnorms; i++)
+        u->spans[i].rate = rate_of(t, u->tensor[i], u->spans[i].matrix);
+    return runtime(t)->update(t->device, &u->rule, u->spans + from, to - from);
+}
+
+static enum error update_slices(struct trainer *t) {
+    TRY(trainer_measure(t));
+    for (int i = 0; i < t->standing.nslices; i++) TRY(trainer_update(t, i));
     return ERR_NONE;
 }
 
-/* Where the host has nothing to say about the step, an accelerator makes it before the host hears of the sums. */
+/* Where the host has nothing to say about the step, the device is asked for it before the host hears of the sums: one
+ * wait a step. */
 static enum error update_first(struct trainer *t) {
     t->sums.skipped = false;
-    TRY(there_ask(t));
-    TRY(trainer_measure(t));
-    for (int i = 0; i < t->standing.nslices; i++) TRY(trainer_update(t, i));
+    TRY(ask_sums(t));
+    TRY(update_slices(t));
     TRY(device_wait(t->device));
-    there_take(t);
+    t->sums = header_sums(t->update->header);
     return ERR_NONE;
 }
 
 enum error trainer_update_all(struct trainer *t) {
-    if (t->there && trainer_norm_blocks(t) == 0 && !t->optim->nnorms) return update_first(t);
+    if (trainer_norm_blocks(t) == 0 && !t->optim->nnorms) return update_first(t);
     TRY(trainer_take_sums(t));
     TRY(trainer_norm(t));
-    TRY(trainer_measure(t));
-    for (int i = 0; i < t->standing.nslices; i++) TRY(trainer_update(t, i));
-    return ERR_NONE;
+    return update_slices(t);
 }

@@ -135,7 +135,7 @@ static void tell_loss(const struct job *job, const struct launch_result *r) {
 
 /* Seconds that the other ranks have to end: those of a GPU end what its libraries hold, and abort NCCL. */
 static double grace_of(const struct job *job) {
-    return device_find(job->settings->config.devices.kind)->accel ? 10 : 0.5;
+    return device_find(job->settings->config.devices.kind)->units ? 10 : 0.5;
 }
 
 static enum error run_ranks(struct start *s, const struct nodes_round *round,

@@ -21,6 +21,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
+#include "engine/device/runtime.h"
 #include "engine/settings/resolve_impl.h"
 
 #include <math.h>
@@ -190,7 +191,7 @@ static void check(struct resolve *r) {
     if (c->sync_batchnorm)
         refuse_sync(r, "sync_batchnorm", "sync_batchnorm has ranks meet in every step",
                     "use sync_batchnorm: false");
-    if (kind && kind->accel)
+    if (kind && kind->runtime->apart)
         refuse_sync(r, "devices", "devices are accelerators, which cannot do that yet",
                     "use devices: cpu:N, or ddp.sync: 1");
 }

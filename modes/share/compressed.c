@@ -11,6 +11,7 @@
 #include "modes/share/compress.h"
 
 #include "engine/base/log.h"
+#include "engine/device/runtime.h"
 #include "engine/settings/resolve_impl.h"
 #include "modes/share/share.h"
 
@@ -197,7 +198,7 @@ static void check(struct resolve *r) {
                      "compressed gradients depend on the number of devices, but deterministic is "
                      "'bitwise' (%s)\nuse comm.compress: none",
                      resolve_place(r, resolve_find(r, "deterministic")));
-    if (device_find(r->c->devices.kind)->accel)
+    if (device_find(r->c->devices.kind)->runtime->apart)
         config_error(
             r->e, compress, false,
             "gradients are compressed in the host's memory, but devices are '%s' (%s)\nuse "

@@ -49,7 +49,7 @@ static enum error update(struct mode *m) {
 static void describe(const struct mode *m, char *line, size_t size) {
     const struct device_choice *d = &m->t->config->devices;
     size_t used = strlen(line);
-    if (!m->how->servers || m->how->on_host || !device_find(d->kind)->accel) return;
+    if (!m->how->servers || m->how->on_host || !device_find(d->kind)->units) return;
     snprintf(line + used, size - used, " (%s:%d%s)", d->kind, d->server,
              d->server == (d->listed ? d->unit[0] : 0) ? ", which computes too" : "");
 }

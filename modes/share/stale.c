@@ -21,12 +21,12 @@
  *                (stale synchronous parallel, SSP); unbounded: always
  *
  * All ranks meet before an evaluation, a checkpoint and the end: there the server keeps the weights
- * back until all workers have done that step, then gives all the same. So what is saved is exact,
- * and a run that goes on from it does what the one that saved it did. A stop is a meeting, too: at
- * the first step that no worker has been let past yet, which the server tells with the weights. */
+ * back until all workers have done that step, then gives all the same. So what is saved is exact. A
+ * stop is a meeting, too, at the first step that no worker has been let past yet. */
 #include "modes/share/share.h"
 
 #include "engine/base/clock.h"
+#include "engine/device/runtime.h"
 #include "engine/settings/resolve_impl.h"
 #include "modes/share/mailbox.h"
 
@@ -285,7 +285,7 @@ static void check(struct resolve *r) {
     if (c->train.until_metric && !strcmp(c->train.until_metric, "train.loss"))
         refuse_beside(r, "devices are not in the same step", "train.until", "train.loss",
                       "use train.until: {val.loss: ...}");
-    if (device_find(c->devices.kind)->accel)
+    if (device_find(c->devices.kind)->runtime->apart)
         refuse_beside(r, "gradients are served in the host's memory", "devices", c->devices_text,
                       "use devices: cpu");
 }

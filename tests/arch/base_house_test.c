@@ -135,7 +135,7 @@ static const struct {
     {"engine/data/dataset", 4},
     {"engine/device/cpu/cpu", 3},
     {"engine/device/cuda/cuda", 2},
-    {"engine/device/device", 4},
+    {"engine/device/device", 5},
     {"engine/model/graph", 3},
     {"engine/model/model", 4},
     {"engine/save/checkpoint", 3},

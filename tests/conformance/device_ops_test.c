@@ -3,6 +3,7 @@
  * Outputs and scratch are filled with NaN first, so that what is not written shows. Images of whole
  * blocks of channels are tried in the blocked layout too, by implementations that take it. */
 #include "tests/harness/op_run.h"
+#include "engine/device/runtime.h"
 
 /* ---- one run of a case ---------------------------------------------------------------------- */
 /* An image between plain (as it is kept here) and blocked, in place. */
@@ -159,7 +160,7 @@ static void every_implementation_agrees(void **state) {
     struct device *ref = open_device("ref", 1);
     for (int k = 0; k < count; k++) {
         int most = kinds[k] == ref->ops ? 1 : 2;
-        for (int threads = 1; threads <= most && !kinds[k]->accel; threads++) {
+        for (int threads = 1; threads <= most && !kinds[k]->runtime->apart; threads++) {
             struct device *dev = open_device(kinds[k]->name, threads);
             for (int i = 0; i < CASES; i++) check_case(dev, ref, &cases[i]);
             dev->ops->close(dev);

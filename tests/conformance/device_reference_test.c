@@ -4,6 +4,7 @@
 #include "tests/harness/shapes.h"
 
 #include "engine/device/impl.h"
+#include "engine/device/runtime.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -165,7 +166,7 @@ static void every_device_agrees_with_pytorch(void **state) {
     for (int k = 0; k < count; k++) {
         struct device_params p = {.index = 0, .count = 1, .threads = 1};
         struct device *dev = NULL;
-        if (kinds[k]->accel) continue; /* tests/gpu compares those with plain C */
+        if (kinds[k]->runtime->apart) continue; /* tests/gpu compares those with plain C */
         assert_ok(kinds[k]->open(&p, &dev));
         for (int i = 0; i < CASES; i++) {
             struct reference r;

@@ -2,7 +2,7 @@
  * program again. A rank must not use CMocka's asserts, which jump; it uses check(), and the test
  * asserts what the ranks found. */
 #pragma once
-#include "engine/device/accel.h"
+#include "engine/device/runtime.h"
 #include "transport/group.h"
 #include "transport/launch/launch.h"
 #include "transport/link/link.h"

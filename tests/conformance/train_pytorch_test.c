@@ -6,7 +6,7 @@
 #include "tests/harness/harness.h"
 #include "tests/harness/lone_mode.h"
 
-#include "engine/device/accel.h"
+#include "engine/device/runtime.h"
 #include "engine/settings/run_config.h"
 
 #include <stdio.h>
@@ -240,11 +240,12 @@ static void compare_steps(struct rig *g, const char *optimizer, const char *more
     int count;
     const struct optim_ops *optim = optim_kinds(&count)[s.config.optimizer.kind.index];
     rig_weights(g);
-    struct optim_span span = {.w = g->values + HEADER_FLOATS,
-                              .g = g->grads + HEADER_FLOATS,
-                              .n = g->m->arena_floats - HEADER_FLOATS,
-                              .lr = (float)optim->lr(s.config.optimizer.kind.config),
-                              .scale = 1};
+    const void *config = s.config.optimizer.kind.config;
+    struct optim_step step = {.lr = (float)optim->lr(config), .scale = 1};
+    struct rule rule;
+    struct rule_span span = {.w = g->values + HEADER_FLOATS,
+                             .g = g->grads + HEADER_FLOATS,
+                             .n = g->m->arena_floats - HEADER_FLOATS};
     for (int i = 0; i < optim->nslots; i++) span.slot[i] = g->slots[i] + HEADER_FLOATS;
     for (int i = 0; i <= STEPS; i++) {
         g->batch.training = i < STEPS; /* the last with the running statistics */
@@ -252,8 +253,9 @@ static void compare_steps(struct rig *g, const char *optimizer, const char *more
         w->steps = fmax(w->steps, fabs(loss - theirs[1 + i]) / theirs[1 + i]);
         if (i == STEPS) break;
         rig_backward(g);
-        span.t = i + 1;
-        optim->step(s.config.optimizer.kind.config, &span);
+        step.t = i + 1;
+        optim_rule(optim, config, &step, &rule);
+        rule_step(&rule, &span);
         rig_put_values(g);
     }
     g->batch.training = true;
@@ -318,7 +320,7 @@ static void f32_equals_pytorch(void **state) {
  * but relus that flip change the gradients of the convolutional networks by any amount. */
 static void bf16_is_near(void **state) {
     const char *device = *state;
-    bool rounds_all = device_find(device)->accel; /* accelerators round activations, too */
+    bool rounds_all = device_find(device)->runtime->apart; /* accelerators round activations, too */
     const struct worst most = {rounds_all ? 0.12 : 5e-2, 5e-3, rounds_all ? 0.3 : 0.2, 2e-2, ""};
     static const char *const smooth[] = {"mlp", "vit-tiny", "gpt-nano"};
     for (size_t i = 0; i < sizeof smooth / sizeof *smooth; i++) {

@@ -10,12 +10,12 @@
 #include <string.h>
 
 static struct device *dev;
-static const struct accel_ops *accel;
+static const struct device_runtime *accel;
 
 static int open_device(void **state) {
     (void)state;
     dev = gpu_open(0);
-    accel = device_accel(dev);
+    accel = device_runtime(dev);
     return 0;
 }
 

@@ -6,7 +6,7 @@
 #include "tests/harness/op_run.h"
 
 #include "engine/base/half.h"
-#include "engine/device/accel.h"
+#include "engine/device/runtime.h"
 
 static const char *const precision_names[] = {"f32", "bf16", "fp16", "tf32"};
 

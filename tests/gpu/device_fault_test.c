@@ -25,7 +25,7 @@ struct step {
 };
 
 static enum error run_recorded(struct step *s, float *v) {
-    const struct accel_ops *a = device_accel(s->dev);
+    const struct device_runtime *a = device_runtime(s->dev);
     TRY(a->record(s->dev));
     enum error err = device_add(s->dev, v, v, 100), end = a->recorded(s->dev, &s->recording);
     if (!err) err = end;
@@ -33,8 +33,9 @@ static enum error run_recorded(struct step *s, float *v) {
 }
 
 static enum error run_step(struct step *s) {
-    const struct accel_ops *a = device_accel(s->dev);
-    const struct rule rule = {.kind = RULE_SGD, .lr = 1, .scale = 1};
+    const struct device_runtime *a = device_runtime(s->dev);
+    const struct formula plain = {.name = "sgd_plain"};
+    const struct rule rule = {.step = &plain, .number = {{1, 1}}};
     TRY(a->alloc(s->dev, 4096, &s->memory));
     TRY(a->host_alloc(s->dev, 4096, &s->host));
     TRY(a->mark_create(s->dev, &s->mark));
@@ -51,7 +52,7 @@ static enum error run_step(struct step *s) {
 }
 
 static void end_step(struct step *s) {
-    const struct accel_ops *a = device_accel(s->dev);
+    const struct device_runtime *a = device_runtime(s->dev);
     a->recording_free(s->recording);
     a->mark_free(s->mark);
     a->host_free(s->dev, s->host);
@@ -115,10 +116,10 @@ static void opening_leaves_nothing_behind(void **state) {
 static void *allocate_elsewhere(void *arg) {
     struct step *s = arg;
     setenv("ENGINE_EMULATED_FAIL", "cudaSetDevice:1", 1);
-    assert_fails(ERR_DEVICE, device_accel(s->dev)->alloc(s->dev, 4096, &s->memory));
+    assert_fails(ERR_DEVICE, device_runtime(s->dev)->alloc(s->dev, 4096, &s->memory));
     assert_non_null(strstr(error_message(), "cannot use this GPU"));
     unsetenv("ENGINE_EMULATED_FAIL");
-    assert_ok(device_accel(s->dev)->alloc(s->dev, 4096, &s->memory));
+    assert_ok(device_runtime(s->dev)->alloc(s->dev, 4096, &s->memory));
     return NULL;
 }
 

@@ -44,7 +44,7 @@ static void *there_low(const float *x, int64_t n, enum precision p) {
     assert_ok(device_wait(dev));
     if (p != PRECISION_BF16 && p != PRECISION_FP16) return full;
     low = there((size_t)n * 2);
-    assert_ok(device_accel(dev)->lower(dev, LANE_COMPUTE, low, full, n, p));
+    assert_ok(device_runtime(dev)->lower(dev, LANE_COMPUTE, low, full, n, p));
     assert_ok(device_wait(dev));
     device_free(dev, full);
     return low;
@@ -55,7 +55,7 @@ static float *back(const void *from, int64_t n, enum precision p) {
     void *full = there((size_t)n * 4);
     assert_non_null(x);
     if (p == PRECISION_BF16 || p == PRECISION_FP16) {
-        assert_ok(device_accel(dev)->raise(dev, LANE_COMPUTE, full, from, n, p));
+        assert_ok(device_runtime(dev)->raise(dev, LANE_COMPUTE, full, from, n, p));
         assert_ok(device_read(dev, x, full, (size_t)n * 4));
     } else {
         assert_ok(device_read(dev, x, from, (size_t)n * 4));

@@ -3,7 +3,7 @@
 #pragma once
 #include "tests/harness/harness.h"
 
-#include "engine/device/accel.h"
+#include "engine/device/runtime.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -64,27 +64,18 @@ static void assert_same_arenas(struct arena *a, struct device *dev, const char *
 
 /* ---- spans ---------------------------------------------------------------------------------- */
 struct pair {
-    struct optim_span here;
-    struct rule_span there;
+    struct rule_span here, there;
     int tensor;
 };
 
-static struct pair span_of(const struct optim_ops *ops, struct arena *a, int tensor, int begin,
-                           int end) {
-    struct pair p = {.tensor = tensor};
-    p.here = (struct optim_span){.w = a->here[W] + begin,
-                                 .g = a->here[G] + begin,
-                                 .n = end - begin,
-                                 .matrix = tensors[tensor].matrix};
-    p.there = (struct rule_span){.w = a->there[W] + begin,
-                                 .g = a->there[G] + begin,
-                                 .n = end - begin,
-                                 .matrix = p.here.matrix};
-    for (int k = 0; k < ops->nslots; k++) {
-        p.here.slot[k] = a->here[SLOT + k] + begin;
-        p.there.slot[k] = a->there[SLOT + k] + begin;
-    }
-    return p;
+static struct rule_span span_of(const struct optim_ops *ops, float *const *arena, int tensor,
+                                int begin, int end) {
+    struct rule_span s = {.w = arena[W] + begin,
+                          .g = arena[G] + begin,
+                          .n = end - begin,
+                          .matrix = tensors[tensor].matrix};
+    for (int k = 0; k < ops->nslots; k++) s.slot[k] = arena[SLOT + k] + begin;
+    return s;
 }
 
 /* What [from, to) of the arena shares with each tensor, cut at every 'cut' floats of the arena. */
@@ -98,7 +89,9 @@ static int find_spans(const struct optim_ops *ops, struct arena *a, int from, in
             int begin = at < from ? from : at, stop = next > to ? to : next;
             if (begin >= stop) continue;
             assert_true(count < PIECES);
-            out[count++] = span_of(ops, a, t, begin, stop);
+            out[count++] = (struct pair){.here = span_of(ops, a->here, t, begin, stop),
+                                         .there = span_of(ops, a->there, t, begin, stop),
+                                         .tensor = t};
         }
     return count;
 }
@@ -114,14 +107,11 @@ struct job {
 };
 
 static void set_step(struct job *j, struct pair *p, int count, int step) {
-    for (int i = 0; i < count; i++) {
-        p[i].here.lr = 0.01f / (float)step;
-        p[i].here.scale = step % 2 ? 0.37f : 1;
-        p[i].here.t = step;
-        for (int k = 0; k < j->ops->nnorms; k++)
-            p[i].here.norm[k] = p[i].there.norm[k] = j->norm[p[i].tensor][k];
-    }
-    j->ops->rule(j->config, &p[0].here, &j->rule);
+    const struct optim_step s = {0.01f / (float)step, step % 2 ? 0.37f : 1, step};
+    optim_rule(j->ops, j->config, &s, &j->rule);
+    for (int i = 0; i < count && j->ops->nnorms; i++)
+        p[i].here.rate = p[i].there.rate =
+            j->ops->rate(j->config, &s, p[i].here.matrix, j->norm[p[i].tensor]);
 }
 
 static void measure(struct job *j, int step) {
@@ -134,13 +124,13 @@ static void measure(struct job *j, int step) {
     memset(j->norm, 0, sizeof j->norm);
     for (int i = 0; i < count; i++) {
         spans[i] = p[i].there;
-        j->ops->measure(j->config, &p[i].here, here[i]);
+        rule_measure(&j->rule, &p[i].here, here[i]);
         for (int k = 0; k < RULE_NORMS; k++) j->norm[p[i].tensor][k] += here[i][k];
     }
     for (int t = 0; t < TENSORS; t++)
         for (int k = 0; k < RULE_NORMS; k++) j->norm[t][k] = sqrt(j->norm[t][k]);
     assert_ok(device_alloc(j->dev, sizeof there, &squares));
-    assert_ok(device_accel(j->dev)->measure(j->dev, &j->rule, spans, count, squares));
+    assert_ok(device_runtime(j->dev)->measure(j->dev, &j->rule, spans, count, squares));
     assert_ok(device_read(j->dev, there, squares, (size_t)count * sizeof *there));
     device_free(j->dev, squares);
     for (int i = 0; i < count; i++)
@@ -160,9 +150,9 @@ static void step_all(struct job *j, int step) {
         set_step(j, p, count, step);
         for (int i = 0; i < count; i++) {
             spans[i] = p[i].there;
-            j->ops->step(j->config, &p[i].here);
+            rule_step(&j->rule, &p[i].here);
         }
-        assert_ok(device_accel(j->dev)->update(j->dev, &j->rule, spans, count));
+        assert_ok(device_runtime(j->dev)->update(j->dev, &j->rule, spans, count));
     }
 }
 
@@ -183,7 +173,7 @@ static void run(struct device *dev, const struct optim_ops *ops, const char *yam
     arena_fill(&j.a, dev, W, 1);
     for (int step = 1; step <= STEPS; step++) {
         arena_fill(&j.a, dev, G, 1 + (uint64_t)step);
-        if (ops->measure) measure(&j, step);
+        if (ops->nnorms) measure(&j, step);
         step_all(&j, step);
         assert_same_arenas(&j.a, dev, what, step);
     }
@@ -224,7 +214,8 @@ static void lists_of_spans_are_told_apart(void **state) {
     enum { LISTS = 75, TURNS = 3 };
     struct device *dev = gpu_open(0);
     struct arena a;
-    struct rule rule = {.kind = RULE_SGD, .lr = -1, .scale = 1};
+    const struct formula plain = {.name = "sgd_plain"}, unknown = {.name = "sgd"};
+    struct rule rule = {.step = &plain, .number = {{-1, 1}}}; /* the rate, the scale */
     arena_open(&a, dev);
     for (int i = 0; i < a.floats; i++) a.here[G][i] = 1;
     assert_ok(device_write(dev, a.there[G], a.here[G], (size_t)a.floats * 4));
@@ -238,11 +229,13 @@ static void lists_of_spans_are_told_apart(void **state) {
                 s[i] = (struct rule_span){.w = a.there[W] + at, .g = a.there[G] + at, .n = length};
                 for (int64_t x = at; x < at + length; x++) a.here[W][x] += 1;
             }
-            assert_ok(device_accel(dev)->update(dev, &rule, s, n));
+            assert_ok(device_runtime(dev)->update(dev, &rule, s, n));
         }
     assert_same_arenas(&a, dev, "lists", TURNS);
-    assert_ok(device_accel(dev)->update(dev, &rule, NULL, 0));
-    assert_fails(ERR_BUG, device_accel(dev)->measure(dev, &rule, NULL, 0, NULL));
+    assert_ok(device_runtime(dev)->update(dev, &rule, NULL, 0));
+    rule.step = rule.direct = &unknown;
+    assert_fails(ERR_BUG, device_runtime(dev)->update(dev, &rule, NULL, 0));
+    assert_fails(ERR_BUG, device_runtime(dev)->measure(dev, &rule, NULL, 0, NULL));
     arena_close(&a, dev);
     dev->ops->close(dev);
 }
@@ -251,15 +244,16 @@ static void optimizers_are_not_recorded(void **state) {
     (void)state;
     struct device *dev = gpu_open(0);
     struct device_recording *r;
-    struct rule rule = {.kind = RULE_LARS, .lr = 1, .scale = 1};
+    const struct formula plain = {.name = "sgd_plain"};
+    struct rule rule = {.step = &plain};
     void *p;
     assert_ok(device_alloc(dev, 4096, &p));
     struct rule_span s = {.w = p, .g = p, .slot = {p}, .n = 1};
-    assert_ok(device_accel(dev)->record(dev));
-    assert_fails(ERR_BUG, device_accel(dev)->update(dev, &rule, &s, 1));
-    assert_fails(ERR_BUG, device_accel(dev)->measure(dev, &rule, &s, 1, p));
-    assert_ok(device_accel(dev)->recorded(dev, &r));
-    device_accel(dev)->recording_free(r);
+    assert_ok(device_runtime(dev)->record(dev));
+    assert_fails(ERR_BUG, device_runtime(dev)->update(dev, &rule, &s, 1));
+    assert_fails(ERR_BUG, device_runtime(dev)->measure(dev, &rule, &s, 1, p));
+    assert_ok(device_runtime(dev)->recorded(dev, &r));
+    device_runtime(dev)->recording_free(r);
     device_free(dev, p);
     dev->ops->close(dev);
 }
@@ -280,9 +274,9 @@ static void norms_have_the_bits_of_plain_c(void **state) {
     assert_ok(device_write(dev, there, g, N * sizeof *g));
     for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
         memset(want, 0, sizeof want);
-        clip_partials(g, ranges[i][0], ranges[i][1], want);
+        squares_partials(g, ranges[i][0], ranges[i][1], want);
         assert_ok(device_zero(dev, partial, sizeof got));
-        assert_ok(device_accel(dev)->partials(dev, there, ranges[i][0], ranges[i][1], partial));
+        assert_ok(device_runtime(dev)->partials(dev, there, ranges[i][0], ranges[i][1], partial));
         assert_ok(device_read(dev, got, partial, sizeof got));
         assert_memory_equal(got, want, sizeof got);
     }

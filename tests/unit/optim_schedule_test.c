@@ -118,12 +118,12 @@ static void norm_by_blocks(void **unused) {
         sum += (double)g[i] * g[i];
     }
     double whole[BLOCKS], parts[BLOCKS];
-    clip_partials(g, 0, N, whole);
+    squares_partials(g, 0, N, whole);
     memset(parts, 0xff, sizeof parts);
-    clip_partials(g, 3 * NORM_BLOCK, N, parts); /* three ranks, in any order */
-    clip_partials(g, 0, NORM_BLOCK, parts);
-    clip_partials(g, NORM_BLOCK, 3 * NORM_BLOCK, parts);
-    clip_partials(g, NORM_BLOCK, NORM_BLOCK, parts); /* and one with nothing */
+    squares_partials(g, 3 * NORM_BLOCK, N, parts); /* three ranks, in any order */
+    squares_partials(g, 0, NORM_BLOCK, parts);
+    squares_partials(g, NORM_BLOCK, 3 * NORM_BLOCK, parts);
+    squares_partials(g, NORM_BLOCK, NORM_BLOCK, parts); /* and one with nothing */
     assert_memory_equal(whole, parts, sizeof whole);
     double norm;
     (void)clip_scale(whole, BLOCKS, 1, &norm);
@@ -134,18 +134,18 @@ static void clipping(void **unused) {
     (void)unused;
     const float g[] = {3, 4, 12};
     double partial[1], norm;
-    clip_partials(g, 0, 3, partial);
+    squares_partials(g, 0, 3, partial);
     /* torch 1.13: clip_grad_norm_([3, 4, 12], 1) gives 13 and 0.230769217 for the first */
     float scale = clip_scale(partial, 1, 1, &norm);
     assert_true(norm == 13);
     assert_true(fabsf(3 * scale - 0.230769217f) < 2e-8f);
     assert_true(clip_scale(partial, 1, 13.1, &norm) == 1);
     const float zero[] = {0, 0}, bad[] = {1, NAN}, huge[] = {3e38f, 3e38f};
-    clip_partials(zero, 0, 2, partial);
+    squares_partials(zero, 0, 2, partial);
     assert_true(clip_scale(partial, 1, 1, &norm) == 1 && norm == 0);
-    clip_partials(huge, 0, 2, partial); /* squares that a float cannot hold */
+    squares_partials(huge, 0, 2, partial); /* squares that a float cannot hold */
     assert_true(clip_scale(partial, 1, 1, &norm) > 0 && isfinite(norm));
-    clip_partials(bad, 0, 2, partial);
+    squares_partials(bad, 0, 2, partial);
     (void)clip_scale(partial, 1, 1, &norm);
     assert_true(isnan(norm));
     assert_true(clip_scale(partial, 0, 1, &norm) == 1 && norm == 0);

@@ -46,10 +46,9 @@ static void *make_config(const struct optim_ops *ops, const char *yaml, struct p
     return config;
 }
 
-static struct optim_span span_of(const struct optim_ops *ops, struct state *s, float *g, int begin,
-                                 int end, float lr, float scale, int64_t t) {
-    struct optim_span span = {
-        .w = s->w + begin, .g = g + begin, .n = end - begin, .lr = lr, .scale = scale, .t = t};
+static struct rule_span span_of(const struct optim_ops *ops, struct state *s, float *g, int begin,
+                                int end, bool matrix) {
+    struct rule_span span = {.w = s->w + begin, .g = g + begin, .n = end - begin, .matrix = matrix};
     for (int k = 0; k < ops->nslots; k++) span.slot[k] = s->slot[k] + begin;
     return span;
 }
@@ -57,10 +56,16 @@ static struct optim_span span_of(const struct optim_ops *ops, struct state *s, f
 /* Of a tensor of one dimension: what adapts to tensors leaves it alone. */
 static void step_slice(const struct optim_ops *ops, const void *config, struct state *s, float *g,
                        int begin, int end, float lr, float scale, int64_t t) {
-    double unused[OPTIM_NORMS] = {0};
-    struct optim_span span = span_of(ops, s, g, begin, end, lr, scale, t);
-    if (ops->measure) ops->measure(config, &span, unused);
-    ops->step(config, &span);
+    const struct optim_step step = {lr, scale, t};
+    double norm[OPTIM_NORMS] = {0};
+    struct rule rule;
+    struct rule_span span = span_of(ops, s, g, begin, end, false);
+    optim_rule(ops, config, &step, &rule);
+    if (ops->nnorms) {
+        rule_measure(&rule, &span, norm);
+        span.rate = ops->rate(config, &step, false, norm);
+    }
+    rule_step(&rule, &span);
 }
 
 static void fill(float *x, int n, uint64_t stream) {
@@ -146,7 +151,7 @@ static void reference_adam(const struct hyper *h, double *w, double *m, double *
     *w -= h->lr / correction1 * *m / (sqrt(*v) / sqrt(correction2) + h->eps);
 }
 
-static const struct formula {
+static const struct textbook {
     const char *kind, *yaml;
     struct hyper h;
 } formulas[] = {
@@ -164,7 +169,7 @@ static const struct formula {
      {.lr = 0.02, .beta1 = 0.5, .beta2 = 0.9, .eps = 0.01, .decay = 0.01, .decoupled = true}},
 };
 
-static void check_formula(const struct formula *f, double scale) {
+static void check_formula(const struct textbook *f, double scale) {
     const struct optim_ops *ops = kind(f->kind);
     struct pool *pool;
     assert_ok(pool_create(&pool));
@@ -260,19 +265,21 @@ static const struct paper {
 static void step_tensor(const struct optim_ops *ops, const void *config, struct state *s, float *g,
                         bool matrix, float lr, float scale, int t) {
     static const int pieces[] = {0, 320, 640, N}, cuts[] = {0, 17, 400, N};
+    const struct optim_step step = {lr, scale, t};
     double norm[OPTIM_NORMS] = {0};
-    for (int i = 0; ops->measure && i < 3; i++) {
-        double square[OPTIM_NORMS] = {0};
-        struct optim_span span = span_of(ops, s, g, pieces[i], pieces[i + 1], lr, scale, t);
-        span.matrix = matrix;
-        ops->measure(config, &span, square);
+    struct rule rule;
+    optim_rule(ops, config, &step, &rule);
+    for (int i = 0; ops->nnorms && i < 3; i++) {
+        double square[OPTIM_NORMS];
+        struct rule_span span = span_of(ops, s, g, pieces[i], pieces[i + 1], matrix);
+        rule_measure(&rule, &span, square);
         for (int k = 0; k < ops->nnorms; k++) norm[k] += square[k];
     }
+    for (int k = 0; k < ops->nnorms; k++) norm[k] = sqrt(norm[k]);
     for (int i = 0; i < 3; i++) {
-        struct optim_span span = span_of(ops, s, g, cuts[i], cuts[i + 1], lr, scale, t);
-        span.matrix = matrix;
-        for (int k = 0; k < ops->nnorms; k++) span.norm[k] = sqrt(norm[k]);
-        ops->step(config, &span);
+        struct rule_span span = span_of(ops, s, g, cuts[i], cuts[i + 1], matrix);
+        if (ops->nnorms) span.rate = ops->rate(config, &step, matrix, norm);
+        rule_step(&rule, &span);
     }
 }
 

@@ -44,7 +44,7 @@ static const int64_t has_accelerator = (int64_t)1 << 32;
 
 /* What each rank has and can use, as bits; and why this one cannot use 'wanted'. */
 static enum error survey(struct group *g, int wanted, int64_t *able, char why[256]) {
-    able[g->rank] = device_accel(g->params.device) ? has_accelerator : 0;
+    able[g->rank] = device_runtime(g->params.device)->apart ? has_accelerator : 0;
     for (int i = 0; i < CARRIERS; i++) {
         enum error err = kinds[i]->suits(g);
         if (!err)
@@ -182,10 +182,10 @@ struct carrier *carrier_for(const struct group *g, const struct collective *c) {
 static enum error begin(struct carrier *cr, struct collective *c, enum device_lane *l) {
     *l = cr->ops->sole || c->lane == LANE_COMM ? LANE_EXCHANGE : LANE_COMPUTE;
     if (c->lane == LANE_INLINE && *l == LANE_EXCHANGE) { /* the caller's thread: it may */
-        TRY(cr->accel->mark(cr->device, LANE_COMPUTE, cr->end[LANE_COMPUTE]));
+        TRY(cr->runtime->mark(cr->device, LANE_COMPUTE, cr->end[LANE_COMPUTE]));
         c->ready = cr->end[LANE_COMPUTE];
     }
-    return c->ready ? cr->accel->follow(cr->device, *l, c->ready) : ERR_NONE;
+    return c->ready ? cr->runtime->follow(cr->device, *l, c->ready) : ERR_NONE;
 }
 
 enum error carrier_run(struct carrier *cr, struct collective *c) {
@@ -203,13 +203,13 @@ enum error carrier_run(struct carrier *cr, struct collective *c) {
 
 enum error carrier_alone(struct group *g, struct collective *c) {
     struct device *d = g->params.device;
-    const struct accel_ops *accel = device_accel(d);
+    const struct device_runtime *runtime = device_runtime(d);
     if (c->kind != KIND_ALL_TO_ALL) return ERR_NONE;
-    if (c->ready) TRY(accel->follow(d, LANE_EXCHANGE, c->ready));
+    if (c->ready) TRY(runtime->follow(d, LANE_EXCHANGE, c->ready));
     enum device_lane l = c->ready ? LANE_EXCHANGE : LANE_COMPUTE;
-    TRY(accel->copy(d, l, element(c, c->buf, c->part[0]), d, element(c, c->send, c->send_part[0]),
-                    bytes_of(c, c->part[1] - c->part[0])));
-    return c->ready ? accel->wait(d, l) : ERR_NONE;
+    TRY(runtime->copy(d, l, element(c, c->buf, c->part[0]), d, element(c, c->send, c->send_part[0]),
+                      bytes_of(c, c->part[1] - c->part[0])));
+    return c->ready ? runtime->wait(d, l) : ERR_NONE;
 }
 
 /* ---- for those who write one ---- */
@@ -219,15 +219,14 @@ enum error carrier_create(struct group *g, size_t bytes, struct carrier **out) {
     TRY(memory_alloc(bytes, &memory));
     struct carrier *cr = *out = memory;
     *cr = (struct carrier){
-        .group = g, .device = g->params.device, .accel = device_accel(g->params.device)};
-    for (int l = 0; cr->accel && l < DEVICE_LANES; l++)
-        TRY(cr->accel->mark_create(cr->device, &cr->end[l]));
+        .group = g, .device = g->params.device, .runtime = device_runtime(g->params.device)};
+    for (int l = 0; l < DEVICE_LANES; l++) TRY(cr->runtime->mark_create(cr->device, &cr->end[l]));
     return ERR_NONE;
 }
 
 void carrier_free(struct carrier *cr) {
     for (int l = 0; l < DEVICE_LANES; l++)
-        if (cr->end[l]) cr->accel->mark_free(cr->end[l]);
+        if (cr->end[l]) cr->runtime->mark_free(cr->end[l]);
     memory_free(cr);
 }
 
@@ -247,7 +246,7 @@ struct patience {
 static enum error await_begin(const struct carrier *cr, const struct patience *p, int64_t now) {
     double own = cr->device->params.timeout, waited = clock_seconds(now - p->start);
     if (waited < (own > 0 ? own : cr->group->params.timeout)) return ERR_NONE;
-    return cr->accel->give_up(cr->device, p->l, waited);
+    return cr->runtime->give_up(cr->device, p->l, waited);
 }
 
 /* What else may have gone wrong, now and then. */
@@ -258,7 +257,7 @@ static enum error look_around(struct carrier *cr, const struct collective *c, st
     char doing[DESCRIBED_MAX];
     int64_t now = clock_ns();
     double timeout = g->params.timeout;
-    if (!p->begun && (!c->ready || cr->accel->passed(c->ready))) p->begun = now;
+    if (!p->begun && (!c->ready || cr->runtime->passed(c->ready))) p->begun = now;
     double waited = p->begun ? clock_seconds(now - p->begun) : 0;
     if (now - p->looked >= LOOK && link->ops->lost) {
         p->looked = now;
@@ -293,15 +292,15 @@ static void pause_for(const struct patience *p, bool patient) {
 enum error carrier_wait(struct carrier *cr, const struct collective *c, enum device_lane l) {
     struct link *link = cr->group->link;
     struct patience p = {.start = clock_ns(), .looked = clock_ns(), .l = l};
-    TRY(cr->accel->mark(cr->device, l, cr->end[l]));
-    while (!cr->accel->passed(cr->end[l])) {
+    TRY(cr->runtime->mark(cr->device, l, cr->end[l]));
+    while (!cr->runtime->passed(cr->end[l])) {
         TRY(link->ops->failure(link));
         if (cr->ops->check) TRY(cr->ops->check(cr));
         TRY(look_around(cr, c, &p));
         pause_for(&p, link->patient[c->lane]);
     }
-    return cr->accel->wait(cr->device,
-                           l); /* has been reached: what the device has to complain of */
+    return cr->runtime->wait(cr->device,
+                             l); /* has been reached: what the device has to complain of */
 }
 
 /* ---- what is counted ---- */
@@ -343,7 +342,7 @@ void carrier_count(struct collective *c) {
 
 enum error slots_reserve(struct carrier *cr, enum device_lane l, struct slots *s, size_t bytes) {
     if (bytes <= s->bytes) return ERR_NONE;
-    TRY(cr->accel->wait(cr->device, l));
+    TRY(cr->runtime->wait(cr->device, l));
     device_free(cr->device, s->memory);
     *s = (struct slots){0};
     TRY(device_alloc(cr->device, bytes, &s->memory));
@@ -356,14 +355,14 @@ static enum error sum_chunk(struct carrier *cr, enum device_lane l, const struct
                             int64_t skip, int64_t n, const float *const *in, float *to) {
     const float *terms[RANKS_MAX];
     for (int i = 0; i < s->ranks; i++) terms[i] = in[(chunk + i) % s->ranks] + skip;
-    return cr->accel->sum(cr->device, l, to + skip, terms, s->ranks, SUM_LINEAR, n);
+    return cr->runtime->sum(cr->device, l, to + skip, terms, s->ranks, SUM_LINEAR, n);
 }
 
 enum error carrier_sum(struct carrier *cr, enum device_lane l, const struct sum *s, int64_t lo,
                        int64_t hi, const float *const *in, float *to) {
     if (hi <= lo) return ERR_NONE;
     if (s->order == ORDER_TREE)
-        return cr->accel->sum(cr->device, l, to, in, s->ranks, SUM_TREE, hi - lo);
+        return cr->runtime->sum(cr->device, l, to, in, s->ranks, SUM_TREE, hi - lo);
     for (int k = 0; k < s->ranks; k++) {
         int64_t begin = order_chunk(s->count, s->ranks, k);
         int64_t end = order_chunk(s->count, s->ranks, k + 1);

@@ -12,7 +12,7 @@ struct carrier { /* embedded first in each kind's own struct */
     const struct carrier_ops *ops;
     struct group *group;
     struct device *device; /* NULL or a host's: this rank's buffers are the host's */
-    const struct accel_ops *accel;
+    const struct device_runtime *runtime;
     struct device_mark *end[DEVICE_LANES]; /* of what was asked last; for carrier_wait */
 };
 

@@ -75,7 +75,7 @@ static enum error settle(struct nccl_carrier *n, const char *what, double timeou
 enum error nccl_issue(struct nccl_carrier *n, const struct collective *c, enum device_lane l,
                       const char *what, nccl_fn fn, const void *detail) {
     struct link *link = n->carrier.group->link;
-    cudaStream_t stream = n->carrier.accel->stream(n->carrier.device, l);
+    cudaStream_t stream = n->carrier.runtime->stream(n->carrier.device, l);
     pthread_mutex_lock(&n->mutex);
     bool gone = !n->comm;
     ncclResult_t rc = gone ? ncclSuccess : fn(n, c, stream, detail);
@@ -149,7 +149,7 @@ static enum error find_shared(struct group *g, bool *shared) {
 /* ---- opening and closing ---- */
 
 static enum error nccl_suits(const struct group *g) {
-    if (!device_accel(g->params.device)) return FAIL(ERR_DEVICE, "it has no accelerator");
+    if (!device_runtime(g->params.device)->apart) return FAIL(ERR_DEVICE, "it has no accelerator");
     if (strcmp(g->params.device->ops->name, "cuda") != 0)
         return FAIL(ERR_DEVICE, "its device is not a GPU of NVIDIA");
     if (!strcmp(g->params.link, "thread"))
@@ -173,7 +173,7 @@ static enum error join(struct nccl_carrier *n) {
     TRY(agree_on_id(g, &id));
     config.blocking = 0;
     /* NCCL takes the calling thread's GPU: whatever is asked of a device makes it that */
-    TRY(cr->accel->mark(cr->device, LANE_EXCHANGE, cr->end[LANE_EXCHANGE]));
+    TRY(cr->runtime->mark(cr->device, LANE_EXCHANGE, cr->end[LANE_EXCHANGE]));
     pthread_mutex_lock(&n->mutex);
     ncclResult_t rc = nccl.CommInitRankConfig(&n->comm, g->size, id, g->rank, &config);
     pthread_mutex_unlock(&n->mutex);

@@ -53,20 +53,20 @@ static enum error settle(ncclComm_t comm, ncclResult_t rc, const char *what) {
 static enum error await(struct device *dev, const struct device_mark *end, ncclComm_t comm) {
     struct asked a = {"ncclAllReduce", comm, clock_ns()};
     ncclResult_t state;
-    while (!device_accel(dev)->passed(end)) TRY(linger(&a, &state));
+    while (!device_runtime(dev)->passed(end)) TRY(linger(&a, &state));
     return device_wait(dev);
 }
 
 static enum error add(struct device *dev, ncclComm_t comm, void *there, size_t n) {
-    const struct accel_ops *accel = device_accel(dev);
-    cudaStream_t stream = accel->stream(dev, LANE_COMPUTE);
+    const struct device_runtime *runtime = device_runtime(dev);
+    cudaStream_t stream = runtime->stream(dev, LANE_COMPUTE);
     ncclResult_t rc = nccl.AllReduce(there, there, n, ncclFloat32, ncclSum, comm, stream);
     struct device_mark *end;
     TRY(settle(comm, rc, "ncclAllReduce"));
-    TRY(accel->mark_create(dev, &end));
-    enum error err = accel->mark(dev, LANE_COMPUTE, end);
+    TRY(runtime->mark_create(dev, &end));
+    enum error err = runtime->mark(dev, LANE_COMPUTE, end);
     if (err == ERR_NONE) err = await(dev, end, comm);
-    accel->mark_free(end);
+    runtime->mark_free(end);
     return err;
 }
 
@@ -74,7 +74,7 @@ static enum error try_comm(struct device *dev, ncclComm_t *comm, void *there, si
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId id;
     config.blocking = 0;
-    device_accel(dev)->stream(dev, LANE_COMPUTE); /* makes it the calling thread's GPU */
+    device_runtime(dev)->stream(dev, LANE_COMPUTE); /* makes it the calling thread's GPU */
     TRY(settle(NULL, nccl.GetUniqueId(&id), "ncclGetUniqueId"));
     ncclResult_t rc = nccl.CommInitRankConfig(comm, 1, id, 0, &config);
     TRY(settle(*comm, rc, "ncclCommInitRank"));

@@ -1,6 +1,6 @@
 /* What can be told of NCCL without a group. */
 #pragma once
-#include "engine/device/accel.h"
+#include "engine/device/runtime.h"
 
 void nccl_software(struct device_software *out);
 /* Opens a communicator of one rank on the device and adds with it, within 30 s. */

@@ -158,9 +158,9 @@ static enum error all_to_all(struct nccl_carrier *n, struct collective *c, enum 
     struct mail m;
     struct carrier *cr = &n->carrier;
     if (part_size(c, c->rank))
-        TRY(cr->accel->copy(cr->device, l, element(c, c->buf, c->part[c->rank]), cr->device,
-                            element(c, c->send, c->send_part[c->rank]),
-                            bytes_of(c, part_size(c, c->rank))));
+        TRY(cr->runtime->copy(cr->device, l, element(c, c->buf, c->part[c->rank]), cr->device,
+                              element(c, c->send, c->send_part[c->rank]),
+                              bytes_of(c, part_size(c, c->rank))));
     all_to_all_mail(c, &m);
     return nccl_issue(n, c, l, "all_to_all by ncclSend and ncclRecv", exchange, &m);
 }

@@ -59,7 +59,7 @@ static enum device_lane lane_of(int lane) {
 
 static enum error peer_suits(const struct group *g) {
     const struct device *d = g->params.device;
-    if (!device_accel(d)) return FAIL(ERR_DEVICE, "it has no accelerator");
+    if (!device_runtime(d)->apart) return FAIL(ERR_DEVICE, "it has no accelerator");
     if (strcmp(g->params.link, "thread") != 0)
         return FAIL(ERR_DEVICE,
                     "devices of different processes (link %s) cannot copy from each "
@@ -84,9 +84,9 @@ static enum error take_stand(struct peer *p) {
     s->device = cr->device;
     for (int lane = 0; lane < LANES; lane++) {
         struct stall *t = &s->stalls[lane];
-        TRY(cr->accel->mark_create(cr->device, &t->ready));
-        TRY(cr->accel->mark_create(cr->device, &t->half));
-        TRY(cr->accel->mark_create(cr->device, &t->done));
+        TRY(cr->runtime->mark_create(cr->device, &t->ready));
+        TRY(cr->runtime->mark_create(cr->device, &t->half));
+        TRY(cr->runtime->mark_create(cr->device, &t->done));
     }
     return ERR_NONE;
 }
@@ -142,20 +142,20 @@ static void wait_for_readers(struct peer *p) {
     for (int r = 0; r < g->size; r++)
         for (int lane = 0; lane < LANES && r != g->rank; lane++) {
             const struct device_mark *done = h->stand[r].stalls[lane].done;
-            while (!h->stand[r].gone && done && !p->carrier.accel->passed(done)) sched_yield();
+            while (!h->stand[r].gone && done && !p->carrier.runtime->passed(done)) sched_yield();
         }
 }
 
 static void free_stand(struct peer *p) {
-    const struct accel_ops *accel = p->carrier.accel;
+    const struct device_runtime *runtime = p->carrier.runtime;
     struct stand *s = &p->hall->stand[p->carrier.group->rank];
     for (int lane = 0; lane < LANES; lane++) {
         struct stall *t = &s->stalls[lane];
-        enum error err = accel->wait(p->carrier.device, lane_of(lane));
+        enum error err = runtime->wait(p->carrier.device, lane_of(lane));
         (void)err; /* has been told, or is for nobody */
-        if (t->ready) accel->mark_free(t->ready);
-        if (t->half) accel->mark_free(t->half);
-        if (t->done) accel->mark_free(t->done);
+        if (t->ready) runtime->mark_free(t->ready);
+        if (t->half) runtime->mark_free(t->half);
+        if (t->done) runtime->mark_free(t->done);
         device_free(p->carrier.device, p->slots[lane].memory);
     }
     s->gone = true;
@@ -197,18 +197,18 @@ static const struct stall *stall_of(const struct call_of_peer *k, int rank) {
 }
 
 static enum error follow(const struct call_of_peer *k, const struct device_mark *m) {
-    return k->p->carrier.accel->follow(k->p->carrier.device, k->l, m);
+    return k->p->carrier.runtime->follow(k->p->carrier.device, k->l, m);
 }
 
 static enum error set(const struct call_of_peer *k, struct device_mark *m) {
-    return k->p->carrier.accel->mark(k->p->carrier.device, k->l, m);
+    return k->p->carrier.runtime->mark(k->p->carrier.device, k->l, m);
 }
 
 static enum error copy(const struct call_of_peer *k, int from, void *to, int64_t lo, int64_t hi) {
     const struct carrier *cr = &k->p->carrier;
     if (hi <= lo) return ERR_NONE;
-    return cr->accel->copy(cr->device, k->l, to, stand_of(k, from)->device,
-                           element(k->c, stall_of(k, from)->buf, lo), bytes_of(k->c, hi - lo));
+    return cr->runtime->copy(cr->device, k->l, to, stand_of(k, from)->device,
+                             element(k->c, stall_of(k, from)->buf, lo), bytes_of(k->c, hi - lo));
 }
 
 static enum error copy_part(const struct call_of_peer *k, int from, const int64_t *part, int r) {

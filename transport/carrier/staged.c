@@ -31,12 +31,12 @@ static enum error staged_open(struct group *g, struct carrier **out, char *why) 
 
 static void staged_close(struct carrier *cr) {
     struct staged *s = (struct staged *)cr;
-    for (int lane = 0; cr->accel && lane < LANES; lane++) {
-        enum error err = cr->accel->wait(cr->device, lane ? LANE_EXCHANGE : LANE_COMPUTE);
+    for (int lane = 0; lane < LANES; lane++) {
+        enum error err = cr->runtime->wait(cr->device, lane ? LANE_EXCHANGE : LANE_COMPUTE);
         (void)err; /* copies that still run: an error has been told before, or nobody asks for it */
         for (int i = 0; i < 2; i++)
             if (s->stages[lane].memory[i])
-                cr->accel->host_free(cr->device, s->stages[lane].memory[i]);
+                cr->runtime->host_free(cr->device, s->stages[lane].memory[i]);
     }
     carrier_free(cr);
 }
@@ -45,9 +45,9 @@ static enum error reserve(struct carrier *cr, struct stage *s, int i, enum devic
                           size_t bytes, char **out) {
     if (bytes > s->bytes[i]) {
         void *memory;
-        TRY(cr->accel->host_alloc(cr->device, bytes, &memory));
-        TRY(cr->accel->wait(cr->device, l)); /* the old one may still be read */
-        if (s->memory[i]) cr->accel->host_free(cr->device, s->memory[i]);
+        TRY(cr->runtime->host_alloc(cr->device, bytes, &memory));
+        TRY(cr->runtime->wait(cr->device, l)); /* the old one may still be read */
+        if (s->memory[i]) cr->runtime->host_free(cr->device, s->memory[i]);
         s->memory[i] = memory;
         s->bytes[i] = bytes;
     }
@@ -117,14 +117,14 @@ struct below {
 
 static enum error fetch(const struct below *b, const struct collective *c, struct range r) {
     if (r.hi <= r.lo) return ERR_NONE;
-    return b->cr->accel->read(b->cr->device, b->lane, element(c, b->h, r.lo),
-                              element(c, b->buf, r.lo), bytes_of(c, r.hi - r.lo));
+    return b->cr->runtime->read(b->cr->device, b->lane, element(c, b->h, r.lo),
+                                element(c, b->buf, r.lo), bytes_of(c, r.hi - r.lo));
 }
 
 static enum error bring(const struct below *b, const struct collective *c, struct range r) {
     if (r.hi <= r.lo) return ERR_NONE;
-    return b->cr->accel->write(b->cr->device, b->lane, element(c, b->buf, r.lo),
-                               element(c, b->h, r.lo), bytes_of(c, r.hi - r.lo));
+    return b->cr->runtime->write(b->cr->device, b->lane, element(c, b->buf, r.lo),
+                                 element(c, b->h, r.lo), bytes_of(c, r.hi - r.lo));
 }
 
 /* Also what was written before from the same memory has then arrived. */
@@ -132,10 +132,10 @@ static enum error go_down(struct below *b, struct collective *c) {
     struct carrier *cr = b->cr;
     if (b->h) TRY(fetch(b, c, given(c)));
     if (b->s)
-        TRY(cr->accel->read(cr->device, b->lane, b->s, b->send,
-                            bytes_of(c, c->send_part[c->size])));
+        TRY(cr->runtime->read(cr->device, b->lane, b->s, b->send,
+                              bytes_of(c, c->send_part[c->size])));
     return c->lane == LANE_COMM ? carrier_wait(cr, c, b->lane)
-                                : cr->accel->wait(cr->device, b->lane);
+                                : cr->runtime->wait(cr->device, b->lane);
 }
 
 static enum error come_up(struct below *b, struct collective *c) {

@@ -1,5 +1,5 @@
 /* The device "cuda" of an engine that was built without the CUDA Toolkit: it says so. */
-#include "engine/device/accel.h"
+#include "engine/device/runtime.h"
 
 #include <stddef.h>
 
@@ -31,13 +31,15 @@ static bool nothing_reached(int i, int j) {
     return false;
 }
 
-static const struct accel_ops nothing = {0};
+static const struct device_runtime nothing = {.asynchronous = true, .apart = true};
 const struct device_ops device_cuda = {
     .name = "cuda",
     .summary = "NVIDIA GPUs (not in this build)",
     .open = no_open,
     .has_bf16 = no_bf16,
-    .accel = &nothing,
+    .runtime = &nothing,
+    .precisions =
+        1u << PRECISION_F32 | 1u << PRECISION_BF16 | 1u << PRECISION_FP16 | 1u << PRECISION_TF32,
     .units = no_units,
     .unit_about = nothing_about,
     .unit_reaches = nothing_reached,

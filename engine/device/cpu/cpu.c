@@ -2,6 +2,7 @@
 #include "engine/device/cpu/cpu.h"
 #include "engine/device/cpu/gemm.h"
 #include "engine/device/ref/ref.h"
+#include "engine/device/runtime.h"
 
 #include <omp.h>
 #include <sched.h>
@@ -141,6 +142,8 @@ const struct device_ops device_cpu = {
     .open = cpu_open,
     .close = cpu_close,
     .impls = cpu_impls,
+    .runtime = &host_runtime,
+    .precisions = 1u << PRECISION_F32 | 1u << PRECISION_BF16,
     .image_layout = LAYOUT_BLOCKED,
     .has_bf16 = cpu_has_bf16,
     .software = cpu_software,

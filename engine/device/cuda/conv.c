@@ -11,6 +11,7 @@
  * is worth it. */
 #include "engine/device/cuda/conv_plan.h"
 #include "engine/device/cuda/image.h"
+#include "engine/device/cuda/parts.h"
 
 #include <string.h>
 
@@ -55,8 +56,7 @@ static enum error images(const struct conv *c, const struct op_args *a, bool mad
     void *x = copy_at(a, made, c->at.saved_x, c->at.x);
     *out = x;
     if (made) return ERR_NONE;
-    return d->ops->accel->lower(d, LANE_COMPUTE, x, a->x[0], op_xs(&c->op.desc),
-                                c->op.desc.precision);
+    return cuda_lower(d, LANE_COMPUTE, x, a->x[0], op_xs(&c->op.desc), c->op.desc.precision);
 }
 
 /* The weights as they are, if they serve. */

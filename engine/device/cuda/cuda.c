@@ -219,7 +219,11 @@ static size_t cuda_unit(enum precision p) {
     return p == PRECISION_BF16 || p == PRECISION_FP16 ? 2 : sizeof(float);
 }
 
-const struct accel_ops cuda_accel = {
+static const struct device_runtime cuda_runtime = {
+    .asynchronous = true,
+    .apart = true,
+    .records = true,
+    .alignment = DEVICE_ALIGNMENT,
     .alloc = cuda_alloc,
     .free = cuda_free,
     .holds = cuda_holds,
@@ -262,7 +266,10 @@ const struct device_ops device_cuda = {
     .impls = cuda_impls,
     .has_bf16 = cuda_has_bf16,
     .image_layout = LAYOUT_LAST,
-    .accel = &cuda_accel,
+    .images_turned = true,
+    .runtime = &cuda_runtime,
+    .precisions =
+        1u << PRECISION_F32 | 1u << PRECISION_BF16 | 1u << PRECISION_FP16 | 1u << PRECISION_TF32,
     .units = cuda_units,
     .unit_about = cuda_unit_about,
     .unit_reaches = cuda_unit_reaches,

@@ -1,9 +1,9 @@
 /* The inside of the device "cuda": one GPU, or a share of one. Plain C includes this; .cu files include kernel.h
  * and declare what they give in launch.h. */
 #pragma once
-#include "engine/device/accel.h"
 #include "engine/device/cuda/library.h"
 #include "engine/device/impl.h"
+#include "engine/device/runtime.h"
 
 #include <cuda_runtime_api.h>
 #include <stdatomic.h>

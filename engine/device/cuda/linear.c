@@ -13,6 +13,7 @@
 #include "engine/device/cuda/columns.h"
 #include "engine/device/cuda/linear_launch.h"
 #include "engine/device/cuda/matmul.h"
+#include "engine/device/cuda/parts.h"
 #include "engine/device/cuda/sequence_launch.h"
 #include "engine/device/impl.h"
 
@@ -133,8 +134,8 @@ static enum error factor_x(const struct linear *l, const struct op_args *a, cons
     *out = a->x[0];
     if (!lowers_x(&l->op.desc)) return ERR_NONE;
     *out = a->scratch;
-    return dev->ops->accel->lower(dev, LANE_COMPUTE, a->scratch, a->x[0], l->rows * l->in,
-                                  l->op.desc.precision);
+    return cuda_lower(dev, LANE_COMPUTE, a->scratch, a->x[0], l->rows * l->in,
+                      l->op.desc.precision);
 }
 
 static const void *weight(const struct linear *l, const struct op_args *a, int which) {

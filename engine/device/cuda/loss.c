@@ -49,6 +49,7 @@ static enum error cross_entropy_create(struct device *dev, const struct op_desc 
     TRY(op_create_plain(&cuda_cross_entropy, dev, d, out));
     (*out)->saved_bytes = (size_t)op_rows(d) * sizeof(struct softmax_row);
     (*out)->scratch_bytes = found_bytes(d);
+    (*out)->y_unread = true;
     return ERR_NONE;
 }
 
@@ -80,6 +81,7 @@ static enum error mse_backward(struct op *op, const struct op_args *a) {
 static enum error mse_create(struct device *dev, const struct op_desc *d, struct op **out) {
     TRY(op_create_plain(&cuda_mse, dev, d, out));
     (*out)->scratch_bytes = found_bytes(d);
+    (*out)->y_unread = true;
     return ERR_NONE;
 }
 

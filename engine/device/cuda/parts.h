@@ -5,8 +5,6 @@
 
 #include <pthread.h>
 
-extern const struct accel_ops cuda_accel;
-
 /* units.c: what GPUs there are. */
 enum error cuda_units(int *count);
 bool cuda_unit_about(int i, struct device_unit *out);

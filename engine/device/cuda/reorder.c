@@ -1,6 +1,7 @@
 /* Images from one layout to the other; data becomes what activations are on the way. Rows, and images that stay as
  * they lie, are copied. */
 #include "engine/device/cuda/image.h"
+#include "engine/device/cuda/parts.h"
 
 static int64_t places(const struct op_desc *d) {
     return d->x.ndim == 3 ? d->x.dim[1] * d->x.dim[2] : 1;
@@ -11,8 +12,7 @@ static enum error copy(struct op *op, enum value from_v, const void *from, enum 
                        void *to) {
     const struct op_desc *d = &op->desc;
     struct device *dev = op->dev;
-    if (from_v != to_v)
-        return dev->ops->accel->lower(dev, LANE_COMPUTE, to, from, op_xs(d), d->precision);
+    if (from_v != to_v) return cuda_lower(dev, LANE_COMPUTE, to, from, op_xs(d), d->precision);
     size_t bytes = (size_t)op_xs(d) * (size_t)value_bytes(to_v);
     CU(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda_stream(op)),
        "a copy of images");

@@ -1,10 +1,11 @@
-/* A sum of squares by one warp, with the bits of squares_sum of optim/: 32 sums in double, float i to sum i mod 32,
+/* A sum of squares by one warp, with the bits of squares_sum: 32 sums in double, float i to sum i mod 32,
  * then the halves added. The square of a float is exact in double, so one rounding a step whatever the compiler
  * makes of it. */
 #pragma once
+#include "engine/base/rule.h"
 #include "engine/device/cuda/kernel.h"
 
-enum { SQUARE_LANES = 32, SQUARE_BLOCK = 4096 }; /* NORM_BLOCK */
+enum { SQUARE_LANES = 32 };
 
 /* Lane 0 gets the sum of all lanes' v. All 32 take part. */
 static __device__ __forceinline__ double lanes_sum(double v) {

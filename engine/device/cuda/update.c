@@ -1,4 +1,4 @@
-/* An optimizer where the weights lie: what the host computes once a tensor, and the table of spans. Tables stay on the
+/* An optimizer where the weights lie: by the kernels of its formula and a table of spans. Tables stay on the
  * GPU: a step whose spans are those of an earlier one, as nearly all are, sends none. */
 #include "engine/device/cuda/parts.h"
 #include "engine/device/cuda/update_launch.h"
@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert((int)UPDATE_NUMBERS == (int)RULE_NUMBERS, "a rule's numbers travel whole");
-_Static_assert(sizeof(struct update_span) == 4 * sizeof(void *) + 32,
+_Static_assert(sizeof(struct update_span) == 4 * sizeof(void *) + 24,
                "tables are compared byte by byte");
 
 enum { TABLES = 32 }; /* a step of a sharded job has one for each of its slices */
@@ -102,83 +101,57 @@ static enum error table_there(struct cuda *c, int count, const struct update_spa
     return ERR_NONE;
 }
 
-/* ---- what the host computes ------------------------------------------------------------------- */
-static enum update_kind kind_of(const struct rule *r) {
-    switch (r->kind) {
-    case RULE_ADAM:
-        return UPDATE_ADAM;
-    case RULE_LAMB:
-        return UPDATE_LAMB;
-    case RULE_LARS:
-        return UPDATE_LARS;
-    case RULE_LION:
-        return UPDATE_LION;
-    default:
-        if (r->number[SGD_MOMENTUM] == 0) return UPDATE_SGD;
-        return r->number[SGD_NESTEROV] != 0 ? UPDATE_NESTEROV : UPDATE_MOMENTUM;
-    }
-}
-
-static struct update_rule round_rule(const struct rule *r) {
-    struct update_rule out = {.lr = r->lr, .scale = r->scale};
-    for (int i = 0; i < RULE_NUMBERS; i++) out.number[i] = (float)r->number[i];
-    return out;
-}
-
+/* ---- asking ---------------------------------------------------------------------------------- */
 static bool aligned(const struct rule_span *s) {
     uintptr_t all = (uintptr_t)s->w | (uintptr_t)s->g;
     for (int i = 0; i < RULE_SLOTS; i++) all |= (uintptr_t)s->slot[i];
     return all % 16 == 0;
 }
 
-/* The rates of a tensor, from its norms: as lamb's and lars's own step. */
-static void find_rates(const struct rule *r, const struct rule_span *s, struct update_span *out) {
-    double w = s->norm[0], other = s->norm[1], ratio = 1, decay = 0;
-    if (r->kind == RULE_LAMB && out->adapts && w > 0 && other > 0) ratio = w / other;
-    if (r->kind == RULE_LARS) {
-        other *= (double)r->scale;
-        if (out->decays) decay = r->number[LARS_DECAY];
-        if (out->adapts && w > 0 && other > 0)
-            ratio = r->number[LARS_TRUST] * w / (other + decay * w);
-    }
-    out->rate = (float)(r->lr * ratio);
-    out->decay = (float)decay;
-}
-
-/* Gives how many chunks there are. 'step': spans of a step, which bear what norms say. */
-static int64_t make_table(struct cuda *c, const struct rule *r, const struct rule_span *spans,
-                          int count, bool step) {
+/* Gives how many chunks there are. */
+static int64_t make_table(struct cuda *c, const struct rule_span *spans, int count) {
     int64_t chunks = 0;
     for (int i = 0; i < count; i++) {
         const struct rule_span *s = &spans[i];
-        struct update_span *out = &c->tables->made[i];
-        *out = (struct update_span){.w = s->w,
-                                    .g = s->g,
-                                    .slot = {s->slot[0], s->slot[1]},
-                                    .n = s->n,
-                                    .first = chunks,
-                                    .decays = r->decay_all || s->matrix,
-                                    .adapts = r->adapt_all || s->matrix,
-                                    .aligned = aligned(s)};
-        if (step && (r->kind == RULE_LAMB || r->kind == RULE_LARS)) find_rates(r, s, out);
+        c->tables->made[i] = (struct update_span){.w = s->w,
+                                                  .g = s->g,
+                                                  .slot = {s->slot[0], s->slot[1]},
+                                                  .n = s->n,
+                                                  .first = chunks,
+                                                  .rate = s->rate,
+                                                  .matrix = s->matrix,
+                                                  .aligned = aligned(s)};
         chunks += (s->n + UPDATE_CHUNK - 1) / UPDATE_CHUNK;
     }
     return chunks;
 }
 
+static enum error find_kernels(const struct formula *f, const struct update_kernels **out) {
+    const char *name = f ? f->name : NULL;
+    *out = update_find(name);
+    return *out ? ERR_NONE : FAIL(ERR_BUG, "there is no kernel of the formula %s", name);
+}
+
+static struct update_numbers numbers_of(const struct rule *r) {
+    struct update_numbers n;
+    memcpy(n.number, r->number, sizeof n.number);
+    memcpy(n.adapts, r->adapts, sizeof n.adapts);
+    return n;
+}
+
 enum error cuda_measure(struct device *d, const struct rule *r, const struct rule_span *spans,
                         int count, double *squares) {
     CUDA_ENTERED(c, d);
-    struct update_rule rule = round_rule(r);
+    const struct update_numbers numbers = numbers_of(r);
+    const struct update_kernels *kernels;
     const struct update_span *there;
-    if (r->kind != RULE_LAMB && r->kind != RULE_LARS)
-        return FAIL(ERR_BUG, "this optimizer measures nothing");
+    TRY(find_kernels(r->direct, &kernels));
     if (count < 1) return ERR_NONE;
     TRY(cuda_not_recording(c, "an optimizer"));
     TRY(room_to_make(c, count));
-    make_table(c, r, spans, count, false);
+    make_table(c, spans, count);
     TRY(table_there(c, count, &there));
-    CU(update_measure(kind_of(r), &rule, there, count, squares, c->stream[LANE_COMPUTE]),
+    CU(kernels->direct(&numbers, there, count, squares, c->stream[LANE_COMPUTE]),
        "norms of tensors");
     return ERR_NONE;
 }
@@ -186,15 +159,17 @@ enum error cuda_measure(struct device *d, const struct rule *r, const struct rul
 enum error cuda_update(struct device *d, const struct rule *r, const struct rule_span *spans,
                        int count) {
     CUDA_ENTERED(c, d);
-    struct update_rule rule = round_rule(r);
+    const struct update_numbers numbers = numbers_of(r);
+    const struct update_kernels *kernels;
     const struct update_span *there;
+    TRY(find_kernels(r->step, &kernels));
     if (count < 1) return ERR_NONE;
     TRY(cuda_not_recording(c, "an optimizer"));
     TRY(room_to_make(c, count));
-    int64_t chunks = make_table(c, r, spans, count, true);
+    int64_t chunks = make_table(c, spans, count);
     if (chunks < 1) return ERR_NONE;
     TRY(table_there(c, count, &there));
-    CU(update_step(kind_of(r), &rule, there, count, chunks, c->stream[LANE_COMPUTE]),
+    CU(kernels->step(&numbers, there, count, chunks, c->stream[LANE_COMPUTE]),
        "an optimizer's step");
     return ERR_NONE;
 }

@@ -1,99 +1,46 @@
-/* Optimizers over a table of spans, all in one launch: 4096 elements a block, sixteen bytes at a time. The arithmetic
- * is that of optim/, operation by operation and each rounded (the compiler may not fuse what bears _rn), so that
- * weights have the bits that a processor would give them. */
-#include "engine/base/rule.h"
+/* Optimizers over a table of spans, all in one launch: 4096 elements a block, sixteen bytes at a time. The formulas are
+ * those of engine/optim, which this file includes: each operation is rounded by itself (it is compiled without fused
+ * multiply-adds), so that weights have the bits that a processor would give them. */
 #include "engine/device/cuda/squares.h"
 #include "engine/device/cuda/update_launch.h"
+
+#include <string.h>
+#include <type_traits>
+
+/* ---- what optim/formula.h leaves to this file ------------------------------------------------ */
+#define FORMULA static __device__ __forceinline__
+#include "engine/optim/formula.h"
 
 enum { THREADS = 256 };
 static const int64_t BLOCKS_MOST = 1 << 20;
 
-static __device__ __forceinline__ float mul(float a, float b) {
-    return __fmul_rn(a, b);
-}
-static __device__ __forceinline__ float add(float a, float b) {
-    return __fadd_rn(a, b);
-}
-static __device__ __forceinline__ float sub(float a, float b) {
-    return __fsub_rn(a, b);
-}
-static __device__ __forceinline__ float mix(float a, float x, float b, float y) {
-    return add(mul(a, x), mul(b, y));
+/* A formula as a type: its numbers, how many slots it has, and whether it is a step or comes before norms are taken. */
+#define FORMULA_TYPE(name, numbers_, slots, steps)                                                 \
+    struct name##_on_gpu {                                                                         \
+        typedef struct numbers_ numbers;                                                           \
+        enum { SLOTS = slots };                                                                    \
+        static constexpr bool STEPS = steps;                                                       \
+        static __device__ __forceinline__ void at(const numbers &k, struct element &e) {           \
+            name(&k, &e);                                                                          \
+        }                                                                                          \
+    };
+#define FORMULA_STEP(name, numbers, slots) FORMULA_TYPE(name, numbers, slots, true)
+#define FORMULA_DIRECT(name, numbers, slots) FORMULA_TYPE(name, numbers, slots, false)
+#define FORMULA_OF(name) kernels_of<name##_on_gpu>(#name)
+#define FORMULAS(optim, ...)                                                                       \
+    static const struct update_kernels optim##_formulas[] = {__VA_ARGS__, {NULL, NULL, NULL}};
+
+template <class F>
+static __device__ __forceinline__ typename F::numbers numbers_of(const struct update_numbers &r,
+                                                                 bool matrix) {
+    float number[RULE_NUMBERS];
+    typename F::numbers k;
+    for (int i = 0; i < RULE_NUMBERS; i++) number[i] = matrix ? r.number[1][i] : r.number[0][i];
+    memcpy(&k, number, sizeof k);
+    return k;
 }
 
-/* What is the same for all elements of a span. */
-struct factors {
-    struct update_rule r;
-    float decay, shrink; /* 0 and 1 where the span does not decay */
-    float rate;
-};
-
-static __device__ __forceinline__ struct factors
-factors_of(enum update_kind kind, const struct update_rule &r, const struct update_span &s) {
-    struct factors f = {r, 0, 1, s.rate};
-    if (kind == UPDATE_LARS) f.decay = s.decay;
-    if (!s.decays) return f;
-    if (kind <= UPDATE_NESTEROV) f.decay = r.number[SGD_DECAY];
-    if (kind == UPDATE_ADAM || kind == UPDATE_LAMB) f.decay = r.number[ADAM_L2];
-    if (kind == UPDATE_ADAM) f.shrink = r.number[ADAM_SHRINK];
-    if (kind == UPDATE_LION) f.shrink = r.number[LION_SHRINK];
-    return f;
-}
-
-static __host__ __device__ constexpr int slots_of(int kind) {
-    return kind == UPDATE_SGD || kind == UPDATE_LAMB ? 0 : kind == UPDATE_ADAM ? 2 : 1;
-}
-
-/* ---- one element ---------------------------------------------------------------------------- */
-static __device__ __forceinline__ void moments(const struct update_rule &r, float d, float &m,
-                                               float &v) {
-    m = mix(r.number[ADAM_KEEP_M], m, r.number[ADAM_ADD_M], d);
-    v = add(mul(r.number[ADAM_KEEP_V], v), mul(mul(r.number[ADAM_ADD_V], d), d));
-}
-
-static __device__ __forceinline__ float root(const struct update_rule &r, float v) {
-    return add(mul(__fsqrt_rn(v), r.number[ADAM_UNBIAS_V]), r.number[ADAM_EPS]);
-}
-
-static __device__ __forceinline__ void step_adam(const struct factors &f, float &w, float g,
-                                                 float &m, float &v) {
-    float d = mix(f.r.scale, g, f.decay, w);
-    moments(f.r, d, m, v);
-    w = sub(mul(f.shrink, w), mul(f.r.number[ADAM_STEP], __fdiv_rn(m, root(f.r, v))));
-}
-
-static __device__ __forceinline__ void step_lion(const struct factors &f, float &w, float g,
-                                                 float &m) {
-    const float *k = f.r.number;
-    float d = mul(f.r.scale, g), c = mix(k[LION_KEEP_C], m, k[LION_ADD_C], d);
-    float move = c > 0 ? f.r.lr : c < 0 ? -f.r.lr : mul(c, 0); /* not a number stays so */
-    w = sub(mul(f.shrink, w), move);
-    m = mix(k[LION_KEEP_M], m, k[LION_ADD_M], d);
-}
-
-template <int KIND>
-static __device__ __forceinline__ void step(const struct factors &f, float &w, float g, float &a,
-                                            float &b) {
-    if constexpr (KIND == UPDATE_ADAM) {
-        step_adam(f, w, g, a, b);
-    } else if constexpr (KIND == UPDATE_LION) {
-        step_lion(f, w, g, a);
-    } else if constexpr (KIND == UPDATE_LAMB) {
-        w = sub(w, mul(f.rate, g));
-    } else {
-        float d = mix(f.r.scale, g, f.decay, w), momentum = f.r.number[SGD_MOMENTUM];
-        if constexpr (KIND == UPDATE_LARS) a = mix(momentum, a, f.rate, d);
-        if constexpr (KIND == UPDATE_MOMENTUM || KIND == UPDATE_NESTEROV)
-            a = add(mul(momentum, a), d);
-        if constexpr (KIND == UPDATE_LARS) w = sub(w, a);
-        if constexpr (KIND == UPDATE_SGD) w = sub(w, mul(f.r.lr, d));
-        if constexpr (KIND == UPDATE_MOMENTUM) w = sub(w, mul(f.r.lr, a));
-        if constexpr (KIND == UPDATE_NESTEROV) w = sub(w, mul(f.r.lr, add(d, mul(momentum, a))));
-    }
-}
-static_assert((int)LARS_MOMENTUM == (int)SGD_MOMENTUM, "both are read in one place");
-
-/* ---- all elements --------------------------------------------------------------------------- */
+/* ---- a step ---------------------------------------------------------------------------------- */
 /* The last span whose first chunk is not beyond this one. */
 static __device__ __forceinline__ int span_of(const struct update_span *spans, int count,
                                               int64_t chunk) {
@@ -108,106 +55,130 @@ static __device__ __forceinline__ int span_of(const struct update_span *spans, i
     return low;
 }
 
-template <int KIND>
-static __device__ __forceinline__ void step_four(const struct factors &f,
-                                                 const struct update_span &s, int64_t i) {
-    float4 w = *(float4 *)(s.w + i), g = *(const float4 *)(s.g + i), a = {0, 0, 0, 0},
-           b = {0, 0, 0, 0};
-    if constexpr (slots_of(KIND) > 0) a = *(float4 *)(s.slot[0] + i);
-    if constexpr (slots_of(KIND) > 1) b = *(float4 *)(s.slot[1] + i);
-    step<KIND>(f, w.x, g.x, a.x, b.x);
-    step<KIND>(f, w.y, g.y, a.y, b.y);
-    step<KIND>(f, w.z, g.z, a.z, b.z);
-    step<KIND>(f, w.w, g.w, a.w, b.w);
-    *(float4 *)(s.w + i) = w;
-    if constexpr (slots_of(KIND) > 0) *(float4 *)(s.slot[0] + i) = a;
-    if constexpr (slots_of(KIND) > 1) *(float4 *)(s.slot[1] + i) = b;
+template <class F>
+static __device__ __forceinline__ void step(const typename F::numbers &k, float rate, float &w,
+                                            float g, float &m, float &v) {
+    struct element e = {w, g, m, v, rate};
+    F::at(k, e);
+    w = e.w, m = e.m, v = e.v;
 }
 
-template <int KIND>
-static __device__ __forceinline__ void step_one(const struct factors &f,
+template <class F>
+static __device__ __forceinline__ void step_four(const typename F::numbers &k,
+                                                 const struct update_span &s, int64_t i) {
+    float4 w = *(float4 *)(s.w + i), g = *(const float4 *)(s.g + i), m = {0, 0, 0, 0},
+           v = {0, 0, 0, 0};
+    if constexpr (F::SLOTS > 0) m = *(float4 *)(s.slot[0] + i);
+    if constexpr (F::SLOTS > 1) v = *(float4 *)(s.slot[1] + i);
+    step<F>(k, s.rate, w.x, g.x, m.x, v.x);
+    step<F>(k, s.rate, w.y, g.y, m.y, v.y);
+    step<F>(k, s.rate, w.z, g.z, m.z, v.z);
+    step<F>(k, s.rate, w.w, g.w, m.w, v.w);
+    *(float4 *)(s.w + i) = w;
+    if constexpr (F::SLOTS > 0) *(float4 *)(s.slot[0] + i) = m;
+    if constexpr (F::SLOTS > 1) *(float4 *)(s.slot[1] + i) = v;
+}
+
+template <class F>
+static __device__ __forceinline__ void step_one(const typename F::numbers &k,
                                                 const struct update_span &s, int64_t i) {
     float none = 0;
-    step<KIND>(f, s.w[i], s.g[i], slots_of(KIND) > 0 ? s.slot[0][i] : none,
-               slots_of(KIND) > 1 ? s.slot[1][i] : none);
+    step<F>(k, s.rate, s.w[i], s.g[i], F::SLOTS > 0 ? s.slot[0][i] : none,
+            F::SLOTS > 1 ? s.slot[1][i] : none);
 }
 
-template <int KIND>
-static __global__ void step_kernel(struct update_rule r, const struct update_span *spans, int count,
-                                   int64_t chunks) {
+template <class F>
+static __global__ void step_kernel(struct update_numbers r, const struct update_span *spans,
+                                   int count, int64_t chunks) {
     for (int64_t chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
         struct update_span s = spans[span_of(spans, count, chunk)];
-        struct factors f = factors_of((enum update_kind)KIND, r, s);
+        typename F::numbers k = numbers_of<F>(r, s.matrix);
         int64_t begin = (chunk - s.first) * UPDATE_CHUNK, end = begin + UPDATE_CHUNK;
         if (end > s.n) end = s.n;
         int64_t fours = s.aligned ? begin + (end - begin) / 4 * 4 : begin;
         for (int64_t i = begin + 4 * (int64_t)threadIdx.x; i < fours; i += 4 * THREADS)
-            step_four<KIND>(f, s, i);
-        for (int64_t i = fours + threadIdx.x; i < end; i += THREADS) step_one<KIND>(f, s, i);
+            step_four<F>(k, s, i);
+        for (int64_t i = fours + threadIdx.x; i < end; i += THREADS) step_one<F>(k, s, i);
     }
 }
 
-extern "C" cudaError_t update_step(enum update_kind kind, const struct update_rule *r,
-                                   const struct update_span *spans, int count, int64_t chunks,
-                                   cudaStream_t stream) {
+template <class F>
+static cudaError_t launch_step(const struct update_numbers *r, const struct update_span *spans,
+                               int count, int64_t chunks, cudaStream_t stream) {
     unsigned blocks = (unsigned)(chunks < BLOCKS_MOST ? chunks : BLOCKS_MOST);
-    struct update_rule rule = *r;
-#define CASE(kind)                                                                                 \
-    case kind:                                                                                     \
-        LAUNCH(step_kernel<kind>, blocks, THREADS, 0, stream, rule, spans, count, chunks);         \
-        break
-    switch (kind) {
-        CASE(UPDATE_SGD);
-        CASE(UPDATE_MOMENTUM);
-        CASE(UPDATE_NESTEROV);
-        CASE(UPDATE_ADAM);
-        CASE(UPDATE_LAMB);
-        CASE(UPDATE_LARS);
-        CASE(UPDATE_LION);
-    }
-#undef CASE
+    struct update_numbers numbers = *r;
+    LAUNCH(step_kernel<F>, blocks, THREADS, 0, stream, numbers, spans, count, chunks);
     return cudaGetLastError();
 }
 
 /* ---- norms ---------------------------------------------------------------------------------- */
-/* A warp a span. Lane l has elements l, l + 32, ..., for the direction as for the sum, so none waits for another. */
-static __device__ __forceinline__ void make_direction(const struct factors &f,
-                                                      const struct update_span &s, int lane) {
-    for (int64_t i = lane; i < s.n; i += SQUARE_LANES) {
-        float m = s.slot[0][i], v = s.slot[1][i];
-        moments(f.r, mul(f.r.scale, s.g[i]), m, v);
-        s.slot[0][i] = m;
-        s.slot[1][i] = v;
-        float u = __fdiv_rn(mul(f.r.number[LAMB_UNBIAS_M], m), root(f.r, v));
-        s.g[i] = add(u, mul(f.decay, s.w[i]));
-    }
+struct nothing { /* before norms are taken */
+};
+
+template <class F>
+static __device__ __forceinline__ void make_direction(const typename F::numbers &k,
+                                                      const struct update_span &s, int64_t i) {
+    struct element e = {s.w[i], s.g[i], F::SLOTS > 0 ? s.slot[0][i] : 0,
+                        F::SLOTS > 1 ? s.slot[1][i] : 0, 0};
+    F::at(k, e);
+    s.g[i] = e.g;
+    if constexpr (F::SLOTS > 0) s.slot[0][i] = e.m;
+    if constexpr (F::SLOTS > 1) s.slot[1][i] = e.v;
 }
 
-template <int KIND>
-static __global__ void measure_kernel(struct update_rule r, const struct update_span *spans,
-                                      int count, double *squares) {
+/* A warp a span. Lane l has elements l, l + 32, ..., for the direction as for the sum, so none waits for another. */
+template <class F>
+static __global__ void direct_kernel(struct update_numbers r, const struct update_span *spans,
+                                     int count, double *squares) {
     int lane = (int)(threadIdx.x % SQUARE_LANES);
     int64_t warps = (int64_t)gridDim.x * (THREADS / SQUARE_LANES);
     int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / SQUARE_LANES;
     for (; i < count; i += warps) {
         struct update_span s = spans[i];
         double w = 0, g = 0;
-        if (KIND == UPDATE_LAMB) make_direction(factors_of(UPDATE_LAMB, r, s), s, lane);
-        if (s.adapts) w = lane_squares(s.w, s.n, lane), g = lane_squares(s.g, s.n, lane);
+        if constexpr (!std::is_same<F, nothing>::value) {
+            typename F::numbers k = numbers_of<F>(r, s.matrix);
+            for (int64_t at = lane; at < s.n; at += SQUARE_LANES) make_direction<F>(k, s, at);
+        }
+        if (s.matrix ? r.adapts[1] : r.adapts[0])
+            w = lane_squares(s.w, s.n, lane), g = lane_squares(s.g, s.n, lane);
         w = lanes_sum(w), g = lanes_sum(g);
         if (lane == 0) squares[2 * i] = w, squares[2 * i + 1] = g;
     }
 }
 
-extern "C" cudaError_t update_measure(enum update_kind kind, const struct update_rule *r,
-                                      const struct update_span *spans, int count, double *squares,
-                                      cudaStream_t stream) {
+template <class F>
+static cudaError_t launch_direct(const struct update_numbers *r, const struct update_span *spans,
+                                 int count, double *squares, cudaStream_t stream) {
     int64_t each = THREADS / SQUARE_LANES, blocks = (count + each - 1) / each;
     unsigned grid = (unsigned)(blocks < BLOCKS_MOST ? blocks : BLOCKS_MOST);
-    struct update_rule rule = *r;
-    if (kind == UPDATE_LAMB)
-        LAUNCH(measure_kernel<UPDATE_LAMB>, grid, THREADS, 0, stream, rule, spans, count, squares);
-    else
-        LAUNCH(measure_kernel<UPDATE_LARS>, grid, THREADS, 0, stream, rule, spans, count, squares);
+    struct update_numbers numbers = *r;
+    LAUNCH(direct_kernel<F>, grid, THREADS, 0, stream, numbers, spans, count, squares);
     return cudaGetLastError();
+}
+
+/* ---- the formulas that there are -------------------------------------------------------------- */
+template <class F> static constexpr struct update_kernels kernels_of(const char *name) {
+    if constexpr (F::STEPS)
+        return {name, launch_step<F>, NULL};
+    else
+        return {name, NULL, launch_direct<F>};
+}
+
+#include "engine/optim/formulas.h" /* made by CMake: the files of optims.def */
+
+static const struct update_kernels *const optims[] = {
+#define OPTIM(name) name##_formulas,
+#include "engine/optim/optims.def"
+#undef OPTIM
+};
+
+extern "C" const struct update_kernels *update_find(const char *formula) {
+    static const struct update_kernels norms_alone = {NULL, NULL, launch_direct<nothing>};
+    if (!formula) return &norms_alone;
+    for (const struct update_kernels *const *o = optims;
+         o < optims + sizeof optims / sizeof *optims; o++)
+        for (const struct update_kernels *k = *o; k->name; k++)
+            if (!strcmp(k->name, formula)) return k;
+    return NULL;
 }

@@ -1,4 +1,4 @@
-/* Vectors on a lane: what accel.h asks for, by the kernels of vector.cu. */
+/* Vectors on a lane: what runtime.h asks for, by the kernels of vector.cu. */
 #include "engine/device/cuda/parts.h"
 #include "engine/device/cuda/vector_launch.h"
 
@@ -51,11 +51,11 @@ enum error cuda_accumulate(struct device *d, void *to, const void *from, int64_t
 
 enum error cuda_partials(struct device *d, const float *g, int64_t begin, int64_t end,
                          double *partial) {
-    enum { BLOCK = 4096 }; /* NORM_BLOCK of optim/ */
     CUDA_ENTERED(c, d);
-    assert(begin % BLOCK == 0);
+    assert(begin % NORM_BLOCK == 0);
     if (begin >= end) return ERR_NONE;
-    CU(vector_partials(g + begin, end - begin, partial + begin / BLOCK, c->stream[LANE_COMPUTE]),
+    CU(vector_partials(g + begin, end - begin, partial + begin / NORM_BLOCK,
+                       c->stream[LANE_COMPUTE]),
        "sums of squares");
     return ERR_NONE;
 }
@@ -63,7 +63,7 @@ enum error cuda_partials(struct device *d, const float *g, int64_t begin, int64_
 enum error cuda_head(struct device *d, float *header, const double *sums, float scale,
                      float samples, bool stop) {
     CUDA_ENTERED(c, d);
-    CU(vector_head(header, ALIGN_FLOATS, sums, scale, samples, stop, c->stream[LANE_COMPUTE]),
+    CU(vector_head(header, sums, scale, samples, stop, c->stream[LANE_COMPUTE]),
        "the head of the gradients");
     return ERR_NONE;
 }

@@ -1,5 +1,6 @@
 /* Vectors of f32 and of the types of activations: memory read once and written once, sixteen bytes at a time where
  * the addresses allow it. */
+#include "engine/base/header.h"
 #include "engine/device/cuda/squares.h"
 #include "engine/device/cuda/vector_launch.h"
 
@@ -200,10 +201,10 @@ static __global__ void partials_kernel(const float *g, int64_t n, double *partia
     int lane = (int)(threadIdx.x % SQUARE_LANES);
     int64_t warps = (int64_t)gridDim.x * (blockDim.x / SQUARE_LANES);
     int64_t block = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / SQUARE_LANES;
-    for (; block * SQUARE_BLOCK < n; block += warps) {
-        int64_t left = n - block * SQUARE_BLOCK;
+    for (; block * NORM_BLOCK < n; block += warps) {
+        int64_t left = n - block * NORM_BLOCK;
         double sum =
-            lane_squares(g + block * SQUARE_BLOCK, left < SQUARE_BLOCK ? left : SQUARE_BLOCK, lane);
+            lane_squares(g + block * NORM_BLOCK, left < NORM_BLOCK ? left : NORM_BLOCK, lane);
         sum = lanes_sum(sum);
         if (lane == 0) partial[block] = sum;
     }
@@ -211,7 +212,7 @@ static __global__ void partials_kernel(const float *g, int64_t n, double *partia
 
 extern "C" cudaError_t vector_partials(const float *g, int64_t n, double *partial,
                                        cudaStream_t stream) {
-    int64_t blocks = (n + SQUARE_BLOCK - 1) / SQUARE_BLOCK;
+    int64_t blocks = (n + NORM_BLOCK - 1) / NORM_BLOCK;
     LAUNCH(partials_kernel, blocks_for(blocks * SQUARE_LANES), THREADS, 0, stream, g, n, partial);
     return cudaGetLastError();
 }
@@ -219,15 +220,15 @@ extern "C" cudaError_t vector_partials(const float *g, int64_t n, double *partia
 static __global__ void head_kernel(float *header, const double *sums, float scale, float samples,
                                    float stop) {
     float v = 0;
-    if (threadIdx.x == 0) v = (float)(sums[0] * (double)scale);
-    if (threadIdx.x == 1) v = (float)sums[1];
-    if (threadIdx.x == 2) v = samples;
-    if (threadIdx.x == 3) v = stop;
+    if (threadIdx.x == HEADER_LOSS) v = (float)(sums[0] * (double)scale);
+    if (threadIdx.x == HEADER_CORRECT) v = (float)sums[1];
+    if (threadIdx.x == HEADER_SAMPLES) v = samples;
+    if (threadIdx.x == HEADER_STOP) v = stop;
     header[threadIdx.x] = v;
 }
 
-extern "C" cudaError_t vector_head(float *header, int floats, const double *sums, float scale,
-                                   float samples, float stop, cudaStream_t stream) {
-    LAUNCH(head_kernel, 1, (unsigned)floats, 0, stream, header, sums, scale, samples, stop);
+extern "C" cudaError_t vector_head(float *header, const double *sums, float scale, float samples,
+                                   float stop, cudaStream_t stream) {
+    LAUNCH(head_kernel, 1, HEADER_FLOATS, 0, stream, header, sums, scale, samples, stop);
     return cudaGetLastError();
 }

@@ -21,9 +21,9 @@ cudaError_t vector_raise(float *to, const void *from, int64_t n, bool half, cuda
 cudaError_t vector_add_low(void *to, const void *from, int64_t n, bool half, cudaStream_t stream);
 /* partial[b] = the sum of squares of block b of g[0..n). */
 cudaError_t vector_partials(const float *g, int64_t n, double *partial, cudaStream_t stream);
-/* header[0..floats): loss, correct, samples, stop, zeros. */
-cudaError_t vector_head(float *header, int floats, const double *sums, float scale, float samples,
-                        float stop, cudaStream_t stream);
+/* The header of an arena; what is not given here is zero. */
+cudaError_t vector_head(float *header, const double *sums, float scale, float samples, float stop,
+                        cudaStream_t stream);
 #ifdef __cplusplus
 }
 #endif

@@ -1,5 +1,6 @@
 /* The ref device: plain C on the calling thread. */
 #include "engine/device/ref/ref.h"
+#include "engine/device/runtime.h"
 
 #include <stdlib.h>
 
@@ -48,5 +49,7 @@ const struct device_ops device_ref = {
     .open = ref_open,
     .close = ref_close,
     .impls = ref_impls,
+    .runtime = &host_runtime,
+    .precisions = 1u << PRECISION_F32 | 1u << PRECISION_BF16,
     .has_bf16 = ref_has_bf16,
 };

@@ -1,12 +1,16 @@
-/* An accelerator: a device with memory and lanes of its own. Arenas, activations and all that ops work on lie in
- * that memory; the host sees it only through these functions, which do the same on a host device (device NULL or
- * without device_ops.accel), where memory is the host's and everything has happened when a call returns.
+/* What a device does beside its ops: its memory, its lanes, vectors in its memory, and the optimizer's step. Every
+ * device fills the whole table; nobody above asks what kind of device it has.
  *
- * What is asked of an accelerator runs later: in order on one lane, beside what the other lanes run. Ops run on
- * LANE_COMPUTE. A mark is a point on a lane; another lane (of any device) follows it, the host waits for it.
- * What goes wrong there comes to light at the next wait: a kernel that failed (ERR_DEVICE, and stays), a label
- * outside its classes (ERR_DATA, told once). Any thread may use a device's lanes, but each lane one thread at a time. */
+ * Arenas, activations and all that ops work on lie in the device's memory. What is asked of a device runs in order on
+ * one lane, beside what the other lanes run. Ops run on LANE_COMPUTE. A mark is a point on a lane; another lane (of any
+ * device) follows it, the host waits for it. Any thread may use a device's lanes, but each lane one thread at a time.
+ *
+ * A host device's memory is the host's, and everything has happened when a call returns: host_runtime does this for
+ * ref and cpu, and where there is no device (NULL) at all. Elsewhere ('asynchronous') a call returns at once, and what
+ * goes wrong comes to light at the next wait: a kernel that failed (ERR_DEVICE, and stays), a label outside its classes
+ * (ERR_DATA, reported once). */
 #pragma once
+#include "engine/base/header.h"
 #include "engine/base/memory.h"
 #include "engine/base/rule.h"
 #include "engine/device/device.h"
@@ -22,12 +26,19 @@ enum sum_order {
 };
 enum { SUM_TERMS = 64, DEVICE_ALIGNMENT = 256 };
 
-struct accel_ops {
-    /* Zeroed, aligned to DEVICE_ALIGNMENT; ERR_MEMORY names what was asked and what is free. Slow. */
+struct device_runtime {
+    /* ---- what differs, each asked for where the difference is made ---- */
+    bool asynchronous; /* what is asked of a lane runs later, while the host goes on */
+    bool
+        apart; /* its memory is not the host's: batches are brought there, carriers move it between devices */
+    bool records;  /* it has 'record' and what follows; else these are NULL */
+    int alignment; /* of what lies in its memory, in bytes */
+
+    /* Zeroed, of the device's alignment; ERR_MEMORY names what was asked and what is free. Slow. */
     enum error (*alloc)(struct device *d, size_t bytes, void **out);
     void (*free)(struct device *d, void *p);
-    bool (*holds)(const struct device *d,
-                  const void *p); /* whether p points into memory of 'alloc' */
+    /* Whether p points into memory of 'alloc' that is apart from the host's: false on the host. */
+    bool (*holds)(const struct device *d, const void *p);
     /* Host memory that copies to and from the device run beside; zeroed. */
     enum error (*host_alloc)(struct device *d, size_t bytes, void **out);
     void (*host_free)(struct device *d, void *p);
@@ -37,7 +48,7 @@ struct accel_ops {
                         size_t bytes);
     enum error (*read)(struct device *d, enum device_lane l, void *to, const void *from,
                        size_t bytes);
-    /* to: this device's; from: 'peer's, an accelerator of the same kind in this process, perhaps d itself. */
+    /* to: this device's; from: 'peer's, a device of the same kind in this process, perhaps d itself. */
     enum error (*copy)(struct device *d, enum device_lane l, void *to, struct device *peer,
                        const void *from, size_t bytes);
     enum error (*zero)(struct device *d, enum device_lane l, void *p, size_t bytes);
@@ -58,7 +69,8 @@ struct accel_ops {
     /* The host has waited for the lane for 'seconds', and waits no more: ERR_TIMEOUT with the device that hangs (perhaps
      * one that this one follows) and what it was doing. The process can then only end: base/give_up.h. */
     enum error (*give_up)(struct device *d, enum device_lane l, double seconds);
-    /* cudaStream_t, for a library that wants one; makes d the calling thread's, which such a library may also want. */
+    /* cudaStream_t, for a library that wants one; makes d the calling thread's, which such a library may also want.
+     * NULL on the host. */
     void *(*stream)(struct device *d, enum device_lane l);
 
     /* Vectors of f32, at the lane. sum: to[i] = the terms' sum in the order; to may be one of the terms; at most
@@ -71,15 +83,14 @@ struct accel_ops {
                         int64_t n, enum precision p);
     /* to[i] += from[i], both of the type of activations of p; on LANE_COMPUTE. */
     enum error (*add)(struct device *d, void *to, const void *from, int64_t n, enum precision p);
-    /* As clip_partials of optim.h: block i's sum of squares of g into partial[i], which is the device's memory. */
+    /* squares_partials of vector.h, with its bits; partial, too, is the device's memory. */
     enum error (*partials)(struct device *d, const float *g, int64_t begin, int64_t end,
                            double *partial);
     /* header[0..3) of a gradient arena = sums[0] * scale, sums[1], samples; the rest of it zero but for [3] = stop. */
     enum error (*head)(struct device *d, float *header, const double *sums, float scale,
                        float samples, bool stop);
-    /* An optimizer on LANE_COMPUTE: what optim_ops.measure and .step do, with all spans in one go. measure's spans
-     * are pieces (NORM_BLOCK floats at most, or it is slow); squares: the device's memory, RULE_NORMS a span, zero
-     * where the tensor does not adapt; only for optimizers that measure. */
+    /* An optimizer on LANE_COMPUTE: rule_measure and rule_step of all spans in one go. measure's spans are pieces
+     * (NORM_BLOCK floats at most, or it is slow); squares: the device's memory, RULE_NORMS a span. */
     enum error (*measure)(struct device *d, const struct rule *r, const struct rule_span *spans,
                           int count, double *squares);
     enum error (*update)(struct device *d, const struct rule *r, const struct rule_span *spans,
@@ -97,21 +108,48 @@ struct accel_ops {
     size_t (*unit)(enum precision p); /* bytes of an activation: 4, or 2 for bf16 and fp16 */
 };
 
-static inline const struct accel_ops *device_accel(const struct device *d) {
-    return d ? d->ops->accel : NULL;
-}
+extern const struct device_runtime host_runtime; /* host.c */
 
 /* ---- for any device; d may be NULL: the host ---- */
-MUST_CHECK enum error device_alloc(struct device *d, size_t bytes, void **out);
-void device_free(struct device *d, void *p);
-bool device_holds(const struct device *d, const void *p); /* false on the host */
-/* On LANE_COMPUTE. device_read and device_wait return when all before them is done; the others may return before. */
+static inline const struct device_runtime *device_runtime(const struct device *d) {
+    return d ? d->ops->runtime : &host_runtime;
+}
+static inline bool device_holds(const struct device *d, const void *p) {
+    return device_runtime(d)->holds(d, p);
+}
+MUST_CHECK static inline enum error device_alloc(struct device *d, size_t bytes, void **out) {
+    return device_runtime(d)->alloc(d, bytes, out);
+}
+static inline void device_free(struct device *d, void *p) {
+    if (p) device_runtime(d)->free(d, p);
+}
+/* These are on LANE_COMPUTE. device_read and device_wait return when all before them is done; the others may return
+ * before. What is written to or read from may also lie in the host's memory. */
 MUST_CHECK enum error device_write(struct device *d, void *to, const void *from, size_t bytes);
 MUST_CHECK enum error device_read(struct device *d, void *to, const void *from, size_t bytes);
-MUST_CHECK enum error device_zero(struct device *d, void *p, size_t bytes);
-MUST_CHECK enum error device_add(struct device *d, float *to, const float *from, int64_t n);
-MUST_CHECK enum error device_wait(struct device *d);
-size_t device_unit(const struct device *d, enum precision p);
+MUST_CHECK static inline enum error device_zero(struct device *d, void *p, size_t bytes) {
+    return device_runtime(d)->zero(d, LANE_COMPUTE, p, bytes);
+}
+MUST_CHECK static inline enum error device_add(struct device *d, float *to, const float *from,
+                                               int64_t n) {
+    const float *const terms[] = {to, from};
+    return device_runtime(d)->sum(d, LANE_COMPUTE, to, terms, 2, SUM_LINEAR, n);
+}
+MUST_CHECK static inline enum error device_wait(struct device *d) {
+    return device_runtime(d)->wait(d, LANE_COMPUTE);
+}
+static inline size_t device_unit(const struct device *d, enum precision p) {
+    return device_runtime(d)->unit(p);
+}
+/* The host's view of what lies at p: p itself where the host can read it, else a copy, which is to be freed with
+ * memory_free (*copy NULL: there is none). */
+MUST_CHECK enum error device_view(struct device *d, const void *p, size_t bytes, const void **view,
+                                  void **copy);
+/* Lets the host write what is to lie at p: here is p itself, or memory that device_unmap copies to p and frees. Where
+ * something failed in between (err), it only frees; returns the first error. */
+MUST_CHECK enum error device_map(struct device *d, void *p, size_t bytes, void **here);
+MUST_CHECK enum error device_unmap(struct device *d, void *p, size_t bytes, void *here,
+                                   enum error err);
 /* Allocators of the device's memory, and of host memory that is copied there. */
 struct allocator device_allocator(struct device *d);
 struct allocator device_host_allocator(struct device *d);

@@ -77,6 +77,17 @@ const char *command_usage(const struct command *c, const struct command *form,
     return out;
 }
 
+void command_usages(FILE *out, const struct command *c, const struct command *only) {
+    char usage[USAGE_TEXT];
+    const char *before = "usage:";
+    const struct command *form;
+    for (int i = 0; (form = command_form(c, i)); i++) {
+        if (only != c && form != only) continue;
+        fprintf(out, "%s %s\n", before, command_usage(c, form, usage));
+        before = "      ";
+    }
+}
+
 /* ---- help on a command ---- */
 
 /* Words in lines; 'at' is where the first line stands, 'indent' where the others begin. */
@@ -114,13 +125,8 @@ static void print_options(const struct command *form) {
 }
 
 static void print_command(const struct command *c) {
-    char usage[USAGE_TEXT];
-    const char *before = "usage:";
     const struct command *form;
-    for (int i = 0; (form = command_form(c, i)); i++) {
-        printf("%s %s\n", before, command_usage(c, form, usage));
-        before = "      ";
-    }
+    command_usages(stdout, c, c);
     printf("\n%s\n", c->summary);
     for (int i = 0; (form = command_form(c, i)); i++) {
         if (form != c) {

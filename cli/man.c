@@ -195,22 +195,28 @@ static enum error config_page(FILE *out) {
 }
 
 /* ---- the command ---- */
-static enum error write_page(const char *folder, const struct command *c, bool config) {
-    char path[4096], name[64] = "engine.1", *text = NULL;
+static enum error print_page(FILE *out, const char *name) {
+    const struct command *c = command_find(name);
+    if (!strcmp(name, "engine.yaml")) return config_page(out);
+    if (c)
+        command_page(out, c);
+    else if (!strcmp(name, "engine"))
+        main_page(out);
+    else
+        return FAIL(ERR_USAGE, "no page '%s'", name);
+    return ERR_NONE;
+}
+
+static enum error write_page(const char *folder, const char *name) {
+    char path[4096], *text = NULL;
     size_t n = 0;
-    if (c) snprintf(name, sizeof name, "engine-%s.1", c->name);
-    if (config) snprintf(name, sizeof name, "engine.yaml.5");
-    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
+    const char *before = command_find(name) ? "engine-" : "", *dot = strchr(name, '.');
+    if (snprintf(path, sizeof path, "%s/%s%s.%d", folder, before, name, dot ? 5 : 1) >=
+        (int)sizeof path)
         return FAIL(ERR_CREATE, "the path of '%s' is too long", folder);
     FILE *out = open_memstream(&text, &n);
     if (!out) return FAIL(ERR_MEMORY, "no memory for a page of the manual");
-    enum error err = ERR_NONE;
-    if (config)
-        err = config_page(out);
-    else if (c)
-        command_page(out, c);
-    else
-        main_page(out);
+    enum error err = print_page(out, name);
     if (fclose(out) != 0 && err == ERR_NONE)
         err = FAIL(ERR_MEMORY, "no memory for a page of the manual");
     if (err == ERR_NONE) err = file_replace(path, text, n);
@@ -219,12 +225,10 @@ static enum error write_page(const char *folder, const struct command *c, bool c
 }
 
 static enum error write_all(const char *folder) {
-    int n;
-    const struct command *const *all = command_list(&n);
     TRY(file_make_folders(folder));
-    TRY(write_page(folder, NULL, false));
-    TRY(write_page(folder, NULL, true));
-    for (int i = 0; i < n; i++) TRY(write_page(folder, all[i], false));
+    TRY(write_page(folder, "engine"));
+    TRY(write_page(folder, "engine.yaml"));
+    for (int i = 0; command_name(i); i++) TRY(write_page(folder, command_name(i)));
     return ERR_NONE;
 }
 
@@ -234,20 +238,10 @@ struct options {
 
 static int run(const struct cli *cli) {
     const struct options *o = cli->options;
-    const struct command *c = o->page ? command_find(o->page) : NULL;
-    enum error err = ERR_NONE;
     if (o->all && o->page) return cli_usage(cli, "--all writes all pages");
-    if (o->all)
-        err = write_all(o->all);
-    else if (!o->page || !strcmp(o->page, "engine"))
-        main_page(stdout);
-    else if (!strcmp(o->page, "engine.yaml"))
-        err = config_page(stdout);
-    else if (c)
-        command_page(stdout, c);
-    else
-        return cli_usage(cli, "no page '%s'", o->page);
-    return cli_end(err);
+    if (o->all) return cli_end(write_all(o->all));
+    enum error err = print_page(stdout, o->page ? o->page : "engine");
+    return err == ERR_USAGE ? cli_usage(cli, "%s", error_message()) : cli_end(err);
 }
 
 static const struct option options[] = {

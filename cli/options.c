@@ -11,29 +11,24 @@
 /* ---- what is wrong ---- */
 
 int cli_usage(const struct cli *cli, const char *fmt, ...) {
-    char text[2048], usage[USAGE_TEXT];
+    char text[2048];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
     fprintf(stderr, "error: %s\n", text_defuse(text, ""));
-    const char *before = "usage:";
-    const struct command *form;
-    for (int i = 0; (form = command_form(cli->command, i)); i++) {
-        if (cli->form->run && form != cli->form) continue;
-        fprintf(stderr, "%s %s\n", before, command_usage(cli->command, form, usage));
-        before = "      ";
-    }
+    command_usages(stderr, cli->command, cli->form);
     fprintf(stderr, "hint: engine help %s\n", cli->command->name);
     return error_exit_code(ERR_USAGE);
 }
 
-enum { WORDS = WORDS_MAX };
-static int words_of(const struct option *o, struct pool *pool, const char *names[WORDS]) {
-    int n = 0;
-    if (!o->word) return value_words(o->choices, pool, names);
-    while (n < WORDS && (names[n] = o->word(n))) n++;
-    return n;
+/* "a|b|c": what the value must be one of; NULL: it need not. */
+static const char *choices_of(const struct option *o, struct pool *pool) {
+    const char *all = o->choices;
+    if (o->type == CONFIG_STRING && !o->wants) return NULL;
+    for (int i = 0; o->word && o->word(i) && (i == 0 || all); i++)
+        all = pool_printf(pool, "%s%s%s", i ? all : "", i ? "|" : "", o->word(i));
+    return all;
 }
 
 /* "a, b or c" */
@@ -53,24 +48,36 @@ static const char *near_name(const char *given, const char *const *names, int n,
     return text ? text : "";
 }
 
-/* What the value must be: "a number from 1 to 64", "html, md or csv". NULL: its reader has said it. */
+/* What the value must be, where that is no choice: "a number from 1 to 64". */
 static const char *wanted(const struct option *o, struct pool *pool) {
-    const char *names[WORDS], *what = o->wants ? o->wants : "a number";
+    const char *what = o->wants ? o->wants : "a number";
     const struct config_field field = {.type = o->type};
-    bool number = o->type == CONFIG_INT || o->type == CONFIG_REAL;
-    if (o->read || o->key) return o->key ? NULL : o->wants;
-    if (o->word || o->choices)
-        return o->wants ? NULL : listed(names, words_of(o, pool, names), pool);
-    if (!number) return o->wants ? o->wants : value_type(&field, pool);
+    if (o->read || o->key) return o->wants;
+    if (o->type != CONFIG_INT && o->type != CONFIG_REAL)
+        return o->wants ? o->wants : value_type(&field, pool);
     if (o->max < o->min || o->max >= 1e6)
         return pool_printf(pool, "%s from %.12g on", what, o->min);
     return pool_printf(pool, "%s from %.12g to %.12g", what, o->min, o->max);
 }
 
-/* What is to follow the option, where nothing does. */
-static const char *needed(const struct option *o, struct pool *pool) {
-    if (!o->wants || o->read || o->word || o->choices) return "a value";
-    return o->key ? o->wants : wanted(o, pool);
+static int refuse_value(const struct cli *cli, const struct option *o, const char *name,
+                        const char *value) {
+    const char *names[WORDS_MAX], *choices = o->read ? NULL : choices_of(o, cli->pool);
+    int n = value_words(choices, cli->pool, names);
+    const char *all = value_join(names, n, cli->pool);
+    if (n > 0 && o->wants)
+        return cli_fail(FAIL(ERR_USAGE, "no %s '%s'%s\nthere are %s", o->wants, value,
+                             near_name(value, names, n, cli->pool), all ? all : "others"));
+    const char *wants = n > 0 ? listed(names, n, cli->pool) : wanted(o, cli->pool);
+    if (wants) return cli_usage(cli, "%s is %s, not '%s'", name, wants, value);
+    return cli_fail(error_prefix(ERR_USAGE, "%s: ", name)); /* its reader has said it */
+}
+
+/* There is none. */
+static int refuse_nothing(const struct cli *cli, const struct option *o, const char *name) {
+    bool general = !o->wants || o->read || o->word || o->choices;
+    const char *wants = general ? "a value" : wanted(o, cli->pool);
+    return cli_usage(cli, "%s needs %s", name, wants ? wants : "a value");
 }
 
 /* ---- finding ---- */
@@ -144,7 +151,7 @@ static int look_ahead(struct cli *cli, const char **topic) {
 }
 
 static int refuse_form(const struct cli *cli, const char *given) {
-    const char *names[WORDS];
+    const char *names[WORDS_MAX];
     const struct command *form;
     int n = 0;
     for (; (form = command_form(cli->command, n)); n++) names[n] = form->name;
@@ -160,23 +167,6 @@ struct parser {
     int words;
 };
 
-static enum error read_word(const struct option *o, struct pool *pool, const char *value,
-                            void *out) {
-    const char *names[WORDS];
-    int n = words_of(o, pool, names);
-    for (int i = 0; i < n; i++) {
-        if (strcmp(value, names[i]) != 0) continue;
-        if (o->type == CONFIG_STRING)
-            *(const char **)out = names[i];
-        else
-            *(int *)out = i;
-        return ERR_NONE;
-    }
-    const char *all = o->wants ? value_join(names, n, pool) : "";
-    return FAIL(ERR_USAGE, "no %s '%s'%s\nthere are %s", o->wants ? o->wants : "word", value,
-                near_name(value, names, n, pool), all ? all : "");
-}
-
 static enum error append(const struct cli *cli, const char *value, struct option_list *out) {
     if (!out->of) out->of = pool_alloc(cli->pool, ((size_t)cli->argc + 1) * sizeof *out->of);
     if (!out->of) return ERR_MEMORY;
@@ -186,15 +176,14 @@ static enum error append(const struct cli *cli, const char *value, struct option
 
 static enum error read_value(const struct cli *cli, const struct option *o, const char *value,
                              void *out) {
-    const struct config_field field = {.type = o->type, .min = o->min, .max = o->max};
     if (o->many) return append(cli, value, out);
     if (o->read) return o->read(value, out);
     if (o->key) {
         const char *text = *o->key ? pool_printf(cli->pool, "%s=%s", o->key, value) : value;
         return text ? cli_set(out, text) : ERR_MEMORY;
     }
-    bool free = o->type == CONFIG_STRING && !o->wants; /* its words are for completion */
-    if ((o->word && !free) || o->choices) return read_word(o, cli->pool, value, out);
+    const struct config_field field = {
+        .type = o->type, .min = o->min, .max = o->max, .choices = choices_of(o, cli->pool)};
     return value_read(&field, value, out) == VALUE_RIGHT ? ERR_NONE : ERR_USAGE;
 }
 
@@ -207,9 +196,7 @@ static int take_value(struct parser *p, const struct option *o, const char *name
     if (o->many && o->max > 0 && ((struct option_list *)out)->count >= (int)o->max)
         return cli_usage(cli, "more than %.0f %s options", o->max, name);
     enum error err = read_value(cli, o, value, out);
-    const char *wants = err == ERR_USAGE ? wanted(o, cli->pool) : NULL;
-    if (wants) return cli_usage(cli, "%s is %s, not '%s'", name, wants, value);
-    if (err != ERR_NONE && o->read) error_prefix(err, "%s: ", name);
+    if (err == ERR_USAGE && !o->key) return refuse_value(cli, o, name, value);
     return cli_end(err);
 }
 
@@ -225,7 +212,7 @@ static int take_flag(const struct cli *cli, const struct option *o) {
 /* ---- arguments ---- */
 
 static int refuse_option(const struct cli *cli, const char *name) {
-    const char *names[2 * WORDS], *forms[WORDS];
+    const char *names[2 * WORDS_MAX], *forms[WORDS_MAX];
     const struct command *form;
     int n = 0, nforms = 0;
     for (const struct option *o = cli->form->options; o && o->name; o++) {
@@ -250,7 +237,7 @@ static int take_option(struct parser *p, int *i) {
     bool takes = option_takes_value(o);
     const char *value = joined ? joined + 1 : takes ? cli->argv[++*i] : o->set;
     if (takes && (!value || (!*value && o->type == CONFIG_STRING && o->wants)))
-        return cli_usage(cli, "%s needs %s", name, needed(o, cli->pool));
+        return refuse_nothing(cli, o, name);
     if (joined && !takes && !o->value) return cli_usage(cli, "%s takes no value", name);
     return value ? take_value(p, o, name, value) : take_flag(cli, o);
 }

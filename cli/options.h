@@ -95,5 +95,7 @@ const char *option_help(const struct option *o, char out[OPTION_TEXT]);
 /* "engine bench comm [--collective C] [OPTION]..." */
 const char *command_usage(const struct command *c, const struct command *form,
                           char out[USAGE_TEXT]);
+/* "usage: ..." of the form, or of all forms where it is the command. */
+void command_usages(FILE *out, const struct command *c, const struct command *form);
 /* Help on a command, a key of the configuration, or both; gives the exit code. */
 int help_on(const char *topic);

@@ -49,14 +49,17 @@ static void name_section(FILE *out, const char *name, const char *summary) {
 }
 
 /* ---- commands ---- */
-/* Paragraphs as they are: lines that begin with blanks stay lines. */
+/* Paragraphs; lines that begin with blanks stay as they are. */
 static void put_notes(FILE *out, const char *notes) {
+    bool filled = true;
     if (notes) fputs(".PP\n", out);
     for (const char *line = notes; line && *line;) {
         size_t n = strcspn(line, "\n");
+        if (filled != (*line != ' ')) fputs((filled = !filled) ? ".fi\n" : ".nf\n", out);
         put_line(out, n ? "" : ".PP", line, n);
         line += n + (line[n] == '\n');
     }
+    if (!filled) fputs(".fi\n", out);
 }
 
 static void put_options(FILE *out, const struct command *form) {

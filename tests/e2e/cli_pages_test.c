@@ -18,8 +18,8 @@ static bool is_here(const char *program) {
 
 /* Of what a page may consist: these macros, and text that begins with no dot. */
 static void check_roff(const char *page) {
-    static const char *const macros[] = {".TH ", ".SH ", ".TP\n", ".PP\n", ".B ",
-                                         ".I ",  ".BR ", ".br\n", ".nh\n", ".ad l\n"};
+    static const char *const macros[] = {".TH ", ".SH ",  ".TP\n", ".PP\n",   ".B ",   ".I ",
+                                         ".BR ", ".br\n", ".nh\n", ".ad l\n", ".nf\n", ".fi\n"};
     assert_int_equal(strncmp(page, ".TH \"", 5), 0);
     for (const char *line = page; *line; line = strchr(line, '\n') + 1) {
         bool known = *line != '.' && *line != '\'';

@@ -34,7 +34,11 @@ static int run(const struct cli *cli) {
         for (int i = 0; i < lists[k]->count && i < 8; i++) copies[k][i] = lists[k]->of[i];
         lists[k]->of = copies[k];
     }
-    for (int i = 0; i < got.config.nsets; i++) got.config.sets[i] = strdup(got.config.sets[i]);
+    static char sets[64][64]; /* so do assignments */
+    for (int i = 0; i < got.config.nsets && i < 64; i++) {
+        snprintf(sets[i], sizeof sets[i], "%s", got.config.sets[i]);
+        got.config.sets[i] = sets[i];
+    }
     return 7;
 }
 

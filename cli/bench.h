@@ -7,10 +7,7 @@
 
 #include <stdio.h>
 
-extern const struct command command_bench;
-
-/* Wrong options; gives the exit code. */
-int bench_comm_run(int argc, char **argv);
+extern const struct command command_bench_comm;
 
 enum bench_format { BENCH_TABLE, BENCH_JSON, BENCH_CSV };
 struct bench_collective;

@@ -1,4 +1,4 @@
-/* engine bench comm: its options, and its ranks. Over shm these are processes, this program again,
+/* engine bench comm: its ranks, and its options. Over shm these are processes, this program again,
  * of which rank 0 tells the starter its rows in lines of its own; over any other link, threads. */
 #include "cli/bench.h"
 #include "engine/base/text.h"
@@ -7,195 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ARGUMENTS_MOST = 64, SERIES_MOST = 16, NAMES_MOST = 32 };
-
-/* ---- options ---- */
-
-static enum error pick(const char *what, const char *given, const char *const *names, int n,
-                       int *out) {
-    for (*out = 0; *out < n; ++*out)
-        if (!strcmp(given, names[*out])) return ERR_NONE;
-    const char *near = text_nearest(given, names, n);
-    char list[512] = "";
-    for (int i = 0; i < n; i++) {
-        size_t used = strlen(list);
-        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", names[i]);
-    }
-    return FAIL(ERR_USAGE, "no %s '%s'%s%s%s\nthere are %s", what, given,
-                near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "", list);
-}
-
-static enum error take_collective(struct bench_comm *o, const char *text) {
-    const char *names[NAMES_MOST];
-    int n, i;
-    const struct bench_collective *all = bench_collectives(&n);
-    for (i = 0; i < n; i++) names[i] = all[i].name;
-    TRY(pick("collective", text, names, n, &i));
-    o->collective = &all[i];
-    return ERR_NONE;
-}
-
-static enum error take_link(struct bench_comm *o, const char *text) {
-    const char *names[NAMES_MOST];
-    int n, i;
-    const struct link_ops *const *all = link_kinds(&n);
-    for (i = 0; i < n && i < NAMES_MOST; i++) names[i] = all[i]->name;
-    TRY(pick("link", text, names, n, &i));
-    if (all[i]->launched)
-        return FAIL(ERR_USAGE,
-                    "link %s needs ranks that its own launcher has started; this bench "
-                    "starts threads or processes\nmeasure thread, shm, tcp or hosts",
-                    names[i]);
-    o->link = all[i];
-    return ERR_NONE;
-}
-
-static enum error take_algorithm(struct bench_comm *o, const char *text) {
-    const char *names[NAMES_MOST] = {"auto", "all"};
-    int n, i;
-    const struct algo_ops *const *all = algo_list(&n);
-    for (i = 0; i < n && i + 2 < NAMES_MOST; i++) names[i + 2] = all[i]->name;
-    TRY(pick("algorithm", text, names, n + 2, &i));
-    o->algorithm = names[i];
-    return ERR_NONE;
-}
-
-static enum error take_order(struct bench_comm *o, const char *text) {
-    static const char *const names[] = {"tree", "ring"};
-    int i;
-    TRY(pick("order", text, names, 2, &i));
-    o->order = names[i];
-    return ERR_NONE;
-}
-
-static enum error take_type(struct bench_comm *o, const char *text) {
-    const char *names[DTYPES];
-    int i;
-    for (i = 0; i < DTYPES; i++) names[i] = dtype_name((enum dtype)i);
-    TRY(pick("type", text, names, DTYPES, &i));
-    o->type = (enum dtype)i;
-    return ERR_NONE;
-}
-
-static enum error take_op(struct bench_comm *o, const char *text) {
-    const char *names[REDOPS];
-    int i;
-    for (i = 0; i < REDOPS; i++) names[i] = redop_name((enum redop)i);
-    TRY(pick("operation", text, names, REDOPS, &i));
-    o->op = (enum redop)i;
-    return ERR_NONE;
-}
-
-static enum error take_int(const char *what, const char *text, int64_t least, int64_t most,
-                           int64_t *out) {
-    if (text_int(text, out) && *out >= least && *out <= most) return ERR_NONE;
-    return FAIL(ERR_USAGE, "%s is '%s'\na number from %lld to %lld is needed", what, text,
-                (long long)least, (long long)most);
-}
-
-static enum error take_ranks(struct bench_comm *o, const char *text) {
-    return take_int("--ranks", text, 1, RANKS_MAX, &o->ranks);
-}
-
-static enum error take_factor(struct bench_comm *o, const char *text) {
-    return take_int("--factor", text, 2, 1 << 20, &o->factor);
-}
-
-static enum error take_iters(struct bench_comm *o, const char *text) {
-    return take_int("--iters", text, 1, 1000000000, &o->calls);
-}
-
-static enum error take_bytes(const char *what, const char *text, int64_t *out) {
-    if (text_bytes(text, out) && *out > 0) return ERR_NONE;
-    return FAIL(ERR_USAGE, "%s is '%s'\na size is needed: 1KB, 64MB", what, text);
-}
-
-static enum error take_from(struct bench_comm *o, const char *text) {
-    return take_bytes("--from", text, &o->from);
-}
-
-static enum error take_to(struct bench_comm *o, const char *text) {
-    return take_bytes("--to", text, &o->to);
-}
-
-static enum error take_seconds(struct bench_comm *o, const char *text) {
-    if (text_seconds(text, &o->seconds) && o->seconds <= 3600) return ERR_NONE;
-    return FAIL(ERR_USAGE, "--seconds is '%s'\na time up to 1h is needed: 0.5, 200ms", text);
-}
-
-static enum error take_emulated(struct emulation *e, const char *key, const char *value) {
-    static const char *const keys[] = {"bandwidth", "latency"};
-    int i;
-    TRY(pick("key of --emulate", key, keys, 2, &i));
-    if (i == 0 && text_rate(value, &e->bandwidth) && e->bandwidth > 0) return ERR_NONE;
-    if (i == 1 && text_seconds(value, &e->latency)) return ERR_NONE;
-    return FAIL(ERR_USAGE, "--emulate: %s is '%s'\nas in bandwidth=1Gbit,latency=50us", key, value);
-}
-
-static enum error take_emulate(struct bench_comm *o, const char *text) {
-    char copy[128], *rest = NULL;
-    if (snprintf(copy, sizeof copy, "%s", text) >= (int)sizeof copy)
-        return FAIL(ERR_USAGE, "--emulate is too long\nas in bandwidth=1Gbit,latency=50us");
-    for (char *key = strtok_r(copy, ",", &rest); key; key = strtok_r(NULL, ",", &rest)) {
-        char *value = strchr(key, '=');
-        if (!value)
-            return FAIL(ERR_USAGE, "--emulate: '%s'\nas in bandwidth=1Gbit,latency=50us", key);
-        *value++ = '\0';
-        TRY(take_emulated(&o->emulate, key, value));
-    }
-    return ERR_NONE;
-}
-
-static enum error take_save(struct bench_comm *o, const char *text) {
-    o->save = text;
-    return *text ? ERR_NONE : FAIL(ERR_USAGE, "--save needs the name of a file");
-}
-
-static const struct option {
-    const char *name;
-    enum error (*take)(struct bench_comm *o, const char *text);
-} options[] = {
-    {"--collective", take_collective},
-    {"--link", take_link},
-    {"--algorithm", take_algorithm},
-    {"--order", take_order},
-    {"--ranks", take_ranks},
-    {"--from", take_from},
-    {"--to", take_to},
-    {"--factor", take_factor},
-    {"--type", take_type},
-    {"--op", take_op},
-    {"--iters", take_iters},
-    {"--seconds", take_seconds},
-    {"--emulate", take_emulate},
-    {"--save", take_save},
+enum { SERIES_MOST = 16 };
+struct options {
+    struct bench_comm o;
+    int collective, link; /* of their lists */
 };
-enum { OPTIONS = sizeof options / sizeof *options };
-
-static int refuse_option(const char *given) {
-    const char *names[OPTIONS + 2] = {"--json", "--csv"};
-    for (int i = 0; i < OPTIONS; i++) names[i + 2] = options[i].name;
-    const char *near = text_nearest(given, names, OPTIONS + 2);
-    return cli_usage(&command_bench, "unknown option '%s'%s%s%s", given,
-                     near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "");
-}
-
-/* Gives the exit code; 0: go on. */
-static int parse(int argc, char **argv, struct bench_comm *o) {
-    for (int i = 1; i < argc; i++) {
-        int k = 0;
-        if (!strcmp(argv[i], "--json") || !strcmp(argv[i], "--csv")) {
-            o->format = argv[i][2] == 'j' ? BENCH_JSON : BENCH_CSV;
-            continue;
-        }
-        while (k < OPTIONS && strcmp(argv[i], options[k].name)) k++;
-        if (k == OPTIONS) return refuse_option(argv[i]);
-        if (++i == argc) return cli_usage(&command_bench, "%s needs a value", options[k].name);
-        enum error err = options[k].take(o, argv[i]);
-        if (err) return cli_fail(err);
-    }
-    return 0;
-}
 
 /* ---- what is possible ---- */
 
@@ -332,12 +148,13 @@ static enum error start_processes(const struct bench_comm *o, const char *const 
 }
 
 /* This command again, for one algorithm. */
-static enum error run_processes(const struct bench_comm *o, int argc, char **argv,
+static enum error run_processes(const struct cli *cli, const struct bench_comm *o,
                                 struct bench_series *s, int *code) {
-    const char *again[ARGUMENTS_MOST + 8] = {"engine", "bench", "comm"};
-    int n = 3;
-    if (argc > ARGUMENTS_MOST) return FAIL(ERR_USAGE, "more than %d arguments", ARGUMENTS_MOST);
-    for (int i = 1; i < argc; i++) again[n++] = argv[i];
+    const char **again = pool_alloc(cli->pool, ((size_t)cli->argc + 6) * sizeof *again);
+    int n = 1;
+    if (!again) return ERR_MEMORY;
+    again[0] = "engine";
+    for (int i = 0; i < cli->argc; i++) again[n++] = cli->argv[i];
     again[n++] = "--algorithm", again[n++] = s->algorithm;
     again[n++] = "--order", again[n++] = s->order == ORDER_RING ? "ring" : "tree";
     char *text = NULL;
@@ -364,14 +181,14 @@ static int run_as_rank(const struct bench_comm *o, const struct launch_self *sel
 
 /* ---- all ---- */
 
-static int run_all(const struct bench_comm *o, int argc, char **argv) {
+static int run_all(const struct cli *cli, const struct bench_comm *o) {
     struct bench_series series[SERIES_MOST];
     int n = choose_series(o, series), code = 0;
     int64_t wrong = 0;
     enum error err = check(o);
     for (int i = 0; i < n && !err && !code; i++) {
         err = strcmp(o->link->name, "shm") ? run_threads(o, &series[i])
-                                           : run_processes(o, argc, argv, &series[i], &code);
+                                           : run_processes(cli, o, &series[i], &code);
         bench_fit(&series[i]);
         for (int k = 0; k < series[i].rows; k++) wrong += series[i].row[k].wrong;
     }
@@ -381,22 +198,138 @@ static int run_all(const struct bench_comm *o, int argc, char **argv) {
     return err ? cli_fail(err) : code;
 }
 
-int bench_comm_run(int argc, char **argv) {
-    int n, code;
-    struct bench_comm o = {.collective = bench_collectives(&n),
-                           .link = link_find("shm"),
-                           .algorithm = "auto",
-                           .ranks = 2,
-                           .from = 1 << 10,
-                           .to = 64 << 20,
-                           .factor = 4,
-                           .type = DTYPE_F32,
-                           .op = REDOP_SUM,
-                           .seconds = 0.2};
+static enum error find_link(int index, const struct link_ops **out) {
+    int n;
+    *out = link_kinds(&n)[index];
+    if (!(*out)->launched) return ERR_NONE;
+    return FAIL(ERR_USAGE,
+                "link %s needs ranks that its own launcher has started; this bench starts threads "
+                "or processes\nmeasure thread, shm, tcp or hosts",
+                (*out)->name);
+}
+
+static int run(const struct cli *cli) {
+    struct options *asked = cli->options;
+    struct bench_comm *o = &asked->o;
+    int n;
     struct launch_self self;
     bool rank;
     enum error err = launch_self(&self, &rank);
+    o->collective = &bench_collectives(&n)[asked->collective];
+    if (!err && asked->link < 0) o->link = link_find("shm");
+    if (!err && asked->link >= 0) err = find_link(asked->link, &o->link);
     if (err) return cli_fail(err);
-    if ((code = parse(argc, argv, &o)) != 0) return code;
-    return rank ? run_as_rank(&o, &self) : run_all(&o, argc, argv);
+    return rank ? run_as_rank(o, &self) : run_all(cli, o);
 }
+
+/* ---- options ---- */
+
+static const char *collective_name(int i) {
+    int n;
+    const struct bench_collective *all = bench_collectives(&n);
+    return i < n ? all[i].name : NULL;
+}
+
+static const char *link_name(int i) {
+    int n;
+    const struct link_ops *const *all = link_kinds(&n);
+    return i < n ? all[i]->name : NULL;
+}
+
+static const char *algorithm_name(int i) {
+    int n;
+    const struct algo_ops *const *all = algo_list(&n);
+    return i == 0 ? "auto" : i == 1 ? "all" : i - 2 < n ? all[i - 2]->name : NULL;
+}
+
+static const char *type_name(int i) {
+    return i < DTYPES ? dtype_name((enum dtype)i) : NULL;
+}
+
+static const char *op_name(int i) {
+    return i < REDOPS ? redop_name((enum redop)i) : NULL;
+}
+
+static enum error read_size(const char *value, void *out) {
+    if (text_bytes(value, out) && *(int64_t *)out > 0) return ERR_NONE;
+    return FAIL(ERR_USAGE, "'%s'\na size is needed: 1KB, 64MB", value);
+}
+
+static enum error read_emulated(const char *key, const char *value, struct emulation *e) {
+    static const char *const keys[] = {"bandwidth", "latency"};
+    if (!strcmp(key, keys[0]) && text_rate(value, &e->bandwidth) && e->bandwidth > 0)
+        return ERR_NONE;
+    if (!strcmp(key, keys[1]) && text_seconds(value, &e->latency)) return ERR_NONE;
+    const char *near = text_nearest(key, keys, 2);
+    if (near && !strcmp(key, near))
+        return FAIL(ERR_USAGE, "%s is '%s'\nas in bandwidth=1Gbit,latency=50us", key, value);
+    return FAIL(ERR_USAGE, "no key '%s'%s%s%s\nas in bandwidth=1Gbit,latency=50us", key,
+                near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+static enum error read_emulation(const char *text, void *out) {
+    char copy[128], *rest = NULL;
+    if (snprintf(copy, sizeof copy, "%s", text) >= (int)sizeof copy)
+        return FAIL(ERR_USAGE, "too long\nas in bandwidth=1Gbit,latency=50us");
+    for (char *key = strtok_r(copy, ",", &rest); key; key = strtok_r(NULL, ",", &rest)) {
+        char *value = strchr(key, '=');
+        if (!value) return FAIL(ERR_USAGE, "'%s'\nas in bandwidth=1Gbit,latency=50us", key);
+        *value++ = '\0';
+        TRY(read_emulated(key, value, out));
+    }
+    return ERR_NONE;
+}
+
+static const struct option options[] = {
+    {"--collective", "C",
+     "all_reduce (default), reduce, broadcast, reduce_scatter, all_gather, scatter, gather, "
+     "all_to_all, send_recv (to the next rank)",
+     CONFIG_ENUM, AT(collective), .word = collective_name, .wants = "collective"},
+    {"--link", "L",
+     "shm (default; processes), thread, or another of 'engine version --features', over loopback",
+     CONFIG_ENUM, AT(link), .word = link_name, .wants = "link"},
+    {"--algorithm", "A", "auto (default), all that can, or a name", CONFIG_STRING, AT(o.algorithm),
+     .word = algorithm_name, .wants = "algorithm"},
+    {"--order", "O",
+     "tree or ring, in which ranks' elements are added; default: tree where the algorithm can",
+     CONFIG_STRING, AT(o.order), .choices = "tree|ring", .wants = "order"},
+    {"--ranks", "N", "2 is the default", CONFIG_INT, AT(o.ranks), 1, RANKS_MAX},
+    {"--from", "S", "the smallest size of the whole buffer: 1KB by default", .at = AT(o.from),
+     .read = read_size},
+    {"--to", "S", "the largest: 64MB by default", .at = AT(o.to), .read = read_size},
+    {"--factor", "F", "from one size to the next; 4 by default", CONFIG_INT, AT(o.factor), 2,
+     1 << 20},
+    {"--type", "T", "of elements, f32 by default", CONFIG_ENUM, AT(o.type), .word = type_name,
+     .wants = "type"},
+    {"--op", "O", "sum by default", CONFIG_ENUM, AT(o.op), .word = op_name, .wants = "operation"},
+    {"--iters", "N", "calls a size; default: as many as fit in --seconds", CONFIG_INT, AT(o.calls),
+     1, 1e9},
+    {"--seconds", "T", "0.2 by default", CONFIG_SECONDS, AT(o.seconds), 0, 3600,
+     .wants = "a time up to 1h, as in 0.5 or 200ms"},
+    {"--emulate", "E", "bandwidth=1Gbit,latency=50us: a port for each rank", .at = AT(o.emulate),
+     .read = read_emulation},
+    {"--json", NULL, "instead of the table", CONFIG_ENUM, AT(o.format), BENCH_JSON},
+    {"--csv", NULL, "likewise", CONFIG_ENUM, AT(o.format), BENCH_CSV},
+    {"--save", "FILE", "the JSON into a file, beside what is printed", CONFIG_STRING, AT(o.save),
+     .wants = "the name of a file"},
+    {0}};
+
+const struct command command_bench_comm = {
+    .name = "comm",
+    .summary = "collectives, and what a message and a byte cost",
+    OPTIONS(options),
+    .notes =
+        "algbw is size/time; busbw counts the bytes that cross each rank's port, as nccl-tests\n"
+        "does. wrong: elements with another value than expected. model: alpha + beta * size,\n"
+        "fitted to all sizes by relative least squares.\n",
+    .standard = &(const struct options){.o = {.algorithm = "auto",
+                                              .ranks = 2,
+                                              .from = 1 << 10,
+                                              .to = 64 << 20,
+                                              .factor = 4,
+                                              .type = DTYPE_F32,
+                                              .op = REDOP_SUM,
+                                              .seconds = 0.2},
+                                        .link = -1},
+    .run = run,
+};

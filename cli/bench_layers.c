@@ -13,74 +13,12 @@
 
 struct options {
     struct cli_config config;
-    const char *model, *input, *precision;
+    const char *model;
+    struct shape input; /* where not given, these are 0 */
     int64_t classes, batch, threads;
     double seconds;
     bool json;
 };
-
-/* ---- options ---- */
-
-static int take_number(const char *option, const char *text, int64_t most, int64_t *out) {
-    if (text_int(text, out) && *out > 0 && *out <= most) return 0;
-    return cli_usage(&command_bench, "%s is a whole number from 1 to %lld, not '%s'", option,
-                     (long long)most, text);
-}
-
-static int take_value(struct options *o, const char *option, const char *value) {
-    if (!value) return cli_usage(&command_bench, "%s needs a value", option);
-    if (!strcmp(option, "--model")) return o->model = value, 0;
-    if (!strcmp(option, "--input")) return o->input = value, 0;
-    if (!strcmp(option, "--precision")) return o->precision = value, 0;
-    if (!strcmp(option, "--classes")) return take_number(option, value, 1 << 24, &o->classes);
-    if (!strcmp(option, "--batch")) return take_number(option, value, 1 << 20, &o->batch);
-    if (!strcmp(option, "--threads")) return take_number(option, value, 1024, &o->threads);
-    if (!strcmp(option, "--set")) {
-        enum error err = cli_set(&o->config, value);
-        return err == ERR_NONE ? 0 : cli_fail(err);
-    }
-    if (strcmp(option, "--seconds"))
-        return cli_usage(&command_bench, "unknown option '%s'", option);
-    if (text_seconds(value, &o->seconds) && o->seconds > 0 && o->seconds <= 3600) return 0;
-    return cli_usage(&command_bench, "--seconds is a time up to an hour, not '%s'", value);
-}
-
-static int parse(struct options *o, int argc, char **argv) {
-    *o = (struct options){.seconds = 1};
-    for (int i = 1; i < argc; i++) {
-        const char *arg = argv[i], *next = i + 1 < argc ? argv[i + 1] : NULL;
-        int code = 0;
-        if (!strcmp(arg, "--json"))
-            o->json = true;
-        else if (arg[0] == '-' && arg[1])
-            code = take_value(o, arg, next), i++;
-        else if (o->config.path)
-            code = cli_usage(&command_bench, "one configuration at a time, got '%s' and '%s'",
-                             o->config.path, arg);
-        else
-            o->config.path = arg;
-        if (code) return code;
-    }
-    if (o->config.path && (o->model || o->input || o->classes))
-        return cli_usage(&command_bench,
-                         "a configuration says what --model, --input and --classes would");
-    return 0;
-}
-
-/* "3x32x32", "128" */
-static enum error parse_shape(const char *text, struct shape *out) {
-    *out = (struct shape){0};
-    for (const char *at = text; out->ndim < 3;) {
-        char *end;
-        long long n = strtoll(at, &end, 10);
-        if (end == at || n < 1 || n > 1 << 24) break;
-        out->dim[out->ndim++] = n;
-        if (!*end) return ERR_NONE;
-        if (*end != 'x') break;
-        at = end + 1;
-    }
-    return FAIL(ERR_USAGE, "--input is a shape as 3x32x32 or 128, not '%s'", text);
-}
 
 /* ---- the network ---- */
 
@@ -130,9 +68,9 @@ static enum error usual_input(struct net *b) {
 static enum error find_input(struct net *b, const struct options *o, int64_t *outputs) {
     const struct run_config *c = &b->settings.config;
     struct dataset *d;
-    if (!o->config.path && (o->model || o->input || o->classes)) {
+    if (!o->config.path && (o->model || o->input.ndim || o->classes)) {
         TRY(usual_input(b));
-        if (o->input) TRY(parse_shape(o->input, &b->input));
+        if (o->input.ndim) b->input = o->input;
         if (o->classes) b->classes = o->classes;
         *outputs = b->classes;
         return ERR_NONE;
@@ -223,7 +161,7 @@ static enum error make_net(struct net *b, const struct options *o) {
     int64_t n = o->batch ? o->batch : c->batch.size / c->batch.shards / c->batch.accumulate,
             outputs;
     if (n < 1) n = 1;
-    b->threads = o->threads ? o->threads : 1;
+    b->threads = o->threads;
     TRY(find_input(b, o, &outputs));
     TRY(make_model(b, outputs));
     const struct device_params p = {.count = 1,
@@ -340,23 +278,47 @@ static enum error bench(struct net *b, const struct options *o) {
     return layers_report(&r, stdout);
 }
 
-/* Options that are keys go the way of --set, so that what is wrong is told in the same words. */
-static enum error add_keys(struct options *o, char model[1024], char precision[64]) {
-    snprintf(model, 1024, "model=%s", o->model ? o->model : "");
-    snprintf(precision, 64, "precision=%s", o->precision ? o->precision : "");
-    TRY(o->model ? cli_set(&o->config, model) : ERR_NONE);
-    return o->precision ? cli_set(&o->config, precision) : ERR_NONE;
-}
-
-int bench_layers_run(int argc, char **argv) {
-    struct options o;
+static int run(const struct cli *cli) {
+    struct options *o = cli->options;
     struct net b = {0};
-    char model[1024], precision[64];
-    int code = parse(&o, argc, argv);
-    if (code) return code;
-    enum error err = add_keys(&o, model, precision);
-    if (err == ERR_NONE) err = cli_load(&o.config, &b.settings);
-    if (err == ERR_NONE && (err = bench(&b, &o)) != ERR_NONE && !b.told) cli_fail(err);
+    enum error err = ERR_NONE;
+    if (o->config.path && (o->model || o->input.ndim || o->classes))
+        return cli_usage(cli, "a configuration says what --model, --input and --classes would");
+    const char *model = o->model ? pool_printf(cli->pool, "model=%s", o->model) : NULL;
+    if (o->model) err = model ? cli_set_first(&o->config, model) : ERR_MEMORY;
+    if (err != ERR_NONE) return cli_fail(err);
+    err = cli_load(&o->config, &b.settings);
+    if (err == ERR_NONE && (err = bench(&b, o)) != ERR_NONE && !b.told) cli_fail(err);
     net_fini(&b);
     return error_exit_code(err);
 }
+
+static const struct option options[] = {
+    {"CONFIG", NULL, "its model, data's shape, precision and shard size; without one:",
+     CONFIG_STRING, AT(config.path), .one = "configuration"},
+    {"--model", "NAME", "of the zoo, or {layers: [...]}", CONFIG_STRING, AT(model)},
+    {"--input", "S", "3x32x32, or 128 tokens; by default what is usual for the model",
+     .at = AT(input), .read = cli_read_shape, .wants = "a shape as 3x32x32 or 128"},
+    {"--classes", "N", "the same", CONFIG_INT, AT(classes), 1, 1 << 24, .wants = "a whole number"},
+    {"--batch", "N", "samples of one pass", CONFIG_INT, AT(batch), 1, 1 << 20,
+     .wants = "a whole number"},
+    {"--precision", "P", "f32 or bf16", .at = AT(config), .key = "precision"},
+    {"--threads", "N", "of the device; 1 by default, of which processor time is measured",
+     CONFIG_INT, AT(threads), 1, 1024, .wants = "a whole number"},
+    {"--seconds", "T", "how long to measure; 1s by default", CONFIG_SECONDS, AT(seconds), 1e-12,
+     3600, .wants = "a time up to an hour"},
+    OPTION_SET(config, "as in 'engine run'"),
+    OPTION_JSON("instead of the table"),
+    {0}};
+
+const struct command command_bench_layers = {
+    .name = "layers",
+    .summary = "each op of a training step, as it runs after fusion",
+    OPTIONS(options),
+    .notes =
+        "bytes: what an op reads and writes, each once. peak: the larger of two rates measured\n"
+        "in the same run, multiply-adds in registers and a product of 1024 x 1024 matrices.\n"
+        "Winograd's convolutions are counted as plain ones, so they may be above it.\n",
+    .standard = &(const struct options){.threads = 1, .seconds = 1},
+    .run = run,
+};

@@ -4,10 +4,7 @@
 
 #include <stdio.h>
 
-extern const struct command command_bench;
-
-/* Wrong options; gives the exit code. */
-int bench_layers_run(int argc, char **argv);
+extern const struct command command_bench_layers;
 
 enum { PASSES_MOST = 400 };
 struct layer_row {

@@ -1,20 +1,14 @@
 #include "cli/cli.h"
 
 #include "engine/base/file.h"
-#include "engine/base/text.h"
-
+#include "engine/model/spec.h"
 #include "modes/modes.h"
 #include "transport/algo/algo.h"
 #include "transport/launch/launcher.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#define COMMAND(name) extern const struct command command_##name;
-#include "cli/commands.def"
-#undef COMMAND
 
 static const struct command *const commands[] = {
 #define COMMAND(name) &command_##name,
@@ -26,6 +20,10 @@ enum { COMMANDS = sizeof commands / sizeof *commands };
 const struct command *const *command_list(int *count) {
     *count = COMMANDS;
     return commands;
+}
+
+const char *command_name(int i) {
+    return i < COMMANDS ? commands[i]->name : NULL;
 }
 
 const struct command *command_find(const char *name) {
@@ -40,6 +38,10 @@ int cli_fail(enum error err) {
     return error_exit_code(err);
 }
 
+int cli_end(enum error err) {
+    return err == ERR_NONE ? 0 : cli_fail(err);
+}
+
 enum error cli_json(struct json *j, FILE *out) {
     enum error err = json_done(j);
     if (err == ERR_NONE) fprintf(out, "%s\n", j->text);
@@ -47,21 +49,21 @@ enum error cli_json(struct json *j, FILE *out) {
     return err;
 }
 
-int cli_usage(const struct command *c, const char *fmt, ...) {
-    char text[2048];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    fprintf(stderr, "error: %s\nusage: engine %s %s\nhint: engine help %s\n", text_defuse(text, ""),
-            c->name, c->arguments, c->name);
-    return error_exit_code(ERR_USAGE);
-}
-
 enum error cli_set(struct cli_config *c, const char *assignment) {
     if (c->nsets == CLI_SETS) return FAIL(ERR_USAGE, "more than %d --set options", CLI_SETS);
     c->sets[c->nsets++] = assignment;
     return ERR_NONE;
+}
+
+enum error cli_set_first(struct cli_config *c, const char *assignment) {
+    TRY(cli_set(c, assignment));
+    memmove(c->sets + 1, c->sets, (size_t)(c->nsets - 1) * sizeof *c->sets);
+    c->sets[0] = assignment;
+    return ERR_NONE;
+}
+
+enum error cli_read_shape(const char *value, void *out) {
+    return shape_read(value, out) ? ERR_NONE : ERR_USAGE;
 }
 
 enum error cli_load(const struct cli_config *c, struct run_settings *out) {
@@ -121,16 +123,4 @@ enum error cli_run_dir(const char *path, struct pool *pool, const char **config,
     if (!*config) return ERR_MEMORY;
     if (access(*config, R_OK) == 0) return ERR_NONE;
     return FAIL(ERR_INPUT, "'%s' is a folder without resolved.yaml: not a run directory", path);
-}
-
-bool cli_same_option(const char *given, const char *name) {
-    for (; *given && (*given == *name || (*given == '_' && *name == '-')); given++) name++;
-    return !*given && !*name;
-}
-
-char *cli_option_value(char *arg, char *next, bool *joined) {
-    char *equals = strchr(arg, '=');
-    *joined = equals != NULL;
-    if (equals) *equals = '\0';
-    return equals ? equals + 1 : next;
 }

@@ -1,30 +1,26 @@
-/* Commands: one file each, listed in commands.def. A command parses its own arguments and returns
- * the process's exit code. */
+/* Commands: one file each, listed in commands.def. A command is its table of options (options.h) and
+ * what it does with them. */
 #pragma once
+#include "cli/options.h"
 #include "engine/base/json.h"
 #include "engine/train/trainer.h"
 
 #include <stdio.h>
 
-struct command {
-    const char *name, *arguments, *summary;
-    const char *help;                  /* options, a line each */
-    int (*run)(int argc, char **argv); /* argv[0] is the command's name */
-};
+#define COMMAND(name) extern const struct command command_##name;
+#include "cli/commands.def"
+#undef COMMAND
 const struct command *command_find(const char *name);
 const struct command *const *command_list(int *count);
+const char *command_name(int i); /* NULL: there are not so many */
 
 /* Prints the last error and its hint on standard error; gives the exit code. */
 int cli_fail(enum error err);
+int cli_end(enum error err); /* the same, or 0 where there is none */
 /* Prints what has been written as one line, and frees it. */
 MUST_CHECK enum error cli_json(struct json *j, FILE *out);
-/* "unknown option '--foo' ..." with the usage line; 64. */
-int cli_usage(const struct command *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-/* Whether the option is this one; with '_' for '-' it is the same, as other launchers have it. */
-bool cli_same_option(const char *given, const char *name);
-/* An option's value: behind '=', which is cut off, or the next word; NULL: there is none. */
-char *cli_option_value(char *arg, char *next, bool *joined);
+/* Reads channels, height and width as in 3x32x32, or a number, into a struct shape. */
+enum error cli_read_shape(const char *value, void *out);
 
 /* ---- what commands that read a configuration share ---- */
 enum { CLI_SETS = 256 };
@@ -36,8 +32,10 @@ struct cli_config {
     const char *sets[CLI_SETS];
     int nsets;
 };
-/* Adds "key=value" as if by --set. ERR_USAGE beyond CLI_SETS. */
+/* Adds "key=value" as if by --set; first: before all others, which may so change it. ERR_USAGE
+ * beyond CLI_SETS. */
 MUST_CHECK enum error cli_set(struct cli_config *c, const char *assignment);
+MUST_CHECK enum error cli_set_first(struct cli_config *c, const char *assignment);
 /* Loads it; on error everything that is wrong has been printed. run_settings_free in any case. */
 enum error cli_load(const struct cli_config *c, struct run_settings *out);
 
@@ -59,34 +57,33 @@ MUST_CHECK enum error cli_run_dir(const char *path, struct pool *pool, const cha
 
 /* ---- trained networks: what eval, predict and generate share ---- */
 struct cli_trained {
-    const struct command *command;
     struct cli_config config;
     const char *path;       /* CONFIG or RUN_DIR */
     const char *checkpoint; /* --checkpoint; NULL: the best of the run, else its last */
     bool json;
-    struct pool *pool;
+    struct pool *pool; /* the command line's */
     const char *run_dir;
-    struct run_settings settings;
+    struct run_settings settings; /* run_settings_free in any case */
     struct job job;
 };
-MUST_CHECK enum error cli_trained_init(struct cli_trained *t, const struct command *c);
-void cli_trained_fini(struct cli_trained *t);
-/* Takes argv[*i] if it is an option of all three, and moves *i over its value. -1: it is not; 0; or
- * the exit code, when it has been told what is wrong. */
-int cli_trained_option(struct cli_trained *t, int argc, char **argv, int *i);
+/* Their rows, for a struct options whose member 'trained' this is. */
+// clang-format off
+#define TRAINED_PATH \
+    "CONFIG|RUN_DIR", NULL, "a run, or a configuration, whose newest run is meant", \
+    CONFIG_STRING, AT(trained.path)
+#define TRAINED_OPTIONS \
+    {"--checkpoint", "PATH", "a step's folder, a run's, or a .safetensors file; by itself the best " \
+     "checkpoint of the run, or else its last", CONFIG_STRING, AT(trained.checkpoint)}, \
+    OPTION_SET(trained.config, "changes one key"), \
+    OPTION_KEY("--mode", "M", trained.config, "mode"), \
+    OPTION_KEY("--devices", "D", trained.config, "devices"), \
+    OPTION_KEY("--threads", "N", trained.config, "threads")
+// clang-format on
 /* Load the configuration; find the weights (job.resume). What is wrong has been printed. */
 enum error cli_trained_load(struct cli_trained *t);
 enum error cli_trained_weights(struct cli_trained *t);
-/* To ask the network here: settings for one device (call it before options are taken), then all of
- * loading. */
-MUST_CHECK enum error cli_trained_alone(struct cli_trained *t);
-enum error cli_trained_ask(struct cli_trained *t, struct trainer **out);
-#define CLI_TRAINED_HELP                                                                           \
-    "  CONFIG             its newest run is meant\n"                                               \
-    "  --checkpoint PATH  a step's folder, a run's, or a .safetensors file; by itself the best\n"  \
-    "                     checkpoint of the run, or else its last\n"                               \
-    "  --set KEY=VALUE    changes one key; --mode M, --devices D and --threads N are short for\n"  \
-    "                     those keys\n"
+/* Asks the network here: all of loading, with settings for one device. */
+MUST_CHECK enum error cli_trained_ask(struct cli_trained *t, struct trainer **out);
 
 /* ---- run directories ---- */
 struct run_place {

@@ -10,68 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const struct command command_compare;
-
-enum { GATES = 32 };
 struct options {
-    const char *path[2];
-    int npaths;
+    struct option_list paths, gates;
     const char *modes, *repeats, *dir, *axis;
     struct cli_config sets;
-    const char *gate[GATES];
-    int ngates;
     bool json, csv, markdown, quiet, quick;
 };
-
-/* ---- arguments ---- */
-
-static int take_value(struct options *o, const char *option, const char *value) {
-    static const char *const names[] = {"--modes", "--repeats", "--dir", "--axis"};
-    const char **const into[] = {&o->modes, &o->repeats, &o->dir, &o->axis};
-    for (int i = 0; i < 4; i++)
-        if (!strcmp(option, names[i])) return *into[i] = value, 0;
-    if (!strcmp(option, "--set"))
-        return cli_set(&o->sets, value) == ERR_NONE ? 0 : cli_fail(ERR_USAGE);
-    if (o->ngates == GATES) return cli_usage(&command_compare, "more than %d gates", GATES);
-    o->gate[o->ngates++] = value;
-    return 0;
-}
-
-static bool take_flag(struct options *o, const char *arg) {
-    if (!strcmp(arg, "--json")) return o->json = true;
-    if (!strcmp(arg, "--csv")) return o->csv = true;
-    if (!strcmp(arg, "--markdown")) return o->markdown = true;
-    if (!strcmp(arg, "--quick")) return o->quick = true;
-    if (!strcmp(arg, "--quiet") || !strcmp(arg, "-q")) return o->quiet = true;
-    return false;
-}
-
-static int parse(struct options *o, int argc, char **argv) {
-    static const char *const valued[] = {"--modes", "--repeats", "--dir",
-                                         "--axis",  "--set",     "--fail-if"};
-    for (int i = 1; i < argc; i++) {
-        bool value = false;
-        for (int k = 0; k < 6; k++) value |= !strcmp(argv[i], valued[k]);
-        if (value) {
-            if (i + 1 == argc) return cli_usage(&command_compare, "%s needs a value", argv[i]);
-            int code = take_value(o, argv[i], argv[i + 1]);
-            if (code) return code;
-            i++;
-        } else if (take_flag(o, argv[i])) {
-            continue;
-        } else if (argv[i][0] == '-') {
-            return cli_usage(&command_compare, "unknown option '%s'", argv[i]);
-        } else if (o->npaths == 2) {
-            return cli_usage(&command_compare, "an experiment, or two runs; '%s' is too much",
-                             argv[i]);
-        } else {
-            o->path[o->npaths++] = argv[i];
-        }
-    }
-    if (o->json + o->csv + o->markdown > 1)
-        return cli_usage(&command_compare, "one of --json, --csv and --markdown");
-    return 0;
-}
 
 /* ---- showing ---- */
 
@@ -93,14 +37,14 @@ static enum error show(const struct options *o, const struct compared *c) {
 
 /* ---- two runs ---- */
 
-static int two_runs(const struct options *o) {
+static int two_runs(const struct cli *cli, const struct options *o) {
     struct experiment x;
     struct compared c;
-    if (o->modes || o->repeats || o->quick || o->sets.nsets || o->ngates || o->dir)
-        return cli_usage(&command_compare, "two runs that are there take --axis and the formats");
-    enum error err = compare_two(o->path, o->axis, &x, &c);
+    if (o->modes || o->repeats || o->quick || o->sets.nsets || o->gates.count || o->dir)
+        return cli_usage(cli, "two runs that are there take --axis and the formats");
+    enum error err = compare_two(o->paths.of, o->axis, &x, &c);
     if (err == ERR_NONE) err = show(o, &c);
-    int code = err == ERR_NONE ? 0 : cli_fail(err);
+    int code = cli_end(err);
     experiment_close(&x);
     return code;
 }
@@ -109,7 +53,7 @@ static int two_runs(const struct options *o) {
 
 /* 'dp,ddp' CONFIG as the experiment that it is short for. */
 static char *text_of_modes(const struct options *o, struct pool *pool) {
-    const char *path = o->npaths ? o->path[0] : NULL, *file = path;
+    const char *path = o->paths.count ? o->paths.of[0] : NULL, *file = path;
     if (file && strrchr(file, '/')) file = strrchr(file, '/') + 1;
     char *text =
         pool_printf(pool, "name: \"%.*s-%s\"\nmatrix: {mode: [%s]}\n",
@@ -124,7 +68,7 @@ static int run_experiment(const struct options *o, struct experiment *x) {
     if (!r.folder) return cli_fail(ERR_MEMORY);
     stop_install();
     enum error err = runner_run(&r, x, &c), later = ERR_NONE;
-    int code = err == ERR_NONE ? 0 : cli_fail(err);
+    int code = cli_end(err);
     bool any = false;
     for (int i = 0; i < x->ncells && c.cell; i++) any |= c.cell[i].nruns > 0;
     if (any) later = compare_judge(&c);
@@ -135,7 +79,7 @@ static int run_experiment(const struct options *o, struct experiment *x) {
     if (code == 0 && stop_signal()) code = stop_exit_code(stop_signal());
     if (code) return code;
     err = compare_gates(&c);
-    return err == ERR_NONE ? 0 : cli_fail(err);
+    return cli_end(err);
 }
 
 static int open_experiment(const struct options *o, const struct experiment_source *source) {
@@ -153,9 +97,9 @@ static int open_experiment(const struct options *o, const struct experiment_sour
 
 /* What changes the runs; results are told with it. */
 static char *command_text(const struct options *o, struct pool *pool) {
-    char *text =
-        pool_printf(pool, "engine compare%s%s%s%s", o->modes ? " --modes " : "",
-                    o->modes ? o->modes : "", o->npaths ? " " : "", o->npaths ? o->path[0] : "");
+    const char *path = o->paths.count ? o->paths.of[0] : NULL;
+    char *text = pool_printf(pool, "engine compare%s%s%s%s", o->modes ? " --modes " : "",
+                             o->modes ? o->modes : "", path ? " " : "", path ? path : "");
     for (int i = 0; i < o->sets.nsets && text; i++)
         text = pool_printf(pool, "%s --set '%s'", text, o->sets.sets[i]);
     if (text && o->quick) text = pool_printf(pool, "%s --quick", text);
@@ -163,61 +107,66 @@ static char *command_text(const struct options *o, struct pool *pool) {
     return text;
 }
 
-static int experiment(const struct options *o) {
+static int experiment(const struct cli *cli, const struct options *o) {
     int64_t repeats = 0;
-    struct pool *pool;
-    if (o->axis) return cli_usage(&command_compare, "--axis is for two runs that are there");
+    if (o->axis) return cli_usage(cli, "--axis is for two runs that are there");
     if (o->repeats && strcmp(o->repeats, "auto") != 0 &&
         !(text_int(o->repeats, &repeats) && repeats >= 1 && repeats <= STATISTICS_RUNS))
-        return cli_usage(&command_compare, "--repeats is auto or a number from 1 to %d, not '%s'",
+        return cli_usage(cli, "--repeats is auto or a number from 1 to %d, not '%s'",
                          STATISTICS_RUNS, o->repeats);
-    if (!o->modes && o->npaths == 0) return cli_usage(&command_compare, "compare what?");
-    enum error err = pool_create(&pool);
-    if (err != ERR_NONE) return cli_fail(err);
-    struct experiment_source source = {.path = o->modes ? NULL : o->path[0],
-                                       .text = o->modes ? text_of_modes(o, pool) : NULL,
-                                       .command = command_text(o, pool),
+    if (!o->modes && o->paths.count == 0) return cli_usage(cli, "compare what?");
+    struct experiment_source source = {.path = o->modes ? NULL : o->paths.of[0],
+                                       .text = o->modes ? text_of_modes(o, cli->pool) : NULL,
+                                       .command = command_text(o, cli->pool),
                                        .repeats = (int)repeats,
                                        .quick = o->quick,
                                        .sets = o->sets.sets,
                                        .nsets = o->sets.nsets,
-                                       .gates = o->gate,
-                                       .ngates = o->ngates};
-    int code = source.path || source.text ? open_experiment(o, &source) : cli_fail(ERR_MEMORY);
-    pool_free(pool);
-    return code;
+                                       .gates = o->gates.of,
+                                       .ngates = o->gates.count};
+    return source.path || source.text ? open_experiment(o, &source) : cli_fail(ERR_MEMORY);
 }
 
-static int compare_run(int argc, char **argv) {
-    struct options o = {0};
-    int code = parse(&o, argc, argv);
-    if (code) return code;
-    if (o.npaths < 2) return experiment(&o);
-    if (o.modes) return cli_usage(&command_compare, "--modes takes one configuration");
-    return two_runs(&o);
+static int run(const struct cli *cli) {
+    const struct options *o = cli->options;
+    if (o->json + o->csv + o->markdown > 1)
+        return cli_usage(cli, "one of --json, --csv and --markdown");
+    if (o->paths.count < 2) return experiment(cli, o);
+    if (o->modes) return cli_usage(cli, "--modes takes one configuration");
+    return two_runs(cli, o);
 }
+
+static const struct option options[] = {
+    {"EXPERIMENT.yaml | RUN_A RUN_B | CONFIG", NULL,
+     "an experiment: base, matrix, repeats and such, see below; or two finished runs as they are: "
+     "times, settings, losses and weights bit for bit; or, for --modes, a configuration",
+     .at = AT(paths), .max = 2, .many = OPTION_LIST},
+    {"--modes", "M,M", "the modes to compare on one configuration: --modes dp,ddp", CONFIG_STRING,
+     AT(modes)},
+    {"--repeats", "N", "runs of each side; auto: the fewest that can tell anything", CONFIG_STRING,
+     AT(repeats)},
+    {"--quick", NULL, "one run of each side (or --repeats N): a first look; no verdicts",
+     CONFIG_BOOL, AT(quick)},
+    OPTION_SET(sets, "changes one key of the base, as in 'engine run'"),
+    {"--fail-if", "GATE",
+     "exit code 1 where it is true, as in 'ddp.step_time > 1.05 * dp.step_time @ devices >= cpu:4'",
+     .at = AT(gates), .max = 32, .many = OPTION_LIST},
+    {"--axis", "KEY", "of two runs: the setting in which they may differ", CONFIG_STRING, AT(axis)},
+    {"--dir", "FOLDER",
+     "where runs and results go; runs/NAME by itself. What is there from an earlier start is not "
+     "run again",
+     CONFIG_STRING, AT(dir)},
+    OPTION_JSON("on standard output instead of the table"),
+    {"--csv", NULL, "likewise", CONFIG_BOOL, AT(csv)},
+    {"--markdown", NULL, "likewise", CONFIG_BOOL, AT(markdown)},
+    {"--quiet", NULL, "no progress", CONFIG_BOOL, AT(quiet), .also = "-q"},
+    {0}};
 
 const struct command command_compare = {
     .name = "compare",
-    .arguments =
-        "EXPERIMENT.yaml | RUN_A RUN_B | --modes M,M CONFIG  [--repeats N] [--quick] [--set "
-        "KEY=VALUE]... [--fail-if GATE]... [--json | --csv | --markdown]",
     .summary = "runs an experiment and tells which side is better, by how much and how surely",
-    .help =
-        "  EXPERIMENT.yaml    base, matrix, repeats and such: see below\n"
-        "  RUN_A RUN_B        two finished runs as they are: times, settings, losses and weights\n"
-        "                     bit for bit\n"
-        "  --axis KEY         of two runs: the setting in which they may differ\n"
-        "  --modes M,M        the modes to compare on one configuration: --modes dp,ddp\n"
-        "  --repeats N        runs of each side; auto: the fewest that can tell anything\n"
-        "  --quick            one run of each side (or --repeats N): a first look; no verdicts\n"
-        "  --set KEY=VALUE    changes one key of the base, as in 'engine run'\n"
-        "  --fail-if GATE     exit code 1 where it is true, as in\n"
-        "                     'ddp.step_time > 1.05 * dp.step_time @ devices >= cpu:4'\n"
-        "  --dir FOLDER       where runs and results go; runs/NAME by itself. What is there from\n"
-        "                     an earlier start is not run again\n"
-        "  --json, --csv, --markdown  on standard output instead of the table\n"
-        "  --quiet, -q        no progress\n"
+    OPTIONS(options),
+    .notes =
         "\n"
         "An experiment:\n"
         "  name: ps-vs-ring           of its folder\n"
@@ -249,5 +198,5 @@ const struct command command_compare = {
         "weights are copies of one training: of losses and accuracy they count as one.\n"
         "Exit codes: 0; 1 a gate failed; 64 usage; 66 no such file; 78 bad experiment, or sides\n"
         "that are no fair comparison; a failed run's own; 130/143 stopped, to be gone on with\n",
-    .run = compare_run,
+    .run = run,
 };

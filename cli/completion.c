@@ -1,40 +1,62 @@
 /* engine completion: what a shell needs to complete the words of a command line, made of the table
  * of commands and the schema. The scripts hold all words, so that completing starts no program. */
-#include "cli/words.h"
+#include "cli/cli.h"
 
 #include "modes/modes.h"
 
 #include <stdio.h>
 #include <string.h>
 
-extern const struct command command_completion;
-
 /* ---- what all shells get ---- */
-enum { KEY_WORDS = 256 };
+enum { KEY_WORDS = 256, WORD_TEXT = 48 };
 
-static void print_words(int n, const char list[][WORD_TEXT]) {
-    for (int i = 0; i < n; i++) printf("%s%s", i ? " " : "", list[i]);
-}
-
-static void print_modes(void) {
+static const char *mode_name(int i) {
     int n;
     const struct mode_ops *const *modes = mode_kinds(&n);
-    for (int i = 0; i < n; i++) printf("%s%s", i ? " " : "", modes[i]->name);
+    return i < n ? modes[i]->name : NULL;
 }
 
-static void print_commands(void) {
-    int n;
-    const struct command *const *all = command_list(&n);
-    for (int i = 0; i < n; i++) printf("%s%s", i ? " " : "", all[i]->name);
+static void print_words(const char *(*word)(int i)) {
+    for (int i = 0; word(i); i++) printf(" %s", word(i));
 }
 
-/* What may stand behind a command: its parts, and for some what they are about. */
-static void print_parts(const struct command *c, const struct command_words *words) {
-    print_words(words->nparts, words->part);
-    if (!strcmp(c->name, "help") || !strcmp(c->name, "man")) {
-        if (words->nparts) putchar(' ');
-        print_commands();
-    }
+/* All words that it may be, with a blank before each. */
+static void print_option_words(const struct option *o) {
+    char text[OPTION_TEXT];
+    const char *word;
+    for (int i = 0; (word = option_word(o, i, text)); i++) printf(" %s", word);
+}
+
+/* What may stand after a command: its forms, or what its words may be. */
+static void print_parts(const struct command *c) {
+    const struct command *form;
+    for (int i = 0; (form = command_form(c, i)); i++)
+        if (form != c) printf(" %s", form->name);
+    for (const struct option *o = c->options; o && o->name; o++)
+        if (option_is_word(o)) print_option_words(o);
+}
+
+static bool has_option(const struct command *form, const char *name) {
+    for (const struct option *o = form->options; o && o->name; o++)
+        if (!strcmp(o->name, name)) return true;
+    return false;
+}
+
+/* Calls for each option of the command; those that several of its forms have, once. */
+static void walk_options(const struct command *c,
+                         void (*print)(const struct command *c, const struct option *o)) {
+    const struct command *form;
+    for (int i = 0; (form = command_form(c, i)); i++)
+        for (const struct option *o = form->options; o && o->name; o++) {
+            bool known = option_is_word(o);
+            for (int k = 0; k < i; k++) known |= has_option(command_form(c, k), o->name);
+            if (!known) print(c, o);
+        }
+}
+
+static void print_names(const struct command *c, const struct option *o) {
+    (void)c;
+    printf("%s%s%s ", o->name, o->also ? " " : "", o->also ? o->also : "");
 }
 
 struct keys {
@@ -64,7 +86,7 @@ static void print_values(void *user, const struct config_key *key) {
     bool mode = !strcmp(key->path, "mode");
     if ((n == 0 && !mode) || !is_new(k, key->path)) return;
     printf("        %s) values='", key->path);
-    if (mode) print_modes();
+    if (mode) print_words(mode_name);
     for (int i = 0; i < n; i++) printf("%s%s", i ? " " : "", names[i]);
     printf("' ;;\n");
 }
@@ -78,32 +100,46 @@ static enum error walk_keys(void (*print)(void *user, const struct config_key *k
     return err;
 }
 
+/* A line of a case: "'report --format') values='html md' ;;". Of a key the values are its own. */
+static void print_option_values(const struct command *c, const struct option *o) {
+    char text[OPTION_TEXT];
+    if (o->key && *o->key && o->value) {
+        printf("        '%s %s') _engine_values %s ;;\n", c->name, o->name, o->key);
+    } else if (option_word(o, 0, text)) {
+        printf("        '%s %s') values='", c->name, o->name);
+        print_option_words(o);
+        printf("' ;;\n");
+    }
+}
+
 /* The lines of a case over commands, that set 'options' and 'parts'. */
 static void print_cases(void) {
     int n;
     const struct command *const *all = command_list(&n);
     for (int i = 0; i < n; i++) {
-        struct command_words words;
-        command_words(all[i], &words);
         printf("        %s) options='", all[i]->name);
-        print_words(words.noptions, (const char(*)[WORD_TEXT])words.option);
+        walk_options(all[i], print_names);
         printf("' parts='");
-        print_parts(all[i], &words);
+        print_parts(all[i]);
         printf("' ;;\n");
     }
 }
 
 /* The tables as functions of bash and zsh: they set options, parts and values. */
 static enum error print_tables(void) {
+    int n;
+    const struct command *const *all = command_list(&n);
     printf("_engine_command() {\n    options='' parts=''\n    case $1 in\n");
     print_cases();
     printf("    esac\n    options=\"$options --help\"\n}\n\n"
            "_engine_values() {\n    values=''\n    case $1 in\n");
     TRY(walk_keys(print_values));
+    printf("    esac\n}\n\n_engine_option() {\n    values=''\n    case \"$1 $2\" in\n");
+    for (int i = 0; i < n; i++) walk_options(all[i], print_option_values);
     printf("    esac\n}\n\n_engine_keys='");
     TRY(walk_keys(print_key));
     printf("'\n_engine_commands='");
-    print_commands();
+    print_words(command_name);
     printf("'\n\n");
     return ERR_NONE;
 }
@@ -127,13 +163,13 @@ static enum error print_bash(void) {
           "    _engine_command \"${words[1]}\"\n"
           "    if [[ $cur == *=* ]]; then\n"
           "        key=${cur%%=*}\n"
-          "        _engine_values \"${key#--}\"\n"
+          "        _engine_option \"${words[1]}\" \"$key\"\n"
+          "        [[ $values ]] || _engine_values \"${key#--}\"\n"
           "        COMPREPLY=($(compgen -W \"$values\" -- \"${cur#*=}\"))\n"
           "    elif [[ $before == --set ]]; then\n"
           "        COMPREPLY=($(compgen -W \"$_engine_keys\" -S = -- \"$cur\"))\n"
           "        compopt -o nospace 2> /dev/null\n"
-          "    elif [[ $before == --mode ]]; then\n"
-          "        _engine_values mode\n"
+          "    elif _engine_option \"${words[1]}\" \"$before\"; [[ $values ]]; then\n"
           "        COMPREPLY=($(compgen -W \"$values\" -- \"$cur\"))\n"
           "    elif [[ $cur == -* ]]; then\n"
           "        COMPREPLY=($(compgen -W \"$options\" -- \"$cur\"))\n"
@@ -160,13 +196,13 @@ static enum error print_zsh(void) {
           "    fi\n"
           "    _engine_command $words[2]\n"
           "    if [[ $cur == *=* ]]; then\n"
-          "        _engine_values ${${cur%%=*}#--}\n"
+          "        _engine_option $words[2] ${cur%%=*}\n"
+          "        [[ -n $values ]] || _engine_values ${${cur%%=*}#--}\n"
           "        compset -P '*='\n"
           "        compadd -- ${=values}\n"
           "    elif [[ $before == --set ]]; then\n"
           "        compadd -S = -- ${=_engine_keys}\n"
-          "    elif [[ $before == --mode ]]; then\n"
-          "        _engine_values mode\n"
+          "    elif _engine_option $words[2] $before; [[ -n $values ]]; then\n"
           "        compadd -- ${=values}\n"
           "    elif [[ $cur == -* ]]; then\n"
           "        compadd -- ${=options}\n"
@@ -195,27 +231,31 @@ static void print_quoted(const char *text) {
     putchar('\'');
 }
 
-static void print_fish_option(const char *command, const char *option) {
-    bool is_set = !strcmp(option, "--set"), is_mode = !strcmp(option, "--mode");
-    const char *name = option + strspn(option, "-");
-    printf("complete -c engine -n '__fish_seen_subcommand_from %s' %s %s", command,
-           option[1] == '-' ? "-l" : "-s", name);
-    if (is_set) printf(" -x -a '$_engine_keys='");
-    if (is_mode) printf(" -x -a '"), print_modes(), putchar('\'');
-    putchar('\n');
+static void print_fish_option(const struct command *c, const struct option *o) {
+    char text[OPTION_TEXT];
+    const char *names[] = {o->name, o->also};
+    bool mode = o->key && !strcmp(o->key, "mode"), words = option_word(o, 0, text) != NULL;
+    for (int i = 0; i < 2 && names[i]; i++) {
+        const char *name = names[i] + strspn(names[i], "-");
+        printf("complete -c engine -n '__fish_seen_subcommand_from %s' %s %s", c->name,
+               names[i][1] == '-' ? "-l" : "-s", name);
+        if (o->key && !*o->key) printf(" -x -a '$_engine_keys='");
+        if (mode || words) printf(" -x -a '");
+        if (mode) print_words(mode_name);
+        if (words) print_option_words(o);
+        printf(mode || words ? "'\n" : "\n");
+    }
 }
 
 static void print_fish_command(const struct command *c) {
-    struct command_words words;
-    command_words(c, &words);
     printf("complete -c engine -n __fish_use_subcommand -f -a %s -d ", c->name);
     print_quoted(c->summary);
     putchar('\n');
-    for (int i = 0; i < words.noptions; i++) print_fish_option(c->name, words.option[i]);
-    bool about = !strcmp(c->name, "help") || !strcmp(c->name, "man");
-    if (words.nparts == 0 && !about) return;
+    walk_options(c, print_fish_option);
+    char text[OPTION_TEXT];
+    if (!c->forms && (!option_is_word(c->options) || !option_word(c->options, 0, text))) return;
     printf("complete -c engine -n '__fish_seen_subcommand_from %s' -a '", c->name);
-    print_parts(c, &words);
+    print_parts(c);
     printf("'\n");
 }
 
@@ -229,27 +269,37 @@ static enum error print_fish(void) {
     return ERR_NONE;
 }
 
-static int completion_run(int argc, char **argv) {
-    static const struct {
-        const char *shell;
-        enum error (*print)(void);
-    } kinds[] = {{"bash", print_bash}, {"zsh", print_zsh}, {"fish", print_fish}};
-    if (argc != 2) return cli_usage(&command_completion, "which shell?");
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if (strcmp(argv[1], kinds[i].shell) != 0) continue;
-        enum error err = kinds[i].print();
-        return err == ERR_NONE ? 0 : cli_fail(err);
-    }
-    return cli_usage(&command_completion, "no completion for '%s'", argv[1]);
+enum { SHELLS = 3 };
+static const struct {
+    const char *name;
+    enum error (*print)(void);
+} shells[SHELLS] = {{"bash", print_bash}, {"zsh", print_zsh}, {"fish", print_fish}};
+
+static const char *shell_name(int i) {
+    return i < SHELLS ? shells[i].name : NULL;
 }
+
+struct options {
+    int shell;
+};
+
+static int run(const struct cli *cli) {
+    const struct options *o = cli->options;
+    enum error err = shells[o->shell].print();
+    return cli_end(err);
+}
+
+static const struct option options[] = {{"SHELL", NULL, "bash, zsh or fish", CONFIG_ENUM, AT(shell),
+                                         .word = shell_name, .missing = "which shell?"},
+                                        {0}};
 
 const struct command command_completion = {
     .name = "completion",
-    .arguments = "bash | zsh | fish",
     .summary = "prints a script with which a shell completes commands, options and keys",
-    .help = "bash: eval \"$(engine completion bash)\", or into\n"
-            "~/.local/share/bash-completion/completions/engine\n"
-            "zsh:  into a file _engine in a folder of fpath\n"
-            "fish: into ~/.config/fish/completions/engine.fish\n",
-    .run = completion_run,
+    OPTIONS(options),
+    .notes = "bash: eval \"$(engine completion bash)\", or into\n"
+             "~/.local/share/bash-completion/completions/engine\n"
+             "zsh:  into a file _engine in a folder of fpath\n"
+             "fish: into ~/.config/fish/completions/engine.fish\n",
+    .run = run,
 };

@@ -5,24 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const struct command command_config;
+struct options {
+    struct cli_config config;
+};
 
-static int config_run(int argc, char **argv) {
-    struct cli_config c = {0};
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--set")) {
-            if (++i == argc) return cli_usage(&command_config, "--set needs KEY=VALUE");
-            if (cli_set(&c, argv[i]) != ERR_NONE) return cli_fail(ERR_USAGE);
-        } else if (argv[i][0] == '-' && argv[i][1])
-            return cli_usage(&command_config, "unknown option '%s'", argv[i]);
-        else if (c.path)
-            return cli_usage(&command_config, "one configuration at a time, got '%s' and '%s'",
-                             c.path, argv[i]);
-        else
-            c.path = argv[i];
-    }
+static int run(const struct cli *cli) {
+    const struct options *o = cli->options;
     struct run_settings s;
-    enum error err = cli_load(&c, &s);
+    enum error err = cli_load(&o->config, &s);
     if (err == ERR_NONE) {
         char *text = tree_write(s.tree, true, s.pool);
         if (text)
@@ -34,11 +24,15 @@ static int config_run(int argc, char **argv) {
     return error_exit_code(err);
 }
 
+static const struct option options[] = {
+    {"CONFIG", NULL, NULL, CONFIG_STRING, AT(config.path), .one = "configuration"},
+    OPTION_SET(config, "changes one key, as in 'engine run'"),
+    {0}};
+
 const struct command command_config = {
     .name = "config",
-    .arguments = "[CONFIG] [--set KEY=VALUE]...",
     .summary =
         "prints the resolved configuration, each value with its origin; it can be run as it is",
-    .help = "  --set KEY=VALUE  changes one key, as in 'engine run'\n",
-    .run = config_run,
+    OPTIONS(options),
+    .run = run,
 };

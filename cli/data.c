@@ -11,7 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const struct command command_data;
+struct options {
+    struct cli_config config;
+    const char *source, *folder;
+};
 
 /* ---- list ---- */
 static void field_print(const struct config_field *f) {
@@ -26,7 +29,8 @@ static void section_print(const struct config_section *s) {
     for (const struct config_field *f = s->fields; f->key; f++) field_print(f);
 }
 
-static int list_run(void) {
+static int list(const struct cli *cli) {
+    (void)cli;
     printf("data sets (data: NAME, data: PATH, or data: {set: NAME, ...}), and their keys:\n\n");
     for (int i = 0; i < dataset_variants.count; i++) section_print(dataset_variants.at(i));
     printf("\n");
@@ -60,7 +64,7 @@ static enum error opened_open(const struct cli_config *c, struct opened *o) {
 }
 
 /* A configuration's file, or the name or path of a set, which is the same as data=SOURCE. */
-static enum error source_take(struct cli_config *c, const char *source, char text[4096]) {
+static enum error source_take(struct cli_config *c, const char *source, struct pool *pool) {
     size_t n = strlen(source);
     bool yaml = (n > 5 && !strcmp(source + n - 5, ".yaml")) ||
                 (n > 4 && !strcmp(source + n - 4, ".yml")) || !strcmp(source, "-");
@@ -75,8 +79,9 @@ static enum error source_take(struct cli_config *c, const char *source, char tex
     if (n > 2000 || strpbrk(source, "\"\\\n"))
         return FAIL(ERR_USAGE, "'%.60s' is no name of a set or path that can be written in YAML",
                     source);
-    snprintf(text, 4096, plain == n ? "data=%s" : "data=\"%s\"", source);
-    return cli_set(c, text);
+    const char *quote = plain == n ? "" : "\"";
+    const char *text = pool_printf(pool, "data=%s%s%s", quote, source, quote);
+    return text ? cli_set_first(c, text) : ERR_MEMORY; /* what --set says changes it */
 }
 
 /* ---- stats ---- */
@@ -204,9 +209,9 @@ static enum error part_print(struct dataset *d, const struct data_config *c, con
     return err;
 }
 
-static enum error stats(const struct cli_config *c) {
+static enum error stats(const struct options *asked) {
     struct opened o;
-    enum error err = opened_open(c, &o);
+    enum error err = opened_open(&asked->config, &o);
     if (err == ERR_NONE) {
         const struct data_config *config = &o.settings.config.data;
         printf("data '%s'\n", o.train->name);
@@ -239,9 +244,10 @@ static void prepared_print(const struct dataset *d, const char *folder) {
                folder);
 }
 
-static enum error prepare(const struct cli_config *c, const char *folder) {
+static enum error prepare(const struct options *asked) {
     struct opened o;
-    enum error err = opened_open(c, &o);
+    const char *folder = asked->folder;
+    enum error err = opened_open(&asked->config, &o);
     if (err == ERR_NONE) {
         err = dataset_prepare(o.train, folder, "train");
         if (err == ERR_NONE) err = dataset_prepare(o.val, folder, "val");
@@ -261,62 +267,45 @@ static enum error prepare(const struct cli_config *c, const char *folder) {
 }
 
 /* ---- the command ---- */
-/* The words that are no options. They are found first, as --set changes what the source says. */
-static int words_find(int argc, char **argv, const char *words[2], int most) {
-    int n = 0;
-    for (int i = 2; i < argc; i++)
-        if (!strcmp(argv[i], "--set"))
-            i++;
-        else if (argv[i][0] != '-' || !argv[i][1]) {
-            if (n == most) return cli_usage(&command_data, "'%s' is one word too many", argv[i]);
-            words[n++] = argv[i];
-        }
-    return 0;
+static int with_source(const struct cli *cli, enum error (*work)(const struct options *o)) {
+    struct options *o = cli->options;
+    enum error err = o->source ? source_take(&o->config, o->source, cli->pool) : ERR_NONE;
+    return err == ERR_NONE ? error_exit_code(work(o)) : cli_fail(err);
 }
 
-static int options_take(int argc, char **argv, struct cli_config *c) {
-    for (int i = 2; i < argc; i++) {
-        if (!strcmp(argv[i], "--set")) {
-            if (++i == argc) return cli_usage(&command_data, "--set needs KEY=VALUE");
-            if (cli_set(c, argv[i]) != ERR_NONE) return cli_fail(ERR_USAGE);
-        } else if (argv[i][0] == '-' && argv[i][1])
-            return cli_usage(&command_data, "unknown option '%s'", argv[i]);
-    }
-    return 0;
+static int run_stats(const struct cli *cli) {
+    return with_source(cli, stats);
 }
 
-static int data_run(int argc, char **argv) {
-    struct cli_config c = {0};
-    const char *what = argc > 1 ? argv[1] : "", *words[2] = {0};
-    char text[4096];
-    bool prepares = !strcmp(what, "prepare");
-    if (!strcmp(what, "list") && argc == 2) return list_run();
-    if (!*what) return cli_usage(&command_data, "list, stats or prepare?");
-    if (!prepares && strcmp(what, "stats"))
-        return cli_usage(&command_data, "list, stats or prepare, not '%s'", what);
-    int code = words_find(argc, argv, words, prepares ? 2 : 1);
-    if (code) return code;
-    if (prepares && !words[1]) return cli_usage(&command_data, "prepare needs SOURCE and FOLDER");
-    enum error err = words[0] ? source_take(&c, words[0], text) : ERR_NONE;
-    if (err != ERR_NONE) return cli_fail(err);
-    if ((code = options_take(argc, argv, &c))) return code;
-    return error_exit_code(prepares ? prepare(&c, words[1]) : stats(&c));
+static int run_prepare(const struct cli *cli) {
+    return with_source(cli, prepare);
 }
+
+// clang-format off
+#define SOURCE "SOURCE", NULL, "a configuration (.yaml), the name of a set, or its file or folder", \
+    CONFIG_STRING, AT(source)
+#define SET OPTION_SET(config, "changes one key, as in 'engine run': --set data.size=64")
+#define BOTH "prepare needs SOURCE and FOLDER"
+// clang-format on
+static const struct option stats_options[] = {{SOURCE}, SET, {0}};
+static const struct option prepare_options[] = {
+    {SOURCE, .missing = BOTH},
+    {"FOLDER", NULL, NULL, CONFIG_STRING, AT(folder), .missing = BOTH},
+    SET,
+    {0}};
+static const struct command forms[] = {
+    {"list", "the sets and their keys", .run = list},
+    {"stats", "samples, shape, classes, mean and deviation, how fast it is read",
+     OPTIONS(stats_options), .run = run_stats},
+    {"prepare",
+     "writes FOLDER/train-images.npy and its like, or train.bin for tokens, and prints the 'data' "
+     "that reads them: pictures decoded once, at the size that the configuration asks for",
+     OPTIONS(prepare_options), .run = run_prepare}};
 
 const struct command command_data = {
     .name = "data",
-    .arguments = "list | stats [SOURCE] | prepare SOURCE FOLDER  [--set KEY=VALUE]...",
     .summary = "data sets: which there are, what is in one, writing one down for fast reading",
-    .help = "  SOURCE           a configuration (.yaml), the name of a set, or its file or folder\n"
-            "  --set KEY=VALUE  changes one key, as in 'engine run': --set data.size=64\n"
-            "\n"
-            "  list             the sets and their keys\n"
-            "  stats            samples, shape, classes, mean and deviation, how fast it is read\n"
-            "  prepare          writes FOLDER/train-images.npy and its like, or train.bin for\n"
-            "                   tokens, and prints the 'data' that reads them: pictures decoded\n"
-            "                   once, at the size that the configuration asks for\n"
-            "\n"
-            "  exit codes: 0 done, 64 usage, 65 bad data, 66 no such file, 73/74 cannot write, 78\n"
-            "  bad configuration\n",
-    .run = data_run,
+    .notes = "exit codes: 0 done, 64 usage, 65 bad data, 66 no such file, 73/74 cannot write, 78\n"
+             "bad configuration\n",
+    .forms = (const struct command *const[]){forms, forms + 1, forms + 2, NULL},
 };

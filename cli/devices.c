@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const struct command command_devices;
+struct options {
+    bool json;
+};
 
 /* What 'auto' takes of an accelerator's units: a power of two of them. */
 static int auto_units(int here) {
@@ -194,14 +196,13 @@ static enum error print_json(void) {
     return cli_json(&j, stdout);
 }
 
-static int devices_run(int argc, char **argv) {
+static int run(const struct cli *cli) {
+    const struct options *o = cli->options;
     int n;
     const struct device_ops *const *kinds = device_kinds(&n);
-    if (argc > 2 || (argc == 2 && strcmp(argv[1], "--json") != 0))
-        return cli_usage(&command_devices, "unknown argument '%s'", argv[argc - 1]);
-    if (argc == 2) {
+    if (o->json) {
         enum error err = print_json();
-        return err == ERR_NONE ? 0 : cli_fail(err);
+        return cli_end(err);
     }
     printf("cores this process may use: %d\n\n", device_host_cores());
     for (int i = 0; i < n; i++) print_kind(kinds[i]);
@@ -209,10 +210,11 @@ static int devices_run(int argc, char **argv) {
     return 0;
 }
 
+static const struct option options[] = {OPTION_JSON("instead of the lines"), {0}};
+
 const struct command command_devices = {
     .name = "devices",
-    .arguments = "[--json]",
     .summary = "the devices of this machine, and what they stand on",
-    .help = "  --json  instead of the lines\n",
-    .run = devices_run,
+    OPTIONS(options),
+    .run = run,
 };

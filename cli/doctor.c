@@ -10,8 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-extern const struct command command_doctor;
-
 static const char *const words[] = {[DOCTOR_OK] = "ok",
                                     [DOCTOR_NONE] = "none",
                                     [DOCTOR_WARNING] = "warning",
@@ -97,52 +95,44 @@ static enum error print_json(const struct doctor *d, bool well) {
     return cli_json(&j, stdout);
 }
 
-static int parse(struct doctor *d, int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
-        const struct device_ops *ops = device_find(argv[i]);
-        if (!strcmp(argv[i], "--json"))
-            d->json = true;
-        else if (ops && !d->asked)
-            d->asked = ops->name;
-        else
-            return cli_usage(&command_doctor, "'%s' is neither --json nor a kind of devices",
-                             argv[i]);
+static int run(const struct cli *cli) {
+    struct doctor *d = cli->options;
+    int missing = 0, warnings = 0;
+    signal(SIGALRM, too_long);
+    doctor_host(d);
+    doctor_devices(d);
+    for (int i = 0; i < d->count; i++) {
+        missing += d->of[i].level == DOCTOR_MISSING;
+        warnings += d->of[i].level == DOCTOR_WARNING;
     }
-    return 0;
+    if (!d->json)
+        printf("\n%d checks: %d missing, %d warning%s\n", d->count, missing, warnings,
+               warnings == 1 ? "" : "s");
+    else if (print_json(d, missing == 0) != ERR_NONE)
+        return cli_fail(ERR_MEMORY);
+    return missing ? error_exit_code(ERR_DEVICE) : 0;
 }
 
-static int doctor_run(int argc, char **argv) {
-    struct doctor *d = calloc(1, sizeof *d);
-    int missing = 0, warnings = 0;
-    if (!d) return cli_fail(FAIL(ERR_MEMORY, "no memory for the findings"));
-    int code = parse(d, argc, argv);
-    if (code == 0) {
-        signal(SIGALRM, too_long);
-        doctor_host(d);
-        doctor_devices(d);
-        for (int i = 0; i < d->count; i++) {
-            missing += d->of[i].level == DOCTOR_MISSING;
-            warnings += d->of[i].level == DOCTOR_WARNING;
-        }
-        code = missing ? error_exit_code(ERR_DEVICE) : 0;
-        if (!d->json)
-            printf("\n%d checks: %d missing, %d warning%s\n", d->count, missing, warnings,
-                   warnings == 1 ? "" : "s");
-        else if (print_json(d, missing == 0) != ERR_NONE)
-            code = cli_fail(ERR_MEMORY);
-    }
-    free(d);
-    return code;
+static const char *kind_name(int i) {
+    int n;
+    const struct device_ops *const *kinds = device_kinds(&n);
+    return i < n ? kinds[i]->name : NULL;
 }
+
+static const struct option options[] = {
+    {"KIND", NULL,
+     "of devices that must work: cuda; without it, GPUs are looked at if there are any",
+     CONFIG_STRING, offsetof(struct doctor, asked), .word = kind_name, .wants = "kind of devices",
+     .one = "kind"},
+    {"--json", NULL, "instead of the lines", CONFIG_BOOL, offsetof(struct doctor, json)},
+    {0}};
 
 const struct command command_doctor = {
     .name = "doctor",
-    .arguments = "[KIND] [--json]",
     .summary = "whether this machine can do what the engine wants of it",
-    .help = "  KIND    of devices that must work: cuda; without it, GPUs are looked at if there "
-            "are any\n"
-            "  --json  instead of the lines\n"
-            "ok, none (not here, and not asked for), warning (works, could be better), missing.\n"
-            "Exit code 69 when something is missing.\n",
-    .run = doctor_run,
+    .options = options,
+    .notes = "ok, none (not here, and not asked for), warning (works, could be better), missing.\n"
+             "Exit code 69 when something is missing.\n",
+    .size = sizeof(struct doctor),
+    .run = run,
 };

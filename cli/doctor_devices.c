@@ -12,7 +12,7 @@
 
 /* What of a kind nobody has asked for is missing is not wrong. */
 static enum doctor_level lack(const struct doctor *d, const struct device_ops *kind) {
-    return d->asked == kind->name ? DOCTOR_MISSING : DOCTOR_NONE;
+    return d->asked && !strcmp(d->asked, kind->name) ? DOCTOR_MISSING : DOCTOR_NONE;
 }
 
 static void say_software(struct doctor *d, enum doctor_level lacking,
@@ -140,7 +140,7 @@ static void check_kind(struct doctor *d, const struct device_ops *kind) {
     bool here = !kind->units || kind->units(&units) == ERR_NONE;
     enum doctor_level lacking = here ? DOCTOR_MISSING : lack(d, kind);
     for (int i = 0; kind->software && kind->software(i, &s); i++)
-        if (here || d->asked == kind->name) say_software(d, lacking, &s);
+        if (lacking == DOCTOR_MISSING) say_software(d, lacking, &s);
     if (kind->units) check_units(d, kind);
 }
 

@@ -12,34 +12,10 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const struct command command_eval;
-
-static int take_split(struct cli_trained *t, const char *value, bool *on_train) {
-    if (!value) return cli_usage(t->command, "--split needs a value");
-    *on_train = !strcmp(value, "train");
-    if (*on_train || !strcmp(value, "val")) return 0;
-    return cli_usage(t->command, "--split is train or val, not '%s'", value);
-}
-
-static int parse(struct cli_trained *t, int argc, char **argv, bool *on_train) {
-    for (int i = 1; i < argc; i++) {
-        int code = cli_trained_option(t, argc, argv, &i);
-        if (code > 0) return code;
-        if (code == 0) continue;
-        if (!strcmp(argv[i], "--split")) {
-            const char *value = i + 1 < argc ? argv[++i] : NULL;
-            if ((code = take_split(t, value, on_train))) return code;
-        } else if (argv[i][0] == '-' && argv[i][1]) {
-            return cli_usage(t->command, "unknown option '%s'", argv[i]);
-        } else if (t->path) {
-            return cli_usage(t->command, "one configuration at a time, got '%s' and '%s'", t->path,
-                             argv[i]);
-        } else {
-            t->path = argv[i];
-        }
-    }
-    return 0;
-}
+struct options {
+    struct cli_trained trained;
+    int split; /* 1: train */
+};
 
 /* What the checkpoint tells of its data, for ranks that do not read it. */
 static enum error known_path(struct cli_trained *t, const char *folder, char **out) {
@@ -117,13 +93,19 @@ static void set_task(struct cli_trained *t, bool on_train) {
     t->job.command[2] = on_train ? "train" : "val";
 }
 
-static int run(struct cli_trained *t, int argc, char **argv) {
-    bool on_train = false, rank;
-    int code = parse(t, argc, argv, &on_train);
-    if (code) return code;
+/* Where a run was trained is no matter: this host evaluates it, unless it is asked for more. */
+static enum error forget_hosts(struct cli_trained *t) {
+    TRY(cli_set_first(&t->config, "run.nodes=1"));
+    TRY(cli_set_first(&t->config, "run.node_rank=0"));
+    return cli_set_first(&t->config, "comm.link=auto");
+}
+
+static int eval(struct cli_trained *t, bool on_train) {
+    bool rank;
     struct launch_self self;
     struct launcher launcher;
     enum error err = launch_self(&self, &rank);
+    if (err == ERR_NONE) err = forget_hosts(t);
     if (err != ERR_NONE) return cli_fail(err);
     struct run_launched launched = cli_launched(&launcher);
     if (!rank) t->config.launched = &launched;
@@ -135,32 +117,29 @@ static int run(struct cli_trained *t, int argc, char **argv) {
     return rank ? evaluate_as_rank(t, &self) : evaluate(t);
 }
 
-/* Where a run was trained is no matter: this host evaluates it, unless it is asked for more. */
-static enum error forget_hosts(struct cli_trained *t) {
-    TRY(cli_set(&t->config, "run.nodes=1"));
-    TRY(cli_set(&t->config, "run.node_rank=0"));
-    return cli_set(&t->config, "comm.link=auto");
-}
-
-static int run_eval(int argc, char **argv) {
-    struct cli_trained t;
-    enum error err = cli_trained_init(&t, &command_eval);
-    if (err == ERR_NONE) err = forget_hosts(&t);
-    if (err != ERR_NONE) return cli_fail(err);
-    int code = run(&t, argc, argv);
-    cli_trained_fini(&t);
+static int run(const struct cli *cli) {
+    struct options *o = cli->options;
+    o->trained.pool = cli->pool;
+    int code = eval(&o->trained, o->split);
+    run_settings_free(&o->trained.settings);
     return code;
 }
 
+static const struct option options[] = {
+    {TRAINED_PATH, .one = "configuration"},
+    {"--split", NULL, "val (default), or train: the training samples, as they lie", CONFIG_ENUM,
+     AT(split), .choices = "val|train"},
+    TRAINED_OPTIONS,
+    {"--json", NULL, "one JSON object on standard output, the confusion matrix in it", CONFIG_BOOL,
+     AT(trained.json)},
+    {0}};
+
 const struct command command_eval = {
     .name = "eval",
-    .arguments = "[CONFIG | RUN_DIR] [--checkpoint PATH] [--split val|train] [--set KEY=VALUE]... "
-                 "[--json]",
     .summary = "measures a trained network: loss, accuracy, top-5, perplexity, confusions",
-    .help = CLI_TRAINED_HELP
-    "  --split S          val (default), or train: the training samples, as they lie\n"
-    "  --json             one JSON object on standard output, the confusion matrix in it\n"
-    "Exit codes: 0; 64 usage; 65 bad data or checkpoint; 66 no such file, run or checkpoint;\n"
-    "78 bad configuration, or weights of another model\n",
-    .run = run_eval,
+    OPTIONS(options),
+    .notes =
+        "Exit codes: 0; 64 usage; 65 bad data or checkpoint; 66 no such file, run or checkpoint;\n"
+        "78 bad configuration, or weights of another model\n",
+    .run = run,
 };

@@ -8,14 +8,11 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/rng.h"
-#include "engine/base/text.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-extern const struct command command_generate;
 
 struct options {
     struct cli_trained trained;
@@ -23,53 +20,6 @@ struct options {
     int64_t tokens, top, seed;
     double temperature;
 };
-
-/* ---- options ---- */
-
-static int take_int(struct options *o, const char *option, const char *value, int64_t least,
-                    int64_t *out) {
-    if (text_int(value, out) && *out >= least && *out <= 1 << 30) return 0;
-    return cli_usage(o->trained.command, "%s is a whole number from %lld, not '%s'", option,
-                     (long long)least, value);
-}
-
-static int take_value(struct options *o, const char *option, const char *value) {
-    if (!strcmp(option, "--prompt")) return o->prompt = value, 0;
-    if (!strcmp(option, "--tokens")) return take_int(o, option, value, 1, &o->tokens);
-    if (!strcmp(option, "--top-k")) return take_int(o, option, value, 1, &o->top);
-    if (!strcmp(option, "--seed")) return take_int(o, option, value, 0, &o->seed);
-    if (text_real(value, &o->temperature) && o->temperature >= 0 && o->temperature <= 100) return 0;
-    return cli_usage(o->trained.command, "--temperature is a number from 0 to 100, not '%s'",
-                     value);
-}
-
-static int parse(struct options *o, int argc, char **argv) {
-    static const char *const valued[] = {"--prompt", "--tokens", "--top-k", "--seed",
-                                         "--temperature"};
-    struct cli_trained *t = &o->trained;
-    for (int i = 1; i < argc; i++) {
-        bool mine = false;
-        for (size_t k = 0; k < sizeof valued / sizeof *valued; k++)
-            mine |= !strcmp(argv[i], valued[k]);
-        int code = mine ? 0 : cli_trained_option(t, argc, argv, &i);
-        if (code > 0) return code;
-        if (mine) {
-            if (i + 1 == argc) return cli_usage(t->command, "%s needs a value", argv[i]);
-            if ((code = take_value(o, argv[i], argv[i + 1]))) return code;
-            i++;
-        } else if (code == 0) {
-            continue;
-        } else if (argv[i][0] == '-' && argv[i][1]) {
-            return cli_usage(t->command, "unknown option '%s'", argv[i]);
-        } else if (t->path) {
-            return cli_usage(t->command, "one run at a time, got '%s' and '%s'", t->path, argv[i]);
-        } else {
-            t->path = argv[i];
-        }
-    }
-    if (t->path) return 0;
-    return cli_usage(t->command, "whose text? a run's or a configuration's");
-}
 
 /* ---- drawing ---- */
 
@@ -210,34 +160,39 @@ static int generate(struct options *o) {
     free(w.x);
     free(w.candidates);
     trainer_unload(w.t);
-    return err == ERR_NONE ? 0 : cli_fail(err);
+    return cli_end(err);
 }
 
-static int run_generate(int argc, char **argv) {
-    struct options o = {.tokens = 500, .temperature = 0.8};
-    enum error err = cli_trained_init(&o.trained, &command_generate);
-    if (err == ERR_NONE) err = cli_trained_alone(&o.trained);
-    int code = err == ERR_NONE ? parse(&o, argc, argv) : cli_fail(err);
-    if (!code && o.trained.json)
-        code = cli_usage(&command_generate, "the text is all there is: --json has no meaning");
-    if (!code) code = generate(&o);
-    cli_trained_fini(&o.trained);
+static int run(const struct cli *cli) {
+    struct options *o = cli->options;
+    o->trained.pool = cli->pool;
+    int code = generate(o);
+    run_settings_free(&o->trained.settings);
     return code;
 }
 
+static const struct option options[] = {
+    {TRAINED_PATH, .missing = "whose text? a run's or a configuration's", .one = "run"},
+    {"--prompt", "TEXT", "what the text begins with; by default a new line", CONFIG_STRING,
+     AT(prompt)},
+    {"--tokens", "N", "how many to add; 500 by default", CONFIG_INT, AT(tokens), 1, 1 << 30,
+     .wants = "a whole number"},
+    {"--temperature", "T", "0: always the likeliest; 1: as the network says; 0.8 by default",
+     CONFIG_REAL, AT(temperature), 0, 100},
+    {"--top-k", "K", "draws among the K likeliest; all by default", CONFIG_INT, AT(top), 1, 1 << 30,
+     .wants = "a whole number"},
+    {"--seed", "S", "of the random numbers; the same seed gives the same text", CONFIG_INT,
+     AT(seed), 0, 1 << 30, .wants = "a whole number"},
+    TRAINED_OPTIONS,
+    {0}};
+
 const struct command command_generate = {
     .name = "generate",
-    .arguments = "CONFIG|RUN_DIR [--prompt TEXT] [--tokens N] [--temperature T] [--top-k K] "
-                 "[--seed S]",
     .summary = "writes text with a network that was trained on text",
-    .help = "  --prompt TEXT      what the text begins with; by default a new line\n"
-            "  --tokens N         how many to add; 500 by default\n"
-            "  --temperature T    0: always the likeliest; 1: as the network says; 0.8 by default\n"
-            "  --top-k K          draws among the K likeliest; all by default\n"
-            "  --seed S           of the random numbers; the same seed gives the same "
-            "text\n" CLI_TRAINED_HELP
-            "The text goes to standard output, tokens a second to standard error.\n"
-            "Exit codes: 0; 64 usage; 65 bad data, checkpoint or prompt; 66 no such run or\n"
-            "checkpoint; 78 bad configuration, weights of another model, or no text\n",
-    .run = run_generate,
+    OPTIONS(options),
+    .notes = "The text goes to standard output, tokens a second to standard error.\n"
+             "Exit codes: 0; 64 usage; 65 bad data, checkpoint or prompt; 66 no such run or\n"
+             "checkpoint; 78 bad configuration, weights of another model, or no text\n",
+    .standard = &(const struct options){.tokens = 500, .temperature = 0.8},
+    .run = run,
 };

@@ -1,8 +1,145 @@
-/* engine help [COMMAND | KEY]: commands, and every key of the configuration from the schema. */
+/* engine help [COMMAND | KEY]: commands from their tables, and every key of the configuration from
+ * the schema. */
 #include "cli/cli.h"
 
 #include <stdio.h>
 #include <string.h>
+
+const struct command *command_form(const struct command *c, int i) {
+    return c->forms ? c->forms[i] : i == 0 ? c : NULL;
+}
+
+/* ---- one option ---- */
+
+bool option_is_word(const struct option *o) {
+    return o->name[0] != '-';
+}
+
+bool option_takes_value(const struct option *o) {
+    return (o->value && *o->value != '[') || o->choices;
+}
+
+const char *option_word(const struct option *o, int i, char out[OPTION_TEXT]) {
+    if (o->word) return o->word(i);
+    const char *c = o->choices;
+    for (; c && i > 0; i--) c = strchr(c, '|') ? strchr(c, '|') + 1 : NULL;
+    if (!c) return NULL;
+    snprintf(out, OPTION_TEXT, "%.*s", (int)strcspn(c, "|"), c);
+    return out;
+}
+
+static const char *value_name(const struct option *o) {
+    return o->value ? o->value : o->choices && !option_is_word(o) ? o->choices : "";
+}
+
+const char *option_left(const struct option *o, char out[OPTION_TEXT]) {
+    const char *value = value_name(o);
+    snprintf(out, OPTION_TEXT, "%s%s%s%s%s", o->name, o->also ? ", " : "", o->also ? o->also : "",
+             *value && *value != '[' ? " " : "", value);
+    return out;
+}
+
+const char *option_help(const struct option *o, char out[OPTION_TEXT]) {
+    if (o->help || !o->key) return o->help;
+    const char *value = o->set ? o->set : value_name(o);
+    snprintf(out, OPTION_TEXT, "the same as --set %s=%s", o->key, value);
+    return out;
+}
+
+/* ---- usage ---- */
+
+/* "[--set KEY=VALUE]...", "CONFIG", "-n N" */
+static void usage_of(const struct option *o, char out[OPTION_TEXT]) {
+    const char *value = value_name(o);
+    bool many = o->many ? !option_is_word(o) || o->max == 0 : o->key && !*o->key;
+    snprintf(out, OPTION_TEXT, " %s%s%s%s%s%s", o->missing ? "" : "[", o->name,
+             *value && *value != '[' ? " " : "", value, o->missing ? "" : "]",
+             many && o->many != OPTION_REST ? "..." : "");
+}
+
+/* Words, options, and what OPTION_REST is: of options as many as a line has room for. */
+const char *command_usage(const struct command *c, const struct command *form,
+                          char out[USAGE_TEXT]) {
+    enum { LINE = 100, PARTS = 3 };
+    static const char more[] = " [OPTION]...";
+    char text[OPTION_TEXT];
+    int n = snprintf(out, USAGE_TEXT, "engine %s%s%s", c->name, form != c ? " " : "",
+                     form != c ? form->name : "");
+    for (int part = 0; part < PARTS; part++)
+        for (const struct option *o = form->options; o && o->name; o++) {
+            if (part != (!option_is_word(o) ? 1 : o->many == OPTION_REST ? 2 : 0)) continue;
+            usage_of(o, text);
+            size_t room = o[1].name ? sizeof more : 0;
+            bool fits = part != 1 || strlen("usage: ") + (size_t)n + strlen(text) + room <= LINE;
+            n += snprintf(out + n, (size_t)(USAGE_TEXT - n), "%s", fits ? text : more);
+            if (!fits) break;
+        }
+    return out;
+}
+
+void command_usages(FILE *out, const struct command *c, const struct command *only) {
+    char usage[USAGE_TEXT];
+    const char *before = "usage:";
+    const struct command *form;
+    for (int i = 0; (form = command_form(c, i)); i++) {
+        if (only != c && form != only) continue;
+        fprintf(out, "%s %s\n", before, command_usage(c, form, usage));
+        before = "      ";
+    }
+}
+
+/* ---- help on a command ---- */
+
+/* Words in lines; 'at' is where the first line stands, 'indent' where the others begin. */
+static void print_wrapped(const char *text, int at, int indent) {
+    enum { LINE = 96 };
+    while (*text) {
+        int n = (int)strcspn(text, " ");
+        if (at > indent && at + 1 + n > LINE) {
+            printf("\n%*s", indent, "");
+            at = indent;
+        }
+        at += printf("%s%.*s", at > indent ? " " : "", n, text);
+        text += n + strspn(text + n, " ");
+    }
+    printf("\n");
+}
+
+/* What stands on the left goes up to a column, unless it is far too long: then it has a line. */
+static void print_options(const struct command *form) {
+    enum { LEFT_MOST = 24 };
+    char left[OPTION_TEXT], text[OPTION_TEXT];
+    int column = 0;
+    for (const struct option *o = form->options; o && o->name; o++) {
+        int n = option_help(o, text) ? (int)strlen(option_left(o, left)) : 0;
+        if (n <= LEFT_MOST && n > column) column = n;
+    }
+    for (const struct option *o = form->options; o && o->name; o++) {
+        const char *help = option_help(o, text);
+        if (!help) continue;
+        int n = printf("  %s", option_left(o, left));
+        if (n > column + 2) n = printf("\n") - 1;
+        printf("%*s", column + 4 - n, "");
+        print_wrapped(help, column + 4, column + 4);
+    }
+}
+
+static void print_command(const struct command *c) {
+    const struct command *form;
+    command_usages(stdout, c, c);
+    printf("\n%s\n", c->summary);
+    for (int i = 0; (form = command_form(c, i)); i++) {
+        if (form != c) {
+            int n = printf("\nengine %s %s:", c->name, form->name) - 1;
+            print_wrapped(form->summary, n, 0);
+        }
+        print_options(form);
+        if (form->notes) fputs(form->notes, stdout);
+    }
+    if (c->forms && c->notes) printf("\n%s", c->notes);
+}
+
+/* ---- the command ---- */
 
 static int overview(void) {
     printf("engine: train a network on several devices, and see which way of sharing gradients is "
@@ -39,21 +176,32 @@ static int about_key(const char *key, bool wanted, const char *title) {
 }
 
 /* Some names are a command's and a key's: both are told. */
-static int help_run(int argc, char **argv) {
-    if (argc < 2) return overview();
-    const char *topic = argv[1];
+int help_on(const char *topic) {
     const struct command *c = command_find(topic);
-    bool whole = !strcmp(topic, "config");
-    if (whole && argc > 2) return about_key(argv[2], true, "");
-    if (c) printf("usage: engine %s %s\n\n%s\n%s", c->name, c->arguments, c->summary, c->help);
-    if (whole) return about_key("", true, "\nKeys:\n");
+    if (c) print_command(c);
+    if (c == &command_config) return about_key("", true, "\nKeys:\n");
     return about_key(topic, !c, c ? "\nand as a key of the configuration:\n" : "");
 }
 
+struct options {
+    const char *topic, *key;
+};
+
+static int run(const struct cli *cli) {
+    const struct options *o = cli->options;
+    if (!o->topic) return overview();
+    if (o->key && command_find(o->topic) == &command_config) return about_key(o->key, true, "");
+    return help_on(o->topic);
+}
+
+static const struct option options[] = {
+    {"COMMAND | KEY", NULL, "what it takes; what it means", CONFIG_STRING, AT(topic),
+     .word = command_name},
+    {"KEY", NULL, "after 'config': the key, though a command has its name", CONFIG_STRING, AT(key)},
+    {0}};
+
 const struct command command_help = {
     .name = "help",
-    .arguments = "[COMMAND | KEY]",
     .summary = "what a command takes, what a key of the configuration means",
-    .help = "",
-    .run = help_run,
-};
+    OPTIONS(options),
+    .run = run};

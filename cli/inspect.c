@@ -16,7 +16,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-extern const struct command command_inspect;
+struct options {
+    const char *path;
+    bool json, trace;
+};
 
 /* ---- one file ---- */
 static void tensor_stats(const struct st_tensor *t, const void *data, char out[96]) {
@@ -260,37 +263,25 @@ static enum error show(const char *path, bool json, struct pool *pool) {
     return err;
 }
 
-static int inspect_run(int argc, char **argv) {
-    const char *path = NULL;
-    bool trace = false, json = false;
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--trace"))
-            trace = true;
-        else if (!strcmp(argv[i], "--json"))
-            json = true;
-        else if (argv[i][0] == '-' || path)
-            return cli_usage(&command_inspect, "one path is needed, not '%s'", argv[i]);
-        else
-            path = argv[i];
-    }
-    if (!path) return cli_usage(&command_inspect, "one path is needed");
-    if (trace && json) return cli_usage(&command_inspect, "--trace writes a file, and no --json");
-    struct pool *pool;
-    enum error err = pool_create(&pool);
-    if (err == ERR_NONE) {
-        err = trace ? merge_trace(path, pool) : show(path, json, pool);
-        pool_free(pool);
-    }
-    return err == ERR_NONE ? 0 : cli_fail(err);
+static int run(const struct cli *cli) {
+    const struct options *o = cli->options;
+    if (o->trace && o->json) return cli_usage(cli, "--trace writes a file, and no --json");
+    enum error err = o->trace ? merge_trace(o->path, cli->pool) : show(o->path, o->json, cli->pool);
+    return cli_end(err);
 }
+
+static const struct option options[] = {
+    {"PATH", NULL, NULL, CONFIG_STRING, AT(path), .missing = "one path is needed", .one = "path"},
+    OPTION_JSON("one JSON object on standard output"),
+    {"--trace", NULL,
+     "of a run directory: merges what its ranks have traced (log.trace) into RUN_DIR/trace.json, "
+     "as a run does at its end: of one whose ranks were lost",
+     CONFIG_BOOL, AT(trace)},
+    {0}};
 
 const struct command command_inspect = {
     .name = "inspect",
-    .arguments = "PATH [--json] [--trace]",
     .summary = "shows and checks a checkpoint, a safetensors file or a run directory",
-    .help =
-        "  --json    one JSON object on standard output\n"
-        "  --trace   of a run directory: merges what its ranks have traced (log.trace) into\n"
-        "            RUN_DIR/trace.json, as a run does at its end: of one whose ranks were lost\n",
-    .run = inspect_run,
+    OPTIONS(options),
+    .run = run,
 };

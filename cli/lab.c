@@ -9,10 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const struct command command_lab;
-
 struct options {
-    const char *what, *lab, *dir; /* list, show, run, copy; NN; DIR */
+    const char *lab, *dir; /* NN; DIR */
     bool quick, json, quiet;
     struct pool *pool;
 };
@@ -37,23 +35,26 @@ static enum error list_json(const struct lesson_about *all, int n) {
     return cli_json(&j, stdout);
 }
 
-static enum error list(const struct options *o) {
+static int list(const struct cli *cli) {
+    const struct options *o = cli->options;
     struct lesson_about all[LESSONS_MOST];
     int n;
-    TRY(lesson_list(o->pool, all, &n));
-    if (o->json) return list_json(all, n);
+    enum error err = lesson_list(cli->pool, all, &n);
+    if (err == ERR_NONE && o->json) err = list_json(all, n);
+    if (err != ERR_NONE || o->json) return cli_end(err);
     for (int i = 0; i < n; i++)
         printf("%-24s %s (%g min)\n%24s %s\n", all[i].name, all[i].title, all[i].minutes, "",
                all[i].question);
     printf("\n'engine lab show NN' tells more, 'engine lab run NN' runs one\n");
-    return ERR_NONE;
+    return 0;
 }
 
-static enum error show(const struct options *o) {
+static int show(const struct cli *cli) {
+    const struct options *o = cli->options;
     const char *full;
-    TRY(lesson_find(o->lab, o->pool, &full));
-    fputs(lesson_readme(full), stdout);
-    return ERR_NONE;
+    enum error err = lesson_find(o->lab, cli->pool, &full);
+    if (err == ERR_NONE) fputs(lesson_readme(full), stdout);
+    return cli_end(err);
 }
 
 static bool is_empty(const char *folder) {
@@ -65,15 +66,19 @@ static bool is_empty(const char *folder) {
     return n == 0;
 }
 
-static enum error copy(const struct options *o) {
+static enum error copy_files(const struct options *o, struct pool *pool) {
     const char *full;
     int kept;
-    TRY(lesson_find(o->lab, o->pool, &full));
+    TRY(lesson_find(o->lab, pool, &full));
     if (file_exists(o->dir) && (!file_is_folder(o->dir) || !is_empty(o->dir)))
         return FAIL(ERR_CREATE, "'%s' is there already, and is no empty folder", o->dir);
-    TRY(lesson_copy(full, o->dir, o->pool, &kept));
+    TRY(lesson_copy(full, o->dir, pool, &kept));
     printf("wrote %s; 'engine lab run %s' runs what is in there\n", o->dir, o->dir);
     return ERR_NONE;
+}
+
+static int copy(const struct cli *cli) {
+    return cli_end(copy_files(cli->options, cli->pool));
 }
 
 /* ---- run ---- */
@@ -137,8 +142,10 @@ static int run_opened(const struct options *o, const struct lesson *l) {
     return err == ERR_NONE ? finish(o, l, r) : cli_fail(err);
 }
 
-static int run(const struct options *o) {
+static int run(const struct cli *cli) {
+    struct options *o = cli->options;
     const char *folder;
+    o->pool = cli->pool;
     struct lesson *l = pool_alloc(o->pool, sizeof *l);
     char *report = NULL;
     enum error err = l ? find_folder(o, &folder) : ERR_MEMORY;
@@ -155,79 +162,39 @@ static int run(const struct options *o) {
 
 /* ---- the command ---- */
 
-static int parse(struct options *o, int argc, char **argv) {
-    const char *words[3] = {NULL};
-    int n = 0;
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--quick")) {
-            o->quick = true;
-        } else if (!strcmp(argv[i], "--json")) {
-            o->json = true;
-        } else if (!strcmp(argv[i], "--quiet") || !strcmp(argv[i], "-q")) {
-            o->quiet = true;
-        } else if (!strcmp(argv[i], "--dir")) {
-            if (i + 1 == argc) return cli_usage(&command_lab, "--dir needs a folder");
-            o->dir = argv[++i];
-        } else if (argv[i][0] == '-') {
-            return cli_usage(&command_lab, "unknown option '%s'", argv[i]);
-        } else if (n == 3) {
-            return cli_usage(&command_lab, "'%s' is too much", argv[i]);
-        } else {
-            words[n++] = argv[i];
-        }
-    }
-    o->what = words[0], o->lab = words[1];
-    if (n == 3 && strcmp(o->what, "copy") != 0)
-        return cli_usage(&command_lab, "'%s' is too much", words[2]);
-    if (n == 3) o->dir = words[2];
-    return 0;
-}
-
-static int dispatch(const struct options *o) {
-    enum error err = ERR_NONE;
-    if (!o->what) return cli_usage(&command_lab, "list, show, run or copy?");
-    bool listed = !strcmp(o->what, "list"), copied = !strcmp(o->what, "copy");
-    if (!listed && !o->lab) return cli_usage(&command_lab, "which lab? 'engine lab list' has them");
-    if (copied && !o->dir) return cli_usage(&command_lab, "copy where to?");
-    if (!strcmp(o->what, "run")) return run(o);
-    if (listed)
-        err = list(o);
-    else if (copied)
-        err = copy(o);
-    else if (!strcmp(o->what, "show"))
-        err = show(o);
-    else
-        return cli_usage(&command_lab, "list, show, run or copy, not '%s'", o->what);
-    return err == ERR_NONE ? 0 : cli_fail(err);
-}
-
-static int lab_run(int argc, char **argv) {
-    struct options o = {0};
-    int code = parse(&o, argc, argv);
-    if (code) return code;
-    enum error err = pool_create(&o.pool);
-    if (err != ERR_NONE) return cli_fail(err);
-    code = dispatch(&o);
-    pool_free(o.pool);
-    return code;
-}
+#define WHICH CONFIG_STRING, AT(lab), .missing = "which lab? 'engine lab list' has them"
+#define TEXT "on standard output instead of the text"
+static const struct option list_options[] = {OPTION_JSON(TEXT), {0}},
+                           show_options[] = {{"NN", NULL, NULL, WHICH}, {0}};
+static const struct option run_options[] = {
+    {"NN|FOLDER", NULL, "a number or a name; a folder with a lab.yaml is run where it is", WHICH},
+    {"--quick", NULL, "fewer steps and runs: seconds, but no verdicts", CONFIG_BOOL, AT(quick)},
+    {"--dir", "DIR", "instead of labs/NN-name", CONFIG_STRING, AT(dir), .wants = "a folder"},
+    OPTION_JSON(TEXT),
+    {"--quiet", NULL, "no progress", CONFIG_BOOL, AT(quiet), .also = "-q"},
+    {0}};
+static const struct option copy_options[] = {
+    {"NN", NULL, NULL, WHICH},
+    {"DIR", NULL, NULL, CONFIG_STRING, AT(dir), .missing = "copy where to?"},
+    {0}};
+static const struct command forms[] = {
+    {"list", "number and name, title, question, and how long it takes", OPTIONS(list_options),
+     .run = list},
+    {"show", "what to run, what to look at, and questions to answer", OPTIONS(show_options),
+     .run = show},
+    {"run",
+     "copies the lab's files into labs/NN-name, runs its steps there, and holds the results "
+     "against "
+     "what the lab claims",
+     OPTIONS(run_options), .run = run},
+    {"copy", "its files into a new folder, to be changed and run by hand", OPTIONS(copy_options),
+     .run = copy}};
 
 const struct command command_lab = {
     .name = "lab",
-    .arguments = "list | show NN | run NN|FOLDER [--quick] [--dir DIR] [--json] | copy NN DIR",
     .summary = "runs the labs of a course, and checks what should come out of them",
-    .help = "  list           number and name, title, question, and how long it takes\n"
-            "  show NN        what to run, what to look at, and questions to answer\n"
-            "  run NN         copies the lab's files into labs/NN-name, runs its steps there, and\n"
-            "                 holds the results against what the lab claims; NN is a number or a\n"
-            "                 name. A folder with a lab.yaml is run where it is\n"
-            "  copy NN DIR    its files into a new folder, to be changed and run by hand\n"
-            "  --quick        fewer steps and runs: seconds, but no verdicts\n"
-            "  --dir DIR      instead of labs/NN-name\n"
-            "  --json         of list and run: on standard output instead of the text\n"
-            "  --quiet, -q    no progress\n"
-            "Runs go to DIR/runs (quick form: DIR/quick), what came out to claims.json there.\n"
-            "Exit codes: 0; 1 a claim does not hold; 64 usage; 66 no such lab; 69 what the lab\n"
-            "needs is not here; 78 a bad lab.yaml; the code of a step that failed; 130/143\n",
-    .run = lab_run,
+    .notes = "Runs go to DIR/runs (quick form: DIR/quick), what came out to claims.json there.\n"
+             "Exit codes: 0; 1 a claim does not hold; 64 usage; 66 no such lab; 69 what the lab\n"
+             "needs is not here; 78 a bad lab.yaml; the code of a step that failed; 130/143\n",
+    .forms = (const struct command *const[]){forms, forms + 1, forms + 2, forms + 3, NULL},
 };

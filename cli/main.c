@@ -36,21 +36,14 @@ int main(int argc, char **argv) {
     char *none[] = {help, NULL};
     (void)signal(SIGXFSZ,
                  SIG_IGN); /* a file at its limit is an error of a write like a full disk's */
-    if (argc < 2) return command_find("help")->run(1, none);
+    if (argc < 2) return command_call(&command_help, 1, none);
     char *name = argv[1];
     if (!strcmp(name, "--help") || !strcmp(name, "-h")) name = help;
     if (!strcmp(name, "--version")) name = version;
     const struct command *c = command_find(name);
     if (!c) return unknown(name);
     argv[1] = name;
-    for (int i = 2; i < argc && strcmp(c->name, "help"); i++)
-        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
-            /* 'engine run --help optimizer.lr' asks for a key, 'engine run --help' for the command
-             */
-            char *ask[] = {help, i + 1 < argc ? argv[i + 1] : argv[1], NULL};
-            return command_find("help")->run(2, ask);
-        }
-    int code = flushed(c->run(argc - 1, argv + 1));
+    int code = flushed(command_call(c, argc - 1, argv + 1));
     given_up_exit(code);
     return code;
 }

@@ -1,6 +1,6 @@
 /* engine man: the manual's pages, as roff, made of what the help is made of: the table of commands,
  * the schema of the configuration, the table of errors. */
-#include "cli/words.h"
+#include "cli/cli.h"
 
 #include "engine/base/file.h"
 #include "engine/base/version.h"
@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-extern const struct command command_man;
 
 /* ---- roff ---- */
 
@@ -51,22 +49,31 @@ static void name_section(FILE *out, const char *name, const char *summary) {
 }
 
 /* ---- commands ---- */
-static void help_section(FILE *out, const char *help) {
-    if (*help) fputs(".SH OPTIONS\n", out);
-    for (bool begins = true;;) {
-        struct help_piece piece = help_next(&help);
-        if (piece.kind == HELP_END) return;
-        if (piece.kind == HELP_TEXT && !piece.more && !begins) fputs(".PP\n", out);
-        if (piece.kind == HELP_ITEM) {
-            fputs(".TP\n", out);
-            fputs("\\fB", out);
-            put_text(out, piece.name, piece.nname);
-            fputs("\\fR\n", out);
-        }
-        if (piece.ntext) put_line(out, "", piece.text, piece.ntext);
-        /* lines of one paragraph follow each other; after items a paragraph begins anew */
-        begins = piece.kind == HELP_TEXT && !piece.more;
+/* Paragraphs; lines that begin with blanks stay as they are. */
+static void put_notes(FILE *out, const char *notes) {
+    bool filled = true;
+    if (notes) fputs(".PP\n", out);
+    for (const char *line = notes; line && *line;) {
+        size_t n = strcspn(line, "\n");
+        if (filled != (*line != ' ')) fputs((filled = !filled) ? ".fi\n" : ".nf\n", out);
+        put_line(out, n ? "" : ".PP", line, n);
+        line += n + (line[n] == '\n');
     }
+    if (!filled) fputs(".fi\n", out);
+}
+
+static void put_options(FILE *out, const struct command *form) {
+    char left[OPTION_TEXT], text[OPTION_TEXT];
+    for (const struct option *o = form->options; o && o->name; o++) {
+        const char *help = option_help(o, text);
+        if (!help) continue;
+        fputs(".TP\n\\fB", out);
+        option_left(o, left);
+        put_text(out, left, strlen(left));
+        fputs("\\fR\n", out);
+        put(out, help);
+    }
+    put_notes(out, form->notes);
 }
 
 static void see_also(FILE *out, const char *but) {
@@ -80,17 +87,29 @@ static void see_also(FILE *out, const char *but) {
 }
 
 static void command_page(FILE *out, const struct command *c) {
-    char name[64];
+    char name[64], usage[USAGE_TEXT];
+    const struct command *form;
     snprintf(name, sizeof name, "engine-%s", c->name);
     title(out, name, 1);
     name_section(out, name, c->summary);
-    fprintf(out, ".SH SYNOPSIS\n.B engine %s\n", c->name);
-    put(out, c->arguments);
+    fputs(".SH SYNOPSIS\n", out);
+    for (int i = 0; (form = command_form(c, i)); i++) {
+        command_usage(c, form, usage);
+        put_line(out, ".B ", usage, strlen(usage));
+        fputs(".br\n", out);
+    }
     fputs(".SH DESCRIPTION\n", out);
     fprintf(out, "%c", toupper((unsigned char)*c->summary));
     put_text(out, c->summary + 1, strlen(c->summary + 1));
-    fputs(".\n", out);
-    help_section(out, c->help);
+    fputs(".\n.SH OPTIONS\n", out);
+    for (int i = 0; (form = command_form(c, i)); i++) {
+        if (form != c) {
+            fprintf(out, ".PP\n\\fBengine %s %s\\fR:\n", c->name, form->name);
+            put(out, form->summary);
+        }
+        put_options(out, form);
+    }
+    if (c->forms) put_notes(out, c->notes);
     see_also(out, c->name);
 }
 
@@ -179,22 +198,28 @@ static enum error config_page(FILE *out) {
 }
 
 /* ---- the command ---- */
-static enum error write_page(const char *folder, const struct command *c, bool config) {
-    char path[4096], name[64] = "engine.1", *text = NULL;
+static enum error print_page(FILE *out, const char *name) {
+    const struct command *c = command_find(name);
+    if (!strcmp(name, "engine.yaml")) return config_page(out);
+    if (c)
+        command_page(out, c);
+    else if (!strcmp(name, "engine"))
+        main_page(out);
+    else
+        return FAIL(ERR_USAGE, "no page '%s'", name);
+    return ERR_NONE;
+}
+
+static enum error write_page(const char *folder, const char *name) {
+    char path[4096], *text = NULL;
     size_t n = 0;
-    if (c) snprintf(name, sizeof name, "engine-%s.1", c->name);
-    if (config) snprintf(name, sizeof name, "engine.yaml.5");
-    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
+    const char *before = command_find(name) ? "engine-" : "", *dot = strchr(name, '.');
+    if (snprintf(path, sizeof path, "%s/%s%s.%d", folder, before, name, dot ? 5 : 1) >=
+        (int)sizeof path)
         return FAIL(ERR_CREATE, "the path of '%s' is too long", folder);
     FILE *out = open_memstream(&text, &n);
     if (!out) return FAIL(ERR_MEMORY, "no memory for a page of the manual");
-    enum error err = ERR_NONE;
-    if (config)
-        err = config_page(out);
-    else if (c)
-        command_page(out, c);
-    else
-        main_page(out);
+    enum error err = print_page(out, name);
     if (fclose(out) != 0 && err == ERR_NONE)
         err = FAIL(ERR_MEMORY, "no memory for a page of the manual");
     if (err == ERR_NONE) err = file_replace(path, text, n);
@@ -203,41 +228,37 @@ static enum error write_page(const char *folder, const struct command *c, bool c
 }
 
 static enum error write_all(const char *folder) {
-    int n;
-    const struct command *const *all = command_list(&n);
     TRY(file_make_folders(folder));
-    TRY(write_page(folder, NULL, false));
-    TRY(write_page(folder, NULL, true));
-    for (int i = 0; i < n; i++) TRY(write_page(folder, all[i], false));
+    TRY(write_page(folder, "engine"));
+    TRY(write_page(folder, "engine.yaml"));
+    for (int i = 0; command_name(i); i++) TRY(write_page(folder, command_name(i)));
     return ERR_NONE;
 }
 
-static int man_run(int argc, char **argv) {
-    enum error err = ERR_NONE;
-    if (argc == 3 && !strcmp(argv[1], "--all")) {
-        err = write_all(argv[2]);
-        return err == ERR_NONE ? 0 : cli_fail(err);
-    }
-    if (argc > 2) return cli_usage(&command_man, "one page at a time");
-    const struct command *c = argc == 2 ? command_find(argv[1]) : NULL;
-    if (argc == 1 || !strcmp(argv[1], "engine"))
-        main_page(stdout);
-    else if (!strcmp(argv[1], "engine.yaml"))
-        err = config_page(stdout);
-    else if (c)
-        command_page(stdout, c);
-    else
-        return cli_usage(&command_man, "no page '%s'", argv[1]);
-    return err == ERR_NONE ? 0 : cli_fail(err);
+struct options {
+    const char *page, *all;
+};
+
+static int run(const struct cli *cli) {
+    const struct options *o = cli->options;
+    if (o->all && o->page) return cli_usage(cli, "--all writes all pages");
+    if (o->all) return cli_end(write_all(o->all));
+    enum error err = print_page(stdout, o->page ? o->page : "engine");
+    return err == ERR_USAGE ? cli_usage(cli, "%s", error_message()) : cli_end(err);
 }
+
+static const struct option options[] = {
+    {"COMMAND | engine.yaml", NULL,
+     "a command's page, or all keys of a configuration; by itself the page of the program",
+     CONFIG_STRING, AT(page), .word = command_name, .one = "page"},
+    {"--all", "FOLDER", "writes all pages into the folder", CONFIG_STRING, AT(all),
+     .wants = "a folder"},
+    {0}};
 
 const struct command command_man = {
     .name = "man",
-    .arguments = "[COMMAND | engine.yaml] | --all FOLDER",
     .summary = "prints a page of the manual, for man to show",
-    .help = "  COMMAND          its page; without one: that of the program\n"
-            "  engine.yaml      all keys of a configuration\n"
-            "  --all FOLDER     writes all pages into the folder\n"
-            "To read one: 'engine man run | man -l -'\n",
-    .run = man_run,
+    OPTIONS(options),
+    .notes = "To read one: 'engine man run | man -l -'\n",
+    .run = run,
 };

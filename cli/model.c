@@ -7,14 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const struct command command_model;
-
 struct options {
-    const char *what, *target; /* list, show, summary; NAME or CONFIG */
-    const char *input, *classes, *batch;
+    const char *target; /* NAME or CONFIG */
+    struct shape input; /* where not given, these are 0 */
+    int64_t classes, batch;
     bool json;
     struct cli_config config;
-    char named[128]; /* model={zoo: NAME} */
     const struct zoo_model *zoo;
 };
 
@@ -38,11 +36,12 @@ static enum error list_one(const struct zoo_model *zoo, struct pool *pool) {
     return ERR_NONE;
 }
 
-static enum error list(struct pool *pool) {
+static int list(const struct cli *cli) {
     int count;
     const struct zoo_model *zoo = zoo_models(&count);
-    for (int i = 0; i < count; i++) TRY(list_one(&zoo[i], pool));
-    return ERR_NONE;
+    enum error err = ERR_NONE;
+    for (int i = 0; i < count && err == ERR_NONE; i++) err = list_one(&zoo[i], cli->pool);
+    return cli_end(err);
 }
 
 /* ---- the network that is meant ------------------------------------------------------------ */
@@ -69,7 +68,7 @@ static enum error refuse_target(const char *target) {
 }
 
 /* A name of the zoo goes before a file of the same name. */
-static enum error take_target(struct options *o) {
+static enum error take_target(struct options *o, struct pool *pool) {
     o->zoo = zoo_named(o->target);
     if (!o->zoo && !strpbrk(o->target, "/.") && strcmp(o->target, "-") != 0)
         return refuse_target(o->target);
@@ -77,11 +76,8 @@ static enum error take_target(struct options *o) {
         o->config.path = o->target;
         return ERR_NONE;
     }
-    snprintf(o->named, sizeof o->named, "model={zoo: %s}", o->target);
-    memmove(o->config.sets + 1, o->config.sets, (CLI_SETS - 1) * sizeof *o->config.sets);
-    o->config.sets[0] = o->named; /* before the --set that change it */
-    o->config.nsets++;
-    return ERR_NONE;
+    const char *named = pool_printf(pool, "model={zoo: %s}", o->target);
+    return named ? cli_set_first(&o->config, named) : ERR_MEMORY;
 }
 
 /* Input and classes: from the options, else the data of a configuration, else what the zoo says. */
@@ -92,22 +88,15 @@ static enum error take_shapes(const struct options *o, struct model_view *v) {
     if (o->zoo) {
         TRY(zoo_about(o->zoo, v->settings.pool, &about));
         v->input = about.input, v->classes = about.classes;
-    } else if (!o->input || !o->classes) {
+    } else if (!o->input.ndim || !o->classes) {
         TRY(dataset_open(data, true, (uint64_t)v->settings.config.seed, &d));
         v->input = d->shape, v->classes = d->classes ? d->classes : d->targets;
         dataset_close(d);
     }
-    if (o->input && !shape_read(o->input, &v->input))
-        return FAIL(ERR_USAGE,
-                    "--input is channels, height and width as in 3x32x32, or a number, "
-                    "not '%s'",
-                    o->input);
-    if (o->classes && (!text_int(o->classes, &v->classes) || v->classes < 1))
-        return FAIL(ERR_USAGE, "--classes must be a number from 1 on, not '%s'", o->classes);
+    if (o->input.ndim) v->input = o->input;
+    if (o->classes) v->classes = o->classes;
     const struct batch_config *b = &v->settings.config.batch;
-    v->samples = b->size / b->shards / b->accumulate;
-    if (o->batch && (!text_int(o->batch, &v->samples) || v->samples < 1))
-        return FAIL(ERR_USAGE, "--batch must be a number from 1 on, not '%s'", o->batch);
+    v->samples = o->batch ? o->batch : b->size / b->shards / b->accumulate;
     return ERR_NONE;
 }
 
@@ -157,26 +146,28 @@ static void view_close(struct model_view *v) {
     run_settings_free(&v->settings);
 }
 
-static enum error view_use(const struct options *o, struct model_view *v, struct config_errors *e) {
+static enum error view_use(const struct options *o, bool whole, struct model_view *v,
+                           struct config_errors *e) {
     TRY(take_shapes(o, v));
-    return strcmp(o->what, "show") ? summarize(v, o->json, e) : show(v, e);
+    return whole ? show(v, e) : summarize(v, o->json, e);
 }
 
-/* Everything that is wrong is printed here. */
-static int view(struct options *o) {
+/* whole: all layers, else a summary. Everything that is wrong is printed here. */
+static int view(const struct cli *cli, bool whole) {
+    struct options *o = cli->options;
     struct config_errors *e;
     struct model_view v = {.title = o->target};
-    enum error err = take_target(o);
+    enum error err = take_target(o, cli->pool);
     if (err != ERR_NONE) return cli_fail(err);
     err = cli_load(&o->config, &v.settings);
     int code = error_exit_code(err);
     if (err == ERR_NONE) {
         err = config_errors_create(&e);
         if (err == ERR_NONE) {
-            err = view_use(o, &v, e);
+            err = view_use(o, whole, &v, e);
             char *text = config_errors_count(e) ? config_errors_text(e, v.settings.pool) : NULL;
             if (text) fputs(text, stderr);
-            code = text ? error_exit_code(err) : err == ERR_NONE ? 0 : cli_fail(err);
+            code = text ? error_exit_code(err) : cli_end(err);
             config_errors_free(e);
         }
     }
@@ -184,80 +175,41 @@ static int view(struct options *o) {
     return code;
 }
 
-/* ---- arguments ---------------------------------------------------------------------------- */
+/* ---- the command -------------------------------------------------------------------------- */
 
-static int take_option(struct options *o, const char *name, const char *value) {
-    const char **to = !strcmp(name, "--input")     ? &o->input
-                      : !strcmp(name, "--classes") ? &o->classes
-                      : !strcmp(name, "--batch")   ? &o->batch
-                                                   : NULL;
-    if (!to && strcmp(name, "--set") != 0)
-        return cli_usage(&command_model, "unknown option '%s'", name);
-    if (!value) return cli_usage(&command_model, "%s needs a value", name);
-    if (to)
-        *to = value;
-    else if (o->config.nsets + 1 == CLI_SETS || cli_set(&o->config, value) != ERR_NONE)
-        return cli_usage(&command_model, "too many --set options");
-    return 0;
+static int show_layers(const struct cli *cli) {
+    return view(cli, true);
 }
 
-static int parse(int argc, char **argv, struct options *o) {
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--json")) {
-            o->json = true;
-        } else if (argv[i][0] == '-' && argv[i][1]) {
-            int code = take_option(o, argv[i], i + 1 < argc ? argv[i + 1] : NULL);
-            if (code) return code;
-            i++;
-        } else if (!o->what) {
-            o->what = argv[i];
-        } else if (!o->target) {
-            o->target = argv[i];
-        } else {
-            return cli_usage(&command_model, "one model at a time, got '%s' and '%s'", o->target,
-                             argv[i]);
-        }
-    }
-    return 0;
+static int show_summary(const struct cli *cli) {
+    return view(cli, false);
 }
 
-static int model_run(int argc, char **argv) {
-    struct options o = {0};
-    struct pool *pool;
-    int code = parse(argc, argv, &o);
-    if (code) return code;
-    if (!o.what) return cli_usage(&command_model, "list, show or summary?");
-    bool lists = !strcmp(o.what, "list");
-    if (!lists && strcmp(o.what, "show") != 0 && strcmp(o.what, "summary") != 0)
-        return cli_usage(&command_model, "list, show or summary, not '%s'", o.what);
-    if (!lists && !o.target) return cli_usage(&command_model, "which model?");
-    if (o.json && strcmp(o.what, "summary") != 0)
-        return cli_usage(&command_model, "--json is for summary");
-    if (!lists) return view(&o);
-    if (argc > 2) return cli_usage(&command_model, "list takes nothing more");
-    enum error err = pool_create(&pool);
-    if (err == ERR_NONE) {
-        err = list(pool);
-        pool_free(pool);
-    }
-    return err == ERR_NONE ? 0 : cli_fail(err);
-}
+// clang-format off
+#define SHARED \
+    {"NAME|CONFIG", NULL, "a model of the zoo, or a configuration (its data says input and classes)", \
+     CONFIG_STRING, AT(target), .missing = "which model?", .one = "model"}, \
+    {"--input", "SHAPE", "3x32x32; by default what the model or the data has", .at = AT(input), \
+     .read = cli_read_shape, .wants = "channels, height and width as in 3x32x32, or a number"}, \
+    {"--classes", "N", "the same", CONFIG_INT, AT(classes), 1, -1}, \
+    {"--batch", "N", "samples that one device computes at once; by default the configuration's", \
+     CONFIG_INT, AT(batch), 1, -1}, \
+    OPTION_SET(config, "changes one key, as in 'engine run': model.depth=3")
+// clang-format on
+static const struct option show_options[] = {SHARED, {0}};
+static const struct option summary_options[] = {
+    SHARED, OPTION_JSON("one JSON object on standard output"), {0}};
+static const struct command forms[] = {
+    {"list", "the zoo, with inputs and parameters", .run = list},
+    {"show", "all layers of one, as a configuration that can be run", OPTIONS(show_options),
+     .run = show_layers},
+    {"summary",
+     "for each layer shape, parameters, operations, memory; totals; and the order in which "
+     "gradients become ready",
+     OPTIONS(summary_options), .run = show_summary}};
 
 const struct command command_model = {
     .name = "model",
-    .arguments = "list | show NAME|CONFIG | summary NAME|CONFIG [OPTION VALUE]... [--json]",
     .summary = "the networks that there are, their layers, and what they cost",
-    .help =
-        "  list             the zoo, with inputs and parameters\n"
-        "  show             all layers of one, as a configuration that can be run\n"
-        "  summary          for each layer shape, parameters, operations, memory; totals; and the\n"
-        "                   order in which gradients become ready\n"
-        "  NAME|CONFIG      a model of the zoo, or a configuration (its data says input and "
-        "classes)\n"
-        "  --input SHAPE    3x32x32; --classes N; default: what the model or the data has\n"
-        "  --batch N        samples that one device computes at once; default: the "
-        "configuration's\n"
-        "  --set KEY=VALUE  changes one key, as in 'engine run': model.depth=3\n"
-        "  --json           one JSON object on standard output\n",
-    .run = model_run,
+    .forms = (const struct command *const[]){forms, forms + 1, forms + 2, NULL},
 };

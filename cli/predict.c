@@ -10,13 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const struct command command_predict;
-
-enum { INPUTS_MOST = 1024, TOP_MOST = 100, BATCH = 64 };
+enum { TOP_MOST = 100, BATCH = 64 };
 struct options {
     struct cli_trained trained;
-    const char *inputs[INPUTS_MOST];
-    int ninputs;
+    struct option_list inputs;
     int64_t top;
 };
 
@@ -32,35 +29,6 @@ struct asker { /* one input after the other */
     int64_t width;           /* outputs that are shown of a sample: its last row */
     bool classes;            /* they are classes; else numbers */
 };
-
-/* ---- options ---- */
-
-static int parse(struct options *o, int argc, char **argv) {
-    struct cli_trained *t = &o->trained;
-    for (int i = 1; i < argc; i++) {
-        int code = cli_trained_option(t, argc, argv, &i);
-        if (code > 0) return code;
-        if (code == 0) continue;
-        if (!strcmp(argv[i], "--top")) {
-            const char *value = i + 1 < argc ? argv[++i] : "";
-            if (!text_int(value, &o->top) || o->top < 1 || o->top > TOP_MOST)
-                return cli_usage(t->command, "--top is a number from 1 to %d, not '%s'", TOP_MOST,
-                                 value);
-        } else if (argv[i][0] == '-' && argv[i][1]) {
-            return cli_usage(t->command, "unknown option '%s'", argv[i]);
-        } else if (!t->path) {
-            t->path = argv[i];
-        } else if (o->ninputs < INPUTS_MOST) {
-            o->inputs[o->ninputs++] = argv[i];
-        } else {
-            return cli_usage(t->command, "more than %d inputs", INPUTS_MOST);
-        }
-    }
-    if (!t->path) return cli_usage(t->command, "whose predictions? a run's or a configuration's");
-    if (!o->ninputs)
-        return cli_usage(t->command, "of what? val:0-9, or a file of samples without labels");
-    return 0;
-}
 
 /* ---- inputs ---- */
 
@@ -269,7 +237,7 @@ static enum error answer_all(struct asker *a) {
     const struct options *o = a->o;
     TRY(take_memory(a));
     json_open(&a->j, NULL, '[');
-    for (int i = 0; i < o->ninputs; i++) TRY(answer_input(a, o->inputs[i]));
+    for (int i = 0; i < o->inputs.count; i++) TRY(answer_input(a, o->inputs.of[i]));
     json_close(&a->j, ']');
     TRY(json_done(&a->j));
     if (o->trained.json) printf("%s\n", a->j.text);
@@ -289,33 +257,38 @@ static int predict(struct options *o) {
     free(a.target);
     for (int i = 0; i < 2; i++) dataset_close(a.part[i]);
     trainer_unload(a.t);
-    return err == ERR_NONE ? 0 : cli_fail(err);
+    return cli_end(err);
 }
 
-static int run_predict(int argc, char **argv) {
-    static struct options o; /* large for a stack */
-    o = (struct options){.top = 3};
-    enum error err = cli_trained_init(&o.trained, &command_predict);
-    if (err == ERR_NONE) err = cli_trained_alone(&o.trained);
-    int code = err == ERR_NONE ? parse(&o, argc, argv) : cli_fail(err);
-    if (!code) code = predict(&o);
-    cli_trained_fini(&o.trained);
+static int run(const struct cli *cli) {
+    struct options *o = cli->options;
+    o->trained.pool = cli->pool;
+    int code = predict(o);
+    run_settings_free(&o->trained.settings);
     return code;
 }
 
+static const struct option options[] = {
+    {TRAINED_PATH, .missing = "whose predictions? a run's or a configuration's"},
+    {"INPUT", NULL,
+     "val:0-9 or train:7, samples of its data by number; or a file of samples without labels: .npy "
+     "or IDX arrays (samples first), of the shape and type of the training data; or a picture "
+     "(.jpg, .png) for a network of square colour pictures",
+     .at = AT(inputs), .many = OPTION_LIST,
+     .missing = "of what? val:0-9, or a file of samples without labels"},
+    {"--top", "K", "how many answers of each; 3 by default", CONFIG_INT, AT(top), 1, TOP_MOST},
+    TRAINED_OPTIONS,
+    {"--json", NULL, "one JSON array on standard output; with the outputs before softmax (logit)",
+     CONFIG_BOOL, AT(trained.json)},
+    {0}};
+
 const struct command command_predict = {
     .name = "predict",
-    .arguments = "CONFIG|RUN_DIR INPUT... [--top K] [--checkpoint PATH] [--json]",
     .summary = "says what a trained network sees in samples",
-    .help = "  INPUT              val:0-9 or train:7, samples of its data by number; or a file of\n"
-            "                     samples without labels: .npy or IDX arrays (samples first), of\n"
-            "                     the shape and type of the training data; or a picture (.jpg,\n"
-            "                     .png) for a network of square colour pictures\n"
-            "  --top K            how many answers of each; 3 by default\n" CLI_TRAINED_HELP
-            "  --json             one JSON array on standard output; with the outputs before "
-            "softmax (logit)\n"
-            "Of a sequence, what follows its end is told.\n"
-            "Exit codes: 0; 64 usage; 65 bad data or checkpoint; 66 no such file, sample, run or\n"
-            "checkpoint; 78 bad configuration, or weights of another model\n",
-    .run = run_predict,
+    OPTIONS(options),
+    .notes = "Of a sequence, what follows its end is told.\n"
+             "Exit codes: 0; 64 usage; 65 bad data or checkpoint; 66 no such file, sample, run or\n"
+             "checkpoint; 78 bad configuration, or weights of another model\n",
+    .standard = &(const struct options){.top = 3},
+    .run = run,
 };

@@ -8,57 +8,32 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const struct command command_report;
-
 struct options {
     const char *path, *out;
-    enum report_format format;
-    bool named; /* the format was */
+    int format; /* -1: as 'out' ends */
 };
 
-static bool find_format(const char *name, enum report_format *out) {
-    for (int i = 0; i < REPORT_FORMATS; i++) {
-        if (strcmp(name, report_format_names[i]) != 0) continue;
-        *out = (enum report_format)i;
-        return true;
-    }
-    return false;
+static const char *format_name(int i) {
+    return i < REPORT_FORMATS ? report_format_names[i] : NULL;
 }
 
-static int parse(struct options *o, int argc, char **argv) {
-    const struct command *c = &command_report;
-    for (int i = 1; i < argc; i++) {
-        const char *value = i + 1 < argc ? argv[i + 1] : "";
-        bool out = !strcmp(argv[i], "-o") || !strcmp(argv[i], "--output");
-        if (!strcmp(argv[i], "--format")) {
-            o->named = true;
-            if (!find_format(value, &o->format))
-                return cli_usage(c, "--format is html, md, csv, json or svg, not '%s'", value);
-            i++;
-        } else if (out) {
-            if (!*value) return cli_usage(c, "%s needs the name of a file", argv[i]);
-            o->out = argv[++i];
-        } else if (argv[i][0] == '-' && argv[i][1]) {
-            return cli_usage(c, "unknown option '%s'", argv[i]);
-        } else if (o->path) {
-            return cli_usage(c, "one directory, not '%s' and '%s'", o->path, argv[i]);
-        } else {
-            o->path = argv[i];
-        }
-    }
-    if (!o->path) return cli_usage(c, "a report of what? a run's or an experiment's directory");
+/* HTML, where the file's name says nothing else. */
+static enum report_format format_of(const struct options *o) {
     const char *dot = o->out ? strrchr(o->out, '.') : NULL;
-    if (!o->named && dot) find_format(dot + 1, &o->format); /* else HTML, whatever it is called */
-    return 0;
+    if (o->format >= 0) return (enum report_format)o->format;
+    for (int i = 0; i < REPORT_FORMATS && dot; i++)
+        if (!strcmp(dot + 1, report_format_names[i])) return (enum report_format)i;
+    return REPORT_HTML;
 }
 
 static enum error write_out(const struct options *o, const struct report *r, struct pool *pool) {
     struct markup text;
+    enum report_format format = format_of(o);
     const char *path = o->out;
-    if (!path) path = pool_printf(pool, "%s/report.%s", o->path, report_format_names[o->format]);
+    if (!path) path = pool_printf(pool, "%s/report.%s", o->path, report_format_names[format]);
     if (!path) return ERR_MEMORY;
     markup_init(&text);
-    enum error err = report_write(r, o->format, &text);
+    enum error err = report_write(r, format, &text);
     if (err == ERR_NONE && !strcmp(path, "-")) {
         fwrite(text.text, 1, text.length, stdout);
         if (fflush(stdout) != 0) err = FAIL(ERR_IO, "cannot write the report");
@@ -73,31 +48,33 @@ static enum error write_out(const struct options *o, const struct report *r, str
     return err;
 }
 
-static int run_report(int argc, char **argv) {
-    struct options o = {.format = REPORT_HTML};
-    struct pool *pool;
-    int code = parse(&o, argc, argv);
-    if (code) return code;
-    enum error err = pool_create(&pool);
-    if (err != ERR_NONE) return cli_fail(err);
-    struct report *r = pool_alloc(pool, sizeof *r);
-    err = r ? report_read(o.path, pool, r) : ERR_MEMORY;
-    if (err == ERR_NONE) err = write_out(&o, r, pool);
-    code = err == ERR_NONE ? 0 : cli_fail(err);
-    pool_free(pool);
-    return code;
+static int run(const struct cli *cli) {
+    const struct options *o = cli->options;
+    struct report *r = pool_alloc(cli->pool, sizeof *r);
+    enum error err = r ? report_read(o->path, cli->pool, r) : ERR_MEMORY;
+    if (err == ERR_NONE) err = write_out(o, r, cli->pool);
+    return cli_end(err);
 }
+
+static const struct option options[] = {
+    {"DIR", NULL, "a run's directory, or that of an experiment (engine compare)", CONFIG_STRING,
+     AT(path), .missing = "a report of what? a run's or an experiment's directory",
+     .one = "directory"},
+    {"-o", "FILE", "where to; - is standard output; by itself report.html in DIR", CONFIG_STRING,
+     AT(out), .wants = "the name of a file", .also = "--output"},
+    {"--format", "F",
+     "html: one page that needs nothing else, for screens, phones and paper; md; csv and json: "
+     "all tables; svg: all plots; by itself what FILE ends in, else html",
+     CONFIG_ENUM, AT(format), .word = format_name},
+    {0}};
 
 const struct command command_report = {
     .name = "report",
-    .arguments = "RUN_DIR|EXPERIMENT_DIR [-o FILE] [--format html|md|csv|json|svg]",
     .summary = "tells what a run or an experiment came to, as one page with plots",
-    .help = "  DIR                a run's directory, or that of an experiment (engine compare)\n"
-            "  -o, --output FILE  where to; - is standard output; by itself report.html in DIR\n"
-            "  --format F         html: one page that needs nothing else, for screens, phones and\n"
-            "                     paper; md; csv and json: all tables; svg: all plots; by itself\n"
-            "                     what FILE ends in, else html\n"
-            "What a run or experiment has no data for is left out, with a line on how to get it.\n"
-            "Exit codes: 0; 64 usage; 65 damaged results; 66 no finished run; 73, 74 not written\n",
-    .run = run_report,
+    OPTIONS(options),
+    .notes =
+        "What a run or experiment has no data for is left out, with a line on how to get it.\n"
+        "Exit codes: 0; 64 usage; 65 damaged results; 66 no finished run; 73, 74 not written\n",
+    .standard = &(const struct options){.format = -1},
+    .run = run,
 };

@@ -15,79 +15,12 @@
 #include <string.h>
 #include <unistd.h>
 
-extern const struct command command_run;
-
 struct options {
-    struct cli_config config;
-    const char *run_dir; /* when the argument was one */
-    bool json, quiet, progress;
-    struct pool *pool;
-    char texts[16][1100]; /* assignments made from options */
-    int ntexts;
+    struct cli_config config; /* its path: a configuration, or a run directory */
+    const char *run_dir;      /* when it was one */
+    const char *locals;       /* --nproc-per-node */
+    bool json, quiet, plain;
 };
-
-/* ---- arguments ---- */
-static enum error set_from(struct options *o, const char *key, const char *value) {
-    char *text = o->texts[o->ntexts++ % 16];
-    snprintf(text, sizeof o->texts[0], "%s=%s", key, value);
-    return cli_set(&o->config, text);
-}
-
-/* Options that are keys: --mode dp is --set mode=dp. */
-static const char *const shortcuts[][2] = {{"--mode", "mode"},
-                                           {"--devices", "devices"},
-                                           {"--nproc-per-node", "devices"},
-                                           {"--nnodes", "run.nodes"},
-                                           {"--node-rank", "run.node_rank"},
-                                           {"--master-addr", "run.master"},
-                                           {"--master-port", "run.port"},
-                                           {"--set", NULL}};
-
-/* --nproc-per-node 4 is devices: cpu:4; with a word (auto, gpu kinds) it is that word. */
-static enum error set_devices(struct options *o, const char *value) {
-    char text[300];
-    bool number = *value && !value[strspn(value, "0123456789")];
-    snprintf(text, sizeof text, number ? "cpu:%s" : "%s", value);
-    return set_from(o, "devices", text);
-}
-
-static int take_value(struct options *o, char *option, char *next, bool *joined) {
-    char *value = cli_option_value(option, next, joined);
-    for (size_t i = 0; i < sizeof shortcuts / sizeof *shortcuts; i++) {
-        if (!cli_same_option(option, shortcuts[i][0])) continue;
-        if (!value) return cli_usage(&command_run, "%s needs a value", option);
-        enum error err = !shortcuts[i][1]                   ? cli_set(&o->config, value)
-                         : strstr(shortcuts[i][0], "nproc") ? set_devices(o, value)
-                                                            : set_from(o, shortcuts[i][1], value);
-        return err == ERR_NONE ? 0 : cli_fail(err);
-    }
-    return -1;
-}
-
-/* --dashboard, or --dashboard=ADDRESS: without one it is at a port of this host alone. */
-static bool take_dashboard(struct options *o, const char *arg) {
-    static const char name[] = "--dashboard";
-    size_t n = sizeof name - 1;
-    if (strncmp(arg, name, n) != 0 || (arg[n] && arg[n] != '=')) return false;
-    return set_from(o, "log.dashboard", arg[n] ? arg + n + 1 : DASHBOARD_STANDARD) == ERR_NONE;
-}
-
-static bool take_flag(struct options *o, const char *arg) {
-    if (take_dashboard(o, arg)) return true;
-    if (!strcmp(arg, "--json")) return o->json = true;
-    if (!strcmp(arg, "--quiet") || !strcmp(arg, "-q")) return o->quiet = true;
-    if (!strcmp(arg, "--no-progress")) return !(o->progress = false);
-    if (!strcmp(arg, "--resume")) return cli_set(&o->config, "checkpoint.resume=auto") == ERR_NONE;
-    return false;
-}
-
-static int take_path(struct options *o, const char *path) {
-    if (o->config.path)
-        return cli_usage(&command_run, "one configuration at a time, got '%s' and '%s'",
-                         o->config.path, path);
-    enum error err = cli_run_dir(path, o->pool, &o->config.path, &o->run_dir);
-    return err == ERR_NONE ? 0 : cli_fail(err);
-}
 
 /* A run that goes on in another mode: the link was chosen for the one before, and is chosen anew. */
 static enum error choose_link(struct options *o) {
@@ -100,26 +33,11 @@ static enum error choose_link(struct options *o) {
     return o->run_dir && mode && !link ? cli_set(&o->config, "comm.link=auto") : ERR_NONE;
 }
 
-static int parse(int argc, char **argv, struct options *o) {
-    *o = (struct options){.progress = true};
-    enum error err = pool_create(&o->pool);
-    if (err != ERR_NONE) return cli_fail(err);
-    for (int i = 1; i < argc; i++) {
-        char *arg = argv[i];
-        if (arg[0] != '-' || !arg[1]) {
-            int code = take_path(o, arg);
-            if (code) return code;
-            continue;
-        }
-        if (take_flag(o, arg)) continue;
-        bool joined;
-        int code = take_value(o, arg, i + 1 < argc ? argv[i + 1] : NULL, &joined);
-        if (code < 0) return cli_usage(&command_run, "unknown option '%s'", arg);
-        if (code > 0) return code;
-        i += !joined;
-    }
-    err = choose_link(o);
-    return err == ERR_NONE ? 0 : cli_fail(err);
+/* --nproc-per-node 4 is devices: cpu:4; with a word (auto, gpu kinds) it is that word. */
+static enum error set_devices(struct options *o, struct pool *pool) {
+    const char *kind = o->locals[strspn(o->locals, "0123456789")] ? "" : "cpu:";
+    const char *text = pool_printf(pool, "devices=%s%s", kind, o->locals);
+    return text ? cli_set(&o->config, text) : ERR_MEMORY;
 }
 
 /* ---- running ---- */
@@ -198,7 +116,7 @@ static int run_parsed(struct options *o) {
                       .console_err = STDERR_FILENO,
                       .json = o->json,
                       .quiet = o->quiet,
-                      .progress = o->progress,
+                      .progress = !o->plain,
                       .process = {.rank = -1, .meeting_fd = -1},
                       .processes = 1};
     if (err == ERR_NONE) {
@@ -211,33 +129,42 @@ static int run_parsed(struct options *o) {
     return code;
 }
 
-static int run_run(int argc, char **argv) {
-    struct options o;
-    int code = parse(argc, argv, &o);
-    if (!code) code = run_parsed(&o);
-    pool_free(o.pool);
-    return code;
+static int run(const struct cli *cli) {
+    struct options *o = cli->options;
+    const char *path = o->config.path;
+    enum error err = path ? cli_run_dir(path, cli->pool, &o->config.path, &o->run_dir) : ERR_NONE;
+    if (err == ERR_NONE && o->locals) err = set_devices(o, cli->pool);
+    if (err == ERR_NONE) err = choose_link(o);
+    return err == ERR_NONE ? run_parsed(o) : cli_fail(err);
 }
+
+static const struct option options[] = {
+    {"CONFIG | RUN_DIR", NULL, NULL, CONFIG_STRING, AT(config.path), .one = "configuration"},
+    OPTION_SET(config, "changes one key: --set optimizer.lr=0.1 (repeatable)"),
+    OPTION_KEY("--mode", "M", config, "mode"),
+    OPTION_KEY("--devices", "D", config, "devices"),
+    {"--resume", NULL, NULL, .at = AT(config), .key = "checkpoint.resume", .set = "auto"},
+    {"--dashboard", "[=ADDRESS]",
+     "shows the run to a browser while it goes, at " DASHBOARD_STANDARD " or ADDRESS: PORT (0: any "
+     "that is free) or HOST:PORT. The same as --set log.dashboard=ADDRESS; exit code 69 if the "
+     "port "
+     "is taken",
+     .at = AT(config), .key = "log.dashboard", .set = DASHBOARD_STANDARD},
+    OPTION_JSON("one JSON object on standard output, and nothing else there"),
+    {"--quiet", NULL, "no banner and no progress", CONFIG_BOOL, AT(quiet), .also = "-q"},
+    {"--no-progress", NULL, "plain lines even on a terminal", CONFIG_BOOL, AT(plain)},
+    {"--nnodes", "N", "on each of N hosts: the same as --set run.nodes=N", .at = AT(config),
+     .key = "run.nodes"},
+    OPTION_KEY("--node-rank", "K", config, "run.node_rank"),
+    OPTION_KEY("--master-addr", "A", config, "run.master"),
+    OPTION_KEY("--master-port", "P", config, "run.port"),
+    {"--nproc-per-node", "M|auto", "devices of this host: M is the same as --set devices=cpu:M",
+     CONFIG_STRING, AT(locals)},
+    {0}};
 
 const struct command command_run = {
     .name = "run",
-    .arguments = "[CONFIG | RUN_DIR] [--set KEY=VALUE]... [--mode M] [--devices D] [--resume] "
-                 "[--dashboard[=ADDRESS]] [--json] [--quiet]",
     .summary = "trains, from a configuration, from nothing, or on from a run directory",
-    .help =
-        "  --set KEY=VALUE  changes one key: --set optimizer.lr=0.1 (repeatable)\n"
-        "  --mode M         the same as --set mode=M\n"
-        "  --devices D      the same as --set devices=D\n"
-        "  --nnodes N --node-rank K --master-addr A --master-port P --nproc-per-node M|auto\n"
-        "                   on each of N hosts: run.nodes, run.node_rank, run.master, run.port\n"
-        "                   and devices\n"
-        "  --resume         the same as --set checkpoint.resume=auto\n"
-        "  --dashboard[=ADDRESS]\n"
-        "                   shows the run to a browser while it goes, at " DASHBOARD_STANDARD "\n"
-        "                   or ADDRESS: PORT (0: any that is free) or HOST:PORT. The same as\n"
-        "                   --set log.dashboard=ADDRESS; exit code 69 if the port is taken\n"
-        "  --json           one JSON object on standard output, and nothing else there\n"
-        "  --quiet, -q      no banner and no progress\n"
-        "  --no-progress    plain lines even on a terminal\n",
-    .run = run_run,
+    OPTIONS(options),
+    .run = run,
 };

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const struct command command_simulate;
-
 /* ---- one row -------------------------------------------------------------------------------- */
 
 struct way { /* of sharing */
@@ -113,7 +111,8 @@ static int ways_of(const struct simulate_options *o, const struct run_config *c,
     if (o->server >= 0) own = (enum simulated_server)o->server;
     int n = 0;
     for (int i = 0; i < 3 && o->modes[0]; i++)
-        if (o->all_servers || servers[i] == own) out[n++] = (struct way){true, servers[i], SCHEMES};
+        if (o->server == SERVERS_ALL || servers[i] == own)
+            out[n++] = (struct way){true, servers[i], SCHEMES};
     if (o->modes[1] && !o->all_schemes) out[n++] = (struct way){false, SERVED_SHARED, o->scheme};
     for (enum scheme s = 0; s < SCHEMES && n < WAYS && o->modes[1] && o->all_schemes; s++)
         if (scheme_is_known(s)) out[n++] = (struct way){false, SERVED_SHARED, s};
@@ -179,59 +178,25 @@ static enum error answer(struct simulate_options *o, const struct simulate_sourc
     return err;
 }
 
-static int simulate_run(int argc, char **argv) {
-    static struct simulate_options o;
+static int run(const struct cli *cli) {
+    struct simulate_options *o = cli->options;
     struct simulate_source s;
-    int code = simulate_parse(argc, argv, &o);
-    if (code) return code;
-    enum error err = simulate_source_open(&o, &s);
-    if (err != ERR_NONE) {
-        code = error_exit_code(err);
-    } else {
-        err = answer(&o, &s);
-        code = err == ERR_NONE ? 0 : cli_fail(err);
-    }
+    if (o->bench && o->linked)
+        return cli_usage(cli, "--link and --bench both say what ports are like");
+    enum error err = simulate_source_open(o, &s);
+    int code = error_exit_code(err);
+    if (err == ERR_NONE) code = cli_end(answer(o, &s));
     simulate_source_close(&s);
     return code;
 }
 
 const struct command command_simulate = {
     .name = "simulate",
-    .arguments = "[CONFIG | RUN_DIR] [--devices LIST] [--link RATE[,LATENCY]] [OPTION]...",
     .summary =
         "replays a measured step on up to 4,096 devices: step time, efficiency, busiest port",
-    .help =
-        "  CONFIG               its step is measured first, on one device\n"
-        "  --devices LIST       as in 2,4,8 (default: 1 to 4096)\n"
-        "  --mode LIST          dp, ddp (default: both)\n"
-        "  --algorithm NAME     of ddp: auto (default), a name as in comm.algorithm, or all\n"
-        "  --server NAME        of dp: shared, dedicated, sharded or all (default: as configured)\n"
-        "  --buckets LIST       sizes of buckets, as in 64KB,1MB,25MB (default: as configured)\n"
-        "  --overlap on|off     gradients leave while backward still computes (default: as "
-        "configured)\n"
-        "  --link RATE[,LATENCY]    of a host's port, each way (default: what the configuration\n"
-        "                       emulates, or 10Gbit,20us)\n"
-        "  --bench FILE         the port's rate and latency, fitted to what engine bench comm "
-        "--json\n"
-        "                       has measured; in place of --link\n"
-        "  --per-host N         devices on a host, which share its port (default 1)\n"
-        "  --inside RATE[,LATENCY]  between devices of a host that do not reach each other's "
-        "memory\n"
-        "                       (default: they do, at 64Gbit)\n"
-        "  --per-rack N         hosts in a rack (default 0: one switch for all)\n"
-        "  --oversubscription X a rack's port has 1/X of the rate of its hosts' (default 1)\n"
-        "  --straggler P:X      in each step a device is X times slower, with probability P\n"
-        "  --seed N             which ones\n"
-        "  --steps N            to replay (default: 1; 20 with stragglers, 3 beyond 256 devices)\n"
-        "  --scaling weak|strong    weak (default): every device has as much to do as in the\n"
-        "                       configuration; strong: its batch is shared by all\n"
-        "  --cores N            all devices share N cores, as where links are emulated on one\n"
-        "                       machine (default 0: each has its own)\n"
-        "  --quantile Q         which of the run's steps is typical, by their times: 0.5 (default) "
-        "is\n"
-        "                       the median; a lower one where others have disturbed the machine\n"
-        "  --set KEY=VALUE      changes one key of the configuration\n"
-        "  --json               one JSON object on standard output\n"
-        "Exit codes: 0; 64 usage; 65 bad data; 66 no such file or run; 78 bad configuration\n",
-    .run = simulate_run,
+    .options = simulate_table,
+    .notes = "Exit codes: 0; 64 usage; 65 bad data; 66 no such file or run; 78 bad configuration\n",
+    .size = sizeof(struct simulate_options),
+    .standard = &simulate_standard,
+    .run = run,
 };

@@ -13,21 +13,22 @@ struct simulate_options {
     int64_t devices[LIST_MOST], buckets[LIST_MOST];
     int ndevices, nbuckets; /* 0: what the configuration says, of buckets */
     bool modes[2];          /* dp, ddp */
-    bool all_schemes, all_servers;
+    bool all_schemes;
     enum scheme scheme; /* of ddp; SCHEMES: auto */
-    int server;         /* enum simulated_server; -1: the configuration's */
+    int server;         /* enum simulated_server; SERVERS_ALL; -1: the configuration's */
     int overlap;        /* 0, 1; -1: the configuration's */
     int64_t per_host, per_rack, cores, steps, seed;
     double oversubscription, slow_share, slow_by, quantile;
     struct wire outside, inside;
     bool linked, insided; /* --link, --inside were given */
-    bool strong, json;
+    int strong;
+    bool json;
     const char *bench; /* a file of 'engine bench comm --json', or NULL */
     double fit_error;
 };
-extern const struct command command_simulate;
-/* 0, or the exit code when it has been told what is wrong. */
-int simulate_parse(int argc, char **argv, struct simulate_options *o);
+enum { SERVERS_ALL = 3 };
+extern const struct option simulate_table[];
+extern const struct simulate_options simulate_standard;
 
 /* The step of a run directory; of a configuration, it is measured first, on one device in a folder that is gone
  * afterwards. */

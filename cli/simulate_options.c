@@ -3,7 +3,6 @@
 
 #include "engine/base/text.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- values --------------------------------------------------------------------------------- */
@@ -18,21 +17,32 @@ static bool next_word(const char **list, char word[64]) {
     return true;
 }
 
-static bool take_numbers(const char *list, bool bytes, int64_t most, int64_t *out, int *count) {
+static enum error read_numbers(const char *list, bool bytes, int64_t most, int64_t *out,
+                               int *count) {
     char word[64];
     *count = 0;
     while (next_word(&list, word)) {
         int64_t n;
         if (*count == LIST_MOST || !(bytes ? text_bytes(word, &n) : text_int(word, &n)))
-            return false;
-        if (n < 1 || n > most) return false;
+            return ERR_USAGE;
+        if (n < 1 || n > most) return ERR_USAGE;
         out[(*count)++] = n;
     }
-    return *count > 0 && !*list;
+    return *count > 0 && !*list ? ERR_NONE : ERR_USAGE;
+}
+
+static enum error read_devices(const char *value, void *out) {
+    struct simulate_options *o = out;
+    return read_numbers(value, false, SIMULATE_DEVICES, o->devices, &o->ndevices);
+}
+
+static enum error read_buckets(const char *value, void *out) {
+    struct simulate_options *o = out;
+    return read_numbers(value, true, (int64_t)1 << 40, o->buckets, &o->nbuckets);
 }
 
 /* RATE or RATE,LATENCY */
-static bool take_wire(const char *value, struct wire *out) {
+static bool read_wire(const char *value, struct wire *out) {
     char word[64];
     double rate;
     *out = (struct wire){0, 0};
@@ -45,123 +55,116 @@ static bool take_wire(const char *value, struct wire *out) {
     return text_seconds(word, &out->alpha) && out->alpha >= 0 && !*value;
 }
 
-/* SHARE:FACTOR, as in 0.05:3 */
-static bool take_straggler(const char *value, struct simulate_options *o) {
-    char word[64];
-    const char *colon = strchr(value, ':');
-    if (!colon || colon - value >= 64) return false;
-    memcpy(word, value, (size_t)(colon - value));
-    word[colon - value] = '\0';
-    return text_real(word, &o->slow_share) && text_real(colon + 1, &o->slow_by) &&
-           o->slow_share >= 0 && o->slow_share <= 1 && o->slow_by >= 1;
+static enum error read_link(const char *value, void *out) {
+    struct simulate_options *o = out;
+    o->linked = read_wire(value, &o->outside);
+    return o->linked ? ERR_NONE : ERR_USAGE;
 }
 
-static bool take_modes(const char *list, struct simulate_options *o) {
+static enum error read_inside(const char *value, void *out) {
+    struct simulate_options *o = out;
+    o->insided = read_wire(value, &o->inside);
+    return o->insided ? ERR_NONE : ERR_USAGE;
+}
+
+/* SHARE:FACTOR, as in 0.05:3 */
+static enum error read_straggler(const char *value, void *out) {
+    struct simulate_options *o = out;
+    char share[64];
+    size_t n = strcspn(value, ":");
+    snprintf(share, sizeof share, "%.*s", (int)n, value);
+    bool right = value[n] && n < sizeof share && text_real(share, &o->slow_share) &&
+                 text_real(value + n + 1, &o->slow_by) && o->slow_share >= 0 &&
+                 o->slow_share <= 1 && o->slow_by >= 1;
+    return right ? ERR_NONE : ERR_USAGE;
+}
+
+static enum error read_modes(const char *list, void *out) {
+    struct simulate_options *o = out;
     char word[64];
     o->modes[0] = o->modes[1] = false;
     while (next_word(&list, word)) {
         bool dp = !strcmp(word, "dp");
-        if (!dp && strcmp(word, "ddp") != 0) return false;
+        if (!dp && strcmp(word, "ddp") != 0) return ERR_USAGE;
         o->modes[dp ? 0 : 1] = true;
     }
-    return (o->modes[0] || o->modes[1]) && !*list;
+    return (o->modes[0] || o->modes[1]) && !*list ? ERR_NONE : ERR_USAGE;
 }
 
-static bool take_scheme(const char *value, struct simulate_options *o) {
+static enum error read_scheme(const char *value, void *out) {
+    struct simulate_options *o = out;
     o->all_schemes = !strcmp(value, "all");
     o->scheme = scheme_find(value);
-    return scheme_is_known(o->scheme) || o->all_schemes || !strcmp(value, "auto");
+    bool right = scheme_is_known(o->scheme) || o->all_schemes || !strcmp(value, "auto");
+    return right ? ERR_NONE : ERR_USAGE;
 }
 
-static bool take_server(const char *value, struct simulate_options *o) {
-    static const char *const names[] = {"shared", "dedicated", "sharded"};
-    o->all_servers = !strcmp(value, "all");
-    for (int i = 0; i < 3; i++)
-        if (!strcmp(value, names[i])) o->server = i;
-    return o->all_servers || o->server >= 0;
-}
+/* ---- the table ------------------------------------------------------------------------------ */
 
-static bool take_word(const char *value, const char *yes, const char *no, bool *out) {
-    *out = !strcmp(value, yes);
-    return *out || !strcmp(value, no);
-}
+#undef AT
+#define AT(member) offsetof(struct simulate_options, member)
+const struct option simulate_table[] = {
+    {"CONFIG | RUN_DIR", NULL,
+     "a run; the step of a configuration is measured first, on one device", CONFIG_STRING, AT(path),
+     .one = "configuration or run"},
+    {"--devices", "LIST", "as in 2,4,8 (default: 1 to 4096)", .read = read_devices,
+     .wants = "numbers from 1 to 4096, as in 2,4,8"},
+    {"--link", "RATE[,LATENCY]",
+     "of a host's port, each way (default: what the configuration emulates, or 10Gbit,20us)",
+     .read = read_link, .wants = "RATE or RATE,LATENCY, as in 10Gbit,20us"},
+    {"--mode", "LIST", "dp, ddp (default: both)", .read = read_modes, .choices = "dp|ddp|dp,ddp",
+     .wants = "dp, ddp or dp,ddp"},
+    {"--algorithm", "NAME", "of ddp: auto (default), a name as in comm.algorithm, or all",
+     .read = read_scheme,
+     .wants = "auto, all, star, ring, tree, halving_doubling, hierarchical or direct"},
+    {"--server", "NAME", "of dp: shared, dedicated, sharded or all (default: as configured)",
+     CONFIG_ENUM, AT(server), .choices = "shared|dedicated|sharded|all"},
+    {"--buckets", "LIST", "sizes of buckets, as in 64KB,1MB,25MB (default: as configured)",
+     .read = read_buckets, .wants = "sizes, as in 64KB,1MB,25MB"},
+    {"--overlap", "on|off",
+     "gradients leave while backward still computes (default: as configured)", CONFIG_ENUM,
+     AT(overlap), .choices = "off|on"},
+    {"--bench", "FILE",
+     "the port's rate and latency, fitted to what engine bench comm --json has measured; in place "
+     "of --link",
+     CONFIG_STRING, AT(bench)},
+    {"--per-host", "N", "devices on a host, which share its port (default 1)", CONFIG_INT,
+     AT(per_host), 1, SIMULATE_DEVICES},
+    {"--inside", "RATE[,LATENCY]",
+     "between devices of a host that do not reach each other's memory (default: they do, at "
+     "64Gbit)",
+     .read = read_inside, .wants = "RATE or RATE,LATENCY, as in 200Gbit,1us"},
+    {"--per-rack", "N", "hosts in a rack (default 0: one switch for all)", CONFIG_INT, AT(per_rack),
+     0, SIMULATE_DEVICES},
+    {"--oversubscription", "X", "a rack's port has 1/X of the rate of its hosts' (default 1)",
+     CONFIG_REAL, AT(oversubscription), 1, -1},
+    {"--straggler", "P:X", "in each step a device is X times slower, with probability P",
+     .read = read_straggler, .wants = "SHARE:FACTOR, as in 0.05:3"},
+    {"--seed", "N", "which ones", CONFIG_INT, AT(seed), 0, -1},
+    {"--steps", "N", "to replay (default: 1; 20 with stragglers, 3 beyond 256 devices)", CONFIG_INT,
+     AT(steps), 1, 1000000},
+    {"--scaling", "weak|strong",
+     "weak (default): every device has as much to do as in the configuration; strong: its batch is "
+     "shared by all",
+     CONFIG_ENUM, AT(strong), .choices = "weak|strong"},
+    {"--cores", "N",
+     "all devices share N cores, as where links are emulated on one machine (default 0: each has "
+     "its own)",
+     CONFIG_INT, AT(cores), 0, 1 << 20},
+    {"--quantile", "Q",
+     "which of the run's steps is typical, by their times: 0.5 (default) is the median; a lower "
+     "one where others have disturbed the machine",
+     CONFIG_REAL, AT(quantile), 0, 1},
+    OPTION_SET(config, "changes one key of the configuration"),
+    OPTION_JSON("one JSON object on standard output"),
+    {0}};
 
-static bool take_number(const char *value, int64_t least, int64_t most, int64_t *out) {
-    return text_int(value, out) && *out >= least && *out <= most;
-}
-
-/* ---- options -------------------------------------------------------------------------------- */
-
-#define OPTIONS(X)                                                                                 \
-    X("--devices", "numbers from 1 to 4096, as in 2,4,8",                                          \
-      take_numbers(value, false, SIMULATE_DEVICES, o->devices, &o->ndevices))                      \
-    X("--mode", "dp, ddp or dp,ddp", take_modes(value, o))                                         \
-    X("--algorithm", "auto, all, star, ring, tree, halving_doubling, hierarchical or direct",      \
-      take_scheme(value, o))                                                                       \
-    X("--server", "shared, dedicated, sharded or all", take_server(value, o))                      \
-    X("--buckets", "sizes, as in 64KB,1MB,25MB",                                                   \
-      take_numbers(value, true, (int64_t)1 << 40, o->buckets, &o->nbuckets))                       \
-    X("--overlap", "on or off", take_word(value, "on", "off", &flag) && (o->overlap = flag, true)) \
-    X("--link", "RATE or RATE,LATENCY, as in 10Gbit,20us",                                         \
-      take_wire(value, &o->outside) && (o->linked = true))                                         \
-    X("--bench", "a file of 'engine bench comm --json'", (o->bench = value) != NULL)               \
-    X("--inside", "RATE or RATE,LATENCY, as in 200Gbit,1us",                                       \
-      take_wire(value, &o->inside) && (o->insided = true))                                         \
-    X("--per-host", "a number from 1 on", take_number(value, 1, SIMULATE_DEVICES, &o->per_host))   \
-    X("--per-rack", "a number from 0 on", take_number(value, 0, SIMULATE_DEVICES, &o->per_rack))   \
-    X("--oversubscription", "a number from 1 on",                                                  \
-      text_real(value, &o->oversubscription) && o->oversubscription >= 1)                          \
-    X("--straggler", "SHARE:FACTOR, as in 0.05:3", take_straggler(value, o))                       \
-    X("--seed", "a number from 0 on", take_number(value, 0, INT64_MAX, &o->seed))                  \
-    X("--steps", "a number from 1 on", take_number(value, 1, 1000000, &o->steps))                  \
-    X("--quantile", "a number from 0 to 1",                                                        \
-      text_real(value, &o->quantile) && o->quantile >= 0 && o->quantile <= 1)                      \
-    X("--cores", "a number from 0 on", take_number(value, 0, 1 << 20, &o->cores))                  \
-    X("--scaling", "weak or strong", take_word(value, "strong", "weak", &o->strong))
-
-static int take_option(struct simulate_options *o, const char *name, const char *value) {
-    bool flag;
-    if (!strcmp(name, "--set")) {
-        if (!value) return cli_usage(&command_simulate, "--set needs KEY=VALUE");
-        return cli_set(&o->config, value) == ERR_NONE ? 0 : cli_fail(ERR_USAGE);
-    }
-#define X(option, form, taken)                                                                     \
-    if (!strcmp(name, option)) {                                                                   \
-        if (!value) return cli_usage(&command_simulate, "%s needs a value", name);                 \
-        return (taken) ? 0                                                                         \
-                       : cli_usage(&command_simulate, "%s is %s, not '%s'", name, form, value);    \
-    }
-    OPTIONS(X)
-#undef X
-    return cli_usage(&command_simulate, "unknown option '%s'", name);
-}
-
-int simulate_parse(int argc, char **argv, struct simulate_options *o) {
-    *o = (struct simulate_options){.modes = {true, true},
-                                   .scheme = SCHEMES,
-                                   .server = -1,
-                                   .overlap = -1,
-                                   .per_host = 1,
-                                   .oversubscription = 1,
-                                   .slow_by = 1,
-                                   .quantile = 0.5,
-                                   .inside = {1e-6, 1 / 8e9}};
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--json")) {
-            o->json = true;
-        } else if (argv[i][0] == '-' && argv[i][1]) {
-            int code = take_option(o, argv[i], i + 1 < argc ? argv[i + 1] : NULL);
-            if (code) return code;
-            i++;
-        } else if (o->path) {
-            return cli_usage(&command_simulate,
-                             "one configuration or run at a time, got '%s' and '%s'", o->path,
-                             argv[i]);
-        } else {
-            o->path = argv[i];
-        }
-    }
-    if (o->bench && o->linked)
-        return cli_usage(&command_simulate, "--link and --bench both say what ports are like");
-    return 0;
-}
+const struct simulate_options simulate_standard = {.modes = {true, true},
+                                                   .scheme = SCHEMES,
+                                                   .server = -1,
+                                                   .overlap = -1,
+                                                   .per_host = 1,
+                                                   .oversubscription = 1,
+                                                   .slow_by = 1,
+                                                   .quantile = 0.5,
+                                                   .inside = {1e-6, 1 / 8e9}};

@@ -1,4 +1,4 @@
-/* What eval, predict and generate have in common: options, the configuration of a run, and which of
+/* What eval, predict and generate have in common: the configuration of a run, and which of
  * its checkpoints is meant. */
 #include "cli/cli.h"
 
@@ -10,66 +10,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-enum error cli_trained_init(struct cli_trained *t, const struct command *c) {
-    *t = (struct cli_trained){.command = c, .config.asks = true};
-    return pool_create(&t->pool);
-}
-
-/* One device that computes whole batches, whatever the run had. */
-enum error cli_trained_alone(struct cli_trained *t) {
-    static const char *const sets[] = {"mode=single",
-                                       "devices=cpu:1",
-                                       "batch.shards=1",
-                                       "batch.size=1",
-                                       "threads=auto",
-                                       "batch.accumulate=1",
-                                       "run.nodes=1",
-                                       "comm.link=auto",
-                                       "comm.algorithm=auto",
-                                       "comm.order=auto",
-                                       "sync_batchnorm=false",
-                                       "inject.slow.by=0",
-                                       "inject.fault.kind=none",
-                                       "inject.mistake=none"};
-    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) TRY(cli_set(&t->config, sets[i]));
-    return ERR_NONE;
-}
-
-void cli_trained_fini(struct cli_trained *t) {
-    run_settings_free(&t->settings);
-    pool_free(t->pool);
-}
-
-/* ---- options ---- */
-
-static int take(struct cli_trained *t, const char *key, const char *value) {
-    const char *text = *key ? pool_printf(t->pool, "%s=%s", key, value) : value;
-    enum error err = text ? cli_set(&t->config, text) : ERR_MEMORY;
-    return err == ERR_NONE ? 0 : cli_fail(err);
-}
-
-int cli_trained_option(struct cli_trained *t, int argc, char **argv, int *i) {
-    static const char *const keys[][2] = {
-        {"--set", ""}, {"--mode", "mode"}, {"--devices", "devices"}, {"--threads", "threads"}};
-    const char *arg = argv[*i], *value = *i + 1 < argc ? argv[*i + 1] : NULL;
-    if (!strcmp(arg, "--json")) {
-        t->json = true;
-        return 0;
-    }
-    bool checkpoint = !strcmp(arg, "--checkpoint");
-    const char *key = NULL;
-    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
-        if (!strcmp(arg, keys[k][0])) key = keys[k][1];
-    if (!key && !checkpoint) return -1;
-    if (!value) return cli_usage(t->command, "%s needs a value", arg);
-    ++*i;
-    if (checkpoint) t->checkpoint = value;
-    if (checkpoint) return 0;
-    int code = take(t, key, value);
-    if (code || strcmp(arg, "--mode")) return code;
-    return take(t, "comm.link", "auto"); /* the run's was for its mode */
-}
 
 /* ---- which weights ---- */
 
@@ -109,6 +49,7 @@ static enum error find_weights(struct cli_trained *t) {
 }
 
 enum error cli_trained_load(struct cli_trained *t) {
+    t->config.asks = true;
     enum error err = ERR_NONE;
     if (t->path) err = cli_run_dir(t->path, t->pool, &t->config.path, &t->run_dir);
     if (err != ERR_NONE) {
@@ -127,14 +68,36 @@ enum error cli_trained_load(struct cli_trained *t) {
     return ERR_NONE;
 }
 
+/* One device that computes whole batches, whatever the run had. */
+static enum error alone(struct cli_config *c) {
+    static const char *const sets[] = {"mode=single",
+                                       "devices=cpu:1",
+                                       "batch.shards=1",
+                                       "batch.size=1",
+                                       "threads=auto",
+                                       "batch.accumulate=1",
+                                       "run.nodes=1",
+                                       "comm.link=auto",
+                                       "comm.algorithm=auto",
+                                       "comm.order=auto",
+                                       "sync_batchnorm=false",
+                                       "inject.slow.by=0",
+                                       "inject.fault.kind=none",
+                                       "inject.mistake=none"};
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) TRY(cli_set_first(c, sets[i]));
+    return ERR_NONE;
+}
+
 enum error cli_trained_ask(struct cli_trained *t, struct trainer **out) {
+    enum error err = alone(&t->config);
+    if (err != ERR_NONE) return cli_fail(err), err;
     TRY(cli_trained_load(t));
     TRY(cli_trained_weights(t));
     t->job.task = JOB_ASK;
     /* Numbers alone: what they stand for, data.characters may tell. */
     const struct preprocessing *known = t->job.known;
     if (known && known->set.base.type == SAMPLE_TOKENS && !known->text) t->job.known = NULL;
-    enum error err = trainer_load(&t->job, out);
+    err = trainer_load(&t->job, out);
     if (err != ERR_NONE) cli_fail(err);
     return err;
 }

@@ -6,7 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const struct command command_validate;
+struct options {
+    struct cli_config config;
+    struct option_list paths;
+};
 
 static enum error check_one(struct cli_config *c) {
     struct run_settings s;
@@ -26,31 +29,25 @@ static enum error check_one(struct cli_config *c) {
     return err;
 }
 
-static int validate_run(int argc, char **argv) {
-    struct cli_config c = {0};
-    const char *paths[256];
-    int npaths = 0, code = 0;
-    for (int i = 1; i < argc; i++) {
-        if (!strcmp(argv[i], "--set")) {
-            if (++i == argc) return cli_usage(&command_validate, "--set needs KEY=VALUE");
-            if (cli_set(&c, argv[i]) != ERR_NONE) return cli_fail(ERR_USAGE);
-        } else if (argv[i][0] == '-' && argv[i][1])
-            return cli_usage(&command_validate, "unknown option '%s'", argv[i]);
-        else if (npaths < 256)
-            paths[npaths++] = argv[i];
-    }
-    for (int i = 0; i < npaths || i == 0; i++) {
-        c.path = npaths ? paths[i] : NULL;
-        enum error err = check_one(&c);
+static int run(const struct cli *cli) {
+    struct options *o = cli->options;
+    int code = 0;
+    for (int i = 0; i < o->paths.count || i == 0; i++) {
+        o->config.path = o->paths.count ? o->paths.of[i] : NULL;
+        enum error err = check_one(&o->config);
         if (err != ERR_NONE && code == 0) code = error_exit_code(err);
     }
     return code;
 }
 
+static const struct option options[] = {
+    {"CONFIG", NULL, NULL, .at = AT(paths), .many = OPTION_LIST},
+    OPTION_SET(config, "changes one key, as in 'engine run'"),
+    {0}};
+
 const struct command command_validate = {
     .name = "validate",
-    .arguments = "[CONFIG...] [--set KEY=VALUE]...",
     .summary = "checks configurations (data and model included) without running them",
-    .help = "  --set KEY=VALUE  changes one key, as in 'engine run'\n",
-    .run = validate_run,
+    OPTIONS(options),
+    .run = run,
 };

@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const struct command command_version;
+struct options {
+    bool features;
+};
 
 static void print_features(void) {
     int n;
@@ -30,20 +32,23 @@ static void print_features(void) {
     printf("compiler   %s, %s\n", ENGINE_COMPILER, ENGINE_BUILD_TYPE);
 }
 
-static int version_run(int argc, char **argv) {
-    if (argc > 2 || (argc == 2 && strcmp(argv[1], "--features")))
-        return cli_usage(&command_version, "unknown option '%s'", argv[argc - 1]);
+static int run(const struct cli *cli) {
+    const struct options *o = cli->options;
     const char *commit = version_commit();
     printf("engine %s%s%s%s\n", ENGINE_VERSION, commit ? " (" : "", commit ? commit : "",
            commit ? ")" : "");
-    if (argc == 2) print_features();
+    if (o->features) print_features();
     return 0;
 }
 
+static const struct option options[] = {{"--features", NULL,
+                                         "devices, modes, links, algorithms, carriers, toolkits",
+                                         CONFIG_BOOL, AT(features)},
+                                        {0}};
+
 const struct command command_version = {
     .name = "version",
-    .arguments = "[--features]",
     .summary = "the version, and what was built in",
-    .help = "  --features  devices, modes, links, algorithms, carriers, toolkits\n",
-    .run = version_run,
+    OPTIONS(options),
+    .run = run,
 };

@@ -149,6 +149,7 @@ static const struct {
     {"lab/compare", 5},
     {"lab/report", 2},
     {"lab/claim", 2},
+    {"cli/cli", 2},
     {"cli/dashboard", 2},
 };
 

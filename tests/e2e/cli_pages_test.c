@@ -1,6 +1,7 @@
-/* The manual and the shells' completion: that they are whole, that the programs that read them
- * (where they are here) find nothing wrong, and that bash completes real command lines. */
-#include "cli/words.h"
+/* Help, the manual and the shells' completion: that each tells the whole of every command's table,
+ * that the programs that read them (where they are here) find nothing wrong, and that bash completes
+ * real command lines. */
+#include "cli/cli.h"
 #include "tests/harness/program.h"
 
 #include <stdio.h>
@@ -17,8 +18,8 @@ static bool is_here(const char *program) {
 
 /* Of what a page may consist: these macros, and text that begins with no dot. */
 static void check_roff(const char *page) {
-    static const char *const macros[] = {".TH ", ".SH ", ".TP\n", ".PP\n", ".B ",
-                                         ".I ",  ".BR ", ".br\n", ".nh\n", ".ad l\n"};
+    static const char *const macros[] = {".TH ", ".SH ",  ".TP\n", ".PP\n",   ".B ",   ".I ",
+                                         ".BR ", ".br\n", ".nh\n", ".ad l\n", ".nf\n", ".fi\n"};
     assert_int_equal(strncmp(page, ".TH \"", 5), 0);
     for (const char *line = page; *line; line = strchr(line, '\n') + 1) {
         bool known = *line != '.' && *line != '\'';
@@ -31,26 +32,93 @@ static void check_roff(const char *page) {
     assert_non_null(strstr(page, ".SH SEE ALSO\n"));
 }
 
-static void each_command_has_a_page(void **state) {
-    int n;
+/* Without what roff and the breaking of lines have added. */
+static void make_plain(char *text) {
+    char *to = text;
+    for (const char *c = text; *c; c++) {
+        if (*c == '\\') c += c[1] == 'f' ? 3 : c[1] == '&' ? 2 : 1;
+        bool blank = *c == ' ' || *c == '\n';
+        if (blank && to > text && to[-1] == ' ') continue;
+        *to++ = blank ? ' ' : *c;
+    }
+    *to = '\0';
+}
+
+static void find(const char *where, const char *text, const char *part, const char *end) {
+    const char *at = strstr(text, part);
+    while (at && end && !strchr(end, at[strlen(part)])) at = strstr(at + 1, part);
+    if (!at) fail_msg("%s: '%s' is missing", where, part);
+}
+
+/* p.out is help or a page. */
+static void check_tables(const char *where, const struct command *c) {
+    char usage[USAGE_TEXT], left[OPTION_TEXT], text[OPTION_TEXT];
+    const struct command *form;
+    make_plain(p.out);
+    find(where, p.out, c->summary + 1, NULL);
+    for (int i = 0; (form = command_form(c, i)); i++) {
+        find(where, p.out, command_usage(c, form, usage), NULL);
+        find(where, p.out, form->summary + 1, NULL);
+        for (const struct option *o = form->options; o && o->name; o++) {
+            const char *help = option_help(o, text);
+            if (help) find(where, p.out, help, NULL);
+            if (help) find(where, p.out, option_left(o, left), " ");
+            if (!help) assert_true(option_is_word(o)); /* it stands in the usage line */
+        }
+    }
+}
+
+/* What the line of bash's script says that begins with this. */
+static const char *case_line(const char *script, const char *format, const char *name) {
+    static char line[8192];
+    char begin[64];
+    snprintf(begin, sizeof begin, format, name);
+    const char *at = strstr(script, begin);
+    if (!at) fail_msg("completion has no '%s'", begin);
+    snprintf(line, sizeof line, "%.*s", (int)strcspn(at + 1, "\n"), at + 1);
+    return line;
+}
+
+static void check_completion(const char *script, const struct command *c) {
+    const struct command *form;
+    char text[OPTION_TEXT];
+    const char *line = case_line(script, "\n        %s) options='", c->name), *word;
+    for (int i = 0; (form = command_form(c, i)); i++) {
+        if (form != c) find(c->name, line, form->name, " '");
+        for (const struct option *o = form->options; o && o->name; o++) {
+            if (!option_is_word(o)) find(c->name, line, o->name, " '");
+            if (o->also) find(c->name, line, o->also, " '");
+            for (int k = 0; option_is_word(o) && (word = option_word(o, k, text)); k++)
+                find(c->name, line, word, " '");
+        }
+    }
+}
+
+static void every_table_is_told_everywhere(void **state) {
+    static char script[PROGRAM_TEXT];
+    int n, options = 0;
     const struct command *const *all = command_list(&n);
     (void)state;
+    program_run(&p, 10, "completion", "bash", NULL);
+    strcpy(script, p.out);
     for (int i = 0; i < n; i++) {
+        const struct command *form;
+        for (int k = 0; (form = command_form(all[i], k)); k++)
+            for (const struct option *o = form->options; o && o->name; o++)
+                options += !option_is_word(o);
+        program_run(&p, 10, "help", all[i]->name, NULL);
+        assert_int_equal(p.code, 0);
+        check_tables("help", all[i]);
+        program_run(&p, 10, all[i]->name, "--help", NULL);
+        assert_int_equal(p.code, 0);
+        check_tables("--help", all[i]);
         program_run(&p, 10, "man", all[i]->name, NULL);
         assert_int_equal(p.code, 0);
         check_roff(p.out);
-        struct command_words words;
-        command_words(all[i], &words);
-        for (int k = 0; k < words.noptions; k++) {
-            char roff[2 * WORD_TEXT], *to = roff;
-            for (const char *c = words.option[k]; *c; c++) {
-                if (*c == '-') *to++ = '\\';
-                *to++ = *c;
-            }
-            *to = '\0';
-            if (!strstr(p.out, roff)) fail_msg("%s: %s is missing", all[i]->name, words.option[k]);
-        }
+        check_tables("manual", all[i]);
+        check_completion(script, all[i]);
     }
+    assert_true(options > 120);
     program_run(&p, 10, "man", NULL);
     check_roff(p.out);
     assert_non_null(strstr(p.out, ".B 78\nbad configuration"));
@@ -133,6 +201,9 @@ static void bash_completes(void **state) {
     assert_string_equal(complete("engine run --set precision=b"), "bf16 ");
     assert_string_equal(complete("engine run --set optimizer.name=sg"), "sgd ");
     assert_string_equal(complete("engine model su"), "summary ");
+    assert_string_equal(complete("engine report --format h"), "html ");
+    assert_string_equal(complete("engine eval --split="), "val train ");
+    assert_string_equal(complete("engine bench comm --link th"), "thread ");
     assert_string_equal(complete("engine help batch.si"), "batch.size ");
     assert_string_equal(complete("engine completion "), "bash zsh fish ");
     assert_string_equal(complete("engine run /dev/nul"), "/dev/null ");
@@ -169,12 +240,9 @@ static void fish_completes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_command_has_a_page),
-        cmocka_unit_test(all_keys_are_told),
-        cmocka_unit_test(readers_of_roff_find_nothing_wrong),
-        cmocka_unit_test(bash_completes),
-        cmocka_unit_test(other_shells_can_read_theirs),
-        cmocka_unit_test(fish_completes),
+        cmocka_unit_test(every_table_is_told_everywhere),     cmocka_unit_test(all_keys_are_told),
+        cmocka_unit_test(readers_of_roff_find_nothing_wrong), cmocka_unit_test(bash_completes),
+        cmocka_unit_test(other_shells_can_read_theirs),       cmocka_unit_test(fish_completes),
     };
     return cmocka_run_group_tests_name("pages", tests, NULL, NULL);
 }

@@ -33,10 +33,6 @@ struct adam_numbers adam_numbers(const struct adam_config *c, const struct optim
                                  .scale = s->scale};
 }
 
-double adam_lr(const void *config) {
-    return ((const struct adam_config *)config)->lr;
-}
-
 void adam_check(const void *config, const struct node *at, struct config_errors *e) {
     const struct adam_config *c = config;
     optim_check_betas(&c->betas, at, "[0.9, 0.999]", e);
@@ -50,8 +46,9 @@ static void numbers_of(const void *config, const struct optim_step *s, bool matr
 }
 
 static const struct config_field fields[] = {
-    ADAM_FIELDS("1e-3", "1e-8", "0",
-                "Times the weights, added to the gradient (L2); see adamw for decay apart", "all"),
+    ADAM_ROWS("1e-3", "1e-8", "0",
+              "Times the weights, added to the gradient (L2); see adamw for decay apart", "all"),
+    {.key = NULL},
 };
 
 const struct optim_ops optim_adam = {
@@ -65,7 +62,6 @@ const struct optim_ops optim_adam = {
     .slot_names = {"exp_avg", "exp_avg_sq"},
     .formulas = adam_formulas,
     .numbers = numbers_of,
-    .lr = adam_lr,
     .adaptive = true,
 };
 #endif

@@ -36,42 +36,14 @@ struct adam_config {
 struct moments adam_moments(const struct adam_config *c, int64_t t);
 /* Without decay. */
 struct adam_numbers adam_numbers(const struct adam_config *c, const struct optim_step *s);
-double adam_lr(const void *config);
 void adam_check(const void *config, const struct node *at, struct config_errors *e);
 
 /* The schema's rows; only the standard weight decay differs. */
 #define ADAM_ROWS(rate, small, decay_rate, decay_help, decay_of)                                   \
-    {.key = "lr",                                                                                  \
-     .type = CONFIG_REAL,                                                                          \
-     .offset = offsetof(struct adam_config, lr),                                                   \
-     .standard = rate,                                                                             \
-     .max = -1,                                                                                    \
-     .help = "Learning rate, before lr_scale and schedule"},                                       \
-        {.key = "betas",                                                                           \
-         .type = CONFIG_REALS,                                                                     \
-         .offset = offsetof(struct adam_config, betas),                                            \
-         .standard = "[0.9, 0.999]",                                                               \
-         .max = 1,                                                                                 \
-         .help = "How much is kept of the running means of the gradient and of its square"},       \
-        {.key = "eps",                                                                             \
-         .type = CONFIG_REAL,                                                                      \
-         .offset = offsetof(struct adam_config, eps),                                              \
-         .standard = small,                                                                        \
-         .min = 1e-30,                                                                             \
-         .max = 1,                                                                                 \
-         .help = "Added to the denominator"},                                                      \
-        {.key = "weight_decay",                                                                    \
-         .type = CONFIG_REAL,                                                                      \
-         .offset = offsetof(struct adam_config, weight_decay),                                     \
-         .standard = decay_rate,                                                                   \
-         .max = -1,                                                                                \
-         .help = decay_help},                                                                      \
-    {                                                                                              \
-        .key = "decay", .type = CONFIG_ENUM, .offset = offsetof(struct adam_config, decay),        \
-        .standard = decay_of, .choices = TENSORS_CHOICES, .help = DECAY_HELP                       \
-    }
-#define ADAM_FIELDS(...)                                                                           \
-    ADAM_ROWS(__VA_ARGS__), {                                                                      \
-        .key = NULL                                                                                \
-    }
+    OPTIM_REAL(adam_config, lr, rate, "Learning rate, before lr_scale and schedule", .max = -1),   \
+        OPTIM_BETAS(adam_config, "[0.9, 0.999]",                                                   \
+                    "How much is kept of the running means of the gradient and of its square"),    \
+        OPTIM_REAL(adam_config, eps, small, "Added to the denominator", .min = 1e-30, .max = 1),   \
+        OPTIM_REAL(adam_config, weight_decay, decay_rate, decay_help, .max = -1),                  \
+        OPTIM_TENSORS(adam_config, decay, decay_of, DECAY_HELP)
 #endif

@@ -18,8 +18,9 @@ static void numbers_of(const void *config, const struct optim_step *s, bool matr
 }
 
 static const struct config_field fields[] = {
-    ADAM_FIELDS("1e-3", "1e-8", "0.01",
-                "Times the learning rate, taken off the weights at every step", "all"),
+    ADAM_ROWS("1e-3", "1e-8", "0.01",
+              "Times the learning rate, taken off the weights at every step", "all"),
+    {.key = NULL},
 };
 
 const struct optim_ops optim_adamw = {
@@ -33,7 +34,6 @@ const struct optim_ops optim_adamw = {
     .slot_names = {"exp_avg", "exp_avg_sq"},
     .formulas = adamw_formulas,
     .numbers = numbers_of,
-    .lr = adam_lr,
     .adaptive = true,
 };
 #endif

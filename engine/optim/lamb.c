@@ -61,12 +61,7 @@ static float lamb_rate(const void *config, const struct optim_step *s, bool matr
 static const struct config_field fields[] = {
     ADAM_ROWS("1e-3", "1e-6", "0.01", "Times the weights, added to the direction of the step",
               "matrices"),
-    {.key = "adapt",
-     .type = CONFIG_ENUM,
-     .offset = offsetof(struct lamb_config, adapt),
-     .standard = "matrices",
-     .choices = TENSORS_CHOICES,
-     .help = ADAPT_HELP},
+    OPTIM_TENSORS(lamb_config, adapt, "matrices", ADAPT_HELP),
     {.key = NULL},
 };
 
@@ -86,7 +81,6 @@ const struct optim_ops optim_lamb = {
     .numbers = lamb_numbers,
     .adapts = lamb_adapts,
     .rate = lamb_rate,
-    .lr = adam_lr,
     .adaptive = true,
 };
 #endif

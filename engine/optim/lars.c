@@ -52,48 +52,17 @@ static float lars_rate(const void *config, const struct optim_step *s, bool matr
     return (float)(s->lr * ratio);
 }
 
-static double lars_lr(const void *config) {
-    return ((const struct lars_config *)config)->lr;
-}
-
 static const struct config_field fields[] = {
-    {.key = "lr",
-     .type = CONFIG_REAL,
-     .offset = offsetof(struct lars_config, lr),
-     .standard = "1",
-     .max = -1,
-     .help = "Learning rate, before trust, lr_scale and schedule"},
-    {.key = "momentum",
-     .type = CONFIG_REAL,
-     .offset = offsetof(struct lars_config, momentum),
-     .standard = "0.9",
-     .max = 1,
-     .help = "Share of the last update that is kept"},
-    {.key = "weight_decay",
-     .type = CONFIG_REAL,
-     .offset = offsetof(struct lars_config, weight_decay),
-     .standard = "5e-4",
-     .max = -1,
-     .help = "Times the weights, added to the gradient"},
-    {.key = "decay",
-     .type = CONFIG_ENUM,
-     .offset = offsetof(struct lars_config, decay),
-     .standard = "matrices",
-     .choices = TENSORS_CHOICES,
-     .help = DECAY_HELP},
-    {.key = "trust",
-     .type = CONFIG_REAL,
-     .offset = offsetof(struct lars_config, trust),
-     .standard = "1e-3",
-     .min = 1e-12,
-     .max = 1e12,
-     .help = "How far a tensor may move in a step, as a share of its own size"},
-    {.key = "adapt",
-     .type = CONFIG_ENUM,
-     .offset = offsetof(struct lars_config, adapt),
-     .standard = "matrices",
-     .choices = TENSORS_CHOICES,
-     .help = ADAPT_HELP},
+    OPTIM_REAL(lars_config, lr, "1", "Learning rate, before trust, lr_scale and schedule",
+               .max = -1),
+    OPTIM_REAL(lars_config, momentum, "0.9", "Share of the last update that is kept", .max = 1),
+    OPTIM_REAL(lars_config, weight_decay, "5e-4", "Times the weights, added to the gradient",
+               .max = -1),
+    OPTIM_TENSORS(lars_config, decay, "matrices", DECAY_HELP),
+    OPTIM_REAL(lars_config, trust, "1e-3",
+               "How far a tensor may move in a step, as a share of its own size", .min = 1e-12,
+               .max = 1e12),
+    OPTIM_TENSORS(lars_config, adapt, "matrices", ADAPT_HELP),
     {.key = NULL},
 };
 
@@ -111,7 +80,6 @@ const struct optim_ops optim_lars = {
     .numbers = lars_numbers,
     .adapts = lars_adapts,
     .rate = lars_rate,
-    .lr = lars_lr,
     .adaptive = true,
 };
 #endif

@@ -44,40 +44,20 @@ static void lion_numbers(const void *config, const struct optim_step *s, bool ma
                               .add_m = (float)(1 - beta[1])};
 }
 
-static double lion_lr(const void *config) {
-    return ((const struct lion_config *)config)->lr;
-}
-
 static void lion_check(const void *config, const struct node *at, struct config_errors *e) {
     const struct lion_config *c = config;
     optim_check_betas(&c->betas, at, "[0.9, 0.99]", e);
 }
 
 static const struct config_field fields[] = {
-    {.key = "lr",
-     .type = CONFIG_REAL,
-     .offset = offsetof(struct lion_config, lr),
-     .standard = "1e-4",
-     .max = -1,
-     .help = "Learning rate, before lr_scale and schedule: what a weight moves by"},
-    {.key = "betas",
-     .type = CONFIG_REALS,
-     .offset = offsetof(struct lion_config, betas),
-     .standard = "[0.9, 0.99]",
-     .max = 1,
-     .help = "How much is kept of the running mean of the gradient: for the sign, and for itself"},
-    {.key = "weight_decay",
-     .type = CONFIG_REAL,
-     .offset = offsetof(struct lion_config, weight_decay),
-     .standard = "0",
-     .max = -1,
-     .help = "Times the learning rate, taken off the weights at every step"},
-    {.key = "decay",
-     .type = CONFIG_ENUM,
-     .offset = offsetof(struct lion_config, decay),
-     .standard = "all",
-     .choices = TENSORS_CHOICES,
-     .help = DECAY_HELP},
+    OPTIM_REAL(lion_config, lr, "1e-4",
+               "Learning rate, before lr_scale and schedule: what a weight moves by", .max = -1),
+    OPTIM_BETAS(lion_config, "[0.9, 0.99]",
+                "How much is kept of the running mean of the gradient: for the sign, and for "
+                "itself"),
+    OPTIM_REAL(lion_config, weight_decay, "0",
+               "Times the learning rate, taken off the weights at every step", .max = -1),
+    OPTIM_TENSORS(lion_config, decay, "all", DECAY_HELP),
     {.key = NULL},
 };
 
@@ -92,7 +72,6 @@ const struct optim_ops optim_lion = {
     .slot_names = {"exp_avg"},
     .formulas = lion_formulas,
     .numbers = lion_numbers,
-    .lr = lion_lr,
     .adaptive = true,
 };
 #endif

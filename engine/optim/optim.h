@@ -14,7 +14,8 @@ struct optim_step {
     int64_t t;   /* 1 for the first step */
 };
 struct optim_ops {
-    struct config_section section; /* name and own keys; the common ones are optimizer_config's */
+    /* Name and own keys (the common ones are optimizer_config's); the configuration begins with double lr. */
+    struct config_section section;
     int nslots;
     const char *slot_names[OPTIM_SLOTS]; /* "momentum_buffer", "exp_avg", "exp_avg_sq" */
     int nnorms; /* OPTIM_NORMS: a tensor's step wants those of its w and g; 0: none are taken */
@@ -30,9 +31,11 @@ struct optim_ops {
     bool (*adapts)(const void *config, bool matrix);
     float (*rate)(const void *config, const struct optim_step *s, bool matrix,
                   const double norm[OPTIM_NORMS]);
-    double (*lr)(const void *config);
     bool adaptive; /* how far it goes does not follow from the size of the gradient */
 };
+static inline double optim_lr(const void *config) {
+    return *(const double *)config;
+}
 /* The whole step, for a device. */
 void optim_rule(const struct optim_ops *ops, const void *config, const struct optim_step *s,
                 struct rule *out);
@@ -48,6 +51,22 @@ enum optim_tensors { TENSORS_ALL, TENSORS_MATRICES };
 #define ADAPT_HELP                                                                                 \
     "Whose learning rate follows the size of the tensor: all, or matrices alone: no biases, no "   \
     "norms"
+/* Rows of the schema, for the members of a struct: a number (.min and .max may follow), two betas, which tensors. */
+#define OPTIM_REAL(of, name, usual, text, ...)                                                     \
+    {                                                                                              \
+        .key = #name, .type = CONFIG_REAL, .offset = offsetof(struct of, name), .standard = usual, \
+        .help = text, __VA_ARGS__                                                                  \
+    }
+#define OPTIM_BETAS(of, usual, text)                                                               \
+    {                                                                                              \
+        .key = "betas", .type = CONFIG_REALS, .offset = offsetof(struct of, betas),                \
+        .standard = usual, .max = 1, .help = text                                                  \
+    }
+#define OPTIM_TENSORS(of, name, usual, text)                                                       \
+    {                                                                                              \
+        .key = #name, .type = CONFIG_ENUM, .offset = offsetof(struct of, name), .standard = usual, \
+        .choices = TENSORS_CHOICES, .help = text                                                   \
+    }
 static inline bool optim_applies(int tensors, bool matrix) {
     return tensors == TENSORS_ALL || matrix;
 }

@@ -60,10 +60,6 @@ static void sgd_numbers(const void *config, const struct optim_step *s, bool mat
     };
 }
 
-static double sgd_lr(const void *config) {
-    return ((const struct sgd_config *)config)->lr;
-}
-
 static void sgd_check(const void *config, const struct node *at, struct config_errors *e) {
     const struct sgd_config *c = config;
     if (c->nesterov && c->momentum == 0)
@@ -72,35 +68,17 @@ static void sgd_check(const void *config, const struct node *at, struct config_e
 }
 
 static const struct config_field fields[] = {
-    {.key = "lr",
-     .type = CONFIG_REAL,
-     .offset = offsetof(struct sgd_config, lr),
-     .standard = "0.05",
-     .max = -1,
-     .help = "Learning rate, before lr_scale and schedule"},
-    {.key = "momentum",
-     .type = CONFIG_REAL,
-     .offset = offsetof(struct sgd_config, momentum),
-     .standard = "0",
-     .max = 1,
-     .help = "Share of the last update that is kept; 0.9 is usual"},
+    OPTIM_REAL(sgd_config, lr, "0.05", "Learning rate, before lr_scale and schedule", .max = -1),
+    OPTIM_REAL(sgd_config, momentum, "0", "Share of the last update that is kept; 0.9 is usual",
+               .max = 1),
     {.key = "nesterov",
      .type = CONFIG_BOOL,
      .offset = offsetof(struct sgd_config, nesterov),
      .standard = "false",
      .help = "Look one momentum step ahead"},
-    {.key = "weight_decay",
-     .type = CONFIG_REAL,
-     .offset = offsetof(struct sgd_config, weight_decay),
-     .standard = "0",
-     .max = -1,
-     .help = "Times the weights, added to the gradient (L2)"},
-    {.key = "decay",
-     .type = CONFIG_ENUM,
-     .offset = offsetof(struct sgd_config, decay),
-     .standard = "all",
-     .choices = TENSORS_CHOICES,
-     .help = DECAY_HELP},
+    OPTIM_REAL(sgd_config, weight_decay, "0", "Times the weights, added to the gradient (L2)",
+               .max = -1),
+    OPTIM_TENSORS(sgd_config, decay, "all", DECAY_HELP),
     {.key = NULL},
 };
 
@@ -116,6 +94,5 @@ const struct optim_ops optim_sgd = {
     .formulas = sgd_formulas,
     .variant = sgd_variant,
     .numbers = sgd_numbers,
-    .lr = sgd_lr,
 };
 #endif

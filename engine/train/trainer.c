@@ -310,7 +310,7 @@ enum error trainer_open(struct trainer *t) {
     affinity_note();
     t->standing.allocator = allocator_heap;
     t->optim = trainer_optim(c);
-    t->base_lr = t->optim->lr(c->optimizer.kind.config) * lr_factor(c);
+    t->base_lr = optim_lr(c->optimizer.kind.config) * lr_factor(c);
     TRY(open_data(t));
     if (wants_data_text(t)) TRY(data_identity(t, &t->data_text));
     TRY(open_checked_model(t));

@@ -241,7 +241,7 @@ static void compare_steps(struct rig *g, const char *optimizer, const char *more
     const struct optim_ops *optim = optim_kinds(&count)[s.config.optimizer.kind.index];
     rig_weights(g);
     const void *config = s.config.optimizer.kind.config;
-    struct optim_step step = {.lr = (float)optim->lr(config), .scale = 1};
+    struct optim_step step = {.lr = (float)optim_lr(config), .scale = 1};
     struct rule rule;
     struct rule_span span = {.w = g->values + HEADER_FLOATS,
                              .g = g->grads + HEADER_FLOATS,

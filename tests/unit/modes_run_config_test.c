@@ -165,8 +165,7 @@ static void sets(void **state) {
                   "model.hidden=[64]\nschedule.warmup=1ep\nlr_scale.rule=sqrt");
     assert_int_equal(c->batch.size, 64);
     assert_int_equal(c->batch.shards, 8);
-    int count;
-    assert_true(optim_kinds(&count)[c->optimizer.kind.index]->lr(c->optimizer.kind.config) == 0.25);
+    assert_true(optim_lr(c->optimizer.kind.config) == 0.25);
     assert_int_equal(c->data.limit, 100);
     assert_string_equal(c->train.until_metric, "val.loss");
     assert_int_equal(node_get(c->model, "hidden")->count, 1);
@@ -176,8 +175,7 @@ static void sets(void **state) {
     assert_int_equal(node_get(c->model, "hidden")->count, 2);
     c = load_good(f, NULL, "optimizer.lr=0.125"); /* of the standard optimizer */
     assert_string_equal(optim_variants.at(c->optimizer.kind.index)->name, "sgd");
-    assert_true(optim_kinds(&count)[c->optimizer.kind.index]->lr(c->optimizer.kind.config) ==
-                0.125);
+    assert_true(optim_lr(c->optimizer.kind.config) == 0.125);
     c = load_good(f, "mode: dp\ndevices: cpu:2\n", "mode=single\ndevices=cpu:1");
     assert_string_equal(c->mode, "single");
 }

@@ -418,7 +418,7 @@ static void every_kind(void **unused) {
             assert_ok(pool_create(&pool));
             if (!read_config(kinds[i], settings[k], pool, &config)) {
                 accepted++;
-                assert_true(kinds[i]->lr(config) > 0);
+                assert_true(optim_lr(config) > 0);
                 check_slices(kinds[i], config);
                 check_downhill(kinds[i], config);
             }

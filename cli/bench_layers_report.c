@@ -6,24 +6,23 @@
 #include <math.h>
 #include <string.h>
 
-static const char *const activations[] = {"",      "+relu",    "+gelu", "+gelu_tanh",
-                                          "+silu", "+sigmoid", "+tanh"};
 static const char *const layouts[] = {"plain", "blocked", "last"};
 static const char *const precisions[] = {"f32", "bf16", "fp16", "tf32"};
+
+static bool is_fused_act(const struct op_desc *d) {
+    return d->kind != OP_ACTIVATION && d->act != ACT_NONE;
+}
 
 /* "conv2d+relu+maxpool" */
 static void op_text(const struct op_desc *d, char out[64]) {
     bool own = d->kind == OP_ACTIVATION;
-    const char *act = (size_t)d->act < sizeof activations / sizeof *activations
-                          ? activations[d->act]
-                          : "+activation";
-    snprintf(out, 64, "%s%s%s", own ? "" : op_kind_name(d->kind), own && *act ? act + 1 : act,
+    snprintf(out, 64, "%s%s%s%s", own ? "" : op_kind_name(d->kind), is_fused_act(d) ? "+" : "",
+             own || is_fused_act(d) ? act_name(d->act) : "",
              d->kind == OP_CONV2D && d->conv.maxpool ? "+maxpool" : "");
 }
 
 static bool is_fused(const struct op_desc *d) {
-    return d->kind != OP_ACTIVATION &&
-           (d->act != ACT_NONE || (d->kind == OP_CONV2D && d->conv.maxpool));
+    return is_fused_act(d) || (d->kind == OP_CONV2D && d->conv.maxpool);
 }
 
 static double peak(const struct layers_result *r) {

@@ -8,7 +8,7 @@ MUST_CHECK enum error op_alloc(size_t size, const struct op_impl *impl, struct d
                                const struct op_desc *d, struct op **out);
 void op_release(struct op *op);
 bool op_takes_any(const struct op_desc *d);   /* true */
-bool op_takes_plain(const struct op_desc *d); /* plain images, at most a relu fused */
+bool op_takes_plain(const struct op_desc *d); /* plain images; act_is_fused where it is fused */
 /* create of an implementation with no state of its own. */
 MUST_CHECK enum error op_create_plain(const struct op_impl *impl, struct device *dev,
                                       const struct op_desc *d, struct op **out);

@@ -10,11 +10,26 @@
 
 const char *op_kind_name(enum op_kind kind) {
     static const char *const names[] = {
-#define X(name, text) [OP_##name] = text,
-        OPS(X)
-#undef X
+#define OP(KIND, name) #name,
+#include "engine/device/ops.def"
     };
     return names[kind];
+}
+
+static const struct {
+    const char *name;
+    bool fused;
+} activations[] = {
+#define ACTIVATION(NAME, name, fused) {#name, fused},
+#include "engine/device/activations.def"
+};
+
+const char *act_name(enum activation act) {
+    return activations[act].name;
+}
+
+bool act_is_fused(enum activation act) {
+    return activations[act].fused;
 }
 
 int64_t shape_count(const struct shape *s) {
@@ -187,8 +202,8 @@ bool op_takes_any(const struct op_desc *d) {
 }
 
 bool op_takes_plain(const struct op_desc *d) {
-    bool fused = d->act <= ACT_RELU || d->kind == OP_ACTIVATION;
-    return d->x_layout == LAYOUT_PLAIN && d->y_layout == LAYOUT_PLAIN && fused;
+    bool known = act_is_fused(d->act) || d->kind == OP_ACTIVATION;
+    return d->x_layout == LAYOUT_PLAIN && d->y_layout == LAYOUT_PLAIN && known;
 }
 
 enum error op_create_plain(const struct op_impl *impl, struct device *dev, const struct op_desc *d,

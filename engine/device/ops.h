@@ -17,52 +17,22 @@ int64_t shape_last(const struct shape *s); /* the last dimension: a row's length
 bool shape_equal(const struct shape *a, const struct shape *b);
 char *shape_text(const struct shape *s, char out[96]); /* "6x14x14" */
 
-/* A row is the last dimension: features of a sample, or of one position of a sequence.
- *  kind            what y is                                                 parameters w[0], w[1]      */
-#define OPS(X)                                                                                     \
-    X(LINEAR, "linear") /* act(x w0' + w1), row by row          (out, in), (out)           */      \
-    X(CONV2D, "conv2d") /* pool(act(x * w0 + w1))               (out, in/groups, kh, kw), (out) */ \
-    X(POOL2D, "pool2d") /* max or mean of each window                                      */      \
-    X(MEAN, "mean")     /* of each channel over the image, of each feature over positions  */      \
-    X(ACTIVATION,                                                                                  \
-      "activation")       /* act(x)                                                          */    \
-    X(DROPOUT, "dropout") /* x m / (1 - p), m drawn by counter; x when not training          */    \
-    X(BATCHNORM,                                                                                   \
-      "batchnorm") /* act((x - mean) / sqrt(var + eps) w0 + w1)  (channels) twice     */           \
-    X(LAYERNORM,                                                                                   \
-      "layernorm") /* (x - mean) / sqrt(var + eps) w0 + w1 of each row   (features) twice */       \
-    X(RMSNORM, "rmsnorm") /* x / sqrt(mean of squares + eps) w0 of each row     (features)    */   \
-    X(ADD, "add")         /* act(x0 + x1)                                                    */    \
-    X(EMBEDDING,                                                                                   \
-      "embedding")          /* w0[x]; x: tokens, y: a row each      (vocabulary, features)     */  \
-    X(POSITION, "position") /* x + w0                               (positions, features)      */  \
-    X(PREPEND, "prepend")   /* w0, then the rows of x               (features)                 */  \
-    X(SELECT, "select")     /* one row of x                                                    */  \
-    X(TOKENS, "tokens")     /* an image as a sequence of its pixels: (c, h, w) -> (h w, c)     */  \
-    X(ATTENTION,                                                                                   \
-      "attention")        /* of each head: softmax(q k' / sqrt(size)) v; x: rows (q, k, v)   */    \
-    X(REORDER, "reorder") /* x in the other layout                                           */    \
-    X(CROSS_ENTROPY,                                                                               \
-      "cross_entropy") /* y = softmax(x), row by row; loss: mean over rows of -log y[label] */     \
-    X(MSE, "mse")      /* loss mean over features of (x - target)^2                       */
 enum op_kind {
-#define X(name, text) OP_##name,
-    OPS(X)
-#undef X
-        OP_KINDS
+#define OP(KIND, name) OP_##KIND,
+#include "engine/device/ops.def"
+    OP_KINDS
 };
 const char *op_kind_name(enum op_kind kind);
 
-/* An op of its own, or fused behind linear, conv2d, batchnorm and add. */
+/* An op of its own, or fused: a part of linear, conv2d, batchnorm and add. */
 enum activation {
-    ACT_NONE,
-    ACT_RELU,      /* max(x, 0) */
-    ACT_GELU,      /* x (1 + erf(x / sqrt 2)) / 2 */
-    ACT_GELU_TANH, /* x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2 */
-    ACT_SILU,      /* x / (1 + e^-x) */
-    ACT_SIGMOID,   /* 1 / (1 + e^-x) */
-    ACT_TANH
+#define ACTIVATION(NAME, name, fused) ACT_##NAME,
+#include "engine/device/activations.def"
 };
+const char *act_name(enum activation act);
+/* Whether all kernels that have an activation after their sums take this one (or take none). */
+bool act_is_fused(enum activation act);
+
 enum pool_kind { POOL_MAX, POOL_AVG }; /* avg counts padding as PyTorch does (count_include_pad) */
 
 /* What the factors of the products of linear, conv2d and attention are rounded to first; sums, and all that is
@@ -90,6 +60,7 @@ struct op_desc {
     int64_t n;         /* samples, at least 1 */
     struct shape x, y; /* of one sample; add: both inputs have shape x */
     enum activation act;
+    float act_alpha; /* its parameter, if it has one */
     enum precision precision;
     enum layout x_layout, y_layout; /* of images, and of their gradients */
     bool first;                     /* the input is data: backward need not give dx */

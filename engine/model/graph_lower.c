@@ -72,6 +72,7 @@ static bool desc_fuse(struct device *dev, struct op_desc *d, const struct op_des
     struct op_desc both = *d;
     if (next->kind == OP_ACTIVATION && takes_activation(d)) {
         both.act = next->act;
+        both.act_alpha = next->act_alpha;
         bool slow = op_choice(dev, d) < 0 && op_takes(dev, &both);
         if (!slow && op_choice(dev, &both) < 0) return false;
     } else if (is_halving(next) && d->kind == OP_CONV2D && !d->conv.maxpool) {

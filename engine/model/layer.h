@@ -53,3 +53,14 @@ void layer_plan_param(struct layer_plan *p, struct layer_tensor t);
  * stay where they are. */
 struct shape layer_lead(struct shape s, int64_t ones);
 void layer_plan_buffer(struct layer_plan *p, struct layer_tensor t);
+
+/* The whole of a layer that is an activation without a parameter. */
+#define LAYER_ACTIVATION(kind, act, text)                                                          \
+    static enum error plan(const void *config, const struct shape *x, struct layer_plan *p) {      \
+        (void)config;                                                                              \
+        layer_plan_activation(p, x, act);                                                          \
+        return ERR_NONE;                                                                           \
+    }                                                                                              \
+    static const struct config_field fields[] = {{0}};                                             \
+    const struct layer_ops layer_##kind = {                                                        \
+        .section = {.name = #kind, .fields = fields, .help = text}, .inputs = 1, .plan = plan}

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ACT(a)                                                                                     \
-    { .kind = OP_ACTIVATION, .n = 2, .x = F(30), .y = F(30), .act = a }
+#define ACT(...)                                                                                   \
+    { .kind = OP_ACTIVATION, .n = 2, .x = F(30), .y = F(30), .act = __VA_ARGS__ }
 
 static const struct {
     const char *name;
@@ -23,6 +23,8 @@ static const struct {
     {"silu", ACT(ACT_SILU)},
     {"sigmoid", ACT(ACT_SIGMOID)},
     {"tanh", ACT(ACT_TANH)},
+    {"leaky relu", ACT(ACT_LEAKY_RELU, .act_alpha = 0.01f)},
+    {"leaky relu of 0.1", ACT(ACT_LEAKY_RELU, .act_alpha = 0.1f)},
     {"layernorm", {OP_LAYERNORM, 3, ROWS(4, 20), ROWS(4, 20), .norm = {1e-5f, 0, true}}},
     {"layernorm no bias", {OP_LAYERNORM, 3, F(20), F(20), .norm = {1e-5f, 0, false}}},
     {"rmsnorm", {OP_RMSNORM, 3, ROWS(4, 20), ROWS(4, 20), .norm = {1e-6f, 0, false}}},

@@ -41,6 +41,8 @@ static const struct layer_case {
                    "{conv2d: {out: 4, pad: 1}}, {add: {from: a}}, flatten, {linear: 3}]}"},
     {F(9), "{layers: [{linear: 8}, {gelu: tanh}, {linear: 7}, silu, {linear: 6}, sigmoid, "
            "{linear: 5}, tanh, {linear: 3}]}"},
+    {F(9), "{layers: [{linear: 8}, leaky_relu, {linear: 7}, {leaky_relu: {slope: 0.1}}, "
+           "{linear: 6}, {leaky_relu: 0.3}, {linear: 3}]}"},
     {F(9), "{layers: [{linear: {units: 8, deviation: 0.5}}, layernorm, gelu, "
            "{linear: {units: 6, transposed: true}}, rmsnorm, {linear: 3}]}"},
     {F(7), /* tokens */

@@ -26,6 +26,7 @@ struct op_case {
           __VA_ARGS__}
 #define SAME(op, samples, s, ...) .d = {.kind = op, .n = samples, .x = s, .y = s, __VA_ARGS__}
 #define RELU .act = ACT_RELU
+#define LEAKY(slope) .act = ACT_LEAKY_RELU, .act_alpha = slope
 #define GELU .act = ACT_GELU
 #define FIRST .first = true
 #define BF16 .precision = PRECISION_BF16
@@ -203,6 +204,10 @@ static const struct op_case cases[] = {
 
     {"relu", SAME(OP_ACTIVATION, 3, F(1001), RELU)},
     {"relu planes", SAME(OP_ACTIVATION, 2, CHW(3, 5, 7), RELU)},
+    {"leaky relu", SAME(OP_ACTIVATION, 3, F(1001), LEAKY(0.2f))},
+    {"leaky relu threads", SAME(OP_ACTIVATION, 30, F(1333), LEAKY(0.01f))},
+    {"leaky relu planes", SAME(OP_ACTIVATION, 9, CHW(16, 31, 3), LEAKY(1.5f))},
+    {"leaky relu after linear", LINEAR(9, 40, 56, BIAS, LEAKY(0.1f))},
     {"gelu", SAME(OP_ACTIVATION, 3, F(333), .act = ACT_GELU), .smooth = true},
     {"gelu threads", SAME(OP_ACTIVATION, 40, F(333), .act = ACT_GELU)},
     {"gelu first", SAME(OP_ACTIVATION, 3, F(77), .act = ACT_GELU, FIRST)},

@@ -48,6 +48,8 @@ CASES = {
     "attention": ((2, 9, 24), [], lambda x: attention(x, 2, False)),
     "attention causal": ((2, 9, 24), [], lambda x: attention(x, 2, True)),
     "attention long": ((1, 40, 24), [], lambda x: attention(x, 2, True)),
+    "leaky relu": ((2, 30), [], F.leaky_relu),
+    "leaky relu of 0.1": ((2, 30), [], lambda x: F.leaky_relu(x, 0.1)),
 }
 
 

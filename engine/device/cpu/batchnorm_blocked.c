@@ -277,7 +277,7 @@ static enum error norm_backward(struct op *op, const struct op_args *a) {
 }
 
 static bool takes(const struct op_desc *d) {
-    return d->x_layout == LAYOUT_BLOCKED && d->y_layout == LAYOUT_BLOCKED && d->act <= ACT_RELU;
+    return d->x_layout == LAYOUT_BLOCKED && d->y_layout == LAYOUT_BLOCKED && act_is_fused(d->act);
 }
 
 static enum error norm_create(struct device *dev, const struct op_desc *d, struct op **out) {

@@ -468,7 +468,7 @@ static bool blocks_known(const struct op_desc *d) {
 
 static bool takes(const struct op_desc *d) {
     bool plain = d->x_layout == LAYOUT_PLAIN && d->y_layout == LAYOUT_PLAIN;
-    return !d->conv.maxpool && d->act <= ACT_RELU && (plain || blocks_known(d));
+    return !d->conv.maxpool && act_is_fused(d->act) && (plain || blocks_known(d));
 }
 
 const struct op_impl cpu_conv_dnnl = {

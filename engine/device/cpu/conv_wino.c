@@ -349,7 +349,7 @@ static bool takes(const struct op_desc *d) {
         if (w->kernel[axis] != 3 || w->stride[axis] != 1 || w->pad[axis] != w->pad[0] ||
             w->pad[axis] > 2)
             return false;
-    return d->x_layout == LAYOUT_BLOCKED && d->y_layout == LAYOUT_BLOCKED && d->act <= ACT_RELU &&
+    return d->x_layout == LAYOUT_BLOCKED && d->y_layout == LAYOUT_BLOCKED && act_is_fused(d->act) &&
            d->conv.groups == 1 && !d->conv.maxpool;
 }
 

@@ -103,7 +103,7 @@ static enum error add_create(struct device *dev, const struct op_desc *d, struct
 }
 
 static bool add_takes(const struct op_desc *d) {
-    return d->act <= ACT_RELU && d->x_layout == d->y_layout;
+    return act_is_fused(d->act) && d->x_layout == d->y_layout;
 }
 
 const struct op_impl cpu_add = {

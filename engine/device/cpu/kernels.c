@@ -1,26 +1,9 @@
 /* Loops that the compiler vectorises, at each of vector.h's levels, and their names for others. */
 #include "engine/device/cpu/kernels.h"
 #include "engine/base/vector.h"
-#include "engine/device/cpu/fast_math.h"
 
 #include <math.h>
 #include <string.h>
-
-VECTORISED static void relu_loop(int64_t n, const float *x, float *y) {
-    for (int64_t k = 0; k < n; k++) y[k] = 0 > x[k] ? 0 : x[k];
-}
-
-void kernel_relu(int64_t n, const float *x, float *y) {
-    relu_loop(n, x, y);
-}
-
-VECTORISED static void relu_backward_loop(int64_t n, const float *y, const float *dy, float *dx) {
-    for (int64_t k = 0; k < n; k++) dx[k] = y[k] > 0 ? dy[k] : 0;
-}
-
-void kernel_relu_backward(int64_t n, const float *y, const float *dy, float *dx) {
-    relu_backward_loop(n, y, dy, dx);
-}
 
 VECTORISED static void add_loop(int64_t n, const float *x0, const float *x1, enum activation act,
                                 float *y) {
@@ -55,28 +38,6 @@ VECTORISED static void column_sums_loop(int64_t rows, int64_t cols, const float 
 
 void kernel_column_sums(int64_t rows, int64_t cols, const float *x, int64_t ld, float *sums) {
     column_sums_loop(rows, cols, x, ld, sums);
-}
-
-VECTORISED static void gelu_loop(int64_t n, const float *x, float *y) {
-    for (int64_t k = 0; k < n; k++) {
-        float bell;
-        y[k] = x[k] * fast_normal(x[k], &bell);
-    }
-}
-
-void kernel_gelu(int64_t n, const float *x, float *y) {
-    gelu_loop(n, x, y);
-}
-
-VECTORISED static void gelu_backward_loop(int64_t n, const float *x, const float *dy, float *dx) {
-    for (int64_t k = 0; k < n; k++) {
-        float bell, p = fast_normal(x[k], &bell);
-        dx[k] = dy[k] * (p + x[k] * (0.398942280f * bell));
-    }
-}
-
-void kernel_gelu_backward(int64_t n, const float *x, const float *dy, float *dx) {
-    gelu_backward_loop(n, x, dy, dx);
 }
 
 enum { GROUPS = 16 }; /* counters that are drawn from side by side */

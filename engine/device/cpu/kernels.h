@@ -4,23 +4,24 @@
 #include "engine/base/rng.h"
 #include "engine/device/ops.h"
 
-/* y = max(x, 0), NaN stays NaN; x and y may be the same. */
-void kernel_relu(int64_t n, const float *x, float *y);
-/* dx = dy where y > 0, else 0; dx and dy may be the same. */
-void kernel_relu_backward(int64_t n, const float *y, const float *dy, float *dx);
+/* Each activation, by enum activation: y = act(x), x and y may be the same; dx = dy act'(x), from x or from y as by_y
+ * says, dx and dy may be the same. */
+struct act_kernel {
+    void (*forward)(int64_t n, const float *x, float alpha, float *y);
+    void (*backward)(int64_t n, const float *x_or_y, const float *dy, float alpha, float *dx);
+    bool by_y;
+};
+extern const struct act_kernel act_kernels[];
+static inline void kernel_relu(int64_t n, const float *x, float *y) {
+    act_kernels[ACT_RELU].forward(n, x, 0, y);
+}
+static inline void kernel_relu_backward(int64_t n, const float *y, const float *dy, float *dx) {
+    act_kernels[ACT_RELU].backward(n, y, dy, 0, dx);
+}
 /* y = x0 + x1, behind act. */
 void kernel_add(int64_t n, const float *x0, const float *x1, enum activation act, float *y);
 /* sums (cols) = the sum of the rows of x (rows, cols), whose distance is ld, in order of rows. */
 void kernel_column_sums(int64_t rows, int64_t cols, const float *x, int64_t ld, float *sums);
-
-/* y = x P(x), P the normal distribution; dx = dy times its slope. */
-void kernel_gelu(int64_t n, const float *x, float *y);
-void kernel_gelu_backward(int64_t n, const float *x, const float *dy, float *dx);
-/* So for gelu's approximation with tanh, and for silu. */
-void kernel_gelu_tanh(int64_t n, const float *x, float *y);
-void kernel_gelu_tanh_backward(int64_t n, const float *x, const float *dy, float *dx);
-void kernel_silu(int64_t n, const float *x, float *y);
-void kernel_silu_backward(int64_t n, const float *x, const float *dy, float *dx);
 
 /* mask[e] = whether element e of sample 'id' stays: word e % 4 of the words at (id, base | e / 4),
  * as a uniform number, is at least p. */

@@ -22,29 +22,31 @@ static __device__ __forceinline__ float gelu_inner(float x) {
     return 1.5957691f * (x + 0.044715f * x * x * x);
 }
 
-template <int ACT> static __device__ __forceinline__ float value_of(float x) {
-    if constexpr (ACT == ACT_RELU) return x < 0 ? 0 : x; /* not a number stays so */
-    if constexpr (ACT == ACT_GELU) return x * normal(x);
-    if constexpr (ACT == ACT_GELU_TANH) return x * sigmoid(gelu_inner(x));
-    if constexpr (ACT == ACT_SILU) return x * sigmoid(x);
-    if constexpr (ACT == ACT_SIGMOID) return sigmoid(x);
-    if constexpr (ACT == ACT_TANH) return tanhf(x);
+static __device__ __forceinline__ float gelu_tanh_slope(float x) {
+    float s = sigmoid(gelu_inner(x));
+    return s + x * s * (1 - s) * 1.5957691f * (1 + 0.134145f * x * x);
+}
+static __device__ __forceinline__ float silu_slope(float x) {
+    float s = sigmoid(x);
+    return s * (1 + x * (1 - s));
+}
+static __device__ __forceinline__ float sigmoid_slope(float x) {
+    float s = sigmoid(x);
+    return s * (1 - s);
+}
+static __device__ __forceinline__ float tanh_slope(float x) {
+    float t = tanhf(x);
+    return 1 - t * t;
+}
+
+template <int ACT> static __device__ __forceinline__ float value_of(float x, float alpha = 0) {
+#define GPU(NAME, value, slope) if constexpr (ACT == ACT_##NAME) return value;
+#include "engine/device/activations.def"
     return x;
 }
 
-template <int ACT> static __device__ __forceinline__ float slope_of(float x) {
-    if constexpr (ACT == ACT_RELU) return x > 0 ? 1 : 0;
-    if constexpr (ACT == ACT_GELU) return normal(x) + x * 0.39894228f * expf(-0.5f * x * x);
-    if constexpr (ACT == ACT_GELU_TANH) {
-        float s = sigmoid(gelu_inner(x));
-        return s + x * s * (1 - s) * 1.5957691f * (1 + 0.134145f * x * x);
-    }
-    if constexpr (ACT == ACT_TANH) {
-        float t = tanhf(x);
-        return 1 - t * t;
-    }
-    float s = sigmoid(x);
-    if constexpr (ACT == ACT_SIGMOID) return s * (1 - s);
-    if constexpr (ACT == ACT_SILU) return s * (1 + x * (1 - s));
+template <int ACT> static __device__ __forceinline__ float slope_of(float x, float alpha = 0) {
+#define GPU(NAME, value, slope) if constexpr (ACT == ACT_##NAME) return slope;
+#include "engine/device/activations.def"
     return 1;
 }

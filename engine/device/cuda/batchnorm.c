@@ -56,7 +56,7 @@ static enum error norm_backward(struct op *op, const struct op_args *a) {
 }
 
 static bool norm_takes(const struct op_desc *d) {
-    return d->x.ndim != 2 && d->act <= ACT_RELU && lies(&d->x, d->x_layout, LAYOUT_LAST) &&
+    return d->x.ndim != 2 && act_is_fused(d->act) && lies(&d->x, d->x_layout, LAYOUT_LAST) &&
            lies(&d->y, d->y_layout, LAYOUT_LAST);
 }
 

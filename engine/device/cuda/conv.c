@@ -134,7 +134,7 @@ static enum error conv_backward(struct op *op, const struct op_args *a) {
 
 /* ---- planning ------------------------------------------------------------------------------- */
 static bool conv_takes(const struct op_desc *d) {
-    return d->x_layout == LAYOUT_LAST && d->y_layout == LAYOUT_LAST && d->act <= ACT_RELU &&
+    return d->x_layout == LAYOUT_LAST && d->y_layout == LAYOUT_LAST && act_is_fused(d->act) &&
            !d->conv.maxpool;
 }
 

@@ -15,8 +15,8 @@ static enum error activation_create(struct device *dev, const struct op_desc *d,
 
 static enum error activation_forward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
-    CU(act_launch(d->act, element_read(d), element_of(d->precision), a->x[0], a->y, op_xs(d),
-                  cuda_stream(op)),
+    CU(act_launch(d->act, d->act_alpha, element_read(d), element_of(d->precision), a->x[0], a->y,
+                  op_xs(d), cuda_stream(op)),
        "activation");
     return ERR_NONE;
 }
@@ -24,8 +24,8 @@ static enum error activation_forward(struct op *op, const struct op_args *a) {
 static enum error activation_backward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
     if (!a->dx[0]) return ERR_NONE;
-    CU(act_back_launch(d->act, element_of(d->precision), a->x[0], a->dy, a->dx[0], op_xs(d),
-                       cuda_stream(op)),
+    CU(act_back_launch(d->act, d->act_alpha, element_of(d->precision), a->x[0], a->dy, a->dx[0],
+                       op_xs(d), cuda_stream(op)),
        "activation, backward");
     return ERR_NONE;
 }
@@ -67,7 +67,7 @@ static enum error dropout_forward(struct op *op, const struct op_args *a) {
     if (a->training)
         CU(dropout_launch(&c, from, to, a->x[0], a->y, cuda_stream(op)), "dropout");
     else
-        CU(act_launch(ACT_NONE, from, to, a->x[0], a->y, op_xs(d), cuda_stream(op)), "dropout");
+        CU(act_launch(ACT_NONE, 0, from, to, a->x[0], a->y, op_xs(d), cuda_stream(op)), "dropout");
     return ERR_NONE;
 }
 
@@ -90,7 +90,7 @@ const struct op_impl cuda_dropout = {
 
 /* ---- add ------------------------------------------------------------------------------------ */
 static bool add_takes(const struct op_desc *d) {
-    return layouts_equal(d) && d->act <= ACT_RELU;
+    return layouts_equal(d) && act_is_fused(d->act);
 }
 
 static enum error add_create(struct device *dev, const struct op_desc *d, struct op **out) {

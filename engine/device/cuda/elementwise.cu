@@ -23,6 +23,7 @@ template <typename X, typename T> struct tensors {
     T *to[2];
     int64_t n;
     bool aligned; /* all of them: run fills it in */
+    float alpha;  /* the activation's */
 };
 
 template <typename X, typename T, int ACT> struct act_pack {
@@ -32,7 +33,7 @@ template <typename X, typename T, int ACT> struct act_pack {
         float v[N];
         pack_load<WHOLE, N>(c.x[0], at, c.n, 0, v);
 #pragma unroll
-        for (int i = 0; i < N; i++) v[i] = value_of<ACT>(v[i]);
+        for (int i = 0; i < N; i++) v[i] = value_of<ACT>(v[i], c.alpha);
         pack_store<WHOLE, N>(c.to[0], at, c.n, v);
     }
     template <bool WHOLE>
@@ -41,7 +42,7 @@ template <typename X, typename T, int ACT> struct act_pack {
         pack_load<WHOLE, N>(c.x[0], at, c.n, 0, x);
         pack_load<WHOLE, N>(c.dy, at, c.n, 0, v);
 #pragma unroll
-        for (int i = 0; i < N; i++) v[i] *= slope_of<ACT>(x[i]);
+        for (int i = 0; i < N; i++) v[i] *= slope_of<ACT>(x[i], c.alpha);
         pack_store<WHOLE, N>(c.to[0], at, c.n, v);
     }
 };
@@ -54,7 +55,7 @@ template <typename X, typename T, bool RELU> struct add_pack {
         pack_load<WHOLE, N>(c.x[0], at, c.n, 0, a);
         pack_load<WHOLE, N>(c.x[1], at, c.n, 0, b);
 #pragma unroll
-        for (int i = 0; i < N; i++) a[i] = value_of < RELU ? ACT_RELU : ACT_NONE > (a[i] + b[i]);
+        for (int i = 0; i < N; i++) a[i] = value_of<(RELU ? ACT_RELU : ACT_NONE)>(a[i] + b[i]);
         pack_store<WHOLE, N>(c.to[0], at, c.n, a);
     }
     template <bool WHOLE>
@@ -98,58 +99,53 @@ template <typename X, typename T>
 static cudaError_t run_act(enum activation act, bool forward, const tensors<X, T> &c,
                            cudaStream_t stream) {
     switch (act) {
-    case ACT_RELU:
-        return run<act_pack<X, T, ACT_RELU>>(forward, c, stream);
-    case ACT_GELU:
-        return run<act_pack<X, T, ACT_GELU>>(forward, c, stream);
-    case ACT_GELU_TANH:
-        return run<act_pack<X, T, ACT_GELU_TANH>>(forward, c, stream);
-    case ACT_SILU:
-        return run<act_pack<X, T, ACT_SILU>>(forward, c, stream);
-    case ACT_SIGMOID:
-        return run<act_pack<X, T, ACT_SIGMOID>>(forward, c, stream);
-    case ACT_TANH:
-        return run<act_pack<X, T, ACT_TANH>>(forward, c, stream);
-    default:
-        return run<act_pack<X, T, ACT_NONE>>(forward, c, stream);
+#define GPU(NAME, value, slope)                                                                    \
+    case ACT_##NAME:                                                                               \
+        return run<act_pack<X, T, ACT_##NAME>>(forward, c, stream);
+#include "engine/device/activations.def"
     }
+    return cudaErrorInvalidValue;
 }
 
 template <typename X, typename T>
-static cudaError_t act_of(enum activation act, const void *x, void *y, int64_t n,
+static cudaError_t act_of(enum activation act, float alpha, const void *x, void *y, int64_t n,
                           cudaStream_t stream) {
-    const tensors<X, T> c = {{(const X *)x, NULL}, NULL, NULL, {(T *)y, NULL}, n, false};
+    const tensors<X, T> c = {{(const X *)x, NULL}, NULL, NULL, {(T *)y, NULL}, n, false, alpha};
     return run_act(act, true, c, stream);
 }
 template <typename T>
-static cudaError_t act_back_of(enum activation act, const void *x, const void *dy, void *dx,
-                               int64_t n, cudaStream_t stream) {
-    const tensors<T, T> c = {{(const T *)x, NULL}, NULL, (const T *)dy, {(T *)dx, NULL}, n, false};
+static cudaError_t act_back_of(enum activation act, float alpha, const void *x, const void *dy,
+                               void *dx, int64_t n, cudaStream_t stream) {
+    const tensors<T, T> c = {
+        {(const T *)x, NULL}, NULL, (const T *)dy, {(T *)dx, NULL}, n, false, alpha};
     return run_act(act, false, c, stream);
 }
 template <typename X, typename T>
 static cudaError_t add_of(bool relu, const void *x0, const void *x1, void *y, int64_t n,
                           cudaStream_t stream) {
-    const tensors<X, T> c = {{(const X *)x0, (const X *)x1}, NULL, NULL, {(T *)y, NULL}, n, false};
+    const tensors<X, T> c = {
+        {(const X *)x0, (const X *)x1}, NULL, NULL, {(T *)y, NULL}, n, false, 0};
     return relu ? run<add_pack<X, T, true>>(true, c, stream)
                 : run<add_pack<X, T, false>>(true, c, stream);
 }
 template <typename T>
 static cudaError_t add_back_of(bool relu, const void *y, const void *dy, void *dx0, void *dx1,
                                int64_t n, cudaStream_t stream) {
-    const tensors<T, T> c = {{NULL, NULL}, (const T *)y, (const T *)dy, {(T *)dx0, (T *)dx1}, n,
-                             false};
+    const tensors<T, T> c = {
+        {NULL, NULL}, (const T *)y, (const T *)dy, {(T *)dx0, (T *)dx1}, n, false, 0};
     return relu ? run<add_pack<T, T, true>>(false, c, stream)
                 : run<add_pack<T, T, false>>(false, c, stream);
 }
 
-extern "C" cudaError_t act_launch(enum activation act, enum element x_type, enum element type,
-                                  const void *x, void *y, int64_t n, cudaStream_t stream) {
-    return BY_TYPES(x_type, type, act_of, act, x, y, n, stream);
+extern "C" cudaError_t act_launch(enum activation act, float alpha, enum element x_type,
+                                  enum element type, const void *x, void *y, int64_t n,
+                                  cudaStream_t stream) {
+    return BY_TYPES(x_type, type, act_of, act, alpha, x, y, n, stream);
 }
-extern "C" cudaError_t act_back_launch(enum activation act, enum element type, const void *x,
-                                       const void *dy, void *dx, int64_t n, cudaStream_t stream) {
-    return BY_TYPE(type, act_back_of, act, x, dy, dx, n, stream);
+extern "C" cudaError_t act_back_launch(enum activation act, float alpha, enum element type,
+                                       const void *x, const void *dy, void *dx, int64_t n,
+                                       cudaStream_t stream) {
+    return BY_TYPE(type, act_back_of, act, alpha, x, dy, dx, n, stream);
 }
 extern "C" cudaError_t add_launch(bool relu, enum element x_type, enum element type, const void *x0,
                                   const void *x1, void *y, int64_t n, cudaStream_t stream) {

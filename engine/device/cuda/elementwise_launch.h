@@ -9,11 +9,11 @@ extern "C" {
 #endif
 
 /* y = act(x); ACT_NONE copies. */
-cudaError_t act_launch(enum activation act, enum element x_type, enum element type, const void *x,
-                       void *y, int64_t n, cudaStream_t stream);
+cudaError_t act_launch(enum activation act, float alpha, enum element x_type, enum element type,
+                       const void *x, void *y, int64_t n, cudaStream_t stream);
 /* dx = dy act'(x); dx may be dy. */
-cudaError_t act_back_launch(enum activation act, enum element type, const void *x, const void *dy,
-                            void *dx, int64_t n, cudaStream_t stream);
+cudaError_t act_back_launch(enum activation act, float alpha, enum element type, const void *x,
+                            const void *dy, void *dx, int64_t n, cudaStream_t stream);
 /* y = x0 + x1, or its relu. */
 cudaError_t add_launch(bool relu, enum element x_type, enum element type, const void *x0,
                        const void *x1, void *y, int64_t n, cudaStream_t stream);

@@ -230,7 +230,7 @@ static enum error linear_backward(struct op *op, const struct op_args *a) {
 
 static bool linear_takes(const struct op_desc *d) {
     return d->x_layout == LAYOUT_PLAIN && d->y_layout == LAYOUT_PLAIN &&
-           (d->act == ACT_NONE || d->act == ACT_RELU || d->act == ACT_GELU_TANH);
+           (act_is_fused(d->act) || d->act == ACT_GELU_TANH);
 }
 
 const struct op_impl cuda_linear = {

@@ -21,54 +21,39 @@ static double gelu_tanh_slope(double x) {
     return s + x * s * (1 - s) * 1.5957691216057308 * (1 + 3 * 0.044715 * x * x);
 }
 
-double act_value(enum activation act, double x) {
-    switch (act) {
-    case ACT_GELU:
-        return x * normal(x);
-    case ACT_GELU_TANH:
-        return x * sigmoid(gelu_inner(x));
-    case ACT_SILU:
-        return x * sigmoid(x);
-    case ACT_SIGMOID:
-        return sigmoid(x);
-    case ACT_TANH:
-        return tanh(x);
-    case ACT_RELU:
-        return x < 0 ? 0 : x; /* NaN stays NaN */
-    default:
-        return x;
+double act_value(const struct op_desc *d, double x) {
+    double alpha = (double)d->act_alpha;
+    (void)alpha;
+    switch (d->act) {
+#define PLAIN(NAME, value, slope)                                                                  \
+    case ACT_##NAME:                                                                               \
+        return value;
+#include "engine/device/activations.def"
     }
+    return x;
 }
 
-double act_slope(enum activation act, double x) {
-    double s = sigmoid(x), t = tanh(x);
-    switch (act) {
-    case ACT_GELU:
-        return normal(x) + x * 0.39894228040143268 * exp(-0.5 * x * x);
-    case ACT_GELU_TANH:
-        return gelu_tanh_slope(x);
-    case ACT_SILU:
-        return s * (1 + x * (1 - s));
-    case ACT_SIGMOID:
-        return s * (1 - s);
-    case ACT_TANH:
-        return 1 - t * t;
-    case ACT_RELU:
-        return x > 0;
-    default:
-        return 1;
+double act_slope(const struct op_desc *d, double x) {
+    double alpha = (double)d->act_alpha;
+    (void)alpha;
+    switch (d->act) {
+#define PLAIN(NAME, value, slope)                                                                  \
+    case ACT_##NAME:                                                                               \
+        return slope;
+#include "engine/device/activations.def"
     }
+    return 1;
 }
 
 static enum error activation_forward(struct op *op, const struct op_args *a) {
     for (int64_t k = 0; k < op_xs(&op->desc); k++)
-        a->y[k] = (float)act_value(op->desc.act, (double)a->x[0][k]);
+        a->y[k] = (float)act_value(&op->desc, (double)a->x[0][k]);
     return ERR_NONE;
 }
 
 static enum error activation_backward(struct op *op, const struct op_args *a) {
     for (int64_t k = 0; k < op_xs(&op->desc) && a->dx[0]; k++)
-        a->dx[0][k] = (float)((double)a->dy[k] * act_slope(op->desc.act, (double)a->x[0][k]));
+        a->dx[0][k] = (float)((double)a->dy[k] * act_slope(&op->desc, (double)a->x[0][k]));
     return ERR_NONE;
 }
 

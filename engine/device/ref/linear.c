@@ -35,7 +35,7 @@ static enum error linear_forward(struct op *op, const struct op_args *a) {
     struct pass p = pass_of(op, a);
     for (int64_t i = 0; i < p.rows; i++)
         for (int64_t o = 0; o < p.out; o++)
-            a->y[i * p.out + o] = (float)act_value(p.d->act, (double)input_of_act(&p, i, o));
+            a->y[i * p.out + o] = (float)act_value(p.d, (double)input_of_act(&p, i, o));
     return ERR_NONE;
 }
 
@@ -46,7 +46,7 @@ static void act_backward_all(const struct pass *p) {
         for (int64_t o = 0; o < p->out; o++) {
             int64_t at = i * p->out + o;
             double z = p->d->act == ACT_NONE ? 0 : (double)input_of_act(p, i, o);
-            dz[at] = (float)(act_slope(p->d->act, z) * (double)p->a->dy[at]);
+            dz[at] = (float)(act_slope(p->d, z) * (double)p->a->dy[at]);
         }
 }
 

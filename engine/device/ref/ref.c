@@ -5,16 +5,8 @@
 #include <stdlib.h>
 
 static const struct op_impl *const lists[OP_KINDS][2] = {
-    [OP_LINEAR] = {&ref_linear},     [OP_CONV2D] = {&ref_conv2d},
-    [OP_POOL2D] = {&ref_pool2d},     [OP_ACTIVATION] = {&ref_activation},
-    [OP_DROPOUT] = {&ref_dropout},   [OP_BATCHNORM] = {&ref_batchnorm},
-    [OP_ADD] = {&ref_add},           [OP_CROSS_ENTROPY] = {&ref_cross_entropy},
-    [OP_MSE] = {&ref_mse},           [OP_LAYERNORM] = {&ref_layernorm},
-    [OP_RMSNORM] = {&ref_rmsnorm},   [OP_EMBEDDING] = {&ref_embedding},
-    [OP_POSITION] = {&ref_position}, [OP_PREPEND] = {&ref_prepend},
-    [OP_SELECT] = {&ref_select},     [OP_TOKENS] = {&ref_tokens},
-    [OP_MEAN] = {&ref_mean},         [OP_ATTENTION] = {&ref_attention},
-    [OP_REORDER] = {&ref_reorder},
+#define OP(KIND, name) {&ref_##name},
+#include "engine/device/ops.def"
 };
 
 const struct op_impl *ref_impl(enum op_kind kind) {

@@ -7,10 +7,8 @@
 extern const struct device_ops device_ref;
 const struct op_impl *ref_impl(enum op_kind kind);
 
-extern const struct op_impl ref_linear, ref_conv2d, ref_pool2d, ref_activation, ref_dropout,
-    ref_batchnorm, ref_reorder, ref_add, ref_cross_entropy, ref_mse;
-extern const struct op_impl ref_layernorm, ref_rmsnorm, ref_embedding, ref_position, ref_prepend,
-    ref_select, ref_tokens, ref_mean, ref_attention;
+#define OP(KIND, name) extern const struct op_impl ref_##name;
+#include "engine/device/ops.def"
 
 /* What a fused activation does to a value, and to the gradient where the output was y. */
 static inline float act_forward(enum activation act, float v) {
@@ -19,6 +17,6 @@ static inline float act_forward(enum activation act, float v) {
 static inline float act_backward(enum activation act, float y, float dy) {
     return act == ACT_RELU && !(y > 0) ? 0 : dy;
 }
-/* The same of every activation, from what it read. */
-double act_value(enum activation act, double x);
-double act_slope(enum activation act, double x);
+/* The value of d's activation, whichever it is, and its slope, both from what it reads. */
+double act_value(const struct op_desc *d, double x);
+double act_slope(const struct op_desc *d, double x);

@@ -1,0 +1,29 @@
+/* leaky_relu: x where it is above 0, else slope x, element by element. */
+#include "engine/model/layer.h"
+
+struct leaky_relu_config {
+    double slope;
+};
+
+static enum error leaky_relu_plan(const void *config, const struct shape *x, struct layer_plan *p) {
+    const struct leaky_relu_config *c = config;
+    layer_plan_activation(p, x, ACT_LEAKY_RELU);
+    p->op.act_alpha = (float)c->slope;
+    return ERR_NONE;
+}
+
+static const struct config_field fields[] = {
+    {"slope", CONFIG_REAL, offsetof(struct leaky_relu_config, slope), "0.01",
+     .help = "What x is multiplied by where it is not above 0; PyTorch's negative_slope"},
+    {0},
+};
+
+const struct layer_ops layer_leaky_relu = {
+    .section = {.name = "leaky_relu",
+                .fields = fields,
+                .size = sizeof(struct leaky_relu_config),
+                .shorthand = "slope",
+                .help = "x above 0, else slope x"},
+    .inputs = 1,
+    .plan = leaky_relu_plan,
+};

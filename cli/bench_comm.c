@@ -39,9 +39,9 @@ static enum error take_link(struct bench_comm *o, const char *text) {
     const char *names[NAMES_MOST];
     int n, i;
     const struct link_ops *const *all = link_kinds(&n);
-    for (i = 0; i < n && i < NAMES_MOST; i++) names[i] = all[i]->name;
+    for (i = 0; i < n && i < NAMES_MOST; i++) names[i] = all[i]->row->name;
     TRY(pick("link", text, names, n, &i));
-    if (all[i]->launched)
+    if (all[i]->row->launched)
         return FAIL(ERR_USAGE,
                     "link %s needs ranks that its own launcher has started; this bench "
                     "starts threads or processes\nmeasure thread, shm, tcp or hosts",
@@ -370,8 +370,9 @@ static int run_all(const struct bench_comm *o, int argc, char **argv) {
     int64_t wrong = 0;
     enum error err = check(o);
     for (int i = 0; i < n && !err && !code; i++) {
-        err = strcmp(o->link->name, "shm") ? run_threads(o, &series[i])
-                                           : run_processes(o, argc, argv, &series[i], &code);
+        err = o->link->row->joins == JOINS_PROCESSES
+                  ? run_processes(o, argc, argv, &series[i], &code)
+                  : run_threads(o, &series[i]);
         bench_fit(&series[i]);
         for (int k = 0; k < series[i].rows; k++) wrong += series[i].row[k].wrong;
     }

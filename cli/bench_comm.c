@@ -187,8 +187,8 @@ static int run_all(const struct cli *cli, const struct bench_comm *o) {
     int64_t wrong = 0;
     enum error err = check(o);
     for (int i = 0; i < n && !err && !code; i++) {
-        err = strcmp(o->link->name, "shm") ? run_threads(o, &series[i])
-                                           : run_processes(cli, o, &series[i], &code);
+        err = o->link->row->joins == JOINS_PROCESSES ? run_processes(cli, o, &series[i], &code)
+                                                     : run_threads(o, &series[i]);
         bench_fit(&series[i]);
         for (int k = 0; k < series[i].rows; k++) wrong += series[i].row[k].wrong;
     }
@@ -201,11 +201,11 @@ static int run_all(const struct cli *cli, const struct bench_comm *o) {
 static enum error find_link(int index, const struct link_ops **out) {
     int n;
     *out = link_kinds(&n)[index];
-    if (!(*out)->launched) return ERR_NONE;
+    if (!(*out)->row->launched) return ERR_NONE;
     return FAIL(ERR_USAGE,
                 "link %s needs ranks that its own launcher has started; this bench starts threads "
                 "or processes\nmeasure thread, shm, tcp or hosts",
-                (*out)->name);
+                (*out)->row->name);
 }
 
 static int run(const struct cli *cli) {
@@ -233,7 +233,7 @@ static const char *collective_name(int i) {
 static const char *link_name(int i) {
     int n;
     const struct link_ops *const *all = link_kinds(&n);
-    return i < n ? all[i]->name : NULL;
+    return i < n ? all[i]->row->name : NULL;
 }
 
 static const char *algorithm_name(int i) {

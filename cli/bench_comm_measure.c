@@ -313,7 +313,7 @@ static enum error open_run(struct bench_run *b, const struct group_params *p,
     const struct bench_comm *o = b->o;
     struct group_params params = *p;
     void *memory;
-    params.link = o->link->name;
+    params.link = o->link->row->name;
     params.algorithm = s->algorithm;
     params.order = s->order;
     params.timeout = 60;

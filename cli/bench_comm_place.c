@@ -24,11 +24,11 @@ static enum error open_host(struct bench_places *p, int host, int first, int end
 }
 
 enum error bench_places_open(const struct bench_comm *o, struct bench_places *out) {
-    int size = (int)o->ranks, lower = strcmp(o->link->name, "hosts") ? size : (size + 1) / 2;
+    int size = (int)o->ranks, lower = strcmp(o->link->row->name, "hosts") ? size : (size + 1) / 2;
     *out = (struct bench_places){.size = size, .roster = {.size = size}};
-    if (o->link->far) out->roster.of = out->seat;
-    TRY(open_host(out, 0, 0, lower, o->link->far));
-    return open_host(out, 1, lower, size, o->link->far);
+    if (link_is_far(o->link)) out->roster.of = out->seat;
+    TRY(open_host(out, 0, 0, lower, link_is_far(o->link)));
+    return open_host(out, 1, lower, size, link_is_far(o->link));
 }
 
 void bench_places_close(struct bench_places *p) {

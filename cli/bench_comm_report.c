@@ -45,7 +45,7 @@ static bool emulates(const struct bench_comm *o) {
 
 static void print_head(const struct bench_comm *o, FILE *out) {
     char latency[32];
-    fprintf(out, "# %s over %s, %lld rank%s", o->collective->name, o->link->name,
+    fprintf(out, "# %s over %s, %lld rank%s", o->collective->name, o->link->row->name,
             (long long)o->ranks, o->ranks == 1 ? "" : "s");
     if (emulates(o)) fprintf(out, ", EMULATED ports:");
     if (o->emulate.bandwidth > 0) fprintf(out, " %g Mbit/s", o->emulate.bandwidth * 8e-6);
@@ -87,10 +87,10 @@ static void print_csv(const struct bench_comm *o, const struct bench_series *ser
         for (int k = 0; k < series[i].rows; k++) {
             const struct bench_row *r = &series[i].row[k];
             fprintf(out, "%s,%s,%lld,%s,%s,%s,%s,%lld,%lld,%.4f,%.6f,%.6f,%lld,%.4f\n",
-                    o->collective->name, o->link->name, (long long)o->ranks, dtype_name(o->type),
-                    op_text(o), order_name(&series[i]), r->algorithm, (long long)r->bytes,
-                    (long long)r->count, r->seconds * 1e6, algbw(r), busbw(o, r),
-                    (long long)r->wrong, r->model * 1e6);
+                    o->collective->name, o->link->row->name, (long long)o->ranks,
+                    dtype_name(o->type), op_text(o), order_name(&series[i]), r->algorithm,
+                    (long long)r->bytes, (long long)r->count, r->seconds * 1e6, algbw(r),
+                    busbw(o, r), (long long)r->wrong, r->model * 1e6);
         }
 }
 
@@ -123,7 +123,7 @@ static void put_json(const struct bench_comm *o, const struct bench_series *seri
                      struct json *j) {
     json_open(j, NULL, '{');
     json_string(j, "collective", o->collective->name);
-    json_string(j, "link", o->link->name);
+    json_string(j, "link", o->link->row->name);
     json_int(j, "ranks", o->ranks);
     json_string(j, "type", dtype_name(o->type));
     json_string(j, "op", op_text(o));

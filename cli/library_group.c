@@ -86,7 +86,7 @@ static enum error read_told(const struct launch_self *self, struct engine_group 
     p->size = self->size;
     p->locals = self->locals;
     p->meeting_fd = self->meeting_fd;
-    if (self->locals == self->size && (!link || !link->far)) return ERR_NONE;
+    if (self->locals == self->size && (!link || !link_is_far(link))) return ERR_NONE;
     return station_told(g->pool, p);
 }
 

@@ -21,7 +21,8 @@ static void print_features(void) {
     const struct mode_ops *const *modes = mode_kinds(&n);
     for (int i = 0; i < n; i++) printf("mode       %-8s %s\n", modes[i]->name, modes[i]->summary);
     const struct link_ops *const *links = link_kinds(&n);
-    for (int i = 0; i < n; i++) printf("link       %-8s %s\n", links[i]->name, links[i]->summary);
+    for (int i = 0; i < n; i++)
+        printf("link       %-8s %s\n", links[i]->row->name, links[i]->summary);
     const struct algo_ops *const *algos = algo_list(&n);
     for (int i = 0; i < n; i++) printf("algorithm  %-16s %s\n", algos[i]->name, algos[i]->why);
     const struct carrier_ops *const *carriers = carrier_list(&n);

@@ -14,12 +14,10 @@ struct link { /* what is measured */
     int ranks;
 };
 
+/* NULL: nothing that this program could start ranks for. */
 static const char *link_name(int link) {
-    static const char *const names[] = {[COMM_LINK_THREAD] = "thread",
-                                        [COMM_LINK_SHM] = "shm",
-                                        [COMM_LINK_TCP] = "tcp",
-                                        [COMM_LINK_HOSTS] = "hosts"};
-    return link > 0 && link < (int)(sizeof names / sizeof *names) ? names[link] : NULL;
+    const struct link_row *row = &link_rows[link];
+    return row->joins == JOINS_ANY || row->launched ? NULL : row->name;
 }
 
 /* A server's reduce and broadcast are a star; one that is shared by all is what 'direct' does. */

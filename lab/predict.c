@@ -39,8 +39,8 @@ static void take_sharing(const struct run_config *c, struct simulate_plan *p) {
 
 /* Ranks that reach each other's memory take what is best there, whatever their ports would say. */
 static bool takes_direct(const struct run_config *c) {
-    return (c->comm.link == COMM_LINK_THREAD || c->comm.link == COMM_LINK_SHM) &&
-           c->comm.order != COMM_ORDER_RING;
+    enum link_joins joins = link_rows[c->comm.link].joins;
+    return (joins == JOINS_THREADS || joins == JOINS_PROCESSES) && c->comm.order != COMM_ORDER_RING;
 }
 
 /* The step as measured, cut into as many passes as the configuration makes of its batch. */

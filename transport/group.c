@@ -16,7 +16,7 @@
 static enum error find_link(struct group *g, const struct link_ops **out) {
     *out = link_find(g->params.link);
     if (!*out) return FAIL(ERR_CONFIG, "no link '%s'", g->params.link);
-    g->params.link = (*out)->name;
+    g->params.link = (*out)->row->name;
     return ERR_NONE;
 }
 
@@ -33,7 +33,7 @@ static enum error find_algo(struct group *g) {
         return FAIL(ERR_CONFIG,
                     "algorithm %s is done by the link, but link %s has no collectives of its own\n"
                     "comm.link: mpi, or comm.algorithm: auto",
-                    name, link->name);
+                    name, link->row->name);
     if (!a->orders[order])
         return FAIL(ERR_CONFIG,
                     "algorithm %s cannot add in %s order\n"

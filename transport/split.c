@@ -63,7 +63,7 @@ static void insert(struct split *s, const struct wish *wishes, int r) {
 
 /* A host, for those who meet there: a link that is not far knows only one. */
 static int host_of(const struct group *g, int rank) {
-    bool far = link_find(g->params.link)->far;
+    bool far = link_is_far(link_find(g->params.link));
     return far && g->params.roster ? g->params.roster->of[rank].host : 0;
 }
 

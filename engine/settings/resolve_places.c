@@ -182,27 +182,29 @@ void resolve_check_count(struct resolve *r) {
 
 /* What the ranks can reach each other by; NULL: anything that ddp can use. */
 static const char *wrong_link(const struct resolve *r) {
-    static const char *const names[] = {"auto", "thread", "shm", "tcp", "hosts", "mpi"};
-    const char *name = names[r->c->comm.link];
+    const struct link_row *link = &link_rows[r->c->comm.link];
     bool ddp = r->c->sharing.place == PLACE_PROCESSES, many = r->c->run.nodes > 1;
-    if (ddp && r->c->comm.link == COMM_LINK_THREAD)
+    if (ddp && link->joins == JOINS_THREADS)
         return pool_printf(r->pool,
-                           "link 'thread' joins threads, but mode 'ddp' (%s) runs "
+                           "link '%s' joins threads, but mode 'ddp' (%s) runs "
                            "processes\nuse link shm or auto",
-                           resolve_place(r, resolve_find(r, "mode")));
-    if (r->c->sharing.place == PLACE_THREADS && r->c->comm.link > COMM_LINK_THREAD)
+                           link->name, resolve_place(r, resolve_find(r, "mode")));
+    if (r->c->sharing.place == PLACE_THREADS && link->joins > JOINS_THREADS)
         return pool_printf(r->pool,
                            "link '%s' joins processes, but mode 'dp' (%s) runs "
                            "threads\nuse link thread or auto",
-                           name, resolve_place(r, resolve_find(r, "mode")));
-    if (ddp && r->c->comm.link == COMM_LINK_MPI && !r->c->launched.by)
-        return "link 'mpi' joins ranks that an MPI launcher has started, but here 'engine run' "
-               "starts them\nmpirun -np 4 engine run CONFIG, or use link auto";
-    if (many && r->c->comm.link == COMM_LINK_SHM)
+                           link->name, resolve_place(r, resolve_find(r, "mode")));
+    if (ddp && link->launched && !r->c->launched.by)
+        return pool_printf(
+            r->pool,
+            "link '%s' joins ranks that an MPI launcher has started, but here 'engine "
+            "run' starts them\nmpirun -np 4 engine run CONFIG, or use link auto",
+            link->name);
+    if (many && link->joins == JOINS_PROCESSES)
         return pool_printf(r->pool,
-                           "link 'shm' stays on one host, but there are %lld nodes "
+                           "link '%s' stays on one host, but there are %lld nodes "
                            "(%s)\nuse link hosts, tcp or auto",
-                           (long long)r->c->run.nodes,
+                           link->name, (long long)r->c->run.nodes,
                            resolve_place(r, resolve_find(r, "run.nodes")));
     return "";
 }
@@ -221,5 +223,5 @@ enum error resolve_link(struct resolve *r) {
         return ERR_NONE;
     bool ddp = r->c->sharing.place == PLACE_PROCESSES, many = r->c->run.nodes > 1;
     c->link = !ddp ? COMM_LINK_THREAD : many ? COMM_LINK_HOSTS : COMM_LINK_SHM;
-    return resolve_decide(r, "comm.link", !ddp ? "thread" : many ? "hosts" : "shm");
+    return resolve_decide(r, "comm.link", link_rows[c->link].name);
 }

@@ -2,6 +2,7 @@
  * table a section. */
 #pragma once
 #include "engine/base/limits.h"
+#include "engine/base/links.h"
 #include "engine/data/dataset.h"
 #include "engine/model/graph.h"
 #include "engine/optim/optim.h"
@@ -21,14 +22,6 @@ struct device_choice { /* auto | cpu:4 | ref:2 | cuda | cuda:0,2 */
     int listed;     /* of an accelerator: how many units are named in 'unit'; 0: all, from 0 on */
     int unit[RUN_DEVICES_MAX];
     int server; /* of an accelerator: the unit of a rank that only serves */
-};
-enum comm_link {
-    COMM_LINK_AUTO,
-    COMM_LINK_THREAD,
-    COMM_LINK_SHM,
-    COMM_LINK_TCP,
-    COMM_LINK_HOSTS,
-    COMM_LINK_MPI
 };
 enum comm_order { COMM_ORDER_AUTO, COMM_ORDER_TREE, COMM_ORDER_RING };
 enum comm_backend { BACKEND_AUTO, BACKEND_HOST, BACKEND_PEER, BACKEND_NCCL };

@@ -136,11 +136,14 @@ static const struct config_field comm_fields[] = {
      "What moves gradients that lie on GPUs: copies from GPU to GPU (peer, mode dp), NVIDIA's "
      "library (nccl, mode ddp), or the host, by link and algorithm",
      .choices = "auto|host|peer|nccl"},
-    {"link", CONFIG_ENUM, offsetof(struct comm_config, link), "auto",
-     "What carries bytes: memory of one process (thread) in dp; in ddp memory that processes share "
-     "(shm), sockets (tcp), shm inside a host and tcp between hosts (hosts), or an MPI library "
-     "(mpi, ranks started by mpirun)",
-     .choices = "auto|thread|shm|tcp|hosts|mpi"},
+    {"link", CONFIG_ENUM, offsetof(struct comm_config, link), "auto", "What carries bytes: "
+#define LINK(KIND, name, joins, launched, about) about
+#include "engine/base/links.def"
+     ,
+     .choices = "auto"
+#define LINK(KIND, name, joins, launched, about) "|" #name
+#include "engine/base/links.def"
+    },
     {"algorithm", CONFIG_STRING, offsetof(struct comm_config, algorithm), "auto",
      .help = "How ranks add up: auto, direct, ring, star, tree, halving_doubling, hierarchical; "
              "native: the MPI library's own, with its bits"},

@@ -19,7 +19,6 @@
 
 /* What the starter tells its ranks by the environment, beside where they meet (station.h). */
 static const char RESUME[] = "ENGINE_RESUME", RUN[] = "ENGINE_RUN_ID";
-static const char *const links[] = {"auto", "thread", "shm", "tcp", "hosts", "mpi"};
 
 static const char *given(const char *name) {
     const char *text = getenv(name);
@@ -62,7 +61,7 @@ static enum error rank_here(const struct job *job) {
                                .size = c->devices.count,
                                .locals = me->locals,
                                .meeting_fd = me->meeting_fd,
-                               .link = c->comm.link ? links[c->comm.link] : "shm",
+                               .link = c->comm.link ? link_rows[c->comm.link].name : "shm",
                                .interface = interface,
                                .timeout = c->run.join_timeout};
     struct job mine = *job;
@@ -88,7 +87,7 @@ static enum error joined_here(const struct job *job) {
     struct station_params p = {.rank = l->rank,
                                .size = l->size,
                                .meeting_fd = -1,
-                               .link = links[c->comm.link],
+                               .link = link_rows[c->comm.link].name,
                                .master = master,
                                .serve = l->rank == 0,
                                .token = token,
@@ -232,7 +231,8 @@ static enum error run_rounds(struct start *s, int *exit_code) {
 
 /* Ranks of one host need a store only for a link that other hosts could use as well. */
 static enum error open_nodes(struct start *s, struct nodes_params *p) {
-    if (p->count == 1 && s->job->settings->config.comm.link <= COMM_LINK_SHM) return ERR_NONE;
+    const struct link_row *link = &link_rows[s->job->settings->config.comm.link];
+    if (p->count == 1 && link->joins != JOINS_HOSTS) return ERR_NONE;
     if (p->count > 1) TRY(facts_find(s->job, &s->facts));
     p->nfacts = s->facts.count;
     return nodes_open(p, &s->nodes);

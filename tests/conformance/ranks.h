@@ -148,12 +148,12 @@ static inline void ranks_place(struct ranks *p) {
 /* What the ranks need to meet over p's link; given back by ranks_part. */
 static inline void ranks_meet(struct ranks *p) {
     const struct link_ops *ops = link_find(p->link);
-    if (ops->far) ranks_place(p);
+    if (link_is_far(ops)) ranks_place(p);
     if (!strcmp(p->link, "hosts")) {
         int lower = (p->world + 1) / 2;
         assert_ok(meeting_create(lower, &p->on_host[0]));
         if (p->world > lower) assert_ok(meeting_create(p->world - lower, &p->on_host[1]));
-    } else if (!ops->far) {
+    } else if (!link_is_far(ops)) {
         assert_ok((strcmp(p->link, "shm") ? meeting_create : meeting_create_shared)(p->world,
                                                                                     &p->meeting));
     }

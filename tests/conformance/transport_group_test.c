@@ -35,12 +35,13 @@ static void run_all(enum order order, int w, int hosts) {
         for (int a = 0; a <= algos; a++) {
             const struct algo_ops *as = a < algos ? algo[a] : NULL; /* NULL: auto */
             bool alike = hosts == 1 || (world & (world - 1)) == 0;
-            if (link[l]->launched || !chosen(l, a, w) || hosts_of(link[l]->name, world) != hosts)
+            if (link[l]->row->launched || !chosen(l, a, w) ||
+                hosts_of(link[l]->row->name, world) != hosts)
                 continue;
             if (as && as->native) continue;
             if (as && (!as->orders[order] || (as->hosts_alike && !alike))) continue;
             run_ranks((struct ranks){.world = world,
-                                     .link = link[l]->name,
+                                     .link = link[l]->row->name,
                                      .algorithm = as ? as->name : "auto",
                                      .order = order,
                                      .fn = conform,

@@ -8,8 +8,9 @@ static void run_everywhere(void (*fn)(struct rank *), const int *worlds) {
     int links;
     const struct link_ops *const *link = link_kinds(&links);
     for (int l = 0; l < links; l++)
-        for (int i = 0; worlds[i] && !link[l]->launched; i++)
-            run_ranks((struct ranks){.world = worlds[i], .link = link[l]->name, .fn = fn}, NULL);
+        for (int i = 0; worlds[i] && !link[l]->row->launched; i++)
+            run_ranks((struct ranks){.world = worlds[i], .link = link[l]->row->name, .fn = fn},
+                      NULL);
 }
 
 #define EVERYWHERE(name, ...)                                                                      \

@@ -224,7 +224,7 @@ static enum error check_link(struct station *s, const char *name) {
     s->group.link = strcmp(name, "auto") ? name : fitting_link(&s->roster);
     const struct link_ops *ops = link_find(s->group.link);
     if (!ops) return FAIL(ERR_CONFIG, "no link '%s'", s->group.link);
-    if (!ops->far && s->roster.hosts > 1)
+    if (!link_is_far(ops) && s->roster.hosts > 1)
         return FAIL(ERR_CONFIG,
                     "link %s stays on one host, but the ranks are on %d\nuse comm.link: "
                     "auto",
@@ -241,7 +241,7 @@ static enum error open_with_master(struct station *s, const struct station_param
     s->group.roster = &s->roster;
     s->group.port = s->port;
     const struct link_ops *ops = link_find(s->group.link);
-    if (!ops->far || ops->sync_near) TRY(open_board(s, p));
+    if (!link_is_far(ops) || ops->sync_near) TRY(open_board(s, p));
     return ERR_NONE;
 }
 

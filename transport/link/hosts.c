@@ -275,10 +275,9 @@ failed:
 }
 
 const struct link_ops link_hosts = {
-    .name = "hosts",
+    .row = &link_rows[COMM_LINK_HOSTS],
     .summary = "shared memory within hosts, TCP between them",
     .lazy = true,
-    .far = true,
     .open = hosts_open,
     .close = hosts_close,
     .meet = hosts_meet,

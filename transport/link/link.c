@@ -3,14 +3,12 @@
 
 #include <string.h>
 
-#define LINK(name) extern const struct link_ops link_##name;
-#include "transport/link/links.def"
-#undef LINK
+#define LINK(KIND, name, joins, launched, about) extern const struct link_ops link_##name;
+#include "engine/base/links.def"
 
 static const struct link_ops *const kinds[] = {
-#define LINK(name) &link_##name,
-#include "transport/link/links.def"
-#undef LINK
+#define LINK(KIND, name, joins, launched, about) &link_##name,
+#include "engine/base/links.def"
 };
 
 const struct link_ops *const *link_kinds(int *count) {
@@ -20,7 +18,7 @@ const struct link_ops *const *link_kinds(int *count) {
 
 const struct link_ops *link_find(const char *name) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (!strcmp(kinds[i]->name, name)) return kinds[i];
+        if (!strcmp(kinds[i]->row->name, name)) return kinds[i];
     return NULL;
 }
 

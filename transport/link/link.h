@@ -1,5 +1,5 @@
 /* A link moves bytes between this rank and its peers. It knows neither collectives nor floats. The
- * kinds are listed in links.def. Every function that waits has a deadline (link_params.timeout
+ * kinds are listed in engine/base/links.def. Every function that waits has a deadline (link_params.timeout
  * without progress), looks for ranks that left or died, and gives the group's failure once there is
  * one.
  *
@@ -8,6 +8,7 @@
 #pragma once
 #include "engine/base/error.h"
 #include "engine/base/limits.h"
+#include "engine/base/links.h"
 #include "transport/place.h"
 #include <stdint.h>
 
@@ -68,10 +69,9 @@ struct incoming {
 };
 
 struct link_ops {
-    const char *name, *summary;
-    bool lazy;     /* see meet */
-    bool far;      /* peers may be on other hosts: it needs a port and a roster */
-    bool launched; /* its ranks are processes that a launcher of its own has started */
+    const struct link_row *row; /* its line of links.def */
+    const char *summary;
+    bool lazy; /* see meet */
     /* Waits for no one, but for those that a far link must reach. *out is set only on success. */
     enum error (*open)(const struct link_params *p, struct link **out);
     /* Tells the peers that this rank has left; waits for no one. */
@@ -126,6 +126,10 @@ struct link_ops {
 /* All kinds; link_find gives NULL for an unknown name. */
 const struct link_ops *const *link_kinds(int *count);
 const struct link_ops *link_find(const char *name);
+/* Whether peers may be on other hosts: the link then needs a port and a roster. */
+static inline bool link_is_far(const struct link_ops *link) {
+    return link->row->joins == JOINS_HOSTS;
+}
 /* What messages call a rank. */
 static inline int link_rank_name(const struct link_params *p, int rank) {
     return p->names ? p->names[rank] : rank;

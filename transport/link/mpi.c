@@ -445,9 +445,8 @@ static enum error mpi_open(const struct link_params *p, struct link **out) {
 }
 
 const struct link_ops link_mpi = {
-    .name = "mpi",
+    .row = &link_rows[COMM_LINK_MPI],
     .summary = "an MPI library carries the messages; ranks started by mpirun or srun",
-    .launched = true,
     .open = mpi_open,
     .close = mpi_close,
     .exchange = mpi_exchange,

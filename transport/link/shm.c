@@ -5,7 +5,7 @@
 static enum error open_shm(const struct link_params *p, struct link **out);
 
 const struct link_ops link_shm = {
-    .name = "shm",
+    .row = &link_rows[COMM_LINK_SHM],
     .summary = "shared memory of one host",
     .open = open_shm,
     SHARED_LINK_OPS,

@@ -288,7 +288,7 @@ enum error tcp_begin_use(struct link *l) {
 }
 
 const struct link_ops link_tcp = {
-    .name = "tcp",
+    .row = &link_rows[COMM_LINK_TCP],
     .summary = "TCP between ranks, on one host or many",
     .open = open_mesh,
     .close = tcp_close,

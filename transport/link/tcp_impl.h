@@ -212,8 +212,8 @@ enum error tcp_alloc(struct link *l, size_t bytes, void **out);
 /* The end of opening a link of all ranks: measures, and opens. */
 MUST_CHECK enum error tcp_begin_use(struct link *l);
 #define TCP_LINK_OPS                                                                               \
-    .lazy = true, .far = true, .meet = tcp_meet, .sync = tcp_sync, .alloc = tcp_alloc,             \
-    .fail = tcp_fail, .failure = tcp_failure, .note = tcp_note
+    .lazy = true, .meet = tcp_meet, .sync = tcp_sync, .alloc = tcp_alloc, .fail = tcp_fail,        \
+    .failure = tcp_failure, .note = tcp_note
 
 /* ---- tcp_health.c ---- */
 MUST_CHECK enum error health_open(struct tcp *t); /* streams are open */

@@ -4,7 +4,7 @@
 static enum error open_thread(const struct link_params *p, struct link **out);
 
 const struct link_ops link_thread = {
-    .name = "thread",
+    .row = &link_rows[COMM_LINK_THREAD],
     .summary = "memory of one process",
     .open = open_thread,
     SHARED_LINK_OPS,

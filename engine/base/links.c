@@ -1,0 +1,7 @@
+#include "engine/base/links.h"
+
+const struct link_row link_rows[] = {
+    {"auto", JOINS_ANY, false},
+#define LINK(KIND, name, joins, launched, about) {#name, joins, launched},
+#include "engine/base/links.def"
+};

@@ -148,6 +148,7 @@ static void a_reader_that_has_gone_is_no_failure(void **state) {
     (void)state;
     static const char script[] =
         "engine=$1 folder=$2 mode=$3 stop=$4 command=$5\n"
+        ": >\"$folder/err\"\n" /* what the case before has said is not this one's */
         "{ trap '' INT; \"$engine\" $command --mode $mode --devices cpu:2 2>\"$folder/err\" & "
         "p=$!\n"
         "  if [ $stop = yes ]; then\n"

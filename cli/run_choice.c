@@ -2,8 +2,8 @@
 
 #include "engine/base/file.h"
 #include "engine/base/log.h"
-#include "engine/train/inject.h"
 #include "engine/save/run_record.h"
+#include "engine/train/inject.h"
 #include "transport/launch/launcher.h"
 
 #include <errno.h>

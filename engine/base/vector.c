@@ -1,6 +1,5 @@
 #include "engine/base/vector.h"
 
-
 #include <assert.h>
 
 VECTORISED static void add_each(float *restrict to, const float *restrict from, int64_t n) {

@@ -11,7 +11,6 @@
 
 #include "engine/base/rng.h"
 
-
 static int64_t round_up(int64_t n, int64_t to) {
     return (n + to - 1) / to * to;
 }

@@ -127,8 +127,9 @@ struct trainer {
     bool resumed;             /* it began from a checkpoint */
     char run_id[RUN_ID_TEXT]; /* rank 0's, on every rank; "": it has none */
     int64_t phase_ns[PHASES];
-    struct trace *trace;   /* NULL: there is none */
-    struct timers *timers; /* of an asynchronous device's passes; NULL: the host's clock tells all */
+    struct trace *trace; /* NULL: there is none */
+    struct timers
+        *timers; /* of an asynchronous device's passes; NULL: the host's clock tells all */
     const struct step_batch *ahead; /* the next batch, which is on its way to the device; or NULL */
     struct lag lag;                 /* of a device that is slow on purpose */
     double *confusion; /* (classes, classes) of the last evaluation; NULL: not counted */

@@ -2,8 +2,8 @@
  * C. A new case is one line of the table; a new implementation or device is found by itself.
  * Outputs and scratch are filled with NaN first, so that what is not written shows. Images of whole
  * blocks of channels are tried in the blocked layout too, by implementations that take it. */
-#include "tests/harness/op_run.h"
 #include "engine/device/runtime.h"
+#include "tests/harness/op_run.h"
 
 /* ---- one run of a case ---------------------------------------------------------------------- */
 /* An image between plain (as it is kept here) and blocked, in place. */

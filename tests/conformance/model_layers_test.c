@@ -4,8 +4,8 @@
  * The cases are small models around the layer. A parameter in front of the layer makes its gradient
  * depend on the layer's dx, so that checking all parameters checks dx too. A new layer needs a case
  * here: the first test says so. */
-#include "tests/harness/harness.h"
 #include "engine/device/runtime.h"
+#include "tests/harness/harness.h"
 #include "tests/harness/shapes.h"
 
 #include "tests/unit/model_fixture.h"

@@ -1,7 +1,7 @@
 /* Running graphs: fusions, shared outputs, ready order, batches of several sizes, and what must not
  * be touched. */
-#include "tests/harness/harness.h"
 #include "engine/device/runtime.h"
+#include "tests/harness/harness.h"
 
 #include "tests/unit/model_fixture.h"
 

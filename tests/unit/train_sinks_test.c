@@ -30,7 +30,8 @@ static void choose(const char *sinks) {
     const char *sets[] = {"mode=single", "devices=cpu:1", set};
     snprintf(set, sizeof set, "log.sinks=%s", sinks);
     run_settings_free(&settings);
-    if (run_settings_load(NULL, sets, 3, lone_modes, none, NULL, false, &settings, &report) != ERR_NONE)
+    if (run_settings_load(NULL, sets, 3, lone_modes, none, NULL, false, &settings, &report) !=
+        ERR_NONE)
         fail_msg("%s", report);
     job = (struct job){.settings = &settings, .run_dir = dir};
 }

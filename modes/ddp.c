@@ -12,7 +12,7 @@
  *   optimizer.shard   every process steps its own slices of the arena      share/slices.c
  *   comm.compress     gradients travel in fewer bytes                      share/compressed.c
  *   ddp.sync          processes step alone, and average now and then       share/average.c */
-#include "engine/settings/resolve_impl.h"
+#include "engine/settings/resolve.h"
 #include "modes/share/share.h"
 
 static enum error choose(struct resolve *r) {

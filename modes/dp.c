@@ -18,7 +18,7 @@
  * A server that does not wait for all (dp.staleness) is share/stale.c's. The samples reach the ranks
  * directly (each loads its own) or through the server's port as well (dp.scatter: server). */
 #include "engine/device/runtime.h"
-#include "engine/settings/resolve_impl.h"
+#include "engine/settings/resolve.h"
 #include "modes/share/share.h"
 
 static enum error decide_overlap(struct resolve *r) {

@@ -3,7 +3,7 @@
  *
  *   step   compute -> update (share/none.c)
  */
-#include "engine/settings/resolve_impl.h"
+#include "engine/settings/resolve.h"
 #include "modes/share/share.h"
 
 static enum error choose(struct resolve *r) {

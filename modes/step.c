@@ -130,6 +130,16 @@ enum error mode_bring(struct mode *m, const struct step_batch **out) {
     return scatter_next(m->scatter, out);
 }
 
+enum error step_send(struct mode *m, int b, struct work ***out) {
+    TRY(flight_next(&m->flight, out));
+    group_label(m->team.group, LABEL_GRADIENTS(b));
+    return ERR_NONE;
+}
+
+enum error step_land(struct mode *m) {
+    return flight_land(&m->flight);
+}
+
 /* ---- between steps ---- */
 
 enum error mode_sum(struct mode *m, double *v, int n) {

@@ -6,24 +6,29 @@
 
 struct share; /* each share's own */
 struct mode {
-    struct trainer *t;         /* read; what it is told, it is by calls */
-    struct standing *standing; /* its, to fill while the mode opens */
+    struct trainer *t;         /* only read here: its own calls change it */
+    struct standing *standing; /* of the trainer; filled while the mode opens */
     const struct sharing *how;
     const struct place *place;
-    struct team team; /* of all ranks; none where this one is alone */
+    struct team team; /* all ranks; zeroed where this one is alone */
     const struct share_ops *ops;
-    struct share *share;       /* what it keeps; NULL: nothing */
-    struct compress *packed;   /* the same of share_compressed, beside its owner's */
-    struct buckets buckets;    /* of the configuration */
-    const struct buckets *cut; /* these, or the share's */
-    int leaving;               /* buckets that leave in each step: all, or 0 */
-    int left;                  /* of them, in this step */
-    enum lane lane;            /* on which they do */
-    int64_t began;             /* this step */
-    struct learned learned;    /* by it */
-    struct flight flight;
-    struct scatter *scatter; /* samples come through rank 0; else NULL */
+    struct share *share;       /* the share's own state; NULL: it keeps none */
+    struct compress *packed;   /* the state of share_compressed, beside that of its owner */
+    struct buckets buckets;    /* as the configuration cuts them */
+    const struct buckets *cut; /* the buckets of this run: these, or the share's */
+    int leaving;               /* how many buckets leave in each step: all, or 0 */
+    int left;                  /* how many have left in this step */
+    enum lane lane;            /* the lane on which they leave */
+    int64_t began;             /* when this step began */
+    struct learned learned;    /* what this step has learned */
+    struct flight flight;      /* calls of this step that have begun and may still run */
+    struct scatter *scatter;   /* samples come through rank 0; else NULL */
 };
+/* For shares: where the handle of the next call goes, which carries bucket b's gradients; and the wait for all
+ * such calls, as share_ops.land. */
+enum error step_send(struct mode *m, int b, struct work ***out);
+enum error step_land(struct mode *m);
+
 /* What all rows of modes.def have in common: the slots of mode_ops that this step fills. */
 enum error mode_open(struct trainer *t, struct standing *standing, struct mode **out);
 enum error mode_start(struct mode *m);

@@ -1,6 +1,6 @@
 /* What carries gradients that lie on accelerators, and where their server computes. */
 #include "engine/device/runtime.h"
-#include "engine/settings/resolve_impl.h"
+#include "engine/settings/resolve.h"
 
 static const struct device_ops *kind_of(const struct resolve *r) {
     return device_find(r->c->devices.kind);

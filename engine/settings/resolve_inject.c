@@ -1,5 +1,5 @@
 /* What may be planted in which run: a device that is there, and a mode in which it can show. */
-#include "engine/settings/resolve_impl.h"
+#include "engine/settings/resolve.h"
 
 static void check_device(struct resolve *r, const char *path, int64_t device) {
     int n = r->c->devices.count;

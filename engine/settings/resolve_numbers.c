@@ -1,6 +1,6 @@
 /* How numbers are computed: precision, batchnorm over the whole batch, and what devices are capable of. */
 #include "engine/device/runtime.h"
-#include "engine/settings/resolve_impl.h"
+#include "engine/settings/resolve.h"
 
 static void check_precision(struct resolve *r) {
     int precision = r->c->precision;

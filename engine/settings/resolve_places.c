@@ -1,7 +1,7 @@
 /* Who starts the ranks (engine run on one host or on several, or another launcher), and what they
  * reach each other by. */
 #include "engine/save/init.h"
-#include "engine/settings/resolve_impl.h"
+#include "engine/settings/resolve.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Which mode it is, and how it shares gradients. */
-#include "engine/settings/resolve_impl.h"
+#include "engine/settings/resolve.h"
 #include "engine/train/mode.h"
 
 enum { MODES_MAX = 16 };

@@ -1,5 +1,5 @@
 /* log.trace: a range of steps, counted from 1 as in metrics.jsonl, both ends included. */
-#include "engine/settings/resolve_impl.h"
+#include "engine/settings/resolve.h"
 
 #include "engine/base/text.h"
 

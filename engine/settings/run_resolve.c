@@ -2,7 +2,7 @@
  * that order, each from those before it, and written into the tree as "auto", so that the resolved
  * configuration runs anywhere as it did here. */
 #include "engine/settings/run_resolve.h"
-#include "engine/settings/resolve_impl.h"
+#include "engine/settings/resolve.h"
 #include "engine/tell/score.h"
 #include "engine/train/mode.h"
 

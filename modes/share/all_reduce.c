@@ -17,14 +17,9 @@ static enum error start(struct mode *m) {
 static enum error leave(struct mode *m, int b) {
     const int64_t *edge = m->cut->edge + b;
     struct work **work;
-    TRY(flight_next(&m->flight, &work));
-    group_label(m->team.group, LABEL_GRADIENTS(b));
+    TRY(step_send(m, b, &work));
     return group_all_reduce(m->team.group, m->lane, m->t->grads[0] + edge[0], edge[1] - edge[0],
                             DTYPE_F32, REDOP_SUM, work);
-}
-
-static enum error land(struct mode *m) {
-    return flight_land(&m->flight);
 }
 
 static enum error update(struct mode *m) {
@@ -36,4 +31,4 @@ static enum error update(struct mode *m) {
 }
 
 const struct share_ops share_all_reduce = {
-    .start = start, .leave = leave, .land = land, .update = update};
+    .start = start, .leave = leave, .land = step_land, .update = update};

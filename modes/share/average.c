@@ -22,7 +22,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/device/runtime.h"
-#include "engine/settings/resolve_impl.h"
+#include "engine/settings/resolve.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -31,19 +31,16 @@
 enum { SUM_LOSS, SUM_CORRECT, SUM_SAMPLES, SUMS };
 struct share {
     struct mode *m;
-    struct trainer *t;
-    struct team *team;
-    int64_t every, most; /* steps between two meetings */
-    bool state;          /* the optimizer's is averaged, too */
-    int64_t held;        /* steps since the last meeting */
-    double *sums;        /* of each, and behind them whether a rank was asked to stop */
+    bool state;   /* the optimizer's is averaged, too */
+    int64_t held; /* steps since the last meeting */
+    double *sums; /* of each, and behind them whether a rank was asked to stop */
     struct step_sums *known;
     bool stop;
 };
 
 /* A checkpoint has rank 0's state alone. */
 static void warn_of_resume(const struct share *l) {
-    const struct trainer *t = l->t;
+    const struct trainer *t = l->m->t;
     if (t->rank > 0 || !t->job->resume || t->job->task != JOB_TRAIN) return;
     if (l->state || t->standing.ranks == 1 || t->optim->nslots == 0) return;
     log_warn("the optimizer's state in the checkpoint is rank 0's: all ranks go on from that one");
@@ -54,15 +51,11 @@ static enum error open(struct mode *m) {
     void *memory;
     TRY(memory_alloc(sizeof(struct share), &memory));
     struct share *l = m->share = memory;
-    *l = (struct share){.m = m,
-                        .t = t,
-                        .team = &m->team,
-                        .every = m->how->every,
-                        .most = m->how->every < t->steps ? m->how->every : t->steps,
-                        .state = t->config->ddp.sync.state == SYNC_AVERAGE};
-    TRY(memory_alloc((size_t)(l->most * SUMS + 1) * sizeof *l->sums, &memory));
+    *l = (struct share){.m = m, .state = t->config->ddp.sync.state == SYNC_AVERAGE};
+    size_t most = (size_t)(m->how->every < t->steps ? m->how->every : t->steps);
+    TRY(memory_alloc((most * SUMS + 1) * sizeof *l->sums, &memory));
     l->sums = memory;
-    TRY(memory_alloc((size_t)l->most * sizeof *l->known, &memory));
+    TRY(memory_alloc(most * sizeof *l->known, &memory));
     l->known = memory;
     warn_of_resume(l);
     return ERR_NONE;
@@ -82,9 +75,10 @@ static enum error start(struct mode *m) {
 
 static void describe(const struct mode *m, char *line, size_t size) {
     const struct share *l = m->share;
-    bool has_state = l->t->optim->nslots > 0;
+    bool has_state = l->m->t->optim->nslots > 0;
     size_t used = strlen(line);
-    snprintf(line + used, size - used, ", weights averaged every %lld steps%s", (long long)l->every,
+    snprintf(line + used, size - used, ", weights averaged every %lld steps%s",
+             (long long)l->m->how->every,
              !has_state ? ""
              : l->state ? ", optimizer state too"
                         : ", optimizer state local");
@@ -101,7 +95,7 @@ static enum error step_alone(struct trainer *t) {
 }
 
 static void hold_sums(struct share *l) {
-    const struct step_sums *s = &l->t->sums;
+    const struct step_sums *s = &l->m->t->sums;
     double *to = l->sums + SUMS * l->held++;
     to[SUM_SAMPLES] = (double)s->samples;
     to[SUM_CORRECT] = (double)s->correct;
@@ -114,8 +108,8 @@ static void hold_sums(struct share *l) {
 static enum error average(struct share *l, float *arena) {
     for (int b = 0; b < l->m->cut->count; b++) {
         const int64_t *edge = l->m->cut->edge + b;
-        if (arena == l->t->values) group_label(l->team->group, LABEL_WEIGHTS(b));
-        TRY(group_all_reduce(l->team->group, LANE_INLINE, arena + edge[0], edge[1] - edge[0],
+        if (arena == l->m->t->values) group_label(l->m->team.group, LABEL_WEIGHTS(b));
+        TRY(group_all_reduce(l->m->team.group, LANE_INLINE, arena + edge[0], edge[1] - edge[0],
                              DTYPE_F32, REDOP_AVERAGE, NULL));
     }
     return ERR_NONE;
@@ -123,10 +117,10 @@ static enum error average(struct share *l, float *arena) {
 
 /* All ranks learn what the steps since the last meeting have come to. */
 static enum error share_sums(struct share *l) {
-    struct trainer *t = l->t;
+    struct trainer *t = l->m->t;
     double *stop = l->sums + SUMS * l->held;
     *stop = l->stop;
-    TRY(team_sum(l->team, l->sums, (int)(SUMS * l->held + 1)));
+    TRY(team_sum(&l->m->team, l->sums, (int)(SUMS * l->held + 1)));
     for (int64_t i = 0; i < l->held; i++) {
         const double *of = l->sums + SUMS * i;
         l->known[i] = (struct step_sums){.loss = (float)(of[SUM_LOSS] / of[SUM_SAMPLES]),
@@ -141,8 +135,8 @@ static enum error share_sums(struct share *l) {
 }
 
 static enum error meet(struct share *l) {
-    struct trainer *t = l->t;
-    group_note(l->team->group, "average of the weights", t->at.step);
+    struct trainer *t = l->m->t;
+    group_note(l->m->team.group, "average of the weights", t->at.step);
     TRY(average(l, t->values));
     for (int i = 0; l->state && i < t->optim->nslots; i++) TRY(average(l, t->slots[i]));
     return share_sums(l);
@@ -150,13 +144,14 @@ static enum error meet(struct share *l) {
 
 static enum error update(struct mode *m) {
     struct share *l = m->share;
-    struct trainer *t = l->t;
+    struct trainer *t = l->m->t;
     int64_t mark = clock_ns();
     TRY(step_alone(t));
     hold_sums(l);
     trainer_phase(t, PHASE_UPDATE, &mark);
     m->learned.count = 0;
-    if ((t->at.step + 1) % l->every != 0 && !trainer_meets(t, t->at.step + 1)) return ERR_NONE;
+    if ((t->at.step + 1) % l->m->how->every != 0 && !trainer_meets(t, t->at.step + 1))
+        return ERR_NONE;
     TRY(meet(l));
     trainer_phase(t, PHASE_COMM, &mark);
     return ERR_NONE;
@@ -185,7 +180,7 @@ static void check(struct resolve *r) {
     if (c->optimizer.shard)
         refuse_sync(r, "optimizer.shard", "optimizer.shard has each rank step a part of them",
                     "use optimizer.shard: false");
-    if (c->comm.compress.index != COMPRESS_none)
+    if (c->sharing.compressed)
         refuse_sync(r, "comm.compress", "comm.compress is for gradients, which do not travel",
                     "use comm.compress: none");
     if (c->sync_batchnorm)

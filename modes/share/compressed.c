@@ -12,7 +12,7 @@
 
 #include "engine/base/log.h"
 #include "engine/device/runtime.h"
-#include "engine/settings/resolve_impl.h"
+#include "engine/settings/resolve.h"
 #include "modes/share/share.h"
 
 #include <stdio.h>

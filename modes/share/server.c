@@ -16,16 +16,15 @@
 static enum error leave(struct mode *m, int b) {
     const int64_t *edge = m->cut->edge + b;
     struct work **work;
-    if (!m->how->overlap) mode_note(m, "gradients to the server", m->t->at.step);
-    TRY(flight_next(&m->flight, &work));
-    group_label(m->team.group, LABEL_GRADIENTS(b));
+    if (b == 0 && !m->how->overlap) mode_note(m, "gradients to the server", m->t->at.step);
+    TRY(step_send(m, b, &work));
     return group_reduce(m->team.group, m->lane, m->t->grads[0] + edge[0], edge[1] - edge[0],
                         DTYPE_F32, REDOP_SUM, 0, work);
 }
 
 static enum error land(struct mode *m) {
     mode_note(m, "gradients to the server", m->t->at.step);
-    return flight_land(&m->flight);
+    return step_land(m);
 }
 
 static enum error serve(struct mode *m, int64_t *mark) {

@@ -14,7 +14,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/text.h"
-#include "engine/settings/resolve_impl.h"
+#include "engine/settings/resolve.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +25,6 @@ struct share {
     struct buckets buckets; /* ends at multiples of NORM_BLOCK */
     int64_t *part;          /* of bucket b rank r has [part(b)[r], part(b)[r + 1]) of the arena */
     struct slice *own;      /* of each bucket this rank's part: the trainer's slices */
-    struct flight flight;   /* of weights that are gathered */
 };
 
 static int64_t *part(const struct share *s, int b) {
@@ -101,14 +100,9 @@ static void describe(const struct mode *m, char *line, size_t size) {
 
 static enum error leave(struct mode *m, int b) {
     struct work **work;
-    TRY(flight_next(&m->flight, &work));
-    group_label(m->team.group, LABEL_GRADIENTS(b));
+    TRY(step_send(m, b, &work));
     return group_reduce_scatter(m->team.group, m->lane, m->t->grads[0], part(m->share, b),
                                 DTYPE_F32, REDOP_SUM, work);
-}
-
-static enum error land(struct mode *m) {
-    return flight_land(&m->flight);
 }
 
 /* What each rank has measured of its own parts, zero elsewhere: the sum is exact. */
@@ -138,11 +132,11 @@ static enum error update(struct mode *m) {
         TRY(trainer_update(t, b));
         trainer_phase(t, PHASE_UPDATE, &mark);
         group_label(s->group, LABEL_WEIGHTS(b));
-        TRY(flight_next(&s->flight, &work));
+        TRY(flight_next(&m->flight, &work));
         TRY(group_all_gather(s->group, m->lane, t->values, part(s, b), DTYPE_F32, work));
         trainer_phase(t, PHASE_COMM, &mark);
     }
-    TRY(flight_land(&s->flight));
+    TRY(step_land(m));
     TRY(trainer_get_sums(t));
     trainer_phase(t, PHASE_COMM, &mark);
     return ERR_NONE;
@@ -200,7 +194,7 @@ const struct share_ops share_slices = {.check = check,
                                        .close = close,
                                        .start = start,
                                        .leave = leave,
-                                       .land = land,
+                                       .land = step_land,
                                        .update = update,
                                        .collect = collect,
                                        .describe = describe};

@@ -27,7 +27,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/device/runtime.h"
-#include "engine/settings/resolve_impl.h"
+#include "engine/settings/resolve.h"
 #include "modes/share/mailbox.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* What the parts of run_resolve share: the keys of a run as a tree, and what is wrong with them. */
+/* What decides and checks a configuration: the keys of a run as a tree, and what is wrong with them. The parts of
+ * run_resolve share it, and the modes with their shares, which check their own keys. */
 #pragma once
 #include "engine/settings/run_config.h"
 

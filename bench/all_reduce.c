@@ -43,8 +43,7 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static enum error one(struct group *g, const struct options *o, float *buf, int64_t n,
-                      double *seconds) {
+static enum error one(struct group *g, const struct options *o, float *buf, int64_t n, double *seconds) {
     struct work *w;
     for (int64_t i = 0; i < n; i++) buf[i] = 1;
     TRY(group_barrier(g));
@@ -66,8 +65,8 @@ static enum error measure(struct group *g, const struct options *o, float *buf, 
     qsort(times, (size_t)n, sizeof *times, by_value);
     double busbw = (double)bytes / times[n / 2] * 2 * (o->world - 1) / o->world * 1e-9;
     if (group_rank(g) == 0)
-        printf("engine world=%d bytes=%10lld median_us=%10.1f min_us=%10.1f busbw_GBs=%.3f\n",
-               o->world, (long long)bytes, times[n / 2] * 1e6, times[0] * 1e6, busbw);
+        printf("engine world=%d bytes=%10lld median_us=%10.1f min_us=%10.1f busbw_GBs=%.3f\n", o->world,
+               (long long)bytes, times[n / 2] * 1e6, times[0] * 1e6, busbw);
     fflush(stdout);
     return ERR_NONE;
 }
@@ -168,8 +167,7 @@ static bool parse(int argc, char **argv, struct options *o) {
     }
     o->world = (int)numbers[0];
     o->max_bytes = numbers[1] << 20;
-    return numbers[0] >= 1 && numbers[0] <= 64 && numbers[1] >= 1 && numbers[1] <= 4096 &&
-           argc < 28;
+    return numbers[0] >= 1 && numbers[0] <= 64 && numbers[1] >= 1 && numbers[1] <= 4096 && argc < 28;
 }
 
 static enum error join_bench(struct options *o) {
@@ -182,9 +180,8 @@ static enum error join_bench(struct options *o) {
 int main(int argc, char **argv) {
     struct options o = {.rank = -1, .algorithm = "auto", .order = "tree"};
     if (!parse(argc, argv, &o)) {
-        fprintf(stderr,
-                "usage: bench_all_reduce [--threads] [--comm] [--private] [--algorithm NAME]"
-                " [--order tree|ring] [WORLD] [MAX_MB]\n");
+        fprintf(stderr, "usage: bench_all_reduce [--threads] [--comm] [--private] [--algorithm NAME]"
+                        " [--order tree|ring] [WORLD] [MAX_MB]\n");
         return 64;
     }
     if (o.rank >= 0) return report(join_bench(&o));

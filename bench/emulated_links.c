@@ -98,10 +98,9 @@ static enum error measure(struct job *j) {
     meeting_free(j->meeting);
     if (err) return err;
     double measured = median_of(j), expected = formula(j);
-    printf("%-5s %d ranks %7.0f Mbit/s %9s  measured %10.1f us  formula %10.1f us  %+6.1f %%\n",
-           j->algorithm, j->size, j->as.bandwidth * 8e-6,
-           text_of_bytes((double)j->count * sizeof(float), size), measured * 1e6, expected * 1e6,
-           (measured / expected - 1) * 100);
+    printf("%-5s %d ranks %7.0f Mbit/s %9s  measured %10.1f us  formula %10.1f us  %+6.1f %%\n", j->algorithm, j->size,
+           j->as.bandwidth * 8e-6, text_of_bytes((double)j->count * sizeof(float), size), measured * 1e6,
+           expected * 1e6, (measured / expected - 1) * 100);
     fflush(stdout);
     return ERR_NONE;
 }

@@ -25,10 +25,8 @@ struct setup {
 static enum error setup_read(struct setup *s, const char *folder, int size) {
     static struct { struct config_variant data; } whole;
     static const struct config_field fields[] = {
-        {"data", CONFIG_VARIANT, 0, .standard = "digits", .help = "x", .extra = &dataset_variants},
-        {0}};
-    const struct config_section section = {
-        .name = "bench", .fields = fields, .size = sizeof whole, .help = "x"};
+        {"data", CONFIG_VARIANT, 0, .standard = "digits", .help = "x", .extra = &dataset_variants}, {0}};
+    const struct config_section section = {.name = "bench", .fields = fields, .size = sizeof whole, .help = "x"};
     char text[4096];
     struct node *root;
     snprintf(text, sizeof text,
@@ -45,8 +43,8 @@ static enum error setup_read(struct setup *s, const char *folder, int size) {
     return ERR_NONE;
 }
 
-static enum error round_run(const struct transform *t, struct dataset *d, void *raw, float *out,
-                            int round, double *seconds) {
+static enum error round_run(const struct transform *t, struct dataset *d, void *raw, float *out, int round,
+                            double *seconds) {
     double begin = cpu_seconds();
     for (int64_t i = 0; i < d->size; i++) {
         int32_t label;

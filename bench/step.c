@@ -91,8 +91,8 @@ static enum error run(struct bench *b, const char *name, int64_t n, int64_t step
     for (int64_t i = 0; i < steps; i++) TRY(step(b, n, &ms[i]));
     qsort(ms, (size_t)steps, sizeof *ms, by_value);
     graph_info(b->g, &info);
-    printf("%s batch %lld: median %.3f ms, least %.3f ms, %.1f GFLOP/s\n", name, (long long)n,
-           ms[steps / 2], ms[0], info.flops * (double)n / ms[steps / 2] * 1e-6);
+    printf("%s batch %lld: median %.3f ms, least %.3f ms, %.1f GFLOP/s\n", name, (long long)n, ms[steps / 2], ms[0],
+           info.flops * (double)n / ms[steps / 2] * 1e-6);
     return ERR_NONE;
 }
 

@@ -125,8 +125,8 @@ static enum error once(struct bench *b, int which, int64_t count, double *second
     if (which == 0)
         raw_ring(&b->raw, b->buf, count);
     else
-        TRY(group_all_reduce(which == 1 ? b->ring : b->automatic, LANE_INLINE, b->buf, count,
-                             DTYPE_F32, REDOP_SUM, NULL));
+        TRY(group_all_reduce(which == 1 ? b->ring : b->automatic, LANE_INLINE, b->buf, count, DTYPE_F32, REDOP_SUM,
+                             NULL));
     *seconds = clock_seconds(clock_ns() - start);
     return ERR_NONE;
 }
@@ -149,8 +149,8 @@ static enum error measure(struct bench *b, int64_t bytes) {
     if (b->raw.rank) return ERR_NONE;
     for (int w = 0; w < 3; w++) qsort(t[w], (size_t)n, sizeof(double), by_value);
     double raw = t[0][n / 2], ring = t[1][n / 2], direct = t[2][n / 2];
-    printf("%6d %10lld %12.1f %12.1f %12.1f %8.2f %8.2f\n", b->raw.world, (long long)bytes,
-           raw * 1e6, ring * 1e6, direct * 1e6, raw / ring, raw / direct);
+    printf("%6d %10lld %12.1f %12.1f %12.1f %8.2f %8.2f\n", b->raw.world, (long long)bytes, raw * 1e6, ring * 1e6,
+           direct * 1e6, raw / ring, raw / direct);
     fflush(stdout);
     return ERR_NONE;
 }
@@ -190,8 +190,7 @@ static enum error run_rank(struct bench *b, int64_t most) {
     TRY(memory_alloc((size_t)most, &buf));
     b->buf = buf;
     if (b->raw.rank == 0)
-        printf("%6s %10s %12s %12s %12s %8s %8s\n", "world", "bytes", "raw_us", "ring_us",
-               "auto_us", "ring", "auto");
+        printf("%6s %10s %12s %12s %12s %8s %8s\n", "world", "bytes", "raw_us", "ring_us", "auto_us", "ring", "auto");
     for (int64_t bytes = 1024; bytes <= most; bytes *= 4) TRY(measure(b, bytes));
     group_close(b->ring);
     group_close(b->automatic);
@@ -218,8 +217,7 @@ static void connect_pair(int listener, int pair[2]) {
 }
 
 static pid_t spawn(int rank, char **argv, int right, int left, int parent) {
-    char number[16],
-        *again[] = {argv[0], argv[1], argv[2], argv[3], (char[]){"rank"}, number, NULL};
+    char number[16], *again[] = {argv[0], argv[1], argv[2], argv[3], (char[]){"rank"}, number, NULL};
     posix_spawn_file_actions_t files;
     pid_t pid;
     snprintf(number, sizeof number, "%d", rank);
@@ -256,9 +254,8 @@ static int run_all(int world, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    char *full[] = {argv[0], argc > 1 ? argv[1] : (char[]){"2"},
-                    argc > 2 ? argv[2] : (char[]){"64"}, argc > 3 ? argv[3] : (char[]){"0.5"},
-                    NULL};
+    char *full[] = {argv[0], argc > 1 ? argv[1] : (char[]){"2"}, argc > 2 ? argv[2] : (char[]){"64"},
+                    argc > 3 ? argv[3] : (char[]){"0.5"}, NULL};
     int world = atoi(full[1]), mb = atoi(full[2]);
     if (world < 2 || world > WORLD_MAX || mb < 1 || mb > 1024) {
         fprintf(stderr, "usage: bench_tcp_ring [WORLD 2..8] [MAX_MB] [SECONDS]\n");

@@ -57,8 +57,7 @@ struct bench_series { /* one algorithm */
 };
 /* What one rank does; s->algorithm and order say with what. p: rank, size and place are set. All
  * ranks get the same rows. */
-MUST_CHECK enum error bench_measure(const struct bench_comm *o, const struct group_params *p,
-                                    struct bench_series *s);
+MUST_CHECK enum error bench_measure(const struct bench_comm *o, const struct group_params *p, struct bench_series *s);
 /* The bytes of buffers that one rank needs. */
 double bench_memory(const struct bench_comm *o);
 
@@ -81,5 +80,4 @@ struct group_params bench_place(const struct bench_places *p, int rank);
 
 /* Sets alpha, beta and the rows' model. */
 void bench_fit(struct bench_series *s);
-MUST_CHECK enum error bench_report(const struct bench_comm *o, const struct bench_series *series,
-                                   int n, FILE *out);
+MUST_CHECK enum error bench_report(const struct bench_comm *o, const struct bench_series *series, int n, FILE *out);

@@ -19,8 +19,7 @@ static double memory_available(void) {
     FILE *f = fopen("/proc/meminfo", "re");
     char line[128];
     double kb = 0;
-    while (f && fgets(line, sizeof line, f) && sscanf(line, "MemAvailable: %lf", &kb) != 1)
-        continue;
+    while (f && fgets(line, sizeof line, f) && sscanf(line, "MemAvailable: %lf", &kb) != 1) continue;
     if (f) fclose(f);
     return kb > 0 ? kb * 1024 : 1e18;
 }
@@ -29,23 +28,20 @@ static enum error check_order(const struct bench_comm *o) {
     const struct algo_ops *algo = algo_find(o->algorithm);
     bool ring = o->order && !strcmp(o->order, "ring");
     if (!algo || !o->order || algo->orders[ring ? ORDER_RING : ORDER_TREE]) return ERR_NONE;
-    return FAIL(ERR_USAGE, "algorithm %s cannot add in %s order\n--order %s, or none", algo->name,
-                o->order, ring ? "tree" : "ring");
+    return FAIL(ERR_USAGE, "algorithm %s cannot add in %s order\n--order %s, or none", algo->name, o->order,
+                ring ? "tree" : "ring");
 }
 
 static enum error check(const struct bench_comm *o) {
     char need[32], have[32];
     double bytes = bench_memory(o) * (double)o->ranks;
     if (o->from > o->to)
-        return FAIL(ERR_USAGE, "--from %lld is more than --to %lld", (long long)o->from,
-                    (long long)o->to);
+        return FAIL(ERR_USAGE, "--from %lld is more than --to %lld", (long long)o->from, (long long)o->to);
     if (bytes > memory_available())
-        return FAIL(ERR_MEMORY, "%lld ranks need %s of buffers; %s are free\na smaller --to",
-                    (long long)o->ranks, text_of_bytes(bytes, need),
-                    text_of_bytes(memory_available(), have));
+        return FAIL(ERR_MEMORY, "%lld ranks need %s of buffers; %s are free\na smaller --to", (long long)o->ranks,
+                    text_of_bytes(bytes, need), text_of_bytes(memory_available(), have));
     if (o->collective->adds && !redop_suits(o->op, o->type))
-        return FAIL(ERR_USAGE, "%s is for integers, not for %s", redop_name(o->op),
-                    dtype_name(o->type));
+        return FAIL(ERR_USAGE, "%s is for integers, not for %s", redop_name(o->op), dtype_name(o->type));
     return check_order(o);
 }
 
@@ -108,8 +104,8 @@ static enum error run_threads(const struct bench_comm *o, struct bench_series *s
 static void tell_rows(const struct bench_series *s) {
     for (int i = 0; i < s->rows; i++) {
         const struct bench_row *r = &s->row[i];
-        printf("row %s %lld %lld %a %lld\n", r->algorithm, (long long)r->bytes, (long long)r->count,
-               r->seconds, (long long)r->wrong);
+        printf("row %s %lld %lld %a %lld\n", r->algorithm, (long long)r->bytes, (long long)r->count, r->seconds,
+               (long long)r->wrong);
     }
     fflush(stdout);
 }
@@ -117,8 +113,7 @@ static void tell_rows(const struct bench_series *s) {
 static bool hear_row(const char *line, struct bench_series *s) {
     struct bench_row r = {0};
     long long bytes, count, wrong;
-    if (s->rows == BENCH_SIZES ||
-        sscanf(line, "[rank 0] " ROW, r.algorithm, &bytes, &count, &r.seconds, &wrong) != 5)
+    if (s->rows == BENCH_SIZES || sscanf(line, "[rank 0] " ROW, r.algorithm, &bytes, &count, &r.seconds, &wrong) != 5)
         return false;
     r.bytes = bytes, r.count = count, r.wrong = wrong;
     s->row[s->rows++] = r;
@@ -132,8 +127,7 @@ static void hear_rows(char *text, struct bench_series *s) {
         if (!hear_row(line, s)) fprintf(stderr, "%s\n", line);
 }
 
-static enum error start_processes(const struct bench_comm *o, const char *const *argv, FILE *log,
-                                  int *code) {
+static enum error start_processes(const struct bench_comm *o, const char *const *argv, FILE *log, int *code) {
     struct launch_result result;
     struct launch_params p = {.size = (int)o->ranks, .argv = argv, .log = log};
     TRY(meeting_create_shared(p.size, &p.meeting));
@@ -142,14 +136,11 @@ static enum error start_processes(const struct bench_comm *o, const char *const 
     *code = result.exit_code;
     if (result.first < 0) return err;
     if (*result.lines) fprintf(stderr, "%s\n", result.lines);
-    return result.signal
-               ? FAIL(ERR_PEER, "rank %d was killed by signal %d", result.first, result.signal)
-               : ERR_NONE;
+    return result.signal ? FAIL(ERR_PEER, "rank %d was killed by signal %d", result.first, result.signal) : ERR_NONE;
 }
 
 /* This command again, for one algorithm. */
-static enum error run_processes(const struct cli *cli, const struct bench_comm *o,
-                                struct bench_series *s, int *code) {
+static enum error run_processes(const struct cli *cli, const struct bench_comm *o, struct bench_series *s, int *code) {
     const char **again = pool_alloc(cli->pool, ((size_t)cli->argc + 6) * sizeof *again);
     int n = 1;
     if (!again) return ERR_MEMORY;
@@ -193,8 +184,7 @@ static int run_all(const struct cli *cli, const struct bench_comm *o) {
         for (int k = 0; k < series[i].rows; k++) wrong += series[i].row[k].wrong;
     }
     if (!err && !code) err = bench_report(o, series, n, stdout);
-    if (!err && wrong > 0)
-        err = FAIL(ERR_RESULT, "%lld elements have another value than expected", (long long)wrong);
+    if (!err && wrong > 0) err = FAIL(ERR_RESULT, "%lld elements have another value than expected", (long long)wrong);
     return err ? cli_fail(err) : code;
 }
 
@@ -257,14 +247,13 @@ static enum error read_size(const char *value, void *out) {
 
 static enum error read_emulated(const char *key, const char *value, struct emulation *e) {
     static const char *const keys[] = {"bandwidth", "latency"};
-    if (!strcmp(key, keys[0]) && text_rate(value, &e->bandwidth) && e->bandwidth > 0)
-        return ERR_NONE;
+    if (!strcmp(key, keys[0]) && text_rate(value, &e->bandwidth) && e->bandwidth > 0) return ERR_NONE;
     if (!strcmp(key, keys[1]) && text_seconds(value, &e->latency)) return ERR_NONE;
     const char *near = text_nearest(key, keys, 2);
     if (near && !strcmp(key, near))
         return FAIL(ERR_USAGE, "%s is '%s'\nas in bandwidth=1Gbit,latency=50us", key, value);
-    return FAIL(ERR_USAGE, "no key '%s'%s%s%s\nas in bandwidth=1Gbit,latency=50us", key,
-                near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return FAIL(ERR_USAGE, "no key '%s'%s%s%s\nas in bandwidth=1Gbit,latency=50us", key, near ? ", did you mean '" : "",
+                near ? near : "", near ? "'?" : "");
 }
 
 static enum error read_emulation(const char *text, void *out) {
@@ -285,25 +274,19 @@ static const struct option options[] = {
      "all_reduce (default), reduce, broadcast, reduce_scatter, all_gather, scatter, gather, "
      "all_to_all, send_recv (to the next rank)",
      CONFIG_ENUM, AT(collective), .word = collective_name, .wants = "collective"},
-    {"--link", "L",
-     "shm (default; processes), thread, or another of 'engine version --features', over loopback",
+    {"--link", "L", "shm (default; processes), thread, or another of 'engine version --features', over loopback",
      CONFIG_ENUM, AT(link), .word = link_name, .wants = "link"},
     {"--algorithm", "A", "auto (default), all that can, or a name", CONFIG_STRING, AT(o.algorithm),
      .word = algorithm_name, .wants = "algorithm"},
-    {"--order", "O",
-     "tree or ring, in which ranks' elements are added; default: tree where the algorithm can",
+    {"--order", "O", "tree or ring, in which ranks' elements are added; default: tree where the algorithm can",
      CONFIG_STRING, AT(o.order), .choices = "tree|ring", .wants = "order"},
     {"--ranks", "N", "2 is the default", CONFIG_INT, AT(o.ranks), 1, RANKS_MAX},
-    {"--from", "S", "the smallest size of the whole buffer: 1KB by default", .at = AT(o.from),
-     .read = read_size},
+    {"--from", "S", "the smallest size of the whole buffer: 1KB by default", .at = AT(o.from), .read = read_size},
     {"--to", "S", "the largest: 64MB by default", .at = AT(o.to), .read = read_size},
-    {"--factor", "F", "from one size to the next; 4 by default", CONFIG_INT, AT(o.factor), 2,
-     1 << 20},
-    {"--type", "T", "of elements, f32 by default", CONFIG_ENUM, AT(o.type), .word = type_name,
-     .wants = "type"},
+    {"--factor", "F", "from one size to the next; 4 by default", CONFIG_INT, AT(o.factor), 2, 1 << 20},
+    {"--type", "T", "of elements, f32 by default", CONFIG_ENUM, AT(o.type), .word = type_name, .wants = "type"},
     {"--op", "O", "sum by default", CONFIG_ENUM, AT(o.op), .word = op_name, .wants = "operation"},
-    {"--iters", "N", "calls a size; default: as many as fit in --seconds", CONFIG_INT, AT(o.calls),
-     1, 1e9},
+    {"--iters", "N", "calls a size; default: as many as fit in --seconds", CONFIG_INT, AT(o.calls), 1, 1e9},
     {"--seconds", "T", "0.2 by default", CONFIG_SECONDS, AT(o.seconds), 0, 3600,
      .wants = "a time up to 1h, as in 0.5 or 200ms"},
     {"--emulate", "E", "bandwidth=1Gbit,latency=50us: a port for each rank", .at = AT(o.emulate),
@@ -318,10 +301,9 @@ const struct command command_bench_comm = {
     .name = "comm",
     .summary = "collectives, and what a message and a byte cost",
     OPTIONS(options),
-    .notes =
-        "algbw is size/time; busbw counts the bytes that cross each rank's port, as nccl-tests\n"
-        "does. wrong: elements with another value than expected. model: alpha + beta * size,\n"
-        "fitted to all sizes by relative least squares.\n",
+    .notes = "algbw is size/time; busbw counts the bytes that cross each rank's port, as nccl-tests\n"
+             "does. wrong: elements with another value than expected. model: alpha + beta * size,\n"
+             "fitted to all sizes by relative least squares.\n",
     .standard = &(const struct options){.o = {.algorithm = "auto",
                                               .ranks = 2,
                                               .from = 1 << 10,

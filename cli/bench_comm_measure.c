@@ -62,11 +62,9 @@ static enum error send_recv(struct bench_run *b) {
     struct work *sent = NULL, *received = NULL;
     int right = (b->rank + 1) % b->size;
     if (b->size == 1) return ERR_NONE;
-    if (in == LANE_COMM)
-        TRY(group_recv(b->group, in, b->arrived, b->count, o->type, left_of(b), &received));
+    if (in == LANE_COMM) TRY(group_recv(b->group, in, b->arrived, b->count, o->type, left_of(b), &received));
     TRY(group_send(b->group, out, b->buf, b->count, o->type, right, &sent));
-    if (in == LANE_INLINE)
-        TRY(group_recv(b->group, in, b->arrived, b->count, o->type, left_of(b), &received));
+    if (in == LANE_INLINE) TRY(group_recv(b->group, in, b->arrived, b->count, o->type, left_of(b), &received));
     TRY(work_wait(sent));
     return work_wait(received);
 }
@@ -164,9 +162,8 @@ static void store_value(enum dtype t, char *to, double v) {
     const int32_t i32 = (int32_t)v;
     const int64_t i64 = (int64_t)v;
     const uint8_t u8 = (uint8_t)v;
-    const void *const as[DTYPES] = {
-        [DTYPE_F32] = &f32, [DTYPE_F64] = &v,   [DTYPE_F16] = &f16, [DTYPE_BF16] = &bf16,
-        [DTYPE_I32] = &i32, [DTYPE_I64] = &i64, [DTYPE_U8] = &u8};
+    const void *const as[DTYPES] = {[DTYPE_F32] = &f32, [DTYPE_F64] = &v,   [DTYPE_F16] = &f16, [DTYPE_BF16] = &bf16,
+                                    [DTYPE_I32] = &i32, [DTYPE_I64] = &i64, [DTYPE_U8] = &u8};
     memcpy(to, as[t], dtype_size(t));
 }
 
@@ -200,8 +197,7 @@ static void fill(const struct bench_run *b) {
 static int64_t wrong_of_period(const char *got, const char *expected, int64_t n, size_t width) {
     int64_t wrong = 0;
     if (!memcmp(got, expected, (size_t)n * width)) return 0;
-    for (int64_t i = 0; i < n; i++)
-        wrong += memcmp(got + (size_t)i * width, expected + (size_t)i * width, width) != 0;
+    for (int64_t i = 0; i < n; i++) wrong += memcmp(got + (size_t)i * width, expected + (size_t)i * width, width) != 0;
     return wrong;
 }
 
@@ -267,8 +263,7 @@ static enum error measure_size(struct bench_run *b, struct bench_row *row) {
 /* ---- all ---- */
 
 /* Collectives that no algorithm does in a way of its own go the plain way. */
-static void name_algorithm(const struct bench_run *b, const struct bench_series *s,
-                           struct bench_row *row) {
+static void name_algorithm(const struct bench_run *b, const struct bench_series *s, struct bench_row *row) {
     const char *why, *name = s->algorithm;
     const struct algo_ops *algo = algo_find(name);
     if (b->o->collective->kind == KIND_ALL_REDUCE)
@@ -308,8 +303,7 @@ double bench_memory(const struct bench_comm *o) {
     return (double)buffer_bytes(o) * (has_two_buffers(o) ? 2 : 1);
 }
 
-static enum error open_run(struct bench_run *b, const struct group_params *p,
-                           const struct bench_series *s) {
+static enum error open_run(struct bench_run *b, const struct group_params *p, const struct bench_series *s) {
     const struct bench_comm *o = b->o;
     struct group_params params = *p;
     void *memory;
@@ -331,8 +325,7 @@ static enum error open_run(struct bench_run *b, const struct group_params *p,
     return ERR_NONE;
 }
 
-enum error bench_measure(const struct bench_comm *o, const struct group_params *p,
-                         struct bench_series *s) {
+enum error bench_measure(const struct bench_comm *o, const struct group_params *p, struct bench_series *s) {
     struct bench_run b = {.o = o, .rank = p->rank, .size = p->size};
     enum error err = open_run(&b, p, s);
     if (!err) err = measure_sizes(&b, s);

@@ -11,12 +11,10 @@
 
 void bench_fit(struct bench_series *s) {
     struct fit_point points[BENCH_SIZES];
-    for (int i = 0; i < s->rows; i++)
-        points[i] = (struct fit_point){(double)s->row[i].bytes, s->row[i].seconds, 1};
+    for (int i = 0; i < s->rows; i++) points[i] = (struct fit_point){(double)s->row[i].bytes, s->row[i].seconds, 1};
     struct fit f = fit_line(points, s->rows);
     s->alpha = f.alpha, s->beta = f.beta;
-    for (int i = 0; i < s->rows; i++)
-        s->row[i].model = s->alpha + s->beta * (double)s->row[i].bytes;
+    for (int i = 0; i < s->rows; i++) s->row[i].model = s->alpha + s->beta * (double)s->row[i].bytes;
 }
 
 /* ---- figures ---- */
@@ -45,52 +43,45 @@ static bool emulates(const struct bench_comm *o) {
 
 static void print_head(const struct bench_comm *o, FILE *out) {
     char latency[32];
-    fprintf(out, "# %s over %s, %lld rank%s", o->collective->name, o->link->row->name,
-            (long long)o->ranks, o->ranks == 1 ? "" : "s");
+    fprintf(out, "# %s over %s, %lld rank%s", o->collective->name, o->link->row->name, (long long)o->ranks,
+            o->ranks == 1 ? "" : "s");
     if (emulates(o)) fprintf(out, ", EMULATED ports:");
     if (o->emulate.bandwidth > 0) fprintf(out, " %g Mbit/s", o->emulate.bandwidth * 8e-6);
-    if (o->emulate.latency > 0)
-        fprintf(out, " latency %s", text_of_seconds(o->emulate.latency, latency));
+    if (o->emulate.latency > 0) fprintf(out, " latency %s", text_of_seconds(o->emulate.latency, latency));
     fprintf(out, "; busbw = algbw * %.4g\n", bench_bus_factor(o->collective, o->ranks));
-    fprintf(out, "#%11s %11s %5s %5s %17s %12s %11s %11s %7s %12s %7s\n", "size(B)", "count",
-            "type", "op", "algorithm", "time(us)", "algbw(GB/s)", "busbw(GB/s)", "wrong",
-            "model(us)", "off");
+    fprintf(out, "#%11s %11s %5s %5s %17s %12s %11s %11s %7s %12s %7s\n", "size(B)", "count", "type", "op", "algorithm",
+            "time(us)", "algbw(GB/s)", "busbw(GB/s)", "wrong", "model(us)", "off");
 }
 
 static void print_row(const struct bench_comm *o, const struct bench_row *r, FILE *out) {
-    fprintf(out, " %11lld %11lld %5s %5s %17s %12.2f %11.3f %11.3f %7lld %12.2f %+6.0f%%\n",
-            (long long)r->bytes, (long long)r->count, dtype_name(o->type), op_text(o), r->algorithm,
-            r->seconds * 1e6, algbw(r), busbw(o, r), (long long)r->wrong, r->model * 1e6,
-            r->seconds > 0 ? (r->model / r->seconds - 1) * 100 : 0);
+    fprintf(out, " %11lld %11lld %5s %5s %17s %12.2f %11.3f %11.3f %7lld %12.2f %+6.0f%%\n", (long long)r->bytes,
+            (long long)r->count, dtype_name(o->type), op_text(o), r->algorithm, r->seconds * 1e6, algbw(r), busbw(o, r),
+            (long long)r->wrong, r->model * 1e6, r->seconds > 0 ? (r->model / r->seconds - 1) * 100 : 0);
 }
 
-static void print_table(const struct bench_comm *o, const struct bench_series *series, int n,
-                        FILE *out) {
+static void print_table(const struct bench_comm *o, const struct bench_series *series, int n, FILE *out) {
     print_head(o, out);
     for (int i = 0; i < n; i++) {
         const struct bench_series *s = &series[i];
         for (int k = 0; k < s->rows; k++) print_row(o, &s->row[k], out);
         fprintf(out, "# %s, %s order: alpha %.3g us", s->algorithm, order_name(s), s->alpha * 1e6);
-        if (s->beta > 0)
-            fprintf(out, ", beta %.4g ns/KB (%.3f GB/s)", s->beta * 1024e9, 1e-9 / s->beta);
+        if (s->beta > 0) fprintf(out, ", beta %.4g ns/KB (%.3f GB/s)", s->beta * 1024e9, 1e-9 / s->beta);
         fprintf(out, "\n");
     }
 }
 
 /* ---- for programs ---- */
 
-static void print_csv(const struct bench_comm *o, const struct bench_series *series, int n,
-                      FILE *out) {
+static void print_csv(const struct bench_comm *o, const struct bench_series *series, int n, FILE *out) {
     fprintf(out, "collective,link,ranks,type,op,order,algorithm,bytes,count,time_us,algbw_gbs,"
                  "busbw_gbs,wrong,model_us\n");
     for (int i = 0; i < n; i++)
         for (int k = 0; k < series[i].rows; k++) {
             const struct bench_row *r = &series[i].row[k];
-            fprintf(out, "%s,%s,%lld,%s,%s,%s,%s,%lld,%lld,%.4f,%.6f,%.6f,%lld,%.4f\n",
-                    o->collective->name, o->link->row->name, (long long)o->ranks,
-                    dtype_name(o->type), op_text(o), order_name(&series[i]), r->algorithm,
-                    (long long)r->bytes, (long long)r->count, r->seconds * 1e6, algbw(r),
-                    busbw(o, r), (long long)r->wrong, r->model * 1e6);
+            fprintf(out, "%s,%s,%lld,%s,%s,%s,%s,%lld,%lld,%.4f,%.6f,%.6f,%lld,%.4f\n", o->collective->name,
+                    o->link->row->name, (long long)o->ranks, dtype_name(o->type), op_text(o), order_name(&series[i]),
+                    r->algorithm, (long long)r->bytes, (long long)r->count, r->seconds * 1e6, algbw(r), busbw(o, r),
+                    (long long)r->wrong, r->model * 1e6);
         }
 }
 
@@ -119,8 +110,7 @@ static void series_json(const struct bench_comm *o, const struct bench_series *s
     json_close(j, '}');
 }
 
-static void put_json(const struct bench_comm *o, const struct bench_series *series, int n,
-                     struct json *j) {
+static void put_json(const struct bench_comm *o, const struct bench_series *series, int n, struct json *j) {
     json_open(j, NULL, '{');
     json_string(j, "collective", o->collective->name);
     json_string(j, "link", o->link->row->name);
@@ -140,8 +130,7 @@ static enum error save(const struct bench_comm *o, const struct json *j) {
     return file_replace(o->save, j->text, j->length);
 }
 
-enum error bench_report(const struct bench_comm *o, const struct bench_series *series, int n,
-                        FILE *out) {
+enum error bench_report(const struct bench_comm *o, const struct bench_series *series, int n, FILE *out) {
     struct json j;
     json_init(&j);
     put_json(o, series, n, &j);

@@ -92,8 +92,8 @@ static enum error make_model(struct net *b, int64_t outputs) {
     TRY(err);
     if (shape_last(&b->m->output) == outputs) return ERR_NONE;
     char text[96];
-    return FAIL(ERR_CONFIG, "model '%s' gives %s outputs, not %lld\nsay how many by --classes",
-                b->m->name, shape_text(&b->m->output, text), (long long)outputs);
+    return FAIL(ERR_CONFIG, "model '%s' gives %s outputs, not %lld\nsay how many by --classes", b->m->name,
+                shape_text(&b->m->output, text), (long long)outputs);
 }
 
 /* What the batch may hold where it is tokens: the smallest vocabulary that reads it; else 0. */
@@ -138,10 +138,8 @@ static enum error make_batch(struct net *b, int64_t n) {
     TRY(take(b, rows, sizeof(int32_t), &b->labels));
     TRY(take(b, outs, sizeof(float), &b->target));
     for (int64_t k = 0; k < xs; k++)
-        b->x[k] = tokens ? (float)rng_below(key, 0, (uint64_t)k, (uint64_t)tokens)
-                         : rng_normal(key, 0, (uint64_t)k);
-    for (int64_t i = 0; i < rows; i++)
-        b->labels[i] = (int32_t)rng_below(key, 1, (uint64_t)i, (uint64_t)b->classes);
+        b->x[k] = tokens ? (float)rng_below(key, 0, (uint64_t)k, (uint64_t)tokens) : rng_normal(key, 0, (uint64_t)k);
+    for (int64_t i = 0; i < rows; i++) b->labels[i] = (int32_t)rng_below(key, 1, (uint64_t)i, (uint64_t)b->classes);
     for (int64_t i = 0; i < n; i++) b->ids[i] = (uint64_t)i;
     b->batch = (struct graph_batch){.n = n,
                                     .x = b->x,
@@ -158,16 +156,13 @@ static enum error make_batch(struct net *b, int64_t n) {
  * one shard at a time. */
 static enum error make_net(struct net *b, const struct options *o) {
     const struct run_config *c = &b->settings.config;
-    int64_t n = o->batch ? o->batch : c->batch.size / c->batch.shards / c->batch.accumulate,
-            outputs;
+    int64_t n = o->batch ? o->batch : c->batch.size / c->batch.shards / c->batch.accumulate, outputs;
     if (n < 1) n = 1;
     b->threads = o->threads;
     TRY(find_input(b, o, &outputs));
     TRY(make_model(b, outputs));
-    const struct device_params p = {.count = 1,
-                                    .threads = (int)b->threads,
-                                    .no_winograd = !c->winograd,
-                                    .unit = c->devices.unit[0]};
+    const struct device_params p = {
+        .count = 1, .threads = (int)b->threads, .no_winograd = !c->winograd, .unit = c->devices.unit[0]};
     TRY(device_find(c->devices.kind)->open(&p, &b->dev));
     TRY(graph_create(b->m, b->dev, (enum loss)c->loss, (enum precision)c->precision, &b->g));
     TRY(graph_prepare(b->g, n));
@@ -203,8 +198,7 @@ static void watch(void *user, int step, bool backward, bool done) {
 }
 
 int64_t (*bench_clock(const struct device *dev))(void) {
-    return dev->params.threads == 1 && !device_runtime(dev)->asynchronous ? clock_thread_ns
-                                                                          : clock_ns;
+    return dev->params.threads == 1 && !device_runtime(dev)->asynchronous ? clock_thread_ns : clock_ns;
 }
 
 static int by_value(const void *a, const void *b) {
@@ -253,8 +247,7 @@ static enum error measure(struct net *b, const struct options *o, struct layers_
     r->passes = t.pass;
     for (int i = 0; i < r->count; i++) {
         graph_step(b->g, b->batch.n, i, &r->rows[i].step);
-        for (int d = 0; d < 2; d++)
-            r->rows[i].seconds[d] = median(t.of + 2 * i + d, t.pass, 2 * t.steps);
+        for (int d = 0; d < 2; d++) r->rows[i].seconds[d] = median(t.of + 2 * i + d, t.pass, 2 * t.steps);
     }
     for (int d = 0; d < 2; d++) r->pass[d] = median(t.whole[0] + d, t.pass, 2);
     graph_info(b->g, &info);
@@ -263,8 +256,7 @@ static enum error measure(struct net *b, const struct options *o, struct layers_
 }
 
 static enum error bench(struct net *b, const struct options *o) {
-    struct layers_result r = {.json = o->json,
-                              .precision = (enum precision)b->settings.config.precision};
+    struct layers_result r = {.json = o->json, .precision = (enum precision)b->settings.config.precision};
     TRY(make_net(b, o));
     r.model = b->m->name;
     r.n = b->batch.n;
@@ -294,19 +286,18 @@ static int run(const struct cli *cli) {
 }
 
 static const struct option options[] = {
-    {"CONFIG", NULL, "its model, data's shape, precision and shard size; without one:",
-     CONFIG_STRING, AT(config.path), .one = "configuration"},
+    {"CONFIG", NULL, "its model, data's shape, precision and shard size; without one:", CONFIG_STRING, AT(config.path),
+     .one = "configuration"},
     {"--model", "NAME", "of the zoo, or {layers: [...]}", CONFIG_STRING, AT(model)},
-    {"--input", "S", "3x32x32, or 128 tokens; by default what is usual for the model",
-     .at = AT(input), .read = cli_read_shape, .wants = "a shape as 3x32x32 or 128"},
+    {"--input", "S", "3x32x32, or 128 tokens; by default what is usual for the model", .at = AT(input),
+     .read = cli_read_shape, .wants = "a shape as 3x32x32 or 128"},
     {"--classes", "N", "the same", CONFIG_INT, AT(classes), 1, 1 << 24, .wants = "a whole number"},
-    {"--batch", "N", "samples of one pass", CONFIG_INT, AT(batch), 1, 1 << 20,
-     .wants = "a whole number"},
+    {"--batch", "N", "samples of one pass", CONFIG_INT, AT(batch), 1, 1 << 20, .wants = "a whole number"},
     {"--precision", "P", "f32 or bf16", .at = AT(config), .key = "precision"},
-    {"--threads", "N", "of the device; 1 by default, of which processor time is measured",
-     CONFIG_INT, AT(threads), 1, 1024, .wants = "a whole number"},
-    {"--seconds", "T", "how long to measure; 1s by default", CONFIG_SECONDS, AT(seconds), 1e-12,
-     3600, .wants = "a time up to an hour"},
+    {"--threads", "N", "of the device; 1 by default, of which processor time is measured", CONFIG_INT, AT(threads), 1,
+     1024, .wants = "a whole number"},
+    {"--seconds", "T", "how long to measure; 1s by default", CONFIG_SECONDS, AT(seconds), 1e-12, 3600,
+     .wants = "a time up to an hour"},
     OPTION_SET(config, "as in 'engine run'"),
     OPTION_JSON("instead of the table"),
     {0}};
@@ -315,10 +306,9 @@ const struct command command_bench_layers = {
     .name = "layers",
     .summary = "each op of a training step, as it runs after fusion",
     OPTIONS(options),
-    .notes =
-        "bytes: what an op reads and writes, each once. peak: the larger of two rates measured\n"
-        "in the same run, multiply-adds in registers and a product of 1024 x 1024 matrices.\n"
-        "Winograd's convolutions are counted as plain ones, so they may be above it.\n",
+    .notes = "bytes: what an op reads and writes, each once. peak: the larger of two rates measured\n"
+             "in the same run, multiply-adds in registers and a product of 1024 x 1024 matrices.\n"
+             "Winograd's convolutions are counted as plain ones, so they may be above it.\n",
     .standard = &(const struct options){.threads = 1, .seconds = 1},
     .run = run,
 };

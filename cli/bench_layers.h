@@ -16,9 +16,8 @@ struct layers_result {
     char input[96];
     int64_t n, classes, threads;
     enum precision precision;
-    double fma,
-        gemm; /* measured rates, FLOP/s: multiply-adds of one core (0: not asked for); a large product */
-    int side; /* of that product's matrices */
+    double fma, gemm; /* measured rates, FLOP/s: multiply-adds of one core (0: not asked for); a large product */
+    int side;         /* of that product's matrices */
     int passes, count, fused;
     struct layer_row *rows;
     double pass[2]; /* whole passes, medians */
@@ -30,6 +29,5 @@ int64_t (*bench_clock(const struct device *dev))(void);
 double peak_fma(void);
 /* FLOP/s of a product of square matrices on the device. */
 int peak_side(const struct device *dev);
-MUST_CHECK enum error peak_gemm(struct device *dev, enum precision precision, int64_t (*now)(void),
-                                double *out);
+MUST_CHECK enum error peak_gemm(struct device *dev, enum precision precision, int64_t (*now)(void), double *out);
 MUST_CHECK enum error layers_report(const struct layers_result *r, FILE *out);

@@ -17,8 +17,7 @@ static bool is_fused_act(const struct op_desc *d) {
 static void op_text(const struct op_desc *d, char out[64]) {
     bool own = d->kind == OP_ACTIVATION;
     snprintf(out, 64, "%s%s%s%s", own ? "" : op_kind_name(d->kind), is_fused_act(d) ? "+" : "",
-             own || is_fused_act(d) ? act_name(d->act) : "",
-             d->kind == OP_CONV2D && d->conv.maxpool ? "+maxpool" : "");
+             own || is_fused_act(d) ? act_name(d->act) : "", d->kind == OP_CONV2D && d->conv.maxpool ? "+maxpool" : "");
 }
 
 static bool is_fused(const struct op_desc *d) {
@@ -50,8 +49,8 @@ static double rate(double amount, double seconds) {
 
 /* ---- for people ---- */
 
-static void print_rates(const struct layers_result *r, const double flops[2],
-                        const double seconds[2], double all, FILE *out) {
+static void print_rates(const struct layers_result *r, const double flops[2], const double seconds[2], double all,
+                        FILE *out) {
     double now = rate(flops[0] + flops[1], seconds[0] + seconds[1]);
     fprintf(out, "%9.3f %9.3f %6.1f %%", seconds[0] * 1e3, seconds[1] * 1e3,
             rate((seconds[0] + seconds[1]) * 100, all));
@@ -61,13 +60,12 @@ static void print_rates(const struct layers_result *r, const double flops[2],
         fprintf(out, " %9s %8s", "-", "-");
 }
 
-static void print_row(const struct layers_result *r, const struct layer_row *row, double all,
-                      FILE *out) {
+static void print_row(const struct layers_result *r, const struct layer_row *row, double all, FILE *out) {
     const struct graph_step *s = &row->step;
     char op[64], shape[96], bytes[32];
     op_text(s->desc, op);
-    fprintf(out, "%-22.40s %-24s %-10s %-7s %-12s ", s->name, op, s->impl,
-            layouts[s->desc->y_layout], shape_text(&s->desc->y, shape));
+    fprintf(out, "%-22.40s %-24s %-10s %-7s %-12s ", s->name, op, s->impl, layouts[s->desc->y_layout],
+            shape_text(&s->desc->y, shape));
     print_rates(r, s->flops, row->seconds, all, out);
     fprintf(out, " %9s\n", text_of_bytes(s->bytes[0] + s->bytes[1], bytes));
 }
@@ -76,19 +74,16 @@ static void print_head(const struct layers_result *r, FILE *out) {
     fprintf(out,
             "%s, input %s, %lld classes, batch %lld, %s, %lld thread%s; medians of %d passes "
             "(%s)\n",
-            r->model, r->input, (long long)r->classes, (long long)r->n, precisions[r->precision],
-            (long long)r->threads, r->threads == 1 ? "" : "s", r->passes,
-            r->threads == 1 && r->fma > 0 ? "processor time" : "time");
+            r->model, r->input, (long long)r->classes, (long long)r->n, precisions[r->precision], (long long)r->threads,
+            r->threads == 1 ? "" : "s", r->passes, r->threads == 1 && r->fma > 0 ? "processor time" : "time");
     fprintf(out, "peak %.1f GFLOP/s", peak(r) * 1e-9);
     if (r->fma > 0)
-        fprintf(out, ", the larger of: multiply-adds in registers %.1f a core; a product of",
-                r->fma * 1e-9);
+        fprintf(out, ", the larger of: multiply-adds in registers %.1f a core; a product of", r->fma * 1e-9);
     else
         fprintf(out, ": a product of");
-    fprintf(out, " %d x %d in %s %.1f\n\n", r->side, r->side, precisions[r->precision],
-            r->gemm * 1e-9);
-    fprintf(out, "%-22s %-24s %-10s %-7s %-12s %9s %9s %8s %9s %8s %9s\n", "layer", "op", "by",
-            "layout", "out", "fwd ms", "bwd ms", "share", "GFLOP/s", "of peak", "bytes");
+    fprintf(out, " %d x %d in %s %.1f\n\n", r->side, r->side, precisions[r->precision], r->gemm * 1e-9);
+    fprintf(out, "%-22s %-24s %-10s %-7s %-12s %9s %9s %8s %9s %8s %9s\n", "layer", "op", "by", "layout", "out",
+            "fwd ms", "bwd ms", "share", "GFLOP/s", "of peak", "bytes");
 }
 
 static void print_table(const struct layers_result *r, FILE *out) {
@@ -100,8 +95,8 @@ static void print_table(const struct layers_result *r, FILE *out) {
     fprintf(out, "%-22s %-24s %-10s %-7s %-12s ", "all layers", "", "", "", "");
     print_rates(r, t.flops, t.seconds, all, out);
     fprintf(out, " %9s\n", text_of_bytes(t.bytes[0] + t.bytes[1], bytes));
-    fprintf(out, "whole passes: forward %.3f ms, backward %.3f ms; %d layer%s fused into others\n",
-            r->pass[0] * 1e3, r->pass[1] * 1e3, r->fused, r->fused == 1 ? " is" : "s are");
+    fprintf(out, "whole passes: forward %.3f ms, backward %.3f ms; %d layer%s fused into others\n", r->pass[0] * 1e3,
+            r->pass[1] * 1e3, r->fused, r->fused == 1 ? " is" : "s are");
 }
 
 /* ---- for programs ---- */

@@ -47,8 +47,7 @@ __attribute__((target("avx2,fma"))) static float fma_256(long rounds) {
 /* Any machine: vectors of four, multiplied and added. */
 static float fma_plain(long rounds) {
     typedef float vector __attribute__((vector_size(16)));
-    vector sum[FMA_CHAINS], x = {0.999f, 0.999f, 0.999f, 0.999f},
-                            y = {0.001f, 0.001f, 0.001f, 0.001f};
+    vector sum[FMA_CHAINS], x = {0.999f, 0.999f, 0.999f, 0.999f}, y = {0.001f, 0.001f, 0.001f, 0.001f};
     for (int i = 0; i < FMA_CHAINS; i++) sum[i] = y;
     for (long k = 0; k < rounds; k++)
 #pragma GCC unroll 12
@@ -106,8 +105,7 @@ static enum error product_fill(struct product *p, enum precision precision) {
     for (int64_t i = 0; i < 2 * square; i++) x[i] = (float)(i % 17) / 16 - 0.5f;
     enum error err = device_write(p->dev, p->f32, x, (size_t)square * 2 * sizeof *x);
     if (err == ERR_NONE && p->a.w_low[0])
-        err = device_runtime(p->dev)->lower(p->dev, LANE_COMPUTE, p->low, p->f32, 2 * square,
-                                            precision);
+        err = device_runtime(p->dev)->lower(p->dev, LANE_COMPUTE, p->low, p->f32, 2 * square, precision);
     if (err == ERR_NONE) err = device_wait(p->dev);
     free(x);
     return err;
@@ -123,11 +121,8 @@ static enum error product_open(struct product *p, enum precision precision) {
     TRY(device_alloc(p->dev, p->op->saved_bytes, &p->saved));
     float *f32 = p->f32;
     char *low = p->low;
-    p->a = (struct op_args){.x = {f32},
-                            .w = {f32 + square},
-                            .y = f32 + 2 * square,
-                            .scratch = p->scratch,
-                            .saved = p->saved};
+    p->a = (struct op_args){
+        .x = {f32}, .w = {f32 + square}, .y = f32 + 2 * square, .scratch = p->scratch, .saved = p->saved};
     if (lowered) p->a.x[0] = p->low, p->a.w_low[0] = low + (size_t)square * unit;
     return product_fill(p, precision);
 }
@@ -151,8 +146,7 @@ static enum error product_time(struct product *p, int64_t (*now)(void), double *
     return ERR_NONE;
 }
 
-enum error peak_gemm(struct device *dev, enum precision precision, int64_t (*now)(void),
-                     double *out) {
+enum error peak_gemm(struct device *dev, enum precision precision, int64_t (*now)(void), double *out) {
     struct product p = {.dev = dev, .side = peak_side(dev)};
     const struct shape row = {1, {p.side}};
     struct op_desc d = {.kind = OP_LINEAR,

@@ -72,8 +72,8 @@ enum error cli_load(const struct cli_config *c, struct run_settings *out) {
     const struct algo_ops *const *algos = algo_list(&n);
     for (int i = 0; i < n && i < 15; i++) algorithms[i] = algos[i]->name;
     char *report = NULL;
-    enum error err = run_settings_load(c->path, c->sets, c->nsets, mode_kinds(&n), algorithms,
-                                       c->launched, c->asks, out, &report);
+    enum error err =
+        run_settings_load(c->path, c->sets, c->nsets, mode_kinds(&n), algorithms, c->launched, c->asks, out, &report);
     if (err != ERR_NONE && report)
         fputs(report, stderr);
     else if (err != ERR_NONE)
@@ -85,8 +85,7 @@ struct run_launched cli_launched(struct launcher *l) {
     bool found;
     if (launcher_find(NULL, l, &found) != ERR_NONE) {
         const char *hint = error_hint();
-        snprintf(l->variables, sizeof l->variables, "%s%s%s", error_message(), *hint ? "\n" : "",
-                 hint);
+        snprintf(l->variables, sizeof l->variables, "%s%s%s", error_message(), *hint ? "\n" : "", hint);
         return (struct run_launched){.local = -1, .problem = l->variables};
     }
     if (!found) return (struct run_launched){.local = -1};
@@ -113,8 +112,7 @@ enum error cli_check(const struct job *job, struct job_facts *facts) {
     return err;
 }
 
-enum error cli_run_dir(const char *path, struct pool *pool, const char **config,
-                       const char **run_dir) {
+enum error cli_run_dir(const char *path, struct pool *pool, const char **config, const char **run_dir) {
     *config = path;
     *run_dir = NULL;
     if (!file_is_folder(path)) return ERR_NONE;

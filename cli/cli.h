@@ -52,8 +52,7 @@ MUST_CHECK enum error cli_train(struct job *job, const char *run_dir, int *code)
 
 /* PATH, a configuration or a run directory whose resolved.yaml then is the configuration; *run_dir
  * is NULL for the former. The text of *config lies in the pool, or is path. */
-MUST_CHECK enum error cli_run_dir(const char *path, struct pool *pool, const char **config,
-                                  const char **run_dir);
+MUST_CHECK enum error cli_run_dir(const char *path, struct pool *pool, const char **config, const char **run_dir);
 
 /* ---- trained networks: what eval, predict and generate share ---- */
 struct cli_trained {
@@ -100,8 +99,7 @@ struct run_place {
 /* Chooses (and makes) the run's directory, which run it is, and what to resume from. given: a run
  * directory named by the user, or NULL. ERR_CREATE: a run would begin where another has left
  * checkpoints; nothing has been written. */
-MUST_CHECK enum error run_place_open(const struct run_settings *s, const char *given,
-                                     struct run_place *out);
+MUST_CHECK enum error run_place_open(const struct run_settings *s, const char *given, struct run_place *out);
 /* The newest directory that log.dir may have meant and that holds a checkpoint, and this; out is not
  * touched when there is none. */
 void run_place_newest(const struct run_settings *s, struct run_place *out);

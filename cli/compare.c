@@ -55,9 +55,8 @@ static int two_runs(const struct cli *cli, const struct options *o) {
 static char *text_of_modes(const struct options *o, struct pool *pool) {
     const char *path = o->paths.count ? o->paths.of[0] : NULL, *file = path;
     if (file && strrchr(file, '/')) file = strrchr(file, '/') + 1;
-    char *text =
-        pool_printf(pool, "name: \"%.*s-%s\"\nmatrix: {mode: [%s]}\n",
-                    file ? (int)strcspn(file, ".") : 3, file ? file : "run", o->modes, o->modes);
+    char *text = pool_printf(pool, "name: \"%.*s-%s\"\nmatrix: {mode: [%s]}\n", file ? (int)strcspn(file, ".") : 3,
+                             file ? file : "run", o->modes, o->modes);
     return text && path ? pool_printf(pool, "%sbase: \"%s\"\n", text, path) : text;
 }
 
@@ -98,10 +97,9 @@ static int open_experiment(const struct options *o, const struct experiment_sour
 /* What changes the runs; results are told with it. */
 static char *command_text(const struct options *o, struct pool *pool) {
     const char *path = o->paths.count ? o->paths.of[0] : NULL;
-    char *text = pool_printf(pool, "engine compare%s%s%s%s", o->modes ? " --modes " : "",
-                             o->modes ? o->modes : "", path ? " " : "", path ? path : "");
-    for (int i = 0; i < o->sets.nsets && text; i++)
-        text = pool_printf(pool, "%s --set '%s'", text, o->sets.sets[i]);
+    char *text = pool_printf(pool, "engine compare%s%s%s%s", o->modes ? " --modes " : "", o->modes ? o->modes : "",
+                             path ? " " : "", path ? path : "");
+    for (int i = 0; i < o->sets.nsets && text; i++) text = pool_printf(pool, "%s --set '%s'", text, o->sets.sets[i]);
     if (text && o->quick) text = pool_printf(pool, "%s --quick", text);
     if (text && o->repeats) text = pool_printf(pool, "%s --repeats %s", text, o->repeats);
     return text;
@@ -112,8 +110,7 @@ static int experiment(const struct cli *cli, const struct options *o) {
     if (o->axis) return cli_usage(cli, "--axis is for two runs that are there");
     if (o->repeats && strcmp(o->repeats, "auto") != 0 &&
         !(text_int(o->repeats, &repeats) && repeats >= 1 && repeats <= STATISTICS_RUNS))
-        return cli_usage(cli, "--repeats is auto or a number from 1 to %d, not '%s'",
-                         STATISTICS_RUNS, o->repeats);
+        return cli_usage(cli, "--repeats is auto or a number from 1 to %d, not '%s'", STATISTICS_RUNS, o->repeats);
     if (!o->modes && o->paths.count == 0) return cli_usage(cli, "compare what?");
     struct experiment_source source = {.path = o->modes ? NULL : o->paths.of[0],
                                        .text = o->modes ? text_of_modes(o, cli->pool) : NULL,
@@ -129,8 +126,7 @@ static int experiment(const struct cli *cli, const struct options *o) {
 
 static int run(const struct cli *cli) {
     const struct options *o = cli->options;
-    if (o->json + o->csv + o->markdown > 1)
-        return cli_usage(cli, "one of --json, --csv and --markdown");
+    if (o->json + o->csv + o->markdown > 1) return cli_usage(cli, "one of --json, --csv and --markdown");
     if (o->paths.count < 2) return experiment(cli, o);
     if (o->modes) return cli_usage(cli, "--modes takes one configuration");
     return two_runs(cli, o);
@@ -141,16 +137,13 @@ static const struct option options[] = {
      "an experiment: base, matrix, repeats and such, see below; or two finished runs as they are: "
      "times, settings, losses and weights bit for bit; or, for --modes, a configuration",
      .at = AT(paths), .max = 2, .many = OPTION_LIST},
-    {"--modes", "M,M", "the modes to compare on one configuration: --modes dp,ddp", CONFIG_STRING,
-     AT(modes)},
-    {"--repeats", "N", "runs of each side; auto: the fewest that can tell anything", CONFIG_STRING,
-     AT(repeats)},
-    {"--quick", NULL, "one run of each side (or --repeats N): a first look; no verdicts",
-     CONFIG_BOOL, AT(quick)},
+    {"--modes", "M,M", "the modes to compare on one configuration: --modes dp,ddp", CONFIG_STRING, AT(modes)},
+    {"--repeats", "N", "runs of each side; auto: the fewest that can tell anything", CONFIG_STRING, AT(repeats)},
+    {"--quick", NULL, "one run of each side (or --repeats N): a first look; no verdicts", CONFIG_BOOL, AT(quick)},
     OPTION_SET(sets, "changes one key of the base, as in 'engine run'"),
     {"--fail-if", "GATE",
-     "exit code 1 where it is true, as in 'ddp.step_time > 1.05 * dp.step_time @ devices >= cpu:4'",
-     .at = AT(gates), .max = 32, .many = OPTION_LIST},
+     "exit code 1 where it is true, as in 'ddp.step_time > 1.05 * dp.step_time @ devices >= cpu:4'", .at = AT(gates),
+     .max = 32, .many = OPTION_LIST},
     {"--axis", "KEY", "of two runs: the setting in which they may differ", CONFIG_STRING, AT(axis)},
     {"--dir", "FOLDER",
      "where runs and results go; runs/NAME by itself. What is there from an earlier start is not "
@@ -166,37 +159,36 @@ const struct command command_compare = {
     .name = "compare",
     .summary = "runs an experiment and tells which side is better, by how much and how surely",
     OPTIONS(options),
-    .notes =
-        "\n"
-        "An experiment:\n"
-        "  name: ps-vs-ring           of its folder\n"
-        "  base: {...} or FILE        the configuration that all runs share\n"
-        "  matrix:                    keys and their values; sides of the first are compared\n"
-        "    mode: [dp, ddp]\n"
-        "    devices: [cpu:1, cpu:2]\n"
-        "  exclude: [{devices: cpu:1}]\n"
-        "  scaling: strong | weak     weak: batch is for each device\n"
-        "  repeats: auto | N          warmup: 10st    seed: 0\n"
-        "  confidence: 95%            practical: 2%   smaller differences count as none\n"
-        "  model_fit: true            measures links that are not emulated, to predict steps on "
-        "them\n"
-        "  metrics: [step_time, throughput, comm_exposed, {time_to: {val.accuracy: 0.95}}]\n"
-        "                             verdicts are about the first; also step_best, load, "
-        "forward,\n"
-        "                             backward, comm_hidden, update, time, bytes, memory,\n"
-        "                             train_loss, val_loss, val_accuracy\n"
-        "  fail_if: ['B.step_time > A.step_time']\n"
-        "\n"
-        "Step times are predicted, too: from one cell on the fewest devices, over the links that "
-        "are\n"
-        "emulated; results tell how far off that is.\n"
-        "Each run is a fresh process; sides take turns in random order. A side is faster or "
-        "slower\n"
-        "when the exact test of Mann and Whitney says so among all pairs (Holm) and the medians\n"
-        "differ by more than 'practical'; the interval is a bootstrap's. Runs that end in the "
-        "same\n"
-        "weights are copies of one training: of losses and accuracy they count as one.\n"
-        "Exit codes: 0; 1 a gate failed; 64 usage; 66 no such file; 78 bad experiment, or sides\n"
-        "that are no fair comparison; a failed run's own; 130/143 stopped, to be gone on with\n",
+    .notes = "\n"
+             "An experiment:\n"
+             "  name: ps-vs-ring           of its folder\n"
+             "  base: {...} or FILE        the configuration that all runs share\n"
+             "  matrix:                    keys and their values; sides of the first are compared\n"
+             "    mode: [dp, ddp]\n"
+             "    devices: [cpu:1, cpu:2]\n"
+             "  exclude: [{devices: cpu:1}]\n"
+             "  scaling: strong | weak     weak: batch is for each device\n"
+             "  repeats: auto | N          warmup: 10st    seed: 0\n"
+             "  confidence: 95%            practical: 2%   smaller differences count as none\n"
+             "  model_fit: true            measures links that are not emulated, to predict steps on "
+             "them\n"
+             "  metrics: [step_time, throughput, comm_exposed, {time_to: {val.accuracy: 0.95}}]\n"
+             "                             verdicts are about the first; also step_best, load, "
+             "forward,\n"
+             "                             backward, comm_hidden, update, time, bytes, memory,\n"
+             "                             train_loss, val_loss, val_accuracy\n"
+             "  fail_if: ['B.step_time > A.step_time']\n"
+             "\n"
+             "Step times are predicted, too: from one cell on the fewest devices, over the links that "
+             "are\n"
+             "emulated; results tell how far off that is.\n"
+             "Each run is a fresh process; sides take turns in random order. A side is faster or "
+             "slower\n"
+             "when the exact test of Mann and Whitney says so among all pairs (Holm) and the medians\n"
+             "differ by more than 'practical'; the interval is a bootstrap's. Runs that end in the "
+             "same\n"
+             "weights are copies of one training: of losses and accuracy they count as one.\n"
+             "Exit codes: 0; 1 a gate failed; 64 usage; 66 no such file; 78 bad experiment, or sides\n"
+             "that are no fair comparison; a failed run's own; 130/143 stopped, to be gone on with\n",
     .run = run,
 };

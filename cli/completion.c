@@ -43,8 +43,7 @@ static bool has_option(const struct command *form, const char *name) {
 }
 
 /* Calls for each option of the command; those that several of its forms have, once. */
-static void walk_options(const struct command *c,
-                         void (*print)(const struct command *c, const struct option *o)) {
+static void walk_options(const struct command *c, void (*print)(const struct command *c, const struct option *o)) {
     const struct command *form;
     for (int i = 0; (form = command_form(c, i)); i++)
         for (const struct option *o = form->options; o && o->name; o++) {
@@ -289,9 +288,8 @@ static int run(const struct cli *cli) {
     return cli_end(err);
 }
 
-static const struct option options[] = {{"SHELL", NULL, "bash, zsh or fish", CONFIG_ENUM, AT(shell),
-                                         .word = shell_name, .missing = "which shell?"},
-                                        {0}};
+static const struct option options[] = {
+    {"SHELL", NULL, "bash, zsh or fish", CONFIG_ENUM, AT(shell), .word = shell_name, .missing = "which shell?"}, {0}};
 
 const struct command command_completion = {
     .name = "completion",

@@ -24,15 +24,13 @@ static int run(const struct cli *cli) {
     return error_exit_code(err);
 }
 
-static const struct option options[] = {
-    {"CONFIG", NULL, NULL, CONFIG_STRING, AT(config.path), .one = "configuration"},
-    OPTION_SET(config, "changes one key, as in 'engine run'"),
-    {0}};
+static const struct option options[] = {{"CONFIG", NULL, NULL, CONFIG_STRING, AT(config.path), .one = "configuration"},
+                                        OPTION_SET(config, "changes one key, as in 'engine run'"),
+                                        {0}};
 
 const struct command command_config = {
     .name = "config",
-    .summary =
-        "prints the resolved configuration, each value with its origin; it can be run as it is",
+    .summary = "prints the resolved configuration, each value with its origin; it can be run as it is",
     OPTIONS(options),
     .run = run,
 };

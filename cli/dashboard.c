@@ -86,25 +86,21 @@ static enum error listen_anew(struct dashboard *d, struct addrinfo *a, int *out)
         return FAIL(ERR_DEVICE,
                     "log.dashboard: port %d of %s is taken\n--dashboard=%s%s%s:%d is free; port 0 "
                     "is any that is",
-                    d->port, d->host, a->ai_family == AF_INET6 ? "[" : "", d->host,
-                    a->ai_family == AF_INET6 ? "]" : "", free_port(a, d->port));
-    return FAIL(ERR_DEVICE, "log.dashboard: cannot listen at %s, port %d: %s", d->host, d->port,
-                strerror(why));
+                    d->port, d->host, a->ai_family == AF_INET6 ? "[" : "", d->host, a->ai_family == AF_INET6 ? "]" : "",
+                    free_port(a, d->port));
+    return FAIL(ERR_DEVICE, "log.dashboard: cannot listen at %s, port %d: %s", d->host, d->port, strerror(why));
 }
 
 static enum error open_listener(struct dashboard *d, int *out) {
     struct addrinfo *found, hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     int why = getaddrinfo(d->host, NULL, &hints, &found);
-    if (why)
-        return FAIL(ERR_DEVICE, "log.dashboard: no address of '%s': %s", d->host,
-                    gai_strerror(why));
+    if (why) return FAIL(ERR_DEVICE, "log.dashboard: no address of '%s': %s", d->host, gai_strerror(why));
     enum error err = listen_anew(d, found, out);
     bool six = found->ai_family == AF_INET6;
     freeaddrinfo(found);
     if (err != ERR_NONE) return err;
     d->port = port_of(*out);
-    snprintf(d->url, sizeof d->url, "http://%s%s%s:%d/", six ? "[" : "", d->host, six ? "]" : "",
-             d->port);
+    snprintf(d->url, sizeof d->url, "http://%s%s%s:%d/", six ? "[" : "", d->host, six ? "]" : "", d->port);
     return ERR_NONE;
 }
 
@@ -183,8 +179,7 @@ void dashboard_follow(struct dashboard *d, const struct job *job) {
 static void wait_for_page(struct dashboard *d) {
     const struct timespec pause = {.tv_nsec = 10000000};
     int64_t until = clock_ns() + 1000000000;
-    while (board_server_idle(d->server) < LOOKING && !board_server_done(d->server) &&
-           clock_ns() < until)
+    while (board_server_idle(d->server) < LOOKING && !board_server_done(d->server) && clock_ns() < until)
         nanosleep(&pause, NULL);
 }
 

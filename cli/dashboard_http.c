@@ -12,10 +12,7 @@
 static const struct {
     const char *path;
     enum http_page page;
-} pages[] = {{"/", HTTP_PAGE},
-             {"/api/run", HTTP_RUN},
-             {"/api/ranks", HTTP_RANKS},
-             {"/api/metrics", HTTP_METRICS}};
+} pages[] = {{"/", HTTP_PAGE}, {"/api/run", HTTP_RUN}, {"/api/ranks", HTTP_RANKS}, {"/api/metrics", HTTP_METRICS}};
 
 size_t http_head_end(const char *in, size_t n) {
     const char *end = memmem(in, n, "\r\n\r\n", 4);
@@ -65,8 +62,7 @@ static int read_target(const char *text, size_t n, struct http_request *out) {
     return 404;
 }
 
-static int read_first_line(const char *line, size_t n, struct http_request *out,
-                           const char **wrong) {
+static int read_first_line(const char *line, size_t n, struct http_request *out, const char **wrong) {
     const char *target = memchr(line, ' ', n), *version = memrchr(line, ' ', n);
     *wrong = "not a request";
     if (!target || version == target || target == line) return 400;
@@ -140,23 +136,21 @@ static bool read_header(const char *line, size_t n, struct headers *h) {
     if (is_named(line, name, "Host")) h->host = value, h->nhost = length, h->hosts++;
     h->body |= is_named(line, name, "Transfer-Encoding") ||
                (is_named(line, name, "Content-Length") && (length != 1 || *value != '0'));
-    h->other_site |=
-        is_named(line, name, "Sec-Fetch-Site") && is_named(value, length, "cross-site");
+    h->other_site |= is_named(line, name, "Sec-Fetch-Site") && is_named(value, length, "cross-site");
     return true;
 }
 
 static bool is_clean(const char *head, size_t n) {
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)head[i];
-        bool line_end = (c == '\r' && i + 1 < n && head[i + 1] == '\n') ||
-                        (c == '\n' && i > 0 && head[i - 1] == '\r');
+        bool line_end = (c == '\r' && i + 1 < n && head[i + 1] == '\n') || (c == '\n' && i > 0 && head[i - 1] == '\r');
         if (!line_end && c != '\t' && (c < ' ' || c > '~')) return false;
     }
     return true;
 }
 
-static int check_headers(const struct headers *h, const struct http_rules *rules,
-                         enum http_page page, const char **wrong) {
+static int check_headers(const struct headers *h, const struct http_rules *rules, enum http_page page,
+                         const char **wrong) {
     *wrong = "a request has one Host";
     if (h->hosts != 1) return 400;
     *wrong = "a GET has no body";

@@ -7,7 +7,7 @@
 /* ---- dashboard_http.c: what was asked ---- */
 enum { HTTP_HEAD = 4096 }; /* bytes of a request, at most */
 enum http_page { HTTP_PAGE, HTTP_RUN, HTTP_RANKS, HTTP_METRICS };
-struct http_rules { /* by which names the server may be called, besides addresses and localhost */
+struct http_rules {          /* by which names the server may be called, besides addresses and localhost */
     const char *name, *host; /* NULL: by none */
 };
 struct http_request {
@@ -17,8 +17,7 @@ struct http_request {
 /* Where the head ends: behind the empty line; 0: more is to come. */
 size_t http_head_end(const char *in, size_t n);
 /* The status: 200, and *out; or what is wrong with it, and a text that says what. */
-int http_read(const char *head, size_t n, const struct http_rules *rules, struct http_request *out,
-              const char **wrong);
+int http_read(const char *head, size_t n, const struct http_rules *rules, struct http_request *out, const char **wrong);
 const char *http_reason(int status);
 
 /* ---- dashboard_state.c: what is answered ---- */
@@ -43,11 +42,9 @@ struct board_answer {
     bool last_words; /* when it has been sent, a page has seen the end */
 };
 /* Writes the body of the answer; on the server's thread. */
-typedef void (*board_answer_fn)(void *user, const struct http_request *r,
-                                struct board_answer *answer, FILE *body);
-MUST_CHECK enum error board_server_start(int listener, const struct http_rules *rules,
-                                         board_answer_fn answer, void *user,
-                                         struct board_server **out);
+typedef void (*board_answer_fn)(void *user, const struct http_request *r, struct board_answer *answer, FILE *body);
+MUST_CHECK enum error board_server_start(int listener, const struct http_rules *rules, board_answer_fn answer,
+                                         void *user, struct board_server **out);
 /* Seconds since somebody asked for something, very many when nobody did. */
 double board_server_idle(struct board_server *s);
 bool board_server_done(struct board_server *s); /* last words were sent */

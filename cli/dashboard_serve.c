@@ -50,24 +50,23 @@ static void drop(struct connection *c) {
 }
 
 /* ---- one request ---- */
-static const char common[] =
-    "Connection: close\r\n"
-    "Cache-Control: no-store\r\n"
-    "X-Content-Type-Options: nosniff\r\n"
-    "X-Frame-Options: DENY\r\n"
-    "Referrer-Policy: no-referrer\r\n"
-    "Cross-Origin-Resource-Policy: same-origin\r\n"
-    "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; script-src "
-    "'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'\r\n";
+static const char common[] = "Connection: close\r\n"
+                             "Cache-Control: no-store\r\n"
+                             "X-Content-Type-Options: nosniff\r\n"
+                             "X-Frame-Options: DENY\r\n"
+                             "Referrer-Policy: no-referrer\r\n"
+                             "Cross-Origin-Resource-Policy: same-origin\r\n"
+                             "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; script-src "
+                             "'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+                             "frame-ancestors 'none'\r\n";
 
 /* Head and body in one text. */
 static char *compose(const struct board_answer *a, const char *body, size_t nbody, size_t *n) {
     char *text = NULL;
     FILE *out = open_memstream(&text, n);
     if (!out) return NULL;
-    fprintf(out, "HTTP/1.1 %d %s\r\n%sContent-Type: %s\r\nContent-Length: %zu\r\n", a->status,
-            http_reason(a->status), common, a->type, nbody);
+    fprintf(out, "HTTP/1.1 %d %s\r\n%sContent-Type: %s\r\nContent-Length: %zu\r\n", a->status, http_reason(a->status),
+            common, a->type, nbody);
     if (a->status == 405) fputs("Allow: GET\r\n", out);
     if (a->next >= 0) fprintf(out, "Engine-Next: %lld\r\n", (long long)a->next);
     fputs("\r\n", out);
@@ -190,8 +189,8 @@ static void *run(void *arg) {
     return NULL;
 }
 
-enum error board_server_start(int listener, const struct http_rules *rules,
-                              board_answer_fn answer_fn, void *user, struct board_server **out) {
+enum error board_server_start(int listener, const struct http_rules *rules, board_answer_fn answer_fn, void *user,
+                              struct board_server **out) {
     struct board_server *s = calloc(1, sizeof *s);
     if (!s) return FAIL(ERR_MEMORY, "no memory for the dashboard");
     s->listener = listener, s->rules = *rules, s->answer = answer_fn, s->user = user;

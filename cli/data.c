@@ -66,19 +66,16 @@ static enum error opened_open(const struct cli_config *c, struct opened *o) {
 /* A configuration's file, or the name or path of a set, which is the same as data=SOURCE. */
 static enum error source_take(struct cli_config *c, const char *source, struct pool *pool) {
     size_t n = strlen(source);
-    bool yaml = (n > 5 && !strcmp(source + n - 5, ".yaml")) ||
-                (n > 4 && !strcmp(source + n - 4, ".yml")) || !strcmp(source, "-");
+    bool yaml = (n > 5 && !strcmp(source + n - 5, ".yaml")) || (n > 4 && !strcmp(source + n - 4, ".yml")) ||
+                !strcmp(source, "-");
     if (yaml) {
         c->path = source;
         return ERR_NONE;
     }
     size_t plain = 0;
-    while (isalnum((unsigned char)source[plain]) ||
-           strchr("_./-", source[plain] ? source[plain] : 1))
-        plain++;
+    while (isalnum((unsigned char)source[plain]) || strchr("_./-", source[plain] ? source[plain] : 1)) plain++;
     if (n > 2000 || strpbrk(source, "\"\\\n"))
-        return FAIL(ERR_USAGE, "'%.60s' is no name of a set or path that can be written in YAML",
-                    source);
+        return FAIL(ERR_USAGE, "'%.60s' is no name of a set or path that can be written in YAML", source);
     const char *quote = plain == n ? "" : "\"";
     const char *text = pool_printf(pool, "data=%s%s%s", quote, source, quote);
     return text ? cli_set_first(c, text) : ERR_MEMORY; /* what --set says changes it */
@@ -141,8 +138,8 @@ static void counts_print(const struct look *l, const struct dataset *d) {
         else
             printf(" %lld:%lld", (long long)k, (long long)l->count[k]);
     }
-    printf("%s\n  least %lld, most %lld; %lld never\n", d->classes > SHOWN ? " ..." : "",
-           (long long)least, (long long)most, (long long)none);
+    printf("%s\n  least %lld, most %lld; %lld never\n", d->classes > SHOWN ? " ..." : "", (long long)least,
+           (long long)most, (long long)none);
 }
 
 static void text_print(const struct dataset *d, const struct look *l) {
@@ -182,8 +179,7 @@ static enum error moments_print(struct dataset *d, const struct data_config *c) 
     for (int k = 0; k < n.channels; k++) {
         double mean, std;
         normalization_tell(d, &n, k, &mean, &std);
-        printf("  channel %d   mean %.4f  deviation %.4f%s\n", k, mean, std,
-               k ? "" : "  (first 1000 samples)");
+        printf("  channel %d   mean %.4f  deviation %.4f%s\n", k, mean, std, k ? "" : "  (first 1000 samples)");
     }
     return ERR_NONE;
 }
@@ -203,8 +199,7 @@ static enum error part_print(struct dataset *d, const struct data_config *c, con
     }
     if (err == ERR_NONE) err = moments_print(d, c);
     if (err == ERR_NONE) err = first_print(d, &l);
-    if (err == ERR_NONE)
-        printf("  reading     %.0f samples/s, one thread\n", (double)l.read / (l.seconds + 1e-9));
+    if (err == ERR_NONE) printf("  reading     %.0f samples/s, one thread\n", (double)l.read / (l.seconds + 1e-9));
     look_free(&l);
     return err;
 }
@@ -229,8 +224,8 @@ static void prepared_print(const struct dataset *d, const char *folder) {
     if (d->type == SAMPLE_TOKENS)
         printf("data: {set: tokens, train: %s/train.bin, val: %s/val.bin, type: %s, vocabulary: "
                "%lld, context: %lld%s%s%s}\n",
-               folder, folder, dataset_prepared_short(d) ? "u16" : "i32", (long long)d->classes,
-               (long long)d->labels, dataset_decode(d, 0, text) ? ", characters: " : "",
+               folder, folder, dataset_prepared_short(d) ? "u16" : "i32", (long long)d->classes, (long long)d->labels,
+               dataset_decode(d, 0, text) ? ", characters: " : "",
                !dataset_decode(d, 0, text) ? ""
                : dataset_prepared_bytes(d) ? "bytes"
                                            : folder,
@@ -240,8 +235,7 @@ static void prepared_print(const struct dataset *d, const char *folder) {
                "%lld}\n",
                folder, folder, (long long)d->classes);
     else
-        printf("data: {set: npy, train: %s/train-images.npy, val: %s/val-images.npy}\n", folder,
-               folder);
+        printf("data: {set: npy, train: %s/train-images.npy, val: %s/val-images.npy}\n", folder, folder);
 }
 
 static enum error prepare(const struct options *asked) {
@@ -289,14 +283,11 @@ static int run_prepare(const struct cli *cli) {
 // clang-format on
 static const struct option stats_options[] = {{SOURCE}, SET, {0}};
 static const struct option prepare_options[] = {
-    {SOURCE, .missing = BOTH},
-    {"FOLDER", NULL, NULL, CONFIG_STRING, AT(folder), .missing = BOTH},
-    SET,
-    {0}};
+    {SOURCE, .missing = BOTH}, {"FOLDER", NULL, NULL, CONFIG_STRING, AT(folder), .missing = BOTH}, SET, {0}};
 static const struct command forms[] = {
     {"list", "the sets and their keys", .run = list},
-    {"stats", "samples, shape, classes, mean and deviation, how fast it is read",
-     OPTIONS(stats_options), .run = run_stats},
+    {"stats", "samples, shape, classes, mean and deviation, how fast it is read", OPTIONS(stats_options),
+     .run = run_stats},
     {"prepare",
      "writes FOLDER/train-images.npy and its like, or train.bin for tokens, and prints the 'data' "
      "that reads them: pictures decoded once, at the size that the configuration asks for",

@@ -65,10 +65,9 @@ static void print_units(const struct device_ops *kind, int count) {
         struct device_unit u;
         char all[32], left[32];
         if (!kind->unit_about(i, &u)) continue;
-        printf("  %s:%d  %s, %s (%s free), capability %d.%d, %d multiprocessors, %s, %s\n",
-               kind->name, i, u.name, text_of_bytes((double)u.memory, all),
-               text_of_bytes((double)u.memory_free, left), u.major, u.minor, u.processors, u.bus,
-               u.link);
+        printf("  %s:%d  %s, %s (%s free), capability %d.%d, %d multiprocessors, %s, %s\n", kind->name, i, u.name,
+               text_of_bytes((double)u.memory, all), text_of_bytes((double)u.memory_free, left), u.major, u.minor,
+               u.processors, u.bus, u.link);
     }
     if (count < 2) return;
     printf("\n  copies to it    ");
@@ -76,8 +75,7 @@ static void print_units(const struct device_ops *kind, int count) {
     printf(" come from there by\n");
     for (int i = 0; i < count; i++) {
         printf("  %s:%-11d", kind->name, i);
-        for (int j = 0; j < count; j++)
-            printf("%-*s", (int)strlen(kind->name) + 6, way(kind, i, j));
+        for (int j = 0; j < count; j++) printf("%-*s", (int)strlen(kind->name) + 6, way(kind, i, j));
         printf("\n");
     }
 }
@@ -123,8 +121,7 @@ static void print_meaning(void) {
     const struct device_ops *kind = accelerator();
     printf("\n'devices: auto' means %s", auto_text(text));
     if (!kind) {
-        printf(" with 1 thread each; 'devices: cpu:N' makes N devices of max(1, %d/N) threads\n",
-               cores);
+        printf(" with 1 thread each; 'devices: cpu:N' makes N devices of max(1, %d/N) threads\n", cores);
         return;
     }
     printf(" (mode single: %s:0)\n'devices: %s' is the same; '%s:1,3' takes these, '%s:0,0' makes "

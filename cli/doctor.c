@@ -10,10 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const words[] = {[DOCTOR_OK] = "ok",
-                                    [DOCTOR_NONE] = "none",
-                                    [DOCTOR_WARNING] = "warning",
-                                    [DOCTOR_MISSING] = "missing"};
+static const char *const words[] = {
+    [DOCTOR_OK] = "ok", [DOCTOR_NONE] = "none", [DOCTOR_WARNING] = "warning", [DOCTOR_MISSING] = "missing"};
 
 /* ---- a check that does not end ---- */
 
@@ -106,8 +104,7 @@ static int run(const struct cli *cli) {
         warnings += d->of[i].level == DOCTOR_WARNING;
     }
     if (!d->json)
-        printf("\n%d checks: %d missing, %d warning%s\n", d->count, missing, warnings,
-               warnings == 1 ? "" : "s");
+        printf("\n%d checks: %d missing, %d warning%s\n", d->count, missing, warnings, warnings == 1 ? "" : "s");
     else if (print_json(d, missing == 0) != ERR_NONE)
         return cli_fail(ERR_MEMORY);
     return missing ? error_exit_code(ERR_DEVICE) : 0;
@@ -120,10 +117,8 @@ static const char *kind_name(int i) {
 }
 
 static const struct option options[] = {
-    {"KIND", NULL,
-     "of devices that must work: cuda; without it, GPUs are looked at if there are any",
-     CONFIG_STRING, offsetof(struct doctor, asked), .word = kind_name, .wants = "kind of devices",
-     .one = "kind"},
+    {"KIND", NULL, "of devices that must work: cuda; without it, GPUs are looked at if there are any", CONFIG_STRING,
+     offsetof(struct doctor, asked), .word = kind_name, .wants = "kind of devices", .one = "kind"},
     {"--json", NULL, "instead of the lines", CONFIG_BOOL, offsetof(struct doctor, json)},
     {0}};
 

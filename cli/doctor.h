@@ -22,8 +22,7 @@ struct doctor {
 /* Before a check: its name, told when it does not end. */
 void doctor_begin(struct doctor *d, const char *name);
 /* The finding of the check that was begun. "text\nhint" */
-void doctor_say(struct doctor *d, enum doctor_level level, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
+void doctor_say(struct doctor *d, enum doctor_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* The same with the words of the last error. */
 void doctor_error(struct doctor *d, enum doctor_level level);
 

@@ -15,8 +15,7 @@ static enum doctor_level lack(const struct doctor *d, const struct device_ops *k
     return d->asked && !strcmp(d->asked, kind->name) ? DOCTOR_MISSING : DOCTOR_NONE;
 }
 
-static void say_software(struct doctor *d, enum doctor_level lacking,
-                         const struct device_software *s) {
+static void say_software(struct doctor *d, enum doctor_level lacking, const struct device_software *s) {
     doctor_begin(d, s->name);
     if (*s->missing)
         doctor_say(d, lacking, "%s", s->missing);
@@ -36,8 +35,7 @@ static enum error run_kernel(struct device *dev, float *there, float *here) {
     TRY(device_read(dev, here, there, SAMPLE * sizeof *here));
     for (int i = 0; i < SAMPLE; i++)
         if (here[i] != 2 * (float)i)
-            return FAIL(ERR_DEVICE, "it adds %d and %d to %g\nthe GPU or its driver is broken", i,
-                        i, (double)here[i]);
+            return FAIL(ERR_DEVICE, "it adds %d and %d to %g\nthe GPU or its driver is broken", i, i, (double)here[i]);
     return ERR_NONE;
 }
 
@@ -65,10 +63,9 @@ static void check_unit(struct doctor *d, const struct device_ops *kind, int unit
     if (try_unit(kind, unit) != ERR_NONE)
         doctor_error(d, DOCTOR_MISSING);
     else
-        doctor_say(d, DOCTOR_OK, "%s, %s, %s free, capability %d.%d, %s: opened, and a kernel ran",
-                   about.name, text_of_bytes((double)about.memory, all),
-                   text_of_bytes((double)about.memory_free, left), about.major, about.minor,
-                   about.bus);
+        doctor_say(d, DOCTOR_OK, "%s, %s, %s free, capability %d.%d, %s: opened, and a kernel ran", about.name,
+                   text_of_bytes((double)about.memory, all), text_of_bytes((double)about.memory_free, left),
+                   about.major, about.minor, about.bus);
 }
 
 static void check_reach(struct doctor *d, const struct device_ops *kind, int count) {
@@ -127,8 +124,8 @@ static void check_units(struct doctor *d, const struct device_ops *kind) {
         doctor_error(d, lack(d, kind));
         return;
     }
-    doctor_say(d, DOCTOR_OK, "%d to be used%s%s", count,
-               visible ? ", by CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "");
+    doctor_say(d, DOCTOR_OK, "%d to be used%s%s", count, visible ? ", by CUDA_VISIBLE_DEVICES=" : "",
+               visible ? visible : "");
     for (int i = 0; i < count; i++) check_unit(d, kind, i);
     if (count > 1) check_reach(d, kind, count);
     check_carriers(d, kind);

@@ -21,8 +21,7 @@ static void check_cores(struct doctor *d) {
     int here = device_host_cores();
     doctor_begin(d, "cores");
     if (here < online)
-        doctor_say(d, DOCTOR_OK, "%d of the machine's %ld (affinity or a quota of the container)",
-                   here, online);
+        doctor_say(d, DOCTOR_OK, "%d of the machine's %ld (affinity or a quota of the container)", here, online);
     else
         doctor_say(d, DOCTOR_OK, "%d", here);
 }
@@ -39,8 +38,7 @@ static void check_locked(struct doctor *d) {
         doctor_say(d, DOCTOR_OK, "no limit");
     else
         doctor_say(d, DOCTOR_OK, "limit %s%s", text_of_bytes((double)l.rlim_cur, text),
-                   l.rlim_cur < ENOUGH ? " (too little for InfiniBand alone: ulimit -l unlimited)"
-                                       : "");
+                   l.rlim_cur < ENOUGH ? " (too little for InfiniBand alone: ulimit -l unlimited)" : "");
 }
 
 static void check_shared(struct doctor *d) {
@@ -48,8 +46,7 @@ static void check_shared(struct doctor *d) {
     char text[32];
     doctor_begin(d, "/dev/shm");
     if (statvfs("/dev/shm", &fs) != 0) {
-        doctor_say(d, DOCTOR_WARNING, "not there: %s\nthe engine does without, NCCL and MPI do not",
-                   strerror(errno));
+        doctor_say(d, DOCTOR_WARNING, "not there: %s\nthe engine does without, NCCL and MPI do not", strerror(errno));
         return;
     }
     double size = (double)fs.f_blocks * (double)fs.f_frsize;
@@ -108,8 +105,7 @@ static void check_folder(struct doctor *d) {
         rmdir(at);
         doctor_say(d, DOCTOR_OK, "can be written: runs go to ./runs");
     } else {
-        doctor_say(d, DOCTOR_WARNING, "cannot be written: %s\nsay where runs go by log.dir",
-                   strerror(errno));
+        doctor_say(d, DOCTOR_WARNING, "cannot be written: %s\nsay where runs go by log.dir", strerror(errno));
     }
 }
 

@@ -74,8 +74,7 @@ static int evaluate(struct cli_trained *t) {
 /* In a process that evaluate() has started. */
 static int evaluate_as_rank(struct cli_trained *t, const struct launch_self *self) {
     int code = 0;
-    t->job.process = (struct rank_process){
-        .rank = self->rank, .locals = self->locals, .meeting_fd = self->meeting_fd};
+    t->job.process = (struct rank_process){.rank = self->rank, .locals = self->locals, .meeting_fd = self->meeting_fd};
     t->job.processes = self->size;
     t->job.console_out = self->console_out;
     t->job.console_err = self->console_err;
@@ -127,19 +126,17 @@ static int run(const struct cli *cli) {
 
 static const struct option options[] = {
     {TRAINED_PATH, .one = "configuration"},
-    {"--split", NULL, "val (default), or train: the training samples, as they lie", CONFIG_ENUM,
-     AT(split), .choices = "val|train"},
+    {"--split", NULL, "val (default), or train: the training samples, as they lie", CONFIG_ENUM, AT(split),
+     .choices = "val|train"},
     TRAINED_OPTIONS,
-    {"--json", NULL, "one JSON object on standard output, the confusion matrix in it", CONFIG_BOOL,
-     AT(trained.json)},
+    {"--json", NULL, "one JSON object on standard output, the confusion matrix in it", CONFIG_BOOL, AT(trained.json)},
     {0}};
 
 const struct command command_eval = {
     .name = "eval",
     .summary = "measures a trained network: loss, accuracy, top-5, perplexity, confusions",
     OPTIONS(options),
-    .notes =
-        "Exit codes: 0; 64 usage; 65 bad data or checkpoint; 66 no such file, run or checkpoint;\n"
-        "78 bad configuration, or weights of another model\n",
+    .notes = "Exit codes: 0; 64 usage; 65 bad data or checkpoint; 66 no such file, run or checkpoint;\n"
+             "78 bad configuration, or weights of another model\n",
     .run = run,
 };

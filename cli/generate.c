@@ -47,12 +47,10 @@ static int32_t draw(struct writer *w, const float *y, int64_t number) {
     const struct options *o = w->o;
     if (o->temperature == 0) return (int32_t)score_best(y, w->vocabulary);
     int64_t n = o->top && o->top < w->vocabulary ? o->top : w->vocabulary;
-    for (int64_t k = 0; k < w->vocabulary; k++)
-        w->candidates[k] = (struct candidate){y[k], (int32_t)k};
+    for (int64_t k = 0; k < w->vocabulary; k++) w->candidates[k] = (struct candidate){y[k], (int32_t)k};
     qsort(w->candidates, (size_t)w->vocabulary, sizeof *w->candidates, by_output);
     double sum = 0, most = (double)w->candidates[0].y;
-    for (int64_t k = 0; k < n; k++)
-        sum += exp(((double)w->candidates[k].y - most) / o->temperature);
+    for (int64_t k = 0; k < n; k++) sum += exp(((double)w->candidates[k].y - most) / o->temperature);
     struct rng_key key = rng_key((uint64_t)o->seed, RNG_GENERATE);
     double left = (double)rng_float(key, (uint64_t)number, 0) * sum;
     for (int64_t k = 0; k < n; k++) {
@@ -100,8 +98,7 @@ static enum error take_prompt(struct writer *w) {
     if (!tokens) return FAIL(ERR_MEMORY, "no memory for the prompt");
     enum error err = dataset_encode(w->t->data, prompt, n, tokens, &count);
     if (!w->o->prompt && err == ERR_DATA) tokens[0] = 0, count = 1, err = ERR_NONE;
-    if (err == ERR_NONE && count == 0)
-        err = FAIL(ERR_USAGE, "--prompt is empty\nleave it out to begin a text");
+    if (err == ERR_NONE && count == 0) err = FAIL(ERR_USAGE, "--prompt is empty\nleave it out to begin a text");
     for (int64_t i = 0; i < count && err == ERR_NONE; i++) append(w, tokens[i]);
     free(tokens);
     return err == ERR_DATA ? error_prefix(err, "--prompt: ") : err;
@@ -111,8 +108,7 @@ static enum error take_prompt(struct writer *w) {
 
 static enum error check_model(const struct trainer *t) {
     const struct dataset *d = t->data;
-    if (d->type == SAMPLE_TOKENS && d->labels == shape_count(&d->shape) && d->ops->decode)
-        return ERR_NONE;
+    if (d->type == SAMPLE_TOKENS && d->labels == shape_count(&d->shape) && d->ops->decode) return ERR_NONE;
     return FAIL(ERR_CONFIG,
                 "data '%s' is no text with a next token at each position\nsets that are: engine "
                 "help data.set",
@@ -135,8 +131,7 @@ static enum error write_text(struct writer *w) {
     TRY(take_memory(w));
     TRY(take_prompt(w));
     TRY(graph_prepare(w->t->graph, 1));
-    if (w->o->prompt && fputs(w->o->prompt, stdout) < 0)
-        return FAIL(ERR_IO, "cannot write the text");
+    if (w->o->prompt && fputs(w->o->prompt, stdout) < 0) return FAIL(ERR_IO, "cannot write the text");
     int64_t began = clock_ns();
     for (int64_t i = 0; i < w->o->tokens; i++) {
         int32_t token;
@@ -173,16 +168,14 @@ static int run(const struct cli *cli) {
 
 static const struct option options[] = {
     {TRAINED_PATH, .missing = "whose text? a run's or a configuration's", .one = "run"},
-    {"--prompt", "TEXT", "what the text begins with; by default a new line", CONFIG_STRING,
-     AT(prompt)},
-    {"--tokens", "N", "how many to add; 500 by default", CONFIG_INT, AT(tokens), 1, 1 << 30,
-     .wants = "a whole number"},
-    {"--temperature", "T", "0: always the likeliest; 1: as the network says; 0.8 by default",
-     CONFIG_REAL, AT(temperature), 0, 100},
+    {"--prompt", "TEXT", "what the text begins with; by default a new line", CONFIG_STRING, AT(prompt)},
+    {"--tokens", "N", "how many to add; 500 by default", CONFIG_INT, AT(tokens), 1, 1 << 30, .wants = "a whole number"},
+    {"--temperature", "T", "0: always the likeliest; 1: as the network says; 0.8 by default", CONFIG_REAL,
+     AT(temperature), 0, 100},
     {"--top-k", "K", "draws among the K likeliest; all by default", CONFIG_INT, AT(top), 1, 1 << 30,
      .wants = "a whole number"},
-    {"--seed", "S", "of the random numbers; the same seed gives the same text", CONFIG_INT,
-     AT(seed), 0, 1 << 30, .wants = "a whole number"},
+    {"--seed", "S", "of the random numbers; the same seed gives the same text", CONFIG_INT, AT(seed), 0, 1 << 30,
+     .wants = "a whole number"},
     TRAINED_OPTIONS,
     {0}};
 

@@ -52,19 +52,16 @@ const char *option_help(const struct option *o, char out[OPTION_TEXT]) {
 static void usage_of(const struct option *o, char out[OPTION_TEXT]) {
     const char *value = value_name(o);
     bool many = o->many ? !option_is_word(o) || o->max == 0 : o->key && !*o->key;
-    snprintf(out, OPTION_TEXT, " %s%s%s%s%s%s", o->missing ? "" : "[", o->name,
-             *value && *value != '[' ? " " : "", value, o->missing ? "" : "]",
-             many && o->many != OPTION_REST ? "..." : "");
+    snprintf(out, OPTION_TEXT, " %s%s%s%s%s%s", o->missing ? "" : "[", o->name, *value && *value != '[' ? " " : "",
+             value, o->missing ? "" : "]", many && o->many != OPTION_REST ? "..." : "");
 }
 
 /* Words, options, and what OPTION_REST is: of options as many as a line has room for. */
-const char *command_usage(const struct command *c, const struct command *form,
-                          char out[USAGE_TEXT]) {
+const char *command_usage(const struct command *c, const struct command *form, char out[USAGE_TEXT]) {
     enum { LINE = 100, PARTS = 3 };
     static const char more[] = " [OPTION]...";
     char text[OPTION_TEXT];
-    int n = snprintf(out, USAGE_TEXT, "engine %s%s%s", c->name, form != c ? " " : "",
-                     form != c ? form->name : "");
+    int n = snprintf(out, USAGE_TEXT, "engine %s%s%s", c->name, form != c ? " " : "", form != c ? form->name : "");
     for (int part = 0; part < PARTS; part++)
         for (const struct option *o = form->options; o && o->name; o++) {
             if (part != (!option_is_word(o) ? 1 : o->many == OPTION_REST ? 2 : 0)) continue;
@@ -195,13 +192,11 @@ static int run(const struct cli *cli) {
 }
 
 static const struct option options[] = {
-    {"COMMAND | KEY", NULL, "what it takes; what it means", CONFIG_STRING, AT(topic),
-     .word = command_name},
+    {"COMMAND | KEY", NULL, "what it takes; what it means", CONFIG_STRING, AT(topic), .word = command_name},
     {"KEY", NULL, "after 'config': the key, though a command has its name", CONFIG_STRING, AT(key)},
     {0}};
 
-const struct command command_help = {
-    .name = "help",
-    .summary = "what a command takes, what a key of the configuration means",
-    OPTIONS(options),
-    .run = run};
+const struct command command_help = {.name = "help",
+                                     .summary = "what a command takes, what a key of the configuration means",
+                                     OPTIONS(options),
+                                     .run = run};

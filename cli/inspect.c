@@ -33,8 +33,7 @@ static void tensor_stats(const struct st_tensor *t, const void *data, char out[9
         sum += (double)v[i], squares += (double)v[i] * (double)v[i];
     }
     double mean = sum / (double)n;
-    int used = snprintf(out, 96, "mean %9.2e  deviation %8.2e", mean,
-                        sqrt(fmax(0, squares / (double)n - mean * mean)));
+    int used = snprintf(out, 96, "mean %9.2e  deviation %8.2e", mean, sqrt(fmax(0, squares / (double)n - mean * mean)));
     if (odd) snprintf(out + used, 96 - (size_t)used, "  %zu NOT FINITE", odd);
 }
 
@@ -94,9 +93,7 @@ static enum error show_tensors(struct shown *s, const struct st_file *f) {
     char bytes[32];
     json_string(&s->j, "file", f->path);
     json_int(&s->j, "bytes", (int64_t)f->data_bytes);
-    if (!s->json)
-        printf("%s: %d tensors, %s\n", f->path, f->count,
-               text_of_bytes((double)f->data_bytes, bytes));
+    if (!s->json) printf("%s: %d tensors, %s\n", f->path, f->count, text_of_bytes((double)f->data_bytes, bytes));
     TRY(show_preprocessing(s, f));
     json_open(&s->j, "tensors", '[');
     for (int i = 0; i < f->count; i++) TRY(show_tensor(s, f, &f->tensors[i]));
@@ -136,8 +133,7 @@ static void print_json(const struct json_value *v, int indent) {
     } else if (v->kind == JSON_BOOL || v->kind == JSON_NULL)
         printf("%s\n", v->kind == JSON_NULL ? "none" : v->truth ? "yes" : "no");
     else if (v->kind == JSON_ARRAY) {
-        for (int i = 0; i < v->count && v->children[i].kind == JSON_NUMBER; i++)
-            printf("%s ", v->children[i].text);
+        for (int i = 0; i < v->count && v->children[i].kind == JSON_NUMBER; i++) printf("%s ", v->children[i].text);
         printf("\n");
     } else {
         if (v->key) printf("\n");
@@ -162,8 +158,7 @@ static enum error show_object(struct shown *s, const char *dir, const char *name
 }
 
 static enum error show_checkpoint(struct shown *s, const char *dir) {
-    static const char *const files[] = {"model.safetensors", "optim.safetensors",
-                                        "state.safetensors"};
+    static const char *const files[] = {"model.safetensors", "optim.safetensors", "state.safetensors"};
     json_string(&s->j, "checkpoint", dir);
     if (!s->json) printf("checkpoint %s\n", dir);
     TRY(show_object(s, dir, "manifest.json", "manifest"));
@@ -232,8 +227,8 @@ static enum error merge_trace(const char *dir, struct pool *pool) {
     const char *path = pool_printf(pool, "%s/trace.json", dir);
     if (!path) return ERR_MEMORY;
     TRY(trace_merge(ranks, n, pool, path));
-    printf("%s: steps %lld to %lld of %d rank%s", path, (long long)ranks->first,
-           (long long)ranks->last, n, n == 1 ? "" : "s");
+    printf("%s: steps %lld to %lld of %d rank%s", path, (long long)ranks->first, (long long)ranks->last, n,
+           n == 1 ? "" : "s");
     if (n < ranks->size) printf(" of %d: the others have left no trace here", ranks->size);
     printf("\n");
     return ERR_NONE;

@@ -12,8 +12,7 @@ static void print_moments(const struct preprocessing *p) {
     const struct dataset *d = &p->set.base;
     double mean[CHANNELS_MAX], std[CHANNELS_MAX];
     if (d->type == SAMPLE_TOKENS) return;
-    for (int k = 0; k < p->norm.channels; k++)
-        normalization_tell(d, &p->norm, k, &mean[k], &std[k]);
+    for (int k = 0; k < p->norm.channels; k++) normalization_tell(d, &p->norm, k, &mean[k], &std[k]);
     printf("  mean       ");
     for (int k = 0; k < p->norm.channels; k++) printf(" %.9g", mean[k]);
     printf("\n  deviation  ");
@@ -71,14 +70,11 @@ void inspect_preprocessing(const struct preprocessing *p) {
     const struct dataset *d = &p->set.base;
     char shape[96], name[64];
     snprintf(name, sizeof name, "%s", d->name);
-    printf("  data        '%s', samples of %s %s", text_defuse(name, ""),
-           shape_text(&d->shape, shape), types[d->type]);
-    if (d->part > 0 && d->part < 1)
-        printf(", the middle %.4g of a picture's shorter side", d->part);
+    printf("  data        '%s', samples of %s %s", text_defuse(name, ""), shape_text(&d->shape, shape), types[d->type]);
+    if (d->part > 0 && d->part < 1) printf(", the middle %.4g of a picture's shorter side", d->part);
     printf("\n");
     print_moments(p);
-    if (d->classes && d->type != SAMPLE_TOKENS)
-        printf("  classes     %lld\n", (long long)d->classes);
+    if (d->classes && d->type != SAMPLE_TOKENS) printf("  classes     %lld\n", (long long)d->classes);
     if (d->targets) printf("  targets     %lld\n", (long long)d->targets);
     if (p->class_names) {
         printf("  class names ");

@@ -43,8 +43,7 @@ static int list(const struct cli *cli) {
     if (err == ERR_NONE && o->json) err = list_json(all, n);
     if (err != ERR_NONE || o->json) return cli_end(err);
     for (int i = 0; i < n; i++)
-        printf("%-24s %s (%g min)\n%24s %s\n", all[i].name, all[i].title, all[i].minutes, "",
-               all[i].question);
+        printf("%-24s %s (%g min)\n%24s %s\n", all[i].name, all[i].title, all[i].minutes, "", all[i].question);
     printf("\n'engine lab show NN' tells more, 'engine lab run NN' runs one\n");
     return 0;
 }
@@ -60,8 +59,7 @@ static int show(const struct cli *cli) {
 static bool is_empty(const char *folder) {
     DIR *d = opendir(folder);
     int n = 0;
-    for (struct dirent *e; d && (e = readdir(d));)
-        n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+    for (struct dirent *e; d && (e = readdir(d));) n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
     if (d) closedir(d);
     return n == 0;
 }
@@ -91,22 +89,19 @@ static enum error find_folder(const struct options *o, const char **folder) {
     if (!yaml) return ERR_MEMORY;
     if (strchr(o->lab, '/') || file_exists(yaml)) {
         *folder = o->lab;
-        return o->dir ? FAIL(ERR_USAGE, "'%s' is a folder: it is run where it is, without --dir",
-                             o->lab)
-                      : ERR_NONE;
+        return o->dir ? FAIL(ERR_USAGE, "'%s' is a folder: it is run where it is, without --dir", o->lab) : ERR_NONE;
     }
     TRY(lesson_find(o->lab, o->pool, &full));
     *folder = o->dir ? o->dir : pool_printf(o->pool, "labs/%s", full);
     if (!*folder) return ERR_MEMORY;
     TRY(lesson_copy(full, *folder, o->pool, &kept));
     if (kept)
-        fprintf(stderr, "%d file%s of %s differ%s from the lab's, and stay as they are\n", kept,
-                kept == 1 ? "" : "s", *folder, kept == 1 ? "s" : "");
+        fprintf(stderr, "%d file%s of %s differ%s from the lab's, and stay as they are\n", kept, kept == 1 ? "" : "s",
+                *folder, kept == 1 ? "s" : "");
     return ERR_NONE;
 }
 
-static enum error tell(const struct options *o, const struct lesson *l,
-                       const struct lesson_result *r) {
+static enum error tell(const struct options *o, const struct lesson *l, const struct lesson_result *r) {
     struct json j;
     if (!o->json) return lesson_print(l, r, stdout), ERR_NONE;
     json_init(&j);
@@ -120,8 +115,8 @@ static int finish(const struct options *o, const struct lesson *l, const struct 
     if (r->stopped) return stop_exit_code(stop_signal());
     if (r->failed >= 0) {
         int code = r->outcome[r->failed].exit, wanted = l->step[r->failed].exit;
-        fprintf(stderr, "engine: step '%s' has ended with exit code %d, not %d\n  %s, in %s\n",
-                l->step[r->failed].name, code, wanted, r->command[r->failed], l->folder);
+        fprintf(stderr, "engine: step '%s' has ended with exit code %d, not %d\n  %s, in %s\n", l->step[r->failed].name,
+                code, wanted, r->command[r->failed], l->folder);
         return code ? code : error_exit_code(ERR_RESULT);
     }
     enum error err = tell(o, l, r);
@@ -164,8 +159,7 @@ static int run(const struct cli *cli) {
 
 #define WHICH CONFIG_STRING, AT(lab), .missing = "which lab? 'engine lab list' has them"
 #define TEXT "on standard output instead of the text"
-static const struct option list_options[] = {OPTION_JSON(TEXT), {0}},
-                           show_options[] = {{"NN", NULL, NULL, WHICH}, {0}};
+static const struct option list_options[] = {OPTION_JSON(TEXT), {0}}, show_options[] = {{"NN", NULL, NULL, WHICH}, {0}};
 static const struct option run_options[] = {
     {"NN|FOLDER", NULL, "a number or a name; a folder with a lab.yaml is run where it is", WHICH},
     {"--quick", NULL, "fewer steps and runs: seconds, but no verdicts", CONFIG_BOOL, AT(quick)},
@@ -174,21 +168,16 @@ static const struct option run_options[] = {
     {"--quiet", NULL, "no progress", CONFIG_BOOL, AT(quiet), .also = "-q"},
     {0}};
 static const struct option copy_options[] = {
-    {"NN", NULL, NULL, WHICH},
-    {"DIR", NULL, NULL, CONFIG_STRING, AT(dir), .missing = "copy where to?"},
-    {0}};
+    {"NN", NULL, NULL, WHICH}, {"DIR", NULL, NULL, CONFIG_STRING, AT(dir), .missing = "copy where to?"}, {0}};
 static const struct command forms[] = {
-    {"list", "number and name, title, question, and how long it takes", OPTIONS(list_options),
-     .run = list},
-    {"show", "what to run, what to look at, and questions to answer", OPTIONS(show_options),
-     .run = show},
+    {"list", "number and name, title, question, and how long it takes", OPTIONS(list_options), .run = list},
+    {"show", "what to run, what to look at, and questions to answer", OPTIONS(show_options), .run = show},
     {"run",
      "copies the lab's files into labs/NN-name, runs its steps there, and holds the results "
      "against "
      "what the lab claims",
      OPTIONS(run_options), .run = run},
-    {"copy", "its files into a new folder, to be changed and run by hand", OPTIONS(copy_options),
-     .run = copy}};
+    {"copy", "its files into a new folder, to be changed and run by hand", OPTIONS(copy_options), .run = copy}};
 
 const struct command command_lab = {
     .name = "lab",

@@ -24,18 +24,17 @@ struct options {
 static int exit_code(enum error err, const struct launch_result *r) {
     if (r->first < 0) return err ? cli_fail(err) : r->exit_code;
     if (err) return cli_fail(err);
-    fprintf(stderr, "error: rank %d ended with code %d; the others were ended %.2f s later\n",
-            r->first, r->exit_code, r->seconds);
+    fprintf(stderr, "error: rank %d ended with code %d; the others were ended %.2f s later\n", r->first, r->exit_code,
+            r->seconds);
     return r->exit_code;
 }
 
-static enum error start_ranks(const struct options *o, const struct nodes_round *round,
-                              const char *token, struct launch_result *result) {
+static enum error start_ranks(const struct options *o, const struct nodes_round *round, const char *token,
+                              struct launch_result *result) {
     char node[24];
     snprintf(node, sizeof node, "node %lld", (long long)o->node);
-    const char *variables[] = {STORE_VARIABLE, round->store,   ROUND_VARIABLE,
-                               round->name,    TOKEN_VARIABLE, token,
-                               NODE_VARIABLE,  node,           NULL};
+    const char *variables[] = {STORE_VARIABLE, round->store,  ROUND_VARIABLE, round->name, TOKEN_VARIABLE,
+                               token,          NODE_VARIABLE, node,           NULL};
     struct launch_params p = {.size = (int)o->size,
                               .first = round->first,
                               .world = round->world,
@@ -76,35 +75,30 @@ static int run(const struct cli *cli) {
     const struct options *o = cli->options;
     struct launch_result result = {.first = -1};
     if (o->node >= o->nodes)
-        return cli_usage(cli, "node %lld of %lld: they are numbered from 0", (long long)o->node,
-                         (long long)o->nodes);
+        return cli_usage(cli, "node %lld of %lld: they are numbered from 0", (long long)o->node, (long long)o->nodes);
     return exit_code(launch(o, cli->pool, &result), &result);
 }
 
 static const struct option options[] = {
-    {"-n", "N", "processes of this host", CONFIG_INT, AT(size), 1, RANKS_MAX,
-     .wants = "a number of processes", .also = "--nproc-per-node",
-     .missing = "how many processes? (-n N)"},
+    {"-n", "N", "processes of this host", CONFIG_INT, AT(size), 1, RANKS_MAX, .wants = "a number of processes",
+     .also = "--nproc-per-node", .missing = "how many processes? (-n N)"},
     {"--nnodes", "N",
      "hosts that run 'engine launch' together, with the same secret in ENGINE_TOKEN; each starts "
      "its own processes",
      CONFIG_INT, AT(nodes), 1, RANKS_MAX, .wants = "a number of hosts"},
     {"--node-rank", "K", "which of them this is, from 0", CONFIG_INT, AT(node), 0, RANKS_MAX - 1,
      .wants = "the number of this host,"},
-    {"--master-addr", "A", "host of node 0: a name or an address, :PORT may follow", CONFIG_STRING,
-     AT(master)},
+    {"--master-addr", "A", "host of node 0: a name or an address, :PORT may follow", CONFIG_STRING, AT(master)},
     {"--master-port", "P", "29500", CONFIG_INT, AT(port), 1, 65535, .wants = "a port"},
-    {"--join-timeout", "S", "seconds that the hosts wait for each other: 60", CONFIG_INT,
-     AT(timeout), 1, 1000000, .wants = "a number of seconds"},
-    {"PROGRAM [ARGUMENT]...", NULL, NULL, .at = AT(program), .many = OPTION_REST,
-     .missing = "which program?"},
+    {"--join-timeout", "S", "seconds that the hosts wait for each other: 60", CONFIG_INT, AT(timeout), 1, 1000000,
+     .wants = "a number of seconds"},
+    {"PROGRAM [ARGUMENT]...", NULL, NULL, .at = AT(program), .many = OPTION_REST, .missing = "which program?"},
     {0}};
 
 const struct command command_launch = {
     .name = "launch",
     .summary = "starts a program of your own as N ranks (RANK, WORLD_SIZE, LOCAL_RANK are set)",
     OPTIONS(options),
-    .standard =
-        &(const struct options){.nodes = 1, .port = 29500, .timeout = 60, .master = "127.0.0.1"},
+    .standard = &(const struct options){.nodes = 1, .port = 29500, .timeout = 60, .master = "127.0.0.1"},
     .run = run,
 };

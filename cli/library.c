@@ -18,8 +18,8 @@ const char *engine_message(void) {
 }
 
 /* Loads the configuration and hands it to 'act', which is given the job. */
-static int with_job(const char *config, const char *const *sets, int nsets,
-                    enum error (*act)(struct job *, void *), void *user) {
+static int with_job(const char *config, const char *const *sets, int nsets, enum error (*act)(struct job *, void *),
+                    void *user) {
     struct cli_config c = {.path = config};
     enum error err = ERR_NONE;
     for (int i = 0; i < nsets && err == ERR_NONE; i++) err = cli_set(&c, sets[i]);

@@ -25,14 +25,12 @@ struct engine_group {
 };
 
 static const enum dtype types[] = {
-    [ENGINE_F32] = DTYPE_F32,   [ENGINE_F64] = DTYPE_F64, [ENGINE_F16] = DTYPE_F16,
-    [ENGINE_BF16] = DTYPE_BF16, [ENGINE_I32] = DTYPE_I32, [ENGINE_I64] = DTYPE_I64,
-    [ENGINE_U8] = DTYPE_U8,
+    [ENGINE_F32] = DTYPE_F32, [ENGINE_F64] = DTYPE_F64, [ENGINE_F16] = DTYPE_F16, [ENGINE_BF16] = DTYPE_BF16,
+    [ENGINE_I32] = DTYPE_I32, [ENGINE_I64] = DTYPE_I64, [ENGINE_U8] = DTYPE_U8,
 };
 static const enum redop ops[] = {
-    [ENGINE_SUM] = REDOP_SUM, [ENGINE_PROD] = REDOP_PROD,   [ENGINE_MIN] = REDOP_MIN,
-    [ENGINE_MAX] = REDOP_MAX, [ENGINE_AVG] = REDOP_AVERAGE, [ENGINE_AND] = REDOP_AND,
-    [ENGINE_OR] = REDOP_OR,   [ENGINE_XOR] = REDOP_XOR,
+    [ENGINE_SUM] = REDOP_SUM,     [ENGINE_PROD] = REDOP_PROD, [ENGINE_MIN] = REDOP_MIN, [ENGINE_MAX] = REDOP_MAX,
+    [ENGINE_AVG] = REDOP_AVERAGE, [ENGINE_AND] = REDOP_AND,   [ENGINE_OR] = REDOP_OR,   [ENGINE_XOR] = REDOP_XOR,
 };
 
 /* What is not in the tables is refused by the group. */
@@ -55,8 +53,7 @@ static bool is_alone(const struct engine_init *init, bool launched) {
 }
 
 /* The ranks of a launcher, or those that init names, meet in a store that rank 0 keeps. */
-static enum error find_ranks(const struct engine_init *init, struct engine_group *g,
-                             struct station_params *p) {
+static enum error find_ranks(const struct engine_init *init, struct engine_group *g, struct station_params *p) {
     struct launcher *l = pool_alloc(g->pool, sizeof *l);
     bool launched = false;
     if (!l) return ERR_MEMORY;
@@ -66,21 +63,17 @@ static enum error find_ranks(const struct engine_init *init, struct engine_group
     p->rank = init->size ? init->rank : l->rank;
     p->size = init->size ? init->size : l->size;
     if (p->size < 1 || p->size > RANKS_MAX || p->rank < 0 || p->rank >= p->size)
-        return FAIL(ERR_USAGE, "rank %d of %d: from 1 to %d ranks are possible", p->rank, p->size,
-                    RANKS_MAX);
-    const char *master =
-        init->init && !strncmp(init->init, "tcp://", 6) ? init->init + 6 : init->init;
+        return FAIL(ERR_USAGE, "rank %d of %d: from 1 to %d ranks are possible", p->rank, p->size, RANKS_MAX);
+    const char *master = init->init && !strncmp(init->init, "tcp://", 6) ? init->init + 6 : init->init;
     p->serve = p->rank == 0;
     p->run = l->job;
     if (p->size == 1 && !master) return ERR_NONE;
-    return launcher_place(master ? master : l->master, l->job, l->name, p->size, l->locals, g->pool,
-                          &p->master);
+    return launcher_place(master ? master : l->master, l->job, l->name, p->size, l->locals, g->pool, &p->master);
 }
 
 /* Ranks that 'engine launch' has started on one host share a board. They need the store only for
  * other hosts, and for a link by which they could reach these. */
-static enum error read_told(const struct launch_self *self, struct engine_group *g,
-                            struct station_params *p) {
+static enum error read_told(const struct launch_self *self, struct engine_group *g, struct station_params *p) {
     const struct link_ops *link = link_find(p->link);
     p->rank = self->rank;
     p->size = self->size;
@@ -203,16 +196,14 @@ static void copy_in(void *recv, const void *send, size_t bytes) {
 static enum error cut(struct engine_group *g, long long count, enum engine_type type) {
     int64_t all;
     int size = group_size(g->group);
-    if (count < 0 || __builtin_mul_overflow(count, (int64_t)size * 8, &all) ||
-        type_of(type) == DTYPES)
+    if (count < 0 || __builtin_mul_overflow(count, (int64_t)size * 8, &all) || type_of(type) == DTYPES)
         return FAIL(ERR_USAGE, "%lld elements of type %d for each rank", count, (int)type);
     for (int r = 0; r <= size; r++) g->part[r] = count * r;
     return ERR_NONE;
 }
 
 /* A whole buffer of the group's own: this rank's part of it in *part. */
-static enum error whole(struct engine_group *g, long long count, enum engine_type type,
-                        char **part) {
+static enum error whole(struct engine_group *g, long long count, enum engine_type type, char **part) {
     TRY(cut(g, count, type));
     size_t each = bytes_of(count, type), all = each * (size_t)group_size(g->group);
     if (all > g->scratch_bytes || !g->scratch) {
@@ -226,41 +217,35 @@ static enum error whole(struct engine_group *g, long long count, enum engine_typ
     return ERR_NONE;
 }
 
-int engine_all_reduce(struct engine_group *g, const void *send, void *recv, long long count,
-                      enum engine_type type, enum engine_op op) {
+int engine_all_reduce(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
+                      enum engine_op op) {
     copy_in(recv, send, bytes_of(count, type));
-    return error_exit_code(
-        group_all_reduce(g->group, LANE_INLINE, recv, count, type_of(type), op_of(op), NULL));
+    return error_exit_code(group_all_reduce(g->group, LANE_INLINE, recv, count, type_of(type), op_of(op), NULL));
 }
 
 /* Only root's recv is written: what the others send may be read where it lies. */
-int engine_reduce(struct engine_group *g, const void *send, void *recv, long long count,
-                  enum engine_type type, enum engine_op op, int root) {
+int engine_reduce(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
+                  enum engine_op op, int root) {
     bool here = root == group_rank(g->group);
     if (here) copy_in(recv, send, bytes_of(count, type));
-    return error_exit_code(group_reduce(g->group, LANE_INLINE,
-                                        here ? recv : (void *)(uintptr_t)send, count, type_of(type),
-                                        op_of(op), root, NULL));
+    return error_exit_code(group_reduce(g->group, LANE_INLINE, here ? recv : (void *)(uintptr_t)send, count,
+                                        type_of(type), op_of(op), root, NULL));
 }
 
-int engine_broadcast(struct engine_group *g, void *buf, long long count, enum engine_type type,
-                     int root) {
-    return error_exit_code(
-        group_broadcast(g->group, LANE_INLINE, buf, count, type_of(type), root, NULL));
+int engine_broadcast(struct engine_group *g, void *buf, long long count, enum engine_type type, int root) {
+    return error_exit_code(group_broadcast(g->group, LANE_INLINE, buf, count, type_of(type), root, NULL));
 }
 
-int engine_all_gather(struct engine_group *g, const void *send, void *recv, long long count,
-                      enum engine_type type) {
+int engine_all_gather(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type) {
     enum error err = cut(g, count, type);
     size_t each = bytes_of(count, type);
     if (err) return error_exit_code(err);
     copy_in((char *)recv + each * (size_t)group_rank(g->group), send, each);
-    return error_exit_code(
-        group_all_gather(g->group, LANE_INLINE, recv, g->part, type_of(type), NULL));
+    return error_exit_code(group_all_gather(g->group, LANE_INLINE, recv, g->part, type_of(type), NULL));
 }
 
-int engine_gather(struct engine_group *g, const void *send, void *recv, long long count,
-                  enum engine_type type, int root) {
+int engine_gather(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
+                  int root) {
     char *part;
     enum error err = whole(g, count, type, &part);
     if (err) return error_exit_code(err);
@@ -271,49 +256,40 @@ int engine_gather(struct engine_group *g, const void *send, void *recv, long lon
     return error_exit_code(err);
 }
 
-int engine_scatter(struct engine_group *g, const void *send, void *recv, long long count,
-                   enum engine_type type, int root) {
+int engine_scatter(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
+                   int root) {
     char *part;
     enum error err = whole(g, count, type, &part);
     if (err) return error_exit_code(err);
-    if (root == group_rank(g->group))
-        copy_in(g->scratch, send, bytes_of(count, type) * (size_t)group_size(g->group));
+    if (root == group_rank(g->group)) copy_in(g->scratch, send, bytes_of(count, type) * (size_t)group_size(g->group));
     err = group_scatter(g->group, LANE_INLINE, g->scratch, g->part, type_of(type), root, NULL);
     if (!err) copy_in(recv, part, bytes_of(count, type));
     return error_exit_code(err);
 }
 
-int engine_reduce_scatter(struct engine_group *g, const void *send, void *recv, long long count,
-                          enum engine_type type, enum engine_op op) {
+int engine_reduce_scatter(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
+                          enum engine_op op) {
     char *part;
     enum error err = whole(g, count, type, &part);
     if (err) return error_exit_code(err);
     copy_in(g->scratch, send, bytes_of(count, type) * (size_t)group_size(g->group));
-    err = group_reduce_scatter(g->group, LANE_INLINE, g->scratch, g->part, type_of(type), op_of(op),
-                               NULL);
+    err = group_reduce_scatter(g->group, LANE_INLINE, g->scratch, g->part, type_of(type), op_of(op), NULL);
     if (!err) copy_in(recv, part, bytes_of(count, type));
     return error_exit_code(err);
 }
 
-int engine_all_to_all(struct engine_group *g, const void *send, void *recv, long long count,
-                      enum engine_type type) {
+int engine_all_to_all(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type) {
     enum error err = cut(g, count, type);
-    if (!err)
-        err = group_all_to_all(g->group, LANE_INLINE, send, g->part, recv, g->part, type_of(type),
-                               NULL);
+    if (!err) err = group_all_to_all(g->group, LANE_INLINE, send, g->part, recv, g->part, type_of(type), NULL);
     return error_exit_code(err);
 }
 
-int engine_send(struct engine_group *g, const void *buf, long long count, enum engine_type type,
-                int peer) {
-    return error_exit_code(
-        group_send(g->group, LANE_INLINE, buf, count, type_of(type), peer, NULL));
+int engine_send(struct engine_group *g, const void *buf, long long count, enum engine_type type, int peer) {
+    return error_exit_code(group_send(g->group, LANE_INLINE, buf, count, type_of(type), peer, NULL));
 }
 
-int engine_recv(struct engine_group *g, void *buf, long long count, enum engine_type type,
-                int peer) {
-    return error_exit_code(
-        group_recv(g->group, LANE_INLINE, buf, count, type_of(type), peer, NULL));
+int engine_recv(struct engine_group *g, void *buf, long long count, enum engine_type type, int peer) {
+    return error_exit_code(group_recv(g->group, LANE_INLINE, buf, count, type_of(type), peer, NULL));
 }
 
 int engine_barrier(struct engine_group *g) {
@@ -332,25 +308,23 @@ int engine_all_reduce_start(struct engine_group *g, const void *send, void *recv
                             enum engine_type type, enum engine_op op, struct engine_work **out) {
     struct work *w = NULL;
     copy_in(recv, send, bytes_of(count, type));
-    return started(group_all_reduce(g->group, LANE_COMM, recv, count, type_of(type), op_of(op), &w),
-                   &w, out);
+    return started(group_all_reduce(g->group, LANE_COMM, recv, count, type_of(type), op_of(op), &w), &w, out);
 }
 
-int engine_broadcast_start(struct engine_group *g, void *buf, long long count,
-                           enum engine_type type, int root, struct engine_work **out) {
+int engine_broadcast_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int root,
+                           struct engine_work **out) {
     struct work *w = NULL;
-    return started(group_broadcast(g->group, LANE_COMM, buf, count, type_of(type), root, &w), &w,
-                   out);
+    return started(group_broadcast(g->group, LANE_COMM, buf, count, type_of(type), root, &w), &w, out);
 }
 
-int engine_send_start(struct engine_group *g, const void *buf, long long count,
-                      enum engine_type type, int peer, struct engine_work **out) {
+int engine_send_start(struct engine_group *g, const void *buf, long long count, enum engine_type type, int peer,
+                      struct engine_work **out) {
     struct work *w = NULL;
     return started(group_send(g->group, LANE_COMM, buf, count, type_of(type), peer, &w), &w, out);
 }
 
-int engine_recv_start(struct engine_group *g, void *buf, long long count, enum engine_type type,
-                      int peer, struct engine_work **out) {
+int engine_recv_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int peer,
+                      struct engine_work **out) {
     struct work *w = NULL;
     return started(group_recv(g->group, LANE_COMM, buf, count, type_of(type), peer, &w), &w, out);
 }

@@ -17,8 +17,8 @@ static int unknown(const char *name) {
     const struct command *const *all = command_list(&n);
     for (int i = 0; i < n; i++) names[i] = all[i]->name;
     const char *near = text_nearest(name, names, n);
-    fprintf(stderr, "error: unknown command '%s'%s%s%s\nhint: engine help\n", name,
-            near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "");
+    fprintf(stderr, "error: unknown command '%s'%s%s%s\nhint: engine help\n", name, near ? ", did you mean '" : "",
+            near ? near : "", near ? "'?" : "");
     return error_exit_code(ERR_USAGE);
 }
 
@@ -34,8 +34,7 @@ static int flushed(int code) {
 int main(int argc, char **argv) {
     char help[] = "help", version[] = "version";
     char *none[] = {help, NULL};
-    (void)signal(SIGXFSZ,
-                 SIG_IGN); /* a file at its limit is an error of a write like a full disk's */
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file at its limit is an error of a write like a full disk's */
     if (argc < 2) return command_call(&command_help, 1, none);
     char *name = argv[1];
     if (!strcmp(name, "--help") || !strcmp(name, "-h")) name = help;

@@ -214,14 +214,12 @@ static enum error write_page(const char *folder, const char *name) {
     char path[4096], *text = NULL;
     size_t n = 0;
     const char *before = command_find(name) ? "engine-" : "", *dot = strchr(name, '.');
-    if (snprintf(path, sizeof path, "%s/%s%s.%d", folder, before, name, dot ? 5 : 1) >=
-        (int)sizeof path)
+    if (snprintf(path, sizeof path, "%s/%s%s.%d", folder, before, name, dot ? 5 : 1) >= (int)sizeof path)
         return FAIL(ERR_CREATE, "the path of '%s' is too long", folder);
     FILE *out = open_memstream(&text, &n);
     if (!out) return FAIL(ERR_MEMORY, "no memory for a page of the manual");
     enum error err = print_page(out, name);
-    if (fclose(out) != 0 && err == ERR_NONE)
-        err = FAIL(ERR_MEMORY, "no memory for a page of the manual");
+    if (fclose(out) != 0 && err == ERR_NONE) err = FAIL(ERR_MEMORY, "no memory for a page of the manual");
     if (err == ERR_NONE) err = file_replace(path, text, n);
     free(text);
     return err;
@@ -249,10 +247,9 @@ static int run(const struct cli *cli) {
 
 static const struct option options[] = {
     {"COMMAND | engine.yaml", NULL,
-     "a command's page, or all keys of a configuration; by itself the page of the program",
-     CONFIG_STRING, AT(page), .word = command_name, .one = "page"},
-    {"--all", "FOLDER", "writes all pages into the folder", CONFIG_STRING, AT(all),
-     .wants = "a folder"},
+     "a command's page, or all keys of a configuration; by itself the page of the program", CONFIG_STRING, AT(page),
+     .word = command_name, .one = "page"},
+    {"--all", "FOLDER", "writes all pages into the folder", CONFIG_STRING, AT(all), .wants = "a folder"},
     {0}};
 
 const struct command command_man = {

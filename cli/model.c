@@ -22,8 +22,8 @@ static enum error list_one(const struct zoo_model *zoo, struct pool *pool) {
     struct zoo_about a;
     char input[96];
     TRY(zoo_about(zoo, pool, &a));
-    printf("%-12s %s\n%12s input %s, %lld classes", zoo->name, a.about, "",
-           shape_text(&a.input, input), (long long)a.classes);
+    printf("%-12s %s\n%12s input %s, %lld classes", zoo->name, a.about, "", shape_text(&a.input, input),
+           (long long)a.classes);
     for (int i = 0; a.parameters && i < a.parameters->count; i++) {
         const struct node *p = a.parameters->items[i];
         printf("; %s: ", p->key);
@@ -60,18 +60,14 @@ static enum error refuse_target(const char *target) {
     const struct zoo_model *zoo = zoo_models(&count);
     for (; n < count && n < 64; n++) names[n] = zoo[n].name;
     const char *near = text_nearest(target, names, n);
-    if (near)
-        return FAIL(ERR_INPUT, "no model and no file is called '%s'\ndid you mean '%s'?", target,
-                    near);
-    return FAIL(ERR_INPUT,
-                "no model and no file is called '%s'\nengine model list shows the models", target);
+    if (near) return FAIL(ERR_INPUT, "no model and no file is called '%s'\ndid you mean '%s'?", target, near);
+    return FAIL(ERR_INPUT, "no model and no file is called '%s'\nengine model list shows the models", target);
 }
 
 /* A name of the zoo goes before a file of the same name. */
 static enum error take_target(struct options *o, struct pool *pool) {
     o->zoo = zoo_named(o->target);
-    if (!o->zoo && !strpbrk(o->target, "/.") && strcmp(o->target, "-") != 0)
-        return refuse_target(o->target);
+    if (!o->zoo && !strpbrk(o->target, "/.") && strcmp(o->target, "-") != 0) return refuse_target(o->target);
     if (!o->zoo) {
         o->config.path = o->target;
         return ERR_NONE;
@@ -128,14 +124,11 @@ static enum error show(const struct model_view *v, struct config_errors *e) {
 
 static enum error summarize(struct model_view *v, bool json, struct config_errors *e) {
     const struct run_config *c = &v->settings.config;
-    struct device_params p = {.count = 1,
-                              .threads = (int)c->threads,
-                              .no_winograd = !c->winograd,
-                              .unit = c->devices.unit[0]};
+    struct device_params p = {
+        .count = 1, .threads = (int)c->threads, .no_winograd = !c->winograd, .unit = c->devices.unit[0]};
     TRY(model_create(c->model, &v->input, v->classes, e, &v->model));
     TRY(device_find(c->devices.kind)->open(&p, &v->device));
-    TRY(plan_create(v->model, v->device, (enum loss)c->loss, (enum precision)c->precision,
-                    v->samples, &v->plan));
+    TRY(plan_create(v->model, v->device, (enum loss)c->loss, (enum precision)c->precision, v->samples, &v->plan));
     return model_summarize(v, json);
 }
 
@@ -146,8 +139,7 @@ static void view_close(struct model_view *v) {
     run_settings_free(&v->settings);
 }
 
-static enum error view_use(const struct options *o, bool whole, struct model_view *v,
-                           struct config_errors *e) {
+static enum error view_use(const struct options *o, bool whole, struct model_view *v, struct config_errors *e) {
     TRY(take_shapes(o, v));
     return whole ? show(v, e) : summarize(v, o->json, e);
 }
@@ -197,12 +189,10 @@ static int show_summary(const struct cli *cli) {
     OPTION_SET(config, "changes one key, as in 'engine run': model.depth=3")
 // clang-format on
 static const struct option show_options[] = {SHARED, {0}};
-static const struct option summary_options[] = {
-    SHARED, OPTION_JSON("one JSON object on standard output"), {0}};
+static const struct option summary_options[] = {SHARED, OPTION_JSON("one JSON object on standard output"), {0}};
 static const struct command forms[] = {
     {"list", "the zoo, with inputs and parameters", .run = list},
-    {"show", "all layers of one, as a configuration that can be run", OPTIONS(show_options),
-     .run = show_layers},
+    {"show", "all layers of one, as a configuration that can be run", OPTIONS(show_options), .run = show_layers},
     {"summary",
      "for each layer shape, parameters, operations, memory; totals; and the order in which "
      "gradients become ready",

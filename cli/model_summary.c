@@ -13,8 +13,8 @@ struct row { /* of one layer */
     const struct model_node *node;
     int64_t parameters;
     double forward, backward; /* operations of a sample */
-    int64_t activations; /* bytes of the whole batch: outputs, and what ops keep for backward */
-    bool computed;       /* an op of its own; others are views, or parts of the one before */
+    int64_t activations;      /* bytes of the whole batch: outputs, and what ops keep for backward */
+    bool computed;            /* an op of its own; others are views, or parts of the one before */
 };
 struct totals {
     int64_t weights, gradients, state, activations, activation_gradients, scratch; /* bytes */
@@ -51,8 +51,7 @@ static struct totals totals_of(const struct model_view *v, const struct row *row
                        .activation_gradients = v->plan->gradients,
                        .scratch = (int64_t)v->plan->scratch};
     t.state = optimizer_of(v)->nslots * t.weights;
-    for (int k = 0; k < v->model->nnodes; k++)
-        t.forward += rows[k].forward, t.backward += rows[k].backward;
+    for (int k = 0; k < v->model->nnodes; k++) t.forward += rows[k].forward, t.backward += rows[k].backward;
     return t;
 }
 
@@ -78,8 +77,7 @@ static void print_bytes(const char *what, int64_t bytes, const char *of) {
 static void print_totals(const struct model_view *v, const struct totals *t) {
     char n[32], of[64];
     printf("\nparameters               %s\n", text_of_count(v->model->parameters, n));
-    printf("operations of a sample   %.3f MFLOP forward, %.3f backward\n", t->forward / 1e6,
-           t->backward / 1e6);
+    printf("operations of a sample   %.3f MFLOP forward, %.3f backward\n", t->forward / 1e6, t->backward / 1e6);
     printf("operations of a step     %.3f GFLOP (%lld samples)\n",
            (t->forward + t->backward) * (double)v->samples / 1e9, (long long)v->samples);
     print_bytes("weights", t->weights, "");
@@ -91,8 +89,7 @@ static void print_totals(const struct model_view *v, const struct totals *t) {
     print_bytes("their gradients", t->activation_gradients, "");
     print_bytes("scratch", t->scratch, "");
     print_bytes("all of it",
-                t->weights + t->gradients + t->state + t->activations + t->activation_gradients +
-                    t->scratch,
+                t->weights + t->gradients + t->state + t->activations + t->activation_gradients + t->scratch,
                 " on one device");
 }
 
@@ -105,8 +102,8 @@ static void print_order(const struct model *m) {
         bytes += m->params[i].count * (int64_t)sizeof(float);
         if (i + 1 < m->nparams && m->params[i + 1].node == m->params[i].node) continue;
         all += bytes;
-        printf("  %-52s %10s  %10s so far\n", m->nodes[m->params[i].node].name,
-               text_of_bytes((double)bytes, part), text_of_bytes((double)all, sum));
+        printf("  %-52s %10s  %10s so far\n", m->nodes[m->params[i].node].name, text_of_bytes((double)bytes, part),
+               text_of_bytes((double)all, sum));
         bytes = 0;
     }
 }
@@ -117,10 +114,10 @@ static void print_all(const struct model_view *v, const struct row *rows, const 
     char shape[96];
     for (int k = 0; k < m->nnodes; k++)
         if ((int)strlen(m->nodes[k].name) > width) width = (int)strlen(m->nodes[k].name);
-    printf("%s: input %s, %lld classes, %lld samples at once\n\n", v->title,
-           shape_text(&v->input, shape), (long long)v->classes, (long long)v->samples);
-    printf("%-*s  %-10s  %-12s  %12s  %10s  %10s  %10s\n", width, "layer", "kind", "output",
-           "parameters", "MFLOP fwd", "bwd", "activations");
+    printf("%s: input %s, %lld classes, %lld samples at once\n\n", v->title, shape_text(&v->input, shape),
+           (long long)v->classes, (long long)v->samples);
+    printf("%-*s  %-10s  %-12s  %12s  %10s  %10s  %10s\n", width, "layer", "kind", "output", "parameters", "MFLOP fwd",
+           "bwd", "activations");
     for (int k = 0; k < m->nnodes; k++) print_row(&rows[k], width);
     print_totals(v, t);
     print_order(m);
@@ -177,8 +174,7 @@ static void put_order(struct json *j, const struct model *m) {
     json_close(j, ']');
 }
 
-static enum error print_json(const struct model_view *v, const struct row *rows,
-                             const struct totals *t) {
+static enum error print_json(const struct model_view *v, const struct row *rows, const struct totals *t) {
     struct json j;
     json_init(&j);
     json_open(&j, NULL, '{');

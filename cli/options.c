@@ -40,8 +40,7 @@ static const char *listed(const char *const *names, int n, struct pool *pool) {
 }
 
 /* "", or ", did you mean '--this'?": dashes come before all names, or before none. */
-static const char *near_name(const char *given, const char *const *names, int n,
-                             struct pool *pool) {
+static const char *near_name(const char *given, const char *const *names, int n, struct pool *pool) {
     size_t dashes = strspn(given, "-");
     const char *near = text_nearest(given + dashes, names, n), *text = NULL;
     if (near) text = pool_printf(pool, ", did you mean '%.*s%s'?", (int)dashes, given, near);
@@ -53,15 +52,12 @@ static const char *wanted(const struct option *o, struct pool *pool) {
     const char *what = o->wants ? o->wants : "a number";
     const struct config_field field = {.type = o->type};
     if (o->read || o->key) return o->wants;
-    if (o->type != CONFIG_INT && o->type != CONFIG_REAL)
-        return o->wants ? o->wants : value_type(&field, pool);
-    if (o->max < o->min || o->max >= 1e6)
-        return pool_printf(pool, "%s from %.12g on", what, o->min);
+    if (o->type != CONFIG_INT && o->type != CONFIG_REAL) return o->wants ? o->wants : value_type(&field, pool);
+    if (o->max < o->min || o->max >= 1e6) return pool_printf(pool, "%s from %.12g on", what, o->min);
     return pool_printf(pool, "%s from %.12g to %.12g", what, o->min, o->max);
 }
 
-static int refuse_value(const struct cli *cli, const struct option *o, const char *name,
-                        const char *value) {
+static int refuse_value(const struct cli *cli, const struct option *o, const char *name, const char *value) {
     const char *names[WORDS_MAX], *choices = o->read ? NULL : choices_of(o, cli->pool);
     int n = value_words(choices, cli->pool, names);
     const char *all = value_join(names, n, cli->pool);
@@ -174,8 +170,7 @@ static enum error append(const struct cli *cli, const char *value, struct option
     return ERR_NONE;
 }
 
-static enum error read_value(const struct cli *cli, const struct option *o, const char *value,
-                             void *out) {
+static enum error read_value(const struct cli *cli, const struct option *o, const char *value, void *out) {
     if (o->many) return append(cli, value, out);
     if (o->read) return o->read(value, out);
     if (o->key) {
@@ -188,8 +183,7 @@ static enum error read_value(const struct cli *cli, const struct option *o, cons
 }
 
 /* name: as it was given, for messages. */
-static int take_value(struct parser *p, const struct option *o, const char *name,
-                      const char *value) {
+static int take_value(struct parser *p, const struct option *o, const char *name, const char *value) {
     const struct cli *cli = p->cli;
     void *out = (char *)cli->options + o->at;
     p->given |= (uint64_t)1 << (o - cli->form->options);
@@ -236,8 +230,7 @@ static int take_option(struct parser *p, int *i) {
     if (!o) return refuse_option(cli, name);
     bool takes = option_takes_value(o);
     const char *value = joined ? joined + 1 : takes ? cli->argv[++*i] : o->set;
-    if (takes && (!value || (!*value && o->type == CONFIG_STRING && o->wants)))
-        return refuse_nothing(cli, o, name);
+    if (takes && (!value || (!*value && o->type == CONFIG_STRING && o->wants))) return refuse_nothing(cli, o, name);
     if (joined && !takes && !o->value) return cli_usage(cli, "%s takes no value", name);
     return value ? take_value(p, o, name, value) : take_flag(cli, o);
 }
@@ -270,8 +263,7 @@ static int parse(const struct cli *cli, int but) {
         words |= !option && word->many == OPTION_REST;
     }
     for (const struct option *o = cli->form->options; o && o->name; o++)
-        if (o->missing && !(p.given >> (o - cli->form->options) & 1))
-            return cli_usage(cli, "%s", o->missing);
+        if (o->missing && !(p.given >> (o - cli->form->options) & 1)) return cli_usage(cli, "%s", o->missing);
     return 0;
 }
 

@@ -93,8 +93,7 @@ const char *option_left(const struct option *o, char out[OPTION_TEXT]); /* "-o, 
 /* What it does; NULL: nothing is told. */
 const char *option_help(const struct option *o, char out[OPTION_TEXT]);
 /* "engine bench comm [--collective C] [OPTION]..." */
-const char *command_usage(const struct command *c, const struct command *form,
-                          char out[USAGE_TEXT]);
+const char *command_usage(const struct command *c, const struct command *form, char out[USAGE_TEXT]);
 /* "usage: ..." of the form, or of all forms where it is the command. */
 void command_usages(FILE *out, const struct command *c, const struct command *form);
 /* Help on a command, a key of the configuration, or both; gives the exit code. */

@@ -54,8 +54,7 @@ static enum error find_part(struct asker *a, bool train, struct dataset **out) {
     const struct run_config *c = t->config;
     *out = train ? t->data : t->val;
     if (!t->job->known) return ERR_NONE;
-    if (!a->part[train])
-        TRY(dataset_open_like(&c->data, train, (uint64_t)c->seed, t->data, &a->part[train]));
+    if (!a->part[train]) TRY(dataset_open_like(&c->data, train, (uint64_t)c->seed, t->data, &a->part[train]));
     *out = a->part[train];
     return ERR_NONE;
 }
@@ -70,12 +69,11 @@ static enum error find_input(struct asker *a, const char *text, struct input_ran
         return ERR_NONE;
     }
     if (!parse_range(strchr(text, ':') + 1, &out->from, &out->to))
-        return FAIL(ERR_USAGE, "'%s' is no sample and no range of them\nas in val:7 or val:0-9",
-                    text);
+        return FAIL(ERR_USAGE, "'%s' is no sample and no range of them\nas in val:7 or val:0-9", text);
     TRY(find_part(a, train, &out->set));
     if (out->to < out->set->size) return ERR_NONE;
-    return FAIL(ERR_INPUT, "'%s': there are %lld samples, 0 to %lld", text,
-                (long long)out->set->size, (long long)out->set->size - 1);
+    return FAIL(ERR_INPUT, "'%s': there are %lld samples, 0 to %lld", text, (long long)out->set->size,
+                (long long)out->set->size - 1);
 }
 
 /* ---- one sample's answer ---- */
@@ -108,8 +106,8 @@ static const char *label_text(const struct asker *a, int64_t label, char text[9]
 }
 
 /* raw: the network's own outputs, of which y are the probabilities. */
-static void answer_json(struct asker *a, const float *y, const float *raw, const char *input,
-                        int64_t i, int64_t label) {
+static void answer_json(struct asker *a, const float *y, const float *raw, const char *input, int64_t i,
+                        int64_t label) {
     struct json *j = &a->j;
     char text[9];
     json_open(j, NULL, '{');
@@ -145,11 +143,9 @@ static void print_label(const struct asker *a, int64_t label) {
     printf(" '%s'", text_defuse(shown, ""));
 }
 
-static void answer_print(const struct asker *a, const float *y, const char *input, int64_t i,
-                         int64_t label) {
+static void answer_print(const struct asker *a, const float *y, const char *input, int64_t i, int64_t label) {
     int64_t shown = a->o->top < a->width ? a->o->top : a->width, k = -1;
-    const char *colon =
-        strncmp(input, "val:", 4) && strncmp(input, "train:", 6) ? NULL : strchr(input, ':');
+    const char *colon = strncmp(input, "val:", 4) && strncmp(input, "train:", 6) ? NULL : strchr(input, ':');
     int n = colon ? (int)(colon - input) : (int)strlen(input);
     char source[4096];
     snprintf(source, sizeof source, "%.*s", n, input);
@@ -171,21 +167,19 @@ static void answer_print(const struct asker *a, const float *y, const char *inpu
 
 /* ---- batches ---- */
 
-static enum error read_samples(struct asker *a, const struct input_range *r, int64_t from,
-                               int64_t n) {
+static enum error read_samples(struct asker *a, const struct input_range *r, int64_t from, int64_t n) {
     struct transform change;
     const struct dataset *d = r->set;
     TRY(transform_init(&change, d, &a->t->config->data, &a->t->norm, false, 0));
     for (int64_t i = 0; i < n; i++) {
         TRY(d->ops->read(r->set, from + i, a->raw, a->labels + i * a->t->data->labels, a->target));
-        transform_apply(&change, d, a->raw, (uint64_t)(from + i),
-                        a->x + i * shape_count(&d->shape));
+        transform_apply(&change, d, a->raw, (uint64_t)(from + i), a->x + i * shape_count(&d->shape));
     }
     return ERR_NONE;
 }
 
-static enum error answer_batch(struct asker *a, const struct input_range *r, const char *input,
-                               int64_t from, int64_t n) {
+static enum error answer_batch(struct asker *a, const struct input_range *r, const char *input, int64_t from,
+                               int64_t n) {
     struct trainer *t = a->t;
     const float *y;
     struct graph_batch batch = {.n = n, .x = a->x};
@@ -274,12 +268,11 @@ static const struct option options[] = {
      "val:0-9 or train:7, samples of its data by number; or a file of samples without labels: .npy "
      "or IDX arrays (samples first), of the shape and type of the training data; or a picture "
      "(.jpg, .png) for a network of square colour pictures",
-     .at = AT(inputs), .many = OPTION_LIST,
-     .missing = "of what? val:0-9, or a file of samples without labels"},
+     .at = AT(inputs), .many = OPTION_LIST, .missing = "of what? val:0-9, or a file of samples without labels"},
     {"--top", "K", "how many answers of each; 3 by default", CONFIG_INT, AT(top), 1, TOP_MOST},
     TRAINED_OPTIONS,
-    {"--json", NULL, "one JSON array on standard output; with the outputs before softmax (logit)",
-     CONFIG_BOOL, AT(trained.json)},
+    {"--json", NULL, "one JSON array on standard output; with the outputs before softmax (logit)", CONFIG_BOOL,
+     AT(trained.json)},
     {0}};
 
 const struct command command_predict = {

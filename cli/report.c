@@ -40,9 +40,7 @@ static enum error write_out(const struct options *o, const struct report *r, str
     } else if (err == ERR_NONE) {
         err = file_replace(path, text.text, text.length);
         char bytes[32];
-        if (err == ERR_NONE)
-            printf("%s\nwrote %s (%s)\n", r->verdict, path,
-                   text_of_bytes((double)text.length, bytes));
+        if (err == ERR_NONE) printf("%s\nwrote %s (%s)\n", r->verdict, path, text_of_bytes((double)text.length, bytes));
     }
     markup_fini(&text);
     return err;
@@ -57,11 +55,10 @@ static int run(const struct cli *cli) {
 }
 
 static const struct option options[] = {
-    {"DIR", NULL, "a run's directory, or that of an experiment (engine compare)", CONFIG_STRING,
-     AT(path), .missing = "a report of what? a run's or an experiment's directory",
-     .one = "directory"},
-    {"-o", "FILE", "where to; - is standard output; by itself report.html in DIR", CONFIG_STRING,
-     AT(out), .wants = "the name of a file", .also = "--output"},
+    {"DIR", NULL, "a run's directory, or that of an experiment (engine compare)", CONFIG_STRING, AT(path),
+     .missing = "a report of what? a run's or an experiment's directory", .one = "directory"},
+    {"-o", "FILE", "where to; - is standard output; by itself report.html in DIR", CONFIG_STRING, AT(out),
+     .wants = "the name of a file", .also = "--output"},
     {"--format", "F",
      "html: one page that needs nothing else, for screens, phones and paper; md; csv and json: "
      "all tables; svg: all plots; by itself what FILE ends in, else html",
@@ -72,9 +69,8 @@ const struct command command_report = {
     .name = "report",
     .summary = "tells what a run or an experiment came to, as one page with plots",
     OPTIONS(options),
-    .notes =
-        "What a run or experiment has no data for is left out, with a line on how to get it.\n"
-        "Exit codes: 0; 64 usage; 65 damaged results; 66 no finished run; 73, 74 not written\n",
+    .notes = "What a run or experiment has no data for is left out, with a line on how to get it.\n"
+             "Exit codes: 0; 64 usage; 65 damaged results; 66 no finished run; 73, 74 not written\n",
     .standard = &(const struct options){.format = -1},
     .run = run,
 };

@@ -52,8 +52,7 @@ static int exit_code(enum error err, int code) {
 
 static int run_as_rank(struct job *job, const struct launch_self *self) {
     int code;
-    job->process = (struct rank_process){
-        .rank = self->rank, .locals = self->locals, .meeting_fd = self->meeting_fd};
+    job->process = (struct rank_process){.rank = self->rank, .locals = self->locals, .meeting_fd = self->meeting_fd};
     job->processes = self->size;
     job->console_out = self->console_out;
     job->console_err = self->console_err;
@@ -72,8 +71,7 @@ static int run_whole(struct job *job, const char *run_dir) {
     return exit_code(err, code);
 }
 
-static enum error train_here(struct job *job, const char *run_dir, struct dashboard *board,
-                             int *code) {
+static enum error train_here(struct job *job, const char *run_dir, struct dashboard *board, int *code) {
     struct run_place place;
     TRY(run_place_open(job->settings, run_dir, &place));
     TRY(run_place_record(&place, job->settings));
@@ -153,13 +151,12 @@ static const struct option options[] = {
     OPTION_JSON("one JSON object on standard output, and nothing else there"),
     {"--quiet", NULL, "no banner and no progress", CONFIG_BOOL, AT(quiet), .also = "-q"},
     {"--no-progress", NULL, "plain lines even on a terminal", CONFIG_BOOL, AT(plain)},
-    {"--nnodes", "N", "on each of N hosts: the same as --set run.nodes=N", .at = AT(config),
-     .key = "run.nodes"},
+    {"--nnodes", "N", "on each of N hosts: the same as --set run.nodes=N", .at = AT(config), .key = "run.nodes"},
     OPTION_KEY("--node-rank", "K", config, "run.node_rank"),
     OPTION_KEY("--master-addr", "A", config, "run.master"),
     OPTION_KEY("--master-port", "P", config, "run.port"),
-    {"--nproc-per-node", "M|auto", "devices of this host: M is the same as --set devices=cpu:M",
-     CONFIG_STRING, AT(locals)},
+    {"--nproc-per-node", "M|auto", "devices of this host: M is the same as --set devices=cpu:M", CONFIG_STRING,
+     AT(locals)},
     {0}};
 
 const struct command command_run = {

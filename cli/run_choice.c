@@ -48,8 +48,7 @@ static bool is_newest_of(const char *dir, const char *path, struct pool *pool) {
 
 /* The next start of the job whose start before made this directory. It goes on where the run is; a
  * run that has saved nothing begins as it did. */
-static enum error starts_again(const struct run_record *r, struct run_place *p, struct pool *pool,
-                               bool *again) {
+static enum error starts_again(const struct run_record *r, struct run_place *p, struct pool *pool, bool *again) {
     struct launcher_job job;
     char *newest;
     TRY(launcher_job(NULL, &job));
@@ -102,8 +101,8 @@ enum error run_choice_clear(const char *dir, struct pool *pool) {
     }
     for (int r = 0; r < RANKS_MAX; r++) {
         char path[4096];
-        if (snprintf(path, sizeof path, "%s/rank%d.log", dir, r) < (int)sizeof path &&
-            unlink(path) != 0 && errno != ENOENT)
+        if (snprintf(path, sizeof path, "%s/rank%d.log", dir, r) < (int)sizeof path && unlink(path) != 0 &&
+            errno != ENOENT)
             log_warn("cannot remove '%s': %s", path, strerror(errno));
     }
     inject_forget(dir);

@@ -96,9 +96,7 @@ static enum error lock(const struct run_place *p, int flags, struct pool *pool, 
     *locked = flock(fd, LOCK_EX | LOCK_NB) == 0; /* until the process ends */
     if (*locked) return ERR_NONE;
     close(fd);
-    return FAIL(ERR_CREATE,
-                "another process is running in '%s'\nchoose another log.dir, or wait for it",
-                p->dir);
+    return FAIL(ERR_CREATE, "another process is running in '%s'\nchoose another log.dir, or wait for it", p->dir);
 }
 
 enum error run_place_open(const struct run_settings *s, const char *given, struct run_place *out) {
@@ -120,8 +118,7 @@ enum error run_place_open(const struct run_settings *s, const char *given, struc
     return lock(out, O_CREAT, s->pool, &locked);
 }
 
-static enum error write_file(struct pool *pool, const char *dir, const char *name, const char *text,
-                             size_t n) {
+static enum error write_file(struct pool *pool, const char *dir, const char *name, const char *text, size_t n) {
     char *path = pool_printf(pool, "%s/%s", dir, name);
     return path ? file_replace(path, text, n) : ERR_MEMORY;
 }
@@ -163,7 +160,6 @@ enum error run_place_record(struct run_place *p, const struct run_settings *s) {
 
 void run_place_restore(const struct run_place *p, struct pool *pool) {
     for (int i = 0; i < 2; i++)
-        if (p->was[i].text &&
-            write_file(pool, p->dir, records[i], p->was[i].text, p->was[i].n) != ERR_NONE)
+        if (p->was[i].text && write_file(pool, p->dir, records[i], p->was[i].text, p->was[i].n) != ERR_NONE)
             log_warn("%s", error_message());
 }

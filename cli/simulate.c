@@ -26,27 +26,26 @@ static int steps_of(const struct simulate_options *o, int64_t devices) {
     return o->slow_share > 0 ? (devices <= 256 ? 20 : 3) : 1;
 }
 
-static struct simulate_plan plan_of(const struct simulate_options *o, const struct run_config *c,
-                                    const struct way *w, int64_t devices) {
-    return (struct simulate_plan){
-        .net = {.devices = (int)devices,
-                .per_host = (int)(devices < o->per_host ? devices : o->per_host),
-                .per_rack = (int)o->per_rack,
-                .oversubscription = o->oversubscription,
-                .outside = o->outside,
-                .inside = o->inside},
-        .near = !o->insided,
-        .server = w->server,
-        .kind = w->kind,
-        .scheme = w->scheme,
-        .ring_order = c->comm.order == COMM_ORDER_RING,
-        .overlap = overlaps(o, c, w->server),
-        .cores = (int)o->cores,
-        .moving = o->bench ? 0 : SIMULATE_MOVING, /* what was measured has it */
-        .slow_by = o->slow_by,
-        .slow_share = o->slow_share,
-        .seed = (uint64_t)o->seed,
-        .steps = steps_of(o, devices)};
+static struct simulate_plan plan_of(const struct simulate_options *o, const struct run_config *c, const struct way *w,
+                                    int64_t devices) {
+    return (struct simulate_plan){.net = {.devices = (int)devices,
+                                          .per_host = (int)(devices < o->per_host ? devices : o->per_host),
+                                          .per_rack = (int)o->per_rack,
+                                          .oversubscription = o->oversubscription,
+                                          .outside = o->outside,
+                                          .inside = o->inside},
+                                  .near = !o->insided,
+                                  .server = w->server,
+                                  .kind = w->kind,
+                                  .scheme = w->scheme,
+                                  .ring_order = c->comm.order == COMM_ORDER_RING,
+                                  .overlap = overlaps(o, c, w->server),
+                                  .cores = (int)o->cores,
+                                  .moving = o->bench ? 0 : SIMULATE_MOVING, /* what was measured has it */
+                                  .slow_by = o->slow_by,
+                                  .slow_share = o->slow_share,
+                                  .seed = (uint64_t)o->seed,
+                                  .steps = steps_of(o, devices)};
 }
 
 static void name_way(const struct way *w, const struct simulated *s, struct simulate_row *row) {
@@ -55,8 +54,7 @@ static void name_way(const struct way *w, const struct simulated *s, struct simu
     if (w->server)
         snprintf(row->way, sizeof row->way, "%s", servers[w->kind]);
     else
-        snprintf(row->way, sizeof row->way, "%s%s", scheme_name(s->scheme),
-                 w->scheme == SCHEMES ? " (auto)" : "");
+        snprintf(row->way, sizeof row->way, "%s%s", scheme_name(s->scheme), w->scheme == SCHEMES ? " (auto)" : "");
 }
 
 static double state_of(const struct run_config *c, const struct way *w, int64_t devices) {
@@ -65,8 +63,8 @@ static double state_of(const struct run_config *c, const struct way *w, int64_t 
 }
 
 /* Cutting of buckets: dp has one for all where nothing is to leave early and every device serves. */
-static enum error fill_row(const struct simulate_options *o, const struct simulate_source *s,
-                           const struct way *w, struct simulate_row *row) {
+static enum error fill_row(const struct simulate_options *o, const struct simulate_source *s, const struct way *w,
+                           struct simulate_row *row) {
     static struct step_shape shape; /* large */
     const struct run_config *c = &s->settings.config;
     const struct bucket_config *b = &c->ddp.bucket;
@@ -75,18 +73,13 @@ static enum error fill_row(const struct simulate_options *o, const struct simula
     if (!w->server && c->optimizer.shard) plan.server = true, plan.kind = SERVED_SHARDED;
     bool one = w->server && w->kind == SERVED_SHARDED && !plan.overlap;
     int64_t cap = row->bucket ? row->bucket : b->cap, first = row->bucket ? cap : b->first;
-    TRY(measured_shape(&s->step, share,
-                       one           ? INT64_MAX
-                       : first < cap ? first
-                                     : cap,
-                       one ? INT64_MAX : cap, &shape));
+    TRY(measured_shape(&s->step, share, one ? INT64_MAX : first < cap ? first : cap, one ? INT64_MAX : cap, &shape));
     TRY(simulate(&shape, &plan, &row->result));
     row->formula = simulate_formula(&shape, &plan);
     row->buckets = shape.buckets;
     row->memory = measured_memory(&s->step, share, state_of(c, w, row->devices));
     double alone =
-        (s->step.load + s->step.forward + s->step.backward) * (o->strong ? 1 : s->step.work) +
-        s->step.update;
+        (s->step.load + s->step.forward + s->step.backward) * (o->strong ? 1 : s->step.work) + s->step.update;
     double grown = o->strong ? 1 : (double)row->devices;
     row->speed_up = grown * alone / row->result.step;
     row->efficiency = row->speed_up / (double)row->devices;
@@ -111,8 +104,7 @@ static int ways_of(const struct simulate_options *o, const struct run_config *c,
     if (o->server >= 0) own = (enum simulated_server)o->server;
     int n = 0;
     for (int i = 0; i < 3 && o->modes[0]; i++)
-        if (o->server == SERVERS_ALL || servers[i] == own)
-            out[n++] = (struct way){true, servers[i], SCHEMES};
+        if (o->server == SERVERS_ALL || servers[i] == own) out[n++] = (struct way){true, servers[i], SCHEMES};
     if (o->modes[1] && !o->all_schemes) out[n++] = (struct way){false, SERVED_SHARED, o->scheme};
     for (enum scheme s = 0; s < SCHEMES && n < WAYS && o->modes[1] && o->all_schemes; s++)
         if (scheme_is_known(s)) out[n++] = (struct way){false, SERVED_SHARED, s};
@@ -135,9 +127,8 @@ static enum error fill_rows(const struct simulate_options *o, const struct simul
             for (int w = 0; w < nways; w++) {
                 struct simulate_row *row = &rows[*n];
                 if (!suits(o, &ways[w], o->devices[d]) && o->all_schemes) continue;
-                *row = (struct simulate_row){.devices = o->devices[d],
-                                             .bucket = o->nbuckets ? o->buckets[b] : 0,
-                                             .line = b * nways + w};
+                *row = (struct simulate_row){
+                    .devices = o->devices[d], .bucket = o->nbuckets ? o->buckets[b] : 0, .line = b * nways + w};
                 TRY(fill_row(o, s, &ways[w], row));
                 ++*n;
             }
@@ -169,8 +160,7 @@ static enum error answer(struct simulate_options *o, const struct simulate_sourc
     int n = 0;
     TRY(measured_refuse(&s->settings.config));
     TRY(complete(o, &s->settings.config));
-    struct simulate_row *rows =
-        calloc((size_t)o->ndevices * (size_t)(o->nbuckets + 1) * 16, sizeof *rows);
+    struct simulate_row *rows = calloc((size_t)o->ndevices * (size_t)(o->nbuckets + 1) * 16, sizeof *rows);
     if (!rows) return FAIL(ERR_MEMORY, "cannot allocate a table");
     enum error err = fill_rows(o, s, rows, &n);
     if (err == ERR_NONE) err = simulate_show(o, s, rows, n, stdout);
@@ -181,8 +171,7 @@ static enum error answer(struct simulate_options *o, const struct simulate_sourc
 static int run(const struct cli *cli) {
     struct simulate_options *o = cli->options;
     struct simulate_source s;
-    if (o->bench && o->linked)
-        return cli_usage(cli, "--link and --bench both say what ports are like");
+    if (o->bench && o->linked) return cli_usage(cli, "--link and --bench both say what ports are like");
     enum error err = simulate_source_open(o, &s);
     int code = error_exit_code(err);
     if (err == ERR_NONE) code = cli_end(answer(o, &s));
@@ -192,8 +181,7 @@ static int run(const struct cli *cli) {
 
 const struct command command_simulate = {
     .name = "simulate",
-    .summary =
-        "replays a measured step on up to 4,096 devices: step time, efficiency, busiest port",
+    .summary = "replays a measured step on up to 4,096 devices: step time, efficiency, busiest port",
     .options = simulate_table,
     .notes = "Exit codes: 0; 64 usage; 65 bad data; 66 no such file or run; 78 bad configuration\n",
     .size = sizeof(struct simulate_options),

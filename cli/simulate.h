@@ -55,6 +55,5 @@ struct simulate_row {
     double formula; /* seconds; NaN: there is none */
     double speed_up, efficiency, memory;
 };
-MUST_CHECK enum error simulate_show(const struct simulate_options *o,
-                                    const struct simulate_source *s,
+MUST_CHECK enum error simulate_show(const struct simulate_options *o, const struct simulate_source *s,
                                     const struct simulate_row *rows, int n, FILE *out);

@@ -17,14 +17,12 @@ static bool next_word(const char **list, char word[64]) {
     return true;
 }
 
-static enum error read_numbers(const char *list, bool bytes, int64_t most, int64_t *out,
-                               int *count) {
+static enum error read_numbers(const char *list, bool bytes, int64_t most, int64_t *out, int *count) {
     char word[64];
     *count = 0;
     while (next_word(&list, word)) {
         int64_t n;
-        if (*count == LIST_MOST || !(bytes ? text_bytes(word, &n) : text_int(word, &n)))
-            return ERR_USAGE;
+        if (*count == LIST_MOST || !(bytes ? text_bytes(word, &n) : text_int(word, &n))) return ERR_USAGE;
         if (n < 1 || n > most) return ERR_USAGE;
         out[(*count)++] = n;
     }
@@ -74,8 +72,7 @@ static enum error read_straggler(const char *value, void *out) {
     size_t n = strcspn(value, ":");
     snprintf(share, sizeof share, "%.*s", (int)n, value);
     bool right = value[n] && n < sizeof share && text_real(share, &o->slow_share) &&
-                 text_real(value + n + 1, &o->slow_by) && o->slow_share >= 0 &&
-                 o->slow_share <= 1 && o->slow_by >= 1;
+                 text_real(value + n + 1, &o->slow_by) && o->slow_share >= 0 && o->slow_share <= 1 && o->slow_by >= 1;
     return right ? ERR_NONE : ERR_USAGE;
 }
 
@@ -104,45 +101,42 @@ static enum error read_scheme(const char *value, void *out) {
 #undef AT
 #define AT(member) offsetof(struct simulate_options, member)
 const struct option simulate_table[] = {
-    {"CONFIG | RUN_DIR", NULL,
-     "a run; the step of a configuration is measured first, on one device", CONFIG_STRING, AT(path),
-     .one = "configuration or run"},
+    {"CONFIG | RUN_DIR", NULL, "a run; the step of a configuration is measured first, on one device", CONFIG_STRING,
+     AT(path), .one = "configuration or run"},
     {"--devices", "LIST", "as in 2,4,8 (default: 1 to 4096)", .read = read_devices,
      .wants = "numbers from 1 to 4096, as in 2,4,8"},
     {"--link", "RATE[,LATENCY]",
-     "of a host's port, each way (default: what the configuration emulates, or 10Gbit,20us)",
-     .read = read_link, .wants = "RATE or RATE,LATENCY, as in 10Gbit,20us"},
+     "of a host's port, each way (default: what the configuration emulates, or 10Gbit,20us)", .read = read_link,
+     .wants = "RATE or RATE,LATENCY, as in 10Gbit,20us"},
     {"--mode", "LIST", "dp, ddp (default: both)", .read = read_modes, .choices = "dp|ddp|dp,ddp",
      .wants = "dp, ddp or dp,ddp"},
-    {"--algorithm", "NAME", "of ddp: auto (default), a name as in comm.algorithm, or all",
-     .read = read_scheme,
+    {"--algorithm", "NAME", "of ddp: auto (default), a name as in comm.algorithm, or all", .read = read_scheme,
      .wants = "auto, all, star, ring, tree, halving_doubling, hierarchical or direct"},
-    {"--server", "NAME", "of dp: shared, dedicated, sharded or all (default: as configured)",
-     CONFIG_ENUM, AT(server), .choices = "shared|dedicated|sharded|all"},
-    {"--buckets", "LIST", "sizes of buckets, as in 64KB,1MB,25MB (default: as configured)",
-     .read = read_buckets, .wants = "sizes, as in 64KB,1MB,25MB"},
-    {"--overlap", "on|off",
-     "gradients leave while backward still computes (default: as configured)", CONFIG_ENUM,
+    {"--server", "NAME", "of dp: shared, dedicated, sharded or all (default: as configured)", CONFIG_ENUM, AT(server),
+     .choices = "shared|dedicated|sharded|all"},
+    {"--buckets", "LIST", "sizes of buckets, as in 64KB,1MB,25MB (default: as configured)", .read = read_buckets,
+     .wants = "sizes, as in 64KB,1MB,25MB"},
+    {"--overlap", "on|off", "gradients leave while backward still computes (default: as configured)", CONFIG_ENUM,
      AT(overlap), .choices = "off|on"},
     {"--bench", "FILE",
      "the port's rate and latency, fitted to what engine bench comm --json has measured; in place "
      "of --link",
      CONFIG_STRING, AT(bench)},
-    {"--per-host", "N", "devices on a host, which share its port (default 1)", CONFIG_INT,
-     AT(per_host), 1, SIMULATE_DEVICES},
+    {"--per-host", "N", "devices on a host, which share its port (default 1)", CONFIG_INT, AT(per_host), 1,
+     SIMULATE_DEVICES},
     {"--inside", "RATE[,LATENCY]",
      "between devices of a host that do not reach each other's memory (default: they do, at "
      "64Gbit)",
      .read = read_inside, .wants = "RATE or RATE,LATENCY, as in 200Gbit,1us"},
-    {"--per-rack", "N", "hosts in a rack (default 0: one switch for all)", CONFIG_INT, AT(per_rack),
-     0, SIMULATE_DEVICES},
-    {"--oversubscription", "X", "a rack's port has 1/X of the rate of its hosts' (default 1)",
-     CONFIG_REAL, AT(oversubscription), 1, -1},
-    {"--straggler", "P:X", "in each step a device is X times slower, with probability P",
-     .read = read_straggler, .wants = "SHARE:FACTOR, as in 0.05:3"},
+    {"--per-rack", "N", "hosts in a rack (default 0: one switch for all)", CONFIG_INT, AT(per_rack), 0,
+     SIMULATE_DEVICES},
+    {"--oversubscription", "X", "a rack's port has 1/X of the rate of its hosts' (default 1)", CONFIG_REAL,
+     AT(oversubscription), 1, -1},
+    {"--straggler", "P:X", "in each step a device is X times slower, with probability P", .read = read_straggler,
+     .wants = "SHARE:FACTOR, as in 0.05:3"},
     {"--seed", "N", "which ones", CONFIG_INT, AT(seed), 0, -1},
-    {"--steps", "N", "to replay (default: 1; 20 with stragglers, 3 beyond 256 devices)", CONFIG_INT,
-     AT(steps), 1, 1000000},
+    {"--steps", "N", "to replay (default: 1; 20 with stragglers, 3 beyond 256 devices)", CONFIG_INT, AT(steps), 1,
+     1000000},
     {"--scaling", "weak|strong",
      "weak (default): every device has as much to do as in the configuration; strong: its batch is "
      "shared by all",

@@ -30,57 +30,46 @@ static void print_wire(const char *what, const struct wire *w, FILE *out) {
 
 static void print_places(const struct simulate_options *o, FILE *out) {
     print_wire("ports of", &o->outside, out);
-    if (o->bench)
-        fprintf(out, " (fitted to %s: half of its calls are within %.0f %%)", o->bench,
-                o->fit_error * 100);
+    if (o->bench) fprintf(out, " (fitted to %s: half of its calls are within %.0f %%)", o->bench, o->fit_error * 100);
     if (o->per_host > 1) fprintf(out, "; %lld devices on a host", (long long)o->per_host);
     if (o->per_host > 1 && o->insided) print_wire(", between them", &o->inside, out);
     if (o->per_rack)
-        fprintf(out, "; %lld hosts in a rack, oversubscription %g", (long long)o->per_rack,
-                o->oversubscription);
+        fprintf(out, "; %lld hosts in a rack, oversubscription %g", (long long)o->per_rack, o->oversubscription);
     if (o->slow_share > 0)
-        fprintf(out, "; %g %% of devices %g times slower in each step (seed %lld)",
-                o->slow_share * 100, o->slow_by, (long long)o->seed);
+        fprintf(out, "; %g %% of devices %g times slower in each step (seed %lld)", o->slow_share * 100, o->slow_by,
+                (long long)o->seed);
     if (o->cores) fprintf(out, "; all devices on %lld cores", (long long)o->cores);
     fprintf(out, "\n");
 }
 
-static void print_head(const struct simulate_options *o, const struct simulate_source *s,
-                       FILE *out) {
+static void print_head(const struct simulate_options *o, const struct simulate_source *s, FILE *out) {
     const struct measured_step *m = &s->step;
     char bytes[32];
     fprintf(out, "%s: %s scaling, a step of the whole batch of %lld on one device takes %.3f ms\n",
-            s->settings.config.name, o->strong ? "strong" : "weak",
-            (long long)s->settings.config.batch.size,
+            s->settings.config.name, o->strong ? "strong" : "weak", (long long)s->settings.config.batch.size,
             (m->load + m->forward + m->backward + m->update) * 1e3);
     const char *ready = m->traced ? "as the trace tells" : "as layers' work tells";
-    fprintf(
-        out,
-        "(load %.3f, forward %.3f, backward %.3f, update %.3f; %s), %s of gradients, ready %s\n",
-        m->load * 1e3, m->forward * 1e3, m->backward * 1e3, m->update * 1e3,
-        s->measured_here ? "measured now" : "measured by the run",
-        text_of_bytes((double)m->model->arena_floats * sizeof(float), bytes), ready);
+    fprintf(out, "(load %.3f, forward %.3f, backward %.3f, update %.3f; %s), %s of gradients, ready %s\n",
+            m->load * 1e3, m->forward * 1e3, m->backward * 1e3, m->update * 1e3,
+            s->measured_here ? "measured now" : "measured by the run",
+            text_of_bytes((double)m->model->arena_floats * sizeof(float), bytes), ready);
     print_places(o, out);
-    fprintf(out, "\n%7s  %-4s  %-23s  %7s  %10s  %10s  %10s  %8s  %6s  %-14s %5s  %10s\n",
-            "devices", "mode", "way", "buckets", "step ms", "exposed ms", "formula ms", "speed-up",
-            "effic.", "busiest port", "busy", "memory");
+    fprintf(out, "\n%7s  %-4s  %-23s  %7s  %10s  %10s  %10s  %8s  %6s  %-14s %5s  %10s\n", "devices", "mode", "way",
+            "buckets", "step ms", "exposed ms", "formula ms", "speed-up", "effic.", "busiest port", "busy", "memory");
 }
 
 static void print_row(const struct simulate_row *r, FILE *out) {
     char port[48], memory[32], formula[32] = "-";
     if (!isnan(r->formula)) snprintf(formula, sizeof formula, "%.3f", r->formula * 1e3);
-    fprintf(
-        out,
-        "%7lld  %-4s  %-23s  %7d  %10.3f  %10.3f  %10s  %8.2f  %4.0f %%  %-14s %3.0f %%  %10s\n",
-        (long long)r->devices, r->mode, r->way, r->buckets, r->result.step * 1e3,
-        r->result.exposed * 1e3, formula, r->speed_up, r->efficiency * 100,
-        port_text(&r->result.port, port), r->result.busy * 100, text_of_bytes(r->memory, memory));
+    fprintf(out, "%7lld  %-4s  %-23s  %7d  %10.3f  %10.3f  %10s  %8.2f  %4.0f %%  %-14s %3.0f %%  %10s\n",
+            (long long)r->devices, r->mode, r->way, r->buckets, r->result.step * 1e3, r->result.exposed * 1e3, formula,
+            r->speed_up, r->efficiency * 100, port_text(&r->result.port, port), r->result.busy * 100,
+            text_of_bytes(r->memory, memory));
 }
 
 /* What the law says of rows that differ in their devices alone: the share of the work that they divide, and, of the
  * same work on more devices, what Karp and Flatt's serial share does from the fewest to the most. */
-static void print_law(const struct simulate_options *o, const struct simulate_row *rows, int n,
-                      int line, FILE *out) {
+static void print_law(const struct simulate_options *o, const struct simulate_row *rows, int n, int line, FILE *out) {
     int devices[LIST_MOST], count = 0;
     double seconds[LIST_MOST], serial[2] = {(double)NAN, (double)NAN};
     const struct simulate_row *first = NULL;
@@ -93,23 +82,19 @@ static void print_law(const struct simulate_options *o, const struct simulate_ro
         double e = scaling_karp_flatt(rows[i].speed_up, (int)rows[i].devices);
         serial[!isnan(serial[0])] = e;
     }
-    double share = o->strong ? scaling_amdahl(devices, seconds, count)
-                             : scaling_gustafson(devices, seconds, count);
+    double share = o->strong ? scaling_amdahl(devices, seconds, count) : scaling_gustafson(devices, seconds, count);
     char text[32];
     if (isnan(share)) return;
-    fprintf(out, "%s, %s", first->mode,
-            strcmp(first->mode, "dp") ? "gradients all-reduced" : first->way);
+    fprintf(out, "%s, %s", first->mode, strcmp(first->mode, "dp") ? "gradients all-reduced" : first->way);
     if (first->bucket) fprintf(out, ", buckets of %lld bytes", (long long)first->bucket);
-    fprintf(out, ": parallel share %s (%s)", scaling_share_text(share, text),
-            o->strong ? "Amdahl" : "Gustafson");
+    fprintf(out, ": parallel share %s (%s)", scaling_share_text(share, text), o->strong ? "Amdahl" : "Gustafson");
     if (o->strong && !isnan(serial[1]))
         fprintf(out, ", serial share %.3f to %.3f (Karp and Flatt)%s", serial[0], serial[1],
                 serial[1] > serial[0] * 1.05 ? ": it rises, so it is communication" : "");
     fprintf(out, "\n");
 }
 
-static void print_laws(const struct simulate_options *o, const struct simulate_row *rows, int n,
-                       FILE *out) {
+static void print_laws(const struct simulate_options *o, const struct simulate_row *rows, int n, FILE *out) {
     int lines = 0;
     for (int i = 0; i < n; i++) lines = rows[i].line >= lines ? rows[i].line + 1 : lines;
     fprintf(out, "\n");
@@ -124,8 +109,8 @@ static void print_crossover(const struct simulate_options *o, FILE *out) {
     const struct ground g = {most, 1, o->outside, false};
     double at = most > 1 ? cost_crossover(SCHEME_star, SCHEME_ring, &g) : 0;
     if (at > 0 && !isinf(at))
-        fprintf(out, "a server is cheaper than a ring for less than %s on %d devices\n",
-                text_of_bytes(at, bytes), most);
+        fprintf(out, "a server is cheaper than a ring for less than %s on %d devices\n", text_of_bytes(at, bytes),
+                most);
 }
 
 /* ---- for programs --------------------------------------------------------------------------- */

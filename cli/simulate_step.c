@@ -10,27 +10,25 @@
 /* ---- measured now --------------------------------------------------------------------------- */
 
 /* One device does all shards of the configuration, a few steps long. */
-static enum error set_alone(const struct run_config *c, struct pool *pool, const char *dir,
-                            struct cli_config *out) {
+static enum error set_alone(const struct run_config *c, struct pool *pool, const char *dir, struct cli_config *out) {
     bool units = device_find(c->devices.kind)->units != NULL;
-    const char *const texts[] = {
-        pool_printf(pool, "devices=%s:%d", c->devices.kind, units ? c->devices.unit[0] : 1),
-        pool_printf(pool, "batch.shards=%lld", (long long)c->batch.shards),
-        pool_printf(pool, "threads=%lld", (long long)c->threads),
-        pool_printf(pool, "log.dir=%s", dir),
-        "log.every=1st",
-        "log.trace=11..40st",
-        "mode=single",
-        "train=40st",
-        "eval.every=off",
-        "checkpoint.every=off",
-        "checkpoint.best=off",
-        "checkpoint.resume=never",
-        "optimizer.shard=false",
-        "comm={}",
-        "dp={}",
-        "run={}",
-        "sync_batchnorm=false"};
+    const char *const texts[] = {pool_printf(pool, "devices=%s:%d", c->devices.kind, units ? c->devices.unit[0] : 1),
+                                 pool_printf(pool, "batch.shards=%lld", (long long)c->batch.shards),
+                                 pool_printf(pool, "threads=%lld", (long long)c->threads),
+                                 pool_printf(pool, "log.dir=%s", dir),
+                                 "log.every=1st",
+                                 "log.trace=11..40st",
+                                 "mode=single",
+                                 "train=40st",
+                                 "eval.every=off",
+                                 "checkpoint.every=off",
+                                 "checkpoint.best=off",
+                                 "checkpoint.resume=never",
+                                 "optimizer.shard=false",
+                                 "comm={}",
+                                 "dp={}",
+                                 "run={}",
+                                 "sync_batchnorm=false"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (!texts[i]) return ERR_MEMORY;
         TRY(cli_set(out, texts[i]));
@@ -61,8 +59,7 @@ static enum error read_run(struct simulate_source *s, const char *dir) {
     return ERR_NONE;
 }
 
-static enum error measure_in(const struct simulate_options *o, struct simulate_source *s,
-                             const char *dir) {
+static enum error measure_in(const struct simulate_options *o, struct simulate_source *s, const char *dir) {
     struct cli_config c = o->config;
     struct run_settings alone;
     TRY(set_alone(&s->settings.config, s->pool, dir, &c));
@@ -103,8 +100,8 @@ static enum error read_network(const struct simulate_options *o, struct simulate
     }
     int cores = s->measured_here ? 0 : (int)o->cores;
     if (err == ERR_NONE)
-        err = measured_read(&s->result, &s->settings.config, s->network.model, s->network.plan,
-                            cores, o->quantile, s->pool, &s->step);
+        err = measured_read(&s->result, &s->settings.config, s->network.model, s->network.plan, cores, o->quantile,
+                            s->pool, &s->step);
     if (err == ERR_NONE) measured_take_trace(&s->step, &s->trace);
     if (err != ERR_NONE) cli_fail(err);
     return err;

@@ -18,8 +18,7 @@ static enum error weights_at(struct cli_trained *t, const char *path) {
     struct stat st;
     char *step;
     if (stat(path, &st) != 0)
-        return FAIL(ERR_INPUT,
-                    "no checkpoint '%s'\na step's folder, a run's, or a .safetensors file", path);
+        return FAIL(ERR_INPUT, "no checkpoint '%s'\na step's folder, a run's, or a .safetensors file", path);
     t->job.resume = path;
     if (!S_ISDIR(st.st_mode)) return ERR_NONE;
     const char *manifest = pool_printf(t->pool, "%s/manifest.json", path);
@@ -44,8 +43,7 @@ static enum error find_weights(struct cli_trained *t) {
     return FAIL(ERR_INPUT,
                 "no run of '%s' with a checkpoint (log.dir %s)\ntrain it first: engine run%s%s; or "
                 "name weights by --checkpoint",
-                t->settings.config.name, t->settings.config.log.dir, t->path ? " " : "",
-                t->path ? t->path : "");
+                t->settings.config.name, t->settings.config.log.dir, t->path ? " " : "", t->path ? t->path : "");
 }
 
 enum error cli_trained_load(struct cli_trained *t) {
@@ -70,20 +68,10 @@ enum error cli_trained_load(struct cli_trained *t) {
 
 /* One device that computes whole batches, whatever the run had. */
 static enum error alone(struct cli_config *c) {
-    static const char *const sets[] = {"mode=single",
-                                       "devices=cpu:1",
-                                       "batch.shards=1",
-                                       "batch.size=1",
-                                       "threads=auto",
-                                       "batch.accumulate=1",
-                                       "run.nodes=1",
-                                       "comm.link=auto",
-                                       "comm.algorithm=auto",
-                                       "comm.order=auto",
-                                       "sync_batchnorm=false",
-                                       "inject.slow.by=0",
-                                       "inject.fault.kind=none",
-                                       "inject.mistake=none"};
+    static const char *const sets[] = {
+        "mode=single",          "devices=cpu:1",    "batch.shards=1",         "batch.size=1",        "threads=auto",
+        "batch.accumulate=1",   "run.nodes=1",      "comm.link=auto",         "comm.algorithm=auto", "comm.order=auto",
+        "sync_batchnorm=false", "inject.slow.by=0", "inject.fault.kind=none", "inject.mistake=none"};
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) TRY(cli_set_first(c, sets[i]));
     return ERR_NONE;
 }

@@ -21,9 +21,9 @@ static enum error check_one(struct cli_config *c) {
         char n[32], bytes[32];
         printf("%s ok: %s on %s, %s parameters (%s of gradients), %lld steps of %lld samples, %lld "
                "an epoch\n",
-               c->path ? c->path : "(no file)", s.config.mode, s.config.devices_text,
-               text_of_count(f.parameters, n), text_of_bytes((double)f.parameters * 4, bytes),
-               (long long)f.steps, (long long)s.config.batch.size, (long long)f.per_epoch);
+               c->path ? c->path : "(no file)", s.config.mode, s.config.devices_text, text_of_count(f.parameters, n),
+               text_of_bytes((double)f.parameters * 4, bytes), (long long)f.steps, (long long)s.config.batch.size,
+               (long long)f.per_epoch);
     }
     run_settings_free(&s);
     return err;
@@ -40,10 +40,9 @@ static int run(const struct cli *cli) {
     return code;
 }
 
-static const struct option options[] = {
-    {"CONFIG", NULL, NULL, .at = AT(paths), .many = OPTION_LIST},
-    OPTION_SET(config, "changes one key, as in 'engine run'"),
-    {0}};
+static const struct option options[] = {{"CONFIG", NULL, NULL, .at = AT(paths), .many = OPTION_LIST},
+                                        OPTION_SET(config, "changes one key, as in 'engine run'"),
+                                        {0}};
 
 const struct command command_validate = {
     .name = "validate",

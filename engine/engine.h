@@ -32,8 +32,7 @@ ENGINE_API const char *engine_version(void);
  * it. Gives 0, or the exit code that the program would end with; *out is filled on 0. Prints
  * nothing but what is wrong with a configuration, on standard error. One run at a time in a
  * process. */
-ENGINE_API int engine_run(const char *config, const char *const *sets, int nsets,
-                          struct engine_result *out);
+ENGINE_API int engine_run(const char *config, const char *const *sets, int nsets, struct engine_result *out);
 /* Checks a configuration, its data and its model: 0, or the exit code. */
 ENGINE_API int engine_validate(const char *config, const char *const *sets, int nsets);
 /* The calling thread's last failure, and what to do about it ("" when nothing is known). */
@@ -52,15 +51,7 @@ ENGINE_API const char *engine_hint(void);
  * Every rank makes the same calls in the same order, from one thread; ranks that disagree, die or
  * do not come are named in engine_message() on all others. All functions give 0, or an exit code.
  * Once one has failed, the group stays failed. send and recv may be the same memory. */
-enum engine_type {
-    ENGINE_F32,
-    ENGINE_F64,
-    ENGINE_F16,
-    ENGINE_BF16,
-    ENGINE_I32,
-    ENGINE_I64,
-    ENGINE_U8
-};
+enum engine_type { ENGINE_F32, ENGINE_F64, ENGINE_F16, ENGINE_BF16, ENGINE_I32, ENGINE_I64, ENGINE_U8 };
 enum engine_op {
     ENGINE_SUM,
     ENGINE_PROD,
@@ -95,52 +86,46 @@ ENGINE_API int engine_group_size(const struct engine_group *g);
 ENGINE_API const char *engine_group_choice(struct engine_group *g, unsigned long long bytes);
 /* A group of the ranks that give one color, in the order of key and rank; color < 0: *out is NULL.
  * It is closed before g is. */
-ENGINE_API int engine_group_split(struct engine_group *g, int color, int key,
-                                  struct engine_group **out);
+ENGINE_API int engine_group_split(struct engine_group *g, int color, int key, struct engine_group **out);
 /* Memory that the other ranks reach without a copy; all ranks ask for the same. It goes with the
  * group. Any other memory may be used as well. */
 ENGINE_API int engine_group_alloc(struct engine_group *g, unsigned long long bytes, void **out);
 
-ENGINE_API int engine_all_reduce(struct engine_group *g, const void *send, void *recv,
-                                 long long count, enum engine_type type, enum engine_op op);
+ENGINE_API int engine_all_reduce(struct engine_group *g, const void *send, void *recv, long long count,
+                                 enum engine_type type, enum engine_op op);
 ENGINE_API int engine_reduce(struct engine_group *g, const void *send, void *recv, long long count,
                              enum engine_type type, enum engine_op op, int root);
-ENGINE_API int engine_broadcast(struct engine_group *g, void *buf, long long count,
-                                enum engine_type type, int root);
+ENGINE_API int engine_broadcast(struct engine_group *g, void *buf, long long count, enum engine_type type, int root);
 /* count is of one rank's part: recv of all_gather (and of gather at root) holds size * count, as
  * send of reduce_scatter, all_to_all (and of scatter at root) does. */
-ENGINE_API int engine_all_gather(struct engine_group *g, const void *send, void *recv,
-                                 long long count, enum engine_type type);
+ENGINE_API int engine_all_gather(struct engine_group *g, const void *send, void *recv, long long count,
+                                 enum engine_type type);
 ENGINE_API int engine_gather(struct engine_group *g, const void *send, void *recv, long long count,
                              enum engine_type type, int root);
 ENGINE_API int engine_scatter(struct engine_group *g, const void *send, void *recv, long long count,
                               enum engine_type type, int root);
-ENGINE_API int engine_reduce_scatter(struct engine_group *g, const void *send, void *recv,
-                                     long long count, enum engine_type type, enum engine_op op);
+ENGINE_API int engine_reduce_scatter(struct engine_group *g, const void *send, void *recv, long long count,
+                                     enum engine_type type, enum engine_op op);
 /* send and recv do not overlap. */
-ENGINE_API int engine_all_to_all(struct engine_group *g, const void *send, void *recv,
-                                 long long count, enum engine_type type);
-ENGINE_API int engine_send(struct engine_group *g, const void *buf, long long count,
-                           enum engine_type type, int peer);
-ENGINE_API int engine_recv(struct engine_group *g, void *buf, long long count,
-                           enum engine_type type, int peer);
+ENGINE_API int engine_all_to_all(struct engine_group *g, const void *send, void *recv, long long count,
+                                 enum engine_type type);
+ENGINE_API int engine_send(struct engine_group *g, const void *buf, long long count, enum engine_type type, int peer);
+ENGINE_API int engine_recv(struct engine_group *g, void *buf, long long count, enum engine_type type, int peer);
 ENGINE_API int engine_barrier(struct engine_group *g);
 
 /* Beside the caller's own work, up to 256 at a time, in the order of their starts; they may be
  * waited for in any order. Every work needs engine_work_wait once, and its memory (recv or buf) is
  * neither read nor written by the caller before that has returned, buf of a send excepted, which
  * may be read. The send of an all_reduce is read at the start. On failure *out is NULL. */
-ENGINE_API int engine_all_reduce_start(struct engine_group *g, const void *send, void *recv,
-                                       long long count, enum engine_type type, enum engine_op op,
-                                       struct engine_work **out);
-ENGINE_API int engine_broadcast_start(struct engine_group *g, void *buf, long long count,
-                                      enum engine_type type, int root, struct engine_work **out);
-ENGINE_API int engine_send_start(struct engine_group *g, const void *buf, long long count,
-                                 enum engine_type type, int peer, struct engine_work **out);
-ENGINE_API int engine_recv_start(struct engine_group *g, void *buf, long long count,
-                                 enum engine_type type, int peer, struct engine_work **out);
-ENGINE_API int
-engine_work_done(const struct engine_work *w); /* 1: engine_work_wait will not wait */
+ENGINE_API int engine_all_reduce_start(struct engine_group *g, const void *send, void *recv, long long count,
+                                       enum engine_type type, enum engine_op op, struct engine_work **out);
+ENGINE_API int engine_broadcast_start(struct engine_group *g, void *buf, long long count, enum engine_type type,
+                                      int root, struct engine_work **out);
+ENGINE_API int engine_send_start(struct engine_group *g, const void *buf, long long count, enum engine_type type,
+                                 int peer, struct engine_work **out);
+ENGINE_API int engine_recv_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int peer,
+                                 struct engine_work **out);
+ENGINE_API int engine_work_done(const struct engine_work *w); /* 1: engine_work_wait will not wait */
 ENGINE_API int engine_work_wait(struct engine_work *w);
 
 #ifdef __cplusplus

@@ -47,8 +47,8 @@ int main(void) {
 
     need(engine_barrier(g), "barrier");
     if (rank == 0)
-        printf("sum %g, squares up to %d, '%s' came back; all_reduce by %s\n", (double)x[0],
-               all[size - 1], word, engine_group_choice(g, N * sizeof *x));
+        printf("sum %g, squares up to %d, '%s' came back; all_reduce by %s\n", (double)x[0], all[size - 1], word,
+               engine_group_choice(g, N * sizeof *x));
     printf("rank %d: %s\n", rank, right ? "all right" : "WRONG");
     free(x);
     engine_group_close(g);

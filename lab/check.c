@@ -73,8 +73,7 @@ static void read_term(struct reader *r, struct check_term *t) {
     char *end;
     *t = (struct check_term){.factor = 1};
     double number = isdigit((unsigned char)*r->at) ? strtod(r->at, &end) : 0;
-    bool counts = isdigit((unsigned char)*r->at) &&
-                  (isspace((unsigned char)*end) || !*end || strchr("*<>=!@", *end));
+    bool counts = isdigit((unsigned char)*r->at) && (isspace((unsigned char)*end) || !*end || strchr("*<>=!@", *end));
     if (!counts) {
         read_quantity(r, t);
         return;

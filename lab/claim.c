@@ -35,13 +35,12 @@ static bool refuse_step(const struct lesson *l, const char *text, int n, char wr
     for (int i = 0; i < l->nsteps; i++) names[i] = l->step[i].name;
     snprintf(name, sizeof name, "%.*s", n, text);
     const char *near = text_nearest(name, names, l->nsteps);
-    snprintf(wrong, CHECK_WRONG, "there is no step '%.60s'%s%s%s", name,
-             near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "");
+    snprintf(wrong, CHECK_WRONG, "there is no step '%.60s'%s%s%s", name, near ? ", did you mean '" : "",
+             near ? near : "", near ? "'?" : "");
     return false;
 }
 
-static bool read_term(const struct lesson *l, const char *text, struct term *t,
-                      char wrong[CHECK_WRONG]) {
+static bool read_term(const struct lesson *l, const char *text, struct term *t, char wrong[CHECK_WRONG]) {
     const char *dot = strchr(text, '.');
     *t = (struct term){.kind = TERM_NUMBER};
     if (!*text) return true;
@@ -56,8 +55,7 @@ static bool read_term(const struct lesson *l, const char *text, struct term *t,
                                             : TERM_PATH;
     bool good = dot && *t->path && (t->kind != TERM_CELL || s->experiment);
     if (!good) snprintf(wrong, CHECK_WRONG, "STEP.METRIC is wanted, not '%.80s'", text);
-    return good &&
-           (t->kind != TERM_CELL || quantity_read(s->experiment, t->path, &t->quantity, wrong));
+    return good && (t->kind != TERM_CELL || quantity_read(s->experiment, t->path, &t->quantity, wrong));
 }
 
 /* "inconclusive", "none" */
@@ -65,8 +63,7 @@ static bool is_word(const char *text) {
     return *text && !strpbrk(text, ".[");
 }
 
-static bool read_claim(const struct lesson *l, const char *text, struct claim *c,
-                       char wrong[CHECK_WRONG]) {
+static bool read_claim(const struct lesson *l, const char *text, struct claim *c, char wrong[CHECK_WRONG]) {
     *c = (struct claim){0};
     if (!check_read(text, &c->check, wrong)) return false;
     const char *first = c->check.term[0].quantity, *second = c->check.term[1].quantity;
@@ -81,8 +78,7 @@ static bool read_claim(const struct lesson *l, const char *text, struct claim *c
         return false;
     const struct term *t = c->term;
     c->beside = t[0].kind == TERM_CELL && t[1].kind == TERM_CELL && t[0].step == t[1].step;
-    if (t[0].kind == TERM_CELL)
-        return quantity_conditions(l->step[t[0].step].experiment, &c->check, c->axis, wrong);
+    if (t[0].kind == TERM_CELL) return quantity_conditions(l->step[t[0].step].experiment, &c->check, c->axis, wrong);
     if (c->check.nconditions) snprintf(wrong, CHECK_WRONG, "conditions are for steps that compare");
     return !c->check.nconditions;
 }
@@ -105,8 +101,7 @@ static bool stands(const struct lesson *l, const struct claim *c, int cell, int 
 static int count_places(const struct lesson *l, const struct claim *c) {
     int places = 0, second;
     if (c->term[0].kind != TERM_CELL) return 1;
-    for (int i = 0; i < l->step[c->term[0].step].experiment->ncells; i++)
-        places += stands(l, c, i, &second);
+    for (int i = 0; i < l->step[c->term[0].step].experiment->ncells; i++) places += stands(l, c, i, &second);
     return places;
 }
 
@@ -140,8 +135,7 @@ static const struct json_value *element(const struct json_value *array, const ch
     for (int i = 0; i < array->count; i++) {
         const struct json_value *item = &array->children[i];
         for (int k = 0; item->kind == JSON_OBJECT && k < item->count; k++)
-            if (item->children[k].kind == JSON_STRING && !strcmp(item->children[k].text, part))
-                return item;
+            if (item->children[k].kind == JSON_STRING && !strcmp(item->children[k].text, part)) return item;
     }
     return NULL;
 }
@@ -150,9 +144,7 @@ static const struct json_value *walk(const struct json_value *at, const char *pa
     char copy[CHECK_TEXT], *rest = NULL;
     snprintf(copy, sizeof copy, "%s", path);
     for (char *part = strtok_r(copy, ".", &rest); part && at; part = strtok_r(NULL, ".", &rest))
-        at = at->kind == JSON_OBJECT  ? json_get(at, part)
-             : at->kind == JSON_ARRAY ? element(at, part)
-                                      : NULL;
+        at = at->kind == JSON_OBJECT ? json_get(at, part) : at->kind == JSON_ARRAY ? element(at, part) : NULL;
     return at;
 }
 
@@ -177,8 +169,8 @@ static void path_value(const struct lesson_outcome *o, const char *path, struct 
 }
 
 /* cell: of a comparison's. */
-static void value_of(const struct claim *c, int term, const struct lesson_outcome *outcome,
-                     int cell, struct check_value *out) {
+static void value_of(const struct claim *c, int term, const struct lesson_outcome *outcome, int cell,
+                     struct check_value *out) {
     const struct term *t = &c->term[term];
     const struct check_term *as = &c->check.term[term];
     const struct lesson_outcome *o = &outcome[t->step];
@@ -212,18 +204,16 @@ static const char *value_text(struct pool *pool, const struct check_value *v) {
     bool large = !v->ntexts && fabs(v->number) >= 1e5 && fabs(v->number) < 1e15;
     const char *text = v->ntexts          ? pool_printf(pool, "%.12s", v->text[0])
                        : isnan(v->number) ? "not measured"
-                       : large ? pool_printf(pool, "%s", text_of_count(llround(v->number), count))
-                               : pool_printf(pool, "%.4g", v->number);
+                       : large            ? pool_printf(pool, "%s", text_of_count(llround(v->number), count))
+                                          : pool_printf(pool, "%.4g", v->number);
     return text ? text : "";
 }
 
 static const char *numbers_text(const struct lesson *l, const struct claim *c, const char *where,
                                 const struct check_value v[2], int holds) {
-    static const char *const ops[RELATIONS] = {"at least",   "at most", "equal to",
-                                               "other than", "above",   "below"};
-    const char *text = pool_printf(l->pool, "%s%s%s is %s%s %s", where, *where ? ": " : "",
-                                   value_text(l->pool, &v[0]), holds == 1 ? "" : "not ",
-                                   ops[c->check.op], value_text(l->pool, &v[1]));
+    static const char *const ops[RELATIONS] = {"at least", "at most", "equal to", "other than", "above", "below"};
+    const char *text = pool_printf(l->pool, "%s%s%s is %s%s %s", where, *where ? ": " : "", value_text(l->pool, &v[0]),
+                                   holds == 1 ? "" : "not ", ops[c->check.op], value_text(l->pool, &v[1]));
     return text ? text : "";
 }
 
@@ -246,15 +236,13 @@ static struct claim_result judge_places(const struct lesson *l, const struct cla
         r.holds = holds, least = margin(&v[0], &v[1]);
         r.numbers = numbers_text(l, c, x->cell[i].label, v, holds);
     }
-    const char *more = places > 1 && r.holds == 1
-                           ? pool_printf(l->pool, "in all of %d; the closest %s", places, r.numbers)
-                           : NULL;
+    const char *more =
+        places > 1 && r.holds == 1 ? pool_printf(l->pool, "in all of %d; the closest %s", places, r.numbers) : NULL;
     if (more) r.numbers = more;
     return r;
 }
 
-struct claim_result claim_judge(const struct lesson *l, int i,
-                                const struct lesson_outcome *outcome) {
+struct claim_result claim_judge(const struct lesson *l, int i, const struct lesson_outcome *outcome) {
     struct claim c;
     struct check_value v[2];
     char wrong[CHECK_WRONG];

@@ -29,5 +29,4 @@ struct claim_result {
 /* Reads claim i, and looks whether it can hold at all. Errors go to e. */
 MUST_CHECK enum error claim_check(const struct lesson *l, int i, struct config_errors *e);
 /* outcome: of each step. Texts live in the lesson's pool. */
-struct claim_result claim_judge(const struct lesson *l, int i,
-                                const struct lesson_outcome *outcome);
+struct claim_result claim_judge(const struct lesson *l, int i, const struct lesson_outcome *outcome);

@@ -17,8 +17,7 @@ enum error compare_begin(const struct experiment *x, const char *folder, struct 
         out->cell[i].run = pool_alloc(x->pool, sizeof *out->cell->run * (size_t)x->repeats);
         if (!out->cell[i].run) return ERR_MEMORY;
     }
-    for (int i = 0; i < x->npairs; i++)
-        memcpy(out->pair[i].cell, x->pair[i].cell, sizeof x->pair->cell);
+    for (int i = 0; i < x->npairs; i++) memcpy(out->pair[i].cell, x->pair[i].cell, sizeof x->pair->cell);
     return ERR_NONE;
 }
 
@@ -51,8 +50,7 @@ static void find_trainings(struct compared_cell *cell) {
 }
 
 /* The runs' values, or one of each training: the median of its copies. Gives how many. */
-static int samples_of(const struct compared_cell *cell, const double *v, bool trainings,
-                      double out[STATISTICS_RUNS]) {
+static int samples_of(const struct compared_cell *cell, const double *v, bool trainings, double out[STATISTICS_RUNS]) {
     if (!trainings) {
         memcpy(out, v, (size_t)cell->nruns * sizeof *v);
         return cell->nruns;
@@ -67,10 +65,9 @@ static int samples_of(const struct compared_cell *cell, const double *v, bool tr
     return cell->ntrainings;
 }
 
-static void measure_runs(const struct compared *c, const struct compared_cell *cell,
-                         const struct measure *m, double out[STATISTICS_RUNS]) {
-    for (int i = 0; i < cell->nruns; i++)
-        out[i] = measure_of(m, &cell->run[i].result, c->x->warmup);
+static void measure_runs(const struct compared *c, const struct compared_cell *cell, const struct measure *m,
+                         double out[STATISTICS_RUNS]) {
+    for (int i = 0; i < cell->nruns; i++) out[i] = measure_of(m, &cell->run[i].result, c->x->warmup);
 }
 
 double compare_median(const struct compared *c, int cell, const struct measure *m) {
@@ -84,8 +81,7 @@ static void measure_cell(const struct compared *c, struct compared_cell *cell) {
     const struct measure *first = &c->x->measure[0];
     double v[STATISTICS_RUNS];
     find_trainings(cell);
-    for (int m = 0; m < c->x->nmeasures; m++)
-        measure_runs(c, cell, &c->x->measure[m], cell->value[m]);
+    for (int m = 0; m < c->x->nmeasures; m++) measure_runs(c, cell, &c->x->measure[m], cell->value[m]);
     for (int m = 0; m < c->x->nmeasures; m++)
         cell->median[m] = compare_median(c, (int)(cell - c->cell), &c->x->measure[m]);
     int n = samples_of(cell, cell->value[0], first->about == ABOUT_TRAINING, v);
@@ -114,8 +110,7 @@ static int least_devices(const struct experiment *x, int axis, int cell) {
     int least = cell;
     for (int any = 0; any < 2 && devices_of(x, least) > 1; any++)
         for (int i = 0; i < x->ncells; i++)
-            if (stands_for(x, axis, i, cell, any) && devices_of(x, i) < devices_of(x, least))
-                least = i;
+            if (stands_for(x, axis, i, cell, any) && devices_of(x, i) < devices_of(x, least)) least = i;
     return least;
 }
 
@@ -123,8 +118,7 @@ double compare_step_ms(const struct compared *c, int cell) {
     double v[STATISTICS_RUNS];
     const struct compared_cell *runs = &c->cell[cell];
     int64_t n;
-    for (int i = 0; i < runs->nruns; i++)
-        v[i] = run_result_step_ms(&runs->run[i].result, c->x->warmup, &n);
+    for (int i = 0; i < runs->nruns; i++) v[i] = run_result_step_ms(&runs->run[i].result, c->x->warmup, &n);
     return statistics_median_of(v, runs->nruns);
 }
 
@@ -145,8 +139,7 @@ static void scale_cells(struct compared *c) {
 /* ---- the same bits ---- */
 
 /* The first step whose loss is not equal, of those that both have. */
-static void find_step(const struct run_result *a, const struct run_result *b,
-                      struct compared_pair *p) {
+static void find_step(const struct run_result *a, const struct run_result *b, struct compared_pair *p) {
     int64_t i = 0, k = 0;
     while (i < a->nsteps && k < b->nsteps) {
         const struct result_step *s = &a->step[i], *t = &b->step[k];
@@ -163,10 +156,9 @@ static void find_step(const struct run_result *a, const struct run_result *b,
     }
 }
 
-static void warn_of_losses(struct compared *c, int cell, const struct run_result *first,
-                           const struct run_result *r) {
-    warn(c, "%s: two runs of this one configuration do not have the same losses (%s, %s)",
-         c->x->cell[cell].label, first->dir, r->dir);
+static void warn_of_losses(struct compared *c, int cell, const struct run_result *first, const struct run_result *r) {
+    warn(c, "%s: two runs of this one configuration do not have the same losses (%s, %s)", c->x->cell[cell].label,
+         first->dir, r->dir);
 }
 
 /* All runs of both sides are held against A's first. */
@@ -178,10 +170,8 @@ static void compare_runs(struct compared *c, struct compared_pair *p) {
         const struct compared_cell *cell = &c->cell[p->cell[side]];
         for (int i = 0; i < cell->nruns; i++) {
             const struct run_result *r = &cell->run[i].result;
-            bool losses = !strcmp(first->losses, r->losses),
-                 weights = !strcmp(first->weights, r->weights);
-            if (!p->tensor && !(losses && weights))
-                p->tensor = compare_tensors(first->dir, r->dir, c->pool);
+            bool losses = !strcmp(first->losses, r->losses), weights = !strcmp(first->weights, r->weights);
+            if (!p->tensor && !(losses && weights)) p->tensor = compare_tensors(first->dir, r->dir, c->pool);
             if (p->same_losses && !losses) {
                 find_step(first, r, p);
                 if (side == 0) warn_of_losses(c, p->cell[0], first, r);
@@ -195,9 +185,9 @@ static enum error list_differences(struct compared *c, struct compared_pair *p) 
     const struct experiment_cell *a = &c->x->cell[p->cell[0]], *b = &c->x->cell[p->cell[1]];
     p->differs = pool_alloc(c->pool, COMPARE_DIFFERENCES * sizeof *p->differs);
     if (!p->differs) return ERR_MEMORY;
-    p->ndiffers = settings_differ((struct setting_list){a->setting, a->nsettings},
-                                  (struct setting_list){b->setting, b->nsettings}, NULL, p->differs,
-                                  COMPARE_DIFFERENCES);
+    p->ndiffers =
+        settings_differ((struct setting_list){a->setting, a->nsettings},
+                        (struct setting_list){b->setting, b->nsettings}, NULL, p->differs, COMPARE_DIFFERENCES);
     p->comparable = true;
     for (int i = 0; i < p->ndiffers; i++) p->comparable &= !p->differs[i].computes;
     return ERR_NONE;
@@ -206,8 +196,7 @@ static enum error list_differences(struct compared *c, struct compared_pair *p) 
 static bool computes_the_same(const struct experiment_cell *a, const struct experiment_cell *b) {
     struct setting_difference d[COMPARE_DIFFERENCES];
     int n = settings_differ((struct setting_list){a->setting, a->nsettings},
-                            (struct setting_list){b->setting, b->nsettings}, NULL, d,
-                            COMPARE_DIFFERENCES);
+                            (struct setting_list){b->setting, b->nsettings}, NULL, d, COMPARE_DIFFERENCES);
     for (int i = 0; i < n; i++)
         if (d[i].computes) return false;
     return true;
@@ -221,8 +210,7 @@ static void compare_all_bits(struct compared *c) {
         for (int k = 0; k < c->cell[i].nruns; k++) {
             const struct run_result *mine = &c->cell[i].run[k].result;
             if (!first) first = mine;
-            c->same_bits &=
-                !strcmp(first->losses, mine->losses) && !strcmp(first->weights, mine->weights);
+            c->same_bits &= !strcmp(first->losses, mine->losses) && !strcmp(first->weights, mine->weights);
         }
     }
     c->same_bits &= c->alike && first;
@@ -238,8 +226,7 @@ static bool usable(const double *v, int n) {
 
 static bool one_training(const struct compared *c, const struct compared_pair *p) {
     const struct compared_cell *a = &c->cell[p->cell[0]], *b = &c->cell[p->cell[1]];
-    return a->ntrainings == 1 && b->ntrainings == 1 &&
-           !strcmp(a->run[0].result.weights, b->run[0].result.weights);
+    return a->ntrainings == 1 && b->ntrainings == 1 && !strcmp(a->run[0].result.weights, b->run[0].result.weights);
 }
 
 /* Whether a sample of the first measure is a training, not a run. What a run takes until it reaches
@@ -248,8 +235,7 @@ static bool counts_trainings(const struct compared *c, const struct compared_pai
     const struct measure *m = &c->x->measure[0];
     bool until = c->x->cell[p->cell[0]].settings.config.train.until_metric ||
                  c->x->cell[p->cell[1]].settings.config.train.until_metric;
-    bool both =
-        m->about == ABOUT_BOTH || (until && (m->kind == MEASURE_TIME || m->kind == MEASURE_BYTES));
+    bool both = m->about == ABOUT_BOTH || (until && (m->kind == MEASURE_TIME || m->kind == MEASURE_BYTES));
     return m->about == ABOUT_TRAINING || (both && !one_training(c, p));
 }
 
@@ -264,8 +250,7 @@ static void judge_pair(struct compared *c, struct compared_pair *p) {
     }
     p->judged = usable(v[0], p->samples[0]) && usable(v[1], p->samples[1]);
     if (p->judged)
-        p->statistics = statistics_compare(v[0], p->samples[0], v[1], p->samples[1],
-                                           c->x->confidence, c->x->seed);
+        p->statistics = statistics_compare(v[0], p->samples[0], v[1], p->samples[1], c->x->confidence, c->x->seed);
 }
 
 bool compare_has_interval(const struct compared_pair *p) {
@@ -273,8 +258,7 @@ bool compare_has_interval(const struct compared_pair *p) {
 }
 
 static bool is_tested(const struct compared_pair *p) {
-    return p->judged && p->samples[0] >= EXPERIMENT_LEAST_RUNS &&
-           p->samples[1] >= EXPERIMENT_LEAST_RUNS;
+    return p->judged && p->samples[0] >= EXPERIMENT_LEAST_RUNS && p->samples[1] >= EXPERIMENT_LEAST_RUNS;
 }
 
 static void judge_all(struct compared *c) {
@@ -334,22 +318,18 @@ static void doubt_machine(struct compared *c) {
             const struct compared_run *r = &c->cell[i].run[k];
             const struct result_environment *here = &r->result.environment;
             if (k == 0 && isfinite(r->foreign)) foreign[n++] = r->foreign;
-            if (!first || (*here->time && strcmp(here->time, first->time) < 0))
-                first = here, load = here->load;
+            if (!first || (*here->time && strcmp(here->time, first->time) < 0)) first = here, load = here->load;
             moved |= strcmp(here->host, first->host) || strcmp(here->engine, first->engine);
         }
     double others = n ? statistics_median(foreign, n) : 0;
     int cores = device_host_cores();
     if (others > 0.1)
-        warn(c, "noise: other programs kept %.1f of %d cores busy while runs were measured", others,
-             cores);
+        warn(c, "noise: other programs kept %.1f of %d cores busy while runs were measured", others, cores);
     if (load > cores / 2.0)
-        warn(c, "noise: the load average was %.1f on %d cores when the first run began", load,
-             cores);
+        warn(c, "noise: the load average was %.1f on %d cores when the first run began", load, cores);
     if (moved) warn(c, "the runs come from more than one machine or version of the engine");
     if (first && *first->governor && strcmp(first->governor, "performance") != 0)
-        warn(c, "the processor's clock is governed by '%s', so that it changes meanwhile",
-             first->governor);
+        warn(c, "the processor's clock is governed by '%s', so that it changes meanwhile", first->governor);
 }
 
 enum error compare_judge(struct compared *c) {
@@ -377,7 +357,6 @@ enum error compare_judge(struct compared *c) {
 
 enum error compare_gates(const struct compared *c) {
     for (int i = 0; i < c->x->ngates; i++)
-        if (!c->gate[i].passed || !c->gate[i].judged)
-            return FAIL(ERR_RESULT, "gate failed: %s", c->gate[i].words);
+        if (!c->gate[i].passed || !c->gate[i].judged) return FAIL(ERR_RESULT, "gate failed: %s", c->gate[i].words);
     return ERR_NONE;
 }

@@ -30,7 +30,7 @@ struct compared_cell {
     int ntrainings, training[STATISTICS_RUNS];
     double value[EXPERIMENT_MEASURES][STATISTICS_RUNS];
     double median[EXPERIMENT_MEASURES]; /* NaN: of a run that has none */
-    double spread; /* of the first measure: half of the runs lie so far apart, as a share */
+    double spread;                      /* of the first measure: half of the runs lie so far apart, as a share */
     /* Beside the fewest devices, all else equal (one device: but for its links); NaN: there is no axis 'devices'. */
     double speedup, efficiency;
     struct compared_prediction predicted;
@@ -43,14 +43,13 @@ struct compared_pair {
     int samples[2];
     struct comparison statistics;
     enum verdict verdict;
-    bool
-        comparable; /* the axis changes nothing in what is computed, but how gradients are shared */
-    bool held;      /* and both have runs, so that their bits were held against each other: */
+    bool comparable; /* the axis changes nothing in what is computed, but how gradients are shared */
+    bool held;       /* and both have runs, so that their bits were held against each other: */
     bool same_losses, same_weights;
     /* where the losses are not the same: */
     int64_t step; /* first that differs; 0: none of those that both have */
     double loss[2];
-    const char *tensor; /* first in the last checkpoint; NULL: both have none, or the same */
+    const char *tensor;                 /* first in the last checkpoint; NULL: both have none, or the same */
     struct setting_difference *differs; /* all, the axis among them */
     int ndiffers;
 };
@@ -80,8 +79,7 @@ struct compared {
     const char *folder; /* "" for two runs */
 };
 /* Makes room for the runs; the caller puts them in (cell[i].run[nruns++]). folder: where the experiment lies. */
-MUST_CHECK enum error compare_begin(const struct experiment *x, const char *folder,
-                                    struct compared *out);
+MUST_CHECK enum error compare_begin(const struct experiment *x, const char *folder, struct compared *out);
 /* From the runs to everything else. */
 MUST_CHECK enum error compare_judge(struct compared *c);
 /* Two finished runs as an experiment of two cells: read, checked to be comparable (but for the keys at and below

@@ -22,13 +22,11 @@ static void put_measures(const struct compared *c, struct json *j) {
     json_close(j, ']');
 }
 
-static void put_run(const struct compared *c, const struct compared_cell *cell, int i,
-                    struct json *j) {
+static void put_run(const struct compared *c, const struct compared_cell *cell, int i, struct json *j) {
     const struct compared_run *r = &cell->run[i];
     json_open(j, NULL, '{');
     json_string(j, "dir", r->dir);
-    for (int m = 0; m < c->x->nmeasures; m++)
-        json_real(j, c->x->measure[m].name, cell->value[m][i]);
+    for (int m = 0; m < c->x->nmeasures; m++) json_real(j, c->x->measure[m].name, cell->value[m][i]);
     json_string(j, "losses_sha256", r->result.losses);
     json_string(j, "weights_sha256", r->result.weights);
     json_real(j, "load", r->result.environment.load);
@@ -36,8 +34,7 @@ static void put_run(const struct compared *c, const struct compared_cell *cell, 
     json_close(j, '}');
 }
 
-static void put_places(const struct experiment *x, const char *key, const int *at, int first,
-                       struct json *j) {
+static void put_places(const struct experiment *x, const char *key, const int *at, int first, struct json *j) {
     json_open(j, key, '{');
     for (int a = first; a < x->naxes; a++) json_string(j, x->axis[a].key, x->axis[a].label[at[a]]);
     json_close(j, '}');
@@ -98,8 +95,7 @@ static void put_cell(const struct compared *c, int i, struct json *j) {
     json_close(j, '}');
 }
 
-static void put_difference(const struct compared *c, const struct compared_pair *p,
-                           struct json *j) {
+static void put_difference(const struct compared *c, const struct compared_pair *p, struct json *j) {
     if (!p->held) {
         json_string(j, "same_losses", NULL);
         json_string(j, "same_weights", NULL);
@@ -251,8 +247,7 @@ void compare_csv(const struct compared *c, FILE *f) {
 
 /* ---- files ---- */
 
-static enum error write_file(const struct compared *c, const char *name, const char *text,
-                             size_t n) {
+static enum error write_file(const struct compared *c, const char *name, const char *text, size_t n) {
     const char *path = pool_printf(c->pool, "%s/%s", c->folder, name);
     return path ? file_replace(path, text, n) : ERR_MEMORY;
 }

@@ -35,11 +35,9 @@ static bool computes_alike(const struct compared *c, int a, int b) {
 static int source_of(const struct compared *c, int cell) {
     int least = -1;
     for (int i = 0; i < c->x->ncells; i++) {
-        if (!computes_alike(c, i, cell) || !(compare_step_ms(c, i) > 0) ||
-            measured_refuse(config_of(c, i)) != ERR_NONE)
+        if (!computes_alike(c, i, cell) || !(compare_step_ms(c, i) > 0) || measured_refuse(config_of(c, i)) != ERR_NONE)
             continue;
-        if (least < 0 || config_of(c, i)->devices.count < config_of(c, least)->devices.count)
-            least = i;
+        if (least < 0 || config_of(c, i)->devices.count < config_of(c, least)->devices.count) least = i;
     }
     return least;
 }
@@ -79,10 +77,9 @@ static enum error read_source(const struct compared *c, int cell, struct source 
     enum error err = planned_open(config_of(c, cell), "ref", e, &s->network);
     config_errors_free(e);
     if (err != ERR_NONE) return err;
-    TRY(measured_read(&typical, config_of(c, cell), s->network.model, s->network.plan,
-                      cores_of(c, cell), 0.5, c->pool, &s->step));
-    if (step_trace_read(typical.dir, c->pool, &trace) == ERR_NONE)
-        measured_take_trace(&s->step, &trace);
+    TRY(measured_read(&typical, config_of(c, cell), s->network.model, s->network.plan, cores_of(c, cell), 0.5, c->pool,
+                      &s->step));
+    if (step_trace_read(typical.dir, c->pool, &trace) == ERR_NONE) measured_take_trace(&s->step, &trace);
     return ERR_NONE;
 }
 
@@ -111,10 +108,10 @@ static const char *port_text(const struct compared *c, int cell) {
     const struct emulate_config *e = &config_of(c, cell)->comm.emulate;
     const struct experiment_cell *x = &c->x->cell[cell];
     if (config_of(c, cell)->devices.count == 1) return "";
-    const char *text = pool_printf(c->pool, "emulated%s%s%s%s", e->bandwidth > 0 ? " " : "",
-                                   e->bandwidth > 0 ? setting_of(x, "comm.emulate.bandwidth") : "",
-                                   e->latency > 0 ? ", " : "",
-                                   e->latency > 0 ? setting_of(x, "comm.emulate.latency") : "");
+    const char *text =
+        pool_printf(c->pool, "emulated%s%s%s%s", e->bandwidth > 0 ? " " : "",
+                    e->bandwidth > 0 ? setting_of(x, "comm.emulate.bandwidth") : "", e->latency > 0 ? ", " : "",
+                    e->latency > 0 ? setting_of(x, "comm.emulate.latency") : "");
     return text ? text : "";
 }
 
@@ -130,8 +127,7 @@ static void predict_from(struct compared *c, int cell, const struct source *s) {
     struct link_fit fit = {0};
     enum error err = fitted ? link_fit_read(c->x, c->folder, cell, &fit) : ERR_NONE;
     if (err == ERR_NONE)
-        err = measured_predict(&s->step, r, fitted ? &fit.wire : NULL, cores_of(c, p->from),
-                               &simulated, &p->formula);
+        err = measured_predict(&s->step, r, fitted ? &fit.wire : NULL, cores_of(c, p->from), &simulated, &p->formula);
     if (err != ERR_NONE) {
         p->why = told(c);
         p->formula = (double)NAN;

@@ -10,13 +10,11 @@
 /* ---- tensors ---- */
 
 /* Whether both files hold the same bytes under this tensor's name. */
-static bool same_tensor(const struct st_file *a, const struct st_tensor *t,
-                        const struct st_file *b) {
+static bool same_tensor(const struct st_file *a, const struct st_tensor *t, const struct st_file *b) {
     const struct st_tensor *u = st_find(b, t->name);
     if (!u || u->bytes != t->bytes || strcmp(u->dtype, t->dtype) != 0) return false;
     char *words = malloc(2 * t->bytes + 1);
-    bool same = !words || st_read(a, t, words) != ERR_NONE ||
-                st_read(b, u, words + t->bytes) != ERR_NONE ||
+    bool same = !words || st_read(a, t, words) != ERR_NONE || st_read(b, u, words + t->bytes) != ERR_NONE ||
                 !memcmp(words, words + t->bytes, t->bytes);
     free(words);
     return same;
@@ -43,8 +41,7 @@ static const char *last_part(const char *path) {
 
 const char *compare_tensors(const char *a, const char *b, struct pool *pool) {
     char *step[2];
-    if (checkpoint_find(a, NULL, pool, &step[0]) != ERR_NONE ||
-        checkpoint_find(b, NULL, pool, &step[1]) != ERR_NONE ||
+    if (checkpoint_find(a, NULL, pool, &step[0]) != ERR_NONE || checkpoint_find(b, NULL, pool, &step[1]) != ERR_NONE ||
         strcmp(last_part(step[0]), last_part(step[1])) != 0)
         return NULL;
     const char *paths[2] = {pool_printf(pool, "%s/model.safetensors", step[0]),
@@ -54,8 +51,7 @@ const char *compare_tensors(const char *a, const char *b, struct pool *pool) {
 
 /* ---- two runs ---- */
 
-static enum error read_side(struct experiment *x, int side, const char *dir,
-                            struct run_result *out) {
+static enum error read_side(struct experiment *x, int side, const char *dir, struct run_result *out) {
     struct experiment_cell *cell = &x->cell[side];
     TRY(run_result_read(dir, x->pool, out));
     cell->label = cell->name = out->dir;
@@ -72,13 +68,11 @@ static enum error check_fair(const struct experiment *x, const char *axis) {
     struct setting_difference d[COMPARE_DIFFERENCES];
     const struct experiment_cell *a = &x->cell[0], *b = &x->cell[1];
     int n = settings_differ((struct setting_list){a->setting, a->nsettings},
-                            (struct setting_list){b->setting, b->nsettings}, axis, d,
-                            COMPARE_DIFFERENCES);
+                            (struct setting_list){b->setting, b->nsettings}, axis, d, COMPARE_DIFFERENCES);
     const char *all = "";
     for (int i = 0; i < n && all; i++)
         if (d[i].guarded)
-            all = pool_printf(x->pool, "%s%s%s is '%s' beside '%s'", all, *all ? ", " : "",
-                              d[i].key, d[i].a, d[i].b);
+            all = pool_printf(x->pool, "%s%s%s is '%s' beside '%s'", all, *all ? ", " : "", d[i].key, d[i].a, d[i].b);
     if (all && !*all) return ERR_NONE;
     return FAIL(ERR_CONFIG,
                 "'%s' and '%s' trained in different ways: %s\nif one of these is the question, "
@@ -88,12 +82,10 @@ static enum error check_fair(const struct experiment *x, const char *axis) {
 
 static void set_measures(struct experiment *x) {
     static const char *const names[] = {"step_time", "throughput", "comm_exposed", "val_loss"};
-    for (int i = 0; i < 4; i++)
-        x->measure[x->nmeasures++] = *measure_find(names[i], (int)strlen(names[i]));
+    for (int i = 0; i < 4; i++) x->measure[x->nmeasures++] = *measure_find(names[i], (int)strlen(names[i]));
 }
 
-enum error compare_two(const char *const dirs[2], const char *axis, struct experiment *x,
-                       struct compared *out) {
+enum error compare_two(const char *const dirs[2], const char *axis, struct experiment *x, struct compared *out) {
     struct run_result result[2];
     memset(x, 0, sizeof *x);
     TRY(pool_create(&x->pool));
@@ -109,8 +101,7 @@ enum error compare_two(const char *const dirs[2], const char *axis, struct exper
     TRY(check_fair(x, axis));
     int64_t least = INT64_MAX;
     for (int i = 0; i < 2; i++)
-        if (result[i].nsteps - result[i].stretch < least)
-            least = result[i].nsteps - result[i].stretch;
+        if (result[i].nsteps - result[i].stretch < least) least = result[i].nsteps - result[i].stretch;
     x->warmup = least > 20 ? 10 : least > 1 ? 1 : 0;
     TRY(compare_begin(x, "", out));
     for (int i = 0; i < 2; i++) {

@@ -13,11 +13,9 @@
 const char *compare_verdict(const struct compared *c, const struct compared_pair *p) {
     const struct measure *m = &c->x->measure[0];
     bool better = p->verdict == VERDICT_FASTER;
-    if (p->verdict != VERDICT_FASTER && p->verdict != VERDICT_SLOWER)
-        return verdict_text(p->verdict);
+    if (p->verdict != VERDICT_FASTER && p->verdict != VERDICT_SLOWER) return verdict_text(p->verdict);
     if (m->kind == MEASURE_BYTES || m->kind == MEASURE_MEMORY) return better ? "less" : "more";
-    if (m->kind >= MEASURE_TRAIN_LOSS && m->kind <= MEASURE_VAL_ACCURACY)
-        return better ? "better" : "worse";
+    if (m->kind >= MEASURE_TRAIN_LOSS && m->kind <= MEASURE_VAL_ACCURACY) return better ? "better" : "worse";
     return verdict_text(p->verdict);
 }
 
@@ -26,11 +24,10 @@ const char *compare_bits(const struct compared *c, const struct compared_pair *p
     if (p->same_losses && p->same_weights) return "yes";
     const char *tensor = p->tensor ? pool_printf(c->pool, ", first tensor %s", p->tensor) : "";
     const char *end = p->same_weights ? ", but the same weights at the end" : tensor;
-    const char *words =
-        p->same_losses ? pool_printf(c->pool, "no: the same losses, but other weights%s", tensor)
-        : p->step ? pool_printf(c->pool, "no: step %lld, %.9g beside %.9g%s", (long long)p->step,
-                                p->loss[0], p->loss[1], end)
-                  : pool_printf(c->pool, "no, but in each step that both have%s", end);
+    const char *words = p->same_losses ? pool_printf(c->pool, "no: the same losses, but other weights%s", tensor)
+                        : p->step      ? pool_printf(c->pool, "no: step %lld, %.9g beside %.9g%s", (long long)p->step,
+                                                     p->loss[0], p->loss[1], end)
+                                       : pool_printf(c->pool, "no, but in each step that both have%s", end);
     return words ? words : "no";
 }
 
@@ -40,10 +37,8 @@ const char *compare_bits(const struct compared *c, const struct compared_pair *p
 static int untested(const struct compared *c, bool judged, bool copies) {
     for (int i = 0; i < c->x->npairs; i++) {
         const struct compared_pair *p = &c->pair[i];
-        bool fewer =
-            p->samples[0] < c->cell[p->cell[0]].nruns || p->samples[1] < c->cell[p->cell[1]].nruns;
-        if (p->verdict == VERDICT_UNTESTED && p->judged == judged && (!judged || fewer == copies))
-            return i;
+        bool fewer = p->samples[0] < c->cell[p->cell[0]].nruns || p->samples[1] < c->cell[p->cell[1]].nruns;
+        if (p->verdict == VERDICT_UNTESTED && p->judged == judged && (!judged || fewer == copies)) return i;
     }
     return -1;
 }
@@ -54,15 +49,14 @@ static const char *words_of_copies(const struct compared *c, const struct compar
     for (int a = 1; a < x->naxes; a++) seeds |= !strcmp(x->axis[a].key, "seed");
     int side = p->samples[1] < p->samples[0], n = p->samples[side];
     int runs = c->cell[p->cell[side]].nruns;
-    return pool_printf(
-        c->pool,
-        "no verdict on %s: runs that end in the same weights are copies of one training and count "
-        "as one (here %d run%s as %d), too few to tell a difference from the luck of a seed; %s "
-        "see "
-        "in how many seeds it has the same sign",
-        x->measure[0].name, runs, runs == 1 ? "" : "s", n,
-        seeds ? "each seed is a row of its own, and rows are not put together in one test:"
-              : "train each side with several (matrix: {..., seed: [0, 1, 2, 3, 4]}) and");
+    return pool_printf(c->pool,
+                       "no verdict on %s: runs that end in the same weights are copies of one training and count "
+                       "as one (here %d run%s as %d), too few to tell a difference from the luck of a seed; %s "
+                       "see "
+                       "in how many seeds it has the same sign",
+                       x->measure[0].name, runs, runs == 1 ? "" : "s", n,
+                       seeds ? "each seed is a row of its own, and rows are not put together in one test:"
+                             : "train each side with several (matrix: {..., seed: [0, 1, 2, 3, 4]}) and");
 }
 
 const char *compare_untested(const struct compared *c) {
@@ -72,15 +66,14 @@ const char *compare_untested(const struct compared *c) {
     if (copies >= 0)
         text = words_of_copies(c, &c->pair[copies]);
     else if (few >= 0)
-        text = pool_printf(c->pool, "%d run%s a side: fewer than %d allow no verdict (%s)",
-                           x->repeats, x->repeats == 1 ? "" : "s", EXPERIMENT_LEAST_RUNS,
-                           !*c->folder ? "engine compare EXPERIMENT or --modes runs them"
+        text = pool_printf(c->pool, "%d run%s a side: fewer than %d allow no verdict (%s)", x->repeats,
+                           x->repeats == 1 ? "" : "s", EXPERIMENT_LEAST_RUNS,
+                           !*c->folder                          ? "engine compare EXPERIMENT or --modes runs them"
                            : x->repeats < EXPERIMENT_LEAST_RUNS ? "--repeats auto takes enough"
                                                                 : "some are missing");
     else if (untested(c, false, false) >= 0)
         text =
-            pool_printf(c->pool, "no verdict on %s where runs are missing or have no such number",
-                        x->measure[0].name);
+            pool_printf(c->pool, "no verdict on %s where runs are missing or have no such number", x->measure[0].name);
     return text ? text : "";
 }
 
@@ -99,11 +92,9 @@ static const char *sentence_of(const struct compared *c, int side) {
     for (size_t w = 0; w < sizeof order / sizeof *order && text; w++) {
         int count = 0;
         for (int i = 0; i < x->npairs; i++)
-            count += x->cell[x->pair[i].cell[1]].at[0] == side &&
-                     !strcmp(compare_verdict(c, &c->pair[i]), order[w]);
+            count += x->cell[x->pair[i].cell[1]].at[0] == side && !strcmp(compare_verdict(c, &c->pair[i]), order[w]);
         if (count && total == 1) return pool_printf(c->pool, "%s", order[w]);
-        if (count)
-            text = pool_printf(c->pool, "%s%s%s in %d", text, *text ? ", " : "", order[w], count);
+        if (count) text = pool_printf(c->pool, "%s%s%s in %d", text, *text ? ", " : "", order[w], count);
     }
     return text && *text ? pool_printf(c->pool, "%s of %d", text, total) : "not measured";
 }
@@ -112,9 +103,8 @@ const char *compare_sentence(const struct compared *c) {
     const char *text = "";
     const struct experiment_axis *axis = &c->x->axis[0];
     for (int side = 1; side < axis->count && text; side++)
-        text = pool_printf(c->pool, "%s%s%s against %s, %s: %s", text, *text ? "; " : "",
-                           axis->label[side], axis->label[0], c->x->measure[0].name,
-                           sentence_of(c, side));
+        text = pool_printf(c->pool, "%s%s%s against %s, %s: %s", text, *text ? "; " : "", axis->label[side],
+                           axis->label[0], c->x->measure[0].name, sentence_of(c, side));
     return text ? text : "";
 }
 
@@ -138,14 +128,13 @@ static const char *accuracy(const struct compared *c) {
     int from = 0;
     while (c->cell[from].predicted.why) from++;
     const char *source = c->x->cell[c->cell[from].predicted.from].label;
-    const char *of = m->sources == 1 ? pool_printf(c->pool, "the step of '%s' alone", source)
-                                     : "the cells of the fewest devices";
-    return pool_printf(
-        c->pool,
-        "%d step time%s predicted from %s: off by %.1f %% in the median, %.1f %% too "
-        "%s at worst ('%s')",
-        m->cells, m->cells == 1 ? "" : "s", of ? of : "", 100 * m->median, 100 * fabs(m->worst),
-        m->worst < 0 ? "short" : "long", c->x->cell[m->worst_cell].label);
+    const char *of =
+        m->sources == 1 ? pool_printf(c->pool, "the step of '%s' alone", source) : "the cells of the fewest devices";
+    return pool_printf(c->pool,
+                       "%d step time%s predicted from %s: off by %.1f %% in the median, %.1f %% too "
+                       "%s at worst ('%s')",
+                       m->cells, m->cells == 1 ? "" : "s", of ? of : "", 100 * m->median, 100 * fabs(m->worst),
+                       m->worst < 0 ? "short" : "long", c->x->cell[m->worst_cell].label);
 }
 
 const char *compare_model(const struct compared *c) {
@@ -156,8 +145,7 @@ const char *compare_model(const struct compared *c) {
         return none ? none : "";
     }
     const char *text = isfinite(m->median) ? accuracy(c) : "what is predicted has not run yet";
-    if (text && m->silent)
-        text = pool_printf(c->pool, "%s; not predicted: %d (%s)", text, m->silent, silence(c));
+    if (text && m->silent) text = pool_printf(c->pool, "%s; not predicted: %d (%s)", text, m->silent, silence(c));
     return text ? text : "";
 }
 
@@ -250,8 +238,7 @@ static void put_heading(const struct compared *c, struct grid *g, bool many, boo
     if (has_model(c)) put(g, "predicted A / B ms");
 }
 
-static void put_pair(const struct compared *c, const struct compared_pair *p, struct grid *g,
-                     bool many, bool scaled) {
+static void put_pair(const struct compared *c, const struct compared_pair *p, struct grid *g, bool many, bool scaled) {
     char text[MEASURE_TEXT], other[32];
     const struct experiment *x = c->x;
     const struct comparison *s = &p->statistics;
@@ -278,8 +265,7 @@ static void put_pair(const struct compared *c, const struct compared_pair *p, st
     if (scaled)
         put(g, "%s / %s", speedup_text(c->cell[p->cell[0]].speedup, text),
             speedup_text(c->cell[p->cell[1]].speedup, other));
-    if (has_model(c))
-        put(g, "%s / %s", model_text(c, p->cell[0], text), model_text(c, p->cell[1], other));
+    if (has_model(c)) put(g, "%s / %s", model_text(c, p->cell[0], text), model_text(c, p->cell[1], other));
 }
 
 static bool make_grid(const struct compared *c, struct grid *g) {
@@ -343,12 +329,10 @@ static void print_rows(const struct grid *g, FILE *f) {
 /* Of two runs that were there: which they are, and what a reader may not know of them. */
 static void print_two(const struct compared *c, FILE *f) {
     const struct compared_pair *p = &c->pair[0];
-    fprintf(f, "A is %s, B is %s; first %lld step%s left out, %s\n", c->x->cell[0].label,
-            c->x->cell[1].label, (long long)c->x->warmup, c->x->warmup == 1 ? "" : "s",
-            c->x->measure[0].name);
+    fprintf(f, "A is %s, B is %s; first %lld step%s left out, %s\n", c->x->cell[0].label, c->x->cell[1].label,
+            (long long)c->x->warmup, c->x->warmup == 1 ? "" : "s", c->x->measure[0].name);
     for (int i = 0; i < p->ndiffers; i++)
-        fprintf(f, "%s%s: %s, %s", i ? "; " : "they differ in ", p->differs[i].key, p->differs[i].a,
-                p->differs[i].b);
+        fprintf(f, "%s%s: %s, %s", i ? "; " : "they differ in ", p->differs[i].key, p->differs[i].a, p->differs[i].b);
     fputs(p->ndiffers ? "\n" : "their settings are the same\n", f);
 }
 
@@ -358,9 +342,9 @@ static void print_title(const struct compared *c, FILE *f) {
         print_two(c, f);
         return;
     }
-    fprintf(f, "%s: %s scaling, %d interleaved run%s a cell, first %lld step%s left out, %s\n",
-            x->name, x->weak ? "weak" : "strong", x->repeats, x->repeats == 1 ? "" : "s",
-            (long long)x->warmup, x->warmup == 1 ? "" : "s", x->measure[0].name);
+    fprintf(f, "%s: %s scaling, %d interleaved run%s a cell, first %lld step%s left out, %s\n", x->name,
+            x->weak ? "weak" : "strong", x->repeats, x->repeats == 1 ? "" : "s", (long long)x->warmup,
+            x->warmup == 1 ? "" : "s", x->measure[0].name);
 }
 
 static void print_bits(const struct compared *c, FILE *f, const char *start) {
@@ -372,13 +356,12 @@ static void print_bits(const struct compared *c, FILE *f, const char *start) {
     }
     fprintf(f, "%ssame losses and weights", start);
     if (held)
-        fprintf(f, ", bit for bit: %s (%d of %d pairs%s)\n", same == held ? "yes" : "no", same,
-                held, c->same_bits ? "; the same in all cells" : "");
+        fprintf(f, ", bit for bit: %s (%d of %d pairs%s)\n", same == held ? "yes" : "no", same, held,
+                c->same_bits ? "; the same in all cells" : "");
     else if (comparable)
         fputs(": not known, since no pair has runs on both sides\n", f);
     else
-        fprintf(f, ": '%s' changes what is computed, so they are not compared\n",
-                c->x->axis[0].key);
+        fprintf(f, ": '%s' changes what is computed, so they are not compared\n", c->x->axis[0].key);
 }
 
 static void print_model(const struct compared *c, FILE *f, const char *start) {

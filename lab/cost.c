@@ -25,8 +25,7 @@ enum scheme scheme_find(const char *name) {
 }
 
 bool scheme_is_known(enum scheme s) {
-    return s > SCHEME_SHARDED && s < SCHEMES &&
-           algo_find(scheme_name(s))->cost[KIND_ALL_REDUCE] != NULL;
+    return s > SCHEME_SHARDED && s < SCHEMES && algo_find(scheme_name(s))->cost[KIND_ALL_REDUCE] != NULL;
 }
 
 /* ---- one exchange --------------------------------------------------------------------------- */
@@ -82,9 +81,7 @@ double cost_crossover(enum scheme a, enum scheme b, const struct ground *g) {
 
 /* A formula is so many messages and bytes, and the time of adding, which depends a little on beta where one hides
  * behind the other: a few rounds settle that. */
-static struct fit_terms {
-    double messages, bytes, adding;
-} terms_of(const struct cost_point *p, double beta) {
+static struct fit_terms { double messages, bytes, adding; } terms_of(const struct cost_point *p, double beta) {
     struct ground g = {.devices = p->devices, .hosts = 1, .wire = {1, 0}};
     const double huge = 1; /* seconds a byte: all adding is hidden */
     double none = cost_share(p->scheme, &(struct ground){p->devices, 1, {0, 0}, false}, p->bytes);
@@ -125,8 +122,7 @@ static double one_way(enum scheme s, const struct ground *g, double bytes, bool 
     int others = g->devices - 1;
     double gather = others * (t.alpha + bytes / g->devices * t.beta);
     if (s == SCHEME_SHARDED) return to_server ? cost_share(s, g, bytes) - gather : gather;
-    if (s == SCHEME_STAR_SERIAL)
-        return others * (t.alpha + bytes * (t.beta + (to_server ? t.gamma : 0)));
+    if (s == SCHEME_STAR_SERIAL) return others * (t.alpha + bytes * (t.beta + (to_server ? t.gamma : 0)));
     return to_server ? plain_reduce_cost(&t, bytes) : plain_broadcast_cost(&t, bytes);
 }
 

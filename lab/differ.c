@@ -20,12 +20,10 @@ static bool is_any(const char *key, const char *const *of) {
 static const char *const sharing[] = {"dp.staleness", "ddp.sync", NULL};
 
 static bool is_guarded(const char *key) {
-    static const char *const guarded[] = {"model",   "loss",      "data",     "batch",
-                                          "train",   "optimizer", "schedule", "lr_scale",
-                                          "seed",    "precision", "winograd", "sync_batchnorm",
-                                          "threads", "inject",    NULL};
-    static const char *const free_of_it[] = {"optimizer.shard", "data.workers", "batch.accumulate",
-                                             NULL};
+    static const char *const guarded[] = {"model",     "loss",           "data",     "batch",  "train",
+                                          "optimizer", "schedule",       "lr_scale", "seed",   "precision",
+                                          "winograd",  "sync_batchnorm", "threads",  "inject", NULL};
+    static const char *const free_of_it[] = {"optimizer.shard", "data.workers", "batch.accumulate", NULL};
     return (is_any(key, guarded) && !is_any(key, free_of_it)) || is_any(key, sharing);
 }
 
@@ -45,8 +43,8 @@ static const char *value_of(struct setting_list s, const char *key) {
     return NULL;
 }
 
-int settings_differ(struct setting_list a, struct setting_list b, const char *axis,
-                    struct setting_difference *out, int most) {
+int settings_differ(struct setting_list a, struct setting_list b, const char *axis, struct setting_difference *out,
+                    int most) {
     static const char *const names[] = {"name", "log", "checkpoint.resume", NULL};
     int n = 0;
     for (int side = 0; side < 2; side++) {
@@ -57,9 +55,8 @@ int settings_differ(struct setting_list a, struct setting_list b, const char *ax
             if (is_any(key, names) || is_under(key, axis)) continue;
             if (side ? beside != NULL : beside && !strcmp(value, beside)) continue;
             if (!beside) beside = "";
-            out[n++] =
-                (struct setting_difference){key, side ? beside : value, side ? value : beside,
-                                            is_guarded(key), is_computing(key)};
+            out[n++] = (struct setting_difference){key, side ? beside : value, side ? value : beside, is_guarded(key),
+                                                   is_computing(key)};
         }
     }
     return n;

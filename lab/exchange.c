@@ -107,15 +107,13 @@ static double moved(const struct exchange *e, const double *was, bool level) {
 static void one_shift(struct exchange *e, int distance, double bytes, bool adds) {
     bool shared = e->net.shared;
     e->net.shared = shared && distance > 1;
-    for (int r = 0; r < e->size; r++)
-        e->round[r] = (struct message){r, (r + distance) % e->size, bytes, 0};
+    for (int r = 0; r < e->size; r++) e->round[r] = (struct message){r, (r + distance) % e->size, bytes, 0};
     run_round(e, e->size, adds);
     e->net.shared = shared;
 }
 
 /* So many rounds more like those since the mark, of which there were 'done'. */
-static void repeat(struct exchange *e, const struct port_mark *since, int done, int times,
-                   double each) {
+static void repeat(struct exchange *e, const struct port_mark *since, int done, int times, double each) {
     for (int r = 0; r < e->size; r++) e->at[r] += each * times;
     network_repeat(&e->net, since, (double)times / done, each * times);
 }
@@ -203,8 +201,7 @@ void exchange_broadcast(struct exchange *e, int root, double bytes) {
     double piece = part_of(e);
     for (double left = bytes; left > 0; left -= piece) {
         double some = fmin(left, piece);
-        for (int i = 1; i < e->size; i++)
-            e->round[i - 1] = (struct message){root, (root + i) % e->size, some, 0};
+        for (int i = 1; i < e->size; i++) e->round[i - 1] = (struct message){root, (root + i) % e->size, some, 0};
         run_round(e, e->size - 1, false);
     }
 }
@@ -243,8 +240,7 @@ static int member(const struct exchange *e, const struct groups *g, int group, i
 
 /* Of every group, members [h, m) and [0, m - h) exchange, or one sends to the other. */
 enum direction { DOWN, UP, BOTH };
-static void fold(struct exchange *e, const struct groups *g, int m, double bytes, enum direction d,
-                 bool adds) {
+static void fold(struct exchange *e, const struct groups *g, int m, double bytes, enum direction d, bool adds) {
     int h = (m + 1) / 2, n = 0;
     for (int k = 0; k < g->count; k++)
         for (int i = 0; i + h < m; i++) {
@@ -307,8 +303,7 @@ static void near_phase(struct exchange *e, double bytes) {
 static void near_rounds(struct exchange *e, double slice, bool adds) {
     int per = e->net.plan.per_host;
     for (int k = 1; k < per; k++) {
-        for (int r = 0; r < e->size; r++)
-            e->round[r] = (struct message){r, r / per * per + (r + k) % per, slice, 0};
+        for (int r = 0; r < e->size; r++) e->round[r] = (struct message){r, r / per * per + (r + k) % per, slice, 0};
         run_round(e, e->size, false);
     }
     for (int r = 0; adds && r < e->size; r++) e->at[r] += (per - 1) * slice * e->gamma;
@@ -359,6 +354,6 @@ enum error exchange_all_reduce(struct exchange *e, enum scheme s, double bytes) 
     default:
         break;
     }
-    return FAIL(ERR_CONFIG, "%s is not a way to add among %d devices on %d a host", scheme_name(s),
-                e->size, e->net.plan.per_host);
+    return FAIL(ERR_CONFIG, "%s is not a way to add among %d devices on %d a host", scheme_name(s), e->size,
+                e->net.plan.per_host);
 }

@@ -14,7 +14,7 @@ struct exchange {
     double gamma;      /* seconds a byte added */
     bool near;         /* ranks of a host reach each other's memory */
     int locals;        /* as places.locals */
-    bool plain; /* every message by itself, though rounds repeat: to check the other against */
+    bool plain;        /* every message by itself, though rounds repeat: to check the other against */
 };
 MUST_CHECK enum error exchange_open(const struct network_plan *p, bool near, struct exchange *out);
 void exchange_close(struct exchange *e);

@@ -31,23 +31,19 @@ static const struct config_field fields[] = {
     {"exclude", CONFIG_NODE, AT(exclude), NULL,
      .help = "Cells to leave out: [{devices: cpu:1, comm.emulate.bandwidth: [1Gbit, 10Gbit]}]"},
     {"scaling", CONFIG_ENUM, AT(scaling), "strong",
-     "strong: the batch is what base says; weak: so much for each device",
-     .choices = "strong|weak"},
+     "strong: the batch is what base says; weak: so much for each device", .choices = "strong|weak"},
     {"repeats", CONFIG_INT, AT(repeats), "auto",
      "Runs of each cell; auto: the fewest that can tell anything with this confidence", .min = 1,
      .max = STATISTICS_RUNS, .choices = "auto"},
-    {"warmup", CONFIG_SPAN, AT(warmup), "10st", "First steps of each run that are not counted",
-     .choices = "off"},
+    {"warmup", CONFIG_SPAN, AT(warmup), "10st", "First steps of each run that are not counted", .choices = "off"},
     {"metrics", CONFIG_NODE, AT(metrics), "[step_time, throughput, comm_exposed]",
      .help = "What is measured; verdicts are about the first"},
-    {"confidence", CONFIG_STRING, AT(confidence), "95%",
-     .help = "Of the verdicts, all of them together"},
+    {"confidence", CONFIG_STRING, AT(confidence), "95%", .help = "Of the verdicts, all of them together"},
     {"practical", CONFIG_STRING, AT(practical), "2%", .help = "Smaller differences count as none"},
     {"model_fit", CONFIG_BOOL, AT(model_fit), "false",
      .help = "true: 'engine bench comm' measures links that are not emulated, for a few seconds "
              "before the runs, so that steps over them can be predicted"},
-    {"seed", CONFIG_INT, AT(seed), "0", "Of the order of runs and of intervals", .min = 0,
-     .max = -1},
+    {"seed", CONFIG_INT, AT(seed), "0", "Of the order of runs and of intervals", .min = 0, .max = -1},
     {"fail_if", CONFIG_NODE, AT(fail_if), NULL,
      .help = "Gates: ['ddp.step_time > 1.05 * dp.step_time @ devices >= cpu:4']"},
     {.key = NULL},
@@ -58,8 +54,8 @@ static const struct config_section schema = {
 /* ---- simple keys ---- */
 
 /* "95%" or 0.95, within [low, high]. */
-static double read_share(struct experiment_reader *r, const struct node *at, const char *text,
-                         double low, double high) {
+static double read_share(struct experiment_reader *r, const struct node *at, const char *text, double low,
+                         double high) {
     char number[32];
     size_t n = strlen(text);
     bool percent = n > 0 && text[n - 1] == '%';
@@ -67,17 +63,14 @@ static double read_share(struct experiment_reader *r, const struct node *at, con
     snprintf(number, sizeof number, "%.*s", (int)(percent ? n - 1 : n), text);
     if (n < sizeof number && text_real(number, &value) && percent) value /= 100;
     if (value >= low && value <= high) return value;
-    config_error(r->e, at, false, "'%s' is a share from %g%% to %g%%, not '%s'", at->key, low * 100,
-                 high * 100, text);
+    config_error(r->e, at, false, "'%s' is a share from %g%% to %g%%, not '%s'", at->key, low * 100, high * 100, text);
     return low;
 }
 
-static void read_warmup(struct experiment_reader *r, const struct node *root,
-                        struct config_span warmup) {
+static void read_warmup(struct experiment_reader *r, const struct node *root, struct config_span warmup) {
     r->x->warmup = (int64_t)warmup.value;
     if (warmup.unit == SPAN_EPOCHS)
-        config_error(r->e, node_get(root, "warmup"), false,
-                     "'warmup' counts steps\nas in warmup: 10st");
+        config_error(r->e, node_get(root, "warmup"), false, "'warmup' counts steps\nas in warmup: 10st");
 }
 
 /* Of characters that a folder's name may have. */
@@ -89,8 +82,7 @@ static const char *clean_name(struct pool *pool, const char *text, size_t n) {
     return name && *name ? name : "experiment";
 }
 
-static const char *name_of(const struct experiment_source *s, const struct raw *raw,
-                           struct pool *pool) {
+static const char *name_of(const struct experiment_source *s, const struct raw *raw, struct pool *pool) {
     if (raw->name) return clean_name(pool, raw->name, strlen(raw->name));
     const char *file = s->path ? s->path : "experiment";
     if (strrchr(file, '/')) file = strrchr(file, '/') + 1;
@@ -104,8 +96,7 @@ static enum error read_base_file(struct experiment_reader *r, const struct exper
                                  const struct node *base, struct node **out) {
     const char *slash = s->path ? strrchr(s->path, '/') : NULL;
     const char *path = base->text;
-    if (slash && *path != '/')
-        path = pool_printf(r->x->pool, "%.*s/%s", (int)(slash - s->path), s->path, path);
+    if (slash && *path != '/') path = pool_printf(r->x->pool, "%.*s/%s", (int)(slash - s->path), s->path, path);
     if (!path) return ERR_MEMORY;
     enum error err = tree_read(path, r->x->pool, r->e, out);
     if (err != ERR_INPUT && err != ERR_DATA) return err;
@@ -113,8 +104,7 @@ static enum error read_base_file(struct experiment_reader *r, const struct exper
     return ERR_CONFIG;
 }
 
-static enum error read_base(struct experiment_reader *r, const struct experiment_source *s,
-                            const struct raw *raw) {
+static enum error read_base(struct experiment_reader *r, const struct experiment_source *s, const struct raw *raw) {
     struct node *base = pool_alloc(r->x->pool, sizeof *base);
     if (!base) return ERR_MEMORY;
     *base = (struct node){.kind = NODE_MAP, .source = "default"};
@@ -138,16 +128,14 @@ static const char *label_of(struct pool *pool, const struct node *value) {
     char *label = value->kind == NODE_SCALAR ? pool_printf(pool, "%.60s", value->text) : NULL;
     int n = label ? 0 : result_flatten(value, pool, in, SHOWN);
     for (int i = 0; i < n; i++)
-        label = pool_printf(pool, "%s%s%s=%s", label ? label : "", label ? " " : "", in[i].key,
-                            in[i].value);
+        label = pool_printf(pool, "%s%s%s=%s", label ? label : "", label ? " " : "", in[i].key, in[i].value);
     if (label && strlen(label) >= EXPERIMENT_LABEL - 8) label[EXPERIMENT_LABEL - 8] = '\0';
     for (char *c = label; c && *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
     return label ? label : "(nothing)";
 }
 
-static enum error add_value(struct experiment_reader *r, struct experiment_axis *axis,
-                            const struct node *value) {
+static enum error add_value(struct experiment_reader *r, struct experiment_axis *axis, const struct node *value) {
     const char *label = label_of(r->x->pool, value);
     int same = 1;
     for (int i = 0; i < axis->count; i++) {
@@ -171,8 +159,7 @@ static enum error read_axis(struct experiment_reader *r, const struct node *valu
     struct experiment_axis *axis = &x->axis[x->naxes++];
     axis->key = values->key;
     if (values->kind != NODE_LIST || values->count == 0 || values->count > EXPERIMENT_VALUES) {
-        config_error(r->e, values, false,
-                     "matrix: '%s' needs a list of 1 to %d values\nas in mode: [dp, ddp]",
+        config_error(r->e, values, false, "matrix: '%s' needs a list of 1 to %d values\nas in mode: [dp, ddp]",
                      values->key, EXPERIMENT_VALUES);
         return ERR_NONE;
     }
@@ -180,8 +167,7 @@ static enum error read_axis(struct experiment_reader *r, const struct node *valu
     return ERR_NONE;
 }
 
-static enum error read_matrix(struct experiment_reader *r, const struct node *root,
-                              const struct node *matrix) {
+static enum error read_matrix(struct experiment_reader *r, const struct node *root, const struct node *matrix) {
     if (!matrix || matrix->kind != NODE_MAP || matrix->count == 0) {
         config_error(r->e, matrix ? matrix : root, false,
                      "there is no matrix: nothing to compare\nmatrix: {mode: [dp, ddp]}");
@@ -190,8 +176,7 @@ static enum error read_matrix(struct experiment_reader *r, const struct node *ro
     for (int i = 0; i < matrix->count; i++) TRY(read_axis(r, matrix->items[i]));
     if (r->x->axis[0].count == 1)
         config_error(r->e, matrix->items[0], false,
-                     "the first axis, '%s', is what is compared: it needs two values or more",
-                     r->x->axis[0].key);
+                     "the first axis, '%s', is what is compared: it needs two values or more", r->x->axis[0].key);
     return ERR_NONE;
 }
 
@@ -229,9 +214,8 @@ static enum error read_measure(struct experiment_reader *r, const struct node *i
     m = measure_find(item->text, (int)strlen(item->text));
     if (m) return add_measure(r, m);
     const char *near = text_nearest(item->text, names, n);
-    config_error(r->e, item, false, "no metric '%s'\n%s%s%s", item->text,
-                 near ? "did you mean '" : "", near ? near : "see engine help compare",
-                 near ? "'?" : "");
+    config_error(r->e, item, false, "no metric '%s'\n%s%s%s", item->text, near ? "did you mean '" : "",
+                 near ? near : "see engine help compare", near ? "'?" : "");
     return ERR_NONE;
 }
 
@@ -252,8 +236,7 @@ static void add_gate(struct experiment_reader *r, const struct node *at) {
         r->x->gate[r->x->ngates++] = (struct experiment_gate){at->text, at};
 }
 
-static enum error read_gates(struct experiment_reader *r, const struct experiment_source *s,
-                             const struct node *given) {
+static enum error read_gates(struct experiment_reader *r, const struct experiment_source *s, const struct node *given) {
     for (int i = 0; given && i < (given->kind == NODE_LIST ? given->count : 1); i++)
         add_gate(r, given->kind == NODE_LIST ? given->items[i] : given);
     for (int i = 0; i < s->ngates; i++) {
@@ -267,8 +250,8 @@ static enum error read_gates(struct experiment_reader *r, const struct experimen
 
 /* ---- all ---- */
 
-static enum error read_tree(const struct experiment_source *s, struct pool *pool,
-                            struct config_errors *e, struct node **out) {
+static enum error read_tree(const struct experiment_source *s, struct pool *pool, struct config_errors *e,
+                            struct node **out) {
     if (s->path) return tree_read(s->path, pool, e, out);
     return tree_parse(s->text, strlen(s->text), "--modes", pool, e, out);
 }
@@ -293,23 +276,19 @@ static enum error read_all(struct experiment_reader *r, const struct experiment_
     r->quick = s->quick;
     r->repeats = node_get(root, "repeats"), r->exclude = raw.exclude;
     read_warmup(r, root, raw.warmup);
-    if (raw.confidence)
-        x->confidence = read_share(r, node_get(root, "confidence"), raw.confidence, 0.5, 0.999);
-    if (raw.practical)
-        x->practical = read_share(r, node_get(root, "practical"), raw.practical, 0, 1);
+    if (raw.confidence) x->confidence = read_share(r, node_get(root, "confidence"), raw.confidence, 0.5, 0.999);
+    if (raw.practical) x->practical = read_share(r, node_get(root, "practical"), raw.practical, 0, 1);
     TRY(go_on(read_base(r, s, &raw)));
     TRY(read_matrix(r, root, raw.matrix));
     if (raw.metrics) TRY(read_measures(r, raw.metrics));
     TRY(read_gates(r, s, raw.fail_if));
     if (config_errors_count(r->e)) return ERR_CONFIG;
     TRY(experiment_expand(r));
-    for (int i = 0; i < x->ngates && !config_errors_count(r->e); i++)
-        TRY(go_on(gate_check(x, i, r->e)));
+    for (int i = 0; i < x->ngates && !config_errors_count(r->e); i++) TRY(go_on(gate_check(x, i, r->e)));
     return config_errors_count(r->e) ? ERR_CONFIG : ERR_NONE;
 }
 
-enum error experiment_open(const struct experiment_source *source, struct experiment *out,
-                           char **report) {
+enum error experiment_open(const struct experiment_source *source, struct experiment *out, char **report) {
     struct config_errors *e;
     memset(out, 0, sizeof *out);
     *report = NULL;

@@ -80,8 +80,7 @@ struct experiment_source {
 /* Reads it and checks every cell as a run's configuration, and that no pair differs in more than it should: all that is
  * wrong is in *report (in the experiment's pool) then, ERR_CONFIG; ERR_INPUT when a file is missing.
  * experiment_close in any case. */
-MUST_CHECK enum error experiment_open(const struct experiment_source *source,
-                                      struct experiment *out, char **report);
+MUST_CHECK enum error experiment_open(const struct experiment_source *source, struct experiment *out, char **report);
 void experiment_close(struct experiment *x);
 /* The cell at the same place but for the first axis, which is at 'side'; -1: it is excluded. */
 int experiment_beside(const struct experiment *x, int cell, int side);
@@ -94,11 +93,11 @@ struct setting_list {
 };
 struct setting_difference {
     const char *key, *a, *b; /* "": there is none */
-    bool guarded;  /* a fair comparison has it equal: it decides what is computed, or slows it,
+    bool guarded;            /* a fair comparison has it equal: it decides what is computed, or slows it,
                       or how gradients are used */
-    bool computes; /* the first */
+    bool computes;           /* the first */
 };
 /* The settings that differ, at most 'most' of them; how many there are. Left out: the keys at and below 'axis' (NULL:
  * none), and what only names a run. */
-int settings_differ(struct setting_list a, struct setting_list b, const char *axis,
-                    struct setting_difference *out, int most);
+int settings_differ(struct setting_list a, struct setting_list b, const char *axis, struct setting_difference *out,
+                    int most);

@@ -17,8 +17,7 @@
 static bool is_value(const struct experiment_axis *axis, int at, const struct node *of) {
     if (of->kind == NODE_SCALAR) return !strcmp(axis->label[at], of->text);
     for (int i = 0; i < of->count; i++)
-        if (of->items[i]->kind == NODE_SCALAR && !strcmp(axis->label[at], of->items[i]->text))
-            return true;
+        if (of->items[i]->kind == NODE_SCALAR && !strcmp(axis->label[at], of->items[i]->text)) return true;
     return false;
 }
 
@@ -40,8 +39,7 @@ static bool is_excluded(const struct experiment *x, const struct node *rule, con
 static void check_rule(struct experiment_reader *r, const struct node *rule) {
     const struct experiment *x = r->x;
     if (rule->kind != NODE_MAP) {
-        config_error(r->e, rule, false,
-                     "'exclude' lists maps of axes and values\n[{devices: cpu:1}]");
+        config_error(r->e, rule, false, "'exclude' lists maps of axes and values\n[{devices: cpu:1}]");
         return;
     }
     for (int i = 0; i < rule->count; i++) {
@@ -52,8 +50,7 @@ static void check_rule(struct experiment_reader *r, const struct node *rule) {
         if (a < 0)
             config_error(r->e, item, true, "exclude: '%s' is no axis of the matrix", item->key);
         else if (!any)
-            config_error(r->e, item, false, "exclude: no such value in the matrix's '%s'",
-                         item->key);
+            config_error(r->e, item, false, "exclude: no such value in the matrix's '%s'", item->key);
     }
 }
 
@@ -76,8 +73,7 @@ static enum error list_cells(struct experiment_reader *r) {
     struct experiment *x = r->x;
     const struct node *rules = r->exclude;
     int nrules = rules && rules->kind == NODE_LIST ? rules->count : 0, at[EXPERIMENT_AXES] = {0};
-    if (rules && rules->kind != NODE_LIST)
-        config_error(r->e, rules, false, "'exclude' is a list\n[{devices: cpu:1}]");
+    if (rules && rules->kind != NODE_LIST) config_error(r->e, rules, false, "'exclude' is a list\n[{devices: cpu:1}]");
     for (int i = 0; i < nrules; i++) check_rule(r, rules->items[i]);
     x->cell = pool_alloc(x->pool, EXPERIMENT_CELLS * sizeof *x->cell);
     x->pair = pool_alloc(x->pool, EXPERIMENT_CELLS * sizeof *x->pair);
@@ -107,8 +103,7 @@ int experiment_beside(const struct experiment *x, int cell, int side) {
 
 /* ---- their configurations ---- */
 
-static enum error put_text(struct experiment_reader *r, struct node *tree, const char *path,
-                           const char *text) {
+static enum error put_text(struct experiment_reader *r, struct node *tree, const char *path, const char *text) {
     const struct node value = {.kind = NODE_SCALAR, .text = text, .source = "auto"};
     return text ? tree_put(tree, path, &value, r->x->pool, r->e) : ERR_MEMORY;
 }
@@ -119,16 +114,15 @@ struct fixed { /* what a first reading of all cells has decided */
 };
 
 /* So much for each device. */
-static enum error put_batch(struct experiment_reader *r, const struct experiment_cell *cell,
-                            struct node *tree) {
+static enum error put_batch(struct experiment_reader *r, const struct experiment_cell *cell, struct node *tree) {
     const struct run_config *c = &cell->settings.config;
     const struct node *batch = node_get(tree, "batch");
     const char *size = pool_printf(r->x->pool, "%lld", (long long)c->batch.size * c->devices.count);
     return put_text(r, tree, batch && batch->kind == NODE_SCALAR ? "batch" : "batch.size", size);
 }
 
-static enum error make_tree(struct experiment_reader *r, const struct experiment_cell *cell,
-                            const struct fixed *fixed, struct node **out) {
+static enum error make_tree(struct experiment_reader *r, const struct experiment_cell *cell, const struct fixed *fixed,
+                            struct node **out) {
     struct experiment *x = r->x;
     struct node *tree = tree_copy(r->base, x->pool);
     if (!tree) return ERR_MEMORY;
@@ -144,8 +138,7 @@ static enum error make_tree(struct experiment_reader *r, const struct experiment
     return ERR_NONE;
 }
 
-static enum error load_cell(struct experiment_reader *r, struct experiment_cell *cell,
-                            const struct fixed *fixed) {
+static enum error load_cell(struct experiment_reader *r, struct experiment_cell *cell, const struct fixed *fixed) {
     const char *algorithms[16] = {0};
     struct config_errors *mine;
     struct node *tree;
@@ -173,8 +166,7 @@ static enum error load_cells(struct experiment_reader *r, const struct fixed *fi
 static char *build_text(struct pool *pool) {
     struct stat st = {0};
     if (stat("/proc/self/exe", &st) != 0) memset(&st, 0, sizeof st);
-    return pool_printf(pool, ENGINE_VERSION " %lld %lld\n", (long long)st.st_size,
-                       (long long)st.st_mtime);
+    return pool_printf(pool, ENGINE_VERSION " %lld %lld\n", (long long)st.st_size, (long long)st.st_mtime);
 }
 
 static enum error settle_cell(struct experiment *x, struct experiment_cell *cell) {
@@ -193,8 +185,7 @@ static enum error settle_cell(struct experiment *x, struct experiment_cell *cell
     cell->nsettings = result_flatten(cell->settings.tree, x->pool, cell->setting, RESULT_SETTINGS);
     char *name = pool_printf(x->pool, "%.60s-%.8s", cell->label, cell->digest);
     for (char *c = name; c && *c; c++)
-        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", *c))
-            *c = '-';
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", *c)) *c = '-';
     cell->name = name;
     return name ? ERR_NONE : ERR_MEMORY;
 }
@@ -205,12 +196,10 @@ static void check_length(struct experiment_reader *r, const struct experiment_ce
     const struct config_span *length = &cell->settings.config.train.length;
     if (length->unit == SPAN_STEPS && length->value <= (double)r->x->warmup)
         config_error(r->e, node_get(cell->settings.tree, "train"), false,
-                     "%s: %.0f steps, all of them warm-up\ntrain longer, or set 'warmup'",
-                     cell->label, length->value);
+                     "%s: %.0f steps, all of them warm-up\ntrain longer, or set 'warmup'", cell->label, length->value);
 }
 
-static void check_pair(const struct experiment *x, const struct experiment_pair *p,
-                       struct config_errors *e) {
+static void check_pair(const struct experiment *x, const struct experiment_pair *p, struct config_errors *e) {
     enum { MOST = 64 };
     const struct experiment_axis *axis = &x->axis[0];
     const struct experiment_cell *a = &x->cell[p->cell[0]], *b = &x->cell[p->cell[1]];
@@ -244,15 +233,13 @@ static void choose_repeats(struct experiment_reader *r) {
     x->repeats = r->given_repeats ? r->given_repeats : least;
     if (r->quick) return;
     if (!least)
-        config_error(r->e, NULL, false,
-                     "no number of runs up to %d can tell %d pairs apart with this confidence",
+        config_error(r->e, NULL, false, "no number of runs up to %d can tell %d pairs apart with this confidence",
                      STATISTICS_RUNS, x->npairs);
     else if (x->repeats < least)
-        config_error(
-            r->e, r->repeats, false,
-            "%d runs of each cell can never tell %d pair%s apart at %g %%\nat least %d "
-            "are needed (repeats: auto; or --quick for a look that tells nothing for sure)",
-            x->repeats, x->npairs, x->npairs == 1 ? "" : "s", x->confidence * 100, least);
+        config_error(r->e, r->repeats, false,
+                     "%d runs of each cell can never tell %d pair%s apart at %g %%\nat least %d "
+                     "are needed (repeats: auto; or --quick for a look that tells nothing for sure)",
+                     x->repeats, x->npairs, x->npairs == 1 ? "" : "s", x->confidence * 100, least);
 }
 
 static void list_pairs(struct experiment *x) {

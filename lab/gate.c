@@ -17,8 +17,7 @@ static bool is_text(const struct quantity *q) {
     return q->kind >= QUANTITY_WEIGHTS;
 }
 
-static bool read_gate(const struct experiment *x, const char *text, struct gate *g,
-                      char wrong[CHECK_WRONG]) {
+static bool read_gate(const struct experiment *x, const char *text, struct gate *g, char wrong[CHECK_WRONG]) {
     const struct check *c = &g->check;
     *g = (struct gate){0};
     if (!check_read(text, &g->check, wrong)) return false;
@@ -28,8 +27,7 @@ static bool read_gate(const struct experiment *x, const char *text, struct gate 
     }
     if (!quantity_read(x, c->term[0].quantity, &g->quantity[0], wrong)) return false;
     g->word = is_text(&g->quantity[0]) && !strchr(c->term[1].quantity, '.');
-    if (*c->term[1].quantity && !g->word &&
-        !quantity_read(x, c->term[1].quantity, &g->quantity[1], wrong))
+    if (*c->term[1].quantity && !g->word && !quantity_read(x, c->term[1].quantity, &g->quantity[1], wrong))
         return false;
     for (int i = 0; i < 2; i++)
         if (g->quantity[i].kind == QUANTITY_PREDICTED)
@@ -53,23 +51,19 @@ enum error gate_check(const struct experiment *x, int gate, struct config_errors
     int cells[2];
     bool anywhere = false;
     if (!read_gate(x, at->text, &g, wrong)) {
-        config_error(
-            e, at->place, false,
-            "gate '%s': %s\nas in 'ddp.step_time > 1.05 * dp.step_time @ devices >= cpu:4'",
-            at->text, wrong);
+        config_error(e, at->place, false,
+                     "gate '%s': %s\nas in 'ddp.step_time > 1.05 * dp.step_time @ devices >= cpu:4'", at->text, wrong);
         return ERR_CONFIG;
     }
     for (int i = 0; i < x->ncells; i++) anywhere |= stands(x, &g, i, cells);
     if (anywhere) return ERR_NONE;
-    config_error(e, at->place, false,
-                 "gate '%s' holds for no cell of the matrix: it can never fail", at->text);
+    config_error(e, at->place, false, "gate '%s' holds for no cell of the matrix: it can never fail", at->text);
     return ERR_CONFIG;
 }
 
 /* ---- judging ---- */
 
-static void value_of(const struct compared *c, const struct gate *g, int term, int cell,
-                     struct check_value *out) {
+static void value_of(const struct compared *c, const struct gate *g, int term, int cell, struct check_value *out) {
     const struct check_term *t = &g->check.term[term];
     *out = (struct check_value){.number = t->factor};
     if (!*t->quantity) return;
@@ -81,14 +75,11 @@ static void value_of(const struct compared *c, const struct gate *g, int term, i
     out->number = t->factor * out->number + t->plus;
 }
 
-static const char *words_of(const struct compared *c, const char *text, int cell,
-                            const struct check_value *a, const struct check_value *b) {
+static const char *words_of(const struct compared *c, const char *text, int cell, const struct check_value *a,
+                            const struct check_value *b) {
     const char *label = c->x->cell[cell].label;
-    if (a->ntexts)
-        return pool_printf(c->pool, "%s: %s has %.16s beside %.16s", text, label, a->text[0],
-                           b->text[0]);
-    return pool_printf(c->pool, "%s: %s has %.6g, the limit is %.6g", text, label, a->number,
-                       b->number);
+    if (a->ntexts) return pool_printf(c->pool, "%s: %s has %.16s beside %.16s", text, label, a->text[0], b->text[0]);
+    return pool_printf(c->pool, "%s: %s has %.6g, the limit is %.6g", text, label, a->number, b->number);
 }
 
 void gate_judge(const struct compared *c, int gate, struct compared_gate *out) {
@@ -115,11 +106,9 @@ void gate_judge(const struct compared *c, int gate, struct compared_gate *out) {
     }
     bool verdict = g.quantity[0].kind == QUANTITY_VERDICT;
     if (!out->judged)
-        out->words =
-            pool_printf(c->pool, "%s: not judged, since %s", text,
-                        verdict ? "a pair has no verdict" : "runs or their numbers are missing");
+        out->words = pool_printf(c->pool, "%s: not judged, since %s", text,
+                                 verdict ? "a pair has no verdict" : "runs or their numbers are missing");
     else
-        out->words = pool_printf(c->pool, "%s: holds in none of %d place%s", text, places,
-                                 places == 1 ? "" : "s");
+        out->words = pool_printf(c->pool, "%s: holds in none of %d place%s", text, places, places == 1 ? "" : "s");
     if (!out->words) out->words = text;
 }

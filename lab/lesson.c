@@ -17,8 +17,7 @@ struct raw_needs {
 #define AT(member) offsetof(struct raw_needs, member)
 static const struct config_field needs_fields[] = {
     {"gpus", CONFIG_INT, AT(gpus), "0", "GPUs of this host", .min = 0, .max = 64},
-    {"nodes", CONFIG_INT, AT(nodes), "0", "Hosts of the allocation that it is started in", .min = 0,
-     .max = 4096},
+    {"nodes", CONFIG_INT, AT(nodes), "0", "Hosts of the allocation that it is started in", .min = 0, .max = 4096},
     {.key = NULL},
 };
 #undef AT
@@ -35,10 +34,8 @@ struct raw {
 static const struct config_field fields[] = {
     {"title", CONFIG_STRING, AT(title), NULL, .help = "What the lab is about, in a few words"},
     {"question", CONFIG_STRING, AT(question), NULL, .help = "What it answers"},
-    {"minutes", CONFIG_REAL, AT(minutes), "1", "How long it takes, roughly", .min = 0,
-     .max = 10000},
-    {"needs", CONFIG_SECTION, AT(needs), NULL, .help = "What it cannot run without",
-     .extra = &needs_schema},
+    {"minutes", CONFIG_REAL, AT(minutes), "1", "How long it takes, roughly", .min = 0, .max = 10000},
+    {"needs", CONFIG_SECTION, AT(needs), NULL, .help = "What it cannot run without", .extra = &needs_schema},
     {"steps", CONFIG_NODE, AT(steps), NULL, .help = "What is run, in this order"},
     {"look", CONFIG_NODE, AT(look), NULL, .help = "What to look at in what the steps have said"},
     {"claims", CONFIG_NODE, AT(claims), NULL, .help = "What should come out, to be checked"},
@@ -57,13 +54,11 @@ struct raw_step {
 static const struct config_field step_fields[] = {
     {"name", CONFIG_STRING, AT(name), NULL, .help = "By which claims call it; its folder's name"},
     {"run", CONFIG_NODE, AT(words[LESSON_RUN]), NULL, .help = "What 'engine run' takes"},
-    {"compare", CONFIG_NODE, AT(words[LESSON_COMPARE]), NULL,
-     .help = "What 'engine compare' takes: an experiment"},
+    {"compare", CONFIG_NODE, AT(words[LESSON_COMPARE]), NULL, .help = "What 'engine compare' takes: an experiment"},
     {"bench", CONFIG_NODE, AT(words[LESSON_BENCH]), NULL, .help = "What 'engine bench' takes"},
     {"engine", CONFIG_NODE, AT(words[LESSON_ENGINE]), NULL, .help = "Any other command"},
     {"quick", CONFIG_NODE, AT(quick), NULL, .help = "Words that are added in quick form"},
-    {"under", CONFIG_NODE, AT(under), NULL,
-     .help = "A launcher of processes that starts it: srun --nodes=2"},
+    {"under", CONFIG_NODE, AT(under), NULL, .help = "A launcher of processes that starts it: srun --nodes=2"},
     {"exit", CONFIG_INT, AT(exit), "0", "The code with which it should end", .min = 0, .max = 255},
     {"into", CONFIG_STRING, AT(into), NULL, .help = "The step whose run this one goes on with"},
     {.key = NULL},
@@ -105,8 +100,7 @@ struct words {
     int n;
 };
 
-static enum error add_word(struct reader *r, struct words *w, const struct node *at,
-                           const char *word, size_t n) {
+static enum error add_word(struct reader *r, struct words *w, const struct node *at, const char *word, size_t n) {
     if (w->n == LESSON_WORDS) {
         config_error(r->e, at, false, "more than %d words", LESSON_WORDS);
         return ERR_CONFIG;
@@ -146,8 +140,8 @@ static bool is_name(const char *name) {
 static void check_name(struct reader *r, const struct lesson_step *s) {
     const struct node *at = node_get(s->place, "name");
     if (!is_name(s->name))
-        config_error(r->e, at ? at : s->place, false,
-                     "a step's name is of letters, digits, _ and -, not '%s'", s->name);
+        config_error(r->e, at ? at : s->place, false, "a step's name is of letters, digits, _ and -, not '%s'",
+                     s->name);
     else if (lesson_step_named(r->l, s->name, (int)strlen(s->name)) != (int)(s - r->l->step))
         config_error(r->e, at, false, "two steps are called '%s'", s->name);
 }
@@ -157,18 +151,17 @@ static void check_into(struct reader *r, const struct lesson_step *s, const char
     int from = lesson_step_named(r->l, into, (int)strlen(into));
     bool before = from >= 0 && &r->l->step[from] < s;
     if (!before || r->l->step[from].kind != LESSON_RUN || s->kind != LESSON_RUN)
-        config_error(r->e, node_get(s->place, "into"), false,
-                     "'into' names a run among the steps before, not '%s'", into);
+        config_error(r->e, node_get(s->place, "into"), false, "'into' names a run among the steps before, not '%s'",
+                     into);
 }
 
 /* What of the words decides which cells there are. */
-static void read_options(const struct lesson_step *s, const char *sets[LESSON_WORDS],
-                         struct experiment_source *out) {
+static void read_options(const struct lesson_step *s, const char *sets[LESSON_WORDS], struct experiment_source *out) {
     out->sets = sets;
     for (int i = 0; i < s->nwords; i++) {
         const char *word = s->words[i], *next = i + 1 < s->nwords ? s->words[i + 1] : "";
-        bool valued = !strcmp(word, "--set") || !strcmp(word, "--repeats") ||
-                      !strcmp(word, "--fail-if") || !strcmp(word, "--dir");
+        bool valued = !strcmp(word, "--set") || !strcmp(word, "--repeats") || !strcmp(word, "--fail-if") ||
+                      !strcmp(word, "--dir");
         if (!strcmp(word, "--set")) sets[out->nsets++] = next;
         if (!strcmp(word, "--repeats")) out->repeats = atoi(next);
         if (!strcmp(word, "--quick")) out->quick = true;
@@ -191,8 +184,8 @@ static enum error open_experiment(struct reader *r, struct lesson_step *s) {
     if (!s->experiment || !source.path) return FAIL(ERR_MEMORY, "cannot allocate an experiment");
     enum error err = experiment_open(&source, s->experiment, &report);
     if (err == ERR_NONE || err == ERR_MEMORY) return err;
-    config_error(r->e, s->place, false, "step '%s': %s\n'engine compare %s' tells all of it",
-                 s->name, error_message(), source.path);
+    config_error(r->e, s->place, false, "step '%s': %s\n'engine compare %s' tells all of it", s->name, error_message(),
+                 source.path);
     return ERR_CONFIG;
 }
 
@@ -256,8 +249,8 @@ static enum error read_look(struct reader *r, struct node *item) {
     return ERR_NONE;
 }
 
-static enum error read_list(struct reader *r, const struct node *root, const char *key,
-                            struct node *list, enum error (*take)(struct reader *, struct node *)) {
+static enum error read_list(struct reader *r, const struct node *root, const char *key, struct node *list,
+                            enum error (*take)(struct reader *, struct node *)) {
     if (!list || list->kind != NODE_LIST || list->count == 0) {
         config_error(r->e, list ? list : root, false, "'%s' is a list of one or more", key);
         return ERR_NONE;
@@ -315,8 +308,7 @@ void lesson_close(struct lesson *l) {
 
 int lesson_step_named(const struct lesson *l, const char *name, int n) {
     for (int i = 0; i < l->nsteps; i++)
-        if (l->step[i].name && strlen(l->step[i].name) == (size_t)n &&
-            !memcmp(l->step[i].name, name, (size_t)n))
+        if (l->step[i].name && strlen(l->step[i].name) == (size_t)n && !memcmp(l->step[i].name, name, (size_t)n))
             return i;
     return -1;
 }

@@ -19,13 +19,12 @@ enum lesson_kind { LESSON_RUN, LESSON_COMPARE, LESSON_BENCH, LESSON_ENGINE, LESS
 struct lesson_step {
     const char *name;
     enum lesson_kind kind;
-    const char
-        *words[LESSON_WORDS + 1]; /* behind 'engine run', 'engine compare'...; ended by NULL */
+    const char *words[LESSON_WORDS + 1]; /* behind 'engine run', 'engine compare'...; ended by NULL */
     int nwords;
     int exit;                            /* the code with which it should end */
     const char *under[LESSON_WORDS + 1]; /* "srun", "-n", "2": what starts it; ended by NULL */
-    const char *into; /* the step whose run directory this one goes on in; its own name otherwise */
-    struct experiment *experiment; /* of a comparison that should end well; or NULL */
+    const char *into;                    /* the step whose run directory this one goes on in; its own name otherwise */
+    struct experiment *experiment;       /* of a comparison that should end well; or NULL */
     struct node *place;
 };
 struct lesson_claim {
@@ -46,8 +45,7 @@ struct lesson {
 };
 /* Reads FOLDER/lab.yaml, with the words for quick form where that is asked for, and checks experiments and claims: all
  * that is wrong is in *report then, ERR_CONFIG; ERR_INPUT without a lab.yaml. lesson_close in any case. */
-MUST_CHECK enum error lesson_open(const char *folder, bool quick, struct lesson *out,
-                                  char **report);
+MUST_CHECK enum error lesson_open(const char *folder, bool quick, struct lesson *out, char **report);
 void lesson_close(struct lesson *l);
 /* -1: there is none. */
 int lesson_step_named(const struct lesson *l, const char *name, int n);
@@ -70,5 +68,4 @@ MUST_CHECK enum error lesson_find(const char *name, struct pool *pool, const cha
 const char *lesson_readme(const char *full);
 /* Writes its files into the folder, which is made; those that are there stay as they are. *kept: how many of these
  * say something else than the lab's. */
-MUST_CHECK enum error lesson_copy(const char *full, const char *folder, struct pool *pool,
-                                  int *kept);
+MUST_CHECK enum error lesson_copy(const char *full, const char *folder, struct pool *pool, int *kept);

@@ -12,8 +12,7 @@ static const char *text_of(const char *full, const char *file) {
     size_t n = strlen(full);
     for (int i = 0; i < lesson_texts_count; i++) {
         const char *path = lesson_texts[i].path;
-        if (!strncmp(path, full, n) && path[n] == '/' && !strcmp(path + n + 1, file))
-            return lesson_texts[i].text;
+        if (!strncmp(path, full, n) && path[n] == '/' && !strcmp(path + n + 1, file)) return lesson_texts[i].text;
     }
     return NULL;
 }
@@ -30,20 +29,17 @@ static const char *scalar(const struct node *map, const char *key) {
     return at && at->kind == NODE_SCALAR ? at->text : "";
 }
 
-static enum error read_about(const char *path, const char *text, struct pool *pool,
-                             struct lesson_about *out) {
+static enum error read_about(const char *path, const char *text, struct pool *pool, struct lesson_about *out) {
     struct config_errors *e;
     struct node *root;
     TRY(config_errors_create(&e));
     enum error err = tree_parse(text, strlen(text), path, pool, e, &root);
     config_errors_free(e);
     if (err != ERR_NONE) return err;
-    *out = (struct lesson_about){pool_strndup(pool, path, strcspn(path, "/")),
-                                 scalar(root, "title"), scalar(root, "question"), 0};
+    *out = (struct lesson_about){pool_strndup(pool, path, strcspn(path, "/")), scalar(root, "title"),
+                                 scalar(root, "question"), 0};
     if (!out->name) return ERR_MEMORY;
-    return text_real(scalar(root, "minutes"), &out->minutes)
-               ? ERR_NONE
-               : FAIL(ERR_BUG, "%s: no minutes", path);
+    return text_real(scalar(root, "minutes"), &out->minutes) ? ERR_NONE : FAIL(ERR_BUG, "%s: no minutes", path);
 }
 
 enum error lesson_list(struct pool *pool, struct lesson_about *out, int *n) {
@@ -87,8 +83,7 @@ enum error lesson_find(const char *name, struct pool *pool, const char **full) {
 
 /* ---- copies ---- */
 
-static enum error copy_file(const struct lesson_file *file, const char *folder, struct pool *pool,
-                            int *kept) {
+static enum error copy_file(const struct lesson_file *file, const char *folder, struct pool *pool, int *kept) {
     enum { MOST = 1 << 20 };
     char *path = pool_printf(pool, "%s%s", folder, strchr(file->path, '/')), *text;
     size_t n;

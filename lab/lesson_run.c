@@ -29,8 +29,7 @@ static bool has_word(const struct lesson_step *s, const char *word) {
 }
 
 /* The words behind "engine", and where to put what comes out. */
-static enum error make_words(const struct state *t, const struct lesson_step *s,
-                             const char *words[WORDS]) {
+static enum error make_words(const struct state *t, const struct lesson_step *s, const char *words[WORDS]) {
     static const struct {
         const char *command, *option, *form;
     } kinds[LESSON_KINDS] = {{"run", "--set", "log.dir=%s/%s"},
@@ -77,8 +76,8 @@ static enum error read_told(const struct state *t, const char *path, struct less
 }
 
 /* All of its runs are there: this starts none, but reads them. */
-static enum error read_compared(const struct state *t, const struct lesson_step *s,
-                                const char *folder, struct lesson_outcome *o) {
+static enum error read_compared(const struct state *t, const struct lesson_step *s, const char *folder,
+                                struct lesson_outcome *o) {
     struct runner r = {t->r->program, folder, true};
     struct compared *c = pool_alloc(t->pool, sizeof *c);
     if (!c) return ERR_MEMORY;
@@ -100,8 +99,7 @@ static enum error read_run(const struct state *t, const char *folder, struct les
     return read_told(t, path, o);
 }
 
-static enum error read_step(const struct state *t, const struct lesson_step *s,
-                            struct lesson_outcome *o) {
+static enum error read_step(const struct state *t, const struct lesson_step *s, struct lesson_outcome *o) {
     char *folder = pool_printf(t->pool, "%s/%s", t->out->runs, s->into);
     char *file = pool_printf(t->pool, "%s/%s.json", t->out->runs, s->name);
     if (!folder || !file) return ERR_MEMORY;
@@ -127,16 +125,15 @@ static enum error write_report(const struct state *t, const struct lesson_step *
 
 /* What an earlier start has left of a run is not gone on with; comparisons know themselves what they can use. */
 static enum error clear(const struct state *t, const struct lesson_step *s) {
-    char *path = pool_printf(t->pool, "%s/%s%s", t->out->runs, s->name,
-                             s->kind == LESSON_RUN ? "" : ".json");
+    char *path = pool_printf(t->pool, "%s/%s%s", t->out->runs, s->name, s->kind == LESSON_RUN ? "" : ".json");
     if (!path) return ERR_MEMORY;
     if (s->kind == LESSON_COMPARE || strcmp(s->into, s->name) != 0) return ERR_NONE;
     return file_remove_tree(path);
 }
 
 /* The launcher is the program then, which is told where this one is. */
-static enum error put_under(const struct state *t, const struct lesson_step *s,
-                            const char *const *words, const char **all, struct process *p) {
+static enum error put_under(const struct state *t, const struct lesson_step *s, const char *const *words,
+                            const char **all, struct process *p) {
     char path[4096];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
     int n = 0;
@@ -154,8 +151,7 @@ static enum error put_under(const struct state *t, const struct lesson_step *s,
 static enum error start(struct state *t, int i, const char *const *words) {
     const struct lesson_step *s = &t->l->step[i];
     struct lesson_outcome *o = &t->out->outcome[i];
-    struct process p = {t->r->program, words, t->l->folder, t->r->silent ? "/dev/null" : NULL,
-                        NULL};
+    struct process p = {t->r->program, words, t->l->folder, t->r->silent ? "/dev/null" : NULL, NULL};
     const char *all[WORDS + LESSON_WORDS];
     if (*s->under) TRY(put_under(t, s, words, all, &p));
     if (s->kind == LESSON_ENGINE && has_word(s, "--json"))
@@ -190,8 +186,7 @@ static void judge(const struct lesson *l, struct lesson_result *out) {
     for (int i = 0; i < l->nclaims; i++) {
         struct claim_result *c = &out->claim[i];
         bool open = l->quick && !l->claim[i].quick;
-        *c = open ? (struct claim_result){-1, "not judged in quick form"}
-                  : claim_judge(l, i, out->outcome);
+        *c = open ? (struct claim_result){-1, "not judged in quick form"} : claim_judge(l, i, out->outcome);
         out->hold += !open && c->holds == 1;
         out->broken += !open && c->holds != 1;
         out->open += open;
@@ -209,8 +204,7 @@ static enum error write_claims(const struct lesson *l, const struct lesson_resul
     return err;
 }
 
-enum error lesson_run(const struct lesson_runner *r, const struct lesson *l,
-                      struct lesson_result *out) {
+enum error lesson_run(const struct lesson_runner *r, const struct lesson *l, struct lesson_result *out) {
     struct state t = {r, l, out, l->pool, l->quick ? "quick" : "runs"};
     int64_t began = clock_ns();
     *out = (struct lesson_result){.failed = -1};

@@ -18,16 +18,14 @@ struct lesson_result {
     struct lesson_outcome outcome[LESSON_STEPS];
     const char *command[LESSON_STEPS]; /* as it would be typed in the lab's folder */
     const char *report[LESSON_STEPS];  /* a page, or NULL */
-    int failed;   /* the step that ended otherwise than it should, and was the last; or -1 */
-    bool stopped; /* by a signal */
+    int failed;                        /* the step that ended otherwise than it should, and was the last; or -1 */
+    bool stopped;                      /* by a signal */
     double seconds;
     struct claim_result claim[LESSON_CLAIMS];
     int hold, broken, open; /* claims: how many; open: not judged in quick form */
 };
 /* A step that ends with another code than it should is no error of this: it is in out->failed. */
-MUST_CHECK enum error lesson_run(const struct lesson_runner *r, const struct lesson *l,
-                                 struct lesson_result *out);
+MUST_CHECK enum error lesson_run(const struct lesson_runner *r, const struct lesson *l, struct lesson_result *out);
 
 void lesson_print(const struct lesson *l, const struct lesson_result *r, FILE *f);
-MUST_CHECK enum error lesson_json(const struct lesson *l, const struct lesson_result *r,
-                                  struct json *j);
+MUST_CHECK enum error lesson_json(const struct lesson *l, const struct lesson_result *r, struct json *j);

@@ -10,8 +10,7 @@ static void print_claims(const struct lesson *l, const struct lesson_result *r, 
     for (int i = 0; i < l->nclaims; i++) {
         const struct claim_result *c = &r->claim[i];
         bool open = l->quick && !l->claim[i].quick;
-        fprintf(f, "%s  %s\n     %s\n", open ? "  -" : words[c->holds + 1], l->claim[i].text,
-                c->numbers);
+        fprintf(f, "%s  %s\n     %s\n", open ? "  -" : words[c->holds + 1], l->claim[i].text, c->numbers);
         if (!open && c->holds != 1) fprintf(f, "     wanted: %s\n", l->claim[i].check);
     }
 }

@@ -47,15 +47,13 @@ static char *path_of(const struct experiment *x, const char *folder, int cell) {
             !strcmp(l.algorithm, mine.algorithm) && l.ranks == mine.ranks)
             break;
     }
-    return pool_printf(x->pool, "%s/fit/%s-%s-%d-%.8s.json", folder, mine.name ? mine.name : "none",
-                       mine.algorithm, mine.ranks, x->cell[first].digest);
+    return pool_printf(x->pool, "%s/fit/%s-%s-%d-%.8s.json", folder, mine.name ? mine.name : "none", mine.algorithm,
+                       mine.ranks, x->cell[first].digest);
 }
 
-static enum error measure(const struct experiment *x, const struct link *l, const char *program,
-                          const char *path) {
+static enum error measure(const struct experiment *x, const struct link *l, const char *program, const char *path) {
     char ranks[16];
-    char *making = pool_printf(x->pool, "%s.part", path),
-         *log = pool_printf(x->pool, "%s.log", path);
+    char *making = pool_printf(x->pool, "%s.part", path), *log = pool_printf(x->pool, "%s.log", path);
     snprintf(ranks, sizeof ranks, "%d", l->ranks);
     const char *args[] = {"bench",       "comm",       "--link",    l->name, "--ranks", ranks,
                           "--algorithm", l->algorithm, "--from",    "4KB",   "--to",    "16MB",
@@ -64,15 +62,13 @@ static enum error measure(const struct experiment *x, const struct link *l, cons
     if (!making || !log) return ERR_MEMORY;
     const struct process p = {program, args, NULL, making, log};
     TRY(process_run(&p, x->pool, &code, NULL));
-    if (code != 0)
-        return FAIL(ERR_RESULT, "'engine bench comm --link %s' ended with %d\nsee %s", l->name,
-                    code, log);
+    if (code != 0) return FAIL(ERR_RESULT, "'engine bench comm --link %s' ended with %d\nsee %s", l->name, code, log);
     if (rename(making, path) != 0) return FAIL(ERR_CREATE, "cannot create '%s'", path);
     return ERR_NONE;
 }
 
-static enum error measure_cell(const struct experiment *x, const char *folder, const char *program,
-                               int cell, bool quiet) {
+static enum error measure_cell(const struct experiment *x, const char *folder, const char *program, int cell,
+                               bool quiet) {
     struct link l = link_of(x, cell);
     char *path = path_of(x, folder, cell), *under = pool_printf(x->pool, "%s/fit", folder);
     if (!path || !under) return ERR_MEMORY;
@@ -83,16 +79,13 @@ static enum error measure_cell(const struct experiment *x, const char *folder, c
     return measure(x, &l, program, path);
 }
 
-void link_fits_measure(const struct experiment *x, const char *folder, const char *program,
-                       bool quiet) {
+void link_fits_measure(const struct experiment *x, const char *folder, const char *program, bool quiet) {
     for (int i = 0; i < x->ncells && !stop_signal(); i++)
-        if (link_fit_needed(x, i) && measure_cell(x, folder, program, i, quiet) != ERR_NONE &&
-            !stop_signal())
+        if (link_fit_needed(x, i) && measure_cell(x, folder, program, i, quiet) != ERR_NONE && !stop_signal())
             log_warn("'%s' will not be predicted: %s", x->cell[i].label, error_message());
 }
 
-enum error link_fit_read(const struct experiment *x, const char *folder, int cell,
-                         struct link_fit *out) {
+enum error link_fit_read(const struct experiment *x, const char *folder, int cell, struct link_fit *out) {
     struct link l = link_of(x, cell);
     char *path = path_of(x, folder, cell);
     if (!path) return ERR_MEMORY;
@@ -100,7 +93,6 @@ enum error link_fit_read(const struct experiment *x, const char *folder, int cel
     TRY(port_fit_read(path, &out->wire, &out->off));
     char rate[32] = "unlimited";
     if (out->wire.beta > 0) snprintf(rate, sizeof rate, "%.3g GB/s", 1e-9 / out->wire.beta);
-    out->words = pool_printf(x->pool, "%s, %d ranks: fitted %.3g us, %s", l.name, l.ranks,
-                             out->wire.alpha * 1e6, rate);
+    out->words = pool_printf(x->pool, "%s, %d ranks: fitted %.3g us, %s", l.name, l.ranks, out->wire.alpha * 1e6, rate);
     return out->words ? ERR_NONE : ERR_MEMORY;
 }

@@ -14,8 +14,6 @@ struct link_fit {
 /* Whether a cell sends over a link that it does not emulate. */
 bool link_fit_needed(const struct experiment *x, int cell);
 /* What cannot be measured is warned of: its cells are then not predicted. program: the engine's. */
-void link_fits_measure(const struct experiment *x, const char *folder, const char *program,
-                       bool quiet);
+void link_fits_measure(const struct experiment *x, const char *folder, const char *program, bool quiet);
 /* ERR_INPUT: it was not measured. */
-MUST_CHECK enum error link_fit_read(const struct experiment *x, const char *folder, int cell,
-                                    struct link_fit *out);
+MUST_CHECK enum error link_fit_read(const struct experiment *x, const char *folder, int cell, struct link_fit *out);

@@ -51,8 +51,7 @@ void markup_raw(struct markup *m, const char *fmt, ...) {
 
 /* What stands for this character in XML, NULL: itself. */
 static const char *entity(const char *s, size_t step) {
-    if (step == 3 && !memcmp(s, "\xEF\xBF", 2) && (unsigned char)s[2] >= 0xBE)
-        return "\xEF\xBF\xBD";
+    if (step == 3 && !memcmp(s, "\xEF\xBF", 2) && (unsigned char)s[2] >= 0xBE) return "\xEF\xBF\xBD";
     if (step > 1) return NULL;
     switch (*s) {
     case '&':
@@ -89,6 +88,5 @@ void markup_element(struct markup *m, const char *tag, const char *text) {
 }
 
 enum error markup_done(const struct markup *m) {
-    return m->failed ? FAIL(ERR_MEMORY, "no memory for a report of %zu bytes", m->length)
-                     : ERR_NONE;
+    return m->failed ? FAIL(ERR_MEMORY, "no memory for a report of %zu bytes", m->length) : ERR_NONE;
 }

@@ -28,8 +28,7 @@ const struct measure *measure_list(int *n) {
 
 const struct measure *measure_find(const char *name, int n) {
     for (size_t i = 0; i < sizeof measures / sizeof *measures; i++)
-        if (strlen(measures[i].name) == (size_t)n && !memcmp(measures[i].name, name, (size_t)n))
-            return &measures[i];
+        if (strlen(measures[i].name) == (size_t)n && !memcmp(measures[i].name, name, (size_t)n)) return &measures[i];
     return NULL;
 }
 
@@ -41,15 +40,13 @@ static double most(const double *v, int n) {
 
 static double throughput(const struct run_result *r, int64_t warmup) {
     double samples = 0, ms = 0;
-    for (int64_t i = run_result_warm(r, warmup); i < r->nsteps; i++)
-        samples += r->step[i].samples, ms += r->step[i].ms;
+    for (int64_t i = run_result_warm(r, warmup); i < r->nsteps; i++) samples += r->step[i].samples, ms += r->step[i].ms;
     return ms > 0 ? samples / ms * 1000 : (double)NAN;
 }
 
 static double fastest(const struct run_result *r, int64_t warmup) {
     double least = (double)NAN;
-    for (int64_t i = run_result_warm(r, warmup); i < r->nsteps; i++)
-        least = fmin(least, r->step[i].ms);
+    for (int64_t i = run_result_warm(r, warmup); i < r->nsteps; i++) least = fmin(least, r->step[i].ms);
     return least;
 }
 

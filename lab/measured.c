@@ -45,16 +45,16 @@ static double typical(const struct run_result *r, double quantile) {
 
 /* The phases are means over all steps, the first and the disturbed among them. */
 static double scale_of(const struct run_result *r, double steps, double quantile) {
-    static const enum result_phase parts[] = {RESULT_LOAD, RESULT_FORWARD, RESULT_BACKWARD,
-                                              RESULT_COMM_EXPOSED, RESULT_UPDATE};
+    static const enum result_phase parts[] = {RESULT_LOAD, RESULT_FORWARD, RESULT_BACKWARD, RESULT_COMM_EXPOSED,
+                                              RESULT_UPDATE};
     double mean = 0, step = typical(r, quantile);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) mean += r->time_s[parts[i]] / steps;
     return mean > 0 && step > 0 ? fmin(1, step / mean) : 1;
 }
 
-enum error measured_read(const struct run_result *r, const struct run_config *c,
-                         const struct model *m, const struct plan *plan, int cores, double quantile,
-                         struct pool *pool, struct measured_step *out) {
+enum error measured_read(const struct run_result *r, const struct run_config *c, const struct model *m,
+                         const struct plan *plan, int cores, double quantile, struct pool *pool,
+                         struct measured_step *out) {
     if (run_result_stretch(r) < 1 || r->devices < 1 || r->ranks < 1)
         return FAIL(ERR_DATA, "'%s' has taken no step", r->dir);
     double crowd = cores && r->devices > cores ? (double)r->devices / cores : 1;
@@ -100,16 +100,14 @@ enum error measured_shape(const struct measured_step *m, double share, int64_t f
     TRY(buckets_init(&b, m->model, first, cap));
     enum error err = ERR_NONE;
     if (b.count > SIMULATE_BUCKETS)
-        err = FAIL(ERR_CONFIG, "%d buckets\nat most %d can be simulated: larger ones", b.count,
-                   SIMULATE_BUCKETS);
+        err = FAIL(ERR_CONFIG, "%d buckets\nat most %d can be simulated: larger ones", b.count, SIMULATE_BUCKETS);
     out->before = (m->load + m->forward) * share + backward * (1 - last);
     out->backward = backward * last;
     out->update = m->update;
     out->buckets = err == ERR_NONE ? b.count : 0;
     for (int i = 0, p = 0; i < out->buckets; i++) {
         double ready = 1;
-        for (; p < m->model->nparams && m->model->params[p].offset < b.edge[i + 1]; p++)
-            ready = m->ready[p];
+        for (; p < m->model->nparams && m->model->params[p].offset < b.edge[i + 1]; p++) ready = m->ready[p];
         out->bytes[i] = (double)(b.edge[i + 1] - b.edge[i]) * sizeof(float);
         out->ready[i] = ready;
     }

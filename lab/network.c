@@ -16,15 +16,13 @@ enum error network_open(const struct network_plan *p, struct network *out) {
     int hosts = (p->devices + p->per_host - 1) / p->per_host;
     int racks = p->per_rack ? (hosts + p->per_rack - 1) / p->per_rack : 0;
     bool alone = p->per_host == 1; /* the device's port is the network's */
-    *out = (struct network){
-        .plan = *p, .count = {p->devices, alone ? 0 : hosts, racks}, .shared = !alone || racks > 0};
+    *out = (struct network){.plan = *p, .count = {p->devices, alone ? 0 : hosts, racks}, .shared = !alone || racks > 0};
     out->byte_time[PORT_DEVICE] = alone ? p->outside.beta : p->inside.beta;
     out->byte_time[PORT_HOST] = p->outside.beta;
     if (racks) out->byte_time[PORT_RACK] = p->outside.beta * p->oversubscription / p->per_rack;
     for (int k = 0; k < PORT_KINDS; k++) {
         void *memory = NULL;
-        if (out->count[k])
-            TRY(memory_alloc((size_t)out->count[k] * sizeof(struct port_state), &memory));
+        if (out->count[k]) TRY(memory_alloc((size_t)out->count[k] * sizeof(struct port_state), &memory));
         out->port[k] = memory;
     }
     return ERR_NONE;
@@ -40,8 +38,7 @@ struct way {
     double bytes, begin, end;
 };
 
-static void pass_port(struct network *n, struct way *w, enum port_kind kind, int which, int in,
-                      double slowest) {
+static void pass_port(struct network *n, struct way *w, enum port_kind kind, int which, int in, double slowest) {
     struct port_state *p = &n->port[kind][which];
     double byte_time = n->byte_time[kind] > slowest ? n->byte_time[kind] : slowest;
     double takes = w->bytes * byte_time;
@@ -51,8 +48,7 @@ static void pass_port(struct network *n, struct way *w, enum port_kind kind, int
     if (p->free[in] > w->end) w->end = p->free[in];
 }
 
-struct passage network_pass(struct network *n, int from, int to, double bytes, double at,
-                            double slowest) {
+struct passage network_pass(struct network *n, int from, int to, double bytes, double at, double slowest) {
     const struct network_plan *p = &n->plan;
     struct way w = {bytes, at, at};
     struct passage out;

@@ -13,12 +13,11 @@
 
 struct network_plan {
     int devices;
-    int per_host; /* devices; 1: every device has the network's port to itself */
-    int per_rack; /* hosts; 0: one switch for all */
-    double
-        oversubscription; /* a rack's port has the rate of its hosts' together, divided by this */
-    struct wire outside;  /* a host's port; latency between hosts */
-    struct wire inside;   /* between devices of one host */
+    int per_host;            /* devices; 1: every device has the network's port to itself */
+    int per_rack;            /* hosts; 0: one switch for all */
+    double oversubscription; /* a rack's port has the rate of its hosts' together, divided by this */
+    struct wire outside;     /* a host's port; latency between hosts */
+    struct wire inside;      /* between devices of one host */
 };
 enum port_kind { PORT_DEVICE, PORT_HOST, PORT_RACK, PORT_KINDS };
 struct port_state {
@@ -38,8 +37,7 @@ struct passage {
     double left, came;
 };
 /* slowest: seconds a byte that the receiver needs at least, because it adds what comes. */
-struct passage network_pass(struct network *n, int from, int to, double bytes, double at,
-                            double slowest);
+struct passage network_pass(struct network *n, int from, int to, double bytes, double at, double slowest);
 /* What has passed since the mark passes again so many times: ports that were used are free that much later. */
 struct port_mark {
     struct port_state *port[PORT_KINDS];

@@ -2,15 +2,12 @@
 
 #include <string.h>
 
-enum error planned_open(const struct run_config *c, const char *kind, struct config_errors *e,
-                        struct planned *out) {
+enum error planned_open(const struct run_config *c, const char *kind, struct config_errors *e, struct planned *out) {
     const struct batch_config *b = &c->batch;
     const struct device_ops *ops = device_find(kind);
     bool own = !strcmp(kind, c->devices.kind);
-    struct device_params p = {.count = 1,
-                              .threads = (int)c->threads,
-                              .no_winograd = !c->winograd,
-                              .unit = own ? c->devices.unit[0] : 0};
+    struct device_params p = {
+        .count = 1, .threads = (int)c->threads, .no_winograd = !c->winograd, .unit = own ? c->devices.unit[0] : 0};
     struct dataset *d;
     *out = (struct planned){0};
     TRY(dataset_open(&c->data, true, (uint64_t)c->seed, &d));

@@ -10,6 +10,6 @@ struct planned {
 };
 /* kind: of the device; "ref" plans at once, since it has nothing to prepare. What is wrong with the model goes to e;
  * planned_close in any case. */
-MUST_CHECK enum error planned_open(const struct run_config *c, const char *kind,
-                                   struct config_errors *e, struct planned *out);
+MUST_CHECK enum error planned_open(const struct run_config *c, const char *kind, struct config_errors *e,
+                                   struct planned *out);
 void planned_close(struct planned *p);

@@ -19,8 +19,7 @@ static double next_x(const struct plot *p, double behind) {
     return best;
 }
 
-static const char *line_cell(const struct plot *p, const struct plot_series *s, double x,
-                             struct pool *pool) {
+static const char *line_cell(const struct plot *p, const struct plot_series *s, double x, struct pool *pool) {
     char v[32], low[32], high[32];
     for (int k = 0; k < s->n; k++) {
         if (s->x[k] != x) continue;
@@ -41,8 +40,7 @@ static enum error line_table(const struct plot *p, struct pool *pool, struct tab
     for (int i = 0; i < p->nseries; i++) table_row(t, 0)[1 + i] = p->series[i].name;
     for (double x = next_x(p, -INFINITY); isfinite(x); x = next_x(p, x), r++) {
         table_row(t, r)[0] = value(p->x.unit, x, pool);
-        for (int i = 0; i < p->nseries; i++)
-            table_row(t, r)[1 + i] = line_cell(p, &p->series[i], x, pool);
+        for (int i = 0; i < p->nseries; i++) table_row(t, r)[1 + i] = line_cell(p, &p->series[i], x, pool);
     }
     return ERR_NONE;
 }
@@ -54,8 +52,7 @@ static enum error grid_table(const struct plot *p, struct pool *pool, struct tab
     for (int i = 0; i < p->nseries; i++) table_row(t, 0)[1 + i] = p->series[i].name;
     for (int r = 0; r < p->ncategories; r++) {
         table_row(t, r + 1)[0] = p->category[r];
-        for (int i = 0; i < p->nseries; i++)
-            table_row(t, r + 1)[1 + i] = value(unit, p->series[i].y[r], pool);
+        for (int i = 0; i < p->nseries; i++) table_row(t, r + 1)[1 + i] = value(unit, p->series[i].y[r], pool);
     }
     return ERR_NONE;
 }

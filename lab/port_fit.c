@@ -29,8 +29,7 @@ static int take_rows(const struct json_value *series, int devices, struct cost_p
         if (row->kind != JSON_OBJECT || n == POINTS_MOST) continue;
         enum scheme s = scheme_find(word(row, "algorithm"));
         double bytes = number(row, "bytes"), seconds = number(row, "time_s");
-        if (s < SCHEMES && bytes > 0 && seconds > 0)
-            out[n++] = (struct cost_point){s, devices, bytes, seconds};
+        if (s < SCHEMES && bytes > 0 && seconds > 0) out[n++] = (struct cost_point){s, devices, bytes, seconds};
     }
     return n;
 }
@@ -58,8 +57,7 @@ enum error port_fit_read(const char *path, struct wire *out, double *off) {
     enum error err = file_read(path, BENCH_MOST, pool, &text, &length);
     if (err == ERR_NONE) err = json_parse(text, length, bench_limits, pool, &root);
     if (err == ERR_DATA) err = error_prefix(err, "%s: ", path);
-    bool sums =
-        root && root->kind == JSON_OBJECT && !strcmp(word(root, "collective"), "all_reduce");
+    bool sums = root && root->kind == JSON_OBJECT && !strcmp(word(root, "collective"), "all_reduce");
     const struct json_value *results = sums ? json_get(root, "results") : NULL;
     double ranks = sums ? number(root, "ranks") : 0;
     bool possible = ranks >= 2 && ranks <= SIMULATE_DEVICES;

@@ -17,13 +17,13 @@ enum error measured_refuse(const struct run_config *c) {
         {c->sync_batchnorm, "sync_batchnorm", "false"},
         {c->sharing.brought, "dp.scatter", "direct"},
         {c->sharing.share == SHARE_STALE, "dp.staleness", "0"},
-        {strcmp(c->comm.algorithm, "auto") && !scheme_is_known(scheme_find(c->comm.algorithm)),
-         "comm.algorithm", "auto"},
+        {strcmp(c->comm.algorithm, "auto") && !scheme_is_known(scheme_find(c->comm.algorithm)), "comm.algorithm",
+         "auto"},
     };
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         if (unknown[i].asked)
-            return FAIL(ERR_CONFIG, "what %s does is not simulated\n--set %s=%s leaves it out",
-                        unknown[i].key, unknown[i].key, unknown[i].without);
+            return FAIL(ERR_CONFIG, "what %s does is not simulated\n--set %s=%s leaves it out", unknown[i].key,
+                        unknown[i].key, unknown[i].without);
     return ERR_NONE;
 }
 
@@ -44,38 +44,31 @@ static bool takes_direct(const struct run_config *c) {
 }
 
 /* The step as measured, cut into as many passes as the configuration makes of its batch. */
-static struct measured_step recut(const struct measured_step *m, const struct run_config *c,
-                                  double batches) {
+static struct measured_step recut(const struct measured_step *m, const struct run_config *c, double batches) {
     struct measured_step own = *m;
     own.passes = llround((double)(c->batch.shards * c->batch.accumulate) / batches);
     return own;
 }
 
-enum error measured_predict(const struct measured_step *m, const struct run_config *c,
-                            const struct wire *port, int cores, struct simulated *out,
-                            double *formula) {
+enum error measured_predict(const struct measured_step *m, const struct run_config *c, const struct wire *port,
+                            int cores, struct simulated *out, double *formula) {
     const struct emulate_config *e = &c->comm.emulate;
     struct wire emulated = {e->latency, e->bandwidth > 0 ? 1 / e->bandwidth : 0};
-    struct simulate_plan p = {.net = {.devices = c->devices.count,
-                                      .per_host = 1,
-                                      .oversubscription = 1,
-                                      .outside = port ? *port : emulated},
-                              .cores = cores,
-                              .moving = port ? 0 : SIMULATE_MOVING, /* a fitted port has it */
-                              .steps = 1};
+    struct simulate_plan p = {
+        .net = {.devices = c->devices.count, .per_host = 1, .oversubscription = 1, .outside = port ? *port : emulated},
+        .cores = cores,
+        .moving = port ? 0 : SIMULATE_MOVING, /* a fitted port has it */
+        .steps = 1};
     TRY(measured_refuse(c));
-    if (!port && !(e->bandwidth > 0) && !(e->latency > 0) &&
-        c->devices.count + c->sharing.servers > 1)
-        return FAIL(ERR_CONFIG,
-                    "nothing is known of the ports\ncomm.emulate says what they are like");
+    if (!port && !(e->bandwidth > 0) && !(e->latency > 0) && c->devices.count + c->sharing.servers > 1)
+        return FAIL(ERR_CONFIG, "nothing is known of the ports\ncomm.emulate says what they are like");
     take_sharing(c, &p);
     if (port && p.scheme == SCHEMES && takes_direct(c)) p.scheme = SCHEME_direct;
     struct step_shape *shape = malloc(sizeof *shape);
     if (!shape) return FAIL(ERR_MEMORY, "cannot allocate a step");
     double batches = (double)c->batch.size / (double)m->batch;
     struct measured_step own = recut(m, c, batches);
-    enum error err =
-        measured_shape(&own, batches / c->devices.count, c->sharing.first, c->sharing.cap, shape);
+    enum error err = measured_shape(&own, batches / c->devices.count, c->sharing.first, c->sharing.cap, shape);
     if (err == ERR_NONE) err = simulate(shape, &p, out);
     if (err == ERR_NONE) *formula = simulate_formula(shape, &p);
     free(shape);

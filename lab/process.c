@@ -41,8 +41,7 @@ enum error process_run(const struct process *p, struct pool *pool, int *code, st
     pid_t pid, got;
     TRY(start(p, pool, &pid));
     while ((got = wait4(pid, &status, WNOHANG, used ? used : &unused)) != pid) {
-        if (got < 0 && errno != EINTR)
-            return FAIL(ERR_IO, "cannot wait for '%s': %s", p->program, strerror(errno));
+        if (got < 0 && errno != EINTR) return FAIL(ERR_IO, "cannot wait for '%s': %s", p->program, strerror(errno));
         if (stop_signal() && !told++) kill(pid, SIGTERM);
         usleep(LOOK_US);
     }

@@ -8,10 +8,8 @@ struct process {
     const char *program;     /* a path, or a name that PATH has */
     const char *const *args; /* words behind it, ended by NULL */
     const char *folder;      /* to work in; NULL: this one's */
-    const char *out,
-        *err; /* files that take what it says, "/dev/null"; NULL: where this one's go */
+    const char *out, *err;   /* files that take what it says, "/dev/null"; NULL: where this one's go */
 };
 /* Waits for its end. *code: its exit code, 128 and the signal that ended it. SIGINT or SIGTERM (stop.h) asks it to stop,
  * too, and it is waited for all the same. used may be NULL. */
-MUST_CHECK enum error process_run(const struct process *p, struct pool *pool, int *code,
-                                  struct rusage *used);
+MUST_CHECK enum error process_run(const struct process *p, struct pool *pool, int *code, struct rusage *used);

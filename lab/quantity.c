@@ -6,12 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const words[] = {"",          "speedup", "efficiency", "spread",
-                                    "predicted", "weights", "losses",     "verdict"};
+static const char *const words[] = {"", "speedup", "efficiency", "spread", "predicted", "weights", "losses", "verdict"};
 enum { WORDS = sizeof words / sizeof *words };
 
-__attribute__((format(printf, 2, 3))) static bool refuse(char wrong[CHECK_WRONG], const char *fmt,
-                                                         ...) {
+__attribute__((format(printf, 2, 3))) static bool refuse(char wrong[CHECK_WRONG], const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(wrong, CHECK_WRONG, fmt, ap);
@@ -73,8 +71,7 @@ static bool read_fixed(const struct experiment *x, const char *text, int n, stru
         if (key == length) return refuse(wrong, "'%.*s' is wanted as AXIS=VALUE", length, text);
         int value = value_of_axis(&x->axis[axis], text + key + 1, length - key - 1);
         if (value < 0)
-            return refuse(wrong, "'%s' has no value '%.*s'", x->axis[axis].key, length - key - 1,
-                          text + key + 1);
+            return refuse(wrong, "'%s' has no value '%.*s'", x->axis[axis].key, length - key - 1, text + key + 1);
         q->at[axis] = value;
         text += length + 1;
     }
@@ -82,8 +79,7 @@ static bool read_fixed(const struct experiment *x, const char *text, int n, stru
 }
 
 /* A side may hold points itself, so it is what stands before a name of a metric. */
-bool quantity_read(const struct experiment *x, const char *text, struct quantity *out,
-                   char wrong[CHECK_WRONG]) {
+bool quantity_read(const struct experiment *x, const char *text, struct quantity *out, char wrong[CHECK_WRONG]) {
     const char *open = strchr(text, '['), *close = open ? strchr(open, ']') : NULL;
     int n = (int)strlen(text), from = close ? (int)(close - text) : 0, dot = -1;
     *out = (struct quantity){0};
@@ -91,17 +87,15 @@ bool quantity_read(const struct experiment *x, const char *text, struct quantity
     for (int i = n - 1; i > from && dot < 0; i--)
         if (text[i] == '.' && find_metric(x, text + i + 1, out)) dot = i;
     if (dot < 0) return refuse(wrong, "SIDE.METRIC is wanted, not '%.80s'", text);
-    if (close && dot != close + 1 - text)
-        return refuse(wrong, "a metric is wanted behind '%.*s'", from + 1, text);
+    if (close && dot != close + 1 - text) return refuse(wrong, "a metric is wanted behind '%.*s'", from + 1, text);
     int side = open && close ? (int)(open - text) : dot;
     out->at[0] = side_of(x, text, side);
-    if (out->at[0] < 0)
-        return refuse(wrong, "the first axis has no value '%.*s'", side < 80 ? side : 80, text);
+    if (out->at[0] < 0) return refuse(wrong, "the first axis has no value '%.*s'", side < 80 ? side : 80, text);
     return !close || read_fixed(x, open + 1, (int)(close - open - 1), out, wrong);
 }
 
-bool quantity_conditions(const struct experiment *x, const struct check *check,
-                         int axis[CHECK_CONDITIONS], char wrong[CHECK_WRONG]) {
+bool quantity_conditions(const struct experiment *x, const struct check *check, int axis[CHECK_CONDITIONS],
+                         char wrong[CHECK_WRONG]) {
     for (int i = 0; i < check->nconditions; i++) {
         const char *key = check->condition[i].axis;
         axis[i] = axis_of(x, key, (int)strlen(key));
@@ -125,15 +119,14 @@ int quantity_cell(const struct experiment *x, const struct quantity *q, int plac
     return -1;
 }
 
-bool quantity_stands(const struct experiment *x, const struct quantity *q,
-                     const struct check *check, const int axis[CHECK_CONDITIONS], int cell) {
+bool quantity_stands(const struct experiment *x, const struct quantity *q, const struct check *check,
+                     const int axis[CHECK_CONDITIONS], int cell) {
     const int *at = x->cell[cell].at;
     for (int a = 0; a < x->naxes; a++)
         if (q->at[a] >= 0 && q->at[a] != at[a]) return false;
     for (int i = 0; i < check->nconditions; i++) {
         const char *mine = x->axis[axis[i]].label[at[axis[i]]];
-        if (!relation_of_words(mine, check->condition[i].op, check->condition[i].value))
-            return false;
+        if (!relation_of_words(mine, check->condition[i].op, check->condition[i].value)) return false;
     }
     return true;
 }
@@ -148,8 +141,7 @@ static const char *verdict_of(const struct compared *c, int cell) {
     return "none"; /* side A is what others are held against */
 }
 
-static void texts_of(const struct compared *c, const struct quantity *q, int cell,
-                     struct check_value *out) {
+static void texts_of(const struct compared *c, const struct quantity *q, int cell, struct check_value *out) {
     const struct compared_cell *runs = &c->cell[cell];
     if (q->kind == QUANTITY_VERDICT) {
         out->text[0] = verdict_of(c, cell), out->ntexts = out->text[0] != NULL;
@@ -160,8 +152,7 @@ static void texts_of(const struct compared *c, const struct quantity *q, int cel
             q->kind == QUANTITY_WEIGHTS ? runs->run[i].result.weights : runs->run[i].result.losses;
 }
 
-void quantity_value(const struct compared *c, const struct quantity *q, int cell,
-                    struct check_value *out) {
+void quantity_value(const struct compared *c, const struct quantity *q, int cell, struct check_value *out) {
     const struct compared_cell *runs = &c->cell[cell];
     out->number = (double)NAN, out->ntexts = 0;
     switch (q->kind) {

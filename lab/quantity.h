@@ -21,17 +21,15 @@ struct quantity {
     struct measure measure;
     int at[EXPERIMENT_AXES]; /* -1: as at the place that is looked at; the first is the side */
 };
-bool quantity_read(const struct experiment *x, const char *text, struct quantity *out,
-                   char wrong[CHECK_WRONG]);
+bool quantity_read(const struct experiment *x, const char *text, struct quantity *out, char wrong[CHECK_WRONG]);
 /* Its cell at the place of another one (-1: at none, so all its axes are to be fixed); -1: there is none. */
 int quantity_cell(const struct experiment *x, const struct quantity *q, int place);
 /* Of the cell's runs, the median where it is a number. */
-void quantity_value(const struct compared *c, const struct quantity *q, int cell,
-                    struct check_value *out);
+void quantity_value(const struct compared *c, const struct quantity *q, int cell, struct check_value *out);
 
 /* Which axes the conditions of a check mean; false: wrong[] says which there is not. */
-bool quantity_conditions(const struct experiment *x, const struct check *check,
-                         int axis[CHECK_CONDITIONS], char wrong[CHECK_WRONG]);
+bool quantity_conditions(const struct experiment *x, const struct check *check, int axis[CHECK_CONDITIONS],
+                         char wrong[CHECK_WRONG]);
 /* Whether the cell is one that q names, at a place that the conditions leave. */
-bool quantity_stands(const struct experiment *x, const struct quantity *q,
-                     const struct check *check, const int axis[CHECK_CONDITIONS], int cell);
+bool quantity_stands(const struct experiment *x, const struct quantity *q, const struct check *check,
+                     const int axis[CHECK_CONDITIONS], int cell);

@@ -36,8 +36,7 @@ enum error report_take(struct report *r, size_t n, size_t size, void *out) {
     return p ? ERR_NONE : ERR_MEMORY;
 }
 
-enum error report_plot(struct report *r, struct report_section *s, enum plot_kind kind, int series,
-                       struct plot **out) {
+enum error report_plot(struct report *r, struct report_section *s, enum plot_kind kind, int series, struct plot **out) {
     *out = NULL;
     if (s->nplots == REPORT_PLOTS) {
         s->cut++;
@@ -48,8 +47,8 @@ enum error report_plot(struct report *r, struct report_section *s, enum plot_kin
     return report_take(r, (size_t)series, sizeof *p->series, &p->series);
 }
 
-enum error report_table(struct report *r, struct report_section *s, const char *title, int columns,
-                        int rows, const char *const *heads, struct table **out) {
+enum error report_table(struct report *r, struct report_section *s, const char *title, int columns, int rows,
+                        const char *const *heads, struct table **out) {
     *out = &s->table[s->ntables++];
     TRY(table_init(*out, title, columns, rows, r->pool));
     for (int c = 0; heads && c < columns; c++) table_row(*out, 0)[c] = heads[c];
@@ -68,9 +67,7 @@ int report_places(const struct report_data *d, const char *place[REPORT_CELLS]) 
 
 int report_find(const struct report_data *d, int side, const char *place, int64_t devices) {
     for (int i = 0; i < d->ncells; i++)
-        if (d->cell[i].side == side && d->cell[i].devices == devices &&
-            !strcmp(d->cell[i].place, place))
-            return i;
+        if (d->cell[i].side == side && d->cell[i].devices == devices && !strcmp(d->cell[i].place, place)) return i;
     return -1;
 }
 
@@ -78,8 +75,7 @@ const char *report_in(struct report *r, const char *place) {
     return *place ? report_say(r, ", %s", place) : "";
 }
 
-const char *report_cell_name(struct report *r, const struct report_data *d,
-                             const struct report_cell *c) {
+const char *report_cell_name(struct report *r, const struct report_data *d, const struct report_cell *c) {
     return report_say(r, "%s \xC3\x97 %lld", d->side[c->side], (long long)c->devices);
 }
 
@@ -92,13 +88,11 @@ const char *report_ms(struct report *r, double seconds) {
 static void tell_what_is_cut(struct report *r) {
     for (int i = 0; i < r->nsections; i++)
         if (r->section[i].cut)
-            report_paragraph(
-                &r->section[i],
-                report_say(
-                    r,
-                    "%d plots more do not fit on a page and are left out; the cells are all in "
-                    "the final table.",
-                    r->section[i].cut));
+            report_paragraph(&r->section[i],
+                             report_say(r,
+                                        "%d plots more do not fit on a page and are left out; the cells are all in "
+                                        "the final table.",
+                                        r->section[i].cut));
 }
 
 enum error report_read(const char *path, struct pool *pool, struct report *out) {

@@ -10,8 +10,7 @@ struct report_section {
     const char *text[REPORT_TEXTS]; /* paragraphs */
     int ntexts;
     const char *command; /* to be typed, or NULL */
-    const char
-        *missing; /* the data is not there: what to do to get it; then there is nothing else */
+    const char *missing; /* the data is not there: what to do to get it; then there is nothing else */
     struct plot plot[REPORT_PLOTS];
     int nplots, cut; /* cut: so many more would not fit */
     struct table table[REPORT_TABLES];
@@ -29,5 +28,4 @@ MUST_CHECK enum error report_read(const char *path, struct pool *pool, struct re
 
 enum report_format { REPORT_HTML, REPORT_MD, REPORT_CSV, REPORT_JSON, REPORT_SVG, REPORT_FORMATS };
 extern const char *const report_format_names[REPORT_FORMATS];
-MUST_CHECK enum error report_write(const struct report *r, enum report_format format,
-                                   struct markup *out);
+MUST_CHECK enum error report_write(const struct report *r, enum report_format format, struct markup *out);

@@ -6,8 +6,7 @@
 
 /* Where a run lies differs by nature. */
 static bool of_the_place(const char *key) {
-    static const char *const keys[] = {"name", "log.dir", "run.port", "run.token",
-                                       "checkpoint.resume"};
+    static const char *const keys[] = {"name", "log.dir", "run.port", "run.token", "checkpoint.resume"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!strcmp(key, keys[i])) return true;
     return false;
@@ -15,9 +14,7 @@ static bool of_the_place(const char *key) {
 
 static bool varies(const struct report_data *d, const char *key) {
     for (int i = 1; i < d->ncells; i++)
-        if (strcmp(run_result_setting(d->cell[i].run, key),
-                   run_result_setting(d->cell[0].run, key)) != 0)
-            return true;
+        if (strcmp(run_result_setting(d->cell[i].run, key), run_result_setting(d->cell[0].run, key)) != 0) return true;
     return false;
 }
 
@@ -35,8 +32,7 @@ static int differing(const struct report_data *d, const char **key, int most) {
 }
 
 /* The values that a key has in the cells of a side: "cpu:1, cpu:2". */
-static const char *values(struct report *r, const struct report_data *d, int side,
-                          const char *key) {
+static const char *values(struct report *r, const struct report_data *d, int side, const char *key) {
     const char *all = "";
     for (int i = 0; i < d->ncells; i++) {
         if (d->cell[i].side != side) continue;
@@ -49,30 +45,25 @@ static const char *values(struct report *r, const struct report_data *d, int sid
     return all;
 }
 
-static enum error differences(struct report *r, struct report_section *s,
-                              const struct report_data *d) {
+static enum error differences(struct report *r, struct report_section *s, const struct report_data *d) {
     const char *keys[64], *heads[REPORT_SIDES + 1] = {"key"};
     int n = differing(d, keys, 64);
     struct table *t;
     for (int i = 0; i < d->nsides; i++) heads[1 + i] = d->side[i];
-    TRY(report_table(r, s, "Keys whose values are not the same in all cells", 1 + d->nsides, n,
-                     heads, &t));
+    TRY(report_table(r, s, "Keys whose values are not the same in all cells", 1 + d->nsides, n, heads, &t));
     t->words = t->columns;
     for (int i = 0; i < n; i++) {
         table_row(t, i + 1)[0] = keys[i];
         for (int k = 0; k < d->nsides; k++) table_row(t, i + 1)[1 + k] = values(r, d, k, keys[i]);
     }
-    report_paragraph(
-        s, "All other keys have the same values everywhere; each run's resolved.yaml has them.");
+    report_paragraph(s, "All other keys have the same values everywhere; each run's resolved.yaml has them.");
     return ERR_NONE;
 }
 
-static enum error all_settings(struct report *r, struct report_section *s,
-                               const struct run_result *run) {
+static enum error all_settings(struct report *r, struct report_section *s, const struct run_result *run) {
     static const char *const heads[] = {"key", "value"};
     struct table *t;
-    TRY(report_table(r, s, "The configuration of the run, with what was chosen for it", 2,
-                     run->nsettings, heads, &t));
+    TRY(report_table(r, s, "The configuration of the run, with what was chosen for it", 2, run->nsettings, heads, &t));
     t->words = 2;
     for (int i = 0; i < run->nsettings; i++) {
         table_row(t, i + 1)[0] = run->setting[i].key;
@@ -98,8 +89,7 @@ static const char *value_text(struct report *r, const struct json_value *v) {
     }
     if (v->kind == JSON_STRING || v->kind == JSON_NUMBER) return v->text;
     for (int i = 0; i < v->count; i++)
-        all = report_say(r, "%s%s%s%s%s", all, i ? ", " : "",
-                         v->children[i].key ? v->children[i].key : "",
+        all = report_say(r, "%s%s%s%s%s", all, i ? ", " : "", v->children[i].key ? v->children[i].key : "",
                          v->children[i].key ? " " : "", value_text(r, &v->children[i]));
     return *all ? all : "-";
 }
@@ -113,8 +103,7 @@ enum error report_environment(struct report *r, const struct report_data *d) {
                      "this version write one.";
         return ERR_NONE;
     }
-    TRY(report_table(r, s, "The machine that the runs were on", 2, d->environment->count, heads,
-                     &t));
+    TRY(report_table(r, s, "The machine that the runs were on", 2, d->environment->count, heads, &t));
     t->words = 2;
     for (int i = 0; i < d->environment->count; i++) {
         table_row(t, i + 1)[0] = d->environment->children[i].key;
@@ -133,9 +122,8 @@ enum error report_again(struct report *r, const struct report_data *d) {
         s->command = report_say(r, "engine compare %s.yaml", d->name);
     else
         s->command = report_say(r, "engine run %s/resolved.yaml --set log.dir=again", d->path);
-    report_paragraph(
-        s, d->experiment
-               ? "Runs that have finished are not run again: in an empty folder all of them are."
-               : "The same configuration gives the same bits, here and on any number of devices.");
+    report_paragraph(s, d->experiment
+                            ? "Runs that have finished are not run again: in an empty folder all of them are."
+                            : "The same configuration gives the same bits, here and on any number of devices.");
     return ERR_NONE;
 }

@@ -11,8 +11,7 @@
 enum { RESULTS_MOST = 64 << 20 };
 static const struct json_limits limits = {12, 1 << 20, 1 << 16};
 
-const struct json_value *report_member(const struct json_value *in, const char *key,
-                                       enum json_kind kind) {
+const struct json_value *report_member(const struct json_value *in, const char *key, enum json_kind kind) {
     const struct json_value *v = in && in->kind == JSON_OBJECT ? json_get(in, key) : NULL;
     return v && v->kind == kind ? v : NULL;
 }
@@ -33,8 +32,7 @@ static int64_t whole(const struct json_value *in, const char *key, int64_t other
 }
 
 static enum error wrong(const struct report_data *d, const char *what) {
-    return FAIL(ERR_DATA, "'%s/results.json' has %s\nengine compare writes it anew from the runs",
-                d->path, what);
+    return FAIL(ERR_DATA, "'%s/results.json' has %s\nengine compare writes it anew from the runs", d->path, what);
 }
 
 /* ---- cells ---------------------------------------------------------------------------------- */
@@ -43,8 +41,7 @@ static void about_run(struct report_cell *c) {
     const struct run_result *run = &c->run[0];
     long long batch = 0;
     if (!c->devices) c->devices = run->devices;
-    if (sscanf(run_result_setting(run, "batch.size"), "%lld", &batch) == 1 && batch > 0)
-        c->batch = batch;
+    if (sscanf(run_result_setting(run, "batch.size"), "%lld", &batch) == 1 && batch > 0) c->batch = batch;
 }
 
 /* "bandwidth 1Gbit": the last word of a key is enough to know it. */
@@ -53,8 +50,8 @@ static const char *more_of(const char *text, const struct json_value *v, struct 
     return pool_printf(pool, "%s%s%s %s", text, *text ? ", " : "", dot ? dot + 1 : v->key, v->text);
 }
 
-static enum error cell_place(const struct report_data *d, const struct json_value *settings,
-                             struct pool *pool, struct report_cell *c) {
+static enum error cell_place(const struct report_data *d, const struct json_value *settings, struct pool *pool,
+                             struct report_cell *c) {
     c->place = c->work = "";
     for (int i = 0; settings && i < settings->count; i++) {
         const struct json_value *v = &settings->children[i];
@@ -66,12 +63,11 @@ static enum error cell_place(const struct report_data *d, const struct json_valu
     return ERR_NONE;
 }
 
-static enum error cell_run(const struct report_data *d, const struct json_value *v,
-                           struct pool *pool, struct report_cell *c) {
+static enum error cell_run(const struct report_data *d, const struct json_value *v, struct pool *pool,
+                           struct report_cell *c) {
     const char *dir = report_text(v, "dir");
     if (!*dir) return wrong(d, "a run without its directory");
-    char *path =
-        *dir == '/' ? pool_printf(pool, "%s", dir) : pool_printf(pool, "%s/%s", d->path, dir);
+    char *path = *dir == '/' ? pool_printf(pool, "%s", dir) : pool_printf(pool, "%s/%s", d->path, dir);
     if (!path) return ERR_MEMORY;
     struct run_result *run = &c->run[c->nruns];
     TRY(run_result_read(path, pool, run));
@@ -99,8 +95,8 @@ static double median_rate(const struct report_data *d, const struct report_cell 
     return statistics_median_of(v, c->nruns);
 }
 
-static enum error cell_read(const struct report_data *d, const struct json_value *v,
-                            struct pool *pool, struct report_cell *c) {
+static enum error cell_read(const struct report_data *d, const struct json_value *v, struct pool *pool,
+                            struct report_cell *c) {
     const struct json_value *runs = report_member(v, "runs", JSON_ARRAY);
     if (!runs) return wrong(d, "a cell without runs");
     if (runs->count > REPORT_RUNS) return wrong(d, "a cell of too many runs");
@@ -124,16 +120,15 @@ static enum error cell_read(const struct report_data *d, const struct json_value
 }
 
 /* Cells that have not run yet are left out, and pairs of them. place: of each cell of the file; -1: it is left out. */
-static enum error cells_read(struct report_data *d, const struct json_value *cells,
-                             struct pool *pool, int place[REPORT_CELLS]) {
+static enum error cells_read(struct report_data *d, const struct json_value *cells, struct pool *pool,
+                             int place[REPORT_CELLS]) {
     for (int i = 0; i < cells->count; i++) {
         struct report_cell *c = &d->cell[d->ncells];
         TRY(cell_read(d, &cells->children[i], pool, c));
         place[i] = c->nruns ? d->ncells++ : -1;
     }
     if (d->ncells) return ERR_NONE;
-    return FAIL(ERR_INPUT, "no run of '%s' has finished yet\nthe same engine compare goes on",
-                d->path);
+    return FAIL(ERR_INPUT, "no run of '%s' has finished yet\nthe same engine compare goes on", d->path);
 }
 
 /* Results of before weights were held against each other, too, tell nothing for sure. */
@@ -158,8 +153,7 @@ static enum error pair_read(struct report_data *d, const struct json_value *v, i
                               .p = report_number(v, "p_holm"),
                               .verdict = report_text(v, "verdict"),
                               .words = report_text(v, "words"),
-                              .difference =
-                                  report_text(report_member(v, "difference", JSON_OBJECT), "words"),
+                              .difference = report_text(report_member(v, "difference", JSON_OBJECT), "words"),
                               .same = same_bits(v)};
     return ERR_NONE;
 }
@@ -185,8 +179,7 @@ static enum error read_experiment(const char *file, struct pool *pool, struct re
     if (err != ERR_NONE) return error_prefix(err, "%s: ", file);
     const struct json_value *cells = report_member(d->root, "cells", JSON_ARRAY);
     const struct json_value *pairs = report_member(d->root, "pairs", JSON_ARRAY);
-    if (!cells || !cells->count || cells->count > REPORT_CELLS)
-        return wrong(d, "no cells, or too many");
+    if (!cells || !cells->count || cells->count > REPORT_CELLS) return wrong(d, "no cells, or too many");
     TRY(read_sides(d));
     d->experiment = true;
     d->name = report_text(d->root, "name");

@@ -17,15 +17,15 @@ struct report_cell {
     int nruns;
     double median_s, predicted_s, formula_s; /* NaN: no model has said */
     double samples_per_s;                    /* of the steps behind the warm-up: the runs' median */
-    const char *why, *port;           /* why there is no prediction; what it goes through; "" */
-    bool reference;                   /* others are predicted from it */
-    const struct json_value *medians; /* of its runs, by the name of each metric; or NULL */
+    const char *why, *port;                  /* why there is no prediction; what it goes through; "" */
+    bool reference;                          /* others are predicted from it */
+    const struct json_value *medians;        /* of its runs, by the name of each metric; or NULL */
 };
 struct report_pair {
     int a, b; /* cells */
     double ratio, low, high, p;
     const char *verdict, *words, *difference; /* words: the verdict as it is read; "" */
-    int same; /* losses and weights, bit for bit: 1, 0; -1 unknown */
+    int same;                                 /* losses and weights, bit for bit: 1, 0; -1 unknown */
 };
 struct report_data {
     const char *path, *name, *scaling, *verdict, *command;
@@ -41,29 +41,25 @@ struct report_data {
     const struct json_value *root;        /* results.json, or NULL */
     const struct json_value *environment; /* an object, or NULL */
 };
-MUST_CHECK enum error report_data_read(const char *path, struct pool *pool,
-                                       struct report_data *out);
+MUST_CHECK enum error report_data_read(const char *path, struct pool *pool, struct report_data *out);
 
 /* A member of that kind, or NULL; "" and NaN when there is none. in may be NULL. */
-const struct json_value *report_member(const struct json_value *in, const char *key,
-                                       enum json_kind kind);
+const struct json_value *report_member(const struct json_value *in, const char *key, enum json_kind kind);
 const char *report_text(const struct json_value *in, const char *key);
 double report_number(const struct json_value *in, const char *key);
 
 /* ---- building ---- */
 struct report_section *report_section(struct report *r, const char *id, const char *title);
 /* A text in the report's pool; "" when there is no memory. */
-const char *report_say(struct report *r, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
+const char *report_say(struct report *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void report_paragraph(struct report_section *s, const char *text);
 /* A zeroed array in the pool. */
 MUST_CHECK enum error report_take(struct report *r, size_t n, size_t size, void *out);
 /* The next plot of the section, with room for series; NULL when it is full: the section then says so. */
-MUST_CHECK enum error report_plot(struct report *r, struct report_section *s, enum plot_kind kind,
-                                  int series, struct plot **out);
-MUST_CHECK enum error report_table(struct report *r, struct report_section *s, const char *title,
-                                   int columns, int rows, const char *const *heads,
-                                   struct table **out);
+MUST_CHECK enum error report_plot(struct report *r, struct report_section *s, enum plot_kind kind, int series,
+                                  struct plot **out);
+MUST_CHECK enum error report_table(struct report *r, struct report_section *s, const char *title, int columns, int rows,
+                                   const char *const *heads, struct table **out);
 /* The places of the cells, each once, in their order; gives how many. */
 int report_places(const struct report_data *d, const char *place[REPORT_CELLS]);
 /* The cell of that side and place on so many devices, -1: none. */
@@ -78,11 +74,10 @@ int report_device_counts(const struct report_data *d, double *x);
 /* "in place" for titles: ", bandwidth 1Gbit" or "". */
 const char *report_in(struct report *r, const char *place);
 /* "ddp x 4". */
-const char *report_cell_name(struct report *r, const struct report_data *d,
-                             const struct report_cell *c);
+const char *report_cell_name(struct report *r, const struct report_data *d, const struct report_cell *c);
 /* Adds the plot of a traced step of that run; told: it has one. of: what the run is called. */
-MUST_CHECK enum error report_traced(struct report *r, struct report_section *s, const char *run_dir,
-                                    const char *of, bool *told);
+MUST_CHECK enum error report_traced(struct report *r, struct report_section *s, const char *run_dir, const char *of,
+                                    bool *told);
 const char *report_ms(struct report *r, double seconds);
 /* "4 devices, bandwidth 1Gbit". */
 const char *report_where(struct report *r, const struct report_cell *c);
@@ -98,8 +93,7 @@ struct report_metric report_metric(const struct report_data *d, int i);
 double report_metric_of(const struct report_cell *c, const struct report_metric *m);
 
 /* Amdahl, Gustafson, Karp and Flatt: a table and what it says, at the end of the section. */
-MUST_CHECK enum error report_laws(struct report *r, struct report_section *s,
-                                  const struct report_data *d);
+MUST_CHECK enum error report_laws(struct report *r, struct report_section *s, const struct report_data *d);
 
 /* ---- the sections, in their order ---- */
 enum error report_verdict(struct report *r, const struct report_data *d);

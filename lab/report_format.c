@@ -9,8 +9,7 @@ const char *const report_format_names[REPORT_FORMATS] = {"html", "md", "csv", "j
 /* ---- every table: those of the plots, then the section's own ---- */
 
 typedef void table_writer(const struct table *t, void *out);
-static enum error each_table(const struct report *r, const struct report_section *s,
-                             table_writer *write, void *out) {
+static enum error each_table(const struct report *r, const struct report_section *s, table_writer *write, void *out) {
     for (int i = 0; i < s->nplots; i++) {
         struct table t;
         TRY(plot_table(&s->plot[i], r->pool, &t));
@@ -67,8 +66,7 @@ static enum error to_csv(const struct report *r, struct markup *out) {
     return ERR_NONE;
 }
 
-static enum error section_json(const struct report *r, const struct report_section *s,
-                               struct json *j) {
+static enum error section_json(const struct report *r, const struct report_section *s, struct json *j) {
     json_open(j, NULL, '{');
     json_string(j, "id", s->id);
     json_string(j, "title", s->title);
@@ -112,19 +110,16 @@ static enum error to_svg(const struct report *r, struct markup *out) {
     double y = 0;
     markup_init(&body);
     for (int i = 0; i < r->nsections; i++)
-        for (int k = 0; k < r->section[i].nplots; k++)
-            y += plot_svg(&r->section[i].plot[k], y, &body) + 12;
+        for (int k = 0; k < r->section[i].nplots; k++) y += plot_svg(&r->section[i].plot[k], y, &body) + 12;
     if (y < 1) y = 1;
-    markup_raw(
-        out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" viewBox=\"0 0 %d "
-        "%.0f\">\n<style>\n",
-        2 * PLOT_WIDTH, 2 * y, PLOT_WIDTH, y);
+    markup_raw(out,
+               "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" viewBox=\"0 0 %d "
+               "%.0f\">\n<style>\n",
+               2 * PLOT_WIDTH, 2 * y, PLOT_WIDTH, y);
     plot_style(out);
     markup_raw(out, "</style>\n<defs>\n");
     plot_hatches(out);
-    markup_raw(out, "</defs>\n<rect width=\"%d\" height=\"%.0f\" style=\"fill:var(--paper)\"/>\n",
-               PLOT_WIDTH, y);
+    markup_raw(out, "</defs>\n<rect width=\"%d\" height=\"%.0f\" style=\"fill:var(--paper)\"/>\n", PLOT_WIDTH, y);
     markup_put(out, body.text, body.length);
     markup_raw(out, "</svg>\n");
     enum error err = markup_done(&body);
@@ -133,8 +128,8 @@ static enum error to_svg(const struct report *r, struct markup *out) {
 }
 
 enum error report_write(const struct report *r, enum report_format format, struct markup *out) {
-    static enum error (*const writers[])(const struct report *, struct markup *) = {
-        report_html, to_markdown, to_csv, to_json, to_svg};
+    static enum error (*const writers[])(const struct report *, struct markup *) = {report_html, to_markdown, to_csv,
+                                                                                    to_json, to_svg};
     TRY(writers[format](r, out));
     return markup_done(out);
 }

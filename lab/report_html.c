@@ -47,9 +47,8 @@ static void head(const struct report *r, struct markup *out) {
     markup_raw(out, "\n<style>\n");
     plot_style(out);
     markup_put(out, style, sizeof style - 1);
-    markup_raw(out,
-               "\n</style>\n</head>\n<body>\n<svg width=\"0\" height=\"0\" aria-hidden=\"true\" "
-               "style=\"position:absolute\"><defs>\n");
+    markup_raw(out, "\n</style>\n</head>\n<body>\n<svg width=\"0\" height=\"0\" aria-hidden=\"true\" "
+                    "style=\"position:absolute\"><defs>\n");
     plot_hatches(out);
     markup_raw(out, "</defs></svg>\n<header>");
     markup_element(out, "h1", r->name);
@@ -64,8 +63,7 @@ static enum error figure(const struct report *r, const struct plot *p, struct ma
     TRY(plot_table(p, r->pool, &t));
     markup_raw(out, "<figure>\n");
     plot_svg(p, 0, out);
-    markup_raw(out, "<details%s><summary>Table</summary>",
-               t.rows > OPEN_ROWS ? " class=\"long\"" : "");
+    markup_raw(out, "<details%s><summary>Table</summary>", t.rows > OPEN_ROWS ? " class=\"long\"" : "");
     table_html(&t, out);
     markup_raw(out, "</details>\n</figure>\n");
     return ERR_NONE;

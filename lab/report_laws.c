@@ -6,8 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-struct
-    row { /* a side's devices at a place, ascending; the first is what speed-ups are multiples of */
+struct row { /* a side's devices at a place, ascending; the first is what speed-ups are multiples of */
     const char *name;
     int n, devices[REPORT_COUNTS + 1];
     double seconds[REPORT_COUNTS + 1];
@@ -29,8 +28,7 @@ static void add(struct row *w, const struct report_cell *base, const struct repo
 }
 
 /* false: too few numbers of devices for any law. */
-static bool fill(struct report *r, const struct report_data *d, int side, const char *place,
-                 struct row *w) {
+static bool fill(struct report *r, const struct report_data *d, int side, const char *place, struct row *w) {
     int base = report_base(d, side, place);
     *w = (struct row){.name = report_say(r, "%s%s", d->side[side], report_in(r, place))};
     if (base < 0) return false;
@@ -53,8 +51,7 @@ static const char *share_text(struct report *r, double p) {
 /* Of the row's so many devices; NaN where they are not there, or one device is not. */
 static double serial(const struct row *w, int devices) {
     for (int i = 1; i < w->n; i++)
-        if (w->devices[0] == 1 && w->devices[i] == devices)
-            return scaling_karp_flatt(w->speedup[i], devices);
+        if (w->devices[0] == 1 && w->devices[i] == devices) return scaling_karp_flatt(w->speedup[i], devices);
     return (double)NAN;
 }
 
@@ -66,8 +63,7 @@ static bool rises(const struct row *w, double e[2]) {
     return e[1] > 0 && e[1] > 1.25 * e[0];
 }
 
-static void put_row(struct report *r, const struct row *w, bool weak, const double *counts, int n,
-                    const char **out) {
+static void put_row(struct report *r, const struct row *w, bool weak, const double *counts, int n, const char **out) {
     out[0] = w->name;
     out[1] = share_text(r, weak ? scaling_gustafson(w->devices, w->seconds, w->n)
                                 : scaling_amdahl(w->devices, w->seconds, w->n));
@@ -81,16 +77,15 @@ static void put_row(struct report *r, const struct row *w, bool weak, const doub
 /* ---- words ---- */
 
 static void say_laws(struct report *r, struct report_section *s, bool weak) {
-    report_paragraph(
-        s, weak ? "By Gustafson's law N devices do N - (1 - p) (N - 1) times the work of one in "
-                  "the same time, where p is the share of the work that they divide; it is fitted "
-                  "to all numbers of devices of a row."
-                : report_say(r, "By Amdahl's law a share p of the work is divided among the "
-                                "devices and the rest is not, so that no number of them is more "
-                                "than 1 / (1 - p) times as fast; p is fitted to all numbers of "
-                                "devices of a row. e is the serial share that the speed-up on so "
-                                "many devices alone would mean (Karp and Flatt); above 1 they are "
-                                "slower than one device."));
+    report_paragraph(s, weak ? "By Gustafson's law N devices do N - (1 - p) (N - 1) times the work of one in "
+                               "the same time, where p is the share of the work that they divide; it is fitted "
+                               "to all numbers of devices of a row."
+                             : report_say(r, "By Amdahl's law a share p of the work is divided among the "
+                                             "devices and the rest is not, so that no number of them is more "
+                                             "than 1 / (1 - p) times as fast; p is fitted to all numbers of "
+                                             "devices of a row. e is the serial share that the speed-up on so "
+                                             "many devices alone would mean (Karp and Flatt); above 1 they are "
+                                             "slower than one device."));
 }
 
 static void say_rising(struct report *r, struct report_section *s, const struct row *rows, int n) {
@@ -101,37 +96,32 @@ static void say_rising(struct report *r, struct report_section *s, const struct 
     for (int i = 0; i < n; i++) {
         if (!rises(&rows[i], e)) continue;
         if (count++ < NAMED)
-            names = report_say(r, "%s%s%s (%.2f to %.2f)", names, *names ? "; " : "", rows[i].name,
-                               e[0], e[1]);
+            names = report_say(r, "%s%s%s (%.2f to %.2f)", names, *names ? "; " : "", rows[i].name, e[0], e[1]);
     }
     if (count > NAMED) names = report_say(r, "%s; and %d more", names, count - NAMED);
     if (count)
-        report_paragraph(
-            s, report_say(r,
-                          "e rises with the devices in %d of %d rows: %s. What takes longer on "
-                          "more devices makes it rise: a server's traffic, a message's latency, "
-                          "waiting for each other.",
-                          count, n, names));
+        report_paragraph(s, report_say(r,
+                                       "e rises with the devices in %d of %d rows: %s. What takes longer on "
+                                       "more devices makes it rise: a server's traffic, a message's latency, "
+                                       "waiting for each other.",
+                                       count, n, names));
     if (count < n)
-        report_paragraph(
-            s, report_say(r,
-                          "e does not rise (by more than a quarter) in %d of %d rows: there the "
-                          "loss is about the same time on any number of devices, as that of a part "
-                          "that is not divided, or of an all-reduce's bytes, of which every device "
-                          "sends 2 (N - 1) / N times the gradients.",
-                          n - count, n));
+        report_paragraph(s, report_say(r,
+                                       "e does not rise (by more than a quarter) in %d of %d rows: there the "
+                                       "loss is about the same time on any number of devices, as that of a part "
+                                       "that is not divided, or of an all-reduce's bytes, of which every device "
+                                       "sends 2 (N - 1) / N times the gradients.",
+                                       n - count, n));
 }
 
 static void say_cores(struct report *r, struct report_section *s, const struct report_data *d) {
     int64_t most = 0;
     int cores = 0;
     for (int i = 0; i < d->ncells; i++) {
-        if (d->cell[i].run[0].environment.cores > cores)
-            cores = d->cell[i].run[0].environment.cores;
+        if (d->cell[i].run[0].environment.cores > cores) cores = d->cell[i].run[0].environment.cores;
         if (d->cell[i].devices > most) most = d->cell[i].devices;
     }
-    if (cores > 0 && most > cores &&
-        !strncmp(run_result_setting(d->cell[0].run, "devices"), "cpu", 3))
+    if (cores > 0 && most > cores && !strncmp(run_result_setting(d->cell[0].run, "devices"), "cpu", 3))
         report_paragraph(s, report_say(r,
                                        "%lld devices share %d cores here: beyond %d of them "
                                        "computing is not divided any further, which counts as "
@@ -141,8 +131,8 @@ static void say_cores(struct report *r, struct report_section *s, const struct r
 
 /* ---- all ---- */
 
-static enum error put_table(struct report *r, struct report_section *s, bool weak,
-                            const struct row *rows, int nrows, const double *counts, int n) {
+static enum error put_table(struct report *r, struct report_section *s, bool weak, const struct row *rows, int nrows,
+                            const double *counts, int n) {
     const char *heads[REPORT_COUNTS + 2] = {"where", weak ? "p (Gustafson)" : "p (Amdahl)"};
     int columns = 2;
     struct table *t;
@@ -162,8 +152,7 @@ enum error report_laws(struct report *r, struct report_section *s, const struct 
     bool weak = !strcmp(d->scaling, "weak");
     TRY(report_take(r, (size_t)nplaces * (size_t)d->nsides, sizeof *rows, &rows));
     for (int i = 0; i < nplaces; i++)
-        for (int side = 0; side < d->nsides; side++)
-            nrows += fill(r, d, side, place[i], &rows[nrows]);
+        for (int side = 0; side < d->nsides; side++) nrows += fill(r, d, side, place[i], &rows[nrows]);
     if (!nrows) return ERR_NONE;
     TRY(put_table(r, s, weak, rows, nrows, counts, n));
     say_laws(r, s, weak);

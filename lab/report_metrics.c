@@ -22,9 +22,8 @@ double report_metric_of(const struct report_cell *c, const struct report_metric 
 }
 
 static bool shown_elsewhere(const char *name) {
-    static const char *const names[] = {
-        "",         "step_time",    "step_best",   "throughput", "load",  "forward",
-        "backward", "comm_exposed", "comm_hidden", "update",     "memory"};
+    static const char *const names[] = {"",         "step_time",    "step_best",   "throughput", "load",  "forward",
+                                        "backward", "comm_exposed", "comm_hidden", "update",     "memory"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(name, names[i])) return true;
     return false;
@@ -35,8 +34,8 @@ static int rows_of(const struct report_data *d, int row[REPORT_CELLS]) {
     int n = 0;
     for (int i = 0; i < d->ncells && n < PLOT_ROWS; i++) {
         int k = 0;
-        while (k < n && (d->cell[row[k]].devices != d->cell[i].devices ||
-                         strcmp(d->cell[row[k]].place, d->cell[i].place) != 0))
+        while (k < n &&
+               (d->cell[row[k]].devices != d->cell[i].devices || strcmp(d->cell[row[k]].place, d->cell[i].place) != 0))
             k++;
         if (k == n) row[n++] = i;
     }
@@ -71,16 +70,15 @@ static const char *values_of(struct report *r, const char *place) {
 }
 
 /* There is little room beside bars: what is the same in all rows is left out. */
-static const char *row_name(struct report *r, const struct report_data *d,
-                            const struct report_cell *c) {
+static const char *row_name(struct report *r, const struct report_data *d, const struct report_cell *c) {
     double counts[REPORT_COUNTS];
     if (!*c->place) return report_where(r, c);
     if (report_device_counts(d, counts) == 1) return values_of(r, c->place);
     return report_say(r, "%s \xC3\x97 %lld", values_of(r, c->place), (long long)c->devices);
 }
 
-static enum error metric_plot(struct report *r, struct report_section *s,
-                              const struct report_data *d, const struct report_metric *m) {
+static enum error metric_plot(struct report *r, struct report_section *s, const struct report_data *d,
+                              const struct report_metric *m) {
     int row[REPORT_CELLS], n = rows_of(d, row);
     struct plot *p;
     TRY(report_plot(r, s, PLOT_GROUPED, d->nsides, &p));
@@ -98,8 +96,8 @@ static enum error metric_plot(struct report *r, struct report_section *s,
             int k = report_find(d, side, d->cell[row[i]].place, d->cell[row[i]].devices);
             y[i] = k < 0 ? (double)NAN : report_metric_of(&d->cell[k], m);
         }
-        p->series[p->nseries++] = (struct plot_series){
-            .name = side_name(r, d, side), .y = y, .n = n, .colour = side % PLOT_COLOURS};
+        p->series[p->nseries++] =
+            (struct plot_series){.name = side_name(r, d, side), .y = y, .n = n, .colour = side % PLOT_COLOURS};
     }
     return ERR_NONE;
 }

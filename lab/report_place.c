@@ -9,15 +9,13 @@
 static int largest(const struct report_data *d, int side) {
     int best = -1;
     for (int i = 0; i < d->ncells; i++)
-        if (d->cell[i].side == side && (best < 0 || d->cell[i].devices > d->cell[best].devices))
-            best = i;
+        if (d->cell[i].side == side && (best < 0 || d->cell[i].devices > d->cell[best].devices)) best = i;
     return best;
 }
 
 static int most_ranks(const struct report_data *d) {
     int n = 0;
-    for (int i = 0; i < d->ncells; i++)
-        n = d->cell[i].run[0].ranks > n ? d->cell[i].run[0].ranks : n;
+    for (int i = 0; i < d->ncells; i++) n = d->cell[i].run[0].ranks > n ? d->cell[i].run[0].ranks : n;
     return n;
 }
 
@@ -28,8 +26,7 @@ static enum error rank_names(struct report *r, int n, const char *word, const ch
 }
 
 /* A series over ranks; what the run does not have is NaN. */
-static enum error rank_series(struct report *r, int n, const double *v, int have, double factor,
-                              const double **out) {
+static enum error rank_series(struct report *r, int n, const double *v, int have, double factor, const double **out) {
     double *y;
     TRY(report_take(r, (size_t)n, sizeof *y, &y));
     for (int i = 0; i < n; i++) y[i] = i < have ? v[i] * factor : (double)NAN;
@@ -45,8 +42,7 @@ static double each_step(const struct run_result *run) {
 }
 
 /* The largest cells of all sides: sent and received of each rank. */
-static enum error bytes_plot(struct report *r, struct report_section *s,
-                             const struct report_data *d, int ranks) {
+static enum error bytes_plot(struct report *r, struct report_section *s, const struct report_data *d, int ranks) {
     struct plot *p;
     TRY(report_plot(r, s, PLOT_GROUPED, 2 * d->nsides, &p));
     if (!p) return ERR_NONE;
@@ -76,8 +72,7 @@ static enum error bytes_plot(struct report *r, struct report_section *s,
 }
 
 /* Every side and number of devices by ranks. Links' speeds do not change it: the first place stands for all. */
-static enum error bytes_heat(struct report *r, struct report_section *s,
-                             const struct report_data *d, int ranks) {
+static enum error bytes_heat(struct report *r, struct report_section *s, const struct report_data *d, int ranks) {
     struct plot *p;
     int row = 0;
     TRY(report_plot(r, s, PLOT_HEAT, ranks, &p));
@@ -94,11 +89,8 @@ static enum error bytes_heat(struct report *r, struct report_section *s,
         row = 0;
         for (int i = 0; i < d->ncells; i++) {
             const struct run_result *run = &d->cell[i].run[0];
-            if (run->ranks < 2 ||
-                strcmp(d->cell[i].place, d->cell[largest(d, d->cell[i].side)].place) != 0)
-                continue;
-            y[row] =
-                k < run->ranks ? (run->sent[k] + run->received[k]) * each_step(run) : (double)NAN;
+            if (run->ranks < 2 || strcmp(d->cell[i].place, d->cell[largest(d, d->cell[i].side)].place) != 0) continue;
+            y[row] = k < run->ranks ? (run->sent[k] + run->received[k]) * each_step(run) : (double)NAN;
             p->category[row++] = report_cell_name(r, d, &d->cell[i]);
         }
     }
@@ -118,14 +110,13 @@ static void say_bytes(struct report *r, struct report_section *s, const struct r
         for (int k = 0; k < run->ranks; k++) most = fmax(most, run->start_sent[k]);
     }
     plot_value_text(PLOT_BYTES, most, text);
-    report_paragraph(
-        s, parted ? report_say(r,
-                               "Counted by the engine at each rank while it took steps. Not in it: "
-                               "the first weights, which are sent once at the start (%s by the "
-                               "rank that sends most), evaluation and checkpoints.",
-                               text)
-                  : "Counted by the engine at each rank, over all of the run; what evaluation and "
-                    "set-up send is in it, since the run is of an older version.");
+    report_paragraph(s, parted ? report_say(r,
+                                            "Counted by the engine at each rank while it took steps. Not in it: "
+                                            "the first weights, which are sent once at the start (%s by the "
+                                            "rank that sends most), evaluation and checkpoints.",
+                                            text)
+                               : "Counted by the engine at each rank, over all of the run; what evaluation and "
+                                 "set-up send is in it, since the run is of an older version.");
 }
 
 enum error report_bytes(struct report *r, const struct report_data *d) {

@@ -17,26 +17,23 @@ static const char *sources(struct report *r, const struct report_data *d) {
     const char *all = "";
     for (int i = 0; i < d->ncells; i++)
         if (d->cell[i].reference)
-            all = report_say(r, "%s%s%s%s", all, *all ? "; " : "",
-                             report_cell_name(r, d, &d->cell[i]), report_in(r, d->cell[i].place));
+            all = report_say(r, "%s%s%s%s", all, *all ? "; " : "", report_cell_name(r, d, &d->cell[i]),
+                             report_in(r, d->cell[i].place));
     return all;
 }
 
-static void say_where_from(struct report *r, struct report_section *s,
-                           const struct report_data *d) {
+static void say_where_from(struct report *r, struct report_section *s, const struct report_data *d) {
     const char *from = sources(r, d);
-    report_paragraph(
-        s, *from ? report_say(r,
-                              "Computing was measured in one cell (%s) and is shared by the "
-                              "devices, and the cores, of each other one; to it comes what the "
-                              "algorithm sends, message by message, through ports of the given "
-                              "rate and latency. Nothing is fitted to the times in the table.",
-                              from)
-                 : "The model knows what a device computes and what the algorithm sends.");
+    report_paragraph(s, *from ? report_say(r,
+                                           "Computing was measured in one cell (%s) and is shared by the "
+                                           "devices, and the cores, of each other one; to it comes what the "
+                                           "algorithm sends, message by message, through ports of the given "
+                                           "rate and latency. Nothing is fitted to the times in the table.",
+                                           from)
+                              : "The model knows what a device computes and what the algorithm sends.");
 }
 
-static void say_what_is_not(struct report *r, struct report_section *s,
-                            const struct report_data *d) {
+static void say_what_is_not(struct report *r, struct report_section *s, const struct report_data *d) {
     const char *why = "";
     int silent = 0;
     for (int i = 0; i < d->ncells; i++) {
@@ -46,13 +43,12 @@ static void say_what_is_not(struct report *r, struct report_section *s,
         if (!strstr(why, c->why)) why = report_say(r, "%s%s%s", why, *why ? "; " : "", c->why);
     }
     if (silent)
-        report_paragraph(s, report_say(r, "Not predicted: %d cell%s. The reason: %s.", silent,
-                                       silent == 1 ? "" : "s", why));
+        report_paragraph(
+            s, report_say(r, "Not predicted: %d cell%s. The reason: %s.", silent, silent == 1 ? "" : "s", why));
 }
 
 /* off: of each cell that is predicted, or NaN. */
-static void say_how_far(struct report *r, struct report_section *s, const struct report_data *d,
-                        const double *off) {
+static void say_how_far(struct report *r, struct report_section *s, const struct report_data *d, const double *off) {
     double size[REPORT_CELLS];
     int n = 0, worst = -1;
     for (int i = 0; i < d->ncells; i++) {
@@ -62,21 +58,18 @@ static void say_how_far(struct report *r, struct report_section *s, const struct
     }
     if (n == 0) return;
     const struct report_cell *c = &d->cell[worst];
-    report_paragraph(
-        s, report_say(r,
-                      "The model is off by %.1f %% in the median of %d cell%s, and %.1f %% too %s "
-                      "at worst (%s%s).",
-                      100 * statistics_median(size, n), n, n == 1 ? "" : "s",
-                      100 * fabs(off[worst]), off[worst] < 0 ? "short" : "long",
-                      report_cell_name(r, d, c), report_in(r, c->place)));
+    report_paragraph(s,
+                     report_say(r,
+                                "The model is off by %.1f %% in the median of %d cell%s, and %.1f %% too %s "
+                                "at worst (%s%s).",
+                                100 * statistics_median(size, n), n, n == 1 ? "" : "s", 100 * fabs(off[worst]),
+                                off[worst] < 0 ? "short" : "long", report_cell_name(r, d, c), report_in(r, c->place)));
 }
 
 /* ---- the table ---- */
 
-static enum error predicted_table(struct report *r, struct report_section *s,
-                                  const struct report_data *d, int n) {
-    static const char *const heads[] = {"cell",     "predicted", "measured",
-                                        "residual", "formula",   "ports"};
+static enum error predicted_table(struct report *r, struct report_section *s, const struct report_data *d, int n) {
+    static const char *const heads[] = {"cell", "predicted", "measured", "residual", "formula", "ports"};
     struct table *t;
     double off[REPORT_CELLS];
     int row = 0;
@@ -101,14 +94,12 @@ static enum error predicted_table(struct report *r, struct report_section *s,
 
 /* ---- the plot ---- */
 
-static enum error side_points(struct report *r, const struct report_data *d, int side,
-                              struct plot *p) {
+static enum error side_points(struct report *r, const struct report_data *d, int side, struct plot *p) {
     struct plot_series *out = &p->series[p->nseries];
     double *x, *y;
     TRY(report_take(r, (size_t)d->ncells, sizeof *x, &x));
     TRY(report_take(r, (size_t)d->ncells, sizeof *y, &y));
-    *out =
-        (struct plot_series){.name = d->side[side], .x = x, .y = y, .colour = side, .points = true};
+    *out = (struct plot_series){.name = d->side[side], .x = x, .y = y, .colour = side, .points = true};
     for (int i = 0; i < d->ncells; i++) {
         if (d->cell[i].side != side || !isfinite(d->cell[i].predicted_s)) continue;
         x[out->n] = d->cell[i].predicted_s;
@@ -128,12 +119,8 @@ static enum error diagonal(struct report *r, struct plot *p) {
         }
     ends[0] = low;
     ends[1] = high;
-    p->series[p->nseries++] = (struct plot_series){.name = "predicted = measured",
-                                                   .x = ends,
-                                                   .y = ends,
-                                                   .n = 2,
-                                                   .colour = PLOT_COLOURS - 1,
-                                                   .model = true};
+    p->series[p->nseries++] = (struct plot_series){
+        .name = "predicted = measured", .x = ends, .y = ends, .n = 2, .colour = PLOT_COLOURS - 1, .model = true};
     return ERR_NONE;
 }
 

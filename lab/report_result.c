@@ -25,23 +25,19 @@ static int extreme(const struct report_data *d, const char *verdict) {
 }
 
 const char *report_where(struct report *r, const struct report_cell *c) {
-    return report_say(r, "%lld device%s%s", (long long)c->devices, c->devices == 1 ? "" : "s",
-                      report_in(r, c->place));
+    return report_say(r, "%lld device%s%s", (long long)c->devices, c->devices == 1 ? "" : "s", report_in(r, c->place));
 }
 
 /* "ddp is faster than dp in 5 of 7 comparisons, up to 6.6 times (8 devices)". */
-static const char *clause(struct report *r, const struct report_data *d, const char *verdict,
-                          bool faster) {
+static const char *clause(struct report *r, const struct report_data *d, const char *verdict, bool faster) {
     int n = count(d, verdict), k = extreme(d, verdict);
     if (!n) return "";
     const struct report_pair *p = &d->pair[k];
     double ratio = faster ? p->ratio : 1 / p->ratio;
-    const char *most =
-        isfinite(ratio) && ratio > 0
-            ? report_say(r, ", up to %.2f times (%s)", ratio, report_where(r, &d->cell[p->b]))
-            : "";
-    return report_say(r, "%s is faster than %s in %d of %d comparisons%s",
-                      d->side[d->cell[faster ? p->b : p->a].side],
+    const char *most = isfinite(ratio) && ratio > 0
+                           ? report_say(r, ", up to %.2f times (%s)", ratio, report_where(r, &d->cell[p->b]))
+                           : "";
+    return report_say(r, "%s is faster than %s in %d of %d comparisons%s", d->side[d->cell[faster ? p->b : p->a].side],
                       d->side[d->cell[faster ? p->a : p->b].side], n, d->npairs, most);
 }
 
@@ -54,14 +50,9 @@ static const char *verdict_of_pairs(struct report *r, const struct report_data *
     int same = count(d, "same"), untested = count(d, "untested"),
         rest = d->npairs - same - untested - count(d, "faster") - count(d, "slower");
     const char *text = report_say(r, "%s%s%s", faster, *faster && *slower ? "; " : "", slower);
-    if (same)
-        text = report_say(r, "%s %d of %d there is no difference that matters", more(r, text), same,
-                          d->npairs);
-    if (rest)
-        text = report_say(r, "%s %d of %d more runs would be needed to tell", more(r, text), rest,
-                          d->npairs);
-    if (untested)
-        text = report_say(r, "%s %d of %d nothing was tested", more(r, text), untested, d->npairs);
+    if (same) text = report_say(r, "%s %d of %d there is no difference that matters", more(r, text), same, d->npairs);
+    if (rest) text = report_say(r, "%s %d of %d more runs would be needed to tell", more(r, text), rest, d->npairs);
+    if (untested) text = report_say(r, "%s %d of %d nothing was tested", more(r, text), untested, d->npairs);
     return report_say(r, "%s.", text);
 }
 
@@ -74,9 +65,7 @@ static const char *verdict_of_run(struct report *r, const struct report_cell *c)
     double busy = 0, waits = run->time_s[RESULT_COMM_EXPOSED];
     for (int p = 0; p < RESULT_TOTAL; p++) busy += p == RESULT_COMM_HIDDEN ? 0 : run->time_s[p];
     const char *right =
-        isfinite(run->val_accuracy)
-            ? report_say(r, " (%.2f %% right on validation)", run->val_accuracy * 100)
-            : "";
+        isfinite(run->val_accuracy) ? report_say(r, " (%.2f %% right on validation)", run->val_accuracy * 100) : "";
     return report_say(r,
                       "%s on %s trained %lld steps to a loss of %.4g%s, %s samples a second; "
                       "communication holds up %.0f %% of a step.",
@@ -88,17 +77,16 @@ static void say_resumed(struct report *r, struct report_section *s, const struct
     for (int i = 0; i < d->ncells; i++) {
         const struct run_result *run = &d->cell[i].run[0];
         if (run->first_step > 0)
-            report_paragraph(
-                s, report_say(r,
-                              "%s: the run was resumed after step %lld. Its times and bytes are of "
-                              "the %lld steps since; its losses are of all steps.",
-                              report_where(r, &d->cell[i]), (long long)run->first_step,
-                              (long long)run_result_stretch(run)));
+            report_paragraph(s, report_say(r,
+                                           "%s: the run was resumed after step %lld. Its times and bytes are of "
+                                           "the %lld steps since; its losses are of all steps.",
+                                           report_where(r, &d->cell[i]), (long long)run->first_step,
+                                           (long long)run_result_stretch(run)));
     }
 }
 
-static void list_texts(struct report *r, struct report_section *s, const struct json_value *list,
-                       const char *before, const char *key) {
+static void list_texts(struct report *r, struct report_section *s, const struct json_value *list, const char *before,
+                       const char *key) {
     for (int i = 0; list && i < list->count; i++) {
         const struct json_value *v = &list->children[i];
         const char *text = key ? report_text(v, key) : v->kind == JSON_STRING ? v->text : "";
@@ -115,16 +103,13 @@ static void list_texts(struct report *r, struct report_section *s, const struct 
 
 enum error report_verdict(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "verdict", "Verdict");
-    r->verdict = *d->verdict ? d->verdict
-                 : d->npairs ? verdict_of_pairs(r, d)
-                 : d->experiment
-                     ? "Nothing is compared: the experiment has no pair of finished cells."
-                     : verdict_of_run(r, &d->cell[0]);
+    r->verdict = *d->verdict     ? d->verdict
+                 : d->npairs     ? verdict_of_pairs(r, d)
+                 : d->experiment ? "Nothing is compared: the experiment has no pair of finished cells."
+                                 : verdict_of_run(r, &d->cell[0]);
     report_paragraph(s, r->verdict);
     const char *untested = report_text(d->root, "untested");
-    if (*untested)
-        report_paragraph(s,
-                         report_say(r, "%c%s.", toupper((unsigned char)*untested), untested + 1));
+    if (*untested) report_paragraph(s, report_say(r, "%c%s.", toupper((unsigned char)*untested), untested + 1));
     say_resumed(r, s, d);
     const struct json_value *complete = report_member(d->root, "complete", JSON_BOOL);
     if (complete && !complete->truth)
@@ -138,34 +123,25 @@ enum error report_verdict(struct report *r, const struct report_data *d) {
 /* ---- the final tables ---- */
 
 /* "ddp faster"; of a side whose name begins with a number, which would be read as an amount, "B faster". */
-static const char *verdict_text_of(struct report *r, const struct report_data *d,
-                                   const struct report_pair *p) {
+static const char *verdict_text_of(struct report *r, const struct report_data *d, const struct report_pair *p) {
     const char *words = *p->words ? p->words : p->verdict, *b = d->side[d->cell[p->b].side];
     if (strcmp(p->verdict, "faster") != 0 && strcmp(p->verdict, "slower") != 0) return words;
     return report_say(r, "%s %s", *b >= '0' && *b <= '9' ? "B" : b, words);
 }
 
-static const char *metric_text(struct report *r, const struct report_cell *c,
-                               const struct report_metric *m) {
+static const char *metric_text(struct report *r, const struct report_cell *c, const struct report_metric *m) {
     char text[32];
     plot_value_text(m->unit, report_metric_of(c, m), text);
     return report_say(r, "%s", text);
 }
 
-static enum error pairs_table(struct report *r, struct report_section *s,
-                              const struct report_data *d) {
+static enum error pairs_table(struct report *r, struct report_section *s, const struct report_data *d) {
     const struct report_metric m = report_metric(d, 0);
     const bool steps = !*m.name || !strcmp(m.name, "step_time");
     const char *what = steps ? "step" : m.name;
-    const char *const heads[] = {"where",
-                                 "A",
-                                 "B",
-                                 "verdict",
-                                 report_say(r, "%s of A", what),
-                                 report_say(r, "%s of B", what),
-                                 "A / B",
-                                 "interval",
-                                 "p (Holm)"};
+    const char *const heads[] = {
+        "where", "A",        "B",       "verdict", report_say(r, "%s of A", what), report_say(r, "%s of B", what),
+        "A / B", "interval", "p (Holm)"};
     struct table *t;
     TRY(report_table(r, s, "Each comparison of B with A", 9, d->npairs, heads, &t));
     t->words = 4;
@@ -192,12 +168,10 @@ static enum error pairs_table(struct report *r, struct report_section *s,
     return ERR_NONE;
 }
 
-static void cell_row(struct report *r, const struct report_data *d, const struct report_cell *c,
-                     const char **row) {
+static void cell_row(struct report *r, const struct report_data *d, const struct report_cell *c, const char **row) {
     const struct run_result *run = &c->run[0];
     double low = INFINITY, high = -INFINITY;
-    for (int i = 0; i < c->nruns; i++)
-        low = fmin(low, c->step_s[i]), high = fmax(high, c->step_s[i]);
+    for (int i = 0; i < c->nruns; i++) low = fmin(low, c->step_s[i]), high = fmax(high, c->step_s[i]);
     row[0] = report_where(r, c);
     row[1] = d->side[c->side];
     row[2] = report_say(r, "%d", c->nruns);
@@ -215,26 +189,23 @@ enum error report_final(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "table", "Final table");
     struct table *t;
     if (d->npairs) TRY(pairs_table(r, s, d));
-    TRY(report_table(
-        r, s, d->experiment ? "Each cell: step and samples/s are medians of its runs" : "The run",
-        9, d->ncells, heads, &t));
+    TRY(report_table(r, s, d->experiment ? "Each cell: step and samples/s are medians of its runs" : "The run", 9,
+                     d->ncells, heads, &t));
     t->words = 2;
     table_row(t, 0)[1] = d->axis;
     for (int i = 0; i < d->ncells; i++) cell_row(r, d, &d->cell[i], table_row(t, i + 1));
-    report_paragraph(
-        s, report_say(r,
-                      "step: the median of a run's steps%s. samples/s: the samples of "
-                      "the same steps by their time, which is a mean: a few slow steps "
-                      "lower it and leave the median as it is. loss and right (val): "
-                      "of the%s run's end.",
-                      d->warmup > 0 ? " behind the warm-up" : "", d->experiment ? " first" : ""));
+    report_paragraph(s, report_say(r,
+                                   "step: the median of a run's steps%s. samples/s: the samples of "
+                                   "the same steps by their time, which is a mean: a few slow steps "
+                                   "lower it and leave the median as it is. loss and right (val): "
+                                   "of the%s run's end.",
+                                   d->warmup > 0 ? " behind the warm-up" : "", d->experiment ? " first" : ""));
     if (strcmp(d->scaling, "") != 0)
-        report_paragraph(
-            s, report_say(r,
-                          !strcmp(d->scaling, "weak")
-                              ? "Weak scaling: the batch grows with the devices."
-                              : "Scaling: %s. The batch is the same on any number of devices.",
-                          d->scaling));
+        report_paragraph(s, report_say(r,
+                                       !strcmp(d->scaling, "weak")
+                                           ? "Weak scaling: the batch grows with the devices."
+                                           : "Scaling: %s. The batch is the same on any number of devices.",
+                                       d->scaling));
     return ERR_NONE;
 }
 
@@ -247,8 +218,7 @@ static int64_t first_difference(const struct run_result *a, const struct run_res
     return -1;
 }
 
-static const char *difference(struct report *r, const struct report_data *d,
-                              const struct report_pair *p) {
+static const char *difference(struct report *r, const struct report_data *d, const struct report_pair *p) {
     int64_t step = first_difference(d->cell[p->a].run, d->cell[p->b].run);
     const char *at = report_where(r, &d->cell[p->b]);
     if (*p->difference) return report_say(r, "%s: %s", at, p->difference);
@@ -268,8 +238,7 @@ static int same_from(const struct report_cell *c, int from) {
 }
 
 static enum error digests(struct report *r, struct report_section *s, const struct report_data *d) {
-    static const char *const heads[] = {"where", "mode", "weights, sha256", "losses, sha256",
-                                        "runs"};
+    static const char *const heads[] = {"where", "mode", "weights, sha256", "losses, sha256", "runs"};
     int rows = 0, at = 1;
     struct table *t;
     for (int i = 0; i < d->ncells; i++)
@@ -290,18 +259,16 @@ static enum error digests(struct report *r, struct report_section *s, const stru
 }
 
 /* Of an experiment whose runs do not all end in the same bits: as each pair's sides have it. */
-static const char *bits_of_pairs(struct report *r, const struct report_data *d, int same,
-                                 int runs) {
+static const char *bits_of_pairs(struct report *r, const struct report_data *d, int same, int runs) {
     int yes = 0, no = 0;
     for (int i = 0; i < d->npairs; i++) yes += d->pair[i].same == 1, no += d->pair[i].same == 0;
     if (yes && !no)
-        return report_say(
-            r,
-            "Yes, in all %d comparisons: the losses of every step and the final "
-            "weights are equal bit for bit on both sides, which differ in time and in "
-            "nothing else. Cells of different places compute different things, so "
-            "their bits differ.",
-            yes);
+        return report_say(r,
+                          "Yes, in all %d comparisons: the losses of every step and the final "
+                          "weights are equal bit for bit on both sides, which differ in time and in "
+                          "nothing else. Cells of different places compute different things, so "
+                          "their bits differ.",
+                          yes);
     if (d->npairs && !no)
         return report_say(r,
                           "Not compared: '%s' changes what is computed, so that the sides cannot "
@@ -314,8 +281,7 @@ enum error report_same_bits(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "bits", "The same bits");
     int runs = 0, same = 0;
     for (int i = 0; i < d->ncells; i++)
-        for (int k = 0; k < d->cell[i].nruns; k++, runs++)
-            same += same_digests(&d->cell[i].run[k], &d->cell[0].run[0]);
+        for (int k = 0; k < d->cell[i].nruns; k++, runs++) same += same_digests(&d->cell[i].run[k], &d->cell[0].run[0]);
     if (runs == 1)
         report_paragraph(s, "One run has nothing to be the same as; its digests are what another "
                             "run of this configuration, in any mode and on any number of devices, "
@@ -337,8 +303,8 @@ enum error report_same_bits(struct report *r, const struct report_data *d) {
 
 enum { LOSS_POINTS = 120 };
 
-static enum error loss_series(struct report *r, const struct report_data *d,
-                              const struct report_cell *c, struct plot_series *out) {
+static enum error loss_series(struct report *r, const struct report_data *d, const struct report_cell *c,
+                              struct plot_series *out) {
     const struct run_result *run = &c->run[0];
     int64_t stride = (run->nsteps + LOSS_POINTS - 1) / LOSS_POINTS;
     double *x, *y;
@@ -366,8 +332,7 @@ static enum error loss_plot(struct report *r, struct report_section *s, const st
     p->y = (struct plot_axis){.label = "loss"};
     for (int side = 0; side < d->nsides; side++) {
         int k = report_find(d, side, like->place, like->devices);
-        if (k >= 0 && d->cell[k].run[0].nsteps > 0)
-            TRY(loss_series(r, d, &d->cell[k], &p->series[p->nseries++]));
+        if (k >= 0 && d->cell[k].run[0].nsteps > 0) TRY(loss_series(r, d, &d->cell[k], &p->series[p->nseries++]));
     }
     return ERR_NONE;
 }

@@ -15,9 +15,7 @@ static int cells_of(const struct report_data *d, const char *place, int index[RE
         const struct report_cell *c = &d->cell[i];
         for (; at > 0; at--) {
             const struct report_cell *before = &d->cell[index[at - 1]];
-            if (before->devices < c->devices ||
-                (before->devices == c->devices && before->side <= c->side))
-                break;
+            if (before->devices < c->devices || (before->devices == c->devices && before->side <= c->side)) break;
             index[at] = index[at - 1];
         }
         index[at] = i;
@@ -42,8 +40,8 @@ static double per_step(const struct run_result *run, enum result_phase p) {
     return steps > 0 ? run->time_s[p] / (double)steps : (double)NAN;
 }
 
-static enum error phases_plot(struct report *r, struct report_section *s,
-                              const struct report_data *d, const char *place) {
+static enum error phases_plot(struct report *r, struct report_section *s, const struct report_data *d,
+                              const char *place) {
     int index[REPORT_CELLS], n = cells_of(d, place, index);
     struct plot *p;
     TRY(report_plot(r, s, PLOT_STACKED, SHOWN, &p));
@@ -62,24 +60,20 @@ static enum error phases_plot(struct report *r, struct report_section *s,
         double *y;
         TRY(report_take(r, (size_t)n, sizeof *y, &y));
         for (int i = 0; i < n; i++) y[i] = per_step(&d->cell[index[i]].run[0], shown[k].phase);
-        p->series[k] =
-            (struct plot_series){.name = shown[k].name, .y = y, .n = n, .colour = colours[k]};
+        p->series[k] = (struct plot_series){.name = shown[k].name, .y = y, .n = n, .colour = colours[k]};
     }
     return ERR_NONE;
 }
 
-static enum error hidden_table(struct report *r, struct report_section *s,
-                               const struct report_data *d) {
-    static const char *const heads[] = {"cell", "communication", "exposed",
-                                        "hidden behind backward"};
+static enum error hidden_table(struct report *r, struct report_section *s, const struct report_data *d) {
+    static const char *const heads[] = {"cell", "communication", "exposed", "hidden behind backward"};
     struct table *t;
     TRY(report_table(r, s, "Communication of a step", 4, d->ncells, heads, &t));
     for (int i = 0; i < d->ncells; i++) {
         const struct run_result *run = &d->cell[i].run[0];
         double out = per_step(run, RESULT_COMM_EXPOSED), in = per_step(run, RESULT_COMM_HIDDEN);
         const char **row = table_row(t, i + 1);
-        row[0] = report_say(r, "%s%s", report_cell_name(r, d, &d->cell[i]),
-                            report_in(r, d->cell[i].place));
+        row[0] = report_say(r, "%s%s", report_cell_name(r, d, &d->cell[i]), report_in(r, d->cell[i].place));
         row[1] = report_ms(r, out + in);
         row[2] = report_ms(r, out);
         row[3] = out + in > 0 ? report_say(r, "%.0f %%", 100 * in / (out + in)) : "-";
@@ -105,8 +99,7 @@ enum error report_phases(struct report *r, const struct report_data *d) {
 /* One device that does the same work: it sends nothing, so it stands for all links. side: -1 is any. */
 static int alone(const struct report_data *d, int side, const char *work) {
     for (int i = 0; i < d->ncells; i++)
-        if (d->cell[i].devices == 1 && (side < 0 || d->cell[i].side == side) &&
-            !strcmp(d->cell[i].work, work))
+        if (d->cell[i].devices == 1 && (side < 0 || d->cell[i].side == side) && !strcmp(d->cell[i].work, work))
             return i;
     return -1;
 }
@@ -141,8 +134,8 @@ static enum error take_curve(struct report *r, int n, struct curve *v) {
     return report_take(r, (size_t)n, sizeof *v->model, &v->model);
 }
 
-static void add_point(const struct report_data *d, const struct report_cell *base,
-                      const struct report_cell *c, bool efficiency, struct curve *v) {
+static void add_point(const struct report_data *d, const struct report_cell *base, const struct report_cell *c,
+                      bool efficiency, struct curve *v) {
     double k = report_work(base, c);
     if (efficiency) k *= (double)base->devices / (double)c->devices;
     struct interval i = {NAN, NAN};
@@ -158,8 +151,8 @@ static void add_point(const struct report_data *d, const struct report_cell *bas
     v->n++;
 }
 
-static enum error side_curve(struct report *r, const struct report_data *d, int side,
-                             const char *place, bool efficiency, struct plot *p) {
+static enum error side_curve(struct report *r, const struct report_data *d, int side, const char *place,
+                             bool efficiency, struct plot *p) {
     int index[REPORT_CELLS], n = cells_of(d, place, index), base = report_base(d, side, place);
     struct curve v;
     TRY(take_curve(r, n + 1, &v));
@@ -167,8 +160,7 @@ static enum error side_curve(struct report *r, const struct report_data *d, int 
     if (d->cell[base].devices == 1 && report_find(d, side, place, 1) < 0)
         add_point(d, &d->cell[base], &d->cell[base], efficiency, &v);
     for (int i = 0; i < n; i++)
-        if (d->cell[index[i]].side == side)
-            add_point(d, &d->cell[base], &d->cell[index[i]], efficiency, &v);
+        if (d->cell[index[i]].side == side) add_point(d, &d->cell[base], &d->cell[index[i]], efficiency, &v);
     p->series[p->nseries++] = (struct plot_series){.name = d->side[side],
                                                    .x = v.x,
                                                    .y = v.y,
@@ -177,24 +169,22 @@ static enum error side_curve(struct report *r, const struct report_data *d, int 
                                                    .n = v.n,
                                                    .colour = side};
     if (v.modelled)
-        p->series[p->nseries++] =
-            (struct plot_series){.name = report_say(r, "%s, model", d->side[side]),
-                                 .x = v.x,
-                                 .y = v.model,
-                                 .n = v.n,
-                                 .colour = side,
-                                 .model = true};
+        p->series[p->nseries++] = (struct plot_series){.name = report_say(r, "%s, model", d->side[side]),
+                                                       .x = v.x,
+                                                       .y = v.model,
+                                                       .n = v.n,
+                                                       .colour = side,
+                                                       .model = true};
     return ERR_NONE;
 }
 
 /* from: devices of what the first side's speed-ups are multiples of. */
-static enum error ideal_curve(struct report *r, bool efficiency, double from, const double *x,
-                              int n, struct plot *p) {
+static enum error ideal_curve(struct report *r, bool efficiency, double from, const double *x, int n, struct plot *p) {
     double *y;
     TRY(report_take(r, (size_t)n, sizeof *y, &y));
     for (int i = 0; i < n; i++) y[i] = efficiency ? 1 : x[i] / from;
-    p->series[p->nseries++] = (struct plot_series){
-        .name = "ideal", .x = x, .y = y, .n = n, .colour = PLOT_COLOURS - 1, .model = true};
+    p->series[p->nseries++] =
+        (struct plot_series){.name = "ideal", .x = x, .y = y, .n = n, .colour = PLOT_COLOURS - 1, .model = true};
     return ERR_NONE;
 }
 
@@ -211,8 +201,8 @@ int report_device_counts(const struct report_data *d, double *x) {
     return n;
 }
 
-static enum error speedup_plot(struct report *r, struct report_section *s,
-                               const struct report_data *d, const char *place, bool efficiency) {
+static enum error speedup_plot(struct report *r, struct report_section *s, const struct report_data *d,
+                               const char *place, bool efficiency) {
     double *x;
     struct plot *p;
     TRY(report_plot(r, s, PLOT_LINE, 2 * d->nsides + 1, &p));
@@ -221,10 +211,8 @@ static enum error speedup_plot(struct report *r, struct report_section *s,
     int n = report_device_counts(d, x);
     const char *what = efficiency ? "Efficiency" : "Speed-up";
     p->title = report_say(r, "%s against devices%s", what, report_in(r, place));
-    p->about =
-        efficiency
-            ? "Speed-up divided by how many times as many devices they are; 100 % is ideal."
-            : "How many times as fast as the fewest devices, which are 1; the thin line is ideal.";
+    p->about = efficiency ? "Speed-up divided by how many times as many devices they are; 100 % is ideal."
+                          : "How many times as fast as the fewest devices, which are 1; the thin line is ideal.";
     p->x = (struct plot_axis){.label = "devices", .log = true, .tick = x, .nticks = n};
     p->y = (struct plot_axis){.label = efficiency ? "efficiency" : "speed-up, times",
                               .unit = efficiency ? PLOT_SHARE : PLOT_PLAIN,
@@ -250,14 +238,12 @@ enum error report_speedup(struct report *r, const struct report_data *d) {
         TRY(speedup_plot(r, s, d, place[i], false));
         TRY(speedup_plot(r, s, d, place[i], true));
     }
-    report_paragraph(
-        s,
-        report_say(
-            r,
-            "A multiple of the same mode's one device, over whatever link (where there is none: of "
-            "another mode's; where no cell has one device: of the mode's fewest devices, which "
-            "are 1 and not taken as so many). Bands are the bootstrap's at %.0f %%, where a cell "
-            "has at least 4 runs.",
-            d->confidence * 100));
+    report_paragraph(s,
+                     report_say(r,
+                                "A multiple of the same mode's one device, over whatever link (where there is none: of "
+                                "another mode's; where no cell has one device: of the mode's fewest devices, which "
+                                "are 1 and not taken as so many). Bands are the bootstrap's at %.0f %%, where a cell "
+                                "has at least 4 runs.",
+                                d->confidence * 100));
     return report_laws(r, s, d);
 }

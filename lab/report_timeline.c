@@ -27,16 +27,13 @@ static int64_t last_end(const struct recording *rec) {
 
 static double element_bytes(const char *type) {
     const char *digits = type + strcspn(type, "0123456789"); /* "f32", "bf16" */
-    return !strncmp(digits, "64", 2)   ? 8
-           : !strncmp(digits, "32", 2) ? 4
-           : !strncmp(digits, "16", 2) ? 2
-                                       : 1;
+    return !strncmp(digits, "64", 2) ? 8 : !strncmp(digits, "32", 2) ? 4 : !strncmp(digits, "16", 2) ? 2 : 1;
 }
 
 /* Adds the calls of the last step of a rank as rows. zero is when rank 0 began the step; another may have been early, so
  * a call belongs to the step that it lies in by more than half. */
-static void add_rows(struct report *r, const struct recording *rec, int64_t zero, int most,
-                     struct plot *p, struct plot_span *span) {
+static void add_rows(struct report *r, const struct recording *rec, int64_t zero, int most, struct plot *p,
+                     struct plot_span *span) {
     for (int i = 0, n = 0; i < rec->ncalls && n < most; i++) {
         const struct recording_call *c = &rec->calls[i];
         char bytes[32];
@@ -51,8 +48,7 @@ static void add_rows(struct report *r, const struct recording *rec, int64_t zero
     }
 }
 
-static enum error read_ranks(struct report *r, const struct run_result *run, struct plot *p,
-                             struct plot_span **out) {
+static enum error read_ranks(struct report *r, const struct run_result *run, struct plot *p, struct plot_span **out) {
     struct plot_span *span;
     int64_t zero = 0;
     TRY(report_take(r, PLOT_ROWS, sizeof *span, &span));
@@ -82,19 +78,17 @@ static void begin_at_zero(const struct plot *p, struct plot_span *span) {
     }
 }
 
-static enum error cell_timeline(struct report *r, struct report_section *s,
-                                const struct report_data *d, const struct report_cell *c) {
+static enum error cell_timeline(struct report *r, struct report_section *s, const struct report_data *d,
+                                const struct report_cell *c) {
     struct plot *p;
     struct plot_span *span;
     bool told;
-    TRY(report_traced(r, s, c->run[0].dir,
-                      report_say(r, "%s%s", report_cell_name(r, d, c), report_in(r, c->place)),
+    TRY(report_traced(r, s, c->run[0].dir, report_say(r, "%s%s", report_cell_name(r, d, c), report_in(r, c->place)),
                       &told));
     if (told) return ERR_NONE;
     TRY(report_plot(r, s, PLOT_TIMELINE, 2, &p));
     if (!p) return ERR_NONE;
-    p->title = report_say(r, "%s%s: the last step, rank by rank", report_cell_name(r, d, c),
-                          report_in(r, c->place));
+    p->title = report_say(r, "%s%s: the last step, rank by rank", report_cell_name(r, d, c), report_in(r, c->place));
     p->about = "A row for each call that carried gradients or weights, its rank in front, from "
                "when the rank entered it to when "
                "it was done.";
@@ -113,9 +107,7 @@ static int shown_cell(const struct report_data *d, int side) {
     int best = -1;
     for (int i = 0; i < d->ncells; i++) {
         const struct report_cell *c = &d->cell[i];
-        if (c->side != side || c->run[0].ranks < 2 || c->run[0].ranks > RANKS_SHOWN ||
-            c->run[0].nsteps == 0)
-            continue;
+        if (c->side != side || c->run[0].ranks < 2 || c->run[0].ranks > RANKS_SHOWN || c->run[0].nsteps == 0) continue;
         if (best < 0 || c->devices > d->cell[best].devices) best = i;
     }
     return best;

@@ -14,10 +14,8 @@ struct rows {
 
 static void add_span(struct rows *w, int row, int series, int64_t from, int64_t to) {
     if (to <= from || w->p->nspans == 2 * PLOT_ROWS) return;
-    w->span[w->p->nspans++] = (struct plot_span){.row = row,
-                                                 .series = series,
-                                                 .from = (double)(from - w->zero) * 1e-9,
-                                                 .to = (double)(to - w->zero) * 1e-9};
+    w->span[w->p->nspans++] = (struct plot_span){
+        .row = row, .series = series, .from = (double)(from - w->zero) * 1e-9, .to = (double)(to - w->zero) * 1e-9};
 }
 
 static int add_row(struct rows *w, const char *name) {
@@ -40,28 +38,22 @@ static void add_rank(struct rows *w, int rank, const struct traced_step *s, int 
     }
 }
 
-static void name_plot(struct report *r, const struct step_trace *t, const char *of, int64_t step,
-                      struct plot *p) {
-    static const char *const names[SERIES] = {[QUEUED] = "queued",
-                                              [TRAVELS] = "on the wire",
-                                              [BACKWARD] = "backward computes",
-                                              [WAITS] = "the step waits"};
+static void name_plot(struct report *r, const struct step_trace *t, const char *of, int64_t step, struct plot *p) {
+    static const char *const names[SERIES] = {
+        [QUEUED] = "queued", [TRAVELS] = "on the wire", [BACKWARD] = "backward computes", [WAITS] = "the step waits"};
     static const int colours[SERIES] = {[QUEUED] = 2, [TRAVELS] = 0, [BACKWARD] = 3, [WAITS] = 1};
     p->title = report_say(r, "%s: step %lld, rank by rank", of, (long long)step);
-    p->about = report_say(
-        r,
-        "For each rank (in front) what the step does, and for each bucket of gradients how long "
-        "it was queued after backward had finished it, and how long it travelled. Of steps %lld "
-        "to %lld, which were traced, it is the one that took neither long nor short.",
-        (long long)t->rank->first, (long long)t->rank->last);
+    p->about = report_say(r,
+                          "For each rank (in front) what the step does, and for each bucket of gradients how long "
+                          "it was queued after backward had finished it, and how long it travelled. Of steps %lld "
+                          "to %lld, which were traced, it is the one that took neither long nor short.",
+                          (long long)t->rank->first, (long long)t->rank->last);
     p->x = (struct plot_axis){.label = "time in the step", .unit = PLOT_SECONDS, .zero = true};
-    for (int i = 0; i < SERIES; i++)
-        p->series[i] = (struct plot_series){.name = names[i], .colour = colours[i]};
+    for (int i = 0; i < SERIES; i++) p->series[i] = (struct plot_series){.name = names[i], .colour = colours[i]};
     p->nseries = SERIES;
 }
 
-enum error report_traced(struct report *r, struct report_section *s, const char *run_dir,
-                         const char *of, bool *told) {
+enum error report_traced(struct report *r, struct report_section *s, const char *run_dir, const char *of, bool *told) {
     struct step_trace t;
     struct rows w = {.r = r};
     *told = false;

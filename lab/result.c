@@ -13,8 +13,8 @@ enum { SUMMARY_MOST = 1 << 20, METRICS_MOST = 1 << 30 };
 static const struct json_limits summary_limits = {8, 4096, 4096}, line_limits = {4, 64, 4096};
 
 const char *result_phase_name(enum result_phase p) {
-    static const char *const names[RESULT_PHASES] = {
-        "load", "forward", "backward", "comm_exposed", "comm_hidden", "update", "total"};
+    static const char *const names[RESULT_PHASES] = {"load",        "forward", "backward", "comm_exposed",
+                                                     "comm_hidden", "update",  "total"};
     return names[p];
 }
 
@@ -26,12 +26,11 @@ struct reader {
     enum error err; /* the first */
 };
 
-static const struct json_value *member(struct reader *r, const struct json_value *in,
-                                       const char *key, enum json_kind kind) {
+static const struct json_value *member(struct reader *r, const struct json_value *in, const char *key,
+                                       enum json_kind kind) {
     const struct json_value *v = in ? json_get(in, key) : NULL;
     if (v && v->kind == kind) return v;
-    if (r->err == ERR_NONE)
-        r->err = FAIL(ERR_DATA, "'%s' has no such '%s' as a run writes", r->path, key);
+    if (r->err == ERR_NONE) r->err = FAIL(ERR_DATA, "'%s' has no such '%s' as a run writes", r->path, key);
     return NULL;
 }
 
@@ -65,9 +64,7 @@ static int list(struct reader *r, const struct json_value *in, const char *key, 
     if (!v) return 0;
     for (int i = 0; i < v->count && i < RESULT_RANKS; i++) {
         if (v->children[i].kind != JSON_NUMBER) {
-            r->err =
-                r->err ? r->err
-                       : FAIL(ERR_DATA, "'%s': '%s' holds other things than numbers", r->path, key);
+            r->err = r->err ? r->err : FAIL(ERR_DATA, "'%s': '%s' holds other things than numbers", r->path, key);
             return 0;
         }
         out[i] = v->children[i].number;
@@ -97,8 +94,7 @@ static void read_bytes(struct reader *r, const struct json_value *root, struct r
     if (start && list(r, start, "sent", out->start_sent) != out->ranks) received = -1;
     out->processes = list(r, root, "peak_rss_bytes", out->rss);
     if (r->err == ERR_NONE && (received != out->ranks || state != out->ranks))
-        r->err = FAIL(ERR_DATA, "'%s': lists of %d, %d and %d ranks", r->path, out->ranks, received,
-                      state);
+        r->err = FAIL(ERR_DATA, "'%s': lists of %d, %d and %d ranks", r->path, out->ranks, received, state);
 }
 
 static enum error read_summary(const char *dir, struct pool *pool, struct run_result *out) {
@@ -114,10 +110,8 @@ static enum error read_summary(const char *dir, struct pool *pool, struct run_re
                     "%s/cells/*/run-*; engine report %s tells what it came to",
                     dir, dir, dir);
     if (!file_exists(path))
-        return FAIL(
-            ERR_INPUT,
-            "'%s' holds no finished run: there is no summary.json\nengine run %s goes on with it",
-            dir, dir);
+        return FAIL(ERR_INPUT, "'%s' holds no finished run: there is no summary.json\nengine run %s goes on with it",
+                    dir, dir);
     TRY(file_read(path, SUMMARY_MOST, pool, &words, &n));
     enum error err = json_parse(words, n, summary_limits, pool, &root);
     if (err != ERR_NONE) return error_prefix(err, "%s: ", path);
@@ -148,21 +142,18 @@ static void begin_stretch(struct run_result *out, int64_t step) {
 }
 
 /* One line; a step's has a loss and no event. */
-static enum error read_line(const char *path, const char *line, size_t n, struct pool *pool,
-                            struct run_result *out) {
+static enum error read_line(const char *path, const char *line, size_t n, struct pool *pool, struct run_result *out) {
     const struct json_value *root;
     enum error err = json_parse(line, n, line_limits, pool, &root);
     if (err != ERR_NONE) return error_prefix(err, "%s: ", path);
     const struct json_value *event = json_get(root, "event");
     struct reader r = {.path = path, .pool = pool};
-    if (event && event->kind == JSON_STRING &&
-        (!strcmp(event->text, "resumed") || !strcmp(event->text, "started")))
+    if (event && event->kind == JSON_STRING && (!strcmp(event->text, "resumed") || !strcmp(event->text, "started")))
         begin_stretch(out, whole(&r, root, "step", INT64_MAX));
     const struct json_value *val = json_get(root, "val");
     if (val && val->kind == JSON_OBJECT)
-        out->val[out->nvals++] = (struct result_val){.step = whole(&r, root, "step", INT64_MAX),
-                                                     .loss = maybe(val, "loss"),
-                                                     .accuracy = maybe(val, "accuracy")};
+        out->val[out->nvals++] = (struct result_val){
+            .step = whole(&r, root, "step", INT64_MAX), .loss = maybe(val, "loss"), .accuracy = maybe(val, "accuracy")};
     if (!json_get(root, "ms")) return r.err;
     out->step[out->nsteps++] = (struct result_step){.step = whole(&r, root, "step", INT64_MAX),
                                                     .epoch = whole(&r, root, "epoch", INT64_MAX),
@@ -198,8 +189,8 @@ static enum error read_metrics(const char *dir, struct pool *pool, struct run_re
     return err;
 }
 
-static void flatten(const struct node *at, const char *name, struct pool *pool,
-                    struct result_setting *out, int most, int *n) {
+static void flatten(const struct node *at, const char *name, struct pool *pool, struct result_setting *out, int most,
+                    int *n) {
     for (int i = 0; i < at->count; i++) {
         const struct node *item = at->items[i];
         const char *key = at->kind == NODE_LIST ? pool_printf(pool, "%s[%d]", name, i)
@@ -213,8 +204,7 @@ static void flatten(const struct node *at, const char *name, struct pool *pool,
     }
 }
 
-int result_flatten(const struct node *root, struct pool *pool, struct result_setting *out,
-                   int most) {
+int result_flatten(const struct node *root, struct pool *pool, struct result_setting *out, int most) {
     int n = 0;
     flatten(root, "", pool, out, most, &n);
     return n;
@@ -228,9 +218,7 @@ static enum error read_settings(const char *dir, struct pool *pool, struct run_r
     if (!path || !out->setting) return ERR_MEMORY;
     TRY(config_errors_create(&e));
     enum error err = tree_read(path, pool, e, &root);
-    if (err == ERR_CONFIG)
-        err =
-            FAIL(ERR_DATA, "'%s' is not what a run writes: %s", path, config_errors_text(e, pool));
+    if (err == ERR_CONFIG) err = FAIL(ERR_DATA, "'%s' is not what a run writes: %s", path, config_errors_text(e, pool));
     if (err == ERR_NONE) out->nsettings = result_flatten(root, pool, out->setting, RESULT_SETTINGS);
     config_errors_free(e);
     return err;
@@ -242,8 +230,7 @@ static const char *told(const struct json_value *in, const char *key) {
 }
 
 /* Runs of before there was this file are fine. */
-static enum error read_environment(const char *dir, struct pool *pool,
-                                   struct result_environment *out) {
+static enum error read_environment(const char *dir, struct pool *pool, struct result_environment *out) {
     char *words, *path = pool_printf(pool, "%s/env.json", dir);
     size_t n;
     const struct json_value *root, *list;

@@ -45,11 +45,11 @@ struct run_result {
     double time_s[RESULT_PHASES];
     int ranks, processes;
     double sent[RESULT_RANKS], received[RESULT_RANKS]; /* bytes, by rank: what steps moved */
-    bool parted; /* 'sent' is of steps alone; else (an older run) of everything */
-    double start_sent[RESULT_RANKS]; /* before the first step */
-    double rss[RESULT_RANKS];        /* bytes, by process */
-    double state[RESULT_RANKS];      /* bytes of optimizer state, by rank */
-    const char *weights, *losses;    /* sha256 */
+    bool parted;                                       /* 'sent' is of steps alone; else (an older run) of everything */
+    double start_sent[RESULT_RANKS];                   /* before the first step */
+    double rss[RESULT_RANKS];                          /* bytes, by process */
+    double state[RESULT_RANKS];                        /* bytes of optimizer state, by rank */
+    const char *weights, *losses;                      /* sha256 */
     struct result_step *step; /* of the whole run, ascending: what was done again counts once */
     int64_t nsteps;
     int64_t stretch;        /* the first of them that was done since the run was last resumed */
@@ -63,8 +63,7 @@ MUST_CHECK enum error run_result_read(const char *dir, struct pool *pool, struct
 /* "" when there is no such key. */
 const char *run_result_setting(const struct run_result *r, const char *key);
 /* Every scalar below a node by its path ("optimizer.lr"), at most 'most' of them into out; how many. */
-int result_flatten(const struct node *root, struct pool *pool, struct result_setting *out,
-                   int most);
+int result_flatten(const struct node *root, struct pool *pool, struct result_setting *out, int most);
 /* How many steps the times and bytes are of. */
 int64_t run_result_stretch(const struct run_result *r);
 /* The first step behind the stretch's first 'warmup' ones, at most nsteps. */

@@ -32,14 +32,12 @@ struct state {
 };
 
 static char *run_path(const struct state *s, int cell, int repeat, const char *end) {
-    return pool_printf(s->pool, "%s/cells/%s/run-%02d%s", s->r->folder, s->x->cell[cell].name,
-                       repeat + 1, end);
+    return pool_printf(s->pool, "%s/cells/%s/run-%02d%s", s->r->folder, s->x->cell[cell].name, repeat + 1, end);
 }
 
 /* ---- what was run before ---- */
 
-static enum error write_note(const struct state *s, int cell, int repeat, double foreign,
-                             double seconds) {
+static enum error write_note(const struct state *s, int cell, int repeat, double foreign, double seconds) {
     struct json j;
     char *path = run_path(s, cell, repeat, "/compare.json");
     if (!path) return ERR_MEMORY;
@@ -63,8 +61,7 @@ static double number_of(const struct json_value *root, const char *key) {
 /* Takes a finished run; anything else about its directory means that it is not. */
 static bool take(struct state *s, int cell, int repeat) {
     const struct json_value *root, *digest;
-    char *text, *path = run_path(s, cell, repeat, "/compare.json"),
-                *dir = run_path(s, cell, repeat, "");
+    char *text, *path = run_path(s, cell, repeat, "/compare.json"), *dir = run_path(s, cell, repeat, "");
     size_t n;
     struct compared_run *run = &s->out->cell[cell].run[repeat];
     if (!path || !dir || !file_exists(path)) return false;
@@ -72,8 +69,7 @@ static bool take(struct state *s, int cell, int repeat) {
         json_parse(text, n, note_limits, s->pool, &root) != ERR_NONE)
         return false;
     digest = json_get(root, "digest");
-    if (!digest || digest->kind != JSON_STRING ||
-        strcmp(digest->text, s->x->cell[cell].digest) != 0 ||
+    if (!digest || digest->kind != JSON_STRING || strcmp(digest->text, s->x->cell[cell].digest) != 0 ||
         run_result_read(dir, s->pool, &run->result) != ERR_NONE)
         return false;
     run->dir = dir + strlen(s->r->folder) + 1;
@@ -88,8 +84,7 @@ static bool take(struct state *s, int cell, int repeat) {
 static double busy_seconds(void) {
     double v[8] = {0};
     FILE *f = fopen("/proc/stat", "re");
-    int n = f ? fscanf(f, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &v[0], &v[1], &v[2], &v[3], &v[4],
-                       &v[5], &v[6], &v[7])
+    int n = f ? fscanf(f, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6], &v[7])
               : 0;
     if (f) fclose(f);
     if (n < 4) return (double)NAN;
@@ -111,10 +106,8 @@ static char *quoted(struct pool *pool, const char *key, const char *text) {
     return out ? pool_printf(pool, "%s\"", out) : NULL;
 }
 
-static enum error start(const struct state *s, int cell, int repeat, int *code,
-                        struct rusage *used) {
-    char *config =
-        pool_printf(s->pool, "%s/cells/%s/config.yaml", s->r->folder, s->x->cell[cell].name);
+static enum error start(const struct state *s, int cell, int repeat, int *code, struct rusage *used) {
+    char *config = pool_printf(s->pool, "%s/cells/%s/config.yaml", s->r->folder, s->x->cell[cell].name);
     char *log = run_path(s, cell, repeat, ".log"), *path = run_path(s, cell, repeat, "");
     char *dir = path ? quoted(s->pool, "log.dir", path) : NULL;
     if (!config || !log || !dir) return ERR_MEMORY;
@@ -140,8 +133,7 @@ static enum error failure(const struct state *s, int cell, int repeat, int code)
         }
     if (!log || file_read(log, 1 << 24, s->pool, &text, &n) != ERR_NONE) text = NULL, n = 0;
     const char *end = !text ? "" : n > LOG_SHOWN ? text + n - LOG_SHOWN : text;
-    return FAIL(err, "'%s', run %d: exit code %d\n%s", s->x->cell[cell].label, repeat + 1, code,
-                end);
+    return FAIL(err, "'%s', run %d: exit code %d\n%s", s->x->cell[cell].label, repeat + 1, code, end);
 }
 
 static enum error run_one(struct state *s, int cell, int repeat) {
@@ -158,8 +150,7 @@ static enum error run_one(struct state *s, int cell, int repeat) {
     if (stop_signal()) return file_remove_tree(dir);
     if (code != 0) return failure(s, cell, repeat, code);
     TRY(write_note(s, cell, repeat, fmax(foreign, 0), seconds));
-    if (!take(s, cell, repeat))
-        return FAIL(ERR_DATA, "'%s' has ended well, but is no finished run", dir);
+    if (!take(s, cell, repeat)) return FAIL(ERR_DATA, "'%s' has ended well, but is no finished run", dir);
     return ERR_NONE;
 }
 
@@ -175,8 +166,7 @@ static double eta(const struct state *s) {
         double mine = 0;
         int count = 0;
         for (int k = 0; k < n; k++)
-            if (s->done[i * n + k] && isfinite(s->seconds[i * n + k]))
-                mine += s->seconds[i * n + k], count++;
+            if (s->done[i * n + k] && isfinite(s->seconds[i * n + k])) mine += s->seconds[i * n + k], count++;
         double one = count ? mine / count : all ? sum / all : 0;
         for (int k = 0; k < n; k++) left += s->done[i * n + k] ? 0 : one;
     }
@@ -190,13 +180,10 @@ static void show(const struct state *s, int cell, int repeat, bool done) {
     const struct compared_run *run = &s->out->cell[cell].run[repeat];
     char got[64] = "";
     const struct measure *m = &s->x->measure[0];
-    if (done)
-        snprintf(got, sizeof got, "  %s %.4g %s", m->name,
-                 measure_of(m, &run->result, s->x->warmup), m->unit);
+    if (done) snprintf(got, sizeof got, "  %s %.4g %s", m->name, measure_of(m, &run->result, s->x->warmup), m->unit);
     int number = s->total - s->left + !done;
-    fprintf(stderr, "%s[%d/%d] %s, run %d%s  eta %s%s", bar ? "\r" : "", number, s->total,
-            s->x->cell[cell].label, repeat + 1, got, text_of_seconds(eta(s), when),
-            bar ? "\033[K" : "\n");
+    fprintf(stderr, "%s[%d/%d] %s, run %d%s  eta %s%s", bar ? "\r" : "", number, s->total, s->x->cell[cell].label,
+            repeat + 1, got, text_of_seconds(eta(s), when), bar ? "\033[K" : "\n");
     fflush(stderr);
 }
 
@@ -223,8 +210,7 @@ static void draw_order(const struct experiment *x, int repeat, struct turn *turn
             if (other >= 0 && other < first) first = other;
         }
         uint64_t counter = (uint64_t)repeat * 2;
-        turns[i] = (struct turn){rng_u64(key, counter, (uint64_t)first),
-                                 rng_u64(key, counter + 1, (uint64_t)i), i};
+        turns[i] = (struct turn){rng_u64(key, counter, (uint64_t)first), rng_u64(key, counter + 1, (uint64_t)i), i};
     }
     qsort(turns, (size_t)x->ncells, sizeof *turns, by_turn);
 }
@@ -290,8 +276,7 @@ static enum error begin(struct state *s) {
     for (int i = 0; i < s->x->ncells; i++)
         for (int k = 0; k < s->x->repeats; k++) s->left -= take(s, i, k);
     if (s->left < s->total && !s->r->quiet)
-        fprintf(stderr, "%d of %d runs are in %s already\n", s->total - s->left, s->total,
-                s->r->folder);
+        fprintf(stderr, "%d of %d runs are in %s already\n", s->total - s->left, s->total, s->r->folder);
     return ERR_NONE;
 }
 

@@ -17,5 +17,4 @@ struct runner {
 };
 /* Fills out from compare_begin on. After SIGINT or SIGTERM (stop.h) it ends early, ERR_NONE, with what there is; so
  * it does on an error, which is that of the run that failed. */
-MUST_CHECK enum error runner_run(const struct runner *r, const struct experiment *x,
-                                 struct compared *out);
+MUST_CHECK enum error runner_run(const struct runner *r, const struct experiment *x, struct compared *out);

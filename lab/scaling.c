@@ -15,8 +15,7 @@ double scaling_amdahl(const int *n, const double *t, int count) {
     double det = w * xx - x * x;
     if (!(det > 1e-12 * w * xx)) return (double)NAN;
     double slope = (w * xy - x * y) / det, serial = (y - slope * x) / w;
-    double alone =
-        slope + serial; /* what one device would take; below zero no share of it is divided */
+    double alone = slope + serial; /* what one device would take; below zero no share of it is divided */
     return alone > 0 ? slope / alone : -INFINITY;
 }
 

@@ -30,8 +30,7 @@ static enum error doubles(int n, double **out) {
 }
 
 /* A server of its own is one more device, on a host of its own. */
-static enum error replay_open(struct replay *r, const struct step_shape *shape,
-                              const struct simulate_plan *plan) {
+static enum error replay_open(struct replay *r, const struct step_shape *shape, const struct simulate_plan *plan) {
     struct network_plan net = plan->net;
     *r = (struct replay){.shape = shape, .plan = plan, .workers = plan->net.devices};
     bool apart = plan->server && plan->kind == SERVED_APART;
@@ -156,8 +155,7 @@ static double last_of(const double *v, int n) {
 static double longest_compute(const struct replay *r) {
     const struct step_shape *s = r->shape;
     double compute = last_of(r->slow, r->workers) * (s->before + s->backward), each = s->update;
-    if (r->plan->server)
-        return compute + (r->plan->kind == SERVED_SHARDED ? each / r->workers * r->crowd : each);
+    if (r->plan->server) return compute + (r->plan->kind == SERVED_SHARDED ? each / r->workers * r->crowd : each);
     return compute + each * r->crowd;
 }
 
@@ -194,13 +192,12 @@ static enum error check(const struct simulate_plan *p) {
     if (n < 1 || n > SIMULATE_DEVICES)
         return FAIL(ERR_USAGE, "%d devices\nfrom 1 to %d can be simulated", n, SIMULATE_DEVICES);
     if (per < 1 || p->net.per_rack < 0 || !(p->net.oversubscription >= 1))
-        return FAIL(ERR_USAGE, "%d devices on a host, %d hosts in a rack, oversubscription %g", per,
-                    p->net.per_rack, p->net.oversubscription);
+        return FAIL(ERR_USAGE, "%d devices on a host, %d hosts in a rack, oversubscription %g", per, p->net.per_rack,
+                    p->net.oversubscription);
     return ERR_NONE;
 }
 
-enum error simulate(const struct step_shape *shape, const struct simulate_plan *plan,
-                    struct simulated *out) {
+enum error simulate(const struct step_shape *shape, const struct simulate_plan *plan, struct simulated *out) {
     struct replay r;
     *out = (struct simulated){0};
     TRY(check(plan));

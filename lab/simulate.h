@@ -5,9 +5,8 @@
 
 enum { SIMULATE_DEVICES = 4096, SIMULATE_BUCKETS = 4096 };
 
-struct step_shape { /* of a device that has its cores to itself */
-    double
-        before; /* seconds until the last backward begins: loading, forwards, earlier backwards */
+struct step_shape {  /* of a device that has its cores to itself */
+    double before;   /* seconds until the last backward begins: loading, forwards, earlier backwards */
     double backward; /* of the last shard, after which nothing is computed */
     double update;   /* of all weights */
     int buckets;
@@ -23,9 +22,9 @@ struct simulate_plan {
     enum simulated_server kind;
     enum scheme scheme; /* of ddp's all-reduce; SCHEMES: the cheapest by formula, for each bucket */
     bool ring_order, overlap;
-    int cores;      /* that all devices together have; 0: each has its own */
-    double moving;  /* seconds that one of these cores works for each byte that is sent; 0: none */
-    double slow_by; /* stragglers: in each step a device computes so many times longer, */
+    int cores;         /* that all devices together have; 0: each has its own */
+    double moving;     /* seconds that one of these cores works for each byte that is sent; 0: none */
+    double slow_by;    /* stragglers: in each step a device computes so many times longer, */
     double slow_share; /* with this probability */
     uint64_t seed;
     int steps;  /* to replay; without stragglers all are alike */
@@ -43,7 +42,6 @@ struct simulated {
     double busy;        /* share of the time that it is */
     enum scheme scheme; /* of the largest bucket */
 };
-MUST_CHECK enum error simulate(const struct step_shape *shape, const struct simulate_plan *plan,
-                               struct simulated *out);
+MUST_CHECK enum error simulate(const struct step_shape *shape, const struct simulate_plan *plan, struct simulated *out);
 /* The formulas' answer to the same question: no stragglers, no ports that are shared. NaN: they have none. */
 double simulate_formula(const struct step_shape *shape, const struct simulate_plan *plan);

@@ -47,8 +47,7 @@ static double *count_ways(const int *rank, int count, int n, int most) {
     ways[0] = 1;
     for (int i = 0; i < count; i++)
         for (int k = (i < n ? i + 1 : n); k > 0; k--)
-            for (int s = most; s >= rank[i]; s--)
-                ways[k * (most + 1) + s] += ways[(k - 1) * (most + 1) + s - rank[i]];
+            for (int s = most; s >= rank[i]; s--) ways[k * (most + 1) + s] += ways[(k - 1) * (most + 1) + s - rank[i]];
     return ways;
 }
 
@@ -107,14 +106,12 @@ static double drawn_median(const double *v, int n, struct rng_key key, uint64_t 
     return statistics_median(some, n);
 }
 
-struct interval statistics_ratio(const double *a, int n, const double *b, int m, double confidence,
-                                 uint64_t seed) {
+struct interval statistics_ratio(const double *a, int n, const double *b, int m, double confidence, uint64_t seed) {
     struct rng_key keys[2] = {rng_key(seed, RNG_BOOTSTRAP), rng_key(seed + 1, RNG_BOOTSTRAP)};
     double *ratios = malloc(DRAWS * sizeof *ratios);
     if (!ratios) return (struct interval){0, INFINITY};
     for (int i = 0; i < DRAWS; i++)
-        ratios[i] =
-            drawn_median(a, n, keys[0], (uint64_t)i) / drawn_median(b, m, keys[1], (uint64_t)i);
+        ratios[i] = drawn_median(a, n, keys[0], (uint64_t)i) / drawn_median(b, m, keys[1], (uint64_t)i);
     struct interval out = {statistics_quantile(ratios, DRAWS, (1 - confidence) / 2), 0};
     out.high = statistics_quantile(ratios, DRAWS, 1 - (1 - confidence) / 2);
     free(ratios);
@@ -128,8 +125,7 @@ const char *verdict_text(enum verdict v) {
     return texts[v];
 }
 
-struct comparison statistics_compare(const double *a, int n, const double *b, int m,
-                                     double confidence, uint64_t seed) {
+struct comparison statistics_compare(const double *a, int n, const double *b, int m, double confidence, uint64_t seed) {
     struct comparison c = {.median = {statistics_median_of(a, n), statistics_median_of(b, m)}};
     c.ratio = c.median[0] / c.median[1];
     c.interval = statistics_ratio(a, n, b, m, confidence, seed);

@@ -27,8 +27,7 @@ struct interval {
     double low, high;
 };
 /* Of median(a) / median(b), by 10,000 draws with replacement. */
-struct interval statistics_ratio(const double *a, int n, const double *b, int m, double confidence,
-                                 uint64_t seed);
+struct interval statistics_ratio(const double *a, int n, const double *b, int m, double confidence, uint64_t seed);
 
 enum verdict {
     VERDICT_SAME,
@@ -45,8 +44,7 @@ struct comparison {          /* of b with a, where less is better */
     double p_all; /* among all pairs, by Holm: to be set before the verdict */
 };
 /* a and b are times. p_all begins as p. */
-struct comparison statistics_compare(const double *a, int n, const double *b, int m,
-                                     double confidence, uint64_t seed);
+struct comparison statistics_compare(const double *a, int n, const double *b, int m, double confidence, uint64_t seed);
 /* Faster or slower: p_all is below 1 - confidence, and the ratio differs from 1 by more than 'practical'. Same: the
  * whole interval lies within 'practical' of 1. Else more runs, or less noise, would be needed to tell. */
 enum verdict statistics_verdict(const struct comparison *c, double confidence, double practical);

@@ -15,8 +15,7 @@ static void take_phase(struct traced_step *s, const struct trace_event *e) {
 }
 
 /* Events are in the order of time, so a step's own stand between it and the next. */
-static enum error read_steps(const struct trace_rank *r, struct pool *pool,
-                             struct traced_step **out, int *n) {
+static enum error read_steps(const struct trace_rank *r, struct pool *pool, struct traced_step **out, int *n) {
     int most = 0;
     *n = 0;
     for (int i = 0; i < r->nevents; i++) most += r->events[i].kind == TRACE_STEP;
@@ -26,8 +25,7 @@ static enum error read_steps(const struct trace_rank *r, struct pool *pool,
         const struct trace_event *e = &r->events[i];
         struct traced_step *last = *n ? &(*out)[*n - 1] : NULL;
         if (e->kind == TRACE_STEP && (!last || e->step > last->step)) {
-            (*out)[(*n)++] = (struct traced_step){
-                .step = e->step, .begin = e->begin, .end = e->end, .first_event = i};
+            (*out)[(*n)++] = (struct traced_step){.step = e->step, .begin = e->begin, .end = e->end, .first_event = i};
             last = &(*out)[*n - 1];
         }
         if (!last || e->step != last->step) continue;
@@ -37,8 +35,7 @@ static enum error read_steps(const struct trace_rank *r, struct pool *pool,
     return ERR_NONE;
 }
 
-static enum error read_buckets(const struct trace_rank *r, struct pool *pool,
-                               struct traced_step *step, int n) {
+static enum error read_buckets(const struct trace_rank *r, struct pool *pool, struct traced_step *step, int n) {
     struct trace_bucket *b;
     int count, at = 0;
     TRY(trace_buckets(r, pool, &b, &count));
@@ -100,8 +97,8 @@ int64_t step_trace_typical(const struct step_trace *t) {
 /* ---- when gradients are ready ---- */
 
 /* Of one step, into column 'sample' of all: one row of 'most' for each parameter. False: it does not tell. */
-static bool take_ready(const struct trace_rank *r, const struct traced_step *s,
-                       const struct model *m, double *all, int sample, int most) {
+static bool take_ready(const struct trace_rank *r, const struct traced_step *s, const struct model *m, double *all,
+                       int sample, int most) {
     int64_t whole = s->backward_end - s->backward_begin, end;
     int p = 0;
     if (whole <= 0) return false;
@@ -135,8 +132,7 @@ int step_trace_ready(const struct step_trace *t, const struct model *m, double *
     double *all = malloc((size_t)m->nparams * (size_t)most * sizeof *all);
     if (!all) return 0;
     int n = take_all(t, m, all, most);
-    for (int p = 0; p < m->nparams && n; p++)
-        ready[p] = statistics_quantile(all + (size_t)p * (size_t)most, n, 0.5);
+    for (int p = 0; p < m->nparams && n; p++) ready[p] = statistics_quantile(all + (size_t)p * (size_t)most, n, 0.5);
     for (int p = 1; p < m->nparams && n; p++) ready[p] = fmax(ready[p], ready[p - 1]);
     free(all);
     return n;

@@ -18,8 +18,7 @@ struct step_trace {
     int nranks; /* 0: the run has no trace */
 };
 /* ERR_DATA: a file is damaged, or of another run. */
-MUST_CHECK enum error step_trace_read(const char *run_dir, struct pool *pool,
-                                      struct step_trace *out);
+MUST_CHECK enum error step_trace_read(const char *run_dir, struct pool *pool, struct step_trace *out);
 /* NULL: it is not there. rank: an index into out->rank. */
 const struct traced_step *step_trace_find(const struct step_trace *t, int rank, int64_t step);
 /* The step that took the first rank neither long nor short, of those that all ranks have; 0: there are none. */

@@ -38,8 +38,8 @@ static size_t fitting(const char *s, double width) {
     return i;
 }
 
-static void put_text(struct canvas *c, double x, double y, enum svg_anchor anchor,
-                     const char *style, const char *text, size_t n, bool cut) {
+static void put_text(struct canvas *c, double x, double y, enum svg_anchor anchor, const char *style, const char *text,
+                     size_t n, bool cut) {
     static const char *const anchors[] = {"start", "middle", "end"};
     char part[512];
     snprintf(part, sizeof part, "%.*s", (int)(n < sizeof part ? n : sizeof part - 1), text);
@@ -55,8 +55,8 @@ static void put_text(struct canvas *c, double x, double y, enum svg_anchor ancho
     markup_raw(c->m, "</text>\n");
 }
 
-void svg_text(struct canvas *c, double x, double y, enum svg_anchor anchor, double width,
-              const char *style, const char *text) {
+void svg_text(struct canvas *c, double x, double y, enum svg_anchor anchor, double width, const char *style,
+              const char *text) {
     bool cut = plot_text_width(text, SVG_TEXT) > width;
     size_t n = cut ? fitting(text, width - SVG_TEXT) : strlen(text);
     put_text(c, x, y, anchor, style, text, n, cut);
@@ -71,8 +71,7 @@ static size_t line_length(const char *s, double width) {
     return n ? n : 1;
 }
 
-void svg_words(struct canvas *c, double x, double width, int most, const char *style,
-               const char *text) {
+void svg_words(struct canvas *c, double x, double width, int most, const char *style, const char *text) {
     double wide = !strcmp(style, "bold") ? width / 1.1 : width;
     for (int i = 0; i < most && *text; i++) {
         size_t n = line_length(text, wide);
@@ -88,29 +87,25 @@ void svg_words(struct canvas *c, double x, double width, int most, const char *s
 /* ---- signs ---------------------------------------------------------------------------------- */
 
 void svg_line(struct canvas *c, double x1, double y1, double x2, double y2, const char *style) {
-    markup_raw(c->m, "<line class=\"%s\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n",
-               style, x1, y1, x2, y2);
+    markup_raw(c->m, "<line class=\"%s\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n", style, x1, y1, x2, y2);
 }
 
 void svg_marker(struct canvas *c, int colour, double x, double y) {
-    static const char *const shapes[] = {
-        "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z",
-        "M-4,-4h8v8h-8z",
-        "M0,-5l5,9h-10z",
-        "M0,-5l5,5l-5,5l-5,-5z",
-        "M0,5l5,-9h-10z",
-        "M-5,-2h3v-3h4v3h3v4h-3v3h-4v-3h-3z",
-        "M-5,-3l2,-2l3,3l3,-3l2,2l-3,3l3,3l-2,2l-3,-3l-3,3l-2,-2l3,-3z"};
+    static const char *const shapes[] = {"M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z",
+                                         "M-4,-4h8v8h-8z",
+                                         "M0,-5l5,9h-10z",
+                                         "M0,-5l5,5l-5,5l-5,-5z",
+                                         "M0,5l5,-9h-10z",
+                                         "M-5,-2h3v-3h4v3h3v4h-3v3h-4v-3h-3z",
+                                         "M-5,-3l2,-2l3,3l3,-3l2,2l-3,3l3,3l-2,2l-3,-3l-3,3l-2,-2l3,-3z"};
     int k = colour % PLOT_COLOURS;
-    markup_raw(c->m, "<path class=\"m%d\" transform=\"translate(%.1f %.1f)\" d=\"%s\"/>\n", k, x, y,
-               shapes[k]);
+    markup_raw(c->m, "<path class=\"m%d\" transform=\"translate(%.1f %.1f)\" d=\"%s\"/>\n", k, x, y, shapes[k]);
 }
 
 static void legend_sign(struct canvas *c, const struct plot_series *s, double x, double y) {
     int k = s->colour % PLOT_COLOURS;
     if (c->p->kind != PLOT_LINE) {
-        markup_raw(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"20\" height=\"11\"/>\n",
-                   k, x, y - 9);
+        markup_raw(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"20\" height=\"11\"/>\n", k, x, y - 9);
         return;
     }
     char style[24];
@@ -147,8 +142,8 @@ static void left_out(struct canvas *c) {
 /* ---- the frame ------------------------------------------------------------------------------ */
 
 double plot_svg(const struct plot *p, double y, struct markup *out) {
-    static void (*const draw[])(struct canvas *) = {svg_draw_line, svg_draw_bars, svg_draw_bars,
-                                                    svg_draw_timeline, svg_draw_heat};
+    static void (*const draw[])(struct canvas *) = {svg_draw_line, svg_draw_bars, svg_draw_bars, svg_draw_timeline,
+                                                    svg_draw_heat};
     struct markup body;
     markup_init(&body);
     struct canvas c = {.p = p, .m = &body, .y = 4};

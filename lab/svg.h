@@ -11,11 +11,10 @@ struct canvas {
 };
 enum svg_anchor { SVG_START, SVG_MIDDLE, SVG_END };
 /* A line of text, cut with an ellipsis where it is wider than 'width'. style: "soft", "bold" or "". */
-void svg_text(struct canvas *c, double x, double y, enum svg_anchor anchor, double width,
-              const char *style, const char *text);
+void svg_text(struct canvas *c, double x, double y, enum svg_anchor anchor, double width, const char *style,
+              const char *text);
 /* The same over as many lines as it needs, at most 'most', from c->y on; moves c->y. */
-void svg_words(struct canvas *c, double x, double width, int most, const char *style,
-               const char *text);
+void svg_words(struct canvas *c, double x, double width, int most, const char *style, const char *text);
 void svg_line(struct canvas *c, double x1, double y1, double x2, double y2, const char *style);
 /* A point's sign, told apart by its shape. */
 void svg_marker(struct canvas *c, int colour, double x, double y);
@@ -40,8 +39,7 @@ void svg_tick_text(const struct scale *s, int i, char out[32]);
 /* The axis's label with its unit: "step time, ms". */
 void svg_axis_label(const struct plot_axis *a, const struct scale *s, char out[96]);
 /* The horizontal axis of values with lines upwards to 'top' and its label; moves c->y. */
-void svg_bottom_axis(struct canvas *c, const struct plot_axis *a, const struct scale *s,
-                     double top);
+void svg_bottom_axis(struct canvas *c, const struct plot_axis *a, const struct scale *s, double top);
 void svg_draw_line(struct canvas *c);
 void svg_draw_bars(struct canvas *c);
 void svg_draw_timeline(struct canvas *c);

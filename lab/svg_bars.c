@@ -25,17 +25,15 @@ static double most(const struct plot *p) {
 
 static double names_room(const struct plot *p) {
     double widest = 0;
-    for (int r = 0; r < rows_of(p); r++)
-        widest = fmax(widest, plot_text_width(p->category[r], SVG_TEXT));
+    for (int r = 0; r < rows_of(p); r++) widest = fmax(widest, plot_text_width(p->category[r], SVG_TEXT));
     return fmin(widest, NAMES_MOST);
 }
 
-static void bar(struct canvas *c, const struct plot_series *s, int row, double from, double to,
-                double y, double height) {
+static void bar(struct canvas *c, const struct plot_series *s, int row, double from, double to, double y,
+                double height) {
     char value[32];
     plot_value_text(c->p->x.unit, s->y[row], value);
-    markup_raw(c->m,
-               "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"><title>",
+    markup_raw(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"><title>",
                s->colour % PLOT_COLOURS, from, y, fmax(to - from, 0), height);
     markup_text(c->m, c->p->category[row]);
     markup_raw(c->m, ", ");
@@ -49,8 +47,7 @@ static void row_bars(struct canvas *c, const struct scale *x, int row) {
     for (int i = 0; i < c->p->nseries; i++) {
         const struct plot_series *s = &c->p->series[i];
         double v = s->y[row];
-        if (isfinite(v))
-            bar(c, s, row, svg_at(x, sum), svg_at(x, sum + v), y, stacked ? STACK : BAR);
+        if (isfinite(v)) bar(c, s, row, svg_at(x, sum), svg_at(x, sum + v), y, stacked ? STACK : BAR);
         if (stacked)
             sum += isfinite(v) ? v : 0;
         else

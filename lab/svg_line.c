@@ -62,8 +62,7 @@ static void band(struct canvas *c, const struct frame *f, const struct plot_seri
             int k = half ? s->n - 1 - i : i;
             double v = half ? s->low[k] : s->high[k];
             if (!isfinite(v) || !isfinite(s->y[k])) continue;
-            markup_raw(c->m, "%s%.1f,%.1f", any ? "L" : "M", svg_at(&f->x, s->x[k]),
-                       svg_at(&f->y, v));
+            markup_raw(c->m, "%s%.1f,%.1f", any ? "L" : "M", svg_at(&f->x, s->x[k]), svg_at(&f->y, v));
             any = true;
         }
     markup_raw(c->m, "%s\"/>\n", any ? "z" : "M0,0");
@@ -71,13 +70,10 @@ static void band(struct canvas *c, const struct frame *f, const struct plot_seri
 
 static void path(struct canvas *c, const struct frame *f, const struct plot_series *s) {
     bool pen = false;
-    markup_raw(c->m, "<path class=\"line %ss%d\" d=\"M0,0", s->model ? "model " : "",
-               s->colour % PLOT_COLOURS);
+    markup_raw(c->m, "<path class=\"line %ss%d\" d=\"M0,0", s->model ? "model " : "", s->colour % PLOT_COLOURS);
     for (int k = 0; k < s->n; k++) {
         bool there = isfinite(s->y[k]);
-        if (there)
-            markup_raw(c->m, "%s%.1f,%.1f", pen ? "L" : "M", svg_at(&f->x, s->x[k]),
-                       svg_at(&f->y, s->y[k]));
+        if (there) markup_raw(c->m, "%s%.1f,%.1f", pen ? "L" : "M", svg_at(&f->x, s->x[k]), svg_at(&f->y, s->y[k]));
         pen = there;
     }
     markup_raw(c->m, "\"/>\n");

@@ -12,15 +12,13 @@ static int rows_of(const struct plot *p) {
 
 static double names_left(const struct plot *p) {
     double widest = 0;
-    for (int r = 0; r < rows_of(p); r++)
-        widest = fmax(widest, plot_text_width(p->category[r], SVG_TEXT));
+    for (int r = 0; r < rows_of(p); r++) widest = fmax(widest, plot_text_width(p->category[r], SVG_TEXT));
     return SVG_EDGE + fmin(widest, NAMES_MOST) + 6;
 }
 
 static void row_names(struct canvas *c, double left, double top) {
     for (int r = 0; r < rows_of(c->p); r++)
-        svg_text(c, left - 6, top + r * ROW + ROW / 2. + 4, SVG_END, left - SVG_EDGE - 5, "",
-                 c->p->category[r]);
+        svg_text(c, left - 6, top + r * ROW + ROW / 2. + 4, SVG_END, left - SVG_EDGE - 5, "", c->p->category[r]);
 }
 
 /* ---- timeline ---- */
@@ -31,8 +29,7 @@ static void span(struct canvas *c, const struct scale *x, const struct plot_span
     double a = svg_at(x, s->from), b = svg_at(x, s->to);
     plot_value_text(c->p->x.unit, s->from, from);
     plot_value_text(c->p->x.unit, s->to - s->from, takes);
-    markup_raw(c->m,
-               "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"><title>",
+    markup_raw(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"><title>",
                kind->colour % PLOT_COLOURS, a, top + s->row * ROW + 2, fmax(b - a, 1), ROW - 4);
     markup_text(c->m, c->p->category[s->row]);
     markup_raw(c->m, ", ");
@@ -51,8 +48,7 @@ void svg_draw_timeline(struct canvas *c) {
     c->y = top + rows_of(p) * ROW;
     svg_bottom_axis(c, &p->x, &x, top);
     row_names(c, left, top);
-    for (int r = 0; r <= rows_of(p); r++)
-        svg_line(c, left, top + r * ROW, PLOT_WIDTH - 12, top + r * ROW, "grid");
+    for (int r = 0; r <= rows_of(p); r++) svg_line(c, left, top + r * ROW, PLOT_WIDTH - 12, top + r * ROW, "grid");
     for (int i = 0; i < p->nspans; i++)
         if (p->span[i].row < rows_of(p)) span(c, &x, &p->span[i], top);
 }
@@ -67,8 +63,7 @@ static double hottest(const struct plot *p) {
     return best;
 }
 
-static void heat_cell(struct canvas *c, int row, int column, double x, double width, double top,
-                      double best) {
+static void heat_cell(struct canvas *c, int row, int column, double x, double width, double top, double best) {
     const struct plot_series *s = &c->p->series[column];
     double v = s->y[row];
     char text[32];
@@ -87,14 +82,12 @@ static void heat_cell(struct canvas *c, int row, int column, double x, double wi
 /* The heads of the columns, as many as do not touch each other. */
 static void heat_heads(struct canvas *c, double left, double width) {
     double widest = 0;
-    for (int i = 0; i < c->p->nseries; i++)
-        widest = fmax(widest, plot_text_width(c->p->series[i].name, SVG_TEXT));
+    for (int i = 0; i < c->p->nseries; i++) widest = fmax(widest, plot_text_width(c->p->series[i].name, SVG_TEXT));
     int stride = (int)ceil((widest + 4) / width);
     for (int i = 0; i < c->p->nseries; i += stride) {
         double half = plot_text_width(c->p->series[i].name, SVG_TEXT) / 2;
         double x = fmin(left + (i + 0.5) * width, PLOT_WIDTH - SVG_EDGE - half);
-        svg_text(c, x, c->y + SVG_TEXT, SVG_MIDDLE, PLOT_WIDTH - left, "soft",
-                 c->p->series[i].name);
+        svg_text(c, x, c->y + SVG_TEXT, SVG_MIDDLE, PLOT_WIDTH - left, "soft", c->p->series[i].name);
     }
     c->y += SVG_LINE + 2;
 }
@@ -109,8 +102,7 @@ static void heat_key(struct canvas *c, double best) {
                    SVG_EDGE + 15 * i, c->y + 3, 0.06 + 0.235 * i);
     plot_value_text(c->p->y.unit, best, text);
     snprintf(words, sizeof words, "0 to %s: %s", text, c->p->y.label);
-    svg_text(c, SVG_EDGE + 82, c->y + SVG_TEXT + 1, SVG_START, PLOT_WIDTH - 2 * SVG_EDGE - 82,
-             "soft", words);
+    svg_text(c, SVG_EDGE + 82, c->y + SVG_TEXT + 1, SVG_START, PLOT_WIDTH - 2 * SVG_EDGE - 82, "soft", words);
     c->y += SVG_LINE + 4;
 }
 

@@ -14,10 +14,8 @@ struct unit {
 
 static void choose_unit(struct scale *s, enum plot_unit unit, double most) {
     static const struct unit seconds[] = {{1, 1, "s"}, {1e-3, 1e3, "ms"}, {0, 1e6, "us"}};
-    static const struct unit bytes[] = {{1073741824., 1 / 1073741824., "GB"},
-                                        {1048576., 1 / 1048576., "MB"},
-                                        {1024, 1 / 1024., "KB"},
-                                        {0, 1, "B"}};
+    static const struct unit bytes[] = {
+        {1073741824., 1 / 1073741824., "GB"}, {1048576., 1 / 1048576., "MB"}, {1024, 1 / 1024., "KB"}, {0, 1, "B"}};
     s->factor = unit == PLOT_SHARE ? 100 : 1;
     s->unit = unit == PLOT_SHARE ? "%" : "";
     const struct unit *u = unit == PLOT_SECONDS ? seconds : unit == PLOT_BYTES ? bytes : NULL;
@@ -87,8 +85,7 @@ struct scale svg_scale(const struct plot_axis *a, double low, double high, doubl
 
 double svg_at(const struct scale *s, double value) {
     double v = value * s->factor;
-    double part =
-        s->log ? log(v / s->low) / log(s->high / s->low) : (v - s->low) / (s->high - s->low);
+    double part = s->log ? log(v / s->low) / log(s->high / s->low) : (v - s->low) / (s->high - s->low);
     return s->from + fmin(fmax(part, 0), 1) * (s->to - s->from);
 }
 
@@ -121,8 +118,7 @@ void plot_value_text(enum plot_unit unit, double v, char out[32]) {
         snprintf(out, 32, "%.5g", v);
 }
 
-void svg_bottom_axis(struct canvas *c, const struct plot_axis *a, const struct scale *s,
-                     double top) {
+void svg_bottom_axis(struct canvas *c, const struct plot_axis *a, const struct scale *s, double top) {
     char text[96];
     double free_from = -1e9;
     for (int i = 0; i < s->nticks; i++) {
@@ -140,7 +136,6 @@ void svg_bottom_axis(struct canvas *c, const struct plot_axis *a, const struct s
     svg_axis_label(a, s, text);
     double middle = (s->from + s->to) / 2, half = plot_text_width(text, SVG_TEXT) / 2;
     middle = fmin(middle, PLOT_WIDTH - SVG_EDGE - half);
-    svg_text(c, fmax(middle, half + SVG_EDGE), c->y + SVG_TEXT, SVG_MIDDLE,
-             PLOT_WIDTH - 2 * SVG_EDGE, "soft", text);
+    svg_text(c, fmax(middle, half + SVG_EDGE), c->y + SVG_TEXT, SVG_MIDDLE, PLOT_WIDTH - 2 * SVG_EDGE, "soft", text);
     c->y += SVG_LINE + 2;
 }

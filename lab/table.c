@@ -2,15 +2,10 @@
 
 #include <string.h>
 
-enum error table_init(struct table *t, const char *title, int columns, int rows,
-                      struct pool *pool) {
+enum error table_init(struct table *t, const char *title, int columns, int rows, struct pool *pool) {
     size_t bytes;
     TRY(memory_size((size_t)(rows + 1) * (size_t)columns, sizeof *t->cell, title, &bytes));
-    *t = (struct table){.title = title,
-                        .columns = columns,
-                        .rows = rows,
-                        .words = 1,
-                        .cell = pool_alloc(pool, bytes)};
+    *t = (struct table){.title = title, .columns = columns, .rows = rows, .words = 1, .cell = pool_alloc(pool, bytes)};
     return t->cell ? ERR_NONE : ERR_MEMORY;
 }
 
@@ -61,8 +56,7 @@ void table_markdown(const struct table *t, struct markup *out) {
             markup_raw(out, " ");
         }
         markup_raw(out, "|\n");
-        for (int c = 0; r == 0 && c < t->columns; c++)
-            markup_raw(out, c < t->words ? "|---" : "|---:");
+        for (int c = 0; r == 0 && c < t->columns; c++) markup_raw(out, c < t->words ? "|---" : "|---:");
         if (r == 0) markup_raw(out, "|\n");
     }
     markup_raw(out, "\n");

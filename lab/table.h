@@ -10,8 +10,7 @@ struct table {
     int words;         /* so many columns from the left are words, the others are numbers */
 };
 /* Room for rows below the heads. */
-MUST_CHECK enum error table_init(struct table *t, const char *title, int columns, int rows,
-                                 struct pool *pool);
+MUST_CHECK enum error table_init(struct table *t, const char *title, int columns, int rows, struct pool *pool);
 static inline const char **table_row(const struct table *t, int row) { /* 0: the heads */
     return t->cell + (long)row * t->columns;
 }

@@ -8,13 +8,11 @@ enum error buckets_init(struct buckets *b, const struct model *m, int64_t first,
     int64_t limit = first;
     for (int i = 0; i < m->nparams; i++) {
         int64_t end = i + 1 < m->nparams ? m->params[i + 1].offset : m->arena_floats;
-        if ((end - b->edge[b->count]) * (int64_t)sizeof(float) < limit && end < m->arena_floats)
-            continue;
+        if ((end - b->edge[b->count]) * (int64_t)sizeof(float) < limit && end < m->arena_floats) continue;
         b->edge[++b->count] = end;
         limit = cap;
     }
-    if (b->count == 0)
-        b->edge[++b->count] = m->arena_floats; /* no parameters: the header travels alone */
+    if (b->count == 0) b->edge[++b->count] = m->arena_floats; /* no parameters: the header travels alone */
     return ERR_NONE;
 }
 

@@ -11,8 +11,7 @@ struct buckets {
 /* The first bucket ends with the first parameter at which it holds 'first' bytes, so that
  * communication starts early; the others at 'cap' bytes. A parameter is never split: one larger
  * than the cap is a bucket of its own size. */
-MUST_CHECK enum error buckets_init(struct buckets *b, const struct model *m, int64_t first,
-                                   int64_t cap);
+MUST_CHECK enum error buckets_init(struct buckets *b, const struct model *m, int64_t first, int64_t cap);
 /* Every end but the last moves down to a multiple of so many floats; what is then empty goes. A
  * parameter may be split. */
 void buckets_align(struct buckets *b, int64_t multiple);

@@ -18,9 +18,7 @@
 static enum error choose(struct resolve *r) {
     const struct run_config *c = r->c;
     struct sharing *s = &r->c->sharing;
-    s->share = c->ddp.sync.every > 1 ? SHARE_AVERAGE
-               : c->optimizer.shard  ? SHARE_SLICES
-                                     : SHARE_ALL_REDUCE;
+    s->share = c->ddp.sync.every > 1 ? SHARE_AVERAGE : c->optimizer.shard ? SHARE_SLICES : SHARE_ALL_REDUCE;
     s->overlap = c->ddp.overlap;
     return ERR_NONE;
 }

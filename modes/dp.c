@@ -36,9 +36,7 @@ static enum error choose(struct resolve *r) {
     const struct dp_config *c = &r->c->dp;
     struct sharing *s = &r->c->sharing;
     TRY(decide_overlap(r));
-    s->share = c->staleness                  ? SHARE_STALE
-               : c->server == SERVER_SHARDED ? SHARE_SLICES
-                                             : SHARE_SERVER;
+    s->share = c->staleness ? SHARE_STALE : c->server == SERVER_SHARDED ? SHARE_SLICES : SHARE_SERVER;
     s->title = titles[c->server];
     s->on_host = c->server == SERVER_CPU;
     s->servers = c->server == SERVER_DEDICATED || c->server == SERVER_CPU;
@@ -60,8 +58,7 @@ static void check(struct resolve *r) {
 
 const struct mode_ops mode_dp = {
     .name = "dp",
-    .summary =
-        "parameter server: a thread a device, one server adds, updates and sends weights back",
+    .summary = "parameter server: a thread a device, one server adds, updates and sends weights back",
     .place = PLACE_THREADS,
     .choose = choose,
     .check = check,

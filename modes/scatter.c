@@ -17,23 +17,18 @@ static int rank_of(const struct trainer *t, int v) {
 static enum error send_shard(struct scatter *s, const struct shard *shard, int rank) {
     const struct dataset *d = s->t->data;
     int64_t n = shard->n;
-    TRY(group_send(s->group, LANE_INLINE, shard->x, n * shape_count(&d->shape), DTYPE_F32, rank,
-                   NULL));
+    TRY(group_send(s->group, LANE_INLINE, shard->x, n * shape_count(&d->shape), DTYPE_F32, rank, NULL));
     TRY(group_send(s->group, LANE_INLINE, shard->ids, n, DTYPE_I64, rank, NULL));
-    if (d->classes)
-        return group_send(s->group, LANE_INLINE, shard->labels, n * d->labels, DTYPE_I32, rank,
-                          NULL);
+    if (d->classes) return group_send(s->group, LANE_INLINE, shard->labels, n * d->labels, DTYPE_I32, rank, NULL);
     return group_send(s->group, LANE_INLINE, shard->target, n * d->targets, DTYPE_F32, rank, NULL);
 }
 
 static enum error receive_shard(struct scatter *s, struct shard *shard) {
     const struct dataset *d = s->t->data;
     int64_t n = shard->n;
-    TRY(group_recv(s->group, LANE_INLINE, shard->x, n * shape_count(&d->shape), DTYPE_F32, 0,
-                   NULL));
+    TRY(group_recv(s->group, LANE_INLINE, shard->x, n * shape_count(&d->shape), DTYPE_F32, 0, NULL));
     TRY(group_recv(s->group, LANE_INLINE, shard->ids, n, DTYPE_I64, 0, NULL));
-    if (d->classes)
-        return group_recv(s->group, LANE_INLINE, shard->labels, n * d->labels, DTYPE_I32, 0, NULL);
+    if (d->classes) return group_recv(s->group, LANE_INLINE, shard->labels, n * d->labels, DTYPE_I32, 0, NULL);
     return group_recv(s->group, LANE_INLINE, shard->target, n * d->targets, DTYPE_F32, 0, NULL);
 }
 
@@ -84,12 +79,10 @@ static enum error open_server(struct scatter *s) {
 static enum error open_worker(struct scatter *s) {
     const struct trainer *t = s->t;
     const struct dataset *d = t->data;
-    size_t most =
-        (size_t)((t->config->batch.size + t->config->batch.shards - 1) / t->config->batch.shards);
+    size_t most = (size_t)((t->config->batch.size + t->config->batch.shards - 1) / t->config->batch.shards);
     size_t x = (size_t)align_floats((int64_t)most * shape_count(&d->shape)) * sizeof(float);
     size_t ids = (size_t)align_floats((int64_t)most * 2) * sizeof(float);
-    size_t y =
-        (size_t)align_floats((int64_t)most * (d->classes ? d->labels : d->targets)) * sizeof(float);
+    size_t y = (size_t)align_floats((int64_t)most * (d->classes ? d->labels : d->targets)) * sizeof(float);
     TRY(memory_alloc((size_t)t->nshards * (x + ids + y), &s->memory));
     char *at = s->memory;
     for (int i = 0; i < t->nshards; i++, at += x + ids + y) {

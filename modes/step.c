@@ -29,8 +29,7 @@ static void find_standing(struct mode *m) {
     s->workers = t->config->devices.count;
     s->worker = t->rank - m->how->servers;
     s->owns_state = t->rank == 0 || !sharing_has_server(m->how);
-    for (int r = 0; roster && r < roster->size; r++)
-        s->seats += roster->of[r].host == roster->of[t->rank].host;
+    for (int r = 0; roster && r < roster->size; r++) s->seats += roster->of[r].host == roster->of[t->rank].host;
     if (roster) s->seat = roster->of[t->rank].local;
 }
 
@@ -45,8 +44,8 @@ static enum error join_group(struct mode *m) {
 static void describe(struct mode *m) {
     char *line = m->team.line;
     size_t used = strlen(line), size = sizeof m->team.line;
-    snprintf(line + used, size - used, "%s%s, %d bucket%s%s", *m->how->title ? ", " : "",
-             m->how->title, m->cut->count, m->cut->count == 1 ? "" : "s",
+    snprintf(line + used, size - used, "%s%s, %d bucket%s%s", *m->how->title ? ", " : "", m->how->title, m->cut->count,
+             m->cut->count == 1 ? "" : "s",
              !m->leaving       ? ""
              : m->how->overlap ? ", overlap on"
                                : ", overlap off");
@@ -57,10 +56,8 @@ enum error mode_open(struct trainer *t, struct standing *standing, struct mode *
     void *memory;
     TRY(memory_alloc(sizeof(struct mode), &memory));
     struct mode *m = *out = memory;
-    *m = (struct mode){.t = t,
-                       .standing = standing,
-                       .how = &t->config->sharing,
-                       .place = t->place ? t->place : &place_alone};
+    *m = (struct mode){
+        .t = t, .standing = standing, .how = &t->config->sharing, .place = t->place ? t->place : &place_alone};
     m->ops = share_find(m->how);
     m->lane = m->how->overlap ? LANE_COMM : LANE_INLINE;
     find_standing(m);
@@ -84,8 +81,7 @@ enum error mode_start(struct mode *m) {
 /* ---- one step ---- */
 
 static enum error let_leave(struct mode *m, int64_t upto) {
-    while (m->left < m->leaving && m->cut->edge[m->left + 1] <= upto)
-        TRY(m->ops->leave(m, m->left++));
+    while (m->left < m->leaving && m->cut->edge[m->left + 1] <= upto) TRY(m->ops->leave(m, m->left++));
     return ERR_NONE;
 }
 

@@ -43,8 +43,7 @@ void mode_stats(struct mode *m, struct mode_stats *out);
 enum error mode_watch(struct mode *m, struct trace_clock *clock);
 const char *mode_describe(struct mode *m);
 void mode_close(struct mode *m);
-#define MODE_STEP                                                                                  \
-    .open = mode_open, .start = mode_start, .step = mode_step, .bring = mode_bring,                \
-    .sum = mode_sum, .share_buffers = mode_share_buffers, .collect = mode_collect,                 \
-    .abort = mode_abort, .note = mode_note, .stats = mode_stats, .watch = mode_watch,              \
-    .describe = mode_describe, .close = mode_close
+#define MODE_STEP                                                                                                      \
+    .open = mode_open, .start = mode_start, .step = mode_step, .bring = mode_bring, .sum = mode_sum,                   \
+    .share_buffers = mode_share_buffers, .collect = mode_collect, .abort = mode_abort, .note = mode_note,              \
+    .stats = mode_stats, .watch = mode_watch, .describe = mode_describe, .close = mode_close

@@ -16,17 +16,14 @@ static void open_recorder(struct team *m, const struct trainer *t, int size) {
     int n = snprintf(folder, sizeof folder, "%s/flight", t->job->run_dir);
     if (n >= (int)sizeof folder) return;
     snprintf(path, sizeof path, "%s/rank%d.bin", folder, t->rank);
-    if (file_make_folders(folder) != ERR_NONE ||
-        recorder_open(path, t->rank, size, &m->recorder) != ERR_NONE)
+    if (file_make_folders(folder) != ERR_NONE || recorder_open(path, t->rank, size, &m->recorder) != ERR_NONE)
         log_warn("no flight recorder: %s", error_message());
 }
 
 /* Where devices have memory of their own, something has to carry what lies there. */
 static void choose_carrier(const struct trainer *t, struct group_params *p) {
-    static const char *const names[] = {[BACKEND_AUTO] = "auto",
-                                        [BACKEND_HOST] = "staged",
-                                        [BACKEND_PEER] = "peer",
-                                        [BACKEND_NCCL] = "nccl"};
+    static const char *const names[] = {
+        [BACKEND_AUTO] = "auto", [BACKEND_HOST] = "staged", [BACKEND_PEER] = "peer", [BACKEND_NCCL] = "nccl"};
     if (!device_find(t->config->devices.kind)->runtime->apart) return;
     p->carrier = names[t->config->comm.backend];
     p->device = t->device;
@@ -38,14 +35,13 @@ static void choose_carrier(const struct trainer *t, struct group_params *p) {
 static void describe(struct team *m, const struct trainer *t, const struct group_params *p) {
     const char *why, *reason, *order = p->order == ORDER_RING ? "ring" : "tree";
     const char *carrier = group_carrier(m->group, &reason);
-    const char *choice =
-        group_choice(m->group, (size_t)t->model->arena_floats * sizeof(float), &why);
+    const char *choice = group_choice(m->group, (size_t)t->model->arena_floats * sizeof(float), &why);
     if (carrier && strcmp(carrier, "staged") != 0)
         snprintf(m->line, sizeof m->line, "%s (%s), %s order", carrier, reason, order);
     else
-        snprintf(m->line, sizeof m->line, "%s%s%s%s over %s%s (%s), %s order",
-                 carrier ? "through the host (" : "", carrier ? reason : "", carrier ? "): " : "",
-                 choice, emulation_on(&p->emulate) ? "emulated " : "", p->link, why, order);
+        snprintf(m->line, sizeof m->line, "%s%s%s%s over %s%s (%s), %s order", carrier ? "through the host (" : "",
+                 carrier ? reason : "", carrier ? "): " : "", choice, emulation_on(&p->emulate) ? "emulated " : "",
+                 p->link, why, order);
 }
 
 enum error team_open(struct team *m, struct trainer *t, const struct place *place) {
@@ -78,8 +74,7 @@ void team_close(struct team *m) {
 
 enum error team_share_start(struct team *m, struct trainer *t) {
     if (!m->group) return ERR_NONE;
-    TRY(group_broadcast(m->group, LANE_INLINE, t->values, t->model->arena_floats, DTYPE_F32, 0,
-                        NULL));
+    TRY(group_broadcast(m->group, LANE_INLINE, t->values, t->model->arena_floats, DTYPE_F32, 0, NULL));
     return team_share_buffers(m, t, 0);
 }
 
@@ -97,8 +92,7 @@ enum error team_sum(struct team *m, double *v, int n) {
 
 enum error team_share_buffers(struct team *m, struct trainer *t, int root) {
     if (!m->group || t->model->buffer_floats == 0) return ERR_NONE;
-    return group_broadcast(m->group, LANE_INLINE, t->buffers, t->model->buffer_floats, DTYPE_F32,
-                           root, NULL);
+    return group_broadcast(m->group, LANE_INLINE, t->buffers, t->model->buffer_floats, DTYPE_F32, root, NULL);
 }
 
 void team_stats(const struct team *m, struct mode_stats *out) {

@@ -11,8 +11,7 @@ static void tell_trace(void *user, const struct group_event *e) {
                                   .name = e->name,
                                   .bucket = (int32_t)(of - 1),
                                   .kind = e->waited ? TRACE_WAIT : TRACE_CALL,
-                                  .lane = e->lane == LANE_COMM && !e->waited ? TRACE_EXCHANGE
-                                                                             : TRACE_COMPUTE,
+                                  .lane = e->lane == LANE_COMM && !e->waited ? TRACE_EXCHANGE : TRACE_COMPUTE,
                                   .weights = e->label < 0};
     trace_put(t->trace, &x);
 }
@@ -44,8 +43,7 @@ static enum error answer(struct group *g, int rank) {
 }
 
 /* Ranks of one host have one clock. */
-static enum error compare_clocks(struct group *g, const struct roster *roster,
-                                 struct trace_clock *out) {
+static enum error compare_clocks(struct group *g, const struct roster *roster, struct trace_clock *out) {
     int me = group_rank(g);
     *out = (struct trace_clock){0};
     for (int r = 1; roster && r < roster->size; r++) {
@@ -56,8 +54,7 @@ static enum error compare_clocks(struct group *g, const struct roster *roster,
     return ERR_NONE;
 }
 
-enum error team_watch(struct team *m, struct trainer *t, const struct place *place,
-                      struct trace_clock *clock) {
+enum error team_watch(struct team *m, struct trainer *t, const struct place *place, struct trace_clock *clock) {
     if (!m->group) return ERR_NONE;
     if (!clock) {
         group_watch(m->group, NULL, NULL);

@@ -25,8 +25,7 @@ static bool has_root(enum kind k) {
 }
 
 static bool has_parts(enum kind k) {
-    return k == KIND_REDUCE_SCATTER || k == KIND_ALL_GATHER || k == KIND_SCATTER ||
-           k == KIND_GATHER;
+    return k == KIND_REDUCE_SCATTER || k == KIND_ALL_GATHER || k == KIND_SCATTER || k == KIND_GATHER;
 }
 
 static bool has_peer(enum kind k) {
@@ -47,8 +46,7 @@ enum error group_fail(struct group *g, enum error err, const char *fmt, ...) {
 static enum error check_parts(struct group *g, const char *kind, const int64_t *part) {
     if (part[0] < 0) return group_fail(g, ERR_BUG, "%s: part 0 begins below 0", kind);
     for (int r = 0; r < g->size; r++)
-        if (part[r] > part[r + 1])
-            return group_fail(g, ERR_BUG, "%s: part %d ends before it begins", kind, r);
+        if (part[r] > part[r + 1]) return group_fail(g, ERR_BUG, "%s: part %d ends before it begins", kind, r);
     return ERR_NONE;
 }
 
@@ -56,24 +54,22 @@ static enum error check_two_sides(struct group *g, const char *kind, const struc
     const int64_t *from = c->part + g->rank, *to = c->send_part + g->rank;
     TRY(check_parts(g, kind, c->send_part));
     if (to[1] - to[0] == from[1] - from[0]) return ERR_NONE;
-    return group_fail(g, ERR_BUG, "%s: rank %d sends itself %lld elements and expects %lld", kind,
-                      g->rank, (long long)(to[1] - to[0]), (long long)(from[1] - from[0]));
+    return group_fail(g, ERR_BUG, "%s: rank %d sends itself %lld elements and expects %lld", kind, g->rank,
+                      (long long)(to[1] - to[0]), (long long)(from[1] - from[0]));
 }
 
 enum error call_check(struct group *g, const struct collective *c) {
     const char *kind = kind_names[c->kind];
     size_t bytes;
     if ((unsigned)c->sum.type >= DTYPES || (unsigned)c->sum.op >= REDOPS)
-        return group_fail(g, ERR_BUG, "%s: no type %d or operation %d", kind, (int)c->sum.type,
-                          (int)c->sum.op);
+        return group_fail(g, ERR_BUG, "%s: no type %d or operation %d", kind, (int)c->sum.type, (int)c->sum.op);
     if (c->root < 0 || c->root >= g->size || (has_peer(c->kind) && c->root == g->rank))
-        return group_fail(g, ERR_BUG, "%s: rank %d as root or peer of rank %d, of %d", kind,
-                          c->root, g->rank, g->size);
+        return group_fail(g, ERR_BUG, "%s: rank %d as root or peer of rank %d, of %d", kind, c->root, g->rank, g->size);
     if (c->sum.count < 0 || __builtin_mul_overflow((size_t)c->sum.count, 8, &bytes))
         return group_fail(g, ERR_BUG, "%s: %lld elements", kind, (long long)c->sum.count);
     if (has_op(c->kind) && !redop_suits(c->sum.op, c->sum.type))
-        return group_fail(g, ERR_BUG, "%s: %s is for integers, not for %s", kind,
-                          redop_name(c->sum.op), dtype_name(c->sum.type));
+        return group_fail(g, ERR_BUG, "%s: %s is for integers, not for %s", kind, redop_name(c->sum.op),
+                          dtype_name(c->sum.type));
     if (c->part) TRY(check_parts(g, kind, c->part));
     return c->send_part ? check_two_sides(g, kind, c) : ERR_NONE;
 }
@@ -92,8 +88,7 @@ static int64_t settings_of(const struct group *g) {
     int n, i = 0;
     const struct algo_ops *const *list = algo_list(&n);
     while (i < n && list[i] != g->algo) i++;
-    return (int64_t)(g->params.carrier != NULL) << 32 | (int64_t)i << 16 | g->params.idle << 8 |
-           (int)g->params.order;
+    return (int64_t)(g->params.carrier != NULL) << 32 | (int64_t)i << 16 | g->params.idle << 8 | (int)g->params.order;
 }
 
 /* How many elements; -1: every rank has its own number. */
@@ -106,9 +101,8 @@ static int64_t common_count(const struct group *g, const struct collective *c) {
 static struct call call_of(const struct group *g, const struct collective *c, uint32_t sequence) {
     enum kind kind = has_peer(c->kind) ? KIND_SEND : c->kind;
     uint64_t root = has_root(c->kind) ? (uint64_t)c->root : 0;
-    return (struct call){.what = (uint64_t)kind | (uint64_t)c->sum.type << 8 |
-                                 (uint64_t)c->sum.op << 16 | (uint64_t)c->carried << 24 |
-                                 root << 32,
+    return (struct call){.what = (uint64_t)kind | (uint64_t)c->sum.type << 8 | (uint64_t)c->sum.op << 16 |
+                                 (uint64_t)c->carried << 24 | root << 32,
                          .count = common_count(g, c),
                          .detail = has_parts(c->kind) ? parts_digest(c->part, g->size) : 0,
                          .sequence = sequence};
@@ -119,9 +113,8 @@ static void open_text(int64_t settings, char out[DESCRIBED_MAX]) {
     const struct algo_ops *const *list = algo_list(&n);
     uint64_t algo = (uint64_t)settings >> 16 & 65535;
     snprintf(out, DESCRIBED_MAX, "open(algorithm %s, order %s, idle %u%s)",
-             algo < (uint64_t)n ? list[algo]->name : "auto",
-             (settings & 255) == ORDER_RING ? "ring" : "tree", (unsigned)(settings >> 8 & 255),
-             settings >> 32 ? ", with accelerators" : "");
+             algo < (uint64_t)n ? list[algo]->name : "auto", (settings & 255) == ORDER_RING ? "ring" : "tree",
+             (unsigned)(settings >> 8 & 255), settings >> 32 ? ", with accelerators" : "");
 }
 
 /* "all_reduce(f32, 1024, sum)". What a peer shows is read as if it could be anything. */
@@ -134,13 +127,9 @@ static void call_text(const struct call *c, const char *receive, char out[DESCRI
     }
     if (has_op(kind)) snprintf(more, sizeof more, ", %s", redop_name(op));
     if (has_root(kind))
-        snprintf(more + strlen(more), sizeof more - strlen(more), ", root %u",
-                 (unsigned)(c->what >> 32));
-    if (has_parts(kind))
-        snprintf(more + strlen(more), sizeof more - strlen(more), ", parts %08x",
-                 (unsigned)c->detail);
-    if (c->what >> 24 & 1)
-        snprintf(more + strlen(more), sizeof more - strlen(more), ", on an accelerator");
+        snprintf(more + strlen(more), sizeof more - strlen(more), ", root %u", (unsigned)(c->what >> 32));
+    if (has_parts(kind)) snprintf(more + strlen(more), sizeof more - strlen(more), ", parts %08x", (unsigned)c->detail);
+    if (c->what >> 24 & 1) snprintf(more + strlen(more), sizeof more - strlen(more), ", on an accelerator");
     if (kind == KIND_OPEN)
         open_text(c->count, out);
     else if (kind == KIND_ALL_TO_ALL)
@@ -148,26 +137,21 @@ static void call_text(const struct call *c, const char *receive, char out[DESCRI
     else if (kind == KIND_BARRIER || kind == KIND_ALLOC)
         snprintf(out, DESCRIBED_MAX, "%s(%lld)", kind_names[kind], (long long)c->count);
     else
-        snprintf(out, DESCRIBED_MAX, "%s(%s, %lld%s)", receive ? receive : kind_names[kind],
-                 dtype_name(type), (long long)c->count, more);
+        snprintf(out, DESCRIBED_MAX, "%s(%s, %lld%s)", receive ? receive : kind_names[kind], dtype_name(type),
+                 (long long)c->count, more);
 }
 
-enum error call_disagree(void *user, int lane, int peer, const struct call *mine,
-                         const struct call *theirs) {
+enum error call_disagree(void *user, int lane, int peer, const struct call *mine, const struct call *theirs) {
     struct group *g = user;
     const struct collective *c = g->lanes[lane].running;
     char a[DESCRIBED_MAX], b[DESCRIBED_MAX], number[64] = "";
     call_text(theirs, NULL, a);
     call_text(mine, c->kind == KIND_RECV ? "recv" : NULL, b);
-    if (mine->sequence)
-        snprintf(number, sizeof number, " as collective %u", (unsigned)mine->sequence);
-    if (theirs->what == mine->what && c->kind == KIND_ALL_TO_ALL &&
-        theirs->sequence == mine->sequence)
-        return group_fail(g, ERR_MISMATCH,
-                          "%s%s: rank %d sends rank %d a part of another size than it expects", a,
+    if (mine->sequence) snprintf(number, sizeof number, " as collective %u", (unsigned)mine->sequence);
+    if (theirs->what == mine->what && c->kind == KIND_ALL_TO_ALL && theirs->sequence == mine->sequence)
+        return group_fail(g, ERR_MISMATCH, "%s%s: rank %d sends rank %d a part of another size than it expects", a,
                           number, peer, g->rank);
-    return group_fail(g, ERR_MISMATCH, "rank %d called %s%s where rank %d called %s", peer, a,
-                      number, g->rank, b);
+    return group_fail(g, ERR_MISMATCH, "rank %d called %s%s where rank %d called %s", peer, a, number, g->rank, b);
 }
 
 /* "all_reduce 412 (4.0 MB)" */
@@ -177,8 +161,7 @@ void call_describe(void *user, int lane, char out[DESCRIBED_MAX]) {
     char bytes[32];
     const char *name = kind_names[c->kind];
     if (has_peer(c->kind))
-        snprintf(out, DESCRIBED_MAX, "%s %s rank %d (%s)", name,
-                 c->kind == KIND_SEND ? "to" : "from", c->root,
+        snprintf(out, DESCRIBED_MAX, "%s %s rank %d (%s)", name, c->kind == KIND_SEND ? "to" : "from", c->root,
                  text_of_bytes((double)bytes_of(c, c->sum.count), bytes));
     else if (c->kind == KIND_OPEN)
         snprintf(out, DESCRIBED_MAX, "the group");
@@ -199,8 +182,7 @@ static void stage(struct collective *c) {
     const struct link_ops *ops = c->link->ops;
     bool from_root = c->kind == KIND_BROADCAST || c->kind == KIND_SCATTER;
     if (!from_root || c->rank == c->root)
-        memcpy(ops->slot(c->link, c->lane, c->rank, c->call.sequence), c->buf,
-               bytes_of(c, c->sum.count));
+        memcpy(ops->slot(c->link, c->lane, c->rank, c->call.sequence), c->buf, bytes_of(c, c->sum.count));
     for (int r = 0; r < c->size; r++) c->at[r] = ops->slot(c->link, c->lane, r, c->call.sequence);
 }
 
@@ -236,8 +218,7 @@ static enum error run_moving(const struct algo_ops *algo, struct collective *c) 
     collective_fn own = algo->run[c->kind], plain = plain_run[c->kind];
     bool reads = c->kind != KIND_ALL_TO_ALL && (!own || algo->small_at_once);
     c->staged = reads && ops->slot && bytes_of(c, c->sum.count) <= ops->slot_bytes;
-    if (reads && ops->lend && !c->staged && c->places->hosts == 1)
-        return collective_lent(c, own, plain);
+    if (reads && ops->lend && !c->staged && c->places->hosts == 1) return collective_lent(c, own, plain);
     if (c->staged) stage(c);
     TRY(ops->meet(c->link, c->lane, &c->call, c->buf, c->staged ? places : c->at));
     c->in_place = !c->staged && all_in_place(c);

@@ -21,7 +21,7 @@ struct work {
     enum error err;
     _Atomic int state;         /* enum work_state */
     struct device_mark *ready; /* call.ready, where there is an accelerator */
-    int64_t *part; /* copies of the caller's part and send_part: size + 1 entries each */
+    int64_t *part;             /* copies of the caller's part and send_part: size + 1 entries each */
 };
 
 struct queue;
@@ -65,8 +65,7 @@ void call_tell(struct group *g, const struct collective *c, int64_t began, bool 
 int64_t call_clock(struct group *g); /* now; 0 where nobody watches */
 /* link_params' callbacks; user is the group. */
 void call_describe(void *user, int lane, char out[DESCRIBED_MAX]);
-enum error call_disagree(void *user, int lane, int peer, const struct call *mine,
-                         const struct call *theirs);
+enum error call_disagree(void *user, int lane, int peer, const struct call *mine, const struct call *theirs);
 /* Fails the group with words. */
 MUST_CHECK enum error group_fail(struct group *g, enum error err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

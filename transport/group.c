@@ -38,8 +38,7 @@ static enum error find_algo(struct group *g) {
         return FAIL(ERR_CONFIG,
                     "algorithm %s cannot add in %s order\n"
                     "comm.order: %s, or comm.algorithm: direct",
-                    name, order == ORDER_RING ? "ring" : "tree",
-                    order == ORDER_RING ? "tree" : "ring");
+                    name, order == ORDER_RING ? "ring" : "tree", order == ORDER_RING ? "tree" : "ring");
     if (!algo_suits(a, order, &g->places))
         return FAIL(ERR_CONFIG,
                     "algorithm %s: %d ranks on %d hosts\n"
@@ -51,26 +50,22 @@ static enum error find_algo(struct group *g) {
 
 static enum error check_params(const struct group_params *p) {
     if (p->size < 1 || p->size > RANKS_MAX || p->rank < 0 || p->rank >= p->size)
-        return FAIL(ERR_CONFIG, "rank %d of %d\nfrom 1 to %d ranks are possible", p->rank, p->size,
-                    RANKS_MAX);
-    if (p->idle < 0 || p->idle >= p->size)
-        return FAIL(ERR_CONFIG, "%d of %d ranks give nothing", p->idle, p->size);
-    if (!(p->timeout > 0) || isinf(p->timeout))
-        return FAIL(ERR_CONFIG, "a timeout of %g s", p->timeout);
+        return FAIL(ERR_CONFIG, "rank %d of %d\nfrom 1 to %d ranks are possible", p->rank, p->size, RANKS_MAX);
+    if (p->idle < 0 || p->idle >= p->size) return FAIL(ERR_CONFIG, "%d of %d ranks give nothing", p->idle, p->size);
+    if (!(p->timeout > 0) || isinf(p->timeout)) return FAIL(ERR_CONFIG, "a timeout of %g s", p->timeout);
     return ERR_NONE;
 }
 
 static enum error check_roster(const struct group_params *p) {
     if (!p->roster) return ERR_NONE;
     if (p->roster->size != p->size || p->roster->hosts < 1 || p->roster->hosts > p->size)
-        return FAIL(ERR_BUG, "a roster of %d ranks on %d hosts for a group of %d", p->roster->size,
-                    p->roster->hosts, p->size);
+        return FAIL(ERR_BUG, "a roster of %d ranks on %d hosts for a group of %d", p->roster->size, p->roster->hosts,
+                    p->size);
     int locals[RANKS_MAX] = {0};
     for (int r = 0; r < p->size; r++) {
         const struct seat_of *s = &p->roster->of[r];
         if (s->host < 0 || s->host >= p->roster->hosts || s->local != locals[s->host]++)
-            return FAIL(ERR_BUG, "rank %d as local rank %d of host %d of %d", r, s->local, s->host,
-                        p->roster->hosts);
+            return FAIL(ERR_BUG, "rank %d as local rank %d of host %d of %d", r, s->local, s->host, p->roster->hosts);
     }
     return ERR_NONE;
 }
@@ -104,8 +99,8 @@ static enum error open_link(struct group *g) {
 static void survey(struct group *g) {
     const struct link *l = g->link;
     bool reach = l->ops->slot != NULL;
-    g->terrain = terrain_plan(&g->places, l->alpha, l->beta, reach,
-                              l->ops->sync_near && !emulation_on(&g->params.emulate));
+    g->terrain =
+        terrain_plan(&g->places, l->alpha, l->beta, reach, l->ops->sync_near && !emulation_on(&g->params.emulate));
     if (reach && !g->algo) g->algo = algo_find("direct");
     algo_choices(&g->terrain, g->params.order, g->choices);
 }
@@ -192,13 +187,10 @@ const char *group_choice(const struct group *g, size_t bytes, const char **why) 
 /* ---- memory ---- */
 
 enum error group_alloc(struct group *g, size_t bytes, void **out) {
-    struct collective c = {.kind = KIND_ALLOC,
-                           .lane = LANE_INLINE,
-                           .sum = {.type = DTYPE_U8, .count = (int64_t)bytes}};
+    struct collective c = {.kind = KIND_ALLOC, .lane = LANE_INLINE, .sum = {.type = DTYPE_U8, .count = (int64_t)bytes}};
     TRY(call_check(g, &c));
     TRY(call_run(g, &c, true));
-    return g->params.carrier ? carrier_alloc(g, bytes, out)
-                             : g->link->ops->alloc(g->link, bytes, out);
+    return g->params.carrier ? carrier_alloc(g, bytes, out) : g->link->ops->alloc(g->link, bytes, out);
 }
 
 void group_free(struct group *g, void *p) {
@@ -237,15 +229,14 @@ static enum error start(struct group *g, enum lane lane, struct collective *c, s
     return ERR_NONE;
 }
 
-enum error group_all_reduce(struct group *g, enum lane lane, void *buf, int64_t count, enum dtype t,
-                            enum redop op, struct work **out) {
-    struct collective c = {
-        .kind = KIND_ALL_REDUCE, .buf = buf, .sum = {.count = count, .type = t, .op = op}};
+enum error group_all_reduce(struct group *g, enum lane lane, void *buf, int64_t count, enum dtype t, enum redop op,
+                            struct work **out) {
+    struct collective c = {.kind = KIND_ALL_REDUCE, .buf = buf, .sum = {.count = count, .type = t, .op = op}};
     return start(g, lane, &c, out);
 }
 
-enum error group_reduce(struct group *g, enum lane lane, void *buf, int64_t count, enum dtype t,
-                        enum redop op, int root, struct work **out) {
+enum error group_reduce(struct group *g, enum lane lane, void *buf, int64_t count, enum dtype t, enum redop op,
+                        int root, struct work **out) {
     struct collective c = {.kind = KIND_REDUCE,
                            .buf = buf,
                            .sum = {.count = count, .type = t, .op = op, .first = g->params.idle},
@@ -253,57 +244,53 @@ enum error group_reduce(struct group *g, enum lane lane, void *buf, int64_t coun
     return start(g, lane, &c, out);
 }
 
-enum error group_broadcast(struct group *g, enum lane lane, void *buf, int64_t count, enum dtype t,
-                           int root, struct work **out) {
-    struct collective c = {
-        .kind = KIND_BROADCAST, .buf = buf, .sum = {.count = count, .type = t}, .root = root};
+enum error group_broadcast(struct group *g, enum lane lane, void *buf, int64_t count, enum dtype t, int root,
+                           struct work **out) {
+    struct collective c = {.kind = KIND_BROADCAST, .buf = buf, .sum = {.count = count, .type = t}, .root = root};
     return start(g, lane, &c, out);
 }
 
-static struct collective parted(const struct group *g, enum kind kind, void *buf,
-                                const int64_t *part, enum dtype t, int root) {
-    return (struct collective){.kind = kind,
-                               .buf = buf,
-                               .part = part,
-                               .sum = {.count = part[g->size], .type = t},
-                               .root = root};
+static struct collective parted(const struct group *g, enum kind kind, void *buf, const int64_t *part, enum dtype t,
+                                int root) {
+    return (struct collective){
+        .kind = kind, .buf = buf, .part = part, .sum = {.count = part[g->size], .type = t}, .root = root};
 }
 
-enum error group_reduce_scatter(struct group *g, enum lane lane, void *buf, const int64_t *part,
-                                enum dtype t, enum redop op, struct work **out) {
+enum error group_reduce_scatter(struct group *g, enum lane lane, void *buf, const int64_t *part, enum dtype t,
+                                enum redop op, struct work **out) {
     struct collective c = parted(g, KIND_REDUCE_SCATTER, buf, part, t, 0);
     c.sum.op = op;
     return start(g, lane, &c, out);
 }
 
-enum error group_all_gather(struct group *g, enum lane lane, void *buf, const int64_t *part,
-                            enum dtype t, struct work **out) {
+enum error group_all_gather(struct group *g, enum lane lane, void *buf, const int64_t *part, enum dtype t,
+                            struct work **out) {
     struct collective c = parted(g, KIND_ALL_GATHER, buf, part, t, 0);
     return start(g, lane, &c, out);
 }
 
-enum error group_scatter(struct group *g, enum lane lane, void *buf, const int64_t *part,
-                         enum dtype t, int root, struct work **out) {
+enum error group_scatter(struct group *g, enum lane lane, void *buf, const int64_t *part, enum dtype t, int root,
+                         struct work **out) {
     struct collective c = parted(g, KIND_SCATTER, buf, part, t, root);
     return start(g, lane, &c, out);
 }
 
-enum error group_gather(struct group *g, enum lane lane, void *buf, const int64_t *part,
-                        enum dtype t, int root, struct work **out) {
+enum error group_gather(struct group *g, enum lane lane, void *buf, const int64_t *part, enum dtype t, int root,
+                        struct work **out) {
     struct collective c = parted(g, KIND_GATHER, buf, part, t, root);
     return start(g, lane, &c, out);
 }
 
-enum error group_all_to_all(struct group *g, enum lane lane, const void *send, const int64_t *to,
-                            void *recv, const int64_t *from, enum dtype t, struct work **out) {
+enum error group_all_to_all(struct group *g, enum lane lane, const void *send, const int64_t *to, void *recv,
+                            const int64_t *from, enum dtype t, struct work **out) {
     struct collective c = parted(g, KIND_ALL_TO_ALL, recv, from, t, 0);
     c.send = send;
     c.send_part = to;
     return start(g, lane, &c, out);
 }
 
-enum error group_send(struct group *g, enum lane lane, const void *buf, int64_t count, enum dtype t,
-                      int peer, struct work **out) {
+enum error group_send(struct group *g, enum lane lane, const void *buf, int64_t count, enum dtype t, int peer,
+                      struct work **out) {
     struct collective c = {.kind = KIND_SEND,
                            .buf = (char *)(uintptr_t)buf, /* read only */
                            .sum = {.count = count, .type = t},
@@ -311,10 +298,9 @@ enum error group_send(struct group *g, enum lane lane, const void *buf, int64_t 
     return start(g, lane, &c, out);
 }
 
-enum error group_recv(struct group *g, enum lane lane, void *buf, int64_t count, enum dtype t,
-                      int peer, struct work **out) {
-    struct collective c = {
-        .kind = KIND_RECV, .buf = buf, .sum = {.count = count, .type = t}, .root = peer};
+enum error group_recv(struct group *g, enum lane lane, void *buf, int64_t count, enum dtype t, int peer,
+                      struct work **out) {
+    struct collective c = {.kind = KIND_RECV, .buf = buf, .sum = {.count = count, .type = t}, .root = peer};
     return start(g, lane, &c, out);
 }
 

@@ -18,28 +18,24 @@ struct group_params {
     const char *link;      /* a name of links.def: "thread", "shm", "tcp", "hosts" */
     const char *algorithm; /* a name of algos.def, or "auto" */
     enum order order;
-    int idle; /* ranks below it give nothing to group_reduce: 1 for a server at rank 0 that only
+    int idle;                    /* ranks below it give nothing to group_reduce: 1 for a server at rank 0 that only
                  adds. The others are then numbered from it in the order of addition */
-    double timeout; /* seconds a collective may take; a warning is logged after a sixth of it (10 s
+    double timeout;              /* seconds a collective may take; a warning is logged after a sixth of it (10 s
                        of 60) */
-    double heartbeat; /* seconds of silence after which a rank on another host is lost; 0: 10 */
-    struct meeting *meeting; /* where the ranks of this host find each other: see launch/launch.h */
-    const struct roster
-        *roster;               /* NULL: all ranks are on this host. Borrowed, as are the next two */
-    struct port *port;         /* this rank's, for links to other hosts; else NULL */
-    struct recorder *recorder; /* of this rank; NULL: none */
-    uint64_t id;               /* of the group, the same on all ranks; no two at a time have one */
+    double heartbeat;            /* seconds of silence after which a rank on another host is lost; 0: 10 */
+    struct meeting *meeting;     /* where the ranks of this host find each other: see launch/launch.h */
+    const struct roster *roster; /* NULL: all ranks are on this host. Borrowed, as are the next two */
+    struct port *port;           /* this rank's, for links to other hosts; else NULL */
+    struct recorder *recorder;   /* of this rank; NULL: none */
+    uint64_t id;                 /* of the group, the same on all ranks; no two at a time have one */
     struct emulation emulate;
     /* Where ranks compute on accelerators: how buffers that lie there travel: "auto" or a name of
      * carriers.def, the same on all ranks. NULL: all buffers are the host's. */
     const char *carrier;
-    struct device
-        *device; /* with a carrier: this rank's accelerator; NULL or a host's: it has none */
-    bool
-        bitwise; /* with a carrier: floats are added in 'order' there, too, not in the library's own */
-    bool repeatable; /* with a carrier: the same calls again give the same bits */
-    const char *
-        interface; /* with a carrier: the address or the name of the network interface that a library of its
+    struct device *device; /* with a carrier: this rank's accelerator; NULL or a host's: it has none */
+    bool bitwise;          /* with a carrier: floats are added in 'order' there, too, not in the library's own */
+    bool repeatable;       /* with a carrier: the same calls again give the same bits */
+    const char *interface; /* with a carrier: the address or the name of the network interface that a library of its
                               own is to use; NULL: the one it takes */
 };
 /* Collective: returns when all ranks are there. */
@@ -85,34 +81,32 @@ enum { GROUP_WORKS = 256 }; /* of LANE_COMM that may be begun and not waited for
 /* Each starts a collective and gives its handle; *out may be NULL for LANE_INLINE, which has
  * finished on return. Buffers are borrowed until work_wait. Counts are in elements, any count, zero
  * included. In place: send == recv. */
-MUST_CHECK enum error group_all_reduce(struct group *g, enum lane lane, void *buf, int64_t count,
-                                       enum dtype t, enum redop op, struct work **out);
+MUST_CHECK enum error group_all_reduce(struct group *g, enum lane lane, void *buf, int64_t count, enum dtype t,
+                                       enum redop op, struct work **out);
 /* The sum lands at root; other ranks' buffers keep their content. */
-MUST_CHECK enum error group_reduce(struct group *g, enum lane lane, void *buf, int64_t count,
-                                   enum dtype t, enum redop op, int root, struct work **out);
-MUST_CHECK enum error group_broadcast(struct group *g, enum lane lane, void *buf, int64_t count,
-                                      enum dtype t, int root, struct work **out);
+MUST_CHECK enum error group_reduce(struct group *g, enum lane lane, void *buf, int64_t count, enum dtype t,
+                                   enum redop op, int root, struct work **out);
+MUST_CHECK enum error group_broadcast(struct group *g, enum lane lane, void *buf, int64_t count, enum dtype t, int root,
+                                      struct work **out);
 /* Rank r's part of buf is [part[r], part[r + 1]) in elements (size + 1 entries). reduce_scatter:
  * each rank's own part holds the sum afterwards, the rest keeps its content. all_gather: every part
  * from its owner. scatter: root's parts to their owners. gather: to root. */
-MUST_CHECK enum error group_reduce_scatter(struct group *g, enum lane lane, void *buf,
-                                           const int64_t *part, enum dtype t, enum redop op,
-                                           struct work **out);
-MUST_CHECK enum error group_all_gather(struct group *g, enum lane lane, void *buf,
-                                       const int64_t *part, enum dtype t, struct work **out);
-MUST_CHECK enum error group_scatter(struct group *g, enum lane lane, void *buf, const int64_t *part,
-                                    enum dtype t, int root, struct work **out);
-MUST_CHECK enum error group_gather(struct group *g, enum lane lane, void *buf, const int64_t *part,
-                                   enum dtype t, int root, struct work **out);
+MUST_CHECK enum error group_reduce_scatter(struct group *g, enum lane lane, void *buf, const int64_t *part,
+                                           enum dtype t, enum redop op, struct work **out);
+MUST_CHECK enum error group_all_gather(struct group *g, enum lane lane, void *buf, const int64_t *part, enum dtype t,
+                                       struct work **out);
+MUST_CHECK enum error group_scatter(struct group *g, enum lane lane, void *buf, const int64_t *part, enum dtype t,
+                                    int root, struct work **out);
+MUST_CHECK enum error group_gather(struct group *g, enum lane lane, void *buf, const int64_t *part, enum dtype t,
+                                   int root, struct work **out);
 /* send[part] to rank r is [to[r], to[r + 1]), what comes from it goes to [from[r], from[r + 1]) of
  * recv; both have size + 1 entries. The buffers do not overlap. */
-MUST_CHECK enum error group_all_to_all(struct group *g, enum lane lane, const void *send,
-                                       const int64_t *to, void *recv, const int64_t *from,
-                                       enum dtype t, struct work **out);
-MUST_CHECK enum error group_send(struct group *g, enum lane lane, const void *buf, int64_t count,
-                                 enum dtype t, int peer, struct work **out);
-MUST_CHECK enum error group_recv(struct group *g, enum lane lane, void *buf, int64_t count,
-                                 enum dtype t, int peer, struct work **out);
+MUST_CHECK enum error group_all_to_all(struct group *g, enum lane lane, const void *send, const int64_t *to, void *recv,
+                                       const int64_t *from, enum dtype t, struct work **out);
+MUST_CHECK enum error group_send(struct group *g, enum lane lane, const void *buf, int64_t count, enum dtype t,
+                                 int peer, struct work **out);
+MUST_CHECK enum error group_recv(struct group *g, enum lane lane, void *buf, int64_t count, enum dtype t, int peer,
+                                 struct work **out);
 MUST_CHECK enum error group_barrier(struct group *g);
 
 /* Waits until it is done; gives the slot back. The result of the work. */

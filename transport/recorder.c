@@ -53,8 +53,7 @@ static void write_head(struct record_head *h, int rank, int size) {
     (void)gethostname(h->host, sizeof h->host - 1);
     for (size_t i = 0; i < sizeof kind_names / sizeof *kind_names; i++)
         snprintf(h->kinds[i], sizeof h->kinds[i], "%s", kind_names[i]);
-    for (int t = 0; t < DTYPES; t++)
-        snprintf(h->types[t], sizeof h->types[t], "%s", dtype_name((enum dtype)t));
+    for (int t = 0; t < DTYPES; t++) snprintf(h->types[t], sizeof h->types[t], "%s", dtype_name((enum dtype)t));
     h->check = record_head_check(h);
 }
 
@@ -70,8 +69,7 @@ static enum error make_folder_of(const char *path) {
 /* The file has all its blocks from here on: a full disk is an error now and no signal later. */
 static enum error file_create(const char *path, int *out) {
     TRY(make_folder_of(path));
-    if (unlink(path) != 0 && errno != ENOENT)
-        return FAIL(ERR_CREATE, "cannot replace '%s': %s", path, strerror(errno));
+    if (unlink(path) != 0 && errno != ENOENT) return FAIL(ERR_CREATE, "cannot replace '%s': %s", path, strerror(errno));
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0) return FAIL(ERR_CREATE, "cannot create '%s': %s", path, strerror(errno));
     int why;
@@ -159,8 +157,7 @@ void recorder_note(struct recorder *r, const char *doing, int64_t step) {
     uint32_t turn = atomic_load_explicit(&h->noting, memory_order_relaxed);
     atomic_store_explicit(&h->noting, turn + 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
-    for (int i = 0; i < RECORDER_TEXT / 8; i++)
-        atomic_store_explicit(&h->doing[i], words[i], memory_order_relaxed);
+    for (int i = 0; i < RECORDER_TEXT / 8; i++) atomic_store_explicit(&h->doing[i], words[i], memory_order_relaxed);
     atomic_store_explicit(&h->step, step, memory_order_relaxed);
     atomic_store_explicit(&h->noted, clock_ns(), memory_order_relaxed);
     atomic_store_explicit(&h->noting, turn + 2, memory_order_release);

@@ -48,5 +48,4 @@ struct recording {
 /* ERR_DATA: not a recorder's file, or damaged. */
 MUST_CHECK enum error recording_read(const char *path, struct pool *pool, struct recording *out);
 /* Who was where: the text that 'engine inspect' prints for the recordings of one run's ranks. */
-MUST_CHECK enum error recording_merge(const struct recording *ranks, int n, struct pool *pool,
-                                      char **text);
+MUST_CHECK enum error recording_merge(const struct recording *ranks, int n, struct pool *pool, char **text);

@@ -47,8 +47,8 @@ _Static_assert(sizeof(struct record) == 64, "records are a line each");
 
 /* Never 0. */
 static inline uint32_t record_check(const struct record *r) {
-    uint64_t what = (uint64_t)r->lane | (uint64_t)r->kind << 8 | (uint64_t)r->type << 16 |
-                    (uint64_t)r->op << 24 | (uint64_t)(uint32_t)r->peer << 32;
+    uint64_t what = (uint64_t)r->lane | (uint64_t)r->kind << 8 | (uint64_t)r->type << 16 | (uint64_t)r->op << 24 |
+                    (uint64_t)(uint32_t)r->peer << 32;
     const uint64_t words[] = {r->number, (uint64_t)r->began, (uint64_t)r->count, r->sequence, what};
     uint64_t h = 0xcbf29ce484222325u;
     for (int i = 0; i < 5; i++) {

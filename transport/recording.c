@@ -9,8 +9,7 @@
 /* Text of a file, as a terminal bears it; src may lack its end. */
 static void copy_text(char *dst, size_t size, const char *src, size_t n) {
     size_t i = 0;
-    for (; i + 1 < size && i < n && src[i]; i++)
-        dst[i] = src[i] >= ' ' && src[i] <= '~' ? src[i] : '?';
+    for (; i + 1 < size && i < n && src[i]; i++) dst[i] = src[i] >= ' ' && src[i] <= '~' ? src[i] : '?';
     dst[i] = '\0';
 }
 
@@ -21,8 +20,7 @@ enum { KNOWN_ERRORS = 0 ERRORS(X) };
 static enum error check_head(const char *path, const struct record_head *h) {
     if (memcmp(h->magic, RECORD_MAGIC, sizeof h->magic))
         return FAIL(ERR_DATA, "'%s' is not a flight recorder's file", path);
-    if (h->check != record_head_check(h) || h->size < 1 || h->size > RANKS_MAX || h->rank < 0 ||
-        h->rank >= h->size)
+    if (h->check != record_head_check(h) || h->size < 1 || h->size > RANKS_MAX || h->rank < 0 || h->rank >= h->size)
         return FAIL(ERR_DATA, "'%s': the head is damaged", path);
     return ERR_NONE;
 }
@@ -46,29 +44,25 @@ static void read_head(const struct record_head *h, struct recording *out) {
 }
 
 /* False for a place that was never used, or whose record is torn or damaged. */
-static bool read_record(const struct record_head *h, const struct record *e, size_t place,
-                        struct recording_call *out) {
+static bool read_record(const struct record_head *h, const struct record *e, size_t place, struct recording_call *out) {
     if (e->check == 0 || e->check != record_check(e)) return false;
-    if (e->lane != place / RECORDS_A_LANE || e->number % RECORDS_A_LANE != place % RECORDS_A_LANE)
-        return false;
+    if (e->lane != place / RECORDS_A_LANE || e->number % RECORDS_A_LANE != place % RECORDS_A_LANE) return false;
     if (e->ended != 0 && e->ended < e->began) return false;
-    *out = (struct recording_call){
-        .call = {.sequence = e->sequence,
-                 .lane = e->lane,
-                 .kind = e->kind,
-                 .type = e->type,
-                 .op = e->op,
-                 .peer = e->peer,
-                 .count = e->count},
-        .began = e->began,
-        .ended = e->ended,
-        .error = e->error >= 0 && e->error < KNOWN_ERRORS ? e->error : (int)ERR_BUG};
+    *out = (struct recording_call){.call = {.sequence = e->sequence,
+                                            .lane = e->lane,
+                                            .kind = e->kind,
+                                            .type = e->type,
+                                            .op = e->op,
+                                            .peer = e->peer,
+                                            .count = e->count},
+                                   .began = e->began,
+                                   .ended = e->ended,
+                                   .error = e->error >= 0 && e->error < KNOWN_ERRORS ? e->error : (int)ERR_BUG};
     if (e->kind < RECORD_KINDS && *h->kinds[e->kind])
         copy_text(out->name, sizeof out->name, h->kinds[e->kind], sizeof h->kinds[0]);
     else
         snprintf(out->name, sizeof out->name, "call of kind %u", e->kind);
-    if (e->type < RECORD_TYPES)
-        copy_text(out->type, sizeof out->type, h->types[e->type], sizeof h->types[0]);
+    if (e->type < RECORD_TYPES) copy_text(out->type, sizeof out->type, h->types[e->type], sizeof h->types[0]);
     return true;
 }
 
@@ -83,8 +77,7 @@ enum error recording_read(const char *path, struct pool *pool, struct recording 
     struct record_head head;
     TRY(file_read(path, RECORD_FILE, pool, &bytes, &n));
     if (n != RECORD_FILE)
-        return FAIL(ERR_DATA, "'%s' has %zu bytes, a flight recorder's file %d", path, n,
-                    RECORD_FILE);
+        return FAIL(ERR_DATA, "'%s' has %zu bytes, a flight recorder's file %d", path, n, RECORD_FILE);
     memcpy(&head, bytes, sizeof head);
     TRY(check_head(path, &head));
     read_head(&head, out);

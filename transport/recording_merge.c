@@ -19,11 +19,9 @@ struct merge {
 
 /* ---- looking up ---- */
 
-static const struct recording_call *find_call(const struct recording *r, int lane,
-                                              uint32_t sequence) {
+static const struct recording_call *find_call(const struct recording *r, int lane, uint32_t sequence) {
     for (int i = r->ncalls - 1; i >= 0; i--)
-        if (r->calls[i].call.lane == lane && r->calls[i].call.sequence == sequence)
-            return &r->calls[i];
+        if (r->calls[i].call.lane == lane && r->calls[i].call.sequence == sequence) return &r->calls[i];
     return NULL;
 }
 
@@ -60,14 +58,12 @@ static double last_sign(const struct recording *r) {
 }
 
 /* How long a call has lasted, one that never ended until all was over. */
-static double lasted(const struct merge *m, const struct recording *r,
-                     const struct recording_call *c) {
+static double lasted(const struct merge *m, const struct recording *r, const struct recording_call *c) {
     return c->ended ? ((double)c->ended - (double)c->began) * 1e-9 : m->end - wall_of(r, c->began);
 }
 
 static bool same_call(const struct recorded_call *a, const struct recorded_call *b) {
-    return a->kind == b->kind && a->type == b->type && a->op == b->op && a->peer == b->peer &&
-           a->count == b->count;
+    return a->kind == b->kind && a->type == b->type && a->op == b->op && a->peer == b->peer && a->count == b->count;
 }
 
 /* ---- words ---- */
@@ -80,8 +76,7 @@ static void print_call(const struct merge *m, const struct recording_call *c) {
 
 /* "all_reduce(f32, 1024)", with what else may differ. */
 static void print_whole(const struct merge *m, const struct recording_call *c) {
-    fprintf(m->out, "%s(%s, %lld, operation %u", c->name, c->type, (long long)c->call.count,
-            c->call.op);
+    fprintf(m->out, "%s(%s, %lld, operation %u", c->name, c->type, (long long)c->call.count, c->call.op);
     if (c->call.peer >= 0) fprintf(m->out, ", root %d", c->call.peer);
     fprintf(m->out, ")");
 }
@@ -89,8 +84,7 @@ static void print_whole(const struct merge *m, const struct recording_call *c) {
 /* "ranks 0, 1, 3": those that have entered the collective, or not. Gives how many. */
 static int print_ranks(const struct merge *m, int lane, uint32_t sequence, bool entered) {
     int count = 0, shown = 0;
-    for (int i = 0; i < m->n; i++)
-        count += (find_call(&m->ranks[i], lane, sequence) != NULL) == entered;
+    for (int i = 0; i < m->n; i++) count += (find_call(&m->ranks[i], lane, sequence) != NULL) == entered;
     if (count) fprintf(m->out, count == 1 ? "rank " : "ranks ");
     for (int i = 0; i < m->n; i++)
         if ((find_call(&m->ranks[i], lane, sequence) != NULL) == entered)
@@ -127,8 +121,7 @@ static void print_mismatches(const struct merge *m, int lane, const struct recor
         if (!c || same_call(&c->call, &first->call)) continue;
         fprintf(m->out, "  MISMATCH: rank %d called ", m->ranks[i].rank);
         print_whole(m, c);
-        fprintf(m->out, " as collective %u, where rank %d called ", (unsigned)c->call.sequence,
-                m->ranks[who].rank);
+        fprintf(m->out, " as collective %u, where rank %d called ", (unsigned)c->call.sequence, m->ranks[who].rank);
         print_whole(m, first);
         fprintf(m->out, "\n");
     }
@@ -136,8 +129,7 @@ static void print_mismatches(const struct merge *m, int lane, const struct recor
 
 static void print_lane(const struct merge *m, int lane) {
     uint32_t next = m->next[lane];
-    const struct recording_call *done = any_call(m, lane, next - 1),
-                                *open = any_call(m, lane, next);
+    const struct recording_call *done = any_call(m, lane, next - 1), *open = any_call(m, lane, next);
     fprintf(m->out, lane ? "communication lane: " : "the ranks' own calls: ");
     if (done) {
         fprintf(m->out, "all finished ");
@@ -161,15 +153,13 @@ static void print_lane(const struct merge *m, int lane) {
 
 /* ---- one rank ---- */
 
-static void print_last_call(const struct merge *m, const struct recording *r,
-                            const struct recording_call *c) {
+static void print_last_call(const struct merge *m, const struct recording *r, const struct recording_call *c) {
     fprintf(m->out, is_done(c) ? "was last in " : "was in ");
     print_call(m, c);
     if (is_done(c))
         fprintf(m->out, ", done");
     else if (c->ended)
-        fprintf(m->out, " for %.1f s, which failed: %s", lasted(m, r, c),
-                error_text((enum error)c->error));
+        fprintf(m->out, " for %.1f s, which failed: %s", lasted(m, r, c), error_text((enum error)c->error));
     else
         fprintf(m->out, " for %.1f s, which never ended", lasted(m, r, c));
 }
@@ -200,13 +190,11 @@ static void print_rank(const struct merge *m, const struct recording *r) {
         fprintf(m->out, "has called nothing");
     if (*r->doing) {
         bool after = !last || (last->ended && r->noted >= last->ended);
-        fprintf(m->out, "; %s: %s of step %lld", after ? "then" : "before that", r->doing,
-                (long long)r->step);
+        fprintf(m->out, "; %s: %s of step %lld", after ? "then" : "before that", r->doing, (long long)r->step);
     }
     for (int lane = 0; lane < LANES && !r->clean; lane++)
         if (m->next[lane]) print_missed(m, r, lane);
-    if (!r->clean)
-        fprintf(m->out, "; last sign of life %.1f s before the end", m->end - last_sign(r));
+    if (!r->clean) fprintf(m->out, "; last sign of life %.1f s before the end", m->end - last_sign(r));
     fprintf(m->out, "\n");
 }
 
@@ -240,8 +228,7 @@ static void print_all(struct merge *m) {
         if (i == 0 || sign > m->end) m->end = sign;
         clean += m->ranks[i].clean;
     }
-    fprintf(m->out, "flight recorder: %d rank%s, %d ended well\n", m->n, m->n == 1 ? "" : "s",
-            clean);
+    fprintf(m->out, "flight recorder: %d rank%s, %d ended well\n", m->n, m->n == 1 ? "" : "s", clean);
     print_open(m);
     for (int lane = 0; lane < LANES; lane++) {
         m->next[lane] = m->n ? next_of(m, lane) : 0;

@@ -7,19 +7,16 @@
 #include <unistd.h>
 
 static bool ends(nng_stream *s, nng_sockaddr *local, nng_sockaddr *remote) {
-    return nng_stream_get_addr(s, NNG_OPT_LOCADDR, local) == 0 &&
-           nng_stream_get_addr(s, NNG_OPT_REMADDR, remote) == 0;
+    return nng_stream_get_addr(s, NNG_OPT_LOCADDR, local) == 0 && nng_stream_get_addr(s, NNG_OPT_REMADDR, remote) == 0;
 }
 
 void remote_name(nng_stream *s, char out[REMOTE_MAX]) {
     char number[INET6_ADDRSTRLEN];
     nng_sockaddr a;
     bool known = nng_stream_get_addr(s, NNG_OPT_REMADDR, &a) == 0;
-    if (known && a.s_family == NNG_AF_INET &&
-        inet_ntop(AF_INET, &a.s_in.sa_addr, number, sizeof number))
+    if (known && a.s_family == NNG_AF_INET && inet_ntop(AF_INET, &a.s_in.sa_addr, number, sizeof number))
         snprintf(out, REMOTE_MAX, "%s:%d", number, ntohs(a.s_in.sa_port));
-    else if (known && a.s_family == NNG_AF_INET6 &&
-             inet_ntop(AF_INET6, a.s_in6.sa_addr, number, sizeof number))
+    else if (known && a.s_family == NNG_AF_INET6 && inet_ntop(AF_INET6, a.s_in6.sa_addr, number, sizeof number))
         snprintf(out, REMOTE_MAX, "[%s]:%d", number, ntohs(a.s_in6.sa_port));
     else
         snprintf(out, REMOTE_MAX, "an unknown address");

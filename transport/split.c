@@ -56,8 +56,7 @@ static enum error gather(struct group *g, void *all, int n) {
 /* Inserts rank r where its key belongs: equal keys stay in the order of ranks. */
 static void insert(struct split *s, const struct wish *wishes, int r) {
     int i = s->n++;
-    for (; i > 0 && wishes[s->member[i - 1]].key > wishes[r].key; i--)
-        s->member[i] = s->member[i - 1];
+    for (; i > 0 && wishes[s->member[i - 1]].key > wishes[r].key; i--) s->member[i] = s->member[i - 1];
     s->member[i] = r;
 }
 
@@ -134,8 +133,8 @@ static enum error host_party(struct split *s, struct invitation *out) {
 static enum error join_process(struct split *s, const struct invitation *in) {
     int fd = meeting_fd_of(in->pid, in->where);
     if (fd < 0)
-        return FAIL(ERR_IO, "/proc/%lld/fd/%lld of rank %d: %s", (long long)in->pid,
-                    (long long)in->where, s->host, strerror(errno));
+        return FAIL(ERR_IO, "/proc/%lld/fd/%lld of rank %d: %s", (long long)in->pid, (long long)in->where, s->host,
+                    strerror(errno));
     enum error err = make_party(s, 1);
     if (!err) err = meeting_join(fd, s->neighbours, &s->party->meeting);
     if (err && s->party) {

@@ -130,8 +130,7 @@ enum error queue_submit(struct group *g, const struct collective *c, struct work
     struct queue *q = g->queue;
     struct work *w = work_at(q, q->next); /* only this thread changes next */
     if (atomic_load(&w->state) != WORK_FREE)
-        return group_fail(g, ERR_BUG, "rank %d: work begun %d calls ago has not been waited for",
-                          g->rank, GROUP_WORKS);
+        return group_fail(g, ERR_BUG, "rank %d: work begun %d calls ago has not been waited for", g->rank, GROUP_WORKS);
     w->call = *c;
     w->call.part = keep(w->part, c->part, g->size + 1);
     w->call.send_part = keep(w->part + g->size + 1, c->send_part, g->size + 1);

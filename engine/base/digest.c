@@ -33,19 +33,16 @@ static uint32_t crc32c_plain(uint32_t crc, const uint8_t *p, size_t n) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, tables_make);
     for (; n >= 8; p += 8, n -= 8) {
-        uint32_t a = crc ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 |
-                            (uint32_t)p[3] << 24);
-        crc = crc_table[7][a & 255] ^ crc_table[6][a >> 8 & 255] ^ crc_table[5][a >> 16 & 255] ^
-              crc_table[4][a >> 24] ^ crc_table[3][p[4]] ^ crc_table[2][p[5]] ^ crc_table[1][p[6]] ^
-              crc_table[0][p[7]];
+        uint32_t a = crc ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
+        crc = crc_table[7][a & 255] ^ crc_table[6][a >> 8 & 255] ^ crc_table[5][a >> 16 & 255] ^ crc_table[4][a >> 24] ^
+              crc_table[3][p[4]] ^ crc_table[2][p[5]] ^ crc_table[1][p[6]] ^ crc_table[0][p[7]];
     }
     while (n--) crc = crc >> 8 ^ crc_table[0][(crc ^ *p++) & 255];
     return crc;
 }
 
 #if defined(__x86_64__)
-__attribute__((target("sse4.2"))) static uint32_t crc32c_sse42(uint32_t crc, const uint8_t *p,
-                                                               size_t n) {
+__attribute__((target("sse4.2"))) static uint32_t crc32c_sse42(uint32_t crc, const uint8_t *p, size_t n) {
     uint64_t c = crc;
     for (; n >= 8; p += 8, n -= 8) {
         uint64_t word;
@@ -83,12 +80,11 @@ static inline uint32_t rotate(uint32_t x, int n) {
 
 /* One round with the eight variables in place: the caller turns their names instead of moving them.
  */
-#define ROUND(a, b, c, d, e, f, g, h, i)                                                           \
-    do {                                                                                           \
-        uint32_t t = h + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + (g ^ (e & (f ^ g))) +    \
-                     sha_k[i] + w[i];                                                              \
-        d += t;                                                                                    \
-        h = t + (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + ((a & b) | (c & (a | b)));        \
+#define ROUND(a, b, c, d, e, f, g, h, i)                                                                               \
+    do {                                                                                                               \
+        uint32_t t = h + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + (g ^ (e & (f ^ g))) + sha_k[i] + w[i];       \
+        d += t;                                                                                                        \
+        h = t + (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + ((a & b) | (c & (a | b)));                            \
     } while (0)
 
 static void sha_schedule(const uint8_t *p, uint32_t w[64]) {
@@ -96,8 +92,8 @@ static void sha_schedule(const uint8_t *p, uint32_t w[64]) {
         w[i] = (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
     for (int i = 16; i < 64; i++) {
         uint32_t x = w[i - 15], y = w[i - 2];
-        w[i] = w[i - 16] + (rotate(x, 7) ^ rotate(x, 18) ^ x >> 3) + w[i - 7] +
-               (rotate(y, 17) ^ rotate(y, 19) ^ y >> 10);
+        w[i] =
+            w[i - 16] + (rotate(x, 7) ^ rotate(x, 18) ^ x >> 3) + w[i - 7] + (rotate(y, 17) ^ rotate(y, 19) ^ y >> 10);
     }
 }
 
@@ -122,13 +118,11 @@ static void sha_blocks_plain(uint32_t s[8], const uint8_t *p, size_t blocks) {
 #if defined(__x86_64__)
 /* The instruction does two rounds on the state split as (a,b,e,f) and (c,d,g,h); w[0..3] is a
  * window of 16 schedule words that rolls by four each turn. */
-__attribute__((target("sha,sse4.1"))) static void sha_blocks_ni(uint32_t s[8], const uint8_t *p,
-                                                                size_t blocks) {
+__attribute__((target("sha,sse4.1"))) static void sha_blocks_ni(uint32_t s[8], const uint8_t *p, size_t blocks) {
     const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0bll, 0x0405060700010203ll);
     __m128i abcd = _mm_loadu_si128((const __m128i *)(const void *)s);
     __m128i efgh = _mm_loadu_si128((const __m128i *)(const void *)(s + 4));
-    abcd =
-        _mm_shuffle_epi32(abcd, 0xB1); /* badc, low lane first: the order the instruction wants */
+    abcd = _mm_shuffle_epi32(abcd, 0xB1); /* badc, low lane first: the order the instruction wants */
     efgh = _mm_shuffle_epi32(efgh, 0x1B);
     __m128i abef = _mm_alignr_epi8(abcd, efgh, 8), cdgh = _mm_blend_epi16(efgh, abcd, 0xF0);
     for (; blocks--; p += 64) {
@@ -146,8 +140,7 @@ __attribute__((target("sha,sse4.1"))) static void sha_blocks_ni(uint32_t s[8], c
                 now = _mm_sha256msg2_epu32(now, last);
             }
             w[i & 3] = now;
-            now =
-                _mm_add_epi32(now, _mm_load_si128((const __m128i *)(const void *)(sha_k + i * 4)));
+            now = _mm_add_epi32(now, _mm_load_si128((const __m128i *)(const void *)(sha_k + i * 4)));
             cdgh = _mm_sha256rnds2_epu32(cdgh, abef, now);
             abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(now, 0x0E));
         }
@@ -163,15 +156,13 @@ __attribute__((target("sha,sse4.1"))) static void sha_blocks_ni(uint32_t s[8], c
 #include <cpuid.h>
 static int has_sha(void) { /* no name for it in __builtin_cpu_supports of our compilers */
     unsigned a, b = 0, c, d;
-    return __builtin_cpu_supports("sse4.1") && __get_cpuid_count(7, 0, &a, &b, &c, &d) &&
-           (b >> 29 & 1);
+    return __builtin_cpu_supports("sse4.1") && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b >> 29 & 1);
 }
 #endif
 
 static void sha_blocks(uint32_t s[8], const uint8_t *p, size_t blocks) {
 #if defined(__x86_64__)
-    static _Atomic int
-        known; /* 0 not asked yet, 1 no, 2 yes: asking costs a trap in a virtual machine */
+    static _Atomic int known; /* 0 not asked yet, 1 no, 2 yes: asking costs a trap in a virtual machine */
     if (!known) known = 1 + has_sha();
     if (known == 2) {
         sha_blocks_ni(s, p, blocks);
@@ -182,8 +173,8 @@ static void sha_blocks(uint32_t s[8], const uint8_t *p, size_t blocks) {
 }
 
 void sha256_init(struct sha256 *s) {
-    *s = (struct sha256){.h = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f,
-                               0x9b05688c, 0x1f83d9ab, 0x5be0cd19}};
+    *s = (struct sha256){
+        .h = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19}};
 }
 
 void sha256_update(struct sha256 *s, const void *data, size_t n) {
@@ -250,8 +241,7 @@ void hmac_final(const struct hmac *h, struct sha256 inner, uint8_t out[SHA256_BY
     sha256_final(outer, out);
 }
 
-void hmac_sha256(const void *key, size_t key_n, const void *data, size_t n,
-                 uint8_t out[SHA256_BYTES]) {
+void hmac_sha256(const void *key, size_t key_n, const void *data, size_t n, uint8_t out[SHA256_BYTES]) {
     struct hmac h;
     hmac_init(&h, key, key_n);
     struct sha256 inner = h.inner;
@@ -267,8 +257,7 @@ static void hash_digest(const struct sha256 *pad, uint8_t block[64], uint32_t h[
 }
 
 /* The first round is an HMAC of the salt; each later one, of one digest, is two blocks. */
-void pbkdf2_sha256(const char *secret, const void *salt, size_t salt_n, uint32_t rounds,
-                   uint8_t out[SHA256_BYTES]) {
+void pbkdf2_sha256(const char *secret, const void *salt, size_t salt_n, uint32_t rounds, uint8_t out[SHA256_BYTES]) {
     static const uint8_t first[4] = {0, 0, 0, 1};
     uint8_t block[64] = {[32] = 0x80, [62] = 96 * 8 >> 8, [63] = 96 * 8 & 255};
     uint32_t h[8];

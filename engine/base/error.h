@@ -6,20 +6,20 @@
 #include <stddef.h>
 
 /*  name      what it means               exit code of the process */
-#define ERRORS(X)                                                                                  \
-    X(NONE, "success", 0)                                                                          \
-    X(RESULT, "the result is not acceptable", 1)                                                   \
-    X(USAGE, "wrong usage", 64)                                                                    \
-    X(DATA, "bad data", 65)                                                                        \
-    X(INPUT, "missing input", 66)                                                                  \
-    X(DEVICE, "device or feature unavailable", 69)                                                 \
-    X(BUG, "internal error", 70)                                                                   \
-    X(MEMORY, "out of memory", 71)                                                                 \
-    X(CREATE, "cannot create", 73)                                                                 \
-    X(IO, "input or output failed", 74)                                                            \
-    X(PEER, "a rank was lost", 75)                                                                 \
-    X(TIMEOUT, "timed out", 75)                                                                    \
-    X(MISMATCH, "ranks disagree", 70)                                                              \
+#define ERRORS(X)                                                                                                      \
+    X(NONE, "success", 0)                                                                                              \
+    X(RESULT, "the result is not acceptable", 1)                                                                       \
+    X(USAGE, "wrong usage", 64)                                                                                        \
+    X(DATA, "bad data", 65)                                                                                            \
+    X(INPUT, "missing input", 66)                                                                                      \
+    X(DEVICE, "device or feature unavailable", 69)                                                                     \
+    X(BUG, "internal error", 70)                                                                                       \
+    X(MEMORY, "out of memory", 71)                                                                                     \
+    X(CREATE, "cannot create", 73)                                                                                     \
+    X(IO, "input or output failed", 74)                                                                                \
+    X(PEER, "a rank was lost", 75)                                                                                     \
+    X(TIMEOUT, "timed out", 75)                                                                                        \
+    X(MISMATCH, "ranks disagree", 70)                                                                                  \
     X(CONFIG, "bad configuration", 78)
 
 enum error {
@@ -46,13 +46,13 @@ enum error error_set(enum error err, const char *fmt, ...) __attribute__((format
 enum error error_prefix(enum error err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #define FAIL(err, ...) error_set((err), __VA_ARGS__)
-#define TRY(expr)                                                                                  \
-    do {                                                                                           \
-        enum error try_err_ = (expr);                                                              \
-        if (try_err_ != ERR_NONE) return try_err_;                                                 \
+#define TRY(expr)                                                                                                      \
+    do {                                                                                                               \
+        enum error try_err_ = (expr);                                                                                  \
+        if (try_err_ != ERR_NONE) return try_err_;                                                                     \
     } while (0)
 /* For functions that own something: err is the caller's variable, label its clean-up. */
-#define TRY_GOTO(err, expr, label)                                                                 \
-    do {                                                                                           \
-        if (((err) = (expr)) != ERR_NONE) goto label;                                              \
+#define TRY_GOTO(err, expr, label)                                                                                     \
+    do {                                                                                                               \
+        if (((err) = (expr)) != ERR_NONE) goto label;                                                                  \
     } while (0)

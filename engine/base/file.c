@@ -34,15 +34,13 @@ static enum error read_upto(int fd, const char *path, char *text, size_t size, s
     return ERR_NONE;
 }
 
-static enum error read_regular(int fd, const char *path, size_t limit, struct pool *pool,
-                               char **text, size_t *length) {
+static enum error read_regular(int fd, const char *path, size_t limit, struct pool *pool, char **text, size_t *length) {
     struct stat st;
     if (fstat(fd, &st) != 0) return fail_path(ERR_IO, "look at", path);
     if (S_ISDIR(st.st_mode)) return FAIL(ERR_DATA, "'%s' is a folder, not a file", path);
     if (!S_ISREG(st.st_mode)) return FAIL(ERR_DATA, "'%s' is not a regular file", path);
     if ((uint64_t)st.st_size > limit)
-        return FAIL(ERR_DATA, "'%s' has %lld bytes; at most %zu are allowed", path,
-                    (long long)st.st_size, limit);
+        return FAIL(ERR_DATA, "'%s' has %lld bytes; at most %zu are allowed", path, (long long)st.st_size, limit);
     char *t = pool_alloc(pool, (size_t)st.st_size + 1);
     if (!t) return ERR_MEMORY;
     TRY(read_upto(fd, path, t, (size_t)st.st_size, length));
@@ -50,8 +48,7 @@ static enum error read_regular(int fd, const char *path, size_t limit, struct po
     return ERR_NONE;
 }
 
-enum error file_read(const char *path, size_t limit, struct pool *pool, char **text,
-                     size_t *length) {
+enum error file_read(const char *path, size_t limit, struct pool *pool, char **text, size_t *length) {
     /* O_NONBLOCK: opening a fifo must not wait for its writer. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
@@ -88,9 +85,7 @@ enum error file_pread_all(int fd, void *data, size_t n, int64_t offset, const ch
         ssize_t done = pread(fd, p, n, offset);
         if (done < 0 && errno == EINTR) continue;
         if (done < 0) return fail_path(ERR_IO, "read", path);
-        if (done == 0)
-            return FAIL(ERR_DATA, "'%s' ends at byte %lld, %zu bytes early", path,
-                        (long long)offset, n);
+        if (done == 0) return FAIL(ERR_DATA, "'%s' ends at byte %lld, %zu bytes early", path, (long long)offset, n);
         p += done, n -= (size_t)done, offset += done;
     }
     return ERR_NONE;
@@ -132,8 +127,7 @@ enum error file_sync_folder(const char *path) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return fail_path(ERR_IO, "open", path);
     int failed = fsync(fd);
-    if (failed && errno == EINVAL)
-        failed = 0; /* a file system that cannot, and need not, sync folders */
+    if (failed && errno == EINVAL) failed = 0; /* a file system that cannot, and need not, sync folders */
     enum error err = failed ? fail_path(ERR_IO, "sync", path) : ERR_NONE;
     if (close(fd) != 0 && err == ERR_NONE) err = fail_path(ERR_IO, "close", path);
     return err;
@@ -168,8 +162,7 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
 enum error file_remove_tree(const char *path) {
     struct stat st;
     if (lstat(path, &st) != 0 && errno == ENOENT) return ERR_NONE;
-    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0)
-        return fail_path(ERR_IO, "remove", path);
+    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0) return fail_path(ERR_IO, "remove", path);
     return ERR_NONE;
 }
 
@@ -186,9 +179,8 @@ static bool temporary_lock(const char *path, int how, int *fd) {
 static void temporary_sweep(const char *root, const char *prefix, struct pool *pool) {
     DIR *dir = opendir(root);
     for (struct dirent *e; dir && (e = readdir(dir));) {
-        char *path = strncmp(e->d_name, prefix, strlen(prefix)) == 0
-                         ? pool_printf(pool, "%s/%s", root, e->d_name)
-                         : NULL;
+        char *path =
+            strncmp(e->d_name, prefix, strlen(prefix)) == 0 ? pool_printf(pool, "%s/%s", root, e->d_name) : NULL;
         struct stat st;
         int fd;
         if (!path || lstat(path, &st) != 0 || st.st_uid != geteuid()) continue;
@@ -210,8 +202,7 @@ enum error file_make_temporary(const char *name, struct pool *pool, char **out) 
         int fd;
         char *path = pool_printf(pool, "%s/%sXXXXXX", root, prefix);
         if (!path) return ERR_MEMORY;
-        if (!mkdtemp(path))
-            return FAIL(ERR_CREATE, "cannot make the folder '%s': %s", path, strerror(errno));
+        if (!mkdtemp(path)) return FAIL(ERR_CREATE, "cannot make the folder '%s': %s", path, strerror(errno));
         bool locked = temporary_lock(path, 0, &fd);
         *out = path;
         if (locked && file_exists(path)) return ERR_NONE;

@@ -5,8 +5,7 @@
 /* Reads a regular file of at most 'limit' bytes into the pool, with a NUL after it. Follows no
  * surprise: a directory, a fifo or a larger file is an error that says so (ERR_INPUT missing,
  * ERR_DATA too large or no file, ERR_IO). */
-MUST_CHECK enum error file_read(const char *path, size_t limit, struct pool *pool, char **text,
-                                size_t *length);
+MUST_CHECK enum error file_read(const char *path, size_t limit, struct pool *pool, char **text, size_t *length);
 /* Writes all of data, going on after EINTR and short writes. */
 MUST_CHECK enum error file_write_all(int fd, const void *data, size_t n, const char *path);
 /* The same, to standard output: a reader that has gone is no failure. */
@@ -14,8 +13,7 @@ MUST_CHECK enum error file_write_console(int fd, const void *data, size_t n);
 /* Whether nobody can read any more what is written to this pipe, socket or terminal. */
 bool file_reader_gone(int fd);
 /* pread until n bytes are there; fewer is ERR_DATA ("ends at ..."). */
-MUST_CHECK enum error file_pread_all(int fd, void *data, size_t n, int64_t offset,
-                                     const char *path);
+MUST_CHECK enum error file_pread_all(int fd, void *data, size_t n, int64_t offset, const char *path);
 /* Writes path.tmp, fsyncs, closes, renames over path, fsyncs the folder. */
 MUST_CHECK enum error file_replace(const char *path, const void *data, size_t n);
 MUST_CHECK enum error file_sync_folder(const char *path);

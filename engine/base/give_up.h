@@ -8,7 +8,6 @@
  * counts. From then on nobody waits for what does not answer, and nobody frees it. */
 void give_up(enum error err, double seconds);
 bool given_up(void);
-MUST_CHECK enum error
-given_up_error(void); /* that failure, as the calling thread's; ERR_NONE: none */
+MUST_CHECK enum error given_up_error(void); /* that failure, as the calling thread's; ERR_NONE: none */
 /* Ends the process with that code, and at once, if it was given up: what runs at exit could wait as well. */
 void given_up_exit(int code);

@@ -49,11 +49,7 @@ static void put_quoted(struct json *j, const char *s) {
             put(j, escape, 2);
         } else if (step == 1 && (unsigned char)*s < 0x20) {
             snprintf(escape, sizeof escape, "\\u%04x", (unsigned)*s);
-            put(j,
-                *s == '\n'   ? "\\n"
-                : *s == '\t' ? "\\t"
-                             : escape,
-                *s == '\n' || *s == '\t' ? 2 : 6);
+            put(j, *s == '\n' ? "\\n" : *s == '\t' ? "\\t" : escape, *s == '\n' || *s == '\t' ? 2 : 6);
         } else if (step) {
             put(j, s, step);
         } else { /* no character: one byte becomes U+FFFD */
@@ -280,8 +276,7 @@ static enum error read_word(struct reader *r, struct json_value *v) {
         const char *text;
         enum json_kind kind;
         bool truth;
-    } words[] = {
-        {"true", JSON_BOOL, true}, {"false", JSON_BOOL, false}, {"null", JSON_NULL, false}};
+    } words[] = {{"true", JSON_BOOL, true}, {"false", JSON_BOOL, false}, {"null", JSON_NULL, false}};
     for (int i = 0; i < 3; i++) {
         size_t n = strlen(words[i].text);
         if (r->n - r->at < n || memcmp(r->text + r->at, words[i].text, n) != 0) continue;
@@ -307,9 +302,8 @@ static enum error check_keys(struct reader *r, const struct json_value *v, int c
     enum error err = ERR_NONE;
     for (int i = 1; i < count && err == ERR_NONE; i++)
         if (!strcmp(keys[i - 1], keys[i]))
-            err = FAIL(ERR_DATA,
-                       "JSON: the key '%.80s' comes twice in the object that ends at byte %zu",
-                       keys[i], r->at);
+            err =
+                FAIL(ERR_DATA, "JSON: the key '%.80s' comes twice in the object that ends at byte %zu", keys[i], r->at);
     free(keys);
     return err;
 }
@@ -393,8 +387,7 @@ const char *json_get_text(const struct json_value *object, const char *key) {
 
 bool json_get_int(const struct json_value *object, const char *key, int64_t most, int64_t *out) {
     const struct json_value *v = json_get(object, key);
-    if (!v || v->kind != JSON_NUMBER || !v->is_integer || v->integer < 0 || v->integer > most)
-        return false;
+    if (!v || v->kind != JSON_NUMBER || !v->is_integer || v->integer < 0 || v->integer > most) return false;
     *out = v->integer;
     return true;
 }

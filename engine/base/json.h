@@ -41,8 +41,8 @@ struct json_limits {
 };
 /* Parses all of text[0..n); trailing white space is allowed. The tree lives in the pool. ERR_DATA
  * with the byte offset on anything wrong. */
-MUST_CHECK enum error json_parse(const char *text, size_t n, struct json_limits limits,
-                                 struct pool *pool, const struct json_value **out);
+MUST_CHECK enum error json_parse(const char *text, size_t n, struct json_limits limits, struct pool *pool,
+                                 const struct json_value **out);
 /* The member, or NULL. */
 const struct json_value *json_get(const struct json_value *object, const char *key);
 /* A member that is a string, or NULL; one that is a whole number of [0, most]. */

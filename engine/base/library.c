@@ -41,8 +41,7 @@ static void open_wheel(struct search *s, const char *root) {
     glob_t found;
     if (s->handle || !root || !*root) return;
     int n = snprintf(pattern, sizeof pattern,
-                     "%s/lib/python3*/{site,dist}-packages/nvidia/{cu13,cublas,cudnn,nccl}/lib/%s",
-                     root, s->name);
+                     "%s/lib/python3*/{site,dist}-packages/nvidia/{cu13,cublas,cudnn,nccl}/lib/%s", root, s->name);
     if (n < 0 || n >= (int)sizeof pattern) return;
     if (glob(pattern, GLOB_BRACE, NULL, &found) == 0)
         for (size_t i = 0; i < found.gl_pathc; i++) open_path(s, found.gl_pathv[i]);
@@ -50,8 +49,7 @@ static void open_wheel(struct search *s, const char *root) {
 }
 
 /* Calls 'with' for each part of a list as in PATH. */
-static void each_folder(struct search *s, const char *list,
-                        void (*with)(struct search *, const char *)) {
+static void each_folder(struct search *s, const char *list, void (*with)(struct search *, const char *)) {
     char folder[PATH_MAX];
     for (const char *at = list; at; at = *at ? at + 1 : NULL) {
         size_t length = strcspn(at, ":");
@@ -88,8 +86,7 @@ static void open_usual(struct search *s) {
     each_folder(s, getenv("PATH"), open_beside_python);
     open_wheel(s, "/usr/local");
     open_wheel(s, "/usr");
-    if (home && snprintf(local, sizeof local, "%s/.local", home) < (int)sizeof local)
-        open_wheel(s, local);
+    if (home && snprintf(local, sizeof local, "%s/.local", home) < (int)sizeof local) open_wheel(s, local);
 }
 
 static void open_folder(struct search *s, const char *folder) {
@@ -136,9 +133,8 @@ static enum error fill(const struct library *l, void *handle) {
     for (size_t i = 0; i < l->count; i++) {
         void *f = dlsym(handle, l->symbols[i].name);
         if (!f)
-            return FAIL(ERR_DEVICE,
-                        "%s: the %s that was found has no %s\ninstall %s (pip install %s)",
-                        l->title, l->file, l->symbols[i].name, l->title, l->package);
+            return FAIL(ERR_DEVICE, "%s: the %s that was found has no %s\ninstall %s (pip install %s)", l->title,
+                        l->file, l->symbols[i].name, l->title, l->package);
         memcpy((char *)l->table + l->symbols[i].at, &f, sizeof f);
     }
     size_t version = l->version();
@@ -146,8 +142,8 @@ static enum error fill(const struct library *l, void *handle) {
     return FAIL(ERR_DEVICE,
                 "%s from %zu.%zu on is needed, and the %s that was found is of version %zu.%zu\n"
                 "install %s (pip install %s)",
-                l->title, l->least / 10000, l->least / 100 % 100, l->file, version / 10000,
-                version / 100 % 100, l->title, l->package);
+                l->title, l->least / 10000, l->least / 100 % 100, l->file, version / 10000, version / 100 % 100,
+                l->title, l->package);
 }
 
 enum error library_fill(const struct library *l) {

@@ -30,7 +30,6 @@ void log_line(enum log_level level, const char *fmt, ...) {
     n = n + m < (int)sizeof line - 2 ? n + m : (int)sizeof line - 2;
     text_defuse(line, "\n");
     line[n++] = '\n';
-    ssize_t written =
-        write(STDERR_FILENO, line, (size_t)n); /* a full or closed log never stops training */
+    ssize_t written = write(STDERR_FILENO, line, (size_t)n); /* a full or closed log never stops training */
     (void)written;
 }

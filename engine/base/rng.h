@@ -23,8 +23,7 @@ struct rng_key {
 };
 
 static inline struct rng_key rng_key(uint64_t seed, enum rng_purpose purpose) {
-    uint64_t z =
-        seed + 0x9e3779b97f4a7c15u * (uint64_t)purpose; /* splitmix64, to spread near seeds */
+    uint64_t z = seed + 0x9e3779b97f4a7c15u * (uint64_t)purpose; /* splitmix64, to spread near seeds */
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     z ^= z >> 31;

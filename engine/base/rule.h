@@ -11,8 +11,7 @@ enum { RULE_NUMBERS = 12, RULE_SLOTS = 2, RULE_NORMS = 2 };
 /* A part of a tensor, in the device's memory. */
 struct rule_span {
     float *w; /* weights, updated */
-    float *
-        g; /* gradient of the global batch's mean loss; 'direct' leaves something else here for 'step' */
+    float *g; /* gradient of the global batch's mean loss; 'direct' leaves something else here for 'step' */
     float *slot[RULE_SLOTS]; /* state, updated; all zero before the first step */
     int64_t n;
     float rate;  /* of this tensor alone, from its norms; 0 where the optimizer asks for none */

@@ -105,17 +105,15 @@ static bool with_unit(const char *s, const struct unit *units, size_t n, double 
 }
 
 bool text_seconds(const char *s, double *out) {
-    static const struct unit units[] = {{"", 1},      {"s", 1},  {"ms", 1e-3},
-                                        {"us", 1e-6}, {"m", 60}, {"h", 3600}};
+    static const struct unit units[] = {{"", 1}, {"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"m", 60}, {"h", 3600}};
     return with_unit(s, units, sizeof units / sizeof *units, out);
 }
 
 bool text_rate(const char *s, double *out) {
     static const struct unit units[] = {
-        {"", 1},           {"B", 1},         {"KB", 1e3},     {"MB", 1e6},     {"GB", 1e9},
-        {"bit", .125},     {"Kbit", 125},    {"Mbit", 125e3}, {"Gbit", 125e6}, {"B/s", 1},
-        {"KB/s", 1e3},     {"MB/s", 1e6},    {"GB/s", 1e9},   {"bit/s", .125}, {"Kbit/s", 125},
-        {"Mbit/s", 125e3}, {"Gbit/s", 125e6}};
+        {"", 1},       {"B", 1},        {"KB", 1e3},     {"MB", 1e6},       {"GB", 1e9},      {"bit", .125},
+        {"Kbit", 125}, {"Mbit", 125e3}, {"Gbit", 125e6}, {"B/s", 1},        {"KB/s", 1e3},    {"MB/s", 1e6},
+        {"GB/s", 1e9}, {"bit/s", .125}, {"Kbit/s", 125}, {"Mbit/s", 125e3}, {"Gbit/s", 125e6}};
     return with_unit(s, units, sizeof units / sizeof *units, out);
 }
 
@@ -139,8 +137,8 @@ static int distance(const char *a, size_t na, const char *b, size_t nb) {
         for (size_t j = 1; j <= nb; j++) {
             int x = tolower((unsigned char)a[i - 1]), y = tolower((unsigned char)b[j - 1]);
             now[j] = least(last[j] + 1, now[j - 1] + 1, last[j - 1] + (x != y));
-            if (i > 1 && j > 1 && x == tolower((unsigned char)b[j - 2]) &&
-                y == tolower((unsigned char)a[i - 2]) && before[j - 2] + 1 < now[j])
+            if (i > 1 && j > 1 && x == tolower((unsigned char)b[j - 2]) && y == tolower((unsigned char)a[i - 2]) &&
+                before[j - 2] + 1 < now[j])
                 now[j] = before[j - 2] + 1;
         }
         int *free_row = before;
@@ -234,8 +232,7 @@ char *text_of_seconds(double s, char out[32]) {
         snprintf(out, 32, "%.1f s", s);
     else {
         long long whole = llround(fabs(s));
-        snprintf(out, 32, "%s%lld:%02lld:%02lld", s < 0 ? "-" : "", whole / 3600, whole / 60 % 60,
-                 whole % 60);
+        snprintf(out, 32, "%s%lld:%02lld:%02lld", s < 0 ? "-" : "", whole / 3600, whole / 60 % 60, whole % 60);
     }
     return out;
 }

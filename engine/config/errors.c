@@ -84,8 +84,7 @@ static bool is_set(const char *source) {
     return !strncmp(source, "--set ", 6);
 }
 
-static void take_place(struct config_errors *e, struct entry *x, const struct node *at,
-                       bool at_key) {
+static void take_place(struct config_errors *e, struct entry *x, const struct node *at, bool at_key) {
     bool key = at_key && at->key && *at->key;
     char *source = pool_strndup(e->pool, at->source, strlen(at->source));
     if (source) text_defuse(source, "");
@@ -102,8 +101,7 @@ static void take_place(struct config_errors *e, struct entry *x, const struct no
     if (x->line > 0 && at->file) take_excerpt(e, x, at->file);
 }
 
-void config_error(struct config_errors *e, const struct node *at, bool at_key, const char *fmt,
-                  ...) {
+void config_error(struct config_errors *e, const struct node *at, bool at_key, const char *fmt, ...) {
     if (e->count >= KEPT) {
         e->count++;
         return;

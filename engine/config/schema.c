@@ -20,8 +20,8 @@ struct part {
 };
 struct body { /* a map, and what its keys may be */
     struct node *map;
-    const char *path;        /* of the map: "optimizer"; "" for the root */
-    const struct node *bare; /* the child that came from a shorthand: errors name the map instead */
+    const char *path;         /* of the map: "optimizer"; "" for the root */
+    const struct node *bare;  /* the child that came from a shorthand: errors name the map instead */
     struct part parts[PARTS]; /* in the order of their keys: variant, common, section */
     int count;
     const struct config_variants *variants; /* of the variant in this map; NULL: none */
@@ -43,17 +43,15 @@ static const char *given(struct reader *r, const struct node *node) {
     return pool_printf(r->pool, "\"%.*s...\"", (int)n, node->text);
 }
 
-static enum error wrong_type(struct reader *r, const struct node *node, const char *path,
-                             const char *type, const char *hint) {
+static enum error wrong_type(struct reader *r, const struct node *node, const char *path, const char *type,
+                             const char *hint) {
     const char *got = given(r, node);
     if (!path || !type || !got || !hint) return ERR_MEMORY;
-    config_error(r->e, node, false, "'%s' must be %s, got %s%s%s", path, type, got,
-                 *hint ? "\n" : "", hint);
+    config_error(r->e, node, false, "'%s' must be %s, got %s%s%s", path, type, got, *hint ? "\n" : "", hint);
     return ERR_NONE;
 }
 
-static const char *did_you_mean(struct reader *r, const char *name, const char *const *names,
-                                int n) {
+static const char *did_you_mean(struct reader *r, const char *name, const char *const *names, int n) {
     const char *near = text_nearest(name, names, n);
     return near ? pool_printf(r->pool, "did you mean '%s'?", near) : "";
 }
@@ -72,8 +70,8 @@ static const char *value_hint(struct reader *r, const struct config_field *f, co
     return n < 0 ? NULL : did_you_mean(r, text, names, n);
 }
 
-static enum error read_scalar(struct reader *r, const struct config_field *f,
-                              const struct node *node, const char *path, void *out) {
+static enum error read_scalar(struct reader *r, const struct config_field *f, const struct node *node, const char *path,
+                              void *out) {
     bool nothing = node->kind == NODE_SCALAR && !*node->text && !node->quoted;
     enum value_fault fault = VALUE_WRONG;
     if (node->kind == NODE_SCALAR && !nothing) {
@@ -84,16 +82,16 @@ static enum error read_scalar(struct reader *r, const struct config_field *f,
     if (fault == VALUE_RIGHT) return ERR_NONE;
     if (fault == VALUE_ABOVE) {
         bool share = f->type == CONFIG_SHARE;
-        const char *most = pool_printf(r->pool, share ? "at most %.12g%%" : "at most %.12g",
-                                       share ? f->max * 100 : f->max);
+        const char *most =
+            pool_printf(r->pool, share ? "at most %.12g%%" : "at most %.12g", share ? f->max * 100 : f->max);
         return wrong_type(r, node, path, most, "");
     }
     const char *hint = node->kind == NODE_SCALAR ? value_hint(r, f, node->text) : "";
     return wrong_type(r, node, path, value_type(f, r->pool), hint);
 }
 
-static enum error read_list(struct reader *r, const struct config_field *f, const struct node *node,
-                            const char *path, struct config_list *out) {
+static enum error read_list(struct reader *r, const struct config_field *f, const struct node *node, const char *path,
+                            struct config_list *out) {
     size_t size = value_size(f->type);
     int count = node->kind == NODE_LIST ? node->count : 1;
     char *items = pool_alloc(r->pool, size * (size_t)count);
@@ -142,8 +140,8 @@ static void unfold_held(struct node *map, const char *shorthand) {
 
 /* Makes node a map: nothing is {}, anything else stands for the shorthand's key. false: it cannot
  * be one (reported). */
-static enum error open_body(struct reader *r, struct node *node, const char *path,
-                            const char *shorthand, struct body *b, bool *opened) {
+static enum error open_body(struct reader *r, struct node *node, const char *path, const char *shorthand,
+                            struct body *b, bool *opened) {
     *b = (struct body){.map = node, .path = path, .variant = -1};
     *opened = true;
     if (node->kind == NODE_SCALAR && !*node->text && !node->quoted) return wrap(r, node, NULL);
@@ -162,15 +160,13 @@ static enum error open_body(struct reader *r, struct node *node, const char *pat
     return ERR_NONE;
 }
 
-static enum error add_part(struct reader *r, struct body *b, const struct config_section *section,
-                           void *out) {
+static enum error add_part(struct reader *r, struct body *b, const struct config_section *section, void *out) {
     if (!out && !(out = pool_alloc(r->pool, section->size))) return ERR_MEMORY;
     b->parts[b->count++] = (struct part){section, out};
     return ERR_NONE;
 }
 
-static enum error make_default(struct reader *r, const char *key, const char *standard,
-                               struct node **out) {
+static enum error make_default(struct reader *r, const char *key, const char *standard, struct node **out) {
     TRY(tree_parse_value(standard, "default", r->pool, r->e, out));
     (*out)->key = key;
     return ERR_NONE;
@@ -182,8 +178,8 @@ static int variant_names(const struct config_variants *v, const char *names[NAME
     return n;
 }
 
-static enum error find_variant(struct reader *r, const struct config_variants *v,
-                               const struct node *node, const char *path, int *index) {
+static enum error find_variant(struct reader *r, const struct config_variants *v, const struct node *node,
+                               const char *path, int *index) {
     const char *names[NAMES_MAX];
     int n = variant_names(v, names);
     *index = -1;
@@ -195,8 +191,8 @@ static enum error find_variant(struct reader *r, const struct config_variants *v
     return wrong_type(r, node, path, all ? pool_printf(r->pool, "one of %s", all) : NULL, hint);
 }
 
-static enum error add_variant(struct reader *r, struct body *b, const struct config_variants *v,
-                              int index, struct config_variant *out) {
+static enum error add_variant(struct reader *r, struct body *b, const struct config_variants *v, int index,
+                              struct config_variant *out) {
     b->variants = v, b->variant = index;
     *out = (struct config_variant){.index = index, .node = b->map};
     if (index < 0) return ERR_NONE;
@@ -260,15 +256,13 @@ static const char *key_hint(struct reader *r, const struct body *b, const char *
     const char *names[NAMES_MAX];
     int n = 0;
     for (int i = 0; i < b->count; i++)
-        for (const struct config_field *f = b->parts[i].section->fields;
-             f->key && n < NAMES_MAX - 1; f++)
+        for (const struct config_field *f = b->parts[i].section->fields; f->key && n < NAMES_MAX - 1; f++)
             if (*f->key) names[n++] = f->key;
     const struct config_variants *v = b->variants;
     if (v && v->name) names[n++] = v->name;
     if (text_nearest(key, names, n)) return did_you_mean(r, key, names, n);
     for (int i = 0; v && i < v->count; i++)
-        if (section_has(v->at(i), key))
-            return pool_printf(r->pool, "'%s' belongs to '%s'", key, v->at(i)->name);
+        if (section_has(v->at(i), key)) return pool_printf(r->pool, "'%s' belongs to '%s'", key, v->at(i)->name);
     const char *below = b->count ? key_below(r, b->parts[b->count - 1].section, key) : NULL;
     return below ? pool_printf(r->pool, "did you mean '%s'?", below) : "";
 }
@@ -282,8 +276,8 @@ static enum error check_keys(struct reader *r, const struct body *b) {
         const char *hint = heard ? key_hint(r, b, node->key) : "";
         if (!hint) return ERR_MEMORY;
         bool root = !*b->path;
-        config_error(r->e, node, true, "unknown key '%s'%s%s%s%s%s", node->key, root ? "" : " in '",
-                     b->path, root ? "" : "'", *hint ? "\n" : "", hint);
+        config_error(r->e, node, true, "unknown key '%s'%s%s%s%s%s", node->key, root ? "" : " in '", b->path,
+                     root ? "" : "'", *hint ? "\n" : "", hint);
     }
     return ERR_NONE;
 }
@@ -292,8 +286,8 @@ static enum error check_keys(struct reader *r, const struct body *b) {
 
 static enum error read_body(struct reader *r, struct body *b);
 
-static enum error read_section(struct reader *r, const struct config_section *s, struct node *node,
-                               const char *path, void *out) {
+static enum error read_section(struct reader *r, const struct config_section *s, struct node *node, const char *path,
+                               void *out) {
     struct body b;
     bool opened;
     TRY(open_body(r, node, path, section_shorthand(s), &b, &opened));
@@ -304,8 +298,8 @@ static enum error read_section(struct reader *r, const struct config_section *s,
     return read_body(r, &b);
 }
 
-static enum error read_variant(struct reader *r, const struct config_field *f, struct node *node,
-                               const char *path, struct config_variant *out) {
+static enum error read_variant(struct reader *r, const struct config_field *f, struct node *node, const char *path,
+                               struct config_variant *out) {
     struct body b;
     bool opened;
     const struct config_variants *v = f->extra;
@@ -316,8 +310,8 @@ static enum error read_variant(struct reader *r, const struct config_field *f, s
 
 /* One item of a list of variants: relu | {linear: 10} | {linear: {units: 10}}. What tree_set kept
  * under "" is the name that a bare item had: {"": relu, relu: {...}}. */
-static enum error read_item(struct reader *r, const struct config_variants *v, struct node *node,
-                            const char *path, struct config_variant *out) {
+static enum error read_item(struct reader *r, const struct config_variants *v, struct node *node, const char *path,
+                            struct config_variant *out) {
     const struct node *held = node_get(node, "");
     if (held && held->kind == NODE_SCALAR) unfold_held(node, held->text);
     if (node->kind == NODE_SCALAR) {
@@ -328,8 +322,7 @@ static enum error read_item(struct reader *r, const struct config_variants *v, s
         return wrong_type(r, node, path, "one name with its keys",
                           "write {name: {key: value, ...}}, all keys inside the inner braces");
     struct node *inside = node->items[0];
-    struct node name = {
-        .kind = NODE_SCALAR, .text = inside->key, .source = node->source, .file = node->file};
+    struct node name = {.kind = NODE_SCALAR, .text = inside->key, .source = node->source, .file = node->file};
     name.line = inside->key_line ? inside->key_line : inside->line;
     name.col = inside->key_line ? inside->key_col : inside->col;
     name.width = (int)strlen(inside->key);
@@ -345,8 +338,8 @@ static enum error read_item(struct reader *r, const struct config_variants *v, s
     return read_body(r, &b);
 }
 
-static enum error read_items(struct reader *r, const struct config_field *f, struct node *node,
-                             const char *path, struct config_list *out) {
+static enum error read_items(struct reader *r, const struct config_field *f, struct node *node, const char *path,
+                             struct config_list *out) {
     if (node->kind != NODE_LIST) return wrong_type(r, node, path, "a list", "");
     struct config_variant *items = pool_alloc(r->pool, sizeof *items * (size_t)node->count);
     if (!items) return ERR_MEMORY;
@@ -359,8 +352,8 @@ static enum error read_items(struct reader *r, const struct config_field *f, str
     return ERR_NONE;
 }
 
-static enum error read_node(struct reader *r, const struct config_field *f, struct node *node,
-                            const char *path, struct node **out) {
+static enum error read_node(struct reader *r, const struct config_field *f, struct node *node, const char *path,
+                            struct node **out) {
     const struct node *held = node_get(node, "");
     *out = node;
     if (held && !f->extra) return wrong_type(r, held, path, "a map of keys", "");
@@ -368,8 +361,8 @@ static enum error read_node(struct reader *r, const struct config_field *f, stru
     return ERR_NONE;
 }
 
-static enum error read_field(struct reader *r, const struct config_field *f, struct node *node,
-                             const char *path, void *out) {
+static enum error read_field(struct reader *r, const struct config_field *f, struct node *node, const char *path,
+                             void *out) {
     if (!path) return ERR_MEMORY;
     switch (f->type) {
     case CONFIG_SECTION:
@@ -388,8 +381,8 @@ static enum error read_field(struct reader *r, const struct config_field *f, str
 }
 
 /* The fields of one table, each from its node or its standard; the nodes go to items, in order. */
-static enum error read_part(struct reader *r, const struct body *b, const struct part *part,
-                            struct node **items, int *count) {
+static enum error read_part(struct reader *r, const struct body *b, const struct part *part, struct node **items,
+                            int *count) {
     for (const struct config_field *f = part->section->fields; f->key; f++) {
         if (!*f->key) continue;
         struct node *node = node_get(b->map, f->key);
@@ -410,8 +403,7 @@ static enum error read_body(struct reader *r, struct body *b) {
         for (const struct config_field *f = b->parts[i].section->fields; f->key; f++) room++;
     struct node **items = pool_alloc(r->pool, sizeof *items * room);
     if (!items) return ERR_MEMORY;
-    struct node *name =
-        b->variants && b->variants->name ? node_get(b->map, b->variants->name) : NULL;
+    struct node *name = b->variants && b->variants->name ? node_get(b->map, b->variants->name) : NULL;
     if (name) items[count++] = name;
     for (int i = 0; i < b->count; i++) TRY(read_part(r, b, &b->parts[i], items, &count));
     b->map->items = items, b->map->count = count;

@@ -86,15 +86,15 @@ struct config_variants {
     const char *name; /* the key that tells which in a map: "name" */
     int count;
     const struct config_section *(*at)(int i); /* section->name is the variant's name */
-    const struct config_section *common; /* keys that stand beside any variant's own; NULL: none */
+    const struct config_section *common;       /* keys that stand beside any variant's own; NULL: none */
 };
 
 /* Fills defaults into the tree (source "default"), puts its keys into the schema's order and
  * shorthands into full form, checks every key and value, reads them into out (zeroed, of
  * section->size). Goes on after errors, so that all are reported at once: ERR_CONFIG then. What out
  * points to lives in the pool. Reading a tree twice is fine; two threads at once are not. */
-MUST_CHECK enum error config_read(const struct config_section *section, struct node *root,
-                                  struct pool *pool, struct config_errors *e, void *out);
+MUST_CHECK enum error config_read(const struct config_section *section, struct node *root, struct pool *pool,
+                                  struct config_errors *e, void *out);
 /* Help on "optimizer", "optimizer.lr", "" (all sections), as text; NULL with nearest names noted as
  * an error if unknown. */
 char *config_help(const struct config_section *section, const char *key, struct pool *pool);
@@ -109,7 +109,6 @@ struct config_key {
 };
 /* Every key of the section and of those below it, in the schema's order. Texts live in the pool. */
 MUST_CHECK enum error config_walk(const struct config_section *section, struct pool *pool,
-                                  void (*key)(void *user, const struct config_key *key),
-                                  void *user);
+                                  void (*key)(void *user, const struct config_key *key), void *user);
 /* The words that a key takes: choices, variants' names, true and false. How many, into names. */
 int config_key_words(const struct config_key *key, struct pool *pool, const char **names, int most);

@@ -17,8 +17,7 @@ struct target {
 
 /* ---- finding ---- */
 
-static const struct config_field *find_field(const struct config_section *s, const char *key,
-                                             size_t n) {
+static const struct config_field *find_field(const struct config_section *s, const char *key, size_t n) {
     for (const struct config_field *f = s->fields; f->key; f++)
         if (*f->key && strlen(f->key) == n && !memcmp(f->key, key, n)) return f;
     return NULL;
@@ -37,8 +36,7 @@ static int tables_of(const struct config_field *f, const struct config_section *
 }
 
 /* One word of the path, in a table and in the variants that stand in the same map. */
-static bool find_word(const struct config_section *s, const char *word, size_t n,
-                      struct target *out) {
+static bool find_word(const struct config_section *s, const char *word, size_t n, struct target *out) {
     const struct config_field *f = find_field(s, word, n);
     if (f) {
         *out = (struct target){f, f->type == CONFIG_SECTION ? f->extra : NULL};
@@ -80,8 +78,8 @@ static void collect(const struct config_section *s, const char *names[NAMES_MAX]
     }
 }
 
-static void fail_unknown(const struct target *in, const char *key, size_t before, const char *word,
-                         size_t n, struct pool *pool) {
+static void fail_unknown(const struct target *in, const char *key, size_t before, const char *word, size_t n,
+                         struct pool *pool) {
     const char *names[NAMES_MAX];
     const struct config_section *tables[NAMES_MAX];
     int count = 0;
@@ -95,9 +93,9 @@ static void fail_unknown(const struct target *in, const char *key, size_t before
     }
     const char *near = text_nearest(copy, names, count);
     const char *dot = before ? "." : "";
-    (void)FAIL(ERR_USAGE, "no key '%.*s' in the configuration%s%.*s%s%s%s",
-               (int)(before + (before > 0) + n), key, near ? "\ndid you mean '" : "",
-               near ? (int)before : 0, key, near ? dot : "", near ? near : "", near ? "'?" : "");
+    (void)FAIL(ERR_USAGE, "no key '%.*s' in the configuration%s%.*s%s%s%s", (int)(before + (before > 0) + n), key,
+               near ? "\ndid you mean '" : "", near ? (int)before : 0, key, near ? dot : "", near ? near : "",
+               near ? "'?" : "");
 }
 
 /* ---- showing ---- */
@@ -118,8 +116,7 @@ static void indent(FILE *out, int level) {
     fprintf(out, "%*s", level * LEVEL_WIDTH, "");
 }
 
-static void show_line(FILE *out, const char *key, const struct config_field *f, int level,
-                      struct pool *pool) {
+static void show_line(FILE *out, const char *key, const struct config_field *f, int level, struct pool *pool) {
     const char *kind = kind_text(f, pool);
     indent(out, level);
     fprintf(out, "%-*s %s", KEY_COLUMN, key, kind ? kind : "?");
@@ -174,8 +171,7 @@ static void show_target(FILE *out, const struct target *t, struct pool *pool) {
         show_field(out, t->field, 0, pool);
         return;
     }
-    if (t->section->help && *t->section->name)
-        fprintf(out, "%s: %s\n", t->section->name, t->section->help);
+    if (t->section->help && *t->section->name) fprintf(out, "%s: %s\n", t->section->name, t->section->help);
     show_section(out, t->section, 0, pool);
 }
 
@@ -213,8 +209,7 @@ struct walk {
     bool failed;
 };
 
-static void walk_section(struct walk *w, const struct config_section *s, const char *prefix,
-                         const char *with);
+static void walk_section(struct walk *w, const struct config_section *s, const char *prefix, const char *with);
 
 /* "a.b", or "b" at the top. */
 static const char *join_path(struct walk *w, const char *prefix, const char *key) {
@@ -231,15 +226,11 @@ static void tell(struct walk *w, const char *path, const struct config_field *f,
     else
         kind = s ? "a map of keys" : kind_text(f, w->pool);
     w->failed |= !kind;
-    struct config_key key = {path, f, kind ? kind : "", with,
-                             f->help ? f->help
-                             : s     ? s->help
-                                     : NULL};
+    struct config_key key = {path, f, kind ? kind : "", with, f->help ? f->help : s ? s->help : NULL};
     w->key(w->user, &key);
 }
 
-static void walk_field(struct walk *w, const struct config_field *f, const char *prefix,
-                       const char *with) {
+static void walk_field(struct walk *w, const struct config_field *f, const char *prefix, const char *with) {
     const struct config_section *tables[NAMES_MAX];
     const struct config_variants *v = f->type == CONFIG_VARIANT ? f->extra : NULL;
     const char *path = join_path(w, prefix, *f->key ? f->key : v->name);
@@ -251,8 +242,7 @@ static void walk_field(struct walk *w, const struct config_field *f, const char 
     }
 }
 
-static void walk_section(struct walk *w, const struct config_section *s, const char *prefix,
-                         const char *with) {
+static void walk_section(struct walk *w, const struct config_section *s, const char *prefix, const char *with) {
     for (const struct config_field *f = s->fields; f->key; f++) walk_field(w, f, prefix, with);
 }
 
@@ -263,8 +253,7 @@ enum error config_walk(const struct config_section *section, struct pool *pool,
     return w.failed ? FAIL(ERR_MEMORY, "no memory for the list of keys") : ERR_NONE;
 }
 
-int config_key_words(const struct config_key *key, struct pool *pool, const char **names,
-                     int most) {
+int config_key_words(const struct config_key *key, struct pool *pool, const char **names, int most) {
     const struct config_field *f = key->field;
     const char *words[WORDS_MAX];
     int n = 0;

@@ -12,13 +12,7 @@
 #include <unistd.h>
 #include <yaml.h>
 
-enum {
-    FILE_LIMIT = 1 << 20,
-    DEPTH_LIMIT = 32,
-    EVENT_LIMIT = 100000,
-    SCALAR_LIMIT = 1 << 16,
-    KEY_LIMIT = 128
-};
+enum { FILE_LIMIT = 1 << 20, DEPTH_LIMIT = 32, EVENT_LIMIT = 100000, SCALAR_LIMIT = 1 << 16, KEY_LIMIT = 128 };
 
 struct parse {
     yaml_parser_t yaml;
@@ -72,8 +66,8 @@ static enum error fail_syntax(struct parse *p) {
     if (is_tab(p, y->problem_mark))
         config_error(p->e, &at, false, "a tab cannot indent YAML\nuse spaces");
     else if (y->context && p->text)
-        config_error(p->e, &at, false, "%s\n%s, begun at %zu:%zu", problem, y->context,
-                     y->context_mark.line + 1, y->context_mark.column + 1);
+        config_error(p->e, &at, false, "%s\n%s, begun at %zu:%zu", problem, y->context, y->context_mark.line + 1,
+                     y->context_mark.column + 1);
     else
         config_error(p->e, &at, false, "%s", problem);
     return ERR_CONFIG;
@@ -98,8 +92,7 @@ static enum error expect(struct parse *p, yaml_event_type_t type) {
     struct node at = place_of(p, event.start_mark);
     yaml_event_delete(&event);
     if (right) return ERR_NONE;
-    config_error(p->e, &at, false,
-                 "a second document begins here\na configuration is one document");
+    config_error(p->e, &at, false, "a second document begins here\na configuration is one document");
     return ERR_CONFIG;
 }
 
@@ -107,8 +100,7 @@ static enum error expect(struct parse *p, yaml_event_type_t type) {
 
 static void refuse_properties(struct parse *p, const struct node *at, const yaml_char_t *anchor,
                               const yaml_char_t *tag) {
-    if (anchor)
-        config_error(p->e, at, false, "anchors ('&%.32s') are not allowed", (const char *)anchor);
+    if (anchor) config_error(p->e, at, false, "anchors ('&%.32s') are not allowed", (const char *)anchor);
     if (tag) config_error(p->e, at, false, "tags ('%.32s') are not allowed", (const char *)tag);
 }
 
@@ -122,8 +114,7 @@ static enum error take_scalar(struct parse *p, const yaml_event_t *event, struct
     refuse_properties(p, node, event->data.scalar.anchor, event->data.scalar.tag);
     node->quoted = event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
     if (length > SCALAR_LIMIT)
-        config_error(p->e, node, false, "a value of %zu bytes; at most %d are allowed", length,
-                     SCALAR_LIMIT);
+        config_error(p->e, node, false, "a value of %zu bytes; at most %d are allowed", length, SCALAR_LIMIT);
     else if (memchr(text, '\0', length))
         config_error(p->e, node, false, "a value must not contain the character NUL");
     else if (!(node->text = pool_strndup(p->pool, text, length)))
@@ -133,8 +124,7 @@ static enum error take_scalar(struct parse *p, const yaml_event_t *event, struct
 
 static enum error add_item(struct parse *p, struct node *parent, struct node *item) {
     if ((parent->count & (parent->count - 1)) == 0) { /* full at every power of two */
-        struct node **more =
-            pool_alloc(p->pool, sizeof *more * (size_t)(parent->count ? parent->count * 2 : 1));
+        struct node **more = pool_alloc(p->pool, sizeof *more * (size_t)(parent->count ? parent->count * 2 : 1));
         if (!more) return ERR_MEMORY;
         if (parent->count) memcpy(more, parent->items, sizeof *more * (size_t)parent->count);
         parent->items = more;
@@ -150,15 +140,13 @@ static bool usable(const struct node *node) {
 static bool usable_key(struct parse *p, const struct node *key) {
     if (!usable(key)) return false;
     if (key->kind != NODE_SCALAR)
-        config_error(p->e, key, false, "a key must be a word, not a %s",
-                     key->kind == NODE_MAP ? "map" : "list");
+        config_error(p->e, key, false, "a key must be a word, not a %s", key->kind == NODE_MAP ? "map" : "list");
     else if (!*key->text)
         config_error(p->e, key, false, "a key is missing before ':'");
     else if (!strcmp(key->text, "<<") && !key->quoted)
         config_error(p->e, key, false, "merge keys ('<<') are not allowed");
     else if (strlen(key->text) > KEY_LIMIT)
-        config_error(p->e, key, false, "a key of %zu bytes; at most %d are allowed",
-                     strlen(key->text), KEY_LIMIT);
+        config_error(p->e, key, false, "a key of %zu bytes; at most %d are allowed", strlen(key->text), KEY_LIMIT);
     else
         return true;
     return false;
@@ -222,19 +210,16 @@ static enum error parse_items(struct parse *p, int depth, struct node *parent) {
     }
 }
 
-static enum error fill_node(struct parse *p, const yaml_event_t *event, int depth,
-                            struct node *node) {
+static enum error fill_node(struct parse *p, const yaml_event_t *event, int depth, struct node *node) {
     switch (event->type) {
     case YAML_ALIAS_EVENT:
-        config_error(p->e, node, false, "aliases ('*%.32s') are not allowed",
-                     (const char *)event->data.alias.anchor);
+        config_error(p->e, node, false, "aliases ('*%.32s') are not allowed", (const char *)event->data.alias.anchor);
         return ERR_NONE;
     case YAML_SCALAR_EVENT:
         return take_scalar(p, event, node);
     case YAML_SEQUENCE_START_EVENT:
         node->kind = NODE_LIST;
-        refuse_properties(p, node, event->data.sequence_start.anchor,
-                          event->data.sequence_start.tag);
+        refuse_properties(p, node, event->data.sequence_start.anchor, event->data.sequence_start.tag);
         break;
     default:
         node->kind = NODE_MAP;
@@ -246,8 +231,7 @@ static enum error fill_node(struct parse *p, const yaml_event_t *event, int dept
 }
 
 /* The next node, under its key; NULL at the end of the list, map or document. */
-static enum error parse_node(struct parse *p, int depth, const struct node *key,
-                             struct node **out) {
+static enum error parse_node(struct parse *p, int depth, const struct node *key, struct node **out) {
     yaml_event_t event;
     enum error err = next_event(p, &event);
     bool end = event.type == YAML_SEQUENCE_END_EVENT || event.type == YAML_MAPPING_END_EVENT ||
@@ -305,13 +289,12 @@ static bool is_nothing(const struct node *node) {
 
 static enum error too_large(struct config_errors *e, const char *source) {
     struct node at = {.source = source, .line = 1, .col = 1};
-    config_error(e, &at, false, "larger than %d bytes, which is the most a configuration may have",
-                 FILE_LIMIT);
+    config_error(e, &at, false, "larger than %d bytes, which is the most a configuration may have", FILE_LIMIT);
     return FAIL(ERR_CONFIG, "'%s' is too large", source);
 }
 
-enum error tree_parse(const char *text, size_t n, const char *source, struct pool *pool,
-                      struct config_errors *e, struct node **out) {
+enum error tree_parse(const char *text, size_t n, const char *source, struct pool *pool, struct config_errors *e,
+                      struct node **out) {
     TRY(empty_map(pool, source, out));
     if (n > FILE_LIMIT) return too_large(e, source);
     struct parse p = {.pool = pool, .e = e, .source = pool_strndup(pool, source, strlen(source))};
@@ -322,18 +305,16 @@ enum error tree_parse(const char *text, size_t n, const char *source, struct poo
     enum error err = parse_text(&p, text, n, &root);
     if (err && err != ERR_CONFIG) return err;
     bool clean = config_errors_count(e) == before;
-    if (root && root->kind == NODE_MAP &&
-        !err) /* what follows an error of syntax would be judged by half a text */
+    if (root && root->kind == NODE_MAP && !err) /* what follows an error of syntax would be judged by half a text */
         *out = root;
     else if (root && clean && !is_nothing(root))
         config_error(e, root, false, "a configuration is a map of keys\nas in 'mode: ddp'");
-    if (config_errors_count(e) > before)
-        return FAIL(ERR_CONFIG, "'%s' is no configuration", source);
+    if (config_errors_count(e) > before) return FAIL(ERR_CONFIG, "'%s' is no configuration", source);
     return ERR_NONE;
 }
 
-enum error tree_parse_value(const char *text, const char *source, struct pool *pool,
-                            struct config_errors *e, struct node **out) {
+enum error tree_parse_value(const char *text, const char *source, struct pool *pool, struct config_errors *e,
+                            struct node **out) {
     struct parse p = {.pool = pool, .e = e, .source = pool_strndup(pool, source, strlen(source))};
     if (!p.source) return ERR_MEMORY;
     int before = config_errors_count(e);
@@ -363,20 +344,17 @@ static enum error read_standard_input(struct pool *pool, char **text, size_t *n)
         if (got == 0) break;
         length += (size_t)got;
     }
-    if (length > FILE_LIMIT)
-        return FAIL(ERR_DATA, "standard input has more than %d bytes", FILE_LIMIT);
+    if (length > FILE_LIMIT) return FAIL(ERR_DATA, "standard input has more than %d bytes", FILE_LIMIT);
     buffer[length] = '\0';
     *text = buffer, *n = length;
     return ERR_NONE;
 }
 
 enum error tree_text(const char *path, struct pool *pool, char **text, size_t *n) {
-    return strcmp(path, "-") ? file_read(path, FILE_LIMIT, pool, text, n)
-                             : read_standard_input(pool, text, n);
+    return strcmp(path, "-") ? file_read(path, FILE_LIMIT, pool, text, n) : read_standard_input(pool, text, n);
 }
 
-enum error tree_read(const char *path, struct pool *pool, struct config_errors *e,
-                     struct node **out) {
+enum error tree_read(const char *path, struct pool *pool, struct config_errors *e, struct node **out) {
     char *text;
     size_t n;
     TRY(tree_text(path, pool, &text, &n));

@@ -8,9 +8,9 @@
 enum node_kind { NODE_SCALAR, NODE_LIST, NODE_MAP };
 struct node {
     enum node_kind kind;
-    const char *key;  /* in a map, else NULL; "" holds what a map's shorthand said (see tree_set) */
-    const char *text; /* a scalar's characters */
-    bool quoted;      /* "128" is a string to those who care */
+    const char *key;     /* in a map, else NULL; "" holds what a map's shorthand said (see tree_set) */
+    const char *text;    /* a scalar's characters */
+    bool quoted;         /* "128" is a string to those who care */
     struct node **items; /* children of a list or map */
     int count;
     const char *source; /* file name as given, "--set", "default" */
@@ -43,19 +43,17 @@ MUST_CHECK enum error tree_parse(const char *text, size_t n, const char *source,
 /* Gives a file's text, at most 1 MiB of it ("-" is standard input). ERR_INPUT when missing. */
 MUST_CHECK enum error tree_text(const char *path, struct pool *pool, char **text, size_t *n);
 /* tree_text, then tree_parse. */
-MUST_CHECK enum error tree_read(const char *path, struct pool *pool, struct config_errors *e,
-                                struct node **out);
+MUST_CHECK enum error tree_read(const char *path, struct pool *pool, struct config_errors *e, struct node **out);
 /* As tree_parse for any value, not only a map: "[1, 2]". Its nodes have a source but no line. */
-MUST_CHECK enum error tree_parse_value(const char *text, const char *source, struct pool *pool,
-                                       struct config_errors *e, struct node **out);
+MUST_CHECK enum error tree_parse_value(const char *text, const char *source, struct pool *pool, struct config_errors *e,
+                                       struct node **out);
 /* One "a.b[2].c=value" (value is YAML of one line); makes the maps on its way. A scalar on the way
  * becomes a map that holds it under "", a key that no file can have: the schema knows which key it
  * stands for ("batch: 64" and batch.shards=8). */
-MUST_CHECK enum error tree_set(struct node *root, const char *assignment, struct pool *pool,
-                               struct config_errors *e);
+MUST_CHECK enum error tree_set(struct node *root, const char *assignment, struct pool *pool, struct config_errors *e);
 /* The same with a value that has been read, and a path alone: errors are at the value's place. The value is copied. */
-MUST_CHECK enum error tree_put(struct node *root, const char *path, const struct node *value,
-                               struct pool *pool, struct config_errors *e);
+MUST_CHECK enum error tree_put(struct node *root, const char *path, const struct node *value, struct pool *pool,
+                               struct config_errors *e);
 /* With all that is below it; texts are shared. NULL: no memory. */
 struct node *tree_copy(const struct node *root, struct pool *pool);
 /* YAML text that tree_parse reads back to the same tree; with_origin: each scalar's source as a

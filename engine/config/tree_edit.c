@@ -29,8 +29,7 @@ static enum error open_map(struct edit *d, struct node *node, const char *before
     if (node->kind == NODE_MAP) return ERR_NONE;
     if (node->kind == NODE_LIST) {
         char message[256];
-        snprintf(message, sizeof message, "'%.100s' is a list\nsay which item: %.100s[0]", before,
-                 before);
+        snprintf(message, sizeof message, "'%.100s' is a list\nsay which item: %.100s[0]", before, before);
         return refuse(d, message);
     }
     bool nothing = !node->quoted && !*node->text;
@@ -62,12 +61,10 @@ static enum error step_key(struct edit *d, const char *key, struct node *map, st
     return ERR_NONE;
 }
 
-static enum error step_index(struct edit *d, const char *before, struct node *list,
-                             struct node **out) {
+static enum error step_index(struct edit *d, const char *before, struct node *list, struct node **out) {
     const char *digits = d->rest + 1;
     size_t n = strspn(digits, "0123456789");
-    if (n == 0 || n > 6 || digits[n] != ']')
-        return refuse(d, "bad list index\nas in model.layers[2]");
+    if (n == 0 || n > 6 || digits[n] != ']') return refuse(d, "bad list index\nas in model.layers[2]");
     int index = 0;
     for (size_t i = 0; i < n; i++) index = index * 10 + (digits[i] - '0');
     d->rest = digits + n + 1;
@@ -77,9 +74,8 @@ static enum error step_index(struct edit *d, const char *before, struct node *li
         return refuse(d, message);
     }
     if (index >= list->count) {
-        snprintf(message, sizeof message,
-                 "'%.100s' has %d items, numbered from 0: there is no [%d]", before, list->count,
-                 index);
+        snprintf(message, sizeof message, "'%.100s' has %d items, numbered from 0: there is no [%d]", before,
+                 list->count, index);
         return refuse(d, message);
     }
     *out = list->items[index];
@@ -91,8 +87,7 @@ static enum error step(struct edit *d, struct node *from, struct node **out) {
     const char *before = pool_strndup(d->pool, d->path, (size_t)(d->rest - d->path));
     if (!before) return ERR_MEMORY;
     if (*d->rest == '[') return step_index(d, before, from, out);
-    if (d->rest > d->path && *d->rest++ != '.')
-        return refuse(d, "bad key\nwrite keys as in optimizer.lr");
+    if (d->rest > d->path && *d->rest++ != '.') return refuse(d, "bad key\nwrite keys as in optimizer.lr");
     size_t n = strcspn(d->rest, ".[");
     if (n == 0) return refuse(d, "a key is missing\nwrite keys as in optimizer.lr");
     const char *key = pool_strndup(d->pool, d->rest, n);
@@ -115,14 +110,12 @@ static enum error assign(struct edit *d, struct node *root, const struct node *f
     return ERR_NONE;
 }
 
-enum error tree_set(struct node *root, const char *assignment, struct pool *pool,
-                    struct config_errors *e) {
+enum error tree_set(struct node *root, const char *assignment, struct pool *pool, struct config_errors *e) {
     struct edit d = {.pool = pool, .e = e, .at = {.width = 1}};
     d.at.source = pool_printf(pool, "--set %s", assignment);
     if (!d.at.source) return ERR_MEMORY;
     const char *equals = strchr(assignment, '=');
-    if (!equals || equals == assignment)
-        return refuse(&d, "no key and value\nwrite KEY=VALUE, as in optimizer.lr=0.1");
+    if (!equals || equals == assignment) return refuse(&d, "no key and value\nwrite KEY=VALUE, as in optimizer.lr=0.1");
     if (strpbrk(assignment, "\r\n")) return refuse(&d, "the value must be on one line");
     d.path = d.rest = pool_strndup(pool, assignment, (size_t)(equals - assignment));
     if (!d.path) return ERR_MEMORY;
@@ -131,8 +124,8 @@ enum error tree_set(struct node *root, const char *assignment, struct pool *pool
     return assign(&d, root, value);
 }
 
-enum error tree_put(struct node *root, const char *path, const struct node *value,
-                    struct pool *pool, struct config_errors *e) {
+enum error tree_put(struct node *root, const char *path, const struct node *value, struct pool *pool,
+                    struct config_errors *e) {
     struct edit d = {.pool = pool, .e = e, .at = *value};
     struct node *copy = tree_copy(value, pool);
     d.path = d.rest = pool_strndup(pool, path, strlen(path));

@@ -24,8 +24,7 @@ static bool plain(const char *s) {
         bool last = !c[1];
         if (isalnum((unsigned char)*c) || strchr("_./$+-%@", *c)) continue;
         if (*c == ':' && !last) continue;
-        if (*c == ' ' && !last && c > s && c[1] != ' ' && isalnum((unsigned char)c[1]) &&
-            isalnum((unsigned char)c[-1]))
+        if (*c == ' ' && !last && c > s && c[1] != ' ' && isalnum((unsigned char)c[1]) && isalnum((unsigned char)c[-1]))
             continue;
         return false;
     }
@@ -124,8 +123,7 @@ static void write_items(struct writer *w, const struct node *node, int level, bo
             fputs("- ", w->f);
         }
         if (in_one_line(item)) {
-            if (map && !(item->kind == NODE_SCALAR && !*item->text && !item->quoted))
-                fputc(' ', w->f);
+            if (map && !(item->kind == NODE_SCALAR && !*item->text && !item->quoted)) fputc(' ', w->f);
             write_line(w, item);
         } else {
             if (map) fputc('\n', w->f);

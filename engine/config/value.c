@@ -52,8 +52,7 @@ static enum value_fault in_range(const struct config_field *f, double value) {
 }
 
 /* "5ep" "0.5ep" "200st" "off" */
-static enum value_fault read_span(const struct config_field *f, const char *text,
-                                  struct config_span *out) {
+static enum value_fault read_span(const struct config_field *f, const char *text, struct config_span *out) {
     if (f->choices && word_index(f->choices, text) >= 0) {
         *out = (struct config_span){0, SPAN_OFF};
         return VALUE_RIGHT;
@@ -164,8 +163,7 @@ size_t value_size(enum config_type type) {
 }
 
 bool value_is_list(enum config_type type) {
-    return type == CONFIG_INTS || type == CONFIG_REALS || type == CONFIG_SPANS ||
-           type == CONFIG_ENUMS;
+    return type == CONFIG_INTS || type == CONFIG_REALS || type == CONFIG_SPANS || type == CONFIG_ENUMS;
 }
 
 /* ---- telling ---- */

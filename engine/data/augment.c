@@ -22,21 +22,19 @@ static enum error parse_flip(const struct node *value, struct augment *out) {
 
 static enum error parse_crop(const struct node *value, struct augment *out) {
     if (out->crop) return FAIL(ERR_CONFIG, "crop is there twice");
-    if (!value || value->kind != NODE_SCALAR || !text_int(value->text, &out->crop) ||
-        out->crop < 1 || out->crop > CROP_MAX)
+    if (!value || value->kind != NODE_SCALAR || !text_int(value->text, &out->crop) || out->crop < 1 ||
+        out->crop > CROP_MAX)
         return FAIL(ERR_CONFIG, "crop takes the pixels to pad by, from 1 to %d", CROP_MAX);
     return ERR_NONE;
 }
 
 /* [low, high] of a key of random_resized_crop, where it is given. */
-static enum error range_parse(const struct node *value, const char *key, double high,
-                              double out[2]) {
+static enum error range_parse(const struct node *value, const char *key, double high, double out[2]) {
     const struct node *n = node_get(value, key);
     if (!n) return ERR_NONE;
     if (n->kind != NODE_LIST || n->count != 2 || !number_of(n->items[0], 1e-4, high, &out[0]) ||
         !number_of(n->items[1], 1e-4, high, &out[1]) || out[0] > out[1])
-        return FAIL(ERR_CONFIG, "%s of random_resized_crop is a list of two numbers, at most %g",
-                    key, high);
+        return FAIL(ERR_CONFIG, "%s of random_resized_crop is a list of two numbers, at most %g", key, high);
     return ERR_NONE;
 }
 
@@ -47,8 +45,7 @@ static enum error parse_resized_crop(const struct node *value, struct augment *o
     if (!value) return ERR_NONE;
     int known = (node_get(value, "scale") != NULL) + (node_get(value, "ratio") != NULL);
     if (value->kind != NODE_MAP || known != value->count)
-        return FAIL(ERR_CONFIG,
-                    "random_resized_crop takes {scale: [0.08, 1], ratio: [0.75, 1.333]}");
+        return FAIL(ERR_CONFIG, "random_resized_crop takes {scale: [0.08, 1], ratio: [0.75, 1.333]}");
     TRY(range_parse(value, "scale", 1, r->scale));
     return range_parse(value, "ratio", 100, r->ratio);
 }
@@ -73,10 +70,8 @@ static enum error parse_jitter(const struct node *value, struct augment *out) {
 static const struct {
     const char *name;
     enum error (*parse)(const struct node *value, struct augment *out);
-} kinds[] = {{"flip", parse_flip},
-             {"crop", parse_crop},
-             {"random_resized_crop", parse_resized_crop},
-             {"jitter", parse_jitter}};
+} kinds[] = {
+    {"flip", parse_flip}, {"crop", parse_crop}, {"random_resized_crop", parse_resized_crop}, {"jitter", parse_jitter}};
 
 static enum error item_parse(const struct node *item, struct augment *out, const struct node **at) {
     const struct node *value = item->kind == NODE_MAP && item->count == 1 ? item->items[0] : NULL;
@@ -143,9 +138,7 @@ VECTORISED static float plane_sum(const float *x, int64_t n) {
 
 static float grey_mean(const float *x, int channels, int64_t n) {
     if (channels == 1) return plane_sum(x, n) / (float)n;
-    return (0.299f * plane_sum(x, n) + 0.587f * plane_sum(x + n, n) +
-            0.114f * plane_sum(x + 2 * n, n)) /
-           (float)n;
+    return (0.299f * plane_sum(x, n) + 0.587f * plane_sum(x + n, n) + 0.114f * plane_sum(x + 2 * n, n)) / (float)n;
 }
 
 static float factor_of(double v, uint32_t word) {
@@ -153,10 +146,8 @@ static float factor_of(double v, uint32_t word) {
     return (float)(low + (1 + v - low) * (double)rng_unit(word));
 }
 
-void jitter_apply(const struct jitter *j, struct rng_key key, uint64_t id, int channels,
-                  int64_t plane, float *x) {
-    static const unsigned char orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
-                                               {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+void jitter_apply(const struct jitter *j, struct rng_key key, uint64_t id, int channels, int64_t plane, float *x) {
+    static const unsigned char orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
     const double by[3] = {j->brightness, j->contrast, j->saturation};
     uint32_t word[4];
     rng_words(key, id, JITTER_BLOCK, word);

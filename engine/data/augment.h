@@ -14,11 +14,9 @@ struct augment {
     struct jitter jitter;
 };
 /* Reads the list (NULL: nothing). On error *at is where it is. */
-MUST_CHECK enum error augment_parse(const struct node *node, struct augment *out,
-                                    const struct node **at);
+MUST_CHECK enum error augment_parse(const struct node *node, struct augment *out, const struct node **at);
 bool jitter_on(const struct jitter *j);
 /* Changes a picture of 1 or 3 planes, whose values are those of bytes, in place. Brightness,
  * contrast and saturation in an order drawn too; each result is kept within [0, 255], and not
  * rounded. */
-void jitter_apply(const struct jitter *j, struct rng_key key, uint64_t id, int channels,
-                  int64_t plane, float *x);
+void jitter_apply(const struct jitter *j, struct rng_key key, uint64_t id, int channels, int64_t plane, float *x);

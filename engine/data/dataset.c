@@ -37,14 +37,12 @@ static void check(const void *config, const struct node *at, struct config_error
 
 static const struct config_field common_fields[] = {
     {"augment", CONFIG_NODE, offsetof(struct data_config, augment), .standard = "[]",
-     .help =
-         "Random changes to training samples: flip (left and right), {crop: 4} (pad by 4, cut at "
-         "random), random_resized_crop or {random_resized_crop: {scale: [0.08, 1], ratio: [0.75, "
-         "1.333]}}, {jitter: {brightness: 0.4, contrast: 0.4, saturation: 0.4}}"},
+     .help = "Random changes to training samples: flip (left and right), {crop: 4} (pad by 4, cut at "
+             "random), random_resized_crop or {random_resized_crop: {scale: [0.08, 1], ratio: [0.75, "
+             "1.333]}}, {jitter: {brightness: 0.4, contrast: 0.4, saturation: 0.4}}"},
     {"normalize", CONFIG_NODE, offsetof(struct data_config, normalize), .standard = "auto",
-     .help =
-         "auto: by mean and deviation of the first 1000 samples; off: bytes / 255; or {mean: [..], "
-         "std: [..]}"},
+     .help = "auto: by mean and deviation of the first 1000 samples; off: bytes / 255; or {mean: [..], "
+             "std: [..]}"},
     {"limit", CONFIG_INT, offsetof(struct data_config, limit), .standard = "0",
      .help = "Use only the first so many training samples; 0: all", .max = 1e15},
     {"workers", CONFIG_INT, offsetof(struct data_config, workers), .standard = "auto",
@@ -60,8 +58,7 @@ static const struct config_section common = {
     .help = "What every set has",
     .check = check,
 };
-const struct config_variants dataset_variants = {
-    .name = "set", .count = KINDS, .at = section_at, .common = &common};
+const struct config_variants dataset_variants = {.name = "set", .count = KINDS, .at = section_at, .common = &common};
 
 int dataset_recognise(const char *path) {
     for (int i = 0; i < KINDS; i++)
@@ -69,8 +66,8 @@ int dataset_recognise(const char *path) {
     return -1;
 }
 
-enum error dataset_open_like(const struct data_config *c, bool train, uint64_t seed,
-                             const struct dataset *like, struct dataset **out) {
+enum error dataset_open_like(const struct data_config *c, bool train, uint64_t seed, const struct dataset *like,
+                             struct dataset **out) {
     struct dataset *d;
     const struct dataset_ops *ops = kinds[c->set.index];
     if (c->values && ops->open_values && !like)
@@ -87,8 +84,7 @@ enum error dataset_open_like(const struct data_config *c, bool train, uint64_t s
     return err;
 }
 
-enum error dataset_open(const struct data_config *c, bool train, uint64_t seed,
-                        struct dataset **out) {
+enum error dataset_open(const struct data_config *c, bool train, uint64_t seed, struct dataset **out) {
     return dataset_open_like(c, train, seed, NULL, out);
 }
 
@@ -122,34 +118,28 @@ static enum error check_samples(const struct dataset *d, const struct dataset *l
     static const char *const types[] = {"bytes", "floats", "tokens"};
     char is[96], was[96];
     if (!shape_equal(&d->shape, &like->shape) || d->type != like->type)
-        return FAIL(ERR_CONFIG,
-                    "samples of data '%s' are %s %s, and the network was trained on %s %s", d->name,
-                    shape_text(&d->shape, is), types[d->type], shape_text(&like->shape, was),
-                    types[like->type]);
+        return FAIL(ERR_CONFIG, "samples of data '%s' are %s %s, and the network was trained on %s %s", d->name,
+                    shape_text(&d->shape, is), types[d->type], shape_text(&like->shape, was), types[like->type]);
     if (d->part != like->part)
         return FAIL(ERR_CONFIG,
                     "data '%s' shows the middle %.4g of a picture's shorter side, and the network "
                     "was trained with %.4g (data.resize)",
                     d->name, d->part, like->part);
-    if (d->classes == like->classes && d->labels == like->labels && d->targets == like->targets)
-        return ERR_NONE;
-    return FAIL(ERR_CONFIG, "data '%s' has %lld %s, and the network was trained on %lld %s",
-                d->name, (long long)(d->classes ? d->classes : d->targets),
-                d->classes ? "classes" : "targets",
-                (long long)(like->classes ? like->classes : like->targets),
-                like->classes ? "classes" : "targets");
+    if (d->classes == like->classes && d->labels == like->labels && d->targets == like->targets) return ERR_NONE;
+    return FAIL(ERR_CONFIG, "data '%s' has %lld %s, and the network was trained on %lld %s", d->name,
+                (long long)(d->classes ? d->classes : d->targets), d->classes ? "classes" : "targets",
+                (long long)(like->classes ? like->classes : like->targets), like->classes ? "classes" : "targets");
 }
 
 typedef const char *(*name_fn)(const struct dataset *d, int64_t k);
 
 /* Names are compared where both have them. */
-static enum error check_names(const struct dataset *d, const struct dataset *like, const char *what,
-                              name_fn name, int64_t count) {
+static enum error check_names(const struct dataset *d, const struct dataset *like, const char *what, name_fn name,
+                              int64_t count) {
     for (int64_t k = 0; k < count; k++) {
         const char *is = name(d, k), *was = name(like, k);
         if (is && was && !dataset_same_name(is, was))
-            return FAIL(ERR_CONFIG,
-                        "%s %lld of data '%s' is '%s', and the network knows it as '%s'", what,
+            return FAIL(ERR_CONFIG, "%s %lld of data '%s' is '%s', and the network knows it as '%s'", what,
                         (long long)k, d->name, is, was);
     }
     return ERR_NONE;
@@ -171,8 +161,7 @@ static enum error check_tokens(const struct dataset *d, const struct dataset *li
 enum error dataset_check_like(const struct dataset *d, const struct dataset *like) {
     TRY(check_samples(d, like));
     TRY(check_names(d, like, "class", dataset_class_name, d->classes));
-    if (d->shape.ndim == 1)
-        TRY(check_names(d, like, "column", dataset_column_name, shape_count(&d->shape) + 1));
+    if (d->shape.ndim == 1) TRY(check_names(d, like, "column", dataset_column_name, shape_count(&d->shape) + 1));
     return check_tokens(d, like);
 }
 
@@ -202,10 +191,8 @@ int dataset_decode(const struct dataset *d, int32_t token, char out[8]) {
     return d->ops->decode && token >= 0 && token < d->classes ? d->ops->decode(d, token, out) : 0;
 }
 
-enum error dataset_encode(const struct dataset *d, const char *text, size_t n, int32_t *tokens,
-                          int64_t *count) {
+enum error dataset_encode(const struct dataset *d, const char *text, size_t n, int32_t *tokens, int64_t *count) {
     if (!d->ops->encode)
-        return FAIL(ERR_CONFIG, "data '%s' has no text, only numbers\nuse 'data: {set: text, ...}'",
-                    d->name);
+        return FAIL(ERR_CONFIG, "data '%s' has no text, only numbers\nuse 'data: {set: text, ...}'", d->name);
     return d->ops->encode(d, text, n, tokens, count);
 }

@@ -16,8 +16,7 @@ struct dataset_ops {
      * network was trained on, whose classes and vocabulary the part then has; a validation part
      * that has files of its own then needs no training files. NULL: the training files tell.
      * ERR_INPUT: no such file; ERR_DATA: not what it should be. */
-    enum error (*open)(const void *config, bool train, uint64_t seed, const struct dataset *like,
-                       struct dataset **out);
+    enum error (*open)(const void *config, bool train, uint64_t seed, const struct dataset *like, struct dataset **out);
     /* The same where the loss is of values (mse): targets that may be either are values, not classes.
      * NULL: they are always one of the two. Not asked for a network that exists: its
      * targets are what they were. */
@@ -28,14 +27,13 @@ struct dataset_ops {
     void (*close)(struct dataset *d);
     /* Of sets whose pictures are larger than their samples, NULL of others: as read, but of the
      * part of the picture that the visit draws. */
-    enum error (*read_part)(struct dataset *d, int64_t i, const struct visit *v, void *x,
-                            int32_t *label, float *target);
+    enum error (*read_part)(struct dataset *d, int64_t i, const struct visit *v, void *x, int32_t *label,
+                            float *target);
     /* Of sets of text, NULL of others. decode: the bytes that a token of [0, classes) stands for
      * (they may be a part of a character); gives how many. encode: a text's tokens, of which there
      * are at most n; ERR_DATA names a character that the set does not have. */
     int (*decode)(const struct dataset *d, int32_t token, char out[8]);
-    enum error (*encode)(const struct dataset *d, const char *text, size_t n, int32_t *tokens,
-                         int64_t *count);
+    enum error (*encode)(const struct dataset *d, const char *text, size_t n, int32_t *tokens, int64_t *count);
     /* Opens a file of samples that have no labels, for a network that was trained on 'like': of its
      * shape and type. NULL: the set has no such files. ERR_DATA: they are not like that. */
     enum error (*samples)(const char *path, const struct dataset *like, struct dataset **out);
@@ -76,8 +74,7 @@ struct data_config {
     int64_t limit;             /* use the first so many training samples; 0: all */
     int64_t workers;           /* loader threads; 0 auto */
 };
-MUST_CHECK enum error dataset_open(const struct data_config *c, bool train, uint64_t seed,
-                                   struct dataset **out);
+MUST_CHECK enum error dataset_open(const struct data_config *c, bool train, uint64_t seed, struct dataset **out);
 /* The same for a network that was trained on 'like' (NULL: none was). ERR_CONFIG names what differs. */
 MUST_CHECK enum error dataset_open_like(const struct data_config *c, bool train, uint64_t seed,
                                         const struct dataset *like, struct dataset **out);
@@ -95,12 +92,11 @@ const char *dataset_column_name(const struct dataset *d, int64_t k);
 bool dataset_same_name(const char *name, const char *told);
 /* Samples without labels: a picture file (for sets of square colour pictures of bytes), or 'samples'
  * of the kind that recognises the path. */
-MUST_CHECK enum error dataset_samples(const char *path, const struct dataset *like,
-                                      struct dataset **out);
+MUST_CHECK enum error dataset_samples(const char *path, const struct dataset *like, struct dataset **out);
 
 /* Bytes of one sample's raw values. */
 size_t dataset_sample_bytes(const struct dataset *d);
 /* The set's decode and encode. Without text decode gives 0, encode ERR_CONFIG. */
 int dataset_decode(const struct dataset *d, int32_t token, char out[8]);
-MUST_CHECK enum error dataset_encode(const struct dataset *d, const char *text, size_t n,
-                                     int32_t *tokens, int64_t *count);
+MUST_CHECK enum error dataset_encode(const struct dataset *d, const char *text, size_t n, int32_t *tokens,
+                                     int64_t *count);

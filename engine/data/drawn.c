@@ -43,21 +43,20 @@ enum error drawn_read(struct dataset *base, int64_t i, void *x, int32_t *label, 
     if (state == READY)
         memcpy(x, kept, bytes);
     else
-        s->kind->draw(&d, *label,
-                      x); /* another thread is at it: no waiting, the bytes are the same */
+        s->kind->draw(&d, *label, x); /* another thread is at it: no waiting, the bytes are the same */
     return ERR_NONE;
 }
 
 const struct config_field drawn_fields[] = {
-    {"train", CONFIG_INT, offsetof(struct drawn_config, train), .standard = "10000",
-     .help = "Training samples to draw", .min = 1, .max = 10e6},
-    {"val", CONFIG_INT, offsetof(struct drawn_config, val), .standard = "2000",
-     .help = "Validation samples to draw", .min = 1, .max = 10e6},
+    {"train", CONFIG_INT, offsetof(struct drawn_config, train), .standard = "10000", .help = "Training samples to draw",
+     .min = 1, .max = 10e6},
+    {"val", CONFIG_INT, offsetof(struct drawn_config, val), .standard = "2000", .help = "Validation samples to draw",
+     .min = 1, .max = 10e6},
     {0},
 };
 
-enum error drawn_open(const struct drawn_kind *kind, const struct drawn_config *c, bool train,
-                      uint64_t seed, struct dataset **out) {
+enum error drawn_open(const struct drawn_kind *kind, const struct drawn_config *c, bool train, uint64_t seed,
+                      struct dataset **out) {
     struct dataset base = {.ops = kind->ops,
                            .size = train ? c->train : c->val,
                            .shape = kind->shape,

@@ -47,7 +47,7 @@ struct drawn_kind {
     void (*draw)(struct draw *d, int label, uint8_t *out);
 };
 /* dataset_ops.open of such a set, and the other slots. */
-MUST_CHECK enum error drawn_open(const struct drawn_kind *kind, const struct drawn_config *config,
-                                 bool train, uint64_t seed, struct dataset **out);
+MUST_CHECK enum error drawn_open(const struct drawn_kind *kind, const struct drawn_config *config, bool train,
+                                 uint64_t seed, struct dataset **out);
 enum error drawn_read(struct dataset *d, int64_t i, void *x, int32_t *label, float *target);
 void drawn_close(struct dataset *d);

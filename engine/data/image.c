@@ -48,16 +48,15 @@ static const unsigned char png_begin[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a
 
 bool image_is_name(const char *name) {
     const char *dot = strrchr(name, '.');
-    return dot && dot != name &&
-           (!strcasecmp(dot, ".jpg") || !strcasecmp(dot, ".jpeg") || !strcasecmp(dot, ".png"));
+    return dot && dot != name && (!strcasecmp(dot, ".jpg") || !strcasecmp(dot, ".jpeg") || !strcasecmp(dot, ".png"));
 }
 
 static enum error size_check(const char *path, int64_t width, int64_t height) {
     if (width >= 1 && height >= 1 && width <= IMAGE_SIDE_MOST && height <= IMAGE_SIDE_MOST &&
         width * height <= IMAGE_PIXELS_MOST)
         return ERR_NONE;
-    return FAIL(ERR_DATA, "%s: a picture of %lld x %lld pixels\nat most %d million are read", path,
-                (long long)width, (long long)height, IMAGE_PIXELS_MOST >> 20);
+    return FAIL(ERR_DATA, "%s: a picture of %lld x %lld pixels\nat most %d million are read", path, (long long)width,
+                (long long)height, IMAGE_PIXELS_MOST >> 20);
 }
 
 static enum error image_file_open(const char *path, int *fd, int64_t *size) {
@@ -69,8 +68,8 @@ static enum error image_file_open(const char *path, int *fd, int64_t *size) {
     if (fstat(*fd, &st) != 0 || !S_ISREG(st.st_mode))
         err = FAIL(ERR_INPUT, "%s is no regular file", path);
     else if (st.st_size > IMAGE_FILE_MOST)
-        err = FAIL(ERR_DATA, "%s: %lld bytes, where a picture has at most %d", path,
-                   (long long)st.st_size, IMAGE_FILE_MOST);
+        err = FAIL(ERR_DATA, "%s: %lld bytes, where a picture has at most %d", path, (long long)st.st_size,
+                   IMAGE_FILE_MOST);
     if (err == ERR_NONE)
         *size = st.st_size;
     else
@@ -111,8 +110,8 @@ static enum error fd_probe(int fd, int64_t size, const char *path, int *width, i
     TRY(file_pread_all(fd, p, sizeof p, 0, path));
     if (p[0] == 0xff && p[1] == 0xd8) return jpeg_probe(fd, size, path, width, height);
     if (memcmp(p, png_begin, sizeof png_begin) != 0 || memcmp(p + 12, "IHDR", 4) != 0)
-        return FAIL(ERR_DATA, "%s: neither JPEG nor PNG: it begins with %02x %02x %02x %02x", path,
-                    p[0], p[1], p[2], p[3]);
+        return FAIL(ERR_DATA, "%s: neither JPEG nor PNG: it begins with %02x %02x %02x %02x", path, p[0], p[1], p[2],
+                    p[3]);
     int64_t w = big_endian(p + 16, 4), h = big_endian(p + 20, 4);
     TRY(size_check(path, w, h));
     *width = (int)w, *height = (int)h;

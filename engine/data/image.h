@@ -26,5 +26,4 @@ MUST_CHECK enum error image_read(struct image *im, const char *path, int *width,
  * wanted. ERR_DATA, with the file's name, when it is damaged or ends early. */
 MUST_CHECK enum error image_decode(struct image *im, struct box box, int size, unsigned char *out);
 /* dataset_samples of a picture file: a set of one sample, its middle as 'like' would show it. */
-MUST_CHECK enum error image_sample(const char *path, const struct dataset *like,
-                                   struct dataset **out);
+MUST_CHECK enum error image_sample(const char *path, const struct dataset *like, struct dataset **out);

@@ -11,25 +11,21 @@ static enum error fill(const char *path, const struct dataset *like, unsigned ch
     TRY(image_create(&im));
     enum error err = image_read(im, path, &width, &height);
     if (err == ERR_NONE)
-        err = image_decode(im, box_middle(like->part > 0 ? like->part : 1, width, height),
-                           (int)like->shape.dim[1], out);
+        err =
+            image_decode(im, box_middle(like->part > 0 ? like->part : 1, width, height), (int)like->shape.dim[1], out);
     image_free(im);
     return err;
 }
 
 enum error image_sample(const char *path, const struct dataset *like, struct dataset **out) {
     const struct shape *s = &like->shape;
-    struct dataset d = {.ops = &one_picture,
-                        .size = 1,
-                        .shape = *s,
-                        .type = SAMPLE_U8,
-                        .name = "picture",
-                        .plane = true};
+    struct dataset d = {
+        .ops = &one_picture, .size = 1, .shape = *s, .type = SAMPLE_U8, .name = "picture", .plane = true};
     struct resident *r;
     char text[96];
     if (like->type != SAMPLE_U8 || s->ndim != 3 || s->dim[0] != 3 || s->dim[1] != s->dim[2])
-        return FAIL(ERR_DATA, "%s is a colour picture, but samples of '%s' are %s", path,
-                    like->name, shape_text(s, text));
+        return FAIL(ERR_DATA, "%s is a colour picture, but samples of '%s' are %s", path, like->name,
+                    shape_text(s, text));
     TRY(resident_create(&d, &r));
     enum error err = fill(path, like, r->x);
     if (err == ERR_NONE)

@@ -25,8 +25,7 @@ enum error input_open(const char *path, struct input *in) {
     if (fd < 0) return FAIL(ERR_INPUT, "cannot read %s: %s", path, strerror(errno));
     *in = (struct input){.path = path};
     enum error err = check_kind(fd, path, &in->size);
-    if (err == ERR_NONE && !(in->stream = gzdopen(fd, "rb")))
-        err = FAIL(ERR_MEMORY, "%s: no memory to read it", path);
+    if (err == ERR_NONE && !(in->stream = gzdopen(fd, "rb"))) err = FAIL(ERR_MEMORY, "%s: no memory to read it", path);
     if (err != ERR_NONE) {
         close(fd);
         return err;
@@ -45,8 +44,7 @@ static enum error damaged(const struct input *in) {
     int code;
     const char *text = gzerror(in->stream, &code);
     if (code == Z_ERRNO) return FAIL(ERR_IO, "%s: %s", in->path, strerror(errno));
-    return FAIL(ERR_DATA, "%s: damaged or cut off behind byte %lld: %s", in->path,
-                (long long)in->at, text);
+    return FAIL(ERR_DATA, "%s: damaged or cut off behind byte %lld: %s", in->path, (long long)in->at, text);
 }
 
 enum error input_read_some(struct input *in, void *buffer, int64_t n, int64_t *got) {
@@ -71,8 +69,8 @@ enum error input_read(struct input *in, void *buffer, int64_t n) {
         int64_t want = buffer || n < (int64_t)sizeof skipped ? n : (int64_t)sizeof skipped, got;
         TRY(input_read_some(in, buffer ? buffer : skipped, want, &got));
         if (got < want)
-            return FAIL(ERR_DATA, "%s: ends at byte %lld, where %lld more are expected", in->path,
-                        (long long)in->at, (long long)(n - got));
+            return FAIL(ERR_DATA, "%s: ends at byte %lld, where %lld more are expected", in->path, (long long)in->at,
+                        (long long)(n - got));
         n -= got;
     } while (n > 0);
     return ERR_NONE;
@@ -81,12 +79,11 @@ enum error input_read(struct input *in, void *buffer, int64_t n) {
 enum error input_promise(const struct input *in, int64_t n) {
     int64_t most;
     if (!in->packed && in->size - in->at != n)
-        return FAIL(ERR_DATA, "%s: its header promises %lld bytes of data, but %lld follow",
-                    in->path, (long long)n, (long long)(in->size - in->at));
+        return FAIL(ERR_DATA, "%s: its header promises %lld bytes of data, but %lld follow", in->path, (long long)n,
+                    (long long)(in->size - in->at));
     if (in->packed && !__builtin_mul_overflow(in->size, (int64_t)DEFLATE_RATIO, &most) && n > most)
-        return FAIL(ERR_DATA,
-                    "%s: its header promises %lld bytes, more than %lld packed bytes can hold",
-                    in->path, (long long)n, (long long)in->size);
+        return FAIL(ERR_DATA, "%s: its header promises %lld bytes, more than %lld packed bytes can hold", in->path,
+                    (long long)n, (long long)in->size);
     return ERR_NONE;
 }
 

@@ -88,13 +88,11 @@ struct task {
     struct order *order;
 };
 
-static enum error sample_fill(struct worker *w, struct shard *s, int64_t i, int64_t index,
-                              uint64_t id) {
+static enum error sample_fill(struct worker *w, struct shard *s, int64_t i, int64_t index, uint64_t id) {
     struct loader *l = w->loader;
     struct dataset *d = l->data;
     int32_t unused;
-    TRY(transform_read(&l->transform, d, index, id, w->raw,
-                       s->labels ? s->labels + i * d->labels : &unused,
+    TRY(transform_read(&l->transform, d, index, id, w->raw, s->labels ? s->labels + i * d->labels : &unused,
                        s->target ? s->target + i * d->targets : NULL));
     s->ids[i] = id;
     transform_apply(&l->transform, d, w->raw, id, s->x + i * shape_count(&d->shape));
@@ -127,8 +125,7 @@ static void slot_begin(struct loader *l, struct slot *s) {
     b->epoch = l->epoch;
     b->step = l->step;
     b->samples = sampler_batch_size(&l->sampler, l->step);
-    for (int i = 0; i < b->nshards; i++)
-        b->shards[i].n = sampler_shard_size(&l->sampler, l->step, b->shards[i].index);
+    for (int i = 0; i < b->nshards; i++) b->shards[i].n = sampler_shard_size(&l->sampler, l->step, b->shards[i].index);
     s->left = l->nparts;
 }
 
@@ -144,8 +141,7 @@ static struct task part_take(struct loader *l) {
 }
 
 static void failure_note(struct loader *l, enum error err, const struct task *t) {
-    bool later =
-        t->number > l->failure.step || (t->number == l->failure.step && t->part > l->failure.part);
+    bool later = t->number > l->failure.step || (t->number == l->failure.step && t->part > l->failure.part);
     if (l->failure.err != ERR_NONE && later) return;
     l->failure.err = err;
     l->failure.step = t->number;
@@ -210,8 +206,7 @@ static enum error parts_create(struct loader *l, const int *shards, int nshards)
     for (int i = 0; i < nshards; i++) count += (shard_most(l, shards[i]) + PART - 1) / PART;
     count = count ? count : 1; /* shards that are always empty still make steps */
     if (count > INT32_MAX || !(l->parts = calloc((size_t)count, sizeof *l->parts)))
-        return FAIL(ERR_MEMORY, "no memory for batches of %lld samples",
-                    (long long)l->sampler.batch);
+        return FAIL(ERR_MEMORY, "no memory for batches of %lld samples", (long long)l->sampler.batch);
     for (int i = 0; i < nshards; i++)
         for (int64_t first = 0; first < shard_most(l, shards[i]); first += PART)
             l->parts[k++] = (struct part){i, first};
@@ -233,8 +228,7 @@ static enum error block_add(size_t *bytes, int64_t n, size_t each, size_t *at) {
     return ERR_NONE;
 }
 
-static enum error layout_shard(const struct loader *l, int shard, size_t *bytes,
-                               struct places *out) {
+static enum error layout_shard(const struct loader *l, int shard, size_t *bytes, struct places *out) {
     const struct dataset *d = l->data;
     int64_t n = shard_most(l, shard);
     TRY(block_add(bytes, n, (size_t)shape_count(&d->shape) * sizeof(float), &out->x));
@@ -243,8 +237,7 @@ static enum error layout_shard(const struct loader *l, int shard, size_t *bytes,
     return block_add(bytes, n, sizeof(uint64_t), &out->ids);
 }
 
-static enum error slot_init(const struct loader *l, struct slot *s, const int *shards,
-                            int nshards) {
+static enum error slot_init(const struct loader *l, struct slot *s, const int *shards, int nshards) {
     const struct dataset *d = l->data;
     struct places at;
     size_t bytes = 0;
@@ -257,12 +250,11 @@ static enum error slot_init(const struct loader *l, struct slot *s, const int *s
     bytes = 0;
     for (int i = 0; i < nshards; i++) {
         TRY(layout_shard(l, shards[i], &bytes, &at));
-        s->batch.shards[i] =
-            (struct shard){.index = shards[i],
-                           .x = (float *)(base + at.x),
-                           .labels = d->classes ? (int32_t *)(base + at.labels) : NULL,
-                           .target = d->classes ? NULL : (float *)(base + at.target),
-                           .ids = (uint64_t *)(base + at.ids)};
+        s->batch.shards[i] = (struct shard){.index = shards[i],
+                                            .x = (float *)(base + at.x),
+                                            .labels = d->classes ? (int32_t *)(base + at.labels) : NULL,
+                                            .target = d->classes ? NULL : (float *)(base + at.target),
+                                            .ids = (uint64_t *)(base + at.ids)};
     }
     return ERR_NONE;
 }
@@ -270,8 +262,7 @@ static enum error slot_init(const struct loader *l, struct slot *s, const int *s
 static enum error orders_create(struct loader *l) {
     if (!l->sampler.shuffle) return ERR_NONE;
     size_t bytes;
-    TRY(memory_size((size_t)sampler_room(&l->sampler), sizeof(int64_t), "the order of samples",
-                    &bytes));
+    TRY(memory_size((size_t)sampler_room(&l->sampler), sizeof(int64_t), "the order of samples", &bytes));
     for (int i = 0; i < 2; i++) TRY(memory_alloc(bytes, (void **)&l->orders[i].index));
     return ERR_NONE;
 }
@@ -282,8 +273,7 @@ static enum error workers_start(struct loader *l, int count) {
     sigfillset(&all);
     if (!(l->workers = calloc((size_t)count + 1, sizeof *l->workers)))
         return FAIL(ERR_MEMORY, "no memory for %d threads", count);
-    for (int i = 0; i < count; i++)
-        TRY(memory_alloc(dataset_sample_bytes(l->data), &l->workers[i].raw));
+    for (int i = 0; i < count; i++) TRY(memory_alloc(dataset_sample_bytes(l->data), &l->workers[i].raw));
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int code = 0;
     for (; l->nworkers < count && code == 0; l->nworkers += code == 0) {
@@ -292,16 +282,14 @@ static enum error workers_start(struct loader *l, int count) {
         code = pthread_create(&w->thread, NULL, worker_main, w);
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return code == 0 ? ERR_NONE
-                     : FAIL(ERR_MEMORY, "cannot start a loader thread: %s", strerror(code));
+    return code == 0 ? ERR_NONE : FAIL(ERR_MEMORY, "cannot start a loader thread: %s", strerror(code));
 }
 
 /* Where to begin, and when to end. */
 static enum error position_init(struct loader *l, const struct loader_params *p) {
     l->steps = sampler_steps(&l->sampler);
     if (l->steps == 0)
-        return FAIL(ERR_CONFIG,
-                    "no step in an epoch: drop_last, and batch %lld is larger than %lld samples",
+        return FAIL(ERR_CONFIG, "no step in an epoch: drop_last, and batch %lld is larger than %lld samples",
                     (long long)l->sampler.batch, (long long)l->sampler.size);
     l->epoch = p->epoch + (p->training ? p->step / l->steps : 0);
     l->step = p->training ? p->step % l->steps : p->step;
@@ -322,8 +310,7 @@ static int cores_count(void) {
 static enum error loader_init(struct loader *l, const struct loader_params *p) {
     struct normalization norm;
     if (!p->norm) TRY(normalization_find(p->data, p->config, &norm));
-    TRY(transform_init(&l->transform, p->data, p->config, p->norm ? p->norm : &norm, p->training,
-                       p->sampler.seed));
+    TRY(transform_init(&l->transform, p->data, p->config, p->norm ? p->norm : &norm, p->training, p->sampler.seed));
     TRY(position_init(l, p));
     TRY(parts_create(l, p->shards, p->nshards));
     TRY(orders_create(l));

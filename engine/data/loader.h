@@ -15,13 +15,10 @@ struct normalization {
 /* What 'normalize' means on the training set d: the same on every rank. auto: mean and standard
  * deviation of the first 1000 samples. A given mean and std are in units of x / 255 for bytes, as
  * PyTorch's Normalize behind ToTensor. ERR_CONFIG when they do not fit the set. */
-MUST_CHECK enum error normalization_find(struct dataset *d, const struct data_config *c,
-                                         struct normalization *out);
+MUST_CHECK enum error normalization_find(struct dataset *d, const struct data_config *c, struct normalization *out);
 /* Mean and deviation of channel k in those units, and back; telling and setting loses nothing. */
-void normalization_tell(const struct dataset *d, const struct normalization *n, int k, double *mean,
-                        double *std);
-void normalization_set(const struct dataset *d, struct normalization *n, int k, double mean,
-                       double std);
+void normalization_tell(const struct dataset *d, const struct normalization *n, int k, double *mean, double *std);
+void normalization_set(const struct dataset *d, struct normalization *n, int k, double mean, double std);
 /* That the configuration gives no other mean and deviation than n, those of a network that was
  * trained on d; auto gives none. ERR_CONFIG names them. */
 MUST_CHECK enum error normalization_check(struct dataset *d, const struct data_config *c,
@@ -54,13 +51,12 @@ struct loader_params {
     struct sampler sampler;
     const int *shards; /* which this rank takes, ascending; copied */
     int nshards;
-    bool training; /* augment, go on to the next epoch for ever; else one pass in order, no
+    bool training;                  /* augment, go on to the next epoch for ever; else one pass in order, no
                       augmentation or dropping; padding if the sampler says so */
-    int workers;   /* threads; 0: as many as keep the caller from waiting, at most one a core */
-    int depth;     /* steps ahead, >= 1 */
+    int workers;                    /* threads; 0: as many as keep the caller from waiting, at most one a core */
+    int depth;                      /* steps ahead, >= 1 */
     const struct allocator *memory; /* of the batches; copied; NULL: the heap */
-    int64_t epoch,
-        step; /* where to begin; a step at or beyond the end of its epoch is one of a later epoch */
+    int64_t epoch, step; /* where to begin; a step at or beyond the end of its epoch is one of a later epoch */
 };
 struct loader;
 MUST_CHECK enum error loader_open(const struct loader_params *p, struct loader **out);

@@ -24,8 +24,7 @@ const struct config_field pair_fields[] = {
     {"val_labels", CONFIG_STRING, offsetof(struct pair_config, val_labels),
      .help = "File of their labels; from the name of 'val' when absent"},
     {"classes", CONFIG_INT, offsetof(struct pair_config, classes), .standard = "auto",
-     .help = "Classes; auto: the largest training label and one", .min = 1, .max = 1 << 20,
-     .choices = "auto"},
+     .help = "Classes; auto: the largest training label and one", .min = 1, .max = 1 << 20, .choices = "auto"},
     {0},
 };
 
@@ -49,27 +48,22 @@ bool pair_existing(char *path, size_t room) {
     return false;
 }
 
-static enum error labels_path(const struct pair_format *f, const char *x, const char *given,
-                              const char *key, char out[PATH_MAX]) {
+static enum error labels_path(const struct pair_format *f, const char *x, const char *given, const char *key,
+                              char out[PATH_MAX]) {
     if (given) return path_join(out, "", given);
     const char *slash = strrchr(x, '/'), *name = slash ? slash + 1 : x;
     char labels[NAME_MAX + 8];
     if (!f->labels(name, labels, sizeof labels))
-        return FAIL(ERR_CONFIG,
-                    "data.%s is missing: the name of %s does not tell where its labels are", key,
-                    x);
+        return FAIL(ERR_CONFIG, "data.%s is missing: the name of %s does not tell where its labels are", key, x);
     char folder[PATH_MAX];
     snprintf(folder, sizeof folder, "%.*s", (int)(name - x), x);
     TRY(path_join(out, folder, labels));
-    if (!pair_existing(out, PATH_MAX))
-        return FAIL(ERR_INPUT, "no labels %s\nsay where they are: data.%s", out, key);
+    if (!pair_existing(out, PATH_MAX)) return FAIL(ERR_INPUT, "no labels %s\nsay where they are: data.%s", out, key);
     return ERR_NONE;
 }
 
-static enum error train_paths(const struct pair_format *f, const struct pair_config *c,
-                              struct pair_paths *out) {
-    if (!c->train)
-        return FAIL(ERR_CONFIG, "data.train is missing\ngive the file of the training samples");
+static enum error train_paths(const struct pair_format *f, const struct pair_config *c, struct pair_paths *out) {
+    if (!c->train) return FAIL(ERR_CONFIG, "data.train is missing\ngive the file of the training samples");
     if (f->folder && file_is_folder(c->train) && c->labels)
         return FAIL(ERR_CONFIG, "data.labels: the folder %s has labels of its own", c->train);
     if (f->folder && file_is_folder(c->train)) return f->folder(c->train, true, out);
@@ -83,8 +77,7 @@ static const char *held_out(const struct pair_format *f, const struct pair_confi
     return f->folder && file_is_folder(c->train) ? NULL : "10%";
 }
 
-static enum error val_paths(const struct pair_format *f, const struct pair_config *c,
-                            struct pair_paths *out) {
+static enum error val_paths(const struct pair_format *f, const struct pair_config *c, struct pair_paths *out) {
     const char *val = c->val ? c->val : c->train;
     if (f->folder && file_is_folder(val)) return f->folder(val, false, out);
     TRY(path_join(out->x, "", val));
@@ -108,15 +101,13 @@ static int64_t row_elements(const struct array *a) {
 }
 
 /* Opens an array whose header is fine and whose size is that of its file, behind the header. */
-static enum error array_open(const struct pair_format *f, const char *path, struct input *in,
-                             struct array *a) {
+static enum error array_open(const struct pair_format *f, const char *path, struct input *in, struct array *a) {
     TRY(input_open(path, in));
     enum error err = f->header(in, a);
     int64_t bytes = err == ERR_NONE ? element_size(a->type) : 0;
     for (int i = 0; i < a->ndim && err == ERR_NONE; i++) {
         if (a->dim[i] < 1)
-            err = FAIL(ERR_DATA, "%s: dimension %d of its array is %lld", path, i,
-                       (long long)a->dim[i]);
+            err = FAIL(ERR_DATA, "%s: dimension %d of its array is %lld", path, i, (long long)a->dim[i]);
         else if (__builtin_mul_overflow(bytes, a->dim[i], &bytes))
             err = FAIL(ERR_DATA, "%s: its header promises more than any file can hold", path);
     }
@@ -165,8 +156,8 @@ static void labels_free(struct labels *l) {
 }
 
 /* Elements [at, at + n) of the array, as they lie in the file. */
-static enum error labels_put(struct labels *l, const char *path, enum element type, const char *raw,
-                             int64_t at, int64_t n) {
+static enum error labels_put(struct labels *l, const char *path, enum element type, const char *raw, int64_t at,
+                             int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         const char *p = raw + i * element_size(type);
         if (l->target) {
@@ -175,8 +166,7 @@ static enum error labels_put(struct labels *l, const char *path, enum element ty
         }
         int64_t v = element_int(p, type);
         if (v < 0 || v > INT32_MAX)
-            return FAIL(ERR_DATA, "%s: label %lld of sample %lld is no class", path, (long long)v,
-                        (long long)(at + i));
+            return FAIL(ERR_DATA, "%s: label %lld of sample %lld is no class", path, (long long)v, (long long)(at + i));
         l->classes[at + i] = (int32_t)v;
         l->largest = v > l->largest ? v : l->largest;
     }
@@ -185,8 +175,7 @@ static enum error labels_put(struct labels *l, const char *path, enum element ty
 
 static enum error labels_fill(struct labels *l, struct input *in, const struct array *a) {
     _Alignas(8) char raw[8192];
-    int64_t size = element_size(a->type), total = l->count * row_elements(a),
-            most = (int64_t)sizeof raw / size;
+    int64_t size = element_size(a->type), total = l->count * row_elements(a), most = (int64_t)sizeof raw / size;
     for (int64_t at = 0; at < total; at += most) {
         int64_t n = total - at < most ? total - at : most;
         TRY(input_read(in, raw, n * size));
@@ -210,10 +199,8 @@ static enum error labels_read(const struct pair_format *f, const char *path, str
     else if (row == 1)
         err = memory_alloc((size_t)l->count * sizeof(int32_t), (void **)&l->classes);
     else
-        err =
-            FAIL(ERR_DATA,
-                 "%s: %lld whole numbers a sample, where labels are one\ntargets are real numbers",
-                 path, (long long)row);
+        err = FAIL(ERR_DATA, "%s: %lld whole numbers a sample, where labels are one\ntargets are real numbers", path,
+                   (long long)row);
     if (err == ERR_NONE) err = labels_fill(l, &in, &a);
     input_close(&in);
     if (err != ERR_NONE) labels_free(l);
@@ -225,8 +212,7 @@ static enum error labels_read(const struct pair_format *f, const char *path, str
 static enum error samples_describe(const char *path, const struct array *a, struct dataset *d) {
     if (a->ndim < 2) return FAIL(ERR_DATA, "%s: one number a sample is no sample", path);
     if (a->type != ELEMENT_U8 && !is_real(a->type))
-        return FAIL(ERR_DATA, "%s: samples are bytes (uint8) or real numbers (float32, float64)",
-                    path);
+        return FAIL(ERR_DATA, "%s: samples are bytes (uint8) or real numbers (float32, float64)", path);
     d->type = a->type == ELEMENT_U8 ? SAMPLE_U8 : SAMPLE_F32;
     d->plane = a->ndim > 2;
     d->shape = (struct shape){.ndim = a->ndim == 3 ? 3 : a->ndim - 1, .dim = {1}};
@@ -244,8 +230,7 @@ static enum error doubles_read(struct input *in, float *out, int64_t n) {
     return ERR_NONE;
 }
 
-static enum error samples_read(struct input *in, const struct array *a, struct part part,
-                               unsigned char *out) {
+static enum error samples_read(struct input *in, const struct array *a, struct part part, unsigned char *out) {
     int64_t row = row_elements(a), bytes = row * element_size(a->type), n = part.count * row;
     TRY(input_read(in, NULL, part.first * bytes));
     if (a->type == ELEMENT_F64)
@@ -258,17 +243,15 @@ static enum error samples_read(struct input *in, const struct array *a, struct p
 }
 
 /* The samples of 'part' of an opened array, with their labels. */
-static enum error part_open(struct input *in, const struct array *a, const struct labels *l,
-                            struct part part, const struct dataset *like, struct dataset **out) {
+static enum error part_open(struct input *in, const struct array *a, const struct labels *l, struct part part,
+                            const struct dataset *like, struct dataset **out) {
     struct dataset d = *like;
     struct resident *r;
     d.size = part.count;
     TRY(resident_create(&d, &r));
-    if (r->labels)
-        memcpy(r->labels, l->classes + part.first, (size_t)part.count * sizeof *r->labels);
+    if (r->labels) memcpy(r->labels, l->classes + part.first, (size_t)part.count * sizeof *r->labels);
     if (l->target)
-        memcpy(r->target, l->target + part.first * l->targets,
-               (size_t)(part.count * l->targets) * sizeof *r->target);
+        memcpy(r->target, l->target + part.first * l->targets, (size_t)(part.count * l->targets) * sizeof *r->target);
     enum error err = samples_read(in, a, part, r->x);
     if (err != ERR_NONE) {
         resident_close(&r->base);
@@ -278,40 +261,36 @@ static enum error part_open(struct input *in, const struct array *a, const struc
     return ERR_NONE;
 }
 
-static enum error counts_check(const struct pair_paths *p, const struct array *a,
-                               const struct labels *l) {
+static enum error counts_check(const struct pair_paths *p, const struct array *a, const struct labels *l) {
     if (a->dim[0] == l->count) return ERR_NONE;
-    return FAIL(ERR_DATA, "%s holds %lld samples, but %s %lld labels", p->x, (long long)a->dim[0],
-                p->y, (long long)l->count);
+    return FAIL(ERR_DATA, "%s holds %lld samples, but %s %lld labels", p->x, (long long)a->dim[0], p->y,
+                (long long)l->count);
 }
 
 /* The training samples' header, from which 'like' takes all that both parts share. The array stays
  * open. */
-static enum error train_describe(const struct pair_format *f, const struct pair_paths *p,
-                                 const struct labels *l, int64_t classes, struct dataset *like,
-                                 struct input *in, struct array *a) {
+static enum error train_describe(const struct pair_format *f, const struct pair_paths *p, const struct labels *l,
+                                 int64_t classes, struct dataset *like, struct input *in, struct array *a) {
     TRY(array_open(f, p->x, in, a));
     enum error err = samples_describe(p->x, a, like);
     if (err == ERR_NONE) err = counts_check(p, a, l);
     like->targets = l->targets;
-    if (err == ERR_NONE && !l->targets)
-        err = classes_find(p->y, classes, l->largest, &like->classes);
+    if (err == ERR_NONE && !l->targets) err = classes_find(p->y, classes, l->largest, &like->classes);
     if (err != ERR_NONE) input_close(in);
     return err;
 }
 
-static enum error alike_check(const char *path, const struct dataset *d,
-                              const struct dataset *like) {
+static enum error alike_check(const char *path, const struct dataset *d, const struct dataset *like) {
     char is[96], must[96];
     if (shape_equal(&d->shape, &like->shape) && d->type == like->type) return ERR_NONE;
-    return FAIL(ERR_DATA, "%s: samples of %s %s, but training has %s %s", path,
-                shape_text(&d->shape, is), d->type == SAMPLE_U8 ? "bytes" : "floats",
-                shape_text(&like->shape, must), like->type == SAMPLE_U8 ? "bytes" : "floats");
+    return FAIL(ERR_DATA, "%s: samples of %s %s, but training has %s %s", path, shape_text(&d->shape, is),
+                d->type == SAMPLE_U8 ? "bytes" : "floats", shape_text(&like->shape, must),
+                like->type == SAMPLE_U8 ? "bytes" : "floats");
 }
 
 /* Validation samples in files of their own. */
-static enum error val_open(const struct pair_format *f, const struct pair_config *c,
-                           const struct dataset *like, struct dataset **out) {
+static enum error val_open(const struct pair_format *f, const struct pair_config *c, const struct dataset *like,
+                           struct dataset **out) {
     struct pair_paths p;
     struct labels l;
     struct input in = {0};
@@ -335,8 +314,8 @@ done:
 }
 
 /* The part that lies in the training files: all of them, or what is held out. */
-static enum error train_open(const struct pair_format *f, const struct pair_config *c, bool train,
-                             struct dataset *like, struct dataset **out) {
+static enum error train_open(const struct pair_format *f, const struct pair_config *c, bool train, struct dataset *like,
+                             struct dataset **out) {
     struct pair_paths paths;
     struct labels labels;
     struct input in;
@@ -353,17 +332,15 @@ static enum error train_open(const struct pair_format *f, const struct pair_conf
         else if (held)
             err = part_find(held, labels.count, train, &part);
         if (err == ERR_NONE)
-            err = train || held ? part_open(&in, &a, &labels, part, like, out)
-                                : val_open(f, c, like, out);
+            err = train || held ? part_open(&in, &a, &labels, part, like, out) : val_open(f, c, like, out);
         input_close(&in);
     }
     labels_free(&labels);
     return err;
 }
 
-enum error pair_open(const struct dataset_ops *ops, const struct pair_format *format,
-                     const struct pair_config *config, bool train, const struct dataset *like,
-                     struct dataset **out) {
+enum error pair_open(const struct dataset_ops *ops, const struct pair_format *format, const struct pair_config *config,
+                     bool train, const struct dataset *like, struct dataset **out) {
     struct dataset d = {.ops = ops, .name = ops->section.name};
     struct pair_config c = *config;
     if (like) {
@@ -371,20 +348,18 @@ enum error pair_open(const struct dataset_ops *ops, const struct pair_format *fo
         d.classes = like->classes, d.targets = like->targets;
         c.classes = like->classes;
     }
-    if (!c.train)
-        return FAIL(ERR_CONFIG, "data.train is missing\ngive the file of the training samples");
+    if (!c.train) return FAIL(ERR_CONFIG, "data.train is missing\ngive the file of the training samples");
     bool own = !train && !held_out(format, &c);
     return like && own ? val_open(format, &c, &d, out) : train_open(format, &c, train, &d, out);
 }
 
-enum error pair_samples(const struct dataset_ops *ops, const struct pair_format *format,
-                        const char *path, const struct dataset *like, struct dataset **out) {
+enum error pair_samples(const struct dataset_ops *ops, const struct pair_format *format, const char *path,
+                        const struct dataset *like, struct dataset **out) {
     struct input in;
     struct array a = {0};
     struct dataset d = {.ops = ops, .name = ops->section.name};
     const struct labels none = {0};
-    if (like->type == SAMPLE_TOKENS)
-        return FAIL(ERR_DATA, "%s: samples of '%s' are tokens", path, like->name);
+    if (like->type == SAMPLE_TOKENS) return FAIL(ERR_DATA, "%s: samples of '%s' are tokens", path, like->name);
     TRY(array_open(format, path, &in, &a));
     enum error err = samples_describe(path, &a, &d);
     if (err == ERR_NONE) err = alike_check(path, &d, like);

@@ -46,12 +46,11 @@ struct pair_format {
 };
 /* dataset_ops.open of such a set. */
 MUST_CHECK enum error pair_open(const struct dataset_ops *ops, const struct pair_format *format,
-                                const struct pair_config *config, bool train,
-                                const struct dataset *like, struct dataset **out);
+                                const struct pair_config *config, bool train, const struct dataset *like,
+                                struct dataset **out);
 /* dataset_ops.samples of such a set. */
-MUST_CHECK enum error pair_samples(const struct dataset_ops *ops, const struct pair_format *format,
-                                   const char *path, const struct dataset *like,
-                                   struct dataset **out);
+MUST_CHECK enum error pair_samples(const struct dataset_ops *ops, const struct pair_format *format, const char *path,
+                                   const struct dataset *like, struct dataset **out);
 /* Makes path what is there: itself, or it with ".gz" put on or taken off. false: neither is. */
 bool pair_existing(char *path, size_t room);
 MUST_CHECK enum error path_join(char out[PATH_MAX], const char *folder, const char *name);

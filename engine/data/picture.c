@@ -118,8 +118,8 @@ static void axis_fill(struct axis *a, double from, double length, int low, int h
 
 /* out[0..n) = the weighted sum of 'count' rows. Pieces, so that sums stay in registers or the
  * nearest cache. */
-VECTORISED static void rows_add(const unsigned char *rows, int64_t stride, const int16_t *weight,
-                                int count, int64_t n, unsigned char *out) {
+VECTORISED static void rows_add(const unsigned char *rows, int64_t stride, const int16_t *weight, int count, int64_t n,
+                                unsigned char *out) {
     enum { PIECE = 512 };
     int32_t sum[PIECE];
     for (int64_t at = 0; at < n; at += PIECE) {
@@ -135,23 +135,21 @@ VECTORISED static void rows_add(const unsigned char *rows, int64_t stride, const
 }
 
 /* One row of the output, of each channel, from a row of pixels whose first is 'low'. */
-static void columns_add(const struct axis *a, const unsigned char *row, int low,
-                        unsigned char *out) {
+static void columns_add(const struct axis *a, const unsigned char *row, int low, unsigned char *out) {
     int64_t plane = (int64_t)a->size * a->size;
     for (int i = 0; i < a->size; i++) {
         const unsigned char *p = row + (int64_t)(a->first[i] - low) * 3;
         const int16_t *w = a->weight + (int64_t)i * a->taps;
         int32_t red = ONE / 2, green = ONE / 2, blue = ONE / 2;
-        for (int k = 0; k < a->count[i]; k++, p += 3)
-            red += w[k] * p[0], green += w[k] * p[1], blue += w[k] * p[2];
+        for (int k = 0; k < a->count[i]; k++, p += 3) red += w[k] * p[0], green += w[k] * p[1], blue += w[k] * p[2];
         out[i] = (unsigned char)(red / ONE);
         out[i + plane] = (unsigned char)(green / ONE);
         out[i + 2 * plane] = (unsigned char)(blue / ONE);
     }
 }
 
-enum error picture_resize(struct resizer *r, const unsigned char *pixels, int width, int height,
-                          struct box box, int size, unsigned char *out) {
+enum error picture_resize(struct resizer *r, const unsigned char *pixels, int width, int height, struct box box,
+                          int size, unsigned char *out) {
     int left = (int)floor(box.x), right = (int)ceil(box.x + box.w);
     int top = (int)floor(box.y), bottom = (int)ceil(box.y + box.h);
     right = right > width ? width : right;

@@ -39,5 +39,5 @@ void resizer_fini(struct resizer *r);
 /* Makes the box of a picture in RGB (three bytes a pixel) a square of 'size',
  * channel by channel. Linear interpolation; where it gets smaller, the mean over what a pixel
  * covers (a triangle), as Pillow's BILINEAR. Nothing outside the box's pixels is looked at. */
-MUST_CHECK enum error picture_resize(struct resizer *r, const unsigned char *pixels, int width,
-                                     int height, struct box box, int size, unsigned char *out);
+MUST_CHECK enum error picture_resize(struct resizer *r, const unsigned char *pixels, int width, int height,
+                                     struct box box, int size, unsigned char *out);

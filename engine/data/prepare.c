@@ -15,8 +15,7 @@ struct output {
     char path[PATH_MAX], made[PATH_MAX]; /* where it goes; where it is until then */
 };
 
-static enum error output_open(struct output *o, const char *folder, const char *name,
-                              const char *ending) {
+static enum error output_open(struct output *o, const char *folder, const char *name, const char *ending) {
     char base[NAME_MAX];
     snprintf(base, sizeof base, "%s%s", name, ending);
     TRY(path_join(o->path, folder, base));
@@ -47,16 +46,14 @@ static enum error output_close(struct output *o, const char *folder, enum error 
 }
 
 /* ---- .npy ---- */
-static enum error npy_begin(struct output *o, const char *type, int64_t n, const int64_t *dim,
-                            int ndim) {
+static enum error npy_begin(struct output *o, const char *type, int64_t n, const int64_t *dim, int ndim) {
     enum { WHOLE = 128, BEGIN = 10 };
     char header[WHOLE + 1] = "\x93NUMPY\1";
-    int length =
-        snprintf(header + BEGIN, WHOLE - BEGIN,
-                 "{'descr': '%s', 'fortran_order': False, 'shape': (%lld,", type, (long long)n);
+    int length = snprintf(header + BEGIN, WHOLE - BEGIN, "{'descr': '%s', 'fortran_order': False, 'shape': (%lld,",
+                          type, (long long)n);
     for (int i = 0; i < ndim; i++)
-        length += snprintf(header + BEGIN + length, (size_t)(WHOLE - BEGIN - length), "%s%lld",
-                           i ? "," : "", (long long)dim[i]);
+        length += snprintf(header + BEGIN + length, (size_t)(WHOLE - BEGIN - length), "%s%lld", i ? "," : "",
+                           (long long)dim[i]);
     length += snprintf(header + BEGIN + length, (size_t)(WHOLE - BEGIN - length), "), }");
     memset(header + BEGIN + length, ' ', (size_t)(WHOLE - BEGIN - length));
     header[WHOLE - 1] = '\n';
@@ -68,12 +65,10 @@ struct pair_output {
     struct output x, y;
 };
 
-static enum error pair_begin(struct pair_output *p, const struct dataset *d, const char *folder,
-                             const char *name) {
+static enum error pair_begin(struct pair_output *p, const struct dataset *d, const char *folder, const char *name) {
     TRY(output_open(&p->x, folder, name, "-images.npy"));
     TRY(output_open(&p->y, folder, name, "-labels.npy"));
-    TRY(npy_begin(&p->x, d->type == SAMPLE_U8 ? "|u1" : "<f4", d->size, d->shape.dim,
-                  d->shape.ndim));
+    TRY(npy_begin(&p->x, d->type == SAMPLE_U8 ? "|u1" : "<f4", d->size, d->shape.dim, d->shape.ndim));
     return npy_begin(&p->y, d->classes ? "<i4" : "<f4", d->size, &d->targets, d->classes ? 0 : 1);
 }
 
@@ -90,8 +85,7 @@ static enum error pair_write(struct pair_output *p, struct dataset *d, void *x, 
     return ERR_NONE;
 }
 
-static enum error pair_prepare(struct dataset *d, const char *folder, const char *name, void *x,
-                               float *target) {
+static enum error pair_prepare(struct dataset *d, const char *folder, const char *name, void *x, float *target) {
     struct pair_output p = {0};
     enum error err = pair_begin(&p, d, folder, name);
     if (err == ERR_NONE) err = pair_write(&p, d, x, target);
@@ -112,8 +106,8 @@ bool dataset_prepared_bytes(const struct dataset *d) {
 static enum error token_write(struct output *o, const int32_t *tokens, int64_t n, bool narrow) {
     for (int64_t i = 0; i < n; i++) {
         uint32_t v = (uint32_t)tokens[i];
-        unsigned char bytes[4] = {(unsigned char)v, (unsigned char)(v >> 8),
-                                  (unsigned char)(v >> 16), (unsigned char)(v >> 24)};
+        unsigned char bytes[4] = {(unsigned char)v, (unsigned char)(v >> 8), (unsigned char)(v >> 16),
+                                  (unsigned char)(v >> 24)};
         TRY(output_write(o, bytes, narrow ? 2 : 4));
     }
     return ERR_NONE;
@@ -129,8 +123,7 @@ static enum error tokens_write(struct output *o, struct dataset *d, int32_t *x, 
     return token_write(o, labels + d->labels - 1, 1, narrow);
 }
 
-static enum error tokens_prepare(struct dataset *d, const char *folder, const char *name, void *x,
-                                 void *labels) {
+static enum error tokens_prepare(struct dataset *d, const char *folder, const char *name, void *x, void *labels) {
     struct output o = {0};
     enum error err = output_open(&o, folder, name, ".bin");
     if (err == ERR_NONE) err = tokens_write(&o, d, x, labels);

@@ -19,19 +19,16 @@ static const char *const types[] = {"bytes", "floats", "tokens"};
 static void write_moments(const struct dataset *d, const struct normalization *n, struct json *j) {
     double mean, std;
     json_open(j, "mean", '[');
-    for (int k = 0; k < n->channels; k++)
-        normalization_tell(d, n, k, &mean, &std), json_real(j, NULL, mean);
+    for (int k = 0; k < n->channels; k++) normalization_tell(d, n, k, &mean, &std), json_real(j, NULL, mean);
     json_close(j, ']');
     json_open(j, "std", '[');
-    for (int k = 0; k < n->channels; k++)
-        normalization_tell(d, n, k, &mean, &std), json_real(j, NULL, std);
+    for (int k = 0; k < n->channels; k++) normalization_tell(d, n, k, &mean, &std), json_real(j, NULL, std);
     json_close(j, ']');
 }
 
 typedef const char *(*name_fn)(const struct dataset *d, int64_t k);
 
-static void write_names(const struct dataset *d, const char *key, name_fn name, int64_t count,
-                        struct json *j) {
+static void write_names(const struct dataset *d, const char *key, name_fn name, int64_t count, struct json *j) {
     bool any = false;
     for (int64_t k = 0; k < count && !any; k++) any = name(d, k) != NULL;
     if (!any) return;
@@ -66,8 +63,7 @@ static void write_vocabulary(const struct dataset *d, struct json *j) {
     json_string(j, "text", is_bytes(d) ? "bytes" : "characters");
     if (is_bytes(d)) return;
     json_open(j, "characters", '[');
-    for (int64_t k = 0; k < d->classes; k++)
-        json_int(j, NULL, character_of(d, k, &code) ? (int64_t)code : -1);
+    for (int64_t k = 0; k < d->classes; k++) json_int(j, NULL, character_of(d, k, &code) ? (int64_t)code : -1);
     json_close(j, ']');
 }
 
@@ -87,14 +83,13 @@ static void write_all(const struct dataset *d, const struct normalization *n, st
     json_int(j, "labels", d->labels);
     json_int(j, "targets", d->targets);
     write_names(d, "class_names", dataset_class_name, d->classes, j);
-    if (d->shape.ndim == 1)
-        write_names(d, "columns", dataset_column_name, shape_count(&d->shape) + 1, j);
+    if (d->shape.ndim == 1) write_names(d, "columns", dataset_column_name, shape_count(&d->shape) + 1, j);
     write_vocabulary(d, j);
     json_close(j, '}');
 }
 
-enum error preprocessing_text(const struct dataset *d, const struct normalization *n,
-                              struct pool *pool, const char **out) {
+enum error preprocessing_text(const struct dataset *d, const struct normalization *n, struct pool *pool,
+                              const char **out) {
     struct json j;
     struct pool *trial;
     struct preprocessing *read;
@@ -162,8 +157,7 @@ static bool read_type(const struct json_value *root, int *out) {
 /* Either classes, one label or one at each position, or targets. */
 static bool read_counts(const struct json_value *root, struct dataset *d) {
     int64_t all = shape_count(&d->shape);
-    if (!json_get_int(root, "classes", VOCABULARY_MAX, &d->classes) ||
-        !json_get_int(root, "labels", all, &d->labels) ||
+    if (!json_get_int(root, "classes", VOCABULARY_MAX, &d->classes) || !json_get_int(root, "labels", all, &d->labels) ||
         !json_get_int(root, "targets", SIZE_MOST, &d->targets))
         return false;
     bool classes = d->classes > 0 && (d->labels == 1 || d->labels == all) && d->targets == 0;
@@ -186,27 +180,24 @@ static bool read_moments(const struct json_value *root, struct preprocessing *p)
     if (d->type == SAMPLE_TOKENS) return !mean && !std;
     if (!mean || !std || mean->kind != JSON_ARRAY || std->kind != JSON_ARRAY) return false;
     int n = mean->count;
-    if (std->count != n || n < 1 || n > CHANNELS_MAX || (n > 1 && n != d->shape.dim[0]))
-        return false;
+    if (std->count != n || n < 1 || n > CHANNELS_MAX || (n > 1 && n != d->shape.dim[0])) return false;
     p->norm.channels = n;
     for (int k = 0; k < n; k++) {
         const struct json_value *m = &mean->children[k], *s = &std->children[k];
         if (m->kind != JSON_NUMBER || s->kind != JSON_NUMBER) return false;
         normalization_set(d, &p->norm, k, m->number, s->number);
-        if (!isfinite(p->norm.mean[k]) || !isfinite(p->norm.scale[k]) || !(p->norm.scale[k] > 0))
-            return false;
+        if (!isfinite(p->norm.mean[k]) || !isfinite(p->norm.scale[k]) || !(p->norm.scale[k] > 0)) return false;
     }
     return true;
 }
 
 /* count texts, or none at all; *ok stays as it is unless there is something else. */
-static const char **read_names(const struct json_value *root, const char *key, int64_t count,
-                               struct pool *pool, bool *ok) {
+static const char **read_names(const struct json_value *root, const char *key, int64_t count, struct pool *pool,
+                               bool *ok) {
     const struct json_value *v = json_get(root, key);
     if (!v) return NULL;
-    const char **names = v->kind == JSON_ARRAY && v->count == count
-                             ? pool_alloc(pool, (size_t)count * sizeof *names)
-                             : NULL;
+    const char **names =
+        v->kind == JSON_ARRAY && v->count == count ? pool_alloc(pool, (size_t)count * sizeof *names) : NULL;
     for (int k = 0; names && k < v->count; k++) {
         names[k] = v->children[k].text;
         if (v->children[k].kind != JSON_STRING) names = NULL;
@@ -215,8 +206,7 @@ static const char **read_names(const struct json_value *root, const char *key, i
     return names;
 }
 
-static bool read_vocabulary(const struct json_value *root, struct pool *pool,
-                            struct preprocessing *p) {
+static bool read_vocabulary(const struct json_value *root, struct pool *pool, struct preprocessing *p) {
     const char *text = json_get_text(root, "text");
     const struct json_value *v = json_get(root, "characters");
     struct token_set *s = &p->set;
@@ -230,8 +220,7 @@ static bool read_vocabulary(const struct json_value *root, struct pool *pool,
     for (int k = 0; s->characters && k < v->count; k++) {
         const struct json_value *c = &v->children[k];
         bool surrogate = c->integer >= 0xd800 && c->integer < 0xe000;
-        if (!c->is_integer || c->integer < 0 || c->integer >= CODE_POINTS || surrogate)
-            return false;
+        if (!c->is_integer || c->integer < 0 || c->integer >= CODE_POINTS || surrogate) return false;
         s->characters[k] = (uint32_t)c->integer;
         if (k && s->characters[k] <= s->characters[k - 1]) return false;
     }
@@ -239,8 +228,7 @@ static bool read_vocabulary(const struct json_value *root, struct pool *pool,
 }
 
 /* The key that is wrong; NULL: all are right. */
-static const char *read_all(const struct json_value *root, struct pool *pool,
-                            struct preprocessing *p) {
+static const char *read_all(const struct json_value *root, struct pool *pool, struct preprocessing *p) {
     struct dataset *d = &p->set.base;
     bool names = true;
     if (root->kind != JSON_OBJECT || !(d->name = json_get_text(root, "data"))) return "data";
@@ -256,13 +244,10 @@ static const char *read_all(const struct json_value *root, struct pool *pool,
     return read_vocabulary(root, pool, p) ? NULL : "characters";
 }
 
-enum error preprocessing_parse(const char *text, const char *from, struct pool *pool,
-                               struct preprocessing **out) {
+enum error preprocessing_parse(const char *text, const char *from, struct pool *pool, struct preprocessing **out) {
     const struct json_value *root;
     size_t n = strlen(text);
-    if (n > TEXT_MOST)
-        return FAIL(ERR_DATA, "%s: 'preprocessing' has %zu bytes, more than %d", from, n,
-                    TEXT_MOST);
+    if (n > TEXT_MOST) return FAIL(ERR_DATA, "%s: 'preprocessing' has %zu bytes, more than %d", from, n, TEXT_MOST);
     enum error err = json_parse(text, n, limits, pool, &root);
     if (err != ERR_NONE) return error_prefix(err, "%s: 'preprocessing': ", from);
     struct preprocessing *p = *out = pool_alloc(pool, sizeof *p);

@@ -15,8 +15,8 @@ struct preprocessing {
 };
 /* Writes the object's text into the pool. *out is NULL, with a warning in the log, where it would be
  * larger than a reader takes. */
-MUST_CHECK enum error preprocessing_text(const struct dataset *d, const struct normalization *n,
-                                         struct pool *pool, const char **out);
+MUST_CHECK enum error preprocessing_text(const struct dataset *d, const struct normalization *n, struct pool *pool,
+                                         const char **out);
 /* Reads it; the text may be hostile. 'from' is named in messages. What *out points to is the
  * pool's, and set.base needs no closing. ERR_DATA. */
 MUST_CHECK enum error preprocessing_parse(const char *text, const char *from, struct pool *pool,

@@ -68,12 +68,10 @@ static bool held_count(const char *val, int64_t samples, int64_t *out) {
 enum error part_find(const char *val, int64_t samples, bool train, struct part *out) {
     int64_t held;
     if (!held_count(val, samples, &held))
-        return FAIL(ERR_CONFIG,
-                    "data.val: '%s' is neither a number of samples nor a percentage nor a file",
-                    val);
+        return FAIL(ERR_CONFIG, "data.val: '%s' is neither a number of samples nor a percentage nor a file", val);
     if (held < 1 || held >= samples)
-        return FAIL(ERR_CONFIG, "data.val: holding out %s of %lld samples leaves none to %s", val,
-                    (long long)samples, held < 1 ? "validate on" : "train on");
+        return FAIL(ERR_CONFIG, "data.val: holding out %s of %lld samples leaves none to %s", val, (long long)samples,
+                    held < 1 ? "validate on" : "train on");
     *out = train ? (struct part){0, samples - held} : (struct part){samples - held, held};
     return ERR_NONE;
 }
@@ -82,8 +80,8 @@ enum error classes_find(const char *path, int64_t classes, int64_t largest, int6
     enum { CLASSES_MAX = 1 << 20 };
     int64_t most = classes ? classes : CLASSES_MAX;
     if (largest >= most)
-        return FAIL(ERR_DATA, "%s: label %lld, but there are %s%lld classes (labels count from 0)",
-                    path, (long long)largest, classes ? "" : "at most ", (long long)most);
+        return FAIL(ERR_DATA, "%s: label %lld, but there are %s%lld classes (labels count from 0)", path,
+                    (long long)largest, classes ? "" : "at most ", (long long)most);
     *out = classes ? classes : largest + 1;
     return ERR_NONE;
 }
@@ -91,9 +89,7 @@ enum error classes_find(const char *path, int64_t classes, int64_t largest, int6
 enum error floats_check(const char *path, const float *v, int64_t n, int64_t row) {
     for (int64_t i = 0; i < n; i++)
         if (!(fabsf(v[i]) <= FLT_MAX))
-            return FAIL(
-                ERR_DATA,
-                "%s: sample %lld holds %g\nonly finite numbers that fit a float can be trained on",
-                path, (long long)(i / row), (double)v[i]);
+            return FAIL(ERR_DATA, "%s: sample %lld holds %g\nonly finite numbers that fit a float can be trained on",
+                        path, (long long)(i / row), (double)v[i]);
     return ERR_NONE;
 }

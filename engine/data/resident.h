@@ -28,8 +28,7 @@ bool part_is_held(const char *val);
 MUST_CHECK enum error part_find(const char *val, int64_t samples, bool train, struct part *out);
 /* The number of classes for labels up to 'largest' when the config says 'classes' (0: as many as
  * there are). ERR_DATA when they do not fit. */
-MUST_CHECK enum error classes_find(const char *path, int64_t classes, int64_t largest,
-                                   int64_t *out);
+MUST_CHECK enum error classes_find(const char *path, int64_t classes, int64_t largest, int64_t *out);
 /* That floats are finite. row: how many make a sample. ERR_DATA names the first sample that is not.
  */
 MUST_CHECK enum error floats_check(const char *path, const float *v, int64_t n, int64_t row);

@@ -44,8 +44,7 @@ int64_t sampler_room(const struct sampler *s) {
 
 void sampler_order(const struct sampler *s, int64_t epoch, int64_t *order) {
     if (s->shuffle)
-        rng_permutation(rng_key(s->seed, RNG_SHUFFLE), s->frozen ? 0 : (uint64_t)epoch, s->size,
-                        order);
+        rng_permutation(rng_key(s->seed, RNG_SHUFFLE), s->frozen ? 0 : (uint64_t)epoch, s->size, order);
     else
         for (int64_t i = 0; i < s->size; i++) order[i] = i;
     for (int64_t i = s->size, n = padded(s); i < n; i++) order[i] = order[i - s->size];

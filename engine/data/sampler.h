@@ -29,7 +29,6 @@ int64_t sampler_shard_size(const struct sampler *s, int64_t step, int shard);
 int64_t sampler_room(const struct sampler *s);
 void sampler_order(const struct sampler *s, int64_t epoch, int64_t *order);
 /* The position in the epoch's order of sample i of shard v at step 'step'. */
-static inline int64_t sampler_position(const struct sampler *s, int64_t step, int shard,
-                                       int64_t i) {
+static inline int64_t sampler_position(const struct sampler *s, int64_t step, int shard, int64_t i) {
     return step * s->batch + i * s->shards + shard;
 }

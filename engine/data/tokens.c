@@ -58,8 +58,8 @@ enum error token_scan(const char *path, token_scan_fn *fn, void *ctx) {
 }
 
 /* ---- making a set ---- */
-enum error token_part(const char *path, int64_t tokens, int64_t context, const char *held,
-                      bool train, struct part *out) {
+enum error token_part(const char *path, int64_t tokens, int64_t context, const char *held, bool train,
+                      struct part *out) {
     int64_t windows = tokens > 0 ? (tokens - 1) / context : 0;
     struct part w = {0, windows};
     if (windows < (held ? 2 : 1))
@@ -72,8 +72,8 @@ enum error token_part(const char *path, int64_t tokens, int64_t context, const c
     return ERR_NONE;
 }
 
-enum error token_set_create(const struct dataset_ops *ops, const char *path, int64_t context,
-                            int64_t vocabulary, int width, int64_t tokens, struct token_set **out) {
+enum error token_set_create(const struct dataset_ops *ops, const char *path, int64_t context, int64_t vocabulary,
+                            int width, int64_t tokens, struct token_set **out) {
     struct token_set *s;
     size_t n = strlen(path) + 1;
     TRY(memory_alloc(sizeof *s + n, (void **)&s));
@@ -102,14 +102,12 @@ void token_close(struct dataset *d) {
 }
 
 /* That n tokens, which begin with the part's 'at', are in the vocabulary. */
-static enum error tokens_check(const struct token_set *s, const void *tokens, int64_t n,
-                               int64_t at) {
+static enum error tokens_check(const struct token_set *s, const void *tokens, int64_t n, int64_t at) {
     for (int64_t i = 0; i < n; i++) {
         int32_t token = token_at(tokens, s->width, i);
         if (token < 0 || token >= s->base.classes)
-            return FAIL(ERR_DATA, "%s: token %d at place %lld is not in the vocabulary of %lld",
-                        s->path, token, (long long)(s->offset / s->width + at + i),
-                        (long long)s->base.classes);
+            return FAIL(ERR_DATA, "%s: token %d at place %lld is not in the vocabulary of %lld", s->path, token,
+                        (long long)(s->offset / s->width + at + i), (long long)s->base.classes);
     }
     return ERR_NONE;
 }
@@ -120,8 +118,7 @@ static enum error file_check(struct token_set *s) {
     int64_t most = (int64_t)sizeof piece / s->width;
     for (int64_t at = 0; at < s->tokens; at += most) {
         int64_t n = s->tokens - at < most ? s->tokens - at : most;
-        TRY(file_pread_all(s->fd, piece, (size_t)(n * s->width), s->offset + at * s->width,
-                           s->path));
+        TRY(file_pread_all(s->fd, piece, (size_t)(n * s->width), s->offset + at * s->width, s->path));
         TRY(tokens_check(s, piece, n, at));
         s->base.files = crc32c(s->base.files, piece, (size_t)(n * s->width));
     }
@@ -157,8 +154,7 @@ static enum error window_read(const struct token_set *s, int64_t at, int64_t n, 
     int64_t most = (int64_t)sizeof piece / s->width;
     for (int64_t i = 0; i < n; i += most) {
         int64_t some = n - i < most ? n - i : most;
-        TRY(file_pread_all(s->fd, piece, (size_t)(some * s->width), s->offset + (at + i) * s->width,
-                           s->path));
+        TRY(file_pread_all(s->fd, piece, (size_t)(some * s->width), s->offset + (at + i) * s->width, s->path));
         TRY(tokens_check(s, piece, some, at + i));
         widen(piece, s->width, some, out + i);
     }
@@ -202,25 +198,22 @@ static int32_t character_find(const struct token_set *s, uint32_t code) {
     return low < s->base.classes && s->characters[low] == code ? (int32_t)low : -1;
 }
 
-enum error token_encode(const struct dataset *d, const char *text, size_t n, int32_t *tokens,
-                        int64_t *count) {
+enum error token_encode(const struct dataset *d, const char *text, size_t n, int32_t *tokens, int64_t *count) {
     const struct token_set *s = (const struct token_set *)d;
     struct utf8 u = {0};
     *count = 0;
     if (!s->bytes && !s->characters)
-        return FAIL(ERR_CONFIG, "%s: what its tokens stand for is not known\ngive data.characters",
-                    s->path);
+        return FAIL(ERR_CONFIG, "%s: what its tokens stand for is not known\ngive data.characters", s->path);
     for (size_t i = 0; i < n; i++) {
         bool done = s->bytes;
         unsigned char byte = (unsigned char)text[i];
-        if (!s->bytes && !utf8_feed(&u, byte, &done))
-            return FAIL(ERR_DATA, "the text is not UTF-8 at byte %zu", i);
+        if (!s->bytes && !utf8_feed(&u, byte, &done)) return FAIL(ERR_DATA, "the text is not UTF-8 at byte %zu", i);
         if (!done) continue;
         int32_t token = s->bytes ? byte : character_find(s, u.code);
         if (s->bytes && byte >= d->classes) token = -1, u.code = byte;
         if (token < 0)
-            return FAIL(ERR_DATA, "the character U+%04X at byte %zu is not in the vocabulary of %s",
-                        u.code, i, s->path);
+            return FAIL(ERR_DATA, "the character U+%04X at byte %zu is not in the vocabulary of %s", u.code, i,
+                        s->path);
         tokens[(*count)++] = token;
     }
     return u.left ? FAIL(ERR_DATA, "the text ends inside a character") : ERR_NONE;

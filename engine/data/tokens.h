@@ -3,10 +3,7 @@
 #pragma once
 #include "engine/data/resident.h"
 
-enum {
-    VOCABULARY_MAX = 1 << 24 /* a float holds every whole number below */,
-    CHARACTERS_MAX = 65536
-};
+enum { VOCABULARY_MAX = 1 << 24 /* a float holds every whole number below */, CHARACTERS_MAX = 65536 };
 struct token_set {
     struct dataset base;
     int width;             /* bytes of a token: 1, 2 or 4, little end first */
@@ -15,26 +12,23 @@ struct token_set {
     int fd;                /* -1: none */
     int64_t offset;        /* of the part in the file, bytes */
     char *path;
-    bool bytes; /* tokens are bytes of text */
-    uint32_t
-        *characters; /* what tokens stand for (classes of them, ascending); NULL: no characters */
+    bool bytes;           /* tokens are bytes of text */
+    uint32_t *characters; /* what tokens stand for (classes of them, ascending); NULL: no characters */
 };
 /* The slots of dataset_ops. Reading checks tokens that come from the file. */
 enum error token_read(struct dataset *d, int64_t i, void *x, int32_t *label, float *target);
 void token_close(struct dataset *d);
 int token_decode(const struct dataset *d, int32_t token, char out[8]);
-enum error token_encode(const struct dataset *d, const char *text, size_t n, int32_t *tokens,
-                        int64_t *count);
+enum error token_encode(const struct dataset *d, const char *text, size_t n, int32_t *tokens, int64_t *count);
 
 /* Which tokens of a file of 'tokens' are asked for: all of them, or with 'held' (as part_find takes
  * it; NULL: a file of its own) the part of them. The windows' last token has its label among them. */
-MUST_CHECK enum error token_part(const char *path, int64_t tokens, int64_t context,
-                                 const char *held, bool train, struct part *out);
+MUST_CHECK enum error token_part(const char *path, int64_t tokens, int64_t context, const char *held, bool train,
+                                 struct part *out);
 /* A set of that many tokens of 'width' bytes; its memory and file are the caller's to fill in.
  * path: where they come from, copied. */
-MUST_CHECK enum error token_set_create(const struct dataset_ops *ops, const char *path,
-                                       int64_t context, int64_t vocabulary, int width,
-                                       int64_t tokens, struct token_set **out);
+MUST_CHECK enum error token_set_create(const struct dataset_ops *ops, const char *path, int64_t context,
+                                       int64_t vocabulary, int width, int64_t tokens, struct token_set **out);
 /* Takes the set's tokens from its file, from token 'first' on: into memory when they are few, else
  * they stay in the file. Either way each was seen to be in the vocabulary. */
 MUST_CHECK enum error token_set_load(struct token_set *s, int64_t first);

@@ -23,8 +23,7 @@ struct normalize {
     double mean[CHANNELS_MAX], std[CHANNELS_MAX];
 };
 
-static enum error numbers_parse(const struct node *node, double out[CHANNELS_MAX], int *count,
-                                const struct node **at) {
+static enum error numbers_parse(const struct node *node, double out[CHANNELS_MAX], int *count, const struct node **at) {
     *at = node;
     *count = node->kind == NODE_LIST ? node->count : 1;
     if (*count < 1 || *count > CHANNELS_MAX)
@@ -38,8 +37,7 @@ static enum error numbers_parse(const struct node *node, double out[CHANNELS_MAX
     return ERR_NONE;
 }
 
-static enum error normalize_given(const struct node *node, struct normalize *out,
-                                  const struct node **at) {
+static enum error normalize_given(const struct node *node, struct normalize *out, const struct node **at) {
     const struct node *mean = node_get(node, "mean"), *std = node_get(node, "std");
     if (!mean || !std || node->count != 2)
         return FAIL(ERR_CONFIG, "normalize takes auto, off or {mean: [..], std: [..]}");
@@ -47,17 +45,14 @@ static enum error normalize_given(const struct node *node, struct normalize *out
     TRY(numbers_parse(mean, out->mean, &out->count, at));
     TRY(numbers_parse(std, out->std, &count, at));
     *at = std;
-    if (count != out->count)
-        return FAIL(ERR_CONFIG, "mean has %d numbers and std %d", out->count, count);
+    if (count != out->count) return FAIL(ERR_CONFIG, "mean has %d numbers and std %d", out->count, count);
     for (int i = 0; i < count; i++)
         if (!(out->std[i] > 1e-30) || out->std[i] > 1e30 || fabs(out->mean[i]) > 1e30)
-            return FAIL(ERR_CONFIG, "mean %g and std %g are out of range\nstd is above 0",
-                        out->mean[i], out->std[i]);
+            return FAIL(ERR_CONFIG, "mean %g and std %g are out of range\nstd is above 0", out->mean[i], out->std[i]);
     return ERR_NONE;
 }
 
-static enum error normalize_parse(const struct node *node, struct normalize *out,
-                                  const struct node **at) {
+static enum error normalize_parse(const struct node *node, struct normalize *out, const struct node **at) {
     *out = (struct normalize){.kind = NORMALIZE_AUTO};
     *at = node;
     if (!node) return ERR_NONE;
@@ -83,14 +78,12 @@ static double unit_of(const struct dataset *d) {
     return d->type == SAMPLE_U8 ? 255 : 1;
 }
 
-void normalization_tell(const struct dataset *d, const struct normalization *n, int k, double *mean,
-                        double *std) {
+void normalization_tell(const struct dataset *d, const struct normalization *n, int k, double *mean, double *std) {
     *mean = (double)n->mean[k] / unit_of(d);
     *std = 1 / ((double)n->scale[k] * unit_of(d));
 }
 
-void normalization_set(const struct dataset *d, struct normalization *n, int k, double mean,
-                       double std) {
+void normalization_set(const struct dataset *d, struct normalization *n, int k, double mean, double std) {
     n->mean[k] = (float)(mean * unit_of(d));
     n->scale[k] = (float)(1 / (std * unit_of(d)));
 }
@@ -100,13 +93,11 @@ static int channels_of(const struct dataset *d) {
 }
 
 /* Adds each channel's sum and sum of squares of one raw sample. */
-static void moments_add(const struct dataset *d, const void *raw, int channels, double sum[],
-                        double square[]) {
+static void moments_add(const struct dataset *d, const void *raw, int channels, double sum[], double square[]) {
     int64_t inner = shape_count(&d->shape) / channels;
     for (int c = 0; c < channels; c++)
         for (int64_t i = c * inner; i < (c + 1) * inner; i++) {
-            double v = d->type == SAMPLE_U8 ? (double)((const uint8_t *)raw)[i]
-                                            : (double)((const float *)raw)[i];
+            double v = d->type == SAMPLE_U8 ? (double)((const uint8_t *)raw)[i] : (double)((const float *)raw)[i];
             sum[c] += v;
             square[c] += v * v;
         }
@@ -115,8 +106,7 @@ static void moments_add(const struct dataset *d, const void *raw, int channels, 
 static enum error normalization_measure(struct dataset *d, struct normalization *out) {
     enum { SAMPLES = 1000 };
     int64_t n = d->size < SAMPLES ? d->size : SAMPLES;
-    size_t target_bytes = (size_t)align_floats(d->targets + d->labels) * sizeof(float),
-           bytes = dataset_sample_bytes(d);
+    size_t target_bytes = (size_t)align_floats(d->targets + d->labels) * sizeof(float), bytes = dataset_sample_bytes(d);
     char *raw;
     TRY(memory_alloc(target_bytes + bytes, (void **)&raw));
     double sum[CHANNELS_MAX] = {0}, square[CHANNELS_MAX] = {0};
@@ -139,16 +129,13 @@ static enum error normalization_measure(struct dataset *d, struct normalization 
 }
 
 /* Tokens are names: the network sees them as they are. */
-static enum error normalization_none(const struct dataset *d, const struct normalize *n,
-                                     struct normalization *out) {
+static enum error normalization_none(const struct dataset *d, const struct normalize *n, struct normalization *out) {
     *out = (struct normalization){.channels = 1, .scale = {1}};
     if (n->kind != NORMALIZE_GIVEN) return ERR_NONE;
-    return FAIL(ERR_CONFIG, "data.normalize: samples of '%s' are tokens, which have no mean",
-                d->name);
+    return FAIL(ERR_CONFIG, "data.normalize: samples of '%s' are tokens, which have no mean", d->name);
 }
 
-enum error normalization_find(struct dataset *d, const struct data_config *c,
-                              struct normalization *out) {
+enum error normalization_find(struct dataset *d, const struct data_config *c, struct normalization *out) {
     const struct node *at;
     struct normalize n;
     TRY(normalize_parse(c->normalize, &n, &at));
@@ -171,8 +158,7 @@ enum error normalization_find(struct dataset *d, const struct data_config *c,
 
 bool normalization_equal(const struct normalization *a, const struct normalization *b) {
     size_t bytes = (size_t)a->channels * sizeof *a->mean;
-    return a->channels == b->channels && !memcmp(a->mean, b->mean, bytes) &&
-           !memcmp(a->scale, b->scale, bytes);
+    return a->channels == b->channels && !memcmp(a->mean, b->mean, bytes) && !memcmp(a->scale, b->scale, bytes);
 }
 
 char *normalization_words(const struct dataset *d, const struct normalization *n, char out[640]) {
@@ -190,8 +176,7 @@ char *normalization_words(const struct dataset *d, const struct normalization *n
     return out;
 }
 
-enum error normalization_check(struct dataset *d, const struct data_config *c,
-                               const struct normalization *n) {
+enum error normalization_check(struct dataset *d, const struct data_config *c, const struct normalization *n) {
     const struct node *at;
     struct normalize asked;
     struct normalization given;
@@ -211,9 +196,7 @@ static enum error augment_check(const struct augment *a, const struct dataset *d
     bool byte = d->type == SAMPLE_U8, colours = d->shape.dim[0] == 3 || d->shape.dim[0] == 1;
     bool any = a->flip || a->crop || a->resized_crop.on || jitter_on(&a->jitter);
     if (any && !d->plane)
-        return FAIL(ERR_CONFIG,
-                    "data.augment needs pictures, and samples of '%s' have no height and width",
-                    d->name);
+        return FAIL(ERR_CONFIG, "data.augment needs pictures, and samples of '%s' have no height and width", d->name);
     if (jitter_on(&a->jitter) && !(byte && colours))
         return FAIL(ERR_CONFIG,
                     "data.augment: jitter needs pictures of bytes in 1 or 3 channels, "
@@ -229,26 +212,23 @@ enum error transform_init(struct transform *t, const struct dataset *d, const st
     TRY(augment_parse(augment ? c->augment : NULL, &t->augment, &at));
     TRY(augment_check(&t->augment, d));
     if (norm->channels != 1 && norm->channels != d->shape.dim[0])
-        return FAIL(ERR_CONFIG, "%d channels are normalised, but samples of '%s' have %lld",
-                    norm->channels, d->name, (long long)d->shape.dim[0]);
+        return FAIL(ERR_CONFIG, "%d channels are normalised, but samples of '%s' have %lld", norm->channels, d->name,
+                    (long long)d->shape.dim[0]);
     return ERR_NONE;
 }
 
-enum error transform_read(const struct transform *t, struct dataset *d, int64_t i, uint64_t id,
-                          void *raw, int32_t *labels, float *target) {
+enum error transform_read(const struct transform *t, struct dataset *d, int64_t i, uint64_t id, void *raw,
+                          int32_t *labels, float *target) {
     const struct visit visit = {t->augment.resized_crop, t->key, id};
-    if (visit.rule.on && d->ops->read_part)
-        return d->ops->read_part(d, i, &visit, raw, labels, target);
+    if (visit.rule.on && d->ops->read_part) return d->ops->read_part(d, i, &visit, raw, labels, target);
     return d->ops->read(d, i, raw, labels, target);
 }
 
-VECTORISED static void normalise_bytes(const uint8_t *from, int64_t n, float mean, float scale,
-                                       float *out) {
+VECTORISED static void normalise_bytes(const uint8_t *from, int64_t n, float mean, float scale, float *out) {
     for (int64_t i = 0; i < n; i++) out[i] = ((float)from[i] - mean) * scale;
 }
 
-VECTORISED static void normalise_floats(const float *from, int64_t n, float mean, float scale,
-                                        float *out) {
+VECTORISED static void normalise_floats(const float *from, int64_t n, float mean, float scale, float *out) {
     for (int64_t i = 0; i < n; i++) out[i] = (from[i] - mean) * scale;
 }
 
@@ -257,8 +237,8 @@ VECTORISED static void tokens_widen(const int32_t *from, int64_t n, float *out) 
 }
 
 /* out[0..n) = normalised raw[at..at+n). */
-static void normalise(const struct dataset *d, const void *raw, int64_t at, int64_t n, float mean,
-                      float scale, float *out) {
+static void normalise(const struct dataset *d, const void *raw, int64_t at, int64_t n, float mean, float scale,
+                      float *out) {
     if (d->type == SAMPLE_U8)
         normalise_bytes((const uint8_t *)raw + at, n, mean, scale, out);
     else if (d->type == SAMPLE_TOKENS)
@@ -295,8 +275,8 @@ static struct place place_draw(const struct transform *t, uint64_t id) {
 }
 
 /* One channel: out[y][x] = raw[y + place.y][x + place.x], or what 0 becomes outside. */
-static void cut(const struct dataset *d, const void *raw, int64_t at, struct place p, float mean,
-                float scale, float *out) {
+static void cut(const struct dataset *d, const void *raw, int64_t at, struct place p, float mean, float scale,
+                float *out) {
     int64_t h = d->shape.dim[1], w = d->shape.dim[2];
     float border = (0 - mean) * scale;
     int64_t left = p.x < 0 ? -p.x : 0, right = p.x > 0 ? p.x : 0; /* columns of border */
@@ -308,8 +288,7 @@ static void cut(const struct dataset *d, const void *raw, int64_t at, struct pla
         fill(out, inside ? left : w, border);
         if (!inside) continue;
         fill(out + w - right, right, border);
-        if (middle > 0)
-            normalise(d, raw, at + (y + p.y) * w + left + p.x, middle, mean, scale, out + left);
+        if (middle > 0) normalise(d, raw, at + (y + p.y) * w + left + p.x, middle, mean, scale, out + left);
         if (p.flip) reverse(out, w);
     }
 }
@@ -325,16 +304,14 @@ struct between { /* two neighbours, and how much of the second */
 };
 
 static struct between between_find(double from, double length, int64_t i, int64_t size) {
-    double low = from, high = from + length - 1,
-           v = from + ((double)i + 0.5) * length / (double)size;
+    double low = from, high = from + length - 1, v = from + ((double)i + 0.5) * length / (double)size;
     v = v - 0.5 < low ? low : v - 0.5 > high ? high : v - 0.5;
     int64_t at = (int64_t)v;
     return (struct between){{at, at < (int64_t)high ? at + 1 : at}, (float)(v - (double)at)};
 }
 
 /* One channel of the box, linearly interpolated: it only gets larger. */
-static void enlarge(const struct dataset *d, const void *raw, int64_t channel, struct box box,
-                    bool flip, float *out) {
+static void enlarge(const struct dataset *d, const void *raw, int64_t channel, struct box box, bool flip, float *out) {
     int64_t h = d->shape.dim[1], w = d->shape.dim[2], at = channel * h * w;
     for (int64_t y = 0; y < h; y++, out += w) {
         struct between row = between_find(box.y, box.h, y, h);
@@ -353,8 +330,8 @@ static void enlarge(const struct dataset *d, const void *raw, int64_t channel, s
 
 /* ---- all of it ---- */
 /* out = raw values, moved and recoloured. */
-static void augment_apply(const struct transform *t, const struct dataset *d, const void *raw,
-                          uint64_t id, float *out) {
+static void augment_apply(const struct transform *t, const struct dataset *d, const void *raw, uint64_t id,
+                          float *out) {
     const struct augment *a = &t->augment;
     int64_t h = d->shape.dim[1], w = d->shape.dim[2];
     struct visit visit = {a->resized_crop, t->key, id};
@@ -366,8 +343,7 @@ static void augment_apply(const struct transform *t, const struct dataset *d, co
             enlarge(d, raw, c, box, place.flip, out + c * h * w);
         else
             cut(d, raw, c * h * w, place, 0, 1, out + c * h * w);
-    if (jitter_on(&a->jitter))
-        jitter_apply(&a->jitter, t->key, id, (int)d->shape.dim[0], h * w, out);
+    if (jitter_on(&a->jitter)) jitter_apply(&a->jitter, t->key, id, (int)d->shape.dim[0], h * w, out);
 }
 
 /* Which mean and scale are those of a channel. */
@@ -375,8 +351,7 @@ static int norm_of(const struct normalization *n, int64_t run) {
     return n->channels == 1 ? 0 : (int)run;
 }
 
-void transform_apply(const struct transform *t, const struct dataset *d, const void *raw,
-                     uint64_t id, float *out) {
+void transform_apply(const struct transform *t, const struct dataset *d, const void *raw, uint64_t id, float *out) {
     const struct normalization *n = &t->norm;
     const struct augment *a = &t->augment;
     bool slow = jitter_on(&a->jitter) || (a->resized_crop.on && !d->ops->read_part);

@@ -10,13 +10,11 @@ struct transform {
 };
 /* augment: false leaves c's augmentation out. ERR_CONFIG when augmentation or norm do not fit the
  * set. */
-MUST_CHECK enum error transform_init(struct transform *t, const struct dataset *d,
-                                     const struct data_config *c, const struct normalization *norm,
-                                     bool augment, uint64_t seed);
+MUST_CHECK enum error transform_init(struct transform *t, const struct dataset *d, const struct data_config *c,
+                                     const struct normalization *norm, bool augment, uint64_t seed);
 /* raw (shape, of the set's type) -> out (shape). id, the visit's counter, is all that chance
  * depends on. */
-void transform_apply(const struct transform *t, const struct dataset *d, const void *raw,
-                     uint64_t id, float *out);
+void transform_apply(const struct transform *t, const struct dataset *d, const void *raw, uint64_t id, float *out);
 /* Reads sample i for the visit id: as the set's read, or read_part where a part is drawn. */
-MUST_CHECK enum error transform_read(const struct transform *t, struct dataset *d, int64_t i,
-                                     uint64_t id, void *raw, int32_t *labels, float *target);
+MUST_CHECK enum error transform_read(const struct transform *t, struct dataset *d, int64_t i, uint64_t id, void *raw,
+                                     int32_t *labels, float *target);

@@ -43,8 +43,7 @@ static bool read_line(const char *folder, const char *file, char *line, int size
 static int quota_of_folder(const char *folder) {
     char a[64], b[64];
     long long quota = 0, period = 0;
-    if (read_line(folder, "cpu.max", a,
-                  sizeof a)) { /* version 2: "200000 100000" or "max 100000" */
+    if (read_line(folder, "cpu.max", a, sizeof a)) { /* version 2: "200000 100000" or "max 100000" */
         if (sscanf(a, "%lld %lld", &quota, &period) != 2) return 0;
     } else if (read_line(folder, "cpu.cfs_quota_us", a, sizeof a) &&
                read_line(folder, "cpu.cfs_period_us", b, sizeof b)) {

@@ -10,15 +10,13 @@ struct device_runtime; /* runtime.h */
 struct device_unit;
 struct device_software;
 struct device_params {
-    int index;   /* which of the ranks' devices on this host */
-    int count;   /* how many there are on this host */
-    int unit;    /* which of the machine's units it is; several devices may share one */
-    int threads; /* of this device, >= 1 */
-    double
-        timeout; /* asynchronous ones: seconds that the host waits before it gives up; 0: for ever */
+    int index;        /* which of the ranks' devices on this host */
+    int count;        /* how many there are on this host */
+    int unit;         /* which of the machine's units it is; several devices may share one */
+    int threads;      /* of this device, >= 1 */
+    double timeout;   /* asynchronous ones: seconds that the host waits before it gives up; 0: for ever */
     bool no_winograd; /* the cpu's convolutions never use Winograd's algorithm */
-    bool
-        pin; /* bind the calling thread and the device's own to cores of their own, if there are enough */
+    bool pin;         /* bind the calling thread and the device's own to cores of their own, if there are enough */
 };
 
 struct device_ops {
@@ -50,14 +48,13 @@ struct device_ops {
 };
 struct device_software {
     char name[24], version[64]; /* "cuDNN", "9.19.0" */
-    char where[256];   /* the file that was loaded; "": it is part of the engine or of the system */
-    char missing[640]; /* "": it is there; else why it is not, and behind a '\n' what to do */
+    char where[256];            /* the file that was loaded; "": it is part of the engine or of the system */
+    char missing[640];          /* "": it is there; else why it is not, and behind a '\n' what to do */
 };
 struct device_unit {
-    char name[96], bus[24],
-        link[48];                 /* "NVIDIA H200", "0000:1b:00.0", "NVLink x18" or "PCIe 5 x16" */
-    size_t memory, memory_free;   /* bytes */
-    int major, minor, processors; /* compute capability, multiprocessors */
+    char name[96], bus[24], link[48]; /* "NVIDIA H200", "0000:1b:00.0", "NVLink x18" or "PCIe 5 x16" */
+    size_t memory, memory_free;       /* bytes */
+    int major, minor, processors;     /* compute capability, multiprocessors */
 };
 struct device { /* embedded first in each kind's own struct */
     const struct device_ops *ops;

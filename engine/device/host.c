@@ -23,15 +23,14 @@ static bool host_holds(const struct device *d, const void *p) {
     return false;
 }
 
-static enum error host_move(struct device *d, enum device_lane l, void *to, const void *from,
-                            size_t bytes) {
+static enum error host_move(struct device *d, enum device_lane l, void *to, const void *from, size_t bytes) {
     (void)d, (void)l;
     memcpy(to, from, bytes);
     return ERR_NONE;
 }
 
-static enum error host_copy(struct device *d, enum device_lane l, void *to, struct device *peer,
-                            const void *from, size_t bytes) {
+static enum error host_copy(struct device *d, enum device_lane l, void *to, struct device *peer, const void *from,
+                            size_t bytes) {
     (void)d, (void)l, (void)peer;
     memmove(to, from, bytes);
     return ERR_NONE;
@@ -109,8 +108,8 @@ static float sum_at(const float *const *terms, int count, enum sum_order order, 
     return v[0];
 }
 
-static enum error host_sum(struct device *d, enum device_lane l, float *to,
-                           const float *const *terms, int count, enum sum_order order, int64_t n) {
+static enum error host_sum(struct device *d, enum device_lane l, float *to, const float *const *terms, int count,
+                           enum sum_order order, int64_t n) {
     (void)d, (void)l;
     if (count == 2 && terms[0] == to && terms[1] != to)
         floats_add(to, terms[1], n);
@@ -125,34 +124,32 @@ static size_t host_unit(enum precision p) {
     return sizeof(float);
 }
 
-static enum error host_lower(struct device *d, enum device_lane l, void *to, const float *from,
-                             int64_t n, enum precision p) {
+static enum error host_lower(struct device *d, enum device_lane l, void *to, const float *from, int64_t n,
+                             enum precision p) {
     (void)p;
     return host_copy(d, l, to, d, from, (size_t)n * sizeof *from);
 }
 
-static enum error host_raise(struct device *d, enum device_lane l, float *to, const void *from,
-                             int64_t n, enum precision p) {
+static enum error host_raise(struct device *d, enum device_lane l, float *to, const void *from, int64_t n,
+                             enum precision p) {
     (void)p;
     return host_copy(d, l, to, d, from, (size_t)n * sizeof *to);
 }
 
-static enum error host_add(struct device *d, void *to, const void *from, int64_t n,
-                           enum precision p) {
+static enum error host_add(struct device *d, void *to, const void *from, int64_t n, enum precision p) {
     (void)d, (void)p;
     floats_add(to, from, n);
     return ERR_NONE;
 }
 
-static enum error host_partials(struct device *d, const float *g, int64_t begin, int64_t end,
-                                double *partial) {
+static enum error host_partials(struct device *d, const float *g, int64_t begin, int64_t end, double *partial) {
     (void)d;
     squares_partials(g, begin, end, partial);
     return ERR_NONE;
 }
 
-static enum error host_head(struct device *d, float *header, const double *sums, float scale,
-                            float samples, bool stop) {
+static enum error host_head(struct device *d, float *header, const double *sums, float scale, float samples,
+                            bool stop) {
     (void)d;
     memset(header, 0, HEADER_FLOATS * sizeof *header);
     header[HEADER_LOSS] = (float)(sums[0] * (double)scale);
@@ -164,15 +161,14 @@ static enum error host_head(struct device *d, float *header, const double *sums,
 
 /* ---- the optimizer ---- */
 
-static enum error host_measure(struct device *d, const struct rule *r,
-                               const struct rule_span *spans, int count, double *squares) {
+static enum error host_measure(struct device *d, const struct rule *r, const struct rule_span *spans, int count,
+                               double *squares) {
     (void)d;
     for (int i = 0; i < count; i++) rule_measure(r, &spans[i], squares + (int64_t)i * RULE_NORMS);
     return ERR_NONE;
 }
 
-static enum error host_update(struct device *d, const struct rule *r, const struct rule_span *spans,
-                              int count) {
+static enum error host_update(struct device *d, const struct rule *r, const struct rule_span *spans, int count) {
     (void)d;
     for (int i = 0; i < count; i++) rule_step(r, &spans[i]);
     return ERR_NONE;

@@ -4,14 +4,14 @@
 
 /* Gives a zeroed struct of 'size' bytes that begins with struct op, filled in; op_release frees it.
  */
-MUST_CHECK enum error op_alloc(size_t size, const struct op_impl *impl, struct device *dev,
-                               const struct op_desc *d, struct op **out);
+MUST_CHECK enum error op_alloc(size_t size, const struct op_impl *impl, struct device *dev, const struct op_desc *d,
+                               struct op **out);
 void op_release(struct op *op);
 bool op_takes_any(const struct op_desc *d);   /* true */
 bool op_takes_plain(const struct op_desc *d); /* plain images; act_is_fused where it is fused */
 /* create of an implementation with no state of its own. */
-MUST_CHECK enum error op_create_plain(const struct op_impl *impl, struct device *dev,
-                                      const struct op_desc *d, struct op **out);
+MUST_CHECK enum error op_create_plain(const struct op_impl *impl, struct device *dev, const struct op_desc *d,
+                                      struct op **out);
 
 /* A batch's floats on either side. op_create has checked that their bytes fit in size_t. */
 static inline int64_t op_xs(const struct op_desc *d) {
@@ -41,8 +41,7 @@ static inline void norm_keep(const struct op_args *a, int64_t c, double first, d
     a->sync->sums[2 * c] = first;
     a->sync->sums[2 * c + 1] = second;
 }
-static inline void norm_take(const struct op_args *a, int64_t c, double *first, double *second,
-                             double *count) {
+static inline void norm_take(const struct op_args *a, int64_t c, double *first, double *second, double *count) {
     *first = a->sync->sums[2 * c];
     *second = a->sync->sums[2 * c + 1];
     *count = a->sync->count;

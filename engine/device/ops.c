@@ -52,8 +52,7 @@ bool shape_equal(const struct shape *a, const struct shape *b) {
 char *shape_text(const struct shape *s, char out[96]) {
     int at = 0;
     out[0] = '\0';
-    for (int i = 0; i < s->ndim; i++)
-        at += snprintf(out + at, 96 - (size_t)at, "%s%" PRId64, i ? "x" : "", s->dim[i]);
+    for (int i = 0; i < s->ndim; i++) at += snprintf(out + at, 96 - (size_t)at, "%s%" PRId64, i ? "x" : "", s->dim[i]);
     return out;
 }
 
@@ -87,24 +86,23 @@ static bool rows_fit(const struct op_desc *d, int64_t out) {
 
 static bool attention_fits(const struct op_desc *d) {
     int64_t all = shape_last(&d->y);
-    return d->x.ndim == 2 && shape_last(&d->x) == 3 * all && d->attention.heads >= 1 &&
-           all % d->attention.heads == 0 && rows_fit(d, all);
+    return d->x.ndim == 2 && shape_last(&d->x) == 3 * all && d->attention.heads >= 1 && all % d->attention.heads == 0 &&
+           rows_fit(d, all);
 }
 
 static bool sequence_fits(const struct op_desc *d) {
     const struct shape *x = &d->x, *y = &d->y;
     switch (d->kind) {
     case OP_EMBEDDING:
-        return x->ndim == 1 && y->ndim == 2 && y->dim[0] == x->dim[0] &&
-               d->embedding.vocabulary >= 1 && d->embedding.vocabulary <= 1 << 24;
+        return x->ndim == 1 && y->ndim == 2 && y->dim[0] == x->dim[0] && d->embedding.vocabulary >= 1 &&
+               d->embedding.vocabulary <= 1 << 24;
     case OP_PREPEND:
         return x->ndim == 2 && y->ndim == 2 && y->dim[0] == x->dim[0] + 1 && y->dim[1] == x->dim[1];
     case OP_SELECT:
         return x->ndim == 2 && y->ndim == 1 && y->dim[0] == x->dim[1] && d->select.row >= 0 &&
                d->select.row < x->dim[0];
     case OP_TOKENS:
-        return x->ndim == 3 && y->ndim == 2 && y->dim[0] == x->dim[1] * x->dim[2] &&
-               y->dim[1] == x->dim[0];
+        return x->ndim == 3 && y->ndim == 2 && y->dim[0] == x->dim[1] * x->dim[2] && y->dim[1] == x->dim[0];
     default: /* mean */
         return x->ndim >= 2 && y->ndim == 1 && y->dim[0] == x->dim[x->ndim == 2 ? 1 : 0];
     }
@@ -119,8 +117,8 @@ static bool desc_fits(const struct op_desc *d) {
         return window_fits(d, &d->conv.window, d->conv.maxpool) && d->conv.groups >= 1 &&
                d->x.dim[0] % d->conv.groups == 0 && d->y.dim[0] % d->conv.groups == 0;
     case OP_POOL2D:
-        return window_fits(d, pool, false) && d->x.dim[0] == d->y.dim[0] &&
-               2 * pool->pad[0] <= pool->kernel[0] && 2 * pool->pad[1] <= pool->kernel[1];
+        return window_fits(d, pool, false) && d->x.dim[0] == d->y.dim[0] && 2 * pool->pad[0] <= pool->kernel[0] &&
+               2 * pool->pad[1] <= pool->kernel[1];
     case OP_DROPOUT:
         return shape_equal(&d->x, &d->y) && d->dropout.p >= 0 && d->dropout.p < 1;
     case OP_ATTENTION:
@@ -147,8 +145,8 @@ static enum error desc_check(const struct op_desc *d) {
     if (d->n >= 1 && shape_sane(&d->x, d->n) && shape_sane(&d->y, d->n) && desc_fits(d) &&
         layout_fits(d->x_layout, &d->x) && layout_fits(d->y_layout, &d->y))
         return ERR_NONE;
-    return FAIL(ERR_CONFIG, "%s of %" PRId64 " samples cannot turn %s into %s",
-                op_kind_name(d->kind), d->n, shape_text(&d->x, x), shape_text(&d->y, y));
+    return FAIL(ERR_CONFIG, "%s of %" PRId64 " samples cannot turn %s into %s", op_kind_name(d->kind), d->n,
+                shape_text(&d->x, x), shape_text(&d->y, y));
 }
 
 /* ---- ops ------------------------------------------------------------------------------------ */
@@ -161,8 +159,7 @@ enum error op_create(struct device *dev, const struct op_desc *d, struct op **ou
         if (err != ERR_DEVICE) return err;
     }
     if (err != ERR_NONE) return error_prefix(err, "%s: ", op_kind_name(d->kind));
-    return FAIL(ERR_DEVICE, "device %s has no implementation of this %s", dev->ops->name,
-                op_kind_name(d->kind));
+    return FAIL(ERR_DEVICE, "device %s has no implementation of this %s", dev->ops->name, op_kind_name(d->kind));
 }
 
 int op_choice(struct device *dev, const struct op_desc *d) {
@@ -181,8 +178,8 @@ void op_free(struct op *op) {
     if (op) op->impl->free(op);
 }
 
-enum error op_alloc(size_t size, const struct op_impl *impl, struct device *dev,
-                    const struct op_desc *d, struct op **out) {
+enum error op_alloc(size_t size, const struct op_impl *impl, struct device *dev, const struct op_desc *d,
+                    struct op **out) {
     struct op *op = calloc(1, size);
     if (!op) return FAIL(ERR_MEMORY, "cannot allocate %zu bytes for an op", size);
     op->impl = impl;
@@ -206,8 +203,7 @@ bool op_takes_plain(const struct op_desc *d) {
     return d->x_layout == LAYOUT_PLAIN && d->y_layout == LAYOUT_PLAIN && known;
 }
 
-enum error op_create_plain(const struct op_impl *impl, struct device *dev, const struct op_desc *d,
-                           struct op **out) {
+enum error op_create_plain(const struct op_impl *impl, struct device *dev, const struct op_desc *d, struct op **out) {
     return op_alloc(sizeof(struct op), impl, dev, d, out);
 }
 

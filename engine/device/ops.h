@@ -83,9 +83,8 @@ struct op_desc {
         int layer; /* tells the streams of several dropouts apart */
     } dropout;
     struct {
-        float eps,
-            momentum; /* running = (1 - momentum) running + momentum batch; var unbiased, as PyTorch */
-        bool bias;    /* layernorm: w1 is there */
+        float eps, momentum; /* running = (1 - momentum) running + momentum batch; var unbiased, as PyTorch */
+        bool bias;           /* layernorm: w1 is there */
     } norm;
     struct {
         int64_t vocabulary; /* a token is 0 to vocabulary - 1 */
@@ -94,7 +93,7 @@ struct op_desc {
         int64_t row;
     } select;
     struct {
-        int heads; /* x is (positions, 3 heads size), y (positions, heads size); head h's query is at h size */
+        int heads;   /* x is (positions, 3 heads size), y (positions, heads size); head h's query is at h size */
         bool causal; /* a position sees itself and those before it */
     } attention;
 };
@@ -121,17 +120,16 @@ struct op_args {
     const float *x[2]; /* (n, x) */
     float *y;          /* (n, y); in backward: what forward wrote */
     const float *dy;   /* (n, y) */
-    float *dx
-        [2]; /* (n, x); overwritten; dx[0] is NULL when desc.first; activation, dropout, add: may be
+    float *dx[2];      /* (n, x); overwritten; dx[0] is NULL when desc.first; activation, dropout, add: may be
                           dy itself, of add both */
     const float *w[2];
     const void *w_low[2]; /* w in the type of activations, where that is not f32; else NULL */
     float *dw[2];         /* overwritten */
-    bool add_dw;      /* linear, embedding: dw[0] is added to: another op has the same weights */
-    float *buffer[2]; /* batchnorm: running mean and variance, (channels) */
-    void *saved;      /* op->saved_bytes, written by forward, read by the backward that follows */
-    void *scratch;    /* op->scratch_bytes, shared with other ops, ALIGNMENT-aligned */
-    bool training; /* false: batchnorm uses its buffers, dropout passes through, nothing is saved */
+    bool add_dw;          /* linear, embedding: dw[0] is added to: another op has the same weights */
+    float *buffer[2];     /* batchnorm: running mean and variance, (channels) */
+    void *saved;          /* op->saved_bytes, written by forward, read by the backward that follows */
+    void *scratch;        /* op->scratch_bytes, shared with other ops, ALIGNMENT-aligned */
+    bool training;        /* false: batchnorm uses its buffers, dropout passes through, nothing is saved */
     bool update_buffers;
     struct norm_sync *sync; /* batchnorm in training: NULL: by this batch alone */
     uint64_t seed;          /* dropout */
@@ -139,10 +137,9 @@ struct op_args {
     const int32_t *labels;  /* losses: (n, rows of x) classes; mse with labels: one-hot target */
     const float *target;    /* mse: (n, x) when labels is NULL */
     float scale;            /* losses: what the gradient of a sample's loss is multiplied by */
-    double *sums; /* losses: sums[0] += sum of sample losses, sums[1] += for each sample the part of
+    double *sums;           /* losses: sums[0] += sum of sample losses, sums[1] += for each sample the part of
                                its rows whose largest output (the first, if several) is the label; in order */
-    double *
-        top; /* losses with labels: += rows of which the label is among the LOSS_TOP largest outputs, of
+    double *top;            /* losses with labels: += rows of which the label is among the LOSS_TOP largest outputs, of
                     equals the first; a label whose output is no number never is. NULL: nobody asks */
 };
 
@@ -167,6 +164,5 @@ struct op {
     struct device *dev;
     struct op_desc desc;
     size_t saved_bytes, scratch_bytes;
-    bool
-        y_unread; /* losses: backward does not read y, so it may be NULL, and then is not written */
+    bool y_unread; /* losses: backward does not read y, so it may be NULL, and then is not written */
 };

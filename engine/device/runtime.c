@@ -17,8 +17,7 @@ enum error device_read(struct device *d, void *to, const void *from, size_t byte
     return device_wait(d);
 }
 
-enum error device_view(struct device *d, const void *p, size_t bytes, const void **view,
-                       void **copy) {
+enum error device_view(struct device *d, const void *p, size_t bytes, const void **view, void **copy) {
     *copy = NULL;
     *view = p;
     if (!device_holds(d, p)) return ERR_NONE;

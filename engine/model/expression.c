@@ -73,8 +73,7 @@ static void skip_spaces(struct reader *r) {
 static enum operator_kind operator_next(struct reader *r) {
     skip_spaces(r);
     for (int i = 0; i < OPERATORS; i++)
-        if (!strncmp(r->at, operators[i].text, strlen(operators[i].text)))
-            return (enum operator_kind)i;
+        if (!strncmp(r->at, operators[i].text, strlen(operators[i].text))) return (enum operator_kind)i;
     return OPERATORS;
 }
 
@@ -107,15 +106,12 @@ static double compute(enum operator_kind kind, double a, double b) {
     }
 }
 
-static void apply(struct reader *r, enum operator_kind kind, struct value *a,
-                  const struct value *b) {
+static void apply(struct reader *r, enum operator_kind kind, struct value *a, const struct value *b) {
     if (kind == OPERATOR_EQUAL || kind == OPERATOR_UNEQUAL) {
-        bool equal = a->is_word == b->is_word &&
-                     (a->is_word ? !strcmp(a->word, b->word) : a->number == b->number);
+        bool equal = a->is_word == b->is_word && (a->is_word ? !strcmp(a->word, b->word) : a->number == b->number);
         *a = (struct value){.number = equal == (kind == OPERATOR_EQUAL)};
     } else if (a->is_word || b->is_word) {
-        fail(r, "'%s' takes numbers, and '%s' is a word", operators[kind].text,
-             a->is_word ? a->word : b->word);
+        fail(r, "'%s' takes numbers, and '%s' is a word", operators[kind].text, a->is_word ? a->word : b->word);
     } else {
         a->number = compute(kind, a->number, b->number);
         if (!isfinite(a->number)) fail(r, "the result of '%s' is no number", operators[kind].text);
@@ -166,8 +162,7 @@ static struct value read_number(struct reader *r) {
     size_t n = strspn(r->at, "0123456789.");
     struct value v = {0};
     snprintf(text, sizeof text, "%.*s", (int)n, r->at);
-    if (n >= sizeof text || !text_real(text, &v.number))
-        fail(r, "a number was expected at '%.20s'", r->at);
+    if (n >= sizeof text || !text_real(text, &v.number)) fail(r, "a number was expected at '%.20s'", r->at);
     r->at += n;
     return v;
 }
@@ -228,8 +223,7 @@ static bool evaluate(const char *text, const struct expression_names *names, str
     return !r.failed;
 }
 
-bool expression_text(const char *text, const struct expression_names *names,
-                     char out[EXPRESSION_TEXT], bool *missing) {
+bool expression_text(const char *text, const struct expression_names *names, char out[EXPRESSION_TEXT], bool *missing) {
     const double whole = 1e15; /* up to here doubles are whole numbers exactly */
     struct value v;
     if (!evaluate(text, names, &v, out, missing)) return false;

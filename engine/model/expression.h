@@ -16,8 +16,7 @@ struct expression_names {
 /* Writes the value as text: a whole number without a point, others with 9 digits, or the word. When
  * false, out says what is wrong instead; *missing is set where a name was not found, which the
  * finder may have reported already. */
-bool expression_text(const char *text, const struct expression_names *names,
-                     char out[EXPRESSION_TEXT], bool *missing);
+bool expression_text(const char *text, const struct expression_names *names, char out[EXPRESSION_TEXT], bool *missing);
 /* Whether the value is a number other than 0, in *truth; a word is an error. */
 bool expression_truth(const char *text, const struct expression_names *names, bool *truth,
                       char message[EXPRESSION_TEXT], bool *missing);

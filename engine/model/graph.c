@@ -12,8 +12,8 @@
 
 enum { BOTH = 3, BOTH_BYTES = BOTH * sizeof(double), EVERYWHERE = -1 };
 
-enum error graph_create(const struct model *m, struct device *dev, enum loss loss,
-                        enum precision precision, struct graph **out) {
+enum error graph_create(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
+                        struct graph **out) {
     struct graph *g = calloc(1, sizeof *g);
     if (!g) return FAIL(ERR_MEMORY, "cannot allocate a graph");
     g->m = m, g->dev = dev, g->loss = loss, g->precision = precision;
@@ -85,8 +85,7 @@ static enum error arenas_grow(struct graph *g, const struct plan *p) {
         TRY(arena_grow(g, &g->members[i].activations, (size_t)p->activations));
         TRY(arena_grow(g, &g->members[i].gradients, (size_t)p->gradients));
     }
-    if (p->unit < (int64_t)sizeof(float))
-        TRY(arena_grow(g, &g->low, (size_t)(g->m->arena_floats * p->unit)));
+    if (p->unit < (int64_t)sizeof(float)) TRY(arena_grow(g, &g->low, (size_t)(g->m->arena_floats * p->unit)));
     TRY(inputs_prepare(g, p->n));
     return arena_grow(g, &g->scratch, p->scratch);
 }
@@ -111,8 +110,7 @@ void graph_info(const struct graph *g, struct graph_info *out) {
         .scratch_bytes = (int64_t)g->scratch.bytes,
     };
     for (int i = 0; i < g->nmembers; i++)
-        out->activation_bytes +=
-            (int64_t)(g->members[i].activations.bytes + g->members[i].gradients.bytes);
+        out->activation_bytes += (int64_t)(g->members[i].activations.bytes + g->members[i].gradients.bytes);
     if (!p) return;
     out->flops = p->flops;
     out->ops = p->nsteps;
@@ -138,8 +136,8 @@ void graph_watch(struct graph *g, graph_watch_fn watch, void *user) {
 }
 
 /* Who watches wants to know when the device has come there. */
-static enum error tell_watch(const struct graph *g, const struct member *m,
-                             const struct plan_step *s, bool backward, bool done) {
+static enum error tell_watch(const struct graph *g, const struct member *m, const struct plan_step *s, bool backward,
+                             bool done) {
     if (!g->watch) return ERR_NONE;
     TRY(device_wait(g->dev));
     g->watch(g->watcher, (int)(s - m->plan->steps), backward, done);
@@ -171,8 +169,7 @@ static void step_args(const struct graph *g, const struct member *m, const struc
         .target = b->target,
         .scale = b->scale,
     };
-    for (int i = 0; i < s->ninputs; i++)
-        a->x[i] = s->in[i] == TENSOR_BATCH ? b->x : activation(m, s->in[i]);
+    for (int i = 0; i < s->ninputs; i++) a->x[i] = s->in[i] == TENSOR_BATCH ? b->x : activation(m, s->in[i]);
     for (int i = 0; i < s->nparams; i++) {
         int64_t offset = g->m->params[g->m->nodes[s->node].param[i]].offset;
         a->w[i] = values + offset;
@@ -193,8 +190,7 @@ enum error graph_step_forward(struct graph *g, const struct member *m, const str
         a.top = r->batch->top ? r->sums + 2 : NULL;
     } else {
         const struct model_node *node = &g->m->nodes[s->node];
-        for (int i = 0; i < node->plan.nbuffers; i++)
-            a.buffer[i] = r->buffers + g->m->buffers[node->buffer[i]].offset;
+        for (int i = 0; i < node->plan.nbuffers; i++) a.buffer[i] = r->buffers + g->m->buffers[node->buffer[i]].offset;
     }
     TRY(tell_watch(g, m, s, false, false));
     TRY(op_forward(s->op, &a));
@@ -204,8 +200,7 @@ enum error graph_step_forward(struct graph *g, const struct member *m, const str
 /* The values in the type of activations, once they are others. */
 static enum error values_lower(struct graph *g, const float *values) {
     if (!g->low.base || g->lowered == values) return ERR_NONE;
-    TRY(g->runtime->lower(g->dev, LANE_COMPUTE, g->low.base, values, g->m->arena_floats,
-                          g->precision));
+    TRY(g->runtime->lower(g->dev, LANE_COMPUTE, g->low.base, values, g->m->arena_floats, g->precision));
     g->lowered = values;
     return ERR_NONE;
 }
@@ -214,8 +209,8 @@ void graph_values_changed(struct graph *g) {
     g->lowered = NULL;
 }
 
-enum error graph_forward(struct graph *g, const struct graph_batch *b, const float *values,
-                         float *buffers, struct graph_sums *sums) {
+enum error graph_forward(struct graph *g, const struct graph_batch *b, const float *values, float *buffers,
+                         struct graph_sums *sums) {
     struct member *m = &g->members[0];
     TRY(graph_prepare(g, b->n));
     m->plan = graph_plan(g, b->n);
@@ -224,8 +219,7 @@ enum error graph_forward(struct graph *g, const struct graph_batch *b, const flo
         TRY(values_lower(g, values));
         TRY(input_take(g, b));
         bool judged = b->labels || b->target; /* else only the outputs are asked for */
-        struct graph_run r = {
-            .batch = &g->last, .values = values, .buffers = buffers, .sums = g->both};
+        struct graph_run r = {.batch = &g->last, .values = values, .buffers = buffers, .sums = g->both};
         TRY(stretch_run(g, &r, false, 0, m->plan->nsteps - !judged));
     }
     if (!sums) return ERR_NONE;
@@ -262,8 +256,7 @@ enum error graph_output(struct graph *g, const float **out) {
 /* The gradient of a tensor that several steps read: one more part of it. */
 static enum error gradient_add(struct graph *g, const struct member *m, int tensor, float *part) {
     const struct plan_tensor *t = &m->plan->tensors[tensor];
-    return g->runtime->add(g->dev, at(&m->gradients, t->dy), part, m->plan->n * t->count,
-                           g->precision);
+    return g->runtime->add(g->dev, at(&m->gradients, t->dy), part, m->plan->n * t->count, g->precision);
 }
 
 enum error graph_step_backward(struct graph *g, const struct member *m, const struct plan_step *s,
@@ -275,8 +268,7 @@ enum error graph_step_backward(struct graph *g, const struct member *m, const st
     if (s->node != NODE_LOSS) {
         a.dy = at(&m->gradients, m->plan->tensors[s->out].dy);
         a.add_dw = s->add_dw;
-        for (int i = 0; i < s->nparams; i++)
-            a.dw[i] = r->grads + g->m->params[g->m->nodes[s->node].param[i]].offset;
+        for (int i = 0; i < s->nparams; i++) a.dw[i] = r->grads + g->m->params[g->m->nodes[s->node].param[i]].offset;
     }
     for (int i = 0; i < s->ninputs; i++)
         if (s->dx[i] >= 0) a.dx[i] = at(&m->gradients, s->dx[i]);
@@ -302,8 +294,7 @@ static int64_t ready_upto(const struct model *m, const struct model_node *node) 
 enum error gradients_clear(struct graph *g, float *grads) {
     const struct model *m = g->m;
     for (int i = 0; i < m->nparams; i++)
-        TRY(device_zero(g->dev, grads + m->params[i].offset,
-                        (size_t)m->params[i].count * sizeof *grads));
+        TRY(device_zero(g->dev, grads + m->params[i].offset, (size_t)m->params[i].count * sizeof *grads));
     return ERR_NONE;
 }
 
@@ -323,8 +314,8 @@ static int64_t awaited(const struct graph *g, const struct plan_step *s, int *cu
     return upto;
 }
 
-enum error graph_backward(struct graph *g, const struct graph_batch *b, const float *values,
-                          float *grads, grad_ready_fn ready, void *user) {
+enum error graph_backward(struct graph *g, const struct graph_batch *b, const float *values, float *grads,
+                          grad_ready_fn ready, void *user) {
     const struct plan *p = g->members[0].plan;
     struct graph_run r = {.batch = &g->last, .values = values, .grads = grads};
     bool parts = ready && g->ncuts != 0;

@@ -24,8 +24,8 @@ struct graph_sums {
     double top;           /* rows of which the label is among the LOSS_TOP largest outputs */
 };
 
-MUST_CHECK enum error graph_create(const struct model *m, struct device *dev, enum loss loss,
-                                   enum precision precision, struct graph **out);
+MUST_CHECK enum error graph_create(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
+                                   struct graph **out);
 void graph_free(struct graph *g);
 /* Plans for batches of n samples, if that is not done yet. */
 MUST_CHECK enum error graph_prepare(struct graph *g, int64_t n);
@@ -35,12 +35,11 @@ MUST_CHECK enum error graph_prepare(struct graph *g, int64_t n);
  * sums are asked for, graph_output. */
 
 /* values, grads: the model's arena (arena_floats); buffers: buffer_floats. sums may be NULL: see graph_head. */
-MUST_CHECK enum error graph_forward(struct graph *g, const struct graph_batch *b,
-                                    const float *values, float *buffers, struct graph_sums *sums);
+MUST_CHECK enum error graph_forward(struct graph *g, const struct graph_batch *b, const float *values, float *buffers,
+                                    struct graph_sums *sums);
 /* What rides with the gradients, in the order of header_slot: loss (times scale) and correct of the last forward,
  * and its samples; the rest is zero but for 'stop'. */
-MUST_CHECK enum error graph_head(struct graph *g, float *header, float scale, int64_t samples,
-                                 bool stop);
+MUST_CHECK enum error graph_head(struct graph *g, float *header, float scale, int64_t samples, bool stop);
 /* The values are no longer those of the last forward, though they lie where they lay. */
 void graph_values_changed(struct graph *g);
 /* Begins to bring a batch to the device, beside what that computes: the next forward of a batch with this x, which
@@ -55,9 +54,8 @@ MUST_CHECK enum error graph_staged(struct graph *g);
 typedef enum error (*grad_ready_fn)(void *user, int64_t upto);
 /* Backward of the last forward (training). Overwrites every parameter's gradient in grads, not the
  * header. */
-MUST_CHECK enum error graph_backward(struct graph *g, const struct graph_batch *b,
-                                     const float *values, float *grads, grad_ready_fn ready,
-                                     void *user);
+MUST_CHECK enum error graph_backward(struct graph *g, const struct graph_batch *b, const float *values, float *grads,
+                                     grad_ready_fn ready, void *user);
 /* From now on 'ready' is called only where upto reaches one of these (ascending, borrowed; the last is arena_floats);
  * of none, at the end alone. That is for asynchronous devices, which are then asked for much at once: others go on
  * calling it at every parameter, as all do that have no cuts yet. */
@@ -78,12 +76,10 @@ struct graph_member {
     float *grads;             /* an arena of its own */
     double both[2];           /* loss and correct, after forward */
 };
-MUST_CHECK enum error graph_forward_together(struct graph *g, struct graph_member *members,
-                                             int count, const float *values, float *buffers,
-                                             const struct graph_sync *sync);
-MUST_CHECK enum error graph_backward_together(struct graph *g, struct graph_member *members,
-                                              int count, const float *values,
-                                              const struct graph_sync *sync);
+MUST_CHECK enum error graph_forward_together(struct graph *g, struct graph_member *members, int count,
+                                             const float *values, float *buffers, const struct graph_sync *sync);
+MUST_CHECK enum error graph_backward_together(struct graph *g, struct graph_member *members, int count,
+                                              const float *values, const struct graph_sync *sync);
 
 /* The last forward's outputs, (n, output): logits for cross-entropy. The graph's until the next call. */
 MUST_CHECK enum error graph_output(struct graph *g, const float **out);

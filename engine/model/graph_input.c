@@ -61,8 +61,7 @@ void inputs_free(struct graph *g) {
     }
 }
 
-static enum error bring(struct graph *g, void *to, const void *from, size_t bytes,
-                        const void **there) {
+static enum error bring(struct graph *g, void *to, const void *from, size_t bytes, const void **there) {
     *there = from ? to : NULL;
     return from && bytes ? g->runtime->write(g->dev, LANE_COPY, to, from, bytes) : ERR_NONE;
 }
@@ -75,8 +74,7 @@ static enum error input_fill(struct graph *g, struct input *in, const struct gra
     TRY(bring(g, base + at.labels, b->labels, label_bytes(g, b->n), &labels));
     TRY(bring(g, base + at.target, b->target, target_bytes(g, b->n), &target));
     TRY(bring(g, base + at.ids, b->ids, (size_t)b->n * sizeof(uint64_t), &ids));
-    in->there =
-        (struct graph_batch){.n = b->n, .x = x, .labels = labels, .target = target, .ids = ids};
+    in->there = (struct graph_batch){.n = b->n, .x = x, .labels = labels, .target = target, .ids = ids};
     return ERR_NONE;
 }
 

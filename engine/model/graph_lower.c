@@ -62,8 +62,7 @@ static bool is_halving(const struct op_desc *d) {
 }
 
 static bool takes_activation(const struct op_desc *d) {
-    bool kind = d->kind == OP_LINEAR || d->kind == OP_CONV2D || d->kind == OP_BATCHNORM ||
-                d->kind == OP_ADD;
+    bool kind = d->kind == OP_LINEAR || d->kind == OP_CONV2D || d->kind == OP_BATCHNORM || d->kind == OP_ADD;
     return kind && d->act == ACT_NONE && !(d->kind == OP_CONV2D && d->conv.maxpool);
 }
 
@@ -125,12 +124,11 @@ static int step_append(struct lowering *b, struct plan_step step) {
     struct plan *p = b->p;
     bool wants_grad = !step.desc.first || step.nparams > 0;
     step.out = p->ntensors++;
-    p->tensors[step.out] =
-        (struct plan_tensor){.count = shape_count(&step.desc.y),
-                             .unit = wants_grad ? p->unit : (int64_t)sizeof(float),
-                             .producer = p->nsteps,
-                             .layout = step.desc.y_layout,
-                             .wants_grad = wants_grad};
+    p->tensors[step.out] = (struct plan_tensor){.count = shape_count(&step.desc.y),
+                                                .unit = wants_grad ? p->unit : (int64_t)sizeof(float),
+                                                .producer = p->nsteps,
+                                                .layout = step.desc.y_layout,
+                                                .wants_grad = wants_grad};
     p->steps[p->nsteps++] = step;
     return step.out;
 }
@@ -147,8 +145,7 @@ static enum layout layout_best(const struct device *dev, const struct shape *s) 
 static void layouts_choose(const struct lowering *b, struct plan_step *step) {
     struct op_desc *d = &step->desc, best = *d;
     bool conv = d->kind == OP_CONV2D, given = conv || b->dev->ops->images_turned;
-    for (int i = 0; i < step->ninputs; i++)
-        given |= b->p->tensors[step->in[i]].layout != LAYOUT_PLAIN;
+    for (int i = 0; i < step->ninputs; i++) given |= b->p->tensors[step->in[i]].layout != LAYOUT_PLAIN;
     best.x_layout = layout_best(b->dev, &d->x);
     best.y_layout = layout_best(b->dev, &d->y);
     if (!given || (best.x_layout == LAYOUT_PLAIN && best.y_layout == LAYOUT_PLAIN)) return;
@@ -162,16 +159,12 @@ static int tensor_in(struct lowering *b, int t, enum layout layout, int reader) 
     struct plan_tensor *from = &b->p->tensors[t];
     if (from->layout == layout) return t;
     if (from->other) return from->other;
-    const struct shape *shape =
-        t == TENSOR_BATCH ? &b->m->input : &b->p->steps[from->producer].desc.y;
-    struct plan_step turn = {.desc = {.kind = OP_REORDER,
-                                      .x = *shape,
-                                      .y = *shape,
-                                      .x_layout = from->layout,
-                                      .y_layout = layout},
-                             .node = reader,
-                             .ninputs = 1,
-                             .in = {t}};
+    const struct shape *shape = t == TENSOR_BATCH ? &b->m->input : &b->p->steps[from->producer].desc.y;
+    struct plan_step turn = {
+        .desc = {.kind = OP_REORDER, .x = *shape, .y = *shape, .x_layout = from->layout, .y_layout = layout},
+        .node = reader,
+        .ninputs = 1,
+        .in = {t}};
     step_place(b, &turn);
     from->other = step_append(b, turn);
     b->p->reorders++;
@@ -181,8 +174,7 @@ static int tensor_in(struct lowering *b, int t, enum layout layout, int reader) 
 static int step_lower(struct lowering *b, struct plan_step step) {
     step_place(b, &step);
     layouts_choose(b, &step);
-    for (int i = 0; i < step.ninputs; i++)
-        step.in[i] = tensor_in(b, step.in[i], step.desc.x_layout, step.node);
+    for (int i = 0; i < step.ninputs; i++) step.in[i] = tensor_in(b, step.in[i], step.desc.x_layout, step.node);
     return step_append(b, step);
 }
 
@@ -190,8 +182,7 @@ static int step_lower(struct lowering *b, struct plan_step step) {
 
 static void lower(struct lowering *b, enum loss loss) {
     const struct model *m = b->m;
-    b->p->tensors[TENSOR_BATCH] =
-        (struct plan_tensor){.count = shape_count(&m->input), .unit = sizeof(float)};
+    b->p->tensors[TENSOR_BATCH] = (struct plan_tensor){.count = shape_count(&m->input), .unit = sizeof(float)};
     b->p->ntensors = 1;
     for (int k = 0; k < m->nnodes; k++) {
         const struct model_node *node = &m->nodes[k];
@@ -210,8 +201,8 @@ static void lower(struct lowering *b, enum loss loss) {
                                      .in = {b->p->output}});
 }
 
-enum error plan_lower(const struct model *m, struct device *dev, enum loss loss,
-                      enum precision precision, struct plan *p) {
+enum error plan_lower(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
+                      struct plan *p) {
     size_t nodes = (size_t)m->nnodes, most = 2 * nodes + 3; /* each tensor turned around once */
     struct lowering b = {.m = m, .dev = dev, .p = p, .precision = precision};
     b.uses = calloc(nodes, sizeof *b.uses);

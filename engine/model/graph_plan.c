@@ -40,10 +40,8 @@ static enum error arena_place(const struct plan *p, int64_t *total, int64_t byte
 static enum error types_check(const struct plan *p, const struct plan_step *step) {
     for (int i = 0; i < step->ninputs && !step->desc.first; i++)
         if (p->tensors[step->in[i]].unit != p->unit)
-            return FAIL(
-                ERR_CONFIG,
-                "it reads data beside what layers have computed, which is not possible with "
-                "activations of 2 bytes\nuse precision f32 or tf32");
+            return FAIL(ERR_CONFIG, "it reads data beside what layers have computed, which is not possible with "
+                                    "activations of 2 bytes\nuse precision f32 or tf32");
     return ERR_NONE;
 }
 
@@ -53,8 +51,7 @@ static enum error ops_create(const struct model *m, struct device *dev, struct p
         struct plan_tensor *out = &p->tensors[step->out];
         enum error err = types_check(p, step);
         if (err == ERR_NONE) err = op_create(dev, &step->desc, &step->op);
-        if (err != ERR_NONE && step->node != NODE_LOSS)
-            return error_prefix(err, "%s: ", m->nodes[step->node].name);
+        if (err != ERR_NONE && step->node != NODE_LOSS) return error_prefix(err, "%s: ", m->nodes[step->node].name);
         if (err != ERR_NONE) return err;
         if (step->op->y_unread)
             out->y = -1;
@@ -151,8 +148,7 @@ static void gradients_place(struct plan *p, struct spans *all) {
             const struct plan_tensor *t = &p->tensors[step->in[i]];
             bool begins = t->wants_grad && t->dy < 0;
             struct span beside = {.first = s, .last = s, .bytes = gradient_bytes(p, t)};
-            step->dx[i] =
-                begins ? gradient_begin(p, all, step->in[i], s, &taken) : span_place(all, beside);
+            step->dx[i] = begins ? gradient_begin(p, all, step->in[i], s, &taken) : span_place(all, beside);
             step->add[i] = t->wants_grad && !begins;
         }
     }
@@ -162,9 +158,8 @@ static enum error gradients_layout(struct plan *p) {
     struct spans all = {.of = calloc((size_t)p->nsteps * LAYER_INPUTS, sizeof(struct span)),
                         .tensor = calloc((size_t)p->ntensors, sizeof(int))};
     int64_t total = 0, at; /* if all lived at once it must not overflow either */
-    enum error err = all.of && all.tensor
-                         ? ERR_NONE
-                         : FAIL(ERR_MEMORY, "cannot allocate a plan of %d steps", p->nsteps);
+    enum error err =
+        all.of && all.tensor ? ERR_NONE : FAIL(ERR_MEMORY, "cannot allocate a plan of %d steps", p->nsteps);
     for (int s = 0; s < p->nsteps && err == ERR_NONE; s++)
         for (int i = 0; i < p->steps[s].ninputs && err == ERR_NONE; i++)
             err = arena_place(p, &total, gradient_bytes(p, &p->tensors[p->steps[s].in[i]]), &at);
@@ -177,8 +172,8 @@ static enum error gradients_layout(struct plan *p) {
 
 /* ---- the plan ----------------------------------------------------------------------------- */
 
-enum error plan_create(const struct model *m, struct device *dev, enum loss loss,
-                       enum precision precision, int64_t n, struct plan **out) {
+enum error plan_create(const struct model *m, struct device *dev, enum loss loss, enum precision precision, int64_t n,
+                       struct plan **out) {
     assert(n > 0);
     struct plan *p = calloc(1, sizeof *p);
     if (!p) return FAIL(ERR_MEMORY, "cannot allocate a plan of %d layers", m->nnodes);

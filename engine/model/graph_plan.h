@@ -19,13 +19,13 @@ struct plan_tensor {
 struct plan_step {
     struct op *op;
     struct op_desc desc;
-    int node;    /* whose name it has, or NODE_LOSS */
-    int nparams; /* of the node's, that it has: all, or none when it is a reorder */
+    int node;                           /* whose name it has, or NODE_LOSS */
+    int nparams;                        /* of the node's, that it has: all, or none when it is a reorder */
     int ninputs, in[LAYER_INPUTS], out; /* tensors */
     int64_t saved;                      /* among the activations */
-    int64_t dx[LAYER_INPUTS]; /* where backward writes, among the gradients; -1: nowhere */
-    bool add_dw;              /* a step behind it has written the gradient of its tied weights */
-    bool add[LAYER_INPUTS];   /* dx is a temporary that is then added to the tensor's gradient */
+    int64_t dx[LAYER_INPUTS];           /* where backward writes, among the gradients; -1: nowhere */
+    bool add_dw;                        /* a step behind it has written the gradient of its tied weights */
+    bool add[LAYER_INPUTS];             /* dx is a temporary that is then added to the tensor's gradient */
 };
 struct plan {
     struct plan *next;
@@ -33,16 +33,15 @@ struct plan {
     int nsteps, ntensors, output /* tensor */, fused, reorders;
     struct plan_step *steps;
     struct plan_tensor *tensors;
-    int64_t unit,
-        line; /* bytes of an element that has a gradient; every place is a multiple of line */
+    int64_t unit, line;             /* bytes of an element that has a gradient; every place is a multiple of line */
     int64_t activations, gradients; /* bytes, as is scratch */
     size_t scratch;
     double flops; /* of one sample, forward and backward */
 };
 /* The first part of plan_create: allocates and fills p's steps (but for their ops and places) and
  * tensors. */
-MUST_CHECK enum error plan_lower(const struct model *m, struct device *dev, enum loss loss,
-                                 enum precision precision, struct plan *p);
-MUST_CHECK enum error plan_create(const struct model *m, struct device *dev, enum loss loss,
-                                  enum precision precision, int64_t n, struct plan **out);
+MUST_CHECK enum error plan_lower(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
+                                 struct plan *p);
+MUST_CHECK enum error plan_create(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
+                                  int64_t n, struct plan **out);
 void plan_free(struct plan *p);

@@ -8,16 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum error steps_run(struct graph *g, const struct graph_run *r, bool backward, int from,
-                            int to) {
+static enum error steps_run(struct graph *g, const struct graph_run *r, bool backward, int from, int to) {
     const struct member *m = &g->members[0];
     const struct plan *p = m->plan;
     if (!backward)
         for (int s = from; s < to; s++) TRY(graph_step_forward(g, m, &p->steps[s], r, NULL));
     else
         for (int s = to; s-- > from;)
-            if (p->tensors[p->steps[s].out].wants_grad)
-                TRY(graph_step_backward(g, m, &p->steps[s], r, NULL));
+            if (p->tensors[p->steps[s].out].wants_grad) TRY(graph_step_backward(g, m, &p->steps[s], r, NULL));
     return ERR_NONE;
 }
 
@@ -43,16 +41,14 @@ void records_free(struct graph *g) {
     g->records.of = NULL;
 }
 
-static struct pass_key key_of(const struct graph *g, const struct graph_run *r, bool backward,
-                              int from, int to) {
+static struct pass_key key_of(const struct graph *g, const struct graph_run *r, bool backward, int from, int to) {
     const struct graph_batch *b = r->batch;
     struct pass_key k;
     memset(&k, 0, sizeof k);
     k.plan = g->members[0].plan, k.values = r->values, k.grads = r->grads, k.buffers = r->buffers;
     k.x = b->x, k.labels = b->labels, k.target = b->target;
     k.seed = b->seed, k.scale = b->scale;
-    k.training = b->training, k.update_buffers = b->update_buffers, k.backward = backward,
-    k.top = b->top;
+    k.training = b->training, k.update_buffers = b->update_buffers, k.backward = backward, k.top = b->top;
     k.from = from, k.to = to;
     return k;
 }
@@ -89,8 +85,7 @@ static enum error record_make(struct graph *g, const struct graph_run *r, const 
     return ERR_NONE;
 }
 
-enum error stretch_run(struct graph *g, const struct graph_run *r, bool backward, int from,
-                       int to) {
+enum error stretch_run(struct graph *g, const struct graph_run *r, bool backward, int from, int to) {
     if (!g->records.on || g->watch || from == to) return steps_run(g, r, backward, from, to);
     const struct pass_key key = key_of(g, r, backward, from, to);
     struct record *record = record_find(&g->records, &key);

@@ -9,7 +9,7 @@ struct arena {
     void *base;
     size_t bytes;
 };
-struct member { /* one of the batches that are computed together; usually there is one */
+struct member {              /* one of the batches that are computed together; usually there is one */
     const struct plan *plan; /* of the last forward; NULL: it had no samples */
     struct arena activations, gradients;
 };
@@ -17,8 +17,8 @@ struct member { /* one of the batches that are computed together; usually there 
 enum { INPUT_SLOTS = 2 };
 struct input {
     struct arena memory;
-    const float *staged;      /* x of the batch that LANE_COPY brings or has brought; NULL: none */
-    struct graph_batch there; /* the batch, where it lies */
+    const float *staged;               /* x of the batch that LANE_COPY brings or has brought; NULL: none */
+    struct graph_batch there;          /* the batch, where it lies */
     struct device_mark *filled, *left; /* by LANE_COPY; by LANE_COMPUTE, which has read it */
 };
 
@@ -52,12 +52,10 @@ struct graph {
     int nmembers;
     struct member *members;
     struct arena scratch;
-    double *both; /* loss, correct and top of the last forward: the device's memory */
-    double *parts,
-        *sums; /* of batchnorms together: (shards, 1 + 2 channels), (channels, 2) of all */
+    double *both;         /* loss, correct and top of the last forward: the device's memory */
+    double *parts, *sums; /* of batchnorms together: (shards, 1 + 2 channels), (channels, 2) of all */
     struct input input[INPUT_SLOTS];
-    int inputs,
-        slot; /* how many there are, 0 where ops read the host's memory; that of the last forward */
+    int inputs, slot;        /* how many there are, 0 where ops read the host's memory; that of the last forward */
     struct graph_batch last; /* what the last forward worked on, where it lies */
     struct arena low;        /* the values in the type of activations, where that is not f32 */
     const float *lowered;    /* the values that it was made of; NULL: they have changed since */
@@ -81,14 +79,11 @@ struct graph_run { /* what a pass over a member reads and writes */
 MUST_CHECK enum error graph_members(struct graph *g, int count);
 struct plan *graph_plan(const struct graph *g, int64_t n); /* NULL: not prepared */
 /* sync: NULL, or what a batchnorm does in this pass. */
-MUST_CHECK enum error graph_step_forward(struct graph *g, const struct member *m,
-                                         const struct plan_step *s, const struct graph_run *r,
-                                         struct norm_sync *sync);
-MUST_CHECK enum error graph_step_backward(struct graph *g, const struct member *m,
-                                          const struct plan_step *s, const struct graph_run *r,
-                                          struct norm_sync *sync);
-MUST_CHECK enum error gradients_clear(struct graph *g,
-                                      float *grads); /* of no samples: all are zero */
+MUST_CHECK enum error graph_step_forward(struct graph *g, const struct member *m, const struct plan_step *s,
+                                         const struct graph_run *r, struct norm_sync *sync);
+MUST_CHECK enum error graph_step_backward(struct graph *g, const struct member *m, const struct plan_step *s,
+                                          const struct graph_run *r, struct norm_sync *sync);
+MUST_CHECK enum error gradients_clear(struct graph *g, float *grads); /* of no samples: all are zero */
 MUST_CHECK enum error arena_grow(struct graph *g, struct arena *a, size_t bytes);
 
 /* Room for batches of n samples. */
@@ -98,8 +93,7 @@ void inputs_free(struct graph *g);
 MUST_CHECK enum error input_take(struct graph *g, const struct graph_batch *b);
 
 /* Runs steps [from, to) of the last plan, or what was recorded of them; backward from the last one. */
-MUST_CHECK enum error stretch_run(struct graph *g, const struct graph_run *r, bool backward,
-                                  int from, int to);
+MUST_CHECK enum error stretch_run(struct graph *g, const struct graph_run *r, bool backward, int from, int to);
 void records_drop(struct graph *g); /* memory has moved */
 void records_free(struct graph *g);
 void graph_where_set(struct graph *g, int node, bool backward);

@@ -9,12 +9,9 @@ int graph_steps(const struct graph *g, int64_t n) {
 
 /* Forward reads inputs and parameters and writes y; backward reads dy, inputs and parameters and
  * writes what gradients are wanted. What ops keep for themselves is not known here. */
-static void count_bytes(const struct graph *g, const struct plan_step *s, int64_t n,
-                        struct graph_step *out) {
-    double x = (double)(n * shape_count(&s->desc.x)) * s->ninputs,
-           y = (double)(n * shape_count(&s->desc.y)), w = 0;
-    for (int i = 0; i < s->nparams; i++)
-        w += (double)g->m->params[g->m->nodes[s->node].param[i]].count;
+static void count_bytes(const struct graph *g, const struct plan_step *s, int64_t n, struct graph_step *out) {
+    double x = (double)(n * shape_count(&s->desc.x)) * s->ninputs, y = (double)(n * shape_count(&s->desc.y)), w = 0;
+    for (int i = 0; i < s->nparams; i++) w += (double)g->m->params[g->m->nodes[s->node].param[i]].count;
     double unit = (double)device_unit(g->dev, s->desc.precision);
     double read = x * (s->desc.first ? sizeof(float) : unit);
     out->bytes[0] = read + y * unit + w * unit;

@@ -43,8 +43,7 @@ static double *part_of(const struct together *t, int shard, int64_t channels) {
 }
 
 static void exchange_begin(struct together *t, int64_t channels) {
-    memset(t->g->parts, 0,
-           (size_t)t->sync->shards * (size_t)(1 + 2 * channels) * sizeof *t->g->parts);
+    memset(t->g->parts, 0, (size_t)t->sync->shards * (size_t)(1 + 2 * channels) * sizeof *t->g->parts);
 }
 
 static enum error exchange(struct together *t, int64_t channels, double *count) {
@@ -142,8 +141,7 @@ static enum error backward_between(struct together *t, int after, int before) {
         int s = before < t->g->m->nnodes ? step_find(m->plan, before) : m->plan->nsteps;
         while (s-- > end) {
             const struct plan_step *step = &m->plan->steps[s];
-            if (m->plan->tensors[step->out].wants_grad)
-                TRY(graph_step_backward(t->g, m, step, &r, NULL));
+            if (m->plan->tensors[step->out].wants_grad) TRY(graph_step_backward(t->g, m, step, &r, NULL));
         }
     }
     return ERR_NONE;
@@ -162,9 +160,7 @@ static enum error forward_all(struct together *t) {
         TRY(forward_between(t, after, k));
         TRY(measure(t, k, graph_step_forward));
         TRY(exchange(t, channels_of(&m->nodes[k]), &count));
-        if (count < 2)
-            return FAIL(ERR_CONFIG, "%s: batchnorm needs more than one value a channel",
-                        m->nodes[k].name);
+        if (count < 2) return FAIL(ERR_CONFIG, "%s: batchnorm needs more than one value a channel", m->nodes[k].name);
         moments_join(t, channels_of(&m->nodes[k]), count);
         TRY(apply(t, k, count, graph_step_forward));
         after = k;
@@ -194,17 +190,15 @@ static enum error backward_all(struct together *t) {
 static enum error room_make(struct graph *g, int shards) {
     int64_t most = 0;
     for (int k = 0; k < g->m->nnodes; k++)
-        if (is_norm(g->m, k) && channels_of(&g->m->nodes[k]) > most)
-            most = channels_of(&g->m->nodes[k]);
+        if (is_norm(g->m, k) && channels_of(&g->m->nodes[k]) > most) most = channels_of(&g->m->nodes[k]);
     if (g->parts) return ERR_NONE;
     g->parts = calloc((size_t)shards * (size_t)(1 + 2 * most), sizeof *g->parts);
     g->sums = calloc((size_t)(2 * most) + 1, sizeof *g->sums);
     return g->parts && g->sums ? ERR_NONE : FAIL(ERR_MEMORY, "no memory for moments");
 }
 
-enum error graph_forward_together(struct graph *g, struct graph_member *members, int count,
-                                  const float *values, float *buffers,
-                                  const struct graph_sync *sync) {
+enum error graph_forward_together(struct graph *g, struct graph_member *members, int count, const float *values,
+                                  float *buffers, const struct graph_sync *sync) {
     TRY(graph_members(g, count));
     TRY(room_make(g, sync->shards));
     struct together t = {g, members, count, values, buffers, sync};
@@ -216,8 +210,8 @@ enum error graph_forward_together(struct graph *g, struct graph_member *members,
     return forward_all(&t);
 }
 
-enum error graph_backward_together(struct graph *g, struct graph_member *members, int count,
-                                   const float *values, const struct graph_sync *sync) {
+enum error graph_backward_together(struct graph *g, struct graph_member *members, int count, const float *values,
+                                   const struct graph_sync *sync) {
     struct together t = {g, members, count, values, NULL, sync};
     for (int i = 0; i < count; i++)
         if (!g->members[i].plan) TRY(gradients_clear(g, members[i].grads));

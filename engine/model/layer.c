@@ -29,8 +29,7 @@ static const struct config_field common_fields[] = {
     {"from", CONFIG_STRING, offsetof(struct layer_common, from),
      .help = "Layer whose output comes in ('input': the batch); the layer before when absent"},
     {"params", CONFIG_ENUM, offsetof(struct layer_common, params), "dotted",
-     "Names of its parameters: NAME.weight, NAME_weight, or NAME alone",
-     .choices = "dotted|underscored|bare"},
+     "Names of its parameters: NAME.weight, NAME_weight, or NAME alone", .choices = "dotted|underscored|bare"},
     {0},
 };
 static const struct config_section common = {

@@ -30,7 +30,7 @@ struct layer_plan {
 };
 struct layer_ops {
     struct config_section section; /* name (as in YAML), fields, size, shorthand, help */
-    int inputs; /* 1, or 2: a second comes from the layer that its 'from' names */
+    int inputs;                    /* 1, or 2: a second comes from the layer that its 'from' names */
     /* Checks that the input fits the config and fills the plan. ERR_CONFIG with a message for the
      * user. */
     enum error (*plan)(const void *config, const struct shape *x, struct layer_plan *out);
@@ -55,12 +55,12 @@ struct shape layer_lead(struct shape s, int64_t ones);
 void layer_plan_buffer(struct layer_plan *p, struct layer_tensor t);
 
 /* The whole of a layer that is an activation without a parameter. */
-#define LAYER_ACTIVATION(kind, act, text)                                                          \
-    static enum error plan(const void *config, const struct shape *x, struct layer_plan *p) {      \
-        (void)config;                                                                              \
-        layer_plan_activation(p, x, act);                                                          \
-        return ERR_NONE;                                                                           \
-    }                                                                                              \
-    static const struct config_field fields[] = {{0}};                                             \
-    const struct layer_ops layer_##kind = {                                                        \
+#define LAYER_ACTIVATION(kind, act, text)                                                                              \
+    static enum error plan(const void *config, const struct shape *x, struct layer_plan *p) {                          \
+        (void)config;                                                                                                  \
+        layer_plan_activation(p, x, act);                                                                              \
+        return ERR_NONE;                                                                                               \
+    }                                                                                                                  \
+    static const struct config_field fields[] = {{0}};                                                                 \
+    const struct layer_ops layer_##kind = {                                                                            \
         .section = {.name = #kind, .fields = fields, .help = text}, .inputs = 1, .plan = plan}

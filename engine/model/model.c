@@ -47,18 +47,17 @@ static enum error node_name(struct builder *b, int k) {
     int ordinal = 1;
     for (int i = 0; i < k; i++) ordinal += b->m->nodes[i].layer == node->layer;
     const char *kind = node->layer->section.name;
-    char *name = common->name ? pool_printf(b->m->pool, "%s", common->name)
-                              : pool_printf(b->m->pool, "%s%d", kind, ordinal);
+    char *name =
+        common->name ? pool_printf(b->m->pool, "%s", common->name) : pool_printf(b->m->pool, "%s%d", kind, ordinal);
     if (!name) return ERR_MEMORY;
     node->name = name;
     node->naming = common->params;
     if (!name_valid(name))
         config_error(b->e, v->node, false,
-                     "'%s' is no name for a layer\nuse up to %d letters, digits, '_', '-' and '.'",
-                     name, NAME_MAX_LENGTH);
+                     "'%s' is no name for a layer\nuse up to %d letters, digits, '_', '-' and '.'", name,
+                     NAME_MAX_LENGTH);
     else if (!strcmp(name, "input") || node_find(b->m, name, k) >= 0)
-        config_error(b->e, v->node, false, "the name '%s' is taken\nlayers need names of their own",
-                     name);
+        config_error(b->e, v->node, false, "the name '%s' is taken\nlayers need names of their own", name);
     return ERR_NONE;
 }
 
@@ -71,8 +70,8 @@ static int node_from(struct builder *b, int k, const char *from) {
     for (int i = 0; names && i < k; i++) names[i] = b->m->nodes[i].name;
     const char *nearest = names ? text_nearest(from, names, k) : NULL;
     if (nearest)
-        config_error(b->e, b->layers[k].node, false,
-                     "no layer '%s' before this one\ndid you mean '%s'?", from, nearest);
+        config_error(b->e, b->layers[k].node, false, "no layer '%s' before this one\ndid you mean '%s'?", from,
+                     nearest);
     else
         config_error(b->e, b->layers[k].node, false, "no layer '%s' before this one", from);
     return k;
@@ -103,8 +102,7 @@ static enum error nodes_connect(struct builder *b) {
     }
     for (int k = 0; k + 1 < m->nnodes; k++)
         if (!b->read[k])
-            config_error(b->e, b->layers[k].node, false, "nothing reads the output of layer '%s'",
-                         m->nodes[k].name);
+            config_error(b->e, b->layers[k].node, false, "nothing reads the output of layer '%s'", m->nodes[k].name);
     return ERR_NONE;
 }
 
@@ -136,11 +134,9 @@ static enum error node_tie(struct model *m, struct model_node *node) {
     const struct model_node *owner = &m->nodes[node->tied];
     if (owner->tied >= 0) return FAIL(ERR_CONFIG, "'%s' is itself tied", name);
     char is[96], must[96];
-    if (!owner->plan.nparams ||
-        !shape_equal(&owner->plan.params[0].shape, &node->plan.params[0].shape))
-        return FAIL(ERR_CONFIG, "its weight is %s, but that of '%s' %s",
-                    shape_text(&node->plan.params[0].shape, must), name,
-                    owner->plan.nparams ? shape_text(&owner->plan.params[0].shape, is) : "none");
+    if (!owner->plan.nparams || !shape_equal(&owner->plan.params[0].shape, &node->plan.params[0].shape))
+        return FAIL(ERR_CONFIG, "its weight is %s, but that of '%s' %s", shape_text(&node->plan.params[0].shape, must),
+                    name, owner->plan.nparams ? shape_text(&owner->plan.params[0].shape, is) : "none");
     return ERR_NONE;
 }
 
@@ -150,8 +146,7 @@ static enum error node_plan(struct model *m, struct model_node *node, const void
         const struct shape *other = shape_of(m, node->input[1]);
         char a[96], b[96];
         if (!shape_equal(&node->x, other))
-            return FAIL(ERR_CONFIG, "its inputs differ: %s and %s", shape_text(&node->x, a),
-                        shape_text(other, b));
+            return FAIL(ERR_CONFIG, "its inputs differ: %s and %s", shape_text(&node->x, a), shape_text(other, b));
     }
     TRY(node->layer->plan(config, &node->x, &node->plan));
     TRY(plan_fits(&node->plan));
@@ -168,9 +163,8 @@ static enum error nodes_plan(struct builder *b) {
         enum error err = node_plan(m, node, b->layers[k].config);
         char x[96];
         if (err == ERR_CONFIG)
-            config_error(b->e, b->layers[k].node, false, "%s: %s (its input is %s)%s%s", node->name,
-                         error_message(), shape_text(&node->x, x), *error_hint() ? "\n" : "",
-                         error_hint());
+            config_error(b->e, b->layers[k].node, false, "%s: %s (its input is %s)%s%s", node->name, error_message(),
+                         shape_text(&node->x, x), *error_hint() ? "\n" : "", error_hint());
         if (err != ERR_NONE) return err;
         m->nparams += node->plan.nparams - (node->tied >= 0);
         m->nbuffers += node->plan.nbuffers;
@@ -185,13 +179,12 @@ static enum error nodes_plan(struct builder *b) {
 
 static char *tensor_name(const struct model *m, const struct model_node *node, const char *what) {
     if (node->naming == NAMING_BARE) return pool_printf(m->pool, "%s", node->name);
-    return pool_printf(m->pool, "%s%c%s", node->name, node->naming == NAMING_DOTTED ? '.' : '_',
-                       what);
+    return pool_printf(m->pool, "%s%c%s", node->name, node->naming == NAMING_DOTTED ? '.' : '_', what);
 }
 
 /* Puts a tensor behind *floats, which grows to the next aligned place. */
-static enum error tensor_place(struct model *m, int node, const struct layer_tensor *t,
-                               struct tensor_info *out, int64_t *floats) {
+static enum error tensor_place(struct model *m, int node, const struct layer_tensor *t, struct tensor_info *out,
+                               int64_t *floats) {
     char *name = tensor_name(m, &m->nodes[node], t->name);
     if (!name) return ERR_MEMORY;
     *out = (struct tensor_info){
@@ -231,8 +224,7 @@ static enum error arenas_layout(struct model *m) {
         for (int i = 0; i < LAYER_BUFFERS; i++) {
             node->buffer[i] = i < node->plan.nbuffers ? buffer++ : -1;
             if (node->buffer[i] < 0) continue;
-            TRY(tensor_place(m, k, &node->plan.buffers[i], &m->buffers[node->buffer[i]],
-                             &m->buffer_floats));
+            TRY(tensor_place(m, k, &node->plan.buffers[i], &m->buffers[node->buffer[i]], &m->buffer_floats));
         }
     }
     return ERR_NONE;
@@ -247,8 +239,7 @@ static int by_name(const void *a, const void *b) {
 static enum error names_check(struct builder *b) {
     struct model *m = b->m;
     int n = 0;
-    const struct tensor_info **all =
-        pool_alloc(m->pool, (size_t)(m->nparams + m->nbuffers) * sizeof *all);
+    const struct tensor_info **all = pool_alloc(m->pool, (size_t)(m->nparams + m->nbuffers) * sizeof *all);
     if (!all) return ERR_MEMORY;
     for (int i = 0; i < m->nparams; i++) all[n++] = &m->params[i];
     for (int i = 0; i < m->nbuffers; i++) all[n++] = &m->buffers[i];
@@ -273,15 +264,10 @@ static const struct config_field fields[] = {
 static const struct config_section layers_section = {
     .name = "model", .fields = fields, .size = sizeof(struct config_list), .help = "Layers"};
 
-static enum error read_layers(struct model *m, struct node *list, struct config_errors *e,
-                              struct config_list *out) {
+static enum error read_layers(struct model *m, struct node *list, struct config_errors *e, struct config_list *out) {
     int errors = config_errors_count(e);
-    struct node root = {.kind = NODE_MAP,
-                        .items = &list,
-                        .count = 1,
-                        .source = list->source,
-                        .line = list->line,
-                        .col = list->col};
+    struct node root = {
+        .kind = NODE_MAP, .items = &list, .count = 1, .source = list->source, .line = list->line, .col = list->col};
     enum error err = config_read(&layers_section, &root, m->pool, e, out);
     if (err != ERR_NONE && err != ERR_CONFIG) return err;
     if (err == ERR_NONE && (out->count < 1 || out->count > LAYERS_MAX))
@@ -290,8 +276,8 @@ static enum error read_layers(struct model *m, struct node *list, struct config_
 }
 
 /* From the spec to layers with their configurations. */
-static enum error spec_read(struct model *m, const struct node *spec, int64_t classes,
-                            struct config_errors *e, struct config_list *layers) {
+static enum error spec_read(struct model *m, const struct node *spec, int64_t classes, struct config_errors *e,
+                            struct config_list *layers) {
     int errors = config_errors_count(e);
     struct node *list;
     TRY(spec_expand(spec, classes, m->pool, e, &list, &m->name));
@@ -325,8 +311,8 @@ static enum error build(struct builder *b, const struct node *spec, int64_t clas
     return names_check(b);
 }
 
-enum error model_create(struct node *spec, const struct shape *input, int64_t classes,
-                        struct config_errors *e, struct model **out) {
+enum error model_create(struct node *spec, const struct shape *input, int64_t classes, struct config_errors *e,
+                        struct model **out) {
     struct pool *pool;
     TRY(pool_create(&pool));
     struct model *m = pool_alloc(pool, sizeof *m);
@@ -355,14 +341,12 @@ static void init_uniform(const struct tensor_info *info, struct rng_key key, uin
     for (int64_t k = 0; k < info->count; k += 4) {
         uint32_t words[4];
         rng_words(key, t, (uint64_t)k / 4, words);
-        for (int64_t i = 0; i < 4 && k + i < info->count; i++)
-            v[k + i] = (2 * rng_unit(words[i]) - 1) * bound;
+        for (int64_t i = 0; i < 4 && k + i < info->count; i++) v[k + i] = (2 * rng_unit(words[i]) - 1) * bound;
     }
 }
 
 static void init_normal(const struct tensor_info *info, struct rng_key key, uint64_t t, float *v) {
-    for (int64_t k = 0; k < info->count; k++)
-        v[k] = info->deviation * rng_normal(key, t, (uint64_t)k);
+    for (int64_t k = 0; k < info->count; k++) v[k] = info->deviation * rng_normal(key, t, (uint64_t)k);
 }
 
 static void tensor_init(const struct tensor_info *info, struct rng_key key, uint64_t t, float *v) {
@@ -384,6 +368,5 @@ void model_init(const struct model *m, uint64_t seed, float *values, float *buff
             const struct tensor_info *info = &m->params[m->nodes[k].param[i]];
             tensor_init(info, key, t, values + info->offset);
         }
-    for (int i = 0; i < m->nbuffers; i++)
-        tensor_init(&m->buffers[i], key, 0, buffers + m->buffers[i].offset);
+    for (int i = 0; i < m->nbuffers; i++) tensor_init(&m->buffers[i], key, 0, buffers + m->buffers[i].offset);
 }

@@ -24,8 +24,8 @@ struct model_node {
     int input[LAYER_INPUTS]; /* node whose y is read; -1: the batch */
     struct shape x;
     struct layer_plan plan;
-    int naming; /* enum layer_naming */
-    int tied;   /* node before it that owns param[0]; -1: this one does */
+    int naming;                                     /* enum layer_naming */
+    int tied;                                       /* node before it that owns param[0]; -1: this one does */
     int param[LAYER_PARAMS], buffer[LAYER_BUFFERS]; /* into model->params / buffers, -1: none */
 };
 struct model {
@@ -64,7 +64,6 @@ struct zoo_about { /* what a zoo file says of itself; texts and nodes live in th
     int64_t classes;
     const struct node *parameters; /* a map of defaults, or NULL */
 };
-MUST_CHECK enum error zoo_about(const struct zoo_model *zoo, struct pool *pool,
-                                struct zoo_about *out);
+MUST_CHECK enum error zoo_about(const struct zoo_model *zoo, struct pool *pool, struct zoo_about *out);
 /* "3x32x32"; false: not of that form. */
 bool shape_read(const char *text, struct shape *out);

@@ -53,8 +53,7 @@ static enum error zoo_parse(const struct zoo_model *zoo, struct pool *pool, stru
 
 /* The files from the model's own to the base that has the layers. */
 enum { BASES_MAX = 4 };
-static enum error zoo_chain(struct scope *s, const struct node *name, struct node *files[BASES_MAX],
-                            int *count) {
+static enum error zoo_chain(struct scope *s, const struct node *name, struct node *files[BASES_MAX], int *count) {
     for (*count = 0; name && *count < BASES_MAX; name = node_get(files[*count - 1], "base")) {
         const struct zoo_model *zoo = zoo_find(name->text);
         if (!zoo) {
@@ -68,8 +67,7 @@ static enum error zoo_chain(struct scope *s, const struct node *name, struct nod
 
 /* Sets the parameters to the zoo file's defaults. *files[0] is the model's own, *base has the
  * layers; what is wrong is reported. */
-static enum error zoo_open(struct scope *s, const struct node *name, struct node **files,
-                           int *count) {
+static enum error zoo_open(struct scope *s, const struct node *name, struct node **files, int *count) {
     static const char *const none[] = {NULL};
     int errors = config_errors_count(s->e);
     TRY(zoo_chain(s, name, files, count));
@@ -97,13 +95,12 @@ static void check_choices(struct scope *s, const struct node *choices) {
             known = known || !strcmp(given, c->items[k]->text);
         }
         if (!known)
-            config_error(s->e, value ? value : c, false, "'%s' must be one of %s, got \"%s\"",
-                         c->key, all ? all : "", given);
+            config_error(s->e, value ? value : c, false, "'%s' must be one of %s, got \"%s\"", c->key, all ? all : "",
+                         given);
     }
 }
 
-static enum error expand_zoo(struct scope *s, const struct node *name, const struct node *given,
-                             struct node *out) {
+static enum error expand_zoo(struct scope *s, const struct node *name, const struct node *given, struct node *out) {
     struct node *files[BASES_MAX];
     int count, errors = config_errors_count(s->e);
     TRY(zoo_open(s, name, files, &count));
@@ -168,15 +165,12 @@ static enum error expand_given(struct scope *s, const struct node *spec, struct 
     return spec_layers(s, node_get(spec, "layers"), out);
 }
 
-enum error spec_expand(const struct node *spec, int64_t classes, struct pool *pool,
-                       struct config_errors *e, struct node **layers, const char **name) {
+enum error spec_expand(const struct node *spec, int64_t classes, struct pool *pool, struct config_errors *e,
+                       struct node **layers, const char **name) {
     struct node *list = pool_alloc(pool, sizeof *list);
     if (!list) return ERR_MEMORY;
-    *list = (struct node){.kind = NODE_LIST,
-                          .key = "layers",
-                          .source = spec->source,
-                          .line = spec->line,
-                          .col = spec->col};
+    *list =
+        (struct node){.kind = NODE_LIST, .key = "layers", .source = spec->source, .line = spec->line, .col = spec->col};
     struct scope s = {.pool = pool, .e = e};
     TRY(scope_set_number(&s, spec, "classes", classes));
     TRY(scope_set_number(&s, spec, "i", 1));
@@ -188,7 +182,6 @@ enum error spec_expand(const struct node *spec, int64_t classes, struct pool *po
         return expand_zoo(&s, zoo, spec->kind == NODE_MAP ? spec : NULL, list);
     }
     if (node_get(spec, "layers")) return expand_given(&s, spec, list);
-    config_error(e, spec, false,
-                 "a model is a name of the zoo, {zoo: NAME, ...} or {layers: [...]}");
+    config_error(e, spec, false, "a model is a name of the zoo, {zoo: NAME, ...} or {layers: [...]}");
     return ERR_NONE;
 }

@@ -41,15 +41,12 @@ static const char *find_text(void *user, const char *name, size_t n) {
     struct finder *f = user;
     const struct node *v = scope_find(f->s, f->at, name, n);
     if (v && v->kind == NODE_SCALAR) return v->text;
-    if (v)
-        config_error(f->s->e, f->at, false, "'$%.*s' is a list, which cannot be part of a text",
-                     (int)n, name);
+    if (v) config_error(f->s->e, f->at, false, "'$%.*s' is a list, which cannot be part of a text", (int)n, name);
     return NULL;
 }
 
 /* The value of the expression in brackets, n characters at text; NULL: reported. */
-static const char *bracket_value(struct scope *s, const struct node *at, const char *text,
-                                 size_t n) {
+static const char *bracket_value(struct scope *s, const struct node *at, const char *text, size_t n) {
     struct finder f = {s, at};
     struct expression_names names = {find_text, &f};
     char value[EXPRESSION_TEXT];
@@ -67,8 +64,7 @@ static const char *bracket_value(struct scope *s, const struct node *at, const c
 
 /* What stands for the text at p, which begins with $; *length of its characters are replaced. NULL:
  * reported. */
-static const char *piece_value(struct scope *s, const struct node *at, const char *p,
-                               size_t *length) {
+static const char *piece_value(struct scope *s, const struct node *at, const char *p, size_t *length) {
     if (p[1] == '(') {
         size_t n = bracket_length(p + 1);
         *length = 1 + n;
@@ -132,8 +128,7 @@ static enum error copy(struct scope *s, const struct node *from, struct node **o
     *out = to;
     if (to->kind == NODE_SCALAR) {
         if (!strchr(to->text, '$')) return ERR_NONE;
-        if (to->text[0] != '$' || to->text[1 + name_length(to->text + 1)])
-            return expand_text(s, to);
+        if (to->text[0] != '$' || to->text[1 + name_length(to->text + 1)]) return expand_text(s, to);
         expand_variable(s, to);
         return ERR_NONE;
     }
@@ -159,8 +154,7 @@ static enum error append(struct scope *s, struct node *list, struct node *item) 
 /* ---- repeats ------------------------------------------------------------------------------ */
 
 /* Whether all keys are among the names (NULL-terminated). */
-static bool keys_known(struct scope *s, const struct node *map, const char *what,
-                       const char *const *names) {
+static bool keys_known(struct scope *s, const struct node *map, const char *what, const char *const *names) {
     for (int i = 0; i < map->count; i++) {
         const char *const *name = names;
         while (*name && strcmp(map->items[i]->key, *name) != 0) name++;
@@ -173,10 +167,8 @@ static bool keys_known(struct scope *s, const struct node *map, const char *what
 
 /* What a repeat runs over: a list, or so many numbers from 0 on (*values is then NULL). false:
  * reported. */
-static bool repeat_values(struct scope *s, const struct node *each, const struct node **values,
-                          int64_t *count) {
-    if (each->kind == NODE_SCALAR && scope_parameter(s, each->text))
-        each = scope_parameter(s, each->text);
+static bool repeat_values(struct scope *s, const struct node *each, const struct node **values, int64_t *count) {
+    if (each->kind == NODE_SCALAR && scope_parameter(s, each->text)) each = scope_parameter(s, each->text);
     *values = each->kind == NODE_LIST ? each : NULL;
     *count = each->count;
     if (each->kind == NODE_LIST) return true;
@@ -193,8 +185,7 @@ static bool repeat_values(struct scope *s, const struct node *each, const struct
     return false;
 }
 
-static enum error repeat_round(struct scope *s, const struct node *repeat,
-                               const struct node *values, int64_t i) {
+static enum error repeat_round(struct scope *s, const struct node *repeat, const struct node *values, int64_t i) {
     const struct node *as = node_get(repeat, "as");
     TRY(scope_set_number(s, repeat, "i", i + 1));
     if (values)
@@ -238,8 +229,7 @@ static enum error expand_choice(struct scope *s, const struct node *choice, stru
     const struct node *test = node_get(choice, "if"), *layers = node_get(choice, "layers");
     if (!keys_known(s, choice, "a choice has 'if', 'layers' and 'else'", keys)) return ERR_NONE;
     if (!layers || test->kind != NODE_SCALAR) {
-        config_error(s->e, choice, false,
-                     "a choice is {if: CONDITION, layers: [...], else: [...]}");
+        config_error(s->e, choice, false, "a choice is {if: CONDITION, layers: [...], else: [...]}");
         return ERR_NONE;
     }
     struct finder f = {s, test};

@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-void spec_unknown(struct scope *s, const struct node *at, bool at_key, const char *what,
-                  const char *name, const char *const *names, int n) {
+void spec_unknown(struct scope *s, const struct node *at, bool at_key, const char *what, const char *name,
+                  const char *const *names, int n) {
     const char *nearest = text_nearest(name, names, n);
     if (nearest)
         config_error(s->e, at, at_key, "unknown %s '%s'\ndid you mean '%s'?", what, name, nearest);
@@ -65,8 +65,7 @@ void scope_set(struct scope *s, const struct node *at, const char *name, const s
     }
 }
 
-enum error scope_set_number(struct scope *s, const struct node *at, const char *name,
-                            int64_t value) {
+enum error scope_set_number(struct scope *s, const struct node *at, const char *name, int64_t value) {
     struct node *n = pool_alloc(s->pool, sizeof *n);
     const char *text = pool_printf(s->pool, "%lld", (long long)value);
     if (!n || !text) return ERR_MEMORY;
@@ -79,8 +78,7 @@ enum error scope_set_number(struct scope *s, const struct node *at, const char *
 
 /* One value where the parameter is a list: a list of it. */
 static struct node *wrap(struct scope *s, const struct node *value) {
-    struct node *list = pool_alloc(s->pool, sizeof *list),
-                *item = pool_alloc(s->pool, sizeof *item);
+    struct node *list = pool_alloc(s->pool, sizeof *list), *item = pool_alloc(s->pool, sizeof *item);
     struct node **items = pool_alloc(s->pool, sizeof *items);
     if (!list || !item || !items) return NULL;
     *item = *value, item->key = NULL;
@@ -94,8 +92,7 @@ static void give(struct scope *s, struct node **place, struct node *value) {
     bool is_list = (*place)->kind == NODE_LIST, flat = value->kind != NODE_MAP;
     for (int k = 0; k < value->count; k++) flat = flat && value->items[k]->kind == NODE_SCALAR;
     if (!flat || (value->kind == NODE_LIST && !is_list)) {
-        config_error(s->e, value, false, "'%s' must be %s", value->key,
-                     is_list ? "a list of values" : "one value");
+        config_error(s->e, value, false, "'%s' must be %s", value->key, is_list ? "a list of values" : "one value");
         return;
     }
     struct node *given = is_list && value->kind == NODE_SCALAR ? wrap(s, value) : value;

@@ -46,8 +46,7 @@ static void numbers_of(const void *config, const struct optim_step *s, bool matr
 }
 
 static const struct config_field fields[] = {
-    ADAM_ROWS("1e-3", "1e-8", "0",
-              "Times the weights, added to the gradient (L2); see adamw for decay apart", "all"),
+    ADAM_ROWS("1e-3", "1e-8", "0", "Times the weights, added to the gradient (L2); see adamw for decay apart", "all"),
     {.key = NULL},
 };
 

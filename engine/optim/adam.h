@@ -39,11 +39,11 @@ struct adam_numbers adam_numbers(const struct adam_config *c, const struct optim
 void adam_check(const void *config, const struct node *at, struct config_errors *e);
 
 /* The schema's rows; only the standard weight decay differs. */
-#define ADAM_ROWS(rate, small, decay_rate, decay_help, decay_of)                                   \
-    OPTIM_REAL(adam_config, lr, rate, "Learning rate, before lr_scale and schedule", .max = -1),   \
-        OPTIM_BETAS(adam_config, "[0.9, 0.999]",                                                   \
-                    "How much is kept of the running means of the gradient and of its square"),    \
-        OPTIM_REAL(adam_config, eps, small, "Added to the denominator", .min = 1e-30, .max = 1),   \
-        OPTIM_REAL(adam_config, weight_decay, decay_rate, decay_help, .max = -1),                  \
+#define ADAM_ROWS(rate, small, decay_rate, decay_help, decay_of)                                                       \
+    OPTIM_REAL(adam_config, lr, rate, "Learning rate, before lr_scale and schedule", .max = -1),                       \
+        OPTIM_BETAS(adam_config, "[0.9, 0.999]",                                                                       \
+                    "How much is kept of the running means of the gradient and of its square"),                        \
+        OPTIM_REAL(adam_config, eps, small, "Added to the denominator", .min = 1e-30, .max = 1),                       \
+        OPTIM_REAL(adam_config, weight_decay, decay_rate, decay_help, .max = -1),                                      \
         OPTIM_TENSORS(adam_config, decay, decay_of, DECAY_HELP)
 #endif

@@ -18,8 +18,7 @@ static void numbers_of(const void *config, const struct optim_step *s, bool matr
 }
 
 static const struct config_field fields[] = {
-    ADAM_ROWS("1e-3", "1e-8", "0.01",
-              "Times the learning rate, taken off the weights at every step", "all"),
+    ADAM_ROWS("1e-3", "1e-8", "0.01", "Times the learning rate, taken off the weights at every step", "all"),
     {.key = NULL},
 };
 

@@ -9,6 +9,5 @@ float clip_scale(const double *partial, int64_t blocks, double most, double *nor
     for (int64_t i = 0; i < blocks; i++) sum += partial[i];
     *norm = sqrt(sum);
     double scale = most / (*norm + 1e-6);
-    return (float)(scale > 1 ? 1
-                             : scale); /* not a number stays so: the caller sees it in the norm */
+    return (float)(scale > 1 ? 1 : scale); /* not a number stays so: the caller sees it in the norm */
 }

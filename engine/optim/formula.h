@@ -24,28 +24,28 @@ struct element {
 #include <string.h>
 
 #define FORMULA static inline
-#define FORMULA_LOOP(name, numbers, slots, to)                                                     \
-    VECTORISED static void name##_loop(const float *number, const struct rule_span *s) {           \
-        float *restrict w = s->w, *restrict g = s->g;                                              \
-        float *restrict m = s->slot[0], *restrict v = s->slot[1];                                  \
-        struct numbers k;                                                                          \
-        float rate = s->rate;                                                                      \
-        int64_t n = s->n;                                                                          \
-        _Static_assert(sizeof k <= RULE_NUMBERS * sizeof(float), "a rule has room for them");      \
-        memcpy(&k, number, sizeof k);                                                              \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            struct element e = {.w = w[i], .g = g[i], .rate = rate};                               \
-            if ((slots) > 0) e.m = m[i];                                                           \
-            if ((slots) > 1) e.v = v[i];                                                           \
-            name(&k, &e);                                                                          \
-            to[i] = e.to;                                                                          \
-            if ((slots) > 0) m[i] = e.m;                                                           \
-            if ((slots) > 1) v[i] = e.v;                                                           \
-        }                                                                                          \
+#define FORMULA_LOOP(name, numbers, slots, to)                                                                         \
+    VECTORISED static void name##_loop(const float *number, const struct rule_span *s) {                               \
+        float *restrict w = s->w, *restrict g = s->g;                                                                  \
+        float *restrict m = s->slot[0], *restrict v = s->slot[1];                                                      \
+        struct numbers k;                                                                                              \
+        float rate = s->rate;                                                                                          \
+        int64_t n = s->n;                                                                                              \
+        _Static_assert(sizeof k <= RULE_NUMBERS * sizeof(float), "a rule has room for them");                          \
+        memcpy(&k, number, sizeof k);                                                                                  \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            struct element e = {.w = w[i], .g = g[i], .rate = rate};                                                   \
+            if ((slots) > 0) e.m = m[i];                                                                               \
+            if ((slots) > 1) e.v = v[i];                                                                               \
+            name(&k, &e);                                                                                              \
+            to[i] = e.to;                                                                                              \
+            if ((slots) > 0) m[i] = e.m;                                                                               \
+            if ((slots) > 1) v[i] = e.v;                                                                               \
+        }                                                                                                              \
     }
 #define FORMULA_STEP(name, numbers, slots) FORMULA_LOOP(name, numbers, slots, w)
 #define FORMULA_DIRECT(name, numbers, slots) FORMULA_LOOP(name, numbers, slots, g)
-#define FORMULA_OF(name)                                                                           \
+#define FORMULA_OF(name)                                                                                               \
     { #name, name##_loop }
 #define FORMULAS(optim, ...) static const struct formula optim##_formulas[] = {__VA_ARGS__};
 #endif

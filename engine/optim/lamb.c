@@ -36,8 +36,7 @@ struct lamb_config {
     int adapt;               /* enum optim_tensors */
 };
 
-static void lamb_numbers(const void *config, const struct optim_step *s, bool matrix,
-                         void *numbers) {
+static void lamb_numbers(const void *config, const struct optim_step *s, bool matrix, void *numbers) {
     const struct adam_config *c = &((const struct lamb_config *)config)->adam;
     const double *beta = c->betas.items;
     *(struct lamb_numbers *)numbers = (struct lamb_numbers){
@@ -52,15 +51,13 @@ static bool lamb_adapts(const void *config, bool matrix) {
     return optim_applies(((const struct lamb_config *)config)->adapt, matrix);
 }
 
-static float lamb_rate(const void *config, const struct optim_step *s, bool matrix,
-                       const double norm[OPTIM_NORMS]) {
+static float lamb_rate(const void *config, const struct optim_step *s, bool matrix, const double norm[OPTIM_NORMS]) {
     bool adapts = lamb_adapts(config, matrix) && norm[0] > 0 && norm[1] > 0;
     return (float)(s->lr * (adapts ? norm[0] / norm[1] : 1));
 }
 
 static const struct config_field fields[] = {
-    ADAM_ROWS("1e-3", "1e-6", "0.01", "Times the weights, added to the direction of the step",
-              "matrices"),
+    ADAM_ROWS("1e-3", "1e-6", "0.01", "Times the weights, added to the direction of the step", "matrices"),
     OPTIM_TENSORS(lamb_config, adapt, "matrices", ADAPT_HELP),
     {.key = NULL},
 };

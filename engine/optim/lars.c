@@ -32,36 +32,30 @@ static double lars_decay(const struct lars_config *c, bool matrix) {
     return optim_applies(c->decay, matrix) ? c->weight_decay : 0;
 }
 
-static void lars_numbers(const void *config, const struct optim_step *s, bool matrix,
-                         void *numbers) {
+static void lars_numbers(const void *config, const struct optim_step *s, bool matrix, void *numbers) {
     const struct lars_config *c = config;
-    *(struct lars_numbers *)numbers = (struct lars_numbers){
-        .scale = s->scale, .decay = (float)lars_decay(c, matrix), .momentum = (float)c->momentum};
+    *(struct lars_numbers *)numbers =
+        (struct lars_numbers){.scale = s->scale, .decay = (float)lars_decay(c, matrix), .momentum = (float)c->momentum};
 }
 
 static bool lars_adapts(const void *config, bool matrix) {
     return optim_applies(((const struct lars_config *)config)->adapt, matrix);
 }
 
-static float lars_rate(const void *config, const struct optim_step *s, bool matrix,
-                       const double norm[OPTIM_NORMS]) {
+static float lars_rate(const void *config, const struct optim_step *s, bool matrix, const double norm[OPTIM_NORMS]) {
     const struct lars_config *c = config;
     double w = norm[0], g = norm[1] * (double)s->scale, ratio = 1;
-    if (lars_adapts(c, matrix) && w > 0 && g > 0)
-        ratio = c->trust * w / (g + lars_decay(c, matrix) * w);
+    if (lars_adapts(c, matrix) && w > 0 && g > 0) ratio = c->trust * w / (g + lars_decay(c, matrix) * w);
     return (float)(s->lr * ratio);
 }
 
 static const struct config_field fields[] = {
-    OPTIM_REAL(lars_config, lr, "1", "Learning rate, before trust, lr_scale and schedule",
-               .max = -1),
+    OPTIM_REAL(lars_config, lr, "1", "Learning rate, before trust, lr_scale and schedule", .max = -1),
     OPTIM_REAL(lars_config, momentum, "0.9", "Share of the last update that is kept", .max = 1),
-    OPTIM_REAL(lars_config, weight_decay, "5e-4", "Times the weights, added to the gradient",
-               .max = -1),
+    OPTIM_REAL(lars_config, weight_decay, "5e-4", "Times the weights, added to the gradient", .max = -1),
     OPTIM_TENSORS(lars_config, decay, "matrices", DECAY_HELP),
-    OPTIM_REAL(lars_config, trust, "1e-3",
-               "How far a tensor may move in a step, as a share of its own size", .min = 1e-12,
-               .max = 1e12),
+    OPTIM_REAL(lars_config, trust, "1e-3", "How far a tensor may move in a step, as a share of its own size",
+               .min = 1e-12, .max = 1e12),
     OPTIM_TENSORS(lars_config, adapt, "matrices", ADAPT_HELP),
     {.key = NULL},
 };

@@ -29,19 +29,17 @@ struct lion_config {
     int decay;                /* enum optim_tensors */
 };
 
-static void lion_numbers(const void *config, const struct optim_step *s, bool matrix,
-                         void *numbers) {
+static void lion_numbers(const void *config, const struct optim_step *s, bool matrix, void *numbers) {
     const struct lion_config *c = config;
     const double *beta = c->betas.items;
     bool decays = optim_applies(c->decay, matrix);
-    *(struct lion_numbers *)numbers =
-        (struct lion_numbers){.shrink = decays ? (float)(1 - s->lr * c->weight_decay) : 1,
-                              .lr = s->lr,
-                              .scale = s->scale,
-                              .keep_c = (float)beta[0],
-                              .add_c = (float)(1 - beta[0]),
-                              .keep_m = (float)beta[1],
-                              .add_m = (float)(1 - beta[1])};
+    *(struct lion_numbers *)numbers = (struct lion_numbers){.shrink = decays ? (float)(1 - s->lr * c->weight_decay) : 1,
+                                                            .lr = s->lr,
+                                                            .scale = s->scale,
+                                                            .keep_c = (float)beta[0],
+                                                            .add_c = (float)(1 - beta[0]),
+                                                            .keep_m = (float)beta[1],
+                                                            .add_m = (float)(1 - beta[1])};
 }
 
 static void lion_check(const void *config, const struct node *at, struct config_errors *e) {
@@ -50,13 +48,13 @@ static void lion_check(const void *config, const struct node *at, struct config_
 }
 
 static const struct config_field fields[] = {
-    OPTIM_REAL(lion_config, lr, "1e-4",
-               "Learning rate, before lr_scale and schedule: what a weight moves by", .max = -1),
+    OPTIM_REAL(lion_config, lr, "1e-4", "Learning rate, before lr_scale and schedule: what a weight moves by",
+               .max = -1),
     OPTIM_BETAS(lion_config, "[0.9, 0.99]",
                 "How much is kept of the running mean of the gradient: for the sign, and for "
                 "itself"),
-    OPTIM_REAL(lion_config, weight_decay, "0",
-               "Times the learning rate, taken off the weights at every step", .max = -1),
+    OPTIM_REAL(lion_config, weight_decay, "0", "Times the learning rate, taken off the weights at every step",
+               .max = -1),
     OPTIM_TENSORS(lion_config, decay, "all", DECAY_HELP),
     {.key = NULL},
 };

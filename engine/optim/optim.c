@@ -23,10 +23,8 @@ static const struct config_section *section_at(int i) {
 
 const struct config_variants optim_variants = {.name = "name", .count = KINDS, .at = section_at};
 
-void optim_rule(const struct optim_ops *ops, const void *config, const struct optim_step *s,
-                struct rule *out) {
-    *out = (struct rule){.step = ops->formulas + (ops->variant ? ops->variant(config) : 0),
-                         .direct = ops->direct};
+void optim_rule(const struct optim_ops *ops, const void *config, const struct optim_step *s, struct rule *out) {
+    *out = (struct rule){.step = ops->formulas + (ops->variant ? ops->variant(config) : 0), .direct = ops->direct};
     for (int matrix = 0; matrix < 2; matrix++) {
         ops->numbers(config, s, matrix, out->number[matrix]);
         out->adapts[matrix] = ops->adapts && ops->adapts(config, matrix);
@@ -38,8 +36,8 @@ void optim_check_betas(const struct config_list *betas, const struct node *at, c
     const struct node *node = node_get(at, "betas");
     const double *beta = betas->items;
     if (betas->count != 2)
-        config_error(e, node ? node : at, false, "betas must be two numbers, not %d\nset betas: %s",
-                     betas->count, usual);
+        config_error(e, node ? node : at, false, "betas must be two numbers, not %d\nset betas: %s", betas->count,
+                     usual);
     else if (!(beta[0] < 1 && beta[1] < 1))
         config_error(e, node ? node : at, false, "betas must be below 1");
 }

@@ -29,43 +29,41 @@ struct optim_ops {
     void (*numbers)(const void *config, const struct optim_step *s, bool matrix, void *numbers);
     /* With norms: which tensors have them, and the span's rate, from those of the whole tensor. */
     bool (*adapts)(const void *config, bool matrix);
-    float (*rate)(const void *config, const struct optim_step *s, bool matrix,
-                  const double norm[OPTIM_NORMS]);
+    float (*rate)(const void *config, const struct optim_step *s, bool matrix, const double norm[OPTIM_NORMS]);
     bool adaptive; /* how far it goes does not follow from the size of the gradient */
 };
 static inline double optim_lr(const void *config) {
     return *(const double *)config;
 }
 /* The whole step, for a device. */
-void optim_rule(const struct optim_ops *ops, const void *config, const struct optim_step *s,
-                struct rule *out);
+void optim_rule(const struct optim_ops *ops, const void *config, const struct optim_step *s, struct rule *out);
 const struct optim_ops *const *optim_kinds(int *count);
 extern const struct config_variants optim_variants;
 
 /* Which tensors a key is about: 'decay', 'adapt'. */
 enum optim_tensors { TENSORS_ALL, TENSORS_MATRICES };
 #define TENSORS_CHOICES "all|matrices"
-#define DECAY_HELP                                                                                 \
-    "Which weights decay: all, or matrices alone, that is tensors of two dimensions or more: no "  \
+#define DECAY_HELP                                                                                                     \
+    "Which weights decay: all, or matrices alone, that is tensors of two dimensions or more: no "                      \
     "biases, no norms"
-#define ADAPT_HELP                                                                                 \
-    "Whose learning rate follows the size of the tensor: all, or matrices alone: no biases, no "   \
+#define ADAPT_HELP                                                                                                     \
+    "Whose learning rate follows the size of the tensor: all, or matrices alone: no biases, no "                       \
     "norms"
 /* Rows of the schema, for the members of a struct: a number (.min and .max may follow), two betas, which tensors. */
-#define OPTIM_REAL(of, name, usual, text, ...)                                                     \
-    {                                                                                              \
-        .key = #name, .type = CONFIG_REAL, .offset = offsetof(struct of, name), .standard = usual, \
-        .help = text, __VA_ARGS__                                                                  \
+#define OPTIM_REAL(of, name, usual, text, ...)                                                                         \
+    {                                                                                                                  \
+        .key = #name, .type = CONFIG_REAL, .offset = offsetof(struct of, name), .standard = usual, .help = text,       \
+        __VA_ARGS__                                                                                                    \
     }
-#define OPTIM_BETAS(of, usual, text)                                                               \
-    {                                                                                              \
-        .key = "betas", .type = CONFIG_REALS, .offset = offsetof(struct of, betas),                \
-        .standard = usual, .max = 1, .help = text                                                  \
+#define OPTIM_BETAS(of, usual, text)                                                                                   \
+    {                                                                                                                  \
+        .key = "betas", .type = CONFIG_REALS, .offset = offsetof(struct of, betas), .standard = usual, .max = 1,       \
+        .help = text                                                                                                   \
     }
-#define OPTIM_TENSORS(of, name, usual, text)                                                       \
-    {                                                                                              \
-        .key = #name, .type = CONFIG_ENUM, .offset = offsetof(struct of, name), .standard = usual, \
-        .choices = TENSORS_CHOICES, .help = text                                                   \
+#define OPTIM_TENSORS(of, name, usual, text)                                                                           \
+    {                                                                                                                  \
+        .key = #name, .type = CONFIG_ENUM, .offset = offsetof(struct of, name), .standard = usual,                     \
+        .choices = TENSORS_CHOICES, .help = text                                                                       \
     }
 static inline bool optim_applies(int tensors, bool matrix) {
     return tensors == TENSORS_ALL || matrix;

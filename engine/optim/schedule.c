@@ -38,16 +38,15 @@ static double linear_factor(const struct schedule_config *c, const struct place 
     return 1 + (c->end - 1) * p->done;
 }
 
-#define WARMUP                                                                                     \
-    {                                                                                              \
-        .key = "warmup", .type = CONFIG_SPAN, .offset = offsetof(struct schedule_config, warmup),  \
-        .standard = "off", .choices = "off",                                                       \
-        .help = "Steps or epochs over which the rate climbs from nearly zero"                      \
+#define WARMUP                                                                                                         \
+    {                                                                                                                  \
+        .key = "warmup", .type = CONFIG_SPAN, .offset = offsetof(struct schedule_config, warmup), .standard = "off",   \
+        .choices = "off", .help = "Steps or epochs over which the rate climbs from nearly zero"                        \
     }
-#define END(name, help_text)                                                                       \
-    {                                                                                              \
-        .key = name, .type = CONFIG_REAL, .offset = offsetof(struct schedule_config, end),         \
-        .standard = "0", .max = -1, .help = help_text                                              \
+#define END(name, help_text)                                                                                           \
+    {                                                                                                                  \
+        .key = name, .type = CONFIG_REAL, .offset = offsetof(struct schedule_config, end), .standard = "0", .max = -1, \
+        .help = help_text                                                                                              \
     }
 
 static const struct config_field constant_fields[] = {WARMUP, {.key = NULL}};
@@ -107,14 +106,11 @@ static const struct config_section *section_at(int i) {
 const struct config_variants schedule_variants = {
     .name = "name", .count = sizeof schedules / sizeof schedules[0], .at = section_at};
 
-double schedule_factor(const struct config_variant *schedule, int64_t step, int64_t steps,
-                       int64_t per_epoch) {
+double schedule_factor(const struct config_variant *schedule, int64_t step, int64_t steps, int64_t per_epoch) {
     const struct schedule_config *c = schedule->config;
     int64_t warmup = span_steps(c->warmup, per_epoch);
     if (warmup < 0) warmup = 0;
-    double done = step <= warmup  ? 0
-                  : steps <= step ? 1
-                                  : (double)(step - warmup) / (double)(steps - warmup);
+    double done = step <= warmup ? 0 : steps <= step ? 1 : (double)(step - warmup) / (double)(steps - warmup);
     double climb = step < warmup ? (double)(step + 1) / (double)warmup : 1;
     return climb * schedules[schedule->index].factor(c, &(struct place){step, per_epoch, done});
 }

@@ -6,7 +6,6 @@
 /* constant, step, cosine, linear: each with warmup. */
 extern const struct config_variants schedule_variants;
 /* The factor at optimizer step 'step' (0-based) of 'steps', with 'per_epoch' steps an epoch. */
-double schedule_factor(const struct config_variant *schedule, int64_t step, int64_t steps,
-                       int64_t per_epoch);
+double schedule_factor(const struct config_variant *schedule, int64_t step, int64_t steps, int64_t per_epoch);
 /* Steps that a span means, at least 1 when it is positive; -1 when off. */
 int64_t span_steps(struct config_span s, int64_t per_epoch);

@@ -49,8 +49,7 @@ static int sgd_variant(const void *config) {
     return c->momentum == 0 ? PLAIN : c->nesterov ? NESTEROV : MOMENTUM;
 }
 
-static void sgd_numbers(const void *config, const struct optim_step *s, bool matrix,
-                        void *numbers) {
+static void sgd_numbers(const void *config, const struct optim_step *s, bool matrix, void *numbers) {
     const struct sgd_config *c = config;
     *(struct sgd_numbers *)numbers = (struct sgd_numbers){
         .lr = s->lr,
@@ -63,21 +62,18 @@ static void sgd_numbers(const void *config, const struct optim_step *s, bool mat
 static void sgd_check(const void *config, const struct node *at, struct config_errors *e) {
     const struct sgd_config *c = config;
     if (c->nesterov && c->momentum == 0)
-        config_error(e, node_get(at, "nesterov"), true,
-                     "nesterov needs a momentum\nset momentum: 0.9");
+        config_error(e, node_get(at, "nesterov"), true, "nesterov needs a momentum\nset momentum: 0.9");
 }
 
 static const struct config_field fields[] = {
     OPTIM_REAL(sgd_config, lr, "0.05", "Learning rate, before lr_scale and schedule", .max = -1),
-    OPTIM_REAL(sgd_config, momentum, "0", "Share of the last update that is kept; 0.9 is usual",
-               .max = 1),
+    OPTIM_REAL(sgd_config, momentum, "0", "Share of the last update that is kept; 0.9 is usual", .max = 1),
     {.key = "nesterov",
      .type = CONFIG_BOOL,
      .offset = offsetof(struct sgd_config, nesterov),
      .standard = "false",
      .help = "Look one momentum step ahead"},
-    OPTIM_REAL(sgd_config, weight_decay, "0", "Times the weights, added to the gradient (L2)",
-               .max = -1),
+    OPTIM_REAL(sgd_config, weight_decay, "0", "Times the weights, added to the gradient (L2)", .max = -1),
     OPTIM_TENSORS(sgd_config, decay, "all", DECAY_HELP),
     {.key = NULL},
 };

@@ -24,8 +24,8 @@
 enum { CHUNK = 1 << 20 };
 
 /* The crc32c of bytes [begin, begin + n) of the file, and the whole file's, continued. */
-static enum error crc_span(const struct st_file *f, size_t begin, size_t n, uint8_t *chunk,
-                           uint32_t *crc, uint32_t *whole) {
+static enum error crc_span(const struct st_file *f, size_t begin, size_t n, uint8_t *chunk, uint32_t *crc,
+                           uint32_t *whole) {
     *crc = 0;
     for (size_t part; n; n -= part, begin += part) {
         part = n < CHUNK ? n : CHUNK;
@@ -48,12 +48,11 @@ static enum error check_sums(const struct st_file *f, uint32_t expected) {
         const struct st_tensor *t = &f->tensors[i];
         err = crc_span(f, f->data_start + t->offset, t->bytes, chunk, &crc, &whole);
         if (err == ERR_NONE && t->has_crc && crc != t->crc)
-            err = FAIL(ERR_DATA, "'%s': tensor '%s' is damaged (crc32c %08x, recorded %08x)",
-                       f->path, t->name, crc, t->crc);
+            err = FAIL(ERR_DATA, "'%s': tensor '%s' is damaged (crc32c %08x, recorded %08x)", f->path, t->name, crc,
+                       t->crc);
     }
     if (err == ERR_NONE && whole != expected)
-        err = FAIL(ERR_DATA, "'%s' is damaged (crc32c %08x, recorded %08x)", f->path, whole,
-                   expected);
+        err = FAIL(ERR_DATA, "'%s' is damaged (crc32c %08x, recorded %08x)", f->path, whole, expected);
     memory_free(chunk);
     return err;
 }
@@ -124,18 +123,16 @@ static struct words excerpt(struct words a, struct words other) {
     return (struct words){a.at + skip, n < most ? n : most};
 }
 
-static enum error compare_keys(const char *path, const char *keys, const char *saved,
-                               const char *ours, const char *hint) {
+static enum error compare_keys(const char *path, const char *keys, const char *saved, const char *ours,
+                               const char *hint) {
     for (const char *line = keys; *line;) {
         size_t all = strcspn(line, "\n");
         struct words key = {line, (int)strcspn(line, "=\n")}, was = identity_get(saved, key),
                      is = identity_get(ours, key);
         if (!words_equal(was, is)) {
             struct words old = excerpt(was, is), new = excerpt(is, was);
-            return FAIL(
-                ERR_CONFIG,
-                "cannot resume from '%s': %.*s was '%.*s' when it was saved and is '%.*s' now\n%s",
-                path, key.n, key.at, old.n, old.at, new.n, new.at, hint);
+            return FAIL(ERR_CONFIG, "cannot resume from '%s': %.*s was '%.*s' when it was saved and is '%.*s' now\n%s",
+                        path, key.n, key.at, old.n, old.at, new.n, new.at, hint);
         }
         line += all + (line[all] == '\n');
     }
@@ -153,11 +150,9 @@ static enum error check_identity(const char *path, const char *saved, const char
 
 /* What does not say what its data were cannot be compared. */
 static enum error check_data(const char *path, const char *saved, const struct checkpoint_view *v) {
-    static const char hint[] =
-        "put the data back as they were, take the weights alone into a new run (model: {init: "
-        "PATH}), or go on with the data as they are now: checkpoint.data: any";
-    enum error err =
-        v->data && *saved ? compare_keys(path, v->data, saved, v->data, hint) : ERR_NONE;
+    static const char hint[] = "put the data back as they were, take the weights alone into a new run (model: {init: "
+                               "PATH}), or go on with the data as they are now: checkpoint.data: any";
+    enum error err = v->data && *saved ? compare_keys(path, v->data, saved, v->data, hint) : ERR_NONE;
     if (err != ERR_CONFIG || !v->any_data) return err;
     log_warn("%s: going on, as checkpoint.data is any", error_message());
     return ERR_NONE;
@@ -177,8 +172,7 @@ static bool tensor_equal(const struct st_tensor *a, const struct st_tensor *b) {
 
 static char *tensor_text(const struct st_tensor *t, char out[128]) {
     int n = snprintf(out, 128, "%s [", t->dtype);
-    for (int d = 0; d < t->ndim; d++)
-        n += snprintf(out + n, 128 - (size_t)n, "%s%" PRId64, d ? ", " : "", t->dim[d]);
+    for (int d = 0; d < t->ndim; d++) n += snprintf(out + n, 128 - (size_t)n, "%s%" PRId64, d ? ", " : "", t->dim[d]);
     snprintf(out + n, 128 - (size_t)n, "]");
     return out;
 }
@@ -187,34 +181,28 @@ static enum error check_fit(const struct st_file *f, const struct st_tensor *wan
     char a[128], b[128];
     for (int i = 0; i < count; i++) {
         const struct st_tensor *t = st_find(f, wanted[i].name);
-        if (!t)
-            return FAIL(ERR_CONFIG, "'%s' has no tensor '%s', which this model needs", f->path,
-                        wanted[i].name);
+        if (!t) return FAIL(ERR_CONFIG, "'%s' has no tensor '%s', which this model needs", f->path, wanted[i].name);
         if (!tensor_equal(t, &wanted[i]))
-            return FAIL(ERR_CONFIG, "'%s': tensor '%s' is %s, this model needs %s", f->path,
-                        t->name, tensor_text(t, a), tensor_text(&wanted[i], b));
+            return FAIL(ERR_CONFIG, "'%s': tensor '%s' is %s, this model needs %s", f->path, t->name, tensor_text(t, a),
+                        tensor_text(&wanted[i], b));
     }
     for (int i = 0; i < f->count; i++) {
         bool known = may_be_extra(f->tensors[i].name);
-        for (int k = 0; k < count && !known; k++)
-            known = !strcmp(f->tensors[i].name, wanted[k].name);
+        for (int k = 0; k < count && !known; k++) known = !strcmp(f->tensors[i].name, wanted[k].name);
         if (!known)
-            return FAIL(ERR_CONFIG, "'%s' has the tensor '%s', which this model lacks", f->path,
-                        f->tensors[i].name);
+            return FAIL(ERR_CONFIG, "'%s' has the tensor '%s', which this model lacks", f->path, f->tensors[i].name);
     }
     return ERR_NONE;
 }
 
 /* What the network of the file was trained on; NULL: the file does not tell. */
-static enum error read_preprocessing(const struct st_file *f, struct pool *pool,
-                                     struct preprocessing **out) {
+static enum error read_preprocessing(const struct st_file *f, struct pool *pool, struct preprocessing **out) {
     const char *text = json_get_text(f->metadata, "preprocessing");
     *out = NULL;
     return text ? preprocessing_parse(text, f->path, pool, out) : ERR_NONE;
 }
 
-enum error checkpoint_preprocessing(const char *path, struct pool *pool,
-                                    struct preprocessing **out) {
+enum error checkpoint_preprocessing(const char *path, struct pool *pool, struct preprocessing **out) {
     struct st_file f;
     TRY(st_open(path, &f));
     enum error err = read_preprocessing(&f, pool, out);
@@ -223,8 +211,8 @@ enum error checkpoint_preprocessing(const char *path, struct pool *pool,
 }
 
 /* *was: what the network was trained on, as far as the checkpoint tells and the caller minds. */
-static enum error check_set(const char *path, const struct opened *c,
-                            const struct checkpoint_view *v, struct preprocessing **was) {
+static enum error check_set(const char *path, const struct opened *c, const struct checkpoint_view *v,
+                            struct preprocessing **was) {
     TRY(read_preprocessing(&c->file[FILE_MODEL], c->pool, was));
     if (!v->set) *was = NULL;
     if (!*was) return ERR_NONE;
@@ -232,21 +220,18 @@ static enum error check_set(const char *path, const struct opened *c,
     return err ? error_prefix(err, "cannot resume from '%s': ", path) : ERR_NONE;
 }
 
-static void keep_norm(const char *path, const struct checkpoint_view *v,
-                      const struct preprocessing *was) {
+static void keep_norm(const char *path, const struct checkpoint_view *v, const struct preprocessing *was) {
     char old[640], new[640];
     if (!was || normalization_equal(&was->norm, v->norm)) return;
     log_warn("the training data are others than when '%s' was saved: %s now. This run keeps "
              "the checkpoint's: %s",
-             path, normalization_words(v->set, v->norm, new),
-             normalization_words(v->set, &was->norm, old));
+             path, normalization_words(v->set, v->norm, new), normalization_words(v->set, &was->norm, old));
     *v->norm = was->norm;
 }
 
 /* ---- loading ---- */
 
-static enum error read_into(struct snapshot *shot, enum checkpoint_file file,
-                            const struct st_file *f) {
+static enum error read_into(struct snapshot *shot, enum checkpoint_file file, const struct st_file *f) {
     int count;
     const struct st_tensor *wanted = snapshot_tensors(shot, file, &count);
     TRY(check_fit(f, wanted, count));
@@ -254,20 +239,17 @@ static enum error read_into(struct snapshot *shot, enum checkpoint_file file,
     return ERR_NONE;
 }
 
-static enum error load_snapshot(const char *path, const struct opened *c,
-                                const struct checkpoint_view *v, struct snapshot *shot) {
+static enum error load_snapshot(const char *path, const struct opened *c, const struct checkpoint_view *v,
+                                struct snapshot *shot) {
     struct preprocessing *was;
     TRY(check_identity(path, c->manifest.identity, v->identity));
     TRY(check_set(path, c, v, &was));
     TRY(check_data(path, c->manifest.data, v));
-    for (int i = 0; i < CHECKPOINT_FILES; i++)
-        TRY(read_into(shot, (enum checkpoint_file)i, &c->file[i]));
+    for (int i = 0; i < CHECKPOINT_FILES; i++) TRY(read_into(shot, (enum checkpoint_file)i, &c->file[i]));
     const struct checkpoint_counters *at = snapshot_counters(shot);
-    if (at->step != c->manifest.step || at->epoch < 0 || at->step_in_epoch < 0 ||
-        !(at->seconds >= 0))
-        return FAIL(ERR_DATA,
-                    "'%s': its counters make no sense (step %" PRId64 ", epoch %" PRId64 ")", path,
-                    at->step, at->epoch);
+    if (at->step != c->manifest.step || at->epoch < 0 || at->step_in_epoch < 0 || !(at->seconds >= 0))
+        return FAIL(ERR_DATA, "'%s': its counters make no sense (step %" PRId64 ", epoch %" PRId64 ")", path, at->step,
+                    at->epoch);
     TRY(snapshot_give(shot, v, true));
     keep_norm(path, v, was);
     return ERR_NONE;
@@ -317,8 +299,7 @@ static bool same_folder(const char *a, const char *b) {
 /* The run that is asked for: where none is, the one that the folder of these steps is recorded as.
  * If that has saved nothing yet, those that name no run are its own: "". */
 static const char *asked_run(const char *run_id, const char *steps, struct pool *pool) {
-    const char *dir = pool_printf(pool, "%s/..", steps),
-               *again = pool_printf(pool, "%s/../ckpt", steps);
+    const char *dir = pool_printf(pool, "%s/..", steps), *again = pool_printf(pool, "%s/../ckpt", steps);
     if (run_id) return run_id;
     if (!dir || !again || !same_folder(steps, again)) dir = steps;
     const char *own = run_record_read(dir, pool).run_id;
@@ -328,8 +309,8 @@ static const char *asked_run(const char *run_id, const char *steps, struct pool 
 
 /* Tries the steps of a folder, the newest first, until one is not broken. A checkpoint that is
  * valid but does not fit is an error: an older one would be no better. */
-static enum error newest(const char *folder, const char *run_id, struct pool *pool,
-                         const struct checkpoint_view *v, step_fn try_step, char **path) {
+static enum error newest(const char *folder, const char *run_id, struct pool *pool, const struct checkpoint_view *v,
+                         step_fn try_step, char **path) {
     struct step_list list;
     int tried = 0;
     TRY(step_list_read(folder, pool, &list));
@@ -348,8 +329,7 @@ static enum error newest(const char *folder, const char *run_id, struct pool *po
                     "the checkpoints in '%s' are another run's\nto take one, name its "
                     "folder: %s/step-...",
                     folder, folder);
-    return FAIL(ERR_INPUT, "no checkpoint in '%s'\na run keeps some unless its 'checkpoint' is off",
-                folder);
+    return FAIL(ERR_INPUT, "no checkpoint in '%s'\na run keeps some unless its 'checkpoint' is off", folder);
 }
 
 static enum error check_step(const char *path, const struct checkpoint_view *v) {
@@ -388,8 +368,7 @@ const char *checkpoint_newest_step(const char *folder, const char *run_id, struc
     return NULL;
 }
 
-enum error checkpoint_find_best(const char *folder, const char *run_id, struct pool *pool,
-                                char **path) {
+enum error checkpoint_find_best(const char *folder, const char *run_id, struct pool *pool, char **path) {
     const char *steps = steps_folder(folder, pool);
     struct step_list list;
     if (!steps) return ERR_MEMORY;
@@ -416,8 +395,7 @@ enum error checkpoint_load(const char *path, struct checkpoint_view *v) {
     struct stat st;
     struct pool *pool;
     char *found;
-    if (stat(path, &st) != 0)
-        return FAIL(ERR_INPUT, "no checkpoint '%s': %s", path, strerror(errno));
+    if (stat(path, &st) != 0) return FAIL(ERR_INPUT, "no checkpoint '%s': %s", path, strerror(errno));
     if (!S_ISDIR(st.st_mode)) return load_weights(path, v);
     TRY(pool_create(&pool));
     const char *steps = steps_folder(path, pool);
@@ -457,8 +435,7 @@ void checkpoint_sweep(const char *folder) {
 
 /* The first name after 'last' in alphabetic order, so that the hash does not depend on the arena's
  * order. */
-static const struct tensor_info *next_by_name(const struct model *m,
-                                              const struct tensor_info *last) {
+static const struct tensor_info *next_by_name(const struct model *m, const struct tensor_info *last) {
     const struct tensor_info *next = NULL;
     for (int i = 0; i < m->nparams; i++) {
         const struct tensor_info *p = &m->params[i];

@@ -84,8 +84,8 @@ struct checkpoint_view { /* what is saved: borrowed pointers into the arenas, or
  * complete ones to leave (0: all); the one just saved, the newest 'best' and those of another run
  * are never deleted. What v points to is borrowed. */
 struct saver;
-MUST_CHECK enum error saver_open(const char *folder /* RUN/ckpt */, int keep,
-                                 const struct checkpoint_view *v, struct saver **out);
+MUST_CHECK enum error saver_open(const char *folder /* RUN/ckpt */, int keep, const struct checkpoint_view *v,
+                                 struct saver **out);
 /* Arenas that the next save writes the optimizer state from, to be filled before it where the view
  * has none. Waits for the save before. */
 void saver_state(struct saver *s, float *slots[2]);
@@ -101,8 +101,7 @@ void saver_close(struct saver *s);                 /* waits, too; NULL is fine *
 MUST_CHECK enum error checkpoint_load(const char *path, struct checkpoint_view *v);
 /* The newest valid checkpoint of a run under a ckpt or run folder, into the pool;
  * ERR_INPUT when there is none. */
-MUST_CHECK enum error checkpoint_find(const char *folder, const char *run_id, struct pool *pool,
-                                      char **path);
+MUST_CHECK enum error checkpoint_find(const char *folder, const char *run_id, struct pool *pool, char **path);
 /* Whose checkpoint a step's folder is, into the pool: "" where that is not said. NULL: it is none.
  */
 const char *checkpoint_run_id(const char *path, struct pool *pool);
@@ -111,12 +110,10 @@ const char *checkpoint_run_id(const char *path, struct pool *pool);
 const char *checkpoint_newest_step(const char *folder, const char *run_id, struct pool *pool);
 /* The newest valid one of a run that was the best when it was saved; where there is
  * none, the newest. */
-MUST_CHECK enum error checkpoint_find_best(const char *folder, const char *run_id,
-                                           struct pool *pool, char **path);
+MUST_CHECK enum error checkpoint_find_best(const char *folder, const char *run_id, struct pool *pool, char **path);
 /* What the network in a .safetensors file of ours was trained on, into the pool; NULL: the file does
  * not tell, as others' and old ones. ERR_DATA: the file is damaged, or what it tells makes no sense. */
-MUST_CHECK enum error checkpoint_preprocessing(const char *path, struct pool *pool,
-                                               struct preprocessing **out);
+MUST_CHECK enum error checkpoint_preprocessing(const char *path, struct pool *pool, struct preprocessing **out);
 /* Deletes temporary folders that a killed run left. */
 void checkpoint_sweep(const char *folder);
 /* sha256 over all weights (by name order of the model's params) as hex. */

@@ -46,8 +46,6 @@ void snapshot_free(struct snapshot *shot);
 MUST_CHECK enum error snapshot_take(struct snapshot *shot, const struct checkpoint_view *v);
 void snapshot_slots(const struct snapshot *shot, float *slots[2]);
 /* snapshot -> view; or the model alone */
-MUST_CHECK enum error snapshot_give(const struct snapshot *shot, const struct checkpoint_view *v,
-                                    bool all);
-const struct st_tensor *snapshot_tensors(const struct snapshot *shot, enum checkpoint_file file,
-                                         int *count);
+MUST_CHECK enum error snapshot_give(const struct snapshot *shot, const struct checkpoint_view *v, bool all);
+const struct st_tensor *snapshot_tensors(const struct snapshot *shot, enum checkpoint_file file, int *count);
 const struct checkpoint_counters *snapshot_counters(const struct snapshot *shot);

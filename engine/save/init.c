@@ -16,22 +16,19 @@
 
 const char *path_absolute(const struct node *at, const char *path, struct pool *pool) {
     const char *slash = at->line > 0 ? strrchr(at->source, '/') : NULL;
-    if (*path != '/' && slash)
-        path = pool_printf(pool, "%.*s/%s", (int)(slash - at->source), at->source, path);
+    if (*path != '/' && slash) path = pool_printf(pool, "%.*s/%s", (int)(slash - at->source), at->source, path);
     char real[PATH_MAX];
     return path && realpath(path, real) ? pool_printf(pool, "%s", real) : path;
 }
 
-static void read_strict(const struct node *strict, struct config_errors *e,
-                        struct init_source *out) {
+static void read_strict(const struct node *strict, struct config_errors *e, struct init_source *out) {
     bool scalar = strict->kind == NODE_SCALAR;
     out->strict = !scalar || strcmp(strict->text, "false") != 0;
     if (!scalar || (out->strict && strcmp(strict->text, "true") != 0))
         config_error(e, strict, false, "'model.strict' must be true or false");
 }
 
-enum error init_read(struct node *model, struct pool *pool, struct config_errors *e,
-                     struct init_source *out) {
+enum error init_read(struct node *model, struct pool *pool, struct config_errors *e, struct init_source *out) {
     struct node *init = node_get(model, "init"), *strict = node_get(model, "strict");
     *out = (struct init_source){.strict = true, .at = init};
     if (strict) read_strict(strict, e, out);
@@ -60,8 +57,7 @@ const struct node *init_strip(const struct node *model, struct pool *pool) {
     copy->count = 0;
     for (int i = 0; i < model->count; i++) {
         const char *key = model->items[i]->key;
-        if (strcmp(key, "init") != 0 && strcmp(key, "strict") != 0)
-            items[copy->count++] = model->items[i];
+        if (strcmp(key, "init") != 0 && strcmp(key, "strict") != 0) items[copy->count++] = model->items[i];
     }
     return copy;
 }
@@ -105,8 +101,7 @@ static bool wanted(const struct model *m, const char *name) {
 /* ---- a common prefix ---- */
 
 /* How many of the model's tensors the file has under 'prefix' and their names. */
-static int found_under(const struct st_file *f, const struct model *m, const char *prefix,
-                       size_t n) {
+static int found_under(const struct st_file *f, const struct model *m, const char *prefix, size_t n) {
     int found = 0;
     for (int i = 0; i < m->nparams + m->nbuffers; i++)
         for (int k = 0; k < f->count; k++) {
@@ -154,8 +149,7 @@ static const char *nearest(const struct st_file *f, const struct model *m, const
     for (int i = 0; names && i < f->count; i++) {
         const char *theirs = f->tensors[i].name;
         size_t more = strlen(theirs) - strlen(name);
-        if (strlen(theirs) > strlen(name) && ends_with(theirs, name) && theirs[more - 1] == '.')
-            return theirs;
+        if (strlen(theirs) > strlen(name) && ends_with(theirs, name) && theirs[more - 1] == '.') return theirs;
         if (!wanted(m, theirs)) names[n++] = theirs;
     }
     return names ? text_nearest(name, names, n) : NULL;
@@ -171,15 +165,15 @@ static char *tensor_text(const struct st_tensor *t, char out[128]) {
 /* Told of every tensor that does not fit: what is wrong, and a hint or "". */
 typedef void (*complain_fn)(void *user, const char *text, const char *hint);
 
-static void complain_of(const struct st_file *f, const struct model *m,
-                        const struct tensor_info *info, complain_fn complain, void *user) {
+static void complain_of(const struct st_file *f, const struct model *m, const struct tensor_info *info,
+                        complain_fn complain, void *user) {
     char text[512], hint[320] = "", shape[96], theirs[128];
     const struct st_tensor *t = st_find(f, info->name);
     const char *near = t ? NULL : nearest(f, m, info->name);
     shape_text(&info->shape, shape);
     if (t)
-        snprintf(text, sizeof text, "'%s' is %s there, and %s in this model", info->name,
-                 tensor_text(t, theirs), shape);
+        snprintf(text, sizeof text, "'%s' is %s there, and %s in this model", info->name, tensor_text(t, theirs),
+                 shape);
     else
         snprintf(text, sizeof text, "'%s' (%s) is missing there", info->name, shape);
     if (near) snprintf(hint, sizeof hint, "the file has '%.256s'", near);
@@ -187,8 +181,7 @@ static void complain_of(const struct st_file *f, const struct model *m,
 }
 
 /* How many tensors fit. */
-static int compare(const struct st_file *f, const struct model *m, bool strict,
-                   complain_fn complain, void *user) {
+static int compare(const struct st_file *f, const struct model *m, bool strict, complain_fn complain, void *user) {
     int fit = 0;
     for (int i = 0; i < m->nparams + m->nbuffers; i++) {
         const struct tensor_info *info = tensor_at(m, i);
@@ -201,8 +194,7 @@ static int compare(const struct st_file *f, const struct model *m, bool strict,
     for (int i = 0; strict && i < f->count; i++) {
         char text[512];
         if (wanted(m, f->tensors[i].name) || may_be_extra(&f->tensors[i])) continue;
-        snprintf(text, sizeof text, "'%.256s' is there, and this model has no such tensor",
-                 f->tensors[i].name);
+        snprintf(text, sizeof text, "'%.256s' is there, and this model has no such tensor", f->tensors[i].name);
         complain(user, text, "");
     }
     return fit;
@@ -215,8 +207,7 @@ static enum error open_file(const char *path, struct st_file *f) {
     struct stat st;
     struct pool *pool;
     if (stat(path, &st) != 0)
-        return FAIL(ERR_INPUT, "model.init: no file or folder '%s'\nnothing is ever downloaded",
-                    path);
+        return FAIL(ERR_INPUT, "model.init: no file or folder '%s'\nnothing is ever downloaded", path);
     if (!S_ISDIR(st.st_mode)) return st_open(path, f);
     TRY(pool_create(&pool));
     char *step = pool_printf(pool, "%s", path), *file = NULL;
@@ -247,8 +238,7 @@ struct complaints {
 static void complain_to_errors(void *user, const char *text, const char *hint) {
     struct complaints *c = user;
     if (c->count++ < COMPLAINTS_MAX)
-        config_error(c->errors, c->source->at, false, "model.init: %s%s%s", text, *hint ? "\n" : "",
-                     hint);
+        config_error(c->errors, c->source->at, false, "model.init: %s%s%s", text, *hint ? "\n" : "", hint);
 }
 
 enum error init_check(const struct init_source *s, const struct model *m, struct config_errors *e) {
@@ -259,8 +249,7 @@ enum error init_check(const struct init_source *s, const struct model *m, struct
     int fit = compare(&f, m, s->strict, complain_to_errors, s->strict ? &c : &none);
     st_close(&f);
     if (c.count > COMPLAINTS_MAX)
-        config_error(e, s->at, false, "model.init: and %d more tensors that do not fit",
-                     c.count - COMPLAINTS_MAX);
+        config_error(e, s->at, false, "model.init: and %d more tensors that do not fit", c.count - COMPLAINTS_MAX);
     if (fit == 0) {
         config_error(e, s->at, false, "model.init: no tensor of '%s' fits this model", s->path);
     } else if (c.count == 0) {
@@ -302,9 +291,7 @@ static bool convert(const char *dtype, const void *data, int64_t n, float *to) {
         return true;
     }
     for (int64_t i = 0; i < n; i++) {
-        to[i] = is_double ? (float)wide[i]
-                : is_half ? from_half(narrow[i])
-                          : from_bfloat(narrow[i]);
+        to[i] = is_double ? (float)wide[i] : is_half ? from_half(narrow[i]) : from_bfloat(narrow[i]);
         if (is_double && isfinite(wide[i]) && !isfinite(to[i])) return false;
     }
     return true;
@@ -317,21 +304,19 @@ static enum error load_tensor(const struct st_file *f, const struct st_tensor *t
     int64_t n = 1;
     for (int d = 0; d < t->ndim; d++) n *= t->dim[d];
     if (err == ERR_NONE && !convert(t->dtype, data, n, to))
-        err =
-            FAIL(ERR_DATA, "'%s': tensor '%s' has numbers that f32 cannot hold", f->path, t->name);
+        err = FAIL(ERR_DATA, "'%s': tensor '%s' has numbers that f32 cannot hold", f->path, t->name);
     memory_free(data);
     return err;
 }
 
 static void complain_to_log(void *user, const char *text, const char *hint) {
     struct complaints *c = user;
-    if (c->count++ < COMPLAINTS_MAX)
-        log_info("model.init: %s%s%s%s", text, *hint ? " (" : "", hint, *hint ? ")" : "");
+    if (c->count++ < COMPLAINTS_MAX) log_info("model.init: %s%s%s%s", text, *hint ? " (" : "", hint, *hint ? ")" : "");
 }
 
 /* Only where strict is false, or the file has changed since it was checked. */
-static enum error load_all(const struct init_source *s, const struct st_file *f,
-                           const struct model *m, float *values, float *buffers) {
+static enum error load_all(const struct init_source *s, const struct st_file *f, const struct model *m, float *values,
+                           float *buffers) {
     struct complaints c = {s, NULL, 0};
     int fit = compare(f, m, s->strict, complain_to_log, &c), all = m->nparams + m->nbuffers;
     if (fit == 0 || (s->strict && c.count))
@@ -346,8 +331,7 @@ static enum error load_all(const struct init_source *s, const struct st_file *f,
     return ERR_NONE;
 }
 
-enum error init_load(const struct init_source *s, const struct model *m, float *values,
-                     float *buffers) {
+enum error init_load(const struct init_source *s, const struct model *m, float *values, float *buffers) {
     struct st_file f;
     if (!s->path) return ERR_NONE;
     TRY(open_source(s->path, m, &f));

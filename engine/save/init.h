@@ -16,16 +16,14 @@ MUST_CHECK enum error init_read(struct node *model, struct pool *pool, struct co
 /* Whether the file has what the model needs; reads its header alone. Every tensor that is missing,
  * not expected or of another shape goes to e (ERR_CONFIG then). ERR_INPUT: there is no file;
  * ERR_DATA: it is damaged. */
-MUST_CHECK enum error init_check(const struct init_source *s, const struct model *m,
-                                 struct config_errors *e);
+MUST_CHECK enum error init_check(const struct init_source *s, const struct model *m, struct config_errors *e);
 /* The path that stands at this node: one in a file is relative to that file, one of --set to where
  * we are. NULL: no memory. */
 const char *path_absolute(const struct node *at, const char *path, struct pool *pool);
 /* Overwrites values and buffers with what the file has, in whatever float type it has it, and says
  * in the log what was left as it was. Fails as init_check, and with ERR_DATA for numbers that are
  * beyond f32. */
-MUST_CHECK enum error init_load(const struct init_source *s, const struct model *m, float *values,
-                                float *buffers);
+MUST_CHECK enum error init_load(const struct init_source *s, const struct model *m, float *values, float *buffers);
 /* Takes off the tensors' names what they have in common before those of the model, as "transformer."
  * in what transformers saves and "module." in what a wrapped module saves, if that makes more of
  * them fit. */

@@ -13,8 +13,8 @@
 
 enum { FORMAT = 1, MANIFEST_MOST = 16 << 20, SUFFIX_BYTES = 22, STEP_DIGITS_MOST = 18 };
 static const struct json_limits limits = {.depth = 3, .entries = 1 << 19, .text = MANIFEST_MOST};
-const char *const checkpoint_file_names[CHECKPOINT_FILES] = {
-    "model.safetensors", "optim.safetensors", "state.safetensors"};
+const char *const checkpoint_file_names[CHECKPOINT_FILES] = {"model.safetensors", "optim.safetensors",
+                                                             "state.safetensors"};
 
 static void make_suffix(const char *text, size_t n, char out[SUFFIX_BYTES + 1]) {
     snprintf(out, SUFFIX_BYTES + 1, ",\"crc32c\":\"%08x\"}\n", crc32c(0, text, n));
@@ -52,8 +52,7 @@ enum error manifest_write(const char *folder, const struct manifest *m) {
     put_manifest(&j, m);
     char suffix[SUFFIX_BYTES + 1];
     make_suffix(j.text, j.length, suffix);
-    char *text = pool_printf(pool, "%s%s", j.text, suffix),
-         *path = pool_printf(pool, "%s/manifest.json", folder);
+    char *text = pool_printf(pool, "%s%s", j.text, suffix), *path = pool_printf(pool, "%s/manifest.json", folder);
     enum error err = json_done(&j);
     if (err == ERR_NONE && (!text || !path)) err = ERR_MEMORY;
     if (err == ERR_NONE) err = file_replace(path, text, strlen(text));
@@ -68,8 +67,7 @@ static bool get_files(const struct json_value *files, struct manifest *out) {
         const struct json_value *v = &files->children[i];
         const char *name = json_get_text(v, "name"), *crc = json_get_text(v, "crc32c");
         if (!name || strcmp(name, checkpoint_file_names[i]) != 0) return false;
-        if (!crc || strlen(crc) != 8 || !json_get_int(v, "size", INT64_MAX, &out->file[i].bytes))
-            return false;
+        if (!crc || strlen(crc) != 8 || !json_get_int(v, "size", INT64_MAX, &out->file[i].bytes)) return false;
         out->file[i].crc = (uint32_t)strtoul(crc, NULL, 16);
     }
     return true;
@@ -85,11 +83,9 @@ static enum error manifest_parse(const char *path, const char *text, size_t n, s
         return FAIL(ERR_DATA, "'%s' is damaged: its crc32c does not fit its text", path);
     TRY(json_parse(text, n, limits, pool, &root));
     int64_t format, devices;
-    if (!json_get_int(root, "format", INT64_MAX, &format))
-        return FAIL(ERR_DATA, "'%s' is no manifest", path);
+    if (!json_get_int(root, "format", INT64_MAX, &format)) return FAIL(ERR_DATA, "'%s' is no manifest", path);
     if (format != FORMAT)
-        return FAIL(ERR_DATA, "'%s' has format %" PRId64 "; this program reads format %d", path,
-                    format, FORMAT);
+        return FAIL(ERR_DATA, "'%s' has format %" PRId64 "; this program reads format %d", path, format, FORMAT);
     const struct json_value *best = json_get(root, "best");
     out->mode = json_get_text(root, "mode");
     out->identity = json_get_text(root, "identity");
@@ -97,9 +93,8 @@ static enum error manifest_parse(const char *path, const char *text, size_t n, s
     out->data = json_get_text(root, "data");
     if (!out->run_id) out->run_id = "";
     if (!out->data) out->data = "";
-    if (!json_get_int(root, "step", INT64_MAX, &out->step) ||
-        !json_get_int(root, "devices", INT32_MAX, &devices) || !best || best->kind != JSON_BOOL ||
-        !out->mode || !out->identity || !get_files(json_get(root, "files"), out))
+    if (!json_get_int(root, "step", INT64_MAX, &out->step) || !json_get_int(root, "devices", INT32_MAX, &devices) ||
+        !best || best->kind != JSON_BOOL || !out->mode || !out->identity || !get_files(json_get(root, "files"), out))
         return FAIL(ERR_DATA, "'%s' lacks a part of a manifest", path);
     out->devices = (int)devices;
     out->best = best->truth;
@@ -152,8 +147,7 @@ enum error step_list_read(const char *folder, struct pool *pool, struct step_lis
     *out = (struct step_list){0};
     DIR *dir = opendir(folder);
     if (!dir)
-        return FAIL(errno == ENOENT ? ERR_INPUT : ERR_IO, "cannot open the folder '%s': %s", folder,
-                    strerror(errno));
+        return FAIL(errno == ENOENT ? ERR_INPUT : ERR_IO, "cannot open the folder '%s': %s", folder, strerror(errno));
     for (struct dirent *e; fits && (e = readdir(dir));) {
         int64_t step = step_of_name(e->d_name);
         if (step >= 0) fits = append(out, &room, step, pool);

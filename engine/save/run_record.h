@@ -11,5 +11,4 @@ struct run_record { /* "" and 0: it does not say */
 };
 /* A file that is not there, or is none of ours, says nothing. */
 struct run_record run_record_read(const char *dir, struct pool *pool);
-MUST_CHECK enum error run_record_save(const char *dir, const struct run_record *r,
-                                      struct pool *pool);
+MUST_CHECK enum error run_record_save(const char *dir, const struct run_record *r, struct pool *pool);

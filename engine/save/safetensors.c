@@ -20,12 +20,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-               "arrays are written as they lie in memory");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "arrays are written as they lie in memory");
 
 enum { HEADER_MOST = 16 << 20, TENSORS_MOST = 16384, NAME_MOST = 256 };
-static const struct json_limits header_limits = {
-    .depth = 3, .entries = 12 * TENSORS_MOST, .text = HEADER_MOST};
+static const struct json_limits header_limits = {.depth = 3, .entries = 12 * TENSORS_MOST, .text = HEADER_MOST};
 
 static size_t dtype_bytes(const char *dtype) {
     static const struct {
@@ -61,8 +59,8 @@ static void put_tensor(struct json *j, const struct st_tensor *t, size_t offset)
     json_close(j, '}');
 }
 
-static void put_header(struct json *j, const struct st_tensor *tensors, int count,
-                       const char *const (*metadata)[2], int nmetadata) {
+static void put_header(struct json *j, const struct st_tensor *tensors, int count, const char *const (*metadata)[2],
+                       int nmetadata) {
     json_open(j, NULL, '{');
     json_open(j, "__metadata__", '{');
     for (int i = 0; i < nmetadata; i++) json_string(j, metadata[i][0], metadata[i][1]);
@@ -79,9 +77,8 @@ static void put_header(struct json *j, const struct st_tensor *tensors, int coun
 }
 
 /* The first bytes of the file, up to the data, in the pool. */
-static enum error make_head(const struct st_tensor *tensors, int count,
-                            const char *const (*metadata)[2], int nmetadata, struct pool *pool,
-                            char **head, size_t *bytes) {
+static enum error make_head(const struct st_tensor *tensors, int count, const char *const (*metadata)[2], int nmetadata,
+                            struct pool *pool, char **head, size_t *bytes) {
     struct json j;
     json_init(&j);
     put_header(&j, tensors, count, metadata, nmetadata);
@@ -105,12 +102,10 @@ struct span {
 };
 
 /* Reserving the space first tells of a full disk before anything is written. */
-static enum error write_spans(int fd, const char *path, const struct span *spans, int count,
-                              int64_t total) {
+static enum error write_spans(int fd, const char *path, const struct span *spans, int count, int64_t total) {
     int code = posix_fallocate(fd, 0, (off_t)total);
     if (code && code != EOPNOTSUPP && code != EINVAL)
-        return FAIL(ERR_IO, "cannot reserve %lld bytes for '%s': %s", (long long)total, path,
-                    strerror(code));
+        return FAIL(ERR_IO, "cannot reserve %lld bytes for '%s': %s", (long long)total, path, strerror(code));
     for (int i = 0; i < count; i++) TRY(file_write_all(fd, spans[i].data, spans[i].bytes, path));
     if (fsync(fd) != 0) return FAIL(ERR_IO, "cannot sync '%s': %s", path, strerror(errno));
     return ERR_NONE;
@@ -120,34 +115,29 @@ static enum error write_file(const char *path, const struct span *spans, int cou
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0) return FAIL(ERR_CREATE, "cannot create '%s': %s", path, strerror(errno));
     enum error err = write_spans(fd, path, spans, count, total);
-    if (close(fd) != 0 && err == ERR_NONE)
-        err = FAIL(ERR_IO, "cannot close '%s': %s", path, strerror(errno));
+    if (close(fd) != 0 && err == ERR_NONE) err = FAIL(ERR_IO, "cannot close '%s': %s", path, strerror(errno));
     if (err != ERR_NONE) unlink(path);
     return err;
 }
 
-enum error st_write(const char *path, const struct st_tensor *tensors, int count,
-                    const char *const (*metadata)[2], int nmetadata, uint32_t *file_crc,
-                    int64_t *file_bytes) {
+enum error st_write(const char *path, const struct st_tensor *tensors, int count, const char *const (*metadata)[2],
+                    int nmetadata, uint32_t *file_crc, int64_t *file_bytes) {
     if (count > TENSORS_MOST) return FAIL(ERR_CREATE, "'%s': %d tensors are too many", path, count);
     for (int i = 0; i < count; i++)
         if (!name_is_fit(tensors[i].name))
-            return FAIL(ERR_CREATE, "'%s': '%.80s' cannot be a tensor's name", path,
-                        tensors[i].name);
+            return FAIL(ERR_CREATE, "'%s': '%.80s' cannot be a tensor's name", path, tensors[i].name);
     struct pool *pool;
     TRY(pool_create(&pool));
     char *head = NULL;
     size_t head_bytes = 0;
     enum error err = make_head(tensors, count, metadata, nmetadata, pool, &head, &head_bytes);
-    struct span *spans =
-        err == ERR_NONE ? pool_alloc(pool, ((size_t)count + 1) * sizeof *spans) : NULL;
+    struct span *spans = err == ERR_NONE ? pool_alloc(pool, ((size_t)count + 1) * sizeof *spans) : NULL;
     if (err == ERR_NONE && !spans) err = ERR_MEMORY;
     if (err == ERR_NONE) {
         *file_crc = 0;
         *file_bytes = 0;
         for (int i = 0; i <= count; i++) {
-            spans[i] = i ? (struct span){tensors[i - 1].data, tensors[i - 1].bytes}
-                         : (struct span){head, head_bytes};
+            spans[i] = i ? (struct span){tensors[i - 1].data, tensors[i - 1].bytes} : (struct span){head, head_bytes};
             *file_crc = crc32c(*file_crc, spans[i].data, spans[i].bytes);
             *file_bytes += (int64_t)spans[i].bytes;
         }
@@ -160,11 +150,10 @@ enum error st_write(const char *path, const struct st_tensor *tensors, int count
 /* ---- reading ---- */
 
 static enum error read_shape(const struct json_value *shape, struct st_tensor *t) {
-    if (!shape || shape->kind != JSON_ARRAY)
-        return FAIL(ERR_DATA, "tensor '%s' has no shape", t->name);
+    if (!shape || shape->kind != JSON_ARRAY) return FAIL(ERR_DATA, "tensor '%s' has no shape", t->name);
     if (shape->count > SHAPE_MAX)
-        return FAIL(ERR_DATA, "tensor '%s' has %d dimensions; at most %d are supported", t->name,
-                    shape->count, SHAPE_MAX);
+        return FAIL(ERR_DATA, "tensor '%s' has %d dimensions; at most %d are supported", t->name, shape->count,
+                    SHAPE_MAX);
     t->ndim = shape->count;
     t->bytes = dtype_bytes(t->dtype);
     for (int d = 0; d < t->ndim; d++) {
@@ -178,30 +167,26 @@ static enum error read_shape(const struct json_value *shape, struct st_tensor *t
     return ERR_NONE;
 }
 
-static enum error read_offsets(const struct json_value *offsets, size_t data_bytes,
-                               struct st_tensor *t) {
+static enum error read_offsets(const struct json_value *offsets, size_t data_bytes, struct st_tensor *t) {
     const struct json_value *v = offsets ? offsets->children : NULL;
-    if (!offsets || offsets->kind != JSON_ARRAY || offsets->count != 2 || !v[0].is_integer ||
-        !v[1].is_integer)
+    if (!offsets || offsets->kind != JSON_ARRAY || offsets->count != 2 || !v[0].is_integer || !v[1].is_integer)
         return FAIL(ERR_DATA, "tensor '%s' has no two data_offsets", t->name);
     int64_t begin = v[0].integer, end = v[1].integer;
     if (begin < 0 || end < begin || (uint64_t)end > data_bytes)
-        return FAIL(ERR_DATA, "tensor '%s' claims bytes %lld to %lld of %zu", t->name,
-                    (long long)begin, (long long)end, data_bytes);
+        return FAIL(ERR_DATA, "tensor '%s' claims bytes %lld to %lld of %zu", t->name, (long long)begin, (long long)end,
+                    data_bytes);
     if ((uint64_t)(end - begin) != t->bytes)
-        return FAIL(ERR_DATA, "tensor '%s' has %lld bytes where its shape needs %zu", t->name,
-                    (long long)(end - begin), t->bytes);
+        return FAIL(ERR_DATA, "tensor '%s' has %lld bytes where its shape needs %zu", t->name, (long long)(end - begin),
+                    t->bytes);
     t->offset = (size_t)begin;
     return ERR_NONE;
 }
 
 static enum error read_entry(const struct json_value *v, size_t data_bytes, struct st_tensor *t) {
-    if (!name_is_fit(v->key))
-        return FAIL(ERR_DATA, "a tensor's name is empty, too long or not printable");
+    if (!name_is_fit(v->key)) return FAIL(ERR_DATA, "a tensor's name is empty, too long or not printable");
     const struct json_value *dtype = json_get(v, "dtype");
     if (v->kind != JSON_OBJECT || v->count != 3 || !dtype || dtype->kind != JSON_STRING)
-        return FAIL(ERR_DATA, "tensor '%s' is not described by dtype, shape and data_offsets",
-                    v->key);
+        return FAIL(ERR_DATA, "tensor '%s' is not described by dtype, shape and data_offsets", v->key);
     *t = (struct st_tensor){.name = v->key, .dtype = dtype->text};
     if (!dtype_bytes(t->dtype))
         return FAIL(ERR_DATA, "tensor '%s' has the unsupported type '%.16s'", t->name,
@@ -217,19 +202,15 @@ static int by_name(const void *a, const void *b) {
 static int by_offset(const void *a, const void *b) {
     const struct st_tensor *x = a, *y = b;
     if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
-    return x->bytes < y->bytes
-               ? -1
-               : x->bytes > y->bytes; /* an empty tensor before the one it touches */
+    return x->bytes < y->bytes ? -1 : x->bytes > y->bytes; /* an empty tensor before the one it touches */
 }
 
 /* The tensors are sorted by name here. */
 static enum error read_crcs(struct st_file *f) {
-    if (f->metadata && f->metadata->kind != JSON_OBJECT)
-        return FAIL(ERR_DATA, "__metadata__ is no object");
+    if (f->metadata && f->metadata->kind != JSON_OBJECT) return FAIL(ERR_DATA, "__metadata__ is no object");
     for (int i = 0; f->metadata && i < f->metadata->count; i++) {
         const struct json_value *v = &f->metadata->children[i];
-        if (v->kind != JSON_STRING)
-            return FAIL(ERR_DATA, "__metadata__ holds something that is no text");
+        if (v->kind != JSON_STRING) return FAIL(ERR_DATA, "__metadata__ holds something that is no text");
         if (strncmp(v->key, "crc32c/", 7) != 0) continue;
         struct st_tensor wanted = {.name = v->key + 7}, *t;
         t = bsearch(&wanted, f->tensors, (size_t)f->count, sizeof *t, by_name);
@@ -249,8 +230,7 @@ static enum error check_layout(const struct st_file *f) {
                         "tensor '%s' begins at byte %zu of the data where %zu was expected (a hole "
                         "or an overlap)",
                         f->tensors[i].name, f->tensors[i].offset, at);
-    if (at != f->data_bytes)
-        return FAIL(ERR_DATA, "the data has %zu bytes, its tensors need %zu", f->data_bytes, at);
+    if (at != f->data_bytes) return FAIL(ERR_DATA, "the data has %zu bytes, its tensors need %zu", f->data_bytes, at);
     return ERR_NONE;
 }
 
@@ -260,8 +240,7 @@ static enum error read_header(struct st_file *f, const char *text, size_t n) {
     TRY(json_parse(text, n, header_limits, f->pool, &root));
     f->metadata = json_get(root, "__metadata__");
     int count = root->count - (f->metadata ? 1 : 0);
-    if (count > TENSORS_MOST)
-        return FAIL(ERR_DATA, "%d tensors; at most %d are supported", count, TENSORS_MOST);
+    if (count > TENSORS_MOST) return FAIL(ERR_DATA, "%d tensors; at most %d are supported", count, TENSORS_MOST);
     f->tensors = pool_alloc(f->pool, (size_t)count * sizeof *f->tensors);
     if (!f->tensors) return ERR_MEMORY;
     for (int i = 0; i < root->count; i++)
@@ -278,12 +257,10 @@ static enum error read_head(struct st_file *f) {
     uint64_t n;
     if (fstat(f->fd, &st) != 0) return FAIL(ERR_IO, "cannot look at it: %s", strerror(errno));
     if (!S_ISREG(st.st_mode)) return FAIL(ERR_DATA, "not a regular file");
-    if (st.st_size < 10)
-        return FAIL(ERR_DATA, "not a safetensors file: %lld bytes", (long long)st.st_size);
+    if (st.st_size < 10) return FAIL(ERR_DATA, "not a safetensors file: %lld bytes", (long long)st.st_size);
     TRY(file_pread_all(f->fd, &n, 8, 0, f->path));
     if (n < 2 || n > HEADER_MOST || n > (uint64_t)st.st_size - 8)
-        return FAIL(ERR_DATA,
-                    "not a safetensors file, or cut short: %lld bytes with a header of %llu",
+        return FAIL(ERR_DATA, "not a safetensors file, or cut short: %lld bytes with a header of %llu",
                     (long long)st.st_size, (unsigned long long)n);
     char *text = pool_alloc(f->pool, n);
     if (!text) return ERR_MEMORY;
@@ -296,9 +273,7 @@ static enum error read_head(struct st_file *f) {
 enum error st_open(const char *path, struct st_file *out) {
     struct st_file f = {.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
     *out = (struct st_file){.fd = -1};
-    if (f.fd < 0)
-        return FAIL(errno == ENOENT ? ERR_INPUT : ERR_IO, "cannot open '%s': %s", path,
-                    strerror(errno));
+    if (f.fd < 0) return FAIL(errno == ENOENT ? ERR_INPUT : ERR_IO, "cannot open '%s': %s", path, strerror(errno));
     enum error err = pool_create(&f.pool);
     if (err == ERR_NONE && !(f.path = pool_printf(f.pool, "%s", path))) err = ERR_MEMORY;
     if (err == ERR_NONE) {
@@ -322,8 +297,8 @@ enum error st_read(const struct st_file *f, const struct st_tensor *t, void *dat
     TRY(file_pread_all(f->fd, data, t->bytes, (int64_t)(f->data_start + t->offset), f->path));
     uint32_t crc = crc32c(0, data, t->bytes);
     if (t->has_crc && crc != t->crc)
-        return FAIL(ERR_DATA, "'%s': tensor '%s' is damaged (crc32c %08x, recorded %08x)", f->path,
-                    t->name, crc, t->crc);
+        return FAIL(ERR_DATA, "'%s': tensor '%s' is damaged (crc32c %08x, recorded %08x)", f->path, t->name, crc,
+                    t->crc);
     return ERR_NONE;
 }
 

@@ -55,11 +55,10 @@ static enum error temporary_open(const char *folder, int64_t step, char path[PAT
     uint32_t random;
     if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
         return FAIL(ERR_IO, "no random number: %s", strerror(errno));
-    int n = snprintf(path, PATH_MOST, "%s/" TEMPORARY_PREFIX "step-%09" PRId64 ".%d-%08x", folder,
-                     step, (int)getpid(), random);
+    int n = snprintf(path, PATH_MOST, "%s/" TEMPORARY_PREFIX "step-%09" PRId64 ".%d-%08x", folder, step, (int)getpid(),
+                     random);
     if (n >= PATH_MOST) return FAIL(ERR_CREATE, "the path '%.64s...' is too long", folder);
-    if (mkdir(path, 0777) != 0)
-        return FAIL(ERR_CREATE, "cannot make the folder '%s': %s", path, strerror(errno));
+    if (mkdir(path, 0777) != 0) return FAIL(ERR_CREATE, "cannot make the folder '%s': %s", path, strerror(errno));
     *fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*fd >= 0 && flock(*fd, LOCK_EX | LOCK_NB) == 0) return ERR_NONE;
     enum error err = FAIL(ERR_CREATE, "cannot lock the folder '%s': %s", path, strerror(errno));
@@ -68,8 +67,7 @@ static enum error temporary_open(const char *folder, int64_t step, char path[PAT
     return err;
 }
 
-static enum error write_one(const struct saver *s, const char *folder, enum checkpoint_file file,
-                            struct manifest *m) {
+static enum error write_one(const struct saver *s, const char *folder, enum checkpoint_file file, struct manifest *m) {
     static const char *const kinds[CHECKPOINT_FILES] = {"model", "optim", "state"};
     char path[PATH_MOST + 32], step[24];
     int count;
@@ -82,8 +80,7 @@ static enum error write_one(const struct saver *s, const char *folder, enum chec
                                        {"step", step},
                                        {"preprocessing", s->preprocessing}};
     int entries = file == FILE_MODEL && s->preprocessing ? 5 : 4;
-    return st_write(path, tensors, count, metadata, entries, &m->file[file].crc,
-                    &m->file[file].bytes);
+    return st_write(path, tensors, count, metadata, entries, &m->file[file].crc, &m->file[file].bytes);
 }
 
 static enum error write_all(const struct saver *s, const char *folder, int64_t step) {
@@ -95,8 +92,7 @@ static enum error write_all(const struct saver *s, const char *folder, int64_t s
                          .preprocessing = s->preprocessing,
                          .devices = s->view.devices,
                          .best = s->best};
-    for (int i = 0; i < CHECKPOINT_FILES; i++)
-        TRY(write_one(s, folder, (enum checkpoint_file)i, &m));
+    for (int i = 0; i < CHECKPOINT_FILES; i++) TRY(write_one(s, folder, (enum checkpoint_file)i, &m));
     return manifest_write(folder, &m);
 }
 
@@ -107,18 +103,15 @@ static bool is_anothers(const struct saver *s, const struct manifest *m) {
 
 static enum error check_place(const struct saver *s, const char *path, struct pool *pool) {
     struct manifest m;
-    if (!file_exists(path) || manifest_read(path, pool, &m) != ERR_NONE || !is_anothers(s, &m))
-        return ERR_NONE;
-    return FAIL(ERR_CREATE, "'%s' is a checkpoint of another run (%s), which is left alone", path,
-                m.run_id);
+    if (!file_exists(path) || manifest_read(path, pool, &m) != ERR_NONE || !is_anothers(s, &m)) return ERR_NONE;
+    return FAIL(ERR_CREATE, "'%s' is a checkpoint of another run (%s), which is left alone", path, m.run_id);
 }
 
 /* Afterwards 'temporary' is what was at 'final', or nothing. */
 static enum error commit(const char *temporary, const char *final) {
     if (rename(temporary, final) == 0) return ERR_NONE;
     bool taken = errno == ENOTEMPTY || errno == EEXIST;
-    if (taken && renameat2(AT_FDCWD, temporary, AT_FDCWD, final, RENAME_EXCHANGE) == 0)
-        return ERR_NONE;
+    if (taken && renameat2(AT_FDCWD, temporary, AT_FDCWD, final, RENAME_EXCHANGE) == 0) return ERR_NONE;
     return FAIL(ERR_CREATE, "cannot rename '%s' to '%s': %s", temporary, final, strerror(errno));
 }
 
@@ -144,8 +137,7 @@ static enum error save_step(const struct saver *s, int64_t step, struct pool *po
 /* Out of sight in one call, then away: a kill in between leaves no half checkpoint. */
 static void remove_step(const char *folder, int64_t step, struct pool *pool) {
     char *path = step_path(folder, step, pool);
-    char *hidden = pool_printf(pool, "%s/" TEMPORARY_PREFIX "old-%09" PRId64 ".%d", folder, step,
-                               (int)getpid());
+    char *hidden = pool_printf(pool, "%s/" TEMPORARY_PREFIX "old-%09" PRId64 ".%d", folder, step, (int)getpid());
     if (!path || !hidden) return;
     if (rename(path, hidden) != 0)
         log_warn("cannot remove the old checkpoint '%s': %s", path, strerror(errno));
@@ -195,8 +187,7 @@ static void note_outcome(struct saver *s, enum error err, int64_t step) {
     s->reported = err == ERR_NONE;
     if (err == ERR_NONE) return;
     s->err = err;
-    snprintf(s->text, sizeof s->text, "the checkpoint of step %" PRId64 " was not saved: %s", step,
-             error_message());
+    snprintf(s->text, sizeof s->text, "the checkpoint of step %" PRId64 " was not saved: %s", step, error_message());
     log_warn("%s (failure %d in a row; %d end the run)", s->text, s->failures, FAILURES_MOST);
 }
 
@@ -226,8 +217,7 @@ static enum error start_thread(struct saver *s) {
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int code = pthread_create(&s->thread, NULL, run_saver, s);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return code ? FAIL(ERR_MEMORY, "cannot start the saver's thread: %s", strerror(code))
-                : ERR_NONE;
+    return code ? FAIL(ERR_MEMORY, "cannot start the saver's thread: %s", strerror(code)) : ERR_NONE;
 }
 
 static void saver_free(struct saver *s) {
@@ -254,20 +244,17 @@ static enum error note_preprocessing(struct saver *s) {
     if (!s->view.set) return ERR_NONE;
     TRY(pool_create(&pool));
     enum error err = preprocessing_text(s->view.set, s->view.norm, pool, &text);
-    if (text && !(s->preprocessing = strdup(text)))
-        err = FAIL(ERR_MEMORY, "no memory to save checkpoints");
+    if (text && !(s->preprocessing = strdup(text))) err = FAIL(ERR_MEMORY, "no memory to save checkpoints");
     pool_free(pool);
     return err;
 }
 
-enum error saver_open(const char *folder, int keep, const struct checkpoint_view *v,
-                      struct saver **out) {
+enum error saver_open(const char *folder, int keep, const struct checkpoint_view *v, struct saver **out) {
     TRY(prepare_folder(folder));
     struct saver *s = calloc(1, sizeof *s);
     if (!s) return FAIL(ERR_MEMORY, "no memory to save checkpoints");
     *s = (struct saver){.folder = strdup(folder), .keep = keep, .view = *v, .reported = true};
-    enum error err = s->folder ? snapshot_create(v, &s->snapshot)
-                               : FAIL(ERR_MEMORY, "no memory to save checkpoints");
+    enum error err = s->folder ? snapshot_create(v, &s->snapshot) : FAIL(ERR_MEMORY, "no memory to save checkpoints");
     if (err == ERR_NONE) err = note_preprocessing(s);
     if (err == ERR_NONE) err = start_thread(s);
     if (err == ERR_NONE)

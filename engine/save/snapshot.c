@@ -32,14 +32,11 @@ static struct st_tensor tensor_of(const struct tensor_info *info, const char *na
 
 static void list_model(struct snapshot *shot, struct st_tensor *to) {
     const struct model *m = shot->model;
-    for (int i = 0; i < m->nparams; i++)
-        *to++ = tensor_of(&m->params[i], m->params[i].name, shot->values);
-    for (int i = 0; i < m->nbuffers; i++)
-        *to++ = tensor_of(&m->buffers[i], m->buffers[i].name, shot->buffers);
+    for (int i = 0; i < m->nparams; i++) *to++ = tensor_of(&m->params[i], m->params[i].name, shot->values);
+    for (int i = 0; i < m->nbuffers; i++) *to++ = tensor_of(&m->buffers[i], m->buffers[i].name, shot->buffers);
 }
 
-static enum error list_optim(struct snapshot *shot, const char *const *slot_names,
-                             struct st_tensor *to) {
+static enum error list_optim(struct snapshot *shot, const char *const *slot_names, struct st_tensor *to) {
     const struct model *m = shot->model;
     for (int s = 0; s < shot->nslots; s++)
         for (int i = 0; i < m->nparams; i++) {
@@ -106,8 +103,7 @@ enum error snapshot_create(const struct checkpoint_view *v, struct snapshot **ou
     struct snapshot *shot = pool_alloc(pool, sizeof *shot);
     enum error err = shot ? ERR_NONE : ERR_MEMORY;
     if (shot) {
-        *shot = (struct snapshot){
-            .model = v->model, .nslots = v->nslots, .scaled = v->scaled, .pool = pool};
+        *shot = (struct snapshot){.model = v->model, .nslots = v->nslots, .scaled = v->scaled, .pool = pool};
         err = allocate(shot);
         if (err == ERR_NONE) err = list_all(shot, v->slot_names);
     }
@@ -136,13 +132,11 @@ static enum error give_floats(struct device *d, float *to, const float *from, in
 
 /* The header before the parameters is no part of a checkpoint. */
 static enum error take_arena(const struct checkpoint_view *v, float *to, const float *from) {
-    return take_floats(v->device, to + HEADER_FLOATS, from + HEADER_FLOATS,
-                       v->model->arena_floats - HEADER_FLOATS);
+    return take_floats(v->device, to + HEADER_FLOATS, from + HEADER_FLOATS, v->model->arena_floats - HEADER_FLOATS);
 }
 
 static enum error give_arena(const struct checkpoint_view *v, float *to, const float *from) {
-    return give_floats(v->device, to + HEADER_FLOATS, from + HEADER_FLOATS,
-                       v->model->arena_floats - HEADER_FLOATS);
+    return give_floats(v->device, to + HEADER_FLOATS, from + HEADER_FLOATS, v->model->arena_floats - HEADER_FLOATS);
 }
 
 enum error snapshot_take(struct snapshot *shot, const struct checkpoint_view *v) {
@@ -166,8 +160,7 @@ enum error snapshot_give(const struct snapshot *shot, const struct checkpoint_vi
     return device_wait(v->device); /* the snapshot is no longer read */
 }
 
-const struct st_tensor *snapshot_tensors(const struct snapshot *shot, enum checkpoint_file file,
-                                         int *count) {
+const struct st_tensor *snapshot_tensors(const struct snapshot *shot, enum checkpoint_file file, int *count) {
     *count = shot->count[file];
     return shot->tensors[file];
 }

@@ -2,16 +2,15 @@
 
 #include <stdint.h>
 
-#define RATIO                                                                                      \
-    {                                                                                              \
-        .key = "ratio", .type = CONFIG_REAL, .offset = offsetof(struct compress_config, ratio),    \
-        .standard = "0.01", .min = 1e-6, .max = 1,                                                 \
-        .help = "Share of the values that is sent: the largest ones"                               \
+#define RATIO                                                                                                          \
+    {                                                                                                                  \
+        .key = "ratio", .type = CONFIG_REAL, .offset = offsetof(struct compress_config, ratio), .standard = "0.01",    \
+        .min = 1e-6, .max = 1, .help = "Share of the values that is sent: the largest ones"                            \
     }
-#define RANK                                                                                       \
-    {                                                                                              \
-        .key = "rank", .type = CONFIG_INT, .offset = offsetof(struct compress_config, rank),       \
-        .standard = "4", .min = 1, .max = 64, .help = "Of the two factors that are sent"           \
+#define RANK                                                                                                           \
+    {                                                                                                                  \
+        .key = "rank", .type = CONFIG_INT, .offset = offsetof(struct compress_config, rank), .standard = "4",          \
+        .min = 1, .max = 64, .help = "Of the two factors that are sent"                                                \
     }
 
 static const struct config_field no_fields[] = {{.key = NULL}};
@@ -19,18 +18,13 @@ static const struct config_field topk_fields[] = {RATIO, {.key = NULL}};
 static const struct config_field powersgd_fields[] = {RANK, {.key = NULL}};
 
 /* name, its keys, the one that a bare value is for, what it is */
-#define SECTION(kind, keys, bare, text)                                                            \
-    static const struct config_section kind##_section = {.name = #kind,                            \
-                                                         .fields = (keys),                         \
-                                                         .size = sizeof(struct compress_config),   \
-                                                         .shorthand = (bare),                      \
-                                                         .help = (text)}
+#define SECTION(kind, keys, bare, text)                                                                                \
+    static const struct config_section kind##_section = {                                                              \
+        .name = #kind, .fields = (keys), .size = sizeof(struct compress_config), .shorthand = (bare), .help = (text)}
 SECTION(none, no_fields, NULL, "Gradients travel as they are");
 SECTION(bf16, no_fields, NULL, "Rounded to bf16 and added in it: half of the bytes");
-SECTION(fp16, no_fields, NULL,
-        "Rounded to fp16 and added in it: half of the bytes, small gradients vanish");
-SECTION(int8, no_fields, NULL,
-        "Rounded to 8 bits with a scale for each 256; the error goes into the next step");
+SECTION(fp16, no_fields, NULL, "Rounded to fp16 and added in it: half of the bytes, small gradients vanish");
+SECTION(int8, no_fields, NULL, "Rounded to 8 bits with a scale for each 256; the error goes into the next step");
 SECTION(topk, topk_fields, "ratio", "The largest values alone; the others wait for later steps");
 SECTION(powersgd, powersgd_fields, "rank",
         "Each matrix as two thin factors (arXiv:1905.13727); the error goes into the next step");
@@ -45,5 +39,4 @@ static const struct config_section *section_at(int i) {
     return sections[i];
 }
 
-const struct config_variants compress_variants = {
-    .name = "kind", .count = COMPRESS_KINDS, .at = section_at};
+const struct config_variants compress_variants = {.name = "kind", .count = COMPRESS_KINDS, .at = section_at};

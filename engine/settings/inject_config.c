@@ -8,14 +8,12 @@
 
 static const struct config_field slow_fields[] = {
     {"device", CONFIG_INT, offsetof(struct slow_config, device), "0",
-     "Which of the computing devices, counted from 0; all: each draws its slow steps by itself",
-     .min = 0, .max = RUN_DEVICES_MAX - 1, .choices = "all", .word = -1},
+     "Which of the computing devices, counted from 0; all: each draws its slow steps by itself", .min = 0,
+     .max = RUN_DEVICES_MAX - 1, .choices = "all", .word = -1},
     {"by", CONFIG_SHARE, offsetof(struct slow_config, by), "0%",
-     "How much longer it computes, by sleeping: 100% is twice as long; 0%: not at all", .min = 0,
-     .max = 1000},
+     "How much longer it computes, by sleeping: 100% is twice as long; 0%: not at all", .min = 0, .max = 1000},
     {"chance", CONFIG_SHARE, offsetof(struct slow_config, chance), "100%",
-     "In which share of the steps, drawn by the seed: the same steps in every run", .min = 0,
-     .max = 1},
+     "In which share of the steps, drawn by the seed: the same steps in every run", .min = 0, .max = 1},
     {.key = NULL},
 };
 static const struct config_section slow_section = {.name = "slow",
@@ -25,8 +23,8 @@ static const struct config_section slow_section = {.name = "slow",
                                                    .help = "A device that computes slowly"};
 
 static const struct config_field fault_fields[] = {
-    {"device", CONFIG_INT, offsetof(struct fault_config, device), "0",
-     "Which of the computing devices, counted from 0", .min = 0, .max = RUN_DEVICES_MAX - 1},
+    {"device", CONFIG_INT, offsetof(struct fault_config, device), "0", "Which of the computing devices, counted from 0",
+     .min = 0, .max = RUN_DEVICES_MAX - 1},
     {"step", CONFIG_INT, offsetof(struct fault_config, step), "1",
      "In which step, counted from 1 as in metrics.jsonl; once a run, however often it is started "
      "again",
@@ -53,12 +51,11 @@ static const struct config_field inject_fields[] = {
      .choices = "none|no_set_epoch|no_broadcast|padded_eval|mean_of_means"},
     {.key = NULL},
 };
-const struct config_section inject_section = {
-    .name = "inject",
-    .fields = inject_fields,
-    .size = sizeof(struct inject_config),
-    .shorthand = "mistake",
-    .help = "What goes wrong on purpose, to see what it does"};
+const struct config_section inject_section = {.name = "inject",
+                                              .fields = inject_fields,
+                                              .size = sizeof(struct inject_config),
+                                              .shorthand = "mistake",
+                                              .help = "What goes wrong on purpose, to see what it does"};
 
 /* ---- in words ---- */
 
@@ -80,11 +77,9 @@ static void tell_slow(const struct slow_config *c, char out[INJECT_TEXT]) {
 }
 
 void inject_fault_text(const struct fault_config *c, char out[INJECT_TEXT]) {
-    static const char *const what[] = {"", "'s process is killed", "'s process is stopped",
-                                       "'s gradient gets a NaN"};
+    static const char *const what[] = {"", "'s process is killed", "'s process is stopped", "'s gradient gets a NaN"};
     char text[160];
-    snprintf(text, sizeof text, "device %lld%s at step %lld", (long long)c->device, what[c->kind],
-             (long long)c->step);
+    snprintf(text, sizeof text, "device %lld%s at step %lld", (long long)c->device, what[c->kind], (long long)c->step);
     add(out, text);
 }
 
@@ -97,8 +92,7 @@ static void tell_mistake(enum mistake m, char out[INJECT_TEXT]) {
         [MISTAKE_NO_SET_EPOCH] = "no_set_epoch: every epoch is in the order of the first",
         [MISTAKE_NO_BROADCAST] = "no_broadcast: each rank begins with weights of its own",
         [MISTAKE_PADDED_EVAL] = "padded_eval: validation counts repeated samples",
-        [MISTAKE_MEAN_OF_MEANS] =
-            "mean_of_means: each device's mean weighs the same, of however many samples"};
+        [MISTAKE_MEAN_OF_MEANS] = "mean_of_means: each device's mean weighs the same, of however many samples"};
     add(out, what[m]);
 }
 

@@ -23,8 +23,7 @@ void resolve_needs(struct resolve *r, const char *path, const char *other);
 MUST_CHECK enum error resolve_decide(struct resolve *r, const char *path, const char *text);
 
 /* That the value at path is one of the names, or the word (NULL: none). */
-void resolve_check_name(struct resolve *r, const char *path, const char *const *names,
-                        const char *word);
+void resolve_check_name(struct resolve *r, const char *path, const char *const *names, const char *word);
 
 /* ---- resolve_sharing.c: which mode it is, and how it shares gradients ---- */
 struct mode_ops;

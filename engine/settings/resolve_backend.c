@@ -20,16 +20,14 @@ static const char *wrong_backend(const struct resolve *r) {
                            "devices are '%s' (%s), whose memory is the host's\nuse comm.backend "
                            "auto or host",
                            r->c->devices_text, devices);
-    if (emulation_given(c))
-        return "emulated links (comm.emulate) are the host's\nuse comm.backend auto or host";
+    if (emulation_given(c)) return "emulated links (comm.emulate) are the host's\nuse comm.backend auto or host";
     if (c->backend == BACKEND_PEER && place != PLACE_THREADS)
         return pool_printf(r->pool,
                            "it is for the threads of mode dp, but mode is '%s' (%s)\nuse "
                            "comm.backend auto",
                            r->c->mode, resolve_place(r, resolve_find(r, "mode")));
     if (c->backend == BACKEND_PEER && r->c->sharing.on_host)
-        return pool_printf(r->pool,
-                           "the server has no GPU (dp.server cpu, %s)\nuse comm.backend auto",
+        return pool_printf(r->pool, "the server has no GPU (dp.server cpu, %s)\nuse comm.backend auto",
                            resolve_place(r, resolve_find(r, "dp.server")));
     if (c->backend == BACKEND_NCCL && place != PLACE_PROCESSES)
         return pool_printf(r->pool,
@@ -46,8 +44,7 @@ static enum error check_backend(struct resolve *r) {
     const char *wrong = wrong_backend(r);
     if (!wrong) return ERR_MEMORY;
     if (*wrong)
-        config_error(r->e, resolve_find(r, "comm.backend"), false, "comm.backend '%s': %s",
-                     names[backend], wrong);
+        config_error(r->e, resolve_find(r, "comm.backend"), false, "comm.backend '%s': %s", names[backend], wrong);
     return ERR_NONE;
 }
 

@@ -4,9 +4,8 @@
 static void check_device(struct resolve *r, const char *path, int64_t device) {
     int n = r->c->devices.count;
     if (device < n) return;
-    config_error(r->e, resolve_find(r, path), false,
-                 "there is no device %lld: %d device%s (%s), counted from 0", (long long)device, n,
-                 n == 1 ? "" : "s", resolve_place(r, resolve_find(r, "devices")));
+    config_error(r->e, resolve_find(r, path), false, "there is no device %lld: %d device%s (%s), counted from 0",
+                 (long long)device, n, n == 1 ? "" : "s", resolve_place(r, resolve_find(r, "devices")));
 }
 
 /* Only a process of its own can be stopped alone, and only others notice. */
@@ -30,22 +29,19 @@ static void check_mistake(struct resolve *r) {
     const struct node *mode = resolve_find(r, "mode"), *devices = resolve_find(r, "devices");
     bool single = r->c->sharing.place == PLACE_ALONE;
     if (!r->c->inject.mistake || (!single && r->c->devices.count > 1)) return;
-    config_error(
-        r->e, resolve_find(r, "inject.mistake"), false,
-        "this mistake is one of several devices, but %s (%s)\nuse mode dp or ddp with more "
-        "of them, or inject.mistake: none",
-        single ? "mode 'single' has one" : "there is one",
-        resolve_place(r, single ? mode : devices));
+    config_error(r->e, resolve_find(r, "inject.mistake"), false,
+                 "this mistake is one of several devices, but %s (%s)\nuse mode dp or ddp with more "
+                 "of them, or inject.mistake: none",
+                 single ? "mode 'single' has one" : "there is one", resolve_place(r, single ? mode : devices));
 }
 
 /* Ranks that step alone take the mean of their own samples by right. */
 static void check_means(struct resolve *r) {
     if (r->c->inject.mistake != MISTAKE_MEAN_OF_MEANS || r->c->ddp.sync.every == 1) return;
-    config_error(
-        r->e, resolve_find(r, "inject.mistake"), false,
-        "mean_of_means is what local SGD does by right (ddp.sync.every, %s)\nuse ddp.sync: "
-        "1, or inject.mistake: none",
-        resolve_place(r, resolve_find(r, "ddp.sync.every")));
+    config_error(r->e, resolve_find(r, "inject.mistake"), false,
+                 "mean_of_means is what local SGD does by right (ddp.sync.every, %s)\nuse ddp.sync: "
+                 "1, or inject.mistake: none",
+                 resolve_place(r, resolve_find(r, "ddp.sync.every")));
 }
 
 void resolve_inject(struct resolve *r) {

@@ -6,11 +6,10 @@ static void check_precision(struct resolve *r) {
     int precision = r->c->precision;
     const struct device_ops *ops = device_find(r->c->devices.kind);
     if (!ops || ops->precisions & 1u << precision) return;
-    config_error(r->e, resolve_find(r, "precision"), false,
-                 "precision %s needs a GPU, and devices are '%s' (%s)\nuse %s",
-                 precision == PRECISION_FP16 ? "fp16" : "tf32", r->c->devices_text,
-                 resolve_place(r, resolve_find(r, "devices")),
-                 precision == PRECISION_FP16 ? "bf16: it has the range of f32" : "f32");
+    config_error(
+        r->e, resolve_find(r, "precision"), false, "precision %s needs a GPU, and devices are '%s' (%s)\nuse %s",
+        precision == PRECISION_FP16 ? "fp16" : "tf32", r->c->devices_text, resolve_place(r, resolve_find(r, "devices")),
+        precision == PRECISION_FP16 ? "bf16: it has the range of f32" : "f32");
 }
 
 static void check_sync_batchnorm(struct resolve *r) {
@@ -25,16 +24,13 @@ static void check_sync_batchnorm(struct resolve *r) {
                      "batchnorm",
                      c->devices_text, resolve_place(r, resolve_find(r, "devices")));
     if (c->batch.accumulate > 1)
-        config_error(
-            r->e, at, false,
-            "sync_batchnorm needs the whole batch at once, but batch.accumulate cuts it (%s)",
-            resolve_place(r, resolve_find(r, "batch.accumulate")));
+        config_error(r->e, at, false, "sync_batchnorm needs the whole batch at once, but batch.accumulate cuts it (%s)",
+                     resolve_place(r, resolve_find(r, "batch.accumulate")));
     if (c->sharing.servers)
-        config_error(
-            r->e, at, false,
-            "sync_batchnorm is shared among all ranks, but a dedicated server (%s) computes "
-            "nothing\nuse dp.server shared or sharded",
-            resolve_place(r, resolve_find(r, "dp.server")));
+        config_error(r->e, at, false,
+                     "sync_batchnorm is shared among all ranks, but a dedicated server (%s) computes "
+                     "nothing\nuse dp.server shared or sharded",
+                     resolve_place(r, resolve_find(r, "dp.server")));
 }
 
 void resolve_numbers(struct resolve *r) {

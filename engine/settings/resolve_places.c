@@ -45,12 +45,11 @@ static void read_init(struct resolve *r) {
 
 static void check_launched(struct resolve *r) {
     const struct run_launched *l = &r->c->launched;
-    const struct node *nodes = resolve_find(r, "run.nodes"),
-                      *restarts = resolve_find(r, "run.restarts");
+    const struct node *nodes = resolve_find(r, "run.nodes"), *restarts = resolve_find(r, "run.restarts");
     if (!l->by) return;
     if (l->size < 1 || l->size > RANKS_MAX || l->rank < 0 || l->rank >= l->size)
-        config_error(r->e, resolve_find(r, "run.rank"), false,
-                     "rank %d of %d (%s): from 1 to %d ranks", l->rank, l->size, l->by, RANKS_MAX);
+        config_error(r->e, resolve_find(r, "run.rank"), false, "rank %d of %d (%s): from 1 to %d ranks", l->rank,
+                     l->size, l->by, RANKS_MAX);
     if (l->size > 1 && r->c->sharing.place != PLACE_PROCESSES)
         config_error(r->e, resolve_find(r, "mode"), false,
                      "mode '%s' is one process, but %s has started %d (%s)\nuse mode ddp, start it "
@@ -62,23 +61,22 @@ static void check_launched(struct resolve *r) {
                      "or set run.init: none",
                      (long long)r->c->run.nodes, l->by, l->variables ? l->variables : "run.init");
     if (r->c->run.restarts > 0)
-        config_error(r->e, restarts, false,
-                     "'run.restarts' is for ranks that 'engine run' starts; here %s does", l->by);
+        config_error(r->e, restarts, false, "'run.restarts' is for ranks that 'engine run' starts; here %s does",
+                     l->by);
 }
 
 static void check_nodes(struct resolve *r) {
     const struct place_config *p = &r->c->run;
     const struct node *nodes = resolve_find(r, "run.nodes");
     if (p->node_rank >= p->nodes)
-        config_error(r->e, resolve_find(r, "run.node_rank"), false, "node %lld of %lld (%s)",
-                     (long long)p->node_rank, (long long)p->nodes, resolve_place(r, nodes));
+        config_error(r->e, resolve_find(r, "run.node_rank"), false, "node %lld of %lld (%s)", (long long)p->node_rank,
+                     (long long)p->nodes, resolve_place(r, nodes));
     if (p->nodes > 1 && r->c->sharing.place != PLACE_PROCESSES)
-        config_error(r->e, nodes, false, "%lld nodes, but mode '%s' runs on one\nuse mode ddp",
-                     (long long)p->nodes, r->c->mode);
+        config_error(r->e, nodes, false, "%lld nodes, but mode '%s' runs on one\nuse mode ddp", (long long)p->nodes,
+                     r->c->mode);
     if (p->restarts > 0 && r->c->sharing.place != PLACE_PROCESSES)
         config_error(r->e, resolve_find(r, "run.restarts"), false,
-                     "'run.restarts' starts processes again, but mode '%s' has none\nuse mode ddp",
-                     r->c->mode);
+                     "'run.restarts' starts processes again, but mode '%s' has none\nuse mode ddp", r->c->mode);
 }
 
 /* The configuration says where the secret is and never holds it, since the configuration is written
@@ -131,12 +129,10 @@ static void check_single(struct resolve *r) {
     const struct node *devices = resolve_find(r, "devices"), *mode = resolve_find(r, "mode");
     if (r->c->devices.count <= 1 || r->c->sharing.place != PLACE_ALONE) return;
     if (later(mode, devices) == mode)
-        config_error(r->e, mode, false,
-                     "mode 'single' runs on one device, but 'devices' is %s (%s)",
+        config_error(r->e, mode, false, "mode 'single' runs on one device, but 'devices' is %s (%s)",
                      r->c->devices_text, resolve_place(r, devices));
     else
-        config_error(r->e, devices, false,
-                     "%d devices, but mode 'single' runs on one (%s)\nuse mode dp or ddp",
+        config_error(r->e, devices, false, "%d devices, but mode 'single' runs on one (%s)\nuse mode dp or ddp",
                      r->c->devices.count, resolve_place(r, mode));
 }
 
@@ -170,12 +166,11 @@ void resolve_check_count(struct resolve *r) {
     if (d->count <= most) return;
     if (nodes > 1)
         config_error(r->e, resolve_find(r, "devices"), false,
-                     "%d devices on each of %lld nodes (%s) are %d, but a run has at most %d%s",
-                     d->local, (long long)nodes, resolve_place(r, resolve_find(r, "run.nodes")),
-                     d->count, most, server);
+                     "%d devices on each of %lld nodes (%s) are %d, but a run has at most %d%s", d->local,
+                     (long long)nodes, resolve_place(r, resolve_find(r, "run.nodes")), d->count, most, server);
     else
-        config_error(r->e, resolve_find(r, "devices"), false,
-                     "%d devices, but a run has at most %d%s", d->count, most, server);
+        config_error(r->e, resolve_find(r, "devices"), false, "%d devices, but a run has at most %d%s", d->count, most,
+                     server);
 }
 
 /* ---- links ---- */
@@ -195,17 +190,15 @@ static const char *wrong_link(const struct resolve *r) {
                            "threads\nuse link thread or auto",
                            link->name, resolve_place(r, resolve_find(r, "mode")));
     if (ddp && link->launched && !r->c->launched.by)
-        return pool_printf(
-            r->pool,
-            "link '%s' joins ranks that an MPI launcher has started, but here 'engine "
-            "run' starts them\nmpirun -np 4 engine run CONFIG, or use link auto",
-            link->name);
+        return pool_printf(r->pool,
+                           "link '%s' joins ranks that an MPI launcher has started, but here 'engine "
+                           "run' starts them\nmpirun -np 4 engine run CONFIG, or use link auto",
+                           link->name);
     if (many && link->joins == JOINS_PROCESSES)
         return pool_printf(r->pool,
                            "link '%s' stays on one host, but there are %lld nodes "
                            "(%s)\nuse link hosts, tcp or auto",
-                           link->name, (long long)r->c->run.nodes,
-                           resolve_place(r, resolve_find(r, "run.nodes")));
+                           link->name, (long long)r->c->run.nodes, resolve_place(r, resolve_find(r, "run.nodes")));
     return "";
 }
 
@@ -219,8 +212,7 @@ enum error resolve_link(struct resolve *r) {
         config_error(r->e, resolve_find(r, "comm.emulate"), false,
                      "emulated links need one clock: they stay on one host, with ranks that "
                      "'engine run' starts");
-    if (c->link != COMM_LINK_AUTO || (r->c->launched.by && r->c->sharing.place == PLACE_PROCESSES))
-        return ERR_NONE;
+    if (c->link != COMM_LINK_AUTO || (r->c->launched.by && r->c->sharing.place == PLACE_PROCESSES)) return ERR_NONE;
     bool ddp = r->c->sharing.place == PLACE_PROCESSES, many = r->c->run.nodes > 1;
     c->link = !ddp ? COMM_LINK_THREAD : many ? COMM_LINK_HOSTS : COMM_LINK_SHM;
     return resolve_decide(r, "comm.link", link_rows[c->link].name);

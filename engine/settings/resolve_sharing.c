@@ -24,8 +24,7 @@ enum error resolve_sharing(struct resolve *r, const struct mode_ops *mode) {
 
 static enum error check_buckets(struct resolve *r) {
     struct bucket_config *b = &r->c->ddp.bucket;
-    const struct node *first = resolve_find(r, "ddp.bucket.first"),
-                      *cap = resolve_find(r, "ddp.bucket.cap");
+    const struct node *first = resolve_find(r, "ddp.bucket.first"), *cap = resolve_find(r, "ddp.bucket.cap");
     if (b->cap < 0) {
         b->first = b->cap = INT64_MAX;
         return ERR_NONE;

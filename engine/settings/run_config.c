@@ -19,8 +19,7 @@ static enum error add_scalar(struct pool *pool, struct node *map, const char *ke
     struct node **items = pool_alloc(pool, sizeof *items * ((size_t)map->count + 1));
     if (!node || !items) return ERR_MEMORY;
     *node = *like;
-    node->kind = NODE_SCALAR, node->key = key, node->text = text, node->items = NULL,
-    node->count = 0;
+    node->kind = NODE_SCALAR, node->key = key, node->text = text, node->items = NULL, node->count = 0;
     if (map->count) memcpy(items, map->items, sizeof *items * (size_t)map->count);
     items[map->count++] = node;
     map->items = items;
@@ -70,8 +69,7 @@ static int recognise(const struct node *path, struct config_errors *e) {
     bool there = file_exists(path->text);
     int kind = there ? dataset_recognise(path->text) : -1;
     if (!there)
-        config_error(e, path, false, "data: no file or folder '%.200s'\nnothing is ever downloaded",
-                     path->text);
+        config_error(e, path, false, "data: no file or folder '%.200s'\nnothing is ever downloaded", path->text);
     else if (kind < 0)
         config_error(e, path, false,
                      "data: no data set is of the form of '%.200s'\n"
@@ -89,8 +87,7 @@ static enum error expand_data(struct run_settings *s, struct config_errors *e) {
     if (!path || !is_path(path->text)) return ERR_NONE;
     int kind = recognise(path, e);
     struct node place = *path, none = {.source = "auto"};
-    if (kind < 0 ||
-        path == data) /* an unknown set's keys are unknown, too: only the path is reported */
+    if (kind < 0 || path == data) /* an unknown set's keys are unknown, too: only the path is reported */
         data->kind = NODE_MAP, data->text = NULL, data->items = NULL, data->count = 0;
     if (kind < 0) return ERR_NONE;
     if (path == data)
@@ -163,8 +160,7 @@ static enum error read_tree(const struct load *l, struct run_settings *s, struct
     }
     const char *source = l->path ? l->path : "default";
     enum error err = tree_parse(s->given, s->given_length, source, s->pool, e, &s->tree);
-    if (err == ERR_CONFIG && s->tree->count == 0)
-        return err; /* nothing could be read: nothing more to say */
+    if (err == ERR_CONFIG && s->tree->count == 0) return err; /* nothing could be read: nothing more to say */
     TRY(go_on(err));
     for (int i = 0; i < l->nsets; i++) TRY(go_on(tree_set(s->tree, l->sets[i], s->pool, e)));
     return ERR_NONE;
@@ -199,9 +195,8 @@ static enum error load(const struct load *l, struct run_settings *s, struct conf
     return settle(l, s, e);
 }
 
-enum error run_settings_from(struct node *tree, const struct mode_ops *const *modes,
-                             const char *const *algorithms, struct run_settings *out,
-                             struct config_errors *e) {
+enum error run_settings_from(struct node *tree, const struct mode_ops *const *modes, const char *const *algorithms,
+                             struct run_settings *out, struct config_errors *e) {
     struct load l = {.modes = modes, .algorithms = algorithms};
     memset(out, 0, sizeof *out);
     TRY(pool_create(&out->pool));
@@ -212,21 +207,19 @@ enum error run_settings_from(struct node *tree, const struct mode_ops *const *mo
     return settle(&l, out, e);
 }
 
-static void write_report(struct run_settings *s, const struct config_errors *e, enum error err,
-                         char **report) {
+static void write_report(struct run_settings *s, const struct config_errors *e, enum error err, char **report) {
     if (err == ERR_CONFIG) {
         *report = config_errors_text(e, s->pool);
         if (*report) (void)FAIL(ERR_CONFIG, "%.*s", (int)strcspn(*report, "\n"), *report);
     } else {
         const char *hint = error_hint();
-        *report = pool_printf(s->pool, "error: %s\n%s%s%s", error_message(),
-                              *hint ? "      hint: " : "", hint, *hint ? "\n" : "");
+        *report = pool_printf(s->pool, "error: %s\n%s%s%s", error_message(), *hint ? "      hint: " : "", hint,
+                              *hint ? "\n" : "");
     }
 }
 
-enum error run_settings_load(const char *path, const char *const *sets, int nsets,
-                             const struct mode_ops *const *modes, const char *const *algorithms,
-                             const struct run_launched *launched, bool asks,
+enum error run_settings_load(const char *path, const char *const *sets, int nsets, const struct mode_ops *const *modes,
+                             const char *const *algorithms, const struct run_launched *launched, bool asks,
                              struct run_settings *out, char **report) {
     struct load l = {path, sets, nsets, modes, algorithms, launched, asks};
     struct config_errors *e = NULL;

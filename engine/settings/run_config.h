@@ -78,9 +78,8 @@ struct run_config {
     } optimizer;
     struct config_variant schedule;
     struct lr_scale_config {
-        int rule; /* enum lr_scale */
-        int64_t
-            base; /* reference global batch: factor is size / base or its root; 0: shards' count */
+        int rule;     /* enum lr_scale */
+        int64_t base; /* reference global batch: factor is size / base or its root; 0: shards' count */
     } lr_scale;
     int64_t seed;
     int deterministic; /* enum determinism */
@@ -165,10 +164,9 @@ struct run_settings {
  * likewise, their names. asks: nothing is trained, so devices need not share the shards evenly, and mode single takes
  * the first of a run's devices. run_settings_free in any case. */
 MUST_CHECK enum error run_settings_load(const char *path, const char *const *sets, int nsets,
-                                        const struct mode_ops *const *modes,
-                                        const char *const *algorithms,
-                                        const struct run_launched *launched, bool asks,
-                                        struct run_settings *out, char **report);
+                                        const struct mode_ops *const *modes, const char *const *algorithms,
+                                        const struct run_launched *launched, bool asks, struct run_settings *out,
+                                        char **report);
 /* The same from a tree, which becomes the settings' own but lives as long as its pool does; what is wrong goes to e.
  */
 MUST_CHECK enum error run_settings_from(struct node *tree, const struct mode_ops *const *modes,

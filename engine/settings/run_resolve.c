@@ -27,8 +27,7 @@ struct node *resolve_find(const struct resolve *r, const char *path) {
 }
 
 bool resolve_is_given(const struct node *node) {
-    return node && node->source && strcmp(node->source, "default") != 0 &&
-           strcmp(node->source, "auto") != 0;
+    return node && node->source && strcmp(node->source, "default") != 0 && strcmp(node->source, "auto") != 0;
 }
 
 bool resolve_is_set(const struct node *node) {
@@ -41,8 +40,7 @@ const char *resolve_place(const struct resolve *r, const struct node *node) {
         return text ? text : "set";
     }
     if (resolve_is_set(node)) return "set by --set";
-    return node && node->source && !strcmp(node->source, "auto") ? "chosen for this host"
-                                                                 : "by default";
+    return node && node->source && !strcmp(node->source, "auto") ? "chosen for this host" : "by default";
 }
 
 void resolve_needs(struct resolve *r, const char *path, const char *other) {
@@ -69,21 +67,18 @@ static enum error decide_int(struct resolve *r, const char *path, int64_t value)
 
 /* ---- names ---- */
 
-void resolve_check_name(struct resolve *r, const char *path, const char *const *names,
-                        const char *word) {
+void resolve_check_name(struct resolve *r, const char *path, const char *const *names, const char *word) {
     const struct node *node = resolve_find(r, path);
     if (!node || node->kind != NODE_SCALAR || (word && !strcmp(node->text, word))) return;
     int n = 0;
     const char *all = word ? word : "";
     for (; names[n] && all; n++) {
         if (!strcmp(names[n], node->text)) return;
-        if (!word || strcmp(names[n], word) != 0)
-            all = pool_printf(r->pool, "%s%s%s", all, *all ? ", " : "", names[n]);
+        if (!word || strcmp(names[n], word) != 0) all = pool_printf(r->pool, "%s%s%s", all, *all ? ", " : "", names[n]);
     }
     const char *near = text_nearest(node->text, names, n);
-    config_error(r->e, node, false, "'%s' must be one of %s, got \"%.48s\"%s%s%s", path,
-                 all ? all : "?", node->text, near ? "\ndid you mean '" : "", near ? near : "",
-                 near ? "'?" : "");
+    config_error(r->e, node, false, "'%s' must be one of %s, got \"%.48s\"%s%s%s", path, all ? all : "?", node->text,
+                 near ? "\ndid you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 static void check_run_name(struct resolve *r) {
@@ -92,10 +87,9 @@ static void check_run_name(struct resolve *r) {
     bool good = *name && *name != '.' && strlen(name) <= RUN_NAME_MAX;
     for (size_t n; *name && good; name += n) good = (n = run_name_character(name)) > 0;
     if (!good)
-        config_error(
-            r->e, resolve_find(r, "name"), false,
-            "'name' must be of letters, digits, '-', '_' and '.', at most %d, as it names a folder",
-            RUN_NAME_MAX);
+        config_error(r->e, resolve_find(r, "name"), false,
+                     "'name' must be of letters, digits, '-', '_' and '.', at most %d, as it names a folder",
+                     RUN_NAME_MAX);
 }
 
 static void check_log_dir(struct resolve *r) {
@@ -117,8 +111,7 @@ static void check_dashboard(struct resolve *r) {
     if (!text || !strcmp(text, "off")) return;
     size_t host = colon ? (size_t)(colon - text) : 1;
     bool bare_v6 = colon && *text != '[' && memchr(text, ':', host);
-    if (host > 0 && host < 250 && !bare_v6 && text_int(colon ? colon + 1 : text, &port) &&
-        port >= 0 && port < 65536)
+    if (host > 0 && host < 250 && !bare_v6 && text_int(colon ? colon + 1 : text, &port) && port >= 0 && port < 65536)
         return;
     config_error(r->e, resolve_find(r, "log.dashboard"), false,
                  "'log.dashboard' is no address: '%.40s'\nit is off, a port as 8080, or an address "
@@ -134,9 +127,8 @@ static enum error read_until(struct resolve *r) {
     const struct node *until = r->c->train.until;
     if (!until) return ERR_NONE;
     if (until->kind != NODE_MAP || until->count != 1) {
-        config_error(
-            r->e, until, false,
-            "'train.until' must be one metric and its value\nas in until: {val.accuracy: 0.97}");
+        config_error(r->e, until, false,
+                     "'train.until' must be one metric and its value\nas in until: {val.accuracy: 0.97}");
         return ERR_NONE;
     }
     const struct node *item = until->items[0];
@@ -144,11 +136,10 @@ static enum error read_until(struct resolve *r) {
         if (!strcmp(item->key, metrics[count])) r->c->train.until_metric = metrics[count];
     if (!r->c->train.until_metric) {
         const char *near = text_nearest(item->key, metrics, count);
-        config_error(
-            r->e, item, true, "unknown metric '%s' in 'train.until'\n%s%s%s", item->key,
-            near ? "did you mean '"
-                 : "there are val.accuracy, val.top5, val.loss, val.perplexity and train.loss",
-            near ? near : "", near ? "'?" : "");
+        config_error(r->e, item, true, "unknown metric '%s' in 'train.until'\n%s%s%s", item->key,
+                     near ? "did you mean '"
+                          : "there are val.accuracy, val.top5, val.loss, val.perplexity and train.loss",
+                     near ? near : "", near ? "'?" : "");
     } else if (item->kind != NODE_SCALAR || !text_real(item->text, &r->c->train.until_value)) {
         config_error(r->e, item, false, "'train.until.%s' must be a number", item->key);
     }
@@ -166,9 +157,8 @@ static void refuse_kind(struct resolve *r, const struct node *node, const char *
         all = pool_printf(r->pool, "%s%s%s", all, n ? ", " : "", names[n]);
     }
     const char *near = text_nearest(kind, names, n);
-    config_error(r->e, node, false, "unknown device kind '%.48s' (there are %s)%s%s%s", kind,
-                 all ? all : "?", near ? "\ndid you mean '" : "", near ? near : "",
-                 near ? "'?" : "");
+    config_error(r->e, node, false, "unknown device kind '%.48s' (there are %s)%s%s%s", kind, all ? all : "?",
+                 near ? "\ndid you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 /* "0,2": which units of an accelerator. */
@@ -185,8 +175,7 @@ static void read_units(struct resolve *r, const struct node *node, const char *l
             return;
         }
     }
-    config_error(r->e, node, false,
-                 "'devices' must be %s, or %s: and which of them, got \"%.48s\"\nas in %s:0,2",
+    config_error(r->e, node, false, "'devices' must be %s, or %s: and which of them, got \"%.48s\"\nas in %s:0,2",
                  d->kind, d->kind, r->c->devices_text, d->kind);
 }
 
@@ -284,8 +273,7 @@ static enum error count_launched(struct resolve *r) {
 static const char *units_text(struct resolve *r) {
     const struct device_choice *d = &r->c->devices;
     const char *text = d->kind;
-    for (int i = 0; i < d->local && text; i++)
-        text = pool_printf(r->pool, "%s%c%d", text, i ? ',' : ':', d->unit[i]);
+    for (int i = 0; i < d->local && text; i++) text = pool_printf(r->pool, "%s%c%d", text, i ? ',' : ':', d->unit[i]);
     return text;
 }
 
@@ -294,8 +282,7 @@ static enum error choose_units(struct resolve *r, const struct device_ops *ops) 
     struct device_choice *d = &r->c->devices;
     int here, count = 1;
     TRY(ops->units(&here));
-    while (r->c->sharing.place != PLACE_ALONE && count * 2 <= here && count * 2 <= RUN_DEVICES_MAX)
-        count *= 2;
+    while (r->c->sharing.place != PLACE_ALONE && count * 2 <= here && count * 2 <= RUN_DEVICES_MAX) count *= 2;
     for (int i = 0; i < count; i++) d->unit[i] = i;
     d->local = count;
     return ERR_NONE;
@@ -316,8 +303,7 @@ static enum error resolve_devices(struct resolve *r) {
     d->count = d->local * (int)r->c->run.nodes;
     resolve_check_count(r);
     if (given) return ERR_NONE;
-    r->c->devices_text =
-        ops->units ? units_text(r) : pool_printf(r->pool, "%s:%d", d->kind, d->local);
+    r->c->devices_text = ops->units ? units_text(r) : pool_printf(r->pool, "%s:%d", d->kind, d->local);
     return resolve_decide(r, "devices", r->c->devices_text);
 }
 
@@ -327,8 +313,7 @@ static enum error resolve_devices(struct resolve *r) {
 static const char *near_shards(const struct resolve *r, int64_t shards, int64_t devices) {
     int64_t below = devices;
     while (below * 2 <= shards) below *= 2;
-    if (below > shards || below * 2 > RUN_SHARDS_MAX)
-        return pool_printf(r->pool, "%lld", (long long)below);
+    if (below > shards || below * 2 > RUN_SHARDS_MAX) return pool_printf(r->pool, "%lld", (long long)below);
     return pool_printf(r->pool, "%lld or %lld", (long long)below, (long long)below * 2);
 }
 
@@ -339,25 +324,21 @@ static void check_shards(struct resolve *r) {
     int n = r->c->devices.count;
     if (!shares_evenly(shards, n) && !r->c->asks) {
         const char *near = near_shards(r, shards, n);
-        config_error(
-            r->e, at, false,
-            "%lld shards are no power of two times the %d device%s (%s)\nset batch.shards to %s",
-            shards, n, n == 1 ? "" : "s", resolve_place(r, devices),
-            near ? near : "another number");
+        config_error(r->e, at, false,
+                     "%lld shards are no power of two times the %d device%s (%s)\nset batch.shards to %s", shards, n,
+                     n == 1 ? "" : "s", resolve_place(r, devices), near ? near : "another number");
     } else if (shards > b->size) {
         const struct node *size = resolve_find(r, "batch.size");
         bool from_devices = !resolve_is_given(at);
-        config_error(r->e, from_devices ? size : at, false,
-                     "a batch of %lld cannot be cut into %lld shards (%s %s)", (long long)b->size,
-                     shards, from_devices ? "devices" : "batch.size",
+        config_error(r->e, from_devices ? size : at, false, "a batch of %lld cannot be cut into %lld shards (%s %s)",
+                     (long long)b->size, shards, from_devices ? "devices" : "batch.size",
                      resolve_place(r, from_devices ? devices : size));
     } else if (b->accumulate > b->size / shards) {
         config_error(r->e, resolve_find(r, "batch.accumulate"), false,
                      "%lld pieces of a shard that has %lld samples (batch.size %lld, %s)\nset "
                      "batch.accumulate to %lld or less",
                      (long long)b->accumulate, (long long)(b->size / shards), (long long)b->size,
-                     resolve_place(r, resolve_find(r, "batch.size")),
-                     (long long)(b->size / shards));
+                     resolve_place(r, resolve_find(r, "batch.size")), (long long)(b->size / shards));
     }
 }
 
@@ -389,11 +370,9 @@ static enum error resolve_threads(struct resolve *r) {
 static enum error resolve_order(struct resolve *r) {
     struct comm_config *c = &r->c->comm;
     bool ring = c->algorithm && !strcmp(c->algorithm, "ring");
-    const struct node *order = resolve_find(r, "comm.order"),
-                      *algorithm = resolve_find(r, "comm.algorithm");
+    const struct node *order = resolve_find(r, "comm.order"), *algorithm = resolve_find(r, "comm.algorithm");
     if (ring && c->order == COMM_ORDER_TREE)
-        config_error(r->e, order, false,
-                     "algorithm 'ring' (%s) cannot add in order 'tree'\nuse another algorithm",
+        config_error(r->e, order, false, "algorithm 'ring' (%s) cannot add in order 'tree'\nuse another algorithm",
                      resolve_place(r, algorithm));
     if (c->order == COMM_ORDER_AUTO) {
         c->order = ring ? COMM_ORDER_RING : COMM_ORDER_TREE;
@@ -411,25 +390,21 @@ static enum error resolve_order(struct resolve *r) {
 
 static void check_metrics(struct resolve *r) {
     const struct run_config *c = r->c;
-    const struct node *every = resolve_find(r, "eval.every"),
-                      *best = resolve_find(r, "checkpoint.best");
+    const struct node *every = resolve_find(r, "eval.every"), *best = resolve_find(r, "checkpoint.best");
     bool off = c->eval.every.unit == SPAN_OFF, keeps_best = strcmp(c->checkpoint.best, "off") != 0;
     if (keeps_best && off)
-        config_error(r->e, best, false,
-                     "'checkpoint.best' needs validation, but 'eval' is off (%s)",
+        config_error(r->e, best, false, "'checkpoint.best' needs validation, but 'eval' is off (%s)",
                      resolve_place(r, every));
     if (keeps_best && c->checkpoint.every.unit == SPAN_OFF)
-        config_error(r->e, best, false,
-                     "'checkpoint.best' needs checkpoints, but 'checkpoint.every' is off (%s)",
+        config_error(r->e, best, false, "'checkpoint.best' needs checkpoints, but 'checkpoint.every' is off (%s)",
                      resolve_place(r, resolve_find(r, "checkpoint.every")));
     if (c->train.until_metric && !strncmp(c->train.until_metric, "val.", 4) && off)
-        config_error(r->e, c->train.until->items[0], true,
-                     "'train.until' needs validation, but 'eval' is off (%s)",
+        config_error(r->e, c->train.until->items[0], true, "'train.until' needs validation, but 'eval' is off (%s)",
                      resolve_place(r, every));
 }
 
-enum error run_resolve(struct run_settings *s, const struct mode_ops *const *modes,
-                       const char *const *algorithms, struct config_errors *e) {
+enum error run_resolve(struct run_settings *s, const struct mode_ops *const *modes, const char *const *algorithms,
+                       struct config_errors *e) {
     struct resolve r = {&s->config, s->tree, s->pool, e};
     s->mode = resolve_mode(&r, modes);
     resolve_check_name(&r, "comm.algorithm", algorithms, "auto");
@@ -439,8 +414,7 @@ enum error run_resolve(struct run_settings *s, const struct mode_ops *const *mod
     resolve_trace(&r);
     TRY(read_until(&r));
     TRY(read_devices(&r));
-    if (config_errors_count(e))
-        return ERR_NONE; /* what follows would judge by values that are wrong */
+    if (config_errors_count(e)) return ERR_NONE; /* what follows would judge by values that are wrong */
     TRY(resolve_sharing(&r, s->mode));
     TRY(resolve_processes(&r));
     if (config_errors_count(e)) return ERR_NONE;

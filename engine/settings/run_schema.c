@@ -9,28 +9,27 @@
 #define NO_LIMIT .max = -1 /* below min: none */
 
 /* The section 'what' of what_fields, read into struct what_config. */
-#define SECTION(what, bare, text)                                                                  \
-    static const struct config_section what##_section = {.name = #what,                            \
-                                                         .fields = what##_fields,                  \
-                                                         .size = sizeof(struct what##_config),     \
-                                                         .shorthand = (bare),                      \
+#define SECTION(what, bare, text)                                                                                      \
+    static const struct config_section what##_section = {.name = #what,                                                \
+                                                         .fields = what##_fields,                                      \
+                                                         .size = sizeof(struct what##_config),                         \
+                                                         .shorthand = (bare),                                          \
                                                          .help = (text)}
 
 /* ---- training ---- */
 
 static const struct config_field batch_fields[] = {
-    {"size", CONFIG_INT, offsetof(struct batch_config, size), "128",
-     "Samples of one step, over all devices", .min = 1, .max = INT32_MAX},
+    {"size", CONFIG_INT, offsetof(struct batch_config, size), "128", "Samples of one step, over all devices", .min = 1,
+     .max = INT32_MAX},
     {"shards", CONFIG_INT, offsetof(struct batch_config, shards), "auto",
-     "Pieces of a batch, a multiple of the devices; results depend on them and not on the devices",
-     .min = 1, .max = RUN_SHARDS_MAX, .choices = "auto"},
+     "Pieces of a batch, a multiple of the devices; results depend on them and not on the devices", .min = 1,
+     .max = RUN_SHARDS_MAX, .choices = "auto"},
     {"accumulate", CONFIG_INT, offsetof(struct batch_config, accumulate), "1",
      "Pieces that a device computes one after the other, to save memory", .min = 1, .max = 65536},
     {"drop_last", CONFIG_BOOL, offsetof(struct batch_config, drop_last), "false",
      .help = "Leave out an epoch's last, smaller batch"},
     {"pad", CONFIG_BOOL, offsetof(struct batch_config, pad), "false",
-     .help =
-         "Repeat samples so that every shard has as many, as PyTorch's DistributedSampler does"},
+     .help = "Repeat samples so that every shard has as many, as PyTorch's DistributedSampler does"},
     {.key = NULL},
 };
 SECTION(batch, "size", "How much is computed between two updates");
@@ -45,10 +44,10 @@ static const struct config_field train_fields[] = {
 SECTION(train, "for", "How long to train");
 
 static const struct config_field optimizer_fields[] = {
-    {"", CONFIG_VARIANT, offsetof(struct optimizer_config, kind), "sgd",
-     "What turns gradients into an update", .extra = &optim_variants},
-    {"clip", CONFIG_REAL, offsetof(struct optimizer_config, clip), "off",
-     "Largest norm of the whole gradient", .min = 1e-12, .max = 1e12, .choices = "off"},
+    {"", CONFIG_VARIANT, offsetof(struct optimizer_config, kind), "sgd", "What turns gradients into an update",
+     .extra = &optim_variants},
+    {"clip", CONFIG_REAL, offsetof(struct optimizer_config, clip), "off", "Largest norm of the whole gradient",
+     .min = 1e-12, .max = 1e12, .choices = "off"},
     {"shard", CONFIG_BOOL, offsetof(struct optimizer_config, shard), "false",
      .help = "Mode ddp: each rank keeps the state of, and steps, a part of the weights alone "
              "(ZeRO-1); dp has dp.server: sharded"},
@@ -57,8 +56,8 @@ static const struct config_field optimizer_fields[] = {
 SECTION(optimizer, NULL, "What turns gradients into an update");
 
 static const struct config_field lr_scale_fields[] = {
-    {"rule", CONFIG_ENUM, offsetof(struct lr_scale_config, rule), "none",
-     "How the learning rate grows with the batch", .choices = "none|linear|sqrt"},
+    {"rule", CONFIG_ENUM, offsetof(struct lr_scale_config, rule), "none", "How the learning rate grows with the batch",
+     .choices = "none|linear|sqrt"},
     {"base", CONFIG_INT, offsetof(struct lr_scale_config, base), "auto",
      "Batch that the learning rate is meant for; auto: one shard's. 'lr_scale: {linear: 256}' sets "
      "both",
@@ -75,8 +74,7 @@ static const struct config_field dp_fields[] = {
      "a slice; cpu: one more rank serves, in the host's memory",
      .choices = "shared|dedicated|sharded|cpu"},
     {"scatter", CONFIG_ENUM, offsetof(struct dp_config, scatter), "direct",
-     "direct: every device reads its own samples; server: they come through the server",
-     .choices = "direct|server"},
+     "direct: every device reads its own samples; server: they come through the server", .choices = "direct|server"},
     {"overlap", CONFIG_ENUM, offsetof(struct dp_config, overlap), "auto",
      "Send gradients to the server while backward is still computing others; auto: on accelerators",
      .choices = "auto|on|off"},
@@ -125,8 +123,8 @@ SECTION(ddp, "bucket", "All-reduce in buckets; used in mode ddp");
 static const struct config_field emulate_fields[] = {
     {"bandwidth", CONFIG_RATE, offsetof(struct emulate_config, bandwidth), "off",
      "Of each device's port, each way: 1Gbit", .min = 1, .max = 1e15, .choices = "off"},
-    {"latency", CONFIG_SECONDS, offsetof(struct emulate_config, latency), "0s",
-     "What every message takes longer: 50us", .min = 0, .max = 60},
+    {"latency", CONFIG_SECONDS, offsetof(struct emulate_config, latency), "0s", "What every message takes longer: 50us",
+     .min = 0, .max = 60},
     {.key = NULL},
 };
 SECTION(emulate, "bandwidth", "Links as slow as you say, to see what a network would do");
@@ -152,11 +150,9 @@ static const struct config_field comm_fields[] = {
      "and ddp",
      .choices = "auto|tree|ring"},
     {"timeout", CONFIG_SECONDS, offsetof(struct comm_config, timeout), "60s",
-     "How long to wait for a rank, or for four fifths of it for a GPU, before giving up",
-     .min = 1e-3, .max = 1e9},
+     "How long to wait for a rank, or for four fifths of it for a GPU, before giving up", .min = 1e-3, .max = 1e9},
     {"heartbeat", CONFIG_SECONDS, offsetof(struct comm_config, heartbeat), "10s",
-     "How long a rank on another host may be silent before it is given up", .min = 0.05,
-     .max = 1e9},
+     "How long a rank on another host may be silent before it is given up", .min = 0.05, .max = 1e9},
     {"interface", CONFIG_STRING, offsetof(struct comm_config, interface), "auto",
      .help = "Where ranks listen for other hosts, and what NCCL uses: an address or a name such as "
              "eth0; auto: the one that reaches run.master"},
@@ -171,23 +167,21 @@ SECTION(comm, "algorithm", "How bytes move between devices");
 static const struct config_field place_fields[] = {
     {"nodes", CONFIG_INT, offsetof(struct place_config, nodes), "1",
      "Hosts that run 'engine run' together, with 'devices' each", .min = 1, .max = RANKS_MAX},
-    {"node_rank", CONFIG_INT, offsetof(struct place_config, node_rank), "0",
-     "Which of them this is", .min = 0, .max = RANKS_MAX - 1},
+    {"node_rank", CONFIG_INT, offsetof(struct place_config, node_rank), "0", "Which of them this is", .min = 0,
+     .max = RANKS_MAX - 1},
     {"master", CONFIG_STRING, offsetof(struct place_config, master), "127.0.0.1",
      .help = "Host of node 0, where all meet: a name or address, :PORT may follow"},
-    {"port", CONFIG_INT, offsetof(struct place_config, port), "29500", "Of master", .min = 1,
-     .max = 65535},
+    {"port", CONFIG_INT, offsetof(struct place_config, port), "29500", "Of master", .min = 1, .max = 65535},
     {"init", CONFIG_STRING, offsetof(struct place_config, init), "auto",
      .help = "How ranks that others start find each other: env://, tcp://HOST:PORT, file:///PATH; "
              "auto: by the environment of torchrun, Open MPI, PMI or Slurm; none: it is ignored"},
     {"rank", CONFIG_INT, offsetof(struct place_config, rank), "auto",
      "Which rank this process is, with init tcp:// or file://; auto: by the environment", .min = 0,
      .max = RANKS_MAX - 1, .choices = "auto", .word = -1},
-    {"world_size", CONFIG_INT, offsetof(struct place_config, world_size), "auto",
-     "How many there are, likewise", .min = 1, .max = RANKS_MAX, .choices = "auto"},
+    {"world_size", CONFIG_INT, offsetof(struct place_config, world_size), "auto", "How many there are, likewise",
+     .min = 1, .max = RANKS_MAX, .choices = "auto"},
     {"restarts", CONFIG_INT, offsetof(struct place_config, restarts), "0",
-     "How often to start again from the last checkpoint when a rank or a node is lost", .min = 0,
-     .max = 1000000},
+     "How often to start again from the last checkpoint when a rank or a node is lost", .min = 0, .max = 1000000},
     {"token", CONFIG_STRING, offsetof(struct place_config, token), "auto",
      .help = "Where the secret is that all nodes share: env:NAME, file:PATH (which nobody else may "
              "read), or none; auto: env:ENGINE_TOKEN, on one host a random one"},
@@ -201,8 +195,7 @@ SECTION(place, "nodes", "Which processes make up the run");
 
 static const struct config_field cuda_fields[] = {
     {"graph", CONFIG_ENUM, offsetof(struct cuda_config, graph), "auto",
-     "auto: a step's kernels are recorded once and then started all at once; off: one by one",
-     .choices = "auto|off"},
+     "auto: a step's kernels are recorded once and then started all at once; off: one by one", .choices = "auto|off"},
     {.key = NULL},
 };
 SECTION(cuda, "graph", "How GPUs are used");
@@ -210,26 +203,22 @@ SECTION(cuda, "graph", "How GPUs are used");
 /* ---- what is kept ---- */
 
 static const struct config_field eval_fields[] = {
-    {"every", CONFIG_SPAN, offsetof(struct eval_config, every), "1ep",
-     "How often; off: only at the end", ABOVE_ZERO, .choices = "off"},
+    {"every", CONFIG_SPAN, offsetof(struct eval_config, every), "1ep", "How often; off: only at the end", ABOVE_ZERO,
+     .choices = "off"},
     {.key = NULL},
 };
 SECTION(eval, "every", "Measuring on validation data");
 
 static const struct config_field checkpoint_fields[] = {
-    {"every", CONFIG_SPAN, offsetof(struct checkpoint_config, every), "1ep", "How often to save",
-     ABOVE_ZERO, .choices = "off"},
-    {"keep", CONFIG_INT, offsetof(struct checkpoint_config, keep), "2", "How many to keep",
-     .min = 1, .max = 1000000},
+    {"every", CONFIG_SPAN, offsetof(struct checkpoint_config, every), "1ep", "How often to save", ABOVE_ZERO,
+     .choices = "off"},
+    {"keep", CONFIG_INT, offsetof(struct checkpoint_config, keep), "2", "How many to keep", .min = 1, .max = 1000000},
     {"best", CONFIG_STRING, offsetof(struct checkpoint_config, best), "off",
-     .help = "Keep the best by this metric, too",
-     .choices = "off|val.accuracy|val.top5|val.loss|val.perplexity"},
+     .help = "Keep the best by this metric, too", .choices = "off|val.accuracy|val.top5|val.loss|val.perplexity"},
     {"resume", CONFIG_STRING, offsetof(struct checkpoint_config, resume), "never",
-     .help =
-         "never; auto: go on in the newest run of this name; or the path of a checkpoint or run"},
+     .help = "never; auto: go on in the newest run of this name; or the path of a checkpoint or run"},
     {"data", CONFIG_ENUM, offsetof(struct checkpoint_config, data), "same",
-     "same: a checkpoint that was saved with other data is refused; any: it goes on with these",
-     .choices = "same|any"},
+     "same: a checkpoint that was saved with other data is refused; any: it goes on with these", .choices = "same|any"},
     {.key = NULL},
 };
 SECTION(checkpoint, "every", "Saving, to go on after a stop");
@@ -241,8 +230,7 @@ static const char sink_words[] =
 #undef SINK
     ;
 static const struct config_field log_fields[] = {
-    {"dir", CONFIG_STRING, offsetof(struct log_config, dir), "runs/$name-$time",
-     .help = "Where the run's files go"},
+    {"dir", CONFIG_STRING, offsetof(struct log_config, dir), "runs/$name-$time", .help = "Where the run's files go"},
     {"every", CONFIG_SPAN, offsetof(struct log_config, every), "50st",
      "How often to print a line, where there is no terminal for a bar", ABOVE_ZERO},
     {"sinks", CONFIG_ENUMS, offsetof(struct log_config, sinks), "[jsonl]",
@@ -250,17 +238,15 @@ static const struct config_field log_fields[] = {
              "metrics.csv, tensorboard to tb/ for TensorBoard",
      .choices = sink_words + 1},
     {"dashboard", CONFIG_STRING, offsetof(struct log_config, dashboard), "off",
-     .help =
-         "Show the run while it goes, to a browser: PORT of this host alone, HOST:PORT, or off; "
-         "port 0 is any that is free"},
+     .help = "Show the run while it goes, to a browser: PORT of this host alone, HOST:PORT, or off; "
+             "port 0 is any that is free"},
     {"trace", CONFIG_STRING, offsetof(struct log_config, trace), "off",
      .help = "Steps of which RUN_DIR/trace.json tells what each rank did when: 10..20st, one step "
              "as 10, or off"},
     {.key = NULL},
 };
 /* Each once, and jsonl among them. */
-static void sinks_check(const struct config_list *sinks, const struct node *at,
-                        struct config_errors *e) {
+static void sinks_check(const struct config_list *sinks, const struct node *at, struct config_errors *e) {
     static const char *const names[] = {
 #define SINK(name) #name,
 #include "engine/tell/sinks.def"
@@ -270,8 +256,8 @@ static void sinks_check(const struct config_list *sinks, const struct node *at,
     for (int i = 0; i < sinks->count; i++) {
         int kind = ((const int *)sinks->items)[i];
         if (seen[kind])
-            config_error(e, at && at->kind == NODE_LIST ? at->items[i] : at, false,
-                         "'log.sinks' names %s twice", names[kind]);
+            config_error(e, at && at->kind == NODE_LIST ? at->items[i] : at, false, "'log.sinks' names %s twice",
+                         names[kind]);
         seen[kind] = true;
     }
     if (!seen[SINK_jsonl])
@@ -303,17 +289,14 @@ static const struct config_field run_fields[] = {
      .help = "single: one device; dp: parameter server, a thread a device; ddp: all-reduce, a "
              "process a "
              "device"},
-    {"devices", CONFIG_STRING, AT(devices_text), "auto",
-     .help = "auto, or kind and number: cpu:4, ref:2"},
-    {"threads", CONFIG_INT, AT(threads), "auto", "Of each device; auto: the cores shared out",
-     .min = 1, .max = 1024, .choices = "auto"},
+    {"devices", CONFIG_STRING, AT(devices_text), "auto", .help = "auto, or kind and number: cpu:4, ref:2"},
+    {"threads", CONFIG_INT, AT(threads), "auto", "Of each device; auto: the cores shared out", .min = 1, .max = 1024,
+     .choices = "auto"},
     {"model", CONFIG_NODE, AT(model), RUN_MODEL_STANDARD,
-     .help =
-         "A model of the zoo (engine model list), {zoo: NAME, ...} or {layers: [...]}; init: FILE "
-         "beside them begins with its weights, strict: false with those that fit",
+     .help = "A model of the zoo (engine model list), {zoo: NAME, ...} or {layers: [...]}; init: FILE "
+             "beside them begins with its weights, strict: false with those that fit",
      .extra = "zoo"},
-    {"loss", CONFIG_ENUM, AT(loss), "cross_entropy", "What is minimised",
-     .choices = "cross_entropy|mse"},
+    {"loss", CONFIG_ENUM, AT(loss), "cross_entropy", "What is minimised", .choices = "cross_entropy|mse"},
     {"data", CONFIG_VARIANT, AT(data.set), "digits", "What is learned: a generated set, or a path",
      .extra = &dataset_variants},
     {"batch", CONFIG_SECTION, AT(batch), .extra = &batch_section},
@@ -329,9 +312,8 @@ static const struct config_field run_fields[] = {
      "sums and the optimizer are f32 always. fp16 and tf32 are for GPUs",
      .choices = "f32|bf16|fp16|tf32"},
     {"winograd", CONFIG_BOOL, AT(winograd), "true",
-     .help =
-         "Whether the cpu device computes 3x3 convolutions of stride 1 by Winograd's algorithm: "
-         "two to four times as fast as plain sums, with larger rounding errors"},
+     .help = "Whether the cpu device computes 3x3 convolutions of stride 1 by Winograd's algorithm: "
+             "two to four times as fast as plain sums, with larger rounding errors"},
     {"sync_batchnorm", CONFIG_BOOL, AT(sync_batchnorm), "false",
      .help = "Batchnorm by the moments of the whole batch, not of each shard; a device then "
              "computes its "
@@ -351,7 +333,5 @@ static const struct config_field run_fields[] = {
     {"inject", CONFIG_SECTION, AT(inject), .extra = &inject_section},
     {.key = NULL},
 };
-const struct config_section run_schema = {.name = "run",
-                                          .fields = run_fields,
-                                          .size = sizeof(struct run_config),
-                                          .help = "The configuration of a run"};
+const struct config_section run_schema = {
+    .name = "run", .fields = run_fields, .size = sizeof(struct run_config), .help = "The configuration of a run"};

@@ -13,9 +13,9 @@ enum share_kind { /* how gradients become an update: a file of modes/share/ each
                   SHARE_NONE,
                   SHARE_SERVER,     /* one rank adds, updates, and sends weights back */
                   SHARE_ALL_REDUCE, /* every rank has the sums, and makes the same update */
-                  SHARE_SLICES, /* every rank updates a slice of the arena, and all gather the weights */
-                  SHARE_AVERAGE, /* ranks step alone, and average their weights now and then */
-                  SHARE_STALE /* a server that updates by each gradient, and does not wait for all */
+                  SHARE_SLICES,     /* every rank updates a slice of the arena, and all gather the weights */
+                  SHARE_AVERAGE,    /* ranks step alone, and average their weights now and then */
+                  SHARE_STALE       /* a server that updates by each gradient, and does not wait for all */
 };
 struct sharing {
     enum place_kind place;

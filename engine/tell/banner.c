@@ -8,36 +8,31 @@
 void banner_show(struct progress *p, const struct trainer *t) {
     const struct run_config *c = t->config;
     char params[32], samples[32], vals[32];
-    progress_say(p, "engine: %s on %s, %lld thread%s each - %s", c->mode, c->devices_text,
-                 (long long)c->threads, c->threads == 1 ? "" : "s",
-                 t->job->mode->describe(t->mode));
-    progress_say(p, "model %s, %s parameters - data %s, %s training and %s validation samples",
-                 t->model->name, text_of_count(t->model->parameters, params), t->data->name,
-                 text_of_count(t->data->size, samples), text_of_count(t->val->size, vals));
+    progress_say(p, "engine: %s on %s, %lld thread%s each - %s", c->mode, c->devices_text, (long long)c->threads,
+                 c->threads == 1 ? "" : "s", t->job->mode->describe(t->mode));
+    progress_say(p, "model %s, %s parameters - data %s, %s training and %s validation samples", t->model->name,
+                 text_of_count(t->model->parameters, params), t->data->name, text_of_count(t->data->size, samples),
+                 text_of_count(t->val->size, vals));
     char pieces[48] = "";
     if (c->batch.accumulate > 1)
         snprintf(pieces, sizeof pieces, ", each in %lld pieces", (long long)c->batch.accumulate);
     progress_say(p, "batch %lld = %d x %g in %lld shards%s - %s, learning rate %g%s - seed %lld",
-                 (long long)c->batch.size, t->standing.workers,
-                 (double)c->batch.size / t->standing.workers, (long long)c->batch.shards, pieces,
-                 t->optim->section.name, t->base_lr,
+                 (long long)c->batch.size, t->standing.workers, (double)c->batch.size / t->standing.workers,
+                 (long long)c->batch.shards, pieces, t->optim->section.name, t->base_lr,
                  c->lr_scale.rule == LR_SCALE_NONE ? "" : " (scaled)", (long long)c->seed);
     if (c->precision == PRECISION_BF16 && !device_find(c->devices.kind)->has_bf16())
-        progress_say(
-            p, "warning: products of bf16 are emulated on this processor: right, but slower than "
-               "f32");
+        progress_say(p, "warning: products of bf16 are emulated on this processor: right, but slower than "
+                        "f32");
     char planted[INJECT_TEXT];
     if (*inject_text(c, planted)) progress_say(p, "warning: planted on purpose: %s", planted);
     if (c->inject.fault.kind && c->inject.fault.step > t->steps)
         progress_say(p, "warning: step %lld, of the fault, never comes: there are %lld",
                      (long long)c->inject.fault.step, (long long)t->steps);
     if (c->sharing.share == SHARE_STALE && t->optim->adaptive && t->standing.workers > 1)
-        progress_say(
-            p,
-            "warning: each step is %d updates (dp.staleness), and %s goes as far in each, "
-            "however small its gradient: lower optimizer.lr to compare with dp.staleness 0",
-            t->standing.workers, t->optim->section.name);
-    if (t->job->resume)
-        progress_say(p, "resuming from %s at step %lld", t->job->resume, (long long)t->at.step);
+        progress_say(p,
+                     "warning: each step is %d updates (dp.staleness), and %s goes as far in each, "
+                     "however small its gradient: lower optimizer.lr to compare with dp.staleness 0",
+                     t->standing.workers, t->optim->section.name);
+    if (t->job->resume) progress_say(p, "resuming from %s at step %lld", t->job->resume, (long long)t->at.step);
     progress_say(p, "run %s", t->job->run_dir);
 }

@@ -64,9 +64,7 @@ static void put_machine(struct json *j) {
     json_string(j, "processor", known ? processor(&system, text, sizeof text) : NULL);
     json_int(j, "cores", device_host_cores());
     json_int(j, "cores_online", sysconf(_SC_NPROCESSORS_ONLN));
-    json_string(
-        j, "governor",
-        line_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "", text, sizeof text));
+    json_string(j, "governor", line_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "", text, sizeof text));
     json_string(j, "quota", line_of("/sys/fs/cgroup/cpu.max", "", text, sizeof text));
     json_int(j, "memory", pages > 0 && page > 0 ? (int64_t)pages * page : 0);
     json_string(j, "kernel", known ? system.release : NULL);

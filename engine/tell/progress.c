@@ -47,8 +47,7 @@ static int width(const struct progress *p) {
 static double eta(struct progress *p, const struct progress_state *s) {
     int64_t now = clock_ns();
     if (p->first_step < 0) p->first_step = s->step - 1, p->started = now - (int64_t)(s->ms * 1e6);
-    return clock_seconds(now - p->started) / (double)(s->step - p->first_step) *
-           (double)(s->steps - s->step);
+    return clock_seconds(now - p->started) / (double)(s->step - p->first_step) * (double)(s->steps - s->step);
 }
 
 static void draw_bar(struct progress *p, const struct progress_state *s, double left) {
@@ -56,11 +55,10 @@ static void draw_bar(struct progress *p, const struct progress_state *s, double 
     int full = (int)(s->step * BAR / s->steps);
     for (int i = 0; i < BAR; i++) bar[i] = i < full ? '=' : i == full ? '>' : '.';
     bar[BAR] = '\0';
-    int n = snprintf(line, sizeof line,
-                     "epoch %lld/%lld [%s] %lld/%lld  loss %.4f  %s/s  comm %.0f%%  eta %s",
-                     (long long)s->epoch, (long long)s->epochs, bar, (long long)s->step,
-                     (long long)s->steps, s->loss, text_of_count((int64_t)s->samples_per_s, rate),
-                     s->comm_exposed * 100, text_of_seconds(left, when));
+    int n =
+        snprintf(line, sizeof line, "epoch %lld/%lld [%s] %lld/%lld  loss %.4f  %s/s  comm %.0f%%  eta %s",
+                 (long long)s->epoch, (long long)s->epochs, bar, (long long)s->step, (long long)s->steps, s->loss,
+                 text_of_count((int64_t)s->samples_per_s, rate), s->comm_exposed * 100, text_of_seconds(left, when));
     int room = width(p) - 1;
     if (n > room) line[room > 0 ? room : 0] = '\0';
     dprintf(p->fd, "\r%s%s%s\033[K", p->colour ? "\033[36m" : "", line, p->colour ? "\033[0m" : "");
@@ -75,9 +73,8 @@ static void plain_line(struct progress *p, const struct progress_state *s, doubl
     dprintf(p->fd,
             "%s epoch=%lld/%lld step=%lld/%lld loss=%.4f acc=%.3f lr=%.4g samples/s=%.0f comm=%.2f "
             "eta=%s\n",
-            stamp, (long long)s->epoch, (long long)s->epochs, (long long)s->step,
-            (long long)s->steps, s->loss, s->accuracy, s->lr, s->samples_per_s, s->comm_exposed,
-            text_of_seconds(left, when));
+            stamp, (long long)s->epoch, (long long)s->epochs, (long long)s->step, (long long)s->steps, s->loss,
+            s->accuracy, s->lr, s->samples_per_s, s->comm_exposed, text_of_seconds(left, when));
 }
 
 void progress_show(struct progress *p, const struct progress_state *s, bool line) {

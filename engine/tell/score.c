@@ -54,11 +54,11 @@ static const char *lacks_perplexity(const struct dataset *data, enum loss loss) 
 }
 
 /* name, by evaluation, larger is better, its number, who has none */
-#define METRICS_LIST(X)                                                                            \
-    X("val.accuracy", true, true, val_accuracy, lacks_classes)                                     \
-    X("val.top5", true, true, val_top5, lacks_top5)                                                \
-    X("val.loss", true, false, val_loss, lacks_nothing)                                            \
-    X("val.perplexity", true, false, val_perplexity, lacks_perplexity)                             \
+#define METRICS_LIST(X)                                                                                                \
+    X("val.accuracy", true, true, val_accuracy, lacks_classes)                                                         \
+    X("val.top5", true, true, val_top5, lacks_top5)                                                                    \
+    X("val.loss", true, false, val_loss, lacks_nothing)                                                                \
+    X("val.perplexity", true, false, val_perplexity, lacks_perplexity)                                                 \
     X("train.loss", false, false, train_loss_of, lacks_nothing)
 
 static const struct metric metrics[] = {
@@ -90,10 +90,8 @@ int64_t score_best(const float *y, int64_t n) {
     return best;
 }
 
-void score_confusion(const float *y, const int32_t *labels, int64_t rows, int64_t classes,
-                     double *counts) {
-    for (int64_t r = 0; r < rows; r++, y += classes)
-        counts[labels[r] * classes + score_best(y, classes)]++;
+void score_confusion(const float *y, const int32_t *labels, int64_t rows, int64_t classes, double *counts) {
+    for (int64_t r = 0; r < rows; r++, y += classes) counts[labels[r] * classes + score_best(y, classes)]++;
 }
 
 struct class_score confusion_class(const double *counts, int64_t classes, int64_t k) {

@@ -32,8 +32,7 @@ enum { SCORE_TOP = LOSS_TOP, CONFUSION_MAX = 100 };
 /* The largest of y[0..n): the first, if several. */
 int64_t score_best(const float *y, int64_t n);
 /* counts (classes, classes) += 1 at (label, answer) for each row. */
-void score_confusion(const float *y, const int32_t *labels, int64_t rows, int64_t classes,
-                     double *counts);
+void score_confusion(const float *y, const int32_t *labels, int64_t rows, int64_t classes, double *counts);
 
 /* Of one class of a confusion matrix. */
 struct class_score {

@@ -9,8 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const char *const phase_keys[PHASES] = {"load", "forward", "backward", "comm_exposed",
-                                               "update"};
+static const char *const phase_keys[PHASES] = {"load", "forward", "backward", "comm_exposed", "update"};
 
 static void json_list(struct json *j, const char *key, const double *v, int n) {
     json_open(j, key, '[');
@@ -57,11 +56,9 @@ void val_json(const struct val_result *v, const char *key, struct json *j) {
 
 char *val_text(const struct val_result *v, char out[160]) {
     int n = snprintf(out, 160, isnan(v->accuracy) ? "loss %.6g" : "loss %.4f", v->loss);
-    if (!isnan(v->accuracy))
-        n += snprintf(out + n, 160 - (size_t)n, ", accuracy %.2f %%", v->accuracy * 100);
+    if (!isnan(v->accuracy)) n += snprintf(out + n, 160 - (size_t)n, ", accuracy %.2f %%", v->accuracy * 100);
     if (!isnan(v->top5)) n += snprintf(out + n, 160 - (size_t)n, ", top-5 %.2f %%", v->top5 * 100);
-    if (!isnan(v->perplexity))
-        snprintf(out + n, 160 - (size_t)n, ", perplexity %.5g", v->perplexity);
+    if (!isnan(v->perplexity)) snprintf(out + n, 160 - (size_t)n, ", perplexity %.5g", v->perplexity);
     return out;
 }
 
@@ -134,15 +131,13 @@ static double most(const double *v, int n) {
 
 static void print_moved(const struct moved *m, int ranks, const char *form, FILE *f) {
     char sent[32], received[32];
-    fprintf(f, form, text_of_bytes(most(m->sent, ranks), sent),
-            text_of_bytes(most(m->received, ranks), received));
+    fprintf(f, form, text_of_bytes(most(m->sent, ranks), sent), text_of_bytes(most(m->received, ranks), received));
 }
 
 static void print_bytes(const struct summary *s, FILE *f) {
     char rss[32];
     print_moved(&s->steps_moved, s->ranks, "bytes of steps, busiest rank  %s sent, %s received", f);
-    fprintf(f, "   peak memory  %d x %s\n", s->processes,
-            text_of_bytes(most(s->rss, s->processes), rss));
+    fprintf(f, "   peak memory  %d x %s\n", s->processes, text_of_bytes(most(s->rss, s->processes), rss));
     if (s->ranks < 2) return;
     print_moved(&s->start_moved, s->ranks, "  besides: at the start  %s, %s", f);
     print_moved(&s->paused_moved, s->ranks, "; evaluation and checkpoints  %s, %s\n", f);
@@ -152,8 +147,7 @@ static void print_table(const struct summary *s, FILE *f) {
     char sent[32], rate[32] = "-", step[64] = "- / -", accuracy[32] = "-", loss[32] = "-", val[160];
     double total = s->total_s > 0 ? s->total_s : 1;
     if (s->has_val) {
-        if (!isnan(s->val.accuracy))
-            snprintf(accuracy, sizeof accuracy, "%.2f %%", s->val.accuracy * 100);
+        if (!isnan(s->val.accuracy)) snprintf(accuracy, sizeof accuracy, "%.2f %%", s->val.accuracy * 100);
         snprintf(loss, sizeof loss, "%.4f", s->val.loss);
     }
     if (!isnan(s->step_p50)) {
@@ -162,23 +156,22 @@ static void print_table(const struct summary *s, FILE *f) {
     }
     fprintf(f, "mode    devices  steps  train loss  val loss  val acc     time  samples/s  step "
                "p50 / p95 ms\n");
-    fprintf(f, "%-7s %7d %6lld  %10.4f  %8s  %7s  %5.2f s  %9s  %15s\n\n", s->mode, s->devices,
-            (long long)s->steps, s->train_loss, loss, accuracy, s->total_s, rate, step);
+    fprintf(f, "%-7s %7d %6lld  %10.4f  %8s  %7s  %5.2f s  %9s  %15s\n\n", s->mode, s->devices, (long long)s->steps,
+            s->train_loss, loss, accuracy, s->total_s, rate, step);
     if (s->has_val && (!isnan(s->val.top5) || !isnan(s->val.perplexity)))
         fprintf(f, "validation: %s\n\n", val_text(&s->val, val));
     if (s->first_step > 0)
-        fprintf(f, "resumed after step %lld: times and bytes are of the %lld steps since\n\n",
-                (long long)s->first_step, (long long)(s->steps - s->first_step));
+        fprintf(f, "resumed after step %lld: times and bytes are of the %lld steps since\n\n", (long long)s->first_step,
+                (long long)(s->steps - s->first_step));
     fprintf(f, "where the time went     seconds   share\n");
     double rest = s->total_s;
-    static const char *const names[PHASES] = {"load (waiting)", "forward", "backward",
-                                              "communication, exposed", "update"};
+    static const char *const names[PHASES] = {"load (waiting)", "forward", "backward", "communication, exposed",
+                                              "update"};
     for (int i = 0; i < PHASES; i++) {
         fprintf(f, "  %-22s %7.3f  %5.1f %%\n", names[i], s->time_s[i], s->time_s[i] / total * 100);
         rest -= s->time_s[i];
     }
-    fprintf(f, "  %-22s %7.3f  %5.1f %%\n", "rest of the loop", fmax(rest, 0),
-            fmax(rest, 0) / total * 100);
+    fprintf(f, "  %-22s %7.3f  %5.1f %%\n", "rest of the loop", fmax(rest, 0), fmax(rest, 0) / total * 100);
     fprintf(f, "  %-22s %7.3f  (beside backward)\n\n", "communication, hidden", s->hidden_s);
     print_bytes(s, f);
     if (s->loss_scale > 0)
@@ -187,10 +180,8 @@ static void print_table(const struct summary *s, FILE *f) {
                 "scale is %g\n",
                 (long long)s->skipped, (long long)s->steps, s->loss_scale);
     if (s->compress && s->packed > 0) {
-        fprintf(f, "gradients, all ranks  %s sent (%s), ", text_of_bytes(s->packed, sent),
-                s->compress);
-        fprintf(f, "%s without compression: %.1f times as much\n", text_of_bytes(s->dense, sent),
-                s->dense / s->packed);
+        fprintf(f, "gradients, all ranks  %s sent (%s), ", text_of_bytes(s->packed, sent), s->compress);
+        fprintf(f, "%s without compression: %.1f times as much\n", text_of_bytes(s->dense, sent), s->dense / s->packed);
     }
     if (s->planted) fprintf(f, "planted on purpose    %s\n", s->planted);
     if (s->stale.of)
@@ -198,8 +189,7 @@ static void print_table(const struct summary *s, FILE *f) {
                 "staleness   gradients %.2f updates old on average, %.0f at most; workers computed "
                 "nothing in %.1f %% of their steps' time\n",
                 s->stale.mean, s->stale.most, s->stale.idle * 100);
-    fprintf(f, "weights sha256  %s\nlosses  sha256  %s\nrun             %s\n", s->weights,
-            s->losses, s->run_dir);
+    fprintf(f, "weights sha256  %s\nlosses  sha256  %s\nrun             %s\n", s->weights, s->losses, s->run_dir);
 }
 
 enum error summary_show(const struct summary *s, const struct job *job) {

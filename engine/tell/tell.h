@@ -16,10 +16,8 @@ void val_json(const struct val_result *v, const char *key, struct json *j);
 char *val_text(const struct val_result *v, char out[160]);
 struct metrics;
 /* Of a job whose training begins behind 'step', and is to end with 'steps'. */
-MUST_CHECK enum error metrics_open(const struct job *job, int64_t step, int64_t steps,
-                                   struct metrics **out);
-void metrics_start(struct metrics *m, int64_t step, const char *run_id, int64_t steps,
-                   int64_t per_epoch);
+MUST_CHECK enum error metrics_open(const struct job *job, int64_t step, int64_t steps, struct metrics **out);
+void metrics_start(struct metrics *m, int64_t step, const char *run_id, int64_t steps, int64_t per_epoch);
 void metrics_step(struct metrics *m, const struct step_record *r);
 void metrics_val(struct metrics *m, int64_t step, const struct val_result *v);
 void metrics_event(struct metrics *m, int64_t step, const char *event, const char *text);
@@ -46,15 +44,15 @@ struct summary { /* what the end of a run says */
     /* By the steps; before the first of them (first weights); by evaluation and saving. */
     struct moved steps_moved, start_moved, paused_moved;
     double rss[RANKS_MAX], state[RANKS_MAX];
-    double loss_scale;    /* fp16; else 0 */
-    int64_t skipped;      /* steps, fp16 */
-    const char *planted;  /* what goes wrong on purpose, NULL: nothing */
-    const char *compress; /* how gradients were, NULL: not */
-    double dense, packed; /* bytes that they would have taken, and took, over all ranks */
-    struct staleness {    /* dp.staleness */
+    double loss_scale;               /* fp16; else 0 */
+    int64_t skipped;                 /* steps, fp16 */
+    const char *planted;             /* what goes wrong on purpose, NULL: nothing */
+    const char *compress;            /* how gradients were, NULL: not */
+    double dense, packed;            /* bytes that they would have taken, and took, over all ranks */
+    struct staleness {               /* dp.staleness */
         const struct run_config *of; /* NULL: it was 0 */
         double mean, most;           /* updates between the weights of a gradient and its own */
-        double idle; /* workers: share of their steps in which they did not compute */
+        double idle;                 /* workers: share of their steps in which they did not compute */
     } stale;
     char weights[SHA256_TEXT], losses[SHA256_TEXT];
 };
@@ -80,8 +78,7 @@ void banner_show(struct progress *p, const struct trainer *t);
 enum timed { TIMED_BEGIN, TIMED_MIDDLE, TIMED_END, TIMED_PLACES };
 MUST_CHECK enum error timers_open(struct trainer *t);
 void timers_close(struct trainer *t);
-MUST_CHECK enum error timers_mark(struct trainer *t,
-                                  enum timed place); /* of one piece after another */
+MUST_CHECK enum error timers_mark(struct trainer *t, enum timed place); /* of one piece after another */
 /* Device and host at one point of time, from where the trace counts. */
 void timers_anchor(struct trainer *t);
 /* At a step's end, when the device has been waited for: the step's phases as they were. */

@@ -23,11 +23,9 @@ struct timers {
 enum error timers_open(struct trainer *t) {
     const struct device_runtime *run = device_runtime(t->device);
     if (!run->asynchronous) return ERR_NONE;
-    if (!(t->timers = calloc(1, sizeof *t->timers)))
-        return FAIL(ERR_MEMORY, "no memory for timers");
+    if (!(t->timers = calloc(1, sizeof *t->timers))) return FAIL(ERR_MEMORY, "no memory for timers");
     for (int i = 0; i < TIMED_PIECES; i++)
-        for (int k = 0; k < TIMED_PLACES; k++)
-            TRY(run->timer_create(t->device, &t->timers->mark[i][k]));
+        for (int k = 0; k < TIMED_PLACES; k++) TRY(run->timer_create(t->device, &t->timers->mark[i][k]));
     return ERR_NONE;
 }
 
@@ -54,8 +52,7 @@ static int64_t elapsed(const struct trainer *t, enum timed from, enum timed to) 
     const struct timers *s = t->timers;
     int timed = s->pieces < TIMED_PIECES ? s->pieces : TIMED_PIECES;
     int64_t sum = 0;
-    for (int i = 0; i < timed; i++)
-        sum += device_runtime(t->device)->between(s->mark[i][from], s->mark[i][to]);
+    for (int i = 0; i < timed; i++) sum += device_runtime(t->device)->between(s->mark[i][from], s->mark[i][to]);
     return timed ? sum * s->pieces / timed : 0;
 }
 
@@ -77,8 +74,7 @@ static void trace_pieces(const struct trainer *t) {
         for (int k = 0; k < 2; k++) {
             int64_t at[2];
             for (int end = 0; end < 2; end++)
-                at[end] =
-                    s->zero_ns + device_runtime(t->device)->between(s->zero, s->mark[i][k + end]);
+                at[end] = s->zero_ns + device_runtime(t->device)->between(s->zero, s->mark[i][k + end]);
             trace_span(t->trace, kinds[k], TRACE_DEVICE, at[0], at[1]);
         }
 }
@@ -88,8 +84,7 @@ void timers_settle(struct trainer *t, const int64_t before[PHASES]) {
     int64_t *now = t->phase_ns, missing = 0;
     if (!t->timers || t->timers->pieces == 0) return;
     trace_pieces(t);
-    const int64_t took[] = {elapsed(t, TIMED_BEGIN, TIMED_MIDDLE),
-                            elapsed(t, TIMED_MIDDLE, TIMED_END)};
+    const int64_t took[] = {elapsed(t, TIMED_BEGIN, TIMED_MIDDLE), elapsed(t, TIMED_MIDDLE, TIMED_END)};
     t->timers->pieces = 0;
     for (int i = 0; i < 2; i++) {
         enum phase phase = i ? PHASE_BACKWARD : PHASE_FORWARD;

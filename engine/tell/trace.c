@@ -25,12 +25,10 @@ struct trace {
     int64_t first, last;
     _Atomic bool on;
     _Atomic int64_t step, dropped;
-    int64_t
-        layer_began; /* where the last one ended, if nothing has come between; 0: the clock has to tell */
+    int64_t layer_began; /* where the last one ended, if nothing has come between; 0: the clock has to tell */
     struct trace_clock clock;
     enum { AHEAD, UNDER_WAY, BEHIND } range;
-    bool
-        written; /* or there is nothing to write: the rank compares clocks with the others all the same */
+    bool written; /* or there is nothing to write: the rank compares clocks with the others all the same */
     struct writer writers[TRACE_WRITERS];
 };
 
@@ -55,8 +53,7 @@ void trace_put(struct trace *tr, const struct trace_event *e) {
     record(tr, e);
 }
 
-void trace_span(struct trace *tr, enum trace_kind kind, enum trace_lane lane, int64_t begin,
-                int64_t end) {
+void trace_span(struct trace *tr, enum trace_kind kind, enum trace_lane lane, int64_t begin, int64_t end) {
     const struct trace_event e = {
         .begin = begin, .end = end, .bucket = -1, .kind = (uint8_t)kind, .lane = (uint8_t)lane};
     trace_put(tr, &e);
@@ -66,11 +63,8 @@ void trace_span(struct trace *tr, enum trace_kind kind, enum trace_lane lane, in
 void trace_ready(struct trace *tr, int64_t floats, bool leave) {
     if (!tr) return;
     int64_t now = clock_ns();
-    const struct trace_event e = {.begin = now,
-                                  .end = now,
-                                  .bytes = floats * (int64_t)sizeof(float),
-                                  .bucket = -1,
-                                  .kind = TRACE_READY};
+    const struct trace_event e = {
+        .begin = now, .end = now, .bytes = floats * (int64_t)sizeof(float), .bucket = -1, .kind = TRACE_READY};
     record(tr, &e);
     tr->layer_began = leave ? 0 : now;
 }
@@ -109,8 +103,7 @@ static int64_t events_of(const struct trainer *t, bool lane) {
     if (lane) return 16 + 4 * t->standing.ncuts + 2 * served;
     if (sees_layers(t)) layers = graph_steps(t->graph, n / t->config->batch.accumulate);
     int64_t passes = t->config->sync_batchnorm ? 6 : 2;
-    return 64 + pieces * (8 + passes * layers) + t->model->nparams +
-           8 * (t->standing.ncuts + served);
+    return 64 + pieces * (8 + passes * layers) + t->model->nparams + 8 * (t->standing.ncuts + served);
 }
 
 /* Written to now, so that no step has to wait for a page. */
@@ -128,8 +121,8 @@ static enum error open_writer(const struct trace *tr, struct writer *w, bool lan
 /* False: it is too late, or too early for this run. */
 static bool lies_ahead(const struct trainer *t, int64_t first, int64_t last) {
     if (first <= t->steps && last > t->at.step) return true;
-    log_warn("log.trace: steps %lld to %lld are none of this run's, which are %lld to %lld",
-             (long long)first, (long long)last, (long long)t->at.step + 1, (long long)t->steps);
+    log_warn("log.trace: steps %lld to %lld are none of this run's, which are %lld to %lld", (long long)first,
+             (long long)last, (long long)t->at.step + 1, (long long)t->steps);
     return false;
 }
 
@@ -262,16 +255,14 @@ static struct trace_head head_of(const struct trace *tr) {
 
 static char *put_buckets(const struct trainer *t, char *at) {
     for (int b = 0; b < t->standing.ncuts; b++, at += sizeof(int64_t)) {
-        int64_t bytes =
-            (t->standing.cuts[b] - (b ? t->standing.cuts[b - 1] : 0)) * (int64_t)sizeof(float);
+        int64_t bytes = (t->standing.cuts[b] - (b ? t->standing.cuts[b - 1] : 0)) * (int64_t)sizeof(float);
         memcpy(at, &bytes, sizeof bytes);
     }
     return at;
 }
 
 /* The events of both writers; how many, into h. */
-static char *put_events(const struct trace *tr, char *at, struct trace_head *h,
-                        struct names *names) {
+static char *put_events(const struct trace *tr, char *at, struct trace_head *h, struct names *names) {
     for (int i = 0; i < TRACE_WRITERS; i++) {
         const struct writer *w = &tr->writers[i];
         int64_t n = atomic_load_explicit(&w->count, memory_order_acquire);
@@ -307,11 +298,9 @@ static enum error write_in(const struct trace *tr, struct pool *pool) {
     const struct trainer *t = tr->t;
     const char *folder = pool_printf(pool, "%s/trace", t->job->run_dir),
                *path = pool_printf(pool, "%s/rank%d.bin", folder, t->rank);
-    size_t room =
-        sizeof(struct trace_head) + (size_t)t->standing.ncuts * sizeof(int64_t) + TRACE_NAMES_MOST;
+    size_t room = sizeof(struct trace_head) + (size_t)t->standing.ncuts * sizeof(int64_t) + TRACE_NAMES_MOST;
     void *file;
-    for (int i = 0; i < TRACE_WRITERS; i++)
-        room += (size_t)tr->writers[i].room * sizeof(struct trace_record);
+    for (int i = 0; i < TRACE_WRITERS; i++) room += (size_t)tr->writers[i].room * sizeof(struct trace_record);
     if (!folder || !path) return ERR_MEMORY;
     TRY(file_make_folders(folder));
     TRY(memory_alloc(room, &file));
@@ -331,8 +320,7 @@ static void write_file(struct trace *tr) {
     }
     if (err != ERR_NONE) log_warn("no trace of this rank: %s", error_message());
     if (err == ERR_NONE && dropped)
-        log_warn("the trace has no room for %lld events more\ntrace fewer steps: log.trace",
-                 dropped);
+        log_warn("the trace has no room for %lld events more\ntrace fewer steps: log.trace", dropped);
 }
 
 /* ---- the range ---- */

@@ -61,8 +61,7 @@ int trace_conclude(struct trainer *t);
 
 /* Any of these may be called with NULL, and outside of the range. The step is filled in. */
 void trace_put(struct trace *tr, const struct trace_event *e);
-void trace_span(struct trace *tr, enum trace_kind kind, enum trace_lane lane, int64_t begin,
-                int64_t end);
+void trace_span(struct trace *tr, enum trace_kind kind, enum trace_lane lane, int64_t begin, int64_t end);
 /* So many of the arena now; leave: what is done next is to send them. */
 void trace_ready(struct trace *tr, int64_t floats, bool leave);
 
@@ -93,13 +92,10 @@ struct trace_bucket {
     bool beside;         /* the call ran on the communication lane */
 };
 /* By step and bucket; those that the trace has all of. */
-MUST_CHECK enum error trace_buckets(const struct trace_rank *r, struct pool *pool,
-                                    struct trace_bucket **out, int *n);
+MUST_CHECK enum error trace_buckets(const struct trace_rank *r, struct pool *pool, struct trace_bucket **out, int *n);
 /* All files of RUN_DIR/trace, by rank; *n 0: there are none. ERR_DATA: one is damaged, or not of the same run. */
-MUST_CHECK enum error trace_read_all(const char *run_dir, struct pool *pool,
-                                     struct trace_rank **out, int *n);
+MUST_CHECK enum error trace_read_all(const char *run_dir, struct pool *pool, struct trace_rank **out, int *n);
 
 /* ---- merging: engine/tell/trace_merge.c ---- */
 /* Writes path, or replaces it. */
-MUST_CHECK enum error trace_merge(const struct trace_rank *ranks, int n, struct pool *pool,
-                                  const char *path);
+MUST_CHECK enum error trace_merge(const struct trace_rank *ranks, int n, struct pool *pool, const char *path);

@@ -68,12 +68,8 @@ static void add_arrow(struct merge *m, struct list *l, const struct trace_bucket
     int lane = b->beside ? TRACE_EXCHANGE : TRACE_COMPUTE;
     add(l, (struct item){.ts = b->ready, .phase = 'i', .bucket = b->bucket, .number = id});
     add(l, (struct item){.ts = b->ready, .phase = 's', .bucket = b->bucket, .number = id});
-    add(l, (struct item){
-               .ts = b->start, .phase = 't', .lane = lane, .bucket = b->bucket, .number = id});
-    add(l, (struct item){.ts = last_moment(b->start, b->taken),
-                         .phase = 'f',
-                         .bucket = b->bucket,
-                         .number = id});
+    add(l, (struct item){.ts = b->start, .phase = 't', .lane = lane, .bucket = b->bucket, .number = id});
+    add(l, (struct item){.ts = last_moment(b->start, b->taken), .phase = 'f', .bucket = b->bucket, .number = id});
 }
 
 struct edge {
@@ -107,8 +103,7 @@ static enum error add_counter(struct list *l, const struct trace_rank *r, struct
     return ERR_NONE;
 }
 
-static enum error make_list(struct merge *m, const struct trace_rank *r, struct pool *pool,
-                            struct list *l) {
+static enum error make_list(struct merge *m, const struct trace_rank *r, struct pool *pool, struct list *l) {
     struct trace_bucket *buckets;
     int nbuckets;
     TRY(trace_buckets(r, pool, &buckets, &nbuckets));
@@ -117,8 +112,7 @@ static enum error make_list(struct merge *m, const struct trace_rank *r, struct 
     if (!l->items) return ERR_MEMORY;
     for (int i = 0; i < r->nevents; i++) {
         const struct trace_event *e = &r->events[i];
-        if (e->kind != TRACE_READY)
-            add(l, (struct item){.ts = e->begin, .phase = 'X', .lane = e->lane, .event = e});
+        if (e->kind != TRACE_READY) add(l, (struct item){.ts = e->begin, .phase = 'X', .lane = e->lane, .event = e});
     }
     for (int i = 0; i < nbuckets; i++) add_arrow(m, l, &buckets[i]);
     TRY(add_counter(l, r, pool));
@@ -130,8 +124,7 @@ static enum error make_list(struct merge *m, const struct trace_rank *r, struct 
 
 /* Up to where every event has the same: {"name":"...","ph":"X","pid":0,"tid":1,"ts":12.345 */
 static void begin(struct merge *m, const char *name, char phase, int pid, int tid, int64_t ts) {
-    fprintf(m->out,
-            "%s{\"name\":\"%s\",\"ph\":\"%c\",\"pid\":%d,\"tid\":%d,\"ts\":%" PRId64 ".%03d",
+    fprintf(m->out, "%s{\"name\":\"%s\",\"ph\":\"%c\",\"pid\":%d,\"tid\":%d,\"ts\":%" PRId64 ".%03d",
             m->comma ? ",\n" : "", name, phase, pid, tid, ts / 1000, (int)(ts % 1000));
     m->comma = true;
 }
@@ -147,13 +140,11 @@ static void name_of(const struct trace_event *e, char *out, size_t size) {
                                                    [TRACE_CHECKPOINT] = "checkpoint"};
     char bucket[40] = "";
     if (e->bucket >= 0)
-        snprintf(bucket, sizeof bucket, "%s %d", e->weights ? " weights of bucket" : " bucket",
-                 e->bucket);
+        snprintf(bucket, sizeof bucket, "%s %d", e->weights ? " weights of bucket" : " bucket", e->bucket);
     if (e->kind == TRACE_STEP)
         snprintf(out, size, "step %" PRId64, e->step);
     else if (e->name)
-        snprintf(out, size, "%s%.100s%s", e->kind == TRACE_WAIT ? "wait for " : "", e->name,
-                 bucket);
+        snprintf(out, size, "%s%.100s%s", e->kind == TRACE_WAIT ? "wait for " : "", e->name, bucket);
     else
         snprintf(out, size, "%s", names[e->kind] ? names[e->kind] : "?");
 }
@@ -171,15 +162,12 @@ static void write_span(struct merge *m, int pid, const struct trace_event *e) {
     int64_t took = e->end - e->begin;
     name_of(e, name, sizeof name);
     begin(m, name, 'X', pid, TID_LANES + e->lane, e->begin - m->zero);
-    fprintf(m->out, ",\"dur\":%" PRId64 ".%03d,\"cat\":\"%s\",\"args\":{\"step\":%" PRId64,
-            took / 1000, (int)(took % 1000), category_of(e), e->step);
-    if (e->kind == TRACE_LAYER)
-        fprintf(m->out, ",\"pass\":\"%s\"", e->backward ? "backward" : "forward");
-    if (e->kind == TRACE_CALL || e->kind == TRACE_WAIT)
-        fprintf(m->out, ",\"bytes\":%" PRId64, e->bytes);
+    fprintf(m->out, ",\"dur\":%" PRId64 ".%03d,\"cat\":\"%s\",\"args\":{\"step\":%" PRId64, took / 1000,
+            (int)(took % 1000), category_of(e), e->step);
+    if (e->kind == TRACE_LAYER) fprintf(m->out, ",\"pass\":\"%s\"", e->backward ? "backward" : "forward");
+    if (e->kind == TRACE_CALL || e->kind == TRACE_WAIT) fprintf(m->out, ",\"bytes\":%" PRId64, e->bytes);
     if (e->bucket >= 0)
-        fprintf(m->out, ",\"bucket\":%d,\"carries\":\"%s\"", e->bucket,
-                e->weights ? "weights" : "gradients");
+        fprintf(m->out, ",\"bucket\":%d,\"carries\":\"%s\"", e->bucket, e->weights ? "weights" : "gradients");
     fprintf(m->out, "}}");
 }
 
@@ -199,8 +187,7 @@ static void write_item(struct merge *m, int pid, const struct item *i) {
     if (i->phase == 'i')
         fprintf(m->out, ",\"s\":\"t\",\"cat\":\"bucket\"}");
     else
-        fprintf(m->out, ",\"cat\":\"bucket\",\"id\":%" PRId64 "%s}", i->number,
-                i->phase == 'f' ? ",\"bp\":\"e\"" : "");
+        fprintf(m->out, ",\"cat\":\"bucket\",\"id\":%" PRId64 "%s}", i->number, i->phase == 'f' ? ",\"bp\":\"e\"" : "");
 }
 
 /* ---- what the rows are called ---- */
@@ -215,8 +202,7 @@ static void write_rank(struct merge *m, const struct trace_rank *r) {
     char name[160], device[32] = "";
     bool used[TRACE_LANES] = {true};
     if (r->worker >= 0) snprintf(device, sizeof device, ", device %d", r->worker);
-    snprintf(name, sizeof name, "rank %d%s%s, %s", r->rank, device, r->serves ? ", server" : "",
-             r->host);
+    snprintf(name, sizeof name, "rank %d%s%s, %s", r->rank, device, r->serves ? ", server" : "", r->host);
     write_name(m, "process_name", r->rank, TID_PROCESS, name);
     begin(m, "process_sort_index", 'M', r->rank, TID_PROCESS, 0);
     fprintf(m->out, ",\"args\":{\"sort_index\":%d}}", r->rank);
@@ -235,9 +221,8 @@ static void write_about(struct merge *m) {
             ",\"events_without_room\":%" PRId64 ",\"clocks\":[",
             a->mode, a->size, m->n, a->first, a->last, dropped);
     for (int i = 0; i < m->n; i++)
-        fprintf(m->out, "%s{\"rank\":%d,\"offset_ns\":%" PRId64 ",\"round_trip_ns\":%" PRId64 "}",
-                i ? "," : "", m->ranks[i].rank, m->ranks[i].clock.offset,
-                m->ranks[i].clock.round_trip);
+        fprintf(m->out, "%s{\"rank\":%d,\"offset_ns\":%" PRId64 ",\"round_trip_ns\":%" PRId64 "}", i ? "," : "",
+                m->ranks[i].rank, m->ranks[i].clock.offset, m->ranks[i].clock.round_trip);
     fprintf(m->out, "]},\n\"traceEvents\":[\n");
 }
 
@@ -249,8 +234,7 @@ static int earliest(const struct merge *m) {
     for (int i = 0; i < m->n; i++) {
         const struct list *l = &m->lists[i];
         if (l->next == l->count) continue;
-        if (best < 0 || l->items[l->next].ts < m->lists[best].items[m->lists[best].next].ts)
-            best = i;
+        if (best < 0 || l->items[l->next].ts < m->lists[best].items[m->lists[best].next].ts) best = i;
     }
     return best;
 }
@@ -258,8 +242,7 @@ static int earliest(const struct merge *m) {
 static void write_all(struct merge *m) {
     write_about(m);
     for (int i = 0; i < m->n; i++) write_rank(m, &m->ranks[i]);
-    for (int i; (i = earliest(m)) >= 0;)
-        write_item(m, m->ranks[i].rank, &m->lists[i].items[m->lists[i].next++]);
+    for (int i; (i = earliest(m)) >= 0;) write_item(m, m->ranks[i].rank, &m->lists[i].items[m->lists[i].next++]);
     fprintf(m->out, "\n]}\n");
 }
 

@@ -25,16 +25,14 @@ static bool within(int64_t v, int64_t low, int64_t high) {
 }
 
 static bool head_is_sound(const struct trace_head *h) {
-    return h->rank >= 0 && h->rank < h->size && h->size <= RANKS_MAX && h->worker >= -1 &&
-           h->worker < h->size && h->nevents <= TRACE_WRITERS * TRACE_EVENTS_MOST &&
-           h->nbuckets <= TRACE_BUCKETS_MOST && h->names <= TRACE_NAMES_MOST && h->first >= 1 &&
-           h->last >= h->first && h->dropped >= 0 && within(h->offset, -TIME_MOST, TIME_MOST) &&
-           within(h->round_trip, 0, TIME_MOST);
+    return h->rank >= 0 && h->rank < h->size && h->size <= RANKS_MAX && h->worker >= -1 && h->worker < h->size &&
+           h->nevents <= TRACE_WRITERS * TRACE_EVENTS_MOST && h->nbuckets <= TRACE_BUCKETS_MOST &&
+           h->names <= TRACE_NAMES_MOST && h->first >= 1 && h->last >= h->first && h->dropped >= 0 &&
+           within(h->offset, -TIME_MOST, TIME_MOST) && within(h->round_trip, 0, TIME_MOST);
 }
 
 static size_t bytes_of(const struct trace_head *h) {
-    return sizeof *h + h->nbuckets * sizeof(int64_t) + h->nevents * sizeof(struct trace_record) +
-           h->names;
+    return sizeof *h + h->nbuckets * sizeof(int64_t) + h->nevents * sizeof(struct trace_record) + h->names;
 }
 
 static enum error check_head(const char *path, const char *file, size_t n, struct trace_head *h) {
@@ -45,9 +43,7 @@ static enum error check_head(const char *path, const char *file, size_t n, struc
     if (h->check != crc32c(0, file + TRACE_CHECKED, n - TRACE_CHECKED))
         return FAIL(ERR_DATA, "'%s' is damaged, or cut: its checksum is another", path);
     if (!head_is_sound(h)) return FAIL(ERR_DATA, "'%s': the head makes no sense", path);
-    if (bytes_of(h) != n)
-        return FAIL(ERR_DATA, "'%s' has %zu bytes, but its head tells of %zu", path, n,
-                    bytes_of(h));
+    if (bytes_of(h) != n) return FAIL(ERR_DATA, "'%s' has %zu bytes, but its head tells of %zu", path, n, bytes_of(h));
     return ERR_NONE;
 }
 
@@ -59,8 +55,7 @@ static char *plain_text(const char *text, size_t most, struct pool *pool) {
     return copy;
 }
 
-static enum error read_names(const char *text, size_t n, struct pool *pool, const char ***out,
-                             int *count) {
+static enum error read_names(const char *text, size_t n, struct pool *pool, const char ***out, int *count) {
     *count = 0;
     *out = pool_alloc(pool, (n + 1) * sizeof **out);
     if (!*out) return ERR_MEMORY;
@@ -74,11 +69,9 @@ static enum error read_names(const char *text, size_t n, struct pool *pool, cons
 
 static bool record_is_sound(const struct trace_record *r, const struct trace_head *h, int names) {
     return r->kind < TRACE_KINDS && r->lane < TRACE_LANES && within(r->begin, 0, TIME_MOST) &&
-           within(r->end, r->begin, TIME_MOST) && within(r->step, 0, INT64_MAX) &&
-           within(r->bytes, 0, BYTES_MOST) && within(r->name, -1, names - 1) &&
-           within(r->bucket, -1, (int64_t)h->nbuckets - 1) &&
-           (r->name >= 0 ||
-            (r->kind != TRACE_LAYER && r->kind != TRACE_CALL && r->kind != TRACE_WAIT));
+           within(r->end, r->begin, TIME_MOST) && within(r->step, 0, INT64_MAX) && within(r->bytes, 0, BYTES_MOST) &&
+           within(r->name, -1, names - 1) && within(r->bucket, -1, (int64_t)h->nbuckets - 1) &&
+           (r->name >= 0 || (r->kind != TRACE_LAYER && r->kind != TRACE_CALL && r->kind != TRACE_WAIT));
 }
 
 /* Whatever is added up of them later: some of these. */
@@ -88,8 +81,7 @@ static enum error check_sums(const char *path, const struct trace_rank *r) {
         took += r->events[i].end - r->events[i].begin;
         bytes += r->events[i].bytes;
         if (took > SUM_MOST || bytes > SUM_MOST)
-            return FAIL(ERR_DATA, "'%s': its %d events take too long, or carry too much", path,
-                        r->nevents);
+            return FAIL(ERR_DATA, "'%s': its %d events take too long, or carry too much", path, r->nevents);
     }
     return ERR_NONE;
 }
@@ -102,8 +94,8 @@ static int by_time(const void *a, const void *b) {
     return (x->kind > y->kind) - (x->kind < y->kind);
 }
 
-static enum error read_events(const char *path, const char *file, const struct trace_head *h,
-                              struct pool *pool, struct trace_rank *out) {
+static enum error read_events(const char *path, const char *file, const struct trace_head *h, struct pool *pool,
+                              struct trace_rank *out) {
     const char **names, *at = file + sizeof *h + h->nbuckets * sizeof(int64_t);
     int nnames;
     TRY(read_names(at + h->nevents * sizeof(struct trace_record), h->names, pool, &names, &nnames));
@@ -130,8 +122,8 @@ static enum error read_events(const char *path, const char *file, const struct t
     return check_sums(path, out);
 }
 
-static enum error read_buckets(const char *path, const char *file, const struct trace_head *h,
-                               struct pool *pool, struct trace_rank *out) {
+static enum error read_buckets(const char *path, const char *file, const struct trace_head *h, struct pool *pool,
+                               struct trace_rank *out) {
     int64_t all = 0;
     out->nbuckets = (int)h->nbuckets;
     out->bucket = pool_alloc(pool, (h->nbuckets + 1) * sizeof *out->bucket);
@@ -160,8 +152,7 @@ enum error trace_read(const char *path, struct pool *pool, struct trace_rank *ou
                                .last = h.last,
                                .dropped = h.dropped,
                                .clock = {h.offset, h.round_trip}};
-    const char *mode = plain_text(h.mode, sizeof h.mode - 1, pool),
-               *host = plain_text(h.host, sizeof h.host - 1, pool),
+    const char *mode = plain_text(h.mode, sizeof h.mode - 1, pool), *host = plain_text(h.host, sizeof h.host - 1, pool),
                *run_id = plain_text(h.run_id, sizeof h.run_id - 1, pool);
     if (!mode || !host || !run_id) return ERR_MEMORY;
     memcpy(out->mode, mode, strlen(mode));
@@ -173,18 +164,16 @@ enum error trace_read(const char *path, struct pool *pool, struct trace_rank *ou
 
 /* ---- all of a run ---- */
 
-static enum error check_same(const char *path, const struct trace_rank *a,
-                             const struct trace_rank *r, int rank) {
+static enum error check_same(const char *path, const struct trace_rank *a, const struct trace_rank *r, int rank) {
     if (r->rank != rank) return FAIL(ERR_DATA, "'%s' is the trace of rank %d", path, r->rank);
-    if (r->size == a->size && r->first == a->first && r->last == a->last &&
-        !strcmp(r->mode, a->mode) && !strcmp(r->run_id, a->run_id))
+    if (r->size == a->size && r->first == a->first && r->last == a->last && !strcmp(r->mode, a->mode) &&
+        !strcmp(r->run_id, a->run_id))
         return ERR_NONE;
-    return FAIL(
-        ERR_DATA,
-        "'%s' is of another run than rank %d's: %s, %d ranks, steps %lld to %lld, run '%s'; "
-        "there %s, %d, %lld to %lld, '%s'",
-        path, a->rank, r->mode, r->size, (long long)r->first, (long long)r->last, r->run_id,
-        a->mode, a->size, (long long)a->first, (long long)a->last, a->run_id);
+    return FAIL(ERR_DATA,
+                "'%s' is of another run than rank %d's: %s, %d ranks, steps %lld to %lld, run '%s'; "
+                "there %s, %d, %lld to %lld, '%s'",
+                path, a->rank, r->mode, r->size, (long long)r->first, (long long)r->last, r->run_id, a->mode, a->size,
+                (long long)a->first, (long long)a->last, a->run_id);
 }
 
 enum error trace_read_all(const char *run_dir, struct pool *pool, struct trace_rank **out, int *n) {
@@ -240,14 +229,12 @@ static void mark_ready(const struct trace_rank *r, struct mark *marks, int *n) {
 static int64_t marks_most(const struct trace_rank *r) {
     int64_t steps = 0, step = -1;
     for (int i = 0; i < r->nevents; i++)
-        if (r->events[i].kind == TRACE_READY && r->events[i].step != step)
-            step = r->events[i].step, steps++;
+        if (r->events[i].kind == TRACE_READY && r->events[i].step != step) step = r->events[i].step, steps++;
     return steps * r->nbuckets + r->nevents + 1;
 }
 
 /* The marks of one bucket in one step, [from, to). */
-static bool join(const struct trace_rank *r, const struct mark *from, const struct mark *to,
-                 struct trace_bucket *out) {
+static bool join(const struct trace_rank *r, const struct mark *from, const struct mark *to, struct trace_bucket *out) {
     const struct trace_event *last = NULL;
     if (from->order != MARK_READY) return false;
     *out = (struct trace_bucket){.step = from->step,
@@ -265,8 +252,7 @@ static bool join(const struct trace_rank *r, const struct mark *from, const stru
     return last && out->ready <= out->start && out->taken >= out->done;
 }
 
-enum error trace_buckets(const struct trace_rank *r, struct pool *pool, struct trace_bucket **out,
-                         int *n) {
+enum error trace_buckets(const struct trace_rank *r, struct pool *pool, struct trace_bucket **out, int *n) {
     int64_t most = marks_most(r);
     int count = 0;
     *n = 0;
@@ -278,16 +264,12 @@ enum error trace_buckets(const struct trace_rank *r, struct pool *pool, struct t
     mark_ready(r, marks, &count);
     for (int i = 0; i < r->nevents; i++) {
         const struct trace_event *e = &r->events[i];
-        if ((e->kind != TRACE_CALL && e->kind != TRACE_WAIT) || e->bucket < 0 || e->weights)
-            continue;
-        marks[count++] =
-            (struct mark){e->step, e->bucket, e->kind == TRACE_CALL ? MARK_CALL : MARK_WAIT, e};
+        if ((e->kind != TRACE_CALL && e->kind != TRACE_WAIT) || e->bucket < 0 || e->weights) continue;
+        marks[count++] = (struct mark){e->step, e->bucket, e->kind == TRACE_CALL ? MARK_CALL : MARK_WAIT, e};
     }
     qsort(marks, (size_t)count, sizeof *marks, by_bucket);
     for (int from = 0, to = 0; from < count; from = to) {
-        while (to < count && marks[to].step == marks[from].step &&
-               marks[to].bucket == marks[from].bucket)
-            to++;
+        while (to < count && marks[to].step == marks[from].step && marks[to].bucket == marks[from].bucket) to++;
         *n += join(r, marks + from, marks + to, &(*out)[*n]);
     }
     return ERR_NONE;

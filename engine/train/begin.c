@@ -14,13 +14,11 @@ static enum error make_values(struct trainer *t, float *values, float *buffers) 
 }
 
 static enum error put_values(struct trainer *t) {
-    size_t n = (size_t)t->model->arena_floats * sizeof(float),
-           k = (size_t)t->model->buffer_floats * sizeof(float);
+    size_t n = (size_t)t->model->arena_floats * sizeof(float), k = (size_t)t->model->buffer_floats * sizeof(float);
     void *values, *buffers;
     TRY(device_map(t->device, t->values, n, &values));
     enum error err = device_map(t->device, t->buffers, k, &buffers);
-    if (err == ERR_NONE)
-        err = device_unmap(t->device, t->buffers, k, buffers, make_values(t, values, buffers));
+    if (err == ERR_NONE) err = device_unmap(t->device, t->buffers, k, buffers, make_values(t, values, buffers));
     return device_unmap(t->device, t->values, n, values, err);
 }
 
@@ -59,8 +57,7 @@ static void id_split(const char *id, double halves[2]) {
 
 static void id_join(const double halves[2], char id[RUN_ID_TEXT]) {
     *id = '\0';
-    if (halves[0] > 0 || halves[1] > 0)
-        snprintf(id, RUN_ID_TEXT, "%08x%08x", (unsigned)halves[0], (unsigned)halves[1]);
+    if (halves[0] > 0 || halves[1] > 0) snprintf(id, RUN_ID_TEXT, "%08x%08x", (unsigned)halves[0], (unsigned)halves[1]);
 }
 
 static void norm_put(const struct normalization *n, double *out) {
@@ -90,8 +87,7 @@ enum error trainer_begin(struct trainer *t) {
         at[0] = (double)c->step, at[1] = (double)c->epoch, at[2] = (double)c->step_in_epoch,
         at[3] = t->job->resume != NULL, at[4] = c->loss_scale, at[5] = (double)c->good_steps,
         at[6] = (double)c->skipped;
-    if (t->rank == 0 && trace_range(t))
-        at[7] = (double)log->trace_first, at[8] = (double)log->trace_last;
+    if (t->rank == 0 && trace_range(t)) at[7] = (double)log->trace_first, at[8] = (double)log->trace_last;
     if (t->rank == 0) {
         id_split(t->job->run_id, at + ID);
         norm_put(&t->norm, at + PLAIN);

@@ -5,8 +5,7 @@
 static const struct model_node *norm_of_one(const struct model *m) {
     for (int k = 0; k < m->nnodes; k++) {
         const struct model_node *node = &m->nodes[k];
-        if (node->plan.op.kind == OP_BATCHNORM && !node->plan.view &&
-            shape_count(&node->x) == node->x.dim[0])
+        if (node->plan.op.kind == OP_BATCHNORM && !node->plan.view && shape_count(&node->x) == node->x.dim[0])
             return node;
     }
     return NULL;
@@ -35,8 +34,8 @@ enum error batches_check(const struct trainer *t) {
                     "'%s' normalises over the samples of a shard, but in a batch of %lld one has a "
                     "single sample (batch.shards %lld, batch.accumulate %lld)\nmake the batch "
                     "larger, or set sync_batchnorm: true",
-                    norm->name, (long long)sampler_batch_size(&t->sampler, 0),
-                    (long long)t->config->batch.shards, (long long)t->config->batch.accumulate);
+                    norm->name, (long long)sampler_batch_size(&t->sampler, 0), (long long)t->config->batch.shards,
+                    (long long)t->config->batch.accumulate);
     if (t->steps <= last || fewest(t, last) > 1) return ERR_NONE;
     return FAIL(ERR_CONFIG,
                 "'%s' normalises over the samples of a shard, but the last batch of an epoch has "

@@ -48,8 +48,7 @@ static enum error cascade_ready(void *user, int64_t upto) {
     float **grads = c->t->grads;
     struct device *dev = c->t->device;
     if (c->piece) TRY(device_add(dev, grads[c->top] + from, c->piece + from, n));
-    for (int d = c->top; d > c->bottom; d--)
-        TRY(device_add(dev, grads[d - 1] + from, grads[d] + from, n));
+    for (int d = c->top; d > c->bottom; d--) TRY(device_add(dev, grads[d - 1] + from, grads[d] + from, n));
     c->done = upto;
     if (c->last) TRY(inject_spoil(c->t, from, upto));
     inject_lag(c->t);
@@ -77,8 +76,8 @@ static float weight(const struct trainer *t, const struct step_batch *b) {
 }
 
 /* Samples [from, to) of a shard. */
-static struct graph_batch batch_of(const struct trainer *t, const struct step_batch *b,
-                                   const struct shard *s, int64_t from, int64_t to) {
+static struct graph_batch batch_of(const struct trainer *t, const struct step_batch *b, const struct shard *s,
+                                   int64_t from, int64_t to) {
     const struct dataset *d = t->data;
     return (struct graph_batch){
         .n = to - from,
@@ -105,23 +104,20 @@ static struct piece piece_at(const struct trainer *t, const struct step_batch *b
     return (struct piece){&b->shards[bit_reverse(order, b->nshards)], order, (int)(k % pieces)};
 }
 
-static struct graph_batch piece_batch(const struct trainer *t, const struct step_batch *b,
-                                      const struct piece *p) {
+static struct graph_batch piece_batch(const struct trainer *t, const struct step_batch *b, const struct piece *p) {
     const struct shard *s = p->shard;
     int64_t pieces = t->config->batch.accumulate;
     return batch_of(t, b, s, s->n * p->of / pieces, s->n * (p->of + 1) / pieces);
 }
 
 /* Parts of the gradient are awaited at the mode's cuts, if anybody waits for them. */
-static enum error run_backward(struct trainer *t, const struct graph_batch *batch, float *grads,
-                               struct cascade *c) {
+static enum error run_backward(struct trainer *t, const struct graph_batch *batch, float *grads, struct cascade *c) {
     graph_cuts(t->graph, t->standing.cuts, c->ready ? t->standing.ncuts : 0);
     return graph_backward(t->graph, batch, t->values, grads, cascade_ready, c);
 }
 
 /* A piece, forward and backward, into c's arena. */
-static enum error run_piece(struct trainer *t, const struct step_batch *b, const struct piece *p,
-                            struct cascade *c) {
+static enum error run_piece(struct trainer *t, const struct step_batch *b, const struct piece *p, struct cascade *c) {
     float *grads = c->piece ? c->piece : t->grads[c->top];
     const struct graph_batch batch = piece_batch(t, b, p);
     int64_t mark = clock_ns();
@@ -151,15 +147,14 @@ static enum error compute_together(struct trainer *t, const struct step_batch *b
     const struct graph_sync sync = {(int)t->config->batch.shards, share_moments, t};
     struct graph_member *m = t->members;
     int64_t mark = clock_ns();
-    for (int i = 0; i < b->nshards; i++)
-        m[i].batch = batch_of(t, b, &b->shards[i], 0, b->shards[i].n);
+    for (int i = 0; i < b->nshards; i++) m[i].batch = batch_of(t, b, &b->shards[i], 0, b->shards[i].n);
     TRY(graph_forward_together(t->graph, m, b->nshards, t->values, t->buffers, &sync));
     inject_lag(t);
     trainer_phase(t, PHASE_FORWARD, &mark);
     for (int i = 0; i < b->nshards; i++) {
         const struct graph_batch *of = &m[i].batch;
-        TRY(device_runtime(t->device)->head(t->device, m[i].grads, m[i].both, of->scale,
-                                            (float)of->n, stop_signal() != 0));
+        TRY(device_runtime(t->device)->head(t->device, m[i].grads, m[i].both, of->scale, (float)of->n,
+                                            stop_signal() != 0));
     }
     TRY(graph_backward_together(t->graph, m, b->nshards, t->values, &sync));
     for (int half = b->nshards / 2; half > 0; half /= 2)
@@ -189,15 +184,12 @@ static enum error look_ahead(struct trainer *t, int64_t *mark) {
     return batch.n ? graph_stage(t->graph, &batch) : ERR_NONE;
 }
 
-static enum error run_batch(struct trainer *t, const struct step_batch *b, grad_ready_fn ready,
-                            void *user) {
+static enum error run_batch(struct trainer *t, const struct step_batch *b, grad_ready_fn ready, void *user) {
     int64_t pieces = t->config->batch.accumulate, all = pieces * b->nshards;
     for (int64_t k = 0; k < all; k++) {
         const struct piece p = piece_at(t, b, k);
-        int top = __builtin_popcount((unsigned)p.order),
-            bottom = top - __builtin_ctz(~(unsigned)p.order);
-        struct cascade c = {
-            .t = t, .top = top, .bottom = p.of == pieces - 1 ? bottom : top, .last = k == all - 1};
+        int top = __builtin_popcount((unsigned)p.order), bottom = top - __builtin_ctz(~(unsigned)p.order);
+        struct cascade c = {.t = t, .top = top, .bottom = p.of == pieces - 1 ? bottom : top, .last = k == all - 1};
         if (p.of > 0) c.piece = t->grads[GRAD_ARENAS - 1];
         if (c.last) c.ready = ready, c.user = user, c.trace = t->trace;
         TRY(run_piece(t, b, &p, &c));
@@ -210,16 +202,14 @@ static enum error run_batch(struct trainer *t, const struct step_batch *b, grad_
 }
 
 /* An asynchronous device that is slow on purpose keeps its gradients until it has been: they leave late, all at once. */
-static enum error run_late(struct trainer *t, const struct step_batch *b, grad_ready_fn ready,
-                           void *user) {
+static enum error run_late(struct trainer *t, const struct step_batch *b, grad_ready_fn ready, void *user) {
     TRY(run_batch(t, b, NULL, NULL));
     TRY(inject_hold(t));
     return ready ? ready(user, t->model->arena_floats) : ERR_NONE;
 }
 
 static enum error next_batch(struct trainer *t, const struct step_batch **out) {
-    return t->config->sharing.brought ? t->job->mode->bring(t->mode, out)
-                                      : loader_next(t->loader, out);
+    return t->config->sharing.brought ? t->job->mode->bring(t->mode, out) : loader_next(t->loader, out);
 }
 
 enum error trainer_compute(struct trainer *t, grad_ready_fn ready, void *user) {

@@ -94,17 +94,12 @@ enum error run_conclude(struct run *r) {
     if (traced == t->standing.ranks)
         progress_say(r->progress, "trace %s/trace.json", s.run_dir);
     else if (traced)
-        progress_say(r->progress, "trace %s/trace.json, of %d of %d ranks", s.run_dir, traced,
-                     t->standing.ranks);
+        progress_say(r->progress, "trace %s/trace.json, of %d of %d ranks", s.run_dir, traced, t->standing.ranks);
     TRY(saver_wait(r->saver));
     metrics_percentiles(r->metrics, &s.step_p50, &s.step_p95);
     TRY(hash_weights(t, s.weights));
     sha256_hex(t->at.losses, s.losses);
-    metrics_event(r->metrics, t->at.step,
-                  r->stopped   ? "stopped"
-                  : r->reached ? "target reached"
-                               : "finished",
-                  NULL);
+    metrics_event(r->metrics, t->at.step, r->stopped ? "stopped" : r->reached ? "target reached" : "finished", NULL);
     progress_close(r->progress);
     r->progress = NULL;
     return summary_show(&s, t->job);

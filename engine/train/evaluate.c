@@ -34,8 +34,7 @@ static enum error run_shard(struct tally *a, const struct shard *s) {
     struct trainer *t = a->t;
     double *sums = a->sums + VAL_SUMS * s->index;
     if (s->n == 0) return ERR_NONE;
-    struct graph_batch batch = {
-        .n = s->n, .x = s->x, .labels = s->labels, .target = s->target, .ids = s->ids};
+    struct graph_batch batch = {.n = s->n, .x = s->x, .labels = s->labels, .target = s->target, .ids = s->ids};
     batch.top = s->labels && a->set->classes > SCORE_TOP;
     struct graph_sums out = {0};
     TRY(graph_prepare(t->graph, s->n));
@@ -93,8 +92,7 @@ static enum error conclude(struct tally *a, struct val_result *out) {
     const struct sampler all = sampler_of(a);
     int64_t wanted = sampler_total(&all);
     if ((int64_t)samples != wanted)
-        return FAIL(ERR_BUG, "evaluation counted %lld of %lld samples", (long long)samples,
-                    (long long)wanted);
+        return FAIL(ERR_BUG, "evaluation counted %lld of %lld samples", (long long)samples, (long long)wanted);
     *out = (struct val_result){.loss = total(a, VAL_LOSS) / samples,
                                .accuracy = d->classes ? total(a, VAL_CORRECT) / samples : none,
                                .top5 = none,
@@ -115,8 +113,7 @@ static enum error take(struct tally *a, size_t cells, struct val_result *out) {
 
 enum error trainer_evaluate(struct trainer *t, struct dataset *set, struct val_result *out) {
     struct tally a = {.t = t, .set = set, .shards = (int)t->config->batch.shards};
-    size_t sums = (size_t)a.shards * VAL_SUMS,
-           cells = t->confusion ? (size_t)(set->classes * set->classes) : 0;
+    size_t sums = (size_t)a.shards * VAL_SUMS, cells = t->confusion ? (size_t)(set->classes * set->classes) : 0;
     a.sums = calloc(sums + cells + (size_t)a.shards, sizeof *a.sums);
     if (!a.sums) return FAIL(ERR_MEMORY, "no memory for evaluation");
     if (cells) a.confusion = a.sums + sums;

@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-static const char *const keys[] = {"model", "loss",      "data",     "batch",
-                                   "seed",  "precision", "winograd", "sync_batchnorm"};
+static const char *const keys[] = {"model", "loss", "data", "batch", "seed", "precision", "winograd", "sync_batchnorm"};
 
 /* A section's text on one line; of a model what it is, and not what its first weights were. */
 static char *one_line(const struct node *n, struct pool *pool) {
@@ -29,8 +28,7 @@ const char *trainer_identity(const struct job *job) {
     char planted[INJECT_TEXT];
     inject_identity(&job->settings->config, planted);
     const char *inject = *planted ? pool_printf(pool, "inject=%s\n", planted) : "";
-    return all && inject ? pool_printf(pool, "%soptimizer=%s\n%s", all, o->section.name, inject)
-                         : NULL;
+    return all && inject ? pool_printf(pool, "%soptimizer=%s\n%s", all, o->section.name, inject) : NULL;
 }
 
 /* ---- what hosts compare ---- */
@@ -56,8 +54,7 @@ static const char *short_text(const char *text, struct pool *pool) {
     return pool_printf(pool, "%.*s", SHOWN, hex);
 }
 
-static enum error add_keys(const struct node *map, const char *section, struct pool *pool,
-                           struct job_keys *out) {
+static enum error add_keys(const struct node *map, const char *section, struct pool *pool, struct job_keys *out) {
     for (int i = 0; i < map->count && out->count < JOB_KEYS; i++) {
         const struct node *item = map->items[i];
         if (is_local_key(section, item->key)) continue;
@@ -135,8 +132,7 @@ enum error data_digest(const struct trainer *t, char out[SHA256_TEXT]) {
     struct sha256 h;
     const char *text;
     *out = '\0';
-    if (t->config->run.nodes == 1 && !t->config->launched.by)
-        return ERR_NONE; /* one host, one set */
+    if (t->config->run.nodes == 1 && !t->config->launched.by) return ERR_NONE; /* one host, one set */
     TRY(data_identity(t, &text));
     sha256_init(&h);
     sha256_update(&h, text, strlen(text));

@@ -25,8 +25,7 @@ static void class_json(const struct verdict *v, int64_t k, struct json *j) {
     struct class_score s = confusion_class(v->t->confusion, v->classes, k);
     json_open(j, NULL, '{');
     json_int(j, "class", k);
-    if (dataset_class_name(v->t->data, k))
-        json_string(j, "name", dataset_class_name(v->t->data, k));
+    if (dataset_class_name(v->t->data, k)) json_string(j, "name", dataset_class_name(v->t->data, k));
     json_int(j, "samples", (int64_t)s.samples);
     json_int(j, "answers", (int64_t)s.answers);
     json_real(j, "precision", s.precision);
@@ -42,8 +41,7 @@ static void confusion_json(const struct verdict *v, struct json *j) {
     json_open(j, "confusion", '[');
     for (int64_t k = 0; k < v->classes; k++) {
         json_open(j, NULL, '[');
-        for (int64_t a = 0; a < v->classes; a++)
-            json_int(j, NULL, (int64_t)counts[k * v->classes + a]);
+        for (int64_t a = 0; a < v->classes; a++) json_int(j, NULL, (int64_t)counts[k * v->classes + a]);
         json_close(j, ']');
     }
     json_close(j, ']');
@@ -86,8 +84,8 @@ static void print_classes(const struct verdict *v, FILE *f) {
         share_text(s.precision, precision);
         share_text(s.recall, recall);
         const char *name = dataset_class_name(v->t->data, k);
-        fprintf(f, "%5lld %8.0f %8.0f %10s %9s%s%s\n", (long long)k, s.samples, s.answers,
-                precision, recall, name ? "  " : "", name ? name : "");
+        fprintf(f, "%5lld %8.0f %8.0f %10s %9s%s%s\n", (long long)k, s.samples, s.answers, precision, recall,
+                name ? "  " : "", name ? name : "");
     }
 }
 
@@ -100,8 +98,7 @@ static void print_matrix(const struct verdict *v, FILE *f) {
     for (int64_t k = 0; k < v->classes; k++) fprintf(f, " %*lld", width, (long long)k);
     for (int64_t k = 0; k < v->classes; k++) {
         fprintf(f, "\n%5lld", (long long)k);
-        for (int64_t a = 0; a < v->classes; a++)
-            fprintf(f, " %*.0f", width, counts[k * v->classes + a]);
+        for (int64_t a = 0; a < v->classes; a++) fprintf(f, " %*.0f", width, counts[k * v->classes + a]);
     }
     fprintf(f, "\n");
 }
@@ -124,8 +121,7 @@ static void print_mistakes(const struct verdict *v, FILE *f) {
     fprintf(f, "\nthe most frequent mistakes\n");
     for (int i = 0; i < WORST && (at = next_mistake(v, limit, at)) >= 0; i++) {
         limit = v->t->confusion[at];
-        fprintf(f, "%8.0f of class %lld are taken for class %lld\n", limit, (long long)(at / n),
-                (long long)(at % n));
+        fprintf(f, "%8.0f of class %lld are taken for class %lld\n", limit, (long long)(at / n), (long long)(at % n));
     }
 }
 
@@ -134,8 +130,8 @@ static void print_verdict(const struct verdict *v, FILE *f) {
     char text[160], samples[32], rate[32];
     fprintf(f, "model %s of %s\n", t->model->name, t->job->resume);
     fprintf(f, "data %s, %s %s samples - %s on %s - %.2f s, %s samples/s\n", v->set->name,
-            text_of_count(v->result.samples, samples), t->job->on_train ? "training" : "validation",
-            t->config->mode, t->config->devices_text, v->seconds,
+            text_of_count(v->result.samples, samples), t->job->on_train ? "training" : "validation", t->config->mode,
+            t->config->devices_text, v->seconds,
             text_of_count((int64_t)((double)v->result.samples / v->seconds), rate));
     fprintf(f, "%s\n", val_text(&v->result, text));
     if (!v->classes) return;
@@ -155,8 +151,8 @@ static enum error show_text(const struct verdict *v) {
         fclose(f);
     }
     if (text) text_defuse(text, "\n");
-    enum error err = text ? file_write_console(v->t->job->console_out, text, n)
-                          : FAIL(ERR_MEMORY, "no memory for the table");
+    enum error err =
+        text ? file_write_console(v->t->job->console_out, text, n) : FAIL(ERR_MEMORY, "no memory for the table");
     free(text);
     return err;
 }
@@ -188,8 +184,7 @@ enum error trainer_judge(struct trainer *t) {
     trainer_note(t, "evaluation");
     enum error err = trainer_evaluate(t, set, &v.result);
     char planted[INJECT_TEXT];
-    if (t->rank == 0 && *inject_text(t->config, planted))
-        log_warn("planted on purpose: %s", planted);
+    if (t->rank == 0 && *inject_text(t->config, planted)) log_warn("planted on purpose: %s", planted);
     v.seconds = fmax(clock_seconds(clock_ns() - began), 1e-9);
     if (err == ERR_NONE && t->rank == 0) err = show(&v);
     free(t->confusion);

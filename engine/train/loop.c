@@ -81,8 +81,7 @@ static void report_step(struct run *r, struct step_record *record, const struct 
 /* ---- one step, and what the ranks agree on after it ---- */
 
 /* Step 'step' had these sums, on every rank. */
-static enum error learn(struct run *r, int64_t step, const struct step_sums *sums,
-                        struct step_record *record) {
+static enum error learn(struct run *r, int64_t step, const struct step_sums *sums, struct step_record *record) {
     struct trainer *t = r->t;
     r->loss = sums->loss;
     r->samples += (double)sums->samples;
@@ -92,8 +91,7 @@ static enum error learn(struct run *r, int64_t step, const struct step_sums *sum
         report_step(r, record, sums);
     }
     if (isfinite(sums->loss)) return ERR_NONE;
-    return FAIL(ERR_RESULT,
-                "diverged: the loss of step %lld is %g\nlower optimizer.lr, or set optimizer.clip",
+    return FAIL(ERR_RESULT, "diverged: the loss of step %lld is %g\nlower optimizer.lr, or set optimizer.clip",
                 (long long)step, (double)sums->loss);
 }
 
@@ -118,8 +116,7 @@ static enum error take_step(struct run *r) {
     if (t->rank == 0) note_step(r, took, before);
     if (t->rank == 0 && known->count > 1) share_times(r->waiting, known->count);
     for (int64_t i = 0; i < known->count; i++)
-        TRY(learn(r, t->at.step - known->count + 1 + i, &known->of[i],
-                  r->waiting ? &r->waiting[i] : NULL));
+        TRY(learn(r, t->at.step - known->count + 1 + i, &known->of[i], r->waiting ? &r->waiting[i] : NULL));
     if (known->count) r->nwaiting = 0;
     if (r->stopped) stop_with_others();
     return ERR_NONE;
@@ -174,8 +171,7 @@ enum error run_evaluate(struct run *r) {
     end_pause(r, TRACE_EVALUATION, &pause);
     if (t->rank > 0) return ERR_NONE;
     metrics_val(r->metrics, t->at.step, &r->val);
-    progress_say(r->progress, "step %lld: validation %s", (long long)t->at.step,
-                 val_text(&r->val, text));
+    progress_say(r->progress, "step %lld: validation %s", (long long)t->at.step, val_text(&r->val, text));
     return ERR_NONE;
 }
 
@@ -246,8 +242,7 @@ static enum error open_outputs(struct run *r) {
     TRY(err);
     int64_t most = c->sharing.every < t->steps ? c->sharing.every : t->steps;
     r->waiting = calloc((size_t)most + 1, sizeof *r->waiting);
-    if (!r->waiting)
-        return FAIL(ERR_MEMORY, "no memory for the records of %lld steps", (long long)most);
+    if (!r->waiting) return FAIL(ERR_MEMORY, "no memory for the records of %lld steps", (long long)most);
     TRY(metrics_open(t->job, t->at.step, t->steps, &r->metrics));
     TRY(progress_open(t->job, &r->progress));
     if (t->job->resume) metrics_event(r->metrics, t->at.step, "resumed", t->job->resume);
@@ -274,8 +269,7 @@ static enum error fail(struct run *r, enum error err) {
     if (t->device) t->device->params.timeout = fmin(t->device->params.timeout, LAST_PATIENCE);
     if (t->mode) t->job->mode->abort(t->mode, error_message());
     if (!t->trace) return err;
-    snprintf(words, sizeof words, "%s%s%s", error_message(), *error_hint() ? "\n" : "",
-             error_hint());
+    snprintf(words, sizeof words, "%s%s%s", error_message(), *error_hint() ? "\n" : "", error_hint());
     trace_finish(t);
     return FAIL(err, "%s", words);
 }
@@ -283,8 +277,7 @@ static enum error fail(struct run *r, enum error err) {
 enum error trainer_run(const struct job *job, int rank, const struct place *place) {
     struct trainer *t = calloc(1, sizeof *t);
     if (!t) return FAIL(ERR_MEMORY, "no memory for a rank");
-    *t = (struct trainer){
-        .job = job, .config = &job->settings->config, .rank = rank, .place = place};
+    *t = (struct trainer){.job = job, .config = &job->settings->config, .rank = rank, .place = place};
     struct run r = {.t = t, .mode = job->mode};
     enum error err = trainer_open(t);
     if (t->standing.ranks > 1) snprintf(t->name, sizeof t->name, "rank %d", rank);

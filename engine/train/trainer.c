@@ -26,8 +26,8 @@ void trainer_note(struct trainer *t, const char *doing) {
 
 /* ---- sums that ride in the header ---- */
 struct step_sums header_sums(const float *h) {
-    return (struct step_sums){h[HEADER_LOSS], h[HEADER_CORRECT], h[HEADER_SAMPLES],
-                              h[HEADER_STOP] > 0, h[HEADER_SKIPPED] > 0};
+    return (struct step_sums){h[HEADER_LOSS], h[HEADER_CORRECT], h[HEADER_SAMPLES], h[HEADER_STOP] > 0,
+                              h[HEADER_SKIPPED] > 0};
 }
 
 enum error trainer_put_sums(struct trainer *t) {
@@ -56,8 +56,7 @@ enum error trainer_get_sums(struct trainer *t) {
 }
 
 /* ---- data ---- */
-enum error trainer_open_loader(struct trainer *t, const int *shards, int nshards,
-                               struct loader **out) {
+enum error trainer_open_loader(struct trainer *t, const int *shards, int nshards, struct loader **out) {
     struct loader_params p = {.data = t->data,
                               .config = &t->config->data,
                               .norm = &t->norm,
@@ -106,8 +105,7 @@ static enum error open_data(struct trainer *t) {
     const struct run_config *c = t->config;
     TRY(t->job->known ? open_known(t) : open_sets(t));
     if (c->loss == LOSS_CROSS_ENTROPY && !t->data->classes)
-        return FAIL(ERR_CONFIG,
-                    "data '%s' has no classes, which loss cross_entropy needs\nuse 'loss: mse'",
+        return FAIL(ERR_CONFIG, "data '%s' has no classes, which loss cross_entropy needs\nuse 'loss: mse'",
                     t->data->name);
     TRY(check_metric(t, "train.until", c->train.until_metric));
     TRY(check_metric(t, "checkpoint.best", c->checkpoint.best));
@@ -122,8 +120,7 @@ static enum error open_data(struct trainer *t) {
                                   .frozen = inject_mistake(c) == MISTAKE_NO_SET_EPOCH};
     t->per_epoch = sampler_steps(&t->sampler);
     if (t->per_epoch == 0)
-        return FAIL(ERR_CONFIG,
-                    "batch %lld is larger than the %lld training samples, and drop_last is set",
+        return FAIL(ERR_CONFIG, "batch %lld is larger than the %lld training samples, and drop_last is set",
                     (long long)c->batch.size, (long long)t->data->size);
     t->steps = span_steps(c->train.length, t->per_epoch);
     return ERR_NONE;
@@ -140,14 +137,11 @@ static enum error open_model(struct trainer *t, struct config_errors *errors) {
         return FAIL(ERR_CONFIG,
                     "model '%s' gives %s outputs, but data '%s' has %lld classes at each of %lld "
                     "positions\ntake a model of sequences, such as gpt-mini",
-                    t->model->name, shape_text(y, text), d->name, (long long)outputs,
-                    (long long)rows);
-    return FAIL(
-        ERR_CONFIG,
-        "model '%s' gives %s outputs, but data '%s' has %lld %s\nits last layer has to give "
-        "as many for a sample",
-        t->model->name, shape_text(y, text), d->name, (long long)outputs,
-        d->classes ? "classes" : "targets");
+                    t->model->name, shape_text(y, text), d->name, (long long)outputs, (long long)rows);
+    return FAIL(ERR_CONFIG,
+                "model '%s' gives %s outputs, but data '%s' has %lld %s\nits last layer has to give "
+                "as many for a sample",
+                t->model->name, shape_text(y, text), d->name, (long long)outputs, d->classes ? "classes" : "targets");
 }
 
 static enum error open_checked_model(struct trainer *t) {
@@ -166,9 +160,7 @@ const struct optim_ops *trainer_optim(const struct run_config *c) {
 static double lr_factor(const struct run_config *c) {
     double base = (double)c->lr_scale.base;
     double ratio = base > 0 ? (double)c->batch.size / base : (double)c->batch.shards;
-    return c->lr_scale.rule == LR_SCALE_LINEAR ? ratio
-           : c->lr_scale.rule == LR_SCALE_SQRT ? sqrt(ratio)
-                                               : 1.0;
+    return c->lr_scale.rule == LR_SCALE_LINEAR ? ratio : c->lr_scale.rule == LR_SCALE_SQRT ? sqrt(ratio) : 1.0;
 }
 
 static enum error alloc_floats(const struct allocator *a, int64_t n, float **out) {
@@ -225,8 +217,7 @@ static const double PATIENCE = 0.8;
 
 /* Of the machine's accelerators, for the device of that number. A launcher counts ranks, not what each of them sees:
  * all, or one of its own. */
-static enum error find_unit(const struct trainer *t, const struct device_ops *ops, int index,
-                            int *out) {
+static enum error find_unit(const struct trainer *t, const struct device_ops *ops, int index, int *out) {
     const struct run_config *c = t->config;
     const struct device_choice *d = &c->devices;
     int units;
@@ -250,8 +241,8 @@ enum error trainer_open_device(struct trainer *t) {
                               .threads = (int)c->threads,
                               .timeout = c->comm.timeout * PATIENCE,
                               .no_winograd = !c->winograd,
-                              .pin = (together ? t->standing.workers : t->standing.seats) > 1 &&
-                                     !getenv("ENGINE_NO_PIN")};
+                              .pin =
+                                  (together ? t->standing.workers : t->standing.seats) > 1 && !getenv("ENGINE_NO_PIN")};
     TRY(find_unit(t, ops, index, &p.unit));
     return ops->open(&p, &t->device);
 }
@@ -259,10 +250,8 @@ enum error trainer_open_device(struct trainer *t) {
 static enum error open_compute(struct trainer *t) {
     if (t->standing.worker < 0) return ERR_NONE;
     const struct run_config *c = t->config;
-    for (int v = t->standing.worker; v < (int)c->batch.shards; v += t->standing.workers)
-        t->shards[t->nshards++] = v;
-    TRY(graph_create(t->model, t->device, (enum loss)c->loss, (enum precision)c->precision,
-                     &t->graph));
+    for (int v = t->standing.worker; v < (int)c->batch.shards; v += t->standing.workers) t->shards[t->nshards++] = v;
+    TRY(graph_create(t->model, t->device, (enum loss)c->loss, (enum precision)c->precision, &t->graph));
     if (t->job->task != JOB_TRAIN) return ERR_NONE;
     if (c->cuda.graph == CUDA_GRAPH_AUTO) TRY(graph_record(t->graph));
     TRY(timers_open(t));
@@ -292,8 +281,7 @@ void trainer_view(struct trainer *t, struct checkpoint_view *v) {
 
 enum error trainer_values(const struct trainer *t, const float **values, void **copy) {
     const void *view;
-    TRY(device_view(t->device, t->values, (size_t)t->model->arena_floats * sizeof **values, &view,
-                    copy));
+    TRY(device_view(t->device, t->values, (size_t)t->model->arena_floats * sizeof **values, &view, copy));
     *values = view;
     return ERR_NONE;
 }

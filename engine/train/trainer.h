@@ -14,10 +14,8 @@
 #include "engine/tell/trace.h"
 #include "engine/train/mode.h"
 
-struct place; /* the mode's */
-enum {
-    GRAD_ARENAS = 12
-}; /* partial sums of up to 2^10 shards a device, and one for accumulation */
+struct place;              /* the mode's */
+enum { GRAD_ARENAS = 12 }; /* partial sums of up to 2^10 shards a device, and one for accumulation */
 
 enum job_task {
     JOB_TRAIN,
@@ -65,17 +63,15 @@ struct slice {
     int64_t begin, end;
     int64_t at; /* where its optimizer state begins in each of trainer.slots */
 };
-struct standing { /* of a rank among the others, and what that asks of its engine */
-    int ranks;    /* of the group */
-    int worker,
-        workers;     /* which of the computing devices this is (-1: none), and how many compute */
-    int seat, seats; /* the same, of those on this host; seats 0: all are */
+struct standing {               /* of a rank among the others, and what that asks of its engine */
+    int ranks;                  /* of the group */
+    int worker, workers;        /* which of the computing devices this is (-1: none), and how many compute */
+    int seat, seats;            /* the same, of those on this host; seats 0: all are */
     struct allocator allocator; /* for what peers read: values, grads[0], buffers */
     bool owns_state;            /* this rank steps the optimizer, on its slices */
     const struct slice *slices; /* ascending, the mode's; NULL and owns_state: all is its slice */
     int nslices;
-    const int64_t
-        *cuts; /* of the arena, the mode's: where it waits for gradients; see graph_cuts */
+    const int64_t *cuts; /* of the arena, the mode's: where it waits for gradients; see graph_cuts */
     int ncuts;
 };
 struct lag {        /* of a device that is slow on purpose */
@@ -104,14 +100,13 @@ struct trainer {
     struct loader *loader;
     struct sampler sampler;
     int shards[RUN_SHARDS_MAX], nshards; /* this rank's */
-    struct graph_member
-        *members; /* sync_batchnorm: this rank's shards, which are computed together */
+    struct graph_member *members;        /* sync_batchnorm: this rank's shards, which are computed together */
     float *values, *buffers, *grads[GRAD_ARENAS];
     float *slots[OPTIM_SLOTS]; /* optimizer state of this rank's slices, one after another */
     float *whole[OPTIM_SLOTS]; /* rank 0, within mode->start and mode->collect, where ranks have
                                   slices: the state of the whole arena; else NULL */
-    double *partials; /* the gradient's sums of squares, by block of the arena: the host's */
-    double *squares;  /* of tensors, nsquares: optim->nnorms by piece */
+    double *partials;          /* the gradient's sums of squares, by block of the arena: the host's */
+    double *squares;           /* of tensors, nsquares: optim->nnorms by piece */
     int64_t *first_piece, nsquares, state_bytes;
     struct slice all;
     float scale; /* what the gradient is multiplied by: clipping, and fp16's scale off again */
@@ -127,12 +122,11 @@ struct trainer {
     bool resumed;             /* it began from a checkpoint */
     char run_id[RUN_ID_TEXT]; /* rank 0's, on every rank; "": it has none */
     int64_t phase_ns[PHASES];
-    struct trace *trace; /* NULL: there is none */
-    struct timers
-        *timers; /* of an asynchronous device's passes; NULL: the host's clock tells all */
+    struct trace *trace;            /* NULL: there is none */
+    struct timers *timers;          /* of an asynchronous device's passes; NULL: the host's clock tells all */
     const struct step_batch *ahead; /* the next batch, which is on its way to the device; or NULL */
     struct lag lag;                 /* of a device that is slow on purpose */
-    double *confusion; /* (classes, classes) of the last evaluation; NULL: not counted */
+    double *confusion;              /* (classes, classes) of the last evaluation; NULL: not counted */
 };
 
 /* Opens what the configuration names and builds the model, without running: all that can be wrong
@@ -141,8 +135,7 @@ struct job_facts {
     int64_t parameters, train, val, steps, per_epoch;
     char data[SHA256_TEXT]; /* digest of shapes, sizes and samples; "" on one host */
 };
-MUST_CHECK enum error job_check(const struct job *job, struct config_errors *errors,
-                                struct job_facts *out);
+MUST_CHECK enum error job_check(const struct job *job, struct config_errors *errors, struct job_facts *out);
 
 /* That this host has the units that the configuration lists, where it can be known without opening
  * one. */
@@ -196,14 +189,12 @@ bool trainer_meets(const struct trainer *t, int64_t step);
 /* Adds the time since *mark to a phase and moves the mark to now. */
 void trainer_phase(struct trainer *t, enum phase phase, int64_t *mark);
 /* The loader's batches for some shards (in training order, from where the run stands). */
-MUST_CHECK enum error trainer_open_loader(struct trainer *t, const int *shards, int nshards,
-                                          struct loader **out);
+MUST_CHECK enum error trainer_open_loader(struct trainer *t, const int *shards, int nshards, struct loader **out);
 
 /* ---- within train/ ---- */
 /* Every sample of the set once, over all ranks; the same result on every rank. Counts t->confusion
  * where it is there. */
-MUST_CHECK enum error trainer_evaluate(struct trainer *t, struct dataset *set,
-                                       struct val_result *out);
+MUST_CHECK enum error trainer_evaluate(struct trainer *t, struct dataset *set, struct val_result *out);
 
 /* Sum of v[0..n) in tree order: v with v + ceil(n/2), ... Destroys v. */
 double tree_sum(double *v, int n);

@@ -50,20 +50,17 @@ static int64_t pieces_of(const struct tensor_info *p) {
 }
 
 /* What [begin, end) of a slice and a tensor share; false: nothing. */
-static bool find_span(const struct trainer *t, const struct slice *slice, int tensor, int64_t begin,
-                      int64_t end, struct rule_span *s) {
+static bool find_span(const struct trainer *t, const struct slice *slice, int tensor, int64_t begin, int64_t end,
+                      struct rule_span *s) {
     const struct tensor_info *p = &t->model->params[tensor];
     if (begin < p->offset) begin = p->offset;
     if (end > p->offset + p->count) end = p->offset + p->count;
     if (begin < slice->begin) begin = slice->begin;
     if (end > slice->end) end = slice->end;
     if (begin >= end) return false;
-    *s = (struct rule_span){.w = t->values + begin,
-                            .g = t->grads[0] + begin,
-                            .n = end - begin,
-                            .matrix = p->shape.ndim > 1};
-    for (int i = 0; i < t->optim->nslots; i++)
-        s->slot[i] = t->slots[i] + slice->at + (begin - slice->begin);
+    *s = (struct rule_span){
+        .w = t->values + begin, .g = t->grads[0] + begin, .n = end - begin, .matrix = p->shape.ndim > 1};
+    for (int i = 0; i < t->optim->nslots; i++) s->slot[i] = t->slots[i] + slice->at + (begin - slice->begin);
     return true;
 }
 
@@ -71,8 +68,7 @@ static void list_spans(const struct trainer *t, struct update *u) {
     int count = 0;
     for (int i = 0; i < t->standing.nslices; i++) {
         for (int p = 0; p < t->model->nparams; p++)
-            if (find_span(t, &t->standing.slices[i], p, 0, INT64_MAX, &u->spans[count]))
-                u->tensor[count++] = p;
+            if (find_span(t, &t->standing.slices[i], p, 0, INT64_MAX, &u->spans[count])) u->tensor[count++] = p;
         u->first[i + 1] = count;
     }
 }
@@ -82,8 +78,8 @@ static void list_pieces(const struct trainer *t, struct update *u) {
         for (int p = 0; p < t->model->nparams; p++) {
             int64_t block = t->model->params[p].offset / NORM_BLOCK;
             for (int64_t k = t->first_piece[p]; k < t->first_piece[p + 1]; k++, block++)
-                if (find_span(t, &t->standing.slices[i], p, block * NORM_BLOCK,
-                              (block + 1) * NORM_BLOCK, &u->pieces[u->npieces]))
+                if (find_span(t, &t->standing.slices[i], p, block * NORM_BLOCK, (block + 1) * NORM_BLOCK,
+                              &u->pieces[u->npieces]))
                     u->place[u->npieces++] = k;
         }
 }
@@ -99,8 +95,7 @@ static enum error open_lists(struct trainer *t, struct update *u) {
     u->first = pool_alloc(u->pool, (size_t)(t->standing.nslices + 1) * sizeof *u->first);
     u->pieces = pool_alloc(u->pool, pieces * sizeof *u->pieces);
     u->place = pool_alloc(u->pool, pieces * sizeof *u->place);
-    if (!t->squares || !u->spans || !u->tensor || !u->first || !u->pieces || !u->place)
-        return ERR_MEMORY;
+    if (!t->squares || !u->spans || !u->tensor || !u->first || !u->pieces || !u->place) return ERR_MEMORY;
     list_spans(t, u);
     if (pieces) list_pieces(t, u);
     return ERR_NONE;
@@ -124,8 +119,7 @@ static enum error open_measures(struct trainer *t, struct update *u) {
 
 static enum error open_state(struct trainer *t) {
     int64_t state = 0;
-    for (int i = 0; i < t->standing.nslices; i++)
-        state += t->standing.slices[i].end - t->standing.slices[i].begin;
+    for (int i = 0; i < t->standing.nslices; i++) state += t->standing.slices[i].end - t->standing.slices[i].begin;
     for (int i = 0; t->standing.nslices && i < t->optim->nslots; i++) {
         void *memory;
         TRY(device_alloc(t->device, (size_t)state * sizeof(float), &memory));
@@ -153,8 +147,7 @@ enum error update_open(struct trainer *t) {
         return ERR_MEMORY;
     }
     t->update->pool = pool;
-    for (int p = 0; p < m->nparams; p++)
-        t->first_piece[p + 1] = t->first_piece[p] + pieces_of(&m->params[p]);
+    for (int p = 0; p < m->nparams; p++) t->first_piece[p + 1] = t->first_piece[p] + pieces_of(&m->params[p]);
     TRY(open_lists(t, t->update));
     return open_measures(t, t->update);
 }
@@ -181,8 +174,8 @@ static enum error ask_partials(struct trainer *t) {
     double *partials = t->update->partials;
     if (!bytes) return ERR_NONE;
     for (int i = 0; i < t->standing.nslices; i++)
-        TRY(runtime(t)->partials(t->device, t->grads[0], t->standing.slices[i].begin,
-                                 t->standing.slices[i].end, partials));
+        TRY(runtime(t)->partials(t->device, t->grads[0], t->standing.slices[i].begin, t->standing.slices[i].end,
+                                 partials));
     return runtime(t)->read(t->device, LANE_COMPUTE, t->partials, partials, bytes);
 }
 
@@ -221,9 +214,8 @@ static void find_factors(struct trainer *t) {
 
 static void find_rule(struct trainer *t) {
     struct update *u = t->update;
-    u->step = (struct optim_step){.lr = (float)t->lr,
-                                  .scale = t->scale,
-                                  .t = t->at.step + 1 - t->at.skipped + t->more_updates};
+    u->step = (struct optim_step){
+        .lr = (float)t->lr, .scale = t->scale, .t = t->at.step + 1 - t->at.skipped + t->more_updates};
     optim_rule(t->optim, t->config->optimizer.kind.config, &u->step, &u->rule);
 }
 
@@ -236,11 +228,9 @@ enum error trainer_measure(struct trainer *t) {
     memset(t->squares, 0, (size_t)t->nsquares * sizeof *t->squares);
     if (t->sums.skipped || count == 0) return ERR_NONE;
     TRY(runtime(t)->measure(t->device, &u->rule, u->pieces, count, u->squares));
-    TRY(device_read(t->device, u->squares_back, u->squares,
-                    (size_t)count * RULE_NORMS * sizeof(double)));
+    TRY(device_read(t->device, u->squares_back, u->squares, (size_t)count * RULE_NORMS * sizeof(double)));
     for (int i = 0; i < count; i++)
-        for (int k = 0; k < norms; k++)
-            t->squares[u->place[i] * norms + k] = u->squares_back[i * RULE_NORMS + k];
+        for (int k = 0; k < norms; k++) t->squares[u->place[i] * norms + k] = u->squares_back[i * RULE_NORMS + k];
     return ERR_NONE;
 }
 
@@ -263,8 +253,7 @@ enum error trainer_update(struct trainer *t, int slice) {
     struct update *u = t->update;
     int from = u->first[slice], to = u->first[slice + 1];
     if (t->sums.skipped) return ERR_NONE;
-    for (int i = from; i < to && t->optim->nnorms; i++)
-        u->spans[i].rate = rate_of(t, u->tensor[i], u->spans[i].matrix);
+    for (int i = from; i < to && t->optim->nnorms; i++) u->spans[i].rate = rate_of(t, u->tensor[i], u->spans[i].matrix);
     return runtime(t)->update(t->device, &u->rule, u->spans + from, to - from);
 }
 

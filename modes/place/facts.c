@@ -30,8 +30,7 @@ enum error facts_find(const struct job *job, struct facts *f) {
     f->of[1] = (struct fact){"kind of devices", c->devices.kind};
     f->of[2] = (struct fact){"number of threads a device", f->threads};
     f->count = OWN_FACTS - 1;
-    for (int i = 0; !err && i < f->keys.count; i++)
-        f->of[f->count++] = (struct fact){f->keys.name[i], f->keys.text[i]};
+    for (int i = 0; !err && i < f->keys.count; i++) f->of[f->count++] = (struct fact){f->keys.name[i], f->keys.text[i]};
     f->of[f->count++] = (struct fact){"content of the data", job->data_digest};
     return err;
 }

@@ -115,17 +115,13 @@ struct start { /* of all rounds */
 static void tell_loss(const struct job *job, const struct launch_result *r) {
     char how[64];
     if (r->signal)
-        snprintf(how, sizeof how, "was killed by signal %d%s", r->signal,
-                 r->signal == 9 ? " (out of memory?)" : "");
+        snprintf(how, sizeof how, "was killed by signal %d%s", r->signal, r->signal == 9 ? " (out of memory?)" : "");
     else
         snprintf(how, sizeof how, "ended with code %d", r->exit_code);
     log_error("rank %d %s; the others were ended %.2f s later", r->first, how, r->seconds);
-    if (r->stuck >= 0)
-        log_error("rank %d did not end by itself and was killed: it was stopped, or stuck",
-                  r->stuck);
+    if (r->stuck >= 0) log_error("rank %d did not end by itself and was killed: it was stopped, or stuck", r->stuck);
     bool alone = job->settings->config.devices.count == 1; /* then they have just been seen */
-    if (r->lines[0] && !alone)
-        log_line(LOG_ERROR, "last lines of rank %d:\n%s", r->first, r->lines);
+    if (r->lines[0] && !alone) log_line(LOG_ERROR, "last lines of rank %d:\n%s", r->first, r->lines);
     if (job->task != JOB_TRAIN) return;
     log_info("logs: %s/rank*.log - who was where: engine inspect %s", job->run_dir, job->run_dir);
     if (checkpoint_newest_step(job->run_dir, job->run_id, job->settings->pool))
@@ -137,8 +133,7 @@ static double grace_of(const struct job *job) {
     return device_find(job->settings->config.devices.kind)->units ? 10 : 0.5;
 }
 
-static enum error run_ranks(struct start *s, const struct nodes_round *round,
-                            struct launch_result *result) {
+static enum error run_ranks(struct start *s, const struct nodes_round *round, struct launch_result *result) {
     const struct job *job = s->job;
     char node[24];
     const char *run_id = job->run_id ? job->run_id : "";
@@ -151,19 +146,9 @@ static enum error run_ranks(struct start *s, const struct nodes_round *round,
     if (job->json) argv[argc++] = "--json";
     if (job->quiet) argv[argc++] = "--quiet";
     if (!job->progress) argv[argc++] = "--no-progress";
-    const char *variables[] = {RESUME,
-                               s->resume,
-                               STORE_VARIABLE,
-                               round->store,
-                               TOKEN_VARIABLE,
-                               s->token,
-                               ROUND_VARIABLE,
-                               round->name,
-                               NODE_VARIABLE,
-                               node,
-                               RUN,
-                               run_id,
-                               NULL};
+    const char *variables[] = {
+        RESUME,      s->resume,     STORE_VARIABLE, round->store, TOKEN_VARIABLE, s->token, ROUND_VARIABLE,
+        round->name, NODE_VARIABLE, node,           RUN,          run_id,         NULL};
     struct launch_params p = {.size = job->settings->config.devices.local,
                               .first = round->first,
                               .world = round->world,

@@ -77,8 +77,7 @@ static void describe(const struct mode *m, char *line, size_t size) {
     const struct share *l = m->share;
     bool has_state = l->m->t->optim->nslots > 0;
     size_t used = strlen(line);
-    snprintf(line + used, size - used, ", weights averaged every %lld steps%s",
-             (long long)l->m->how->every,
+    snprintf(line + used, size - used, ", weights averaged every %lld steps%s", (long long)l->m->how->every,
              !has_state ? ""
              : l->state ? ", optimizer state too"
                         : ", optimizer state local");
@@ -109,8 +108,8 @@ static enum error average(struct share *l, float *arena) {
     for (int b = 0; b < l->m->cut->count; b++) {
         const int64_t *edge = l->m->cut->edge + b;
         if (arena == l->m->t->values) group_label(l->m->team.group, LABEL_WEIGHTS(b));
-        TRY(group_all_reduce(l->m->team.group, LANE_INLINE, arena + edge[0], edge[1] - edge[0],
-                             DTYPE_F32, REDOP_AVERAGE, NULL));
+        TRY(group_all_reduce(l->m->team.group, LANE_INLINE, arena + edge[0], edge[1] - edge[0], DTYPE_F32,
+                             REDOP_AVERAGE, NULL));
     }
     return ERR_NONE;
 }
@@ -150,8 +149,7 @@ static enum error update(struct mode *m) {
     hold_sums(l);
     trainer_phase(t, PHASE_UPDATE, &mark);
     m->learned.count = 0;
-    if ((t->at.step + 1) % l->m->how->every != 0 && !trainer_meets(t, t->at.step + 1))
-        return ERR_NONE;
+    if ((t->at.step + 1) % l->m->how->every != 0 && !trainer_meets(t, t->at.step + 1)) return ERR_NONE;
     TRY(meet(l));
     trainer_phase(t, PHASE_COMM, &mark);
     return ERR_NONE;
@@ -161,9 +159,8 @@ static enum error update(struct mode *m) {
 
 static void refuse_sync(struct resolve *r, const char *key, const char *why, const char *hint) {
     config_error(r->e, resolve_find(r, "ddp.sync.every"), false,
-                 "ddp.sync: weights are averaged every %lld steps, but %s (%s)\n%s",
-                 (long long)r->c->ddp.sync.every, why, resolve_place(r, resolve_find(r, key)),
-                 hint);
+                 "ddp.sync: weights are averaged every %lld steps, but %s (%s)\n%s", (long long)r->c->ddp.sync.every,
+                 why, resolve_place(r, resolve_find(r, key)), hint);
 }
 
 /* What means the gradient of the whole batch, which then nobody has. */
@@ -184,16 +181,11 @@ static void check(struct resolve *r) {
         refuse_sync(r, "comm.compress", "comm.compress is for gradients, which do not travel",
                     "use comm.compress: none");
     if (c->sync_batchnorm)
-        refuse_sync(r, "sync_batchnorm", "sync_batchnorm has ranks meet in every step",
-                    "use sync_batchnorm: false");
+        refuse_sync(r, "sync_batchnorm", "sync_batchnorm has ranks meet in every step", "use sync_batchnorm: false");
     if (kind && kind->runtime->apart)
         refuse_sync(r, "devices", "devices are accelerators, which cannot do that yet",
                     "use devices: cpu:N, or ddp.sync: 1");
 }
 
-const struct share_ops share_average = {.check = check,
-                                        .open = open,
-                                        .close = close,
-                                        .start = start,
-                                        .update = update,
-                                        .describe = describe};
+const struct share_ops share_average = {
+    .check = check, .open = open, .close = close, .start = start, .update = update, .describe = describe};

@@ -7,12 +7,12 @@
 #include "modes/share/compress.h"
 
 /* A function of a type and its two directions, since a call through a pointer is no loop. */
-#define CONVERT(type)                                                                              \
-    VECTORISED static void to_##type(const float *restrict x, uint16_t *restrict h, int64_t n) {   \
-        for (int64_t i = 0; i < n; i++) h[i] = narrow_##type(x[i]);                                \
-    }                                                                                              \
-    VECTORISED static void from_##type(const uint16_t *restrict h, float *restrict x, int64_t n) { \
-        for (int64_t i = 0; i < n; i++) x[i] = widen_##type(h[i]);                                 \
+#define CONVERT(type)                                                                                                  \
+    VECTORISED static void to_##type(const float *restrict x, uint16_t *restrict h, int64_t n) {                       \
+        for (int64_t i = 0; i < n; i++) h[i] = narrow_##type(x[i]);                                                    \
+    }                                                                                                                  \
+    VECTORISED static void from_##type(const uint16_t *restrict h, float *restrict x, int64_t n) {                     \
+        for (int64_t i = 0; i < n; i++) x[i] = widen_##type(h[i]);                                                     \
     }
 CONVERT(bf16)
 CONVERT(f16)
@@ -45,7 +45,5 @@ static void fp16_receive(struct compress *c, struct packet *p) {
     from_f16(p->wire, p->g, p->n);
 }
 
-const struct compress_ops compress_bf16 = {
-    .open = half_open, .send = bf16_send, .receive = bf16_receive};
-const struct compress_ops compress_fp16 = {
-    .open = half_open, .send = fp16_send, .receive = fp16_receive};
+const struct compress_ops compress_bf16 = {.open = half_open, .send = bf16_send, .receive = bf16_receive};
+const struct compress_ops compress_fp16 = {.open = half_open, .send = fp16_send, .receive = fp16_receive};

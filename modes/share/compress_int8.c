@@ -33,8 +33,7 @@ VECTORISED static uint32_t largest(const float *x, int64_t n) {
 }
 
 /* x becomes what is lost. */
-VECTORISED static void round_block(float *restrict x, int64_t n, float scale, float inverse,
-                                   int8_t *restrict q) {
+VECTORISED static void round_block(float *restrict x, int64_t n, float scale, float inverse, int8_t *restrict q) {
     for (int64_t i = 0; i < n; i++) {
         float whole = rintf(x[i] * inverse);
         q[i] = (int8_t)whole;
@@ -81,8 +80,7 @@ static struct block *inbox_of(const struct packet *p) {
 }
 
 static enum error int8_open(struct compress *c, struct packet *p) {
-    int64_t ranks = c->t->standing.ranks,
-            part = blocks_of(p) / ranks + 1; /* the most that a rank has */
+    int64_t ranks = c->t->standing.ranks, part = blocks_of(p) / ranks + 1; /* the most that a rank has */
     size_t all = (size_t)(blocks_of(p) + part * ranks) * sizeof(struct block);
     TRY(compress_alloc(c, all, &p->wire));
     return compress_alloc(c, (size_t)blocks_of(p) * sizeof(struct block), &p->back);
@@ -91,16 +89,14 @@ static enum error int8_open(struct compress *c, struct packet *p) {
 static enum error int8_send(struct compress *c, struct packet *p, enum lane lane) {
     struct block *to = p->wire;
     int ranks = c->t->standing.ranks;
-    int64_t mine = first_of(c, p, c->t->rank + 1) - first_of(c, p, c->t->rank),
-            from[RUN_DEVICES_MAX + 1];
+    int64_t mine = first_of(c, p, c->t->rank + 1) - first_of(c, p, c->t->rank), from[RUN_DEVICES_MAX + 1];
     floats_add(p->rest, p->g, p->n);
     for (int64_t i = 0; i < blocks_of(p); i++) encode(p->rest + i * BLOCK, floats_of(p, i), to + i);
     for (int r = 0; r <= ranks; r++) {
         c->parts[r] = first_of(c, p, r) * (int64_t)sizeof(struct block);
         from[r] = mine * r * (int64_t)sizeof(struct block);
     }
-    return group_all_to_all(c->group, lane, p->wire, c->parts, inbox_of(p), from, DTYPE_U8,
-                            &p->work);
+    return group_all_to_all(c->group, lane, p->wire, c->parts, inbox_of(p), from, DTYPE_U8, &p->work);
 }
 
 /* The sum of a block of my part, over the ranks in their order; it also takes what the last one
@@ -118,8 +114,7 @@ static void sum_block(struct compress *c, struct packet *p, int64_t block, int64
 static enum error int8_turn(struct compress *c, struct packet *p, enum lane lane) {
     int64_t begin = first_of(c, p, c->t->rank), end = first_of(c, p, c->t->rank + 1);
     for (int64_t i = begin; i < end; i++) sum_block(c, p, i, end - begin);
-    for (int r = 0; r <= c->t->standing.ranks; r++)
-        c->parts[r] = first_of(c, p, r) * (int64_t)sizeof(struct block);
+    for (int r = 0; r <= c->t->standing.ranks; r++) c->parts[r] = first_of(c, p, r) * (int64_t)sizeof(struct block);
     return group_all_gather(c->group, lane, p->back, c->parts, DTYPE_U8, &p->work);
 }
 
@@ -129,8 +124,5 @@ static void int8_receive(struct compress *c, struct packet *p) {
     for (int64_t i = 0; i < blocks_of(p); i++) decode(from + i, p->g + i * BLOCK, floats_of(p, i));
 }
 
-const struct compress_ops compress_int8 = {.feedback = true,
-                                           .open = int8_open,
-                                           .send = int8_send,
-                                           .turn = int8_turn,
-                                           .receive = int8_receive};
+const struct compress_ops compress_int8 = {
+    .feedback = true, .open = int8_open, .send = int8_send, .turn = int8_turn, .receive = int8_receive};

@@ -55,8 +55,7 @@ VECTORISED static void multiply(float *x, float a, int64_t n) {
 }
 
 /* left -= sum / ranks */
-VECTORISED static void take_off(float *restrict left, const float *restrict sum, float share,
-                                int64_t n) {
+VECTORISED static void take_off(float *restrict left, const float *restrict sum, float share, int64_t n) {
     for (int64_t i = 0; i < n; i++) left[i] -= sum[i] * share;
 }
 
@@ -137,8 +136,7 @@ static void make_p(struct compress *c, const struct factors *f, int tensor) {
             if (!orthonormal(f->q, m, k)) memset(f->q + k * m, 0, (size_t)m * sizeof(float));
         }
     for (int64_t i = 0; i < n; i++)
-        for (int64_t k = 0; k < f->x->r; k++)
-            f->p[k * n + i] = dot(f->left + i * m, f->q + k * m, m);
+        for (int64_t k = 0; k < f->x->r; k++) f->p[k * n + i] = dot(f->left + i * m, f->q + k * m, m);
 }
 
 static void make_q(const struct factors *f) {
@@ -147,16 +145,14 @@ static void make_q(const struct factors *f) {
         if (!orthonormal(f->p, n, k)) memset(f->p + k * n, 0, (size_t)n * sizeof(float));
     memset(f->q, 0, (size_t)(m * f->x->r) * sizeof(float));
     for (int64_t i = 0; i < n; i++)
-        for (int64_t k = 0; k < f->x->r; k++)
-            add_times(f->q + k * m, f->p[k * n + i], f->left + i * m, m);
+        for (int64_t k = 0; k < f->x->r; k++) add_times(f->q + k * m, f->p[k * n + i], f->left + i * m, m);
 }
 
 static void make_sum(const struct factors *f, int ranks) {
     int64_t n = f->x->n, m = f->x->m;
     memset(f->g, 0, (size_t)(n * m) * sizeof(float));
     for (int64_t i = 0; i < n; i++)
-        for (int64_t k = 0; k < f->x->r; k++)
-            add_times(f->g + i * m, f->p[k * n + i], f->q + k * m, m);
+        for (int64_t k = 0; k < f->x->r; k++) add_times(f->g + i * m, f->p[k * n + i], f->q + k * m, m);
     take_off(f->left, f->g, 1 / (float)ranks, n * m);
 }
 
@@ -168,8 +164,7 @@ static void run_matrix(struct compress *c, struct packet *p, int tensor, enum st
     const struct tensor_info *t = &c->t->model->params[tensor];
     const struct matrix *x = &matrices(c)[tensor];
     int64_t at = t->offset - p->begin;
-    struct factors f = {x, p->rest + at, p->g + at, (float *)p->wire + x->p,
-                        (float *)p->back + x->q};
+    struct factors f = {x, p->rest + at, p->g + at, (float *)p->wire + x->p, (float *)p->back + x->q};
     size_t bytes = (size_t)t->count * sizeof(float);
     if (!x->r) {
         if (stage == SEND) memcpy(f.p, f.g, bytes);

@@ -83,8 +83,5 @@ static void topk_close(struct compress *c) {
     memory_free(c->own);
 }
 
-const struct compress_ops compress_topk = {.feedback = true,
-                                           .open = topk_open,
-                                           .send = topk_send,
-                                           .receive = topk_receive,
-                                           .close = topk_close};
+const struct compress_ops compress_topk = {
+    .feedback = true, .open = topk_open, .send = topk_send, .receive = topk_receive, .close = topk_close};

@@ -70,8 +70,7 @@ static enum error open_compress(struct mode *m, struct compress *c) {
     c->t = t;
     c->group = m->team.group;
     if (c->ops->feedback && t->rank == 0 && t->job->resume)
-        log_warn("what comm.compress: %s had not sent yet is in no checkpoint: it begins at zero",
-                 c->name);
+        log_warn("what comm.compress: %s had not sent yet is in no checkpoint: it begins at zero", c->name);
     return open_packets(c, m->cut);
 }
 
@@ -124,8 +123,7 @@ static enum error leave(struct mode *m, int b) {
     p->g = m->t->grads[0] + p->begin;
     if (b == 0) {
         c->before = sent_so_far(m);
-        TRY(group_all_reduce(c->group, m->lane, m->t->grads[0], HEADER_FLOATS, DTYPE_F32, REDOP_SUM,
-                             &c->header));
+        TRY(group_all_reduce(c->group, m->lane, m->t->grads[0], HEADER_FLOATS, DTYPE_F32, REDOP_SUM, &c->header));
     }
     if (!p->n) return ERR_NONE;
     group_label(c->group, LABEL_GRADIENTS(b));
@@ -199,11 +197,10 @@ static void check(struct resolve *r) {
                      "'bitwise' (%s)\nuse comm.compress: none",
                      resolve_place(r, resolve_find(r, "deterministic")));
     if (device_find(r->c->devices.kind)->runtime->apart)
-        config_error(
-            r->e, compress, false,
-            "gradients are compressed in the host's memory, but devices are '%s' (%s)\nuse "
-            "comm.compress: none",
-            r->c->devices_text, resolve_place(r, resolve_find(r, "devices")));
+        config_error(r->e, compress, false,
+                     "gradients are compressed in the host's memory, but devices are '%s' (%s)\nuse "
+                     "comm.compress: none",
+                     r->c->devices_text, resolve_place(r, resolve_find(r, "devices")));
 }
 
 const struct share_ops share_compressed = {.check = check,

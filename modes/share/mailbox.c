@@ -115,8 +115,7 @@ static bool all_have(const struct mailbox *m, const struct slot *s) {
     return true;
 }
 
-static enum error await(struct mailbox *m, int worker,
-                        bool (*met)(const struct mailbox *m, const struct slot *s)) {
+static enum error await(struct mailbox *m, int worker, bool (*met)(const struct mailbox *m, const struct slot *s)) {
     struct slot *s = &m->slot[worker];
     enum error err = ERR_NONE;
     int64_t began = clock_ns();
@@ -202,9 +201,8 @@ static enum error check_worker(const struct mailbox *m, int w, struct slot *s) {
     double waited = clock_seconds(clock_ns() - s->since);
     if (waited < m->timeout / 6 || (waited < m->timeout && s->warned)) return ERR_NONE;
     s->warned = true;
-    enum error err =
-        FAIL(ERR_TIMEOUT, "rank %d has not come with its gradient of step %lld within %.3g s",
-             w + 1, (long long)s->step, waited);
+    enum error err = FAIL(ERR_TIMEOUT, "rank %d has not come with its gradient of step %lld within %.3g s", w + 1,
+                          (long long)s->step, waited);
     if (waited >= m->timeout) return err;
     log_warn("%s", error_message());
     return ERR_NONE;

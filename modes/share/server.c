@@ -18,8 +18,8 @@ static enum error leave(struct mode *m, int b) {
     struct work **work;
     if (b == 0 && !m->how->overlap) mode_note(m, "gradients to the server", m->t->at.step);
     TRY(step_send(m, b, &work));
-    return group_reduce(m->team.group, m->lane, m->t->grads[0] + edge[0], edge[1] - edge[0],
-                        DTYPE_F32, REDOP_SUM, 0, work);
+    return group_reduce(m->team.group, m->lane, m->t->grads[0] + edge[0], edge[1] - edge[0], DTYPE_F32, REDOP_SUM, 0,
+                        work);
 }
 
 static enum error land(struct mode *m) {
@@ -53,5 +53,4 @@ static void describe(const struct mode *m, char *line, size_t size) {
              d->server == (d->listed ? d->unit[0] : 0) ? ", which computes too" : "");
 }
 
-const struct share_ops share_server = {
-    .leave = leave, .land = land, .update = update, .describe = describe};
+const struct share_ops share_server = {.leave = leave, .land = land, .update = update, .describe = describe};

@@ -1,12 +1,8 @@
 #include "modes/share/share.h"
 
 static const struct share_ops *const shares[] = {
-    [SHARE_NONE] = &share_none,
-    [SHARE_SERVER] = &share_server,
-    [SHARE_ALL_REDUCE] = &share_all_reduce,
-    [SHARE_SLICES] = &share_slices,
-    [SHARE_AVERAGE] = &share_average,
-    [SHARE_STALE] = &share_stale,
+    [SHARE_NONE] = &share_none,     [SHARE_SERVER] = &share_server,   [SHARE_ALL_REDUCE] = &share_all_reduce,
+    [SHARE_SLICES] = &share_slices, [SHARE_AVERAGE] = &share_average, [SHARE_STALE] = &share_stale,
 };
 enum { SHARES = sizeof shares / sizeof *shares };
 

@@ -43,8 +43,8 @@ struct share_ops { /* every slot but update may be NULL: there is nothing to do 
     /* Completes the banner's line, which says already what moves gradients in how many buckets. */
     void (*describe)(const struct mode *m, char *line, size_t size);
 };
-extern const struct share_ops share_none, share_server, share_all_reduce, share_slices,
-    share_compressed, share_average, share_stale;
+extern const struct share_ops share_none, share_server, share_all_reduce, share_slices, share_compressed, share_average,
+    share_stale;
 /* The one of a run. */
 const struct share_ops *share_find(const struct sharing *how);
 /* mode_ops.check: of all shares. */

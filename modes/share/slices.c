@@ -101,8 +101,7 @@ static void describe(const struct mode *m, char *line, size_t size) {
 static enum error leave(struct mode *m, int b) {
     struct work **work;
     TRY(step_send(m, b, &work));
-    return group_reduce_scatter(m->team.group, m->lane, m->t->grads[0], part(m->share, b),
-                                DTYPE_F32, REDOP_SUM, work);
+    return group_reduce_scatter(m->team.group, m->lane, m->t->grads[0], part(m->share, b), DTYPE_F32, REDOP_SUM, work);
 }
 
 /* What each rank has measured of its own parts, zero elsewhere: the sum is exact. */
@@ -183,8 +182,8 @@ static void check(struct resolve *r) {
     const struct node *shard = resolve_find(r, "optimizer.shard");
     enum place_kind place = r->c->sharing.place;
     if (!r->c->optimizer.shard || place == PLACE_PROCESSES) return;
-    config_error(r->e, shard, false, "'optimizer.shard' is for mode ddp, but mode is '%s' (%s)\n%s",
-                 r->c->mode, resolve_place(r, resolve_find(r, "mode")),
+    config_error(r->e, shard, false, "'optimizer.shard' is for mode ddp, but mode is '%s' (%s)\n%s", r->c->mode,
+                 resolve_place(r, resolve_find(r, "mode")),
                  place == PLACE_THREADS ? "in mode dp that is dp.server: sharded"
                                         : "one device has nobody to share the optimizer with");
 }

@@ -57,8 +57,7 @@ static enum error open(struct mode *m) {
     struct trainer *t = m->t;
     const struct run_config *c = t->config;
     void *memory;
-    TRY(memory_alloc(sizeof(struct share) + (size_t)t->standing.workers * sizeof(struct worker),
-                     &memory));
+    TRY(memory_alloc(sizeof(struct share) + (size_t)t->standing.workers * sizeof(struct worker), &memory));
     struct share *a = m->share = memory;
     a->t = t;
     a->group = m->team.group;
@@ -155,8 +154,7 @@ static enum error take_gradient(struct share *a, int i, struct worker **out) {
     group_note(a->group, "waiting for a gradient", t->at.step);
     enum error err = mailbox_take(a->box, a->in_turn ? i : MAILBOX_ANY, &w);
     if (err != ERR_NONE) return failure(a, err);
-    TRY(group_recv(a->group, LANE_INLINE, t->grads[0], t->model->arena_floats, DTYPE_F32, w + 1,
-                   NULL));
+    TRY(group_recv(a->group, LANE_INLINE, t->grads[0], t->model->arena_floats, DTYPE_F32, w + 1, NULL));
     mailbox_alive(a->box);
     TRY(settle_all(a));
     trainer_phase(t, PHASE_COMM, &mark);
@@ -255,11 +253,10 @@ static void abort_waits(struct mode *m) {
 }
 
 /* A key that dp.staleness excludes, with both places. */
-static void refuse_beside(struct resolve *r, const char *why, const char *path, const char *value,
-                          const char *hint) {
+static void refuse_beside(struct resolve *r, const char *why, const char *path, const char *value, const char *hint) {
     config_error(r->e, resolve_find(r, "dp.staleness"), false,
-                 "'dp.staleness': %s, but %s is '%s' (%s)\n%s, or dp.staleness: 0", why, path,
-                 value, resolve_place(r, resolve_find(r, path)), hint);
+                 "'dp.staleness': %s, but %s is '%s' (%s)\n%s, or dp.staleness: 0", why, path, value,
+                 resolve_place(r, resolve_find(r, path)), hint);
 }
 
 static void check(struct resolve *r) {
@@ -267,27 +264,21 @@ static void check(struct resolve *r) {
     if (c->sharing.share != SHARE_STALE) return;
     if (!c->sharing.servers)
         refuse_beside(r, "a server that does not wait has to be one of its own", "dp.server",
-                      c->dp.server == SERVER_SHARED ? "shared" : "sharded",
-                      "use dp.server: dedicated");
+                      c->dp.server == SERVER_SHARED ? "shared" : "sharded", "use dp.server: dedicated");
     if (c->dp.scatter == SCATTER_SERVER)
-        refuse_beside(r, "devices are not in the same step", "dp.scatter", "server",
-                      "use dp.scatter: direct");
+        refuse_beside(r, "devices are not in the same step", "dp.scatter", "server", "use dp.scatter: direct");
     if (c->dp.overlap == DP_OVERLAP_ON)
-        refuse_beside(r, "a gradient travels when it is complete", "dp.overlap", "on",
-                      "use dp.overlap: auto");
+        refuse_beside(r, "a gradient travels when it is complete", "dp.overlap", "on", "use dp.overlap: auto");
     if (c->sync_batchnorm)
-        refuse_beside(r, "devices are not in the same step", "sync_batchnorm", "true",
-                      "use sync_batchnorm: false");
+        refuse_beside(r, "devices are not in the same step", "sync_batchnorm", "true", "use sync_batchnorm: false");
     if (c->deterministic == DETERMINISTIC_BITWISE)
-        refuse_beside(r, "what comes out depends on the number of devices", "deterministic",
-                      "bitwise",
+        refuse_beside(r, "what comes out depends on the number of devices", "deterministic", "bitwise",
                       "use deterministic: true (in turn) or false (in order of arrival)");
     if (c->train.until_metric && !strcmp(c->train.until_metric, "train.loss"))
         refuse_beside(r, "devices are not in the same step", "train.until", "train.loss",
                       "use train.until: {val.loss: ...}");
     if (device_find(c->devices.kind)->runtime->apart)
-        refuse_beside(r, "gradients are served in the host's memory", "devices", c->devices_text,
-                      "use devices: cpu");
+        refuse_beside(r, "gradients are served in the host's memory", "devices", c->devices_text, "use devices: cpu");
 }
 
 const struct share_ops share_stale = {.check = check,

@@ -83,10 +83,8 @@ static void complain(const char *path, int line, const char *what, const char *d
 
 /* engine/base is included by all of engine/: only its own includes of other folders are wrong. */
 static bool allowed(const char *path, const char *target, size_t rule) {
-    if (forbidden[rule].except &&
-        !strncmp(path, forbidden[rule].except, strlen(forbidden[rule].except)))
-        return strncmp(forbidden[rule].to, "engine/", 7) != 0 ||
-               !strncmp(target, "engine/base/", 12);
+    if (forbidden[rule].except && !strncmp(path, forbidden[rule].except, strlen(forbidden[rule].except)))
+        return strncmp(forbidden[rule].to, "engine/", 7) != 0 || !strncmp(target, "engine/base/", 12);
     return false;
 }
 
@@ -112,8 +110,7 @@ static void check_kernel(const char *path, int line, const char *text) {
     if (!text[end] || end - begin >= NAME || count == KERNELS) return;
     snprintf(names[count], NAME, "%.*s", (int)(end - begin), text + begin);
     for (int i = 0; i < count; i++)
-        if (!strcmp(names[i], names[count]))
-            complain(path, line, "another kernel is called ", names[i]);
+        if (!strcmp(names[i], names[count])) complain(path, line, "another kernel is called ", names[i]);
     count++;
 }
 
@@ -209,8 +206,7 @@ static void check_mode_name(const char *path, int line, const char *text) {
     static const char *const names[] = {"\"single\"", "\"dp\"", "\"ddp\""};
     if (!strncmp(path, "modes/", 6) || !strncmp(path, "cli/simulate_", 13)) return;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strstr(text, "strcmp(") && strstr(text, names[i]))
-            complain(path, line, "compares a mode's name: ", text);
+        if (strstr(text, "strcmp(") && strstr(text, names[i])) complain(path, line, "compares a mode's name: ", text);
 }
 
 static void check_file(const char *path) {
@@ -227,13 +223,11 @@ static void check_file(const char *path) {
         }
         if (!strncmp(text, "VECTORISED static", 17)) check_kernel(path, line, text);
         check_mode_name(path, line, text);
-        bool opens = text[0] != ' ' && text[0] != '}' && text[0] != '#' && strchr(text, '(') &&
-                     strstr(text, "{\n");
+        bool opens = text[0] != ' ' && text[0] != '}' && text[0] != '#' && strchr(text, '(') && strstr(text, "{\n");
         if (opens || (!strcmp(text, "{\n"))) began = line;
         if (began && !strcmp(text, "}\n")) {
             int length = line - began - 1;
-            if (length > FUNCTION_MOST)
-                complain(path, began, "a function of more than 80 lines: ", "");
+            if (length > FUNCTION_MOST) complain(path, began, "a function of more than 80 lines: ", "");
             if (functions < FUNCTIONS) lengths[functions++] = length;
             began = 0;
         }
@@ -276,8 +270,8 @@ static void house_rules(void **state) {
     check_circles();
     qsort(lengths, (size_t)functions, sizeof *lengths, compare);
     int median = lengths[functions / 2], nine_in_ten = lengths[functions * 9 / 10];
-    print_message("%d functions: median %d lines, nine in ten at most %d, longest %d\n", functions,
-                  median, nine_in_ten, lengths[functions - 1]);
+    print_message("%d functions: median %d lines, nine in ten at most %d, longest %d\n", functions, median, nine_in_ten,
+                  lengths[functions - 1]);
     assert_int_equal(wrong, 0);
     assert_true(median <= 12);
     assert_true(nine_in_ten <= 45);

@@ -14,8 +14,7 @@ static inline void give(struct rank *r, enum dtype t, void *buf, int rank, int64
 }
 
 /* Every bit; but what a library has added in an order of its own as near as that comes. */
-static inline bool near_enough(const struct rank *r, enum dtype t, const void *a, const void *b,
-                               int64_t n) {
+static inline bool near_enough(const struct rank *r, enum dtype t, const void *a, const void *b, int64_t n) {
     double eps = t == DTYPE_F32 ? 1e-6 : t == DTYPE_F64 ? 1e-14 : t == DTYPE_F16 ? 1e-3 : 8e-3;
     if (same(a, b, n, t)) return true;
     if (!r->of->loose || t > DTYPE_BF16) return false;
@@ -38,8 +37,7 @@ static inline bool has(struct rank *r, const void *buf, const void *want, int64_
     return good;
 }
 
-static inline bool keeps(struct rank *r, enum dtype t, const char *buf, int rank, int64_t lo,
-                         int64_t hi) {
+static inline bool keeps(struct rank *r, enum dtype t, const char *buf, int rank, int64_t lo, int64_t hi) {
     size_t at = (size_t)lo * dtype_size(t);
     return has(r, buf + at, inputs[t][rank] + at, hi - lo, t);
 }
@@ -55,8 +53,8 @@ static inline void sums(struct rank *r, char *buf, const struct expected *e, boo
         if (few && !tried(LARGE, t, op)) continue;
         give(r, t, buf, r->index, counts[c]);
         check_ok(group_all_reduce(r->group, LANE_INLINE, buf, counts[c], t, op, NULL));
-        check(has(r, buf, e->sum[c][t][op], counts[c], t), "all_reduce of %lld %s, op %d",
-              (long long)counts[c], dtype_name(t), (int)op);
+        check(has(r, buf, e->sum[c][t][op], counts[c], t), "all_reduce of %lld %s, op %d", (long long)counts[c],
+              dtype_name(t), (int)op);
     }
 }
 
@@ -65,11 +63,10 @@ static inline void reduces(struct rank *r, char *buf, const struct expected *e, 
     give(r, t, buf, r->index, counts[c]);
     check_ok(group_reduce(r->group, LANE_INLINE, buf, counts[c], t, REDOP_SUM, root, NULL));
     if (r->index == root)
-        check(has(r, buf, e->sum[c][t][REDOP_SUM], counts[c], t), "reduce of %lld to %d",
-              (long long)counts[c], root);
+        check(has(r, buf, e->sum[c][t][REDOP_SUM], counts[c], t), "reduce of %lld to %d", (long long)counts[c], root);
     else
-        check(keeps(r, t, buf, r->index, 0, counts[c]), "reduce of %lld to %d changed a peer's",
-              (long long)counts[c], root);
+        check(keeps(r, t, buf, r->index, 0, counts[c]), "reduce of %lld to %d changed a peer's", (long long)counts[c],
+              root);
 }
 
 /* Each to another root, by place and by pipe. */
@@ -80,8 +77,8 @@ static inline void reduces_of_all_types(struct rank *r, char *buf, const struct 
         give(r, t, buf, r->index, counts[c]);
         check_ok(group_reduce(r->group, LANE_INLINE, buf, counts[c], t, op, root, NULL));
         if (r->index == root)
-            check(has(r, buf, e->sum[c][t][op], counts[c], t), "reduce of %s, op %d, to %d",
-                  dtype_name(t), (int)op, root);
+            check(has(r, buf, e->sum[c][t][op], counts[c], t), "reduce of %s, op %d, to %d", dtype_name(t), (int)op,
+                  root);
         root = (root + 1) % r->of->world;
     }
 }
@@ -89,8 +86,8 @@ static inline void reduces_of_all_types(struct rank *r, char *buf, const struct 
 static inline void broadcasts(struct rank *r, char *buf, int c, enum dtype t, int root) {
     give(r, t, buf, r->index, counts[c]);
     check_ok(group_broadcast(r->group, LANE_INLINE, buf, counts[c], t, root, NULL));
-    check(keeps(r, t, buf, root, 0, counts[c]), "broadcast of %lld %s from %d",
-          (long long)counts[c], dtype_name(t), root);
+    check(keeps(r, t, buf, root, 0, counts[c]), "broadcast of %lld %s from %d", (long long)counts[c], dtype_name(t),
+          root);
 }
 
 /* Uneven parts, the second empty. */
@@ -99,15 +96,13 @@ static inline void cut(int64_t n, int world, int64_t *part) {
     if (world > 2) part[2] = part[1];
 }
 
-static inline bool parts_are(struct rank *r, enum dtype t, const char *buf, const int64_t *part,
-                             bool others) {
+static inline bool parts_are(struct rank *r, enum dtype t, const char *buf, const int64_t *part, bool others) {
     for (int k = 0; k < r->of->world; k++)
         if (!keeps(r, t, buf, others ? k : r->index, part[k], part[k + 1])) return false;
     return true;
 }
 
-static inline void parted(struct rank *r, char *buf, const struct expected *e, int c, enum dtype t,
-                          int root) {
+static inline void parted(struct rank *r, char *buf, const struct expected *e, int c, enum dtype t, int root) {
     int64_t part[MAX_WORLD + 1], n = counts[c];
     int me = r->index;
     size_t size = dtype_size(t);
@@ -131,8 +126,7 @@ static inline void parted(struct rank *r, char *buf, const struct expected *e, i
     int64_t mine = part[me + 1] - part[me];
     size_t at = (size_t)part[me] * size;
     if (tried(c, t, REDOP_MAX))
-        check(has(r, buf + at, e->sum[c][t][REDOP_MAX] + at, mine, t), "reduce_scatter of %lld",
-              (long long)n);
+        check(has(r, buf + at, e->sum[c][t][REDOP_MAX] + at, mine, t), "reduce_scatter of %lld", (long long)n);
     check(keeps(r, t, buf, me, 0, part[me]) && keeps(r, t, buf, me, part[me + 1], n),
           "reduce_scatter of %lld changed other parts", (long long)n);
 }
@@ -158,9 +152,9 @@ static inline void exchanges(struct rank *r, char *send, char *recv, enum lane l
     for (int k = 0; k < w; k++) {
         int64_t at = 0;
         for (int b = 0; b < me; b++) at += parcel(k, b);
-        check(has(r, recv + (size_t)from[k] * dtype_size(t),
-                  inputs[t][k] + (size_t)at * dtype_size(t), parcel(k, me), t),
-              "all_to_all from %d", k);
+        check(
+            has(r, recv + (size_t)from[k] * dtype_size(t), inputs[t][k] + (size_t)at * dtype_size(t), parcel(k, me), t),
+            "all_to_all from %d", k);
     }
 }
 
@@ -192,17 +186,13 @@ static inline void both_lanes(struct rank *r, char *buf, const struct expected *
     const char *want = e->sum[N][DTYPE_F32][REDOP_SUM];
     struct work *w[FLIGHTS] = {NULL};
     char *slice[FLIGHTS + 1];
-    for (int i = 0; i <= FLIGHTS; i++)
-        give(r, DTYPE_F32, slice[i] = buf + (size_t)i * 4096, r->index, counts[N]);
+    for (int i = 0; i <= FLIGHTS; i++) give(r, DTYPE_F32, slice[i] = buf + (size_t)i * 4096, r->index, counts[N]);
     for (int i = 0; i < FLIGHTS; i++)
-        check_ok(group_all_reduce(r->group, LANE_COMM, slice[i], counts[N], DTYPE_F32, REDOP_SUM,
-                                  &w[i]));
-    check_ok(group_all_reduce(r->group, LANE_INLINE, slice[FLIGHTS], counts[N], DTYPE_F32,
-                              REDOP_SUM, NULL));
+        check_ok(group_all_reduce(r->group, LANE_COMM, slice[i], counts[N], DTYPE_F32, REDOP_SUM, &w[i]));
+    check_ok(group_all_reduce(r->group, LANE_INLINE, slice[FLIGHTS], counts[N], DTYPE_F32, REDOP_SUM, NULL));
     check_ok(group_barrier(r->group));
     for (int i = 0; i < FLIGHTS; i++) finish(r, w[order[i]]);
-    for (int i = 0; i <= FLIGHTS; i++)
-        check(has(r, slice[i], want, counts[N], DTYPE_F32), "flight %d", i);
+    for (int i = 0; i <= FLIGHTS; i++) check(has(r, slice[i], want, counts[N], DTYPE_F32), "flight %d", i);
 }
 
 /* Large ones on both lanes at once, which must not mix. */
@@ -245,8 +235,7 @@ static inline void conform(struct rank *r) {
     everything(r, shared, shared2, false);
     everything(r, own, own2, true);
     bool odd = r->index % 2;
-    check_ok(
-        group_all_reduce(r->group, LANE_INLINE, odd ? own : shared, 0, DTYPE_F32, REDOP_SUM, NULL));
+    check_ok(group_all_reduce(r->group, LANE_INLINE, odd ? own : shared, 0, DTYPE_F32, REDOP_SUM, NULL));
     both_lanes_large(r, odd ? own : shared, odd ? shared2 : own2, r->of->user);
     free(own);
     free(own2);
@@ -265,8 +254,7 @@ static inline void conform_carried(struct rank *r) {
     everything(r, there, there2, false);
     everything(r, own, own2, true);
     bool odd = r->index % 2;
-    if (!strcmp(carrier, "staged"))
-        both_lanes_large(r, odd ? own : there, odd ? there2 : own2, r->of->user);
+    if (!strcmp(carrier, "staged")) both_lanes_large(r, odd ? own : there, odd ? there2 : own2, r->of->user);
     free(own);
     free(own2);
 }

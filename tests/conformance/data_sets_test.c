@@ -56,8 +56,7 @@ static void make_tokens(void) {
     for (int i = 0; n < sizeof text - 16; i++) /* letters of one, two, three bytes */
         n += (size_t)snprintf(text + n, sizeof text - n, i % 3 ? "%d, " : "\u00e9%d\u20ac", i * i);
     file_put("t.txt", text, n);
-    for (int i = 0; i < 600; i++)
-        tokens[2 * i] = (uint8_t)(i * i % 251), tokens[2 * i + 1] = (uint8_t)(i % 3);
+    for (int i = 0; i < 600; i++) tokens[2 * i] = (uint8_t)(i * i % 251), tokens[2 * i + 1] = (uint8_t)(i % 3);
     file_put("t.bin", tokens, sizeof tokens);
 }
 
@@ -96,8 +95,7 @@ static int make_files(void **state) {
     blob_npy(&b, "{'descr': '<f4', 'fortran_order': False, 'shape': (60, 2), }");
     blob_add(&b, v, 120 * sizeof *v);
     file_put("y.npy", b.bytes, b.n);
-    for (int i = 0; i < 60; i++)
-        n += (size_t)snprintf(text + n, sizeof text - n, "%d,%g,%d\n", i, i * 0.3, i % 4);
+    for (int i = 0; i < 60; i++) n += (size_t)snprintf(text + n, sizeof text - n, "%d,%g,%d\n", i, i * 0.3, i % 4);
     file_put("t.csv", text, n);
     make_tokens();
     make_cifar();
@@ -206,8 +204,7 @@ static void check_threads(const struct dataset_ops *ops, const struct example *e
         assert_int_equal(pthread_create(&threads[k], NULL, read_all, &readings[k]), 0);
     }
     for (int k = 0; k < THREADS; k++) pthread_join(threads[k], NULL);
-    for (int k = 1; k < THREADS; k++)
-        assert_memory_equal(digests[k], digests[0], (size_t)d->size * sizeof **digests);
+    for (int k = 1; k < THREADS; k++) assert_memory_equal(digests[k], digests[0], (size_t)d->size * sizeof **digests);
     dataset_close(d);
 }
 
@@ -264,8 +261,7 @@ static void read_damaged(struct dataset *d, const struct example *e) {
 
 /* Every file cut at every place, and with every byte changed: an error by name, or a set that can
  * be read whole. */
-static void check_damaged(const struct dataset_ops *ops, const struct example *e,
-                          const char *file) {
+static void check_damaged(const struct dataset_ops *ops, const struct example *e, const char *file) {
     static uint8_t bytes[16384];
     size_t n = file_get(scratch_path(file), bytes, sizeof bytes);
     (void)ops;
@@ -281,8 +277,7 @@ static void check_damaged(const struct dataset_ops *ops, const struct example *e
             read_damaged(d, e);
             dataset_close(d);
         } else if (err != ERR_DATA && err != ERR_CONFIG)
-            fail_msg("%s, %s at %zu: %s: %s", file, cut ? "cut" : "changed", k / 2, error_text(err),
-                     error_message());
+            fail_msg("%s, %s at %zu: %s: %s", file, cut ? "cut" : "changed", k / 2, error_text(err), error_message());
     }
     file_put(file, bytes, n);
 }
@@ -322,9 +317,8 @@ static void test_drawn_are_fixed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_slots),           cmocka_unit_test(test_repeats),
-        cmocka_unit_test(test_threads),         cmocka_unit_test(test_allocations),
-        cmocka_unit_test(test_files),           cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_slots),           cmocka_unit_test(test_repeats), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_allocations),     cmocka_unit_test(test_files),   cmocka_unit_test(test_damage),
         cmocka_unit_test(test_drawn_are_fixed),
     };
     return cmocka_run_group_tests(tests, make_files, NULL);

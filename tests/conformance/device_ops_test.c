@@ -13,8 +13,8 @@ static void image_relayout(int64_t n, const struct shape *s, float *image, bool 
     memcpy(copy, image, (size_t)(n * each) * 4);
     for (int64_t k = 0; k < n * each; k++) {
         int64_t c = k / area % channels, place = k % area;
-        int64_t blocked = k / each * each + c / LAYOUT_BLOCK * LAYOUT_BLOCK * area +
-                          place * LAYOUT_BLOCK + c % LAYOUT_BLOCK;
+        int64_t blocked =
+            k / each * each + c / LAYOUT_BLOCK * LAYOUT_BLOCK * area + place * LAYOUT_BLOCK + c % LAYOUT_BLOCK;
         image[to_blocked ? blocked : k] = copy[to_blocked ? k : blocked];
     }
     memory_free(copy);
@@ -23,13 +23,12 @@ static void image_relayout(int64_t n, const struct shape *s, float *image, bool 
 /* Which tensors lie as x and as y. */
 static const struct sides { int x[2], y; } inputs_at = {{X0, X1}, DY}, outputs_at = {{DX0, DX1}, Y};
 
-static void relayout(struct run *r, float *const *tensors, struct sides at, enum layout x,
-                     enum layout y, bool to_blocked) {
+static void relayout(struct run *r, float *const *tensors, struct sides at, enum layout x, enum layout y,
+                     bool to_blocked) {
     const struct op_desc *d = &r->c->d;
     const int64_t *size = tensors == r->in ? r->in_size : r->out_size;
     for (int i = 0; i < 2; i++)
-        if (x == LAYOUT_BLOCKED && size[at.x[i]])
-            image_relayout(d->n, &d->x, tensors[at.x[i]], to_blocked);
+        if (x == LAYOUT_BLOCKED && size[at.x[i]]) image_relayout(d->n, &d->x, tensors[at.x[i]], to_blocked);
     if (y == LAYOUT_BLOCKED && size[at.y]) image_relayout(d->n, &d->y, tensors[at.y], to_blocked);
 }
 
@@ -74,8 +73,7 @@ static double bound_of(enum op_kind kind) {
     }
 }
 
-static void compare(const struct run *got, const struct run *expected, const char *device,
-                    const char *impl) {
+static void compare(const struct run *got, const struct run *expected, const char *device, const char *impl) {
     const struct op_case *c = got->c;
     for (int t = 0; t < OUTPUTS; t++) {
         double e = error_of(got->out[t], expected->out[t], got->out_size[t]);
@@ -92,8 +90,8 @@ static bool may_allocate(const struct op_impl *impl) {
     return !strcmp(impl->name, "dnnl");
 }
 
-static void check_impl(struct device *dev, const struct op_impl *impl, const struct op_case *c,
-                       const struct op_desc *d, const struct run *expected) {
+static void check_impl(struct device *dev, const struct op_impl *impl, const struct op_case *c, const struct op_desc *d,
+                       const struct run *expected) {
     struct op *op = NULL;
     enum error err = impl->create(dev, d, &op);
     if (err == ERR_DEVICE) return; /* it said that it cannot, after all */
@@ -103,8 +101,7 @@ static void check_impl(struct device *dev, const struct op_impl *impl, const str
     run_init(&again, c);
     run_op(&first, op);
     long allocations = run_op(&again, op);
-    if (allocations && !may_allocate(impl))
-        fail_msg("%s by %s: %ld allocations", c->name, impl->name, allocations);
+    if (allocations && !may_allocate(impl)) fail_msg("%s by %s: %ld allocations", c->name, impl->name, allocations);
     compare(&first, expected, dev->ops->name, impl->name);
     compare_bits(&first, &again, impl->name);
     run_fini(&first);
@@ -230,8 +227,7 @@ static void check_slope(struct run *r, struct op *op, int in, int out, int64_t a
     r->in[in][at] = old;
     double expected = (above - below) / (2 * (double)step);
     if (!(fabs(slope - expected) <= 2e-3 * (fabs(expected) + 1)))
-        fail_msg("%s: %s[%d] is %g, the slope is %g", r->c->name, output_names[out], (int)at, slope,
-                 expected);
+        fail_msg("%s: %s[%d] is %g, the slope is %g", r->c->name, output_names[out], (int)at, slope, expected);
 }
 
 static void gradients_are_slopes(void **state) {
@@ -283,8 +279,7 @@ static void check_bits(struct device *dev, const struct op_case *one, int64_t n)
     run_op(&rb, b);
     for (int t = Y; t <= DX0; t++)
         if (memcmp(ra.out[t], rb.out[t], (size_t)ra.out_size[t] * 4))
-            fail_msg("%s: %s of a sample changes in a batch of %d", one->name, output_names[t],
-                     (int)n);
+            fail_msg("%s: %s of a sample changes in a batch of %d", one->name, output_names[t], (int)n);
     run_fini(&ra);
     run_fini(&rb);
     op_free(a);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ACT(...)                                                                                   \
+#define ACT(...)                                                                                                       \
     { .kind = OP_ACTIVATION, .n = 2, .x = F(30), .y = F(30), .act = __VA_ARGS__ }
 
 static const struct {
@@ -108,8 +108,7 @@ static float *result_for(const struct reference *r, const char *name) {
     return t ? memory((size_t)t->count * sizeof(float)) : NULL;
 }
 
-static void compare(const struct reference *r, const char *name, const float *got,
-                    const char *what) {
+static void compare(const struct reference *r, const char *name, const float *got, const char *what) {
     const struct tensor *t = tensor_of(r, name);
     float largest = 0, worst = 0;
     for (int64_t k = 0; t && k < t->count; k++) {
@@ -129,8 +128,7 @@ static void labels_fill(const struct reference *r, struct op_args *a, int32_t la
     a->labels = labels;
 }
 
-static void check_case(struct device *dev, const struct op_desc *d, const struct reference *r,
-                       const char *what) {
+static void check_case(struct device *dev, const struct op_desc *d, const struct reference *r, const char *what) {
     static const char *const names[] = {"y", "dx", "dw0", "dw1"};
     struct op *op = NULL;
     float *got[4];

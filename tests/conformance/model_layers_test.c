@@ -83,8 +83,8 @@ static void test_every_layer_has_a_case(void **state) {
 /* The change of the loss when t moves by -step and by +step along the direction, and what the
  * gradient says of it. The loss is summed in double from f32 outputs; weights are rounded, so the
  * gradient is asked for where they really are. */
-static bool slopes_agree(struct rig *r, const struct tensor_info *t, const float *direction,
-                         double step, double slope[2]) {
+static bool slopes_agree(struct rig *r, const struct tensor_info *t, const float *direction, double step,
+                         double slope[2]) {
     float *w = r->values + t->offset, *grad = r->grads + t->offset, *kept = floats(t->count);
     double length = 0, loss[2];
     memcpy(kept, w, (size_t)t->count * sizeof *w);
@@ -106,15 +106,13 @@ static bool slopes_agree(struct rig *r, const struct tensor_info *t, const float
 
 /* A relu or maximum that switches within a step spoils it: a shorter one is tried. Wrong gradients
  * fail at all. */
-static void check_direction(struct rig *r, const struct tensor_info *t, uint64_t stream,
-                            const char *model) {
+static void check_direction(struct rig *r, const struct tensor_info *t, uint64_t stream, const char *model) {
     float *direction = floats(t->count);
     double slope[2], step = 0x1p-8;
     fill_normal(direction, t->count, stream);
     while (step > 0x1p-13 && !slopes_agree(r, t, direction, step, slope)) step /= 4;
     if (step <= 0x1p-13)
-        fail_msg("%s: %s: the gradient gives %g, differences give %g", model, t->name, slope[0],
-                 slope[1]);
+        fail_msg("%s: %s: the gradient gives %g, differences give %g", model, t->name, slope[0], slope[1]);
     memory_free(direction);
 }
 

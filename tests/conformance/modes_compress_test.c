@@ -46,8 +46,7 @@ static float gradient(const struct testcase *k, int rank, int step, int64_t i) {
 
 static enum error one_step(struct testcase *k, struct mode *m, int step) {
     struct trainer *t = m->t;
-    for (int64_t i = 0; i < k->model->arena_floats; i++)
-        t->grads[0][i] = gradient(k, t->rank, step, i);
+    for (int64_t i = 0; i < k->model->arena_floats; i++) t->grads[0][i] = gradient(k, t->rank, step, i);
     for (int i = 0; i < HEADER_FLOATS; i++) t->grads[0][i] = (float)(t->rank + 1000 * i);
     t->at.step = step;
     for (int b = 0; b < m->cut->count; b++) TRY(share_compressed.leave(m, b));
@@ -63,8 +62,7 @@ static void check_step(struct rank *r, struct testcase *k, const struct trainer 
     for (int64_t i = 0; i < n; i++) k->sum[r->index][i] += t->grads[0][i];
     for (int i = 0; i < HEADER_FLOATS; i++) {
         int w = r->of->world;
-        check(t->grads[0][i] == (float)(w * (w - 1) / 2 + w * 1000 * i), "header %d is %g", i,
-              (double)t->grads[0][i]);
+        check(t->grads[0][i] == (float)(w * (w - 1) / 2 + w * 1000 * i), "header %d is %g", i, (double)t->grads[0][i]);
     }
 }
 
@@ -230,10 +228,7 @@ static void every_kind(void **state) {
         for (int w = 0; w < 5; w++)
             for (int c = 0; c < 2; c++) {
                 static struct testcase k;
-                k = (struct testcase){.kind = kinds[i].kind,
-                                      .config = kinds[i].config,
-                                      .overlap = c == 1,
-                                      .model = m};
+                k = (struct testcase){.kind = kinds[i].kind, .config = kinds[i].config, .overlap = c == 1, .model = m};
                 assert_ok(buckets_init(&k.cut, m, caps[c], caps[c]));
                 assert_true(c == 0 ? k.cut.count == 1 : k.cut.count > 2);
                 run_case(&k, worlds[w]);
@@ -249,10 +244,8 @@ static void bad_gradients_show(void **state) {
     for (int i = 0; i < CASES; i++)
         for (int nan = 0; nan < 2; nan++) {
             static struct testcase k;
-            k = (struct testcase){.kind = kinds[i].kind,
-                                  .config = kinds[i].config,
-                                  .bad = nan ? NAN : INFINITY,
-                                  .model = m};
+            k = (struct testcase){
+                .kind = kinds[i].kind, .config = kinds[i].config, .bad = nan ? NAN : INFINITY, .model = m};
             assert_ok(buckets_init(&k.cut, m, 1 << 20, 1 << 20));
             run_case(&k, 3);
             buckets_fini(&k.cut);
@@ -274,8 +267,7 @@ static void finds_low_rank(void **state) {
     struct group *g;
     struct buckets cut;
     assert_ok(meeting_create(1, &meeting));
-    struct group_params p = {
-        .size = 1, .link = "thread", .algorithm = "auto", .timeout = 60, .meeting = meeting};
+    struct group_params p = {.size = 1, .link = "thread", .algorithm = "auto", .timeout = 60, .meeting = meeting};
     assert_ok(group_open(&p, &g));
     assert_ok(buckets_init(&cut, m, 1 << 20, 1 << 20));
     t.standing.allocator = group_allocator(g);

@@ -22,11 +22,11 @@ struct rank {
     const struct ranks *of;
     int index;
     struct device *device; /* of device_ops */
-    struct group *group; /* opened before fn, closed after it by whoever runs the rank; fn may close
+    struct group *group;   /* opened before fn, closed after it by whoever runs the rank; fn may close
                             it (NULL) */
-    enum error err;      /* for fn's use: what the tested call gave */
-    char message[700];   /* and its words */
-    char wrong[900];     /* the first check that failed */
+    enum error err;        /* for fn's use: what the tested call gave */
+    char message[700];     /* and its words */
+    char wrong[900];       /* the first check that failed */
 };
 struct ranks {
     int world;
@@ -51,8 +51,8 @@ struct ranks {
     struct roster roster;
 };
 
-__attribute__((format(printf, 3, 4))) static inline void
-rank_wrong(struct rank *r, const char *condition, const char *fmt, ...) {
+__attribute__((format(printf, 3, 4))) static inline void rank_wrong(struct rank *r, const char *condition,
+                                                                    const char *fmt, ...) {
     if (*r->wrong) return;
     int n = snprintf(r->wrong, sizeof r->wrong, "rank %d: %.99s: ", r->index, condition);
     va_list ap;
@@ -60,9 +60,9 @@ rank_wrong(struct rank *r, const char *condition, const char *fmt, ...) {
     vsnprintf(r->wrong + n, sizeof r->wrong - (size_t)n, fmt, ap);
     va_end(ap);
 }
-#define check(condition, ...)                                                                      \
-    do {                                                                                           \
-        if (!(condition)) rank_wrong(r, #condition, __VA_ARGS__);                                  \
+#define check(condition, ...)                                                                                          \
+    do {                                                                                                               \
+        if (!(condition)) rank_wrong(r, #condition, __VA_ARGS__);                                                      \
     } while (0)
 #define check_ok(expr) check((expr) == ERR_NONE, "%s", error_message())
 
@@ -87,8 +87,7 @@ static inline struct group_params rank_params(const struct ranks *p, int rank) {
                                  .id = 7,
                                  .port = p->port[rank],
                                  .roster = p->roster.of ? &p->roster : NULL,
-                                 .meeting =
-                                     p->on_host[0] ? p->on_host[p->seat[rank].host] : p->meeting};
+                                 .meeting = p->on_host[0] ? p->on_host[p->seat[rank].host] : p->meeting};
 }
 
 static inline void rank_join(struct rank *r, struct meeting *meeting) {
@@ -108,10 +107,8 @@ static inline void rank_join(struct rank *r, struct meeting *meeting) {
 static inline void rank_run(struct rank *r, struct meeting *meeting) {
     const struct ranks *of = r->of;
     if (of->devices && r->index >= of->hosted) {
-        struct device_params p = {.index = r->index,
-                                  .count = of->world,
-                                  .unit = r->index % (of->units ? of->units : 1),
-                                  .threads = 1};
+        struct device_params p = {
+            .index = r->index, .count = of->world, .unit = r->index % (of->units ? of->units : 1), .threads = 1};
         enum error err = of->devices->open(&p, &r->device);
         check(err == ERR_NONE, "%s", error_message());
         if (err) return;
@@ -154,8 +151,7 @@ static inline void ranks_meet(struct ranks *p) {
         assert_ok(meeting_create(lower, &p->on_host[0]));
         if (p->world > lower) assert_ok(meeting_create(p->world - lower, &p->on_host[1]));
     } else if (!link_is_far(ops)) {
-        assert_ok((strcmp(p->link, "shm") ? meeting_create : meeting_create_shared)(p->world,
-                                                                                    &p->meeting));
+        assert_ok((strcmp(p->link, "shm") ? meeting_create : meeting_create_shared)(p->world, &p->meeting));
     }
 }
 
@@ -177,8 +173,7 @@ static inline void ranks_run(struct ranks *p, struct rank *out) {
     ranks_part(p);
     for (int i = 0; i < p->world; i++) {
         if (*r[i].wrong)
-            fail_msg("%s %s order %d world %d: %s", p->link, p->algorithm, (int)p->order, p->world,
-                     r[i].wrong);
+            fail_msg("%s %s order %d world %d: %s", p->link, p->algorithm, (int)p->order, p->world, r[i].wrong);
         r[i].of = NULL;
         if (out) out[i] = r[i];
     }

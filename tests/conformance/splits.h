@@ -8,15 +8,13 @@ static inline void split_all(struct rank *r, int color, int key, struct group **
 }
 
 /* Every member adds its rank in the parent. */
-static inline void check_sum(struct rank *r, struct group *g, enum lane lane, int64_t n,
-                             double want) {
+static inline void check_sum(struct rank *r, struct group *g, enum lane lane, int64_t n, double want) {
     float *v = malloc((size_t)n * sizeof *v);
     struct work *w;
     for (int64_t i = 0; i < n; i++) v[i] = (float)r->index;
     check_ok(group_all_reduce(g, lane, v, n, DTYPE_F32, REDOP_SUM, &w));
     check_ok(work_wait(w));
-    check(v[0] == (float)want && v[n - 1] == (float)want, "a sum of %g where %g is right",
-          (double)v[0], want);
+    check(v[0] == (float)want && v[n - 1] == (float)want, "a sum of %g where %g is right", (double)v[0], want);
     free(v);
 }
 
@@ -35,8 +33,7 @@ static inline void by_color_and_key(struct rank *r) {
     split_all(r, me == last ? -1 : odd, odd ? -me : 7, &g);
     check((g != NULL) == (me != last), "in a subgroup");
     if (!g) return;
-    check(group_size(g) == members && group_rank(g) == before, "rank %d of %d", group_rank(g),
-          group_size(g));
+    check(group_size(g) == members && group_rank(g) == before, "rank %d of %d", group_rank(g), group_size(g));
     check_sum(r, g, LANE_INLINE, 5, sum);
     check_sum(r, g, LANE_COMM, 30001, sum);
     group_close(g);
@@ -53,21 +50,18 @@ static inline void overlapping(struct rank *r) {
     split_all(r, me % half, 0, &pairs);
     if (!halves || !pairs) return;
     struct group *of[GROUPS] = {halves, pairs, r->group};
-    int want[GROUPS] = {half * (half - 1) / 2 + upper * half * half, me % half * 2 + half,
-                        world * (world - 1) / 2};
+    int want[GROUPS] = {half * (half - 1) / 2 + upper * half * half, me % half * 2 + half, world * (world - 1) / 2};
     for (int k = 0; k < FLIGHTS; k++)
         for (int i = 0; i < GROUPS; i++) {
             int g = (i + me + k) % GROUPS; /* groups know nothing of each other's order */
             v[g][k] = malloc(N * sizeof(int32_t));
             for (int j = 0; j < N; j++) v[g][k][j] = me;
-            check_ok(group_all_reduce(of[g], LANE_COMM, v[g][k], k % 2 ? N : 3, DTYPE_I32,
-                                      REDOP_SUM, &w[g][k]));
+            check_ok(group_all_reduce(of[g], LANE_COMM, v[g][k], k % 2 ? N : 3, DTYPE_I32, REDOP_SUM, &w[g][k]));
         }
     for (int k = 0; k < FLIGHTS; k++)
         for (int g = 0; g < GROUPS; g++) {
             check_ok(work_wait(w[g][k]));
-            check(v[g][k][0] == want[g], "group %d gave %d where %d is right", g, v[g][k][0],
-                  want[g]);
+            check(v[g][k][0] == want[g], "group %d gave %d where %d is right", g, v[g][k][0], want[g]);
             free(v[g][k]);
         }
     group_close(pairs);

@@ -19,8 +19,7 @@ enum { COUNTS = 8, LARGE = 7 };
 /* ---- narrow floats, by way of doubles, which hold them and round their sums innocuously ---- */
 
 struct narrow {
-    int bits, least,
-        most; /* of the significand; exponents of the least and largest normal number */
+    int bits, least, most; /* of the significand; exponents of the least and largest normal number */
 };
 static inline const struct narrow *narrow_of(enum dtype t) {
     static const struct narrow f16 = {11, -14, 15}, bf16 = {8, -126, 127};
@@ -110,15 +109,15 @@ static inline void fill(enum dtype t, void *buf, int rank, int64_t n) {
 
 /* ---- arithmetic ---- */
 
-#define APPLY(a, b)                                                                                \
-    (op == REDOP_PROD  ? (a) * (b)                                                                 \
-     : op == REDOP_MIN ? ((a) < (b) ? (a) : (b))                                                   \
-     : op == REDOP_MAX ? ((a) > (b) ? (a) : (b))                                                   \
+#define APPLY(a, b)                                                                                                    \
+    (op == REDOP_PROD  ? (a) * (b)                                                                                     \
+     : op == REDOP_MIN ? ((a) < (b) ? (a) : (b))                                                                       \
+     : op == REDOP_MAX ? ((a) > (b) ? (a) : (b))                                                                       \
                        : (a) + (b))
 #define BITS(a, b) (op == REDOP_AND ? (a) & (b) : op == REDOP_OR ? (a) | (b) : (a) ^ (b))
-#define INTEGERS(type, wide)                                                                       \
-    *(type *)a = compares  ? APPLY(*(type *)a, *(const type *)b)                                   \
-                 : logical ? BITS(*(type *)a, *(const type *)b)                                    \
+#define INTEGERS(type, wide)                                                                                           \
+    *(type *)a = compares  ? APPLY(*(type *)a, *(const type *)b)                                                       \
+                 : logical ? BITS(*(type *)a, *(const type *)b)                                                        \
                            : (type)APPLY((wide) * (type *)a, (wide) * (const type *)b)
 
 /* a = a op b, in the type's own arithmetic; integers wrap. */
@@ -190,8 +189,7 @@ static inline struct standing standing_of(enum order order, int world, int hosts
     return s;
 }
 
-static inline void serial(const struct standing *s, enum dtype t, enum redop op, int64_t n,
-                          int64_t i, void *out) {
+static inline void serial(const struct standing *s, enum dtype t, enum redop op, int64_t n, int64_t i, void *out) {
     _Alignas(8) char v[WORLD_MOST][8];
     size_t size = dtype_size(t);
     int w = s->world, chunk = 0;
@@ -214,17 +212,16 @@ struct expected {
 /* Two counts are tried with all operations, the others with one a type. */
 static inline bool tried(int count, enum dtype t, enum redop op) {
     static const enum redop one[DTYPES] = {
-        [DTYPE_F32] = REDOP_SUM,      [DTYPE_F64] = REDOP_PROD, [DTYPE_F16] = REDOP_SUM,
-        [DTYPE_BF16] = REDOP_AVERAGE, [DTYPE_I32] = REDOP_SUM,  [DTYPE_I64] = REDOP_XOR,
-        [DTYPE_U8] = REDOP_MAX};
+        [DTYPE_F32] = REDOP_SUM, [DTYPE_F64] = REDOP_PROD, [DTYPE_F16] = REDOP_SUM, [DTYPE_BF16] = REDOP_AVERAGE,
+        [DTYPE_I32] = REDOP_SUM, [DTYPE_I64] = REDOP_XOR,  [DTYPE_U8] = REDOP_MAX};
     if (op >= REDOP_AND && t != DTYPE_I32 && t != DTYPE_I64 && t != DTYPE_U8) return false;
     return counts[count] == 17 || counts[count] == 4096 + 5 || op == one[t];
 }
 
-#define EACH_SUM(c, t, op)                                                                         \
-    for (int c = 0; c < COUNTS; c++)                                                               \
-        for (enum dtype t = 0; t < DTYPES; t++)                                                    \
-            for (enum redop op = 0; op < REDOPS; op++)                                             \
+#define EACH_SUM(c, t, op)                                                                                             \
+    for (int c = 0; c < COUNTS; c++)                                                                                   \
+        for (enum dtype t = 0; t < DTYPES; t++)                                                                        \
+            for (enum redop op = 0; op < REDOPS; op++)                                                                 \
                 if (tried(c, t, op))
 
 static inline struct expected *expected_make(const struct standing *s) {

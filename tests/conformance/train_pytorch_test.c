@@ -91,22 +91,20 @@ static void settings_load(struct run_settings *s, const char *model, const char 
     static const char *const algorithms[] = {"direct", NULL};
     const char *sets[] = {model, "mode=single", optimizer};
     char *report;
-    if (run_settings_load(NULL, sets, 3, lone_modes, algorithms, NULL, false, s, &report) !=
-        ERR_NONE)
+    if (run_settings_load(NULL, sets, 3, lone_modes, algorithms, NULL, false, s, &report) != ERR_NONE)
         fail_msg("%s", report ? report : error_message());
 }
 
 static void make_batch(struct rig *g) {
     const struct reference *r = g->r;
-    int64_t n = r->samples * shape_count(&r->input),
-            rows = r->input.ndim == 1 ? r->input.dim[0] : 1;
+    int64_t n = r->samples * shape_count(&r->input), rows = r->input.ndim == 1 ? r->input.dim[0] : 1;
     uint32_t x = formula_hash("x"), y = formula_hash("y"), classes = (uint32_t)r->classes;
     for (int64_t k = 0; k < n; k++)
         g->x[k] = r->input.ndim == 1 ? (float)(formula_word(x, (uint32_t)k) % classes)
                                      : (float)formula_sign(x, (uint32_t)k) * 1.5f;
     for (int64_t k = 0; k < r->samples * rows; k++)
-        g->labels[k] = r->input.ndim == 1 ? (int32_t)(formula_word(y, (uint32_t)k) % classes)
-                                          : (int32_t)(k * 7 % r->classes);
+        g->labels[k] =
+            r->input.ndim == 1 ? (int32_t)(formula_word(y, (uint32_t)k) % classes) : (int32_t)(k * 7 % r->classes);
     g->batch = (struct graph_batch){.n = r->samples,
                                     .x = g->x,
                                     .labels = g->labels,
@@ -127,11 +125,9 @@ static void rig_put_values(struct rig *g) {
 
 static void rig_weights(struct rig *g) {
     model_init(g->m, 0, g->values, g->buffers);
-    for (int i = 0; i < g->m->nparams; i++)
-        formula_tensor(&g->m->params[i], g->values + g->m->params[i].offset);
+    for (int i = 0; i < g->m->nparams; i++) formula_tensor(&g->m->params[i], g->values + g->m->params[i].offset);
     for (int i = 0; i < OPTIM_SLOTS; i++) memset(g->slots[i], 0, arena_bytes(g));
-    assert_ok(device_write(g->dev, g->buffers_there, g->buffers,
-                           (size_t)g->m->buffer_floats * sizeof(float)));
+    assert_ok(device_write(g->dev, g->buffers_there, g->buffers, (size_t)g->m->buffer_floats * sizeof(float)));
     rig_put_values(g);
 }
 
@@ -141,8 +137,7 @@ static float *floats_there(struct rig *g, int64_t n) {
     return p;
 }
 
-static void rig_open(struct rig *g, const struct reference *r, const char *device,
-                     enum precision precision) {
+static void rig_open(struct rig *g, const struct reference *r, const char *device, enum precision precision) {
     struct config_errors *e;
     *g = (struct rig){.r = r};
     settings_load(&g->settings, r->model, "optimizer=sgd");
@@ -150,8 +145,7 @@ static void rig_open(struct rig *g, const struct reference *r, const char *devic
     if (model_create(g->settings.config.model, &r->input, r->classes, e, &g->m) != ERR_NONE)
         fail_msg("%s", config_errors_text(e, g->settings.pool));
     config_errors_free(e);
-    assert_ok(
-        device_find(device)->open(&(struct device_params){.count = 1, .threads = 1}, &g->dev));
+    assert_ok(device_find(device)->open(&(struct device_params){.count = 1, .threads = 1}, &g->dev));
     assert_ok(graph_create(g->m, g->dev, LOSS_CROSS_ENTROPY, precision, &g->g));
     int64_t n = g->m->arena_floats;
     g->values = floats(n), g->grads = floats(n), g->buffers = floats(g->m->buffer_floats);
@@ -243,9 +237,8 @@ static void compare_steps(struct rig *g, const char *optimizer, const char *more
     const void *config = s.config.optimizer.kind.config;
     struct optim_step step = {.lr = (float)optim_lr(config), .scale = 1};
     struct rule rule;
-    struct rule_span span = {.w = g->values + HEADER_FLOATS,
-                             .g = g->grads + HEADER_FLOATS,
-                             .n = g->m->arena_floats - HEADER_FLOATS};
+    struct rule_span span = {
+        .w = g->values + HEADER_FLOATS, .g = g->grads + HEADER_FLOATS, .n = g->m->arena_floats - HEADER_FLOATS};
     for (int i = 0; i < optim->nslots; i++) span.slot[i] = g->slots[i] + HEADER_FLOATS;
     for (int i = 0; i <= STEPS; i++) {
         g->batch.training = i < STEPS; /* the last with the running statistics */
@@ -287,16 +280,15 @@ static struct worst compare(const char *name, const char *device, enum precision
     rig_close(&g);
     print_message("%-9s %-4s %s: off by %.1e in logits, %.1e in the loss, %.1e in a gradient (%s), "
                   "%.1e in the losses of three steps\n",
-                  name, device, precision == PRECISION_BF16 ? "bf16" : "f32", w.logits, w.loss,
-                  w.gradient, w.name, w.steps);
+                  name, device, precision == PRECISION_BF16 ? "bf16" : "f32", w.logits, w.loss, w.gradient, w.name,
+                  w.steps);
     return w;
 }
 
 static void assert_below(const char *name, const struct worst *w, const struct worst *most) {
-    if (!(w->logits < most->logits && w->loss < most->loss && w->gradient < most->gradient &&
-          w->steps < most->steps))
-        fail_msg("%s differs from PyTorch: more than %g, %g, %g or %g", name, most->logits,
-                 most->loss, most->gradient, most->steps);
+    if (!(w->logits < most->logits && w->loss < most->loss && w->gradient < most->gradient && w->steps < most->steps))
+        fail_msg("%s differs from PyTorch: more than %g, %g, %g or %g", name, most->logits, most->loss, most->gradient,
+                 most->steps);
 }
 
 #ifdef ENGINE_EMULATED /* slow */
@@ -342,8 +334,7 @@ int main(void) {
     size_t n = 1;
     const struct device_ops *ops = device_find(devices[0]);
     int units;
-    if (ops->units && ops->units(&units) != ERR_NONE)
-        return printf("skipped: %s\n", error_message()), 77;
+    if (ops->units && ops->units(&units) != ERR_NONE) return printf("skipped: %s\n", error_message()), 77;
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++)
         tests[n++] = (struct CMUnitTest)cmocka_unit_test_prestate(f32_equals_pytorch, devices[i]);
     return _cmocka_run_group_tests("the zoo and PyTorch", tests, n, NULL, NULL);

@@ -53,10 +53,8 @@ static void mixed(void **state) {
 
 static void emulated_links(void **state) {
     (void)state;
-    run_one(
-        &(struct ranks){
-            .link = "thread", .carrier = "auto", .expect = "staged", .emulate = {.bandwidth = 1e9}},
-        ORDER_TREE, 2);
+    run_one(&(struct ranks){.link = "thread", .carrier = "auto", .expect = "staged", .emulate = {.bandwidth = 1e9}},
+            ORDER_TREE, 2);
 }
 
 int main(void) {

@@ -35,9 +35,7 @@ static void run_all(enum order order, int w, int hosts) {
         for (int a = 0; a <= algos; a++) {
             const struct algo_ops *as = a < algos ? algo[a] : NULL; /* NULL: auto */
             bool alike = hosts == 1 || (world & (world - 1)) == 0;
-            if (link[l]->row->launched || !chosen(l, a, w) ||
-                hosts_of(link[l]->row->name, world) != hosts)
-                continue;
+            if (link[l]->row->launched || !chosen(l, a, w) || hosts_of(link[l]->row->name, world) != hosts) continue;
             if (as && as->native) continue;
             if (as && (!as->orders[order] || (as->hosts_alike && !alike))) continue;
             run_ranks((struct ranks){.world = world,
@@ -72,8 +70,7 @@ static void move_all(struct rank *r) {
     void *buf, *own = calloc(MOVED, 4);
     check_ok(group_alloc(r->group, MOVED * 4, &buf));
     if (*r->wrong) return;
-    check_ok(group_all_reduce(r->group, LANE_INLINE, m->private ? own : buf, MOVED, DTYPE_F32,
-                              REDOP_SUM, NULL));
+    check_ok(group_all_reduce(r->group, LANE_INLINE, m->private ? own : buf, MOVED, DTYPE_F32, REDOP_SUM, NULL));
     group_get_stats(r->group, &m->out[r->index]);
     free(own);
 }
@@ -85,9 +82,8 @@ static void bytes_are_the_formulas(void **state) {
     static const struct {
         const char *name;
         int quarters[4]; /* of the buffer that each rank sends, and receives */
-    } of[] = {
-        {"direct", {6, 6, 6, 6}},       {"ring", {6, 6, 6, 6}},  {"halving_doubling", {6, 6, 6, 6}},
-        {"hierarchical", {6, 6, 6, 6}}, {"star", {12, 4, 4, 4}}, {"tree", {8, 8, 4, 4}}};
+    } of[] = {{"direct", {6, 6, 6, 6}},       {"ring", {6, 6, 6, 6}},  {"halving_doubling", {6, 6, 6, 6}},
+              {"hierarchical", {6, 6, 6, 6}}, {"star", {12, 4, 4, 4}}, {"tree", {8, 8, 4, 4}}};
     enum { ALGOS = sizeof of / sizeof *of };
     for (int k = 0; k < 2 * ALGOS; k++) {
         struct group_stats stats[4];
@@ -95,8 +91,7 @@ static void bytes_are_the_formulas(void **state) {
         run_ranks((struct ranks){.world = 4,
                                  .link = "thread",
                                  .algorithm = m.algorithm,
-                                 .order = algo_find(m.algorithm)->orders[ORDER_TREE] ? ORDER_TREE
-                                                                                     : ORDER_RING,
+                                 .order = algo_find(m.algorithm)->orders[ORDER_TREE] ? ORDER_TREE : ORDER_RING,
                                  .fn = move_all,
                                  .user = &m},
                   NULL);
@@ -133,13 +128,10 @@ static void idle_root(struct rank *r) {
 static void run_idle_root(int world, const float *want) {
     static const char *const names[] = {"direct", "star", "tree", "auto"};
     for (int a = 0; a < 4; a++)
-        run_ranks((struct ranks){.world = world,
-                                 .link = "thread",
-                                 .algorithm = names[a],
-                                 .idle = 1,
-                                 .fn = idle_root,
-                                 .user = want},
-                  NULL);
+        run_ranks(
+            (struct ranks){
+                .world = world, .link = "thread", .algorithm = names[a], .idle = 1, .fn = idle_root, .user = want},
+            NULL);
 }
 
 static void a_root_that_only_adds(void **state) {
@@ -160,8 +152,7 @@ static int process_rank(int rank, int world) {
     struct meeting *m;
     struct standing s = standing_of(ORDER_TREE, world, 1);
     struct expected *e = expected_make(&s);
-    struct ranks p = {
-        .world = world, .link = "shm", .algorithm = "direct", .fn = conform, .user = e};
+    struct ranks p = {.world = world, .link = "shm", .algorithm = "direct", .fn = conform, .user = e};
     struct rank r = {.of = &p, .index = rank};
     if (meeting_join(RANK_FD, world, &m) != ERR_NONE) return 1;
     rank_run(&r, m);

@@ -71,8 +71,8 @@ static void case_collectives(struct rank *r, const struct group_params *p) {
 }
 
 static void case_subgroups(struct rank *r, const struct group_params *p) {
-    static void (*const all[])(struct rank *) = {
-        by_color_and_key, overlapping, nested, of_its_own, again_and_again, failures_stay_inside};
+    static void (*const all[])(struct rank *) = {by_color_and_key, overlapping,     nested,
+                                                 of_its_own,       again_and_again, failures_stay_inside};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         struct ranks of = {.world = p->size, .algorithm = "auto", .fn = all[i]};
         run_in_group(r, *p, &of);
@@ -102,13 +102,12 @@ static void every_length(struct rank *r) {
         for (int64_t i = 0; i < n; i++) bytes[i] = r->index ? 0 : (uint8_t)(i * 7 + (i >> 8));
         check_ok(group_broadcast(r->group, LANE_INLINE, bytes, n, DTYPE_U8, 0, NULL));
         for (int64_t i = 0; i < n; i++)
-            check(bytes[i] == (uint8_t)(i * 7 + (i >> 8)), "byte %lld of %lld", (long long)i,
-                  (long long)n);
+            check(bytes[i] == (uint8_t)(i * 7 + (i >> 8)), "byte %lld of %lld", (long long)i, (long long)n);
         for (int64_t i = 0; i < words; i++) sum[i] = (int32_t)i + r->index;
         check_ok(group_all_reduce(r->group, LANE_INLINE, sum, words, DTYPE_I32, REDOP_SUM, NULL));
         for (int64_t i = 0; i < words; i++)
-            check(sum[i] == world * (int32_t)i + world * (world - 1) / 2, "word %lld of %lld",
-                  (long long)i, (long long)words);
+            check(sum[i] == world * (int32_t)i + world * (world - 1) / 2, "word %lld of %lld", (long long)i,
+                  (long long)words);
     }
     free(bytes);
     free(sum);
@@ -117,10 +116,8 @@ static void every_length(struct rank *r) {
 static void case_lengths(struct rank *r, const struct group_params *p) {
     static const char *const names[] = {"ring", "direct", "star", "native"};
     for (int i = 0; i < 4; i++) {
-        struct ranks of = {.world = p->size,
-                           .algorithm = names[i],
-                           .order = i ? ORDER_TREE : ORDER_RING,
-                           .fn = every_length};
+        struct ranks of = {
+            .world = p->size, .algorithm = names[i], .order = i ? ORDER_TREE : ORDER_RING, .fn = every_length};
         run_in_group(r, *p, &of);
     }
 }
@@ -185,8 +182,7 @@ static void left(struct rank *r) {
 }
 
 static void fails(struct rank *r, const struct group_params *p, void (*fn)(struct rank *)) {
-    run_in_group(r, *p,
-                 &(struct ranks){.world = p->size, .algorithm = "direct", .timeout = 1, .fn = fn});
+    run_in_group(r, *p, &(struct ranks){.world = p->size, .algorithm = "direct", .timeout = 1, .fn = fn});
 }
 
 static void case_mismatched(struct rank *r, const struct group_params *p) {
@@ -262,27 +258,24 @@ static int run_case(const char *name, int world, int good, const char *options) 
     assert_true(n > 0);
     self[n] = '\0';
     snprintf(log, sizeof log, "%s-%d", scratch_path(name), world);
-    snprintf(
-        command, sizeof command,
-        "ASAN_OPTIONS=detect_leaks=0 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-        "timeout -s KILL 120 mpirun --oversubscribe %s -np %d %s --rank %s > %s 2>&1 "
-        "< /dev/null",
-        options, world, self, name, log);
+    snprintf(command, sizeof command,
+             "ASAN_OPTIONS=detect_leaks=0 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+             "timeout -s KILL 120 mpirun --oversubscribe %s -np %d %s --rank %s > %s 2>&1 "
+             "< /dev/null",
+             options, world, self, name, log);
     int code = system(command);
     FILE *f = fopen(log, "r");
     assert_non_null(f);
     text[fread(text, 1, sizeof text - 1, f)] = '\0';
     fclose(f);
-    if (strstr(text, "wrong: ") || count(text, "good\n") != good)
-        fail_msg("%s in %d ranks: %s", name, world, text);
+    if (strstr(text, "wrong: ") || count(text, "good\n") != good) fail_msg("%s in %d ranks: %s", name, world, text);
     return code;
 }
 
 static void collectives(void **state) {
     (void)state;
     static const int worlds[] = {2, 3, 4, 8};
-    for (int i = 0; i < 4; i++)
-        assert_int_equal(run_case("collectives", worlds[i], worlds[i], ""), 0);
+    for (int i = 0; i < 4; i++) assert_int_equal(run_case("collectives", worlds[i], worlds[i], ""), 0);
 }
 
 static void subgroups(void **state) {
@@ -322,8 +315,7 @@ static void a_rank_that_left_is_named(void **state) {
 /* Nothing is loaded before it is known that it can work. */
 static void refused(void **state) {
     (void)state;
-    struct group_params p = {
-        .rank = 0, .size = 1, .link = "mpi", .algorithm = "auto", .timeout = 1};
+    struct group_params p = {.rank = 0, .size = 1, .link = "mpi", .algorithm = "auto", .timeout = 1};
     struct group *g;
     assert_fails(ERR_USAGE, group_open(&p, &g));
     assert_non_null(strstr(error_hint(), "mpirun -np 4"));

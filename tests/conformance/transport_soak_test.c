@@ -112,8 +112,8 @@ static void check_result(struct soaker *s, const struct draw *d, const int64_t *
         int member = parts ? (int)owner : d->kind == 2 ? root : me;
         int64_t want = sum ? sum_at(d, size, i) : value(d->bits, member, i);
         if (buf[i] == want) continue;
-        check(false, "kind %d of %lld over %d ranks: element %lld is %lld, not %lld", d->kind,
-              (long long)d->count, size, (long long)i, (long long)buf[i], (long long)want);
+        check(false, "kind %d of %lld over %d ranks: element %lld is %lld, not %lld", d->kind, (long long)d->count,
+              size, (long long)i, (long long)buf[i], (long long)want);
         return;
     }
 }
@@ -155,8 +155,7 @@ static void soak_rank(struct rank *r) {
     for (int f = 0; f < FLIGHT; f++) s.buf[f] = malloc(MOST * sizeof *s.buf[f]);
     s.other = malloc(MOST * sizeof *s.other);
     int colors[SPLITS] = {r->index / 2, r->index % 2, r->index / 4};
-    for (int i = 0; i < SPLITS; i++)
-        check_ok(group_split(r->group, colors[i], -r->index, &s.of[1 + i]));
+    for (int i = 0; i < SPLITS; i++) check_ok(group_split(r->group, colors[i], -r->index, &s.of[1 + i]));
     for (int64_t round = 0; round < s.plan->rounds && !*r->wrong; round++) one_round(&s, round);
     for (int i = 1; i <= SPLITS; i++) group_close(s.of[i]);
     for (int f = 0; f < FLIGHT; f++) free(s.buf[f]);
@@ -200,8 +199,8 @@ static void soak(void **state) {
         if (++turns == SETTLED) settled = resident_mb();
     }
     double now = resident_mb();
-    print_message("%lld turns of %lld rounds; memory %.1f MB after %d turns, %.1f MB at the end\n",
-                  (long long)turns, (long long)plan.rounds, settled, SETTLED, now);
+    print_message("%lld turns of %lld rounds; memory %.1f MB after %d turns, %.1f MB at the end\n", (long long)turns,
+                  (long long)plan.rounds, settled, SETTLED, now);
 #ifndef ENGINE_SANITIZED
     if (settled > 0 && now > settled + 16) fail_msg("memory grew by %.1f MB", now - settled);
 #endif

@@ -9,14 +9,13 @@ static void run_everywhere(void (*fn)(struct rank *), const int *worlds) {
     const struct link_ops *const *link = link_kinds(&links);
     for (int l = 0; l < links; l++)
         for (int i = 0; worlds[i] && !link[l]->row->launched; i++)
-            run_ranks((struct ranks){.world = worlds[i], .link = link[l]->row->name, .fn = fn},
-                      NULL);
+            run_ranks((struct ranks){.world = worlds[i], .link = link[l]->row->name, .fn = fn}, NULL);
 }
 
-#define EVERYWHERE(name, ...)                                                                      \
-    static void name##_everywhere(void **state) {                                                  \
-        (void)state;                                                                               \
-        run_everywhere(name, (const int[]){__VA_ARGS__, 0});                                       \
+#define EVERYWHERE(name, ...)                                                                                          \
+    static void name##_everywhere(void **state) {                                                                      \
+        (void)state;                                                                                                   \
+        run_everywhere(name, (const int[]){__VA_ARGS__, 0});                                                           \
     }
 EVERYWHERE(by_color_and_key, 1, 2, 5, 8)
 EVERYWHERE(overlapping, 2, 4, 6)
@@ -61,12 +60,9 @@ static void between_processes(void **state) {
 int main(int argc, char **argv) {
     if (argc == 5 && !strcmp(argv[1], "--rank")) return process_rank(atoi(argv[2]), atoi(argv[3]));
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(by_color_and_key_everywhere),
-        cmocka_unit_test(overlapping_everywhere),
-        cmocka_unit_test(nested_everywhere),
-        cmocka_unit_test(of_its_own_everywhere),
-        cmocka_unit_test(again_and_again_everywhere),
-        cmocka_unit_test(failures_stay_inside_everywhere),
+        cmocka_unit_test(by_color_and_key_everywhere), cmocka_unit_test(overlapping_everywhere),
+        cmocka_unit_test(nested_everywhere),           cmocka_unit_test(of_its_own_everywhere),
+        cmocka_unit_test(again_and_again_everywhere),  cmocka_unit_test(failures_stay_inside_everywhere),
         cmocka_unit_test(between_processes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,9 +28,7 @@ static const char *kind; /* that is tested now */
 static struct store *open_url(const char *url, bool serve) {
     struct store *s;
     assert_ok(store_open(
-        &(struct store_params){
-            .url = url, .serve = serve, .token = "secret", .run = "A", .timeout = 20},
-        &s));
+        &(struct store_params){.url = url, .serve = serve, .token = "secret", .run = "A", .timeout = 20}, &s));
     return s;
 }
 
@@ -145,8 +143,7 @@ static void check_numbers(struct store *s) {
     assert_fails(ERR_DATA, store_add(s, "word", 1, &sum));
 }
 
-static void assert_swap(struct store *s, const char *expected, const char *desired, bool want,
-                        const char *holds) {
+static void assert_swap(struct store *s, const char *expected, const char *desired, bool want, const char *holds) {
     bool swapped;
     char *now;
     assert_ok(store_swap(s, "k", expected, desired, pool, &swapped, &now));
@@ -219,8 +216,7 @@ static void check_keys(struct store *s) {
     char longest[STORE_KEY_MAX + 2], **keys;
     int count;
     static const char *const wrong[] = {"", " ", "a b", "a\n", "\x7f", "k\xc3\xa4se"};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        assert_fails(ERR_USAGE, store_set(s, wrong[i], "x", 1));
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) assert_fails(ERR_USAGE, store_set(s, wrong[i], "x", 1));
     memset(longest, 'k', sizeof longest);
     longest[STORE_KEY_MAX + 1] = '\0';
     assert_fails(ERR_USAGE, store_set(s, longest, "x", 1));
@@ -441,9 +437,7 @@ static int member(const char *url, int index) {
     size_t n;
     int64_t sum;
     enum error err = pool_create(&pool);
-    if (!err)
-        err = store_open(
-            &(struct store_params){.url = url, .token = "secret", .run = "A", .timeout = 20}, &s);
+    if (!err) err = store_open(&(struct store_params){.url = url, .token = "secret", .run = "A", .timeout = 20}, &s);
     for (int i = 0; i < ADDS && !err; i++) err = store_add(s, "sum", 1, &sum);
     snprintf(key, sizeof key, "member.%d", index);
     if (!err) err = store_set(s, key, "here", 4);
@@ -496,16 +490,14 @@ static void strange_urls(void **state) {
     struct store *s;
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        assert_fails(ERR_CONFIG,
-                     store_open(&(struct store_params){.url = wrong[i], .timeout = 1}, &s));
+        assert_fails(ERR_CONFIG, store_open(&(struct store_params){.url = wrong[i], .timeout = 1}, &s));
     assert_fails(ERR_CONFIG, store_open(&(struct store_params){.timeout = 1}, &s));
     assert_fails(ERR_USAGE, store_open(&(struct store_params){.url = "hash:"}, &s));
     store_close(NULL);
 }
 
 static enum error open_run(const char *url, const char *run, struct store **s) {
-    return store_open(
-        &(struct store_params){.url = url, .token = "secret", .run = run, .timeout = 1}, s);
+    return store_open(&(struct store_params){.url = url, .token = "secret", .run = run, .timeout = 1}, s);
 }
 
 static void another_run(void **state) {

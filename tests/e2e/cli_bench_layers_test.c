@@ -16,8 +16,7 @@ static void ops_are_told_as_they_run(void **state) {
     (void)state;
     struct pool *pool;
     assert_ok(pool_create(&pool));
-    program_run(&p, 60, "bench", "layers", "--model", "lenet", "--batch", "16", "--seconds", "0.05",
-                "--json", NULL);
+    program_run(&p, 60, "bench", "layers", "--model", "lenet", "--batch", "16", "--seconds", "0.05", "--json", NULL);
     assert_int_equal(p.code, 0);
     const struct json_value *j = program_json(&p, pool), *layers = json_get(j, "layers");
     static const char *const names[] = {"conv1", "conv2", "fc1", "fc2", "fc3", "loss"};
@@ -34,12 +33,9 @@ static void ops_are_told_as_they_run(void **state) {
     assert_string_equal(json_get(&layers->children[0], "op")->text, "conv2d+relu+maxpool");
     assert_string_equal(json_get(&layers->children[4], "op")->text, "linear");
     /* of a sample: products times two, and again for dw, and for dx but at the first layer */
-    double expected =
-        16 * 2 *
-        (2 * 28 * 28 * 6 * 25 + 3 * 10 * 10 * 16 * 150 + 3 * (400 * 120 + 120 * 84 + 84 * 10));
+    double expected = 16 * 2 * (2 * 28 * 28 * 6 * 25 + 3 * 10 * 10 * 16 * 150 + 3 * (400 * 120 + 120 * 84 + 84 * 10));
     assert_true(flops == expected);
-    for (int b = 0; b < 2; b++)
-        assert_true(fabs(json_get(j, "layers_ms")->children[b].number / ms[b] - 1) < 1e-6);
+    for (int b = 0; b < 2; b++) assert_true(fabs(json_get(j, "layers_ms")->children[b].number / ms[b] - 1) < 1e-6);
     assert_true(of(j, "fma_gflops") > 0 && of(j, "gemm_gflops") > 0);
     pool_free(pool);
 }

@@ -12,9 +12,8 @@ static struct program p;
 
 static const char *const links[] = {"thread", "shm", "tcp", "hosts"};
 enum { LINKS = sizeof links / sizeof *links };
-static const char *const collectives[] = {"all_reduce",     "reduce",     "broadcast",
-                                          "reduce_scatter", "all_gather", "scatter",
-                                          "gather",         "all_to_all", "send_recv"};
+static const char *const collectives[] = {"all_reduce", "reduce", "broadcast",  "reduce_scatter", "all_gather",
+                                          "scatter",    "gather", "all_to_all", "send_recv"};
 
 static int lines_with(const char *text, const char *word) {
     int n = 0;
@@ -47,8 +46,8 @@ static void every_collective_over(const char *link, const char *ranks) {
     for (size_t c = 0; c < sizeof collectives / sizeof *collectives; c++) {
         struct pool *pool;
         assert_ok(pool_create(&pool));
-        program_run(&p, 60, "bench", "comm", "--collective", collectives[c], "--link", link,
-                    "--ranks", ranks, "--json", QUICK, NULL);
+        program_run(&p, 60, "bench", "comm", "--collective", collectives[c], "--link", link, "--ranks", ranks, "--json",
+                    QUICK, NULL);
         if (p.code) fail_msg("%s over %s, %s ranks: %s", collectives[c], link, ranks, p.err);
         assert_string_equal(program_string(&p, "collective"), collectives[c]);
         check_rows(only_result(pool), 3);
@@ -69,8 +68,8 @@ static void every_type_and_operation_is_right(void **state) {
     static const char *const ops[] = {"sum", "prod", "min", "max", "average", "and", "or", "xor"};
     for (int t = 0; t < 7; t++)
         for (int o = 0; o < (t < 4 ? 5 : 8); o++) {
-            program_run(&p, 60, "bench", "comm", "--link", "thread", "--ranks", "3", "--type",
-                        types[t], "--op", ops[o], "--csv", QUICK, NULL);
+            program_run(&p, 60, "bench", "comm", "--link", "thread", "--ranks", "3", "--type", types[t], "--op", ops[o],
+                        "--csv", QUICK, NULL);
             if (p.code) fail_msg("%s %s: %s", types[t], ops[o], p.err);
             char cells[32];
             snprintf(cells, sizeof cells, ",%s,%s,", types[t], ops[o]);
@@ -88,8 +87,7 @@ static void all_algorithms_have_a_table(void **state) {
         assert_int_equal(lines_with(p.out, " tree "), lines_with(p.out, "tree order") + 3);
         assert_int_equal(lines_with(p.out, " star "), 3);
         assert_true(lines_with(p.out, "alpha") >= 3);
-        program_run(&p, 60, "bench", "comm", "--algorithm", "all", "--order", "tree", "--link",
-                    links[l], QUICK, NULL);
+        program_run(&p, 60, "bench", "comm", "--algorithm", "all", "--order", "tree", "--link", links[l], QUICK, NULL);
         assert_int_equal(p.code, 0);
         assert_int_equal(lines_with(p.out, " ring "), 0);
     }
@@ -101,9 +99,8 @@ static void emulated_ports_are_as_slow_as_they_should_be(void **state) {
     for (int l = 0; l < 2; l++) {
         struct pool *pool;
         assert_ok(pool_create(&pool));
-        program_run(&p, 60, "bench", "comm", "--link", links[l], "--algorithm", "ring", "--from",
-                    "16KB", "--to", "16KB", "--iters", "5", "--json", "--emulate",
-                    "bandwidth=8Mbit,latency=2ms", NULL);
+        program_run(&p, 60, "bench", "comm", "--link", links[l], "--algorithm", "ring", "--from", "16KB", "--to",
+                    "16KB", "--iters", "5", "--json", "--emulate", "bandwidth=8Mbit,latency=2ms", NULL);
         assert_int_equal(p.code, 0);
         const struct json_value *rows = json_get(only_result(pool), "rows");
         double time = json_get(&rows->children[0], "time_s")->number;
@@ -122,20 +119,18 @@ static void the_table_has_nccl_tests_columns(void **state) {
     assert_non_null(strstr(p.out, "busbw = algbw * 1.5"));
     static const char *const columns[] = {"size(B)",  "count",       "type",  "op",
                                           "time(us)", "algbw(GB/s)", "wrong", "model(us)"};
-    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
-        assert_non_null(strstr(p.out, columns[i]));
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) assert_non_null(strstr(p.out, columns[i]));
     assert_non_null(strstr(p.out, "# auto, tree order: alpha"));
 }
 
 static void bus_bandwidth_is_counted_as_nccl_tests_does(void **state) {
     (void)state;
-    static const char *const factors[] = {
-        "= algbw * 1.5\n",  "= algbw * 1\n",    "= algbw * 1\n",
-        "= algbw * 0.75\n", "= algbw * 0.75\n", "= algbw * 0.75\n",
-        "= algbw * 0.75\n", "= algbw * 0.75\n", "= algbw * 1\n"};
+    static const char *const factors[] = {"= algbw * 1.5\n",  "= algbw * 1\n",    "= algbw * 1\n",
+                                          "= algbw * 0.75\n", "= algbw * 0.75\n", "= algbw * 0.75\n",
+                                          "= algbw * 0.75\n", "= algbw * 0.75\n", "= algbw * 1\n"};
     for (size_t c = 0; c < sizeof collectives / sizeof *collectives; c++) {
-        program_run(&p, 60, "bench", "comm", "--ranks", "4", "--link", "thread", "--collective",
-                    collectives[c], "--to", "1KB", "--iters", "1", NULL);
+        program_run(&p, 60, "bench", "comm", "--ranks", "4", "--link", "thread", "--collective", collectives[c], "--to",
+                    "1KB", "--iters", "1", NULL);
         assert_int_equal(p.code, 0);
         if (!strstr(p.out, factors[c])) fail_msg("%s: %s", collectives[c], p.out);
     }
@@ -156,8 +151,8 @@ static void csv_has_one_form_in_every_line(void **state) {
 
 static void sizes_are_whole_elements(void **state) {
     (void)state;
-    program_run(&p, 60, "bench", "comm", "--link", "thread", "--type", "f64", "--from", "1", "--to",
-                "30", "--factor", "3", "--ranks", "5", "--iters", "1", "--csv", NULL);
+    program_run(&p, 60, "bench", "comm", "--link", "thread", "--type", "f64", "--from", "1", "--to", "30", "--factor",
+                "3", "--ranks", "5", "--iters", "1", "--csv", NULL);
     assert_int_equal(p.code, 0);
     assert_int_equal(lines_with(p.out, ",8,1,"), 3); /* 1, 3 and 9 bytes */
     assert_int_equal(lines_with(p.out, ",24,3,"), 1);

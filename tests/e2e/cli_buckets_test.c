@@ -9,8 +9,7 @@ enum { LAYERS = 150 }; /* of two parameters each: more than a group has works at
 static struct program control, other;
 static char many[LAYERS * 24 + 64];
 
-static void run(struct program *p, const char *model, const char *mode, const char *devices,
-                const char *const *more) {
+static void run(struct program *p, const char *model, const char *mode, const char *devices, const char *const *more) {
     static int serial;
     static const char *const common[] = {"run",   "--json",
                                          "--set", "data={set: digits, train: 200, val: 32}",
@@ -44,16 +43,15 @@ static void assert_same(const char *what) {
             fail_msg("%s: %s differs", what, keys[i]);
 }
 
-#define MORE(...)                                                                                  \
-    (const char *const[]) {                                                                        \
-        __VA_ARGS__, NULL                                                                          \
+#define MORE(...)                                                                                                      \
+    (const char *const[]) {                                                                                            \
+        __VA_ARGS__, NULL                                                                                              \
     }
 
 static int setup(void **state) {
     (void)state;
     size_t n = (size_t)snprintf(many, sizeof many, "{layers: [flatten, {linear: 8}, relu");
-    for (int i = 2; i < LAYERS; i++)
-        n += (size_t)snprintf(many + n, sizeof many - n, ", {linear: 8}");
+    for (int i = 2; i < LAYERS; i++) n += (size_t)snprintf(many + n, sizeof many - n, ", {linear: 8}");
     snprintf(many + n, sizeof many - n, ", {linear: 10}]}");
     return 0;
 }

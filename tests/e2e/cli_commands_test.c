@@ -46,8 +46,7 @@ static void wrong_input(void **state) {
     assert_int_equal(p.code, 66);
     program_run(&p, 10, "run", scratch_folder(), NULL);
     assert_int_equal(p.code, 66);
-    const char *path =
-        config_file("wrong.yaml", "mode: dp\noptimizer: {momentun: 0.9}\nbatch: 64k\n");
+    const char *path = config_file("wrong.yaml", "mode: dp\noptimizer: {momentun: 0.9}\nbatch: 64k\n");
     program_run(&p, 10, "run", path, NULL);
     assert_int_equal(p.code, 78);
     assert_non_null(strstr(p.err, "wrong.yaml:2:13: error: unknown key 'momentun'"));
@@ -57,8 +56,7 @@ static void wrong_input(void **state) {
     program_run(&p, 10, "validate", path, NULL);
     assert_int_equal(p.code, 78);
     assert_non_null(strstr(p.err, "7 outputs"));
-    path = config_file(
-        "shape.yaml", "model: {layers: [{conv2d: {out: 4, kernel: 40}}, flatten, {linear: 10}]}\n");
+    path = config_file("shape.yaml", "model: {layers: [{conv2d: {out: 4, kernel: 40}}, flatten, {linear: 10}]}\n");
     program_run(&p, 10, "validate", path, NULL);
     assert_int_equal(p.code, 78);
     program_run(&p, 10, "run", "--set", "data={set: idx, train: /no/such/images-idx3-ubyte}", NULL);
@@ -101,23 +99,21 @@ static void batches_too_small_for_batchnorm(void **state) {
     static const struct {
         const char *batch, *more;
         const char *text; /* NULL: it is trained */
-    } cases[] = {
-        {"batch={size: 16, shards: 1}", "seed=0", NULL},
-        {"batch={size: 16, shards: 2}", "seed=0", "the last batch of an epoch has 2 samples"},
-        {"batch={size: 16, shards: 2}", "sync_batchnorm=true", NULL},
-        {"batch={size: 16, shards: 2, drop_last: true}", "seed=0", NULL},
-        {"batch={size: 16, shards: 2}", "train=3st", NULL}, /* it never comes */
-        {"batch={size: 7, shards: 1}", "seed=0", "has 1 sample, and"},
-        {"batch={size: 16, shards: 8, accumulate: 2}", "seed=0", "in a batch of 16"}};
+    } cases[] = {{"batch={size: 16, shards: 1}", "seed=0", NULL},
+                 {"batch={size: 16, shards: 2}", "seed=0", "the last batch of an epoch has 2 samples"},
+                 {"batch={size: 16, shards: 2}", "sync_batchnorm=true", NULL},
+                 {"batch={size: 16, shards: 2, drop_last: true}", "seed=0", NULL},
+                 {"batch={size: 16, shards: 2}", "train=3st", NULL}, /* it never comes */
+                 {"batch={size: 7, shards: 1}", "seed=0", "has 1 sample, and"},
+                 {"batch={size: 16, shards: 8, accumulate: 2}", "seed=0", "in a batch of 16"}};
     char dir[600];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int run = 0; run < 2; run++) {
             snprintf(dir, sizeof dir, "log.dir=%s-%zu", scratch_path("norm"), i);
-            program_run(&p, 60, run ? "run" : "validate", "--set", "mode=single", "--set",
-                        "devices=cpu:1", "--set", "data={set: digits, train: 50, val: 20}", "--set",
-                        "model={layers: [flatten, linear: 8, batchnorm, linear: 10]}", "--set",
-                        "train=1ep", "--set", dir, "--set", cases[i].batch, "--set", cases[i].more,
-                        NULL);
+            program_run(&p, 60, run ? "run" : "validate", "--set", "mode=single", "--set", "devices=cpu:1", "--set",
+                        "data={set: digits, train: 50, val: 20}", "--set",
+                        "model={layers: [flatten, linear: 8, batchnorm, linear: 10]}", "--set", "train=1ep", "--set",
+                        dir, "--set", cases[i].batch, "--set", cases[i].more, NULL);
             if (p.code != (cases[i].text ? 78 : 0))
                 fail_msg("%s, %s: exit code %d: %s", cases[i].batch, cases[i].more, p.code, p.err);
             if (cases[i].text && !strstr(p.err, cases[i].text)) fail_msg("%s", p.err);
@@ -132,9 +128,9 @@ static void whole_numbers_to_regress_on(void **state) {
     const char *path = config_file("even.csv", text);
     snprintf(data, sizeof data, "data={set: csv, train: %s, val: 20}", path);
     snprintf(dir, sizeof dir, "log.dir=%s", scratch_path("even"));
-    program_run(&p, 60, "run", "--json", "--set", data, "--set", "loss=mse", "--set",
-                "model={layers: [linear: 1]}", "--set", "mode=single", "--set", "devices=cpu:1",
-                "--set", "batch=16", "--set", "train=100st", "--set", dir, NULL);
+    program_run(&p, 60, "run", "--json", "--set", data, "--set", "loss=mse", "--set", "model={layers: [linear: 1]}",
+                "--set", "mode=single", "--set", "devices=cpu:1", "--set", "batch=16", "--set", "train=100st", "--set",
+                dir, NULL);
     if (p.code != 0) fail_msg("%s", p.err);
     assert_true(program_number(&p, "val.loss") < 0.01);
     program_run(&p, 60, "validate", "--set", data, "--set", "model={layers: [linear: 1]}", NULL);
@@ -169,10 +165,8 @@ static void a_reader_that_has_gone_is_no_failure(void **state) {
         const char *command = run;
         if (eval) command = evaluate;
         assert_ok(eval ? ERR_NONE : file_remove_tree(dir));
-        program_spawn(&p,
-                      (const char *const[]){"sh", "-c", script, "sh", ENGINE_BINARY_DIR "/engine",
-                                            scratch_folder(), i % 2 ? "ddp" : "dp",
-                                            stop ? "yes" : "no", command, NULL});
+        program_spawn(&p, (const char *const[]){"sh", "-c", script, "sh", ENGINE_BINARY_DIR "/engine", scratch_folder(),
+                                                i % 2 ? "ddp" : "dp", stop ? "yes" : "no", command, NULL});
         assert_true(program_wait(&p, 60));
         if (atoi(p.out) != (stop ? 130 : 0) || strstr(p.out, "error") || strstr(p.out, "roken"))
             fail_msg("case %d: %s", i, p.out);
@@ -188,9 +182,8 @@ static void diverging_is_a_result_that_is_not_acceptable(void **state) {
     for (int i = 0; i < 3; i++) {
         char dir[600];
         snprintf(dir, sizeof dir, "log.dir=%s%d", scratch_path("diverge-"), i);
-        program_run(&p, 30, "run", "--set", modes[i], "--set",
-                    i ? "devices=cpu:2" : "devices=cpu:1", "--set", "optimizer.lr=1e30", "--set",
-                    "threads=1", "--set", "train=20st", "--set", dir, NULL);
+        program_run(&p, 30, "run", "--set", modes[i], "--set", i ? "devices=cpu:2" : "devices=cpu:1", "--set",
+                    "optimizer.lr=1e30", "--set", "threads=1", "--set", "train=20st", "--set", dir, NULL);
         assert_int_equal(p.code, 1);
         assert_non_null(strstr(p.err, "diverged"));
     }
@@ -200,15 +193,14 @@ static void config_can_be_run_again(void **state) {
     (void)state;
     char dir[600];
     snprintf(dir, sizeof dir, "log.dir=%s", scratch_path("again"));
-    program_run(&p, 10, "config", "--set", "batch=64", "--set", "devices=cpu:2", "--set",
-                "train=3st", "--set", dir, NULL);
+    program_run(&p, 10, "config", "--set", "batch=64", "--set", "devices=cpu:2", "--set", "train=3st", "--set", dir,
+                NULL);
     assert_int_equal(p.code, 0);
     const char *path = config_file("again.yaml", p.out);
     program_run(&p, 30, "run", path, "--json", NULL);
     assert_int_equal((int)program_number(&p, "steps"), 3);
     struct stat st;
-    static const char *const files[] = {"config.yaml", "resolved.yaml", "metrics.jsonl",
-                                        "summary.json"};
+    static const char *const files[] = {"config.yaml", "resolved.yaml", "metrics.jsonl", "summary.json"};
     for (int i = 0; i < 4; i++) {
         char file[700];
         snprintf(file, sizeof file, "%s/%s", program_string(&p, "run_dir"), files[i]);

@@ -16,8 +16,8 @@ static void write_experiment(const char *text) {
     save_text(file, text);
 }
 
-#define BASE                                                                                       \
-    "base: {model: {zoo: mlp, hidden: [16]}, data: {set: digits, train: 200, val: 20}, "           \
+#define BASE                                                                                                           \
+    "base: {model: {zoo: mlp, hidden: [16]}, data: {set: digits, train: 200, val: 20}, "                               \
     "batch: {size: 32, shards: 2}, train: 30st, eval: off"
 
 static int set_up(void **state) {
@@ -93,8 +93,7 @@ static void a_matrix_is_run_and_gone_on_with(void **state) {
     assert_non_null(strstr(p.err, "18 of 20 runs are in"));
     assert_non_null(strstr(p.err, "[20/20]"));
     assert_null(strstr(p.err, "[18/20]"));
-    assert_non_null(strstr(
-        p.out, "same losses and weights, bit for bit: yes (2 of 2 pairs; the same in all cells)"));
+    assert_non_null(strstr(p.out, "same losses and weights, bit for bit: yes (2 of 2 pairs; the same in all cells)"));
 
     /* another configuration is another cell */
     program_run(&p, 60, "compare", file, "--dir", folder, "--set", "seed=3", "--csv", NULL);
@@ -123,8 +122,7 @@ static void gates_fail_with_exit_code_one(void **state) {
     assert_code(0);
     assert_non_null(strstr(p.out, "gate passed"));
     assert_non_null(strstr(p.err, "8 of 8 runs are in"));
-    program_run(&p, 60, "compare", "--modes", "dp,dp", config, "--dir", folder, "--repeats", "3",
-                NULL);
+    program_run(&p, 60, "compare", "--modes", "dp,dp", config, "--dir", folder, "--repeats", "3", NULL);
     assert_code(78);
     assert_non_null(strstr(p.err, "at least 4"));
 }
@@ -194,13 +192,9 @@ static void an_interrupt_leaves_results_to_go_on_with(void **state) {
 
 static void words_that_make_no_sense_are_usage(void **state) {
     (void)state;
-    static const char *const wrong[][4] = {{"--json", "--csv", "x.yaml"},
-                                           {"a", "b", "c"},
-                                           {"--repeats", "none", "x"},
-                                           {"--modes"},
-                                           {"--wrong"},
-                                           {"a", "b", "--repeats"},
-                                           {"x.yaml", "--axis", "lr"}};
+    static const char *const wrong[][4] = {
+        {"--json", "--csv", "x.yaml"}, {"a", "b", "c"},           {"--repeats", "none", "x"}, {"--modes"}, {"--wrong"},
+        {"a", "b", "--repeats"},       {"x.yaml", "--axis", "lr"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         program_run(&p, 10, "compare", wrong[i][0], wrong[i][1], wrong[i][2], NULL);
         if (p.code != 64) fail_msg("%s: exit code %d", wrong[i][0], p.code);
@@ -218,8 +212,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_differs_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(two_runs_are_compared, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_failed_run_ends_the_experiment, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(an_interrupt_leaves_results_to_go_on_with, set_up,
-                                        tear_down),
+        cmocka_unit_test_setup_teardown(an_interrupt_leaves_results_to_go_on_with, set_up, tear_down),
         cmocka_unit_test_setup_teardown(words_that_make_no_sense_are_usage, set_up, tear_down),
     };
     return cmocka_run_group_tests_name("compare", tests, NULL, NULL);

@@ -8,18 +8,16 @@
 
 static struct program control, other;
 
-static void run(struct program *p, const char *compress, const char *more1, const char *more2,
-                const char *more3) {
+static void run(struct program *p, const char *compress, const char *more1, const char *more2, const char *more3) {
     static int serial;
     char dir[600], set[200];
     snprintf(dir, sizeof dir, "log.dir=%s%d", scratch_path("compress-"), serial++);
     snprintf(set, sizeof set, "comm.compress=%s", compress);
     program_run(p, 120, "run", "--json", "--set", "model={zoo: mlp, hidden: [128, 64]}", "--set",
-                "data={set: digits, train: 2000, val: 500}", "--set", "batch={size: 64, shards: 4}",
-                "--set", "train=8ep", "--set", "threads=1", "--set", "checkpoint=off", "--set",
-                "mode=ddp", "--set", "devices=cpu:4", "--set", "eval=off", "--set",
-                "optimizer={name: sgd, lr: 0.1}", "--set", dir, "--set", set, "--set", more1,
-                "--set", more2, "--set", more3, NULL);
+                "data={set: digits, train: 2000, val: 500}", "--set", "batch={size: 64, shards: 4}", "--set",
+                "train=8ep", "--set", "threads=1", "--set", "checkpoint=off", "--set", "mode=ddp", "--set",
+                "devices=cpu:4", "--set", "eval=off", "--set", "optimizer={name: sgd, lr: 0.1}", "--set", dir, "--set",
+                set, "--set", more1, "--set", more2, "--set", more3, NULL);
     if (p->code) fail_msg("%s, %s: exit code %d\n%s", compress, more1, p->code, p->err);
 }
 
@@ -41,11 +39,9 @@ static void trains_nearly_as_well(void **state) {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         const struct kind *k = &kinds[i];
         run(&other, k->yaml, "seed=0", "seed=0", "seed=0");
-        double now = program_number(&other, "val.loss"),
-               ratio = program_number(&other, "compress.ratio");
+        double now = program_number(&other, "val.loss"), ratio = program_number(&other, "compress.ratio");
         if (!(now < loss + k->loss)) fail_msg("%s: loss %g, not %g", k->yaml, now, loss);
-        if (!(ratio > k->ratio && ratio < 1.1 * k->ratio + 0.1))
-            fail_msg("%s: %g times fewer bytes", k->yaml, ratio);
+        if (!(ratio > k->ratio && ratio < 1.1 * k->ratio + 0.1)) fail_msg("%s: %g times fewer bytes", k->yaml, ratio);
         char said[64];
         snprintf(said, sizeof said, "gradients compressed (%s", k->name);
         assert_non_null(strstr(other.err, said));
@@ -57,13 +53,12 @@ static void same_sums_everywhere(void **state) {
     (void)state;
     static const char cut[] = "ddp.bucket={first: 1KB, cap: 100KB}";
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        static const char *const others[] = {"optimizer={name: sgd, lr: 0.1, shard: true}",
-                                             "comm.link=tcp", "ddp.overlap=false"};
+        static const char *const others[] = {"optimizer={name: sgd, lr: 0.1, shard: true}", "comm.link=tcp",
+                                             "ddp.overlap=false"};
         run(&control, kinds[i].yaml, cut, "train=1ep", "seed=0");
         for (int k = 0; k < 3; k++) {
             run(&other, kinds[i].yaml, cut, "train=1ep", others[k]);
-            if (strcmp(program_string(&control, "weights_sha256"),
-                       program_string(&other, "weights_sha256")) != 0)
+            if (strcmp(program_string(&control, "weights_sha256"), program_string(&other, "weights_sha256")) != 0)
                 fail_msg("%s, %s: other weights", kinds[i].yaml, others[k]);
         }
     }

@@ -20,10 +20,9 @@ static int train_one(void **state) {
     setenv("TMPDIR", scratch_folder(), 1);
     snprintf(trained, sizeof trained, "%s", scratch_path("trained"));
     snprintf(dir, sizeof dir, "log.dir=%s", trained);
-    program_run(&p, 60, "run", "--json", "--quiet", "--set", "mode=ddp", "--set", "devices=cpu:2",
-                "--set", "threads=1", "--set", "data={set: digits, train: 1000, val: 503}", "--set",
-                "batch={size: 64, shards: 4}", "--set", "train=6ep", "--set", dir, "--set",
-                "optimizer={name: sgd, lr: 0.1, momentum: 0.9}", "--set",
+    program_run(&p, 60, "run", "--json", "--quiet", "--set", "mode=ddp", "--set", "devices=cpu:2", "--set", "threads=1",
+                "--set", "data={set: digits, train: 1000, val: 503}", "--set", "batch={size: 64, shards: 4}", "--set",
+                "train=6ep", "--set", dir, "--set", "optimizer={name: sgd, lr: 0.1, momentum: 0.9}", "--set",
                 "checkpoint={every: 1ep, keep: 1, best: val.top5}", NULL);
     return p.code;
 }
@@ -71,13 +70,11 @@ static void confusions_add_up(void **state) {
 
 static void the_same_on_any_devices(void **state) {
     (void)state;
-    static const char *const places[][2] = {
-        {"single", "cpu:1"}, {"dp", "cpu:4"}, {"ddp", "cpu:4"}, {"dp", "cpu:2"}};
+    static const char *const places[][2] = {{"single", "cpu:1"}, {"dp", "cpu:4"}, {"ddp", "cpu:4"}, {"dp", "cpu:2"}};
     program_run(&p, 30, "eval", trained, "--json", NULL);
     double loss = value("result.loss"), top5 = value("result.top5");
     for (int i = 0; i < 4; i++) {
-        program_run(&p, 30, "eval", trained, "--json", "--mode", places[i][0], "--devices",
-                    places[i][1], NULL);
+        program_run(&p, 30, "eval", trained, "--json", "--mode", places[i][0], "--devices", places[i][1], NULL);
         assert_int_equal(p.code, 0);
         assert_true(value("result.loss") == loss);
         assert_true(value("result.top5") == top5);
@@ -94,9 +91,8 @@ static void made_on_three_devices(void **state) {
     char run[640], dir[600];
     snprintf(dir, sizeof dir, "%s", scratch_path("three"));
     snprintf(run, sizeof run, "log.dir=%s", dir);
-    program_run(&p, 60, "run", "--json", "--set", "data={set: digits, train: 500, val: 203}",
-                "--set", "batch=96", "--set", "train=9st", "--devices", "cpu:3", "--set",
-                "threads=1", "--set", run, NULL);
+    program_run(&p, 60, "run", "--json", "--set", "data={set: digits, train: 500, val: 203}", "--set", "batch=96",
+                "--set", "train=9st", "--devices", "cpu:3", "--set", "threads=1", "--set", run, NULL);
     if (p.code != 0) fail_msg("%s", p.err);
     double loss = value("val.loss");
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
@@ -148,10 +144,9 @@ static void the_best_is_taken(void **state) {
     char run[640];
     const char *dir = scratch_path("worse");
     snprintf(run, sizeof run, "log.dir=%s", dir);
-    program_run(&p, 60, "run", "--json", "--quiet", "--set", "mode=single", "--set",
-                "devices=cpu:1", "--set", "data={set: digits, train: 500, val: 200}", "--set",
-                "batch=50", "--set", "train=4ep", "--set", run, "--set",
-                "optimizer={name: sgd, lr: 0.1, clip: 1}", "--set",
+    program_run(&p, 60, "run", "--json", "--quiet", "--set", "mode=single", "--set", "devices=cpu:1", "--set",
+                "data={set: digits, train: 500, val: 200}", "--set", "batch=50", "--set", "train=4ep", "--set", run,
+                "--set", "optimizer={name: sgd, lr: 0.1, clip: 1}", "--set",
                 "schedule={name: step, at: [2ep], gamma: 20}", "--set",
                 "checkpoint={every: 1ep, keep: 1, best: val.accuracy}", NULL);
     assert_int_equal(p.code, 0);
@@ -177,18 +172,17 @@ static void a_run_stops_at_its_goal(void **state) {
     (void)state;
     char dir[640];
     snprintf(dir, sizeof dir, "log.dir=%s", scratch_path("goal"));
-    program_run(&p, 60, "run", "--json", "--quiet", "--set", "mode=single", "--set",
-                "devices=cpu:1", "--set", "data={set: digits, train: 1000, val: 200}", "--set",
-                "batch=50", "--set", "train={for: 50ep, until: {val.top5: 0.9}}", "--set", dir,
-                "--set", "optimizer={name: sgd, lr: 0.1}", NULL);
+    program_run(&p, 60, "run", "--json", "--quiet", "--set", "mode=single", "--set", "devices=cpu:1", "--set",
+                "data={set: digits, train: 1000, val: 200}", "--set", "batch=50", "--set",
+                "train={for: 50ep, until: {val.top5: 0.9}}", "--set", dir, "--set", "optimizer={name: sgd, lr: 0.1}",
+                NULL);
     assert_int_equal(p.code, 0);
     assert_true(value("epochs") < 50);
     assert_true(value("val.top5") >= 0.9);
     program_run(&p, 60, "run", "--set", "train.until={val.perplexity: 3}", "--set", dir, NULL);
     assert_int_equal(p.code, 78);
     assert_non_null(strstr(p.err, "there is no val.perplexity"));
-    program_run(&p, 60, "run", "--set", "checkpoint.best=val.top5", "--set", "data=spirals",
-                "--set", dir, NULL);
+    program_run(&p, 60, "run", "--set", "checkpoint.best=val.top5", "--set", "data=spirals", "--set", dir, NULL);
     assert_int_equal(p.code, 78);
     assert_non_null(strstr(p.err, "no more than 5 classes"));
 }

@@ -34,8 +34,7 @@ static void inspect_names(const char *dir, int rank) {
         snprintf(who, sizeof who, "\nrank %d (pid ", r);
         const char *line = strstr(text, who), *end = line ? strchr(line + 1, '\n') : NULL;
         if (!end) fail_msg("no line of rank %d in:\n%s", r, text);
-        if (!memmem(line, (size_t)(end - line), " in all_reduce ", 15))
-            fail_msg("where was rank %d?\n%s", r, text);
+        if (!memmem(line, (size_t)(end - line), " in all_reduce ", 15)) fail_msg("where was rank %d?\n%s", r, text);
     }
 }
 
@@ -86,8 +85,7 @@ static void kill_the_parent(void **state) {
         kill(p.pid, SIGKILL);
         training_ends(&p, 2);
         training_gone();
-        assert_non_null(
-            strstr(training_inspect(dir), "killed, or still running: rank 0, 1, 2, 3\n"));
+        assert_non_null(strstr(training_inspect(dir), "killed, or still running: rank 0, 1, 2, 3\n"));
     }
 }
 

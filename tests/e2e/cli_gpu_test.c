@@ -53,8 +53,7 @@ static void doctor_looks_at_the_host(void **state) {
     const struct json_value *all = json_get(program_json(&p, pool), "checks");
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) find_named(all, checks[i]);
     assert_string_equal(json_get(find_named(all, "loopback"), "state")->text, "ok");
-    assert_string_equal(json_get(find_named(all, "cuda"), "state")->text,
-                        has_gpu() ? "ok" : "none");
+    assert_string_equal(json_get(find_named(all, "cuda"), "state")->text, has_gpu() ? "ok" : "none");
     pool_free(pool);
     program_run(&p, 30, "doctor", "gpu", NULL);
     assert_int_equal(p.code, 64);
@@ -63,8 +62,7 @@ static void doctor_looks_at_the_host(void **state) {
 /* A folder that cannot be written is a warning; who is root writes everywhere. */
 static void doctor_names_what_is_wrong(void **state) {
     (void)state;
-    const char *words[] = {"env",    "RANK=1", "MASTER_ADDR=127.0.0.1", ENGINE_BINARY_DIR "/engine",
-                           "doctor", NULL};
+    const char *words[] = {"env", "RANK=1", "MASTER_ADDR=127.0.0.1", ENGINE_BINARY_DIR "/engine", "doctor", NULL};
     program_spawn(&p, words);
     assert_true(program_wait(&p, 120));
     assert_int_equal(p.code, 0);
@@ -78,8 +76,7 @@ static void without_a_gpu_it_is_told(void **state) {
     program_run(&p, 60, "doctor", "cuda", NULL);
     assert_int_equal(p.code, 69);
     assert_non_null(strstr(p.out, "missing  cuda"));
-    program_run(&p, 60, "run", "--set", "devices=cuda", "--set", "mode=single", "--set",
-                "log.dir=/nowhere", NULL);
+    program_run(&p, 60, "run", "--set", "devices=cuda", "--set", "mode=single", "--set", "log.dir=/nowhere", NULL);
     assert_int_equal(p.code, 69);
     bool built = !strstr(p.err, "built without CUDA");
     if (!strstr(p.err, built ? "no GPU can be used" : "-DENGINE_CUDA=ON")) fail_msg("%s", p.err);
@@ -88,8 +85,7 @@ static void without_a_gpu_it_is_told(void **state) {
     program_run(&p, 60, "run", "--devices", "cuda:0", "--set", dir, NULL);
     assert_int_equal(p.code, 69); /* once, and before there is a directory */
     const char *error = strstr(p.err, "error: ");
-    if (!error || strstr(error + 1, "error: ") || strstr(p.err, "to go on from"))
-        fail_msg("%s", p.err);
+    if (!error || strstr(error + 1, "error: ") || strstr(p.err, "to go on from")) fail_msg("%s", p.err);
     assert_int_not_equal(access(scratch_path("no-gpu"), F_OK), 0);
 }
 

@@ -40,8 +40,7 @@ static pid_t spawn(char **argv) {
 }
 
 /* Runs the nodes; skips the test where there are no namespaces. extra: more arguments. */
-static void run_hosts(const char *name, const char *action, const char *const *extra,
-                      double limit) {
+static void run_hosts(const char *name, const char *action, const char *const *extra, double limit) {
     static char log[700], hosts[8], script[] = ENGINE_SOURCE_DIR "/tests/harness/hosts.sh",
                                     program[] = ENGINE_BINARY_DIR "/engine";
     char *argv[80], unshare[] = "unshare", flags[] = "-rn", sh[] = "sh", act[32], set[] = "--set";
@@ -128,8 +127,7 @@ static const char *hash_of_one(const char *train) {
 
 static void same_bits(void **state) {
     (void)state;
-    static const char *const algorithms[] = {"comm=auto", "comm=hierarchical", "comm=direct",
-                                             "comm=halving_doubling"};
+    static const char *const algorithms[] = {"comm=auto", "comm=hierarchical", "comm=direct", "comm=halving_doubling"};
     char one[65];
     snprintf(one, sizeof one, "%s", hash_of_one("train=40st"));
     for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++) {
@@ -138,9 +136,7 @@ static void same_bits(void **state) {
         snprintf(name, sizeof name, "same-%zu", i);
         run_hosts(name, "none", extra, 60);
         for (int k = 0; k < HOSTS; k++)
-            if (code_of(k))
-                fail_msg("%s: host %d ended with %d: %s", extra[4], k, code_of(k),
-                         read_host(k, "err"));
+            if (code_of(k)) fail_msg("%s: host %d ended with %d: %s", extra[4], k, code_of(k), read_host(k, "err"));
         assert_string_equal(hash_of_hosts(), one);
         if (!strstr(read_host(0, "err"), " over hosts")) fail_msg("%s", read_host(0, "err"));
     }
@@ -156,8 +152,7 @@ static void cut(void **state) {
         char file[32];
         snprintf(file, sizeof file, "host%d.ended", k);
         double took = read_time(file) - read_time("acted");
-        print_message("host %d ended %.2f s after host 2 was cut off, exit code %d\n", k, took,
-                      code_of(k));
+        print_message("host %d ended %.2f s after host 2 was cut off, exit code %d\n", k, took, code_of(k));
         assert_int_equal(code_of(k), 75);
         if (took > 1 + 2) fail_msg("host %d took %.2f s", k, took);
         const char *said = read_host(k, "err");
@@ -228,8 +223,7 @@ static void a_fault_strikes_once(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(same_bits), cmocka_unit_test(cut),
-                                       cmocka_unit_test(lost_node), cmocka_unit_test(lost_master),
-                                       cmocka_unit_test(a_fault_strikes_once)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(same_bits), cmocka_unit_test(cut), cmocka_unit_test(lost_node),
+                                       cmocka_unit_test(lost_master), cmocka_unit_test(a_fault_strikes_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

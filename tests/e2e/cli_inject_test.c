@@ -80,14 +80,12 @@ static void others_wait(void **state) {
                                            {"mode=ddp", "ddp.overlap=true"},
                                            {"mode=ddp", "ddp.overlap=false"}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        const char *const more[] = {
-            kinds[i][0], kinds[i][1],        "devices=cpu:2",
-            steps40,     "comm.timeout=60s", "inject.slow={device: 1, by: 3000%}",
-            NULL};
+        const char *const more[] = {kinds[i][0], kinds[i][1],        "devices=cpu:2",
+                                    steps40,     "comm.timeout=60s", "inject.slow={device: 1, by: 3000%}",
+                                    NULL};
         train_well(more);
         double waited = program_number(&p, "time_s.comm_exposed");
-        print_message("%s %s: computes %.3f s, waits %.3f s\n", kinds[i][0], kinds[i][1],
-                      computing(), waited);
+        print_message("%s %s: computes %.3f s, waits %.3f s\n", kinds[i][0], kinds[i][1], computing(), waited);
         assert_true(waited > 5 * computing());
     }
 }
@@ -107,10 +105,9 @@ static void slow_now_and_then(void **state) {
     (void)state;
     enum { RUNS = 4 };
     double own[STEPS], others[STEPS];
-    const char *const more[] = {
-        "mode=dp", "devices=cpu:2",    "model={zoo: mlp, hidden: [512, 512]}",
-        steps40,   "comm.timeout=60s", "inject.slow={device: all, by: 8000%, chance: 25%}",
-        NULL};
+    const char *const more[] = {"mode=dp", "devices=cpu:2",    "model={zoo: mlp, hidden: [512, 512]}",
+                                steps40,   "comm.timeout=60s", "inject.slow={device: all, by: 8000%, chance: 25%}",
+                                NULL};
     for (int i = 0; i < STEPS; i++) own[i] = others[i] = 1e9;
     for (int run = 0; run < RUNS; run++) {
         const char *dir = train_well(more);
@@ -124,16 +121,14 @@ static void slow_now_and_then(void **state) {
     for (int i = 0; i < STEPS; i++) {
         mine += drawn(i, 0), theirs += drawn(i, 1) && !drawn(i, 0);
         if (drawn(i, 0) != (own[i] > late)) fail_msg("step %d: backward takes %g ms", i, own[i]);
-        if (!drawn(i, 0) && drawn(i, 1) != (others[i] > late))
-            fail_msg("step %d: waits %g ms", i, others[i]);
+        if (!drawn(i, 0) && drawn(i, 1) != (others[i] > late)) fail_msg("step %d: waits %g ms", i, others[i]);
     }
     assert_true(mine > 3 && theirs > 3);
 }
 
 /* ---- a fault ---- */
 
-static const char train60[] = "train=60st",
-                  kill_it[] = "inject.fault={device: 1, step: 30, kind: kill}";
+static const char train60[] = "train=60st", kill_it[] = "inject.fault={device: 1, step: 30, kind: kill}";
 
 static const char *plain_hash(void) {
     static const char *const none[] = {NULL};
@@ -206,15 +201,11 @@ static void a_gradient_is_spoilt(void **state) {
     (void)state;
     static const char *const modes[][4] = {
         {"mode=single", "devices=cpu:1", "threads=1", "inject.fault={step: 30, kind: nan}"},
-        {"mode=dp", "devices=cpu:4", "dp.overlap=on",
-         "inject.fault={device: 3, step: 30, kind: nan}"},
-        {"mode=ddp", "devices=cpu:4", "ddp.overlap=true",
-         "inject.fault={device: 2, step: 30, kind: nan}"},
-        {"mode=ddp", "devices=cpu:2", "batch.accumulate=2",
-         "inject.fault={device: 1, step: 30, kind: nan}"}};
+        {"mode=dp", "devices=cpu:4", "dp.overlap=on", "inject.fault={device: 3, step: 30, kind: nan}"},
+        {"mode=ddp", "devices=cpu:4", "ddp.overlap=true", "inject.fault={device: 2, step: 30, kind: nan}"},
+        {"mode=ddp", "devices=cpu:2", "batch.accumulate=2", "inject.fault={device: 1, step: 30, kind: nan}"}};
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
-        const char *const more[] = {modes[i][0], modes[i][1], modes[i][2],
-                                    modes[i][3], train60,     NULL};
+        const char *const more[] = {modes[i][0], modes[i][1], modes[i][2], modes[i][3], train60, NULL};
         train(more);
         assert_int_equal(p.code, 1);
         training_says(&p, "diverged: the loss of step 31 is nan");
@@ -248,8 +239,7 @@ static void told_where_it_is_measured(void **state) {
         assert_float_equal(program_number(&p, "result.samples"), i ? 60 : 57, 0);
         assert_int_equal(!strstr(p.out, "\"inject\""), !i);
     }
-    assert_string_equal(program_string(&p, "inject"),
-                        "padded_eval: validation counts repeated samples");
+    assert_string_equal(program_string(&p, "inject"), "padded_eval: validation counts repeated samples");
 }
 
 /* ---- what cannot be planted ---- */
@@ -263,8 +253,7 @@ static void refused(void **state) {
         {"mode=dp", "inject.fault=stop", "in mode 'dp' (set by --set) that is all of the run"},
         {"devices=cpu:1", "inject.fault=stop", "fault 'stop' with one device (set by --set)"},
         {"mode=ddp", "inject.fault={device: 4, kind: nan}", "there is no device 4: 4 devices"},
-        {"mode=ddp", "inject.fault={step: 0, kind: nan}",
-         "'inject.fault.step' must be an integer >= 1"},
+        {"mode=ddp", "inject.fault={step: 0, kind: nan}", "'inject.fault.step' must be an integer >= 1"},
         {"mode=dp", "inject.slow={device: 1}", "'inject.slow.device' does nothing without"},
         {"mode=dp", "inject.slow.chance=10%", "'inject.slow.chance' does nothing without"},
         {"mode=dp", "inject.fault.device=1", "'inject.fault.device' does nothing without"},

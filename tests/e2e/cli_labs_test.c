@@ -48,8 +48,8 @@ static bool has_file(const char *name) {
 
 /* ---- a lab of our own ---- */
 
-#define TINY                                                                                       \
-    "model: {zoo: mlp, hidden: [16]}\ndata: {set: digits, train: 200, val: 20}\n"                  \
+#define TINY                                                                                                           \
+    "model: {zoo: mlp, hidden: [16]}\ndata: {set: digits, train: 200, val: 20}\n"                                      \
     "batch: {size: 32, shards: 2}\nthreads: 1\n"
 
 static void write_lab(const char *claims) {
@@ -58,17 +58,16 @@ static void write_lab(const char *claims) {
     write_file("two.yaml", "base: tiny.yaml\nmatrix: {mode: [dp, ddp], devices: [cpu:1, cpu:2]}\n"
                            "warmup: 2st\nrepeats: 5\n");
     char text[4096];
-    snprintf(
-        text, sizeof text,
-        "title: A test\nquestion: Why?\nsteps:\n"
-        "  - {name: one, run: tiny.yaml --mode single --devices cpu:1, quick: --set train=5st}\n"
-        "  - {name: two, compare: two.yaml, quick: --set train=5st}\n"
-        "  - {name: first, run: tiny.yaml --mode single --set checkpoint.every=4st}\n"
-        "  - {name: further, run: tiny.yaml --mode single --set train=20st, into: first}\n"
-        "  - {name: none, run: nothing.yaml, exit: 66}\n"
-        "  - {name: net, engine: [model, summary, lenet, --json]}\n"
-        "look: [The table]\nclaims:\n%s",
-        claims);
+    snprintf(text, sizeof text,
+             "title: A test\nquestion: Why?\nsteps:\n"
+             "  - {name: one, run: tiny.yaml --mode single --devices cpu:1, quick: --set train=5st}\n"
+             "  - {name: two, compare: two.yaml, quick: --set train=5st}\n"
+             "  - {name: first, run: tiny.yaml --mode single --set checkpoint.every=4st}\n"
+             "  - {name: further, run: tiny.yaml --mode single --set train=20st, into: first}\n"
+             "  - {name: none, run: nothing.yaml, exit: 66}\n"
+             "  - {name: net, engine: [model, summary, lenet, --json]}\n"
+             "look: [The table]\nclaims:\n%s",
+             claims);
     write_file("lab.yaml", text);
 }
 
@@ -241,8 +240,7 @@ static void every_claim_holds(void **state) {
         print_message("%s: %.1f s\n", name, p.seconds);
         all += p.seconds;
         const char *what = strstr(p.out, "What should come out");
-        if (p.code != 0)
-            fail_msg("lab %s: exit code %d\n%s%s", name, p.code, what ? what : p.out, p.err);
+        if (p.code != 0) fail_msg("lab %s: exit code %d\n%s%s", name, p.code, what ? what : p.out, p.err);
         assert_null(strstr(what, " NO  "));
     }
     print_message("all: %.0f s\n", all);
@@ -254,8 +252,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(claims_are_held_against_steps, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_claim_that_does_not_hold_is_told, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_step_that_fails_ends_the_lab, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_is_wrong_with_a_lab_is_told_at_its_place, set_up,
-                                        tear_down),
+        cmocka_unit_test_setup_teardown(what_is_wrong_with_a_lab_is_told_at_its_place, set_up, tear_down),
         cmocka_unit_test_setup_teardown(labs_are_listed_shown_and_copied, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_changed_copy_stays_as_it_is, set_up, tear_down),
         cmocka_unit_test_setup_teardown(every_claim_holds, set_up, tear_down),

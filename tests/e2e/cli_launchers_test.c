@@ -28,9 +28,8 @@ static const char *write_file(const char *name, const char *text) {
 
 /* A socket that listens at the port of 127.0.0.1, or -1 when it is taken. */
 static int listen_at(int port) {
-    struct sockaddr_in at = {.sin_family = AF_INET,
-                             .sin_port = htons((uint16_t)port),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0);
     if (bind(fd, (struct sockaddr *)&at, sizeof at) == 0 && listen(fd, 16) == 0) return fd;
@@ -44,8 +43,7 @@ static int fresh_port(void) {
     static int last;
     char text[16];
     for (int tries = 0; tries < 1000; tries++) {
-        int port = 20000 + (getpid() * 20 + 2 * last++) % 10000, fd = listen_at(port),
-            next = listen_at(port + 1);
+        int port = 20000 + (getpid() * 20 + 2 * last++) % 10000, fd = listen_at(port), next = listen_at(port + 1);
         if (fd >= 0) close(fd);
         if (next >= 0) close(next);
         if (fd < 0 || next < 0) continue;
@@ -129,11 +127,10 @@ static const char *between(const char *text, const char *before, const char *aft
 
 /* Tells a row of the table, and compares the weights with those of the first row. */
 static void check(const char *how, const struct program *p, const char *by) {
-    const char *hash = between(p->out, "\"weights_sha256\":\"", "\""),
-               *said = between(p->err, "started by ", "\n"),
+    const char *hash = between(p->out, "\"weights_sha256\":\"", "\""), *said = between(p->err, "started by ", "\n"),
                *place = between(p->err, "meeting at ", "\n");
-    print_message("%-26s %.12s  %s  at %s  (%.2f s)\n", how, hash,
-                  by ? between(said, "(", ")") : "-", by ? place : "inherited memory", p->seconds);
+    print_message("%-26s %.12s  %s  at %s  (%.2f s)\n", how, hash, by ? between(said, "(", ")") : "-",
+                  by ? place : "inherited memory", p->seconds);
     if (p->code || strlen(hash) != 64) fail_msg("%s: code %d: %s", how, p->code, p->err);
     if (!*one) snprintf(one, sizeof one, "%s", hash);
     assert_string_equal(hash, one);
@@ -153,8 +150,7 @@ static void by_itself(void **state) {
 
 /* Starts four, each with these variables or options, in which "%d" is its rank, and its own output.
  */
-static void by_hand(const char *how, const char *by, const char *const *variables,
-                    const char *const *options) {
+static void by_hand(const char *how, const char *by, const char *const *variables, const char *const *options) {
     char texts[RANKS][WORDS][200];
     fresh_port();
     for (int k = 0; k < RANKS; k++) {
@@ -182,9 +178,8 @@ static void by_hand(const char *how, const char *by, const char *const *variable
 static void by_the_environment(void **state) {
     (void)state;
     static const char *const plain[] = {"RANK=%d", "WORLD_SIZE=4", "MASTER_ADDR=127.0.0.1", NULL};
-    static const char *const local[] = {
-        "RANK=%d",       "WORLD_SIZE=4",       "MASTER_ADDR=localhost",
-        "LOCAL_RANK=%d", "LOCAL_WORLD_SIZE=4", NULL};
+    static const char *const local[] = {"RANK=%d",       "WORLD_SIZE=4",       "MASTER_ADDR=localhost",
+                                        "LOCAL_RANK=%d", "LOCAL_WORLD_SIZE=4", NULL};
     static const char *const none[] = {NULL};
     by_hand("env://", "env://", plain, none);
     by_hand("env://, LOCAL_*", "env://", local, none);
@@ -193,11 +188,8 @@ static void by_the_environment(void **state) {
 static void by_url(void **state) {
     (void)state;
     char tcp[64], file[600];
-    const char *none[] = {NULL},
-               *at_port[] = {"--set", tcp, "--set", "run.rank=%d", "--set", "run.world_size=4",
-                             NULL},
-               *at_file[] = {"--set", file, NULL},
-               *who[] = {"RANK=%d", "WORLD_SIZE=4", "MASTER_ADDR=127.0.0.1", NULL};
+    const char *none[] = {NULL}, *at_port[] = {"--set", tcp, "--set", "run.rank=%d", "--set", "run.world_size=4", NULL},
+               *at_file[] = {"--set", file, NULL}, *who[] = {"RANK=%d", "WORLD_SIZE=4", "MASTER_ADDR=127.0.0.1", NULL};
     snprintf(tcp, sizeof tcp, "run.init=tcp://127.0.0.1:%d", fresh_port());
     snprintf(file, sizeof file, "run.init=file://%s", scratch_path("meeting"));
     by_hand("run.init tcp://", "run.init tcp://", none, at_port);
@@ -230,9 +222,8 @@ static void by_mpirun(void **state) {
 
 static void by_srun(void **state) {
     (void)state;
-    const char *before[] = {
-        "sh", ENGINE_SOURCE_DIR "/tests/harness/slurm.sh",    scratch_path("slurm"),
-        "4",  ENGINE_SOURCE_DIR "/examples/cluster/slurm.sh", NULL};
+    const char *before[] = {"sh", ENGINE_SOURCE_DIR "/tests/harness/slurm.sh",    scratch_path("slurm"),
+                            "4",  ENGINE_SOURCE_DIR "/examples/cluster/slurm.sh", NULL};
     by_program("examples/cluster/slurm.sh", "Slurm", before, 60);
 }
 
@@ -240,14 +231,8 @@ static void by_torch(void **state) {
     (void)state;
     char port[16];
     snprintf(port, sizeof port, "%d", fresh_port());
-    const char *before[] = {"env",
-                            "/usr/bin/python3",
-                            ENGINE_SOURCE_DIR "/tests/harness/elastic.py",
-                            port,
-                            "4",
-                            engine,
-                            "run",
-                            NULL};
+    const char *before[] = {
+        "env", "/usr/bin/python3", ENGINE_SOURCE_DIR "/tests/harness/elastic.py", port, "4", engine, "run", NULL};
     by_program("torch's elastic agent", "torchrun", before, 60);
 }
 
@@ -272,13 +257,12 @@ static void wrongly(const char *how, const struct rank *r, int n, double limit) 
     }
     for (int k = 0; k < n; k++) {
         bool ended = finish(&ranks[k], limit);
-        print_message("%s%s: code %d after %.2f s\n%s", k ? "  " : how, k ? "and" : "",
-                      ranks[k].code, ranks[k].seconds, ranks[k].err);
+        print_message("%s%s: code %d after %.2f s\n%s", k ? "  " : how, k ? "and" : "", ranks[k].code, ranks[k].seconds,
+                      ranks[k].err);
         if (!ended) fail_msg("%s: still running after %.1f s", how, limit);
         assert_int_equal(ranks[k].code, r[k].code);
         for (int i = 0; i < 4 && r[k].says[i]; i++)
-            if (!strstr(ranks[k].err, r[k].says[i]))
-                fail_msg("%s: process %d does not say '%s'", how, k, r[k].says[i]);
+            if (!strstr(ranks[k].err, r[k].says[i])) fail_msg("%s: process %d does not say '%s'", how, k, r[k].says[i]);
     }
 }
 
@@ -291,17 +275,9 @@ static void alone(void **state) {
         const char *how;
         struct rank rank;
     } all[] = {
-        {"no MASTER_ADDR",
-         {{"RANK=0", "WORLD_SIZE=4"},
-          {NULL},
-          78,
-          {"RANK and WORLD_SIZE are set, but MASTER_ADDR"}}},
+        {"no MASTER_ADDR", {{"RANK=0", "WORLD_SIZE=4"}, {NULL}, 78, {"RANK and WORLD_SIZE are set, but MASTER_ADDR"}}},
         {"no WORLD_SIZE", {{"RANK=0", HERE}, {NULL}, 78, {"WORLD_SIZE is not"}}},
-        {"RANK too large",
-         {{"RANK=4", "WORLD_SIZE=4", HERE},
-          {NULL},
-          78,
-          {"RANK=4, but WORLD_SIZE=4", "from 0 to 3"}}},
+        {"RANK too large", {{"RANK=4", "WORLD_SIZE=4", HERE}, {NULL}, 78, {"RANK=4, but WORLD_SIZE=4", "from 0 to 3"}}},
         {"RANK is a word", {{"RANK=one", "WORLD_SIZE=4", HERE}, {NULL}, 78, {"RANK='one'"}}},
         {"two launchers",
          {{"RANK=0", "WORLD_SIZE=4", HERE, "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=4"},
@@ -314,17 +290,11 @@ static void alone(void **state) {
           {NULL},
           78,
           {"Open MPI has started 4 ranks, 2 of them here", "MASTER_ADDR"}}},
-        {"mode dp",
-         {{"RANK=0", "WORLD_SIZE=4", HERE},
-          {"--mode", "dp"},
-          78,
-          {"mode 'dp' is one process", "RANK"}}},
-        {"run.nodes",
-         {{"RANK=0", "WORLD_SIZE=4", HERE}, {"--nnodes", "2"}, 78, {"2 nodes, but", "RANK"}}},
+        {"mode dp", {{"RANK=0", "WORLD_SIZE=4", HERE}, {"--mode", "dp"}, 78, {"mode 'dp' is one process", "RANK"}}},
+        {"run.nodes", {{"RANK=0", "WORLD_SIZE=4", HERE}, {"--nnodes", "2"}, 78, {"2 nodes, but", "RANK"}}},
         {"run.init without a rank",
          {{NULL}, {"--set", "run.init=tcp://127.0.0.1:29500"}, 78, {"run.rank", "1 error."}}},
-        {"several hosts, no token",
-         {{NULL}, {"--nnodes", "2", "--devices", "cpu:2"}, 78, {"ENGINE_TOKEN"}}},
+        {"several hosts, no token", {{NULL}, {"--nnodes", "2", "--devices", "cpu:2"}, 78, {"ENGINE_TOKEN"}}},
         {"another host's address",
          {{"RANK=0", "WORLD_SIZE=4", "MASTER_ADDR=192.0.2.1", "ENGINE_TOKEN=one-secret-of-many"},
           {NULL},
@@ -332,10 +302,7 @@ static void alone(void **state) {
           {"cannot serve a store at 192.0.2.1:", "this host has no such address",
            "is this host the one of rank 0 or node 0?"}}},
         {"others can reach it, no token",
-         {{"RANK=0", "WORLD_SIZE=4", "MASTER_ADDR=0.0.0.0"},
-          {NULL},
-          78,
-          {"without a token", "set a token"}}},
+         {{"RANK=0", "WORLD_SIZE=4", "MASTER_ADDR=0.0.0.0"}, {NULL}, 78, {"without a token", "set a token"}}},
     };
     fresh_port();
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) wrongly(all[i].how, &all[i].rank, 1, 2);
@@ -351,10 +318,8 @@ static void nobody_comes(void **state) {
                                          {"--set", "run.join_timeout=1s"},
                                          75,
                                          {"ranks 2, 3 of 4 have not come within 1.0 s"}}};
-    static const struct rank other[] = {{{"RANK=1", "WORLD_SIZE=4", HERE},
-                                         {"--set", "run.join_timeout=1s"},
-                                         75,
-                                         {"127.0.0.1", "Connection refused"}}};
+    static const struct rank other[] = {
+        {{"RANK=1", "WORLD_SIZE=4", HERE}, {"--set", "run.join_timeout=1s"}, 75, {"127.0.0.1", "Connection refused"}}};
     fresh_port();
     wrongly("two of four never come", first, 2, 5);
     wrongly("rank 0 never comes", other, 1, 5);
@@ -363,15 +328,13 @@ static void nobody_comes(void **state) {
 /* Who waits can be told to stop. */
 static void stopped(void **state) {
     (void)state;
-    const char *before[] = {"env", "RANK=0", "WORLD_SIZE=4", HERE, engine, "run", NULL},
-               *none[] = {NULL};
+    const char *before[] = {"env", "RANK=0", "WORLD_SIZE=4", HERE, engine, "run", NULL}, *none[] = {NULL};
     fresh_port();
     start(&ranks[0], before, none);
     program_wait_text(&ranks[0], "waiting for ranks 1, 2, 3 of 4", 10);
     kill(ranks[0].pid, SIGTERM);
     assert_true(finish(&ranks[0], 4));
-    print_message("stopped while it waits: code %d after %.2f s\n", ranks[0].code,
-                  ranks[0].seconds);
+    print_message("stopped while it waits: code %d after %.2f s\n", ranks[0].code, ranks[0].seconds);
     assert_int_equal(ranks[0].code, 143);
 }
 
@@ -421,8 +384,7 @@ static void killed(void **state) {
         for (int k = 0; k < RANKS; k++) {
             if (k == 1) continue;
             bool ended = finish(&ranks[k], 8);
-            if (!ended || ranks[k].code != 75 || !strstr(ranks[k].err, "rank 1 (") ||
-                !strstr(ranks[k].err, "has died"))
+            if (!ended || ranks[k].code != 75 || !strstr(ranks[k].err, "rank 1 (") || !strstr(ranks[k].err, "has died"))
                 fail_msg("%s: rank %d: code %d: %s", links[i], k, ranks[k].code, ranks[k].err);
         }
     }
@@ -441,30 +403,22 @@ static void twice(void **state) {
 static void different(void **state) {
     (void)state;
     static char folders[2][600], text[4096];
-    const struct rank seeds[] = {
-        {{"RANK=0", "WORLD_SIZE=2", HERE}, {NULL}, 78, {"has another seed"}},
-        {{"RANK=1", "WORLD_SIZE=2", HERE}, {"--set", "seed=8"}, 78, {"has another seed"}}};
+    const struct rank seeds[] = {{{"RANK=0", "WORLD_SIZE=2", HERE}, {NULL}, 78, {"has another seed"}},
+                                 {{"RANK=1", "WORLD_SIZE=2", HERE}, {"--set", "seed=8"}, 78, {"has another seed"}}};
     const char *data = "data={set: csv, train: data.csv, val: 20}";
-    const struct rank files[] = {{{folders[0], "RANK=0", "WORLD_SIZE=2", HERE},
-                                  {"--set", data},
-                                  78,
-                                  {"has another content of the data"}},
-                                 {{folders[1], "RANK=1", "WORLD_SIZE=2", HERE},
-                                  {"--set", data},
-                                  78,
-                                  {"has another content of the data"}}};
-    const struct rank secrets[] = {
-        {{"RANK=0", "WORLD_SIZE=2", HERE, "ENGINE_TOKEN=one-secret-of-many"},
-         {"--set", "run.join_timeout=2s"},
-         75,
-         {"rank 1 of 2 has not come", "(turned away: 127.0.0.1:", "which has another token)",
-          "the same ENGINE_TOKEN?"}},
-        {{"RANK=1", "WORLD_SIZE=2", HERE, "ENGINE_TOKEN=another-of-many-secrets"},
-         {"--set", "run.join_timeout=2s"},
-         78,
-         {"refused the token"}}};
-    for (int i = 0; i < 200; i++)
-        snprintf(text + strlen(text), 16, "%d,%d,%d\n", i, i * i % 7, i % 2);
+    const struct rank files[] = {
+        {{folders[0], "RANK=0", "WORLD_SIZE=2", HERE}, {"--set", data}, 78, {"has another content of the data"}},
+        {{folders[1], "RANK=1", "WORLD_SIZE=2", HERE}, {"--set", data}, 78, {"has another content of the data"}}};
+    const struct rank secrets[] = {{{"RANK=0", "WORLD_SIZE=2", HERE, "ENGINE_TOKEN=one-secret-of-many"},
+                                    {"--set", "run.join_timeout=2s"},
+                                    75,
+                                    {"rank 1 of 2 has not come", "(turned away: 127.0.0.1:", "which has another token)",
+                                     "the same ENGINE_TOKEN?"}},
+                                   {{"RANK=1", "WORLD_SIZE=2", HERE, "ENGINE_TOKEN=another-of-many-secrets"},
+                                    {"--set", "run.join_timeout=2s"},
+                                    78,
+                                    {"refused the token"}}};
+    for (int i = 0; i < 200; i++) snprintf(text + strlen(text), 16, "%d,%d,%d\n", i, i * i % 7, i % 2);
     for (int k = 0; k < 2; k++) { /* of one name, in two folders */
         char name[32];
         snprintf(name, sizeof name, "place-%d", k);
@@ -486,33 +440,23 @@ static void port_taken(void **state) {
     (void)state;
     char who[64];
     int port = fresh_port(), fd = listen_at(port);
-    snprintf(who, sizeof who, "127.0.0.1:%d: the port is taken by process %d (", port,
-             (int)getpid());
-    const struct rank both[] = {{{"RANK=0", "WORLD_SIZE=2", HERE}, {NULL}, 73, {who}},
-                                {{"RANK=1", "WORLD_SIZE=2", HERE},
-                                 {"--set", "run.join_timeout=1s"},
-                                 75,
-                                 {"does not answer as a store"}}};
+    snprintf(who, sizeof who, "127.0.0.1:%d: the port is taken by process %d (", port, (int)getpid());
+    const struct rank both[] = {
+        {{"RANK=0", "WORLD_SIZE=2", HERE}, {NULL}, 73, {who}},
+        {{"RANK=1", "WORLD_SIZE=2", HERE}, {"--set", "run.join_timeout=1s"}, 75, {"does not answer as a store"}}};
     wrongly("the port is taken", both, 2, 5);
     close(fd);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(by_itself, sweep),
-        cmocka_unit_test_teardown(by_the_environment, sweep),
-        cmocka_unit_test_teardown(by_url, sweep),
-        cmocka_unit_test_teardown(by_torch, sweep),
-        cmocka_unit_test_teardown(by_mpirun, sweep),
-        cmocka_unit_test_teardown(by_srun, sweep),
-        cmocka_unit_test_teardown(alone, sweep),
-        cmocka_unit_test_teardown(nobody_comes, sweep),
-        cmocka_unit_test_teardown(stopped, sweep),
-        cmocka_unit_test_teardown(stopped_at_a_file, sweep),
-        cmocka_unit_test_teardown(killed, sweep),
-        cmocka_unit_test_teardown(twice, sweep),
-        cmocka_unit_test_teardown(different, sweep),
-        cmocka_unit_test_teardown(port_taken, sweep),
+        cmocka_unit_test_teardown(by_itself, sweep), cmocka_unit_test_teardown(by_the_environment, sweep),
+        cmocka_unit_test_teardown(by_url, sweep),    cmocka_unit_test_teardown(by_torch, sweep),
+        cmocka_unit_test_teardown(by_mpirun, sweep), cmocka_unit_test_teardown(by_srun, sweep),
+        cmocka_unit_test_teardown(alone, sweep),     cmocka_unit_test_teardown(nobody_comes, sweep),
+        cmocka_unit_test_teardown(stopped, sweep),   cmocka_unit_test_teardown(stopped_at_a_file, sweep),
+        cmocka_unit_test_teardown(killed, sweep),    cmocka_unit_test_teardown(twice, sweep),
+        cmocka_unit_test_teardown(different, sweep), cmocka_unit_test_teardown(port_taken, sweep),
     };
     return cmocka_run_group_tests_name("launchers", tests, setup, NULL);
 }

@@ -78,8 +78,7 @@ static void found_by_cmake(void **state) {
     char place[512];
     (void)state;
     snprintf(place, sizeof place, "%s", scratch_path("of others"));
-    shell(0, "cmake --install %s --prefix \"%s/the engine\" && mkdir \"%s/user\"",
-          ENGINE_BINARY_DIR, place, place);
+    shell(0, "cmake --install %s --prefix \"%s/the engine\" && mkdir \"%s/user\"", ENGINE_BINARY_DIR, place, place);
     save_text(scratch_path("of others/user/CMakeLists.txt"), lists);
 #ifdef ENGINE_SANITIZED
     const char *flags = "-DCMAKE_C_FLAGS=-fsanitize=" ENGINE_SANITIZED_AS;
@@ -142,10 +141,7 @@ static void by_mpirun(void **state) {
         print_message("no mpirun here: not tested\n");
         skip();
     }
-    shell(
-        0,
-        "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -np 3 %s",
-        example);
+    shell(0, "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe -np 3 %s", example);
 }
 
 static void refused(void **state) {
@@ -195,15 +191,13 @@ static void over_hosts(void **state) {
         snprintf(folder, sizeof folder, "%s", scratch_path(plays[i]));
         assert_int_equal(mkdir(folder, 0755), 0);
         snprintf(script, sizeof script, "%s/launch", folder);
-        snprintf(
-            text, sizeof text,
-            "#!/bin/sh\nexec %s/engine launch -n 2 --join-timeout=20 $3 $4 $5 $6 $7 $8 %s $2\n",
-            ENGINE_BINARY_DIR, ranks);
+        snprintf(text, sizeof text, "#!/bin/sh\nexec %s/engine launch -n 2 --join-timeout=20 $3 $4 $5 $6 $7 $8 %s $2\n",
+                 ENGINE_BINARY_DIR, ranks);
         save_text(script, text);
         assert_int_equal(chmod(script, 0755), 0);
         snprintf(command, sizeof command,
-                 "timeout -s KILL 120 unshare -rn sh %s/tests/harness/hosts.sh %s 2 none %s %s",
-                 ENGINE_SOURCE_DIR, folder, script, plays[i]);
+                 "timeout -s KILL 120 unshare -rn sh %s/tests/harness/hosts.sh %s 2 none %s %s", ENGINE_SOURCE_DIR,
+                 folder, script, plays[i]);
         if (system(command) != 0) {
             print_message("no network namespaces here: nothing is tested\n");
             skip();
@@ -235,8 +229,7 @@ static void hosts_refused(void **state) {
     setenv("ENGINE_TOKEN", "a secret of this test", 1);
     program_run(&p, 10, "launch", "-n2", "--nnodes", "2", example, NULL);
     assert_int_equal(p.code, 64);
-    program_run(&p, 10, "launch", "-n", "2", "--nnodes=2", "--join_timeout=1", "--master_port",
-                "28977", example, NULL);
+    program_run(&p, 10, "launch", "-n", "2", "--nnodes=2", "--join_timeout=1", "--master_port", "28977", example, NULL);
     assert_int_equal(p.code, 75);
     assert_non_null(strstr(p.err, "node 1 of 2 has not come within 1.0 s"));
     unsetenv("ENGINE_TOKEN");
@@ -288,8 +281,8 @@ static void killed_by_hand(void **state) {
               "export TEST_LINK=%s MASTER_ADDR=127.0.0.1 MASTER_PORT=%d WORLD_SIZE=3; "
               "RANK=1 %s %s & b=$!; RANK=2 %s %s & c=$!; RANK=0 %s %s & a=$!; "
               "wait $b; [ $? = 137 ] && wait $a && wait $c",
-              links[i / 2], 28000 + (int)(getpid() % 900), ranks, plays[i % 2], ranks, plays[i % 2],
-              ranks, plays[i % 2]);
+              links[i / 2], 28000 + (int)(getpid() % 900), ranks, plays[i % 2], ranks, plays[i % 2], ranks,
+              plays[i % 2]);
 }
 
 /* ---- training ---- */
@@ -307,13 +300,12 @@ static void trains(void **state) {
     assert_ok(pool_create(&pool));
     shell(0, "cd %s && %s mode=dp devices=cpu:2 train=20st >told", scratch_folder(), trainer);
     assert_int_equal(sscanf(text_of(scratch_path("told"), pool), "%999[^\n]", mine), 1);
-    program_run(&p, 60, "run", "--json", "--set", "mode=dp", "--set", "devices=cpu:2", "--set",
-                "train=20st", NULL);
+    program_run(&p, 60, "run", "--json", "--set", "mode=dp", "--set", "devices=cpu:2", "--set", "train=20st", NULL);
     assert_int_equal(p.code, 0);
     snprintf(theirs, sizeof theirs, "%s %s %s %lld %.17g %.17g %.17g", ENGINE_VERSION,
              program_string(&p, "weights_sha256"), program_string(&p, "losses_sha256"),
-             (long long)program_number(&p, "steps"), program_number(&p, "train.loss"),
-             program_number(&p, "val.loss"), program_number(&p, "val.accuracy"));
+             (long long)program_number(&p, "steps"), program_number(&p, "train.loss"), program_number(&p, "val.loss"),
+             program_number(&p, "val.accuracy"));
     assert_string_equal(mine, theirs);
     pool_free(pool);
 }
@@ -331,8 +323,7 @@ struct functions {
 
 /* What is declared is ENGINE_API and then, before the next ';', "engine_" and more before a '('. */
 static void read_functions(struct functions *out, struct pool *pool) {
-    for (const char *at = text_of(ENGINE_SOURCE_DIR "/engine/engine.h", pool);
-         (at = strstr(at, "ENGINE_API ")); at++) {
+    for (const char *at = text_of(ENGINE_SOURCE_DIR "/engine/engine.h", pool); (at = strstr(at, "ENGINE_API ")); at++) {
         const char *end = strchr(at, '('), *line = strchr(at, ';');
         if (!end || !line || line < end) continue;
         const char *begin = end;
@@ -346,16 +337,14 @@ static void read_functions(struct functions *out, struct pool *pool) {
 static bool calls(const char *text, const char *name) {
     size_t n = strlen(name);
     for (const char *at = text; (at = strstr(at, name)); at += n)
-        if (at[n] == '(' && at > text && !isalnum((unsigned char)at[-1]) && at[-1] != '_')
-            return true;
+        if (at[n] == '(' && at > text && !isalnum((unsigned char)at[-1]) && at[-1] != '_') return true;
     return false;
 }
 
 /* The programs that the tests above run. */
 static void every_function_is_called(void **state) {
     (void)state;
-    static const char *const programs[] = {"tests/e2e/library_ranks.c",
-                                           "tests/e2e/library_train.c"};
+    static const char *const programs[] = {"tests/e2e/library_ranks.c", "tests/e2e/library_train.c"};
     static struct functions f;
     struct pool *pool;
     assert_ok(pool_create(&pool));

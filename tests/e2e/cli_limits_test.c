@@ -13,8 +13,7 @@ static void run_limited(int blocks, const char *const *words) {
     char limit[600];
     const char *all[PROGRAM_ARGS] = {"sh", "-c", limit, "engine"};
     int n = 4;
-    snprintf(limit, sizeof limit, "ulimit -f %d && exec " ENGINE_BINARY_DIR "/engine \"$@\"",
-             blocks);
+    snprintf(limit, sizeof limit, "ulimit -f %d && exec " ENGINE_BINARY_DIR "/engine \"$@\"", blocks);
     while (*words && n < PROGRAM_ARGS - 1) all[n++] = *words++;
     program_spawn(&p, all);
     if (!program_wait(&p, 60)) fail_msg("hung: %s", p.err);
@@ -45,9 +44,8 @@ static void every_writer(void **state) {
     for (int i = 0; i < 2; i++) {
         const char *mode = i ? "mode=dp" : "mode=single", *devices = i ? "cpu:2" : "cpu:1";
         snprintf(limited, sizeof limited, "log.dir=%s%d", scratch_path("limited"), i);
-        run_limited(40,
-                    (const char *[]){"run", "--set", limited, "--set", mode, "--devices", devices,
-                                     "--set", "train=20st", "--set", "checkpoint=5st", NULL});
+        run_limited(40, (const char *[]){"run", "--set", limited, "--set", mode, "--devices", devices, "--set",
+                                         "train=20st", "--set", "checkpoint=5st", NULL});
         fails_whole(mode, i ? "limited1/ckpt" : "limited0/ckpt");
         assert_non_null(strstr(p.err, "was not saved"));
     }

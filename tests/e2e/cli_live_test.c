@@ -30,9 +30,8 @@ static int tear_down(void **state) {
 /* ---- a client ---- */
 /* The body's place in 'to', which holds the whole answer; NULL: nobody is there. */
 static const char *get(const char *target, char *to, size_t room) {
-    struct sockaddr_in a = {.sin_family = AF_INET,
-                            .sin_port = htons((uint16_t)port),
-                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in a = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct timeval limit = {10, 0};
     size_t n = 0;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -62,9 +61,8 @@ static void start(const char *name, const char *mode, const char *length, bool s
     snprintf(dir, sizeof dir, "log.dir=%s", scratch_path(name));
     snprintf(set_mode, sizeof set_mode, "mode=%s", mode);
     snprintf(set_length, sizeof set_length, "train=%s", length);
-    program_start(&p, (const char *const[]){"run", "--json", "--set", dir, "--set", set_mode,
-                                            "--set", set_length, "--devices",
-                                            strcmp(mode, "single") ? "cpu:2" : "cpu:1", "--set",
+    program_start(&p, (const char *const[]){"run", "--json", "--set", dir, "--set", set_mode, "--set", set_length,
+                                            "--devices", strcmp(mode, "single") ? "cpu:2" : "cpu:1", "--set",
                                             "checkpoint.every=off", "--set", "batch.shards=2",
                                             shown ? "--dashboard=0" : NULL, NULL});
     if (!shown) return;
@@ -108,8 +106,7 @@ static bool look(struct seen *s) {
     const char *line = get(target, text, sizeof text);
     if (!line) return false;
     s->next = atoll(strstr(text, "Engine-Next: ") + 13);
-    for (const char *end; (end = strchr(line, '\n')); line = end + 1)
-        see_line(s, line, (size_t)(end - line));
+    for (const char *end; (end = strchr(line, '\n')); line = end + 1) see_line(s, line, (size_t)(end - line));
     s->ended |= ended;
     return true;
 }
@@ -202,8 +199,7 @@ static void what_is_in_the_way_is_named(void **state) {
 static const char *find_browser(void) {
     static const char *const names[] = {"chromium", "chromium-browser", "google-chrome"};
     for (int i = 0; i < 3; i++) {
-        program_spawn(&browser,
-                      (const char *const[]){"sh", "-c", "command -v \"$1\"", "sh", names[i], NULL});
+        program_spawn(&browser, (const char *const[]){"sh", "-c", "command -v \"$1\"", "sh", names[i], NULL});
         program_wait(&browser, 10);
         if (browser.code == 0) return names[i];
     }
@@ -215,10 +211,9 @@ static const char *find_browser(void) {
 static const char *browse(const char *name, const char *url) {
     char profile[600];
     snprintf(profile, sizeof profile, "--user-data-dir=%s", scratch_path("profile"));
-    program_spawn(&browser, (const char *const[]){
-                                name, "--headless", "--no-sandbox", "--disable-gpu",
-                                "--enable-logging=stderr", "--window-size=1400,1000",
-                                "--virtual-time-budget=4000", "--dump-dom", profile, url, NULL});
+    program_spawn(&browser, (const char *const[]){name, "--headless", "--no-sandbox", "--disable-gpu",
+                                                  "--enable-logging=stderr", "--window-size=1400,1000",
+                                                  "--virtual-time-budget=4000", "--dump-dom", profile, url, NULL});
     assert_true(program_wait(&browser, 120));
     if (strstr(browser.err, "CONSOLE")) fail_msg("%s", strstr(browser.err, "CONSOLE"));
     return browser.out;
@@ -292,8 +287,7 @@ static void a_browser_shows_it(void **state) {
     if (!name) return;
     start("browsed", "ddp", "1000000st", true);
     struct seen s = {0};
-    while ((s.vals < 2 || s.ranks < 2) && look(&s))
-        nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    while ((s.vals < 2 || s.ranks < 2) && look(&s)) nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
     snprintf(url, sizeof url, "http://127.0.0.1:%d/", port);
     const char *dom = browse(name, url); /* as it is served: the real answers, the real policy */
     assert_non_null(strstr(dom, ">running</span>"));
@@ -307,8 +301,7 @@ static void a_browser_shows_it(void **state) {
     dom = browse(name, url);
     for (int i = 0; i < 2; i++) {
         char wanted[100];
-        snprintf(wanted, sizeof wanted,
-                 "seen %d over 0 plots 4 lines 10 outside 0 small 0 rows 2 errors 0 running",
+        snprintf(wanted, sizeof wanted, "seen %d over 0 plots 4 lines 10 outside 0 small 0 rows 2 errors 0 running",
                  i ? 360 : 1280);
         if (!strstr(dom, wanted)) fail_msg("not '%s': %.400s", wanted, dom);
     }

@@ -14,9 +14,9 @@
 
 static struct program control, other;
 
-#define SETS(...)                                                                                  \
-    (const char *const[]) {                                                                        \
-        __VA_ARGS__, NULL                                                                          \
+#define SETS(...)                                                                                                      \
+    (const char *const[]) {                                                                                            \
+        __VA_ARGS__, NULL                                                                                              \
     }
 
 static void start(struct program *p, const char *const *first, const char *const *more) {
@@ -76,8 +76,7 @@ static double exact(double v) {
 }
 
 /* Rank 'rank' has the positions p of the batch with p mod RANKS = rank, however many shards. */
-static int gradient(const struct by_hand *h, int rank, const int64_t *order, int64_t size,
-                    double *g, double *loss) {
+static int gradient(const struct by_hand *h, int rank, const int64_t *order, int64_t size, double *g, double *loss) {
     int n = 0;
     for (int64_t p = rank; p < size; p += RANKS) {
         double off = -target(order[p]);
@@ -111,8 +110,7 @@ static void mean(double v[RANKS][FEATURES]) {
 
 /* Meets every 'every' steps, and after those of a multiple of 'eval'. */
 static void train_by_hand(struct by_hand *h, int every, int eval, bool state, uint64_t seed) {
-    struct sampler s = {
-        .size = SAMPLES, .batch = BATCH, .shards = RANKS, .shuffle = true, .seed = seed};
+    struct sampler s = {.size = SAMPLES, .batch = BATCH, .shards = RANKS, .shuffle = true, .seed = seed};
     int64_t order[2 * SAMPLES], per_epoch = sampler_steps(&s);
     memset(h, 0, sizeof *h);
     for (int r = 0; r < RANKS; r++) memcpy(h->w[r], first_weights, sizeof first_weights);
@@ -129,16 +127,11 @@ static void train_by_hand(struct by_hand *h, int every, int eval, bool state, ui
 static void write_data(void) {
     FILE *f = fopen(scratch_path("toy.csv"), "w");
     assert_non_null(f);
-    for (int s = 0; s < SAMPLES; s++)
-        fprintf(f, "%g,%g,%g\n", feature(s, 0), feature(s, 1), target(s));
+    for (int s = 0; s < SAMPLES; s++) fprintf(f, "%g,%g,%g\n", feature(s, 0), feature(s, 1), target(s));
     assert_int_equal(fclose(f), 0);
     float w[FEATURES] = {0.5f, -1};
-    const struct st_tensor t = {.name = "linear1.weight",
-                                .dtype = "F32",
-                                .ndim = 2,
-                                .dim = {1, FEATURES},
-                                .data = w,
-                                .bytes = sizeof w};
+    const struct st_tensor t = {
+        .name = "linear1.weight", .dtype = "F32", .ndim = 2, .dim = {1, FEATURES}, .data = w, .bytes = sizeof w};
     const char *const metadata[][2] = {{"format", "pt"}};
     uint32_t crc;
     int64_t bytes;
@@ -179,8 +172,8 @@ static void as_by_hand(void **state) {
     } ways[] = {{1000, 1000, "2"}, {2, 1000, "2"}, {2, 1000, "4"}, {4, 3, "2"}, {3, 1000, "2"}};
     write_data();
     char data[700], model[700], sync[64], eval[64], batch[64];
-    snprintf(data, sizeof data, "data={train: '%s', val: '%s', normalize: off}",
-             scratch_path("toy.csv"), scratch_path("toy.csv"));
+    snprintf(data, sizeof data, "data={train: '%s', val: '%s', normalize: off}", scratch_path("toy.csv"),
+             scratch_path("toy.csv"));
     snprintf(model, sizeof model, "model={layers: [{linear: {units: 1, bias: false}}], init: '%s'}",
              scratch_path("toy.safetensors"));
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
@@ -192,9 +185,8 @@ static void as_by_hand(void **state) {
             snprintf(eval, sizeof eval, "eval=%dst", ways[i].eval);
             snprintf(batch, sizeof batch, "batch={size: %d, shards: %s}", BATCH, ways[i].shards);
             run(&other,
-                SETS(data, model, "mode=ddp", "devices=cpu:2", "threads=1", "loss=mse", "seed=3",
-                     "train=6st", "checkpoint=off",
-                     "optimizer={name: sgd, lr: 0.25, momentum: 0.5}"),
+                SETS(data, model, "mode=ddp", "devices=cpu:2", "threads=1", "loss=mse", "seed=3", "train=6st",
+                     "checkpoint=off", "optimizer={name: sgd, lr: 0.25, momentum: 0.5}"),
                 SETS(sync, eval, batch));
             assert_by_hand(&h, sync);
         }
@@ -270,8 +262,7 @@ static void sends_less(void **state) {
         if (fabs(ratio / every[i] - 1) > 0.02) fail_msg("%s: %g times fewer bytes", sync, ratio);
     }
     /* adam's state is twice the weights */
-    double ratio =
-        ddp / bytes_a_step("ddp.sync={every: 12, state: average}", "comm.algorithm=direct");
+    double ratio = ddp / bytes_a_step("ddp.sync={every: 12, state: average}", "comm.algorithm=direct");
     if (fabs(ratio / 4 - 1) > 0.1) fail_msg("with the state: %g times fewer bytes", ratio);
 }
 
@@ -288,8 +279,7 @@ static void a_step_has_its_share_of_a_meeting(void **state) {
 
 static void resumes(void **state) {
     (void)state;
-    static const char *const ways[] = {"ddp.sync={every: 6, state: average}",
-                                       "ddp.sync={every: 6, state: local}"};
+    static const char *const ways[] = {"ddp.sync={every: 6, state: average}", "ddp.sync={every: 6, state: local}"};
     for (int i = 0; i < 2; i++) {
         char dir[600], set[700], resume[700];
         snprintf(dir, sizeof dir, "%s%d", scratch_path("resume-"), i);
@@ -302,8 +292,7 @@ static void resumes(void **state) {
         assert_non_null(strstr(other.err, "at step 30"));
         /* With the state of one rank for all, the run goes on as another one, and says so. */
         assert_true(same(&control, &other) == (i == 0));
-        assert_true(!!strstr(other.err, "the optimizer's state in the checkpoint is rank 0's") ==
-                    (i == 1));
+        assert_true(!!strstr(other.err, "the optimizer's state in the checkpoint is rank 0's") == (i == 1));
     }
 }
 
@@ -332,8 +321,8 @@ static void diverges_together(void **state) {
     (void)state;
     start(&other, network, SETS("ddp.sync=16", "optimizer={name: sgd, lr: 1e30}"));
     finish(&other);
-    if (other.code != 1 || !strstr(other.err, "diverged: the loss of step 2 is") ||
-        strstr(other.err, "lost") || strstr(other.err, "has left"))
+    if (other.code != 1 || !strstr(other.err, "diverged: the loss of step 2 is") || strstr(other.err, "lost") ||
+        strstr(other.err, "has left"))
         fail_msg("exit code %d\n%s", other.code, other.err);
 }
 
@@ -345,8 +334,7 @@ static void a_nan_without_samples(void **state) {
     for (int i = 0; i < 2; i++) {
         char fault[80];
         snprintf(fault, sizeof fault, "inject.fault={device: 3, step: 2, kind: %s}", faults[i]);
-        start(&other, network,
-              SETS("ddp.sync=4", "data={set: digits, train: 65, val: 50}", "train=8st", fault));
+        start(&other, network, SETS("ddp.sync=4", "data={set: digits, train: 65, val: 50}", "train=8st", fault));
         finish(&other);
         if (other.code != i || !strstr(other.err, "diverged: the loss of step 3 is nan") != !i)
             fail_msg("%s: exit code %d\n%s", fault, other.code, other.err);
@@ -376,8 +364,7 @@ static void refused(void **state) {
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         const char *devices = strstr(bad[i][0], "single") ? "devices=cpu:1" : "devices=cpu:2";
-        program_run(&other, 20, "run", "--set", devices, "--set", "ddp.sync=4", "--set", bad[i][0],
-                    NULL);
+        program_run(&other, 20, "run", "--set", devices, "--set", "ddp.sync=4", "--set", bad[i][0], NULL);
         if (other.code != 78 || !strstr(other.err, bad[i][1]))
             fail_msg("%s: exit code %d\n%s", bad[i][0], other.code, other.err);
     }

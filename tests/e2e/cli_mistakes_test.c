@@ -47,8 +47,8 @@ static void the_order_repeats(void **state) {
     enum { EPOCH = 16 };
     double loss[2 * EPOCH];
     for (int i = 0; i < 4; i++) {
-        const char *const more[] = {modes[i % 2], "data={set: digits, train: 1000, val: 50}",
-                                    "train=2ep", "optimizer.lr=1e-30", NULL};
+        const char *const more[] = {modes[i % 2], "data={set: digits, train: 1000, val: 50}", "train=2ep",
+                                    "optimizer.lr=1e-30", NULL};
         const struct result r = train(i / 2 ? "no_set_epoch" : "none", more);
         training_numbers(r.dir, "loss", loss, 2 * EPOCH);
         int equal = 0;
@@ -81,12 +81,11 @@ static void samples_are_never_seen(void **state) {
 static void ranks_begin_apart(void **state) {
     (void)state;
     for (int i = 0; i < 2; i++) {
-        const char *const more[] = {modes[i], "model=mlp", "train=4ep",
-                                    "data={set: digits, train: 1000, val: 1000}", NULL};
+        const char *const more[] = {modes[i], "model=mlp", "train=4ep", "data={set: digits, train: 1000, val: 1000}",
+                                    NULL};
         const struct result right = train("none", more), wrong = train("no_broadcast", more);
         double harm = right.accuracy - wrong.accuracy;
-        print_message("%s: accuracy %.4f, with the mistake %.4f\n", modes[i], right.accuracy,
-                      wrong.accuracy);
+        print_message("%s: accuracy %.4f, with the mistake %.4f\n", modes[i], right.accuracy, wrong.accuracy);
         assert_false(same(&right, &wrong));
         if (i)
             assert_true(harm > 0.1); /* ddp's never meet again; dp's server sends its own */
@@ -121,8 +120,7 @@ static void samples_count_twice(void **state) {
                                         "data={set: digits, train: 1000, val: 3}", NULL};
     const struct result control = train("none", alone), three = train("none", first);
     for (int i = 0; i < 2; i++) {
-        const char *const more[] = {modes[i], "train=4ep",
-                                    "data={set: digits, train: 1000, val: 101}", NULL};
+        const char *const more[] = {modes[i], "train=4ep", "data={set: digits, train: 1000, val: 101}", NULL};
         const struct result right = train("none", more), wrong = train("padded_eval", more);
         assert_true(right.samples == 101 && wrong.samples == 104);
         assert_true(right.accuracy == control.accuracy && right.loss == control.loss);
@@ -137,8 +135,7 @@ static void samples_count_twice(void **state) {
 static void even_batches_hide_it(void **state) {
     (void)state;
     for (int i = 0; i < 2; i++) {
-        const char *const more[] = {modes[i], "data={set: digits, train: 1024, val: 50}",
-                                    "train=2ep", NULL};
+        const char *const more[] = {modes[i], "data={set: digits, train: 1024, val: 50}", "train=2ep", NULL};
         const struct result right = train("none", more), wrong = train("mean_of_means", more);
         assert_true(same(&right, &wrong));
     }
@@ -197,8 +194,7 @@ static void resumes_as_it_was(void **state) {
         const struct result r = train(mistakes[i], more);
         char other[64];
         snprintf(other, sizeof other, "inject.mistake=%s", mistakes[!i]);
-        program_run(&p, 60, "run", scratch_path(r.dir), "--set", "train=20st", "--set", other,
-                    NULL);
+        program_run(&p, 60, "run", scratch_path(r.dir), "--set", "train=20st", "--set", other, NULL);
         assert_int_equal(p.code, 78);
         training_says(&p, "cannot resume from");
         training_says(&p, i ? "inject was '" : "inject was 'not set' when it was saved");

@@ -18,8 +18,7 @@ static void list_and_show(void **state) {
     assert_int_equal(p.code, 0);
     assert_says(p.out, "mlp ");
     assert_says(p.out, "hidden: [512, 512]");
-    program_run(&p, 10, "model", "show", "mlp", "--set", "model.hidden=[7]", "--classes", "3",
-                NULL);
+    program_run(&p, 10, "model", "show", "mlp", "--set", "model.hidden=[7]", "--classes", "3", NULL);
     assert_int_equal(p.code, 0);
     assert_says(p.out, "units: 7");
     assert_says(p.out, "units: 3");
@@ -37,9 +36,9 @@ static void shown_layers_train_as_the_zoo_does(void **state) {
     fclose(f);
     for (int i = 0; i < 2; i++) {
         snprintf(dir, sizeof dir, "log.dir=%s%d", scratch_path("shown-"), i);
-        program_run(&p, 60, "run", "--json", "--quiet", "--set", dir, "--set", "train=3st", "--set",
-                    "mode=single", "--set", "threads=1", "--set", "eval=off", "--set",
-                    "checkpoint=off", i ? path : "--set", i ? NULL : "model=lenet", NULL);
+        program_run(&p, 60, "run", "--json", "--quiet", "--set", dir, "--set", "train=3st", "--set", "mode=single",
+                    "--set", "threads=1", "--set", "eval=off", "--set", "checkpoint=off", i ? path : "--set",
+                    i ? NULL : "model=lenet", NULL);
         if (p.code != 0) fail_msg("%s", p.err);
         snprintf(hash[i], sizeof hash[i], "%s", program_string(&p, "weights_sha256"));
     }
@@ -66,8 +65,7 @@ static void sums_survive_being_resolved(void **state) {
     for (int i = 0; i < 2; i++) {
         program_run(&p, 10, "model", "summary", i ? again : path, "--json", NULL);
         if (p.code != 0) fail_msg("%s", p.err);
-        assert_int_equal(program_number(&p, "parameters"),
-                         (784 + 1) * 9 + (9 + 1) * 17 + (17 + 1) * 10);
+        assert_int_equal(program_number(&p, "parameters"), (784 + 1) * 9 + (9 + 1) * 17 + (17 + 1) * 10);
     }
 }
 
@@ -80,8 +78,7 @@ static void summary_counts(void **state) {
     assert_int_equal(program_number(&p, "bytes.gradients"), 61706 * 4);
     assert_int_equal(program_number(&p, "samples"), 8);
     /* conv1 28x28x6x25, conv2 10x10x16x6x25, 400x120, 120x84, 84x10 products */
-    assert_int_equal(program_number(&p, "flops_forward"),
-                     2 * (117600 + 240000 + 48000 + 10080 + 840));
+    assert_int_equal(program_number(&p, "flops_forward"), 2 * (117600 + 240000 + 48000 + 10080 + 840));
     assert_ok(pool_create(&pool));
     const struct json_value *root = program_json(&p, pool), *ready = json_get(root, "ready");
     assert_int_equal(json_get(root, "layers")->count, 12);
@@ -135,14 +132,12 @@ static void mistakes(void **state) {
 
 /* ---- weights of a file ---- */
 
-static void train(const char *name, const char *mode, const char *devices, const char *model,
-                  const char *length) {
+static void train(const char *name, const char *mode, const char *devices, const char *model, const char *length) {
     char dir[600];
     snprintf(dir, sizeof dir, "log.dir=%s", scratch_path(name));
-    program_run(&p, 60, "run", "--json", "--quiet", "--set", dir, "--set", mode, "--set", devices,
-                "--set", model, "--set", length, "--set", "batch={size: 64, shards: 2}", "--set",
-                "threads=1", "--set", "eval=off", "--set",
-                "data={set: digits, train: 400, val: 50}", NULL);
+    program_run(&p, 60, "run", "--json", "--quiet", "--set", dir, "--set", mode, "--set", devices, "--set", model,
+                "--set", length, "--set", "batch={size: 64, shards: 2}", "--set", "threads=1", "--set", "eval=off",
+                "--set", "data={set: digits, train: 400, val: 50}", NULL);
 }
 
 static void init_begins_with_the_weights_of_a_run(void **state) {
@@ -151,17 +146,14 @@ static void init_begins_with_the_weights_of_a_run(void **state) {
     train("first", "mode=single", "devices=cpu:1", "model={zoo: mlp, hidden: [16]}", "train=60st");
     if (p.code != 0) fail_msg("%s", p.err);
     snprintf(first, sizeof first, "%s", program_string(&p, "weights_sha256"));
-    snprintf(model[0], sizeof model[0], "model={zoo: mlp, hidden: [16], init: %s}",
-             scratch_path("first"));
+    snprintf(model[0], sizeof model[0], "model={zoo: mlp, hidden: [16], init: %s}", scratch_path("first"));
     snprintf(model[1], sizeof model[1],
-             "model={zoo: mlp, hidden: [16], init: %s/ckpt/step-000000060/model.safetensors}",
-             scratch_path("first"));
+             "model={zoo: mlp, hidden: [16], init: %s/ckpt/step-000000060/model.safetensors}", scratch_path("first"));
     static const char *const modes[] = {"mode=single", "mode=dp", "mode=ddp", "mode=ddp"};
     for (int i = 0; i < 4; i++) {
         char name[16];
         snprintf(name, sizeof name, "again-%d", i);
-        train(name, modes[i], i ? "devices=cpu:2" : "devices=cpu:1", model[i == 3],
-              i ? "train=3st" : "train=1st");
+        train(name, modes[i], i ? "devices=cpu:2" : "devices=cpu:1", model[i == 3], i ? "train=3st" : "train=1st");
         if (p.code != 0) fail_msg("%s", p.err);
         double loss = program_number(&p, "train.loss");
         if (!(loss < 1.5)) fail_msg("%s begins anew: loss %g", modes[i], loss);
@@ -174,8 +166,7 @@ static void init_begins_with_the_weights_of_a_run(void **state) {
 static void a_new_head_is_left_as_it_begins(void **state) {
     (void)state;
     char model[1200];
-    snprintf(model, sizeof model, "model={zoo: mlp, hidden: [16, 16], init: %s}",
-             scratch_path("first"));
+    snprintf(model, sizeof model, "model={zoo: mlp, hidden: [16, 16], init: %s}", scratch_path("first"));
     train("head", "mode=single", "devices=cpu:1", model, "train=1st");
     assert_int_equal(p.code, 78);
     assert_says(p.err, "'fc3.weight' (10x16) is missing there");
@@ -192,8 +183,7 @@ static void resume_wins(void **state) {
     (void)state;
     char from[1100], model[1200], dir[600];
     snprintf(from, sizeof from, "%s", scratch_path("gone.safetensors"));
-    FILE *f = fopen(scratch_path("first/ckpt/step-000000060/model.safetensors"), "rb"),
-         *g = fopen(from, "wb");
+    FILE *f = fopen(scratch_path("first/ckpt/step-000000060/model.safetensors"), "rb"), *g = fopen(from, "wb");
     assert_true(f && g);
     for (int c; (c = fgetc(f)) != EOF;) fputc(c, g);
     fclose(f);

@@ -88,8 +88,7 @@ static void check_completion(const char *script, const struct command *c) {
         for (const struct option *o = form->options; o && o->name; o++) {
             if (!option_is_word(o)) find(c->name, line, o->name, " '");
             if (o->also) find(c->name, line, o->also, " '");
-            for (int k = 0; option_is_word(o) && (word = option_word(o, k, text)); k++)
-                find(c->name, line, word, " '");
+            for (int k = 0; option_is_word(o) && (word = option_word(o, k, text)); k++) find(c->name, line, word, " '");
         }
     }
 }
@@ -104,8 +103,7 @@ static void every_table_is_told_everywhere(void **state) {
     for (int i = 0; i < n; i++) {
         const struct command *form;
         for (int k = 0; (form = command_form(all[i], k)); k++)
-            for (const struct option *o = form->options; o && o->name; o++)
-                options += !option_is_word(o);
+            for (const struct option *o = form->options; o && o->name; o++) options += !option_is_word(o);
         program_run(&p, 10, "help", all[i]->name, NULL);
         assert_int_equal(p.code, 0);
         check_tables("help", all[i]);
@@ -174,10 +172,9 @@ static void readers_of_roff_find_nothing_wrong(void **state) {
 
 /* What bash offers at the end of the line. */
 static const char *complete(const char *line) {
-    static const char script[] =
-        ". \"$1\"; COMP_LINE=$2 COMP_POINT=${#2}; _engine; printf '%s ' \"${COMPREPLY[@]}\"";
-    program_spawn(&p, (const char *const[]){"bash", "--norc", "-c", script, "bash",
-                                            scratch_path("engine.bash"), line, NULL});
+    static const char script[] = ". \"$1\"; COMP_LINE=$2 COMP_POINT=${#2}; _engine; printf '%s ' \"${COMPREPLY[@]}\"";
+    program_spawn(
+        &p, (const char *const[]){"bash", "--norc", "-c", script, "bash", scratch_path("engine.bash"), line, NULL});
     program_wait(&p, 10);
     assert_string_equal(p.err, "");
     return p.out;
@@ -232,8 +229,7 @@ static void fish_completes(void **state) {
     (void)state;
     if (!is_here("fish")) return;
     static const char script[] = "source $argv[1]; complete -C 'engine run --set optimizer.mom'";
-    program_spawn(&p,
-                  (const char *const[]){"fish", "-N", "-c", script, scratch_path("fish"), NULL});
+    program_spawn(&p, (const char *const[]){"fish", "-N", "-c", script, scratch_path("fish"), NULL});
     program_wait(&p, 20);
     assert_non_null(strstr(p.out, "optimizer.momentum="));
 }

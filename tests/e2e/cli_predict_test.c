@@ -21,13 +21,11 @@ static const char *log_dir(const char *name) {
 
 /* Two classes, above and below a line, as a pair of .npy files. */
 enum { SAMPLES = 120 };
-static void write_npy(const char *path, const char *descr, const char *shape, const void *data,
-                      size_t bytes) {
+static void write_npy(const char *path, const char *descr, const char *shape, const void *data, size_t bytes) {
     char header[119];
     FILE *f = fopen(path, "wb");
     assert_non_null(f);
-    int n = snprintf(header, sizeof header,
-                     "{'descr': '%s', 'fortran_order': False, 'shape': %s, }", descr, shape);
+    int n = snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }", descr, shape);
     memset(header + n, ' ', sizeof header - (size_t)n);
     header[117] = '\n';
     fwrite("\x93NUMPY\x01\x00\x76\x00", 1, 10, f);
@@ -53,10 +51,9 @@ static int train_on_files(void **state) {
     write_npy(scratch_path("y.npy"), "<i4", "(120,)", y, sizeof y);
     char data[700];
     snprintf(data, sizeof data, "data={set: npy, train: %s, val: 20}", samples_path);
-    program_run(&p, 60, "run", "--json", "--quiet", "--set", data, "--set", "mode=dp", "--set",
-                "devices=cpu:2", "--set", "model={layers: [{linear: 8}, relu, {linear: 2}]}",
-                "--set", "batch={size: 20, shards: 2}", "--set", "train=60ep", "--set",
-                "optimizer={name: adam, lr: 0.05}", "--set", log_dir("lines"), NULL);
+    program_run(&p, 60, "run", "--json", "--quiet", "--set", data, "--set", "mode=dp", "--set", "devices=cpu:2",
+                "--set", "model={layers: [{linear: 8}, relu, {linear: 2}]}", "--set", "batch={size: 20, shards: 2}",
+                "--set", "train=60ep", "--set", "optimizer={name: adam, lr: 0.05}", "--set", log_dir("lines"), NULL);
     return p.code;
 }
 
@@ -64,9 +61,8 @@ static int train_on_files(void **state) {
 static const struct json_value *answers(struct pool *pool) {
     const struct json_value *v;
     assert_int_equal(p.code, 0);
-    assert_ok(json_parse(p.out, strlen(p.out),
-                         (struct json_limits){.depth = 8, .entries = 10000, .text = 4096}, pool,
-                         &v));
+    assert_ok(
+        json_parse(p.out, strlen(p.out), (struct json_limits){.depth = 8, .entries = 10000, .text = 4096}, pool, &v));
     return v;
 }
 
@@ -92,8 +88,7 @@ static void answers_agree_with_evaluation(void **state) {
     assert_int_equal(all->count, 20);
     for (int i = 0; i < 20; i++) {
         const struct json_value *one = &all->children[i];
-        double first = number(top(one, 0), "probability"),
-               second = number(top(one, 1), "probability");
+        double first = number(top(one, 0), "probability"), second = number(top(one, 1), "probability");
         assert_int_equal((int)number(one, "sample"), i);
         assert_true(first >= second && fabs(first + second - 1) < 1e-5);
         right += number(top(one, 0), "label") == number(one, "truth");
@@ -128,8 +123,8 @@ static void a_file_is_as_good_as_the_set(void **state) {
 static void numbers_are_told_as_they_are(void **state) {
     (void)state;
     program_run(&p, 60, "run", "--json", "--quiet", "--set", "mode=single", "--set",
-                "data={set: digits, train: 100, val: 50}", "--set", "train=2st", "--set",
-                "loss=mse", "--set", log_dir("mse"), NULL);
+                "data={set: digits, train: 100, val: 50}", "--set", "train=2st", "--set", "loss=mse", "--set",
+                log_dir("mse"), NULL);
     assert_int_equal(p.code, 0);
     program_run(&p, 30, "predict", scratch_path("mse"), "val:0", "--json", NULL);
     struct pool *pool;
@@ -153,9 +148,9 @@ static void pictures_are_named(void **state) {
         png_put(one, i, i % 2 ? 30 : 20, i % 2 ? 20 : 30, PNG_COLOR_TYPE_RGB, 8);
     }
     snprintf(data, sizeof data, "data={set: images, train: %s, val: 4, size: 12}", folder);
-    program_run(&p, 60, "run", "--json", "--quiet", "--set", data, "--set", "mode=single", "--set",
-                "devices=cpu:1", "--set", "model={layers: [flatten, {linear: 2}]}", "--set",
-                "batch=4", "--set", "train=2ep", "--set", log_dir("named"), NULL);
+    program_run(&p, 60, "run", "--json", "--quiet", "--set", data, "--set", "mode=single", "--set", "devices=cpu:1",
+                "--set", "model={layers: [flatten, {linear: 2}]}", "--set", "batch=4", "--set", "train=2ep", "--set",
+                log_dir("named"), NULL);
     assert_int_equal(p.code, 0);
     char dir[600];
     snprintf(dir, sizeof dir, "%s", scratch_path("named"));
@@ -218,12 +213,12 @@ static char writer[600];
 static void a_network_of_text_is_trained(void **state) {
     (void)state;
     snprintf(writer, sizeof writer, "%s", scratch_path("writer"));
-    program_run(&p, 120, "run", "--json", "--quiet", "--set", "mode=ddp", "--set", "devices=cpu:2",
-                "--set", "model={zoo: gpt, depth: 1, width: 32, heads: 2}", "--set",
-                "data={set: grammar, train: 2000, val: 64, context: 32}", "--set", "batch=32",
-                "--set", "train={for: 6ep, until: {val.perplexity: 6}}", "--set",
-                "optimizer={name: adamw, lr: 0.01}", "--set", "threads=1", "--set",
-                "checkpoint={every: 1ep, best: val.perplexity}", "--set", log_dir("writer"), NULL);
+    program_run(&p, 120, "run", "--json", "--quiet", "--set", "mode=ddp", "--set", "devices=cpu:2", "--set",
+                "model={zoo: gpt, depth: 1, width: 32, heads: 2}", "--set",
+                "data={set: grammar, train: 2000, val: 64, context: 32}", "--set", "batch=32", "--set",
+                "train={for: 6ep, until: {val.perplexity: 6}}", "--set", "optimizer={name: adamw, lr: 0.01}", "--set",
+                "threads=1", "--set", "checkpoint={every: 1ep, best: val.perplexity}", "--set", log_dir("writer"),
+                NULL);
     assert_int_equal(p.code, 0);
     double perplexity = program_number(&p, "val.perplexity");
     assert_true(fabs(log(perplexity) - program_number(&p, "val.loss")) < 1e-6);
@@ -234,8 +229,8 @@ static void text_is_a_function_of_its_seed(void **state) {
     (void)state;
     static char first[4096];
     for (int i = 0; i < 3; i++) {
-        program_run(&p, 60, "generate", writer, "--prompt", "the ", "--tokens", "100", "--seed",
-                    i < 2 ? "7" : "8", NULL);
+        program_run(&p, 60, "generate", writer, "--prompt", "the ", "--tokens", "100", "--seed", i < 2 ? "7" : "8",
+                    NULL);
         assert_int_equal(p.code, 0);
         assert_int_equal(strlen(p.out), 4 + 100 + 1);
         assert_memory_equal(p.out, "the ", 4);
@@ -261,8 +256,7 @@ static void the_likeliest_text_is_one(void **state) {
     /* what follows the text so far is the same when it is given as the prompt */
     char prompt[61];
     snprintf(prompt, sizeof prompt, "%.60s", first);
-    program_run(&p, 60, "generate", writer, "--tokens", "20", "--temperature", "0", "--prompt",
-                prompt, NULL);
+    program_run(&p, 60, "generate", writer, "--tokens", "20", "--temperature", "0", "--prompt", prompt, NULL);
     assert_string_equal(p.out, first);
     program_run(&p, 60, "predict", writer, "val:0", "--top", "2", NULL);
     assert_int_equal(p.code, 0);
@@ -298,14 +292,10 @@ static void wrong_wishes_are_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_agree_with_evaluation),
-        cmocka_unit_test(a_file_is_as_good_as_the_set),
-        cmocka_unit_test(numbers_are_told_as_they_are),
-        cmocka_unit_test(pictures_are_named),
-        cmocka_unit_test(wrong_inputs_are_told),
-        cmocka_unit_test(a_network_of_text_is_trained),
-        cmocka_unit_test(text_is_a_function_of_its_seed),
-        cmocka_unit_test(the_likeliest_text_is_one),
+        cmocka_unit_test(answers_agree_with_evaluation),  cmocka_unit_test(a_file_is_as_good_as_the_set),
+        cmocka_unit_test(numbers_are_told_as_they_are),   cmocka_unit_test(pictures_are_named),
+        cmocka_unit_test(wrong_inputs_are_told),          cmocka_unit_test(a_network_of_text_is_trained),
+        cmocka_unit_test(text_is_a_function_of_its_seed), cmocka_unit_test(the_likeliest_text_is_one),
         cmocka_unit_test(wrong_wishes_are_told),
     };
     return cmocka_run_group_tests_name("predict", tests, train_on_files, NULL);

@@ -9,11 +9,9 @@
 
 enum { SAMPLES = 64, PIXELS = 784, STEPS = 20 };
 
-static void write_npy(const char *path, const char *dtype, const char *shape, const void *data,
-                      size_t n) {
+static void write_npy(const char *path, const char *dtype, const char *shape, const void *data, size_t n) {
     char header[128];
-    int used = snprintf(header + 10, 118, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }",
-                        dtype, shape);
+    int used = snprintf(header + 10, 118, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }", dtype, shape);
     memcpy(header, "\x93NUMPY\x01\x00\x76\x00", 10);
     memset(header + 10 + used, ' ', (size_t)(117 - used));
     header[127] = '\n';
@@ -61,19 +59,17 @@ static void compare(const char *model, const char *devices) {
     snprintf(set, sizeof set, "model=%s", model);
     snprintf(path, sizeof path, "%s-%s", model, devices);
     snprintf(dir, sizeof dir, "log.dir=%s", scratch_path(path));
-    program_run(&p, 60, "run", "--json", "--quiet", "--set", data, "--set", set, "--set",
-                "batch=64", "--set", "train=20st", "--set",
-                "optimizer={name: sgd, lr: 0.05, momentum: 0.9, weight_decay: 1e-4}", "--set",
-                devices, "--set", strstr(devices, ":1") ? "mode=single" : "mode=ddp", "--set",
-                "checkpoint=off", "--set", "eval=off", "--set", "threads=1", "--set", dir, NULL);
+    program_run(&p, 60, "run", "--json", "--quiet", "--set", data, "--set", set, "--set", "batch=64", "--set",
+                "train=20st", "--set", "optimizer={name: sgd, lr: 0.05, momentum: 0.9, weight_decay: 1e-4}", "--set",
+                devices, "--set", strstr(devices, ":1") ? "mode=single" : "mode=ddp", "--set", "checkpoint=off",
+                "--set", "eval=off", "--set", "threads=1", "--set", dir, NULL);
     if (p.code != 0) fail_msg("%s", p.err);
     snprintf(path, sizeof path, "%s/metrics.jsonl", program_string(&p, "run_dir"));
     read_numbers(path, "\"loss\":", ours);
     snprintf(path, sizeof path, "%s/tests/reference/%s.txt", ENGINE_SOURCE_DIR, model);
     read_numbers(path, "", theirs);
     for (int i = 0; i < STEPS; i++) worst = fmax(worst, fabs(ours[i] - theirs[i]) / theirs[i]);
-    print_message("%s on %s: worst relative difference of 20 losses to PyTorch %.1e\n", model,
-                  devices, worst);
+    print_message("%s on %s: worst relative difference of 20 losses to PyTorch %.1e\n", model, devices, worst);
     if (!(worst < 1e-5)) fail_msg("%s differs from PyTorch by %g", model, worst);
 }
 
@@ -91,7 +87,6 @@ static void lenet_equals_pytorch(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(mlp_equals_pytorch),
-                                       cmocka_unit_test(lenet_equals_pytorch)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(mlp_equals_pytorch), cmocka_unit_test(lenet_equals_pytorch)};
     return cmocka_run_group_tests_name("PyTorch", tests, setup, NULL);
 }

@@ -12,8 +12,7 @@
 
 enum { STEPS = 64, BATCH = 32, PHASES_TOLD = 5 };
 static const char *const phase[PHASES_TOLD] = {"load", "forward", "backward", "comm", "update"};
-static const char *const total_of[PHASES_TOLD] = {"load", "forward", "backward", "comm_exposed",
-                                                  "update"};
+static const char *const total_of[PHASES_TOLD] = {"load", "forward", "backward", "comm_exposed", "update"};
 
 static struct program p;
 static struct pool *pool;
@@ -42,8 +41,7 @@ static void read_line(struct journal *j, const struct json_value *line) {
     j->lines++, j->steps = step--;
     j->ms[step] = number(line, "ms"), j->samples[step] = number(line, "samples");
     j->loss[step] = number(line, "loss");
-    for (int i = 0; i < PHASES_TOLD; i++)
-        j->phase[i][step] = number(json_get(line, "phase_ms"), phase[i]);
+    for (int i = 0; i < PHASES_TOLD; i++) j->phase[i][step] = number(json_get(line, "phase_ms"), phase[i]);
 }
 
 static void read_journal(const char *dir, struct journal *j) {
@@ -185,11 +183,10 @@ static void train(const char *dir, const char *steps, const char *more) {
     snprintf(log, sizeof log, "log.dir=%s", dir);
     snprintf(until, sizeof until, "train=%s", steps);
     program_run(&p, 120, "run", "--json", "--mode", "ddp", "--devices", "cpu:2", "--set",
-                "model={zoo: mlp, hidden: [64]}", "--set",
-                "data={set: digits, train: 320, val: 60}", "--set", "batch={size: 32, shards: 2}",
-                "--set", "eval=5st", "--set", "threads=1", "--set",
-                "checkpoint={every: 8st, resume: auto}", "--set", "run.restarts=1", "--set", log,
-                "--set", until, "--set", more, NULL);
+                "model={zoo: mlp, hidden: [64]}", "--set", "data={set: digits, train: 320, val: 60}", "--set",
+                "batch={size: 32, shards: 2}", "--set", "eval=5st", "--set", "threads=1", "--set",
+                "checkpoint={every: 8st, resume: auto}", "--set", "run.restarts=1", "--set", log, "--set", until,
+                "--set", more, NULL);
     if (p.code != 0) fail_msg("exit code %d:\n%s", p.code, p.err);
 }
 

@@ -15,10 +15,10 @@ static void train(const char *mode, const char *devices, char dir[512]) {
     char where[600];
     snprintf(dir, 512, "%s", scratch_path(mode));
     snprintf(where, sizeof where, "log.dir=%s", dir);
-    program_run(&p, 60, "run", "--quiet", "--mode", mode, "--devices", devices, "--set",
-                "threads=1", "--set", "train=12st", "--set", "batch={size: 32, shards: 2}", "--set",
-                "data={set: digits, train: 1000, val: 200}", "--set",
-                "comm.emulate.bandwidth=1Gbit", "--set", where, NULL);
+    program_run(&p, 60, "run", "--quiet", "--mode", mode, "--devices", devices, "--set", "threads=1", "--set",
+                "train=12st", "--set", "batch={size: 32, shards: 2}", "--set",
+                "data={set: digits, train: 1000, val: 200}", "--set", "comm.emulate.bandwidth=1Gbit", "--set", where,
+                NULL);
     if (p.code) fail_msg("%s", p.err);
 }
 
@@ -69,9 +69,8 @@ static void a_traced_run_tells_more(void **state) {
     char where[600];
     const char *dir = scratch_path("traced");
     snprintf(where, sizeof where, "log.dir=%s", dir);
-    program_run(&p, 60, "run", "--quiet", "--mode", "ddp", "--devices", "cpu:2", "--set",
-                "threads=1", "--set", "train=12st", "--set", "log.trace=4..10st", "--set",
-                "ddp.bucket=64KB", "--set", where, NULL);
+    program_run(&p, 60, "run", "--quiet", "--mode", "ddp", "--devices", "cpu:2", "--set", "threads=1", "--set",
+                "train=12st", "--set", "log.trace=4..10st", "--set", "ddp.bucket=64KB", "--set", where, NULL);
     if (p.code) fail_msg("%s", p.err);
     program_run(&p, 30, "report", dir, "-o", "-", NULL);
     static const char *const says[] = {"rank by rank",   "queued",      "on the wire",

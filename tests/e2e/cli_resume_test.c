@@ -44,11 +44,9 @@ static void finish(struct program *p) {
 static struct program control, other;
 
 static void assert_same(const char *what) {
-    if (strcmp(program_string(&control, "weights_sha256"),
-               program_string(&other, "weights_sha256")) != 0)
+    if (strcmp(program_string(&control, "weights_sha256"), program_string(&other, "weights_sha256")) != 0)
         fail_msg("%s: weights differ", what);
-    if (strcmp(program_string(&control, "losses_sha256"),
-               program_string(&other, "losses_sha256")) != 0)
+    if (strcmp(program_string(&control, "losses_sha256"), program_string(&other, "losses_sha256")) != 0)
         fail_msg("%s: losses differ", what);
 }
 
@@ -71,12 +69,11 @@ static void killed_at_random(void **state) {
     int resumed = 0;
     for (int i = 0; i < KILLS; i++) {
         char dir[64], what[128];
-        int a = (int)rng_below(key, (uint64_t)i, 0, PLACES),
-            b = (int)rng_below(key, (uint64_t)i, 1, PLACES);
+        int a = (int)rng_below(key, (uint64_t)i, 0, PLACES), b = (int)rng_below(key, (uint64_t)i, 1, PLACES);
         int step = 1 + (int)rng_below(key, (uint64_t)i, 2, 60);
         snprintf(dir, sizeof dir, "kill-%d", i);
-        snprintf(what, sizeof what, "%s:%d killed at step %d, resumed as %s:%d", places[a].mode,
-                 places[a].devices, step, places[b].mode, places[b].devices);
+        snprintf(what, sizeof what, "%s:%d killed at step %d, resumed as %s:%d", places[a].mode, places[a].devices,
+                 step, places[b].mode, places[b].devices);
         start(&other, scratch_path(dir), places[a].mode, places[a].devices);
         char text[32];
         snprintf(text, sizeof text, "step=%d/", step);
@@ -149,14 +146,12 @@ static void another_experiment_is_refused(void **state) {
     char dir[600], log[600];
     snprintf(dir, sizeof dir, "checkpoint.resume=%s", scratch_path("control"));
     snprintf(log, sizeof log, "log.dir=%s", scratch_path("refused"));
-    program_run(&other, 30, "run", "--set", "model={zoo: mlp, hidden: [128, 64], dropout: 0.1}",
-                "--set", "data={set: digits, train: 500, val: 50}", "--set",
-                "batch={size: 32, shards: 8}", "--set", dir, "--set", "optimizer=adam", "--set",
-                "devices=cpu:1", "--set", "mode=single", "--set", log, NULL);
+    program_run(&other, 30, "run", "--set", "model={zoo: mlp, hidden: [128, 64], dropout: 0.1}", "--set",
+                "data={set: digits, train: 500, val: 50}", "--set", "batch={size: 32, shards: 8}", "--set", dir,
+                "--set", "optimizer=adam", "--set", "devices=cpu:1", "--set", "mode=single", "--set", log, NULL);
     assert_int_equal(other.code, 78);
     assert_non_null(strstr(other.err, "batch"));
-    program_run(&other, 30, "run", "--set", "checkpoint.resume=/no/such/folder", "--set", log,
-                NULL);
+    program_run(&other, 30, "run", "--set", "checkpoint.resume=/no/such/folder", "--set", log, NULL);
     assert_int_equal(other.code, 66);
 }
 
@@ -193,13 +188,11 @@ static void a_directory_goes_on_in_another_mode(void **state) {
 /* The link of the mode before was chosen, and binds nobody, whatever else of the exchange is set. */
 static void other_keys_leave_the_link_to_choose(void **state) {
     (void)state;
-    static const char *const keys[] = {"comm.timeout=30s", "comm={timeout: 30s}",
-                                       "comm.order=auto"};
+    static const char *const keys[] = {"comm.timeout=30s", "comm={timeout: 30s}", "comm.order=auto"};
     char dir[600], set[620];
     snprintf(dir, sizeof dir, "%s", scratch_path("linked"));
     snprintf(set, sizeof set, "log.dir=%s", dir);
-    program_run(&other, 60, "run", "--mode", "ddp", "--devices", "cpu:2", "--set", "train=3st",
-                "--set", set, NULL);
+    program_run(&other, 60, "run", "--mode", "ddp", "--devices", "cpu:2", "--set", "train=3st", "--set", set, NULL);
     assert_int_equal(other.code, 0);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         program_run(&other, 60, "run", dir, "--mode", i % 2 ? "ddp" : "dp", "--set", keys[i], NULL);
@@ -219,9 +212,8 @@ static void first_weights_are_no_part_of_a_run(void **state) {
     for (int i = 0; i < 2; i++) {
         program_run(&other, 60, "run", "--json", "--set",
                     i ? "model={zoo: mlp, hidden: [128, 64], dropout: 0.1}" : model, "--set",
-                    "data={set: digits, train: 500, val: 50}", "--set",
-                    i ? "train=2ep" : "train=1ep", "--set", checkpoint, "--set", set, "--set",
-                    "mode=single", "--set", "devices=cpu:1", NULL);
+                    "data={set: digits, train: 500, val: 50}", "--set", i ? "train=2ep" : "train=1ep", "--set",
+                    checkpoint, "--set", set, "--set", "mode=single", "--set", "devices=cpu:1", NULL);
         if (other.code != 0) fail_msg("exit code %d:\n%s", other.code, other.err);
         assert_true((strstr(other.err, "resuming from") != NULL) == (i == 1));
     }

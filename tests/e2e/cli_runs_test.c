@@ -17,8 +17,7 @@ static const char *const places[][2] = {
 enum { PLACES = sizeof places / sizeof *places };
 
 static void ends_with(int code) {
-    if (!program_wait(&p, 120) || p.code != code)
-        fail_msg("exit code %d, not %d:\n%s", p.code, code, p.err);
+    if (!program_wait(&p, 120) || p.code != code) fail_msg("exit code %d, not %d:\n%s", p.code, code, p.err);
 }
 
 /* Nothing here is about being late, which a busy machine may make any rank. */
@@ -74,12 +73,11 @@ static void others_checkpoints_are_left_alone(void **state) {
         char dir[32], elsewhere[32];
         snprintf(dir, sizeof dir, "taken-%d", i);
         snprintf(elsewhere, sizeof elsewhere, "free-%d", i);
-        const char *const first[] = {places[i][0], places[i][1], "checkpoint=5st", "train=35st",
-                                     NULL};
+        const char *const first[] = {places[i][0], places[i][1], "checkpoint=5st", "train=35st", NULL};
         const char *const second[] = {places[i][0], places[i][1],         "checkpoint=5st",
                                       "train=60st", "optimizer.lr=0.001", NULL};
-        const char *const resumed[] = {places[i][0], places[i][1],
-                                       "checkpoint={every: 5st, resume: auto}", "train=40st", NULL};
+        const char *const resumed[] = {places[i][0], places[i][1], "checkpoint={every: 5st, resume: auto}",
+                                       "train=40st", NULL};
         start(dir, first);
         ends_with(0);
         char *before = all_files(dir), id[32];
@@ -110,8 +108,7 @@ static void what_was_recorded_goes(void **state) {
     const char *const first[] = {"checkpoint=off", "train=9st", "log.trace=2..3st",
                                  "log.sinks=[jsonl, csv, tensorboard]", NULL};
     const char *const second[] = {"checkpoint=off", "devices=cpu:2", "train=5st", NULL};
-    static const char *const gone[] = {"trace.json",  "trace",     "tb",
-                                       "metrics.csv", "rank2.log", "flight/rank2.bin"};
+    static const char *const gone[] = {"trace.json", "trace", "tb", "metrics.csv", "rank2.log", "flight/rank2.bin"};
     start("again", first);
     ends_with(0);
     for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
@@ -143,13 +140,12 @@ static void a_run_keeps_its_id(void **state) {
     assert_true(program_wait(&p, 10));
     char id[32], resume[700];
     snprintf(id, sizeof id, "%s", id_in("kept", "run.json"));
-    program_run(&p, 60, "run", scratch_path("kept"), "--json", "--mode", "ddp", "--devices",
-                "cpu:4", "--set", "train=60st", NULL);
+    program_run(&p, 60, "run", scratch_path("kept"), "--json", "--mode", "ddp", "--devices", "cpu:4", "--set",
+                "train=60st", NULL);
     assert_int_equal(p.code, 0);
     assert_string_equal(program_string(&p, "run_id"), id);
     assert_string_equal(id_in("kept", "ckpt/step-000000060/manifest.json"), id);
-    const char *all = shell("grep -o '\"run_id\":\"[0-9a-f]*' %s/metrics.jsonl | uniq | wc -l",
-                            scratch_path("kept"));
+    const char *all = shell("grep -o '\"run_id\":\"[0-9a-f]*' %s/metrics.jsonl | uniq | wc -l", scratch_path("kept"));
     assert_int_equal(atoi(all), 1);
     snprintf(resume, sizeof resume, "checkpoint={every: 10st, resume: '%s'}", scratch_path("kept"));
     const char *const branch[] = {"mode=single", "devices=cpu:1", resume, "train=70st", NULL};
@@ -170,8 +166,7 @@ static void forget_id(const char *dir, const char *step) {
     snprintf(path, sizeof path, "%s/ckpt/%s/manifest.json", scratch_path(dir), step);
     assert_ok(pool_create(&pool));
     assert_ok(file_read(path, 1 << 20, pool, &text, &n));
-    char *id = strstr(text, "\"run_id\""), *end = strstr(text, ",\"crc32c\":\"0000"),
-         *mode = strstr(text, "\"mode\"");
+    char *id = strstr(text, "\"run_id\""), *end = strstr(text, ",\"crc32c\":\"0000"), *mode = strstr(text, "\"mode\"");
     for (char *at = text; (at = strstr(at, ",\"crc32c\":\"")); at++) end = at;
     assert_non_null(id);
     memmove(id, mode, (size_t)(end - mode));
@@ -194,8 +189,7 @@ static void checkpoints_without_an_id_go_on(void **state) {
     training_resume(&p, "old", 60);
     ends_with(0);
     assert_int_equal(strlen(program_string(&p, "run_id")), 16);
-    assert_string_equal(id_in("old", "ckpt/step-000000060/manifest.json"),
-                        program_string(&p, "run_id"));
+    assert_string_equal(id_in("old", "ckpt/step-000000060/manifest.json"), program_string(&p, "run_id"));
     char hash[80];
     snprintf(hash, sizeof hash, "%s", program_string(&p, "weights_sha256"));
     const char *const none[] = {NULL};
@@ -209,8 +203,8 @@ static void restarts_take_their_own(void **state) {
     (void)state;
     enum { ROUNDS = 4, STEPS = 120 };
     const char *const other[] = {"checkpoint=97st", "train=97st", "optimizer.lr=0.001", NULL};
-    const char *const mine[] = {"checkpoint={every: 10st, keep: 1}", "train=120st",
-                                "run.restarts=3", "inject.slow={device: 0, by: 4}", NULL};
+    const char *const mine[] = {"checkpoint={every: 10st, keep: 1}", "train=120st", "run.restarts=3",
+                                "inject.slow={device: 0, by: 4}", NULL};
     const char *const none[] = {NULL};
     struct rng_key key = rng_key(3, RNG_TEST);
     char right[80], command[2048];
@@ -219,8 +213,7 @@ static void restarts_take_their_own(void **state) {
     ends_with(0);
     for (int i = 0; i < ROUNDS; i++) {
         char dir[32], text[32];
-        int rank = (int)rng_below(key, (uint64_t)i, 0, 4),
-            step = 2 + (int)rng_below(key, (uint64_t)i, 1, 70);
+        int rank = (int)rng_below(key, (uint64_t)i, 0, 4), step = 2 + (int)rng_below(key, (uint64_t)i, 1, 70);
         snprintf(dir, sizeof dir, "own-%d", i);
         snprintf(text, sizeof text, "step=%d/", step);
         start(dir, mine);
@@ -248,12 +241,8 @@ static void restarts_take_their_own(void **state) {
 static void starts_again(const char *dir, const char *count) {
     char id[32], hash[80];
     const char *const none[] = {NULL};
-    const char *const more[] = {"mode=single",
-                                "devices=cpu:1",
-                                "checkpoint=10st",
-                                "train=200st",
-                                "inject.slow={device: 0, by: 2}",
-                                NULL};
+    const char *const more[] = {
+        "mode=single", "devices=cpu:1", "checkpoint=10st", "train=200st", "inject.slow={device: 0, by: 2}", NULL};
     start(dir, more);
     program_wait_text(&p, "step=45/", 60);
     kill(p.pid, SIGKILL);
@@ -299,8 +288,7 @@ static void write_rows(const char *name, int rows, int changed) {
     static char text[1 << 14];
     size_t n = 0;
     for (int i = 0; i < rows; i++)
-        n += (size_t)snprintf(text + n, sizeof text - n, "%d,%d,%d\n", i == changed ? 1000 : i,
-                              i * i % 7, i % 2);
+        n += (size_t)snprintf(text + n, sizeof text - n, "%d,%d,%d\n", i == changed ? 1000 : i, i * i % 7, i % 2);
     save_text(scratch_path(name), text);
 }
 
@@ -316,8 +304,7 @@ static void other_data_are_refused(void **state) {
     enum { ROWS = 500, HELD = 100 };
     char data[700];
     snprintf(data, sizeof data, "data={set: csv, train: %s, val: 100}", scratch_path("rows.csv"));
-    const char *const first[] = {"mode=single",     "devices=cpu:1", data,
-                                 "checkpoint=10st", "train=45st",    NULL};
+    const char *const first[] = {"mode=single", "devices=cpu:1", data, "checkpoint=10st", "train=45st", NULL};
     write_rows("rows.csv", ROWS, -1);
     start("data", first);
     ends_with(0);
@@ -328,13 +315,12 @@ static void other_data_are_refused(void **state) {
     write_rows("rows.csv", ROWS - 1, -1);
     refused("the number of training samples was '400' when it was saved and is '399' now");
     write_rows("rows.csv", 250, -1);
-    program_run(&p, 60, "run", scratch_path("data"), "--json", "--set", "train=60st", "--set",
-                "checkpoint.data=any", NULL);
+    program_run(&p, 60, "run", scratch_path("data"), "--json", "--set", "train=60st", "--set", "checkpoint.data=any",
+                NULL);
     if (p.code != 0) fail_msg("exit code %d: %s", p.code, p.err);
     training_says(&p, "going on, as checkpoint.data is any");
     write_rows("rows.csv", ROWS, -1);
-    program_run(&p, 60, "run", scratch_path("data"), "--set", "train=70st", "--set",
-                "checkpoint.data=same", NULL);
+    program_run(&p, 60, "run", scratch_path("data"), "--set", "train=70st", "--set", "checkpoint.data=same", NULL);
     assert_int_equal(p.code, 78);
     training_says(&p, "the number of training samples was '150' when it was saved");
 }

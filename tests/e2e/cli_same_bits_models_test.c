@@ -24,27 +24,24 @@ static const char *const places[][2] = {
 static struct program control, other;
 
 /* 16 samples in 8 shards; the third step of resnet20 has 8. */
-static void run(struct program *p, int network, const char *precision, const char *mode,
-                const char *devices, const char *extra) {
+static void run(struct program *p, int network, const char *precision, const char *mode, const char *devices,
+                const char *extra) {
     static int serial;
     char dir[600];
     snprintf(dir, sizeof dir, "log.dir=%s%d", scratch_path("run-"), ++serial);
-    program_run(p, 120, "run", "--json", "--quiet", "--set", networks[network][1], "--set",
-                networks[network][2], "--set", "batch={size: 16, shards: 8}", "--set", "train=3st",
-                "--set", "threads=1", "--set", "checkpoint=off", "--set", optimizers[network],
-                "--set", precision, "--set", dir, "--set", mode, "--set", devices, "--set", extra,
-                NULL);
+    program_run(p, 120, "run", "--json", "--quiet", "--set", networks[network][1], "--set", networks[network][2],
+                "--set", "batch={size: 16, shards: 8}", "--set", "train=3st", "--set", "threads=1", "--set",
+                "checkpoint=off", "--set", optimizers[network], "--set", precision, "--set", dir, "--set", mode,
+                "--set", devices, "--set", extra, NULL);
     if (p->code != 0)
-        fail_msg("%s %s %s %s: exit code %d\n%s", networks[network][0], precision, mode, devices,
-                 p->code, p->err);
+        fail_msg("%s %s %s %s: exit code %d\n%s", networks[network][0], precision, mode, devices, p->code, p->err);
 }
 
 static void assert_same(int network, const char *precision, const char *mode, const char *devices) {
     static const char *const keys[] = {"weights_sha256", "losses_sha256"};
     for (int i = 0; i < 2; i++)
         if (strcmp(program_string(&control, keys[i]), program_string(&other, keys[i])) != 0)
-            fail_msg("%s, %s, %s, %s: %s differs", networks[network][0], precision, mode, devices,
-                     keys[i]);
+            fail_msg("%s, %s, %s, %s: %s differs", networks[network][0], precision, mode, devices, keys[i]);
     assert_true(program_number(&control, "val.loss") == program_number(&other, "val.loss"));
 }
 
@@ -87,10 +84,8 @@ static void bf16_is_not_f32(void **state) {
     for (int network = 0; network < 2; network++) {
         run(&control, network, "precision=f32", "mode=single", "devices=cpu:1", "log.every=1ep");
         run(&other, network, "precision=bf16", "mode=single", "devices=cpu:1", "log.every=1ep");
-        assert_string_not_equal(program_string(&control, "weights_sha256"),
-                                program_string(&other, "weights_sha256"));
-        double f32 = program_number(&control, "val.loss"),
-               bf16 = program_number(&other, "val.loss");
+        assert_string_not_equal(program_string(&control, "weights_sha256"), program_string(&other, "weights_sha256"));
+        double f32 = program_number(&control, "val.loss"), bf16 = program_number(&other, "val.loss");
         if (!(bf16 > f32 * 0.9 && bf16 < f32 * 1.1))
             fail_msg("%s: loss %g in f32, %g in bf16", networks[network][0], f32, bf16);
     }

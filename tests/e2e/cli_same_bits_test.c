@@ -15,25 +15,23 @@ static const char *const networks[][2] = {
                            "2}, {conv2d: {out: 16, kernel: 5}}, "
                            "relu, {maxpool: 2}, flatten, {linear: 120}, relu, {dropout: 0.1}, "
                            "{linear: 84}, relu, {linear: 10}]}"},
-    {"batchnorm and residual",
-     "model={layers: [{conv2d: {out: 8, kernel: 3, pad: 1}}, {batchnorm: {name: a}}, relu, "
-     "{conv2d: {out: 8, kernel: 3, pad: 1}}, "
-     "{batchnorm: {name: b}}, {add: {from: a}}, relu, {avgpool: 4}, flatten, {linear: 10}]}"},
+    {"batchnorm and residual", "model={layers: [{conv2d: {out: 8, kernel: 3, pad: 1}}, {batchnorm: {name: a}}, relu, "
+                               "{conv2d: {out: 8, kernel: 3, pad: 1}}, "
+                               "{batchnorm: {name: b}}, {add: {from: a}}, relu, {avgpool: 4}, flatten, {linear: 10}]}"},
 };
 
-static void run(struct program *p, const char *network, const char *extra1, const char *extra2,
-                const char *extra3, const char *extra4) {
+static void run(struct program *p, const char *network, const char *extra1, const char *extra2, const char *extra3,
+                const char *extra4) {
     static int serial;
     char dir[600];
     snprintf(dir, sizeof dir, "log.dir=%s", scratch_path("run-"));
     snprintf(dir + strlen(dir), sizeof dir - strlen(dir), "%d", ++serial);
     program_run(p, 120, "run", "--json", "--quiet", "--set", network, "--set",
-                "data={set: digits, train: 300, val: 70}", "--set", "batch={size: 64, shards: 8}",
-                "--set", "train=2ep", "--set", "threads=1", "--set", "checkpoint=off", "--set",
-                "optimizer={name: sgd, lr: 0.05, momentum: 0.9, clip: 1}", "--set", dir, "--set",
-                extra1, "--set", extra2, "--set", extra3, "--set", extra4, NULL);
-    if (p->code != 0)
-        fail_msg("%s %s %s %s: exit code %d\n%s", extra1, extra2, extra3, extra4, p->code, p->err);
+                "data={set: digits, train: 300, val: 70}", "--set", "batch={size: 64, shards: 8}", "--set", "train=2ep",
+                "--set", "threads=1", "--set", "checkpoint=off", "--set",
+                "optimizer={name: sgd, lr: 0.05, momentum: 0.9, clip: 1}", "--set", dir, "--set", extra1, "--set",
+                extra2, "--set", extra3, "--set", extra4, NULL);
+    if (p->code != 0) fail_msg("%s %s %s %s: exit code %d\n%s", extra1, extra2, extra3, extra4, p->code, p->err);
 }
 
 static void assert_same(const struct program *a, const struct program *b, const char *what) {
@@ -41,8 +39,7 @@ static void assert_same(const struct program *a, const struct program *b, const 
     for (int i = 0; i < 2; i++)
         if (strcmp(program_string(a, keys[i]), program_string(b, keys[i])) != 0)
             fail_msg("%s: %s differs", what, keys[i]);
-    if (program_number(a, "val.loss") != program_number(b, "val.loss"))
-        fail_msg("%s: validation loss differs", what);
+    if (program_number(a, "val.loss") != program_number(b, "val.loss")) fail_msg("%s: validation loss differs", what);
 }
 
 static struct program control, other;
@@ -77,8 +74,7 @@ static void batchnorm_of_the_whole_batch(void **state) {
         assert_same(&control, &other, places[i][1]);
     }
     run(&other, net, "mode=single", "devices=cpu:1", "batch={size: 64, shards: 1}", few);
-    double together = program_number(&control, "val.loss"),
-           one = program_number(&other, "val.loss");
+    double together = program_number(&control, "val.loss"), one = program_number(&other, "val.loss");
     assert_true(together > one * (1 - 1e-4) && together < one * (1 + 1e-4));
 }
 
@@ -88,8 +84,7 @@ static void every_algorithm_and_server(void **state) {
         {"mode=dp", "devices=cpu:4", "dp.server=dedicated", "comm.algorithm=star"},
         {"mode=dp", "devices=cpu:4", "dp.server=sharded", "comm.algorithm=direct"},
         {"mode=dp", "devices=cpu:2", "dp.scatter=server", "comm.algorithm=auto"},
-        {"mode=dp", "devices=cpu:2", "dp={server: dedicated, scatter: server}",
-         "comm.algorithm=auto"},
+        {"mode=dp", "devices=cpu:2", "dp={server: dedicated, scatter: server}", "comm.algorithm=auto"},
         {"mode=ddp", "devices=cpu:4", "ddp.overlap=false", "comm.algorithm=direct"},
         {"mode=ddp", "devices=cpu:4", "ddp.bucket={first: 1KB, cap: 16KB}", "comm.algorithm=star"},
         {"mode=ddp", "devices=cpu:2", "data.workers=3", "comm.algorithm=direct"},
@@ -100,8 +95,7 @@ static void every_algorithm_and_server(void **state) {
         {"mode=ddp", "devices=cpu:2", "comm.link=hosts", "comm.algorithm=hierarchical"},
         {"mode=ddp", "devices=cpu:8", "comm.link=shm", "comm.algorithm=halving_doubling"},
         {"mode=ddp", "devices=cpu:4", "comm.link=shm", "comm.algorithm=tree"},
-        {"mode=ddp", "devices=cpu:4", "comm.emulate={bandwidth: 10Gbit, latency: 20us}",
-         "comm.algorithm=auto"},
+        {"mode=ddp", "devices=cpu:4", "comm.emulate={bandwidth: 10Gbit, latency: 20us}", "comm.algorithm=auto"},
         {"mode=dp", "devices=cpu:4", "comm.emulate=10Gbit", "comm.algorithm=auto"},
     };
     const char *network = networks[1][1];
@@ -114,11 +108,10 @@ static void every_algorithm_and_server(void **state) {
         char dir[600];
         snprintf(dir, sizeof dir, "log.dir=%s%zu", scratch_path("variant-"), i);
         program_run(&p, 120, "run", "--json", "--quiet", "--set", network, "--set",
-                    "data={set: digits, train: 300, val: 70}", "--set",
-                    "batch={size: 64, shards: 8}", "--set", "train=2ep", "--set", "threads=1",
-                    "--set", "checkpoint=off", "--set",
-                    "optimizer={name: sgd, lr: 0.05, momentum: 0.9, clip: 1}", "--set", "seed=2",
-                    "--set", dir, "--set", v[0], "--set", v[1], "--set", seed, "--set", v[3], NULL);
+                    "data={set: digits, train: 300, val: 70}", "--set", "batch={size: 64, shards: 8}", "--set",
+                    "train=2ep", "--set", "threads=1", "--set", "checkpoint=off", "--set",
+                    "optimizer={name: sgd, lr: 0.05, momentum: 0.9, clip: 1}", "--set", "seed=2", "--set", dir, "--set",
+                    v[0], "--set", v[1], "--set", seed, "--set", v[3], NULL);
         if (p.code != 0) fail_msg("%s %s %s: exit code %d\n%s", v[0], v[2], v[3], p.code, p.err);
         assert_same(&control, &p, v[2]);
     }
@@ -150,8 +143,7 @@ static void ring_order_dp_is_ddp(void **state) {
         snprintf(set, sizeof set, "devices=cpu:%d", devices);
         run(&control, networks[0][1], "mode=dp", set, "comm={order: ring, algorithm: star}",
             "ddp.bucket={first: 4KB, cap: 64KB}");
-        run(&other, networks[0][1], "mode=ddp", set, "comm.algorithm=ring",
-            "ddp.bucket={first: 4KB, cap: 64KB}");
+        run(&other, networks[0][1], "mode=ddp", set, "comm.algorithm=ring", "ddp.bucket={first: 4KB, cap: 64KB}");
         assert_same(&control, &other, set);
     }
 }
@@ -160,20 +152,15 @@ static void seeds_and_orders_matter(void **state) {
     (void)state;
     run(&control, networks[0][1], "mode=single", "devices=cpu:1", "seed=1", "log.every=1ep");
     run(&other, networks[0][1], "mode=single", "devices=cpu:1", "seed=2", "log.every=1ep");
-    assert_string_not_equal(program_string(&control, "weights_sha256"),
-                            program_string(&other, "weights_sha256"));
-    assert_string_not_equal(program_string(&control, "losses_sha256"),
-                            program_string(&other, "losses_sha256"));
+    assert_string_not_equal(program_string(&control, "weights_sha256"), program_string(&other, "weights_sha256"));
+    assert_string_not_equal(program_string(&control, "losses_sha256"), program_string(&other, "losses_sha256"));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_mode_and_count),
-        cmocka_unit_test(batchnorm_of_the_whole_batch),
-        cmocka_unit_test(every_algorithm_and_server),
-        cmocka_unit_test(accumulation),
-        cmocka_unit_test(ring_order_dp_is_ddp),
-        cmocka_unit_test(seeds_and_orders_matter),
+        cmocka_unit_test(every_mode_and_count),       cmocka_unit_test(batchnorm_of_the_whole_batch),
+        cmocka_unit_test(every_algorithm_and_server), cmocka_unit_test(accumulation),
+        cmocka_unit_test(ring_order_dp_is_ddp),       cmocka_unit_test(seeds_and_orders_matter),
     };
     return cmocka_run_group_tests_name("same bits", tests, NULL, NULL);
 }

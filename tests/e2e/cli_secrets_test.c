@@ -91,8 +91,7 @@ static void not_shown(const char *target) {
     a.sin_port = htons((uint16_t)atoi(strrchr(url, ':') + 1));
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: localhost:%d\r\n\r\n", target,
-             ntohs(a.sin_port));
+    snprintf(text, sizeof text, "GET %s HTTP/1.1\r\nHost: localhost:%d\r\n\r\n", target, ntohs(a.sin_port));
     assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
     assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
     for (ssize_t got; n < sizeof text; n += (size_t)got)
@@ -102,17 +101,17 @@ static void not_shown(const char *target) {
     assert_false(holds(text, n));
 }
 
-#define SMALL                                                                                      \
-    "run", "--mode", "ddp", "--devices", "cpu:2", "--set", "threads=1", "--set", "comm.link=tcp",  \
-        "--set", "data={set: digits, train: 200, val: 20}", "--set",                               \
-        "batch={size: 32, shards: 2}", "--set", "model={zoo: mlp, hidden: [16]}", "--set", set_dir
+#define SMALL                                                                                                          \
+    "run", "--mode", "ddp", "--devices", "cpu:2", "--set", "threads=1", "--set", "comm.link=tcp", "--set",             \
+        "data={set: digits, train: 200, val: 20}", "--set", "batch={size: 32, shards: 2}", "--set",                    \
+        "model={zoo: mlp, hidden: [16]}", "--set", set_dir
 
 /* ---- ---- */
 
 static void a_run_keeps_it_to_itself(void **state) {
     (void)state;
-    program_start(&p, (const char *const[]){SMALL, "--set", "train=1000000st", "--set",
-                                            "log.every=1st", "--dashboard=0", NULL});
+    program_start(
+        &p, (const char *const[]){SMALL, "--set", "train=1000000st", "--set", "log.every=1st", "--dashboard=0", NULL});
     program_wait_text(&p, "step=10/", 60);
     for (int r = 0; r < 2; r++) not_in_process(program_rank(&p, r, 10));
     not_in_process(p.pid);
@@ -174,8 +173,7 @@ static void the_secret_is_no_setting(void **state) {
 static void one_that_can_be_guessed_is_refused(void **state) {
     (void)state;
     setenv("ENGINE_TOKEN", "a", 1);
-    program_run(&p, 30, "run", "--mode", "ddp", "--devices", "cpu:2", "--nnodes", "2", "--set",
-                set_dir, NULL);
+    program_run(&p, 30, "run", "--mode", "ddp", "--devices", "cpu:2", "--nnodes", "2", "--set", set_dir, NULL);
     assert_int_equal(p.code, 78);
     assert_non_null(strstr(p.err, "at least 16"));
     assert_non_null(strstr(p.err, "openssl rand -hex 16"));
@@ -193,14 +191,12 @@ static void a_resumed_run_finds_it_again(void **state) {
     nowhere_in(dir);
     program_run(&p, 60, "run", dir, "--set", "train=8st", NULL);
     if (p.code) fail_msg("%s", p.err);
-    program_run(&p, 60, "run", dir, "--set", "train=11st", "--set", "run.token=env:OWN_SECRET",
-                NULL);
+    program_run(&p, 60, "run", dir, "--set", "train=11st", "--set", "run.token=env:OWN_SECRET", NULL);
     assert_int_equal(p.code, 78);
     assert_non_null(strstr(p.err, "run.token is env:OWN_SECRET, but OWN_SECRET is not set"));
     assert_non_null(strstr(p.err, "it is in no file of the run"));
     setenv("OWN_SECRET", SECRET, 1);
-    program_run(&p, 60, "run", dir, "--set", "train=11st", "--set", "run.token=env:OWN_SECRET",
-                NULL);
+    program_run(&p, 60, "run", dir, "--set", "train=11st", "--set", "run.token=env:OWN_SECRET", NULL);
     unsetenv("OWN_SECRET");
     if (p.code) fail_msg("%s", p.err);
     nowhere_in(dir);
@@ -222,10 +218,9 @@ static pid_t start_rank(int rank, int port, uid_t user, const char *said) {
     setenv("RANK", ranks, 1), setenv("WORLD_SIZE", "2", 1);
     setenv("MASTER_ADDR", "127.0.0.1", 1), setenv("MASTER_PORT", number, 1);
     if (user && (chdir("/") || setgid(user) || setuid(user))) _exit(99);
-    execl(ENGINE_BINARY_DIR "/engine", "engine", "run", "--set", "mode=ddp", "--set", "train=3st",
-          "--set", "data={set: digits, train: 200, val: 20}", "--set",
-          "batch={size: 32, shards: 2}", "--set", "run.join_timeout=4s", "--set", where,
-          (char *)NULL);
+    execl(ENGINE_BINARY_DIR "/engine", "engine", "run", "--set", "mode=ddp", "--set", "train=3st", "--set",
+          "data={set: digits, train: 200, val: 20}", "--set", "batch={size: 32, shards: 2}", "--set",
+          "run.join_timeout=4s", "--set", where, (char *)NULL);
     _exit(98);
 }
 
@@ -249,8 +244,7 @@ static void another_user_does_not_join(void **state) {
     char said[2][600];
     int port = 20000 + (int)(getpid() % 20000);
     (void)state;
-    for (int i = 0; i < 2; i++)
-        snprintf(said[i], sizeof said[i], "%s", scratch_path(i ? "said-1" : "said-0"));
+    for (int i = 0; i < 2; i++) snprintf(said[i], sizeof said[i], "%s", scratch_path(i ? "said-1" : "said-0"));
     pid_t a = start_rank(0, port, 0, said[0]), b = start_rank(1, port, 0, said[1]);
     assert_int_equal(ends(a), 0); /* of one user: no secret is needed */
     assert_int_equal(ends(b), 0);

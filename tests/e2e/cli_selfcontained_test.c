@@ -62,12 +62,11 @@ static void put_pictures(const char *folder, const char *second, int seed) {
 
 static void train_on_pictures(const char *folder, const char *name, const char *more) {
     program_run(&p, 60, "run", "--json", "--quiet", "--set",
-                words("data={set: images, train: %s, val: 6, size: 16, resize: 16}", path(folder)),
-                "--set", "model={layers: [flatten, {linear: 8}, relu, {linear: 3}]}", "--set",
-                "batch={size: 10, shards: 2}", "--set", "mode=single", "--set", "devices=cpu:1",
-                "--set", "train=6st", "--set", "optimizer={name: adam, lr: 0.01}", "--set",
-                "checkpoint.every=3st", "--set", words("log.dir=%s", path(name)), "--set", more,
-                NULL);
+                words("data={set: images, train: %s, val: 6, size: 16, resize: 16}", path(folder)), "--set",
+                "model={layers: [flatten, {linear: 8}, relu, {linear: 3}]}", "--set", "batch={size: 10, shards: 2}",
+                "--set", "mode=single", "--set", "devices=cpu:1", "--set", "train=6st", "--set",
+                "optimizer={name: adam, lr: 0.01}", "--set", "checkpoint.every=3st", "--set",
+                words("log.dir=%s", path(name)), "--set", more, NULL);
     if (p.code) fail_msg("%s", p.err);
 }
 
@@ -105,8 +104,7 @@ static void others_are_evaluated_without_the_folder(void **state) {
     if (p.code) fail_msg("%s", p.err);
     double loss = program_number(&p, "result.loss");
     assert_true(program_number(&p, "result.samples") == 36);
-    program_run(&p, 30, "eval", run, "--set", val, "--json", "--mode", "ddp", "--devices", "cpu:2",
-                NULL);
+    program_run(&p, 30, "eval", run, "--set", val, "--json", "--mode", "ddp", "--devices", "cpu:2", NULL);
     if (p.code) fail_msg("%s", p.err);
     assert_true(program_number(&p, "result.loss") == loss);
     assert_int_equal(program_orphans(), 0);
@@ -115,8 +113,7 @@ static void others_are_evaluated_without_the_folder(void **state) {
     assert_int_equal(p.code, 0);
     assert_non_null(strstr(p.out, "    0        0 "));
     assert_non_null(strstr(p.out, "    1       12 "));
-    program_run(&p, 30, "eval", run, "--set", val, "--set", "data.size=8", "--set", "data.resize=8",
-                NULL);
+    program_run(&p, 30, "eval", run, "--set", val, "--set", "data.size=8", "--set", "data.resize=8", NULL);
     check_refused(78, "are 3x8x8 bytes, and the network was trained on 3x16x16 bytes");
 }
 
@@ -152,8 +149,7 @@ static void old_files_need_the_data_and_lies_are_refused(void **state) {
     program_run(&p, 30, "predict", run, one, "--checkpoint", old, "--json", NULL);
     assert_int_equal(p.code, 0);
     assert_non_null(strstr(p.out, "\"circle\""));
-    program_run(&p, 30, "predict", run, one, "--checkpoint", forge(run, "a.st", "{\"data\":1}"),
-                NULL);
+    program_run(&p, 30, "predict", run, one, "--checkpoint", forge(run, "a.st", "{\"data\":1}"), NULL);
     check_refused(65, "'preprocessing' has no usable 'data'");
     program_run(&p, 30, "eval", run, "--checkpoint", forge(run, "b.st", "[[[[[[[["), NULL);
     check_refused(65, "'preprocessing': JSON: too deep");
@@ -197,12 +193,11 @@ static void a_resumed_run_keeps_its_mean(void **state) {
     set_number(words("%s/ckpt/step-000000006/manifest.json", run), is);
     assert_string_equal(is, was);
     snprintf(weights, sizeof weights, "%s", program_string(&p, "weights_sha256"));
-    static const char *const ways[][2] = {{"ddp", "dp.scatter=direct"},
-                                          {"dp", "dp.scatter=server"}};
+    static const char *const ways[][2] = {{"ddp", "dp.scatter=direct"}, {"dp", "dp.scatter=server"}};
     for (int i = 0; i < 2; i++) {
         remove_last(run);
-        program_run(&p, 60, "run", run, "--json", "--quiet", "--mode", ways[i][0], "--devices",
-                    "cpu:2", "--set", ways[i][1], "--set", "checkpoint.data=any", NULL);
+        program_run(&p, 60, "run", run, "--json", "--quiet", "--mode", ways[i][0], "--devices", "cpu:2", "--set",
+                    ways[i][1], "--set", "checkpoint.data=any", NULL);
         if (p.code) fail_msg("%s", p.err);
         assert_string_equal(program_string(&p, "weights_sha256"), weights);
     }
@@ -227,11 +222,10 @@ static void text_needs_no_corpus(void **state) {
     (void)state;
     put_text("corpus.txt", 'q');
     const char *run = path("writer");
-    program_run(&p, 60, "run", "--json", "--quiet", "--set", "mode=single", "--set",
-                "devices=cpu:1", "--set", "model={zoo: gpt, depth: 1, width: 16, heads: 2}",
-                "--set", words("data={set: text, train: %s, context: 16}", path("corpus.txt")),
-                "--set", "batch=16", "--set", "train=40st", "--set",
-                "optimizer={name: adamw, lr: 0.01}", "--set", words("log.dir=%s", run), NULL);
+    program_run(&p, 60, "run", "--json", "--quiet", "--set", "mode=single", "--set", "devices=cpu:1", "--set",
+                "model={zoo: gpt, depth: 1, width: 16, heads: 2}", "--set",
+                words("data={set: text, train: %s, context: 16}", path("corpus.txt")), "--set", "batch=16", "--set",
+                "train=40st", "--set", "optimizer={name: adamw, lr: 0.01}", "--set", words("log.dir=%s", run), NULL);
     if (p.code) fail_msg("%s", p.err);
     program_run(&p, 30, "generate", run, "--prompt", "the", "--tokens", "60", NULL);
     keep();
@@ -270,8 +264,7 @@ static void inspect_tells_what_is_known(void **state) {
     assert_int_equal(json_get(&files->children[0], "tensors")->count, 4);
     assert_string_equal(json_get(known, "class_names")->children[2].text, "triangle");
     assert_int_equal(json_get(known, "mean")->count, 3);
-    assert_string_equal(json_get(again, "std")->children[1].text,
-                        json_get(known, "std")->children[1].text);
+    assert_string_equal(json_get(again, "std")->children[1].text, json_get(known, "std")->children[1].text);
     pool_free(pool);
     program_run(&p, 30, "inspect", words("%s/ckpt/step-000000040", path("writer")), NULL);
     assert_non_null(strstr(p.out, "  vocabulary  17 characters: \"\\n bcefhiknoqrtuwx\"\n"));
@@ -294,18 +287,15 @@ static void columns_need_no_file(void **state) {
     save_text(path("same.csv"), text);
     save_text(path("other.csv"), other);
     const char *run = path("table");
-    program_run(&p, 60, "run", "--json", "--quiet", "--set", "mode=single", "--set",
-                "devices=cpu:1", "--set", "model={layers: [{linear: 3}]}", "--set",
-                words("data={set: csv, train: %s}", path("t.csv")), "--set", "batch=10", "--set",
-                "train=2ep", "--set", words("log.dir=%s", run), NULL);
+    program_run(&p, 60, "run", "--json", "--quiet", "--set", "mode=single", "--set", "devices=cpu:1", "--set",
+                "model={layers: [{linear: 3}]}", "--set", words("data={set: csv, train: %s}", path("t.csv")), "--set",
+                "batch=10", "--set", "train=2ep", "--set", words("log.dir=%s", run), NULL);
     if (p.code) fail_msg("%s", p.err);
-    program_run(&p, 30, "eval", run, "--set", words("data.val=%s", path("same.csv")), "--json",
-                NULL);
+    program_run(&p, 30, "eval", run, "--set", words("data.val=%s", path("same.csv")), "--json", NULL);
     assert_int_equal(p.code, 0);
     double loss = program_number(&p, "result.loss");
     assert_int_equal(unlink(path("t.csv")), 0);
-    program_run(&p, 30, "eval", run, "--set", words("data.val=%s", path("same.csv")), "--json",
-                NULL);
+    program_run(&p, 30, "eval", run, "--set", words("data.val=%s", path("same.csv")), "--json", NULL);
     if (p.code) fail_msg("%s", p.err);
     assert_true(program_number(&p, "result.loss") == loss);
     program_run(&p, 30, "eval", run, "--set", words("data.val=%s", path("other.csv")), NULL);

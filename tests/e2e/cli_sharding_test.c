@@ -21,25 +21,21 @@ struct place {
     const char *more;
 };
 
-static void run_in(struct program *p, const char *dir, const char *optimizer,
-                   const struct place *at, const char *more) {
+static void run_in(struct program *p, const char *dir, const char *optimizer, const struct place *at,
+                   const char *more) {
     char set[4][700];
     snprintf(set[0], sizeof set[0], "log.dir=%s", dir);
     snprintf(set[1], sizeof set[1], "optimizer=%s%s}", optimizer, at->shard ? ", shard: true" : "");
     snprintf(set[2], sizeof set[2], "mode=%s", at->mode);
     snprintf(set[3], sizeof set[3], "devices=cpu:%d", at->devices);
     program_run(p, 120, "run", "--json", "--set", "model={zoo: mlp, hidden: [64, 32]}", "--set",
-                "data={set: digits, train: 300, val: 70}", "--set", "batch={size: 64, shards: 8}",
-                "--set", "train=2ep", "--set", "threads=1", "--set",
-                "ddp.bucket={first: 1KB, cap: 40KB}", "--set", set[0], "--set", set[1], "--set",
-                set[2], "--set", set[3], "--set", at->more, "--set", more, NULL);
-    if (p->code)
-        fail_msg("%s %s on %d, %s: exit code %d\n%s", optimizer, at->mode, at->devices, more,
-                 p->code, p->err);
+                "data={set: digits, train: 300, val: 70}", "--set", "batch={size: 64, shards: 8}", "--set", "train=2ep",
+                "--set", "threads=1", "--set", "ddp.bucket={first: 1KB, cap: 40KB}", "--set", set[0], "--set", set[1],
+                "--set", set[2], "--set", set[3], "--set", at->more, "--set", more, NULL);
+    if (p->code) fail_msg("%s %s on %d, %s: exit code %d\n%s", optimizer, at->mode, at->devices, more, p->code, p->err);
 }
 
-static void run(struct program *p, const char *optimizer, bool shard, const char *mode, int devices,
-                const char *more) {
+static void run(struct program *p, const char *optimizer, bool shard, const char *mode, int devices, const char *more) {
     static int serial;
     char dir[600];
     snprintf(dir, sizeof dir, "%s%d", scratch_path("sharding-"), serial++);
@@ -131,12 +127,11 @@ static void resumes_anywhere(void **state) {
 
 static void refused(void **state) {
     (void)state;
-    static const char *const modes[] = {"mode=dp", "mode=single"}, *const says[] = {
-                                                                       "dp.server: sharded",
-                                                                       "one device has nobody"};
+    static const char *const modes[] = {"mode=dp", "mode=single"}, *const says[] = {"dp.server: sharded",
+                                                                                    "one device has nobody"};
     for (int i = 0; i < 2; i++) {
-        program_run(&other, 20, "run", "--set", "optimizer={name: sgd, shard: true}", "--set",
-                    modes[i], "--set", i ? "devices=cpu:1" : "devices=cpu:2", NULL);
+        program_run(&other, 20, "run", "--set", "optimizer={name: sgd, shard: true}", "--set", modes[i], "--set",
+                    i ? "devices=cpu:1" : "devices=cpu:2", NULL);
         assert_int_equal(other.code, 78);
         assert_non_null(strstr(other.err, "'optimizer.shard' is for mode ddp"));
         assert_non_null(strstr(other.err, says[i]));

@@ -33,10 +33,9 @@ static int train_once(void **state) {
     snprintf(run_dir, sizeof run_dir, "%s", scratch_path("simulated"));
     char dir[700];
     snprintf(dir, sizeof dir, "log.dir=%s", run_dir);
-    program_run(&p, 60, "run", "--json", "--quiet", "--set", dir, "--set", "train=30st", "--set",
-                "mode=single", "--set", "devices=cpu:1", "--set", "threads=1", "--set",
-                "model={zoo: mlp, hidden: [256]}", "--set", "batch={size: 64, shards: 8}", "--set",
-                "log.every=1st", NULL);
+    program_run(&p, 60, "run", "--json", "--quiet", "--set", dir, "--set", "train=30st", "--set", "mode=single",
+                "--set", "devices=cpu:1", "--set", "threads=1", "--set", "model={zoo: mlp, hidden: [256]}", "--set",
+                "batch={size: 64, shards: 8}", "--set", "log.every=1st", NULL);
     return p.code;
 }
 
@@ -49,13 +48,12 @@ static int forget(void **state) {
 /* One device takes what was measured; a server's port has N / 2 times the bytes of a ring's; the formula agrees. */
 static void replays_a_run(void **state) {
     (void)state;
-    program_run(&p, 20, "simulate", run_dir, "--devices", "1,8,4096", "--algorithm", "ring",
-                "--link", "1Gbit,50us", "--scaling", "weak", "--json", NULL);
+    program_run(&p, 20, "simulate", run_dir, "--devices", "1,8,4096", "--algorithm", "ring", "--link", "1Gbit,50us",
+                "--scaling", "weak", "--json", NULL);
     if (p.code != 0) fail_msg("%s", p.err);
     const struct json_value *root = program_json(&p, pool), *m = json_get(root, "measured");
     const struct json_value *r = rows_of(root, 6);
-    double alone = number(m, "load_s") + number(m, "forward_s") + number(m, "backward_s") +
-                   number(m, "update_s");
+    double alone = number(m, "load_s") + number(m, "forward_s") + number(m, "backward_s") + number(m, "update_s");
     double bytes = number(m, "gradient_bytes");
     assert_true(bytes >= 4 * (784 * 256 + 256 + 2560 + 10) && bytes < 4 * 205000);
     assert_true(alone > 0);
@@ -74,14 +72,13 @@ static void replays_a_run(void **state) {
 
 static void strong_scaling_shares_the_batch(void **state) {
     (void)state;
-    program_run(&p, 20, "simulate", run_dir, "--devices", "1,8", "--mode", "ddp", "--link",
-                "unlimited", "--overlap", "off", "--scaling", "strong", "--json", NULL);
+    program_run(&p, 20, "simulate", run_dir, "--devices", "1,8", "--mode", "ddp", "--link", "unlimited", "--overlap",
+                "off", "--scaling", "strong", "--json", NULL);
     if (p.code != 0) fail_msg("%s", p.err);
     const struct json_value *root = program_json(&p, pool), *m = json_get(root, "measured");
     const struct json_value *r = rows_of(root, 2);
     double divided = number(m, "load_s") + number(m, "forward_s") + number(m, "backward_s");
-    assert_true(fabs(number(&r[1], "compute_s") / (divided / 8 + number(m, "update_s")) - 1) <
-                1e-6);
+    assert_true(fabs(number(&r[1], "compute_s") / (divided / 8 + number(m, "update_s")) - 1) < 1e-6);
     program_run(&p, 20, "simulate", run_dir, "--devices", "128", "--scaling", "strong", NULL);
     assert_int_equal(p.code, 64);
     assert_says(p.err, "128 devices share a batch of 64 samples");
@@ -90,9 +87,9 @@ static void strong_scaling_shares_the_batch(void **state) {
 /* Every way and several sizes of buckets: as many rows, each with its law. */
 static void every_way_has_a_row(void **state) {
     (void)state;
-    program_run(&p, 20, "simulate", run_dir, "--devices", "1,4,16", "--algorithm", "all",
-                "--server", "all", "--per-host", "4", "--per-rack", "2", "--oversubscription", "4",
-                "--straggler", "0.1:2", "--buckets", "64KB,25MB", NULL);
+    program_run(&p, 20, "simulate", run_dir, "--devices", "1,4,16", "--algorithm", "all", "--server", "all",
+                "--per-host", "4", "--per-rack", "2", "--oversubscription", "4", "--straggler", "0.1:2", "--buckets",
+                "64KB,25MB", NULL);
     if (p.code != 0) fail_msg("%s", p.err);
     static const char *const says[] = {
         "server apart",     "sharded server", "star",   "ring", "tree",
@@ -107,10 +104,9 @@ static void a_trace_tells_more(void **state) {
     char dir[700];
     const char *traced = scratch_path("traced");
     snprintf(dir, sizeof dir, "log.dir=%s", traced);
-    program_run(&p, 60, "run", "--quiet", "--set", dir, "--set", "train=30st", "--set", "mode=ddp",
-                "--set", "devices=cpu:2", "--set", "threads=1", "--set",
-                "model={zoo: mlp, hidden: [256]}", "--set", "batch={size: 64, shards: 8}", "--set",
-                "ddp.bucket=64KB", "--set", "log.trace=11..20st", NULL);
+    program_run(&p, 60, "run", "--quiet", "--set", dir, "--set", "train=30st", "--set", "mode=ddp", "--set",
+                "devices=cpu:2", "--set", "threads=1", "--set", "model={zoo: mlp, hidden: [256]}", "--set",
+                "batch={size: 64, shards: 8}", "--set", "ddp.bucket=64KB", "--set", "log.trace=11..20st", NULL);
     assert_int_equal(p.code, 0);
     program_run(&p, 20, "simulate", traced, "--devices", "2", "--json", NULL);
     const struct json_value *root = program_json(&p, pool);
@@ -123,9 +119,9 @@ static void a_trace_tells_more(void **state) {
 
 static void a_configuration_is_measured_first(void **state) {
     (void)state;
-    program_run(&p, 60, "simulate", "--set", "model={zoo: mlp, hidden: [16]}", "--set",
-                "devices=cpu:2", "--set", "threads=1", "--set", "batch=32", "--set",
-                "comm={emulate: {bandwidth: 100Mbit}}", "--devices", "2", "--json", NULL);
+    program_run(&p, 60, "simulate", "--set", "model={zoo: mlp, hidden: [16]}", "--set", "devices=cpu:2", "--set",
+                "threads=1", "--set", "batch=32", "--set", "comm={emulate: {bandwidth: 100Mbit}}", "--devices", "2",
+                "--json", NULL);
     if (p.code != 0) fail_msg("%s", p.err);
     const struct json_value *root = program_json(&p, pool);
     assert_string_equal(json_get(json_get(root, "measured"), "of")->text, "now");
@@ -138,9 +134,8 @@ static void a_configuration_is_measured_first(void **state) {
 static void a_bench_tells_the_port(void **state) {
     (void)state;
     const char *path = scratch_path("bench.json");
-    program_run(&p, 60, "bench", "comm", "--ranks", "2", "--link", "thread", "--algorithm", "ring",
-                "--from", "64KB", "--to", "1MB", "--emulate", "bandwidth=500Mbit,latency=1ms",
-                "--json", NULL);
+    program_run(&p, 60, "bench", "comm", "--ranks", "2", "--link", "thread", "--algorithm", "ring", "--from", "64KB",
+                "--to", "1MB", "--emulate", "bandwidth=500Mbit,latency=1ms", "--json", NULL);
     if (p.code != 0) fail_msg("%s", p.err);
     FILE *f = fopen(path, "w");
     assert_non_null(f);
@@ -168,20 +163,19 @@ static void a_bench_tells_the_port(void **state) {
 
 static void says_what_is_wrong(void **state) {
     (void)state;
-    static const char *const wrong[][3] = {
-        {"--devices", "0", "--devices is numbers from 1 to 4096"},
-        {"--devices", "2,,4", "--devices is"},
-        {"--devices", "5000", "--devices is"},
-        {"--link", "fast", "--link is RATE"},
-        {"--link", "1Gbit,50us,3", "--link is RATE"},
-        {"--mode", "single", "--mode is dp"},
-        {"--algorithm", "hypercube", "--algorithm is auto"},
-        {"--server", "two", "--server is"},
-        {"--straggler", "2:3", "--straggler is SHARE:FACTOR"},
-        {"--oversubscription", "0.5", "--oversubscription is"},
-        {"--buckets", "large", "--buckets is sizes"},
-        {"--quantile", "2", "--quantile is"},
-        {"--speed", "1", "unknown option '--speed'"}};
+    static const char *const wrong[][3] = {{"--devices", "0", "--devices is numbers from 1 to 4096"},
+                                           {"--devices", "2,,4", "--devices is"},
+                                           {"--devices", "5000", "--devices is"},
+                                           {"--link", "fast", "--link is RATE"},
+                                           {"--link", "1Gbit,50us,3", "--link is RATE"},
+                                           {"--mode", "single", "--mode is dp"},
+                                           {"--algorithm", "hypercube", "--algorithm is auto"},
+                                           {"--server", "two", "--server is"},
+                                           {"--straggler", "2:3", "--straggler is SHARE:FACTOR"},
+                                           {"--oversubscription", "0.5", "--oversubscription is"},
+                                           {"--buckets", "large", "--buckets is sizes"},
+                                           {"--quantile", "2", "--quantile is"},
+                                           {"--speed", "1", "unknown option '--speed'"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         program_run(&p, 10, "simulate", run_dir, wrong[i][0], wrong[i][1], NULL);
         assert_int_equal(p.code, 64);
@@ -189,14 +183,13 @@ static void says_what_is_wrong(void **state) {
     }
     program_run(&p, 10, "simulate", run_dir, "--devices", NULL);
     assert_int_equal(p.code, 64);
-    program_run(&p, 10, "simulate", run_dir, "--set", "mode=ddp", "--set", "devices=cpu:2", "--set",
-                "comm.link=auto", "--set", "comm.compress=fp16", NULL);
+    program_run(&p, 10, "simulate", run_dir, "--set", "mode=ddp", "--set", "devices=cpu:2", "--set", "comm.link=auto",
+                "--set", "comm.compress=fp16", NULL);
     assert_int_equal(p.code, 78);
     assert_says(p.err, "--set comm.compress=none");
     program_run(&p, 10, "simulate", scratch_path("nowhere"), NULL);
     assert_int_equal(p.code, 66);
-    program_run(&p, 10, "simulate", run_dir, "--devices", "6", "--per-host", "4", "--algorithm",
-                "hierarchical", NULL);
+    program_run(&p, 10, "simulate", run_dir, "--devices", "6", "--per-host", "4", "--algorithm", "hierarchical", NULL);
     assert_int_equal(p.code, 78);
     assert_says(p.err, "hierarchical is not a way to add among 6 devices");
 }

@@ -29,10 +29,9 @@ static void start(const char *dir, const char *mode, const char *length, const c
     snprintf(set_mode, sizeof set_mode, "mode=%s", mode);
     snprintf(set_length, sizeof set_length, "train=%s", length);
     snprintf(set_sinks, sizeof set_sinks, "log.sinks=%s", sinks);
-    const char *more[] = {
-        "--set",    set_dir, "--set",   set_mode,    "--set",
-        set_length, "--set", set_sinks, "--devices", strcmp(mode, "single") ? "cpu:2" : "cpu:1",
-        NULL};
+    const char *more[] = {"--set",    set_dir, "--set",   set_mode,    "--set",
+                          set_length, "--set", set_sinks, "--devices", strcmp(mode, "single") ? "cpu:2" : "cpu:1",
+                          NULL};
     memcpy(words + COMMON, more, sizeof more);
     program_start(&p, words);
 }
@@ -106,8 +105,7 @@ static void killed(void **state) {
         assert_true(program_wait(&p, 60));
         assert_int_not_equal(p.code, 0);
         const char *length = i ? "train=430st" : "train=100000st";
-        program_start(&p, (const char *const[]){"run", scratch_path("killed"), "--json", "--set",
-                                                length, NULL});
+        program_start(&p, (const char *const[]){"run", scratch_path("killed"), "--json", "--set", length, NULL});
     }
     ends();
     check_rows("killed", 430);
@@ -118,8 +116,7 @@ static void has_a_reader(void **state) {
     (void)state;
     if (tensorboard()) return;
     print_message("no tensorboard in %s: its reader is not asked\n",
-                  getenv("ENGINE_TENSORBOARD_PYTHON") ? getenv("ENGINE_TENSORBOARD_PYTHON")
-                                                      : "python3");
+                  getenv("ENGINE_TENSORBOARD_PYTHON") ? getenv("ENGINE_TENSORBOARD_PYTHON") : "python3");
     skip();
 }
 

@@ -48,8 +48,7 @@ static void the_bytes_are_those_of_a_run_that_waits(void **state) {
                                        "dp={server: dedicated, staleness: unbounded}"};
     double sent[2];
     for (int i = 0; i < 2; i++) {
-        const char *const more[] = {"mode=dp",      ways[i],          "deterministic=false",
-                                    "train=1000st", "checkpoint=off", NULL};
+        const char *const more[] = {"mode=dp", ways[i], "deterministic=false", "train=1000st", "checkpoint=off", NULL};
         struct pool *pool;
         run(i ? "bytes-async" : "bytes-sync", more);
         assert_code(0);
@@ -91,8 +90,7 @@ static void asked_to_stop(void **state) {
     for (int i = 0; i < 4; i++) {
         char dir[32];
         snprintf(dir, sizeof dir, "stop-%d", i);
-        const char *const more[] = {"mode=dp", bounds[i / 2], orders[i % 2],
-                                    "checkpoint=100000000st", NULL};
+        const char *const more[] = {"mode=dp", bounds[i / 2], orders[i % 2], "checkpoint=100000000st", NULL};
         training_begin(&p, dir, more);
         kill(p.pid, i % 2 ? SIGTERM : SIGINT);
         training_ends(&p, 2);
@@ -124,8 +122,7 @@ static void killed_and_resumed_it_is_the_same(void **state) {
     char hash[80];
     snprintf(hash, sizeof hash, "%s", program_string(&p, "weights_sha256"));
     const char *const control[] = {
-        "mode=dp", "devices=cpu:4", server, "checkpoint=50st", "optimizer={name: adam, lr: 0.0005}",
-        NULL};
+        "mode=dp", "devices=cpu:4", server, "checkpoint=50st", "optimizer={name: adam, lr: 0.0005}", NULL};
     assert_string_equal(hash, training_hash(saved + 70, control));
 }
 
@@ -143,10 +140,8 @@ static void it_goes_on_from_any_other(void **state) {
         snprintf(before, sizeof before, "way-%d", i - 1);
         snprintf(dir, sizeof dir, "way-%d", i);
         snprintf(length, sizeof length, "train=%dst", 30 + 30 * i);
-        snprintf(resume, sizeof resume, "checkpoint={every: 30st, resume: '%s'}",
-                 scratch_path(before));
-        const char *const more[] = {ways[i][0], ways[i][1], length, i ? resume : "checkpoint=30st",
-                                    NULL};
+        snprintf(resume, sizeof resume, "checkpoint={every: 30st, resume: '%s'}", scratch_path(before));
+        const char *const more[] = {ways[i][0], ways[i][1], length, i ? resume : "checkpoint=30st", NULL};
         run(dir, more);
         assert_code(0);
         assert_float_equal(program_number(&p, "steps"), 30 + 30 * i, 0);

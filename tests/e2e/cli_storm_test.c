@@ -92,9 +92,8 @@ static const char *foreign_path(const char *run) {
 }
 
 static void make_foreign(void) {
-    const char *const more[] = {
-        "mode=single",        "devices=cpu:1",      "train=60000st", /* FOREIGN_STEPS */
-        "checkpoint=60000st", "optimizer.lr=0.001", "log.every=10000st", NULL};
+    const char *const more[] = {"mode=single",        "devices=cpu:1",      "train=60000st", /* FOREIGN_STEPS */
+                                "checkpoint=60000st", "optimizer.lr=0.001", "log.every=10000st", NULL};
     training_start(&p, "foreign", more);
     assert_true(program_wait(&p, 120) && p.code == 0);
 }
@@ -121,9 +120,8 @@ static struct injection choose(int turn) {
     j.victim = draw(turn, 5, j.ranks);
     j.after_ms = draw(turn, 6, j.early ? 100 : 300);
     snprintf(dir, sizeof dir, "storm-%d", turn);
-    snprintf(what, sizeof what, "injection %d: %s, %s, %d ranks, rank %d, %d ms after %s%s", turn,
-             fault_names[j.fault], k->name, j.ranks, j.victim, j.after_ms,
-             j.early ? "the start" : "the first step",
+    snprintf(what, sizeof what, "injection %d: %s, %s, %d ranks, rank %d, %d ms after %s%s", turn, fault_names[j.fault],
+             k->name, j.ranks, j.victim, j.after_ms, j.early ? "the start" : "the first step",
              is_planted(&j) ? ", beside checkpoints of another run" : "");
     return j;
 }

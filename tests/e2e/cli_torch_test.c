@@ -44,12 +44,10 @@ static void train_on_pictures(void) {
         snprintf(name, sizeof name, "animals/%s/%02d.png", classes[i % 3], i);
         png_put(name, i * 5, 64, 64, PNG_COLOR_TYPE_RGB, 8);
     }
-    snprintf(data, sizeof data, "data={set: images, train: %s, val: 3, size: 64, resize: 64}",
-             path("animals"));
+    snprintf(data, sizeof data, "data={set: images, train: %s, val: 3, size: 64, resize: 64}", path("animals"));
     snprintf(dir, sizeof dir, "log.dir=%s", path("run"));
-    program_run(&p, 120, "run", "--json", "--quiet", "--set", data, "--set",
-                "model={zoo: resnet18, stem: imagenet}", "--set", "mode=single", "--set",
-                "devices=cpu:1", "--set", "batch=8", "--set", "train=4st", "--set",
+    program_run(&p, 120, "run", "--json", "--quiet", "--set", data, "--set", "model={zoo: resnet18, stem: imagenet}",
+                "--set", "mode=single", "--set", "devices=cpu:1", "--set", "batch=8", "--set", "train=4st", "--set",
                 "optimizer.lr=0.01", "--set", dir, NULL);
     if (p.code) fail_msg("%s", p.err);
     assert_ok(file_remove_tree(path("animals")));
@@ -75,8 +73,7 @@ static void the_lines_of_the_documentation_give_our_logits(void **state) {
     train_on_pictures();
     char step[700];
     snprintf(step, sizeof step, "%s/ckpt/step-000000004", path("run"));
-    char *lines = pool_printf(pool, "%s/lines.py", step),
-         *picture = pool_printf(pool, "%s/picture.png", step);
+    char *lines = pool_printf(pool, "%s/lines.py", step), *picture = pool_printf(pool, "%s/picture.png", step);
     png_put("picture.png", 77, 64, 64, PNG_COLOR_TYPE_RGB, 8);
     assert_int_equal(rename(path("picture.png"), picture), 0);
     put_lines(pool, lines);
@@ -98,12 +95,9 @@ static void the_lines_of_the_documentation_give_our_logits(void **state) {
     assert_int_equal(top->count, 3);
     for (int i = 0; i < 3; i++) {
         int64_t label = json_get(&top->children[i], "label")->integer;
-        double ours = json_get(&top->children[i], "logit")->number,
-               other = theirs->children[label].number;
-        print_message("%s: %.7f here, %.7f in torchvision\n",
-                      json_get(&top->children[i], "text")->text, ours, other);
-        if (!(fabs(ours - other) <= 1e-4 * (1 + fabs(other))))
-            fail_msg("%.9g is not %.9g", ours, other);
+        double ours = json_get(&top->children[i], "logit")->number, other = theirs->children[label].number;
+        print_message("%s: %.7f here, %.7f in torchvision\n", json_get(&top->children[i], "text")->text, ours, other);
+        if (!(fabs(ours - other) <= 1e-4 * (1 + fabs(other)))) fail_msg("%.9g is not %.9g", ours, other);
     }
     pool_free(pool);
 }
@@ -121,8 +115,7 @@ static void gpt2_of_transformers_is_taken(void **state) {
     double theirs = strtod(p.out, NULL);
     char data[1300], model[700], dir[700];
     const char *folder = path("gpt2");
-    snprintf(data, sizeof data,
-             "data={set: tokens, train: %s, val: %s, context: 16, vocabulary: 27}",
+    snprintf(data, sizeof data, "data={set: tokens, train: %s, val: %s, context: 16, vocabulary: 27}",
              path("tokens.bin"), path("tokens.bin"));
     for (int i = 0; i < 2; i++) {
         snprintf(model, sizeof model, "model={zoo: gpt, depth: 2, width: 16, heads: 2%s%s%s}",
@@ -156,9 +149,8 @@ static void gpt2_of_transformers_is_taken(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_go_to_pytorch_and_back),
-        cmocka_unit_test(gpt2_of_transformers_is_taken),
-        cmocka_unit_test(the_lines_of_the_documentation_give_our_logits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(weights_go_to_pytorch_and_back),
+                                       cmocka_unit_test(gpt2_of_transformers_is_taken),
+                                       cmocka_unit_test(the_lines_of_the_documentation_give_our_logits)};
     return cmocka_run_group_tests_name("PyTorch's modules", tests, NULL, NULL);
 }

@@ -61,9 +61,8 @@ static void start(const char *const *words, const char *devices, const char *mor
 }
 
 static void start_hosts(const char *engine, const char *devices, const char *more) {
-    const char *words[] = {"unshare", "-rn", "sh",   ENGINE_SOURCE_DIR "/tests/harness/hosts.sh",
-                           folder,    "2",   "none", engine,
-                           NULL};
+    const char *words[] = {"unshare", "-rn",  "sh", ENGINE_SOURCE_DIR "/tests/harness/hosts.sh", folder, "2",
+                           "none",    engine, NULL};
     start(words, devices, more);
 }
 
@@ -121,13 +120,12 @@ static void a_launcher_over_hosts(void **state) {
 
 static void a_launcher_on_one_host(void **state) {
     (void)state;
-    static const char text[] =
-        "#!/bin/sh\n"
-        "ip link set lo up || exit 77\n"
-        "export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 GROUP_RANK=0 MASTER_ADDR=127.0.0.1\n"
-        "export MASTER_PORT=29511 TORCHELASTIC_RUN_ID=traced\n"
-        "RANK=1 LOCAL_RANK=1 " ENGINE_BINARY_DIR "/engine run \"$@\" >/dev/null 2>&1 &\n"
-        "RANK=0 LOCAL_RANK=0 " ENGINE_BINARY_DIR "/engine run \"$@\" && wait $!\n";
+    static const char text[] = "#!/bin/sh\n"
+                               "ip link set lo up || exit 77\n"
+                               "export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 GROUP_RANK=0 MASTER_ADDR=127.0.0.1\n"
+                               "export MASTER_PORT=29511 TORCHELASTIC_RUN_ID=traced\n"
+                               "RANK=1 LOCAL_RANK=1 " ENGINE_BINARY_DIR "/engine run \"$@\" >/dev/null 2>&1 &\n"
+                               "RANK=0 LOCAL_RANK=0 " ENGINE_BINARY_DIR "/engine run \"$@\" && wait $!\n";
     begin("one-host");
     const char *words[] = {"unshare", "-rn", write_script(text), NULL};
     start(words, "auto", "seed=0");
@@ -143,8 +141,7 @@ static void the_folder_of_rank_0_stays(void **state) {
     begin("mounted");
     snprintf(script, sizeof script,
              "#!/bin/sh\n"
-             "case \"$*\" in *'--node-rank 0'*) ;; *) exec " ENGINE_BINARY_DIR
-             "/engine \"$@\" ;; esac\n"
+             "case \"$*\" in *'--node-rank 0'*) ;; *) exec " ENGINE_BINARY_DIR "/engine \"$@\" ;; esac\n"
              "mkdir -p %s/trace\n"
              "exec unshare -m sh -c 'mount --bind %s/trace %s/trace || exit 77\n"
              "exec " ENGINE_BINARY_DIR "/engine \"$@\"' sh \"$@\"\n",
@@ -162,8 +159,7 @@ static void the_file_of_another_rank_stays(void **state) {
     snprintf(path, sizeof path, "%s-node-1/trace/rank2.bin", run);
     snprintf(script, sizeof script,
              "#!/bin/sh\n"
-             "case \"$*\" in *'--node-rank 1'*) ;; *) exec " ENGINE_BINARY_DIR
-             "/engine \"$@\" ;; esac\n"
+             "case \"$*\" in *'--node-rank 1'*) ;; *) exec " ENGINE_BINARY_DIR "/engine \"$@\" ;; esac\n"
              "mkdir -p %s\n"
              "exec unshare -m sh -c 'mount --bind %s %s || exit 77\n"
              "exec " ENGINE_BINARY_DIR "/engine \"$@\"' sh \"$@\"\n",
@@ -172,8 +168,7 @@ static void the_file_of_another_rank_stays(void **state) {
     assert_codes(0);
     assert_said("trace.json, of 2 of 4 ranks");
     assert_true(exists("-node-1/trace/rank3.bin"));
-    if (!strstr(read_host(1, "err"), "no trace of this rank: cannot remove"))
-        fail_msg("%s", read_host(1, "err"));
+    if (!strstr(read_host(1, "err"), "no trace of this rank: cannot remove")) fail_msg("%s", read_host(1, "err"));
 }
 
 /* ---- what an earlier run has left ---- */
@@ -188,17 +183,15 @@ static void what_other_nodes_had_is_gone(void **state) {
         snprintf(path, sizeof path, "%s-node-1/trace/rank%d.bin", run, rank);
         assert_ok(file_replace(path, "old", 3));
     }
-    start_hosts(ENGINE_BINARY_DIR "/engine", "cpu:2",
-                "inject.fault={device: 3, step: 5, kind: kill}");
+    start_hosts(ENGINE_BINARY_DIR "/engine", "cpu:2", "inject.fault={device: 3, step: 5, kind: kill}");
     assert_codes(75);
     assert_false(exists("-node-1/trace/rank3.bin")); /* it was killed inside of the range */
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_launcher_over_hosts),
-                                       cmocka_unit_test(a_launcher_on_one_host),
-                                       cmocka_unit_test(the_folder_of_rank_0_stays),
-                                       cmocka_unit_test(the_file_of_another_rank_stays),
-                                       cmocka_unit_test(what_other_nodes_had_is_gone)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_launcher_over_hosts), cmocka_unit_test(a_launcher_on_one_host),
+        cmocka_unit_test(the_folder_of_rank_0_stays), cmocka_unit_test(the_file_of_another_rank_stays),
+        cmocka_unit_test(what_other_nodes_had_is_gone)};
     return cmocka_run_group_tests_name("traces of hosts", tests, NULL, NULL);
 }

@@ -28,8 +28,7 @@ struct event {
 static struct event events[EVENTS];
 static int nevents;
 
-static const struct json_value *member(const struct json_value *e, const char *key,
-                                       enum json_kind kind) {
+static const struct json_value *member(const struct json_value *e, const char *key, enum json_kind kind) {
     const struct json_value *v = json_get(e, key);
     if (!v || v->kind != kind) fail_msg("an event has no '%s' of its kind", key);
     return v;
@@ -100,8 +99,7 @@ static void check_nesting(void) {
 static bool in_a_span(const struct event *at) {
     for (int i = 0; i < nevents; i++) {
         const struct event *e = &events[i];
-        if (e->ph == 'X' && e->pid == at->pid && e->tid == at->tid && e->ts <= at->ts &&
-            at->ts <= e->ts + e->dur)
+        if (e->ph == 'X' && e->pid == at->pid && e->tid == at->tid && e->ts <= at->ts && at->ts <= e->ts + e->dur)
             return true;
     }
     return false;
@@ -151,16 +149,14 @@ static void check_counters(void) {
     }
     for (int k = 0; k < PIDS; k++) assert_true(last[k] == 0);
     bool calls = false;
-    for (int i = 0; i < nevents; i++)
-        calls |= events[i].cat && !strcmp(events[i].cat, "collective");
+    for (int i = 0; i < nevents; i++) calls |= events[i].cat && !strcmp(events[i].cat, "collective");
     assert_true(calls == (most[0] > 0));
 }
 
 static int count(char ph, const char *name, int pid) {
     int n = 0;
     for (int i = 0; i < nevents; i++)
-        n += events[i].ph == ph && events[i].pid == pid &&
-             !strncmp(events[i].name, name, strlen(name));
+        n += events[i].ph == ph && events[i].pid == pid && !strncmp(events[i].name, name, strlen(name));
     return n;
 }
 
@@ -169,8 +165,7 @@ static int carries(const char *call, const char *what, int pid) {
     int n = 0;
     for (int i = 0; i < nevents; i++) {
         const struct event *e = &events[i];
-        if (e->ph != 'X' || e->pid != pid || strcmp(e->cat, "collective") ||
-            strncmp(e->name, call, strlen(call)))
+        if (e->ph != 'X' || e->pid != pid || strcmp(e->cat, "collective") || strncmp(e->name, call, strlen(call)))
             continue;
         const struct json_value *c = json_get(member(e->json, "args", JSON_OBJECT), "carries");
         n += c && !strcmp(c->text, what);
@@ -196,8 +191,8 @@ static void check_all(const char *dir, int ranks, int steps) {
 
 /* ---- runs ---- */
 
-static const char *run_traced(const char *name, const char *mode, const char *devices,
-                              const char *trace, const char *more) {
+static const char *run_traced(const char *name, const char *mode, const char *devices, const char *trace,
+                              const char *more) {
     static char dir[600];
     char d[700], m[64], n[64], t[64];
     snprintf(dir, sizeof dir, "%s", scratch_path(name));
@@ -206,10 +201,9 @@ static const char *run_traced(const char *name, const char *mode, const char *de
     snprintf(n, sizeof n, "devices=%s", devices);
     snprintf(t, sizeof t, "log.trace=%s", trace);
     program_run(&p, 60, "run", "--set", d, "--set", m, "--set", n, "--set", t, "--set",
-                "model={zoo: mlp, hidden: [128, 64]}", "--set", "batch={size: 64, shards: 4}",
-                "--set", "train=20st", "--set", "threads=1", "--set", "eval=8st", "--set",
-                "ddp={bucket: {first: 16KB, cap: 64KB}}", "--set", "optimizer=adam", "--set",
-                more ? more : "seed=0", NULL);
+                "model={zoo: mlp, hidden: [128, 64]}", "--set", "batch={size: 64, shards: 4}", "--set", "train=20st",
+                "--set", "threads=1", "--set", "eval=8st", "--set", "ddp={bucket: {first: 16KB, cap: 64KB}}", "--set",
+                "optimizer=adam", "--set", more ? more : "seed=0", NULL);
     if (p.code != 0) fail_msg("%s", p.err);
     return dir;
 }
@@ -233,8 +227,7 @@ static void check_buckets(const char *dir, int computing, int steps, bool beside
         with += nb > 0;
         if (nb) assert_int_equal(nb, steps * ranks[r].nbuckets);
         for (int i = 0; i < nb; i++) {
-            assert_true(b[i].ready <= b[i].start && b[i].start <= b[i].done &&
-                        b[i].done <= b[i].taken);
+            assert_true(b[i].ready <= b[i].start && b[i].start <= b[i].done && b[i].done <= b[i].taken);
             assert_true(b[i].waited >= 0 && b[i].waited <= b[i].taken - b[i].ready);
             assert_int_equal(b[i].beside, beside);
             assert_int_equal(b[i].bytes, ranks[r].bucket[b[i].bucket]);
@@ -274,14 +267,12 @@ static void gradients_that_leave_early(void **state) {
 
 static void gradients_that_wait(void **state) {
     (void)state;
-    const char *dir =
-        run_traced("naive", "ddp", "cpu:2", "5..9", "ddp={overlap: false, bucket: 64KB}");
+    const char *dir = run_traced("naive", "ddp", "cpu:2", "5..9", "ddp={overlap: false, bucket: 64KB}");
     int buckets = buckets_of(dir);
     check_all(dir, 2, 5);
     assert_int_equal(check_arrows(), 2 * 5 * buckets);
     check_buckets(dir, 2, 5, false);
-    for (int r = 0; r < 2; r++)
-        assert_int_equal(carries("all_reduce", "gradients", r), 5 * buckets);
+    for (int r = 0; r < 2; r++) assert_int_equal(carries("all_reduce", "gradients", r), 5 * buckets);
     for (int i = 0; i < nevents; i++) /* all on the lane of computing */
         assert_true(events[i].ph != 'X' || events[i].tid == 1);
 }
@@ -307,8 +298,7 @@ static void a_server(void **state) {
 
 static void slices_and_packets(void **state) {
     (void)state;
-    const char *dir =
-        run_traced("slices", "ddp", "cpu:2", "5..9", "optimizer={name: adam, shard: true}");
+    const char *dir = run_traced("slices", "ddp", "cpu:2", "5..9", "optimizer={name: adam, shard: true}");
     int buckets = buckets_of(dir);
     check_all(dir, 2, 5);
     assert_int_equal(check_arrows(), 2 * 5 * buckets);
@@ -335,9 +325,8 @@ static void a_server_of_many(void **state) {
     snprintf(d, sizeof d, "log.dir=%s", dir);
     program_run(&p, 60, "run", "--set", d, "--set", "mode=dp", "--set", "devices=cpu:32", "--set",
                 "dp={server: dedicated, staleness: 2}", "--set", "log.trace=2..14", "--set",
-                "model={zoo: mlp, hidden: [16]}", "--set", "batch={size: 32, shards: 32}", "--set",
-                "train=16st", "--set", "threads=1", "--set", "eval=off", "--set", "data=digits",
-                NULL);
+                "model={zoo: mlp, hidden: [16]}", "--set", "batch={size: 32, shards: 32}", "--set", "train=16st",
+                "--set", "threads=1", "--set", "eval=off", "--set", "data=digits", NULL);
     if (p.code != 0) fail_msg("%s", p.err);
     assert_ok(trace_read_all(dir, pool, &ranks, &n));
     assert_int_equal(n, 33);
@@ -345,8 +334,7 @@ static void a_server_of_many(void **state) {
     assert_null(strstr(p.err, "no room"));
     int received = 0;
     for (int i = 0; i < ranks[0].nevents; i++)
-        received +=
-            ranks[0].events[i].kind == TRACE_CALL && !strcmp(ranks[0].events[i].name, "recv");
+        received += ranks[0].events[i].kind == TRACE_CALL && !strcmp(ranks[0].events[i].name, "recv");
     assert_int_equal(received, 13 * 32);
 }
 
@@ -357,8 +345,7 @@ static void more_layers_than_names(void **state) {
     static char model[64 + DEEP * 20], set[sizeof model + 8];
     struct trace_rank *ranks;
     int n = snprintf(model, sizeof model, "{layers: [flatten");
-    for (int i = 0; i < DEEP; i++)
-        n += snprintf(model + n, sizeof model - (size_t)n, ", {linear: 4}");
+    for (int i = 0; i < DEEP; i++) n += snprintf(model + n, sizeof model - (size_t)n, ", {linear: 4}");
     snprintf(model + n, sizeof model - (size_t)n, ", {linear: 10}]}");
     snprintf(set, sizeof set, "model=%s", model);
     const char *dir = run_traced("deep", "ddp", "cpu:2", "5..6", set);
@@ -403,10 +390,9 @@ static void the_range(void **state) {
 /* Each run of an experiment has a trace of its own. */
 static void an_experiment_is_traced(void **state) {
     (void)state;
-    static const char text[] =
-        "base: {model: {zoo: mlp, hidden: [16]}, data: digits, batch: {size: 32, shards: 2}, "
-        "train: 20st, eval: off, threads: 1, devices: 'cpu:2', log: {trace: 10..12st}}\n"
-        "matrix: {mode: [dp, ddp]}\nrepeats: 4\n";
+    static const char text[] = "base: {model: {zoo: mlp, hidden: [16]}, data: digits, batch: {size: 32, shards: 2}, "
+                               "train: 20st, eval: off, threads: 1, devices: 'cpu:2', log: {trace: 10..12st}}\n"
+                               "matrix: {mode: [dp, ddp]}\nrepeats: 4\n";
     char path[600], folder[600], pattern[700];
     glob_t found;
     snprintf(path, sizeof path, "%s", scratch_path("traced.yaml"));
@@ -418,8 +404,8 @@ static void an_experiment_is_traced(void **state) {
     assert_int_equal(glob(pattern, 0, NULL, &found), 0);
     assert_int_equal(found.gl_pathc, 2 * 4);
     for (size_t i = 0; i < found.gl_pathc; i++) {
-        snprintf(path, sizeof path, "%.*s",
-                 (int)(strlen(found.gl_pathv[i]) - strlen("/trace.json")), found.gl_pathv[i]);
+        snprintf(path, sizeof path, "%.*s", (int)(strlen(found.gl_pathv[i]) - strlen("/trace.json")),
+                 found.gl_pathv[i]);
         check_all(path, 2, 3);
     }
     globfree(&found);

@@ -36,8 +36,7 @@ static const char *next_block(const char **at) {
 /* A block that fails anywhere fails as a whole. */
 static int run_block(const char *block) {
     static const char script[] = "cd \"$1\" && PATH=\"$2:$PATH\" && export PATH && eval \"$3\"";
-    program_spawn(&p, (const char *const[]){"sh", "-e", "-c", script, "sh", place,
-                                            ENGINE_BINARY_DIR, block, NULL});
+    program_spawn(&p, (const char *const[]){"sh", "-e", "-c", script, "sh", place, ENGINE_BINARY_DIR, block, NULL});
     assert_true(program_wait(&p, 200));
     return p.code;
 }
@@ -59,8 +58,7 @@ static void each_command_runs(void **state) {
     int blocks = 0;
     size_t n = 0, three = 0;
     while ((block = next_block(&at))) {
-        if (run_block(block))
-            fail_msg("exit code %d of\n%s\nsays\n%s%s", p.code, block, p.out, p.err);
+        if (run_block(block)) fail_msg("exit code %d of\n%s\nsays\n%s%s", p.code, block, p.out, p.err);
         blocks++;
         if (strstr(block, "--mode single")) three = n;
         n += (size_t)snprintf(said + n, sizeof said - n, "%s", p.out);

@@ -18,8 +18,7 @@ static const char *run(const char *const *words) {
 
 static const char *git(const char *command) {
     static char whole[700];
-    snprintf(whole, sizeof whole,
-             "cd %s && git -c user.name=a -c user.email=a@b -c commit.gpgsign=false %s",
+    snprintf(whole, sizeof whole, "cd %s && git -c user.name=a -c user.email=a@b -c commit.gpgsign=false %s",
              scratch_path("tree"), command);
     return run((const char *const[]){"sh", "-c", whole, NULL});
 }
@@ -29,8 +28,7 @@ static void the_version_has_its_form(void **state) {
     char line[200];
     (void)state;
     program_run(&p, 10, "version", NULL);
-    snprintf(line, sizeof line, "printf '%%s' '%.*s' | grep -E '%s'", (int)strcspn(p.out, "\n"),
-             p.out, form);
+    snprintf(line, sizeof line, "printf '%%s' '%.*s' | grep -E '%s'", (int)strcspn(p.out, "\n"), p.out, form);
     if (!*run((const char *const[]){"sh", "-c", line, NULL})) fail_msg("%s", line);
 }
 
@@ -41,8 +39,7 @@ static const char *commit_of_tree(struct timespec *written) {
     struct stat st;
     snprintf(source, sizeof source, "-DSOURCE=%s", scratch_path("tree"));
     snprintf(out, sizeof out, "-DOUT=%s", scratch_path("commit.c"));
-    (void)run((const char *const[]){"cmake", source, out, "-P",
-                                    ENGINE_SOURCE_DIR "/cmake/commit.cmake", NULL});
+    (void)run((const char *const[]){"cmake", source, out, "-P", ENGINE_SOURCE_DIR "/cmake/commit.cmake", NULL});
     assert_int_equal(p.code, 0);
     FILE *f = fopen(scratch_path("commit.c"), "r");
     assert_non_null(f);

@@ -8,9 +8,8 @@ static struct program p;
 
 /* Two steps of a network of 3x3 convolutions; gives the hash of its weights. */
 static const char *train(const char *dir, const char *winograd, char hash[80]) {
-    const char *more[] = {
-        "mode=single", "devices=cpu:1",  "model=resnet20", "batch={size: 4, shards: 1}",
-        "train=2st",   "checkpoint=1st", winograd,         NULL};
+    const char *more[] = {"mode=single", "devices=cpu:1",  "model=resnet20", "batch={size: 4, shards: 1}",
+                          "train=2st",   "checkpoint=1st", winograd,         NULL};
     training_start(&p, dir, more);
     assert_true(program_wait(&p, 120));
     if (p.code) fail_msg("%s: exit code %d\n%s", winograd, p.code, p.err);
@@ -31,8 +30,7 @@ static void assert_resolved(const char *dir, const char *line) {
 static void runs_with_and_without_differ(void **state) {
     (void)state;
     char with[80], without[80], again[80];
-    assert_string_not_equal(train("with", "winograd=true", with),
-                            train("without", "winograd=false", without));
+    assert_string_not_equal(train("with", "winograd=true", with), train("without", "winograd=false", without));
     assert_string_equal(train("again", "winograd=false", again), without);
     assert_resolved("with", "\nwinograd: true ");
     assert_resolved("without", "\nwinograd: false ");
@@ -42,8 +40,7 @@ static void a_resume_does_not_mix_them(void **state) {
     (void)state;
     char hash[80];
     train("saved", "winograd=true", hash);
-    program_run(&p, 60, "run", scratch_path("saved"), "--set", "train=3st", "--set",
-                "winograd=false", NULL);
+    program_run(&p, 60, "run", scratch_path("saved"), "--set", "train=3st", "--set", "winograd=false", NULL);
     assert_int_equal(p.code, 78);
     training_says(&p, "winograd was 'true' when it was saved and is 'false' now");
     training_resume(&p, "saved", 3);
@@ -52,8 +49,8 @@ static void a_resume_does_not_mix_them(void **state) {
 }
 
 static bool bench_names_it(const char *winograd) {
-    program_run(&p, 60, "bench", "layers", "--model", "resnet20", "--batch", "1", "--seconds",
-                "0.01s", "--set", winograd, NULL);
+    program_run(&p, 60, "bench", "layers", "--model", "resnet20", "--batch", "1", "--seconds", "0.01s", "--set",
+                winograd, NULL);
     if (p.code) fail_msg("exit code %d\n%s", p.code, p.err);
     return strstr(p.out, " winograd ") != NULL;
 }

@@ -15,13 +15,12 @@ enum { N = 3001, TYPES = ENGINE_U8 + 1, OPS = ENGINE_XOR + 1, WORKS = 24, MOST =
 static struct engine_group *group;
 static int rank, size;
 
-#define need(condition)                                                                            \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "rank %d, line %d: not (%s); %s\n", rank, __LINE__, #condition,        \
-                    engine_message());                                                             \
-            exit(1);                                                                               \
-        }                                                                                          \
+#define need(condition)                                                                                                \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "rank %d, line %d: not (%s); %s\n", rank, __LINE__, #condition, engine_message());         \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
     } while (0)
 
 /* ---- elements of any type, which hold small whole numbers ---- */
@@ -130,8 +129,7 @@ static void moves(int type) {
     clear();
     need(engine_gather(group, send, recv, N, type, root) == 0);
     need(rank == root ? same(recv, type, (long)N * size) : recv[0] == 0x77);
-    for (long i = 0; i < (long)N * size; i++)
-        put(wanted, i, type, given((int)(i / N), (long)N * rank + i % N));
+    for (long i = 0; i < (long)N * size; i++) put(wanted, i, type, given((int)(i / N), (long)N * rank + i % N));
     clear();
     need(engine_all_to_all(group, send, recv, N, type) == 0 && same(recv, type, (long)N * size));
 }
@@ -171,8 +169,7 @@ static void begin(struct engine_work **work, int *n) {
             terms[i] = i + w * rank;
             casts[w][i] = sent[w][i] = rank * 1000 + w * 10000 + i;
         }
-        need(engine_all_reduce_start(group, terms, sums[w], N, ENGINE_I32, ENGINE_SUM,
-                                     &work[(*n)++]) == 0);
+        need(engine_all_reduce_start(group, terms, sums[w], N, ENGINE_I32, ENGINE_SUM, &work[(*n)++]) == 0);
         memset(terms, 0x55, sizeof terms); /* it has been read */
         need(engine_broadcast_start(group, casts[w], N, ENGINE_I32, w % size, &work[(*n)++]) == 0);
         if (size == 1) continue;
@@ -273,8 +270,7 @@ static void too_many(void) {
     static int32_t x[257];
     struct engine_work *w;
     int code = 0, n = 0;
-    for (; n < 257 && !code; n++)
-        code = engine_all_reduce_start(group, x + n, x + n, 1, ENGINE_I32, ENGINE_SUM, &w);
+    for (; n < 257 && !code; n++) code = engine_all_reduce_start(group, x + n, x + n, 1, ENGINE_I32, ENGINE_SUM, &w);
     need(n == 257 && code == 70 && w == NULL && strstr(engine_message(), "256"));
 }
 
@@ -321,10 +317,8 @@ static void lose_another(void) {
 static const struct {
     const char *name;
     void (*play)(void);
-} parts[] = {{"wait", wait_for_all}, {"start", start_all},
-             {"parts", use_parts},   {"many", too_many},
-             {"refuse", refuse},     {"disagree", disagree},
-             {"lose", lose_awaited}, {"lose-another", lose_another}};
+} parts[] = {{"wait", wait_for_all}, {"start", start_all},   {"parts", use_parts},   {"many", too_many},
+             {"refuse", refuse},     {"disagree", disagree}, {"lose", lose_awaited}, {"lose-another", lose_another}};
 
 int main(int argc, char **argv) {
     struct engine_group *none = (void *)&size;

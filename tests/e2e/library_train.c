@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define need(condition)                                                                            \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "line %d: not (%s); %s\n", __LINE__, #condition, engine_message());    \
-            exit(1);                                                                               \
-        }                                                                                          \
+#define need(condition)                                                                                                \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "line %d: not (%s); %s\n", __LINE__, #condition, engine_message());                        \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
     } while (0)
 
 int main(int argc, char **argv) {
@@ -27,7 +27,7 @@ int main(int argc, char **argv) {
     need(engine_run(NULL, sets, argc - 1, &again) == 0); /* a process may train again */
     need(!strcmp(r.weights_sha256, again.weights_sha256) && strcmp(r.run_dir, again.run_dir));
     need(r.seconds > 0 && r.samples_per_s > 0);
-    printf("%s %s %s %lld %.17g %.17g %.17g\n", engine_version(), r.weights_sha256, r.losses_sha256,
-           r.steps, r.train_loss, r.val_loss, r.val_accuracy);
+    printf("%s %s %s %lld %.17g %.17g %.17g\n", engine_version(), r.weights_sha256, r.losses_sha256, r.steps,
+           r.train_loss, r.val_loss, r.val_accuracy);
     return 0;
 }

@@ -65,8 +65,7 @@ static bool place(const void *p, size_t bytes, struct end *out) {
     return bytes <= (size_t)(r.begin + r.bytes - (const char *)p);
 }
 
-static cudaError_t submit_snapshot(struct CUstream_st *s, void *to, const void *from,
-                                   size_t bytes) {
+static cudaError_t submit_snapshot(struct CUstream_st *s, void *to, const void *from, size_t bytes) {
     struct snapshot head = {to, bytes};
     char *both = malloc(sizeof head + bytes);
     if (!both) return cudaErrorMemoryAllocation;
@@ -87,8 +86,8 @@ __attribute__((destructor)) static void tell_read(void) {
     fclose(f);
 }
 
-static cudaError_t copy(struct CUstream_st *s, void *to, const void *from, size_t bytes,
-                        enum cudaMemcpyKind kind, bool *host_waits) {
+static cudaError_t copy(struct CUstream_st *s, void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                        bool *host_waits) {
     struct end a, b;
     *host_waits = false;
     if (!s) return cudaErrorInvalidResourceHandle;
@@ -96,8 +95,7 @@ static cudaError_t copy(struct CUstream_st *s, void *to, const void *from, size_
     if (!place(to, bytes, &a) || !place(from, bytes, &b)) return cudaErrorInvalidValue;
     bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
     bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
-    if (kind != cudaMemcpyDefault && (a.device != to_device || b.device != from_device))
-        return cudaErrorInvalidValue;
+    if (kind != cudaMemcpyDefault && (a.device != to_device || b.device != from_device)) return cudaErrorInvalidValue;
     *host_waits = !a.known;
     if (b.device && !a.device) atomic_fetch_add(&read_bytes, bytes);
     if (!b.known && !s->capture) return submit_snapshot(s, to, from, bytes);
@@ -105,8 +103,7 @@ static cudaError_t copy(struct CUstream_st *s, void *to, const void *from, size_
     return stream_submit(s, run_copy, &c, sizeof c);
 }
 
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
-                            cudaStream_t stream) {
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
     ENTER(cudaMemcpyAsync);
     struct CUstream_st *s = stream_of(stream);
     bool host_waits;

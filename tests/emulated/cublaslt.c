@@ -16,14 +16,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NEED(condition)                                                                            \
-    do {                                                                                           \
-        if (!(condition)) return CUBLAS_STATUS_INVALID_VALUE;                                      \
+#define NEED(condition)                                                                                                \
+    do {                                                                                                               \
+        if (!(condition)) return CUBLAS_STATUS_INVALID_VALUE;                                                          \
     } while (0)
 /* Lets ENGINE_EMULATED_FAIL=function:n have its way. */
-#define MAY_FAIL(status)                                                                           \
-    do {                                                                                           \
-        if (emulated_fail(__func__)) return CUBLAS_STATUS_##status;                                \
+#define MAY_FAIL(status)                                                                                               \
+    do {                                                                                                               \
+        if (emulated_fail(__func__)) return CUBLAS_STATUS_##status;                                                    \
     } while (0)
 
 enum { MAGIC = 0x626c61, SPACE = 4096 };
@@ -89,8 +89,7 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute,
-                                        cudaDataType_t scale) {
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute, cudaDataType_t scale) {
     MAY_FAIL(ALLOC_FAILED);
     NEED(compute == CUBLAS_COMPUTE_32F || compute == CUBLAS_COMPUTE_32F_FAST_TF32);
     NEED(scale == CUDA_R_32F);
@@ -113,9 +112,8 @@ static cublasStatus_t take(void *to, size_t size, const void *from, size_t bytes
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
-                                              cublasLtMatmulDescAttributes_t what, const void *from,
-                                              size_t bytes) {
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t what,
+                                              const void *from, size_t bytes) {
     struct desc *d = (struct desc *)desc;
     MAY_FAIL(INVALID_VALUE);
     switch (what) {
@@ -136,15 +134,14 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
     }
 }
 
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type,
-                                          uint64_t rows, uint64_t cols, int64_t ld) {
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type, uint64_t rows, uint64_t cols,
+                                          int64_t ld) {
     MAY_FAIL(ALLOC_FAILED);
     NEED(type == CUDA_R_32F || type == CUDA_R_16BF || type == CUDA_R_16F);
     NEED(rows > 0 && cols > 0 && ld >= (int64_t)rows);
     struct matrix *m = zeroed(sizeof *m);
     if (!m) return CUBLAS_STATUS_ALLOC_FAILED;
-    *m = (struct matrix){
-        .type = type, .rows = (int64_t)rows, .cols = (int64_t)cols, .ld = ld, .batch = 1};
+    *m = (struct matrix){.type = type, .rows = (int64_t)rows, .cols = (int64_t)cols, .ld = ld, .batch = 1};
     *out = (cublasLtMatrixLayout_t)m;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -154,8 +151,7 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
-                                                cublasLtMatrixLayoutAttribute_t what,
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout, cublasLtMatrixLayoutAttribute_t what,
                                                 const void *from, size_t bytes) {
     struct matrix *m = (struct matrix *)layout;
     MAY_FAIL(INVALID_VALUE);
@@ -185,8 +181,8 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t prefer
 }
 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
-                                                    cublasLtMatmulPreferenceAttributes_t what,
-                                                    const void *from, size_t bytes) {
+                                                    cublasLtMatmulPreferenceAttributes_t what, const void *from,
+                                                    size_t bytes) {
     struct preference *p = (struct preference *)preference;
     MAY_FAIL(INVALID_VALUE);
     switch (what) {
@@ -198,8 +194,8 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES:
-        return take(&p->alignment[what - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES],
-                    sizeof *p->alignment, from, bytes);
+        return take(&p->alignment[what - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], sizeof *p->alignment, from,
+                    bytes);
     default:
         return CUBLAS_STATUS_INVALID_VALUE;
     }
@@ -207,8 +203,8 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 
 /* ---- what can be multiplied ----------------------------------------------------------------- */
 static bool same_layout(const struct matrix *x, const struct matrix *y) {
-    return x->type == y->type && x->rows == y->rows && x->cols == y->cols && x->ld == y->ld &&
-           x->batch == y->batch && x->apart == y->apart;
+    return x->type == y->type && x->rows == y->rows && x->cols == y->cols && x->ld == y->ld && x->batch == y->batch &&
+           x->apart == y->apart;
 }
 
 static int64_t side(const struct matrix *m, bool turned, bool second) {
@@ -217,12 +213,10 @@ static int64_t side(const struct matrix *m, bool turned, bool second) {
 
 /* Shapes that fit; p gets all but the pointers. */
 static cublasStatus_t describe(const struct desc *d, const struct matrix *a, const struct matrix *b,
-                               const struct matrix *c, const struct matrix *y,
-                               struct product_job *p) {
+                               const struct matrix *c, const struct matrix *y, struct product_job *p) {
     NEED(d && a && b && c && y && same_layout(c, y));
     for (int i = 0; i < 2; i++) NEED(d->turned[i] == CUBLAS_OP_N || d->turned[i] == CUBLAS_OP_T);
-    *p = (struct product_job){
-        .a = *a, .b = *b, .d = *y, .epilogue = d->epilogue, .aux_ld = d->aux_ld};
+    *p = (struct product_job){.a = *a, .b = *b, .d = *y, .epilogue = d->epilogue, .aux_ld = d->aux_ld};
     p->a_turned = d->turned[0] == CUBLAS_OP_T, p->b_turned = d->turned[1] == CUBLAS_OP_T;
     p->tf32 = d->compute == CUBLAS_COMPUTE_32F_FAST_TF32;
     p->k = side(a, p->a_turned, true);
@@ -251,8 +245,7 @@ static bool has_epilogue(const struct product_job *p) {
         return p->d.rows % 8 == 0;
     case CUBLASLT_EPILOGUE_GELU_AUX:
     case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
-        return p->d.rows % 8 == 0 && p->d.type != CUDA_R_32F && p->aux_ld % 8 == 0 &&
-               p->aux_ld >= p->d.rows;
+        return p->d.rows % 8 == 0 && p->d.type != CUDA_R_32F && p->aux_ld % 8 == 0 && p->aux_ld >= p->d.rows;
     default:
         return false;
     }
@@ -285,14 +278,13 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
     MAY_FAIL(NOT_SUPPORTED);
     NEED(h && h->magic == MAGIC && f && most >= 1 && out && count);
     *count = 0;
-    cublasStatus_t s = describe((struct desc *)desc, (struct matrix *)a, (struct matrix *)b,
-                                (struct matrix *)c, (struct matrix *)d, &p);
+    cublasStatus_t s = describe((struct desc *)desc, (struct matrix *)a, (struct matrix *)b, (struct matrix *)c,
+                                (struct matrix *)d, &p);
     if (s != CUBLAS_STATUS_SUCCESS) return s;
     if (!has_types(&p) || !has_epilogue(&p) || f->space < SPACE) return CUBLAS_STATUS_NOT_SUPPORTED;
     struct choice choice = {.magic = MAGIC, .of = name_of(&p, h->gpu)};
     for (int i = 0; i < 4; i++) choice.alignment[i] = f->alignment[i];
-    out[0] = (cublasLtMatmulHeuristicResult_t){
-        .workspaceSize = SPACE, .state = CUBLAS_STATUS_SUCCESS, .wavesCount = 1};
+    out[0] = (cublasLtMatmulHeuristicResult_t){.workspaceSize = SPACE, .state = CUBLAS_STATUS_SUCCESS, .wavesCount = 1};
     memcpy(&out[0].algo, &choice, sizeof choice);
     *count = 1;
     return CUBLAS_STATUS_SUCCESS;
@@ -306,16 +298,14 @@ static bool lies(const void *p, int gpu, uint64_t alignment) {
 static bool has_memory(const struct product_job *p, const struct choice *c, int gpu) {
     bool bias = p->epilogue & CUBLASLT_EPILOGUE_BIAS, aux = p->epilogue & 128;
     return lies(p->from_a, gpu, c->alignment[0]) && lies(p->from_b, gpu, c->alignment[1]) &&
-           lies(p->to, gpu, c->alignment[3]) && (!bias || lies(p->bias, gpu, 16)) &&
-           (!aux || lies(p->aux, gpu, 16));
+           lies(p->to, gpu, c->alignment[3]) && (!bias || lies(p->bias, gpu, 16)) && (!aux || lies(p->aux, gpu, 16));
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
-                              const void *a, cublasLtMatrixLayout_t a_layout, const void *b,
-                              cublasLtMatrixLayout_t b_layout, const void *beta, const void *c,
-                              cublasLtMatrixLayout_t c_layout, void *d,
-                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algo,
-                              void *space, size_t space_bytes, cudaStream_t stream) {
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
+                              cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout,
+                              const void *beta, const void *c, cublasLtMatrixLayout_t c_layout, void *d,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algo, void *space,
+                              size_t space_bytes, cudaStream_t stream) {
     const struct handle *h = (const struct handle *)handle;
     const struct desc *described = (const struct desc *)desc;
     struct choice choice;

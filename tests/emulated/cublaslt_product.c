@@ -29,10 +29,8 @@ static float round_tf32(float v) {
 }
 
 /* The factor as f32, (rows, cols) by columns and without gaps, as the product reads it. */
-static float *factor(const struct product_job *p, const struct matrix *m, const void *from,
-                     bool turned, int batch) {
-    int64_t rows = turned ? m->cols : m->rows, cols = turned ? m->rows : m->cols,
-            first = batch * m->apart;
+static float *factor(const struct product_job *p, const struct matrix *m, const void *from, bool turned, int batch) {
+    int64_t rows = turned ? m->cols : m->rows, cols = turned ? m->rows : m->cols, first = batch * m->apart;
     float *to = malloc((size_t)(rows * cols) * sizeof *to);
     for (int64_t j = 0; j < cols && to; j++)
         for (int64_t i = 0; i < rows; i++) {
@@ -62,8 +60,8 @@ static void finish(const struct product_job *p, int64_t first, int64_t i, int64_
 }
 
 /* A piece of d, of 'rows' by 'cols'. */
-static void piece(const struct product_job *p, const float *a, const float *b, int64_t first,
-                  int64_t row, int64_t rows, int64_t col, int64_t cols) {
+static void piece(const struct product_job *p, const float *a, const float *b, int64_t first, int64_t row, int64_t rows,
+                  int64_t col, int64_t cols) {
     float sum[COLUMNS][ROWS];
     int64_t m = p->d.rows;
     memset(sum, 0, sizeof sum);

@@ -13,64 +13,45 @@ static const struct rule {
     cudnnBackendAttributeType_t type;
     int64_t least, most; /* least 0: need not be set */
 } rules[] = {
-#define RULE(owner, name, type, least, most)                                                       \
+#define RULE(owner, name, type, least, most)                                                                           \
     {CUDNN_BACKEND_##owner##_DESCRIPTOR, CUDNN_ATTR_##name, CUDNN_TYPE_##type, least, most},
-    RULE(TENSOR, TENSOR_UNIQUE_ID, INT64, 1, 1) RULE(TENSOR, TENSOR_DATA_TYPE, DATA_TYPE, 1,
-                                                     1) RULE(TENSOR, TENSOR_DIMENSIONS, INT64, 1, 8)
-        RULE(TENSOR, TENSOR_STRIDES, INT64, 1, 8) RULE(TENSOR, TENSOR_BYTE_ALIGNMENT, INT64, 1, 1)
-            RULE(TENSOR, TENSOR_IS_VIRTUAL, BOOLEAN, 0,
-                 1) RULE(CONVOLUTION, CONVOLUTION_SPATIAL_DIMS, INT64, 1,
-                         1) RULE(CONVOLUTION, CONVOLUTION_COMP_TYPE, DATA_TYPE, 1,
-                                 1) RULE(CONVOLUTION, CONVOLUTION_CONV_MODE, CONVOLUTION_MODE, 1,
-                                         1) RULE(CONVOLUTION, CONVOLUTION_PRE_PADDINGS, INT64, 1, 3)
-                RULE(CONVOLUTION, CONVOLUTION_POST_PADDINGS, INT64, 1,
-                     3) RULE(CONVOLUTION, CONVOLUTION_FILTER_STRIDES, INT64, 1, 3)
-                    RULE(CONVOLUTION, CONVOLUTION_DILATIONS, INT64, 1,
-                         3) RULE(POINTWISE, POINTWISE_MODE, POINTWISE_MODE, 0, 1)
-                        RULE(POINTWISE, POINTWISE_MATH_PREC, DATA_TYPE, 0,
-                             1) RULE(POINTWISE, POINTWISE_NAN_PROPAGATION, NAN_PROPOGATION, 0, 1)
-#define CONVOLUTION_RULES(owner, name, x, w, y)                                                    \
-    RULE(owner, name##_CONV_DESC, BACKEND_DESCRIPTOR, 1, 1)                                        \
-    RULE(owner, name##_##x, BACKEND_DESCRIPTOR, 1, 1)                                              \
-    RULE(owner, name##_##w, BACKEND_DESCRIPTOR, 1, 1)                                              \
-    RULE(owner, name##_##y, BACKEND_DESCRIPTOR, 1, 1)                                              \
-    RULE(owner, name##_ALPHA, FLOAT, 0, 1)                                                         \
+    RULE(TENSOR, TENSOR_UNIQUE_ID, INT64, 1, 1) RULE(TENSOR, TENSOR_DATA_TYPE, DATA_TYPE, 1, 1) RULE(
+        TENSOR, TENSOR_DIMENSIONS, INT64, 1, 8) RULE(TENSOR, TENSOR_STRIDES, INT64, 1,
+                                                     8) RULE(TENSOR, TENSOR_BYTE_ALIGNMENT, INT64, 1, 1)
+        RULE(TENSOR, TENSOR_IS_VIRTUAL, BOOLEAN, 0, 1) RULE(CONVOLUTION, CONVOLUTION_SPATIAL_DIMS, INT64, 1, 1) RULE(
+            CONVOLUTION, CONVOLUTION_COMP_TYPE, DATA_TYPE,
+            1, 1) RULE(CONVOLUTION, CONVOLUTION_CONV_MODE, CONVOLUTION_MODE,
+                       1, 1) RULE(CONVOLUTION, CONVOLUTION_PRE_PADDINGS, INT64, 1, 3)
+            RULE(CONVOLUTION, CONVOLUTION_POST_PADDINGS, INT64, 1,
+                 3) RULE(CONVOLUTION, CONVOLUTION_FILTER_STRIDES, INT64, 1, 3)
+                RULE(CONVOLUTION, CONVOLUTION_DILATIONS,
+                     INT64, 1, 3) RULE(POINTWISE, POINTWISE_MODE, POINTWISE_MODE,
+                                       0, 1) RULE(POINTWISE, POINTWISE_MATH_PREC, DATA_TYPE, 0, 1)
+                    RULE(POINTWISE, POINTWISE_NAN_PROPAGATION, NAN_PROPOGATION, 0, 1)
+#define CONVOLUTION_RULES(owner, name, x, w, y)                                                                        \
+    RULE(owner, name##_CONV_DESC, BACKEND_DESCRIPTOR, 1, 1)                                                            \
+    RULE(owner, name##_##x, BACKEND_DESCRIPTOR, 1, 1)                                                                  \
+    RULE(owner, name##_##w, BACKEND_DESCRIPTOR, 1, 1)                                                                  \
+    RULE(owner, name##_##y, BACKEND_DESCRIPTOR, 1, 1)                                                                  \
+    RULE(owner, name##_ALPHA, FLOAT, 0, 1)                                                                             \
     RULE(owner, name##_BETA, FLOAT, 0, 1)
-                            CONVOLUTION_RULES(
-                                OPERATION_CONVOLUTION_FORWARD, OPERATION_CONVOLUTION_FORWARD, X, W,
-                                Y) CONVOLUTION_RULES(OPERATION_CONVOLUTION_BACKWARD_DATA,
-                                                     OPERATION_CONVOLUTION_BWD_DATA, DX, W, DY)
-                                CONVOLUTION_RULES(OPERATION_CONVOLUTION_BACKWARD_FILTER,
-                                                  OPERATION_CONVOLUTION_BWD_FILTER, X, DW, DY)
-                                    RULE(OPERATION_POINTWISE, OPERATION_POINTWISE_PW_DESCRIPTOR,
-                                         BACKEND_DESCRIPTOR,
-                                         1, 1) RULE(OPERATION_POINTWISE, OPERATION_POINTWISE_XDESC,
-                                                    BACKEND_DESCRIPTOR, 1, 1)
-                                        RULE(OPERATION_POINTWISE, OPERATION_POINTWISE_BDESC,
-                                             BACKEND_DESCRIPTOR, 0, 1)
-                                            RULE(OPERATION_POINTWISE, OPERATION_POINTWISE_YDESC,
-                                                 BACKEND_DESCRIPTOR, 1, 1)
-                                                RULE(OPERATIONGRAPH, OPERATIONGRAPH_HANDLE, HANDLE,
-                                                     1, 1) RULE(OPERATIONGRAPH, OPERATIONGRAPH_OPS,
-                                                                BACKEND_DESCRIPTOR, 1, 50)
-                                                    RULE(ENGINEHEUR, ENGINEHEUR_OPERATION_GRAPH,
-                                                         BACKEND_DESCRIPTOR,
-                                                         1, 1) RULE(ENGINEHEUR, ENGINEHEUR_MODE,
-                                                                    HEUR_MODE, 1, 1)
-                                                        RULE(EXECUTION_PLAN, EXECUTION_PLAN_HANDLE,
-                                                             HANDLE, 1, 1)
-                                                            RULE(EXECUTION_PLAN,
-                                                                 EXECUTION_PLAN_ENGINE_CONFIG,
-                                                                 BACKEND_DESCRIPTOR, 1, 1)
-                                                                RULE(VARIANT_PACK,
-                                                                     VARIANT_PACK_UNIQUE_IDS, INT64,
-                                                                     0, 64)
-                                                                    RULE(VARIANT_PACK,
-                                                                         VARIANT_PACK_DATA_POINTERS,
-                                                                         VOID_PTR, 0, 64)
-                                                                        RULE(VARIANT_PACK,
-                                                                             VARIANT_PACK_WORKSPACE,
-                                                                             VOID_PTR, 0, 1)};
+                        CONVOLUTION_RULES(OPERATION_CONVOLUTION_FORWARD, OPERATION_CONVOLUTION_FORWARD, X, W, Y)
+                            CONVOLUTION_RULES(OPERATION_CONVOLUTION_BACKWARD_DATA, OPERATION_CONVOLUTION_BWD_DATA, DX,
+                                              W, DY) CONVOLUTION_RULES(OPERATION_CONVOLUTION_BACKWARD_FILTER,
+                                                                       OPERATION_CONVOLUTION_BWD_FILTER, X, DW, DY)
+                                RULE(OPERATION_POINTWISE, OPERATION_POINTWISE_PW_DESCRIPTOR, BACKEND_DESCRIPTOR, 1,
+                                     1) RULE(OPERATION_POINTWISE, OPERATION_POINTWISE_XDESC, BACKEND_DESCRIPTOR, 1, 1)
+                                    RULE(OPERATION_POINTWISE, OPERATION_POINTWISE_BDESC, BACKEND_DESCRIPTOR,
+                                         0, 1) RULE(OPERATION_POINTWISE, OPERATION_POINTWISE_YDESC, BACKEND_DESCRIPTOR,
+                                                    1, 1) RULE(OPERATIONGRAPH, OPERATIONGRAPH_HANDLE, HANDLE, 1, 1)
+                                        RULE(OPERATIONGRAPH, OPERATIONGRAPH_OPS, BACKEND_DESCRIPTOR, 1,
+                                             50) RULE(ENGINEHEUR, ENGINEHEUR_OPERATION_GRAPH, BACKEND_DESCRIPTOR, 1,
+                                                      1) RULE(ENGINEHEUR, ENGINEHEUR_MODE, HEUR_MODE, 1, 1)
+                                            RULE(EXECUTION_PLAN, EXECUTION_PLAN_HANDLE, HANDLE, 1, 1)
+                                                RULE(EXECUTION_PLAN, EXECUTION_PLAN_ENGINE_CONFIG, BACKEND_DESCRIPTOR,
+                                                     1, 1) RULE(VARIANT_PACK, VARIANT_PACK_UNIQUE_IDS, INT64, 0, 64)
+                                                    RULE(VARIANT_PACK, VARIANT_PACK_DATA_POINTERS, VOID_PTR, 0, 64)
+                                                        RULE(VARIANT_PACK, VARIANT_PACK_WORKSPACE, VOID_PTR, 0, 1)};
 enum { RULES = sizeof rules / sizeof *rules };
 
 static const struct rule *rule_of(const struct descriptor *d, cudnnBackendAttributeName_t name) {
@@ -94,8 +75,7 @@ static size_t value_bytes(cudnnBackendAttributeType_t type) {
     }
 }
 
-const void *attribute_of(const struct descriptor *d, cudnnBackendAttributeName_t name,
-                         int64_t *count) {
+const void *attribute_of(const struct descriptor *d, cudnnBackendAttributeName_t name, int64_t *count) {
     for (int i = 0; i < d->count; i++)
         if (d->at[i].name == name) {
             if (count) *count = d->at[i].count;
@@ -121,11 +101,9 @@ const struct descriptor *part_of(const struct descriptor *d, cudnnBackendAttribu
 }
 
 /* ---- descriptors ---------------------------------------------------------------------------- */
-cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
-                                           cudnnBackendDescriptor_t *out) {
+cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *out) {
     if (emulated_fail(__func__)) return CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
-    bool known =
-        type == CUDNN_BACKEND_ENGINE_DESCRIPTOR || type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR;
+    bool known = type == CUDNN_BACKEND_ENGINE_DESCRIPTOR || type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR;
     for (int i = 0; i < RULES; i++) known |= rules[i].owner == type;
     if (!known) return CUDNN_STATUS_NOT_SUPPORTED;
     struct descriptor *d = calloc(1, sizeof *d);
@@ -143,10 +121,8 @@ cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor)
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor,
-                                       cudnnBackendAttributeName_t name,
-                                       cudnnBackendAttributeType_t type, int64_t count,
-                                       const void *values) {
+cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t count, const void *values) {
     struct descriptor *d = descriptor;
     if (emulated_fail(__func__)) return CUDNN_STATUS_INTERNAL_ERROR;
     if (!d || !values) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
@@ -186,8 +162,7 @@ static cudnnStatus_t convolution_check(const struct descriptor *d) {
     for (int i = 0; i < 4; i++) {
         int64_t count;
         attribute_of(d, lists[i], &count);
-        if (count != number_of(d, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS))
-            return CUDNN_STATUS_BAD_PARAM;
+        if (count != number_of(d, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS)) return CUDNN_STATUS_BAD_PARAM;
     }
     return CUDNN_STATUS_SUCCESS;
 }
@@ -245,29 +220,24 @@ static cudnnStatus_t proposals(const struct descriptor *d, int64_t room, int64_t
                                struct descriptor *const *out) {
     const struct engine *engines[8];
     const struct descriptor *graph = part_of(d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH);
-    int there =
-        engines_for(graph, (cudnnBackendHeurMode_t)kind_of(d, CUDNN_ATTR_ENGINEHEUR_MODE), engines);
+    int there = engines_for(graph, (cudnnBackendHeurMode_t)kind_of(d, CUDNN_ATTR_ENGINEHEUR_MODE), engines);
     *count = room && room < there ? room : there;
     for (int i = 0; i < *count && room; i++) {
-        if (out[i]->type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR || out[i]->final)
-            return CUDNN_STATUS_BAD_PARAM;
+        if (out[i]->type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR || out[i]->final) return CUDNN_STATUS_BAD_PARAM;
         out[i]->engine = engines[i], out[i]->graph = graph, out[i]->final = true;
     }
     return CUDNN_STATUS_SUCCESS;
 }
 
-static cudnnStatus_t notes(const struct descriptor *d, int64_t room, int64_t *count,
-                           cudnnBackendNumericalNote_t *out) {
+static cudnnStatus_t notes(const struct descriptor *d, int64_t room, int64_t *count, cudnnBackendNumericalNote_t *out) {
     *count = 0;
     for (int i = 0; i < CUDNN_NUMERICAL_NOTE_TYPE_COUNT && *count < room; i++)
         if (d->engine->notes >> i & 1) out[(*count)++] = (cudnnBackendNumericalNote_t)i;
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor,
-                                       cudnnBackendAttributeName_t name,
-                                       cudnnBackendAttributeType_t type, int64_t room,
-                                       int64_t *count, void *out) {
+cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor, cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t room, int64_t *count, void *out) {
     const struct descriptor *d = descriptor;
     if (emulated_fail(__func__)) return CUDNN_STATUS_INTERNAL_ERROR;
     if (!d || !count) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
@@ -277,22 +247,19 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor
                                                      : CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE;
     if (name == CUDNN_ATTR_ENGINECFG_ENGINE && d->type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) {
         struct descriptor *to = room == 1 ? *(struct descriptor **)out : NULL;
-        if (type != CUDNN_TYPE_BACKEND_DESCRIPTOR || !to ||
-            to->type != CUDNN_BACKEND_ENGINE_DESCRIPTOR)
+        if (type != CUDNN_TYPE_BACKEND_DESCRIPTOR || !to || to->type != CUDNN_BACKEND_ENGINE_DESCRIPTOR)
             return CUDNN_STATUS_BAD_PARAM;
         to->engine = d->engine, to->graph = d->graph, to->final = true, *count = 1;
         return CUDNN_STATUS_SUCCESS;
     }
     if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE && d->type == CUDNN_BACKEND_ENGINE_DESCRIPTOR)
-        return type == CUDNN_TYPE_NUMERICAL_NOTE ? notes(d, room, count, out)
-                                                 : CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE;
+        return type == CUDNN_TYPE_NUMERICAL_NOTE ? notes(d, room, count, out) : CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE;
     if (name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX && d->type == CUDNN_BACKEND_ENGINE_DESCRIPTOR) {
         if (type != CUDNN_TYPE_INT64 || room != 1) return CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE;
         *(int64_t *)out = d->engine->number, *count = 1;
         return CUDNN_STATUS_SUCCESS;
     }
-    if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE &&
-        d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
+    if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE && d->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
         if (type != CUDNN_TYPE_INT64 || room != 1) return CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE;
         *(int64_t *)out = d->engine->space, *count = 1;
         return CUDNN_STATUS_SUCCESS;
@@ -300,8 +267,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const descriptor
     return CUDNN_STATUS_BAD_PARAM;
 }
 
-cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
-                                  cudnnBackendDescriptor_t pack) {
+cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack) {
     const struct descriptor *p = plan, *v = pack;
     if (emulated_fail(__func__)) return CUDNN_STATUS_EXECUTION_FAILED;
     if (!handle || !p || !v || p->type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR ||
@@ -314,8 +280,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
 /* ---- handles -------------------------------------------------------------------------------- */
 cudnnStatus_t cudnnCreate(cudnnHandle_t *out) {
     int gpu;
-    if (emulated_fail(__func__) || cudaGetDevice(&gpu) != cudaSuccess)
-        return CUDNN_STATUS_NOT_INITIALIZED;
+    if (emulated_fail(__func__) || cudaGetDevice(&gpu) != cudaSuccess) return CUDNN_STATUS_NOT_INITIALIZED;
     *out = calloc(1, sizeof **out);
     return *out ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
 }

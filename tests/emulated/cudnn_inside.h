@@ -33,12 +33,10 @@ struct engine {
 };
 
 /* The values of an attribute; NULL: not set. */
-const void *attribute_of(const struct descriptor *d, cudnnBackendAttributeName_t name,
-                         int64_t *count);
+const void *attribute_of(const struct descriptor *d, cudnnBackendAttributeName_t name, int64_t *count);
 int64_t number_of(const struct descriptor *d, cudnnBackendAttributeName_t name); /* 0: not set */
 const struct descriptor *part_of(const struct descriptor *d, cudnnBackendAttributeName_t name);
-int kind_of(const struct descriptor *d,
-            cudnnBackendAttributeName_t name); /* an enum's value; -1: not set */
+int kind_of(const struct descriptor *d, cudnnBackendAttributeName_t name); /* an enum's value; -1: not set */
 
 /* What a finished operation graph computes. */
 struct work {
@@ -48,8 +46,6 @@ struct work {
 /* false: not a pattern that is supported. */
 bool work_of(const struct descriptor *graph, struct work *out);
 /* Proposals for it in one way of asking; their count. */
-int engines_for(const struct descriptor *graph, cudnnBackendHeurMode_t mode,
-                const struct engine *out[8]);
+int engines_for(const struct descriptor *graph, cudnnBackendHeurMode_t mode, const struct engine *out[8]);
 cudnnStatus_t work_check(const struct descriptor *operation); /* dimensions that fit each other */
-cudnnStatus_t work_run(cudnnHandle_t handle, const struct descriptor *plan,
-                       const struct descriptor *pack);
+cudnnStatus_t work_run(cudnnHandle_t handle, const struct descriptor *plan, const struct descriptor *pack);

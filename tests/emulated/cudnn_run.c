@@ -52,8 +52,7 @@ static int64_t count_of(const struct tensor *t) {
 
 /* Where element k of the dense image (n, h, w, c) lies. */
 static int64_t place_of(const struct tensor *t, int64_t k) {
-    int64_t c = k % t->size[1], w = k / t->size[1] % t->size[3],
-            h = k / t->size[1] / t->size[3] % t->size[2];
+    int64_t c = k % t->size[1], w = k / t->size[1] % t->size[3], h = k / t->size[1] / t->size[3] % t->size[2];
     int64_t n = k / t->size[1] / t->size[3] / t->size[2];
     return n * t->stride[0] + c * t->stride[1] + h * t->stride[2] + w * t->stride[3];
 }
@@ -79,8 +78,7 @@ static void for_meetings(const struct job *j, float *x, float *w, float *y, meet
                 int64_t iy = at / ys[3] * j->stride[0] - j->pad[0] + f / ws[3] * j->apart[0];
                 int64_t ix = at % ys[3] * j->stride[1] - j->pad[1] + f % ws[3] * j->apart[1];
                 if (iy < 0 || iy >= xs[2] || ix < 0 || ix >= xs[3]) continue;
-                fn(j, x + ((n * xs[2] + iy) * xs[3] + ix) * xs[1], w,
-                   y + (n * ys[2] * ys[3] + at) * ys[1], f);
+                fn(j, x + ((n * xs[2] + iy) * xs[3] + ix) * xs[1], w, y + (n * ys[2] * ys[3] + at) * ys[1], f);
             }
 }
 
@@ -141,8 +139,8 @@ static void job_run(void *arg) {
 }
 
 /* The pointer that the pack gives for the tensor, aligned as the tensor says, in the GPU's memory. */
-static cudnnStatus_t tensor_find(const struct descriptor *d, const struct descriptor *pack,
-                                 cudaStream_t stream, struct tensor *out) {
+static cudnnStatus_t tensor_find(const struct descriptor *d, const struct descriptor *pack, cudaStream_t stream,
+                                 struct tensor *out) {
     int64_t count, dims;
     const int64_t *ids = attribute_of(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &count);
     void *const *pointers = attribute_of(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, NULL);
@@ -155,30 +153,25 @@ static cudnnStatus_t tensor_find(const struct descriptor *d, const struct descri
     if (!out->at) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
     if ((uintptr_t)out->at % (uintptr_t)number_of(d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT))
         return CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER;
-    return emulated_gpu(out->at) == emulated_stream_gpu(stream) ? CUDNN_STATUS_SUCCESS
-                                                                : CUDNN_STATUS_EXECUTION_FAILED;
+    return emulated_gpu(out->at) == emulated_stream_gpu(stream) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
 }
 
-static cudnnStatus_t space_find(const struct descriptor *plan, const struct descriptor *pack,
-                                struct job *j) {
+static cudnnStatus_t space_find(const struct descriptor *plan, const struct descriptor *pack, struct job *j) {
     void *const *space = attribute_of(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, NULL);
     j->space_bytes = plan->engine->space;
     j->space = space ? *space : NULL;
     if (!j->space_bytes) return CUDNN_STATUS_SUCCESS;
     if (!j->space) return CUDNN_STATUS_BAD_PARAM_NULL_POINTER;
-    return (uintptr_t)j->space % 16 ? CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER
-                                    : CUDNN_STATUS_SUCCESS;
+    return (uintptr_t)j->space % 16 ? CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER : CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t work_run(cudnnHandle_t handle, const struct descriptor *plan,
-                       const struct descriptor *pack) {
+cudnnStatus_t work_run(cudnnHandle_t handle, const struct descriptor *plan, const struct descriptor *pack) {
     struct work w;
     if (!work_of(plan->graph, &w)) return CUDNN_STATUS_NOT_SUPPORTED;
     struct job j = {.pass = w.pass, .how = plan->engine->how};
     size_t pair = 2 * sizeof(int64_t);
     memcpy(j.pad, attribute_of(w.convolution, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, NULL), pair);
-    memcpy(j.stride, attribute_of(w.convolution, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, NULL),
-           pair);
+    memcpy(j.stride, attribute_of(w.convolution, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, NULL), pair);
     memcpy(j.apart, attribute_of(w.convolution, CUDNN_ATTR_CONVOLUTION_DILATIONS, NULL), pair);
     cudnnStatus_t s = tensor_find(w.x, pack, handle->stream, &j.x);
     if (!s) s = tensor_find(w.w, pack, handle->stream, &j.w);

@@ -8,12 +8,12 @@
 static bool convolution_parts(const struct descriptor *op, struct work *w) {
     w->pass = op->type;
     switch (op->type) {
-#define PARTS(kind, name, xs, ws, ys)                                                              \
-    case CUDNN_BACKEND_OPERATION_CONVOLUTION_##kind##_DESCRIPTOR:                                  \
-        w->x = part_of(op, CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_##xs);                        \
-        w->w = part_of(op, CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_##ws);                        \
-        w->y = part_of(op, CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_##ys);                        \
-        w->convolution = part_of(op, CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_CONV_DESC);         \
+#define PARTS(kind, name, xs, ws, ys)                                                                                  \
+    case CUDNN_BACKEND_OPERATION_CONVOLUTION_##kind##_DESCRIPTOR:                                                      \
+        w->x = part_of(op, CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_##xs);                                            \
+        w->w = part_of(op, CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_##ws);                                            \
+        w->y = part_of(op, CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_##ys);                                            \
+        w->convolution = part_of(op, CUDNN_ATTR_OPERATION_CONVOLUTION_##name##_CONV_DESC);                             \
         return true
         PARTS(FORWARD, FORWARD, X, W, Y);
         PARTS(BACKWARD_DATA, BWD_DATA, DX, W, DY);
@@ -34,18 +34,16 @@ cudnnStatus_t work_check(const struct descriptor *op) {
     const int64_t *y = attribute_of(w.y, CUDNN_ATTR_TENSOR_DIMENSIONS, &dims[2]);
     const int64_t *before = attribute_of(w.convolution, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, NULL);
     const int64_t *after = attribute_of(w.convolution, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, NULL);
-    const int64_t *stride =
-        attribute_of(w.convolution, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, NULL);
+    const int64_t *stride = attribute_of(w.convolution, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, NULL);
     const int64_t *apart = attribute_of(w.convolution, CUDNN_ATTR_CONVOLUTION_DILATIONS, NULL);
     for (int i = 0; i < 3; i++)
         if (dims[i] != 4) return CUDNN_STATUS_BAD_PARAM;
-    if (number_of(w.convolution, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS) != 2 || x[0] != y[0] ||
-        y[1] != k[0] || x[1] % k[1] || k[0] % (x[1] / k[1]))
+    if (number_of(w.convolution, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS) != 2 || x[0] != y[0] || y[1] != k[0] ||
+        x[1] % k[1] || k[0] % (x[1] / k[1]))
         return CUDNN_STATUS_BAD_PARAM;
     for (int i = 0; i < 2; i++) {
         int64_t reach = (k[2 + i] - 1) * apart[i] + 1;
-        if (y[2 + i] != (x[2 + i] + before[i] + after[i] - reach) / stride[i] + 1)
-            return CUDNN_STATUS_BAD_PARAM;
+        if (y[2 + i] != (x[2 + i] + before[i] + after[i] - reach) / stride[i] + 1) return CUDNN_STATUS_BAD_PARAM;
     }
     return CUDNN_STATUS_SUCCESS;
 }
@@ -81,12 +79,10 @@ static bool one_a_channel(const struct descriptor *bias, const struct descriptor
 
 bool work_of(const struct descriptor *graph, struct work *w) {
     int64_t count;
-    const struct descriptor *const *ops =
-        attribute_of(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, &count);
+    const struct descriptor *const *ops = attribute_of(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, &count);
     *w = (struct work){0};
     if (!convolution_parts(ops[0], w)) return false;
-    if (count > 1 && w->pass != CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR)
-        return false;
+    if (count > 1 && w->pass != CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR) return false;
     for (int64_t i = 1; i < count; i++)
         if (!follows(w, ops[i])) return false;
     const bool *open = attribute_of(w->y, CUDNN_ATTR_TENSOR_IS_VIRTUAL, NULL);
@@ -106,21 +102,15 @@ enum {
     LESS = 1 << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
     LUCK = 1 << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC
 };
-static const struct engine lucky = {25, 0, CORES | LUCK, RESULTS_LOST},
-                           rough = {63, 0, CORES | LESS, RESULTS_LOST},
-                           down = {30, 4096, CORES | DOWN, FACTORS_BF16},
-                           cores32 = {58, 131, CORES, FACTORS_TF32},
-                           cores16 = {62, 131, CORES, FACTORS_AS_THEY_ARE},
-                           stubborn = {71, -1, CORES, RESULTS_LOST},
-                           vast = {2, INT64_C(1) << 40, 0, RESULTS_LOST},
-                           refuses = {70, -1, 0, RESULTS_LOST},
-                           plain = {0, 0, 1 << CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP,
-                                    FACTORS_AS_THEY_ARE},
+static const struct engine lucky = {25, 0, CORES | LUCK, RESULTS_LOST}, rough = {63, 0, CORES | LESS, RESULTS_LOST},
+                           down = {30, 4096, CORES | DOWN, FACTORS_BF16}, cores32 = {58, 131, CORES, FACTORS_TF32},
+                           cores16 = {62, 131, CORES, FACTORS_AS_THEY_ARE}, stubborn = {71, -1, CORES, RESULTS_LOST},
+                           vast = {2, INT64_C(1) << 40, 0, RESULTS_LOST}, refuses = {70, -1, 0, RESULTS_LOST},
+                           plain = {0, 0, 1 << CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP, FACTORS_AS_THEY_ARE},
                            roomy = {28, 1294, 0, FACTORS_AS_THEY_ARE};
 
 /* Grouped ones are found by the fallback alone. */
-int engines_for(const struct descriptor *graph, cudnnBackendHeurMode_t mode,
-                const struct engine *out[8]) {
+int engines_for(const struct descriptor *graph, cudnnBackendHeurMode_t mode, const struct engine *out[8]) {
     struct work w;
     int count = 0;
     if (!work_of(graph, &w)) return 0;

@@ -45,8 +45,7 @@ bool emulated_fail(const char *function) {
         calls = 0;
     }
     size_t length = (size_t)(colon - spec);
-    bool same = (length == 1 && *spec == '*') ||
-                (strlen(function) == length && !strncmp(function, spec, length));
+    bool same = (length == 1 && *spec == '*') || (strlen(function) == length && !strncmp(function, spec, length));
     bool fails = same && ++calls == strtol(colon + 1, NULL, 10);
     pthread_mutex_unlock(&lock);
     return fails;
@@ -72,10 +71,8 @@ cudaError_t runtime_enter(const char *function, bool forbidden_in_capture) {
     cudaError_t e = runtime_state();
     if (e != cudaSuccess) return e;
     if (emulated_fail(function))
-        return runtime_failed(strcasestr(function, "alloc") ? cudaErrorMemoryAllocation
-                                                            : cudaErrorUnknown);
-    if (forbidden_in_capture && streams_spoil_capture())
-        return runtime_failed(cudaErrorStreamCaptureUnsupported);
+        return runtime_failed(strcasestr(function, "alloc") ? cudaErrorMemoryAllocation : cudaErrorUnknown);
+    if (forbidden_in_capture && streams_spoil_capture()) return runtime_failed(cudaErrorStreamCaptureUnsupported);
     return cudaSuccess;
 }
 
@@ -121,38 +118,36 @@ cudaError_t cudaPeekAtLastError(void) {
     return last_error;
 }
 
-#define ERRORS(X)                                                                                  \
-    X(cudaSuccess, "no error")                                                                     \
-    X(cudaErrorInvalidValue, "invalid argument")                                                   \
-    X(cudaErrorMemoryAllocation, "out of memory")                                                  \
-    X(cudaErrorInsufficientDriver, "CUDA driver version is insufficient for CUDA runtime version") \
-    X(cudaErrorNoDevice, "no CUDA-capable device is detected")                                     \
-    X(cudaErrorInvalidDevice, "invalid device ordinal")                                            \
-    X(cudaErrorInvalidConfiguration, "invalid configuration argument")                             \
-    X(cudaErrorInvalidDeviceFunction, "invalid device function")                                   \
-    X(cudaErrorInvalidMemcpyDirection, "invalid copy direction for memcpy")                        \
-    X(cudaErrorInvalidResourceHandle, "invalid resource handle")                                   \
-    X(cudaErrorNotReady, "device not ready")                                                       \
-    X(cudaErrorIllegalAddress, "an illegal memory access was encountered")                         \
-    X(cudaErrorLaunchFailure, "unspecified launch failure")                                        \
-    X(cudaErrorPeerAccessAlreadyEnabled, "peer access is already enabled")                         \
-    X(cudaErrorPeerAccessNotEnabled, "peer access has not been enabled")                           \
-    X(cudaErrorPeerAccessUnsupported, "peer access is not supported between these two devices")    \
-    X(cudaErrorHostMemoryAlreadyRegistered, "part or all of the memory is already registered")     \
-    X(cudaErrorHostMemoryNotRegistered, "pointer does not correspond to a registered region")      \
-    X(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing")       \
-    X(cudaErrorStreamCaptureInvalidated,                                                           \
-      "operation failed due to a previous error during capture")                                   \
-    X(cudaErrorStreamCaptureUnmatched, "capture was not initiated in this stream")                 \
-    X(cudaErrorStreamCaptureWrongThread, "the capture was begun by another thread")                \
-    X(cudaErrorStreamCaptureIsolation, "dependency created on uncaptured work in another stream")  \
-    X(cudaErrorStreamCaptureImplicit,                                                              \
-      "operation would make the legacy stream depend on a capture")                                \
-    X(cudaErrorNotSupported, "operation not supported")                                            \
+#define ERRORS(X)                                                                                                      \
+    X(cudaSuccess, "no error")                                                                                         \
+    X(cudaErrorInvalidValue, "invalid argument")                                                                       \
+    X(cudaErrorMemoryAllocation, "out of memory")                                                                      \
+    X(cudaErrorInsufficientDriver, "CUDA driver version is insufficient for CUDA runtime version")                     \
+    X(cudaErrorNoDevice, "no CUDA-capable device is detected")                                                         \
+    X(cudaErrorInvalidDevice, "invalid device ordinal")                                                                \
+    X(cudaErrorInvalidConfiguration, "invalid configuration argument")                                                 \
+    X(cudaErrorInvalidDeviceFunction, "invalid device function")                                                       \
+    X(cudaErrorInvalidMemcpyDirection, "invalid copy direction for memcpy")                                            \
+    X(cudaErrorInvalidResourceHandle, "invalid resource handle")                                                       \
+    X(cudaErrorNotReady, "device not ready")                                                                           \
+    X(cudaErrorIllegalAddress, "an illegal memory access was encountered")                                             \
+    X(cudaErrorLaunchFailure, "unspecified launch failure")                                                            \
+    X(cudaErrorPeerAccessAlreadyEnabled, "peer access is already enabled")                                             \
+    X(cudaErrorPeerAccessNotEnabled, "peer access has not been enabled")                                               \
+    X(cudaErrorPeerAccessUnsupported, "peer access is not supported between these two devices")                        \
+    X(cudaErrorHostMemoryAlreadyRegistered, "part or all of the memory is already registered")                         \
+    X(cudaErrorHostMemoryNotRegistered, "pointer does not correspond to a registered region")                          \
+    X(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing")                           \
+    X(cudaErrorStreamCaptureInvalidated, "operation failed due to a previous error during capture")                    \
+    X(cudaErrorStreamCaptureUnmatched, "capture was not initiated in this stream")                                     \
+    X(cudaErrorStreamCaptureWrongThread, "the capture was begun by another thread")                                    \
+    X(cudaErrorStreamCaptureIsolation, "dependency created on uncaptured work in another stream")                      \
+    X(cudaErrorStreamCaptureImplicit, "operation would make the legacy stream depend on a capture")                    \
+    X(cudaErrorNotSupported, "operation not supported")                                                                \
     X(cudaErrorUnknown, "unknown error")
 
 const char *cudaGetErrorString(cudaError_t e) {
-#define X(code, text)                                                                              \
+#define X(code, text)                                                                                                  \
     if (e == code) return text;
     ERRORS(X)
 #undef X
@@ -160,7 +155,7 @@ const char *cudaGetErrorString(cudaError_t e) {
 }
 
 const char *cudaGetErrorName(cudaError_t e) {
-#define X(code, text)                                                                              \
+#define X(code, text)                                                                                                  \
     if (e == code) return #code;
     ERRORS(X)
 #undef X

@@ -40,8 +40,7 @@ struct emulated_kernel {
     int pointers;   /* of the arguments, to be checked */
     const void *pointer[EMULATED_POINTERS];
 };
-void emulated_launch_kernel(const struct emulated_kernel *k, cudaStream_t s, const void *args,
-                            size_t bytes);
+void emulated_launch_kernel(const struct emulated_kernel *k, cudaStream_t s, const void *args, size_t bytes);
 
 #define EMULATED_TLS __thread __attribute__((tls_model("initial-exec")))
 extern EMULATED_TLS struct uint3 threadIdx, blockIdx, blockDim, gridDim;
@@ -61,8 +60,8 @@ enum emulated_meeting {
 /* All threads of the block: how many came with 'yes'. */
 int emulated_meet_block(int yes, const char *file, int line);
 /* The lanes of the mask. A shuffle gives the value of lane 'source', others which lanes came with 'yes'. */
-uint64_t emulated_meet_warp(enum emulated_meeting what, unsigned mask, int yes, uint64_t value,
-                            int source, const char *file, int line);
+uint64_t emulated_meet_warp(enum emulated_meeting what, unsigned mask, int yes, uint64_t value, int source,
+                            const char *file, int line);
 /* Lanes of this warp that have not ended. */
 unsigned emulated_active(void);
 unsigned emulated_lane(void);

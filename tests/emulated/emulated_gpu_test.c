@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #define GOOD(call) assert_int_equal((int)(call), (int)cudaSuccess)
-#define GIVES(error, call)                                                                         \
-    do {                                                                                           \
-        assert_int_equal((int)(call), (int)(error));                                               \
-        cudaGetLastError();                                                                        \
+#define GIVES(error, call)                                                                                             \
+    do {                                                                                                               \
+        assert_int_equal((int)(call), (int)(error));                                                                   \
+        cudaGetLastError();                                                                                            \
     } while (0)
 
 static cudaStream_t stream_new(int gpu) {
@@ -55,8 +55,7 @@ static void threads_meet(void **state) {
         if (i < 32 || lane < 13) assert_int_equal(got[i][2], lane % 8 >= 5 ? i : i + 3);
         assert_int_equal(got[i][3], i ^ 1);
         unsigned thirds = 0;
-        for (unsigned j = 0; j < 32 && base + j < LANES; j++)
-            thirds |= (unsigned)((base + j) % 3 == 0) << j;
+        for (unsigned j = 0; j < 32 && base + j < LANES; j++) thirds |= (unsigned)((base + j) % 3 == 0) << j;
         assert_int_equal(got[i][4], thirds);
         assert_int_equal(got[i][5], i < 32 ? 1 : 2);
         assert_int_equal(got[i][6], i % 2 ? base + 7 : 0);
@@ -163,8 +162,7 @@ static void streams_run_late(void **state) {
     GOOD(cudaLaunchHostFunc(s, hold, &gate));
     GOOD(cudaMemcpyAsync(x, host, N * sizeof *x, cudaMemcpyHostToDevice, s));
     GOOD(cudaMemcpyAsync(x + N, pageable, N * sizeof *x, cudaMemcpyHostToDevice, s));
-    for (int i = 0; i < N; i++)
-        host[i] = pageable[i] = 2; /* too early for one, not for the other */
+    for (int i = 0; i < N; i++) host[i] = pageable[i] = 2; /* too early for one, not for the other */
     GOOD(self_scale(x, x, 10, 2 * N, s));
     GOOD(cudaEventRecord(done, s));
     GIVES(cudaErrorNotReady, cudaEventQuery(done));

@@ -30,8 +30,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out) {
     struct CUstream_st *s = stream_of(stream); /* a capture ends whatever has failed */
     REFUSE_IF(!s, cudaErrorInvalidResourceHandle);
     REFUSE_IF(!s->capture, cudaErrorIllegalState);
-    REFUSE_IF(s->capture_mode != cudaStreamCaptureModeRelaxed &&
-                  !pthread_equal(s->capture_thread, pthread_self()),
+    REFUSE_IF(s->capture_mode != cudaStreamCaptureModeRelaxed && !pthread_equal(s->capture_thread, pthread_self()),
               cudaErrorStreamCaptureWrongThread);
     struct CUgraph_st *g = streams_capture_end(s);
     cudaError_t e = runtime_enter("cudaStreamEndCapture", false);
@@ -78,8 +77,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t g, unsigned l
     return cudaSuccess;
 }
 
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *out, cudaGraph_t g,
-                                          unsigned long long flags) {
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *out, cudaGraph_t g, unsigned long long flags) {
     ENTER(cudaGraphInstantiateWithFlags);
     return cudaGraphInstantiate(out, g, flags);
 }

@@ -14,19 +14,19 @@ cudaError_t runtime_enter(const char *function, bool forbidden_in_capture);
 void runtime_broken(cudaError_t e); /* from now on every call gives e */
 cudaError_t runtime_state(void);
 /* What every function of the runtime begins with; the second form is for those that a capture does not allow. */
-#define ENTER(function)                                                                            \
-    do {                                                                                           \
-        cudaError_t enter_ = runtime_enter(#function, false);                                      \
-        if (enter_ != cudaSuccess) return enter_;                                                  \
+#define ENTER(function)                                                                                                \
+    do {                                                                                                               \
+        cudaError_t enter_ = runtime_enter(#function, false);                                                          \
+        if (enter_ != cudaSuccess) return enter_;                                                                      \
     } while (0)
-#define ENTER_OUTSIDE_CAPTURE(function)                                                            \
-    do {                                                                                           \
-        cudaError_t enter_ = runtime_enter(#function, true);                                       \
-        if (enter_ != cudaSuccess) return enter_;                                                  \
+#define ENTER_OUTSIDE_CAPTURE(function)                                                                                \
+    do {                                                                                                               \
+        cudaError_t enter_ = runtime_enter(#function, true);                                                           \
+        if (enter_ != cudaSuccess) return enter_;                                                                      \
     } while (0)
-#define REFUSE_IF(wrong, error)                                                                    \
-    do {                                                                                           \
-        if (wrong) return runtime_failed(error);                                                   \
+#define REFUSE_IF(wrong, error)                                                                                        \
+    do {                                                                                                               \
+        if (wrong) return runtime_failed(error);                                                                       \
     } while (0)
 int gpu_count(void);
 int gpu_capability(void);
@@ -70,8 +70,7 @@ struct work *work_create(void (*run)(void *arg), const void *arg, size_t bytes);
 /* s as the caller named it (NULL is the current GPU's); NULL when there is no such stream. */
 struct CUstream_st *stream_of(cudaStream_t s);
 /* In order, or into the capture. */
-cudaError_t stream_submit(struct CUstream_st *s, void (*run)(void *arg), const void *arg,
-                          size_t bytes);
+cudaError_t stream_submit(struct CUstream_st *s, void (*run)(void *arg), const void *arg, size_t bytes);
 void stream_wait(struct CUstream_st *s);
 void streams_wait_gpu(int gpu);
 /* Every stream that is capturing in a mode that forbids the calling thread an unsafe call is spoilt by it. */

@@ -67,11 +67,10 @@ static const char *name_of(enum emulated_meeting what) {
 
 bool kernel_where(char *to, size_t bytes) {
     if (!mp || !mp->kernel) return false;
-    int n = snprintf(to, bytes, "emulated GPU: kernel %s, block (%u, %u, %u)", mp->kernel->name,
-                     blockIdx.x, blockIdx.y, blockIdx.z);
+    int n = snprintf(to, bytes, "emulated GPU: kernel %s, block (%u, %u, %u)", mp->kernel->name, blockIdx.x, blockIdx.y,
+                     blockIdx.z);
     if (mp->now && n > 0 && (size_t)n < bytes)
-        snprintf(to + n, bytes - (size_t)n, ", thread (%u, %u, %u)", threadIdx.x, threadIdx.y,
-                 threadIdx.z);
+        snprintf(to + n, bytes - (size_t)n, ", thread (%u, %u, %u)", threadIdx.x, threadIdx.y, threadIdx.z);
     return true;
 }
 
@@ -99,11 +98,9 @@ __attribute__((noreturn)) static void stuck(void) {
     for (int i = 0, said = 0; i < mp->threads && said < 8; i++) {
         const struct thread *t = mp->thread + i, *before = i ? t - 1 : NULL;
         if (t->state != AT_BLOCK && t->state != AT_WARP) continue;
-        if (before && before->state == t->state && before->line == t->line &&
-            before->mask == t->mask)
-            continue;
-        fprintf(stderr, "  from thread (%u, %u, %u) on: at %s, %s:%d", t->index.x, t->index.y,
-                t->index.z, name_of(t->what), t->file, t->line);
+        if (before && before->state == t->state && before->line == t->line && before->mask == t->mask) continue;
+        fprintf(stderr, "  from thread (%u, %u, %u) on: at %s, %s:%d", t->index.x, t->index.y, t->index.z,
+                name_of(t->what), t->file, t->line);
         if (t->state == AT_WARP) fprintf(stderr, ", mask %08x", t->mask);
         fprintf(stderr, "\n");
         said++;
@@ -162,14 +159,13 @@ static void check_one_place(void) {
         const struct thread *t = mp->thread + i;
         if (t->state != AT_BLOCK) continue;
         if (!first) first = t;
-        if (t->line == first->line && (t->file == first->file || !strcmp(t->file, first->file)))
-            continue;
+        if (t->line == first->line && (t->file == first->file || !strcmp(t->file, first->file))) continue;
         say_where();
         fprintf(stderr,
                 "__syncthreads where the block has diverged: thread (%u, %u, %u) is at %s:%d, "
                 "thread (%u, %u, %u) at %s:%d\n",
-                first->index.x, first->index.y, first->index.z, first->file, first->line,
-                t->index.x, t->index.y, t->index.z, t->file, t->line);
+                first->index.x, first->index.y, first->index.z, first->file, first->line, t->index.x, t->index.y,
+                t->index.z, t->file, t->line);
         abort();
     }
 }
@@ -207,9 +203,8 @@ int emulated_meet_block(int yes, const char *file, int line) {
     return (int)t->votes;
 }
 
-#define EACH_LANE(i, lanes)                                                                        \
-    for (unsigned left_ = (lanes), i; left_ && (i = (unsigned)__builtin_ctz(left_), true);         \
-         left_ &= left_ - 1)
+#define EACH_LANE(i, lanes)                                                                                            \
+    for (unsigned left_ = (lanes), i; left_ && (i = (unsigned)__builtin_ctz(left_), true); left_ &= left_ - 1)
 
 static void shuffle(struct thread *t, unsigned lanes) {
     uint64_t values[WARP];
@@ -219,8 +214,7 @@ static void shuffle(struct thread *t, unsigned lanes) {
 }
 
 /* Lets the lanes of a mask go on when all that have not ended are there. */
-static bool warp_met(struct warp *w, unsigned mask, enum emulated_meeting what,
-                     const struct thread *caller) {
+static bool warp_met(struct warp *w, unsigned mask, enum emulated_meeting what, const struct thread *caller) {
     struct thread *t = mp->thread + (w - mp->warp) * WARP;
     unsigned lanes = mask & w->alive, votes = 0;
     if (lanes & ~w->waiting) return false;
@@ -252,8 +246,8 @@ unsigned emulated_active(void) {
     return warp_of(mp->now)->alive;
 }
 
-uint64_t emulated_meet_warp(enum emulated_meeting what, unsigned mask, int yes, uint64_t value,
-                            int source, const char *file, int line) {
+uint64_t emulated_meet_warp(enum emulated_meeting what, unsigned mask, int yes, uint64_t value, int source,
+                            const char *file, int line) {
     struct thread *t = mp->now;
     struct warp *w = warp_of(t);
     unsigned me = 1u << emulated_lane();
@@ -281,8 +275,7 @@ void *emulated_shared(const struct emulated_site *site, size_t bytes) {
     size_t at = (mp->shared_used + 127) / 128 * 128, limit = mp->shared_limit;
     if (at + bytes > limit || mp->sites == SITES) {
         say_where();
-        fprintf(stderr, "%zu bytes of shared memory with %s, %zu is the limit\n", at + bytes,
-                site->name, limit);
+        fprintf(stderr, "%zu bytes of shared memory with %s, %zu is the limit\n", at + bytes, site->name, limit);
         abort();
     }
     mp->site[mp->sites].site = site;
@@ -298,8 +291,7 @@ static void check_shared(size_t dynamic) {
     for (int i = 0; i <= mp->sites; i++) {
         size_t until = i < mp->sites ? mp->site[i].at : end;
         for (; at < until; at++)
-            if (mp->shared[at] != POISON)
-                emulated_trap("something wrote beyond an array in shared memory");
+            if (mp->shared[at] != POISON) emulated_trap("something wrote beyond an array in shared memory");
         if (i < mp->sites) at += mp->site[i].bytes;
     }
 }

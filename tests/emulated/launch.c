@@ -27,8 +27,7 @@ size_t kernel_shared_limit(const void *entry) {
 cudaError_t cudaFuncSetAttribute(const void *entry, enum cudaFuncAttribute a, int value) {
     ENTER(cudaFuncSetAttribute);
     if (a == cudaFuncAttributePreferredSharedMemoryCarveout) return cudaSuccess;
-    REFUSE_IF(a != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
-                  value > gpu_shared_most(),
+    REFUSE_IF(a != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > gpu_shared_most(),
               cudaErrorInvalidValue);
     pthread_mutex_lock(&lock);
     int i = 0;
@@ -52,8 +51,7 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *to, const void *ent
 
 static cudaError_t check_shape(const struct emulated_kernel *k) {
     const struct uint3 *b = &k->blocks, *t = &k->threads;
-    if (k->too_large || !b->x || !b->y || !b->z || !t->x || !t->y || !t->z)
-        return cudaErrorInvalidConfiguration;
+    if (k->too_large || !b->x || !b->y || !b->z || !t->x || !t->y || !t->z) return cudaErrorInvalidConfiguration;
     if (b->x > 0x7fffffff || b->y > 65535 || b->z > 65535) return cudaErrorInvalidConfiguration;
     if (t->x > 1024 || t->y > 1024 || t->z > 64 || (uint64_t)t->x * t->y * t->z > 1024)
         return cudaErrorInvalidConfiguration;
@@ -68,8 +66,7 @@ static cudaError_t check_pointers(const struct emulated_kernel *k, int gpu) {
         if (!p) continue;
         bool known = region_find(p, &r);
         if (known && (r.kind != REGION_DEVICE || gpu_reaches(gpu, r.gpu))) continue;
-        fprintf(stderr, "emulated GPU: kernel %s on GPU %d: its pointer argument %d (%p) is %s\n",
-                k->name, gpu, i, p,
+        fprintf(stderr, "emulated GPU: kernel %s on GPU %d: its pointer argument %d (%p) is %s\n", k->name, gpu, i, p,
                 known ? "another GPU's memory, and peer access is not enabled"
                       : "neither device memory nor pinned memory");
         return cudaErrorIllegalAddress;
@@ -105,8 +102,7 @@ static void run_kernel(void *arg) {
         kernel_run(&c->kernel, c->args, &c->random);
 }
 
-static cudaError_t launch(const struct emulated_kernel *k, cudaStream_t stream, const void *args,
-                          size_t bytes) {
+static cudaError_t launch(const struct emulated_kernel *k, cudaStream_t stream, const void *args, size_t bytes) {
     ENTER(cudaLaunchKernel);
     struct CUstream_st *s = stream_of(stream);
     REFUSE_IF(!s || s->gpu != gpu_current(), cudaErrorInvalidResourceHandle);
@@ -124,7 +120,6 @@ static cudaError_t launch(const struct emulated_kernel *k, cudaStream_t stream, 
     return runtime_failed(e);
 }
 
-void emulated_launch_kernel(const struct emulated_kernel *k, cudaStream_t stream, const void *args,
-                            size_t bytes) {
+void emulated_launch_kernel(const struct emulated_kernel *k, cudaStream_t stream, const void *args, size_t bytes) {
     launch(k, stream, args, bytes); /* the error waits for cudaGetLastError */
 }

@@ -68,8 +68,7 @@ bool region_find(const void *p, struct region *out) {
 static bool region_remove(const void *p, bool device, struct region *out) {
     pthread_mutex_lock(&lock);
     size_t at = after(p);
-    bool found =
-        at > 0 && regions[at - 1].begin == p && (regions[at - 1].kind == REGION_DEVICE) == device;
+    bool found = at > 0 && regions[at - 1].begin == p && (regions[at - 1].kind == REGION_DEVICE) == device;
     if (found) {
         *out = regions[at - 1];
         memmove(regions + at - 1, regions + at, (count - at) * sizeof *regions);
@@ -109,8 +108,7 @@ static void unmap(const struct region *r) {
     for (; r->kind == REGION_DEVICE && p < end; p++) {
         if (p == (const unsigned char *)r->begin) p += r->bytes;
         if (p == end || *p == POISON) continue;
-        fprintf(stderr,
-                "emulated GPU: something wrote %td bytes from the begin of memory of %zu bytes\n",
+        fprintf(stderr, "emulated GPU: something wrote %td bytes from the begin of memory of %zu bytes\n",
                 (const char *)p - r->begin, r->bytes);
         abort();
     }
@@ -184,8 +182,7 @@ cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags) {
     struct region r;
     REFUSE_IF(!p || !bytes || flags & ~15u, cudaErrorInvalidValue);
     REFUSE_IF(region_find(p, &r) && p != r.begin + r.bytes, cudaErrorHostMemoryAlreadyRegistered);
-    r = (struct region){
-        .begin = p, .bytes = bytes, .kind = REGION_REGISTERED, .gpu = gpu_current()};
+    r = (struct region){.begin = p, .bytes = bytes, .kind = REGION_REGISTERED, .gpu = gpu_current()};
     region_add(&r);
     return cudaSuccess;
 }

@@ -92,8 +92,7 @@ static void enter(struct ncclComm *c, const char *what, bool settled) {
     if (atomic_load(&c->state) == GONE) misuse("%s on a communicator that is gone", what);
     if (settled && (c->ask || atomic_load(&c->state) != READY))
         misuse("%s on a communicator that is in progress", what);
-    if (atomic_exchange(&c->using, 1))
-        misuse("%s while another thread uses the communicator", what);
+    if (atomic_exchange(&c->using, 1)) misuse("%s while another thread uses the communicator", what);
 }
 
 static void leave(struct ncclComm *c) {
@@ -126,8 +125,7 @@ static void add_up(const struct ncclComm *c, char *terms, const struct call *k, 
     size_t bytes = k->count * wire_size(k->type);
     ncclRedOp_t op = k->op == ncclAvg ? ncclSum : k->op;
     if (k->op == ncclAvg) wire_scale(terms, k->count * (size_t)c->size, k->type, 1.0 / c->size);
-    for (int r = 1; r < c->size; r++)
-        wire_combine(terms, terms + (size_t)r * bytes, k->count, k->type, op);
+    for (int r = 1; r < c->size; r++) wire_combine(terms, terms + (size_t)r * bytes, k->count, k->type, op);
     emulated_copy(to, terms, bytes);
 }
 
@@ -190,8 +188,8 @@ static bool run_messages(struct ncclComm *c, const struct parcel *p) {
         const struct call *k = &p->calls[i];
         bool sends = k->kind == SEND;
         if (k->kind < SEND) continue;
-        m[n++] = (struct move){k->peer, sends, sends ? (char *)(uintptr_t)k->send : k->recv,
-                               k->count * wire_size(k->type)};
+        m[n++] =
+            (struct move){k->peer, sends, sends ? (char *)(uintptr_t)k->send : k->recv, k->count * wire_size(k->type)};
     }
     bool good = moved(c, m, n);
     free(m);
@@ -219,8 +217,8 @@ static void check_call(const struct ncclComm *c, const struct call *k, cudaStrea
     bool gives = k->kind != RECV && k->kind != BROADCAST, takes = k->kind != SEND;
     if (emulated_stream_gpu(stream) != c->gpu)
         misuse("a stream of GPU %d, a communicator of GPU %d", emulated_stream_gpu(stream), c->gpu);
-    if (k->count && ((gives && emulated_gpu(k->send) != c->gpu) ||
-                     (takes && k->kind != REDUCE && emulated_gpu(k->recv) != c->gpu)))
+    if (k->count &&
+        ((gives && emulated_gpu(k->send) != c->gpu) || (takes && k->kind != REDUCE && emulated_gpu(k->recv) != c->gpu)))
         misuse("memory that is not of GPU %d, which the communicator is of", c->gpu);
     if (k->peer < 0 || k->peer >= c->size) misuse("rank %d of %d", k->peer, c->size);
     if (k->kind >= SEND && k->peer == c->rank) misuse("a message to itself");
@@ -285,28 +283,28 @@ ncclResult_t ncclGroupEnd(void) {
     return rc;
 }
 
-ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
-                           ncclRedOp_t op, ncclComm_t c, cudaStream_t stream) {
+ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t c, cudaStream_t stream) {
     return call((struct call){ALL_REDUCE, send, recv, count, type, op, 0}, c, stream);
 }
 
-ncclResult_t ncclReduce(const void *send, void *recv, size_t count, ncclDataType_t type,
-                        ncclRedOp_t op, int root, ncclComm_t c, cudaStream_t stream) {
+ncclResult_t ncclReduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
+                        ncclComm_t c, cudaStream_t stream) {
     return call((struct call){REDUCE, send, recv, count, type, op, root}, c, stream);
 }
 
-ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type,
-                           int root, ncclComm_t c, cudaStream_t stream) {
+ncclResult_t ncclBroadcast(const void *send, void *recv, size_t count, ncclDataType_t type, int root, ncclComm_t c,
+                           cudaStream_t stream) {
     return call((struct call){BROADCAST, send, recv, count, type, ncclSum, root}, c, stream);
 }
 
-ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type,
-                           ncclComm_t c, cudaStream_t stream) {
+ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, ncclDataType_t type, ncclComm_t c,
+                           cudaStream_t stream) {
     return call((struct call){ALL_GATHER, send, recv, count, type, ncclSum, 0}, c, stream);
 }
 
-ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclDataType_t type,
-                               ncclRedOp_t op, ncclComm_t c, cudaStream_t stream) {
+ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t c, cudaStream_t stream) {
     return call((struct call){REDUCE_SCATTER, send, recv, count, type, op, 0}, c, stream);
 }
 
@@ -315,8 +313,7 @@ ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int p
     return call((struct call){SEND, send, NULL, count, type, ncclSum, peer}, c, stream);
 }
 
-ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t c,
-                      cudaStream_t stream) {
+ncclResult_t ncclRecv(void *recv, size_t count, ncclDataType_t type, int peer, ncclComm_t c, cudaStream_t stream) {
     return call((struct call){RECV, NULL, recv, count, type, ncclSum, peer}, c, stream);
 }
 
@@ -358,8 +355,7 @@ static void tell_settings(void) {
     if (f) fclose(f);
 }
 
-ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, int rank,
-                                    ncclConfig_t *config) {
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, int rank, ncclConfig_t *config) {
     int gpu;
     if (!config || config->blocking != 0) misuse("a communicator that blocks");
     if (size < 1 || size > RANKS_MAX || rank < 0 || rank >= size) return ncclInvalidArgument;

@@ -62,8 +62,7 @@ static bool step(struct wire *w, int rank, struct move *m) {
 
 static bool blocked(const struct move *moves, int i) {
     for (int k = 0; k < i; k++)
-        if (moves[k].bytes && moves[k].peer == moves[i].peer && moves[k].sends == moves[i].sends)
-            return true;
+        if (moves[k].bytes && moves[k].peer == moves[i].peer && moves[k].sends == moves[i].sends) return true;
     return false;
 }
 
@@ -105,20 +104,20 @@ size_t wire_size(ncclDataType_t t) {
     }
 }
 
-#define APPLY(a, b)                                                                                \
-    (op == ncclProd  ? (a) * (b)                                                                   \
-     : op == ncclMin ? ((a) < (b) ? (a) : (b))                                                     \
-     : op == ncclMax ? ((a) > (b) ? (a) : (b))                                                     \
+#define APPLY(a, b)                                                                                                    \
+    (op == ncclProd  ? (a) * (b)                                                                                       \
+     : op == ncclMin ? ((a) < (b) ? (a) : (b))                                                                         \
+     : op == ncclMax ? ((a) > (b) ? (a) : (b))                                                                         \
                      : (a) + (b))
-#define LOOP(type, wide)                                                                           \
-    for (size_t i = 0; i < n; i++) {                                                               \
-        wide x = (wide)((type *)to)[i], y = (wide)((const type *)from)[i];                         \
-        ((type *)to)[i] = (type)APPLY(x, y);                                                       \
+#define LOOP(type, wide)                                                                                               \
+    for (size_t i = 0; i < n; i++) {                                                                                   \
+        wide x = (wide)((type *)to)[i], y = (wide)((const type *)from)[i];                                             \
+        ((type *)to)[i] = (type)APPLY(x, y);                                                                           \
     }
-#define NARROW_LOOP(widen, narrow)                                                                 \
-    for (size_t i = 0; i < n; i++) {                                                               \
-        float x = widen(((uint16_t *)to)[i]), y = widen(((const uint16_t *)from)[i]);              \
-        ((uint16_t *)to)[i] = (uint16_t)narrow(APPLY(x, y));                                       \
+#define NARROW_LOOP(widen, narrow)                                                                                     \
+    for (size_t i = 0; i < n; i++) {                                                                                   \
+        float x = widen(((uint16_t *)to)[i]), y = widen(((const uint16_t *)from)[i]);                                  \
+        ((uint16_t *)to)[i] = (uint16_t)narrow(APPLY(x, y));                                                           \
     }
 
 void wire_combine(void *to, const void *from, size_t n, ncclDataType_t t, ncclRedOp_t op) {
@@ -150,8 +149,7 @@ void wire_scale(void *to, size_t n, ncclDataType_t t, double by) {
         else if (t == ncclFloat16)
             ((uint16_t *)to)[i] = (uint16_t)narrow_f16(widen_f16(((uint16_t *)to)[i]) * (float)by);
         else if (t == ncclBfloat16)
-            ((uint16_t *)to)[i] =
-                (uint16_t)narrow_bf16(widen_bf16(((uint16_t *)to)[i]) * (float)by);
+            ((uint16_t *)to)[i] = (uint16_t)narrow_bf16(widen_bf16(((uint16_t *)to)[i]) * (float)by);
         else
             abort(); /* the engine does not ask for averages of integers */
 }

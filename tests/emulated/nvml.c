@@ -9,10 +9,8 @@ enum { SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND = 6, L
 static bool started;
 
 __attribute__((visibility("default"))) int nvmlInit_v2(void);
-__attribute__((visibility("default"))) int nvmlDeviceGetHandleByPciBusId_v2(const char *bus,
-                                                                            void **gpu);
-__attribute__((visibility("default"))) int nvmlDeviceGetNvLinkState(void *gpu, unsigned link,
-                                                                    int *active);
+__attribute__((visibility("default"))) int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, void **gpu);
+__attribute__((visibility("default"))) int nvmlDeviceGetNvLinkState(void *gpu, unsigned link, int *active);
 
 int nvmlInit_v2(void) {
     started = true;

@@ -91,8 +91,7 @@ static void follow_legacy(struct CUstream_st *s) {
     pthread_mutex_unlock(&streams_lock);
 }
 
-cudaError_t stream_submit(struct CUstream_st *s, void (*run)(void *arg), const void *arg,
-                          size_t bytes) {
+cudaError_t stream_submit(struct CUstream_st *s, void (*run)(void *arg), const void *arg, size_t bytes) {
     struct work *w = work_create(run, arg, bytes);
     if (s->capture) {
         *s->capture->last = w;
@@ -122,9 +121,7 @@ void stream_wait(struct CUstream_st *s) {
 }
 
 void streams_wait_gpu(int gpu) {
-    enum {
-        MOST = 256
-    }; /* a stream may go while it is waited for: the list is not held meanwhile */
+    enum { MOST = 256 }; /* a stream may go while it is waited for: the list is not held meanwhile */
     struct ticket *t[MOST];
     int n = 0;
     pthread_mutex_lock(&streams_lock);

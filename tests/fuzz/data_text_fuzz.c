@@ -3,8 +3,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     char yaml[256];
-    snprintf(yaml, sizeof yaml, "{set: text, train: %s, context: 3, val: 1}",
-             fuzz_file(0, bytes, n));
+    snprintf(yaml, sizeof yaml, "{set: text, train: %s, context: 3, val: 1}", fuzz_file(0, bytes, n));
     fuzz_set(yaml);
     return 0;
 }

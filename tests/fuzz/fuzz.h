@@ -42,10 +42,8 @@ static inline void fuzz_set(const char *yaml) {
         struct config_variant data;
     } whole;
     const struct config_field fields[] = {
-        {"data", CONFIG_VARIANT, 0, .standard = "digits", .help = "x", .extra = &dataset_variants},
-        {0}};
-    const struct config_section section = {
-        .name = "fuzz", .fields = fields, .size = sizeof whole, .help = "x"};
+        {"data", CONFIG_VARIANT, 0, .standard = "digits", .help = "x", .extra = &dataset_variants}, {0}};
+    const struct config_section section = {.name = "fuzz", .fields = fields, .size = sizeof whole, .help = "x"};
     char text[1024];
     struct pool *pool;
     struct config_errors *errors;

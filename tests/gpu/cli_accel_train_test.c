@@ -15,8 +15,7 @@ static struct program here, there;
 static const struct network {
     const char *name, *model, *data, *optimizer;
 } networks[] = {
-    {"mlp", "model={zoo: mlp, hidden: [64, 32], dropout: 0.2}",
-     "data={set: digits, train: 80, val: 40}",
+    {"mlp", "model={zoo: mlp, hidden: [64, 32], dropout: 0.2}", "data={set: digits, train: 80, val: 40}",
      "optimizer={name: sgd, lr: 0.05, momentum: 0.9, clip: 1}"},
     {"lenet", "model=lenet", SHAPES, "optimizer=adam"},
     {"resnet", "model={zoo: resnet, blocks: [1, 1, 1, 1], width: 8}", SHAPES,
@@ -35,8 +34,8 @@ static const char *run_dir(void) {
 }
 
 /* 16 samples in 4 shards; the third step of the images has 8. more: further settings. */
-static void start(struct program *p, const struct network *n, const char *device,
-                  const char *precision, const char *steps, const char *const *more) {
+static void start(struct program *p, const struct network *n, const char *device, const char *precision,
+                  const char *steps, const char *const *more) {
     static int serial;
     const char *words[PROGRAM_ARGS] = {"run", "--json", "--quiet"};
     const char *sets[] = {"mode=single",   "threads=1", "batch={size: 16, shards: 4}",
@@ -45,19 +44,17 @@ static void start(struct program *p, const struct network *n, const char *device
                           steps,           log_dir};
     int count = 3;
     snprintf(log_dir, sizeof log_dir, "log.dir=%s%d", scratch_path("run-"), ++serial);
-    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
-        words[count++] = "--set", words[count++] = sets[i];
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) words[count++] = "--set", words[count++] = sets[i];
     for (; *more; more++) words[count++] = "--set", words[count++] = *more;
     words[count] = NULL;
     program_start(p, words);
     if (!program_wait(p, 300)) fail_msg("%s on %s: it takes too long", n->name, device);
 }
 
-static void run(struct program *p, const struct network *n, const char *device,
-                const char *precision, const char *steps, const char *const *more) {
+static void run(struct program *p, const struct network *n, const char *device, const char *precision,
+                const char *steps, const char *const *more) {
     start(p, n, device, precision, steps, more);
-    if (p->code != 0)
-        fail_msg("%s on %s, %s: exit code %d\n%s", n->name, device, precision, p->code, p->err);
+    if (p->code != 0) fail_msg("%s on %s, %s: exit code %d\n%s", n->name, device, precision, p->code, p->err);
 }
 
 #define NOTHING ((const char *const[]){"checkpoint=off", NULL})
@@ -66,8 +63,7 @@ static void run(struct program *p, const struct network *n, const char *device,
 
 static void assert_close(const struct network *n, const char *key, double most) {
     double a = program_number(&here, key), b = program_number(&there, key);
-    if (!(fabs(a - b) <= most * fabs(a)))
-        fail_msg("%s: %s is %.8g here and %.8g on the GPU", n->name, key, a, b);
+    if (!(fabs(a - b) <= most * fabs(a))) fail_msg("%s: %s is %.8g here and %.8g on the GPU", n->name, key, a, b);
 }
 
 static void assert_same_bits(const char *what) {
@@ -107,8 +103,7 @@ static void networks_learn_nearly_the_same_in_less(void **state) {
 static void recordings_change_no_bit(void **state) {
     (void)state;
     static const char *const on[] = {"checkpoint=off", "cuda=auto", "batch.accumulate=2", NULL},
-                             *const off[] = {"checkpoint=off", "cuda=off", "batch.accumulate=2",
-                                             NULL};
+                             *const off[] = {"checkpoint=off", "cuda=off", "batch.accumulate=2", NULL};
     static const int which[] = {0, 1, 4};
     for (int i = 0; i < 3; i++) {
         const struct network *n = &networks[which[i]];
@@ -133,8 +128,7 @@ static void modes_change_no_bit(void **state) {
     run(&here, &networks[1], GPU, "precision=fp16", "train=5st", alone);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         const char *const *w = ways[i];
-        const char *const more[] = {
-            "checkpoint=off", "deterministic=bitwise", w[0], w[2], w[3], NULL};
+        const char *const more[] = {"checkpoint=off", "deterministic=bitwise", w[0], w[2], w[3], NULL};
         run(&there, &networks[1], w[1], "precision=fp16", "train=5st", more);
         assert_same_bits(w[2]);
     }
@@ -183,8 +177,7 @@ static void a_checkpoint_goes_anywhere(void **state) {
     resume(from_host, run_dir());
     run(&here, n, GPU, "precision=f32", "train=5st", NOTHING);
     run(&there, n, GPU, "precision=f32", "train=5st", (const char *const[]){from_gpu, NULL});
-    assert_same_bits(
-        "resumed on a GPU"); /* to the bit, and with it the batches that had been on their way */
+    assert_same_bits("resumed on a GPU"); /* to the bit, and with it the batches that had been on their way */
     run(&there, n, GPU, "precision=f32", "train=5st", (const char *const[]){from_host, NULL});
     assert_close(n, "train.loss", 1e-4);
     run(&there, n, HOST, "precision=f32", "train=5st", (const char *const[]){from_gpu, NULL});
@@ -193,8 +186,7 @@ static void a_checkpoint_goes_anywhere(void **state) {
 
 /* ---- fp16 ------------------------------------------------------------------------------------- */
 static const struct network wild = {"wild", "model={zoo: mlp, hidden: [64, 32]}",
-                                    "data={set: digits, train: 80, val: 40}",
-                                    "optimizer={name: adam, lr: 0.05}"};
+                                    "data={set: digits, train: 80, val: 40}", "optimizer={name: adam, lr: 0.05}"};
 
 /* One sample a step: its loss's gradient times 65536 is too large, until the scale has been halved. */
 static void overflow_is_left_out_and_remembered(void **state) {
@@ -221,8 +213,7 @@ enum { VOCABULARY = 50257, CONTEXT = 8, WINDOWS = 4 };
 static const char *tokens_file(void) {
     static uint16_t tokens[WINDOWS * CONTEXT + 1];
     const char *path = scratch_path("tokens.bin");
-    for (int i = 0; i < WINDOWS * CONTEXT + 1; i++)
-        tokens[i] = (uint16_t)((unsigned)i * 7919 % VOCABULARY);
+    for (int i = 0; i < WINDOWS * CONTEXT + 1; i++) tokens[i] = (uint16_t)((unsigned)i * 7919 % VOCABULARY);
     FILE *f = fopen(path, "wb");
     assert_non_null(f);
     assert_int_equal(fwrite(tokens, sizeof tokens, 1, f), 1);
@@ -234,12 +225,11 @@ static const char *tokens_file(void) {
 static void evaluation_leaves_outputs_where_they_are(void **state) {
     static char data[800];
     (void)state;
-    snprintf(data, sizeof data,
-             "data={set: tokens, train: %s, val: %s, type: u16, context: %d, vocabulary: %d}",
+    snprintf(data, sizeof data, "data={set: tokens, train: %s, val: %s, type: u16, context: %d, vocabulary: %d}",
              tokens_file(), tokens_file(), CONTEXT, VOCABULARY);
-    const struct network wide = {
-        "wide", "model={layers: [{embedding: {vocabulary: 50257, units: 8}}, {linear: 50257}]}",
-        data, "optimizer={name: sgd, lr: 100}"};
+    const struct network wide = {"wide",
+                                 "model={layers: [{embedding: {vocabulary: 50257, units: 8}}, {linear: 50257}]}", data,
+                                 "optimizer={name: sgd, lr: 100}"};
     const char *const few[] = {"batch={size: 2, shards: 1}", "checkpoint=off", NULL};
 #ifdef ENGINE_EMULATED
     const char *path = scratch_path("read");
@@ -267,8 +257,7 @@ static void evaluation_leaves_outputs_where_they_are(void **state) {
 
 /* ---- what is refused -------------------------------------------------------------------------- */
 static void refuse(const char *set, const char *why) {
-    start(&there, &networks[1], GPU, "precision=f32", "train=1st",
-          (const char *const[]){set, NULL});
+    start(&there, &networks[1], GPU, "precision=f32", "train=1st", (const char *const[]){set, NULL});
     assert_int_equal(there.code, 78);
     if (!strstr(there.err, why)) fail_msg("%s: it says\n%s", set, there.err);
 }
@@ -282,8 +271,7 @@ static void what_gpus_cannot_is_refused(void **state) {
 static void a_bad_token_is_bad_data(void **state) {
     (void)state;
     start(&there, &networks[4], GPU, "precision=f32", "train=2st",
-          (const char *const[]){
-              "model={layers: [{embedding: {vocabulary: 5, units: 8}}, {linear: 29}]}", NULL});
+          (const char *const[]){"model={layers: [{embedding: {vocabulary: 5, units: 8}}, {linear: 29}]}", NULL});
     assert_int_equal(there.code, 65);
     assert_non_null(strstr(there.err, "a token is not in the vocabulary"));
 }

@@ -64,20 +64,17 @@ static void launch(const char *how, const char *devices, int see, int shift) {
     for (int k = 0; k < RANKS; k++) {
         char list[32] = "";
         for (int i = 0; i < see; i++)
-            snprintf(list + strlen(list), sizeof list - strlen(list), "%s%d", i ? "," : "",
-                     (k * shift + i) % RANKS);
+            snprintf(list + strlen(list), sizeof list - strlen(list), "%s%d", i ? "," : "", (k * shift + i) % RANKS);
         setenv("CUDA_VISIBLE_DEVICES", list, 1);
         set_number("RANK", k);
         set_number("LOCAL_RANK", k);
         begin(&ranks[k], devices, meeting);
     }
-    static const char *const names[] = {
-        "CUDA_VISIBLE_DEVICES", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE",
-        "LOCAL_WORLD_SIZE",     "RANK",        "LOCAL_RANK"};
+    static const char *const names[] = {"CUDA_VISIBLE_DEVICES", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE",
+                                        "LOCAL_WORLD_SIZE",     "RANK",        "LOCAL_RANK"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) unsetenv(names[i]);
     for (int k = 0; k < RANKS; k++) end(&ranks[k], how);
-    assert_string_equal(program_string(&ranks[0], "weights_sha256"),
-                        program_string(&whole, "weights_sha256"));
+    assert_string_equal(program_string(&ranks[0], "weights_sha256"), program_string(&whole, "weights_sha256"));
 }
 
 static void each_rank_has_a_gpu(void **state) {

@@ -78,10 +78,9 @@ static void a_gpu_that_hangs_is_named(void **state) {
         snprintf(devices, sizeof devices, "devices=%s", cases[i].devices);
         snprintf(dir, sizeof dir, "log.dir=%s/hung-%zu", scratch_folder(), i);
         setenv("ENGINE_EMULATED_HANG", cases[i].hang, 1);
-        program_run(&p, 60, "run", "--no-progress", "--set", mode, "--set", devices, "--set",
-                    cases[i].more, "--set", "threads=1", "--set", "train=40st", "--set",
-                    "checkpoint=off", "--set", "eval=off", "--set", "comm.timeout=5s", "--set", dir,
-                    "--set", "model={zoo: mlp, hidden: [16]}", NULL);
+        program_run(&p, 60, "run", "--no-progress", "--set", mode, "--set", devices, "--set", cases[i].more, "--set",
+                    "threads=1", "--set", "train=40st", "--set", "checkpoint=off", "--set", "eval=off", "--set",
+                    "comm.timeout=5s", "--set", dir, "--set", "model={zoo: mlp, hidden: [16]}", NULL);
         unsetenv("ENGINE_EMULATED_HANG");
         if (p.code != 75) fail_msg("case %zu ends with %d:\n%s%s", i, p.code, p.out, p.err);
         expect(p.err, cases[i].says);
@@ -158,11 +157,10 @@ static void nccl_that_fails_is_told(void **state) {
 static const char *nccl_told(const char *const *sets) {
     static char text[512];
     const char *path = scratch_path("settings");
-    const char *words[PROGRAM_ARGS] = {
-        "run",   "--no-progress",    "--set", "mode=ddp",
-        "--set", "devices=cuda:0,1", "--set", "threads=1",
-        "--set", "train=1st",        "--set", "checkpoint=off",
-        "--set", "eval=off",         "--set", "model={zoo: mlp, hidden: [16]}"};
+    const char *words[PROGRAM_ARGS] = {"run",   "--no-progress",    "--set", "mode=ddp",
+                                       "--set", "devices=cuda:0,1", "--set", "threads=1",
+                                       "--set", "train=1st",        "--set", "checkpoint=off",
+                                       "--set", "eval=off",         "--set", "model={zoo: mlp, hidden: [16]}"};
     int n = 0;
     while (words[n]) n++;
     for (; *sets; sets++) words[n++] = "--set", words[n++] = *sets;
@@ -183,8 +181,7 @@ static void nccl_keeps_to_what_the_run_asks_for(void **state) {
     (void)state;
     snprintf(dir, sizeof dir, "log.dir=%s", scratch_path("nccl-told"));
     const char *plain[] = {dir, NULL}, *loose[] = {dir, "deterministic=false", NULL},
-               *by_name[] = {dir, "comm.interface=lo", NULL},
-               *by_address[] = {dir, "comm.interface=127.0.0.1", NULL};
+               *by_name[] = {dir, "comm.interface=lo", NULL}, *by_address[] = {dir, "comm.interface=127.0.0.1", NULL};
     assert_string_equal(nccl_told(plain), "NCCL_NVLS_ENABLE=0\nNCCL_SOCKET_IFNAME=\n");
     assert_string_equal(nccl_told(loose), "NCCL_NVLS_ENABLE=\nNCCL_SOCKET_IFNAME=\n");
     assert_string_equal(nccl_told(by_name), "NCCL_NVLS_ENABLE=0\nNCCL_SOCKET_IFNAME==lo\n");
@@ -230,8 +227,7 @@ static void the_proof_runs(void **state) {
     assert_int_equal(p.code, 0);
     expect(p.out, "gpu-test: skipped: no GPU can be used");
     const char *list[] = {"sh", ENGINE_SOURCE_DIR "/tests/gpu/prove.sh", "--list", NULL},
-               *wrong[] = {"sh", ENGINE_SOURCE_DIR "/tests/gpu/prove.sh", "--only", "faults,speed",
-                           NULL};
+               *wrong[] = {"sh", ENGINE_SOURCE_DIR "/tests/gpu/prove.sh", "--only", "faults,speed", NULL};
     program_spawn(&p, list);
     assert_true(program_wait(&p, 60));
     assert_int_equal(p.code, 0);

@@ -14,12 +14,11 @@ static void run(struct program *p, const char *mode, const char *inject, const c
     char dir[600];
     snprintf(dir, sizeof dir, "log.dir=%s%d", scratch_path("run-"), ++serial);
     const char *devices = strcmp(mode, "mode=single") ? "devices=cuda:0,0" : "devices=cuda:0";
-    program_run(p, 120, "run", "--json", "--set", "data={set: digits, train: 200, val: 40}",
-                "--set", "model={layers: [flatten, {linear: 48}, relu, {linear: 10}]}", "--set",
-                "batch={size: 64, shards: 4}", "--set", "train=20st", "--set",
-                "deterministic=bitwise", "--set", "optimizer={name: sgd, lr: 0.05}", "--set",
-                "checkpoint=off", "--set", "eval=off", "--set", dir, "--set", mode, "--set",
-                devices, "--set", inject, "--set", more, NULL);
+    program_run(p, 120, "run", "--json", "--set", "data={set: digits, train: 200, val: 40}", "--set",
+                "model={layers: [flatten, {linear: 48}, relu, {linear: 10}]}", "--set", "batch={size: 64, shards: 4}",
+                "--set", "train=20st", "--set", "deterministic=bitwise", "--set", "optimizer={name: sgd, lr: 0.05}",
+                "--set", "checkpoint=off", "--set", "eval=off", "--set", dir, "--set", mode, "--set", devices, "--set",
+                inject, "--set", more, NULL);
 }
 
 static const char *const modes[] = {"mode=single", "mode=dp", "mode=ddp"};
@@ -45,8 +44,7 @@ static void slow_costs_no_bit(void **state) {
         }
         print_message("%s: %.3f s, slow %.3f s\n", modes[i], least[0], least[1]);
         assert_true(least[1] > 3 * least[0]);
-        assert_string_equal(program_string(&control, "weights_sha256"),
-                            program_string(&other, "weights_sha256"));
+        assert_string_equal(program_string(&control, "weights_sha256"), program_string(&other, "weights_sha256"));
     }
 }
 
@@ -57,14 +55,12 @@ static void a_nan_is_noticed(void **state) {
     for (int i = 0; i < 3; i++) {
         run(&other, modes[i], nan, by_itself);
         assert_int_equal(other.code, 1);
-        if (!strstr(other.err, "diverged: the loss of step 13 is nan"))
-            fail_msg("%s: %s", modes[i], other.err);
+        if (!strstr(other.err, "diverged: the loss of step 13 is nan")) fail_msg("%s: %s", modes[i], other.err);
         run(&control, modes[i], nothing, "precision=fp16");
         assert_ended(&control, modes[i]);
         run(&other, modes[i], nan, "precision=fp16");
         assert_ended(&other, modes[i]);
-        assert_true(program_number(&other, "fp16.skipped_steps") ==
-                    program_number(&control, "fp16.skipped_steps") + 1);
+        assert_true(program_number(&other, "fp16.skipped_steps") == program_number(&control, "fp16.skipped_steps") + 1);
     }
 }
 
@@ -74,10 +70,8 @@ static void own_weights_are_other_weights(void **state) {
         run(&control, modes[i], nothing, by_itself);
         run(&other, modes[i], "inject=no_broadcast", by_itself);
         assert_ended(&other, modes[i]);
-        assert_string_not_equal(program_string(&control, "weights_sha256"),
-                                program_string(&other, "weights_sha256"));
-        assert_string_not_equal(program_string(&control, "losses_sha256"),
-                                program_string(&other, "losses_sha256"));
+        assert_string_not_equal(program_string(&control, "weights_sha256"), program_string(&other, "weights_sha256"));
+        assert_string_not_equal(program_string(&control, "losses_sha256"), program_string(&other, "losses_sha256"));
     }
 }
 

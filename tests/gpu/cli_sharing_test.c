@@ -13,17 +13,16 @@ static struct program control, other;
 
 static void run(struct program *p, const char *const *sets) {
     static int serial;
-    const char *words[PROGRAM_ARGS] = {
-        "run",   "--json",
-        "--set", "data={set: digits, train: 200, val: 40}",
-        "--set", "model={layers: [flatten, {linear: 48}, relu, {linear: 10}]}",
-        "--set", "batch={size: 64, shards: 4}",
-        "--set", "train=6st",
-        "--set", "deterministic=bitwise",
-        "--set", "ddp.bucket={first: 2KB, cap: 64KB}",
-        "--set", "optimizer={name: sgd, lr: 0.05, momentum: 0.9, clip: 1}",
-        "--set", "threads=1",
-        "--set", "checkpoint=off"};
+    const char *words[PROGRAM_ARGS] = {"run",   "--json",
+                                       "--set", "data={set: digits, train: 200, val: 40}",
+                                       "--set", "model={layers: [flatten, {linear: 48}, relu, {linear: 10}]}",
+                                       "--set", "batch={size: 64, shards: 4}",
+                                       "--set", "train=6st",
+                                       "--set", "deterministic=bitwise",
+                                       "--set", "ddp.bucket={first: 2KB, cap: 64KB}",
+                                       "--set", "optimizer={name: sgd, lr: 0.05, momentum: 0.9, clip: 1}",
+                                       "--set", "threads=1",
+                                       "--set", "checkpoint=off"};
     char dir[600];
     int n = 0;
     snprintf(dir, sizeof dir, "log.dir=%s%d", scratch_path("run-"), ++serial);
@@ -63,12 +62,10 @@ static void all_the_same(void **state) {
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         run(&other, ways[i].sets);
         const char *what = ways[i].sets[2] ? ways[i].sets[2] : ways[i].sets[1];
-        if (strcmp(program_string(&control, "weights_sha256"),
-                   program_string(&other, "weights_sha256")) != 0)
+        if (strcmp(program_string(&control, "weights_sha256"), program_string(&other, "weights_sha256")) != 0)
             fail_msg("%s, %s: other weights\n%s", ways[i].sets[0], what, other.err);
         if (!strstr(other.err, ways[i].says))
-            fail_msg("%s, %s: does not say '%s'\n%s", ways[i].sets[0], what, ways[i].says,
-                     other.err);
+            fail_msg("%s, %s: does not say '%s'\n%s", ways[i].sets[0], what, ways[i].says, other.err);
     }
 }
 
@@ -79,17 +76,15 @@ static void refusals(void **state) {
     } wrong[] = {
         {{"mode=ddp", "devices=cuda:0,0", "comm.backend=peer"}, "for the threads of mode dp"},
         {{"mode=dp", "devices=cuda:0,0", "comm.backend=nccl"}, "for the processes of mode ddp"},
-        {{"mode=dp", "devices=cuda:0,0", "comm.backend=peer", "dp.server=cpu"},
-         "the server has no GPU"},
-        {{"mode=ddp", "devices=cuda:0,0", "comm.backend=nccl", "comm.emulate.bandwidth=1GB"},
-         "emulated links"},
+        {{"mode=dp", "devices=cuda:0,0", "comm.backend=peer", "dp.server=cpu"}, "the server has no GPU"},
+        {{"mode=ddp", "devices=cuda:0,0", "comm.backend=nccl", "comm.emulate.bandwidth=1GB"}, "emulated links"},
         {{"mode=ddp", "devices=cuda:0,0", "comm.compress=int8"}, "in the host's memory"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const char *const *s = wrong[i].sets;
-        program_run(&other, 60, "config", "--set", s[0], "--set", s[1], "--set", s[2], "--set",
-                    s[3] ? s[3] : "seed=0", NULL);
+        program_run(&other, 60, "config", "--set", s[0], "--set", s[1], "--set", s[2], "--set", s[3] ? s[3] : "seed=0",
+                    NULL);
         assert_int_equal(other.code, 78);
         if (!strstr(other.err, wrong[i].says)) fail_msg("%s: %s", wrong[i].says, other.err);
     }

@@ -56,8 +56,7 @@ static void *received(const void *from, size_t bytes) {
 static void assert_same(const char *what, const float *got, const float *want, int64_t n) {
     for (int64_t i = 0; i < n; i++)
         if (memcmp(&got[i], &want[i], sizeof *got) != 0)
-            fail_msg("%s: at %lld of %lld: %a, not %a", what, (long long)i, (long long)n, got[i],
-                     want[i]);
+            fail_msg("%s: at %lld of %lld: %a, not %a", what, (long long)i, (long long)n, got[i], want[i]);
 }
 
 /* ---- memory --------------------------------------------------------------------------------- */
@@ -140,8 +139,7 @@ static void hand_on(struct device *of[2]) {
         enum device_lane lane = me ? LANE_EXCHANGE : LANE_COMPUTE;
         if (turn) assert_ok(accel->follow(of[me], lane, mark[other]));
         if (turn) assert_ok(accel->copy(of[me], lane, v[me], of[other], v[other], N * 4));
-        assert_ok(accel->sum(of[me], lane, v[me], (const float *const[]){v[me], one[me]}, 2,
-                             SUM_TREE, N));
+        assert_ok(accel->sum(of[me], lane, v[me], (const float *const[]){v[me], one[me]}, 2, SUM_TREE, N));
         assert_ok(accel->mark(of[me], lane, mark[me]));
     }
     assert_ok(accel->wait(of[1], LANE_EXCHANGE));
@@ -227,8 +225,7 @@ static void any_thread_may_ask(void **state) {
     (void)state;
     struct work of[2] = {{.dev = dev}, {.dev = gpu_open(gpu_count() - 1)}};
     pthread_t thread[2];
-    for (int k = 0; k < 2; k++)
-        assert_int_equal(pthread_create(&thread[k], NULL, work_elsewhere, &of[k]), 0);
+    for (int k = 0; k < 2; k++) assert_int_equal(pthread_create(&thread[k], NULL, work_elsewhere, &of[k]), 0);
     for (int k = 0; k < 2; k++) assert_int_equal(pthread_join(thread[k], NULL), 0);
     for (int k = 0; k < 2; k++) assert_string_equal(of[k].wrong, "");
     assert_null(work_on(of[1].dev));
@@ -254,8 +251,7 @@ static float sum_of(const float *v, int count, enum sum_order order) {
 static void check_sum(int count, enum sum_order order, int64_t n, int shift, int into) {
     int64_t each = n + 64;
     float *terms = fill(each * count, (uint64_t)count), *want = malloc((size_t)n * sizeof *want);
-    float *d = sent(terms, (size_t)(each * count) * 4),
-          *elsewhere = there(dev, (size_t)(n + shift) * 4);
+    float *d = sent(terms, (size_t)(each * count) * 4), *elsewhere = there(dev, (size_t)(n + shift) * 4);
     const float *list[SUM_TERMS];
     for (int k = 0; k < count; k++) list[k] = d + k * (each / 4 * 4) + shift;
     for (int64_t i = 0; i < n; i++) {
@@ -297,9 +293,8 @@ static float widen(enum precision p, uint16_t v) {
 
 /* Large, small and odd values, among ordinary ones. */
 static float *fill_wide(int64_t n, uint64_t stream) {
-    static const float odd[] = {0,          -0.0f,      INFINITY, -INFINITY, 65504,     65520,
-                                1e-8f,      6e-8f,      1e38f,    1e-39f,    0x1.01p0f, 0x1.03p0f,
-                                0x1.002p0f, 0x1.006p0f, 3e38f,    -1e-30f};
+    static const float odd[] = {0,     -0.0f,  INFINITY,  -INFINITY, 65504,      65520,      1e-8f, 6e-8f,
+                                1e38f, 1e-39f, 0x1.01p0f, 0x1.03p0f, 0x1.002p0f, 0x1.006p0f, 3e38f, -1e-30f};
     float *x = fill(n, stream);
     for (int64_t i = 0; i < n; i += 3) x[i] = odd[i / 3 % 16];
     return x;
@@ -307,19 +302,16 @@ static float *fill_wide(int64_t n, uint64_t stream) {
 
 static void check_casts(enum precision p, int64_t n, int shift) {
     float *x = fill_wide(n + shift, 5), *y = fill(n + shift, 6);
-    uint16_t *low = malloc((size_t)(n + shift) * 2 + 1),
-             *low_y = malloc((size_t)(n + shift) * 2 + 1);
+    uint16_t *low = malloc((size_t)(n + shift) * 2 + 1), *low_y = malloc((size_t)(n + shift) * 2 + 1);
     float *d = sent(x, (size_t)(n + shift) * 4), *wide = there(dev, (size_t)(n + shift) * 4);
     for (int64_t i = 0; i < n + shift; i++) low_y[i] = narrow(p, y[i]);
-    uint16_t *to = there(dev, (size_t)(n + shift) * 2),
-             *more = sent(low_y, (size_t)(n + shift) * 2);
+    uint16_t *to = there(dev, (size_t)(n + shift) * 2), *more = sent(low_y, (size_t)(n + shift) * 2);
     assert_ok(accel->lower(dev, LANE_COMPUTE, to + shift, d + shift, n, p));
     assert_ok(accel->raise(dev, LANE_COMPUTE, wide + shift, to + shift, n, p));
     assert_ok(device_read(dev, low + shift, to + shift, (size_t)n * 2));
     assert_ok(device_read(dev, y + shift, wide + shift, (size_t)n * 4));
     for (int64_t i = shift; i < n + shift; i++) {
-        if (low[i] != narrow(p, x[i]))
-            fail_msg("%a is %04x, not %04x", x[i], low[i], narrow(p, x[i]));
+        if (low[i] != narrow(p, x[i])) fail_msg("%a is %04x, not %04x", x[i], low[i], narrow(p, x[i]));
         if (y[i] != widen(p, low[i])) fail_msg("%04x is %a", low[i], y[i]);
     }
     assert_ok(accel->add(dev, more + shift, to + shift, n, p));
@@ -468,8 +460,7 @@ static void a_wrong_label_is_told(void **state) {
     assert_ok(op_forward(op, &a)); /* told once: the next batch may be right */
     assert_ok(device_wait(dev));
     const void *all[] = {a.x[0], a.y, labels, sums, a.saved, a.scratch};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        device_free(dev, (void *)(uintptr_t)all[i]);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) device_free(dev, (void *)(uintptr_t)all[i]);
     op_free(op);
 }
 
@@ -528,8 +519,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(timers_tell_time, open_device, close_device),
         cmocka_unit_test_setup_teardown(any_thread_may_ask, open_device, close_device),
         cmocka_unit_test_setup_teardown(sums_keep_their_order, open_device, close_device),
-        cmocka_unit_test_setup_teardown(activations_are_rounded_to_nearest, open_device,
-                                        close_device),
+        cmocka_unit_test_setup_teardown(activations_are_rounded_to_nearest, open_device, close_device),
         cmocka_unit_test_setup_teardown(f32_stays_as_it_is, open_device, close_device),
         cmocka_unit_test_setup_teardown(heads_are_whole, open_device, close_device),
         cmocka_unit_test_setup_teardown(recordings_run_again, open_device, close_device),

@@ -28,8 +28,7 @@ static int close_devices(void **state) {
 }
 
 /* ---- one case ------------------------------------------------------------------------------- */
-static struct op_desc desc_of(int64_t n, int64_t positions, int heads, int64_t size, bool causal,
-                              enum precision p) {
+static struct op_desc desc_of(int64_t n, int64_t positions, int heads, int64_t size, bool causal, enum precision p) {
     return (struct op_desc){.kind = OP_ATTENTION,
                             .n = n,
                             .x = {2, {positions, 3 * heads * size}},
@@ -63,10 +62,8 @@ static struct values values_of(const struct op_desc *d, float grow) {
     struct rng_key key = rng_key(3, RNG_TEST);
     struct values v = {.xs = d->n * shape_count(&d->x), .ys = d->n * shape_count(&d->y)};
     v.x = floats(v.xs), v.dx = floats(v.xs), v.y = floats(v.ys), v.dy = floats(v.ys);
-    for (int64_t i = 0; i < v.xs; i++)
-        v.x[i] = rounded(d->precision, grow * rng_normal(key, 1, (uint64_t)i));
-    for (int64_t i = 0; i < v.ys; i++)
-        v.dy[i] = rounded(d->precision, rng_normal(key, 2, (uint64_t)i));
+    for (int64_t i = 0; i < v.xs; i++) v.x[i] = rounded(d->precision, grow * rng_normal(key, 1, (uint64_t)i));
+    for (int64_t i = 0; i < v.ys; i++) v.dy[i] = rounded(d->precision, rng_normal(key, 2, (uint64_t)i));
     return v;
 }
 
@@ -85,8 +82,7 @@ static char *put(const float *from, int64_t n, enum precision p, int off) {
     memset(here, 0xff, (size_t)n * sizeof(float));
     for (int64_t i = 0; i < n && from; i++) {
         uint16_t h = p == PRECISION_BF16 ? narrow_bf16(from[i]) : narrow_f16(from[i]);
-        memcpy((char *)here + (size_t)i * unit, is_half(p) ? (void *)&h : (const void *)&from[i],
-               unit);
+        memcpy((char *)here + (size_t)i * unit, is_half(p) ? (void *)&h : (const void *)&from[i], unit);
     }
     assert_ok(device_alloc(dev, bytes + (size_t)off * unit, &there));
     assert_ok(device_write(dev, (char *)there + (size_t)off * unit, here, bytes));
@@ -145,8 +141,7 @@ static void run_plain(const struct op_desc *like, const struct values *v) {
     d.precision = PRECISION_F32;
     assert_ok(op_create(ref, &d, &op));
     float *scratch = floats((int64_t)op->scratch_bytes / 4 + 1);
-    struct op_args a = {
-        .x = {v->x}, .y = v->y, .dy = v->dy, .dx = {v->dx}, .scratch = scratch, .training = true};
+    struct op_args a = {.x = {v->x}, .y = v->y, .dy = v->dy, .dx = {v->dx}, .scratch = scratch, .training = true};
     assert_ok(op_forward(op, &a));
     assert_ok(op_backward(op, &a));
     memory_free(scratch);
@@ -163,43 +158,39 @@ static double error_of(const float *got, const float *want, int64_t n) {
     return off / all;
 }
 
-static void check(int64_t n, int64_t positions, int heads, int64_t size, bool causal,
-                  enum precision p, float grow, double y_most, double dx_most) {
+static void check(int64_t n, int64_t positions, int heads, int64_t size, bool causal, enum precision p, float grow,
+                  double y_most, double dx_most) {
     struct op_desc d = desc_of(n, positions, heads, size, causal, p);
     struct values got = values_of(&d, grow), want = values_of(&d, grow);
     run_gpu(&d, &got, 0, 0);
     run_plain(&d, &want);
     double y = error_of(got.y, want.y, got.ys), dx = error_of(got.dx, want.dx, got.xs);
     if (!(y <= y_most && dx <= dx_most))
-        fail_msg("%lld x %lld positions, %d heads of %lld, %s, %s: y is off by %g, dx by %g",
-                 (long long)n, (long long)positions, heads, (long long)size,
-                 causal ? "causal" : "all", precision_names[p], y, dx);
+        fail_msg("%lld x %lld positions, %d heads of %lld, %s, %s: y is off by %g, dx by %g", (long long)n,
+                 (long long)positions, heads, (long long)size, causal ? "causal" : "all", precision_names[p], y, dx);
     values_free(&got);
     values_free(&want);
 }
 
 /* ---- tests ---------------------------------------------------------------------------------- */
-static const double bounds[] = {[PRECISION_F32] = 2e-11,
-                                [PRECISION_BF16] = 4e-5,
-                                [PRECISION_FP16] = 1e-6,
-                                [PRECISION_TF32] = 2e-11};
+static const double bounds[] = {
+    [PRECISION_F32] = 2e-11, [PRECISION_BF16] = 4e-5, [PRECISION_FP16] = 1e-6, [PRECISION_TF32] = 2e-11};
 
 static void shapes_agree_with_plain_c(void **state) {
     static const struct {
         int64_t n, positions, size;
         int heads;
     } shapes[] = {
-        {1, 1, 16, 1},   {3, 2, 8, 2},    {2, 15, 16, 3},   {1, 16, 32, 2},  {2, 31, 5, 2},
-        {1, 32, 24, 1},  {1, 33, 128, 1}, {1, 63, 48, 2},   {1, 64, 64, 1},  {2, 65, 32, 2},
-        {1, 96, 33, 1},  {1, 127, 96, 1}, {1, 128, 1, 3},   {1, 129, 64, 2}, {1, 160, 100, 1},
-        {1, 192, 16, 2}, {1, 197, 64, 1}, {1, 200, 128, 1},
+        {1, 1, 16, 1},   {3, 2, 8, 2},    {2, 15, 16, 3},   {1, 16, 32, 2},  {2, 31, 5, 2},   {1, 32, 24, 1},
+        {1, 33, 128, 1}, {1, 63, 48, 2},  {1, 64, 64, 1},   {2, 65, 32, 2},  {1, 96, 33, 1},  {1, 127, 96, 1},
+        {1, 128, 1, 3},  {1, 129, 64, 2}, {1, 160, 100, 1}, {1, 192, 16, 2}, {1, 197, 64, 1}, {1, 200, 128, 1},
     };
     (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int p = PRECISION_F32; p <= PRECISION_TF32; p++)
             for (int causal = 0; causal < 2; causal++)
-                check(shapes[i].n, shapes[i].positions, shapes[i].heads, shapes[i].size, causal,
-                      (enum precision)p, 1, bounds[p], bounds[p]);
+                check(shapes[i].n, shapes[i].positions, shapes[i].heads, shapes[i].size, causal, (enum precision)p, 1,
+                      bounds[p], bounds[p]);
 }
 
 /* Scores in the hundreds: e^score is nothing that f32 could hold, and softmax is nearly a choice. What rounding
@@ -274,8 +265,8 @@ static void every_size_fits_every_gpu(void **state) {
             if (queries > most) most = queries;
             if (keys > most) most = keys;
             if (most > (size_t)shared)
-                fail_msg("type %d, size %d: %zu bytes of shared memory, where a GPU gives %d KiB",
-                         (int)type, size, most, kib[i % 3]);
+                fail_msg("type %d, size %d: %zu bytes of shared memory, where a GPU gives %d KiB", (int)type, size,
+                         most, kib[i % 3]);
         }
     }
 }
@@ -300,12 +291,9 @@ static void less_shared_memory_is_enough(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes_agree_with_plain_c),
-        cmocka_unit_test(large_scores_are_stable),
-        cmocka_unit_test(neighbours_have_no_bearing),
-        cmocka_unit_test(memory_need_not_be_aligned),
-        cmocka_unit_test(what_it_cannot_do_is_refused),
-        cmocka_unit_test(every_size_fits_every_gpu),
+        cmocka_unit_test(shapes_agree_with_plain_c),    cmocka_unit_test(large_scores_are_stable),
+        cmocka_unit_test(neighbours_have_no_bearing),   cmocka_unit_test(memory_need_not_be_aligned),
+        cmocka_unit_test(what_it_cannot_do_is_refused), cmocka_unit_test(every_size_fits_every_gpu),
 #ifdef ENGINE_EMULATED
         cmocka_unit_test(less_shared_memory_is_enough),
 #endif

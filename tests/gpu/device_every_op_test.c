@@ -139,21 +139,16 @@ static void back(struct there *m, float *to, const void *from, int64_t n, enum p
 /* The run's arguments, all in the GPU's memory. */
 static struct op_args move_there(struct run *r, const struct op *op, struct there *m, void **out) {
     const struct op_desc *d = &op->desc;
-    struct op_args a = args_of(r, there_alloc(m, (int64_t)op->saved_bytes),
-                               there_alloc(m, (int64_t)op->scratch_bytes));
+    struct op_args a = args_of(r, there_alloc(m, (int64_t)op->saved_bytes), there_alloc(m, (int64_t)op->scratch_bytes));
     void *in[INPUTS], *low[2];
     for (int t = 0; t < INPUTS; t++)
-        in[t] = there_low(m, r->in[t], r->in_size[t],
-                          is_activation_in(d, t) ? d->precision : PRECISION_F32);
+        in[t] = there_low(m, r->in[t], r->in_size[t], is_activation_in(d, t) ? d->precision : PRECISION_F32);
     for (int i = 0; i < 2; i++)
-        low[i] = is_half(d->precision)
-                     ? there_low(m, r->in[W0 + i], r->in_size[W0 + i], d->precision)
-                     : NULL;
+        low[i] = is_half(d->precision) ? there_low(m, r->in[W0 + i], r->in_size[W0 + i], d->precision) : NULL;
     for (int t = 0; t < OUTPUTS; t++)
         out[t] = t >= MEAN || (t == DW0 && r->c->add)
                      ? there_bytes(m, r->out[t], r->out_size[t] * 4)
-                     : there_alloc(m, r->out_size[t] *
-                                          (is_activation_out(t) && is_half(d->precision) ? 2 : 4));
+                     : there_alloc(m, r->out_size[t] * (is_activation_out(t) && is_half(d->precision) ? 2 : 4));
     a.y = out[Y];
     a.dy = in[DY];
     for (int i = 0; i < 2; i++) {
@@ -182,8 +177,7 @@ static void run_there(struct run *r, struct op *op) {
     if (!r->c->eval) assert_ok(op_backward(op, &a));
     assert_ok(device_wait(op->dev));
     for (int t = 0; t < OUTPUTS; t++)
-        back(&m, r->out[t], out[t], r->out_size[t],
-             is_activation_out(t) ? d->precision : PRECISION_F32);
+        back(&m, r->out[t], out[t], r->out_size[t], is_activation_out(t) ? d->precision : PRECISION_F32);
     assert_ok(device_read(op->dev, r->sums, a.sums, sizeof r->sums));
     turn_outputs(r, d);
     for (int i = 0; i < m.count; i++) device_free(op->dev, m.piece[i]);
@@ -230,31 +224,26 @@ static bool is_compared(const struct op_case *c, int t) {
     return !(t == Y && c->d.kind == OP_CROSS_ENTROPY && !c->eval);
 }
 
-static void compare_there(const struct run *got, const struct run *expected,
-                          const struct op_desc *d, const char *impl) {
+static void compare_there(const struct run *got, const struct run *expected, const struct op_desc *d,
+                          const char *impl) {
     const struct op_case *c = got->c;
     for (int t = 0; t < OUTPUTS; t++) {
-        double e =
-            is_compared(c, t) ? error_of(got->out[t], expected->out[t], got->out_size[t]) : 0;
+        double e = is_compared(c, t) ? error_of(got->out[t], expected->out[t], got->out_size[t]) : 0;
         if (!(e <= bound_of(d)))
-            fail_msg("%s by %s in %s, layouts %d and %d: %s is off by %g", c->name, impl,
-                     precision_names[d->precision], (int)d->x_layout, (int)d->y_layout,
-                     output_names[t], e);
+            fail_msg("%s by %s in %s, layouts %d and %d: %s is off by %g", c->name, impl, precision_names[d->precision],
+                     (int)d->x_layout, (int)d->y_layout, output_names[t], e);
     }
     double most = is_half(d->precision) ? 1e-3 : 1e-5;
     if (!(fabs(got->sums[0] - expected->sums[0]) <= most * fabs(expected->sums[0])))
-        fail_msg("%s by %s in %s: the loss is %g, not %g", c->name, impl,
-                 precision_names[d->precision], got->sums[0], expected->sums[0]);
+        fail_msg("%s by %s in %s: the loss is %g, not %g", c->name, impl, precision_names[d->precision], got->sums[0],
+                 expected->sums[0]);
     if (!(fabs(got->sums[1] - expected->sums[1]) <= 1e-12 * fabs(expected->sums[1])))
-        fail_msg("%s by %s: %g right answers, not %g", c->name, impl, got->sums[1],
-                 expected->sums[1]);
+        fail_msg("%s by %s: %g right answers, not %g", c->name, impl, got->sums[1], expected->sums[1]);
     if (got->sums[2] != expected->sums[2])
-        fail_msg("%s by %s: %g labels are in the top, not %g", c->name, impl, got->sums[2],
-                 expected->sums[2]);
+        fail_msg("%s by %s: %g labels are in the top, not %g", c->name, impl, got->sums[2], expected->sums[2]);
 }
 
-static void check_on(struct device *dev, struct device *ref, const struct op_case *c,
-                     const struct op_desc *d) {
+static void check_on(struct device *dev, struct device *ref, const struct op_case *c, const struct op_desc *d) {
     struct op *op = NULL;
     struct run expected, first, again;
     if (op_create(dev, d, &op) != ERR_NONE)

@@ -62,8 +62,7 @@ static void end_step(struct step *s) {
 
 static void check_words(enum error err, int n) {
     if (err != ERR_DEVICE && err != ERR_MEMORY)
-        fail_msg("call %d: '%s', not an error of the device: %s", n, error_text(err),
-                 error_message());
+        fail_msg("call %d: '%s', not an error of the device: %s", n, error_text(err), error_message());
     if (err == ERR_MEMORY) assert_true(strlen(error_hint()) > 0);
     assert_true(strlen(error_message()) > 10);
 }

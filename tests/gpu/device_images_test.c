@@ -65,9 +65,7 @@ static float *back(const void *from, int64_t n, enum precision p) {
 }
 
 static float as(enum precision p, float v) {
-    return p == PRECISION_BF16   ? widen_bf16(narrow_bf16(v))
-           : p == PRECISION_FP16 ? widen_f16(narrow_f16(v))
-                                 : v;
+    return p == PRECISION_BF16 ? widen_bf16(narrow_bf16(v)) : p == PRECISION_FP16 ? widen_f16(narrow_f16(v)) : v;
 }
 
 /* An op with what it saves and works in. */
@@ -93,14 +91,12 @@ static void unplan(struct planned *p) {
 
 /* ---- layouts -------------------------------------------------------------------------------- */
 static void check_reorder(const int64_t shape[3], enum precision p, bool first) {
-    struct op_desc d = {
-        .kind = OP_REORDER, .n = 3, .precision = p, .first = first, .y_layout = LAYOUT_LAST};
+    struct op_desc d = {.kind = OP_REORDER, .n = 3, .precision = p, .first = first, .y_layout = LAYOUT_LAST};
     d.x = d.y = (struct shape){3, {shape[0], shape[1], shape[2]}};
     int64_t n = op_xs(&d), area = shape[1] * shape[2], each = shape[0] * area;
     struct planned r = plan(&d);
     float *x = random_floats(n, 1), *y;
-    void *xs = there_low(x, n, first ? PRECISION_F32 : p), *ys = there_low(x, n, p),
-         *dx = there((size_t)n * 4);
+    void *xs = there_low(x, n, first ? PRECISION_F32 : p), *ys = there_low(x, n, p), *dx = there((size_t)n * 4);
     r.a.x[0] = xs, r.a.y = ys, r.a.dy = ys, r.a.dx[0] = first ? NULL : dx;
     assert_ok(op_forward(r.op, &r.a));
     assert_ok(op_backward(r.op, &r.a));
@@ -120,8 +116,7 @@ static void check_reorder(const int64_t shape[3], enum precision p, bool first) 
 }
 
 static void images_are_turned_whatever_their_shape(void **state) {
-    static const int64_t shapes[][3] = {{3, 15, 17}, {1, 9, 9},   {40, 2, 3},
-                                        {9, 1, 1},   {33, 7, 41}, {64, 8, 8}};
+    static const int64_t shapes[][3] = {{3, 15, 17}, {1, 9, 9}, {40, 2, 3}, {9, 1, 1}, {33, 7, 41}, {64, 8, 8}};
     (void)state;
     for (int i = 0; i < 6; i++)
         for (int p = PRECISION_F32; p <= PRECISION_FP16; p++) {
@@ -141,8 +136,7 @@ static double norm_off(const struct norm_check *k, int64_t ch, const float *dx) 
     int64_t rows = k->n * k->area;
     double mean = 0, var = 0, db = 0, dw = 0, most = 0;
     for (int64_t r = 0; r < rows; r++) mean += (double)k->x[r * k->c + ch] / (double)rows;
-    for (int64_t r = 0; r < rows; r++)
-        var += pow((double)k->x[r * k->c + ch] - mean, 2) / (double)rows;
+    for (int64_t r = 0; r < rows; r++) var += pow((double)k->x[r * k->c + ch] - mean, 2) / (double)rows;
     double inverse = 1 / sqrt(var + 1e-5);
     for (int64_t r = 0; r < rows; r++) {
         double h = ((double)k->x[r * k->c + ch] - mean) * inverse,
@@ -186,15 +180,13 @@ static void batchnorm_is_exact_over_many_places(void **state) {
                        there_low(zeros, c, PRECISION_F32),
                        there_low(ones, c, PRECISION_F32)};
         b.a.x[0] = all[0], b.a.y = all[1], b.a.dy = all[2], b.a.dx[0] = all[3], b.a.w[0] = all[4];
-        b.a.w[1] = all[5], b.a.dw[0] = all[6], b.a.dw[1] = all[7], b.a.buffer[0] = all[8],
-        b.a.buffer[1] = all[9];
+        b.a.w[1] = all[5], b.a.dw[0] = all[6], b.a.dw[1] = all[7], b.a.buffer[0] = all[8], b.a.buffer[1] = all[9];
         assert_ok(op_forward(b.op, &b.a));
         assert_ok(op_backward(b.op, &b.a));
         float *y = back(all[1], n, PRECISION_F32), *dx = back(all[3], n, PRECISION_F32);
         float *mean = back(all[8], c, PRECISION_F32);
         struct norm_check k = {d.n, c, 23 * 31, x, dy, y};
-        for (int64_t ch = 0; ch < c; ch++)
-            assert_true(norm_off(&k, ch, dx) < (ch == 1 ? 1e-3 : 2e-5));
+        for (int64_t ch = 0; ch < c; ch++) assert_true(norm_off(&k, ch, dx) < (ch == 1 ? 1e-3 : 2e-5));
         assert_true(fabsf(mean[1] - 100) < 0.1f && fabsf(mean[0]) < 0.1f);
         for (int i = 0; i < 10; i++) device_free(dev, all[i]);
         free(x), free(dy), free(y), free(dx), free(mean);
@@ -205,33 +197,28 @@ static void batchnorm_is_exact_over_many_places(void **state) {
 /* ---- pools ---------------------------------------------------------------------------------- */
 /* Windows of more than 256 places, over each other; x is data. */
 static void large_windows_find_their_largest(void **state) {
-    struct op_desc d = {.kind = OP_POOL2D,
-                        .n = 2,
-                        .precision = PRECISION_BF16,
-                        .pool = {POOL_MAX, {{17, 19}, {3, 2}, {2, 0}}}};
+    struct op_desc d = {
+        .kind = OP_POOL2D, .n = 2, .precision = PRECISION_BF16, .pool = {POOL_MAX, {{17, 19}, {3, 2}, {2, 0}}}};
     (void)state;
     for (int v = 0; v < 2; v++) {
         d.x_layout = d.y_layout = v ? LAYOUT_LAST : LAYOUT_PLAIN;
         d.x = (struct shape){3, {16, 25, 30}}, d.y = (struct shape){3, {16, 5, 6}};
         int64_t xs = op_xs(&d), ys = op_ys(&d), place = v ? 16 : 1;
         struct planned p = plan(&d);
-        float *x = random_floats(xs, 4), *dy = random_floats(ys, 5),
-              *expected = calloc((size_t)xs, sizeof(float));
+        float *x = random_floats(xs, 4), *dy = random_floats(ys, 5), *expected = calloc((size_t)xs, sizeof(float));
         for (int64_t k = 0; k < xs; k++) x[k] = as(PRECISION_BF16, x[k]);
         for (int64_t k = 0; k < ys; k++) dy[k] = (float)(k % 7 - 3);
-        void *all[] = {there_low(x, xs, PRECISION_BF16), there((size_t)ys * 2),
-                       there_low(dy, ys, PRECISION_BF16), there((size_t)xs * 2)};
+        void *all[] = {there_low(x, xs, PRECISION_BF16), there((size_t)ys * 2), there_low(dy, ys, PRECISION_BF16),
+                       there((size_t)xs * 2)};
         p.a.x[0] = all[0], p.a.y = all[1], p.a.dy = all[2], p.a.dx[0] = all[3];
         assert_ok(op_forward(p.op, &p.a));
         assert_ok(op_backward(p.op, &p.a));
         float *y = back(all[1], ys, PRECISION_BF16), *dx = back(all[3], xs, PRECISION_BF16);
         for (int64_t k = 0; k < ys; k++) {
-            int64_t map = v ? k / (30 * 16) * 16 + k % 16 : k / 30, at = v ? k / 16 % 30 : k % 30,
-                    best = -1;
+            int64_t map = v ? k / (30 * 16) * 16 + k % 16 : k / 30, at = v ? k / 16 % 30 : k % 30, best = -1;
             for (int64_t f = 0; f < 17 * 19; f++) {
                 int64_t iy = at / 6 * 3 - 2 + f / 19, ix = at % 6 * 2 + f % 19;
-                int64_t from =
-                    (v ? map / 16 * 750 * 16 + map % 16 : map * 750) + (iy * 30 + ix) * place;
+                int64_t from = (v ? map / 16 * 750 * 16 + map % 16 : map * 750) + (iy * 30 + ix) * place;
                 if (iy >= 0 && iy < 25 && ix < 30 && (best < 0 || x[from] > x[best])) best = from;
             }
             assert_true(y[k] == x[best]);
@@ -246,16 +233,15 @@ static void large_windows_find_their_largest(void **state) {
 
 /* ---- convolutions --------------------------------------------------------------------------- */
 static struct op_desc small_conv(enum precision p) {
-    return (struct op_desc){
-        .kind = OP_CONV2D,
-        .n = 2,
-        .precision = p,
-        .act = ACT_RELU,
-        .x = {3, {8, 6, 6}},
-        .y = {3, {16, 6, 6}},
-        .x_layout = LAYOUT_LAST,
-        .y_layout = LAYOUT_LAST,
-        .conv = {.window = {{3, 3}, {1, 1}, {1, 1}}, .groups = 1, .bias = true}};
+    return (struct op_desc){.kind = OP_CONV2D,
+                            .n = 2,
+                            .precision = p,
+                            .act = ACT_RELU,
+                            .x = {3, {8, 6, 6}},
+                            .y = {3, {16, 6, 6}},
+                            .x_layout = LAYOUT_LAST,
+                            .y_layout = LAYOUT_LAST,
+                            .conv = {.window = {{3, 3}, {1, 1}, {1, 1}}, .groups = 1, .bias = true}};
 }
 enum { XS = 2 * 8 * 36, YS = 2 * 16 * 36, WS = 16 * 8 * 9, TENSORS = 11 };
 
@@ -264,17 +250,13 @@ struct conv_tensors { /* x y dy dx w0 w1 low0 low1 dw0 dw1, and a place that is 
 };
 
 static struct conv_tensors tensors_of(struct op_args *a, enum precision p, float spoil) {
-    float *x = random_floats(XS, 6), *dy = random_floats(YS, 7), *w = random_floats(WS, 8),
-          *b = random_floats(16, 9);
+    float *x = random_floats(XS, 6), *dy = random_floats(YS, 7), *w = random_floats(WS, 8), *b = random_floats(16, 9);
     x[5] *= spoil;
-    struct conv_tensors t = {{there_low(x, XS, p), there(YS * 4), there_low(dy, YS, p),
-                              there(XS * 4), there_low(w, WS, PRECISION_F32),
-                              there_low(b, 16, PRECISION_F32), there_low(w, WS, p),
+    struct conv_tensors t = {{there_low(x, XS, p), there(YS * 4), there_low(dy, YS, p), there(XS * 4),
+                              there_low(w, WS, PRECISION_F32), there_low(b, 16, PRECISION_F32), there_low(w, WS, p),
                               there_low(b, 16, p), there(WS * 4), there(64), there(3000)}};
-    a->x[0] = t.at[0], a->y = t.at[1], a->dy = t.at[2], a->dx[0] = t.at[3], a->w[0] = t.at[4],
-    a->w[1] = t.at[5];
-    a->w_low[0] = p == PRECISION_F32 ? NULL : t.at[6],
-    a->w_low[1] = p == PRECISION_F32 ? NULL : t.at[7];
+    a->x[0] = t.at[0], a->y = t.at[1], a->dy = t.at[2], a->dx[0] = t.at[3], a->w[0] = t.at[4], a->w[1] = t.at[5];
+    a->w_low[0] = p == PRECISION_F32 ? NULL : t.at[6], a->w_low[1] = p == PRECISION_F32 ? NULL : t.at[7];
     a->dw[0] = t.at[8], a->dw[1] = t.at[9];
     free(x), free(dy), free(w), free(b);
     return t;
@@ -288,8 +270,7 @@ static void tensors_free(struct conv_tensors *t) {
 static void convolutions_run_wherever_tensors_lie(void **state) {
     struct op_desc d = small_conv(PRECISION_BF16);
     struct planned one = plan(&d), two = plan(&d);
-    struct conv_tensors first = tensors_of(&one.a, PRECISION_BF16, 1),
-                        second = tensors_of(&two.a, PRECISION_BF16, 1);
+    struct conv_tensors first = tensors_of(&one.a, PRECISION_BF16, 1), second = tensors_of(&two.a, PRECISION_BF16, 1);
     struct op_args moved = two.a, eval = one.a;
     void *y = there(YS * 4);
     (void)state;
@@ -308,8 +289,7 @@ static void convolutions_run_wherever_tensors_lie(void **state) {
     free(g[1]);
     g[1] = back(second.at[8], WS, PRECISION_F32);
     assert_memory_equal(g[0], g[1], WS * 4);
-    float *trained = back(first.at[1], YS, PRECISION_BF16),
-          *evaluated = back(y, YS, PRECISION_BF16);
+    float *trained = back(first.at[1], YS, PRECISION_BF16), *evaluated = back(y, YS, PRECISION_BF16);
     assert_memory_equal(trained, evaluated, YS * 4);
     free(g[0]), free(g[1]), free(trained), free(evaluated);
     device_free(dev, y);

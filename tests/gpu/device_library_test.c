@@ -28,8 +28,7 @@ static void put_file(const char *name, const char *from, const char *text) {
     FILE *to = fopen(path, "wb"), *in = from ? fopen(from, "rb") : NULL;
     assert_non_null(to);
     if (from) assert_non_null(in);
-    for (size_t n; in && (n = fread(bytes, 1, sizeof bytes, in)) > 0;)
-        assert_int_equal(fwrite(bytes, 1, n, to), n);
+    for (size_t n; in && (n = fread(bytes, 1, sizeof bytes, in)) > 0;) assert_int_equal(fwrite(bytes, 1, n, to), n);
     if (text) fputs(text, to);
     if (in) fclose(in);
     assert_int_equal(fclose(to), 0);
@@ -44,8 +43,7 @@ static void remove_file(const char *name) {
 static void only_named_folders_are_searched(void **state) {
     (void)state;
     setenv(variable, "/nowhere:/nowhere/else", 1);
-    expect_failure("no libcublasLt.so.13 in ENGINE_CUDA_LIBRARIES=/nowhere:/nowhere/else",
-                   "name the folder");
+    expect_failure("no libcublasLt.so.13 in ENGINE_CUDA_LIBRARIES=/nowhere:/nowhere/else", "name the folder");
     assert_null(library_open("libm.so.6"));
     setenv(variable, "/nowhere:", 1); /* the empty one: the usual places */
     assert_non_null(library_open("libm.so.6"));
@@ -110,10 +108,9 @@ static void another_version_is_told(void **state) {
     (void)state;
     setenv(variable, given, 1);
     setenv("ENGINE_EMULATED_CUBLASLT_VERSION", "120304", 1);
-    expect_failure(
-        "cuBLASLt 13 from 13.0 on is needed, and the libcublasLt.so.13 that was found is of "
-        "version 12.3",
-        "pip install");
+    expect_failure("cuBLASLt 13 from 13.0 on is needed, and the libcublasLt.so.13 that was found is of "
+                   "version 12.3",
+                   "pip install");
     unsetenv("ENGINE_EMULATED_CUBLASLT_VERSION");
 }
 

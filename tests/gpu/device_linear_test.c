@@ -8,12 +8,8 @@
 
 enum { N = 24, IN = 72, OUT = 40 };
 
-static const struct op_desc linear = {.kind = OP_LINEAR,
-                                      .n = N,
-                                      .x = {1, {IN}},
-                                      .y = {1, {OUT}},
-                                      .act = ACT_GELU_TANH,
-                                      .linear = {.bias = true}};
+static const struct op_desc linear = {
+    .kind = OP_LINEAR, .n = N, .x = {1, {IN}}, .y = {1, {OUT}}, .act = ACT_GELU_TANH, .linear = {.bias = true}};
 
 struct product { /* a linear op in f32, and all that it works on */
     struct op *op;
@@ -31,8 +27,7 @@ static void *put(struct product *p, const void *from, size_t bytes) {
     return p->piece[p->count++] = to;
 }
 
-static void product_init(struct product *p, struct op *op, const float *x, const float *w,
-                         const float *dy) {
+static void product_init(struct product *p, struct op *op, const float *x, const float *w, const float *dy) {
     *p = (struct product){.op = op};
     p->a.x[0] = put(p, x, N * IN * sizeof(float));
     p->a.w[0] = put(p, w, IN * OUT * sizeof(float));
@@ -130,9 +125,7 @@ static void without_advice_the_shape_is_named(void **state) {
     setenv("ENGINE_EMULATED_FAIL", "cublasLtMatmulAlgoGetHeuristic:1", 1);
     assert_int_equal(op_create(dev, &d, &op), ERR_DEVICE);
     unsetenv("ENGINE_EMULATED_FAIL");
-    assert_non_null(
-        strstr(error_message(),
-               "linear: cuBLASLt knows no way to multiply (40, 72) by (72, 1777) in f32"));
+    assert_non_null(strstr(error_message(), "linear: cuBLASLt knows no way to multiply (40, 72) by (72, 1777) in f32"));
     dev->ops->close(dev);
 }
 #endif

@@ -53,16 +53,14 @@ static void shape_of(const struct layer *l, enum conv_pass pass, cudnnDataType_t
     s->n = l->n, s->groups = l->groups, s->type = type, s->exact = exact;
     s->x[0] = l->in, s->y[0] = l->out;
     for (int i = 0; i < 2; i++) {
-        s->x[1 + i] = l->size, s->kernel[i] = l->kernel, s->stride[i] = l->stride,
-                 s->pad[i] = l->pad;
+        s->x[1 + i] = l->size, s->kernel[i] = l->kernel, s->stride[i] = l->stride, s->pad[i] = l->pad;
         s->y[1 + i] = (l->size + 2 * l->pad - l->kernel) / l->stride + 1;
     }
     if (pass == CONV_FORWARD) s->bias = l->bias;
 }
 
 /* Whether there is one, and what it is; with what follows, or else without. */
-static bool has_plan(struct cuda *c, enum conv_pass pass, struct conv_shape *s,
-                     struct conv_about *about) {
+static bool has_plan(struct cuda *c, enum conv_pass pass, struct conv_shape *s, struct conv_about *about) {
     struct conv_plan *plan = NULL, *again = NULL;
     bool got = conv_plan_get(c, pass, s, &plan) == ERR_NONE;
     if (!got && s->bias) {
@@ -89,8 +87,7 @@ static void check_notes(const struct conv_about *about, bool exact) {
                  {CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, "rounds its factors"},
                  {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, "rounds factors of f32"}};
     for (int i = 0; i < 3 + exact; i++)
-        if (about->notes >> wrong[i].note & 1)
-            fail_msg("engine %lld %s", (long long)about->engine, wrong[i].words);
+        if (about->notes >> wrong[i].note & 1) fail_msg("engine %lld %s", (long long)about->engine, wrong[i].words);
 }
 
 static void check_layers(struct cuda *c, const char *gpu) {
@@ -111,20 +108,19 @@ static void check_layers(struct cuda *c, const char *gpu) {
         struct conv_shape s;
         shape_of(l, (enum conv_pass)pass, kinds[kind].type, kinds[kind].exact, &s);
         if (!has_plan(c, (enum conv_pass)pass, &s, &about))
-            fail_msg("%s, %d to %d channels of %d x %d, pass %d in %s on %s: %s", l->model, l->in,
-                     l->out, l->size, l->size, pass, kinds[kind].name, gpu, error_message());
+            fail_msg("%s, %d to %d channels of %d x %d, pass %d in %s on %s: %s", l->model, l->in, l->out, l->size,
+                     l->size, pass, kinds[kind].name, gpu, error_message());
         print_message("%s, %s, %d to %d channels of %d x %d, pass %d in %s%s: engine %lld, notes "
                       "%x, %lld bytes\n",
-                      gpu, l->model, l->in, l->out, l->size, l->size, pass, kinds[kind].name,
-                      s.bias ? " + bias" : "", (long long)about.engine, about.notes,
-                      (long long)about.space);
+                      gpu, l->model, l->in, l->out, l->size, l->size, pass, kinds[kind].name, s.bias ? " + bias" : "",
+                      (long long)about.engine, about.notes, (long long)about.space);
         check_notes(&about, kinds[kind].exact);
         fused += s.bias;
         apart += pass == CONV_FORWARD && l->bias && !s.bias;
         if (about.space > most) most = about.space;
     }
-    print_message("%s: %d plans, workspaces of at most %lld MB; the bias in %d of %d\n", gpu,
-                  LAYERS * 4 * CONV_PASSES, (long long)most >> 20, fused, fused + apart);
+    print_message("%s: %d plans, workspaces of at most %lld MB; the bias in %d of %d\n", gpu, LAYERS * 4 * CONV_PASSES,
+                  (long long)most >> 20, fused, fused + apart);
 }
 
 /* ---- a GPU that is not there ---------------------------------------------------------------- */
@@ -133,15 +129,13 @@ static struct cudnn_library real;
 
 /* What would name the handle of a GPU names the description instead. */
 static cudnnStatus_t set_attribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
-                                   cudnnBackendAttributeType_t type, int64_t count,
-                                   const void *value) {
+                                   cudnnBackendAttributeType_t type, int64_t count, const void *value) {
     const cudnnBackendAttributeType_t part = CUDNN_TYPE_BACKEND_DESCRIPTOR;
     if (name == CUDNN_ATTR_OPERATIONGRAPH_HANDLE) return CUDNN_STATUS_SUCCESS;
     if (name == CUDNN_ATTR_EXECUTION_PLAN_HANDLE)
         return real.BackendSetAttribute(d, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, part, 1, &absent);
     if (name == CUDNN_ATTR_ENGINEHEUR_MODE) {
-        cudnnStatus_t s =
-            real.BackendSetAttribute(d, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, part, 1, &absent);
+        cudnnStatus_t s = real.BackendSetAttribute(d, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, part, 1, &absent);
         if (s) return s;
     }
     return real.BackendSetAttribute(d, name, type, count, value);
@@ -156,22 +150,21 @@ static const struct {
 
 /* false: this cuDNN cannot be told of one. */
 static bool describe(int which) {
-    static const char form[] =
-        "{\"deviceName\":\"%s\",\"deviceVer\":%d,\"driverVer\":13000,"
-        "\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64],"
-        "\"regsPerBlock\":65536,\"multiProcessorCount\":%d,\"smClockRateKHz\":1980000,"
-        "\"memClockRateKHz\":3201000,\"l2CacheSize\":%d,\"warpSize\":32,"
-        "\"maxSharedMemoryPerBlock\":49152,\"maxSharedMemoryPerBlockOptin\":%d,"
-        "\"reservedSharedMemoryPerBlock\":1024,\"maxRegistersPerSM\":65536,\"pciDeviceId\":0,"
-        "\"maxCtasPerSM\":32,\"maxThreadsPerBlock\":1024,\"maxThreadsPerSM\":2048,"
-        "\"isTccDriver\":0,\"supportCoopLaunch\":1,\"totalGlobalMem\":80000000000,"
-        "\"cudaDeviceId\":0}";
+    static const char form[] = "{\"deviceName\":\"%s\",\"deviceVer\":%d,\"driverVer\":13000,"
+                               "\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64],"
+                               "\"regsPerBlock\":65536,\"multiProcessorCount\":%d,\"smClockRateKHz\":1980000,"
+                               "\"memClockRateKHz\":3201000,\"l2CacheSize\":%d,\"warpSize\":32,"
+                               "\"maxSharedMemoryPerBlock\":49152,\"maxSharedMemoryPerBlockOptin\":%d,"
+                               "\"reservedSharedMemoryPerBlock\":1024,\"maxRegistersPerSM\":65536,\"pciDeviceId\":0,"
+                               "\"maxCtasPerSM\":32,\"maxThreadsPerBlock\":1024,\"maxThreadsPerSM\":2048,"
+                               "\"isTccDriver\":0,\"supportCoopLaunch\":1,\"totalGlobalMem\":80000000000,"
+                               "\"cudaDeviceId\":0}";
     char text[1024];
-    int length = snprintf(text, sizeof text, form, gpus[which].name, gpus[which].capability,
-                          gpus[which].processors, gpus[which].cache, gpus[which].shared);
+    int length = snprintf(text, sizeof text, form, gpus[which].name, gpus[which].capability, gpus[which].processors,
+                          gpus[which].cache, gpus[which].shared);
     return !real.BackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &absent) &&
-           !real.BackendSetAttribute(absent, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
-                                     CUDNN_TYPE_CHAR, length, text) &&
+           !real.BackendSetAttribute(absent, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, length,
+                                     text) &&
            !real.BackendFinalize(absent);
 }
 
@@ -179,8 +172,7 @@ static void convolutions_have_plans_on_gpus_that_are_absent(void **state) {
     struct cuda nobody;
     (void)state;
     if (library_load() != ERR_NONE || library_cudnn_version() < 90800) {
-        print_message("skipped: %s\n",
-                      library_cudnn_version() ? "cuDNN is older than 9.8" : error_message());
+        print_message("skipped: %s\n", library_cudnn_version() ? "cuDNN is older than 9.8" : error_message());
         skip();
     }
     real = dnn;
@@ -208,8 +200,6 @@ static void convolutions_have_plans_on_this_gpu(void **state) {
 
 int main(void) {
     const struct CMUnitTest here[] = {cmocka_unit_test(convolutions_have_plans_on_this_gpu)};
-    const struct CMUnitTest absent_ones[] = {
-        cmocka_unit_test(convolutions_have_plans_on_gpus_that_are_absent)};
-    return gpu_count() ? cmocka_run_group_tests(here, NULL, NULL)
-                       : cmocka_run_group_tests(absent_ones, NULL, NULL);
+    const struct CMUnitTest absent_ones[] = {cmocka_unit_test(convolutions_have_plans_on_gpus_that_are_absent)};
+    return gpu_count() ? cmocka_run_group_tests(here, NULL, NULL) : cmocka_run_group_tests(absent_ones, NULL, NULL);
 }

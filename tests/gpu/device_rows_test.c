@@ -137,11 +137,8 @@ static void cross_entropy_needs_no_y(void **state) {
     static float x[4 * CLASSES], with[4 * CLASSES], without[4 * CLASSES], y[4 * CLASSES];
     const int32_t labels[4] = {0, 7, CLASSES - 1, 600};
     struct device *dev = gpu_open(0);
-    struct losing l = {.d = {.kind = OP_CROSS_ENTROPY, .n = 4, .x = F(CLASSES)},
-                       .x = x,
-                       .labels = labels,
-                       .dx = with,
-                       .y = y};
+    struct losing l = {
+        .d = {.kind = OP_CROSS_ENTROPY, .n = 4, .x = F(CLASSES)}, .x = x, .labels = labels, .dx = with, .y = y};
     (void)state;
     fill(x, 4 * CLASSES, 4);
     lose(dev, &l);
@@ -168,16 +165,15 @@ static void the_first_of_the_largest_is_the_answer(void **state) {
             memset(x, 0, sizeof x);
             for (int r = 0; r < 2; r++) x[r * classes + 5] = x[r * classes + 9] = 2;
             x[2 * classes + classes - 1] = 1;
-            struct losing l = {
-                .d = {.kind = kind ? OP_MSE : OP_CROSS_ENTROPY, .n = 3, .x = F(classes)},
-                .x = x,
-                .labels = labels,
-                .dx = dx};
+            struct losing l = {.d = {.kind = kind ? OP_MSE : OP_CROSS_ENTROPY, .n = 3, .x = F(classes)},
+                               .x = x,
+                               .labels = labels,
+                               .dx = dx};
             lose(dev, &l);
             assert_ok(l.err);
             assert_true(l.sums[1] == 1);
             assert_true(l.sums[2] == 3); /* second, and first of many that equal it */
-            labels[2] = 4; /* the one larger, and four that equal it, come before it */
+            labels[2] = 4;               /* the one larger, and four that equal it, come before it */
             lose(dev, &l);
             assert_true(l.sums[2] == 2);
             labels[2] = 3;
@@ -196,11 +192,10 @@ static void a_label_outside_its_classes_is_told_by_the_wait(void **state) {
     fill(x, 3 * CLASSES, 5);
     for (int i = 0; i < 8; i++) {
         int32_t labels[3] = {1, wrong[i / 2], 2};
-        struct losing l = {
-            .d = {.kind = i % 2 ? OP_MSE : OP_CROSS_ENTROPY, .n = 3, .x = F(CLASSES)},
-            .x = x,
-            .labels = labels,
-            .dx = dx};
+        struct losing l = {.d = {.kind = i % 2 ? OP_MSE : OP_CROSS_ENTROPY, .n = 3, .x = F(CLASSES)},
+                           .x = x,
+                           .labels = labels,
+                           .dx = dx};
         lose(dev, &l);
         assert_int_equal(l.err, ERR_DATA);
         assert_true(isfinite(l.sums[0]));
@@ -221,8 +216,7 @@ static void last_row(struct device *dev, enum op_kind kind, int64_t n, float out
     fill(x, n * ROW, (uint64_t)n);
     fill(x + (n - 1) * ROW, ROW, 99);
     labels[n - 1] = 3;
-    struct losing l = {
-        .d = {.kind = kind, .n = n, .x = F(ROW)}, .x = x, .labels = labels, .dx = dx};
+    struct losing l = {.d = {.kind = kind, .n = n, .x = F(ROW)}, .x = x, .labels = labels, .dx = dx};
     lose(dev, &l);
     assert_ok(l.err);
     memcpy(out, dx + (n - 1) * ROW, ROW * sizeof(float));

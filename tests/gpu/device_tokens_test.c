@@ -25,8 +25,7 @@ static void *put(struct table *t, const void *from, size_t bytes) {
     return t->piece[t->count++] = p;
 }
 
-static void table_open(struct table *t, const float *token, const float *w, const float *dy,
-                       bool add) {
+static void table_open(struct table *t, const float *token, const float *w, const float *dy, bool add) {
     struct op_desc d = {.kind = OP_EMBEDDING,
                         .n = SAMPLES,
                         .x = {1, {POSITIONS}},
@@ -51,15 +50,13 @@ static void table_close(struct table *t) {
     t->dev->ops->close(t->dev);
 }
 
-static float tokens[ROWS], weights[VOCABULARY * WIDTH], dy[ROWS * WIDTH], y[ROWS * WIDTH],
-    dw[VOCABULARY * WIDTH];
+static float tokens[ROWS], weights[VOCABULARY * WIDTH], dy[ROWS * WIDTH], y[ROWS * WIDTH], dw[VOCABULARY * WIDTH];
 
 /* Token 5 in every third row, others here and there. */
 static void fill(void) {
     struct rng_key key = rng_key(11, RNG_TEST);
     for (uint64_t k = 0; k < ROWS; k++) tokens[k] = k % 3 ? (float)(6 + k * 37 % 590) : 5;
-    for (uint64_t k = 0; k < sizeof weights / sizeof *weights; k++)
-        weights[k] = rng_normal(key, 0, k);
+    for (uint64_t k = 0; k < sizeof weights / sizeof *weights; k++) weights[k] = rng_normal(key, 0, k);
     for (uint64_t k = 0; k < sizeof dy / sizeof *dy; k++) dy[k] = rng_normal(key, 1, k);
 }
 

@@ -22,6 +22,5 @@ static inline int gpu_count(void) {
 }
 
 enum { GPU_SKIPPED = 77 }; /* ctest's SKIP_RETURN_CODE */
-#define gpu_run_tests(tests)                                                                       \
-    (gpu_count() ? cmocka_run_group_tests(tests, NULL, NULL)                                       \
-                 : (printf("skipped: %s\n", error_message()), GPU_SKIPPED))
+#define gpu_run_tests(tests)                                                                                           \
+    (gpu_count() ? cmocka_run_group_tests(tests, NULL, NULL) : (printf("skipped: %s\n", error_message()), GPU_SKIPPED))

@@ -44,8 +44,7 @@ static void arena_fill(struct arena *a, struct device *dev, int which, uint64_t 
     struct rng_key key = rng_key(23, RNG_TEST);
     for (int i = 0; i < a->floats; i++)
         a->here[which][i] = i % 50 == 7 ? odd[i / 50 % 6] : rng_normal(key, stream, (uint64_t)i);
-    assert_ok(
-        device_write(dev, a->there[which], a->here[which], (size_t)a->floats * sizeof(float)));
+    assert_ok(device_write(dev, a->there[which], a->here[which], (size_t)a->floats * sizeof(float)));
     assert_ok(device_wait(dev));
 }
 
@@ -56,8 +55,7 @@ static void assert_same_arenas(struct arena *a, struct device *dev, const char *
         assert_ok(device_read(dev, got, a->there[k], (size_t)a->floats * sizeof *got));
         for (int i = 0; i < a->floats; i++)
             if (memcmp(&got[i], &a->here[k][i], sizeof *got) != 0)
-                fail_msg("%s, step %d: %s[%d] is %a, in plain C %a", what, step, names[k], i,
-                         got[i], a->here[k][i]);
+                fail_msg("%s, step %d: %s[%d] is %a, in plain C %a", what, step, names[k], i, got[i], a->here[k][i]);
     }
     free(got);
 }
@@ -68,19 +66,15 @@ struct pair {
     int tensor;
 };
 
-static struct rule_span span_of(const struct optim_ops *ops, float *const *arena, int tensor,
-                                int begin, int end) {
-    struct rule_span s = {.w = arena[W] + begin,
-                          .g = arena[G] + begin,
-                          .n = end - begin,
-                          .matrix = tensors[tensor].matrix};
+static struct rule_span span_of(const struct optim_ops *ops, float *const *arena, int tensor, int begin, int end) {
+    struct rule_span s = {
+        .w = arena[W] + begin, .g = arena[G] + begin, .n = end - begin, .matrix = tensors[tensor].matrix};
     for (int k = 0; k < ops->nslots; k++) s.slot[k] = arena[SLOT + k] + begin;
     return s;
 }
 
 /* What [from, to) of the arena shares with each tensor, cut at every 'cut' floats of the arena. */
-static int find_spans(const struct optim_ops *ops, struct arena *a, int from, int to, int cut,
-                      struct pair *out) {
+static int find_spans(const struct optim_ops *ops, struct arena *a, int from, int to, int cut, struct pair *out) {
     int count = 0, offset = 0;
     for (int t = 0; t < TENSORS; offset += tensors[t++].count)
         for (int at = offset, end = offset + tensors[t].count, next; at < end; at = next) {
@@ -110,8 +104,7 @@ static void set_step(struct job *j, struct pair *p, int count, int step) {
     const struct optim_step s = {0.01f / (float)step, step % 2 ? 0.37f : 1, step};
     optim_rule(j->ops, j->config, &s, &j->rule);
     for (int i = 0; i < count && j->ops->nnorms; i++)
-        p[i].here.rate = p[i].there.rate =
-            j->ops->rate(j->config, &s, p[i].here.matrix, j->norm[p[i].tensor]);
+        p[i].here.rate = p[i].there.rate = j->ops->rate(j->config, &s, p[i].here.matrix, j->norm[p[i].tensor]);
 }
 
 static void measure(struct job *j, int step) {
@@ -136,8 +129,8 @@ static void measure(struct job *j, int step) {
     for (int i = 0; i < count; i++)
         for (int k = 0; k < RULE_NORMS; k++)
             if (memcmp(&here[i][k], &there[i][k], sizeof(double)) != 0)
-                fail_msg("%s, step %d: norm %d of piece %d is %a, in plain C %a", j->what, step, k,
-                         i, there[i][k], here[i][k]);
+                fail_msg("%s, step %d: norm %d of piece %d is %a, in plain C %a", j->what, step, k, i, there[i][k],
+                         here[i][k]);
 }
 
 /* As two slices, cut where nothing is aligned; in another place at every other step. */
@@ -224,8 +217,7 @@ static void lists_of_spans_are_told_apart(void **state) {
             int n = 1 + k % 5;
             struct rule_span s[5];
             for (int i = 0; i < n; i++) {
-                int64_t at = k * 400 + i * 80 + k % 3,
-                        length = 30 + k % 45 + i; /* they do not overlap */
+                int64_t at = k * 400 + i * 80 + k % 3, length = 30 + k % 45 + i; /* they do not overlap */
                 s[i] = (struct rule_span){.w = a.there[W] + at, .g = a.there[G] + at, .n = length};
                 for (int64_t x = at; x < at + length; x++) a.here[W][x] += 1;
             }
@@ -261,8 +253,7 @@ static void optimizers_are_not_recorded(void **state) {
 static void norms_have_the_bits_of_plain_c(void **state) {
     (void)state;
     enum { N = 9 * NORM_BLOCK + 77, BLOCKS = 10 };
-    static const int ranges[][2] = {
-        {0, N}, {NORM_BLOCK, 3 * NORM_BLOCK}, {9 * NORM_BLOCK, N}, {0, 5}, {0, 0}};
+    static const int ranges[][2] = {{0, N}, {NORM_BLOCK, 3 * NORM_BLOCK}, {9 * NORM_BLOCK, N}, {0, 5}, {0, 0}};
     struct device *dev = gpu_open(0);
     struct rng_key key = rng_key(5, RNG_TEST);
     double want[BLOCKS], got[BLOCKS];

@@ -134,21 +134,13 @@ struct fault {
 };
 static const struct fault faults[] = {
     {"slow", "slow", {0, 0}, ERR_NONE, ""},
-    {"never",
-     "init_forever@1",
-     {75, 75},
-     ERR_TIMEOUT,
-     "rank 1: ncclCommInitRank has not ended within 3 s"},
+    {"never", "init_forever@1", {75, 75}, ERR_TIMEOUT, "rank 1: ncclCommInitRank has not ended within 3 s"},
     {"remote",
      "remote_error:2@1",
      {75, 75},
      ERR_PEER,
      "rank 1: NCCL: remote process exited or there was a network error"},
-    {"hang",
-     "hang:2@0",
-     {75, 75},
-     ERR_TIMEOUT,
-     "has not ended on its device within 3 s, by carrier nccl"},
+    {"hang", "hang:2@0", {75, 75}, ERR_TIMEOUT, "has not ended on its device within 3 s, by carrier nccl"},
     {"dies", "hang:2@1", {75, -SIGALRM}, ERR_PEER, "has died; rank 0 waits for it in all_reduce"},
     {"aborts", "hang:2@1", {75, 75}, ERR_PEER, "rank 1: had enough"},
 };
@@ -187,8 +179,7 @@ static int process_fault(int rank, const struct fault *f) {
     rank_run(&r, m);
     meeting_free(m);
     if (r.err == f->err && strstr(r.message, f->words)) return error_exit_code(r.err);
-    fprintf(stderr, "rank %d, fault %s: %d, %s %s\n", rank, f->name, (int)r.err, r.message,
-            r.wrong);
+    fprintf(stderr, "rank %d, fault %s: %d, %s %s\n", rank, f->name, (int)r.err, r.message, r.wrong);
     return 1;
 }
 
@@ -200,8 +191,7 @@ static int process_without(int rank, bool forced) {
     struct device_params d = {.index = rank, .count = 2, .unit = 0, .threads = 1};
     const char *why = "";
     p.carrier = forced ? "nccl" : "auto";
-    if (p.devices->open(&d, &r.device) != ERR_NONE || meeting_join(RANK_FD, 2, &m) != ERR_NONE)
-        return 1;
+    if (p.devices->open(&d, &r.device) != ERR_NONE || meeting_join(RANK_FD, 2, &m) != ERR_NONE) return 1;
     setenv("ENGINE_CUDA_LIBRARIES", "/nowhere", 1);
     struct group_params g = rank_params(&p, rank);
     g.meeting = m;
@@ -236,8 +226,7 @@ static void nccl_fails(void **state) {
         run_processes(2, faults[i].name, codes);
         unsetenv("FAKE_NCCL_FAULT");
         for (int r = 0; r < 2; r++)
-            if (codes[r] != faults[i].codes[r])
-                fail_msg("%s: rank %d ended with %d", faults[i].name, r, codes[r]);
+            if (codes[r] != faults[i].codes[r]) fail_msg("%s: rank %d ended with %d", faults[i].name, r, codes[r]);
     }
 }
 
@@ -262,8 +251,7 @@ static void peers_leave(void **state) {
 }
 
 static int process(int rank, int world, const char *how) {
-    if (!strcmp(how, "forced") || !strcmp(how, "without"))
-        return process_without(rank, !strcmp(how, "forced"));
+    if (!strcmp(how, "forced") || !strcmp(how, "without")) return process_without(rank, !strcmp(how, "forced"));
     return fault_of(how) ? process_fault(rank, fault_of(how)) : process_rank(rank, world, how);
 }
 #else
@@ -274,15 +262,12 @@ static int process(int rank, int world, const char *how) {
 
 int main(int argc, char **argv) {
     inputs_make();
-    if (argc == 5 && !strcmp(argv[1], "--rank"))
-        return process(atoi(argv[2]), atoi(argv[3]), argv[4]);
+    if (argc == 5 && !strcmp(argv[1], "--rank")) return process(atoi(argv[2]), atoi(argv[3]), argv[4]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(peers),        cmocka_unit_test(peers_on_one_unit),
-        cmocka_unit_test(staged),       cmocka_unit_test(mixed),
-        cmocka_unit_test(nccl_adds),    cmocka_unit_test(nccl_only_moves),
+        cmocka_unit_test(peers),        cmocka_unit_test(peers_on_one_unit), cmocka_unit_test(staged),
+        cmocka_unit_test(mixed),        cmocka_unit_test(nccl_adds),         cmocka_unit_test(nccl_only_moves),
 #ifdef ENGINE_EMULATED
-        cmocka_unit_test(without_nccl), cmocka_unit_test(nccl_fails),
-        cmocka_unit_test(peers_leave),
+        cmocka_unit_test(without_nccl), cmocka_unit_test(nccl_fails),        cmocka_unit_test(peers_leave),
 #endif
     };
     int failed = gpu_run_tests(tests);

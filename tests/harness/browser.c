@@ -23,8 +23,7 @@ static const char *in_cache(void) {
     static char found[512];
     char pattern[512];
     glob_t g;
-    snprintf(pattern, sizeof pattern,
-             "%s/.cache/ms-playwright/chromium*/chrome-linux*/{chrome,headless_shell}",
+    snprintf(pattern, sizeof pattern, "%s/.cache/ms-playwright/chromium*/chrome-linux*/{chrome,headless_shell}",
              getenv("HOME") ? getenv("HOME") : "");
     if (glob(pattern, GLOB_BRACE, NULL, &g) != 0) return NULL;
     snprintf(found, sizeof found, "%s", g.gl_pathv[0]);
@@ -79,12 +78,11 @@ static void write_measure(const char *path, const char *file, int width) {
 
 static void read_view(const struct program *p, struct browser_view *out) {
     const char *at = strstr(p->out, "<body>inner=");
-    if (!at ||
-        sscanf(at,
-               "<body>inner=%d scroll=%d plots=%d hidden=%d outside=%d overlaps=%d least=%lf "
-               "bad=%2000[^<]",
-               &out->inner, &out->scroll, &out->plots, &out->hidden, &out->outside, &out->overlaps,
-               &out->least, out->words) < 7)
+    if (!at || sscanf(at,
+                      "<body>inner=%d scroll=%d plots=%d hidden=%d outside=%d overlaps=%d least=%lf "
+                      "bad=%2000[^<]",
+                      &out->inner, &out->scroll, &out->plots, &out->hidden, &out->outside, &out->overlaps, &out->least,
+                      out->words) < 7)
         fail_msg("the browser says\n%s\n%s", p->out, p->err);
     for (const char *line = p->err; (line = strstr(line, "CONSOLE")); line++) {
         out->complaints++;
@@ -93,8 +91,7 @@ static void read_view(const struct program *p, struct browser_view *out) {
     }
 }
 
-void browser_view(const char *program, const char *file, int width, bool dark,
-                  struct browser_view *out) {
+void browser_view(const char *program, const char *file, int width, bool dark, struct browser_view *out) {
     static struct program p;
     char url[600], profile[600], page[512], size[64];
     snprintf(page, sizeof page, "%s", scratch_path("measure.html"));
@@ -103,13 +100,11 @@ void browser_view(const char *program, const char *file, int width, bool dark,
     snprintf(size, sizeof size, "--window-size=%d,900", width < 600 ? 700 : width + 100);
     write_measure(page, file, width);
     memset(out, 0, sizeof *out);
-    program_spawn(&p,
-                  (const char *const[]){program, "--headless", "--no-sandbox", "--disable-gpu",
-                                        "--disable-dev-shm-usage", "--allow-file-access-from-files",
-                                        "--enable-logging=stderr", profile, size,
-                                        dark ? "--blink-settings=preferredColorScheme=0"
-                                             : "--blink-settings=preferredColorScheme=1",
-                                        "--dump-dom", url, NULL});
+    program_spawn(&p, (const char *const[]){
+                          program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                          "--allow-file-access-from-files", "--enable-logging=stderr", profile, size,
+                          dark ? "--blink-settings=preferredColorScheme=0" : "--blink-settings=preferredColorScheme=1",
+                          "--dump-dom", url, NULL});
     if (!program_wait(&p, 90)) fail_msg("the browser did not answer:\n%s", p.err);
     read_view(&p, out);
 }

@@ -15,5 +15,4 @@ struct browser_view {  /* of a page in a frame of some width */
     char words[2048];  /* what was wrong */
 };
 /* Loads the file; fails the test when the browser does not answer. dark: as for readers who prefer it. */
-void browser_view(const char *program, const char *file, int width, bool dark,
-                  struct browser_view *out);
+void browser_view(const char *program, const char *file, int width, bool dark, struct browser_view *out);

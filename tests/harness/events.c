@@ -162,8 +162,7 @@ static void read_event(struct reader *r, struct event *out) {
     uint32_t what = seen & ~6u;
     if ((seen & 6) != 6 || !isfinite(out->wall) || out->wall <= 0 || out->step < 0)
         object(r, "an event without time or step");
-    if (what != 1u << 3 && what != 1u << 5 && what != 1u << 7)
-        object(r, "an event of nothing, or of two things");
+    if (what != 1u << 3 && what != 1u << 5 && what != 1u << 7) object(r, "an event of nothing, or of two things");
 }
 
 /* ---- records ---- */

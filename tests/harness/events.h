@@ -10,7 +10,7 @@ struct event {
     double wall;
     int64_t step;
     char version[EVENT_WORD]; /* "": none */
-    bool start; /* a session begins: what earlier files say from this step on is void */
+    bool start;               /* a session begins: what earlier files say from this step on is void */
     int count;
     struct event_value {
         char tag[EVENT_WORD];

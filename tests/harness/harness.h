@@ -10,25 +10,24 @@
 
 #include "engine/base/error.h"
 
-#define assert_ok(expr)                                                                            \
-    do {                                                                                           \
-        enum error check_ = (expr);                                                                \
-        if (check_ != ERR_NONE) fail_msg("%s: %s", #expr, error_message());                        \
+#define assert_ok(expr)                                                                                                \
+    do {                                                                                                               \
+        enum error check_ = (expr);                                                                                    \
+        if (check_ != ERR_NONE) fail_msg("%s: %s", #expr, error_message());                                            \
     } while (0)
 /* As CMocka's assert_in_range, whose name differs by version. */
-#define assert_between(value, least, most)                                                         \
-    do {                                                                                           \
-        long long value_ = (long long)(value), least_ = (long long)(least),                        \
-                  most_ = (long long)(most);                                                       \
-        if (value_ < least_ || value_ > most_)                                                     \
-            fail_msg("%s is %lld, and not from %lld to %lld", #value, value_, least_, most_);      \
+#define assert_between(value, least, most)                                                                             \
+    do {                                                                                                               \
+        long long value_ = (long long)(value), least_ = (long long)(least), most_ = (long long)(most);                 \
+        if (value_ < least_ || value_ > most_)                                                                         \
+            fail_msg("%s is %lld, and not from %lld to %lld", #value, value_, least_, most_);                          \
     } while (0)
-#define assert_fails(expected, expr)                                                               \
-    do {                                                                                           \
-        enum error check_ = (expr);                                                                \
-        if (check_ != (expected))                                                                  \
-            fail_msg("%s: expected '%s', got '%s': %s", #expr, error_text(expected),               \
-                     error_text(check_), error_message());                                         \
+#define assert_fails(expected, expr)                                                                                   \
+    do {                                                                                                               \
+        enum error check_ = (expr);                                                                                    \
+        if (check_ != (expected))                                                                                      \
+            fail_msg("%s: expected '%s', got '%s': %s", #expr, error_text(expected), error_text(check_),               \
+                     error_message());                                                                                 \
     } while (0)
 
 /* A folder of this test's own, made empty now and removed at exit. The text is static. */

@@ -13,16 +13,15 @@ struct op_case {
     bool add;      /* the gradient of w0 is added to what is there */
 };
 
-#define LINEAR(samples, in, out, ...)                                                              \
-    .d = {.kind = OP_LINEAR, .n = samples, .x = F(in), .y = F(out), __VA_ARGS__}
-#define LINEAR_ROWS(samples, rows, in, out, ...)                                                   \
+#define LINEAR(samples, in, out, ...) .d = {.kind = OP_LINEAR, .n = samples, .x = F(in), .y = F(out), __VA_ARGS__}
+#define LINEAR_ROWS(samples, rows, in, out, ...)                                                                       \
     .d = {.kind = OP_LINEAR, .n = samples, .x = ROWS(rows, in), .y = ROWS(rows, out), __VA_ARGS__}
-#define CONV(samples, xs, ys, win, g, ...)                                                         \
-    .d = {.kind = OP_CONV2D,                                                                       \
-          .n = samples,                                                                            \
-          .x = xs,                                                                                 \
-          .y = ys,                                                                                 \
-          .conv = {.window = win, .groups = g, .bias = true},                                      \
+#define CONV(samples, xs, ys, win, g, ...)                                                                             \
+    .d = {.kind = OP_CONV2D,                                                                                           \
+          .n = samples,                                                                                                \
+          .x = xs,                                                                                                     \
+          .y = ys,                                                                                                     \
+          .conv = {.window = win, .groups = g, .bias = true},                                                          \
           __VA_ARGS__}
 #define SAME(op, samples, s, ...) .d = {.kind = op, .n = samples, .x = s, .y = s, __VA_ARGS__}
 #define RELU .act = ACT_RELU
@@ -34,13 +33,12 @@ struct op_case {
 #define TRANSPOSED .linear = {false, true}
 #define BIAS_TRANSPOSED .linear = {true, true}
 #define NORM .norm = {1e-5f, 0.1f}
-#define SEQUENCE(op, samples, xs, ys, ...)                                                         \
-    .d = {.kind = op, .n = samples, .x = xs, .y = ys, __VA_ARGS__}
-#define HEADS(samples, positions, heads, size, see_back)                                           \
-    .d = {.kind = OP_ATTENTION,                                                                    \
-          .n = samples,                                                                            \
-          .x = ROWS(positions, 3 * (heads) * (size)),                                              \
-          .y = ROWS(positions, (heads) * (size)),                                                  \
+#define SEQUENCE(op, samples, xs, ys, ...) .d = {.kind = op, .n = samples, .x = xs, .y = ys, __VA_ARGS__}
+#define HEADS(samples, positions, heads, size, see_back)                                                               \
+    .d = {.kind = OP_ATTENTION,                                                                                        \
+          .n = samples,                                                                                                \
+          .x = ROWS(positions, 3 * (heads) * (size)),                                                                  \
+          .y = ROWS(positions, (heads) * (size)),                                                                      \
           .attention = {heads, see_back}}
 
 static const struct op_case cases[] = {
@@ -91,8 +89,7 @@ static const struct op_case cases[] = {
     {"conv 5x5 lenet 1", CONV(5, CHW(1, 28, 28), CHW(6, 28, 28), SQUARE(5, 1, 2), 1, RELU, FIRST)},
     {"conv 5x5 lenet 2", CONV(5, CHW(6, 14, 14), CHW(16, 10, 10), SQUARE(5, 1, 0), 1, RELU)},
     {"conv stem", CONV(2, CHW(3, 32, 32), CHW(64, 32, 32), SQUARE(3, 1, 1), 1, FIRST)},
-    {"conv 7x7 stride 3", CONV(1, CHW(3, 23, 20), CHW(5, 8, 7), SQUARE(7, 3, 3), 1, ),
-     .smooth = true},
+    {"conv 7x7 stride 3", CONV(1, CHW(3, 23, 20), CHW(5, 8, 7), SQUARE(7, 3, 3), 1, ), .smooth = true},
     {"conv groups", CONV(2, CHW(12, 7, 7), CHW(20, 7, 7), SQUARE(3, 1, 1), 4, RELU)},
     {"conv depthwise", CONV(2, CHW(8, 7, 6), CHW(8, 7, 6), SQUARE(3, 1, 1), 8, ), .smooth = true},
     {"conv patches", CONV(2, CHW(3, 32, 32), CHW(32, 2, 2), SQUARE(16, 16, 0), 1, FIRST)},
@@ -135,72 +132,32 @@ static const struct op_case cases[] = {
                                 RELU,
                                 .conv = {SQUARE(5, 1, 0), 1, true, true}}},
     {"conv pool odd, eval", .eval = true,
-     .d = {.kind = OP_CONV2D,
-           .n = 2,
-           .x = CHW(4, 9, 11),
-           .y = CHW(8, 4, 5),
-           .conv = {SQUARE(3, 1, 1), 1, false, true}}},
+     .d =
+         {.kind = OP_CONV2D, .n = 2, .x = CHW(4, 9, 11), .y = CHW(8, 4, 5), .conv = {SQUARE(3, 1, 1), 1, false, true}}},
 
-    {"max 2x2", .d = {.kind = OP_POOL2D,
-                      .n = 3,
-                      .x = CHW(5, 8, 10),
-                      .y = CHW(5, 4, 5),
-                      .pool = {POOL_MAX, SQUARE(2, 2, 0)}}},
-    {"max 2x2 odd", .d = {.kind = OP_POOL2D,
-                          .n = 2,
-                          .x = CHW(3, 7, 37),
-                          .y = CHW(3, 3, 18),
-                          .pool = {POOL_MAX, SQUARE(2, 2, 0)}}},
-    {"max 3x3", .d = {.kind = OP_POOL2D,
-                      .n = 2,
-                      .x = CHW(4, 9, 8),
-                      .y = CHW(4, 5, 4),
-                      .pool = {POOL_MAX, SQUARE(3, 2, 1)}}},
-    {"max overlapping", .d = {.kind = OP_POOL2D,
-                              .n = 2,
-                              .x = CHW(4, 9, 8),
-                              .y = CHW(4, 7, 6),
-                              .pool = {POOL_MAX, SQUARE(3, 1, 0)}}},
+    {"max 2x2",
+     .d = {.kind = OP_POOL2D, .n = 3, .x = CHW(5, 8, 10), .y = CHW(5, 4, 5), .pool = {POOL_MAX, SQUARE(2, 2, 0)}}},
+    {"max 2x2 odd",
+     .d = {.kind = OP_POOL2D, .n = 2, .x = CHW(3, 7, 37), .y = CHW(3, 3, 18), .pool = {POOL_MAX, SQUARE(2, 2, 0)}}},
+    {"max 3x3",
+     .d = {.kind = OP_POOL2D, .n = 2, .x = CHW(4, 9, 8), .y = CHW(4, 5, 4), .pool = {POOL_MAX, SQUARE(3, 2, 1)}}},
+    {"max overlapping",
+     .d = {.kind = OP_POOL2D, .n = 2, .x = CHW(4, 9, 8), .y = CHW(4, 7, 6), .pool = {POOL_MAX, SQUARE(3, 1, 0)}}},
     {"max eval", .eval = true,
-     .d = {.kind = OP_POOL2D,
-           .n = 2,
-           .x = CHW(4, 9, 8),
-           .y = CHW(4, 3, 2),
-           .pool = {POOL_MAX, SQUARE(3, 3, 0)}}},
-    {"max 2x2 blocks", .d = {.kind = OP_POOL2D,
-                             .n = 3,
-                             .x = CHW(32, 8, 10),
-                             .y = CHW(32, 4, 5),
-                             .pool = {POOL_MAX, SQUARE(2, 2, 0)}}},
-    {"max 3x3 blocks", .d = {.kind = OP_POOL2D,
-                             .n = 2,
-                             .x = CHW(16, 9, 8),
-                             .y = CHW(16, 5, 4),
-                             .pool = {POOL_MAX, SQUARE(3, 2, 1)}}},
+     .d = {.kind = OP_POOL2D, .n = 2, .x = CHW(4, 9, 8), .y = CHW(4, 3, 2), .pool = {POOL_MAX, SQUARE(3, 3, 0)}}},
+    {"max 2x2 blocks",
+     .d = {.kind = OP_POOL2D, .n = 3, .x = CHW(32, 8, 10), .y = CHW(32, 4, 5), .pool = {POOL_MAX, SQUARE(2, 2, 0)}}},
+    {"max 3x3 blocks",
+     .d = {.kind = OP_POOL2D, .n = 2, .x = CHW(16, 9, 8), .y = CHW(16, 5, 4), .pool = {POOL_MAX, SQUARE(3, 2, 1)}}},
     {"max blocks eval", .eval = true,
-     .d = {.kind = OP_POOL2D,
-           .n = 2,
-           .x = CHW(32, 7, 7),
-           .y = CHW(32, 5, 5),
-           .pool = {POOL_MAX, SQUARE(3, 1, 0)}}},
-    {"mean blocks padded", .d = {.kind = OP_POOL2D,
-                                 .n = 2,
-                                 .x = CHW(48, 7, 9),
-                                 .y = CHW(48, 4, 5),
-                                 .pool = {POOL_AVG, SQUARE(3, 2, 1)}}},
+     .d = {.kind = OP_POOL2D, .n = 2, .x = CHW(32, 7, 7), .y = CHW(32, 5, 5), .pool = {POOL_MAX, SQUARE(3, 1, 0)}}},
+    {"mean blocks padded",
+     .d = {.kind = OP_POOL2D, .n = 2, .x = CHW(48, 7, 9), .y = CHW(48, 4, 5), .pool = {POOL_AVG, SQUARE(3, 2, 1)}}},
     {"reorder", SAME(OP_REORDER, 3, CHW(48, 5, 7), )},
     {"mean global", .smooth = true,
-     .d = {.kind = OP_POOL2D,
-           .n = 3,
-           .x = CHW(16, 4, 4),
-           .y = CHW(16, 1, 1),
-           .pool = {POOL_AVG, SQUARE(4, 1, 0)}}},
+     .d = {.kind = OP_POOL2D, .n = 3, .x = CHW(16, 4, 4), .y = CHW(16, 1, 1), .pool = {POOL_AVG, SQUARE(4, 1, 0)}}},
     {"mean padded", .smooth = true,
-     .d = {.kind = OP_POOL2D,
-           .n = 2,
-           .x = CHW(2, 7, 9),
-           .y = CHW(2, 4, 5),
-           .pool = {POOL_AVG, SQUARE(3, 2, 1)}}},
+     .d = {.kind = OP_POOL2D, .n = 2, .x = CHW(2, 7, 9), .y = CHW(2, 4, 5), .pool = {POOL_AVG, SQUARE(3, 2, 1)}}},
 
     {"relu", SAME(OP_ACTIVATION, 3, F(1001), RELU)},
     {"relu planes", SAME(OP_ACTIVATION, 2, CHW(3, 5, 7), RELU)},
@@ -238,8 +195,7 @@ static const struct op_case cases[] = {
     {"cross-entropy of one", SAME(OP_CROSS_ENTROPY, 2, F(1), ), .by_label = true},
     {"mse", SAME(OP_MSE, 5, F(12), ), .smooth = true},
     {"mse by label", SAME(OP_MSE, 5, F(12), ), .by_label = true},
-    {"cross-entropy of rows", SAME(OP_CROSS_ENTROPY, 3, ROWS(5, 7), ), .by_label = true,
-     .smooth = true},
+    {"cross-entropy of rows", SAME(OP_CROSS_ENTROPY, 3, ROWS(5, 7), ), .by_label = true, .smooth = true},
     {"cross-entropy of many rows", SAME(OP_CROSS_ENTROPY, 4, ROWS(130, 65), ), .by_label = true},
     {"cross-entropy of blocks", SAME(OP_CROSS_ENTROPY, 2, ROWS(3, 5003), ), .by_label = true},
     {"cross-entropy of packs", SAME(OP_CROSS_ENTROPY, 2, ROWS(3, 4096), ), .by_label = true},
@@ -266,8 +222,7 @@ static const struct op_case cases[] = {
     {"layernorm wider, odd", SAME(OP_LAYERNORM, 2, ROWS(5, 1291), .norm = {1e-5f, 0, false})},
     {"layernorm wide first", SAME(OP_LAYERNORM, 4, F(1304), .norm = {1e-5f, 0, true}, FIRST)},
     {"layernorm many rows", SAME(OP_LAYERNORM, 2, ROWS(900, 24), .norm = {1e-5f, 0, true})},
-    {"layernorm no bias", SAME(OP_LAYERNORM, 3, ROWS(9, 33), .norm = {1e-3f, 0, false}),
-     .smooth = true},
+    {"layernorm no bias", SAME(OP_LAYERNORM, 3, ROWS(9, 33), .norm = {1e-3f, 0, false}), .smooth = true},
     {"layernorm of one", SAME(OP_LAYERNORM, 3, F(1), .norm = {1e-5f, 0, true})},
     {"layernorm first", SAME(OP_LAYERNORM, 9, F(40), .norm = {1e-5f, 0, true}, FIRST)},
     {"layernorm eval", SAME(OP_LAYERNORM, 3, ROWS(9, 33), .norm = {1e-5f, 0, true}), .eval = true},
@@ -277,19 +232,13 @@ static const struct op_case cases[] = {
     {"rmsnorm wider", SAME(OP_RMSNORM, 3, F(2056), .norm = {1e-6f})},
     {"rmsnorm eval", SAME(OP_RMSNORM, 2, F(48), .norm = {1e-6f}), .eval = true},
 
-    {"embedding", SEQUENCE(OP_EMBEDDING, 3, F(7), ROWS(7, 5), FIRST, .embedding = {11}),
-     .smooth = true},
-    {"embedding of many",
-     SEQUENCE(OP_EMBEDDING, 6, F(65), ROWS(65, 96), FIRST, .embedding = {301})},
-    {"embedding added", SEQUENCE(OP_EMBEDDING, 4, F(9), ROWS(9, 33), FIRST, .embedding = {17}),
-     .add = true},
+    {"embedding", SEQUENCE(OP_EMBEDDING, 3, F(7), ROWS(7, 5), FIRST, .embedding = {11}), .smooth = true},
+    {"embedding of many", SEQUENCE(OP_EMBEDDING, 6, F(65), ROWS(65, 96), FIRST, .embedding = {301})},
+    {"embedding added", SEQUENCE(OP_EMBEDDING, 4, F(9), ROWS(9, 33), FIRST, .embedding = {17}), .add = true},
     {"embedding of few", SEQUENCE(OP_EMBEDDING, 8, F(65), ROWS(65, 40), FIRST, .embedding = {3})},
-    {"embedding of few added",
-     SEQUENCE(OP_EMBEDDING, 8, F(65), ROWS(65, 41), FIRST, .embedding = {3}), .add = true},
-    {"embedding of all words",
-     SEQUENCE(OP_EMBEDDING, 8, F(120), ROWS(120, 5), FIRST, .embedding = {70001})},
-    {"embedding eval", SEQUENCE(OP_EMBEDDING, 2, F(9), ROWS(9, 3), FIRST, .embedding = {7}),
-     .eval = true},
+    {"embedding of few added", SEQUENCE(OP_EMBEDDING, 8, F(65), ROWS(65, 41), FIRST, .embedding = {3}), .add = true},
+    {"embedding of all words", SEQUENCE(OP_EMBEDDING, 8, F(120), ROWS(120, 5), FIRST, .embedding = {70001})},
+    {"embedding eval", SEQUENCE(OP_EMBEDDING, 2, F(9), ROWS(9, 3), FIRST, .embedding = {7}), .eval = true},
     {"position", SAME(OP_POSITION, 4, ROWS(5, 6), ), .smooth = true},
     {"position of many", SAME(OP_POSITION, 9, ROWS(65, 99), )},
     {"position first", SAME(OP_POSITION, 2, ROWS(5, 6), FIRST)},

@@ -77,16 +77,14 @@ static void run_init(struct run *r, const struct op_case *c) {
     sizes(r);
     for (int t = 0; t < INPUTS; t++) {
         r->in[t] = memory(r->in_size[t] * 4);
-        for (int64_t k = 0; k < r->in_size[t]; k++)
-            r->in[t][k] = rng_normal(key, (uint64_t)t, (uint64_t)k);
+        for (int64_t k = 0; k < r->in_size[t]; k++) r->in[t][k] = rng_normal(key, (uint64_t)t, (uint64_t)k);
     }
     for (int t = 0; t < OUTPUTS; t++) r->out[t] = memory(r->out_size[t] * 4);
     for (int64_t k = 0; k < r->in_size[X0] && c->d.kind == OP_EMBEDDING; k++)
         r->in[X0][k] = (float)(k * k % c->d.embedding.vocabulary); /* some twice, some never */
     r->labels = memory(op_rows(&c->d) * 4);
     r->ids = memory(c->d.n * 8);
-    for (int64_t i = 0; i < op_rows(&c->d); i++)
-        r->labels[i] = (int32_t)(i * 7 % shape_last(&c->d.x));
+    for (int64_t i = 0; i < op_rows(&c->d); i++) r->labels[i] = (int32_t)(i * 7 % shape_last(&c->d.x));
     for (int64_t i = 0; i < c->d.n; i++) r->ids[i] = 1000003u * (uint64_t)(i + 1);
 }
 
@@ -142,8 +140,7 @@ static inline double error_of(const float *got, const float *expected, int64_t n
 static void compare_bits(const struct run *a, const struct run *b, const char *impl) {
     for (int t = 0; t < OUTPUTS; t++)
         if (memcmp(a->out[t], b->out[t], (size_t)a->out_size[t] * 4))
-            fail_msg("%s by %s: two runs give different bits in %s", a->c->name, impl,
-                     output_names[t]);
+            fail_msg("%s by %s: two runs give different bits in %s", a->c->name, impl, output_names[t]);
     assert_memory_equal(a->sums, b->sums, sizeof a->sums);
 }
 

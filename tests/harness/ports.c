@@ -35,8 +35,7 @@ int ports_of(pid_t pid, int *ports, int most) {
     while (f && n < most && fgets(line, sizeof line, f)) {
         unsigned port, state;
         unsigned long inode;
-        if (sscanf(line, "%*s %*8x:%4x %*s %2x %*s %*s %*s %*s %*s %lu", &port, &state, &inode) !=
-                3 ||
+        if (sscanf(line, "%*s %*8x:%4x %*s %2x %*s %*s %*s %*s %*s %lu", &port, &state, &inode) != 3 ||
             state != LISTENS || !holds(pid, inode))
             continue;
         ports[n++] = (int)port;
@@ -46,9 +45,8 @@ int ports_of(pid_t pid, int *ports, int most) {
 }
 
 void stranger_send(struct strangers *s, int port, const void *bytes, size_t n) {
-    struct sockaddr_in a = {.sin_family = AF_INET,
-                            .sin_port = htons((uint16_t)port),
-                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in a = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) fail_msg("no socket for a stranger");
     (void)connect(fd, (struct sockaddr *)&a, sizeof a); /* on the loopback it is done at once */

@@ -66,8 +66,7 @@ void program_start(struct program *p, const char *const *words) {
 
 static void slurp(const char *path, char *text) {
     FILE *f = fopen(path, "r");
-    if (f && fseek(f, 1 - PROGRAM_TEXT, SEEK_END) != 0)
-        rewind(f); /* the end of it, if it is long */
+    if (f && fseek(f, 1 - PROGRAM_TEXT, SEEK_END) != 0) rewind(f); /* the end of it, if it is long */
     size_t n = f ? fread(text, 1, PROGRAM_TEXT - 1, f) : 0;
     text[n] = '\0';
     if (f) fclose(f);
@@ -79,8 +78,7 @@ bool program_wait(struct program *p, double limit_s) {
     limit_s *= 5;
 #endif
     while (waitpid(p->pid, &status, WNOHANG) == 0) {
-        if (!killed && clock_seconds(clock_ns() - p->started) > limit_s)
-            kill(p->pid, SIGKILL), killed = 1;
+        if (!killed && clock_seconds(clock_ns() - p->started) > limit_s) kill(p->pid, SIGKILL), killed = 1;
         usleep(1000);
     }
     note_running(p->pid, 0);
@@ -106,8 +104,7 @@ void program_run(struct program *p, double limit_s, ...) {
     va_end(ap);
     program_start(p, words);
     if (!program_wait(p, limit_s))
-        fail_msg("engine %s %s: still running after %.0f s\n%s", words[0], words[1], limit_s,
-                 p->err);
+        fail_msg("engine %s %s: still running after %.0f s\n%s", words[0], words[1], limit_s, p->err);
 }
 
 const struct json_value *program_json(const struct program *p, struct pool *pool) {
@@ -164,8 +161,7 @@ static size_t read_proc(const char *pid, const char *name, char *text, size_t si
 static bool is_ours(const char *pid) {
     char line[4096];
     size_t n = read_proc(pid, "cmdline", line, sizeof line);
-    return atoi(pid) != getpid() && n > 0 &&
-           memmem(line, n, scratch_folder(), strlen(scratch_folder()));
+    return atoi(pid) != getpid() && n > 0 && memmem(line, n, scratch_folder(), strlen(scratch_folder()));
 }
 
 int program_orphans(void) {
@@ -182,8 +178,7 @@ static long environment_number(const char *pid, const char *key) {
     char text[16384];
     size_t n = read_proc(pid, "environ", text, sizeof text);
     for (const char *at = text; at < text + n; at += strlen(at) + 1)
-        if (!strncmp(at, key, strlen(key)) && at[strlen(key)] == '=')
-            return atol(at + strlen(key) + 1);
+        if (!strncmp(at, key, strlen(key)) && at[strlen(key)] == '=') return atol(at + strlen(key) + 1);
     return -1;
 }
 
@@ -198,8 +193,8 @@ static pid_t find_rank(pid_t parent, int rank) {
     pid_t found = -1;
     DIR *d = opendir("/proc");
     for (struct dirent *e; d && found < 0 && (e = readdir(d));)
-        if (e->d_name[0] >= '1' && e->d_name[0] <= '9' && parent_of(e->d_name) == parent &&
-            is_ours(e->d_name) && environment_number(e->d_name, "RANK") == rank)
+        if (e->d_name[0] >= '1' && e->d_name[0] <= '9' && parent_of(e->d_name) == parent && is_ours(e->d_name) &&
+            environment_number(e->d_name, "RANK") == rank)
             found = (pid_t)atol(e->d_name);
     if (d) closedir(d);
     return found;
@@ -235,7 +230,6 @@ const char *program_python(struct program *p, const char *modules) {
         program_spawn(p, (const char *const[]){python, "-c", code, NULL});
         if (program_wait(p, 60) && p->code == 0) return python;
     }
-    print_message("%s has no %s (ENGINE_TORCH_PYTHON names another): not tested\n", python,
-                  modules);
+    print_message("%s has no %s (ENGINE_TORCH_PYTHON names another): not tested\n", python, modules);
     return NULL;
 }

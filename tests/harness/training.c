@@ -115,8 +115,7 @@ long training_saved_before(const char *dir, long end) {
 static int count_files(const char *folder, const char *text) {
     int n = 0;
     DIR *d = opendir(folder);
-    for (struct dirent *e; d && (e = readdir(d));)
-        n += e->d_name[0] != '.' && strstr(e->d_name, text) != NULL;
+    for (struct dirent *e; d && (e = readdir(d));) n += e->d_name[0] != '.' && strstr(e->d_name, text) != NULL;
     if (d) closedir(d);
     return n;
 }
@@ -130,8 +129,7 @@ void training_gone(void) {
 
 void training_says(const struct program *p, const char *text) {
     size_t n = strlen(p->err);
-    if (!strstr(p->err, text))
-        fail_msg("'%s' is not in what it said: ...%s", text, p->err + (n > 1500 ? n - 1500 : 0));
+    if (!strstr(p->err, text)) fail_msg("'%s' is not in what it said: ...%s", text, p->err + (n > 1500 ? n - 1500 : 0));
 }
 
 const char *training_inspect(const char *dir) {
@@ -143,8 +141,7 @@ const char *training_inspect(const char *dir) {
 
 double training_ends(struct program *p, double limit_s) {
     int64_t now = clock_ns();
-    if (!program_wait(p, clock_seconds(now - p->started) + limit_s + 10))
-        fail_msg("still running: %s", p->err);
+    if (!program_wait(p, clock_seconds(now - p->started) + limit_s + 10)) fail_msg("still running: %s", p->err);
     double took = clock_seconds(clock_ns() - now);
 #ifdef ENGINE_SANITIZED
     limit_s *= 5;

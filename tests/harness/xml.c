@@ -38,8 +38,7 @@ static bool read_entity(struct reader *r) {
 /* Up to one of 'ends'; no control characters. */
 static bool read_characters(struct reader *r, const char *ends) {
     while (*r->p && !strchr(ends, *r->p)) {
-        if ((unsigned char)*r->p < 0x20 && !strchr("\n\t", *r->p))
-            return fail(r, "a control character");
+        if ((unsigned char)*r->p < 0x20 && !strchr("\n\t", *r->p)) return fail(r, "a control character");
         if (*r->p == '&') {
             if (!read_entity(r)) return false;
         } else {
@@ -59,8 +58,7 @@ static bool read_attributes(struct reader *r) {
             if (!strcmp(seen[i], seen[n])) return fail(r, "an attribute twice");
         if (strncmp(r->p, "=\"", 2) != 0) return fail(r, "an attribute without a value");
         r->p += 2;
-        if (!read_characters(r, "\"<") || *r->p != '"')
-            return fail(r, "an attribute that does not end");
+        if (!read_characters(r, "\"<") || *r->p != '"') return fail(r, "an attribute that does not end");
         r->p++;
     }
 }
@@ -71,8 +69,7 @@ static bool read_tag(struct reader *r) {
     r->p += closes ? 2 : 1;
     if (!read_name(r, name)) return false;
     if (closes) {
-        if (*r->p++ != '>' || strcmp(name, r->open[r->depth - 1]) != 0)
-            return fail(r, "a tag that closes another");
+        if (*r->p++ != '>' || strcmp(name, r->open[r->depth - 1]) != 0) return fail(r, "a tag that closes another");
         r->depth--;
         return true;
     }

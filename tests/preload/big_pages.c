@@ -32,16 +32,14 @@ static void *map(void *at, size_t bytes, int prot, int flags, int fd, off_t offs
 
 /* From a reservation that is one page longer, which leaves no more than that unused. */
 static void *map_anywhere(size_t bytes, int prot, int flags, int fd, off_t offset) {
-    void *got =
-        map(NULL, bytes + page(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *got = map(NULL, bytes + page(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (got == MAP_FAILED) return got;
     return map((void *)up((uintptr_t)got, page()), bytes, prot, flags | MAP_FIXED, fd, offset);
 }
 
 void *mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset) {
     if (!at) return map_anywhere(bytes, prot, flags, fd, offset);
-    if (!((uintptr_t)at % page()) && !((size_t)offset % page()))
-        return map(at, bytes, prot, flags, fd, offset);
+    if (!((uintptr_t)at % page()) && !((size_t)offset % page())) return map(at, bytes, prot, flags, fd, offset);
     errno = EINVAL;
     return MAP_FAILED;
 }

@@ -76,8 +76,7 @@ static void test_read_surprises(void **state) {
     assert_fails(ERR_INPUT, file_read(scratch_path("ten/below"), 9, pool, &text, &n));
     assert_fails(ERR_DATA, file_read(scratch_folder(), 9, pool, &text, &n));
     assert_int_equal(mkfifo(scratch_path("fifo"), 0600), 0);
-    assert_fails(ERR_DATA,
-                 file_read(scratch_path("fifo"), 9, pool, &text, &n)); /* and returns at once */
+    assert_fails(ERR_DATA, file_read(scratch_path("fifo"), 9, pool, &text, &n)); /* and returns at once */
     assert_fails(ERR_DATA, file_read("/dev/zero", 9, pool, &text, &n));
     int fd = open(scratch_path("sparse"), O_CREAT | O_WRONLY, 0600);
     assert_true(fd >= 0);
@@ -152,8 +151,7 @@ static void test_temporary(void **state) {
     assert_non_null(strstr(a, "/temporary/engine-test-"));
     pid_t child = fork(); /* is gone before it removes its own */
     if (child == 0) {
-        _exit(file_make_temporary("test", pool, &c) == ERR_NONE &&
-                      file_make_temporary("other", pool, &c) == ERR_NONE
+        _exit(file_make_temporary("test", pool, &c) == ERR_NONE && file_make_temporary("other", pool, &c) == ERR_NONE
                   ? 0
                   : 1);
     }

@@ -62,9 +62,9 @@ static void test_writer(void **state) {
 
 static void test_reader(void **state) {
     (void)state;
-    const struct json_value *v = parsed(
-        " {\"i\" : -12, \"r\":1.5e3,\"big\":99999999999999999999,\"t\":true ,\"f\":false,"
-        "\"n\":null,\"s\":\"\\u00e9\\ud83d\\ude00\\/\\b\",\"a\":[1,[2,3],{}], \"e\":[ ]}\r\n\t ");
+    const struct json_value *v =
+        parsed(" {\"i\" : -12, \"r\":1.5e3,\"big\":99999999999999999999,\"t\":true ,\"f\":false,"
+               "\"n\":null,\"s\":\"\\u00e9\\ud83d\\ude00\\/\\b\",\"a\":[1,[2,3],{}], \"e\":[ ]}\r\n\t ");
     assert_int_equal(v->kind, JSON_OBJECT);
     assert_int_equal(v->count, 9);
     assert_true(json_get(v, "i")->is_integer);
@@ -208,8 +208,7 @@ static void test_many_keys(void **state) {
  * look on). */
 static void test_damage(void **state) {
     (void)state;
-    static const char text[] =
-        "{\"a\\u00e9\":[1,-2.5e-3,true,null,\"x\\ud83d\\ude00\"],\"b\":{\"c\":{}}}";
+    static const char text[] = "{\"a\\u00e9\":[1,-2.5e-3,true,null,\"x\\ud83d\\ude00\"],\"b\":{\"c\":{}}}";
     const struct json_value *v;
     char *copy = malloc(sizeof text);
     assert_non_null(copy);

@@ -109,11 +109,9 @@ static void test_peak(void **state) {
 }
 
 int main(int argc, char **argv) {
-    if (argc == 2 && !strcmp(argv[1], "peak"))
-        return printf("%lld\n", (long long)memory_peak()) < 0;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_alloc),
-                                       cmocka_unit_test(test_overflow),
-                                       cmocka_unit_test(test_align_floats),
-                                       cmocka_unit_test(test_pool), cmocka_unit_test(test_peak)};
+    if (argc == 2 && !strcmp(argv[1], "peak")) return printf("%lld\n", (long long)memory_peak()) < 0;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_alloc), cmocka_unit_test(test_overflow),
+                                       cmocka_unit_test(test_align_floats), cmocka_unit_test(test_pool),
+                                       cmocka_unit_test(test_peak)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,8 +15,7 @@ static void test_known_vectors(void **state) {
     assert_memory_equal(w, ((uint32_t[]){0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}), 16);
     rng_words((struct rng_key){{~0u, ~0u}}, ~0ull, ~0ull, w);
     assert_memory_equal(w, ((uint32_t[]){0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}), 16);
-    rng_words((struct rng_key){{0xa4093822, 0x299f31d0}}, 0x85a308d3243f6a88, 0x0370734413198a2e,
-              w);
+    rng_words((struct rng_key){{0xa4093822, 0x299f31d0}}, 0x85a308d3243f6a88, 0x0370734413198a2e, w);
     assert_memory_equal(w, ((uint32_t[]){0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}), 16);
 }
 

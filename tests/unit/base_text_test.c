@@ -54,9 +54,8 @@ static void reals(void **state) {
         double value;
     } good[] = {{"0.1", 0.1},  {"5e-4", 5e-4}, {"-2", -2},     {".5", 0.5},  {"3.", 3},
                 {"1E+2", 100}, {"0", 0},       {"0.010", .01}, {"1e-400", 0}};
-    static const char *const bad[] = {"",      ".",     "-",    "nan",  "inf", "-inf", "0x1p3",
-                                      "1e999", "1e",    "1e+",  "+1.0", " 1",  "1 ",   "1,5",
-                                      "01.5",  "1.2.3", "fast", "--1",  "1f",  "e5"};
+    static const char *const bad[] = {"",     ".",  "-",  "nan", "inf",  "-inf",  "0x1p3", "1e999", "1e", "1e+",
+                                      "+1.0", " 1", "1 ", "1,5", "01.5", "1.2.3", "fast",  "--1",   "1f", "e5"};
     for (size_t i = 0; i < COUNT(good); i++) {
         double v = -99;
         assert_true(text_real(good[i].text, &v));
@@ -114,8 +113,7 @@ static void seconds(void **state) {
         double value;
     } good[] = {{"10s", 10}, {"250ms", .25}, {"2m", 120},     {"1h", 3600},
                 {"3", 3},    {"1.5h", 5400}, {"50us", 50e-6}, {"1e3ms", 1}};
-    static const char *const bad[] = {"",   "s",   "-1s", "10sec",  "10 s",
-                                      "1d", "nan", "inf", "1e308h", "0x1s"};
+    static const char *const bad[] = {"", "s", "-1s", "10sec", "10 s", "1d", "nan", "inf", "1e308h", "0x1s"};
     for (size_t i = 0; i < COUNT(good); i++) {
         double v = -99;
         if (!text_seconds(good[i].text, &v)) fail_msg("'%s' refused", good[i].text);
@@ -152,25 +150,14 @@ static void nearest(void **state) {
     static const char *const names[] = {"momentum", "lr", "nesterov", "sgd", "adam", "adamw"};
     static const struct {
         const char *name, *nearest;
-    } cases[] = {{"momentun", "momentum"},
-                 {"sdg", "sgd"},
-                 {"SGD", "sgd"},
-                 {"adaam", "adam"},
-                 {"adaim", "adam"},
-                 {"nestrov", "nesterov"},
-                 {"x", NULL},
-                 {"", NULL},
-                 {"zebra", NULL},
-                 {"lrr", "lr"},
-                 {"mometnum", "momentum"},
-                 {"adma", "adam"},
-                 {"adawm", "adamw"}};
+    } cases[] = {{"momentun", "momentum"}, {"sdg", "sgd"},   {"SGD", "sgd"},    {"adaam", "adam"}, {"adaim", "adam"},
+                 {"nestrov", "nesterov"},  {"x", NULL},      {"", NULL},        {"zebra", NULL},   {"lrr", "lr"},
+                 {"mometnum", "momentum"}, {"adma", "adam"}, {"adawm", "adamw"}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         const char *got = text_nearest(cases[i].name, names, (int)COUNT(names));
         const char *want = cases[i].nearest;
         if ((got == NULL) != (want == NULL) || (got && strcmp(got, want) != 0))
-            fail_msg("'%s': got %s, not %s", cases[i].name, got ? got : "none",
-                     want ? want : "none");
+            fail_msg("'%s': got %s, not %s", cases[i].name, got ? got : "none", want ? want : "none");
     }
     char longest[100000];
     memset(longest, 'a', sizeof longest - 1);

@@ -21,8 +21,8 @@ static const struct mode_ops *real;
 static _Thread_local struct trainer *mine; /* this rank's */
 
 /* What the watchers write down. */
-static atomic_llong begun[RANKS]; /* steps, by rank */
-static atomic_llong lead;         /* the most that a worker has been ahead of another */
+static atomic_llong begun[RANKS];               /* steps, by rank */
+static atomic_llong lead;                       /* the most that a worker has been ahead of another */
 static char met[RANKS][STEPS + 1][SHA256_TEXT]; /* weights, where all ranks meet; "": they do not */
 static float seen[STEPS + 1][3];                /* the server's loss and first two parameters */
 static int64_t ended[RANKS];
@@ -189,8 +189,8 @@ static void two_workers_by_hand(void **state) {
     enum { SAMPLES = 4, BY_HAND = 5 };
     static const double x[] = {1, 2, -1, -1}, target[] = {0.5, -1.5, 2.5, -0.5};
     char data[700];
-    snprintf(data, sizeof data, "data={set: csv, train: %s, val: %s, normalize: off}",
-             scratch_path("line.csv"), scratch_path("line.csv"));
+    snprintf(data, sizeof data, "data={set: csv, train: %s, val: %s, normalize: off}", scratch_path("line.csv"),
+             scratch_path("line.csv"));
     FILE *f = fopen(scratch_path("line.csv"), "w");
     assert_non_null(f);
     for (int i = 0; i < SAMPLES; i++) fprintf(f, "%g,%g\n", x[i], target[i]);
@@ -236,8 +236,8 @@ static void two_workers_by_hand(void **state) {
 static void in_turn_gives_the_same_bits(void **state) {
     (void)state;
     char first[2 * SHA256_TEXT] = "", these[2 * SHA256_TEXT];
-    static const char *const bounds[] = {"dp.staleness=1", "dp.staleness=4",
-                                         "dp.staleness=unbounded", "dp.staleness=1"};
+    static const char *const bounds[] = {"dp.staleness=1", "dp.staleness=4", "dp.staleness=unbounded",
+                                         "dp.staleness=1"};
     for (int i = 0; i < 4; i++) {
         const char *const more[] = {bounds[i], "devices=cpu:4", "train=60st", "eval=20st", NULL};
         disturb = i ? any_sleeps : NULL;
@@ -258,8 +258,7 @@ static void in_turn_gives_the_same_bits(void **state) {
 /* While a worker computes, each of the three others can have at most 2 N + 1 gradients applied: N to
  * come up with it, and N + 1 until the last that it may have begun. */
 static long long lead_of(const char *bound, long long n) {
-    const char *const more[] = {bound,       "devices=cpu:4",       "train=100st",
-                                "eval=50st", "deterministic=false", NULL};
+    const char *const more[] = {bound, "devices=cpu:4", "train=100st", "eval=50st", "deterministic=false", NULL};
     assert_ok(run(more));
     print_message("%s: at most %lld steps ahead, gradients %.2f (at most %.0f) updates old, idle "
                   "%.0f %%\n",
@@ -302,8 +301,7 @@ static void all_meet(void **state) {
         for (int step = 1; step <= 60; step++) {
             bool meets = step % 7 == 0 || step % 11 == 0 || step == 60;
             for (int r = 0; r < RANKS; r++) assert_int_equal(*met[r][step] != '\0', meets);
-            for (int r = 1; r < RANKS && meets; r++)
-                assert_string_equal(met[r][step], met[0][step]);
+            for (int r = 1; r < RANKS && meets; r++) assert_string_equal(met[r][step], met[0][step]);
             meetings += meets;
         }
         assert_int_equal(meetings, 14);
@@ -319,12 +317,8 @@ static void alone_it_is_plain_training(void **state) {
                                           {"dp.staleness=2", "deterministic=true"},
                                           {"dp.staleness=2", "deterministic=false"}};
     for (int i = 0; i < 3; i++) {
-        const char *const more[] = {ways[i][0],
-                                    ways[i][1],
-                                    "devices=cpu:1",
-                                    "train=45st",
-                                    "optimizer={name: adam, clip: 1}",
-                                    NULL};
+        const char *const more[] = {
+            ways[i][0], ways[i][1], "devices=cpu:1", "train=45st", "optimizer={name: adam, clip: 1}", NULL};
         assert_ok(run(more));
         if (i) assert_string_equal(weights, first);
         if (i) assert_true(most_age == 0);
@@ -335,8 +329,7 @@ static void alone_it_is_plain_training(void **state) {
 /* Long before the deadline of any call, but for who hangs. */
 static void told(enum error (*what)(void), const char *order, enum error err, const char *words) {
     const char *timeout = err == ERR_TIMEOUT ? "comm.timeout=2s" : "comm.timeout=60s";
-    const char *const more[] = {
-        "dp.staleness=unbounded", "devices=cpu:4", "train=100000st", order, timeout, NULL};
+    const char *const more[] = {"dp.staleness=unbounded", "devices=cpu:4", "train=100000st", order, timeout, NULL};
     disturb = what;
     int64_t began = clock_ns();
     assert_fails(err, run(more));
@@ -353,8 +346,7 @@ static void failures_have_names(void **state) {
     for (int i = 0; i < 2; i++) {
         told(second_fails, orders[i], ERR_DATA, "broken on purpose");
         told(server_fails, orders[i], ERR_DATA, "broken on purpose");
-        told(second_hangs, orders[i], ERR_TIMEOUT,
-             "rank 2 has not come with its gradient of step 6");
+        told(second_hangs, orders[i], ERR_TIMEOUT, "rank 2 has not come with its gradient of step 6");
     }
 }
 

@@ -16,8 +16,7 @@
 #include <unistd.h>
 
 /* ---- reading ---- */
-static const struct http_rules loopback = {0},
-                               open_to_all = {.name = "gpu7.example", .host = "gpu7"};
+static const struct http_rules loopback = {0}, open_to_all = {.name = "gpu7.example", .host = "gpu7"};
 
 static int status_of(const char *head, const struct http_rules *rules) {
     struct http_request r;
@@ -35,14 +34,13 @@ static int target(const char *line) {
 
 static void targets(void **state) {
     (void)state;
-    static const char *const good[] = {"GET / HTTP/1.1", "GET /api/run HTTP/1.1",
-                                       "GET /api/ranks HTTP/1.0", "GET /api/metrics HTTP/1.1",
-                                       "GET /api/metrics?since=120 HTTP/1.1"};
-    static const char *const missing[] = {
-        "GET /../../etc/passwd HTTP/1.1", "GET /api/../run HTTP/1.1",  "GET /%2e%2e/ HTTP/1.1",
-        "GET /api/metrics/ HTTP/1.1",     "GET //api/run HTTP/1.1",    "GET * HTTP/1.1",
-        "GET http://localhost/ HTTP/1.1", "GET /favicon.ico HTTP/1.1", "GET /api/run# HTTP/1.1",
-        "GET /resolved.yaml HTTP/1.1"};
+    static const char *const good[] = {"GET / HTTP/1.1", "GET /api/run HTTP/1.1", "GET /api/ranks HTTP/1.0",
+                                       "GET /api/metrics HTTP/1.1", "GET /api/metrics?since=120 HTTP/1.1"};
+    static const char *const missing[] = {"GET /../../etc/passwd HTTP/1.1", "GET /api/../run HTTP/1.1",
+                                          "GET /%2e%2e/ HTTP/1.1",          "GET /api/metrics/ HTTP/1.1",
+                                          "GET //api/run HTTP/1.1",         "GET * HTTP/1.1",
+                                          "GET http://localhost/ HTTP/1.1", "GET /favicon.ico HTTP/1.1",
+                                          "GET /api/run# HTTP/1.1",         "GET /resolved.yaml HTTP/1.1"};
     static const char *const bad[] = {"GET",
                                       "GET /",
                                       "",
@@ -58,15 +56,13 @@ static void targets(void **state) {
                                       "GET /?since=1 HTTP/1.1",
                                       "GET /\x01 HTTP/1.1",
                                       "GET /\xff HTTP/1.1"};
-    static const char *const methods[] = {"POST / HTTP/1.1", "HEAD / HTTP/1.1", "get / HTTP/1.1",
-                                          "OPTIONS / HTTP/1.1", "DELETE /api/run HTTP/1.1"};
+    static const char *const methods[] = {"POST / HTTP/1.1", "HEAD / HTTP/1.1", "get / HTTP/1.1", "OPTIONS / HTTP/1.1",
+                                          "DELETE /api/run HTTP/1.1"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) assert_int_equal(target(good[i]), 200);
-    for (size_t i = 0; i < sizeof missing / sizeof *missing; i++)
-        assert_int_equal(target(missing[i]), 404);
+    for (size_t i = 0; i < sizeof missing / sizeof *missing; i++) assert_int_equal(target(missing[i]), 404);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (target(bad[i]) != 400) fail_msg("taken: '%s'", bad[i]);
-    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
-        assert_int_equal(target(methods[i]), 405);
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) assert_int_equal(target(methods[i]), 405);
     assert_int_equal(target("GET / HTTP/2.0"), 505);
     struct http_request r;
     const char *wrong, *head = "GET /api/metrics?since=120 HTTP/1.1\r\nHost: [::1]:80\r\n\r\n";
@@ -110,8 +106,7 @@ static void headers(void **state) {
                                       "Host: localhost\r\nno colon\r\n",
                                       "Host: localhost\r\nX: a\nY: b\r\n",
                                       "Host: localhost\r\nX: \x7f\r\n"};
-    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
-        assert_int_equal(with_headers(ours[i], &loopback), 200);
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++) assert_int_equal(with_headers(ours[i], &loopback), 200);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (with_headers(others[i], &loopback) != 403) fail_msg("not refused: %s", others[i]);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
@@ -125,8 +120,7 @@ static void headers(void **state) {
  * than what is there read (the copy ends where the text does). */
 static void anything_is_answered(void **state) {
     (void)state;
-    static const char head[] =
-        "GET /api/metrics?since=1 HTTP/1.1\r\nHost: [::1]:80\r\nA: b\r\n\r\n";
+    static const char head[] = "GET /api/metrics?since=1 HTTP/1.1\r\nHost: [::1]:80\r\nA: b\r\n\r\n";
     enum { N = sizeof head - 1 };
     struct http_request r;
     const char *wrong;
@@ -179,9 +173,8 @@ static int tear_down(void **state) {
 }
 
 static int dial(void) {
-    struct sockaddr_in a = {.sin_family = AF_INET,
-                            .sin_port = htons((uint16_t)port),
-                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in a = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct timeval limit = {10, 0};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0);
@@ -228,8 +221,7 @@ static void answers_and_refuses(void **state) {
 static void pieces(void **state) {
     (void)state;
     int fd = dial();
-    for (size_t i = 0; i < sizeof get - 1; i++)
-        assert_int_equal(send(fd, get + i, 1, MSG_NOSIGNAL), 1);
+    for (size_t i = 0; i < sizeof get - 1; i++) assert_int_equal(send(fd, get + i, 1, MSG_NOSIGNAL), 1);
     assert_true(hear(fd, text, sizeof text) > 0);
     assert_int_equal(strncmp(text, "HTTP/1.1 200", 12), 0);
     close(fd);
@@ -297,8 +289,7 @@ static void no_descriptors(void **state) {
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &before);
     nanosleep(&pause, NULL);
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &after);
-    double cpu =
-        (double)(after.tv_sec - before.tv_sec) + (double)(after.tv_nsec - before.tv_nsec) * 1e-9;
+    double cpu = (double)(after.tv_sec - before.tv_sec) + (double)(after.tv_nsec - before.tv_nsec) * 1e-9;
     while (n > 0) close(held[--n]);
     setrlimit(RLIMIT_NOFILE, &was);
     assert_true(cpu < 0.2);

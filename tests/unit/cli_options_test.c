@@ -64,8 +64,7 @@ static const struct option options[] = {
     {"--quiet", NULL, "another", CONFIG_BOOL, AT(quiet), .also = "-q"},
     {"--json", NULL, "a format", CONFIG_ENUM, AT(format), 1},
     {"--csv", NULL, "a format", CONFIG_ENUM, AT(format), 2},
-    {"-o", "FILE", "to", CONFIG_STRING, AT(output), .wants = "the name of a file",
-     .also = "--output"},
+    {"-o", "FILE", "to", CONFIG_STRING, AT(output), .wants = "the name of a file", .also = "--output"},
     {"--count", "N", "how many", CONFIG_INT, AT(count), 1, 64, .wants = "a number of things"},
     {"--from-here", "N", "no upper bound", CONFIG_INT, AT(free), 3, -1},
     {"--real", "X", "a real", CONFIG_REAL, AT(real), 0, 1},
@@ -74,8 +73,7 @@ static const struct option options[] = {
     {"--kind", NULL, "a choice", CONFIG_ENUM, AT(kind), .choices = "one|two|three"},
     {"--word", "W", "one of a list", CONFIG_ENUM, AT(word), .word = word_name, .wants = "letter"},
     {"--colour", "C", "any, or one of a list", CONFIG_STRING, AT(colour), .word = word_name},
-    {"--pair", "NxN", "read by a function", .at = AT(numbers), .read = read_pair,
-     .wants = "two numbers as in 2x3"},
+    {"--pair", "NxN", "read by a function", .at = AT(numbers), .read = read_pair, .wants = "two numbers as in 2x3"},
     {"--odd", "O", "never right", .at = AT(numbers), .read = read_told},
     {"--tag", "TAG", "repeated", .at = AT(tags), .max = 3, .many = OPTION_LIST},
     OPTION_SET(config, "changes one key"),
@@ -96,11 +94,9 @@ static const struct option first_options[] = {
     {"-n", "N", "how many", CONFIG_INT, AT(count), 1, 9, .missing = "how many? (-n N)"},
     {"PROGRAM", NULL, NULL, .at = AT(rest), .many = OPTION_REST, .missing = "which program?"},
     {0}};
-static const struct option second_options[] = {{"--flag", NULL, "a flag", CONFIG_BOOL, AT(flag)},
-                                               {0}};
-static const struct command forms[] = {
-    {"first", "takes a program", OPTIONS(first_options), .run = run},
-    {"second", "takes nothing", OPTIONS(second_options), .run = run}};
+static const struct option second_options[] = {{"--flag", NULL, "a flag", CONFIG_BOOL, AT(flag)}, {0}};
+static const struct command forms[] = {{"first", "takes a program", OPTIONS(first_options), .run = run},
+                                       {"second", "takes nothing", OPTIONS(second_options), .run = run}};
 static const struct command several = {
     .name = "several",
     .summary = "has forms",
@@ -149,8 +145,7 @@ static void every_type_is_read(void **state) {
     (void)state;
     accepted(&command, "here");
     assert_string_equal(got.path, "here");
-    assert_true(!got.flag && got.format == 0 && got.kind == -1 && got.real == 0.5 &&
-                !got.tags.of[0]);
+    assert_true(!got.flag && got.format == 0 && got.kind == -1 && got.real == 0.5 && !got.tags.of[0]);
     accepted(&command, "--flag -q --json -o file --count 64 --from-here 1000000000000 --real 0.25 "
                        "--size 64KB --time 250ms --kind two --word gamma --colour mauve here "
                        "--pair 3x4 --tag a --tag=b");
@@ -172,7 +167,7 @@ static void values_are_joined_or_separate(void **state) {
     accepted(&command, "x -o=file --from_here 5 --count 2 --count 7 --json --csv");
     assert_string_equal(got.output, "file");
     assert_true(got.free == 5 && got.count == 7 && got.format == 2); /* the last one counts */
-    accepted(&command, "x -o --flag --real 0"); /* a value may look like an option */
+    accepted(&command, "x -o --flag --real 0");                      /* a value may look like an option */
     assert_string_equal(got.output, "--flag");
     assert_true(!got.flag);
 }
@@ -252,8 +247,7 @@ static void mistakes_are_told(void **state) {
         {"a --tag 1 --tag 2 --tag 3 --tag 4", "more than 3 --tag options"},
     };
     (void)state;
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
-        refused(&command, wrong[i][0], wrong[i][1]);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) refused(&command, wrong[i][0], wrong[i][1]);
     refused(&command, "a --nonsense", "\nusage: engine test PATH [MORE] [--flag] ");
     refused(&command, "a --nonsense", "\nhint: engine help test\n");
     char line[4096] = "a";
@@ -263,8 +257,7 @@ static void mistakes_are_told(void **state) {
 
 static void mistakes_of_forms_are_told(void **state) {
     (void)state;
-    refused(&several, "",
-            "error: first or second?\nusage: engine several first [--only X] -n N PROG");
+    refused(&several, "", "error: first or second?\nusage: engine several first [--only X] -n N PROG");
     refused(&several, "third", "first or second, not 'third'");
     refused(&several, "third", "\n       engine several second [--flag]\n");
     refused(&several, "second --only x", "--only is for first");
@@ -274,8 +267,7 @@ static void mistakes_of_forms_are_told(void **state) {
 }
 
 static void one_of_a_kind(void **state) {
-    static const struct option rows[] = {
-        {"PATH", NULL, NULL, CONFIG_STRING, AT(path), .one = "path"}, {0}};
+    static const struct option rows[] = {{"PATH", NULL, NULL, CONFIG_STRING, AT(path), .one = "path"}, {0}};
     static const struct command one = {"one", "takes a path", OPTIONS(rows), .run = run};
     (void)state;
     refused(&one, "a b", "one path at a time, got 'a' and 'b'\nusage: engine one [PATH]\n");

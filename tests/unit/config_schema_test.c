@@ -51,8 +51,7 @@ static const struct config_field adam_fields[] = {
 };
 static void adam_check(const void *config, const struct node *at, struct config_errors *e) {
     const struct adam_config *c = config;
-    if (c->betas.count != 2)
-        config_error(e, node_get(at, "betas"), false, "betas are two, not %d", c->betas.count);
+    if (c->betas.count != 2) config_error(e, node_get(at, "betas"), false, "betas are two, not %d", c->betas.count);
 }
 static const struct config_section optims[] = {
     {.name = "sgd", .fields = sgd_fields, .size = sizeof(struct sgd_config)},
@@ -81,24 +80,14 @@ struct linear_config {
     bool bias;
 };
 static const struct config_field linear_fields[] = {
-    {.key = "units",
-     .type = CONFIG_INT,
-     .offset = offsetof(struct linear_config, units),
-     .min = 1,
-     .max = 1000},
-    {.key = "bias",
-     .type = CONFIG_BOOL,
-     .offset = offsetof(struct linear_config, bias),
-     .standard = "true"},
+    {.key = "units", .type = CONFIG_INT, .offset = offsetof(struct linear_config, units), .min = 1, .max = 1000},
+    {.key = "bias", .type = CONFIG_BOOL, .offset = offsetof(struct linear_config, bias), .standard = "true"},
     {.key = NULL},
 };
 static const struct config_field no_fields[] = {{.key = NULL}};
 static const struct config_section layers[] = {
     {.name = "relu", .fields = no_fields},
-    {.name = "linear",
-     .fields = linear_fields,
-     .size = sizeof(struct linear_config),
-     .shorthand = "units"},
+    {.name = "linear", .fields = linear_fields, .size = sizeof(struct linear_config), .shorthand = "units"},
 };
 static const struct config_section *layer_at(int i) {
     return &layers[i];
@@ -142,11 +131,8 @@ static const struct config_field batch_fields[] = {
      .max = 256},
     {.key = NULL},
 };
-static const struct config_section batch_section = {.name = "batch",
-                                                    .fields = batch_fields,
-                                                    .size = sizeof(struct batch),
-                                                    .shorthand = "size",
-                                                    .help = "How much"};
+static const struct config_section batch_section = {
+    .name = "batch", .fields = batch_fields, .size = sizeof(struct batch), .shorthand = "size", .help = "How much"};
 static const struct config_field optimizer_fields[] = {
     {.key = "",
      .type = CONFIG_VARIANT,
@@ -173,36 +159,13 @@ static const struct config_field all_fields[] = {
      .standard = "auto",
      .choices = "auto",
      .word = -7},
-    {.key = "bytes",
-     .type = CONFIG_BYTES,
-     .offset = AT(bytes),
-     .standard = "25MB",
-     .min = 1,
-     .max = 1 << 30},
-    {.key = "ratio",
-     .type = CONFIG_REAL,
-     .offset = AT(ratio),
-     .standard = "0.5",
-     .min = 0,
-     .max = 1},
+    {.key = "bytes", .type = CONFIG_BYTES, .offset = AT(bytes), .standard = "25MB", .min = 1, .max = 1 << 30},
+    {.key = "ratio", .type = CONFIG_REAL, .offset = AT(ratio), .standard = "0.5", .min = 0, .max = 1},
     {.key = "seconds", .type = CONFIG_SECONDS, .offset = AT(seconds), .standard = "60s"},
-    {.key = "percent",
-     .type = CONFIG_SHARE,
-     .offset = AT(share),
-     .standard = "50%",
-     .min = 0,
-     .max = 2},
+    {.key = "percent", .type = CONFIG_SHARE, .offset = AT(share), .standard = "50%", .min = 0, .max = 2},
     {.key = "text", .type = CONFIG_STRING, .offset = AT(text), .standard = "hello"},
-    {.key = "metric",
-     .type = CONFIG_STRING,
-     .offset = AT(metric),
-     .standard = "off",
-     .choices = "off|loss|accuracy"},
-    {.key = "choice",
-     .type = CONFIG_ENUM,
-     .offset = AT(choice),
-     .standard = "ring",
-     .choices = "auto|tree|ring"},
+    {.key = "metric", .type = CONFIG_STRING, .offset = AT(metric), .standard = "off", .choices = "off|loss|accuracy"},
+    {.key = "choice", .type = CONFIG_ENUM, .offset = AT(choice), .standard = "ring", .choices = "auto|tree|ring"},
     {.key = "span", .type = CONFIG_SPAN, .offset = AT(span), .standard = "5ep"},
     {.key = "often",
      .type = CONFIG_SPAN,
@@ -213,31 +176,15 @@ static const struct config_field all_fields[] = {
      .max = 1e15},
     {.key = "ints", .type = CONFIG_INTS, .offset = AT(ints), .standard = "3", .min = 1, .max = 9},
     {.key = "spans", .type = CONFIG_SPANS, .offset = AT(spans), .standard = "[]"},
-    {.key = "words",
-     .type = CONFIG_ENUMS,
-     .offset = AT(words),
-     .standard = "[two]",
-     .choices = "one|two|three"},
-    {.key = "layers",
-     .type = CONFIG_VARIANTS,
-     .offset = AT(layers),
-     .standard = "[]",
-     .extra = &layer_kinds},
+    {.key = "words", .type = CONFIG_ENUMS, .offset = AT(words), .standard = "[two]", .choices = "one|two|three"},
+    {.key = "layers", .type = CONFIG_VARIANTS, .offset = AT(layers), .standard = "[]", .extra = &layer_kinds},
     {.key = "node", .type = CONFIG_NODE, .offset = AT(node), .standard = "mlp", .extra = "zoo"},
     {.key = "batch", .type = CONFIG_SECTION, .offset = AT(batch), .extra = &batch_section},
-    {.key = "optimizer",
-     .type = CONFIG_SECTION,
-     .offset = AT(optimizer),
-     .extra = &optimizer_section},
-    {.key = "schedule",
-     .type = CONFIG_VARIANT,
-     .offset = AT(schedule),
-     .standard = "sgd",
-     .extra = &optim_kinds},
+    {.key = "optimizer", .type = CONFIG_SECTION, .offset = AT(optimizer), .extra = &optimizer_section},
+    {.key = "schedule", .type = CONFIG_VARIANT, .offset = AT(schedule), .standard = "sgd", .extra = &optim_kinds},
     {.key = NULL},
 };
-static const struct config_section all = {
-    .name = "all", .fields = all_fields, .size = sizeof(struct all)};
+static const struct config_section all = {.name = "all", .fields = all_fields, .size = sizeof(struct all)};
 
 /* ---- reading ---- */
 
@@ -313,14 +260,13 @@ static void defaults(void **state) {
 
 static void values(void **state) {
     struct fixture *f = *state;
-    struct all *c = read_good(
-        f,
-        "flag: true\ncount: 9223372036854775807\nautomatic: -3\nbytes: 64KB\nratio: 5e-4\n"
-        "seconds: 250ms\npercent: 150%\ntext: 'no'\nmetric: loss\nchoice: auto\nspan: "
-        "0.5ep\noften: "
-        "200st\n"
-        "ints: [1, 2]\nspans: [3ep, 5st]\nwords: [three, one]\nnode: {a: [1]}\nbatch: 64\n",
-        NULL);
+    struct all *c = read_good(f,
+                              "flag: true\ncount: 9223372036854775807\nautomatic: -3\nbytes: 64KB\nratio: 5e-4\n"
+                              "seconds: 250ms\npercent: 150%\ntext: 'no'\nmetric: loss\nchoice: auto\nspan: "
+                              "0.5ep\noften: "
+                              "200st\n"
+                              "ints: [1, 2]\nspans: [3ep, 5st]\nwords: [three, one]\nnode: {a: [1]}\nbatch: 64\n",
+                              NULL);
     assert_true(c->flag);
     assert_int_equal(c->count, INT64_MAX);
     assert_int_equal(c->automatic, -3);
@@ -348,8 +294,7 @@ static void variants(void **state) {
     struct all *c = read_good(f, "optimizer: adam\nschedule: {name: adam, lr: 2}\n", NULL);
     assert_int_equal(c->optimizer.kind.index, 1);
     struct adam_config *adam = c->optimizer.kind.config;
-    assert_true(adam->lr == 0.001 && adam->betas.count == 2 &&
-                ((double *)adam->betas.items)[1] == 0.999);
+    assert_true(adam->lr == 0.001 && adam->betas.count == 2 && ((double *)adam->betas.items)[1] == 0.999);
     assert_int_equal(c->schedule.index, 1);
     assert_true(((struct adam_config *)c->schedule.config)->lr == 2);
     c = read_good(f, "optimizer: {lr: 3, clip: 1, name: sgd, momentum: 0.9}\n", NULL);
@@ -395,8 +340,7 @@ static void sets(void **state) {
     assert_true(((struct adam_config *)c->optimizer.kind.config)->lr == 0.25);
     c = read_good(f, "", "optimizer.lr=0.25\noptimizer.clip=2");
     assert_int_equal(c->optimizer.kind.index, 0);
-    assert_true(((struct sgd_config *)c->optimizer.kind.config)->lr == 0.25 &&
-                c->optimizer.clip == 2);
+    assert_true(((struct sgd_config *)c->optimizer.kind.config)->lr == 0.25 && c->optimizer.clip == 2);
     c = read_good(f, "optimizer: adam\n", "optimizer.clip=2\noptimizer.name=sgd");
     assert_int_equal(c->optimizer.kind.index, 0);
     c = read_good(f, "schedule: adam\n", "schedule.lr=4");
@@ -404,18 +348,15 @@ static void sets(void **state) {
     c = read_good(f, "node: lenet\n", "node.width=2");
     assert_string_equal(node_get(c->node, "zoo")->text, "lenet");
     assert_string_equal(node_get(c->node, "width")->text, "2");
-    c = read_good(f, "layers: [linear: 10, relu]\n",
-                  "layers[0].linear.bias=false\nlayers[1].relu.name=r");
+    c = read_good(f, "layers: [linear: 10, relu]\n", "layers[0].linear.bias=false\nlayers[1].relu.name=r");
     const struct config_variant *v = c->layers.items;
-    assert_true(((struct linear_config *)v[0].config)->units == 10 &&
-                !((struct linear_config *)v[0].config)->bias);
+    assert_true(((struct linear_config *)v[0].config)->units == 10 && !((struct linear_config *)v[0].config)->bias);
     assert_string_equal(((struct layer_common *)v[1].common_config)->name, "r");
 }
 
 static void completed(void **state) {
     struct fixture *f = *state;
-    read_good(f, "batch: 64\nlayers: [relu, linear: 3]\noptimizer: {clip: 1, lr: 2}\n",
-              "node.width=2\nflag=true");
+    read_good(f, "batch: 64\nlayers: [relu, linear: 3]\noptimizer: {clip: 1, lr: 2}\n", "node.width=2\nflag=true");
     const char *text = tree_write(f->root, true, f->pool);
     assert_string_equal(text, "flag: true  # --set\n"
                               "count: 1  # default\n"
@@ -452,8 +393,7 @@ static void completed(void **state) {
                               "  lr: 0.1  # default\n"
                               "  momentum: 0  # default\n");
     const char *plain = tree_write(f->root, false, f->pool);
-    assert_ok(
-        config_read(&all, f->root, f->pool, f->e, &f->out)); /* reading twice changes nothing */
+    assert_ok(config_read(&all, f->root, f->pool, f->e, &f->out)); /* reading twice changes nothing */
     assert_string_equal(tree_write(f->root, false, f->pool), plain);
     read_good(f, text, NULL);
     assert_string_equal(tree_write(f->root, false, f->pool), plain);
@@ -466,24 +406,18 @@ static const struct {
 } wrong[] = {
     {"falg: true", NULL, "c.yaml:1:1: error: unknown key 'falg'\n... did you mean 'flag'?"},
     {"zebra: true", NULL, "c.yaml:1:1: error: unknown key 'zebra'\n..."},
-    {"momentum: 1", NULL,
-     "c.yaml:1:1: error: unknown key 'momentum'\n... did you mean 'optimizer.momentum'?"},
-    {"shards: 1", NULL,
-     "c.yaml:1:1: error: unknown key 'shards'\n... did you mean 'batch.shards'?"},
-    {"batch: {siez: 1}", NULL,
-     "c.yaml:1:9: error: unknown key 'siez' in 'batch'\n... did you mean 'size'?"},
+    {"momentum: 1", NULL, "c.yaml:1:1: error: unknown key 'momentum'\n... did you mean 'optimizer.momentum'?"},
+    {"shards: 1", NULL, "c.yaml:1:1: error: unknown key 'shards'\n... did you mean 'batch.shards'?"},
+    {"batch: {siez: 1}", NULL, "c.yaml:1:9: error: unknown key 'siez' in 'batch'\n... did you mean 'size'?"},
     {"optimizer: {name: sgd, momentun: 1}", NULL,
      "c.yaml:1:24: error: unknown key 'momentun' in 'optimizer'\n... did you mean 'momentum'?"},
     {"optimizer: {betas: 1}", NULL,
      "c.yaml:1:13: error: unknown key 'betas' in 'optimizer'\n... 'betas' belongs to 'adam'"},
-    {"optimizer: {nmae: sgd}", NULL,
-     "c.yaml:1:13: error: unknown key 'nmae' in 'optimizer'\n... did you mean 'name'?"},
+    {"optimizer: {nmae: sgd}", NULL, "c.yaml:1:13: error: unknown key 'nmae' in 'optimizer'\n... did you mean 'name'?"},
     {"layers: [linear: {unit: 3}]", NULL,
      "c.yaml:1:19: error: unknown key 'unit' in 'layers[0].linear'\n... did you mean 'units'?"},
-    {"flag: yes", NULL,
-     "c.yaml:1:7: error: 'flag' must be true or false, got \"yes\"\n... did you mean 'true'?"},
-    {"flag: off", NULL,
-     "c.yaml:1:7: error: 'flag' must be true or false, got \"off\"\n... did you mean 'false'?"},
+    {"flag: yes", NULL, "c.yaml:1:7: error: 'flag' must be true or false, got \"yes\"\n... did you mean 'true'?"},
+    {"flag: off", NULL, "c.yaml:1:7: error: 'flag' must be true or false, got \"off\"\n... did you mean 'false'?"},
     {"flag: 1", NULL, "c.yaml:1:7: error: 'flag' must be true or false, got \"1\"\n..."},
     {"flag:", NULL, "c.yaml:1:6: error: 'flag' must be true or false, got nothing\n..."},
     {"count: 0", NULL, "c.yaml:1:8: error: 'count' must be an integer >= 1, got \"0\"\n..."},
@@ -498,20 +432,14 @@ static const struct {
     {"automatic: atuo", NULL,
      "c.yaml:1:12: error: 'automatic' must be auto or an integer, got \"atuo\"\n... did you mean "
      "'auto'?"},
-    {"bytes: 25mb", NULL,
-     "c.yaml:1:8: error: 'bytes' must be a size such as 64KB or 25MB, got \"25mb\"\n..."},
+    {"bytes: 25mb", NULL, "c.yaml:1:8: error: 'bytes' must be a size such as 64KB or 25MB, got \"25mb\"\n..."},
     {"bytes: 2GB", NULL, "c.yaml:1:8: error: 'bytes' must be at most 1073741824, got \"2GB\"\n..."},
     {"ratio: 1.5", NULL, "c.yaml:1:8: error: 'ratio' must be at most 1, got \"1.5\"\n..."},
-    {"ratio: nan", NULL,
-     "c.yaml:1:8: error: 'ratio' must be a number from 0 to 1, got \"nan\"\n..."},
-    {"ratio: .inf", NULL,
-     "c.yaml:1:8: error: 'ratio' must be a number from 0 to 1, got \".inf\"\n..."},
-    {"ratio: 1e999", NULL,
-     "c.yaml:1:8: error: 'ratio' must be a number from 0 to 1, got \"1e999\"\n..."},
-    {"percent: 201%", NULL,
-     "c.yaml:1:10: error: 'percent' must be at most 200%, got \"201%\"\n..."},
-    {"percent: half", NULL,
-     "c.yaml:1:10: error: 'percent' must be a share such as 50% or 0.5, got \"half\"\n..."},
+    {"ratio: nan", NULL, "c.yaml:1:8: error: 'ratio' must be a number from 0 to 1, got \"nan\"\n..."},
+    {"ratio: .inf", NULL, "c.yaml:1:8: error: 'ratio' must be a number from 0 to 1, got \".inf\"\n..."},
+    {"ratio: 1e999", NULL, "c.yaml:1:8: error: 'ratio' must be a number from 0 to 1, got \"1e999\"\n..."},
+    {"percent: 201%", NULL, "c.yaml:1:10: error: 'percent' must be at most 200%, got \"201%\"\n..."},
+    {"percent: half", NULL, "c.yaml:1:10: error: 'percent' must be a share such as 50% or 0.5, got \"half\"\n..."},
     {"seconds: 5 minutes", NULL,
      "c.yaml:1:10: error: 'seconds' must be a time such as 250ms, 10s or 2m, got \"5 "
      "minutes\"\n..."},
@@ -537,8 +465,7 @@ static const struct {
     {"often: 0ep", NULL,
      "c.yaml:1:8: error: 'often' must be off or a length such as 5ep (epochs) or 200st (steps), "
      "got \"0ep\"\n..."},
-    {"ints: [1, x]", NULL,
-     "c.yaml:1:11: error: 'ints[1]' must be an integer from 1 to 9, got \"x\"\n..."},
+    {"ints: [1, x]", NULL, "c.yaml:1:11: error: 'ints[1]' must be an integer from 1 to 9, got \"x\"\n..."},
     {"ints: 10", NULL, "c.yaml:1:7: error: 'ints' must be at most 9, got \"10\"\n..."},
     {"ints: {a: 1}", NULL,
      "c.yaml:1:7: error: 'ints' must be an integer from 1 to 9, or a list of them, got a map\n..."},
@@ -563,13 +490,11 @@ static const struct {
      "c.yaml:1:10: error: 'layers[0]' must be one name with its keys, got a list\n... write {name: "
      "{key: value, ...}}, all "
      "keys inside the inner braces"},
-    {"layers: [relu: 3]", NULL,
-     "c.yaml:1:16: error: 'layers[0].relu' must be a map of keys, got \"3\"\n..."},
+    {"layers: [relu: 3]", NULL, "c.yaml:1:16: error: 'layers[0].relu' must be a map of keys, got \"3\"\n..."},
     {"layers: [linear: x]", NULL,
      "c.yaml:1:18: error: 'layers[0].linear' must be an integer from 1 to 1000, got \"x\"\n..."},
     {"batch: 256k", NULL, "c.yaml:1:8: error: 'batch' must be an integer >= 1, got \"256k\"\n..."},
-    {"batch: {size: 256k}", NULL,
-     "c.yaml:1:15: error: 'batch.size' must be an integer >= 1, got \"256k\"\n..."},
+    {"batch: {size: 256k}", NULL, "c.yaml:1:15: error: 'batch.size' must be an integer >= 1, got \"256k\"\n..."},
     {"batch: [1]", NULL, "c.yaml:1:8: error: 'batch' must be an integer >= 1, got a list\n..."},
     {"optimizer: sdg", NULL,
      "c.yaml:1:12: error: 'optimizer' must be one of sgd, adam, got \"sdg\"\n... did you mean "
@@ -577,18 +502,14 @@ static const struct {
     {"optimizer: {name: sdg, foo: 1}", NULL, /* whose keys they are is not known: one error */
      "c.yaml:1:19: error: 'optimizer.name' must be one of sgd, adam, got \"sdg\"\n... did you mean "
      "'sgd'?"},
-    {"optimizer: [sgd]", NULL,
-     "c.yaml:1:12: error: 'optimizer' must be one of sgd, adam, got a list\n..."},
-    {"optimizer: {name: adam, betas: [0.9]}", NULL,
-     "c.yaml:1:32: error: betas are two, not 1\n..."},
+    {"optimizer: [sgd]", NULL, "c.yaml:1:12: error: 'optimizer' must be one of sgd, adam, got a list\n..."},
+    {"optimizer: {name: adam, betas: [0.9]}", NULL, "c.yaml:1:32: error: betas are two, not 1\n..."},
     {"schedule: {name: adam, momentum: 1}", NULL,
      "c.yaml:1:24: error: unknown key 'momentum' in 'schedule'\n... 'momentum' belongs to 'sgd'"},
     {"text: \"\\e[31m\"\nchoice: \"\\e[31m\"", NULL,
      "c.yaml:2:9: error: 'choice' must be one of auto, tree, ring, got \"?[31m\"\n..."},
-    {"", "optimizer.lr=fast",
-     "--set optimizer.lr=fast: error: 'optimizer.lr' must be a number > 0, got \"fast\"\n"},
-    {"", "optimiser.lr=1",
-     "--set optimiser.lr=1: error: unknown key 'optimiser'\n      did you mean 'optimizer'?"},
+    {"", "optimizer.lr=fast", "--set optimizer.lr=fast: error: 'optimizer.lr' must be a number > 0, got \"fast\"\n"},
+    {"", "optimiser.lr=1", "--set optimiser.lr=1: error: unknown key 'optimiser'\n      did you mean 'optimizer'?"},
     {"", "flag.x=1", "--set flag.x=1: error: 'flag' must be true or false, got a map\n"},
     {"flag: true", "flag.x=1", "c.yaml:1:7: error: 'flag' must be true or false, got a map\n..."},
     {"batch: 64", "batch.shards=x",
@@ -599,13 +520,11 @@ static const struct {
 /* expected: the first line; then "... hint" stands for the excerpt and what follows it. */
 static void check_report(const char *report, const char *expected) {
     size_t n = strcspn(expected, "\n");
-    if (strncmp(report, expected, n + 1) != 0)
-        fail_msg("expected:\n%s\ngot:\n%s", expected, report);
+    if (strncmp(report, expected, n + 1) != 0) fail_msg("expected:\n%s\ngot:\n%s", expected, report);
     const char *hint = expected + n + 1;
     bool excerpt = !strncmp(hint, "...", 3);
     if (excerpt) hint += 3 + (hint[3] == ' ');
-    if (excerpt && (!strstr(report, "    1 | ") && !strstr(report, "    2 | ")))
-        fail_msg("no excerpt in:\n%s", report);
+    if (excerpt && (!strstr(report, "    1 | ") && !strstr(report, "    2 | "))) fail_msg("no excerpt in:\n%s", report);
     if (*hint ? !strstr(report, hint) : strstr(report, "did you mean") || strstr(report, "hint:"))
         fail_msg("expected:\n%s\ngot:\n%s", expected, report);
     if (!strstr(report, "\n1 error.\n")) fail_msg("more than one error:\n%s", report);
@@ -623,14 +542,11 @@ static void all_at_once(void **state) {
     struct fixture *f = *state;
     assert_fails(
         ERR_CONFIG,
-        read_text(
-            f, "batch: {size: x, sahrds: 2}\nflag: maybe\nzebra: 1\nlayers: [relu, a, linear: 0]\n",
-            "ratio=2"));
+        read_text(f, "batch: {size: x, sahrds: 2}\nflag: maybe\nzebra: 1\nlayers: [relu, a, linear: 0]\n", "ratio=2"));
     assert_int_equal(config_errors_count(f->e), 7);
     const char *report = config_errors_text(f->e, f->pool);
-    static const char *const order[] = {
-        "c.yaml:1:15:", "c.yaml:1:18:", "c.yaml:2:7:",    "c.yaml:3:1:",
-        "c.yaml:4:16:", "c.yaml:4:27:", "--set ratio=2:", "7 errors.\n"};
+    static const char *const order[] = {"c.yaml:1:15:", "c.yaml:1:18:", "c.yaml:2:7:",    "c.yaml:3:1:",
+                                        "c.yaml:4:16:", "c.yaml:4:27:", "--set ratio=2:", "7 errors.\n"};
     for (size_t i = 0; i < COUNT(order); i++) {
         report = strstr(report, order[i]);
         if (!report) fail_msg("%s is missing or out of order", order[i]);
@@ -664,27 +580,21 @@ static void help(void **state) {
                         "  size             an integer >= 1 (128)\n"
                         "                   Samples\n"
                         "  shards           auto or an integer from 1 to 256 (auto)\n");
-    assert_string_equal(config_help(&all, "batch.size", f->pool),
-                        "size             an integer >= 1 (128)\n"
-                        "                 Samples\n");
-    assert_string_equal(config_help(&all, "choice", f->pool),
-                        "choice           one of auto, tree, ring (ring)\n");
-    assert_string_equal(config_help(&all, "optimizer.lr", f->pool),
-                        "lr               a number > 0 (0.1)\n"
-                        "                 The rate\n");
-    assert_string_equal(
-        config_help(&all, "optimizer.betas", f->pool),
-        "betas            a number from 0 to 1, or a list of them ([0.9, 0.999])\n");
-    assert_string_equal(
-        config_help(&all, "optimizer.adam", f->pool),
-        "adam: Adaptive\n"
-        "lr               a number > 0 (0.001)\n"
-        "betas            a number from 0 to 1, or a list of them ([0.9, 0.999])\n");
+    assert_string_equal(config_help(&all, "batch.size", f->pool), "size             an integer >= 1 (128)\n"
+                                                                  "                 Samples\n");
+    assert_string_equal(config_help(&all, "choice", f->pool), "choice           one of auto, tree, ring (ring)\n");
+    assert_string_equal(config_help(&all, "optimizer.lr", f->pool), "lr               a number > 0 (0.1)\n"
+                                                                    "                 The rate\n");
+    assert_string_equal(config_help(&all, "optimizer.betas", f->pool),
+                        "betas            a number from 0 to 1, or a list of them ([0.9, 0.999])\n");
+    assert_string_equal(config_help(&all, "optimizer.adam", f->pool),
+                        "adam: Adaptive\n"
+                        "lr               a number > 0 (0.001)\n"
+                        "betas            a number from 0 to 1, or a list of them ([0.9, 0.999])\n");
     assert_non_null(config_help(&all, "schedule.adam.lr", f->pool));
     assert_non_null(config_help(&all, "layers.linear.units", f->pool));
     const char *whole = config_help(&all, "", f->pool);
-    for (const struct config_field *field = all_fields; field->key; field++)
-        assert_non_null(strstr(whole, field->key));
+    for (const struct config_field *field = all_fields; field->key; field++) assert_non_null(strstr(whole, field->key));
     assert_null(config_help(&all, "optimizer.momentun", f->pool));
     assert_string_equal(error_message(), "no key 'optimizer.momentun' in the configuration");
     assert_string_equal(error_hint(), "did you mean 'optimizer.momentum'?");

@@ -177,13 +177,11 @@ static const struct {
                        "    1 | a: \"x\\0y\"\n"
                        "      |    ^~~~~~\n"
                        "1 error.\n"},
-    {"a: 1\nb: \xff\xfe\n",
-     "c.yaml:2:4: error: this is no YAML text: invalid leading UTF-8 octet\n1 error.\n"},
+    {"a: 1\nb: \xff\xfe\n", "c.yaml:2:4: error: this is no YAML text: invalid leading UTF-8 octet\n1 error.\n"},
     {"\x7f"
      "ELF\x02\x01",
      "c.yaml:1:1: error: this is no YAML text: control characters are not allowed\n1 error.\n"},
-    {"\x1f\x8b\x08",
-     "c.yaml:1:1: error: this is no YAML text: control characters are not allowed\n1 error.\n"},
+    {"\x1f\x8b\x08", "c.yaml:1:1: error: this is no YAML text: control characters are not allowed\n1 error.\n"},
     {"\"\\e[31m\": 1\n\"\\e[31m\": 2\n", /* nothing in a message steers the terminal */
      "c.yaml:2:1: error: duplicate key '?[31m' (first set at 1:1)\n"
      "    2 | \"\\e[31m\": 2\n"
@@ -199,9 +197,8 @@ static void wrong_texts(void **state) {
         assert_string_equal(config_errors_text(f->e, f->pool), wrong[i].report);
     }
     assert_fails(ERR_CONFIG, parse(f, "a: 1\nb: x\0y\n", 12));
-    assert_string_equal(
-        config_errors_text(f->e, f->pool),
-        "c.yaml:2:5: error: this is no YAML text: control characters are not allowed\n1 error.\n");
+    assert_string_equal(config_errors_text(f->e, f->pool),
+                        "c.yaml:2:5: error: this is no YAML text: control characters are not allowed\n1 error.\n");
 }
 
 /* What can be used stays in the tree, for what else is wrong with it to be told as well. */
@@ -222,11 +219,9 @@ static void long_lines(void **state) {
     assert_fails(ERR_CONFIG, parse(f, text, strlen(text)));
     const char *report = config_errors_text(f->e, f->pool), *line = strchr(report, '\n') + 1;
     const char *caret = strchr(line, '\n') + 1;
-    assert_non_null(
-        strstr(report, "c.yaml:1:307: error: duplicate key 'b' in 'a' (first set at 1:301)\n"));
+    assert_non_null(strstr(report, "c.yaml:1:307: error: duplicate key 'b' in 'a' (first set at 1:301)\n"));
     assert_true(strchr(line, '\n') - line < 120);
-    assert_int_equal(line[strchr(caret, '^') - caret],
-                     'b'); /* the caret stands under the second b */
+    assert_int_equal(line[strchr(caret, '^') - caret], 'b'); /* the caret stands under the second b */
     assert_int_equal(line[strchr(caret, '^') - caret - 2], ',');
 }
 
@@ -252,8 +247,7 @@ static void refuse(struct fixture *f, const char *head, const char *part, int n,
     const char *report = config_errors_text(f->e, f->pool);
     double took = cpu_ms() - before;
     free(text);
-    if (strncmp(report, message, strlen(message)) != 0)
-        fail_msg("expected %s, got %.300s", message, report);
+    if (strncmp(report, message, strlen(message)) != 0) fail_msg("expected %s, got %.300s", message, report);
 #ifndef ENGINE_SANITIZED
     if (took > 100) fail_msg("%s: %g ms", message, took);
 #else
@@ -273,15 +267,11 @@ static void limits(void **state) {
     refuse(f, "", "- ", 500000, "", message);
     refuse(f, "", "? ", 500000, "", message);
     refuse(f, "a: [", "1,", 400000, "]", "c.yaml:1:199995: error: more than 100000 YAML events\n");
-    refuse(f, "a: ", "x", 70000, "\n",
-           "c.yaml:1:4: error: a value of 70000 bytes; at most 65536 are allowed\n");
-    refuse(f, "a: ", "x\n ", 300000, "",
-           "c.yaml:1:4: error: a value of 599999 bytes; at most 65536 are allowed\n");
-    refuse(f, "", "k", 500, ": 1",
-           "c.yaml:1:1: error: a key of 500 bytes; at most 128 are allowed\n");
+    refuse(f, "a: ", "x", 70000, "\n", "c.yaml:1:4: error: a value of 70000 bytes; at most 65536 are allowed\n");
+    refuse(f, "a: ", "x\n ", 300000, "", "c.yaml:1:4: error: a value of 599999 bytes; at most 65536 are allowed\n");
+    refuse(f, "", "k", 500, ": 1", "c.yaml:1:1: error: a key of 500 bytes; at most 128 are allowed\n");
     refuse(f, "", "k: 1\n", 49000, "", "c.yaml:2:1: error: duplicate key 'k' (first set at 1:1)\n");
-    assert_non_null(strstr(config_errors_text(f->e, f->pool),
-                           "\n48999 errors; these are the first hundred.\n"));
+    assert_non_null(strstr(config_errors_text(f->e, f->pool), "\n48999 errors; these are the first hundred.\n"));
     refuse(f, "", "a: 1\n", 300000, "",
            "c.yaml:1:1: error: larger than 1048576 bytes, which is the most a configuration may "
            "have\n");
@@ -316,8 +306,7 @@ static void files(void **state) {
     struct fixture *f = *state;
     assert_fails(ERR_INPUT, tree_read(scratch_path("absent.yaml"), f->pool, f->e, &f->root));
     assert_fails(ERR_DATA, tree_read(scratch_folder(), f->pool, f->e, &f->root));
-    const char *fifo = scratch_path("fifo"), *large = scratch_path("large.yaml"),
-               *good = scratch_path("good.yaml");
+    const char *fifo = scratch_path("fifo"), *large = scratch_path("large.yaml"), *good = scratch_path("good.yaml");
     assert_int_equal(mkfifo(fifo, 0600), 0);
     assert_fails(ERR_DATA, tree_read(fifo, f->pool, f->e, &f->root));
     int fd = open(large, O_CREAT | O_WRONLY, 0600); /* of 100 MB, without a block on disk */
@@ -349,8 +338,7 @@ static void standard_input(void **state) {
     close(kept);
     close(fd);
     assert_int_equal(err, ERR_CONFIG);
-    assert_non_null(strstr(config_errors_text(f->e, f->pool),
-                           "-:2:1: error: did not find expected ',' or ']'\n"));
+    assert_non_null(strstr(config_errors_text(f->e, f->pool), "-:2:1: error: did not find expected ',' or ']'\n"));
 }
 
 /* ---- --set ---- */
@@ -403,16 +391,12 @@ static void wrong_sets(void **state) {
                    "optimizer.lr\n1 error.\n"},
         {"a.=3", "--set a.=3: error: a key is missing\n      hint: write keys as in "
                  "optimizer.lr\n1 error.\n"},
-        {"l.x=3",
-         "--set l.x=3: error: 'l' is a list\n      hint: say which item: l[0]\n1 error.\n"},
-        {"l[2]=3",
-         "--set l[2]=3: error: 'l' has 2 items, numbered from 0: there is no [2]\n1 error.\n"},
-        {"l[-1]=3",
-         "--set l[-1]=3: error: bad list index\n      hint: as in model.layers[2]\n1 error.\n"},
+        {"l.x=3", "--set l.x=3: error: 'l' is a list\n      hint: say which item: l[0]\n1 error.\n"},
+        {"l[2]=3", "--set l[2]=3: error: 'l' has 2 items, numbered from 0: there is no [2]\n1 error.\n"},
+        {"l[-1]=3", "--set l[-1]=3: error: bad list index\n      hint: as in model.layers[2]\n1 error.\n"},
         {"l[99999999999]=3", "--set l[99999999999]=3: error: bad list index\n      hint: as in "
                              "model.layers[2]\n1 error.\n"},
-        {"l[0]x=3",
-         "--set l[0]x=3: error: bad key\n      hint: write keys as in optimizer.lr\n1 error.\n"},
+        {"l[0]x=3", "--set l[0]x=3: error: bad key\n      hint: write keys as in optimizer.lr\n1 error.\n"},
         {"s[0]=3", "--set s[0]=3: error: 's' is no list in the configuration\n1 error.\n"},
         {"s=[1", "--set s=[1: error: did not find expected ',' or ']'\n1 error.\n"},
         {"s=*x", "--set s=*x: error: aliases ('*x') are not allowed\n1 error.\n"},

@@ -50,12 +50,10 @@ static void test_ten(void **state) {
             file_put(name, bytes, n);
     }
     file_put("ten/test_batch.bin", bytes, records(bytes, 3, 1, 100, 0));
-    struct dataset *train = set_open(yaml_of("ten", ""), true),
-                   *val = set_open(yaml_of("ten", ""), false);
+    struct dataset *train = set_open(yaml_of("ten", ""), true), *val = set_open(yaml_of("ten", ""), false);
     assert_int_equal(train->size, 10);
     assert_int_equal(train->classes, 10);
-    for (int i = 0; i < 10; i++)
-        check_sample(train, i, 10 * (i / 2 + 1) + i % 2, i / 2 + 1 + i % 2);
+    for (int i = 0; i < 10; i++) check_sample(train, i, 10 * (i / 2 + 1) + i % 2, i / 2 + 1 + i % 2);
     assert_int_equal(val->size, 3);
     check_sample(val, 2, 102, 2);
     dataset_close(train);

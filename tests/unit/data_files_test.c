@@ -55,23 +55,20 @@ static void test_idx(void **state) {
             struct dataset *d = set_open(yaml("{set: idx, train: %s}", folder), train);
             assert_int_equal(d->size, train ? 20 : 7);
             assert_int_equal(d->classes, 5);
-            assert_true(d->plane && d->type == SAMPLE_U8 && d->shape.ndim == 3 &&
-                        d->shape.dim[0] == 1 && d->shape.dim[2] == 4);
+            assert_true(d->plane && d->type == SAMPLE_U8 && d->shape.ndim == 3 && d->shape.dim[0] == 1 &&
+                        d->shape.dim[2] == 4);
             for (int64_t i = 0; i < d->size; i++) assert_byte_image(d, i, i, 5);
             dataset_close(d);
         }
         for (int train = 0; train < 2; train++) { /* a file, and samples held out at its end */
-            struct dataset *d =
-                set_open(yaml("{set: idx, train: %s/train-images-idx3-ubyte%s, val: 25%%}", folder,
-                              packed ? ".gz" : ""),
-                         train);
+            struct dataset *d = set_open(
+                yaml("{set: idx, train: %s/train-images-idx3-ubyte%s, val: 25%%}", folder, packed ? ".gz" : ""), train);
             assert_int_equal(d->size, train ? 15 : 5);
             for (int64_t i = 0; i < d->size; i++) assert_byte_image(d, i, train ? i : 15 + i, 5);
             dataset_close(d);
         }
         struct dataset *d;
-        assert_fails(ERR_CONFIG,
-                     set_try(yaml("{set: idx, train: %s, labels: some}", folder), true, &d));
+        assert_fails(ERR_CONFIG, set_try(yaml("{set: idx, train: %s, labels: some}", folder), true, &d));
         d = set_open(yaml("{set: idx, train: %s, val: 3, limit: 9}", folder), true);
         assert_int_equal(d->size, 9);
         dataset_close(d);
@@ -122,8 +119,7 @@ static void test_idx_lies(void **state) {
             if (set_try(yaml("{set: idx, train: %s}", images), true, &d) != ERR_DATA)
                 fail_msg("%s is taken", lie->what);
             assert_non_null(strstr(error_message(), images));
-            const char *says =
-                packed && !strcmp(lie->what, "2^31 images") ? "packed bytes" : lie->says;
+            const char *says = packed && !strcmp(lie->what, "2^31 images") ? "packed bytes" : lie->says;
             if ((!packed || says != lie->says) && !strstr(error_message(), says))
                 fail_msg("%s: %s", lie->what, error_message());
             assert_null(d);
@@ -137,8 +133,7 @@ static void expect_idx(enum error expected, const char *rest, const char *says) 
     for (int train = 1; train >= 0; train--) {
         enum error err = set_try(yaml("{set: idx, train: %s%s}", images, rest), train, &d);
         if (err == ERR_NONE) dataset_close(d);
-        if (err == ERR_NONE && train && strstr(rest, "val:"))
-            continue; /* only validation is wrong */
+        if (err == ERR_NONE && train && strstr(rest, "val:")) continue; /* only validation is wrong */
         if (err != expected || !strstr(error_message(), says))
             fail_msg("%s: %s: %s", rest, error_text(err), error_message());
     }
@@ -223,17 +218,15 @@ static void test_npy_types(void **state) {
     int64_t i8[3] = {2, 0, 1};
     for (int k = 0; k < 12; k++) f8[k] = k * 0.5, f4[k] = (float)k * 0.5f, u1[k] = (uint8_t)k;
     npy_put("y.npy", "{'descr': '<i8', 'fortran_order': False, 'shape': (3,), }", i8, sizeof i8);
-    static const char *const types[] = {"<f8", "<f4", "|u1"}, *const shapes[] = {"3, 4", "3, 2, 2",
-                                                                                 "3, 1, 4, 1"};
+    static const char *const types[] = {"<f8", "<f4", "|u1"}, *const shapes[] = {"3, 4", "3, 2, 2", "3, 1, 4, 1"};
     for (int type = 0; type < 3; type++)
         for (int s = 0; s < 3; s++) {
             char text[128];
-            snprintf(text, sizeof text, "{\"shape\":(%s), 'fortran_order': False,'descr' : '%s'}",
-                     shapes[s], types[type]);
+            snprintf(text, sizeof text, "{\"shape\":(%s), 'fortran_order': False,'descr' : '%s'}", shapes[s],
+                     types[type]);
             const void *data = type == 0 ? (void *)f8 : type == 1 ? (void *)f4 : (void *)u1;
             npy_put("x.npy", text, data, 12 * (type == 0 ? 8 : type == 1 ? 4 : 1));
-            struct dataset *d =
-                set_open(yaml("{set: npy, train: %s, val: 1}", scratch_path("x.npy")), false);
+            struct dataset *d = set_open(yaml("{set: npy, train: %s, val: 1}", scratch_path("x.npy")), false);
             assert_int_equal(d->size, 1);
             assert_int_equal(d->classes, 3);
             assert_int_equal(d->plane, s > 0);
@@ -259,8 +252,7 @@ static void test_npy_labels(void **state) {
     int32_t label = 77;
     npy_put("x_t.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2)}", x, sizeof x);
     npy_put("y_t.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2)}", t, sizeof t);
-    struct dataset *d =
-        set_open(yaml("{set: npy, train: %s, val: 1}", scratch_path("x_t.npy")), true);
+    struct dataset *d = set_open(yaml("{set: npy, train: %s, val: 1}", scratch_path("x_t.npy")), true);
     assert_int_equal(d->classes, 0);
     assert_int_equal(d->targets, 2);
     assert_ok(d->ops->read(d, 1, x, &label, target));
@@ -270,14 +262,12 @@ static void test_npy_labels(void **state) {
     static const struct {
         const char *type;
         int size;
-    } types[] = {{"|u1", 1}, {"|i1", 1}, {"<i2", 2}, {"<u2", 2},
-                 {"<i4", 4}, {"<u4", 4}, {"<i8", 8}, {"<u8", 8}};
+    } types[] = {{"|u1", 1}, {"|i1", 1}, {"<i2", 2}, {"<u2", 2}, {"<i4", 4}, {"<u4", 4}, {"<i8", 8}, {"<u8", 8}};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) { /* little-endian 4, 0, 1 */
         uint8_t y[24] = {0};
         char text[128];
         y[0] = 4, y[2 * types[i].size] = 1;
-        snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (3, 1)}",
-                 types[i].type);
+        snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (3, 1)}", types[i].type);
         npy_put("y_t.npy", text, y, 3 * (size_t)types[i].size);
         d = set_open(yaml("{set: npy, train: %s, val: 1}", scratch_path("x_t.npy")), true);
         assert_int_equal(d->classes, 5);
@@ -287,40 +277,37 @@ static void test_npy_labels(void **state) {
         if (types[i].type[1] == 'u' && types[i].size < 8) continue;
         memset(y, 255, sizeof y); /* -1, or beyond all classes */
         npy_put("y_t.npy", text, y, 3 * (size_t)types[i].size);
-        assert_fails(
-            ERR_DATA,
-            set_try(yaml("{set: npy, train: %s, val: 1}", scratch_path("x_t.npy")), true, &d));
+        assert_fails(ERR_DATA, set_try(yaml("{set: npy, train: %s, val: 1}", scratch_path("x_t.npy")), true, &d));
     }
 }
 
 static void test_npy_lies(void **state) {
     (void)state;
-    static const char *const wrong[] = {
-        "",
-        "{",
-        "{}",
-        "{'descr': '<f4'}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2)} x",
-        "{'descr': '<f4', 'fortran_order': True, 'shape': (3, 2)}",
-        "{'descr': '>f4', 'fortran_order': False, 'shape': (3, 2)}",
-        "{'descr': '|O', 'fortran_order': False, 'shape': (3, 2)}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': ()}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (3)}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2, 1, 1, 1)}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (3, -2)}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 3)}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 2)}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 0)}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (4, 2)}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 99999999999999999999)}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), 'shape': (3, 2)}",
-        "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), 'more': 1}",
-        "{'descr': [('a', '<f4')], 'shape': (3, 2)}",
-        "{'descr': '<f4', 'fortran_order': Falsehood, 'shape': (3, 2)}",
-        "{'descr: '<f4'}",
-        "{'descrdescrdescrdescr': '<f4', 'fortran_order': False, 'shape': (3, 2)}",
-        "{'descr': '<i4', 'fortran_order': False, 'shape': (3, 2)}"};
+    static const char *const wrong[] = {"",
+                                        "{",
+                                        "{}",
+                                        "{'descr': '<f4'}",
+                                        "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2)} x",
+                                        "{'descr': '<f4', 'fortran_order': True, 'shape': (3, 2)}",
+                                        "{'descr': '>f4', 'fortran_order': False, 'shape': (3, 2)}",
+                                        "{'descr': '|O', 'fortran_order': False, 'shape': (3, 2)}",
+                                        "{'descr': '<f4', 'fortran_order': False, 'shape': ()}",
+                                        "{'descr': '<f4', 'fortran_order': False, 'shape': (3)}",
+                                        "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2, 1, 1, 1)}",
+                                        "{'descr': '<f4', 'fortran_order': False, 'shape': (3, -2)}",
+                                        "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 3)}",
+                                        "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 2)}",
+                                        "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 0)}",
+                                        "{'descr': '<f4', 'fortran_order': False, 'shape': (4, 2)}",
+                                        "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}",
+                                        "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 99999999999999999999)}",
+                                        "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), 'shape': (3, 2)}",
+                                        "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), 'more': 1}",
+                                        "{'descr': [('a', '<f4')], 'shape': (3, 2)}",
+                                        "{'descr': '<f4', 'fortran_order': Falsehood, 'shape': (3, 2)}",
+                                        "{'descr: '<f4'}",
+                                        "{'descrdescrdescrdescr': '<f4', 'fortran_order': False, 'shape': (3, 2)}",
+                                        "{'descr': '<i4', 'fortran_order': False, 'shape': (3, 2)}"};
     float x[6] = {1, 2, 3, 4, 5, 6};
     struct dataset *d;
     npy_put("x_w.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2)}", x, sizeof x);
@@ -329,8 +316,7 @@ static void test_npy_lies(void **state) {
     dataset_close(set_open(yaml(text, scratch_path("x_w.npy")), true));
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         npy_put("x_w.npy", wrong[i], x, sizeof x);
-        if (set_try(yaml(text, scratch_path("x_w.npy")), true, &d) != ERR_DATA)
-            fail_msg("%s is taken", wrong[i]);
+        if (set_try(yaml(text, scratch_path("x_w.npy")), true, &d) != ERR_DATA) fail_msg("%s is taken", wrong[i]);
     }
     x[3] = 1.0f / 0.0f;
     npy_put("x_w.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2)}", x, sizeof x);
@@ -357,8 +343,7 @@ static void test_csv(void **state) {
     int32_t label = 0;
     static const char *const same[] = {
         "a,b,class\n1,2,0\n3,-4.5e1,2\n.5,+6,1\n", "a;b;class\r\n1;2;0\r\n\r\n3;-45;2\r\n0.5;6;1",
-        "\xef\xbb\xbf\"a, x\",b,class\n 1 ,\"2\",0\n3,-45.0,2\n0.5,6,1\n\n",
-        "1\t2\t0\n3\t-45\t2\n.5\t6\t1\n"};
+        "\xef\xbb\xbf\"a, x\",b,class\n 1 ,\"2\",0\n3,-45.0,2\n0.5,6,1\n\n", "1\t2\t0\n3\t-45\t2\n.5\t6\t1\n"};
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
         csv_put(same[i]);
         struct dataset *d = set_open(csv_yaml(", val: 1"), true);
@@ -372,8 +357,7 @@ static void test_csv(void **state) {
         dataset_close(d);
     }
     csv_put("a,b,class\n1,2,0\n3,-4.5e1,2\n.5,+6,1\n");
-    struct dataset *d =
-        set_open(csv_yaml(", val: 34%, target: b"), false); /* a value, in the middle */
+    struct dataset *d = set_open(csv_yaml(", val: 34%, target: b"), false); /* a value, in the middle */
     assert_int_equal(d->classes, 0);
     assert_int_equal(d->targets, 1);
     assert_ok(d->ops->read(d, 0, x, &label, &target));
@@ -394,8 +378,7 @@ static void test_csv(void **state) {
 
 static void test_csv_numbers_are_no_names(void **state) {
     (void)state;
-    csv_put(
-        "2,7,1,0\n5,6,7,1\n"); /* no header: "2" is the third column, not the one that holds 2 */
+    csv_put("2,7,1,0\n5,6,7,1\n"); /* no header: "2" is the third column, not the one that holds 2 */
     struct dataset *d = set_open(csv_yaml(", val: 1, target: 2"), true);
     float x[3];
     int32_t label;
@@ -462,8 +445,7 @@ static void test_csv_long_lines(void **state) {
     assert_non_null(strstr(error_message(), "longer than"));
     memset(text, '\n', 3 * LINE); /* many lines, across the edges of what is read at once */
     int64_t n = 0, rows = 0;
-    while (n < 2 * LINE)
-        n += sprintf(text + n, "%d,%d\n", (int)(rows % 1000), (int)(rows % 3)), rows++;
+    while (n < 2 * LINE) n += sprintf(text + n, "%d,%d\n", (int)(rows % 1000), (int)(rows % 3)), rows++;
     file_put("t.csv", text, (size_t)n);
     d = set_open(csv_yaml(", val: 1"), true);
     assert_int_equal(d->size, rows - 1);

@@ -29,10 +29,8 @@ static inline bool setup_try(struct setup *s, const char *yaml) {
         struct config_variant data;
     } whole;
     const struct config_field fields[] = {
-        {"data", CONFIG_VARIANT, 0, .standard = "digits", .help = "x", .extra = &dataset_variants},
-        {0}};
-    const struct config_section section = {
-        .name = "test", .fields = fields, .size = sizeof whole, .help = "x"};
+        {"data", CONFIG_VARIANT, 0, .standard = "digits", .help = "x", .extra = &dataset_variants}, {0}};
+    const struct config_section section = {.name = "test", .fields = fields, .size = sizeof whole, .help = "x"};
     char text[4096];
     struct node *root;
     snprintf(text, sizeof text, "data: %s\n", yaml);
@@ -71,8 +69,7 @@ struct fake {
     int64_t broken; /* the sample that cannot be read, and every 32nd after it; -1: none */
 };
 
-static inline enum error fake_read(struct dataset *d, int64_t i, void *x, int32_t *label,
-                                   float *target) {
+static inline enum error fake_read(struct dataset *d, int64_t i, void *x, int32_t *label, float *target) {
     const struct fake *f = (const struct fake *)d;
     if (f->broken >= 0 && i >= f->broken && (i - f->broken) % 32 == 0)
         return FAIL(ERR_DATA, "sample %lld is broken\nmend it", (long long)i);
@@ -107,8 +104,7 @@ static inline struct fake fake_set(int64_t size, int type, struct shape shape) {
 /* ---- files ---- */
 static inline const char *file_put(const char *name, const void *bytes, size_t n) {
     const char *path = scratch_path(name);
-    (void)remove(
-        path); /* some file systems write a file out when it is cut and written anew: slow */
+    (void)remove(path); /* some file systems write a file out when it is cut and written anew: slow */
     FILE *f = fopen(path, "wb");
     assert_non_null(f);
     assert_int_equal(fwrite(bytes, 1, n, f), n);
@@ -149,10 +145,10 @@ static inline void blob_idx(struct blob *b, int type, int ndim, const uint32_t *
     b->n = 0;
     blob_add(b, (uint8_t[]){0, 0, (uint8_t)type, (uint8_t)ndim}, 4);
     for (int i = 0; i < ndim; i++)
-        blob_add(b,
-                 (uint8_t[]){(uint8_t)(dims[i] >> 24), (uint8_t)(dims[i] >> 16),
-                             (uint8_t)(dims[i] >> 8), (uint8_t)dims[i]},
-                 4);
+        blob_add(
+            b,
+            (uint8_t[]){(uint8_t)(dims[i] >> 24), (uint8_t)(dims[i] >> 16), (uint8_t)(dims[i] >> 8), (uint8_t)dims[i]},
+            4);
 }
 
 /* n images of side x side, byte k of all being k mod 251, and their labels i mod classes. */

@@ -21,8 +21,7 @@ static void check_says(const char *yaml, bool train, enum error expected, const 
 
 /* ---- resizing ---- */
 /* One channel of the box as PyTorch's antialiased linear interpolation, in plain doubles. */
-static double plain_pixel(const uint8_t *p, int width, int height, struct box b, int size, int ox,
-                          int oy, int c) {
+static double plain_pixel(const uint8_t *p, int width, int height, struct box b, int size, int ox, int oy, int c) {
     double sx = b.w / size, sy = b.h / size, rx = sx < 1 ? 1 : sx, ry = sy < 1 ? 1 : sy;
     double cx = b.x + (ox + 0.5) * sx, cy = b.y + (oy + 0.5) * sy, sum = 0, all = 0;
     for (int y = (int)b.y; y < b.y + b.h && y < height; y++)
@@ -42,9 +41,8 @@ static void test_resize(void **state) {
     static const struct {
         struct box box;
         int size;
-    } cases[] = {{{0, 0, W, H}, 10},   {{7, 5, 30, 30}, 30},
-                 {{3, 2, 11, 40}, 90}, {{0.5, 0.25, 46.5, 46.5}, 13},
-                 {{60, 46, 1, 1}, 4},  {{0, 0, W, H}, 1}};
+    } cases[] = {{{0, 0, W, H}, 10},  {{7, 5, 30, 30}, 30}, {{3, 2, 11, 40}, 90}, {{0.5, 0.25, 46.5, 46.5}, 13},
+                 {{60, 46, 1, 1}, 4}, {{0, 0, W, H}, 1}};
     struct resizer r = {0};
     for (int i = 0; i < W * H * 3; i++) p[i] = (uint8_t)(i * 7919 % 251);
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -60,8 +58,7 @@ static void test_resize(void **state) {
 }
 
 /* ---- formats ---- */
-static double picture_error(struct image *im, const char *name, int seed, int width, int height,
-                            bool grey) {
+static double picture_error(struct image *im, const char *name, int seed, int width, int height, bool grey) {
     static uint8_t out[3 * 64 * 64];
     int w, h;
     double sum = 0;
@@ -73,8 +70,7 @@ static double picture_error(struct image *im, const char *name, int seed, int wi
     assert_ok(image_decode(im, (struct box){2, 3, 20, 20}, 20, out));
     for (int c = 0; c < 3; c++)
         for (int i = 0; i < 400; i++)
-            sum +=
-                abs(out[c * 400 + i] - picture_colour(seed, 2 + i % 20, 3 + i / 20, grey ? 0 : c));
+            sum += abs(out[c * 400 + i] - picture_colour(seed, 2 + i % 20, 3 + i / 20, grey ? 0 : c));
     return sum / 1200;
 }
 
@@ -228,21 +224,19 @@ static void test_refused(void **state) {
 /* Each of these, among good ones, is named when the set is opened. */
 static void test_lies(void **state) {
     (void)state;
-    static const uint8_t
-        bomb[] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\xea\x60\0\0\xea\x60\x08\2\0\0\0    ",
-        nothing[] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\0\0\0\0\5\x08\2\0\0\0    ",
-        wide[] = "\xff\xd8\xff\xc0\0\x11\x08\xff\xff\xff\xff\3\1\x11\0\2\x11\1\3\x11\1        ",
-        chain[] = "\xff\xd8\xff\xe0\xff\xff                                        ",
-        gif[] = "GIF89a                                            ";
+    static const uint8_t bomb[] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\xea\x60\0\0\xea\x60\x08\2\0\0\0    ",
+                         nothing[] = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\0\0\0\0\5\x08\2\0\0\0    ",
+                         wide[] = "\xff\xd8\xff\xc0\0\x11\x08\xff\xff\xff\xff\3\1\x11\0\2\x11\1\3\x11\1        ",
+                         chain[] = "\xff\xd8\xff\xe0\xff\xff                                        ",
+                         gif[] = "GIF89a                                            ";
     static const struct {
         const uint8_t *bytes;
         size_t n;
         const char *says;
-    } lies[] = {
-        {bomb, sizeof bomb, "60000 x 60000"},      {nothing, sizeof nothing, "0 x 5"},
-        {wide, sizeof wide, "65535 x 65535"},      {chain, sizeof chain, "damaged or cut off"},
-        {gif, sizeof gif, "neither JPEG nor PNG"}, {bomb, 20, "neither JPEG nor PNG"},
-        {bomb, 0, "neither JPEG nor PNG"}};
+    } lies[] = {{bomb, sizeof bomb, "60000 x 60000"},      {nothing, sizeof nothing, "0 x 5"},
+                {wide, sizeof wide, "65535 x 65535"},      {chain, sizeof chain, "damaged or cut off"},
+                {gif, sizeof gif, "neither JPEG nor PNG"}, {bomb, 20, "neither JPEG nor PNG"},
+                {bomb, 0, "neither JPEG nor PNG"}};
     folder_put("l");
     folder_put("l/a");
     png_put("l/a/1.png", 1, 20, 20, PNG_COLOR_TYPE_RGB, 8);
@@ -368,8 +362,7 @@ static void test_loader(void **state) {
         }
         loader_close(l);
     }
-    for (int i = 0; i < 6; i++)
-        assert_memory_not_equal(first[0][i], first[1][i], sizeof first[0][i]);
+    for (int i = 0; i < 6; i++) assert_memory_not_equal(first[0][i], first[1][i], sizeof first[0][i]);
     dataset_close(d);
     setup_free(&s);
 }
@@ -402,18 +395,10 @@ static void test_what_is_left_out_is_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resize),
-        cmocka_unit_test(test_formats),
-        cmocka_unit_test(test_what_is_left_out_is_told),
-        cmocka_unit_test(test_palette),
-        cmocka_unit_test(test_scales),
-        cmocka_unit_test(test_classes),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_lies),
-        cmocka_unit_test(test_late),
-        cmocka_unit_test(test_scans),
-        cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_loader),
+        cmocka_unit_test(test_resize),  cmocka_unit_test(test_formats), cmocka_unit_test(test_what_is_left_out_is_told),
+        cmocka_unit_test(test_palette), cmocka_unit_test(test_scales),  cmocka_unit_test(test_classes),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_lies),    cmocka_unit_test(test_late),
+        cmocka_unit_test(test_scans),   cmocka_unit_test(test_parts),   cmocka_unit_test(test_loader),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

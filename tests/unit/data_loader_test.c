@@ -15,8 +15,7 @@ enum { SHARDS = 8, STEPS = 23, SIZE = 150, BATCH = 32 };
 static const struct shape small = {3, {2, 3, 4}};
 
 /* One shard of one step as a number that stands for all that it holds. */
-static uint32_t shard_digest(const struct step_batch *b, const struct shard *s,
-                             const struct dataset *d) {
+static uint32_t shard_digest(const struct step_batch *b, const struct shard *s, const struct dataset *d) {
     int64_t facts[] = {b->epoch, b->step, b->samples, s->index, s->n};
     uint32_t crc = crc32c(0, facts, sizeof facts);
     crc = crc32c(crc, s->x, (size_t)(s->n * shape_count(&d->shape)) * sizeof(float));
@@ -54,8 +53,7 @@ static void trial_end(struct trial *t) {
 }
 
 /* What rank of world gets, written into the record. */
-static void record_rank(const struct trial *t, int world, int rank, int64_t steps,
-                        struct record *out) {
+static void record_rank(const struct trial *t, int world, int rank, int64_t steps, struct record *out) {
     struct loader_params p = t->params;
     int mine[SHARDS];
     for (int v = rank; v < p.sampler.shards; v += world) mine[p.nshards++] = v;
@@ -66,8 +64,7 @@ static void record_rank(const struct trial *t, int world, int rank, int64_t step
     for (out->steps = 0; out->steps < steps; out->steps++) {
         assert_ok(loader_next(l, &b));
         if (!b) break;
-        if (out->steps % 7 == 3)
-            usleep(500); /* workers run far ahead, and leave this batch alone */
+        if (out->steps % 7 == 3) usleep(500); /* workers run far ahead, and leave this batch alone */
         assert_int_equal(b->nshards, p.nshards);
         for (int i = 0; i < b->nshards; i++) {
             const struct shard *s = &b->shards[i];
@@ -126,15 +123,13 @@ static void test_resume(void **state) {
     struct record want = record_all(&t, 1, STEPS);
     int64_t per_epoch = sampler_steps(&t.params.sampler);
     for (int64_t from = 0; from < STEPS; from++)
-        for (int late = 0; late < 2;
-             late++) { /* late: the step is counted on beyond the end of an epoch */
+        for (int late = 0; late < 2; late++) { /* late: the step is counted on beyond the end of an epoch */
             if (late && from < per_epoch) continue;
             t.params.epoch = from / per_epoch - late;
             t.params.step = from % per_epoch + late * per_epoch;
             struct record got = record_all(&t, 1, STEPS - from);
             assert_int_equal(got.steps, STEPS - from);
-            assert_memory_equal(got.digest, want.digest + from,
-                                (size_t)got.steps * sizeof got.digest[0]);
+            assert_memory_equal(got.digest, want.digest + from, (size_t)got.steps * sizeof got.digest[0]);
         }
     trial_end(&t);
 }
@@ -152,8 +147,7 @@ static void check_values(const struct trial *t, const struct step_batch *b, cons
             assert_int_equal(shard->ids[i], b->epoch * sampler_total(s) + position);
             assert_int_equal(shard->labels[i], sample % 7);
             for (int64_t k = 0; k < count; k++)
-                assert_float_equal(shard->x[i * count + k], (float)(uint8_t)(sample + k) / 255,
-                                   1e-6f);
+                assert_float_equal(shard->x[i * count + k], (float)(uint8_t)(sample + k) / 255, 1e-6f);
         }
     }
 }
@@ -185,12 +179,10 @@ static void run_values(int64_t size, bool shuffle, bool pad, bool drop_last) {
 
 static void test_values(void **state) {
     (void)state;
-    static const int64_t sizes[] = {
-        33, 64, 37, 3, 150}; /* ragged by one, even, shards empty at the end, or always */
+    static const int64_t sizes[] = {33, 64, 37, 3, 150}; /* ragged by one, even, shards empty at the end, or always */
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int bits = 0; bits < 8; bits++)
-            if (!(bits & 4) || sizes[i] >= BATCH)
-                run_values(sizes[i], bits & 1, bits & 2, bits & 4);
+            if (!(bits & 4) || sizes[i] >= BATCH) run_values(sizes[i], bits & 1, bits & 2, bits & 4);
 }
 
 static void test_evaluation(void **state) {
@@ -360,8 +352,7 @@ static void test_workers_by_need(void **state) {
     assert_ok(loader_open(&p, &l));
     for (int64_t step = 0; step < 16; step++) {
         assert_ok(loader_next(l, &b));
-        for (int64_t i = 0; i < 128; i++)
-            assert_true(b->shards[0].x[2 * i] == (float)(step * 128 + i));
+        for (int64_t i = 0; i < 128; i++) assert_true(b->shards[0].x[2 * i] == (float)(step * 128 + i));
     }
     loader_close(l);
     assert_int_equal(sched_getaffinity(0, sizeof cores, &cores), 0);

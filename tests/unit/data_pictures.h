@@ -29,8 +29,7 @@ static inline void png_put(const char *name, int seed, int width, int height, in
                  PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
     if (type == PNG_COLOR_TYPE_PALETTE) {
         png_color palette[256];
-        for (int i = 0; i < 256; i++)
-            palette[i] = (png_color){(png_byte)i, (png_byte)(255 - i), (png_byte)(i / 2)};
+        for (int i = 0; i < 256; i++) palette[i] = (png_color){(png_byte)i, (png_byte)(255 - i), (png_byte)(i / 2)};
         png_set_PLTE(png, info, palette, 256);
     }
     png_write_info(png, info);
@@ -49,8 +48,7 @@ static inline void png_put(const char *name, int seed, int width, int height, in
 
 enum jpeg_form { JPEG_FORM_COLOUR, JPEG_FORM_GREY, JPEG_FORM_PROGRESSIVE, JPEG_FORM_CMYK };
 
-static inline void jpeg_put(const char *name, int seed, int width, int height,
-                            enum jpeg_form form) {
+static inline void jpeg_put(const char *name, int seed, int width, int height, enum jpeg_form form) {
     struct jpeg_compress_struct c;
     struct jpeg_error_mgr errors;
     FILE *f = fopen(scratch_path(name), "wb");
@@ -61,9 +59,7 @@ static inline void jpeg_put(const char *name, int seed, int width, int height,
     jpeg_stdio_dest(&c, f);
     c.image_width = (JDIMENSION)width, c.image_height = (JDIMENSION)height;
     c.input_components = form == JPEG_FORM_GREY ? 1 : form == JPEG_FORM_CMYK ? 4 : 3;
-    c.in_color_space = form == JPEG_FORM_GREY   ? JCS_GRAYSCALE
-                       : form == JPEG_FORM_CMYK ? JCS_CMYK
-                                                : JCS_RGB;
+    c.in_color_space = form == JPEG_FORM_GREY ? JCS_GRAYSCALE : form == JPEG_FORM_CMYK ? JCS_CMYK : JCS_RGB;
     jpeg_set_defaults(&c);
     jpeg_set_quality(&c, 90, TRUE);
     if (form == JPEG_FORM_PROGRESSIVE) jpeg_simple_progression(&c);

@@ -94,8 +94,8 @@ static void check_characters(const char *characters, size_t n, enum error expect
     char yaml[2048];
     struct dataset *d;
     const char *path = file_put("c.bin", tokens, sizeof tokens);
-    snprintf(yaml, sizeof yaml, "{set: tokens, train: %s, context: 1, val: 1, characters: %s}",
-             path, file_put("c.txt", characters, n));
+    snprintf(yaml, sizeof yaml, "{set: tokens, train: %s, context: 1, val: 1, characters: %s}", path,
+             file_put("c.txt", characters, n));
     enum error err = set_try(yaml, true, &d);
     if (err != expected) fail_msg("'%s': %s", characters, error_message());
     if (err == ERR_NONE) dataset_close(d);
@@ -129,8 +129,8 @@ static void test_refused(void **state) {
     assert_fails(ERR_DATA, dataset_prepare(&f.base, folder, "train"));
     struct stat st;
     for (int i = 0; i < 4; i++) {
-        static const char *const names[] = {"train-images.npy", "train-labels.npy",
-                                            "train-images.npy.tmp", "train-labels.npy.tmp"};
+        static const char *const names[] = {"train-images.npy", "train-labels.npy", "train-images.npy.tmp",
+                                            "train-labels.npy.tmp"};
         char full[600];
         snprintf(full, sizeof full, "%s/%s", folder, names[i]);
         assert_int_not_equal(stat(full, &st), 0);

@@ -72,8 +72,7 @@ static void sets_of_numbers_are_told(void **state) {
     struct preprocessing *p = told("digits", &n);
     assert_int_equal(p->set.base.classes, 10);
     assert_true(p->set.base.plane && n.channels == 1);
-    p = told("{set: shapes, normalize: {mean: [0.4914, 0.4822, 0.4465], std: [0.2, 0.3, 0.4]}}",
-             &n);
+    p = told("{set: shapes, normalize: {mean: [0.4914, 0.4822, 0.4465], std: [0.2, 0.3, 0.4]}}", &n);
     assert_int_equal(p->norm.channels, 3);
     p = told("{set: spirals, normalize: off}", &n);
     assert_int_equal(p->set.base.type, SAMPLE_F32);
@@ -90,19 +89,16 @@ static void vocabularies_are_told(void **state) {
     struct normalization n;
     int32_t tokens[16];
     int64_t count;
-    static const char text[] =
-        "zwölf Boxkämpfer ☃ jagen Viktor quer über den Sylter Deich 🙂\n";
+    static const char text[] = "zwölf Boxkämpfer ☃ jagen Viktor quer über den Sylter Deich 🙂\n";
     file_put("a.txt", text, sizeof text - 1);
-    struct preprocessing *p =
-        told(path_yaml("{set: text, train: %s, val: 1, context: 4}", "a.txt"), &n);
+    struct preprocessing *p = told(path_yaml("{set: text, train: %s, val: 1, context: 4}", "a.txt"), &n);
     char out[8];
     assert_ok(dataset_encode(&p->set.base, "ö🙂", 6, tokens, &count));
     assert_int_equal(count, 2);
     assert_int_equal(dataset_decode(&p->set.base, tokens[1], out), 4);
     assert_memory_equal(out, "🙂", 4);
     assert_fails(ERR_DATA, dataset_encode(&p->set.base, "X", 1, tokens, &count));
-    p = told(path_yaml("{set: text, train: %s, val: 1, context: 4, vocabulary: bytes}", "a.txt"),
-             &n);
+    p = told(path_yaml("{set: text, train: %s, val: 1, context: 4, vocabulary: bytes}", "a.txt"), &n);
     assert_true(p->set.bytes && p->text);
     p = told("{set: grammar, context: 8}", &n);
     assert_true(p->text && !p->set.bytes);
@@ -129,13 +125,11 @@ static void names_of_any_bytes_are_told(void **state) {
         }
     }
     char yaml[2048];
-    snprintf(yaml, sizeof yaml, "%s",
-             path_yaml("{set: images, train: %s, val: 5, size: 7, resize: 8}", "any"));
+    snprintf(yaml, sizeof yaml, "%s", path_yaml("{set: images, train: %s, val: 5, size: 7, resize: 8}", "any"));
     struct preprocessing *p = told(yaml, &n);
     assert_true(p->set.base.part == 7. / 8);
     bool seen = false;
-    for (int k = 0; k < 5; k++)
-        seen |= !strcmp(dataset_class_name(&p->set.base, k), "caf\xEF\xBF\xBD");
+    for (int k = 0; k < 5; k++) seen |= !strcmp(dataset_class_name(&p->set.base, k), "caf\xEF\xBF\xBD");
     assert_true(seen);
     struct setup s; /* and the folders get the same numbers by these names */
     struct dataset *d[2];
@@ -175,8 +169,7 @@ static void other_data_are_named(void **state) {
     check_other("{set: spirals, classes: 3}", "{set: spirals, classes: 4}",
                 "4 classes, and the network was trained on 3");
     check_other("{set: grammar, context: 8}", "{set: grammar, context: 9}", "trained on 8 tokens");
-    static const char a[] = "height,weight,y\n1,2,0.5\n3,4,1.5\n",
-                      b[] = "weight,height,y\n1,2,0.5\n3,4,1.5\n";
+    static const char a[] = "height,weight,y\n1,2,0.5\n3,4,1.5\n", b[] = "weight,height,y\n1,2,0.5\n3,4,1.5\n";
     file_put("was.csv", a, sizeof a - 1);
     file_put("is.csv", b, sizeof b - 1);
     char was[2048];
@@ -186,12 +179,10 @@ static void other_data_are_named(void **state) {
     static const char text[] = "abcdefgh abcdefgh abcdefgh", less[] = "abcdefgh abcdefgh abcdefgX";
     file_put("was.txt", text, sizeof text - 1);
     file_put("is.txt", less, sizeof less - 1);
-    snprintf(was, sizeof was, "%s",
-             path_yaml("{set: text, train: %s, val: 1, context: 4}", "was.txt"));
+    snprintf(was, sizeof was, "%s", path_yaml("{set: text, train: %s, val: 1, context: 4}", "was.txt"));
     check_other(was, path_yaml("{set: text, train: %s, val: 1, context: 4}", "is.txt"), "U+0058");
-    check_other(
-        was, path_yaml("{set: text, train: %s, val: 1, context: 4, vocabulary: bytes}", "was.txt"),
-        "256 classes");
+    check_other(was, path_yaml("{set: text, train: %s, val: 1, context: 4, vocabulary: bytes}", "was.txt"),
+                "256 classes");
 }
 
 /* The vocabulary is the network's, so a text that lacks one of its characters is no other. */
@@ -204,8 +195,7 @@ static void a_text_with_fewer_characters_keeps_the_numbers(void **state) {
     int32_t x[4], labels[4];
     file_put("all.txt", text, sizeof text - 1);
     file_put("less.txt", less, sizeof less - 1);
-    struct preprocessing *p =
-        told(path_yaml("{set: text, train: %s, val: 1, context: 4}", "all.txt"), &n);
+    struct preprocessing *p = told(path_yaml("{set: text, train: %s, val: 1, context: 4}", "all.txt"), &n);
     setup_make(&s, path_yaml("{set: text, train: /no/such.txt, val: %s, context: 4}", "less.txt"));
     assert_ok(dataset_open_like(&s.config, false, 1, &p->set.base, &d));
     assert_ok(d->ops->read(d, 0, x, labels, NULL));
@@ -222,8 +212,7 @@ static void validation_files_need_no_training_files(void **state) {
     static const uint16_t numbers[] = {7, 8, 9, 7, 8, 9, 7, 8, 9, 9};
     static const char text[] = "one two three four five";
     static uint8_t records[6 * 3073];
-    for (size_t i = 0; i < sizeof records; i++)
-        records[i] = (uint8_t)(i % 3073 ? i % 251 : i / 3073);
+    for (size_t i = 0; i < sizeof records; i++) records[i] = (uint8_t)(i % 3073 ? i % 251 : i / 3073);
     blob_images(&b, 6, 5);
     file_put("t-images-idx3", b.bytes, b.n), file_put("v-images-idx3", b.bytes, b.n);
     blob_labels(&b, 6, 4);
@@ -275,9 +264,8 @@ static void validation_files_need_no_training_files(void **state) {
 
 static void lies_are_refused(void **state) {
     (void)state;
-    static const char good[] =
-        "{\"data\":\"x\",\"shape\":[2],\"values\":\"floats\",\"plane\":false,"
-        "\"mean\":[0],\"std\":[1],\"classes\":2,\"labels\":1,\"targets\":0}";
+    static const char good[] = "{\"data\":\"x\",\"shape\":[2],\"values\":\"floats\",\"plane\":false,"
+                               "\"mean\":[0],\"std\":[1],\"classes\":2,\"labels\":1,\"targets\":0}";
     static const char *const changes[][2] = {
         {"{\"data\"", "[\"data\""},
         {"\"x\"", "7"},
@@ -325,8 +313,7 @@ static void lies_are_refused(void **state) {
         char text[512];
         const char *at = strstr(good, changes[i][0]);
         assert_non_null(at);
-        snprintf(text, sizeof text, "%.*s%s%s", (int)(at - good), good, changes[i][1],
-                 at + strlen(changes[i][0]));
+        snprintf(text, sizeof text, "%.*s%s%s", (int)(at - good), good, changes[i][1], at + strlen(changes[i][0]));
         if (preprocessing_parse(text, "file", pool, &p) != ERR_DATA) fail_msg("taken: %s", text);
         assert_non_null(strstr(error_message(), "file: "));
     }
@@ -350,11 +337,10 @@ static void vocabularies_that_lie_are_refused(void **state) {
     struct preprocessing *p;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         char text[512];
-        snprintf(
-            text, sizeof text,
-            "{\"data\":\"x\",\"shape\":[3],\"values\":\"tokens\",\"plane\":false,\"classes\":2,"
-            "\"labels\":3,\"targets\":0,%s}",
-            ends[i]);
+        snprintf(text, sizeof text,
+                 "{\"data\":\"x\",\"shape\":[3],\"values\":\"tokens\",\"plane\":false,\"classes\":2,"
+                 "\"labels\":3,\"targets\":0,%s}",
+                 ends[i]);
         if (preprocessing_parse(text, "file", pool, &p) != ERR_DATA) fail_msg("taken: %s", text);
     }
 }

@@ -12,8 +12,8 @@
 enum { MOST = 40, REPLICAS = 8, ROOM = 4 * MOST };
 
 /* torch/utils/data/distributed.py, __init__ and __iter__, with the permutation given. */
-static int64_t torch_sampler(const int64_t *permutation, int64_t size, int replicas, int rank,
-                             bool drop_last, int64_t *out) {
+static int64_t torch_sampler(const int64_t *permutation, int64_t size, int replicas, int rank, bool drop_last,
+                             int64_t *out) {
     int64_t num_samples;
     if (drop_last && size % replicas != 0)
         num_samples = (int64_t)ceil((double)(size - replicas) / replicas);
@@ -23,9 +23,7 @@ static int64_t torch_sampler(const int64_t *permutation, int64_t size, int repli
     memcpy(indices, permutation, (size_t)size * sizeof *indices);
     if (!drop_last) {
         int64_t padding_size = total_size - size;
-        while (
-            padding_size >
-            0) { /* indices += indices[:padding], of the list repeated until that is long enough */
+        while (padding_size > 0) { /* indices += indices[:padding], of the list repeated until that is long enough */
             indices[length] = permutation[(length - size) % size];
             length++, padding_size--;
         }
@@ -40,9 +38,8 @@ static int64_t torch_sampler(const int64_t *permutation, int64_t size, int repli
 
 /* The sampler as DistributedSampler(size, num_replicas, rank, shuffle, seed, drop_last) uses it after
  * set_epoch(epoch): a batch of one sample for each replica, its own padding and drop_last. */
-static enum error sampler_distributed(int64_t size, int replicas, int rank, bool shuffle,
-                                      uint64_t seed, int64_t epoch, bool drop_last, int64_t *out,
-                                      int64_t *count) {
+static enum error sampler_distributed(int64_t size, int replicas, int rank, bool shuffle, uint64_t seed, int64_t epoch,
+                                      bool drop_last, int64_t *out, int64_t *count) {
     struct sampler s = {.size = size,
                         .batch = replicas,
                         .shards = replicas,
@@ -54,8 +51,7 @@ static enum error sampler_distributed(int64_t size, int replicas, int rank, bool
     if (!order) return FAIL(ERR_MEMORY, "no memory for the order of %lld samples", (long long)size);
     sampler_order(&s, epoch, order);
     *count = sampler_steps(&s);
-    for (int64_t step = 0; step < *count; step++)
-        out[step] = order[sampler_position(&s, step, rank, 0)];
+    for (int64_t step = 0; step < *count; step++) out[step] = order[sampler_position(&s, step, rank, 0)];
     free(order);
     return ERR_NONE;
 }
@@ -71,8 +67,7 @@ static void test_distributed(void **state) {
             if (shuffle) rng_permutation(rng_key(5, RNG_SHUFFLE), 3, size, permutation);
             for (int rank = 0; rank < replicas; rank++) {
                 int64_t n = torch_sampler(permutation, size, replicas, rank, drop_last, want);
-                assert_ok(sampler_distributed(size, replicas, rank, shuffle, 5, 3, drop_last, got,
-                                              &count));
+                assert_ok(sampler_distributed(size, replicas, rank, shuffle, 5, 3, drop_last, got, &count));
                 assert_int_equal(count, n);
                 assert_memory_equal(got, want, (size_t)n * sizeof *got);
             }
@@ -90,8 +85,7 @@ static void walk(const struct sampler *s, const int64_t *order, int *visits) {
             int64_t n = sampler_shard_size(s, step, v);
             assert_between(n, batch / s->shards, (batch + s->shards - 1) / s->shards);
             for (int64_t i = 0; i < n; i++) {
-                int64_t position = sampler_position(s, step, v, i),
-                        within = position - step * s->batch;
+                int64_t position = sampler_position(s, step, v, i), within = position - step * s->batch;
                 assert_between(within, 0, batch - 1);
                 assert_false(taken[within]);
                 taken[within] = true;
@@ -117,8 +111,7 @@ static void test_partition(void **state) {
                                     .shuffle = bits & 1,
                                     .pad = bits & 2,
                                     .drop_last = bits & 4};
-                int64_t order[ROOM],
-                    full = s.pad ? (size + s.shards - 1) / s.shards * s.shards : size;
+                int64_t order[ROOM], full = s.pad ? (size + s.shards - 1) / s.shards * s.shards : size;
                 int visits[MOST] = {0};
                 assert_int_equal(sampler_room(&s), full);
                 sampler_order(&s, 2, order);
@@ -135,12 +128,8 @@ static void test_shards_are_replicas(void **state) {
     (void)state;
     for (int64_t size = 1; size <= MOST; size++)
         for (int shards = 1; shards <= 8; shards *= 2) {
-            struct sampler s = {.size = size,
-                                .batch = 2 * shards,
-                                .shards = shards,
-                                .shuffle = true,
-                                .seed = 4,
-                                .pad = true};
+            struct sampler s = {
+                .size = size, .batch = 2 * shards, .shards = shards, .shuffle = true, .seed = 4, .pad = true};
             int64_t order[ROOM], want[ROOM], count;
             sampler_order(&s, 7, order);
             for (int v = 0; v < shards; v++) {

@@ -117,9 +117,7 @@ static void test_types(void **state) {
     assert_fails(ERR_CONFIG, dataset_encode(d, "a", 1, x, &n));
     dataset_close(d);
     path = file_put("b.bin", i32, sizeof i32);
-    d = set_open(
-        set_of("{set: tokens, train: %s, type: i32, context: 1, val: 1, vocabulary: 70000}", path),
-        true);
+    d = set_open(set_of("{set: tokens, train: %s, type: i32, context: 1, val: 1, vocabulary: 70000}", path), true);
     assert_int_equal(d->classes, 70000);
     assert_ok(d->ops->read(d, 1, x, label, NULL));
     assert_int_equal(x[0], 65536);
@@ -135,8 +133,7 @@ static void test_loader(void **state) {
     struct loader *l;
     const struct step_batch *b;
     const char *path = file_put("l.txt", text, sizeof text),
-               *yaml =
-                   set_of("{set: text, train: %s, context: 10, val: 5, vocabulary: bytes}", path);
+               *yaml = set_of("{set: text, train: %s, context: 10, val: 5, vocabulary: bytes}", path);
     struct dataset *d = set_open(yaml, true);
     setup_make(&s, yaml);
     struct loader_params p = {.data = d,
@@ -171,8 +168,7 @@ static void test_no_pictures(void **state) {
         struct setup s;
         struct normalization n;
         struct loader *l;
-        snprintf(yaml, sizeof yaml, "{set: text, train: %s, context: 2, val: 2, %s}", path,
-                 wrong[i]);
+        snprintf(yaml, sizeof yaml, "{set: text, train: %s, context: 2, val: 2, %s}", path, wrong[i]);
         struct dataset *d = set_open(yaml, true);
         setup_make(&s, yaml);
         struct loader_params p = {.data = d,
@@ -234,36 +230,29 @@ static void test_refused(void **state) {
     check_says("{set: text, train: /tmp}", true, ERR_INPUT, "no regular file");
     check_says("{set: text, train: /dev/zero}", true, ERR_INPUT, "no regular file");
     check_says(set_of("{set: text, train: %s}", good), true, ERR_DATA, "12 tokens make 0");
-    check_says(set_of("{set: text, train: %s, context: 8}", good), true, ERR_DATA,
-               "1 windows of 8");
-    check_says(set_of("{set: text, train: %s, context: 2, val: 99}", good), true, ERR_CONFIG,
-               "none to train on");
-    check_says(set_of("{set: text, train: %s, context: 2, val: 1}", file_put("empty.txt", "", 0)),
-               true, ERR_DATA, "0 tokens");
-    check_says(
-        set_of("{set: text, train: %s, context: 2, val: 1}", file_put("l1.txt", "ab\xe9 cdefg", 9)),
-        true, ERR_DATA, "byte 3 (0x20) is not UTF-8");
-    check_says(set_of("{set: text, train: %s, context: 2, val: 1}",
-                      file_put("l2.txt", "abcdefgh\xed\xa0\x80", 11)),
+    check_says(set_of("{set: text, train: %s, context: 8}", good), true, ERR_DATA, "1 windows of 8");
+    check_says(set_of("{set: text, train: %s, context: 2, val: 99}", good), true, ERR_CONFIG, "none to train on");
+    check_says(set_of("{set: text, train: %s, context: 2, val: 1}", file_put("empty.txt", "", 0)), true, ERR_DATA,
+               "0 tokens");
+    check_says(set_of("{set: text, train: %s, context: 2, val: 1}", file_put("l1.txt", "ab\xe9 cdefg", 9)), true,
+               ERR_DATA, "byte 3 (0x20) is not UTF-8");
+    check_says(set_of("{set: text, train: %s, context: 2, val: 1}", file_put("l2.txt", "abcdefgh\xed\xa0\x80", 11)),
                true, ERR_DATA, "byte 10 (0x80) is not UTF-8");
-    check_says(
-        set_of("{set: text, train: %s, context: 2, val: 1}", file_put("l3.txt", "abcdefgh\xc3", 9)),
-        true, ERR_DATA, "ends inside a character");
-    snprintf(yaml, sizeof yaml, "{set: text, train: %s, val: %s, context: 2}", good,
-             file_put("other.txt", "abcd", 4));
+    check_says(set_of("{set: text, train: %s, context: 2, val: 1}", file_put("l3.txt", "abcdefgh\xc3", 9)), true,
+               ERR_DATA, "ends inside a character");
+    snprintf(yaml, sizeof yaml, "{set: text, train: %s, val: %s, context: 2}", good, file_put("other.txt", "abcd", 4));
     check_says(yaml, false, ERR_DATA, "U+0064 before byte 4");
-    check_says(
-        set_of("{set: tokens, train: %s, context: 2, type: i32}", file_put("o.bin", "abcde", 5)),
-        true, ERR_DATA, "no whole number of tokens");
+    check_says(set_of("{set: tokens, train: %s, context: 2, type: i32}", file_put("o.bin", "abcde", 5)), true, ERR_DATA,
+               "no whole number of tokens");
     check_says(set_of("{set: tokens, train: %s, val: 1, context: 1, type: i32}",
                       file_put("n.bin", "\1\0\0\0\xff\xff\xff\xff\1\0\0\0", 12)),
                true, ERR_DATA, "token -1 at place 1");
     check_says(set_of("{set: tokens, train: %s, val: 1, context: 1, type: i32}",
                       file_put("h.bin", "\1\0\0\0\xff\xff\xff\x7f\1\0\0\0", 12)),
                true, ERR_DATA, "token 2147483647");
-    check_says(set_of("{set: tokens, train: %s, val: 1, context: 1, vocabulary: 5}",
-                      file_put("v.bin", "\1\0\5\0\1\0", 6)),
-               true, ERR_DATA, "not in the vocabulary of 5");
+    check_says(
+        set_of("{set: tokens, train: %s, val: 1, context: 1, vocabulary: 5}", file_put("v.bin", "\1\0\5\0\1\0", 6)),
+        true, ERR_DATA, "not in the vocabulary of 5");
 }
 
 /* The generated text is the same on every machine, its parts differ, and it reads as its comment
@@ -289,11 +278,9 @@ static void test_grammar(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_windows),         cmocka_unit_test(test_characters),
-        cmocka_unit_test(test_many_characters), cmocka_unit_test(test_types),
-        cmocka_unit_test(test_loader),          cmocka_unit_test(test_no_pictures),
-        cmocka_unit_test(test_large),           cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_grammar),
+        cmocka_unit_test(test_windows), cmocka_unit_test(test_characters), cmocka_unit_test(test_many_characters),
+        cmocka_unit_test(test_types),   cmocka_unit_test(test_loader),     cmocka_unit_test(test_no_pictures),
+        cmocka_unit_test(test_large),   cmocka_unit_test(test_refused),    cmocka_unit_test(test_grammar),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

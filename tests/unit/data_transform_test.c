@@ -37,16 +37,14 @@ static void test_auto(void **state) {
     f = fake_set(1, SAMPLE_F32, (struct shape){1, {1}}); /* constant: no division by 0 */
     n = find(&f.base, "digits");
     assert_float_equal(n.scale[0], 1, 0);
-    f = fake_set(9, SAMPLE_F32,
-                 (struct shape){3, {20, 2, 2}}); /* too many channels for one pair each */
+    f = fake_set(9, SAMPLE_F32, (struct shape){3, {20, 2, 2}}); /* too many channels for one pair each */
     assert_int_equal(find(&f.base, "digits").channels, 1);
 }
 
 static void test_given(void **state) {
     (void)state;
     struct fake f = fake_set(9, SAMPLE_U8, (struct shape){3, {3, 2, 2}});
-    struct normalization n =
-        find(&f.base, "{set: digits, normalize: {mean: [0.5, 0.25, 0], std: [0.5, 1, 2]}}");
+    struct normalization n = find(&f.base, "{set: digits, normalize: {mean: [0.5, 0.25, 0], std: [0.5, 1, 2]}}");
     assert_int_equal(n.channels, 3);
     assert_float_equal(n.mean[1], 63.75, 1e-4); /* PyTorch: (x / 255 - 0.25) / 1 */
     assert_float_equal(n.scale[2], 1 / 510.0, 1e-8);
@@ -134,8 +132,7 @@ static void test_wide_crop(void **state) {
     struct normalization n = {.channels = 1, .mean = {1}, .scale = {1}};
     struct setup s;
     struct transform t;
-    float *raw = calloc(4, sizeof *raw),
-          *out = calloc(4, sizeof *out); /* for the sanitizers to watch */
+    float *raw = calloc(4, sizeof *raw), *out = calloc(4, sizeof *out); /* for the sanitizers to watch */
     int border = 0;
     setup_make(&s, "{set: digits, augment: [flip, {crop: 9}]}");
     assert_ok(transform_init(&t, &f.base, &s.config, &n, true, 1));
@@ -223,8 +220,7 @@ static void test_refused(void **state) {
         struct setup s;
         if (setup_try(&s, wrong[i].yaml)) fail_msg("%s is taken", wrong[i].yaml);
         const char *text = config_errors_text(s.errors, s.pool);
-        if (!strstr(text, wrong[i].says) || !strstr(text, "test.yaml:1:"))
-            fail_msg("%s: %s", wrong[i].yaml, text);
+        if (!strstr(text, wrong[i].says) || !strstr(text, "test.yaml:1:")) fail_msg("%s: %s", wrong[i].yaml, text);
         assert_int_equal(config_errors_count(s.errors), 1);
         setup_free(&s);
     }
@@ -316,8 +312,8 @@ static void test_resized_crop(void **state) {
     float out[SIDE * SIDE];
     int flipped = 0;
     for (int i = 0; i < SIDE * SIDE; i++) raw[i] = (uint8_t)(i % SIDE + 10 * (i / SIDE));
-    struct transform t = transform_of(
-        "{set: digits, augment: [flip, {random_resized_crop: {scale: [0.2, 0.5]}}]}", &f.base);
+    struct transform t =
+        transform_of("{set: digits, augment: [flip, {random_resized_crop: {scale: [0.2, 0.5]}}]}", &f.base);
     for (uint64_t id = 0; id < 200; id++) {
         struct visit v = {t.augment.resized_crop, t.key, id};
         struct box b = box_draw(&v, SIDE, SIDE);
@@ -325,8 +321,7 @@ static void test_resized_crop(void **state) {
         bool flip = out[5] > out[6];
         for (int i = 0; i < SIDE * SIDE; i++) {
             int column = flip ? SIDE - 1 - i % SIDE : i % SIDE;
-            double x = b.x + (column + 0.5) * b.w / SIDE - 0.5,
-                   y = b.y + (i / SIDE + 0.5) * b.h / SIDE - 0.5;
+            double x = b.x + (column + 0.5) * b.w / SIDE - 0.5, y = b.y + (i / SIDE + 0.5) * b.h / SIDE - 0.5;
             x = fmin(fmax(x, b.x), b.x + b.w - 1);
             y = fmin(fmax(y, b.y), b.y + b.h - 1);
             assert_float_equal(out[i], x + 10 * y, 1e-3);
@@ -338,15 +333,9 @@ static void test_resized_crop(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_auto),
-        cmocka_unit_test(test_given),
-        cmocka_unit_test(test_crop_and_flip),
-        cmocka_unit_test(test_wide_crop),
-        cmocka_unit_test(test_chance),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_needs_pictures),
-        cmocka_unit_test(test_jitter),
-        cmocka_unit_test(test_jitter_needs_bytes),
+        cmocka_unit_test(test_auto),           cmocka_unit_test(test_given),  cmocka_unit_test(test_crop_and_flip),
+        cmocka_unit_test(test_wide_crop),      cmocka_unit_test(test_chance), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_needs_pictures), cmocka_unit_test(test_jitter), cmocka_unit_test(test_jitter_needs_bytes),
         cmocka_unit_test(test_resized_crop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

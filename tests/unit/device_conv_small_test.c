@@ -50,27 +50,23 @@ static void give_back(void *p, size_t bytes) {
     memory_free(p);
 }
 
-static struct op_desc describe(const struct geometry *g, bool relu, bool pool, bool bias,
-                               bool first) {
+static struct op_desc describe(const struct geometry *g, bool relu, bool pool, bool bias, bool first) {
     int oh = g->h + 2 * g->ph - g->kh + 1, ow = g->w + 2 * g->pw - g->kw + 1;
-    return (struct op_desc){.kind = OP_CONV2D,
-                            .n = g->n,
-                            .x = {3, {g->c, g->h, g->w}},
-                            .y = {3, {g->oc, pool ? oh / 2 : oh, pool ? ow / 2 : ow}},
-                            .act = relu ? ACT_RELU : ACT_NONE,
-                            .first = first,
-                            .conv = {.window = {{g->kh, g->kw}, {1, 1}, {g->ph, g->pw}},
-                                     .groups = 1,
-                                     .bias = bias,
-                                     .maxpool = pool}};
+    return (struct op_desc){
+        .kind = OP_CONV2D,
+        .n = g->n,
+        .x = {3, {g->c, g->h, g->w}},
+        .y = {3, {g->oc, pool ? oh / 2 : oh, pool ? ow / 2 : ow}},
+        .act = relu ? ACT_RELU : ACT_NONE,
+        .first = first,
+        .conv = {.window = {{g->kh, g->kw}, {1, 1}, {g->ph, g->pw}}, .groups = 1, .bias = bias, .maxpool = pool}};
 }
 
 static void bench_open(struct bench *b, struct op *op) {
     const struct op_desc *d = &op->desc;
     *b = (struct bench){.op = op};
     b->xs = (size_t)shape_count(&d->x), b->ys = (size_t)shape_count(&d->y);
-    b->ws =
-        (size_t)(d->y.dim[0] * d->x.dim[0] * d->conv.window.kernel[0] * d->conv.window.kernel[1]);
+    b->ws = (size_t)(d->y.dim[0] * d->x.dim[0] * d->conv.window.kernel[0] * d->conv.window.kernel[1]);
     size_t n = (size_t)d->n, oc = (size_t)d->y.dim[0];
     b->x = take_noise(n * b->xs, 1), b->dy = take_noise(n * b->ys, 2);
     b->w[0] = take_noise(b->ws, 3), b->w[1] = take_noise(oc, 4);
@@ -103,8 +99,7 @@ static void bench_run(struct bench *b) {
     assert_ok(op_backward(b->op, &b->a));
 }
 
-static void assert_near(const char *what, const struct op_desc *d, const float *got,
-                        const float *want, size_t count) {
+static void assert_near(const char *what, const struct op_desc *d, const float *got, const float *want, size_t count) {
     char x[96], y[96];
     double scale = 0;
     for (size_t i = 0; i < count; i++) /* fmax here is more than gcc 12 bears on ARM64 */
@@ -113,10 +108,9 @@ static void assert_near(const char *what, const struct op_desc *d, const float *
         if (!(fabs((double)got[i] - (double)want[i]) <= 1e-5 * scale))
             fail_msg("%s[%zu] of %d samples, %s to %s, kernel %dx%d, pad %d %d, act %d, pool %d: "
                      "%.9g, not %.9g",
-                     what, i, (int)d->n, shape_text(&d->x, x), shape_text(&d->y, y),
-                     d->conv.window.kernel[0], d->conv.window.kernel[1], d->conv.window.pad[0],
-                     d->conv.window.pad[1], d->act, d->conv.maxpool, (double)got[i],
-                     (double)want[i]);
+                     what, i, (int)d->n, shape_text(&d->x, x), shape_text(&d->y, y), d->conv.window.kernel[0],
+                     d->conv.window.kernel[1], d->conv.window.pad[0], d->conv.window.pad[1], d->act, d->conv.maxpool,
+                     (double)got[i], (double)want[i]);
 }
 
 static void compare(const struct bench *got, const struct bench *want) {
@@ -130,28 +124,27 @@ static void compare(const struct bench *got, const struct bench *want) {
 
 /* ---- against the reference ------------------------------------------------------------------- */
 static const struct geometry cases[] = {
-    {1, 28, 28, 6, 5, 5, 2, 2, 3},  /* LeNet's first */
-    {6, 14, 14, 16, 5, 5, 0, 0, 3}, /* and second */
-    {3, 9, 11, 8, 3, 3, 1, 1, 2},   /* odd sizes: the pool leaves a row and a column out */
-    {16, 8, 8, 16, 3, 3, 1, 1, 2},  /* channels in whole vectors */
-    {1, 7, 5, 32, 3, 3, 0, 0, 1},   /* one narrow image, many channels */
-    {16, 10, 9, 32, 5, 5, 2, 2, 1}, /* the most channels */
-    {2, 6, 6, 17, 1, 1, 0, 0, 2},  /* a kernel with no border, one channel in a vector of its own */
-    {3, 9, 9, 5, 7, 7, 3, 3, 2},   /* the largest kernel */
-    {3, 9, 9, 5, 7, 7, 6, 6, 1},   /* the largest padding: dy has no border */
-    {4, 8, 12, 3, 3, 5, 2, 1, 2},  /* neither square nor evenly padded */
-    {2, 12, 8, 11, 1, 7, 0, 3, 1}, /* one row of taps */
-    {2, 12, 8, 20, 7, 1, 3, 0, 1}, /* one column */
-    {5, 2, 2, 4, 3, 3, 1, 1, 3},   /* an image smaller than the kernel */
-    {1, 2, 2, 1, 1, 1, 0, 0, 1},   /* one pooled pixel */
-    {1, 6, 33, 1, 3, 3, 1, 1, 2},  /* rows a little longer than vectors */
-    {7, 5, 65, 13, 3, 3, 1, 1, 1}, /* and than blocks of them */
+    {1, 28, 28, 6, 5, 5, 2, 2, 3},   /* LeNet's first */
+    {6, 14, 14, 16, 5, 5, 0, 0, 3},  /* and second */
+    {3, 9, 11, 8, 3, 3, 1, 1, 2},    /* odd sizes: the pool leaves a row and a column out */
+    {16, 8, 8, 16, 3, 3, 1, 1, 2},   /* channels in whole vectors */
+    {1, 7, 5, 32, 3, 3, 0, 0, 1},    /* one narrow image, many channels */
+    {16, 10, 9, 32, 5, 5, 2, 2, 1},  /* the most channels */
+    {2, 6, 6, 17, 1, 1, 0, 0, 2},    /* a kernel with no border, one channel in a vector of its own */
+    {3, 9, 9, 5, 7, 7, 3, 3, 2},     /* the largest kernel */
+    {3, 9, 9, 5, 7, 7, 6, 6, 1},     /* the largest padding: dy has no border */
+    {4, 8, 12, 3, 3, 5, 2, 1, 2},    /* neither square nor evenly padded */
+    {2, 12, 8, 11, 1, 7, 0, 3, 1},   /* one row of taps */
+    {2, 12, 8, 20, 7, 1, 3, 0, 1},   /* one column */
+    {5, 2, 2, 4, 3, 3, 1, 1, 3},     /* an image smaller than the kernel */
+    {1, 2, 2, 1, 1, 1, 0, 0, 1},     /* one pooled pixel */
+    {1, 6, 33, 1, 3, 3, 1, 1, 2},    /* rows a little longer than vectors */
+    {7, 5, 65, 13, 3, 3, 1, 1, 1},   /* and than blocks of them */
     {1, 224, 224, 2, 3, 3, 1, 1, 1}, /* several bands of rows, many positions for each tap */
     {2, 14, 130, 31, 3, 3, 1, 1, 1}, {11, 31, 47, 3, 5, 5, 2, 2, 1},
 };
 
-static void open_small(struct bench *b, const struct conv_kernels *k, struct device *dev,
-                       const struct op_desc *d) {
+static void open_small(struct bench *b, const struct conv_kernels *k, struct device *dev, const struct op_desc *d) {
     struct op *op;
     assert_ok(conv_small_create(k, dev, d, &op));
     bench_open(b, op);
@@ -194,8 +187,7 @@ static void test_many(void **state) {
     for (int i = 0; i < 150; i++) {
         int v[9], most[] = {CONV_IN_MAX, 14, 30, CONV_OUT_MAX, CONV_SIDE_MAX, CONV_SIDE_MAX};
         for (int j = 0; j < 6; j++) v[j] = 1 + (int)((noise(&seed) + 0.5f) * (float)most[j]);
-        for (int j = 6; j < 9; j++)
-            v[j] = (int)((noise(&seed) + 0.5f) * (float)(j < 8 ? v[j - 2] : 2));
+        for (int j = 6; j < 9; j++) v[j] = (int)((noise(&seed) + 0.5f) * (float)(j < 8 ? v[j - 2] : 2));
         struct geometry g = {v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8] + 1};
         struct op_desc d = describe(&g, i % 2, i % 4, i % 3, i % 5 == 0);
         if (d.y.dim[1] > 0 && d.y.dim[2] > 0) check_case(&dev, &d);
@@ -310,9 +302,8 @@ static void test_takes(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases), cmocka_unit_test(test_many),
-        cmocka_unit_test(test_bits),  cmocka_unit_test(test_steps_allocate_nothing),
-        cmocka_unit_test(test_ties),  cmocka_unit_test(test_takes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_many),
+                                       cmocka_unit_test(test_bits),  cmocka_unit_test(test_steps_allocate_nothing),
+                                       cmocka_unit_test(test_ties),  cmocka_unit_test(test_takes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

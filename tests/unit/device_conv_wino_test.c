@@ -7,20 +7,19 @@
 enum { TAPS = 9, SAMPLES = 1500 };
 
 /* ---- one layer: images are blocked, as conv_wino has them ------------------------------------ */
-#define LAYER(samples, channels, side)                                                             \
-    {                                                                                              \
-        .name = #channels " channels of " #side "x" #side, .d = {                                  \
-            .kind = OP_CONV2D,                                                                     \
-            .n = samples,                                                                          \
-            .x = {3, {channels, side, side}},                                                      \
-            .y = {3, {channels, side, side}},                                                      \
-            .x_layout = LAYOUT_BLOCKED,                                                            \
-            .y_layout = LAYOUT_BLOCKED,                                                            \
-            .conv = {.window = {{3, 3}, {1, 1}, {1, 1}}, .groups = 1}                              \
-        }                                                                                          \
+#define LAYER(samples, channels, side)                                                                                 \
+    {                                                                                                                  \
+        .name = #channels " channels of " #side "x" #side, .d = {                                                      \
+            .kind = OP_CONV2D,                                                                                         \
+            .n = samples,                                                                                              \
+            .x = {3, {channels, side, side}},                                                                          \
+            .y = {3, {channels, side, side}},                                                                          \
+            .x_layout = LAYOUT_BLOCKED,                                                                                \
+            .y_layout = LAYOUT_BLOCKED,                                                                                \
+            .conv = {.window = {{3, 3}, {1, 1}, {1, 1}}, .groups = 1}                                                  \
+        }                                                                                                              \
     }
-static const struct op_case layers[] = {LAYER(4, 64, 32), LAYER(6, 128, 16), LAYER(8, 256, 8),
-                                        LAYER(16, 512, 4)};
+static const struct op_case layers[] = {LAYER(4, 64, 32), LAYER(6, 128, 16), LAYER(8, 256, 8), LAYER(16, 512, 4)};
 enum { LAYERS = sizeof layers / sizeof *layers };
 
 /* Inputs as ReLU leaves them. */
@@ -56,8 +55,7 @@ static float image_at(const struct op_desc *d, const float *image, struct place 
 static struct place place_of(const struct op_desc *d, int64_t k) {
     int64_t side = d->x.dim[1], pixel = k / LAYOUT_BLOCK % (side * side);
     int64_t block = k / LAYOUT_BLOCK / (side * side), blocks = d->x.dim[0] / LAYOUT_BLOCK;
-    return (struct place){block / blocks, block % blocks * LAYOUT_BLOCK + k % LAYOUT_BLOCK,
-                          pixel / side, pixel % side};
+    return (struct place){block / blocks, block % blocks * LAYOUT_BLOCK + k % LAYOUT_BLOCK, pixel / side, pixel % side};
 }
 
 /* Element k of y or, with turned windows, of dx: the sum over channels of 'image' and taps. */
@@ -95,9 +93,8 @@ static double error_in(const struct run *r, int output) {
     double off = 0, all = 0;
     int64_t step = r->out_size[output] / SAMPLES;
     for (int64_t k = 0; k < r->out_size[output]; k += step | 1) {
-        double exact = output == DW0
-                           ? weight_element(r, k)
-                           : image_element(r, r->in[output == Y ? X0 : DY], output == DX0, k);
+        double exact =
+            output == DW0 ? weight_element(r, k) : image_element(r, r->in[output == Y ? X0 : DY], output == DX0, k);
         off += pow((double)r->out[output][k] - exact, 2);
         all += exact * exact;
     }
@@ -119,8 +116,8 @@ static void errors_are_near_those_of_plain_sums(void **state) {
             layer_init(&r, &layers[i]);
             layer_run(&r, kernels[level], dev);
             for (int t = 0; t < 3; t++) off[t] = error_in(&r, outputs[t]);
-            print_message("%-6s %s: off by %.1e in y, %.1e in dx, %.1e in dw\n",
-                          kernels[level]->name, layers[i].name, off[0], off[1], off[2]);
+            print_message("%-6s %s: off by %.1e in y, %.1e in dx, %.1e in dw\n", kernels[level]->name, layers[i].name,
+                          off[0], off[1], off[2]);
             for (int t = 0; t < 3; t++) assert_true(off[t] < most);
             run_fini(&r);
         }

@@ -118,13 +118,11 @@ static void tokens_outside_the_vocabulary_are_refused(void **state) {
 }
 
 static void check_variance(struct device *dev) {
-    static const struct op_desc norm = {
-        .kind = OP_BATCHNORM, .n = 1, .x = F(2), .y = F(2), .norm = {1e-5f, 0.1f}};
+    static const struct op_desc norm = {.kind = OP_BATCHNORM, .n = 1, .x = F(2), .y = F(2), .norm = {1e-5f, 0.1f}};
     const float x[2] = {1, 2}, w[2] = {1, 1};
     float y[2], saved[4], mean[2] = {0}, var[2] = {1, 1};
     struct op *op = NULL;
-    struct op_args a = {
-        .x = {x}, .y = y, .w = {w, w}, .buffer = {mean, var}, .saved = saved, .training = true};
+    struct op_args a = {.x = {x}, .y = y, .w = {w, w}, .buffer = {mean, var}, .saved = saved, .training = true};
     assert_ok(op_create(dev, &norm, &op));
     assert_fails(ERR_CONFIG, op_forward(op, &a));
     a.training = false; /* the running moments serve one value as well */

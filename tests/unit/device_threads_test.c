@@ -80,8 +80,7 @@ static void check_product(const struct product *p) {
     for (int64_t i = 0; i < p->m; i++)
         for (int64_t j = 0; j < p->n; j++) {
             double sum = p->way & ADDED ? 1 : 0;
-            for (int64_t k = 0; k < p->k; k++)
-                sum += (double)p->a[i * ld + k * at] * (double)p->b[j * bd + k * bt];
+            for (int64_t k = 0; k < p->k; k++) sum += (double)p->a[i * ld + k * at] * (double)p->b[j * bd + k * bt];
             assert_true(sum == (double)p->c[i * p->n + j]);
             assert_int_equal(p->done[i * p->n + j], 1);
         }
@@ -109,8 +108,7 @@ static void product_run(const struct device *dev, struct product *p, void *pack)
     check_product(p);
 }
 
-static void check_size(struct device *const devices[2], void *pack, int64_t m, int64_t n, int64_t k,
-                       int way) {
+static void check_size(struct device *const devices[2], void *pack, int64_t m, int64_t n, int64_t k, int way) {
     struct product p[2];
     for (int d = 0; d < 2; d++) {
         product_init(&p[d], m, n, k, way);
@@ -132,10 +130,8 @@ static void products_are_exact_at_every_size(void **state) {
         for (int64_t m = 1; m <= 17; m += 1 + m / 4)
             for (int64_t n = 1; n <= 64; n += 1 + n / 3)
                 for (int i = 0; i < 5; i++)
-                    if (ks[i] <= 17 || (m * n) % 11 == 0)
-                        check_size(devices, pack, m, n, ks[i], way);
-        for (int i = 0; i < 3; i++)
-            check_size(devices, pack, blocks[i][0], blocks[i][1], blocks[i][2], way);
+                    if (ks[i] <= 17 || (m * n) % 11 == 0) check_size(devices, pack, m, n, ks[i], way);
+        for (int i = 0; i < 3; i++) check_size(devices, pack, blocks[i][0], blocks[i][1], blocks[i][2], way);
     }
     memory_free(pack);
     for (int d = 0; d < 2; d++) devices[d]->ops->close(devices[d]);
@@ -202,8 +198,7 @@ static void the_host_has_cores(void **state) {
     (void)state;
     cpu_set_t all;
     assert_true(device_host_cores() >= 1);
-    if (sched_getaffinity(0, sizeof all, &all) == 0)
-        assert_true(device_host_cores() <= CPU_COUNT(&all));
+    if (sched_getaffinity(0, sizeof all, &all) == 0) assert_true(device_host_cores() <= CPU_COUNT(&all));
     assert_null(device_find("abacus"));
     assert_null(device_find(""));
 }

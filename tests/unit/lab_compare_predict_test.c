@@ -21,30 +21,25 @@ static const double alone_ms = 26;
 
 static struct run_result made(const struct experiment_cell *cell, double ms) {
     int devices = cell->settings.config.devices.count;
-    struct run_result r = {.dir = "there",
-                           .mode = cell->settings.config.mode,
-                           .devices = devices,
-                           .shards = 8,
-                           .steps = 30,
-                           .ranks = devices,
-                           .processes = 1,
-                           .p50_ms = 99, /* of all steps: not what is asked */
-                           .losses = "same",
-                           .weights = "same",
-                           .step = steps,
-                           .nsteps = 30,
-                           .environment = {.time = "",
-                                           .processor = "",
-                                           .governor = "",
-                                           .kernel = "",
-                                           .host = "",
-                                           .engine = "",
-                                           .cores = 64}};
+    struct run_result r = {
+        .dir = "there",
+        .mode = cell->settings.config.mode,
+        .devices = devices,
+        .shards = 8,
+        .steps = 30,
+        .ranks = devices,
+        .processes = 1,
+        .p50_ms = 99, /* of all steps: not what is asked */
+        .losses = "same",
+        .weights = "same",
+        .step = steps,
+        .nsteps = 30,
+        .environment = {
+            .time = "", .processor = "", .governor = "", .kernel = "", .host = "", .engine = "", .cores = 64}};
     const double parts[] = {1e-3, 7e-3, 16e-3, 0, 0, 2e-3, 26e-3};
     for (int i = 0; i < RESULT_PHASES; i++) r.time_s[i] = 30 * parts[i];
     r.samples_per_s = (double)cell->settings.config.batch.size / 26e-3;
-    for (int i = 0; i < 30; i++)
-        steps[i] = (struct result_step){.step = i + 1, .ms = i < 10 ? 500 : ms, .samples = 64};
+    for (int i = 0; i < 30; i++) steps[i] = (struct result_step){.step = i + 1, .ms = i < 10 ? 500 : ms, .samples = 64};
     return r;
 }
 
@@ -97,8 +92,8 @@ static int tear_down(void **state) {
     return 0;
 }
 
-#define BASE(batch)                                                                                \
-    "base: {model: {zoo: mlp, hidden: [1024]}, data: digits, batch: {size: " batch                 \
+#define BASE(batch)                                                                                                    \
+    "base: {model: {zoo: mlp, hidden: [1024]}, data: digits, batch: {size: " batch                                     \
     ", shards: 8}, train: 30st, threads: 1}\nwarmup: 10st\n"
 
 static double bytes_of(void) { /* of mlp's gradients; its arena has a header and paddings */
@@ -106,8 +101,7 @@ static double bytes_of(void) { /* of mlp's gradients; its arena has a header and
 }
 
 static void near(double got, double expected, double share) {
-    if (!(fabs(got - expected) <= share * fabs(expected)))
-        fail_msg("%g, where %g is expected", got, expected);
+    if (!(fabs(got - expected) <= share * fabs(expected))) fail_msg("%g, where %g is expected", got, expected);
 }
 
 /* Speed-ups are multiples of the fewest devices, which are 1; another mode's one device does where a mode has none. */
@@ -148,8 +142,7 @@ static void cells_follow_from_the_fewest_devices(void **state) {
     near(p->formula, p->step, 0.02);
     near(p->residual, p->step * 1e3 / alone_ms - 1, 1e-9);
     assert_string_equal(p->port, "emulated 16Mbit");
-    near(of("ddp devices=cpu:4 comm.emulate.bandwidth=16Mbit")->step,
-         24e-3 / 4 + 2e-3 + 2 * 3.0 / 4 * wire, 0.03);
+    near(of("ddp devices=cpu:4 comm.emulate.bandwidth=16Mbit")->step, 24e-3 / 4 + 2e-3 + 2 * 3.0 / 4 * wire, 0.03);
     p = of("dp devices=cpu:4 comm.emulate.bandwidth=off");
     assert_non_null(strstr(p->why, "neither emulated"));
     assert_true(isnan(p->step) && p->from == first);
@@ -169,8 +162,7 @@ static void a_batch_that_grows_is_more_work(void **state) {
                          "  comm.emulate: [{bandwidth: 16Mbit, latency: 1ms}]\n");
     run_cells(alone_ms);
     const double wire = bytes_of() / 2e6;
-    const struct compared_prediction *p =
-        of("ddp devices=cpu:8 comm.emulate=bandwidth=16Mbit latency=1ms");
+    const struct compared_prediction *p = of("ddp devices=cpu:8 comm.emulate=bandwidth=16Mbit latency=1ms");
     near(p->step, 26e-3 + 2 * 7.0 / 8 * wire + 6e-3, 0.03);
     assert_string_equal(p->port, "emulated 16Mbit, 1ms");
 }
@@ -200,8 +192,7 @@ static void what_is_not_simulated_says_why(void **state) {
     const char *small = "none mode=ddp devices=cpu:2 comm.emulate.bandwidth=1Gbit";
     assert_int_equal(of(small)->from, cell_of(small));
     assert_null(of("none mode=ddp devices=cpu:4 comm.emulate.bandwidth=1Gbit")->why);
-    const struct compared_prediction *p =
-        of("int8 mode=ddp devices=cpu:4 comm.emulate.bandwidth=1Gbit");
+    const struct compared_prediction *p = of("int8 mode=ddp devices=cpu:4 comm.emulate.bandwidth=1Gbit");
     assert_non_null(strstr(p->why, "comm.compress"));
     assert_null(strchr(p->why, '\n'));
     assert_int_equal(c.model.silent, 2);
@@ -211,8 +202,7 @@ static void what_is_not_simulated_says_why(void **state) {
 static void a_measured_link_is_a_port(void **state) {
     (void)state;
     char folder[600], path[800];
-    open_text(
-        BASE("64") "model_fit: true\nmatrix:\n  mode: [dp, ddp]\n  devices: [cpu:1, cpu:4]\n");
+    open_text(BASE("64") "model_fit: true\nmatrix:\n  mode: [dp, ddp]\n  devices: [cpu:1, cpu:4]\n");
     snprintf(folder, sizeof folder, "%s", scratch_path("fitted"));
     c.folder = folder;
     int cell = cell_of("ddp devices=cpu:4");
@@ -224,8 +214,8 @@ static void a_measured_link_is_a_port(void **state) {
     fprintf(f, "{\"collective\":\"all_reduce\",\"ranks\":4,\"results\":[{\"rows\":[");
     for (double bytes = 4096; bytes < 2e7; bytes *= 8) {
         const struct ground g = {4, 1, {100e-6, 1e-9}, false};
-        fprintf(f, "%s{\"algorithm\":\"direct\",\"bytes\":%.0f,\"time_s\":%.9g}",
-                bytes > 4096 ? "," : "", bytes, cost_share(SCHEME_direct, &g, bytes));
+        fprintf(f, "%s{\"algorithm\":\"direct\",\"bytes\":%.0f,\"time_s\":%.9g}", bytes > 4096 ? "," : "", bytes,
+                cost_share(SCHEME_direct, &g, bytes));
     }
     fprintf(f, "]}]}");
     assert_int_equal(fclose(f), 0);

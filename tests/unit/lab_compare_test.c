@@ -25,26 +25,23 @@ static FILE *open_in(const char *run, const char *name) {
 static void make(const struct made *m) {
     assert_ok(file_make_folders(scratch_path(m->name)));
     FILE *f = open_in(m->name, "summary.json");
-    fprintf(
-        f,
-        "{\"mode\":\"%s\",\"devices\":2,\"shards\":2,\"steps\":30,\"epochs\":1,\"train\":{\"loss\":"
-        "1},\"val\":{\"loss\":1,\"accuracy\":null},\"step_ms\":{\"p50\":2,\"p95\":3},"
-        "\"samples_per_s\":9,\"time_s\":{\"load\":0,\"forward\":1,\"backward\":1,"
-        "\"comm_exposed\":0.3,\"comm_hidden\":0,\"update\":0,\"total\":2},\"bytes\":{\"sent\":[1,"
-        "2],\"received\":[2,1]},\"peak_rss_bytes\":[5],\"optimizer_bytes\":[0,0],"
-        "\"weights_sha256\":\"w\",\"losses_sha256\":\"%s\"}\n",
-        m->mode, m->losses);
+    fprintf(f,
+            "{\"mode\":\"%s\",\"devices\":2,\"shards\":2,\"steps\":30,\"epochs\":1,\"train\":{\"loss\":"
+            "1},\"val\":{\"loss\":1,\"accuracy\":null},\"step_ms\":{\"p50\":2,\"p95\":3},"
+            "\"samples_per_s\":9,\"time_s\":{\"load\":0,\"forward\":1,\"backward\":1,"
+            "\"comm_exposed\":0.3,\"comm_hidden\":0,\"update\":0,\"total\":2},\"bytes\":{\"sent\":[1,"
+            "2],\"received\":[2,1]},\"peak_rss_bytes\":[5],\"optimizer_bytes\":[0,0],"
+            "\"weights_sha256\":\"w\",\"losses_sha256\":\"%s\"}\n",
+            m->mode, m->losses);
     assert_int_equal(fclose(f), 0);
     f = open_in(m->name, "resolved.yaml");
-    fprintf(
-        f, "name: %s\nmode: %s\nbatch: {size: 8}\noptimizer: {name: sgd, lr: %s}\nlog: {dir: %s}\n",
-        m->name, m->mode, m->lr, m->name);
+    fprintf(f, "name: %s\nmode: %s\nbatch: {size: 8}\noptimizer: {name: sgd, lr: %s}\nlog: {dir: %s}\n", m->name,
+            m->mode, m->lr, m->name);
     assert_int_equal(fclose(f), 0);
     f = open_in(m->name, "metrics.jsonl");
     for (int i = 0; i < 30; i++)
-        fprintf(f,
-                "{\"step\":%d,\"epoch\":0,\"loss\":%.9g,\"accuracy\":0,\"samples\":8,\"ms\":%g}\n",
-                i + 1, m->loss[i], i < 10 ? 100 : m->ms);
+        fprintf(f, "{\"step\":%d,\"epoch\":0,\"loss\":%.9g,\"accuracy\":0,\"samples\":8,\"ms\":%g}\n", i + 1,
+                m->loss[i], i < 10 ? 100 : m->ms);
     assert_int_equal(fclose(f), 0);
 }
 
@@ -168,8 +165,7 @@ static void several(const char *name, const char *weights[2], const double accur
             r->weights = letters[side][i];
             r->val_accuracy = accuracy[side] + 1e-3 * (weights[side][i] - 'a');
             r->step = pool_alloc(x.pool, (size_t)r->nsteps * sizeof *r->step);
-            for (int64_t k = 0; k < r->nsteps; k++)
-                r->step[k] = made[side].step[k], r->step[k].ms += 0.01 * i;
+            for (int64_t k = 0; k < r->nsteps; k++) r->step[k] = made[side].step[k], r->step[k].ms += 0.01 * i;
         }
     for (int side = 0; side < 2; side++) c.cell[side].nruns = RUNS;
 }
@@ -245,8 +241,7 @@ static void copies_are_no_copies_of_times(void **state) {
     experiment_close(&x);
     for (int i = 0; i < 2; i++) {
         several("time", (const char *[]){"aaaa", i ? "bbbb" : "aaaa"}, (double[]){0.6, 0.6});
-        x.measure[0] = (struct measure){"time_to",          "s",        ABOUT_BOTH, MEASURE_TIME_TO,
-                                        .of = "train.loss", .target = 2};
+        x.measure[0] = (struct measure){"time_to", "s", ABOUT_BOTH, MEASURE_TIME_TO, .of = "train.loss", .target = 2};
         assert_ok(compare_judge(&c));
         assert_int_equal(c.pair[0].samples[0], i ? 1 : 4);
         assert_int_equal(c.pair[0].verdict, i ? VERDICT_UNTESTED : VERDICT_SAME);
@@ -268,8 +263,7 @@ static void the_same_losses_are_not_the_same_training(void **state) {
     assert_ok(compare_judge(&c));
     assert_true(c.pair[0].same_losses && !c.pair[0].same_weights && !c.same_bits);
     assert_string_equal(compare_bits(&c, &c.pair[0]), "no: the same losses, but other weights");
-    assert_non_null(
-        strstr(table_of(&c), "same losses and weights, bit for bit: no (0 of 1 pairs)"));
+    assert_non_null(strstr(table_of(&c), "same losses and weights, bit for bit: no (0 of 1 pairs)"));
     experiment_close(&x);
     b.losses = "other", b.loss[6] = 2.5;
     assert_ok(two(NULL));
@@ -303,9 +297,7 @@ static void json_and_csv_hold_the_numbers(void **state) {
     assert_true(json_get(pair, "ratio")->number == 2);
     assert_false(json_get(pair, "same_losses")->truth);
     assert_int_equal(json_get(json_get(pair, "difference"), "step")->integer, 1);
-    assert_true(
-        json_get(json_get(&json_get(root, "cells")->children[1], "median"), "step_time")->number ==
-        2);
+    assert_true(json_get(json_get(&json_get(root, "cells")->children[1], "median"), "step_time")->number == 2);
     char text[4096] = "";
     FILE *f = fmemopen(text, sizeof text, "w");
     compare_csv(&c, f);
@@ -323,8 +315,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(copies_of_a_training_are_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_weights_are_other_trainings, set_up, tear_down),
         cmocka_unit_test_setup_teardown(copies_are_no_copies_of_times, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_same_losses_are_not_the_same_training, set_up,
-                                        tear_down),
+        cmocka_unit_test_setup_teardown(the_same_losses_are_not_the_same_training, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_has_not_run_is_not_said_to_differ, set_up, tear_down),
         cmocka_unit_test_setup_teardown(json_and_csv_hold_the_numbers, set_up, tear_down),
     };

@@ -6,8 +6,7 @@
 
 #include <math.h>
 
-#define assert_near(got, expected, share)                                                          \
-    assert_true(fabs((got) - (expected)) <= (share)*fabs((double)(expected)))
+#define assert_near(got, expected, share) assert_true(fabs((got) - (expected)) <= (share)*fabs((double)(expected)))
 
 static const double alpha = 50e-6, beta = 8e-9; /* 1 Gbit/s, slow enough to hide adding in rings */
 
@@ -24,8 +23,7 @@ static void formulas_are_the_textbooks(void **state) {
         double others = n - 1, steps = log2(n);
         assert_near(cost_share(SCHEME_ring, &g, k), 2 * others * (alpha + k / n * beta), 1e-9);
         assert_near(cost_share(SCHEME_tree, &g, k), 2 * steps * (alpha + k * beta), 1e-9);
-        assert_near(cost_share(SCHEME_halving_doubling, &g, k),
-                    2 * steps * alpha + 2 * others / n * k * beta, 1e-9);
+        assert_near(cost_share(SCHEME_halving_doubling, &g, k), 2 * steps * alpha + 2 * others / n * k * beta, 1e-9);
         assert_near(cost_share(SCHEME_star, &g, k), 2 * alpha + 2 * others * k * beta, 0.02);
         assert_near(cost_share(SCHEME_STAR_SERIAL, &g, k), 2 * others * (alpha + k * beta), 0.02);
         assert_near(cost_share(SCHEME_STAR_DUPLEX, &g, k), others * (alpha + k * beta), 0.02);
@@ -48,8 +46,7 @@ static void a_server_moves_n_times_the_bytes(void **state) {
 static void hierarchical_needs_even_hosts(void **state) {
     (void)state;
     struct ground g = {16, 4, {alpha, beta}, true};
-    assert_true(cost_share(SCHEME_hierarchical, &g, 4e6) <
-                cost_share(SCHEME_halving_doubling, &g, 4e6));
+    assert_true(cost_share(SCHEME_hierarchical, &g, 4e6) < cost_share(SCHEME_halving_doubling, &g, 4e6));
     g.devices = 12; /* three on each */
     assert_true(isinf(cost_share(SCHEME_hierarchical, &g, 4e6)));
     g = flat(8);
@@ -76,8 +73,7 @@ static void every_algorithm_is_a_scheme(void **state) {
 
 static void auto_takes_the_cheapest(void **state) {
     (void)state;
-    static const enum scheme tree_order[] = {SCHEME_direct, SCHEME_halving_doubling, SCHEME_star,
-                                             SCHEME_tree};
+    static const enum scheme tree_order[] = {SCHEME_direct, SCHEME_halving_doubling, SCHEME_star, SCHEME_tree};
     static const enum scheme ring_order[] = {SCHEME_direct, SCHEME_ring, SCHEME_star};
     for (int n = 2; n <= 64; n++)
         for (double k = 64; k < 1e9; k *= 8) {
@@ -100,8 +96,7 @@ static void crossover_is_where_costs_meet(void **state) {
         assert_true(cost_share(SCHEME_ring, &g, k / 2) > cost_share(SCHEME_star, &g, k / 2));
         assert_true(cost_share(SCHEME_ring, &g, k * 2) < cost_share(SCHEME_star, &g, k * 2));
     }
-    const struct ground two =
-        flat(2); /* a ring of two has the server's messages and half its bytes */
+    const struct ground two = flat(2); /* a ring of two has the server's messages and half its bytes */
     assert_true(cost_crossover(SCHEME_star, SCHEME_ring, &two) == 0);
     assert_true(isinf(cost_crossover(SCHEME_halving_doubling, SCHEME_star, &two)));
 }
@@ -109,8 +104,8 @@ static void crossover_is_where_costs_meet(void **state) {
 /* Ports of known alpha and beta: calls that cost what the formulas say lead back to them. */
 static void a_fit_finds_the_port(void **state) {
     (void)state;
-    static const enum scheme schemes[] = {SCHEME_star, SCHEME_ring, SCHEME_tree,
-                                          SCHEME_halving_doubling, SCHEME_direct};
+    static const enum scheme schemes[] = {SCHEME_star, SCHEME_ring, SCHEME_tree, SCHEME_halving_doubling,
+                                          SCHEME_direct};
     struct cost_point p[200];
     for (double b = 8e-11; b < 1e-7; b *= 10) {
         int n = 0;
@@ -118,8 +113,7 @@ static void a_fit_finds_the_port(void **state) {
             for (int devices = 2; devices <= 8; devices *= 2)
                 for (double k = 1024; k < 1e8; k *= 16) {
                     const struct ground g = {devices, 1, {alpha, b}, false};
-                    p[n++] =
-                        (struct cost_point){schemes[s], devices, k, cost_share(schemes[s], &g, k)};
+                    p[n++] = (struct cost_point){schemes[s], devices, k, cost_share(schemes[s], &g, k)};
                 }
         p[n++] = (struct cost_point){SCHEME_hierarchical, 4, 1e6, 1}; /* of one host: no formula */
         struct wire w = cost_fit(p, n);
@@ -133,12 +127,8 @@ static void a_step_hides_what_it_can(void **state) {
     (void)state;
     const double ready[] = {1e-3, 4e-3}, bytes[] = {125e3, 125e3};
     const struct ground g = {2, 1, {0, 8e-9}, false}; /* a ring of 125 KB: 2 x 0.5 ms */
-    struct step_cost c = {.before = 2e-3,
-                          .backward = 4e-3,
-                          .update = 0.5e-3,
-                          .buckets = 2,
-                          .ready = ready,
-                          .bytes = bytes};
+    struct step_cost c = {
+        .before = 2e-3, .backward = 4e-3, .update = 0.5e-3, .buckets = 2, .ready = ready, .bytes = bytes};
     assert_near(cost_step(&c, SCHEME_ring, &g), 6e-3 + 2e-3 + 0.5e-3, 1e-9);
     c.overlap = true; /* the first beside backward, the second behind it */
     assert_near(cost_step(&c, SCHEME_ring, &g), 6e-3 + 1e-3 + 0.5e-3, 1e-9);
@@ -148,8 +138,7 @@ static void a_step_hides_what_it_can(void **state) {
     assert_near(cost_step(&c, SCHEME_star, &one), 6.5e-3, 1e-9);
     c.overlap = c.server = false;
     double cheapest = cost_step(&c, SCHEMES, &g);
-    static const enum scheme able[] = {SCHEME_direct, SCHEME_halving_doubling, SCHEME_star,
-                                       SCHEME_tree};
+    static const enum scheme able[] = {SCHEME_direct, SCHEME_halving_doubling, SCHEME_star, SCHEME_tree};
     for (int i = 0; i < 4; i++) assert_true(cheapest <= cost_step(&c, able[i], &g) * 1.002);
 }
 
@@ -186,16 +175,11 @@ static void names_lead_back(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(formulas_are_the_textbooks),
-        cmocka_unit_test(a_server_moves_n_times_the_bytes),
-        cmocka_unit_test(hierarchical_needs_even_hosts),
-        cmocka_unit_test(every_algorithm_is_a_scheme),
-        cmocka_unit_test(auto_takes_the_cheapest),
-        cmocka_unit_test(crossover_is_where_costs_meet),
-        cmocka_unit_test(a_fit_finds_the_port),
-        cmocka_unit_test(a_step_hides_what_it_can),
-        cmocka_unit_test(laws_find_the_serial_share),
-        cmocka_unit_test(names_lead_back),
+        cmocka_unit_test(formulas_are_the_textbooks),    cmocka_unit_test(a_server_moves_n_times_the_bytes),
+        cmocka_unit_test(hierarchical_needs_even_hosts), cmocka_unit_test(every_algorithm_is_a_scheme),
+        cmocka_unit_test(auto_takes_the_cheapest),       cmocka_unit_test(crossover_is_where_costs_meet),
+        cmocka_unit_test(a_fit_finds_the_port),          cmocka_unit_test(a_step_hides_what_it_can),
+        cmocka_unit_test(laws_find_the_serial_share),    cmocka_unit_test(names_lead_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

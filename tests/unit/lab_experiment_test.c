@@ -61,8 +61,7 @@ static void a_matrix_is_cells_and_pairs(void **state) {
     assert_int_equal(x.npairs, 5);
     assert_int_equal(x.repeats, statistics_least_runs(5, 0.95));
     for (int i = 0; i < x.npairs; i++) {
-        const struct experiment_cell *a = &x.cell[x.pair[i].cell[0]],
-                                     *b = &x.cell[x.pair[i].cell[1]];
+        const struct experiment_cell *a = &x.cell[x.pair[i].cell[0]], *b = &x.cell[x.pair[i].cell[1]];
         assert_true(a->at[0] == 0 && b->at[0] == 1);
         assert_true(a->at[1] == b->at[1] && a->at[2] == b->at[2]);
         assert_string_not_equal(a->digest, b->digest);
@@ -131,13 +130,11 @@ static void all_that_is_wrong_is_told_at_its_place(void **state) {
     (void)state;
     assert_report("base: 3x\nmatrix:\n  mode: [dp]\n  devices: cpu:1\nmetrics: [steptime]\n"
                   "confidence: 3\nwarmup: 2ep\nfoo: 1\nrepeats: 0\n",
-                  (const char *const[]){"yaml:1:7", "yaml:3:9: error: the first axis",
-                                        "yaml:4:12: error: matrix", "yaml:5:11: error: no metric",
-                                        "did you mean 'step_time'", "yaml:6:13", "yaml:7:9",
-                                        "yaml:8:1: error: unknown key 'foo'", "yaml:9:10", NULL});
+                  (const char *const[]){"yaml:1:7", "yaml:3:9: error: the first axis", "yaml:4:12: error: matrix",
+                                        "yaml:5:11: error: no metric", "did you mean 'step_time'", "yaml:6:13",
+                                        "yaml:7:9", "yaml:8:1: error: unknown key 'foo'", "yaml:9:10", NULL});
     /* values of the matrix, each once though many cells have it */
-    assert_report(BASE
-                  "matrix:\n  mode: [dp, ddpp]\n  devices: [cpu:1, cpu:2, 7]\n  nosuch.k: [1]\n",
+    assert_report(BASE "matrix:\n  mode: [dp, ddpp]\n  devices: [cpu:1, cpu:2, 7]\n  nosuch.k: [1]\n",
                   (const char *const[]){"yaml:3:14: error: 'mode'", "yaml:4:27: error: unknown dev",
                                         "error: unknown key 'nosuch'", "3 errors.", NULL});
     assert_report("base: {optimizer: {lr: fast}}\nmatrix: {mode: [dp, ddp]}\n",
@@ -171,26 +168,19 @@ static void unfair_pairs_are_refused(void **state) {
 /* What is planted has to be the same; a slow device computes the same numbers, a mistake does not. */
 static void planted_settings_are_guarded(void **state) {
     (void)state;
-    static const struct result_setting none[] = {{"inject.mistake", "none"},
-                                                 {"inject.slow.by", "0%"}},
-                                       some[] = {{"inject.mistake", "no_set_epoch"},
-                                                 {"inject.slow.by", "50%"}};
+    static const struct result_setting none[] = {{"inject.mistake", "none"}, {"inject.slow.by", "0%"}},
+                                       some[] = {{"inject.mistake", "no_set_epoch"}, {"inject.slow.by", "50%"}};
     struct setting_difference d[4];
-    assert_int_equal(
-        settings_differ((struct setting_list){none, 2}, (struct setting_list){some, 2}, NULL, d, 4),
-        2);
+    assert_int_equal(settings_differ((struct setting_list){none, 2}, (struct setting_list){some, 2}, NULL, d, 4), 2);
     assert_true(d[0].guarded && d[0].computes);
     assert_true(d[1].guarded && !d[1].computes);
 }
 
 static void the_algorithm_of_convolutions_is_guarded(void **state) {
     (void)state;
-    static const struct result_setting with[] = {{"winograd", "true"}},
-                                       without[] = {{"winograd", "false"}};
+    static const struct result_setting with[] = {{"winograd", "true"}}, without[] = {{"winograd", "false"}};
     struct setting_difference d[2];
-    assert_int_equal(settings_differ((struct setting_list){with, 1},
-                                     (struct setting_list){without, 1}, NULL, d, 2),
-                     1);
+    assert_int_equal(settings_differ((struct setting_list){with, 1}, (struct setting_list){without, 1}, NULL, d, 2), 1);
     assert_true(d[0].guarded && d[0].computes);
 }
 
@@ -230,14 +220,12 @@ static void gates_are_read(void **state) {
     const char *text = BASE "matrix: {mode: [dp, ddp], devices: [cpu:1, cpu:2]}\n"
                             "metrics: [step_time, {time_to: {val.accuracy: 0.9}}]\n";
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        enum error err =
-            open_with(text, (struct experiment_source){.gates = &good[i], .ngates = 1});
+        enum error err = open_with(text, (struct experiment_source){.gates = &good[i], .ngates = 1});
         if (err != ERR_NONE) fail_msg("%s: %s", good[i], report ? report : error_message());
         experiment_close(&x);
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        assert_fails(ERR_CONFIG, open_with(text, (struct experiment_source){.gates = &bad[i].text,
-                                                                            .ngates = 1}));
+        assert_fails(ERR_CONFIG, open_with(text, (struct experiment_source){.gates = &bad[i].text, .ngates = 1}));
         if (!strstr(report, bad[i].told)) fail_msg("'%s' is not in:\n%s", bad[i].told, report);
         experiment_close(&x);
     }

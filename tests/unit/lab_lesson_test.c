@@ -33,8 +33,7 @@ static void checks_are_taken_apart(void **state) {
     (void)state;
     struct check c;
     char wrong[CHECK_WRONG];
-    assert_true(
-        check_read("a.b > 1.5 * c[x=1,y==2].d - 0.25 @ k >= cpu:4, l.m != two words", &c, wrong));
+    assert_true(check_read("a.b > 1.5 * c[x=1,y==2].d - 0.25 @ k >= cpu:4, l.m != two words", &c, wrong));
     assert_string_equal(c.term[0].quantity, "a.b");
     assert_true(c.term[0].factor == 1 && c.term[0].plus == 0 && c.op == IS_GT);
     assert_string_equal(c.term[1].quantity, "c[x=1,y==2].d");
@@ -46,9 +45,8 @@ static void checks_are_taken_apart(void **state) {
     assert_true(c.op == IS_LE && !*c.term[1].quantity && c.term[1].factor == 300);
     assert_true(check_read("64KB.t > 5ms.t", &c, wrong)); /* sides may begin with digits */
     assert_string_equal(c.term[1].quantity, "5ms.t");
-    static const char *const bad[] = {"",          "a",          "a >",       "> 1",
-                                      "a = 1",     "a > 1 2",    "a > b + c", "a > 1 @",
-                                      "a > 1 @ x", "a > 1 @ x ="};
+    static const char *const bad[] = {"",        "a",         "a >",     "> 1",       "a = 1",
+                                      "a > 1 2", "a > b + c", "a > 1 @", "a > 1 @ x", "a > 1 @ x ="};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (check_read(bad[i], &c, wrong) || !*wrong) fail_msg("'%s' was taken", bad[i]);
     char much[600];
@@ -80,16 +78,15 @@ static void values_are_held_against_each_other(void **state) {
 
 /* ---- claims ---- */
 
-static const char lab[] =
-    "title: t\nquestion: q\nminutes: 2\nneeds: {gpus: 0}\n"
-    "steps:\n  - {name: r, run: x.yaml, quick: --set a=b}\n  - {name: two, compare: e.yaml}\n"
-    "  - {name: j, engine: [model, list, --json], under: nice -n 3}\n"
-    "look: [here]\n"
-    "claims:\n  - {text: a, check: j.list.ring.t < 2}\n  - {text: b, check: j.list.1.t > 2.5}\n"
-    "  - {text: c, check: j.list.last.name == star}\n  - {text: d, check: r.weights == j.hash}\n"
-    "  - {text: e, check: j.list.7.t > 0}\n  - {text: f, check: r.seconds < 2 * j.seconds - 1}\n"
-    "  - {text: g, check: two.B.step_time < two.A.step_time @ devices == cpu:2}\n"
-    "  - {text: h, check: r.step_best < 1}\n";
+static const char lab[] = "title: t\nquestion: q\nminutes: 2\nneeds: {gpus: 0}\n"
+                          "steps:\n  - {name: r, run: x.yaml, quick: --set a=b}\n  - {name: two, compare: e.yaml}\n"
+                          "  - {name: j, engine: [model, list, --json], under: nice -n 3}\n"
+                          "look: [here]\n"
+                          "claims:\n  - {text: a, check: j.list.ring.t < 2}\n  - {text: b, check: j.list.1.t > 2.5}\n"
+                          "  - {text: c, check: j.list.last.name == star}\n  - {text: d, check: r.weights == j.hash}\n"
+                          "  - {text: e, check: j.list.7.t > 0}\n  - {text: f, check: r.seconds < 2 * j.seconds - 1}\n"
+                          "  - {text: g, check: two.B.step_time < two.A.step_time @ devices == cpu:2}\n"
+                          "  - {text: h, check: r.step_best < 1}\n";
 static const char experiment[] = "base: {data: digits, train: 50st}\n"
                                  "matrix: {mode: [dp, ddp], devices: [cpu:1, cpu:2]}\n";
 
@@ -160,8 +157,7 @@ static void limits_are_kept(void **state) {
     at += sprintf(at, "  - {name: w, run: [a");
     for (int i = 0; i <= LESSON_WORDS; i++) at += sprintf(at, ", b");
     at += sprintf(at, "]}\nclaims:\n");
-    for (int i = 0; i <= LESSON_CLAIMS; i++)
-        at += sprintf(at, "  - {text: t, check: s1.exit == 0}\n");
+    for (int i = 0; i <= LESSON_CLAIMS; i++) at += sprintf(at, "  - {text: t, check: s1.exit == 0}\n");
     write_file("lab.yaml", text);
     assert_fails(ERR_CONFIG, lesson_open(folder, false, &l, &report));
     assert_non_null(strstr(report, "more than 24 steps"));

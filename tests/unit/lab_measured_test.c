@@ -6,15 +6,12 @@
 #include <math.h>
 #include <string.h>
 
-#define assert_near(got, expected, share)                                                          \
-    assert_true(fabs((got) - (expected)) <= (share)*fabs((double)(expected)))
+#define assert_near(got, expected, share) assert_true(fabs((got) - (expected)) <= (share)*fabs((double)(expected)))
 
 /* Two tensors of a million floats, the second ready at the end. */
-static struct tensor_info tensors[] = {
-    {.name = "b", .offset = HEADER_FLOATS, .count = 1000000},
-    {.name = "a", .offset = HEADER_FLOATS + 1000000, .count = 1000000}};
-static struct model model = {
-    .nparams = 2, .params = tensors, .arena_floats = HEADER_FLOATS + 2000000};
+static struct tensor_info tensors[] = {{.name = "b", .offset = HEADER_FLOATS, .count = 1000000},
+                                       {.name = "a", .offset = HEADER_FLOATS + 1000000, .count = 1000000}};
+static struct model model = {.nparams = 2, .params = tensors, .arena_floats = HEADER_FLOATS + 2000000};
 static double ready[] = {0.5, 1};
 static struct measured_step step = {.load = 1e-3,
                                     .forward = 7e-3,

@@ -24,15 +24,14 @@ static int set_up(void **state) {
     snprintf(path, sizeof path, "%s/run", dir);
     assert_ok(pool_create(&pool));
     assert_ok(file_make_folders(path));
-    put("run/summary.json",
-        "{\"mode\":\"ddp\",\"devices\":2,\"shards\":2,\"steps\":3,\"epochs\":1,\"train\":{\"loss\":"
-        "1},"
-        "\"val\":{\"loss\":1,\"accuracy\":0.5},\"step_ms\":{\"p50\":4,\"p95\":4},\"samples_per_s\":"
-        "1000,"
-        "\"time_s\":{\"load\":0,\"forward\":1,\"backward\":1,\"comm_exposed\":1,\"comm_hidden\":0,"
-        "\"update\":0,\"total\":3},\"bytes\":{\"sent\":[1,1],\"received\":[1,1]},"
-        "\"peak_rss_bytes\":[1,1],\"optimizer_bytes\":[1,1],\"weights_sha256\":\"aa\","
-        "\"losses_sha256\":\"bb\",\"run_dir\":\"run\"}");
+    put("run/summary.json", "{\"mode\":\"ddp\",\"devices\":2,\"shards\":2,\"steps\":3,\"epochs\":1,\"train\":{\"loss\":"
+                            "1},"
+                            "\"val\":{\"loss\":1,\"accuracy\":0.5},\"step_ms\":{\"p50\":4,\"p95\":4},\"samples_per_s\":"
+                            "1000,"
+                            "\"time_s\":{\"load\":0,\"forward\":1,\"backward\":1,\"comm_exposed\":1,\"comm_hidden\":0,"
+                            "\"update\":0,\"total\":3},\"bytes\":{\"sent\":[1,1],\"received\":[1,1]},"
+                            "\"peak_rss_bytes\":[1,1],\"optimizer_bytes\":[1,1],\"weights_sha256\":\"aa\","
+                            "\"losses_sha256\":\"bb\",\"run_dir\":\"run\"}");
     put("run/metrics.jsonl", "");
     put("run/resolved.yaml", "mode: ddp\n");
     return 0;
@@ -44,21 +43,20 @@ static int tear_down(void **state) {
     return 0;
 }
 
-#define CELL(side, size, medians)                                                                  \
-    "{\"side\":\"" side "\",\"settings\":{\"ddp.sync.every\":\"" side "\",\"batch.size\":\"" size  \
-    "\"},\"devices\":2,\"runs\":[{\"dir\":\"run\",\"step_time\":4}],"                              \
+#define CELL(side, size, medians)                                                                                      \
+    "{\"side\":\"" side "\",\"settings\":{\"ddp.sync.every\":\"" side "\",\"batch.size\":\"" size                      \
+    "\"},\"devices\":2,\"runs\":[{\"dir\":\"run\",\"step_time\":4}],"                                                  \
     "\"median\":{" medians "}}"
-#define HEAD                                                                                       \
-    "{\"axis\":\"ddp.sync.every\",\"sides\":[\"1\",\"16\"],\"verdict\":\"16 against 1, "           \
+#define HEAD                                                                                                           \
+    "{\"axis\":\"ddp.sync.every\",\"sides\":[\"1\",\"16\"],\"verdict\":\"16 against 1, "                               \
     "val_accuracy: worse in 1 of 1\",\"metrics\":"
-#define PAIR                                                                                       \
-    ",\"pairs\":[{\"a\":0,\"b\":1,\"ratio\":0.9,\"verdict\":\"slower\",\"words\":\"worse\"}]}"
+#define PAIR ",\"pairs\":[{\"a\":0,\"b\":1,\"ratio\":0.9,\"verdict\":\"slower\",\"words\":\"worse\"}]}"
 
 #define OF_1 "\"val_accuracy\":0.97,\"step_time\":4,\"time\":2.5,\"val_loss\":null"
 #define OF_16 "\"val_accuracy\":0.875,\"time\":0.5"
 #define OF_64 "\"val_accuracy\":0.75"
-#define METRICS                                                                                    \
-    "[{\"name\":\"val_accuracy\",\"unit\":\"\"},{\"name\":\"step_time\",\"unit\":\"ms\"},"         \
+#define METRICS                                                                                                        \
+    "[{\"name\":\"val_accuracy\",\"unit\":\"\"},{\"name\":\"step_time\",\"unit\":\"ms\"},"                             \
     "{\"name\":\"time\",\"unit\":\"s\"},{\"name\":\"val_loss\",\"unit\":\"\"}]"
 #define CELLS CELL("1", "32", OF_1) "," CELL("16", "32", OF_16) "," CELL("1", "64", OF_64)
 static const char results[] = HEAD METRICS ",\"cells\":[" CELLS "]" PAIR;
@@ -102,10 +100,9 @@ static void each_metric_has_its_plot(void **state) {
 
 static void times_of_steps_alone_need_no_such_section(void **state) {
     (void)state;
-    put("results.json",
-        HEAD "[{\"name\":\"step_time\",\"unit\":\"ms\"},{\"name\":\"bytes\","
-             "\"unit\":\"bytes\"}],\"cells\":[" CELL("1", "32", "\"step_time\":4") "," CELL(
-                 "16", "32", "\"step_time\":4") "]" PAIR);
+    put("results.json", HEAD "[{\"name\":\"step_time\",\"unit\":\"ms\"},{\"name\":\"bytes\","
+                             "\"unit\":\"bytes\"}],\"cells\":[" CELL("1", "32", "\"step_time\":4") "," CELL(
+                                 "16", "32", "\"step_time\":4") "]" PAIR);
     assert_ok(report_read(dir, pool, &report));
     assert_null(section("metrics"));
     assert_string_equal(table_row(&section("table")->table[0], 0)[4], "step of A");

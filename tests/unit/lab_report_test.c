@@ -26,19 +26,17 @@ static void put_run(const char *name, const char *mode, int devices, double ms, 
     char path[700], text[4096];
     snprintf(path, sizeof path, "%s/%s", dir, name);
     assert_ok(file_make_folders(path));
-    int n = snprintf(
-        text, sizeof text,
-        "{\"mode\":\"%s\",\"devices\":%d,\"shards\":4,\"steps\":3,\"epochs\":1,\"train\":{\"loss\":"
-        "%g},"
-        "\"val\":{\"loss\":1.25,\"accuracy\":0.5},\"step_ms\":{\"p50\":%g,\"p95\":%g},"
-        "\"samples_per_s\":1000,\"time_s\":{\"load\":0.001,\"forward\":0.002,\"backward\":0.003,"
-        "\"comm_exposed\":0.004,\"comm_hidden\":0.004,\"update\":0.001,\"total\":0.02},"
-        "\"weights_sha256\":\"aaaa\",\"losses_sha256\":\"%s\",",
-        mode, devices, loss, ms, ms, loss == 1 ? "bbbb" : "cccc");
+    int n = snprintf(text, sizeof text,
+                     "{\"mode\":\"%s\",\"devices\":%d,\"shards\":4,\"steps\":3,\"epochs\":1,\"train\":{\"loss\":"
+                     "%g},"
+                     "\"val\":{\"loss\":1.25,\"accuracy\":0.5},\"step_ms\":{\"p50\":%g,\"p95\":%g},"
+                     "\"samples_per_s\":1000,\"time_s\":{\"load\":0.001,\"forward\":0.002,\"backward\":0.003,"
+                     "\"comm_exposed\":0.004,\"comm_hidden\":0.004,\"update\":0.001,\"total\":0.02},"
+                     "\"weights_sha256\":\"aaaa\",\"losses_sha256\":\"%s\",",
+                     mode, devices, loss, ms, ms, loss == 1 ? "bbbb" : "cccc");
     static const char *const lists[] = {"sent", "received", "optimizer_bytes", "peak_rss_bytes"};
     for (int k = 0; k < 4; k++) {
-        n += snprintf(text + n, sizeof text - (size_t)n, "%s\"%s\":[", k == 0 ? "\"bytes\":{" : "",
-                      lists[k]);
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s\"%s\":[", k == 0 ? "\"bytes\":{" : "", lists[k]);
         for (int i = 0; i < devices; i++)
             n += snprintf(text + n, sizeof text - (size_t)n, "%s%d", i ? "," : "",
                           !strcmp(mode, "dp") && i == 0 ? 3000000 : 1000000);
@@ -49,46 +47,43 @@ static void put_run(const char *name, const char *mode, int devices, double ms, 
     put(path, text);
     n = 0;
     for (int i = 1; i <= 3; i++)
-        n += snprintf(
-            text + n, sizeof text - (size_t)n,
-            "{\"step\":%d,\"epoch\":0,\"loss\":%g,\"accuracy\":0,\"samples\":8,\"ms\":%g}\n", i,
-            i < 3 ? 4.0 - i : loss, ms);
+        n += snprintf(text + n, sizeof text - (size_t)n,
+                      "{\"step\":%d,\"epoch\":0,\"loss\":%g,\"accuracy\":0,\"samples\":8,\"ms\":%g}\n", i,
+                      i < 3 ? 4.0 - i : loss, ms);
     snprintf(path, sizeof path, "%s/metrics.jsonl", name);
     put(path, text);
-    snprintf(text, sizeof text,
-             "mode: %s\ndevices: cpu:%d\nbatch: {size: 8}\ndata: \"<script>alert(1)</script>\"\n",
+    snprintf(text, sizeof text, "mode: %s\ndevices: cpu:%d\nbatch: {size: 8}\ndata: \"<script>alert(1)</script>\"\n",
              mode, devices);
     snprintf(path, sizeof path, "%s/resolved.yaml", name);
     put(path, text);
 }
 
-#define CELL(side, n, dir, ms, more)                                                               \
-    "{\"label\":\"" side "\",\"side\":\"" side "\",\"settings\":{\"mode\":\"" side                 \
-    "\",\"devices\":\"cpu:" #n "\",\"comm.emulate.bandwidth\":\"1Gbit\"},\"devices\":" #n          \
-    ",\"runs\":[{\"dir\":\"" dir "\",\"step_time\":" #ms "}]" more "}"
+#define CELL(side, n, dir, ms, more)                                                                                   \
+    "{\"label\":\"" side "\",\"side\":\"" side "\",\"settings\":{\"mode\":\"" side "\",\"devices\":\"cpu:" #n          \
+    "\",\"comm.emulate.bandwidth\":\"1Gbit\"},\"devices\":" #n ",\"runs\":[{\"dir\":\"" dir "\",\"step_time\":" #ms    \
+    "}]" more "}"
 static const char results[] =
     "{\"format\":1,\"name\":\"a "
     "<b>&\\\"'|*\",\"axis\":\"mode\",\"sides\":[\"dp\",\"ddp\"],\"scaling\":\"strong\","
     "\"warmup\":1,\"confidence\":0.95,\"complete\":true,\"metrics\":[{\"name\":\"step_time\"}],"
     "\"cells\":[" CELL("dp", 1, "dp1", 10, "") "," CELL("ddp", 1, "ddp1", 10, "") "," CELL(
-        "dp", 2, "dp2", 12,
-        ",\"predicted\":{\"step_time\":13.2}") "," CELL("ddp", 2, "ddp2", 6,
-                                                        "") "],\"pairs\":[{\"a\":0,\"b\":1,"
-                                                            "\"ratio\":1,\"low\":0.99,\"high\":1."
-                                                            "01,\"p_holm\":1,\"verdict\":\"same\","
-                                                            "\"same_losses\":true,\"same_weights\":"
-                                                            "true},{\"a\":2,\"b\":"
-                                                            "3,\"ratio\":2,\"low\":1.9,\"high\":2."
-                                                            "1,\"p_holm\":0.02,\"verdict\":"
-                                                            "\"faster\",\"same_losses\":false,"
-                                                            "\"difference\":{\"words\":\"<i>step "
-                                                            "3</i>\"}}],\"gates\":[{\"text\":\"g > "
-                                                            "1\","
-                                                            "\"judged\":true,\"passed\":false}],"
-                                                            "\"warnings\":[\"<noise>\"],"
-                                                            "\"environment\":{\"cores\":2,"
-                                                            "\"memory\":2097152,\"load\":"
-                                                            "[1,2]}}";
+        "dp", 2, "dp2", 12, ",\"predicted\":{\"step_time\":13.2}") "," CELL("ddp", 2, "ddp2", 6,
+                                                                            "") "],\"pairs\":[{\"a\":0,\"b\":1,"
+                                                                                "\"ratio\":1,\"low\":0.99,\"high\":1."
+                                                                                "01,\"p_holm\":1,\"verdict\":\"same\","
+                                                                                "\"same_losses\":true,\"same_weights\":"
+                                                                                "true},{\"a\":2,\"b\":"
+                                                                                "3,\"ratio\":2,\"low\":1.9,\"high\":2."
+                                                                                "1,\"p_holm\":0.02,\"verdict\":"
+                                                                                "\"faster\",\"same_losses\":false,"
+                                                                                "\"difference\":{\"words\":\"<i>step "
+                                                                                "3</i>\"}}],\"gates\":[{\"text\":\"g > "
+                                                                                "1\","
+                                                                                "\"judged\":true,\"passed\":false}],"
+                                                                                "\"warnings\":[\"<noise>\"],"
+                                                                                "\"environment\":{\"cores\":2,"
+                                                                                "\"memory\":2097152,\"load\":"
+                                                                                "[1,2]}}";
 
 static int set_up(void **state) {
     (void)state;
@@ -127,10 +122,9 @@ static void write_as(enum report_format f) {
 static void an_experiment_says_what_it_came_to(void **state) {
     (void)state;
     assert_ok(report_read(dir, pool, &report));
-    assert_string_equal(
-        report.verdict,
-        "ddp is faster than dp in 1 of 2 comparisons, up to 2.00 times (2 devices, bandwidth "
-        "1Gbit); in 1 of 2 there is no difference that matters.");
+    assert_string_equal(report.verdict,
+                        "ddp is faster than dp in 1 of 2 comparisons, up to 2.00 times (2 devices, bandwidth "
+                        "1Gbit); in 1 of 2 there is no difference that matters.");
     assert_string_equal(section("verdict")->text[1], "Gate: g > 1: FAILED");
     assert_string_equal(section("verdict")->text[2], "Warning: <noise>");
     const struct report_section *s = section("table");
@@ -213,13 +207,12 @@ static void a_serial_share_that_rises_is_named(void **state) {
     static const char more[] =
         "{\"format\":1,\"axis\":\"mode\",\"sides\":[\"dp\",\"ddp\"],\"scaling\":\"strong\","
         "\"cells\":[" CELL("dp", 1, "dp1", 10, ",\"predicted\":{\"reference\":true,\"why\":\"x\"}") "," CELL(
-            "dp", 2, "dp2", 7,
-            ",\"predicted\":{\"why\":\"links are not emulated\"}") "," CELL("dp", 4, "dp4", 6,
-                                                                            ",\"predicted\":{"
-                                                                            "\"step_time\":5.4,"
-                                                                            "\"formula\":5,"
-                                                                            "\"port\":\"emulated "
-                                                                            "1Gbit\"}") "]}";
+            "dp", 2, "dp2", 7, ",\"predicted\":{\"why\":\"links are not emulated\"}") "," CELL("dp", 4, "dp4", 6,
+                                                                                               ",\"predicted\":{"
+                                                                                               "\"step_time\":5.4,"
+                                                                                               "\"formula\":5,"
+                                                                                               "\"port\":\"emulated "
+                                                                                               "1Gbit\"}") "]}";
     put("results.json", more);
     assert_ok(report_read(dir, pool, &report));
     const struct report_section *s = section("speedup");
@@ -244,8 +237,8 @@ static void a_serial_share_that_rises_is_named(void **state) {
     assert_string_equal(table_row(&s->table[0], 1)[5], "emulated 1Gbit");
 }
 
-#define OF_MODEL(model, n, rate, run)                                                              \
-    "{\"label\":\"x\",\"side\":\"dp\",\"devices\":" #n ",\"settings\":{\"mode\":\"dp\","           \
+#define OF_MODEL(model, n, rate, run)                                                                                  \
+    "{\"label\":\"x\",\"side\":\"dp\",\"devices\":" #n ",\"settings\":{\"mode\":\"dp\","                               \
     "\"model\":\"" model "\",\"comm.emulate.bandwidth\":\"" rate "\"},\"runs\":[" run "]}"
 #define RUN(dir, ms) "{\"dir\":\"" dir "\",\"step_time\":" #ms "}"
 
@@ -253,11 +246,8 @@ static void a_serial_share_that_rises_is_named(void **state) {
 static void speed_ups_are_of_the_same_work(void **state) {
     (void)state;
     put("results.json",
-        "{\"axis\":\"mode\",\"sides\":[\"dp\"],\"cells\":[" OF_MODEL(
-            "mlp", 1, "off",
-            RUN("dp1", 100)) "," OF_MODEL("resnet20", 1, "off",
-                                          RUN("dp1", 20)) "," OF_MODEL("resnet20", 2, "1Gbit",
-                                                                       RUN("dp2", 10)) "]}");
+        "{\"axis\":\"mode\",\"sides\":[\"dp\"],\"cells\":[" OF_MODEL("mlp", 1, "off", RUN("dp1", 100)) "," OF_MODEL(
+            "resnet20", 1, "off", RUN("dp1", 20)) "," OF_MODEL("resnet20", 2, "1Gbit", RUN("dp2", 10)) "]}");
     assert_ok(report_read(dir, pool, &report));
     const struct plot *p = &section("speedup")->plot[4];
     assert_string_equal(p->title, "Speed-up against devices, model resnet20, bandwidth 1Gbit");
@@ -267,11 +257,9 @@ static void speed_ups_are_of_the_same_work(void **state) {
 /* Where nothing ran on one device, the fewest are 1, as in the table of the comparison. */
 static void speed_ups_begin_at_one(void **state) {
     (void)state;
-    put("results.json", "{\"axis\":\"mode\",\"sides\":[\"dp\",\"ddp\"],\"cells\":[" CELL(
-                            "dp", 2, "dp2", 10,
-                            "") "," CELL("ddp", 2, "ddp2", 10,
-                                         "") "," CELL("dp", 4, "dp2", 8,
-                                                      "") "," CELL("ddp", 4, "ddp2", 5, "") "]}");
+    put("results.json",
+        "{\"axis\":\"mode\",\"sides\":[\"dp\",\"ddp\"],\"cells\":[" CELL("dp", 2, "dp2", 10, "") "," CELL(
+            "ddp", 2, "ddp2", 10, "") "," CELL("dp", 4, "dp2", 8, "") "," CELL("ddp", 4, "ddp2", 5, "") "]}");
     assert_ok(report_read(dir, pool, &report));
     const struct plot *p = section("speedup")->plot;
     assert_true(p->series[0].y[0] == 1 && p->series[0].y[1] == 1.25);
@@ -288,16 +276,14 @@ static void bits_are_those_of_pairs(void **state) {
     for (int i = 0; i < 2; i++) {
         char text[2048];
         snprintf(text, sizeof text,
-                 "{\"axis\":\"mode\",\"sides\":[\"dp\",\"ddp\"],\"cells\":[" CELL(
-                     "dp", 1, "dp1", 9,
-                     "") "," CELL("ddp", 1, "dp1", 9,
-                                  "") "," CELL("dp", 2, "ddp2", 9,
-                                               "") "," CELL("ddp", 2, "ddp2", 9,
-                                                            "") "],\"pairs\":[{\"a\":0,\"b\":1,"
-                                                                "\"same_losses\":%s,\"same_"
-                                                                "weights\":%s},{\"a\":2,"
-                                                                "\"b\":3,\"same_losses\":%s,\"same_"
-                                                                "weights\":%s}]}",
+                 "{\"axis\":\"mode\",\"sides\":[\"dp\",\"ddp\"],\"cells\":[" CELL("dp", 1, "dp1", 9, "") "," CELL(
+                     "ddp", 1, "dp1", 9, "") "," CELL("dp", 2, "ddp2", 9,
+                                                      "") "," CELL("ddp", 2, "ddp2", 9,
+                                                                   "") "],\"pairs\":[{\"a\":0,\"b\":1,"
+                                                                       "\"same_losses\":%s,\"same_"
+                                                                       "weights\":%s},{\"a\":2,"
+                                                                       "\"b\":3,\"same_losses\":%s,\"same_"
+                                                                       "weights\":%s}]}",
                  same[i], same[i], same[i], same[i]);
         put("results.json", text);
         assert_ok(report_read(dir, pool, &report));
@@ -308,18 +294,16 @@ static void bits_are_those_of_pairs(void **state) {
 /* An experiment that was stopped: the report is of what there is. */
 static void cells_that_have_not_run_are_left_out(void **state) {
     (void)state;
-    put("results.json",
-        "{\"axis\":\"mode\",\"sides\":[\"dp\",\"ddp\"],\"complete\":false,\"cells\":["
-        "{\"side\":\"dp\",\"devices\":1,\"runs\":[]}," CELL("dp", 2, "dp2", 12, "") "," CELL(
-            "ddp", 2, "ddp2", 6, "") "],\"pairs\":[{\"a\":0,\"b\":1},{\"a\":1,\"b\":2,"
-                                     "\"ratio\":2,\"verdict\":\"faster\"}]}");
+    put("results.json", "{\"axis\":\"mode\",\"sides\":[\"dp\",\"ddp\"],\"complete\":false,\"cells\":["
+                        "{\"side\":\"dp\",\"devices\":1,\"runs\":[]}," CELL("dp", 2, "dp2", 12, "") "," CELL(
+                            "ddp", 2, "ddp2", 6, "") "],\"pairs\":[{\"a\":0,\"b\":1},{\"a\":1,\"b\":2,"
+                                                     "\"ratio\":2,\"verdict\":\"faster\"}]}");
     assert_ok(report_read(dir, pool, &report));
     assert_int_equal(section("table")->table[0].rows, 1);
     assert_int_equal(section("table")->table[1].rows, 2);
     assert_non_null(strstr(report.verdict, "ddp is faster than dp in 1 of 1"));
     assert_true(says(section("verdict"), "not complete"));
-    put("results.json",
-        "{\"axis\":\"mode\",\"sides\":[\"dp\"],\"cells\":[{\"side\":\"dp\",\"runs\":[]}]}");
+    put("results.json", "{\"axis\":\"mode\",\"sides\":[\"dp\"],\"cells\":[{\"side\":\"dp\",\"runs\":[]}]}");
     assert_fails(ERR_INPUT, report_read(dir, pool, &report));
     assert_non_null(strstr(error_message(), "no run of"));
 }
@@ -389,8 +373,7 @@ static void json_and_csv_have_all_tables(void **state) {
     const struct json_value *root;
     assert_ok(report_read(dir, pool, &report));
     write_as(REPORT_JSON);
-    assert_ok(
-        json_parse(out.text, out.length, (struct json_limits){12, 1 << 20, 1 << 16}, pool, &root));
+    assert_ok(json_parse(out.text, out.length, (struct json_limits){12, 1 << 20, 1 << 16}, pool, &root));
     assert_string_equal(json_get(root, "verdict")->text, report.verdict);
     const struct json_value *sections = json_get(root, "sections");
     assert_int_equal(sections->count, report.nsections);
@@ -398,8 +381,7 @@ static void json_and_csv_have_all_tables(void **state) {
     for (int i = 0; i < sections->count; i++) {
         const struct json_value *tables = json_get(&sections->children[i], "tables");
         assert_int_equal(tables->count, report.section[i].nplots + report.section[i].ntables);
-        for (int k = 0; k < tables->count; k++)
-            rows += 1 + json_get(&tables->children[k], "rows")->count;
+        for (int k = 0; k < tables->count; k++) rows += 1 + json_get(&tables->children[k], "rows")->count;
     }
     write_as(REPORT_CSV);
     assert_int_equal(occurrences("\r\n"), rows);
@@ -438,8 +420,7 @@ static void damaged_results_are_refused(void **state) {
         put("results.json", wrong[i]);
         assert_fails(ERR_DATA, report_read(dir, pool, &report));
     }
-    put("results.json",
-        "{\"sides\":[\"dp\"],\"cells\":[{\"side\":\"dp\",\"runs\":[{\"dir\":\"gone\"}]}]}");
+    put("results.json", "{\"sides\":[\"dp\"],\"cells\":[{\"side\":\"dp\",\"runs\":[{\"dir\":\"gone\"}]}]}");
     assert_fails(ERR_INPUT, report_read(dir, pool, &report));
     assert_fails(ERR_INPUT, report_read("/nowhere", pool, &report));
 }
@@ -447,19 +428,16 @@ static void damaged_results_are_refused(void **state) {
 /* The least that an experiment can be; numbers that are none. */
 static void little_is_enough(void **state) {
     (void)state;
-    put("results.json",
-        "{\"sides\":[\"dp\",\"ddp\"],\"cells\":[{\"side\":\"dp\",\"runs\":[{\"dir\":\"dp1\"}]},"
-        "{\"side\":\"ddp\",\"settings\":{\"devices\":2},\"runs\":[{\"dir\":\"ddp2\",\"step_time\":"
-        "null}]}],"
-        "\"pairs\":[{\"a\":0,\"b\":1,\"ratio\":null,\"verdict\":\"\"},{\"a\":0,\"b\":1,\"ratio\":0,"
-        "\"verdict\":\"faster\"},"
-        "{\"a\":0,\"b\":1,\"verdict\":\"slower\"}]}");
+    put("results.json", "{\"sides\":[\"dp\",\"ddp\"],\"cells\":[{\"side\":\"dp\",\"runs\":[{\"dir\":\"dp1\"}]},"
+                        "{\"side\":\"ddp\",\"settings\":{\"devices\":2},\"runs\":[{\"dir\":\"ddp2\",\"step_time\":"
+                        "null}]}],"
+                        "\"pairs\":[{\"a\":0,\"b\":1,\"ratio\":null,\"verdict\":\"\"},{\"a\":0,\"b\":1,\"ratio\":0,"
+                        "\"verdict\":\"faster\"},"
+                        "{\"a\":0,\"b\":1,\"verdict\":\"slower\"}]}");
     assert_ok(report_read(dir, pool, &report));
     for (int f = 0; f < REPORT_FORMATS; f++) write_as((enum report_format)f);
-    assert_string_equal(
-        report.verdict,
-        "ddp is faster than dp in 1 of 3 comparisons; dp is faster than ddp in 1 of 3 "
-        "comparisons; in 1 of 3 more runs would be needed to tell.");
+    assert_string_equal(report.verdict, "ddp is faster than dp in 1 of 3 comparisons; dp is faster than ddp in 1 of 3 "
+                                        "comparisons; in 1 of 3 more runs would be needed to tell.");
     assert_null(xml_wrong(out.text));
 }
 
@@ -470,10 +448,8 @@ static void a_page_has_an_end(void **state) {
     char *text = malloc(1 << 20);
     int n = sprintf(text, "{\"axis\":\"mode\",\"sides\":[\"dp\"],\"cells\":[");
     for (int i = 0; i < PLACES; i++)
-        n += sprintf(
-            text + n,
-            "%s{\"side\":\"dp\",\"settings\":{\"a.lr\":\"%d\"},\"runs\":[{\"dir\":\"dp%d\"}]}",
-            i ? "," : "", i, 1 + i % 2);
+        n += sprintf(text + n, "%s{\"side\":\"dp\",\"settings\":{\"a.lr\":\"%d\"},\"runs\":[{\"dir\":\"dp%d\"}]}",
+                     i ? "," : "", i, 1 + i % 2);
     strcpy(text + n, "]}");
     put("results.json", text);
     free(text);

@@ -30,8 +30,7 @@ static const char metrics[] =
     "{\"step\":3,\"epoch\":0,\"loss\":1,\"accuracy\":1,\"lr\":1,\"grad_norm\":0,\"samples\":8,"
     "\"ms\":5}\n"
     "{\"step\":3,\"val\":{\"loss\":1}}\n{\"step\":3,\"event\":\"finished\"}\n";
-static const char settings[] =
-    "mode: ddp\nbatch:\n  size: 8\noptimizer: {sgd: {lr: 0.1}}\ndata: {augment: [flip]}\n";
+static const char settings[] = "mode: ddp\nbatch:\n  size: 8\noptimizer: {sgd: {lr: 0.1}}\ndata: {augment: [flip]}\n";
 
 static const char environment[] =
     "{\"time\":\"2030-01-02T03:04:05Z\",\"processor\":\"P\",\"cores\":2,\"governor\":null,"
@@ -99,10 +98,8 @@ static void files_may_hold_anything(void **state) {
     (void)state;
     static const struct {
         const char *name, *text;
-    } files[] = {{"summary.json", summary},
-                 {"metrics.jsonl", metrics},
-                 {"resolved.yaml", settings},
-                 {"env.json", environment}};
+    } files[] = {
+        {"summary.json", summary}, {"metrics.jsonl", metrics}, {"resolved.yaml", settings}, {"env.json", environment}};
     struct run_result r;
     for (size_t f = 0; f < 4; f++) {
         size_t n = strlen(files[f].text), refused = 0;

@@ -7,14 +7,12 @@
 
 #include <math.h>
 
-#define assert_near(got, expected, share)                                                          \
-    assert_true(fabs((got) - (expected)) <= (share)*fabs((double)(expected)))
+#define assert_near(got, expected, share) assert_true(fabs((got) - (expected)) <= (share)*fabs((double)(expected)))
 
 static const struct wire port = {50e-6, 8e-9};
 
 static struct network_plan flat(int devices) {
-    return (struct network_plan){
-        .devices = devices, .per_host = 1, .oversubscription = 1, .outside = port};
+    return (struct network_plan){.devices = devices, .per_host = 1, .oversubscription = 1, .outside = port};
 }
 
 static double last(const struct exchange *e) {
@@ -38,8 +36,8 @@ static double exchanged(const struct network_plan *p, enum scheme s, double byte
  * formulas have it. */
 static void messages_take_what_formulas_say(void **state) {
     (void)state;
-    static const enum scheme schemes[] = {SCHEME_star, SCHEME_ring, SCHEME_tree,
-                                          SCHEME_halving_doubling, SCHEME_direct};
+    static const enum scheme schemes[] = {SCHEME_star, SCHEME_ring, SCHEME_tree, SCHEME_halving_doubling,
+                                          SCHEME_direct};
     static const int sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 31, 64};
     for (int s = 0; s < 5; s++)
         for (int i = 0; i < 12; i++)
@@ -92,11 +90,8 @@ static void ports_pass_what_essays_say(void **state) {
 static void hosts_share_their_port(void **state) {
     (void)state;
     const double k = 1 << 20;
-    struct network_plan p = {.devices = 32,
-                             .per_host = 8,
-                             .oversubscription = 1,
-                             .outside = port,
-                             .inside = {1e-6, 1e-10}};
+    struct network_plan p = {
+        .devices = 32, .per_host = 8, .oversubscription = 1, .outside = port, .inside = {1e-6, 1e-10}};
     struct exchange e;
     assert_int_equal(exchange_open(&p, true, &e), ERR_NONE);
     assert_int_equal(exchange_all_reduce(&e, SCHEME_hierarchical, k), ERR_NONE);
@@ -117,8 +112,7 @@ static void hosts_share_their_port(void **state) {
 /* ---- shortcuts ------------------------------------------------------------------------------ */
 
 /* Ranks that begin at different times; all messages by themselves, and with what repeats added at once. */
-static double late_start(const struct network_plan *p, enum scheme s, double bytes, bool plain,
-                         double *busy) {
+static double late_start(const struct network_plan *p, enum scheme s, double bytes, bool plain, double *busy) {
     struct exchange e;
     assert_int_equal(exchange_open(p, true, &e), ERR_NONE);
     e.plain = plain;
@@ -132,32 +126,23 @@ static double late_start(const struct network_plan *p, enum scheme s, double byt
 
 static void shortcuts_give_the_same(void **state) {
     (void)state;
-    const struct network_plan hosts = {.devices = 256,
-                                       .per_host = 8,
-                                       .per_rack = 4,
-                                       .oversubscription = 2,
-                                       .outside = port,
-                                       .inside = {1e-6, 1e-10}};
+    const struct network_plan hosts = {
+        .devices = 256, .per_host = 8, .per_rack = 4, .oversubscription = 2, .outside = port, .inside = {1e-6, 1e-10}};
     const struct network_plan plans[] = {flat(256), hosts};
     static const enum scheme schemes[] = {SCHEME_ring, SCHEME_direct};
     for (int i = 0; i < 2; i++)
         for (int s = 0; s < 2; s++) {
             double busy[2], all = late_start(&plans[i], schemes[s], 1e6, true, &busy[0]);
             bool sampled = i == 1 && s == 1;
-            assert_near(late_start(&plans[i], schemes[s], 1e6, false, &busy[1]), all,
-                        sampled ? 0.1 : 1e-5);
+            assert_near(late_start(&plans[i], schemes[s], 1e6, false, &busy[1]), all, sampled ? 0.1 : 1e-5);
             assert_near(busy[1], busy[0], sampled ? 0.1 : 1e-5);
         }
 }
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
-static struct step_shape shape = {.before = 10e-3,
-                                  .backward = 20e-3,
-                                  .update = 1e-3,
-                                  .buckets = 2,
-                                  .bytes = {250e3, 250e3},
-                                  .ready = {0.25, 1}};
+static struct step_shape shape = {
+    .before = 10e-3, .backward = 20e-3, .update = 1e-3, .buckets = 2, .bytes = {250e3, 250e3}, .ready = {0.25, 1}};
 
 static struct simulated step_of(const struct simulate_plan *p) {
     struct simulated s;
@@ -183,8 +168,7 @@ static void steps_follow_the_formulas(void **state) {
                 p.server = true;
                 for (int kind = SERVED_SHARED; kind <= SERVED_SHARDED; kind++) {
                     p.kind = (enum simulated_server)kind;
-                    if (sizes[i] == 1 && kind == SERVED_APART)
-                        continue; /* two places, one computes */
+                    if (sizes[i] == 1 && kind == SERVED_APART) continue; /* two places, one computes */
                     assert_near(step_of(&p).step, simulate_formula(&shape, &p), 0.03);
                 }
             }
@@ -198,8 +182,7 @@ static void the_servers_port_is_the_busiest(void **state) {
     p.server = true;
     struct simulated served = step_of(&p);
     assert_int_equal(served.port.which, 0);
-    assert_near(served.port.seconds / ring.port.seconds, 16 / 2.0,
-                1e-6); /* 15 K beside 2 x 15/16 K */
+    assert_near(served.port.seconds / ring.port.seconds, 16 / 2.0, 1e-6); /* 15 K beside 2 x 15/16 K */
     assert_true(served.step > ring.step);
     p.kind = SERVED_APART;
     assert_int_equal(step_of(&p).port.which, 16);
@@ -229,8 +212,7 @@ static void overlap_hides_and_stragglers_show(void **state) {
  * no port is busy longer than the step, is seen here. */
 static void four_thousand_devices(void **state) {
     (void)state;
-    static const enum scheme schemes[] = {SCHEME_ring, SCHEME_tree, SCHEME_halving_doubling,
-                                          SCHEME_hierarchical};
+    static const enum scheme schemes[] = {SCHEME_ring, SCHEME_tree, SCHEME_halving_doubling, SCHEME_hierarchical};
     for (int i = 0; i < 4; i++) {
         struct simulate_plan p = plan_of(SIMULATE_DEVICES, schemes[i]);
         p.net.per_host = 8, p.net.per_rack = 16, p.net.oversubscription = 4, p.near = true;
@@ -256,16 +238,11 @@ static void refuses_what_cannot_be(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_take_what_formulas_say),
-        cmocka_unit_test(pieces_hide_adding),
-        cmocka_unit_test(ports_pass_what_essays_say),
-        cmocka_unit_test(hosts_share_their_port),
-        cmocka_unit_test(shortcuts_give_the_same),
-        cmocka_unit_test(steps_follow_the_formulas),
-        cmocka_unit_test(the_servers_port_is_the_busiest),
-        cmocka_unit_test(overlap_hides_and_stragglers_show),
-        cmocka_unit_test(four_thousand_devices),
-        cmocka_unit_test(refuses_what_cannot_be),
+        cmocka_unit_test(messages_take_what_formulas_say), cmocka_unit_test(pieces_hide_adding),
+        cmocka_unit_test(ports_pass_what_essays_say),      cmocka_unit_test(hosts_share_their_port),
+        cmocka_unit_test(shortcuts_give_the_same),         cmocka_unit_test(steps_follow_the_formulas),
+        cmocka_unit_test(the_servers_port_is_the_busiest), cmocka_unit_test(overlap_hides_and_stragglers_show),
+        cmocka_unit_test(four_thousand_devices),           cmocka_unit_test(refuses_what_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -126,8 +126,7 @@ static void five_percent_is_found(void **state) {
 
 static void a_small_difference_is_the_same(void **state) {
     (void)state;
-    double a[] = {10, 10.01, 10.02, 10.01, 10, 10.01},
-           b[] = {10.05, 10.06, 10.07, 10.06, 10.05, 10.06};
+    double a[] = {10, 10.01, 10.02, 10.01, 10, 10.01}, b[] = {10.05, 10.06, 10.07, 10.06, 10.05, 10.06};
     struct comparison c = statistics_compare(a, 6, b, 6, 0.95, 1);
     assert_true(c.p < 0.01); /* sure, and yet nothing that matters */
     assert_int_equal(statistics_verdict(&c, 0.95, 0.02), VERDICT_SAME);
@@ -138,8 +137,7 @@ static void a_small_difference_is_the_same(void **state) {
 static void the_bootstrap_is_seeded(void **state) {
     (void)state;
     double a[] = {1, 2, 3, 4}, b[] = {2, 2, 2, 2};
-    struct interval x = statistics_ratio(a, 4, b, 4, 0.95, 7),
-                    y = statistics_ratio(a, 4, b, 4, 0.95, 7);
+    struct interval x = statistics_ratio(a, 4, b, 4, 0.95, 7), y = statistics_ratio(a, 4, b, 4, 0.95, 7);
     assert_true(x.low == y.low && x.high == y.high);
     assert_near(x.low, 0.5, 0.13);
     assert_near(x.high, 2, 0.13);

@@ -30,21 +30,17 @@ static int tear_down(void **state) {
 
 static const char long_name[] =
     "a very long name that can never fit into a plot of this width, whatever the letters <&>\"'";
-static const double x4[] = {1, 2, 4, 8}, y4[] = {0.5, 3, 2, (double)NAN},
-                    z4[] = {4e6, 1e-3, 2e9, 17};
+static const double x4[] = {1, 2, 4, 8}, y4[] = {0.5, 3, 2, (double)NAN}, z4[] = {4e6, 1e-3, 2e9, 17};
 static const double low4[] = {0.4, 2, 1, 0}, high4[] = {0.6, 4, 3, 0};
 static struct plot_series series[4];
 static const char *names[] = {"rank 0", long_name, "\xFF\x01<svg>", "\xC3\xA9t\xC3\xA9"};
 static struct plot_span spans[] = {{0, 0, 0.001, 0.002}, {1, 1, 0.0015, 0.5}, {3, 2, 0.5, 0.5}};
 
 static struct plot example(enum plot_kind kind) {
-    series[0] =
-        (struct plot_series){.name = "dp", .x = x4, .y = y4, .low = low4, .high = high4, .n = 4};
+    series[0] = (struct plot_series){.name = "dp", .x = x4, .y = y4, .low = low4, .high = high4, .n = 4};
     series[1] = (struct plot_series){.name = long_name, .x = x4, .y = z4, .n = 4, .colour = 1};
-    series[2] = (struct plot_series){
-        .name = "dp, model", .x = x4, .y = z4, .n = 4, .colour = 9, .model = true};
-    series[3] =
-        (struct plot_series){.name = "<&>", .x = x4, .y = y4, .n = 1, .colour = 3, .points = true};
+    series[2] = (struct plot_series){.name = "dp, model", .x = x4, .y = z4, .n = 4, .colour = 9, .model = true};
+    series[3] = (struct plot_series){.name = "<&>", .x = x4, .y = y4, .n = 1, .colour = 3, .points = true};
     return (struct plot){.kind = kind,
                          .title = long_name,
                          .about = "]]> & \x02",
@@ -125,8 +121,8 @@ static void every_kind_is_well_formed_and_in_its_frame(void **state) {
 
 static void plots_of_next_to_nothing_are_plots(void **state) {
     (void)state;
-    static const double none[] = {(double)NAN, (double)INFINITY, (double)-INFINITY, (double)NAN},
-                        one[] = {7, 7, 7, 7}, zero[] = {0, 0, 0, 0};
+    static const double none[] = {(double)NAN, (double)INFINITY, (double)-INFINITY, (double)NAN}, one[] = {7, 7, 7, 7},
+                        zero[] = {0, 0, 0, 0};
     const double *const values[] = {none, one, zero};
     for (int kind = PLOT_LINE; kind <= PLOT_HEAT; kind++)
         for (int v = 0; v < 3; v++)
@@ -151,8 +147,7 @@ static void sixty_four_ranks_fit(void **state) {
         snprintf(words[i], sizeof words[i], "rank %d", i);
         many[i] = words[i];
     }
-    for (int i = 0; i < 64; i++)
-        columns[i] = (struct plot_series){.name = words[i] + 5, .y = y, .n = 80};
+    for (int i = 0; i < 64; i++) columns[i] = (struct plot_series){.name = words[i] + 5, .y = y, .n = 80};
     struct plot p = example(PLOT_HEAT);
     p.series = columns;
     p.nseries = 64;
@@ -208,8 +203,7 @@ static void units_follow_the_size(void **state) {
     }
     struct plot_axis a = {.label = "step", .unit = PLOT_SECONDS};
     struct scale s = svg_scale(&a, 0.001, 0.009, 100, 200);
-    assert_true(fabs(svg_at(&s, s.low / 1e3) - 100) < 1e-9 &&
-                fabs(svg_at(&s, s.high / 1e3) - 200) < 1e-9);
+    assert_true(fabs(svg_at(&s, s.low / 1e3) - 100) < 1e-9 && fabs(svg_at(&s, s.high / 1e3) - 200) < 1e-9);
 }
 
 /* ---- tables --------------------------------------------------------------------------------- */
@@ -244,9 +238,8 @@ static void a_plot_has_its_numbers_as_a_table(void **state) {
 static void text_is_escaped(void **state) {
     (void)state;
     markup_text(&out, "<a href=\"x\">&'\x01\xFF\xEF\xBF\xBF\xED\xA0\x80\xC3\xA9\n");
-    assert_string_equal(out.text,
-                        "&lt;a href=&quot;x&quot;&gt;&amp;&#39;\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"
-                        "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xC3\xA9\n");
+    assert_string_equal(out.text, "&lt;a href=&quot;x&quot;&gt;&amp;&#39;\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"
+                                  "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xC3\xA9\n");
 }
 
 /* The checker finds what it is there for. */

@@ -5,9 +5,8 @@
 
 #include <math.h>
 
-static const char convnet[] =
-    "{layers: [{conv2d: {out: 5, name: stem}}, batchnorm, relu, {conv2d: {out: 4, "
-    "bias: false}}, flatten, {linear: {units: 3, name: head}}]}";
+static const char convnet[] = "{layers: [{conv2d: {out: 5, name: stem}}, batchnorm, relu, {conv2d: {out: 4, "
+                              "bias: false}}, flatten, {linear: {units: 3, name: head}}]}";
 static const struct shape image = {3, {2, 7, 7}};
 
 static const struct tensor_info *find(const struct model *m, const char *name) {
@@ -22,9 +21,8 @@ static const struct tensor_info *find(const struct model *m, const char *name) {
 static void test_ready_order(void **state) {
     (void)state;
     struct model *m = model_make(convnet, image);
-    static const char *const names[] = {"head.weight",       "head.bias",       "conv2d2.weight",
-                                        "batchnorm1.weight", "batchnorm1.bias", "stem.weight",
-                                        "stem.bias"};
+    static const char *const names[] = {"head.weight",     "head.bias",   "conv2d2.weight", "batchnorm1.weight",
+                                        "batchnorm1.bias", "stem.weight", "stem.bias"};
     assert_int_equal(m->nparams, 7);
     int64_t at = HEADER_FLOATS, count = 0;
     for (int i = 0; i < m->nparams; i++) {
@@ -82,8 +80,7 @@ static void test_first_values(void **state) {
     double used = 0, all = 0; /* header and gaps are zero */
     for (int64_t k = 0; k < m->arena_floats; k++) all += fabs((double)values[k]);
     for (int i = 0; i < m->nparams; i++)
-        for (int64_t k = 0; k < m->params[i].count; k++)
-            used += fabs((double)values[m->params[i].offset + k]);
+        for (int64_t k = 0; k < m->params[i].count; k++) used += fabs((double)values[m->params[i].offset + k]);
     assert_true(fabs(used - all) < 1e-9 * all);
     model_init(m, 3, again, buffers);
     assert_memory_equal(values, again, (size_t)m->arena_floats * sizeof *values);
@@ -99,8 +96,7 @@ static void test_first_values(void **state) {
  * the contract, since a seed must go on giving the same weights. */
 static void test_first_values_are_counted(void **state) {
     (void)state;
-    struct model *m =
-        model_make("{layers: [{linear: 7}, relu, {linear: 3}]}", (struct shape){1, {5}});
+    struct model *m = model_make("{layers: [{linear: 7}, relu, {linear: 3}]}", (struct shape){1, {5}});
     float *values = floats(m->arena_floats), *buffers = floats(m->buffer_floats);
     model_init(m, 9, values, buffers);
     uint32_t words[4];

@@ -13,8 +13,8 @@ enum { RIG_CLASSES = 3, RIG_SEED = 7 };
 
 /* YAML of the 'model' key: "{layers: [...]}" or "mlp". On failure *report is the errors' text, to
  * be freed with free. */
-static inline enum error model_try(const char *yaml, const struct shape *input, int64_t classes,
-                                   struct model **out, char **report) {
+static inline enum error model_try(const char *yaml, const struct shape *input, int64_t classes, struct model **out,
+                                   char **report) {
     struct pool *pool;
     struct config_errors *e;
     struct node *root;
@@ -59,20 +59,18 @@ static inline float *floats(int64_t n) {
 }
 
 static inline void fill_normal(float *v, int64_t n, uint64_t stream) {
-    for (int64_t k = 0; k < n; k++)
-        v[k] = rng_normal(rng_key(RIG_SEED, RNG_TEST), stream, (uint64_t)k);
+    for (int64_t k = 0; k < n; k++) v[k] = rng_normal(rng_key(RIG_SEED, RNG_TEST), stream, (uint64_t)k);
 }
 
 /* Tokens, where the model begins with an embedding. */
 static inline void fill_input(const struct model *m, float *x, int64_t n) {
     fill_normal(x, n, 1);
     if (m->nodes[0].plan.op.kind != OP_EMBEDDING) return;
-    for (int64_t k = 0; k < n; k++)
-        x[k] = (float)(k * k % m->nodes[0].plan.op.embedding.vocabulary);
+    for (int64_t k = 0; k < n; k++) x[k] = (float)(k * k % m->nodes[0].plan.op.embedding.vocabulary);
 }
 
-static inline void rig_open(struct rig *r, const struct device_ops *kind, const char *yaml,
-                            struct shape input, enum loss loss, int64_t n) {
+static inline void rig_open(struct rig *r, const struct device_ops *kind, const char *yaml, struct shape input,
+                            enum loss loss, int64_t n) {
     memset(r, 0, sizeof *r);
     r->m = model_make(yaml, input);
     assert_ok(kind->open(&(struct device_params){.count = 1, .threads = 1}, &r->dev));
@@ -93,12 +91,8 @@ static inline void rig_open(struct rig *r, const struct device_ops *kind, const 
     fill_normal(r->target, out, 2);
     for (int64_t i = 0; i < rows; i++) r->labels[i] = (int32_t)(i * 5 % classes);
     for (int64_t i = 0; i < n; i++) r->ids[i] = (uint64_t)(100 + i);
-    r->batch = (struct graph_batch){.n = n,
-                                    .x = r->x,
-                                    .ids = r->ids,
-                                    .seed = RIG_SEED,
-                                    .scale = 1 / (float)n,
-                                    .training = true};
+    r->batch = (struct graph_batch){
+        .n = n, .x = r->x, .ids = r->ids, .seed = RIG_SEED, .scale = 1 / (float)n, .training = true};
     if (loss == LOSS_MSE)
         r->batch.target = r->target;
     else
@@ -146,14 +140,13 @@ static inline double largest_of(const float *v, int64_t n) {
 
 /* Fails unless the vectors are equal within 'tolerance' of a's largest element, or of 'least' if
  * that is more. */
-static inline void assert_near(const char *what, const float *a, const float *b, int64_t n,
-                               double tolerance, double least) {
+static inline void assert_near(const char *what, const float *a, const float *b, int64_t n, double tolerance,
+                               double least) {
     double worst = 0, scale = largest_of(a, n);
     if (scale < least) scale = least;
     for (int64_t k = 0; k < n; k++) {
         double x = (double)a[k], y = (double)b[k], off = x > y ? x - y : y - x;
         if (!(off <= worst)) worst = off; /* NaN too */
     }
-    if (!(worst <= tolerance * scale))
-        fail_msg("%s: off by %g at a size of %g", what, worst, scale);
+    if (!(worst <= tolerance * scale)) fail_msg("%s: off by %g at a size of %g", what, worst, scale);
 }

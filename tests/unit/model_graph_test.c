@@ -7,9 +7,8 @@
 
 #include <math.h>
 
-static const char lenet_like[] =
-    "{layers: [{conv2d: {out: 4, pad: 1}}, relu, {maxpool: 2}, {conv2d: 6}, batchnorm, "
-    "relu, flatten, {linear: {units: 8, name: fc1}}, relu, {linear: 3}]}";
+static const char lenet_like[] = "{layers: [{conv2d: {out: 4, pad: 1}}, relu, {maxpool: 2}, {conv2d: 6}, batchnorm, "
+                                 "relu, flatten, {linear: {units: 8, name: fc1}}, relu, {linear: 3}]}";
 static const char shared[] =
     "{layers: [{linear: {units: 6, name: a}}, {gelu: {name: b}}, {linear: {units: 6, name: c}}, "
     "relu, {add: {from: b}}, {add: {from: a, name: d}}, relu, {add: {from: d}}, "
@@ -20,8 +19,7 @@ static const struct shape image = {3, {1, 8, 8}}, five = {1, {5}};
  * -------------------------------------- */
 
 static bool takes_single(const struct op_desc *d) {
-    return (d->act == ACT_NONE || d->kind == OP_ACTIVATION) &&
-           !(d->kind == OP_CONV2D && d->conv.maxpool);
+    return (d->act == ACT_NONE || d->kind == OP_ACTIVATION) && !(d->kind == OP_CONV2D && d->conv.maxpool);
 }
 static bool takes_all(const struct op_desc *d) {
     (void)d;
@@ -32,8 +30,7 @@ static struct op_impl single_impls[OP_KINDS], fusing_impls[OP_KINDS];
 
 /* Copies of ref's implementations are not known to be plain C, so the graph holds them for fast
  * ones. */
-static const struct op_impl *const *impls_like(struct device *d, enum op_kind kind,
-                                               struct op_impl *copy,
+static const struct op_impl *const *impls_like(struct device *d, enum op_kind kind, struct op_impl *copy,
                                                bool (*takes)(const struct op_desc *d)) {
     static const struct op_impl *list[2];
     copy[kind] = *device_find("ref")->impls(d, kind)[0];
@@ -49,8 +46,7 @@ static const struct op_impl *const *fusing_list(struct device *d, enum op_kind k
 }
 
 static struct device_ops single, fusing;
-static enum error open_as(const struct device_ops *ops, const struct device_params *p,
-                          struct device **out) {
+static enum error open_as(const struct device_ops *ops, const struct device_params *p, struct device **out) {
     TRY(device_find("ref")->open(p, out));
     (*out)->ops = ops;
     return ERR_NONE;
@@ -85,23 +81,20 @@ static void test_fusions_change_no_bit(void **state) {
         assert_int_equal(info.ops, 10 - fused[i]);
         assert_true(r[i].sums.loss == r[0].sums.loss);
         assert_memory_equal(r[i].grads, r[0].grads, (size_t)r[0].m->arena_floats * sizeof(float));
-        assert_memory_equal(r[i].buffers, r[0].buffers,
-                            (size_t)r[0].m->buffer_floats * sizeof(float));
+        assert_memory_equal(r[i].buffers, r[0].buffers, (size_t)r[0].m->buffer_floats * sizeof(float));
     }
     for (int i = 0; i < 3; i++) rig_close(&r[i]);
 }
 
 static void test_only_halving_pools_fuse(void **state) {
     (void)state;
-    static const char *const pools[] = {"{maxpool: 2}", "{maxpool: {kernel: 2, stride: 1}}",
-                                        "{maxpool: 3}", "{avgpool: 2}",
-                                        "{maxpool: {kernel: 2, pad: 1}}"};
+    static const char *const pools[] = {"{maxpool: 2}", "{maxpool: {kernel: 2, stride: 1}}", "{maxpool: 3}",
+                                        "{avgpool: 2}", "{maxpool: {kernel: 2, pad: 1}}"};
     for (int i = 0; i < 5; i++) {
         char model[200];
         struct graph_info info;
         struct rig r;
-        snprintf(model, sizeof model, "{layers: [{conv2d: 2}, %s, flatten, {linear: 3}]}",
-                 pools[i]);
+        snprintf(model, sizeof model, "{layers: [{conv2d: 2}, %s, flatten, {linear: 3}]}", pools[i]);
         rig_open(&r, &fusing, model, image, LOSS_MSE, 2);
         assert_ok(graph_prepare(r.g, 2));
         graph_info(r.g, &info);
@@ -114,9 +107,8 @@ static void test_no_fusion_behind_a_shared_output(void **state) {
     (void)state;
     struct graph_info info;
     struct rig r;
-    rig_open(&r, device_find("ref"),
-             "{layers: [{linear: {units: 3, name: a}}, relu, {add: {from: a}}]}", five, LOSS_MSE,
-             2);
+    rig_open(&r, device_find("ref"), "{layers: [{linear: {units: 3, name: a}}, relu, {add: {from: a}}]}", five,
+             LOSS_MSE, 2);
     assert_ok(graph_prepare(r.g, 2));
     graph_info(r.g, &info);
     assert_int_equal(info.fused, 0);
@@ -179,10 +171,9 @@ static void test_shared_outputs(void **state) {
 static void test_both_inputs_the_same(void **state) {
     (void)state;
     struct rig r, twice;
-    rig_open(&r, device_find("ref"), "{layers: [{linear: {units: 4, name: a}}]}", five, LOSS_MSE,
+    rig_open(&r, device_find("ref"), "{layers: [{linear: {units: 4, name: a}}]}", five, LOSS_MSE, 3);
+    rig_open(&twice, device_find("ref"), "{layers: [{linear: {units: 4, name: a}}, {add: {from: a}}]}", five, LOSS_MSE,
              3);
-    rig_open(&twice, device_find("ref"),
-             "{layers: [{linear: {units: 4, name: a}}, {add: {from: a}}]}", five, LOSS_MSE, 3);
     rig_step(&r);
     for (int64_t k = 0; k < 12; k++) /* the same pull on the output as r has */
         twice.target[k] = 2 * output_of(r.g)[k] - (output_of(r.g)[k] - r.target[k]);
@@ -232,8 +223,7 @@ static enum error on_ready(void *user, int64_t upto) {
 
 static void mark(struct rig *r) {
     for (int i = 0; i < r->m->nparams; i++)
-        for (int64_t k = 0; k < r->m->params[i].count; k++)
-            r->grads[r->m->params[i].offset + k] = NAN;
+        for (int64_t k = 0; k < r->m->params[i].count; k++) r->grads[r->m->params[i].offset + k] = NAN;
 }
 
 static void test_ready_order(void **state) {
@@ -273,8 +263,7 @@ static void test_header_and_gaps_are_left_alone(void **state) {
     int64_t kept = 0, written = 0;
     for (int64_t k = 0; k < r.m->arena_floats; k++) kept += r.grads[k] == untouched;
     for (int i = 0; i < r.m->nparams; i++)
-        for (int64_t k = 0; k < r.m->params[i].count; k++)
-            written += r.grads[r.m->params[i].offset + k] != untouched;
+        for (int64_t k = 0; k < r.m->params[i].count; k++) written += r.grads[r.m->params[i].offset + k] != untouched;
     for (int i = 0; i < HEADER_FLOATS; i++) assert_true(r.grads[i] == untouched);
     assert_int_equal(written, r.m->parameters);
     assert_int_equal(kept, r.m->arena_floats - r.m->parameters);
@@ -302,8 +291,7 @@ static void test_ragged_batches(void **state) {
             rig_step(&both);
             if (round) assert_int_equal(count_allocations_end(), 0);
             assert_true(both.sums.loss == alone[i].sums.loss);
-            assert_memory_equal(both.grads, alone[i].grads,
-                                (size_t)both.m->arena_floats * sizeof(float));
+            assert_memory_equal(both.grads, alone[i].grads, (size_t)both.m->arena_floats * sizeof(float));
         }
     rig_close(&both);
     for (int i = 0; i < 2; i++) rig_close(&alone[i]);
@@ -389,8 +377,7 @@ static void test_info(void **state) {
     (void)state;
     struct rig r;
     struct graph_info info;
-    rig_open(&r, device_find("ref"), "{layers: [{linear: 6}, relu, {linear: 3}]}", five, LOSS_MSE,
-             4);
+    rig_open(&r, device_find("ref"), "{layers: [{linear: 6}, relu, {linear: 3}]}", five, LOSS_MSE, 4);
     graph_info(r.g, &info);
     assert_int_equal(info.ops, 0);
     assert_ok(graph_prepare(r.g, 4));
@@ -408,10 +395,9 @@ static void test_gradients_share_memory(void **state) {
     (void)state;
     struct rig r;
     struct graph_info info;
-    rig_open(
-        &r, device_find("ref"),
-        "{layers: [{each: [32, 32, 32, 32, 32, 32, 32, 32], layers: [{linear: $item}, gelu]}]}",
-        (struct shape){1, {32}}, LOSS_MSE, 4);
+    rig_open(&r, device_find("ref"),
+             "{layers: [{each: [32, 32, 32, 32, 32, 32, 32, 32], layers: [{linear: $item}, gelu]}]}",
+             (struct shape){1, {32}}, LOSS_MSE, 4);
     assert_ok(graph_prepare(r.g, 4));
     graph_info(r.g, &info);
     assert_int_equal(info.activation_bytes, (9 + 2) * 4 * 32 * 4); /* gelu is part of linear */

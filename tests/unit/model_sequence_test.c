@@ -60,16 +60,14 @@ static double deviation_of(const struct model *m, const float *values, const cha
         const struct tensor_info *t = &m->params[i];
         double squares = 0;
         if (strcmp(t->name, name) != 0) continue;
-        for (int64_t k = 0; k < t->count; k++)
-            squares += (double)values[t->offset + k] * (double)values[t->offset + k];
+        for (int64_t k = 0; k < t->count; k++) squares += (double)values[t->offset + k] * (double)values[t->offset + k];
         return sqrt(squares / (double)t->count);
     }
     fail_msg("no parameter '%s'", name);
     return 0;
 }
 
-static void assert_deviation(const char *yaml, struct shape input, const char *name,
-                             double expected) {
+static void assert_deviation(const char *yaml, struct shape input, const char *name, double expected) {
     struct model *m = model_make(yaml, input);
     float *values = floats(m->arena_floats), *buffers = floats(m->buffer_floats);
     model_init(m, 3, values, buffers);
@@ -124,8 +122,7 @@ static void mistakes_are_named(void **state) {
          "4 features are not queries, keys and values of 2 heads"},
         {"[{embedding: {vocabulary: 4, units: 4}}, {select: 12}]", "rows are counted from 0 to 11"},
         {"[{embedding: {vocabulary: 4, units: 4}}, batchnorm]", "use layernorm or rmsnorm"},
-        {"[{embedding: {vocabulary: 4, units: 4}}, {embedding: {vocabulary: 4, units: 4}}]",
-         "embedding takes tokens"},
+        {"[{embedding: {vocabulary: 4, units: 4}}, {embedding: {vocabulary: 4, units: 4}}]", "embedding takes tokens"},
         {"[{embedding: {vocabulary: 4, units: 4}}, {linear: {units: 4, tie: e}}]",
          "no layer 'e' before this one to tie to"},
         {"[{embedding: {vocabulary: 4, units: 4, name: e}}, {linear: {units: 5, tie: e}}]",
@@ -137,10 +134,8 @@ static void mistakes_are_named(void **state) {
         snprintf(yaml, sizeof yaml, "{layers: %s}", wrong[i].layers);
         assert_refused(yaml, tokens, wrong[i].said);
     }
-    assert_refused("{layers: [layernorm, flatten, {linear: 3}]}", image,
-                   "put tokens or flatten before it");
-    assert_refused("{layers: [rmsnorm, flatten, {linear: 3}]}", image,
-                   "put tokens or flatten before it");
+    assert_refused("{layers: [layernorm, flatten, {linear: 3}]}", image, "put tokens or flatten before it");
+    assert_refused("{layers: [rmsnorm, flatten, {linear: 3}]}", image, "put tokens or flatten before it");
 }
 
 int main(void) {

@@ -29,9 +29,7 @@ static void assert_refused(const char *yaml, struct shape input, const char *sai
 
 static void test_zoo(void **state) {
     (void)state;
-    assert_layers(
-        "mlp", digits,
-        "flatten1:784 fc1:512 relu1:512 dropout1:512 fc2:512 relu2:512 dropout2:512 fc3:3");
+    assert_layers("mlp", digits, "flatten1:784 fc1:512 relu1:512 dropout1:512 fc2:512 relu2:512 dropout2:512 fc3:3");
     assert_layers("{zoo: mlp, hidden: [10, 20, 30]}", digits,
                   "flatten1:784 fc1:10 relu1:10 dropout1:10 fc2:20 relu2:20 dropout2:20 fc3:30 "
                   "relu3:30 dropout3:30 fc4:3");
@@ -148,27 +146,24 @@ static void test_dropout_parameter(void **state) {
 
 static void test_layers_in_place(void **state) {
     (void)state;
-    assert_layers("{layers: [flatten, {linear: 9}, relu, {linear: {units: $classes, name: out}}]}",
-                  digits, "flatten1:784 linear1:9 relu1:9 out:3");
+    assert_layers("{layers: [flatten, {linear: 9}, relu, {linear: {units: $classes, name: out}}]}", digits,
+                  "flatten1:784 linear1:9 relu1:9 out:3");
     assert_layers("{layers: [{conv2d: {out: 4, kernel: [5, 3], stride: [2, 1], pad: [0, 1]}}, "
                   "{avgpool: {kernel: 3, stride: 2, pad: 1}}, flatten, {linear: 2}]}",
                   digits, "conv2d1:4x12x28 avgpool1:4x6x14 flatten1:336 linear1:2");
-    assert_layers(
-        "{layers: [flatten, {each: [4, 5], layers: [{linear: {units: $item, name: a$i-$item}}]}, "
-        "{linear: {units: 2, name: a$i}}]}",
-        digits, "flatten1:784 a1-4:4 a2-5:5 a3:2");
-    assert_layers(
-        "{layers: [{linear: {units: 4, from: input}}, {linear: 4}, {add: {from: linear1}}, "
-        "{gelu: {name: g}}]}",
-        (struct shape){1, {5}}, "linear1:4 linear2:4 add1:4 g:4");
+    assert_layers("{layers: [flatten, {each: [4, 5], layers: [{linear: {units: $item, name: a$i-$item}}]}, "
+                  "{linear: {units: 2, name: a$i}}]}",
+                  digits, "flatten1:784 a1-4:4 a2-5:5 a3:2");
+    assert_layers("{layers: [{linear: {units: 4, from: input}}, {linear: 4}, {add: {from: linear1}}, "
+                  "{gelu: {name: g}}]}",
+                  (struct shape){1, {5}}, "linear1:4 linear2:4 add1:4 g:4");
 }
 
 static void test_one_input_layers_take_from(void **state) {
     (void)state;
-    struct model *m =
-        model_make("{layers: [{linear: {units: 4, name: a}}, relu, {linear: {units: 5, name: b}}, "
-                   "{linear: {units: 5, name: c, from: a}}, {add: {from: b}}]}",
-                   (struct shape){1, {6}});
+    struct model *m = model_make("{layers: [{linear: {units: 4, name: a}}, relu, {linear: {units: 5, name: b}}, "
+                                 "{linear: {units: 5, name: c, from: a}}, {add: {from: b}}]}",
+                                 (struct shape){1, {6}});
     assert_int_equal(m->nodes[3].input[0], 0);
     assert_int_equal(m->nodes[4].input[0], 3);
     assert_int_equal(m->nodes[4].input[1], 2);
@@ -177,10 +172,9 @@ static void test_one_input_layers_take_from(void **state) {
 
 static void test_names_of_parameters(void **state) {
     (void)state;
-    struct model *m =
-        model_make("{layers: [{linear: {units: 4, name: a, params: underscored}}, {linear: {units: "
-                   "4, name: b.c, params: bare, bias: false}}, {linear: {units: 2, name: d}}]}",
-                   (struct shape){1, {6}});
+    struct model *m = model_make("{layers: [{linear: {units: 4, name: a, params: underscored}}, {linear: {units: "
+                                 "4, name: b.c, params: bare, bias: false}}, {linear: {units: 2, name: d}}]}",
+                                 (struct shape){1, {6}});
     static const char *const names[] = {"d.weight", "d.bias", "b.c", "a_weight", "a_bias"};
     assert_int_equal(m->nparams, 5);
     for (int i = 0; i < 5; i++) assert_string_equal(m->params[i].name, names[i]);
@@ -192,23 +186,19 @@ static void test_names_of_parameters(void **state) {
     assert_refused("{layers: [flatten, {linear: {units: 4, name: a}}, {linear: {units: 3, name: "
                    "a.weight, params: bare, bias: false}}]}",
                    digits, "two parameters are named 'a.weight'");
-    assert_refused("{layers: [flatten, {linear: {units: 4, params: doted}}]}", digits,
-                   "did you mean 'dotted'?");
+    assert_refused("{layers: [flatten, {linear: {units: 4, params: doted}}]}", digits, "did you mean 'dotted'?");
 }
 
 static void test_repeats_count_and_nest(void **state) {
     (void)state;
     const struct shape five = {1, {5}};
-    assert_layers("{layers: [{each: 3, layers: [{linear: {units: $i, name: a$item}}]}]}", five,
-                  "a0:1 a1:2 a2:3");
+    assert_layers("{layers: [{each: 3, layers: [{linear: {units: $i, name: a$item}}]}]}", five, "a0:1 a1:2 a2:3");
     assert_layers("{layers: [{each: [2, 1], as: s, layers: [{each: $s, as: b, layers: "
                   "[{linear: {units: $(10 * $s_i + $b), name: l$s_i.$item}}]}]}, "
                   "{linear: {units: 2, name: end$i}}]}",
                   five, "l1.0:10 l1.1:11 l2.0:20 end3:2");
-    assert_layers("{layers: [{each: 0, layers: [relu]}, {linear: $(2 ^ 3 - 1)}]}", five,
-                  "linear1:7");
-    assert_layers("{layers: [{each: $(6 / 3), layers: [{linear: $(7 % 4 + $item)}]}]}", five,
-                  "linear1:3 linear2:4");
+    assert_layers("{layers: [{each: 0, layers: [relu]}, {linear: $(2 ^ 3 - 1)}]}", five, "linear1:7");
+    assert_layers("{layers: [{each: $(6 / 3), layers: [{linear: $(7 % 4 + $item)}]}]}", five, "linear1:3 linear2:4");
 }
 
 static void test_choices_and_variables(void **state) {
@@ -217,13 +207,12 @@ static void test_choices_and_variables(void **state) {
     assert_layers("{layers: [{each: [x, y], layers: [{if: $item == x, layers: [{linear: 3}], "
                   "else: [{linear: 4}]}]}]}",
                   five, "linear1:3 linear2:4");
-    assert_layers("{layers: [{linear: 3}, {if: '$i > 1 or 2 < 1 and 1 > 0', layers: [relu]}]}",
-                  five, "linear1:3");
+    assert_layers("{layers: [{linear: 3}, {if: '$i > 1 or 2 < 1 and 1 > 0', layers: [relu]}]}", five, "linear1:3");
     assert_layers("{layers: [{linear: {units: 5, name: a}}, {set: {x: a}}, {each: 2, layers: "
                   "[{linear: {units: 5, name: b$i}}, {add: {from: $x}}, {set: {x: b$i}}]}]}",
                   five, "a:5 b1:5 add1:5 b2:5 add2:5");
-    assert_layers("{layers: [{linear: $(-1 * (2 - 5) * sqrt(4))}, {dropout: $(1 / sqrt(4))}]}",
-                  five, "linear1:6 dropout1:6");
+    assert_layers("{layers: [{linear: $(-1 * (2 - 5) * sqrt(4))}, {dropout: $(1 / sqrt(4))}]}", five,
+                  "linear1:6 dropout1:6");
 }
 
 static void test_mistakes_in_the_language(void **state) {
@@ -280,8 +269,7 @@ static void test_mistakes_in_the_spec(void **state) {
     assert_refused("{layers: [{each: [1], layer: []}]}", digits, "unknown key 'layer'");
     assert_refused("{layers: [{each: [1]}]}", digits, "a repeat is");
     assert_refused("{layers: [{each: {a: 1}, layers: []}]}", digits, "a repeat is");
-    assert_refused("{layers: [{each: [[1, 2]], layers: [{linear: {units: 3, name: a$item}}]}]}",
-                   digits, "is a list");
+    assert_refused("{layers: [{each: [[1, 2]], layers: [{linear: {units: 3, name: a$item}}]}]}", digits, "is a list");
 }
 
 static void test_mistakes_in_layers(void **state) {
@@ -297,15 +285,12 @@ static void test_mistakes_in_layers(void **state) {
     assert_refused("{layers: [{conv2d: {out: 3, kernel: 5}}]}", (struct shape){3, {6, 3, 3}},
                    "conv2d1: kernel 5x5 with pad 0x0 does not fit in 3x3 (its input is 6x3x3)");
     assert_refused("lenet", (struct shape){3, {3, 11, 11}}, "zoo:lenet:10:");
-    assert_refused("{layers: [{conv2d: {out: 3, kernel: [1, 2, 3]}}]}", digits,
-                   "kernel has 3 values");
+    assert_refused("{layers: [{conv2d: {out: 3, kernel: [1, 2, 3]}}]}", digits, "kernel has 3 values");
     assert_refused("{layers: [{conv2d: {out: 3, groups: 2}}]}", digits, "groups 2 does not divide");
-    assert_refused("{layers: [{maxpool: {kernel: 2, pad: 2}}]}", digits,
-                   "more than half of kernel 2");
+    assert_refused("{layers: [{maxpool: {kernel: 2, pad: 2}}]}", digits, "more than half of kernel 2");
     assert_refused("{layers: [flatten, {dropout: 1}]}", digits, "dropout");
     assert_refused("{layers: [flatten, relu]}", digits, "no parameters to train");
-    assert_refused("{layers: [flatten, {linear: 16000000}, {linear: 16000000}]}", digits,
-                   "more than 2^31 numbers");
+    assert_refused("{layers: [flatten, {linear: 16000000}, {linear: 16000000}]}", digits, "more than 2^31 numbers");
 }
 
 static void test_mistakes_in_names_and_inputs(void **state) {
@@ -313,18 +298,15 @@ static void test_mistakes_in_names_and_inputs(void **state) {
     const struct shape five = {1, {5}};
     assert_refused("{layers: [{linear: {units: 3, name: a}}, {linear: {units: 3, name: a}}]}", five,
                    "the name 'a' is taken");
-    assert_refused("{layers: [{linear: {units: 3, name: linear2}}, {linear: 3}]}", five,
-                   "the name 'linear2' is taken");
-    assert_refused("{layers: [{linear: {units: 3, name: input}}]}", five,
-                   "the name 'input' is taken");
+    assert_refused("{layers: [{linear: {units: 3, name: linear2}}, {linear: 3}]}", five, "the name 'linear2' is taken");
+    assert_refused("{layers: [{linear: {units: 3, name: input}}]}", five, "the name 'input' is taken");
     assert_refused("{layers: [{linear: {units: 3, name: 'a/b'}}]}", five, "is no name for a layer");
     assert_refused("{layers: [{linear: {units: 3, name: ''}}]}", five, "is no name for a layer");
     assert_refused("{layers: [{linear: 3}, add]}", five, "add needs 'from'");
     assert_refused("{layers: [{linear: {units: 5, name: first}}, {add: {from: frist}}]}", five,
                    "did you mean 'first'?");
     assert_refused("{layers: [{linear: 5}, {add: {from: add1}}]}", five, "no layer 'add1' before");
-    assert_refused("{layers: [{linear: 3}, {add: {from: input}}]}", five,
-                   "its inputs differ: 3 and 5");
+    assert_refused("{layers: [{linear: 3}, {add: {from: input}}]}", five, "its inputs differ: 3 and 5");
     assert_refused("{layers: [{linear: 3}, {linear: {units: 3, from: input}}]}", five,
                    "nothing reads the output of layer 'linear1'");
 }
@@ -341,8 +323,7 @@ static void test_repeats_are_limited(void **state) {
     }
     snprintf(next, sizeof next, "{layers: %s}", nested);
     assert_refused(next, digits, "more than 100000 parts");
-    snprintf(next, sizeof next, "{layers: [{each: %s, layers: [{each: %s, layers: [relu]}]}]}",
-             list, list);
+    snprintf(next, sizeof next, "{layers: [{each: %s, layers: [{each: %s, layers: [relu]}]}]}", list, list);
     assert_refused(next, digits, "more than 100000 parts");
 }
 

@@ -48,8 +48,8 @@ static enum error load(struct fixture *f, const char *text, const char *sets) {
     }
     if (text) save_text("c.yaml", text);
     run_settings_free(&f->s);
-    return run_settings_load(text ? "c.yaml" : NULL, list, n, mode_kinds(&(int){0}), algorithms,
-                             NULL, false, &f->s, &f->report);
+    return run_settings_load(text ? "c.yaml" : NULL, list, n, mode_kinds(&(int){0}), algorithms, NULL, false, &f->s,
+                             &f->report);
 }
 
 static const struct run_config *load_good(struct fixture *f, const char *text, const char *sets) {
@@ -119,8 +119,7 @@ static void decisions(void **state) {
     assert_int_equal(c->threads, 1);
     c = load_good(f, "comm: {algorithm: direct, order: ring}\n", NULL);
     assert_int_equal(c->comm.order, COMM_ORDER_RING);
-    c = load_good(f, "batch: 1\n",
-                  NULL); /* fewer devices than cores where they could not share the batch */
+    c = load_good(f, "batch: 1\n", NULL); /* fewer devices than cores where they could not share the batch */
     assert_int_equal(c->devices.count, 1);
     c = load_good(f, "devices: ref\nbatch: {size: 8, shards: 8}\n", NULL);
     assert_string_equal(c->devices.kind, "ref");
@@ -136,11 +135,11 @@ static void decisions(void **state) {
 
 static void shorthands(void **state) {
     struct fixture *f = *state;
-    const struct run_config *c = load_good(
-        f,
-        "batch: 64\ntrain: 200st\noptimizer: adam\nschedule: cosine\nlr_scale: {linear: 256}\n"
-        "eval: off\ncheckpoint: off\ndp: sharded\nlog: 5st\n",
-        NULL);
+    const struct run_config *c =
+        load_good(f,
+                  "batch: 64\ntrain: 200st\noptimizer: adam\nschedule: cosine\nlr_scale: {linear: 256}\n"
+                  "eval: off\ncheckpoint: off\ndp: sharded\nlog: 5st\n",
+                  NULL);
     assert_int_equal(c->batch.size, 64);
     assert_true(c->train.length.unit == SPAN_STEPS && c->train.length.value == 200);
     assert_string_equal(optim_variants.at(c->optimizer.kind.index)->name, "adam");
@@ -200,8 +199,7 @@ static void names(void **state) {
         run_settings_free(&f->s);
         char path[128];
         snprintf(path, sizeof path, "./%s", cases[i].file);
-        assert_ok(run_settings_load(path, NULL, 0, mode_kinds(&(int){0}), algorithms, NULL, false,
-                                    &f->s, &f->report));
+        assert_ok(run_settings_load(path, NULL, 0, mode_kinds(&(int){0}), algorithms, NULL, false, &f->s, &f->report));
         assert_string_equal(f->s.config.name, cases[i].name);
     }
 }
@@ -269,26 +267,19 @@ static const struct {
      "(set at 3:5) computes nothing"},
     {"plugins: [a.so]", NULL, "c.yaml:1:1: error: unknown key 'plugins'"},
     {"log: {nodes: 2}", NULL, "c.yaml:1:7: error: unknown key 'nodes' in 'log'"},
-    {"comm: {emulate: {delay: 5us}}", NULL,
-     "c.yaml:1:18: error: unknown key 'delay' in 'comm.emulate'"},
+    {"comm: {emulate: {delay: 5us}}", NULL, "c.yaml:1:18: error: unknown key 'delay' in 'comm.emulate'"},
     {"devices: cpu:2\ncomm: {backend: nccl}", NULL,
      "c.yaml:2:17: error: comm.backend 'nccl': devices are 'cpu:2' (set at 1:10), whose memory is "
      "the host's"},
-    {"ddp: {bucket: {fisrt: 1MB}}", NULL,
-     "c.yaml:1:16: error: unknown key 'fisrt' in 'ddp.bucket'"},
-    {"optimizer: {momentun: 0.9}", NULL,
-     "c.yaml:1:13: error: unknown key 'momentun' in 'optimizer'"},
-    {"optimizer: {name: adam, nesterov: true}", NULL,
-     "c.yaml:1:25: error: unknown key 'nesterov' in 'optimizer'"},
+    {"ddp: {bucket: {fisrt: 1MB}}", NULL, "c.yaml:1:16: error: unknown key 'fisrt' in 'ddp.bucket'"},
+    {"optimizer: {momentun: 0.9}", NULL, "c.yaml:1:13: error: unknown key 'momentun' in 'optimizer'"},
+    {"optimizer: {name: adam, nesterov: true}", NULL, "c.yaml:1:25: error: unknown key 'nesterov' in 'optimizer'"},
     {"data: {set: digits, lables: x}", NULL, "c.yaml:1:21: error: unknown key 'lables' in 'data'"},
-    {"schedule: {name: cosine, gamma: 1}", NULL,
-     "c.yaml:1:26: error: unknown key 'gamma' in 'schedule'"},
-    {"train: {until: {val.acc: 1}}", NULL,
-     "c.yaml:1:17: error: unknown metric 'val.acc' in 'train.until'"},
+    {"schedule: {name: cosine, gamma: 1}", NULL, "c.yaml:1:26: error: unknown key 'gamma' in 'schedule'"},
+    {"train: {until: {val.acc: 1}}", NULL, "c.yaml:1:17: error: unknown metric 'val.acc' in 'train.until'"},
     {"checkpoint: {evry: 1ep}", NULL, "c.yaml:1:14: error: unknown key 'evry' in 'checkpoint'"},
     {"log: {dri: x}", NULL, "c.yaml:1:7: error: unknown key 'dri' in 'log'"},
-    {"seed: 1\nmode: dp\nseed: 2", NULL,
-     "c.yaml:3:1: error: duplicate key 'seed' (first set at 1:1)"},
+    {"seed: 1\nmode: dp\nseed: 2", NULL, "c.yaml:3:1: error: duplicate key 'seed' (first set at 1:1)"},
     /* types and units */
     {"batch: 256k", NULL, "c.yaml:1:8: error: 'batch' must be an integer >= 1, got \"256k\""},
     {"batch: {accumulate: 0}", NULL,
@@ -297,8 +288,7 @@ static const struct {
     {"seed: 010", NULL, "c.yaml:1:7: error: 'seed' must be an integer >= 0, got \"010\""},
     {"seed: 99999999999999999999", NULL,
      "c.yaml:1:7: error: 'seed' must be an integer >= 0, got \"99999999999999999999\""},
-    {"threads: 1.5", NULL,
-     "c.yaml:1:10: error: 'threads' must be auto or an integer from 1 to 1024, got \"1.5\""},
+    {"threads: 1.5", NULL, "c.yaml:1:10: error: 'threads' must be auto or an integer from 1 to 1024, got \"1.5\""},
     {"train: 5", NULL,
      "c.yaml:1:8: error: 'train' must be a length such as 5ep (epochs) or 200st (steps), got "
      "\"5\""},
@@ -308,14 +298,12 @@ static const struct {
     {"train: {for: off}", NULL,
      "c.yaml:1:14: error: 'train.for' must be a length such as 5ep (epochs) or 200st (steps), got "
      "\"off\""},
-    {"ddp: {overlap: yes}", NULL,
-     "c.yaml:1:16: error: 'ddp.overlap' must be true or false, got \"yes\""},
+    {"ddp: {overlap: yes}", NULL, "c.yaml:1:16: error: 'ddp.overlap' must be true or false, got \"yes\""},
     {"ddp: {bucket: 25 MB}", NULL,
      "c.yaml:1:15: error: 'ddp.bucket' must be flat or a size such as 64KB or 25MB, got \"25 MB\""},
     {"comm: {timeout: 1 min}", NULL,
      "c.yaml:1:17: error: 'comm.timeout' must be a time such as 250ms, 10s or 2m, got \"1 min\""},
-    {"loss: cross-entropy", NULL,
-     "c.yaml:1:7: error: 'loss' must be one of cross_entropy, mse, got \"cross-entropy\""},
+    {"loss: cross-entropy", NULL, "c.yaml:1:7: error: 'loss' must be one of cross_entropy, mse, got \"cross-entropy\""},
     {"deterministic: maybe", NULL,
      "c.yaml:1:16: error: 'deterministic' must be one of false, true, bitwise, got \"maybe\""},
     {"mode: ddp\nddp: {sync: {state: average}}", NULL,
@@ -346,14 +334,11 @@ static const struct {
     {"checkpoint: {best: accuracy}", NULL,
      "c.yaml:1:20: error: 'checkpoint.best' must be one of off, val.accuracy, val.top5, "
      "val.loss, val.perplexity, got \"accuracy\""},
-    {"train: {until: 0.9}", NULL,
-     "c.yaml:1:16: error: 'train.until' must be one metric and its value"},
+    {"train: {until: 0.9}", NULL, "c.yaml:1:16: error: 'train.until' must be one metric and its value"},
     {"train: {until: {val.loss: 1, val.accuracy: 1}}", NULL,
      "c.yaml:1:16: error: 'train.until' must be one metric and its value"},
-    {"train: {until: {val.loss: low}}", NULL,
-     "c.yaml:1:27: error: 'train.until.val.loss' must be a number"},
-    {"lr_scale: {linear: x}", NULL,
-     "c.yaml:1:20: error: 'lr_scale.base' must be auto or an integer >= 1, got \"x\""},
+    {"train: {until: {val.loss: low}}", NULL, "c.yaml:1:27: error: 'train.until.val.loss' must be a number"},
+    {"lr_scale: {linear: x}", NULL, "c.yaml:1:20: error: 'lr_scale.base' must be auto or an integer >= 1, got \"x\""},
     {"lr_scale: {cubic: 2}", NULL, "c.yaml:1:12: error: unknown key 'cubic' in 'lr_scale'"},
     {"log: {dir: runs/$nmae}", NULL, "c.yaml:1:12: error: 'log.dir' knows no '$nmae'"},
     {"name: a/b", NULL,
@@ -364,12 +349,9 @@ static const struct {
      "names a folder"},
     /* names of registries */
     {"mode: pd", NULL, "c.yaml:1:7: error: 'mode' must be one of single, dp, ddp, got \"pd\""},
-    {"comm: rign", NULL,
-     "c.yaml:1:7: error: 'comm.algorithm' must be one of auto, ring, direct, star, got \"rign\""},
-    {"devices: tpu", NULL,
-     "c.yaml:1:10: error: unknown device kind 'tpu' (there are cpu, ref, cuda)"},
-    {"devices: gpu:2", NULL,
-     "c.yaml:1:10: error: unknown device kind 'gpu' (there are cpu, ref, cuda)"},
+    {"comm: rign", NULL, "c.yaml:1:7: error: 'comm.algorithm' must be one of auto, ring, direct, star, got \"rign\""},
+    {"devices: tpu", NULL, "c.yaml:1:10: error: unknown device kind 'tpu' (there are cpu, ref, cuda)"},
+    {"devices: gpu:2", NULL, "c.yaml:1:10: error: unknown device kind 'gpu' (there are cpu, ref, cuda)"},
     {"devices: cpu:0", NULL,
      "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to 64, got "
      "\"cpu:0\""},
@@ -390,12 +372,10 @@ static const struct {
      "\"cpu:\""},
     {"devices: 4", NULL, "c.yaml:1:10: error: unknown device kind '4' (there are cpu, ref, cuda)"},
     {"data: nowhere/mnist", NULL, "c.yaml:1:7: error: data: no file or folder 'nowhere/mnist'"},
-    {"data: {train: nowhere/mnist}", NULL,
-     "c.yaml:1:15: error: data: no file or folder 'nowhere/mnist'"},
+    {"data: {train: nowhere/mnist}", NULL, "c.yaml:1:15: error: data: no file or folder 'nowhere/mnist'"},
     {"data: c.yaml", NULL, "c.yaml:1:7: error: data: no data set is of the form of 'c.yaml'"},
     /* combinations */
-    {"mode: single\ndevices: cpu:2", NULL,
-     "c.yaml:2:10: error: 2 devices, but mode 'single' runs on one (set at 1:7)"},
+    {"mode: single\ndevices: cpu:2", NULL, "c.yaml:2:10: error: 2 devices, but mode 'single' runs on one (set at 1:7)"},
     {"devices: cpu:2\nmode: single", NULL,
      "c.yaml:2:7: error: mode 'single' runs on one device, but 'devices' is cpu:2 (set at 1:10)"},
     {"devices: cpu:2\nbatch: {shards: 3}", NULL,
@@ -461,8 +441,7 @@ static const struct {
     {"eval: off\ntrain: {until: {val.loss: 1}}", NULL,
      "c.yaml:2:17: error: 'train.until' needs validation, but 'eval' is off (set at 1:7)"},
     /* --set */
-    {"", "optimizer.lr=fast",
-     "--set optimizer.lr=fast: error: 'optimizer.lr' must be a number >= 0, got \"fast\""},
+    {"", "optimizer.lr=fast", "--set optimizer.lr=fast: error: 'optimizer.lr' must be a number >= 0, got \"fast\""},
     {"", "optimzer.lr=1", "--set optimzer.lr=1: error: unknown key 'optimzer'"},
     {"mode: single", "devices=cpu:2",
      "--set devices=cpu:2: error: 2 devices, but mode 'single' runs on one (set at 1:7)"},
@@ -482,8 +461,7 @@ static const struct {
      "ELF\x02\x01\x01",
      NULL, "c.yaml:1:1: error: this is no YAML text: control characters are not allowed"},
     {"seed: \xff", NULL, "c.yaml:1:7: error: this is no YAML text: invalid leading UTF-8 octet"},
-    {"a: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", NULL,
-     "c.yaml:1:35: error: nested deeper than 32 levels"},
+    {"a: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", NULL, "c.yaml:1:35: error: nested deeper than 32 levels"},
 };
 
 /* What a launcher has started. */
@@ -517,16 +495,15 @@ static void launched(void **state) {
     for (size_t i = 0; i < COUNT(cases); i++) {
         run_settings_free(&f->s);
         save_text("c.yaml", cases[i].text);
-        enum error err = run_settings_load("c.yaml", NULL, 0, mode_kinds(&(int){0}), algorithms, &l,
-                                           false, &f->s, &f->report);
+        enum error err =
+            run_settings_load("c.yaml", NULL, 0, mode_kinds(&(int){0}), algorithms, &l, false, &f->s, &f->report);
         if (!cases[i].first) {
             assert_ok(err);
             bool ours = f->s.config.launched.by == NULL;
             assert_int_equal(ours, strstr(cases[i].text, "none") != NULL);
             if (!ours) assert_int_equal(f->s.config.devices.count, 4);
             if (!ours) assert_int_equal(f->s.config.devices.local, 2);
-            if (strstr(cases[i].text, "tcp"))
-                assert_string_equal(f->s.config.launched.master, "b:2");
+            if (strstr(cases[i].text, "tcp")) assert_string_equal(f->s.config.launched.master, "b:2");
         } else {
             size_t n = strlen(cases[i].first);
             if (strncmp(f->report, cases[i].first, n) != 0 || f->report[n] != '\n')
@@ -539,8 +516,7 @@ static void refused(void **state) {
     struct fixture *f = *state;
     for (size_t i = 0; i < COUNT(wrong); i++) {
         enum error err = load(f, wrong[i].text, wrong[i].sets);
-        if (err != ERR_CONFIG)
-            fail_msg("%s: %s, not a bad configuration", wrong[i].text, error_text(err));
+        if (err != ERR_CONFIG) fail_msg("%s: %s, not a bad configuration", wrong[i].text, error_text(err));
         size_t n = strlen(wrong[i].first);
         if (strncmp(f->report, wrong[i].first, n) != 0 || f->report[n] != '\n')
             fail_msg("expected:\n%s\ngot:\n%s", wrong[i].first, f->report);
@@ -564,33 +540,28 @@ static void hints(void **state) {
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         assert_fails(ERR_CONFIG, load(f, cases[i].text, NULL));
-        if (!strstr(f->report, cases[i].hint))
-            fail_msg("no '%s' in:\n%s", cases[i].hint, f->report);
+        if (!strstr(f->report, cases[i].hint)) fail_msg("no '%s' in:\n%s", cases[i].hint, f->report);
     }
 }
 
 static void looks(void **state) {
     struct fixture *f = *state;
-    assert_fails(
-        ERR_CONFIG,
-        load(f, "mode: dp\nbatch: x\noptimizer:\n  name: sgd\n  momentun: 0.9\n", "seed=x"));
-    assert_string_equal(f->report,
-                        "c.yaml:2:8: error: 'batch' must be an integer >= 1, got \"x\"\n"
-                        "    2 | batch: x\n"
-                        "      |        ^\n"
-                        "c.yaml:5:3: error: unknown key 'momentun' in 'optimizer'\n"
-                        "    5 |   momentun: 0.9\n"
-                        "      |   ^~~~~~~~ did you mean 'momentum'?\n"
-                        "--set seed=x: error: 'seed' must be an integer >= 0, got \"x\"\n"
-                        "3 errors.\n");
-    assert_string_equal(error_message(),
-                        "c.yaml:2:8: error: 'batch' must be an integer >= 1, got \"x\"");
+    assert_fails(ERR_CONFIG, load(f, "mode: dp\nbatch: x\noptimizer:\n  name: sgd\n  momentun: 0.9\n", "seed=x"));
+    assert_string_equal(f->report, "c.yaml:2:8: error: 'batch' must be an integer >= 1, got \"x\"\n"
+                                   "    2 | batch: x\n"
+                                   "      |        ^\n"
+                                   "c.yaml:5:3: error: unknown key 'momentun' in 'optimizer'\n"
+                                   "    5 |   momentun: 0.9\n"
+                                   "      |   ^~~~~~~~ did you mean 'momentum'?\n"
+                                   "--set seed=x: error: 'seed' must be an integer >= 0, got \"x\"\n"
+                                   "3 errors.\n");
+    assert_string_equal(error_message(), "c.yaml:2:8: error: 'batch' must be an integer >= 1, got \"x\"");
 }
 
 static void files(void **state) {
     struct fixture *f = *state;
-    assert_fails(ERR_INPUT, run_settings_load("absent.yaml", NULL, 0, mode_kinds(&(int){0}),
-                                              algorithms, NULL, false, &f->s, &f->report));
+    assert_fails(ERR_INPUT, run_settings_load("absent.yaml", NULL, 0, mode_kinds(&(int){0}), algorithms, NULL, false,
+                                              &f->s, &f->report));
     assert_string_equal(f->report, "error: cannot open 'absent.yaml': No such file or directory\n");
     run_settings_free(&f->s);
     assert_int_equal(mkfifo("fifo", 0600), 0);
@@ -604,12 +575,11 @@ static void files(void **state) {
     } cases[] = {
         {"fifo", "error: 'fifo' is not a regular file\n1 error.\n"},
         {"folder", "error: 'folder' is a folder, not a file\n1 error.\n"},
-        {"large.yaml",
-         "error: 'large.yaml' has 100000000 bytes; at most 1048576 are allowed\n1 error.\n"},
+        {"large.yaml", "error: 'large.yaml' has 100000000 bytes; at most 1048576 are allowed\n1 error.\n"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
-        assert_fails(ERR_CONFIG, run_settings_load(cases[i].path, NULL, 0, mode_kinds(&(int){0}),
-                                                   algorithms, NULL, false, &f->s, &f->report));
+        assert_fails(ERR_CONFIG, run_settings_load(cases[i].path, NULL, 0, mode_kinds(&(int){0}), algorithms, NULL,
+                                                   false, &f->s, &f->report));
         assert_string_equal(f->report, cases[i].report);
         run_settings_free(&f->s);
     }
@@ -657,8 +627,7 @@ static void help(void **state) {
     assert_non_null(config_help(&run_schema, "data.limit", f->s.pool));
     for (int i = 0; i < dataset_variants.count + optim_variants.count; i++) {
         bool set = i < dataset_variants.count;
-        const char *name = set ? dataset_variants.at(i)->name
-                               : optim_variants.at(i - dataset_variants.count)->name;
+        const char *name = set ? dataset_variants.at(i)->name : optim_variants.at(i - dataset_variants.count)->name;
         char text[64];
         snprintf(text, sizeof text, "%s: %s\n", set ? "data" : "optimizer", name);
         load_good(f, text, NULL);

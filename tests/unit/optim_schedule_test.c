@@ -22,8 +22,7 @@ static int teardown(void **unused) {
 
 static struct config_variant make(const char *name, const char *yaml) {
     struct config_variant v = {0};
-    while (v.index < schedule_variants.count && strcmp(schedule_variants.at(v.index)->name, name))
-        v.index++;
+    while (v.index < schedule_variants.count && strcmp(schedule_variants.at(v.index)->name, name)) v.index++;
     assert_true(v.index < schedule_variants.count);
     const struct config_section *section = schedule_variants.at(v.index);
     struct config_errors *e;
@@ -40,8 +39,7 @@ static struct config_variant make(const char *name, const char *yaml) {
 
 static void check(const struct config_variant *v, int64_t step, int64_t steps, double expected) {
     double got = schedule_factor(v, step, steps, 2);
-    if (fabs(got - expected) > 1e-12)
-        fail_msg("step %d: %.15g, not %.15g", (int)step, got, expected);
+    if (fabs(got - expected) > 1e-12) fail_msg("step %d: %.15g, not %.15g", (int)step, got, expected);
 }
 
 /* Ten steps, two an epoch. The figures of cosine, linear and step are torch 1.13's
@@ -49,11 +47,9 @@ static void check(const struct config_variant *v, int64_t step, int64_t steps, d
  * lr 1. */
 static void shapes(void **unused) {
     (void)unused;
-    static const double cosine[] = {
-        1,    0.977975432333, 0.914057647469, 0.814503363532, 0.689057647469,
-        0.55, 0.410942352531, 0.285496636468, 0.185942352531, 0.122024567667};
-    struct config_variant constant_v = make("constant", "{}"),
-                          cosine_v = make("cosine", "{min: 0.1}");
+    static const double cosine[] = {1,    0.977975432333, 0.914057647469, 0.814503363532, 0.689057647469,
+                                    0.55, 0.410942352531, 0.285496636468, 0.185942352531, 0.122024567667};
+    struct config_variant constant_v = make("constant", "{}"), cosine_v = make("cosine", "{min: 0.1}");
     struct config_variant linear_v = make("linear", "{to: 0.2}");
     struct config_variant step_v = make("step", "{at: [2ep, 7st], gamma: 0.1}");
     for (int s = 0; s < 10; s++) {
@@ -87,8 +83,7 @@ static void warm_up(void **unused) {
     check(&step, 3, 10, 0.5); /* milestones do not move */
     struct config_variant longer = make("cosine", "{warmup: 20st}");
     check(&longer, 9, 10, 0.5); /* training ends during warm-up */
-    struct config_variant none = make("linear", "{warmup: off}"),
-                          zero = make("linear", "{warmup: 0st}");
+    struct config_variant none = make("linear", "{warmup: off}"), zero = make("linear", "{warmup: 0st}");
     check(&none, 0, 10, 1);
     check(&zero, 0, 10, 1);
 }

@@ -24,8 +24,7 @@ static const struct optim_ops *kind(const char *name) {
 }
 
 /* Reads an optimizer's keys as a user writes them; gives how many errors there were. */
-static int read_config(const struct optim_ops *ops, const char *yaml, struct pool *pool,
-                       void **config) {
+static int read_config(const struct optim_ops *ops, const char *yaml, struct pool *pool, void **config) {
     struct config_errors *e;
     struct node *root;
     assert_ok(config_errors_create(&e));
@@ -41,21 +40,20 @@ static int read_config(const struct optim_ops *ops, const char *yaml, struct poo
 
 static void *make_config(const struct optim_ops *ops, const char *yaml, struct pool *pool) {
     void *config;
-    if (read_config(ops, yaml, pool, &config))
-        fail_msg("%s: '%s' is refused", ops->section.name, yaml);
+    if (read_config(ops, yaml, pool, &config)) fail_msg("%s: '%s' is refused", ops->section.name, yaml);
     return config;
 }
 
-static struct rule_span span_of(const struct optim_ops *ops, struct state *s, float *g, int begin,
-                                int end, bool matrix) {
+static struct rule_span span_of(const struct optim_ops *ops, struct state *s, float *g, int begin, int end,
+                                bool matrix) {
     struct rule_span span = {.w = s->w + begin, .g = g + begin, .n = end - begin, .matrix = matrix};
     for (int k = 0; k < ops->nslots; k++) span.slot[k] = s->slot[k] + begin;
     return span;
 }
 
 /* Of a tensor of one dimension: what adapts to tensors leaves it alone. */
-static void step_slice(const struct optim_ops *ops, const void *config, struct state *s, float *g,
-                       int begin, int end, float lr, float scale, int64_t t) {
+static void step_slice(const struct optim_ops *ops, const void *config, struct state *s, float *g, int begin, int end,
+                       float lr, float scale, int64_t t) {
     const struct optim_step step = {lr, scale, t};
     double norm[OPTIM_NORMS] = {0};
     struct rule rule;
@@ -84,20 +82,11 @@ static const struct figure {
     {"sgd", "{}", 0.1f, {0.899999976f, -1.88000011f, 0.49999997f}},
     {"sgd", "{weight_decay: 0.01}", 0.1f, {0.896105945f, -1.87219191f, 0.497953057f}},
     {"sgd", "{momentum: 0.9, weight_decay: 0.01}", 0.1f, {0.805571079f, -1.71087444f, 0.53605181f}},
-    {"sgd",
-     "{momentum: 0.9, nesterov: true, weight_decay: 0.01}",
-     0.1f,
-     {0.721377134f, -1.61248589f, 0.53025502f}},
+    {"sgd", "{momentum: 0.9, nesterov: true, weight_decay: 0.01}", 0.1f, {0.721377134f, -1.61248589f, 0.53025502f}},
     {"adam", "{}", 0.01f, {0.961164057f, -1.96000004f, 0.512305319f}},
-    {"adam",
-     "{betas: [0.8, 0.95], eps: 1e-3, weight_decay: 0.1}",
-     0.01f,
-     {0.960042298f, -1.9600873f, 0.505348086f}},
+    {"adam", "{betas: [0.8, 0.95], eps: 1e-3, weight_decay: 0.1}", 0.01f, {0.960042298f, -1.9600873f, 0.505348086f}},
     {"adamw", "{}", 0.01f, {0.960769951f, -1.9592061f, 0.512102067f}},
-    {"adamw",
-     "{betas: [0.8, 0.95], eps: 1e-3, weight_decay: 0.1}",
-     0.01f,
-     {0.95682025f, -1.95220494f, 0.509147704f}},
+    {"adamw", "{betas: [0.8, 0.95], eps: 1e-3, weight_decay: 0.1}", 0.01f, {0.95682025f, -1.95220494f, 0.509147704f}},
 };
 
 static void pytorch_figures(void **unused) {
@@ -115,8 +104,7 @@ static void pytorch_figures(void **unused) {
         }
         for (int k = 0; k < 3; k++)
             if (fabsf(s.w[k] - f->w[k]) > 5e-7f)
-                fail_msg("%s %s: w[%d] is %.9g, PyTorch's is %.9g", f->kind, f->yaml, k, s.w[k],
-                         f->w[k]);
+                fail_msg("%s %s: w[%d] is %.9g, PyTorch's is %.9g", f->kind, f->yaml, k, s.w[k], f->w[k]);
         pool_free(pool);
     }
 }
@@ -139,8 +127,7 @@ static void reference_sgd(const struct hyper *h, double *w, double *buf, double 
 }
 
 /* torch.optim.Adam and AdamW. */
-static void reference_adam(const struct hyper *h, double *w, double *m, double *v, double g,
-                           int t) {
+static void reference_adam(const struct hyper *h, double *w, double *m, double *v, double g, int t) {
     if (h->decoupled)
         *w *= 1 - h->lr * h->decay;
     else
@@ -161,9 +148,7 @@ static const struct textbook {
     {"sgd",
      "{momentum: 0.7, weight_decay: 0.05, nesterov: true}",
      {.lr = 0.03, .momentum = 0.7, .decay = 0.05, .nesterov = true}},
-    {"adam",
-     "{weight_decay: 0.1}",
-     {.lr = 0.02, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .decay = 0.1}},
+    {"adam", "{weight_decay: 0.1}", {.lr = 0.02, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .decay = 0.1}},
     {"adamw",
      "{betas: [0.5, 0.9], eps: 0.01}",
      {.lr = 0.02, .beta1 = 0.5, .beta2 = 0.9, .eps = 0.01, .decay = 0.01, .decoupled = true}},
@@ -189,8 +174,7 @@ static void check_formula(const struct textbook *f, double scale) {
             else
                 reference_adam(&f->h, &w[i], &a[i], &b[i], scale * g[i], t);
             if (fabs(s.w[i] - w[i]) > 2e-5 * (1 + fabs(w[i])))
-                fail_msg("%s %s: step %d, w[%d] is %.9g, not %.9g", f->kind, f->yaml, t, i, s.w[i],
-                         w[i]);
+                fail_msg("%s %s: step %d, w[%d] is %.9g, not %.9g", f->kind, f->yaml, t, i, s.w[i], w[i]);
         }
     }
     pool_free(pool);
@@ -262,8 +246,8 @@ static const struct paper {
 };
 
 /* Measures the tensor in pieces and steps it in other ones, as ranks with slices do. */
-static void step_tensor(const struct optim_ops *ops, const void *config, struct state *s, float *g,
-                        bool matrix, float lr, float scale, int t) {
+static void step_tensor(const struct optim_ops *ops, const void *config, struct state *s, float *g, bool matrix,
+                        float lr, float scale, int t) {
     static const int pieces[] = {0, 320, 640, N}, cuts[] = {0, 17, 400, N};
     const struct optim_step step = {lr, scale, t};
     double norm[OPTIM_NORMS] = {0};
@@ -302,8 +286,8 @@ static void check_paper(const struct paper *p, bool matrix) {
         step_tensor(ops, config, &s, g, matrix, (float)p->lr, 0.25f, t);
         for (int i = 0; i < N; i++)
             if (fabs(s.w[i] - x.w[i]) > 2e-5 * (1 + fabs(x.w[i])))
-                fail_msg("%s, %s: step %d, w[%d] is %.9g, not %.9g", p->kind,
-                         matrix ? "matrix" : "bias", t, i, s.w[i], x.w[i]);
+                fail_msg("%s, %s: step %d, w[%d] is %.9g, not %.9g", p->kind, matrix ? "matrix" : "bias", t, i, s.w[i],
+                         x.w[i]);
     }
     pool_free(pool);
 }
@@ -343,8 +327,7 @@ static void decay_of_matrices(void **unused) {
     for (int k = 0; k < n; k++)
         for (int matrix = 0; matrix < 2; matrix++) {
             static const char *const yaml[] = {"{weight_decay: 0.1, decay: matrices}",
-                                               "{weight_decay: 0.1, decay: all}",
-                                               "{weight_decay: 0}"};
+                                               "{weight_decay: 0.1, decay: all}", "{weight_decay: 0}"};
             static struct state s[3];
             struct pool *pool;
             assert_ok(pool_create(&pool));
@@ -398,8 +381,7 @@ static void check_downhill(const struct optim_ops *ops, const void *config) {
         step_slice(ops, config, &s, g, 0, n, 0.05f, 1, t);
     }
     for (int i = 0; i < n; i++) after += 0.05 * (1 + i) * s.w[i] * s.w[i];
-    if (!(after < 0.05 * before))
-        fail_msg("%s: from %g only to %g", ops->section.name, before, after);
+    if (!(after < 0.05 * before)) fail_msg("%s: from %g only to %g", ops->section.name, before, after);
 }
 
 static void every_kind(void **unused) {
@@ -431,14 +413,12 @@ static void every_kind(void **unused) {
 static void bad_settings(void **unused) {
     (void)unused;
     static const char *const bad[][2] = {
-        {"sgd", "{nesterov: true}"},    {"sgd", "{lr: -1}"},
-        {"sgd", "{momentum: 1.5}"},     {"adam", "{betas: [0.9]}"},
-        {"adam", "{betas: [0.9, 1]}"},  {"adam", "{betas: [0.9, 0.99, 0.9]}"},
-        {"adamw", "{betas: [1, 0.9]}"}, {"adamw", "{betas: []}"},
-        {"adamw", "{eps: 0}"},          {"adamw", "{momentum: 0.9}"},
-        {"lion", "{betas: [0.9]}"},     {"lion", "{betas: [0.9, 1]}"},
-        {"lars", "{trust: 0}"},         {"lars", "{adapt: biases}"},
-        {"lamb", "{betas: [1, 0.9]}"},  {"sgd", "{decay: none}"},
+        {"sgd", "{nesterov: true}"},    {"sgd", "{lr: -1}"},           {"sgd", "{momentum: 1.5}"},
+        {"adam", "{betas: [0.9]}"},     {"adam", "{betas: [0.9, 1]}"}, {"adam", "{betas: [0.9, 0.99, 0.9]}"},
+        {"adamw", "{betas: [1, 0.9]}"}, {"adamw", "{betas: []}"},      {"adamw", "{eps: 0}"},
+        {"adamw", "{momentum: 0.9}"},   {"lion", "{betas: [0.9]}"},    {"lion", "{betas: [0.9, 1]}"},
+        {"lars", "{trust: 0}"},         {"lars", "{adapt: biases}"},   {"lamb", "{betas: [1, 0.9]}"},
+        {"sgd", "{decay: none}"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct pool *pool;
@@ -452,9 +432,8 @@ static void bad_settings(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pytorch_figures),   cmocka_unit_test(formulas_in_double),
-        cmocka_unit_test(papers_in_double),  cmocka_unit_test(zero_tensors_move),
-        cmocka_unit_test(decay_of_matrices), cmocka_unit_test(every_kind),
+        cmocka_unit_test(pytorch_figures),   cmocka_unit_test(formulas_in_double), cmocka_unit_test(papers_in_double),
+        cmocka_unit_test(zero_tensors_move), cmocka_unit_test(decay_of_matrices),  cmocka_unit_test(every_kind),
         cmocka_unit_test(bad_settings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,9 +31,8 @@ struct proxy {
 };
 
 static inline struct sockaddr_in proxy_address(int port) {
-    return (struct sockaddr_in){.sin_family = AF_INET,
-                                .sin_port = htons((uint16_t)port),
-                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    return (struct sockaddr_in){
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 }
 
 static inline void proxy_reset(int fd) {
@@ -61,8 +60,7 @@ static inline void *proxy_pump(void *arg) {
     struct pump *a = arg;
     struct proxy *p = a->proxy;
     while (!p->stop) {
-        struct pollfd f[2] = {{.fd = a->pair[0], .events = POLLIN},
-                              {.fd = a->pair[1], .events = POLLIN}};
+        struct pollfd f[2] = {{.fd = a->pair[0], .events = POLLIN}, {.fd = a->pair[1], .events = POLLIN}};
         if (p->dumb) {
             usleep(1000);
             continue;
@@ -114,8 +112,7 @@ static inline void proxy_open(struct proxy *p, char *address, size_t n) {
     p->listener = socket(AF_INET, SOCK_STREAM, 0);
     proxy_buffers(p, p->listener);
     if (bind(p->listener, (struct sockaddr *)&own, size) || listen(p->listener, 16) ||
-        getsockname(p->listener, (struct sockaddr *)&own, &size) ||
-        pthread_create(&p->acceptor, NULL, proxy_accept, p))
+        getsockname(p->listener, (struct sockaddr *)&own, &size) || pthread_create(&p->acceptor, NULL, proxy_accept, p))
         abort();
     snprintf(address, n, "tcp://127.0.0.1:%d", ntohs(own.sin_port));
 }

@@ -29,8 +29,7 @@ static inline void serve_if_asked(int argc, char **argv) {
     struct store *s;
     char byte;
     if (argc != 2 || strcmp(argv[1], "--serve")) return;
-    struct store_params p = {
-        .url = "tcp://127.0.0.1:0", .serve = true, .token = "right", .run = "A", .timeout = 20};
+    struct store_params p = {.url = "tcp://127.0.0.1:0", .serve = true, .token = "right", .run = "A", .timeout = 20};
     if (store_open(&p, &s) != ERR_NONE) {
         fprintf(stderr, "%s\n", error_message());
         exit(1);
@@ -51,8 +50,7 @@ static inline int start_server(void **state) {
     posix_spawn_file_actions_init(&files);
     posix_spawn_file_actions_adddup2(&files, in[0], STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&files, out[1], STDOUT_FILENO);
-    assert_int_equal(posix_spawn(&server.pid, "/proc/self/exe", &files, NULL, argv, environment),
-                     0);
+    assert_int_equal(posix_spawn(&server.pid, "/proc/self/exe", &files, NULL, argv, environment), 0);
     posix_spawn_file_actions_destroy(&files);
     close(in[0]), close(out[1]);
     server.in = in[1], server.out = out[0];
@@ -104,9 +102,8 @@ static inline int64_t number_at(const char *key) {
 
 /* A connection to it, by hand. */
 static inline int raw(void) {
-    struct sockaddr_in a = {.sin_family = AF_INET,
-                            .sin_port = htons((uint16_t)server.port),
-                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in a = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)server.port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct timeval limit = {5, 0};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0);

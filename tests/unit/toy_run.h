@@ -12,12 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    TOY_PARAMS = 4,
-    TOY_BUFFERS = 2,
-    TOY_ARENA = HEADER_FLOATS + 16 + 16 + 32 + 16,
-    TOY_BUFFER_FLOATS = 32
-};
+enum { TOY_PARAMS = 4, TOY_BUFFERS = 2, TOY_ARENA = HEADER_FLOATS + 16 + 16 + 32 + 16, TOY_BUFFER_FLOATS = 32 };
 
 struct toy {
     struct model model;
@@ -27,13 +22,12 @@ struct toy {
     struct checkpoint_view view;
 };
 
-static inline void toy_tensors(struct tensor_info *info, int count, int64_t offset,
-                               const char *const *names, const struct shape *shapes) {
+static inline void toy_tensors(struct tensor_info *info, int count, int64_t offset, const char *const *names,
+                               const struct shape *shapes) {
     for (int i = 0; i < count; i++) {
         int64_t n = 1;
         for (int d = 0; d < shapes[i].ndim; d++) n *= shapes[i].dim[d];
-        info[i] = (struct tensor_info){
-            .name = names[i], .shape = shapes[i], .offset = offset, .count = n};
+        info[i] = (struct tensor_info){.name = names[i], .shape = shapes[i], .offset = offset, .count = n};
         offset += align_floats(n);
     }
 }
@@ -54,14 +48,10 @@ static inline void toy_fill(struct toy *t, int64_t step, int salt) {
         int count;
         float *data = toy_arena(t, a, &info, &count);
         for (int i = 0; i < count; i++)
-            for (int64_t k = info[i].offset; k < info[i].offset + info[i].count; k++)
-                data[k] = toy_number(salt, a, k);
+            for (int64_t k = info[i].offset; k < info[i].offset + info[i].count; k++) data[k] = toy_number(salt, a, k);
     }
-    t->counters = (struct checkpoint_counters){.step = step,
-                                               .epoch = step / 7,
-                                               .step_in_epoch = step % 7,
-                                               .best = salt + 0.25,
-                                               .seconds = 1.5};
+    t->counters = (struct checkpoint_counters){
+        .step = step, .epoch = step / 7, .step_in_epoch = step % 7, .best = salt + 0.25, .seconds = 1.5};
     sha256_init(&t->counters.losses);
     sha256_update(&t->counters.losses, &salt, sizeof salt);
 }

@@ -34,9 +34,8 @@ static inline void fixture_begin(struct fixture *f, int rank, int size) {
     memcpy(f->names, names, sizeof names);
 }
 
-static inline struct trace_record *fixture_add(struct fixture *f, enum trace_kind kind,
-                                               enum trace_lane lane, int64_t step, int64_t begin,
-                                               int64_t end) {
+static inline struct trace_record *fixture_add(struct fixture *f, enum trace_kind kind, enum trace_lane lane,
+                                               int64_t step, int64_t begin, int64_t end) {
     assert_true(f->head.nevents < FIXTURE_EVENTS);
     struct trace_record *r = &f->event[f->head.nevents++];
     *r = (struct trace_record){.begin = begin,
@@ -93,10 +92,10 @@ static inline void fixture_step(struct fixture *f, int64_t step, int64_t t) {
     fixture_add(f, TRACE_COMM, TRACE_COMPUTE, step, t + 200, t + 280);
     fixture_add(f, TRACE_UPDATE, TRACE_COMPUTE, step, t + 280, t + 300);
     for (int b = 0; b < 2; b++) {
-        struct trace_record *call = fixture_add(f, TRACE_CALL, TRACE_EXCHANGE, step,
-                                                b ? t + 220 : t + 141, b ? t + 279 : t + 220);
-        struct trace_record *wait = fixture_add(f, TRACE_WAIT, TRACE_COMPUTE, step,
-                                                b ? t + 220 : t + 200, b ? t + 280 : t + 220);
+        struct trace_record *call =
+            fixture_add(f, TRACE_CALL, TRACE_EXCHANGE, step, b ? t + 220 : t + 141, b ? t + 279 : t + 220);
+        struct trace_record *wait =
+            fixture_add(f, TRACE_WAIT, TRACE_COMPUTE, step, b ? t + 220 : t + 200, b ? t + 280 : t + 220);
         call->bucket = wait->bucket = b;
         call->bytes = wait->bytes = f->bucket[b];
     }

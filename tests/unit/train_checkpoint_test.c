@@ -5,8 +5,7 @@
 
 static struct pool *pool;
 static char ckpt[300];
-static const char *const files[] = {"model.safetensors", "optim.safetensors", "state.safetensors",
-                                    "manifest.json"};
+static const char *const files[] = {"model.safetensors", "optim.safetensors", "state.safetensors", "manifest.json"};
 
 static int setup(void **state) {
     (void)state;
@@ -101,8 +100,7 @@ static void test_nothing_there(void **state) {
     assert_refused(scratch_path("nowhere"), ERR_INPUT);
     assert_fails(ERR_INPUT, checkpoint_find(scratch_path("nowhere"), NULL, pool, &found));
     assert_ok(file_make_folders(ckpt));
-    assert_ok(
-        file_make_folders(pool_printf(pool, "%s/step-12", ckpt))); /* not a name that we write */
+    assert_ok(file_make_folders(pool_printf(pool, "%s/step-12", ckpt))); /* not a name that we write */
     assert_refused(ckpt, ERR_INPUT);
     assert_fails(ERR_INPUT, checkpoint_find(ckpt, NULL, pool, &found));
     assert_refused("/dev/null", ERR_DATA);
@@ -197,8 +195,7 @@ static void test_other_run(void **state) {
     toy_save(ckpt, 12, 3, false);
     toy_init(&t, 1, 1);
     t.view.identity = "model=toy\nbatch=size: 8;shards: 2\nseed=1\n";
-    assert_misfit(&t,
-                  "batch was 'size: 4;shards: 2' when it was saved and is 'size: 8;shards: 2' now");
+    assert_misfit(&t, "batch was 'size: 4;shards: 2' when it was saved and is 'size: 8;shards: 2' now");
     assert_true(*error_hint());
     t.view.identity = "model=toy\nbatch=size: 4;shards: 2\n";
     assert_misfit(&t, "seed was '1' when it was saved and is 'not set' now");
@@ -209,8 +206,7 @@ static void test_other_run(void **state) {
     t.view.identity = "model=toy\nbatch=size: 4;shards: 2\nseed=1\nwinograd=true\n";
     assert_ok(checkpoint_load(ckpt, &t.view));
     toy_init(&t, 1, 1);
-    t.view.identity =
-        "seed=1\nmodel=toy\nbatch=size: 4;shards: 2"; /* another order is the same run */
+    t.view.identity = "seed=1\nmodel=toy\nbatch=size: 4;shards: 2"; /* another order is the same run */
     t.view.mode = "dp";
     t.view.devices = 8;
     assert_ok(checkpoint_load(ckpt, &t.view));
@@ -245,10 +241,9 @@ static void test_pytorch_extra(void **state) {
     static float w[4] = {1, 2, 3, 4};
     static int64_t batches = 7;
     struct tensor_info info = {.name = "w", .shape = {1, {4}}, .offset = HEADER_FLOATS, .count = 4};
-    struct st_tensor tensors[] = {
-        {"w", "F32", 1, {4}, w, sizeof w, 0, 0, false},
-        {"bn.num_batches_tracked", "I64", 0, {0}, &batches, 8, 0, 0, false},
-        {"extra", "F32", 1, {4}, w, sizeof w, 0, 0, false}};
+    struct st_tensor tensors[] = {{"w", "F32", 1, {4}, w, sizeof w, 0, 0, false},
+                                  {"bn.num_batches_tracked", "I64", 0, {0}, &batches, 8, 0, 0, false},
+                                  {"extra", "F32", 1, {4}, w, sizeof w, 0, 0, false}};
     struct model m = {.nparams = 1, .params = &info, .arena_floats = HEADER_FLOATS + 16};
     float values[HEADER_FLOATS + 16] = {0};
     struct checkpoint_view v = {.model = &m, .values = values};
@@ -289,10 +284,9 @@ static void test_weights_hash(void **state) {
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_round_trip),    T(test_header_is_left_alone), T(test_newest_valid),
-        T(test_nothing_there), T(test_every_flip),           T(test_every_truncation),
-        T(test_mixed_up),      T(test_other_model),          T(test_other_run),
-        T(test_weights_alone), T(test_pytorch_extra),        T(test_weights_hash),
+        T(test_round_trip), T(test_header_is_left_alone), T(test_newest_valid),  T(test_nothing_there),
+        T(test_every_flip), T(test_every_truncation),     T(test_mixed_up),      T(test_other_model),
+        T(test_other_run),  T(test_weights_alone),        T(test_pytorch_extra), T(test_weights_hash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,8 +26,8 @@ static int teardown(void **state) {
     return 0;
 }
 
-static struct st_tensor tensor(const char *name, const char *dtype, int64_t rows, int64_t cols,
-                               const void *data, size_t size) {
+static struct st_tensor tensor(const char *name, const char *dtype, int64_t rows, int64_t cols, const void *data,
+                               size_t size) {
     return (struct st_tensor){.name = name,
                               .dtype = dtype,
                               .ndim = cols ? 2 : 1,
@@ -140,8 +140,7 @@ static void test_what_does_not_fit_is_listed(void **state) {
 /* All names behind one prefix, whatever it is, with tensors beside them that are not. */
 static void test_a_common_prefix_is_taken_off(void **state) {
     (void)state;
-    static const char *const prefixes[] = {"transformer.", "module.", "module.model.",
-                                           "_orig_mod."};
+    static const char *const prefixes[] = {"transformer.", "module.", "module.model.", "_orig_mod."};
     for (size_t k = 0; k < sizeof prefixes / sizeof *prefixes; k++) {
         struct st_tensor t[16];
         char names[16][64];

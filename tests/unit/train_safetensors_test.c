@@ -17,12 +17,7 @@ static float a[6] = {1, -2, 3, 4.5f, 0, 6};
 static int64_t b[1] = {1ll << 40};
 static uint8_t c[3] = {7, 8, 9};
 static const struct st_tensor tensors[] = {
-    {.name = "layer.weight",
-     .dtype = "F32",
-     .ndim = 2,
-     .dim = {2, 3},
-     .data = a,
-     .bytes = sizeof a},
+    {.name = "layer.weight", .dtype = "F32", .ndim = 2, .dim = {2, 3}, .data = a, .bytes = sizeof a},
     {.name = "step", .dtype = "I64", .ndim = 1, .dim = {1}, .data = b, .bytes = sizeof b},
     {.name = "empty", .dtype = "F32", .ndim = 2, .dim = {0, 4}, .data = a, .bytes = 0},
     {.name = "bytes", .dtype = "U8", .ndim = 1, .dim = {3}, .data = c, .bytes = sizeof c},
@@ -93,10 +88,8 @@ static void test_write_refuses(void **state) {
     uint32_t crc;
     int64_t bytes;
     const char *path = write_sample(&crc, &bytes);
-    assert_fails(ERR_CREATE, st_write(path, tensors, COUNT, NULL, 0, &crc,
-                                      &bytes)); /* never over another file */
-    assert_fails(ERR_CREATE,
-                 st_write(scratch_path("no/where"), tensors, COUNT, NULL, 0, &crc, &bytes));
+    assert_fails(ERR_CREATE, st_write(path, tensors, COUNT, NULL, 0, &crc, &bytes)); /* never over another file */
+    assert_fails(ERR_CREATE, st_write(scratch_path("no/where"), tensors, COUNT, NULL, 0, &crc, &bytes));
     struct st_tensor odd = tensors[0];
     char name[400];
     memset(name, 'n', sizeof name - 1);
@@ -173,7 +166,7 @@ static const char *put_hostile(const char *header, size_t header_bytes, size_t d
     return path;
 }
 
-#define T4(name, shape, begin, end)                                                                \
+#define T4(name, shape, begin, end)                                                                                    \
     "\"" name "\":{\"dtype\":\"F32\",\"shape\":" shape ",\"data_offsets\":[" begin "," end "]}"
 
 static void test_hostile_headers(void **state) {
@@ -186,14 +179,11 @@ static void test_hostile_headers(void **state) {
         {"a good one", "{" T4("a", "[1]", "0", "4") "," T4("b", "[2]", "4", "12") "}", 12, true},
         {"any order", "{" T4("b", "[2]", "4", "12") "," T4("a", "[1]", "0", "4") "}  ", 12, true},
         {"no tensors", "{}", 0, true},
-        {"a path as a name is only a name", "{" T4("../../etc/passwd", "[1]", "0", "4") "}", 4,
+        {"a path as a name is only a name", "{" T4("../../etc/passwd", "[1]", "0", "4") "}", 4, true},
+        {"empty tensors", "{" T4("a", "[0]", "0", "0") "," T4("b", "[1]", "0", "4") "," T4("c", "[0]", "4", "4") "}", 4,
          true},
-        {"empty tensors",
-         "{" T4("a", "[0]", "0", "0") "," T4("b", "[1]", "0", "4") "," T4("c", "[0]", "4", "4") "}",
-         4, true},
         {"an overlap", "{" T4("a", "[2]", "0", "8") "," T4("b", "[2]", "4", "12") "}", 12, false},
-        {"the same bytes twice", "{" T4("a", "[1]", "0", "4") "," T4("b", "[1]", "0", "4") "}", 4,
-         false},
+        {"the same bytes twice", "{" T4("a", "[1]", "0", "4") "," T4("b", "[1]", "0", "4") "}", 4, false},
         {"a hole", "{" T4("a", "[1]", "0", "4") "," T4("b", "[1]", "8", "12") "}", 12, false},
         {"a hole at the start", "{" T4("a", "[1]", "4", "8") "}", 8, false},
         {"bytes behind the last", "{" T4("a", "[1]", "0", "4") "}", 8, false},
@@ -202,33 +192,26 @@ static void test_hostile_headers(void **state) {
         {"negative offsets", "{" T4("a", "[1]", "-4", "0") "}", 4, false},
         {"offsets beyond 64 bits", "{" T4("a", "[1]", "0", "18446744073709551620") "}", 4, false},
         {"one offset", "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4, false},
-        {"three offsets", "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,8]}}", 4,
-         false},
+        {"three offsets", "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,8]}}", 4, false},
         {"offsets as text", "{" T4("a", "[1]", "\"0\"", "\"4\"") "}", 4, false},
         {"a real offset", "{" T4("a", "[1]", "0.0", "4.0") "}", 4, false},
         {"shape and bytes differ", "{" T4("a", "[3]", "0", "4") "}", 4, false},
         {"a dimension of 2^63", "{" T4("a", "[9223372036854775808]", "0", "4") "}", 4, false},
         {"2^62 floats", "{" T4("a", "[4611686018427387904]", "0", "0") "}", 0, false},
-        {"a product that wraps to 4",
-         "{" T4("a", "[4194305,4194305,211106198978564]", "0", "4") "}", 4, false},
-        {"a product that wraps to 0", "{" T4("a", "[4294967296,4294967296]", "0", "0") "}", 0,
-         false},
+        {"a product that wraps to 4", "{" T4("a", "[4194305,4194305,211106198978564]", "0", "4") "}", 4, false},
+        {"a product that wraps to 0", "{" T4("a", "[4294967296,4294967296]", "0", "0") "}", 0, false},
         {"a negative dimension", "{" T4("a", "[-1]", "0", "4") "}", 4, false},
         {"two negative dimensions", "{" T4("a", "[-1,-1]", "0", "4") "}", 4, false},
         {"five dimensions", "{" T4("a", "[1,1,1,1,1]", "0", "4") "}", 4, false},
-        {"the same name twice", "{" T4("a", "[1]", "0", "4") "," T4("a", "[1]", "4", "8") "}", 8,
-         false},
+        {"the same name twice", "{" T4("a", "[1]", "0", "4") "," T4("a", "[1]", "4", "8") "}", 8, false},
         {"NUL in a name", "{" T4("a\\u0000b", "[1]", "0", "4") "}", 4, false},
         {"a control character in a name", "{" T4("a\\u001b[2J", "[1]", "0", "4") "}", 4, false},
         {"an empty name", "{" T4("", "[1]", "0", "4") "}", 4, false},
         {"no dtype", "{\"a\":{\"shape\":[1],\"data_offsets\":[0,4],\"x\":1}}", 4, false},
-        {"an unknown dtype", "{\"a\":{\"dtype\":\"F31\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
-         false},
-        {"a number as dtype", "{\"a\":{\"dtype\":4,\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
-         false},
+        {"an unknown dtype", "{\"a\":{\"dtype\":\"F31\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, false},
+        {"a number as dtype", "{\"a\":{\"dtype\":4,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, false},
         {"no shape", "{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,4],\"x\":[1]}}", 4, false},
-        {"something more",
-         "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1}}", 4, false},
+        {"something more", "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"x\":1}}", 4, false},
         {"a tensor that is a number", "{\"a\":1}", 0, false},
         {"a list", "[]", 0, false},
         {"no JSON", "{]", 0, false},
@@ -238,16 +221,12 @@ static void test_hostile_headers(void **state) {
         {"metadata that is a list", "{\"__metadata__\":[]}", 0, false},
         {"metadata with a number", "{\"__metadata__\":{\"a\":1}}", 0, false},
         {"a crc of nothing", "{\"__metadata__\":{\"crc32c/a\":\"00000000\"}}", 0, false},
-        {"a crc that is none",
-         "{\"__metadata__\":{\"crc32c/a\":\"-0000001\"}," T4("a", "[1]", "0", "4") "}", 4, false},
-        {"a wrong crc",
-         "{\"__metadata__\":{\"crc32c/a\":\"00000000\"}," T4("a", "[1]", "0", "4") "}", 4, false},
+        {"a crc that is none", "{\"__metadata__\":{\"crc32c/a\":\"-0000001\"}," T4("a", "[1]", "0", "4") "}", 4, false},
+        {"a wrong crc", "{\"__metadata__\":{\"crc32c/a\":\"00000000\"}," T4("a", "[1]", "0", "4") "}", 4, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        bool refused =
-            is_refused(put_hostile(cases[i].header, strlen(cases[i].header), cases[i].data));
-        if (refused == cases[i].fine)
-            fail_msg("%s: %s", cases[i].what, refused ? error_message() : "accepted");
+        bool refused = is_refused(put_hostile(cases[i].header, strlen(cases[i].header), cases[i].data));
+        if (refused == cases[i].fine) fail_msg("%s: %s", cases[i].what, refused ? error_message() : "accepted");
     }
 }
 
@@ -272,8 +251,7 @@ static void test_huge_headers(void **state) {
     assert_true(is_refused(put_hostile(text, n, 0)));
     size_t at = (size_t)snprintf(text, n, "{");
     for (int i = 0; i < 100000; i++)
-        at += (size_t)snprintf(text + at, n - at, T4("t%d", "[0]", "0", "0") "%s", i,
-                               i < 99999 ? "," : "}");
+        at += (size_t)snprintf(text + at, n - at, T4("t%d", "[0]", "0", "0") "%s", i, i < 99999 ? "," : "}");
     assert_true(is_refused(put_hostile(text, at, 0)));
     free(text);
 #ifndef ENGINE_SANITIZED
@@ -285,8 +263,7 @@ static void test_huge_headers(void **state) {
 
 static void test_header_lengths(void **state) {
     (void)state;
-    static const uint64_t lengths[] = {0,          1,          3,    1u << 24, (1u << 24) + 1,
-                                       1ull << 40, 1ull << 63, ~0ull};
+    static const uint64_t lengths[] = {0, 1, 3, 1u << 24, (1u << 24) + 1, 1ull << 40, 1ull << 63, ~0ull};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         char file[] = "........{}";
         memcpy(file, &lengths[i], 8);
@@ -302,8 +279,8 @@ static void test_header_lengths(void **state) {
 
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    const struct CMUnitTest tests[] = {
-        T(test_round_trip),      T(test_write_refuses), T(test_truncated),     T(test_flipped),
-        T(test_hostile_headers), T(test_huge_headers),  T(test_header_lengths)};
+    const struct CMUnitTest tests[] = {T(test_round_trip),    T(test_write_refuses),   T(test_truncated),
+                                       T(test_flipped),       T(test_hostile_headers), T(test_huge_headers),
+                                       T(test_header_lengths)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,8 +44,7 @@ static void assert_loads(int64_t step, int salt) {
     struct toy t;
     toy_init(&t, 999, 9);
     assert_ok(checkpoint_load(ckpt, &t.view));
-    if (!toy_is(&t, step, salt))
-        fail_msg("the checkpoint of step %d is not what was saved", (int)step);
+    if (!toy_is(&t, step, salt)) fail_msg("the checkpoint of step %d is not what was saved", (int)step);
 }
 
 static void test_saves(void **state) {
@@ -57,8 +56,7 @@ static void test_saves(void **state) {
     for (int step = 1; step <= 5; step++) {
         toy_fill(&t, step, step);
         assert_ok(saver_save(s, false));
-        toy_fill(&t, 77,
-                 77); /* training goes on at once: what is saved is what was there at the call */
+        toy_fill(&t, 77, 77); /* training goes on at once: what is saved is what was there at the call */
     }
     assert_ok(saver_wait(s));
     assert_ok(saver_wait(s));
@@ -317,10 +315,8 @@ static bool fails_at(const struct sweep *w, long n) {
     assert_ok(checkpoint_load(ckpt, &back.view));
     bool is_new = toy_is(&back, w->step, 2), is_old = toy_is(&back, 1, 1);
     if (!is_new && !is_old) fail_msg("mode %d, call %ld: neither old nor new", w->mode, n);
-    if (err == ERR_NONE && !is_new)
-        fail_msg("mode %d, call %ld: told saved, and was not", w->mode, n);
-    if (err == ERR_NONE && (fault.unsynced_files || fault.unsynced_renames))
-        fail_msg("call %ld: not synced", n);
+    if (err == ERR_NONE && !is_new) fail_msg("mode %d, call %ld: told saved, and was not", w->mode, n);
+    if (err == ERR_NONE && (fault.unsynced_files || fault.unsynced_renames)) fail_msg("call %ld: not synced", n);
     if (count_names(".tmp-")) fail_msg("mode %d, call %ld: a temporary folder is left", w->mode, n);
     toy_fill(&t, 3, 3);
     assert_ok(saver_save(s, false));
@@ -336,9 +332,8 @@ static void test_fault_sweep(void **state) {
     log_set_level(LOG_ERROR);
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
         for (int variant = 0; variant < 4; variant++) {
-            struct sweep w = {.mode = modes[i],
-                              .for_good = variant & 1 && modes[i] < FAULT_SHORT,
-                              .step = 1 + variant / 2};
+            struct sweep w = {
+                .mode = modes[i], .for_good = variant & 1 && modes[i] < FAULT_SHORT, .step = 1 + variant / 2};
             long n = 1;
             while (fails_at(&w, n)) n++;
             assert_between(n, 20, 200);
@@ -433,10 +428,8 @@ static void test_kill_sweep(void **state) {
 }
 
 int main(int argc, char **argv) {
-    if (argc == 4 && !strcmp(argv[1], "--save-and-die"))
-        return save_and_die(argv[2], strtol(argv[3], NULL, 10));
-    if (access("/dev/shm", W_OK) == 0)
-        (void)setenv("TMPDIR", "/dev/shm", 0); /* thousands of saves: spare the disk */
+    if (argc == 4 && !strcmp(argv[1], "--save-and-die")) return save_and_die(argv[2], strtol(argv[3], NULL, 10));
+    if (access("/dev/shm", W_OK) == 0) (void)setenv("TMPDIR", "/dev/shm", 0); /* thousands of saves: spare the disk */
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         T(test_saves),

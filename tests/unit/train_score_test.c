@@ -15,10 +15,8 @@ static int32_t labels[ROWS];
 /* Few values, so that many are equal. */
 static void draw(int64_t classes, uint64_t salt) {
     struct rng_key key = rng_key(salt, RNG_TEST);
-    for (int64_t i = 0; i < ROWS * classes; i++)
-        y[i] = (float)rng_below(key, 0, (uint64_t)i, 7) / 4 - 1;
-    for (int64_t r = 0; r < ROWS; r++)
-        labels[r] = (int32_t)rng_below(key, 1, (uint64_t)r, (uint64_t)classes);
+    for (int64_t i = 0; i < ROWS * classes; i++) y[i] = (float)rng_below(key, 0, (uint64_t)i, 7) / 4 - 1;
+    for (int64_t r = 0; r < ROWS; r++) labels[r] = (int32_t)rng_below(key, 1, (uint64_t)r, (uint64_t)classes);
 }
 
 /* The label's place when equals keep their order. */
@@ -76,8 +74,8 @@ static void confusions_are_counted_by_label_and_answer(void **state) {
         assert_true(s.recall == s.right / samples && s.precision == s.right / answers);
         right += s.right;
     }
-    assert_true(right == counts[0] + counts[10] + counts[20] + counts[30] + counts[40] +
-                             counts[50] + counts[60] + counts[70] + counts[80]);
+    assert_true(right == counts[0] + counts[10] + counts[20] + counts[30] + counts[40] + counts[50] + counts[60] +
+                             counts[70] + counts[80]);
 }
 
 static void a_class_that_is_not_there_has_no_share(void **state) {

@@ -30,8 +30,7 @@ static void choose(const char *sinks) {
     const char *sets[] = {"mode=single", "devices=cpu:1", set};
     snprintf(set, sizeof set, "log.sinks=%s", sinks);
     run_settings_free(&settings);
-    if (run_settings_load(NULL, sets, 3, lone_modes, none, NULL, false, &settings, &report) !=
-        ERR_NONE)
+    if (run_settings_load(NULL, sets, 3, lone_modes, none, NULL, false, &settings, &report) != ERR_NONE)
         fail_msg("%s", report);
     job = (struct job){.settings = &settings, .run_dir = dir};
 }
@@ -203,8 +202,7 @@ static int event_files(char *names[8]) {
         if (e->d_name[0] != '.' && n < 8) names[n++] = pool_printf(pool, "tb/%s", e->d_name);
     closedir(d);
     qsort(names, (size_t)n, sizeof *names, by_name);
-    for (int i = 0; i < n; i++)
-        assert_ptr_equal(strstr(names[i], "events.out.tfevents."), names[i] + 3);
+    for (int i = 0; i < n; i++) assert_ptr_equal(strstr(names[i], "events.out.tfevents."), names[i] + 3);
     return n;
 }
 
@@ -294,8 +292,8 @@ static void tags(void **state) {
     const uint8_t *data = (const uint8_t *)read_text(names[0], &n);
     for (int i = 0; i < 4; i++) assert_null(event_read(data, n, &at, &e));
     struct step_record r = record_of(1);
-    static const char *const phases[] = {"phase_ms/load", "phase_ms/forward", "phase_ms/backward",
-                                         "phase_ms/comm", "phase_ms/update"};
+    static const char *const phases[] = {"phase_ms/load", "phase_ms/forward", "phase_ms/backward", "phase_ms/comm",
+                                         "phase_ms/update"};
     const struct {
         const char *tag;
         double v;
@@ -306,8 +304,7 @@ static void tags(void **state) {
     assert_int_equal(e.count, 7 + PHASES);
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
         assert_true(event_find(&e, expected[i].tag)->number == (float)expected[i].v);
-    for (int i = 0; i < PHASES; i++)
-        assert_true(event_find(&e, phases[i])->number == (float)r.phase_ms[i]);
+    for (int i = 0; i < PHASES; i++) assert_true(event_find(&e, phases[i])->number == (float)r.phase_ms[i]);
     while (at < n) assert_null(event_read(data, n, &at, &e));
     assert_int_equal(e.step, 10);
     assert_int_equal(e.count, 3); /* of a perplexity that is NaN nothing is said */

@@ -44,8 +44,7 @@ static void reads_what_was_written(void **state) {
     assert_string_equal(rank.mode, "ddp");
     assert_int_equal(rank.events[0].kind, TRACE_STEP); /* what contains comes first */
     assert_int_equal(rank.events[0].begin, 1050);
-    for (int i = 1; i < rank.nevents; i++)
-        assert_true(rank.events[i - 1].begin <= rank.events[i].begin);
+    for (int i = 1; i < rank.nevents; i++) assert_true(rank.events[i - 1].begin <= rank.events[i].begin);
 }
 
 static void joins_what_a_bucket_did(void **state) {
@@ -91,8 +90,7 @@ static void refuses_what_is_cut_or_changed(void **state) {
     (void)state;
     begin();
     fixture_make(&f);
-    for (size_t n = 0; n < f.bytes; n += n < 200 ? 1 : 37)
-        assert_fails(ERR_DATA, read_bytes(f.file, n));
+    for (size_t n = 0; n < f.bytes; n += n < 200 ? 1 : 37) assert_fails(ERR_DATA, read_bytes(f.file, n));
     char copy[sizeof f.file];
     for (size_t at = 0; at < f.bytes; at += 5)
         for (int bit = 0; bit < 8; bit += 3) {
@@ -104,11 +102,11 @@ static void refuses_what_is_cut_or_changed(void **state) {
     assert_fails(ERR_DATA, read_bytes(copy, f.bytes + 1));
 }
 
-#define LIES(what)                                                                                 \
-    do {                                                                                           \
-        begin();                                                                                   \
-        what;                                                                                      \
-        assert_fails(ERR_DATA, read_made());                                                       \
+#define LIES(what)                                                                                                     \
+    do {                                                                                                               \
+        begin();                                                                                                       \
+        what;                                                                                                          \
+        assert_fails(ERR_DATA, read_made());                                                                           \
     } while (0)
 
 static void refuses_lies(void **state) {
@@ -155,12 +153,10 @@ static void refuses_lies(void **state) {
 static void refuses_what_cannot_be_added_up(void **state) {
     (void)state;
     begin();
-    for (int i = 0; i < 16; i++)
-        fixture_add(&f, TRACE_WAIT, TRACE_COMPUTE, 3, 0, (int64_t)1 << 60)->bucket = 1;
+    for (int i = 0; i < 16; i++) fixture_add(&f, TRACE_WAIT, TRACE_COMPUTE, 3, 0, (int64_t)1 << 60)->bucket = 1;
     assert_fails(ERR_DATA, read_made());
     fixture_begin(&f, 0, 2);
-    for (int i = 0; i < 256; i++)
-        fixture_add(&f, TRACE_CALL, TRACE_EXCHANGE, 3, 0, 10)->bytes = (int64_t)1 << 50;
+    for (int i = 0; i < 256; i++) fixture_add(&f, TRACE_CALL, TRACE_EXCHANGE, 3, 0, 10)->bytes = (int64_t)1 << 50;
     assert_ok(read_made());
     fixture_add(&f, TRACE_CALL, TRACE_EXCHANGE, 3, 0, 10)->bytes = 1;
     assert_fails(ERR_DATA, read_made());
@@ -208,9 +204,8 @@ static void merges_on_one_clock(void **state) {
     assert_ok(file_read(path, 1 << 20, pool, &text, &length));
     for (int r = 0; r < 2; r++) {
         char expected[128];
-        snprintf(
-            expected, sizeof expected,
-            "{\"name\":\"step 3\",\"ph\":\"X\",\"pid\":%d,\"tid\":1,\"ts\":0.000,\"dur\":0.300", r);
+        snprintf(expected, sizeof expected,
+                 "{\"name\":\"step 3\",\"ph\":\"X\",\"pid\":%d,\"tid\":1,\"ts\":0.000,\"dur\":0.300", r);
         if (!strstr(text, expected)) fail_msg("no %s in %s", expected, text);
     }
     assert_non_null(strstr(text, "\"rank\":1,\"offset_ns\":100,\"round_trip_ns\":7"));

@@ -64,16 +64,13 @@ BEFORE_LIBRARY int pthread_cond_init(pthread_cond_t *c, const pthread_condattr_t
 }
 
 /* Waits by the set clock in slices, after each of which it is as if somebody had woken it. */
-BEFORE_LIBRARY int pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m,
-                                          const struct timespec *until) {
+BEFORE_LIBRARY int pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *until) {
     int (*real)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *) = NULL;
     struct timespec now, slice;
     *(void **)&real = dlsym(RTLD_NEXT, "pthread_cond_timedwait");
     if (is_monotonic(c)) return real(c, m, until);
     clock_gettime(CLOCK_REALTIME, &now);
-    if (now.tv_sec > until->tv_sec ||
-        (now.tv_sec == until->tv_sec && now.tv_nsec >= until->tv_nsec))
-        return ETIMEDOUT;
+    if (now.tv_sec > until->tv_sec || (now.tv_sec == until->tv_sec && now.tv_nsec >= until->tv_nsec)) return ETIMEDOUT;
     syscall(SYS_clock_gettime, CLOCK_REALTIME, &slice);
     slice.tv_nsec += 10000000;
     if (slice.tv_nsec >= 1000000000) slice.tv_sec++, slice.tv_nsec -= 1000000000;
@@ -106,19 +103,12 @@ static void joining_ends(void **state) {
     struct store *s;
     struct pool *pool;
     struct member *members;
-    struct store_params p = {
-        .url = "tcp://127.0.0.1:0", .serve = true, .token = "t", .timeout = 20};
+    struct store_params p = {.url = "tcp://127.0.0.1:0", .serve = true, .token = "t", .timeout = 20};
     (void)state;
     assert_ok(pool_create(&pool));
     assert_ok(store_open(&p, &s));
-    struct rendezvous r = {.store = s,
-                           .what = "rank",
-                           .round = "r",
-                           .index = 0,
-                           .count = 2,
-                           .who = "me",
-                           .blob = "",
-                           .timeout = 3};
+    struct rendezvous r = {
+        .store = s, .what = "rank", .round = "r", .index = 0, .count = 2, .who = "me", .blob = "", .timeout = 3};
     pthread_t id = soon();
     int64_t start = clock_ns();
     assert_fails(ERR_TIMEOUT, rendezvous_meet(&r, pool, &members));
@@ -177,8 +167,7 @@ static void work_until_cut(struct rank *r) {
     enum error err = ERR_NONE;
     while (!err && clock_seconds(clock_ns() - start) < 30) {
         if (clock_seconds(clock_ns() - start) > 1.5) cable.dumb = true;
-        err = group_all_reduce(r->group, LANE_INLINE, buf[r->index], 1000, DTYPE_F32, REDOP_SUM,
-                               NULL);
+        err = group_all_reduce(r->group, LANE_INLINE, buf[r->index], 1000, DTYPE_F32, REDOP_SUM, NULL);
     }
     rank_result(r, err);
     check(clock_seconds(clock_ns() - start) < 8, "took too long");
@@ -203,8 +192,8 @@ static void the_heart_goes_on_beating(void **state) {
 int main(void) {
     log_set_level(LOG_ERROR);
     signal(SIGPIPE, SIG_IGN);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(joining_ends), cmocka_unit_test(a_dumb_store_is_given_up),
-        cmocka_unit_test(a_silent_stranger_has_to_go), cmocka_unit_test(the_heart_goes_on_beating)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(joining_ends), cmocka_unit_test(a_dumb_store_is_given_up),
+                                       cmocka_unit_test(a_silent_stranger_has_to_go),
+                                       cmocka_unit_test(the_heart_goes_on_beating)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,8 +23,7 @@ static void all_against(enum dtype t, enum redop op, uint16_t b) {
         bool picks = op == REDOP_MIN || op == REDOP_MAX;
         if (picks && (narrow_nan(t, left[i]) || narrow_nan(t, b))) want = b; /* as an f32's are */
         if (got[i] != want)
-            fail_msg("%s: %04x op %d %04x gave %04x and not %04x", dtype_name(t), i, (int)op, b,
-                     got[i], want);
+            fail_msg("%s: %04x op %d %04x gave %04x and not %04x", dtype_name(t), i, (int)op, b, got[i], want);
     }
 }
 
@@ -53,8 +52,7 @@ static void averages_divide_once(void **state) {
                 _Alignas(8) uint16_t want[4] = {(uint16_t)i}; /* room for any type */
                 divide(t, want, n);
                 if (got[i] != want[0])
-                    fail_msg("%s: %04x / %d gave %04x and not %04x", dtype_name(t), i, n, got[i],
-                             want[0]);
+                    fail_msg("%s: %04x / %d gave %04x and not %04x", dtype_name(t), i, n, got[i], want[0]);
             }
         }
 }
@@ -99,8 +97,7 @@ static void alone_as_among_others(void **state) {
             combine(DTYPE_F32, op, 1, &one, &a[i], &b[i]);
             bool open = either_nan(op, a[i], b[i], one) && either_nan(op, a[i], b[i], all[i]);
             if (one != all[i] && !open)
-                fail_msg("%08x op %d %08x: %08x alone, %08x in a vector", a[i], (int)op, b[i], one,
-                         all[i]);
+                fail_msg("%08x op %d %08x: %08x alone, %08x in a vector", a[i], (int)op, b[i], one, all[i]);
         }
     }
 }
@@ -108,8 +105,7 @@ static void alone_as_among_others(void **state) {
 static void bits_are_of_integers(void **state) {
     (void)state;
     for (enum redop op = 0; op < REDOPS; op++)
-        for (enum dtype t = 0; t < DTYPES; t++)
-            assert_true(redop_suits(op, t) == (op < REDOP_AND || t >= DTYPE_I32));
+        for (enum dtype t = 0; t < DTYPES; t++) assert_true(redop_suits(op, t) == (op < REDOP_AND || t >= DTYPE_I32));
 }
 
 int main(void) {

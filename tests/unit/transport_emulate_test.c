@@ -29,11 +29,10 @@ static void describe(void *user, int lane, char out[DESCRIBED_MAX]) {
     snprintf(out, DESCRIBED_MAX, "lane %d", lane);
 }
 
-static enum error disagree(void *user, int lane, int peer, const struct call *mine,
-                           const struct call *theirs) {
+static enum error disagree(void *user, int lane, int peer, const struct call *mine, const struct call *theirs) {
     (void)user;
-    return FAIL(ERR_MISMATCH, "lane %d, peer %d: %d here, %d there", lane, peer,
-                (int)mine->sequence, (int)theirs->sequence);
+    return FAIL(ERR_MISMATCH, "lane %d, peer %d: %d here, %d there", lane, peer, (int)mine->sequence,
+                (int)theirs->sequence);
 }
 
 /* ---- what ranks do ---- */
@@ -59,8 +58,7 @@ static enum error barrier(struct link *l, uint32_t sequence) {
 }
 
 static enum error one_way(struct net *n, struct link *l) {
-    for (int i = 0; i < 10; i++)
-        TRY(move(l, 0, l->params.rank ? -1 : 1, l->params.rank ? 0 : -1, n->bytes));
+    for (int i = 0; i < 10; i++) TRY(move(l, 0, l->params.rank ? -1 : 1, l->params.rank ? 0 : -1, n->bytes));
     return ERR_NONE;
 }
 
@@ -96,8 +94,7 @@ static enum error star_in_pieces(struct net *n, struct link *l) {
 
 static enum error ring(struct net *n, struct link *l) {
     int right = (l->params.rank + 1) % n->size, left = (l->params.rank + n->size - 1) % n->size;
-    for (int s = 0; s < 2 * (n->size - 1); s++)
-        TRY(move(l, 0, right, left, n->bytes / (size_t)n->size));
+    for (int s = 0; s < 2 * (n->size - 1); s++) TRY(move(l, 0, right, left, n->bytes / (size_t)n->size));
     return ERR_NONE;
 }
 
@@ -110,8 +107,7 @@ struct second_lane {
 static void *use_second_lane(void *arg) {
     struct second_lane *s = arg;
     int me = s->link->params.rank;
-    for (int i = 0; i < 5 && !s->err; i++)
-        s->err = move(s->link, 1, me ? -1 : 1, me ? 0 : -1, s->net->bytes);
+    for (int i = 0; i < 5 && !s->err; i++) s->err = move(s->link, 1, me ? -1 : 1, me ? 0 : -1, s->net->bytes);
     return NULL;
 }
 
@@ -120,8 +116,7 @@ static enum error two_lanes(struct net *n, struct link *l) {
     struct second_lane s = {n, l, ERR_NONE};
     if (pthread_create(&id, NULL, use_second_lane, &s) != 0) return FAIL(ERR_BUG, "no thread");
     enum error err = ERR_NONE;
-    for (int i = 0; i < 5 && !err; i++)
-        err = move(l, 0, l->params.rank ? -1 : 1, l->params.rank ? 0 : -1, n->bytes);
+    for (int i = 0; i < 5 && !err; i++) err = move(l, 0, l->params.rank ? -1 : 1, l->params.rank ? 0 : -1, n->bytes);
     pthread_join(id, NULL);
     return err ? err : s.err;
 }
@@ -201,28 +196,23 @@ static const struct emulation slow = {.bandwidth = 20e6, .latency = 2e-3};
 static void messages_follow_each_other(void **state) {
     (void)state;
     assert_takes((struct net){.size = 2, .as = slow, .fn = one_way, .bytes = 40000}, 2e-3 + 20e-3);
-    assert_takes((struct net){.size = 2, .as = {.latency = 3e-3}, .fn = one_way, .bytes = 10000},
-                 3e-3);
-    assert_takes((struct net){.size = 2, .as = {.bandwidth = 20e6}, .fn = one_way, .bytes = 40000},
-                 20e-3);
+    assert_takes((struct net){.size = 2, .as = {.latency = 3e-3}, .fn = one_way, .bytes = 10000}, 3e-3);
+    assert_takes((struct net){.size = 2, .as = {.bandwidth = 20e6}, .fn = one_way, .bytes = 40000}, 20e-3);
 }
 
 static void an_answer_waits_for_the_question(void **state) {
     (void)state;
-    assert_takes((struct net){.size = 2, .as = slow, .fn = ping_pong, .bytes = 20000},
-                 20 * (2e-3 + 1e-3));
+    assert_takes((struct net){.size = 2, .as = slow, .fn = ping_pong, .bytes = 20000}, 20 * (2e-3 + 1e-3));
 }
 
 static void the_two_ways_of_a_port_are_independent(void **state) {
     (void)state;
-    assert_takes((struct net){.size = 2, .as = slow, .fn = both_ways, .bytes = 40000},
-                 10 * (2e-3 + 2e-3));
+    assert_takes((struct net){.size = 2, .as = slow, .fn = both_ways, .bytes = 40000}, 10 * (2e-3 + 2e-3));
 }
 
 static void lanes_share_the_port(void **state) {
     (void)state;
-    assert_takes((struct net){.size = 2, .as = slow, .fn = two_lanes, .bytes = 100000},
-                 2e-3 + 10 * 5e-3);
+    assert_takes((struct net){.size = 2, .as = slow, .fn = two_lanes, .bytes = 100000}, 2e-3 + 10 * 5e-3);
 }
 
 static void a_star_waits_for_its_centre(void **state) {
@@ -231,9 +221,8 @@ static void a_star_waits_for_its_centre(void **state) {
         double k = 160000, each = k / slow.bandwidth;
         assert_takes((struct net){.size = size, .as = slow, .fn = star, .bytes = (size_t)k},
                      2 * slow.latency + 2 * (size - 1) * each);
-        assert_takes(
-            (struct net){.size = size, .as = slow, .fn = star_in_pieces, .bytes = (size_t)k},
-            slow.latency + (size - 1) * each);
+        assert_takes((struct net){.size = size, .as = slow, .fn = star_in_pieces, .bytes = (size_t)k},
+                     slow.latency + (size - 1) * each);
     }
 }
 
@@ -255,8 +244,7 @@ static void a_ring_has_no_hot_port(void **state) {
 static void bad_sleep_does_not_add_up(void **state) {
     (void)state;
     struct emulation as = {.bandwidth = 100e6, .latency = 60e-6};
-    assert_takes((struct net){.size = 2, .as = as, .fn = many_short, .bytes = 4000},
-                 200 * (60e-6 + 40e-6));
+    assert_takes((struct net){.size = 2, .as = as, .fn = many_short, .bytes = 4000}, 200 * (60e-6 + 40e-6));
 }
 
 static void a_barrier_takes_a_latency(void **state) {
@@ -290,8 +278,7 @@ static enum error check_bytes(struct net *n, struct link *l) {
     int64_t stamp = 0;
     for (size_t i = 0; i < sizeof sent; i++) sent[i] = (unsigned char)(i * 7 + 1);
     struct outgoing o = {.peer = 1, .data = sent, .bytes = sizeof sent};
-    struct incoming i = {
-        .peer = 0, .bytes = sizeof got, .sink = sink_copy, .ctx = got, .stamp = &stamp};
+    struct incoming i = {.peer = 0, .bytes = sizeof got, .sink = sink_copy, .ctx = got, .stamp = &stamp};
     (void)n;
     if (l->params.rank == 0) return l->ops->exchange(l, 0, &label, &o, NULL);
     TRY(l->ops->exchange(l, 0, &label, NULL, &i));
@@ -320,16 +307,14 @@ static enum error fail_meanwhile(struct net *n, struct link *l) {
 static void a_failure_ends_the_wait(void **state) {
     (void)state;
     double s;
-    assert_ok(
-        net_run(&(struct net){.size = 2, .as = {.bandwidth = 100}, .fn = fail_meanwhile}, &s));
+    assert_ok(net_run(&(struct net){.size = 2, .as = {.bandwidth = 100}, .fn = fail_meanwhile}, &s));
     assert_true(s < 5);
 }
 
 static void what_cannot_arrive_in_time_is_refused(void **state) {
     (void)state;
     double s;
-    struct net n = {
-        .size = 2, .as = {.bandwidth = 1000}, .fn = one_way, .bytes = 100000, .timeout = 2};
+    struct net n = {.size = 2, .as = {.bandwidth = 1000}, .fn = one_way, .bytes = 100000, .timeout = 2};
     assert_int_equal(net_run(&n, &s), ERR_TIMEOUT);
     assert_non_null(strstr(error_message(), "97.7 KB"));
     assert_true(s < 2);
@@ -345,8 +330,7 @@ static void nonsense_is_refused(void **state) {
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         double s;
-        assert_int_equal(net_run(&(struct net){.size = 1, .as = wrong[i], .fn = barriers}, &s),
-                         ERR_CONFIG);
+        assert_int_equal(net_run(&(struct net){.size = 1, .as = wrong[i], .fn = barriers}, &s), ERR_CONFIG);
     }
 }
 

@@ -20,15 +20,12 @@ static void assert_has(const char *text, const char *part) {
 
 /* Runs fn on both links and hands back what the ranks of the last run found; all must have failed
  * alike. */
-static void run_failing(int world, double timeout, void (*fn)(struct rank *), enum error err,
-                        struct rank *out) {
+static void run_failing(int world, double timeout, void (*fn)(struct rank *), enum error err, struct rank *out) {
     static const char *const links[] = {"thread", "shm", "tcp", "hosts"};
     for (int l = 0; l < 4; l++) {
-        run_ranks((struct ranks){.world = world, .link = links[l], .fn = fn, .timeout = timeout},
-                  out);
+        run_ranks((struct ranks){.world = world, .link = links[l], .fn = fn, .timeout = timeout}, out);
         for (int r = 0; r < world; r++) {
-            if (out[r].err != err)
-                fail_msg("rank %d: '%s' (%s)", r, error_text(out[r].err), out[r].message);
+            if (out[r].err != err) fail_msg("rank %d: '%s' (%s)", r, error_text(out[r].err), out[r].message);
             assert_string_equal(out[r].message, out[0].message);
         }
     }
@@ -39,9 +36,8 @@ static void run_failing(int world, double timeout, void (*fn)(struct rank *), en
 static void other_kind(struct rank *r) {
     float buf[8] = {0};
     check_ok(group_barrier(r->group));
-    enum error err =
-        r->index == 1 ? group_all_reduce(r->group, LANE_INLINE, buf, 8, DTYPE_F32, REDOP_SUM, NULL)
-                      : group_broadcast(r->group, LANE_INLINE, buf, 8, DTYPE_F32, 2, NULL);
+    enum error err = r->index == 1 ? group_all_reduce(r->group, LANE_INLINE, buf, 8, DTYPE_F32, REDOP_SUM, NULL)
+                                   : group_broadcast(r->group, LANE_INLINE, buf, 8, DTYPE_F32, 2, NULL);
     if (!err) err = group_barrier(r->group); /* over a lazy link rank 0 may have all it needs */
     rank_result(r, err);
 }
@@ -63,11 +59,9 @@ static enum error odd_call(struct group *g, int what, bool odd, void *buf) {
     case 0:
         return group_all_reduce(g, LANE_INLINE, buf, odd ? 7 : 8, DTYPE_F32, REDOP_SUM, NULL);
     case 1:
-        return group_all_reduce(g, LANE_INLINE, buf, 8, odd ? DTYPE_I32 : DTYPE_F32, REDOP_SUM,
-                                NULL);
+        return group_all_reduce(g, LANE_INLINE, buf, 8, odd ? DTYPE_I32 : DTYPE_F32, REDOP_SUM, NULL);
     case 2:
-        return group_all_reduce(g, LANE_INLINE, buf, 8, DTYPE_F32, odd ? REDOP_MAX : REDOP_SUM,
-                                NULL);
+        return group_all_reduce(g, LANE_INLINE, buf, 8, DTYPE_F32, odd ? REDOP_MAX : REDOP_SUM, NULL);
     case 3:
         return group_broadcast(g, LANE_INLINE, buf, 8, DTYPE_F32, odd, NULL);
     case 4:

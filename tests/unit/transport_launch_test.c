@@ -28,12 +28,10 @@ static bool env_is(const char *name, int value) {
 }
 
 static int scene_hello(const struct launch_self *s) {
-    if (!env_is("RANK", s->rank) || !env_is("WORLD_SIZE", s->size) ||
-        !env_is("LOCAL_RANK", s->rank) || !env_is("LOCAL_WORLD_SIZE", s->size) ||
-        getenv("ENGINE_LAUNCH"))
+    if (!env_is("RANK", s->rank) || !env_is("WORLD_SIZE", s->size) || !env_is("LOCAL_RANK", s->rank) ||
+        !env_is("LOCAL_WORLD_SIZE", s->size) || getenv("ENGINE_LAUNCH"))
         return 9;
-    if ((s->console_out >= 0) != (s->rank == 0) || (s->console_err >= 0) != (s->rank == 0))
-        return 8;
+    if ((s->console_out >= 0) != (s->rank == 0) || (s->console_err >= 0) != (s->rank == 0)) return 8;
     if (getchar() != EOF) return 7;
     if (s->meeting_fd < 0 || !(fcntl(s->meeting_fd, F_GETFD) & FD_CLOEXEC)) return 6;
     printf("out %d\n", s->rank);
@@ -101,8 +99,7 @@ static int play(const struct launch_self *s, char **argv) {
     if (!strcmp(scene, "leave")) return scene_leave(false);
     if (!strcmp(scene, "leave-apart")) return scene_leave(true);
     if (!strcmp(scene, "stopped") && s->rank == 1) raise(SIGSTOP);
-    if (s->rank != who)
-        wait_for_ever(); /* else: exit, kill and stopped: one ends, the others wait in vain */
+    if (s->rank != who) wait_for_ever(); /* else: exit, kill and stopped: one ends, the others wait in vain */
     usleep(50000);
     fprintf(stderr, "rank %d has had enough\n", s->rank);
     if (!strcmp(scene, "exit")) return code;
@@ -119,8 +116,7 @@ static void forget_text(void) {
     text = NULL;
 }
 
-static enum error launch(int size, struct launch_result *out, const char *scene, const char *a,
-                         const char *b) {
+static enum error launch(int size, struct launch_result *out, const char *scene, const char *a, const char *b) {
     size_t n;
     forget_text();
     FILE *log = open_memstream(&text, &n);
@@ -128,12 +124,8 @@ static enum error launch(int size, struct launch_result *out, const char *scene,
     const char *const argv[] = {"test", scene, a, b, NULL};
     struct meeting *meeting;
     assert_ok(meeting_create_shared(size, &meeting));
-    struct launch_params p = {.size = size,
-                              .argv = argv,
-                              .meeting = meeting,
-                              .log_folder = scratch_folder(),
-                              .log = log,
-                              .grace = 0.2};
+    struct launch_params p = {
+        .size = size, .argv = argv, .meeting = meeting, .log_folder = scratch_folder(), .log = log, .grace = 0.2};
     enum error err = launch_processes(&p, out);
     meeting_free(meeting);
     fclose(log);
@@ -142,8 +134,7 @@ static enum error launch(int size, struct launch_result *out, const char *scene,
     assert_true(now.sa_handler == SIG_DFL); /* as it was */
     /* Nothing is left, nor was anything left unreaped: orphans would have come to this process
      * (PR_SET_CHILD_SUBREAPER). */
-    if (strncmp(scene, "leave", 5))
-        assert_true(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
+    if (strncmp(scene, "leave", 5)) assert_true(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
     return err;
 }
 
@@ -178,8 +169,7 @@ static void normal_end(void **unused) {
             snprintf(line, sizeof line, "[rank %d] err %d\n", rank, rank);
             assert_text(line);
             read_rank_log(rank, log, sizeof log);
-            snprintf(line, sizeof line, "err %d\nout %d\n", rank,
-                     rank); /* stdout was flushed at its end */
+            snprintf(line, sizeof line, "err %d\nout %d\n", rank, rank); /* stdout was flushed at its end */
             assert_string_equal(log, line);
         }
     }
@@ -216,8 +206,7 @@ static void killed(void **unused) {
         assert_int_equal(r.first, rank);
         assert_int_equal(r.exit_code, -1);
         assert_int_equal(r.signal, SIGKILL);
-        assert_true(r.seconds >= 0.15 &&
-                    r.seconds < 1); /* the grace that was given, then the end */
+        assert_true(r.seconds >= 0.15 && r.seconds < 1); /* the grace that was given, then the end */
         snprintf(line, sizeof line, "rank %d has had enough", rank);
         assert_string_equal(r.lines, line);
     }

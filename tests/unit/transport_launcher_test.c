@@ -115,8 +115,7 @@ static const struct {
 static const struct {
     const char *environment, *message;
 } wrong[] = {
-    {"RANK=1\nWORLD_SIZE=2",
-     "RANK and WORLD_SIZE are set, but MASTER_ADDR and MASTER_PORT are not"},
+    {"RANK=1\nWORLD_SIZE=2", "RANK and WORLD_SIZE are set, but MASTER_ADDR and MASTER_PORT are not"},
     {"RANK=2\nWORLD_SIZE=2\n" MASTER, "RANK=2, but WORLD_SIZE=2: ranks are from 0 to 1"},
     {"RANK=one\nWORLD_SIZE=2\n" MASTER, "RANK='one' is no number of ranks"},
     {"RANK=-1\nWORLD_SIZE=2\n" MASTER, "RANK='-1' is no number of ranks"},

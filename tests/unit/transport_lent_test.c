@@ -15,8 +15,7 @@ static struct link_ops counted;
 static const struct link_ops *plain_ops;
 static _Atomic int waits, exchanges;
 
-static enum error count_meet(struct link *l, int lane, const struct call *c, void *mine,
-                             void **at) {
+static enum error count_meet(struct link *l, int lane, const struct call *c, void *mine, void **at) {
     atomic_fetch_add(&waits, 1);
     return plain_ops->meet(l, lane, c, mine, at);
 }
@@ -26,8 +25,8 @@ static enum error count_sync(struct link *l, int lane) {
     return plain_ops->sync(l, lane);
 }
 
-static enum error count_exchange(struct link *l, int lane, const struct call *label,
-                                 const struct outgoing *out, const struct incoming *in) {
+static enum error count_exchange(struct link *l, int lane, const struct call *label, const struct outgoing *out,
+                                 const struct incoming *in) {
     atomic_fetch_add(&exchanges, 1);
     return plain_ops->exchange(l, lane, label, out, in);
 }
@@ -98,8 +97,7 @@ static void compare(struct rank *r, int kind, enum near near, float *in_place, f
     for (int64_t i = 0; i < n; i++) in_place[i] = buf[i] = given(r->index, i);
     check_ok(call(r, kind, in_place, n, part));
     check_ok(call(r, kind, buf, n, part));
-    check(!memcmp(in_place, buf, (size_t)n * sizeof(float)), "kind %d, near %d: other bits", kind,
-          (int)near);
+    check(!memcmp(in_place, buf, (size_t)n * sizeof(float)), "kind %d, near %d: other bits", kind, (int)near);
 }
 
 static void all_kinds(struct rank *r) {
@@ -120,10 +118,7 @@ static void the_same_bits(void **state) {
     for (int i = 0; i < 2; i++)
         for (int k = 0; k < 3; k++)
             for (enum order order = ORDER_TREE; order <= ORDER_RING; order++)
-                run_ranks(
-                    (struct ranks){
-                        .world = worlds[k], .link = links[i], .order = order, .fn = all_kinds},
-                    NULL);
+                run_ranks((struct ranks){.world = worlds[k], .link = links[i], .order = order, .fn = all_kinds}, NULL);
 }
 
 /* Against loops of its own, with numbers that any order adds alike. */
@@ -153,8 +148,8 @@ static void two_waits_a_window(struct rank *r) {
     r->group->link->ops = plain_ops;
     check_ok(group_barrier(r->group));
     int world = r->of->world;
-    check(waits == 2 * WINDOWS * world && exchanges == 0, "%d waits, %d exchanges of %d ranks",
-          (int)waits, (int)exchanges, world);
+    check(waits == 2 * WINDOWS * world && exchanges == 0, "%d waits, %d exchanges of %d ranks", (int)waits,
+          (int)exchanges, world);
     free(private);
 }
 
@@ -165,8 +160,7 @@ static void few_waits(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_same_bits),
-                                       cmocka_unit_test(the_right_sums),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_same_bits), cmocka_unit_test(the_right_sums),
                                        cmocka_unit_test(few_waits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -116,10 +116,8 @@ static void limited_addresses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_are_checked),
-        cmocka_unit_test(a_joined_meeting_is_the_same),
-        cmocka_unit_test(threads_have_no_descriptor),
-        cmocka_unit_test(strange_descriptors),
+        cmocka_unit_test(sizes_are_checked),          cmocka_unit_test(a_joined_meeting_is_the_same),
+        cmocka_unit_test(threads_have_no_descriptor), cmocka_unit_test(strange_descriptors),
         cmocka_unit_test(limited_addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,14 +16,10 @@ static void all_are_named(void **state) {
     struct rank r[5];
     (void)state;
     for (int l = 0; l < 2; l++) {
-        run_ranks(
-            (struct ranks){
-                .world = 5, .link = links[l], .fn = two_of_five_are_late, .timeout = 0.3},
-            r);
+        run_ranks((struct ranks){.world = 5, .link = links[l], .fn = two_of_five_are_late, .timeout = 0.3}, r);
         for (int i = 0; i < 5; i++) {
             assert_int_equal(r[i].err, ERR_TIMEOUT);
-            assert_string_equal(r[i].message,
-                                "ranks 1, 3 have not entered barrier 2 (0 B) within 0.3 s");
+            assert_string_equal(r[i].message, "ranks 1, 3 have not entered barrier 2 (0 B) within 0.3 s");
         }
     }
 }
@@ -41,7 +37,6 @@ static void long_lists_are_cut(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_are_named),
-                                       cmocka_unit_test(long_lists_are_cut)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_are_named), cmocka_unit_test(long_lists_are_cut)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

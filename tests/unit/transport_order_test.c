@@ -12,8 +12,7 @@ static float in[RANKS][N];
 
 static void fill(void) {
     for (int r = 0; r < RANKS; r++)
-        for (int i = 0; i < N; i++)
-            in[r][i] = (float)((i * 7919 + r * 104729) % 2003 - 1001) * (r % 2 ? 1e-3f : 1.3f);
+        for (int i = 0; i < N; i++) in[r][i] = (float)((i * 7919 + r * 104729) % 2003 - 1001) * (r % 2 ? 1e-3f : 1.3f);
 }
 
 static void sum(enum order order, int ranks, int64_t lo, int64_t hi, float *const *to, int outs) {
@@ -32,8 +31,7 @@ static void tree_order(void **state) {
     sum(ORDER_TREE, 3, 0, N, (float *[]){got}, 1);
     for (int i = 0; i < N; i++) assert_true(got[i] == (in[0][i] + in[2][i]) + in[1][i]);
     sum(ORDER_TREE, 5, 0, N, (float *[]){got}, 1);
-    for (int i = 0; i < N; i++)
-        assert_true(got[i] == ((in[0][i] + in[3][i]) + in[2][i]) + (in[1][i] + in[4][i]));
+    for (int i = 0; i < N; i++) assert_true(got[i] == ((in[0][i] + in[3][i]) + in[2][i]) + (in[1][i] + in[4][i]));
     sum(ORDER_TREE, 8, 0, N, (float *[]){got}, 1);
     for (int i = 0; i < N; i++) {
         float a = (in[0][i] + in[4][i]) + (in[2][i] + in[6][i]);
@@ -77,8 +75,7 @@ static void results_may_be_inputs(void **state) {
             for (int r = 0; r < ranks; r++) to[r] = in[ranks - 1 - r];
             sum(o, ranks, 0, N, (float *[]){want}, 1);
             sum(o, ranks, 5, N, to, ranks);
-            for (int r = 0; r < ranks; r++)
-                assert_memory_equal(want + 5, in[r] + 5, sizeof want - 20);
+            for (int r = 0; r < ranks; r++) assert_memory_equal(want + 5, in[r] + 5, sizeof want - 20);
         }
 }
 

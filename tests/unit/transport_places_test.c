@@ -106,8 +106,7 @@ static void expect(int64_t n, float *out) {
         for (int h = 0; h < hosts; h++) {
             float w[RANKS];
             for (int r = 0, l = 0; r < roster.size; r++)
-                if (seats[r].host == h)
-                    w[l++] = ((const float *)(void *)inputs[DTYPE_F32][r % WORLD_MOST])[i];
+                if (seats[r].host == h) w[l++] = ((const float *)(void *)inputs[DTYPE_F32][r % WORLD_MOST])[i];
             for (int m = locals / 2; m >= 1; m /= 2)
                 for (int l = 0; l < m; l++) w[l] += w[l + m];
             v[h] = w[0];
@@ -121,8 +120,7 @@ static void expect(int64_t n, float *out) {
 }
 
 static void all_algorithms_agree(void) {
-    static const char *const names[] = {"hierarchical", "direct", "halving_doubling",
-                                        "tree",         "star",   "auto"};
+    static const char *const names[] = {"hierarchical", "direct", "halving_doubling", "tree", "star", "auto"};
     struct run run;
     for (int i = 0; i < SIZES; i++) {
         run.want[i] = malloc((size_t)sizes[i] * sizeof(float));
@@ -159,11 +157,8 @@ static void sixty_four_ranks(void **state) {
 /* ---- refusals ---- */
 
 static struct group_params params_for(const char *algorithm) {
-    return (struct group_params){.size = roster.size,
-                                 .link = "thread",
-                                 .algorithm = algorithm,
-                                 .timeout = 1,
-                                 .roster = &roster};
+    return (struct group_params){
+        .size = roster.size, .link = "thread", .algorithm = algorithm, .timeout = 1, .roster = &roster};
 }
 
 static void unequal_hosts_are_refused(void **state) {
@@ -204,12 +199,8 @@ static const char *cheapest(int hosts, int locals, bool near, enum order order, 
     struct places p;
     blocks(hosts, locals);
     places_plan(&p, order, roster.size, &roster);
-    struct terrain t = {.places = &p,
-                        .near = near,
-                        .alpha = 45e-6,
-                        .beta = 1 / 1.2e9,
-                        .gamma = 1 / 8e9,
-                        .part_bytes = 256 << 10};
+    struct terrain t = {
+        .places = &p, .near = near, .alpha = 45e-6, .beta = 1 / 1.2e9, .gamma = 1 / 8e9, .part_bytes = 256 << 10};
     return algo_cheapest(&t, order, KIND_ALL_REDUCE, bytes)->name;
 }
 
@@ -229,8 +220,7 @@ static void choices_in_words(void **state) {
     (void)state;
     blocks(1, 4);
     places_plan(&p, ORDER_TREE, 4, NULL);
-    struct terrain t = {
-        .places = &p, .alpha = 45e-6, .beta = 1 / 1.2e9, .gamma = 1 / 8e9, .part_bytes = 256 << 10};
+    struct terrain t = {.places = &p, .alpha = 45e-6, .beta = 1 / 1.2e9, .gamma = 1 / 8e9, .part_bytes = 256 << 10};
     algo_choices(&t, ORDER_TREE, text);
     assert_string_equal(text, "star up to 16.0 KB, halving_doubling above: alpha 45 us, 1.2 GB/s");
 }

@@ -66,8 +66,7 @@ static bool hangs_up(int fd) {
 
 /* ---- strangers ---- */
 
-static void prove(const char *token, char who, const struct hello *h, const uint8_t *nonce,
-                  uint8_t *out) {
+static void prove(const char *token, char who, const struct hello *h, const uint8_t *nonce, uint8_t *out) {
     uint8_t text[1 + sizeof *h + 32] = {(uint8_t)who};
     memcpy(text + 1, h, sizeof *h);
     memcpy(text + 1 + sizeof *h, nonce, 32);
@@ -138,8 +137,7 @@ static struct {
 static void *flood_main(void *arg) {
     enum { MANY = 500 };
     static int fd[MANY];
-    static const char *const words[] = {"", "x", "\377\377\377\377\377\377\377\377",
-                                        "engelinkengelink"};
+    static const char *const words[] = {"", "x", "\377\377\377\377\377\377\377\377", "engelinkengelink"};
     (void)arg;
     int n = 0;
     for (int i = 0; i < MANY && !flood.stop; i++, n++) {
@@ -255,8 +253,7 @@ static void where_ports_listen(void **state) {
     assert_has(error_message(), "'no such' is neither an address nor an interface");
     assert_fails(ERR_CONFIG, port_open(&(struct port_params){.interface = "0.0.0.0"}, &p));
     assert_has(error_message(), "there is no token");
-    assert_fails(ERR_CREATE,
-                 port_open(&(struct port_params){.interface = "192.0.2.1", .key = "t"}, &p));
+    assert_fails(ERR_CREATE, port_open(&(struct port_params){.interface = "192.0.2.1", .key = "t"}, &p));
     assert_has(error_message(), "cannot listen on 192.0.2.1");
 
     assert_ok(port_address_towards("127.0.0.1:29500", address));

@@ -33,11 +33,8 @@ static int drop_pool(void **state) {
 }
 
 static struct recorded_call sum_call(uint32_t sequence, int64_t count) {
-    return (struct recorded_call){.sequence = sequence,
-                                  .kind = KIND_ALL_REDUCE,
-                                  .type = DTYPE_F32,
-                                  .peer = -1,
-                                  .count = count};
+    return (struct recorded_call){
+        .sequence = sequence, .kind = KIND_ALL_REDUCE, .type = DTYPE_F32, .peer = -1, .count = count};
 }
 
 static void record(struct recorder *r, const struct recorded_call *c, int error) {
@@ -414,8 +411,7 @@ static void calls_without_an_end_lasted_to_the_end(void **state) {
     struct recording_call a = timed(1, 5, 0, 0), b = timed(1, 8, 0, 0);
     struct recording ranks[2] = {made(0, 3, &a, 1), made(1, 3, &b, 1)};
     const char *text = merged(ranks, 2);
-    assert_says(text,
-                "rank 0 (pid 4709 on hostA) was in all_reduce 1 for 3.0 s, which never ended");
+    assert_says(text, "rank 0 (pid 4709 on hostA) was in all_reduce 1 for 3.0 s, which never ended");
     assert_says(text, "no collective was finished by all; ranks 0, 1 entered all_reduce 1, and not "
                       "all finished it");
     assert_says(text, "rank 2 of 3 has left no recording");

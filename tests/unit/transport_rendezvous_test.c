@@ -46,8 +46,7 @@ static bool is_right(const struct member *all, int count) {
     for (int i = 0; i < count; i++) {
         size_t n = blob_of(i, blob);
         snprintf(who, sizeof who, "host%d, pid %d", i, 100 + i);
-        if (all[i].bytes != n || memcmp(all[i].blob, blob, n) || strcmp(all[i].who, who))
-            return false;
+        if (all[i].bytes != n || memcmp(all[i].blob, blob, n) || strcmp(all[i].who, who)) return false;
     }
     return true;
 }
@@ -92,8 +91,7 @@ static void *run(void *arg) {
 static void plan(struct meeter *m, int n, struct store *s) {
     memset(m, 0, (size_t)n * sizeof *m);
     for (int i = 0; i < n; i++)
-        m[i] =
-            (struct meeter){.store = s, .index = i, .count = n, .value = {"1.0", "3f2a", "88c1"}};
+        m[i] = (struct meeter){.store = s, .index = i, .count = n, .value = {"1.0", "3f2a", "88c1"}};
 }
 
 static void meet_all(struct meeter *m, int n) {
@@ -132,12 +130,8 @@ static void rounds_are_apart(void **state) {
     (void)state;
     assert_ok(pool_create(&pool));
     for (int i = 0; i < 6; i++) {
-        struct rendezvous r = {.store = s,
-                               .what = i % 2 ? "rank" : "node",
-                               .round = rounds[i / 2],
-                               .count = 1,
-                               .who = "I",
-                               .timeout = 1};
+        struct rendezvous r = {
+            .store = s, .what = i % 2 ? "rank" : "node", .round = rounds[i / 2], .count = 1, .who = "I", .timeout = 1};
         assert_ok(rendezvous_meet(&r, pool, &all));
         assert_string_equal(all[0].who, "I");
         assert_int_equal(all[0].bytes, 0);
@@ -294,8 +288,7 @@ static void one_is_missing(void **state) {
 /* ---- what somebody else wrote there ---- */
 
 static void nonsense_in_the_store(void **state) {
-    static const char *const keys[] = {"start-0.rank.facts", "start-0.rank.member.1",
-                                       "start-0.rank.member.0"};
+    static const char *const keys[] = {"start-0.rank.facts", "start-0.rank.member.1", "start-0.rank.member.0"};
     static const char *const values[] = {
         "",
         "x",
@@ -361,8 +354,7 @@ static void processes_meet(void **state) {
         struct store *s;
         pid_t pid[COUNT];
         struct meeter m;
-        struct store_params p = {
-            .url = urls[u], .serve = true, .token = "t", .run = "A", .timeout = 20};
+        struct store_params p = {.url = urls[u], .serve = true, .token = "t", .run = "A", .timeout = 20};
         assert_ok(store_open(&p, &s));
         for (int i = 1; i < COUNT; i++) pid[i] = start_member(store_url(s), i, COUNT);
         plan(&m, 1, s);
@@ -389,8 +381,7 @@ static void who_this_is(void **state) {
 }
 
 int main(int argc, char **argv) {
-    if (argc == 5 && !strcmp(argv[1], "--member"))
-        return member(argv[2], atoi(argv[3]), atoi(argv[4]));
+    if (argc == 5 && !strcmp(argv[1], "--member")) return member(argv[2], atoi(argv[3]), atoi(argv[4]));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(processes_meet),
         cmocka_unit_test(all_meet),

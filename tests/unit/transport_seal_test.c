@@ -38,11 +38,9 @@ static uint64_t expected(int way, size_t n) {
         for (size_t i = 0; i < end / 4; i += 2) {
             uint8_t bytes[8] = {0};
             uint32_t pair[2];
-            for (size_t k = 0; k < 8 && block + 4 * i + k < n; k++)
-                bytes[k] = data[block + 4 * i + k];
+            for (size_t k = 0; k < 8 && block + 4 * i + k < n; k++) bytes[k] = data[block + 4 * i + k];
             memcpy(pair, bytes, 8);
-            sum += (uint64_t)(uint32_t)(pair[0] + out.word[way][i]) *
-                   (uint32_t)(pair[1] + out.word[way][i + 1]);
+            sum += (uint64_t)(uint32_t)(pair[0] + out.word[way][i]) * (uint32_t)(pair[1] + out.word[way][i + 1]);
         }
         value = (multiply(value, out.at[way] % prime) + (uint32_t)sum) % prime;
         value = (multiply(value, out.at[way] % prime) + (sum >> 32)) % prime;
@@ -59,8 +57,7 @@ static void mixing_is_as_described(void **state) {
             seal_mix(&in, &pieces, data + at, n - at < 2 * MIX_BLOCK ? n - at : 2 * MIX_BLOCK);
         assert_memory_equal(&whole, &pieces, sizeof whole);
         assert_int_equal(whole.bytes, n);
-        for (int way = 0; way < MIX_WAYS; way++)
-            assert_int_equal(whole.value[way] % prime, expected(way, n));
+        for (int way = 0; way < MIX_WAYS; way++) assert_int_equal(whole.value[way] % prime, expected(way, n));
     }
 }
 
@@ -73,8 +70,7 @@ static void every_bit_counts(void **state) {
         data[bit / 8] ^= (uint8_t)(1 << bit % 8);
         seal_mix(&out, &wrong, data, MANY);
         data[bit / 8] ^= (uint8_t)(1 << bit % 8);
-        for (int way = 0; way < MIX_WAYS; way++)
-            assert_true(right.value[way] % prime != wrong.value[way] % prime);
+        for (int way = 0; way < MIX_WAYS; way++) assert_true(right.value[way] % prime != wrong.value[way] % prime);
     }
 }
 

@@ -124,7 +124,7 @@ static void keys(void **state) {
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 int main(void) {
-    const struct CMUnitTest tests[] = {TEST(where_it_is), TEST(short_ones_are_refused),
-                                       TEST(it_leaves_the_environment), TEST(keys)};
+    const struct CMUnitTest tests[] = {TEST(where_it_is), TEST(short_ones_are_refused), TEST(it_leaves_the_environment),
+                                       TEST(keys)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,8 +56,7 @@ static int scene_deaf(void) {
 static int play(const struct launch_self *s, const char *scene) {
     if (!strcmp(scene, "obey")) return scene_obey(s);
     if (!strcmp(scene, "deaf")) return scene_deaf();
-    if (!strcmp(scene, "console"))
-        return s->rank == 0 && dprintf(s->console_out, "console of rank 0\n") < 0;
+    if (!strcmp(scene, "console")) return s->rank == 0 && dprintf(s->console_out, "console of rank 0\n") < 0;
     say_ready();
     wait_for_ever();
 }
@@ -69,11 +68,8 @@ static int starter(char **argv) {
     struct launch_result r;
     int size = atoi(argv[2]);
     if (meeting_create_shared(size, &meeting) != ERR_NONE) return 1;
-    struct launch_params p = {.size = size,
-                              .argv = (const char *const *)argv + 2,
-                              .meeting = meeting,
-                              .log = stdout,
-                              .grace = 0.2};
+    struct launch_params p = {
+        .size = size, .argv = (const char *const *)argv + 2, .meeting = meeting, .log = stdout, .grace = 0.2};
     enum error err = launch_processes(&p, &r);
     meeting_free(meeting);
     printf("result %d: first %d, code %d, signal %d\n", (int)err, r.first, r.exit_code, r.signal);
@@ -196,8 +192,7 @@ static void starter_killed(void **unused) {
     await(s, "] ready", 4);
     kill(s->pid, SIGKILL);
     int64_t begin = clock_ns();
-    for (int gone = 0;
-         gone < 5;) { /* the starter and its ranks, which are this process's children now */
+    for (int gone = 0; gone < 5;) { /* the starter and its ranks, which are this process's children now */
         int status;
         pid_t pid = waitpid(-1, &status, WNOHANG);
         if (pid > 0) {
@@ -237,8 +232,7 @@ static void bad_environment(void **unused) {
         setenv("ENGINE_LAUNCH", bad[i], 1);
         assert_fails(ERR_USAGE, launch_self(&self, &is));
     }
-    setenv("ENGINE_LAUNCH",
-           "rank=0,size=2,local=0,locals=2,meeting=-1,out=-1,err=-1,parent=999999999", 1);
+    setenv("ENGINE_LAUNCH", "rank=0,size=2,local=0,locals=2,meeting=-1,out=-1,err=-1,parent=999999999", 1);
     assert_fails(ERR_PEER, launch_self(&self, &is));
     prctl(PR_SET_PDEATHSIG, 0);
     unsetenv("ENGINE_LAUNCH");
@@ -254,9 +248,8 @@ int main(int argc, char **argv) {
     if (argc > 1 && !strcmp(argv[1], "starter")) return starter(argv);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(console_of_rank_0),      cmocka_unit_test(passed_on_once),
-        cmocka_unit_test(second_interrupt_kills), cmocka_unit_test(before_handlers),
-        cmocka_unit_test(starter_killed),         cmocka_unit_test(bad_environment),
+        cmocka_unit_test(console_of_rank_0), cmocka_unit_test(passed_on_once), cmocka_unit_test(second_interrupt_kills),
+        cmocka_unit_test(before_handlers),   cmocka_unit_test(starter_killed), cmocka_unit_test(bad_environment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -177,8 +177,8 @@ static void other_files(void **state) {
 }
 
 static void no_files(void **state) {
-    static const char *const bad[] = {"file:///proc/nowhere/store", "file:///dev/null",
-                                      "file:///proc/self/status", "file:///"};
+    static const char *const bad[] = {"file:///proc/nowhere/store", "file:///dev/null", "file:///proc/self/status",
+                                      "file:///"};
     struct store *s;
     char other[600];
     (void)state;
@@ -194,8 +194,7 @@ static void no_files(void **state) {
     assert_non_null(strstr(error_message(), "symbolic link"));
     unlink(path);
     for (int i = 0; i < 4; i++)
-        assert_true(store_open(&(struct store_params){.url = bad[i], .timeout = 1}, &s) !=
-                    ERR_NONE);
+        assert_true(store_open(&(struct store_params){.url = bad[i], .timeout = 1}, &s) != ERR_NONE);
     if (geteuid() == 0) return; /* to whom every folder is open */
     snprintf(other, sizeof other, "%s/closed", scratch_folder());
     assert_int_equal(mkdir(other, 0500), 0);

@@ -71,8 +71,7 @@ static size_t make(struct wire_request h, const struct request *q, const char *t
 
 static void hello(int fd, uint8_t nonce[WIRE_NONCE]) {
     uint8_t message[256];
-    size_t n = make((struct wire_request){.start.kind = WIRE_HELLO}, &(struct request){.key = ""},
-                    "", message);
+    size_t n = make((struct wire_request){.start.kind = WIRE_HELLO}, &(struct request){.key = ""}, "", message);
     struct wire_reply h = ask_raw(fd, message, n);
     assert_int_equal(h.start.kind, ANSWER_OK);
     memcpy(nonce, h.nonce, WIRE_NONCE);
@@ -86,8 +85,7 @@ static int greeted(uint8_t nonce[WIRE_NONCE]) {
 }
 
 static struct wire_request add_request(const uint8_t nonce[WIRE_NONCE], uint64_t number) {
-    struct wire_request h = {
-        .start.kind = WIRE_REQUEST + STORE_ADD, .client = 77, .number = number};
+    struct wire_request h = {.start.kind = WIRE_REQUEST + STORE_ADD, .client = 77, .number = number};
     memcpy(h.nonce, nonce, WIRE_NONCE);
     return h;
 }
@@ -111,8 +109,7 @@ static void garbage_is_closed(void **state) {
 
 /* Not of a stranger, whatever may follow; of a guest, up to what a value takes. */
 static void a_length_is_not_believed(void **state) {
-    static const uint32_t lengths[] = {0,       1,       100,       WIRE_STRANGER_MAX + 1,
-                                       1 << 20, 1 << 30, UINT32_MAX};
+    static const uint32_t lengths[] = {0, 1, 100, WIRE_STRANGER_MAX + 1, 1 << 20, 1 << 30, UINT32_MAX};
     uint8_t message[256], nonce[WIRE_NONCE];
     (void)state;
     long before = server_kb();
@@ -138,8 +135,7 @@ static void a_thousand_connections(void **state) {
     static int fd[MANY];
     uint8_t message[256], nonce[WIRE_NONCE];
     int first = greeted(nonce);
-    size_t n = make(add_request(nonce, 1), &(struct request){.op = STORE_ADD, .key = "crowd"},
-                    "right", message);
+    size_t n = make(add_request(nonce, 1), &(struct request){.op = STORE_ADD, .key = "crowd"}, "right", message);
     (void)state;
     long before = server_kb();
     for (int i = 0; i < MANY; i++) {
@@ -227,8 +223,7 @@ static void other_versions_are_told(void **state) {
     uint32_t version = WIRE_VERSION + 1;
     int fd = greeted(nonce);
     (void)state;
-    (void)make(add_request(nonce, 1), &(struct request){.op = STORE_ADD, .key = "version"}, "right",
-               message);
+    (void)make(add_request(nonce, 1), &(struct request){.op = STORE_ADD, .key = "version"}, "right", message);
     memcpy(message + offsetof(struct wire_start, version), &version, sizeof version);
     put(fd, message, sizeof(struct wire_start)); /* the rest may be anything */
     assert_int_equal(take_reply(fd).start.kind, WIRE_OTHER);
@@ -242,8 +237,7 @@ static void flipped_bits(void **state) {
     (void)state;
     close(greeted(nonce));
     size_t n =
-        make(add_request(nonce, 1), &(struct request){.op = STORE_ADD, .key = "bits", .delta = 1},
-             "right", message);
+        make(add_request(nonce, 1), &(struct request){.op = STORE_ADD, .key = "bits", .delta = 1}, "right", message);
     for (size_t bit = 0; bit < 8 * n; bit++) {
         int fd = raw();
         uint8_t bad[256];
@@ -268,8 +262,8 @@ static void cut_messages(void **state) {
     uint8_t message[256], nonce[WIRE_NONCE];
     (void)state;
     close(greeted(nonce));
-    size_t n = make(add_request(nonce, 1),
-                    &(struct request){.op = STORE_ADD, .key = "cut", .delta = 1}, "right", message);
+    size_t n =
+        make(add_request(nonce, 1), &(struct request){.op = STORE_ADD, .key = "cut", .delta = 1}, "right", message);
     for (size_t cut = 0; cut < n; cut++) {
         int fd = raw();
         put(fd, message, cut);
@@ -282,10 +276,9 @@ static void cut_messages(void **state) {
 /* Lengths that do not add up, kinds that do not exist, keys that are none, all well sealed. */
 static void sealed_nonsense(void **state) {
     uint8_t message[1024], nonce[WIRE_NONCE];
-    static const size_t fields[] = {
-        offsetof(struct wire_request, start.kind), offsetof(struct wire_request, has),
-        offsetof(struct wire_request, key), offsetof(struct wire_request, value),
-        offsetof(struct wire_request, expected)};
+    static const size_t fields[] = {offsetof(struct wire_request, start.kind), offsetof(struct wire_request, has),
+                                    offsetof(struct wire_request, key), offsetof(struct wire_request, value),
+                                    offsetof(struct wire_request, expected)};
     static const uint32_t values[] = {0, 1, 3, 5, 8, 200, 1000, 1u << 31, UINT32_MAX};
     int bad = 0;
     (void)state;

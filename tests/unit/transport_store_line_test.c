@@ -188,8 +188,7 @@ static void a_server_that_went(void **state) {
     struct store *first, *second, *s;
     char url[100];
     (void)state;
-    struct store_params p = {
-        .url = "tcp://127.0.0.1:0", .serve = true, .token = "t", .timeout = 0.5};
+    struct store_params p = {.url = "tcp://127.0.0.1:0", .serve = true, .token = "t", .timeout = 0.5};
     assert_ok(store_open(&p, &first));
     snprintf(url, sizeof url, "%s", store_url(first));
     p.url = url;

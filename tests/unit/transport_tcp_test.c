@@ -84,14 +84,10 @@ static void small_buffers_do_not_block(void **state) {
     static const struct loads loads = {counts, 3};
     struct proxy proxy = {.buffer = 4096};
     (void)state;
-    run_through(&proxy,
-                (struct ranks){.world = 2,
-                               .link = "tcp",
-                               .algorithm = "ring",
-                               .order = ORDER_RING,
-                               .fn = sums,
-                               .user = &loads},
-                NULL);
+    run_through(
+        &proxy,
+        (struct ranks){.world = 2, .link = "tcp", .algorithm = "ring", .order = ORDER_RING, .fn = sums, .user = &loads},
+        NULL);
 }
 
 /* ---- a path that ends ---- */
@@ -113,8 +109,7 @@ static void endless(struct rank *r) {
     group_note(r->group, "backward of conv4", 12);
     while (!err && clock_seconds(clock_ns() - start) < 20) {
         if (r->index == 0 && clock_seconds(clock_ns() - start) > 0.5) end_path();
-        err = group_all_reduce(r->group, LANE_INLINE, buf[r->index], 100000, DTYPE_F32, REDOP_SUM,
-                               NULL);
+        err = group_all_reduce(r->group, LANE_INLINE, buf[r->index], 100000, DTYPE_F32, REDOP_SUM, NULL);
     }
     rank_result(r, err);
     check(clock_seconds(clock_ns() - start) < 1 + 2 + 3, "took too long");
@@ -124,8 +119,7 @@ static void run_endless(long cut, struct rank r[2]) {
     struct proxy proxy = {0};
     on_the_way = &proxy;
     cut_soon = cut;
-    run_through(&proxy, (struct ranks){.world = 2, .link = "tcp", .heartbeat = 1, .fn = endless},
-                r);
+    run_through(&proxy, (struct ranks){.world = 2, .link = "tcp", .heartbeat = 1, .fn = endless}, r);
     for (int i = 0; i < 2; i++) assert_int_equal(r[i].err, ERR_PEER);
 }
 
@@ -144,8 +138,7 @@ static void a_cut_path_is_named(void **state) {
     for (long cut = 1; cut < 1000000; cut += 333333) { /* somewhere within a message */
         struct rank r[2];
         run_endless(cut, r);
-        assert_true(strstr(r[0].message, "rank 1 has died") ||
-                    strstr(r[0].message, "rank 1 cannot be reached"));
+        assert_true(strstr(r[0].message, "rank 1 has died") || strstr(r[0].message, "rank 1 cannot be reached"));
         assert_has(r[1].message, "rank 0 ");
     }
 }
@@ -160,8 +153,7 @@ static void changed(struct rank *r) {
     for (int i = 0; !err && clock_seconds(clock_ns() - start) < 10; i++) {
         if (r->index == 0 && i == 20) on_the_way->change = 1;
         if (!n) nap(0.02);
-        err = n ? group_all_reduce(r->group, LANE_INLINE, buf[r->index], n, DTYPE_F32, REDOP_SUM,
-                                   NULL)
+        err = n        ? group_all_reduce(r->group, LANE_INLINE, buf[r->index], n, DTYPE_F32, REDOP_SUM, NULL)
               : i < 50 ? ERR_NONE
                        : group_barrier(r->group);
     }
@@ -176,13 +168,11 @@ static void a_changed_message_is_named(void **state) {
         struct proxy proxy = {0};
         if (lengths[i / 2] && i % 2) continue; /* on one host bytes have no seals */
         on_the_way = &proxy;
-        run_through(&proxy,
-                    (struct ranks){.world = 2,
-                                   .link = far_and_near[i % 2],
-                                   .heartbeat = 0.5,
-                                   .fn = changed,
-                                   .user = &lengths[i / 2]},
-                    r);
+        run_through(
+            &proxy,
+            (struct ranks){
+                .world = 2, .link = far_and_near[i % 2], .heartbeat = 0.5, .fn = changed, .user = &lengths[i / 2]},
+            r);
         on_the_way = NULL;
         assert_true(proxy.change == 0);
         assert_int_equal(r[0].err, ERR_PEER);
@@ -350,10 +340,7 @@ static void knows_its_link(struct rank *r) {
 static void opens_and_closes_often(void **state) {
     (void)state;
     for (int i = 0; i < 30; i++)
-        run_ranks((struct ranks){.world = 1 + i % 5,
-                                 .link = i % 2 ? "hosts" : "tcp",
-                                 .fn = knows_its_link},
-                  NULL);
+        run_ranks((struct ranks){.world = 1 + i % 5, .link = i % 2 ? "hosts" : "tcp", .fn = knows_its_link}, NULL);
 }
 
 int main(int argc, char **argv) {

@@ -19,8 +19,7 @@ static enum error meet(void *user, int rank) {
     struct shared *s = user;
     char name[16], expected[16];
     snprintf(expected, sizeof expected, "rank %d", rank);
-    pthread_barrier_wait(
-        &s->all); /* returns only if all run at once; and all names are set by then */
+    pthread_barrier_wait(&s->all); /* returns only if all run at once; and all names are set by then */
     pthread_getname_np(pthread_self(), name, sizeof name);
     if (strcmp(name, expected)) s->named = false;
     atomic_fetch_or(&s->seen, 1 << rank);

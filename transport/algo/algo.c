@@ -92,8 +92,8 @@ struct adding {
 static void sink_add(void *ctx, size_t offset, const void *data, size_t n) {
     struct adding *a = ctx;
     char *to = a->to + offset;
-    combine(a->sum->type, a->sum->op, (int64_t)(n / dtype_size(a->sum->type)), to,
-            a->left ? data : to, a->left ? to : data);
+    combine(a->sum->type, a->sum->op, (int64_t)(n / dtype_size(a->sum->type)), to, a->left ? data : to,
+            a->left ? to : data);
 }
 
 enum error collective_exchange(struct collective *c, struct leg out, struct leg in) {
@@ -105,19 +105,15 @@ enum error collective_exchange(struct collective *c, struct leg out, struct leg 
                          .sink = add ? sink_add : sink_copy,
                          .ctx = add ? (void *)&adding : (void *)in.data};
     collective_count(c, out.peer < 0 ? 0 : out.elements, in.peer < 0 ? 0 : in.elements);
-    return c->link->ops->exchange(c->link, c->lane, &c->call, out.peer < 0 ? NULL : &o,
-                                  in.peer < 0 ? NULL : &i);
+    return c->link->ops->exchange(c->link, c->lane, &c->call, out.peer < 0 ? NULL : &o, in.peer < 0 ? NULL : &i);
 }
 
 enum error collective_send(struct collective *c, int peer, char *data, int64_t elements) {
-    return collective_exchange(c, (struct leg){peer, data, elements, LAND_COPY},
-                               (struct leg){.peer = -1});
+    return collective_exchange(c, (struct leg){peer, data, elements, LAND_COPY}, (struct leg){.peer = -1});
 }
 
-enum error collective_receive(struct collective *c, int peer, char *data, int64_t elements,
-                              enum landing landing) {
-    return collective_exchange(c, (struct leg){.peer = -1},
-                               (struct leg){peer, data, elements, landing});
+enum error collective_receive(struct collective *c, int peer, char *data, int64_t elements, enum landing landing) {
+    return collective_exchange(c, (struct leg){.peer = -1}, (struct leg){peer, data, elements, landing});
 }
 
 /* ---- memory that can be read ---- */

@@ -7,19 +7,19 @@
 #include "transport/link/link.h"
 
 /*  kind            in words           */
-#define KINDS_OF_CALL(X)                                                                           \
-    X(ALL_REDUCE, "all_reduce")                                                                    \
-    X(REDUCE, "reduce")                                                                            \
-    X(BROADCAST, "broadcast")                                                                      \
-    X(REDUCE_SCATTER, "reduce_scatter")                                                            \
-    X(ALL_GATHER, "all_gather")                                                                    \
-    X(SCATTER, "scatter")                                                                          \
-    X(GATHER, "gather")                                                                            \
-    X(ALL_TO_ALL, "all_to_all")                                                                    \
-    X(SEND, "send")                                                                                \
-    X(RECV, "recv")                                                                                \
-    X(BARRIER, "barrier")                                                                          \
-    X(ALLOC, "alloc")                                                                              \
+#define KINDS_OF_CALL(X)                                                                                               \
+    X(ALL_REDUCE, "all_reduce")                                                                                        \
+    X(REDUCE, "reduce")                                                                                                \
+    X(BROADCAST, "broadcast")                                                                                          \
+    X(REDUCE_SCATTER, "reduce_scatter")                                                                                \
+    X(ALL_GATHER, "all_gather")                                                                                        \
+    X(SCATTER, "scatter")                                                                                              \
+    X(GATHER, "gather")                                                                                                \
+    X(ALL_TO_ALL, "all_to_all")                                                                                        \
+    X(SEND, "send")                                                                                                    \
+    X(RECV, "recv")                                                                                                    \
+    X(BARRIER, "barrier")                                                                                              \
+    X(ALLOC, "alloc")                                                                                                  \
     X(OPEN, "open")
 enum kind {
 #define X(name, text) KIND_##name,
@@ -87,8 +87,7 @@ struct terrain {
     size_t part_bytes;         /* of scratch for each rank */
 };
 /* reach: peers reach each other's memory. alpha, beta: the link's; gamma and the scratch are known. */
-struct terrain terrain_plan(const struct places *p, double alpha, double beta, bool reach,
-                            bool near);
+struct terrain terrain_plan(const struct places *p, double alpha, double beta, bool reach, bool near);
 
 enum { HIERARCHICAL_ONE_SLICE = 32 << 10 }; /* bytes up to which one rank of a host does it alone */
 typedef enum error (*collective_fn)(struct collective *c);
@@ -115,8 +114,7 @@ bool algo_suits(const struct algo_ops *a, enum order order, const struct places 
 /* ---- "auto", where bytes travel in pipes (choose.c) ---- */
 
 /* The cheapest of those that can add in this order; of equal ones, the first in the list. */
-const struct algo_ops *algo_cheapest(const struct terrain *t, enum order order, enum kind kind,
-                                     size_t bytes);
+const struct algo_ops *algo_cheapest(const struct terrain *t, enum order order, enum kind kind, size_t bytes);
 /* What it takes for an all_reduce of which size, and why: "halving_doubling up to 64 KB, direct
  * above: alpha 45 us, 1.2 GB/s". */
 enum { CHOICES_MAX = 240 };
@@ -154,8 +152,8 @@ struct leg {
 };
 MUST_CHECK enum error collective_exchange(struct collective *c, struct leg out, struct leg in);
 MUST_CHECK enum error collective_send(struct collective *c, int peer, char *data, int64_t elements);
-MUST_CHECK enum error collective_receive(struct collective *c, int peer, char *data,
-                                         int64_t elements, enum landing landing);
+MUST_CHECK enum error collective_receive(struct collective *c, int peer, char *data, int64_t elements,
+                                         enum landing landing);
 /* The sum of elements [lo, hi) of all at[], written there in each of the buffers to[0..n). */
 void collective_sum(const struct collective *c, int64_t lo, int64_t hi, char *const *to, int n);
 /* Nobody reads or writes another's buffer any more. */

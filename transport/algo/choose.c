@@ -9,8 +9,7 @@
 
 /* Pieces in the scratch stay in the cache, but a message of its own for each is dear where it
  * travels far. */
-struct terrain terrain_plan(const struct places *p, double alpha, double beta, bool reach,
-                            bool near) {
+struct terrain terrain_plan(const struct places *p, double alpha, double beta, bool reach, bool near) {
     enum { PIECE = 16 << 10, SCRATCH = 4 << 20 };
     static const double adding = 1.0 / 8e9; /* seconds a byte */
     size_t part = reach ? PIECE : (size_t)(SCRATCH / p->size);
@@ -26,8 +25,7 @@ struct terrain terrain_plan(const struct places *p, double alpha, double beta, b
  * in the list shall have it. */
 static const double clearly = 0.999;
 
-const struct algo_ops *algo_cheapest(const struct terrain *t, enum order order, enum kind kind,
-                                     size_t bytes) {
+const struct algo_ops *algo_cheapest(const struct terrain *t, enum order order, enum kind kind, size_t bytes) {
     int n;
     const struct algo_ops *const *list = algo_list(&n), *best = list[0];
     double least = INFINITY;
@@ -55,8 +53,7 @@ void algo_choices(const struct terrain *t, enum order order, char out[CHOICES_MA
         now = next;
         if (n >= CHOICES_MAX) return;
     }
-    n += snprintf(out + n, CHOICES_MAX - (size_t)n, "%s %s: alpha %.3g us", now->name,
-                  n ? "above" : "for all sizes", t->alpha * 1e6);
-    if (t->beta > 0 && n < CHOICES_MAX)
-        snprintf(out + n, CHOICES_MAX - (size_t)n, ", %.3g GB/s", 1e-9 / t->beta);
+    n += snprintf(out + n, CHOICES_MAX - (size_t)n, "%s %s: alpha %.3g us", now->name, n ? "above" : "for all sizes",
+                  t->alpha * 1e6);
+    if (t->beta > 0 && n < CHOICES_MAX) snprintf(out + n, CHOICES_MAX - (size_t)n, ", %.3g GB/s", 1e-9 / t->beta);
 }

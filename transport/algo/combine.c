@@ -32,42 +32,40 @@ PART_OF_A_LOOP float to_odd(double d) {
 
 /* ---- kernels ---- */
 
-#define KERNEL(type, c_type, name, expr)                                                           \
-    void combine_##type##_##name(int64_t n, void *dst, const void *left, const void *right);       \
-    VECTORISED void combine_##type##_##name(int64_t n, void *dst, const void *left,                \
-                                            const void *right) {                                   \
-        c_type *d = dst;                                                                           \
-        const c_type *a = left, *b = right;                                                        \
-        INDEPENDENT                                                                                \
-        for (int64_t i = 0; i < n; i++) d[i] = (c_type)(expr);                                     \
+#define KERNEL(type, c_type, name, expr)                                                                               \
+    void combine_##type##_##name(int64_t n, void *dst, const void *left, const void *right);                           \
+    VECTORISED void combine_##type##_##name(int64_t n, void *dst, const void *left, const void *right) {               \
+        c_type *d = dst;                                                                                               \
+        const c_type *a = left, *b = right;                                                                            \
+        INDEPENDENT                                                                                                    \
+        for (int64_t i = 0; i < n; i++) d[i] = (c_type)(expr);                                                         \
     }
-#define AVERAGE(type, c_type, expr)                                                                \
-    void average_##type(int64_t n, void *data, int ranks);                                         \
-    VECTORISED void average_##type(int64_t n, void *data, int ranks) {                             \
-        c_type *d = data;                                                                          \
-        INDEPENDENT                                                                                \
-        for (int64_t i = 0; i < n; i++) d[i] = (c_type)(expr);                                     \
+#define AVERAGE(type, c_type, expr)                                                                                    \
+    void average_##type(int64_t n, void *data, int ranks);                                                             \
+    VECTORISED void average_##type(int64_t n, void *data, int ranks) {                                                 \
+        c_type *d = data;                                                                                              \
+        INDEPENDENT                                                                                                    \
+        for (int64_t i = 0; i < n; i++) d[i] = (c_type)(expr);                                                         \
     }
 
 /* w: in which integers are added and multiplied, since unsigned numbers may wrap. */
-#define NUMBERS(type, c_type, w)                                                                   \
-    KERNEL(type, c_type, sum, (w)a[i] + (w)b[i])                                                   \
-    KERNEL(type, c_type, prod, (w)a[i] * (w)b[i])                                                  \
-    KERNEL(type, c_type, min, a[i] < b[i] ? a[i] : b[i])                                           \
-    KERNEL(type, c_type, max, a[i] > b[i] ? a[i] : b[i])                                           \
+#define NUMBERS(type, c_type, w)                                                                                       \
+    KERNEL(type, c_type, sum, (w)a[i] + (w)b[i])                                                                       \
+    KERNEL(type, c_type, prod, (w)a[i] * (w)b[i])                                                                      \
+    KERNEL(type, c_type, min, a[i] < b[i] ? a[i] : b[i])                                                               \
+    KERNEL(type, c_type, max, a[i] > b[i] ? a[i] : b[i])                                                               \
     AVERAGE(type, c_type, d[i] / (c_type)ranks)
-#define INTEGERS(type, c_type, w)                                                                  \
-    NUMBERS(type, c_type, w)                                                                       \
-    KERNEL(type, c_type, and, a[i] & b[i])                                                         \
-    KERNEL(type, c_type, or, a[i] | b[i])                                                          \
+#define INTEGERS(type, c_type, w)                                                                                      \
+    NUMBERS(type, c_type, w)                                                                                           \
+    KERNEL(type, c_type, and, a[i] & b[i])                                                                             \
+    KERNEL(type, c_type, or, a[i] | b[i])                                                                              \
     KERNEL(type, c_type, xor, a[i] ^ b[i])
 /* Products and quotients are made in w and rounded to f32 by 'once'. */
-#define NARROW(type, w, once)                                                                      \
-    KERNEL(type, uint16_t, sum, narrow_##type(widen_##type(a[i]) + widen_##type(b[i])))            \
-    KERNEL(type, uint16_t, prod,                                                                   \
-           narrow_##type(once((w)widen_##type(a[i]) * (w)widen_##type(b[i]))))                     \
-    KERNEL(type, uint16_t, min, widen_##type(a[i]) < widen_##type(b[i]) ? a[i] : b[i])             \
-    KERNEL(type, uint16_t, max, widen_##type(a[i]) > widen_##type(b[i]) ? a[i] : b[i])             \
+#define NARROW(type, w, once)                                                                                          \
+    KERNEL(type, uint16_t, sum, narrow_##type(widen_##type(a[i]) + widen_##type(b[i])))                                \
+    KERNEL(type, uint16_t, prod, narrow_##type(once((w)widen_##type(a[i]) * (w)widen_##type(b[i]))))                   \
+    KERNEL(type, uint16_t, min, widen_##type(a[i]) < widen_##type(b[i]) ? a[i] : b[i])                                 \
+    KERNEL(type, uint16_t, max, widen_##type(a[i]) > widen_##type(b[i]) ? a[i] : b[i])                                 \
     AVERAGE(type, uint16_t, narrow_##type(once((w)widen_##type(d[i]) / (w)ranks)))
 
 NUMBERS(f32, float, float)
@@ -79,23 +77,19 @@ INTEGERS(i64, int64_t, uint64_t)
 INTEGERS(u8, uint8_t, uint32_t)
 
 typedef void (*kernel)(int64_t n, void *dst, const void *a, const void *b);
-#define FLOAT_ROW(type)                                                                            \
-    [REDOP_SUM] = combine_##type##_sum, [REDOP_PROD] = combine_##type##_prod,                      \
-    [REDOP_MIN] = combine_##type##_min, [REDOP_MAX] = combine_##type##_max,                        \
-    [REDOP_AVERAGE] = combine_##type##_sum
-#define INTEGER_ROW(type)                                                                          \
-    FLOAT_ROW(type), [REDOP_AND] = combine_##type##_and, [REDOP_OR] = combine_##type##_or,         \
+#define FLOAT_ROW(type)                                                                                                \
+    [REDOP_SUM] = combine_##type##_sum, [REDOP_PROD] = combine_##type##_prod, [REDOP_MIN] = combine_##type##_min,      \
+    [REDOP_MAX] = combine_##type##_max, [REDOP_AVERAGE] = combine_##type##_sum
+#define INTEGER_ROW(type)                                                                                              \
+    FLOAT_ROW(type), [REDOP_AND] = combine_##type##_and, [REDOP_OR] = combine_##type##_or,                             \
                      [REDOP_XOR] = combine_##type##_xor
 static const struct {
     kernel combine[REDOPS]; /* NULL: the operation is not for this type */
     void (*average)(int64_t n, void *data, int ranks);
 } types[DTYPES] = {
-    [DTYPE_F32] = {{FLOAT_ROW(f32)}, average_f32},
-    [DTYPE_F64] = {{FLOAT_ROW(f64)}, average_f64},
-    [DTYPE_F16] = {{FLOAT_ROW(f16)}, average_f16},
-    [DTYPE_BF16] = {{FLOAT_ROW(bf16)}, average_bf16},
-    [DTYPE_I32] = {{INTEGER_ROW(i32)}, average_i32},
-    [DTYPE_I64] = {{INTEGER_ROW(i64)}, average_i64},
+    [DTYPE_F32] = {{FLOAT_ROW(f32)}, average_f32},   [DTYPE_F64] = {{FLOAT_ROW(f64)}, average_f64},
+    [DTYPE_F16] = {{FLOAT_ROW(f16)}, average_f16},   [DTYPE_BF16] = {{FLOAT_ROW(bf16)}, average_bf16},
+    [DTYPE_I32] = {{INTEGER_ROW(i32)}, average_i32}, [DTYPE_I64] = {{INTEGER_ROW(i64)}, average_i64},
     [DTYPE_U8] = {{INTEGER_ROW(u8)}, average_u8},
 };
 

@@ -61,8 +61,7 @@ static enum error direct_reduce(struct collective *c) {
     int64_t own = collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);
     int64_t others = c->hi - c->lo - own;
     bool root = c->rank == c->root, giver = gives(c, c->rank);
-    collective_count(c, (giver ? others : 0) + (root ? 0 : own),
-                     (c->sum.ranks - giver) * own + (root ? others : 0));
+    collective_count(c, (giver ? others : 0) + (root ? 0 : own), (c->sum.ranks - giver) * own + (root ? others : 0));
     return sum_slice(c, (char *const *)&c->at[c->root], 1);
 }
 
@@ -77,7 +76,5 @@ const struct algo_ops algo_direct = {
     .orders = {[ORDER_TREE] = true, [ORDER_RING] = true},
     .small_at_once = true,
     .run = {[KIND_ALL_REDUCE] = direct_all_reduce, [KIND_REDUCE] = direct_reduce},
-    .cost = {[KIND_ALL_REDUCE] = cost,
-             [KIND_REDUCE] = plain_reduce_cost,
-             [KIND_BROADCAST] = plain_broadcast_cost},
+    .cost = {[KIND_ALL_REDUCE] = cost, [KIND_REDUCE] = plain_reduce_cost, [KIND_BROADCAST] = plain_broadcast_cost},
 };

@@ -29,11 +29,9 @@ static struct leg span_leg(const struct collective *c, int peer, struct span s, 
     return (struct leg){peer, element(c, c->buf, s.lo), s.hi - s.lo, how};
 }
 
-static enum error go_on(struct collective *c, const struct band *band, int first, int m,
-                        struct span s);
+static enum error go_on(struct collective *c, const struct band *band, int first, int m, struct span s);
 
-static enum error halve(struct collective *c, const struct band *band, int first, int m,
-                        struct span s) {
+static enum error halve(struct collective *c, const struct band *band, int first, int m, struct span s) {
     int64_t line = ALIGNMENT / (int64_t)dtype_size(c->sum.type);
     int64_t half = (s.hi - s.lo) / 2, middle = s.lo + (half + line - 1) / line * line;
     if (middle > s.hi) middle = s.hi;
@@ -45,12 +43,10 @@ static enum error halve(struct collective *c, const struct band *band, int first
     TRY(collective_exchange(c, span_leg(c, peer, theirs, LAND_COPY),
                             span_leg(c, peer, mine, low ? LAND_RIGHT : LAND_LEFT)));
     TRY(go_on(c, band, low ? first : first + h, h, mine));
-    return collective_exchange(c, span_leg(c, peer, mine, LAND_COPY),
-                               span_leg(c, peer, theirs, LAND_COPY));
+    return collective_exchange(c, span_leg(c, peer, mine, LAND_COPY), span_leg(c, peer, theirs, LAND_COPY));
 }
 
-static enum error take_in(struct collective *c, const struct band *band, int first, int m,
-                          struct span s) {
+static enum error take_in(struct collective *c, const struct band *band, int first, int m, struct span s) {
     int h = (m + 1) / 2, place = band->me - first;
     struct leg none = {.peer = -1};
     if (place >= h) {
@@ -66,15 +62,13 @@ static enum error take_in(struct collective *c, const struct band *band, int fir
 }
 
 /* All-reduce of a segment among the m of the band from the first on. */
-static enum error go_on(struct collective *c, const struct band *band, int first, int m,
-                        struct span s) {
+static enum error go_on(struct collective *c, const struct band *band, int first, int m, struct span s) {
     if (m > 1) return (m % 2 ? take_in : halve)(c, band, first, m, s);
     sum_complete(&c->sum, s.hi - s.lo, element(c, c->buf, s.lo));
     return ERR_NONE;
 }
 
-enum error halving_all_reduce(struct collective *c, const struct band *band, int64_t lo,
-                              int64_t hi) {
+enum error halving_all_reduce(struct collective *c, const struct band *band, int64_t lo, int64_t hi) {
     return go_on(c, band, 0, band->n, (struct span){lo, hi});
 }
 

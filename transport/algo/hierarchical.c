@@ -32,9 +32,7 @@ struct hosts {
 static int64_t slice_cut(const struct collective *c, int l) {
     int64_t n = c->sum.count, line = ALIGNMENT / (int64_t)dtype_size(c->sum.type);
     if (l == 0 || l == c->places->locals) return l ? n : 0;
-    return bytes_of(c, n) <= HIERARCHICAL_ONE_SLICE
-               ? n
-               : order_chunk(n, c->places->locals, l) / line * line;
+    return bytes_of(c, n) <= HIERARCHICAL_ONE_SLICE ? n : order_chunk(n, c->places->locals, l) / line * line;
 }
 
 static struct hosts hosts_of(const struct collective *c) {
@@ -76,8 +74,7 @@ static enum error near_share(struct collective *c, const struct hosts *h) {
     const struct link_ops *ops = c->link->ops;
     const char *sum = element(c, c->buf, h->lo);
     for (int l = 0; l < h->near.n; l++)
-        if (l != h->near.me)
-            memcpy(element(c, c->at[h->near.rank[l]], h->lo), sum, bytes_of(c, h->hi - h->lo));
+        if (l != h->near.me) memcpy(element(c, c->at[h->near.rank[l]], h->lo), sum, bytes_of(c, h->hi - h->lo));
     return (ops->sync_near ? ops->sync_near : ops->sync)(c->link, c->lane);
 }
 
@@ -121,8 +118,7 @@ static double cost(const struct terrain *t, double bytes) {
     int locals = t->places->locals, others = locals - 1;
     if (t->places->hosts == 1) return INFINITY; /* direct by another name */
     double slice = bytes <= HIERARCHICAL_ONE_SLICE ? bytes : bytes / locals;
-    double near = t->near ? 2 * others * slice * t->gamma
-                          : others * (2 * t->alpha + slice * (2 * t->beta + t->gamma));
+    double near = t->near ? 2 * others * slice * t->gamma : others * (2 * t->alpha + slice * (2 * t->beta + t->gamma));
     return near + halving_cost(t, t->places->hosts, slice);
 }
 

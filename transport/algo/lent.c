@@ -57,8 +57,7 @@ static void copy(const struct collective *c, char *to, const char *from, int64_t
     if (hi > lo) memcpy(element(c, to, lo), element(c, from, lo), bytes_of(c, hi - lo));
 }
 
-static void copy_shown(const struct collective *c, const struct shown *s, char *to,
-                       const char *from) {
+static void copy_shown(const struct collective *c, const struct shown *s, char *to, const char *from) {
     copy(c, to, from, s->lo, s->hole_lo);
     copy(c, to, from, s->hole_hi, s->hi);
 }
@@ -108,8 +107,7 @@ static bool find_borrowers(struct collective *c, struct windows *w) {
 
 enum error collective_lent(struct collective *c, collective_fn own, collective_fn plain) {
     const struct link_ops *ops = c->link->ops;
-    struct windows w = {.step = (int64_t)(c->link->lent_bytes / dtype_size(c->sum.type)),
-                        .slices = own != NULL};
+    struct windows w = {.step = (int64_t)(c->link->lent_bytes / dtype_size(c->sum.type)), .slices = own != NULL};
     int64_t count = c->sum.count;
     void *mine;
     TRY(ops->lend(c->link, c->lane, c->buf, &mine));

@@ -44,8 +44,8 @@ static void fold_ring(struct fold *f, int ranks, int first, char *dst) {
 }
 
 /* f->n elements in chunk 'chunk', 'at' bytes into all buffers. */
-static void sum_block(const struct sum *s, struct fold *f, size_t at, int chunk,
-                      const char *const *in, char *const *out, int outs) {
+static void sum_block(const struct sum *s, struct fold *f, size_t at, int chunk, const char *const *in,
+                      char *const *out, int outs) {
     size_t bytes = (size_t)f->n * dtype_size(s->type);
     for (int r = 0; r < s->ranks; r++) f->cur[r] = in[r] + at;
     if (s->ranks == 1)
@@ -64,8 +64,7 @@ static int chunk_of(const struct sum *s, int64_t element) {
     return c;
 }
 
-void order_sum(const struct sum *s, int64_t lo, int64_t hi, const char *const *in, char *const *out,
-               int outs) {
+void order_sum(const struct sum *s, int64_t lo, int64_t hi, const char *const *in, char *const *out, int outs) {
     _Alignas(ALIGNMENT) char part[RANKS_MAX / 2][BLOCK];
     struct fold f = {.type = s->type, .op = s->op, .part = part};
     size_t size = dtype_size(s->type), at = 0;

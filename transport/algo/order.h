@@ -27,8 +27,7 @@ struct sum {
 };
 /* Combines elements [lo, hi). in[r] and out[i] point at element lo of rank r's buffer, of the i-th
  * result; a result may be one of the inputs. outs >= 1. */
-void order_sum(const struct sum *s, int64_t lo, int64_t hi, const char *const *in, char *const *out,
-               int outs);
+void order_sum(const struct sum *s, int64_t lo, int64_t hi, const char *const *in, char *const *out, int outs);
 
 /* dst[i] = a[i] op b[i]; dst may be a or b. AVERAGE: adds. */
 void combine(enum dtype t, enum redop op, int64_t n, void *dst, const void *a, const void *b);

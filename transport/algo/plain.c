@@ -117,8 +117,7 @@ static enum error pipe_reduce(struct collective *c) {
             continue;
         }
         for (int i = 0; i < band.n; i++)
-            if (i != band.me)
-                TRY(collective_receive(c, band.rank[i], scratch_of(c, i), hi - lo, LAND_COPY));
+            if (i != band.me) TRY(collective_receive(c, band.rank[i], scratch_of(c, i), hi - lo, LAND_COPY));
         scratch_sum(c, &band, lo, hi);
     }
     return ERR_NONE;
@@ -133,8 +132,7 @@ static enum error pipe_broadcast(struct collective *c) {
             TRY(collective_receive(c, c->root, data, some, LAND_COPY));
             continue;
         }
-        for (int i = 1; i < c->size; i++)
-            TRY(collective_send(c, (c->root + i) % c->size, data, some));
+        for (int i = 1; i < c->size; i++) TRY(collective_send(c, (c->root + i) % c->size, data, some));
     }
     return ERR_NONE;
 }
@@ -152,8 +150,7 @@ static int member_back(const struct band *band, int i) {
 static struct leg part_leg(const struct collective *c, int r, int64_t from) {
     int64_t left = part_size(c, r) - from;
     if (left <= 0) return (struct leg){r, c->buf, 0, LAND_COPY};
-    return (struct leg){r, element(c, c->buf, c->part[r] + from), least(left, piece_of(c)),
-                        LAND_COPY};
+    return (struct leg){r, element(c, c->buf, c->part[r] + from), least(left, piece_of(c)), LAND_COPY};
 }
 
 enum error band_reduce_scatter(struct collective *c, const struct band *band) {
@@ -218,8 +215,7 @@ static enum error pipe_gather(struct collective *c) {
 static enum error plain_all_to_all(struct collective *c) {
     const int64_t *to = c->send_part, *from = c->part;
     const char *own = element(c, c->send, to[c->rank]);
-    if (part_size(c, c->rank))
-        memcpy(element(c, c->buf, from[c->rank]), own, bytes_of(c, part_size(c, c->rank)));
+    if (part_size(c, c->rank)) memcpy(element(c, c->buf, from[c->rank]), own, bytes_of(c, part_size(c, c->rank)));
     for (int i = 1; i < c->size; i++) {
         int r = (c->rank + i) % c->size, by = (c->rank - i + c->size) % c->size;
         struct leg out = {r, element(c, c->send, to[r]), to[r + 1] - to[r], LAND_COPY};
@@ -230,9 +226,9 @@ static enum error plain_all_to_all(struct collective *c) {
 
 /* ---- both ---- */
 
-#define EITHER_WAY(name)                                                                           \
-    static enum error plain_##name(struct collective *c) {                                         \
-        return c->in_place || c->staged ? read_##name(c) : pipe_##name(c);                         \
+#define EITHER_WAY(name)                                                                                               \
+    static enum error plain_##name(struct collective *c) {                                                             \
+        return c->in_place || c->staged ? read_##name(c) : pipe_##name(c);                                             \
     }
 EITHER_WAY(reduce)
 EITHER_WAY(broadcast)

@@ -29,13 +29,11 @@ static struct leg chunk_leg(const struct collective *c, int peer, int chunk, enu
 static enum error ring_all_reduce(struct collective *c) {
     int r = c->rank;
     for (int s = 0; s < c->size - 1; s++)
-        TRY(collective_exchange(c, chunk_leg(c, r + 1, r - s, LAND_COPY),
-                                chunk_leg(c, r - 1, r - s - 1, LAND_LEFT)));
+        TRY(collective_exchange(c, chunk_leg(c, r + 1, r - s, LAND_COPY), chunk_leg(c, r - 1, r - s - 1, LAND_LEFT)));
     struct leg done = chunk_leg(c, r, r + 1, LAND_COPY);
     sum_complete(&c->sum, done.elements, done.data);
     for (int s = 0; s < c->size - 1; s++)
-        TRY(collective_exchange(c, chunk_leg(c, r + 1, r + 1 - s, LAND_COPY),
-                                chunk_leg(c, r - 1, r - s, LAND_COPY)));
+        TRY(collective_exchange(c, chunk_leg(c, r + 1, r + 1 - s, LAND_COPY), chunk_leg(c, r - 1, r - s, LAND_COPY)));
     return ERR_NONE;
 }
 

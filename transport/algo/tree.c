@@ -18,8 +18,7 @@
 #include <string.h>
 
 /* The first m of the band sum what they hold in data; the sum is at the first of all. */
-static enum error climb(struct collective *c, const struct band *band, int m, char *data,
-                        int64_t n) {
+static enum error climb(struct collective *c, const struct band *band, int m, char *data, int64_t n) {
     int h = (m + 1) / 2, me = band->me;
     if (m == 1) return ERR_NONE;
     if (me >= h) return collective_send(c, band->rank[me - h], data, n);
@@ -50,8 +49,7 @@ static enum error tree_broadcast(struct collective *c) {
 }
 
 /* n elements from data on: up the tree, and from its top to the root. */
-static enum error reduce_piece(struct collective *c, const struct band *band, char *data,
-                               int64_t n) {
+static enum error reduce_piece(struct collective *c, const struct band *band, char *data, int64_t n) {
     char *sum = c->scratch;
     int top = band->rank[0];
     if (band->me >= 0) {
@@ -102,10 +100,6 @@ const struct algo_ops algo_tree = {
     .name = "tree",
     .why = "2 log2 N steps of whole buffers, up and down a binomial tree",
     .orders = {[ORDER_TREE] = true},
-    .run = {[KIND_ALL_REDUCE] = tree_all_reduce,
-            [KIND_REDUCE] = tree_reduce,
-            [KIND_BROADCAST] = tree_broadcast},
-    .cost = {[KIND_ALL_REDUCE] = all_reduce_cost,
-             [KIND_REDUCE] = reduce_cost,
-             [KIND_BROADCAST] = broadcast_cost},
+    .run = {[KIND_ALL_REDUCE] = tree_all_reduce, [KIND_REDUCE] = tree_reduce, [KIND_BROADCAST] = tree_broadcast},
+    .cost = {[KIND_ALL_REDUCE] = all_reduce_cost, [KIND_REDUCE] = reduce_cost, [KIND_BROADCAST] = broadcast_cost},
 };

@@ -74,8 +74,7 @@ static enum error refuse(const struct group *g, int kind, int rank, const char *
                     "rank %d cannot use comm.backend %s: %s\ncomm.backend: host needs "
                     "nothing of the kind",
                     rank, kinds[kind]->name, why);
-    return FAIL(ERR_DEVICE, "rank %d cannot use comm.backend %s; its own message says why", rank,
-                kinds[kind]->name);
+    return FAIL(ERR_DEVICE, "rank %d cannot use comm.backend %s; its own message says why", rank, kinds[kind]->name);
 }
 
 /* Everybody comes to the same choice, from what all have told. */
@@ -95,10 +94,8 @@ static enum error choose(struct group *g, int *out) {
     bool expected = emulation_on(&g->params.emulate) || !all_have_accelerators(g, able);
     snprintf(g->carried, sizeof g->carried, "rank %d has no %s%s%.120s", lacks, kinds[wanted]->name,
              lacks == g->rank ? ": " : "", lacks == g->rank ? why : "");
-    if (emulation_on(&g->params.emulate))
-        snprintf(g->carried, sizeof g->carried, "emulated links are the host's");
-    if (!expected && g->rank == 0)
-        log_warn("gradients pass through the host's memory: %s", g->carried);
+    if (emulation_on(&g->params.emulate)) snprintf(g->carried, sizeof g->carried, "emulated links are the host's");
+    if (!expected && g->rank == 0) log_warn("gradients pass through the host's memory: %s", g->carried);
     return ERR_NONE;
 }
 
@@ -195,8 +192,7 @@ enum error carrier_run(struct carrier *cr, struct collective *c) {
     if (!err) err = cr->ops->run(cr, c, l);
     if (!err && l == LANE_EXCHANGE) err = carrier_wait(cr, c, l);
     if (!err) return ERR_NONE;
-    if (!g->link->ops->failure(g->link))
-        err = group_fail(g, err, "rank %d: %s", g->rank, error_message());
+    if (!g->link->ops->failure(g->link)) err = group_fail(g, err, "rank %d: %s", g->rank, error_message());
     if (g->carrier->ops->abandon) g->carrier->ops->abandon(g->carrier);
     return err;
 }
@@ -218,8 +214,7 @@ enum error carrier_create(struct group *g, size_t bytes, struct carrier **out) {
     void *memory;
     TRY(memory_alloc(bytes, &memory));
     struct carrier *cr = *out = memory;
-    *cr = (struct carrier){
-        .group = g, .device = g->params.device, .runtime = device_runtime(g->params.device)};
+    *cr = (struct carrier){.group = g, .device = g->params.device, .runtime = device_runtime(g->params.device)};
     for (int l = 0; l < DEVICE_LANES; l++) TRY(cr->runtime->mark_create(cr->device, &cr->end[l]));
     return ERR_NONE;
 }
@@ -267,11 +262,9 @@ static enum error look_around(struct carrier *cr, const struct collective *c, st
     if (waited < timeout / 6) return ERR_NONE;
     call_describe(g, c->lane, doing);
     if (waited >= timeout)
-        return group_fail(g, ERR_TIMEOUT,
-                          "rank %d: %s has not ended on its device within %g s, by carrier %s",
-                          g->rank, doing, timeout, cr->ops->name);
-    if (!p->warned)
-        log_warn("rank %d: %s has not ended on its device for %.3g s", g->rank, doing, waited);
+        return group_fail(g, ERR_TIMEOUT, "rank %d: %s has not ended on its device within %g s, by carrier %s", g->rank,
+                          doing, timeout, cr->ops->name);
+    if (!p->warned) log_warn("rank %d: %s has not ended on its device for %.3g s", g->rank, doing, waited);
     p->warned = true;
     return ERR_NONE;
 }
@@ -299,8 +292,7 @@ enum error carrier_wait(struct carrier *cr, const struct collective *c, enum dev
         TRY(look_around(cr, c, &p));
         pause_for(&p, link->patient[c->lane]);
     }
-    return cr->runtime->wait(cr->device,
-                             l); /* has been reached: what the device has to complain of */
+    return cr->runtime->wait(cr->device, l); /* has been reached: what the device has to complain of */
 }
 
 /* ---- what is counted ---- */
@@ -351,18 +343,17 @@ enum error slots_reserve(struct carrier *cr, enum device_lane l, struct slots *s
 }
 
 /* One chunk of ORDER_RING: who stands at its number gives the first term. */
-static enum error sum_chunk(struct carrier *cr, enum device_lane l, const struct sum *s, int chunk,
-                            int64_t skip, int64_t n, const float *const *in, float *to) {
+static enum error sum_chunk(struct carrier *cr, enum device_lane l, const struct sum *s, int chunk, int64_t skip,
+                            int64_t n, const float *const *in, float *to) {
     const float *terms[RANKS_MAX];
     for (int i = 0; i < s->ranks; i++) terms[i] = in[(chunk + i) % s->ranks] + skip;
     return cr->runtime->sum(cr->device, l, to + skip, terms, s->ranks, SUM_LINEAR, n);
 }
 
-enum error carrier_sum(struct carrier *cr, enum device_lane l, const struct sum *s, int64_t lo,
-                       int64_t hi, const float *const *in, float *to) {
+enum error carrier_sum(struct carrier *cr, enum device_lane l, const struct sum *s, int64_t lo, int64_t hi,
+                       const float *const *in, float *to) {
     if (hi <= lo) return ERR_NONE;
-    if (s->order == ORDER_TREE)
-        return cr->runtime->sum(cr->device, l, to, in, s->ranks, SUM_TREE, hi - lo);
+    if (s->order == ORDER_TREE) return cr->runtime->sum(cr->device, l, to, in, s->ranks, SUM_TREE, hi - lo);
     for (int k = 0; k < s->ranks; k++) {
         int64_t begin = order_chunk(s->count, s->ranks, k);
         int64_t end = order_chunk(s->count, s->ranks, k + 1);

@@ -67,8 +67,7 @@ void carrier_free(struct carrier *cr);
 MUST_CHECK enum error carrier_meet(struct carrier *cr, struct collective *c);
 /* Until the device has done what was asked of the lane: with the group's deadline, which begins when
  * the call's buffer was ready. Until then the device has its own. */
-MUST_CHECK enum error carrier_wait(struct carrier *cr, const struct collective *c,
-                                   enum device_lane l);
+MUST_CHECK enum error carrier_wait(struct carrier *cr, const struct collective *c, enum device_lane l);
 /* Counts what an ideal exchange of this kind moves. */
 void carrier_count(struct collective *c);
 /* What the ranks know each by itself, n numbers each, brought together at all[rank * n]. */
@@ -81,9 +80,8 @@ struct slots {
     size_t bytes;
 };
 enum { SLOT_PIECE = 16 << 20 }; /* bytes of each rank's at once, at most */
-MUST_CHECK enum error slots_reserve(struct carrier *cr, enum device_lane l, struct slots *s,
-                                    size_t bytes);
+MUST_CHECK enum error slots_reserve(struct carrier *cr, enum device_lane l, struct slots *s, size_t bytes);
 /* to = the sum of elements [lo, hi) in the order of s, on the lane: f32, REDOP_SUM. in[i] and to
  * point at element lo; in[i] is of who stands at place i of those that give. */
-MUST_CHECK enum error carrier_sum(struct carrier *cr, enum device_lane l, const struct sum *s,
-                                  int64_t lo, int64_t hi, const float *const *in, float *to);
+MUST_CHECK enum error carrier_sum(struct carrier *cr, enum device_lane l, const struct sum *s, int64_t lo, int64_t hi,
+                                  const float *const *in, float *to);

@@ -72,8 +72,8 @@ static enum error settle(struct nccl_carrier *n, const char *what, double timeou
     return rc ? nccl_failed(rc, what) : ERR_NONE;
 }
 
-enum error nccl_issue(struct nccl_carrier *n, const struct collective *c, enum device_lane l,
-                      const char *what, nccl_fn fn, const void *detail) {
+enum error nccl_issue(struct nccl_carrier *n, const struct collective *c, enum device_lane l, const char *what,
+                      nccl_fn fn, const void *detail) {
     struct link *link = n->carrier.group->link;
     cudaStream_t stream = n->carrier.runtime->stream(n->carrier.device, l);
     pthread_mutex_lock(&n->mutex);
@@ -94,18 +94,16 @@ enum error nccl_issue(struct nccl_carrier *n, const struct collective *c, enum d
  * they say so, and then for socket's ends: right, and slow. What the user has set stays. */
 static void separate(const struct group *g) {
     static const char *const pairs[][2] = {
-        {"NCCL_NET", "Socket"},    {"NCCL_IB_DISABLE", "1"},  {"NCCL_SOCKET_IFNAME", "lo"},
-        {"NCCL_P2P_DISABLE", "1"}, {"NCCL_SHM_DISABLE", "1"}, {"NCCL_MNNVL_ENABLE", "0"},
-        {"NCCL_NVLS_ENABLE", "0"}, {"NCCL_ALGO", "Ring"},     {"NCCL_PROTO", "Simple"},
-        {"NCCL_MAX_CTAS", "1"},    {"NCCL_RAS_ENABLE", "0"},
+        {"NCCL_NET", "Socket"},    {"NCCL_IB_DISABLE", "1"},   {"NCCL_SOCKET_IFNAME", "lo"}, {"NCCL_P2P_DISABLE", "1"},
+        {"NCCL_SHM_DISABLE", "1"}, {"NCCL_MNNVL_ENABLE", "0"}, {"NCCL_NVLS_ENABLE", "0"},    {"NCCL_ALGO", "Ring"},
+        {"NCCL_PROTO", "Simple"},  {"NCCL_MAX_CTAS", "1"},     {"NCCL_RAS_ENABLE", "0"},
     };
     bool hosts = g->params.roster && g->params.roster->hosts > 1;
     char id[32];
     snprintf(id, sizeof id, "engine-rank-%d", g->rank);
     setenv("NCCL_HOSTID", id, 0);
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
-        if (!hosts || strcmp(pairs[i][0], "NCCL_SOCKET_IFNAME") != 0)
-            setenv(pairs[i][0], pairs[i][1], 0);
+        if (!hosts || strcmp(pairs[i][0], "NCCL_SOCKET_IFNAME") != 0) setenv(pairs[i][0], pairs[i][1], 0);
 }
 
 /* What NCCL is to keep to, unless the user has set it. A sum in the switches of NVLink (NVLS) adds in an order of its
@@ -150,10 +148,8 @@ static enum error find_shared(struct group *g, bool *shared) {
 
 static enum error nccl_suits(const struct group *g) {
     if (!device_runtime(g->params.device)->apart) return FAIL(ERR_DEVICE, "it has no accelerator");
-    if (strcmp(g->params.device->ops->name, "cuda") != 0)
-        return FAIL(ERR_DEVICE, "its device is not a GPU of NVIDIA");
-    if (!strcmp(g->params.link, "thread"))
-        return FAIL(ERR_DEVICE, "ranks are threads of one process, not processes");
+    if (strcmp(g->params.device->ops->name, "cuda") != 0) return FAIL(ERR_DEVICE, "its device is not a GPU of NVIDIA");
+    if (!strcmp(g->params.link, "thread")) return FAIL(ERR_DEVICE, "ranks are threads of one process, not processes");
     if (emulation_on(&g->params.emulate)) return FAIL(ERR_DEVICE, "emulated links are the host's");
     return nccl_load();
 }
@@ -193,10 +189,8 @@ static enum error nccl_open(struct group *g, struct carrier **out, char *why) {
     const char *more = settle_environment(g);
     TRY(join(n));
     nccl_version(version, NULL, 0);
-    snprintf(why, 256, "%s%s%s%s", version,
-             n->bitwise ? ", which only moves: sums are the engine's" : "",
-             shared ? "; ranks share a GPU, so through sockets (NCCL_HOSTID): right, but slow" : "",
-             more);
+    snprintf(why, 256, "%s%s%s%s", version, n->bitwise ? ", which only moves: sums are the engine's" : "",
+             shared ? "; ranks share a GPU, so through sockets (NCCL_HOSTID): right, but slow" : "", more);
     return ERR_NONE;
 }
 
@@ -208,9 +202,7 @@ static void nccl_abandon(struct carrier *cr) {
     n->comm = NULL;
     pthread_mutex_unlock(&n->mutex);
     if (!comm || given_up() || nccl_abort(comm)) return;
-    give_up(FAIL(ERR_TIMEOUT, "rank %d: ncclCommAbort does not end: %s", cr->group->rank,
-                 error_message()),
-            TO_TELL);
+    give_up(FAIL(ERR_TIMEOUT, "rank %d: ncclCommAbort does not end: %s", cr->group->rank, error_message()), TO_TELL);
 }
 
 /* In peace all ranks come here together; a rank that does not is not waited for long. */

@@ -24,8 +24,7 @@ struct asked {
 };
 
 static enum error failed(const struct asked *a, ncclResult_t rc) {
-    return FAIL(ERR_DEVICE, "%s: %s\nset NCCL_DEBUG=INFO to see why", a->what,
-                nccl.GetErrorString(rc));
+    return FAIL(ERR_DEVICE, "%s: %s\nset NCCL_DEBUG=INFO to see why", a->what, nccl.GetErrorString(rc));
 }
 
 /* Once more, a moment later; an error of the communicator's is found here. */
@@ -33,9 +32,8 @@ static enum error linger(const struct asked *a, ncclResult_t *state) {
     enum { SECONDS = 30 };
     const struct timespec nap = {.tv_nsec = 1000000};
     if (clock_seconds(clock_ns() - a->since) > SECONDS)
-        return FAIL(ERR_TIMEOUT,
-                    "%s has not ended within %d s\nset NCCL_DEBUG=INFO to see what it waits for",
-                    a->what, SECONDS);
+        return FAIL(ERR_TIMEOUT, "%s has not ended within %d s\nset NCCL_DEBUG=INFO to see what it waits for", a->what,
+                    SECONDS);
     nanosleep(&nap, NULL);
     ncclResult_t rc = nccl.CommGetAsyncError(a->comm, state);
     if (rc == ncclSuccess && (*state == ncclSuccess || *state == ncclInProgress)) return ERR_NONE;
@@ -95,8 +93,7 @@ enum error nccl_probe(struct device *dev) {
 }
 #else
 void nccl_software(struct device_software *out) {
-    *out =
-        (struct device_software){.name = "NCCL", .missing = "this program was built without NCCL"};
+    *out = (struct device_software){.name = "NCCL", .missing = "this program was built without NCCL"};
 }
 
 enum error nccl_probe(struct device *dev) {

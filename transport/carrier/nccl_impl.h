@@ -15,11 +15,10 @@ struct nccl_carrier {
 };
 /* Gives one call to NCCL: 'fn' under the mutex, and then until NCCL has taken it. what: its name, for
  * messages. */
-typedef ncclResult_t (*nccl_fn)(struct nccl_carrier *n, const struct collective *c,
-                                cudaStream_t stream, const void *detail);
-MUST_CHECK enum error nccl_issue(struct nccl_carrier *n, const struct collective *c,
-                                 enum device_lane l, const char *what, nccl_fn fn,
-                                 const void *detail);
+typedef ncclResult_t (*nccl_fn)(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
+                                const void *detail);
+MUST_CHECK enum error nccl_issue(struct nccl_carrier *n, const struct collective *c, enum device_lane l,
+                                 const char *what, nccl_fn fn, const void *detail);
 /* nccl_moves.c: what each kind is made of. */
 bool nccl_takes(const struct carrier *cr, const struct collective *c);
 MUST_CHECK enum error nccl_move(struct nccl_carrier *n, struct collective *c, enum device_lane l);

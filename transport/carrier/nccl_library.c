@@ -21,15 +21,9 @@ static size_t version(void) {
 static const struct library_symbol symbols[] = {NCCL_FUNCTIONS(X)};
 #undef X
 /* 2.18 is the first that can be told not to block. */
-static const struct library library = {"libnccl.so.2",
-                                       "NCCL 2",
-                                       "nvidia-nccl-cu13",
-                                       symbols,
-                                       sizeof symbols / sizeof *symbols,
-                                       &nccl,
-                                       version,
-                                       21800,
-                                       30000};
+static const struct library library = {
+    "libnccl.so.2", "NCCL 2", "nvidia-nccl-cu13", symbols, sizeof symbols / sizeof *symbols, &nccl, version,
+    21800,          30000};
 
 /* A thread of its own calls it. Whoever is last, the thread or who waits for it, frees this. */
 struct abort {
@@ -57,8 +51,7 @@ bool nccl_abort(ncclComm_t comm) {
         return false;
     }
     pthread_detach(thread);
-    for (int i = 0; i < NAPS && !atomic_load(&a->over); i++)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    for (int i = 0; i < NAPS && !atomic_load(&a->over); i++) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     bool over = atomic_exchange(&a->over, true);
     if (over) free(a);
     return over;
@@ -68,8 +61,7 @@ void nccl_version(char out[32], char *where, size_t n) {
     size_t v = version();
     Dl_info from;
     snprintf(out, 32, "%zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
-    if (where && dladdr(*(void **)&nccl.GetVersion, &from) && from.dli_fname)
-        snprintf(where, n, "%s", from.dli_fname);
+    if (where && dladdr(*(void **)&nccl.GetVersion, &from) && from.dli_fname) snprintf(where, n, "%s", from.dli_fname);
 }
 
 enum error nccl_load(void) {

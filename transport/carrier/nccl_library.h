@@ -5,24 +5,24 @@
 
 #include <nccl.h>
 
-#define NCCL_FUNCTIONS(X)                                                                          \
-    X(GetVersion)                                                                                  \
-    X(GetUniqueId)                                                                                 \
-    X(CommInitRankConfig)                                                                          \
-    X(CommGetAsyncError)                                                                           \
-    X(CommFinalize)                                                                                \
-    X(CommDestroy)                                                                                 \
-    X(CommAbort)                                                                                   \
-    X(GetErrorString)                                                                              \
-    X(GetLastError)                                                                                \
-    X(GroupStart)                                                                                  \
-    X(GroupEnd)                                                                                    \
-    X(AllReduce)                                                                                   \
-    X(Reduce)                                                                                      \
-    X(Broadcast)                                                                                   \
-    X(AllGather)                                                                                   \
-    X(ReduceScatter)                                                                               \
-    X(Send)                                                                                        \
+#define NCCL_FUNCTIONS(X)                                                                                              \
+    X(GetVersion)                                                                                                      \
+    X(GetUniqueId)                                                                                                     \
+    X(CommInitRankConfig)                                                                                              \
+    X(CommGetAsyncError)                                                                                               \
+    X(CommFinalize)                                                                                                    \
+    X(CommDestroy)                                                                                                     \
+    X(CommAbort)                                                                                                       \
+    X(GetErrorString)                                                                                                  \
+    X(GetLastError)                                                                                                    \
+    X(GroupStart)                                                                                                      \
+    X(GroupEnd)                                                                                                        \
+    X(AllReduce)                                                                                                       \
+    X(Reduce)                                                                                                          \
+    X(Broadcast)                                                                                                       \
+    X(AllGather)                                                                                                       \
+    X(ReduceScatter)                                                                                                   \
+    X(Send)                                                                                                            \
     X(Recv)
 struct nccl_library {
 #define X(name) __typeof__(nccl##name) *name;

@@ -9,9 +9,8 @@
 #include "transport/carrier/nccl_impl.h"
 
 static const ncclDataType_t types[DTYPES] = {
-    [DTYPE_F32] = ncclFloat32,   [DTYPE_F64] = ncclFloat64, [DTYPE_F16] = ncclFloat16,
-    [DTYPE_BF16] = ncclBfloat16, [DTYPE_I32] = ncclInt32,   [DTYPE_I64] = ncclInt64,
-    [DTYPE_U8] = ncclUint8};
+    [DTYPE_F32] = ncclFloat32, [DTYPE_F64] = ncclFloat64, [DTYPE_F16] = ncclFloat16, [DTYPE_BF16] = ncclBfloat16,
+    [DTYPE_I32] = ncclInt32,   [DTYPE_I64] = ncclInt64,   [DTYPE_U8] = ncclUint8};
 static const ncclRedOp_t ops[REDOP_AVERAGE + 1] = {[REDOP_SUM] = ncclSum,
                                                    [REDOP_PROD] = ncclProd,
                                                    [REDOP_MIN] = ncclMin,
@@ -31,8 +30,7 @@ bool nccl_takes(const struct carrier *cr, const struct collective *c) {
     const struct nccl_carrier *n = (const struct nccl_carrier *)cr;
     if (!adds(c)) return true;
     if (n->bitwise) return c->sum.type == DTYPE_F32 && c->sum.op == REDOP_SUM;
-    return c->sum.first == 0 && c->sum.op <= REDOP_AVERAGE &&
-           (c->sum.op != REDOP_AVERAGE || is_float(c->sum.type));
+    return c->sum.first == 0 && c->sum.op <= REDOP_AVERAGE && (c->sum.op != REDOP_AVERAGE || is_float(c->sum.type));
 }
 
 static int64_t part_size(const struct collective *c, int r) {
@@ -47,40 +45,37 @@ static bool equal_parts(const struct collective *c) {
 
 /* ---- one function each ---- */
 
-static ncclResult_t all_reduce(struct nccl_carrier *n, const struct collective *c,
-                               cudaStream_t stream, const void *detail) {
+static ncclResult_t all_reduce(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
+                               const void *detail) {
     (void)detail;
-    return nccl.AllReduce(c->buf, c->buf, (size_t)c->sum.count, types[c->sum.type], ops[c->sum.op],
-                          n->comm, stream);
+    return nccl.AllReduce(c->buf, c->buf, (size_t)c->sum.count, types[c->sum.type], ops[c->sum.op], n->comm, stream);
 }
 
 static ncclResult_t reduce(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
                            const void *detail) {
     (void)detail;
-    return nccl.Reduce(c->buf, c->buf, (size_t)c->sum.count, types[c->sum.type], ops[c->sum.op],
-                       c->root, n->comm, stream);
+    return nccl.Reduce(c->buf, c->buf, (size_t)c->sum.count, types[c->sum.type], ops[c->sum.op], c->root, n->comm,
+                       stream);
 }
 
-static ncclResult_t broadcast(struct nccl_carrier *n, const struct collective *c,
-                              cudaStream_t stream, const void *detail) {
+static ncclResult_t broadcast(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
+                              const void *detail) {
     (void)detail;
-    return nccl.Broadcast(c->buf, c->buf, (size_t)c->sum.count, types[c->sum.type], c->root,
-                          n->comm, stream);
+    return nccl.Broadcast(c->buf, c->buf, (size_t)c->sum.count, types[c->sum.type], c->root, n->comm, stream);
 }
 
-static ncclResult_t all_gather_equal(struct nccl_carrier *n, const struct collective *c,
-                                     cudaStream_t stream, const void *detail) {
+static ncclResult_t all_gather_equal(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
+                                     const void *detail) {
     (void)detail;
-    return nccl.AllGather(element(c, c->buf, c->part[c->rank]), element(c, c->buf, c->part[0]),
-                          (size_t)part_size(c, 0), types[c->sum.type], n->comm, stream);
+    return nccl.AllGather(element(c, c->buf, c->part[c->rank]), element(c, c->buf, c->part[0]), (size_t)part_size(c, 0),
+                          types[c->sum.type], n->comm, stream);
 }
 
-static ncclResult_t reduce_scatter_equal(struct nccl_carrier *n, const struct collective *c,
-                                         cudaStream_t stream, const void *detail) {
+static ncclResult_t reduce_scatter_equal(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
+                                         const void *detail) {
     (void)detail;
     return nccl.ReduceScatter(element(c, c->buf, c->part[0]), element(c, c->buf, c->part[c->rank]),
-                              (size_t)part_size(c, 0), types[c->sum.type], ops[c->sum.op], n->comm,
-                              stream);
+                              (size_t)part_size(c, 0), types[c->sum.type], ops[c->sum.op], n->comm, stream);
 }
 
 /* ---- groups of messages ---- */
@@ -90,15 +85,15 @@ static ncclResult_t worse(ncclResult_t a, ncclResult_t b) {
     return a != ncclSuccess && a != ncclInProgress ? a : b;
 }
 
-static ncclResult_t reduce_parts(struct nccl_carrier *n, const struct collective *c,
-                                 cudaStream_t stream, const void *detail) {
+static ncclResult_t reduce_parts(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
+                                 const void *detail) {
     ncclResult_t rc = nccl.GroupStart();
     (void)detail;
     for (int r = 0; r < c->size; r++) {
         char *part = element(c, c->buf, c->part[r]);
         if (part_size(c, r))
-            rc = worse(rc, nccl.Reduce(part, part, (size_t)part_size(c, r), types[c->sum.type],
-                                       ops[c->sum.op], r, n->comm, stream));
+            rc = worse(rc, nccl.Reduce(part, part, (size_t)part_size(c, r), types[c->sum.type], ops[c->sum.op], r,
+                                       n->comm, stream));
     }
     return worse(rc, nccl.GroupEnd());
 }
@@ -110,17 +105,15 @@ struct mail {
     int64_t out[RANKS_MAX], in[RANKS_MAX]; /* elements */
 };
 
-static ncclResult_t exchange(struct nccl_carrier *n, const struct collective *c,
-                             cudaStream_t stream, const void *detail) {
+static ncclResult_t exchange(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
+                             const void *detail) {
     const struct mail *m = detail;
     ncclDataType_t t = types[c->sum.type];
     ncclResult_t rc = nccl.GroupStart();
     for (int i = 1; i < c->size; i++) {
         int to = (c->rank + i) % c->size, by = (c->rank - i + c->size) % c->size;
-        if (m->out[to])
-            rc = worse(rc, nccl.Send(m->to[to], (size_t)m->out[to], t, to, n->comm, stream));
-        if (m->in[by])
-            rc = worse(rc, nccl.Recv(m->from[by], (size_t)m->in[by], t, by, n->comm, stream));
+        if (m->out[to]) rc = worse(rc, nccl.Send(m->to[to], (size_t)m->out[to], t, to, n->comm, stream));
+        if (m->in[by]) rc = worse(rc, nccl.Recv(m->from[by], (size_t)m->in[by], t, by, n->comm, stream));
     }
     return worse(rc, nccl.GroupEnd());
 }
@@ -159,14 +152,13 @@ static enum error all_to_all(struct nccl_carrier *n, struct collective *c, enum 
     struct carrier *cr = &n->carrier;
     if (part_size(c, c->rank))
         TRY(cr->runtime->copy(cr->device, l, element(c, c->buf, c->part[c->rank]), cr->device,
-                              element(c, c->send, c->send_part[c->rank]),
-                              bytes_of(c, part_size(c, c->rank))));
+                              element(c, c->send, c->send_part[c->rank]), bytes_of(c, part_size(c, c->rank))));
     all_to_all_mail(c, &m);
     return nccl_issue(n, c, l, "all_to_all by ncclSend and ncclRecv", exchange, &m);
 }
 
-static enum error gather_parts(struct nccl_carrier *n, struct collective *c, enum device_lane l,
-                               const int64_t *part, bool all) {
+static enum error gather_parts(struct nccl_carrier *n, struct collective *c, enum device_lane l, const int64_t *part,
+                               bool all) {
     struct mail m;
     gather_mail(c, part, all, &m);
     return nccl_issue(n, c, l, "parts by ncclSend and ncclRecv", exchange, &m);
@@ -175,8 +167,8 @@ static enum error gather_parts(struct nccl_carrier *n, struct collective *c, enu
 /* ---- sums in the group's order ---- */
 
 /* A piece of every rank's part, 'from' elements into it: it goes to that rank, and mine comes. */
-static void piece_mail(const struct nccl_carrier *n, const struct collective *c,
-                       const int64_t *part, int64_t from, int64_t piece, struct mail *m) {
+static void piece_mail(const struct nccl_carrier *n, const struct collective *c, const int64_t *part, int64_t from,
+                       int64_t piece, struct mail *m) {
     const struct band band = collective_band(c);
     for (int r = 0; r < c->size; r++) {
         int64_t left = part[r + 1] - part[r] - from;
@@ -191,22 +183,18 @@ static void piece_mail(const struct nccl_carrier *n, const struct collective *c,
     }
 }
 
-static enum error add_piece(struct nccl_carrier *n, struct collective *c, enum device_lane l,
-                            int64_t lo, int64_t hi, int64_t piece) {
+static enum error add_piece(struct nccl_carrier *n, struct collective *c, enum device_lane l, int64_t lo, int64_t hi,
+                            int64_t piece) {
     const struct band band = collective_band(c);
     const float *in[RANKS_MAX];
     float *to = (float *)(void *)element(c, c->buf, lo);
     for (int i = 0; i < band.n; i++)
-        in[i] =
-            i == band.me
-                ? to
-                : (const float *)(const void *)((char *)n->slots.memory + bytes_of(c, i * piece));
+        in[i] = i == band.me ? to : (const float *)(const void *)((char *)n->slots.memory + bytes_of(c, i * piece));
     return carrier_sum(&n->carrier, l, &c->sum, lo, hi, in, to);
 }
 
 /* Every rank's part holds the sum afterwards, there. */
-static enum error ordered(struct nccl_carrier *n, struct collective *c, enum device_lane l,
-                          const int64_t *part) {
+static enum error ordered(struct nccl_carrier *n, struct collective *c, enum device_lane l, const int64_t *part) {
     enum { MOST = SLOT_PIECE / sizeof(float), LINE_FLOATS = 64 };
     int64_t longest = 0;
     for (int r = 0; r < c->size; r++)
@@ -236,8 +224,7 @@ static enum error ordered_sum(struct nccl_carrier *n, struct collective *c, enum
 
 static enum error unequal(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
     struct mail m;
-    if (c->kind == KIND_REDUCE_SCATTER)
-        return nccl_issue(n, c, l, "reduce_scatter by ncclReduce", reduce_parts, NULL);
+    if (c->kind == KIND_REDUCE_SCATTER) return nccl_issue(n, c, l, "reduce_scatter by ncclReduce", reduce_parts, NULL);
     if (c->kind != KIND_SCATTER) return gather_parts(n, c, l, c->part, c->kind == KIND_ALL_GATHER);
     scatter_mail(c, &m);
     return nccl_issue(n, c, l, "scatter by ncclSend and ncclRecv", exchange, &m);

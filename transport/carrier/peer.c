@@ -207,8 +207,8 @@ static enum error set(const struct call_of_peer *k, struct device_mark *m) {
 static enum error copy(const struct call_of_peer *k, int from, void *to, int64_t lo, int64_t hi) {
     const struct carrier *cr = &k->p->carrier;
     if (hi <= lo) return ERR_NONE;
-    return cr->runtime->copy(cr->device, k->l, to, stand_of(k, from)->device,
-                             element(k->c, stall_of(k, from)->buf, lo), bytes_of(k->c, hi - lo));
+    return cr->runtime->copy(cr->device, k->l, to, stand_of(k, from)->device, element(k->c, stall_of(k, from)->buf, lo),
+                             bytes_of(k->c, hi - lo));
 }
 
 static enum error copy_part(const struct call_of_peer *k, int from, const int64_t *part, int r) {
@@ -216,8 +216,7 @@ static enum error copy_part(const struct call_of_peer *k, int from, const int64_
 }
 
 /* Elements [lo, hi) of the one at place i in the band: where they lie, or copied to a slot. */
-static enum error find_term(const struct call_of_peer *k, int rank, int i, int64_t lo, int64_t hi,
-                            const float **out) {
+static enum error find_term(const struct call_of_peer *k, int rank, int i, int64_t lo, int64_t hi, const float **out) {
     bool here = k->p->unit[rank] == k->p->unit[k->c->rank];
     *out = (const float *)(const void *)element(k->c, stall_of(k, rank)->buf, lo);
     if (here) return ERR_NONE;
@@ -236,8 +235,7 @@ static enum error add(const struct call_of_peer *k, int64_t lo, int64_t hi) {
     for (int64_t at = lo; at < hi; at += k->piece) {
         int64_t end = hi - at < k->piece ? hi : at + k->piece;
         for (int i = 0; i < band.n; i++) TRY(find_term(k, band.rank[i], i, at, end, &in[i]));
-        TRY(carrier_sum(&k->p->carrier, k->l, &c->sum, at, end, in,
-                        (float *)(void *)element(c, c->buf, at)));
+        TRY(carrier_sum(&k->p->carrier, k->l, &c->sum, at, end, in, (float *)(void *)element(c, c->buf, at)));
     }
     return ERR_NONE;
 }
@@ -347,8 +345,7 @@ static bool peer_takes(const struct carrier *cr, const struct collective *c) {
 /* How many elements this rank adds. */
 static int64_t to_add(const struct collective *c) {
     if (!adds(c)) return 0;
-    if (c->kind == KIND_ALL_REDUCE)
-        return collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);
+    if (c->kind == KIND_ALL_REDUCE) return collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);
     if (c->kind == KIND_REDUCE) return c->rank == c->root ? c->sum.count : 0;
     return c->part[c->rank + 1] - c->part[c->rank];
 }
@@ -362,8 +359,7 @@ static enum error reserve(struct call_of_peer *k) {
     for (int r = 0; r < k->c->size; r++) here = here && p->unit[r] == p->unit[k->c->rank];
     k->piece = n < MOST ? (n + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS : MOST;
     if (n == 0 || here) return ERR_NONE;
-    return slots_reserve(&p->carrier, k->l, &p->slots[k->c->lane],
-                         bytes_of(k->c, k->c->sum.ranks * k->piece));
+    return slots_reserve(&p->carrier, k->l, &p->slots[k->c->lane], bytes_of(k->c, k->c->sum.ranks * k->piece));
 }
 
 static enum error peer_run(struct carrier *cr, struct collective *c, enum device_lane l) {

@@ -35,14 +35,12 @@ static void staged_close(struct carrier *cr) {
         enum error err = cr->runtime->wait(cr->device, lane ? LANE_EXCHANGE : LANE_COMPUTE);
         (void)err; /* copies that still run: an error has been told before, or nobody asks for it */
         for (int i = 0; i < 2; i++)
-            if (s->stages[lane].memory[i])
-                cr->runtime->host_free(cr->device, s->stages[lane].memory[i]);
+            if (s->stages[lane].memory[i]) cr->runtime->host_free(cr->device, s->stages[lane].memory[i]);
     }
     carrier_free(cr);
 }
 
-static enum error reserve(struct carrier *cr, struct stage *s, int i, enum device_lane l,
-                          size_t bytes, char **out) {
+static enum error reserve(struct carrier *cr, struct stage *s, int i, enum device_lane l, size_t bytes, char **out) {
     if (bytes > s->bytes[i]) {
         void *memory;
         TRY(cr->runtime->host_alloc(cr->device, bytes, &memory));
@@ -117,25 +115,22 @@ struct below {
 
 static enum error fetch(const struct below *b, const struct collective *c, struct range r) {
     if (r.hi <= r.lo) return ERR_NONE;
-    return b->cr->runtime->read(b->cr->device, b->lane, element(c, b->h, r.lo),
-                                element(c, b->buf, r.lo), bytes_of(c, r.hi - r.lo));
+    return b->cr->runtime->read(b->cr->device, b->lane, element(c, b->h, r.lo), element(c, b->buf, r.lo),
+                                bytes_of(c, r.hi - r.lo));
 }
 
 static enum error bring(const struct below *b, const struct collective *c, struct range r) {
     if (r.hi <= r.lo) return ERR_NONE;
-    return b->cr->runtime->write(b->cr->device, b->lane, element(c, b->buf, r.lo),
-                                 element(c, b->h, r.lo), bytes_of(c, r.hi - r.lo));
+    return b->cr->runtime->write(b->cr->device, b->lane, element(c, b->buf, r.lo), element(c, b->h, r.lo),
+                                 bytes_of(c, r.hi - r.lo));
 }
 
 /* Also what was written before from the same memory has then arrived. */
 static enum error go_down(struct below *b, struct collective *c) {
     struct carrier *cr = b->cr;
     if (b->h) TRY(fetch(b, c, given(c)));
-    if (b->s)
-        TRY(cr->runtime->read(cr->device, b->lane, b->s, b->send,
-                              bytes_of(c, c->send_part[c->size])));
-    return c->lane == LANE_COMM ? carrier_wait(cr, c, b->lane)
-                                : cr->runtime->wait(cr->device, b->lane);
+    if (b->s) TRY(cr->runtime->read(cr->device, b->lane, b->s, b->send, bytes_of(c, c->send_part[c->size])));
+    return c->lane == LANE_COMM ? carrier_wait(cr, c, b->lane) : cr->runtime->wait(cr->device, b->lane);
 }
 
 static enum error come_up(struct below *b, struct collective *c) {
@@ -149,10 +144,8 @@ static enum error staged_run(struct carrier *cr, struct collective *c, enum devi
     struct stage *s = &((struct staged *)cr)->stages[c->lane];
     const char *send = c->send;
     struct below b = {.cr = cr, .lane = l, .buf = c->buf, .send = (char *)(uintptr_t)send};
-    if (device_holds(cr->device, c->buf))
-        TRY(reserve(cr, s, 0, l, bytes_of(c, c->sum.count), &b.h));
-    if (send && device_holds(cr->device, send))
-        TRY(reserve(cr, s, 1, l, bytes_of(c, c->send_part[c->size]), &b.s));
+    if (device_holds(cr->device, c->buf)) TRY(reserve(cr, s, 0, l, bytes_of(c, c->sum.count), &b.h));
+    if (send && device_holds(cr->device, send)) TRY(reserve(cr, s, 1, l, bytes_of(c, c->send_part[c->size]), &b.s));
     TRY(go_down(&b, c));
     if (b.h) c->buf = b.h;
     if (b.s) c->send = b.s;

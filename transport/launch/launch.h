@@ -10,11 +10,9 @@
  * object; process ranks inherit its descriptor and join by meeting_join. It is for one group, and
  * what that group allocates lives as long as the meeting: free it after the last rank has ended. */
 struct meeting;
-MUST_CHECK enum error meeting_create(int size, struct meeting **out); /* for threads */
-MUST_CHECK enum error meeting_create_shared(int size,
-                                            struct meeting **out); /* for processes; a memfd */
-MUST_CHECK enum error meeting_join(int fd, int size,
-                                   struct meeting **out); /* in a started process */
+MUST_CHECK enum error meeting_create(int size, struct meeting **out);        /* for threads */
+MUST_CHECK enum error meeting_create_shared(int size, struct meeting **out); /* for processes; a memfd */
+MUST_CHECK enum error meeting_join(int fd, int size, struct meeting **out);  /* in a started process */
 void meeting_free(struct meeting *m);
 /* The descriptor for meeting_join, -1 where the meeting is for threads. It is close-on-exec: a
  * starter hands it on (posix_spawn_file_actions_adddup2). */
@@ -39,19 +37,19 @@ struct launch_params {
                                 launch_self. NULL: none */
     const char *log_folder;  /* rankN.log in it get all that rank N writes, as it is; NULL: none */
     FILE *log;               /* where prefixed lines of the ranks' output go; NULL: nowhere */
-    int (*stop)(void); /* the signal by which a user wanted to stop before the launch took signals
+    int (*stop)(void);       /* the signal by which a user wanted to stop before the launch took signals
                           over, 0: none; asked once. NULL: none */
     /* Seconds that the rest have to end by themselves once a rank is lost, and one more while all
      * that have ended say that they lost another; 0: 0.5 */
     double grace;
 };
 struct launch_result {
-    int first;      /* rank that failed first, -1: none */
-    int exit_code;  /* its exit code, or -1. Where none failed: 0, or 130 or 143 when ranks stopped
+    int first;        /* rank that failed first, -1: none */
+    int exit_code;    /* its exit code, or -1. Where none failed: 0, or 130 or 143 when ranks stopped
                        because they were told to */
-    int signal;     /* that killed it, or 0 */
-    int stuck;      /* the first rank that did not use its grace to end and was killed, -1: none */
-    double seconds; /* from its death to the end of the last rank */
+    int signal;       /* that killed it, or 0 */
+    int stuck;        /* the first rank that did not use its grace to end and was killed, -1: none */
+    double seconds;   /* from its death to the end of the last rank */
     char lines[2048]; /* the last lines it wrote, without control characters */
 };
 /* Starts the processes and watches them until all have ended; a rank must call launch_self before

@@ -14,14 +14,13 @@ static const struct kind {
     const char *rank, *size, *local, *locals, *job;
     bool ours; /* tells where its ranks meet, in MASTER_ADDR and MASTER_PORT */
 } kinds[] = {
-    {"torchrun", "TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
-     "TORCHELASTIC_RUN_ID", true},
+    {"torchrun", "TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID",
+     true},
     {"env://", NULL, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL, true},
     {"Open MPI", NULL, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE", false},
     {"PMI", NULL, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_JOBID", false},
-    {"Slurm", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", NULL,
-     "SLURM_JOB_ID", false},
+    {"Slurm", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", NULL, "SLURM_JOB_ID", false},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds, ENV = 1, SLURM = KINDS - 1 };
 
@@ -41,8 +40,7 @@ static enum error read_number(lookup get, const char *name, struct launcher *l, 
     int64_t n;
     if (!text) return ERR_NONE;
     if (!text_int(text, &n) || n < 0 || n > 1000000)
-        return FAIL(ERR_USAGE, "%s='%.32s' is no number of ranks\nunset it, or set run.init: none",
-                    name, text);
+        return FAIL(ERR_USAGE, "%s='%.32s' is no number of ranks\nunset it, or set run.init: none", name, text);
     *out = (int)n;
     note_used(l, name);
     return ERR_NONE;
@@ -61,8 +59,7 @@ static enum error read_master(lookup get, struct launcher *l) {
     agent = value(get, "TORCHELASTIC_USE_AGENT_STORE");
     if (agent && !strcmp(agent, "True") && port) port++;
     if (port < 1 || port > 65535)
-        return FAIL(ERR_USAGE,
-                    "MASTER_ADDR is set, but MASTER_PORT %s\nset it, or set run.init: none",
+        return FAIL(ERR_USAGE, "MASTER_ADDR is set, but MASTER_PORT %s\nset it, or set run.init: none",
                     value(get, "MASTER_PORT") ? "is no port from 1 to 65535" : "is not");
     bool six = strchr(address, ':') && *address != '[';
     int n = snprintf(l->master, sizeof l->master, six ? "[%s]:%d" : "%s:%d", address, port);
@@ -75,13 +72,10 @@ static bool first_host(const char *list, char *out, size_t size) {
     if (list[name] == '[') {
         size_t digits = strspn(list + name + 1, "0123456789");
         if (!digits) return false;
-        if (snprintf(out, size, "%.*s%.*s", (int)name, list, (int)digits, list + name + 1) >=
-            (int)size)
-            return false;
+        if (snprintf(out, size, "%.*s%.*s", (int)name, list, (int)digits, list + name + 1) >= (int)size) return false;
         const char *rest = strchr(list + name, ']');
         n = strlen(out);
-        return rest && snprintf(out + n, size - n, "%.*s", (int)strcspn(rest + 1, ","), rest + 1) <
-                           (int)(size - n);
+        return rest && snprintf(out + n, size - n, "%.*s", (int)strcspn(rest + 1, ","), rest + 1) < (int)(size - n);
     }
     return name && snprintf(out, size, "%.*s", (int)name, list) < (int)size;
 }
@@ -104,8 +98,7 @@ static int tasks_of_node(const char *text, int node) {
 
 /* Steps of one cluster meet at different ports, as far as 10,000 ports go. */
 static enum error read_slurm(lookup get, struct launcher *l) {
-    const char *nodes = value(get, "SLURM_STEP_NODELIST"),
-               *tasks = value(get, "SLURM_STEP_TASKS_PER_NODE");
+    const char *nodes = value(get, "SLURM_STEP_NODELIST"), *tasks = value(get, "SLURM_STEP_TASKS_PER_NODE");
     int node = 0, count = 0, job = 0, step = 0;
     char host[200];
     TRY(read_number(get, "SLURM_NODEID", l, &node));
@@ -139,16 +132,12 @@ static bool is_there(lookup get, const struct kind *k) {
 }
 
 static enum error check_ranks(const struct launcher *l, const struct kind *k) {
-    if (l->size < 1)
-        return FAIL(ERR_USAGE, "%s=%d: no ranks\nunset it, or set run.init: none", k->size,
-                    l->size);
+    if (l->size < 1) return FAIL(ERR_USAGE, "%s=%d: no ranks\nunset it, or set run.init: none", k->size, l->size);
     if (l->rank >= l->size)
-        return FAIL(ERR_USAGE,
-                    "%s=%d, but %s=%d: ranks are from 0 to %d\nunset them, or set run.init: none",
-                    k->rank, l->rank, k->size, l->size, l->size - 1);
+        return FAIL(ERR_USAGE, "%s=%d, but %s=%d: ranks are from 0 to %d\nunset them, or set run.init: none", k->rank,
+                    l->rank, k->size, l->size, l->size - 1);
     if (l->locals > 0 && (l->local >= l->locals || l->locals > l->size))
-        return FAIL(ERR_USAGE, "%s: rank %d of %d on this host, of %d in all", l->name, l->local,
-                    l->locals, l->size);
+        return FAIL(ERR_USAGE, "%s: rank %d of %d on this host, of %d in all", l->name, l->local, l->locals, l->size);
     return ERR_NONE;
 }
 
@@ -171,8 +160,7 @@ static enum error check_conflict(lookup get, const struct launcher *l) {
 }
 
 bool launcher_is_loopback(const char *master) {
-    return !strncmp(master, "127.", 4) || !strncmp(master, "localhost:", 10) ||
-           !strncmp(master, "[::1]:", 6);
+    return !strncmp(master, "127.", 4) || !strncmp(master, "localhost:", 10) || !strncmp(master, "[::1]:", 6);
 }
 
 /* Who meets on the loopback is on one host, even if nobody says so. */
@@ -207,8 +195,7 @@ static enum error read_kind(lookup get, const struct kind *k, struct launcher *l
 static enum error check_half(lookup get) {
     const char *rank = value(get, "RANK"), *size = value(get, "WORLD_SIZE");
     if (!value(get, "MASTER_ADDR") || !rank == !size) return ERR_NONE;
-    return FAIL(ERR_USAGE,
-                "MASTER_ADDR and %s are set, but %s is not\nset it, or set run.init: none",
+    return FAIL(ERR_USAGE, "MASTER_ADDR and %s are set, but %s is not\nset it, or set run.init: none",
                 rank ? "RANK" : "WORLD_SIZE", rank ? "WORLD_SIZE" : "RANK");
 }
 
@@ -240,15 +227,14 @@ static unsigned long long start_of(int pid) {
 
 /* torchrun's run id may be given again and again, or be "none"; its process is there once. */
 enum error launcher_job(lookup get, struct launcher_job *out) {
-    const char *torch = value(get, "TORCHELASTIC_RESTART_COUNT"),
-               *slurm = value(get, "SLURM_JOB_ID"), *step = value(get, "SLURM_STEP_ID");
+    const char *torch = value(get, "TORCHELASTIC_RESTART_COUNT"), *slurm = value(get, "SLURM_JOB_ID"),
+               *step = value(get, "SLURM_STEP_ID");
     struct launcher ignored = {.local = -1};
     char host[100] = "";
     *out = (struct launcher_job){.restarts = 0};
     if (torch) {
         (void)gethostname(host, sizeof host - 1);
-        snprintf(out->name, sizeof out->name, "torchrun %s.%d.%llu", host, (int)getppid(),
-                 start_of((int)getppid()));
+        snprintf(out->name, sizeof out->name, "torchrun %s.%d.%llu", host, (int)getppid(), start_of((int)getppid()));
         return read_number(get, "TORCHELASTIC_RESTART_COUNT", &ignored, &out->restarts);
     }
     if (!slurm) return ERR_NONE;
@@ -257,8 +243,8 @@ enum error launcher_job(lookup get, struct launcher_job *out) {
 }
 
 /* Without a job's name the parent stands for it: a launcher starts its ranks itself. */
-enum error launcher_place(const char *master, const char *job, const char *name, int size,
-                          int locals, struct pool *pool, const char **out) {
+enum error launcher_place(const char *master, const char *job, const char *name, int size, int locals,
+                          struct pool *pool, const char **out) {
     const char *folder = getenv("TMPDIR");
     if (!folder || !*folder) folder = "/tmp";
     *out = master;
@@ -267,10 +253,9 @@ enum error launcher_place(const char *master, const char *job, const char *name,
         return FAIL(ERR_CONFIG,
                     "%s has started %d ranks, %s of them here, and tells nothing of where they can "
                     "meet\nset MASTER_ADDR and MASTER_PORT for all ranks",
-                    name, size,
-                    locals > 0 ? pool_printf(pool, "%d", locals) : "it does not say how many");
+                    name, size, locals > 0 ? pool_printf(pool, "%d", locals) : "it does not say how many");
     *out = *job ? pool_printf(pool, "file://%s/engine-%u-%s", folder, (unsigned)getuid(), job)
-                : pool_printf(pool, "file://%s/engine-%u-of-%d-%llu", folder, (unsigned)getuid(),
-                              (int)getppid(), start_of((int)getppid()));
+                : pool_printf(pool, "file://%s/engine-%u-of-%d-%llu", folder, (unsigned)getuid(), (int)getppid(),
+                              start_of((int)getppid()));
     return *out ? ERR_NONE : ERR_MEMORY;
 }

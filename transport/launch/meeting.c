@@ -41,16 +41,11 @@ static size_t lent_bytes(int size) {
 }
 
 static struct board board_plan(int size) {
-    struct board b = {.magic = magic,
-                      .size = size,
-                      .pipe_lines = pipe_lines(size),
-                      .lent_bytes = lent_bytes(size)};
+    struct board b = {.magic = magic, .size = size, .pipe_lines = pipe_lines(size), .lent_bytes = lent_bytes(size)};
     size_t ranks = (size_t)size;
     b.slots = up(sizeof b + ranks * sizeof(struct seat), meeting_page());
     b.pipes = b.slots + LANES * ranks * 2 * SLOT_BYTES;
-    b.lent =
-        up(b.pipes + LANES * ranks * ranks * (sizeof(struct pipe) + b.pipe_lines * (size_t)LINE),
-           meeting_page());
+    b.lent = up(b.pipes + LANES * ranks * ranks * (sizeof(struct pipe) + b.pipe_lines * (size_t)LINE), meeting_page());
     b.end = up(b.lent + LANES * ranks * b.lent_bytes, meeting_page());
     b.used = b.end;
     return b;
@@ -85,8 +80,7 @@ static enum error reserve(struct meeting *m) {
         m->reserved = n;
         return ERR_NONE;
     }
-    return FAIL(ERR_MEMORY,
-                "cannot reserve %d bytes of addresses: %s\nis there a limit on them (ulimit -v)?",
+    return FAIL(ERR_MEMORY, "cannot reserve %d bytes of addresses: %s\nis there a limit on them (ulimit -v)?",
                 (int)LEAST, strerror(errno));
 }
 
@@ -95,9 +89,8 @@ static enum error check_reserved(const struct meeting *m, size_t bytes) {
     if (bytes <= m->reserved) return ERR_NONE;
     if (m->reserved >= host_memory())
         return FAIL(ERR_MEMORY, "cannot share %zu bytes: the host has %zu", bytes, m->reserved);
-    return FAIL(ERR_MEMORY,
-                "cannot share %zu bytes: the limit on addresses (ulimit -v) leaves %zu for them",
-                bytes, m->reserved);
+    return FAIL(ERR_MEMORY, "cannot share %zu bytes: the limit on addresses (ulimit -v) leaves %zu for them", bytes,
+                m->reserved);
 }
 
 enum error meeting_extend(struct meeting *m, size_t bytes) {
@@ -116,8 +109,7 @@ enum error meeting_fill(struct meeting *m, size_t from, size_t bytes) {
 static enum error extend_fixed(struct meeting *m, const struct board *plan) {
     TRY(meeting_extend(m, plan->lent));
     if (m->fd >= 0 && ftruncate(m->fd, (off_t)plan->end) != 0)
-        return FAIL(ERR_MEMORY, "cannot share %llu bytes: %s", (unsigned long long)plan->end,
-                    strerror(errno));
+        return FAIL(ERR_MEMORY, "cannot share %llu bytes: %s", (unsigned long long)plan->end, strerror(errno));
     return ERR_NONE;
 }
 
@@ -127,8 +119,8 @@ enum error meeting_map(struct meeting *m, size_t bytes) {
     char *from = m->base + m->mapped;
     size_t more = bytes - m->mapped;
     bool ok = m->fd < 0 ? mprotect(from, more, PROT_READ | PROT_WRITE) == 0
-                        : mmap(from, more, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, m->fd,
-                               (off_t)m->mapped) != MAP_FAILED;
+                        : mmap(from, more, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, m->fd, (off_t)m->mapped) !=
+                              MAP_FAILED;
     if (!ok) return FAIL(ERR_MEMORY, "cannot map %zu bytes: %s", more, strerror(errno));
     (void)madvise(from, more, MADV_HUGEPAGE); /* where the host has them for this kind of memory */
     m->mapped = bytes;
@@ -193,11 +185,9 @@ static enum error check_board(int fd, int size) {
     struct board plan = board_plan(size), got;
     struct stat st;
     if (fstat(fd, &st) != 0) return FAIL(ERR_USAGE, "descriptor %d: %s", fd, strerror(errno));
-    if (!S_ISREG(st.st_mode) || pread(fd, &got, sizeof got, 0) != (ssize_t)sizeof got ||
-        got.magic != magic)
+    if (!S_ISREG(st.st_mode) || pread(fd, &got, sizeof got, 0) != (ssize_t)sizeof got || got.magic != magic)
         return FAIL(ERR_DATA, "descriptor %d is not where ranks of this program meet", fd);
-    if (got.size != size)
-        return FAIL(ERR_MISMATCH, "this rank expects %d ranks, its starter %d", size, got.size);
+    if (got.size != size) return FAIL(ERR_MISMATCH, "this rank expects %d ranks, its starter %d", size, got.size);
     if (got.pipe_lines != plan.pipe_lines || got.slots != plan.slots || got.pipes != plan.pipes ||
         got.lent != plan.lent || got.end != plan.end || (uint64_t)st.st_size < plan.end)
         return FAIL(ERR_DATA, "descriptor %d: a board of another program", fd);

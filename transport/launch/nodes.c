@@ -36,10 +36,9 @@ enum error nodes_token(const char *spec, int count, struct pool *pool, const cha
     token_forget(spec); /* ranks are told what has been found */
     if (**out) return ERR_NONE;
     if (count == 1) return token_random(pool, out);
-    return FAIL(ERR_CONFIG,
-                "several hosts need a secret in common: run.token, or ENGINE_TOKEN\nexport "
-                "ENGINE_TOKEN=$(openssl rand -hex 16) on each; run.token: none lets anybody "
-                "join");
+    return FAIL(ERR_CONFIG, "several hosts need a secret in common: run.token, or ENGINE_TOKEN\nexport "
+                            "ENGINE_TOKEN=$(openssl rand -hex 16) on each; run.token: none lets anybody "
+                            "join");
 }
 
 enum { LOOK_MS = 50, TRY_S = 2, TELL_S = 5 };
@@ -49,8 +48,7 @@ enum error nodes_open(const struct nodes_params *p, struct nodes **out) {
     TRY(memory_alloc(sizeof(struct nodes), &memory));
     struct nodes *n = memory;
     n->p = p;
-    if (getrandom(&n->instance, sizeof n->instance, 0) != sizeof n->instance)
-        n->instance = (uint32_t)clock_ns();
+    if (getrandom(&n->instance, sizeof n->instance, 0) != sizeof n->instance) n->instance = (uint32_t)clock_ns();
     snprintf(n->url, sizeof n->url, "tcp://%s", p->master ? p->master : "127.0.0.1:0");
     *out = n;
     return ERR_NONE;
@@ -65,8 +63,7 @@ void nodes_close(struct nodes *n) {
 
 static enum error open_store(struct nodes *n, double timeout) {
     if (n->store) return ERR_NONE;
-    struct store_params p = {
-        .url = n->url, .serve = n->p->index == 0, .token = n->p->token, .timeout = timeout};
+    struct store_params p = {.url = n->url, .serve = n->p->index == 0, .token = n->p->token, .timeout = timeout};
     return store_open(&p, &n->store);
 }
 
@@ -114,8 +111,8 @@ static enum error too_late(const struct nodes *n, enum error err) {
                     "node 0 has not come within %.3g s: %s\n"
                     "it keeps the store: has it been started, and is %s its address?",
                     n->p->timeout, why, n->p->master);
-    return FAIL(ERR_TIMEOUT, "node 0 (%s) began no round that node %d could join within %.3g s",
-                n->p->master, n->p->index, n->p->timeout);
+    return FAIL(ERR_TIMEOUT, "node 0 (%s) began no round that node %d could join within %.3g s", n->p->master,
+                n->p->index, n->p->timeout);
 }
 
 /* Node 0 may be lost meanwhile, and its store with it: whatever is wrong is tried again until the
@@ -154,8 +151,7 @@ static enum error read_members(struct nodes *n, const struct member *m, struct n
         out->world += locals;
     }
     if (out->world > RANKS_MAX)
-        return FAIL(ERR_CONFIG, "%d ranks on %d nodes\nfrom 1 to %d are possible", out->world,
-                    n->p->count, RANKS_MAX);
+        return FAIL(ERR_CONFIG, "%d ranks on %d nodes\nfrom 1 to %d are possible", out->world, n->p->count, RANKS_MAX);
     out->store = n->p->index == 0 ? store_url(n->store) : n->url; /* its port may be any free one */
     return ERR_NONE;
 }

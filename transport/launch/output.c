@@ -6,8 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum error output_open(struct rank_output *o, int rank, const char *folder, FILE *log,
-                       int *rank_end) {
+enum error output_open(struct rank_output *o, int rank, const char *folder, FILE *log, int *rank_end) {
     *o = (struct rank_output){.rank = rank, .pipe = -1, .file = -1, .log = log};
     o->length = o->prefix = (size_t)snprintf(o->line, sizeof o->line, "[rank %d] ", rank);
     if (folder) {
@@ -18,8 +17,7 @@ enum error output_open(struct rank_output *o, int rank, const char *folder, FILE
         if (o->file < 0) return FAIL(ERR_CREATE, "cannot create '%s': %s", path, strerror(errno));
     }
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return FAIL(ERR_CREATE, "rank %d: pipe: %s", rank, strerror(errno));
+    if (pipe2(ends, O_CLOEXEC) != 0) return FAIL(ERR_CREATE, "rank %d: pipe: %s", rank, strerror(errno));
     fcntl(ends[0], F_SETFL, O_NONBLOCK); /* our end alone: the rank's writes wait, as they should */
     o->pipe = ends[0];
     *rank_end = ends[1];
@@ -88,8 +86,7 @@ bool output_read(struct rank_output *o) {
 void output_last_lines(const struct rank_output *o, char out[OUTPUT_TAIL + 1]) {
     const char *from = o->tail, *cut = memchr(from, '\n', o->tail_length);
     size_t n = o->tail_length;
-    if (n == OUTPUT_TAIL && cut &&
-        cut < from + n - 1) { /* a first line without its beginning says little */
+    if (n == OUTPUT_TAIL && cut && cut < from + n - 1) { /* a first line without its beginning says little */
         n -= (size_t)(cut + 1 - from);
         from = cut + 1;
     }

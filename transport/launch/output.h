@@ -16,8 +16,7 @@ struct rank_output {
     char line[OUTPUT_LINE + 1]; /* the line that is not complete yet, room for its end */
 };
 /* Opens the pipe and the file. *rank_end is the end for the rank: the caller's to close. */
-MUST_CHECK enum error output_open(struct rank_output *o, int rank, const char *folder, FILE *log,
-                                  int *rank_end);
+MUST_CHECK enum error output_open(struct rank_output *o, int rank, const char *folder, FILE *log, int *rank_end);
 /* Takes what is there, without waiting; a bounded amount, so that one rank cannot keep all
  * attention. false: no more now. */
 bool output_read(struct rank_output *o);

@@ -27,8 +27,7 @@
 #include <unistd.h>
 
 static const double DEFAULT_GRACE = 0.5, PATIENCE = 1;
-static const int64_t DRAIN_NS =
-    500000000; /* how long output is awaited from what has left the ranks' process group */
+static const int64_t DRAIN_NS = 500000000; /* how long output is awaited from what has left the ranks' process group */
 enum { CODE_LOST = 75, CODE_INT = 130, CODE_TERM = 143 };
 
 /* ---- signals ---- */
@@ -52,8 +51,7 @@ static void on_signal(int signo) {
 }
 
 static enum error signals_take(struct signals *s) {
-    if (pipe2(s->pipe, O_CLOEXEC | O_NONBLOCK) != 0)
-        return FAIL(ERR_CREATE, "pipe: %s", strerror(errno));
+    if (pipe2(s->pipe, O_CLOEXEC | O_NONBLOCK) != 0) return FAIL(ERR_CREATE, "pipe: %s", strerror(errno));
     int none = -1;
     if (!atomic_compare_exchange_strong(&wake, &none, s->pipe[1])) {
         close(s->pipe[0]), close(s->pipe[1]);
@@ -132,8 +130,7 @@ static enum error spawn_rank(struct watch *w, int local, const int console[2]) {
                                .console_err = rank == 0 ? console[1] : -1};
     int rank_end;
     TRY(output_open(&r->output, rank, p->log_folder, p->log, &rank_end));
-    enum error err =
-        rank_spawn(p->program, p->argv, &self, p->variables, rank_end, w->group, &r->pid);
+    enum error err = rank_spawn(p->program, p->argv, &self, p->variables, rank_end, w->group, &r->pid);
     close(rank_end);
     if (err != ERR_NONE) return err;
     if (local == 0) w->group = r->pid;
@@ -155,10 +152,8 @@ static enum error spawn_all(struct watch *w) {
     enum error err = ERR_NONE;
     int console[2] = {fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1),
                       fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)};
-    if (console[0] < 0 || console[1] < 0)
-        err = FAIL(ERR_CREATE, "rank 0's console: %s", strerror(errno));
-    for (int local = 0; local < w->p->size && err == ERR_NONE; local++)
-        err = spawn_rank(w, local, console);
+    if (console[0] < 0 || console[1] < 0) err = FAIL(ERR_CREATE, "rank 0's console: %s", strerror(errno));
+    for (int local = 0; local < w->p->size && err == ERR_NONE; local++) err = spawn_rank(w, local, console);
     for (int i = 0; i < 2; i++)
         if (console[i] >= 0) close(console[i]);
     return err;
@@ -176,8 +171,7 @@ static bool is_victim(const siginfo_t *end) {
 /* Ended as it was told to, by us or another: by its handler's code or, before it had a handler, by
  * the signal itself. */
 static bool was_told(const struct watch *w, const siginfo_t *end) {
-    if (end->si_code == CLD_EXITED)
-        return end->si_status == CODE_INT || end->si_status == CODE_TERM;
+    if (end->si_code == CLD_EXITED) return end->si_status == CODE_INT || end->si_status == CODE_TERM;
     return (w->asked && end->si_status == w->asked) || (w->killed && end->si_status == SIGKILL);
 }
 
@@ -214,8 +208,7 @@ static void look_for_ends(struct watch *w) {
         struct rank_process *r = &w->ranks[i];
         siginfo_t end = {0};
         if (r->ended) continue;
-        if (waitid(P_PID, (id_t)r->pid, &end, WEXITED | WNOHANG | WNOWAIT) != 0 &&
-            errno == ECHILD) {
+        if (waitid(P_PID, (id_t)r->pid, &end, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD) {
             end.si_pid = r->pid; /* someone else took it: how it ended is not known */
             end.si_code = CLD_KILLED;
             end.si_status = SIGKILL;
@@ -309,10 +302,9 @@ static enum error tell(struct watch *w) {
     output_last_lines(&r->output, out->lines);
     if (exited) return ERR_NONE;
     const char *name = sigdescr_np(out->signal);
-    return FAIL(ERR_PEER, "rank %d (process %d) was killed by signal %d (%s)%s", out->first,
-                (int)r->pid, out->signal, name ? name : "real-time",
-                out->signal == SIGKILL ? "\nwhen memory runs out the kernel does that: see dmesg"
-                                       : "");
+    return FAIL(ERR_PEER, "rank %d (process %d) was killed by signal %d (%s)%s", out->first, (int)r->pid, out->signal,
+                name ? name : "real-time",
+                out->signal == SIGKILL ? "\nwhen memory runs out the kernel does that: see dmesg" : "");
 }
 
 static enum error watch_open(struct watch *w) {

@@ -94,14 +94,12 @@ static enum error describe(const struct meet *m, bool facts, char **out) {
 
 /* ---- what is read: any who holds the token may have written it ---- */
 
-static enum error parse(const struct meet *m, const char *text, size_t n,
-                        const struct json_value **out) {
+static enum error parse(const struct meet *m, const char *text, size_t n, const struct json_value **out) {
     const struct json_value *index;
     enum error err = json_parse(text, n, limits, m->pool, out);
     if (err) return error_prefix(err, "what another %s left in the store: ", m->r->what);
     index = json_get(*out, "index");
-    if (!json_get_text(*out, "instance") || !json_get_text(*out, "who") || !index ||
-        !index->is_integer)
+    if (!json_get_text(*out, "instance") || !json_get_text(*out, "who") || !index || !index->is_integer)
         return FAIL(ERR_DATA, "what another %s left in the store makes no sense", m->r->what);
     return ERR_NONE;
 }
@@ -134,14 +132,12 @@ static const char *fact_name(const struct meet *m, int i) {
     return i <= m->r->nfacts ? m->r->facts[i - 1].name : "list of facts";
 }
 
-static enum error refuse_fact(const struct meet *m, const struct json_value *first, int i,
-                              const char *mine, const char *theirs) {
+static enum error refuse_fact(const struct meet *m, const struct json_value *first, int i, const char *mine,
+                              const char *theirs) {
     const struct rendezvous *r = m->r;
-    return refuse(
-        m, pool_printf(
-               m->pool, "%s %d (%.100s) has another %s: %.200s, but %s %lld (%.100s) %.200s",
-               r->what, r->index, r->who, fact_name(m, i), mine, r->what,
-               (long long)json_get(first, "index")->integer, json_get_text(first, "who"), theirs));
+    return refuse(m, pool_printf(m->pool, "%s %d (%.100s) has another %s: %.200s, but %s %lld (%.100s) %.200s", r->what,
+                                 r->index, r->who, fact_name(m, i), mine, r->what,
+                                 (long long)json_get(first, "index")->integer, json_get_text(first, "who"), theirs));
 }
 
 static enum error compare_facts(const struct meet *m, const char *mine, const char *first) {
@@ -181,8 +177,8 @@ static enum error claim(const struct meet *m) {
     if (first || !now) return ERR_NONE;
     TRY(parse(m, now, strlen(now), &other));
     if (!strcmp(json_get_text(other, "instance"), m->instance)) return ERR_NONE;
-    return refuse(m, pool_printf(m->pool, "two have come as %s %d: %.100s, and %.100s", r->what,
-                                 r->index, json_get_text(other, "who"), r->who));
+    return refuse(m, pool_printf(m->pool, "two have come as %s %d: %.100s, and %.100s", r->what, r->index,
+                                 json_get_text(other, "who"), r->who));
 }
 
 /* ---- (3) who is there ---- */
@@ -197,8 +193,7 @@ static enum error look_around(const struct meet *m, char **numbers, int *missing
     TRY(store_list(m->r->store, prefix, m->pool, &keys, &n));
     for (int i = 0; i < n; i++) {
         int64_t index;
-        if (text_int(keys[i] + strlen(prefix), &index) && index >= 0 && index < m->r->count)
-            there[index] = true;
+        if (text_int(keys[i] + strlen(prefix), &index) && index >= 0 && index < m->r->count) there[index] = true;
     }
     *missing = 0;
     for (int i = 0; i < m->r->count; i++) {
@@ -218,9 +213,8 @@ static enum error tell(const struct meet *m) {
     int missing;
     TRY(look_around(m, &numbers, &missing));
     if (!missing) return ERR_NONE;
-    const char *text = pool_printf(m->pool, "waiting for %s%s %s of %d (%s)", m->r->what,
-                                   missing > 1 ? "s" : "", numbers, m->r->count,
-                                   text_of_seconds(clock_seconds(clock_ns() - m->began), time));
+    const char *text = pool_printf(m->pool, "waiting for %s%s %s of %d (%s)", m->r->what, missing > 1 ? "s" : "",
+                                   numbers, m->r->count, text_of_seconds(clock_seconds(clock_ns() - m->began), time));
     if (!text) return ERR_MEMORY;
     if (m->r->waiting)
         m->r->waiting(m->r->user, text);
@@ -243,14 +237,12 @@ static enum error fail_late(const struct meet *m) {
     text_of_seconds(m->r->timeout, time);
     /* who serves the store may have given up a little before */
     if (look_around(m, &numbers, &missing) != ERR_NONE)
-        return error_prefix(ERR_TIMEOUT, "the %d %ss have not all come within %s: ", m->r->count,
-                            m->r->what, time);
+        return error_prefix(ERR_TIMEOUT, "the %d %ss have not all come within %s: ", m->r->count, m->r->what, time);
     return FAIL(ERR_TIMEOUT,
                 "%s%s %s of %d %s not come within %s%s\nhave all been started, with the "
                 "same address%s?",
-                m->r->what, missing > 1 ? "s" : "", numbers, m->r->count,
-                missing > 1 ? "have" : "has", time, turned_away(m),
-                *turned_away(m) ? " and the same ENGINE_TOKEN" : "");
+                m->r->what, missing > 1 ? "s" : "", numbers, m->r->count, missing > 1 ? "have" : "has", time,
+                turned_away(m), *turned_away(m) ? " and the same ENGINE_TOKEN" : "");
 }
 
 /* Waits in pieces, between which there is a word of who is awaited. */
@@ -288,8 +280,7 @@ static bool bytes_of_hex(const char *hex, char *out, size_t n) {
     return true;
 }
 
-static enum error read_member(const struct meet *m, int index, struct pool *pool,
-                              struct member *out) {
+static enum error read_member(const struct meet *m, int index, struct pool *pool, struct member *out) {
     const struct json_value *v;
     const char *key = member_key(m, index), *blob;
     char *text;
@@ -324,8 +315,7 @@ static enum error read_members(const struct meet *m, struct pool *pool, struct m
 static enum error check(const struct rendezvous *r) {
     if (r->count < 1 || r->index < 0 || r->index >= r->count)
         return FAIL(ERR_CONFIG, "%s %d of %d: there is none", r->what, r->index, r->count);
-    if (r->bytes > BLOB_MAX)
-        return FAIL(ERR_BUG, "%zu bytes of %s %d for the others", r->bytes, r->what, r->index);
+    if (r->bytes > BLOB_MAX) return FAIL(ERR_BUG, "%zu bytes of %s %d for the others", r->bytes, r->what, r->index);
     return ERR_NONE;
 }
 

@@ -32,7 +32,6 @@ struct member {
 /* Returns when all are there: members[0 .. count), pool's. ERR_MISMATCH: two members of one index,
  * or facts that differ, with both named: "node 1 (hostB, pid 4711) has another configuration:
  * 3f2a..., 88c1... here". ERR_TIMEOUT: "ranks 2, 3 of 4 have not come within 60 s". */
-MUST_CHECK enum error rendezvous_meet(const struct rendezvous *r, struct pool *pool,
-                                      struct member **members);
+MUST_CHECK enum error rendezvous_meet(const struct rendezvous *r, struct pool *pool, struct member **members);
 /* "hostname, pid N" of this process. */
 void rendezvous_who(char out[128]);

@@ -14,10 +14,8 @@
 /* Nine digits at most, so that nothing overflows; what is printed back must be what was read, so
  * that nothing is let pass. */
 static bool parse(const char *text, struct launch_self *s, int *parent) {
-    if (sscanf(text,
-               "rank=%9d,size=%9d,local=%9d,locals=%9d,meeting=%9d,out=%9d,err=%9d,parent=%9d",
-               &s->rank, &s->size, &s->local, &s->locals, &s->meeting_fd, &s->console_out,
-               &s->console_err, parent) != 8)
+    if (sscanf(text, "rank=%9d,size=%9d,local=%9d,locals=%9d,meeting=%9d,out=%9d,err=%9d,parent=%9d", &s->rank,
+               &s->size, &s->local, &s->locals, &s->meeting_fd, &s->console_out, &s->console_err, parent) != 8)
         return false;
     char again[LAUNCH_TEXT];
     launch_text(again, s, *parent);
@@ -37,18 +35,13 @@ enum error launch_self(struct launch_self *out, bool *started) {
     if (!text) return ERR_NONE;
     int parent;
     if (!parse(text, out, &parent))
-        return FAIL(
-            ERR_USAGE,
-            "%s='%s' is not what a starter writes\nunset it: it is for the engine's own use",
-            LAUNCH_VARIABLE, text);
+        return FAIL(ERR_USAGE, "%s='%s' is not what a starter writes\nunset it: it is for the engine's own use",
+                    LAUNCH_VARIABLE, text);
     if (!keep_fd(out->meeting_fd) || !keep_fd(out->console_out) || !keep_fd(out->console_err))
-        return FAIL(ERR_USAGE, "%s='%s' names a descriptor that is not open", LAUNCH_VARIABLE,
-                    text);
+        return FAIL(ERR_USAGE, "%s='%s' names a descriptor that is not open", LAUNCH_VARIABLE, text);
     /* First the wish, then the look: a starter that died in between is seen by one of the two. */
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
-        return FAIL(ERR_BUG, "prctl(PR_SET_PDEATHSIG): %s", strerror(errno));
-    if (getppid() != parent)
-        return FAIL(ERR_PEER, "rank %d: process %d, which started it, is gone", out->rank, parent);
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return FAIL(ERR_BUG, "prctl(PR_SET_PDEATHSIG): %s", strerror(errno));
+    if (getppid() != parent) return FAIL(ERR_PEER, "rank %d: process %d, which started it, is gone", out->rank, parent);
     unsetenv(LAUNCH_VARIABLE);
     signal(SIGTTOU, SIG_IGN); /* rank 0's console may be a terminal that this process group is not
                                  in front of */

@@ -12,16 +12,14 @@
 #include <unistd.h>
 
 void launch_text(char out[LAUNCH_TEXT], const struct launch_self *s, int parent) {
-    snprintf(out, LAUNCH_TEXT,
-             "rank=%d,size=%d,local=%d,locals=%d,meeting=%d,out=%d,err=%d,parent=%d", s->rank,
+    snprintf(out, LAUNCH_TEXT, "rank=%d,size=%d,local=%d,locals=%d,meeting=%d,out=%d,err=%d,parent=%d", s->rank,
              s->size, s->local, s->locals, s->meeting_fd, s->console_out, s->console_err, parent);
 }
 
 /* ---- environment: ours, with what a rank is told in place of what there may be ---- */
 
 enum { TOLD = 5 };
-static const char *const told_names[TOLD] = {LAUNCH_VARIABLE, "RANK", "WORLD_SIZE", "LOCAL_RANK",
-                                             "LOCAL_WORLD_SIZE"};
+static const char *const told_names[TOLD] = {LAUNCH_VARIABLE, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
 
 static bool is_named(const char *entry, const char *name) {
     size_t n = strlen(name);
@@ -42,8 +40,8 @@ static size_t length_of(const char *const *list) {
     return n;
 }
 
-static enum error make_environment(const struct launch_self *self, const char *const *variables,
-                                   struct pool *pool, char ***out) {
+static enum error make_environment(const struct launch_self *self, const char *const *variables, struct pool *pool,
+                                   char ***out) {
     size_t count = length_of((const char *const *)environ), kept = 0;
     char **env = pool_alloc(pool, (count + TOLD + length_of(variables) / 2 + 1) * sizeof *env);
     if (!env) return ERR_MEMORY;
@@ -58,8 +56,7 @@ static enum error make_environment(const struct launch_self *self, const char *c
         if (!env[kept++]) return ERR_MEMORY;
     }
     for (; variables && *variables; variables += 2)
-        if (!(env[kept++] = pool_printf(pool, "%s=%s", variables[0], variables[1])))
-            return ERR_MEMORY;
+        if (!(env[kept++] = pool_printf(pool, "%s=%s", variables[0], variables[1]))) return ERR_MEMORY;
     *out = env;
     return ERR_NONE;
 }
@@ -71,8 +68,7 @@ static int hand_on(posix_spawn_file_actions_t *files, int fd) {
     return fd < 0 ? 0 : posix_spawn_file_actions_adddup2(files, fd, fd);
 }
 
-static int describe_files(posix_spawn_file_actions_t *files, const struct launch_self *self,
-                          int output) {
+static int describe_files(posix_spawn_file_actions_t *files, const struct launch_self *self, int output) {
     int why = posix_spawn_file_actions_addopen(files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     if (!why) why = posix_spawn_file_actions_adddup2(files, output, STDOUT_FILENO);
     if (!why) why = posix_spawn_file_actions_adddup2(files, output, STDERR_FILENO);
@@ -91,8 +87,7 @@ static int describe_process(posix_spawnattr_t *attr, pid_t group) {
     sigaddset(&standard, SIGTERM);
     sigaddset(&standard, SIGCHLD);
     sigaddset(&standard, SIGXFSZ);
-    int why = posix_spawnattr_setflags(attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
-                                                 POSIX_SPAWN_SETSIGDEF);
+    int why = posix_spawnattr_setflags(attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     if (!why) why = posix_spawnattr_setpgroup(attr, group);
     if (!why) why = posix_spawnattr_setsigmask(attr, &none);
     if (!why) why = posix_spawnattr_setsigdefault(attr, &standard);
@@ -117,12 +112,10 @@ enum error rank_spawn(const char *program, const char *const *argv, const struct
         const char *const *mine;
         char *const *theirs;
     } words = {argv};
-    if (!why)
-        why = posix_spawnp(out, program ? program : "/proc/self/exe", &files, &attr, words.theirs,
-                           env);
+    if (!why) why = posix_spawnp(out, program ? program : "/proc/self/exe", &files, &attr, words.theirs, env);
     if (why)
-        err = FAIL(ERR_CREATE, "cannot start %s as rank %d: %s", program ? program : "a process",
-                   self->rank, strerror(why));
+        err = FAIL(ERR_CREATE, "cannot start %s as rank %d: %s", program ? program : "a process", self->rank,
+                   strerror(why));
 done:
     posix_spawnattr_destroy(&attr);
     posix_spawn_file_actions_destroy(&files);

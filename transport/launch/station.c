@@ -50,8 +50,8 @@ static void name_node(char out[NODE_MAX]) {
     boot[strcspn(boot, "\n")] = '\0';
     (void)stat("/proc/self/ns/pid", &pid); /* where there is none, all zeros are alike */
     (void)stat("/proc/self/ns/net", &net);
-    snprintf(out, NODE_MAX, "%s/%llu/%llu/%u", boot, (unsigned long long)pid.st_ino,
-             (unsigned long long)net.st_ino, (unsigned)getuid());
+    snprintf(out, NODE_MAX, "%s/%llu/%llu/%u", boot, (unsigned long long)pid.st_ino, (unsigned long long)net.st_ino,
+             (unsigned)getuid());
 }
 
 static bool is_url(const char *master) {
@@ -67,8 +67,7 @@ static bool is_local_name(const char *master) {
 /* ---- store and port ---- */
 
 static enum error open_store(struct station *s, const struct station_params *p) {
-    struct store_params sp = {
-        .serve = p->serve, .token = p->token, .run = p->run, .timeout = p->timeout};
+    struct store_params sp = {.serve = p->serve, .token = p->token, .run = p->run, .timeout = p->timeout};
     sp.url = is_url(p->master) ? p->master : pool_printf(s->pool, "tcp://%s", p->master);
     if (!sp.url) return ERR_MEMORY;
     if (p->serve && !strncmp(sp.url, "file://", 7)) s->file = sp.url + 7;
@@ -77,8 +76,7 @@ static enum error open_store(struct station *s, const struct station_params *p) 
 
 /* Ranks of a tcp store have its key. Others get a random number from their store, which only this
  * user's processes on this host can open: that is the key, or, where there is a secret, its salt. */
-static enum error find_key(struct station *s, const struct station_params *p,
-                           char key[SECRET_SIZE]) {
+static enum error find_key(struct station *s, const struct station_params *p, char key[SECRET_SIZE]) {
     const char *random, *name = pool_printf(s->pool, "%s/key", p->round);
     char *now = NULL;
     bool first;
@@ -87,8 +85,7 @@ static enum error find_key(struct station *s, const struct station_params *p,
     TRY(token_random(s->pool, &random));
     if (!name) return ERR_MEMORY;
     TRY(store_swap(s->store, name, NULL, random, s->pool, &first, &now));
-    if (!now || strlen(now) != strlen(random))
-        return FAIL(ERR_DATA, "the store's '%s' is no key", name);
+    if (!now || strlen(now) != strlen(random)) return FAIL(ERR_DATA, "the store's '%s' is no key", name);
     secret_key(p->token && *p->token ? p->token : now, now, strlen(now), key);
     return ERR_NONE;
 }
@@ -96,8 +93,7 @@ static enum error find_key(struct station *s, const struct station_params *p,
 static enum error open_port(struct station *s, const struct station_params *p) {
     char address[ADDRESS_MAX], key[SECRET_SIZE];
     TRY(find_key(s, p, key));
-    struct port_params pp = {
-        .interface = p->interface, .key = key, .near = !p->token || !*p->token};
+    struct port_params pp = {.interface = p->interface, .key = key, .near = !p->token || !*p->token};
     if (!pp.interface && !is_local_name(p->master)) {
         TRY(port_address_towards(p->master + (is_url(p->master) ? 6 : 0), address));
         pp.interface = address;
@@ -109,10 +105,8 @@ static enum error open_port(struct station *s, const struct station_params *p) {
 
 static enum error check_told(const struct member *m, int rank) {
     const struct told *t = (const struct told *)(const void *)m->blob;
-    bool good =
-        m->bytes >= sizeof *t && memchr(t->node, 0, NODE_MAX) && memchr(t->address, 0, ADDRESS_MAX);
-    return good ? ERR_NONE
-                : FAIL(ERR_DATA, "rank %d (%s) tells nothing that makes sense", rank, m->who);
+    bool good = m->bytes >= sizeof *t && memchr(t->node, 0, NODE_MAX) && memchr(t->address, 0, ADDRESS_MAX);
+    return good ? ERR_NONE : FAIL(ERR_DATA, "rank %d (%s) tells nothing that makes sense", rank, m->who);
 }
 
 /* Hosts are numbered in the order of their first ranks. */
@@ -178,8 +172,7 @@ static enum error join_board(struct station *s, const char *key, int locals) {
     size_t n;
     int pid, fd;
     TRY(store_get(s->store, key, 0, s->pool, &text, &n));
-    if (sscanf(text, "%9d %9d", &pid, &fd) != 2)
-        return FAIL(ERR_DATA, "the store's '%s' is '%.32s'", key, text);
+    if (sscanf(text, "%9d %9d", &pid, &fd) != 2) return FAIL(ERR_DATA, "the store's '%s' is '%.32s'", key, text);
     int own = meeting_fd_of(pid, fd);
     if (own < 0)
         return FAIL(ERR_PEER,

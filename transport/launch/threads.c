@@ -75,15 +75,11 @@ enum error launch_threads(int size, rank_fn fn, void *user) {
     TRY(memory_size((size_t)size, sizeof(struct rank_thread), "threads", &bytes));
     TRY(memory_alloc(bytes, &memory));
     struct rank_thread *threads = memory;
-    struct crew crew = {.fn = fn,
-                        .user = user,
-                        .gate = PTHREAD_MUTEX_INITIALIZER,
-                        .telling = PTHREAD_MUTEX_INITIALIZER};
+    struct crew crew = {
+        .fn = fn, .user = user, .gate = PTHREAD_MUTEX_INITIALIZER, .telling = PTHREAD_MUTEX_INITIALIZER};
     int why = 0, started = crew_start(&crew, threads, size, &why);
     for (int r = 0; r < started; r++) pthread_join(threads[r].thread, NULL);
     memory_free(threads);
-    if (started < size)
-        return FAIL(ERR_MEMORY, "cannot start thread %d of %d: %s", started + 1, size,
-                    strerror(why));
+    if (started < size) return FAIL(ERR_MEMORY, "cannot start thread %d of %d: %s", started + 1, size, strerror(why));
     return crew.error == ERR_NONE ? ERR_NONE : FAIL(crew.error, "%s", crew.failure);
 }

@@ -54,13 +54,12 @@ struct board {
     int32_t size;  /* ranks */
     int32_t cores; /* that the starter may use */
     uint32_t pipe_lines;
-    uint64_t slots, pipes, lent, end; /* offsets; end: of the fixed part */
-    uint64_t lent_bytes;              /* for each rank and lane; nobody has them until asked */
+    uint64_t slots, pipes, lent, end;       /* offsets; end: of the fixed part */
+    uint64_t lent_bytes;                    /* for each rank and lane; nobody has them until asked */
     _Alignas(LINE) _Atomic uint32_t failed; /* enum failing */
     int32_t error;
     char reason[REASON_MAX];
-    _Alignas(LINE) uint64_t used,
-        allocated; /* rank 0's, for alloc: end of all memory, start of the newest */
+    _Alignas(LINE) uint64_t used, allocated; /* rank 0's, for alloc: end of all memory, start of the newest */
     struct seat seat[];
 };
 

@@ -80,9 +80,8 @@ static enum error refuse_long(struct emulated *e, size_t bytes, int64_t ns) {
     snprintf(reason, sizeof reason,
              "rank %d: a message of %s takes %s on an emulated link of %s/s, more than the timeout "
              "of %g s",
-             e->link.params.rank, text_of_bytes((double)bytes, n),
-             text_of_seconds(clock_seconds(ns), time), text_of_bytes(e->as.bandwidth, rate),
-             e->link.params.timeout);
+             e->link.params.rank, text_of_bytes((double)bytes, n), text_of_seconds(clock_seconds(ns), time),
+             text_of_bytes(e->as.bandwidth, rate), e->link.params.timeout);
     return e->inner->ops->fail(e->inner, ERR_TIMEOUT, reason);
 }
 
@@ -132,8 +131,8 @@ static int64_t sent_at(const struct emulated *e, int peer, int64_t stamp, int64_
     return far || stamp < 0 || stamp > now + forever ? now : stamp;
 }
 
-static enum error emulated_exchange(struct link *l, int lane, const struct call *label,
-                                    const struct outgoing *out, const struct incoming *in) {
+static enum error emulated_exchange(struct link *l, int lane, const struct call *label, const struct outgoing *out,
+                                    const struct incoming *in) {
     struct emulated *e = emulated_of(l);
     int64_t begin = logical_now(e, lane), end = begin, stamp = 0;
     struct outgoing o = {0};
@@ -157,8 +156,7 @@ static enum error emulated_exchange(struct link *l, int lane, const struct call 
         end = later(end, pass(e, &e->in_free, sent + e->latency, takes) + takes);
         if (in->stamp) *in->stamp = stamp;
     }
-    if (clock_seconds(end - now) > l->params.timeout)
-        return refuse_long(e, later(o.bytes, i.bytes), end - now);
+    if (clock_seconds(end - now) > l->params.timeout) return refuse_long(e, later(o.bytes, i.bytes), end - now);
     return end_at(e, lane, end);
 }
 
@@ -173,8 +171,7 @@ static enum error end_meeting(struct emulated *e, int lane) {
 
 /* A meeting for a collective of nothing is a barrier. A lazy link's barrier is the sync that
  * follows. */
-static enum error emulated_meet(struct link *l, int lane, const struct call *c, void *mine,
-                                void **at) {
+static enum error emulated_meet(struct link *l, int lane, const struct call *c, void *mine, void **at) {
     struct emulated *e = emulated_of(l);
     struct link *inner = inner_of(e, lane);
     TRY(inner->ops->meet(inner, lane, c, NULL, at));
@@ -245,8 +242,7 @@ static struct link_ops ops_over(const struct link_ops *inner) {
 
 static bool has_cores(const struct link_params *p) {
     int near = 0;
-    for (int r = 0; r < p->size; r++)
-        near += !p->roster || p->roster->of[r].host == p->roster->of[p->rank].host;
+    for (int r = 0; r < p->size; r++) near += !p->roster || p->roster->of[r].host == p->roster->of[p->rank].host;
     cpu_set_t set;
     return sched_getaffinity(0, sizeof set, &set) == 0 && near <= CPU_COUNT(&set);
 }
@@ -255,8 +251,7 @@ static enum error check(const struct emulation *as) {
     if (!(as->bandwidth >= 0) || isinf(as->bandwidth))
         return FAIL(ERR_CONFIG, "an emulated link of %g bytes/s", as->bandwidth);
     if (!(as->latency >= 0) || as->latency > 3600)
-        return FAIL(ERR_CONFIG, "an emulated link with a latency of %g s\nat most an hour",
-                    as->latency);
+        return FAIL(ERR_CONFIG, "an emulated link with a latency of %g s\nat most an hour", as->latency);
     return ERR_NONE;
 }
 

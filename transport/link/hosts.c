@@ -53,8 +53,7 @@ static enum error pass_on(struct hosts *h, int lane, enum error err) {
     char reason[REASON_MAX];
     strncpy(reason, error_message(), sizeof reason - 1);
     reason[sizeof reason - 1] = '\0';
-    return err == ERR_TIMEOUT && h->opened ? tcp_overdue(h->far, lane, reason)
-                                           : tcp_fail(h->far, err, reason);
+    return err == ERR_TIMEOUT && h->opened ? tcp_overdue(h->far, lane, reason) : tcp_fail(h->far, err, reason);
 }
 
 static void far_failed(void *user, enum error err, const char *reason) {
@@ -84,29 +83,25 @@ static void describe(void *user, int lane, char out[DESCRIBED_MAX]) {
         snprintf(out, DESCRIBED_MAX, "the group");
 }
 
-static enum error disagree_far(void *user, int lane, int peer, const struct call *mine,
-                               const struct call *theirs) {
+static enum error disagree_far(void *user, int lane, int peer, const struct call *mine, const struct call *theirs) {
     const struct link_params *p = &((struct hosts *)user)->link.params;
     return p->disagree(p->user, lane, peer, mine, theirs);
 }
 
-static enum error disagree_near(void *user, int lane, int peer, const struct call *mine,
-                                const struct call *theirs) {
+static enum error disagree_near(void *user, int lane, int peer, const struct call *mine, const struct call *theirs) {
     return disagree_far(user, lane, ((struct hosts *)user)->world[peer], mine, theirs);
 }
 
 /* ---- calls ---- */
 
-static enum error hosts_meet(struct link *l, int lane, const struct call *c, void *mine,
-                             void **at) {
+static enum error hosts_meet(struct link *l, int lane, const struct call *c, void *mine, void **at) {
     struct hosts *h = hosts_of(l);
     void *near_at[RANKS_MAX];
     TRY(hosts_failure(l));
     h->near->patient[lane] = h->link.patient[lane];
     tcp_publish(h->far, lane, c);
     TRY(pass_on(h, lane, h->near->ops->meet(h->near, lane, c, mine, near_at)));
-    for (int r = 0; r < l->params.size; r++)
-        at[r] = is_near(h, r) ? near_at[near_number(h, r)] : NULL;
+    for (int r = 0; r < l->params.size; r++) at[r] = is_near(h, r) ? near_at[near_number(h, r)] : NULL;
     return ERR_NONE;
 }
 
@@ -123,8 +118,8 @@ static enum error hosts_sync(struct link *l, int lane) {
     return hosts_sync_near(l, lane);
 }
 
-static enum error hosts_exchange(struct link *l, int lane, const struct call *label,
-                                 const struct outgoing *out, const struct incoming *in) {
+static enum error hosts_exchange(struct link *l, int lane, const struct call *label, const struct outgoing *out,
+                                 const struct incoming *in) {
     struct hosts *h = hosts_of(l);
     bool out_near = out && is_near(h, out->peer), in_near = in && is_near(h, in->peer);
     struct outgoing o;
@@ -142,9 +137,7 @@ static enum error hosts_exchange(struct link *l, int lane, const struct call *la
         i.peer = near_number(h, in->peer);
     }
     if (out_near || in_near)
-        err = pass_on(h, lane,
-                      h->near->ops->exchange(h->near, lane, label, out_near ? &o : NULL,
-                                             in_near ? &i : NULL));
+        err = pass_on(h, lane, h->near->ops->exchange(h->near, lane, label, out_near ? &o : NULL, in_near ? &i : NULL));
     if (!far) return err;
     return err ? err : tcp_end(h->far, lane);
 }
@@ -186,8 +179,7 @@ static enum error check_seats(const struct link_params *p) {
     for (int r = 0; r < p->size; r++) {
         const struct seat_of *seat = &p->roster->of[r];
         if (seat->host < 0 || seat->host >= p->size || seat->local != ranks[seat->host]++)
-            return FAIL(ERR_DATA, "rank %d is number %d of host %d: that cannot be", r, seat->local,
-                        seat->host);
+            return FAIL(ERR_DATA, "rank %d is number %d of host %d: that cannot be", r, seat->local, seat->host);
     }
     return ERR_NONE;
 }
@@ -197,8 +189,7 @@ static enum error check_params(const struct link_params *p) {
         return FAIL(ERR_CONFIG, "link hosts needs a port of each rank, a roster of all, and a "
                                 "meeting of the ranks of this host");
     if (p->roster->size != p->size)
-        return FAIL(ERR_MISMATCH, "a roster of %d ranks for a group of %d", p->roster->size,
-                    p->size);
+        return FAIL(ERR_MISMATCH, "a roster of %d ranks for a group of %d", p->roster->size, p->size);
     return check_seats(p);
 }
 

@@ -13,11 +13,9 @@ struct label {
  * meet. */
 static inline bool label_fits(const struct label *l, const struct call *mine, size_t bytes) {
     const struct call *c = &l->call;
-    return c->what == mine->what && c->count == mine->count && c->sequence == mine->sequence &&
-           l->bytes == bytes;
+    return c->what == mine->what && c->count == mine->count && c->sequence == mine->sequence && l->bytes == bytes;
 }
 
 static inline bool same_call(const struct call *a, const struct call *b) {
-    return a->what == b->what && a->count == b->count && a->detail == b->detail &&
-           a->sequence == b->sequence;
+    return a->what == b->what && a->count == b->count && a->detail == b->detail && a->sequence == b->sequence;
 }

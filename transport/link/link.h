@@ -37,8 +37,7 @@ struct link_params {
     /* For messages: what this rank is doing on the lane, "all_reduce 412 (4.0 MB)". */
     void (*describe)(void *user, int lane, char out[DESCRIBED_MAX]);
     /* A peer's call differs from mine: fails the link with words for it. */
-    enum error (*disagree)(void *user, int lane, int peer, const struct call *mine,
-                           const struct call *theirs);
+    enum error (*disagree)(void *user, int lane, int peer, const struct call *mine, const struct call *theirs);
     /* Called once when the link has failed, by whoever fails it here, any thread; may be NULL. */
     void (*failed)(void *user, enum error err, const char *reason);
 };
@@ -100,8 +99,8 @@ struct link_ops {
 
     /* Sends and receives at once, so that ranks in a circle do not wait for each other; either may
      * be NULL. Both ends must give the same label and the same bytes. */
-    enum error (*exchange)(struct link *l, int lane, const struct call *label,
-                           const struct outgoing *out, const struct incoming *in);
+    enum error (*exchange)(struct link *l, int lane, const struct call *label, const struct outgoing *out,
+                           const struct incoming *in);
 
     /* Does an all_reduce, reduce or broadcast by itself (no half floats), in an order of its own;
      * an average is left undivided. NULL: the link cannot. */
@@ -140,5 +139,4 @@ void sink_copy(void *ctx, size_t offset, const void *data, size_t n);
 /* A link of the same ranks with emulated ports (emulate.c). It takes over inner, also when it
  * fails.
  */
-MUST_CHECK enum error link_emulate(struct link *inner, const struct emulation *e,
-                                   struct link **out);
+MUST_CHECK enum error link_emulate(struct link *inner, const struct emulation *e, struct link **out);

@@ -93,11 +93,9 @@ static enum error post_sends(struct tcp *t, int lane) {
         const char *from = at ? s->data + (at - sizeof s->label) : m->first_out;
         if (at == 0) {
             memcpy(m->first_out, &s->label, sizeof s->label);
-            if (n > sizeof s->label)
-                memcpy(m->first_out + sizeof s->label, s->data, n - sizeof s->label);
+            if (n > sizeof s->label) memcpy(m->first_out + sizeof s->label, s->data, n - sizeof s->label);
         }
-        if (!calls_of(t)->send(m->space, s->peer, from, n, &m->out.of[m->out.began % WINDOW],
-                               words))
+        if (!calls_of(t)->send(m->space, s->peer, from, n, &m->out.of[m->out.began % WINDOW], words))
             return broken(t, lane, s->peer, words);
         m->out.began++;
         m->out.posted += n;
@@ -161,8 +159,7 @@ static enum error use_first(struct tcp *t, int lane, size_t n) {
     }
     if (n != piece_bytes(0, r->total))
         return tcp_fail(&t->link, ERR_DATA, "MPI gave a message of another length than was sent");
-    if (n > sizeof r->label)
-        r->in->sink(r->in->ctx, 0, m->first_in + sizeof r->label, n - sizeof r->label);
+    if (n > sizeof r->label) r->in->sink(r->in->ctx, 0, m->first_in + sizeof r->label, n - sizeof r->label);
     r->done = n;
     return ERR_NONE;
 }
@@ -173,8 +170,7 @@ static enum error use_piece(struct tcp *t, int lane, size_t n) {
     if (at == 0) return use_first(t, lane, n);
     if (n != piece_bytes(at, r->total))
         return tcp_fail(&t->link, ERR_DATA, "MPI gave a message of another length than was sent");
-    if (!only_copies(r))
-        r->in->sink(r->in->ctx, at - sizeof r->label, landing_place(lane_of(t, lane), r, at), n);
+    if (!only_copies(r)) r->in->sink(r->in->ctx, at - sizeof r->label, landing_place(lane_of(t, lane), r, at), n);
     r->done += n;
     return ERR_NONE;
 }
@@ -292,8 +288,7 @@ static void give_up(struct tcp *t, int lane) {
     int64_t start = clock_ns();
     calls_of(t)->forsake();
     for (int i = 0; i < 2; i++)
-        for (unsigned k = f[i]->ended; k != f[i]->began; k++)
-            calls_of(t)->cancel(&f[i]->of[k % WINDOW]);
+        for (unsigned k = f[i]->ended; k != f[i]->began; k++) calls_of(t)->cancel(&f[i]->of[k % WINDOW]);
     do {
         for (int i = 0; i < 2; i++) land_cancelled(t, f[i]);
         m->stuck = in_flight(&m->out) || in_flight(&m->in);
@@ -301,8 +296,8 @@ static void give_up(struct tcp *t, int lane) {
     } while (m->stuck && clock_seconds(clock_ns() - start) < moment);
 }
 
-static enum error mpi_exchange(struct link *l, int lane, const struct call *label,
-                               const struct outgoing *out, const struct incoming *in) {
+static enum error mpi_exchange(struct link *l, int lane, const struct call *label, const struct outgoing *out,
+                               const struct incoming *in) {
     struct tcp *t = tcp_of(l);
     struct mpi_lane *m = lane_of(t, lane);
     TRY(tcp_failure(l));
@@ -337,18 +332,13 @@ static enum error await_collective(struct tcp *t, int lane, uint64_t *flight) {
 }
 
 static struct mpi_collective as_mpi_calls_it(const struct collective *c) {
-    static const enum mpi_kind kinds[COLLECTIVES] = {[KIND_ALL_REDUCE] = COLLECT_ALL_REDUCE,
-                                                     [KIND_REDUCE] = COLLECT_REDUCE,
-                                                     [KIND_BROADCAST] = COLLECT_BROADCAST};
-    static const enum mpi_type types[DTYPES] = {[DTYPE_F32] = OF_F32,
-                                                [DTYPE_F64] = OF_F64,
-                                                [DTYPE_I32] = OF_I32,
-                                                [DTYPE_I64] = OF_I64,
-                                                [DTYPE_U8] = OF_U8};
+    static const enum mpi_kind kinds[COLLECTIVES] = {
+        [KIND_ALL_REDUCE] = COLLECT_ALL_REDUCE, [KIND_REDUCE] = COLLECT_REDUCE, [KIND_BROADCAST] = COLLECT_BROADCAST};
+    static const enum mpi_type types[DTYPES] = {
+        [DTYPE_F32] = OF_F32, [DTYPE_F64] = OF_F64, [DTYPE_I32] = OF_I32, [DTYPE_I64] = OF_I64, [DTYPE_U8] = OF_U8};
     static const enum mpi_op ops[REDOPS] = {
-        [REDOP_SUM] = BY_SUM,     [REDOP_PROD] = BY_PROD, [REDOP_MIN] = BY_MIN,
-        [REDOP_MAX] = BY_MAX,     [REDOP_AND] = BY_AND,   [REDOP_OR] = BY_OR,
-        [REDOP_AVERAGE] = BY_SUM, [REDOP_XOR] = BY_XOR};
+        [REDOP_SUM] = BY_SUM, [REDOP_PROD] = BY_PROD, [REDOP_MIN] = BY_MIN,     [REDOP_MAX] = BY_MAX,
+        [REDOP_AND] = BY_AND, [REDOP_OR] = BY_OR,     [REDOP_AVERAGE] = BY_SUM, [REDOP_XOR] = BY_XOR};
     return (struct mpi_collective){
         .kind = kinds[c->kind], .type = types[c->sum.type], .op = ops[c->sum.op], .root = c->root};
 }

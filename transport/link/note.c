@@ -13,8 +13,7 @@ void note_write(struct note *n, const char *doing, int64_t step) {
     atomic_store_explicit(&n->version, version + 1, memory_order_relaxed);
     atomic_store_explicit(&n->time, clock_ns(), memory_order_release);
     atomic_store_explicit(&n->step, step, memory_order_release);
-    for (int i = 0; i < NOTE_WORDS; i++)
-        atomic_store_explicit(&n->text[i], words[i], memory_order_release);
+    for (int i = 0; i < NOTE_WORDS; i++) atomic_store_explicit(&n->text[i], words[i], memory_order_release);
     atomic_store_explicit(&n->version, version + 2, memory_order_release);
 }
 

@@ -28,8 +28,7 @@ static struct pipe *pipe_of(const struct shared *s, int lane, int from, int to) 
     return (struct pipe *)(void *)(s->meeting->base + s->board->pipes + index * stride);
 }
 
-static struct transfer transfer_of(struct pipe *p, const struct counter *mine, int peer,
-                                   size_t bytes) {
+static struct transfer transfer_of(struct pipe *p, const struct counter *mine, int peer, size_t bytes) {
     return (struct transfer){.pipe = p,
                              .peer = peer,
                              .done = atomic_load_explicit(&mine->value, memory_order_relaxed),
@@ -85,8 +84,8 @@ static bool send_some(struct shared *s, int lane, struct transfer *t, const stru
     return true;
 }
 
-static enum error check_label(struct shared *s, int lane, const struct transfer *t,
-                              const struct call *mine, const struct incoming *in) {
+static enum error check_label(struct shared *s, int lane, const struct transfer *t, const struct call *mine,
+                              const struct incoming *in) {
     struct label l;
     memcpy(&l, run_data(s, t), sizeof l);
     if (label_fits(&l, mine, t->bytes)) {
@@ -97,8 +96,8 @@ static enum error check_label(struct shared *s, int lane, const struct transfer 
 }
 
 /* *some tells whether there was anything. */
-static enum error receive_some(struct shared *s, int lane, struct transfer *t,
-                               const struct call *label, const struct incoming *in, bool *some) {
+static enum error receive_some(struct shared *s, int lane, struct transfer *t, const struct call *label,
+                               const struct incoming *in, bool *some) {
     uint32_t there = atomic_load(&t->pipe->written.value) - t->done;
     *some = there > 0;
     if (there == 0) return ERR_NONE;
@@ -116,8 +115,7 @@ static enum error receive_some(struct shared *s, int lane, struct transfer *t,
     return ERR_NONE;
 }
 
-static enum error wait_either(struct shared *s, int lane, const struct transfer *out,
-                              const struct transfer *in) {
+static enum error wait_either(struct shared *s, int lane, const struct transfer *out, const struct transfer *in) {
     struct wait w = {0};
     if (in->lines) {
         w.peer[w.n] = in->peer;
@@ -132,8 +130,8 @@ static enum error wait_either(struct shared *s, int lane, const struct transfer 
     return wait_for(s, lane, &w);
 }
 
-enum error shared_exchange(struct link *l, int lane, const struct call *label,
-                           const struct outgoing *out, const struct incoming *in) {
+enum error shared_exchange(struct link *l, int lane, const struct call *label, const struct outgoing *out,
+                           const struct incoming *in) {
     struct shared *s = (struct shared *)l;
     struct transfer o = {0}, i = {0};
     if (out) {

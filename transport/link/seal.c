@@ -10,11 +10,9 @@ enum { LINE = 32 }; /* bytes that a turn of the loop takes */
 
 /* ---- mixing ---- */
 
-typedef void (*nh_fn)(const struct sealer *s, const uint8_t *data, size_t lines,
-                      uint64_t sum[MIX_WAYS]);
+typedef void (*nh_fn)(const struct sealer *s, const uint8_t *data, size_t lines, uint64_t sum[MIX_WAYS]);
 
-static void nh_plain(const struct sealer *s, const uint8_t *data, size_t lines,
-                     uint64_t sum[MIX_WAYS]) {
+static void nh_plain(const struct sealer *s, const uint8_t *data, size_t lines, uint64_t sum[MIX_WAYS]) {
     for (int way = 0; way < MIX_WAYS; way++) {
         uint64_t total = 0;
         for (size_t i = 0; i < lines * LINE / 4; i += 2) {
@@ -40,8 +38,8 @@ __attribute__((target("avx2"))) static inline uint64_t sum_of(__m256i v) {
     return lane[0] + lane[1] + lane[2] + lane[3];
 }
 
-__attribute__((target("avx2"))) static void nh_avx2(const struct sealer *s, const uint8_t *data,
-                                                    size_t lines, uint64_t sum[MIX_WAYS]) {
+__attribute__((target("avx2"))) static void nh_avx2(const struct sealer *s, const uint8_t *data, size_t lines,
+                                                    uint64_t sum[MIX_WAYS]) {
     __m256i a = _mm256_setzero_si256(), b = a;
     for (size_t i = 0; i < lines; i++) {
         __m256i d = _mm256_loadu_si256((const __m256i *)(const void *)(data + LINE * i));
@@ -69,8 +67,7 @@ static uint64_t step(uint64_t value, uint64_t at, uint32_t coefficient) {
     return (sum & prime) + (sum >> 61) + coefficient;
 }
 
-static void mix_block(const struct sealer *s, nh_fn nh, struct mixture *m, const uint8_t *data,
-                      size_t lines) {
+static void mix_block(const struct sealer *s, nh_fn nh, struct mixture *m, const uint8_t *data, size_t lines) {
     uint64_t sum[MIX_WAYS];
     nh(s, data, lines, sum);
     for (int way = 0; way < MIX_WAYS; way++) {
@@ -84,8 +81,7 @@ void seal_mix(const struct sealer *s, struct mixture *m, const void *data, size_
     const uint8_t *at = data;
     uint8_t rest[MIX_BLOCK] = {0};
     m->bytes += n;
-    for (; n >= MIX_BLOCK; at += MIX_BLOCK, n -= MIX_BLOCK)
-        mix_block(s, nh, m, at, MIX_BLOCK / LINE);
+    for (; n >= MIX_BLOCK; at += MIX_BLOCK, n -= MIX_BLOCK) mix_block(s, nh, m, at, MIX_BLOCK / LINE);
     if (!n) return;
     memcpy(rest, at, n);
     mix_block(s, nh, m, rest, (n + LINE - 1) / LINE);

@@ -21,15 +21,13 @@ static struct shared *shared_of(struct link *l) {
 static enum error take_seat(struct seat *seat, int rank) {
     int32_t nobody = 0;
     if (atomic_compare_exchange_strong(&seat->pid, &nobody, (int32_t)getpid())) return ERR_NONE;
-    if (atomic_load(&seat->left))
-        return FAIL(ERR_PEER, "rank %d has left this meeting, which is for one group", rank);
+    if (atomic_load(&seat->left)) return FAIL(ERR_PEER, "rank %d has left this meeting, which is for one group", rank);
     return FAIL(ERR_MISMATCH, "there are two ranks %d\neach rank needs a number of its own", rank);
 }
 
 enum error shared_open(const struct link_params *p, const struct link_ops *ops, struct link **out) {
     struct board *b = p->meeting->board;
-    if (b->size != p->size)
-        return FAIL(ERR_MISMATCH, "a group of %d ranks, a meeting for %d", p->size, b->size);
+    if (b->size != p->size) return FAIL(ERR_MISMATCH, "a group of %d ranks, a meeting for %d", p->size, b->size);
     void *memory;
     TRY(memory_alloc(sizeof(struct shared), &memory));
     struct shared *s = memory;
@@ -70,16 +68,13 @@ static void *at_place(const struct shared *s, uint64_t place) {
     return place ? s->meeting->base + place : NULL;
 }
 
-static enum error await_call(struct shared *s, int lane, int peer, const struct call *mine,
-                             void **at) {
+static enum error await_call(struct shared *s, int lane, int peer, const struct call *mine, void **at) {
     const struct posted *theirs = &s->board->seat[peer].posted[lane][mine->sequence & 1];
     if (!reached(&theirs->turn, mine->sequence))
-        TRY(wait_for(s, lane,
-                     &(struct wait){.n = 1,
-                                    .peer = {peer},
-                                    .counter = {&theirs->turn},
-                                    .want = {mine->sequence},
-                                    .entering = true}));
+        TRY(wait_for(
+            s, lane,
+            &(struct wait){
+                .n = 1, .peer = {peer}, .counter = {&theirs->turn}, .want = {mine->sequence}, .entering = true}));
     if (!same_call(mine, &theirs->call)) {
         const struct link_params *p = &s->link.params;
         return p->disagree(p->user, lane, peer, mine, &theirs->call);
@@ -110,8 +105,7 @@ enum error shared_sync(struct link *l, int lane) {
     for (int r = 0; r < l->params.size; r++) {
         const _Atomic uint32_t *theirs = &s->board->seat[r].steps[lane].value;
         if (reached(theirs, step)) continue;
-        TRY(wait_for(s, lane,
-                     &(struct wait){.n = 1, .peer = {r}, .counter = {theirs}, .want = {step}}));
+        TRY(wait_for(s, lane, &(struct wait){.n = 1, .peer = {r}, .counter = {theirs}, .want = {step}}));
     }
     return ERR_NONE;
 }
@@ -136,8 +130,7 @@ enum error shared_lend(struct link *l, int lane, void *buf, void **mine) {
     if (place_of(s, buf)) return ERR_NONE;
     char *own = *mine = shared_lent(l, lane, l->params.rank);
     if (s->lent[lane]) return ERR_NONE;
-    enum error err =
-        meeting_fill(s->meeting, (size_t)(own - s->meeting->base), s->board->lent_bytes);
+    enum error err = meeting_fill(s->meeting, (size_t)(own - s->meeting->base), s->board->lent_bytes);
     if (err) return shared_fail(l, err, error_message());
     s->lent[lane] = true;
     return ERR_NONE;

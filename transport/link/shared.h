@@ -13,16 +13,15 @@ struct shared {
     bool lent[LANES];      /* there is memory behind what the board lends this rank */
 };
 
-MUST_CHECK enum error shared_open(const struct link_params *p, const struct link_ops *ops,
-                                  struct link **out);
+MUST_CHECK enum error shared_open(const struct link_params *p, const struct link_ops *ops, struct link **out);
 void shared_close(struct link *l);
 enum error shared_meet(struct link *l, int lane, const struct call *c, void *mine, void **at);
 enum error shared_sync(struct link *l, int lane);
 void *shared_slot(struct link *l, int lane, int rank, uint32_t sequence);
 enum error shared_lend(struct link *l, int lane, void *buf, void **mine);
 void *shared_lent(struct link *l, int lane, int rank);
-enum error shared_exchange(struct link *l, int lane, const struct call *label,
-                           const struct outgoing *out, const struct incoming *in);
+enum error shared_exchange(struct link *l, int lane, const struct call *label, const struct outgoing *out,
+                           const struct incoming *in);
 enum error shared_alloc(struct link *l, size_t bytes, void **out);
 enum error shared_fail(struct link *l, enum error err, const char *reason);
 enum error shared_failure(struct link *l);
@@ -30,10 +29,9 @@ enum error shared_lost(struct link *l, int lane);
 void shared_note(struct link *l, const char *doing, int64_t step);
 
 /* The slots that these links fill alike. */
-#define SHARED_LINK_OPS                                                                            \
-    .close = shared_close, .meet = shared_meet, .sync = shared_sync, .slot = shared_slot,          \
-    .slot_bytes = SLOT_BYTES, .lend = shared_lend, .lent = shared_lent,                            \
-    .exchange = shared_exchange, .alloc = shared_alloc, .fail = shared_fail,                       \
+#define SHARED_LINK_OPS                                                                                                \
+    .close = shared_close, .meet = shared_meet, .sync = shared_sync, .slot = shared_slot, .slot_bytes = SLOT_BYTES,    \
+    .lend = shared_lend, .lent = shared_lent, .exchange = shared_exchange, .alloc = shared_alloc, .fail = shared_fail, \
     .failure = shared_failure, .lost = shared_lost, .note = shared_note
 
 /* ---- waiting (wait.c) ---- */

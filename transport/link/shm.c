@@ -12,7 +12,6 @@ const struct link_ops link_shm = {
 };
 
 static enum error open_shm(const struct link_params *p, struct link **out) {
-    if (p->meeting->fd < 0)
-        return FAIL(ERR_CONFIG, "link shm, but the ranks are threads\nuse link thread");
+    if (p->meeting->fd < 0) return FAIL(ERR_CONFIG, "link shm, but the ranks are threads\nuse link thread");
     return shared_open(p, &link_shm, out);
 }

@@ -69,14 +69,11 @@ enum error tcp_alloc(struct link *l, size_t bytes, void **out) {
 /* ---- alpha and beta ---- */
 
 /* Seconds of one message to the next in the circle while one comes from the one before. */
-static enum error pass(struct link *l, const int *who, int n, int at, void *buf, size_t bytes,
-                       double *seconds) {
+static enum error pass(struct link *l, const int *who, int n, int at, void *buf, size_t bytes, double *seconds) {
     struct call label = {.what = UINT64_MAX};
     struct outgoing out = {.peer = who[(at + 1) % n], .data = buf, .bytes = bytes / 2};
-    struct incoming in = {.peer = who[(at - 1 + n) % n],
-                          .bytes = bytes / 2,
-                          .sink = sink_copy,
-                          .ctx = (char *)buf + bytes / 2};
+    struct incoming in = {
+        .peer = who[(at - 1 + n) % n], .bytes = bytes / 2, .sink = sink_copy, .ctx = (char *)buf + bytes / 2};
     int64_t start = clock_ns();
     TRY(tcp_of(l)->exchange(l, 0, &label, &out, &in));
     *seconds = clock_seconds(clock_ns() - start);
@@ -88,8 +85,7 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static enum error pass_often(struct link *l, const int *who, int n, int at, size_t bytes, int times,
-                             double *median) {
+static enum error pass_often(struct link *l, const int *who, int n, int at, size_t bytes, int times, double *median) {
     double seconds[9];
     void *buf;
     TRY(memory_alloc(2 * bytes, &buf));
@@ -108,8 +104,7 @@ static enum error agree(struct link *l, const int *who, int n, int at, double *v
         double theirs[2];
         size_t bytes = (size_t)count * sizeof *v;
         struct outgoing out = {.peer = who[(at + k) % n], .data = v, .bytes = bytes};
-        struct incoming in = {
-            .peer = who[(at - k + n) % n], .bytes = bytes, .sink = sink_copy, .ctx = theirs};
+        struct incoming in = {.peer = who[(at - k + n) % n], .bytes = bytes, .sink = sink_copy, .ctx = theirs};
         TRY(tcp_of(l)->exchange(l, 0, &label, &out, &in));
         for (int i = 0; i < count; i++)
             if (theirs[i] > v[i]) v[i] = theirs[i];
@@ -148,10 +143,7 @@ static enum error late_joiner(const struct link_params *p, int rank) {
 
 static enum error take_streams(struct tcp *t, int peer, bool lanes, int64_t deadline) {
     const struct link_params *p = &t->link.params;
-    struct hello h = {.group = p->group,
-                      .from = (uint32_t)peer,
-                      .to = (uint32_t)p->rank,
-                      .size = (uint32_t)p->size};
+    struct hello h = {.group = p->group, .from = (uint32_t)peer, .to = (uint32_t)p->rank, .size = (uint32_t)p->size};
     for (h.kind = lanes ? 0 : CONTROL; h.kind < STREAMS; h.kind++) {
         enum error err = port_take(p->port, &h, deadline, &t->peers[peer].stream[h.kind]);
         if (err) return err == ERR_TIMEOUT ? late_joiner(p, peer) : err;
@@ -163,8 +155,7 @@ static enum error take_streams(struct tcp *t, int peer, bool lanes, int64_t dead
 static enum error join_streams(struct tcp *t) {
     const struct link_params *p = &t->link.params;
     int64_t deadline = clock_ns() + (int64_t)(p->timeout * 1e9);
-    for (int r = 0; r < p->rank; r++)
-        TRY(tcp_dial(p, r, has_lanes(t, r), deadline, t->peers[r].stream));
+    for (int r = 0; r < p->rank; r++) TRY(tcp_dial(p, r, has_lanes(t, r), deadline, t->peers[r].stream));
     for (int r = p->rank + 1; r < p->size; r++) TRY(take_streams(t, r, has_lanes(t, r), deadline));
     return ERR_NONE;
 }
@@ -198,16 +189,13 @@ static void lines_close(struct tcp *t) {
 }
 
 static enum error check_params(const struct link_params *p) {
-    if (!p->port || !p->roster)
-        return FAIL(ERR_CONFIG, "link tcp needs a port of each rank and a roster of all");
+    if (!p->port || !p->roster) return FAIL(ERR_CONFIG, "link tcp needs a port of each rank and a roster of all");
     if (p->roster->size != p->size)
-        return FAIL(ERR_MISMATCH, "a roster of %d ranks for a group of %d", p->roster->size,
-                    p->size);
+        return FAIL(ERR_MISMATCH, "a roster of %d ranks for a group of %d", p->roster->size, p->size);
     return ERR_NONE;
 }
 
-static enum error tcp_create(const struct link_params *p, const struct link_ops *ops,
-                             struct tcp **out) {
+static enum error tcp_create(const struct link_params *p, const struct link_ops *ops, struct tcp **out) {
     void *memory, *peers;
     pthread_condattr_t monotonic;
     TRY(memory_alloc((size_t)p->size * sizeof(struct peer), &peers));
@@ -235,8 +223,7 @@ static enum error tcp_create(const struct link_params *p, const struct link_ops 
     return ERR_NONE;
 }
 
-enum error tcp_open(const struct link_params *p, const struct link_ops *ops, enum reach reach,
-                    struct link **out) {
+enum error tcp_open(const struct link_params *p, const struct link_ops *ops, enum reach reach, struct link **out) {
     struct tcp *t;
     enum error err;
     TRY(check_params(p));

@@ -6,15 +6,15 @@
 enum reach { REACH_NOBODY, REACH_OTHER_HOSTS, REACH_ALL };
 /* As link_ops.open, for a link that has the given ops. Its callbacks are not asked before
  * tcp_opened. */
-MUST_CHECK enum error tcp_open(const struct link_params *p, const struct link_ops *ops,
-                               enum reach reach, struct link **out);
+MUST_CHECK enum error tcp_open(const struct link_params *p, const struct link_ops *ops, enum reach reach,
+                               struct link **out);
 void tcp_opened(struct link *l);
 void tcp_close(struct link *l);
 
 /* The two halves of exchange: begin starts both directions and waits for neither; end must follow.
  */
-MUST_CHECK enum error tcp_begin(struct link *l, int lane, const struct call *label,
-                                const struct outgoing *out, const struct incoming *in);
+MUST_CHECK enum error tcp_begin(struct link *l, int lane, const struct call *label, const struct outgoing *out,
+                                const struct incoming *in);
 MUST_CHECK enum error tcp_end(struct link *l, int lane);
 /* The half of meet that shows a call to others. */
 void tcp_publish(struct link *l, int lane, const struct call *c);

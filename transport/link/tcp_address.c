@@ -24,13 +24,11 @@ static bool link_local(const struct sockaddr *a) {
 }
 
 static bool address_text(const struct sockaddr *a, char out[ADDRESS_MAX]) {
-    socklen_t n =
-        a->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+    socklen_t n = a->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
     return getnameinfo(a, n, out, ADDRESS_MAX, NULL, 0, NI_NUMERICHOST) == 0;
 }
 
-static bool of_family(const char *interface, int family, const struct ifaddrs *list,
-                      char out[ADDRESS_MAX]) {
+static bool of_family(const char *interface, int family, const struct ifaddrs *list, char out[ADDRESS_MAX]) {
     for (const struct ifaddrs *i = list; i; i = i->ifa_next)
         if (i->ifa_addr && i->ifa_addr->sa_family == family && !strcmp(i->ifa_name, interface) &&
             !link_local(i->ifa_addr) && address_text(i->ifa_addr, out))
@@ -101,8 +99,7 @@ static bool local_of(const struct addrinfo *to, char out[ADDRESS_MAX]) {
     socklen_t n = sizeof own;
     int fd = socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     bool ok = fd >= 0 && connect(fd, to->ai_addr, to->ai_addrlen) == 0 &&
-              getsockname(fd, (struct sockaddr *)&own, &n) == 0 &&
-              address_text((struct sockaddr *)&own, out);
+              getsockname(fd, (struct sockaddr *)&own, &n) == 0 && address_text((struct sockaddr *)&own, out);
     if (fd >= 0) close(fd);
     return ok;
 }
@@ -140,8 +137,7 @@ static bool is_between(int fd, const nng_sockaddr *local, const nng_sockaddr *re
 
 enum error stream_descriptor(nng_stream *s, int *out) {
     nng_sockaddr local, remote;
-    if (nng_stream_get_addr(s, NNG_OPT_LOCADDR, &local) != 0 ||
-        nng_stream_get_addr(s, NNG_OPT_REMADDR, &remote) != 0)
+    if (nng_stream_get_addr(s, NNG_OPT_LOCADDR, &local) != 0 || nng_stream_get_addr(s, NNG_OPT_REMADDR, &remote) != 0)
         return FAIL(ERR_PEER, "a stream ended while its group was opened");
     DIR *d = opendir("/proc/self/fd");
     if (!d) return FAIL(ERR_IO, "cannot list this process's descriptors: %s", strerror(errno));

@@ -22,8 +22,7 @@ static int64_t latest(const struct dialing *d) {
 }
 
 /* Sends or receives all n bytes; an nng error. */
-static int move_all(struct dialing *d, nng_stream *s, void *buf, size_t n,
-                    void (*move)(nng_stream *, nng_aio *)) {
+static int move_all(struct dialing *d, nng_stream *s, void *buf, size_t n, void (*move)(nng_stream *, nng_aio *)) {
     for (size_t done = 0; done < n;) {
         nng_iov iov = {.iov_buf = (char *)buf + done, .iov_len = n - done};
         timer_set(&d->timer, d->aio, latest(d));
@@ -39,17 +38,15 @@ static int move_all(struct dialing *d, nng_stream *s, void *buf, size_t n,
 }
 
 static enum error check_listener(const struct dialing *d, const struct challenge *c) {
-    if (c->magic != HELLO_MAGIC)
-        return FAIL(ERR_PEER, "%s: there listens something that is no rank", d->where);
+    if (c->magic != HELLO_MAGIC) return FAIL(ERR_PEER, "%s: there listens something that is no rank", d->where);
     if (c->version != HELLO_VERSION)
-        return FAIL(ERR_MISMATCH, "%s speaks version %u of the link, this rank %d", d->where,
-                    (unsigned)c->version, HELLO_VERSION);
+        return FAIL(ERR_MISMATCH, "%s speaks version %u of the link, this rank %d", d->where, (unsigned)c->version,
+                    HELLO_VERSION);
     return ERR_NONE;
 }
 
 static enum error refuse_key(const struct dialing *d) {
-    return FAIL(ERR_PEER, "%s does not hold this run's token\nall ranks need the same run.token",
-                d->where);
+    return FAIL(ERR_PEER, "%s does not hold this run's token\nall ranks need the same run.token", d->where);
 }
 
 /* *rv: an nng error after which one may try again. */
@@ -103,8 +100,8 @@ static enum error dial_until(struct dialing *d, struct hello h, struct stream *o
         if (rv == 0) return ERR_NONE;
         if (rv != NNG_ETIMEDOUT) cause = rv;
         if (clock_ns() + nap >= d->deadline)
-            return FAIL(ERR_TIMEOUT, "cannot reach %s within %.3g s: %s", d->where,
-                        d->params->timeout, nng_strerror(cause));
+            return FAIL(ERR_TIMEOUT, "cannot reach %s within %.3g s: %s", d->where, d->params->timeout,
+                        nng_strerror(cause));
         nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
         nap = nap < 125000000 ? nap * 2 : 250000000;
     }
@@ -118,13 +115,11 @@ static enum error dial_all(struct dialing *d, int peer, bool lanes, struct strea
                       .from = (uint32_t)p->rank,
                       .to = (uint32_t)peer,
                       .size = (uint32_t)p->size};
-    for (h.kind = lanes ? 0 : CONTROL; h.kind < STREAMS; h.kind++)
-        TRY(dial_until(d, h, &out[h.kind]));
+    for (h.kind = lanes ? 0 : CONTROL; h.kind < STREAMS; h.kind++) TRY(dial_until(d, h, &out[h.kind]));
     return ERR_NONE;
 }
 
-enum error tcp_dial(const struct link_params *p, int peer, bool lanes, int64_t deadline,
-                    struct stream out[STREAMS]) {
+enum error tcp_dial(const struct link_params *p, int peer, bool lanes, int64_t deadline, struct stream out[STREAMS]) {
     char name[NAME_MAX_BYTES];
     const char *address = p->roster->of[peer].address;
     struct dialing d = {.params = p, .deadline = deadline};

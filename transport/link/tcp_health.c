@@ -43,8 +43,7 @@ static struct state own_state(struct tcp *t) {
 }
 
 static void frame_send(struct peer *p) {
-    nng_iov iov = {.iov_buf = (char *)&p->out + p->out_done,
-                   .iov_len = sizeof p->out - p->out_done};
+    nng_iov iov = {.iov_buf = (char *)&p->out + p->out_done, .iov_len = sizeof p->out - p->out_done};
     nng_aio_set_iov(p->send, 1, &iov);
     nng_stream_send(p->stream[CONTROL].s, p->send);
 }
@@ -98,8 +97,7 @@ static void on_told(void *arg) {
 
 static bool can_speak(const struct tcp *t, const struct peer *p, int64_t now) {
     double silent = clock_seconds(now - p->heard);
-    return p->rank != t->link.params.rank && !p->told && !p->left && !p->ended &&
-           silent < t->link.params.heartbeat / 2;
+    return p->rank != t->link.params.rank && !p->told && !p->left && !p->ended && silent < t->link.params.heartbeat / 2;
 }
 
 /* Whether the verdict is final. With the mutex; the caller tells 'failed' without it. */
@@ -318,8 +316,7 @@ enum error health_open(struct tcp *t) {
         nng_aio_set_timeout(p->send, NNG_DURATION_INFINITE);
         nng_aio_set_timeout(p->recv, NNG_DURATION_INFINITE);
     }
-    if (nng_aio_alloc(&t->beat, on_beat, t) != 0)
-        return FAIL(ERR_MEMORY, "out of memory for the heartbeat");
+    if (nng_aio_alloc(&t->beat, on_beat, t) != 0) return FAIL(ERR_MEMORY, "out of memory for the heartbeat");
     for (int r = 0; r < t->link.params.size; r++)
         if (r != t->link.params.rank) frame_hear(&t->peers[r]);
     timer_sleep(&t->beat_timer, t->beat, now);

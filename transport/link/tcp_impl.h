@@ -63,8 +63,7 @@ struct stream {    /* whose hello is done */
 };
 /* Waits until clock_ns() is 'deadline' for the stream that rank 'from' opens to this rank;
  * ERR_TIMEOUT without words, for the caller to name who did not come. */
-MUST_CHECK enum error port_take(struct port *p, const struct hello *wanted, int64_t deadline,
-                                struct stream *out);
+MUST_CHECK enum error port_take(struct port *p, const struct hello *wanted, int64_t deadline, struct stream *out);
 /* Opens the streams of this rank to a lower one. */
 MUST_CHECK enum error tcp_dial(const struct link_params *p, int peer, bool lanes, int64_t deadline,
                                struct stream out[STREAMS]);
@@ -90,8 +89,8 @@ struct frame {
     uint8_t seal[SEAL_BYTES]; /* of what stands before it */
 };
 
-typedef enum error (*exchange_fn)(struct link *l, int lane, const struct call *label,
-                                  const struct outgoing *out, const struct incoming *in);
+typedef enum error (*exchange_fn)(struct link *l, int lane, const struct call *label, const struct outgoing *out,
+                                  const struct incoming *in);
 struct tcp;
 struct line { /* how a stream's two directions are sealed */
     struct sealer out, in;
@@ -194,8 +193,8 @@ MUST_CHECK enum error stream_descriptor(nng_stream *s, int *out); /* tcp_address
 /* ---- tcp_stream.c ---- */
 MUST_CHECK enum error lanes_open(struct tcp *t); /* streams are open */
 void lanes_close(struct tcp *t);
-enum error tcp_exchange(struct link *l, int lane, const struct call *label,
-                        const struct outgoing *out, const struct incoming *in);
+enum error tcp_exchange(struct link *l, int lane, const struct call *label, const struct outgoing *out,
+                        const struct incoming *in);
 /* For whoever carries messages otherwise: the lane begins an exchange; a label has come. */
 void tcp_prepare(struct tcp *t, int lane, const struct call *label, const struct outgoing *out,
                  const struct incoming *in);
@@ -211,9 +210,9 @@ enum error tcp_sync(struct link *l, int lane);
 enum error tcp_alloc(struct link *l, size_t bytes, void **out);
 /* The end of opening a link of all ranks: measures, and opens. */
 MUST_CHECK enum error tcp_begin_use(struct link *l);
-#define TCP_LINK_OPS                                                                               \
-    .lazy = true, .meet = tcp_meet, .sync = tcp_sync, .alloc = tcp_alloc, .fail = tcp_fail,        \
-    .failure = tcp_failure, .note = tcp_note
+#define TCP_LINK_OPS                                                                                                   \
+    .lazy = true, .meet = tcp_meet, .sync = tcp_sync, .alloc = tcp_alloc, .fail = tcp_fail, .failure = tcp_failure,    \
+    .note = tcp_note
 
 /* ---- tcp_health.c ---- */
 MUST_CHECK enum error health_open(struct tcp *t); /* streams are open */

@@ -70,8 +70,8 @@ static void warn_dropped(struct port *p, nng_stream *s, const char *why) {
     p->unwarned++;
     if (p->warned && now - p->warned < 1000000000) return;
     remote_name(s, from);
-    log_warn("%s: dropped %d connection%s; the last, from %s, %s", p->address, p->unwarned,
-             p->unwarned == 1 ? "" : "s", from, why);
+    log_warn("%s: dropped %d connection%s; the last, from %s, %s", p->address, p->unwarned, p->unwarned == 1 ? "" : "s",
+             from, why);
     p->warned = now;
     p->unwarned = 0;
 }
@@ -172,8 +172,7 @@ static void welcome_make(struct guest *g) {
     uint8_t proof[SHA256_BYTES];
     hello_proof(g->port->key, 'D', &g->hello, g->challenge.nonce, proof);
     g->welcome = (struct welcome){.in = (uint32_t)digest_equal(proof, g->answer)};
-    if (g->welcome.in)
-        hello_proof(g->port->key, 'L', &g->hello, g->challenge.nonce, g->welcome.proof);
+    if (g->welcome.in) hello_proof(g->port->key, 'L', &g->hello, g->challenge.nonce, g->welcome.proof);
 }
 
 static void guest_next(struct guest *g) {
@@ -298,9 +297,7 @@ static enum error check_key(const char *key, bool near, const char *host) {
     if (strlen(key) >= SECRET_SIZE)
         return FAIL(ERR_CONFIG, "a key of %zu bytes\nat most %d", strlen(key), SECRET_SIZE - 1);
     if ((near || !*key) && !address_is_loopback(host))
-        return FAIL(ERR_CONFIG,
-                    "ranks on other hosts are to reach %s, but there is no token\nset run.token",
-                    host);
+        return FAIL(ERR_CONFIG, "ranks on other hosts are to reach %s, but there is no token\nset run.token", host);
     return ERR_NONE;
 }
 
@@ -354,13 +351,11 @@ static struct kept *find_kept(struct port *p, const struct hello *wanted) {
     return NULL;
 }
 
-enum error port_take(struct port *p, const struct hello *wanted, int64_t deadline,
-                     struct stream *out) {
+enum error port_take(struct port *p, const struct hello *wanted, int64_t deadline, struct stream *out) {
     struct timespec until = {.tv_sec = deadline / 1000000000, .tv_nsec = deadline % 1000000000};
     struct kept *k, got = {0};
     pthread_mutex_lock(&p->mutex);
-    while (!(k = find_kept(p, wanted)) &&
-           pthread_cond_timedwait(&p->came, &p->mutex, &until) != ETIMEDOUT) {
+    while (!(k = find_kept(p, wanted)) && pthread_cond_timedwait(&p->came, &p->mutex, &until) != ETIMEDOUT) {
     }
     if (k) {
         got = *k;
@@ -370,9 +365,8 @@ enum error port_take(struct port *p, const struct hello *wanted, int64_t deadlin
     if (!got.stream.s) return ERR_TIMEOUT;
     if (got.hello.size != wanted->size) {
         nng_stream_free(got.stream.s);
-        return FAIL(ERR_MISMATCH, "rank %u is of a group of %u ranks, rank %u of %u",
-                    (unsigned)wanted->from, (unsigned)got.hello.size, (unsigned)wanted->to,
-                    (unsigned)wanted->size);
+        return FAIL(ERR_MISMATCH, "rank %u is of a group of %u ranks, rank %u of %u", (unsigned)wanted->from,
+                    (unsigned)got.hello.size, (unsigned)wanted->to, (unsigned)wanted->size);
     }
     *out = got.stream;
     return ERR_NONE;

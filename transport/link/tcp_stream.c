@@ -24,10 +24,8 @@ enum {
     TICK_MS = 20,
     HEAD = sizeof(struct label) + SEAL_BYTES,
 };
-_Static_assert(offsetof(struct sending, head) - offsetof(struct sending, label) ==
-                       sizeof(struct label) &&
-                   offsetof(struct receiving, head) - offsetof(struct receiving, label) ==
-                       sizeof(struct label),
+_Static_assert(offsetof(struct sending, head) - offsetof(struct sending, label) == sizeof(struct label) &&
+                   offsetof(struct receiving, head) - offsetof(struct receiving, label) == sizeof(struct label),
                "a label and its seal are one piece of memory");
 
 static size_t least(size_t a, size_t b) {
@@ -36,8 +34,8 @@ static size_t least(size_t a, size_t b) {
 
 /* What is left of the head, n of the bytes, and, when these are the last, what is left of their
  * seal, which takes 'sealed' bytes. */
-static struct msghdr message(struct iovec iov[3], size_t done, struct label *head, void *data,
-                             size_t n, uint8_t *tail, size_t sealed) {
+static struct msghdr message(struct iovec iov[3], size_t done, struct label *head, void *data, size_t n, uint8_t *tail,
+                             size_t sealed) {
     struct msghdr m = {.msg_iov = iov};
     if (done < HEAD) iov[m.msg_iovlen++] = (struct iovec){(char *)head + done, HEAD - done};
     if (n) iov[m.msg_iovlen++] = (struct iovec){data, n};
@@ -77,16 +75,14 @@ static enum moved send_some(struct sending *s) {
     mix_ahead(s, sent);
     size_t n = s->mixed.bytes - sent, tail = s->mixed.bytes == s->bytes ? s->sealed : 0;
     size_t left = least(tail, s->total - s->done);
-    struct msghdr m =
-        message(iov, s->done, &s->label, (char *)(uintptr_t)s->data + sent, /* read only */
-                n, s->tail + tail - left, left);
+    struct msghdr m = message(iov, s->done, &s->label, (char *)(uintptr_t)s->data + sent, /* read only */
+                              n, s->tail + tail - left, left);
     ssize_t gone = sendmsg(s->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (gone > 0) s->done += (size_t)gone;
     return moved(gone);
 }
 
-static void send_begin(struct tcp *t, int lane, const struct call *label,
-                       const struct outgoing *out) {
+static void send_begin(struct tcp *t, int lane, const struct call *label, const struct outgoing *out) {
     struct sending *s = &t->lane[lane].out;
     s->peer = -1;
     s->done = s->total = 0;
@@ -115,9 +111,9 @@ static enum moved recv_some(struct receiving *r) {
     size_t offset = received(r), left = r->in->bytes - offset;
     size_t room = only_copies(r) ? left : PIECE - r->held;
     size_t n = least(left, room), tail = n == left ? least(r->sealed, r->total - r->done) : 0;
-    struct msghdr m = message(iov, r->done, &r->label,
-                              only_copies(r) ? (char *)r->in->ctx + offset : r->piece + r->held, n,
-                              r->tail + r->sealed - tail, tail);
+    struct msghdr m =
+        message(iov, r->done, &r->label, only_copies(r) ? (char *)r->in->ctx + offset : r->piece + r->held, n,
+                r->tail + r->sealed - tail, tail);
     ssize_t got = recvmsg(r->fd, &m, MSG_DONTWAIT);
     if (got <= 0) return moved(got);
     r->done += (size_t)got;
@@ -158,15 +154,12 @@ static enum error use_received(struct tcp *t, int lane) {
     struct receiving *r = &t->lane[lane].in;
     if (r->done < HEAD) return ERR_NONE;
     if (!r->labelled) {
-        if (!seal_holds(r->sealer, &r->label, sizeof r->label, r->head))
-            return tcp_changed(t, lane, r->peer);
+        if (!seal_holds(r->sealer, &r->label, sizeof r->label, r->head)) return tcp_changed(t, lane, r->peer);
         TRY(tcp_check_label(t, lane));
     }
     hand_over(r);
     if (r->done < r->total || !r->sealed) return ERR_NONE;
-    return seal_holds(r->sealer, &r->mixed, sizeof r->mixed, r->tail)
-               ? ERR_NONE
-               : tcp_changed(t, lane, r->peer);
+    return seal_holds(r->sealer, &r->mixed, sizeof r->mixed, r->tail) ? ERR_NONE : tcp_changed(t, lane, r->peer);
 }
 
 static void recv_begin(struct tcp *t, int lane, const struct incoming *in) {
@@ -267,8 +260,8 @@ enum error tcp_end(struct link *l, int lane) {
     return err;
 }
 
-enum error tcp_exchange(struct link *l, int lane, const struct call *label,
-                        const struct outgoing *out, const struct incoming *in) {
+enum error tcp_exchange(struct link *l, int lane, const struct call *label, const struct outgoing *out,
+                        const struct incoming *in) {
     TRY(tcp_begin(l, lane, label, out, in));
     return tcp_end(l, lane);
 }

@@ -52,8 +52,7 @@ static int find_absent(const struct tcp *t, int lane) {
     return -1;
 }
 
-static void complain(struct tcp *t, int lane, int peer, enum late how, double seconds,
-                     char out[REASON_MAX]) {
+static void complain(struct tcp *t, int lane, int peer, enum late how, double seconds, char out[REASON_MAX]) {
     char name[NAME_MAX_BYTES], doing[DESCRIBED_MAX];
     describe_call(t, lane, doing);
     pthread_mutex_lock(&t->mutex);
@@ -135,13 +134,11 @@ enum error tcp_broken(struct tcp *t, int lane, int peer) {
     char doing[DESCRIBED_MAX];
     describe_call(t, lane, doing);
     pthread_mutex_lock(&t->mutex);
-    while (t->judging == FINE && !p->left &&
-           pthread_cond_timedwait(&t->changed, &t->mutex, &until) == 0) {
+    while (t->judging == FINE && !p->left && pthread_cond_timedwait(&t->changed, &t->mutex, &until) == 0) {
     }
     strcpy(t->lane[lane].waits, doing);
     t->lane[lane].awaited = peer;
-    bool settled = t->judging == FINE &&
-                   health_lost(t, p, p->left ? "has left" : "cannot be reached any more");
+    bool settled = t->judging == FINE && health_lost(t, p, p->left ? "has left" : "cannot be reached any more");
     pthread_mutex_unlock(&t->mutex);
     if (settled) health_announce(t);
     return tcp_failure(&t->link);
@@ -152,8 +149,7 @@ enum error tcp_changed(struct tcp *t, int lane, int peer) {
     const struct link_params *p = &t->link.params;
     describe_call(t, lane, doing);
     tcp_name(p, peer, name);
-    snprintf(text, sizeof text,
-             "a message of %s to rank %d was changed on the way (link tcp, in %s)", name,
+    snprintf(text, sizeof text, "a message of %s to rank %d was changed on the way (link tcp, in %s)", name,
              link_rank_name(p, p->rank), doing);
     return tcp_fail(&t->link, ERR_PEER, text);
 }

@@ -11,7 +11,6 @@ const struct link_ops link_thread = {
 };
 
 static enum error open_thread(const struct link_params *p, struct link **out) {
-    if (p->meeting->fd >= 0)
-        return FAIL(ERR_CONFIG, "link thread, but the ranks are processes\nuse link shm");
+    if (p->meeting->fd >= 0) return FAIL(ERR_CONFIG, "link thread, but the ranks are processes\nuse link shm");
     return shared_open(p, &link_thread, out);
 }

@@ -58,23 +58,20 @@ static void name_peer(const struct shared *s, int peer, char out[48]) {
 
 /* Who else has not entered the call that a peer has not, and has joined the group, or not, as that
  * peer; with it. */
-static int find_missing(const struct shared *s, int lane, const struct wait *w,
-                        int missing[RANKS_MAX]) {
+static int find_missing(const struct shared *s, int lane, const struct wait *w, int missing[RANKS_MAX]) {
     const struct link_params *p = &s->link.params;
     const struct seat *seat = s->board->seat;
     bool joined = atomic_load(&seat[w->peer[0]].pid) != 0;
     int n = 0;
     for (int r = 0; r < p->size; r++) {
-        bool late = w->entering && r != p->rank &&
-                    !reached(&seat[r].posted[lane][w->want[0] & 1].turn, w->want[0]);
+        bool late = w->entering && r != p->rank && !reached(&seat[r].posted[lane][w->want[0] & 1].turn, w->want[0]);
         if (r == w->peer[0] || (late && joined == (atomic_load(&seat[r].pid) != 0)))
             missing[n++] = link_rank_name(p, r);
     }
     return n;
 }
 
-static void complain(struct shared *s, int lane, const struct wait *w, double seconds,
-                     char out[REASON_MAX]) {
+static void complain(struct shared *s, int lane, const struct wait *w, double seconds, char out[REASON_MAX]) {
     const struct link_params *p = &s->link.params;
     const struct seat *peer = &s->board->seat[w->peer[0]];
     char name[NAME_MAX_BYTES], doing[DESCRIBED_MAX];
@@ -85,9 +82,7 @@ static void complain(struct shared *s, int lane, const struct wait *w, double se
     else
         name_peer(s, w->peer[0], name);
     p->describe(p->user, lane, doing);
-    enum late how = !atomic_load(&peer->pid) ? LATE_JOINING
-                    : w->entering            ? LATE_ENTERING
-                                             : LATE_WITHIN;
+    enum late how = !atomic_load(&peer->pid) ? LATE_JOINING : w->entering ? LATE_ENTERING : LATE_WITHIN;
     words_late(out, name, how, doing, seconds, n > 1 ? NULL : &seen);
 }
 
@@ -113,8 +108,8 @@ static bool process_ended(int pid) {
 /* Who has left has ended its part before, and may have ended since. */
 static bool has_died(const struct shared *s, int rank) {
     const struct seat *peer = &s->board->seat[rank];
-    return rank != s->link.params.rank && !atomic_load(&peer->left) &&
-           atomic_load(&peer->space) == s->space && process_ended(atomic_load(&peer->pid));
+    return rank != s->link.params.rank && !atomic_load(&peer->left) && atomic_load(&peer->space) == s->space &&
+           process_ended(atomic_load(&peer->pid));
 }
 
 static bool any_reached(const struct wait *w) {
@@ -146,8 +141,7 @@ enum error shared_lost(struct link *l, int lane) {
 
 /* A peer that left or died may have done its part before: look again. Whoever else has died ends
  * the wait, too: those that this rank waits for may wait for him. */
-static enum error check_lost(struct shared *s, int lane, const struct wait *w,
-                             bool look_for_death) {
+static enum error check_lost(struct shared *s, int lane, const struct wait *w, bool look_for_death) {
     for (int i = 0; i < w->n; i++) {
         bool left = atomic_load(&s->board->seat[w->peer[i]].left);
         if (!left && !(look_for_death && has_died(s, w->peer[i]))) continue;

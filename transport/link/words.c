@@ -7,8 +7,7 @@
 static void last_seen(const struct sighting *s, char out[160]) {
     *out = '\0';
     if (s && *s->doing)
-        snprintf(out, 160, "; last seen in %s of step %lld, %.1f s ago", s->doing,
-                 (long long)s->step, s->ago);
+        snprintf(out, 160, "; last seen in %s of step %lld, %.1f s ago", s->doing, (long long)s->step, s->ago);
 }
 
 static const char *const several = "ranks ";
@@ -25,8 +24,8 @@ void words_several(char out[NAME_MAX_BYTES], const int *ranks, int n) {
     }
 }
 
-void words_late(char out[REASON_MAX], const char *name, enum late how, const char *doing,
-                double seconds, const struct sighting *seen) {
+void words_late(char out[REASON_MAX], const char *name, enum late how, const char *doing, double seconds,
+                const struct sighting *seen) {
     char last[160];
     const char *has = strncmp(name, several, strlen(several)) ? "has" : "have";
     last_seen(seen, last);
@@ -37,8 +36,8 @@ void words_late(char out[REASON_MAX], const char *name, enum late how, const cha
                  how == LATE_ENTERING ? "entered" : "done its part of", doing, seconds, last);
 }
 
-void words_lost(char out[REASON_MAX], const char *name, const char *how,
-                const struct sighting *seen, int rank, const char *doing) {
+void words_lost(char out[REASON_MAX], const char *name, const char *how, const struct sighting *seen, int rank,
+                const char *doing) {
     char last[160], waits[DESCRIBED_MAX + 48] = "";
     last_seen(seen, last);
     if (doing && *doing) snprintf(waits, sizeof waits, "; rank %d waits for it in %s", rank, doing);

@@ -15,9 +15,9 @@ enum late { LATE_JOINING, LATE_ENTERING, LATE_WITHIN };
 /* "ranks 2, 5": a name for several; as many as fit. */
 void words_several(char out[NAME_MAX_BYTES], const int *ranks, int n);
 /* "rank 2 (pid 4711) has not entered all_reduce 412 (4.0 MB) within 60 s; last seen in ..." */
-void words_late(char out[REASON_MAX], const char *name, enum late how, const char *doing,
-                double seconds, const struct sighting *seen);
+void words_late(char out[REASON_MAX], const char *name, enum late how, const char *doing, double seconds,
+                const struct sighting *seen);
 /* "rank 2 (pid 4711) has died; last seen in ...; rank 0 waits for it in all_reduce 412 (4.0 MB)".
  * seen and doing (what 'rank' waits in) may be NULL. */
-void words_lost(char out[REASON_MAX], const char *name, const char *how,
-                const struct sighting *seen, int rank, const char *doing);
+void words_lost(char out[REASON_MAX], const char *name, const char *how, const struct sighting *seen, int rank,
+                const char *doing);

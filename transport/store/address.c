@@ -25,8 +25,8 @@ enum error address_parse(const char *text, struct address *out) {
     size_t n = (size_t)(colon - host) - (brackets ? 2 : 0);
     int64_t port;
     host += brackets;
-    if (n == 0 || n >= HOST_MAX || (!brackets && memchr(host, ':', n)) ||
-        !text_int(colon + 1, &port) || port < 0 || port > 65535)
+    if (n == 0 || n >= HOST_MAX || (!brackets && memchr(host, ':', n)) || !text_int(colon + 1, &port) || port < 0 ||
+        port > 65535)
         return fail_text(text);
     memcpy(out->host, host, n);
     out->host[n] = '\0';
@@ -42,8 +42,7 @@ static const void *number_of(const struct sockaddr *s) {
 
 static bool is_loopback(const struct sockaddr *s) {
     const unsigned char *b = number_of(s);
-    bool mapped =
-        s->sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)number_of(s));
+    bool mapped = s->sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)number_of(s));
     if (s->sa_family == AF_INET) return b[0] == 127;
     return mapped ? b[12] == 127 : IN6_IS_ADDR_LOOPBACK((const struct in6_addr *)number_of(s));
 }
@@ -58,22 +57,20 @@ static bool is_any(const struct sockaddr *s) {
 static void describe(const struct sockaddr *s, int port, struct endpoint *out) {
     char number[INET6_ADDRSTRLEN];
     inet_ntop(s->sa_family, number_of(s), number, sizeof number);
-    snprintf(out->text, sizeof out->text, s->sa_family == AF_INET ? "%s:%d" : "[%s]:%d", number,
-             port);
+    snprintf(out->text, sizeof out->text, s->sa_family == AF_INET ? "%s:%d" : "[%s]:%d", number, port);
     out->loopback = is_loopback(s);
     out->any = is_any(s);
 }
 
 /* ---- names ---- */
 
-static void add_family(const struct addrinfo *list, int family, int port,
-                       struct endpoint out[ENDPOINTS_MAX], int *count) {
+static void add_family(const struct addrinfo *list, int family, int port, struct endpoint out[ENDPOINTS_MAX],
+                       int *count) {
     for (const struct addrinfo *i = list; i && *count < ENDPOINTS_MAX; i = i->ai_next)
         if (i->ai_family == family) describe(i->ai_addr, port, &out[(*count)++]);
 }
 
-enum error address_resolve(const struct address *a, struct endpoint out[ENDPOINTS_MAX],
-                           int *count) {
+enum error address_resolve(const struct address *a, struct endpoint out[ENDPOINTS_MAX], int *count) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list;
     int err = getaddrinfo(a->host, NULL, &hints, &list);
     if (err) return FAIL(ERR_CREATE, "the host '%s' is not known: %s", a->host, gai_strerror(err));

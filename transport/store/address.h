@@ -17,7 +17,6 @@ struct endpoint {
 };
 /* The host's addresses, IPv4 before IPv6; gives how many they are, at least 1. The failure names
  * the host. Looking up a name cannot be interrupted. */
-MUST_CHECK enum error address_resolve(const struct address *a, struct endpoint out[ENDPOINTS_MAX],
-                                      int *count);
+MUST_CHECK enum error address_resolve(const struct address *a, struct endpoint out[ENDPOINTS_MAX], int *count);
 /* "process 4711 (python3)" which listens on the port of this host, or "": none that we may see. */
 void address_owner(int port, char out[64]);

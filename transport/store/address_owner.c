@@ -16,8 +16,8 @@ static unsigned long listener(const char *table, int port) {
     while (f && !found && fgets(line, sizeof line, f)) {
         unsigned local, state;
         unsigned long inode;
-        int n = sscanf(line, " %*d: %*[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %x %*s %*s %*s %*s %*s %lu",
-                       &local, &state, &inode);
+        int n =
+            sscanf(line, " %*d: %*[0-9A-Fa-f]:%x %*[0-9A-Fa-f]:%*x %x %*s %*s %*s %*s %*s %lu", &local, &state, &inode);
         if (n == 3 && state == 0x0A && (int)local == port) found = inode;
     }
     if (f) fclose(f);
@@ -62,7 +62,6 @@ void address_owner(int port, char out[64]) {
     snprintf(socket, sizeof socket, "socket:[%lu]", inode);
     DIR *d = opendir("/proc");
     for (struct dirent *e; d && !*out && (e = readdir(d));)
-        if (strtol(e->d_name, NULL, 10) > 0 && has_socket(e->d_name, socket))
-            name_process(e->d_name, out);
+        if (strtol(e->d_name, NULL, 10) > 0 && has_socket(e->d_name, socket)) name_process(e->d_name, out);
     if (d) closedir(d);
 }

@@ -26,8 +26,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BYTE_WORK, BYTE_USED };       /* the two that are locked */
-static const size_t SPARE = 1 << 20; /* a log may be longer than four times its content by that */
+enum { BYTE_WORK, BYTE_USED };                     /* the two that are locked */
+static const size_t SPARE = 1 << 20;               /* a log may be longer than four times its content by that */
 enum { FIRST_PAUSE = 100, LONGEST_PAUSE = 20000 }; /* us */
 
 struct file {
@@ -55,11 +55,9 @@ static bool is_used(int fd) {
 
 static enum error fail_locked(const struct file *f) {
     if (errno == EAGAIN || errno == EACCES)
-        return FAIL(ERR_TIMEOUT,
-                    "the store '%s' stayed locked\nanother process holds it: was that stopped?",
-                    f->path);
-    return FAIL(ERR_IO, "cannot lock the store '%s': %s\nis its file system mounted without locks?",
-                f->path, strerror(errno));
+        return FAIL(ERR_TIMEOUT, "the store '%s' stayed locked\nanother process holds it: was that stopped?", f->path);
+    return FAIL(ERR_IO, "cannot lock the store '%s': %s\nis its file system mounted without locks?", f->path,
+                strerror(errno));
 }
 
 static enum error lock_work(const struct file *f, int fd, int64_t deadline) {
@@ -91,8 +89,7 @@ static enum error open_file(const char *path, int flags, int *fd) {
 /* Whether the path still leads to what fd is. */
 static bool is_current(const struct file *f, int fd) {
     struct stat a, b;
-    return fstat(fd, &a) == 0 && stat(f->path, &b) == 0 && a.st_ino == b.st_ino &&
-           a.st_dev == b.st_dev;
+    return fstat(fd, &a) == 0 && stat(f->path, &b) == 0 && a.st_ino == b.st_ino && a.st_dev == b.st_dev;
 }
 
 /* Opens the file that the path leads to, and locks it. */
@@ -124,8 +121,7 @@ static enum error join(struct file *f, int fd) {
     TRY(log_read_header(fd, f->path, &h, &state));
     bool other = state == LOG_WHOLE && f->run && strcmp(h.run, run) != 0;
     if (other && is_used(fd))
-        return FAIL(ERR_CREATE, "the store '%s' is in use by run '%s' (begun by %s)", f->path,
-                    h.run, h.who);
+        return FAIL(ERR_CREATE, "the store '%s' is in use by run '%s' (begun by %s)", f->path, h.run, h.who);
     if (other || state == LOG_EMPTY) {
         rendezvous_who(who);
         TRY(log_begin(fd, f->path, run, who, &h));
@@ -144,8 +140,7 @@ static void file_close(struct store *s) {
     free(f);
 }
 
-static enum error file_start(struct file *f, const struct store_params *p, const char *path,
-                             int64_t deadline) {
+static enum error file_start(struct file *f, const struct store_params *p, const char *path, int64_t deadline) {
     int fd;
     f->path = strdup(path);
     f->run = p->run ? strdup(p->run) : NULL;
@@ -162,8 +157,7 @@ static enum error file_start(struct file *f, const struct store_params *p, const
     return ERR_NONE;
 }
 
-static enum error file_open(const struct store_params *p, const char *where, int64_t deadline,
-                            struct store **out) {
+static enum error file_open(const struct store_params *p, const char *where, int64_t deadline, struct store **out) {
     if (strncmp(where, "///", 3) || !where[3])
         return FAIL(ERR_CONFIG, "'file:%.200s' names no file\nwrite file:///PATH", where);
     struct file *f = calloc(1, sizeof *f);
@@ -203,8 +197,7 @@ static enum error follow(struct file *f, int64_t deadline) {
 static enum error check_life(struct file *f) {
     uint64_t life;
     TRY(file_pread_all(f->fd, &life, sizeof life, offsetof(struct log_header, life), f->path));
-    return life == f->life ? ERR_NONE
-                           : FAIL(ERR_PEER, "another run has begun the store '%s' afresh", f->path);
+    return life == f->life ? ERR_NONE : FAIL(ERR_PEER, "another run has begun the store '%s' afresh", f->path);
 }
 
 static enum error copy_to(struct file *f, int fd, const char *path) {
@@ -214,8 +207,7 @@ static enum error copy_to(struct file *f, int fd, const char *path) {
     TRY(log_read_header(f->fd, f->path, &h, &state));
     if (!lock_byte(fd, BYTE_WORK, F_WRLCK)) return fail_locked(f);
     TRY(log_copy(fd, path, &h, f->table, &end));
-    if (rename(path, f->path) != 0)
-        return FAIL(ERR_IO, "cannot rename to '%s': %s", f->path, strerror(errno));
+    if (rename(path, f->path) != 0) return FAIL(ERR_IO, "cannot rename to '%s': %s", f->path, strerror(errno));
     (void)lock_byte(fd, BYTE_USED, F_RDLCK);
     close(f->fd);
     f->fd = fd;
@@ -239,8 +231,7 @@ static enum error shorten(struct file *f) {
     return err;
 }
 
-static enum error work(struct file *f, const struct request *q, struct pool *pool,
-                       struct answer *a) {
+static enum error work(struct file *f, const struct request *q, struct pool *pool, struct answer *a) {
     TRY(check_life(f));
     TRY(log_replay(f->fd, f->path, f->table, &f->end));
     table_apply(f->table, q, a);
@@ -260,8 +251,8 @@ static enum error work(struct file *f, const struct request *q, struct pool *poo
 
 /* ---- operations ---- */
 
-static enum error work_locked(struct file *f, const struct request *q, int64_t deadline,
-                              struct pool *pool, struct answer *a) {
+static enum error work_locked(struct file *f, const struct request *q, int64_t deadline, struct pool *pool,
+                              struct answer *a) {
     TRY(lock_work(f, f->fd, deadline));
     enum error err = is_current(f, f->fd) ? ERR_NONE : follow(f, deadline);
     if (!err) err = work(f, q, pool, a);
@@ -278,8 +269,8 @@ static enum error lock_thread(struct file *f, int64_t deadline) {
     return ERR_NONE;
 }
 
-static enum error file_call(struct store *s, const struct request *q, int64_t deadline,
-                            struct pool *pool, struct answer *a) {
+static enum error file_call(struct store *s, const struct request *q, int64_t deadline, struct pool *pool,
+                            struct answer *a) {
     struct file *f = (struct file *)s;
     int64_t us = FIRST_PAUSE;
     do {
@@ -291,5 +282,4 @@ static enum error file_call(struct store *s, const struct request *q, int64_t de
     return ERR_NONE;
 }
 
-const struct store_ops store_file = {
-    .scheme = "file", .open = file_open, .call = file_call, .close = file_close};
+const struct store_ops store_file = {.scheme = "file", .open = file_open, .call = file_call, .close = file_close};

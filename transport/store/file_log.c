@@ -54,8 +54,7 @@ enum error log_read_header(int fd, const char *path, struct log_header *h, enum 
     return ERR_NONE;
 }
 
-enum error log_begin(int fd, const char *path, const char *run, const char *who,
-                     struct log_header *h) {
+enum error log_begin(int fd, const char *path, const char *run, const char *who, struct log_header *h) {
     *h = (struct log_header){0};
     memcpy(h->magic, magic, sizeof magic);
     if (getrandom(&h->life, sizeof h->life, 0) != (ssize_t)sizeof h->life)
@@ -79,8 +78,7 @@ static size_t value_bytes(const struct record *r) {
 }
 
 static bool head_ok(const struct record *r) {
-    return r->head_crc == head_crc(r) && r->key <= STORE_KEY_MAX &&
-           value_bytes(r) <= STORE_VALUE_MAX;
+    return r->head_crc == head_crc(r) && r->key <= STORE_KEY_MAX && value_bytes(r) <= STORE_VALUE_MAX;
 }
 
 static enum error damaged(const char *path, off_t at) {
@@ -88,8 +86,7 @@ static enum error damaged(const char *path, off_t at) {
 }
 
 /* The record at 'at' into the buffer; *n is 0 when it is not whole. */
-static enum error read_record(int fd, const char *path, off_t at, off_t size, char *buffer,
-                              size_t *n) {
+static enum error read_record(int fd, const char *path, off_t at, off_t size, char *buffer, size_t *n) {
     struct record r;
     *n = 0;
     if (size - at < (off_t)sizeof r) return ERR_NONE;
@@ -116,8 +113,7 @@ static enum error apply(const char *buffer, struct table *t, const char *path, o
     return status ? FAIL(ERR_MEMORY, "no memory for the store '%s'", path) : ERR_NONE;
 }
 
-static enum error replay(int fd, const char *path, off_t size, char *buffer, struct table *t,
-                         off_t *end) {
+static enum error replay(int fd, const char *path, off_t size, char *buffer, struct table *t, off_t *end) {
     while (*end < size) {
         size_t n;
         TRY(read_record(fd, path, *end, size, buffer, &n));
@@ -133,8 +129,8 @@ enum error log_replay(int fd, const char *path, struct table *t, off_t *end) {
     TRY(size_of(fd, path, &size));
     if (size == *end) return ERR_NONE;
     if (size < *end)
-        return FAIL(ERR_DATA, "the store '%s' was cut from %lld to %lld bytes while it was open",
-                    path, (long long)*end, (long long)size);
+        return FAIL(ERR_DATA, "the store '%s' was cut from %lld to %lld bytes while it was open", path, (long long)*end,
+                    (long long)size);
     char *buffer = malloc(RECORD_MAX);
     if (!buffer) return FAIL(ERR_MEMORY, "no memory to read the store '%s'", path);
     enum error err = replay(fd, path, size, buffer, t, end);
@@ -144,8 +140,8 @@ enum error log_replay(int fd, const char *path, struct table *t, off_t *end) {
 
 /* ---- writing ---- */
 
-static enum error write_record(int fd, const char *path, const struct record *r, const char *key,
-                               struct bytes value, off_t at) {
+static enum error write_record(int fd, const char *path, const struct record *r, const char *key, struct bytes value,
+                               off_t at) {
     if (lseek(fd, at, SEEK_SET) < 0) return fail_io("write", path);
     TRY(file_write_all(fd, r, sizeof *r, path));
     TRY(file_write_all(fd, key, r->key, path));
@@ -165,8 +161,7 @@ enum error log_append(int fd, const char *path, const char *key, struct bytes va
     return ERR_NONE;
 }
 
-enum error log_copy(int fd, const char *path, const struct log_header *h, const struct table *t,
-                    off_t *end) {
+enum error log_copy(int fd, const char *path, const struct log_header *h, const struct table *t, off_t *end) {
     TRY(file_write_all(fd, h, sizeof *h, path));
     *end = LOG_START;
     for (int i = 0; i < table_count(t); i++) {

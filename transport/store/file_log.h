@@ -16,17 +16,13 @@ enum { LOG_START = sizeof(struct log_header) };
 enum log_state { LOG_EMPTY, LOG_WHOLE };
 /* LOG_EMPTY: nothing, or as much of a header as was written when its writer was killed. ERR_DATA:
  * it is no log, or damaged. */
-MUST_CHECK enum error log_read_header(int fd, const char *path, struct log_header *h,
-                                      enum log_state *state);
+MUST_CHECK enum error log_read_header(int fd, const char *path, struct log_header *h, enum log_state *state);
 /* Empties the file and writes the header. */
-MUST_CHECK enum error log_begin(int fd, const char *path, const char *run, const char *who,
-                                struct log_header *h);
+MUST_CHECK enum error log_begin(int fd, const char *path, const char *run, const char *who, struct log_header *h);
 /* Applies the records from *end to the file's end, and moves *end there. A last record that is not
  * whole is cut off: its writer was killed before it was told of success. */
 MUST_CHECK enum error log_replay(int fd, const char *path, struct table *t, off_t *end);
 /* Appends what the key holds now (at NULL: nothing), or leaves the file as it was. */
-MUST_CHECK enum error log_append(int fd, const char *path, const char *key, struct bytes value,
-                                 off_t *end);
+MUST_CHECK enum error log_append(int fd, const char *path, const char *key, struct bytes value, off_t *end);
 /* A header and a record of each key into a file that is empty. */
-MUST_CHECK enum error log_copy(int fd, const char *path, const struct log_header *h,
-                               const struct table *t, off_t *end);
+MUST_CHECK enum error log_copy(int fd, const char *path, const struct log_header *h, const struct table *t, off_t *end);

@@ -20,8 +20,7 @@ static void hash_close(struct store *s) {
     free(h);
 }
 
-static enum error hash_open(const struct store_params *p, const char *where, int64_t deadline,
-                            struct store **out) {
+static enum error hash_open(const struct store_params *p, const char *where, int64_t deadline, struct store **out) {
     (void)p, (void)deadline;
     if (*where) return FAIL(ERR_CONFIG, "'hash:%.200s': a store in memory has no name", where);
     struct hash *h = calloc(1, sizeof *h);
@@ -43,14 +42,13 @@ static enum error hash_open(const struct store_params *p, const char *where, int
     return ERR_NONE;
 }
 
-static enum error hash_call(struct store *s, const struct request *q, int64_t deadline,
-                            struct pool *pool, struct answer *a) {
+static enum error hash_call(struct store *s, const struct request *q, int64_t deadline, struct pool *pool,
+                            struct answer *a) {
     struct hash *h = (struct hash *)s;
     struct timespec until = {deadline / 1000000000, deadline % 1000000000};
     int late = 0;
     pthread_mutex_lock(&h->lock);
-    for (table_apply(h->table, q, a); a->status == ANSWER_NOT_THERE && !late;
-         table_apply(h->table, q, a))
+    for (table_apply(h->table, q, a); a->status == ANSWER_NOT_THERE && !late; table_apply(h->table, q, a))
         late = pthread_cond_timedwait(&h->changed, &h->lock, &until);
     if (a->changed) pthread_cond_broadcast(&h->changed);
     enum error err = store_keep(pool, &a->value);
@@ -58,5 +56,4 @@ static enum error hash_call(struct store *s, const struct request *q, int64_t de
     return err;
 }
 
-const struct store_ops store_hash = {
-    .scheme = "hash", .open = hash_open, .call = hash_call, .close = hash_close};
+const struct store_ops store_hash = {.scheme = "hash", .open = hash_open, .call = hash_call, .close = hash_close};

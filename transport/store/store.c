@@ -75,14 +75,12 @@ static const struct store_ops *find_kind(const char *url, const char **where) {
 enum error store_open(const struct store_params *p, struct store **out) {
     const char *where, *url = p->url ? p->url : "";
     const struct store_ops *ops = find_kind(url, &where);
-    if (!ops)
-        return FAIL(ERR_CONFIG, "'%.200s' is no store\nwrite file:///PATH or tcp://HOST:PORT", url);
+    if (!ops) return FAIL(ERR_CONFIG, "'%.200s' is no store\nwrite file:///PATH or tcp://HOST:PORT", url);
     if (p->token && strlen(p->token) >= SECRET_SIZE)
-        return FAIL(ERR_CONFIG, "a token of %zu characters\nat most %d are allowed",
-                    strlen(p->token), SECRET_MAX);
+        return FAIL(ERR_CONFIG, "a token of %zu characters\nat most %d are allowed", strlen(p->token), SECRET_MAX);
     if (p->run && strlen(p->run) > STORE_KEY_MAX)
-        return FAIL(ERR_CONFIG, "the name of the run has %zu characters\nat most %d are allowed",
-                    strlen(p->run), STORE_KEY_MAX);
+        return FAIL(ERR_CONFIG, "the name of the run has %zu characters\nat most %d are allowed", strlen(p->run),
+                    STORE_KEY_MAX);
     if (!(p->timeout > 0)) return FAIL(ERR_USAGE, "a store needs a timeout of more than 0 s");
     struct store *s;
     TRY(ops->open(p, where, store_deadline(p->timeout), &s));
@@ -115,37 +113,33 @@ bool store_turned_away(struct store *s, char out[128]) {
 
 static enum error check(const struct request *q) {
     if (!store_key_ok(q->key, strlen(q->key), q->op == STORE_LIST))
-        return FAIL(ERR_USAGE, "'%.300s' is no key\n1 to %d printable characters without a space",
-                    q->key, STORE_KEY_MAX);
+        return FAIL(ERR_USAGE, "'%.300s' is no key\n1 to %d printable characters without a space", q->key,
+                    STORE_KEY_MAX);
     if (q->value.n > STORE_VALUE_MAX || q->expected.n > STORE_VALUE_MAX)
         return FAIL(ERR_USAGE, "%zu bytes for the key '%s'\na store takes at most %d",
-                    q->value.n > q->expected.n ? q->value.n : q->expected.n, q->key,
-                    STORE_VALUE_MAX);
+                    q->value.n > q->expected.n ? q->value.n : q->expected.n, q->key, STORE_VALUE_MAX);
     return ERR_NONE;
 }
 
-static enum error fail_answer(const struct store *s, const struct request *q, double timeout,
-                              const struct answer *a) {
+static enum error fail_answer(const struct store *s, const struct request *q, double timeout, const struct answer *a) {
     char time[32];
     switch (a->status) {
     case ANSWER_OK:
         return ERR_NONE;
     case ANSWER_NOT_THERE:
-        return FAIL(ERR_TIMEOUT, "the key '%s' did not come to the store %s within %s", q->key,
-                    s->url, text_of_seconds(timeout, time));
+        return FAIL(ERR_TIMEOUT, "the key '%s' did not come to the store %s within %s", q->key, s->url,
+                    text_of_seconds(timeout, time));
     case ANSWER_NO_NUMBER:
-        return FAIL(ERR_DATA, "the key '%s' holds no number to which %lld can be added", q->key,
-                    (long long)q->delta);
+        return FAIL(ERR_DATA, "the key '%s' holds no number to which %lld can be added", q->key, (long long)q->delta);
     case ANSWER_FULL:
-        return FAIL(ERR_CREATE, "the store %s is full: no room for the key '%s'\nit takes %d keys",
-                    s->url, q->key, STORE_KEYS_MAX);
+        return FAIL(ERR_CREATE, "the store %s is full: no room for the key '%s'\nit takes %d keys", s->url, q->key,
+                    STORE_KEYS_MAX);
     default:
         return FAIL(ERR_MEMORY, "the store %s has no memory for the key '%s'", s->url, q->key);
     }
 }
 
-static enum error ask(struct store *s, const struct request *q, double timeout, struct pool *pool,
-                      struct answer *a) {
+static enum error ask(struct store *s, const struct request *q, double timeout, struct pool *pool, struct answer *a) {
     *a = (struct answer){0};
     if (!(timeout > 0)) timeout = s->timeout;
     TRY(check(q));
@@ -164,8 +158,7 @@ static char *text_of(const struct answer *a) {
     return (char *)(uintptr_t)a->value.at;
 }
 
-enum error store_get(struct store *s, const char *key, double timeout, struct pool *pool,
-                     char **value, size_t *n) {
+enum error store_get(struct store *s, const char *key, double timeout, struct pool *pool, char **value, size_t *n) {
     struct request q = {.op = STORE_GET, .wait = true, .key = key};
     struct answer a;
     TRY(ask(s, &q, timeout, pool, &a));
@@ -174,8 +167,7 @@ enum error store_get(struct store *s, const char *key, double timeout, struct po
     return ERR_NONE;
 }
 
-enum error store_find(struct store *s, const char *key, struct pool *pool, char **value,
-                      size_t *n) {
+enum error store_find(struct store *s, const char *key, struct pool *pool, char **value, size_t *n) {
     struct request q = {.op = STORE_GET, .key = key};
     struct answer a;
     TRY(ask(s, &q, 0, pool, &a));
@@ -192,8 +184,8 @@ enum error store_add(struct store *s, const char *key, int64_t delta, int64_t *o
     return ERR_NONE;
 }
 
-enum error store_swap(struct store *s, const char *key, const char *expected, const char *desired,
-                      struct pool *pool, bool *swapped, char **now) {
+enum error store_swap(struct store *s, const char *key, const char *expected, const char *desired, struct pool *pool,
+                      bool *swapped, char **now) {
     struct request q = {.op = STORE_SWAP,
                         .key = key,
                         .value = {desired, strlen(desired)},
@@ -248,8 +240,7 @@ static enum error list_all(struct store *s, const char *prefix, struct pool *poo
     return ERR_NONE;
 }
 
-enum error store_list(struct store *s, const char *prefix, struct pool *pool, char ***keys,
-                      int *count) {
+enum error store_list(struct store *s, const char *prefix, struct pool *pool, char ***keys, int *count) {
     struct keys k = {0};
     enum error err = list_all(s, prefix, pool, &k);
     if (!err) {

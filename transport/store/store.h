@@ -21,12 +21,11 @@ struct store_params {
     /* tcp: this process serves the data to the others, on that address; port 0 takes a free one.
      * Without it, the server is awaited until the deadline. */
     bool serve;
-    const char
-        *token; /* a secret (secret.h) that all must hold; "" or NULL: none, and then all must be
+    const char *token; /* a secret (secret.h) that all must hold; "" or NULL: none, and then all must be
                    processes of one user on one host */
-    const char *run; /* of which run: a file that another run left behind is begun afresh, a server
+    const char *run;   /* of which run: a file that another run left behind is begun afresh, a server
                         of another run is refused; NULL: any */
-    double timeout;  /* of opening, and of every call that is not given another */
+    double timeout;    /* of opening, and of every call that is not given another */
 };
 MUST_CHECK enum error store_open(const struct store_params *p, struct store **out);
 void store_close(struct store *s); /* who serves: calls of others fail from here on */
@@ -41,19 +40,17 @@ const char *store_url(const struct store *s);
 MUST_CHECK enum error store_set(struct store *s, const char *key, const void *value, size_t n);
 /* Waits until the key is there. The value is pool's, with a 0 byte behind it. timeout 0: the
  * store's. */
-MUST_CHECK enum error store_get(struct store *s, const char *key, double timeout, struct pool *pool,
-                                char **value, size_t *n);
+MUST_CHECK enum error store_get(struct store *s, const char *key, double timeout, struct pool *pool, char **value,
+                                size_t *n);
 /* Does not wait: *value is NULL when the key is not there. */
-MUST_CHECK enum error store_find(struct store *s, const char *key, struct pool *pool, char **value,
-                                 size_t *n);
+MUST_CHECK enum error store_find(struct store *s, const char *key, struct pool *pool, char **value, size_t *n);
 /* Adds to a decimal number (0 where there is none) and gives the sum. ERR_DATA: no number. */
 MUST_CHECK enum error store_add(struct store *s, const char *key, int64_t delta, int64_t *out);
 /* Sets the key if it holds 'expected' (NULL: if it is not there). *swapped tells; *now is what the
  * key holds afterwards. */
-MUST_CHECK enum error store_swap(struct store *s, const char *key, const char *expected,
-                                 const char *desired, struct pool *pool, bool *swapped, char **now);
+MUST_CHECK enum error store_swap(struct store *s, const char *key, const char *expected, const char *desired,
+                                 struct pool *pool, bool *swapped, char **now);
 /* *found (may be NULL) tells whether it was there. */
 MUST_CHECK enum error store_delete(struct store *s, const char *key, bool *found);
 /* Keys that begin so, sorted. */
-MUST_CHECK enum error store_list(struct store *s, const char *prefix, struct pool *pool,
-                                 char ***keys, int *count);
+MUST_CHECK enum error store_list(struct store *s, const char *prefix, struct pool *pool, char ***keys, int *count);

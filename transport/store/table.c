@@ -115,8 +115,7 @@ enum answer_status table_put(struct table *t, const char *key, struct bytes valu
         return ANSWER_OK;
     }
     size_t old = there ? t->of[i]->n : 0, added = value.n + (there ? 0 : strlen(key));
-    if ((!there && t->count == STORE_KEYS_MAX) || t->bytes - old + added > TABLE_BYTES_MAX)
-        return ANSWER_FULL;
+    if ((!there && t->count == STORE_KEYS_MAX) || t->bytes - old + added > TABLE_BYTES_MAX) return ANSWER_FULL;
     char *copy = malloc(value.n + 1);
     if (!copy || (!there && !insert_at(t, i, key))) {
         free(copy);

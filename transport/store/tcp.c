@@ -141,8 +141,7 @@ static int dial_one(struct line *l, const struct endpoint *to, int64_t deadline)
 static bool dial_all(struct tcp *t, struct line *l, int64_t deadline, char why[128]) {
     struct endpoint at[ENDPOINTS_MAX];
     int count = 0, err = NNG_ECONNREFUSED;
-    if (address_resolve(&t->address, at, &count) != ERR_NONE)
-        snprintf(why, 128, "%s", error_message());
+    if (address_resolve(&t->address, at, &count) != ERR_NONE) snprintf(why, 128, "%s", error_message());
     for (int i = 0; i < count && err; i++) {
         err = dial_one(l, &at[i], deadline);
         bool cut = err == NNG_ETIMEDOUT && *why && clock_ns() >= deadline;
@@ -169,8 +168,8 @@ static enum error line_dial(struct tcp *t, struct line *l, int64_t deadline) {
         if (dial_all(t, l, deadline, why)) return ERR_NONE;
         if (clock_ns() - told < 5000000000) continue;
         told = clock_ns();
-        log_info("waiting for the store %s (%s): %s", t->store.url,
-                 text_of_seconds(clock_seconds(told - began), time), why);
+        log_info("waiting for the store %s (%s): %s", t->store.url, text_of_seconds(clock_seconds(told - began), time),
+                 why);
     } while (store_pause(&us, LONGEST_PAUSE, deadline));
     return FAIL(ERR_TIMEOUT,
                 "the store %s could not be reached within %s: %s\nis who serves it running, and is "
@@ -187,8 +186,7 @@ static enum error fail_status(const struct tcp *t, const struct wire_start *s) {
                     "program everywhere",
                     t->store.url, s->version, WIRE_VERSION);
     if (s->kind == WIRE_REFUSED)
-        return FAIL(ERR_CONFIG,
-                    "the store %s refused the token\nall members need the token of who serves it",
+        return FAIL(ERR_CONFIG, "the store %s refused the token\nall members need the token of who serves it",
                     t->store.url);
     if (s->kind == WIRE_FOREIGN)
         return FAIL(ERR_CONFIG,
@@ -197,30 +195,28 @@ static enum error fail_status(const struct tcp *t, const struct wire_start *s) {
                     "secret in common: export ENGINE_TOKEN=$(openssl rand -hex 16)",
                     t->store.url);
     if (s->kind == WIRE_STALE)
-        return FAIL(ERR_PEER, "the store %s was lost: another one is served there now",
-                    t->store.url);
+        return FAIL(ERR_PEER, "the store %s was lost: another one is served there now", t->store.url);
     return FAIL(ERR_PEER, "the store %s did not understand (%u)", t->store.url, s->kind);
 }
 
 /* The reply must be to this very request, of this very server, and sealed with our key; a
  * hello's, by which the server becomes known, only the first. */
-static enum error read_reply(const struct tcp *t, const struct wire_request *q, const uint8_t *body,
-                             size_t n, struct wire_reply *h, struct answer *a) {
+static enum error read_reply(const struct tcp *t, const struct wire_request *q, const uint8_t *body, size_t n,
+                             struct wire_reply *h, struct answer *a) {
     struct wire_start start;
     memcpy(&start, body, sizeof start);
     if (start.version != WIRE_VERSION || start.kind >= WIRE_REFUSED) return fail_status(t, &start);
-    bool right = wire_read_reply(body, n, h, a) && h->client == q->client &&
-                 h->number == q->number && start.kind < ANSWER_STATUSES;
+    bool right = wire_read_reply(body, n, h, a) && h->client == q->client && h->number == q->number &&
+                 start.kind < ANSWER_STATUSES;
     if (q->start.kind != WIRE_HELLO)
         right = right && !memcmp(h->nonce, t->nonce, WIRE_NONCE) && wire_sealed(t->key, body, n);
-    return right ? ERR_NONE
-                 : FAIL(ERR_PEER, "a reply that the store %s cannot have given", t->store.url);
+    return right ? ERR_NONE : FAIL(ERR_PEER, "a reply that the store %s cannot have given", t->store.url);
 }
 
 /* *lost: the line broke, or was never good; a failure only where another line would not do. The
  * answer's value is the line's. */
-static enum error line_ask(const struct tcp *t, struct line *l, const struct asking *ask,
-                           struct wire_reply *h, struct answer *a, int *lost) {
+static enum error line_ask(const struct tcp *t, struct line *l, const struct asking *ask, struct wire_reply *h,
+                           struct answer *a, int *lost) {
     size_t n = wire_request_size(ask->q);
     if (!line_room(l, n)) return FAIL(ERR_MEMORY, "no memory for a message of %zu bytes", n);
     wire_write_request(&ask->h, ask->q, l->buffer);
@@ -238,8 +234,8 @@ static struct wire_request next_request(struct tcp *t, uint32_t kind) {
 }
 
 /* A question without a key: hello or prove. */
-static enum error line_greet(struct tcp *t, struct line *l, uint32_t kind, int64_t deadline,
-                             struct wire_reply *h, struct answer *a, int *lost) {
+static enum error line_greet(struct tcp *t, struct line *l, uint32_t kind, int64_t deadline, struct wire_reply *h,
+                             struct answer *a, int *lost) {
     const struct request none = {.op = STORE_GET, .key = ""};
     struct asking ask = {next_request(t, kind), &none, deadline};
     return line_ask(t, l, &ask, h, a, lost);
@@ -290,12 +286,11 @@ static enum error line_take(struct tcp *t, int64_t deadline, struct line **out, 
 }
 
 static enum error fail_lost(const struct tcp *t, const struct asking *ask, int lost) {
-    return FAIL(ERR_TIMEOUT, "the store %s did not answer in time (the key '%s'): %s", t->store.url,
-                ask->q->key, nng_strerror(lost));
+    return FAIL(ERR_TIMEOUT, "the store %s did not answer in time (the key '%s'): %s", t->store.url, ask->q->key,
+                nng_strerror(lost));
 }
 
-static enum error ask_server(struct tcp *t, const struct asking *ask, struct pool *pool,
-                             struct answer *a) {
+static enum error ask_server(struct tcp *t, const struct asking *ask, struct pool *pool, struct answer *a) {
     struct wire_reply h;
     int64_t us = FIRST_PAUSE;
     int lost;
@@ -324,8 +319,7 @@ static enum error begin_change(struct tcp *t, int64_t deadline, const char *key)
     if (free) t->changing = true;
     pthread_mutex_unlock(&t->lock);
     return free ? ERR_NONE
-                : FAIL(ERR_TIMEOUT, "the store %s did not answer in time to the key before '%s'",
-                       t->store.url, key);
+                : FAIL(ERR_TIMEOUT, "the store %s did not answer in time to the key before '%s'", t->store.url, key);
 }
 
 static void end_change(struct tcp *t) {
@@ -335,8 +329,8 @@ static void end_change(struct tcp *t) {
     pthread_mutex_unlock(&t->lock);
 }
 
-static enum error call_waiting(struct tcp *t, const struct request *q, int64_t deadline,
-                               struct pool *pool, struct answer *a) {
+static enum error call_waiting(struct tcp *t, const struct request *q, int64_t deadline, struct pool *pool,
+                               struct answer *a) {
     do {
         struct asking ask = {next_request(t, WIRE_REQUEST + STORE_GET), q, deadline};
         ask.h.wait_ms = (uint32_t)ms_until(deadline);
@@ -345,8 +339,8 @@ static enum error call_waiting(struct tcp *t, const struct request *q, int64_t d
     return ERR_NONE;
 }
 
-static enum error tcp_call(struct store *s, const struct request *q, int64_t deadline,
-                           struct pool *pool, struct answer *a) {
+static enum error tcp_call(struct store *s, const struct request *q, int64_t deadline, struct pool *pool,
+                           struct answer *a) {
     struct tcp *t = (struct tcp *)s;
     bool changes = request_mutates(q);
     if (q->wait) return call_waiting(t, q, deadline, pool, a);
@@ -360,8 +354,7 @@ static enum error tcp_call(struct store *s, const struct request *q, int64_t dea
 /* ---- opening ---- */
 
 /* Make the server's acquaintance, and prove the secret. *lost as above. */
-static enum error meet(struct tcp *t, const struct store_params *p, struct line *l,
-                       int64_t deadline, int *lost) {
+static enum error meet(struct tcp *t, const struct store_params *p, struct line *l, int64_t deadline, int *lost) {
     struct wire_reply h;
     struct answer a;
     char run[STORE_KEY_MAX + 1];
@@ -375,16 +368,13 @@ static enum error meet(struct tcp *t, const struct store_params *p, struct line 
     if (*lost) return ERR_NONE;
     snprintf(run, sizeof run, "%.*s", (int)a.value.n, a.value.at ? (const char *)a.value.at : "");
     if (p->run && *run && strcmp(p->run, run) != 0)
-        return FAIL(ERR_MISMATCH, "the store %s is of run '%s', not of '%s'", t->store.url, run,
-                    p->run);
+        return FAIL(ERR_MISMATCH, "the store %s is of run '%s', not of '%s'", t->store.url, run, p->run);
     return ERR_NONE;
 }
 
 static enum error fail_meeting(const struct tcp *t, int lost) {
-    if (lost == NNG_EPROTO)
-        return FAIL(ERR_PEER, "at %s is no store of this program", t->store.url);
-    return FAIL(ERR_TIMEOUT, "what is at %s does not answer as a store: %s", t->store.url,
-                nng_strerror(lost));
+    if (lost == NNG_EPROTO) return FAIL(ERR_PEER, "at %s is no store of this program", t->store.url);
+    return FAIL(ERR_TIMEOUT, "what is at %s does not answer as a store: %s", t->store.url, nng_strerror(lost));
 }
 
 static enum error meet_until(struct tcp *t, const struct store_params *p, int64_t deadline) {
@@ -399,8 +389,7 @@ static enum error meet_until(struct tcp *t, const struct store_params *p, int64_
         else
             give_back(t, l);
         if (err || !lost) return err;
-    } while (lost != NNG_ETIMEDOUT && lost != NNG_EPROTO &&
-             store_pause(&us, LONGEST_PAUSE, deadline));
+    } while (lost != NNG_ETIMEDOUT && lost != NNG_EPROTO && store_pause(&us, LONGEST_PAUSE, deadline));
     return fail_meeting(t, lost);
 }
 
@@ -416,15 +405,12 @@ static enum error serve(struct tcp *t, const struct store_params *p) {
                     at->text);
     TRY(server_open(p, at, &t->server, &t->address.port));
     bool six = strchr(t->address.host, ':') != NULL;
-    TRY(store_name(&t->store, six ? "tcp://[%s]:%d" : "tcp://%s:%d", t->address.host,
-                   t->address.port));
-    if (at->any)
-        snprintf(t->address.host, sizeof t->address.host, *at->text == '[' ? "::1" : "127.0.0.1");
+    TRY(store_name(&t->store, six ? "tcp://[%s]:%d" : "tcp://%s:%d", t->address.host, t->address.port));
+    if (at->any) snprintf(t->address.host, sizeof t->address.host, *at->text == '[' ? "::1" : "127.0.0.1");
     return ERR_NONE;
 }
 
-static enum error tcp_start(struct tcp *t, const struct store_params *p, const char *where,
-                            int64_t deadline) {
+static enum error tcp_start(struct tcp *t, const struct store_params *p, const char *where, int64_t deadline) {
     snprintf(t->key, sizeof t->key, "%s", p->token ? p->token : "");
     t->store.key = t->key;
     if (getrandom(&t->client, sizeof t->client, 0) != (ssize_t)sizeof t->client)
@@ -448,8 +434,7 @@ static void tcp_close(struct store *s) {
     free(t);
 }
 
-static enum error tcp_open(const struct store_params *p, const char *where, int64_t deadline,
-                           struct store **out) {
+static enum error tcp_open(const struct store_params *p, const char *where, int64_t deadline, struct store **out) {
     struct tcp *t = calloc(1, sizeof *t);
     pthread_condattr_t monotonic;
     if (!t) return FAIL(ERR_MEMORY, "cannot allocate a store");
@@ -472,8 +457,5 @@ static bool tcp_turned_away(struct store *s, char out[128]) {
     return server_turned_away(((struct tcp *)s)->server, out);
 }
 
-const struct store_ops store_tcp = {.scheme = "tcp",
-                                    .open = tcp_open,
-                                    .call = tcp_call,
-                                    .close = tcp_close,
-                                    .turned_away = tcp_turned_away};
+const struct store_ops store_tcp = {
+    .scheme = "tcp", .open = tcp_open, .call = tcp_call, .close = tcp_close, .turned_away = tcp_turned_away};

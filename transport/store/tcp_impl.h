@@ -11,8 +11,8 @@
 
 struct server;
 /* Serves a store on that endpoint; *port is the one that was taken. */
-MUST_CHECK enum error server_open(const struct store_params *p, const struct endpoint *at,
-                                  struct server **out, int *port);
+MUST_CHECK enum error server_open(const struct store_params *p, const struct endpoint *at, struct server **out,
+                                  int *port);
 void server_close(struct server *s);
 bool server_turned_away(struct server *s, char out[128]);
 

@@ -17,8 +17,7 @@ enum { WAIT_MOST = 10000 }; /* ms; then the client asks again, which shows that 
 /* Who waits for the key looks again. */
 static void wake(struct server *s, const char *key) {
     for (int i = 0; i < s->count; i++)
-        if (s->guests[i]->parked && !strcmp(s->guests[i]->q.key, key))
-            nng_aio_cancel(s->guests[i]->aio);
+        if (s->guests[i]->parked && !strcmp(s->guests[i]->q.key, key)) nng_aio_cancel(s->guests[i]->aio);
 }
 
 /* The client's place; when all are taken, that of the one whose last change is longest ago. */

@@ -298,8 +298,8 @@ static enum error fail_listen(const struct endpoint *at, int err) {
                     "number (--node-rank)",
                     at->text);
     if (err != NNG_EADDRINUSE)
-        return FAIL(err == NNG_ENOMEM ? ERR_MEMORY : ERR_CREATE, "cannot serve a store at %s: %s",
-                    at->text, nng_strerror(err));
+        return FAIL(err == NNG_ENOMEM ? ERR_MEMORY : ERR_CREATE, "cannot serve a store at %s: %s", at->text,
+                    nng_strerror(err));
     address_owner(atoi(strrchr(at->text, ':') + 1), owner);
     return FAIL(ERR_CREATE,
                 "cannot serve a store at %s: the port is taken%s%s\nchoose another port, or 0 for "
@@ -321,8 +321,7 @@ static enum error listen_at(struct server *s, const struct endpoint *at, int *po
     return ERR_NONE;
 }
 
-static enum error server_start(struct server *s, const char *token, const struct endpoint *at,
-                               int *port) {
+static enum error server_start(struct server *s, const char *token, const struct endpoint *at, int *port) {
     if (getrandom(s->nonce, sizeof s->nonce, 0) != (ssize_t)sizeof s->nonce)
         return FAIL(ERR_CREATE, "no random numbers: %s", strerror(errno));
     secret_key(token ? token : "", s->nonce, sizeof s->nonce, s->key);
@@ -331,8 +330,7 @@ static enum error server_start(struct server *s, const char *token, const struct
     return listen_at(s, at, port);
 }
 
-enum error server_open(const struct store_params *p, const struct endpoint *at, struct server **out,
-                       int *port) {
+enum error server_open(const struct store_params *p, const struct endpoint *at, struct server **out, int *port) {
     struct server *s = calloc(1, sizeof *s);
     if (!s) return FAIL(ERR_MEMORY, "cannot allocate a store's server");
     snprintf(s->run, sizeof s->run, "%s", p->run ? p->run : "");

@@ -16,8 +16,7 @@ static size_t value_bytes(const struct request *q) {
 }
 
 size_t wire_request_size(const struct request *q) {
-    return sizeof(struct wire_request) + strlen(q->key) + 1 + value_bytes(q) + q->expected.n +
-           SHA256_BYTES;
+    return sizeof(struct wire_request) + strlen(q->key) + 1 + value_bytes(q) + q->expected.n + SHA256_BYTES;
 }
 
 size_t wire_reply_size(const struct answer *a) {
@@ -31,8 +30,7 @@ static uint8_t *put(uint8_t *to, const void *from, size_t n) {
 
 void wire_write_request(const struct wire_request *h, const struct request *q, uint8_t *to) {
     struct wire_request w = *h;
-    w.start = (struct wire_start){REQUEST_MAGIC, WIRE_VERSION, (uint32_t)wire_request_size(q),
-                                  h->start.kind};
+    w.start = (struct wire_start){REQUEST_MAGIC, WIRE_VERSION, (uint32_t)wire_request_size(q), h->start.kind};
     w.has = (q->value.at ? HAS_VALUE : 0) | (q->expected.at ? HAS_EXPECTED : 0);
     w.delta = q->delta;
     w.key = (uint32_t)strlen(q->key) + 1;
@@ -47,8 +45,7 @@ void wire_write_request(const struct wire_request *h, const struct request *q, u
 
 void wire_write_reply(const struct wire_reply *h, const struct answer *a, uint8_t *to) {
     struct wire_reply w = *h;
-    w.start =
-        (struct wire_start){REPLY_MAGIC, WIRE_VERSION, (uint32_t)wire_reply_size(a), h->start.kind};
+    w.start = (struct wire_start){REPLY_MAGIC, WIRE_VERSION, (uint32_t)wire_reply_size(a), h->start.kind};
     w.has = (a->value.at ? HAS_VALUE : 0) | (a->yes ? HAS_YES : 0);
     w.sum = a->sum;
     w.value = (uint32_t)a->value.n;
@@ -75,13 +72,11 @@ bool wire_sealed(const char *key, const uint8_t *message, size_t n) {
 /* ---- reading ---- */
 
 bool wire_is_request(const struct wire_start *s, size_t most) {
-    return s->magic == REQUEST_MAGIC && s->bytes >= sizeof(struct wire_request) + SHA256_BYTES &&
-           s->bytes <= most;
+    return s->magic == REQUEST_MAGIC && s->bytes >= sizeof(struct wire_request) + SHA256_BYTES && s->bytes <= most;
 }
 
 bool wire_is_reply(const struct wire_start *s) {
-    return s->magic == REPLY_MAGIC && s->bytes >= sizeof(struct wire_reply) + SHA256_BYTES &&
-           s->bytes <= WIRE_MAX;
+    return s->magic == REPLY_MAGIC && s->bytes >= sizeof(struct wire_reply) + SHA256_BYTES && s->bytes <= WIRE_MAX;
 }
 
 /* Text of n bytes, the last of which is its 0. */
@@ -108,8 +103,7 @@ static bool fits(const struct request *q) {
     }
 }
 
-bool wire_read_request(const uint8_t *message, size_t n, struct wire_request *h,
-                       struct request *q) {
+bool wire_read_request(const uint8_t *message, size_t n, struct wire_request *h, struct request *q) {
     const uint8_t *from = message + sizeof *h;
     memcpy(h, message, sizeof *h);
     uint32_t kind = h->start.kind;
@@ -121,8 +115,7 @@ bool wire_read_request(const uint8_t *message, size_t n, struct wire_request *h,
                           .key = (const char *)from,
                           .delta = h->delta};
     from += h->key;
-    return is_key(q->key, h->key, q->op == STORE_LIST) &&
-           take(&from, h->value, h->has & HAS_VALUE, &q->value) &&
+    return is_key(q->key, h->key, q->op == STORE_LIST) && take(&from, h->value, h->has & HAS_VALUE, &q->value) &&
            take(&from, h->expected, h->has & HAS_EXPECTED, &q->expected) && fits(q);
 }
 
@@ -130,7 +123,6 @@ bool wire_read_reply(const uint8_t *message, size_t n, struct wire_reply *h, str
     const uint8_t *from = message + sizeof *h;
     memcpy(h, message, sizeof *h);
     if (h->value != n - sizeof *h - SHA256_BYTES) return false;
-    *a = (struct answer){
-        .status = (enum answer_status)h->start.kind, .yes = h->has & HAS_YES, .sum = h->sum};
+    *a = (struct answer){.status = (enum answer_status)h->start.kind, .yes = h->has & HAS_YES, .sum = h->sum};
     return take(&from, h->value, h->has & HAS_VALUE, &a->value);
 }

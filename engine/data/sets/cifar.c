@@ -39,13 +39,11 @@ static enum error folder_files(const char *folder, bool train, struct files *out
     }
     if (train && out->count == BATCHES) return ERR_NONE;
     if (out->count > 0)
-        return FAIL(ERR_INPUT, "no data_batch_%d.bin in %s, where others of CIFAR-10 are",
-                    out->count + 1, folder);
+        return FAIL(ERR_INPUT, "no data_batch_%d.bin in %s, where others of CIFAR-10 are", out->count + 1, folder);
     return FAIL(ERR_INPUT,
                 "no %s of CIFAR-10 and no %s of CIFAR-100 in %s\nthe binary version is "
                 "meant, not the one for Python or Matlab",
-                train ? "data_batch_1.bin" : "test_batch.bin", train ? "train.bin" : "test.bin",
-                folder);
+                train ? "data_batch_1.bin" : "test_batch.bin", train ? "train.bin" : "test.bin", folder);
 }
 
 static const char *base_name(const char *path) {
@@ -71,8 +69,8 @@ static enum error records_count(struct input *in, int64_t record, int64_t *out) 
     if (!in->packed) {
         *out = in->size / record;
         if (in->size % record || *out == 0)
-            return FAIL(ERR_DATA, "%s: %lld bytes are no whole number of records of %lld bytes",
-                        in->path, (long long)in->size, (long long)record);
+            return FAIL(ERR_DATA, "%s: %lld bytes are no whole number of records of %lld bytes", in->path,
+                        (long long)in->size, (long long)record);
         return ERR_NONE;
     }
     int64_t got, total = 0;
@@ -82,8 +80,8 @@ static enum error records_count(struct input *in, int64_t record, int64_t *out) 
     } while (got == (int64_t)sizeof bytes);
     *out = total / record;
     return total % record || *out == 0
-               ? FAIL(ERR_DATA, "%s: %lld unpacked bytes are no whole number of records of %lld",
-                      in->path, (long long)total, (long long)record)
+               ? FAIL(ERR_DATA, "%s: %lld unpacked bytes are no whole number of records of %lld", in->path,
+                      (long long)total, (long long)record)
                : ERR_NONE;
 }
 
@@ -147,8 +145,8 @@ static enum error records_fill(struct filling *f, const struct files *files) {
 extern const struct dataset_ops dataset_cifar;
 
 /* Which files, and how validation samples are held out of them (NULL: not). */
-static enum error files_find(const struct cifar_config *c, bool train, const struct dataset *like,
-                             struct files *out, const char **held) {
+static enum error files_find(const struct cifar_config *c, bool train, const struct dataset *like, struct files *out,
+                             const char **held) {
     bool folder = file_is_folder(c->train);
     *held = c->val ? c->val : folder ? NULL : "10%";
     if (*held && !part_is_held(*held)) *held = NULL;
@@ -163,8 +161,8 @@ static enum error files_find(const struct cifar_config *c, bool train, const str
     return ERR_NONE;
 }
 
-static enum error cifar_open(const void *config, bool train, uint64_t seed,
-                             const struct dataset *like, struct dataset **out) {
+static enum error cifar_open(const void *config, bool train, uint64_t seed, const struct dataset *like,
+                             struct dataset **out) {
     (void)seed;
     const struct cifar_config *c = config;
     struct files files;

@@ -88,8 +88,7 @@ static enum error first_line(struct table *t, const char *line, bool *header) {
     free(copy);
     *header = numbers == 0;
     if (t->columns < 2 || t->columns > COLUMNS_MAX)
-        return FAIL(ERR_DATA, "%s: %lld columns, where 2 to %d are read", t->path,
-                    (long long)t->columns, COLUMNS_MAX);
+        return FAIL(ERR_DATA, "%s: %lld columns, where 2 to %d are read", t->path, (long long)t->columns, COLUMNS_MAX);
     if (!t->wanted)
         t->target = t->columns - 1;
     else if (*header && named >= 0)
@@ -132,14 +131,13 @@ static enum error row_read(struct table *t, char *line) {
             return FAIL(ERR_DATA, "%s:%lld: more than %lld columns", t->path, (long long)t->line,
                         (long long)t->columns);
         if (!cell_number(cell, &value))
-            return FAIL(ERR_DATA, "%s:%lld: '%.40s' in column %lld is no number that fits a float",
-                        t->path, (long long)t->line, cell, (long long)column);
+            return FAIL(ERR_DATA, "%s:%lld: '%.40s' in column %lld is no number that fits a float", t->path,
+                        (long long)t->line, cell, (long long)column);
         row[column] = (float)value;
         if (column == t->target) target_note(t, cell, value);
     }
     if (column < t->columns)
-        return FAIL(ERR_DATA, "%s:%lld: fewer than %lld columns", t->path, (long long)t->line,
-                    (long long)t->columns);
+        return FAIL(ERR_DATA, "%s:%lld: fewer than %lld columns", t->path, (long long)t->line, (long long)t->columns);
     t->rows++;
     return ERR_NONE;
 }
@@ -147,10 +145,8 @@ static enum error row_read(struct table *t, char *line) {
 static enum error line_read(struct table *t, char *line, size_t length) {
     bool header = false;
     t->line++;
-    if (t->line == 1 && !strncmp(line, "\xef\xbb\xbf", 3))
-        line += 3, length -= 3; /* byte order mark */
-    if (strlen(line) != length)
-        return FAIL(ERR_DATA, "%s:%lld: a zero byte", t->path, (long long)t->line);
+    if (t->line == 1 && !strncmp(line, "\xef\xbb\xbf", 3)) line += 3, length -= 3; /* byte order mark */
+    if (strlen(line) != length) return FAIL(ERR_DATA, "%s:%lld: a zero byte", t->path, (long long)t->line);
     if (length && line[length - 1] == '\r') line[--length] = '\0';
     if (!line[strspn(line, " \t")]) return ERR_NONE;
     if (!t->columns) TRY(first_line(t, line, &header));
@@ -162,8 +158,7 @@ static enum error line_read(struct table *t, char *line, size_t length) {
  */
 static enum error lines_read(struct table *t, char *buffer, int64_t *have, bool last) {
     char *line = buffer, *end = buffer + *have, *stop;
-    while ((stop = memchr(line, '\n', (size_t)(end - line))) != NULL ||
-           (last && (stop = end) > line)) {
+    while ((stop = memchr(line, '\n', (size_t)(end - line))) != NULL || (last && (stop = end) > line)) {
         *stop = '\0';
         TRY(line_read(t, line, (size_t)(stop - line)));
         line = stop < end ? stop + 1 : end;
@@ -182,8 +177,7 @@ static enum error file_lines(struct table *t, struct input *in, char *buffer) {
         last = have < LINE_BYTES;
         TRY(lines_read(t, buffer, &have, last));
         if (have == LINE_BYTES)
-            return FAIL(ERR_DATA, "%s:%lld: a line longer than %d bytes", t->path,
-                        (long long)t->line + 1, LINE_BYTES);
+            return FAIL(ERR_DATA, "%s:%lld: a line longer than %d bytes", t->path, (long long)t->line + 1, LINE_BYTES);
     }
     return t->rows ? ERR_NONE : FAIL(ERR_DATA, "%s holds no rows", t->path);
 }
@@ -220,8 +214,7 @@ static void row_put(struct resident *r, const struct table *t, const float *row,
 extern const struct dataset_ops dataset_csv;
 
 /* The rows of 'part' of a table, as a set whose kind of target is that of the training rows. */
-static enum error part_open(struct table *t, const struct table *train, struct part part,
-                            struct dataset **out) {
+static enum error part_open(struct table *t, const struct table *train, struct part part, struct dataset **out) {
     struct dataset d = {.ops = &dataset_csv,
                         .size = part.count,
                         .shape = {1, {t->columns - 1}},
@@ -233,12 +226,10 @@ static enum error part_open(struct table *t, const struct table *train, struct p
     if (t->columns != train->columns || t->target != train->target)
         return FAIL(ERR_DATA, "%s and %s have different columns", t->path, train->path);
     if (train->classes && !t->classes)
-        return FAIL(ERR_DATA, "%s: targets that are no classes, as those of %s are", t->path,
-                    train->path);
+        return FAIL(ERR_DATA, "%s: targets that are no classes, as those of %s are", t->path, train->path);
     if (train->classes) TRY(classes_find(t->path, d.classes, t->largest, &d.classes));
     TRY(resident_create(&d, &r));
-    for (int64_t i = 0; i < part.count; i++)
-        row_put(r, t, t->values + (part.first + i) * t->columns, i);
+    for (int64_t i = 0; i < part.count; i++) row_put(r, t, t->values + (part.first + i) * t->columns, i);
     r->names = t->names;
     t->names = NULL;
     *out = &r->base;
@@ -254,14 +245,13 @@ static struct table table_known(const struct dataset *like, const struct table *
                           .largest = like->classes - 1};
 }
 
-static enum error open_as(const struct csv_config *c, bool values, bool train,
-                          const struct dataset *like, struct dataset **out) {
+static enum error open_as(const struct csv_config *c, bool values, bool train, const struct dataset *like,
+                          struct dataset **out) {
     const char *val = c->val ? c->val : "10%";
     bool held = part_is_held(val), own = !train && !held;
     struct table t, first = {0};
     struct part part = {0};
-    if (!c->train)
-        return FAIL(ERR_CONFIG, "data.train is missing\ngive the file of the training samples");
+    if (!c->train) return FAIL(ERR_CONFIG, "data.train is missing\ngive the file of the training samples");
     if (own && !like) TRY(table_read(c->train, c->target, &first));
     enum error err = table_read(own ? val : c->train, c->target, &t);
     if (err == ERR_NONE) {
@@ -276,14 +266,13 @@ static enum error open_as(const struct csv_config *c, bool values, bool train,
     return err;
 }
 
-static enum error csv_open(const void *config, bool train, uint64_t seed,
-                           const struct dataset *like, struct dataset **out) {
+static enum error csv_open(const void *config, bool train, uint64_t seed, const struct dataset *like,
+                           struct dataset **out) {
     (void)seed;
     return open_as(config, false, train, like, out);
 }
 
-static enum error csv_open_values(const void *config, bool train, uint64_t seed,
-                                  struct dataset **out) {
+static enum error csv_open_values(const void *config, bool train, uint64_t seed, struct dataset **out) {
     (void)seed;
     return open_as(config, true, train, NULL, out);
 }
@@ -299,24 +288,21 @@ static bool csv_recognises(const char *path) {
 }
 
 static const struct config_field fields[] = {
-    {"train", CONFIG_STRING, offsetof(struct csv_config, train),
-     .help = "File of training samples"},
+    {"train", CONFIG_STRING, offsetof(struct csv_config, train), .help = "File of training samples"},
     {"val", CONFIG_STRING, offsetof(struct csv_config, val), .standard = "10%",
-     .help =
-         "File of validation samples, or how many to hold out at the end of 'train': 2000 or 20%"},
+     .help = "File of validation samples, or how many to hold out at the end of 'train': 2000 or 20%"},
     {"target", CONFIG_STRING, offsetof(struct csv_config, target),
      .help = "Column to predict, by name or by number from 0; the last when absent"},
     {0},
 };
 
 const struct dataset_ops dataset_csv = {
-    .section =
-        {.name = "csv",
-         .fields = fields,
-         .size = sizeof(struct csv_config),
-         .shorthand = "train",
-         .help = "Columns of numbers; the target is a class where it is written in whole numbers, "
-                 "unless loss is mse, which is of values"},
+    .section = {.name = "csv",
+                .fields = fields,
+                .size = sizeof(struct csv_config),
+                .shorthand = "train",
+                .help = "Columns of numbers; the target is a class where it is written in whole numbers, "
+                        "unless loss is mse, which is of values"},
     .recognises = csv_recognises,
     .open = csv_open,
     .open_values = csv_open_values,

@@ -40,8 +40,7 @@ static struct motion motion_draw(struct draw *d) {
     float c = (1 - t * t) / (1 + t * t), s = 2 * t / (1 + t * t);
     float width = draw_range(d, 0.085f, 0.15f), height = draw_range(d, 0.145f, 0.205f);
     float slant = draw_range(d, -0.3f, 0.3f);
-    struct motion m = {c * width, (c * slant - s) * height, s * width, (s * slant + c) * height, 0,
-                       0};
+    struct motion m = {c * width, (c * slant - s) * height, s * width, (s * slant + c) * height, 0, 0};
     m.x0 = 13.5f + draw_range(d, -3, 3) - 50 * (m.xx + m.xy);
     m.y0 = 13.5f + draw_range(d, -3, 3) - 50 * (m.yx + m.yy);
     return m;
@@ -114,8 +113,8 @@ extern const struct dataset_ops dataset_digits;
 static const struct drawn_kind kind = {
     .ops = &dataset_digits, .shape = {3, {1, SIDE, SIDE}}, .classes = FIGURES, .draw = figure_draw};
 
-static enum error digits_open(const void *config, bool train, uint64_t seed,
-                              const struct dataset *like, struct dataset **out) {
+static enum error digits_open(const void *config, bool train, uint64_t seed, const struct dataset *like,
+                              struct dataset **out) {
     (void)like;
     return drawn_open(&kind, config, train, seed, out);
 }

@@ -27,15 +27,11 @@ enum { ALPHABET = sizeof alphabet - 1, DEEPEST = 3, TEXT_MOST = 1 << 30 };
 enum { DETERMINERS = 4, ADJECTIVES = 8, NOUNS = 16, VERBS = 8, SPEECH = 4 };
 static const char *const determiners[2][DETERMINERS] = {{"the", "one", "every", "this"},
                                                         {"the", "two", "all", "these"}};
-static const char *const adjectives[ADJECTIVES] = {"big",   "small", "old",   "young",
-                                                   "happy", "quiet", "brave", "clever"};
-static const char *const nouns[NOUNS] = {"cat",    "dog",   "bird",  "horse",  "farmer", "king",
-                                         "sailor", "judge", "robot", "singer", "giant",  "tiger",
-                                         "baker",  "queen", "uncle", "painter"};
-static const char *const alone[VERBS] = {"sleep", "run",  "sing",  "laugh",
-                                         "wait",  "jump", "dream", "swim"};
-static const char *const taking[VERBS] = {"see",  "follow", "help",  "like",
-                                          "call", "know",   "greet", "find"};
+static const char *const adjectives[ADJECTIVES] = {"big", "small", "old", "young", "happy", "quiet", "brave", "clever"};
+static const char *const nouns[NOUNS] = {"cat",   "dog",    "bird",  "horse", "farmer", "king",  "sailor", "judge",
+                                         "robot", "singer", "giant", "tiger", "baker",  "queen", "uncle",  "painter"};
+static const char *const alone[VERBS] = {"sleep", "run", "sing", "laugh", "wait", "jump", "dream", "swim"};
+static const char *const taking[VERBS] = {"see", "follow", "help", "like", "call", "know", "greet", "find"};
 static const char *const speech[SPEECH] = {"say", "think", "hope", "believe"};
 
 /* ---- writing ---- */
@@ -55,8 +51,7 @@ static bool chance(struct writer *w, int eighths) {
 }
 
 static void put(struct writer *w, const char *text) {
-    for (; *text && w->n < w->room; text++)
-        w->out[w->n++] = (unsigned char)(strchr(alphabet, *text) - alphabet);
+    for (; *text && w->n < w->room; text++) w->out[w->n++] = (unsigned char)(strchr(alphabet, *text) - alphabet);
 }
 
 static void word(struct writer *w, const char *text, bool ends_in_s) {
@@ -124,17 +119,16 @@ static enum error grammar_fill(struct token_set *s, uint64_t seed, bool train) {
     return ERR_NONE;
 }
 
-static enum error grammar_open(const void *config, bool train, uint64_t seed,
-                               const struct dataset *like, struct dataset **out) {
+static enum error grammar_open(const void *config, bool train, uint64_t seed, const struct dataset *like,
+                               struct dataset **out) {
     (void)like;
     const struct grammar_config *c = config;
     int64_t samples = train ? c->train : c->val;
     struct token_set *s;
     if (samples > TEXT_MOST / c->context)
-        return FAIL(ERR_CONFIG, "data.%s: %lld samples of %lld characters are more than %d",
-                    train ? "train" : "val", (long long)samples, (long long)c->context, TEXT_MOST);
-    TRY(token_set_create(&dataset_grammar, "grammar", c->context, ALPHABET, 1,
-                         samples * c->context + 1, &s));
+        return FAIL(ERR_CONFIG, "data.%s: %lld samples of %lld characters are more than %d", train ? "train" : "val",
+                    (long long)samples, (long long)c->context, TEXT_MOST);
+    TRY(token_set_create(&dataset_grammar, "grammar", c->context, ALPHABET, 1, samples * c->context + 1, &s));
     enum error err = grammar_fill(s, seed, train);
     if (err != ERR_NONE) {
         token_close(&s->base);
@@ -147,8 +141,8 @@ static enum error grammar_open(const void *config, bool train, uint64_t seed,
 static const struct config_field fields[] = {
     {"train", CONFIG_INT, offsetof(struct grammar_config, train), .standard = "8000",
      .help = "Training samples to write", .min = 1, .max = 1e9},
-    {"val", CONFIG_INT, offsetof(struct grammar_config, val), .standard = "800",
-     .help = "Validation samples to write", .min = 1, .max = 1e9},
+    {"val", CONFIG_INT, offsetof(struct grammar_config, val), .standard = "800", .help = "Validation samples to write",
+     .min = 1, .max = 1e9},
     {"context", CONFIG_INT, offsetof(struct grammar_config, context), .standard = "128",
      .help = "Characters of a sample", .min = 1, .max = 1 << 20},
     {0},

@@ -11,15 +11,13 @@ static enum error idx_header(struct input *in, struct array *out) {
     enum { UNSIGNED_BYTES = 8 };
     TRY(input_read(in, magic, sizeof magic));
     if (magic[0] || magic[1] || magic[2] < 8 || magic[2] > 14)
-        return FAIL(ERR_DATA, "%s: no IDX file: it begins with %02x %02x %02x %02x", in->path,
-                    magic[0], magic[1], magic[2], magic[3]);
+        return FAIL(ERR_DATA, "%s: no IDX file: it begins with %02x %02x %02x %02x", in->path, magic[0], magic[1],
+                    magic[2], magic[3]);
     if (magic[2] != UNSIGNED_BYTES)
-        return FAIL(ERR_DATA,
-                    "%s: IDX elements of type 0x%02x\nonly unsigned bytes (0x08) are read",
-                    in->path, magic[2]);
+        return FAIL(ERR_DATA, "%s: IDX elements of type 0x%02x\nonly unsigned bytes (0x08) are read", in->path,
+                    magic[2]);
     if (magic[3] < 1 || magic[3] > ARRAY_DIMS)
-        return FAIL(ERR_DATA, "%s: %d dimensions, where 1 to %d are read", in->path, magic[3],
-                    ARRAY_DIMS);
+        return FAIL(ERR_DATA, "%s: %d dimensions, where 1 to %d are read", in->path, magic[3], ARRAY_DIMS);
     *out = (struct array){.type = ELEMENT_U8, .ndim = magic[3]};
     for (int i = 0; i < out->ndim; i++) {
         TRY(input_read(in, dim, sizeof dim));
@@ -39,8 +37,7 @@ static bool folder_file(const char *folder, const char *what, int dims, char out
 }
 
 static enum error idx_folder(const char *folder, bool train, struct pair_paths *out) {
-    const char *images = train ? "train-images" : "t10k-images",
-               *labels = train ? "train-labels" : "t10k-labels";
+    const char *images = train ? "train-images" : "t10k-images", *labels = train ? "train-labels" : "t10k-labels";
     if (!folder_file(folder, images, 3, out->x))
         return FAIL(ERR_INPUT, "no %s-idx3-ubyte or .gz in %s", images, folder);
     if (!folder_file(folder, labels, 1, out->y))
@@ -52,8 +49,7 @@ static enum error idx_folder(const char *folder, bool train, struct pair_paths *
 static bool idx_labels(const char *samples, char *labels, size_t room) {
     const char *images = strstr(samples, "images");
     if (!images || strlen(samples) >= room) return false;
-    snprintf(labels, room, "%.*slabels%s", (int)(images - samples), samples,
-             images + strlen("images"));
+    snprintf(labels, room, "%.*slabels%s", (int)(images - samples), samples, images + strlen("images"));
     char *dims = strstr(labels, "idx");
     if (dims && dims[3] >= '2' && dims[3] <= '4') dims[3] = '1';
     return true;
@@ -65,12 +61,11 @@ static bool idx_recognises(const char *path) {
     return (dims && dims[3] >= '1' && dims[3] <= '4') || idx_folder(path, true, &paths) == ERR_NONE;
 }
 
-static const struct pair_format format = {
-    .header = idx_header, .folder = idx_folder, .labels = idx_labels};
+static const struct pair_format format = {.header = idx_header, .folder = idx_folder, .labels = idx_labels};
 extern const struct dataset_ops dataset_idx;
 
-static enum error idx_open(const void *config, bool train, uint64_t seed,
-                           const struct dataset *like, struct dataset **out) {
+static enum error idx_open(const void *config, bool train, uint64_t seed, const struct dataset *like,
+                           struct dataset **out) {
     (void)seed;
     return pair_open(&dataset_idx, &format, config, train, like, out);
 }

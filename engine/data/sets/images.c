@@ -49,13 +49,11 @@ struct images {
 };
 enum { CLASSES_MOST = 1 << 16 };
 
-static enum error listing_add(struct listing *l, struct pool *pool, const char *folder,
-                              const char *name) {
+static enum error listing_add(struct listing *l, struct pool *pool, const char *folder, const char *name) {
     if (l->count == l->room) {
         int64_t room = l->room ? 2 * l->room : 64;
         char **more = realloc(l->name, (size_t)room * sizeof *more);
-        if (!more)
-            return FAIL(ERR_MEMORY, "no memory for the names of %lld files", (long long)room);
+        if (!more) return FAIL(ERR_MEMORY, "no memory for the names of %lld files", (long long)room);
         l->name = more;
         l->room = room;
     }
@@ -81,8 +79,8 @@ static bool wanted_picture(const char *path, const char *name) {
 }
 
 /* Adds what is wanted of the entries of root/folder, sorted. */
-static enum error folder_list(const char *root, const char *folder, wanted_fn *wanted,
-                              struct pool *pool, struct listing *out) {
+static enum error folder_list(const char *root, const char *folder, wanted_fn *wanted, struct pool *pool,
+                              struct listing *out) {
     char path[PATH_MAX], full[PATH_MAX];
     int64_t first = out->count;
     TRY(path_join(full, root, folder));
@@ -91,18 +89,15 @@ static enum error folder_list(const char *root, const char *folder, wanted_fn *w
     enum error err = ERR_NONE;
     for (struct dirent *e; err == ERR_NONE && (e = readdir(d));) {
         err = path_join(path, full, e->d_name);
-        if (err == ERR_NONE && wanted(path, e->d_name))
-            err = listing_add(out, pool, folder, e->d_name);
+        if (err == ERR_NONE && wanted(path, e->d_name)) err = listing_add(out, pool, folder, e->d_name);
     }
     closedir(d);
-    if (out->count > first)
-        qsort(out->name + first, (size_t)(out->count - first), sizeof *out->name, by_name);
+    if (out->count > first) qsort(out->name + first, (size_t)(out->count - first), sizeof *out->name, by_name);
     return err;
 }
 
 /* Which folder holds the classes: of training, and of validation (empty: none of its own). */
-static enum error roots_find(const struct images_config *c, char train[PATH_MAX],
-                             char val[PATH_MAX]) {
+static enum error roots_find(const struct images_config *c, char train[PATH_MAX], char val[PATH_MAX]) {
     static const char *const names[] = {"val", "valid", "validation", "test"};
     TRY(path_join(train, c->train, "train"));
     val[0] = '\0';
@@ -129,27 +124,24 @@ static void class_names(const struct dataset *like, char out[200]) {
 }
 
 /* The number by which a network knows the class of this name, looked for from *k on. */
-static enum error class_number(const struct listing *numbered, const struct dataset *like,
-                               const char *root, const char *name, int64_t *k) {
+static enum error class_number(const struct listing *numbered, const struct dataset *like, const char *root,
+                               const char *name, int64_t *k) {
     for (int64_t n = 0, from = *k; n < like->classes; n++) {
         const char *told = dataset_class_name(like, *k = (from + n) % like->classes);
         if (!*numbered->name[*k] && told && dataset_same_name(name, told)) return ERR_NONE;
     }
     char names[200];
     class_names(like, names);
-    return FAIL(ERR_CONFIG, "%s/%s is no class of the network, which was trained on %s", root, name,
-                names);
+    return FAIL(ERR_CONFIG, "%s/%s is no class of the network, which was trained on %s", root, name, names);
 }
 
 /* The folders get the numbers of a network's classes; a class without a folder has an empty name. */
 static enum error classes_renumber(struct images *s, const char *root, const struct dataset *like) {
     struct listing found = s->classes, all = {0};
     enum error err = ERR_NONE;
-    for (int64_t k = 0; k < like->classes && err == ERR_NONE; k++)
-        err = listing_add(&all, s->pool, "", "");
+    for (int64_t k = 0; k < like->classes && err == ERR_NONE; k++) err = listing_add(&all, s->pool, "", "");
     for (int64_t i = 0, k = 0; i < found.count && err == ERR_NONE; i++)
-        if ((err = class_number(&all, like, root, found.name[i], &k)) == ERR_NONE)
-            all.name[k] = found.name[i];
+        if ((err = class_number(&all, like, root, found.name[i], &k)) == ERR_NONE) all.name[k] = found.name[i];
     free(found.name);
     s->classes = all;
     return err;
@@ -161,8 +153,8 @@ static enum error classes_list(struct images *s, const char *root, const struct 
     if (s->classes.count == 0)
         return FAIL(ERR_DATA, "%s holds no folders\npictures lie in a folder for each class", root);
     if (s->classes.count > CLASSES_MOST)
-        return FAIL(ERR_DATA, "%s holds %lld folders, more than the %d classes that there can be",
-                    root, (long long)s->classes.count, CLASSES_MOST);
+        return FAIL(ERR_DATA, "%s holds %lld folders, more than the %d classes that there can be", root,
+                    (long long)s->classes.count, CLASSES_MOST);
     bool named = like && like->classes && dataset_class_name(like, 0);
     return named ? classes_renumber(s, root, like) : ERR_NONE;
 }
@@ -192,8 +184,7 @@ static void skipped_add(struct images *s, const char *path) {
     char ending[12];
     int k = 0;
     ending_of(path, ending);
-    while (k < SKIPPED_KINDS - 1 && s->skipped[k].count && strcmp(s->skipped[k].ending, ending))
-        k++;
+    while (k < SKIPPED_KINDS - 1 && s->skipped[k].count && strcmp(s->skipped[k].ending, ending)) k++;
     strcpy(s->skipped[k].ending, k < SKIPPED_KINDS - 1 ? ending : "other");
     s->skipped[k].count++;
 }
@@ -247,10 +238,8 @@ static enum error folders_check(struct images *s, const char *root) {
     struct listing l = {0};
     enum error err = folder_list(root, "", wanted_folder, s->pool, &l);
     for (int64_t i = 0; i < l.count && err == ERR_NONE; i++)
-        if (!bsearch(&l.name[i], s->classes.name, (size_t)s->classes.count, sizeof *l.name,
-                     by_name))
-            err = FAIL(ERR_DATA, "%s/%s is no class: training has no folder of that name", root,
-                       l.name[i]);
+        if (!bsearch(&l.name[i], s->classes.name, (size_t)s->classes.count, sizeof *l.name, by_name))
+            err = FAIL(ERR_DATA, "%s/%s is no class: training has no folder of that name", root, l.name[i]);
     free(l.name);
     return err;
 }
@@ -310,8 +299,8 @@ static void worker_give(struct images *s, struct worker *w) {
     pthread_mutex_unlock(&s->lock);
 }
 
-static enum error images_read_part(struct dataset *d, int64_t i, const struct visit *v, void *x,
-                                   int32_t *label, float *target) {
+static enum error images_read_part(struct dataset *d, int64_t i, const struct visit *v, void *x, int32_t *label,
+                                   float *target) {
     (void)target;
     struct images *s = (struct images *)d;
     struct worker *w;
@@ -329,8 +318,7 @@ static enum error images_read_part(struct dataset *d, int64_t i, const struct vi
     return err;
 }
 
-static enum error images_read(struct dataset *d, int64_t i, void *x, int32_t *label,
-                              float *target) {
+static enum error images_read(struct dataset *d, int64_t i, void *x, int32_t *label, float *target) {
     return images_read_part(d, i, NULL, x, label, target);
 }
 
@@ -350,16 +338,15 @@ static void images_close(struct dataset *d) {
     memory_free(s);
 }
 
-static enum error images_fill(struct images *s, const struct images_config *c, bool train,
-                              const struct dataset *like, uint32_t *crc, const char **note) {
+static enum error images_fill(struct images *s, const struct images_config *c, bool train, const struct dataset *like,
+                              uint32_t *crc, const char **note) {
     char roots[2][PATH_MAX];
     TRY(pool_create(&s->pool));
     TRY(roots_find(c, roots[0], roots[1]));
     bool own = roots[1][0] != '\0'; /* validation has a folder of its own */
     const char *root = roots[!train && own];
     if (!(s->folder = pool_printf(s->pool, "%s", root))) return ERR_MEMORY;
-    if (!train && own && !file_is_folder(root))
-        return FAIL(ERR_INPUT, "data.val: no folder %s", root);
+    if (!train && own && !file_is_folder(root)) return FAIL(ERR_INPUT, "data.val: no folder %s", root);
     TRY(classes_list(s, like ? root : roots[0], like));
     if (!train && own && !like) TRY(folders_check(s, root));
     TRY(files_list(s, root, train || !own));
@@ -370,8 +357,8 @@ static enum error images_fill(struct images *s, const struct images_config *c, b
 
 extern const struct dataset_ops dataset_images;
 
-static enum error images_open(const void *config, bool train, uint64_t seed,
-                              const struct dataset *like, struct dataset **out) {
+static enum error images_open(const void *config, bool train, uint64_t seed, const struct dataset *like,
+                              struct dataset **out) {
     (void)seed;
     const struct images_config *c = config;
     struct images *s;
@@ -379,8 +366,8 @@ static enum error images_open(const void *config, bool train, uint64_t seed,
     const char *note = NULL;
     if (!c->train) return FAIL(ERR_CONFIG, "data.train is missing\ngive a folder of pictures");
     if (c->resize && c->resize < c->size)
-        return FAIL(ERR_CONFIG, "data.resize: %lld is less than data.size, %lld",
-                    (long long)c->resize, (long long)c->size);
+        return FAIL(ERR_CONFIG, "data.resize: %lld is less than data.size, %lld", (long long)c->resize,
+                    (long long)c->size);
     TRY(memory_alloc(sizeof *s, (void **)&s));
     pthread_mutex_init(&s->lock, NULL);
     enum error err = images_fill(s, c, train, like, &crc, &note);
@@ -422,14 +409,13 @@ static const struct config_field fields[] = {
      .help = "Folder with a folder of pictures for each class; or with 'train' and 'val' in it, "
              "which are such folders"},
     {"val", CONFIG_STRING, offsetof(struct images_config, val),
-     .help =
-         "The same for validation, or how many pictures to hold out, of all classes alike (500, "
-         "10%); when absent the one beside 'train', else 10%"},
+     .help = "The same for validation, or how many pictures to hold out, of all classes alike (500, "
+             "10%); when absent the one beside 'train', else 10%"},
     {"size", CONFIG_INT, offsetof(struct images_config, size), .standard = "224",
      .help = "Height and width of a sample", .min = 1, .max = 2048},
     {"resize", CONFIG_INT, offsetof(struct images_config, resize), .standard = "auto",
-     .help = "What the shorter side is resized to before the middle is cut out; auto: size / 0.875",
-     .min = 1, .max = 65500, .choices = "auto"},
+     .help = "What the shorter side is resized to before the middle is cut out; auto: size / 0.875", .min = 1,
+     .max = 65500, .choices = "auto"},
     {0},
 };
 

@@ -18,8 +18,7 @@ struct cursor { /* over the header's text */
 static enum error unexpected(const struct cursor *c) {
     char near[24];
     int n = 0;
-    for (; n < (int)sizeof near - 1 && c->at[n]; n++)
-        near[n] = isprint((unsigned char)c->at[n]) ? c->at[n] : '?';
+    for (; n < (int)sizeof near - 1 && c->at[n]; n++) near[n] = isprint((unsigned char)c->at[n]) ? c->at[n] : '?';
     near[n] = '\0';
     return FAIL(ERR_DATA, "%s: not NumPy's header at '%s'", c->path, near);
 }
@@ -63,17 +62,14 @@ static enum error read_descr(struct cursor *c, struct array *out) {
             out->type = (enum element)i;
             return ERR_NONE;
         }
-    return FAIL(
-        ERR_DATA,
-        "%s: elements of type '%s' are not read\nsave it as array.astype('float32') or 'uint8'",
-        c->path, text);
+    return FAIL(ERR_DATA, "%s: elements of type '%s' are not read\nsave it as array.astype('float32') or 'uint8'",
+                c->path, text);
 }
 
 static enum error read_order(struct cursor *c) {
     skip_blank(c);
     if (!strncmp(c->at, "True", 4))
-        return FAIL(ERR_DATA, "%s: in Fortran's order\nsave numpy.ascontiguousarray(array)",
-                    c->path);
+        return FAIL(ERR_DATA, "%s: in Fortran's order\nsave numpy.ascontiguousarray(array)", c->path);
     if (strncmp(c->at, "False", 5) != 0) return unexpected(c);
     c->at += 5;
     return ERR_NONE;
@@ -83,8 +79,7 @@ static enum error read_dim(struct cursor *c, int64_t *out) {
     skip_blank(c);
     if (!isdigit((unsigned char)*c->at)) return unexpected(c);
     for (*out = 0; isdigit((unsigned char)*c->at); c->at++)
-        if (__builtin_mul_overflow(*out, (int64_t)10, out) ||
-            __builtin_add_overflow(*out, *c->at - '0', out))
+        if (__builtin_mul_overflow(*out, (int64_t)10, out) || __builtin_add_overflow(*out, *c->at - '0', out))
             return FAIL(ERR_DATA, "%s: a dimension of its array is beyond all measure", c->path);
     return ERR_NONE;
 }
@@ -92,8 +87,7 @@ static enum error read_dim(struct cursor *c, int64_t *out) {
 static enum error read_shape(struct cursor *c, struct array *out) {
     TRY(expect(c, '('));
     for (out->ndim = 0; !accept(c, ')');) {
-        if (out->ndim == ARRAY_DIMS)
-            return FAIL(ERR_DATA, "%s: more than %d dimensions", c->path, ARRAY_DIMS);
+        if (out->ndim == ARRAY_DIMS) return FAIL(ERR_DATA, "%s: more than %d dimensions", c->path, ARRAY_DIMS);
         TRY(read_dim(c, &out->dim[out->ndim++]));
         if (accept(c, ',')) continue;
         TRY(expect(c, ')'));
@@ -117,18 +111,14 @@ static enum error header_parse(struct cursor *c, struct array *out) {
         if (!which || seen & which)
             return FAIL(ERR_DATA, "%s: '%s' in its header is unknown or repeated", c->path, key);
         seen |= which;
-        TRY(which == DESCR   ? read_descr(c, out)
-            : which == ORDER ? read_order(c)
-                             : read_shape(c, out));
+        TRY(which == DESCR ? read_descr(c, out) : which == ORDER ? read_order(c) : read_shape(c, out));
         if (accept(c, ',')) continue;
         TRY(expect(c, '}'));
         break;
     }
     skip_blank(c);
     if (*c->at) return unexpected(c);
-    return seen == (DESCR | ORDER | SHAPE)
-               ? ERR_NONE
-               : FAIL(ERR_DATA, "%s: its header is incomplete", c->path);
+    return seen == (DESCR | ORDER | SHAPE) ? ERR_NONE : FAIL(ERR_DATA, "%s: its header is incomplete", c->path);
 }
 
 static enum error npy_header(struct input *in, struct array *out) {
@@ -137,11 +127,9 @@ static enum error npy_header(struct input *in, struct array *out) {
     char text[HEADER_MAX + 1];
     TRY(input_read(in, start, sizeof start));
     if (memcmp(start, "\x93NUMPY", 6) != 0) return FAIL(ERR_DATA, "%s: no .npy file", in->path);
-    if (start[6] < 1 || start[6] > 3)
-        return FAIL(ERR_DATA, "%s: version %d of .npy is unknown", in->path, start[6]);
+    if (start[6] < 1 || start[6] > 3) return FAIL(ERR_DATA, "%s: version %d of .npy is unknown", in->path, start[6]);
     TRY(input_read(in, length, start[6] == 1 ? 2 : 4));
-    uint32_t n = length[0] | (uint32_t)length[1] << 8 | (uint32_t)length[2] << 16 |
-                 (uint32_t)length[3] << 24;
+    uint32_t n = length[0] | (uint32_t)length[1] << 8 | (uint32_t)length[2] << 16 | (uint32_t)length[3] << 24;
     if (n > HEADER_MAX) return FAIL(ERR_DATA, "%s: a header of %u bytes", in->path, n);
     TRY(input_read(in, text, n));
     text[n] = '\0';
@@ -155,14 +143,12 @@ static bool npy_labels(const char *samples, char *labels, size_t room) {
     const char *images = strstr(samples, "images");
     if (n >= room) return false;
     if (images) {
-        snprintf(labels, room, "%.*slabels%s", (int)(images - samples), samples,
-                 images + strlen("images"));
+        snprintf(labels, room, "%.*slabels%s", (int)(images - samples), samples, images + strlen("images"));
         return true;
     }
     memcpy(labels, samples, n + 1);
     for (size_t i = 0; i < n; i++)
-        if ((samples[i] == 'x' || samples[i] == 'X') &&
-            (i == 0 || !isalnum((unsigned char)samples[i - 1])) &&
+        if ((samples[i] == 'x' || samples[i] == 'X') && (i == 0 || !isalnum((unsigned char)samples[i - 1])) &&
             !isalnum((unsigned char)samples[i + 1])) {
             labels[i]++;
             return true;
@@ -178,8 +164,8 @@ static bool npy_recognises(const char *path) {
 static const struct pair_format format = {.header = npy_header, .labels = npy_labels};
 extern const struct dataset_ops dataset_npy;
 
-static enum error npy_open(const void *config, bool train, uint64_t seed,
-                           const struct dataset *like, struct dataset **out) {
+static enum error npy_open(const void *config, bool train, uint64_t seed, const struct dataset *like,
+                           struct dataset **out) {
     (void)seed;
     return pair_open(&dataset_npy, &format, config, train, like, out);
 }
@@ -193,9 +179,8 @@ const struct dataset_ops dataset_npy = {
                 .fields = pair_fields,
                 .size = sizeof(struct pair_config),
                 .shorthand = "train",
-                .help =
-                    "A pair of NumPy's .npy files: samples, and labels (whole numbers) or targets "
-                    "(real numbers)"},
+                .help = "A pair of NumPy's .npy files: samples, and labels (whole numbers) or targets "
+                        "(real numbers)"},
     .recognises = npy_recognises,
     .open = npy_open,
     .read = resident_read,

@@ -118,8 +118,7 @@ struct span { /* pixels of one axis */
 };
 
 static struct span span_of(float middle, float reach) {
-    return (struct span){drawn_clamp((int)(middle - reach), 0, SIDE),
-                         drawn_clamp((int)(middle + reach) + 2, 0, SIDE)};
+    return (struct span){drawn_clamp((int)(middle - reach), 0, SIDE), drawn_clamp((int)(middle + reach) + 2, 0, SIDE)};
 }
 
 /* A stroke of some pixels' length; of none it is a dot. */
@@ -150,8 +149,7 @@ static struct colour contrast_draw(struct draw *d, const struct colour *ground) 
     return c;
 }
 
-static void figure_paint(struct draw *d, int figure, const struct colour *colour,
-                         struct canvas *c) {
+static void figure_paint(struct draw *d, int figure, const struct colour *colour, struct canvas *c) {
     float radius = draw_range(d, 6.5f, 13), room = SIDE / 2 - radius * 0.85f;
     float x0 = 15.5f + draw_range(d, -room, room), y0 = 15.5f + draw_range(d, -room, room);
     float t = draw_range(d, -1, 1), turned = draw_below(d, 2) ? 1.0f : -1.0f; /* any angle */
@@ -187,13 +185,11 @@ static void shapes_draw(struct draw *d, int label, uint8_t *out) {
 
 /* ---- the set ---- */
 extern const struct dataset_ops dataset_shapes;
-static const struct drawn_kind kind = {.ops = &dataset_shapes,
-                                       .shape = {3, {COLOURS, SIDE, SIDE}},
-                                       .classes = FIGURES,
-                                       .draw = shapes_draw};
+static const struct drawn_kind kind = {
+    .ops = &dataset_shapes, .shape = {3, {COLOURS, SIDE, SIDE}}, .classes = FIGURES, .draw = shapes_draw};
 
-static enum error shapes_open(const void *config, bool train, uint64_t seed,
-                              const struct dataset *like, struct dataset **out) {
+static enum error shapes_open(const void *config, bool train, uint64_t seed, const struct dataset *like,
+                              struct dataset **out) {
     (void)like;
     return drawn_open(&kind, config, train, seed, out);
 }

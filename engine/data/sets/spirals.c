@@ -17,8 +17,7 @@ struct spirals {
     double noise;
 };
 
-static enum error spirals_read(struct dataset *base, int64_t i, void *x, int32_t *label,
-                               float *target) {
+static enum error spirals_read(struct dataset *base, int64_t i, void *x, int32_t *label, float *target) {
     (void)target;
     const struct spirals *s = (const struct spirals *)base;
     uint64_t sample = (uint64_t)i, draw = s->split << 32;
@@ -36,20 +35,20 @@ static void spirals_close(struct dataset *d) {
 }
 
 static const struct config_field fields[] = {
-    {"classes", CONFIG_INT, offsetof(struct spirals_config, classes), .standard = "3",
-     .help = "Arms", .min = 2, .max = 64},
-    {"train", CONFIG_INT, offsetof(struct spirals_config, train), .standard = "600",
-     .help = "Training samples", .min = 1, .max = 1e9},
-    {"val", CONFIG_INT, offsetof(struct spirals_config, val), .standard = "300",
-     .help = "Validation samples", .min = 1, .max = 1e9},
+    {"classes", CONFIG_INT, offsetof(struct spirals_config, classes), .standard = "3", .help = "Arms", .min = 2,
+     .max = 64},
+    {"train", CONFIG_INT, offsetof(struct spirals_config, train), .standard = "600", .help = "Training samples",
+     .min = 1, .max = 1e9},
+    {"val", CONFIG_INT, offsetof(struct spirals_config, val), .standard = "300", .help = "Validation samples", .min = 1,
+     .max = 1e9},
     {"noise", CONFIG_REAL, offsetof(struct spirals_config, noise), .standard = "0.2",
      .help = "Standard deviation of the angle, in radians", .max = 10},
     {0},
 };
 extern const struct dataset_ops dataset_spirals;
 
-static enum error spirals_open(const void *config, bool train, uint64_t seed,
-                               const struct dataset *like, struct dataset **out) {
+static enum error spirals_open(const void *config, bool train, uint64_t seed, const struct dataset *like,
+                               struct dataset **out) {
     (void)like;
     const struct spirals_config *c = config;
     struct spirals *s;

@@ -73,8 +73,7 @@ static enum error characters_number(struct scan *s, uint32_t **out, int64_t *cou
     *count = 0;
     for (uint32_t c = 0; c <= s->last; c++) *count += s->number[c] != 0;
     if (*count > CHARACTERS_MAX)
-        return FAIL(ERR_DATA,
-                    "%s: %lld distinct characters, more than %d\ntake 'vocabulary: bytes'", s->path,
+        return FAIL(ERR_DATA, "%s: %lld distinct characters, more than %d\ntake 'vocabulary: bytes'", s->path,
                     (long long)*count, CHARACTERS_MAX);
     TRY(memory_alloc((size_t)*count * sizeof **out, (void **)out));
     int64_t n = 0;
@@ -107,9 +106,8 @@ static const char *held_out(const struct text_config *c) {
     return part_is_held(c->val) ? c->val : NULL;
 }
 
-static enum error characters_fill(struct scan *s, const struct text_config *c, bool train,
-                                  const struct dataset *like, uint32_t **characters,
-                                  struct dataset **out) {
+static enum error characters_fill(struct scan *s, const struct text_config *c, bool train, const struct dataset *like,
+                                  uint32_t **characters, struct dataset **out) {
     extern const struct dataset_ops dataset_text;
     const char *held = held_out(c), *path = train || held ? c->train : c->val;
     int64_t vocabulary;
@@ -124,8 +122,7 @@ static enum error characters_fill(struct scan *s, const struct text_config *c, b
     TRY(scan_file(s, path, SCAN_WRITE));
     if (s->count < s->part.first + s->part.count)
         return FAIL(ERR_DATA, "%s has become shorter while it was read", path);
-    TRY(token_set_create(&dataset_text, path, c->context, vocabulary, s->width, s->part.count,
-                         &set));
+    TRY(token_set_create(&dataset_text, path, c->context, vocabulary, s->width, s->part.count, &set));
     set->memory = s->out;
     set->characters = *characters;
     s->out = NULL;
@@ -134,8 +131,8 @@ static enum error characters_fill(struct scan *s, const struct text_config *c, b
     return ERR_NONE;
 }
 
-static enum error characters_open(const struct text_config *c, bool train,
-                                  const struct dataset *like, struct dataset **out) {
+static enum error characters_open(const struct text_config *c, bool train, const struct dataset *like,
+                                  struct dataset **out) {
     struct scan s = {0};
     uint32_t *characters = NULL;
     TRY(memory_alloc(CODE_POINTS * sizeof *s.number, (void **)&s.number));
@@ -167,13 +164,12 @@ static enum error bytes_open(const struct text_config *c, bool train, const stru
     return ERR_NONE;
 }
 
-static enum error text_open(const void *config, bool train, uint64_t seed,
-                            const struct dataset *like, struct dataset **out) {
+static enum error text_open(const void *config, bool train, uint64_t seed, const struct dataset *like,
+                            struct dataset **out) {
     (void)seed;
     const struct text_config *c = config;
     if (!c->train) return FAIL(ERR_CONFIG, "data.train is missing\ngive a file of plain text");
-    return c->vocabulary == BYTES ? bytes_open(c, train, like, out)
-                                  : characters_open(c, train, like, out);
+    return c->vocabulary == BYTES ? bytes_open(c, train, like, out) : characters_open(c, train, like, out);
 }
 
 static bool text_recognises(const char *path) {
@@ -186,8 +182,8 @@ static const struct config_field fields[] = {
     {"val", CONFIG_STRING, offsetof(struct text_config, val), .standard = "10%",
      .help = "File of validation text, or how many windows to hold out at the end of 'train' "
              "(100, 10%)"},
-    {"context", CONFIG_INT, offsetof(struct text_config, context), .standard = "128",
-     .help = "Tokens of a sample", .min = 1, .max = 1 << 20},
+    {"context", CONFIG_INT, offsetof(struct text_config, context), .standard = "128", .help = "Tokens of a sample",
+     .min = 1, .max = 1 << 20},
     {"vocabulary", CONFIG_ENUM, offsetof(struct text_config, vocabulary), .standard = "characters",
      .help = "A token is a byte (256 of them), or a character (UTF-8; those of the training file)",
      .choices = "bytes|characters"},

@@ -32,8 +32,8 @@ static enum error vocabulary_find(const struct tokens_config *c, int width, int6
     if ((*out = c->vocabulary)) return ERR_NONE;
     TRY(token_scan(c->train, largest_piece, &l));
     if (l.value >= VOCABULARY_MAX)
-        return FAIL(ERR_DATA, "%s: token %lld, where all are below %d\nis data.type right?",
-                    c->train, (long long)l.value, VOCABULARY_MAX);
+        return FAIL(ERR_DATA, "%s: token %lld, where all are below %d\nis data.type right?", c->train,
+                    (long long)l.value, VOCABULARY_MAX);
     *out = l.value + 1;
     return ERR_NONE;
 }
@@ -42,8 +42,7 @@ static enum error tokens_count(const char *path, int width, int64_t *out) {
     int64_t size;
     TRY(token_file_size(path, &size));
     if (size % width)
-        return FAIL(ERR_DATA,
-                    "%s: %lld bytes are no whole number of tokens of %d\nis data.type right?", path,
+        return FAIL(ERR_DATA, "%s: %lld bytes are no whole number of tokens of %d\nis data.type right?", path,
                     (long long)size, width);
     *out = size / width;
     return ERR_NONE;
@@ -80,21 +79,20 @@ static enum error characters_read(struct token_set *s, const char *path) {
     if (!path) return ERR_NONE;
     if ((s->bytes = !strcmp(path, "bytes"))) {
         if (s->base.classes <= 256) return ERR_NONE;
-        return FAIL(ERR_CONFIG, "data.characters: there are 256 bytes, and %lld tokens",
-                    (long long)s->base.classes);
+        return FAIL(ERR_CONFIG, "data.characters: there are 256 bytes, and %lld tokens", (long long)s->base.classes);
     }
     TRY(memory_alloc((size_t)s->base.classes * sizeof *s->characters, (void **)&s->characters));
     TRY(token_scan(path, characters_piece, &r));
     if (r.count == s->base.classes && !r.utf8.left) return ERR_NONE;
-    return FAIL(ERR_DATA, "%s: %lld characters, but the vocabulary has %lld", path,
-                (long long)r.count, (long long)s->base.classes);
+    return FAIL(ERR_DATA, "%s: %lld characters, but the vocabulary has %lld", path, (long long)r.count,
+                (long long)s->base.classes);
 }
 
 /* ---- the set ---- */
 extern const struct dataset_ops dataset_tokens;
 
-static enum error tokens_open(const void *config, bool train, uint64_t seed,
-                              const struct dataset *like, struct dataset **out) {
+static enum error tokens_open(const void *config, bool train, uint64_t seed, const struct dataset *like,
+                              struct dataset **out) {
     (void)seed;
     const struct tokens_config *c = config;
     if (!c->train) return FAIL(ERR_CONFIG, "data.train is missing\ngive a file of tokens");
@@ -128,19 +126,18 @@ static bool tokens_recognises(const char *path) {
 }
 
 static const struct config_field fields[] = {
-    {"train", CONFIG_STRING, offsetof(struct tokens_config, train),
-     .help = "File of training tokens"},
+    {"train", CONFIG_STRING, offsetof(struct tokens_config, train), .help = "File of training tokens"},
     {"val", CONFIG_STRING, offsetof(struct tokens_config, val), .standard = "10%",
      .help = "File of validation tokens, or how many windows to hold out at the end of 'train' "
              "(100, 10%)"},
     {"type", CONFIG_ENUM, offsetof(struct tokens_config, type), .standard = "u16",
      .help = "Of a token in the file: 16 bits without a sign, 32 bits with one; little end first",
      .choices = "u16|i32"},
-    {"context", CONFIG_INT, offsetof(struct tokens_config, context), .standard = "128",
-     .help = "Tokens of a sample", .min = 1, .max = 1 << 20},
+    {"context", CONFIG_INT, offsetof(struct tokens_config, context), .standard = "128", .help = "Tokens of a sample",
+     .min = 1, .max = 1 << 20},
     {"vocabulary", CONFIG_INT, offsetof(struct tokens_config, vocabulary), .standard = "auto",
-     .help = "Tokens there are; auto: the largest of the training file and one", .min = 1,
-     .max = VOCABULARY_MAX, .choices = "auto"},
+     .help = "Tokens there are; auto: the largest of the training file and one", .min = 1, .max = VOCABULARY_MAX,
+     .choices = "auto"},
     {"characters", CONFIG_STRING, offsetof(struct tokens_config, characters),
      .help = "File of the characters that tokens stand for, ascending, or 'bytes'; without it "
              "there is no text"},

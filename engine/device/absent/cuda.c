@@ -38,8 +38,7 @@ const struct device_ops device_cuda = {
     .open = no_open,
     .has_bf16 = no_bf16,
     .runtime = &nothing,
-    .precisions =
-        1u << PRECISION_F32 | 1u << PRECISION_BF16 | 1u << PRECISION_FP16 | 1u << PRECISION_TF32,
+    .precisions = 1u << PRECISION_F32 | 1u << PRECISION_BF16 | 1u << PRECISION_FP16 | 1u << PRECISION_TF32,
     .units = no_units,
     .unit_about = nothing_about,
     .unit_reaches = nothing_reached,

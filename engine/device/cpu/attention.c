@@ -66,8 +66,8 @@ struct rows { /* of one head, 'ld' apart */
 
 /* to = from * by, row by row. A head's rows are short and far apart, which no prefetcher of the
  * processor's follows: they are asked for AHEAD of their turn. */
-VECTORISED static void copy_rows(struct rows r, float by, const float *restrict from,
-                                 float *restrict to, int64_t ld_to) {
+VECTORISED static void copy_rows(struct rows r, float by, const float *restrict from, float *restrict to,
+                                 int64_t ld_to) {
     for (int64_t i = 0; i < r.count; i++) {
         const float *next = from + at_most(i + AHEAD, r.count - 1) * r.ld;
         for (int64_t k = 0; k < r.size; k += ALIGN_FLOATS) __builtin_prefetch(next + k);
@@ -76,8 +76,7 @@ VECTORISED static void copy_rows(struct rows r, float by, const float *restrict 
 }
 
 /* Behind the last row, and behind the head's size, zeros. */
-static void pack_rows(const struct attention *t, int64_t ld, float by, const float *from,
-                      float *to) {
+static void pack_rows(const struct attention *t, int64_t ld, float by, const float *from, float *to) {
     int64_t behind = t->wide > t->size ? 0 : t->positions;
     memset(to + behind * t->wide, 0, (size_t)((t->rows - behind) * t->wide) * sizeof *to);
     copy_rows((struct rows){t->positions, t->size, ld}, by, from, to, t->wide);
@@ -96,8 +95,8 @@ static void unpack_rows(const struct attention *t, float by, const float *from, 
 /* ---- scores --------------------------------------------------------------------------------- */
 /* c (keys, queries) = rows panel' for the keys [j0, j1) and the panel of queries from i on. Where no
  * query of half a panel sees a key, c is not written. */
-static void scores(const struct attention *t, int64_t i, int64_t j0, int64_t j1, const float *rows,
-                   const float *panels, float *c, int64_t ldc) {
+static void scores(const struct attention *t, int64_t i, int64_t j0, int64_t j1, const float *rows, const float *panels,
+                   float *c, int64_t ldc) {
     int64_t middle = t->causal ? at_most(j1, i + LANES) : j1;
     struct product p = {.m = round_up(middle - j0, PRODUCT_ROWS),
                         .n = PANEL,
@@ -127,8 +126,7 @@ static int64_t keys_end(const struct attention *t, int64_t i, int64_t count) {
 /* ---- forward -------------------------------------------------------------------------------- */
 /* s (keys, PANEL) = e^(s - max) where a query sees the key, else 0; all see the first 'free' keys,
  * query c the c + 1 behind them. */
-VECTORISED static void panel_softmax(int64_t free, int64_t keys, float *restrict s,
-                                     struct moments *restrict m) {
+VECTORISED static void panel_softmax(int64_t free, int64_t keys, float *restrict s, struct moments *restrict m) {
     float max[PANEL], sum[PANEL];
     for (int c = 0; c < PANEL; c++) max[c] = -INFINITY, sum[c] = 0;
     for (int64_t k = 0; k < free; k++)
@@ -170,8 +168,7 @@ static struct forward forward_scratch(const struct attention *t, float *at) {
 }
 
 /* y (PANEL, wide) = p v, VALUES keys at a time, which stay in the first-level cache. */
-static void weigh_values(const struct attention *t, const struct forward *f, int64_t i,
-                         int64_t end) {
+static void weigh_values(const struct attention *t, const struct forward *f, int64_t i, int64_t end) {
     for (int64_t j = 0; j < end; j += VALUES)
         for (int64_t g = 0; g < PANEL; g += PRODUCT_ROWS) {
             int64_t upto = at_most(keys_end(t, i + g, PRODUCT_ROWS), j + VALUES);
@@ -191,9 +188,8 @@ static void weigh_values(const struct attention *t, const struct forward *f, int
         }
 }
 
-VECTORISED static void unpack_values(const struct attention *t, int64_t rows,
-                                     const struct moments *restrict m, const float *restrict from,
-                                     float *restrict y) {
+VECTORISED static void unpack_values(const struct attention *t, int64_t rows, const struct moments *restrict m,
+                                     const float *restrict from, float *restrict y) {
     int64_t size = t->size, wide = t->wide, all = t->all;
     for (int64_t i = 0; i < rows; i++)
         for (int64_t k = 0; k < size; k++) y[i * all + k] = from[i * wide + k] * m->inverse[i];
@@ -247,8 +243,7 @@ static struct backward backward_scratch(const struct attention *t, float *at) {
 /* p = e^(s - max) / sum and ds = p (ds - d) for 'keys' keys and a panel of queries; of key k only
  * those from k + skip on see it, the others get 0. */
 VECTORISED static void panel_gradient(int64_t keys, int64_t skip, const struct moments *restrict m,
-                                      const float *restrict d, float *restrict s,
-                                      float *restrict ds) {
+                                      const float *restrict d, float *restrict s, float *restrict ds) {
     for (int64_t k = 0; k < keys; k++)
         for (int c = 0; c < PANEL; c++) {
             float p = fast_exp(s[k * BLOCK + c] - m->max[c]) * m->inverse[c];
@@ -259,21 +254,20 @@ VECTORISED static void panel_gradient(int64_t keys, int64_t skip, const struct m
 }
 
 /* p and ds of the queries [i0, i1) and the keys [j0, j1). */
-static void block_probabilities(const struct attention *t, const struct backward *b, int64_t i0,
-                                int64_t i1, int64_t j0, int64_t j1) {
+static void block_probabilities(const struct attention *t, const struct backward *b, int64_t i0, int64_t i1, int64_t j0,
+                                int64_t j1) {
     for (int64_t i = i0; i < i1; i += PANEL) {
         int64_t end = at_most(j1, keys_end(t, i, PANEL));
         float *p = b->p + (i - i0), *ds = b->ds + (i - i0);
         scores(t, i, j0, end, b->k, b->qs, p, BLOCK);
         scores(t, i, j0, end, b->v, b->dys, ds, BLOCK);
-        panel_gradient(end - j0, t->causal ? j0 - i : -PANEL - BLOCK, &b->moments[i / PANEL],
-                       b->d + i, p, ds);
+        panel_gradient(end - j0, t->causal ? j0 - i : -PANEL - BLOCK, &b->moments[i / PANEL], b->d + i, p, ds);
     }
 }
 
 /* to += x rows of the queries [i0, i1), x (keys, queries), for PRODUCT_ROWS keys at a time. */
-static void block_keys(const struct attention *t, int64_t i0, int64_t i1, int64_t j0, int64_t j1,
-                       const float *x, const float *rows, float *to) {
+static void block_keys(const struct attention *t, int64_t i0, int64_t i1, int64_t j0, int64_t j1, const float *x,
+                       const float *rows, float *to) {
     for (int64_t j = j0; j < j1; j += PRODUCT_ROWS) {
         int64_t from = t->causal ? at_least(i0, j) : i0;
         struct product p = {.m = PRODUCT_ROWS,
@@ -292,8 +286,8 @@ static void block_keys(const struct attention *t, int64_t i0, int64_t i1, int64_
 }
 
 /* dq += ds k, for PRODUCT_ROWS queries at a time. */
-static void block_queries(const struct attention *t, const struct backward *b, int64_t i0,
-                          int64_t i1, int64_t j0, int64_t j1) {
+static void block_queries(const struct attention *t, const struct backward *b, int64_t i0, int64_t i1, int64_t j0,
+                          int64_t j1) {
     for (int64_t i = i0; i < i1; i += PRODUCT_ROWS) {
         struct product p = {.m = PRODUCT_ROWS,
                             .n = t->wide,
@@ -323,8 +317,8 @@ static void backward_blocks(const struct attention *t, const struct backward *b)
 }
 
 /* d of each row is the sum of y dy in LANES partial sums, which are added in pairs. */
-VECTORISED static void rows_dot(struct rows r, const float *restrict y, const float *restrict dy,
-                                int64_t ld_dy, float *restrict d) {
+VECTORISED static void rows_dot(struct rows r, const float *restrict y, const float *restrict dy, int64_t ld_dy,
+                                float *restrict d) {
     for (int64_t i = 0; i < r.count; i++, y += r.ld, dy += ld_dy) {
         float part[LANES] = {0};
         int64_t k = 0;
@@ -377,8 +371,7 @@ static enum error attention_forward(struct op *op, const struct op_args *a) {
 
 static enum error attention_backward(struct op *op, const struct op_args *a) {
     struct pass p = {(const struct attention *)op, a};
-    if (a->dx[0])
-        cpu_parallel(op->dev, op->desc.n * op->desc.attention.heads, 1, backward_heads, &p);
+    if (a->dx[0]) cpu_parallel(op->dev, op->desc.n * op->desc.attention.heads, 1, backward_heads, &p);
     return ERR_NONE;
 }
 
@@ -395,8 +388,7 @@ static enum error attention_create(struct device *dev, const struct op_desc *d, 
     int64_t forward = 4 * t->rows * t->wide + PANEL * (t->rows + t->wide);
     int64_t backward = 9 * t->rows * t->wide + 2 * BLOCK * BLOCK + t->rows;
     t->floats = align_floats(at_least(forward, backward));
-    t->op.saved_bytes =
-        (size_t)(d->n * d->attention.heads * (t->rows / PANEL)) * sizeof(struct moments);
+    t->op.saved_bytes = (size_t)(d->n * d->attention.heads * (t->rows / PANEL)) * sizeof(struct moments);
     t->op.scratch_bytes = (size_t)(dev->params.threads * t->floats) * sizeof(float);
     return ERR_NONE;
 }

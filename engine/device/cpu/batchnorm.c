@@ -42,16 +42,16 @@ static double lanes_sum(const double *part) {
 }
 
 /* Runs 'with(at, count)' for runs of LANES elements, and fewer at the end of a plane. */
-#define FOR_LANES(p, with)                                                                         \
-    for (int64_t i_ = 0; i_ < (p)->count; i_++) {                                                  \
-        int64_t at_ = i_ * (p)->stride, end_ = at_ + (p)->area;                                    \
-        for (; at_ + LANES <= end_; at_ += LANES) with(at_, LANES);                                \
-        with(at_, end_ - at_);                                                                     \
+#define FOR_LANES(p, with)                                                                                             \
+    for (int64_t i_ = 0; i_ < (p)->count; i_++) {                                                                      \
+        int64_t at_ = i_ * (p)->stride, end_ = at_ + (p)->area;                                                        \
+        for (; at_ + LANES <= end_; at_ += LANES) with(at_, LANES);                                                    \
+        with(at_, end_ - at_);                                                                                         \
     }
 
 VECTORISED static double norm_sum(const struct planes *p, const float *x) {
     double part[LANES] = {0};
-#define SUM(at, count)                                                                             \
+#define SUM(at, count)                                                                                                 \
     for (int lane = 0; lane < (count); lane++) part[lane] += (double)x[(at) + lane]
     FOR_LANES(p, SUM)
     return lanes_sum(part);
@@ -59,17 +59,17 @@ VECTORISED static double norm_sum(const struct planes *p, const float *x) {
 
 VECTORISED static double norm_squares(const struct planes *p, const float *x, float mean) {
     double part[LANES] = {0};
-#define SQUARE(at, count)                                                                          \
-    for (int lane = 0; lane < (count); lane++) {                                                   \
-        double off = (double)x[(at) + lane] - (double)mean;                                        \
-        part[lane] += off * off;                                                                   \
+#define SQUARE(at, count)                                                                                              \
+    for (int lane = 0; lane < (count); lane++) {                                                                       \
+        double off = (double)x[(at) + lane] - (double)mean;                                                            \
+        part[lane] += off * off;                                                                                       \
     }
     FOR_LANES(p, SQUARE)
     return lanes_sum(part);
 }
 
-VECTORISED static void norm_apply(const struct planes *p, const float *restrict x, float mean,
-                                  float scale, float shift, float least, float *restrict y) {
+VECTORISED static void norm_apply(const struct planes *p, const float *restrict x, float mean, float scale, float shift,
+                                  float least, float *restrict y) {
     for (int64_t i = 0; i < p->count; i++)
         for (int64_t k = i * p->stride; k < i * p->stride + p->area; k++) {
             float v = (x[k] - mean) * scale + shift;
@@ -91,8 +91,8 @@ static inline const float *strip_of(int64_t n, const float *y, const float *dy, 
 }
 
 /* sums: of dz, and of dz (x - mean). */
-VECTORISED static void norm_gradient_sums(const struct planes *p, const float *x, float mean,
-                                          const float *y, const float *dy, double sums[2]) {
+VECTORISED static void norm_gradient_sums(const struct planes *p, const float *x, float mean, const float *y,
+                                          const float *dy, double sums[2]) {
     double part0[LANES] = {0}, part1[LANES] = {0};
     float copy[STRIP];
     for (int64_t i = 0; i < p->count; i++)
@@ -101,11 +101,11 @@ VECTORISED static void norm_gradient_sums(const struct planes *p, const float *x
             struct planes strip = {.count = 1, .area = p->area - j < STRIP ? p->area - j : STRIP};
             const float *xs = x + first;
             const float *dz = strip_of(strip.area, y ? y + first : NULL, dy + first, copy);
-#define PRODUCT(at, count)                                                                         \
-    for (int lane = 0; lane < (count); lane++) {                                                   \
-        double g = (double)dz[(at) + lane];                                                        \
-        part0[lane] += g;                                                                          \
-        part1[lane] += g * ((double)xs[(at) + lane] - (double)mean);                               \
+#define PRODUCT(at, count)                                                                                             \
+    for (int lane = 0; lane < (count); lane++) {                                                                       \
+        double g = (double)dz[(at) + lane];                                                                            \
+        part0[lane] += g;                                                                                              \
+        part1[lane] += g * ((double)xs[(at) + lane] - (double)mean);                                                   \
     }
             FOR_LANES(&strip, PRODUCT)
         }
@@ -119,8 +119,7 @@ struct line {
 };
 
 VECTORISED static void norm_gradient(const struct planes *p, struct line l, const float *restrict x,
-                                     const float *restrict y, const float *restrict dy,
-                                     float *restrict dx) {
+                                     const float *restrict y, const float *restrict dy, float *restrict dx) {
     for (int64_t i = 0; i < p->count; i++)
         for (int64_t k = i * p->stride; k < i * p->stride + p->area; k++) {
             float g = dy[k], dz = y && !(y[k] > 0) ? 0 : g;
@@ -166,8 +165,7 @@ static void forward_channels(void *ctx, int64_t begin, int64_t end) {
         if (norm_measuring(p->a)) continue;
         float r = (float)(1 / sqrt(m.var + (double)b->op.desc.norm.eps));
         if (p->a->training) saved[2 * c] = (float)m.mean, saved[2 * c + 1] = r;
-        norm_apply(&b->planes, p->x + at, (float)m.mean, p->a->w[0][c] * r, p->a->w[1][c], least,
-                   p->to + at);
+        norm_apply(&b->planes, p->x + at, (float)m.mean, p->a->w[0][c] * r, p->a->w[1][c], least, p->to + at);
     }
 }
 
@@ -204,8 +202,7 @@ static float *turned(const struct batchnorm *b, const struct op_args *a, int whi
 }
 
 /* (n, channels) -> (channels, n) */
-static const float *turn(const struct batchnorm *b, const struct op_args *a, int which,
-                         const float *from) {
+static const float *turn(const struct batchnorm *b, const struct op_args *a, int which, const float *from) {
     int64_t n = b->op.desc.n;
     transpose(n, b->channels, from, b->channels, turned(b, a, which), n);
     return turned(b, a, which);

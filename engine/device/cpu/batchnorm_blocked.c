@@ -68,8 +68,8 @@ INLINE void near_set(struct near *near, const struct line *l) {
     }
 }
 
-VECTORISED static void plane_apply(int64_t area, const float *restrict x, const struct line *l,
-                                   bool relu, float *restrict y) {
+VECTORISED static void plane_apply(int64_t area, const float *restrict x, const struct line *l, bool relu,
+                                   float *restrict y) {
     const floats zero = {0};
     const ints none = {0}, always = relu ? none : ~none;
     struct near r;
@@ -85,8 +85,8 @@ VECTORISED static void plane_apply(int64_t area, const float *restrict x, const 
 /* dz: dy where forward's y is above zero. */
 #define MASKED(off, h, dy) (floats)((ints)(dy) & (((off)*r.scale[h] + r.shift[h] > zero) | always))
 
-INLINE void add_gradients(int64_t area, const float *x, const float *dy, const struct line *l,
-                          bool relu, struct sums *sums) {
+INLINE void add_gradients(int64_t area, const float *x, const float *dy, const struct line *l, bool relu,
+                          struct sums *sums) {
     const floats zero = {0};
     const ints none = {0}, always = relu ? none : ~none;
     struct near r;
@@ -107,16 +107,16 @@ INLINE void add_gradients(int64_t area, const float *x, const float *dy, const s
 }
 
 /* Adds dz and dz (x - mean). */
-VECTORISED static void plane_gradient_sums(int64_t area, const float *x, const float *dy,
-                                           const struct line *l, bool relu, struct sums *sums) {
+VECTORISED static void plane_gradient_sums(int64_t area, const float *x, const float *dy, const struct line *l,
+                                           bool relu, struct sums *sums) {
     if (relu)
         add_gradients(area, x, dy, l, true, sums);
     else
         add_gradients(area, x, dy, l, false, sums);
 }
 
-INLINE void give_gradient(int64_t area, const float *restrict x, const float *restrict dy,
-                          const struct line *l, bool relu, float *restrict dx) {
+INLINE void give_gradient(int64_t area, const float *restrict x, const float *restrict dy, const struct line *l,
+                          bool relu, float *restrict dx) {
     const floats zero = {0};
     const ints none = {0}, always = relu ? none : ~none;
     struct near r;
@@ -129,8 +129,8 @@ INLINE void give_gradient(int64_t area, const float *restrict x, const float *re
         }
 }
 
-VECTORISED static void plane_gradient(int64_t area, const float *x, const float *dy,
-                                      const struct line *l, bool relu, float *dx) {
+VECTORISED static void plane_gradient(int64_t area, const float *x, const float *dy, const struct line *l, bool relu,
+                                      float *dx) {
     if (relu)
         give_gradient(area, x, dy, l, true, dx);
     else
@@ -143,8 +143,7 @@ static int64_t plane_at(const struct pass *p, int64_t i, int64_t block) {
 }
 
 /* The line of channel c, the block's 'lane'; saves what backward needs of it. */
-static void line_set(const struct pass *p, int64_t c, int lane, double mean, double var,
-                     struct line *l) {
+static void line_set(const struct pass *p, int64_t c, int lane, double mean, double var, struct line *l) {
     const struct op_args *a = p->a;
     float r = (float)(1 / sqrt(var + (double)p->op->desc.norm.eps));
     float *saved = a->saved;
@@ -213,8 +212,7 @@ static void line_of_saved(const struct pass *p, int64_t block, struct line *l) {
     }
 }
 
-static void line_finish(const struct pass *p, int64_t block, const struct sums *sums,
-                        struct line *l) {
+static void line_finish(const struct pass *p, int64_t block, const struct sums *sums, struct line *l) {
     const float *saved = p->a->saved;
     double count = (double)(p->op->desc.n * p->area);
     for (int lane = 0; lane < B; lane++) {

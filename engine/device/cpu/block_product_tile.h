@@ -7,8 +7,8 @@
 typedef float TILE(vector) __attribute__((vector_size(4 * TILE_LANES)));
 typedef float TILE(loose) __attribute__((vector_size(4 * TILE_LANES), aligned(4), may_alias));
 
-TILE_TARGET static inline __attribute__((always_inline)) void
-TILE(body)(const int vecs, const struct product *t, int64_t i, int64_t j) {
+TILE_TARGET static inline __attribute__((always_inline)) void TILE(body)(const int vecs, const struct product *t,
+                                                                         int64_t i, int64_t j) {
     TILE(vector) sum[TILE_ROWS][2];
     const float *a = t->a + i * t->a_row, *b = t->b + j;
     float *c = t->c + i * t->ldc + j;
@@ -25,8 +25,7 @@ TILE(body)(const int vecs, const struct product *t, int64_t i, int64_t j) {
             for (int v = 0; v < vecs; v++) sum[r][v] += a[r * row] * line[v];
     }
     for (int r = 0; r < TILE_ROWS; r++)
-        for (int v = 0; v < vecs; v++)
-            *(TILE(loose) *)(c + r * t->ldc + v * TILE_LANES) = sum[r][v];
+        for (int v = 0; v < vecs; v++) *(TILE(loose) *)(c + r * t->ldc + v * TILE_LANES) = sum[r][v];
 }
 
 TILE_TARGET static void TILE(product)(const struct product *t) {

@@ -22,18 +22,7 @@
 
 #include <string.h>
 
-enum home {
-    HOME_X,
-    HOME_W,
-    HOME_B,
-    HOME_Y,
-    HOME_DZ,
-    HOME_DX,
-    HOME_DW,
-    HOME_DB,
-    HOME_SCRATCH,
-    HOMES
-};
+enum home { HOME_X, HOME_W, HOME_B, HOME_Y, HOME_DZ, HOME_DX, HOME_DW, HOME_DB, HOME_SCRATCH, HOMES };
 enum { STEPS_MAX = 6, SLOTS_MAX = 32, ARGS_MAX = 6 };
 
 struct step {
@@ -75,22 +64,21 @@ static enum error dnnl_failed(dnnl_status_t status, const char *what) {
     if (status == dnnl_out_of_memory) return FAIL(ERR_MEMORY, "%s: out of memory", what);
     return FAIL(ERR_DEVICE, "%s: oneDNN says %d", what, (int)status);
 }
-#define DNNL(call)                                                                                 \
-    do {                                                                                           \
-        dnnl_status_t status_ = (call);                                                            \
-        if (status_ != dnnl_success) return dnnl_failed(status_, "a convolution");                 \
+#define DNNL(call)                                                                                                     \
+    do {                                                                                                               \
+        dnnl_status_t status_ = (call);                                                                                \
+        if (status_ != dnnl_success) return dnnl_failed(status_, "a convolution");                                     \
     } while (0)
 
 /* ---- what the library is asked for ---------------------------------------------------------- */
-static enum error describe(const_dnnl_memory_desc_t *layout, int nd, const dnnl_dim_t *dims,
-                           dnnl_data_type_t type, dnnl_format_tag_t tag) {
+static enum error describe(const_dnnl_memory_desc_t *layout, int nd, const dnnl_dim_t *dims, dnnl_data_type_t type,
+                           dnnl_format_tag_t tag) {
     DNNL(onednn_layout_create(layout, nd, dims, type, tag));
     return ERR_NONE;
 }
 
 static void layouts_free(const struct layouts *l) {
-    const_dnnl_memory_desc_t all[] = {l->x,     l->w,     l->b,    l->y,    l->any_x,
-                                      l->any_w, l->any_y, l->to_x, l->to_w, l->to_y};
+    const_dnnl_memory_desc_t all[] = {l->x, l->w, l->b, l->y, l->any_x, l->any_w, l->any_y, l->to_x, l->to_w, l->to_y};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) onednn_layout_free(all[i]);
 }
 
@@ -130,8 +118,7 @@ static bool library_sums_bias(const struct conv *c) {
     return c->op.desc.conv.bias && c->op.desc.precision == PRECISION_F32;
 }
 
-static struct convolution describe_pass(const struct conv *c, const struct layouts *l,
-                                        enum pass pass) {
+static struct convolution describe_pass(const struct conv *c, const struct layouts *l, enum pass pass) {
     struct convolution d = {.pass = pass, .stride = l->stride, .pad = l->pad, .w = l->any_w};
     d.x = pass == PASS_DATA ? l->to_x : l->any_x;
     d.y = pass == PASS_FORWARD ? l->to_y : l->any_y;
@@ -163,8 +150,7 @@ static bool winograd_pays(const struct conv *c, enum pass pass) {
     const struct window *w = &d->conv.window;
     if (c->op.dev->params.no_winograd) return false;
     if (d->precision != PRECISION_F32 || d->conv.groups != 1) return false;
-    if (w->kernel[0] != 3 || w->kernel[1] != 3 || w->stride[0] != 1 || w->stride[1] != 1)
-        return false;
+    if (w->kernel[0] != 3 || w->kernel[1] != 3 || w->stride[0] != 1 || w->stride[1] != 1) return false;
     if (d->x.dim[0] < 16 || d->y.dim[0] < 16) return false;
     return pass == PASS_WEIGHTS || d->y.dim[1] > 4 || d->y.dim[2] > 4;
 }
@@ -184,8 +170,7 @@ static enum error ask_best(struct conv *c, const struct layouts *l, enum pass pa
 }
 
 /* ---- lists of steps ------------------------------------------------------------------------- */
-static enum error slot_add(struct conv *c, const_dnnl_memory_desc_t md, enum home home,
-                           dnnl_memory_t *out) {
+static enum error slot_add(struct conv *c, const_dnnl_memory_desc_t md, enum home home, dnnl_memory_t *out) {
     struct slot *s = &c->slot[c->slots];
     s->home = home;
     if (home == HOME_SCRATCH) {
@@ -203,9 +188,8 @@ static void step_arg(struct step *s, int arg, dnnl_memory_t memory) {
     if (memory) s->args[s->count++] = (dnnl_exec_arg_t){arg, memory};
 }
 
-static enum error reorder_add(struct conv *c, struct steps *list, dnnl_memory_t from,
-                              const_dnnl_memory_desc_t from_md, dnnl_memory_t to,
-                              const_dnnl_memory_desc_t to_md) {
+static enum error reorder_add(struct conv *c, struct steps *list, dnnl_memory_t from, const_dnnl_memory_desc_t from_md,
+                              dnnl_memory_t to, const_dnnl_memory_desc_t to_md) {
     struct step *s = &list->step[list->count];
     dnnl_primitive_desc_t pd;
     DNNL(dnnl_reorder_primitive_desc_create(&pd, from_md, c->engine, to_md, c->engine, NULL));
@@ -247,8 +231,7 @@ static enum error round_add(struct conv *c, struct steps *list, struct tensor *t
 }
 
 /* An input, reordered unless an earlier list left it in the layout that is wanted now. */
-static enum error input_add(struct conv *c, struct steps *list, const_dnnl_primitive_desc_t pd,
-                            struct tensor *t) {
+static enum error input_add(struct conv *c, struct steps *list, const_dnnl_primitive_desc_t pd, struct tensor *t) {
     const_dnnl_memory_desc_t wanted = dnnl_primitive_desc_query_md(pd, t->query, 0);
     if (t->given && dnnl_memory_desc_equal(wanted, t->wanted)) return ERR_NONE;
     TRY(tensor_add(c, pd, t));
@@ -259,8 +242,8 @@ static enum error input_add(struct conv *c, struct steps *list, const_dnnl_primi
 
 /* Adds: reorder the inputs; the primitive; reorder the output. */
 static enum error convolution_add(struct conv *c, struct steps *list, dnnl_primitive_desc_t pd,
-                                  struct tensor *const in[2], const int arg[3], struct tensor *out,
-                                  int bias_arg, dnnl_memory_t bias) {
+                                  struct tensor *const in[2], const int arg[3], struct tensor *out, int bias_arg,
+                                  dnnl_memory_t bias) {
     for (int i = 0; i < 2; i++) TRY(input_add(c, list, pd, in[i]));
     TRY(tensor_add(c, pd, out));
     const_dnnl_memory_desc_t pad = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
@@ -290,19 +273,17 @@ static enum error plan_forward(struct conv *c, const struct layouts *l) {
     const int args[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST};
     dnnl_memory_t bias = NULL;
     if (c->op.desc.conv.bias) TRY(slot_add(c, l->b, HOME_B, &bias));
-    return convolution_add(c, &c->forward, c->forward_pd, (struct tensor *[]){&x, &w}, args, &y,
-                           DNNL_ARG_BIAS, bias);
+    return convolution_add(c, &c->forward, c->forward_pd, (struct tensor *[]){&x, &w}, args, &y, DNNL_ARG_BIAS, bias);
 }
 
-static enum error plan_backward_weights(struct conv *c, const struct layouts *l,
-                                        struct tensor *dz) {
+static enum error plan_backward_weights(struct conv *c, const struct layouts *l, struct tensor *dz) {
     struct tensor x = {.query = dnnl_query_src_md, .home = HOME_X, .plain = l->x};
     struct tensor dw = {.query = dnnl_query_diff_weights_md, .home = HOME_DW, .plain = l->w};
     const int args[] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS};
     dnnl_memory_t bias = NULL;
     if (library_sums_bias(c)) TRY(slot_add(c, l->b, HOME_DB, &bias));
-    return convolution_add(c, &c->backward_weights, c->weights_pd, (struct tensor *[]){&x, dz},
-                           args, &dw, DNNL_ARG_DIFF_BIAS, bias);
+    return convolution_add(c, &c->backward_weights, c->weights_pd, (struct tensor *[]){&x, dz}, args, &dw,
+                           DNNL_ARG_DIFF_BIAS, bias);
 }
 
 static enum error plan_backward_data(struct conv *c, const struct layouts *l, struct tensor *dz) {
@@ -310,8 +291,7 @@ static enum error plan_backward_data(struct conv *c, const struct layouts *l, st
     struct tensor dx = {.query = dnnl_query_diff_src_md, .home = HOME_DX, .plain = l->x};
     const int args[] = {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC};
     if (c->op.desc.first) return ERR_NONE;
-    return convolution_add(c, &c->backward_data, c->data_pd, (struct tensor *[]){dz, &w}, args, &dx,
-                           0, NULL);
+    return convolution_add(c, &c->backward_data, c->data_pd, (struct tensor *[]){dz, &w}, args, &dx, 0, NULL);
 }
 
 /* Scratch serves one pass at a time; both lists of backward read the same dz. */
@@ -336,10 +316,9 @@ static void *handle_of(const float *p) {
 
 static enum error bind_slots(struct conv *c, const struct op_args *a) {
     const float *dz = c->op.desc.act == ACT_RELU ? a->scratch : a->dy;
-    char *at[HOMES] = {
-        [HOME_X] = handle_of(a->x[0]), [HOME_W] = handle_of(a->w[0]), [HOME_B] = handle_of(a->w[1]),
-        [HOME_Y] = (char *)a->y,       [HOME_DZ] = handle_of(dz),     [HOME_DX] = (char *)a->dx[0],
-        [HOME_DW] = (char *)a->dw[0],  [HOME_DB] = (char *)a->dw[1],  [HOME_SCRATCH] = a->scratch};
+    char *at[HOMES] = {[HOME_X] = handle_of(a->x[0]), [HOME_W] = handle_of(a->w[0]), [HOME_B] = handle_of(a->w[1]),
+                       [HOME_Y] = (char *)a->y,       [HOME_DZ] = handle_of(dz),     [HOME_DX] = (char *)a->dx[0],
+                       [HOME_DW] = (char *)a->dw[0],  [HOME_DB] = (char *)a->dw[1],  [HOME_SCRATCH] = a->scratch};
     for (int i = 0; i < c->slots; i++) {
         struct slot *s = &c->slot[i];
         void *handle = at[s->home] ? at[s->home] + s->offset : NULL;

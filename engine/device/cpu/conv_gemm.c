@@ -33,8 +33,7 @@ static struct pass pass_of(const struct conv *c, const struct op_args *a) {
     char *cols = (char *)a->scratch + gemm_pack_bytes(c->op.dev);
     float *dz = (float *)cols + align_floats(c->taps * c->area);
     float *wt = dz + align_floats(op_ys(&c->op.desc));
-    return (struct pass){
-        .c = c, .a = a, .pack = a->scratch, .cols = (float *)cols, .dz = dz, .wt = wt};
+    return (struct pass){.c = c, .a = a, .pack = a->scratch, .cols = (float *)cols, .dz = dz, .wt = wt};
 }
 
 /* ---- windows <-> cols ----------------------------------------------------------------------- */
@@ -48,8 +47,7 @@ static struct tap tap_of(const struct conv *c, int64_t row) {
 }
 
 /* Outputs k with 0 <= k * stride + off < length are [*begin, *end). */
-static void inside(int64_t off, int64_t stride, int64_t length, int64_t places, int64_t *begin,
-                   int64_t *end) {
+static void inside(int64_t off, int64_t stride, int64_t length, int64_t places, int64_t *begin, int64_t *end) {
     *begin = off < 0 ? (-off + stride - 1) / stride : 0;
     *end = off < length ? (length - 1 - off) / stride + 1 : 0;
     if (*end > places) *end = places;
@@ -153,8 +151,7 @@ static void bias_channels(const struct conv *c, const float *dz, float *db) {
     for (int64_t ch = 0; ch < channels; ch++) {
         double sum = 0;
         for (int64_t i = 0; i < c->op.desc.n; i++)
-            for (int64_t k = 0; k < c->area; k++)
-                sum += (double)dz[(i * channels + ch) * c->area + k];
+            for (int64_t k = 0; k < c->area; k++) sum += (double)dz[(i * channels + ch) * c->area + k];
         db[ch] = (float)sum;
     }
 }
@@ -202,11 +199,9 @@ static enum error conv_backward(struct op *op, const struct op_args *a) {
     if (op->desc.act == ACT_RELU) cpu_parallel(op->dev, op_ys(&op->desc), 4096, mask_part, &p);
     if (op->desc.conv.bias) bias_channels(c, dz, a->dw[1]);
     for (int64_t group = 0; group < op->desc.conv.groups; group++)
-        transpose(c->out, c->taps, a->w[0] + group * weights, c->taps, p.wt + group * weights,
-                  c->out);
+        transpose(c->out, c->taps, a->w[0] + group * weights, c->taps, p.wt + group * weights, c->out);
     for (int64_t i = 0; i < op->desc.n; i++)
-        for (int64_t group = 0; group < op->desc.conv.groups; group++)
-            group_backward(&p, dz, i, group);
+        for (int64_t group = 0; group < op->desc.conv.groups; group++) group_backward(&p, dz, i, group);
     return ERR_NONE;
 }
 

@@ -39,11 +39,11 @@ static bool takes(const struct op_desc *d) {
     enum { IMAGE_SIDE_MAX = 512 }; /* a workspace holds whole planes of x and dy */
     const struct window *w = &d->conv.window;
     for (int axis = 0; axis < 2; axis++)
-        if (w->kernel[axis] > CONV_SIDE_MAX || w->stride[axis] != 1 ||
-            w->pad[axis] >= w->kernel[axis] || d->x.dim[1 + axis] > IMAGE_SIDE_MAX)
+        if (w->kernel[axis] > CONV_SIDE_MAX || w->stride[axis] != 1 || w->pad[axis] >= w->kernel[axis] ||
+            d->x.dim[1 + axis] > IMAGE_SIDE_MAX)
             return false;
-    return d->conv.groups == 1 && d->x.dim[0] <= CONV_IN_MAX && d->y.dim[0] <= CONV_OUT_MAX &&
-           is_faster(d) && d->precision == PRECISION_F32 && op_takes_plain(d);
+    return d->conv.groups == 1 && d->x.dim[0] <= CONV_IN_MAX && d->y.dim[0] <= CONV_OUT_MAX && is_faster(d) &&
+           d->precision == PRECISION_F32 && op_takes_plain(d);
 }
 
 /* ---- the plan -------------------------------------------------------------------------------- */
@@ -70,8 +70,7 @@ static void plan_choose(struct conv_plan *p, int lanes) {
 
     double dx = (double)p->h * p->pitch / lanes * p->oc * taps, patch = p->kh * p->row_vectors;
     double every = 1.1 * dense + (p->first ? 0 : dx) + 8 * y / lanes;
-    double chosen = y * (3 * patch + 8) + 4 * windows * ((p->first ? 2 : 4) * patch + 10) +
-                    x * (p->first ? 2 : 4);
+    double chosen = y * (3 * patch + 8) + 4 * windows * ((p->first ? 2 : 4) * patch + 10) + x * (p->first ? 2 : 4);
     p->sparse = p->pool && p->row_vectors <= CONV_SIDE_MAX && chosen < every;
 }
 
@@ -118,8 +117,7 @@ static void plan_scratch(struct conv_plan *p, int lanes) {
     p->x_size = (size_t)(p->sparse ? p->c : p->c + 1) * p->x_plane + p->slack;
     size_t dy = p->sparse ? 0 : (size_t)p->oc * p->dy_plane + p->slack;
 
-    size_t out =
-        p->channel_lanes ? (size_t)2 * p->ow * p->oc_step : (size_t)p->oc * p->forward.out_step;
+    size_t out = p->channel_lanes ? (size_t)2 * p->ow * p->oc_step : (size_t)p->oc * p->forward.out_step;
     size_t dx = p->sparse ? p->x_size : (size_t)p->c * p->backward.out_step;
     size_t packed = p->sparse ? patches : (size_t)p->c * p->backward.taps;
     (void)place(&p->init_at, larger((size_t)p->forward.taps * p->oc_step, packed));
@@ -139,8 +137,8 @@ static void plan_scratch(struct conv_plan *p, int lanes) {
     p->codes_at = place(&p->part, p->pool ? (size_t)p->oc * p->y_plane / sizeof(float) : 0);
 }
 
-enum error conv_small_create(const struct conv_kernels *k, struct device *dev,
-                             const struct op_desc *d, struct op **out) {
+enum error conv_small_create(const struct conv_kernels *k, struct device *dev, const struct op_desc *d,
+                             struct op **out) {
     struct op *op;
     size_t saved, scratch;
     TRY(op_alloc(sizeof(struct conv_small), &cpu_conv_small, dev, d, &op));
@@ -154,8 +152,8 @@ enum error conv_small_create(const struct conv_kernels *k, struct device *dev,
     size_t codes = s->plan.pool ? (size_t)s->plan.oc * s->plan.y_plane : 0;
     enum error err = memory_size((size_t)d->n, codes, "a convolution's codes", &saved);
     if (err == ERR_NONE)
-        err = memory_size((size_t)s->parts * s->plan.part + s->plan.shared, sizeof(float),
-                          "a convolution's workspaces", &scratch);
+        err = memory_size((size_t)s->parts * s->plan.part + s->plan.shared, sizeof(float), "a convolution's workspaces",
+                          &scratch);
     if (err != ERR_NONE) {
         op_release(op);
         return err;
@@ -227,8 +225,7 @@ static void forward_parts(void *ctx, int64_t begin, int64_t end) {
             size_t n = (size_t)i;
             uint8_t *codes = (uint8_t *)(part.work + p->codes_at);
             if (p->pool && a->training) codes = (uint8_t *)a->saved + n * part.codes;
-            f->op->kernels->forward(p, a->scratch, part.work, a->x[0] + n * part.xs,
-                                    a->y + n * part.ys, codes);
+            f->op->kernels->forward(p, a->scratch, part.work, a->x[0] + n * part.xs, a->y + n * part.ys, codes);
         }
     }
 }
@@ -246,9 +243,8 @@ static void backward_parts(void *ctx, int64_t begin, int64_t end) {
             size_t n = (size_t)i;
             const uint8_t *codes = (const uint8_t *)(part.work + p->codes_at);
             if (p->pool) codes = (const uint8_t *)a->saved + n * part.codes;
-            f->op->kernels->backward(p, a->scratch, part.work, a->x[0] + n * part.xs,
-                                     a->y + n * part.ys, a->dy + n * part.ys, codes,
-                                     p->first ? NULL : a->dx[0] + n * part.xs);
+            f->op->kernels->backward(p, a->scratch, part.work, a->x[0] + n * part.xs, a->y + n * part.ys,
+                                     a->dy + n * part.ys, codes, p->first ? NULL : a->dx[0] + n * part.xs);
         }
     }
 }
@@ -280,8 +276,7 @@ static float lanes_add(const float *v, int lanes) {
 }
 
 /* dw and db from the first part's workspace, where the sums are. */
-static void unpack_gradients(const struct conv_small *s, const float *dw, const float *db,
-                             const struct op_args *a) {
+static void unpack_gradients(const struct conv_small *s, const float *dw, const float *db, const struct op_args *a) {
     const struct conv_plan *p = &s->plan;
     int lanes = s->kernels->lanes, area = p->kh * p->kw;
     float *to = a->dw[0];
@@ -292,10 +287,7 @@ static void unpack_gradients(const struct conv_small *s, const float *dw, const 
                               : lanes_add(dw + (size_t)(o * p->dw_taps + t) * lanes, lanes);
         }
         if (a->dw[1])
-            a->dw[1][o] =
-                p->sparse
-                    ? db[o]
-                    : lanes_add(dw + ((size_t)o * p->dw_taps + p->forward.taps) * lanes, lanes);
+            a->dw[1][o] = p->sparse ? db[o] : lanes_add(dw + ((size_t)o * p->dw_taps + p->forward.taps) * lanes, lanes);
     }
 }
 

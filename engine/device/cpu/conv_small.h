@@ -32,15 +32,15 @@ struct conv_plan {
     bool channel_lanes; /* forward: lanes are output channels, not pixels */
     bool sparse;        /* backward: visit only the pixels that max-pool chose */
 
-    int pitch;             /* of the rows of every flat plane: w + pw */
-    int rows;              /* of the convolution's own output that y depends on */
-    int x_plane, dy_plane; /* from one channel to the next, borders and slack included */
-    int dy_origin;         /* of the gradient's first pixel in its plane */
-    int y_plane;           /* of codes and of copies of y and dy: with a vector's slack */
-    int oc_step;           /* oc in whole vectors: from one tap's weights to the next */
-    int slack;             /* at the end of every buffer */
-    int row_vectors;       /* sparse: how many hold kw * c floats */
-    int dw_taps;           /* not sparse: taps in whole blocks */
+    int pitch;                          /* of the rows of every flat plane: w + pw */
+    int rows;                           /* of the convolution's own output that y depends on */
+    int x_plane, dy_plane;              /* from one channel to the next, borders and slack included */
+    int dy_origin;                      /* of the gradient's first pixel in its plane */
+    int y_plane;                        /* of codes and of copies of y and dy: with a vector's slack */
+    int oc_step;                        /* oc in whole vectors: from one tap's weights to the next */
+    int slack;                          /* at the end of every buffer */
+    int row_vectors;                    /* sparse: how many hold kw * c floats */
+    int dw_taps;                        /* not sparse: taps in whole blocks */
     struct conv_flat forward, backward; /* y from x; dx from dy */
 
     /* Scratch: weights and init (at init_at) shared by the parts, then each part's workspace. In
@@ -58,16 +58,16 @@ struct conv_kernels {
     const char *name;
     int lanes;
     /* One sample's y, and its codes (oc * y_plane bytes) when there is a pool. */
-    void (*forward)(const struct conv_plan *p, const float *shared, float *work, const float *x,
-                    float *y, uint8_t *codes);
+    void (*forward)(const struct conv_plan *p, const float *shared, float *work, const float *x, float *y,
+                    uint8_t *codes);
     /* One sample's dx, unless the plan is of a first layer; adds to the part's dw and db. */
-    void (*backward)(const struct conv_plan *p, const float *shared, float *work, const float *x,
-                     const float *y, const float *dy, const uint8_t *codes, float *dx);
+    void (*backward)(const struct conv_plan *p, const float *shared, float *work, const float *x, const float *y,
+                     const float *dy, const uint8_t *codes, float *dx);
 };
 extern const struct conv_kernels conv_kernels_base, conv_kernels_v3, conv_kernels_v4;
 
 /* Those that this machine can run, best first; gives how many. */
 int conv_small_kernels(const struct conv_kernels *out[3]);
 /* cpu_conv_small's create, with given kernels. */
-MUST_CHECK enum error conv_small_create(const struct conv_kernels *k, struct device *dev,
-                                        const struct op_desc *d, struct op **out);
+MUST_CHECK enum error conv_small_create(const struct conv_kernels *k, struct device *dev, const struct op_desc *d,
+                                        struct op **out);

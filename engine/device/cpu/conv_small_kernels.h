@@ -46,8 +46,7 @@ static void planes_fill(const struct conv_plan *p, const float *x, float *planes
     struct rows rows = rows_of(p);
     for (int c = 0; c < p->c; c++, planes += p->x_plane) {
         float *to = planes + p->ph * p->pitch + p->pw;
-        for (int i = 0; i < rows.count; i++, x += rows.length, to += rows.pitch)
-            row_move(to, x, rows.length);
+        for (int i = 0; i < rows.count; i++, x += rows.length, to += rows.pitch) row_move(to, x, rows.length);
     }
 }
 
@@ -103,41 +102,40 @@ BLOCK sum_taps(const int M, const int N, const bool pixel_lanes, const struct su
 }
 
 static void sum_rows(int m, const struct sum *s) {
-#define X(M)                                                                                       \
-    case M:                                                                                        \
-        if (M <= ROW_M) sum_taps(M, CONV_VECTORS, true, s);                                        \
+#define X(M)                                                                                                           \
+    case M:                                                                                                            \
+        if (M <= ROW_M) sum_taps(M, CONV_VECTORS, true, s);                                                            \
         break;
     switch (m) { UP_TO_14(X) }
 #undef X
 }
 
 static void sum_pixels(int m, const struct sum *s) {
-#define X(M)                                                                                       \
-    case M:                                                                                        \
-        if (M <= WIDE_M) sum_taps(M, 1, false, s);                                                 \
+#define X(M)                                                                                                           \
+    case M:                                                                                                            \
+        if (M <= WIDE_M) sum_taps(M, 1, false, s);                                                                     \
         break;
     switch (m) { UP_TO_14(X) }
 #undef X
 }
 
 static void sum_pixels_pair(int m, const struct sum *s) {
-#define X(M)                                                                                       \
-    case M:                                                                                        \
-        if (M <= PAIR_M) sum_taps(M, 2, false, s);                                                 \
+#define X(M)                                                                                                           \
+    case M:                                                                                                            \
+        if (M <= PAIR_M) sum_taps(M, 2, false, s);                                                                     \
         break;
     switch (m) { UP_TO_14(X) }
 #undef X
 }
 
 /* Rows of every channel of out, by pixel lanes. in is at the first row. */
-static void rows_make(const struct conv_flat *f, int pitch, int width, int rows, const float *in,
-                      const float *w, int w_step, const float *init, float *out) {
+static void rows_make(const struct conv_flat *f, int pitch, int width, int rows, const float *in, const float *w,
+                      int w_step, const float *init, float *out) {
     int positions = (rows - 1) * pitch + width, groups = (f->channels + ROW_M - 1) / ROW_M;
     for (int p = 0; p < positions; p += CONV_VECTORS * LANES)
         for (int g = 0; g < groups; g++) {
             int o = f->channels * g / groups, m = f->channels * (g + 1) / groups - o;
-            struct sum s = {f,      in + p,     w + o, init + o, out + (size_t)o * f->out_step + p,
-                            w_step, f->out_step};
+            struct sum s = {f, in + p, w + o, init + o, out + (size_t)o * f->out_step + p, w_step, f->out_step};
             sum_rows(m, &s);
         }
 }
@@ -150,13 +148,9 @@ static void row_make(const struct conv_plan *p, const float *shared, const float
     for (int b = 0; b < blocks; b++) {
         int j = b * m < p->ow - m ? b * m : p->ow - m;
         for (int o = 0; o < p->oc_step; o += 2 * LANES) {
-            struct sum s = {&p->forward,
-                            in + j,
-                            shared + o,
-                            shared + p->init_at + o,
-                            out + (size_t)j * p->oc_step + o,
-                            p->oc_step,
-                            p->oc_step};
+            struct sum s = {
+                &p->forward, in + j,    shared + o, shared + p->init_at + o, out + (size_t)j * p->oc_step + o,
+                p->oc_step,  p->oc_step};
             (p->oc_step - o > LANES ? sum_pixels_pair : sum_pixels)(m, &s);
         }
     }
@@ -172,8 +166,7 @@ static void pool_rows(const float *u, const float *v, int n, bool relu, float *y
         ints code;
         store(y + j,
               pool_max(__builtin_shufflevector(u0, u1, EVEN), __builtin_shufflevector(u0, u1, ODD),
-                       __builtin_shufflevector(v0, v1, EVEN), __builtin_shufflevector(v0, v1, ODD),
-                       relu, &code));
+                       __builtin_shufflevector(v0, v1, EVEN), __builtin_shufflevector(v0, v1, ODD), relu, &code));
         store_codes(codes + j, code);
     }
 }
@@ -197,14 +190,13 @@ static void row_copy(const float *from, int n, bool relu, float *to) {
 
 /* Band by band: all channels of some rows, then their ReLU and pool. Pooled pixels are collected in
  * 'copy', as whole vectors are stored over the ends of its rows. */
-static void forward_by_pixels(const struct conv_plan *p, const float *shared, float *work, float *y,
-                              uint8_t *codes) {
+static void forward_by_pixels(const struct conv_plan *p, const float *shared, float *work, float *y, uint8_t *codes) {
     const struct conv_flat *f = &p->forward;
     float *out = work + p->out_at, *pooled = work + p->copy_at;
     for (int i = 0; i < p->rows; i += f->band) {
         int rows = p->rows - i < f->band ? p->rows - i : f->band;
-        rows_make(f, p->pitch, p->ow, rows, work + p->x_at + (size_t)i * p->pitch, shared,
-                  p->oc_step, shared + p->init_at, out);
+        rows_make(f, p->pitch, p->ow, rows, work + p->x_at + (size_t)i * p->pitch, shared, p->oc_step,
+                  shared + p->init_at, out);
         for (int o = 0; o < p->oc; o++)
             for (int r = 0; r < rows; r += p->pool ? 2 : 1) {
                 const float *u = out + (size_t)o * f->out_step + (size_t)r * p->pitch;
@@ -217,19 +209,16 @@ static void forward_by_pixels(const struct conv_plan *p, const float *shared, fl
             }
     }
     size_t area = (size_t)p->yh * p->yw;
-    for (int o = 0; p->pool && o < p->oc; o++)
-        memcpy(y + o * area, pooled + (size_t)o * p->y_plane, area * sizeof *y);
+    for (int o = 0; p->pool && o < p->oc; o++) memcpy(y + o * area, pooled + (size_t)o * p->y_plane, area * sizeof *y);
 }
 
 /* Channels of one pixel of y from the rows u and v of the convolution's output, channel-last. */
-static void pixel_finish(const struct conv_plan *p, const float *u, const float *v, float *y,
-                         uint8_t *codes) {
+static void pixel_finish(const struct conv_plan *p, const float *u, const float *v, float *y, uint8_t *codes) {
     for (int o = 0; o < p->oc_step; o += LANES) {
         vec most = load(u + o);
         if (p->pool) {
             ints code;
-            most = pool_max(most, load(u + p->oc_step + o), load(v + o), load(v + p->oc_step + o),
-                            p->relu, &code);
+            most = pool_max(most, load(u + p->oc_step + o), load(v + o), load(v + p->oc_step + o), p->relu, &code);
             store_codes(codes + o, code);
         } else if (p->relu) {
             most = larger(most, (vec){});
@@ -239,8 +228,7 @@ static void pixel_finish(const struct conv_plan *p, const float *u, const float 
 }
 
 /* y and codes are collected channel-last, then turned. */
-static void forward_by_channels(const struct conv_plan *p, const float *shared, float *work,
-                                float *y, uint8_t *codes) {
+static void forward_by_channels(const struct conv_plan *p, const float *shared, float *work, float *y, uint8_t *codes) {
     float *u = work + p->out_at, *v = u + (size_t)p->ow * p->oc_step;
     float *pixels = work + p->copy_at;
     size_t area = (size_t)p->yh * p->yw, count = area * p->oc_step;
@@ -251,8 +239,7 @@ static void forward_by_channels(const struct conv_plan *p, const float *shared, 
         row_make(p, shared, in, u);
         if (p->pool) row_make(p, shared, in + p->pitch, v);
         for (int j = 0; j < p->yw; j++) {
-            size_t at = ((size_t)i * p->yw + j) * p->oc_step,
-                   from = (size_t)j * window * p->oc_step;
+            size_t at = ((size_t)i * p->yw + j) * p->oc_step, from = (size_t)j * window * p->oc_step;
             pixel_finish(p, u + from, v + from, pixels + at, pixel_codes + at);
         }
     }
@@ -263,8 +250,8 @@ static void forward_by_channels(const struct conv_plan *p, const float *shared, 
     }
 }
 
-static void forward(const struct conv_plan *p, const float *shared, float *work, const float *x,
-                    float *y, uint8_t *codes) {
+static void forward(const struct conv_plan *p, const float *shared, float *work, const float *x, float *y,
+                    uint8_t *codes) {
     planes_fill(p, x, work + p->x_at);
     if (p->channel_lanes)
         forward_by_channels(p, shared, work, y, codes);
@@ -297,8 +284,8 @@ static void gradient_fill(const struct conv_plan *p, float *work, const float *y
 }
 
 /* Sums of M channels' dy with CONV_DOT_TAPS taps of x over positions from <= p < to, into dw. */
-BLOCK dot_taps(const int M, const struct conv_plan *p, const float *x, const float *dy,
-               const int *offset, int from, int to, float *dw) {
+BLOCK dot_taps(const int M, const struct conv_plan *p, const float *x, const float *dy, const int *offset, int from,
+               int to, float *dw) {
     vec sum[DOT_M][CONV_DOT_TAPS];
     size_t step = (size_t)p->dw_taps * LANES;
     UNROLL for (int m = 0; m < M; m++) {
@@ -317,11 +304,11 @@ BLOCK dot_taps(const int M, const struct conv_plan *p, const float *x, const flo
     }
 }
 
-static void dot_channels(int m, const struct conv_plan *p, const float *x, const float *dy,
-                         const int *offset, int from, int to, float *dw) {
-#define X(M)                                                                                       \
-    case M:                                                                                        \
-        if (M <= DOT_M) dot_taps(M, p, x, dy, offset, from, to, dw);                               \
+static void dot_channels(int m, const struct conv_plan *p, const float *x, const float *dy, const int *offset, int from,
+                         int to, float *dw) {
+#define X(M)                                                                                                           \
+    case M:                                                                                                            \
+        if (M <= DOT_M) dot_taps(M, p, x, dy, offset, from, to, dw);                                                   \
         break;
     switch (m) { UP_TO_7(X) }
 #undef X
@@ -349,12 +336,12 @@ static void dx_by_pixels(const struct conv_plan *p, const float *shared, float *
     float *out = work + p->out_at;
     for (int i = 0; i < p->h; i += f->band) {
         int rows = p->h - i < f->band ? p->h - i : f->band;
-        rows_make(f, p->pitch, p->w, rows, work + p->dy_at + (size_t)i * p->pitch, shared, p->c,
-                  shared + p->init_at, out);
+        rows_make(f, p->pitch, p->w, rows, work + p->dy_at + (size_t)i * p->pitch, shared, p->c, shared + p->init_at,
+                  out);
         for (int c = 0; c < p->c; c++)
             for (int r = 0; r < rows; r++)
-                row_move(dx + ((size_t)c * p->h + i + r) * p->w,
-                         out + (size_t)c * f->out_step + (size_t)r * p->pitch, p->w);
+                row_move(dx + ((size_t)c * p->h + i + r) * p->w, out + (size_t)c * f->out_step + (size_t)r * p->pitch,
+                         p->w);
     }
 }
 
@@ -377,8 +364,7 @@ struct window_patch {
 
 /* dw += d x and dx += d w for R rows of V vectors, from row 'first_row'. The pixel's patches of x
  * and dx are loaded once for all its channels. */
-BLOCK add_patches(const int R, const int V, const bool first, int first_row,
-                  const struct window_patch *s) {
+BLOCK add_patches(const int R, const int V, const bool first, int first_row, const struct window_patch *s) {
     for (int code = 0; code < CONV_CUT; code++) {
         const struct chosen *e = s->list[code], *end = e + s->count[code];
         if (e == end) continue;
@@ -411,13 +397,13 @@ BLOCK add_patches(const int R, const int V, const bool first, int first_row,
 }
 
 BLOCK add_rows(const int V, bool first, int first_row, int rows, const struct window_patch *s) {
-#define X(R)                                                                                       \
-    case R:                                                                                        \
-        if (R * V > PATCH && R > 1) break;                                                         \
-        if (first)                                                                                 \
-            add_patches(R, V, true, first_row, s);                                                 \
-        else                                                                                       \
-            add_patches(R, V, false, first_row, s);                                                \
+#define X(R)                                                                                                           \
+    case R:                                                                                                            \
+        if (R * V > PATCH && R > 1) break;                                                                             \
+        if (first)                                                                                                     \
+            add_patches(R, V, true, first_row, s);                                                                     \
+        else                                                                                                           \
+            add_patches(R, V, false, first_row, s);                                                                    \
         break;
     switch (rows) { UP_TO_7(X) }
 #undef X
@@ -427,9 +413,9 @@ BLOCK add_rows(const int V, bool first, int first_row, int rows, const struct wi
 static void window_add(const struct conv_plan *p, int most, const struct window_patch *s) {
     for (int r = 0; r < p->kh; r += most) {
         int rows = p->kh - r < most ? p->kh - r : most;
-#define X(V)                                                                                       \
-    case V:                                                                                        \
-        add_rows(V, p->first, r, rows, s);                                                         \
+#define X(V)                                                                                                           \
+    case V:                                                                                                            \
+        add_rows(V, p->first, r, rows, s);                                                                             \
         break;
         switch (p->row_vectors) { UP_TO_7(X) }
 #undef X
@@ -437,14 +423,13 @@ static void window_add(const struct conv_plan *p, int most, const struct window_
 }
 
 /* The sort by pixels has no branches, as what is chosen is as random as the data. */
-static void backward_by_patches(const struct conv_plan *p, const float *shared, float *work,
-                                const float *dy, const uint8_t *codes) {
+static void backward_by_patches(const struct conv_plan *p, const float *shared, float *work, const float *dy,
+                                const uint8_t *codes) {
     size_t area = (size_t)p->yh * p->yw, x_step = (size_t)p->pitch * p->c;
     int32_t weights = p->kh * p->row_vectors * LANES;
     int most = p->row_vectors < PATCH ? PATCH / p->row_vectors : 1; /* rows in registers */
     float *db = work + p->db_at;
-    struct window_patch s = {
-        .w = shared, .dw = work + p->dw_at, .x_step = x_step, .pixel_step = (size_t)p->c};
+    struct window_patch s = {.w = shared, .dw = work + p->dw_at, .x_step = x_step, .pixel_step = (size_t)p->c};
     for (size_t at = 0; at < area; at++) {
         size_t pixel = at / p->yw * 2 * x_step + at % p->yw * 2 * p->c;
         s.x = work + p->x_at + pixel;
@@ -460,8 +445,8 @@ static void backward_by_patches(const struct conv_plan *p, const float *shared, 
     }
 }
 
-static void backward(const struct conv_plan *p, const float *shared, float *work, const float *x,
-                     const float *y, const float *dy, const uint8_t *codes, float *dx) {
+static void backward(const struct conv_plan *p, const float *shared, float *work, const float *x, const float *y,
+                     const float *dy, const uint8_t *codes, float *dx) {
     if (p->sparse) {
         pixels_fill(p, x, work + p->x_at);
         if (!p->first) memset(work + p->out_at, 0, p->x_size * sizeof *work);

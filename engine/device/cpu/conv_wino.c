@@ -86,10 +86,8 @@ static int64_t panels_of(int64_t channels) {
 /* Floats that the threads share, and that each has. */
 static int64_t shared_floats(const struct plan *p, enum pass pass) {
     int64_t tiles = floats_of(p->chunk, p->summed);
-    if (pass != PASS_WEIGHTS)
-        return p->by_panel ? tiles : panels_of(p->lanes) * floats_of(p->summed, PANEL);
-    return tiles + floats_of(p->chunk, p->lanes) +
-           (p->by_panel ? 0 : floats_of(p->lanes, p->summed));
+    if (pass != PASS_WEIGHTS) return p->by_panel ? tiles : panels_of(p->lanes) * floats_of(p->summed, PANEL);
+    return tiles + floats_of(p->chunk, p->lanes) + (p->by_panel ? 0 : floats_of(p->lanes, p->summed));
 }
 
 static int64_t own_floats(const struct plan *p, enum pass pass) {
@@ -108,9 +106,8 @@ static int64_t panel_width(int64_t panel, int64_t channels) {
 }
 
 /* m = or += the chunk's tiles 'v' from channel 'begin' on, times as many rows of weights 'u'. */
-static void products(const struct pass_run *r, const struct wino_tiles *v, int64_t begin,
-                     int64_t depth, int64_t width, const struct wino_tiles *u,
-                     const struct wino_tiles *m) {
+static void products(const struct pass_run *r, const struct wino_tiles *v, int64_t begin, int64_t depth, int64_t width,
+                     const struct wino_tiles *u, const struct wino_tiles *m) {
     for (int plane = 0; plane < WINO_PLANES; plane++) {
         struct wino_product product = {.rows = r->end - r->begin,
                                        .depth = depth,
@@ -128,8 +125,8 @@ static void products(const struct pass_run *r, const struct wino_tiles *v, int64
 }
 
 static void finish(const struct pass_run *r, int64_t panel, const struct wino_tiles *m) {
-    r->c->kernels->output(&r->p->to, r->to, r->begin, r->end, panel * (PANEL / B),
-                          panel_width(panel, r->p->lanes) / B, m, r->finish);
+    r->c->kernels->output(&r->p->to, r->to, r->begin, r->end, panel * (PANEL / B), panel_width(panel, r->p->lanes) / B,
+                          m, r->finish);
 }
 
 static struct wino_tiles weights_of(const struct pass_run *r, int64_t panel) {
@@ -142,8 +139,7 @@ static void transform_panels(void *ctx, int64_t begin, int64_t end) {
     const struct plan *p = r->p;
     for (int64_t panel = begin; panel < end; panel++) {
         struct wino_tiles u = weights_of(r, panel);
-        r->c->kernels->weights(&p->weights, r->w, 0, p->summed, panel * PANEL,
-                               panel_width(panel, p->lanes), &u);
+        r->c->kernels->weights(&p->weights, r->w, 0, p->summed, panel * PANEL, panel_width(panel, p->lanes), &u);
     }
 }
 
@@ -215,8 +211,8 @@ static struct parts parts_of(const struct pass_run *r) {
     const struct plan *p = r->p;
     float *dz = r->shared + floats_of(p->chunk, p->summed);
     float *sums = dz + floats_of(p->chunk, p->lanes);
-    return (struct parts){tiles_at(r->shared, p->chunk, p->summed),
-                          tiles_at(dz, p->chunk, p->lanes), tiles_at(sums, p->lanes, p->summed)};
+    return (struct parts){tiles_at(r->shared, p->chunk, p->summed), tiles_at(dz, p->chunk, p->lanes),
+                          tiles_at(sums, p->lanes, p->summed)};
 }
 
 /* Tiles [begin, end), counted from the chunk's first. */
@@ -231,8 +227,8 @@ static void transform_both(void *ctx, int64_t begin, int64_t end) {
 }
 
 /* Place 'plane' of 'sums': channels [row, row + rows) of dz with a panel of x, over the chunk. */
-static void add_products(const struct pass_run *r, int64_t plane, int64_t panel, int64_t row,
-                         int64_t rows, float *sums, int64_t sums_row) {
+static void add_products(const struct pass_run *r, int64_t plane, int64_t panel, int64_t row, int64_t rows, float *sums,
+                         int64_t sums_row) {
     struct parts parts = parts_of(r);
     struct wino_product product = {.rows = rows,
                                    .depth = r->end - r->begin,
@@ -253,8 +249,7 @@ static void planes_of_chunk(void *ctx, int64_t begin, int64_t end) {
     struct wino_tiles sums = parts_of(r).sums;
     for (int64_t plane = begin; plane < end; plane++)
         for (int64_t panel = 0; panel < panels_of(r->p->summed); panel++)
-            add_products(r, plane, panel, 0, r->p->lanes,
-                         sums.at + plane * sums.plane + panel * PANEL, sums.row);
+            add_products(r, plane, panel, 0, r->p->lanes, sums.at + plane * sums.plane + panel * PANEL, sums.row);
 }
 
 static void gradients_of_rows(void *ctx, int64_t begin, int64_t end) {
@@ -346,9 +341,7 @@ static enum error conv_backward(struct op *op, const struct op_args *a) {
 static bool takes(const struct op_desc *d) {
     const struct window *w = &d->conv.window;
     for (int axis = 0; axis < 2; axis++)
-        if (w->kernel[axis] != 3 || w->stride[axis] != 1 || w->pad[axis] != w->pad[0] ||
-            w->pad[axis] > 2)
-            return false;
+        if (w->kernel[axis] != 3 || w->stride[axis] != 1 || w->pad[axis] != w->pad[0] || w->pad[axis] > 2) return false;
     return d->x_layout == LAYOUT_BLOCKED && d->y_layout == LAYOUT_BLOCKED && act_is_fused(d->act) &&
            d->conv.groups == 1 && !d->conv.maxpool;
 }
@@ -387,8 +380,8 @@ static struct plan plan_of(const struct op_desc *d, enum pass pass) {
     return p;
 }
 
-enum error conv_wino_create(const struct wino_kernels *k, struct device *dev,
-                            const struct op_desc *d, struct op **out) {
+enum error conv_wino_create(const struct wino_kernels *k, struct device *dev, const struct op_desc *d,
+                            struct op **out) {
     TRY(op_alloc(sizeof(struct wino), &cpu_conv_wino, dev, d, out));
     struct wino *c = (struct wino *)*out;
     c->kernels = k;

@@ -102,8 +102,7 @@ INLINE int64_t image_at(const struct wino_image *g, int64_t sample, int64_t bloc
 }
 
 /* 'side' x 'side' vectors of a tile, zero outside the image. */
-INLINE void tile_load(const struct wino_image *g, const float *image, struct spot s, const int side,
-                      vec *d) {
+INLINE void tile_load(const struct wino_image *g, const float *image, struct spot s, const int side, vec *d) {
     static const float nothing[B] = {0};
     bool inside = s.y >= 0 && s.x >= 0 && s.y + side <= g->h && s.x + side <= g->w;
     const float *first = image + (s.y * g->w + s.x) * B;
@@ -111,8 +110,7 @@ INLINE void tile_load(const struct wino_image *g, const float *image, struct spo
         for (int c = 0; c < OUT; c++) __builtin_prefetch(first + (r * g->w + side + OUT + c) * B);
     for (int r = 0; r < side; r++)
         for (int c = 0; c < side; c++) {
-            bool here =
-                inside || (s.y + r >= 0 && s.y + r < g->h && s.x + c >= 0 && s.x + c < g->w);
+            bool here = inside || (s.y + r >= 0 && s.y + r < g->h && s.x + c >= 0 && s.x + c < g->w);
             d[r * side + c] = load(here ? first + (r * g->w + c) * B : nothing);
         }
     for (int k = 0; g->round && k < side * side; k++) d[k] = rounded(d[k]);
@@ -126,8 +124,8 @@ INLINE void planes_store(const vec *o, const struct wino_tiles *to, int64_t at) 
     for (int p = 0; p < WINO_PLANES; p++) store(to->at + p * to->plane + at, o[p]);
 }
 
-INLINE void tile_input(const struct wino_image *g, const float *x, struct spot s,
-                       const struct wino_tiles *to, int64_t at) {
+INLINE void tile_input(const struct wino_image *g, const float *x, struct spot s, const struct wino_tiles *to,
+                       int64_t at) {
     vec d[IN * IN], half[IN * IN];
     tile_load(g, x, s, IN, d);
     for (int c = 0; c < IN; c++) transform_input(d + c, IN, half + c, IN);
@@ -135,19 +133,17 @@ INLINE void tile_input(const struct wino_image *g, const float *x, struct spot s
     planes_store(d, to, at);
 }
 
-static void input(const struct wino_image *g, const float *x, int64_t begin, int64_t end,
-                  const struct wino_tiles *to) {
+static void input(const struct wino_image *g, const float *x, int64_t begin, int64_t end, const struct wino_tiles *to) {
     for (int64_t block = 0; block < g->blocks; block++)
         for (int64_t t = begin; t < end; t++) {
             struct spot s = spot_of(g, t);
             for (int lane = 0; lane < B; lane += LANES)
-                tile_input(g, x + image_at(g, s.sample, block, lane), s, to,
-                           (t - begin) * to->row + block * B + lane);
+                tile_input(g, x + image_at(g, s.sample, block, lane), s, to, (t - begin) * to->row + block * B + lane);
         }
 }
 
-INLINE void tile_gradient(const struct wino_image *g, const float *dy, struct spot s,
-                          const struct wino_tiles *to, int64_t at) {
+INLINE void tile_gradient(const struct wino_image *g, const float *dy, struct spot s, const struct wino_tiles *to,
+                          int64_t at) {
     vec d[OUT * OUT], half[IN * OUT], o[IN * IN];
     tile_load(g, dy, s, OUT, d);
     for (int c = 0; c < OUT; c++) transform_gradient(d + c, OUT, half + c, OUT);
@@ -166,8 +162,7 @@ static void gradient(const struct wino_image *g, const float *dy, int64_t begin,
         }
 }
 
-INLINE void tile_store(const struct wino_image *g, float *image, struct spot s, const vec *o,
-                       vec bias, bool relu) {
+INLINE void tile_store(const struct wino_image *g, float *image, struct spot s, const vec *o, vec bias, bool relu) {
     const vec zero = {0};
     for (int r = 0; r < OUT && s.y + r < g->h; r++)
         for (int c = 0; c < OUT && s.x + c < g->w; c++) {
@@ -177,8 +172,8 @@ INLINE void tile_store(const struct wino_image *g, float *image, struct spot s, 
         }
 }
 
-INLINE void tile_output(const struct wino_image *g, float *y, struct spot s,
-                        const struct wino_tiles *from, int64_t at, vec bias, bool relu) {
+INLINE void tile_output(const struct wino_image *g, float *y, struct spot s, const struct wino_tiles *from, int64_t at,
+                        vec bias, bool relu) {
     vec m[WINO_PLANES], half[OUT * IN], o[OUT * OUT];
     planes_load(m, from, at);
     for (int c = 0; c < IN; c++) transform_output(m + c, IN, half + c, IN);
@@ -186,8 +181,8 @@ INLINE void tile_output(const struct wino_image *g, float *y, struct spot s,
     tile_store(g, y, s, o, bias, relu);
 }
 
-static void output(const struct wino_image *g, float *y, int64_t begin, int64_t end, int64_t block,
-                   int64_t count, const struct wino_tiles *from, struct wino_finish finish) {
+static void output(const struct wino_image *g, float *y, int64_t begin, int64_t end, int64_t block, int64_t count,
+                   const struct wino_tiles *from, struct wino_finish finish) {
     for (int64_t k = block; k < block + count; k++)
         for (int64_t t = begin; t < end; t++) {
             struct spot s = spot_of(g, t);
@@ -242,8 +237,7 @@ INLINE int taps_of(int first) { /* of the taps from 'first' on, at most a vector
 }
 
 /* The windows of a vector of lanes that belong to summed channel 'channel', a vector a tap. */
-INLINE void taps_load(const struct wino_weights *s, const float *w, int64_t lane, int64_t channel,
-                      vec taps[TAPS]) {
+INLINE void taps_load(const struct wino_weights *s, const float *w, int64_t lane, int64_t channel, vec taps[TAPS]) {
     const float *first = w + (s->turned ? channel * s->in + lane : lane * s->in + channel) * TAPS;
     int64_t next = (s->turned ? 1 : s->in) * TAPS;
     int64_t ahead = s->turned ? 2 * s->in * TAPS : 8 * TAPS;
@@ -268,8 +262,8 @@ INLINE void taps_store(const vec taps[TAPS], float *to) {
     }
 }
 
-static void weights(const struct wino_weights *s, const float *w, int64_t begin, int64_t end,
-                    int64_t first, int64_t width, const struct wino_tiles *to) {
+static void weights(const struct wino_weights *s, const float *w, int64_t begin, int64_t end, int64_t first,
+                    int64_t width, const struct wino_tiles *to) {
     for (int64_t c = begin; c < end; c++)
         for (int64_t lane = 0; lane < width; lane += LANES) {
             vec taps[TAPS], half[IN * 3], o[WINO_PLANES];
@@ -280,8 +274,8 @@ static void weights(const struct wino_weights *s, const float *w, int64_t begin,
         }
 }
 
-static void weights_gradient(const struct wino_weights *s, float *dw, int64_t begin, int64_t end,
-                             int64_t first, int64_t width, const struct wino_tiles *from) {
+static void weights_gradient(const struct wino_weights *s, float *dw, int64_t begin, int64_t end, int64_t first,
+                             int64_t width, const struct wino_tiles *from) {
     for (int64_t out = begin; out < end; out++)
         for (int64_t lane = 0; lane < width; lane += LANES) {
             vec u[WINO_PLANES], half[3 * IN], taps[TAPS];
@@ -298,8 +292,8 @@ static void weights_gradient(const struct wino_weights *s, float *dw, int64_t be
 enum { ROWS = 6, VECS = LANES == 16 ? 4 : 2, CHAIN = 64 };
 
 /* Steps [begin, end) of the sums of rows from i on and columns from j on. */
-INLINE void tile_product(const int rows, const int vecs, const struct wino_product *p, int64_t i,
-                         int64_t j, int64_t begin, int64_t end) {
+INLINE void tile_product(const int rows, const int vecs, const struct wino_product *p, int64_t i, int64_t j,
+                         int64_t begin, int64_t end) {
     vec sum[ROWS][VECS];
     const float *row[ROWS], *b = p->b + begin * p->b_row + j;
     float *c = p->c + i * p->c_row + j;
@@ -311,8 +305,7 @@ INLINE void tile_product(const int rows, const int vecs, const struct wino_produ
         vec line[VECS];
         UNROLL for (int v = 0; v < vecs; v++) line[v] = load(b + v * LANES);
         UNROLL for (int r = 0; r < rows; r++) {
-            UNROLL for (int v = 0; v < vecs; v++) sum[r][v] =
-                fused(all(row[r][at]), line[v], sum[r][v]);
+            UNROLL for (int v = 0; v < vecs; v++) sum[r][v] = fused(all(row[r][at]), line[v], sum[r][v]);
         }
     }
     if (p->add || begin > 0) {
@@ -325,20 +318,18 @@ INLINE void tile_product(const int rows, const int vecs, const struct wino_produ
     }
 }
 
-typedef void (*tile_fn)(const struct wino_product *p, int64_t i, int64_t j, int64_t begin,
-                        int64_t end);
-#define TILE(rows, vecs)                                                                           \
-    static void tile_##rows##x##vecs(const struct wino_product *p, int64_t i, int64_t j,           \
-                                     int64_t begin, int64_t end) {                                 \
-        tile_product(rows, vecs, p, i, j, begin, end);                                             \
+typedef void (*tile_fn)(const struct wino_product *p, int64_t i, int64_t j, int64_t begin, int64_t end);
+#define TILE(rows, vecs)                                                                                               \
+    static void tile_##rows##x##vecs(const struct wino_product *p, int64_t i, int64_t j, int64_t begin, int64_t end) { \
+        tile_product(rows, vecs, p, i, j, begin, end);                                                                 \
     }
 #if defined(__AVX512F__)
 #define TILES(rows) TILE(rows, 1) TILE(rows, 2) TILE(rows, 3) TILE(rows, 4)
-#define NAMES(rows)                                                                                \
+#define NAMES(rows)                                                                                                    \
     { tile_##rows##x1, tile_##rows##x2, tile_##rows##x3, tile_##rows##x4 }
 #else /* a width is always pairs of vectors */
 #define TILES(rows) TILE(rows, 2)
-#define NAMES(rows)                                                                                \
+#define NAMES(rows)                                                                                                    \
     { NULL, tile_##rows##x2 }
 #endif
 TILES(1)
@@ -349,8 +340,7 @@ TILES(5)
 TILES(6)
 
 static void product(const struct wino_product *p) {
-    static const tile_fn tiles[ROWS][VECS] = {NAMES(1), NAMES(2), NAMES(3),
-                                              NAMES(4), NAMES(5), NAMES(6)};
+    static const tile_fn tiles[ROWS][VECS] = {NAMES(1), NAMES(2), NAMES(3), NAMES(4), NAMES(5), NAMES(6)};
     for (int64_t j = 0; j < p->width; j += VECS * LANES) {
         int64_t vecs = (p->width - j) / LANES < VECS ? (p->width - j) / LANES : VECS;
         for (int64_t begin = 0; begin < p->depth; begin += CHAIN) {

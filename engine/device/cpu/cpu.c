@@ -76,8 +76,7 @@ static void settle_team(const struct device_params *p) {
 #pragma omp parallel num_threads(p->threads)
     {
         flush_denormals();
-        if (bind)
-            (void)sched_setaffinity(0, sizeof own, &own); /* a wish: slower without, not wrong */
+        if (bind) (void)sched_setaffinity(0, sizeof own, &own); /* a wish: slower without, not wrong */
     }
 }
 
@@ -103,8 +102,8 @@ int cpu_thread(void) {
 
 enum cpu_level cpu_level(void) {
 #if defined(__x86_64__)
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
-        !__builtin_cpu_supports("bmi") || !__builtin_cpu_supports("bmi2"))
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("bmi") ||
+        !__builtin_cpu_supports("bmi2"))
         return CPU_BASE;
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                    __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&

@@ -24,14 +24,12 @@ extern const struct op_impl cpu_linear;
 extern const struct op_impl cpu_conv_small; /* own kernels, for few channels */
 extern const struct op_impl cpu_conv_wino;  /* own kernels: 3x3 of blocked images */
 extern const struct op_impl cpu_conv_dnnl;  /* oneDNN */
-extern const struct op_impl
-    cpu_conv_gemm; /* rows of windows times weights: takes all but a fused pool */
+extern const struct op_impl cpu_conv_gemm;  /* rows of windows times weights: takes all but a fused pool */
 extern const struct op_impl cpu_pool, cpu_pool_blocked, cpu_mean_blocked;
 extern const struct op_impl cpu_reorder;
 extern const struct op_impl cpu_activation, cpu_dropout, cpu_add;
 extern const struct op_impl cpu_batchnorm, cpu_batchnorm_blocked;
 extern const struct op_impl cpu_cross_entropy; /* mse: plain C does */
 extern const struct op_impl cpu_layernorm, cpu_rmsnorm;
-extern const struct op_impl cpu_embedding, cpu_position, cpu_prepend, cpu_select, cpu_tokens,
-    cpu_mean;
+extern const struct op_impl cpu_embedding, cpu_position, cpu_prepend, cpu_select, cpu_tokens, cpu_mean;
 extern const struct op_impl cpu_attention;

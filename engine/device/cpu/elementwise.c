@@ -27,8 +27,8 @@ static void dropout_part(void *ctx, int64_t begin, int64_t end) {
     uint8_t *mask = a->saved;
     for (int64_t i = begin; i < end; i++) {
         int64_t at = i * each;
-        kernel_dropout_mask(rng_key(a->seed, RNG_DROPOUT), a->ids[i],
-                            (uint64_t)d->dropout.layer << 40, d->dropout.p, each, mask + at);
+        kernel_dropout_mask(rng_key(a->seed, RNG_DROPOUT), a->ids[i], (uint64_t)d->dropout.layer << 40, d->dropout.p,
+                            each, mask + at);
         kernel_mask_scale(each, mask + at, 1 / (1 - d->dropout.p), a->x[0] + at, a->y + at);
     }
 }
@@ -36,8 +36,8 @@ static void dropout_part(void *ctx, int64_t begin, int64_t end) {
 static void dropout_backward_part(void *ctx, int64_t begin, int64_t end) {
     const struct pass *p = ctx;
     const struct op_args *a = p->a;
-    kernel_mask_scale(end - begin, (const uint8_t *)a->saved + begin,
-                      1 / (1 - p->op->desc.dropout.p), a->dy + begin, a->dx[0] + begin);
+    kernel_mask_scale(end - begin, (const uint8_t *)a->saved + begin, 1 / (1 - p->op->desc.dropout.p), a->dy + begin,
+                      a->dx[0] + begin);
 }
 
 static enum error dropout_forward(struct op *op, const struct op_args *a) {

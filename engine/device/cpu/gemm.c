@@ -27,12 +27,7 @@
 #include <immintrin.h>
 #endif
 
-enum {
-    K_BLOCK = 384,
-    VECS = 3,
-    LANES_MAX = 16,
-    ROWS_MAX = 8
-}; /* k counts rows of packed elements */
+enum { K_BLOCK = 384, VECS = 3, LANES_MAX = 16, ROWS_MAX = 8 }; /* k counts rows of packed elements */
 
 struct tile { /* what the innermost loops need */
     int64_t k, lda, ldb, ldc;
@@ -43,8 +38,7 @@ struct tile { /* what the innermost loops need */
 };
 typedef void tile_fn(const struct tile *t);
 
-struct
-    level { /* of instructions; tile[g][i][v] has 1 << i rows and v + 1 vectors; g: A in groups */
+struct level { /* of instructions; tile[g][i][v] has 1 << i rows and v + 1 vectors; g: A in groups */
     int lanes, rows;
     enum packing bf16; /* how it takes factors that are rounded */
     tile_fn *tile[2][4][VECS];
@@ -56,8 +50,7 @@ struct
 #define TILE_LANES 16
 #define TILE_ROWS 8
 #define TILE_PACKING PACK_PAIRS
-#define TILE_ADD(sum, a, b)                                                                        \
-    (vector_bf16) _mm512_dpbf16_ps((__m512)(sum), (__m512bh)_mm512_set1_ps(a), (__m512bh)(b))
+#define TILE_ADD(sum, a, b) (vector_bf16) _mm512_dpbf16_ps((__m512)(sum), (__m512bh)_mm512_set1_ps(a), (__m512bh)(b))
 #include "engine/device/cpu/gemm_tile.h"
 #endif
 #define TILE_HEADER "engine/device/cpu/gemm_tile.h"
@@ -134,11 +127,9 @@ static void tile_run(const struct run *r, const struct block *b, int64_t i, int 
                      .more = g->add || b->p > 0};
     size_t bytes = (size_t)b->columns * sizeof *c;
     tile_left(r, b, i, &t);
-    for (int row = 0; row < rows && !whole && t.more; row++)
-        memcpy(edge + row * wide, c + row * g->ldc, bytes);
+    for (int row = 0; row < rows && !whole && t.more; row++) memcpy(edge + row * wide, c + row * g->ldc, bytes);
     r->l->tile[g->a_transposed][log_rows][vecs - 1](&t);
-    for (int row = 0; row < rows && !whole; row++)
-        memcpy(c + row * g->ldc, edge + row * wide, bytes);
+    for (int row = 0; row < rows && !whole; row++) memcpy(c + row * g->ldc, edge + row * wide, bytes);
 }
 
 static void tiles_run(const struct run *r, const struct block *b) {
@@ -173,8 +164,7 @@ static void pack_right(const struct run *r, struct block b, int64_t k) {
     for (float *to = r->b; b.j < b.end; to += b.k * b.wide, b.j += b.columns) {
         next_panel(r, &b);
         if (g->b_transposed)
-            pack_turned(r->how, k, b.columns, g->b + b.j * g->ldb + b.p, g->ldb, to, b.wide,
-                        r->work);
+            pack_turned(r->how, k, b.columns, g->b + b.j * g->ldb + b.p, g->ldb, to, b.wide, r->work);
         else
             pack_across(r->how, k, b.columns, g->b + b.p * g->ldb + b.j, g->ldb, to, b.wide);
     }

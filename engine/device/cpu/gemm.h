@@ -31,5 +31,4 @@ void gemm_run(const struct device *dev, const struct gemm *g, void *pack);
 bool cpu_has_bf16(void);
 
 /* to (cols, rows) = from (rows, cols) transposed, by one thread. */
-void transpose(int64_t rows, int64_t cols, const float *from, int64_t ld_from, float *to,
-               int64_t ld_to);
+void transpose(int64_t rows, int64_t cols, const float *from, int64_t ld_from, float *to, int64_t ld_to);

@@ -26,8 +26,7 @@ static void transpose_4x4(const float *from, int64_t ld_from, float *to, int64_t
     *(four *)(to + 3 * ld_to) = __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7);
 }
 
-void transpose(int64_t rows, int64_t cols, const float *from, int64_t ld_from, float *to,
-               int64_t ld_to) {
+void transpose(int64_t rows, int64_t cols, const float *from, int64_t ld_from, float *to, int64_t ld_to) {
     enum { BLOCK = 16 }; /* a cache line each way */
     int64_t whole_rows = rows & ~(int64_t)3, whole_cols = cols & ~(int64_t)3;
     for (int64_t c0 = 0; c0 < whole_cols; c0 += BLOCK)
@@ -35,8 +34,7 @@ void transpose(int64_t rows, int64_t cols, const float *from, int64_t ld_from, f
             for (int64_t c = c0; c < c0 + BLOCK && c < whole_cols; c += 4)
                 transpose_4x4(from + r * ld_from + c, ld_from, to + c * ld_to + r, ld_to);
     for (int64_t r = 0; r < rows; r++)
-        for (int64_t c = r < whole_rows ? whole_cols : 0; c < cols; c++)
-            to[c * ld_to + r] = from[r * ld_from + c];
+        for (int64_t c = r < whole_rows ? whole_cols : 0; c < cols; c++) to[c * ld_to + r] = from[r * ld_from + c];
 }
 
 /* Rows from which a copy comes next are asked for before it gets there: few of them are long enough
@@ -48,19 +46,17 @@ enum { AHEAD = 16 };
 #define PAIRS_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 
 /* Columns [0, n), n <= 16, of an even and an odd row (NULL: zeros) as pairs; zeros behind. */
-PAIRS_TARGET static inline __attribute__((always_inline)) __m512i
-pairs_of(const float *even, const float *odd, int64_t n) {
-    const __m512i order =
-        _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
-                         21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+PAIRS_TARGET static inline __attribute__((always_inline)) __m512i pairs_of(const float *even, const float *odd,
+                                                                           int64_t n) {
+    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                                           21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     __mmask16 some = (__mmask16)((1u << n) - 1);
     __m512 low = _mm512_maskz_loadu_ps(some, even);
     __m512 high = odd ? _mm512_maskz_loadu_ps(some, odd) : _mm512_setzero_ps();
     return _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(high, low));
 }
 
-PAIRS_TARGET static void pairs_across(int64_t k, int64_t n, const float *from, int64_t ld,
-                                      float *to, int64_t wide) {
+PAIRS_TARGET static void pairs_across(int64_t k, int64_t n, const float *from, int64_t ld, float *to, int64_t wide) {
     for (int64_t p = 0; p < k; p += 2, to += wide)
         for (int64_t j = 0; j < wide; j += 16) {
             const float *even = from + p * ld + j, *odd = p + 1 < k ? even + ld : NULL;
@@ -69,8 +65,7 @@ PAIRS_TARGET static void pairs_across(int64_t k, int64_t n, const float *from, i
         }
 }
 
-PAIRS_TARGET static void pairs_along(int64_t rows, int64_t k, const float *from, int64_t ld,
-                                     float *to) {
+PAIRS_TARGET static void pairs_along(int64_t rows, int64_t k, const float *from, int64_t ld, float *to) {
     for (int64_t i = 0; i < rows; i++, from += ld, to += (k + 1) / 2)
         for (int64_t p = 0; p < k; p += 32) {
             int64_t rest = k - p < 32 ? k - p : 32;
@@ -85,8 +80,7 @@ PAIRS_TARGET static void pairs_along(int64_t rows, int64_t k, const float *from,
 }
 
 /* Columns [0, m), m a multiple of 16, in groups of 8. */
-PAIRS_TARGET static void pairs_groups(int64_t k, int64_t m, const float *from, int64_t ld,
-                                      float *to) {
+PAIRS_TARGET static void pairs_groups(int64_t k, int64_t m, const float *from, int64_t ld, float *to) {
     int64_t rows = (k + 1) / 2;
     for (int64_t p = 0; p < rows; p++, from += 2 * ld)
         for (int64_t c = 0; c < m; c += 16) {
@@ -95,13 +89,11 @@ PAIRS_TARGET static void pairs_groups(int64_t k, int64_t m, const float *from, i
             __m512i pairs = pairs_of(from + c, 2 * p + 1 < k ? from + ld + c : NULL, 16);
             float *group = to + c * rows + p * 8;
             _mm256_storeu_si256((__m256i *)(void *)group, _mm512_castsi512_si256(pairs));
-            _mm256_storeu_si256((__m256i *)(void *)(group + 8 * rows),
-                                _mm512_extracti64x4_epi64(pairs, 1));
+            _mm256_storeu_si256((__m256i *)(void *)(group + 8 * rows), _mm512_extracti64x4_epi64(pairs, 1));
         }
 }
 #else /* never run: cpu_has_bf16() says no */
-static void pairs_across(int64_t k, int64_t n, const float *from, int64_t ld, float *to,
-                         int64_t wide) {
+static void pairs_across(int64_t k, int64_t n, const float *from, int64_t ld, float *to, int64_t wide) {
     (void)k, (void)n, (void)from, (void)ld, (void)to, (void)wide;
 }
 static void pairs_along(int64_t rows, int64_t k, const float *from, int64_t ld, float *to) {
@@ -117,8 +109,7 @@ VECTORISED static void round_all(int64_t n, float *x) {
     for (int64_t i = 0; i < n; i++) x[i] = bf16_round(x[i]);
 }
 
-static void floats_across(int64_t k, int64_t n, const float *from, int64_t ld, float *to,
-                          int64_t wide) {
+static void floats_across(int64_t k, int64_t n, const float *from, int64_t ld, float *to, int64_t wide) {
     if (n < wide) memset(to, 0, (size_t)(k * wide) * sizeof *to);
     for (int64_t p = 0; p < k; p++) {
         for (int64_t j = 0; j < n; j += 16) __builtin_prefetch(from + (p + AHEAD) * ld + j);
@@ -127,8 +118,8 @@ static void floats_across(int64_t k, int64_t n, const float *from, int64_t ld, f
 }
 
 /* Columns [0, m), m a multiple of 16, in groups of 'group', which the compiler knows. */
-static inline __attribute__((always_inline)) void
-floats_groups(int64_t k, int64_t m, const float *from, int64_t ld, float *to, int group) {
+static inline __attribute__((always_inline)) void floats_groups(int64_t k, int64_t m, const float *from, int64_t ld,
+                                                                float *to, int group) {
     for (int64_t p = 0; p < k; p++, from += ld)
         for (int64_t c = 0; c < m; c += 16) {
             __builtin_prefetch(from + AHEAD * ld + c);
@@ -138,8 +129,7 @@ floats_groups(int64_t k, int64_t m, const float *from, int64_t ld, float *to, in
 }
 
 /* ---- either --------------------------------------------------------------------------------- */
-void pack_across(enum packing how, int64_t k, int64_t n, const float *from, int64_t ld, float *to,
-                 int64_t wide) {
+void pack_across(enum packing how, int64_t k, int64_t n, const float *from, int64_t ld, float *to, int64_t wide) {
     if (how == PACK_PAIRS)
         pairs_across(k, n, from, ld, to, wide);
     else
@@ -147,8 +137,8 @@ void pack_across(enum packing how, int64_t k, int64_t n, const float *from, int6
     if (how == PACK_ROUNDED) round_all(k * wide, to);
 }
 
-void pack_turned(enum packing how, int64_t k, int64_t n, const float *from, int64_t ld, float *to,
-                 int64_t wide, float *work) {
+void pack_turned(enum packing how, int64_t k, int64_t n, const float *from, int64_t ld, float *to, int64_t wide,
+                 float *work) {
     int64_t rows = pack_rows(how, k);
     if (n < wide) memset(to, 0, (size_t)(rows * wide) * sizeof *to);
     if (how == PACK_PAIRS) pairs_along(n, k, from, ld, work), from = work, ld = rows;
@@ -156,8 +146,7 @@ void pack_turned(enum packing how, int64_t k, int64_t n, const float *from, int6
     if (how == PACK_ROUNDED) round_all(rows * wide, to);
 }
 
-void pack_along(enum packing how, int64_t rows, int64_t k, const float *from, int64_t ld,
-                float *to) {
+void pack_along(enum packing how, int64_t rows, int64_t k, const float *from, int64_t ld, float *to) {
     if (how == PACK_PAIRS)
         pairs_along(rows, k, from, ld, to);
     else
@@ -166,8 +155,7 @@ void pack_along(enum packing how, int64_t rows, int64_t k, const float *from, in
 }
 
 /* The last columns, fewer than 16: packed side by side first, then dealt to groups. */
-static void groups_rest(enum packing how, int64_t k, int64_t m, const float *from, int64_t ld,
-                        float *to, int group) {
+static void groups_rest(enum packing how, int64_t k, int64_t m, const float *from, int64_t ld, float *to, int group) {
     for (int64_t p = 0, rows = pack_rows(how, k); p < rows; p++) {
         _Alignas(64) float row[PACK_WIDE];
         int64_t step = how == PACK_PAIRS ? 2 : 1, some = k - step * p < step ? 1 : step;
@@ -179,8 +167,7 @@ static void groups_rest(enum packing how, int64_t k, int64_t m, const float *fro
     }
 }
 
-void pack_groups(enum packing how, int64_t k, int64_t m, const float *from, int64_t ld, float *to,
-                 int group) {
+void pack_groups(enum packing how, int64_t k, int64_t m, const float *from, int64_t ld, float *to, int group) {
     enum { STRIP = 64 }; /* groups that are written side by side share sets of the cache */
     int64_t rows = pack_rows(how, k), whole = m / 16 * 16;
     for (int64_t c = 0; c < whole; c += STRIP) {

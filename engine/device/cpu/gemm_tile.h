@@ -21,8 +21,8 @@ typedef float TILE(loose) __attribute__((vector_size(4 * TILE_LANES), aligned(4)
 /* C (rows, vecs) = A (rows, k) B (k, vecs), or C += when 'more'. 'grouped': A is packed, rows floats
  * for each k. k goes in as many parts as there are rows, so that the next tile's C is asked for row
  * by row: all at once would hold up A and B. */
-TILE_TARGET static inline __attribute__((always_inline)) void
-TILE(body)(const int rows, const int vecs, const bool grouped, const struct tile *t) {
+TILE_TARGET static inline __attribute__((always_inline)) void TILE(body)(const int rows, const int vecs,
+                                                                         const bool grouped, const struct tile *t) {
     TILE(vector) sum[TILE_ROWS][3];
     const float *row[TILE_ROWS], *b = t->b;
     for (int r = 0; r < rows; r++) {
@@ -49,22 +49,21 @@ TILE(body)(const int rows, const int vecs, const bool grouped, const struct tile
         }
     }
     for (int r = 0; r < rows; r++)
-        for (int v = 0; v < vecs; v++)
-            *(TILE(loose) *)(t->c + r * t->ldc + v * TILE_LANES) = sum[r][v];
+        for (int v = 0; v < vecs; v++) *(TILE(loose) *)(t->c + r * t->ldc + v * TILE_LANES) = sum[r][v];
 }
 
-#define TILE_FUNCTION(rows, vecs)                                                                  \
-    TILE_TARGET static void TILE(tile_##rows##x##vecs)(const struct tile *t) {                     \
-        TILE(body)(rows, vecs, false, t);                                                          \
-    }                                                                                              \
-    TILE_TARGET static void TILE(tile_grouped_##rows##x##vecs)(const struct tile *t) {             \
-        TILE(body)(rows, vecs, true, t);                                                           \
+#define TILE_FUNCTION(rows, vecs)                                                                                      \
+    TILE_TARGET static void TILE(tile_##rows##x##vecs)(const struct tile *t) {                                         \
+        TILE(body)(rows, vecs, false, t);                                                                              \
+    }                                                                                                                  \
+    TILE_TARGET static void TILE(tile_grouped_##rows##x##vecs)(const struct tile *t) {                                 \
+        TILE(body)(rows, vecs, true, t);                                                                               \
     }
-#define TILE_FUNCTIONS(rows)                                                                       \
-    TILE_FUNCTION(rows, 1)                                                                         \
-    TILE_FUNCTION(rows, 2)                                                                         \
+#define TILE_FUNCTIONS(rows)                                                                                           \
+    TILE_FUNCTION(rows, 1)                                                                                             \
+    TILE_FUNCTION(rows, 2)                                                                                             \
     TILE_FUNCTION(rows, 3)
-#define TILE_POINTERS(name)                                                                        \
+#define TILE_POINTERS(name)                                                                                            \
     { TILE(tile_##name##x1), TILE(tile_##name##x2), TILE(tile_##name##x3) }
 
 TILE_FUNCTIONS(1)

@@ -5,8 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-VECTORISED static void add_loop(int64_t n, const float *x0, const float *x1, enum activation act,
-                                float *y) {
+VECTORISED static void add_loop(int64_t n, const float *x0, const float *x1, enum activation act, float *y) {
     float least = act == ACT_RELU ? 0 : -INFINITY;
     for (int64_t k = 0; k < n; k++) {
         float v = x0[k] + x1[k];
@@ -19,8 +18,7 @@ void kernel_add(int64_t n, const float *x0, const float *x1, enum activation act
 }
 
 /* A strip of columns is summed in registers, so that sums are written once. */
-VECTORISED static void column_sums_loop(int64_t rows, int64_t cols, const float *x, int64_t ld,
-                                        float *sums) {
+VECTORISED static void column_sums_loop(int64_t rows, int64_t cols, const float *x, int64_t ld, float *sums) {
     enum { STRIP = 64 };
     for (int64_t j0 = 0; j0 < cols; j0 += STRIP) {
         int64_t width = cols - j0 < STRIP ? cols - j0 : STRIP;
@@ -43,8 +41,8 @@ void kernel_column_sums(int64_t rows, int64_t cols, const float *x, int64_t ld, 
 enum { GROUPS = 16 }; /* counters that are drawn from side by side */
 
 /* rng_words of the counters (id, first + lane), with a lane for each vector element. */
-static inline __attribute__((always_inline)) void
-words_of_groups(struct rng_key key, uint64_t id, uint64_t first, uint32_t words[4][GROUPS]) {
+static inline __attribute__((always_inline)) void words_of_groups(struct rng_key key, uint64_t id, uint64_t first,
+                                                                  uint32_t words[4][GROUPS]) {
     for (int lane = 0; lane < GROUPS; lane++) {
         uint32_t w[4];
         rng_words(key, id, first + (uint64_t)lane, w);
@@ -52,8 +50,8 @@ words_of_groups(struct rng_key key, uint64_t id, uint64_t first, uint32_t words[
     }
 }
 
-VECTORISED static void dropout_mask_loop(struct rng_key key, uint64_t id, uint64_t base, float p,
-                                         int64_t n, uint8_t *mask) {
+VECTORISED static void dropout_mask_loop(struct rng_key key, uint64_t id, uint64_t base, float p, int64_t n,
+                                         uint8_t *mask) {
     for (int64_t e0 = 0; e0 < n; e0 += 4 * GROUPS) {
         uint32_t words[4][GROUPS];
         uint8_t stay[4 * GROUPS];
@@ -64,13 +62,11 @@ VECTORISED static void dropout_mask_loop(struct rng_key key, uint64_t id, uint64
     }
 }
 
-void kernel_dropout_mask(struct rng_key key, uint64_t id, uint64_t base, float p, int64_t n,
-                         uint8_t *mask) {
+void kernel_dropout_mask(struct rng_key key, uint64_t id, uint64_t base, float p, int64_t n, uint8_t *mask) {
     dropout_mask_loop(key, id, base, p, n, mask);
 }
 
-VECTORISED static void mask_scale_loop(int64_t n, const uint8_t *mask, float scale, const float *x,
-                                       float *y) {
+VECTORISED static void mask_scale_loop(int64_t n, const uint8_t *mask, float scale, const float *x, float *y) {
     for (int64_t k = 0; k < n; k++) {
         float v = x[k] * scale;
         y[k] = mask[k] ? v : 0;

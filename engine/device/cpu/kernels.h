@@ -25,8 +25,7 @@ void kernel_column_sums(int64_t rows, int64_t cols, const float *x, int64_t ld, 
 
 /* mask[e] = whether element e of sample 'id' stays: word e % 4 of the words at (id, base | e / 4),
  * as a uniform number, is at least p. */
-void kernel_dropout_mask(struct rng_key key, uint64_t id, uint64_t base, float p, int64_t n,
-                         uint8_t *mask);
+void kernel_dropout_mask(struct rng_key key, uint64_t id, uint64_t base, float p, int64_t n, uint8_t *mask);
 /* y = mask ? x * scale : 0; x and y may be the same. */
 void kernel_mask_scale(int64_t n, const uint8_t *mask, float scale, const float *x, float *y);
 

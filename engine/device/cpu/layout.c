@@ -31,8 +31,7 @@ VECTORISED static void lanes_add(int64_t area, const float *x, double sums[B]) {
 static void sum_block(const struct summing *s, int64_t block) {
     int64_t blocks = s->d->y.dim[0] / B, area = s->d->y.dim[1] * s->d->y.dim[2];
     double sums[B] = {0};
-    for (int64_t i = 0; i < s->d->n; i++)
-        lanes_add(area, s->image + (i * blocks + block) * area * B, sums);
+    for (int64_t i = 0; i < s->d->n; i++) lanes_add(area, s->image + (i * blocks + block) * area * B, sums);
     for (int lane = 0; lane < B; lane++) s->sums[block * B + lane] = (float)sums[lane];
 }
 
@@ -57,8 +56,7 @@ static void sum_part(void *ctx, int64_t begin, int64_t end) {
             sum_channel(s, k);
 }
 
-void channel_sums(const struct device *dev, const struct op_desc *d, const float *image,
-                  float *sums) {
+void channel_sums(const struct device *dev, const struct op_desc *d, const float *image, float *sums) {
     struct summing s = {d, image, sums};
     int64_t parts = d->y_layout == LAYOUT_BLOCKED ? d->y.dim[0] / B : d->y.dim[0];
     cpu_parallel(dev, parts, 1, sum_part, &s);

@@ -38,8 +38,8 @@ static struct pass pass_of(const struct linear *l, const struct op_args *a) {
 }
 
 /* ---- forward -------------------------------------------------------------------------------- */
-VECTORISED static void bias_loop(int64_t rows, int64_t cols, int64_t ld, const float *bias,
-                                 enum activation act, float *y) {
+VECTORISED static void bias_loop(int64_t rows, int64_t cols, int64_t ld, const float *bias, enum activation act,
+                                 float *y) {
     float least = act == ACT_RELU ? 0 : -INFINITY;
     for (int64_t i = 0; i < rows; i++, y += ld)
         for (int64_t j = 0; j < cols; j++) {
@@ -77,12 +77,8 @@ static enum error linear_forward(struct op *op, const struct op_args *a) {
     const struct linear *l = (const struct linear *)op;
     struct pass p = pass_of(l, a);
     bool transposed = op->desc.linear.transposed;
-    struct gemm g = {.k = l->in,
-                     .lda = l->in,
-                     .ldb = l->in,
-                     .b_transposed = true,
-                     .precision = op->desc.precision,
-                     .ctx = &p};
+    struct gemm g = {
+        .k = l->in, .lda = l->in, .ldb = l->in, .b_transposed = true, .precision = op->desc.precision, .ctx = &p};
     if (l->weights_left) {
         g.m = l->out, g.a = a->w[0];
         g.n = l->rows, g.b = a->x[0];
@@ -150,8 +146,7 @@ static void input_backward(const struct pass *p) {
 static enum error linear_backward(struct op *op, const struct op_args *a) {
     const struct linear *l = (const struct linear *)op;
     struct pass p = pass_of(l, a);
-    if (op->desc.act == ACT_RELU)
-        cpu_parallel(op->dev, l->rows * l->out, MASK_GRAIN, mask_part, &p);
+    if (op->desc.act == ACT_RELU) cpu_parallel(op->dev, l->rows * l->out, MASK_GRAIN, mask_part, &p);
     if (op->desc.linear.bias) cpu_parallel(op->dev, l->out, ALIGN_FLOATS, bias_columns, &p);
     weights_backward(&p);
     if (a->dx[0]) input_backward(&p);

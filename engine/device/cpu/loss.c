@@ -20,16 +20,11 @@ VECTORISED static float block_max(int64_t n, const float *x) {
     int64_t k = 0;
     for (int lane = 0; lane < LANES; lane++) part[lane] = -INFINITY;
     for (; k + LANES <= n; k += LANES)
-        for (int lane = 0; lane < LANES; lane++)
-            part[lane] = x[k + lane] > part[lane] ? x[k + lane] : part[lane];
-    for (int lane = 0; k + lane < n; lane++)
-        part[lane] = x[k + lane] > part[lane] ? x[k + lane] : part[lane];
-    for (int lane = 0; lane < 16; lane++)
-        part[lane] = part[lane + 16] > part[lane] ? part[lane + 16] : part[lane];
-    for (int lane = 0; lane < 8; lane++)
-        part[lane] = part[lane + 8] > part[lane] ? part[lane + 8] : part[lane];
-    for (int lane = 0; lane < 4; lane++)
-        part[lane] = part[lane + 4] > part[lane] ? part[lane + 4] : part[lane];
+        for (int lane = 0; lane < LANES; lane++) part[lane] = x[k + lane] > part[lane] ? x[k + lane] : part[lane];
+    for (int lane = 0; k + lane < n; lane++) part[lane] = x[k + lane] > part[lane] ? x[k + lane] : part[lane];
+    for (int lane = 0; lane < 16; lane++) part[lane] = part[lane + 16] > part[lane] ? part[lane + 16] : part[lane];
+    for (int lane = 0; lane < 8; lane++) part[lane] = part[lane + 8] > part[lane] ? part[lane + 8] : part[lane];
+    for (int lane = 0; lane < 4; lane++) part[lane] = part[lane + 4] > part[lane] ? part[lane + 4] : part[lane];
     most = part[0];
     for (int lane = 1; lane < 4; lane++) most = part[lane] > most ? part[lane] : most;
     return most;
@@ -150,8 +145,7 @@ static int64_t grain_of(const struct op_desc *d) {
 static enum error cross_entropy_forward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
     struct pass p = {op, a};
-    for (int64_t i = 0; i < op_rows(d) && a->labels; i++)
-        TRY(label_check(a->labels[i], shape_last(&d->x)));
+    for (int64_t i = 0; i < op_rows(d) && a->labels; i++) TRY(label_check(a->labels[i], shape_last(&d->x)));
     cpu_parallel(op->dev, op_rows(d), grain_of(d), forward_rows, &p);
     if (a->labels) add_up(d, a->scratch, a);
     return ERR_NONE;
@@ -177,8 +171,7 @@ static enum error cross_entropy_backward(struct op *op, const struct op_args *a)
     return ERR_NONE;
 }
 
-static enum error cross_entropy_create(struct device *dev, const struct op_desc *d,
-                                       struct op **out) {
+static enum error cross_entropy_create(struct device *dev, const struct op_desc *d, struct op **out) {
     TRY(op_create_plain(&cpu_cross_entropy, dev, d, out));
     (*out)->scratch_bytes = results_bytes(d) + (size_t)dev->params.threads * tops_bytes(d);
     return ERR_NONE;

@@ -56,8 +56,7 @@ VECTORISED static void row_apply(struct row row, const float *restrict x, const 
 }
 
 /* means: of g = dy w, and of g h, h = (x - mean) r. */
-VECTORISED static void gradient_means(struct row row, const float *x, const float *w,
-                                      const float *dy, float means[2]) {
+VECTORISED static void gradient_means(struct row row, const float *x, const float *w, const float *dy, float means[2]) {
     float part0[LANES] = {0}, part1[LANES] = {0};
     int64_t k = 0;
     for (; k + LANES <= row.n; k += LANES)
@@ -76,8 +75,7 @@ VECTORISED static void gradient_means(struct row row, const float *x, const floa
 }
 
 VECTORISED static void row_gradient(struct row row, const float means[2], const float *restrict x,
-                                    const float *restrict w, const float *restrict dy,
-                                    float *restrict dx) {
+                                    const float *restrict w, const float *restrict dy, float *restrict dx) {
     float mean = means[0], slope = means[1];
     for (int64_t k = 0; k < row.n; k++) {
         float h = (x[k] - row.mean) * row.r;
@@ -86,8 +84,8 @@ VECTORISED static void row_gradient(struct row row, const float means[2], const 
 }
 
 /* dw += dy h, db += dy */
-VECTORISED static void row_add(struct row row, const float *restrict x, const float *restrict dy,
-                               float *restrict dw, float *restrict db) {
+VECTORISED static void row_add(struct row row, const float *restrict x, const float *restrict dy, float *restrict dw,
+                               float *restrict db) {
     for (int64_t k = 0; k < row.n; k++) {
         dw[k] += dy[k] * ((x[k] - row.mean) * row.r);
         db[k] += dy[k];
@@ -160,8 +158,8 @@ static void sum_features(void *ctx, int64_t begin, int64_t end) {
     const struct op_desc *d = &p->op->desc;
     int64_t wide = align_floats(shape_last(&d->x));
     for (int i = 0; i < 1 + d->norm.bias; i++)
-        blocks_sum(end - begin, blocks_of(d), 2 * wide,
-                   (const float *)p->a->scratch + i * wide + begin, p->a->dw[i] + begin);
+        blocks_sum(end - begin, blocks_of(d), 2 * wide, (const float *)p->a->scratch + i * wide + begin,
+                   p->a->dw[i] + begin);
 }
 
 static enum error norm_forward(struct op *op, const struct op_args *a) {
@@ -177,8 +175,8 @@ static enum error norm_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-static enum error norm_create(const struct op_impl *impl, struct device *dev,
-                              const struct op_desc *d, struct op **out) {
+static enum error norm_create(const struct op_impl *impl, struct device *dev, const struct op_desc *d,
+                              struct op **out) {
     TRY(op_create_plain(impl, dev, d, out));
     int64_t wide = align_floats(shape_last(&d->x));
     (*out)->saved_bytes = (size_t)op_rows(d) * 2 * sizeof(float);

@@ -10,8 +10,8 @@ typedef const dnnl_memory_desc_t *const_dnnl_memory_desc_t;
 #endif
 
 /* Dense memory in the order that 'tag' names. */
-dnnl_status_t onednn_layout_create(const_dnnl_memory_desc_t *out, int nd, const dnnl_dim_t *dims,
-                                   dnnl_data_type_t type, dnnl_format_tag_t tag);
+dnnl_status_t onednn_layout_create(const_dnnl_memory_desc_t *out, int nd, const dnnl_dim_t *dims, dnnl_data_type_t type,
+                                   dnnl_format_tag_t tag);
 /* NULL is allowed. */
 void onednn_layout_free(const_dnnl_memory_desc_t layout);
 
@@ -25,8 +25,7 @@ struct convolution {
     const_dnnl_primitive_desc_t hint; /* backward: the forward pass */
 };
 /* The best implementation that the library has for it, which takes its scratch from its caller. */
-dnnl_status_t onednn_convolution(dnnl_engine_t engine, const struct convolution *d,
-                                 dnnl_primitive_desc_t *out);
+dnnl_status_t onednn_convolution(dnnl_engine_t engine, const struct convolution *d, dnnl_primitive_desc_t *out);
 
 /* Whether the library uses these instructions here. They are x86's: false on other processors, on
  * which the library's numbers mean nothing. */

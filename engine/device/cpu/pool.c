@@ -39,44 +39,42 @@ static bool row_of(const struct op_desc *d, int64_t oy, int ky, int kx, struct r
 #define INLINE static inline __attribute__((always_inline))
 
 /* ---- rows: stamped for the usual strides, so that the compiler knows them ------------------- */
-#define EACH(k)                                                                                    \
-    int64_t k = 0;                                                                                 \
-    k < r->end - r->begin;                                                                         \
+#define EACH(k)                                                                                                        \
+    int64_t k = 0;                                                                                                     \
+    k < r->end - r->begin;                                                                                             \
     k++
-#define KNOWN_STRIDE(call)                                                                         \
-    switch (r->stride) {                                                                           \
-    case 1:                                                                                        \
-        call(1);                                                                                   \
-        break;                                                                                     \
-    case 2:                                                                                        \
-        call(2);                                                                                   \
-        break;                                                                                     \
-    default:                                                                                       \
-        call(r->stride);                                                                           \
+#define KNOWN_STRIDE(call)                                                                                             \
+    switch (r->stride) {                                                                                               \
+    case 1:                                                                                                            \
+        call(1);                                                                                                       \
+        break;                                                                                                         \
+    case 2:                                                                                                            \
+        call(2);                                                                                                       \
+        break;                                                                                                         \
+    default:                                                                                                           \
+        call(r->stride);                                                                                               \
     }
 
 /* PyTorch's rule: the first of equals, and a NaN takes the place of anything. */
-INLINE void row_max(const struct row *r, const float *restrict x, float *restrict y,
-                    int32_t *restrict from) {
-#define MAX_ROW(s)                                                                                 \
-    for (EACH(k)) {                                                                                \
-        float v = x[k * (s)], old = y[k];                                                          \
-        bool more = v > old || v != v;                                                             \
-        y[k] = more ? v : old;                                                                     \
-        from[k] = more ? (int32_t)(r->at + k * (s)) : from[k];                                     \
+INLINE void row_max(const struct row *r, const float *restrict x, float *restrict y, int32_t *restrict from) {
+#define MAX_ROW(s)                                                                                                     \
+    for (EACH(k)) {                                                                                                    \
+        float v = x[k * (s)], old = y[k];                                                                              \
+        bool more = v > old || v != v;                                                                                 \
+        y[k] = more ? v : old;                                                                                         \
+        from[k] = more ? (int32_t)(r->at + k * (s)) : from[k];                                                         \
     }
     KNOWN_STRIDE(MAX_ROW)
 }
 
 INLINE void row_sum(const struct row *r, const float *restrict x, float *restrict y) {
-#define SUM_ROW(s)                                                                                 \
+#define SUM_ROW(s)                                                                                                     \
     for (EACH(k)) y[k] += x[k * (s)];
     KNOWN_STRIDE(SUM_ROW)
 }
 
-INLINE void row_spread(const struct row *r, float share, const float *restrict dy,
-                       float *restrict dx) {
-#define SPREAD_ROW(s)                                                                              \
+INLINE void row_spread(const struct row *r, float share, const float *restrict dy, float *restrict dx) {
+#define SPREAD_ROW(s)                                                                                                  \
     for (EACH(k)) dx[k * (s)] += dy[k] * share;
     KNOWN_STRIDE(SPREAD_ROW)
 }
@@ -136,22 +134,22 @@ VECTORISED static void plane_mean_backward(const struct op_desc *d, const float 
 /* ---- the two that models use most ----------------------------------------------------------- */
 static bool is_max_2x2(const struct op_desc *d) {
     const struct window *w = &d->pool.window;
-    return d->pool.kind == POOL_MAX && w->kernel[0] == 2 && w->kernel[1] == 2 &&
-           w->stride[0] == 2 && w->stride[1] == 2 && !w->pad[0] && !w->pad[1];
+    return d->pool.kind == POOL_MAX && w->kernel[0] == 2 && w->kernel[1] == 2 && w->stride[0] == 2 &&
+           w->stride[1] == 2 && !w->pad[0] && !w->pad[1];
 }
 
-VECTORISED static void plane_max_2x2(const struct op_desc *d, const float *restrict x,
-                                     float *restrict y, int32_t *restrict from) {
+VECTORISED static void plane_max_2x2(const struct op_desc *d, const float *restrict x, float *restrict y,
+                                     int32_t *restrict from) {
     int32_t wide = (int32_t)d->x.dim[2], width = (int32_t)d->y.dim[2];
     for (int32_t oy = 0; oy < d->y.dim[1]; oy++, x += 2 * wide, y += width, from += width)
         for (int32_t k = 0; k < width; k++) {
             float best = x[2 * k];
             int32_t place = 2 * k;
-#define PLACE(p)                                                                                   \
-    do {                                                                                           \
-        bool more = x[p] > best || x[p] != x[p];                                                   \
-        best = more ? x[p] : best;                                                                 \
-        place = more ? (p) : place;                                                                \
+#define PLACE(p)                                                                                                       \
+    do {                                                                                                               \
+        bool more = x[p] > best || x[p] != x[p];                                                                       \
+        best = more ? x[p] : best;                                                                                     \
+        place = more ? (p) : place;                                                                                    \
     } while (0)
             PLACE(2 * k + 1);
             PLACE(2 * k + wide);
@@ -163,8 +161,8 @@ VECTORISED static void plane_max_2x2(const struct op_desc *d, const float *restr
 
 static bool is_mean_of_all(const struct op_desc *d) {
     const struct window *w = &d->pool.window;
-    return d->pool.kind == POOL_AVG && w->kernel[0] == d->x.dim[1] && w->kernel[1] == d->x.dim[2] &&
-           !w->pad[0] && !w->pad[1];
+    return d->pool.kind == POOL_AVG && w->kernel[0] == d->x.dim[1] && w->kernel[1] == d->x.dim[2] && !w->pad[0] &&
+           !w->pad[1];
 }
 
 static void mean_of_all(int64_t area, const float *x, float *y) {
@@ -226,8 +224,7 @@ static bool max_or_mean_takes(const struct op_desc *d) {
 
 static enum error max_or_mean_create(struct device *dev, const struct op_desc *d, struct op **out) {
     TRY(op_create_plain(&cpu_pool, dev, d, out));
-    if (d->pool.kind == POOL_MAX)
-        (*out)->saved_bytes = (*out)->scratch_bytes = (size_t)op_ys(d) * sizeof(int32_t);
+    if (d->pool.kind == POOL_MAX) (*out)->saved_bytes = (*out)->scratch_bytes = (size_t)op_ys(d) * sizeof(int32_t);
     return ERR_NONE;
 }
 

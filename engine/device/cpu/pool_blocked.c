@@ -13,8 +13,7 @@ typedef float floats __attribute__((vector_size(HALF * sizeof(float))));
 typedef float loose __attribute__((vector_size(HALF * sizeof(float)), aligned(4), may_alias));
 typedef double doubles __attribute__((vector_size(HALF * sizeof(double))));
 typedef int32_t ints __attribute__((vector_size(HALF * sizeof(float))));
-typedef int32_t loose_ints
-    __attribute__((vector_size(HALF * sizeof(float)), aligned(4), may_alias));
+typedef int32_t loose_ints __attribute__((vector_size(HALF * sizeof(float)), aligned(4), may_alias));
 
 /* Not functions: what returns a vector has another ABI at each level. */
 #define LOAD(p) (*(const loose *)(p))
@@ -39,8 +38,7 @@ static inline void cut(int64_t first, int kernel, int64_t length, int *begin, in
     *end = first + kernel > length ? (int)(length - first) : kernel;
 }
 
-static inline __attribute__((always_inline)) struct place place_of(const struct op_desc *d,
-                                                                   int64_t oy, int64_t ox) {
+static inline __attribute__((always_inline)) struct place place_of(const struct op_desc *d, int64_t oy, int64_t ox) {
     const struct window *w = &d->pool.window;
     struct place p = {.row = oy * w->stride[0] - w->pad[0], .col = ox * w->stride[1] - w->pad[1]};
     cut(p.row, w->kernel[0], d->x.dim[1], &p.y0, &p.y1);
@@ -53,17 +51,16 @@ static inline int64_t place_at(const struct op_desc *d, const struct place *p, i
     return ((p->row + ky) * d->x.dim[2] + p->col + kx) * B;
 }
 
-#define EACH_OUTPUT(oy, ox)                                                                        \
-    for (int64_t oy = 0; oy < d->y.dim[1]; oy++)                                                   \
+#define EACH_OUTPUT(oy, ox)                                                                                            \
+    for (int64_t oy = 0; oy < d->y.dim[1]; oy++)                                                                       \
         for (int64_t ox = 0; ox < d->y.dim[2]; ox++)
-#define EACH_PLACE(p, ky, kx)                                                                      \
-    for (int ky = (p).y0; ky < (p).y1; ky++)                                                       \
+#define EACH_PLACE(p, ky, kx)                                                                                          \
+    for (int ky = (p).y0; ky < (p).y1; ky++)                                                                           \
         for (int kx = (p).x0; kx < (p).x1; kx++)
 
 /* ---- planes --------------------------------------------------------------------------------- */
 /* PyTorch's rule: the first of equals, and a NaN takes the place of anything. */
-VECTORISED static void block_window_max(const struct op_desc *d, const float *x, float *y,
-                                        int32_t *from) {
+VECTORISED static void block_window_max(const struct op_desc *d, const float *x, float *y, int32_t *from) {
     const ints none = {0};
     EACH_OUTPUT(oy, ox) {
         struct place p = place_of(d, oy, ox);
@@ -90,8 +87,7 @@ VECTORISED static void block_window_max(const struct op_desc *d, const float *x,
     }
 }
 
-VECTORISED static void plane_max_backward(const struct op_desc *d, const float *dy,
-                                          const int32_t *from, float *dx) {
+VECTORISED static void plane_max_backward(const struct op_desc *d, const float *dy, const int32_t *from, float *dx) {
     EACH_OUTPUT(oy, ox) {
         struct place p = place_of(d, oy, ox);
         EACH_PLACE(p, ky, kx) {
@@ -117,17 +113,14 @@ VECTORISED static void block_window_mean(const struct op_desc *d, const float *x
         doubles sum[2] = {{0}, {0}};
         EACH_PLACE(p, ky, kx) {
             const float *at = x + place_at(d, &p, ky, kx);
-            for (int h = 0; h < 2; h++)
-                sum[h] += __builtin_convertvector(*(const loose *)(at + h * HALF), doubles);
+            for (int h = 0; h < 2; h++) sum[h] += __builtin_convertvector(*(const loose *)(at + h * HALF), doubles);
         }
-        for (int h = 0; h < 2; h++)
-            *(loose *)(y + h * HALF) = __builtin_convertvector(sum[h] * (double)share, loose);
+        for (int h = 0; h < 2; h++) *(loose *)(y + h * HALF) = __builtin_convertvector(sum[h] * (double)share, loose);
         y += B;
     }
 }
 
-VECTORISED static void block_window_mean_backward(const struct op_desc *d, const float *dy,
-                                                  float *dx) {
+VECTORISED static void block_window_mean_backward(const struct op_desc *d, const float *dy, float *dx) {
     float share = share_of(d);
     EACH_OUTPUT(oy, ox) {
         struct place p = place_of(d, oy, ox);
@@ -174,8 +167,7 @@ static struct pass pass_of(const struct op *op, const struct op_args *a) {
                          .area_y = d->y.ndim == 3 ? d->y.dim[1] * d->y.dim[2] * B : B};
 }
 
-static enum error run(struct op *op, const struct op_args *a,
-                      void (*planes)(void *ctx, int64_t begin, int64_t end)) {
+static enum error run(struct op *op, const struct op_args *a, void (*planes)(void *ctx, int64_t begin, int64_t end)) {
     struct pass p = pass_of(op, a);
     cpu_parallel(op->dev, op->desc.n * (op->desc.x.dim[0] / B), 1, planes, &p);
     return ERR_NONE;
@@ -195,8 +187,7 @@ static bool pool_takes(const struct op_desc *d) {
 
 static enum error window_create(struct device *dev, const struct op_desc *d, struct op **out) {
     TRY(op_create_plain(&cpu_pool_blocked, dev, d, out));
-    if (d->pool.kind == POOL_MAX)
-        (*out)->saved_bytes = (*out)->scratch_bytes = (size_t)op_ys(d) * sizeof(int32_t);
+    if (d->pool.kind == POOL_MAX) (*out)->saved_bytes = (*out)->scratch_bytes = (size_t)op_ys(d) * sizeof(int32_t);
     return ERR_NONE;
 }
 
@@ -214,10 +205,8 @@ VECTORISED static void image_mean(int64_t floats_of_plane, const float *x, float
     doubles sum[2] = {{0}, {0}};
     double places = (double)(floats_of_plane / B);
     for (int64_t k = 0; k < floats_of_plane; k += B)
-        for (int h = 0; h < 2; h++)
-            sum[h] += __builtin_convertvector(*(const loose *)(x + k + h * HALF), doubles);
-    for (int h = 0; h < 2; h++)
-        *(loose *)(y + h * HALF) = __builtin_convertvector(sum[h] / places, loose);
+        for (int h = 0; h < 2; h++) sum[h] += __builtin_convertvector(*(const loose *)(x + k + h * HALF), doubles);
+    for (int h = 0; h < 2; h++) *(loose *)(y + h * HALF) = __builtin_convertvector(sum[h] / places, loose);
 }
 
 VECTORISED static void image_mean_backward(int64_t floats_of_plane, const float *dy, float *dx) {
@@ -229,14 +218,12 @@ VECTORISED static void image_mean_backward(int64_t floats_of_plane, const float 
 
 static void mean_planes(void *ctx, int64_t begin, int64_t end) {
     const struct pass *p = ctx;
-    for (int64_t i = begin; i < end; i++)
-        image_mean(p->area_x, p->a->x[0] + i * p->area_x, p->a->y + i * B);
+    for (int64_t i = begin; i < end; i++) image_mean(p->area_x, p->a->x[0] + i * p->area_x, p->a->y + i * B);
 }
 
 static void mean_backward_planes(void *ctx, int64_t begin, int64_t end) {
     const struct pass *p = ctx;
-    for (int64_t i = begin; i < end; i++)
-        image_mean_backward(p->area_x, p->a->dy + i * B, p->a->dx[0] + i * p->area_x);
+    for (int64_t i = begin; i < end; i++) image_mean_backward(p->area_x, p->a->dy + i * B, p->a->dx[0] + i * p->area_x);
 }
 
 static enum error mean_forward(struct op *op, const struct op_args *a) {

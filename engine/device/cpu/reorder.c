@@ -23,8 +23,7 @@ static void turn_blocks(void *ctx, int64_t begin, int64_t end) {
             transpose(p->area, B, p->from + k, B, p->to + k, p->area);
 }
 
-static void turn(const struct op *op, enum layout from_layout, const float *from,
-                 enum layout to_layout, float *to) {
+static void turn(const struct op *op, enum layout from_layout, const float *from, enum layout to_layout, float *to) {
     const struct op_desc *d = &op->desc;
     if (from_layout == to_layout) {
         memcpy(to, from, (size_t)op_xs(d) * sizeof *to);

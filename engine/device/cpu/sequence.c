@@ -30,18 +30,17 @@ static size_t bytes(int64_t floats) {
     return (size_t)floats * sizeof(float);
 }
 
-#define CPU_IMPL(what)                                                                             \
-    static enum error what##_create(struct device *dev, const struct op_desc *d,                   \
-                                    struct op **out) {                                             \
-        return op_create_plain(&cpu_##what, dev, d, out);                                          \
-    }                                                                                              \
-    const struct op_impl cpu_##what = {                                                            \
-        .name = "vector",                                                                          \
-        .takes = op_takes_plain,                                                                   \
-        .create = what##_create,                                                                   \
-        .forward = what##_forward,                                                                 \
-        .backward = what##_backward,                                                               \
-        .free = op_release,                                                                        \
+#define CPU_IMPL(what)                                                                                                 \
+    static enum error what##_create(struct device *dev, const struct op_desc *d, struct op **out) {                    \
+        return op_create_plain(&cpu_##what, dev, d, out);                                                              \
+    }                                                                                                                  \
+    const struct op_impl cpu_##what = {                                                                                \
+        .name = "vector",                                                                                              \
+        .takes = op_takes_plain,                                                                                       \
+        .create = what##_create,                                                                                       \
+        .forward = what##_forward,                                                                                     \
+        .backward = what##_backward,                                                                                   \
+        .free = op_release,                                                                                            \
     };
 
 /* ---- kernels -------------------------------------------------------------------------------- */
@@ -49,8 +48,7 @@ VECTORISED static void add_to(int64_t n, const float *restrict from, float *rest
     for (int64_t k = 0; k < n; k++) to[k] += from[k];
 }
 
-VECTORISED static void sum_of(int64_t n, const float *restrict x0, const float *restrict x1,
-                              float *restrict y) {
+VECTORISED static void sum_of(int64_t n, const float *restrict x0, const float *restrict x1, float *restrict y) {
     for (int64_t k = 0; k < n; k++) y[k] = x0[k] + x1[k];
 }
 
@@ -81,8 +79,7 @@ VECTORISED static float row_sum(int64_t n, const float *x) {
 static void embedding_rows(void *ctx, int64_t begin, int64_t end) {
     const struct pass *p = ctx;
     for (int64_t i = begin; i < end; i++)
-        memcpy(p->a->y + i * p->features, p->a->w[0] + (int64_t)p->a->x[0][i] * p->features,
-               bytes(p->features));
+        memcpy(p->a->y + i * p->features, p->a->w[0] + (int64_t)p->a->x[0][i] * p->features, bytes(p->features));
 }
 
 static enum error embedding_forward(struct op *op, const struct op_args *a) {
@@ -119,8 +116,7 @@ CPU_IMPL(embedding)
 static void position_samples(void *ctx, int64_t begin, int64_t end) {
     const struct pass *p = ctx;
     int64_t each = shape_count(&p->d->x);
-    for (int64_t i = begin; i < end; i++)
-        sum_of(each, p->a->x[0] + i * each, p->a->w[0], p->a->y + i * each);
+    for (int64_t i = begin; i < end; i++) sum_of(each, p->a->x[0] + i * each, p->a->w[0], p->a->y + i * each);
 }
 
 static void position_sums(void *ctx, int64_t begin, int64_t end) {
@@ -154,8 +150,7 @@ static void prepend_samples(void *ctx, int64_t begin, int64_t end) {
 static void prepend_back(void *ctx, int64_t begin, int64_t end) {
     const struct pass *p = ctx;
     int64_t x = shape_count(&p->d->x), y = x + p->features;
-    for (int64_t i = begin; i < end; i++)
-        memcpy(p->a->dx[0] + i * x, p->a->dy + i * y + p->features, bytes(x));
+    for (int64_t i = begin; i < end; i++) memcpy(p->a->dx[0] + i * x, p->a->dy + i * y + p->features, bytes(x));
 }
 
 static enum error prepend_forward(struct op *op, const struct op_args *a) {
@@ -201,16 +196,14 @@ static void tokens_samples(void *ctx, int64_t begin, int64_t end) {
     const struct pass *p = ctx;
     int64_t pixels = p->d->y.dim[0], each = pixels * p->features;
     for (int64_t i = begin; i < end; i++)
-        transpose(p->features, pixels, p->a->x[0] + i * each, pixels, p->a->y + i * each,
-                  p->features);
+        transpose(p->features, pixels, p->a->x[0] + i * each, pixels, p->a->y + i * each, p->features);
 }
 
 static void tokens_back(void *ctx, int64_t begin, int64_t end) {
     const struct pass *p = ctx;
     int64_t pixels = p->d->y.dim[0], each = pixels * p->features;
     for (int64_t i = begin; i < end; i++)
-        transpose(pixels, p->features, p->a->dy + i * each, p->features, p->a->dx[0] + i * each,
-                  pixels);
+        transpose(pixels, p->features, p->a->dy + i * each, p->features, p->a->dx[0] + i * each, pixels);
 }
 
 static enum error tokens_forward(struct op *op, const struct op_args *a) {
@@ -236,16 +229,14 @@ static void mean_sample(const struct pass *p, const float *x, float *y) {
         samples_sum(count, p->features, p->features, x, y);
         scale_row(p->features, 1 / (float)count, y, y);
     } else {
-        for (int64_t c = 0; c < p->features; c++)
-            y[c] = row_sum(count, x + c * count) * (1 / (float)count);
+        for (int64_t c = 0; c < p->features; c++) y[c] = row_sum(count, x + c * count) * (1 / (float)count);
     }
 }
 
 static void mean_sample_back(const struct pass *p, const float *dy, float *dx) {
     int64_t count = mean_count(p);
     if (p->d->x.ndim == 2) {
-        for (int64_t i = 0; i < count; i++)
-            scale_row(p->features, 1 / (float)count, dy, dx + i * p->features);
+        for (int64_t i = 0; i < count; i++) scale_row(p->features, 1 / (float)count, dy, dx + i * p->features);
     } else {
         for (int64_t c = 0; c < p->features; c++)
             for (int64_t k = 0; k < count; k++) dx[c * count + k] = dy[c] * (1 / (float)count);
@@ -255,15 +246,13 @@ static void mean_sample_back(const struct pass *p, const float *dy, float *dx) {
 static void mean_samples(void *ctx, int64_t begin, int64_t end) {
     const struct pass *p = ctx;
     int64_t x = shape_count(&p->d->x);
-    for (int64_t i = begin; i < end; i++)
-        mean_sample(p, p->a->x[0] + i * x, p->a->y + i * p->features);
+    for (int64_t i = begin; i < end; i++) mean_sample(p, p->a->x[0] + i * x, p->a->y + i * p->features);
 }
 
 static void mean_back(void *ctx, int64_t begin, int64_t end) {
     const struct pass *p = ctx;
     int64_t x = shape_count(&p->d->x);
-    for (int64_t i = begin; i < end; i++)
-        mean_sample_back(p, p->a->dy + i * p->features, p->a->dx[0] + i * x);
+    for (int64_t i = begin; i < end; i++) mean_sample_back(p, p->a->dy + i * p->features, p->a->dx[0] + i * x);
 }
 
 static enum error mean_forward(struct op *op, const struct op_args *a) {

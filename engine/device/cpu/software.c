@@ -25,7 +25,6 @@ bool cpu_software(int i, struct device_software *out) {
     const dnnl_version_t *v = dnnl_version();
     if (i > 0) return false;
     *out = (struct device_software){.name = "oneDNN"};
-    snprintf(out->version, sizeof out->version, "%d.%d.%d%s", v->major, v->minor, v->patch,
-             best_level());
+    snprintf(out->version, sizeof out->version, "%d.%d.%d%s", v->major, v->minor, v->patch, best_level());
     return true;
 }

@@ -55,8 +55,7 @@ static enum error attention_create(struct device *dev, const struct op_desc *d, 
         op_release(op);
         return e;
     }
-    op->saved_bytes = op->scratch_bytes =
-        (size_t)(d->n * d->attention.heads * d->x.dim[0]) * sizeof(float);
+    op->saved_bytes = op->scratch_bytes = (size_t)(d->n * d->attention.heads * d->x.dim[0]) * sizeof(float);
     *out = op;
     return ERR_NONE;
 }

@@ -42,8 +42,7 @@ static enum error norm_forward(struct op *op, const struct op_args *a) {
                     "batchnorm expected more than 1 value per channel when training, got %" PRId64
                     "\nmake the batch of each shard larger",
                     b->cut.rows);
-    for (int i = 0; i < 2; i++)
-        l.running[i] = a->training && !a->update_buffers ? NULL : a->buffer[i];
+    for (int i = 0; i < 2; i++) l.running[i] = a->training && !a->update_buffers ? NULL : a->buffer[i];
     if (a->training) CU(norm_measure_launch(&l, cuda_stream(op)), "a batchnorm's moments");
     CU(norm_apply_launch(&l, a->training, cuda_stream(op)), "a batchnorm");
     return ERR_NONE;

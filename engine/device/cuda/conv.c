@@ -48,8 +48,7 @@ static void *copy_at(const struct op_args *a, bool made, size_t saved, size_t sc
 }
 
 /* x in the type of the plans. */
-static enum error images(const struct conv *c, const struct op_args *a, bool made,
-                         const void **out) {
+static enum error images(const struct conv *c, const struct op_args *a, bool made, const void **out) {
     *out = a->x[0];
     if (!c->cast) return ERR_NONE;
     struct device *d = c->op.dev;
@@ -65,21 +64,19 @@ static const void *weights_as_they_are(const struct conv *c, const struct op_arg
     return c->same && aligned(w) ? w : NULL;
 }
 
-static enum error filters(const struct conv *c, const struct op_args *a, bool made,
-                          const void **out) {
+static enum error filters(const struct conv *c, const struct op_args *a, bool made, const void **out) {
     *out = weights_as_they_are(c, a);
     if (*out) return ERR_NONE;
     void *w = copy_at(a, made, 0, c->at.w);
     *out = w;
     if (!made)
-        CU(filter_last_launch(c->type, a->w[0], w, c->op.desc.y.dim[0], c->in, c->area,
-                              cuda_stream(&c->op)),
+        CU(filter_last_launch(c->type, a->w[0], w, c->op.desc.y.dim[0], c->in, c->area, cuda_stream(&c->op)),
            "a filter's copy");
     return ERR_NONE;
 }
 
-static enum error run(struct conv *c, enum conv_pass pass, const void *x, const void *w,
-                      const void *y, const void *bias, const struct op_args *a) {
+static enum error run(struct conv *c, enum conv_pass pass, const void *x, const void *w, const void *y,
+                      const void *bias, const struct op_args *a) {
     union { /* cuDNN takes what it reads and what it writes in one list */
         const void *from[CONV_TENSORS];
         void *to[CONV_TENSORS];
@@ -98,8 +95,7 @@ static enum error conv_forward(struct op *op, const struct op_args *a) {
     TRY(run(c, CONV_FORWARD, x, w, a->y, bias, a));
     const float *late = d->conv.bias && !c->fused ? a->w[1] : NULL;
     if (!late && d->act == ACT_NONE) return ERR_NONE;
-    CU(conv_finish_launch(c->type, &c->cut, a->y, late, d->act == ACT_RELU, cuda_stream(op)),
-       "a convolution's bias");
+    CU(conv_finish_launch(c->type, &c->cut, a->y, late, d->act == ACT_RELU, cuda_stream(op)), "a convolution's bias");
     return ERR_NONE;
 }
 
@@ -111,8 +107,7 @@ static enum error filter_gradient(struct conv *c, const void *dz, const struct o
     TRY(images(c, a, true, &x));
     TRY(run(c, CONV_FILTER, x, dw, dz, NULL, a));
     if (!direct)
-        CU(filter_plain_launch(c->type, dw, a->dw[0], c->op.desc.y.dim[0], c->in, c->area,
-                               cuda_stream(&c->op)),
+        CU(filter_plain_launch(c->type, dw, a->dw[0], c->op.desc.y.dim[0], c->in, c->area, cuda_stream(&c->op)),
            "a filter's gradient");
     return ERR_NONE;
 }
@@ -134,8 +129,7 @@ static enum error conv_backward(struct op *op, const struct op_args *a) {
 
 /* ---- planning ------------------------------------------------------------------------------- */
 static bool conv_takes(const struct op_desc *d) {
-    return d->x_layout == LAYOUT_LAST && d->y_layout == LAYOUT_LAST && act_is_fused(d->act) &&
-           !d->conv.maxpool;
+    return d->x_layout == LAYOUT_LAST && d->y_layout == LAYOUT_LAST && act_is_fused(d->act) && !d->conv.maxpool;
 }
 
 static void conv_free(struct op *op) {
@@ -148,9 +142,8 @@ static void conv_free(struct op *op) {
 }
 
 static void shape_of(const struct conv *c, struct conv_shape *s) {
-    static const cudnnDataType_t types[] = {[VALUE_F32] = CUDNN_DATA_FLOAT,
-                                            [VALUE_BF16] = CUDNN_DATA_BFLOAT16,
-                                            [VALUE_FP16] = CUDNN_DATA_HALF};
+    static const cudnnDataType_t types[] = {
+        [VALUE_F32] = CUDNN_DATA_FLOAT, [VALUE_BF16] = CUDNN_DATA_BFLOAT16, [VALUE_FP16] = CUDNN_DATA_HALF};
     const struct op_desc *d = &c->op.desc;
     memset(s, 0, sizeof *s);
     s->n = d->n, s->groups = d->conv.groups;
@@ -172,8 +165,7 @@ static enum error plan_all(struct conv *c) {
     TRY(conv_plan_get(dev, CONV_FILTER, &s, &c->plan[CONV_FILTER]));
     if (!d->first) TRY(conv_plan_get(dev, CONV_DATA, &s, &c->plan[CONV_DATA]));
     s.bias = c->fused = d->conv.bias;
-    if (c->fused && conv_plan_get(dev, CONV_FORWARD, &s, &c->plan[CONV_FORWARD]) == ERR_NONE)
-        return ERR_NONE;
+    if (c->fused && conv_plan_get(dev, CONV_FORWARD, &s, &c->plan[CONV_FORWARD]) == ERR_NONE) return ERR_NONE;
     s.bias = c->fused = false;
     return conv_plan_get(dev, CONV_FORWARD, &s, &c->plan[CONV_FORWARD]);
 }
@@ -181,8 +173,7 @@ static enum error plan_all(struct conv *c) {
 /* x, w and the workspace of one pass at a time; dz and part are backward's. */
 static void lay_out(struct conv *c) {
     size_t unit = (size_t)value_bytes(c->type), end = 0, space = 0;
-    size_t filter = (size_t)weights(c) * unit,
-           parts = (size_t)channels_part_floats(&c->cut) * sizeof(float);
+    size_t filter = (size_t)weights(c) * unit, parts = (size_t)channels_part_floats(&c->cut) * sizeof(float);
     for (int pass = 0; pass < CONV_PASSES; pass++)
         if (conv_plan_space(c->plan[pass]) > space) space = conv_plan_space(c->plan[pass]);
     c->at.x = piece(&end, c->cast ? (size_t)op_xs(&c->op.desc) * unit : 0);

@@ -35,12 +35,11 @@ static cudnnBackendDescriptor_t part(struct conv_plan *p, cudnnBackendDescriptor
 
 static void set(struct conv_plan *p, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
                 cudnnBackendAttributeType_t type, int64_t count, const void *value) {
-    if (p->status == CUDNN_STATUS_SUCCESS)
-        good(p, dnn.BackendSetAttribute(d, name, type, count, value));
+    if (p->status == CUDNN_STATUS_SUCCESS) good(p, dnn.BackendSetAttribute(d, name, type, count, value));
 }
 
-static void set_part(struct conv_plan *p, cudnnBackendDescriptor_t d,
-                     cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value) {
+static void set_part(struct conv_plan *p, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+                     cudnnBackendDescriptor_t value) {
     set(p, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
 }
 
@@ -50,8 +49,8 @@ static void finish(struct conv_plan *p, cudnnBackendDescriptor_t d) {
 
 /* An image or filter of 'type' that lies channels last. Number 'uid' is how a run names it; one that is only handed
  * from operation to operation is virtual. */
-static cudnnBackendDescriptor_t tensor(struct conv_plan *p, int64_t uid, cudnnDataType_t type,
-                                       const int64_t size[4], bool is_virtual) {
+static cudnnBackendDescriptor_t tensor(struct conv_plan *p, int64_t uid, cudnnDataType_t type, const int64_t size[4],
+                                       bool is_virtual) {
     cudnnBackendDescriptor_t d = part(p, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     int64_t c = size[1], h = size[2], w = size[3], alignment = 16;
     int64_t stride[] = {h * w * c, 1, w * c, c};
@@ -91,22 +90,19 @@ static const struct {
 } words[CONV_PASSES] = {
     [CONV_FORWARD] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
                       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-                      {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-                       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+                      {CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
                        CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y},
                       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
                       CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
     [CONV_DATA] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-                   {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                   {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
                     CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY},
                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
     [CONV_FILTER] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-                     {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+                     {CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
                       CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY},
                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
@@ -131,8 +127,7 @@ static cudnnBackendDescriptor_t convolve(struct conv_plan *p, cudnnBackendDescri
 }
 
 /* y = x + bias */
-static cudnnBackendDescriptor_t addition(struct conv_plan *p, cudnnBackendDescriptor_t x,
-                                         cudnnBackendDescriptor_t bias,
+static cudnnBackendDescriptor_t addition(struct conv_plan *p, cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t bias,
                                          cudnnBackendDescriptor_t y) {
     cudnnPointwiseMode_t mode = CUDNN_POINTWISE_ADD;
     cudnnBackendDescriptor_t how = part(p, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
@@ -172,22 +167,20 @@ static bool engine_about(cudnnBackendDescriptor_t proposal, struct conv_about *o
     cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
     int64_t count = 0;
     if (dnn.BackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine)) return false;
-    bool got = !dnn.BackendGetAttribute(proposal, CUDNN_ATTR_ENGINECFG_ENGINE,
-                                        CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &engine) &&
-               !dnn.BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
-                                        CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT,
-                                        &count, notes);
+    bool got = !dnn.BackendGetAttribute(proposal, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count,
+                                        &engine) &&
+               !dnn.BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                                        CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes);
     *out = (struct conv_about){.engine = -1};
     for (int64_t i = 0; got && i < count; i++) out->notes |= 1U << notes[i];
-    got = got && !dnn.BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64,
-                                          1, &count, &out->engine);
+    got = got &&
+          !dnn.BackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &count, &out->engine);
     dnn.BackendDestroyDescriptor(engine);
     return got;
 }
 
 /* Sums are f32 in any precision; of f32 alone the factors must be left as they are too: tensor cores round them. */
-static bool suits(const struct conv_shape *s, cudnnBackendDescriptor_t proposal,
-                  struct conv_about *about) {
+static bool suits(const struct conv_shape *s, cudnnBackendDescriptor_t proposal, struct conv_about *about) {
     unsigned never = 1U << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC |
                      1U << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION |
                      1U << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
@@ -208,13 +201,12 @@ static bool becomes_plan(struct conv_plan *p, cudnnBackendDescriptor_t proposal)
     cudnnBackendDescriptor_t d = NULL;
     int64_t count = 0;
     if (dnn.BackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &d)) return false;
-    if (!dnn.BackendSetAttribute(d, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,
-                                 &p->handle) &&
-        !dnn.BackendSetAttribute(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG,
-                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &proposal) &&
+    if (!dnn.BackendSetAttribute(d, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &p->handle) &&
+        !dnn.BackendSetAttribute(d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+                                 &proposal) &&
         !dnn.BackendFinalize(d) &&
-        !dnn.BackendGetAttribute(d, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
-                                 &count, &p->about.space) &&
+        !dnn.BackendGetAttribute(d, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
+                                 &p->about.space) &&
         p->about.space <= space_limit(&p->shape)) {
         p->plan = d;
         return true;
@@ -228,16 +220,12 @@ static bool choose(struct conv_plan *p, cudnnBackendDescriptor_t ops, cudnnBacke
     cudnnBackendDescriptor_t d = part(p, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), each[PROPOSALS];
     int64_t made = 0, count = 0;
     if (!d ||
-        dnn.BackendSetAttribute(d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
-                                CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &ops) ||
+        dnn.BackendSetAttribute(d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &ops) ||
         dnn.BackendSetAttribute(d, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode) ||
         dnn.BackendFinalize(d))
         return false;
-    while (made < PROPOSALS &&
-           !dnn.BackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &each[made]))
-        made++;
-    if (dnn.BackendGetAttribute(d, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                made, &count, each))
+    while (made < PROPOSALS && !dnn.BackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &each[made])) made++;
+    if (dnn.BackendGetAttribute(d, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, made, &count, each))
         count = 0;
     int64_t chosen = -1;
     for (int64_t i = 0; i < count && i < made && chosen < 0; i++)
@@ -260,8 +248,7 @@ static void plan_free(struct conv_plan *p) {
     free(p);
 }
 
-static struct conv_plan *plan_find(const struct cuda *c, enum conv_pass pass,
-                                   const struct conv_shape *s) {
+static struct conv_plan *plan_find(const struct cuda *c, enum conv_pass pass, const struct conv_shape *s) {
     struct conv_plan *p;
     pthread_mutex_lock(&plans.lock);
     for (p = plans.first; p; p = p->next)
@@ -272,20 +259,17 @@ static struct conv_plan *plan_find(const struct cuda *c, enum conv_pass pass,
 }
 
 static enum error plan_make(struct conv_plan *p) {
-    static const char *const names[] = {"a convolution", "a convolution's gradient",
-                                        "a filter's gradient"};
+    static const char *const names[] = {"a convolution", "a convolution's gradient", "a filter's gradient"};
     cudnnBackendDescriptor_t ops = graph(p);
     if (p->status != CUDNN_STATUS_SUCCESS) return cudnn_failed(p->status, names[p->pass]);
-    if (choose(p, ops, CUDNN_HEUR_MODE_A) || choose(p, ops, CUDNN_HEUR_MODE_FALLBACK))
-        return ERR_NONE;
+    if (choose(p, ops, CUDNN_HEUR_MODE_A) || choose(p, ops, CUDNN_HEUR_MODE_FALLBACK)) return ERR_NONE;
     return FAIL(ERR_DEVICE,
                 "cuDNN has no way to compute %s of this shape\n"
                 "another precision, or a multiple of 8 channels, may have one",
                 names[p->pass]);
 }
 
-enum error conv_plan_get(struct cuda *c, enum conv_pass pass, const struct conv_shape *s,
-                         struct conv_plan **out) {
+enum error conv_plan_get(struct cuda *c, enum conv_pass pass, const struct conv_shape *s, struct conv_plan **out) {
     struct conv_plan *p = plan_find(c, pass, s);
     if (!p) {
         p = calloc(1, sizeof *p);
@@ -333,19 +317,13 @@ static cudnnStatus_t pack_make(const struct conv_plan *p, void *const at[CONV_TE
     int64_t count = p->shape.bias ? CONV_TENSORS : CONV_BIAS;
     cudnnStatus_t s = dnn.BackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, out);
     if (s) return s;
-    s = dnn.BackendSetAttribute(*out, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count,
-                                uids);
-    if (!s)
-        s = dnn.BackendSetAttribute(*out, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
-                                    CUDNN_TYPE_VOID_PTR, count, at);
-    if (!s)
-        s = dnn.BackendSetAttribute(*out, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1,
-                                    &space);
+    s = dnn.BackendSetAttribute(*out, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, uids);
+    if (!s) s = dnn.BackendSetAttribute(*out, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count, at);
+    if (!s) s = dnn.BackendSetAttribute(*out, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &space);
     return s ? s : dnn.BackendFinalize(*out);
 }
 
-enum error conv_run(struct conv_run *r, const struct conv_plan *p, void *const at[CONV_TENSORS],
-                    void *space) {
+enum error conv_run(struct conv_run *r, const struct conv_plan *p, void *const at[CONV_TENSORS], void *space) {
     if (!r->pack || r->space != space || memcmp(r->at, at, sizeof r->at) != 0) {
         conv_run_fini(r);
         cudnnStatus_t made = pack_make(p, at, space, &r->pack);

@@ -54,8 +54,7 @@ enum error cublas_failed(cublasStatus_t e, const char *what) {
     (void)cudaGetLastError();
     const char *text = blaslt.GetStatusString ? blaslt.GetStatusString(e) : "not loaded";
     if (e == CUBLAS_STATUS_ALLOC_FAILED)
-        return FAIL(ERR_MEMORY, "%s: cuBLASLt: %s%s", what, text,
-                    hint_of(cudaErrorMemoryAllocation));
+        return FAIL(ERR_MEMORY, "%s: cuBLASLt: %s%s", what, text, hint_of(cudaErrorMemoryAllocation));
     return FAIL(ERR_DEVICE, "%s: cuBLASLt: %s (%d)", what, text, (int)e);
 }
 
@@ -101,9 +100,7 @@ struct cuda *cuda_with(cudaStream_t lane, enum device_lane *l) {
 /* ---- opening -------------------------------------------------------------------------------- */
 static bool has_ended(struct cuda *c) {
     for (int l = 0; l < DEVICE_LANES; l++)
-        if (c->stream[l] && cuda_await(c, c->stream[l], NULL, "closing a GPU") != ERR_NONE &&
-            given_up())
-            return false;
+        if (c->stream[l] && cuda_await(c, c->stream[l], NULL, "closing a GPU") != ERR_NONE && given_up()) return false;
     return true;
 }
 
@@ -133,15 +130,13 @@ static enum error check_unit(struct cuda *c, int unit) {
     int count;
     TRY(cuda_units(&count));
     if (unit < 0 || unit >= count)
-        return FAIL(ERR_DEVICE, "there is no GPU %d: this machine has %d\nthey are counted from 0",
-                    unit, count);
+        return FAIL(ERR_DEVICE, "there is no GPU %d: this machine has %d\nthey are counted from 0", unit, count);
     if (!cuda_unit_about(unit, &u))
         return FAIL(ERR_DEVICE, "GPU %d does not answer\nsee what nvidia-smi says of it", unit);
     memcpy(c->name, u.name, sizeof c->name);
     c->processors = u.processors;
     c->capability = 10 * u.major + u.minor;
-    CU(cudaDeviceGetAttribute(&c->shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, unit),
-       "what this GPU is");
+    CU(cudaDeviceGetAttribute(&c->shared, cudaDevAttrMaxSharedMemoryPerBlockOptin, unit), "what this GPU is");
     if (c->capability < CAPABILITY_LEAST)
         return FAIL(ERR_DEVICE,
                     "GPU %d (%s) has compute capability %d.%d: the engine needs 8.0 or later\n"
@@ -268,8 +263,7 @@ const struct device_ops device_cuda = {
     .image_layout = LAYOUT_LAST,
     .images_turned = true,
     .runtime = &cuda_runtime,
-    .precisions =
-        1u << PRECISION_F32 | 1u << PRECISION_BF16 | 1u << PRECISION_FP16 | 1u << PRECISION_TF32,
+    .precisions = 1u << PRECISION_F32 | 1u << PRECISION_BF16 | 1u << PRECISION_FP16 | 1u << PRECISION_TF32,
     .units = cuda_units,
     .unit_about = cuda_unit_about,
     .unit_reaches = cuda_unit_reaches,

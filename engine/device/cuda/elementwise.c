@@ -15,8 +15,8 @@ static enum error activation_create(struct device *dev, const struct op_desc *d,
 
 static enum error activation_forward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
-    CU(act_launch(d->act, d->act_alpha, element_read(d), element_of(d->precision), a->x[0], a->y,
-                  op_xs(d), cuda_stream(op)),
+    CU(act_launch(d->act, d->act_alpha, element_read(d), element_of(d->precision), a->x[0], a->y, op_xs(d),
+                  cuda_stream(op)),
        "activation");
     return ERR_NONE;
 }
@@ -24,8 +24,8 @@ static enum error activation_forward(struct op *op, const struct op_args *a) {
 static enum error activation_backward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
     if (!a->dx[0]) return ERR_NONE;
-    CU(act_back_launch(d->act, d->act_alpha, element_of(d->precision), a->x[0], a->dy, a->dx[0],
-                       op_xs(d), cuda_stream(op)),
+    CU(act_back_launch(d->act, d->act_alpha, element_of(d->precision), a->x[0], a->dy, a->dx[0], op_xs(d),
+                       cuda_stream(op)),
        "activation, backward");
     return ERR_NONE;
 }
@@ -99,8 +99,8 @@ static enum error add_create(struct device *dev, const struct op_desc *d, struct
 
 static enum error add_forward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
-    CU(add_launch(d->act == ACT_RELU, element_read(d), element_of(d->precision), a->x[0], a->x[1],
-                  a->y, op_xs(d), cuda_stream(op)),
+    CU(add_launch(d->act == ACT_RELU, element_read(d), element_of(d->precision), a->x[0], a->x[1], a->y, op_xs(d),
+                  cuda_stream(op)),
        "add");
     return ERR_NONE;
 }
@@ -109,12 +109,11 @@ static enum error add_forward(struct op *op, const struct op_args *a) {
 static enum error add_backward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
     float *dx[2];
-    for (int side = 0; side < 2; side++)
-        dx[side] = d->act == ACT_NONE && a->dx[side] == a->dy ? NULL : a->dx[side];
+    for (int side = 0; side < 2; side++) dx[side] = d->act == ACT_NONE && a->dx[side] == a->dy ? NULL : a->dx[side];
     if (dx[1] == dx[0]) dx[1] = NULL; /* both in one place */
     if (!dx[0] && !dx[1]) return ERR_NONE;
-    CU(add_back_launch(d->act == ACT_RELU, element_of(d->precision), a->y, a->dy, dx[0], dx[1],
-                       op_xs(d), cuda_stream(op)),
+    CU(add_back_launch(d->act == ACT_RELU, element_of(d->precision), a->y, a->dy, dx[0], dx[1], op_xs(d),
+                       cuda_stream(op)),
        "add, backward");
     return ERR_NONE;
 }

@@ -22,8 +22,7 @@ enum error cuda_lanes_open(struct cuda *c) {
     int least = 0, greatest = 0;
     CU(cudaDeviceGetStreamPriorityRange(&least, &greatest), "the lanes of a GPU");
     for (int l = 0; l < DEVICE_LANES; l++)
-        CU(cudaStreamCreateWithPriority(&c->stream[l], cudaStreamNonBlocking,
-                                        l == LANE_EXCHANGE ? greatest : least),
+        CU(cudaStreamCreateWithPriority(&c->stream[l], cudaStreamNonBlocking, l == LANE_EXCHANGE ? greatest : least),
            "the lanes of a GPU");
     CU(cudaStreamCreateWithPriority(&c->setup, cudaStreamNonBlocking, least), "the lanes of a GPU");
     return ERR_NONE;
@@ -116,9 +115,8 @@ bool cuda_passed(const struct device_mark *m) {
 static enum error tell_fault(struct cuda *c) {
     int fault = __atomic_exchange_n(c->fault, FAULT_NONE, __ATOMIC_ACQ_REL);
     if (fault == FAULT_LABEL)
-        return FAIL(ERR_DATA,
-                    "a label is not below the number of classes\n"
-                    "labels count from 0: see model.classes, and 'engine data' for the set");
+        return FAIL(ERR_DATA, "a label is not below the number of classes\n"
+                              "labels count from 0: see model.classes, and 'engine data' for the set");
     if (fault == FAULT_TOKEN)
         return FAIL(ERR_DATA, "a token is not in the vocabulary\n"
                               "see the model's vocabulary, and 'engine data' for the set");
@@ -160,9 +158,7 @@ static const struct cuda *culprit(const struct cuda *c, enum device_lane l) {
 static enum error tell_hung(const struct cuda *c, double seconds) {
     const char *doing = atomic_load(&c->base.doing);
     char what[96] = "";
-    if (doing)
-        snprintf(what, sizeof what, " (%s, step %lld)", doing,
-                 (long long)atomic_load(&c->base.step));
+    if (doing) snprintf(what, sizeof what, " (%s, step %lld)", doing, (long long)atomic_load(&c->base.step));
     return FAIL(ERR_TIMEOUT,
                 "GPU %d (%s) has not done within %.3g s what it was asked%s\n"
                 "it hangs (dmesg shows the driver's Xid errors, nvidia-smi -q its state), or "
@@ -209,8 +205,7 @@ enum error cuda_wait(struct device *d, enum device_lane l) {
 enum error cuda_record(struct device *d) {
     CUDA_ENTERED(c, d);
     TRY(not_recording(c, LANE_COMPUTE, "a recording"));
-    CU(cudaStreamBeginCapture(c->stream[LANE_COMPUTE], cudaStreamCaptureModeThreadLocal),
-       "recording");
+    CU(cudaStreamBeginCapture(c->stream[LANE_COMPUTE], cudaStreamCaptureModeThreadLocal), "recording");
     recording = c;
     return ERR_NONE;
 }

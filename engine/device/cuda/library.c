@@ -33,10 +33,9 @@ static const struct library_symbol dnn_symbols[] = {CUDNN_FUNCTIONS(X)};
 
 static const struct library libraries[] = {
     {"libcublasLt.so.13", "cuBLASLt 13", "nvidia-cublas", blaslt_symbols,
-     sizeof blaslt_symbols / sizeof *blaslt_symbols, &blaslt, library_blaslt_version, 130000,
-     140000},
-    {"libcudnn.so.9", "cuDNN 9", "nvidia-cudnn-cu13", dnn_symbols,
-     sizeof dnn_symbols / sizeof *dnn_symbols, &dnn, library_cudnn_version, 90000, 100000},
+     sizeof blaslt_symbols / sizeof *blaslt_symbols, &blaslt, library_blaslt_version, 130000, 140000},
+    {"libcudnn.so.9", "cuDNN 9", "nvidia-cudnn-cu13", dnn_symbols, sizeof dnn_symbols / sizeof *dnn_symbols, &dnn,
+     library_cudnn_version, 90000, 100000},
 };
 
 /* cuDNN compiles some of its kernels when it runs: by libnvrtc, which it opens by name, and which opens its own other half

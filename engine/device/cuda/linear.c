@@ -22,7 +22,7 @@ struct linear {
     int64_t rows, in, out, before_ld;
     struct matmul infer, train, dw, dx; /* train: infer's, unless z must be kept */
     bool own_infer, own_train;          /* the product is plain; bias and activation are ours */
-    size_t x_bytes, dz_bytes; /* the parts of scratch: x in low precision, dz, partial sums */
+    size_t x_bytes, dz_bytes;           /* the parts of scratch: x in low precision, dz, partial sums */
 };
 
 static bool keeps_before(const struct op_desc *d) {
@@ -134,8 +134,7 @@ static enum error factor_x(const struct linear *l, const struct op_args *a, cons
     *out = a->x[0];
     if (!lowers_x(&l->op.desc)) return ERR_NONE;
     *out = a->scratch;
-    return cuda_lower(dev, LANE_COMPUTE, a->scratch, a->x[0], l->rows * l->in,
-                      l->op.desc.precision);
+    return cuda_lower(dev, LANE_COMPUTE, a->scratch, a->x[0], l->rows * l->in, l->op.desc.precision);
 }
 
 static const void *weight(const struct linear *l, const struct op_args *a, int which) {
@@ -173,8 +172,7 @@ static enum error linear_forward(struct op *op, const struct op_args *a) {
     struct linear *l = (struct linear *)op;
     bool train = a->training && keeps_before(&op->desc), bias = op->desc.linear.bias;
     bool own = train ? l->own_train : l->own_infer;
-    struct matmul_args m = {
-        .a = weight(l, a, 0), .d = a->y, .aux = train ? a->saved : NULL, .add = own && bias};
+    struct matmul_args m = {.a = weight(l, a, 0), .d = a->y, .aux = train ? a->saved : NULL, .add = own && bias};
     if (bias) m.bias = weight(l, a, 1);
     TRY(factor_x(l, a, &m.b));
     if (m.add) TRY(fill(l, a));
@@ -192,9 +190,7 @@ static enum error behind_act(const struct linear *l, const struct op_args *a, co
     cudaStream_t stream = cuda_stream(&l->op);
     *dz = d->act == ACT_NONE ? (const void *)a->dy : scratch;
     if (d->act == ACT_NONE) {
-        if (partial)
-            CU(columns_sum(type, a->dy, l->rows, l->out, partial, a->dw[1], false, stream),
-               "linear");
+        if (partial) CU(columns_sum(type, a->dy, l->rows, l->out, partial, a->dw[1], false, stream), "linear");
         return ERR_NONE;
     }
     struct linear_behind b = {.type = type,
@@ -207,9 +203,7 @@ static enum error behind_act(const struct linear *l, const struct op_args *a, co
                               .dz = scratch,
                               .partial = partial};
     CU(linear_behind(&b, stream), "linear");
-    if (partial)
-        CU(columns_finish(partial, column_groups(l->rows), l->out, a->dw[1], NULL, false, stream),
-           "linear");
+    if (partial) CU(columns_finish(partial, column_groups(l->rows), l->out, a->dw[1], NULL, false, stream), "linear");
     return ERR_NONE;
 }
 
@@ -223,8 +217,7 @@ static enum error linear_backward(struct op *op, const struct op_args *a) {
     }
     TRY(factor_x(l, a, &x));
     bool transposed = op->desc.linear.transposed;
-    struct matmul_args dw = {
-        .a = transposed ? dz : x, .b = transposed ? x : dz, .d = a->dw[0], .add = a->add_dw};
+    struct matmul_args dw = {.a = transposed ? dz : x, .b = transposed ? x : dz, .d = a->dw[0], .add = a->add_dw};
     return matmul_run(&l->dw, cuda_of(op), &dw);
 }
 

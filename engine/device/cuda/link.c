@@ -31,8 +31,7 @@ static int count_nvlinks(const char *bus) {
     int count = 0, active = 0;
     pthread_once(&once, open_management);
     if (!management.by_bus || !management.link_state || management.by_bus(bus, &gpu) != 0) return 0;
-    for (unsigned i = 0; i < LINKS_MOST && management.link_state(gpu, i, &active) == 0; i++)
-        count += active == 1;
+    for (unsigned i = 0; i < LINKS_MOST && management.link_state(gpu, i, &active) == 0; i++) count += active == 1;
     return count;
 }
 
@@ -54,8 +53,7 @@ static void find_pcie(struct device_unit *u) {
     if (!read_word(u->bus, "max_link_speed", rate)) return;
     if (!read_word(u->bus, "max_link_width", width)) return;
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++)
-        if (strtod(rate, NULL) == rates[i])
-            snprintf(u->link, sizeof u->link, "PCIe %d x%.8s", (int)i + 1, width);
+        if (strtod(rate, NULL) == rates[i]) snprintf(u->link, sizeof u->link, "PCIe %d x%.8s", (int)i + 1, width);
 }
 
 void cuda_link(struct device_unit *u) {

@@ -44,8 +44,7 @@ static enum error cross_entropy_backward(struct op *op, const struct op_args *a)
     return ERR_NONE;
 }
 
-static enum error cross_entropy_create(struct device *dev, const struct op_desc *d,
-                                       struct op **out) {
+static enum error cross_entropy_create(struct device *dev, const struct op_desc *d, struct op **out) {
     TRY(op_create_plain(&cuda_cross_entropy, dev, d, out));
     (*out)->saved_bytes = (size_t)op_rows(d) * sizeof(struct softmax_row);
     (*out)->scratch_bytes = found_bytes(d);

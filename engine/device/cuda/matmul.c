@@ -10,10 +10,10 @@
 #include <pthread.h>
 #include <string.h>
 
-#define BLAS(call, what)                                                                           \
-    do {                                                                                           \
-        cublasStatus_t blas_ = (call);                                                             \
-        if (blas_ != CUBLAS_STATUS_SUCCESS) return cublas_failed(blas_, what);                     \
+#define BLAS(call, what)                                                                                               \
+    do {                                                                                                               \
+        cublasStatus_t blas_ = (call);                                                                                 \
+        if (blas_ != CUBLAS_STATUS_SUCCESS) return cublas_failed(blas_, what);                                         \
     } while (0)
 
 static cudaDataType_t type_of(enum precision p) {
@@ -30,42 +30,34 @@ static bool has_aux(cublasLtEpilogue_t e) {
 }
 
 /* ---- descriptions --------------------------------------------------------------------------- */
-static enum error desc_set(struct matmul *m, cublasLtMatmulDescAttributes_t what, const void *value,
-                           size_t bytes) {
+static enum error desc_set(struct matmul *m, cublasLtMatmulDescAttributes_t what, const void *value, size_t bytes) {
     BLAS(blaslt.MatmulDescSetAttribute(m->desc, what, value, bytes), "describing a product");
     return ERR_NONE;
 }
 
 /* The library reads alignment from pointers: here are some that are as badly aligned as they may become. */
 static enum error desc_pointers(struct matmul *m, const void *bias, void *aux) {
-    if (has_bias(m->product.epilogue))
-        TRY(desc_set(m, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
-    if (has_aux(m->product.epilogue))
-        TRY(desc_set(m, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux));
+    if (has_bias(m->product.epilogue)) TRY(desc_set(m, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
+    if (has_aux(m->product.epilogue)) TRY(desc_set(m, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux));
     return ERR_NONE;
 }
 
 static enum error describe(struct matmul *m) {
     const struct product *p = &m->product;
-    int32_t a = p->a_turned ? CUBLAS_OP_T : CUBLAS_OP_N,
-            b = p->b_turned ? CUBLAS_OP_T : CUBLAS_OP_N;
+    int32_t a = p->a_turned ? CUBLAS_OP_T : CUBLAS_OP_N, b = p->b_turned ? CUBLAS_OP_T : CUBLAS_OP_N;
     uint32_t epilogue = p->epilogue;
     bool tf32 = p->precision == PRECISION_TF32;
-    BLAS(blaslt.MatmulDescCreate(&m->desc, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
-                                 CUDA_R_32F),
+    BLAS(blaslt.MatmulDescCreate(&m->desc, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F),
          "describing a product");
     TRY(desc_set(m, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a));
     TRY(desc_set(m, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b));
     TRY(desc_set(m, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
-    if (has_aux(p->epilogue))
-        TRY(desc_set(m, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &p->aux_ld, sizeof p->aux_ld));
+    if (has_aux(p->epilogue)) TRY(desc_set(m, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &p->aux_ld, sizeof p->aux_ld));
     return desc_pointers(m, (const void *)MATMUL_ALIGNMENT, (void *)MATMUL_ALIGNMENT);
 }
 
-static enum error layout_of(cublasLtMatrixLayout_t *out, cudaDataType_t type, int64_t rows,
-                            int64_t cols) {
-    BLAS(blaslt.MatrixLayoutCreate(out, type, (uint64_t)rows, (uint64_t)cols, rows),
-         "describing a matrix");
+static enum error layout_of(cublasLtMatrixLayout_t *out, cudaDataType_t type, int64_t rows, int64_t cols) {
+    BLAS(blaslt.MatrixLayoutCreate(out, type, (uint64_t)rows, (uint64_t)cols, rows), "describing a matrix");
     return ERR_NONE;
 }
 
@@ -78,9 +70,8 @@ static enum error lay_out(struct matmul *m) {
 }
 
 /* ---- the library's advice ------------------------------------------------------------------- */
-static enum error preference_set(cublasLtMatmulPreference_t f,
-                                 cublasLtMatmulPreferenceAttributes_t what, const void *value,
-                                 size_t bytes) {
+static enum error preference_set(cublasLtMatmulPreference_t f, cublasLtMatmulPreferenceAttributes_t what,
+                                 const void *value, size_t bytes) {
     BLAS(blaslt.MatmulPreferenceSetAttribute(f, what, value, bytes), "asking for a product");
     return ERR_NONE;
 }
@@ -103,8 +94,8 @@ static enum error prefer(cublasLtMatmulPreference_t f) {
 static enum error no_way(const struct product *p, cublasStatus_t why) {
     static const char *const names[] = {"f32", "bf16", "fp16", "tf32"};
     return FAIL(ERR_DEVICE,
-                "cuBLASLt knows no way to multiply (%" PRId64 ", %" PRId64 ") by (%" PRId64
-                ", %" PRId64 ") in %s here: %s",
+                "cuBLASLt knows no way to multiply (%" PRId64 ", %" PRId64 ") by (%" PRId64 ", %" PRId64
+                ") in %s here: %s",
                 p->m, p->k, p->k, p->n, names[p->precision],
                 why == CUBLAS_STATUS_SUCCESS ? "none fits" : blaslt.GetStatusString(why));
 }
@@ -116,8 +107,7 @@ static enum error ask(struct matmul *m, struct cuda *c) {
     BLAS(blaslt.MatmulPreferenceCreate(&f), "asking for a product");
     enum error err = prefer(f);
     if (err == ERR_NONE) {
-        cublasStatus_t s = blaslt.MatmulAlgoGetHeuristic(c->blas, m->desc, m->a, m->b, m->d, m->d,
-                                                         f, 1, &best, &found);
+        cublasStatus_t s = blaslt.MatmulAlgoGetHeuristic(c->blas, m->desc, m->a, m->b, m->d, m->d, f, 1, &best, &found);
         if (s == CUBLAS_STATUS_SUCCESS && found > 0) s = best.state;
         if (s != CUBLAS_STATUS_SUCCESS || found < 1) err = no_way(&m->product, s);
     }
@@ -139,9 +129,8 @@ static unsigned advice_next;
 static pthread_mutex_t advice_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static bool same(const struct product *a, const struct product *b) {
-    return a->m == b->m && a->n == b->n && a->k == b->k && a->a_turned == b->a_turned &&
-           a->b_turned == b->b_turned && a->precision == b->precision && a->d_f32 == b->d_f32 &&
-           a->epilogue == b->epilogue && a->aux_ld == b->aux_ld;
+    return a->m == b->m && a->n == b->n && a->k == b->k && a->a_turned == b->a_turned && a->b_turned == b->b_turned &&
+           a->precision == b->precision && a->d_f32 == b->d_f32 && a->epilogue == b->epilogue && a->aux_ld == b->aux_ld;
 }
 
 static bool recall(struct matmul *m, int unit) {
@@ -192,8 +181,8 @@ enum error matmul_run(struct matmul *m, struct cuda *c, const struct matmul_args
     float one = 1, beta = a->add ? 1 : 0;
     TRY(cuda_enter(c));
     TRY(desc_pointers(m, a->bias, a->aux));
-    BLAS(blaslt.Matmul(c->blas, m->desc, &one, a->a, m->a, a->b, m->b, &beta, a->d, m->d, a->d,
-                       m->d, &m->algo, c->blas_space, BLAS_SPACE, c->stream[LANE_COMPUTE]),
+    BLAS(blaslt.Matmul(c->blas, m->desc, &one, a->a, m->a, a->b, m->b, &beta, a->d, m->d, a->d, m->d, &m->algo,
+                       c->blas_space, BLAS_SPACE, c->stream[LANE_COMPUTE]),
          "a product");
     return ERR_NONE;
 }

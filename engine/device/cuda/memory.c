@@ -88,12 +88,11 @@ static enum error out_of_memory(struct cuda *c, size_t bytes) {
     char asked[32], free_text[32], all_text[32];
     (void)cudaGetLastError();
     (void)cudaMemGetInfo(&left, &all);
-    return FAIL(
-        ERR_MEMORY,
-        "GPU %d (%s) has no %s left: %s of its %s are free\n"
-        "a smaller batch, or batch.accumulate, needs less; nvidia-smi shows who else uses it",
-        c->base.params.unit, c->name, text_of_bytes((double)bytes, asked),
-        text_of_bytes((double)left, free_text), text_of_bytes((double)all, all_text));
+    return FAIL(ERR_MEMORY,
+                "GPU %d (%s) has no %s left: %s of its %s are free\n"
+                "a smaller batch, or batch.accumulate, needs less; nvidia-smi shows who else uses it",
+                c->base.params.unit, c->name, text_of_bytes((double)bytes, asked),
+                text_of_bytes((double)left, free_text), text_of_bytes((double)all, all_text));
 }
 
 /* On a stream of its own: the lanes may be busy, or waiting for others. */
@@ -154,21 +153,17 @@ void cuda_host_free(struct device *d, void *p) {
 }
 
 /* ---- copies --------------------------------------------------------------------------------- */
-enum error cuda_write(struct device *d, enum device_lane l, void *to, const void *from,
-                      size_t bytes) {
+enum error cuda_write(struct device *d, enum device_lane l, void *to, const void *from, size_t bytes) {
     CUDA_ENTERED(c, d);
     if (!bytes) return ERR_NONE;
-    CU(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, c->stream[l]),
-       "copying to the GPU");
+    CU(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, c->stream[l]), "copying to the GPU");
     return ERR_NONE;
 }
 
-enum error cuda_read(struct device *d, enum device_lane l, void *to, const void *from,
-                     size_t bytes) {
+enum error cuda_read(struct device *d, enum device_lane l, void *to, const void *from, size_t bytes) {
     CUDA_ENTERED(c, d);
     if (!bytes) return ERR_NONE;
-    CU(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, c->stream[l]),
-       "copying from the GPU");
+    CU(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, c->stream[l]), "copying from the GPU");
     return ERR_NONE;
 }
 
@@ -204,15 +199,14 @@ static void reach_once(const struct cuda *c, const struct cuda *peer) {
     pthread_mutex_unlock(&lock);
 }
 
-enum error cuda_copy(struct device *d, enum device_lane l, void *to, struct device *peer,
-                     const void *from, size_t bytes) {
+enum error cuda_copy(struct device *d, enum device_lane l, void *to, struct device *peer, const void *from,
+                     size_t bytes) {
     CUDA_ENTERED(c, d);
     struct cuda *other = cuda_device(peer);
     int here = c->base.params.unit, there = other->base.params.unit;
     if (!bytes) return ERR_NONE;
     if (here == there) {
-        CU(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, c->stream[l]),
-           "copying on the GPU");
+        CU(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, c->stream[l]), "copying on the GPU");
         return ERR_NONE;
     }
     reach_once(c, other);

@@ -35,8 +35,8 @@ static enum error pool_backward(struct op *op, const struct op_args *a) {
 static bool pool_takes(const struct op_desc *d) {
     enum { SIDE = 1 << 24 };
     int64_t places = (int64_t)d->pool.window.kernel[0] * d->pool.window.kernel[1];
-    return d->x_layout == d->y_layout && d->x_layout != LAYOUT_BLOCKED && places <= 1 << 16 &&
-           d->act == ACT_NONE && d->x.dim[1] <= SIDE && d->x.dim[2] <= SIDE;
+    return d->x_layout == d->y_layout && d->x_layout != LAYOUT_BLOCKED && places <= 1 << 16 && d->act == ACT_NONE &&
+           d->x.dim[1] <= SIDE && d->x.dim[2] <= SIDE;
 }
 
 static enum error max_or_mean_create(struct device *dev, const struct op_desc *d, struct op **out) {

@@ -8,24 +8,21 @@ static int64_t places(const struct op_desc *d) {
 }
 
 /* n samples as they lie. */
-static enum error copy(struct op *op, enum value from_v, const void *from, enum value to_v,
-                       void *to) {
+static enum error copy(struct op *op, enum value from_v, const void *from, enum value to_v, void *to) {
     const struct op_desc *d = &op->desc;
     struct device *dev = op->dev;
     if (from_v != to_v) return cuda_lower(dev, LANE_COMPUTE, to, from, op_xs(d), d->precision);
     size_t bytes = (size_t)op_xs(d) * (size_t)value_bytes(to_v);
-    CU(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda_stream(op)),
-       "a copy of images");
+    CU(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda_stream(op)), "a copy of images");
     return ERR_NONE;
 }
 
 /* A sample that lies plain is (channels, places). */
-static enum error turn(struct op *op, enum layout layout, enum value from_v, const void *from,
-                       enum value to_v, void *to) {
+static enum error turn(struct op *op, enum layout layout, enum value from_v, const void *from, enum value to_v,
+                       void *to) {
     const struct op_desc *d = &op->desc;
     int64_t c = d->x.dim[0], rows = layout == LAYOUT_PLAIN ? c : places(d);
-    if (d->x_layout == d->y_layout || places(d) == 1 || c == 1)
-        return copy(op, from_v, from, to_v, to);
+    if (d->x_layout == d->y_layout || places(d) == 1 || c == 1) return copy(op, from_v, from, to_v, to);
     CU(turn_launch(from_v, from, to_v, to, d->n, rows, c * places(d) / rows, cuda_stream(op)),
        "images in another layout");
     return ERR_NONE;

@@ -33,8 +33,7 @@ static struct rows rows_forward(const struct op *op, const struct op_args *a, en
 }
 
 /* From dy to dx. */
-static struct rows rows_backward(const struct op *op, const struct op_args *a,
-                                 enum rows_kind kind) {
+static struct rows rows_backward(const struct op *op, const struct op_args *a, enum rows_kind kind) {
     const struct op_desc *d = &op->desc;
     enum element type = element_of(d->precision);
     return (struct rows){.kind = kind,
@@ -50,23 +49,21 @@ static struct rows rows_backward(const struct op *op, const struct op_args *a,
 static enum error copy_back(const struct op *op, const struct op_args *a) {
     size_t bytes = (size_t)op_xs(&op->desc) * unit_of(&op->desc);
     if (!a->dx[0]) return ERR_NONE;
-    CU(cudaMemcpyAsync(a->dx[0], a->dy, bytes, cudaMemcpyDeviceToDevice, cuda_stream(op)),
-       op_kind_name(op->desc.kind));
+    CU(cudaMemcpyAsync(a->dx[0], a->dy, bytes, cudaMemcpyDeviceToDevice, cuda_stream(op)), op_kind_name(op->desc.kind));
     return ERR_NONE;
 }
 
-#define CUDA_SEQUENCE(what, how)                                                                   \
-    static enum error what##_create(struct device *dev, const struct op_desc *d,                   \
-                                    struct op **out) {                                             \
-        return op_create_plain(&cuda_##what, dev, d, out);                                         \
-    }                                                                                              \
-    const struct op_impl cuda_##what = {                                                           \
-        .name = "kernels",                                                                         \
-        .takes = how,                                                                              \
-        .create = what##_create,                                                                   \
-        .forward = what##_forward,                                                                 \
-        .backward = what##_backward,                                                               \
-        .free = op_release,                                                                        \
+#define CUDA_SEQUENCE(what, how)                                                                                       \
+    static enum error what##_create(struct device *dev, const struct op_desc *d, struct op **out) {                    \
+        return op_create_plain(&cuda_##what, dev, d, out);                                                             \
+    }                                                                                                                  \
+    const struct op_impl cuda_##what = {                                                                               \
+        .name = "kernels",                                                                                             \
+        .takes = how,                                                                                                  \
+        .create = what##_create,                                                                                       \
+        .forward = what##_forward,                                                                                     \
+        .backward = what##_backward,                                                                                   \
+        .free = op_release,                                                                                            \
     };
 
 /* ---- embedding ------------------------------------------------------------------------------ */
@@ -101,8 +98,7 @@ static enum error embedding_backward(struct op *op, const struct op_args *a) {
                                .scratch = a->scratch};
     CU(embedding_back(&e, cuda_stream(op)), "embedding");
     if (a->dx[0]) /* a token has no gradient */
-        CU(cudaMemsetAsync(a->dx[0], 0, (size_t)op_xs(d) * unit_of(d), cuda_stream(op)),
-           "embedding");
+        CU(cudaMemsetAsync(a->dx[0], 0, (size_t)op_xs(d) * unit_of(d), cuda_stream(op)), "embedding");
     return ERR_NONE;
 }
 
@@ -132,8 +128,7 @@ static enum error position_forward(struct op *op, const struct op_args *a) {
 static enum error position_backward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
     int64_t each = shape_count(&d->x);
-    CU(samples_sum(element_of(d->precision), a->dy, d->n, each, each, a->dw[0], cuda_stream(op)),
-       "position");
+    CU(samples_sum(element_of(d->precision), a->dy, d->n, each, each, a->dw[0], cuda_stream(op)), "position");
     return copy_back(op, a);
 }
 
@@ -153,8 +148,7 @@ static enum error prepend_forward(struct op *op, const struct op_args *a) {
 static enum error prepend_backward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
     struct rows r = rows_backward(op, a, ROWS_WITHOUT_FIRST);
-    CU(samples_sum(r.from, a->dy, d->n, shape_count(&d->y), r.width, a->dw[0], cuda_stream(op)),
-       "prepend");
+    CU(samples_sum(r.from, a->dy, d->n, shape_count(&d->y), r.width, a->dw[0], cuda_stream(op)), "prepend");
     if (a->dx[0]) CU(rows_move(&r, cuda_stream(op)), "prepend");
     return ERR_NONE;
 }
@@ -185,9 +179,7 @@ static enum error tokens_forward(struct op *op, const struct op_args *a) {
     if (d->x_layout == LAYOUT_LAST)
         CU(rows_move(&r, cuda_stream(op)), "tokens");
     else
-        CU(planes_turn(r.from, r.to, a->x[0], d->n, d->y.dim[1], d->y.dim[0], a->y,
-                       cuda_stream(op)),
-           "tokens");
+        CU(planes_turn(r.from, r.to, a->x[0], d->n, d->y.dim[1], d->y.dim[0], a->y, cuda_stream(op)), "tokens");
     return ERR_NONE;
 }
 
@@ -196,9 +188,7 @@ static enum error tokens_backward(struct op *op, const struct op_args *a) {
     enum element type = element_of(d->precision);
     if (d->x_layout == LAYOUT_LAST) return copy_back(op, a);
     if (a->dx[0])
-        CU(planes_turn(type, type, a->dy, d->n, d->y.dim[0], d->y.dim[1], a->dx[0],
-                       cuda_stream(op)),
-           "tokens");
+        CU(planes_turn(type, type, a->dy, d->n, d->y.dim[0], d->y.dim[1], a->dx[0], cuda_stream(op)), "tokens");
     return ERR_NONE;
 }
 
@@ -227,8 +217,7 @@ static enum error mean_backward(struct op *op, const struct op_args *a) {
     r.positions = shape_count(&d->x) / r.width;
     if (!a->dx[0]) return ERR_NONE;
     CU(features_last(d) ? rows_move(&r, cuda_stream(op))
-                        : mean_of_planes_back(r.from, a->dy, d->n * r.width, r.positions, a->dx[0],
-                                              cuda_stream(op)),
+                        : mean_of_planes_back(r.from, a->dy, d->n * r.width, r.positions, a->dx[0], cuda_stream(op)),
        "mean");
     return ERR_NONE;
 }

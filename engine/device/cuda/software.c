@@ -22,8 +22,8 @@ static void about_driver(struct device_software *out) {
     (void)cudaDriverGetVersion(&cuda);
     (void)cudaGetLastError();
     if (cuda)
-        snprintf(out->version, sizeof out->version, "%s%sCUDA %d.%d", words, *words ? ", " : "",
-                 cuda / 1000, cuda % 1000 / 10);
+        snprintf(out->version, sizeof out->version, "%s%sCUDA %d.%d", words, *words ? ", " : "", cuda / 1000,
+                 cuda % 1000 / 10);
     if (cuda_units(&units) != ERR_NONE) put_missing(out);
 }
 
@@ -49,8 +49,7 @@ static void about_library(struct device_software *out, const char *name, size_t 
     enum error err = library_load();
     size_t v = version();
     if (v) {
-        snprintf(out->version, sizeof out->version, "%zu.%zu.%zu", v / 10000, v / 100 % 100,
-                 v % 100);
+        snprintf(out->version, sizeof out->version, "%zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
         put_file(out, *function);
     } else if (err != ERR_NONE) {
         put_missing(out);
@@ -61,11 +60,7 @@ bool cuda_software(int i, struct device_software *out) {
     *out = (struct device_software){0};
     if (i == 0) about_driver(out);
     if (i == 1) about_runtime(out);
-    if (i == 2)
-        about_library(out, "cuBLASLt", library_blaslt_version,
-                      (void (*const *)(void)) & blaslt.GetVersion);
-    if (i == 3)
-        about_library(out, "cuDNN", library_cudnn_version,
-                      (void (*const *)(void)) & dnn.GetVersion);
+    if (i == 2) about_library(out, "cuBLASLt", library_blaslt_version, (void (*const *)(void)) & blaslt.GetVersion);
+    if (i == 3) about_library(out, "cuDNN", library_cudnn_version, (void (*const *)(void)) & dnn.GetVersion);
     return i < 4;
 }

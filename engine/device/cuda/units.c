@@ -12,16 +12,13 @@ static enum error no_driver(void) {
     (void)cudaRuntimeGetVersion(&runtime);
     (void)cudaGetLastError();
     if (driver == 0)
-        return FAIL(
-            ERR_DEVICE,
-            "no GPU can be used: there is no NVIDIA driver\n"
-            "install it, version 580 or later, so that nvidia-smi lists the GPU; a container "
-            "must be started with its GPUs (docker run --gpus all)");
-    return FAIL(
-        ERR_DEVICE,
-        "no GPU can be used: the NVIDIA driver knows CUDA %d.%d, this engine was built with %d.%d\n"
-        "install a driver of version 580 or later, or build with an older CUDA Toolkit",
-        driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+        return FAIL(ERR_DEVICE, "no GPU can be used: there is no NVIDIA driver\n"
+                                "install it, version 580 or later, so that nvidia-smi lists the GPU; a container "
+                                "must be started with its GPUs (docker run --gpus all)");
+    return FAIL(ERR_DEVICE,
+                "no GPU can be used: the NVIDIA driver knows CUDA %d.%d, this engine was built with %d.%d\n"
+                "install a driver of version 580 or later, or build with an older CUDA Toolkit",
+                driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
 }
 
 static enum error no_gpu(void) {
@@ -31,10 +28,9 @@ static enum error no_gpu(void) {
                     "no GPU can be used: CUDA_VISIBLE_DEVICES is '%s', which leaves none\n"
                     "unset it, or set it to numbers that nvidia-smi lists",
                     visible);
-    return FAIL(ERR_DEVICE,
-                "no GPU can be used: the NVIDIA driver sees none\n"
-                "see that nvidia-smi lists one; a container must be started with its GPUs "
-                "(docker run --gpus all)");
+    return FAIL(ERR_DEVICE, "no GPU can be used: the NVIDIA driver sees none\n"
+                            "see that nvidia-smi lists one; a container must be started with its GPUs "
+                            "(docker run --gpus all)");
 }
 
 enum error cuda_units(int *count) {
@@ -63,8 +59,8 @@ static bool find_properties(int unit, struct device_unit *out) {
     out->major = attribute(unit, cudaDevAttrComputeCapabilityMajor);
     out->minor = attribute(unit, cudaDevAttrComputeCapabilityMinor);
     out->processors = attribute(unit, cudaDevAttrMultiProcessorCount);
-    snprintf(out->bus, sizeof out->bus, "%04x:%02x:%02x.0", (unsigned)p.pciDomainID,
-             (unsigned)p.pciBusID, (unsigned)p.pciDeviceID);
+    snprintf(out->bus, sizeof out->bus, "%04x:%02x:%02x.0", (unsigned)p.pciDomainID, (unsigned)p.pciBusID,
+             (unsigned)p.pciDeviceID);
     return true;
 }
 
@@ -75,8 +71,7 @@ static void find_free(int unit, struct device_unit *out) {
     if (cudaSetDevice(unit) != cudaSuccess) return;
     cuda_current = unit;
     if (cudaMemGetInfo(&out->memory_free, &total) != cudaSuccess) out->memory_free = 0;
-    if (before >= 0 && before != unit && cudaSetDevice(before) == cudaSuccess)
-        cuda_current = before;
+    if (before >= 0 && before != unit && cudaSetDevice(before) == cudaSuccess) cuda_current = before;
 }
 
 bool cuda_unit_about(int i, struct device_unit *out) {

@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(sizeof(struct update_span) == 4 * sizeof(void *) + 24,
-               "tables are compared byte by byte");
+_Static_assert(sizeof(struct update_span) == 4 * sizeof(void *) + 24, "tables are compared byte by byte");
 
 enum { TABLES = 32 }; /* a step of a sharded job has one for each of its slices */
 struct table {
@@ -59,8 +58,7 @@ static enum error table_grow(struct table *t, int count) {
     t->there = p;
     CU(cudaHostAlloc(&p, bytes, cudaHostAllocPortable), "the optimizer's table of spans");
     t->host = p;
-    CU(cudaEventCreateWithFlags(&t->copied, cudaEventDisableTiming),
-       "the optimizer's table of spans");
+    CU(cudaEventCreateWithFlags(&t->copied, cudaEventDisableTiming), "the optimizer's table of spans");
     t->room = count;
     return ERR_NONE;
 }
@@ -89,8 +87,7 @@ static enum error table_there(struct cuda *c, int count, const struct update_spa
     struct table *oldest = all->table;
     for (struct table *t = all->table; t < all->table + TABLES; t++) {
         if (t->used < oldest->used) oldest = t;
-        if (t->count != count || memcmp(t->host, all->made, (size_t)count * sizeof *t->host) != 0)
-            continue;
+        if (t->count != count || memcmp(t->host, all->made, (size_t)count * sizeof *t->host) != 0) continue;
         t->used = ++all->turn;
         *there = t->there;
         return ERR_NONE;
@@ -139,8 +136,8 @@ static struct update_numbers numbers_of(const struct rule *r) {
     return n;
 }
 
-enum error cuda_measure(struct device *d, const struct rule *r, const struct rule_span *spans,
-                        int count, double *squares) {
+enum error cuda_measure(struct device *d, const struct rule *r, const struct rule_span *spans, int count,
+                        double *squares) {
     CUDA_ENTERED(c, d);
     const struct update_numbers numbers = numbers_of(r);
     const struct update_kernels *kernels;
@@ -151,13 +148,11 @@ enum error cuda_measure(struct device *d, const struct rule *r, const struct rul
     TRY(room_to_make(c, count));
     make_table(c, spans, count);
     TRY(table_there(c, count, &there));
-    CU(kernels->direct(&numbers, there, count, squares, c->stream[LANE_COMPUTE]),
-       "norms of tensors");
+    CU(kernels->direct(&numbers, there, count, squares, c->stream[LANE_COMPUTE]), "norms of tensors");
     return ERR_NONE;
 }
 
-enum error cuda_update(struct device *d, const struct rule *r, const struct rule_span *spans,
-                       int count) {
+enum error cuda_update(struct device *d, const struct rule *r, const struct rule_span *spans, int count) {
     CUDA_ENTERED(c, d);
     const struct update_numbers numbers = numbers_of(r);
     const struct update_kernels *kernels;
@@ -169,7 +164,6 @@ enum error cuda_update(struct device *d, const struct rule *r, const struct rule
     int64_t chunks = make_table(c, spans, count);
     if (chunks < 1) return ERR_NONE;
     TRY(table_there(c, count, &there));
-    CU(kernels->step(&numbers, there, count, chunks, c->stream[LANE_COMPUTE]),
-       "an optimizer's step");
+    CU(kernels->step(&numbers, there, count, chunks, c->stream[LANE_COMPUTE]), "an optimizer's step");
     return ERR_NONE;
 }

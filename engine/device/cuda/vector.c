@@ -6,8 +6,8 @@
 
 _Static_assert((int)VECTOR_TERMS == (int)SUM_TERMS, "as many terms as the device's contract says");
 
-enum error cuda_sum(struct device *d, enum device_lane l, float *to, const float *const *terms,
-                    int count, enum sum_order order, int64_t n) {
+enum error cuda_sum(struct device *d, enum device_lane l, float *to, const float *const *terms, int count,
+                    enum sum_order order, int64_t n) {
     CUDA_ENTERED(c, d);
     struct vector_terms t = {{NULL}};
     assert(count >= 1 && count <= SUM_TERMS);
@@ -21,8 +21,7 @@ static bool is_low(enum precision p) {
     return p == PRECISION_BF16 || p == PRECISION_FP16;
 }
 
-enum error cuda_lower(struct device *d, enum device_lane l, void *to, const float *from, int64_t n,
-                      enum precision p) {
+enum error cuda_lower(struct device *d, enum device_lane l, void *to, const float *from, int64_t n, enum precision p) {
     CUDA_ENTERED(c, d);
     if (n < 1) return ERR_NONE;
     if (!is_low(p)) return cuda_copy(d, l, to, d, from, (size_t)n * sizeof *from);
@@ -30,8 +29,7 @@ enum error cuda_lower(struct device *d, enum device_lane l, void *to, const floa
     return ERR_NONE;
 }
 
-enum error cuda_raise(struct device *d, enum device_lane l, float *to, const void *from, int64_t n,
-                      enum precision p) {
+enum error cuda_raise(struct device *d, enum device_lane l, float *to, const void *from, int64_t n, enum precision p) {
     CUDA_ENTERED(c, d);
     if (n < 1) return ERR_NONE;
     if (!is_low(p)) return cuda_copy(d, l, to, d, from, (size_t)n * sizeof *to);
@@ -39,8 +37,7 @@ enum error cuda_raise(struct device *d, enum device_lane l, float *to, const voi
     return ERR_NONE;
 }
 
-enum error cuda_accumulate(struct device *d, void *to, const void *from, int64_t n,
-                           enum precision p) {
+enum error cuda_accumulate(struct device *d, void *to, const void *from, int64_t n, enum precision p) {
     const enum device_lane l = LANE_COMPUTE;
     CUDA_ENTERED(c, d);
     if (n < 1) return ERR_NONE;
@@ -49,21 +46,17 @@ enum error cuda_accumulate(struct device *d, void *to, const void *from, int64_t
     return ERR_NONE;
 }
 
-enum error cuda_partials(struct device *d, const float *g, int64_t begin, int64_t end,
-                         double *partial) {
+enum error cuda_partials(struct device *d, const float *g, int64_t begin, int64_t end, double *partial) {
     CUDA_ENTERED(c, d);
     assert(begin % NORM_BLOCK == 0);
     if (begin >= end) return ERR_NONE;
-    CU(vector_partials(g + begin, end - begin, partial + begin / NORM_BLOCK,
-                       c->stream[LANE_COMPUTE]),
+    CU(vector_partials(g + begin, end - begin, partial + begin / NORM_BLOCK, c->stream[LANE_COMPUTE]),
        "sums of squares");
     return ERR_NONE;
 }
 
-enum error cuda_head(struct device *d, float *header, const double *sums, float scale,
-                     float samples, bool stop) {
+enum error cuda_head(struct device *d, float *header, const double *sums, float scale, float samples, bool stop) {
     CUDA_ENTERED(c, d);
-    CU(vector_head(header, sums, scale, samples, stop, c->stream[LANE_COMPUTE]),
-       "the head of the gradients");
+    CU(vector_head(header, sums, scale, samples, stop, c->stream[LANE_COMPUTE]), "the head of the gradients");
     return ERR_NONE;
 }

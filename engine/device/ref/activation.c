@@ -25,8 +25,8 @@ double act_value(const struct op_desc *d, double x) {
     double alpha = (double)d->act_alpha;
     (void)alpha;
     switch (d->act) {
-#define PLAIN(NAME, value, slope)                                                                  \
-    case ACT_##NAME:                                                                               \
+#define PLAIN(NAME, value, slope)                                                                                      \
+    case ACT_##NAME:                                                                                                   \
         return value;
 #include "engine/device/activations.def"
     }
@@ -37,8 +37,8 @@ double act_slope(const struct op_desc *d, double x) {
     double alpha = (double)d->act_alpha;
     (void)alpha;
     switch (d->act) {
-#define PLAIN(NAME, value, slope)                                                                  \
-    case ACT_##NAME:                                                                               \
+#define PLAIN(NAME, value, slope)                                                                                      \
+    case ACT_##NAME:                                                                                                   \
         return slope;
 #include "engine/device/activations.def"
     }
@@ -46,8 +46,7 @@ double act_slope(const struct op_desc *d, double x) {
 }
 
 static enum error activation_forward(struct op *op, const struct op_args *a) {
-    for (int64_t k = 0; k < op_xs(&op->desc); k++)
-        a->y[k] = (float)act_value(&op->desc, (double)a->x[0][k]);
+    for (int64_t k = 0; k < op_xs(&op->desc); k++) a->y[k] = (float)act_value(&op->desc, (double)a->x[0][k]);
     return ERR_NONE;
 }
 

@@ -85,8 +85,7 @@ static void query_backward(const struct head *h, int64_t t, int64_t seen) {
 static void head_backward(const struct op_desc *d, const struct head *h) {
     int64_t each = h->positions * h->size;
     for (int64_t k = 0; k < 3 * each; k++) h->grad[k] = 0;
-    for (int64_t t = 0; t < h->positions; t++)
-        query_backward(h, t, d->attention.causal ? t + 1 : h->positions);
+    for (int64_t t = 0; t < h->positions; t++) query_backward(h, t, d->attention.causal ? t + 1 : h->positions);
     for (int64_t k = 0; k < 3 * each; k++) {
         int64_t row = k % each / h->size * h->ld, part = k / each * (h->ld / 3);
         h->dx[row + part + k % h->size] = (float)h->grad[k];

@@ -43,8 +43,8 @@ static void for_channel(const struct dims *c, int64_t i, int64_t o, visit fn, vo
                 int64_t ch = k / (c->kh * c->kw), ky = k / c->kw % c->kh, kx = k % c->kw;
                 int64_t iy = oy * c->sh + ky - c->ph, ix = ox * c->sw + kx - c->pw;
                 if (iy < 0 || iy >= c->xh || ix < 0 || ix >= c->xw) continue;
-                fn(ctx, ((i * c->xc + from + ch) * c->xh + iy) * c->xw + ix,
-                   o * cin * c->kh * c->kw + k, ((i * c->yc + o) * c->yh + oy) * c->yw + ox);
+                fn(ctx, ((i * c->xc + from + ch) * c->xh + iy) * c->xw + ix, o * cin * c->kh * c->kw + k,
+                   ((i * c->yc + o) * c->yh + oy) * c->yw + ox);
             }
 }
 
@@ -101,15 +101,13 @@ static enum error conv_forward(struct op *op, const struct op_args *a) {
 
 /* ---- backward ------------------------------------------------------------------------------- */
 /* The gradient behind pool and activation, one value for each of the convolution's own outputs. */
-static void gradient(const struct op_desc *d, const struct dims *c, const struct op_args *a,
-                     float *dz) {
+static void gradient(const struct op_desc *d, const struct dims *c, const struct op_args *a, float *dz) {
     const float *y = d->conv.maxpool ? a->saved : a->y;
     if (d->conv.maxpool) {
         memset(dz, 0, (size_t)places(c) * sizeof *dz);
         for (int64_t at = 0; at < op_ys(d); at++) dz[pool_source(c, y, at)] = a->dy[at];
     }
-    for (int64_t k = 0; k < places(c); k++)
-        dz[k] = act_backward(d->act, y[k], d->conv.maxpool ? dz[k] : a->dy[k]);
+    for (int64_t k = 0; k < places(c); k++) dz[k] = act_backward(d->act, y[k], d->conv.maxpool ? dz[k] : a->dy[k]);
 }
 
 struct conv_gradient {

@@ -3,8 +3,7 @@
 #include "engine/device/ref/ref.h"
 
 /* ---- dropout: whether an element stays is a function of (seed, layer, sample, element) ------ */
-static void dropout(const struct op_desc *d, const struct op_args *a, const float *from,
-                    float *to) {
+static void dropout(const struct op_desc *d, const struct op_args *a, const float *from, float *to) {
     int64_t each = shape_count(&d->x);
     float grow = 1 / (1 - d->dropout.p);
     struct rng_key key = rng_key(a->seed, RNG_DROPOUT);
@@ -44,8 +43,7 @@ const struct op_impl ref_dropout = {
 
 /* ---- add ------------------------------------------------------------------------------------ */
 static enum error add_forward(struct op *op, const struct op_args *a) {
-    for (int64_t k = 0; k < op_xs(&op->desc); k++)
-        a->y[k] = act_forward(op->desc.act, a->x[0][k] + a->x[1][k]);
+    for (int64_t k = 0; k < op_xs(&op->desc); k++) a->y[k] = act_forward(op->desc.act, a->x[0][k] + a->x[1][k]);
     return ERR_NONE;
 }
 

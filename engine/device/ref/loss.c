@@ -28,8 +28,7 @@ static double row_forward(const float *x, int64_t classes, int32_t label, float 
 
 static enum error cross_entropy_forward(struct op *op, const struct op_args *a) {
     int64_t classes = shape_last(&op->desc.x), rows = rows_each(&op->desc);
-    for (int64_t i = 0; i < op_rows(&op->desc) && a->labels; i++)
-        TRY(label_check(a->labels[i], classes));
+    for (int64_t i = 0; i < op_rows(&op->desc) && a->labels; i++) TRY(label_check(a->labels[i], classes));
     for (int64_t i = 0; i < op->desc.n; i++) {
         double loss = 0, rights = 0;
         for (int64_t r = i * rows; r < (i + 1) * rows; r++) {
@@ -56,8 +55,7 @@ static enum error cross_entropy_backward(struct op *op, const struct op_args *a)
     return ERR_NONE;
 }
 
-static enum error cross_entropy_create(struct device *dev, const struct op_desc *d,
-                                       struct op **out) {
+static enum error cross_entropy_create(struct device *dev, const struct op_desc *d, struct op **out) {
     return op_create_plain(&ref_cross_entropy, dev, d, out);
 }
 
@@ -79,8 +77,7 @@ static float target_of(const struct op_args *a, int64_t features, int64_t at) {
 static enum error mse_forward(struct op *op, const struct op_args *a) {
     int64_t features = shape_last(&op->desc.x), rows = rows_each(&op->desc);
     int64_t each = rows * features;
-    for (int64_t i = 0; i < op_rows(&op->desc) && a->labels; i++)
-        TRY(label_check(a->labels[i], features));
+    for (int64_t i = 0; i < op_rows(&op->desc) && a->labels; i++) TRY(label_check(a->labels[i], features));
     for (int64_t i = 0; i < op->desc.n; i++) {
         double sum = 0, rights = 0;
         for (int64_t k = i * each; k < (i + 1) * each; k++) {

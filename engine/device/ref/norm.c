@@ -74,8 +74,8 @@ static enum error norm_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-static enum error norm_create(const struct op_impl *impl, struct device *dev,
-                              const struct op_desc *d, struct op **out) {
+static enum error norm_create(const struct op_impl *impl, struct device *dev, const struct op_desc *d,
+                              struct op **out) {
     TRY(op_create_plain(impl, dev, d, out));
     (*out)->scratch_bytes = (size_t)op_rows(d) * sizeof(struct moments);
     return ERR_NONE;

@@ -48,8 +48,7 @@ static enum error pool_forward(struct op *op, const struct op_args *a) {
         struct place p = place_of(d, at);
         double sum = 0;
         for (int64_t iy = p.y0; iy < p.y1; iy++)
-            for (int64_t ix = p.x0; ix < p.x1; ix++)
-                sum += (double)a->x[0][p.plane + iy * d->x.dim[2] + ix];
+            for (int64_t ix = p.x0; ix < p.x1; ix++) sum += (double)a->x[0][p.plane + iy * d->x.dim[2] + ix];
         a->y[at] = (float)(sum / ((double)w->kernel[0] * w->kernel[1]));
     }
     return ERR_NONE;
@@ -68,8 +67,7 @@ static enum error pool_backward(struct op *op, const struct op_args *a) {
         struct place p = place_of(d, at);
         float share = a->dy[at] / ((float)w->kernel[0] * (float)w->kernel[1]);
         for (int64_t iy = p.y0; iy < p.y1; iy++)
-            for (int64_t ix = p.x0; ix < p.x1; ix++)
-                a->dx[0][p.plane + iy * d->x.dim[2] + ix] += share;
+            for (int64_t ix = p.x0; ix < p.x1; ix++) a->dx[0][p.plane + iy * d->x.dim[2] + ix] += share;
     }
     return ERR_NONE;
 }

@@ -11,8 +11,7 @@ static int64_t place_of(const struct op_desc *d, enum layout layout, int64_t k) 
 
 static enum error reorder_forward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
-    for (int64_t k = 0; k < op_xs(d); k++)
-        a->y[place_of(d, d->y_layout, k)] = a->x[0][place_of(d, d->x_layout, k)];
+    for (int64_t k = 0; k < op_xs(d); k++) a->y[place_of(d, d->y_layout, k)] = a->x[0][place_of(d, d->x_layout, k)];
     return ERR_NONE;
 }
 

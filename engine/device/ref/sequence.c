@@ -10,18 +10,17 @@ static void copy(const float *from, int64_t count, float *to) {
     for (int64_t k = 0; k < count; k++) to[k] = from[k];
 }
 
-#define REF_IMPL(what)                                                                             \
-    static enum error what##_create(struct device *dev, const struct op_desc *d,                   \
-                                    struct op **out) {                                             \
-        return op_create_plain(&ref_##what, dev, d, out);                                          \
-    }                                                                                              \
-    const struct op_impl ref_##what = {                                                            \
-        .name = "ref",                                                                             \
-        .takes = op_takes_plain,                                                                   \
-        .create = what##_create,                                                                   \
-        .forward = what##_forward,                                                                 \
-        .backward = what##_backward,                                                               \
-        .free = op_release,                                                                        \
+#define REF_IMPL(what)                                                                                                 \
+    static enum error what##_create(struct device *dev, const struct op_desc *d, struct op **out) {                    \
+        return op_create_plain(&ref_##what, dev, d, out);                                                              \
+    }                                                                                                                  \
+    const struct op_impl ref_##what = {                                                                                \
+        .name = "ref",                                                                                                 \
+        .takes = op_takes_plain,                                                                                       \
+        .create = what##_create,                                                                                       \
+        .forward = what##_forward,                                                                                     \
+        .backward = what##_backward,                                                                                   \
+        .free = op_release,                                                                                            \
     };
 
 /* ---- embedding: a token has no gradient ----------------------------------------------------- */
@@ -40,8 +39,7 @@ static enum error embedding_backward(struct op *op, const struct op_args *a) {
     int64_t features = shape_last(&d->y);
     if (!a->add_dw) zero(a->dw[0], d->embedding.vocabulary * features);
     for (int64_t i = 0; i < op_xs(d); i++)
-        for (int64_t k = 0; k < features; k++)
-            a->dw[0][(int64_t)a->x[0][i] * features + k] += a->dy[i * features + k];
+        for (int64_t k = 0; k < features; k++) a->dw[0][(int64_t)a->x[0][i] * features + k] += a->dy[i * features + k];
     if (a->dx[0]) zero(a->dx[0], op_xs(d));
     return ERR_NONE;
 }
@@ -85,8 +83,7 @@ static enum error prepend_backward(struct op *op, const struct op_args *a) {
         for (int64_t i = 0; i < op->desc.n; i++) sum += (double)a->dy[i * y + k];
         a->dw[0][k] = (float)sum;
     }
-    for (int64_t i = 0; i < op->desc.n && a->dx[0]; i++)
-        copy(a->dy + i * y + features, x, a->dx[0] + i * x);
+    for (int64_t i = 0; i < op->desc.n && a->dx[0]; i++) copy(a->dy + i * y + features, x, a->dx[0] + i * x);
     return ERR_NONE;
 }
 
@@ -96,8 +93,7 @@ REF_IMPL(prepend)
 static enum error select_forward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
     int64_t x = shape_count(&d->x), features = shape_last(&d->x);
-    for (int64_t i = 0; i < d->n; i++)
-        copy(a->x[0] + i * x + d->select.row * features, features, a->y + i * features);
+    for (int64_t i = 0; i < d->n; i++) copy(a->x[0] + i * x + d->select.row * features, features, a->y + i * features);
     return ERR_NONE;
 }
 
@@ -121,8 +117,7 @@ static int64_t turned(const struct op_desc *d, int64_t k) {
 
 static enum error tokens_forward(struct op *op, const struct op_args *a) {
     int64_t each = shape_count(&op->desc.x);
-    for (int64_t k = 0; k < op_xs(&op->desc); k++)
-        a->y[k / each * each + turned(&op->desc, k % each)] = a->x[0][k];
+    for (int64_t k = 0; k < op_xs(&op->desc); k++) a->y[k / each * each + turned(&op->desc, k % each)] = a->x[0][k];
     return ERR_NONE;
 }
 

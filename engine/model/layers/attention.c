@@ -10,8 +10,7 @@ struct attention_config {
 static enum error attention_plan(const void *config, const struct shape *x, struct layer_plan *p) {
     const struct attention_config *c = config;
     if (c->heads < 1) return FAIL(ERR_CONFIG, "heads is missing\nattention: {heads: 6}");
-    if (x->ndim != 2)
-        return FAIL(ERR_CONFIG, "attention takes a sequence\nput it behind embedding or tokens");
+    if (x->ndim != 2) return FAIL(ERR_CONFIG, "attention takes a sequence\nput it behind embedding or tokens");
     if (x->dim[1] % (3 * c->heads))
         return FAIL(ERR_CONFIG,
                     "%lld features are not queries, keys and values of %lld heads\n"

@@ -23,8 +23,8 @@ static enum error batchnorm_plan(const void *config, const struct shape *x, stru
 }
 
 static const struct config_field fields[] = {
-    {"eps", CONFIG_REAL, offsetof(struct batchnorm_config, eps), "1e-5",
-     .help = "Added to the variance", .min = 1e-12, .max = 1},
+    {"eps", CONFIG_REAL, offsetof(struct batchnorm_config, eps), "1e-5", .help = "Added to the variance", .min = 1e-12,
+     .max = 1},
     {"momentum", CONFIG_REAL, offsetof(struct batchnorm_config, momentum), "0.1",
      .help = "Share of the newest batch in the running statistics", .min = 0, .max = 1},
     {0},

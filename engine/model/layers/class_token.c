@@ -6,16 +6,14 @@ struct class_token_config {
     int64_t lead;
 };
 
-static enum error class_token_plan(const void *config, const struct shape *x,
-                                   struct layer_plan *p) {
+static enum error class_token_plan(const void *config, const struct shape *x, struct layer_plan *p) {
     const struct class_token_config *c = config;
-    if (x->ndim != 2)
-        return FAIL(ERR_CONFIG, "class_token takes a sequence\nput it behind embedding or tokens");
+    if (x->ndim != 2) return FAIL(ERR_CONFIG, "class_token takes a sequence\nput it behind embedding or tokens");
     p->y = (struct shape){.ndim = 2, .dim = {x->dim[0] + 1, x->dim[1]}};
     p->op = (struct op_desc){.kind = OP_PREPEND, .x = *x, .y = p->y};
     struct shape row = {.ndim = 1, .dim = {x->dim[1]}};
-    layer_plan_param(p, (struct layer_tensor){"weight", layer_lead(row, c->lead), INIT_NORMAL,
-                                              .deviation = (float)c->deviation});
+    layer_plan_param(
+        p, (struct layer_tensor){"weight", layer_lead(row, c->lead), INIT_NORMAL, .deviation = (float)c->deviation});
     return ERR_NONE;
 }
 
@@ -23,8 +21,7 @@ static const struct config_field fields[] = {
     {"deviation", CONFIG_REAL, offsetof(struct class_token_config, deviation), "0",
      .help = "Standard deviation of the first values", .min = 0, .max = 1e3},
     {"lead", CONFIG_INT, offsetof(struct class_token_config, lead), "0",
-     .help = "Dimensions of 1 before the parameter's own, as torchvision stores it", .min = 0,
-     .max = 2},
+     .help = "Dimensions of 1 before the parameter's own, as torchvision stores it", .min = 0, .max = 2},
     {0},
 };
 

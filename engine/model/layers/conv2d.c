@@ -17,8 +17,7 @@ static enum error conv_plan(const void *config, const struct shape *x, struct la
     if (c->out < 1) return FAIL(ERR_CONFIG, "out is missing\nconv2d: {out: 16, kernel: 3}");
     TRY(window_plan(&c->window, x, &w, &p->y));
     if (x->dim[0] % c->groups || c->out % c->groups)
-        return FAIL(ERR_CONFIG,
-                    "groups %lld does not divide both %lld input and %lld output channels",
+        return FAIL(ERR_CONFIG, "groups %lld does not divide both %lld input and %lld output channels",
                     (long long)c->groups, (long long)x->dim[0], (long long)c->out);
     int64_t in = x->dim[0] / c->groups, fan_in = in * w.kernel[0] * w.kernel[1];
     p->y.dim[0] = c->out;
@@ -39,8 +38,7 @@ static enum error conv_plan(const void *config, const struct shape *x, struct la
 }
 
 static const struct config_field fields[] = {
-    {"out", CONFIG_INT, offsetof(struct conv_config, out), .min = 1, .max = 1 << 20,
-     .help = "Output channels"},
+    {"out", CONFIG_INT, offsetof(struct conv_config, out), .min = 1, .max = 1 << 20, .help = "Output channels"},
     {"kernel", CONFIG_INTS, offsetof(struct conv_config, window.kernel), "3",
      .help = "Size of the window, one number or [height, width]", .min = 1, .max = 1024},
     {"stride", CONFIG_INTS, offsetof(struct conv_config, window.stride), "1",
@@ -51,8 +49,7 @@ static const struct config_field fields[] = {
      .help = "Cuts the channels into groups that do not see each other", .min = 1, .max = 1 << 20},
     {"bias", CONFIG_BOOL, offsetof(struct conv_config, bias), "true",
      .help = "Whether a learned constant is added to each output channel"},
-    {"init", CONFIG_ENUM, offsetof(struct conv_config, init), "default",
-     .choices = "default|kaiming",
+    {"init", CONFIG_ENUM, offsetof(struct conv_config, init), "default", .choices = "default|kaiming",
      .help = "First weights: PyTorch's uniform, or normal with variance 2 / (out kernel area) and "
              "biases of 0, as torchvision's resnets have them"},
     {0},

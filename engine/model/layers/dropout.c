@@ -15,8 +15,8 @@ static enum error dropout_plan(const void *config, const struct shape *x, struct
 }
 
 static const struct config_field fields[] = {
-    {"p", CONFIG_REAL, offsetof(struct dropout_config, p), "0.5",
-     .help = "Probability that an element is dropped", .min = 0, .max = 0.999},
+    {"p", CONFIG_REAL, offsetof(struct dropout_config, p), "0.5", .help = "Probability that an element is dropped",
+     .min = 0, .max = 0.999},
     {0},
 };
 

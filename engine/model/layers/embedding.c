@@ -18,14 +18,13 @@ static enum error embedding_plan(const void *config, const struct shape *x, stru
     p->op = (struct op_desc){.kind = OP_EMBEDDING, .x = *x, .y = p->y};
     p->op.embedding.vocabulary = c->vocabulary;
     struct shape rows = {.ndim = 2, .dim = {c->vocabulary, c->units}};
-    layer_plan_param(
-        p, (struct layer_tensor){"weight", rows, INIT_NORMAL, .deviation = (float)c->deviation});
+    layer_plan_param(p, (struct layer_tensor){"weight", rows, INIT_NORMAL, .deviation = (float)c->deviation});
     return ERR_NONE;
 }
 
 static const struct config_field fields[] = {
-    {"vocabulary", CONFIG_INT, offsetof(struct embedding_config, vocabulary), .min = 1,
-     .max = 1 << 24, .help = "How many tokens there are: 0 to vocabulary - 1"},
+    {"vocabulary", CONFIG_INT, offsetof(struct embedding_config, vocabulary), .min = 1, .max = 1 << 24,
+     .help = "How many tokens there are: 0 to vocabulary - 1"},
     {"units", CONFIG_INT, offsetof(struct embedding_config, units), .min = 1, .max = 1 << 24,
      .help = "Features of each token"},
     {"deviation", CONFIG_REAL, offsetof(struct embedding_config, deviation), "1",

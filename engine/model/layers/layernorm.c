@@ -21,8 +21,8 @@ static enum error layernorm_plan(const void *config, const struct shape *x, stru
 }
 
 static const struct config_field fields[] = {
-    {"eps", CONFIG_REAL, offsetof(struct layernorm_config, eps), "1e-5",
-     .help = "Added to the variance", .min = 1e-12, .max = 1},
+    {"eps", CONFIG_REAL, offsetof(struct layernorm_config, eps), "1e-5", .help = "Added to the variance", .min = 1e-12,
+     .max = 1},
     {"bias", CONFIG_BOOL, offsetof(struct layernorm_config, bias), "true",
      .help = "Whether a learned constant is added to each feature"},
     {0},

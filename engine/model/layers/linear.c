@@ -40,15 +40,13 @@ static enum error linear_plan(const void *config, const struct shape *x, struct 
 }
 
 static const struct config_field fields[] = {
-    {"units", CONFIG_INT, offsetof(struct linear_config, units), .min = 1, .max = 1 << 24,
-     .help = "Outputs"},
+    {"units", CONFIG_INT, offsetof(struct linear_config, units), .min = 1, .max = 1 << 24, .help = "Outputs"},
     {"bias", CONFIG_BOOL, offsetof(struct linear_config, bias), "true",
      .help = "Whether a learned constant is added to each output"},
     {"transposed", CONFIG_BOOL, offsetof(struct linear_config, transposed), "false",
      .help = "Whether the weight is kept as (inputs, outputs), as GPT-2 has it"},
     {"deviation", CONFIG_REAL, offsetof(struct linear_config, deviation), "0",
-     .help = "Standard deviation of the first weights, with biases of 0; 0: uniform, as PyTorch",
-     .min = 0, .max = 1e3},
+     .help = "Standard deviation of the first weights, with biases of 0; 0: uniform, as PyTorch", .min = 0, .max = 1e3},
     {"tie", CONFIG_STRING, offsetof(struct linear_config, tie),
      .help = "Layer before it (an embedding) whose weight is this one's too"},
     {0},

@@ -8,11 +8,10 @@ struct position_config {
 
 static enum error position_plan(const void *config, const struct shape *x, struct layer_plan *p) {
     const struct position_config *c = config;
-    if (x->ndim != 2)
-        return FAIL(ERR_CONFIG, "position takes a sequence\nput it behind embedding or tokens");
+    if (x->ndim != 2) return FAIL(ERR_CONFIG, "position takes a sequence\nput it behind embedding or tokens");
     layer_plan_same(p, x, OP_POSITION);
-    layer_plan_param(p, (struct layer_tensor){"weight", layer_lead(*x, c->lead), INIT_NORMAL,
-                                              .deviation = (float)c->deviation});
+    layer_plan_param(
+        p, (struct layer_tensor){"weight", layer_lead(*x, c->lead), INIT_NORMAL, .deviation = (float)c->deviation});
     return ERR_NONE;
 }
 
@@ -20,8 +19,7 @@ static const struct config_field fields[] = {
     {"deviation", CONFIG_REAL, offsetof(struct position_config, deviation), "0.02",
      .help = "Standard deviation of the first values", .min = 0, .max = 1e3},
     {"lead", CONFIG_INT, offsetof(struct position_config, lead), "0",
-     .help = "Dimensions of 1 before the parameter's own, as torchvision stores it", .min = 0,
-     .max = 2},
+     .help = "Dimensions of 1 before the parameter's own, as torchvision stores it", .min = 0, .max = 2},
     {0},
 };
 

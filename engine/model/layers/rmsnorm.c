@@ -18,8 +18,8 @@ static enum error rmsnorm_plan(const void *config, const struct shape *x, struct
 }
 
 static const struct config_field fields[] = {
-    {"eps", CONFIG_REAL, offsetof(struct rmsnorm_config, eps), "1e-6",
-     .help = "Added to the mean of squares", .min = 1e-12, .max = 1},
+    {"eps", CONFIG_REAL, offsetof(struct rmsnorm_config, eps), "1e-6", .help = "Added to the mean of squares",
+     .min = 1e-12, .max = 1},
     {0},
 };
 

@@ -9,16 +9,16 @@ static enum error select_plan(const void *config, const struct shape *x, struct 
     const struct select_config *c = config;
     if (x->ndim != 2) return FAIL(ERR_CONFIG, "select takes a sequence");
     if (c->row >= x->dim[0])
-        return FAIL(ERR_CONFIG, "there is no row %lld: rows are counted from 0 to %lld",
-                    (long long)c->row, (long long)x->dim[0] - 1);
+        return FAIL(ERR_CONFIG, "there is no row %lld: rows are counted from 0 to %lld", (long long)c->row,
+                    (long long)x->dim[0] - 1);
     p->y = (struct shape){.ndim = 1, .dim = {x->dim[1]}};
     p->op = (struct op_desc){.kind = OP_SELECT, .x = *x, .y = p->y, .select = {c->row}};
     return ERR_NONE;
 }
 
 static const struct config_field fields[] = {
-    {"row", CONFIG_INT, offsetof(struct select_config, row), "0",
-     .help = "Which row, counted from 0", .min = 0, .max = 1 << 24},
+    {"row", CONFIG_INT, offsetof(struct select_config, row), "0", .help = "Which row, counted from 0", .min = 0,
+     .max = 1 << 24},
     {0},
 };
 

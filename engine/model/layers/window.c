@@ -7,15 +7,13 @@ static enum error read_pair(const char *key, const struct config_list *list, int
     const int64_t *v = list->items;
     if (list->count < 1) return FAIL(ERR_CONFIG, "%s is missing", key);
     if (list->count > 2)
-        return FAIL(ERR_CONFIG, "%s has %d values\ngive one number, or [height, width]", key,
-                    list->count);
+        return FAIL(ERR_CONFIG, "%s has %d values\ngive one number, or [height, width]", key, list->count);
     out[0] = (int)v[0];
     out[1] = (int)v[list->count - 1];
     return ERR_NONE;
 }
 
-enum error window_plan(const struct window_config *c, const struct shape *x, struct window *w,
-                       struct shape *y) {
+enum error window_plan(const struct window_config *c, const struct shape *x, struct window *w, struct shape *y) {
     if (x->ndim != 3)
         return FAIL(ERR_CONFIG, "an image (channels, height, width) must come in\n"
                                 "put it before flatten");
@@ -26,16 +24,14 @@ enum error window_plan(const struct window_config *c, const struct shape *x, str
     for (int i = 0; i < 2; i++) {
         int64_t room = x->dim[1 + i] + 2 * w->pad[i] - w->kernel[i];
         if (room < 0)
-            return FAIL(ERR_CONFIG, "kernel %dx%d with pad %dx%d does not fit in %lldx%lld",
-                        w->kernel[0], w->kernel[1], w->pad[0], w->pad[1], (long long)x->dim[1],
-                        (long long)x->dim[2]);
+            return FAIL(ERR_CONFIG, "kernel %dx%d with pad %dx%d does not fit in %lldx%lld", w->kernel[0], w->kernel[1],
+                        w->pad[0], w->pad[1], (long long)x->dim[1], (long long)x->dim[2]);
         y->dim[1 + i] = room / w->stride[i] + 1;
     }
     return ERR_NONE;
 }
 
-enum error pool_plan(const struct pool_config *c, enum pool_kind kind, const struct shape *x,
-                     struct layer_plan *p) {
+enum error pool_plan(const struct pool_config *c, enum pool_kind kind, const struct shape *x, struct layer_plan *p) {
     struct window w = {0};
     TRY(window_plan(&c->window, x, &w, &p->y));
     for (int i = 0; i < 2; i++) /* or a window could lie in the padding alone */

@@ -156,9 +156,5 @@ static enum error csv_flush(void *sink, bool settled) {
     return sink_file_flush(&c->file);
 }
 
-const struct sink_ops sink_csv = {.name = "csv",
-                                  .open = csv_open,
-                                  .step = csv_step,
-                                  .val = csv_val,
-                                  .flush = csv_flush,
-                                  .close = csv_close};
+const struct sink_ops sink_csv = {
+    .name = "csv", .open = csv_open, .step = csv_step, .val = csv_val, .flush = csv_flush, .close = csv_close};

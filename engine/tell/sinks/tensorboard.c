@@ -259,9 +259,8 @@ static enum error tensorboard_open(const struct sink_place *p, void **out) {
 }
 
 static enum error tensorboard_step(void *sink, const struct step_record *r) {
-    static const char *const phase_tags[PHASES] = {"phase_ms/load", "phase_ms/forward",
-                                                   "phase_ms/backward", "phase_ms/comm",
-                                                   "phase_ms/update"};
+    static const char *const phase_tags[PHASES] = {"phase_ms/load", "phase_ms/forward", "phase_ms/backward",
+                                                   "phase_ms/comm", "phase_ms/update"};
     struct tensorboard *t = sink;
     begin_event(t, r->step);
     size_t summary = open_message(t, EVENT_SUMMARY);

@@ -50,15 +50,13 @@ template <typename P, typename... Rest> struct emulated_args<P, Rest...> {
     alignas(P) unsigned char bytes[sizeof(P)];
     emulated_args<Rest...> rest;
     void set(P first, Rest... others) {
-        static_assert(std::is_trivially_copyable<P>::value,
-                      "a kernel's argument is copied byte by byte");
+        static_assert(std::is_trivially_copyable<P>::value, "a kernel's argument is copied byte by byte");
         memcpy(bytes, &first, sizeof first);
         rest.set(others...);
     }
     void pointers(emulated_kernel *k) const {
         if constexpr (std::is_pointer<P>::value)
-            if (k->pointers < EMULATED_POINTERS)
-                memcpy(&k->pointer[k->pointers++], bytes, sizeof(void *));
+            if (k->pointers < EMULATED_POINTERS) memcpy(&k->pointer[k->pointers++], bytes, sizeof(void *));
         rest.pointers(k);
     }
     template <typename F, typename... Before> void call(F kernel, const Before &...before) const {
@@ -82,14 +80,12 @@ struct emulated_extent {
     }
     template <typename I, typename = std::enable_if_t<std::is_convertible<I, int64_t>::value>>
     emulated_extent(I n)
-        : size{static_cast<unsigned>(n), 1, 1},
-          too_large(static_cast<uint64_t>(static_cast<int64_t>(n)) > UINT32_MAX) {
+        : size{static_cast<unsigned>(n), 1, 1}, too_large(static_cast<uint64_t>(static_cast<int64_t>(n)) > UINT32_MAX) {
     }
 };
 template <typename... P, typename... A>
-static inline void emulated_launch_typed(const char *name, void (*kernel)(P...),
-                                         emulated_extent blocks, emulated_extent threads,
-                                         size_t shared, cudaStream_t stream, A... args) {
+static inline void emulated_launch_typed(const char *name, void (*kernel)(P...), emulated_extent blocks,
+                                         emulated_extent threads, size_t shared, cudaStream_t stream, A... args) {
     emulated_closure<P...> closure;
     closure.kernel = kernel;
     closure.args.set(static_cast<P>(args)...);
@@ -105,25 +101,22 @@ static inline void emulated_launch_typed(const char *name, void (*kernel)(P...),
     emulated_launch_kernel(&k, stream, &closure, sizeof closure);
 }
 template <typename F, typename... A>
-static inline void emulated_launch(const char *name, F kernel, emulated_extent blocks,
-                                   emulated_extent threads, size_t shared, cudaStream_t stream,
-                                   A... args) {
+static inline void emulated_launch(const char *name, F kernel, emulated_extent blocks, emulated_extent threads,
+                                   size_t shared, cudaStream_t stream, A... args) {
     emulated_launch_typed(name, kernel, blocks, threads, shared, stream, args...);
 }
-#define LAUNCH(kernel, blocks, threads, shared_bytes, stream, ...)                                 \
+#define LAUNCH(kernel, blocks, threads, shared_bytes, stream, ...)                                                     \
     emulated_launch(#kernel, kernel, blocks, threads, shared_bytes, stream, ##__VA_ARGS__)
-#define SHARED(type, name, dims)                                                                   \
-    static const emulated_site name##_site = {#name};                                              \
+#define SHARED(type, name, dims)                                                                                       \
+    static const emulated_site name##_site = {#name};                                                                  \
     type(&name) dims = *static_cast<type(*) dims>(emulated_shared(&name##_site, sizeof(type dims)))
-#define SHARED_BYTES(name)                                                                         \
-    unsigned char *const name = static_cast<unsigned char *>(emulated_shared(nullptr, 0))
+#define SHARED_BYTES(name) unsigned char *const name = static_cast<unsigned char *>(emulated_shared(nullptr, 0))
 
 template <typename F>
 static inline cudaError_t cudaFuncSetAttribute(F *kernel, enum cudaFuncAttribute attr, int value) {
     return cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel), attr, value);
 }
-template <typename F>
-static inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *to, F *kernel) {
+template <typename F> static inline cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *to, F *kernel) {
     return cudaFuncGetAttributes(to, reinterpret_cast<const void *>(kernel));
 }
 
@@ -142,16 +135,13 @@ static inline unsigned __ballot_sync(unsigned mask, int yes, const char *file = 
                                      int line = __builtin_LINE()) {
     return static_cast<unsigned>(emulated_meet_warp(MEET_BALLOT, mask, yes != 0, 0, 0, file, line));
 }
-static inline int __any_sync(unsigned mask, int yes, const char *file = __builtin_FILE(),
-                             int line = __builtin_LINE()) {
+static inline int __any_sync(unsigned mask, int yes, const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
     return __ballot_sync(mask, yes, file, line) != 0;
 }
-static inline int __all_sync(unsigned mask, int yes, const char *file = __builtin_FILE(),
-                             int line = __builtin_LINE()) {
+static inline int __all_sync(unsigned mask, int yes, const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
     return __ballot_sync(mask, !yes, file, line) == 0;
 }
-template <typename T>
-static inline T emulated_shuffle(unsigned mask, T value, int source, const char *file, int line) {
+template <typename T> static inline T emulated_shuffle(unsigned mask, T value, int source, const char *file, int line) {
     static_assert(sizeof(T) <= 8, "it fits no shuffle");
     uint64_t bits = 0;
     memcpy(&bits, &value, sizeof value);
@@ -160,8 +150,8 @@ static inline T emulated_shuffle(unsigned mask, T value, int source, const char 
     return value;
 }
 template <typename T>
-static inline T __shfl_sync(unsigned mask, T value, int from, int width = 32,
-                            const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
+static inline T __shfl_sync(unsigned mask, T value, int from, int width = 32, const char *file = __builtin_FILE(),
+                            int line = __builtin_LINE()) {
     int lane = static_cast<int>(emulated_lane());
     return emulated_shuffle(mask, value, (lane & ~(width - 1)) | (from & (width - 1)), file, line);
 }
@@ -178,8 +168,8 @@ static inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int wid
     return emulated_shuffle(mask, value, from > (lane | (width - 1)) ? lane : from, file, line);
 }
 template <typename T>
-static inline T __shfl_xor_sync(unsigned mask, T value, int with, int width = 32,
-                                const char *file = __builtin_FILE(), int line = __builtin_LINE()) {
+static inline T __shfl_xor_sync(unsigned mask, T value, int with, int width = 32, const char *file = __builtin_FILE(),
+                                int line = __builtin_LINE()) {
     int lane = static_cast<int>(emulated_lane()), from = lane ^ with;
     return emulated_shuffle(mask, value, from > (lane | (width - 1)) ? lane : from, file, line);
 }

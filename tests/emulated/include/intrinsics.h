@@ -65,22 +65,19 @@ template <typename T> static inline emulated_whole<T> atomicExch(T *p, std::comm
     return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST);
 }
 template <typename T>
-static inline emulated_whole<T> atomicCAS(T *p, std::common_type_t<T> expected,
-                                          std::common_type_t<T> v) {
+static inline emulated_whole<T> atomicCAS(T *p, std::common_type_t<T> expected, std::common_type_t<T> v) {
     __atomic_compare_exchange_n(p, &expected, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
     return expected;
 }
 template <typename T> static inline emulated_whole<T> atomicMax(T *p, std::common_type_t<T> v) {
     T old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
-    while (old < v &&
-           !__atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+    while (old < v && !__atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
     }
     return old;
 }
 template <typename T> static inline emulated_whole<T> atomicMin(T *p, std::common_type_t<T> v) {
     T old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
-    while (v < old &&
-           !__atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+    while (v < old && !__atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
     }
     return old;
 }
@@ -145,8 +142,7 @@ static inline unsigned __brev(unsigned x) {
 static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned select) {
     uint64_t both = static_cast<uint64_t>(b) << 32 | a;
     unsigned y = 0;
-    for (int i = 0; i < 4; i++)
-        y |= static_cast<unsigned>(both >> 8 * (select >> 4 * i & 7) & 255) << 8 * i;
+    for (int i = 0; i < 4; i++) y |= static_cast<unsigned>(both >> 8 * (select >> 4 * i & 7) & 255) << 8 * i;
     return y;
 }
 static inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) {
@@ -169,9 +165,9 @@ static inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shi
 #define __tanhf emulated_tanhf
 #define __powf emulated_powf
 #define __sincosf emulated_sincosf
-#define EMULATED_UNARY(name, as)                                                                   \
-    static inline float name(float x) {                                                            \
-        return as;                                                                                 \
+#define EMULATED_UNARY(name, as)                                                                                       \
+    static inline float name(float x) {                                                                                \
+        return as;                                                                                                     \
     }
 EMULATED_UNARY(emulated_expf, expf(x))
 EMULATED_UNARY(emulated_exp10f, powf(10, x))

@@ -66,8 +66,7 @@ static bool right_library(char words[MPI_WORDS]) {
     MPI_Get_library_version(found, &n);
     if (!strncmp(found, wanted, strlen(wanted))) return true;
     found[strcspn(found, ",\n")] = '\0';
-    snprintf(words, MPI_WORDS, "built with %sx, but the library that was found is %.100s", wanted,
-             found);
+    snprintf(words, MPI_WORDS, "built with %sx, but the library that was found is %.100s", wanted, found);
     return false;
 #else
     (void)words;
@@ -79,8 +78,7 @@ static bool start(int *rank, int *size, char words[MPI_WORDS]) {
     int running = 0, level = MPI_THREAD_SINGLE;
     if (!right_library(words)) return false;
     MPI_Initialized(&running);
-    int err = running ? MPI_Query_thread(&level)
-                      : MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
+    int err = running ? MPI_Query_thread(&level) : MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
     if (!went_well(err, words)) return false;
     if (!running) atexit(finish);
     if (level < MPI_THREAD_MULTIPLE) {
@@ -130,8 +128,7 @@ static bool post_send(uint64_t space, int peer, const void *data, size_t bytes, 
     return true;
 }
 
-static bool post_receive(uint64_t space, int peer, void *data, size_t most, uint64_t *flight,
-                         char words[MPI_WORDS]) {
+static bool post_receive(uint64_t space, int peer, void *data, size_t most, uint64_t *flight, char words[MPI_WORDS]) {
     MPI_Request r;
     int err = MPI_Irecv(data, (int)most, MPI_BYTE, peer, TAG, to_comm(space), &r);
     if (!went_well(err, words)) return false;
@@ -169,9 +166,8 @@ static MPI_Datatype type_of(enum mpi_type t) {
 }
 
 static MPI_Op op_of(enum mpi_op op) {
-    const MPI_Op ops[] = {
-        [BY_SUM] = MPI_SUM,  [BY_PROD] = MPI_PROD, [BY_MIN] = MPI_MIN, [BY_MAX] = MPI_MAX,
-        [BY_AND] = MPI_BAND, [BY_OR] = MPI_BOR,    [BY_XOR] = MPI_BXOR};
+    const MPI_Op ops[] = {[BY_SUM] = MPI_SUM,  [BY_PROD] = MPI_PROD, [BY_MIN] = MPI_MIN, [BY_MAX] = MPI_MAX,
+                          [BY_AND] = MPI_BAND, [BY_OR] = MPI_BOR,    [BY_XOR] = MPI_BXOR};
     return ops[op];
 }
 
@@ -180,15 +176,12 @@ static int start_collective(MPI_Comm comm, const struct mpi_collective *c, MPI_R
     int n = (int)c->count, me = 0;
     MPI_Comm_rank(comm, &me);
     if (c->kind == COLLECT_BROADCAST) return MPI_Ibcast(c->buf, n, type, c->root, comm, r);
-    if (c->kind == COLLECT_ALL_REDUCE)
-        return MPI_Iallreduce(MPI_IN_PLACE, c->buf, n, type, op_of(c->op), comm, r);
+    if (c->kind == COLLECT_ALL_REDUCE) return MPI_Iallreduce(MPI_IN_PLACE, c->buf, n, type, op_of(c->op), comm, r);
     bool root = me == c->root;
-    return MPI_Ireduce(root ? MPI_IN_PLACE : c->buf, root ? c->buf : NULL, n, type, op_of(c->op),
-                       c->root, comm, r);
+    return MPI_Ireduce(root ? MPI_IN_PLACE : c->buf, root ? c->buf : NULL, n, type, op_of(c->op), c->root, comm, r);
 }
 
-static bool collect(uint64_t space, const struct mpi_collective *c, uint64_t *flight,
-                    char words[MPI_WORDS]) {
+static bool collect(uint64_t space, const struct mpi_collective *c, uint64_t *flight, char words[MPI_WORDS]) {
     MPI_Request r;
     if (!went_well(start_collective(to_comm(space), c, &r), words)) return false;
     *flight = from_request(r);

@@ -42,10 +42,8 @@ struct mpi_calls {
 
     /* Start and return. Between two ranks of a space, messages arrive in the order in which they
      * were sent. At most 1 GB each. */
-    bool (*send)(uint64_t space, int peer, const void *data, size_t bytes, uint64_t *flight,
-                 char words[MPI_WORDS]);
-    bool (*receive)(uint64_t space, int peer, void *data, size_t most, uint64_t *flight,
-                    char words[MPI_WORDS]);
+    bool (*send)(uint64_t space, int peer, const void *data, size_t bytes, uint64_t *flight, char words[MPI_WORDS]);
+    bool (*receive)(uint64_t space, int peer, void *data, size_t most, uint64_t *flight, char words[MPI_WORDS]);
     /* Whether it has landed; if so, the flight is no more, and *bytes came, if it was a receive. */
     bool (*landed)(uint64_t *flight, bool *done, size_t *bytes, char words[MPI_WORDS]);
     /* It is not wanted any more; to be asked for until it has landed. */
@@ -54,6 +52,5 @@ struct mpi_calls {
     /* Starts a collective of the library's own, all ranks the same ones in the same order, on at
      * most 2^30 elements at buf, which all of them fill and whose result lands there: at all, but
      * for a reduce only at root. */
-    bool (*collect)(uint64_t space, const struct mpi_collective *c, uint64_t *flight,
-                    char words[MPI_WORDS]);
+    bool (*collect)(uint64_t space, const struct mpi_collective *c, uint64_t *flight, char words[MPI_WORDS]);
 };

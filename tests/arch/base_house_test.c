@@ -130,7 +130,7 @@ static const struct {
     {"engine/base/error", 2},
     {"engine/config/schema", 2},
     {"engine/data/dataset", 4},
-    {"engine/device/cpu/cpu", 3},
+    {"engine/device/cpu/gemm", 2},
     {"engine/device/cuda/cuda", 2},
     {"engine/device/device", 5},
     {"engine/model/graph", 3},

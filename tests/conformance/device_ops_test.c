@@ -2,7 +2,9 @@
  * C. A new case is one line of the table; a new implementation or device is found by itself.
  * Outputs and scratch are filled with NaN first, so that what is not written shows. Images of whole
  * blocks of channels are tried in the blocked layout too, by implementations that take it. */
+#include "engine/device/ref/ref.h"
 #include "engine/device/runtime.h"
+#include "tests/harness/levels.h"
 #include "tests/harness/op_run.h"
 
 /* ---- one run of a case ---------------------------------------------------------------------- */
@@ -120,6 +122,11 @@ static bool layouts_fit(const struct op_desc *d, enum layout x, enum layout y) {
     return x == y || d->kind == OP_CONV2D || d->kind == OP_REORDER || d->y.ndim != 3;
 }
 
+/* Plain C at the end of the device "cpu"'s lists is the same at every level, and the device "ref" has run it. */
+static bool is_known(const struct device *dev, const struct op_impl *impl, enum op_kind kind) {
+    return dev->isa && impl == ref_impl(kind);
+}
+
 /* Gives how many implementations there are; those that take a layout are checked in it. */
 static int check_impls(struct device *dev, const struct op_case *c, enum layout x, enum layout y,
                        const struct run *expected) {
@@ -127,7 +134,7 @@ static int check_impls(struct device *dev, const struct op_case *c, enum layout 
     d.x_layout = x, d.y_layout = y;
     int count = 0;
     for (const struct op_impl *const *i = dev->ops->impls(dev, d.kind); *i; i++, count++)
-        if ((*i)->takes(&d)) check_impl(dev, *i, c, &d, expected);
+        if ((*i)->takes(&d) && !is_known(dev, *i, d.kind)) check_impl(dev, *i, c, &d, expected);
     if (op_takes(dev, &d)) { /* one of those that say so must be right */
         struct op *op = NULL;
         if (op_create(dev, &d, &op) != ERR_NONE)
@@ -137,33 +144,98 @@ static int check_impls(struct device *dev, const struct op_case *c, enum layout 
     return count;
 }
 
-static void check_case(struct device *dev, struct device *ref, const struct op_case *c) {
+/* What plain C gives for a case; it takes longer than all that is compared with it. */
+static void expect(struct device *ref, const struct op_case *c, struct run *expected) {
     struct op *op = NULL;
-    struct run expected;
     assert_ok(op_create(ref, &c->d, &op));
-    run_init(&expected, c);
-    run_op(&expected, op);
-    for (enum layout x = LAYOUT_PLAIN; x <= LAYOUT_BLOCKED; x++)
-        for (enum layout y = LAYOUT_PLAIN; y <= LAYOUT_BLOCKED; y++)
-            if (layouts_fit(&c->d, x, y)) assert_true(check_impls(dev, c, x, y, &expected) > 0);
-    run_fini(&expected);
+    run_init(expected, c);
+    run_op(expected, op);
     op_free(op);
 }
 
+static void check_case(struct device *dev, const struct op_case *c, const struct run *expected) {
+    for (enum layout x = LAYOUT_PLAIN; x <= LAYOUT_BLOCKED; x++)
+        for (enum layout y = LAYOUT_PLAIN; y <= LAYOUT_BLOCKED; y++)
+            if (layouts_fit(&c->d, x, y)) assert_true(check_impls(dev, c, x, y, expected) > 0);
+}
+
+static void check_device(struct device *dev, const struct run expected[CASES]) {
+    for (int i = 0; i < CASES; i++) check_case(dev, &cases[i], &expected[i]);
+    dev->ops->close(dev);
+}
+
+/* The device "cpu" at each level of instructions: a machine that has the best runs the others nowhere else. */
 static void every_implementation_agrees(void **state) {
     (void)state;
-    int count;
+    static struct run expected[CASES];
+    int count, levels;
     const struct device_ops *const *kinds = device_kinds(&count);
+    const struct cpu_level *const *level = cpu_levels(&levels);
     struct device *ref = open_device("ref", 1);
-    for (int k = 0; k < count; k++) {
-        int most = kinds[k] == ref->ops ? 1 : 2;
-        for (int threads = 1; threads <= most && !kinds[k]->runtime->apart; threads++) {
-            struct device *dev = open_device(kinds[k]->name, threads);
-            for (int i = 0; i < CASES; i++) check_case(dev, ref, &cases[i]);
-            dev->ops->close(dev);
-        }
-    }
+    for (int i = 0; i < CASES; i++) expect(ref, &cases[i], &expected[i]);
+    for (int k = 0; k < count; k++)
+        if (!kinds[k]->runtime->apart && strcmp(kinds[k]->name, "cpu") != 0)
+            check_device(open_device(kinds[k]->name, 1), expected);
+    for (int l = 0; l < levels; l++)
+        for (int threads = 1; threads <= 2; threads++) check_device(open_at(level[l], threads), expected);
+    for (int i = 0; i < CASES; i++) run_fini(&expected[i]);
     ref->ops->close(ref);
+}
+
+/* ---- levels of instructions give the same bits ---------------------------------------------- */
+static void level_run(struct device *dev, const struct op_impl *impl, const struct op_desc *d, struct run *r) {
+    struct op *op = NULL;
+    assert_ok(impl->create(dev, d, &op));
+    run_op(r, op);
+    op_free(op);
+}
+
+/* conv_small's sums over pixels have as many lanes as the level's vectors: its gradients are not the same yet. */
+static void forget_what_differs(const struct op_impl *impl, struct run *r) {
+    if (strcmp(impl->name, "small") != 0) return;
+    r->out_size[DX0] = r->out_size[DW0] = r->out_size[DW1] = 0;
+}
+
+static void check_bits_of_impl(struct device *const dev[2], int which, const struct op_case *c,
+                               const struct op_desc *d) {
+    struct run r[2];
+    char by[64];
+    for (int k = 0; k < 2; k++) {
+        const struct op_impl *impl = dev[k]->ops->impls(dev[k], d->kind)[which];
+        run_init(&r[k], c);
+        level_run(dev[k], impl, d, &r[k]);
+        forget_what_differs(impl, &r[k]);
+        snprintf(by, sizeof by, "%s at %s and %s", impl->name, dev[0]->isa, dev[1]->isa);
+    }
+    compare_bits(&r[0], &r[1], by);
+    for (int k = 0; k < 2; k++) run_fini(&r[k]);
+}
+
+static void check_layouts(struct device *const dev[2], const struct op_case *c, enum layout x, enum layout y) {
+    struct op_desc d = c->d;
+    const struct op_impl *const *impls = dev[0]->ops->impls(dev[0], d.kind);
+    d.x_layout = x, d.y_layout = y;
+    for (int i = 0; impls[i]; i++)
+        if (impls[i]->takes(&d) && !is_known(dev[0], impls[i], d.kind)) check_bits_of_impl(dev, i, c, &d);
+}
+
+static void check_levels(struct device *const dev[2], const struct op_case *c) {
+    if (c->d.precision != PRECISION_F32) return; /* the same between machines of one kind alone */
+    for (enum layout x = LAYOUT_PLAIN; x <= LAYOUT_BLOCKED; x++)
+        for (enum layout y = LAYOUT_PLAIN; y <= LAYOUT_BLOCKED; y++)
+            if (layouts_fit(&c->d, x, y)) check_layouts(dev, c, x, y);
+}
+
+static void levels_keep_the_bits(void **state) {
+    (void)state;
+    int all, fused = levels_fused();
+    const struct cpu_level *const *levels = cpu_levels(&all);
+    if (fused < 2) skip();
+    for (int level = 1; level < fused; level++) {
+        struct device *dev[] = {open_at(levels[0], 1), open_at(levels[level], 1)};
+        for (int i = 0; i < CASES; i++) check_levels(dev, &cases[i]);
+        for (int k = 0; k < 2; k++) dev[k]->ops->close(dev[k]);
+    }
 }
 
 /* ---- sequences: neither threads nor other samples change a bit ------------------------------ */
@@ -350,9 +422,10 @@ static void blocked_images_are_taken(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gradients_are_slopes),    cmocka_unit_test(every_implementation_agrees),
-        cmocka_unit_test(a_sample_keeps_its_bits), cmocka_unit_test(a_sequence_keeps_its_bits),
-        cmocka_unit_test(threads_keep_the_bits),   cmocka_unit_test(blocked_images_are_taken),
+        cmocka_unit_test(gradients_are_slopes),      cmocka_unit_test(every_implementation_agrees),
+        cmocka_unit_test(levels_keep_the_bits),      cmocka_unit_test(a_sample_keeps_its_bits),
+        cmocka_unit_test(a_sequence_keeps_its_bits), cmocka_unit_test(threads_keep_the_bits),
+        cmocka_unit_test(blocked_images_are_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* conv_small's kernels, every instruction set this machine has, against the plain C reference. */
-#include "tests/harness/harness.h"
+/* conv_small, at every level of instructions that this machine has, against the plain C reference. */
+#include "tests/harness/levels.h"
 
 #include "engine/device/cpu/conv_small.h"
 #include "engine/device/ref/ref.h"
@@ -144,23 +144,32 @@ static const struct geometry cases[] = {
     {2, 14, 130, 31, 3, 3, 1, 1, 1}, {11, 31, 47, 3, 5, 5, 2, 2, 1},
 };
 
-static void open_small(struct bench *b, const struct conv_kernels *k, struct device *dev, const struct op_desc *d) {
+static const struct op_impl *small_at(const struct cpu_level *level) {
+    return impl_at(level, OP_CONV2D, "small");
+}
+
+static const struct op_impl *small_at_best(void) {
+    int count;
+    return small_at(cpu_levels(&count)[0]);
+}
+
+static void open_small(struct bench *b, const struct cpu_level *level, struct device *dev, const struct op_desc *d) {
     struct op *op;
-    assert_ok(conv_small_create(k, dev, d, &op));
+    assert_ok(small_at(level)->create(dev, d, &op));
     bench_open(b, op);
 }
 
 static void check_case(struct device *dev, const struct op_desc *d) {
-    const struct conv_kernels *k[3];
-    int kinds = conv_small_kernels(k);
+    int levels;
+    const struct cpu_level *const *level = cpu_levels(&levels);
     struct bench want;
     struct op *op;
     assert_ok(ref_conv2d.create(dev, d, &op));
     bench_open(&want, op);
     bench_run(&want);
-    for (int i = 0; i < kinds; i++) {
+    for (int i = 0; i < levels; i++) {
         struct bench got;
-        open_small(&got, k[i], dev, d);
+        open_small(&got, level[i], dev, d);
         bench_run(&got);
         compare(&got, &want);
         bench_close(&got);
@@ -207,9 +216,9 @@ static void test_bits(void **state) {
     (void)state;
     struct device one = {.params = {.count = 1, .threads = 1}};
     struct device three = {.params = {.count = 1, .threads = THREADS}};
-    const struct conv_kernels *k[3];
-    int kinds = conv_small_kernels(k);
-    for (int i = 0; i < kinds; i++)
+    int levels;
+    const struct cpu_level *const *level = cpu_levels(&levels);
+    for (int i = 0; i < levels; i++)
         for (int c = 0; c < 4; c++)
             for (int pool = 0; pool < 2; pool++) {
                 struct geometry many = cases[c], few = cases[c];
@@ -217,8 +226,8 @@ static void test_bits(void **state) {
                 struct op_desc dm = describe(&many, true, pool, true, false);
                 struct op_desc df = describe(&few, true, pool, true, false);
                 struct bench a, b, t;
-                open_small(&a, k[i], &one, &dm), open_small(&b, k[i], &one, &df);
-                open_small(&t, k[i], &three, &dm);
+                open_small(&a, level[i], &one, &dm), open_small(&b, level[i], &one, &df);
+                open_small(&t, level[i], &three, &dm);
                 bench_run(&a), bench_run(&b), bench_run(&t);
                 size_t n = (size_t)dm.n, ys = n * a.ys * sizeof(float), dw = a.ws * sizeof(float);
                 assert_memory_equal(a.y, b.y, (size_t)df.n * a.ys * sizeof(float));
@@ -247,7 +256,7 @@ static void test_steps_allocate_nothing(void **state) {
         struct op_desc d = describe(&cases[c], true, true, true, c == 0);
         struct bench b;
         struct op *op;
-        assert_ok(cpu_conv_small.create(&dev, &d, &op));
+        assert_ok(small_at_best()->create(&dev, &d, &op));
         bench_open(&b, op);
         count_allocations_begin();
         bench_run(&b);
@@ -266,11 +275,11 @@ static void test_ties(void **state) {
     struct geometry g = {1, 4, 4, 1, 1, 1, 0, 0, 1};
     struct op_desc d = describe(&g, true, true, false, false);
     struct device dev = {.params = {.count = 1, .threads = 1}};
-    const struct conv_kernels *k[3];
-    int kinds = conv_small_kernels(k);
-    for (int i = 0; i < kinds; i++) {
+    int levels;
+    const struct cpu_level *const *level = cpu_levels(&levels);
+    for (int i = 0; i < levels; i++) {
         struct bench b;
-        open_small(&b, k[i], &dev, &d);
+        open_small(&b, level[i], &dev, &d);
         memcpy(b.x, x, sizeof x);
         *b.w[0] = 1;
         for (int j = 0; j < 4; j++) b.dy[j] = 10.0f * (float)(j + 1);
@@ -284,21 +293,21 @@ static void test_ties(void **state) {
 static void test_takes(void **state) {
     (void)state;
     struct op_desc lenet = describe(&cases[0], true, true, true, true), d = lenet;
-    assert_true(cpu_conv_small.takes(&d));
+    assert_true(small_at_best()->takes(&d));
     d.conv.groups = 2;
-    assert_false(cpu_conv_small.takes(&d));
+    assert_false(small_at_best()->takes(&d));
     d = lenet, d.conv.window.stride[1] = 2;
-    assert_false(cpu_conv_small.takes(&d));
+    assert_false(small_at_best()->takes(&d));
     d = lenet, d.conv.window.kernel[0] = 8;
-    assert_false(cpu_conv_small.takes(&d));
+    assert_false(small_at_best()->takes(&d));
     d = lenet, d.conv.window.pad[0] = 5;
-    assert_false(cpu_conv_small.takes(&d));
+    assert_false(small_at_best()->takes(&d));
     d = lenet, d.x.dim[0] = CONV_IN_MAX + 1;
-    assert_false(cpu_conv_small.takes(&d));
+    assert_false(small_at_best()->takes(&d));
     d = lenet, d.y.dim[0] = CONV_OUT_MAX + 1;
-    assert_false(cpu_conv_small.takes(&d));
+    assert_false(small_at_best()->takes(&d));
     d = lenet, d.x.dim[1] = 1 << 20;
-    assert_false(cpu_conv_small.takes(&d));
+    assert_false(small_at_best()->takes(&d));
 }
 
 int main(void) {

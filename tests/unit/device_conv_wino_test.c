@@ -1,8 +1,7 @@
-/* conv_wino's kernels, every instruction set this machine has: how far they are from doubles at the
- * sizes of ResNet's layers, and that sets with fused multiply-adds give the same bits. */
+/* conv_wino at every level of instructions that this machine has: how far it is from doubles at the sizes of ResNet's
+ * layers, and that levels with fused multiply-adds give the same bits. */
+#include "tests/harness/levels.h"
 #include "tests/harness/op_run.h"
-
-#include "engine/device/cpu/conv_wino.h"
 
 enum { TAPS = 9, SAMPLES = 1500 };
 
@@ -28,9 +27,10 @@ static void layer_init(struct run *r, const struct op_case *c) {
     for (int64_t k = 0; k < r->in_size[X0]; k++) r->in[X0][k] = fmaxf(r->in[X0][k], 0);
 }
 
-static void layer_run(struct run *r, const struct wino_kernels *kernels, struct device *dev) {
+static void layer_run(struct run *r, const struct cpu_level *level) {
+    struct device *dev = open_at(level, 1);
     struct op *op = NULL;
-    assert_ok(conv_wino_create(kernels, dev, &r->c->d, &op));
+    assert_ok(impl_at(level, OP_CONV2D, "winograd")->create(dev, &r->c->d, &op));
     void *saved = memory((int64_t)op->saved_bytes), *scratch = memory((int64_t)op->scratch_bytes);
     struct op_args a = args_of(r, saved, scratch);
     assert_ok(op_forward(op, &a));
@@ -38,6 +38,7 @@ static void layer_run(struct run *r, const struct wino_kernels *kernels, struct 
     memory_free(saved);
     memory_free(scratch);
     op_free(op);
+    dev->ops->close(dev);
 }
 
 /* ---- the same in doubles, an element at a time ------------------------------------------------ */
@@ -107,43 +108,41 @@ static void errors_are_near_those_of_plain_sums(void **state) {
     (void)state;
     const double most = 1.1e-6;
     static const int outputs[] = {Y, DX0, DW0};
-    const struct wino_kernels *kernels[3];
-    struct device *dev = open_device("cpu", 1);
-    for (int level = wino_kernels(kernels) - 1; level >= 0; level--)
+    int count;
+    const struct cpu_level *const *levels = cpu_levels(&count);
+    for (int level = 0; level < count; level++)
         for (int i = 0; i < LAYERS; i++) {
             struct run r;
             double off[3];
             layer_init(&r, &layers[i]);
-            layer_run(&r, kernels[level], dev);
+            layer_run(&r, levels[level]);
             for (int t = 0; t < 3; t++) off[t] = error_in(&r, outputs[t]);
-            print_message("%-6s %s: off by %.1e in y, %.1e in dx, %.1e in dw\n", kernels[level]->name, layers[i].name,
+            print_message("%-6s %s: off by %.1e in y, %.1e in dx, %.1e in dw\n", levels[level]->name, layers[i].name,
                           off[0], off[1], off[2]);
             for (int t = 0; t < 3; t++) assert_true(off[t] < most);
             run_fini(&r);
         }
-    dev->ops->close(dev);
 }
 
 /* ---- the same bits ---------------------------------------------------------------------------- */
-static void instruction_sets_give_the_same_bits(void **state) {
+static void check_levels(const struct op_case *layer, const struct cpu_level *best, const struct cpu_level *other) {
+    struct run a, b;
+    layer_init(&a, layer);
+    layer_init(&b, layer);
+    layer_run(&a, best);
+    layer_run(&b, other);
+    compare_bits(&a, &b, other->name);
+    run_fini(&a);
+    run_fini(&b);
+}
+
+static void levels_give_the_same_bits(void **state) {
     (void)state;
-    const struct wino_kernels *kernels[3];
-    if (wino_kernels(kernels) < 3) {
-        print_message("skipped: only one set with fused multiply-adds here\n");
-        skip();
-    }
-    struct device *dev = open_device("cpu", 1);
-    for (int i = 0; i < LAYERS; i++) {
-        struct run a, b;
-        layer_init(&a, &layers[i]);
-        layer_init(&b, &layers[i]);
-        layer_run(&a, kernels[0], dev);
-        layer_run(&b, kernels[1], dev);
-        compare_bits(&a, &b, "winograd");
-        run_fini(&a);
-        run_fini(&b);
-    }
-    dev->ops->close(dev);
+    int all, fused = levels_fused();
+    const struct cpu_level *const *levels = cpu_levels(&all);
+    if (fused < 2) skip();
+    for (int level = 1; level < fused; level++)
+        for (int i = 0; i < LAYERS; i++) check_levels(&layers[i], levels[0], levels[level]);
 }
 
 /* ---- where it is forbidden -------------------------------------------------------------------- */
@@ -176,7 +175,7 @@ static void a_device_can_forbid_it(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_are_near_those_of_plain_sums),
-        cmocka_unit_test(instruction_sets_give_the_same_bits),
+        cmocka_unit_test(levels_give_the_same_bits),
         cmocka_unit_test(a_device_can_forbid_it),
     };
     return cmocka_run_group_tests_name("Winograd's algorithm", tests, NULL, NULL);

@@ -1,8 +1,7 @@
 /* The cpu device's threads: parts that cover a range once, cores, and results that do not depend on
  * their number. */
-#include "tests/harness/harness.h"
+#include "tests/harness/levels.h"
 
-#include "engine/device/cpu/cpu.h"
 #include "engine/device/cpu/gemm.h"
 
 #include <pthread.h>
@@ -86,7 +85,7 @@ static void check_product(const struct product *p) {
         }
 }
 
-static void product_run(const struct device *dev, struct product *p, void *pack) {
+static void product_run(const struct cpu_level *level, const struct device *dev, struct product *p, void *pack) {
     bool a_turned = p->way & A_TURNED, b_turned = p->way & B_TURNED;
     struct gemm g = {.m = p->m,
                      .n = p->n,
@@ -104,37 +103,44 @@ static void product_run(const struct device *dev, struct product *p, void *pack)
                      .emulated = (p->way & EMULATED) == EMULATED,
                      .done = count_done,
                      .ctx = p};
-    gemm_run(dev, &g, pack);
+    level->gemm(dev, &g, pack);
     check_product(p);
 }
 
-static void check_size(struct device *const devices[2], void *pack, int64_t m, int64_t n, int64_t k, int way) {
+static void check_size(const struct cpu_level *level, struct device *const devices[2], void *pack, int64_t m, int64_t n,
+                       int64_t k, int way) {
     struct product p[2];
     for (int d = 0; d < 2; d++) {
         product_init(&p[d], m, n, k, way);
-        product_run(devices[d], &p[d], pack);
+        product_run(level, devices[d], &p[d], pack);
     }
     assert_memory_equal(p[0].c, p[1].c, (size_t)(m * n) * sizeof *p[0].c);
     for (int d = 0; d < 2; d++) product_fini(&p[d]);
 }
 
-static void products_are_exact_at_every_size(void **state) {
-    (void)state;
+static void check_products(const struct cpu_level *level) {
     static const int64_t ks[] = {1, 2, 17, 1024, 1031};
     static const int64_t blocks[][3] = {{401, 50, 390}, {20, 1601, 200}, {1100, 33, 100}};
     struct device *const devices[] = {open_cpu(0, 1, 1, false), open_cpu(0, 1, 3, false)};
     void *pack = NULL;
-    assert_ok(memory_alloc(gemm_pack_bytes(devices[1]), &pack));
+    assert_ok(memory_alloc(level->gemm_pack_bytes(devices[1]), &pack));
     for (int way = 0; way < WAYS; way++) {
         if (way & EMULATED & ~IN_BF16 && !(way & IN_BF16)) continue;
         for (int64_t m = 1; m <= 17; m += 1 + m / 4)
             for (int64_t n = 1; n <= 64; n += 1 + n / 3)
                 for (int i = 0; i < 5; i++)
-                    if (ks[i] <= 17 || (m * n) % 11 == 0) check_size(devices, pack, m, n, ks[i], way);
-        for (int i = 0; i < 3; i++) check_size(devices, pack, blocks[i][0], blocks[i][1], blocks[i][2], way);
+                    if (ks[i] <= 17 || (m * n) % 11 == 0) check_size(level, devices, pack, m, n, ks[i], way);
+        for (int i = 0; i < 3; i++) check_size(level, devices, pack, blocks[i][0], blocks[i][1], blocks[i][2], way);
     }
     memory_free(pack);
     for (int d = 0; d < 2; d++) devices[d]->ops->close(devices[d]);
+}
+
+static void products_are_exact_at_every_size(void **state) {
+    (void)state;
+    int count;
+    const struct cpu_level *const *levels = cpu_levels(&count);
+    for (int i = 0; i < count; i++) check_products(levels[i]);
 }
 
 /* Opening binds the thread that opens: a thread of its own, so that this one stays free. */

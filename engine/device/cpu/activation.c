@@ -1,6 +1,5 @@
 /* Activations on vector units, an even part of the elements for each thread. Elements know nothing
  * of their neighbours, so both layouts are the same. */
-#include "engine/base/vector.h"
 #include "engine/device/cpu/cpu.h"
 #include "engine/device/cpu/fast_math.h"
 #include "engine/device/cpu/kernels.h"
@@ -36,27 +35,20 @@ INLINE float silu_gradient(float x, float dy) {
 
 /* ---- kernels -------------------------------------------------------------------------------- */
 #define CPU(NAME, reads, value, gradient)                                                                              \
-    VECTORISED static void act_##NAME##_loop(int64_t n, const float *xs, float alpha, float *ys) {                     \
+    static void act_##NAME##_forward(int64_t n, const float *xs, float alpha, float *ys) {                             \
         (void)alpha;                                                                                                   \
         for (int64_t k = 0; k < n; k++) {                                                                              \
             float x = xs[k];                                                                                           \
             ys[k] = value;                                                                                             \
         }                                                                                                              \
     }                                                                                                                  \
-    VECTORISED static void act_##NAME##_backward_loop(int64_t n, const float *reads##s, const float *dys, float alpha, \
-                                                      float *dxs) {                                                    \
+    static void act_##NAME##_backward(int64_t n, const float *reads##s, const float *dys, float alpha, float *dxs) {   \
         (void)alpha, (void)reads##s;                                                                                   \
         for (int64_t k = 0; k < n; k++) {                                                                              \
             float reads = reads##s[k], dy = dys[k];                                                                    \
             (void)reads;                                                                                               \
             dxs[k] = gradient;                                                                                         \
         }                                                                                                              \
-    }                                                                                                                  \
-    static void act_##NAME##_forward(int64_t n, const float *x, float alpha, float *y) {                               \
-        act_##NAME##_loop(n, x, alpha, y);                                                                             \
-    }                                                                                                                  \
-    static void act_##NAME##_backward(int64_t n, const float *from, const float *dy, float alpha, float *dx) {         \
-        act_##NAME##_backward_loop(n, from, dy, alpha, dx);                                                            \
     }
 #include "engine/device/activations.def"
 

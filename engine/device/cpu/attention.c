@@ -19,7 +19,6 @@
  * Multiply-adds: positions^2 * size * (2 forward, 5 backward), half of that when causal: blocks
  * that no query sees are skipped, and products stop at the diagonal, in steps of PRODUCT_ROWS.
  * Factors are f32 at every precision. */
-#include "engine/base/vector.h"
 #include "engine/device/cpu/block_product.h"
 #include "engine/device/cpu/cpu.h"
 #include "engine/device/cpu/fast_math.h"
@@ -66,8 +65,7 @@ struct rows { /* of one head, 'ld' apart */
 
 /* to = from * by, row by row. A head's rows are short and far apart, which no prefetcher of the
  * processor's follows: they are asked for AHEAD of their turn. */
-VECTORISED static void copy_rows(struct rows r, float by, const float *restrict from, float *restrict to,
-                                 int64_t ld_to) {
+static void copy_rows(struct rows r, float by, const float *restrict from, float *restrict to, int64_t ld_to) {
     for (int64_t i = 0; i < r.count; i++) {
         const float *next = from + at_most(i + AHEAD, r.count - 1) * r.ld;
         for (int64_t k = 0; k < r.size; k += ALIGN_FLOATS) __builtin_prefetch(next + k);
@@ -126,7 +124,7 @@ static int64_t keys_end(const struct attention *t, int64_t i, int64_t count) {
 /* ---- forward -------------------------------------------------------------------------------- */
 /* s (keys, PANEL) = e^(s - max) where a query sees the key, else 0; all see the first 'free' keys,
  * query c the c + 1 behind them. */
-VECTORISED static void panel_softmax(int64_t free, int64_t keys, float *restrict s, struct moments *restrict m) {
+static void panel_softmax(int64_t free, int64_t keys, float *restrict s, struct moments *restrict m) {
     float max[PANEL], sum[PANEL];
     for (int c = 0; c < PANEL; c++) max[c] = -INFINITY, sum[c] = 0;
     for (int64_t k = 0; k < free; k++)
@@ -188,8 +186,8 @@ static void weigh_values(const struct attention *t, const struct forward *f, int
         }
 }
 
-VECTORISED static void unpack_values(const struct attention *t, int64_t rows, const struct moments *restrict m,
-                                     const float *restrict from, float *restrict y) {
+static void unpack_values(const struct attention *t, int64_t rows, const struct moments *restrict m,
+                          const float *restrict from, float *restrict y) {
     int64_t size = t->size, wide = t->wide, all = t->all;
     for (int64_t i = 0; i < rows; i++)
         for (int64_t k = 0; k < size; k++) y[i * all + k] = from[i * wide + k] * m->inverse[i];
@@ -242,8 +240,8 @@ static struct backward backward_scratch(const struct attention *t, float *at) {
 
 /* p = e^(s - max) / sum and ds = p (ds - d) for 'keys' keys and a panel of queries; of key k only
  * those from k + skip on see it, the others get 0. */
-VECTORISED static void panel_gradient(int64_t keys, int64_t skip, const struct moments *restrict m,
-                                      const float *restrict d, float *restrict s, float *restrict ds) {
+static void panel_gradient(int64_t keys, int64_t skip, const struct moments *restrict m, const float *restrict d,
+                           float *restrict s, float *restrict ds) {
     for (int64_t k = 0; k < keys; k++)
         for (int c = 0; c < PANEL; c++) {
             float p = fast_exp(s[k * BLOCK + c] - m->max[c]) * m->inverse[c];
@@ -317,8 +315,8 @@ static void backward_blocks(const struct attention *t, const struct backward *b)
 }
 
 /* d of each row is the sum of y dy in LANES partial sums, which are added in pairs. */
-VECTORISED static void rows_dot(struct rows r, const float *restrict y, const float *restrict dy, int64_t ld_dy,
-                                float *restrict d) {
+static void rows_dot(struct rows r, const float *restrict y, const float *restrict dy, int64_t ld_dy,
+                     float *restrict d) {
     for (int64_t i = 0; i < r.count; i++, y += r.ld, dy += ld_dy) {
         float part[LANES] = {0};
         int64_t k = 0;

@@ -9,7 +9,6 @@
  *   forward    mean, then var from x - mean; y = x * scale + shift, masked
  *   backward   with dz = dy where y > 0, h = (x - mean) r, r = 1 / sqrt(var + eps), m = n * h * w:
  *              dw1 = sum dz, dw0 = sum dz h, dx = w0 r (dz - dw1 / m - h dw0 / m) */
-#include "engine/base/vector.h"
 #include "engine/device/cpu/cpu.h"
 #include "engine/device/cpu/gemm.h"
 
@@ -49,7 +48,7 @@ static double lanes_sum(const double *part) {
         with(at_, end_ - at_);                                                                                         \
     }
 
-VECTORISED static double norm_sum(const struct planes *p, const float *x) {
+static double norm_sum(const struct planes *p, const float *x) {
     double part[LANES] = {0};
 #define SUM(at, count)                                                                                                 \
     for (int lane = 0; lane < (count); lane++) part[lane] += (double)x[(at) + lane]
@@ -57,7 +56,7 @@ VECTORISED static double norm_sum(const struct planes *p, const float *x) {
     return lanes_sum(part);
 }
 
-VECTORISED static double norm_squares(const struct planes *p, const float *x, float mean) {
+static double norm_squares(const struct planes *p, const float *x, float mean) {
     double part[LANES] = {0};
 #define SQUARE(at, count)                                                                                              \
     for (int lane = 0; lane < (count); lane++) {                                                                       \
@@ -68,8 +67,8 @@ VECTORISED static double norm_squares(const struct planes *p, const float *x, fl
     return lanes_sum(part);
 }
 
-VECTORISED static void norm_apply(const struct planes *p, const float *restrict x, float mean, float scale, float shift,
-                                  float least, float *restrict y) {
+static void norm_apply(const struct planes *p, const float *restrict x, float mean, float scale, float shift,
+                       float least, float *restrict y) {
     for (int64_t i = 0; i < p->count; i++)
         for (int64_t k = i * p->stride; k < i * p->stride + p->area; k++) {
             float v = (x[k] - mean) * scale + shift;
@@ -91,8 +90,8 @@ static inline const float *strip_of(int64_t n, const float *y, const float *dy, 
 }
 
 /* sums: of dz, and of dz (x - mean). */
-VECTORISED static void norm_gradient_sums(const struct planes *p, const float *x, float mean, const float *y,
-                                          const float *dy, double sums[2]) {
+static void norm_gradient_sums(const struct planes *p, const float *x, float mean, const float *y, const float *dy,
+                               double sums[2]) {
     double part0[LANES] = {0}, part1[LANES] = {0};
     float copy[STRIP];
     for (int64_t i = 0; i < p->count; i++)
@@ -118,8 +117,8 @@ struct line {
     float mean, scale, shift, slope;
 };
 
-VECTORISED static void norm_gradient(const struct planes *p, struct line l, const float *restrict x,
-                                     const float *restrict y, const float *restrict dy, float *restrict dx) {
+static void norm_gradient(const struct planes *p, struct line l, const float *restrict x, const float *restrict y,
+                          const float *restrict dy, float *restrict dx) {
     for (int64_t i = 0; i < p->count; i++)
         for (int64_t k = i * p->stride; k < i * p->stride + p->area; k++) {
             float g = dy[k], dz = y && !(y[k] > 0) ? 0 : g;

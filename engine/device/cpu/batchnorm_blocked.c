@@ -5,7 +5,6 @@
  * All passes wait for memory. Both moments come from one, in double, where the square of the mean
  * can be taken from the mean of squares; the second pass of a block runs backwards, over what is
  * still in the cache; and where y > 0 is found from x, as forward found it, without reading y. */
-#include "engine/base/vector.h"
 #include "engine/device/cpu/cpu.h"
 
 #include <inttypes.h>
@@ -33,13 +32,13 @@ struct sums {
     double first[B], second[B];
 };
 
-/* Not functions: what returns a vector has another ABI at each level. */
+/* Not functions: what returns a vector that is wider than the level's has another ABI. */
 #define LOAD(p) (*(const loose *)(p))
 #define STORE(p, v) (*(loose *)(p) = (v))
 
 /* ---- a plane of 'area' places --------------------------------------------------------------- */
 /* Adds x and its squares. */
-VECTORISED static void plane_moments(int64_t area, const float *x, struct sums *sums) {
+static void plane_moments(int64_t area, const float *x, struct sums *sums) {
     doubles sum[2], squares[2];
     memcpy(sum, sums->first, sizeof sum);
     memcpy(squares, sums->second, sizeof squares);
@@ -68,8 +67,7 @@ INLINE void near_set(struct near *near, const struct line *l) {
     }
 }
 
-VECTORISED static void plane_apply(int64_t area, const float *restrict x, const struct line *l, bool relu,
-                                   float *restrict y) {
+static void plane_apply(int64_t area, const float *restrict x, const struct line *l, bool relu, float *restrict y) {
     const floats zero = {0};
     const ints none = {0}, always = relu ? none : ~none;
     struct near r;
@@ -107,8 +105,8 @@ INLINE void add_gradients(int64_t area, const float *x, const float *dy, const s
 }
 
 /* Adds dz and dz (x - mean). */
-VECTORISED static void plane_gradient_sums(int64_t area, const float *x, const float *dy, const struct line *l,
-                                           bool relu, struct sums *sums) {
+static void plane_gradient_sums(int64_t area, const float *x, const float *dy, const struct line *l, bool relu,
+                                struct sums *sums) {
     if (relu)
         add_gradients(area, x, dy, l, true, sums);
     else
@@ -129,8 +127,7 @@ INLINE void give_gradient(int64_t area, const float *restrict x, const float *re
         }
 }
 
-VECTORISED static void plane_gradient(int64_t area, const float *x, const float *dy, const struct line *l, bool relu,
-                                      float *dx) {
+static void plane_gradient(int64_t area, const float *x, const float *dy, const struct line *l, bool relu, float *dx) {
     if (relu)
         give_gradient(area, x, dy, l, true, dx);
     else

@@ -1,5 +1,5 @@
 /* Convolutions of few channels with their ReLU and 2x2 max-pool: plans, packed weights, samples
- * over threads. The arithmetic is in conv_small_kernels.h.
+ * over threads. The arithmetic is in conv_small_kernels.c.
  *
  * Samples are cut into one part a thread; a part runs its samples in order and adds their gradients
  * of the weights in its own workspace, and the parts are added in order at the end: a result
@@ -7,12 +7,12 @@
  * others. Kept from forward to backward: one byte for each pooled pixel, which says where its
  * maximum was. */
 #include "engine/device/cpu/conv_small.h"
+#include "engine/device/cpu/lanes.h"
 
 #include <string.h>
 
 struct conv_small {
     struct op op;
-    const struct conv_kernels *kernels;
     struct conv_plan plan;
     int parts;
 };
@@ -47,7 +47,7 @@ static bool takes(const struct op_desc *d) {
 }
 
 /* ---- the plan -------------------------------------------------------------------------------- */
-static void plan_shape(struct conv_plan *p, const struct op_desc *d, int lanes) {
+static void plan_shape(struct conv_plan *p, const struct op_desc *d) {
     const struct window *w = &d->conv.window;
     p->c = (int)d->x.dim[0], p->h = (int)d->x.dim[1], p->w = (int)d->x.dim[2];
     p->oc = (int)d->y.dim[0], p->yh = (int)d->y.dim[1], p->yw = (int)d->y.dim[2];
@@ -55,21 +55,21 @@ static void plan_shape(struct conv_plan *p, const struct op_desc *d, int lanes) 
     p->oh = p->h + 2 * p->ph - p->kh + 1, p->ow = p->w + 2 * p->pw - p->kw + 1;
     p->relu = d->act == ACT_RELU, p->pool = d->conv.maxpool, p->first = d->first;
     p->rows = p->pool ? 2 * p->yh : p->yh;
-    p->oc_step = round_up(p->oc, lanes);
-    p->row_vectors = round_up(p->kw * p->c, lanes) / lanes;
+    p->oc_step = round_up(p->oc, LANES);
+    p->row_vectors = round_up(p->kw * p->c, LANES) / LANES;
 }
 
 /* Times of the ways, in multiply-adds of one vector; the constants weigh what is not one, such as
  * moves of single floats, and fit measured times to a quarter or so. */
-static void plan_choose(struct conv_plan *p, int lanes) {
+static void plan_choose(struct conv_plan *p) {
     double taps = p->c * p->kh * p->kw, x = (double)p->c * p->h * p->w;
     double windows = (double)p->yh * p->yw, y = windows * p->oc;
-    double dense = (double)p->rows * p->pitch / lanes * p->oc * taps;
-    double by_channels = (double)p->rows * p->ow * (p->oc_step / lanes) * taps + 3 * y;
+    double dense = (double)p->rows * p->pitch / LANES * p->oc * taps;
+    double by_channels = (double)p->rows * p->ow * (p->oc_step / LANES) * taps + 3 * y;
     p->channel_lanes = by_channels < 1.2 * dense;
 
-    double dx = (double)p->h * p->pitch / lanes * p->oc * taps, patch = p->kh * p->row_vectors;
-    double every = 1.1 * dense + (p->first ? 0 : dx) + 8 * y / lanes;
+    double dx = (double)p->h * p->pitch / LANES * p->oc * taps, patch = p->kh * p->row_vectors;
+    double every = 1.1 * dense + (p->first ? 0 : dx) + 8 * y / LANES;
     double chosen = y * (3 * patch + 8) + 4 * windows * ((p->first ? 2 : 4) * patch + 10) + x * (p->first ? 2 : 4);
     p->sparse = p->pool && p->row_vectors <= CONV_SIDE_MAX && chosen < every;
 }
@@ -111,9 +111,9 @@ static size_t place(size_t *at, size_t count) {
     return begin;
 }
 
-static void plan_scratch(struct conv_plan *p, int lanes) {
-    size_t patches = (size_t)p->oc * p->kh * p->row_vectors * lanes;
-    size_t every = (size_t)p->oc * p->dw_taps * lanes;
+static void plan_scratch(struct conv_plan *p) {
+    size_t patches = (size_t)p->oc * p->kh * p->row_vectors * LANES;
+    size_t every = (size_t)p->oc * p->dw_taps * LANES;
     p->x_size = (size_t)(p->sparse ? p->c : p->c + 1) * p->x_plane + p->slack;
     size_t dy = p->sparse ? 0 : (size_t)p->oc * p->dy_plane + p->slack;
 
@@ -137,18 +137,16 @@ static void plan_scratch(struct conv_plan *p, int lanes) {
     p->codes_at = place(&p->part, p->pool ? (size_t)p->oc * p->y_plane / sizeof(float) : 0);
 }
 
-enum error conv_small_create(const struct conv_kernels *k, struct device *dev, const struct op_desc *d,
-                             struct op **out) {
+static enum error conv_create(struct device *dev, const struct op_desc *d, struct op **out) {
     struct op *op;
     size_t saved, scratch;
     TRY(op_alloc(sizeof(struct conv_small), &cpu_conv_small, dev, d, &op));
     struct conv_small *s = (struct conv_small *)op;
-    s->kernels = k;
     s->parts = dev->params.threads < d->n ? dev->params.threads : (int)d->n;
-    plan_shape(&s->plan, d, k->lanes);
+    plan_shape(&s->plan, d);
     plan_planes(&s->plan);
-    plan_choose(&s->plan, k->lanes);
-    plan_scratch(&s->plan, k->lanes);
+    plan_choose(&s->plan);
+    plan_scratch(&s->plan);
     size_t codes = s->plan.pool ? (size_t)s->plan.oc * s->plan.y_plane : 0;
     enum error err = memory_size((size_t)d->n, codes, "a convolution's codes", &saved);
     if (err == ERR_NONE)
@@ -177,7 +175,7 @@ static void pack_forward(const struct conv_plan *p, const struct op_args *a, flo
 
 /* Sparse: w[o][row][kw * c, in whole vectors]. Else w[o, row, column, turned round][c] and zeros
  * behind it. */
-static void pack_backward(const struct conv_plan *p, int lanes, const float *w, float *shared) {
+static void pack_backward(const struct conv_plan *p, const float *w, float *shared) {
     memset(shared, 0, p->shared * sizeof *shared);
     for (int o = 0; o < p->oc; o++)
         for (int c = 0; c < p->c; c++)
@@ -185,7 +183,7 @@ static void pack_backward(const struct conv_plan *p, int lanes, const float *w, 
                 for (int k = 0; k < p->kw; k++, w++) {
                     int row = o * p->kh + r, turned = o * p->kh + p->kh - 1 - r;
                     if (p->sparse)
-                        shared[row * p->row_vectors * lanes + k * p->c + c] = *w;
+                        shared[row * p->row_vectors * LANES + k * p->c + c] = *w;
                     else
                         shared[(turned * p->kw + p->kw - 1 - k) * p->c + c] = *w;
                 }
@@ -225,7 +223,7 @@ static void forward_parts(void *ctx, int64_t begin, int64_t end) {
             size_t n = (size_t)i;
             uint8_t *codes = (uint8_t *)(part.work + p->codes_at);
             if (p->pool && a->training) codes = (uint8_t *)a->saved + n * part.codes;
-            f->op->kernels->forward(p, a->scratch, part.work, a->x[0] + n * part.xs, a->y + n * part.ys, codes);
+            conv_small_forward(p, a->scratch, part.work, a->x[0] + n * part.xs, a->y + n * part.ys, codes);
         }
     }
 }
@@ -243,8 +241,8 @@ static void backward_parts(void *ctx, int64_t begin, int64_t end) {
             size_t n = (size_t)i;
             const uint8_t *codes = (const uint8_t *)(part.work + p->codes_at);
             if (p->pool) codes = (const uint8_t *)a->saved + n * part.codes;
-            f->op->kernels->backward(p, a->scratch, part.work, a->x[0] + n * part.xs, a->y + n * part.ys,
-                                     a->dy + n * part.ys, codes, p->first ? NULL : a->dx[0] + n * part.xs);
+            conv_small_backward(p, a->scratch, part.work, a->x[0] + n * part.xs, a->y + n * part.ys,
+                                a->dy + n * part.ys, codes, p->first ? NULL : a->dx[0] + n * part.xs);
         }
     }
 }
@@ -267,10 +265,10 @@ static float *parts_add(const struct conv_small *s, float *scratch) {
     return sum;
 }
 
-static float lanes_add(const float *v, int lanes) {
+static float lanes_add(const float *v) {
     float half[CONV_LANES_MAX / 2];
-    for (int i = 0; i < lanes / 2; i++) half[i] = v[i] + v[i + lanes / 2];
-    for (int n = lanes / 4; n > 0; n /= 2)
+    for (int i = 0; i < LANES / 2; i++) half[i] = v[i] + v[i + LANES / 2];
+    for (int n = LANES / 4; n > 0; n /= 2)
         for (int i = 0; i < n; i++) half[i] += half[i + n];
     return half[0];
 }
@@ -278,16 +276,16 @@ static float lanes_add(const float *v, int lanes) {
 /* dw and db from the first part's workspace, where the sums are. */
 static void unpack_gradients(const struct conv_small *s, const float *dw, const float *db, const struct op_args *a) {
     const struct conv_plan *p = &s->plan;
-    int lanes = s->kernels->lanes, area = p->kh * p->kw;
+    int area = p->kh * p->kw;
     float *to = a->dw[0];
     for (int o = 0; o < p->oc; o++) {
         for (int t = 0; t < p->c * area; t++) {
             int row = o * p->kh + t % area / p->kw, at = t % p->kw * p->c + t / area;
-            *to++ = p->sparse ? dw[row * p->row_vectors * lanes + at]
-                              : lanes_add(dw + (size_t)(o * p->dw_taps + t) * lanes, lanes);
+            *to++ = p->sparse ? dw[row * p->row_vectors * LANES + at]
+                              : lanes_add(dw + (size_t)(o * p->dw_taps + t) * LANES);
         }
         if (a->dw[1])
-            a->dw[1][o] = p->sparse ? db[o] : lanes_add(dw + ((size_t)o * p->dw_taps + p->forward.taps) * lanes, lanes);
+            a->dw[1][o] = p->sparse ? db[o] : lanes_add(dw + ((size_t)o * p->dw_taps + p->forward.taps) * LANES);
     }
 }
 
@@ -295,28 +293,11 @@ static enum error conv_backward(struct op *op, const struct op_args *a) {
     const struct conv_small *s = (const struct conv_small *)op;
     const struct conv_plan *p = &s->plan;
     struct pass f = {s, a};
-    if (!p->first) pack_backward(p, s->kernels->lanes, a->w[0], a->scratch);
+    if (!p->first) pack_backward(p, a->w[0], a->scratch);
     cpu_parallel(op->dev, s->parts, 1, backward_parts, &f);
     const float *sum = parts_add(s, a->scratch);
     unpack_gradients(s, sum, sum + (p->db_at - p->dw_at), a);
     return ERR_NONE;
-}
-
-/* ---- instruction sets ------------------------------------------------------------------------ */
-int conv_small_kernels(const struct conv_kernels *out[3]) {
-    int n = 0;
-#if defined(__x86_64__)
-    if (cpu_level() >= CPU_V4) out[n++] = &conv_kernels_v4;
-    if (cpu_level() >= CPU_V3) out[n++] = &conv_kernels_v3;
-#endif
-    out[n++] = &conv_kernels_base;
-    return n;
-}
-
-static enum error conv_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    const struct conv_kernels *kernels[3];
-    (void)conv_small_kernels(kernels);
-    return conv_small_create(kernels[0], dev, d, out);
 }
 
 const struct op_impl cpu_conv_small = {

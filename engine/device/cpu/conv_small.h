@@ -1,5 +1,5 @@
 /* Convolutions of few channels, with their ReLU and 2x2 max-pool: what conv_small.c plans and
- * conv_small_kernels.h computes, once for each instruction set. */
+ * conv_small_kernels.c computes. */
 #pragma once
 #include "engine/device/cpu/cpu.h"
 
@@ -51,23 +51,11 @@ struct conv_plan {
     size_t x_size;
 };
 
-/* Kernels of one instruction set. 'shared' holds the weights as conv_small.c packs them for the
- * pass; 'work' is one part's workspace, whose planes of x and dy were zero before the pass's first
- * sample. */
-struct conv_kernels {
-    const char *name;
-    int lanes;
-    /* One sample's y, and its codes (oc * y_plane bytes) when there is a pool. */
-    void (*forward)(const struct conv_plan *p, const float *shared, float *work, const float *x, float *y,
-                    uint8_t *codes);
-    /* One sample's dx, unless the plan is of a first layer; adds to the part's dw and db. */
-    void (*backward)(const struct conv_plan *p, const float *shared, float *work, const float *x, const float *y,
-                     const float *dy, const uint8_t *codes, float *dx);
-};
-extern const struct conv_kernels conv_kernels_base, conv_kernels_v3, conv_kernels_v4;
-
-/* Those that this machine can run, best first; gives how many. */
-int conv_small_kernels(const struct conv_kernels *out[3]);
-/* cpu_conv_small's create, with given kernels. */
-MUST_CHECK enum error conv_small_create(const struct conv_kernels *k, struct device *dev, const struct op_desc *d,
-                                        struct op **out);
+/* The kernels. 'shared' holds the weights as conv_small.c packs them for the pass; 'work' is one part's workspace, whose
+ * planes of x and dy were zero before the pass's first sample.
+ * forward: one sample's y, and its codes (oc * y_plane bytes) when there is a pool. backward: one sample's dx, unless
+ * the plan is of a first layer; adds to the part's dw and db. */
+void conv_small_forward(const struct conv_plan *p, const float *shared, float *work, const float *x, float *y,
+                        uint8_t *codes);
+void conv_small_backward(const struct conv_plan *p, const float *shared, float *work, const float *x, const float *y,
+                         const float *dy, const uint8_t *codes, float *dx);

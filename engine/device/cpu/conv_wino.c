@@ -44,7 +44,6 @@ struct plan {
 
 struct wino {
     struct op op;
-    const struct wino_kernels *kernels;
     struct plan plan[3];
 };
 
@@ -120,13 +119,13 @@ static void products(const struct pass_run *r, const struct wino_tiles *v, int64
                                        .c = m->at + plane * m->plane,
                                        .c_row = m->row,
                                        .add = begin > 0};
-        r->c->kernels->product(&product);
+        wino_multiply(&product);
     }
 }
 
 static void finish(const struct pass_run *r, int64_t panel, const struct wino_tiles *m) {
-    r->c->kernels->output(&r->p->to, r->to, r->begin, r->end, panel * (PANEL / B), panel_width(panel, r->p->lanes) / B,
-                          m, r->finish);
+    wino_output(&r->p->to, r->to, r->begin, r->end, panel * (PANEL / B), panel_width(panel, r->p->lanes) / B, m,
+                r->finish);
 }
 
 static struct wino_tiles weights_of(const struct pass_run *r, int64_t panel) {
@@ -139,7 +138,7 @@ static void transform_panels(void *ctx, int64_t begin, int64_t end) {
     const struct plan *p = r->p;
     for (int64_t panel = begin; panel < end; panel++) {
         struct wino_tiles u = weights_of(r, panel);
-        r->c->kernels->weights(&p->weights, r->w, 0, p->summed, panel * PANEL, panel_width(panel, p->lanes), &u);
+        wino_weights_in(&p->weights, r->w, 0, p->summed, panel * PANEL, panel_width(panel, p->lanes), &u);
     }
 }
 
@@ -150,7 +149,7 @@ static void chunks_by_chunk(void *ctx, int64_t begin, int64_t end) {
     struct wino_tiles v = tiles_at(own_of(r) + floats_of(p->chunk, PANEL), p->chunk, p->summed);
     for (int64_t chunk = begin; chunk < end; chunk++) {
         r->begin = chunk * p->chunk, r->end = least(r->begin + p->chunk, p->tiles);
-        r->c->kernels->input(&p->from, r->from, r->begin, r->end, &v);
+        wino_input(&p->from, r->from, r->begin, r->end, &v);
         for (int64_t panel = 0; panel < panels_of(p->lanes); panel++) {
             struct wino_tiles u = weights_of(r, panel);
             products(r, &v, 0, p->summed, panel_width(panel, p->lanes), &u, &m);
@@ -165,7 +164,7 @@ static void transform_inputs(void *ctx, int64_t begin, int64_t end) {
     const struct plan *p = r->p;
     struct wino_tiles v = tiles_at(r->shared, p->chunk, p->summed);
     v.at += begin * v.row;
-    r->c->kernels->input(&p->from, r->from, r->begin + begin, r->begin + end, &v);
+    wino_input(&p->from, r->from, r->begin + begin, r->begin + end, &v);
 }
 
 static void panels_by_panel(void *ctx, int64_t begin, int64_t end) {
@@ -178,7 +177,7 @@ static void panels_by_panel(void *ctx, int64_t begin, int64_t end) {
         int64_t width = panel_width(panel, p->lanes);
         for (int64_t c = 0; c < p->summed; c += PANEL) {
             int64_t depth = least(PANEL, p->summed - c);
-            r->c->kernels->weights(&p->weights, r->w, c, c + depth, panel * PANEL, width, &u);
+            wino_weights_in(&p->weights, r->w, c, c + depth, panel * PANEL, width, &u);
             products(r, &v, c, depth, width, &u, &m);
         }
         finish(r, panel, &m);
@@ -218,12 +217,11 @@ static struct parts parts_of(const struct pass_run *r) {
 /* Tiles [begin, end), counted from the chunk's first. */
 static void transform_both(void *ctx, int64_t begin, int64_t end) {
     const struct pass_run *r = ctx;
-    const struct wino_kernels *k = r->c->kernels;
     struct parts parts = parts_of(r);
     parts.x.at += begin * parts.x.row;
     parts.dz.at += begin * parts.dz.row;
-    k->input(&r->p->from, r->from, r->begin + begin, r->begin + end, &parts.x);
-    k->gradient(&r->p->to, r->dz, r->begin + begin, r->begin + end, &parts.dz);
+    wino_input(&r->p->from, r->from, r->begin + begin, r->begin + end, &parts.x);
+    wino_gradient(&r->p->to, r->dz, r->begin + begin, r->begin + end, &parts.dz);
 }
 
 /* Place 'plane' of 'sums': channels [row, row + rows) of dz with a panel of x, over the chunk. */
@@ -241,7 +239,7 @@ static void add_products(const struct pass_run *r, int64_t plane, int64_t panel,
                                    .c = sums,
                                    .c_row = sums_row,
                                    .add = r->begin > 0};
-    r->c->kernels->product(&product);
+    wino_multiply(&product);
 }
 
 static void planes_of_chunk(void *ctx, int64_t begin, int64_t end) {
@@ -256,7 +254,7 @@ static void gradients_of_rows(void *ctx, int64_t begin, int64_t end) {
     const struct pass_run *r = ctx;
     struct wino_tiles sums = parts_of(r).sums;
     sums.at += begin * sums.row;
-    r->c->kernels->weights_gradient(&r->p->weights, r->dw, begin, end, 0, r->p->summed, &sums);
+    wino_weights_out(&r->p->weights, r->dw, begin, end, 0, r->p->summed, &sums);
 }
 
 /* Squares of panels of both sides' channels: sums and gradients of each, while it is in the cache. */
@@ -269,8 +267,8 @@ static void gradients_by_panel(void *ctx, int64_t begin, int64_t end) {
         int64_t rows = least(PANEL, r->p->lanes - row);
         for (int64_t plane = 0; plane < WINO_PLANES; plane++)
             add_products(r, plane, panel, row, rows, sums.at + plane * sums.plane, sums.row);
-        r->c->kernels->weights_gradient(&r->p->weights, r->dw, row, row + rows, panel * PANEL,
-                                        panel_width(panel, r->p->summed), &sums);
+        wino_weights_out(&r->p->weights, r->dw, row, row + rows, panel * PANEL, panel_width(panel, r->p->summed),
+                         &sums);
     }
 }
 
@@ -380,11 +378,9 @@ static struct plan plan_of(const struct op_desc *d, enum pass pass) {
     return p;
 }
 
-enum error conv_wino_create(const struct wino_kernels *k, struct device *dev, const struct op_desc *d,
-                            struct op **out) {
+static enum error conv_create(struct device *dev, const struct op_desc *d, struct op **out) {
     TRY(op_alloc(sizeof(struct wino), &cpu_conv_wino, dev, d, out));
     struct wino *c = (struct wino *)*out;
-    c->kernels = k;
     for (enum pass pass = PASS_FORWARD; pass <= PASS_WEIGHTS; pass++) {
         struct plan *p = &c->plan[pass];
         *p = plan_of(d, pass);
@@ -394,22 +390,6 @@ enum error conv_wino_create(const struct wino_kernels *k, struct device *dev, co
         if (bytes > c->op.scratch_bytes) c->op.scratch_bytes = bytes;
     }
     return ERR_NONE;
-}
-
-int wino_kernels(const struct wino_kernels *out[3]) {
-    int n = 0;
-#if defined(__x86_64__)
-    if (cpu_level() >= CPU_V4) out[n++] = &wino_kernels_v4;
-    if (cpu_level() >= CPU_V3) out[n++] = &wino_kernels_v3;
-#endif
-    out[n++] = &wino_kernels_base;
-    return n;
-}
-
-static enum error conv_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    const struct wino_kernels *kernels[3];
-    (void)wino_kernels(kernels);
-    return conv_wino_create(kernels[0], dev, d, out);
 }
 
 const struct op_impl cpu_conv_wino = {

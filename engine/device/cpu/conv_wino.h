@@ -1,5 +1,4 @@
-/* Winograd's algorithm for 3x3 windows, F(4x4, 3x3): what conv_wino.c needs of the kernels, which
- * are compiled for one instruction level. Images are blocked; a tile is 4x4 of an output and the
+/* Winograd's algorithm for 3x3 windows, F(4x4, 3x3): what conv_wino.c needs of the kernels. Images are blocked; a tile is 4x4 of an output and the
  * 6x6 of the input that it needs. "Planes" are the 36 places of a transformed tile. */
 #pragma once
 #include "engine/device/device.h"
@@ -41,29 +40,18 @@ struct wino_finish { /* what follows an output: + bias (NULL: none), then relu *
     bool relu;
 };
 
-struct wino_kernels {
-    const char *name;
-    /* Tiles [begin, end) of the whole batch 'x', each 6x6, to rows 0 ... of 'to'; the adjoint of
-     * 'output' for gradients: tiles of 4x4. */
-    void (*input)(const struct wino_image *g, const float *x, int64_t begin, int64_t end, const struct wino_tiles *to);
-    void (*gradient)(const struct wino_image *g, const float *dy, int64_t begin, int64_t end,
-                     const struct wino_tiles *to);
-    /* Tiles [begin, end) of y, its blocks [block, block + count), from rows 0 ... of 'from'. */
-    void (*output)(const struct wino_image *g, float *y, int64_t begin, int64_t end, int64_t block, int64_t count,
-                   const struct wino_tiles *from, struct wino_finish finish);
-    /* The weights of lanes [first, first + width) and summed channels [begin, end), a row each. */
-    void (*weights)(const struct wino_weights *s, const float *w, int64_t begin, int64_t end, int64_t first,
-                    int64_t width, const struct wino_tiles *to);
-    /* dw of input channels [first, first + width) and outputs [begin, end), a row each. */
-    void (*weights_gradient)(const struct wino_weights *s, float *dw, int64_t begin, int64_t end, int64_t first,
-                             int64_t width, const struct wino_tiles *from);
-    void (*product)(const struct wino_product *p);
-};
-
-extern const struct wino_kernels wino_kernels_base, wino_kernels_v3, wino_kernels_v4;
-
-/* Those that this machine can run, best first; gives how many. */
-int wino_kernels(const struct wino_kernels *out[3]);
-/* cpu_conv_wino's create, with given kernels. */
-MUST_CHECK enum error conv_wino_create(const struct wino_kernels *k, struct device *dev, const struct op_desc *d,
-                                       struct op **out);
+/* Tiles [begin, end) of the whole batch 'x', each 6x6, to rows 0 ... of 'to'; the adjoint of wino_output for
+ * gradients: tiles of 4x4. */
+void wino_input(const struct wino_image *g, const float *x, int64_t begin, int64_t end, const struct wino_tiles *to);
+void wino_gradient(const struct wino_image *g, const float *dy, int64_t begin, int64_t end,
+                   const struct wino_tiles *to);
+/* Tiles [begin, end) of y, its blocks [block, block + count), from rows 0 ... of 'from'. */
+void wino_output(const struct wino_image *g, float *y, int64_t begin, int64_t end, int64_t block, int64_t count,
+                 const struct wino_tiles *from, struct wino_finish finish);
+/* The weights of lanes [first, first + width) and summed channels [begin, end), a row each. */
+void wino_weights_in(const struct wino_weights *s, const float *w, int64_t begin, int64_t end, int64_t first,
+                     int64_t width, const struct wino_tiles *to);
+/* dw of input channels [first, first + width) and outputs [begin, end), a row each. */
+void wino_weights_out(const struct wino_weights *s, float *dw, int64_t begin, int64_t end, int64_t first, int64_t width,
+                      const struct wino_tiles *from);
+void wino_multiply(const struct wino_product *p);

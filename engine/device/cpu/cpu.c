@@ -1,39 +1,77 @@
 /* The cpu device: oneDNN and own vector kernels on the threads of one OpenMP team. */
 #include "engine/device/cpu/cpu.h"
-#include "engine/device/cpu/gemm.h"
-#include "engine/device/ref/ref.h"
+#include "engine/device/cpu/onednn.h"
 #include "engine/device/runtime.h"
 
 #include <omp.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #if defined(__SSE__)
 #include <xmmintrin.h>
 #endif
 
 extern const struct device_ops device_cpu;
 
-static const struct op_impl *const lists[OP_KINDS][6] = {
-    [OP_LINEAR] = {&cpu_linear, &ref_linear},
-    [OP_CONV2D] = {&cpu_conv_wino, &cpu_conv_small, &cpu_conv_dnnl, &cpu_conv_gemm, &ref_conv2d},
-    [OP_POOL2D] = {&cpu_pool, &cpu_pool_blocked, &ref_pool2d},
-    [OP_REORDER] = {&cpu_reorder, &ref_reorder},
-    [OP_ACTIVATION] = {&cpu_activation, &ref_activation},
-    [OP_DROPOUT] = {&cpu_dropout, &ref_dropout},
-    [OP_BATCHNORM] = {&cpu_batchnorm, &cpu_batchnorm_blocked, &ref_batchnorm},
-    [OP_ADD] = {&cpu_add, &ref_add},
-    [OP_CROSS_ENTROPY] = {&cpu_cross_entropy, &ref_cross_entropy},
-    [OP_MSE] = {&ref_mse},
-    [OP_LAYERNORM] = {&cpu_layernorm, &ref_layernorm},
-    [OP_RMSNORM] = {&cpu_rmsnorm, &ref_rmsnorm},
-    [OP_EMBEDDING] = {&cpu_embedding, &ref_embedding},
-    [OP_POSITION] = {&cpu_position, &ref_position},
-    [OP_PREPEND] = {&cpu_prepend, &ref_prepend},
-    [OP_SELECT] = {&cpu_select, &ref_select},
-    [OP_TOKENS] = {&cpu_tokens, &ref_tokens},
-    [OP_MEAN] = {&cpu_mean, &cpu_mean_blocked, &ref_mean},
-    [OP_ATTENTION] = {&cpu_attention, &ref_attention},
+struct cpu {
+    struct device device;
+    const struct cpu_level *level;
 };
+
+/* ---- levels --------------------------------------------------------------------------------- */
+/* This file is compiled for the base, so it may ask any machine what it can. */
+extern const struct cpu_level cpu_table_base;
+#if defined(__x86_64__)
+extern const struct cpu_level cpu_table_v3, cpu_table_v4;
+
+static bool runs_v3(void) {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
+           __builtin_cpu_supports("bmi2");
+}
+
+static bool runs_v4(void) {
+    return runs_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
+}
+
+static const struct cpu_level *const levels[] = {&cpu_table_v4, &cpu_table_v3, &cpu_table_base};
+static int levels_out_of_reach(void) {
+    return runs_v4() ? 0 : runs_v3() ? 1 : 2;
+}
+#else
+static const struct cpu_level *const levels[] = {&cpu_table_base};
+static int levels_out_of_reach(void) {
+    return 0;
+}
+#endif
+
+const struct cpu_level *const *cpu_levels(int *count) {
+    int first = levels_out_of_reach();
+    *count = (int)(sizeof levels / sizeof *levels) - first;
+    return levels + first;
+}
+
+enum error cpu_level_choose(const struct cpu_level **out) {
+    int count, used = 0;
+    const struct cpu_level *const *possible = cpu_levels(&count);
+    const char *wanted = getenv("ENGINE_ISA");
+    char names[64];
+    *out = possible[0];
+    if (!wanted || !*wanted) return ERR_NONE;
+    for (int i = 0; i < count; i++) {
+        used += snprintf(names + used, sizeof names - (size_t)used, "%s%s", i ? ", " : "", possible[i]->name);
+        if (strcmp(wanted, possible[i]->name) != 0) continue;
+        *out = possible[i];
+        if (i > 0) onednn_limit((dnnl_cpu_isa_t)(*out)->onednn);
+        return ERR_NONE;
+    }
+    return FAIL(ERR_CONFIG,
+                "ENGINE_ISA is '%s', and this machine has no such level of instructions\n"
+                "possible here: %s; without the variable it is the first of them",
+                wanted, names);
+}
 
 /* ---- the calling thread and its team -------------------------------------------------------- */
 /* Denormals are slow and say nothing in training. Threads that the team starts later inherit this
@@ -100,30 +138,23 @@ int cpu_thread(void) {
     return omp_get_thread_num();
 }
 
-enum cpu_level cpu_level(void) {
-#if defined(__x86_64__)
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("bmi") ||
-        !__builtin_cpu_supports("bmi2"))
-        return CPU_BASE;
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                   __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-                   __builtin_cpu_supports("avx512vl")
-               ? CPU_V4
-               : CPU_V3;
-#else
-    return CPU_BASE;
-#endif
+/* ---- the device ----------------------------------------------------------------------------- */
+enum error cpu_open_at(const struct cpu_level *level, const struct device_params *p, struct device **out) {
+    struct cpu *c = calloc(1, sizeof *c);
+    if (!c) return FAIL(ERR_MEMORY, "cannot allocate a device");
+    c->level = level;
+    c->device.ops = &device_cpu;
+    c->device.params = *p;
+    c->device.isa = level->name;
+    settle_team(p);
+    *out = &c->device;
+    return ERR_NONE;
 }
 
-/* ---- the device ----------------------------------------------------------------------------- */
 static enum error cpu_open(const struct device_params *p, struct device **out) {
-    struct device *d = calloc(1, sizeof *d);
-    if (!d) return FAIL(ERR_MEMORY, "cannot allocate a device");
-    d->ops = &device_cpu;
-    d->params = *p;
-    settle_team(p);
-    *out = d;
-    return ERR_NONE;
+    const struct cpu_level *level;
+    TRY(cpu_level_choose(&level));
+    return cpu_open_at(level, p, out);
 }
 
 static void cpu_close(struct device *d) {
@@ -132,7 +163,12 @@ static void cpu_close(struct device *d) {
 
 static const struct op_impl *const *cpu_impls(struct device *d, enum op_kind kind) {
     bool forbidden = kind == OP_CONV2D && d->params.no_winograd;
-    return lists[kind] + (forbidden ? 1 : 0); /* cpu_conv_wino stands first */
+    return ((const struct cpu *)d)->level->impls[kind] + (forbidden ? 1 : 0); /* cpu_conv_wino stands first */
+}
+
+static bool cpu_bf16(void) {
+    const struct cpu_level *level;
+    return cpu_level_choose(&level) == ERR_NONE && level->has_bf16();
 }
 
 const struct device_ops device_cpu = {
@@ -144,6 +180,6 @@ const struct device_ops device_cpu = {
     .runtime = &host_runtime,
     .precisions = 1u << PRECISION_F32 | 1u << PRECISION_BF16,
     .image_layout = LAYOUT_BLOCKED,
-    .has_bf16 = cpu_has_bf16,
+    .has_bf16 = cpu_bf16,
     .software = cpu_software,
 };

@@ -1,7 +1,39 @@
-/* The cpu device's inside: its threads and its implementations. */
+/* The cpu device's inside: its levels of instructions, its threads and its implementations. */
 #pragma once
+#include "engine/base/rng.h"
 #include "engine/device/impl.h"
 
+/* ---- levels --------------------------------------------------------------------------------- */
+struct act_kernel; /* kernels.h */
+struct gemm;       /* gemm.h */
+enum { CPU_IMPLS = 6 };
+
+/* Every file of this folder but cpu.c, onednn.c and software.c is compiled once for each level, and names.h gives what
+ * they share a name of that level. This is one level, as level.c defines it. */
+struct cpu_level {
+    const char *name;         /* "v4": x86-64-v4; "base" is what the whole program is compiled for */
+    const char *instructions; /* "AVX-512" */
+    bool fused;               /* has fused multiply-adds: the bits of all such levels are the same in f32 */
+    int onednn;               /* dnnl_cpu_isa_t: what oneDNN may use where ENGINE_ISA asks for the level */
+    bool (*has_bf16)(void);   /* device_ops.has_bf16 */
+    const struct op_impl *const (*impls)[CPU_IMPLS]; /* device_ops.impls, by enum op_kind */
+    /* Kernels under the ops, for tests. */
+    const struct act_kernel *activations;
+    double (*softmax)(int64_t n, const float *x, float *y, float *tops, int64_t *best);
+    void (*dropout_mask)(struct rng_key key, uint64_t id, uint64_t base, float p, int64_t n, uint8_t *mask);
+    void (*gemm)(const struct device *dev, const struct gemm *g, void *pack);
+    size_t (*gemm_pack_bytes)(const struct device *dev);
+};
+
+/* Those that this machine can run, best first. */
+const struct cpu_level *const *cpu_levels(int *count);
+/* The one that the device "cpu" runs: the best, or what the variable ENGINE_ISA names; ERR_CONFIG when there is no such
+ * level, or it is more than the machine has. oneDNN, too, is kept to what ENGINE_ISA names. */
+MUST_CHECK enum error cpu_level_choose(const struct cpu_level **out);
+/* The device "cpu" at a level of cpu_levels: what its own open does with cpu_level_choose's. */
+MUST_CHECK enum error cpu_open_at(const struct cpu_level *level, const struct device_params *p, struct device **out);
+
+/* ---- threads -------------------------------------------------------------------------------- */
 /* Calls work(ctx, begin, end) over parts of [0, count), one a thread of the device, in parallel;
  * parts begin at multiples of 'grain'. On the calling thread alone when there is one thread or no
  * more than 'grain'. Allocates nothing. */
@@ -11,15 +43,10 @@ void cpu_parallel(const struct device *dev, int64_t count, int64_t grain,
 /* Which of the team's threads runs the work that asks: 0 <= it < threads. */
 int cpu_thread(void);
 
-/* The best instruction set of those that kernels are compiled for: x86-64-v4 has AVX-512, x86-64-v3
- * AVX2 and fused multiply-add, and the base is what the whole program is compiled for. */
-enum cpu_level { CPU_BASE, CPU_V3, CPU_V4 };
-enum cpu_level cpu_level(void);
-
-/* software.c: oneDNN. */
+/* ---- software.c ----------------------------------------------------------------------------- */
 bool cpu_software(int i, struct device_software *out);
 
-/* In order of preference within a kind; cpu.c has the lists. */
+/* ---- implementations, in order of preference within a kind; level.c has the lists ------------ */
 extern const struct op_impl cpu_linear;
 extern const struct op_impl cpu_conv_small; /* own kernels, for few channels */
 extern const struct op_impl cpu_conv_wino;  /* own kernels: 3x3 of blocked images */

@@ -21,9 +21,10 @@
  * floats are rounded, and the rest is as in f32. */
 #include "engine/device/cpu/gemm.h"
 #include "engine/device/cpu/gemm_pack.h"
+#include "engine/device/cpu/lanes.h"
 
 #include <string.h>
-#if defined(__x86_64__)
+#if defined(__AVX512F__)
 #include <immintrin.h>
 #endif
 
@@ -38,41 +39,45 @@ struct tile { /* what the innermost loops need */
 };
 typedef void tile_fn(const struct tile *t);
 
-struct level { /* of instructions; tile[g][i][v] has 1 << i rows and v + 1 vectors; g: A in groups */
+struct kind { /* of tiles; tile[g][i][v] has 1 << i rows and v + 1 vectors; g: A in groups */
     int lanes, rows;
     enum packing bf16; /* how it takes factors that are rounded */
     tile_fn *tile[2][4][VECS];
 };
 
-#if defined(__x86_64__)
-#define TILE(x) x##_bf16
-#define TILE_TARGET __attribute__((target("avx512f,avx512bf16")))
-#define TILE_LANES 16
+#if defined(__AVX512F__)
+#define TILE(x) x##_pairs
+#define TILE_TARGET __attribute__((target("avx512bf16")))
+#define TILE_LANES LANES
 #define TILE_ROWS 8
 #define TILE_PACKING PACK_PAIRS
-#define TILE_ADD(sum, a, b) (vector_bf16) _mm512_dpbf16_ps((__m512)(sum), (__m512bh)_mm512_set1_ps(a), (__m512bh)(b))
+#define TILE_ADD(sum, a, b) (vector_pairs) _mm512_dpbf16_ps((__m512)(sum), (__m512bh)_mm512_set1_ps(a), (__m512bh)(b))
 #include "engine/device/cpu/gemm_tile.h"
 #endif
-#define TILE_HEADER "engine/device/cpu/gemm_tile.h"
-#include "engine/device/cpu/tile_levels.h"
+#define TILE(x) x##_floats
+#define TILE_TARGET
+#define TILE_LANES LANES
+#if defined(__AVX512F__)
+#define TILE_ROWS 8
+#else
+#define TILE_ROWS 4
+#endif
+#include "engine/device/cpu/gemm_tile.h"
 
 bool cpu_has_bf16(void) {
-#if defined(__x86_64__)
-    return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl");
+#if defined(__AVX512F__)
+    return __builtin_cpu_supports("avx512bf16");
 #else
     return false;
 #endif
 }
 
-static const struct level *level_of_host(bool pairs) {
-#if defined(__x86_64__)
-    if (pairs && cpu_has_bf16()) return &level_bf16;
-    if (__builtin_cpu_supports("avx512f")) return &level_avx512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &level_avx2;
+static const struct kind *kind_of(bool pairs) {
+#if defined(__AVX512F__)
+    if (pairs && cpu_has_bf16()) return &kind_pairs;
 #endif
     (void)pairs;
-    return &level_basic;
+    return &kind_floats;
 }
 
 static int64_t at_most(int64_t a, int64_t b) {
@@ -89,7 +94,7 @@ static int64_t even_part(int64_t count, int64_t most, int64_t grain) {
 /* ---- tiles ---------------------------------------------------------------------------------- */
 struct run { /* a thread's part of a product */
     const struct gemm *g;
-    const struct level *l;
+    const struct kind *kind;
     enum packing how;
     bool packs_a, packs_b;
     int64_t i0, i1, j0, j1;
@@ -114,7 +119,7 @@ static void tile_left(const struct run *r, const struct block *b, int64_t i, str
 static void tile_run(const struct run *r, const struct block *b, int64_t i, int log_rows) {
     _Alignas(ALIGNMENT) float edge[ROWS_MAX * VECS * LANES_MAX];
     const struct gemm *g = r->g;
-    int64_t vecs = b->wide / r->l->lanes, wide = b->wide;
+    int64_t vecs = b->wide / r->kind->lanes, wide = b->wide;
     int rows = 1 << log_rows;
     bool whole = wide == b->columns;
     float *c = g->c + i * g->ldc + b->j;
@@ -128,12 +133,12 @@ static void tile_run(const struct run *r, const struct block *b, int64_t i, int 
     size_t bytes = (size_t)b->columns * sizeof *c;
     tile_left(r, b, i, &t);
     for (int row = 0; row < rows && !whole && t.more; row++) memcpy(edge + row * wide, c + row * g->ldc, bytes);
-    r->l->tile[g->a_transposed][log_rows][vecs - 1](&t);
+    r->kind->tile[g->a_transposed][log_rows][vecs - 1](&t);
     for (int row = 0; row < rows && !whole; row++) memcpy(c + row * g->ldc, edge + row * wide, bytes);
 }
 
 static void tiles_run(const struct run *r, const struct block *b) {
-    int log_rows = r->l->rows == 8 ? 3 : 2;
+    int log_rows = r->kind->rows == 8 ? 3 : 2;
     for (int64_t i = b->i, end = b->i + b->rows; i < end; i += 1 << log_rows) {
         while (i + (1 << log_rows) > end) log_rows--;
         tile_run(r, b, i, log_rows);
@@ -153,7 +158,7 @@ enum {
 /* The next panel of a block's columns, as far as b->end. The vectors are dealt evenly to the
  * panels: 4 make 2 + 2, not 3 + 1. */
 static void next_panel(const struct run *r, struct block *b) {
-    int64_t lanes = r->l->lanes, vecs = (b->end - b->j + lanes - 1) / lanes;
+    int64_t lanes = r->kind->lanes, vecs = (b->end - b->j + lanes - 1) / lanes;
     int64_t panels = (vecs + VECS - 1) / VECS;
     b->wide = (vecs + panels - 1) / panels * lanes;
     b->columns = at_most(b->end - b->j, b->wide);
@@ -173,7 +178,7 @@ static void pack_right(const struct run *r, struct block b, int64_t k) {
 static void pack_left(const struct run *r, const struct block *b, int64_t k) {
     const struct gemm *g = r->g;
     if (g->a_transposed)
-        pack_groups(r->how, k, b->rows, g->a + b->p * g->lda + b->i, g->lda, r->a, r->l->rows);
+        pack_groups(r->how, k, b->rows, g->a + b->p * g->lda + b->i, g->lda, r->a, r->kind->rows);
     else
         pack_along(r->how, b->rows, k, g->a + b->i * g->lda + b->p, g->lda, r->a);
 }
@@ -218,10 +223,10 @@ struct job {
 static void run_part(const struct job *job, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
     const struct gemm *g = job->g;
     bool bf16 = g->precision == PRECISION_BF16;
-    struct run r = {g, level_of_host(bf16 && !g->emulated), .i0 = i0, .i1 = i1, .j0 = j0, .j1 = j1};
-    r.how = bf16 ? r.l->bf16 : PACK_FLOATS;
+    struct run r = {g, kind_of(bf16 && !g->emulated), .i0 = i0, .i1 = i1, .j0 = j0, .j1 = j1};
+    r.how = bf16 ? r.kind->bf16 : PACK_FLOATS;
     r.packs_a = g->a_transposed || r.how != PACK_FLOATS;
-    bool as_it_lies = !g->b_transposed && r.how == PACK_FLOATS && (j1 - j0) % r.l->lanes == 0;
+    bool as_it_lies = !g->b_transposed && r.how == PACK_FLOATS && (j1 - j0) % r.kind->lanes == 0;
     r.packs_b = !as_it_lies || i1 - i0 > PACK_B_ROWS;
     r.b = job->pack + cpu_thread() * THREAD_FLOATS;
     r.work = r.b + B_FLOATS;

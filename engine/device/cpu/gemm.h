@@ -27,7 +27,7 @@ struct gemm { /* matrices are row-major; ld* is the distance of rows */
 size_t gemm_pack_bytes(const struct device *dev);
 void gemm_run(const struct device *dev, const struct gemm *g, void *pack);
 
-/* Whether products in bf16 are faster than in f32 here; elsewhere they are emulated. */
+/* Whether products in bf16 are faster than in f32 here and at this level; elsewhere they are emulated. */
 bool cpu_has_bf16(void);
 
 /* to (cols, rows) = from (rows, cols) transposed, by one thread. */

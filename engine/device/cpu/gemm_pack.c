@@ -1,12 +1,11 @@
 /* Packing of gemm's factors: copies, transposes, and bf16 two by two. */
 #include "engine/device/cpu/gemm_pack.h"
-#include "engine/base/vector.h"
-#include "engine/device/bf16.h"
 #include "engine/device/cpu/gemm.h"
+#include "engine/device/cpu/layout.h"
 
 #include <stdbool.h>
 #include <string.h>
-#if defined(__x86_64__)
+#if defined(__AVX512F__)
 #include <immintrin.h>
 #endif
 
@@ -42,8 +41,8 @@ void transpose(int64_t rows, int64_t cols, const float *from, int64_t ld_from, f
 enum { AHEAD = 16 };
 
 /* ---- pairs ---------------------------------------------------------------------------------- */
-#if defined(__x86_64__)
-#define PAIRS_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
+#if defined(__AVX512F__)
+#define PAIRS_TARGET __attribute__((target("avx512bf16")))
 
 /* Columns [0, n), n <= 16, of an even and an odd row (NULL: zeros) as pairs; zeros behind. */
 PAIRS_TARGET static inline __attribute__((always_inline)) __m512i pairs_of(const float *even, const float *odd,
@@ -105,10 +104,6 @@ static void pairs_groups(int64_t k, int64_t m, const float *from, int64_t ld, fl
 #endif
 
 /* ---- floats --------------------------------------------------------------------------------- */
-VECTORISED static void round_all(int64_t n, float *x) {
-    for (int64_t i = 0; i < n; i++) x[i] = bf16_round(x[i]);
-}
-
 static void floats_across(int64_t k, int64_t n, const float *from, int64_t ld, float *to, int64_t wide) {
     if (n < wide) memset(to, 0, (size_t)(k * wide) * sizeof *to);
     for (int64_t p = 0; p < k; p++) {
@@ -134,7 +129,7 @@ void pack_across(enum packing how, int64_t k, int64_t n, const float *from, int6
         pairs_across(k, n, from, ld, to, wide);
     else
         floats_across(k, n, from, ld, to, wide);
-    if (how == PACK_ROUNDED) round_all(k * wide, to);
+    if (how == PACK_ROUNDED) bf16_round_all(k * wide, to, to);
 }
 
 void pack_turned(enum packing how, int64_t k, int64_t n, const float *from, int64_t ld, float *to, int64_t wide,
@@ -143,7 +138,7 @@ void pack_turned(enum packing how, int64_t k, int64_t n, const float *from, int6
     if (n < wide) memset(to, 0, (size_t)(rows * wide) * sizeof *to);
     if (how == PACK_PAIRS) pairs_along(n, k, from, ld, work), from = work, ld = rows;
     transpose(n, rows, from, ld, to, wide);
-    if (how == PACK_ROUNDED) round_all(rows * wide, to);
+    if (how == PACK_ROUNDED) bf16_round_all(rows * wide, to, to);
 }
 
 void pack_along(enum packing how, int64_t rows, int64_t k, const float *from, int64_t ld, float *to) {
@@ -151,7 +146,7 @@ void pack_along(enum packing how, int64_t rows, int64_t k, const float *from, in
         pairs_along(rows, k, from, ld, to);
     else
         floats_across(rows, k, from, ld, to, k);
-    if (how == PACK_ROUNDED) round_all(rows * k, to);
+    if (how == PACK_ROUNDED) bf16_round_all(rows * k, to, to);
 }
 
 /* The last columns, fewer than 16: packed side by side first, then dealt to groups. */
@@ -179,6 +174,6 @@ void pack_groups(enum packing how, int64_t k, int64_t m, const float *from, int6
         else
             floats_groups(k, some, from + c, ld, to + c * rows, 4);
     }
-    if (how == PACK_ROUNDED) round_all(whole * rows, to);
+    if (how == PACK_ROUNDED) bf16_round_all(whole * rows, to, to);
     if (whole < m) groups_rest(how, k, m - whole, from + whole, ld, to + whole * rows, group);
 }

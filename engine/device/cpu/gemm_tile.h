@@ -1,5 +1,5 @@
-/* The innermost loops of gemm.c for one instruction level, stamped by including this with
- *   TILE(x)       the level's name for x
+/* The innermost loops of gemm.c for one kind of elements, stamped by including this with
+ *   TILE(x)       the kind's name for x
  *   TILE_TARGET   its target attribute, or nothing
  *   TILE_LANES    floats in a vector
  *   TILE_ROWS     rows of the largest tile (4 or 8): TILE_ROWS x 3 vectors of C stay in registers
@@ -73,7 +73,7 @@ TILE_FUNCTIONS(4)
 TILE_FUNCTIONS(8)
 #endif
 
-static const struct level TILE(level) = {
+static const struct kind TILE(kind) = {
     .lanes = TILE_LANES,
     .rows = TILE_ROWS,
     .bf16 = TILE_PACKING,

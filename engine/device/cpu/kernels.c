@@ -1,11 +1,10 @@
-/* Loops that the compiler vectorises, at each of vector.h's levels, and their names for others. */
+/* Loops that the compiler vectorises. */
 #include "engine/device/cpu/kernels.h"
-#include "engine/base/vector.h"
 
 #include <math.h>
 #include <string.h>
 
-VECTORISED static void add_loop(int64_t n, const float *x0, const float *x1, enum activation act, float *y) {
+void kernel_add(int64_t n, const float *x0, const float *x1, enum activation act, float *y) {
     float least = act == ACT_RELU ? 0 : -INFINITY;
     for (int64_t k = 0; k < n; k++) {
         float v = x0[k] + x1[k];
@@ -13,12 +12,8 @@ VECTORISED static void add_loop(int64_t n, const float *x0, const float *x1, enu
     }
 }
 
-void kernel_add(int64_t n, const float *x0, const float *x1, enum activation act, float *y) {
-    add_loop(n, x0, x1, act, y);
-}
-
 /* A strip of columns is summed in registers, so that sums are written once. */
-VECTORISED static void column_sums_loop(int64_t rows, int64_t cols, const float *x, int64_t ld, float *sums) {
+void kernel_column_sums(int64_t rows, int64_t cols, const float *x, int64_t ld, float *sums) {
     enum { STRIP = 64 };
     for (int64_t j0 = 0; j0 < cols; j0 += STRIP) {
         int64_t width = cols - j0 < STRIP ? cols - j0 : STRIP;
@@ -34,10 +29,6 @@ VECTORISED static void column_sums_loop(int64_t rows, int64_t cols, const float 
     }
 }
 
-void kernel_column_sums(int64_t rows, int64_t cols, const float *x, int64_t ld, float *sums) {
-    column_sums_loop(rows, cols, x, ld, sums);
-}
-
 enum { GROUPS = 16 }; /* counters that are drawn from side by side */
 
 /* rng_words of the counters (id, first + lane), with a lane for each vector element. */
@@ -50,8 +41,7 @@ static inline __attribute__((always_inline)) void words_of_groups(struct rng_key
     }
 }
 
-VECTORISED static void dropout_mask_loop(struct rng_key key, uint64_t id, uint64_t base, float p, int64_t n,
-                                         uint8_t *mask) {
+void kernel_dropout_mask(struct rng_key key, uint64_t id, uint64_t base, float p, int64_t n, uint8_t *mask) {
     for (int64_t e0 = 0; e0 < n; e0 += 4 * GROUPS) {
         uint32_t words[4][GROUPS];
         uint8_t stay[4 * GROUPS];
@@ -62,17 +52,9 @@ VECTORISED static void dropout_mask_loop(struct rng_key key, uint64_t id, uint64
     }
 }
 
-void kernel_dropout_mask(struct rng_key key, uint64_t id, uint64_t base, float p, int64_t n, uint8_t *mask) {
-    dropout_mask_loop(key, id, base, p, n, mask);
-}
-
-VECTORISED static void mask_scale_loop(int64_t n, const uint8_t *mask, float scale, const float *x, float *y) {
+void kernel_mask_scale(int64_t n, const uint8_t *mask, float scale, const float *x, float *y) {
     for (int64_t k = 0; k < n; k++) {
         float v = x[k] * scale;
         y[k] = mask[k] ? v : 0;
     }
-}
-
-void kernel_mask_scale(int64_t n, const uint8_t *mask, float scale, const float *x, float *y) {
-    mask_scale_loop(n, mask, scale, x, y);
 }

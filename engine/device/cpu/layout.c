@@ -1,18 +1,13 @@
 /* Plain and blocked images: from one to the other, and sums of their channels; numbers in bf16. */
 #include "engine/device/cpu/layout.h"
-#include "engine/base/vector.h"
 #include "engine/device/bf16.h"
 #include "engine/device/cpu/cpu.h"
 
 enum { B = LAYOUT_BLOCK };
 
 /* ---- bf16 ----------------------------------------------------------------------------------- */
-VECTORISED static void round_loop(int64_t n, const float *from, float *to) {
-    for (int64_t k = 0; k < n; k++) to[k] = bf16_round(from[k]);
-}
-
 void bf16_round_all(int64_t n, const float *from, float *to) {
-    round_loop(n, from, to);
+    for (int64_t k = 0; k < n; k++) to[k] = bf16_round(from[k]);
 }
 
 /* ---- sums of channels ----------------------------------------------------------------------- */
@@ -23,7 +18,7 @@ struct summing {
 };
 
 /* Of 'area' runs of B floats, lane by lane. */
-VECTORISED static void lanes_add(int64_t area, const float *x, double sums[B]) {
+static void lanes_add(int64_t area, const float *x, double sums[B]) {
     for (int64_t k = 0; k < area; k++)
         for (int lane = 0; lane < B; lane++) sums[lane] += (double)x[k * B + lane];
 }

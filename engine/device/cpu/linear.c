@@ -13,7 +13,6 @@
  * Both ways of forward add in the same order: a sample's bits do not depend on how many there are.
  * In bf16 gemm rounds the factors on their way; the sum db has no factors and stays in f32.
  */
-#include "engine/base/vector.h"
 #include "engine/device/cpu/gemm.h"
 #include "engine/device/cpu/kernels.h"
 
@@ -38,8 +37,7 @@ static struct pass pass_of(const struct linear *l, const struct op_args *a) {
 }
 
 /* ---- forward -------------------------------------------------------------------------------- */
-VECTORISED static void bias_loop(int64_t rows, int64_t cols, int64_t ld, const float *bias, enum activation act,
-                                 float *y) {
+static void bias_add(int64_t rows, int64_t cols, int64_t ld, const float *bias, enum activation act, float *y) {
     float least = act == ACT_RELU ? 0 : -INFINITY;
     for (int64_t i = 0; i < rows; i++, y += ld)
         for (int64_t j = 0; j < cols; j++) {
@@ -48,7 +46,7 @@ VECTORISED static void bias_loop(int64_t rows, int64_t cols, int64_t ld, const f
         }
 }
 
-VECTORISED static void relu_rows_loop(int64_t rows, int64_t cols, int64_t ld, float *y) {
+static void relu_rows(int64_t rows, int64_t cols, int64_t ld, float *y) {
     for (int64_t i = 0; i < rows; i++, y += ld)
         for (int64_t j = 0; j < cols; j++) y[j] = 0 > y[j] ? 0 : y[j];
 }
@@ -60,9 +58,9 @@ static void finish_part(void *ctx, int64_t row, int64_t rows, int64_t column, in
     enum activation act = l->op.desc.act;
     float *y = p->a->y + row * l->out + column;
     if (l->op.desc.linear.bias)
-        bias_loop(rows, columns, l->out, p->a->w[1] + column, act, y);
+        bias_add(rows, columns, l->out, p->a->w[1] + column, act, y);
     else if (act == ACT_RELU)
-        relu_rows_loop(rows, columns, l->out, y);
+        relu_rows(rows, columns, l->out, y);
 }
 
 /* Rows [begin, end) of y from y'. */

@@ -4,7 +4,6 @@
  * A row is read once and written twice: in blocks that stay in the first-level cache it becomes
  * e^(x - top), where 'top' is the largest so far, and when the last block is done each is brought to
  * the largest of all and to the sum. */
-#include "engine/base/vector.h"
 #include "engine/device/cpu/cpu.h"
 #include "engine/device/cpu/fast_math.h"
 #include "engine/device/cpu/kernels.h"
@@ -15,7 +14,7 @@
 /* ---- kernels -------------------------------------------------------------------------------- */
 enum { LANES = 32, GRAIN = 4096 };
 
-VECTORISED static float block_max(int64_t n, const float *x) {
+static float block_max(int64_t n, const float *x) {
     float part[LANES], most;
     int64_t k = 0;
     for (int lane = 0; lane < LANES; lane++) part[lane] = -INFINITY;
@@ -31,7 +30,7 @@ VECTORISED static float block_max(int64_t n, const float *x) {
 }
 
 /* y = e^(x - top); gives the sum: that of LANES partial sums, which are added in pairs. */
-VECTORISED static double block_exp(int64_t n, const float *x, float top, float *y) {
+static double block_exp(int64_t n, const float *x, float top, float *y) {
     float part[LANES] = {0};
     int64_t k = 0;
     for (; k + LANES <= n; k += LANES)
@@ -51,7 +50,7 @@ VECTORISED static double block_exp(int64_t n, const float *x, float top, float *
     return ((double)part[0] + (double)part[1]) + ((double)part[2] + (double)part[3]);
 }
 
-VECTORISED static void scale(int64_t n, float by, const float *from, float *to) {
+static void scale(int64_t n, float by, const float *from, float *to) {
     for (int64_t k = 0; k < n; k++) to[k] = from[k] * by;
 }
 

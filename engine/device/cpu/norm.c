@@ -4,7 +4,6 @@
  * A row's sums have LANES partial sums, which are added at the end. dw0 and dw1 are sums over all
  * rows: those of a block of BLOCK rows are summed in order in scratch, and the blocks' sums are
  * added in order at the end. Blocks do not depend on threads, so no bit does. */
-#include "engine/base/vector.h"
 #include "engine/device/cpu/cpu.h"
 
 #include <math.h>
@@ -25,7 +24,7 @@ static inline __attribute__((always_inline)) float lanes_sum(float *part) {
     return (part[0] + part[1]) + (part[2] + part[3]);
 }
 
-VECTORISED static float row_mean(int64_t n, const float *x) {
+static float row_mean(int64_t n, const float *x) {
     float part[LANES] = {0};
     int64_t k = 0;
     for (; k + LANES <= n; k += LANES)
@@ -34,7 +33,7 @@ VECTORISED static float row_mean(int64_t n, const float *x) {
     return lanes_sum(part) / (float)n;
 }
 
-VECTORISED static float row_variance(int64_t n, const float *x, float mean) {
+static float row_variance(int64_t n, const float *x, float mean) {
     float part[LANES] = {0};
     int64_t k = 0;
     for (; k + LANES <= n; k += LANES)
@@ -49,14 +48,14 @@ VECTORISED static float row_variance(int64_t n, const float *x, float mean) {
     return lanes_sum(part) / (float)n;
 }
 
-VECTORISED static void row_apply(struct row row, const float *restrict x, const float *restrict w,
-                                 const float *restrict b, float *restrict y) {
+static void row_apply(struct row row, const float *restrict x, const float *restrict w, const float *restrict b,
+                      float *restrict y) {
     for (int64_t k = 0; k < row.n && b; k++) y[k] = (x[k] - row.mean) * row.r * w[k] + b[k];
     for (int64_t k = 0; k < row.n && !b; k++) y[k] = (x[k] - row.mean) * row.r * w[k];
 }
 
 /* means: of g = dy w, and of g h, h = (x - mean) r. */
-VECTORISED static void gradient_means(struct row row, const float *x, const float *w, const float *dy, float means[2]) {
+static void gradient_means(struct row row, const float *x, const float *w, const float *dy, float means[2]) {
     float part0[LANES] = {0}, part1[LANES] = {0};
     int64_t k = 0;
     for (; k + LANES <= row.n; k += LANES)
@@ -74,8 +73,8 @@ VECTORISED static void gradient_means(struct row row, const float *x, const floa
     means[1] = lanes_sum(part1) / (float)row.n * row.r;
 }
 
-VECTORISED static void row_gradient(struct row row, const float means[2], const float *restrict x,
-                                    const float *restrict w, const float *restrict dy, float *restrict dx) {
+static void row_gradient(struct row row, const float means[2], const float *restrict x, const float *restrict w,
+                         const float *restrict dy, float *restrict dx) {
     float mean = means[0], slope = means[1];
     for (int64_t k = 0; k < row.n; k++) {
         float h = (x[k] - row.mean) * row.r;
@@ -84,8 +83,8 @@ VECTORISED static void row_gradient(struct row row, const float means[2], const 
 }
 
 /* dw += dy h, db += dy */
-VECTORISED static void row_add(struct row row, const float *restrict x, const float *restrict dy, float *restrict dw,
-                               float *restrict db) {
+static void row_add(struct row row, const float *restrict x, const float *restrict dy, float *restrict dw,
+                    float *restrict db) {
     for (int64_t k = 0; k < row.n; k++) {
         dw[k] += dy[k] * ((x[k] - row.mean) * row.r);
         db[k] += dy[k];
@@ -93,8 +92,7 @@ VECTORISED static void row_add(struct row row, const float *restrict x, const fl
 }
 
 /* to (n) = the sum over blocks of from (blocks, ld), in order. */
-VECTORISED static void blocks_sum(int64_t n, int64_t blocks, int64_t ld, const float *restrict from,
-                                  float *restrict to) {
+static void blocks_sum(int64_t n, int64_t blocks, int64_t ld, const float *restrict from, float *restrict to) {
     for (int64_t k = 0; k < n; k++) to[k] = from[k];
     for (int64_t i = 1; i < blocks; i++)
         for (int64_t k = 0; k < n; k++) to[k] += from[i * ld + k];

@@ -12,6 +12,10 @@ bool onednn_uses(dnnl_cpu_isa_t isa) {
 #endif
 }
 
+void onednn_limit(dnnl_cpu_isa_t isa) {
+    (void)dnnl_set_max_cpu_isa(isa); /* refused after the first use, which has followed an earlier call */
+}
+
 /* ---- what the versions spell each in its own way -------------------------------------------- */
 #if DNNL_VERSION_MAJOR < 3
 dnnl_status_t onednn_layout_create(const_dnnl_memory_desc_t *out, int nd, const dnnl_dim_t *dims, dnnl_data_type_t type,

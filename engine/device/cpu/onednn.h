@@ -30,3 +30,6 @@ dnnl_status_t onednn_convolution(dnnl_engine_t engine, const struct convolution 
 /* Whether the library uses these instructions here. They are x86's: false on other processors, on
  * which the library's numbers mean nothing. */
 bool onednn_uses(dnnl_cpu_isa_t isa);
+
+/* The library uses no more than these instructions from here on; for before its first use. */
+void onednn_limit(dnnl_cpu_isa_t isa);

@@ -1,7 +1,6 @@
 /* The largest or the mean of each window, a part of the planes for each thread. The loops run along
  * a row of outputs, for one place of the window at a time, so that they vectorise. A maximum keeps
  * where it came from, as an index into its plane of x, for backward. */
-#include "engine/base/vector.h"
 #include "engine/device/cpu/cpu.h"
 
 #include <math.h>
@@ -92,7 +91,7 @@ static void row_begin(const struct op_desc *d, int64_t oy, float *y, int32_t *fr
     }
 }
 
-VECTORISED static void plane_max(const struct op_desc *d, const float *x, float *y, int32_t *from) {
+static void plane_max(const struct op_desc *d, const float *x, float *y, int32_t *from) {
     const struct window *w = &d->pool.window;
     int64_t width = d->y.dim[2];
     for (int64_t oy = 0; oy < d->y.dim[1]; oy++, y += width, from += width) {
@@ -105,7 +104,7 @@ VECTORISED static void plane_max(const struct op_desc *d, const float *x, float 
     }
 }
 
-VECTORISED static void plane_mean(const struct op_desc *d, const float *x, float *y) {
+static void plane_mean(const struct op_desc *d, const float *x, float *y) {
     const struct window *w = &d->pool.window;
     int64_t width = d->y.dim[2];
     float share = 1 / ((float)w->kernel[0] * (float)w->kernel[1]);
@@ -120,7 +119,7 @@ VECTORISED static void plane_mean(const struct op_desc *d, const float *x, float
     }
 }
 
-VECTORISED static void plane_mean_backward(const struct op_desc *d, const float *dy, float *dx) {
+static void plane_mean_backward(const struct op_desc *d, const float *dy, float *dx) {
     const struct window *w = &d->pool.window;
     float share = 1 / ((float)w->kernel[0] * (float)w->kernel[1]);
     for (int64_t oy = 0; oy < d->y.dim[1]; oy++, dy += d->y.dim[2])
@@ -138,8 +137,7 @@ static bool is_max_2x2(const struct op_desc *d) {
            w->stride[1] == 2 && !w->pad[0] && !w->pad[1];
 }
 
-VECTORISED static void plane_max_2x2(const struct op_desc *d, const float *restrict x, float *restrict y,
-                                     int32_t *restrict from) {
+static void plane_max_2x2(const struct op_desc *d, const float *restrict x, float *restrict y, int32_t *restrict from) {
     int32_t wide = (int32_t)d->x.dim[2], width = (int32_t)d->y.dim[2];
     for (int32_t oy = 0; oy < d->y.dim[1]; oy++, x += 2 * wide, y += width, from += width)
         for (int32_t k = 0; k < width; k++) {

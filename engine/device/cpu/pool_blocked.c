@@ -2,7 +2,6 @@
  * rules, with the 16 channels of a place as a vector, planes of 16 channels shared out to the
  * threads. A maximum keeps which place of its window it came from; in backward each place of the
  * window takes the gradients that came from it. */
-#include "engine/base/vector.h"
 #include "engine/device/cpu/cpu.h"
 
 #include <math.h>
@@ -15,7 +14,7 @@ typedef double doubles __attribute__((vector_size(HALF * sizeof(double))));
 typedef int32_t ints __attribute__((vector_size(HALF * sizeof(float))));
 typedef int32_t loose_ints __attribute__((vector_size(HALF * sizeof(float)), aligned(4), may_alias));
 
-/* Not functions: what returns a vector has another ABI at each level. */
+/* Not functions: what returns a vector that is wider than the level's has another ABI. */
 #define LOAD(p) (*(const loose *)(p))
 #define STORE(p, v) (*(loose *)(p) = (v))
 
@@ -60,7 +59,7 @@ static inline int64_t place_at(const struct op_desc *d, const struct place *p, i
 
 /* ---- planes --------------------------------------------------------------------------------- */
 /* PyTorch's rule: the first of equals, and a NaN takes the place of anything. */
-VECTORISED static void block_window_max(const struct op_desc *d, const float *x, float *y, int32_t *from) {
+static void block_window_max(const struct op_desc *d, const float *x, float *y, int32_t *from) {
     const ints none = {0};
     EACH_OUTPUT(oy, ox) {
         struct place p = place_of(d, oy, ox);
@@ -87,7 +86,7 @@ VECTORISED static void block_window_max(const struct op_desc *d, const float *x,
     }
 }
 
-VECTORISED static void plane_max_backward(const struct op_desc *d, const float *dy, const int32_t *from, float *dx) {
+static void plane_max_backward(const struct op_desc *d, const float *dy, const int32_t *from, float *dx) {
     EACH_OUTPUT(oy, ox) {
         struct place p = place_of(d, oy, ox);
         EACH_PLACE(p, ky, kx) {
@@ -106,7 +105,7 @@ static float share_of(const struct op_desc *d) {
     return 1 / ((float)d->pool.window.kernel[0] * (float)d->pool.window.kernel[1]);
 }
 
-VECTORISED static void block_window_mean(const struct op_desc *d, const float *x, float *y) {
+static void block_window_mean(const struct op_desc *d, const float *x, float *y) {
     float share = share_of(d);
     EACH_OUTPUT(oy, ox) {
         struct place p = place_of(d, oy, ox);
@@ -120,7 +119,7 @@ VECTORISED static void block_window_mean(const struct op_desc *d, const float *x
     }
 }
 
-VECTORISED static void block_window_mean_backward(const struct op_desc *d, const float *dy, float *dx) {
+static void block_window_mean_backward(const struct op_desc *d, const float *dy, float *dx) {
     float share = share_of(d);
     EACH_OUTPUT(oy, ox) {
         struct place p = place_of(d, oy, ox);
@@ -201,7 +200,7 @@ const struct op_impl cpu_pool_blocked = {
 };
 
 /* ---- mean of whole images: y is (channels) -------------------------------------------------- */
-VECTORISED static void image_mean(int64_t floats_of_plane, const float *x, float *y) {
+static void image_mean(int64_t floats_of_plane, const float *x, float *y) {
     doubles sum[2] = {{0}, {0}};
     double places = (double)(floats_of_plane / B);
     for (int64_t k = 0; k < floats_of_plane; k += B)
@@ -209,7 +208,7 @@ VECTORISED static void image_mean(int64_t floats_of_plane, const float *x, float
     for (int h = 0; h < 2; h++) *(loose *)(y + h * HALF) = __builtin_convertvector(sum[h] / places, loose);
 }
 
-VECTORISED static void image_mean_backward(int64_t floats_of_plane, const float *dy, float *dx) {
+static void image_mean_backward(int64_t floats_of_plane, const float *dy, float *dx) {
     floats part[2];
     for (int h = 0; h < 2; h++) part[h] = LOAD(dy + h * HALF) / (float)(floats_of_plane / B);
     for (int64_t k = 0; k < floats_of_plane; k += B)

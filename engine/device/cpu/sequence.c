@@ -1,7 +1,6 @@
 /* What makes sequences, and what reduces them: embedding, position, prepend, select, tokens, mean.
  * Threads have parts of the rows, of the samples or of the features; sums over samples are taken in
  * their order, by whoever has the feature. */
-#include "engine/base/vector.h"
 #include "engine/device/cpu/cpu.h"
 #include "engine/device/cpu/gemm.h"
 
@@ -44,15 +43,15 @@ static size_t bytes(int64_t floats) {
     };
 
 /* ---- kernels -------------------------------------------------------------------------------- */
-VECTORISED static void add_to(int64_t n, const float *restrict from, float *restrict to) {
+static void add_to(int64_t n, const float *restrict from, float *restrict to) {
     for (int64_t k = 0; k < n; k++) to[k] += from[k];
 }
 
-VECTORISED static void sum_of(int64_t n, const float *restrict x0, const float *restrict x1, float *restrict y) {
+static void sum_of(int64_t n, const float *restrict x0, const float *restrict x1, float *restrict y) {
     for (int64_t k = 0; k < n; k++) y[k] = x0[k] + x1[k];
 }
 
-VECTORISED static void scale_row(int64_t n, float by, const float *from, float *to) {
+static void scale_row(int64_t n, float by, const float *from, float *to) {
     for (int64_t k = 0; k < n; k++) to[k] = from[k] * by;
 }
 
@@ -63,7 +62,7 @@ static void samples_sum(int64_t samples, int64_t ld, int64_t n, const float *fro
 }
 
 /* The sum of n floats in a row, in LANES partial sums. */
-VECTORISED static float row_sum(int64_t n, const float *x) {
+static float row_sum(int64_t n, const float *x) {
     enum { LANES = 16 };
     float part[LANES] = {0}, sum = 0;
     int64_t k = 0;

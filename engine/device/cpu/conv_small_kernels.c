@@ -1,5 +1,4 @@
-/* The kernels of conv_small.c for one instruction set. conv_small_base.c, conv_small_v3.c and
- * conv_small_v4.c include this, each compiled for its set and naming CONV_KERNELS.
+/* The kernels of conv_small.c.
  *
  * Flat planes. A channel of a padded image is one line of floats, in rows of pitch = w + pw: pixel
  * (i, j) is at (i + ph) * pitch + pw + j. One gap of pw zeros between two rows is the right border
@@ -250,8 +249,8 @@ static void forward_by_channels(const struct conv_plan *p, const float *shared, 
     }
 }
 
-static void forward(const struct conv_plan *p, const float *shared, float *work, const float *x, float *y,
-                    uint8_t *codes) {
+void conv_small_forward(const struct conv_plan *p, const float *shared, float *work, const float *x, float *y,
+                        uint8_t *codes) {
     planes_fill(p, x, work + p->x_at);
     if (p->channel_lanes)
         forward_by_channels(p, shared, work, y, codes);
@@ -445,8 +444,8 @@ static void backward_by_patches(const struct conv_plan *p, const float *shared, 
     }
 }
 
-static void backward(const struct conv_plan *p, const float *shared, float *work, const float *x, const float *y,
-                     const float *dy, const uint8_t *codes, float *dx) {
+void conv_small_backward(const struct conv_plan *p, const float *shared, float *work, const float *x, const float *y,
+                         const float *dy, const uint8_t *codes, float *dx) {
     if (p->sparse) {
         pixels_fill(p, x, work + p->x_at);
         if (!p->first) memset(work + p->out_at, 0, p->x_size * sizeof *work);
@@ -459,10 +458,3 @@ static void backward(const struct conv_plan *p, const float *shared, float *work
         if (!p->first) dx_by_pixels(p, shared, work, dx);
     }
 }
-
-const struct conv_kernels CONV_KERNELS = {
-    .name = CONV_NAME,
-    .lanes = LANES,
-    .forward = forward,
-    .backward = backward,
-};

@@ -1,6 +1,5 @@
-/* conv_wino.h's kernels, compiled once for each instruction set: the file that includes this one
- * defines WINO_KERNELS and WINO_NAME. A vector is some of the channels of a block; every multiply-add is written
- * out, so that the bits do not depend on how many.
+/* conv_wino.h's kernels. A vector is some of the channels of a block; every multiply-add is written out, so that
+ * the bits do not depend on how many.
  *
  * The points are 0, +-a, +-b and infinity with a = 5/8, b = 3/2: half the rounding errors of 1 and
  * 2, and every constant of the transforms of tiles is exact. Along one axis:
@@ -133,7 +132,7 @@ INLINE void tile_input(const struct wino_image *g, const float *x, struct spot s
     planes_store(d, to, at);
 }
 
-static void input(const struct wino_image *g, const float *x, int64_t begin, int64_t end, const struct wino_tiles *to) {
+void wino_input(const struct wino_image *g, const float *x, int64_t begin, int64_t end, const struct wino_tiles *to) {
     for (int64_t block = 0; block < g->blocks; block++)
         for (int64_t t = begin; t < end; t++) {
             struct spot s = spot_of(g, t);
@@ -151,8 +150,8 @@ INLINE void tile_gradient(const struct wino_image *g, const float *dy, struct sp
     planes_store(o, to, at);
 }
 
-static void gradient(const struct wino_image *g, const float *dy, int64_t begin, int64_t end,
-                     const struct wino_tiles *to) {
+void wino_gradient(const struct wino_image *g, const float *dy, int64_t begin, int64_t end,
+                   const struct wino_tiles *to) {
     for (int64_t block = 0; block < g->blocks; block++)
         for (int64_t t = begin; t < end; t++) {
             struct spot s = spot_of(g, t);
@@ -181,8 +180,8 @@ INLINE void tile_output(const struct wino_image *g, float *y, struct spot s, con
     tile_store(g, y, s, o, bias, relu);
 }
 
-static void output(const struct wino_image *g, float *y, int64_t begin, int64_t end, int64_t block, int64_t count,
-                   const struct wino_tiles *from, struct wino_finish finish) {
+void wino_output(const struct wino_image *g, float *y, int64_t begin, int64_t end, int64_t block, int64_t count,
+                 const struct wino_tiles *from, struct wino_finish finish) {
     for (int64_t k = block; k < block + count; k++)
         for (int64_t t = begin; t < end; t++) {
             struct spot s = spot_of(g, t);
@@ -262,8 +261,8 @@ INLINE void taps_store(const vec taps[TAPS], float *to) {
     }
 }
 
-static void weights(const struct wino_weights *s, const float *w, int64_t begin, int64_t end, int64_t first,
-                    int64_t width, const struct wino_tiles *to) {
+void wino_weights_in(const struct wino_weights *s, const float *w, int64_t begin, int64_t end, int64_t first,
+                     int64_t width, const struct wino_tiles *to) {
     for (int64_t c = begin; c < end; c++)
         for (int64_t lane = 0; lane < width; lane += LANES) {
             vec taps[TAPS], half[IN * 3], o[WINO_PLANES];
@@ -274,8 +273,8 @@ static void weights(const struct wino_weights *s, const float *w, int64_t begin,
         }
 }
 
-static void weights_gradient(const struct wino_weights *s, float *dw, int64_t begin, int64_t end, int64_t first,
-                             int64_t width, const struct wino_tiles *from) {
+void wino_weights_out(const struct wino_weights *s, float *dw, int64_t begin, int64_t end, int64_t first, int64_t width,
+                      const struct wino_tiles *from) {
     for (int64_t out = begin; out < end; out++)
         for (int64_t lane = 0; lane < width; lane += LANES) {
             vec u[WINO_PLANES], half[3 * IN], taps[TAPS];
@@ -339,7 +338,7 @@ TILES(4)
 TILES(5)
 TILES(6)
 
-static void product(const struct wino_product *p) {
+void wino_multiply(const struct wino_product *p) {
     static const tile_fn tiles[ROWS][VECS] = {NAMES(1), NAMES(2), NAMES(3), NAMES(4), NAMES(5), NAMES(6)};
     for (int64_t j = 0; j < p->width; j += VECS * LANES) {
         int64_t vecs = (p->width - j) / LANES < VECS ? (p->width - j) / LANES : VECS;
@@ -352,13 +351,3 @@ static void product(const struct wino_product *p) {
         }
     }
 }
-
-const struct wino_kernels WINO_KERNELS = {
-    .name = WINO_NAME,
-    .input = input,
-    .gradient = gradient,
-    .output = output,
-    .weights = weights,
-    .weights_gradient = weights_gradient,
-    .product = product,
-};

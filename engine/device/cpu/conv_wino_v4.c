@@ -1,7 +1,0 @@
-/* Kernels of conv_wino.c for x86-64-v4 (AVX-512); CMakeLists.txt has the flags. */
-#include "engine/device/cpu/conv_wino.h"
-#if defined(__x86_64__)
-#define WINO_KERNELS wino_kernels_v4
-#define WINO_NAME "avx512"
-#include "engine/device/cpu/conv_wino_kernels.h"
-#endif

@@ -262,6 +262,7 @@ static enum error bench(struct net *b, const struct options *o) {
     r.n = b->batch.n;
     r.classes = b->classes;
     r.threads = b->threads;
+    r.isa = b->dev->isa;
     shape_text(&b->input, r.input);
     r.fma = device_runtime(b->dev)->apart ? 0 : peak_fma();
     r.side = peak_side(b->dev);

@@ -12,7 +12,7 @@ struct layer_row {
     double seconds[2]; /* forward, backward: medians */
 };
 struct layers_result {
-    const char *model;
+    const char *model, *isa; /* isa: struct device's, may be NULL */
     char input[96];
     int64_t n, classes, threads;
     enum precision precision;

@@ -72,10 +72,11 @@ static void print_row(const struct layers_result *r, const struct layer_row *row
 
 static void print_head(const struct layers_result *r, FILE *out) {
     fprintf(out,
-            "%s, input %s, %lld classes, batch %lld, %s, %lld thread%s; medians of %d passes "
+            "%s, input %s, %lld classes, batch %lld, %s, %lld thread%s%s%s; medians of %d passes "
             "(%s)\n",
             r->model, r->input, (long long)r->classes, (long long)r->n, precisions[r->precision], (long long)r->threads,
-            r->threads == 1 ? "" : "s", r->passes, r->threads == 1 && r->fma > 0 ? "processor time" : "time");
+            r->threads == 1 ? "" : "s", r->isa ? ", level " : "", r->isa ? r->isa : "", r->passes,
+            r->threads == 1 && r->fma > 0 ? "processor time" : "time");
     fprintf(out, "peak %.1f GFLOP/s", peak(r) * 1e-9);
     if (r->fma > 0)
         fprintf(out, ", the larger of: multiply-adds in registers %.1f a core; a product of", r->fma * 1e-9);
@@ -140,6 +141,7 @@ static enum error print_json(const struct layers_result *r, FILE *out) {
     json_int(&j, "batch", r->n);
     json_string(&j, "precision", precisions[r->precision]);
     json_int(&j, "threads", r->threads);
+    json_string(&j, "isa", r->isa);
     json_int(&j, "passes", r->passes);
     json_real(&j, "fma_gflops", r->fma * 1e-9);
     json_real(&j, "gemm_gflops", r->gemm * 1e-9);

@@ -1,5 +1,5 @@
-/* Own kernels are plain loops compiled at several instruction levels; the best one is chosen when
- * the program is loaded. Contraction is off (-ffp-contract=off) and sums are written with a fixed
+/* Own kernels outside of the device "cpu", which has levels of its own (device/cpu/cpu.h), are plain loops compiled at
+ * several instruction levels; the best one is chosen when the program is loaded. Contraction is off (-ffp-contract=off) and sums are written with a fixed
  * number of lanes, so that a kernel gives the same bits at every level. VECTORISED stands before a
  * static function, since clang cannot call the chosen one from another file, and its name is the only
  * one of its kind in the program, since what chooses it bears that name and is not static. */

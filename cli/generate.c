@@ -8,6 +8,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/rng.h"
+#include "engine/tell/score.h"
 
 #include <math.h>
 #include <stdio.h>

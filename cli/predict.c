@@ -4,6 +4,7 @@
 
 #include "engine/base/text.h"
 #include "engine/data/transform.h"
+#include "engine/tell/score.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -87,7 +87,7 @@ enum error trainer_begin(struct trainer *t) {
         at[0] = (double)c->step, at[1] = (double)c->epoch, at[2] = (double)c->step_in_epoch,
         at[3] = t->job->resume != NULL, at[4] = c->loss_scale, at[5] = (double)c->good_steps,
         at[6] = (double)c->skipped;
-    if (t->rank == 0 && trace_range(t)) at[7] = (double)log->trace_first, at[8] = (double)log->trace_last;
+    if (t->rank == 0 && tracing_range(t)) at[7] = (double)log->trace_first, at[8] = (double)log->trace_last;
     if (t->rank == 0) {
         id_split(t->job->run_id, at + ID);
         norm_put(&t->norm, at + PLAIN);
@@ -98,7 +98,7 @@ enum error trainer_begin(struct trainer *t) {
     c->step = (int64_t)at[0], c->epoch = (int64_t)at[1], c->step_in_epoch = (int64_t)at[2];
     t->resumed = at[3] > 0;
     c->loss_scale = at[4], c->good_steps = (int64_t)at[5], c->skipped = (int64_t)at[6];
-    TRY(trace_open(t, (int64_t)at[7], (int64_t)at[8]));
+    TRY(tracing_open(t, (int64_t)at[7], (int64_t)at[8]));
     bool unsent = inject_mistake(t->config) == MISTAKE_NO_BROADCAST; /* as if mode->start had not */
     return unsent && !t->resumed && t->rank > 0 ? put_values(t) : ERR_NONE;
 }

@@ -87,10 +87,10 @@ enum error run_conclude(struct run *r) {
     char planted[INJECT_TEXT];
     if (*inject_text(c, planted)) s.planted = planted;
     if (c->sharing.share == SHARE_STALE) s.stale.of = c;
-    trace_finish(t);
+    tracing_finish(t);
     TRY(gather(r, &s)); /* all have written what they have recorded */
     if (t->rank > 0) return ERR_NONE;
-    int traced = trace_conclude(t);
+    int traced = tracing_conclude(t);
     if (traced == t->standing.ranks)
         progress_say(r->progress, "trace %s/trace.json", s.run_dir);
     else if (traced)

@@ -5,6 +5,7 @@
  *
  *   [shard 0: loss, correct, samples, top5][shard 1: ...] ... [confusion, classes x classes] */
 #include "engine/device/runtime.h"
+#include "engine/tell/score.h"
 #include "engine/train/internal.h"
 
 #include <math.h>

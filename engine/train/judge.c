@@ -1,4 +1,5 @@
 /* Trained weights: measured on a whole set as training measures them, and loaded to be asked. */
+#include "engine/tell/tell.h"
 #include "engine/train/internal.h"
 
 #include "engine/base/clock.h"

@@ -98,7 +98,7 @@ static enum error learn(struct run *r, int64_t step, const struct step_sums *sum
 static enum error take_step(struct run *r) {
     struct trainer *t = r->t;
     struct learned *known = &r->learned;
-    TRY(trace_step_begin(t));
+    TRY(tracing_step_begin(t));
     int64_t begin = clock_ns(), before[PHASES];
     memcpy(before, t->phase_ns, sizeof before);
     device_note(t->device, "training", t->at.step);
@@ -106,7 +106,7 @@ static enum error take_step(struct run *r) {
     if (t->graph) graph_values_changed(t->graph);
     timers_settle(t, before);
     inject_settle(t);
-    trace_step_end(t, begin);
+    tracing_step_end(t, begin);
     scaling_follow(t);
     t->at.step++;
     t->at.step_in_epoch++;
@@ -270,7 +270,7 @@ static enum error fail(struct run *r, enum error err) {
     if (t->mode) t->job->mode->abort(t->mode, error_message());
     if (!t->trace) return err;
     snprintf(words, sizeof words, "%s%s%s", error_message(), *error_hint() ? "\n" : "", error_hint());
-    trace_finish(t);
+    tracing_finish(t);
     return FAIL(err, "%s", words);
 }
 

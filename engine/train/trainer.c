@@ -1,5 +1,6 @@
 /* Opening and closing a rank's engine, and the small services that modes call. The loop is in
  * loop.c, the gradients in compute.c. */
+#include "engine/tell/score.h"
 #include "engine/train/internal.h"
 
 #include "engine/base/clock.h"
@@ -325,7 +326,7 @@ void trainer_close(struct trainer *t) {
     t->standing.allocator.free(t->standing.allocator.ctx, t->grads[0]);
     t->standing.allocator.free(t->standing.allocator.ctx, t->values);
     if (t->mode) t->job->mode->close(t->mode);
-    trace_close(t); /* the mode's communication lane, which has just ended, records in it */
+    tracing_close(t); /* the mode's communication lane, which has just ended, records in it */
     if (t->device) t->device->ops->close(t->device);
     model_free(t->model);
     dataset_close(t->val);

@@ -12,6 +12,7 @@ const struct optim_ops *trainer_optim(const struct run_config *c);
 /* The optimizer's state and what trainer_norm and the others need. */
 MUST_CHECK enum error update_open(struct trainer *t);
 void update_close(struct trainer *t);
+bool update_is_whole(const struct trainer *t); /* this rank steps the whole arena; else its slices, or nothing */
 /* What a header says, of gradients or of values. */
 struct step_sums header_sums(const float *header);
 
@@ -19,7 +20,7 @@ struct step_sums header_sums(const float *header);
 bool scaling_on(const struct trainer *t);
 void scaling_open(struct trainer *t);
 float scaling_factor(const struct trainer *t); /* 1 where it is off */
-/* Sets t->scale, takes the scale out of the partial sums of squares, and t->sums.skipped when they are not finite. */
+/* Sets t->rate.scale, takes the scale out of the partial sums of squares, and t->sums.skipped when they are not finite. */
 void scaling_undo(struct trainer *t, double *partial, int64_t blocks);
 void scaling_follow(struct trainer *t); /* after each step, on every rank */
 

@@ -37,8 +37,8 @@ static void note_step(struct run *r, int64_t ns, const int64_t before[PHASES]) {
     struct step_record *s = &r->waiting[r->nwaiting++];
     *s = (struct step_record){.step = t->at.step,
                               .epoch = t->at.epoch,
-                              .lr = t->lr,
-                              .norm = t->norm_seen,
+                              .lr = t->rate.now,
+                              .norm = t->rate.norm,
                               .ms = (double)ns * 1e-6,
                               .loss_scale = t->at.loss_scale};
     for (int i = 0; i < PHASES; i++) s->phase_ms[i] = (double)(t->phase_ns[i] - before[i]) * 1e-6;
@@ -166,7 +166,7 @@ enum error run_evaluate(struct run *r) {
     const struct pause pause = begin_pause(r);
     trainer_note(t, "evaluation");
     TRY(r->mode->share_buffers(t->mode));
-    TRY(trainer_evaluate(t, t->val, &r->val));
+    TRY(trainer_evaluate(t, t->feed.val, &r->val));
     r->has_val = r->val_is_new = true;
     end_pause(r, TRACE_EVALUATION, &pause);
     if (t->rank > 0) return ERR_NONE;
@@ -178,9 +178,9 @@ enum error run_evaluate(struct run *r) {
 /* Of the ranks' slices, straight into what the saver writes from. */
 static enum error collect_state(struct run *r) {
     struct trainer *t = r->t;
-    if (t->rank == 0 && t->standing.slices != &t->all) saver_state(r->saver, t->whole);
+    if (t->rank == 0 && !update_is_whole(t)) saver_state(r->saver, t->arena.whole);
     enum error err = r->mode->collect(t->mode);
-    memset(t->whole, 0, sizeof t->whole);
+    memset(t->arena.whole, 0, sizeof t->arena.whole);
     return err;
 }
 

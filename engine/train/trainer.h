@@ -51,6 +51,35 @@ struct lag {        /* of a device that is slow on purpose */
     int64_t mark;   /* until when what it computed has been counted */
     int64_t unseen; /* ns slept that no phase has counted */
 };
+struct feed {                   /* what this rank computes with */
+    struct dataset *data, *val; /* data: the training set, or what job->known tells of it; then
+                                   val is the set to evaluate, or NULL */
+    const char *data_text;      /* rank 0, where checkpoints are read or saved: data_identity */
+    struct normalization norm;
+    struct loader *loader;
+    struct sampler sampler;
+    int shards[RUN_SHARDS_MAX], nshards; /* this rank's */
+    struct graph_member *members;        /* sync_batchnorm: this rank's shards, which are computed together */
+    const struct step_batch *ahead;      /* the next batch, which is on its way to the device; or NULL */
+};
+struct arenas { /* in the device's memory, parameters one after another */
+    float *values, *buffers, *grads[GRAD_ARENAS];
+    float *slots[OPTIM_SLOTS]; /* optimizer state of this rank's slices, one after another */
+    float *whole[OPTIM_SLOTS]; /* rank 0, within mode->start and mode->collect, where ranks have
+                                  slices: the state of the whole arena; else NULL */
+    int64_t state_bytes;       /* of slots */
+};
+struct measured {     /* of the gradient, in the host's memory; zero where other ranks measure */
+    double *partials; /* sums of squares, by block of the arena */
+    double *squares;  /* of tensors, nsquares: optim->nnorms by piece */
+    int64_t nsquares;
+};
+struct rate {
+    double base, now; /* the learning rate: of the schedule's peak, of this step */
+    double norm;      /* of the last gradient; 0: nobody asked for it */
+    float scale;      /* what the gradient is multiplied by: clipping, and fp16's scale off again */
+    int64_t updates;  /* that the optimizer has made beside one a step */
+};
 struct trainer {
     const struct job *job;
     const struct run_config *config;
@@ -62,43 +91,27 @@ struct trainer {
     struct standing standing; /* from mode->open */
 
     struct device *device;
-    struct dataset *data, *val; /* data: the training set, or what job->known tells of it; then
-                                   val is the set to evaluate, or NULL */
-    const char *data_text;      /* rank 0, where checkpoints are read or saved: data_identity */
-    struct normalization norm;
     struct model *model;
     struct graph *graph;
-    struct loader *loader;
-    struct sampler sampler;
-    int shards[RUN_SHARDS_MAX], nshards; /* this rank's */
-    struct graph_member *members;        /* sync_batchnorm: this rank's shards, which are computed together */
-    float *values, *buffers, *grads[GRAD_ARENAS];
-    float *slots[OPTIM_SLOTS]; /* optimizer state of this rank's slices, one after another */
-    float *whole[OPTIM_SLOTS]; /* rank 0, within mode->start and mode->collect, where ranks have
-                                  slices: the state of the whole arena; else NULL */
-    double *partials;          /* the gradient's sums of squares, by block of the arena: the host's */
-    double *squares;           /* of tensors, nsquares: optim->nnorms by piece */
-    int64_t *first_piece, nsquares, state_bytes;
-    struct slice all;
-    float scale; /* what the gradient is multiplied by: clipping, and fp16's scale off again */
+    struct feed feed;
+    struct arenas arena;
+    struct measured measured;
     struct update *update;
     const struct optim_ops *optim;
     struct step_sums sums;
     float header[HEADER_FLOATS]; /* on its way to the values' */
 
     int64_t steps, per_epoch; /* of the whole run, and of an epoch */
-    double base_lr, lr, norm_seen;
-    int64_t more_updates; /* that the optimizer has made beside one a step */
+    struct rate rate;
     struct checkpoint_counters at;
     bool resumed;             /* it began from a checkpoint */
     char run_id[RUN_ID_TEXT]; /* rank 0's, on every rank; "": it has none */
     int64_t phase_ns[PHASES];
-    struct trace *trace;            /* NULL: there is none */
-    struct tracing *tracing;        /* when it records; NULL likewise */
-    struct timers *timers;          /* of an asynchronous device's passes; NULL: the host's clock tells all */
-    const struct step_batch *ahead; /* the next batch, which is on its way to the device; or NULL */
-    struct lag lag;                 /* of a device that is slow on purpose */
-    double *confusion;              /* (classes, classes) of the last evaluation; NULL: not counted */
+    struct trace *trace;     /* NULL: there is none */
+    struct tracing *tracing; /* when it records; NULL likewise */
+    struct timers *timers;   /* of an asynchronous device's passes; NULL: the host's clock tells all */
+    struct lag lag;          /* of a device that is slow on purpose */
+    double *confusion;       /* (classes, classes) of the last evaluation; NULL: not counted */
 };
 
 /* The whole life of one rank. On error, the others have been told. */

@@ -1,167 +1,215 @@
-/* The threads of a device share loops: each element once, parts that the numbers decide, and no wake-up lost however
- * long anybody sleeps in between. */
+/* The cpu device's threads: parts that cover a range once, cores, and results that do not depend on
+ * their number. */
 #include "tests/harness/harness.h"
 
-#include "engine/device/device.h"
-#include "engine/device/runtime.h"
-#include "engine/device/threads.h"
+#include "engine/device/cpu/cpu.h"
+#include "engine/device/cpu/gemm.h"
 
 #include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdlib.h>
+#include <sched.h>
 #include <string.h>
-#include <time.h>
 
-enum { MOST = 5, ELEMENTS = 1000 };
-
-static atomic_int begun;
-
-static void begin(const void *user) {
-    assert_string_equal(user, "here");
-    atomic_fetch_add(&begun, 1);
+static struct device *open_cpu(int index, int count, int threads, bool pin) {
+    struct device_params p = {.index = index, .count = count, .threads = threads, .pin = pin};
+    struct device *dev = NULL;
+    assert_ok(device_find("cpu")->open(&p, &dev));
+    return dev;
 }
 
-static struct threads *open_threads(int count) {
-    struct threads *t;
-    assert_ok(threads_create(count, begin, "here", &t));
-    return t;
-}
-
-struct loop {
+struct marks {
+    unsigned char seen[1000];
     int64_t count, grain;
-    int who[ELEMENTS];
-    _Atomic int seen[ELEMENTS];
-    long nap[MOST]; /* ns that each sleeps in its part */
+    bool whole; /* parts began at multiples of the grain, on threads of the team */
 };
 
-static void rest(long ns) {
-    if (ns) nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
+static void mark(void *ctx, int64_t begin, int64_t end) {
+    struct marks *m = ctx;
+    if (begin % m->grain || cpu_thread() < 0 || cpu_thread() >= 3) m->whole = false;
+    for (int64_t k = begin; k < end; k++) m->seen[k]++;
 }
 
-static void take(void *ctx, int64_t first, int64_t end) {
-    struct loop *l = ctx;
-    assert_true(first % l->grain == 0 && (end % l->grain == 0 || end == l->count));
-    rest(l->nap[threads_self()]);
-    for (int64_t i = first; i < end; i++) {
-        l->who[i] = threads_self();
-        atomic_fetch_add(&l->seen[i], 1);
-    }
-}
-
-static void check_once(const struct loop *l, int threads) {
-    for (int64_t i = 0; i < ELEMENTS; i++) {
-        assert_int_equal(atomic_load(&l->seen[i]), i < l->count);
-        if (i < l->count) assert_in_range(l->who[i], i ? l->who[i - 1] : 0, threads - 1); /* in their order */
-    }
-}
-
-static void each_element_once(void **state) {
-    static struct loop l;
+static void parts_cover_a_range_once(void **state) {
     (void)state;
-    for (int threads = 1; threads <= MOST; threads++) {
-        struct threads *t = open_threads(threads);
-        assert_true((t == NULL) == (threads == 1));
-        for (int64_t count = 1; count <= ELEMENTS; count += count / 3 + 1)
-            for (int64_t grain = 1; grain <= 512; grain *= 8) {
-                memset(&l, 0, sizeof l);
-                l.count = count, l.grain = grain;
-                threads_share(t, count, grain, take, &l);
-                check_once(&l, threads);
-                if (count >= threads * grain) assert_int_equal(l.who[count - 1], threads - 1); /* all have a part */
-            }
-        threads_free(t);
+    struct device *dev = open_cpu(0, 1, 3, false);
+    for (int64_t count = 0; count <= 1000; count += count < 40 ? 1 : 97)
+        for (int64_t grain = 1; grain <= 64; grain *= 4) {
+            struct marks m = {.count = count, .grain = grain, .whole = true};
+            cpu_parallel(dev, count, grain, mark, &m);
+            for (int64_t k = 0; k < 1000; k++) assert_int_equal(m.seen[k], k < count);
+            assert_true(m.whole);
+        }
+    dev->ops->close(dev);
+}
+
+enum { A_TURNED = 1, B_TURNED = 2, ADDED = 4, IN_BF16 = 8, EMULATED = 24, WAYS = 32 };
+
+struct product {
+    int64_t m, n, k;
+    int way;
+    float *a, *b, *c;
+    unsigned char *done; /* how often each element of c was said to be done */
+};
+
+static void product_init(struct product *p, int64_t m, int64_t n, int64_t k, int way) {
+    void *to[4];
+    const int64_t bytes[4] = {m * k * 4, k * n * 4, m * n * 4, m * n};
+    for (int t = 0; t < 4; t++) assert_ok(memory_alloc((size_t)bytes[t], &to[t]));
+    *p = (struct product){m, n, k, way, to[0], to[1], to[2], to[3]};
+    for (int64_t i = 0; i < m * k; i++) p->a[i] = (float)(i * 7 % 31 - 15) / 8;
+    for (int64_t i = 0; i < k * n; i++) p->b[i] = (float)(i * 5 % 29 - 14) / 16;
+    for (int64_t i = 0; i < m * n; i++) p->c[i] = 1;
+}
+
+static void product_fini(struct product *p) {
+    memory_free(p->a);
+    memory_free(p->b);
+    memory_free(p->c);
+    memory_free(p->done);
+}
+
+static void count_done(void *ctx, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+    struct product *p = ctx;
+    for (int64_t i = row; i < row + rows; i++)
+        for (int64_t j = column; j < column + columns; j++) p->done[i * p->n + j]++;
+}
+
+/* All are small multiples of 1/128 that bf16 has too: every way of adding is exact. */
+static void check_product(const struct product *p) {
+    int64_t at = p->way & A_TURNED ? p->m : 1, ld = p->way & A_TURNED ? 1 : p->k;
+    int64_t bt = p->way & B_TURNED ? 1 : p->n, bd = p->way & B_TURNED ? p->k : 1;
+    for (int64_t i = 0; i < p->m; i++)
+        for (int64_t j = 0; j < p->n; j++) {
+            double sum = p->way & ADDED ? 1 : 0;
+            for (int64_t k = 0; k < p->k; k++) sum += (double)p->a[i * ld + k * at] * (double)p->b[j * bd + k * bt];
+            assert_true(sum == (double)p->c[i * p->n + j]);
+            assert_int_equal(p->done[i * p->n + j], 1);
+        }
+}
+
+static void product_run(const struct device *dev, struct product *p, void *pack) {
+    bool a_turned = p->way & A_TURNED, b_turned = p->way & B_TURNED;
+    struct gemm g = {.m = p->m,
+                     .n = p->n,
+                     .k = p->k,
+                     .a = p->a,
+                     .lda = a_turned ? p->m : p->k,
+                     .a_transposed = a_turned,
+                     .b = p->b,
+                     .ldb = b_turned ? p->k : p->n,
+                     .b_transposed = b_turned,
+                     .c = p->c,
+                     .ldc = p->n,
+                     .add = p->way & ADDED,
+                     .precision = p->way & IN_BF16 ? PRECISION_BF16 : PRECISION_F32,
+                     .emulated = (p->way & EMULATED) == EMULATED,
+                     .done = count_done,
+                     .ctx = p};
+    gemm_run(dev, &g, pack);
+    check_product(p);
+}
+
+static void check_size(struct device *const devices[2], void *pack, int64_t m, int64_t n, int64_t k, int way) {
+    struct product p[2];
+    for (int d = 0; d < 2; d++) {
+        product_init(&p[d], m, n, k, way);
+        product_run(devices[d], &p[d], pack);
     }
+    assert_memory_equal(p[0].c, p[1].c, (size_t)(m * n) * sizeof *p[0].c);
+    for (int d = 0; d < 2; d++) product_fini(&p[d]);
 }
 
-static void every_helper_begins(void **state) {
-    static struct loop l = {.count = MOST, .grain = 1};
+static void products_are_exact_at_every_size(void **state) {
     (void)state;
-    atomic_store(&begun, 0);
-    struct threads *t = open_threads(MOST);
-    threads_share(t, MOST, 1, take, &l);
-    assert_int_equal(atomic_load(&begun), MOST - 1);
-    threads_free(t);
-}
-
-/* Sleepers on both sides: the caller between loops and within its part, helpers within theirs, each for less and for
- * more than a wait spins. A wake-up that was lost would be a test without an end. */
-static void no_wake_up_is_lost(void **state) {
-    static const long naps[] = {0, 30000, 600000};
-    static struct loop l;
-    (void)state;
-    struct threads *t = open_threads(3);
-    for (int round = 0; round < 400; round++) {
-        memset(&l, 0, sizeof l);
-        l.count = ELEMENTS, l.grain = 1;
-        for (int k = 0; k < 3; k++) l.nap[k] = naps[round / (k == 0 ? 1 : k == 1 ? 3 : 9) % 3];
-        rest(naps[round / 27 % 3]);
-        threads_share(t, ELEMENTS, 1, take, &l);
-        check_once(&l, 3);
+    static const int64_t ks[] = {1, 2, 17, 1024, 1031};
+    static const int64_t blocks[][3] = {{401, 50, 390}, {20, 1601, 200}, {1100, 33, 100}};
+    struct device *const devices[] = {open_cpu(0, 1, 1, false), open_cpu(0, 1, 3, false)};
+    void *pack = NULL;
+    assert_ok(memory_alloc(gemm_pack_bytes(devices[1]), &pack));
+    for (int way = 0; way < WAYS; way++) {
+        if (way & EMULATED & ~IN_BF16 && !(way & IN_BF16)) continue;
+        for (int64_t m = 1; m <= 17; m += 1 + m / 4)
+            for (int64_t n = 1; n <= 64; n += 1 + n / 3)
+                for (int i = 0; i < 5; i++)
+                    if (ks[i] <= 17 || (m * n) % 11 == 0) check_size(devices, pack, m, n, ks[i], way);
+        for (int i = 0; i < 3; i++) check_size(devices, pack, blocks[i][0], blocks[i][1], blocks[i][2], way);
     }
-    memset(&l, 0, sizeof l);
-    l.count = 3, l.grain = 1;
-    for (int round = 0; round < 20000; round++) threads_share(t, 3, 1, take, &l);
-    for (int i = 0; i < 3; i++) assert_int_equal(atomic_load(&l.seen[i]), 20000);
-    threads_free(t);
+    memory_free(pack);
+    for (int d = 0; d < 2; d++) devices[d]->ops->close(devices[d]);
 }
 
-static void look_at_signals(void *ctx, int64_t first, int64_t end) {
-    sigset_t blocked;
-    (void)end;
-    pthread_sigmask(SIG_SETMASK, NULL, &blocked);
-    ((int *)ctx)[first] = sigismember(&blocked, SIGTERM);
+/* Opening binds the thread that opens: a thread of its own, so that this one stays free. */
+static void *bound_thread(void *arg) {
+    cpu_set_t *sets = arg;
+    struct device *dev = open_cpu(1, 2, 1, true);
+    sched_getaffinity(0, sizeof sets[0], &sets[0]);
+    dev->ops->close(dev);
+    return NULL;
 }
 
-static void helpers_take_no_signals(void **state) {
-    int blocked[2] = {-1, -1};
+static void *crowded_thread(void *arg) {
+    cpu_set_t *sets = arg;
+    struct device *dev = open_cpu(0, 100000, 1, true);
+    sched_getaffinity(0, sizeof sets[0], &sets[0]);
+    dev->ops->close(dev);
+    return NULL;
+}
+
+static void devices_are_bound_to_cores_of_their_own(void **state) {
     (void)state;
-    struct threads *t = open_threads(2);
-    threads_share(t, 2, 1, look_at_signals, blocked);
-    assert_int_equal(blocked[0], 0);
-    assert_int_equal(blocked[1], 1);
-    threads_free(t);
+    cpu_set_t all, got;
+    pthread_t thread;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    assert_int_equal(pthread_create(&thread, NULL, crowded_thread, &got), 0);
+    pthread_join(thread, NULL);
+    assert_true(CPU_EQUAL(&all, &got)); /* too few cores for all: nobody is bound */
+    if (CPU_COUNT(&all) < 2) skip();
+    assert_int_equal(pthread_create(&thread, NULL, bound_thread, &got), 0);
+    pthread_join(thread, NULL);
+    int seen = 0, second = -1;
+    for (int core = 0; core < CPU_SETSIZE && second < 0; core++)
+        if (CPU_ISSET(core, &all) && ++seen == 2) second = core;
+    assert_int_equal(CPU_COUNT(&got), 1);
+    assert_true(CPU_ISSET(second, &got));
 }
 
-/* ---- what the host's runtime shares among them ---- */
-
-static void step_loop(const float *number, const struct rule_span *s) {
-    for (int64_t i = 0; i < s->n; i++) {
-        s->slot[0][i] += number[0] * s->g[i];
-        s->w[i] -= s->slot[0][i];
-    }
+static void *denormal_thread(void *arg) {
+    volatile float small = 1e-38f, *out = arg;
+    struct device *dev = open_cpu(0, 1, 1, false);
+    *out = small * 0.01f;
+    dev->ops->close(dev);
+    return NULL;
 }
 
-/* Spans of different rules' numbers, one without weights, none on a grain's edge: each element is stepped once. */
-static void updates_are_shared(void **state) {
-    enum { N = 30011 };
-    static const struct formula formula = {"test", step_loop};
-    static const struct rule rule = {.step = &formula, .number = {{1}, {2}}};
-    static float w[N], g[N], slot[N];
-    struct device *d;
+static void denormals_are_flushed(void **state) {
     (void)state;
-    const struct device_params params = {.count = 1, .threads = 3};
-    assert_ok(device_find("cpu")->open(&params, &d));
-    for (int i = 0; i < N; i++) w[i] = (float)i, g[i] = 1;
-    const struct rule_span spans[] = {{.w = w, .g = g, .slot = {slot}, .n = 7},
-                                      {.w = w + 7, .g = g + 7, .slot = {slot + 7}, .n = 20000, .matrix = true},
-                                      {.w = w + 20007, .g = g + 20007, .slot = {slot + 20007}, .n = 0},
-                                      {.w = w + 20007, .g = g + 20007, .slot = {slot + 20007}, .n = N - 20007}};
-    assert_ok(device_runtime(d)->update(d, &rule, spans, 4));
-    for (int i = 0; i < N; i++) {
-        float step = i >= 7 && i < 20007 ? 2 : 1;
-        assert_true(slot[i] == step && w[i] == (float)i - step);
-    }
-    assert_ok(device_add(d, w, slot, N));
-    for (int i = 0; i < N; i++) assert_true(w[i] == (float)i);
-    d->ops->close(d);
+#if defined(__SSE__) || defined(__aarch64__)
+    float got = 1;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, denormal_thread, &got), 0);
+    pthread_join(thread, NULL);
+    assert_true(got == 0);
+#else
+    (void)denormal_thread;
+    skip();
+#endif
+}
+
+static void the_host_has_cores(void **state) {
+    (void)state;
+    cpu_set_t all;
+    assert_true(device_host_cores() >= 1);
+    if (sched_getaffinity(0, sizeof all, &all) == 0) assert_true(device_host_cores() <= CPU_COUNT(&all));
+    assert_null(device_find("abacus"));
+    assert_null(device_find(""));
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_element_once),  cmocka_unit_test(every_helper_begins),
-        cmocka_unit_test(no_wake_up_is_lost), cmocka_unit_test(helpers_take_no_signals),
-        cmocka_unit_test(updates_are_shared),
+        cmocka_unit_test(parts_cover_a_range_once),
+        cmocka_unit_test(products_are_exact_at_every_size),
+        cmocka_unit_test(devices_are_bound_to_cores_of_their_own),
+        cmocka_unit_test(denormals_are_flushed),
+        cmocka_unit_test(the_host_has_cores),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,6 +60,7 @@ struct device { /* embedded first in each kind's own struct */
     const struct device_ops *ops;
     struct device_params params;
     const char *isa; /* the level of instructions that its kernels are compiled for, "v4"; NULL where there is one */
+    struct threads *threads;     /* threads.h; NULL: the calling one alone */
     _Atomic(const char *) doing; /* for messages: device_note */
     _Atomic int64_t step;
 };

@@ -190,12 +190,6 @@ static void level_run(struct device *dev, const struct op_impl *impl, const stru
     op_free(op);
 }
 
-/* conv_small's sums over pixels have as many lanes as the level's vectors: its gradients are not the same yet. */
-static void forget_what_differs(const struct op_impl *impl, struct run *r) {
-    if (strcmp(impl->name, "small") != 0) return;
-    r->out_size[DX0] = r->out_size[DW0] = r->out_size[DW1] = 0;
-}
-
 static void check_bits_of_impl(struct device *const dev[2], int which, const struct op_case *c,
                                const struct op_desc *d) {
     struct run r[2];
@@ -204,7 +198,6 @@ static void check_bits_of_impl(struct device *const dev[2], int which, const str
         const struct op_impl *impl = dev[k]->ops->impls(dev[k], d->kind)[which];
         run_init(&r[k], c);
         level_run(dev[k], impl, d, &r[k]);
-        forget_what_differs(impl, &r[k]);
         snprintf(by, sizeof by, "%s at %s and %s", impl->name, dev[0]->isa, dev[1]->isa);
     }
     compare_bits(&r[0], &r[1], by);

@@ -1,5 +1,4 @@
-/* A tile, ROWS x 2 vectors of C, stays in registers. This file is compiled with -ffp-contract=fast: the one expression
- * in it that can contract is the tile's. */
+/* A tile, ROWS x 2 vectors of C, stays in registers. */
 #include "engine/device/cpu/block_product.h"
 #include "engine/device/cpu/lanes.h"
 
@@ -22,7 +21,7 @@ static inline __attribute__((always_inline)) void tile_product(const int vecs, c
         vector line[2];
         for (int v = 0; v < vecs; v++) line[v] = *(const loose *)(b + v * LANES);
         for (int r = 0; r < ROWS; r++)
-            for (int v = 0; v < vecs; v++) sum[r][v] += a[r * row] * line[v];
+            for (int v = 0; v < vecs; v++) sum[r][v] = MULTIPLY_ADD(sum[r][v], a[r * row] - (vector){0}, line[v]);
     }
     for (int r = 0; r < ROWS; r++)
         for (int v = 0; v < vecs; v++) *(loose *)(c + r * t->ldc + v * LANES) = sum[r][v];

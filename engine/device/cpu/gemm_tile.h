@@ -12,7 +12,7 @@ typedef float TILE(vector) __attribute__((vector_size(4 * TILE_LANES)));
 typedef float TILE(loose) __attribute__((vector_size(4 * TILE_LANES), aligned(4), may_alias));
 
 #ifndef TILE_ADD
-#define TILE_ADD(sum, a, b) (sum) + (a) * (b)
+#define TILE_ADD(sum, a, b) MULTIPLY_ADD(sum, (a) - (TILE(vector)){0}, b)
 #endif
 #ifndef TILE_PACKING
 #define TILE_PACKING PACK_ROUNDED

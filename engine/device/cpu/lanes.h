@@ -1,5 +1,12 @@
-/* Floats in a vector of the level that the file is compiled for. */
+/* Vectors of the level that the file is compiled for: LANES floats, and MULTIPLY_ADD(sum, a, b), sum + a b of such
+ * vectors, rounded once. Contraction is off in every file, as it would leave to the compiler what is fused: bits are the
+ * same at all levels that have these instructions. A base level without them rounds twice, and gives other bits. */
 #pragma once
+#if defined(__x86_64__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
 
 #if defined(__AVX512F__)
 #define LANES 16
@@ -7,4 +14,16 @@
 #define LANES 8
 #else
 #define LANES 4
+#endif
+
+#if defined(__AVX512F__)
+#define MULTIPLY_ADD(sum, a, b) ((__typeof__(sum))_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(sum)))
+#elif defined(__AVX2__) && defined(__FMA__)
+#define MULTIPLY_ADD(sum, a, b) ((__typeof__(sum))_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(sum)))
+#elif defined(__FMA__)
+#define MULTIPLY_ADD(sum, a, b) ((__typeof__(sum))_mm_fmadd_ps((__m128)(a), (__m128)(b), (__m128)(sum)))
+#elif defined(__aarch64__)
+#define MULTIPLY_ADD(sum, a, b) ((__typeof__(sum))vfmaq_f32((float32x4_t)(sum), (float32x4_t)(a), (float32x4_t)(b)))
+#else
+#define MULTIPLY_ADD(sum, a, b) ((sum) + (a) * (b))
 #endif

@@ -120,10 +120,10 @@ static int64_t sent_so_far(const struct mode *m) {
 static enum error leave(struct mode *m, int b) {
     struct compress *c = m->packed;
     struct packet *p = &c->packets[b];
-    p->g = m->t->grads[0] + p->begin;
+    p->g = m->t->arena.grads[0] + p->begin;
     if (b == 0) {
         c->before = sent_so_far(m);
-        TRY(group_all_reduce(c->group, m->lane, m->t->grads[0], HEADER_FLOATS, DTYPE_F32, REDOP_SUM, &c->header));
+        TRY(group_all_reduce(c->group, m->lane, m->t->arena.grads[0], HEADER_FLOATS, DTYPE_F32, REDOP_SUM, &c->header));
     }
     if (!p->n) return ERR_NONE;
     group_label(c->group, LABEL_GRADIENTS(b));

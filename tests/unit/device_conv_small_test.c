@@ -3,6 +3,7 @@
 
 #include "engine/device/cpu/conv_small.h"
 #include "engine/device/ref/ref.h"
+#include "engine/device/threads.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -220,20 +221,19 @@ static void test_many(void **state) {
 }
 
 /* ---- bits ------------------------------------------------------------------------------------ */
-#if defined(__SANITIZE_THREAD__)
-enum { THREADS = 1 }; /* the sanitizer does not see libgomp's barriers */
-#else
-enum { THREADS = 3 };
-#endif
+static void begin_helper(const void *user) {
+    (void)user;
+}
 
 /* The same bits from a run to the next, and y and dx of a sample whatever its batch and the number
  * of threads; the sum over samples only nearly, as threads cut it. */
 static void test_bits(void **state) {
     (void)state;
     struct device one = {.params = {.count = 1, .threads = 1}};
-    struct device three = {.params = {.count = 1, .threads = THREADS}};
+    struct device three = {.params = {.count = 1, .threads = 3}};
     const struct conv_kernels *k[3];
     int kinds = conv_small_kernels(k);
+    assert_ok(threads_create(3, begin_helper, NULL, &three.threads));
     for (int i = 0; i < kinds; i++)
         for (int c = 0; c < 4; c++)
             for (int pool = 0; pool < 2; pool++) {
@@ -263,6 +263,7 @@ static void test_bits(void **state) {
                 free(again);
                 bench_close(&a), bench_close(&b), bench_close(&t);
             }
+    threads_free(three.threads);
 }
 
 static void test_steps_allocate_nothing(void **state) {

@@ -126,10 +126,9 @@ enum error mode_bring(struct mode *m, const struct step_batch **out) {
     return scatter_next(m->scatter, out);
 }
 
-enum error step_send(struct mode *m, int b, struct work ***out) {
-    TRY(flight_next(&m->flight, out));
-    group_label(m->team.group, LABEL_GRADIENTS(b));
-    return ERR_NONE;
+enum error step_send(struct mode *m, int64_t label, struct dispatch *out) {
+    *out = (struct dispatch){.lane = m->lane, .label = label};
+    return flight_next(&m->flight, &out->work);
 }
 
 enum error step_land(struct mode *m) {

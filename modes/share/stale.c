@@ -133,7 +133,7 @@ static enum error give_weights(struct share *a, const struct step_sums *sums) {
     for (int i = 0; i < t->standing.workers; i++) {
         struct worker *w = &a->worker[i];
         if (w->told == w->done || !may_go_on(a, w, least)) continue;
-        TRY(group_send(a->group, LANE_COMM, t->values, n, DTYPE_F32, i + 1, &w->sending));
+        TRY(group_send(a->group, GROUP_COMM(&w->sending), t->values, n, DTYPE_F32, i + 1));
         w->told = w->done;
         w->from = a->updates;
         mailbox_answer(a->box, i);
@@ -154,7 +154,7 @@ static enum error take_gradient(struct share *a, int i, struct worker **out) {
     group_note(a->group, "waiting for a gradient", t->at.step);
     enum error err = mailbox_take(a->box, a->in_turn ? i : MAILBOX_ANY, &w);
     if (err != ERR_NONE) return failure(a, err);
-    TRY(group_recv(a->group, LANE_INLINE, t->grads[0], t->model->arena_floats, DTYPE_F32, w + 1, NULL));
+    TRY(group_recv(a->group, GROUP_INLINE, t->grads[0], t->model->arena_floats, DTYPE_F32, w + 1));
     mailbox_alive(a->box);
     TRY(settle_all(a));
     trainer_phase(t, PHASE_COMM, &mark);
@@ -217,11 +217,11 @@ static enum error exchange(struct share *a) {
     enum error err = mailbox_await_taking(a->box, t->standing.worker);
     if (err != ERR_NONE) return failure(a, err);
     group_note(a->group, "gradient to the server", t->at.step);
-    TRY(group_send(a->group, LANE_INLINE, t->grads[0], n, DTYPE_F32, 0, NULL));
+    TRY(group_send(a->group, GROUP_INLINE, t->grads[0], n, DTYPE_F32, 0));
     group_note(a->group, "waiting for weights", t->at.step);
     err = mailbox_await(a->box, t->standing.worker);
     if (err != ERR_NONE) return failure(a, err);
-    TRY(group_recv(a->group, LANE_COMM, t->values, n, DTYPE_F32, 0, &work));
+    TRY(group_recv(a->group, GROUP_COMM(&work), t->values, n, DTYPE_F32, 0));
     TRY(work_wait(work));
     mailbox_received(a->box, t->standing.worker);
     TRY(trainer_get_sums(t));

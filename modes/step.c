@@ -152,7 +152,6 @@ enum error mode_collect(struct mode *m) {
 
 void mode_abort(struct mode *m, const char *reason) {
     team_abort(&m->team, reason);
-    if (m->ops->abort) m->ops->abort(m);
 }
 
 void mode_note(struct mode *m, const char *doing, int64_t step) {

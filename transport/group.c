@@ -302,6 +302,18 @@ enum error group_barrier(struct group *g) {
     return start(g, GROUP_INLINE, &c);
 }
 
+/* ---- waiting for what is no call ---- */
+
+enum error group_await(struct group *g, const struct group_wait *w) {
+    const struct link_ops *ops = g->link->ops;
+    if (!ops->await) return group_fail(g, ERR_BUG, "rank %d waits for what a link cannot wait for", g->rank);
+    return ops->await(g->link, w);
+}
+
+void group_wake(struct group *g, int rank) {
+    g->link->ops->wake(g->link, rank);
+}
+
 /* ---- what others see of this rank ---- */
 
 void group_abort(struct group *g, const char *reason) {

@@ -68,7 +68,10 @@ void group_free(struct group *g, void *p); /* local; the memory goes with the me
 struct allocator group_allocator(struct group *g);
 
 enum lane { LANE_INLINE, LANE_COMM };
-enum { GROUP_WORKS = 256 }; /* of LANE_COMM that may be begun and not waited for */
+enum {
+    GROUP_WORKS = 256, /* of LANE_COMM that may be begun and not waited for */
+    GROUP_WORDS = 160
+};
 
 /* Any buffer may lie on this rank's accelerator (but all ranks' of a call, where the carrier is not
  * "staged"; send and recv are free). It then takes the values that it has behind all that was asked
@@ -121,6 +124,21 @@ MUST_CHECK enum error group_barrier(struct group *g);
 /* Waits until it is done; gives the slot back. The result of the work. */
 MUST_CHECK enum error work_wait(struct work *w);
 bool work_done(const struct work *w);
+
+/* Something that ranks which share their memory bring about without a call, each looking for itself. */
+struct group_wait {
+    bool (*over)(void *user);
+    /* Whether somebody is late; then since when (ns, of clock_ns), and "rank 2 has not come within", which the seconds
+     * follow. */
+    bool (*late)(void *user, int64_t *since, char words[GROUP_WORDS]);
+    void *user;
+};
+/* Waits until it is over, as a call waits for its peers: a rank that is late for a sixth of the timeout is warned of, for
+ * all of it fails the group, and a failure of the group ends the wait; that is looked at first, so that a rank is late
+ * though others are not. Over link thread alone. */
+MUST_CHECK enum error group_await(struct group *g, const struct group_wait *w);
+/* That rank may wait for what this one has just brought about. */
+void group_wake(struct group *g, int rank);
 
 /* Fails the group on every rank, with a reason that all of them report. Any thread; the first
  * reason wins. */

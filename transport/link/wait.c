@@ -7,6 +7,7 @@
  * at least one sees the other. */
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
+#include "transport/group.h"
 #include "transport/link/shared.h"
 
 #include <errno.h>
@@ -234,4 +235,38 @@ enum error wait_for(struct shared *s, int lane, const struct wait *w) {
         stop = stop_waiting(s, w);
     }
     return any_reached(w) ? ERR_NONE : sleep_until(s, lane, w);
+}
+
+/* ---- what is no call ---- */
+
+static enum error check_late(struct shared *s, const struct group_wait *w) {
+    char words[GROUP_WORDS], text[REASON_MAX];
+    double timeout = s->link.params.timeout;
+    int64_t since;
+    if (!w->late(w->user, &since, words)) return ERR_NONE;
+    double waited = clock_seconds(clock_ns() - since);
+    if (waited < timeout / 6 || (waited < timeout && since == s->warned)) return ERR_NONE;
+    s->warned = since;
+    snprintf(text, sizeof text, "%s %.3g s", words, waited);
+    if (waited >= timeout) return shared_fail(&s->link, ERR_TIMEOUT, text);
+    log_warn("%s", text);
+    return ERR_NONE;
+}
+
+enum error shared_await(struct link *l, const struct group_wait *w) {
+    struct shared *s = (struct shared *)l;
+    struct bell *b = &s->me->bell[0];
+    enum error err = ERR_NONE;
+    for (;;) {
+        uint32_t rung = atomic_load(&b->rung);
+        atomic_store(&b->awaited, ANY_PEER);
+        if ((err = shared_failure(l)) != ERR_NONE || (err = check_late(s, w)) != ERR_NONE || w->over(w->user)) break;
+        sleep_on(b, rung, l->params.timeout);
+    }
+    atomic_store(&b->awaited, AWAKE);
+    return err;
+}
+
+void shared_wake(struct link *l, int peer) {
+    wake((struct shared *)l, 0, peer);
 }

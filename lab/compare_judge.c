@@ -1,3 +1,4 @@
+/* From the runs of an experiment to medians, verdicts, equal bits, doubts and gates. */
 #include "lab/compare.h"
 
 #include "engine/device/device.h"

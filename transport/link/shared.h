@@ -6,7 +6,7 @@ struct shared {
     struct link link;
     struct meeting *meeting;
     struct board *board;
-    struct seat *me;
+    struct member *me;
     uint32_t steps[LANES]; /* syncs so far */
     bool roomy;            /* each rank has a core to itself */
     uint64_t space;        /* process_space of this rank */

@@ -65,14 +65,12 @@ static enum error opened_open(const struct cli_config *c, struct opened *o) {
 
 /* A configuration's file, or the name or path of a set, which is the same as data=SOURCE. */
 static enum error source_take(struct cli_config *c, const char *source, struct pool *pool) {
-    size_t n = strlen(source);
-    bool yaml = (n > 5 && !strcmp(source + n - 5, ".yaml")) || (n > 4 && !strcmp(source + n - 4, ".yml")) ||
-                !strcmp(source, "-");
+    bool yaml = text_ends(source, ".yaml") || text_ends(source, ".yml") || !strcmp(source, "-");
     if (yaml) {
         c->path = source;
         return ERR_NONE;
     }
-    size_t plain = 0;
+    size_t n = strlen(source), plain = 0;
     while (isalnum((unsigned char)source[plain]) || strchr("_./-", source[plain] ? source[plain] : 1)) plain++;
     if (n > 2000 || strpbrk(source, "\"\\\n"))
         return FAIL(ERR_USAGE, "'%.60s' is no name of a set or path that can be written in YAML", source);

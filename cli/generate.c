@@ -7,9 +7,10 @@
 #include "cli/cli.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/real.h"
 #include "engine/base/rng.h"
+#include "engine/tell/score.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,11 +51,11 @@ static int32_t draw(struct writer *w, const float *y, int64_t number) {
     for (int64_t k = 0; k < w->vocabulary; k++) w->candidates[k] = (struct candidate){y[k], (int32_t)k};
     qsort(w->candidates, (size_t)w->vocabulary, sizeof *w->candidates, by_output);
     double sum = 0, most = (double)w->candidates[0].y;
-    for (int64_t k = 0; k < n; k++) sum += exp(((double)w->candidates[k].y - most) / o->temperature);
+    for (int64_t k = 0; k < n; k++) sum += real_exp(((double)w->candidates[k].y - most) / o->temperature);
     struct rng_key key = rng_key((uint64_t)o->seed, RNG_GENERATE);
     double left = (double)rng_float(key, (uint64_t)number, 0) * sum;
     for (int64_t k = 0; k < n; k++) {
-        left -= exp(((double)w->candidates[k].y - most) / o->temperature);
+        left -= real_exp(((double)w->candidates[k].y - most) / o->temperature);
         if (left < 0) return w->candidates[k].token;
     }
     return w->candidates[n - 1].token;
@@ -75,7 +76,7 @@ static enum error next_token(struct writer *w, int64_t number, int32_t *out) {
     const float *y;
     const struct graph_batch batch = {.n = 1, .x = w->x};
     for (int64_t i = 0; i < w->context; i++) w->x[i] = i < w->count ? (float)w->window[i] : 0;
-    TRY(graph_forward(t->graph, &batch, t->values, t->buffers, NULL));
+    TRY(graph_forward(t->graph, &batch, t->arena.values, t->arena.buffers, NULL));
     TRY(graph_output(t->graph, &y));
     *out = draw(w, y + (w->count - 1) * w->vocabulary, number);
     return ERR_NONE;
@@ -83,7 +84,7 @@ static enum error next_token(struct writer *w, int64_t number, int32_t *out) {
 
 static enum error write_token(const struct writer *w, int32_t token) {
     char text[8];
-    int n = dataset_decode(w->t->data, token, text);
+    int n = dataset_decode(w->t->feed.data, token, text);
     if (fwrite(text, 1, (size_t)n, stdout) == (size_t)n && fflush(stdout) == 0) return ERR_NONE;
     return FAIL(ERR_IO, "cannot write the text");
 }
@@ -96,7 +97,7 @@ static enum error take_prompt(struct writer *w) {
     int32_t *tokens = malloc((n + 1) * sizeof *tokens);
     int64_t count = 0;
     if (!tokens) return FAIL(ERR_MEMORY, "no memory for the prompt");
-    enum error err = dataset_encode(w->t->data, prompt, n, tokens, &count);
+    enum error err = dataset_encode(w->t->feed.data, prompt, n, tokens, &count);
     if (!w->o->prompt && err == ERR_DATA) tokens[0] = 0, count = 1, err = ERR_NONE;
     if (err == ERR_NONE && count == 0) err = FAIL(ERR_USAGE, "--prompt is empty\nleave it out to begin a text");
     for (int64_t i = 0; i < count && err == ERR_NONE; i++) append(w, tokens[i]);
@@ -107,7 +108,7 @@ static enum error take_prompt(struct writer *w) {
 /* ---- all ---- */
 
 static enum error check_model(const struct trainer *t) {
-    const struct dataset *d = t->data;
+    const struct dataset *d = t->feed.data;
     if (d->type == SAMPLE_TOKENS && d->labels == shape_count(&d->shape) && d->ops->decode) return ERR_NONE;
     return FAIL(ERR_CONFIG,
                 "data '%s' is no text with a next token at each position\nsets that are: engine "
@@ -116,7 +117,7 @@ static enum error check_model(const struct trainer *t) {
 }
 
 static enum error take_memory(struct writer *w) {
-    const struct dataset *d = w->t->data;
+    const struct dataset *d = w->t->feed.data;
     w->context = shape_count(&d->shape);
     w->vocabulary = d->classes;
     w->window = calloc((size_t)w->context, sizeof *w->window);

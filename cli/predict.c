@@ -2,10 +2,11 @@
  * that have no labels. */
 #include "cli/cli.h"
 
+#include "engine/base/real.h"
 #include "engine/base/text.h"
 #include "engine/data/transform.h"
+#include "engine/tell/score.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,9 +53,9 @@ static bool parse_range(const char *text, int64_t *from, int64_t *to) {
 static enum error find_part(struct asker *a, bool train, struct dataset **out) {
     struct trainer *t = a->t;
     const struct run_config *c = t->config;
-    *out = train ? t->data : t->val;
+    *out = train ? t->feed.data : t->feed.val;
     if (!t->job->known) return ERR_NONE;
-    if (!a->part[train]) TRY(dataset_open_like(&c->data, train, (uint64_t)c->seed, t->data, &a->part[train]));
+    if (!a->part[train]) TRY(dataset_open_like(&c->data, train, (uint64_t)c->seed, t->feed.data, &a->part[train]));
     *out = a->part[train];
     return ERR_NONE;
 }
@@ -63,7 +64,7 @@ static enum error find_input(struct asker *a, const char *text, struct input_ran
     bool val = !strncmp(text, "val:", 4), train = !strncmp(text, "train:", 6);
     *out = (struct input_range){0};
     if (!val && !train) {
-        TRY(dataset_samples(text, a->t->data, &out->set));
+        TRY(dataset_samples(text, a->t->feed.data, &out->set));
         out->own = true;
         out->to = out->set->size - 1;
         return ERR_NONE;
@@ -83,8 +84,8 @@ static void softmax(float *y, int64_t n) {
     int64_t best = score_best(y, n);
     float most = y[best];
     double sum = 0;
-    for (int64_t k = 0; k < n; k++) sum += exp((double)y[k] - (double)most);
-    for (int64_t k = 0; k < n; k++) y[k] = (float)(exp((double)y[k] - (double)most) / sum);
+    for (int64_t k = 0; k < n; k++) sum += real_exp((double)y[k] - (double)most);
+    for (int64_t k = 0; k < n; k++) y[k] = (float)(real_exp((double)y[k] - (double)most) / sum);
 }
 
 /* The largest that is below 'last', or equal and behind it; 'last' -1: of all. */
@@ -100,9 +101,9 @@ static int64_t next_best(const float *y, int64_t n, int64_t last) {
 /* What a class is called, or the text of a token; NULL: it has its number alone. */
 static const char *label_text(const struct asker *a, int64_t label, char text[9]) {
     memset(text, 0, 9);
-    int n = dataset_decode(a->t->data, (int32_t)label, text);
+    int n = dataset_decode(a->t->feed.data, (int32_t)label, text);
     bool part = n == 1 && (unsigned char)*text >= 0x80; /* of a character: no text by itself */
-    return n > 0 && !part ? text : dataset_class_name(a->t->data, label);
+    return n > 0 && !part ? text : dataset_class_name(a->t->feed.data, label);
 }
 
 /* raw: the network's own outputs, of which y are the probabilities. */
@@ -170,9 +171,9 @@ static void answer_print(const struct asker *a, const float *y, const char *inpu
 static enum error read_samples(struct asker *a, const struct input_range *r, int64_t from, int64_t n) {
     struct transform change;
     const struct dataset *d = r->set;
-    TRY(transform_init(&change, d, &a->t->config->data, &a->t->norm, false, 0));
+    TRY(transform_init(&change, d, &a->t->config->data, &a->t->feed.norm, false, 0));
     for (int64_t i = 0; i < n; i++) {
-        TRY(d->ops->read(r->set, from + i, a->raw, a->labels + i * a->t->data->labels, a->target));
+        TRY(d->ops->read(r->set, from + i, a->raw, a->labels + i * a->t->feed.data->labels, a->target));
         transform_apply(&change, d, a->raw, (uint64_t)(from + i), a->x + i * shape_count(&d->shape));
     }
     return ERR_NONE;
@@ -185,9 +186,9 @@ static enum error answer_batch(struct asker *a, const struct input_range *r, con
     struct graph_batch batch = {.n = n, .x = a->x};
     TRY(read_samples(a, r, from, n));
     TRY(graph_prepare(t->graph, n));
-    TRY(graph_forward(t->graph, &batch, t->values, t->buffers, NULL));
+    TRY(graph_forward(t->graph, &batch, t->arena.values, t->arena.buffers, NULL));
     TRY(graph_output(t->graph, &y));
-    int64_t all = shape_count(&t->model->output), labels = t->data->labels;
+    int64_t all = shape_count(&t->model->output), labels = t->feed.data->labels;
     float *row = a->target;
     for (int64_t i = 0; i < n; i++) {
         int64_t truth = r->own || !a->classes ? -1 : a->labels[(i + 1) * labels - 1];
@@ -215,7 +216,7 @@ static enum error answer_input(struct asker *a, const char *input) {
 /* ---- all ---- */
 
 static enum error take_memory(struct asker *a) {
-    const struct dataset *d = a->t->data;
+    const struct dataset *d = a->t->feed.data;
     a->classes = d->classes > 0;
     a->width = a->classes ? d->classes : d->targets;
     size_t labels = (size_t)(d->labels ? d->labels : 1);

@@ -15,7 +15,7 @@ static int rank_of(const struct trainer *t, int v) {
 }
 
 static enum error send_shard(struct scatter *s, const struct shard *shard, int rank) {
-    const struct dataset *d = s->t->data;
+    const struct dataset *d = s->t->feed.data;
     int64_t n = shard->n;
     TRY(group_send(s->group, GROUP_INLINE, shard->x, n * shape_count(&d->shape), DTYPE_F32, rank));
     TRY(group_send(s->group, GROUP_INLINE, shard->ids, n, DTYPE_I64, rank));
@@ -24,7 +24,7 @@ static enum error send_shard(struct scatter *s, const struct shard *shard, int r
 }
 
 static enum error receive_shard(struct scatter *s, struct shard *shard) {
-    const struct dataset *d = s->t->data;
+    const struct dataset *d = s->t->feed.data;
     int64_t n = shard->n;
     TRY(group_recv(s->group, GROUP_INLINE, shard->x, n * shape_count(&d->shape), DTYPE_F32, 0));
     TRY(group_recv(s->group, GROUP_INLINE, shard->ids, n, DTYPE_I64, 0));
@@ -53,11 +53,11 @@ static enum error receive(struct scatter *s) {
     int64_t step = t->at.step_in_epoch;
     s->batch = (struct step_batch){.epoch = t->at.epoch,
                                    .step = step,
-                                   .samples = sampler_batch_size(&t->sampler, step),
-                                   .nshards = t->nshards,
+                                   .samples = sampler_batch_size(&t->feed.sampler, step),
+                                   .nshards = t->feed.nshards,
                                    .shards = s->shards};
-    for (int i = 0; i < t->nshards; i++) {
-        s->shards[i].n = sampler_shard_size(&t->sampler, step, s->shards[i].index);
+    for (int i = 0; i < t->feed.nshards; i++) {
+        s->shards[i].n = sampler_shard_size(&t->feed.sampler, step, s->shards[i].index);
         TRY(receive_shard(s, &s->shards[i]));
     }
     return ERR_NONE;
@@ -78,16 +78,16 @@ static enum error open_server(struct scatter *s) {
 /* One allocation for all shards of this rank, each of the largest size that a shard has. */
 static enum error open_worker(struct scatter *s) {
     const struct trainer *t = s->t;
-    const struct dataset *d = t->data;
+    const struct dataset *d = t->feed.data;
     size_t most = (size_t)((t->config->batch.size + t->config->batch.shards - 1) / t->config->batch.shards);
     size_t x = (size_t)align_floats((int64_t)most * shape_count(&d->shape)) * sizeof(float);
     size_t ids = (size_t)align_floats((int64_t)most * 2) * sizeof(float);
     size_t y = (size_t)align_floats((int64_t)most * (d->classes ? d->labels : d->targets)) * sizeof(float);
-    TRY(memory_alloc((size_t)t->nshards * (x + ids + y), &s->memory));
+    TRY(memory_alloc((size_t)t->feed.nshards * (x + ids + y), &s->memory));
     char *at = s->memory;
-    for (int i = 0; i < t->nshards; i++, at += x + ids + y) {
+    for (int i = 0; i < t->feed.nshards; i++, at += x + ids + y) {
         void *values = at, *numbers = at + x, *labels = at + x + ids;
-        s->shards[i] = (struct shard){.index = t->shards[i], .x = values, .ids = numbers};
+        s->shards[i] = (struct shard){.index = t->feed.shards[i], .x = values, .ids = numbers};
         if (d->classes)
             s->shards[i].labels = labels;
         else

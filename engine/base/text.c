@@ -8,6 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+bool text_ends(const char *s, const char *end) {
+    size_t n = strlen(s), k = strlen(end);
+    return n > k && !strcmp(s + n - k, end);
+}
+
 /* ---- numbers ---- */
 
 /* Digits from s on: the first character that is none. Leading zeros are refused (NULL): 010 is ten

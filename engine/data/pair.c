@@ -8,6 +8,7 @@
 #include "engine/data/pair.h"
 
 #include "engine/base/file.h"
+#include "engine/base/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -39,7 +40,7 @@ enum error path_join(char out[PATH_MAX], const char *folder, const char *name) {
 bool pair_existing(char *path, size_t room) {
     struct stat st;
     size_t n = strlen(path);
-    bool packed = n > 3 && !strcmp(path + n - 3, ".gz");
+    bool packed = text_ends(path, ".gz");
     if (stat(path, &st) == 0) return true;
     if (n + 4 > room) return false;
     strcpy(packed ? path + n - 3 : path + n, packed ? "" : ".gz");

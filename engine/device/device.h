@@ -59,6 +59,7 @@ struct device_unit {
 struct device { /* embedded first in each kind's own struct */
     const struct device_ops *ops;
     struct device_params params;
+    struct threads *threads;     /* threads.h; NULL: the calling one alone */
     _Atomic(const char *) doing; /* for messages: device_note */
     _Atomic int64_t step;
 };

@@ -3,6 +3,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/vector.h"
 #include "engine/device/runtime.h"
+#include "engine/device/threads.h"
 
 #include <string.h>
 
@@ -108,11 +109,23 @@ static float sum_at(const float *const *terms, int count, enum sum_order order, 
     return v[0];
 }
 
+enum { GRAIN = 4096 }; /* floats that are worth a part of their own */
+
+struct addition {
+    float *to;
+    const float *from;
+};
+static void add_part(void *ctx, int64_t begin, int64_t end) {
+    const struct addition *a = ctx;
+    floats_add(a->to + begin, a->from + begin, end - begin);
+}
+
+/* Only the computing lane is the thread's whose helpers these are. */
 static enum error host_sum(struct device *d, enum device_lane l, float *to, const float *const *terms, int count,
                            enum sum_order order, int64_t n) {
-    (void)d, (void)l;
+    struct addition a = {to, terms[count - 1]};
     if (count == 2 && terms[0] == to && terms[1] != to)
-        floats_add(to, terms[1], n);
+        threads_share(l == LANE_COMPUTE ? d->threads : NULL, n, GRAIN, add_part, &a);
     else
         for (int64_t i = 0; i < n; i++) to[i] = sum_at(terms, count, order, i);
     return ERR_NONE;
@@ -137,8 +150,9 @@ static enum error host_raise(struct device *d, enum device_lane l, float *to, co
 }
 
 static enum error host_add(struct device *d, void *to, const void *from, int64_t n, enum precision p) {
-    (void)d, (void)p;
-    floats_add(to, from, n);
+    struct addition a = {to, from};
+    (void)p;
+    threads_share(d->threads, n, GRAIN, add_part, &a);
     return ERR_NONE;
 }
 
@@ -168,9 +182,32 @@ static enum error host_measure(struct device *d, const struct rule *r, const str
     return ERR_NONE;
 }
 
+struct update {
+    const struct rule *rule;
+    const struct rule_span *spans;
+    int count;
+};
+
+/* Elements [begin, end) of the spans, one span after another. */
+static void update_part(void *ctx, int64_t begin, int64_t end) {
+    const struct update *u = ctx;
+    int64_t at = 0;
+    for (int i = 0; i < u->count && at < end; at += u->spans[i].n, i++) {
+        struct rule_span s = u->spans[i];
+        int64_t from = begin > at ? begin - at : 0, to = end - at < s.n ? end - at : s.n;
+        if (from >= to) continue;
+        s.w += from, s.g += from, s.n = to - from;
+        for (int k = 0; k < RULE_SLOTS; k++)
+            if (s.slot[k]) s.slot[k] += from;
+        rule_step(u->rule, &s);
+    }
+}
+
 static enum error host_update(struct device *d, const struct rule *r, const struct rule_span *spans, int count) {
-    (void)d;
-    for (int i = 0; i < count; i++) rule_step(r, &spans[i]);
+    struct update u = {r, spans, count};
+    int64_t n = 0;
+    for (int i = 0; i < count; i++) n += spans[i].n;
+    threads_share(d->threads, n, GRAIN, update_part, &u);
     return ERR_NONE;
 }
 

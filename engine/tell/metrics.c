@@ -1,7 +1,10 @@
 /* What a run measures, step by step: step times are kept for the percentiles, everything goes to
  * the sinks that the configuration names. Sinks are flushed when something happens, and a few
  * times a second for those who follow; a full disk costs a sink, never the run. */
-#include "engine/train/internal.h"
+#include "engine/tell/tell.h"
+
+#include "engine/settings/run_config.h"
+#include "engine/train/job.h"
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"

@@ -1,6 +1,9 @@
 /* What a person sees while it runs, on standard error: on a terminal one line that is redrawn,
  * elsewhere plain lines. */
-#include "engine/train/internal.h"
+#include "engine/tell/tell.h"
+
+#include "engine/settings/run_config.h"
+#include "engine/train/job.h"
 
 #include "engine/base/clock.h"
 #include "engine/base/text.h"

@@ -1,6 +1,9 @@
 /* What the end of a run says: one table for people, one JSON object for programs, from the same
  * numbers. */
-#include "engine/train/internal.h"
+#include "engine/tell/tell.h"
+
+#include "engine/settings/run_config.h"
+#include "engine/train/job.h"
 
 #include "engine/base/file.h"
 #include "engine/base/text.h"

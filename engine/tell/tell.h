@@ -7,7 +7,6 @@
 
 struct job;
 struct run_config;
-struct trainer;
 
 /* ---- metrics and the summary ---- */
 /* "key": {"loss": ..., "accuracy": ..., "top5": ..., "perplexity": ..., "samples": ...} */
@@ -71,15 +70,3 @@ MUST_CHECK enum error progress_open(const struct job *job, struct progress **out
 void progress_show(struct progress *p, const struct progress_state *s, bool line);
 void progress_say(struct progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void progress_close(struct progress *p);
-/* Through it, once a run begins. */
-void banner_show(struct progress *p, const struct trainer *t);
-
-/* ---- timers.c: an accelerator's forward and backward, which the host's clock does not see ---- */
-enum timed { TIMED_BEGIN, TIMED_MIDDLE, TIMED_END, TIMED_PLACES };
-MUST_CHECK enum error timers_open(struct trainer *t);
-void timers_close(struct trainer *t);
-MUST_CHECK enum error timers_mark(struct trainer *t, enum timed place); /* of one piece after another */
-/* Device and host at one point of time, from where the trace counts. */
-void timers_anchor(struct trainer *t);
-/* At a step's end, when the device has been waited for: the step's phases as they were. */
-void timers_settle(struct trainer *t, const int64_t before[PHASES]);

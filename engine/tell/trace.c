@@ -1,19 +1,15 @@
-/* Recording what a rank does. Each writer has a buffer of its own, and who reads believes its count: an event is
+/* Recording what a rank does. Each writer has a buffer of its own, and a reader believes its count: an event is
  * whole before it is counted. The communication lane is run by its thread or, at times, by the rank's, but never by
  * both at once. */
+#include "engine/tell/trace_file.h"
+
 #include "engine/base/clock.h"
 #include "engine/base/digest.h"
 #include "engine/base/file.h"
-#include "engine/base/log.h"
-#include "engine/device/runtime.h"
-#include "engine/tell/trace_file.h"
-#include "engine/train/internal.h"
 
-#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 struct writer {
     struct trace_event *events;
@@ -21,14 +17,9 @@ struct writer {
     _Atomic int64_t count;
 };
 struct trace {
-    struct trainer *t;
-    int64_t first, last;
     _Atomic bool on;
     _Atomic int64_t step, dropped;
     int64_t layer_began; /* where the last one ended, if nothing has come between; 0: the clock has to tell */
-    struct trace_clock clock;
-    enum { AHEAD, UNDER_WAY, BEHIND } range;
-    bool written; /* or there is nothing to write: the rank compares clocks with the others all the same */
     struct writer writers[TRACE_WRITERS];
 };
 
@@ -69,46 +60,38 @@ void trace_ready(struct trace *tr, int64_t floats, bool leave) {
     tr->layer_began = leave ? 0 : now;
 }
 
-static void on_layer(void *user, int step, bool backward, bool done) {
-    struct trace *tr = user;
-    bool direction;
-    (void)step;
-    if (!done) {
+void trace_layer(struct trace *tr, const char *name, bool backward) {
+    if (!name) {
         if (!tr->layer_began) tr->layer_began = clock_ns();
         return;
     }
     int64_t now = clock_ns();
-    const struct trace_event e = {.begin = tr->layer_began,
-                                  .end = now,
-                                  .name = graph_where(tr->t->graph, &direction),
-                                  .bucket = -1,
-                                  .kind = TRACE_LAYER,
-                                  .backward = backward};
+    const struct trace_event e = {
+        .begin = tr->layer_began, .end = now, .name = name, .bucket = -1, .kind = TRACE_LAYER, .backward = backward};
     record(tr, &e);
     tr->layer_began = now;
 }
 
+void trace_step(struct trace *tr, int64_t step) {
+    atomic_store(&tr->step, step);
+}
+
+bool trace_turn(struct trace *tr, bool on) {
+    return atomic_exchange(&tr->on, on);
+}
+
+bool trace_is_on(const struct trace *tr) {
+    return atomic_load(&tr->on);
+}
+
+int64_t trace_dropped(const struct trace *tr) {
+    return atomic_load(&tr->dropped);
+}
+
 /* ---- memory ---- */
 
-/* Layers are seen on devices in step with the host: others would have to be waited for after each. */
-static bool sees_layers(const struct trainer *t) {
-    return t->graph && !device_runtime(t->device)->asynchronous;
-}
-
-/* Events of a step, rather too many: what its pieces, its layers, its buckets and those that it serves leave. */
-static int64_t events_of(const struct trainer *t, bool lane) {
-    int64_t pieces = t->nshards * t->config->batch.accumulate, layers = 0;
-    int64_t n = t->nshards ? sampler_shard_size(&t->sampler, 0, t->shards[0]) : 0;
-    int64_t served = t->standing.worker < 0 ? t->standing.workers : 0;
-    if (lane) return 16 + 4 * t->standing.ncuts + 2 * served;
-    if (sees_layers(t)) layers = graph_steps(t->graph, n / t->config->batch.accumulate);
-    int64_t passes = t->config->sync_batchnorm ? 6 : 2;
-    return 64 + pieces * (8 + passes * layers) + t->model->nparams + 8 * (t->standing.ncuts + served);
-}
-
 /* Written to now, so that no step has to wait for a page. */
-static enum error open_writer(const struct trace *tr, struct writer *w, bool lane) {
-    int64_t steps = tr->last - tr->first + 2, each = events_of(tr->t, lane);
+static enum error open_writer(struct writer *w, int64_t steps, int64_t each) {
     void *memory;
     w->room = steps < TRACE_EVENTS_MOST / each ? steps * each : TRACE_EVENTS_MOST;
     size_t bytes = (size_t)w->room * sizeof *w->events;
@@ -118,73 +101,18 @@ static enum error open_writer(const struct trace *tr, struct writer *w, bool lan
     return ERR_NONE;
 }
 
-/* False: it is too late, or too early for this run. */
-static bool lies_ahead(const struct trainer *t, int64_t first, int64_t last) {
-    if (first <= t->steps && last > t->at.step) return true;
-    log_warn("log.trace: steps %lld to %lld are none of this run's, which are %lld to %lld", (long long)first,
-             (long long)last, (long long)t->at.step + 1, (long long)t->steps);
-    return false;
-}
-
-/* What a run of this folder has left before. */
-static enum error clear(const struct trainer *t) {
-    struct pool *pool;
-    TRY(pool_create(&pool));
-    const char *folder = pool_printf(pool, "%s/trace", t->job->run_dir),
-               *merged = pool_printf(pool, "%s/trace.json", t->job->run_dir);
-    enum error err = folder && merged ? file_remove_tree(folder) : ERR_MEMORY;
-    if (err == ERR_NONE) err = file_remove_tree(merged);
-    pool_free(pool);
-    return err;
-}
-
-/* Other nodes have folders of their own, and in them what this rank has left there before. */
-static enum error clear_own(const struct trainer *t) {
-    struct pool *pool;
-    TRY(pool_create(&pool));
-    const char *path = pool_printf(pool, "%s/trace/rank%d.bin", t->job->run_dir, t->rank);
-    enum error err = path ? ERR_NONE : ERR_MEMORY;
-    if (path && unlink(path) != 0 && errno != ENOENT)
-        err = FAIL(ERR_IO, "cannot remove '%s': %s", path, strerror(errno));
-    pool_free(pool);
-    return err;
-}
-
-bool trace_range(const struct trainer *t) {
-    const struct log_config *log = &t->config->log;
-    if (log->trace_first == 0 || t->job->task != JOB_TRAIN || !t->job->run_dir) return false;
-    if (!lies_ahead(t, log->trace_first, log->trace_last)) return false;
-    if (clear(t) == ERR_NONE) return true;
-    log_warn("no trace: %s", error_message());
-    return false;
-}
-
-static enum error prepare(struct trace *tr) {
-    TRY(clear_own(tr->t));
-    for (int i = 0; i < TRACE_WRITERS; i++) TRY(open_writer(tr, &tr->writers[i], i > 0));
-    return ERR_NONE;
-}
-
-enum error trace_open(struct trainer *t, int64_t first, int64_t last) {
+enum error trace_create(int64_t steps, const int64_t events[TRACE_WRITERS], struct trace **out) {
     void *memory;
-    if (first == 0) return ERR_NONE;
-    TRY(memory_alloc(sizeof *t->trace, &memory));
-    struct trace *tr = t->trace = memory;
-    tr->t = t;
-    tr->first = first;
-    tr->last = last < t->steps ? last : t->steps;
-    tr->written = !t->job->run_dir; /* a launcher's ranks but the first have none */
-    if (tr->written || prepare(tr) == ERR_NONE) return ERR_NONE;
-    log_warn("no trace of this rank: %s", error_message());
-    tr->written = true;
+    TRY(memory_alloc(sizeof **out, &memory));
+    *out = memory;
+    for (int i = 0; i < TRACE_WRITERS && steps; i++) TRY(open_writer(&(*out)->writers[i], steps, events[i]));
     return ERR_NONE;
 }
 
-void trace_close(struct trainer *t) {
-    if (!t->trace) return;
-    for (int i = 0; i < TRACE_WRITERS; i++) memory_free(t->trace->writers[i].events);
-    memory_free(t->trace);
-    t->trace = NULL;
+void trace_free(struct trace *tr) {
+    if (!tr) return;
+    for (int i = 0; i < TRACE_WRITERS; i++) memory_free(tr->writers[i].events);
+    memory_free(tr);
 }
 
 /* ---- writing ---- */
@@ -233,32 +161,23 @@ static struct trace_record record_of(const struct trace_event *e, struct names *
                                  .weights = e->weights};
 }
 
-static struct trace_head head_of(const struct trace *tr) {
-    const struct trainer *t = tr->t;
-    struct trace_head h = {.rank = t->rank,
-                           .size = t->standing.ranks,
-                           .worker = t->standing.worker,
-                           .accel = device_runtime(t->device)->asynchronous,
-                           .nbuckets = (uint32_t)t->standing.ncuts,
-                           .first = tr->first,
-                           .last = tr->last,
-                           .dropped = atomic_load(&tr->dropped),
-                           .offset = tr->clock.offset,
-                           .round_trip = tr->clock.round_trip};
-    h.serves = t->rank == 0 && sharing_has_server(&t->config->sharing);
+static struct trace_head head_of(const struct trace *tr, const struct trace_rank *r) {
+    struct trace_head h = {.rank = r->rank,
+                           .size = r->size,
+                           .worker = r->worker,
+                           .serves = r->serves,
+                           .accel = r->accel,
+                           .nbuckets = (uint32_t)r->nbuckets,
+                           .first = r->first,
+                           .last = r->last,
+                           .dropped = trace_dropped(tr),
+                           .offset = r->clock.offset,
+                           .round_trip = r->clock.round_trip};
     memcpy(h.magic, TRACE_MAGIC, sizeof TRACE_MAGIC);
-    snprintf(h.mode, sizeof h.mode, "%s", t->config->mode);
-    snprintf(h.run_id, sizeof h.run_id, "%s", t->run_id);
-    (void)gethostname(h.host, sizeof h.host - 1);
+    memcpy(h.mode, r->mode, sizeof h.mode);
+    memcpy(h.host, r->host, sizeof h.host);
+    memcpy(h.run_id, r->run_id, sizeof h.run_id);
     return h;
-}
-
-static char *put_buckets(const struct trainer *t, char *at) {
-    for (int b = 0; b < t->standing.ncuts; b++, at += sizeof(int64_t)) {
-        int64_t bytes = (t->standing.cuts[b] - (b ? t->standing.cuts[b - 1] : 0)) * (int64_t)sizeof(float);
-        memcpy(at, &bytes, sizeof bytes);
-    }
-    return at;
 }
 
 /* The events of both writers; how many, into h. */
@@ -276,11 +195,12 @@ static char *put_events(const struct trace *tr, char *at, struct trace_head *h, 
 }
 
 /* All of the file, into memory that has room for it; its bytes. */
-static size_t fill(const struct trace *tr, char *file) {
-    struct trace_head h = head_of(tr);
+static size_t fill(const struct trace *tr, const struct trace_rank *r, char *file) {
+    struct trace_head h = head_of(tr, r);
     struct names names = {0};
-    char *at = put_buckets(tr->t, file + sizeof h);
-    at = put_events(tr, at, &h, &names);
+    size_t buckets = (size_t)r->nbuckets * sizeof *r->bucket;
+    if (buckets) memcpy(file + sizeof h, r->bucket, buckets);
+    char *at = put_events(tr, file + sizeof h + buckets, &h, &names);
     for (int i = 0; i < names.count; i++) {
         size_t n = strlen(names.of[i]) + 1;
         memcpy(at, names.of[i], n);
@@ -294,79 +214,12 @@ static size_t fill(const struct trace *tr, char *file) {
     return bytes;
 }
 
-static enum error write_in(const struct trace *tr, struct pool *pool) {
-    const struct trainer *t = tr->t;
-    const char *folder = pool_printf(pool, "%s/trace", t->job->run_dir),
-               *path = pool_printf(pool, "%s/rank%d.bin", folder, t->rank);
-    size_t room = sizeof(struct trace_head) + (size_t)t->standing.ncuts * sizeof(int64_t) + TRACE_NAMES_MOST;
+enum error trace_write(const struct trace *tr, const struct trace_rank *r, const char *path) {
+    size_t room = sizeof(struct trace_head) + (size_t)r->nbuckets * sizeof *r->bucket + TRACE_NAMES_MOST;
     void *file;
     for (int i = 0; i < TRACE_WRITERS; i++) room += (size_t)tr->writers[i].room * sizeof(struct trace_record);
-    if (!folder || !path) return ERR_MEMORY;
-    TRY(file_make_folders(folder));
     TRY(memory_alloc(room, &file));
-    enum error err = file_replace(path, file, fill(tr, file));
+    enum error err = file_replace(path, file, fill(tr, r, file));
     memory_free(file);
     return err;
-}
-
-static void write_file(struct trace *tr) {
-    struct pool *pool;
-    long long dropped = atomic_load(&tr->dropped);
-    tr->written = true;
-    enum error err = pool_create(&pool);
-    if (err == ERR_NONE) {
-        err = write_in(tr, pool);
-        pool_free(pool);
-    }
-    if (err != ERR_NONE) log_warn("no trace of this rank: %s", error_message());
-    if (err == ERR_NONE && dropped)
-        log_warn("the trace has no room for %lld events more\ntrace fewer steps: log.trace", dropped);
-}
-
-/* ---- the range ---- */
-
-void trace_finish(struct trainer *t) {
-    struct trace *tr = t->trace;
-    if (!tr) return;
-    bool was_on = atomic_exchange(&tr->on, false);
-    if (was_on && !tr->written) write_file(tr);
-}
-
-enum error trace_step_begin(struct trainer *t) {
-    struct trace *tr = t->trace;
-    if (!tr) return ERR_NONE;
-    int64_t step = t->at.step + 1;
-    const struct mode_ops *mode = t->job->mode;
-    if (tr->range == UNDER_WAY && step > tr->last) {
-        trace_finish(t);
-        tr->range = BEHIND;
-        TRY(mode->watch(t->mode, NULL));
-    } else if (tr->range == AHEAD && step >= tr->first) {
-        TRY(mode->watch(t->mode, &tr->clock));
-        timers_anchor(t);
-        tr->range = UNDER_WAY;
-        atomic_store(&tr->on, !tr->written);
-    }
-    atomic_store(&tr->step, step);
-    if (atomic_load(&tr->on) && sees_layers(t)) graph_watch(t->graph, on_layer, tr);
-    return ERR_NONE;
-}
-
-void trace_step_end(struct trainer *t, int64_t began) {
-    if (!t->trace) return;
-    trace_span(t->trace, TRACE_STEP, TRACE_COMPUTE, began, clock_ns());
-    if (t->graph) graph_watch(t->graph, NULL, NULL);
-}
-
-int trace_conclude(struct trainer *t) {
-    struct pool *pool;
-    struct trace_rank *ranks;
-    int n = 0;
-    if (!t->trace || t->rank > 0 || pool_create(&pool) != ERR_NONE) return 0;
-    const char *path = pool_printf(pool, "%s/trace.json", t->job->run_dir);
-    enum error err = path ? trace_read_all(t->job->run_dir, pool, &ranks, &n) : ERR_MEMORY;
-    if (err == ERR_NONE && n > 0) err = trace_merge(ranks, n, pool, path);
-    if (err != ERR_NONE) log_warn("no trace.json: %s", error_message());
-    pool_free(pool);
-    return err == ERR_NONE ? n : 0;
 }

@@ -40,21 +40,17 @@ struct trace_clock {    /* how a rank's clock is compared with rank 0's */
 
 /* ---- recording: engine/tell/trace.c ---- */
 struct trace;
-struct trainer;
-/* Rank 0, before the others are told of its range: whether there is one ahead. What an earlier run has left is removed
- * while nobody can have written yet. What goes wrong, here and later, is only told: a run is as good without. */
-bool trace_range(const struct trainer *t);
-/* Every rank, with rank 0's range. Gives t->trace, also where this rank will have nothing to write, since it is one of
- * those that compare clocks; NULL where 'first' is 0. */
-MUST_CHECK enum error trace_open(struct trainer *t, int64_t first, int64_t last);
-void trace_close(struct trainer *t);
-/* Before a step begins, and when it has ended. Collective at the first step of the range. */
-MUST_CHECK enum error trace_step_begin(struct trainer *t);
-void trace_step_end(struct trainer *t, int64_t began);
-/* No more steps: what has been recorded is written, if it is not yet. */
-void trace_finish(struct trainer *t);
-/* Rank 0, when all ranks have written: merges. Of how many ranks there is a trace.json now. */
-int trace_conclude(struct trainer *t);
+enum { TRACE_WRITERS = 2 }; /* the rank's thread, its communication lane */
+/* With room for the events of so many steps, of so many events a step from each writer; nothing is recorded yet. */
+MUST_CHECK enum error trace_create(int64_t steps, const int64_t events[TRACE_WRITERS], struct trace **out);
+void trace_free(struct trace *tr); /* NULL is fine */
+/* Starts or stops recording, and says whether it was on. */
+bool trace_turn(struct trace *tr, bool on);
+bool trace_is_on(const struct trace *tr);
+void trace_step(struct trace *tr, int64_t step); /* what follows is of this step */
+/* Around a layer's op: first with NULL, then with its name. */
+void trace_layer(struct trace *tr, const char *name, bool backward);
+int64_t trace_dropped(const struct trace *tr); /* events that there was no room for */
 
 /* Any of these may be called with NULL, and outside of the range. The step is filled in. */
 void trace_put(struct trace *tr, const struct trace_event *e);
@@ -92,6 +88,9 @@ struct trace_bucket {
 MUST_CHECK enum error trace_buckets(const struct trace_rank *r, struct pool *pool, struct trace_bucket **out, int *n);
 /* All files of RUN_DIR/trace, by rank; *n 0: there are none. ERR_DATA: one is damaged, or not of the same run. */
 MUST_CHECK enum error trace_read_all(const char *run_dir, struct pool *pool, struct trace_rank **out, int *n);
+
+/* All that was recorded, as a file of that rank; of 'as' without the events. */
+MUST_CHECK enum error trace_write(const struct trace *tr, const struct trace_rank *as, const char *path);
 
 /* ---- merging: engine/tell/trace_merge.c ---- */
 /* Writes path, or replaces it. */

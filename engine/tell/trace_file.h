@@ -6,7 +6,6 @@
 #define TRACE_MAGIC "engine trace 2"
 enum {
     TRACE_EVENTS_MOST = 1 << 18, /* of a writer */
-    TRACE_WRITERS = 2,           /* the rank's thread, its communication lane */
     TRACE_NAMES_MOST = 1 << 16,  /* bytes */
     TRACE_BUCKETS_MOST = 1 << 16,
 };

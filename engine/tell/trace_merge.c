@@ -8,7 +8,6 @@
  * Each rank's items are made and put into order alone; the file takes the earliest of all ranks'. */
 #include "engine/base/text.h"
 #include "engine/tell/trace_file.h"
-#include "engine/train/internal.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,8 +2,8 @@
  * before it has been looked at. */
 #include "engine/base/digest.h"
 #include "engine/base/file.h"
+#include "engine/base/limits.h"
 #include "engine/tell/trace_file.h"
-#include "engine/train/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -16,10 +16,10 @@ static enum error make_values(struct trainer *t, float *values, float *buffers) 
 static enum error put_values(struct trainer *t) {
     size_t n = (size_t)t->model->arena_floats * sizeof(float), k = (size_t)t->model->buffer_floats * sizeof(float);
     void *values, *buffers;
-    TRY(device_map(t->device, t->values, n, &values));
-    enum error err = device_map(t->device, t->buffers, k, &buffers);
-    if (err == ERR_NONE) err = device_unmap(t->device, t->buffers, k, buffers, make_values(t, values, buffers));
-    return device_unmap(t->device, t->values, n, values, err);
+    TRY(device_map(t->device, t->arena.values, n, &values));
+    enum error err = device_map(t->device, t->arena.buffers, k, &buffers);
+    if (err == ERR_NONE) err = device_unmap(t->device, t->arena.buffers, k, buffers, make_values(t, values, buffers));
+    return device_unmap(t->device, t->arena.values, n, values, err);
 }
 
 static enum error first_values(struct trainer *t) {
@@ -28,10 +28,10 @@ static enum error first_values(struct trainer *t) {
     TRY(put_values(t));
     if (!t->job->resume) return ERR_NONE;
     bool state = t->job->task == JOB_TRAIN;
-    for (int i = 0; state && t->standing.slices != &t->all && i < t->optim->nslots; i++) {
+    for (int i = 0; state && !update_is_whole(t) && i < t->optim->nslots; i++) {
         void *whole;
         TRY(memory_alloc((size_t)t->model->arena_floats * sizeof(float), &whole));
-        t->whole[i] = whole;
+        t->arena.whole[i] = whole;
     }
     trainer_view(t, &v);
     if (!state) v.nslots = 0;
@@ -44,8 +44,8 @@ static enum error first_values(struct trainer *t) {
 
 static void drop_whole(struct trainer *t) {
     for (int i = 0; i < OPTIM_SLOTS; i++) {
-        memory_free(t->whole[i]);
-        t->whole[i] = NULL;
+        memory_free(t->arena.whole[i]);
+        t->arena.whole[i] = NULL;
     }
 }
 
@@ -87,18 +87,18 @@ enum error trainer_begin(struct trainer *t) {
         at[0] = (double)c->step, at[1] = (double)c->epoch, at[2] = (double)c->step_in_epoch,
         at[3] = t->job->resume != NULL, at[4] = c->loss_scale, at[5] = (double)c->good_steps,
         at[6] = (double)c->skipped;
-    if (t->rank == 0 && trace_range(t)) at[7] = (double)log->trace_first, at[8] = (double)log->trace_last;
+    if (t->rank == 0 && tracing_range(t)) at[7] = (double)log->trace_first, at[8] = (double)log->trace_last;
     if (t->rank == 0) {
         id_split(t->job->run_id, at + ID);
-        norm_put(&t->norm, at + PLAIN);
+        norm_put(&t->feed.norm, at + PLAIN);
     }
     TRY(t->job->mode->sum(t->mode, at, PLAIN + NORM));
     id_join(at + ID, t->run_id);
-    norm_get(at + PLAIN, &t->norm);
+    norm_get(at + PLAIN, &t->feed.norm);
     c->step = (int64_t)at[0], c->epoch = (int64_t)at[1], c->step_in_epoch = (int64_t)at[2];
     t->resumed = at[3] > 0;
     c->loss_scale = at[4], c->good_steps = (int64_t)at[5], c->skipped = (int64_t)at[6];
-    TRY(trace_open(t, (int64_t)at[7], (int64_t)at[8]));
+    TRY(tracing_open(t, (int64_t)at[7], (int64_t)at[8]));
     bool unsent = inject_mistake(t->config) == MISTAKE_NO_BROADCAST; /* as if mode->start had not */
     return unsent && !t->resumed && t->rank > 0 ? put_values(t) : ERR_NONE;
 }

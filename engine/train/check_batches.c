@@ -13,10 +13,10 @@ static const struct model_node *norm_of_one(const struct model *m) {
 
 /* The fewest samples that are normalised together in a step, of those that have any. */
 static int64_t fewest(const struct trainer *t, int64_t step) {
-    int64_t batch = sampler_batch_size(&t->sampler, step), least = batch;
+    int64_t batch = sampler_batch_size(&t->feed.sampler, step), least = batch;
     int64_t pieces = t->config->batch.accumulate;
-    for (int v = 0; v < t->sampler.shards && !t->config->sync_batchnorm; v++) {
-        int64_t n = sampler_shard_size(&t->sampler, step, v);
+    for (int v = 0; v < t->feed.sampler.shards && !t->config->sync_batchnorm; v++) {
+        int64_t n = sampler_shard_size(&t->feed.sampler, step, v);
         for (int64_t p = 0; p < pieces; p++) {
             int64_t size = n * (p + 1) / pieces - n * p / pieces;
             if (size > 0 && size < least) least = size;
@@ -34,14 +34,14 @@ enum error batches_check(const struct trainer *t) {
                     "'%s' normalises over the samples of a shard, but in a batch of %lld one has a "
                     "single sample (batch.shards %lld, batch.accumulate %lld)\nmake the batch "
                     "larger, or set sync_batchnorm: true",
-                    norm->name, (long long)sampler_batch_size(&t->sampler, 0), (long long)t->config->batch.shards,
+                    norm->name, (long long)sampler_batch_size(&t->feed.sampler, 0), (long long)t->config->batch.shards,
                     (long long)t->config->batch.accumulate);
     if (t->steps <= last || fewest(t, last) > 1) return ERR_NONE;
     return FAIL(ERR_CONFIG,
                 "'%s' normalises over the samples of a shard, but the last batch of an epoch has "
                 "%lld sample%s, and a shard of it a single one (%lld training samples, batch.size "
                 "%lld, batch.shards %lld)\nset batch.drop_last: true, or another batch.size",
-                norm->name, (long long)sampler_batch_size(&t->sampler, last),
-                sampler_batch_size(&t->sampler, last) == 1 ? "" : "s", (long long)t->data->size,
+                norm->name, (long long)sampler_batch_size(&t->feed.sampler, last),
+                sampler_batch_size(&t->feed.sampler, last) == 1 ? "" : "s", (long long)t->feed.data->size,
                 (long long)t->config->batch.size, (long long)t->config->batch.shards);
 }

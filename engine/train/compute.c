@@ -45,7 +45,7 @@ struct cascade {
 static enum error cascade_ready(void *user, int64_t upto) {
     struct cascade *c = user;
     int64_t from = c->done, n = upto - from;
-    float **grads = c->t->grads;
+    float **grads = c->t->arena.grads;
     struct device *dev = c->t->device;
     if (c->piece) TRY(device_add(dev, grads[c->top] + from, c->piece + from, n));
     for (int d = c->top; d > c->bottom; d--) TRY(device_add(dev, grads[d - 1] + from, grads[d] + from, n));
@@ -78,7 +78,7 @@ static float weight(const struct trainer *t, const struct step_batch *b) {
 /* Samples [from, to) of a shard. */
 static struct graph_batch batch_of(const struct trainer *t, const struct step_batch *b, const struct shard *s,
                                    int64_t from, int64_t to) {
-    const struct dataset *d = t->data;
+    const struct dataset *d = t->feed.data;
     return (struct graph_batch){
         .n = to - from,
         .x = s->x + from * shape_count(&d->shape),
@@ -113,16 +113,16 @@ static struct graph_batch piece_batch(const struct trainer *t, const struct step
 /* Parts of the gradient are awaited at the mode's cuts, if anybody waits for them. */
 static enum error run_backward(struct trainer *t, const struct graph_batch *batch, float *grads, struct cascade *c) {
     graph_cuts(t->graph, t->standing.cuts, c->ready ? t->standing.ncuts : 0);
-    return graph_backward(t->graph, batch, t->values, grads, cascade_ready, c);
+    return graph_backward(t->graph, batch, t->arena.values, grads, cascade_ready, c);
 }
 
 /* A piece, forward and backward, into c's arena. */
 static enum error run_piece(struct trainer *t, const struct step_batch *b, const struct piece *p, struct cascade *c) {
-    float *grads = c->piece ? c->piece : t->grads[c->top];
+    float *grads = c->piece ? c->piece : t->arena.grads[c->top];
     const struct graph_batch batch = piece_batch(t, b, p);
     int64_t mark = clock_ns();
     TRY(timers_mark(t, TIMED_BEGIN));
-    TRY(graph_forward(t->graph, &batch, t->values, t->buffers, NULL));
+    TRY(graph_forward(t->graph, &batch, t->arena.values, t->arena.buffers, NULL));
     TRY(timers_mark(t, TIMED_MIDDLE));
     inject_lag(t);
     trainer_phase(t, PHASE_FORWARD, &mark);
@@ -145,10 +145,10 @@ static enum error share_moments(void *user, double *v, int n) {
 /* Gradients are shared after backward: the exchanges of moments stand in between. */
 static enum error compute_together(struct trainer *t, const struct step_batch *b) {
     const struct graph_sync sync = {(int)t->config->batch.shards, share_moments, t};
-    struct graph_member *m = t->members;
+    struct graph_member *m = t->feed.members;
     int64_t mark = clock_ns();
     for (int i = 0; i < b->nshards; i++) m[i].batch = batch_of(t, b, &b->shards[i], 0, b->shards[i].n);
-    TRY(graph_forward_together(t->graph, m, b->nshards, t->values, t->buffers, &sync));
+    TRY(graph_forward_together(t->graph, m, b->nshards, t->arena.values, t->arena.buffers, &sync));
     inject_lag(t);
     trainer_phase(t, PHASE_FORWARD, &mark);
     for (int i = 0; i < b->nshards; i++) {
@@ -156,7 +156,7 @@ static enum error compute_together(struct trainer *t, const struct step_batch *b
         TRY(device_runtime(t->device)->head(t->device, m[i].grads, m[i].both, of->scale, (float)of->n,
                                             stop_signal() != 0));
     }
-    TRY(graph_backward_together(t->graph, m, b->nshards, t->values, &sync));
+    TRY(graph_backward_together(t->graph, m, b->nshards, t->arena.values, &sync));
     for (int half = b->nshards / 2; half > 0; half /= 2)
         for (int i = 0; i < half; i++)
             TRY(device_add(t->device, m[i].grads, m[i + half].grads, t->model->arena_floats));
@@ -171,14 +171,14 @@ static enum error compute_together(struct trainer *t, const struct step_batch *b
 /* While the device computes: the next step's batch begins to travel to it. Where that cannot be had, the step that
  * wants it will say so. */
 static enum error look_ahead(struct trainer *t, int64_t *mark) {
-    t->ahead = NULL;
-    if (!graph_stages(t->graph) || !t->loader || t->at.step + 1 >= t->steps) return ERR_NONE;
+    t->feed.ahead = NULL;
+    if (!graph_stages(t->graph) || !t->feed.loader || t->at.step + 1 >= t->steps) return ERR_NONE;
     TRY(graph_staged(t->graph)); /* the loader takes back what this step has read */
     trainer_phase(t, PHASE_BACKWARD, mark);
     const struct step_batch *b;
-    if (loader_next(t->loader, &b) != ERR_NONE) return ERR_NONE;
+    if (loader_next(t->feed.loader, &b) != ERR_NONE) return ERR_NONE;
     trainer_phase(t, PHASE_LOAD, mark);
-    t->ahead = b;
+    t->feed.ahead = b;
     const struct piece first = piece_at(t, b, 0);
     const struct graph_batch batch = piece_batch(t, b, &first);
     return batch.n ? graph_stage(t->graph, &batch) : ERR_NONE;
@@ -190,7 +190,7 @@ static enum error run_batch(struct trainer *t, const struct step_batch *b, grad_
         const struct piece p = piece_at(t, b, k);
         int top = __builtin_popcount((unsigned)p.order), bottom = top - __builtin_ctz(~(unsigned)p.order);
         struct cascade c = {.t = t, .top = top, .bottom = p.of == pieces - 1 ? bottom : top, .last = k == all - 1};
-        if (p.of > 0) c.piece = t->grads[GRAD_ARENAS - 1];
+        if (p.of > 0) c.piece = t->arena.grads[GRAD_ARENAS - 1];
         if (c.last) c.ready = ready, c.user = user, c.trace = t->trace;
         TRY(run_piece(t, b, &p, &c));
         if (c.last) continue;
@@ -209,17 +209,17 @@ static enum error run_late(struct trainer *t, const struct step_batch *b, grad_r
 }
 
 static enum error next_batch(struct trainer *t, const struct step_batch **out) {
-    return t->config->sharing.brought ? t->job->mode->bring(t->mode, out) : loader_next(t->loader, out);
+    return t->config->sharing.brought ? t->job->mode->bring(t->mode, out) : loader_next(t->feed.loader, out);
 }
 
 enum error trainer_compute(struct trainer *t, grad_ready_fn ready, void *user) {
-    const struct step_batch *b = t->ahead;
+    const struct step_batch *b = t->feed.ahead;
     int64_t mark = clock_ns();
     if (!b) TRY(next_batch(t, &b));
     trainer_phase(t, PHASE_LOAD, &mark);
     TRY(inject_strike(t));
     inject_begin(t);
-    if (t->members) {
+    if (t->feed.members) {
         TRY(compute_together(t, b));
         trace_ready(t->trace, t->model->arena_floats, ready != NULL);
         return ready ? ready(user, t->model->arena_floats) : ERR_NONE;

@@ -28,7 +28,7 @@ static enum error gather(struct run *r, struct summary *s) {
     }
     double *mine = v + PHASES + 1 + PER_RANK * t->rank;
     mine[0] = (double)stats.sent, mine[1] = (double)stats.received, mine[2] = (double)memory_peak(),
-    mine[3] = (double)t->state_bytes;
+    mine[3] = (double)t->arena.state_bytes;
     mine[4] = (double)stats.dense, mine[5] = (double)stats.packed;
     mine[6] = (double)stats.updates, mine[7] = (double)stats.old, mine[8] = (double)stats.oldest;
     mine[9] = (double)stats.stepped_ns, mine[10] = (double)stats.waited_ns;
@@ -87,10 +87,10 @@ enum error run_conclude(struct run *r) {
     char planted[INJECT_TEXT];
     if (*inject_text(c, planted)) s.planted = planted;
     if (c->sharing.share == SHARE_STALE) s.stale.of = c;
-    trace_finish(t);
+    tracing_finish(t);
     TRY(gather(r, &s)); /* all have written what they have recorded */
     if (t->rank > 0) return ERR_NONE;
-    int traced = trace_conclude(t);
+    int traced = tracing_conclude(t);
     if (traced == t->standing.ranks)
         progress_say(r->progress, "trace %s/trace.json", s.run_dir);
     else if (traced)

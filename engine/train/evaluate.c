@@ -4,7 +4,9 @@
  * in whole numbers (the confusion matrix) is exact in any order, and so is summed at once.
  *
  *   [shard 0: loss, correct, samples, top5][shard 1: ...] ... [confusion, classes x classes] */
+#include "engine/base/real.h"
 #include "engine/device/runtime.h"
+#include "engine/tell/score.h"
 #include "engine/train/internal.h"
 
 #include <math.h>
@@ -38,7 +40,7 @@ static enum error run_shard(struct tally *a, const struct shard *s) {
     batch.top = s->labels && a->set->classes > SCORE_TOP;
     struct graph_sums out = {0};
     TRY(graph_prepare(t->graph, s->n));
-    TRY(graph_forward(t->graph, &batch, t->values, t->buffers, &out));
+    TRY(graph_forward(t->graph, &batch, t->arena.values, t->arena.buffers, &out));
     sums[VAL_LOSS] += out.loss;
     sums[VAL_CORRECT] += out.correct;
     sums[VAL_SAMPLES] += (double)s->n;
@@ -48,7 +50,7 @@ static enum error run_shard(struct tally *a, const struct shard *s) {
 
 /* Every sample once. The mistake is the training sampler, which repeats some so that all shards have as many. */
 static struct sampler sampler_of(const struct tally *a) {
-    struct sampler s = a->t->sampler;
+    struct sampler s = a->t->feed.sampler;
     s.size = a->set->size;
     s.shuffle = s.drop_last = false;
     s.pad = inject_mistake(a->t->config) == MISTAKE_PADDED_EVAL;
@@ -59,10 +61,10 @@ static enum error run_shards(struct tally *a) {
     struct trainer *t = a->t;
     struct loader_params p = {.data = a->set,
                               .config = &t->config->data,
-                              .norm = &t->norm,
+                              .norm = &t->feed.norm,
                               .sampler = sampler_of(a),
-                              .shards = t->shards,
-                              .nshards = t->nshards,
+                              .shards = t->feed.shards,
+                              .nshards = t->feed.nshards,
                               .workers = (int)t->config->data.workers,
                               .depth = 2};
     const struct allocator pinned = device_host_allocator(t->device);
@@ -99,13 +101,13 @@ static enum error conclude(struct tally *a, struct val_result *out) {
                                .perplexity = none,
                                .samples = wanted};
     if (d->classes > SCORE_TOP) out->top5 = total(a, VAL_TOP) / (samples * (double)d->labels);
-    if (chain) out->perplexity = exp(out->loss);
+    if (chain) out->perplexity = real_exp(out->loss);
     return ERR_NONE;
 }
 
 static enum error take(struct tally *a, size_t cells, struct val_result *out) {
     struct trainer *t = a->t;
-    if (t->nshards > 0) TRY(run_shards(a));
+    if (t->feed.nshards > 0) TRY(run_shards(a));
     TRY(t->job->mode->sum(t->mode, a->sums, a->shards * VAL_SUMS + (int)cells));
     if (cells) memcpy(t->confusion, a->confusion, cells * sizeof *a->confusion);
     return conclude(a, out);

@@ -117,14 +117,14 @@ static enum error digest_set(struct dataset *d, uint32_t *crc) {
 
 enum error data_identity(const struct trainer *t, const char **out) {
     uint32_t train, val;
-    TRY(digest_set(t->data, &train));
-    TRY(digest_set(t->val, &val));
+    TRY(digest_set(t->feed.data, &train));
+    TRY(digest_set(t->feed.val, &val));
     *out = pool_printf(t->job->settings->pool,
                        "the number of training samples=%lld\n"
                        "the number of validation samples=%lld\n"
                        "the digest of the training data=%08x\n"
                        "the digest of the validation data=%08x\n",
-                       (long long)t->data->size, (long long)t->val->size, train, val);
+                       (long long)t->feed.data->size, (long long)t->feed.val->size, train, val);
     return *out ? ERR_NONE : ERR_MEMORY;
 }
 

@@ -69,7 +69,7 @@ enum error inject_spoil(struct trainer *t, int64_t from, int64_t upto) {
     bool due;
     if (t->config->inject.fault.kind != FAULT_NAN || at < from || at >= upto) return ERR_NONE;
     TRY(is_due(t, &due));
-    return due ? device_write(t->device, t->grads[0] + at, &not_a_number, sizeof not_a_number) : ERR_NONE;
+    return due ? device_write(t->device, t->arena.grads[0] + at, &not_a_number, sizeof not_a_number) : ERR_NONE;
 }
 
 /* ---- a slow device ---- */

@@ -1,6 +1,5 @@
 /* What the files of train/ share among themselves. */
 #pragma once
-#include "engine/tell/tell.h"
 #include "engine/train/trainer.h"
 
 #include <sched.h>
@@ -13,6 +12,7 @@ const struct optim_ops *trainer_optim(const struct run_config *c);
 /* The optimizer's state and what trainer_norm and the others need. */
 MUST_CHECK enum error update_open(struct trainer *t);
 void update_close(struct trainer *t);
+bool update_is_whole(const struct trainer *t); /* this rank steps the whole arena; else its slices, or nothing */
 /* What a header says, of gradients or of values. */
 struct step_sums header_sums(const float *header);
 
@@ -20,7 +20,7 @@ struct step_sums header_sums(const float *header);
 bool scaling_on(const struct trainer *t);
 void scaling_open(struct trainer *t);
 float scaling_factor(const struct trainer *t); /* 1 where it is off */
-/* Sets t->scale, takes the scale out of the partial sums of squares, and t->sums.skipped when they are not finite. */
+/* Sets t->rate.scale, takes the scale out of the partial sums of squares, and t->sums.skipped when they are not finite. */
 void scaling_undo(struct trainer *t, double *partial, int64_t blocks);
 void scaling_follow(struct trainer *t); /* after each step, on every rank */
 
@@ -45,6 +45,36 @@ MUST_CHECK enum error data_digest(const struct trainer *t, char out[SHA256_TEXT]
 void affinity_note(void); /* before the first rank is bound */
 void affinity_free(cpu_set_t *bound);
 void affinity_restore(const cpu_set_t *bound);
+
+/* ---- tracing.c: log.trace's range of steps ---- */
+/* Rank 0, before the others are told of its range: whether there is one ahead. What an earlier run has left is removed
+ * while nobody can have written yet. What goes wrong, here and later, is only told: a run is as good without. */
+bool tracing_range(const struct trainer *t);
+/* Every rank, with rank 0's range. Gives t->trace, also where this rank will have nothing to write, since it is one of
+ * those that compare clocks; NULL where 'first' is 0. */
+MUST_CHECK enum error tracing_open(struct trainer *t, int64_t first, int64_t last);
+void tracing_close(struct trainer *t);
+/* Before a step begins, and when it has ended. Collective at the first step of the range. */
+MUST_CHECK enum error tracing_step_begin(struct trainer *t);
+void tracing_step_end(struct trainer *t, int64_t began);
+/* No more steps: what has been recorded is written, if it is not yet. */
+void tracing_finish(struct trainer *t);
+/* Rank 0, when all ranks have written: merges. Of how many ranks there is a trace.json now. */
+int tracing_conclude(struct trainer *t);
+
+/* ---- timers.c: an accelerator's forward and backward, which the host's clock does not see ---- */
+enum timed { TIMED_BEGIN, TIMED_MIDDLE, TIMED_END, TIMED_PLACES };
+MUST_CHECK enum error timers_open(struct trainer *t);
+void timers_close(struct trainer *t);
+MUST_CHECK enum error timers_mark(struct trainer *t, enum timed place); /* of one piece after another */
+/* Device and host at one point of time, from where the trace counts. */
+void timers_anchor(struct trainer *t);
+/* At a step's end, when the device has been waited for: the step's phases as they were. */
+void timers_settle(struct trainer *t, const int64_t before[PHASES]);
+
+/* Says on the progress what run begins. */
+struct progress;
+void banner_show(struct progress *p, const struct trainer *t);
 
 /* JOB_EVALUATE: the whole of it, between trainer_open and trainer_close. */
 MUST_CHECK enum error trainer_judge(struct trainer *t);

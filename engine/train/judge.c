@@ -1,4 +1,5 @@
 /* Trained weights: measured on a whole set as training measures them, and loaded to be asked. */
+#include "engine/tell/tell.h"
 #include "engine/train/internal.h"
 
 #include "engine/base/clock.h"
@@ -25,7 +26,7 @@ static void class_json(const struct verdict *v, int64_t k, struct json *j) {
     struct class_score s = confusion_class(v->t->confusion, v->classes, k);
     json_open(j, NULL, '{');
     json_int(j, "class", k);
-    if (dataset_class_name(v->t->data, k)) json_string(j, "name", dataset_class_name(v->t->data, k));
+    if (dataset_class_name(v->t->feed.data, k)) json_string(j, "name", dataset_class_name(v->t->feed.data, k));
     json_int(j, "samples", (int64_t)s.samples);
     json_int(j, "answers", (int64_t)s.answers);
     json_real(j, "precision", s.precision);
@@ -83,7 +84,7 @@ static void print_classes(const struct verdict *v, FILE *f) {
         char precision[16], recall[16];
         share_text(s.precision, precision);
         share_text(s.recall, recall);
-        const char *name = dataset_class_name(v->t->data, k);
+        const char *name = dataset_class_name(v->t->feed.data, k);
         fprintf(f, "%5lld %8.0f %8.0f %10s %9s%s%s\n", (long long)k, s.samples, s.answers, precision, recall,
                 name ? "  " : "", name ? name : "");
     }
@@ -174,7 +175,7 @@ static enum error show(const struct verdict *v) {
 
 enum error trainer_judge(struct trainer *t) {
     bool first = t->job->on_train && !t->job->known;
-    struct dataset *set = first ? t->data : t->val;
+    struct dataset *set = first ? t->feed.data : t->feed.val;
     struct verdict v = {.t = t, .set = set};
     bool counted = v.set->labels == 1 && v.set->classes > 0 && v.set->classes <= CONFUSION_MAX;
     if (counted) v.classes = v.set->classes;

@@ -37,8 +37,8 @@ static void note_step(struct run *r, int64_t ns, const int64_t before[PHASES]) {
     struct step_record *s = &r->waiting[r->nwaiting++];
     *s = (struct step_record){.step = t->at.step,
                               .epoch = t->at.epoch,
-                              .lr = t->lr,
-                              .norm = t->norm_seen,
+                              .lr = t->rate.now,
+                              .norm = t->rate.norm,
                               .ms = (double)ns * 1e-6,
                               .loss_scale = t->at.loss_scale};
     for (int i = 0; i < PHASES; i++) s->phase_ms[i] = (double)(t->phase_ns[i] - before[i]) * 1e-6;
@@ -98,7 +98,7 @@ static enum error learn(struct run *r, int64_t step, const struct step_sums *sum
 static enum error take_step(struct run *r) {
     struct trainer *t = r->t;
     struct learned *known = &r->learned;
-    TRY(trace_step_begin(t));
+    TRY(tracing_step_begin(t));
     int64_t begin = clock_ns(), before[PHASES];
     memcpy(before, t->phase_ns, sizeof before);
     device_note(t->device, "training", t->at.step);
@@ -106,7 +106,7 @@ static enum error take_step(struct run *r) {
     if (t->graph) graph_values_changed(t->graph);
     timers_settle(t, before);
     inject_settle(t);
-    trace_step_end(t, begin);
+    tracing_step_end(t, begin);
     scaling_follow(t);
     t->at.step++;
     t->at.step_in_epoch++;
@@ -166,7 +166,7 @@ enum error run_evaluate(struct run *r) {
     const struct pause pause = begin_pause(r);
     trainer_note(t, "evaluation");
     TRY(r->mode->share_buffers(t->mode));
-    TRY(trainer_evaluate(t, t->val, &r->val));
+    TRY(trainer_evaluate(t, t->feed.val, &r->val));
     r->has_val = r->val_is_new = true;
     end_pause(r, TRACE_EVALUATION, &pause);
     if (t->rank > 0) return ERR_NONE;
@@ -178,9 +178,9 @@ enum error run_evaluate(struct run *r) {
 /* Of the ranks' slices, straight into what the saver writes from. */
 static enum error collect_state(struct run *r) {
     struct trainer *t = r->t;
-    if (t->rank == 0 && t->standing.slices != &t->all) saver_state(r->saver, t->whole);
+    if (t->rank == 0 && !update_is_whole(t)) saver_state(r->saver, t->arena.whole);
     enum error err = r->mode->collect(t->mode);
-    memset(t->whole, 0, sizeof t->whole);
+    memset(t->arena.whole, 0, sizeof t->arena.whole);
     return err;
 }
 
@@ -270,7 +270,7 @@ static enum error fail(struct run *r, enum error err) {
     if (t->mode) t->job->mode->abort(t->mode, error_message());
     if (!t->trace) return err;
     snprintf(words, sizeof words, "%s%s%s", error_message(), *error_hint() ? "\n" : "", error_hint());
-    trace_finish(t);
+    tracing_finish(t);
     return FAIL(err, "%s", words);
 }
 

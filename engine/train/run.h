@@ -1,6 +1,7 @@
 /* A rank's run: what the loop keeps between steps. */
 #pragma once
 #include "engine/save/checkpoint.h"
+#include "engine/tell/tell.h"
 #include "engine/train/internal.h"
 
 struct carried { /* bytes through this rank's port */

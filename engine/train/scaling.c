@@ -27,7 +27,7 @@ void scaling_undo(struct trainer *t, double *partial, int64_t blocks) {
         partial[i] *= back * back;
         sum += partial[i];
     }
-    t->scale = (float)back;
+    t->rate.scale = (float)back;
     t->sums.skipped = !isfinite(sum);
 }
 

@@ -1,5 +1,6 @@
 /* Opening and closing a rank's engine, and the small services that modes call. The loop is in
  * loop.c, the gradients in compute.c. */
+#include "engine/tell/score.h"
 #include "engine/train/internal.h"
 
 #include "engine/base/clock.h"
@@ -37,7 +38,7 @@ enum error trainer_put_sums(struct trainer *t) {
     h[HEADER_SAMPLES] = t->sums.samples;
     h[HEADER_STOP] = t->sums.stop;
     h[HEADER_SKIPPED] = t->sums.skipped;
-    return device_write(t->device, t->values, h, sizeof t->header);
+    return device_write(t->device, t->arena.values, h, sizeof t->header);
 }
 
 void trainer_set_sums(struct trainer *t, const struct step_sums *sums) {
@@ -45,22 +46,22 @@ void trainer_set_sums(struct trainer *t, const struct step_sums *sums) {
 }
 
 void trainer_count_updates(struct trainer *t, int64_t more) {
-    t->more_updates = more;
+    t->rate.updates = more;
 }
 
 enum error trainer_get_sums(struct trainer *t) {
     float h[HEADER_FLOATS];
-    TRY(device_read(t->device, h, t->values, sizeof h));
+    TRY(device_read(t->device, h, t->arena.values, sizeof h));
     t->sums = header_sums(h);
     return ERR_NONE;
 }
 
 /* ---- data ---- */
 enum error trainer_open_loader(struct trainer *t, const int *shards, int nshards, struct loader **out) {
-    struct loader_params p = {.data = t->data,
+    struct loader_params p = {.data = t->feed.data,
                               .config = &t->config->data,
-                              .norm = &t->norm,
-                              .sampler = t->sampler,
+                              .norm = &t->feed.norm,
+                              .sampler = t->feed.sampler,
                               .shards = shards,
                               .nshards = nshards,
                               .training = true,
@@ -79,55 +80,55 @@ enum error trainer_open_loader(struct trainer *t, const int *shards, int nshards
 
 static enum error check_metric(const struct trainer *t, const char *key, const char *name) {
     const struct metric *m = name ? metric_find(name) : NULL;
-    const char *why = m ? m->lacks(t->data, (enum loss)t->config->loss) : NULL;
+    const char *why = m ? m->lacks(t->feed.data, (enum loss)t->config->loss) : NULL;
     if (!why) return ERR_NONE;
     return FAIL(ERR_CONFIG, "%s: there is no %s: %s", key, name, why);
 }
 
 static enum error open_sets(struct trainer *t) {
     const struct run_config *c = t->config;
-    TRY(dataset_open(&c->data, true, (uint64_t)c->seed, &t->data));
-    TRY(dataset_open(&c->data, false, (uint64_t)c->seed, &t->val));
-    return normalization_find(t->data, &c->data, &t->norm);
+    TRY(dataset_open(&c->data, true, (uint64_t)c->seed, &t->feed.data));
+    TRY(dataset_open(&c->data, false, (uint64_t)c->seed, &t->feed.val));
+    return normalization_find(t->feed.data, &c->data, &t->feed.norm);
 }
 
 /* Of a network that knows its data: the set to evaluate alone. */
 static enum error open_known(struct trainer *t) {
     const struct run_config *c = t->config;
-    t->data = &t->job->known->set.base;
-    t->norm = t->job->known->norm;
-    TRY(normalization_check(t->data, &c->data, &t->norm));
+    t->feed.data = &t->job->known->set.base;
+    t->feed.norm = t->job->known->norm;
+    TRY(normalization_check(t->feed.data, &c->data, &t->feed.norm));
     if (t->job->task == JOB_ASK) return ERR_NONE;
-    return dataset_open_like(&c->data, t->job->on_train, (uint64_t)c->seed, t->data, &t->val);
+    return dataset_open_like(&c->data, t->job->on_train, (uint64_t)c->seed, t->feed.data, &t->feed.val);
 }
 
 static enum error open_data(struct trainer *t) {
     const struct run_config *c = t->config;
     TRY(t->job->known ? open_known(t) : open_sets(t));
-    if (c->loss == LOSS_CROSS_ENTROPY && !t->data->classes)
+    if (c->loss == LOSS_CROSS_ENTROPY && !t->feed.data->classes)
         return FAIL(ERR_CONFIG, "data '%s' has no classes, which loss cross_entropy needs\nuse 'loss: mse'",
-                    t->data->name);
+                    t->feed.data->name);
     TRY(check_metric(t, "train.until", c->train.until_metric));
     TRY(check_metric(t, "checkpoint.best", c->checkpoint.best));
-    const struct dataset *counted = t->job->known ? t->val : t->data;
-    t->sampler = (struct sampler){.size = counted ? counted->size : 1,
-                                  .batch = c->batch.size,
-                                  .shards = (int)c->batch.shards,
-                                  .shuffle = true,
-                                  .seed = (uint64_t)c->seed,
-                                  .pad = c->batch.pad,
-                                  .drop_last = c->batch.drop_last && !t->job->known,
-                                  .frozen = inject_mistake(c) == MISTAKE_NO_SET_EPOCH};
-    t->per_epoch = sampler_steps(&t->sampler);
+    const struct dataset *counted = t->job->known ? t->feed.val : t->feed.data;
+    t->feed.sampler = (struct sampler){.size = counted ? counted->size : 1,
+                                       .batch = c->batch.size,
+                                       .shards = (int)c->batch.shards,
+                                       .shuffle = true,
+                                       .seed = (uint64_t)c->seed,
+                                       .pad = c->batch.pad,
+                                       .drop_last = c->batch.drop_last && !t->job->known,
+                                       .frozen = inject_mistake(c) == MISTAKE_NO_SET_EPOCH};
+    t->per_epoch = sampler_steps(&t->feed.sampler);
     if (t->per_epoch == 0)
         return FAIL(ERR_CONFIG, "batch %lld is larger than the %lld training samples, and drop_last is set",
-                    (long long)c->batch.size, (long long)t->data->size);
+                    (long long)c->batch.size, (long long)t->feed.data->size);
     t->steps = span_steps(c->train.length, t->per_epoch);
     return ERR_NONE;
 }
 
 static enum error open_model(struct trainer *t, struct config_errors *errors) {
-    const struct dataset *d = t->data;
+    const struct dataset *d = t->feed.data;
     int64_t outputs = d->classes ? d->classes : d->targets, rows = d->classes ? d->labels : 1;
     TRY(model_create(t->config->model, &d->shape, outputs, errors, &t->model));
     const struct shape *y = &t->model->output;
@@ -174,11 +175,11 @@ static enum error alloc_floats(const struct allocator *a, int64_t n, float **out
 static enum error open_members(struct trainer *t) {
     const struct allocator own = device_allocator(t->device);
     void *members;
-    TRY(memory_alloc((size_t)t->nshards * sizeof *t->members, &members));
-    t->members = members;
-    for (int i = 0; i < t->nshards; i++) {
-        t->members[i] = (struct graph_member){.shard = t->shards[i], .grads = t->grads[0]};
-        if (i > 0) TRY(alloc_floats(&own, t->model->arena_floats, &t->members[i].grads));
+    TRY(memory_alloc((size_t)t->feed.nshards * sizeof *t->feed.members, &members));
+    t->feed.members = members;
+    for (int i = 0; i < t->feed.nshards; i++) {
+        t->feed.members[i] = (struct graph_member){.shard = t->feed.shards[i], .grads = t->arena.grads[0]};
+        if (i > 0) TRY(alloc_floats(&own, t->model->arena_floats, &t->feed.members[i].grads));
     }
     return ERR_NONE;
 }
@@ -187,13 +188,13 @@ static enum error open_arenas(struct trainer *t) {
     const struct allocator own = device_allocator(t->device);
     int64_t n = t->model->arena_floats;
     if (t->standing.allocator.alloc == allocator_heap.alloc) t->standing.allocator = own;
-    TRY(alloc_floats(&t->standing.allocator, n, &t->values));
-    TRY(alloc_floats(&t->standing.allocator, t->model->buffer_floats + ALIGN_FLOATS, &t->buffers));
+    TRY(alloc_floats(&t->standing.allocator, n, &t->arena.values));
+    TRY(alloc_floats(&t->standing.allocator, t->model->buffer_floats + ALIGN_FLOATS, &t->arena.buffers));
     if (t->job->task == JOB_ASK) return ERR_NONE;
-    TRY(alloc_floats(&t->standing.allocator, n, &t->grads[0]));
+    TRY(alloc_floats(&t->standing.allocator, n, &t->arena.grads[0]));
     bool apart = !t->config->sync_batchnorm;
-    for (int d = 1; apart && 1 << d <= t->nshards; d++) TRY(alloc_floats(&own, n, &t->grads[d]));
-    if (t->config->batch.accumulate > 1) TRY(alloc_floats(&own, n, &t->grads[GRAD_ARENAS - 1]));
+    for (int d = 1; apart && 1 << d <= t->feed.nshards; d++) TRY(alloc_floats(&own, n, &t->arena.grads[d]));
+    if (t->config->batch.accumulate > 1) TRY(alloc_floats(&own, n, &t->arena.grads[GRAD_ARENAS - 1]));
     if (t->config->sync_batchnorm) TRY(open_members(t));
     return ERR_NONE;
 }
@@ -201,9 +202,9 @@ static enum error open_arenas(struct trainer *t) {
 /* Every size of batch that the run will meet is planned now, so that no step has to. */
 static enum error prepare_sizes(struct trainer *t) {
     int64_t last = t->per_epoch - 1, pieces = t->config->batch.accumulate;
-    for (int i = 0; i < t->nshards; i++)
+    for (int i = 0; i < t->feed.nshards; i++)
         for (int end = 0; end < 2; end++) {
-            int64_t n = sampler_shard_size(&t->sampler, end ? last : 0, t->shards[i]);
+            int64_t n = sampler_shard_size(&t->feed.sampler, end ? last : 0, t->feed.shards[i]);
             for (int64_t p = 0; p < pieces; p++) {
                 int64_t size = n * (p + 1) / pieces - n * p / pieces;
                 if (size > 0) TRY(graph_prepare(t->graph, size));
@@ -250,7 +251,8 @@ enum error trainer_open_device(struct trainer *t) {
 static enum error open_compute(struct trainer *t) {
     if (t->standing.worker < 0) return ERR_NONE;
     const struct run_config *c = t->config;
-    for (int v = t->standing.worker; v < (int)c->batch.shards; v += t->standing.workers) t->shards[t->nshards++] = v;
+    for (int v = t->standing.worker; v < (int)c->batch.shards; v += t->standing.workers)
+        t->feed.shards[t->feed.nshards++] = v;
     TRY(graph_create(t->model, t->device, (enum loss)c->loss, (enum precision)c->precision, &t->graph));
     if (t->job->task != JOB_TRAIN) return ERR_NONE;
     if (c->cuda.graph == CUDA_GRAPH_AUTO) TRY(graph_record(t->graph));
@@ -261,27 +263,27 @@ static enum error open_compute(struct trainer *t) {
 void trainer_view(struct trainer *t, struct checkpoint_view *v) {
     *v = (struct checkpoint_view){.model = t->model,
                                   .device = t->device,
-                                  .values = t->values,
-                                  .buffers = t->buffers,
+                                  .values = t->arena.values,
+                                  .buffers = t->arena.buffers,
                                   .nslots = t->optim->nslots,
                                   .slot_names = t->optim->slot_names,
                                   .counters = &t->at,
                                   .scaled = scaling_on(t),
-                                  .data = t->data_text,
+                                  .data = t->feed.data_text,
                                   .any_data = t->config->checkpoint.data == DATA_ANY,
                                   .run_id = t->run_id,
                                   .mode = t->config->mode,
                                   .devices = t->config->devices.count,
-                                  .set = t->data,
-                                  .norm = &t->norm};
-    bool sliced = t->standing.slices != &t->all; /* the saver then has the state brought to it */
-    for (int i = 0; i < t->optim->nslots; i++) v->slots[i] = sliced ? t->whole[i] : t->slots[i];
+                                  .set = t->feed.data,
+                                  .norm = &t->feed.norm};
+    bool sliced = !update_is_whole(t); /* the saver then has the state brought to it */
+    for (int i = 0; i < t->optim->nslots; i++) v->slots[i] = sliced ? t->arena.whole[i] : t->arena.slots[i];
     v->identity = trainer_identity(t->job);
 }
 
 enum error trainer_values(const struct trainer *t, const float **values, void **copy) {
     const void *view;
-    TRY(device_view(t->device, t->values, (size_t)t->model->arena_floats * sizeof **values, &view, copy));
+    TRY(device_view(t->device, t->arena.values, (size_t)t->model->arena_floats * sizeof **values, &view, copy));
     *values = view;
     return ERR_NONE;
 }
@@ -298,38 +300,38 @@ enum error trainer_open(struct trainer *t) {
     affinity_note();
     t->standing.allocator = allocator_heap;
     t->optim = trainer_optim(c);
-    t->base_lr = optim_lr(c->optimizer.kind.config) * lr_factor(c);
+    t->rate.base = optim_lr(c->optimizer.kind.config) * lr_factor(c);
     TRY(open_data(t));
-    if (wants_data_text(t)) TRY(data_identity(t, &t->data_text));
+    if (wants_data_text(t)) TRY(data_identity(t, &t->feed.data_text));
     TRY(open_checked_model(t));
     TRY(t->job->mode->open(t, &t->standing, &t->mode));
     TRY(open_compute(t));
     TRY(open_arenas(t));
     if (t->job->task != JOB_ASK) TRY(update_open(t));
     TRY(trainer_begin(t));
-    if (t->nshards > 0 && !c->sharing.brought && t->job->task == JOB_TRAIN)
-        TRY(trainer_open_loader(t, t->shards, t->nshards, &t->loader));
+    if (t->feed.nshards > 0 && !c->sharing.brought && t->job->task == JOB_TRAIN)
+        TRY(trainer_open_loader(t, t->feed.shards, t->feed.nshards, &t->feed.loader));
     return ERR_NONE;
 }
 
 void trainer_close(struct trainer *t) {
     if (t->device && device_wait(t->device) != ERR_NONE) log_debug("%s", error_message());
-    loader_close(t->loader);
+    loader_close(t->feed.loader);
     timers_close(t);
     graph_free(t->graph);
     update_close(t);
-    for (int d = 1; d < GRAD_ARENAS; d++) device_free(t->device, t->grads[d]);
-    for (int i = 1; t->members && i < t->nshards; i++) device_free(t->device, t->members[i].grads);
-    memory_free(t->members);
-    t->standing.allocator.free(t->standing.allocator.ctx, t->buffers);
-    t->standing.allocator.free(t->standing.allocator.ctx, t->grads[0]);
-    t->standing.allocator.free(t->standing.allocator.ctx, t->values);
+    for (int d = 1; d < GRAD_ARENAS; d++) device_free(t->device, t->arena.grads[d]);
+    for (int i = 1; t->feed.members && i < t->feed.nshards; i++) device_free(t->device, t->feed.members[i].grads);
+    memory_free(t->feed.members);
+    t->standing.allocator.free(t->standing.allocator.ctx, t->arena.buffers);
+    t->standing.allocator.free(t->standing.allocator.ctx, t->arena.grads[0]);
+    t->standing.allocator.free(t->standing.allocator.ctx, t->arena.values);
     if (t->mode) t->job->mode->close(t->mode);
-    trace_close(t); /* the mode's communication lane, which has just ended, records in it */
+    tracing_close(t); /* the mode's communication lane, which has just ended, records in it */
     if (t->device) t->device->ops->close(t->device);
     model_free(t->model);
-    dataset_close(t->val);
-    dataset_close(t->data);
+    dataset_close(t->feed.val);
+    dataset_close(t->feed.data);
 }
 
 /* Rank 0 alone reads the file, and not where it may go on from a checkpoint. */
@@ -358,19 +360,19 @@ enum error job_check_units(const struct job *job) {
 enum error job_check(const struct job *job, struct config_errors *errors, struct job_facts *out) {
     struct trainer t = {.job = job, .config = &job->settings->config};
     enum error err = open_data(&t);
-    if (err == ERR_NONE) dataset_tell(t.data, t.val);
+    if (err == ERR_NONE) dataset_tell(t.feed.data, t.feed.val);
     if (err == ERR_NONE) err = open_model(&t, errors);
     if (err == ERR_NONE) err = batches_check(&t);
     if (err == ERR_NONE) err = check_init(&t, errors);
     if (err == ERR_NONE)
         *out = (struct job_facts){.parameters = t.model->parameters,
-                                  .train = t.data->size,
-                                  .val = t.val->size,
+                                  .train = t.feed.data->size,
+                                  .val = t.feed.val->size,
                                   .steps = t.steps,
                                   .per_epoch = t.per_epoch};
     if (err == ERR_NONE) err = data_digest(&t, out->data);
     model_free(t.model);
-    dataset_close(t.val);
-    dataset_close(t.data);
+    dataset_close(t.feed.val);
+    dataset_close(t.feed.data);
     return err;
 }

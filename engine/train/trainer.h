@@ -10,42 +10,13 @@
 #include "engine/data/loader.h"
 #include "engine/save/checkpoint.h"
 #include "engine/settings/run_config.h"
-#include "engine/tell/score.h"
 #include "engine/tell/trace.h"
+#include "engine/train/job.h"
 #include "engine/train/mode.h"
 
-struct place;              /* the mode's */
+struct place; /* the mode's */
+struct val_result;
 enum { GRAD_ARENAS = 12 }; /* partial sums of up to 2^10 shards a device, and one for accumulation */
-
-enum job_task {
-    JOB_TRAIN,
-    JOB_EVALUATE, /* the weights of 'resume' on a set, once, as in training */
-    JOB_ASK       /* trainer_load: no gradients, one device */
-};
-
-/* What all ranks of a run share: plain, set before they start. */
-struct job {
-    enum job_task task;
-    bool on_train; /* JOB_EVALUATE: the training set, as it lies; else the validation set */
-    const struct run_settings *settings;
-    const struct mode_ops *mode;
-    const char *run_dir;
-    const char *resume; /* checkpoint to begin from, or NULL */
-    const char *run_id; /* rank 0's; NULL: this is no run, or not known here */
-    /* Not of JOB_TRAIN: what 'resume' tells of its data, so that only a set to evaluate is opened,
-     * and that has to be like it. NULL: it does not tell, and the training data do. */
-    struct preprocessing *known;
-    int console_out, console_err;
-    bool json, quiet, progress;
-    int processes;          /* that the run consists of */
-    const char *command[4]; /* words that start a rank's process, before run_dir; none: "run" */
-    struct rank_process {
-        int rank;       /* of this process when it was started as a rank; else -1 */
-        int locals;     /* that were started together with it here */
-        int meeting_fd; /* where these find each other; -1: elsewhere */
-    } process;
-    const char *data_digest; /* of job_facts, where several hosts must have the same */
-};
 
 struct step_sums { /* of the global batch, the same on every rank */
     float loss;    /* mean over its samples */
@@ -80,6 +51,35 @@ struct lag {        /* of a device that is slow on purpose */
     int64_t mark;   /* until when what it computed has been counted */
     int64_t unseen; /* ns slept that no phase has counted */
 };
+struct feed {                   /* what this rank computes with */
+    struct dataset *data, *val; /* data: the training set, or what job->known tells of it; then
+                                   val is the set to evaluate, or NULL */
+    const char *data_text;      /* rank 0, where checkpoints are read or saved: data_identity */
+    struct normalization norm;
+    struct loader *loader;
+    struct sampler sampler;
+    int shards[RUN_SHARDS_MAX], nshards; /* this rank's */
+    struct graph_member *members;        /* sync_batchnorm: this rank's shards, which are computed together */
+    const struct step_batch *ahead;      /* the next batch, which is on its way to the device; or NULL */
+};
+struct arenas { /* in the device's memory, parameters one after another */
+    float *values, *buffers, *grads[GRAD_ARENAS];
+    float *slots[OPTIM_SLOTS]; /* optimizer state of this rank's slices, one after another */
+    float *whole[OPTIM_SLOTS]; /* rank 0, within mode->start and mode->collect, where ranks have
+                                  slices: the state of the whole arena; else NULL */
+    int64_t state_bytes;       /* of slots */
+};
+struct measured {     /* of the gradient, in the host's memory; zero where other ranks measure */
+    double *partials; /* sums of squares, by block of the arena */
+    double *squares;  /* of tensors, nsquares: optim->nnorms by piece */
+    int64_t nsquares;
+};
+struct rate {
+    double base, now; /* the learning rate: of the schedule's peak, of this step */
+    double norm;      /* of the last gradient; 0: nobody asked for it */
+    float scale;      /* what the gradient is multiplied by: clipping, and fp16's scale off again */
+    int64_t updates;  /* that the optimizer has made beside one a step */
+};
 struct trainer {
     const struct job *job;
     const struct run_config *config;
@@ -91,64 +91,28 @@ struct trainer {
     struct standing standing; /* from mode->open */
 
     struct device *device;
-    struct dataset *data, *val; /* data: the training set, or what job->known tells of it; then
-                                   val is the set to evaluate, or NULL */
-    const char *data_text;      /* rank 0, where checkpoints are read or saved: data_identity */
-    struct normalization norm;
     struct model *model;
     struct graph *graph;
-    struct loader *loader;
-    struct sampler sampler;
-    int shards[RUN_SHARDS_MAX], nshards; /* this rank's */
-    struct graph_member *members;        /* sync_batchnorm: this rank's shards, which are computed together */
-    float *values, *buffers, *grads[GRAD_ARENAS];
-    float *slots[OPTIM_SLOTS]; /* optimizer state of this rank's slices, one after another */
-    float *whole[OPTIM_SLOTS]; /* rank 0, within mode->start and mode->collect, where ranks have
-                                  slices: the state of the whole arena; else NULL */
-    double *partials;          /* the gradient's sums of squares, by block of the arena: the host's */
-    double *squares;           /* of tensors, nsquares: optim->nnorms by piece */
-    int64_t *first_piece, nsquares, state_bytes;
-    struct slice all;
-    float scale; /* what the gradient is multiplied by: clipping, and fp16's scale off again */
+    struct feed feed;
+    struct arenas arena;
+    struct measured measured;
     struct update *update;
     const struct optim_ops *optim;
     struct step_sums sums;
     float header[HEADER_FLOATS]; /* on its way to the values' */
 
     int64_t steps, per_epoch; /* of the whole run, and of an epoch */
-    double base_lr, lr, norm_seen;
-    int64_t more_updates; /* that the optimizer has made beside one a step */
+    struct rate rate;
     struct checkpoint_counters at;
     bool resumed;             /* it began from a checkpoint */
     char run_id[RUN_ID_TEXT]; /* rank 0's, on every rank; "": it has none */
     int64_t phase_ns[PHASES];
-    struct trace *trace;            /* NULL: there is none */
-    struct timers *timers;          /* of an asynchronous device's passes; NULL: the host's clock tells all */
-    const struct step_batch *ahead; /* the next batch, which is on its way to the device; or NULL */
-    struct lag lag;                 /* of a device that is slow on purpose */
-    double *confusion;              /* (classes, classes) of the last evaluation; NULL: not counted */
+    struct trace *trace;     /* NULL: there is none */
+    struct tracing *tracing; /* when it records; NULL likewise */
+    struct timers *timers;   /* of an asynchronous device's passes; NULL: the host's clock tells all */
+    struct lag lag;          /* of a device that is slow on purpose */
+    double *confusion;       /* (classes, classes) of the last evaluation; NULL: not counted */
 };
-
-/* Opens what the configuration names and builds the model, without running: all that can be wrong
- * before ranks start. What is wrong at a place of the configuration is added to errors. */
-struct job_facts {
-    int64_t parameters, train, val, steps, per_epoch;
-    char data[SHA256_TEXT]; /* digest of shapes, sizes and samples; "" on one host */
-};
-MUST_CHECK enum error job_check(const struct job *job, struct config_errors *errors, struct job_facts *out);
-
-/* That this host has the units that the configuration lists, where it can be known without opening
- * one. */
-MUST_CHECK enum error job_check_units(const struct job *job);
-
-/* The keys of a configuration that must be the same on all hosts of a run (but for devices and
- * threads, where 'auto' may differ), each with its value on one line, or a digest of a long one. */
-enum { JOB_KEYS = 48 };
-struct job_keys {
-    int count;
-    const char *name[JOB_KEYS], *text[JOB_KEYS];
-};
-MUST_CHECK enum error job_list_keys(const struct job *job, struct job_keys *out);
 
 /* The whole life of one rank. On error, the others have been told. */
 MUST_CHECK enum error trainer_run(const struct job *job, int rank, const struct place *place);

@@ -14,6 +14,8 @@
 
 struct update {
     struct pool *pool;        /* of these lists, and of what is the host's alone */
+    struct slice all;         /* of a rank that has no slices of the mode's, but the whole arena */
+    int64_t *first_piece;     /* of each tensor, and behind the last, among all pieces of the arena */
     struct rule_span *spans;  /* what each slice shares with each tensor, slice after slice */
     int *tensor;              /* of each span */
     int *first;               /* of each slice, and behind the last */
@@ -25,7 +27,7 @@ struct update {
     double *partials, *squares; /* the device's: by block of the arena, by piece */
     float *header;              /* the host's, which the device's is copied to */
     double *squares_back;       /* likewise */
-    bool fetched;               /* t->partials are this step's already */
+    bool fetched;               /* t->measured.partials are this step's already */
 };
 
 static const struct device_runtime *runtime(const struct trainer *t) {
@@ -59,8 +61,8 @@ static bool find_span(const struct trainer *t, const struct slice *slice, int te
     if (end > slice->end) end = slice->end;
     if (begin >= end) return false;
     *s = (struct rule_span){
-        .w = t->values + begin, .g = t->grads[0] + begin, .n = end - begin, .matrix = p->shape.ndim > 1};
-    for (int i = 0; i < t->optim->nslots; i++) s->slot[i] = t->slots[i] + slice->at + (begin - slice->begin);
+        .w = t->arena.values + begin, .g = t->arena.grads[0] + begin, .n = end - begin, .matrix = p->shape.ndim > 1};
+    for (int i = 0; i < t->optim->nslots; i++) s->slot[i] = t->arena.slots[i] + slice->at + (begin - slice->begin);
     return true;
 }
 
@@ -77,7 +79,7 @@ static void list_pieces(const struct trainer *t, struct update *u) {
     for (int i = 0; i < t->standing.nslices; i++)
         for (int p = 0; p < t->model->nparams; p++) {
             int64_t block = t->model->params[p].offset / NORM_BLOCK;
-            for (int64_t k = t->first_piece[p]; k < t->first_piece[p + 1]; k++, block++)
+            for (int64_t k = u->first_piece[p]; k < u->first_piece[p + 1]; k++, block++)
                 if (find_span(t, &t->standing.slices[i], p, block * NORM_BLOCK, (block + 1) * NORM_BLOCK,
                               &u->pieces[u->npieces]))
                     u->place[u->npieces++] = k;
@@ -87,15 +89,15 @@ static void list_pieces(const struct trainer *t, struct update *u) {
 /* A slice ends within at most one tensor, and within no block but the arena's last. */
 static enum error open_lists(struct trainer *t, struct update *u) {
     size_t params = (size_t)t->model->nparams, spans = params + (size_t)t->standing.nslices,
-           pieces = t->optim->nnorms ? (size_t)t->first_piece[params] : 0;
-    t->nsquares = t->first_piece[params] * t->optim->nnorms;
-    t->squares = pool_alloc(u->pool, (size_t)t->nsquares * sizeof *t->squares);
+           pieces = t->optim->nnorms ? (size_t)u->first_piece[params] : 0;
+    t->measured.nsquares = u->first_piece[params] * t->optim->nnorms;
+    t->measured.squares = pool_alloc(u->pool, (size_t)t->measured.nsquares * sizeof *t->measured.squares);
     u->spans = pool_alloc(u->pool, spans * sizeof *u->spans);
     u->tensor = pool_alloc(u->pool, spans * sizeof *u->tensor);
     u->first = pool_alloc(u->pool, (size_t)(t->standing.nslices + 1) * sizeof *u->first);
     u->pieces = pool_alloc(u->pool, pieces * sizeof *u->pieces);
     u->place = pool_alloc(u->pool, pieces * sizeof *u->place);
-    if (!t->squares || !u->spans || !u->tensor || !u->first || !u->pieces || !u->place) return ERR_MEMORY;
+    if (!t->measured.squares || !u->spans || !u->tensor || !u->first || !u->pieces || !u->place) return ERR_MEMORY;
     list_spans(t, u);
     if (pieces) list_pieces(t, u);
     return ERR_NONE;
@@ -109,8 +111,8 @@ static enum error open_measures(struct trainer *t, struct update *u) {
     void *memory;
     TRY(host.alloc(host.ctx, HEADER_FLOATS * sizeof(float) + partials + squares, &memory));
     u->header = memory;
-    t->partials = (double *)(void *)(u->header + HEADER_FLOATS);
-    u->squares_back = t->partials + all_blocks(t);
+    t->measured.partials = (double *)(void *)(u->header + HEADER_FLOATS);
+    u->squares_back = t->measured.partials + all_blocks(t);
     TRY(device_alloc(t->device, partials + squares, &memory));
     u->partials = memory;
     u->squares = u->partials + all_blocks(t);
@@ -123,38 +125,49 @@ static enum error open_state(struct trainer *t) {
     for (int i = 0; t->standing.nslices && i < t->optim->nslots; i++) {
         void *memory;
         TRY(device_alloc(t->device, (size_t)state * sizeof(float), &memory));
-        t->slots[i] = memory;
+        t->arena.slots[i] = memory;
     }
-    t->state_bytes = state * t->optim->nslots * (int64_t)sizeof(float);
+    t->arena.state_bytes = state * t->optim->nslots * (int64_t)sizeof(float);
+    return ERR_NONE;
+}
+
+/* A rank that the mode has given no slices has the whole arena, or nothing. */
+static void take_whole(struct trainer *t, struct slice *all) {
+    if (t->standing.nslices || !t->standing.owns_state) return;
+    *all = (struct slice){.end = t->model->arena_floats};
+    t->standing.slices = all;
+    t->standing.nslices = 1;
+}
+
+bool update_is_whole(const struct trainer *t) {
+    return t->update && t->standing.slices == &t->update->all;
+}
+
+static enum error count_pieces(const struct model *m, struct update *u) {
+    u->first_piece = pool_alloc(u->pool, (size_t)(m->nparams + 1) * sizeof *u->first_piece);
+    if (!u->first_piece) return ERR_MEMORY;
+    for (int p = 0; p < m->nparams; p++) u->first_piece[p + 1] = u->first_piece[p] + pieces_of(&m->params[p]);
     return ERR_NONE;
 }
 
 enum error update_open(struct trainer *t) {
-    const struct model *m = t->model;
     struct pool *pool;
-    if (!t->standing.nslices && t->standing.owns_state) {
-        t->all = (struct slice){.end = m->arena_floats};
-        t->standing.slices = &t->all;
-        t->standing.nslices = 1;
-    }
-    TRY(open_state(t));
     TRY(pool_create(&pool));
-    t->update = pool_alloc(pool, sizeof *t->update);
-    t->first_piece = pool_alloc(pool, (size_t)(m->nparams + 1) * sizeof *t->first_piece);
-    if (!t->update || !t->first_piece) {
+    if (!(t->update = pool_alloc(pool, sizeof *t->update))) {
         pool_free(pool);
-        t->update = NULL;
         return ERR_MEMORY;
     }
     t->update->pool = pool;
-    for (int p = 0; p < m->nparams; p++) t->first_piece[p + 1] = t->first_piece[p] + pieces_of(&m->params[p]);
+    take_whole(t, &t->update->all);
+    TRY(open_state(t));
+    TRY(count_pieces(t->model, t->update));
     TRY(open_lists(t, t->update));
     return open_measures(t, t->update);
 }
 
 void update_close(struct trainer *t) {
     const struct allocator host = device_host_allocator(t->device);
-    for (int i = 0; i < OPTIM_SLOTS; i++) device_free(t->device, t->slots[i]);
+    for (int i = 0; i < OPTIM_SLOTS; i++) device_free(t->device, t->arena.slots[i]);
     if (!t->update) return;
     host.free(host.ctx, t->update->header);
     device_free(t->device, t->update->partials);
@@ -165,8 +178,8 @@ void update_close(struct trainer *t) {
 
 static enum error ask_sums(struct trainer *t) {
     size_t bytes = HEADER_FLOATS * sizeof(float);
-    TRY(runtime(t)->read(t->device, LANE_COMPUTE, t->update->header, t->grads[0], bytes));
-    return device_zero(t->device, t->grads[0], bytes);
+    TRY(runtime(t)->read(t->device, LANE_COMPUTE, t->update->header, t->arena.grads[0], bytes));
+    return device_zero(t->device, t->arena.grads[0], bytes);
 }
 
 static enum error ask_partials(struct trainer *t) {
@@ -174,9 +187,9 @@ static enum error ask_partials(struct trainer *t) {
     double *partials = t->update->partials;
     if (!bytes) return ERR_NONE;
     for (int i = 0; i < t->standing.nslices; i++)
-        TRY(runtime(t)->partials(t->device, t->grads[0], t->standing.slices[i].begin, t->standing.slices[i].end,
+        TRY(runtime(t)->partials(t->device, t->arena.grads[0], t->standing.slices[i].begin, t->standing.slices[i].end,
                                  partials));
-    return runtime(t)->read(t->device, LANE_COMPUTE, t->partials, partials, bytes);
+    return runtime(t)->read(t->device, LANE_COMPUTE, t->measured.partials, partials, bytes);
 }
 
 /* With the partial sums, which trainer_norm then finds: one wait for both. */
@@ -203,19 +216,19 @@ enum error trainer_norm(struct trainer *t) {
 static void find_factors(struct trainer *t) {
     double factor = schedule_factor(&t->config->schedule, t->at.step, t->steps, t->per_epoch);
     int64_t blocks = trainer_norm_blocks(t);
-    t->lr = t->base_lr * factor;
-    t->scale = 1;
-    if (scaling_on(t)) scaling_undo(t, t->partials, blocks);
+    t->rate.now = t->rate.base * factor;
+    t->rate.scale = 1;
+    if (scaling_on(t)) scaling_undo(t, t->measured.partials, blocks);
     if (t->sums.skipped)
-        t->norm_seen = 0;
+        t->rate.norm = 0;
     else if (t->config->optimizer.clip > 0)
-        t->scale *= clip_scale(t->partials, blocks, t->config->optimizer.clip, &t->norm_seen);
+        t->rate.scale *= clip_scale(t->measured.partials, blocks, t->config->optimizer.clip, &t->rate.norm);
 }
 
 static void find_rule(struct trainer *t) {
     struct update *u = t->update;
     u->step = (struct optim_step){
-        .lr = (float)t->lr, .scale = t->scale, .t = t->at.step + 1 - t->at.skipped + t->more_updates};
+        .lr = (float)t->rate.now, .scale = t->rate.scale, .t = t->at.step + 1 - t->at.skipped + t->rate.updates};
     optim_rule(t->optim, t->config->optimizer.kind.config, &u->step, &u->rule);
 }
 
@@ -225,12 +238,13 @@ enum error trainer_measure(struct trainer *t) {
     find_factors(t);
     find_rule(t);
     if (!norms) return ERR_NONE;
-    memset(t->squares, 0, (size_t)t->nsquares * sizeof *t->squares);
+    memset(t->measured.squares, 0, (size_t)t->measured.nsquares * sizeof *t->measured.squares);
     if (t->sums.skipped || count == 0) return ERR_NONE;
     TRY(runtime(t)->measure(t->device, &u->rule, u->pieces, count, u->squares));
     TRY(device_read(t->device, u->squares_back, u->squares, (size_t)count * RULE_NORMS * sizeof(double)));
     for (int i = 0; i < count; i++)
-        for (int k = 0; k < norms; k++) t->squares[u->place[i] * norms + k] = u->squares_back[i * RULE_NORMS + k];
+        for (int k = 0; k < norms; k++)
+            t->measured.squares[u->place[i] * norms + k] = u->squares_back[i * RULE_NORMS + k];
     return ERR_NONE;
 }
 
@@ -240,8 +254,8 @@ static float rate_of(const struct trainer *t, int tensor, bool matrix) {
     double norm[OPTIM_NORMS];
     for (int k = 0; k < o->nnorms; k++) {
         double sum = 0;
-        for (int64_t i = t->first_piece[tensor]; i < t->first_piece[tensor + 1]; i++)
-            sum += t->squares[i * o->nnorms + k];
+        for (int64_t i = t->update->first_piece[tensor]; i < t->update->first_piece[tensor + 1]; i++)
+            sum += t->measured.squares[i * o->nnorms + k];
         norm[k] = sqrt(sum);
     }
     return o->rate(t->config->optimizer.kind.config, &t->update->step, matrix, norm);

@@ -18,7 +18,8 @@ static enum error leave(struct mode *m, int b) {
     const int64_t *edge = m->cut->edge + b;
     struct dispatch how;
     TRY(step_send(m, LABEL_GRADIENTS(b), &how));
-    return group_all_reduce(m->team.group, how, m->t->grads[0] + edge[0], edge[1] - edge[0], DTYPE_F32, REDOP_SUM);
+    return group_all_reduce(m->team.group, how, m->t->arena.grads[0] + edge[0], edge[1] - edge[0], DTYPE_F32,
+                            REDOP_SUM);
 }
 
 static enum error update(struct mode *m) {

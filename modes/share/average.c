@@ -88,8 +88,8 @@ static void describe(const struct mode *m, char *line, size_t size) {
 /* Without samples (a last batch smaller than the devices) there is nothing to learn from, but a NaN
  * that was planted. */
 static enum error step_alone(struct trainer *t) {
-    bool planted = isnan(t->grads[0][t->model->params[0].offset]);
-    bool learns = t->grads[0][HEADER_SAMPLES] > 0 || planted;
+    bool planted = isnan(t->arena.grads[0][t->model->params[0].offset]);
+    bool learns = t->arena.grads[0][HEADER_SAMPLES] > 0 || planted;
     return learns ? trainer_update_all(t) : trainer_take_sums(t);
 }
 
@@ -107,7 +107,7 @@ static void hold_sums(struct share *l) {
 static enum error average(struct share *l, float *arena) {
     for (int b = 0; b < l->m->cut->count; b++) {
         const int64_t *edge = l->m->cut->edge + b;
-        const struct dispatch how = {.label = arena == l->m->t->values ? LABEL_WEIGHTS(b) : 0};
+        const struct dispatch how = {.label = arena == l->m->t->arena.values ? LABEL_WEIGHTS(b) : 0};
         TRY(group_all_reduce(l->m->team.group, how, arena + edge[0], edge[1] - edge[0], DTYPE_F32, REDOP_AVERAGE));
     }
     return ERR_NONE;
@@ -135,8 +135,8 @@ static enum error share_sums(struct share *l) {
 static enum error meet(struct share *l) {
     struct trainer *t = l->m->t;
     group_note(l->m->team.group, "average of the weights", t->at.step);
-    TRY(average(l, t->values));
-    for (int i = 0; l->state && i < t->optim->nslots; i++) TRY(average(l, t->slots[i]));
+    TRY(average(l, t->arena.values));
+    for (int i = 0; l->state && i < t->optim->nslots; i++) TRY(average(l, t->arena.slots[i]));
     return share_sums(l);
 }
 

@@ -124,10 +124,10 @@ static struct dispatch way_of(struct mode *m, int b) {
 static enum error leave(struct mode *m, int b) {
     struct compress *c = m->packed;
     struct packet *p = &c->packets[b];
-    p->g = m->t->grads[0] + p->begin;
+    p->g = m->t->arena.grads[0] + p->begin;
     if (b == 0) {
         c->before = sent_so_far(m);
-        TRY(group_all_reduce(c->group, GROUP_ON(m->lane, &c->header), m->t->grads[0], HEADER_FLOATS, DTYPE_F32,
+        TRY(group_all_reduce(c->group, GROUP_ON(m->lane, &c->header), m->t->arena.grads[0], HEADER_FLOATS, DTYPE_F32,
                              REDOP_SUM));
     }
     if (!p->n) return ERR_NONE;

@@ -101,7 +101,7 @@ static void describe(const struct mode *m, char *line, size_t size) {
 static enum error leave(struct mode *m, int b) {
     struct dispatch how;
     TRY(step_send(m, LABEL_GRADIENTS(b), &how));
-    return group_reduce_scatter(m->team.group, how, m->t->grads[0], part(m->share, b), DTYPE_F32, REDOP_SUM);
+    return group_reduce_scatter(m->team.group, how, m->t->arena.grads[0], part(m->share, b), DTYPE_F32, REDOP_SUM);
 }
 
 /* What each rank has measured of its own parts, zero elsewhere: the sum is exact. */
@@ -123,15 +123,15 @@ static enum error update(struct mode *m) {
     mode_note(m, "update", t->at.step);
     if (has_header) TRY(trainer_take_sums(t));
     TRY(trainer_norm(t));
-    TRY(exchange(s, t->partials, blocks, &mark));
+    TRY(exchange(s, t->measured.partials, blocks, &mark));
     TRY(trainer_measure(t));
-    TRY(exchange(s, t->squares, t->nsquares, &mark));
+    TRY(exchange(s, t->measured.squares, t->measured.nsquares, &mark));
     if (has_header) TRY(trainer_put_sums(t));
     for (int b = 0; b < s->buckets.count; b++) {
         TRY(trainer_update(t, b));
         trainer_phase(t, PHASE_UPDATE, &mark);
         TRY(step_send(m, LABEL_WEIGHTS(b), &how));
-        TRY(group_all_gather(s->group, how, t->values, part(s, b), DTYPE_F32));
+        TRY(group_all_gather(s->group, how, t->arena.values, part(s, b), DTYPE_F32));
         trainer_phase(t, PHASE_COMM, &mark);
     }
     TRY(step_land(m));
@@ -146,7 +146,7 @@ static enum error update(struct mode *m) {
 static enum error move_slice(struct share *s, int i, int r, int b, bool collect) {
     struct trainer *t = s->t;
     int64_t begin = part(s, b)[r], n = part(s, b)[r + 1] - begin;
-    float *mine = t->slots[i] + s->own[b].at, *there = t->whole[i] ? t->whole[i] + begin : NULL;
+    float *mine = t->arena.slots[i] + s->own[b].at, *there = t->arena.whole[i] ? t->arena.whole[i] + begin : NULL;
     if (n == 0) return ERR_NONE;
     if (t->rank == 0 && r == 0)
         return collect ? device_read(t->device, there, mine, (size_t)n * sizeof *mine)
@@ -168,7 +168,7 @@ static enum error move_all(struct share *s, bool collect) {
 
 static enum error start(struct mode *m) {
     struct share *s = m->share;
-    double there = s->t->whole[0] != NULL;
+    double there = s->t->arena.whole[0] != NULL;
     TRY(group_all_reduce(s->group, GROUP_INLINE, &there, 1, DTYPE_F64, REDOP_SUM));
     return there > 0 ? move_all(s, false) : ERR_NONE;
 }

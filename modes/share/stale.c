@@ -128,7 +128,7 @@ static enum error give_weights(struct share *a, const struct step_sums *sums) {
     for (int i = 0; i < t->standing.workers; i++) {
         struct worker *w = &a->worker[i];
         if (w->told == w->done || !may_go_on(a, w, least)) continue;
-        TRY(group_send(a->group, GROUP_COMM(&w->sending), t->values, n, DTYPE_F32, i + 1));
+        TRY(group_send(a->group, GROUP_COMM(&w->sending), t->arena.values, n, DTYPE_F32, i + 1));
         w->told = w->done;
         w->from = a->updates;
         mailbox_answer(a->box, a->group, i);
@@ -148,7 +148,7 @@ static enum error take_gradient(struct share *a, int i, struct worker **out) {
     int64_t mark = clock_ns();
     group_note(a->group, "waiting for a gradient", t->at.step);
     TRY(mailbox_take(a->box, a->group, a->in_turn ? i : MAILBOX_ANY, &w));
-    TRY(group_recv(a->group, GROUP_INLINE, t->grads[0], t->model->arena_floats, DTYPE_F32, w + 1));
+    TRY(group_recv(a->group, GROUP_INLINE, t->arena.grads[0], t->model->arena_floats, DTYPE_F32, w + 1));
     mailbox_alive(a->box);
     TRY(settle_all(a));
     trainer_phase(t, PHASE_COMM, &mark);
@@ -211,10 +211,10 @@ static enum error exchange(struct share *a) {
     mailbox_post(a->box, a->group, me);
     TRY(mailbox_await_taking(a->box, a->group, me));
     group_note(a->group, "gradient to the server", t->at.step);
-    TRY(group_send(a->group, GROUP_INLINE, t->grads[0], n, DTYPE_F32, 0));
+    TRY(group_send(a->group, GROUP_INLINE, t->arena.grads[0], n, DTYPE_F32, 0));
     group_note(a->group, "waiting for weights", t->at.step);
     TRY(mailbox_await(a->box, a->group, me));
-    TRY(group_recv(a->group, GROUP_COMM(&work), t->values, n, DTYPE_F32, 0));
+    TRY(group_recv(a->group, GROUP_COMM(&work), t->arena.values, n, DTYPE_F32, 0));
     TRY(work_wait(work));
     mailbox_received(a->box, a->group, me);
     TRY(trainer_get_sums(t));

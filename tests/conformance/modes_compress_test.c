@@ -46,8 +46,8 @@ static float gradient(const struct testcase *k, int rank, int step, int64_t i) {
 
 static enum error one_step(struct testcase *k, struct mode *m, int step) {
     struct trainer *t = m->t;
-    for (int64_t i = 0; i < k->model->arena_floats; i++) t->grads[0][i] = gradient(k, t->rank, step, i);
-    for (int i = 0; i < HEADER_FLOATS; i++) t->grads[0][i] = (float)(t->rank + 1000 * i);
+    for (int64_t i = 0; i < k->model->arena_floats; i++) t->arena.grads[0][i] = gradient(k, t->rank, step, i);
+    for (int i = 0; i < HEADER_FLOATS; i++) t->arena.grads[0][i] = (float)(t->rank + 1000 * i);
     t->at.step = step;
     for (int b = 0; b < m->cut->count; b++) TRY(share_compressed.leave(m, b));
     return share_compressed.land(m);
@@ -57,12 +57,13 @@ static void check_step(struct rank *r, struct testcase *k, const struct trainer 
     struct sha256 h;
     int64_t n = k->model->arena_floats;
     sha256_init(&h);
-    sha256_update(&h, t->grads[0], (size_t)n * sizeof(float));
+    sha256_update(&h, t->arena.grads[0], (size_t)n * sizeof(float));
     sha256_hex(h, k->digest[r->index][step]);
-    for (int64_t i = 0; i < n; i++) k->sum[r->index][i] += t->grads[0][i];
+    for (int64_t i = 0; i < n; i++) k->sum[r->index][i] += t->arena.grads[0][i];
     for (int i = 0; i < HEADER_FLOATS; i++) {
         int w = r->of->world;
-        check(t->grads[0][i] == (float)(w * (w - 1) / 2 + w * 1000 * i), "header %d is %g", i, (double)t->grads[0][i]);
+        check(t->arena.grads[0][i] == (float)(w * (w - 1) / 2 + w * 1000 * i), "header %d is %g", i,
+              (double)t->arena.grads[0][i]);
     }
 }
 
@@ -79,7 +80,7 @@ static void rank_steps(struct rank *r) {
                           .standing.allocator = group_allocator(r->group)};
     t->model = (struct model *)(uintptr_t)k->model;
     check_ok(group_alloc(r->group, (size_t)k->model->arena_floats * sizeof(float), &grads));
-    t->grads[0] = grads;
+    t->arena.grads[0] = grads;
     const struct sharing how = {.share = SHARE_ALL_REDUCE, .compressed = true};
     struct mode m = {.t = t,
                      .how = &how,
@@ -271,7 +272,7 @@ static void finds_low_rank(void **state) {
     assert_ok(group_open(&p, &g));
     assert_ok(buckets_init(&cut, m, 1 << 20, 1 << 20));
     t.standing.allocator = group_allocator(g);
-    t.grads[0] = floats(m->arena_floats);
+    t.arena.grads[0] = floats(m->arena_floats);
     const struct sharing how = {.share = SHARE_ALL_REDUCE, .compressed = true};
     struct mode one = {.t = &t, .how = &how, .team = {.group = g}, .buckets = cut, .cut = &cut};
     assert_ok(share_compressed.open(&one));
@@ -283,7 +284,7 @@ static void finds_low_rank(void **state) {
         double worst = 0;
         for (int64_t i = 0; i < rows; i++)
             for (int64_t j = 0; j < columns; j++)
-                t.grads[0][w->offset + i * columns + j] =
+                t.arena.grads[0][w->offset + i * columns + j] =
                     (float)(sin((double)i) * cos(0.1 * (double)j) + (double)i * 0.01);
         if (s == 1) count_allocations_begin();
         t.at.step = s;
@@ -292,12 +293,12 @@ static void finds_low_rank(void **state) {
         if (s == 1) assert_int_equal(count_allocations_end(), 0);
         for (int64_t i = 0; i < rows; i++)
             for (int64_t j = 0; j < columns; j++)
-                worst = fmax(worst, fabs((double)t.grads[0][w->offset + i * columns + j] -
+                worst = fmax(worst, fabs((double)t.arena.grads[0][w->offset + i * columns + j] -
                                          sin((double)i) * cos(0.1 * (double)j) - (double)i * 0.01));
         assert_true(worst < (s ? 1e-5 : 1e-3));
     }
     share_compressed.close(&one);
-    memory_free(t.grads[0]);
+    memory_free(t.arena.grads[0]);
     buckets_fini(&cut);
     group_close(g);
     meeting_free(meeting);

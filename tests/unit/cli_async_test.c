@@ -39,7 +39,7 @@ static enum error watched_open(struct trainer *t, struct standing *standing, str
 
 static enum error watched_start(struct mode *m) {
     for (int i = 0; set_first && mine->rank == 0 && i < 2; i++)
-        mine->values[mine->model->params[i].offset] = first_values[i];
+        mine->arena.values[mine->model->params[i].offset] = first_values[i];
     return real->start(m);
 }
 
@@ -62,14 +62,14 @@ static enum error watched_step(struct mode *m, struct learned *out) {
     if (mine->rank > 0 || step > STEPS) return ERR_NONE;
     seen[step][0] = mine->sums.loss;
     for (int i = 0; i < 2 && i < mine->model->nparams; i++)
-        seen[step][1 + i] = mine->values[mine->model->params[i].offset];
+        seen[step][1 + i] = mine->arena.values[mine->model->params[i].offset];
     return ERR_NONE;
 }
 
 static enum error watched_meeting(struct mode *m) {
     struct sha256 h;
     sha256_init(&h);
-    sha256_update(&h, mine->values, (size_t)mine->model->arena_floats * sizeof *mine->values);
+    sha256_update(&h, mine->arena.values, (size_t)mine->model->arena_floats * sizeof *mine->arena.values);
     if (mine->at.step <= STEPS) sha256_hex(h, met[mine->rank][mine->at.step]);
     return real->share_buffers(m);
 }

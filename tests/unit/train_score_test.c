@@ -3,7 +3,7 @@
 
 #include "engine/base/rng.h"
 #include "engine/device/impl.h"
-#include "engine/train/trainer.h"
+#include "engine/tell/score.h"
 
 #include <math.h>
 #include <string.h>

@@ -6,6 +6,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/json.h"
+#include "engine/tell/tell.h"
 #include "engine/train/internal.h"
 
 #include <dirent.h>

@@ -283,8 +283,7 @@ static const char *csv_column_name(const struct dataset *d, int64_t k) {
 }
 
 static bool csv_recognises(const char *path) {
-    size_t n = strlen(path);
-    return n > 4 && (!strcmp(path + n - 4, ".csv") || !strcmp(path + n - 4, ".tsv"));
+    return text_ends(path, ".csv") || text_ends(path, ".tsv");
 }
 
 static const struct config_field fields[] = {

@@ -7,6 +7,8 @@
  * 'fortran_order' and 'shape', padded by white space. */
 #include "engine/data/pair.h"
 
+#include "engine/base/text.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -157,8 +159,7 @@ static bool npy_labels(const char *samples, char *labels, size_t room) {
 }
 
 static bool npy_recognises(const char *path) {
-    size_t n = strlen(path);
-    return n > 4 && !strcmp(path + n - 4, ".npy");
+    return text_ends(path, ".npy");
 }
 
 static const struct pair_format format = {.header = npy_header, .labels = npy_labels};

@@ -6,6 +6,8 @@
 #include "engine/data/tokens.h"
 #include "engine/data/utf8.h"
 
+#include "engine/base/text.h"
+
 #include <string.h>
 
 enum { BYTES, CHARACTERS };
@@ -173,8 +175,7 @@ static enum error text_open(const void *config, bool train, uint64_t seed, const
 }
 
 static bool text_recognises(const char *path) {
-    size_t n = strlen(path);
-    return n > 4 && !strcmp(path + n - 4, ".txt");
+    return text_ends(path, ".txt");
 }
 
 static const struct config_field fields[] = {

@@ -3,6 +3,8 @@
 #include "engine/data/tokens.h"
 #include "engine/data/utf8.h"
 
+#include "engine/base/text.h"
+
 #include <string.h>
 
 enum { TYPE_U16, TYPE_I32 };
@@ -121,8 +123,7 @@ static enum error tokens_open(const void *config, bool train, uint64_t seed, con
 }
 
 static bool tokens_recognises(const char *path) {
-    size_t n = strlen(path);
-    return n > 4 && !strcmp(path + n - 4, ".bin");
+    return text_ends(path, ".bin");
 }
 
 static const struct config_field fields[] = {

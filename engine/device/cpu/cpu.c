@@ -1,8 +1,9 @@
-/* The cpu device: oneDNN and own vector kernels on the threads of one OpenMP team. */
+/* The cpu device: oneDNN and own vector kernels on the threads of a device. */
 #include "engine/device/cpu/cpu.h"
 #include "engine/device/cpu/gemm.h"
 #include "engine/device/ref/ref.h"
 #include "engine/device/runtime.h"
+#include "engine/device/threads.h"
 
 #include <omp.h>
 #include <sched.h>
@@ -66,38 +67,25 @@ static bool own_cores(const struct device_params *p, cpu_set_t *own) {
     return true;
 }
 
-/* The team shares the device's cores: threads that OpenMP drops and starts again inherit a mask
- * that still fits. */
-static void settle_team(const struct device_params *p) {
+static void settle(const struct device_params *p) {
     cpu_set_t own;
-    bool bind = p->pin && own_cores(p, &own);
-    omp_set_num_threads(p->threads);
-    flush_denormals(); /* here too: an OpenMP may restore the caller's mode at the region's end */
-#pragma omp parallel num_threads(p->threads)
-    {
-        flush_denormals();
-        if (bind) (void)sched_setaffinity(0, sizeof own, &own); /* a wish: slower without, not wrong */
-    }
+    omp_set_num_threads(p->threads); /* oneDNN's */
+    flush_denormals();
+    if (p->pin && own_cores(p, &own)) (void)sched_setaffinity(0, sizeof own, &own); /* a wish: slower without */
+}
+
+static void settle_helper(const void *user) {
+    (void)user; /* it has the binding of the thread that started it */
+    flush_denormals();
 }
 
 void cpu_parallel(const struct device *dev, int64_t count, int64_t grain,
                   void (*work)(void *ctx, int64_t begin, int64_t end), void *ctx) {
-    int64_t grains = (count + grain - 1) / grain;
-    int64_t parts = dev->params.threads < grains ? dev->params.threads : grains;
-    if (parts <= 1) {
-        work(ctx, 0, count);
-        return;
-    }
-#pragma omp parallel num_threads(dev->params.threads)
-    {
-        int64_t part = omp_get_thread_num();
-        int64_t begin = grains * part / parts * grain, end = grains * (part + 1) / parts * grain;
-        if (part < parts && begin < count) work(ctx, begin, end < count ? end : count);
-    }
+    threads_share(dev->threads, count, grain, work, ctx);
 }
 
 int cpu_thread(void) {
-    return omp_get_thread_num();
+    return threads_self();
 }
 
 enum cpu_level cpu_level(void) {
@@ -121,12 +109,17 @@ static enum error cpu_open(const struct device_params *p, struct device **out) {
     if (!d) return FAIL(ERR_MEMORY, "cannot allocate a device");
     d->ops = &device_cpu;
     d->params = *p;
-    settle_team(p);
-    *out = d;
-    return ERR_NONE;
+    settle(p);
+    enum error err = threads_create(p->threads, settle_helper, NULL, &d->threads);
+    if (err == ERR_NONE)
+        *out = d;
+    else
+        free(d);
+    return err;
 }
 
 static void cpu_close(struct device *d) {
+    threads_free(d->threads);
     free(d);
 }
 

@@ -2,7 +2,7 @@
  * step is complete, since validation fills its last columns; where it had to be written before
  * (a checkpoint needs all steps up to its own), validation writes it again in its place. A resumed
  * run goes on behind the step that it resumes from: rows that will come again are taken out. */
-#include "engine/train/internal.h"
+#include "engine/tell/tell.h"
 
 #include <errno.h>
 #include <math.h>

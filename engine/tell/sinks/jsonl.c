@@ -1,6 +1,6 @@
 /* metrics.jsonl: one JSON object a line, a step, a validation or an event. What others read while
  * the run goes and after it: the dashboard, comparisons, reports. */
-#include "engine/train/internal.h"
+#include "engine/tell/tell.h"
 
 #include <math.h>
 #include <stdlib.h>

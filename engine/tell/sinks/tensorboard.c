@@ -10,7 +10,7 @@
  * Every process begins a file. Files are read in the order of their names, so a name's time is
  * later than that of those which are there; and each begins by saying from which step on what was
  * written before holds no more. */
-#include "engine/train/internal.h"
+#include "engine/tell/tell.h"
 
 #include "engine/base/file.h"
 

@@ -11,14 +11,14 @@ void banner_show(struct progress *p, const struct trainer *t) {
     progress_say(p, "engine: %s on %s, %lld thread%s each - %s", c->mode, c->devices_text, (long long)c->threads,
                  c->threads == 1 ? "" : "s", t->job->mode->describe(t->mode));
     progress_say(p, "model %s, %s parameters - data %s, %s training and %s validation samples", t->model->name,
-                 text_of_count(t->model->parameters, params), t->data->name, text_of_count(t->data->size, samples),
-                 text_of_count(t->val->size, vals));
+                 text_of_count(t->model->parameters, params), t->feed.data->name,
+                 text_of_count(t->feed.data->size, samples), text_of_count(t->feed.val->size, vals));
     char pieces[48] = "";
     if (c->batch.accumulate > 1)
         snprintf(pieces, sizeof pieces, ", each in %lld pieces", (long long)c->batch.accumulate);
     progress_say(p, "batch %lld = %d x %g in %lld shards%s - %s, learning rate %g%s - seed %lld",
                  (long long)c->batch.size, t->standing.workers, (double)c->batch.size / t->standing.workers,
-                 (long long)c->batch.shards, pieces, t->optim->section.name, t->base_lr,
+                 (long long)c->batch.shards, pieces, t->optim->section.name, t->rate.base,
                  c->lr_scale.rule == LR_SCALE_NONE ? "" : " (scaled)", (long long)c->seed);
     if (c->precision == PRECISION_BF16 && !device_find(c->devices.kind)->has_bf16())
         progress_say(p, "warning: products of bf16 are emulated on this processor: right, but slower than "

@@ -1,0 +1,171 @@
+/* Helpers wait for a round of work, and the calling thread for the last of them. A wait first spins, since a sleeper
+ * takes the kernel fifty microseconds to wake, and sleeps on a futex when it takes long.
+ *
+ * Spinning is right on a core of one's own and ruinous on one that is shared: the scheduler counts it as work, so that
+ * the thread has used up its turn when its work comes, and a step of twenty rounds waits for twenty turns of others.
+ * A thread that was preempted since it last looked therefore says that the machine is busy, and for some time all
+ * threads of the device sleep at once, which makes the scheduler let them go first when they are woken.
+ *
+ * No wake-up is lost: a sleeper counts itself and then the kernel compares the word; whoever changes the word looks
+ * for sleepers afterwards. Both are sequentially consistent. */
+#include "engine/device/threads.h"
+
+#include "engine/base/clock.h"
+#include "engine/base/futex.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+enum { SPIN = 200000, SPIN_BUSY = 1000, LOOK = 20000, BUSY = 20000000 }; /* ns */
+
+struct word { /* that threads wait for */
+    _Atomic uint32_t value;
+    _Atomic int sleepers;
+};
+struct threads {
+    int count;
+    void (*begin)(const void *user);
+    const void *user;
+
+    _Alignas(64) struct word round; /* grows by one with each loop */
+    int64_t n, grain, parts;
+    void (*work)(void *ctx, int64_t begin, int64_t end);
+    void *ctx;
+    bool stop;
+
+    _Alignas(64) struct word left; /* helpers that are still at it */
+    _Alignas(64) _Atomic int64_t busy_until;
+    struct helper {
+        struct threads *of;
+        pthread_t thread;
+        int number;
+    } helper[];
+};
+
+static _Thread_local int self;
+
+int threads_self(void) {
+    return self;
+}
+
+/* ---- waiting ---- */
+
+/* Whether the kernel has taken the core from this thread since it last asked. */
+static bool was_preempted(void) {
+    static _Thread_local long seen = -1;
+    struct rusage u;
+    if (getrusage(RUSAGE_THREAD, &u) != 0) return false;
+    bool more = seen >= 0 && u.ru_nivcsw > seen;
+    seen = u.ru_nivcsw;
+    return more;
+}
+
+static bool spin(const struct word *w, uint32_t seen, int64_t until) {
+    do {
+        for (int i = 0; i < 32; i++) {
+            if (atomic_load_explicit(&w->value, memory_order_acquire) != seen) return true;
+            clock_relax();
+        }
+    } while (clock_ns() < until);
+    return false;
+}
+
+/* Until the word is no longer 'seen'. */
+static void wait_for(struct threads *t, struct word *w, uint32_t seen) {
+    int64_t start = clock_ns();
+    bool busy = start < atomic_load_explicit(&t->busy_until, memory_order_relaxed);
+    if (spin(w, seen, start + (busy ? SPIN_BUSY : LOOK))) return;
+    if (!busy && (busy = was_preempted())) atomic_store_explicit(&t->busy_until, start + BUSY, memory_order_relaxed);
+    if (!busy && spin(w, seen, start + SPIN)) return;
+    while (atomic_load(&w->value) == seen) {
+        atomic_fetch_add(&w->sleepers, 1);
+        (void)futex_wait(&w->value, seen, -1);
+        atomic_fetch_sub(&w->sleepers, 1);
+    }
+}
+
+static void wake_sleepers(struct word *w) {
+    if (atomic_load(&w->sleepers) > 0) futex_wake(&w->value, INT_MAX);
+}
+
+/* ---- sharing a loop ---- */
+
+static void do_part(const struct threads *t, int64_t part) {
+    int64_t grains = (t->n + t->grain - 1) / t->grain;
+    int64_t begin = grains * part / t->parts * t->grain, end = grains * (part + 1) / t->parts * t->grain;
+    if (part < t->parts && begin < t->n) t->work(t->ctx, begin, end < t->n ? end : t->n);
+}
+
+void threads_share(struct threads *t, int64_t count, int64_t grain, void (*work)(void *ctx, int64_t begin, int64_t end),
+                   void *ctx) {
+    if (!t || count <= grain) {
+        work(ctx, 0, count);
+        return;
+    }
+    int64_t grains = (count + grain - 1) / grain;
+    t->n = count, t->grain = grain, t->work = work, t->ctx = ctx;
+    t->parts = t->count < grains ? t->count : grains;
+    atomic_store(&t->left.value, (uint32_t)t->count - 1);
+    atomic_fetch_add(&t->round.value, 1);
+    wake_sleepers(&t->round);
+    do_part(t, 0);
+    for (uint32_t left; (left = atomic_load(&t->left.value)) != 0;) wait_for(t, &t->left, left);
+}
+
+static void *help(void *arg) {
+    const struct helper *h = arg;
+    struct threads *t = h->of;
+    self = h->number;
+    t->begin(t->user);
+    for (uint32_t seen = 0;; seen++) {
+        wait_for(t, &t->round, seen);
+        if (t->stop) return NULL;
+        do_part(t, h->number);
+        if (atomic_fetch_sub(&t->left.value, 1) == 1) wake_sleepers(&t->left);
+    }
+}
+
+/* ---- their life ---- */
+
+void threads_free(struct threads *t) {
+    if (!t) return;
+    t->stop = true;
+    atomic_fetch_add(&t->round.value, 1);
+    futex_wake(&t->round.value, INT_MAX);
+    for (int i = 0; i < t->count - 1; i++) pthread_join(t->helper[i].thread, NULL);
+    free(t);
+}
+
+/* Signals are for the threads that expect them. */
+static int start(struct helper *h) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&h->thread, NULL, help, h);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed;
+}
+
+enum error threads_create(int count, void (*begin)(const void *user), const void *user, struct threads **out) {
+    void *memory;
+    *out = NULL;
+    if (count <= 1) return ERR_NONE;
+    size_t bytes = sizeof(struct threads) + (size_t)(count - 1) * sizeof(struct helper);
+    if (posix_memalign(&memory, _Alignof(struct threads), bytes) != 0) return FAIL(ERR_MEMORY, "no memory for threads");
+    struct threads *t = memset(memory, 0, bytes);
+    t->begin = begin, t->user = user;
+    for (t->count = 1; t->count < count; t->count++) {
+        struct helper *h = &t->helper[t->count - 1];
+        *h = (struct helper){.of = t, .number = t->count};
+        int failed = start(h);
+        if (!failed) continue;
+        threads_free(t);
+        return FAIL(ERR_MEMORY, "cannot start %d threads: %s\nset threads to fewer", count, strerror(failed));
+    }
+    *out = t;
+    return ERR_NONE;
+}

@@ -1,0 +1,63 @@
+/* A job: what is to be done with a configuration, by which ranks, and where to. Plain data that all ranks of a run
+ * share, set before they start. */
+#pragma once
+#include "engine/base/digest.h"
+#include "engine/base/error.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct config_errors;
+struct mode_ops;
+struct preprocessing;
+struct run_settings;
+
+enum job_task {
+    JOB_TRAIN,
+    JOB_EVALUATE, /* the weights of 'resume' on a set, once, as in training */
+    JOB_ASK       /* trainer_load: no gradients, one device */
+};
+
+struct job {
+    enum job_task task;
+    bool on_train; /* JOB_EVALUATE: the training set, as it lies; else the validation set */
+    const struct run_settings *settings;
+    const struct mode_ops *mode;
+    const char *run_dir;
+    const char *resume; /* checkpoint to begin from, or NULL */
+    const char *run_id; /* rank 0's; NULL: this is no run, or not known here */
+    /* Not of JOB_TRAIN: what 'resume' tells of its data, so that only a set to evaluate is opened,
+     * and that has to be like it. NULL: it does not tell, and the training data do. */
+    struct preprocessing *known;
+    int console_out, console_err;
+    bool json, quiet, progress;
+    int processes;          /* that the run consists of */
+    const char *command[4]; /* words that start a rank's process, before run_dir; none: "run" */
+    struct rank_process {
+        int rank;       /* of this process when it was started as a rank; else -1 */
+        int locals;     /* that were started together with it here */
+        int meeting_fd; /* where these find each other; -1: elsewhere */
+    } process;
+    const char *data_digest; /* of job_facts, where several hosts must have the same */
+};
+
+/* Opens what the configuration names and builds the model, without running: all that can be wrong
+ * before ranks start. What is wrong at a place of the configuration is added to errors. */
+struct job_facts {
+    int64_t parameters, train, val, steps, per_epoch;
+    char data[SHA256_TEXT]; /* digest of shapes, sizes and samples; "" on one host */
+};
+MUST_CHECK enum error job_check(const struct job *job, struct config_errors *errors, struct job_facts *out);
+
+/* That this host has the units that the configuration lists, where it can be known without opening
+ * one. */
+MUST_CHECK enum error job_check_units(const struct job *job);
+
+/* The keys of a configuration that must be the same on all hosts of a run (but for devices and
+ * threads, where 'auto' may differ), each with its value on one line, or a digest of a long one. */
+enum { JOB_KEYS = 48 };
+struct job_keys {
+    int count;
+    const char *name[JOB_KEYS], *text[JOB_KEYS];
+};
+MUST_CHECK enum error job_list_keys(const struct job *job, struct job_keys *out);

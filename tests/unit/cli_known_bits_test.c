@@ -1,13 +1,13 @@
 /* Training in f32 ends in these weights and losses on every processor that has fused multiply-add, whatever compiler,
- * library and width of vectors: the hashes stand here, and do not come from a second run on the same machine. On one
- * without, the plain device alone gives them. */
-#include "tests/harness/harness.h"
+ * library and width of vectors: the hashes stand here, and do not come from a second run on the same machine. Every
+ * level of instructions that this machine has is tried; where one has no fused multiply-add, the plain device alone. */
+#include "tests/harness/levels.h"
 
 #include "cli/cli.h"
 #include "engine/base/file.h"
-#include "engine/device/cpu/cpu.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define DIGITS "data={set: digits, train: 400, val: 50}"
@@ -37,15 +37,6 @@ static const struct {
      "b5b24701915f5f51f7c6a57f6c3c4796889bdb326b0ced076c86a55f0d3d477d"},
 };
 
-static bool has_its_bits(const char *device) {
-#if defined(__x86_64__)
-    return cpu_level() >= CPU_V3 || !strcmp(device, "ref:1");
-#else
-    (void)device;
-    return true;
-#endif
-}
-
 static void train(const char *const *sets, int count) {
     struct cli_config c = {0};
     struct run_settings s;
@@ -70,12 +61,12 @@ static void assert_told(const struct json_value *summary, const char *name, cons
     if (strcmp(v->text, known) != 0) fail_msg("%s: %s is %s, not %s", name, key, v->text, known);
 }
 
-static void check(size_t i) {
+static void check(size_t i, const char *level) {
     struct pool *pool;
     const struct json_value *summary;
     char dir[600], path[700], device[64], model[600], optimizer[200], length[64], *text;
     size_t n;
-    snprintf(dir, sizeof dir, "log.dir=%s%zu", scratch_path("run-"), i);
+    snprintf(dir, sizeof dir, "log.dir=%s%s-%zu", scratch_path("run-"), level, i);
     snprintf(device, sizeof device, "devices=%s", runs[i].device);
     snprintf(model, sizeof model, "model=%s", runs[i].model);
     snprintf(optimizer, sizeof optimizer, "optimizer=%s", runs[i].optimizer);
@@ -102,14 +93,20 @@ static void check(size_t i) {
     pool_free(pool);
 }
 
+static bool is_plain(size_t i) {
+    return !strcmp(runs[i].device, "ref:1");
+}
+
 static void test_bits_are_known(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
-        if (has_its_bits(runs[i].device))
-            check(i);
-        else
-            print_message("%s: skipped, as this processor has no fused multiply-add\n", runs[i].name);
+    int count;
+    const struct cpu_level *const *levels = cpu_levels(&count);
+    for (int level = 0; level < count; level++) {
+        assert_int_equal(setenv("ENGINE_ISA", levels[level]->name, 1), 0);
+        for (size_t i = 0; i < sizeof runs / sizeof *runs; i++)
+            if (levels[level]->fused || is_plain(i)) check(i, levels[level]->name);
     }
+    assert_int_equal(unsetenv("ENGINE_ISA"), 0);
 }
 
 int main(void) {

@@ -1,4 +1,4 @@
-/* The cpu device: oneDNN and own vector kernels on the threads of a device. */
+/* The cpu device: own vector kernels (and oneDNN, in bf16) on the threads of a device. */
 #include "engine/device/cpu/cpu.h"
 #include "engine/device/cpu/gemm.h"
 #include "engine/device/ref/ref.h"
@@ -16,7 +16,7 @@ extern const struct device_ops device_cpu;
 
 static const struct op_impl *const lists[OP_KINDS][6] = {
     [OP_LINEAR] = {&cpu_linear, &ref_linear},
-    [OP_CONV2D] = {&cpu_conv_wino, &cpu_conv_small, &cpu_conv_dnnl, &cpu_conv_gemm, &ref_conv2d},
+    [OP_CONV2D] = {&cpu_conv_wino, &cpu_conv_small, &cpu_conv_dnnl, &cpu_conv_direct, &ref_conv2d},
     [OP_POOL2D] = {&cpu_pool, &cpu_pool_blocked, &ref_pool2d},
     [OP_REORDER] = {&cpu_reorder, &ref_reorder},
     [OP_ACTIVATION] = {&cpu_activation, &ref_activation},
@@ -130,7 +130,7 @@ static const struct op_impl *const *cpu_impls(struct device *d, enum op_kind kin
 
 const struct device_ops device_cpu = {
     .name = "cpu",
-    .summary = "oneDNN and own vector kernels, bound to cores of their own",
+    .summary = "own vector kernels, and oneDNN for bf16, bound to cores of their own",
     .open = cpu_open,
     .close = cpu_close,
     .impls = cpu_impls,

@@ -1,0 +1,7 @@
+/* Kernels of conv_direct.c for x86-64-v4 (AVX-512); CMakeLists.txt has the flags. */
+#include "engine/device/cpu/conv_direct_product.h"
+#if defined(__x86_64__)
+#define DIRECT_KERNELS direct_kernels_v4
+#define DIRECT_NAME "avx512"
+#include "engine/device/cpu/conv_direct_kernels.h"
+#endif

@@ -48,7 +48,7 @@ static enum error one(struct group *g, const struct options *o, float *buf, int6
     for (int64_t i = 0; i < n; i++) buf[i] = 1;
     TRY(group_barrier(g));
     int64_t start = clock_ns();
-    TRY(group_all_reduce(g, o->comm ? LANE_COMM : LANE_INLINE, buf, n, DTYPE_F32, REDOP_SUM, &w));
+    TRY(group_all_reduce(g, GROUP_ON(o->comm ? LANE_COMM : LANE_INLINE, &w), buf, n, DTYPE_F32, REDOP_SUM));
     TRY(work_wait(w));
     *seconds = clock_seconds(clock_ns() - start);
     return buf[n - 1] == (float)group_size(g) && buf[0] == buf[n / 2]

@@ -125,8 +125,7 @@ static enum error once(struct bench *b, int which, int64_t count, double *second
     if (which == 0)
         raw_ring(&b->raw, b->buf, count);
     else
-        TRY(group_all_reduce(which == 1 ? b->ring : b->automatic, LANE_INLINE, b->buf, count, DTYPE_F32, REDOP_SUM,
-                             NULL));
+        TRY(group_all_reduce(which == 1 ? b->ring : b->automatic, GROUP_INLINE, b->buf, count, DTYPE_F32, REDOP_SUM));
     *seconds = clock_seconds(clock_ns() - start);
     return ERR_NONE;
 }

@@ -62,9 +62,10 @@ static enum error send_recv(struct bench_run *b) {
     struct work *sent = NULL, *received = NULL;
     int right = (b->rank + 1) % b->size;
     if (b->size == 1) return ERR_NONE;
-    if (in == LANE_COMM) TRY(group_recv(b->group, in, b->arrived, b->count, o->type, left_of(b), &received));
-    TRY(group_send(b->group, out, b->buf, b->count, o->type, right, &sent));
-    if (in == LANE_INLINE) TRY(group_recv(b->group, in, b->arrived, b->count, o->type, left_of(b), &received));
+    if (in == LANE_COMM) TRY(group_recv(b->group, GROUP_ON(in, &received), b->arrived, b->count, o->type, left_of(b)));
+    TRY(group_send(b->group, GROUP_ON(out, &sent), b->buf, b->count, o->type, right));
+    if (in == LANE_INLINE)
+        TRY(group_recv(b->group, GROUP_ON(in, &received), b->arrived, b->count, o->type, left_of(b)));
     TRY(work_wait(sent));
     return work_wait(received);
 }
@@ -72,24 +73,23 @@ static enum error send_recv(struct bench_run *b) {
 static enum error call(struct bench_run *b) {
     struct group *g = b->group;
     const struct bench_comm *o = b->o;
-    enum lane lane = LANE_INLINE;
     switch ((int)o->collective->kind) {
     case KIND_ALL_REDUCE:
-        return group_all_reduce(g, lane, b->buf, b->count, o->type, o->op, NULL);
+        return group_all_reduce(g, GROUP_INLINE, b->buf, b->count, o->type, o->op);
     case KIND_REDUCE:
-        return group_reduce(g, lane, b->buf, b->count, o->type, o->op, 0, NULL);
+        return group_reduce(g, GROUP_INLINE, b->buf, b->count, o->type, o->op, 0);
     case KIND_BROADCAST:
-        return group_broadcast(g, lane, b->buf, b->count, o->type, 0, NULL);
+        return group_broadcast(g, GROUP_INLINE, b->buf, b->count, o->type, 0);
     case KIND_REDUCE_SCATTER:
-        return group_reduce_scatter(g, lane, b->buf, b->part, o->type, o->op, NULL);
+        return group_reduce_scatter(g, GROUP_INLINE, b->buf, b->part, o->type, o->op);
     case KIND_ALL_GATHER:
-        return group_all_gather(g, lane, b->buf, b->part, o->type, NULL);
+        return group_all_gather(g, GROUP_INLINE, b->buf, b->part, o->type);
     case KIND_SCATTER:
-        return group_scatter(g, lane, b->buf, b->part, o->type, 0, NULL);
+        return group_scatter(g, GROUP_INLINE, b->buf, b->part, o->type, 0);
     case KIND_GATHER:
-        return group_gather(g, lane, b->buf, b->part, o->type, 0, NULL);
+        return group_gather(g, GROUP_INLINE, b->buf, b->part, o->type, 0);
     case KIND_ALL_TO_ALL:
-        return group_all_to_all(g, lane, b->buf, b->part, b->arrived, b->from, o->type, NULL);
+        return group_all_to_all(g, GROUP_INLINE, b->buf, b->part, b->arrived, b->from, o->type);
     default:
         return send_recv(b);
     }
@@ -224,7 +224,7 @@ static enum error check(struct bench_run *b, int64_t *wrong) {
     *wrong = 0;
     bool sent_to_self = b->o->collective->kind == KIND_SEND && b->size == 1;
     for (int p = 0; p < b->size && !sent_to_self; p++) *wrong += wrong_of_part(b, p);
-    return group_all_reduce(b->group, LANE_INLINE, wrong, 1, DTYPE_I64, REDOP_SUM, NULL);
+    return group_all_reduce(b->group, GROUP_INLINE, wrong, 1, DTYPE_I64, REDOP_SUM);
 }
 
 /* ---- time ---- */
@@ -235,7 +235,7 @@ static enum error time_calls(struct bench_run *b, int64_t calls, double *seconds
     int64_t start = clock_ns();
     for (int64_t i = 0; i < calls; i++) TRY(call(b));
     *seconds = clock_seconds(clock_ns() - start);
-    return group_all_reduce(b->group, LANE_INLINE, seconds, 1, DTYPE_F64, REDOP_MAX, NULL);
+    return group_all_reduce(b->group, GROUP_INLINE, seconds, 1, DTYPE_F64, REDOP_MAX);
 }
 
 /* Calls a batch, so that all batches fill the time asked for. The first call warms up. */

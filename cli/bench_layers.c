@@ -6,6 +6,7 @@
 #include "engine/base/rng.h"
 #include "engine/base/text.h"
 #include "engine/device/runtime.h"
+#include "lab/statistics.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -201,17 +202,11 @@ int64_t (*bench_clock(const struct device *dev))(void) {
     return dev->params.threads == 1 && !device_runtime(dev)->asynchronous ? clock_thread_ns : clock_ns;
 }
 
-static int by_value(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Of every 'stride'-th number. */
 static double median(const int64_t *of, int count, int64_t stride) {
-    int64_t v[PASSES_MOST];
-    for (int i = 0; i < count; i++) v[i] = of[i * stride];
-    qsort(v, (size_t)count, sizeof *v, by_value);
-    return clock_seconds(v[count / 2]);
+    double v[PASSES_MOST];
+    for (int i = 0; i < count; i++) v[i] = clock_seconds(of[i * stride]);
+    return statistics_median(v, count);
 }
 
 static enum error one_pass(struct net *b, int64_t (*now)(void), int64_t whole[2]) {

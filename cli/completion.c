@@ -2,10 +2,14 @@
  * of commands and the schema. The scripts hold all words, so that completing starts no program. */
 #include "cli/cli.h"
 
+#include "engine/base/embedded.h"
 #include "modes/modes.h"
 
 #include <stdio.h>
 #include <string.h>
+
+extern const struct embedded completion_scripts[];
+extern const int completion_scripts_count;
 
 /* ---- what all shells get ---- */
 enum { KEY_WORDS = 256, WORD_TEXT = 48 };
@@ -144,79 +148,23 @@ static enum error print_tables(void) {
 }
 
 /* ---- shells ---- */
-/* Bash cuts words at '=' and wants only what follows the last one; the line itself is clearer. */
+/* What does not depend on the tables: completion.bash, completion.zsh. */
+static void print_script(const char *shell) {
+    for (int i = 0; i < completion_scripts_count; i++)
+        if (!strcmp(strchr(completion_scripts[i].name, '.') + 1, shell)) fputs(completion_scripts[i].text, stdout);
+}
+
 static enum error print_bash(void) {
     printf("# bash completion of engine; made by 'engine completion bash'\n");
     TRY(print_tables());
-    fputs("_engine() {\n"
-          "    local line=${COMP_LINE:0:COMP_POINT} words cur before options parts values key\n"
-          "    read -ra words <<< \"$line\"\n"
-          "    [[ $line == *' ' ]] && words+=('')\n"
-          "    local last=$((${#words[@]} - 1))\n"
-          "    cur=${words[last]} before=${words[last-1]}\n"
-          "    COMPREPLY=()\n"
-          "    if ((last <= 1)); then\n"
-          "        COMPREPLY=($(compgen -W \"$_engine_commands\" -- \"$cur\"))\n"
-          "        return\n"
-          "    fi\n"
-          "    _engine_command \"${words[1]}\"\n"
-          "    if [[ $cur == *=* ]]; then\n"
-          "        key=${cur%%=*}\n"
-          "        _engine_option \"${words[1]}\" \"$key\"\n"
-          "        [[ $values ]] || _engine_values \"${key#--}\"\n"
-          "        COMPREPLY=($(compgen -W \"$values\" -- \"${cur#*=}\"))\n"
-          "    elif [[ $before == --set ]]; then\n"
-          "        COMPREPLY=($(compgen -W \"$_engine_keys\" -S = -- \"$cur\"))\n"
-          "        compopt -o nospace 2> /dev/null\n"
-          "    elif _engine_option \"${words[1]}\" \"$before\"; [[ $values ]]; then\n"
-          "        COMPREPLY=($(compgen -W \"$values\" -- \"$cur\"))\n"
-          "    elif [[ $cur == -* ]]; then\n"
-          "        COMPREPLY=($(compgen -W \"$options\" -- \"$cur\"))\n"
-          "    else\n"
-          "        [[ ${words[1]} == help ]] && parts=\"$parts config $_engine_keys\"\n"
-          "        ((last == 2)) && COMPREPLY=($(compgen -W \"$parts\" -- \"$cur\"))\n"
-          "        ((${#COMPREPLY[@]})) || COMPREPLY=($(compgen -f -- \"$cur\"))\n"
-          "        compopt -o filenames 2> /dev/null\n"
-          "    fi\n"
-          "}\n"
-          "complete -F _engine engine\n",
-          stdout);
+    print_script("bash");
     return ERR_NONE;
 }
 
 static enum error print_zsh(void) {
     printf("#compdef engine\n# zsh completion of engine; made by 'engine completion zsh'\n");
     TRY(print_tables());
-    fputs("_engine() {\n"
-          "    local options parts values before=${words[CURRENT-1]} cur=${words[CURRENT]}\n"
-          "    if ((CURRENT == 2)); then\n"
-          "        compadd -- ${=_engine_commands}\n"
-          "        return\n"
-          "    fi\n"
-          "    _engine_command $words[2]\n"
-          "    if [[ $cur == *=* ]]; then\n"
-          "        _engine_option $words[2] ${cur%%=*}\n"
-          "        [[ -n $values ]] || _engine_values ${${cur%%=*}#--}\n"
-          "        compset -P '*='\n"
-          "        compadd -- ${=values}\n"
-          "    elif [[ $before == --set ]]; then\n"
-          "        compadd -S = -- ${=_engine_keys}\n"
-          "    elif _engine_option $words[2] $before; [[ -n $values ]]; then\n"
-          "        compadd -- ${=values}\n"
-          "    elif [[ $cur == -* ]]; then\n"
-          "        compadd -- ${=options}\n"
-          "    else\n"
-          "        [[ $words[2] == help ]] && parts=\"$parts config $_engine_keys\"\n"
-          "        ((CURRENT == 3)) && compadd -- ${=parts}\n"
-          "        _files\n"
-          "    fi\n"
-          "}\n"
-          "if [[ $funcstack[1] == _engine ]]; then\n"
-          "    _engine \"$@\"\n"
-          "else\n"
-          "    compdef _engine engine\n"
-          "fi\n",
-          stdout);
+    print_script("zsh");
     return ERR_NONE;
 }
 

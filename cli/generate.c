@@ -7,10 +7,10 @@
 #include "cli/cli.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/real.h"
 #include "engine/base/rng.h"
 #include "engine/tell/score.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,11 +51,11 @@ static int32_t draw(struct writer *w, const float *y, int64_t number) {
     for (int64_t k = 0; k < w->vocabulary; k++) w->candidates[k] = (struct candidate){y[k], (int32_t)k};
     qsort(w->candidates, (size_t)w->vocabulary, sizeof *w->candidates, by_output);
     double sum = 0, most = (double)w->candidates[0].y;
-    for (int64_t k = 0; k < n; k++) sum += exp(((double)w->candidates[k].y - most) / o->temperature);
+    for (int64_t k = 0; k < n; k++) sum += real_exp(((double)w->candidates[k].y - most) / o->temperature);
     struct rng_key key = rng_key((uint64_t)o->seed, RNG_GENERATE);
     double left = (double)rng_float(key, (uint64_t)number, 0) * sum;
     for (int64_t k = 0; k < n; k++) {
-        left -= exp(((double)w->candidates[k].y - most) / o->temperature);
+        left -= real_exp(((double)w->candidates[k].y - most) / o->temperature);
         if (left < 0) return w->candidates[k].token;
     }
     return w->candidates[n - 1].token;

@@ -220,7 +220,7 @@ static enum error whole(struct engine_group *g, long long count, enum engine_typ
 int engine_all_reduce(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
                       enum engine_op op) {
     copy_in(recv, send, bytes_of(count, type));
-    return error_exit_code(group_all_reduce(g->group, LANE_INLINE, recv, count, type_of(type), op_of(op), NULL));
+    return error_exit_code(group_all_reduce(g->group, GROUP_INLINE, recv, count, type_of(type), op_of(op)));
 }
 
 /* Only root's recv is written: what the others send may be read where it lies. */
@@ -228,12 +228,12 @@ int engine_reduce(struct engine_group *g, const void *send, void *recv, long lon
                   enum engine_op op, int root) {
     bool here = root == group_rank(g->group);
     if (here) copy_in(recv, send, bytes_of(count, type));
-    return error_exit_code(group_reduce(g->group, LANE_INLINE, here ? recv : (void *)(uintptr_t)send, count,
-                                        type_of(type), op_of(op), root, NULL));
+    return error_exit_code(group_reduce(g->group, GROUP_INLINE, here ? recv : (void *)(uintptr_t)send, count,
+                                        type_of(type), op_of(op), root));
 }
 
 int engine_broadcast(struct engine_group *g, void *buf, long long count, enum engine_type type, int root) {
-    return error_exit_code(group_broadcast(g->group, LANE_INLINE, buf, count, type_of(type), root, NULL));
+    return error_exit_code(group_broadcast(g->group, GROUP_INLINE, buf, count, type_of(type), root));
 }
 
 int engine_all_gather(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type) {
@@ -241,7 +241,7 @@ int engine_all_gather(struct engine_group *g, const void *send, void *recv, long
     size_t each = bytes_of(count, type);
     if (err) return error_exit_code(err);
     copy_in((char *)recv + each * (size_t)group_rank(g->group), send, each);
-    return error_exit_code(group_all_gather(g->group, LANE_INLINE, recv, g->part, type_of(type), NULL));
+    return error_exit_code(group_all_gather(g->group, GROUP_INLINE, recv, g->part, type_of(type)));
 }
 
 int engine_gather(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
@@ -250,7 +250,7 @@ int engine_gather(struct engine_group *g, const void *send, void *recv, long lon
     enum error err = whole(g, count, type, &part);
     if (err) return error_exit_code(err);
     copy_in(part, send, bytes_of(count, type));
-    err = group_gather(g->group, LANE_INLINE, g->scratch, g->part, type_of(type), root, NULL);
+    err = group_gather(g->group, GROUP_INLINE, g->scratch, g->part, type_of(type), root);
     if (!err && root == group_rank(g->group))
         copy_in(recv, g->scratch, bytes_of(count, type) * (size_t)group_size(g->group));
     return error_exit_code(err);
@@ -262,7 +262,7 @@ int engine_scatter(struct engine_group *g, const void *send, void *recv, long lo
     enum error err = whole(g, count, type, &part);
     if (err) return error_exit_code(err);
     if (root == group_rank(g->group)) copy_in(g->scratch, send, bytes_of(count, type) * (size_t)group_size(g->group));
-    err = group_scatter(g->group, LANE_INLINE, g->scratch, g->part, type_of(type), root, NULL);
+    err = group_scatter(g->group, GROUP_INLINE, g->scratch, g->part, type_of(type), root);
     if (!err) copy_in(recv, part, bytes_of(count, type));
     return error_exit_code(err);
 }
@@ -273,23 +273,23 @@ int engine_reduce_scatter(struct engine_group *g, const void *send, void *recv, 
     enum error err = whole(g, count, type, &part);
     if (err) return error_exit_code(err);
     copy_in(g->scratch, send, bytes_of(count, type) * (size_t)group_size(g->group));
-    err = group_reduce_scatter(g->group, LANE_INLINE, g->scratch, g->part, type_of(type), op_of(op), NULL);
+    err = group_reduce_scatter(g->group, GROUP_INLINE, g->scratch, g->part, type_of(type), op_of(op));
     if (!err) copy_in(recv, part, bytes_of(count, type));
     return error_exit_code(err);
 }
 
 int engine_all_to_all(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type) {
     enum error err = cut(g, count, type);
-    if (!err) err = group_all_to_all(g->group, LANE_INLINE, send, g->part, recv, g->part, type_of(type), NULL);
+    if (!err) err = group_all_to_all(g->group, GROUP_INLINE, send, g->part, recv, g->part, type_of(type));
     return error_exit_code(err);
 }
 
 int engine_send(struct engine_group *g, const void *buf, long long count, enum engine_type type, int peer) {
-    return error_exit_code(group_send(g->group, LANE_INLINE, buf, count, type_of(type), peer, NULL));
+    return error_exit_code(group_send(g->group, GROUP_INLINE, buf, count, type_of(type), peer));
 }
 
 int engine_recv(struct engine_group *g, void *buf, long long count, enum engine_type type, int peer) {
-    return error_exit_code(group_recv(g->group, LANE_INLINE, buf, count, type_of(type), peer, NULL));
+    return error_exit_code(group_recv(g->group, GROUP_INLINE, buf, count, type_of(type), peer));
 }
 
 int engine_barrier(struct engine_group *g) {
@@ -308,25 +308,25 @@ int engine_all_reduce_start(struct engine_group *g, const void *send, void *recv
                             enum engine_type type, enum engine_op op, struct engine_work **out) {
     struct work *w = NULL;
     copy_in(recv, send, bytes_of(count, type));
-    return started(group_all_reduce(g->group, LANE_COMM, recv, count, type_of(type), op_of(op), &w), &w, out);
+    return started(group_all_reduce(g->group, GROUP_COMM(&w), recv, count, type_of(type), op_of(op)), &w, out);
 }
 
 int engine_broadcast_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int root,
                            struct engine_work **out) {
     struct work *w = NULL;
-    return started(group_broadcast(g->group, LANE_COMM, buf, count, type_of(type), root, &w), &w, out);
+    return started(group_broadcast(g->group, GROUP_COMM(&w), buf, count, type_of(type), root), &w, out);
 }
 
 int engine_send_start(struct engine_group *g, const void *buf, long long count, enum engine_type type, int peer,
                       struct engine_work **out) {
     struct work *w = NULL;
-    return started(group_send(g->group, LANE_COMM, buf, count, type_of(type), peer, &w), &w, out);
+    return started(group_send(g->group, GROUP_COMM(&w), buf, count, type_of(type), peer), &w, out);
 }
 
 int engine_recv_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int peer,
                       struct engine_work **out) {
     struct work *w = NULL;
-    return started(group_recv(g->group, LANE_COMM, buf, count, type_of(type), peer, &w), &w, out);
+    return started(group_recv(g->group, GROUP_COMM(&w), buf, count, type_of(type), peer), &w, out);
 }
 
 int engine_work_done(const struct engine_work *w) {

@@ -2,11 +2,11 @@
  * that have no labels. */
 #include "cli/cli.h"
 
+#include "engine/base/real.h"
 #include "engine/base/text.h"
 #include "engine/data/transform.h"
 #include "engine/tell/score.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,8 +84,8 @@ static void softmax(float *y, int64_t n) {
     int64_t best = score_best(y, n);
     float most = y[best];
     double sum = 0;
-    for (int64_t k = 0; k < n; k++) sum += exp((double)y[k] - (double)most);
-    for (int64_t k = 0; k < n; k++) y[k] = (float)(exp((double)y[k] - (double)most) / sum);
+    for (int64_t k = 0; k < n; k++) sum += real_exp((double)y[k] - (double)most);
+    for (int64_t k = 0; k < n; k++) y[k] = (float)(real_exp((double)y[k] - (double)most) / sum);
 }
 
 /* The largest that is below 'last', or equal and behind it; 'last' -1: of all. */

@@ -67,8 +67,7 @@ static enum error read_side(struct experiment *x, int side, const char *dir, str
 static enum error check_fair(const struct experiment *x, const char *axis) {
     struct setting_difference d[COMPARE_DIFFERENCES];
     const struct experiment_cell *a = &x->cell[0], *b = &x->cell[1];
-    int n = settings_differ((struct setting_list){a->setting, a->nsettings},
-                            (struct setting_list){b->setting, b->nsettings}, axis, d, COMPARE_DIFFERENCES);
+    int n = settings_differ(a, b, axis, d, COMPARE_DIFFERENCES);
     const char *all = "";
     for (int i = 0; i < n && all; i++)
         if (d[i].guarded)

@@ -37,20 +37,20 @@ bool setting_shares(const char *key) {
     return is_any(key, keys);
 }
 
-static const char *value_of(struct setting_list s, const char *key) {
-    for (int i = 0; i < s.n; i++)
-        if (!strcmp(s.setting[i].key, key)) return s.setting[i].value;
+static const char *value_of(const struct experiment_cell *c, const char *key) {
+    for (int i = 0; i < c->nsettings; i++)
+        if (!strcmp(c->setting[i].key, key)) return c->setting[i].value;
     return NULL;
 }
 
-int settings_differ(struct setting_list a, struct setting_list b, const char *axis, struct setting_difference *out,
-                    int most) {
+int settings_differ(const struct experiment_cell *a, const struct experiment_cell *b, const char *axis,
+                    struct setting_difference *out, int most) {
     static const char *const names[] = {"name", "log", "checkpoint.resume", NULL};
     int n = 0;
     for (int side = 0; side < 2; side++) {
-        struct setting_list mine = side ? b : a, other = side ? a : b;
-        for (int i = 0; i < mine.n && n < most; i++) {
-            const char *key = mine.setting[i].key, *value = mine.setting[i].value;
+        const struct experiment_cell *mine = side ? b : a, *other = side ? a : b;
+        for (int i = 0; i < mine->nsettings && n < most; i++) {
+            const char *key = mine->setting[i].key, *value = mine->setting[i].value;
             const char *beside = value_of(other, key);
             if (is_any(key, names) || is_under(key, axis)) continue;
             if (side ? beside != NULL : beside && !strcmp(value, beside)) continue;

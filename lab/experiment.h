@@ -87,10 +87,6 @@ int experiment_beside(const struct experiment *x, int cell, int side);
 
 /* Whether a device computes the same whatever this key's value, and only shares its work in another way. */
 bool setting_shares(const char *key);
-struct setting_list {
-    const struct result_setting *setting;
-    int n;
-};
 struct setting_difference {
     const char *key, *a, *b; /* "": there is none */
     bool guarded;            /* a fair comparison has it equal: it decides what is computed, or slows it,
@@ -99,5 +95,5 @@ struct setting_difference {
 };
 /* The settings that differ, at most 'most' of them; how many there are. Left out: the keys at and below 'axis' (NULL:
  * none), and what only names a run. */
-int settings_differ(struct setting_list a, struct setting_list b, const char *axis, struct setting_difference *out,
-                    int most);
+int settings_differ(const struct experiment_cell *a, const struct experiment_cell *b, const char *axis,
+                    struct setting_difference *out, int most);

@@ -204,8 +204,7 @@ static void check_pair(const struct experiment *x, const struct experiment_pair 
     const struct experiment_axis *axis = &x->axis[0];
     const struct experiment_cell *a = &x->cell[p->cell[0]], *b = &x->cell[p->cell[1]];
     struct setting_difference d[MOST];
-    int n = settings_differ((struct setting_list){a->setting, a->nsettings},
-                            (struct setting_list){b->setting, b->nsettings}, axis->key, d, MOST);
+    int n = settings_differ(a, b, axis->key, d, MOST);
     for (int i = 0; i < n; i++)
         if (d[i].guarded)
             config_error(e, axis->value[b->at[0]], false,

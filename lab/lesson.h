@@ -53,9 +53,6 @@ int lesson_step_named(const struct lesson *l, const char *name, int n);
 MUST_CHECK enum error lesson_needs(const struct lesson *l);
 
 /* ---- those that come with the program ---- */
-struct lesson_file {
-    const char *path, *text; /* "00-hello/lab.yaml" */
-};
 /* Title, question and minutes alone, as lab.yaml has them; texts live in the pool. */
 struct lesson_about {
     const char *name, *title, *question; /* "00-hello" */

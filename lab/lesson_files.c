@@ -1,17 +1,21 @@
 /* The labs that come with the program. */
 #include "lab/lesson.h"
 
+#include "engine/base/embedded.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"
-#include "lab/lesson_texts.h"
 
 #include <stdio.h>
 #include <string.h>
 
+/* The files of examples/labs/, by their paths from there: "00-hello/lab.yaml". */
+extern const struct embedded lesson_texts[];
+extern const int lesson_texts_count;
+
 static const char *text_of(const char *full, const char *file) {
     size_t n = strlen(full);
     for (int i = 0; i < lesson_texts_count; i++) {
-        const char *path = lesson_texts[i].path;
+        const char *path = lesson_texts[i].name;
         if (!strncmp(path, full, n) && path[n] == '/' && !strcmp(path + n + 1, file)) return lesson_texts[i].text;
     }
     return NULL;
@@ -45,7 +49,7 @@ static enum error read_about(const char *path, const char *text, struct pool *po
 enum error lesson_list(struct pool *pool, struct lesson_about *out, int *n) {
     *n = 0;
     for (int i = 0; i < lesson_texts_count && *n < LESSONS_MOST; i++) {
-        const char *path = lesson_texts[i].path, *slash = strchr(path, '/');
+        const char *path = lesson_texts[i].name, *slash = strchr(path, '/');
         if (!slash || strcmp(slash, "/lab.yaml") != 0) continue;
         TRY(read_about(path, lesson_texts[i].text, pool, &out[*n]));
         ++*n;
@@ -83,9 +87,9 @@ enum error lesson_find(const char *name, struct pool *pool, const char **full) {
 
 /* ---- copies ---- */
 
-static enum error copy_file(const struct lesson_file *file, const char *folder, struct pool *pool, int *kept) {
+static enum error copy_file(const struct embedded *file, const char *folder, struct pool *pool, int *kept) {
     enum { MOST = 1 << 20 };
-    char *path = pool_printf(pool, "%s%s", folder, strchr(file->path, '/')), *text;
+    char *path = pool_printf(pool, "%s%s", folder, strchr(file->name, '/')), *text;
     size_t n;
     if (!path) return ERR_MEMORY;
     if (!file_exists(path)) return file_replace(path, file->text, strlen(file->text));
@@ -99,7 +103,7 @@ enum error lesson_copy(const char *full, const char *folder, struct pool *pool, 
     *kept = 0;
     TRY(file_make_folders(folder));
     for (int i = 0; i < lesson_texts_count; i++)
-        if (!strncmp(lesson_texts[i].path, full, n) && lesson_texts[i].path[n] == '/')
+        if (!strncmp(lesson_texts[i].name, full, n) && lesson_texts[i].name[n] == '/')
             TRY(copy_file(&lesson_texts[i], folder, pool, kept));
     return ERR_NONE;
 }

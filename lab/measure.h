@@ -25,7 +25,7 @@ struct measure {
         MEASURE_VAL_ACCURACY,
         MEASURE_TIME_TO
     } kind;
-    enum result_phase phase;
+    int phase;
     bool more_is_better;
     const char *of; /* TIME_TO: val.accuracy, val.loss or train.loss */
     double target;

@@ -45,10 +45,8 @@ static double typical(const struct run_result *r, double quantile) {
 
 /* The phases are means over all steps, the first and the disturbed among them. */
 static double scale_of(const struct run_result *r, double steps, double quantile) {
-    static const enum result_phase parts[] = {RESULT_LOAD, RESULT_FORWARD, RESULT_BACKWARD, RESULT_COMM_EXPOSED,
-                                              RESULT_UPDATE};
     double mean = 0, step = typical(r, quantile);
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) mean += r->time_s[parts[i]] / steps;
+    for (int p = 0; p < PHASES; p++) mean += r->time_s[p] / steps;
     return mean > 0 && step > 0 ? fmin(1, step / mean) : 1;
 }
 
@@ -62,9 +60,9 @@ enum error measured_read(const struct run_result *r, const struct run_config *c,
            whole = each * (double)r->devices / crowd;
     bool server = sharing_has_server(&c->sharing), slices = c->sharing.share == SHARE_SLICES;
     *out = (struct measured_step){
-        .load = r->time_s[RESULT_LOAD] * whole,
-        .forward = r->time_s[RESULT_FORWARD] * whole,
-        .backward = r->time_s[RESULT_BACKWARD] * whole,
+        .load = r->time_s[PHASE_LOAD] * whole,
+        .forward = r->time_s[PHASE_FORWARD] * whole,
+        .backward = r->time_s[PHASE_BACKWARD] * whole,
         .work = 1.0 / (double)c->devices.count,
         .batch = c->batch.size,
         .passes = c->batch.shards * c->batch.accumulate,
@@ -76,7 +74,7 @@ enum error measured_read(const struct run_result *r, const struct run_config *c,
     };
     /* Times are means over the ranks: of a server's, over many that do not update. */
     double updates = slices ? (double)r->ranks / crowd : server ? (double)r->ranks : 1 / crowd;
-    out->update = r->time_s[RESULT_UPDATE] * each * updates;
+    out->update = r->time_s[PHASE_UPDATE] * each * updates;
     out->ready = pool_alloc(pool, ((size_t)m->nparams + 1) * sizeof *out->ready);
     if (!out->ready) return ERR_MEMORY;
     find_ready(m, plan, out->ready);

@@ -62,8 +62,8 @@ static const char *rate_text(struct report *r, double samples_per_s) {
 
 static const char *verdict_of_run(struct report *r, const struct report_cell *c) {
     const struct run_result *run = c->run;
-    double busy = 0, waits = run->time_s[RESULT_COMM_EXPOSED];
-    for (int p = 0; p < RESULT_TOTAL; p++) busy += p == RESULT_COMM_HIDDEN ? 0 : run->time_s[p];
+    double busy = 0, waits = run->time_s[PHASE_COMM];
+    for (int p = 0; p < PHASES; p++) busy += run->time_s[p];
     const char *right =
         isfinite(run->val_accuracy) ? report_say(r, " (%.2f %% right on validation)", run->val_accuracy * 100) : "";
     return report_say(r,

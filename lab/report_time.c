@@ -25,17 +25,7 @@ static int cells_of(const struct report_data *d, const char *place, int index[RE
 
 /* ---- phases ---- */
 
-static const struct {
-    enum result_phase phase;
-    const char *name;
-} shown[] = {{RESULT_LOAD, "load"},
-             {RESULT_FORWARD, "forward"},
-             {RESULT_BACKWARD, "backward"},
-             {RESULT_COMM_EXPOSED, "communication, exposed"},
-             {RESULT_UPDATE, "update"}};
-enum { SHOWN = sizeof shown / sizeof *shown };
-
-static double per_step(const struct run_result *run, enum result_phase p) {
+static double per_step(const struct run_result *run, int p) {
     int64_t steps = run_result_stretch(run);
     return steps > 0 ? run->time_s[p] / (double)steps : (double)NAN;
 }
@@ -44,7 +34,7 @@ static enum error phases_plot(struct report *r, struct report_section *s, const 
                               const char *place) {
     int index[REPORT_CELLS], n = cells_of(d, place, index);
     struct plot *p;
-    TRY(report_plot(r, s, PLOT_STACKED, SHOWN, &p));
+    TRY(report_plot(r, s, PLOT_STACKED, PHASES, &p));
     if (!p) return ERR_NONE;
     p->title = report_say(r, "Time of a step by what it is spent on%s", report_in(r, place));
     p->about = "A bar for each mode and number of devices: load, forward, backward, communication "
@@ -52,15 +42,15 @@ static enum error phases_plot(struct report *r, struct report_section *s, const 
                "update.";
     p->x = (struct plot_axis){.label = "mean time of a step", .unit = PLOT_SECONDS, .zero = true};
     p->ncategories = n;
-    p->nseries = SHOWN;
+    p->nseries = PHASES;
     TRY(report_take(r, (size_t)n, sizeof *p->category, &p->category));
     for (int i = 0; i < n; i++) p->category[i] = report_cell_name(r, d, &d->cell[index[i]]);
-    for (int k = 0; k < SHOWN; k++) {
-        static const int colours[SHOWN] = {4, 0, 2, 1, 3};
+    for (int k = 0; k < PHASES; k++) {
+        static const int colours[PHASES] = {4, 0, 2, 1, 3};
         double *y;
         TRY(report_take(r, (size_t)n, sizeof *y, &y));
-        for (int i = 0; i < n; i++) y[i] = per_step(&d->cell[index[i]].run[0], shown[k].phase);
-        p->series[k] = (struct plot_series){.name = shown[k].name, .y = y, .n = n, .colour = colours[k]};
+        for (int i = 0; i < n; i++) y[i] = per_step(&d->cell[index[i]].run[0], k);
+        p->series[k] = (struct plot_series){.name = phase_names[k].words, .y = y, .n = n, .colour = colours[k]};
     }
     return ERR_NONE;
 }
@@ -71,7 +61,7 @@ static enum error hidden_table(struct report *r, struct report_section *s, const
     TRY(report_table(r, s, "Communication of a step", 4, d->ncells, heads, &t));
     for (int i = 0; i < d->ncells; i++) {
         const struct run_result *run = &d->cell[i].run[0];
-        double out = per_step(run, RESULT_COMM_EXPOSED), in = per_step(run, RESULT_COMM_HIDDEN);
+        double out = per_step(run, PHASE_COMM), in = per_step(run, RESULT_COMM_HIDDEN);
         const char **row = table_row(t, i + 1);
         row[0] = report_say(r, "%s%s", report_cell_name(r, d, &d->cell[i]), report_in(r, d->cell[i].place));
         row[1] = report_ms(r, out + in);

@@ -12,12 +12,6 @@
 enum { SUMMARY_MOST = 1 << 20, METRICS_MOST = 1 << 30 };
 static const struct json_limits summary_limits = {8, 4096, 4096}, line_limits = {4, 64, 4096};
 
-const char *result_phase_name(enum result_phase p) {
-    static const char *const names[RESULT_PHASES] = {"load",        "forward", "backward", "comm_exposed",
-                                                     "comm_hidden", "update",  "total"};
-    return names[p];
-}
-
 /* ---- members that must be of a kind --------------------------------------------------------- */
 
 struct reader {
@@ -77,8 +71,9 @@ static int list(struct reader *r, const struct json_value *in, const char *key, 
 static void read_times(struct reader *r, const struct json_value *root, struct run_result *out) {
     const struct json_value *times = member(r, root, "time_s", JSON_OBJECT);
     const struct json_value *step = member(r, root, "step_ms", JSON_OBJECT);
-    for (int p = 0; p < RESULT_PHASES && times; p++)
-        out->time_s[p] = real(r, times, result_phase_name((enum result_phase)p));
+    for (int p = 0; p < PHASES; p++) out->time_s[p] = real(r, times, phase_names[p].key);
+    out->time_s[RESULT_COMM_HIDDEN] = real(r, times, "comm_hidden");
+    out->time_s[RESULT_TOTAL] = real(r, times, "total");
     out->p50_ms = real(r, step, "p50");
     out->p95_ms = real(r, step, "p95");
     out->samples_per_s = real(r, root, "samples_per_s");

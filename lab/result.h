@@ -4,19 +4,11 @@
 #pragma once
 #include "engine/base/limits.h"
 #include "engine/config/tree.h"
+#include "engine/tell/phases.h"
 
-enum { RESULT_RANKS = RANKS_MAX, RESULT_PHASES = 7, RESULT_SETTINGS = 4096 };
-/* As in summary.json's time_s, in the order of a step; comm_hidden runs beside backward, total is all of it. */
-enum result_phase {
-    RESULT_LOAD,
-    RESULT_FORWARD,
-    RESULT_BACKWARD,
-    RESULT_COMM_EXPOSED,
-    RESULT_COMM_HIDDEN,
-    RESULT_UPDATE,
-    RESULT_TOTAL
-};
-const char *result_phase_name(enum result_phase p);
+enum { RESULT_RANKS = RANKS_MAX, RESULT_SETTINGS = 4096 };
+/* Of time_s: the phases of a step, and what else summary.json has beside them. */
+enum { RESULT_COMM_HIDDEN = PHASES, /* runs beside backward */ RESULT_TOTAL, RESULT_TIMES };
 
 struct result_setting { /* "optimizer.lr", "0.1" */
     const char *key, *value;
@@ -42,7 +34,7 @@ struct run_result {
     int64_t first_step;
     double train_loss, val_loss, val_accuracy; /* NaN: not measured */
     double p50_ms, p95_ms, samples_per_s;
-    double time_s[RESULT_PHASES];
+    double time_s[RESULT_TIMES];
     int ranks, processes;
     double sent[RESULT_RANKS], received[RESULT_RANKS]; /* bytes, by rank: what steps moved */
     bool parted;                                       /* 'sent' is of steps alone; else (an older run) of everything */

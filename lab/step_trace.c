@@ -9,7 +9,7 @@
 /* ---- reading ---- */
 
 static void take_phase(struct traced_step *s, const struct trace_event *e) {
-    if (e->kind > TRACE_UPDATE || e->lane != TRACE_COMPUTE || e->end > s->end) return;
+    if ((int)e->kind >= PHASES || e->lane != TRACE_COMPUTE || e->end > s->end) return;
     s->phase[e->kind] += e->end - e->begin;
     if (e->kind == TRACE_BACKWARD) s->backward_begin = e->begin, s->backward_end = e->end;
 }

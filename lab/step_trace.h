@@ -3,10 +3,9 @@
 #include "engine/model/model.h"
 #include "engine/tell/trace.h"
 
-enum { STEP_PHASES = TRACE_UPDATE + 1 };
 struct traced_step { /* of one rank; times in ns, of one clock for all ranks */
     int64_t step, begin, end;
-    int64_t phase[STEP_PHASES];             /* ns in each, by enum trace_kind */
+    int64_t phase[PHASES];                  /* ns in each, by enum trace_kind */
     int64_t backward_begin, backward_end;   /* of the last one; 0: there was none */
     const struct trace_bucket *bucket;      /* that travelled; by their number */
     int nbuckets, first_event, event_after; /* of the rank's events: [first, after) */

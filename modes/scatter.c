@@ -17,19 +17,19 @@ static int rank_of(const struct trainer *t, int v) {
 static enum error send_shard(struct scatter *s, const struct shard *shard, int rank) {
     const struct dataset *d = s->t->feed.data;
     int64_t n = shard->n;
-    TRY(group_send(s->group, LANE_INLINE, shard->x, n * shape_count(&d->shape), DTYPE_F32, rank, NULL));
-    TRY(group_send(s->group, LANE_INLINE, shard->ids, n, DTYPE_I64, rank, NULL));
-    if (d->classes) return group_send(s->group, LANE_INLINE, shard->labels, n * d->labels, DTYPE_I32, rank, NULL);
-    return group_send(s->group, LANE_INLINE, shard->target, n * d->targets, DTYPE_F32, rank, NULL);
+    TRY(group_send(s->group, GROUP_INLINE, shard->x, n * shape_count(&d->shape), DTYPE_F32, rank));
+    TRY(group_send(s->group, GROUP_INLINE, shard->ids, n, DTYPE_I64, rank));
+    if (d->classes) return group_send(s->group, GROUP_INLINE, shard->labels, n * d->labels, DTYPE_I32, rank);
+    return group_send(s->group, GROUP_INLINE, shard->target, n * d->targets, DTYPE_F32, rank);
 }
 
 static enum error receive_shard(struct scatter *s, struct shard *shard) {
     const struct dataset *d = s->t->feed.data;
     int64_t n = shard->n;
-    TRY(group_recv(s->group, LANE_INLINE, shard->x, n * shape_count(&d->shape), DTYPE_F32, 0, NULL));
-    TRY(group_recv(s->group, LANE_INLINE, shard->ids, n, DTYPE_I64, 0, NULL));
-    if (d->classes) return group_recv(s->group, LANE_INLINE, shard->labels, n * d->labels, DTYPE_I32, 0, NULL);
-    return group_recv(s->group, LANE_INLINE, shard->target, n * d->targets, DTYPE_F32, 0, NULL);
+    TRY(group_recv(s->group, GROUP_INLINE, shard->x, n * shape_count(&d->shape), DTYPE_F32, 0));
+    TRY(group_recv(s->group, GROUP_INLINE, shard->ids, n, DTYPE_I64, 0));
+    if (d->classes) return group_recv(s->group, GROUP_INLINE, shard->labels, n * d->labels, DTYPE_I32, 0);
+    return group_recv(s->group, GROUP_INLINE, shard->target, n * d->targets, DTYPE_F32, 0);
 }
 
 enum error scatter_serve(struct scatter *s) {

@@ -126,10 +126,9 @@ enum error mode_bring(struct mode *m, const struct step_batch **out) {
     return scatter_next(m->scatter, out);
 }
 
-enum error step_send(struct mode *m, int b, struct work ***out) {
-    TRY(flight_next(&m->flight, out));
-    group_label(m->team.group, LABEL_GRADIENTS(b));
-    return ERR_NONE;
+enum error step_send(struct mode *m, int64_t label, struct dispatch *out) {
+    *out = (struct dispatch){.lane = m->lane, .label = label};
+    return flight_next(&m->flight, &out->work);
 }
 
 enum error step_land(struct mode *m) {
@@ -153,7 +152,6 @@ enum error mode_collect(struct mode *m) {
 
 void mode_abort(struct mode *m, const char *reason) {
     team_abort(&m->team, reason);
-    if (m->ops->abort) m->ops->abort(m);
 }
 
 void mode_note(struct mode *m, const char *doing, int64_t step) {

@@ -24,9 +24,9 @@ struct mode {
     struct flight flight;      /* calls of this step that have begun and may still run */
     struct scatter *scatter;   /* samples come through rank 0; else NULL */
 };
-/* For shares: where the handle of the next call goes, which carries bucket b's gradients; and the wait for all
- * such calls, as share_ops.land. */
-enum error step_send(struct mode *m, int b, struct work ***out);
+/* For shares: how the next call of a step runs, which carries what the label says; and the wait for all such calls,
+ * as share_ops.land. */
+enum error step_send(struct mode *m, int64_t label, struct dispatch *out);
 enum error step_land(struct mode *m);
 
 /* What all rows of modes.def have in common: the slots of mode_ops that this step fills. */

@@ -74,25 +74,25 @@ void team_close(struct team *m) {
 
 enum error team_share_start(struct team *m, struct trainer *t) {
     if (!m->group) return ERR_NONE;
-    TRY(group_broadcast(m->group, LANE_INLINE, t->arena.values, t->model->arena_floats, DTYPE_F32, 0, NULL));
+    TRY(group_broadcast(m->group, GROUP_INLINE, t->arena.values, t->model->arena_floats, DTYPE_F32, 0));
     return team_share_buffers(m, t, 0);
 }
 
 enum error team_share_state(struct team *m, struct trainer *t) {
     int64_t n = t->model->arena_floats;
     for (int i = 0; i < t->optim->nslots; i++)
-        TRY(group_broadcast(m->group, LANE_INLINE, t->arena.slots[i], n, DTYPE_F32, 0, NULL));
+        TRY(group_broadcast(m->group, GROUP_INLINE, t->arena.slots[i], n, DTYPE_F32, 0));
     return ERR_NONE;
 }
 
 enum error team_sum(struct team *m, double *v, int n) {
     if (!m->group) return ERR_NONE;
-    return group_all_reduce(m->group, LANE_INLINE, v, n, DTYPE_F64, REDOP_SUM, NULL);
+    return group_all_reduce(m->group, GROUP_INLINE, v, n, DTYPE_F64, REDOP_SUM);
 }
 
 enum error team_share_buffers(struct team *m, struct trainer *t, int root) {
     if (!m->group || t->model->buffer_floats == 0) return ERR_NONE;
-    return group_broadcast(m->group, LANE_INLINE, t->arena.buffers, t->model->buffer_floats, DTYPE_F32, root, NULL);
+    return group_broadcast(m->group, GROUP_INLINE, t->arena.buffers, t->model->buffer_floats, DTYPE_F32, root);
 }
 
 void team_stats(const struct team *m, struct mode_stats *out) {

@@ -21,7 +21,7 @@ MUST_CHECK enum error team_share_buffers(struct team *m, struct trainer *t, int 
 /* mode_ops.watch. */
 MUST_CHECK enum error team_watch(struct team *m, struct trainer *t, const struct place *place,
                                  struct trace_clock *clock);
-/* For the trace, by group_label: what the group's next call carries of bucket b. */
+/* For the trace, as a call's label: what it carries of bucket b. */
 #define LABEL_GRADIENTS(b) ((b) + 1)
 #define LABEL_WEIGHTS(b) (-(b)-1)
 void team_stats(const struct team *m, struct mode_stats *out);

@@ -23,8 +23,8 @@ enum { PINGS = 32 };
 static enum error ask(struct group *g, struct trace_clock *out) {
     for (int i = 0; i < PINGS; i++) {
         int64_t there = 0, sent = clock_ns();
-        TRY(group_send(g, LANE_INLINE, &there, 1, DTYPE_I64, 0, NULL));
-        TRY(group_recv(g, LANE_INLINE, &there, 1, DTYPE_I64, 0, NULL));
+        TRY(group_send(g, GROUP_INLINE, &there, 1, DTYPE_I64, 0));
+        TRY(group_recv(g, GROUP_INLINE, &there, 1, DTYPE_I64, 0));
         int64_t took = clock_ns() - sent;
         if (i > 0 && took >= out->round_trip) continue;
         *out = (struct trace_clock){.offset = there - (sent + took / 2), .round_trip = took};
@@ -35,9 +35,9 @@ static enum error ask(struct group *g, struct trace_clock *out) {
 static enum error answer(struct group *g, int rank) {
     for (int i = 0; i < PINGS; i++) {
         int64_t now;
-        TRY(group_recv(g, LANE_INLINE, &now, 1, DTYPE_I64, rank, NULL));
+        TRY(group_recv(g, GROUP_INLINE, &now, 1, DTYPE_I64, rank));
         now = clock_ns();
-        TRY(group_send(g, LANE_INLINE, &now, 1, DTYPE_I64, rank, NULL));
+        TRY(group_send(g, GROUP_INLINE, &now, 1, DTYPE_I64, rank));
     }
     return ERR_NONE;
 }

@@ -47,7 +47,6 @@ struct group {
     struct held *held;                /* with a carrier: what group_alloc gave */
     struct queue *queue;              /* NULL until the communication lane is used */
     struct work finished;             /* what LANE_INLINE returns */
-    int64_t label;                    /* of the next call */
     _Atomic(group_watch_fn) watch;    /* NULL: nobody watches */
     void *watcher;
 };

@@ -211,43 +211,41 @@ struct allocator group_allocator(struct group *g) {
 
 /* ---- calls ---- */
 
-static enum error start(struct group *g, enum lane lane, struct collective *c, struct work **out) {
-    c->lane = (int)lane;
+static enum error start(struct group *g, struct dispatch how, struct collective *c) {
+    c->lane = (int)how.lane;
     c->sum.order = g->params.order;
     c->sum.ranks = g->size - c->sum.first;
-    c->label = g->label;
-    g->label = 0;
-    if (lane != LANE_INLINE && (lane != LANE_COMM || !out))
-        return group_fail(g, ERR_BUG, "lane %d, or no place for its work", (int)lane);
+    c->label = how.label;
+    if (how.lane != LANE_INLINE && (how.lane != LANE_COMM || !how.work))
+        return group_fail(g, ERR_BUG, "lane %d, or no place for its work", (int)how.lane);
     TRY(call_check(g, c));
     c->there = g->carrier && carrier_holds(g, c);
-    if (lane == LANE_COMM) return queue_submit(g, c, out);
+    if (how.lane == LANE_COMM) return queue_submit(g, c, how.work);
     if (c->there && carrier_is_sole(g)) queue_drain(g);
     TRY(call_run(g, c, true));
     atomic_fetch_add_explicit(&g->lanes[LANE_INLINE].collectives, 1, memory_order_relaxed);
-    if (out) *out = &g->finished;
+    if (how.work) *how.work = &g->finished;
     return ERR_NONE;
 }
 
-enum error group_all_reduce(struct group *g, enum lane lane, void *buf, int64_t count, enum dtype t, enum redop op,
-                            struct work **out) {
+enum error group_all_reduce(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t,
+                            enum redop op) {
     struct collective c = {.kind = KIND_ALL_REDUCE, .buf = buf, .sum = {.count = count, .type = t, .op = op}};
-    return start(g, lane, &c, out);
+    return start(g, how, &c);
 }
 
-enum error group_reduce(struct group *g, enum lane lane, void *buf, int64_t count, enum dtype t, enum redop op,
-                        int root, struct work **out) {
+enum error group_reduce(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t, enum redop op,
+                        int root) {
     struct collective c = {.kind = KIND_REDUCE,
                            .buf = buf,
                            .sum = {.count = count, .type = t, .op = op, .first = g->params.idle},
                            .root = root};
-    return start(g, lane, &c, out);
+    return start(g, how, &c);
 }
 
-enum error group_broadcast(struct group *g, enum lane lane, void *buf, int64_t count, enum dtype t, int root,
-                           struct work **out) {
+enum error group_broadcast(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t, int root) {
     struct collective c = {.kind = KIND_BROADCAST, .buf = buf, .sum = {.count = count, .type = t}, .root = root};
-    return start(g, lane, &c, out);
+    return start(g, how, &c);
 }
 
 static struct collective parted(const struct group *g, enum kind kind, void *buf, const int64_t *part, enum dtype t,
@@ -256,57 +254,64 @@ static struct collective parted(const struct group *g, enum kind kind, void *buf
         .kind = kind, .buf = buf, .part = part, .sum = {.count = part[g->size], .type = t}, .root = root};
 }
 
-enum error group_reduce_scatter(struct group *g, enum lane lane, void *buf, const int64_t *part, enum dtype t,
-                                enum redop op, struct work **out) {
+enum error group_reduce_scatter(struct group *g, struct dispatch how, void *buf, const int64_t *part, enum dtype t,
+                                enum redop op) {
     struct collective c = parted(g, KIND_REDUCE_SCATTER, buf, part, t, 0);
     c.sum.op = op;
-    return start(g, lane, &c, out);
+    return start(g, how, &c);
 }
 
-enum error group_all_gather(struct group *g, enum lane lane, void *buf, const int64_t *part, enum dtype t,
-                            struct work **out) {
+enum error group_all_gather(struct group *g, struct dispatch how, void *buf, const int64_t *part, enum dtype t) {
     struct collective c = parted(g, KIND_ALL_GATHER, buf, part, t, 0);
-    return start(g, lane, &c, out);
+    return start(g, how, &c);
 }
 
-enum error group_scatter(struct group *g, enum lane lane, void *buf, const int64_t *part, enum dtype t, int root,
-                         struct work **out) {
+enum error group_scatter(struct group *g, struct dispatch how, void *buf, const int64_t *part, enum dtype t, int root) {
     struct collective c = parted(g, KIND_SCATTER, buf, part, t, root);
-    return start(g, lane, &c, out);
+    return start(g, how, &c);
 }
 
-enum error group_gather(struct group *g, enum lane lane, void *buf, const int64_t *part, enum dtype t, int root,
-                        struct work **out) {
+enum error group_gather(struct group *g, struct dispatch how, void *buf, const int64_t *part, enum dtype t, int root) {
     struct collective c = parted(g, KIND_GATHER, buf, part, t, root);
-    return start(g, lane, &c, out);
+    return start(g, how, &c);
 }
 
-enum error group_all_to_all(struct group *g, enum lane lane, const void *send, const int64_t *to, void *recv,
-                            const int64_t *from, enum dtype t, struct work **out) {
+enum error group_all_to_all(struct group *g, struct dispatch how, const void *send, const int64_t *to, void *recv,
+                            const int64_t *from, enum dtype t) {
     struct collective c = parted(g, KIND_ALL_TO_ALL, recv, from, t, 0);
     c.send = send;
     c.send_part = to;
-    return start(g, lane, &c, out);
+    return start(g, how, &c);
 }
 
-enum error group_send(struct group *g, enum lane lane, const void *buf, int64_t count, enum dtype t, int peer,
-                      struct work **out) {
+enum error group_send(struct group *g, struct dispatch how, const void *buf, int64_t count, enum dtype t, int peer) {
     struct collective c = {.kind = KIND_SEND,
                            .buf = (char *)(uintptr_t)buf, /* read only */
                            .sum = {.count = count, .type = t},
                            .root = peer};
-    return start(g, lane, &c, out);
+    return start(g, how, &c);
 }
 
-enum error group_recv(struct group *g, enum lane lane, void *buf, int64_t count, enum dtype t, int peer,
-                      struct work **out) {
+enum error group_recv(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t, int peer) {
     struct collective c = {.kind = KIND_RECV, .buf = buf, .sum = {.count = count, .type = t}, .root = peer};
-    return start(g, lane, &c, out);
+    return start(g, how, &c);
 }
 
 enum error group_barrier(struct group *g) {
     struct collective c = {.kind = KIND_BARRIER};
-    return start(g, LANE_INLINE, &c, NULL);
+    return start(g, GROUP_INLINE, &c);
+}
+
+/* ---- waiting for what is no call ---- */
+
+enum error group_await(struct group *g, const struct group_wait *w) {
+    const struct link_ops *ops = g->link->ops;
+    if (!ops->await) return group_fail(g, ERR_BUG, "rank %d waits for what a link cannot wait for", g->rank);
+    return ops->await(g->link, w);
+}
+
+void group_wake(struct group *g, int rank) {
+    g->link->ops->wake(g->link, rank);
 }
 
 /* ---- what others see of this rank ---- */
@@ -324,10 +329,6 @@ void group_note(struct group *g, const char *doing, int64_t step) {
 void group_watch(struct group *g, group_watch_fn watch, void *user) {
     if (watch) g->watcher = user; /* else: the lane may be about to tell the one before */
     atomic_store(&g->watch, watch);
-}
-
-void group_label(struct group *g, int64_t label) {
-    g->label = label;
 }
 
 void group_get_stats(const struct group *g, struct group_stats *out) {

@@ -3,7 +3,7 @@
  * Collectives are matched by the order of calls; each carries (sequence, kind, type, count, op,
  * root), and ranks that disagree all fail with a message that names both sides. Every wait has a
  * deadline. Once failed, a group stays failed. One thread a rank calls into a group; work runs on
- * the caller (lane GROUP_INLINE) or on the group's communication lane, a thread that runs what it
+ * the caller (LANE_INLINE) or on the group's communication lane, a thread that runs what it
  * is given in order. Across ranks, the sequence of calls must be the same on each lane. */
 #pragma once
 #include "engine/base/memory.h"
@@ -68,7 +68,10 @@ void group_free(struct group *g, void *p); /* local; the memory goes with the me
 struct allocator group_allocator(struct group *g);
 
 enum lane { LANE_INLINE, LANE_COMM };
-enum { GROUP_WORKS = 256 }; /* of LANE_COMM that may be begun and not waited for */
+enum {
+    GROUP_WORKS = 256, /* of LANE_COMM that may be begun and not waited for */
+    GROUP_WORDS = 160
+};
 
 /* Any buffer may lie on this rank's accelerator (but all ranks' of a call, where the carrier is not
  * "staged"; send and recv are free). It then takes the values that it has behind all that was asked
@@ -78,40 +81,64 @@ enum { GROUP_WORKS = 256 }; /* of LANE_COMM that may be begun and not waited for
  * work_wait returns. Some carriers do one call at a time: over these the sequence of calls must be
  * the same over both lanes. */
 
-/* Each starts a collective and gives its handle; *out may be NULL for LANE_INLINE, which has
- * finished on return. Buffers are borrowed until work_wait. Counts are in elements, any count, zero
- * included. In place: send == recv. */
-MUST_CHECK enum error group_all_reduce(struct group *g, enum lane lane, void *buf, int64_t count, enum dtype t,
-                                       enum redop op, struct work **out);
+/* How a call runs. On LANE_INLINE it has finished on return, and needs no handle. */
+struct dispatch {
+    enum lane lane;
+    struct work **work; /* where its handle goes; NULL: nowhere */
+    int64_t label;      /* the caller's own, which the watch is told */
+};
+#define GROUP_ON(on, handle) ((struct dispatch){.lane = (on), .work = (handle)})
+#define GROUP_INLINE GROUP_ON(LANE_INLINE, NULL)
+#define GROUP_COMM(handle) GROUP_ON(LANE_COMM, handle)
+
+/* Each starts a collective. Buffers are borrowed until work_wait. Counts are in elements, any count,
+ * zero included. In place: send == recv. */
+MUST_CHECK enum error group_all_reduce(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t,
+                                       enum redop op);
 /* The sum lands at root; other ranks' buffers keep their content. */
-MUST_CHECK enum error group_reduce(struct group *g, enum lane lane, void *buf, int64_t count, enum dtype t,
-                                   enum redop op, int root, struct work **out);
-MUST_CHECK enum error group_broadcast(struct group *g, enum lane lane, void *buf, int64_t count, enum dtype t, int root,
-                                      struct work **out);
+MUST_CHECK enum error group_reduce(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t,
+                                   enum redop op, int root);
+MUST_CHECK enum error group_broadcast(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t,
+                                      int root);
 /* Rank r's part of buf is [part[r], part[r + 1]) in elements (size + 1 entries). reduce_scatter:
  * each rank's own part holds the sum afterwards, the rest keeps its content. all_gather: every part
  * from its owner. scatter: root's parts to their owners. gather: to root. */
-MUST_CHECK enum error group_reduce_scatter(struct group *g, enum lane lane, void *buf, const int64_t *part,
-                                           enum dtype t, enum redop op, struct work **out);
-MUST_CHECK enum error group_all_gather(struct group *g, enum lane lane, void *buf, const int64_t *part, enum dtype t,
-                                       struct work **out);
-MUST_CHECK enum error group_scatter(struct group *g, enum lane lane, void *buf, const int64_t *part, enum dtype t,
-                                    int root, struct work **out);
-MUST_CHECK enum error group_gather(struct group *g, enum lane lane, void *buf, const int64_t *part, enum dtype t,
-                                   int root, struct work **out);
+MUST_CHECK enum error group_reduce_scatter(struct group *g, struct dispatch how, void *buf, const int64_t *part,
+                                           enum dtype t, enum redop op);
+MUST_CHECK enum error group_all_gather(struct group *g, struct dispatch how, void *buf, const int64_t *part,
+                                       enum dtype t);
+MUST_CHECK enum error group_scatter(struct group *g, struct dispatch how, void *buf, const int64_t *part, enum dtype t,
+                                    int root);
+MUST_CHECK enum error group_gather(struct group *g, struct dispatch how, void *buf, const int64_t *part, enum dtype t,
+                                   int root);
 /* send[part] to rank r is [to[r], to[r + 1]), what comes from it goes to [from[r], from[r + 1]) of
  * recv; both have size + 1 entries. The buffers do not overlap. */
-MUST_CHECK enum error group_all_to_all(struct group *g, enum lane lane, const void *send, const int64_t *to, void *recv,
-                                       const int64_t *from, enum dtype t, struct work **out);
-MUST_CHECK enum error group_send(struct group *g, enum lane lane, const void *buf, int64_t count, enum dtype t,
-                                 int peer, struct work **out);
-MUST_CHECK enum error group_recv(struct group *g, enum lane lane, void *buf, int64_t count, enum dtype t, int peer,
-                                 struct work **out);
+MUST_CHECK enum error group_all_to_all(struct group *g, struct dispatch how, const void *send, const int64_t *to,
+                                       void *recv, const int64_t *from, enum dtype t);
+MUST_CHECK enum error group_send(struct group *g, struct dispatch how, const void *buf, int64_t count, enum dtype t,
+                                 int peer);
+MUST_CHECK enum error group_recv(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t,
+                                 int peer);
 MUST_CHECK enum error group_barrier(struct group *g);
 
 /* Waits until it is done; gives the slot back. The result of the work. */
 MUST_CHECK enum error work_wait(struct work *w);
 bool work_done(const struct work *w);
+
+/* Something that ranks which share their memory bring about without a call, each looking for itself. */
+struct group_wait {
+    bool (*over)(void *user);
+    /* Whether somebody is late; then since when (ns, of clock_ns), and "rank 2 has not come within", which the seconds
+     * follow. */
+    bool (*late)(void *user, int64_t *since, char words[GROUP_WORDS]);
+    void *user;
+};
+/* Waits until it is over, as a call waits for its peers: a rank that is late for a sixth of the timeout is warned of, for
+ * all of it fails the group, and a failure of the group ends the wait; that is looked at first, so that a rank is late
+ * though others are not. Over link thread alone. */
+MUST_CHECK enum error group_await(struct group *g, const struct group_wait *w);
+/* That rank may wait for what this one has just brought about. */
+void group_wake(struct group *g, int rank);
 
 /* Fails the group on every rank, with a reason that all of them report. Any thread; the first
  * reason wins. */
@@ -133,8 +160,6 @@ typedef void (*group_watch_fn)(void *user, const struct group_event *e);
 /* NULL: nobody watches, which costs nothing. Not while work is in flight: a call that ends just then may still tell the
  * one before, so who that is stays until the group is closed. */
 void group_watch(struct group *g, group_watch_fn watch, void *user);
-/* A number of the caller's own, which the watch is told with the next call. */
-void group_label(struct group *g, int64_t label);
 
 struct group_stats {
     int64_t sent, received; /* payload bytes that crossed to and from other ranks */

@@ -50,7 +50,7 @@ struct split {
 static enum error gather(struct group *g, void *all, int n) {
     int64_t part[RANKS_MAX + 1];
     for (int r = 0; r <= g->size; r++) part[r] = (int64_t)r * n;
-    return group_all_gather(g, LANE_INLINE, all, part, DTYPE_I64, NULL);
+    return group_all_gather(g, GROUP_INLINE, all, part, DTYPE_I64);
 }
 
 /* Inserts rank r where its key belongs: equal keys stay in the order of ranks. */
@@ -162,7 +162,7 @@ static enum error meet_members(struct split *s, enum error err, bool member) {
     TRY(gather(g, all, 2));
     if (meets && s->host != g->rank) err = join_party(s, &all[s->host]);
     int64_t worst = err;
-    TRY(group_all_reduce(g, LANE_INLINE, &worst, 1, DTYPE_I64, REDOP_MAX, NULL));
+    TRY(group_all_reduce(g, GROUP_INLINE, &worst, 1, DTYPE_I64, REDOP_MAX));
     if (worst && !err) return FAIL(ERR_PEER, "another rank could not enter its subgroup");
     return err;
 }

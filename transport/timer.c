@@ -1,5 +1,6 @@
 #include "transport/timer.h"
 #include "engine/base/clock.h"
+#include "transport/condition.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -45,14 +46,10 @@ static void *timer_thread(void *arg) {
 /* As nng's threads it lives as long as the process, and leaves signals to the others. Without it no
  * request has a timeout, which only a process at its limits gets. */
 static void start(void) {
-    pthread_condattr_t monotonic;
     pthread_attr_t detached;
     pthread_t id;
     sigset_t every, old;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&all.changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    condition_init(&all.changed);
     pthread_attr_init(&detached);
     pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
     sigfillset(&every);

@@ -1,12 +1,14 @@
 #include "engine/base/rng.h"
 
+#include "engine/base/real.h"
+
 #include <math.h>
 
 float rng_normal(struct rng_key key, uint64_t a, uint64_t b) {
     uint32_t w[4];
     rng_words(key, a, b, w);
     double u = ((double)w[0] + 1.0) * 0x1p-32, v = (double)w[1] * 0x1p-32;
-    return (float)(sqrt(-2.0 * log(u)) * cos(6.283185307179586 * v));
+    return (float)(sqrt(-2.0 * real_log(u)) * real_cos(6.283185307179586 * v));
 }
 
 void rng_permutation(struct rng_key key, uint64_t epoch, int64_t n, int64_t *out) {

@@ -1,6 +1,7 @@
 /* Parts of pictures, and resizing. */
 #include "engine/data/picture.h"
 
+#include "engine/base/real.h"
 #include "engine/base/vector.h"
 
 #include <math.h>
@@ -35,7 +36,7 @@ struct box box_draw(const struct visit *v, int width, int height) {
         uint32_t word[4];
         rng_words(v->key, v->id, RNG_BLOCK + k, word);
         double area = (double)width * height * between(r->scale[0], r->scale[1], word[0]);
-        double shape = exp(between(log(r->ratio[0]), log(r->ratio[1]), word[1]));
+        double shape = real_exp(between(real_log(r->ratio[0]), real_log(r->ratio[1]), word[1]));
         double w = round(sqrt(area * shape)), h = round(sqrt(area / shape));
         if (w < 1 || h < 1 || w > width || h > height) continue;
         return (struct box){floor((width - w + 1) * (double)rng_unit(word[2])),

@@ -109,6 +109,11 @@ static float sum_at(const float *const *terms, int count, enum sum_order order, 
     return v[0];
 }
 
+/* A rank that only serves has no device, and does all by itself. */
+static struct threads *helpers(const struct device *d) {
+    return d ? d->threads : NULL;
+}
+
 enum { GRAIN = 4096 }; /* floats that are worth a part of their own */
 
 struct addition {
@@ -125,7 +130,7 @@ static enum error host_sum(struct device *d, enum device_lane l, float *to, cons
                            enum sum_order order, int64_t n) {
     struct addition a = {to, terms[count - 1]};
     if (count == 2 && terms[0] == to && terms[1] != to)
-        threads_share(l == LANE_COMPUTE ? d->threads : NULL, n, GRAIN, add_part, &a);
+        threads_share(l == LANE_COMPUTE ? helpers(d) : NULL, n, GRAIN, add_part, &a);
     else
         for (int64_t i = 0; i < n; i++) to[i] = sum_at(terms, count, order, i);
     return ERR_NONE;
@@ -152,7 +157,7 @@ static enum error host_raise(struct device *d, enum device_lane l, float *to, co
 static enum error host_add(struct device *d, void *to, const void *from, int64_t n, enum precision p) {
     struct addition a = {to, from};
     (void)p;
-    threads_share(d->threads, n, GRAIN, add_part, &a);
+    threads_share(helpers(d), n, GRAIN, add_part, &a);
     return ERR_NONE;
 }
 
@@ -207,7 +212,7 @@ static enum error host_update(struct device *d, const struct rule *r, const stru
     struct update u = {r, spans, count};
     int64_t n = 0;
     for (int i = 0; i < count; i++) n += spans[i].n;
-    threads_share(d->threads, n, GRAIN, update_part, &u);
+    threads_share(helpers(d), n, GRAIN, update_part, &u);
     return ERR_NONE;
 }
 

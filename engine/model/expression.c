@@ -2,6 +2,7 @@
  * primaries. The first thing that is wrong stops all of it. */
 #include "engine/model/expression.h"
 
+#include "engine/base/real.h"
 #include "engine/base/text.h"
 
 #include <ctype.h>
@@ -102,7 +103,7 @@ static double compute(enum operator_kind kind, double a, double b) {
     case OPERATOR_REST:
         return fmod(a, b);
     default:
-        return pow(a, b);
+        return real_pow(a, b);
     }
 }
 

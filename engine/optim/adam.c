@@ -21,7 +21,7 @@ struct moments adam_moments(const struct adam_config *c, int64_t t) {
                             .add_m = (float)(1 - beta[0]),
                             .keep_v = (float)beta[1],
                             .add_v = (float)(1 - beta[1]),
-                            .unbias_v = (float)(1 / sqrt(1 - pow(beta[1], (double)t))),
+                            .unbias_v = (float)(1 / sqrt(1 - real_pow(beta[1], (double)t))),
                             .eps = (float)c->eps};
 }
 
@@ -29,7 +29,7 @@ struct adam_numbers adam_numbers(const struct adam_config *c, const struct optim
     const double *beta = c->betas.items;
     return (struct adam_numbers){.of = adam_moments(c, s->t),
                                  .shrink = 1,
-                                 .step = (float)(s->lr / (1 - pow(beta[0], (double)s->t))),
+                                 .step = (float)(s->lr / (1 - real_pow(beta[0], (double)s->t))),
                                  .scale = s->scale};
 }
 

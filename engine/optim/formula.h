@@ -18,6 +18,7 @@ struct element {
 
 #ifndef FORMULA
 #define FORMULA_IN_C
+#include "engine/base/real.h"
 #include "engine/optim/optim.h"
 
 #include <math.h>

@@ -42,7 +42,7 @@ static void lamb_numbers(const void *config, const struct optim_step *s, bool ma
     *(struct lamb_numbers *)numbers = (struct lamb_numbers){
         .of = adam_moments(c, s->t),
         .scale = s->scale,
-        .unbias_m = (float)(1 / (1 - pow(beta[0], (double)s->t))),
+        .unbias_m = (float)(1 / (1 - real_pow(beta[0], (double)s->t))),
         .decay = optim_applies(c->decay, matrix) ? (float)c->weight_decay : 0,
     };
 }

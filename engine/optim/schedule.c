@@ -4,6 +4,8 @@
  * from the start of training and are not moved. */
 #include "engine/optim/schedule.h"
 
+#include "engine/base/real.h"
+
 #include <math.h>
 
 struct schedule_config {
@@ -31,7 +33,7 @@ static double step_factor(const struct schedule_config *c, const struct place *p
 }
 
 static double cosine_factor(const struct schedule_config *c, const struct place *p) {
-    return c->end + (1 - c->end) * (1 + cos(M_PI * p->done)) / 2;
+    return c->end + (1 - c->end) * (1 + real_cos(M_PI * p->done)) / 2;
 }
 
 static double linear_factor(const struct schedule_config *c, const struct place *p) {

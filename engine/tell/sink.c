@@ -16,7 +16,6 @@ static const struct sink_ops *const kinds[] = {
 #include "engine/tell/sinks.def"
 #undef SINK
 };
-const char *const phase_names[PHASES] = {"load", "forward", "backward", "comm", "update"};
 
 const struct sink_ops *sink_find(enum sink_kind kind) {
     return kinds[kind];

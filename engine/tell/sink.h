@@ -22,7 +22,6 @@ struct step_record {
     double loss_scale;            /* fp16; else 0 */
     bool skipped;
 };
-extern const char *const phase_names[PHASES];
 struct sink_event {
     int64_t step;
     const char *name, *text; /* text: may be NULL */

@@ -11,8 +11,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-static const char *const phase_keys[PHASES] = {"load", "forward", "backward", "comm_exposed", "update"};
+#include <string.h>
 
 static void json_list(struct json *j, const char *key, const double *v, int n) {
     json_open(j, key, '[');
@@ -40,7 +39,7 @@ static void json_bytes(const struct summary *s, struct json *j) {
 static void json_times(const struct summary *s, struct json *j) {
     json_open(j, "time_s", '{');
     for (int i = 0; i < PHASES; i++) {
-        json_real(j, phase_keys[i], s->time_s[i]);
+        json_real(j, phase_names[i].key, s->time_s[i]);
         if (i == PHASE_COMM) json_real(j, "comm_hidden", s->hidden_s);
     }
     json_real(j, "total", s->total_s);
@@ -168,10 +167,11 @@ static void print_table(const struct summary *s, FILE *f) {
                 (long long)(s->steps - s->first_step));
     fprintf(f, "where the time went     seconds   share\n");
     double rest = s->total_s;
-    static const char *const names[PHASES] = {"load (waiting)", "forward", "backward", "communication, exposed",
-                                              "update"};
     for (int i = 0; i < PHASES; i++) {
-        fprintf(f, "  %-22s %7.3f  %5.1f %%\n", names[i], s->time_s[i], s->time_s[i] / total * 100);
+        const char *waits = i == PHASE_LOAD ? " (waiting)" : "";
+        int left = 22 - (int)strlen(phase_names[i].words);
+        fprintf(f, "  %s%-*s %7.3f  %5.1f %%\n", phase_names[i].words, left, waits, s->time_s[i],
+                s->time_s[i] / total * 100);
         rest -= s->time_s[i];
     }
     fprintf(f, "  %-22s %7.3f  %5.1f %%\n", "rest of the loop", fmax(rest, 0), fmax(rest, 0) / total * 100);

@@ -7,16 +7,13 @@
  *   merging     RUN_DIR/trace.json: all ranks on one clock, in the form that Perfetto and Chrome show */
 #pragma once
 #include "engine/base/memory.h"
+#include "engine/tell/phases.h"
 
-/* Parts of a step: what its time is told by. */
-enum phase { PHASE_LOAD, PHASE_FORWARD, PHASE_BACKWARD, PHASE_COMM, PHASE_UPDATE, PHASES };
 enum trace_kind {
-    TRACE_LOAD, /* the first five are enum phase */
-    TRACE_FORWARD,
-    TRACE_BACKWARD,
-    TRACE_COMM, /* the step waits for communication */
-    TRACE_UPDATE,
-    TRACE_STEP,
+#define X(name, metric, key, words, traced) TRACE_##name, /* as in enum phase */
+    STEP_PHASES(X)
+#undef X
+        TRACE_STEP,
     TRACE_EVALUATION,
     TRACE_CHECKPOINT,
     TRACE_LAYER, /* a layer's part of a forward or backward */

@@ -129,14 +129,8 @@ static void begin(struct merge *m, const char *name, char phase, int pid, int ti
 }
 
 static void name_of(const struct trace_event *e, char *out, size_t size) {
-    static const char *const names[TRACE_KINDS] = {[TRACE_LOAD] = "load",
-                                                   [TRACE_FORWARD] = "forward",
-                                                   [TRACE_BACKWARD] = "backward",
-                                                   [TRACE_COMM] = "wait for communication",
-                                                   [TRACE_UPDATE] = "update",
-                                                   [TRACE_STEP] = "step",
-                                                   [TRACE_EVALUATION] = "evaluation",
-                                                   [TRACE_CHECKPOINT] = "checkpoint"};
+    static const char *const names[TRACE_KINDS] = {
+        [TRACE_STEP] = "step", [TRACE_EVALUATION] = "evaluation", [TRACE_CHECKPOINT] = "checkpoint"};
     char bucket[40] = "";
     if (e->bucket >= 0)
         snprintf(bucket, sizeof bucket, "%s %d", e->weights ? " weights of bucket" : " bucket", e->bucket);
@@ -145,7 +139,10 @@ static void name_of(const struct trace_event *e, char *out, size_t size) {
     else if (e->name)
         snprintf(out, size, "%s%.100s%s", e->kind == TRACE_WAIT ? "wait for " : "", e->name, bucket);
     else
-        snprintf(out, size, "%s", names[e->kind] ? names[e->kind] : "?");
+        snprintf(out, size, "%s",
+                 (int)e->kind < PHASES ? phase_names[e->kind].traced
+                 : names[e->kind]      ? names[e->kind]
+                                       : "?");
 }
 
 static const char *category_of(const struct trace_event *e) {

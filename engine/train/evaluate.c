@@ -4,6 +4,7 @@
  * in whole numbers (the confusion matrix) is exact in any order, and so is summed at once.
  *
  *   [shard 0: loss, correct, samples, top5][shard 1: ...] ... [confusion, classes x classes] */
+#include "engine/base/real.h"
 #include "engine/device/runtime.h"
 #include "engine/tell/score.h"
 #include "engine/train/internal.h"
@@ -100,7 +101,7 @@ static enum error conclude(struct tally *a, struct val_result *out) {
                                .perplexity = none,
                                .samples = wanted};
     if (d->classes > SCORE_TOP) out->top5 = total(a, VAL_TOP) / (samples * (double)d->labels);
-    if (chain) out->perplexity = exp(out->loss);
+    if (chain) out->perplexity = real_exp(out->loss);
     return ERR_NONE;
 }
 

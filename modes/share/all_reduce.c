@@ -16,10 +16,10 @@ static enum error start(struct mode *m) {
 
 static enum error leave(struct mode *m, int b) {
     const int64_t *edge = m->cut->edge + b;
-    struct work **work;
-    TRY(step_send(m, b, &work));
-    return group_all_reduce(m->team.group, m->lane, m->t->arena.grads[0] + edge[0], edge[1] - edge[0], DTYPE_F32,
-                            REDOP_SUM, work);
+    struct dispatch how;
+    TRY(step_send(m, LABEL_GRADIENTS(b), &how));
+    return group_all_reduce(m->team.group, how, m->t->arena.grads[0] + edge[0], edge[1] - edge[0], DTYPE_F32,
+                            REDOP_SUM);
 }
 
 static enum error update(struct mode *m) {

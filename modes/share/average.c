@@ -107,9 +107,8 @@ static void hold_sums(struct share *l) {
 static enum error average(struct share *l, float *arena) {
     for (int b = 0; b < l->m->cut->count; b++) {
         const int64_t *edge = l->m->cut->edge + b;
-        if (arena == l->m->t->arena.values) group_label(l->m->team.group, LABEL_WEIGHTS(b));
-        TRY(group_all_reduce(l->m->team.group, LANE_INLINE, arena + edge[0], edge[1] - edge[0], DTYPE_F32,
-                             REDOP_AVERAGE, NULL));
+        const struct dispatch how = {.label = arena == l->m->t->arena.values ? LABEL_WEIGHTS(b) : 0};
+        TRY(group_all_reduce(l->m->team.group, how, arena + edge[0], edge[1] - edge[0], DTYPE_F32, REDOP_AVERAGE));
     }
     return ERR_NONE;
 }

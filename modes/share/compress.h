@@ -16,8 +16,8 @@ struct compress_ops {
     bool feedback;
     /* Memory of one bucket: wire and back, by compress_alloc. All ranks alike. */
     enum error (*open)(struct compress *c, struct packet *p);
-    enum error (*send)(struct compress *c, struct packet *p, enum lane lane);
-    enum error (*turn)(struct compress *c, struct packet *p, enum lane lane); /* may be NULL */
+    enum error (*send)(struct compress *c, struct packet *p, struct dispatch how);
+    enum error (*turn)(struct compress *c, struct packet *p, struct dispatch how); /* may be NULL */
     /* The last exchange is done. */
     void (*receive)(struct compress *c, struct packet *p);
     void (*close)(struct compress *c); /* of 'own'; may be NULL */

@@ -21,13 +21,13 @@ static enum error half_open(struct compress *c, struct packet *p) {
     return compress_alloc(c, (size_t)p->n * sizeof(uint16_t), &p->wire);
 }
 
-static enum error add(struct compress *c, struct packet *p, enum dtype type, enum lane lane) {
-    return group_all_reduce(c->group, lane, p->wire, p->n, type, REDOP_SUM, &p->work);
+static enum error add(struct compress *c, struct packet *p, enum dtype type, struct dispatch how) {
+    return group_all_reduce(c->group, how, p->wire, p->n, type, REDOP_SUM);
 }
 
-static enum error bf16_send(struct compress *c, struct packet *p, enum lane lane) {
+static enum error bf16_send(struct compress *c, struct packet *p, struct dispatch how) {
     to_bf16(p->g, p->wire, p->n);
-    return add(c, p, DTYPE_BF16, lane);
+    return add(c, p, DTYPE_BF16, how);
 }
 
 static void bf16_receive(struct compress *c, struct packet *p) {
@@ -35,9 +35,9 @@ static void bf16_receive(struct compress *c, struct packet *p) {
     from_bf16(p->wire, p->g, p->n);
 }
 
-static enum error fp16_send(struct compress *c, struct packet *p, enum lane lane) {
+static enum error fp16_send(struct compress *c, struct packet *p, struct dispatch how) {
     to_f16(p->g, p->wire, p->n);
-    return add(c, p, DTYPE_F16, lane);
+    return add(c, p, DTYPE_F16, how);
 }
 
 static void fp16_receive(struct compress *c, struct packet *p) {

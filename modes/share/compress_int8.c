@@ -86,7 +86,7 @@ static enum error int8_open(struct compress *c, struct packet *p) {
     return compress_alloc(c, (size_t)blocks_of(p) * sizeof(struct block), &p->back);
 }
 
-static enum error int8_send(struct compress *c, struct packet *p, enum lane lane) {
+static enum error int8_send(struct compress *c, struct packet *p, struct dispatch how) {
     struct block *to = p->wire;
     int ranks = c->t->standing.ranks;
     int64_t mine = first_of(c, p, c->t->rank + 1) - first_of(c, p, c->t->rank), from[RUN_DEVICES_MAX + 1];
@@ -96,7 +96,7 @@ static enum error int8_send(struct compress *c, struct packet *p, enum lane lane
         c->parts[r] = first_of(c, p, r) * (int64_t)sizeof(struct block);
         from[r] = mine * r * (int64_t)sizeof(struct block);
     }
-    return group_all_to_all(c->group, lane, p->wire, c->parts, inbox_of(p), from, DTYPE_U8, &p->work);
+    return group_all_to_all(c->group, how, p->wire, c->parts, inbox_of(p), from, DTYPE_U8);
 }
 
 /* The sum of a block of my part, over the ranks in their order; it also takes what the last one
@@ -111,11 +111,11 @@ static void sum_block(struct compress *c, struct packet *p, int64_t block, int64
     floats_add(p->rest + block * BLOCK, x, n);
 }
 
-static enum error int8_turn(struct compress *c, struct packet *p, enum lane lane) {
+static enum error int8_turn(struct compress *c, struct packet *p, struct dispatch how) {
     int64_t begin = first_of(c, p, c->t->rank), end = first_of(c, p, c->t->rank + 1);
     for (int64_t i = begin; i < end; i++) sum_block(c, p, i, end - begin);
     for (int r = 0; r <= c->t->standing.ranks; r++) c->parts[r] = first_of(c, p, r) * (int64_t)sizeof(struct block);
-    return group_all_gather(c->group, lane, p->back, c->parts, DTYPE_U8, &p->work);
+    return group_all_gather(c->group, how, p->back, c->parts, DTYPE_U8);
 }
 
 static void int8_receive(struct compress *c, struct packet *p) {

@@ -185,14 +185,14 @@ static void run_bucket(struct compress *c, struct packet *p, enum stage stage) {
         if (is_within(p, &c->t->model->params[i])) run_matrix(c, p, i, stage);
 }
 
-static enum error powersgd_send(struct compress *c, struct packet *p, enum lane lane) {
+static enum error powersgd_send(struct compress *c, struct packet *p, struct dispatch how) {
     run_bucket(c, p, SEND);
-    return group_all_reduce(c->group, lane, p->wire, p->nwire, DTYPE_F32, REDOP_SUM, &p->work);
+    return group_all_reduce(c->group, how, p->wire, p->nwire, DTYPE_F32, REDOP_SUM);
 }
 
-static enum error powersgd_turn(struct compress *c, struct packet *p, enum lane lane) {
+static enum error powersgd_turn(struct compress *c, struct packet *p, struct dispatch how) {
     run_bucket(c, p, TURN);
-    return group_all_reduce(c->group, lane, p->back, p->nback, DTYPE_F32, REDOP_SUM, &p->work);
+    return group_all_reduce(c->group, how, p->back, p->nback, DTYPE_F32, REDOP_SUM);
 }
 
 static void powersgd_receive(struct compress *c, struct packet *p) {

@@ -59,13 +59,13 @@ static void choose(float *x, int64_t n, int64_t k, int64_t *count, uint32_t *pla
     }
 }
 
-static enum error topk_send(struct compress *c, struct packet *p, enum lane lane) {
+static enum error topk_send(struct compress *c, struct packet *p, struct dispatch how) {
     int64_t k = wanted(c, p);
     uint32_t *mine = (uint32_t *)p->wire + 2 * k * c->t->rank;
     floats_add(p->rest, p->g, p->n);
     choose(p->rest, p->n, k, c->own, mine, (float *)(void *)(mine + k));
     for (int r = 0; r <= c->t->standing.ranks; r++) c->parts[r] = 2 * k * r;
-    return group_all_gather(c->group, lane, p->wire, c->parts, DTYPE_I32, &p->work);
+    return group_all_gather(c->group, how, p->wire, c->parts, DTYPE_I32);
 }
 
 static void topk_receive(struct compress *c, struct packet *p) {

@@ -116,6 +116,10 @@ static int64_t sent_so_far(const struct mode *m) {
     return now.sent;
 }
 
+static struct dispatch way_of(struct mode *m, int b) {
+    return (struct dispatch){m->lane, &m->packed->packets[b].work, LABEL_GRADIENTS(b)};
+}
+
 /* The arena's header goes before the first. */
 static enum error leave(struct mode *m, int b) {
     struct compress *c = m->packed;
@@ -123,11 +127,11 @@ static enum error leave(struct mode *m, int b) {
     p->g = m->t->arena.grads[0] + p->begin;
     if (b == 0) {
         c->before = sent_so_far(m);
-        TRY(group_all_reduce(c->group, m->lane, m->t->arena.grads[0], HEADER_FLOATS, DTYPE_F32, REDOP_SUM, &c->header));
+        TRY(group_all_reduce(c->group, GROUP_ON(m->lane, &c->header), m->t->arena.grads[0], HEADER_FLOATS, DTYPE_F32,
+                             REDOP_SUM));
     }
     if (!p->n) return ERR_NONE;
-    group_label(c->group, LABEL_GRADIENTS(b));
-    return c->ops->send(c, p, m->lane);
+    return c->ops->send(c, p, way_of(m, b));
 }
 
 static enum error turn(struct mode *m, int b) {
@@ -135,8 +139,7 @@ static enum error turn(struct mode *m, int b) {
     struct packet *p = &c->packets[b];
     if (!c->ops->turn || !p->n) return ERR_NONE;
     TRY(work_wait(p->work));
-    group_label(c->group, LABEL_GRADIENTS(b));
-    return c->ops->turn(c, p, m->lane);
+    return c->ops->turn(c, p, way_of(m, b));
 }
 
 static enum error receive(struct mode *m, int b) {

@@ -1,70 +1,43 @@
-/* One mutex, a condition for each who may wait. What is waited for is looked at under the mutex
- * after every waking, so no wake-up is lost; sleeps are short, so that deadlines are kept. */
+/* One mutex. What is waited for is looked at under it after every waking, so no wake-up is lost. */
 #include "modes/share/mailbox.h"
 
 #include "engine/base/clock.h"
-#include "engine/base/log.h"
-#include "engine/base/memory.h"
 
 #include <pthread.h>
-#include <stdbool.h>
+#include <stdio.h>
 
 enum state { COMPUTING, READY, TAKEN, ANSWERED };
-struct slot {              /* of a worker */
-    pthread_cond_t served; /* its state has changed */
+struct slot { /* of a worker */
     enum state state;
     int64_t step;   /* that it computes */
     int64_t since;  /* ns: when it began to */
     int64_t ticket; /* READY, ANSWERED: in which order */
-    bool warned;
 };
 struct mailbox {
     pthread_mutex_t mutex;
-    pthread_cond_t ready;
     int workers;
-    double timeout;
     int64_t tickets, alive; /* alive, ns: when the server was last seen */
     int64_t answers, received;
-    bool broken;
     struct slot slot[];
 };
 
-/* ---- from beginning to end ---- */
-
-static void open_condition(pthread_cond_t *c) {
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(c, &attr);
-    pthread_condattr_destroy(&attr);
-}
-
-enum error mailbox_create(int workers, double timeout, struct mailbox **out) {
+enum error mailbox_create(int workers, struct mailbox **out) {
     void *memory;
     TRY(memory_alloc(sizeof(struct mailbox) + (size_t)workers * sizeof(struct slot), &memory));
     struct mailbox *m = *out = memory;
     m->workers = workers;
-    m->timeout = timeout;
     pthread_mutex_init(&m->mutex, NULL);
-    open_condition(&m->ready);
-    for (int w = 0; w < workers; w++) open_condition(&m->slot[w].served);
     return ERR_NONE;
 }
 
 void mailbox_free(struct mailbox *m) {
     if (!m) return;
-    for (int w = 0; w < m->workers; w++) pthread_cond_destroy(&m->slot[w].served);
-    pthread_cond_destroy(&m->ready);
     pthread_mutex_destroy(&m->mutex);
     memory_free(m);
 }
 
-/* Sleeps until woken, or for a moment. */
-static void doze(struct mailbox *m, pthread_cond_t *c) {
-    double slice = m->timeout / 24 < 0.2 ? m->timeout / 24 : 0.2;
-    int64_t until = clock_ns() + (int64_t)(slice * 1e9) + 1;
-    struct timespec t = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};
-    pthread_cond_timedwait(c, &m->mutex, &t);
+static void wake_worker(struct group *g, int worker) {
+    group_wake(g, worker + 1);
 }
 
 /* ---- workers ---- */
@@ -72,24 +45,14 @@ static void doze(struct mailbox *m, pthread_cond_t *c) {
 static void start(struct slot *s, int64_t now) {
     s->state = COMPUTING;
     s->since = now;
-    s->warned = false;
 }
 
-void mailbox_post(struct mailbox *m, int worker) {
+void mailbox_post(struct mailbox *m, struct group *g, int worker) {
     pthread_mutex_lock(&m->mutex);
     m->slot[worker].state = READY;
     m->slot[worker].ticket = m->tickets++;
-    pthread_cond_signal(&m->ready);
     pthread_mutex_unlock(&m->mutex);
-}
-
-static enum error check_server(const struct mailbox *m, int64_t began) {
-    double silent = clock_seconds(clock_ns() - (m->alive > began ? m->alive : began));
-    if (silent < m->timeout) return ERR_NONE;
-    return FAIL(ERR_TIMEOUT,
-                "rank 0, the server, has taken no gradient and sent no weights for "
-                "%.3g s",
-                silent);
+    group_wake(g, 0);
 }
 
 static bool is_taken(const struct mailbox *m, const struct slot *s) {
@@ -115,33 +78,51 @@ static bool all_have(const struct mailbox *m, const struct slot *s) {
     return true;
 }
 
-static enum error await(struct mailbox *m, int worker, bool (*met)(const struct mailbox *m, const struct slot *s)) {
-    struct slot *s = &m->slot[worker];
-    enum error err = ERR_NONE;
-    int64_t began = clock_ns();
-    pthread_mutex_lock(&m->mutex);
-    while (err == ERR_NONE && !met(m, s)) {
-        err = m->broken ? ERR_PEER : check_server(m, began);
-        if (err == ERR_NONE) doze(m, &s->served);
-    }
-    pthread_mutex_unlock(&m->mutex);
-    return err;
+struct look { /* of one wait */
+    struct mailbox *m;
+    int worker; /* that waits; or that the server waits for, perhaps any */
+    bool (*met)(const struct mailbox *m, const struct slot *s);
+    int64_t began;
+    int taken;
+};
+
+static bool is_met(void *user) {
+    const struct look *l = user;
+    pthread_mutex_lock(&l->m->mutex);
+    bool met = l->met(l->m, &l->m->slot[l->worker]);
+    pthread_mutex_unlock(&l->m->mutex);
+    return met;
 }
 
-enum error mailbox_await_taking(struct mailbox *m, int worker) {
-    return await(m, worker, is_taken);
+static bool server_late(void *user, int64_t *since, char words[GROUP_WORDS]) {
+    const struct look *l = user;
+    pthread_mutex_lock(&l->m->mutex);
+    *since = l->m->alive > l->began ? l->m->alive : l->began;
+    pthread_mutex_unlock(&l->m->mutex);
+    snprintf(words, GROUP_WORDS, "rank 0, the server, has taken no gradient and sent no weights for");
+    return true;
 }
 
-enum error mailbox_await(struct mailbox *m, int worker) {
-    return await(m, worker, in_turn);
+static enum error await(struct mailbox *m, struct group *g, int worker,
+                        bool (*met)(const struct mailbox *m, const struct slot *s)) {
+    struct look l = {.m = m, .worker = worker, .met = met, .began = clock_ns()};
+    return group_await(g, &(struct group_wait){is_met, server_late, &l});
 }
 
-enum error mailbox_await_all(struct mailbox *m, int worker) {
-    return await(m, worker, all_have);
+enum error mailbox_await_taking(struct mailbox *m, struct group *g, int worker) {
+    return await(m, g, worker, is_taken);
 }
 
-/* Who waits on is not woken. */
-void mailbox_received(struct mailbox *m, int worker) {
+enum error mailbox_await(struct mailbox *m, struct group *g, int worker) {
+    return await(m, g, worker, in_turn);
+}
+
+enum error mailbox_await_all(struct mailbox *m, struct group *g, int worker) {
+    return await(m, g, worker, all_have);
+}
+
+/* A worker that waits on is not woken. */
+void mailbox_received(struct mailbox *m, struct group *g, int worker) {
     pthread_mutex_lock(&m->mutex);
     m->alive = clock_ns();
     m->received++;
@@ -149,7 +130,7 @@ void mailbox_received(struct mailbox *m, int worker) {
     for (int w = 0; w < m->workers; w++) {
         struct slot *s = &m->slot[w];
         if (in_turn(m, s)) s->since = m->alive;
-        if (is_due(m, s)) pthread_cond_signal(&s->served);
+        if (is_due(m, s)) wake_worker(g, w);
     }
     pthread_mutex_unlock(&m->mutex);
 }
@@ -173,7 +154,7 @@ void mailbox_alive(struct mailbox *m) {
     pthread_mutex_unlock(&m->mutex);
 }
 
-void mailbox_answer(struct mailbox *m, int worker) {
+void mailbox_answer(struct mailbox *m, struct group *g, int worker) {
     struct slot *s = &m->slot[worker];
     pthread_mutex_lock(&m->mutex);
     m->alive = clock_ns();
@@ -181,8 +162,8 @@ void mailbox_answer(struct mailbox *m, int worker) {
     start(s, m->alive);
     s->state = ANSWERED;
     s->ticket = m->answers++;
-    pthread_cond_signal(&s->served);
     pthread_mutex_unlock(&m->mutex);
+    wake_worker(g, worker);
 }
 
 /* The worker whose gradient is to be taken next, -1: there is none. */
@@ -196,51 +177,37 @@ static int find_ready(const struct mailbox *m, int worker) {
     return found;
 }
 
-/* Warned of after a sixth of the time, as in any call of the group. */
-static enum error check_worker(const struct mailbox *m, int w, struct slot *s) {
-    double waited = clock_seconds(clock_ns() - s->since);
-    if (waited < m->timeout / 6 || (waited < m->timeout && s->warned)) return ERR_NONE;
-    s->warned = true;
-    enum error err = FAIL(ERR_TIMEOUT, "rank %d has not come with its gradient of step %lld within %.3g s", w + 1,
-                          (long long)s->step, waited);
-    if (waited >= m->timeout) return err;
-    log_warn("%s", error_message());
-    return ERR_NONE;
+static bool take_ready(void *user) {
+    struct look *l = user;
+    pthread_mutex_lock(&l->m->mutex);
+    l->m->alive = clock_ns();
+    l->taken = find_ready(l->m, l->worker);
+    if (l->taken >= 0) l->m->slot[l->taken].state = TAKEN;
+    pthread_mutex_unlock(&l->m->mutex);
+    return l->taken >= 0;
 }
 
-static enum error check_workers(struct mailbox *m, int worker) {
-    for (int w = 0; w < m->workers; w++) {
-        struct slot *s = &m->slot[w];
-        if (is_due(m, s) && (worker == MAILBOX_ANY || w == worker)) TRY(check_worker(m, w, s));
+/* Of those that are awaited, the one that began first. */
+static bool worker_late(void *user, int64_t *since, char words[GROUP_WORDS]) {
+    const struct look *l = user;
+    int late = -1;
+    pthread_mutex_lock(&l->m->mutex);
+    for (int w = 0; w < l->m->workers; w++) {
+        const struct slot *s = &l->m->slot[w];
+        if (!is_due(l->m, s) || (l->worker != MAILBOX_ANY && w != l->worker)) continue;
+        if (late < 0 || s->since < *since) late = w, *since = s->since;
     }
-    return ERR_NONE;
+    if (late >= 0)
+        snprintf(words, GROUP_WORDS, "rank %d has not come with its gradient of step %lld within", late + 1,
+                 (long long)l->m->slot[late].step);
+    pthread_mutex_unlock(&l->m->mutex);
+    return late >= 0;
 }
 
-enum error mailbox_take(struct mailbox *m, int worker, int *out) {
-    enum error err = ERR_NONE;
-    *out = -1;
-    pthread_mutex_lock(&m->mutex);
-    for (;;) {
-        m->alive = clock_ns();
-        err = m->broken ? ERR_PEER : check_workers(m, worker);
-        if (err != ERR_NONE || (*out = find_ready(m, worker)) >= 0) break;
-        doze(m, &m->ready);
-    }
-    if (err == ERR_NONE) {
-        m->slot[*out].state = TAKEN;
-        pthread_cond_signal(&m->slot[*out].served);
-    }
-    pthread_mutex_unlock(&m->mutex);
+enum error mailbox_take(struct mailbox *m, struct group *g, int worker, int *out) {
+    struct look l = {.m = m, .worker = worker, .taken = -1};
+    enum error err = group_await(g, &(struct group_wait){take_ready, worker_late, &l});
+    *out = l.taken;
+    if (err == ERR_NONE) wake_worker(g, l.taken);
     return err;
-}
-
-/* ---- anybody ---- */
-
-void mailbox_break(struct mailbox *m) {
-    if (!m) return;
-    pthread_mutex_lock(&m->mutex);
-    m->broken = true;
-    pthread_cond_signal(&m->ready);
-    for (int w = 0; w < m->workers; w++) pthread_cond_signal(&m->slot[w].served);
-    pthread_mutex_unlock(&m->mutex);
 }

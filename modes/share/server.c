@@ -15,11 +15,10 @@
 
 static enum error leave(struct mode *m, int b) {
     const int64_t *edge = m->cut->edge + b;
-    struct work **work;
+    struct dispatch how;
     if (b == 0 && !m->how->overlap) mode_note(m, "gradients to the server", m->t->at.step);
-    TRY(step_send(m, b, &work));
-    return group_reduce(m->team.group, m->lane, m->t->arena.grads[0] + edge[0], edge[1] - edge[0], DTYPE_F32, REDOP_SUM,
-                        0, work);
+    TRY(step_send(m, LABEL_GRADIENTS(b), &how));
+    return group_reduce(m->team.group, how, m->t->arena.grads[0] + edge[0], edge[1] - edge[0], DTYPE_F32, REDOP_SUM, 0);
 }
 
 static enum error land(struct mode *m) {
@@ -39,7 +38,7 @@ static enum error update(struct mode *m) {
     struct trainer *t = m->t;
     int64_t n = t->model->arena_floats, mark = clock_ns();
     if (t->rank == 0) TRY(serve(m, &mark));
-    TRY(group_broadcast(m->team.group, LANE_INLINE, t->arena.values, n, DTYPE_F32, 0, NULL));
+    TRY(group_broadcast(m->team.group, GROUP_INLINE, t->arena.values, n, DTYPE_F32, 0));
     trainer_phase(t, PHASE_COMM, &mark);
     return trainer_get_sums(t);
 }

@@ -36,8 +36,6 @@ struct share_ops { /* every slot but update may be NULL: there is nothing to do 
     enum error (*collect)(struct mode *m);
     /* Waits until nothing that it has begun is under way. */
     enum error (*settle)(struct mode *m);
-    /* This rank has failed: those that wait for it elsewhere than in the group go on. */
-    void (*abort)(struct mode *m);
     /* Adds what it counts beside the group's bytes. */
     void (*stats)(const struct mode *m, struct mode_stats *out);
     /* Completes the banner's line, which says already what moves gradients in how many buckets. */

@@ -99,17 +99,16 @@ static void describe(const struct mode *m, char *line, size_t size) {
 /* ---- a step ---- */
 
 static enum error leave(struct mode *m, int b) {
-    struct work **work;
-    TRY(step_send(m, b, &work));
-    return group_reduce_scatter(m->team.group, m->lane, m->t->arena.grads[0], part(m->share, b), DTYPE_F32, REDOP_SUM,
-                                work);
+    struct dispatch how;
+    TRY(step_send(m, LABEL_GRADIENTS(b), &how));
+    return group_reduce_scatter(m->team.group, how, m->t->arena.grads[0], part(m->share, b), DTYPE_F32, REDOP_SUM);
 }
 
 /* What each rank has measured of its own parts, zero elsewhere: the sum is exact. */
 static enum error exchange(struct share *s, double *v, int64_t n, int64_t *mark) {
     if (n == 0) return ERR_NONE;
     trainer_phase(s->t, PHASE_UPDATE, mark);
-    TRY(group_all_reduce(s->group, LANE_INLINE, v, n, DTYPE_F64, REDOP_SUM, NULL));
+    TRY(group_all_reduce(s->group, GROUP_INLINE, v, n, DTYPE_F64, REDOP_SUM));
     trainer_phase(s->t, PHASE_COMM, mark);
     return ERR_NONE;
 }
@@ -120,7 +119,7 @@ static enum error update(struct mode *m) {
     struct trainer *t = m->t;
     int64_t mark = clock_ns(), blocks = trainer_norm_blocks(t);
     bool has_header = s->own[0].begin == 0 && s->own[0].end > 0;
-    struct work **work;
+    struct dispatch how;
     mode_note(m, "update", t->at.step);
     if (has_header) TRY(trainer_take_sums(t));
     TRY(trainer_norm(t));
@@ -131,9 +130,8 @@ static enum error update(struct mode *m) {
     for (int b = 0; b < s->buckets.count; b++) {
         TRY(trainer_update(t, b));
         trainer_phase(t, PHASE_UPDATE, &mark);
-        group_label(s->group, LABEL_WEIGHTS(b));
-        TRY(flight_next(&m->flight, &work));
-        TRY(group_all_gather(s->group, m->lane, t->arena.values, part(s, b), DTYPE_F32, work));
+        TRY(step_send(m, LABEL_WEIGHTS(b), &how));
+        TRY(group_all_gather(s->group, how, t->arena.values, part(s, b), DTYPE_F32));
         trainer_phase(t, PHASE_COMM, &mark);
     }
     TRY(step_land(m));
@@ -156,8 +154,8 @@ static enum error move_slice(struct share *s, int i, int r, int b, bool collect)
     bool sends = collect == (t->rank == r);
     float *buf = t->rank == r ? mine : there;
     int peer = t->rank == r ? 0 : r;
-    return sends ? group_send(s->group, LANE_INLINE, buf, n, DTYPE_F32, peer, NULL)
-                 : group_recv(s->group, LANE_INLINE, buf, n, DTYPE_F32, peer, NULL);
+    return sends ? group_send(s->group, GROUP_INLINE, buf, n, DTYPE_F32, peer)
+                 : group_recv(s->group, GROUP_INLINE, buf, n, DTYPE_F32, peer);
 }
 
 static enum error move_all(struct share *s, bool collect) {
@@ -171,7 +169,7 @@ static enum error move_all(struct share *s, bool collect) {
 static enum error start(struct mode *m) {
     struct share *s = m->share;
     double there = s->t->arena.whole[0] != NULL;
-    TRY(group_all_reduce(s->group, LANE_INLINE, &there, 1, DTYPE_F64, REDOP_SUM, NULL));
+    TRY(group_all_reduce(s->group, GROUP_INLINE, &there, 1, DTYPE_F64, REDOP_SUM));
     return there > 0 ? move_all(s, false) : ERR_NONE;
 }
 

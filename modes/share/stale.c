@@ -90,11 +90,6 @@ static void describe(const struct mode *m, char *line, size_t size) {
              a->in_turn ? "in turn" : "in order of arrival");
 }
 
-/* A rank has failed while this one waited in the mailbox: the group knows the words. */
-static enum error failure(struct share *a, enum error err) {
-    return err == ERR_PEER ? group_barrier(a->group) : err;
-}
-
 /* ---- the server ---- */
 
 /* The last weights have left: they may change. */
@@ -133,10 +128,10 @@ static enum error give_weights(struct share *a, const struct step_sums *sums) {
     for (int i = 0; i < t->standing.workers; i++) {
         struct worker *w = &a->worker[i];
         if (w->told == w->done || !may_go_on(a, w, least)) continue;
-        TRY(group_send(a->group, LANE_COMM, t->arena.values, n, DTYPE_F32, i + 1, &w->sending));
+        TRY(group_send(a->group, GROUP_COMM(&w->sending), t->arena.values, n, DTYPE_F32, i + 1));
         w->told = w->done;
         w->from = a->updates;
-        mailbox_answer(a->box, i);
+        mailbox_answer(a->box, a->group, i);
     }
     return ERR_NONE;
 }
@@ -152,9 +147,8 @@ static enum error take_gradient(struct share *a, int i, struct worker **out) {
     int w = -1;
     int64_t mark = clock_ns();
     group_note(a->group, "waiting for a gradient", t->at.step);
-    enum error err = mailbox_take(a->box, a->in_turn ? i : MAILBOX_ANY, &w);
-    if (err != ERR_NONE) return failure(a, err);
-    TRY(group_recv(a->group, LANE_INLINE, t->arena.grads[0], t->model->arena_floats, DTYPE_F32, w + 1, NULL));
+    TRY(mailbox_take(a->box, a->group, a->in_turn ? i : MAILBOX_ANY, &w));
+    TRY(group_recv(a->group, GROUP_INLINE, t->arena.grads[0], t->model->arena_floats, DTYPE_F32, w + 1));
     mailbox_alive(a->box);
     TRY(settle_all(a));
     trainer_phase(t, PHASE_COMM, &mark);
@@ -212,22 +206,20 @@ static enum error exchange(struct share *a) {
     struct trainer *t = a->t;
     struct work *work;
     int64_t n = t->model->arena_floats;
+    int me = t->standing.worker;
     group_note(a->group, "waiting for the server", t->at.step);
-    mailbox_post(a->box, t->standing.worker);
-    enum error err = mailbox_await_taking(a->box, t->standing.worker);
-    if (err != ERR_NONE) return failure(a, err);
+    mailbox_post(a->box, a->group, me);
+    TRY(mailbox_await_taking(a->box, a->group, me));
     group_note(a->group, "gradient to the server", t->at.step);
-    TRY(group_send(a->group, LANE_INLINE, t->arena.grads[0], n, DTYPE_F32, 0, NULL));
+    TRY(group_send(a->group, GROUP_INLINE, t->arena.grads[0], n, DTYPE_F32, 0));
     group_note(a->group, "waiting for weights", t->at.step);
-    err = mailbox_await(a->box, t->standing.worker);
-    if (err != ERR_NONE) return failure(a, err);
-    TRY(group_recv(a->group, LANE_COMM, t->arena.values, n, DTYPE_F32, 0, &work));
+    TRY(mailbox_await(a->box, a->group, me));
+    TRY(group_recv(a->group, GROUP_COMM(&work), t->arena.values, n, DTYPE_F32, 0));
     TRY(work_wait(work));
-    mailbox_received(a->box, t->standing.worker);
+    mailbox_received(a->box, a->group, me);
     TRY(trainer_get_sums(t));
-    if (!t->sums.stop && !trainer_meets(t, t->at.step + 1)) return ERR_NONE;
-    err = mailbox_await_all(a->box, t->standing.worker);
-    return err == ERR_NONE ? ERR_NONE : failure(a, err);
+    bool meets = t->sums.stop || trainer_meets(t, t->at.step + 1);
+    return meets ? mailbox_await_all(a->box, a->group, me) : ERR_NONE;
 }
 
 static enum error work_on(struct mode *m) {
@@ -246,10 +238,6 @@ static enum error update(struct mode *m) {
 
 static enum error settle(struct mode *m) {
     return settle_all(m->share);
-}
-
-static void abort_waits(struct mode *m) {
-    mailbox_break(m->place->box);
 }
 
 /* A key that dp.staleness excludes, with both places. */
@@ -286,6 +274,5 @@ const struct share_ops share_stale = {.check = check,
                                       .close = close,
                                       .update = update,
                                       .settle = settle,
-                                      .abort = abort_waits,
                                       .stats = stats,
                                       .describe = describe};

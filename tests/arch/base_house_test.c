@@ -148,9 +148,6 @@ static const struct {
     {"transport/link/tcp", 2},
     {"transport/store/store", 2},
     {"modes/share/share", 2},
-    {"lab/compare", 5},
-    {"lab/report", 2},
-    {"lab/claim", 2},
     {"cli/cli", 2},
     {"cli/dashboard", 2},
 };

@@ -52,7 +52,7 @@ static inline void sums(struct rank *r, char *buf, const struct expected *e, boo
     EACH_SUM(c, t, op) {
         if (few && !tried(LARGE, t, op)) continue;
         give(r, t, buf, r->index, counts[c]);
-        check_ok(group_all_reduce(r->group, LANE_INLINE, buf, counts[c], t, op, NULL));
+        check_ok(group_all_reduce(r->group, GROUP_INLINE, buf, counts[c], t, op));
         check(has(r, buf, e->sum[c][t][op], counts[c], t), "all_reduce of %lld %s, op %d", (long long)counts[c],
               dtype_name(t), (int)op);
     }
@@ -61,7 +61,7 @@ static inline void sums(struct rank *r, char *buf, const struct expected *e, boo
 static inline void reduces(struct rank *r, char *buf, const struct expected *e, int c, int root) {
     enum dtype t = DTYPE_F32;
     give(r, t, buf, r->index, counts[c]);
-    check_ok(group_reduce(r->group, LANE_INLINE, buf, counts[c], t, REDOP_SUM, root, NULL));
+    check_ok(group_reduce(r->group, GROUP_INLINE, buf, counts[c], t, REDOP_SUM, root));
     if (r->index == root)
         check(has(r, buf, e->sum[c][t][REDOP_SUM], counts[c], t), "reduce of %lld to %d", (long long)counts[c], root);
     else
@@ -75,7 +75,7 @@ static inline void reduces_of_all_types(struct rank *r, char *buf, const struct 
     EACH_SUM(k, t, op) {
         if (k != c) continue;
         give(r, t, buf, r->index, counts[c]);
-        check_ok(group_reduce(r->group, LANE_INLINE, buf, counts[c], t, op, root, NULL));
+        check_ok(group_reduce(r->group, GROUP_INLINE, buf, counts[c], t, op, root));
         if (r->index == root)
             check(has(r, buf, e->sum[c][t][op], counts[c], t), "reduce of %s, op %d, to %d", dtype_name(t), (int)op,
                   root);
@@ -85,7 +85,7 @@ static inline void reduces_of_all_types(struct rank *r, char *buf, const struct 
 
 static inline void broadcasts(struct rank *r, char *buf, int c, enum dtype t, int root) {
     give(r, t, buf, r->index, counts[c]);
-    check_ok(group_broadcast(r->group, LANE_INLINE, buf, counts[c], t, root, NULL));
+    check_ok(group_broadcast(r->group, GROUP_INLINE, buf, counts[c], t, root));
     check(keeps(r, t, buf, root, 0, counts[c]), "broadcast of %lld %s from %d", (long long)counts[c], dtype_name(t),
           root);
 }
@@ -108,21 +108,21 @@ static inline void parted(struct rank *r, char *buf, const struct expected *e, i
     size_t size = dtype_size(t);
     cut(n, r->of->world, part);
     give(r, t, buf, me, n);
-    check_ok(group_all_gather(r->group, LANE_INLINE, buf, part, t, NULL));
+    check_ok(group_all_gather(r->group, GROUP_INLINE, buf, part, t));
     check(parts_are(r, t, buf, part, true), "all_gather of %lld", (long long)n);
 
     give(r, t, buf, me, n);
-    check_ok(group_gather(r->group, LANE_INLINE, buf, part, t, root, NULL));
+    check_ok(group_gather(r->group, GROUP_INLINE, buf, part, t, root));
     check(parts_are(r, t, buf, part, me == root), "gather of %lld to %d", (long long)n, root);
 
     give(r, t, buf, me, n);
-    check_ok(group_scatter(r->group, LANE_INLINE, buf, part, t, root, NULL));
+    check_ok(group_scatter(r->group, GROUP_INLINE, buf, part, t, root));
     check(keeps(r, t, buf, root, part[me], part[me + 1]), "scatter of %lld", (long long)n);
     check(keeps(r, t, buf, me, 0, part[me]) && keeps(r, t, buf, me, part[me + 1], n),
           "scatter of %lld changed other parts", (long long)n);
 
     give(r, t, buf, me, n);
-    check_ok(group_reduce_scatter(r->group, LANE_INLINE, buf, part, t, REDOP_MAX, NULL));
+    check_ok(group_reduce_scatter(r->group, GROUP_INLINE, buf, part, t, REDOP_MAX));
     int64_t mine = part[me + 1] - part[me];
     size_t at = (size_t)part[me] * size;
     if (tried(c, t, REDOP_MAX))
@@ -147,7 +147,7 @@ static inline void exchanges(struct rank *r, char *send, char *recv, enum lane l
         from[k + 1] = from[k] + parcel(k, me);
     }
     give(r, t, send, me, to[w]);
-    check_ok(group_all_to_all(r->group, lane, send, to, recv, from, t, &work));
+    check_ok(group_all_to_all(r->group, GROUP_ON(lane, &work), send, to, recv, from, t));
     finish(r, work);
     for (int k = 0; k < w; k++) {
         int64_t at = 0;
@@ -167,11 +167,11 @@ static inline void pairs(struct rank *r, char *buf, int64_t n, enum lane lane) {
     if (world == 1) return;
     give(r, DTYPE_I32, buf, r->index, n);
     if (r->index % 2) {
-        check_ok(group_recv(r->group, lane, to, n, DTYPE_I32, left, &first));
-        check_ok(group_send(r->group, lane, buf, n, DTYPE_I32, right, &second));
+        check_ok(group_recv(r->group, GROUP_ON(lane, &first), to, n, DTYPE_I32, left));
+        check_ok(group_send(r->group, GROUP_ON(lane, &second), buf, n, DTYPE_I32, right));
     } else {
-        check_ok(group_send(r->group, lane, buf, n, DTYPE_I32, right, &first));
-        check_ok(group_recv(r->group, lane, to, n, DTYPE_I32, left, &second));
+        check_ok(group_send(r->group, GROUP_ON(lane, &first), buf, n, DTYPE_I32, right));
+        check_ok(group_recv(r->group, GROUP_ON(lane, &second), to, n, DTYPE_I32, left));
     }
     finish(r, second);
     finish(r, first);
@@ -188,8 +188,8 @@ static inline void both_lanes(struct rank *r, char *buf, const struct expected *
     char *slice[FLIGHTS + 1];
     for (int i = 0; i <= FLIGHTS; i++) give(r, DTYPE_F32, slice[i] = buf + (size_t)i * 4096, r->index, counts[N]);
     for (int i = 0; i < FLIGHTS; i++)
-        check_ok(group_all_reduce(r->group, LANE_COMM, slice[i], counts[N], DTYPE_F32, REDOP_SUM, &w[i]));
-    check_ok(group_all_reduce(r->group, LANE_INLINE, slice[FLIGHTS], counts[N], DTYPE_F32, REDOP_SUM, NULL));
+        check_ok(group_all_reduce(r->group, GROUP_COMM(&w[i]), slice[i], counts[N], DTYPE_F32, REDOP_SUM));
+    check_ok(group_all_reduce(r->group, GROUP_INLINE, slice[FLIGHTS], counts[N], DTYPE_F32, REDOP_SUM));
     check_ok(group_barrier(r->group));
     for (int i = 0; i < FLIGHTS; i++) finish(r, w[order[i]]);
     for (int i = 0; i <= FLIGHTS; i++) check(has(r, slice[i], want, counts[N], DTYPE_F32), "flight %d", i);
@@ -200,8 +200,8 @@ static inline void both_lanes_large(struct rank *r, char *a, char *b, const stru
     struct work *w = NULL;
     give(r, DTYPE_F32, a, r->index, MOST);
     give(r, DTYPE_I32, b, r->index, MOST);
-    check_ok(group_all_reduce(r->group, LANE_COMM, a, MOST, DTYPE_F32, REDOP_SUM, &w));
-    check_ok(group_all_reduce(r->group, LANE_INLINE, b, MOST, DTYPE_I32, REDOP_SUM, NULL));
+    check_ok(group_all_reduce(r->group, GROUP_COMM(&w), a, MOST, DTYPE_F32, REDOP_SUM));
+    check_ok(group_all_reduce(r->group, GROUP_INLINE, b, MOST, DTYPE_I32, REDOP_SUM));
     finish(r, w);
     check(has(r, a, e->sum[LARGE][DTYPE_F32][REDOP_SUM], MOST, DTYPE_F32), "comm lane");
     check(has(r, b, e->sum[LARGE][DTYPE_I32][REDOP_SUM], MOST, DTYPE_I32), "inline lane");
@@ -235,7 +235,7 @@ static inline void conform(struct rank *r) {
     everything(r, shared, shared2, false);
     everything(r, own, own2, true);
     bool odd = r->index % 2;
-    check_ok(group_all_reduce(r->group, LANE_INLINE, odd ? own : shared, 0, DTYPE_F32, REDOP_SUM, NULL));
+    check_ok(group_all_reduce(r->group, GROUP_INLINE, odd ? own : shared, 0, DTYPE_F32, REDOP_SUM));
     both_lanes_large(r, odd ? own : shared, odd ? shared2 : own2, r->of->user);
     free(own);
     free(own2);

@@ -12,7 +12,7 @@ static inline void check_sum(struct rank *r, struct group *g, enum lane lane, in
     float *v = malloc((size_t)n * sizeof *v);
     struct work *w;
     for (int64_t i = 0; i < n; i++) v[i] = (float)r->index;
-    check_ok(group_all_reduce(g, lane, v, n, DTYPE_F32, REDOP_SUM, &w));
+    check_ok(group_all_reduce(g, GROUP_ON(lane, &w), v, n, DTYPE_F32, REDOP_SUM));
     check_ok(work_wait(w));
     check(v[0] == (float)want && v[n - 1] == (float)want, "a sum of %g where %g is right", (double)v[0], want);
     free(v);
@@ -56,7 +56,7 @@ static inline void overlapping(struct rank *r) {
             int g = (i + me + k) % GROUPS; /* groups know nothing of each other's order */
             v[g][k] = malloc(N * sizeof(int32_t));
             for (int j = 0; j < N; j++) v[g][k][j] = me;
-            check_ok(group_all_reduce(of[g], LANE_COMM, v[g][k], k % 2 ? N : 3, DTYPE_I32, REDOP_SUM, &w[g][k]));
+            check_ok(group_all_reduce(of[g], GROUP_COMM(&w[g][k]), v[g][k], k % 2 ? N : 3, DTYPE_I32, REDOP_SUM));
         }
     for (int k = 0; k < FLIGHTS; k++)
         for (int g = 0; g < GROUPS; g++) {
@@ -100,7 +100,7 @@ static inline void of_its_own(struct rank *r) {
     int n = group_size(g), me = group_rank(g);
     for (int k = 0; k <= n; k++) part[k] = (int64_t)N * k / n;
     for (int64_t i = part[me]; i < part[me + 1]; i++) v[i] = (double)i;
-    check_ok(group_all_gather(g, LANE_INLINE, v, part, DTYPE_F64, NULL));
+    check_ok(group_all_gather(g, GROUP_INLINE, v, part, DTYPE_F64));
     for (int64_t i = 0; i < N; i++) check(v[i] == (double)i, "element %lld", (long long)i);
     check_ok(group_barrier(g));
     group_close(g);

@@ -70,7 +70,7 @@ static void move_all(struct rank *r) {
     void *buf, *own = calloc(MOVED, 4);
     check_ok(group_alloc(r->group, MOVED * 4, &buf));
     if (*r->wrong) return;
-    check_ok(group_all_reduce(r->group, LANE_INLINE, m->private ? own : buf, MOVED, DTYPE_F32, REDOP_SUM, NULL));
+    check_ok(group_all_reduce(r->group, GROUP_INLINE, m->private ? own : buf, MOVED, DTYPE_F32, REDOP_SUM));
     group_get_stats(r->group, &m->out[r->index]);
     free(own);
 }
@@ -117,7 +117,7 @@ static void idle_root(struct rank *r) {
         char *buf = i % 2 ? own : shared;
         int64_t n = i < 2 ? MOST : 10;
         for (int64_t k = 0; k < n; k++) ((float *)(void *)buf)[k] = (float)(r->index * (k + 1)) / 3;
-        check_ok(group_reduce(r->group, LANE_INLINE, buf, n, DTYPE_F32, REDOP_SUM, 0, NULL));
+        check_ok(group_reduce(r->group, GROUP_INLINE, buf, n, DTYPE_F32, REDOP_SUM, 0));
         if (r->index == 0 && n == MOST) check(same(buf, want, n, DTYPE_F32), "case %d", i);
     }
     group_get_stats(r->group, &stats);
@@ -184,8 +184,8 @@ static void steady(struct rank *r) {
     check_ok(group_alloc(r->group, 400000, &buf));
     for (int i = 0; i < 20; i++) {
         if (i == 10 && r->index == 0) count_allocations_begin();
-        check_ok(group_all_reduce(r->group, LANE_INLINE, buf, 100000, DTYPE_F32, REDOP_SUM, NULL));
-        check_ok(group_all_reduce(r->group, LANE_COMM, buf, 100, DTYPE_F32, REDOP_SUM, &w));
+        check_ok(group_all_reduce(r->group, GROUP_INLINE, buf, 100000, DTYPE_F32, REDOP_SUM));
+        check_ok(group_all_reduce(r->group, GROUP_COMM(&w), buf, 100, DTYPE_F32, REDOP_SUM));
         check_ok(work_wait(w));
     }
     check_ok(group_barrier(r->group));

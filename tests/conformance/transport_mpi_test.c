@@ -100,11 +100,11 @@ static void every_length(struct rank *r) {
     for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
         int64_t n = lengths[k], words = n / 4;
         for (int64_t i = 0; i < n; i++) bytes[i] = r->index ? 0 : (uint8_t)(i * 7 + (i >> 8));
-        check_ok(group_broadcast(r->group, LANE_INLINE, bytes, n, DTYPE_U8, 0, NULL));
+        check_ok(group_broadcast(r->group, GROUP_INLINE, bytes, n, DTYPE_U8, 0));
         for (int64_t i = 0; i < n; i++)
             check(bytes[i] == (uint8_t)(i * 7 + (i >> 8)), "byte %lld of %lld", (long long)i, (long long)n);
         for (int64_t i = 0; i < words; i++) sum[i] = (int32_t)i + r->index;
-        check_ok(group_all_reduce(r->group, LANE_INLINE, sum, words, DTYPE_I32, REDOP_SUM, NULL));
+        check_ok(group_all_reduce(r->group, GROUP_INLINE, sum, words, DTYPE_I32, REDOP_SUM));
         for (int64_t i = 0; i < words; i++)
             check(sum[i] == world * (int32_t)i + world * (world - 1) / 2, "word %lld of %lld", (long long)i,
                   (long long)words);
@@ -130,7 +130,7 @@ static void expect(struct rank *r, enum error err, enum error want, const char *
 }
 
 static enum error add_large(struct rank *r, float *v, int64_t n) {
-    return group_all_reduce(r->group, LANE_INLINE, v, n, DTYPE_F32, REDOP_SUM, NULL);
+    return group_all_reduce(r->group, GROUP_INLINE, v, n, DTYPE_F32, REDOP_SUM);
 }
 
 enum { LONG = 1 << 20 };
@@ -166,7 +166,7 @@ static void killed(struct rank *r) {
     for (int i = 0; !err && i < 100000; i++) {
         if (r->index == 1 && i == 20) raise(SIGKILL);
         if (i == 20) start = clock_ns();
-        err = group_all_reduce(r->group, LANE_COMM, other, LONG, DTYPE_F32, REDOP_SUM, &w);
+        err = group_all_reduce(r->group, GROUP_COMM(&w), other, LONG, DTYPE_F32, REDOP_SUM);
         if (!err) err = add_large(r, numbers, LONG);
         if (!err) err = work_wait(w);
     }

@@ -81,17 +81,17 @@ static enum error call(struct soaker *s, const struct draw *d, int64_t *buf, str
     switch (d->kind) {
     case 0:
     case 1:
-        return group_all_reduce(g, lane, buf, d->count, DTYPE_I64, REDOP_SUM, out);
+        return group_all_reduce(g, GROUP_ON(lane, out), buf, d->count, DTYPE_I64, REDOP_SUM);
     case 2:
-        return group_broadcast(g, lane, buf, d->count, DTYPE_I64, root, out);
+        return group_broadcast(g, GROUP_ON(lane, out), buf, d->count, DTYPE_I64, root);
     case 3:
-        return group_reduce_scatter(g, lane, buf, part, DTYPE_I64, REDOP_SUM, out);
+        return group_reduce_scatter(g, GROUP_ON(lane, out), buf, part, DTYPE_I64, REDOP_SUM);
     case 4:
-        return group_all_gather(g, lane, buf, part, DTYPE_I64, out);
+        return group_all_gather(g, GROUP_ON(lane, out), buf, part, DTYPE_I64);
     case 5:
-        return group_reduce(g, lane, buf, d->count, DTYPE_I64, REDOP_SUM, root, out);
+        return group_reduce(g, GROUP_ON(lane, out), buf, d->count, DTYPE_I64, REDOP_SUM, root);
     default:
-        return group_gather(g, lane, buf, part, DTYPE_I64, root, out);
+        return group_gather(g, GROUP_ON(lane, out), buf, part, DTYPE_I64, root);
     }
 }
 
@@ -125,7 +125,7 @@ static void all_to_all(struct soaker *s, int64_t round) {
     int64_t part[MAX_WORLD + 1], n = (int64_t)(mix(s->plan->seed, (uint64_t)round, 99) % 500);
     for (int m = 0; m <= size; m++) part[m] = n * m;
     for (int64_t i = 0; i < n * size; i++) s->buf[0][i] = me * 1000 + i / (n ? n : 1);
-    check_ok(group_all_to_all(g, LANE_INLINE, s->buf[0], part, s->other, part, DTYPE_I64, NULL));
+    check_ok(group_all_to_all(g, GROUP_INLINE, s->buf[0], part, s->other, part, DTYPE_I64));
     for (int64_t i = 0; i < n * size; i++)
         check(s->other[i] == i / n * 1000 + me, "all_to_all: %lld", (long long)s->other[i]);
 }

@@ -10,43 +10,22 @@ static struct program control, other;
 static char many[LAYERS * 24 + 64];
 
 static void run(struct program *p, const char *model, const char *mode, const char *devices, const char *const *more) {
-    static int serial;
-    static const char *const common[] = {"run",   "--json",
-                                         "--set", "data={set: digits, train: 200, val: 32}",
-                                         "--set", "batch={size: 32, shards: 4}",
-                                         "--set", "train=2ep",
-                                         "--set", "threads=1",
-                                         "--set", "checkpoint=off",
-                                         "--set", "eval=off",
-                                         "--set", "optimizer={name: sgd, lr: 0.05, momentum: 0.5}"};
-    enum { COMMON = sizeof common / sizeof *common };
-    const char *words[PROGRAM_ARGS];
-    char set[4][sizeof many + 16];
-    int n = COMMON;
-    memcpy(words, common, sizeof common);
+    char set[3][sizeof many + 16];
     snprintf(set[0], sizeof set[0], "model=%s", model);
     snprintf(set[1], sizeof set[1], "mode=%s", mode);
     snprintf(set[2], sizeof set[2], "devices=%s", devices);
-    snprintf(set[3], sizeof set[3], "log.dir=%s%d", scratch_path("buckets-"), serial++);
-    for (int i = 0; i < 4; i++) words[n++] = "--set", words[n++] = set[i];
-    for (; *more; more++) words[n++] = "--set", words[n++] = *more;
-    words[n] = NULL;
-    program_start(p, words);
-    if (!program_wait(p, 120)) fail_msg("hung:\n%s", p->err);
+    program_train_start(p,
+                        SETS("data={set: digits, train: 200, val: 32}", "batch={size: 32, shards: 4}", "train=2ep",
+                             "threads=1", "checkpoint=off", "eval=off",
+                             "optimizer={name: sgd, lr: 0.05, momentum: 0.5}", set[0], set[1], set[2]),
+                        more);
+    program_train_end(p);
 }
 
 static void assert_same(const char *what) {
     if (other.code) fail_msg("%s: exit code %d\n%s", what, other.code, other.err);
-    static const char *const keys[] = {"weights_sha256", "losses_sha256"};
-    for (int i = 0; i < 2; i++)
-        if (strcmp(program_string(&control, keys[i]), program_string(&other, keys[i])) != 0)
-            fail_msg("%s: %s differs", what, keys[i]);
+    program_assert_same(&control, &other, what);
 }
-
-#define MORE(...)                                                                                                      \
-    (const char *const[]) {                                                                                            \
-        __VA_ARGS__, NULL                                                                                              \
-    }
 
 static int setup(void **state) {
     (void)state;
@@ -71,7 +50,7 @@ static void one_message_a_parameter(void **state) {
         {"dp", {"ddp.bucket=flat"}, ", 1 bucket"},
         {"dp", {"ddp.bucket=0", "dp.overlap=on", "dp.server=sharded"}, "sharded server"},
     };
-    run(&control, many, "single", "cpu:1", MORE("seed=0"));
+    run(&control, many, "single", "cpu:1", SETS("seed=0"));
     assert_int_equal(control.code, 0);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         run(&other, many, ways[i].mode, "cpu:4", ways[i].more);
@@ -88,10 +67,10 @@ static void one_message_a_parameter(void **state) {
 /* Packets cannot be sent before all are packed, so here there is a limit. */
 static void compressed(void **state) {
     (void)state;
-    run(&other, many, "ddp", "cpu:2", MORE("ddp.bucket=0", "comm.compress=int8"));
+    run(&other, many, "ddp", "cpu:2", SETS("ddp.bucket=0", "comm.compress=int8"));
     assert_int_equal(other.code, 78);
     assert_non_null(strstr(other.err, "300 buckets; at most 255 can be compressed"));
-    run(&other, "mlp", "ddp", "cpu:2", MORE("ddp.bucket=0", "comm.compress=int8"));
+    run(&other, "mlp", "ddp", "cpu:2", SETS("ddp.bucket=0", "comm.compress=int8"));
     assert_int_equal(other.code, 0);
 }
 
@@ -102,7 +81,7 @@ static void read_again(void **state) {
     static const int buckets[] = {6, 1, 3};
     for (int i = 0; i < 3; i++) {
         char path[600], says[64], dir[600];
-        run(&control, "{zoo: mlp, hidden: [128, 64]}", "ddp", "cpu:2", MORE(caps[i]));
+        run(&control, "{zoo: mlp, hidden: [128, 64]}", "ddp", "cpu:2", SETS(caps[i]));
         assert_int_equal(control.code, 0);
         snprintf(says, sizeof says, ", %d bucket%s, overlap", buckets[i], i == 1 ? "" : "s");
         if (!strstr(control.err, says)) fail_msg("no '%s':\n%s", says, control.err);

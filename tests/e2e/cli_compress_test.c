@@ -9,16 +9,13 @@
 static struct program control, other;
 
 static void run(struct program *p, const char *compress, const char *more1, const char *more2, const char *more3) {
-    static int serial;
-    char dir[600], set[200];
-    snprintf(dir, sizeof dir, "log.dir=%s%d", scratch_path("compress-"), serial++);
+    char set[200];
     snprintf(set, sizeof set, "comm.compress=%s", compress);
-    program_run(p, 120, "run", "--json", "--set", "model={zoo: mlp, hidden: [128, 64]}", "--set",
-                "data={set: digits, train: 2000, val: 500}", "--set", "batch={size: 64, shards: 4}", "--set",
-                "train=8ep", "--set", "threads=1", "--set", "checkpoint=off", "--set", "mode=ddp", "--set",
-                "devices=cpu:4", "--set", "eval=off", "--set", "optimizer={name: sgd, lr: 0.1}", "--set", dir, "--set",
-                set, "--set", more1, "--set", more2, "--set", more3, NULL);
-    if (p->code) fail_msg("%s, %s: exit code %d\n%s", compress, more1, p->code, p->err);
+    program_train(p,
+                  SETS("model={zoo: mlp, hidden: [128, 64]}", "data={set: digits, train: 2000, val: 500}",
+                       "batch={size: 64, shards: 4}", "train=8ep", "threads=1", "checkpoint=off", "mode=ddp",
+                       "devices=cpu:4", "eval=off", "optimizer={name: sgd, lr: 0.1}"),
+                  SETS(set, more1, more2, more3));
 }
 
 static const struct kind {

@@ -14,34 +14,6 @@
 
 static struct program control, other;
 
-#define SETS(...)                                                                                                      \
-    (const char *const[]) {                                                                                            \
-        __VA_ARGS__, NULL                                                                                              \
-    }
-
-static void start(struct program *p, const char *const *first, const char *const *more) {
-    static char dir[600];
-    static int serial;
-    const char *words[PROGRAM_ARGS];
-    int n = 0;
-    snprintf(dir, sizeof dir, "log.dir=%s%d", scratch_path("local-"), serial++);
-    words[n++] = "run", words[n++] = "--json", words[n++] = "--set", words[n++] = dir;
-    for (; *first; first++) words[n++] = "--set", words[n++] = *first;
-    for (; *more; more++) words[n++] = "--set", words[n++] = *more;
-    words[n] = NULL;
-    program_start(p, words);
-}
-
-static void finish(struct program *p) {
-    if (!program_wait(p, 120)) fail_msg("hung:\n%s", p->err);
-}
-
-static void run(struct program *p, const char *const *first, const char *const *more) {
-    start(p, first, more);
-    finish(p);
-    if (p->code) fail_msg("%s: exit code %d\n%s", more[0], p->code, p->err);
-}
-
 static bool same(const struct program *a, const struct program *b) {
     char weights[80];
     snprintf(weights, sizeof weights, "%s", program_string(a, "weights_sha256"));
@@ -184,10 +156,10 @@ static void as_by_hand(void **state) {
                      average ? "average" : "local");
             snprintf(eval, sizeof eval, "eval=%dst", ways[i].eval);
             snprintf(batch, sizeof batch, "batch={size: %d, shards: %s}", BATCH, ways[i].shards);
-            run(&other,
-                SETS(data, model, "mode=ddp", "devices=cpu:2", "threads=1", "loss=mse", "seed=3", "train=6st",
-                     "checkpoint=off", "optimizer={name: sgd, lr: 0.25, momentum: 0.5}"),
-                SETS(sync, eval, batch));
+            program_train(&other,
+                          SETS(data, model, "mode=ddp", "devices=cpu:2", "threads=1", "loss=mse", "seed=3", "train=6st",
+                               "checkpoint=off", "optimizer={name: sgd, lr: 0.25, momentum: 0.5}"),
+                          SETS(sync, eval, batch));
             assert_by_hand(&h, sync);
         }
 }
@@ -208,15 +180,15 @@ static const char *const network[] = {"model={zoo: mlp, hidden: [128, 64], dropo
 
 static void the_same_each_time(void **state) {
     (void)state;
-    run(&control, network, SETS("ddp.sync=8"));
+    program_train(&control, network, SETS("ddp.sync=8"));
     assert_non_null(strstr(control.err, "weights averaged every 8 steps, optimizer state local"));
-    run(&other, network, SETS("ddp.sync=8"));
+    program_train(&other, network, SETS("ddp.sync=8"));
     assert_true(same(&control, &other));
-    run(&other, network, SETS("ddp.sync=8", "comm.link=tcp"));
+    program_train(&other, network, SETS("ddp.sync=8", "comm.link=tcp"));
     assert_true(same(&control, &other));
-    run(&other, network, SETS("ddp.sync=8", "ddp.bucket=0"));
+    program_train(&other, network, SETS("ddp.sync=8", "ddp.bucket=0"));
     assert_true(same(&control, &other));
-    run(&other, network, SETS("ddp.sync={every: 8, state: average}"));
+    program_train(&other, network, SETS("ddp.sync={every: 8, state: average}"));
     assert_false(same(&control, &other));
     assert_non_null(strstr(other.err, "optimizer state too"));
     double last = program_number(&other, "val.loss");
@@ -226,14 +198,14 @@ static void the_same_each_time(void **state) {
 /* Where ranks meet in every step, or there is one, nothing is different from ddp. */
 static void is_ddp_at_its_ends(void **state) {
     (void)state;
-    run(&control, network, SETS("mode=single", "devices=cpu:1"));
-    run(&other, network, SETS("ddp.sync=1"));
+    program_train(&control, network, SETS("mode=single", "devices=cpu:1"));
+    program_train(&other, network, SETS("ddp.sync=1"));
     assert_true(same(&control, &other));
-    run(&other, network, SETS("ddp.sync={every: 1, state: average}"));
+    program_train(&other, network, SETS("ddp.sync={every: 1, state: average}"));
     assert_true(same(&control, &other));
-    run(&other, network, SETS("ddp.sync=8", "devices=cpu:1"));
+    program_train(&other, network, SETS("ddp.sync=8", "devices=cpu:1"));
     assert_true(same(&control, &other));
-    run(&other, network, SETS("ddp.sync=8"));
+    program_train(&other, network, SETS("ddp.sync=8"));
     assert_false(same(&control, &other));
 }
 
@@ -241,7 +213,7 @@ static void is_ddp_at_its_ends(void **state) {
 static double bytes_a_step(const char *sync, const char *algorithm) {
     double sent[2];
     for (int i = 0; i < 2; i++) {
-        run(&other, network, SETS(sync, algorithm, i ? "train=128st" : "train=64st"));
+        program_train(&other, network, SETS(sync, algorithm, i ? "train=128st" : "train=64st"));
         struct pool *pool;
         assert_ok(pool_create(&pool));
         const struct json_value *bytes = json_get(program_json(&other, pool), "bytes");
@@ -270,7 +242,7 @@ static void sends_less(void **state) {
  * takes a tenth of that. */
 static void a_step_has_its_share_of_a_meeting(void **state) {
     (void)state;
-    run(&other, network, SETS("ddp.sync=8", "comm.emulate=160Mbit"));
+    program_train(&other, network, SETS("ddp.sync=8", "comm.emulate=160Mbit"));
     double p50 = program_number(&other, "step_ms.p50");
     if (!(p50 > 2.7)) fail_msg("a median step takes %g ms", p50);
 }
@@ -285,10 +257,10 @@ static void resumes(void **state) {
         snprintf(dir, sizeof dir, "%s%d", scratch_path("resume-"), i);
         snprintf(set, sizeof set, "log.dir=%s", dir);
         snprintf(resume, sizeof resume, "checkpoint={every: 10st, resume: '%s'}", dir);
-        run(&control, network, SETS(ways[i], "checkpoint=10st"));
+        program_train(&control, network, SETS(ways[i], "checkpoint=10st"));
         assert_null(strstr(control.err, "the optimizer's state in the checkpoint"));
-        run(&other, network, SETS(ways[i], set, "train=30st", "checkpoint=10st"));
-        run(&other, network, SETS(ways[i], resume));
+        program_train(&other, network, SETS(ways[i], set, "train=30st", "checkpoint=10st"));
+        program_train(&other, network, SETS(ways[i], resume));
         assert_non_null(strstr(other.err, "at step 30"));
         /* With the state of one rank for all, the run goes on as another one, and says so. */
         assert_true(same(&control, &other) == (i == 0));
@@ -303,13 +275,13 @@ static void stops_together(void **state) {
     snprintf(dir, sizeof dir, "%s", scratch_path("stopped"));
     snprintf(set, sizeof set, "log.dir=%s", dir);
     snprintf(resume, sizeof resume, "checkpoint={every: 1000st, resume: '%s'}", dir);
-    run(&control, network, SETS(sync, length));
-    start(&other, network, SETS(sync, length, set, "checkpoint=1000st", "log.every=1st"));
+    program_train(&control, network, SETS(sync, length));
+    program_train_start(&other, network, SETS(sync, length, set, "checkpoint=1000st", "log.every=1st"));
     program_wait_text(&other, "step=16/", 60);
     kill(other.pid, SIGTERM);
-    finish(&other);
+    program_train_end(&other);
     if (other.code != 143) fail_msg("exit code %d\n%s", other.code, other.err);
-    run(&other, network, SETS(sync, length, resume));
+    program_train(&other, network, SETS(sync, length, resume));
     const char *at = strstr(other.err, "at step ");
     assert_non_null(at);
     int step = atoi(at + strlen("at step "));
@@ -319,8 +291,8 @@ static void stops_together(void **state) {
 
 static void diverges_together(void **state) {
     (void)state;
-    start(&other, network, SETS("ddp.sync=16", "optimizer={name: sgd, lr: 1e30}"));
-    finish(&other);
+    program_train_start(&other, network, SETS("ddp.sync=16", "optimizer={name: sgd, lr: 1e30}"));
+    program_train_end(&other);
     if (other.code != 1 || !strstr(other.err, "diverged: the loss of step 2 is") || strstr(other.err, "lost") ||
         strstr(other.err, "has left"))
         fail_msg("exit code %d\n%s", other.code, other.err);
@@ -334,8 +306,9 @@ static void a_nan_without_samples(void **state) {
     for (int i = 0; i < 2; i++) {
         char fault[80];
         snprintf(fault, sizeof fault, "inject.fault={device: 3, step: 2, kind: %s}", faults[i]);
-        start(&other, network, SETS("ddp.sync=4", "data={set: digits, train: 65, val: 50}", "train=8st", fault));
-        finish(&other);
+        program_train_start(&other, network,
+                            SETS("ddp.sync=4", "data={set: digits, train: 65, val: 50}", "train=8st", fault));
+        program_train_end(&other);
         if (other.code != i || !strstr(other.err, "diverged: the loss of step 3 is nan") != !i)
             fail_msg("%s: exit code %d\n%s", fault, other.code, other.err);
     }
@@ -344,7 +317,7 @@ static void a_nan_without_samples(void **state) {
 /* A training loss is known at meetings: it ends the run at one of them, and not before. */
 static void ends_at_a_target(void **state) {
     (void)state;
-    run(&other, network, SETS("ddp.sync=8", "train={for: 480st, until: {train.loss: 1.0}}"));
+    program_train(&other, network, SETS("ddp.sync=8", "train={for: 480st, until: {train.loss: 1.0}}"));
     int64_t steps = (int64_t)program_number(&other, "steps");
     assert_true(steps > 8 && steps < 480 && steps % 8 == 0);
     assert_true(program_number(&other, "train.loss") <= 1.0);

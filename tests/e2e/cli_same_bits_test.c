@@ -35,10 +35,7 @@ static void run(struct program *p, const char *network, const char *extra1, cons
 }
 
 static void assert_same(const struct program *a, const struct program *b, const char *what) {
-    const char *keys[] = {"weights_sha256", "losses_sha256"};
-    for (int i = 0; i < 2; i++)
-        if (strcmp(program_string(a, keys[i]), program_string(b, keys[i])) != 0)
-            fail_msg("%s: %s differs", what, keys[i]);
+    program_assert_same(a, b, what);
     if (program_number(a, "val.loss") != program_number(b, "val.loss")) fail_msg("%s: validation loss differs", what);
 }
 

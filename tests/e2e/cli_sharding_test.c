@@ -28,11 +28,10 @@ static void run_in(struct program *p, const char *dir, const char *optimizer, co
     snprintf(set[1], sizeof set[1], "optimizer=%s%s}", optimizer, at->shard ? ", shard: true" : "");
     snprintf(set[2], sizeof set[2], "mode=%s", at->mode);
     snprintf(set[3], sizeof set[3], "devices=cpu:%d", at->devices);
-    program_run(p, 120, "run", "--json", "--set", "model={zoo: mlp, hidden: [64, 32]}", "--set",
-                "data={set: digits, train: 300, val: 70}", "--set", "batch={size: 64, shards: 8}", "--set", "train=2ep",
-                "--set", "threads=1", "--set", "ddp.bucket={first: 1KB, cap: 40KB}", "--set", set[0], "--set", set[1],
-                "--set", set[2], "--set", set[3], "--set", at->more, "--set", more, NULL);
-    if (p->code) fail_msg("%s %s on %d, %s: exit code %d\n%s", optimizer, at->mode, at->devices, more, p->code, p->err);
+    program_train(p,
+                  SETS("model={zoo: mlp, hidden: [64, 32]}", "data={set: digits, train: 300, val: 70}",
+                       "batch={size: 64, shards: 8}", "train=2ep", "threads=1", "ddp.bucket={first: 1KB, cap: 40KB}"),
+                  SETS(set[0], set[1], set[2], set[3], at->more, more));
 }
 
 static void run(struct program *p, const char *optimizer, bool shard, const char *mode, int devices, const char *more) {
@@ -43,10 +42,9 @@ static void run(struct program *p, const char *optimizer, bool shard, const char
 }
 
 static void assert_same(const char *what, int devices) {
-    static const char *const keys[] = {"weights_sha256", "losses_sha256"};
-    for (int i = 0; i < 2; i++)
-        if (strcmp(program_string(&control, keys[i]), program_string(&other, keys[i])) != 0)
-            fail_msg("%s on %d: %s differs", what, devices, keys[i]);
+    char text[128];
+    snprintf(text, sizeof text, "%s on %d", what, devices);
+    program_assert_same(&control, &other, text);
 }
 
 static void same_bits(void **state) {

@@ -159,7 +159,7 @@ static void meet_fault(struct rank *r) {
     enum error err = group_alloc(r->group, 4000, &buf);
     for (int i = 0; i < 4 && !err; i++) {
         if (i == 1 && r->index == 1 && !strcmp(f->name, "dies")) alarm(1);
-        err = group_all_reduce(r->group, LANE_COMM, buf, 1000, DTYPE_F32, REDOP_SUM, &w);
+        err = group_all_reduce(r->group, GROUP_COMM(&w), buf, 1000, DTYPE_F32, REDOP_SUM);
         if (i == 1 && r->index == 1 && !strcmp(f->name, "aborts")) {
             usleep(300000);
             group_abort(r->group, "had enough");
@@ -236,7 +236,7 @@ static void leave_early(struct rank *r) {
     enum error err = group_alloc(r->group, MOST * 4, &buf);
     for (int i = 0; i < 50 && !err; i++) {
         if (i == 20 + r->index && r->index == r->of->world - 1) return; /* closes its group */
-        err = group_all_reduce(r->group, LANE_INLINE, buf, MOST, DTYPE_F32, REDOP_SUM, NULL);
+        err = group_all_reduce(r->group, GROUP_INLINE, buf, MOST, DTYPE_F32, REDOP_SUM);
     }
     rank_result(r, err);
     check(err == ERR_PEER, "%s", r->message);

@@ -89,6 +89,36 @@ bool program_wait(struct program *p, double limit_s) {
     return !killed;
 }
 
+void program_train_start(struct program *p, const char *const *sets, const char *const *more) {
+    static char dir[600];
+    static int serial;
+    const char *words[PROGRAM_ARGS];
+    int n = 0;
+    snprintf(dir, sizeof dir, "log.dir=%s%d", scratch_path("training-"), serial++);
+    words[n++] = "run", words[n++] = "--json", words[n++] = "--set", words[n++] = dir;
+    for (; *sets && n < PROGRAM_ARGS - 2; sets++) words[n++] = "--set", words[n++] = *sets;
+    for (; *more && n < PROGRAM_ARGS - 2; more++) words[n++] = "--set", words[n++] = *more;
+    words[n] = NULL;
+    program_start(p, words);
+}
+
+void program_train_end(struct program *p) {
+    if (!program_wait(p, 120)) fail_msg("hung:\n%s", p->err);
+}
+
+void program_train(struct program *p, const char *const *sets, const char *const *more) {
+    program_train_start(p, sets, more);
+    program_train_end(p);
+    if (p->code) fail_msg("%s ...: exit code %d\n%s", *more ? *more : *sets, p->code, p->err);
+}
+
+void program_assert_same(const struct program *a, const struct program *b, const char *what) {
+    static const char *const keys[] = {"weights_sha256", "losses_sha256"};
+    for (int i = 0; i < 2; i++)
+        if (strcmp(program_string(a, keys[i]), program_string(b, keys[i])) != 0)
+            fail_msg("%s: %s differs", what, keys[i]);
+}
+
 bool program_ended(const struct program *p) {
     siginfo_t end = {0};
     return waitid(P_PID, (id_t)p->pid, &end, WEXITED | WNOHANG | WNOWAIT) == 0 && end.si_pid != 0;

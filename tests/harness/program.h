@@ -22,6 +22,19 @@ void program_run(struct program *p, double limit_s, ...) __attribute__((sentinel
 void program_start(struct program *p, const char *const *words);
 /* The same for any program, words[0], which is looked for in PATH. */
 void program_spawn(struct program *p, const char *const *words);
+/* Settings ("devices=cpu:2"), as the next ones take them. */
+#define SETS(...)                                                                                                      \
+    (const char *const[]) {                                                                                            \
+        __VA_ARGS__, NULL                                                                                              \
+    }
+/* Starts 'engine run --json' with the settings of both lists, in a run directory of its own, unless one names it. */
+void program_train_start(struct program *p, const char *const *sets, const char *const *more);
+/* Waits for it; fails the test when it hangs. */
+void program_train_end(struct program *p);
+/* Both; fails the test when it ends with another code than 0. */
+void program_train(struct program *p, const char *const *sets, const char *const *more);
+/* Fails the test unless both trainings had the same losses and weights; what: what the second was. */
+void program_assert_same(const struct program *a, const struct program *b, const char *what);
 /* Waits; false when it was still running after limit_s and had to be killed. */
 bool program_wait(struct program *p, double limit_s);
 /* Whether it has ended; it is still to be waited for. */

@@ -36,8 +36,8 @@ static struct run_result made(const struct experiment_cell *cell, double ms) {
         .nsteps = 30,
         .environment = {
             .time = "", .processor = "", .governor = "", .kernel = "", .host = "", .engine = "", .cores = 64}};
-    const double parts[] = {1e-3, 7e-3, 16e-3, 0, 0, 2e-3, 26e-3};
-    for (int i = 0; i < RESULT_PHASES; i++) r.time_s[i] = 30 * parts[i];
+    const double parts[] = {1e-3, 7e-3, 16e-3, 0, 2e-3, 0, 26e-3};
+    for (int i = 0; i < RESULT_TIMES; i++) r.time_s[i] = 30 * parts[i];
     r.samples_per_s = (double)cell->settings.config.batch.size / 26e-3;
     for (int i = 0; i < 30; i++) steps[i] = (struct result_step){.step = i + 1, .ms = i < 10 ? 500 : ms, .samples = 64};
     return r;

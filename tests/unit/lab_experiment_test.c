@@ -166,21 +166,22 @@ static void unfair_pairs_are_refused(void **state) {
 }
 
 /* What is planted has to be the same; a slow device computes the same numbers, a mistake does not. */
+#define CELL(settings, n) (&(const struct experiment_cell){.setting = (settings), .nsettings = (n)})
 static void planted_settings_are_guarded(void **state) {
     (void)state;
-    static const struct result_setting none[] = {{"inject.mistake", "none"}, {"inject.slow.by", "0%"}},
-                                       some[] = {{"inject.mistake", "no_set_epoch"}, {"inject.slow.by", "50%"}};
+    static struct result_setting none[] = {{"inject.mistake", "none"}, {"inject.slow.by", "0%"}},
+                                 some[] = {{"inject.mistake", "no_set_epoch"}, {"inject.slow.by", "50%"}};
     struct setting_difference d[4];
-    assert_int_equal(settings_differ((struct setting_list){none, 2}, (struct setting_list){some, 2}, NULL, d, 4), 2);
+    assert_int_equal(settings_differ(CELL(none, 2), CELL(some, 2), NULL, d, 4), 2);
     assert_true(d[0].guarded && d[0].computes);
     assert_true(d[1].guarded && !d[1].computes);
 }
 
 static void the_algorithm_of_convolutions_is_guarded(void **state) {
     (void)state;
-    static const struct result_setting with[] = {{"winograd", "true"}}, without[] = {{"winograd", "false"}};
+    static struct result_setting with[] = {{"winograd", "true"}}, without[] = {{"winograd", "false"}};
     struct setting_difference d[2];
-    assert_int_equal(settings_differ((struct setting_list){with, 1}, (struct setting_list){without, 1}, NULL, d, 2), 1);
+    assert_int_equal(settings_differ(CELL(with, 1), CELL(without, 1), NULL, d, 2), 1);
     assert_true(d[0].guarded && d[0].computes);
 }
 

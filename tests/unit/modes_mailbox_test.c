@@ -4,11 +4,9 @@
 
 #include "engine/base/clock.h"
 #include "modes/share/mailbox.h"
+#include "tests/conformance/ranks.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 static void pause_ms(long ms) {
@@ -16,214 +14,257 @@ static void pause_ms(long ms) {
     nanosleep(&t, NULL);
 }
 
-static struct mailbox *box_of(int workers, double timeout) {
-    struct mailbox *m;
-    assert_ok(mailbox_create(workers, timeout, &m));
-    mailbox_begin(m, 1);
-    return m;
+static struct mailbox *box;
+
+/* fn in the threads of a server and its workers, which share a box. */
+static void run_box(int workers, double timeout, void (*fn)(struct rank *r), struct rank *out) {
+    assert_ok(mailbox_create(workers, &box));
+    mailbox_begin(box, 1);
+    run_ranks((struct ranks){.world = workers + 1, .link = "thread", .timeout = timeout, .fn = fn}, out);
+    mailbox_free(box);
+}
+
+/* The call gives ERR_TIMEOUT, with these words. */
+static void check_late(struct rank *r, enum error err, const char *words) {
+    rank_result(r, err);
+    check(err == ERR_TIMEOUT && strstr(r->message, words), "error %d: %s", (int)err, r->message);
+}
+
+/* ---- one thread says what all do ---- */
+
+static void serve_in_order(struct rank *r) {
+    int order[] = {2, 0, 3, 1}, who;
+    if (r->index) return;
+    for (int i = 0; i < 4; i++) mailbox_post(box, r->group, order[i]);
+    for (int i = 0; i < 4; i++) {
+        check_ok(mailbox_take(box, r->group, MAILBOX_ANY, &who));
+        check(who == order[i], "%d instead of %d", who, order[i]);
+    }
+    mailbox_answer(box, r->group, 2);
+    check_ok(mailbox_await(box, r->group, 2)); /* at once */
 }
 
 static void first_come_first_served(void **state) {
     (void)state;
-    int order[] = {2, 0, 3, 1}, who;
-    struct mailbox *m = box_of(4, 10);
-    for (int i = 0; i < 4; i++) mailbox_post(m, order[i]);
-    for (int i = 0; i < 4; i++) {
-        assert_ok(mailbox_take(m, MAILBOX_ANY, &who));
-        assert_int_equal(who, order[i]);
+    run_box(4, 10, serve_in_order, NULL);
+}
+
+static void serve_by_name(struct rank *r) {
+    int who;
+    if (r->index) return;
+    for (int w = 2; w >= 0; w--) mailbox_post(box, r->group, w);
+    for (int w = 0; w < 3; w++) {
+        check_ok(mailbox_take(box, r->group, w, &who));
+        check(who == w, "%d instead of %d", who, w);
     }
-    mailbox_answer(m, 2);
-    assert_ok(mailbox_await(m, 2)); /* at once */
-    mailbox_free(m);
 }
 
 static void one_by_name(void **state) {
     (void)state;
+    run_box(3, 10, serve_by_name, NULL);
+}
+
+static void serve_all_but_one(struct rank *r) {
     int who;
-    struct mailbox *m = box_of(3, 10);
-    for (int w = 2; w >= 0; w--) mailbox_post(m, w);
-    for (int w = 0; w < 3; w++) {
-        assert_ok(mailbox_take(m, w, &who));
-        assert_int_equal(who, w);
+    int64_t began = clock_ns();
+    enum error err = ERR_NONE;
+    if (r->index) return;
+    mailbox_post(box, r->group, 2); /* is never taken */
+    for (int taken = 0; err == ERR_NONE; taken++) {
+        mailbox_post(box, r->group, 0);
+        err = mailbox_take(box, r->group, 0, &who);
+        if (err == ERR_NONE) mailbox_answer(box, r->group, 0);
+        if (err == ERR_NONE && taken == 100) err = mailbox_take(box, r->group, 1, &who);
     }
-    mailbox_free(m);
+    double took = clock_seconds(clock_ns() - began);
+    check_late(r, err, "rank 2 has not come with its gradient of step 1 within");
+    check(took > 0.29 && took < 3, "after %g s", took);
 }
 
 /* Who has posted is not late, and who is awaited is named, though others keep coming. */
 static void who_does_not_come_is_named(void **state) {
     (void)state;
+    run_box(3, 0.3, serve_all_but_one, NULL);
+}
+
+static void serve_the_punctual(struct rank *r) {
     int who;
-    struct mailbox *m = box_of(3, 0.3);
-    int64_t began = clock_ns();
     enum error err = ERR_NONE;
-    int taken = 0;
-    mailbox_post(m, 2); /* is never taken */
-    for (; err == ERR_NONE; taken++) {
-        mailbox_post(m, 0);
-        err = mailbox_take(m, 0, &who);
-        if (err == ERR_NONE) mailbox_answer(m, 0);
-        if (err == ERR_NONE && taken == 100) err = mailbox_take(m, 1, &who);
+    if (r->index) return;
+    while (err == ERR_NONE) {
+        mailbox_post(box, r->group, 0);
+        err = mailbox_take(box, r->group, MAILBOX_ANY, &who);
+        if (err == ERR_NONE) mailbox_answer(box, r->group, who);
+        if (err == ERR_NONE) mailbox_received(box, r->group, who);
     }
-    double took = clock_seconds(clock_ns() - began);
-    assert_int_equal(err, ERR_TIMEOUT);
-    assert_non_null(strstr(error_message(), "rank 2 has not come with its gradient of step 1"));
-    assert_true(took > 0.29 && took < 3);
-    mailbox_free(m);
+    check_late(r, err, "rank 2 has not come");
 }
 
 static void late_among_the_punctual(void **state) {
     (void)state;
-    int who;
-    struct mailbox *m = box_of(2, 0.2);
-    enum error err = ERR_NONE;
-    while (err == ERR_NONE) {
-        mailbox_post(m, 0);
-        err = mailbox_take(m, MAILBOX_ANY, &who);
-        if (err == ERR_NONE) mailbox_answer(m, who);
+    run_box(2, 0.2, serve_the_punctual, NULL);
+}
+
+/* Where a rank waits in vain, the group has failed for all. */
+static void wait_for_a_silent_server(struct rank *r) {
+    if (r->index) {
+        mailbox_post(box, r->group, 0);
+        check_late(r, mailbox_await(box, r->group, 0), "rank 0, the server, has taken no gradient");
+        return;
     }
-    assert_int_equal(err, ERR_TIMEOUT);
-    assert_non_null(strstr(error_message(), "rank 2 has not come"));
-    mailbox_free(m);
+    pause_ms(900); /* it is not late in a call before it is late here */
+    rank_result(r, group_barrier(r->group));
+    check(strstr(r->message, "rank 0, the server"), "%s", r->message);
 }
 
 static void a_silent_server_is_named(void **state) {
     (void)state;
-    struct mailbox *m = box_of(1, 0.2);
-    mailbox_post(m, 0);
-    assert_fails(ERR_TIMEOUT, mailbox_await(m, 0));
-    assert_non_null(strstr(error_message(), "rank 0, the server"));
-    mailbox_free(m);
+    run_box(1, 0.2, wait_for_a_silent_server, NULL);
 }
 
-static void *serve_others(void *arg) {
+/* ---- several ---- */
+
+static void be_busy(struct rank *r) {
     int who;
-    struct mailbox *m = arg;
-    for (int i = 0; i < 40; i++) {
-        pause_ms(20);
-        mailbox_alive(m);
+    if (r->index == 0) {
+        for (int i = 0; i < 40; i++) {
+            pause_ms(20);
+            mailbox_alive(box);
+        }
+        check_ok(mailbox_take(box, r->group, MAILBOX_ANY, &who));
+        return;
     }
-    return mailbox_take(m, MAILBOX_ANY, &who) == ERR_NONE ? m : NULL;
+    mailbox_post(box, r->group, 0);
+    check_ok(mailbox_await_taking(box, r->group, 0));
+    check_late(r, mailbox_await(box, r->group, 0), "rank 0, the server"); /* it is silent now */
 }
 
-/* However long it serves others: who waits to be taken waits on, and no further than that. */
+/* However long it serves others: a worker that waits to be taken waits on, and no further than that. */
 static void a_busy_server_is_not_silent(void **state) {
     (void)state;
-    void *took;
-    pthread_t server;
-    struct mailbox *m = box_of(1, 0.2);
-    mailbox_post(m, 0);
-    assert_int_equal(pthread_create(&server, NULL, serve_others, m), 0);
-    assert_ok(mailbox_await_taking(m, 0));
-    assert_int_equal(pthread_join(server, &took), 0);
-    assert_ptr_equal(took, m);
-    assert_fails(ERR_TIMEOUT, mailbox_await(m, 0)); /* it is silent now */
-    mailbox_post(m, 0);
-    assert_fails(ERR_TIMEOUT, mailbox_await_taking(m, 0));
-    mailbox_free(m);
+    run_box(1, 0.2, be_busy, NULL);
 }
 
-/* Weights leave in the order of the answers, and where all meet, nobody leaves before all have
- * them. Until its turn comes nobody is late. */
+static void answer_both(struct rank *r) {
+    int who;
+    for (int w = 1; w >= 0; w--) {
+        mailbox_post(box, r->group, w);
+        check_ok(mailbox_take(box, r->group, w, &who));
+        mailbox_answer(box, r->group, w);
+    }
+    check_ok(mailbox_await(box, r->group, 1));
+}
+
+static void come_before_the_turn(struct rank *r) {
+    if (r->index) return;
+    answer_both(r);
+    check_late(r, mailbox_await(box, r->group, 0), "rank 0, the server");
+}
+
+static void take_before_the_turn(struct rank *r) {
+    int who;
+    if (r->index) return;
+    answer_both(r); /* until its turn comes nobody is late: rank 1 is not named */
+    check_late(r, mailbox_take(box, r->group, MAILBOX_ANY, &who), "rank 2 has not come");
+}
+
+static void meet_before_all_have(struct rank *r) {
+    if (r->index) return;
+    answer_both(r);
+    mailbox_received(box, r->group, 1);
+    check_late(r, mailbox_await_all(box, r->group, 1), "rank 0, the server");
+}
+
+static void meet(struct rank *r) {
+    if (r->index) return;
+    answer_both(r);
+    mailbox_received(box, r->group, 1);
+    check_ok(mailbox_await(box, r->group, 0));
+    mailbox_received(box, r->group, 0);
+    check_ok(mailbox_await_all(box, r->group, 1));
+    mailbox_post(box, r->group, 0); /* it may be further already */
+    check_ok(mailbox_await_all(box, r->group, 1));
+}
+
+/* Weights leave in the order of the answers, and where all meet, nobody leaves before all have them. */
 static void one_after_the_other(void **state) {
     (void)state;
-    int who;
-    struct mailbox *m = box_of(2, 0.2);
-    for (int w = 1; w >= 0; w--) {
-        mailbox_post(m, w);
-        assert_ok(mailbox_take(m, w, &who));
-        mailbox_answer(m, w);
-    }
-    assert_ok(mailbox_await(m, 1));
-    assert_fails(ERR_TIMEOUT, mailbox_await(m, 0));
-    assert_fails(ERR_TIMEOUT, mailbox_take(m, MAILBOX_ANY, &who));
-    assert_non_null(strstr(error_message(), "rank 2 has not come"));
-    mailbox_received(m, 1);
-    assert_fails(ERR_TIMEOUT, mailbox_await_all(m, 1));
-    assert_ok(mailbox_await(m, 0));
-    mailbox_received(m, 0);
-    assert_ok(mailbox_await_all(m, 1));
-    mailbox_post(m, 0); /* it may be further already */
-    assert_ok(mailbox_await_all(m, 1));
-    mailbox_free(m);
+    run_box(2, 0.2, come_before_the_turn, NULL);
+    run_box(2, 0.2, take_before_the_turn, NULL);
+    run_box(2, 0.2, meet_before_all_have, NULL);
+    run_box(2, 5, meet, NULL);
 }
 
-/* ---- threads ---- */
+/* ---- threads that hurry ---- */
 
 enum { WORKERS = 6, ROUNDS = 3000 };
-static struct mailbox *shared;
+static bool turns;
 static atomic_int ended;
 
-static void *work(void *arg) {
-    int me = *(int *)arg;
+static enum error work(struct rank *r) {
+    int me = r->index - 1;
     for (int i = 0; i < ROUNDS; i++) {
-        mailbox_post(shared, me);
-        if (i % 2 && mailbox_await_taking(shared, me) != ERR_NONE) return NULL;
-        if (mailbox_await(shared, me) != ERR_NONE) return NULL;
-        mailbox_received(shared, me);
+        mailbox_post(box, r->group, me);
+        if (i % 2) TRY(mailbox_await_taking(box, r->group, me));
+        TRY(mailbox_await(box, r->group, me));
+        mailbox_received(box, r->group, me);
     }
     atomic_fetch_add(&ended, 1);
-    return NULL;
+    return ERR_NONE;
 }
 
-static void start_all(pthread_t *threads, int *names) {
-    for (int i = 0; i < WORKERS; i++) {
-        names[i] = i;
-        assert_int_equal(pthread_create(&threads[i], NULL, work, &names[i]), 0);
+static void hurry(struct rank *r) {
+    int who, count[WORKERS] = {0};
+    if (r->index) {
+        check_ok(work(r));
+        return;
     }
+    int64_t began = clock_ns();
+    for (int i = 0; i < ROUNDS * WORKERS; i++) {
+        check_ok(mailbox_take(box, r->group, turns ? i % WORKERS : MAILBOX_ANY, &who));
+        if (who < 0) return;
+        count[who]++;
+        mailbox_answer(box, r->group, who);
+    }
+    for (int i = 0; i < WORKERS; i++) check(count[i] == ROUNDS, "%d of worker %d", count[i], i);
+    double us = clock_seconds(clock_ns() - began) * 1e6 / (ROUNDS * WORKERS);
+    printf("%s: %.1f us a gradient\n", turns ? "in turn" : "of arrival", us);
+    check(us < 2000, "%g us a gradient", us);
 }
 
-/* A lost wake-up would cost a doze of 200 ms; so many rounds would never end in time. */
+/* A lost wake-up would cost a sleep of 200 ms; so many rounds would never end in time. */
 static void no_wake_up_is_lost(void **state) {
     (void)state;
     for (int in_turn = 0; in_turn < 2; in_turn++) {
-        pthread_t threads[WORKERS];
-        int names[WORKERS], who, count[WORKERS] = {0};
-        shared = box_of(WORKERS, 60);
+        turns = in_turn;
         ended = 0;
-        start_all(threads, names);
-        int64_t began = clock_ns();
-        for (int i = 0; i < ROUNDS * WORKERS; i++) {
-            assert_ok(mailbox_take(shared, in_turn ? i % WORKERS : MAILBOX_ANY, &who));
-            count[who]++;
-            mailbox_answer(shared, who);
-        }
-        for (int i = 0; i < WORKERS; i++) pthread_join(threads[i], NULL);
-        for (int i = 0; i < WORKERS; i++) assert_int_equal(count[i], ROUNDS);
+        run_box(WORKERS, 60, hurry, NULL);
         assert_int_equal(ended, WORKERS);
-        double us = clock_seconds(clock_ns() - began) * 1e6 / (ROUNDS * WORKERS);
-        print_message("%s: %.1f us a gradient\n", in_turn ? "in turn" : "of arrival", us);
-        assert_true(us < 2000);
-        mailbox_free(shared);
     }
 }
 
-static void *take_forever(void *arg) {
+/* Worker 0 waits in vain; the last one fails the group before it has done anything. */
+static void fail_while_others_wait(struct rank *r) {
     int who;
-    enum error *err = arg;
-    while ((*err = mailbox_take(shared, MAILBOX_ANY, &who)) == ERR_NONE)
-        if (who != 0) mailbox_answer(shared, who); /* worker 0 waits in vain */
-    return NULL;
+    enum error err = ERR_NONE;
+    if (r->index == WORKERS) {
+        pause_ms(20);
+        group_abort(r->group, "no more");
+        return;
+    }
+    if (r->index) err = work(r);
+    while (!r->index && (err = mailbox_take(box, r->group, MAILBOX_ANY, &who)) == ERR_NONE)
+        if (who != 0) mailbox_answer(box, r->group, who);
+    check(err == ERR_PEER && strstr(error_message(), "rank 6: no more"), "%s", error_message());
 }
 
 static void a_failure_wakes_all(void **state) {
     (void)state;
-    pthread_t threads[WORKERS], server;
-    int names[WORKERS];
-    enum error err = ERR_NONE;
-    shared = box_of(WORKERS, 60);
     ended = 0;
-    start_all(threads, names);
-    assert_int_equal(pthread_create(&server, NULL, take_forever, &err), 0);
-    pause_ms(20);
     int64_t began = clock_ns();
-    mailbox_break(shared);
-    for (int i = 0; i < WORKERS; i++) pthread_join(threads[i], NULL);
-    pthread_join(server, NULL);
+    run_box(WORKERS, 60, fail_while_others_wait, NULL);
     assert_true(clock_seconds(clock_ns() - began) < 5);
-    assert_int_equal(err, ERR_PEER);
-    assert_true(ended < WORKERS);
-    mailbox_free(shared);
-    mailbox_break(NULL);
+    assert_int_equal(ended, 0);
     mailbox_free(NULL);
 }
 

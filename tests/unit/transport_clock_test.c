@@ -167,7 +167,7 @@ static void work_until_cut(struct rank *r) {
     enum error err = ERR_NONE;
     while (!err && clock_seconds(clock_ns() - start) < 30) {
         if (clock_seconds(clock_ns() - start) > 1.5) cable.dumb = true;
-        err = group_all_reduce(r->group, LANE_INLINE, buf[r->index], 1000, DTYPE_F32, REDOP_SUM, NULL);
+        err = group_all_reduce(r->group, GROUP_INLINE, buf[r->index], 1000, DTYPE_F32, REDOP_SUM);
     }
     rank_result(r, err);
     check(clock_seconds(clock_ns() - start) < 8, "took too long");

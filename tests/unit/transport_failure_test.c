@@ -36,8 +36,8 @@ static void run_failing(int world, double timeout, void (*fn)(struct rank *), en
 static void other_kind(struct rank *r) {
     float buf[8] = {0};
     check_ok(group_barrier(r->group));
-    enum error err = r->index == 1 ? group_all_reduce(r->group, LANE_INLINE, buf, 8, DTYPE_F32, REDOP_SUM, NULL)
-                                   : group_broadcast(r->group, LANE_INLINE, buf, 8, DTYPE_F32, 2, NULL);
+    enum error err = r->index == 1 ? group_all_reduce(r->group, GROUP_INLINE, buf, 8, DTYPE_F32, REDOP_SUM)
+                                   : group_broadcast(r->group, GROUP_INLINE, buf, 8, DTYPE_F32, 2);
     if (!err) err = group_barrier(r->group); /* over a lazy link rank 0 may have all it needs */
     rank_result(r, err);
 }
@@ -57,15 +57,15 @@ static enum error odd_call(struct group *g, int what, bool odd, void *buf) {
     int64_t part[3] = {0, odd ? 3 : 4, 8};
     switch (what) {
     case 0:
-        return group_all_reduce(g, LANE_INLINE, buf, odd ? 7 : 8, DTYPE_F32, REDOP_SUM, NULL);
+        return group_all_reduce(g, GROUP_INLINE, buf, odd ? 7 : 8, DTYPE_F32, REDOP_SUM);
     case 1:
-        return group_all_reduce(g, LANE_INLINE, buf, 8, odd ? DTYPE_I32 : DTYPE_F32, REDOP_SUM, NULL);
+        return group_all_reduce(g, GROUP_INLINE, buf, 8, odd ? DTYPE_I32 : DTYPE_F32, REDOP_SUM);
     case 2:
-        return group_all_reduce(g, LANE_INLINE, buf, 8, DTYPE_F32, odd ? REDOP_MAX : REDOP_SUM, NULL);
+        return group_all_reduce(g, GROUP_INLINE, buf, 8, DTYPE_F32, odd ? REDOP_MAX : REDOP_SUM);
     case 3:
-        return group_broadcast(g, LANE_INLINE, buf, 8, DTYPE_F32, odd, NULL);
+        return group_broadcast(g, GROUP_INLINE, buf, 8, DTYPE_F32, odd);
     case 4:
-        return group_all_gather(g, LANE_INLINE, buf, part, DTYPE_F32, NULL);
+        return group_all_gather(g, GROUP_INLINE, buf, part, DTYPE_F32);
     default:
         return group_alloc(g, odd ? 64 : 128, &(void *){NULL});
     }
@@ -94,8 +94,8 @@ static void arguments_differ(void **state) {
 
 static void odd_pair(struct rank *r) {
     float buf[8] = {0};
-    enum error err = r->index ? group_recv(r->group, LANE_INLINE, buf, 5, DTYPE_F32, 0, NULL)
-                              : group_send(r->group, LANE_INLINE, buf, 7, DTYPE_F32, 1, NULL);
+    enum error err = r->index ? group_recv(r->group, GROUP_INLINE, buf, 5, DTYPE_F32, 0)
+                              : group_send(r->group, GROUP_INLINE, buf, 7, DTYPE_F32, 1);
     if (!err) err = group_barrier(r->group); /* a small send does not wait */
     rank_result(r, err);
 }
@@ -136,9 +136,9 @@ static void bad_call(struct rank *r) {
     float buf[8] = {0};
     nap(0.05); /* until all ranks have opened */
     if (r->index == 1)
-        rank_result(r, group_broadcast(r->group, LANE_INLINE, buf, 8, DTYPE_F32, 9, NULL));
+        rank_result(r, group_broadcast(r->group, GROUP_INLINE, buf, 8, DTYPE_F32, 9));
     else
-        rank_result(r, group_broadcast(r->group, LANE_INLINE, buf, 8, DTYPE_F32, 0, NULL));
+        rank_result(r, group_broadcast(r->group, GROUP_INLINE, buf, 8, DTYPE_F32, 0));
     if (!r->err) rank_result(r, group_barrier(r->group));
 }
 
@@ -158,7 +158,7 @@ static void late(struct rank *r) {
     group_note(r->group, "backward of conv4, whose name is far too long to be kept whole", 8);
     if (r->index == 2) nap(0.6);
     int64_t start = clock_ns();
-    rank_result(r, group_all_reduce(r->group, LANE_INLINE, buf, 1024, DTYPE_F32, REDOP_SUM, NULL));
+    rank_result(r, group_all_reduce(r->group, GROUP_INLINE, buf, 1024, DTYPE_F32, REDOP_SUM));
     double waited = clock_seconds(clock_ns() - start);
     check(waited < 20, "%g s", waited);
     check(r->index == 2 || waited > 0.2, "%g s", waited);
@@ -189,8 +189,8 @@ static void late_in_comm_lane(struct rank *r) {
     float a[64] = {0}, b[64] = {0};
     struct work *w[2];
     if (r->index == 1) nap(0.5);
-    enum error err = group_all_reduce(r->group, LANE_COMM, a, 64, DTYPE_F32, REDOP_SUM, &w[0]);
-    if (!err) err = group_all_reduce(r->group, LANE_COMM, b, 64, DTYPE_F32, REDOP_SUM, &w[1]);
+    enum error err = group_all_reduce(r->group, GROUP_COMM(&w[0]), a, 64, DTYPE_F32, REDOP_SUM);
+    if (!err) err = group_all_reduce(r->group, GROUP_COMM(&w[1]), b, 64, DTYPE_F32, REDOP_SUM);
     check(err == ERR_NONE, "queueing: %s", error_message());
     if (err) return;
     check(work_wait(w[1]) == ERR_TIMEOUT, "%s", error_message());
@@ -216,7 +216,7 @@ static void leaver(struct rank *r) {
         return;
     }
     int64_t start = clock_ns();
-    rank_result(r, group_all_reduce(r->group, LANE_INLINE, buf, 8, DTYPE_F32, REDOP_SUM, NULL));
+    rank_result(r, group_all_reduce(r->group, GROUP_INLINE, buf, 8, DTYPE_F32, REDOP_SUM));
     check(clock_seconds(clock_ns() - start) < 10, "took too long");
 }
 
@@ -251,8 +251,8 @@ static void aborter(struct rank *r) {
         rank_result(r, group_barrier(r->group));
         return;
     }
-    check_ok(group_all_reduce(r->group, LANE_COMM, other, 8, DTYPE_F32, REDOP_SUM, &w));
-    rank_result(r, group_all_reduce(r->group, LANE_INLINE, buf, 8, DTYPE_F32, REDOP_SUM, NULL));
+    check_ok(group_all_reduce(r->group, GROUP_COMM(&w), other, 8, DTYPE_F32, REDOP_SUM));
+    rank_result(r, group_all_reduce(r->group, GROUP_INLINE, buf, 8, DTYPE_F32, REDOP_SUM));
     check(work_wait(w) == ERR_PEER, "%s", error_message());
     check(clock_seconds(clock_ns() - start) < 10, "took too long");
 }
@@ -268,7 +268,7 @@ static void careless(struct rank *r) {
     float buf[8] = {0};
     struct work *w;
     if (r->index == 0) {
-        check_ok(group_all_reduce(r->group, LANE_COMM, buf, 8, DTYPE_F32, REDOP_SUM, &w));
+        check_ok(group_all_reduce(r->group, GROUP_COMM(&w), buf, 8, DTYPE_F32, REDOP_SUM));
         group_close(r->group); /* must end, though rank 1 never answers */
         r->group = NULL;
         return;
@@ -291,7 +291,7 @@ static void hoarder(struct rank *r) {
     enum error err = ERR_NONE;
     int begun = 0;
     while (!err && begun < 1000) {
-        err = group_all_reduce(r->group, LANE_COMM, buf, 1, DTYPE_F32, REDOP_SUM, &w);
+        err = group_all_reduce(r->group, GROUP_COMM(&w), buf, 1, DTYPE_F32, REDOP_SUM);
         begun++;
     }
     rank_result(r, err);
@@ -314,7 +314,7 @@ static void die_or_tell(struct rank *r) {
     float buf[1024] = {0};
     check_ok(group_barrier(r->group));
     if (r->index == 1) raise(SIGKILL);
-    rank_result(r, group_all_reduce(r->group, LANE_INLINE, buf, 1024, DTYPE_F32, REDOP_SUM, NULL));
+    rank_result(r, group_all_reduce(r->group, GROUP_INLINE, buf, 1024, DTYPE_F32, REDOP_SUM));
     check(strstr(r->message, "rank 1 (pid ") && strstr(r->message, "has died"), "%s", r->message);
     check(r->err == ERR_PEER, "%s", error_text(r->err));
 }

@@ -60,19 +60,19 @@ static enum error call(struct rank *r, int kind, float *buf, int64_t n, int64_t 
     int root = r->of->world - 1;
     switch (kind) {
     case KIND_ALL_REDUCE:
-        return group_all_reduce(g, LANE_INLINE, buf, n, DTYPE_F32, 0, NULL);
+        return group_all_reduce(g, GROUP_INLINE, buf, n, DTYPE_F32, 0);
     case KIND_REDUCE:
-        return group_reduce(g, LANE_INLINE, buf, n, DTYPE_F32, 0, root, NULL);
+        return group_reduce(g, GROUP_INLINE, buf, n, DTYPE_F32, 0, root);
     case KIND_BROADCAST:
-        return group_broadcast(g, LANE_INLINE, buf, n, DTYPE_F32, root, NULL);
+        return group_broadcast(g, GROUP_INLINE, buf, n, DTYPE_F32, root);
     case KIND_REDUCE_SCATTER:
-        return group_reduce_scatter(g, LANE_INLINE, buf, part, DTYPE_F32, 0, NULL);
+        return group_reduce_scatter(g, GROUP_INLINE, buf, part, DTYPE_F32, 0);
     case KIND_ALL_GATHER:
-        return group_all_gather(g, LANE_INLINE, buf, part, DTYPE_F32, NULL);
+        return group_all_gather(g, GROUP_INLINE, buf, part, DTYPE_F32);
     case KIND_SCATTER:
-        return group_scatter(g, LANE_INLINE, buf, part, DTYPE_F32, root, NULL);
+        return group_scatter(g, GROUP_INLINE, buf, part, DTYPE_F32, root);
     default:
-        return group_gather(g, LANE_INLINE, buf, part, DTYPE_F32, root, NULL);
+        return group_gather(g, GROUP_INLINE, buf, part, DTYPE_F32, root);
     }
 }
 
@@ -128,7 +128,7 @@ static void sums(struct rank *r) {
     int world = r->of->world, wrong = 0;
     if (!buf) return;
     for (int64_t i = 0; i < n; i++) buf[i] = (int32_t)(i * (r->index + 1));
-    check_ok(group_all_reduce(r->group, LANE_INLINE, buf, n, DTYPE_I32, REDOP_SUM, NULL));
+    check_ok(group_all_reduce(r->group, GROUP_INLINE, buf, n, DTYPE_I32, REDOP_SUM));
     for (int64_t i = 0; i < n; i++) wrong += buf[i] != (int32_t)(i * (world * (world + 1) / 2));
     check(!wrong, "%d of %lld sums", wrong, (long long)n);
     free(buf);

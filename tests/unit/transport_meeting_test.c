@@ -38,8 +38,8 @@ static void a_joined_meeting_is_the_same(void **state) {
     assert_ok(meeting_create_shared(3, &a));
     assert_true(fcntl(meeting_fd(a), F_GETFD) & FD_CLOEXEC);
     assert_ok(meeting_join(meeting_fd(a), 3, &b));
-    atomic_store(&a->board->seat[2].pid, 17);
-    assert_int_equal(atomic_load(&b->board->seat[2].pid), 17);
+    atomic_store(&a->board->member[2].pid, 17);
+    assert_int_equal(atomic_load(&b->board->member[2].pid), 17);
     assert_int_not_equal(ftruncate(meeting_fd(a), 0), 0); /* would kill whoever reads it */
 
     assert_ok(meeting_extend(a, a->board->end + 100000)); /* grows for both */

@@ -87,7 +87,7 @@ static enum error sum_one(void *user, int rank) {
     for (int i = 0; i < SIZES && !err; i++) {
         float *v = run->private ? own : shared;
         memcpy(v, inputs[DTYPE_F32][rank % WORLD_MOST], (size_t)sizes[i] * sizeof *v);
-        err = group_all_reduce(g, LANE_INLINE, v, sizes[i], DTYPE_F32, REDOP_AVERAGE, NULL);
+        err = group_all_reduce(g, GROUP_INLINE, v, sizes[i], DTYPE_F32, REDOP_AVERAGE);
         if (!err && memcmp(v, run->want[i], (size_t)sizes[i] * sizeof *v) != 0)
             err = FAIL(ERR_RESULT, "rank %d: a sum of %lld is wrong", rank, (long long)sizes[i]);
     }

@@ -158,10 +158,10 @@ static void work_on(struct rank *r) {
     for (int k = 0;; k++) {
         for (int i = 0; i < 30000; i++) mine[i] = i + k;
         int64_t n = k % 3 ? 30000 : 100;
-        check_ok(group_all_reduce(r->group, LANE_INLINE, mine, n, DTYPE_I64, REDOP_SUM, NULL));
+        check_ok(group_all_reduce(r->group, GROUP_INLINE, mine, n, DTYPE_I64, REDOP_SUM));
         for (int i = 0; i < n; i++) check(mine[i] == 2 * (i + k), "element %d", i);
         int64_t go_on[1] = {flood.dialed < 500};
-        check_ok(group_all_reduce(r->group, LANE_INLINE, go_on, 1, DTYPE_I64, REDOP_MAX, NULL));
+        check_ok(group_all_reduce(r->group, GROUP_INLINE, go_on, 1, DTYPE_I64, REDOP_MAX));
         if (*r->wrong || (!go_on[0] && k >= 200)) return;
     }
 }

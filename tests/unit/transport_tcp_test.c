@@ -39,8 +39,8 @@ static void sums(struct rank *r) {
         int32_t *a = malloc((size_t)n * 4), *b = malloc((size_t)n * 4);
         struct work *w;
         for (int64_t i = 0; i < n; i++) a[i] = b[i] = (int32_t)i * (r->index + 1);
-        check_ok(group_all_reduce(r->group, LANE_COMM, a, n, DTYPE_I32, REDOP_SUM, &w));
-        check_ok(group_all_reduce(r->group, LANE_INLINE, b, n, DTYPE_I32, REDOP_SUM, NULL));
+        check_ok(group_all_reduce(r->group, GROUP_COMM(&w), a, n, DTYPE_I32, REDOP_SUM));
+        check_ok(group_all_reduce(r->group, GROUP_INLINE, b, n, DTYPE_I32, REDOP_SUM));
         check_ok(work_wait(w));
         for (int64_t i = 0; i < n; i++) {
             int32_t want = (int32_t)i * (world * (world + 1) / 2);
@@ -109,7 +109,7 @@ static void endless(struct rank *r) {
     group_note(r->group, "backward of conv4", 12);
     while (!err && clock_seconds(clock_ns() - start) < 20) {
         if (r->index == 0 && clock_seconds(clock_ns() - start) > 0.5) end_path();
-        err = group_all_reduce(r->group, LANE_INLINE, buf[r->index], 100000, DTYPE_F32, REDOP_SUM, NULL);
+        err = group_all_reduce(r->group, GROUP_INLINE, buf[r->index], 100000, DTYPE_F32, REDOP_SUM);
     }
     rank_result(r, err);
     check(clock_seconds(clock_ns() - start) < 1 + 2 + 3, "took too long");
@@ -153,7 +153,7 @@ static void changed(struct rank *r) {
     for (int i = 0; !err && clock_seconds(clock_ns() - start) < 10; i++) {
         if (r->index == 0 && i == 20) on_the_way->change = 1;
         if (!n) nap(0.02);
-        err = n        ? group_all_reduce(r->group, LANE_INLINE, buf[r->index], n, DTYPE_F32, REDOP_SUM, NULL)
+        err = n        ? group_all_reduce(r->group, GROUP_INLINE, buf[r->index], n, DTYPE_F32, REDOP_SUM)
               : i < 50 ? ERR_NONE
                        : group_barrier(r->group);
     }
@@ -222,7 +222,7 @@ static double lose(const char *what, char message[700]) {
     assert_ok(group_open(&gp, &g));
     assert_ok(group_barrier(g));
     int64_t start = clock_ns();
-    assert_fails(ERR_PEER, group_all_reduce(g, LANE_INLINE, buf, 8, DTYPE_F32, REDOP_SUM, NULL));
+    assert_fails(ERR_PEER, group_all_reduce(g, GROUP_INLINE, buf, 8, DTYPE_F32, REDOP_SUM));
     snprintf(message, 700, "%s", error_message());
     double seconds = clock_seconds(clock_ns() - start);
     group_close(g);
@@ -261,7 +261,7 @@ static void leaver(struct rank *r) {
         return;
     }
     int64_t start = clock_ns();
-    rank_result(r, group_all_reduce(r->group, LANE_INLINE, buf, 8, DTYPE_F32, REDOP_SUM, NULL));
+    rank_result(r, group_all_reduce(r->group, GROUP_INLINE, buf, 8, DTYPE_F32, REDOP_SUM));
     check(clock_seconds(clock_ns() - start) < 3, "took too long");
 }
 
@@ -287,7 +287,7 @@ static void gatherers(struct rank *r) {
     float buf[8] = {0};
     check_ok(group_barrier(r->group));
     int64_t start = clock_ns();
-    rank_result(r, group_gather(r->group, LANE_INLINE, buf, part, DTYPE_F32, r->index, NULL));
+    rank_result(r, group_gather(r->group, GROUP_INLINE, buf, part, DTYPE_F32, r->index));
     check(clock_seconds(clock_ns() - start) < 2, "took too long");
 }
 
@@ -309,7 +309,7 @@ static void late_one(struct rank *r) {
     int last = r->of->world - 1;
     check_ok(group_barrier(r->group));
     if (r->index == last) nap(0.8);
-    rank_result(r, group_all_reduce(r->group, LANE_INLINE, buf, 64, DTYPE_F32, REDOP_SUM, NULL));
+    rank_result(r, group_all_reduce(r->group, GROUP_INLINE, buf, 64, DTYPE_F32, REDOP_SUM));
 }
 
 static void the_late_one_is_named_not_who_waits_for_it(void **state) {

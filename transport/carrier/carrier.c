@@ -37,7 +37,7 @@ static int index_of(const char *name) {
 enum error carrier_gather(struct group *g, int64_t *all, int n) {
     int64_t part[RANKS_MAX + 1];
     for (int r = 0; r <= g->size; r++) part[r] = (int64_t)r * n;
-    return group_all_gather(g, LANE_INLINE, all, part, DTYPE_I64, NULL);
+    return group_all_gather(g, GROUP_INLINE, all, part, DTYPE_I64);
 }
 
 static const int64_t has_accelerator = (int64_t)1 << 32;

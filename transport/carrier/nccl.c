@@ -158,7 +158,7 @@ static enum error agree_on_id(struct group *g, ncclUniqueId *id) {
     memset(id, 0, sizeof *id);
     ncclResult_t rc = g->rank == 0 ? nccl.GetUniqueId(id) : ncclSuccess;
     if (rc) return nccl_failed(rc, "ncclGetUniqueId");
-    return group_broadcast(g, LANE_INLINE, id, sizeof *id, DTYPE_U8, 0, NULL);
+    return group_broadcast(g, GROUP_INLINE, id, sizeof *id, DTYPE_U8, 0);
 }
 
 static enum error join(struct nccl_carrier *n) {

@@ -43,7 +43,7 @@ static size_t lent_bytes(int size) {
 static struct board board_plan(int size) {
     struct board b = {.magic = magic, .size = size, .pipe_lines = pipe_lines(size), .lent_bytes = lent_bytes(size)};
     size_t ranks = (size_t)size;
-    b.slots = up(sizeof b + ranks * sizeof(struct seat), meeting_page());
+    b.slots = up(sizeof b + ranks * sizeof(struct member), meeting_page());
     b.pipes = b.slots + LANES * ranks * 2 * SLOT_BYTES;
     b.lent = up(b.pipes + LANES * ranks * ranks * (sizeof(struct pipe) + b.pipe_lines * (size_t)LINE), meeting_page());
     b.end = up(b.lent + LANES * ranks * b.lent_bytes, meeting_page());

@@ -1,4 +1,4 @@
-/* The memory that the ranks of one host share: a header, a seat for each rank, slots for small
+/* The memory that the ranks of one host share: a header, a part for each rank, slots for small
  * messages, pipes, memory to lend, and behind them what the ranks allocate together. Ranks that are threads see one
  * mapping of it; ranks that are processes map the same file (a memfd), each at its own address.
  * Nothing in it is a pointer. */
@@ -18,7 +18,7 @@ enum {
 struct posted {
     _Alignas(LINE) _Atomic uint32_t turn;
     struct call call;
-    uint64_t place; /* of the caller's buffer in the board, 0: not in it */
+    uint64_t offset; /* of the caller's buffer in the board, 0: not in it */
 };
 struct counter {
     _Alignas(LINE) _Atomic uint32_t value;
@@ -31,7 +31,7 @@ struct bell {
 };
 enum { AWAKE = 0, ANY_PEER = RANKS_MAX + 1 };
 
-struct seat {
+struct member {
     struct posted posted[LANES][2];
     struct counter steps[LANES]; /* syncs that the owner has reached */
     struct bell bell[LANES];
@@ -60,7 +60,7 @@ struct board {
     int32_t error;
     char reason[REASON_MAX];
     _Alignas(LINE) uint64_t used, allocated; /* rank 0's, for alloc: end of all memory, start of the newest */
-    struct seat seat[];
+    struct member member[];
 };
 
 struct meeting {

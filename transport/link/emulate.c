@@ -220,6 +220,14 @@ static void emulated_close(struct link *l) {
 
 /* ---- opening ---- */
 
+static enum error emulated_await(struct link *l, const struct group_wait *w) {
+    return emulated_of(l)->inner->ops->await(emulated_of(l)->inner, w);
+}
+
+static void emulated_wake(struct link *l, int peer) {
+    emulated_of(l)->inner->ops->wake(emulated_of(l)->inner, peer);
+}
+
 static struct link_ops ops_over(const struct link_ops *inner) {
     struct link_ops ops = *inner;
     ops.open = NULL; /* link_emulate is how it is opened */
@@ -236,6 +244,8 @@ static struct link_ops ops_over(const struct link_ops *inner) {
     ops.fail = emulated_fail;
     ops.failure = emulated_failure;
     ops.lost = inner->lost ? emulated_lost : NULL;
+    ops.await = inner->await ? emulated_await : NULL;
+    ops.wake = inner->wake ? emulated_wake : NULL;
     ops.note = emulated_note;
     return ops;
 }

@@ -23,6 +23,7 @@ struct call {
 };
 
 struct collective;
+struct group_wait;
 struct meeting;
 struct link_params {
     int rank, size;
@@ -118,6 +119,9 @@ struct link_ops {
     /* While this rank waits for something else than its peers, now and then: fails the link when one
      * of them has died. NULL: the link sees it without being asked. */
     enum error (*lost)(struct link *l, int lane);
+    /* group_await and group_wake, on lane 0. NULL, both: ranks do not share their memory. */
+    enum error (*await)(struct link *l, const struct group_wait *w);
+    void (*wake)(struct link *l, int peer);
     /* What this rank is doing, for the others' messages. */
     void (*note)(struct link *l, const char *doing, int64_t step);
 };

@@ -18,10 +18,10 @@ static struct shared *shared_of(struct link *l) {
 
 /* ---- coming and going ---- */
 
-static enum error take_seat(struct seat *seat, int rank) {
+static enum error take_part(struct member *own, int rank) {
     int32_t nobody = 0;
-    if (atomic_compare_exchange_strong(&seat->pid, &nobody, (int32_t)getpid())) return ERR_NONE;
-    if (atomic_load(&seat->left)) return FAIL(ERR_PEER, "rank %d has left this meeting, which is for one group", rank);
+    if (atomic_compare_exchange_strong(&own->pid, &nobody, (int32_t)getpid())) return ERR_NONE;
+    if (atomic_load(&own->left)) return FAIL(ERR_PEER, "rank %d has left this meeting, which is for one group", rank);
     return FAIL(ERR_MISMATCH, "there are two ranks %d\neach rank needs a number of its own", rank);
 }
 
@@ -35,10 +35,10 @@ enum error shared_open(const struct link_params *p, const struct link_ops *ops, 
     s->link.params = *p;
     s->meeting = p->meeting;
     s->board = b;
-    s->me = &b->seat[p->rank];
+    s->me = &b->member[p->rank];
     s->roomy = b->size <= b->cores;
     s->link.lent_bytes = b->lent_bytes;
-    enum error err = take_seat(s->me, p->rank);
+    enum error err = take_part(s->me, p->rank);
     if (err) {
         memory_free(s);
         return err;
@@ -59,17 +59,17 @@ void shared_close(struct link *l) {
 /* ---- meeting ---- */
 
 /* Where p lies in the part of the board that is for buffers, 0 when it does not. */
-static uint64_t place_of(const struct shared *s, const void *p) {
+static uint64_t offset_of(const struct shared *s, const void *p) {
     uintptr_t offset = (uintptr_t)p - (uintptr_t)s->meeting->base;
     return offset >= s->board->lent && offset < s->meeting->reserved ? offset : 0;
 }
 
-static void *at_place(const struct shared *s, uint64_t place) {
-    return place ? s->meeting->base + place : NULL;
+static void *at_offset(const struct shared *s, uint64_t offset) {
+    return offset ? s->meeting->base + offset : NULL;
 }
 
 static enum error await_call(struct shared *s, int lane, int peer, const struct call *mine, void **at) {
-    const struct posted *theirs = &s->board->seat[peer].posted[lane][mine->sequence & 1];
+    const struct posted *theirs = &s->board->member[peer].posted[lane][mine->sequence & 1];
     if (!reached(&theirs->turn, mine->sequence))
         TRY(wait_for(
             s, lane,
@@ -79,7 +79,7 @@ static enum error await_call(struct shared *s, int lane, int peer, const struct 
         const struct link_params *p = &s->link.params;
         return p->disagree(p->user, lane, peer, mine, &theirs->call);
     }
-    *at = at_place(s, theirs->place);
+    *at = at_offset(s, theirs->offset);
     return ERR_NONE;
 }
 
@@ -88,10 +88,10 @@ enum error shared_meet(struct link *l, int lane, const struct call *c, void *min
     TRY(shared_failure(l));
     struct posted *post = &s->me->posted[lane][c->sequence & 1];
     post->call = *c;
-    post->place = place_of(s, mine);
+    post->offset = offset_of(s, mine);
     atomic_store(&post->turn, c->sequence);
     wake_peers(s, lane);
-    at[l->params.rank] = at_place(s, post->place);
+    at[l->params.rank] = at_offset(s, post->offset);
     for (int r = 0; r < l->params.size; r++)
         if (r != l->params.rank) TRY(await_call(s, lane, r, c, &at[r]));
     return ERR_NONE;
@@ -103,7 +103,7 @@ enum error shared_sync(struct link *l, int lane) {
     atomic_store(&s->me->steps[lane].value, step);
     wake_peers(s, lane);
     for (int r = 0; r < l->params.size; r++) {
-        const _Atomic uint32_t *theirs = &s->board->seat[r].steps[lane].value;
+        const _Atomic uint32_t *theirs = &s->board->member[r].steps[lane].value;
         if (reached(theirs, step)) continue;
         TRY(wait_for(s, lane, &(struct wait){.n = 1, .peer = {r}, .counter = {theirs}, .want = {step}}));
     }
@@ -127,7 +127,7 @@ void *shared_lent(struct link *l, int lane, int rank) {
 enum error shared_lend(struct link *l, int lane, void *buf, void **mine) {
     struct shared *s = shared_of(l);
     *mine = buf;
-    if (place_of(s, buf)) return ERR_NONE;
+    if (offset_of(s, buf)) return ERR_NONE;
     char *own = *mine = shared_lent(l, lane, l->params.rank);
     if (s->lent[lane]) return ERR_NONE;
     enum error err = meeting_fill(s->meeting, (size_t)(own - s->meeting->base), s->board->lent_bytes);

@@ -6,11 +6,12 @@ struct shared {
     struct link link;
     struct meeting *meeting;
     struct board *board;
-    struct seat *me;
+    struct member *me;
     uint32_t steps[LANES]; /* syncs so far */
     bool roomy;            /* each rank has a core to itself */
     uint64_t space;        /* process_space of this rank */
     bool lent[LANES];      /* there is memory behind what the board lends this rank */
+    int64_t warned;        /* since when the rank is late that await has warned of */
 };
 
 MUST_CHECK enum error shared_open(const struct link_params *p, const struct link_ops *ops, struct link **out);
@@ -26,6 +27,8 @@ enum error shared_alloc(struct link *l, size_t bytes, void **out);
 enum error shared_fail(struct link *l, enum error err, const char *reason);
 enum error shared_failure(struct link *l);
 enum error shared_lost(struct link *l, int lane);
+enum error shared_await(struct link *l, const struct group_wait *w);
+void shared_wake(struct link *l, int peer);
 void shared_note(struct link *l, const char *doing, int64_t step);
 
 /* The slots that these links fill alike. */

@@ -1,6 +1,7 @@
 /* Link "tcp": ranks reach each other over TCP, as threads or processes, on one host or on many.
  * It is lazy: a call is published and nobody is waited for; the messages that follow bear it. */
 #include "engine/base/clock.h"
+#include "transport/condition.h"
 #include "transport/link/tcp_impl.h"
 
 #include <stdlib.h>
@@ -197,7 +198,6 @@ static enum error check_params(const struct link_params *p) {
 
 static enum error tcp_create(const struct link_params *p, const struct link_ops *ops, struct tcp **out) {
     void *memory, *peers;
-    pthread_condattr_t monotonic;
     TRY(memory_alloc((size_t)p->size * sizeof(struct peer), &peers));
     enum error err = memory_alloc(sizeof(struct tcp), &memory);
     if (err) {
@@ -215,10 +215,7 @@ static enum error tcp_create(const struct link_params *p, const struct link_ops 
         for (int i = 0; i < LANES; i++) t->peers[r].fd[i] = -1;
     }
     pthread_mutex_init(&t->mutex, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&t->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    condition_init(&t->changed);
     *out = t;
     return ERR_NONE;
 }

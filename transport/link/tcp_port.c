@@ -7,6 +7,7 @@
  * house tries again. */
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
+#include "transport/condition.h"
 #include "transport/link/tcp_address.h"
 #include "transport/link/tcp_impl.h"
 #include "transport/remote.h"
@@ -305,17 +306,13 @@ enum error port_open(const struct port_params *params, struct port **out) {
     char host[ADDRESS_MAX];
     const char *key = params->key ? params->key : "";
     void *memory;
-    pthread_condattr_t monotonic;
     TRY(address_choose(params->interface, host));
     TRY(check_key(key, params->near, host));
     TRY(memory_alloc(sizeof(struct port), &memory));
     struct port *p = memory;
     strcpy(p->key, key);
     pthread_mutex_init(&p->mutex, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&p->came, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    condition_init(&p->came);
     enum error err = listen_on(p, host);
     if (err) {
         port_close(p);

@@ -7,6 +7,7 @@
  * at least one sees the other. */
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
+#include "transport/group.h"
 #include "transport/link/shared.h"
 
 #include <errno.h>
@@ -28,7 +29,7 @@ static void ring(struct bell *b) {
 }
 
 void wake(struct shared *s, int lane, int peer) {
-    struct bell *b = &s->board->seat[peer].bell[lane];
+    struct bell *b = &s->board->member[peer].bell[lane];
     uint32_t awaited = atomic_load(&b->awaited);
     if (awaited != ANY_PEER && awaited != (uint32_t)s->link.params.rank + 1) return;
     if (atomic_compare_exchange_strong(&b->awaited, &awaited, AWAKE)) ring(b);
@@ -41,7 +42,7 @@ void wake_peers(struct shared *s, int lane) {
 
 void wake_all(struct board *b) {
     for (int r = 0; r < b->size; r++)
-        for (int lane = 0; lane < LANES; lane++) ring(&b->seat[r].bell[lane]);
+        for (int lane = 0; lane < LANES; lane++) ring(&b->member[r].bell[lane]);
 }
 
 /* ---- what to say of a peer that does not come ---- */
@@ -49,7 +50,7 @@ void wake_all(struct board *b) {
 /* "rank 2 (pid 4711)"; ranks that are threads share a pid, which says nothing. */
 static void name_peer(const struct shared *s, int peer, char out[48]) {
     const struct link_params *p = &s->link.params;
-    int pid = atomic_load(&s->board->seat[peer].pid), number = link_rank_name(p, peer);
+    int pid = atomic_load(&s->board->member[peer].pid), number = link_rank_name(p, peer);
     if (pid && pid != getpid())
         snprintf(out, 48, "rank %d (pid %d)", number, pid);
     else
@@ -60,12 +61,12 @@ static void name_peer(const struct shared *s, int peer, char out[48]) {
  * peer; with it. */
 static int find_missing(const struct shared *s, int lane, const struct wait *w, int missing[RANKS_MAX]) {
     const struct link_params *p = &s->link.params;
-    const struct seat *seat = s->board->seat;
-    bool joined = atomic_load(&seat[w->peer[0]].pid) != 0;
+    const struct member *member = s->board->member;
+    bool joined = atomic_load(&member[w->peer[0]].pid) != 0;
     int n = 0;
     for (int r = 0; r < p->size; r++) {
-        bool late = w->entering && r != p->rank && !reached(&seat[r].posted[lane][w->want[0] & 1].turn, w->want[0]);
-        if (r == w->peer[0] || (late && joined == (atomic_load(&seat[r].pid) != 0)))
+        bool late = w->entering && r != p->rank && !reached(&member[r].posted[lane][w->want[0] & 1].turn, w->want[0]);
+        if (r == w->peer[0] || (late && joined == (atomic_load(&member[r].pid) != 0)))
             missing[n++] = link_rank_name(p, r);
     }
     return n;
@@ -73,7 +74,7 @@ static int find_missing(const struct shared *s, int lane, const struct wait *w, 
 
 static void complain(struct shared *s, int lane, const struct wait *w, double seconds, char out[REASON_MAX]) {
     const struct link_params *p = &s->link.params;
-    const struct seat *peer = &s->board->seat[w->peer[0]];
+    const struct member *peer = &s->board->member[w->peer[0]];
     char name[NAME_MAX_BYTES], doing[DESCRIBED_MAX];
     struct sighting seen = note_read(&peer->note);
     int missing[RANKS_MAX], n = find_missing(s, lane, w, missing);
@@ -107,7 +108,7 @@ static bool process_ended(int pid) {
 
 /* Who has left has ended its part before, and may have ended since. */
 static bool has_died(const struct shared *s, int rank) {
-    const struct seat *peer = &s->board->seat[rank];
+    const struct member *peer = &s->board->member[rank];
     return rank != s->link.params.rank && !atomic_load(&peer->left) && atomic_load(&peer->space) == s->space &&
            process_ended(atomic_load(&peer->pid));
 }
@@ -143,7 +144,7 @@ enum error shared_lost(struct link *l, int lane) {
  * the wait, too: those that this rank waits for may wait for him. */
 static enum error check_lost(struct shared *s, int lane, const struct wait *w, bool look_for_death) {
     for (int i = 0; i < w->n; i++) {
-        bool left = atomic_load(&s->board->seat[w->peer[i]].left);
+        bool left = atomic_load(&s->board->member[w->peer[i]].left);
         if (!left && !(look_for_death && has_died(s, w->peer[i]))) continue;
         if (any_reached(w)) return ERR_NONE;
         return lose(s, lane, w->peer[i], left ? "has left" : "has died", true);
@@ -234,4 +235,38 @@ enum error wait_for(struct shared *s, int lane, const struct wait *w) {
         stop = stop_waiting(s, w);
     }
     return any_reached(w) ? ERR_NONE : sleep_until(s, lane, w);
+}
+
+/* ---- what is no call ---- */
+
+static enum error check_late(struct shared *s, const struct group_wait *w) {
+    char words[GROUP_WORDS], text[REASON_MAX];
+    double timeout = s->link.params.timeout;
+    int64_t since;
+    if (!w->late(w->user, &since, words)) return ERR_NONE;
+    double waited = clock_seconds(clock_ns() - since);
+    if (waited < timeout / 6 || (waited < timeout && since == s->warned)) return ERR_NONE;
+    s->warned = since;
+    snprintf(text, sizeof text, "%s %.3g s", words, waited);
+    if (waited >= timeout) return shared_fail(&s->link, ERR_TIMEOUT, text);
+    log_warn("%s", text);
+    return ERR_NONE;
+}
+
+enum error shared_await(struct link *l, const struct group_wait *w) {
+    struct shared *s = (struct shared *)l;
+    struct bell *b = &s->me->bell[0];
+    enum error err = ERR_NONE;
+    for (;;) {
+        uint32_t rung = atomic_load(&b->rung);
+        atomic_store(&b->awaited, ANY_PEER);
+        if ((err = shared_failure(l)) != ERR_NONE || (err = check_late(s, w)) != ERR_NONE || w->over(w->user)) break;
+        sleep_on(b, rung, l->params.timeout);
+    }
+    atomic_store(&b->awaited, AWAKE);
+    return err;
+}
+
+void shared_wake(struct link *l, int peer) {
+    wake((struct shared *)l, 0, peer);
 }

@@ -1,4 +1,5 @@
 /* hash: the store of one process, for its threads. Each opening gives a store of its own. */
+#include "transport/condition.h"
 #include "transport/store/table.h"
 
 #include <errno.h>
@@ -25,12 +26,8 @@ static enum error hash_open(const struct store_params *p, const char *where, int
     if (*where) return FAIL(ERR_CONFIG, "'hash:%.200s': a store in memory has no name", where);
     struct hash *h = calloc(1, sizeof *h);
     if (!h) return FAIL(ERR_MEMORY, "cannot allocate a store");
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&h->lock, NULL);
-    pthread_cond_init(&h->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    condition_init(&h->changed);
     enum error err = store_name(&h->store, "hash:");
     if (!err) err = table_create(&h->table);
     if (err) {

@@ -9,6 +9,7 @@
  * key is asked for in turns of some seconds, so that a server does not wait for who is gone. */
 #include "engine/base/log.h"
 #include "engine/base/text.h"
+#include "transport/condition.h"
 #include "transport/store/tcp_impl.h"
 
 #include <errno.h>
@@ -436,13 +437,9 @@ static void tcp_close(struct store *s) {
 
 static enum error tcp_open(const struct store_params *p, const char *where, int64_t deadline, struct store **out) {
     struct tcp *t = calloc(1, sizeof *t);
-    pthread_condattr_t monotonic;
     if (!t) return FAIL(ERR_MEMORY, "cannot allocate a store");
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&t->lock, NULL);
-    pthread_cond_init(&t->freed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    condition_init(&t->freed);
     enum error err = tcp_start(t, p, where, deadline);
     if (err) {
         free(t->store.url);

@@ -1,6 +1,7 @@
 /* spirals: points of the plane on arms that wind around each other, one class an arm. A few numbers
  * a sample, no straight line between the classes: the smallest set that needs a hidden layer. A
  * sample is a pure function of (seed, split, number). */
+#include "engine/base/real.h"
 #include "engine/base/rng.h"
 #include "engine/data/dataset.h"
 
@@ -25,8 +26,8 @@ static enum error spirals_read(struct dataset *base, int64_t i, void *x, int32_t
     *label = (int32_t)(i % base->classes);
     double angle = turn * ((double)*label / (double)base->classes + 0.75 * radius);
     angle += s->noise * (double)rng_normal(s->key, sample, draw + 1);
-    ((float *)x)[0] = (float)(radius * cos(angle));
-    ((float *)x)[1] = (float)(radius * sin(angle));
+    ((float *)x)[0] = (float)(radius * real_cos(angle));
+    ((float *)x)[1] = (float)(radius * real_sin(angle));
     return ERR_NONE;
 }
 

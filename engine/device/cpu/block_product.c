@@ -1,6 +1,6 @@
-/* Chooses the instruction level. This file is compiled with -ffp-contract=fast: the one expression
- * in it that can contract is the tile's. */
+/* Chooses the instruction level. */
 #include "engine/device/cpu/block_product.h"
+#include "engine/device/cpu/multiply_add.h"
 
 #define TILE_HEADER "engine/device/cpu/block_product_tile.h"
 #include "engine/device/cpu/tile_levels.h"

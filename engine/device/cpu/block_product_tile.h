@@ -7,6 +7,14 @@
 typedef float TILE(vector) __attribute__((vector_size(4 * TILE_LANES)));
 typedef float TILE(loose) __attribute__((vector_size(4 * TILE_LANES), aligned(4), may_alias));
 
+#if TILE_LANES == 16
+#define PRODUCT_ADD MULTIPLY_ADD_16
+#elif TILE_LANES == 8
+#define PRODUCT_ADD MULTIPLY_ADD_8
+#else
+#define PRODUCT_ADD MULTIPLY_ADD_4
+#endif
+
 TILE_TARGET static inline __attribute__((always_inline)) void TILE(body)(const int vecs, const struct product *t,
                                                                          int64_t i, int64_t j) {
     TILE(vector) sum[TILE_ROWS][2];
@@ -22,7 +30,7 @@ TILE_TARGET static inline __attribute__((always_inline)) void TILE(body)(const i
         TILE(vector) line[2];
         for (int v = 0; v < vecs; v++) line[v] = *(const TILE(loose) *)(b + v * TILE_LANES);
         for (int r = 0; r < TILE_ROWS; r++)
-            for (int v = 0; v < vecs; v++) sum[r][v] += a[r * row] * line[v];
+            for (int v = 0; v < vecs; v++) sum[r][v] = PRODUCT_ADD(sum[r][v], a[r * row] - (TILE(vector)){0}, line[v]);
     }
     for (int r = 0; r < TILE_ROWS; r++)
         for (int v = 0; v < vecs; v++) *(TILE(loose) *)(c + r * t->ldc + v * TILE_LANES) = sum[r][v];
@@ -36,6 +44,7 @@ TILE_TARGET static void TILE(product)(const struct product *t) {
         for (int64_t i = 0; i < t->m; i += TILE_ROWS) TILE(body)(1, t, i, j);
 }
 
+#undef PRODUCT_ADD
 #undef TILE
 #undef TILE_TARGET
 #undef TILE_LANES

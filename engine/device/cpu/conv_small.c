@@ -60,18 +60,21 @@ static void plan_shape(struct conv_plan *p, const struct op_desc *d, int lanes) 
 }
 
 /* Times of the ways, in multiply-adds of one vector; the constants weigh what is not one, such as
- * moves of single floats, and fit measured times to a quarter or so. */
+ * moves of single floats, and fit measured times to a quarter or so. Both ways forward give the same bits; those backward
+ * do not, so the choice between them is the same for vectors of any width. */
 static void plan_choose(struct conv_plan *p, int lanes) {
+    enum { USUAL = 8 };
     double taps = p->c * p->kh * p->kw, x = (double)p->c * p->h * p->w;
     double windows = (double)p->yh * p->yw, y = windows * p->oc;
     double dense = (double)p->rows * p->pitch / lanes * p->oc * taps;
     double by_channels = (double)p->rows * p->ow * (p->oc_step / lanes) * taps + 3 * y;
     p->channel_lanes = by_channels < 1.2 * dense;
 
-    double dx = (double)p->h * p->pitch / lanes * p->oc * taps, patch = p->kh * p->row_vectors;
-    double every = 1.1 * dense + (p->first ? 0 : dx) + 8 * y / lanes;
+    dense = (double)p->rows * p->pitch / USUAL * p->oc * taps;
+    double dx = (double)p->h * p->pitch / USUAL * p->oc * taps, patch = p->kh * (round_up(p->kw * p->c, USUAL) / USUAL);
+    double every = 1.1 * dense + (p->first ? 0 : dx) + 8 * y / USUAL;
     double chosen = y * (3 * patch + 8) + 4 * windows * ((p->first ? 2 : 4) * patch + 10) + x * (p->first ? 2 : 4);
-    p->sparse = p->pool && p->row_vectors <= CONV_SIDE_MAX && chosen < every;
+    p->sparse = p->pool && chosen < every;
 }
 
 static void flat_init(struct conv_flat *f, int in_channels, int channels, int plane, int rows,
@@ -113,7 +116,7 @@ static size_t place(size_t *at, size_t count) {
 
 static void plan_scratch(struct conv_plan *p, int lanes) {
     size_t patches = (size_t)p->oc * p->kh * p->row_vectors * lanes;
-    size_t every = (size_t)p->oc * p->dw_taps * lanes;
+    size_t every = (size_t)p->oc * p->dw_taps * CONV_SUMS;
     p->x_size = (size_t)(p->sparse ? p->c : p->c + 1) * p->x_plane + p->slack;
     size_t dy = p->sparse ? 0 : (size_t)p->oc * p->dy_plane + p->slack;
 
@@ -267,10 +270,10 @@ static float *parts_add(const struct conv_small *s, float *scratch) {
     return sum;
 }
 
-static float lanes_add(const float *v, int lanes) {
-    float half[CONV_LANES_MAX / 2];
-    for (int i = 0; i < lanes / 2; i++) half[i] = v[i] + v[i + lanes / 2];
-    for (int n = lanes / 4; n > 0; n /= 2)
+static float sums_add(const float *v) {
+    float half[CONV_SUMS / 2];
+    for (int i = 0; i < CONV_SUMS / 2; i++) half[i] = v[i] + v[i + CONV_SUMS / 2];
+    for (int n = CONV_SUMS / 4; n > 0; n /= 2)
         for (int i = 0; i < n; i++) half[i] += half[i + n];
     return half[0];
 }
@@ -284,10 +287,10 @@ static void unpack_gradients(const struct conv_small *s, const float *dw, const 
         for (int t = 0; t < p->c * area; t++) {
             int row = o * p->kh + t % area / p->kw, at = t % p->kw * p->c + t / area;
             *to++ = p->sparse ? dw[row * p->row_vectors * lanes + at]
-                              : lanes_add(dw + (size_t)(o * p->dw_taps + t) * lanes, lanes);
+                              : sums_add(dw + (size_t)(o * p->dw_taps + t) * CONV_SUMS);
         }
         if (a->dw[1])
-            a->dw[1][o] = p->sparse ? db[o] : lanes_add(dw + ((size_t)o * p->dw_taps + p->forward.taps) * lanes, lanes);
+            a->dw[1][o] = p->sparse ? db[o] : sums_add(dw + ((size_t)o * p->dw_taps + p->forward.taps) * CONV_SUMS);
     }
 }
 

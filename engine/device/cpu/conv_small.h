@@ -10,6 +10,7 @@ enum {
     CONV_CUT = 4, /* a code: 0..3 is the place of a window's maximum, row-major; CUT: ReLU cut it */
 
     CONV_LANES_MAX = 16,
+    CONV_SUMS = 16,    /* partial sums of a pixel dot, at every instruction set */
     CONV_VECTORS = 3,  /* that one block of pixel lanes makes of each channel */
     CONV_DOT_TAPS = 4, /* that one block of pixel dots makes */
 };

@@ -16,8 +16,8 @@
  * - Channel lanes: the same block with the roles changed, M pixels, broadcast, times vectors of
  *   output channels. For the forward of small images with many output channels.
  *
- * - Pixel dots: dw[o][t] = sum over p of dy[o][p] x[p + offset[t]]; lanes add up after
- *   the batch.
+ * - Pixel dots: dw[o][t] = sum over p of dy[o][p] x[p + offset[t]], in CONV_SUMS partial sums, p in sum p mod
+ *   CONV_SUMS whatever the vectors' width; they add up after the batch.
  *
  * Behind a max-pool at least three gradients of four are zero, and the sparse backward visits only
  * the others. With x and dx channel-last a row of the kernel is kw * c floats in one run, and each
@@ -84,7 +84,7 @@ BLOCK sum_taps(const int M, const int N, const bool pixel_lanes, const struct su
     vec sum[WIDE_M][CONV_VECTORS];
     UNROLL for (int m = 0; m < M; m++) {
         UNROLL for (int n = 0; n < N; n++) {
-            sum[m][n] = pixel_lanes ? (vec){} + s->init[m] : load(s->init + n * LANES);
+            sum[m][n] = pixel_lanes ? s->init[m] - (vec){0} : load(s->init + n * LANES);
         }
     }
     const float *w = s->w;
@@ -93,7 +93,7 @@ BLOCK sum_taps(const int M, const int N, const bool pixel_lanes, const struct su
         __asm__("" : "+r"(pixels)); /* indexed, the loads would not fuse with the FMAs */
         const float *one = pixel_lanes ? w : pixels, *many = pixel_lanes ? pixels : w;
         UNROLL for (int m = 0; m < M; m++) {
-            UNROLL for (int n = 0; n < N; n++) sum[m][n] += load(many + n * LANES) * one[m];
+            UNROLL for (int n = 0; n < N; n++) sum[m][n] = fused(load(many + n * LANES), one[m] - (vec){0}, sum[m][n]);
         }
     }
     UNROLL for (int m = 0; m < M; m++) {
@@ -283,24 +283,25 @@ static void gradient_fill(const struct conv_plan *p, float *work, const float *y
     }
 }
 
-/* Sums of M channels' dy with CONV_DOT_TAPS taps of x over positions from <= p < to, into dw. */
+/* Sums of M channels' dy with CONV_DOT_TAPS taps of x, into dw: the partial sums of one vector, from the positions
+ * 'from', from + CONV_SUMS ... before 'to', and those beside them. */
 BLOCK dot_taps(const int M, const struct conv_plan *p, const float *x, const float *dy, const int *offset, int from,
                int to, float *dw) {
     vec sum[DOT_M][CONV_DOT_TAPS];
-    size_t step = (size_t)p->dw_taps * LANES;
+    size_t step = (size_t)p->dw_taps * CONV_SUMS;
     UNROLL for (int m = 0; m < M; m++) {
-        UNROLL for (int t = 0; t < CONV_DOT_TAPS; t++) sum[m][t] = load(dw + m * step + t * LANES);
+        UNROLL for (int t = 0; t < CONV_DOT_TAPS; t++) sum[m][t] = load(dw + m * step + t * CONV_SUMS);
     }
-    for (int at = from; at < to; at += LANES) {
+    for (int at = from; at < to; at += CONV_SUMS) {
         vec d[DOT_M];
         UNROLL for (int m = 0; m < M; m++) d[m] = load(dy + (size_t)m * p->dy_plane + at);
         UNROLL for (int t = 0; t < CONV_DOT_TAPS; t++) {
             vec v = load(x + offset[t] + at);
-            UNROLL for (int m = 0; m < M; m++) sum[m][t] += d[m] * v;
+            UNROLL for (int m = 0; m < M; m++) sum[m][t] = fused(d[m], v, sum[m][t]);
         }
     }
     UNROLL for (int m = 0; m < M; m++) {
-        UNROLL for (int t = 0; t < CONV_DOT_TAPS; t++) store(dw + m * step + t * LANES, sum[m][t]);
+        UNROLL for (int t = 0; t < CONV_DOT_TAPS; t++) store(dw + m * step + t * CONV_SUMS, sum[m][t]);
     }
 }
 
@@ -308,16 +309,17 @@ static void dot_channels(int m, const struct conv_plan *p, const float *x, const
                          int to, float *dw) {
 #define X(M)                                                                                                           \
     case M:                                                                                                            \
-        if (M <= DOT_M) dot_taps(M, p, x, dy, offset, from, to, dw);                                                   \
+        for (int sum = 0; M <= DOT_M && sum < CONV_SUMS; sum += LANES)                                                 \
+            dot_taps(M, p, x, dy, offset, from + sum, to, dw + sum);                                                   \
         break;
     switch (m) { UP_TO_7(X) }
 #undef X
 }
 
-/* dw and db in lanes: db is the tap of a plane of ones. A few thousand positions at a time, so that
+/* dw and db in partial sums: db is the tap of a plane of ones. A few thousand positions at a time, so that
  * they stay in cache for all taps. */
 static void weights_by_pixels(const struct conv_plan *p, float *work) {
-    enum { BAND = 2048 };
+    enum { BAND = 128 * CONV_SUMS };
     const float *x = work + p->x_at, *dy = work + p->dy_at + p->dy_origin;
     int positions = (p->rows - 1) * p->pitch + p->ow, groups = (p->oc + DOT_M - 1) / DOT_M;
     for (int from = 0; from < positions; from += BAND) {
@@ -326,7 +328,7 @@ static void weights_by_pixels(const struct conv_plan *p, float *work) {
             int o = p->oc * g / groups, m = p->oc * (g + 1) / groups - o;
             for (int t = 0; t < p->dw_taps; t += CONV_DOT_TAPS)
                 dot_channels(m, p, x, dy + (size_t)o * p->dy_plane, p->forward.offset + t, from, to,
-                             work + p->dw_at + ((size_t)o * p->dw_taps + t) * LANES);
+                             work + p->dw_at + ((size_t)o * p->dw_taps + t) * CONV_SUMS);
         }
     }
 }
@@ -360,17 +362,19 @@ struct window_patch {
     const float *x, *w;
     float *dx, *dw;
     size_t x_step, pixel_step;
+    int row_vectors;
 };
 
-/* dw += d x and dx += d w for R rows of V vectors, from row 'first_row'. The pixel's patches of x
- * and dx are loaded once for all its channels. */
-BLOCK add_patches(const int R, const int V, const bool first, int first_row, const struct window_patch *s) {
+/* dw += d x and dx += d w for R rows of V vectors, from 'vector' of row 'row' on; of several rows, V is all of one. The
+ * pixel's patches of x and dx are loaded once for all its channels. */
+BLOCK add_patches(const int R, const int V, const bool first, int row, int vector, const struct window_patch *s) {
+    int from = (row * s->row_vectors + vector) * LANES;
     for (int code = 0; code < CONV_CUT; code++) {
         const struct chosen *e = s->list[code], *end = e + s->count[code];
         if (e == end) continue;
-        size_t pixel = (code >> 1) * s->x_step + (code & 1) * s->pixel_step;
-        const float *x = s->x + pixel + first_row * s->x_step;
-        float *dx = s->dx + pixel + first_row * s->x_step;
+        size_t pixel = ((code >> 1) + row) * s->x_step + (code & 1) * s->pixel_step + vector * LANES;
+        const float *x = s->x + pixel;
+        float *dx = s->dx + pixel;
         vec in[7][7], out[7][7];
         UNROLL for (int r = 0; r < R; r++) {
             UNROLL for (int v = 0; v < V; v++) {
@@ -379,14 +383,14 @@ BLOCK add_patches(const int R, const int V, const bool first, int first_row, con
             }
         }
         do {
-            const float *w = s->w + e->at + first_row * V * LANES;
-            float *dw = s->dw + e->at + first_row * V * LANES;
-            vec d = (vec){} + e->d;
+            const float *w = s->w + e->at + from;
+            float *dw = s->dw + e->at + from;
+            vec d = e->d - (vec){0};
             UNROLL for (int r = 0; r < R; r++) {
                 UNROLL for (int v = 0; v < V; v++) {
                     int at = (r * V + v) * LANES;
-                    store(dw + at, load(dw + at) + in[r][v] * d);
-                    if (!first) out[r][v] += load(w + at) * d;
+                    store(dw + at, fused(in[r][v], d, load(dw + at)));
+                    if (!first) out[r][v] = fused(load(w + at), d, out[r][v]);
                 }
             }
         } while (++e < end);
@@ -396,29 +400,36 @@ BLOCK add_patches(const int R, const int V, const bool first, int first_row, con
     }
 }
 
-BLOCK add_rows(const int V, bool first, int first_row, int rows, const struct window_patch *s) {
+BLOCK add_rows(const int V, bool first, int rows, int row, int vector, const struct window_patch *s) {
 #define X(R)                                                                                                           \
     case R:                                                                                                            \
-        if (R * V > PATCH && R > 1) break;                                                                             \
+        if (R * V > PATCH) break;                                                                                      \
         if (first)                                                                                                     \
-            add_patches(R, V, true, first_row, s);                                                                     \
+            add_patches(R, V, true, row, vector, s);                                                                   \
         else                                                                                                           \
-            add_patches(R, V, false, first_row, s);                                                                    \
+            add_patches(R, V, false, row, vector, s);                                                                  \
         break;
     switch (rows) { UP_TO_7(X) }
 #undef X
 }
 
-/* All rows of the kernel, 'most' at a time. */
-static void window_add(const struct conv_plan *p, int most, const struct window_patch *s) {
-    for (int r = 0; r < p->kh; r += most) {
-        int rows = p->kh - r < most ? p->kh - r : most;
+/* The whole kernel, as many rows or vectors of one at a time as there are registers, last ones first: what a place of dx
+ * is given by the window's four pixels then comes in order of these, however the kernel is cut. */
+static void window_add(const struct conv_plan *p, const struct window_patch *s) {
+    int most_rows = PATCH / p->row_vectors, most = p->row_vectors < PATCH ? p->row_vectors : PATCH;
+    if (most > CONV_SIDE_MAX) most = CONV_SIDE_MAX;
+    if (most_rows < 1) most_rows = 1;
+    for (int rows, row = p->kh; row > 0; row -= rows) {
+        rows = row < most_rows ? row : most_rows;
+        for (int vectors, end = p->row_vectors; end > 0; end -= vectors) {
+            vectors = end < most ? end : most;
 #define X(V)                                                                                                           \
     case V:                                                                                                            \
-        add_rows(V, p->first, r, rows, s);                                                                             \
+        if (V <= PATCH) add_rows(V, p->first, rows, row - rows, end - vectors, s);                                     \
         break;
-        switch (p->row_vectors) { UP_TO_7(X) }
+            switch (vectors) { UP_TO_7(X) }
 #undef X
+        }
     }
 }
 
@@ -427,9 +438,12 @@ static void backward_by_patches(const struct conv_plan *p, const float *shared, 
                                 const uint8_t *codes) {
     size_t area = (size_t)p->yh * p->yw, x_step = (size_t)p->pitch * p->c;
     int32_t weights = p->kh * p->row_vectors * LANES;
-    int most = p->row_vectors < PATCH ? PATCH / p->row_vectors : 1; /* rows in registers */
     float *db = work + p->db_at;
-    struct window_patch s = {.w = shared, .dw = work + p->dw_at, .x_step = x_step, .pixel_step = (size_t)p->c};
+    struct window_patch s = {.w = shared,
+                             .dw = work + p->dw_at,
+                             .x_step = x_step,
+                             .pixel_step = (size_t)p->c,
+                             .row_vectors = p->row_vectors};
     for (size_t at = 0; at < area; at++) {
         size_t pixel = at / p->yw * 2 * x_step + at % p->yw * 2 * p->c;
         s.x = work + p->x_at + pixel;
@@ -441,7 +455,7 @@ static void backward_by_patches(const struct conv_plan *p, const float *shared, 
             s.list[code][s.count[code]++] = (struct chosen){o * weights, d};
             db[o] += code < CONV_CUT ? d : 0;
         }
-        window_add(p, most, &s);
+        window_add(p, &s);
     }
 }
 

@@ -2,11 +2,7 @@
  * and block sizes that fit in its registers. */
 #pragma once
 #include "engine/device/cpu/conv_small.h"
-#if defined(__AVX2__)
-#include <immintrin.h>
-#elif defined(__aarch64__)
-#include <arm_neon.h>
-#endif
+#include "engine/device/cpu/multiply_add.h"
 
 /* Blocks: ROW_M channels of CONV_VECTORS vectors, DOT_M channels of CONV_DOT_TAPS taps, WIDE_M
  * pixels of one vector, PAIR_M of two, and patches of PATCH vectors. */
@@ -56,15 +52,7 @@ static inline void store(float *p, vec v) {
 
 /* a * b + c, rounded once where the instruction set can. */
 static inline vec fused(vec a, vec b, vec c) {
-#if defined(__AVX512F__)
-    return (vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
-#elif defined(__AVX2__)
-    return (vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
-#elif defined(__aarch64__)
-    return (vec)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
-#else
-    return a * b + c;
-#endif
+    return MULTIPLY_ADD(c, a, b);
 }
 
 /* Three things that compilers do badly with vector extensions alone. */

@@ -13,19 +13,16 @@
  *           rows of C in tiles       gemm_tile.h; each asks for the next one's C and A
  *
  * A tile of a later k block goes on from the C that the block before left, so each element of C is
- * one chain of fused multiply-adds in order of k, whatever the sizes. This file is compiled with
- * -ffp-contract=fast for that: the one expression in it that can contract is the tile's.
+ * one chain of fused multiply-adds in order of k, whatever the sizes.
  *
  * bf16: the packed elements are pairs, two neighbours in k, and the tile's multiply-add is the
  * machine's product of pairs; the same tiles with half the k. Without that instruction the packed
  * floats are rounded, and the rest is as in f32. */
 #include "engine/device/cpu/gemm.h"
 #include "engine/device/cpu/gemm_pack.h"
+#include "engine/device/cpu/multiply_add.h"
 
 #include <string.h>
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 enum { K_BLOCK = 384, VECS = 3, LANES_MAX = 16, ROWS_MAX = 8 }; /* k counts rows of packed elements */
 

@@ -12,7 +12,13 @@ typedef float TILE(vector) __attribute__((vector_size(4 * TILE_LANES)));
 typedef float TILE(loose) __attribute__((vector_size(4 * TILE_LANES), aligned(4), may_alias));
 
 #ifndef TILE_ADD
-#define TILE_ADD(sum, a, b) (sum) + (a) * (b)
+#if TILE_LANES == 16
+#define TILE_ADD(sum, a, b) MULTIPLY_ADD_16(sum, (a) - (TILE(vector)){0}, b)
+#elif TILE_LANES == 8
+#define TILE_ADD(sum, a, b) MULTIPLY_ADD_8(sum, (a) - (TILE(vector)){0}, b)
+#else
+#define TILE_ADD(sum, a, b) MULTIPLY_ADD_4(sum, (a) - (TILE(vector)){0}, b)
+#endif
 #endif
 #ifndef TILE_PACKING
 #define TILE_PACKING PACK_ROUNDED

@@ -4,6 +4,7 @@
  * A row is read once and written twice: in blocks that stay in the first-level cache it becomes
  * e^(x - top), where 'top' is the largest so far, and when the last block is done each is brought to
  * the largest of all and to the sum. */
+#include "engine/base/real.h"
 #include "engine/base/vector.h"
 #include "engine/device/cpu/cpu.h"
 #include "engine/device/cpu/fast_math.h"
@@ -73,7 +74,7 @@ double kernel_softmax(int64_t n, const float *x, float *y, float *tops, int64_t 
         int64_t count = block_at(n, at);
         float most = block_max(count, x + at);
         if (most > top) {
-            if (at) sum *= exp((double)top - (double)most);
+            if (at) sum *= real_exp((double)top - (double)most);
             top = most, where = at;
         }
         tops[at / SOFTMAX_BLOCK] = top;
@@ -81,11 +82,11 @@ double kernel_softmax(int64_t n, const float *x, float *y, float *tops, int64_t 
     }
     for (int64_t at = 0; at < n; at += SOFTMAX_BLOCK) {
         float then = tops[at / SOFTMAX_BLOCK];
-        double grow = then < top ? exp((double)then - (double)top) : 1;
+        double grow = then < top ? real_exp((double)then - (double)top) : 1;
         scale(block_at(n, at), (float)(grow / sum), y + at, y + at);
     }
     *best = where + find(block_at(n, where), x + where, top);
-    return log(sum);
+    return real_log(sum);
 }
 
 /* ---- the op: scratch is what each row gives, then each thread's tops ------------------------- */

@@ -1,14 +1,14 @@
 /* Activations, plain. */
 #include "engine/device/ref/ref.h"
 
-#include <math.h>
+#include "engine/base/real.h"
 
 static double normal(double x) {
-    return 0.5 * (1 + erf(x * 0.70710678118654752));
+    return 0.5 * (1 + real_erf(x * 0.70710678118654752));
 }
 
 static double sigmoid(double x) {
-    return 1 / (1 + exp(-x));
+    return 1 / (1 + real_exp(-x));
 }
 
 /* What gelu's approximation puts into tanh, halved: (1 + tanh u) / 2 = sigmoid(2u). */

@@ -7,6 +7,8 @@
  * Backward works the p of one query out again, so memory is linear in the positions. */
 #include "engine/device/ref/ref.h"
 
+#include "engine/base/real.h"
+
 #include <math.h>
 
 struct head { /* of one sample: rows lie 'ld' (x, dx) and 'ld / 3' (y, dy) floats apart */
@@ -43,7 +45,7 @@ static void probabilities(const struct head *h, int64_t t, int64_t seen) {
         if (h->p[j] > most) most = h->p[j];
     }
     for (int64_t j = 0; j < seen; j++) {
-        h->p[j] = exp(h->p[j] - most);
+        h->p[j] = real_exp(h->p[j] - most);
         sum += h->p[j];
     }
     for (int64_t j = 0; j < seen; j++) h->p[j] /= sum;

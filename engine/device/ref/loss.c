@@ -2,7 +2,7 @@
  * its part of right answers are means over its rows. */
 #include "engine/device/ref/ref.h"
 
-#include <math.h>
+#include "engine/base/real.h"
 
 static int64_t first_largest(const float *x, int64_t count) {
     int64_t best = 0;
@@ -15,15 +15,15 @@ static int64_t rows_each(const struct op_desc *d) {
     return shape_count(&d->x) / shape_last(&d->x);
 }
 
-/* ---- cross-entropy: y = softmax(x); loss = log(sum exp(x - max)) - (x[label] - max) --------- */
+/* ---- cross-entropy: y = softmax(x); loss = log(sum real_exp(x - max)) - (x[label] - max) --------- */
 /* One row's softmax; gives its loss with this label, and whether the label is its answer. */
 static double row_forward(const float *x, int64_t classes, int32_t label, float *y, bool *right) {
     int64_t best = first_largest(x, classes);
     double sum = 0;
-    for (int64_t k = 0; k < classes; k++) sum += exp((double)x[k] - (double)x[best]);
-    for (int64_t k = 0; k < classes; k++) y[k] = (float)(exp((double)x[k] - (double)x[best]) / sum);
+    for (int64_t k = 0; k < classes; k++) sum += real_exp((double)x[k] - (double)x[best]);
+    for (int64_t k = 0; k < classes; k++) y[k] = (float)(real_exp((double)x[k] - (double)x[best]) / sum);
     *right = best == label;
-    return log(sum) - ((double)x[label] - (double)x[best]);
+    return real_log(sum) - ((double)x[label] - (double)x[best]);
 }
 
 static enum error cross_entropy_forward(struct op *op, const struct op_args *a) {

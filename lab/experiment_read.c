@@ -1,3 +1,4 @@
+/* An experiment's file, as text and as configurations of its cells. */
 #include "lab/experiment.h"
 
 #include "engine/base/text.h"

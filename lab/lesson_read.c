@@ -1,3 +1,4 @@
+/* A lab's lab.yaml. */
 #include "lab/lesson.h"
 
 #include "engine/base/text.h"

@@ -1,3 +1,4 @@
+/* From the runs of an experiment to medians, verdicts, equal bits, doubts and gates. */
 #include "lab/compare.h"
 
 #include "engine/device/device.h"
@@ -185,9 +186,7 @@ static enum error list_differences(struct compared *c, struct compared_pair *p) 
     const struct experiment_cell *a = &c->x->cell[p->cell[0]], *b = &c->x->cell[p->cell[1]];
     p->differs = pool_alloc(c->pool, COMPARE_DIFFERENCES * sizeof *p->differs);
     if (!p->differs) return ERR_MEMORY;
-    p->ndiffers =
-        settings_differ((struct setting_list){a->setting, a->nsettings},
-                        (struct setting_list){b->setting, b->nsettings}, NULL, p->differs, COMPARE_DIFFERENCES);
+    p->ndiffers = settings_differ(a, b, NULL, p->differs, COMPARE_DIFFERENCES);
     p->comparable = true;
     for (int i = 0; i < p->ndiffers; i++) p->comparable &= !p->differs[i].computes;
     return ERR_NONE;
@@ -195,8 +194,7 @@ static enum error list_differences(struct compared *c, struct compared_pair *p) 
 
 static bool computes_the_same(const struct experiment_cell *a, const struct experiment_cell *b) {
     struct setting_difference d[COMPARE_DIFFERENCES];
-    int n = settings_differ((struct setting_list){a->setting, a->nsettings},
-                            (struct setting_list){b->setting, b->nsettings}, NULL, d, COMPARE_DIFFERENCES);
+    int n = settings_differ(a, b, NULL, d, COMPARE_DIFFERENCES);
     for (int i = 0; i < n; i++)
         if (d[i].computes) return false;
     return true;

@@ -1,0 +1,118 @@
+/* Training in f32 ends in these weights and losses on every processor that has fused multiply-add, whatever compiler,
+ * library and width of vectors: the hashes stand here, and do not come from a second run on the same machine. On one
+ * without, the plain device alone gives them. */
+#include "tests/harness/harness.h"
+
+#include "cli/cli.h"
+#include "engine/base/file.h"
+#include "engine/device/cpu/cpu.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define DIGITS "data={set: digits, train: 400, val: 50}"
+static const struct {
+    const char *name, *device, *model, *data, *optimizer, *train, *weights, *losses;
+} runs[] = {
+    {"mlp", "cpu:1", "mlp", DIGITS, "sgd", "20st", "1b8375b94fb25213974f9fa8c21fbd973d3f104a837a77559692aa991ce6d6f7",
+     "9b1b5a5228402d9b3249dd3b70e2a6677a754d9bfbe16c0120c88da12f44d1cb"},
+    {"lenet", "cpu:1", "lenet", DIGITS, "{name: sgd, lr: 0.05, momentum: 0.9, clip: 1}", "20st",
+     "ca528ce39fe97a7d66042d47aa64d209ede73d12ff7d560871f4133fc4af2407",
+     "2de43c9a12d156c7f1889a14f78d9d6048d2b8891cb8c66776f602669007675a"},
+    {"a convolution net", "cpu:1",
+     "{layers: [{conv2d: {out: 12, kernel: 3, pad: 1}}, batchnorm, relu, {maxpool: 2}, "
+     "{conv2d: {out: 16, kernel: 3, pad: 1}}, relu, {maxpool: 2}, "
+     "flatten, tanh, {dropout: 0.2}, {linear: 10}, sigmoid]}",
+     DIGITS, "{name: lion, lr: 1e-3}", "6st", "89ff9c4bce90042d6473e795aa71c4b306873f4656856e6703d917300053826f",
+     "28cd3fd2bcebd95680f918d1b83960212c7d3db9b45d31e48440ebbc4dd8a90b"},
+    {"gpt-nano", "cpu:1", "{zoo: gpt-nano, depth: 2, width: 24, heads: 2, dropout: 0.1}",
+     "data={set: grammar, train: 4000, val: 400}", "{name: adamw, lr: 1e-3, clip: 1}", "6st",
+     "59feea4bb7cfb9a2bcd6a4b1adf950ee5e96832be98597e5389789972f934f85",
+     "8ec79ff6e76d9b3d083110fa8e677edc09f8a9116f4f369ffc7cfc4ff329264a"},
+    {"spirals", "cpu:1", "{layers: [{linear: 32}, gelu, {linear: 32}, silu, {linear: 3}]}", "data=spirals",
+     "{name: lamb, lr: 0.01}", "30st", "d50ffb407ecdb3218b142f36bc688dbe7dad0cd280767717356166df42e2b1ac",
+     "42acddf934990717dd69f06482e4c5d9acd96c0377738bf9d8e0909dbca5a54f"},
+    {"spirals, plain", "ref:1", "{layers: [{linear: 16}, gelu, {linear: 16}, tanh, {linear: 3}]}", "data=spirals",
+     "{name: adam, lr: 0.01}", "30st", "8c5cd7e52ba2ccd9f837db6a4cf48cf6301634518884d49932de82d90945c729",
+     "b5b24701915f5f51f7c6a57f6c3c4796889bdb326b0ced076c86a55f0d3d477d"},
+};
+
+static bool has_its_bits(const char *device) {
+#if defined(__x86_64__)
+    return cpu_level() >= CPU_V3 || !strcmp(device, "ref:1");
+#else
+    (void)device;
+    return true;
+#endif
+}
+
+static void train(const char *const *sets, int count) {
+    struct cli_config c = {0};
+    struct run_settings s;
+    int code;
+    for (int i = 0; i < count; i++) assert_ok(cli_set(&c, sets[i]));
+    assert_ok(cli_load(&c, &s));
+    struct job job = {.settings = &s,
+                      .mode = s.mode,
+                      .process = {.rank = -1},
+                      .processes = 1,
+                      .quiet = true,
+                      .console_out = -1,
+                      .console_err = 2};
+    assert_ok(cli_train(&job, NULL, &code));
+    assert_int_equal(code, 0);
+    run_settings_free(&s);
+}
+
+static void assert_told(const struct json_value *summary, const char *name, const char *key, const char *known) {
+    const struct json_value *v = json_get(summary, key);
+    assert_true(v && v->kind == JSON_STRING);
+    if (strcmp(v->text, known) != 0) fail_msg("%s: %s is %s, not %s", name, key, v->text, known);
+}
+
+static void check(size_t i) {
+    struct pool *pool;
+    const struct json_value *summary;
+    char dir[600], path[700], device[64], model[600], optimizer[200], length[64], *text;
+    size_t n;
+    snprintf(dir, sizeof dir, "log.dir=%s%zu", scratch_path("run-"), i);
+    snprintf(device, sizeof device, "devices=%s", runs[i].device);
+    snprintf(model, sizeof model, "model=%s", runs[i].model);
+    snprintf(optimizer, sizeof optimizer, "optimizer=%s", runs[i].optimizer);
+    snprintf(length, sizeof length, "train=%s", runs[i].train);
+    const char *sets[] = {"mode=single",
+                          device,
+                          model,
+                          runs[i].data,
+                          optimizer,
+                          length,
+                          dir,
+                          "eval=off",
+                          "batch={size: 16}",
+                          "threads=1",
+                          "schedule={name: cosine, warmup: 2st}",
+                          "checkpoint=off"};
+    train(sets, sizeof sets / sizeof *sets);
+    assert_ok(pool_create(&pool));
+    snprintf(path, sizeof path, "%s/summary.json", dir + strlen("log.dir="));
+    assert_ok(file_read(path, 1 << 20, pool, &text, &n));
+    assert_ok(json_parse(text, n, (struct json_limits){8, 10000, 65536}, pool, &summary));
+    assert_told(summary, runs[i].name, "weights_sha256", runs[i].weights);
+    assert_told(summary, runs[i].name, "losses_sha256", runs[i].losses);
+    pool_free(pool);
+}
+
+static void test_bits_are_known(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+        if (has_its_bits(runs[i].device))
+            check(i);
+        else
+            print_message("%s: skipped, as this processor has no fused multiply-add\n", runs[i].name);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bits_are_known)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

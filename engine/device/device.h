@@ -1,5 +1,5 @@
 /* A device: memory, threads, and implementations of the ops. The kinds are listed in devices.def: "ref" is plain C,
- * "cpu" is oneDNN and own vector kernels. A device is used by one thread at a time (its rank's). */
+ * "cpu" is own vector kernels. A device is used by one thread at a time (its rank's). */
 #pragma once
 #include "engine/base/memory.h"
 #include "engine/device/ops.h"

@@ -1,4 +1,5 @@
-/* Convolutions by oneDNN (what its versions spell each in its own way is in onednn.c).
+/* Convolutions in bf16 by oneDNN, where the machine multiplies bf16 (what its versions spell each in
+ * its own way is in onednn.c).
  *
  * Each pass is a list of steps, made once: reorder what is not in the layout that the convolution
  * wants, convolve, reorder the result back. Blocked images are in the layout that it wants; weights
@@ -7,14 +8,9 @@
  *   forward    [x] [w] y = act(x * w + b) [y]
  *   backward   dz = dy where y > 0; [x] [dz] dw, db [dw]; then [w] dx [dx] unless the input is data
  *
- * Winograd's algorithm is asked for by name, pass by pass, where it is faster: 3x3 at stride 1 costs
- * a quarter of the multiplications, for a relative error of 1e-6. A plain C implementation of the
- * library's is never taken: it is a hundred times slower than cpu_conv_gemm, which stands next in
- * line.
- *
- * In bf16 the reorders of what is multiplied round it, and the convolution's results are f32. It is
- * direct then: in every pass at least as fast as the library's Winograd in f32. A machine without
- * the instructions rounds the factors to floats, and convolves these. */
+ * The reorders of what is multiplied round it, and the convolution's results are f32. A plain C
+ * implementation of the library's is never taken: it is a hundred times slower than
+ * cpu_conv_direct, which stands next in line. */
 #include "engine/device/cpu/cpu.h"
 #include "engine/device/cpu/kernels.h"
 #include "engine/device/cpu/layout.h"
@@ -22,12 +18,11 @@
 
 #include <string.h>
 
-enum home { HOME_X, HOME_W, HOME_B, HOME_Y, HOME_DZ, HOME_DX, HOME_DW, HOME_DB, HOME_SCRATCH, HOMES };
+enum home { HOME_X, HOME_W, HOME_B, HOME_Y, HOME_DZ, HOME_DX, HOME_DW, HOME_SCRATCH, HOMES };
 enum { STEPS_MAX = 6, SLOTS_MAX = 32, ARGS_MAX = 6 };
 
 struct step {
-    dnnl_primitive_t primitive; /* NULL: args[1] = args[0] rounded to bf16, of so many floats: */
-    int64_t rounded;
+    dnnl_primitive_t primitive;
     int count;
     dnnl_exec_arg_t args[ARGS_MAX];
 };
@@ -53,8 +48,6 @@ struct conv {
     dnnl_stream_t stream;
     dnnl_primitive_desc_t forward_pd, data_pd, weights_pd;
     struct steps forward, backward_weights, backward_data;
-    bool bf16;  /* the library multiplies bf16 */
-    bool round; /* it cannot: factors are rounded floats */
     int slots;
     struct slot slot[SLOTS_MAX];
     size_t scratch; /* of the pass being planned */
@@ -83,13 +76,12 @@ static void layouts_free(const struct layouts *l) {
 }
 
 /* An image that the op has in 'layout': as it is, and as a factor and a result. */
-static enum error describe_image(const struct conv *c, const dnnl_dim_t *dims, enum layout layout,
-                                 const_dnnl_memory_desc_t *kept, const_dnnl_memory_desc_t *factor,
-                                 const_dnnl_memory_desc_t *result) {
+static enum error describe_image(const dnnl_dim_t *dims, enum layout layout, const_dnnl_memory_desc_t *kept,
+                                 const_dnnl_memory_desc_t *factor, const_dnnl_memory_desc_t *result) {
     bool blocked = layout == LAYOUT_BLOCKED;
     dnnl_format_tag_t asked = blocked ? dnnl_nChw16c : dnnl_format_tag_any;
     TRY(describe(kept, 4, dims, dnnl_f32, blocked ? dnnl_nChw16c : dnnl_nchw));
-    TRY(describe(factor, 4, dims, c->bf16 ? dnnl_bf16 : dnnl_f32, asked));
+    TRY(describe(factor, 4, dims, dnnl_bf16, asked));
     return describe(result, 4, dims, dnnl_f32, asked);
 }
 
@@ -105,17 +97,12 @@ static enum error describe_layouts(const struct conv *c, struct layouts *l) {
     int nd = grouped ? 5 : 4;
     const dnnl_dim_t *dims = grouped ? goihw : oihw;
     for (int i = 0; i < 2; i++) l->stride[i] = w->stride[i], l->pad[i] = w->pad[i];
-    TRY(describe_image(c, x, d->x_layout, &l->x, &l->any_x, &l->to_x));
-    TRY(describe_image(c, y, d->y_layout, &l->y, &l->any_y, &l->to_y));
+    TRY(describe_image(x, d->x_layout, &l->x, &l->any_x, &l->to_x));
+    TRY(describe_image(y, d->y_layout, &l->y, &l->any_y, &l->to_y));
     TRY(describe(&l->b, 1, b, dnnl_f32, dnnl_a));
     TRY(describe(&l->w, nd, dims, dnnl_f32, grouped ? dnnl_goihw : dnnl_oihw));
-    TRY(describe(&l->any_w, nd, dims, c->bf16 ? dnnl_bf16 : dnnl_f32, dnnl_format_tag_any));
+    TRY(describe(&l->any_w, nd, dims, dnnl_bf16, dnnl_format_tag_any));
     return describe(&l->to_w, nd, dims, dnnl_f32, dnnl_format_tag_any);
-}
-
-/* In bf16 it would sum what is rounded, which the bias's gradient is not. */
-static bool library_sums_bias(const struct conv *c) {
-    return c->op.desc.conv.bias && c->op.desc.precision == PRECISION_F32;
 }
 
 static struct convolution describe_pass(const struct conv *c, const struct layouts *l, enum pass pass) {
@@ -128,10 +115,7 @@ static struct convolution describe_pass(const struct conv *c, const struct layou
         return d;
     }
     d.hint = c->forward_pd;
-    if (pass == PASS_WEIGHTS) {
-        d.w = l->to_w;
-        d.b = library_sums_bias(c) ? l->b : NULL;
-    }
+    if (pass == PASS_WEIGHTS) d.w = l->to_w;
     return d;
 }
 
@@ -143,30 +127,11 @@ static enum error ask(struct conv *c, const struct convolution *d, dnnl_primitiv
     return ERR_NONE;
 }
 
-/* Whether Winograd's algorithm is asked for. A map of 4x4 is one tile: the library's transforms of
- * the weights then cost more than is saved, but for dw. Never a matter of the batch's size. */
-static bool winograd_pays(const struct conv *c, enum pass pass) {
-    const struct op_desc *d = &c->op.desc;
-    const struct window *w = &d->conv.window;
-    if (c->op.dev->params.no_winograd) return false;
-    if (d->precision != PRECISION_F32 || d->conv.groups != 1) return false;
-    if (w->kernel[0] != 3 || w->kernel[1] != 3 || w->stride[0] != 1 || w->stride[1] != 1) return false;
-    if (d->x.dim[0] < 16 || d->y.dim[0] < 16) return false;
-    return pass == PASS_WEIGHTS || d->y.dim[1] > 4 || d->y.dim[2] > 4;
-}
-
-static enum error ask_best(struct conv *c, const struct layouts *l, enum pass pass) {
-    dnnl_primitive_desc_t *all[] = {&c->forward_pd, &c->weights_pd, &c->data_pd}, *out = all[pass];
+static enum error ask_direct(struct conv *c, const struct layouts *l, enum pass pass) {
+    dnnl_primitive_desc_t *all[] = {&c->forward_pd, &c->weights_pd, &c->data_pd};
     struct convolution d = describe_pass(c, l, pass);
-    if (winograd_pays(c, pass)) {
-        d.algorithm = dnnl_convolution_winograd;
-        enum error err = ask(c, &d, out);
-        if (err != ERR_DEVICE) return err;
-        if (*out) dnnl_primitive_desc_destroy(*out);
-        *out = NULL;
-    }
     d.algorithm = dnnl_convolution_direct;
-    return ask(c, &d, out);
+    return ask(c, &d, all[pass]);
 }
 
 /* ---- lists of steps ------------------------------------------------------------------------- */
@@ -217,25 +182,11 @@ static enum error tensor_add(struct conv *c, const_dnnl_primitive_desc_t pd, str
     return slot_add(c, t->wanted, HOME_SCRATCH, &t->given);
 }
 
-static enum error round_add(struct conv *c, struct steps *list, struct tensor *t) {
-    struct step *s = &list->step[list->count];
-    dnnl_memory_t rounded;
-    TRY(slot_add(c, t->plain, HOME_SCRATCH, &rounded));
-    step_arg(s, DNNL_ARG_FROM, t->kept);
-    step_arg(s, DNNL_ARG_TO, rounded);
-    s->rounded = (int64_t)(dnnl_memory_desc_get_size(t->plain) / sizeof(float));
-    list->count++;
-    if (t->given == t->kept) t->given = rounded;
-    t->kept = rounded;
-    return ERR_NONE;
-}
-
 /* An input, reordered unless an earlier list left it in the layout that is wanted now. */
 static enum error input_add(struct conv *c, struct steps *list, const_dnnl_primitive_desc_t pd, struct tensor *t) {
     const_dnnl_memory_desc_t wanted = dnnl_primitive_desc_query_md(pd, t->query, 0);
     if (t->given && dnnl_memory_desc_equal(wanted, t->wanted)) return ERR_NONE;
     TRY(tensor_add(c, pd, t));
-    if (c->round) TRY(round_add(c, list, t));
     if (t->given == t->kept) return ERR_NONE;
     return reorder_add(c, list, t->kept, t->plain, t->given, t->wanted);
 }
@@ -280,10 +231,7 @@ static enum error plan_backward_weights(struct conv *c, const struct layouts *l,
     struct tensor x = {.query = dnnl_query_src_md, .home = HOME_X, .plain = l->x};
     struct tensor dw = {.query = dnnl_query_diff_weights_md, .home = HOME_DW, .plain = l->w};
     const int args[] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS};
-    dnnl_memory_t bias = NULL;
-    if (library_sums_bias(c)) TRY(slot_add(c, l->b, HOME_DB, &bias));
-    return convolution_add(c, &c->backward_weights, c->weights_pd, (struct tensor *[]){&x, dz}, args, &dw,
-                           DNNL_ARG_DIFF_BIAS, bias);
+    return convolution_add(c, &c->backward_weights, c->weights_pd, (struct tensor *[]){&x, dz}, args, &dw, 0, NULL);
 }
 
 static enum error plan_backward_data(struct conv *c, const struct layouts *l, struct tensor *dz) {
@@ -318,7 +266,7 @@ static enum error bind_slots(struct conv *c, const struct op_args *a) {
     const float *dz = c->op.desc.act == ACT_RELU ? a->scratch : a->dy;
     char *at[HOMES] = {[HOME_X] = handle_of(a->x[0]), [HOME_W] = handle_of(a->w[0]), [HOME_B] = handle_of(a->w[1]),
                        [HOME_Y] = (char *)a->y,       [HOME_DZ] = handle_of(dz),     [HOME_DX] = (char *)a->dx[0],
-                       [HOME_DW] = (char *)a->dw[0],  [HOME_DB] = (char *)a->dw[1],  [HOME_SCRATCH] = a->scratch};
+                       [HOME_DW] = (char *)a->dw[0],  [HOME_SCRATCH] = a->scratch};
     for (int i = 0; i < c->slots; i++) {
         struct slot *s = &c->slot[i];
         void *handle = at[s->home] ? at[s->home] + s->offset : NULL;
@@ -329,32 +277,10 @@ static enum error bind_slots(struct conv *c, const struct op_args *a) {
     return ERR_NONE;
 }
 
-struct rounding {
-    const float *from;
-    float *to;
-};
-
-static void round_part(void *ctx, int64_t begin, int64_t end) {
-    const struct rounding *r = ctx;
-    bf16_round_all(end - begin, r->from + begin, r->to + begin);
-}
-
-static enum error run_rounding(struct conv *c, const struct step *s) {
-    void *from, *to;
-    DNNL(dnnl_memory_get_data_handle(s->args[0].memory, &from));
-    DNNL(dnnl_memory_get_data_handle(s->args[1].memory, &to));
-    struct rounding r = {from, to};
-    cpu_parallel(c->op.dev, s->rounded, 4096, round_part, &r);
-    return ERR_NONE;
-}
-
 static enum error run(struct conv *c, const struct steps *list) {
     for (int i = 0; i < list->count; i++) {
         const struct step *s = &list->step[i];
-        if (s->primitive)
-            DNNL(dnnl_primitive_execute(s->primitive, c->stream, s->count, s->args));
-        else
-            TRY(run_rounding(c, s));
+        DNNL(dnnl_primitive_execute(s->primitive, c->stream, s->count, s->args));
     }
     DNNL(dnnl_stream_wait(c->stream));
     return ERR_NONE;
@@ -376,8 +302,7 @@ static enum error conv_backward(struct op *op, const struct op_args *a) {
     struct op_args args = *a;
     if (op->desc.act == ACT_RELU) cpu_parallel(op->dev, op_ys(&op->desc), 4096, mask_part, &args);
     TRY(bind_slots(c, a));
-    if (op->desc.conv.bias && !library_sums_bias(c))
-        channel_sums(op->dev, &op->desc, op->desc.act == ACT_RELU ? a->scratch : a->dy, a->dw[1]);
+    if (op->desc.conv.bias) channel_sums(op->dev, &op->desc, op->desc.act == ACT_RELU ? a->scratch : a->dy, a->dw[1]);
     TRY(run(c, &c->backward_weights));
     return a->dx[0] ? run(c, &c->backward_data) : ERR_NONE;
 }
@@ -403,17 +328,14 @@ static void conv_free(struct op *op) {
 
 static enum error ask_all(struct conv *c, struct layouts *l) {
     TRY(describe_layouts(c, l));
-    TRY(ask_best(c, l, PASS_FORWARD));
-    TRY(ask_best(c, l, PASS_WEIGHTS));
-    if (!c->op.desc.first) TRY(ask_best(c, l, PASS_DATA));
+    TRY(ask_direct(c, l, PASS_FORWARD));
+    TRY(ask_direct(c, l, PASS_WEIGHTS));
+    if (!c->op.desc.first) TRY(ask_direct(c, l, PASS_DATA));
     return plan_all(c, l);
 }
 
 static enum error plan(struct conv *c) {
     struct layouts l = {0};
-    bool fast = onednn_uses(dnnl_cpu_isa_avx512_core_bf16);
-    c->bf16 = c->op.desc.precision == PRECISION_BF16 && fast;
-    c->round = c->op.desc.precision == PRECISION_BF16 && !fast;
     DNNL(dnnl_engine_create(&c->engine, dnnl_cpu, 0));
     DNNL(dnnl_stream_create(&c->stream, c->engine, dnnl_stream_default_flags));
     enum error err = ask_all(c, &l);
@@ -432,14 +354,13 @@ static enum error conv_create(struct device *dev, const struct op_desc *d, struc
     return err;
 }
 
-/* The library has kernels for blocks of 16 where it has vectors of 16, from whole blocks or the
+/* The library has kernels for blocks of 16 from whole blocks or the
  * channels of a picture, for windows up to its limit, and for groups that are whole blocks or single
  * channels. */
 static bool blocks_known(const struct op_desc *d) {
     enum { WIDEST = 14 };
     int64_t in = d->x.dim[0] / d->conv.groups, out = d->y.dim[0] / d->conv.groups;
     const struct window *w = &d->conv.window;
-    if (!onednn_uses(dnnl_cpu_isa_avx512_core)) return false;
     if (w->kernel[0] > WIDEST || w->kernel[1] > WIDEST) return false;
     if (d->conv.groups == 1) return in % LAYOUT_BLOCK == 0 || in <= 3;
     return (in == 1 && out == 1) || (in % LAYOUT_BLOCK == 0 && out % LAYOUT_BLOCK == 0);
@@ -447,6 +368,7 @@ static bool blocks_known(const struct op_desc *d) {
 
 static bool takes(const struct op_desc *d) {
     bool plain = d->x_layout == LAYOUT_PLAIN && d->y_layout == LAYOUT_PLAIN;
+    if (d->precision != PRECISION_BF16 || !onednn_uses(dnnl_cpu_isa_avx512_core_bf16)) return false;
     return !d->conv.maxpool && act_is_fused(d->act) && (plain || blocks_known(d));
 }
 

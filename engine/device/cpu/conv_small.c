@@ -25,8 +25,8 @@ static size_t larger(size_t a, size_t b) {
 }
 
 /* ---- what it takes --------------------------------------------------------------------------- */
-/* Measured against oneDNN, which keeps what it blocks well: many channels on both sides, and images
- * too small for the vectors here. Behind a pool the sparse backward wins everywhere. */
+/* Convolutions of blocks keep what they are faster in: many channels on both sides, and images too
+ * small for the vectors here. Behind a pool the sparse backward wins everywhere. */
 static bool is_faster(const struct op_desc *d) {
     const struct window *w = &d->conv.window;
     int64_t width = d->y.dim[2], area = (int64_t)w->kernel[0] * w->kernel[1];

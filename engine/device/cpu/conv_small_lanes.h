@@ -84,6 +84,55 @@ static inline void store_codes(uint8_t *p, ints v) {
 #endif
 }
 
+typedef uint32_t words __attribute__((vector_size(4 * LANES)));
+#define INLINE static inline __attribute__((always_inline))
+
+/* A number in all lanes. */
+INLINE vec all(float x) {
+    return x - (vec){0};
+}
+
+/* To the nearest bf16, of two the even one; NaN stays NaN. */
+INLINE vec rounded(vec v) {
+    words bits = (words)v, number = (words)(v == v);
+    words near = bits + 0x7fff + (bits >> 16 & 1);
+    return (vec)(((near & number) | (bits & ~number)) & 0xffff0000);
+}
+
+/* Row i, lane j <-> row j, lane i: each round moves the highest bit of the row's number to the end
+ * of the lane's, and the lane's highest to the end of the row's. */
+INLINE void transpose(vec m[LANES]) {
+    UNROLL for (int round = 1; round < LANES; round *= 2) {
+        vec from[LANES];
+        UNROLL for (int i = 0; i < LANES; i++) from[i] = m[i];
+        UNROLL for (int i = 0; i < LANES / 2; i++) {
+            m[2 * i] = __builtin_shufflevector(from[i], from[i + LANES / 2], LOW);
+            m[2 * i + 1] = __builtin_shufflevector(from[i], from[i + LANES / 2], HIGH);
+        }
+    }
+}
+
+/* 'count' floats, at most a vector, the others zero. */
+INLINE vec few_load(const float *p, const int count) {
+#if defined(__AVX512F__)
+    return (vec)_mm512_maskz_loadu_ps((__mmask16)((1 << count) - 1), p);
+#else
+    if (count == LANES) return load(p);
+    vec v = {0};
+    UNROLL for (int k = 0; k < count; k++) v[k] = p[k];
+    return v;
+#endif
+}
+
+INLINE void few_store(float *p, vec v, const int count) {
+#if defined(__AVX512F__)
+    _mm512_mask_storeu_ps(p, (__mmask16)((1 << count) - 1), (__m512)v);
+#else
+    if (count == LANES) return store(p, v);
+    UNROLL for (int k = 0; k < count; k++) p[k] = v[k];
+#endif
+}
+
 /* Exactly n floats: rows are too short for memcpy's calls. The last piece overlaps another. */
 static inline void row_move(float *to, const float *from, int n) {
     int j = 0;

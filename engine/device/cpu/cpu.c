@@ -1,4 +1,4 @@
-/* The cpu device: oneDNN and own vector kernels on the threads of a device. */
+/* The cpu device: own vector kernels (and oneDNN, in bf16) on the threads of a device. */
 #include "engine/device/cpu/cpu.h"
 #include "engine/device/cpu/onednn.h"
 #include "engine/device/runtime.h"
@@ -166,7 +166,7 @@ static bool cpu_bf16(void) {
 
 const struct device_ops device_cpu = {
     .name = "cpu",
-    .summary = "oneDNN and own vector kernels, bound to cores of their own",
+    .summary = "own vector kernels, and oneDNN for bf16, bound to cores of their own",
     .open = cpu_open,
     .close = cpu_close,
     .impls = cpu_impls,

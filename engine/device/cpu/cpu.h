@@ -48,10 +48,10 @@ bool cpu_software(int i, struct device_software *out);
 
 /* ---- implementations, in order of preference within a kind; level.c has the lists ------------ */
 extern const struct op_impl cpu_linear;
-extern const struct op_impl cpu_conv_small; /* own kernels, for few channels */
-extern const struct op_impl cpu_conv_wino;  /* own kernels: 3x3 of blocked images */
-extern const struct op_impl cpu_conv_dnnl;  /* oneDNN */
-extern const struct op_impl cpu_conv_gemm;  /* rows of windows times weights: takes all but a fused pool */
+extern const struct op_impl cpu_conv_small;  /* own kernels, for few channels */
+extern const struct op_impl cpu_conv_wino;   /* own kernels: 3x3 of blocked images */
+extern const struct op_impl cpu_conv_dnnl;   /* oneDNN, for bf16 */
+extern const struct op_impl cpu_conv_direct; /* own kernels: takes all but a fused pool */
 extern const struct op_impl cpu_pool, cpu_pool_blocked, cpu_mean_blocked;
 extern const struct op_impl cpu_reorder;
 extern const struct op_impl cpu_activation, cpu_dropout, cpu_add;

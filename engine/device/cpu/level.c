@@ -7,7 +7,7 @@
 
 static const struct op_impl *const impls[OP_KINDS][CPU_IMPLS] = {
     [OP_LINEAR] = {&cpu_linear, &ref_linear},
-    [OP_CONV2D] = {&cpu_conv_wino, &cpu_conv_small, &cpu_conv_dnnl, &cpu_conv_gemm, &ref_conv2d},
+    [OP_CONV2D] = {&cpu_conv_wino, &cpu_conv_small, &cpu_conv_dnnl, &cpu_conv_direct, &ref_conv2d},
     [OP_POOL2D] = {&cpu_pool, &cpu_pool_blocked, &ref_pool2d},
     [OP_REORDER] = {&cpu_reorder, &ref_reorder},
     [OP_ACTIVATION] = {&cpu_activation, &ref_activation},

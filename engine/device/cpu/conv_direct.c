@@ -1,0 +1,438 @@
+/* Convolutions of every shape as products of windows and weights, without a matrix of windows: a row
+ * of a product is a window where it lies. It is read in runs (the channels of a block at one tap; of
+ * a plain image, the taps of a row of the window), and where a run begins is a number of the window
+ * plus one of the tap.
+ *
+ *   forward   y    (pixels, outputs)   = windows of x (pixels, channels and taps)  w'
+ *   dx        dx   (pixels, channels)  = windows of dz (pixels, outputs and taps)  w
+ *   dw        dw'  (channels and taps, outputs) = windows of x'  dz (pixels, outputs)
+ *
+ * dx of a strided convolution is a product for each phase of the stride, so nothing is multiplied
+ * by zeros between the pixels of dz. For each chunk of pixels the windows of some channels are
+ * copied with their padding to a near cache (or read where they lie, if there is none), and for each
+ * panel of outputs the weights of these channels are packed there: both are used many times.
+ *
+ * An element is a sum of short chains of multiply-adds in order of channels and taps, or of pixels:
+ * its bits depend neither on threads, nor on the instruction set if that has fused multiply-adds,
+ * nor, for y and dx, on the batch. In bf16 the factors are rounded as they are copied.
+ *
+ * Groups are products of their own; where every group is one channel, a block of channels is a
+ * product lane by lane. An image whose groups are no whole blocks is copied into such first. */
+#include "engine/device/cpu/conv_direct_image.h"
+#include "engine/device/cpu/conv_direct_plan.h"
+#include "engine/device/cpu/cpu.h"
+#include "engine/device/cpu/kernels.h"
+#include "engine/device/cpu/layout.h"
+
+enum { B = LAYOUT_BLOCK, CHAIN = 320 };
+
+struct direct {
+    struct op op;
+    struct direct_weights weights; /* of a group */
+    struct grouped x, y;           /* as blocks */
+    struct plan plan[3];
+};
+
+/* A pass at work. */
+struct job {
+    const struct direct *c;
+    const struct plan *p;
+    const float *from, *w, *dz, *bias;
+    float *to, *dw;
+    bool round; /* what is copied */
+    char *own;  /* scratch of each thread */
+    int64_t panels, parts;
+};
+
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/* ---- scratch -------------------------------------------------------------------------------- */
+/* A thread's: the copy of windows, packed weights or sums of dw, and where rows and runs begin. */
+struct room {
+    float *copied, *packed;
+    int64_t *a_at, *c_at;
+    struct direct_run *run;
+};
+
+/* Scratch that is carved up; without memory: only measured. */
+struct carving {
+    char *memory;
+    int64_t used;
+};
+static void *take(struct carving *s, int64_t bytes) {
+    void *here = s->memory ? s->memory + s->used : NULL;
+    s->used += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return here;
+}
+
+static struct room room_of(const struct plan *p, struct carving *at) {
+    bool weights = p->pass == PASS_WEIGHTS;
+    int64_t terms = p->each * plan_packed(p), rows = weights ? terms : plan_places(p);
+    int64_t runs = weights ? p->samples * p->rows : p->each * plan_taps(p);
+    int64_t panel = weights ? p->to.units : DIRECT_PANEL;
+    struct room r;
+    r.copied = take(at, plan_copied(p) * (int64_t)sizeof *r.copied);
+    r.packed = take(at, panel * terms * B * (int64_t)sizeof *r.packed);
+    r.a_at = take(at, rows * (int64_t)sizeof *r.a_at);
+    r.c_at = take(at, rows * (int64_t)sizeof *r.c_at);
+    r.run = take(at, runs * (int64_t)sizeof *r.run);
+    return r;
+}
+
+static int64_t room_bytes(const struct plan *p) {
+    struct carving at = {0};
+    (void)room_of(p, &at);
+    return at.used;
+}
+
+static struct room room_of_thread(const struct job *j) {
+    struct carving at = {j->own + cpu_thread() * room_bytes(j->p), 0};
+    return room_of(j->p, &at);
+}
+
+/* ---- windows -------------------------------------------------------------------------------- */
+/* Units [unit, unit + count) of a group for the windows of a chunk; gives where the first begins. */
+static const float *windows_of(const struct job *j, const struct chunk *k, int64_t group, int64_t unit, int64_t count,
+                               float *copied) {
+    const struct plan *p = j->p;
+    const struct direct_image *g = &p->from;
+    int64_t top = k->first * p->step[0] - p->before[0], height = (k->rows - 1) * p->step[0] + p->span[0];
+    struct view v = plan_view(p);
+    const float *image = j->from + (k->sample * p->groups * g->units + group * g->units + unit) * image_plane(g);
+    if (p->in_place) return image + top * v.row;
+    struct direct_row row = {least(p->before[1] * g->unit, v.row), 0, v.row, j->round}, outside = {.all = v.row};
+    row.inside = least(g->w * g->unit, v.row - row.left);
+    for (int64_t i = 0; i < k->samples; i++)
+        for (int64_t u = 0; u < count; u++)
+            for (int64_t y = 0; y < height; y++) {
+                bool inside = top + y >= 0 && top + y < g->h;
+                const float *plane = image + (i * p->groups * g->units + u) * image_plane(g);
+                direct_row(inside ? &row : &outside, inside ? plane + (top + y) * g->w * g->unit : plane,
+                           copied + i * v.sample + u * v.unit + y * v.row);
+            }
+    return copied;
+}
+
+/* ---- weights -------------------------------------------------------------------------------- */
+/* Of a group; of the last block of channels lane by lane there may be less. */
+static struct direct_weights weights_of(const struct direct *c, int64_t group) {
+    struct direct_weights s = c->weights;
+    if (c->plan->lanewise) s.in = least(B, c->op.desc.x.dim[0] - group * B);
+    return s;
+}
+
+static int64_t weights_at(const struct direct *c, int64_t group) {
+    return group * c->weights.out * c->weights.in * c->weights.taps;
+}
+
+/* Block 'block' of columns, for units [unit, unit + count). */
+static void block_pack(const struct job *j, int64_t group, int64_t block, int64_t unit, int64_t count, float *to) {
+    const struct plan *p = j->p;
+    struct direct_weights s = weights_of(j->c, group);
+    const float *w = j->w + weights_at(j->c, group);
+    if (p->pass == PASS_DATA || p->lanewise)
+        direct_pack_turned(&s, w, block * B, unit * B, p->lanewise ? 1 : count * B, to);
+    else
+        direct_pack(&s, w, block * B, unit * p->from.unit, count * p->from.unit, to);
+}
+
+static void lanes_unpack(const struct direct_weights *s, const float *from, float *w) {
+    for (int64_t lane = 0; lane < s->in; lane++)
+        for (int64_t t = 0; t < s->taps; t++) w[lane * s->taps + t] = from[t * B + lane];
+}
+
+static void block_unpack(const struct job *j, int64_t group, int64_t block, int64_t unit, int64_t count,
+                         const float *from) {
+    const struct plan *p = j->p;
+    struct direct_weights s = weights_of(j->c, group);
+    float *dw = j->dw + weights_at(j->c, group);
+    if (p->lanewise)
+        lanes_unpack(&s, from, dw);
+    else
+        direct_unpack(&s, from, block * B, unit * p->from.unit, count * p->from.unit, dw);
+}
+
+/* ---- forward, and dx ------------------------------------------------------------------------ */
+struct span { /* of things */
+    int64_t begin, count;
+};
+static struct span part_of(int64_t count, int64_t part, int64_t parts) {
+    int64_t begin = count * part / parts;
+    return (struct span){begin, count * (part + 1) / parts - begin};
+}
+
+/* The sums of a phase, by chains; 'first' and 'last' of the units. */
+static void chains_run(const struct job *j, struct direct_product t, bool first, bool last) {
+    const float *bias = t.bias;
+    int64_t chain = CHAIN / t.depth > 0 ? CHAIN / t.depth : 1, runs = t.runs, s = 0;
+    const struct direct_run *run = t.run;
+    if (runs == 0 && !first) return; /* zeros are there */
+    do {
+        bool end = s + chain >= runs && last;
+        t.run = run + s;
+        t.runs = least(chain, runs - s);
+        t.add = s > 0 || !first;
+        t.bias = end ? bias : NULL;
+        t.relu = end && j->p->pass == PASS_FORWARD && j->c->op.desc.act == ACT_RELU;
+        direct_multiply(&t);
+        s += chain;
+    } while (s < runs);
+}
+
+/* The blocks of a panel from the windows of units [unit, unit + count). */
+static void panel_run(const struct job *j, const struct room *r, const struct chunk *k, int64_t group,
+                      struct span blocks, int64_t unit, int64_t count, const float *windows) {
+    const struct plan *p = j->p;
+    int64_t plane = image_plane(&p->to), b_block = p->each * plan_packed(p) * B;
+    int64_t first = (k->sample * p->groups + group) * p->to.units + blocks.begin;
+    for (int64_t b = 0; b < blocks.count; b++)
+        block_pack(j, group, blocks.begin + b, unit, count, r->packed + b * b_block);
+    for (int64_t phase = 0; phase < plan_phases(p); phase++) {
+        struct direct_product t = {.depth = plan_depth(p),
+                                   .a_next = 1,
+                                   .a_at = r->a_at,
+                                   .c_at = r->c_at,
+                                   .run = r->run,
+                                   .a = windows,
+                                   .b = r->packed,
+                                   .blocks = blocks.count,
+                                   .b_block = b_block,
+                                   .c_block = plane,
+                                   .c = j->to + first * plane,
+                                   .lanewise = p->lanewise,
+                                   .bias = j->bias ? j->bias + (group * p->to.units + blocks.begin) * B : NULL};
+        t.rows = plan_rows(p, k, phase, r->a_at, r->c_at);
+        t.runs = plan_runs(p, count, phase, r->run);
+        chains_run(j, t, unit == 0, unit + count == p->from.units);
+    }
+}
+
+/* Pieces [begin, end) of (groups, chunks, parts of the panels). */
+static void images_part(void *ctx, int64_t begin, int64_t end) {
+    const struct job *j = ctx;
+    const struct plan *p = j->p;
+    struct room r = room_of_thread(j);
+    for (int64_t piece = begin; piece < end; piece++) {
+        int64_t group = piece / j->parts / p->chunks;
+        struct chunk k = plan_chunk(p, piece / j->parts % p->chunks);
+        struct span panels = part_of(j->panels, piece % j->parts, j->parts);
+        for (int64_t unit = 0; unit < p->from.units; unit += p->each) {
+            int64_t count = least(p->each, p->from.units - unit);
+            const float *windows = windows_of(j, &k, group, unit, count, r.copied);
+            for (int64_t i = 0; i < panels.count; i++)
+                panel_run(j, &r, &k, group, part_of(p->to.units, panels.begin + i, j->panels), unit, count, windows);
+        }
+    }
+}
+
+/* ---- dw ------------------------------------------------------------------------------------- */
+/* Adds a chunk to the sums of panels. */
+static void chunk_sum(const struct job *j, const struct room *r, int64_t index, int64_t group, struct span panels,
+                      struct span units) {
+    const struct plan *p = j->p;
+    struct chunk k = plan_chunk(p, index);
+    int64_t plane = image_plane(&p->to), row = k.first * p->to.w * B, terms = p->each * plan_packed(p);
+    const float *windows = windows_of(j, &k, group, units.begin, units.count, r->copied);
+    struct direct_product t = {.depth = p->to.w,
+                               .a_next = p->step[1] * p->from.unit,
+                               .a_at = r->a_at,
+                               .c_at = r->c_at,
+                               .run = r->run,
+                               .a = windows,
+                               .b_block = plane,
+                               .c_block = terms * B,
+                               .add = index > 0,
+                               .lanewise = p->lanewise};
+    t.rows = plan_terms(p, units.count, r->a_at, r->c_at);
+    t.runs = plan_pixels(p, &k, r->run);
+    for (int64_t i = 0; i < panels.count; i++) {
+        struct span blocks = part_of(p->to.units, panels.begin + i, j->panels);
+        t.blocks = blocks.count;
+        t.b = j->dz + ((k.sample * p->groups + group) * p->to.units + blocks.begin) * plane + row;
+        t.c = r->packed + blocks.begin * t.c_block;
+        direct_multiply(&t);
+    }
+}
+
+/* Pieces [begin, end) of (groups, parts of the units, parts of the panels). */
+static void weights_part(void *ctx, int64_t begin, int64_t end) {
+    const struct job *j = ctx;
+    const struct plan *p = j->p;
+    struct room r = room_of_thread(j);
+    int64_t steps = (p->from.units + p->each - 1) / p->each, block = p->each * plan_packed(p) * B;
+    for (int64_t piece = begin; piece < end; piece++) {
+        int64_t group = piece / j->parts / steps, unit = piece / j->parts % steps * p->each;
+        struct span panels = part_of(j->panels, piece % j->parts, j->parts);
+        struct span units = {unit, least(p->each, p->from.units - unit)};
+        for (int64_t index = 0; index < p->chunks; index++) chunk_sum(j, &r, index, group, panels, units);
+        struct span from = part_of(p->to.units, panels.begin, j->panels);
+        struct span to = part_of(p->to.units, panels.begin + panels.count, j->panels);
+        for (int64_t b = from.begin; b < to.begin; b++)
+            block_unpack(j, group, b, units.begin, units.count, r.packed + b * block);
+    }
+}
+
+/* ---- passes --------------------------------------------------------------------------------- */
+/* Panels are only split among threads where there is too little else. */
+static void job_run(struct job *j) {
+    const struct device *dev = j->c->op.dev;
+    const struct plan *p = j->p;
+    bool weights = p->pass == PASS_WEIGHTS;
+    int64_t pieces = p->groups * (weights ? (p->from.units + p->each - 1) / p->each : p->chunks);
+    int64_t threads = dev->params.threads;
+    j->panels = (p->to.units + DIRECT_PANEL - 1) / DIRECT_PANEL;
+    if (threads > 1 && j->panels < threads && p->to.units >= threads) j->panels = threads;
+    j->parts = threads == 1 || pieces >= 4 * threads ? 1 : least(j->panels, threads);
+    cpu_parallel(dev, pieces * j->parts, 1, weights ? weights_part : images_part, j);
+}
+
+static struct job job_of(const struct direct *c, const struct op_args *a, enum pass pass, const struct carving *at) {
+    return (struct job){.c = c, .p = &c->plan[pass], .w = a->w[0], .dw = a->dw[0], .own = at->memory + at->used};
+}
+
+/* Forward's and dw's windows are of x: as the op has it, or as blocks. */
+static bool reads_plain(const struct direct *c) {
+    return c->plan[PASS_FORWARD].from.unit == 1;
+}
+static const float *x_of(const struct direct *c, const float *x, struct carving *at) {
+    if (reads_plain(c) || c->x.whole) return x;
+    float *blocks = take(at, grouped_floats(&c->x) * (int64_t)sizeof *blocks);
+    if (x) grouped_from(c->op.dev, &c->x, x, blocks);
+    return blocks;
+}
+
+/* The bias in blocks. */
+static const float *bias_of(const struct direct *c, const float *bias, struct carving *at) {
+    const struct plan *p = &c->plan[PASS_FORWARD];
+    if (!c->op.desc.conv.bias) return NULL;
+    float *blocks = take(at, p->groups * p->to.units * B * (int64_t)sizeof *blocks);
+    if (bias) grouped_row(&c->y, bias, blocks);
+    return blocks;
+}
+
+static enum error conv_forward(struct op *op, const struct op_args *a) {
+    const struct direct *c = (const struct direct *)op;
+    struct carving at = {a->scratch, 0};
+    const float *bias = bias_of(c, a->w[1], &at), *x = x_of(c, a->x[0], &at);
+    float *y = c->y.whole ? a->y : take(&at, grouped_floats(&c->y) * (int64_t)sizeof *y);
+    struct job j = job_of(c, a, PASS_FORWARD, &at);
+    j.from = x, j.to = y, j.bias = bias, j.round = c->weights.round;
+    job_run(&j);
+    if (!c->y.whole) grouped_to(op->dev, &c->y, y, a->y);
+    return ERR_NONE;
+}
+
+struct elements { /* n floats of dz, from dy where y > 0, or rounded */
+    const float *y, *from;
+    float *to;
+};
+static void mask_part(void *ctx, int64_t begin, int64_t end) {
+    const struct elements *e = ctx;
+    kernel_relu_backward(end - begin, e->y + begin, e->from + begin, e->to + begin);
+}
+static void round_part(void *ctx, int64_t begin, int64_t end) {
+    const struct elements *e = ctx;
+    bf16_round_all(end - begin, e->from + begin, e->to + begin);
+}
+
+/* dz as blocks, and db. */
+static const float *dz_of(const struct direct *c, const struct op_args *a, struct carving *at) {
+    const struct op_desc *d = &c->op.desc;
+    bool relu = d->act == ACT_RELU, round = c->weights.round;
+    float *masked = relu || round ? take(at, op_ys(d) * (int64_t)sizeof *masked) : NULL;
+    float *blocks = c->y.whole ? NULL : take(at, grouped_floats(&c->y) * (int64_t)sizeof *blocks);
+    if (!a->dy) return NULL;
+    struct elements e = {a->y, a->dy, masked};
+    if (relu) cpu_parallel(c->op.dev, op_ys(d), 4096, mask_part, &e);
+    if (relu) e.from = masked;
+    if (d->conv.bias) channel_sums(c->op.dev, d, e.from, a->dw[1]);
+    if (round) cpu_parallel(c->op.dev, op_ys(d), 4096, round_part, &e);
+    if (round) e.from = masked;
+    if (c->y.whole) return e.from;
+    grouped_from(c->op.dev, &c->y, e.from, blocks);
+    return blocks;
+}
+
+static enum error conv_backward(struct op *op, const struct op_args *a) {
+    const struct direct *c = (const struct direct *)op;
+    struct carving at = {a->scratch, 0};
+    const float *dz = dz_of(c, a, &at), *x = x_of(c, a->x[0], &at);
+    struct job j = job_of(c, a, PASS_WEIGHTS, &at);
+    j.from = x, j.dz = dz, j.round = c->weights.round;
+    job_run(&j);
+    if (!a->dx[0]) return ERR_NONE;
+    float *dx = c->x.whole ? a->dx[0] : take(&at, grouped_floats(&c->x) * (int64_t)sizeof *dx);
+    j = job_of(c, a, PASS_DATA, &at);
+    j.from = dz, j.to = dx;
+    job_run(&j);
+    if (!c->x.whole) grouped_to(op->dev, &c->x, dx, a->dx[0]);
+    return ERR_NONE;
+}
+
+/* ---- the op --------------------------------------------------------------------------------- */
+static size_t scratch_bytes(const struct direct *c) {
+    const struct op_args none = {0};
+    int64_t threads = c->op.dev->params.threads, image = (int64_t)sizeof(float);
+    struct carving forward = {0}, backward = {0};
+    (void)bias_of(c, NULL, &forward), (void)x_of(c, NULL, &forward);
+    if (!c->y.whole) (void)take(&forward, grouped_floats(&c->y) * image);
+    (void)dz_of(c, &none, &backward), (void)x_of(c, NULL, &backward);
+    int64_t weights = backward.used + threads * room_bytes(&c->plan[PASS_WEIGHTS]);
+    if (!c->x.whole) (void)take(&backward, grouped_floats(&c->x) * image);
+    int64_t data = backward.used + threads * room_bytes(&c->plan[PASS_DATA]);
+    int64_t most = forward.used + threads * room_bytes(&c->plan[PASS_FORWARD]);
+    most = most > weights ? most : weights;
+    return (size_t)(most > data ? most : data);
+}
+
+static struct direct_image image_of(const struct grouped *g) {
+    return (struct direct_image){g->blocks, B, g->h, g->w};
+}
+
+static void plans_make(struct direct *c) {
+    const struct op_desc *d = &c->op.desc;
+    bool lanewise = c->x.lanewise;
+    for (enum pass pass = PASS_FORWARD; pass <= PASS_WEIGHTS; pass++) {
+        struct plan *p = &c->plan[pass];
+        bool data = pass == PASS_DATA;
+        *p = (struct plan){.pass = pass, .groups = c->x.groups, .lanewise = lanewise};
+        p->from = image_of(data ? &c->y : &c->x);
+        p->to = image_of(data ? &c->x : &c->y);
+        if (!data && c->weights.flat) p->from = (struct direct_image){c->weights.in, 1, d->x.dim[1], d->x.dim[2]};
+        plan_make(p, d, !data && c->weights.round, c->op.dev->params.threads);
+    }
+}
+
+static enum error conv_create(struct device *dev, const struct op_desc *d, struct op **out) {
+    TRY(op_alloc(sizeof(struct direct), &cpu_conv_direct, dev, d, out));
+    struct direct *c = (struct direct *)*out;
+    c->x = grouped_of(d, &d->x, d->x_layout);
+    c->y = grouped_of(d, &d->y, d->y_layout);
+    c->weights = (struct direct_weights){.out = c->x.lanewise ? 1 : c->y.channels,
+                                         .in = c->x.channels,
+                                         .taps = (int64_t)d->conv.window.kernel[0] * d->conv.window.kernel[1],
+                                         .flat = d->x_layout == LAYOUT_PLAIN && !c->x.lanewise,
+                                         .round = d->precision == PRECISION_BF16};
+    plans_make(c);
+    c->op.scratch_bytes = scratch_bytes(c);
+    return ERR_NONE;
+}
+
+/* Blocks are begun with the few channels of a picture: between images of other channels what follows
+ * is better off with plain ones, a fused pool above all. */
+static bool takes(const struct op_desc *d) {
+    enum { PICTURE = 3 };
+    bool begins = d->x_layout == LAYOUT_PLAIN && d->y_layout == LAYOUT_BLOCKED;
+    return !d->conv.maxpool && act_is_fused(d->act) && (!begins || d->x.dim[0] <= PICTURE);
+}
+
+const struct op_impl cpu_conv_direct = {
+    .name = "direct",
+    .takes = takes,
+    .create = conv_create,
+    .forward = conv_forward,
+    .backward = conv_backward,
+    .free = op_release,
+};

@@ -1,0 +1,233 @@
+/* conv_direct_product.h's kernels. A vector is some of the channels of a block; every multiply-add is written out, so
+ * that the bits do not depend on how many. */
+#include "engine/device/cpu/conv_direct_product.h"
+#include "engine/device/cpu/conv_small_lanes.h"
+
+/* The largest tile of a product: ROWS rows, or WIDE_ROWS of WIDE vectors. With vectors of a block
+ * these are of several blocks, else of one. */
+enum {
+    B = LAYOUT_BLOCK,
+    ONE_BLOCK = LANES < B,
+    WIDE = ONE_BLOCK ? 2 : DIRECT_PANEL,
+    WIDE_ROWS = 6,
+    ROWS = 8,
+    STEPS = ONE_BLOCK ? 1 : 2
+};
+
+INLINE int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+/* ---- products ------------------------------------------------------------------------------- */
+INLINE void tile_step(const int rows, const int vecs, const bool lanewise, const float *const row[ROWS], int64_t at,
+                      const float *b, int64_t apart, vec sum[ROWS][WIDE]) {
+    vec line[WIDE];
+    UNROLL for (int v = 0; v < vecs; v++) line[v] = load(b + v * apart);
+    UNROLL for (int r = 0; r < rows; r++) {
+        vec left = all(row[r][at]);
+        UNROLL for (int v = 0; v < vecs; v++) {
+            if (lanewise) left = load(row[r] + at + v * LANES);
+            sum[r][v] = fused(left, line[v], sum[r][v]);
+        }
+    }
+}
+
+/* Ends a row's chains: 'column' is the first of its columns. */
+INLINE void tile_store(const int vecs, const struct direct_product *p, const vec sum[WIDE], int64_t column, float *c) {
+    const int64_t apart = ONE_BLOCK ? LANES : p->c_block;
+    UNROLL for (int v = 0; v < vecs; v++) {
+        vec value = sum[v];
+        if (p->add) value += load(c + v * apart);
+        if (p->bias) value += load(p->bias + column + v * LANES);
+        if (p->relu) value = larger(value, (vec){0}); /* NaN stays */
+        store(c + v * apart, value);
+    }
+}
+
+/* Rows from i on, of which the last may be repeated, and columns from 'column' on; 'whole': runs are
+ * of a block's channels. */
+INLINE void tile(const int rows, const int vecs, const bool whole, const bool lanewise, const struct direct_product *p,
+                 int64_t i, int64_t column) {
+    const int64_t apart = ONE_BLOCK ? LANES : p->b_block;
+    const float *row[ROWS], *first = p->b + column / B * p->b_block + column % B;
+    vec sum[ROWS][WIDE];
+    UNROLL for (int r = 0; r < rows; r++) {
+        row[r] = p->a + p->a_at[least(i + r, p->rows - 1)] + (lanewise ? column % B : 0);
+        UNROLL for (int v = 0; v < vecs; v++) sum[r][v] = (vec){0};
+    }
+    const int64_t ahead = p->a_at[least(i + rows, p->rows - 1)] - p->a_at[i];
+    float *c = p->c + column / B * p->c_block + column % B;
+    UNROLL for (int r = 0; r < rows; r++) {
+        UNROLL for (int v = 0; v < vecs; v++)
+            __builtin_prefetch(c + p->c_at[least(i + r, p->rows - 1)] + v * (ONE_BLOCK ? LANES : p->c_block), 1);
+    }
+    for (int64_t s = 0; s < p->runs; s++) {
+        const float *b = first + p->run[s].b;
+        int64_t at = p->run[s].a;
+        if (whole) {
+            UNROLL for (int r = 0; r < rows; r++) __builtin_prefetch(row[r] + at + ahead);
+        }
+        if (whole)
+            for (int k = 0; k < B; k += STEPS, at += STEPS, b += STEPS * B) {
+                UNROLL for (int j = 0; j < STEPS; j++)
+                    tile_step(rows, vecs, lanewise, row, at + j, b + j * B, apart, sum);
+            }
+        else
+            for (int64_t k = 0; k < p->depth; k++, at += p->a_next, b += B)
+                tile_step(rows, vecs, lanewise, row, at, b, apart, sum);
+    }
+    UNROLL for (int r = 0; r < rows; r++) if (i + r < p->rows) tile_store(vecs, p, sum[r], column, c + p->c_at[i + r]);
+}
+
+/* All rows of a product, and the columns of 'vecs' vectors. */
+INLINE void columns(const int rows, const int vecs, const bool whole, const bool lanewise,
+                    const struct direct_product *p, int64_t column) {
+    int64_t i = 0;
+    for (; i + rows / 2 < p->rows; i += rows) tile(rows, vecs, whole, lanewise, p, i, column);
+    if (i < p->rows) tile(rows / 2, vecs, whole, lanewise, p, i, column);
+}
+
+#define COLUMNS(rows, vecs)                                                                                            \
+    static void columns_of_##vecs(const struct direct_product *p, int64_t column) {                                    \
+        if (p->depth == B && p->a_next == 1)                                                                           \
+            columns(rows, vecs, true, false, p, column);                                                               \
+        else                                                                                                           \
+            columns(rows, vecs, false, false, p, column);                                                              \
+    }
+COLUMNS(WIDE_ROWS, WIDE)
+#if defined(__AVX512F__)
+COLUMNS(ROWS, 1)
+COLUMNS(ROWS, 2)
+COLUMNS(ROWS, 3)
+#endif
+
+void direct_multiply(const struct direct_product *p) {
+    if (p->lanewise) {
+        for (int64_t column = 0; column < B; column += LANES) columns(ROWS, 1, false, true, p, column);
+        return;
+    }
+#if defined(__AVX512F__)
+    static void (*const of[])(const struct direct_product *, int64_t) = {columns_of_1, columns_of_2, columns_of_3,
+                                                                         columns_of_WIDE};
+    of[p->blocks - 1](p, 0);
+#else
+    for (int64_t column = 0; column < p->blocks * B; column += WIDE * LANES) columns_of_WIDE(p, column);
+#endif
+}
+
+/* ---- weights -------------------------------------------------------------------------------- */
+/* The row of a packed block that holds an output's next weight. */
+struct place {
+    int64_t channel, tap;
+};
+INLINE int64_t row_next(const struct direct_weights *s, struct place *at) {
+    int64_t plain = at->channel * s->taps + at->tap;
+    int64_t row = (at->channel / B * s->taps + at->tap) * B + at->channel % B;
+    if (++at->tap == s->taps) at->tap = 0, at->channel++;
+    return s->flat ? plain : row;
+}
+
+/* 'count' of 'whole' things, from 'first' on, at most a vector. */
+INLINE int some(int64_t whole, int64_t first) {
+    return first >= whole ? 0 : (int)least(whole - first, LANES);
+}
+
+/* 'columns' weights of each of a vector of outputs, of which 'outs' are there, from 'w' on. */
+INLINE void square_load(const float *w, int64_t apart, const int outs, const int columns, bool round, vec m[LANES]) {
+    UNROLL for (int k = 0; k < LANES; k++) {
+        m[k] = (vec){0};
+        if (k < outs) m[k] = few_load(w + k * apart, columns);
+    }
+    UNROLL for (int k = 0; k < LANES && round; k++) m[k] = rounded(m[k]);
+    transpose(m);
+}
+
+void direct_pack(const struct direct_weights *s, const float *w, int64_t first, int64_t begin, int64_t count,
+                 float *to) {
+    const int64_t each = s->in * s->taps, there = each - begin * s->taps;
+    struct place at = {0};
+    for (int64_t j = 0; j < count * s->taps; j += LANES) {
+        struct place rows = at;
+        for (int lane = 0; lane < B; lane += LANES) {
+            vec m[LANES];
+            int outs = some(s->out, first + lane), columns = some(there, j);
+            const float *from = w + (first + lane) * each + begin * s->taps + j;
+            at = rows;
+            if (outs == LANES && columns == LANES)
+                square_load(from, each, LANES, LANES, s->round, m);
+            else
+                square_load(from, each, outs, columns, s->round, m);
+            UNROLL for (int k = 0; k < LANES; k++) if (j + k < count * s->taps)
+                store(to + row_next(s, &at) * B + lane, m[k]);
+        }
+    }
+}
+
+void direct_unpack(const struct direct_weights *s, const float *from, int64_t first, int64_t begin, int64_t count,
+                   float *w) {
+    const int64_t each = s->in * s->taps, there = least(each - begin * s->taps, count * s->taps);
+    struct place at = {0};
+    for (int64_t j = 0; j < there; j += LANES) {
+        struct place rows = at;
+        for (int lane = 0; lane < B; lane += LANES) {
+            vec m[LANES];
+            at = rows;
+            UNROLL for (int k = 0; k < LANES; k++) {
+                m[k] = (vec){0};
+                if (j + k < there) m[k] = load(from + row_next(s, &at) * B + lane);
+            }
+            transpose(m);
+            UNROLL for (int k = 0; k < LANES; k++) if (first + lane + k < s->out)
+                few_store(w + (first + lane + k) * each + begin * s->taps + j, m[k], some(there, j));
+        }
+    }
+}
+
+/* Of one tap: rows are what they were. */
+static void pack_rows(const struct direct_weights *s, const float *w, int64_t first, int64_t begin, int64_t count,
+                      float *to) {
+    for (int64_t out = begin; out < begin + count; out++)
+        for (int lane = 0; lane < B; lane += LANES, to += LANES) {
+            int there = out < s->out ? some(s->in, first + lane) : 0;
+            vec m = {0};
+            if (there) m = few_load(w + out * s->in + first + lane, there);
+            store(to, s->round ? rounded(m) : m);
+        }
+}
+
+void direct_pack_turned(const struct direct_weights *s, const float *w, int64_t first, int64_t begin, int64_t count,
+                        float *to) {
+    if (s->taps == 1) return pack_rows(s, w, first, begin, count, to);
+    for (int64_t out = 0; out < count; out++)
+        for (int lane = 0; lane < B; lane += LANES)
+            for (int64_t t = 0; t < s->taps; t += LANES) {
+                vec m[LANES];
+                int channels = begin + out < s->out ? some(s->in, first + lane) : 0, columns = some(s->taps, t);
+                const float *from = w + ((begin + out) * s->in + first + lane) * s->taps + t;
+                float *rows = to + ((out / B * s->taps + t) * B + out % B) * B + lane;
+                if (channels == LANES)
+                    square_load(from, s->taps, LANES, columns, s->round, m);
+                else
+                    square_load(from, s->taps, channels, columns, s->round, m);
+                UNROLL for (int k = 0; k < LANES; k++) if (k < columns) store(rows + k * B * B, m[k]);
+            }
+}
+
+INLINE void row_as(const struct direct_row *r, const float *from, float *to, const bool round) {
+    enum { AHEAD = 32 * B };
+    int64_t k = 0, begin = r->left, end = begin + r->inside;
+    for (; k < begin; k++) to[k] = 0;
+    for (; k + LANES <= end; k += LANES) {
+        __builtin_prefetch(from + k - begin + AHEAD);
+        store(to + k, round ? rounded(load(from + k - begin)) : load(from + k - begin));
+    }
+    for (; k < end; k++) to[k] = round ? rounded(all(from[k - begin]))[0] : from[k - begin];
+    for (; k < r->all; k++) to[k] = 0;
+}
+
+void direct_row(const struct direct_row *r, const float *from, float *to) {
+    if (r->round)
+        row_as(r, from, to, true);
+    else
+        row_as(r, from, to, false);
+}

@@ -3,8 +3,9 @@
  *
  * Spinning is right on a core of one's own and ruinous on one that is shared: the scheduler counts it as work, so that
  * the thread has used up its turn when its work comes, and a step of twenty rounds waits for twenty turns of others.
- * A thread that was preempted since it last looked therefore says that the machine is busy, and for some time all
- * threads of the device sleep at once, which makes the scheduler let them go first when they are woken.
+ * A thread whose core was taken from it for a millisecond (a loader wants it for less) therefore says that the machine is
+ * busy, and for some time all threads of the device sleep at once, which makes the scheduler let them go first when they
+ * are woken.
  *
  * No wake-up is lost: a sleeper counts itself and then the kernel compares the word; whoever changes the word looks
  * for sleepers afterwards. Both are sequentially consistent. */
@@ -18,9 +19,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
+#include <time.h>
 
-enum { SPIN = 200000, SPIN_BUSY = 1000, LOOK = 20000, BUSY = 20000000 }; /* ns */
+enum { SPIN = 200000, SPIN_BUSY = 1000, LOOK = 20000, TAKEN = 1000000, BUSY = 100000000 }; /* ns */
 
 struct word { /* that threads wait for */
     _Atomic uint32_t value;
@@ -54,14 +55,21 @@ int threads_self(void) {
 
 /* ---- waiting ---- */
 
-/* Whether the kernel has taken the core from this thread since it last asked. */
+static _Thread_local struct watch { /* of this thread, since it last slept or looked */
+    int64_t wall, own;
+} watch;
+
+static struct watch watch_now(void) {
+    struct timespec own = {0};
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &own);
+    return (struct watch){clock_ns(), (int64_t)own.tv_sec * 1000000000 + own.tv_nsec};
+}
+
+/* Whether somebody else had the core for long while this thread wanted it. */
 static bool was_preempted(void) {
-    static _Thread_local long seen = -1;
-    struct rusage u;
-    if (getrusage(RUSAGE_THREAD, &u) != 0) return false;
-    bool more = seen >= 0 && u.ru_nivcsw > seen;
-    seen = u.ru_nivcsw;
-    return more;
+    struct watch before = watch;
+    watch = watch_now();
+    return before.wall && watch.wall - before.wall - (watch.own - before.own) > TAKEN;
 }
 
 static bool spin(const struct word *w, uint32_t seen, int64_t until) {
@@ -85,6 +93,7 @@ static void wait_for(struct threads *t, struct word *w, uint32_t seen) {
         atomic_fetch_add(&w->sleepers, 1);
         (void)futex_wait(&w->value, seen, -1);
         atomic_fetch_sub(&w->sleepers, 1);
+        watch = (struct watch){0};
     }
 }
 

@@ -1,20 +1,21 @@
 /* Convolutions of few channels with their ReLU and 2x2 max-pool: plans, packed weights, samples
  * over threads. The arithmetic is in conv_small_kernels.c.
  *
- * Samples are cut into one part a thread; a part runs its samples in order and adds their gradients
- * of the weights in its own workspace, and the parts are added in order at the end: a result
- * depends on the number of threads and on nothing else. A sample's y and dx do not depend on the
- * others. Kept from forward to backward: one byte for each pooled pixel, which says where its
+ * Samples are cut into PARTS parts, which threads share; a part runs its samples in order and adds
+ * their gradients of the weights in its own workspace, and the parts are added in order at the end:
+ * no bit depends on the number of threads. A sample's y and dx do not depend on the others. Kept from forward to backward: one byte for each pooled pixel, which says where its
  * maximum was. */
 #include "engine/device/cpu/conv_small.h"
 #include "engine/device/cpu/lanes.h"
 
 #include <string.h>
 
+enum { PARTS = 8 };
+
 struct conv_small {
     struct op op;
     struct conv_plan plan;
-    int parts;
+    int parts; /* PARTS, or as many as there are samples */
 };
 
 static int round_up(int n, int to) {
@@ -145,7 +146,7 @@ static enum error conv_create(struct device *dev, const struct op_desc *d, struc
     size_t saved, scratch;
     TRY(op_alloc(sizeof(struct conv_small), &cpu_conv_small, dev, d, &op));
     struct conv_small *s = (struct conv_small *)op;
-    s->parts = dev->params.threads < d->n ? dev->params.threads : (int)d->n;
+    s->parts = d->n < PARTS ? (int)d->n : PARTS;
     plan_shape(&s->plan, d);
     plan_planes(&s->plan);
     plan_choose(&s->plan);

@@ -6,12 +6,12 @@
  * advances the counter and then looks whether it is awaited. Both are sequentially consistent, so
  * at least one sees the other. */
 #include "engine/base/clock.h"
+#include "engine/base/futex.h"
 #include "engine/base/log.h"
 #include "transport/group.h"
 #include "transport/link/shared.h"
 
 #include <errno.h>
-#include <linux/futex.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -25,7 +25,7 @@
 
 static void ring(struct bell *b) {
     atomic_fetch_add(&b->rung, 1);
-    syscall(SYS_futex, &b->rung, FUTEX_WAKE, 1, NULL, NULL, 0);
+    futex_wake(&b->rung, 1);
 }
 
 void wake(struct shared *s, int lane, int peer) {
@@ -186,8 +186,7 @@ static enum error check_all(struct shared *s, int lane, const struct wait *w, st
  * are kept. False when nobody rang. */
 static bool sleep_on(struct bell *b, uint32_t rung, double timeout) {
     double slice = timeout / 24 < 0.2 ? timeout / 24 : 0.2;
-    struct timespec t = {.tv_sec = 0, .tv_nsec = (long)(slice * 1e9)};
-    return syscall(SYS_futex, &b->rung, FUTEX_WAIT, rung, &t, NULL, 0) == 0 || errno != ETIMEDOUT;
+    return futex_wait(&b->rung, rung, slice);
 }
 
 static enum error sleep_until(struct shared *s, int lane, const struct wait *w) {

@@ -262,21 +262,12 @@ static void range_run(const struct run *r) {
 }
 
 /* ---- segments ------------------------------------------------------------------------------- */
-/* How many segments a block takes, a power of two: in pairs, none may begin between the two. */
+/* How many segments a block takes: in pairs, none may begin between the two. */
 static int segments_together(const struct run *r) {
     const struct segments *s = r->g->segments;
-    int64_t each = r->g->each;
-    int count = s->count;
     for (int i = 0; i < s->count && r->how == PACK_PAIRS; i++)
-        if (s->begin[i] * each % 2) return 1;
-    for (int i = 0; i < s->count;)
-        if ((s->begin[i + count] - s->begin[i]) * each <= deepest(r))
-            i += count;
-        else if (count > 1)
-            count /= 2, i = 0;
-        else
-            return 1;
-    return count;
+        if (s->begin[i] * r->g->each % 2) return 1;
+    return segments_within(s, r->g->each, deepest(r));
 }
 
 /* The product of 'count' segments from 'first' on, in r's rows and columns. */

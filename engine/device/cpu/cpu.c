@@ -24,7 +24,7 @@ struct cpu {
 /* This file is compiled for the base, so it may ask any machine what it can. */
 extern const struct cpu_level cpu_table_base;
 #if defined(__x86_64__)
-extern const struct cpu_level cpu_table_v3, cpu_table_v4;
+extern const struct cpu_level cpu_table_v3, cpu_table_v4, cpu_table_v4bf16;
 
 static bool runs_v3(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
@@ -37,9 +37,13 @@ static bool runs_v4(void) {
            __builtin_cpu_supports("avx512vl");
 }
 
-static const struct cpu_level *const levels[] = {&cpu_table_v4, &cpu_table_v3, &cpu_table_base};
+static bool runs_v4bf16(void) {
+    return runs_v4() && __builtin_cpu_supports("avx512bf16");
+}
+
+static const struct cpu_level *const levels[] = {&cpu_table_v4bf16, &cpu_table_v4, &cpu_table_v3, &cpu_table_base};
 static int levels_out_of_reach(void) {
-    return runs_v4() ? 0 : runs_v3() ? 1 : 2;
+    return runs_v4bf16() ? 0 : runs_v4() ? 1 : runs_v3() ? 2 : 3;
 }
 #else
 static const struct cpu_level *const levels[] = {&cpu_table_base};
@@ -161,7 +165,7 @@ static const struct op_impl *const *cpu_impls(struct device *d, enum op_kind kin
 
 static bool cpu_bf16(void) {
     const struct cpu_level *level;
-    return cpu_level_choose(&level) == ERR_NONE && level->has_bf16();
+    return cpu_level_choose(&level) == ERR_NONE && level->bf16;
 }
 
 const struct device_ops device_cpu = {

@@ -15,7 +15,7 @@ struct cpu_level {
     const char *instructions; /* "AVX-512" */
     bool fused;               /* has fused multiply-adds: the bits of all such levels are the same in f32 */
     int onednn;               /* dnnl_cpu_isa_t: what oneDNN may use where ENGINE_ISA asks for the level */
-    bool (*has_bf16)(void);   /* device_ops.has_bf16 */
+    bool bf16;                /* multiplies bf16 faster than f32: device_ops.has_bf16 */
     const struct op_impl *const (*impls)[CPU_IMPLS]; /* device_ops.impls, by enum op_kind */
     /* Kernels under the ops, for tests. */
     const struct act_kernel *activations;

@@ -31,8 +31,7 @@ bool cpu_software(int i, struct device_software *out) {
     } else if (i == 1) {
         *out = (struct device_software){.name = "own kernels"};
         if (err == ERR_NONE)
-            snprintf(out->version, sizeof out->version, "%s, %s%s", level->name, level->instructions,
-                     level->has_bf16() ? " with bf16" : "");
+            snprintf(out->version, sizeof out->version, "%s, %s", level->name, level->instructions);
         else
             snprintf(out->missing, sizeof out->missing, "%s\n%s", error_message(), error_hint());
     }

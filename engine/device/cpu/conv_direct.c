@@ -137,6 +137,7 @@ static const float *windows_of(const struct job *j, const struct chunk *k, int64
             for (int64_t y = top; y < top + height; y++) {
                 bool inside = y >= 0 && y < g->h;
                 int64_t at = inside ? y * s.row : 0;
+                if ((y - top) % p->step[0] >= p->span[0]) continue; /* between windows */
                 direct_row(inside ? &row : &outside, s.plane + at, s.other ? s.other + at : NULL,
                            copied + i * v.sample + u * v.unit + (y - top) * v.row);
             }

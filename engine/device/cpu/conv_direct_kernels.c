@@ -5,14 +5,7 @@
 
 /* The largest tile of a product: ROWS rows, or WIDE_ROWS of WIDE vectors. With vectors of a block
  * these are of several blocks, else of one. */
-enum {
-    B = LAYOUT_BLOCK,
-    ONE_BLOCK = LANES < B,
-    WIDE = ONE_BLOCK ? 2 : DIRECT_PANEL,
-    WIDE_ROWS = 6,
-    ROWS = 8,
-    STEPS = ONE_BLOCK ? 1 : 2
-};
+enum { B = LAYOUT_BLOCK, ONE_BLOCK = LANES < B, WIDE = ONE_BLOCK ? 2 : DIRECT_PANEL, WIDE_ROWS = 6, ROWS = 8 };
 
 INLINE int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
@@ -46,11 +39,12 @@ INLINE void tile_store(const int vecs, const struct direct_product *p, const vec
     }
 }
 
-/* Rows from i on, of which the last may be repeated, and columns from 'column' on; 'depth', unless 0: runs are of a
- * block's channels, so many factors. */
+/* Rows from i on, of which the last may be repeated, and columns from 'column' on; 'depth', unless 0: of all runs, whose
+ * factors lie side by side. */
 INLINE void tile(const int rows, const int vecs, const int depth, const enum way way, const struct direct_product *p,
                  int64_t i, int64_t column) {
     const int64_t apart = ONE_BLOCK ? LANES : p->b_block;
+    const int steps = ONE_BLOCK ? 1 : depth % 2 ? depth : 2;
     const float *row[ROWS], *first = p->b + column / B * p->b_block + column % B;
     vec sum[ROWS][WIDE];
     UNROLL for (int r = 0; r < rows; r++) {
@@ -70,8 +64,8 @@ INLINE void tile(const int rows, const int vecs, const int depth, const enum way
             UNROLL for (int r = 0; r < rows; r++) __builtin_prefetch(row[r] + at + ahead);
         }
         if (depth)
-            for (int k = 0; k < depth; k += STEPS, at += STEPS, b += STEPS * B) {
-                UNROLL for (int j = 0; j < STEPS; j++) tile_step(rows, vecs, way, row, at + j, b + j * B, apart, sum);
+            for (int k = 0; k < depth; k += steps, at += steps, b += steps * B) {
+                UNROLL for (int j = 0; j < steps; j++) tile_step(rows, vecs, way, row, at + j, b + j * B, apart, sum);
             }
         else
             for (int64_t k = 0; k < p->depth; k++, at += p->a_next, b += B)
@@ -88,14 +82,20 @@ INLINE void columns(const int rows, const int vecs, const int depth, const enum 
     if (i < p->rows) tile(rows / 2, vecs, depth, way, p, i, column);
 }
 
+/* Depths that are usual: of the channels of a block, and of a row of 3 taps. */
 #define COLUMNS(rows, vecs)                                                                                            \
     static void columns_of_##vecs(const struct direct_product *p, int64_t column) {                                    \
-        if (HAS_PAIRS && p->pairs && p->depth == B / 2 && p->a_next == 1)                                              \
+        const int64_t depth = p->a_next == 1 ? p->depth : 0;                                                           \
+        if (HAS_PAIRS && p->pairs && depth == B / 2)                                                                   \
             columns(rows, vecs, B / 2, PAIRWISE, p, column);                                                           \
+        else if (HAS_PAIRS && p->pairs && depth == 3)                                                                  \
+            columns(rows, vecs, 3, PAIRWISE, p, column);                                                               \
         else if (HAS_PAIRS && p->pairs)                                                                                \
             columns(rows, vecs, 0, PAIRWISE, p, column);                                                               \
-        else if (p->depth == B && p->a_next == 1)                                                                      \
+        else if (depth == B)                                                                                           \
             columns(rows, vecs, B, SINGLY, p, column);                                                                 \
+        else if (depth == 3)                                                                                           \
+            columns(rows, vecs, 3, SINGLY, p, column);                                                                 \
         else                                                                                                           \
             columns(rows, vecs, 0, SINGLY, p, column);                                                                 \
     }
@@ -232,8 +232,10 @@ enum filling { KEPT, ROUNDED, ALONG, ACROSS, HALF }; /* HALF: the second of each
 /* A vector of elements from the i-th of what is inside on. */
 INLINE vec elements(const enum filling how, const float *from, const float *other, int64_t i) {
     enum { AHEAD = 32 * B };
+    if (how == ALONG) i *= 2, __builtin_prefetch(from + i + LANES + AHEAD);
     __builtin_prefetch(from + i + AHEAD);
-    if (how == ALONG) return pairs_along(load(from + 2 * i), load(from + 2 * i + LANES));
+    if (how == ACROSS) __builtin_prefetch(other + i + AHEAD);
+    if (how == ALONG) return pairs_along(load(from + i), load(from + i + LANES));
     if (how == ACROSS) return pairs_of(load(from + i), load(other + i));
     if (how == HALF) return pairs_of(load(from + i), (vec){0});
     return how == ROUNDED ? rounded(load(from + i)) : load(from + i);

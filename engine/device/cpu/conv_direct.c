@@ -391,28 +391,10 @@ static const float *dz_of(const struct direct *c, const struct op_args *a, struc
 }
 
 /* dz as pairs of samples, for the weights. */
-struct pairing {
-    const struct direct *c;
-    const float *dz;
-    float *to;
-};
-static void pair_part(void *ctx, int64_t begin, int64_t end) {
-    const struct pairing *e = ctx;
-    const struct grouped *y = &e->c->y;
-    int64_t blocks = y->groups * y->blocks, plane = y->h * y->w * B;
-    struct direct_row row = {.inside = plane, .all = plane, .how = PACK_PAIRS, .across = true};
-    for (int64_t k = begin; k < end; k++) {
-        int64_t sample = k / blocks * 2;
-        const float *from = e->dz + (sample * blocks + k % blocks) * plane;
-        direct_row(&row, from, sample + 1 < y->n ? from + blocks * plane : NULL, e->to + k * plane);
-    }
-}
 static const float *dz_paired(const struct direct *c, const float *dz, struct carving *at) {
-    const struct grouped *y = &c->y;
-    int64_t planes = (y->n + 1) / 2 * y->groups * y->blocks;
-    struct pairing e = {c, dz, take(at, planes * y->h * y->w * B * (int64_t)sizeof *e.to)};
-    if (dz) cpu_parallel(c->op.dev, planes, 1, pair_part, &e);
-    return e.to;
+    float *pairs = take(at, grouped_pairs(&c->y) * (int64_t)sizeof *pairs);
+    if (dz) grouped_pair(c->op.dev, &c->y, dz, pairs);
+    return pairs;
 }
 
 static enum error conv_backward(struct op *op, const struct op_args *a) {

@@ -3,12 +3,11 @@
 #include "engine/device/cpu/gemm.h"
 #include "engine/device/cpu/kernels.h"
 #include "engine/device/cpu/lanes.h"
-#include "engine/device/cpu/onednn.h"
 #include "engine/device/ref/ref.h"
 
 static const struct op_impl *const impls[OP_KINDS][CPU_IMPLS] = {
     [OP_LINEAR] = {&cpu_linear, &ref_linear},
-    [OP_CONV2D] = {&cpu_conv_wino, &cpu_conv_small, &cpu_conv_direct, &cpu_conv_dnnl, &ref_conv2d},
+    [OP_CONV2D] = {&cpu_conv_wino, &cpu_conv_small, &cpu_conv_direct, &ref_conv2d},
     [OP_POOL2D] = {&cpu_pool, &cpu_pool_blocked, &ref_pool2d},
     [OP_REORDER] = {&cpu_reorder, &ref_reorder},
     [OP_ACTIVATION] = {&cpu_activation, &ref_activation},
@@ -31,16 +30,12 @@ static const struct op_impl *const impls[OP_KINDS][CPU_IMPLS] = {
 const struct cpu_level cpu_table = {
 #if defined(__AVX512BF16__)
     .instructions = "AVX-512 with bf16",
-    .onednn = dnnl_cpu_isa_avx512_core_amx,
 #elif defined(__AVX512F__)
     .instructions = "AVX-512",
-    .onednn = dnnl_cpu_isa_avx512_core_amx,
 #elif defined(__AVX2__)
     .instructions = "AVX2",
-    .onednn = dnnl_cpu_isa_avx2,
 #elif defined(__SSE2__)
     .instructions = "SSE2",
-    .onednn = dnnl_cpu_isa_sse41,
 #elif defined(__aarch64__)
     .instructions = "NEON",
 #else

@@ -202,6 +202,8 @@ static void bash_completes(void **state) {
     assert_string_equal(complete("engine eval --split="), "val train ");
     assert_string_equal(complete("engine bench comm --link th"), "thread ");
     assert_string_equal(complete("engine help batch.si"), "batch.size ");
+    assert_string_equal(complete("engine help conv"), "conv2d ");
+    assert_string_equal(complete("engine help layers"), "layers ");
     assert_string_equal(complete("engine completion "), "bash zsh fish ");
     assert_string_equal(complete("engine run /dev/nul"), "/dev/null ");
     assert_non_null(strstr(complete("engine bench --al"), "--algorithm "));

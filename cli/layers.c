@@ -61,8 +61,8 @@ static enum error print_layer(const struct layer_ops *layer, struct pool *pool) 
     help_wrap(layer_dimensions, 0, 0);
     printf("\n");
     help_keys(keys);
-    if (own.shorthand) printf("a bare value is its '%s'; ", own.shorthand);
-    printf("every layer takes name, from and params, too: engine help layers\n");
+    int at = own.shorthand ? printf("a bare value is its '%s';", own.shorthand) : 0;
+    help_wrap("every layer takes name, from and params, too: engine help layers", at, 0);
     return ERR_NONE;
 }
 

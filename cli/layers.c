@@ -110,7 +110,7 @@ enum error layers_parameter(const char *name, struct pool *pool, bool *told) {
 static void key_line(void *user, const struct config_key *key) {
     const char *standard = key->field->standard;
     fprintf(user, "| `%s` | %s | %s%s%s | %s%s%s%s |\n", key->path, key->kind, standard ? "`" : "",
-            standard ? standard : "", standard ? "`" : "", key->help, key->also ? " (elsewhere: " : "",
+            standard ? standard : "", standard ? "`" : "", key->help, key->also ? " (in other tools: " : "",
             key->also ? key->also : "", key->also ? ")" : "");
 }
 

@@ -184,7 +184,7 @@ static void key_entry(void *user, const struct config_key *key) {
     fputs(".br\n", out);
     put(out, key->help);
     if (!key->also) return;
-    fputs(".br\nElsewhere: ", out);
+    fputs(".br\nIn other tools: ", out);
     put(out, key->also);
 }
 

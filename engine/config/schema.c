@@ -303,7 +303,7 @@ static enum error check_keys(struct reader *r, struct body *b) {
         if (body_has(b, node->key)) continue;
         b->misnamed = true;
         bool heard = config_errors_count(r->e) < 100; /* what will not be shown needs no hint */
-        const char *hint = heard ? with_topic(r, key_hint(r, b, node)) : "", *taken = keys_taken(r, b);
+        const char *hint = heard ? with_topic(r, key_hint(r, b, node)) : "", *taken = heard ? keys_taken(r, b) : "";
         if (!hint || !taken) return ERR_MEMORY;
         bool root = !*b->path;
         config_error(r->e, node, true, "unknown key '%s'%s%s%s%s%s%s", node->key, root ? "" : " in '", b->path,

@@ -126,7 +126,7 @@ static void show_line(FILE *out, const char *key, const struct config_field *f, 
     const char *also = f->also ? config_also_text(f->also, pool) : NULL;
     if (!f->help) return;
     indent(out, level);
-    fprintf(out, "%-*s %s%s%s%s\n", KEY_COLUMN, "", f->help, also ? " (elsewhere: " : "", also ? also : "",
+    fprintf(out, "%-*s %s%s%s%s\n", KEY_COLUMN, "", f->help, also ? " (in other tools: " : "", also ? also : "",
             also ? ")" : "");
 }
 
@@ -144,11 +144,20 @@ static void show_tables(FILE *out, const struct config_field *f, int level, stru
     }
 }
 
+/* How the variant's name is written where keys stand beside it. */
+static void show_name(FILE *out, const struct config_field *f, int level) {
+    const struct config_variants *v = f->extra;
+    indent(out, level);
+    fprintf(out, "%-*s With keys: {%s: %s, KEY: VALUE}\n", KEY_COLUMN, "", v->name, v->at(0)->name);
+}
+
 static void show_field(FILE *out, const struct config_field *f, int level, struct pool *pool) {
     if (f->type != CONFIG_SECTION) {
         const struct config_variants *v = *f->key ? NULL : f->extra;
         show_line(out, v ? v->name : f->key, f, level, pool);
-        if (f->type == CONFIG_VARIANT) show_tables(out, f, level + 1, pool);
+        if (f->type != CONFIG_VARIANT) return;
+        if (!v) show_name(out, f, level);
+        show_tables(out, f, level + 1, pool);
         return;
     }
     const struct config_section *s = f->extra;

@@ -622,16 +622,16 @@ static void help(void **state) {
                         "batch            a map of keys; a bare value is its 'size'\n"
                         "                 How much\n"
                         "  size             an integer >= 1 (128)\n"
-                        "                   Samples (elsewhere: bs)\n"
+                        "                   Samples (in other tools: bs)\n"
                         "  shards           auto or an integer from 1 to 256 (auto)\n");
     assert_string_equal(config_help(&all, "batch.size", f->pool), "size             an integer >= 1 (128)\n"
-                                                                  "                 Samples (elsewhere: bs)\n");
+                                                                  "                 Samples (in other tools: bs)\n");
     assert_string_equal(config_help(&all, "layers.linear.units", f->pool),
                         "units            an integer from 1 to 1000; required\n");
     assert_string_equal(config_help(&all, "choice", f->pool), "choice           one of auto, tree, ring (ring)\n");
     assert_string_equal(config_help(&all, "optimizer.lr", f->pool),
                         "lr               a number > 0 (0.1)\n"
-                        "                 The rate (elsewhere: learning_rate, torch.rate)\n");
+                        "                 The rate (in other tools: learning_rate, torch.rate)\n");
     assert_string_equal(config_help(&all, "optimizer.betas", f->pool),
                         "betas            a number from 0 to 1, or a list of them ([0.9, 0.999])\n");
     assert_string_equal(config_help(&all, "optimizer.adam", f->pool),

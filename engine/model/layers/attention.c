@@ -36,8 +36,9 @@ const struct layer_ops layer_attention = {
                 .size = sizeof(struct attention_config),
                 .shorthand = "heads",
                 .help = "Mixes the positions of a sequence, each head by weights of its own; queries, keys and values "
-                        "come in side by side, from a linear layer of 3 times the features",
-                .also = "torch.nn.functional.scaled_dot_product_attention|torch.nn.MultiheadAttention"},
+                        "come from a linear layer of 3 times the features, and with another linear layer after it "
+                        "this is MultiheadAttention",
+                .also = "torch.nn.functional.scaled_dot_product_attention|MultiheadAttention"},
     .out = {[INPUT_SEQUENCE] = "T, F / 3"},
     .formula = "of each head y = softmax(q k' / sqrt(size)) v, where size = F / (3 * heads)",
     .example = "- attention: {heads: 6, causal: true}",

@@ -69,12 +69,12 @@ struct kind { /* of tiles; tile[g][i][v] has 1 << i rows and v + 1 vectors; g: A
 #endif
 #include "engine/device/cpu/gemm_tile.h"
 
-#if defined(__AMX_BF16__) || defined(GEMM_TILES_MODEL)
+#if HAS_TILES || defined(GEMM_TILES_MODEL)
 #include "engine/device/cpu/gemm_amx.h"
 #endif
 
 static const struct kind *kind_of(bool bf16) {
-#if defined(__AMX_BF16__) || defined(GEMM_TILES_MODEL)
+#if HAS_TILES || defined(GEMM_TILES_MODEL)
     if (bf16) return &kind_amx;
 #elif defined(__AVX512BF16__)
     if (bf16) return &kind_pairs;
@@ -264,22 +264,13 @@ static void range_run(const struct run *r) {
 }
 
 /* ---- segments ------------------------------------------------------------------------------- */
-/* How many segments a block takes, a power of two: in pairs, none may begin between the two; AMX takes each by itself. */
+/* How many segments a block takes: in pairs, none may begin between the two; AMX takes each by itself. */
 static int segments_together(const struct run *r) {
     const struct segments *s = r->g->segments;
-    int64_t each = r->g->each;
-    int count = s->count;
     if (r->how == PACK_TILES) return 1;
     for (int i = 0; i < s->count && r->how == PACK_PAIRS; i++)
-        if (s->begin[i] * each % 2) return 1;
-    for (int i = 0; i < s->count;)
-        if ((s->begin[i + count] - s->begin[i]) * each <= deepest(r))
-            i += count;
-        else if (count > 1)
-            count /= 2, i = 0;
-        else
-            return 1;
-    return count;
+        if (s->begin[i] * r->g->each % 2) return 1;
+    return segments_within(s, r->g->each, deepest(r));
 }
 
 /* The product of 'count' segments from 'first' on, in r's rows and columns. */

@@ -79,5 +79,7 @@
 #define wino_input CPU_NAME(wino_input)
 #define wino_multiply CPU_NAME(wino_multiply)
 #define wino_output CPU_NAME(wino_output)
+#define wino_taps_out CPU_NAME(wino_taps_out)
+#define wino_weights_from_taps CPU_NAME(wino_weights_from_taps)
 #define wino_weights_in CPU_NAME(wino_weights_in)
 #define wino_weights_out CPU_NAME(wino_weights_out)

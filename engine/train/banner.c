@@ -21,8 +21,7 @@ void banner_show(struct progress *p, const struct trainer *t) {
                  (long long)c->batch.shards, pieces, t->optim->section.name, t->rate.base,
                  c->lr_scale.rule == LR_SCALE_NONE ? "" : " (scaled)", (long long)c->seed);
     if (c->precision == PRECISION_BF16 && !device_find(c->devices.kind)->has_bf16())
-        progress_say(p, "warning: products of bf16 are emulated on this processor: right, but slower than "
-                        "f32");
+        progress_say(p, "warning: products of bf16 are emulated on this processor: right, but f32 is faster here");
     char planted[INJECT_TEXT];
     if (*inject_text(c, planted)) progress_say(p, "warning: planted on purpose: %s", planted);
     if (c->inject.fault.kind && c->inject.fault.step > t->steps)

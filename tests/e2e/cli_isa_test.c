@@ -66,11 +66,32 @@ static void fused_levels_end_in_the_same_weights(void **state) {
     assert_string_equal(train("v3", v3), train("v4", v4));
 }
 
+/* Whether a run in bf16 at that level says that f32 is faster. */
+static bool says_f32_is_faster(const char *level) {
+    const char *more[] = {"mode=single", "devices=cpu:1", "model=mlp", "train=1st", "precision=bf16", NULL};
+    char dir[32];
+    snprintf(dir, sizeof dir, "bf16-%s", level);
+    setenv("ENGINE_ISA", level, 1);
+    training_start(&p, dir, more);
+    assert_true(program_wait(&p, 60));
+    unsetenv("ENGINE_ISA");
+    assert_int_equal(p.code, 0);
+    return strstr(p.err, "f32 is faster here") != NULL;
+}
+
+static void emulated_products_are_told(void **state) {
+    (void)state;
+    assert_true(says_f32_is_faster("base"));
+    if (!has("v4bf16")) skip();
+    assert_false(says_f32_is_faster("v4bf16"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unknown_levels_are_refused),
         cmocka_unit_test(a_level_is_run_and_shown),
         cmocka_unit_test(fused_levels_end_in_the_same_weights),
+        cmocka_unit_test(emulated_products_are_told),
     };
     return cmocka_run_group_tests_name("the variable ENGINE_ISA", tests, NULL, NULL);
 }

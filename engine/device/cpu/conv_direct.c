@@ -80,53 +80,6 @@ static struct room room_of_thread(const struct job *j) {
     return plan_room(j->p, j->segments.count, &at);
 }
 
-/* ---- windows -------------------------------------------------------------------------------- */
-/* A unit of a sample where it lies, and the one that makes pairs with it (NULL: none). */
-struct source {
-    const float *plane, *other;
-    int64_t row; /* floats */
-};
-static struct source source_of(const struct job *j, int64_t group, int64_t sample, int64_t unit) {
-    const struct plan *p = j->p;
-    bool lanes = p->how == PACK_PAIRS && p->pairs == PAIRS_OF_LANES;
-    bool samples = p->how == PACK_PAIRS && p->pairs == PAIRS_OF_SAMPLES;
-    bool units = p->how == PACK_PAIRS && p->pairs == PAIRS_OF_UNITS;
-    if (samples) sample *= 2;
-    if (units) unit *= 2;
-    struct source s = {.row = p->from.w * p->from.unit * (lanes ? 2 : 1)};
-    int64_t plane = p->from.h * s.row, whole = p->groups * p->whole_units * plane;
-    s.plane = j->from + sample * whole + (group * p->whole_units + unit) * plane;
-    if (samples && sample + 1 < p->whole_n) s.other = s.plane + whole;
-    if (units && unit + 1 < p->whole_units) s.other = s.plane + plane;
-    return s;
-}
-
-/* Units [unit, unit + count) of a group for the windows of a chunk; gives where the first begins. */
-static const float *windows_of(const struct job *j, const struct chunk *k, int64_t group, int64_t unit, int64_t count,
-                               float *copied) {
-    const struct plan *p = j->p;
-    const struct direct_image *g = &p->from;
-    int64_t top = k->first * p->step[0] - p->before[0], height = (k->rows - 1) * p->step[0] + p->span[0];
-    struct view v = plan_view(p);
-    if (p->in_place) return source_of(j, group, k->sample, unit).plane + top * v.row;
-    struct direct_row row = {.left = least(p->before[1] * g->unit, v.row), .all = v.row, .how = p->how};
-    struct direct_row outside = {.all = v.row};
-    row.inside = least(g->w * g->unit, v.row - row.left);
-    row.across = p->pairs != PAIRS_OF_LANES;
-    for (int64_t i = 0; i < k->samples; i++)
-        for (int64_t u = 0; u < count; u++) {
-            struct source s = source_of(j, group, k->sample + i, unit + u);
-            for (int64_t y = top; y < top + height; y++) {
-                bool inside = y >= 0 && y < g->h;
-                int64_t at = inside ? y * s.row : 0;
-                if ((y - top) % p->step[0] >= p->span[0]) continue; /* between windows */
-                direct_row(inside ? &row : &outside, s.plane + at, s.other ? s.other + at : NULL,
-                           copied + i * v.sample + u * v.unit + (y - top) * v.row);
-            }
-        }
-    return copied;
-}
-
 /* ---- weights -------------------------------------------------------------------------------- */
 /* Of a group; of the last block of channels lane by lane there may be less. */
 static struct direct_weights weights_of(const struct direct *c, int64_t group) {
@@ -228,7 +181,7 @@ static void images_part(void *ctx, int64_t begin, int64_t end) {
         struct span panels = part_of(j->panels, piece % j->parts, j->parts);
         for (int64_t unit = 0; unit < p->from.units; unit += p->each) {
             int64_t count = least(p->each, p->from.units - unit);
-            const float *windows = windows_of(j, &k, group, unit, count, r.copied);
+            const float *windows = plan_windows(p, j->from, &k, group, unit, count, r.copied);
             for (int64_t i = 0; i < panels.count; i++)
                 panel_run(j, &r, &k, group, part_of(p->to.units, panels.begin + i, j->panels), unit, count, windows);
         }
@@ -247,7 +200,7 @@ static void chunk_sum(const struct job *j, const struct room *r, int64_t index, 
     const struct plan *p = j->p;
     struct chunk k = plan_chunk(p, index);
     int64_t plane = image_plane(&p->to), row = k.first * p->to.w * B, terms = p->each * plan_packed(p);
-    const float *windows = windows_of(j, &k, at->group, at->units.begin, at->units.count, r->copied);
+    const float *windows = plan_windows(p, j->from, &k, at->group, at->units.begin, at->units.count, r->copied);
     struct direct_product t = {.depth = p->to.w,
                                .a_next = p->step[1] * p->from.unit,
                                .a_at = r->a_at,

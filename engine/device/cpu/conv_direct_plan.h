@@ -54,6 +54,10 @@ struct view {
 struct view plan_view(const struct plan *p);
 /* Floats of a copy. */
 int64_t plan_copied(const struct plan *p);
+/* Units [unit, unit + count) of a group of the image 'from' for the windows of a chunk, in 'copied' unless they are in
+ * place; gives where the first begins. */
+const float *plan_windows(const struct plan *p, const float *from, const struct chunk *k, int64_t group, int64_t unit,
+                          int64_t count, float *copied);
 
 static inline int64_t plan_phases(const struct plan *p) {
     return p->stride[0] * p->stride[1];

@@ -7,7 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#if defined(__SSE__)
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <xmmintrin.h>
 #endif
 
@@ -22,7 +25,7 @@ struct cpu {
 /* This file is compiled for the base, so it may ask any machine what it can. */
 extern const struct cpu_level cpu_table_base;
 #if defined(__x86_64__)
-extern const struct cpu_level cpu_table_v3, cpu_table_v4, cpu_table_v4bf16;
+extern const struct cpu_level cpu_table_v3, cpu_table_v4, cpu_table_v4bf16, cpu_table_amx;
 
 static bool runs_v3(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
@@ -39,9 +42,18 @@ static bool runs_v4bf16(void) {
     return runs_v4() && __builtin_cpu_supports("avx512bf16");
 }
 
-static const struct cpu_level *const levels[] = {&cpu_table_v4bf16, &cpu_table_v4, &cpu_table_v3, &cpu_table_base};
+/* The kernel gives a process AMX's registers if it asks; to ask again does no harm. */
+static bool runs_amx(void) {
+    enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    unsigned a, b, c, d;
+    return runs_v4bf16() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & AMX_BF16) && (d & AMX_TILE) &&
+           syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
+
+static const struct cpu_level *const levels[] = {&cpu_table_amx, &cpu_table_v4bf16, &cpu_table_v4, &cpu_table_v3,
+                                                 &cpu_table_base};
 static int levels_out_of_reach(void) {
-    return runs_v4bf16() ? 0 : runs_v4() ? 1 : runs_v3() ? 2 : 3;
+    return runs_amx() ? 0 : runs_v4bf16() ? 1 : runs_v4() ? 2 : runs_v3() ? 3 : 4;
 }
 #else
 static const struct cpu_level *const levels[] = {&cpu_table_base};
@@ -79,7 +91,7 @@ enum error cpu_level_choose(const struct cpu_level **out) {
 /* Denormals are slow and say nothing in training. Threads that the team starts later inherit this
  * and the binding. */
 static void flush_denormals(void) {
-#if defined(__SSE__)
+#if defined(__x86_64__)
     enum { FLUSH_TO_ZERO = 0x8000, DENORMALS_ARE_ZERO = 0x0040 };
     _mm_setcsr(_mm_getcsr() | FLUSH_TO_ZERO | DENORMALS_ARE_ZERO);
 #elif defined(__aarch64__)

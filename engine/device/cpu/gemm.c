@@ -21,7 +21,8 @@
  *
  * bf16: the packed elements are pairs, two neighbours in k, and the tile's multiply-add is the
  * machine's product of pairs; the same tiles with half the k. Without that instruction the packed
- * floats are rounded, and the rest is as in f32. */
+ * floats are rounded, and the rest is as in f32. AMX takes larger tiles of pairs, all of them whole:
+ * zeros fill up A, B and k, and what sticks out of C is left out. */
 #include "engine/device/cpu/gemm.h"
 #include "engine/device/cpu/gemm_pack.h"
 #include "engine/device/cpu/lanes.h"
@@ -30,6 +31,7 @@
 
 /* K_BLOCK counts rows of packed elements. */
 enum { K_BLOCK = 384, VECS = 3, LANES_MAX = 16, ROWS_MAX = 8, TILE_FLOATS = ROWS_MAX * VECS * LANES_MAX };
+enum { EDGE_FLOATS = 32 * 2 * LANES_MAX }; /* of the largest tile of any kind */
 
 struct tile { /* what the innermost loops need */
     int64_t k, lda, ldb, ldc;
@@ -43,9 +45,11 @@ struct tile { /* what the innermost loops need */
 typedef void tile_fn(const struct tile *t);
 
 struct kind { /* of tiles; tile[g][i][v] has 1 << i rows and v + 1 vectors; g: A in groups */
-    int lanes, rows;
-    enum packing bf16; /* how it takes factors that are rounded */
-    tile_fn *tile[2][4][VECS];
+    int lanes, rows, vecs;
+    int least_rows;                      /* of a tile; what is beyond C's are zeros */
+    enum packing bf16;                   /* how it takes factors that are rounded */
+    void (*enter)(void), (*leave)(void); /* around a thread's tiles; NULL: nothing */
+    tile_fn *tile[2][6][VECS];
 };
 
 #if defined(__AVX512BF16__)
@@ -65,11 +69,17 @@ struct kind { /* of tiles; tile[g][i][v] has 1 << i rows and v + 1 vectors; g: A
 #endif
 #include "engine/device/cpu/gemm_tile.h"
 
-static const struct kind *kind_of(bool pairs) {
-#if defined(__AVX512BF16__)
-    if (pairs) return &kind_pairs;
+#if HAS_TILES || defined(GEMM_TILES_MODEL)
+#include "engine/device/cpu/gemm_amx.h"
 #endif
-    (void)pairs;
+
+static const struct kind *kind_of(bool bf16) {
+#if HAS_TILES || defined(GEMM_TILES_MODEL)
+    if (bf16) return &kind_amx;
+#elif defined(__AVX512BF16__)
+    if (bf16) return &kind_pairs;
+#endif
+    (void)bf16;
     return &kind_floats;
 }
 
@@ -143,13 +153,12 @@ static void tile_tree(const struct run *r, const struct block *b, int64_t i, int
         memcpy(c + row * r->ldc, slots[0] + row * wide, (size_t)b->columns * sizeof *c);
 }
 
-/* A tile that sticks out of C to the right goes through a buffer. */
+/* A tile that sticks out of C goes through a buffer. */
 static void tile_run(const struct run *r, const struct block *b, int64_t i, int log_rows) {
-    _Alignas(ALIGNMENT) float edge[TILE_FLOATS];
+    _Alignas(ALIGNMENT) float edge[EDGE_FLOATS];
     const struct gemm *g = r->g;
-    int64_t vecs = b->wide / r->kind->lanes, wide = b->wide;
-    int rows = 1 << log_rows;
-    bool whole = wide == b->columns;
+    int64_t vecs = b->wide / r->kind->lanes, wide = b->wide, rows = at_most(b->i + b->rows - i, 1 << log_rows);
+    bool whole = wide == b->columns && rows == 1 << log_rows;
     float *c = tile_target(r, b, i);
     struct tile t = {.k = b->k,
                      .ldc = whole ? r->ldc : wide,
@@ -166,9 +175,9 @@ static void tile_run(const struct run *r, const struct block *b, int64_t i, int 
 }
 
 static void tiles_run(const struct run *r, const struct block *b) {
-    int log_rows = r->kind->rows == 8 ? 3 : 2;
+    int log_rows = __builtin_ctz((unsigned)r->kind->rows);
     for (int64_t i = b->i, end = b->i + b->rows; i < end; i += 1 << log_rows) {
-        while (i + (1 << log_rows) > end) log_rows--;
+        while (i + (1 << log_rows) > end && 1 << log_rows > r->kind->least_rows) log_rows--;
         if (r->segments)
             tile_tree(r, b, i, log_rows);
         else
@@ -192,7 +201,7 @@ enum {
  * panels: 4 make 2 + 2, not 3 + 1. */
 static void next_panel(const struct run *r, struct block *b) {
     int64_t lanes = r->kind->lanes, vecs = (b->end - b->j + lanes - 1) / lanes;
-    int64_t panels = (vecs + VECS - 1) / VECS;
+    int64_t panels = (vecs + r->kind->vecs - 1) / r->kind->vecs;
     b->wide = (vecs + panels - 1) / panels * lanes;
     b->columns = at_most(b->end - b->j, b->wide);
 }
@@ -211,9 +220,11 @@ static void pack_right(const struct run *r, struct block b, int64_t k) {
 static void pack_left(const struct run *r, const struct block *b, int64_t k) {
     const struct gemm *g = r->g;
     if (g->a_transposed)
-        pack_groups(r->how, k, b->rows, g->a + b->p * g->lda + b->i, g->lda, r->a, r->kind->rows);
+        pack_groups(r->how, k, b->rows, g->a + b->p * g->lda + b->i, g->lda, r->a, r->kind->rows, r->work);
     else
         pack_along(r->how, b->rows, k, g->a + b->i * g->lda + b->p, g->lda, r->a);
+    int64_t beyond = -b->rows & (r->kind->least_rows - 1);
+    memset(r->a + b->rows * b->k, 0, (size_t)(beyond * b->k) * sizeof *r->a);
 }
 
 static void panels_run(const struct run *r, struct block b) {
@@ -228,7 +239,8 @@ static void panels_run(const struct run *r, struct block b) {
 /* Columns [j, j + n) and k [p, p + k). */
 static void block_run(const struct run *r, int64_t j, int64_t n, int64_t p, int64_t k) {
     struct block b = {.p = p, .k = pack_rows(r->how, k), .j = j, .end = j + n};
-    int64_t rows = even_part(r->i1 - r->i0, A_FLOATS / b.k / ROWS_MAX * ROWS_MAX, ROWS_MAX);
+    int64_t grain = r->kind->rows > ROWS_MAX ? r->kind->rows : ROWS_MAX;
+    int64_t rows = even_part(r->i1 - r->i0, A_FLOATS / b.k / grain * grain, grain);
     b.last = p + k == r->g->k;
     if (r->packs_b) pack_right(r, b, k);
     for (b.i = r->i0; b.i < r->i1; b.i += rows) {
@@ -240,11 +252,11 @@ static void block_run(const struct run *r, int64_t j, int64_t n, int64_t p, int6
 
 /* Most rows of k in a block. */
 static int64_t deepest(const struct run *r) {
-    return r->how == PACK_PAIRS ? 2 * K_BLOCK : K_BLOCK;
+    return r->how == PACK_PAIRS || r->how == PACK_TILES ? 2 * K_BLOCK : K_BLOCK;
 }
 
 static void range_run(const struct run *r) {
-    int64_t k = r->p1 - r->p0, k_part = r->segments ? k : even_part(k, deepest(r), LANES_MAX);
+    int64_t k = r->p1 - r->p0, k_part = r->segments ? k : even_part(k, deepest(r), 2 * LANES_MAX);
     int64_t n_part = even_part(r->j1 - r->j0, N_BLOCK, VECS * LANES_MAX);
     for (int64_t j = r->j0; j < r->j1; j += n_part)
         for (int64_t p = r->p0; p < r->p1; p += k_part)
@@ -252,9 +264,10 @@ static void range_run(const struct run *r) {
 }
 
 /* ---- segments ------------------------------------------------------------------------------- */
-/* How many segments a block takes: in pairs, none may begin between the two. */
+/* How many segments a block takes: in pairs, none may begin between the two; AMX takes each by itself. */
 static int segments_together(const struct run *r) {
     const struct segments *s = r->g->segments;
+    if (r->how == PACK_TILES) return 1;
     for (int i = 0; i < s->count && r->how == PACK_PAIRS; i++)
         if (s->begin[i] * r->g->each % 2) return 1;
     return segments_within(s, r->g->each, deepest(r));
@@ -331,10 +344,12 @@ static void run_part(const struct job *job, int64_t i0, int64_t i1, int64_t j0, 
     r.work = r.b + B_FLOATS;
     r.a = r.work + WORK_FLOATS;
     r.slots = r.a + A_FLOATS;
+    if (r.kind->enter) r.kind->enter();
     if (g->segments)
         pieces_run(&r);
     else
         range_run(&r);
+    if (r.kind->leave) r.kind->leave();
 }
 
 static void columns_part(void *ctx, int64_t begin, int64_t end) {

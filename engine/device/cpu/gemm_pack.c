@@ -1,5 +1,6 @@
 /* Packing of gemm's factors: copies, transposes, and bf16 two by two. */
 #include "engine/device/cpu/gemm_pack.h"
+#include "engine/device/bf16.h"
 #include "engine/device/cpu/gemm.h"
 #include "engine/device/cpu/layout.h"
 
@@ -62,8 +63,8 @@ static void pairs_across(int64_t k, int64_t n, const float *from, int64_t ld, fl
         }
 }
 
-static void pairs_along(int64_t rows, int64_t k, const float *from, int64_t ld, float *to) {
-    for (int64_t i = 0; i < rows; i++, from += ld, to += (k + 1) / 2)
+static void pairs_along(int64_t rows, int64_t k, const float *from, int64_t ld, float *to, int64_t ld_to) {
+    for (int64_t i = 0; i < rows; i++, from += ld, to += ld_to)
         for (int64_t p = 0; p < k; p += 32) {
             int64_t rest = k - p < 32 ? k - p : 32;
             uint32_t some = rest < 32 ? (1u << rest) - 1 : UINT32_MAX;
@@ -89,15 +90,33 @@ static void pairs_groups(int64_t k, int64_t m, const float *from, int64_t ld, fl
             _mm256_storeu_si256((__m256i *)(void *)(group + 8 * rows), _mm512_extracti64x4_epi64(pairs, 1));
         }
 }
-#else /* never run: the level has no PACK_PAIRS */
+#else
+/* To an element from two floats. */
+static void pair_put(float even, float odd, float *to) {
+    uint32_t low, high;
+    even = bf16_round(even), odd = bf16_round(odd);
+    memcpy(&low, &even, sizeof low);
+    memcpy(&high, &odd, sizeof high);
+    high |= low >> 16;
+    memcpy(to, &high, sizeof *to);
+}
+
 static void pairs_across(int64_t k, int64_t n, const float *from, int64_t ld, float *to, int64_t wide) {
-    (void)k, (void)n, (void)from, (void)ld, (void)to, (void)wide;
+    if (n < wide) memset(to, 0, (size_t)((k + 1) / 2 * wide) * sizeof *to);
+    for (int64_t p = 0; p < k; p += 2, to += wide, from += 2 * ld)
+        for (int64_t j = 0; j < n; j++) pair_put(from[j], p + 1 < k ? from[ld + j] : 0, to + j);
 }
-static void pairs_along(int64_t rows, int64_t k, const float *from, int64_t ld, float *to) {
-    (void)rows, (void)k, (void)from, (void)ld, (void)to;
+
+static void pairs_along(int64_t rows, int64_t k, const float *from, int64_t ld, float *to, int64_t ld_to) {
+    for (int64_t i = 0; i < rows; i++, from += ld, to += ld_to)
+        for (int64_t p = 0; p < k; p += 2) pair_put(from[p], p + 1 < k ? from[p + 1] : 0, to + p / 2);
 }
+
 static void pairs_groups(int64_t k, int64_t m, const float *from, int64_t ld, float *to) {
-    (void)k, (void)m, (void)from, (void)ld, (void)to;
+    int64_t rows = (k + 1) / 2;
+    for (int64_t p = 0; p < rows; p++, from += 2 * ld)
+        for (int64_t c = 0; c < m; c++)
+            pair_put(from[c], 2 * p + 1 < k ? from[ld + c] : 0, to + c / 8 * 8 * rows + p * 8 + c % 8);
 }
 #endif
 
@@ -122,29 +141,52 @@ static inline __attribute__((always_inline)) void floats_groups(int64_t k, int64
 }
 
 /* ---- either --------------------------------------------------------------------------------- */
+static bool is_paired(enum packing how) {
+    return how == PACK_PAIRS || how == PACK_TILES;
+}
+
+/* Rows of k, and zeros behind what there is of a row. */
+static void along(enum packing how, int64_t rows, int64_t k, const float *from, int64_t ld, float *to) {
+    int64_t all = pack_rows(how, k), there = pack_rows(PACK_PAIRS, k);
+    pairs_along(rows, k, from, ld, to, all);
+    for (int64_t i = 0; i < rows && there < all; i++)
+        memset(to + i * all + there, 0, (size_t)(all - there) * sizeof *to);
+}
+
 void pack_across(enum packing how, int64_t k, int64_t n, const float *from, int64_t ld, float *to, int64_t wide) {
-    if (how == PACK_PAIRS)
+    int64_t all = pack_rows(how, k), there = pack_rows(PACK_PAIRS, k);
+    if (is_paired(how))
         pairs_across(k, n, from, ld, to, wide);
     else
         floats_across(k, n, from, ld, to, wide);
     if (how == PACK_ROUNDED) bf16_round_all(k * wide, to, to);
+    if (how == PACK_TILES) memset(to + there * wide, 0, (size_t)((all - there) * wide) * sizeof *to);
 }
 
 void pack_turned(enum packing how, int64_t k, int64_t n, const float *from, int64_t ld, float *to, int64_t wide,
                  float *work) {
     int64_t rows = pack_rows(how, k);
     if (n < wide) memset(to, 0, (size_t)(rows * wide) * sizeof *to);
-    if (how == PACK_PAIRS) pairs_along(n, k, from, ld, work), from = work, ld = rows;
+    if (is_paired(how)) along(how, n, k, from, ld, work), from = work, ld = rows;
     transpose(n, rows, from, ld, to, wide);
     if (how == PACK_ROUNDED) bf16_round_all(rows * wide, to, to);
 }
 
 void pack_along(enum packing how, int64_t rows, int64_t k, const float *from, int64_t ld, float *to) {
-    if (how == PACK_PAIRS)
-        pairs_along(rows, k, from, ld, to);
+    if (is_paired(how))
+        along(how, rows, k, from, ld, to);
     else
         floats_across(rows, k, from, ld, to, k);
     if (how == PACK_ROUNDED) bf16_round_all(rows * k, to, to);
+}
+
+static void columns_as_rows(int64_t k, int64_t m, const float *from, int64_t ld, float *to, float *work) {
+    int64_t rows = pack_rows(PACK_TILES, k);
+    for (int64_t c = 0; c < m; c += PACK_WIDE) {
+        int64_t some = m - c < PACK_WIDE ? m - c : PACK_WIDE;
+        pack_across(PACK_TILES, k, some, from + c, ld, work, PACK_WIDE);
+        transpose(rows, some, work, PACK_WIDE, to + c * rows, rows);
+    }
 }
 
 /* The last columns, fewer than 16: packed side by side first, then dealt to groups. */
@@ -160,7 +202,9 @@ static void groups_rest(enum packing how, int64_t k, int64_t m, const float *fro
     }
 }
 
-void pack_groups(enum packing how, int64_t k, int64_t m, const float *from, int64_t ld, float *to, int group) {
+void pack_groups(enum packing how, int64_t k, int64_t m, const float *from, int64_t ld, float *to, int group,
+                 float *work) {
+    if (how == PACK_TILES) return columns_as_rows(k, m, from, ld, to, work);
     enum { STRIP = 64 }; /* groups that are written side by side share sets of the cache */
     int64_t rows = pack_rows(how, k), whole = m / 16 * 16;
     for (int64_t c = 0; c < whole; c += STRIP) {

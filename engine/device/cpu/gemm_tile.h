@@ -87,6 +87,8 @@ TILE_FUNCTIONS(8)
 static const struct kind TILE(kind) = {
     .lanes = TILE_LANES,
     .rows = TILE_ROWS,
+    .least_rows = 1,
+    .vecs = VECS,
     .bf16 = TILE_PACKING,
     .tile = {{TILE_POINTERS(1), TILE_POINTERS(2), TILE_POINTERS(4),
 #if TILE_ROWS == 8

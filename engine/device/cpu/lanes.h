@@ -16,6 +16,13 @@
 #define LANES 4
 #endif
 
+/* Whether the level has AMX's tiles of bf16: some compilers spell it otherwise. */
+#if defined(__AMX_BF16__) || defined(__AMXBF16__)
+#define HAS_TILES 1
+#else
+#define HAS_TILES 0
+#endif
+
 /* Whether the level multiplies pairs of bf16; else bf16's factors are rounded and stay floats. */
 #if defined(__AVX512BF16__)
 #define HAS_PAIRS true

@@ -28,7 +28,9 @@ static const struct op_impl *const impls[OP_KINDS][CPU_IMPLS] = {
 };
 
 const struct cpu_level cpu_table = {
-#if defined(__AVX512BF16__)
+#if HAS_TILES
+    .instructions = "AVX-512 and AMX with bf16",
+#elif defined(__AVX512BF16__)
     .instructions = "AVX-512 with bf16",
 #elif defined(__AVX512F__)
     .instructions = "AVX-512",

@@ -76,6 +76,7 @@
 #define plan_runs CPU_NAME(plan_runs)
 #define plan_terms CPU_NAME(plan_terms)
 #define plan_view CPU_NAME(plan_view)
+#define plan_windows CPU_NAME(plan_windows)
 #define transpose CPU_NAME(transpose)
 #define wino_gradient CPU_NAME(wino_gradient)
 #define wino_input CPU_NAME(wino_input)

@@ -1,0 +1,98 @@
+/* gemm.c's innermost loops by AMX: tiles of 16 rows by 16 floats of C, 16 rows by 16 pairs of A, and 16 rows of pairs by
+ * 16 columns of B. Of eight tiles four are C, so that a tile that is read is multiplied twice:
+ *
+ *   0 1      4      6 7
+ *   2 3  +=  5  *
+ *
+ * The instructions stand behind five macros, which a test replaces by plain C (GEMM_TILES_MODEL names its header). It has
+ * not run on a processor that has them. */
+#if defined(GEMM_TILES_MODEL)
+#include GEMM_TILES_MODEL
+#else
+#include <immintrin.h>
+#define TILES_CONFIGURE(config) _tile_loadconfig(config)
+#define TILES_RELEASE() _tile_release()
+#define TILE_ZERO(t) _tile_zero(t)
+#define TILE_LOAD(t, from, stride) _tile_loadd(t, from, stride) /* rows are 'stride' bytes apart */
+#define TILE_STORE(t, to, stride) _tile_stored(t, to, stride)
+#define TILE_DOT(c, a, b) _tile_dpbf16ps(c, a, b)
+#endif
+/* What the compiler has yet to store, at p too, is in memory then: some compilers take the instructions to read the first
+ * bytes alone. */
+#define TILES_SEE(p) __asm__ volatile("" : : "r"(p) : "memory")
+
+enum { AMX_ROWS = 16, AMX_TILES = 8 };
+
+/* A thread has its own tiles, all whole. */
+static void amx_enter(void) {
+    _Alignas(64) struct {
+        uint8_t palette, begin, unused[14];
+        uint16_t bytes[16]; /* of a row */
+        uint8_t rows[16];
+    } config = {.palette = 1};
+    for (int t = 0; t < AMX_TILES; t++) config.bytes[t] = 64, config.rows[t] = AMX_ROWS;
+    TILES_SEE(&config);
+    TILES_CONFIGURE(&config);
+}
+
+static void amx_leave(void) {
+    TILES_RELEASE();
+}
+
+/* As TILE(body) of gemm_tile.h; k is a multiple of 16. */
+static inline __attribute__((always_inline)) void amx_body(const bool low, const bool right, const struct tile *t) {
+    const int64_t size = sizeof(float), lda = t->lda * size, ldb = t->ldb * size, ldc = t->ldc * size;
+    const float *a = t->a, *b = t->b;
+    float *c = t->c, *under = c + AMX_ROWS * t->ldc;
+    TILES_SEE(t);
+    TILE_ZERO(0);
+    TILE_ZERO(1);
+    TILE_ZERO(2);
+    TILE_ZERO(3);
+    if (t->more) {
+        TILE_LOAD(0, c, ldc);
+        if (right) TILE_LOAD(1, c + 16, ldc);
+        if (low) TILE_LOAD(2, under, ldc);
+        if (low && right) TILE_LOAD(3, under + 16, ldc);
+    }
+    for (int64_t p = 0; p < t->k; p += 16, a += 16, b += 16 * t->ldb) {
+        TILE_LOAD(6, b, ldb);
+        if (right) TILE_LOAD(7, b + 16, ldb);
+        TILE_LOAD(4, a, lda);
+        if (low) TILE_LOAD(5, a + AMX_ROWS * t->lda, lda);
+        TILE_DOT(0, 4, 6);
+        if (right) TILE_DOT(1, 4, 7);
+        if (low) TILE_DOT(2, 5, 6);
+        if (low && right) TILE_DOT(3, 5, 7);
+    }
+    TILE_STORE(0, c, ldc);
+    if (right) TILE_STORE(1, c + 16, ldc);
+    if (low) TILE_STORE(2, under, ldc);
+    if (low && right) TILE_STORE(3, under + 16, ldc);
+    TILES_SEE(t);
+}
+
+static void amx_16x1(const struct tile *t) {
+    amx_body(false, false, t);
+}
+static void amx_16x2(const struct tile *t) {
+    amx_body(false, true, t);
+}
+static void amx_32x1(const struct tile *t) {
+    amx_body(true, false, t);
+}
+static void amx_32x2(const struct tile *t) {
+    amx_body(true, true, t);
+}
+
+static const struct kind kind_amx = {
+    .lanes = 16,
+    .rows = 2 * AMX_ROWS,
+    .least_rows = AMX_ROWS,
+    .vecs = 2,
+    .bf16 = PACK_TILES,
+    .enter = amx_enter,
+    .leave = amx_leave,
+    .tile = {{[4] = {amx_16x1, amx_16x2}, [5] = {amx_32x1, amx_32x2}},
+             {[4] = {amx_16x1, amx_16x2}, [5] = {amx_32x1, amx_32x2}}},
+};

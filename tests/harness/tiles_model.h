@@ -1,0 +1,84 @@
+/* The instructions of engine/device/cpu/gemm_amx.h in plain C, as Intel's manual describes them. Each thread has its own
+ * tiles, which are there between TILES_CONFIGURE and TILES_RELEASE alone. */
+#pragma once
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct model_tile {
+    unsigned char row[16][64];
+};
+static _Thread_local struct model_tile model_tiles[8];
+static _Thread_local int model_configured;
+
+/* What a processor would answer with an invalid instruction. */
+static inline void model_must(bool valid) {
+    if (!valid) abort();
+}
+
+static inline void model_configure(const void *config) {
+    unsigned char c[64];
+    memcpy(c, config, sizeof c);
+    model_must(c[0] == 1 && c[1] == 0 && !model_configured);
+    for (int t = 0; t < 8; t++) model_must(c[16 + 2 * t] == 64 && c[17 + 2 * t] == 0 && c[48 + t] == 16);
+    for (int t = 0; t < 8; t++) model_must(c[32 + 2 * t] == 0 && c[56 + t] == 0); /* there are eight */
+    memset(model_tiles, 0, sizeof model_tiles);
+    model_configured = 1;
+}
+
+static inline struct model_tile *model_tile(int t) {
+    model_must(model_configured && t >= 0 && t < 8);
+    return &model_tiles[t];
+}
+
+static inline void model_load(int t, const void *from, int64_t stride) {
+    for (int r = 0; r < 16; r++) memcpy(model_tile(t)->row[r], (const char *)from + r * stride, 64);
+}
+
+static inline void model_store(int t, void *to, int64_t stride) {
+    for (int r = 0; r < 16; r++) memcpy((char *)to + r * stride, model_tile(t)->row[r], 64);
+}
+
+static inline float model_float(const struct model_tile *t, int row, int column) {
+    float v;
+    memcpy(&v, t->row[row] + 4 * column, sizeof v);
+    return v;
+}
+
+/* One of the two bf16 of an element; denormals are zero. */
+static inline float model_half(const struct model_tile *t, int row, int column, int half) {
+    uint32_t bits;
+    float v;
+    memcpy(&bits, t->row[row] + 4 * column, sizeof bits);
+    bits = half ? bits & 0xffff0000u : bits << 16;
+    memcpy(&v, &bits, sizeof v);
+    return fpclassify(v) == FP_SUBNORMAL ? copysignf(0, v) : v;
+}
+
+static inline float model_flushed(float v) {
+    return fpclassify(v) == FP_SUBNORMAL ? copysignf(0, v) : v;
+}
+
+/* Even and odd terms are two chains of fused multiply-adds. */
+static inline void model_dot(int to, int left, int right) {
+    for (int m = 0; m < 16; m++)
+        for (int n = 0; n < 16; n++) {
+            float sum[2] = {0}, c = model_float(model_tile(to), m, n);
+            for (int k = 0; k < 16; k++)
+                for (int h = 0; h < 2; h++) {
+                    float a = model_half(model_tile(left), m, k, h), b = model_half(model_tile(right), k, n, h);
+                    sum[h] = model_flushed(fmaf(a, b, sum[h]));
+                }
+            c = model_flushed(c + model_flushed(sum[0] + sum[1]));
+            memcpy(model_tile(to)->row[m] + 4 * n, &c, sizeof c);
+        }
+}
+
+#define TILES_CONFIGURE(config) model_configure(config)
+#define TILES_RELEASE() (model_must(model_configured), model_configured = 0)
+#define TILE_ZERO(t) memset(model_tile(t), 0, sizeof(struct model_tile))
+#define TILE_LOAD(t, from, stride) model_load(t, from, stride)
+#define TILE_STORE(t, to, stride) model_store(t, to, stride)
+#define TILE_DOT(c, a, b) model_dot(c, a, b)

@@ -28,7 +28,8 @@ bool model_is_causal(const struct model *m) {
         const struct op_desc *op = &node->plan.op;
         bool reads_batch = node->input[0] < 0 || (node->layer->inputs > 1 && node->input[1] < 0);
         bool placed = k < last || last < 0; /* knows which row it has */
-        if (node->plan.view || reads_batch != (op->kind == OP_EMBEDDING)) return false;
+        if (reads_batch != (op->kind == OP_EMBEDDING && !node->plan.view)) return false;
+        if (node->plan.view && !shape_equal(&node->x, &node->plan.y)) return false;
         bool fits = op->kind == OP_ATTENTION                              ? op->attention.causal
                     : op->kind == OP_EMBEDDING || op->kind == OP_POSITION ? placed
                                                                           : works_on_rows(op->kind);

@@ -166,7 +166,7 @@ static enum error make_net(struct net *b, const struct options *o) {
         .count = 1, .threads = (int)b->threads, .no_winograd = !c->winograd, .unit = c->devices.unit[0]};
     TRY(device_find(c->devices.kind)->open(&p, &b->dev));
     TRY(graph_create(b->m, b->dev, (enum loss)c->loss, (enum precision)c->precision, &b->g));
-    TRY(graph_prepare(b->g, n));
+    TRY(graph_prepare(b->g, n, NULL));
     TRY(make_values(b));
     return make_batch(b, n);
 }

@@ -96,8 +96,8 @@ static enum error part_open(struct decoder *d, struct part *p, int64_t rows, int
     p->rows = rows;
     if (d->causal) TRY(model_of_rows(d->m, rows, context, &p->model));
     TRY(graph_create(p->model ? p->model : d->m, d->dev, LOSS_CROSS_ENTROPY, d->precision, &p->graph));
-    TRY(graph_prepare(p->graph, 1));
-    if (context) TRY(caches_open(d, graph_plan(p->graph, 1)));
+    TRY(graph_prepare(p->graph, 1, NULL));
+    if (context) TRY(caches_open(d, graph_plan(p->graph, 1, NULL)));
     graph_caches(p->graph, d->caches);
     return ERR_NONE;
 }

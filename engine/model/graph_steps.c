@@ -3,7 +3,7 @@
 #include "engine/model/graph_run.h"
 
 int graph_steps(const struct graph *g, int64_t n) {
-    const struct plan *p = graph_plan(g, n);
+    const struct plan *p = graph_plan(g, n, NULL);
     return p ? p->nsteps : 0;
 }
 
@@ -19,7 +19,7 @@ static void count_bytes(const struct graph *g, const struct plan_step *s, int64_
 }
 
 void graph_step(const struct graph *g, int64_t n, int step, struct graph_step *out) {
-    const struct plan_step *s = &graph_plan(g, n)->steps[step];
+    const struct plan_step *s = &graph_plan(g, n, NULL)->steps[step];
     *out = (struct graph_step){
         .name = s->node == NODE_LOSS ? "loss" : g->m->nodes[s->node].name,
         .impl = s->op->impl->name,

@@ -109,8 +109,9 @@ struct graph_step {   /* one op of a plan, with what is fused into it; borrowed 
     double flops[2]; /* of a batch: forward, backward */
     double bytes[2]; /* that it reads and writes, each once, likewise */
 };
-int graph_steps(const struct graph *g, int64_t n); /* of a prepared batch size */
-void graph_step(const struct graph *g, int64_t n, int step, struct graph_step *out);
+/* Of batches that were prepared as this one. */
+int graph_steps(const struct graph *g, const struct graph_batch *b);
+void graph_step(const struct graph *g, const struct graph_batch *b, int step, struct graph_step *out);
 /* Called before each op of each pass, and behind it ('done'), when the device has come there. NULL: nobody watches,
  * which costs nothing. */
 typedef void (*graph_watch_fn)(void *user, int step, bool backward, bool done);

@@ -34,14 +34,6 @@ typedef float few __attribute__((vector_size(16), aligned(4), may_alias));
 typedef int32_t ints __attribute__((vector_size(4 * LANES)));
 typedef uint8_t bytes __attribute__((vector_size(LANES), aligned(1), may_alias));
 
-#if defined(__clang__)
-#define UNROLL _Pragma("unroll")
-#define UNROLL_SOME _Pragma("unroll 16") /* whose count is no constant */
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#define UNROLL_SOME UNROLL
-#endif
-
 static inline vec load(const float *p) {
     return *(const vec_anywhere *)p;
 }

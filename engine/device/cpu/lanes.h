@@ -27,3 +27,12 @@
 #else
 #define MULTIPLY_ADD(sum, a, b) ((sum) + (a) * (b))
 #endif
+
+/* Loops whose sums are to stay in registers. */
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#define UNROLL_SOME _Pragma("unroll 16") /* whose count is no constant */
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#define UNROLL_SOME UNROLL
+#endif

@@ -167,6 +167,7 @@ struct op_impl {
     enum error (*forward)(struct op *op, const struct op_args *a);
     enum error (*backward)(struct op *op, const struct op_args *a);
     void (*free)(struct op *op);
+    bool stateful; /* running changes the op, so one call of it runs at a time */
     bool segments; /* it takes them, in one pass; else each segment has an op of its own */
 };
 /* Implementations begin their private state with this. */

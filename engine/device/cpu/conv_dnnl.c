@@ -378,5 +378,6 @@ const struct op_impl cpu_conv_dnnl = {
     .create = conv_create,
     .forward = conv_forward,
     .backward = conv_backward,
+    .stateful = true,
     .free = conv_free,
 };

@@ -161,13 +161,13 @@ struct op_impl {
     bool (*takes)(const struct op_desc *d);
     /* Gives a planned op; *out is set only on success. May be slow, may allocate. */
     enum error (*create)(struct device *dev, const struct op_desc *d, struct op **out);
-    /* Run on the calling thread (and the device's own). Allocate nothing. forward of a loss adds to sums;
+    /* Run on the calling thread (and the device's own). Allocate nothing. On a host device running does not change the op:
+     * several threads may run one at a time, with memory of their own. forward of a loss adds to sums;
      * backward of a loss writes dx from what forward left in y (cross-entropy) or x (mse), or, where y is
      * unread, from x and what was saved. */
     enum error (*forward)(struct op *op, const struct op_args *a);
     enum error (*backward)(struct op *op, const struct op_args *a);
     void (*free)(struct op *op);
-    bool stateful; /* running changes the op, so one call of it runs at a time */
     bool segments; /* it takes them, in one pass; else each segment has an op of its own */
 };
 /* Implementations begin their private state with this. */

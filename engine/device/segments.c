@@ -167,7 +167,6 @@ static enum error part_create(struct segmented *s, int i) {
     if (!s->of[i]) return ERR_NONE;
     s->op.saved_bytes += whole_lines(s->of[i]->saved_bytes);
     if (s->of[i]->scratch_bytes > s->part_bytes) s->part_bytes = whole_lines(s->of[i]->scratch_bytes);
-    s->beside = s->beside && !s->of[i]->impl->stateful;
     s->op.y_unread = s->of[i]->y_unread;
     s->impl.name = s->of[i]->impl->name;
     return ERR_NONE;

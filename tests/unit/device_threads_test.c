@@ -47,13 +47,6 @@ struct nest {
     bool stayed;
 };
 
-static void mark_on_one_thread(void *ctx, int64_t begin, int64_t end) {
-    struct nest *n = ctx;
-    for (int64_t k = begin; k < end; k++)
-        if (n->thread[k / 100] != cpu_thread()) n->stayed = false;
-    mark(&n->marks[begin / 100], begin % 100, begin % 100 + (end - begin));
-}
-
 struct inner {
     struct nest *nest;
     int64_t at;
@@ -61,7 +54,8 @@ struct inner {
 
 static void mark_inner(void *ctx, int64_t begin, int64_t end) {
     const struct inner *i = ctx;
-    mark_on_one_thread(i->nest, 100 * i->at + begin, 100 * i->at + end);
+    if (i->nest->thread[i->at] != cpu_thread()) i->nest->stayed = false;
+    mark(&i->nest->marks[i->at], begin, end);
 }
 
 static void share_inner(void *ctx, int64_t begin, int64_t end) {
@@ -85,7 +79,7 @@ static void work_that_shares_stays_on_its_thread(void **state) {
     n.dev->ops->close(n.dev);
 }
 
-enum { A_TURNED = 1, B_TURNED = 2, ADDED = 4, IN_BF16 = 8, EMULATED = 24, WAYS = 32 };
+enum { A_TURNED = 1, B_TURNED = 2, ADDED = 4, IN_BF16 = 8, WAYS = 16 };
 
 struct product {
     int64_t m, n, k;
@@ -145,7 +139,6 @@ static void product_run(const struct cpu_level *level, const struct device *dev,
                      .ldc = p->n,
                      .add = p->way & ADDED,
                      .precision = p->way & IN_BF16 ? PRECISION_BF16 : PRECISION_F32,
-                     .emulated = (p->way & EMULATED) == EMULATED,
                      .done = count_done,
                      .ctx = p};
     level->gemm(dev, &g, pack);
@@ -170,7 +163,6 @@ static void check_products(const struct cpu_level *level) {
     void *pack = NULL;
     assert_ok(memory_alloc(level->gemm_pack_bytes(devices[1]), &pack));
     for (int way = 0; way < WAYS; way++) {
-        if (way & EMULATED & ~IN_BF16 && !(way & IN_BF16)) continue;
         for (int64_t m = 1; m <= 17; m += 1 + m / 4)
             for (int64_t n = 1; n <= 64; n += 1 + n / 3)
                 for (int i = 0; i < 5; i++)

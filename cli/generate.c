@@ -1,14 +1,13 @@
 /* engine generate: text from a network that was trained to tell the next token at each position.
  *
- * The network sees the last tokens, as many as its context holds, at the front of its input; what
- * stands behind them cannot matter where a position sees none behind it, so the answer is read at
- * the last of them. Tokens are drawn by counter: the n-th one is a function of the weights, the
- * prompt, the seed and n. */
+ * The network sees the last tokens, as many as its context holds, and its answer is read at the last of
+ * them. Tokens are drawn by counter: the n-th one is a function of the weights, the prompt, the seed and n. */
 #include "cli/cli.h"
 
 #include "engine/base/clock.h"
 #include "engine/base/real.h"
 #include "engine/base/rng.h"
+#include "engine/model/decoder.h"
 #include "engine/tell/score.h"
 
 #include <stdio.h>
@@ -27,9 +26,9 @@ struct options {
 struct writer {
     const struct options *o;
     struct trainer *t;
+    struct decoder *decoder;
     int64_t context, vocabulary, count; /* tokens in the window */
-    int32_t *window;
-    float *x;
+    float *window;
     struct candidate {
         float y;
         int32_t token;
@@ -68,18 +67,7 @@ static void append(struct writer *w, int32_t token) {
         memmove(w->window, w->window + 1, (size_t)(w->context - 1) * sizeof *w->window);
         w->count--;
     }
-    w->window[w->count++] = token;
-}
-
-static enum error next_token(struct writer *w, int64_t number, int32_t *out) {
-    struct trainer *t = w->t;
-    const float *y;
-    const struct graph_batch batch = {.n = 1, .x = w->x};
-    for (int64_t i = 0; i < w->context; i++) w->x[i] = i < w->count ? (float)w->window[i] : 0;
-    TRY(graph_forward(t->graph, &batch, t->arena.values, t->arena.buffers, NULL));
-    TRY(graph_output(t->graph, &y));
-    *out = draw(w, y + (w->count - 1) * w->vocabulary, number);
-    return ERR_NONE;
+    w->window[w->count++] = (float)token;
 }
 
 static enum error write_token(const struct writer *w, int32_t token) {
@@ -121,9 +109,8 @@ static enum error take_memory(struct writer *w) {
     w->context = shape_count(&d->shape);
     w->vocabulary = d->classes;
     w->window = calloc((size_t)w->context, sizeof *w->window);
-    w->x = calloc((size_t)w->context, sizeof *w->x);
     w->candidates = calloc((size_t)w->vocabulary, sizeof *w->candidates);
-    if (w->window && w->x && w->candidates) return ERR_NONE;
+    if (w->window && w->candidates) return ERR_NONE;
     return FAIL(ERR_MEMORY, "no memory for a text");
 }
 
@@ -131,12 +118,15 @@ static enum error write_text(struct writer *w) {
     TRY(check_model(w->t));
     TRY(take_memory(w));
     TRY(take_prompt(w));
-    TRY(graph_prepare(w->t->graph, 1, NULL));
+    struct trainer *t = w->t;
+    enum precision precision = (enum precision)t->config->precision;
+    TRY(decoder_create(t->model, t->device, precision, t->arena.values, t->arena.buffers, &w->decoder));
     if (w->o->prompt && fputs(w->o->prompt, stdout) < 0) return FAIL(ERR_IO, "cannot write the text");
     int64_t began = clock_ns();
     for (int64_t i = 0; i < w->o->tokens; i++) {
-        int32_t token;
-        TRY(next_token(w, i, &token));
+        const float *y;
+        TRY(decoder_run(w->decoder, w->window, w->count, &y));
+        int32_t token = draw(w, y, i);
         TRY(write_token(w, token));
         append(w, token);
     }
@@ -152,8 +142,8 @@ static int generate(struct options *o) {
     enum error err = cli_trained_ask(&o->trained, &w.t);
     if (err != ERR_NONE) return error_exit_code(err);
     err = write_text(&w);
+    decoder_free(w.decoder);
     free(w.window);
-    free(w.x);
     free(w.candidates);
     trainer_unload(w.t);
     return cli_end(err);

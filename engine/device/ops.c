@@ -84,10 +84,15 @@ static bool rows_fit(const struct op_desc *d, int64_t out) {
     return equal && (d->x.ndim < 2 || d->x.dim[0] == d->y.dim[0]);
 }
 
+static bool cache_fits(const struct op_desc *d) {
+    int64_t context = d->attention.context;
+    return context == 0 || (d->attention.causal && d->n == 1 && d->x.dim[0] <= context);
+}
+
 static bool attention_fits(const struct op_desc *d) {
     int64_t all = shape_last(&d->y);
     return d->x.ndim == 2 && shape_last(&d->x) == 3 * all && d->attention.heads >= 1 && all % d->attention.heads == 0 &&
-           rows_fit(d, all);
+           rows_fit(d, all) && cache_fits(d);
 }
 
 static bool sequence_fits(const struct op_desc *d) {

@@ -97,8 +97,9 @@ struct op_desc {
         int64_t row;
     } select;
     struct {
-        int heads;   /* x is (positions, 3 heads size), y (positions, heads size); head h's query is at h size */
-        bool causal; /* a position sees itself and those before it */
+        int heads;       /* x is (positions, 3 heads size), y (positions, heads size); head h's query is at h size */
+        bool causal;     /* a position sees itself and those before it */
+        int64_t context; /* causal, for inference: positions that a cache has room for; 0: there is no cache */
     } attention;
 };
 
@@ -129,11 +130,15 @@ struct op_args {
     const float *w[2];
     const void *w_low[2]; /* w in the type of activations, where that is not f32; else NULL */
     float *dw[2];         /* overwritten */
-    bool add_dw;          /* linear, embedding: dw[0] is added to: another op has the same weights */
-    float *buffer[2];     /* batchnorm: running mean and variance, (channels) */
-    void *saved;          /* op->saved_bytes, written by forward, read by the backward that follows */
-    void *scratch;        /* op->scratch_bytes, shared with other ops, ALIGNMENT-aligned */
-    bool training;        /* false: batchnorm uses its buffers, dropout passes through, nothing is saved */
+    void *
+        cache; /* attention with a context: op->cache_bytes, zero at first. Keys and values of the positions before 'at',
+                    to which forward adds those of x */
+    int64_t at;       /* the position of x's first row; 0 where x has several */
+    bool add_dw;      /* linear, embedding: dw[0] is added to: another op has the same weights */
+    float *buffer[2]; /* batchnorm: running mean and variance, (channels) */
+    void *saved;      /* op->saved_bytes, written by forward, read by the backward that follows */
+    void *scratch;    /* op->scratch_bytes, shared with other ops, ALIGNMENT-aligned */
+    bool training;    /* false: batchnorm uses its buffers, dropout passes through, nothing is saved */
     bool update_buffers;
     struct norm_sync *sync; /* batchnorm in training: NULL: by this batch alone */
     uint64_t seed;          /* dropout */
@@ -156,7 +161,8 @@ struct op_impl {
     bool (*takes)(const struct op_desc *d);
     /* Gives a planned op; *out is set only on success. May be slow, may allocate. */
     enum error (*create)(struct device *dev, const struct op_desc *d, struct op **out);
-    /* Run on the calling thread (and the device's own). Allocate nothing. forward of a loss adds to sums;
+    /* Run on the calling thread (and the device's own). Allocate nothing. On a host device running does not change the op:
+     * several threads may run one at a time, with memory of their own. forward of a loss adds to sums;
      * backward of a loss writes dx from what forward left in y (cross-entropy) or x (mse), or, where y is
      * unread, from x and what was saved. */
     enum error (*forward)(struct op *op, const struct op_args *a);
@@ -171,5 +177,6 @@ struct op {
     struct device *dev;
     struct op_desc desc;
     size_t saved_bytes, scratch_bytes;
-    bool y_unread; /* losses: backward does not read y, so it may be NULL, and then is not written */
+    size_t cache_bytes; /* what a cache is, all ops with the same heads, features and context agree on */
+    bool y_unread;      /* losses: backward does not read y, so it may be NULL, and then is not written */
 };

@@ -1,6 +1,11 @@
-/* An op over segments whose implementation knows nothing of them: the op of each segment, one after the other. */
+/* An op over segments whose implementation knows nothing of them: the op of each segment. A device's threads compute
+ * segments side by side, each segment on one thread: one round of work then serves all of them, and what an op does
+ * before and after its own rounds is shared out, too. That wants dw and scratch for each; where this is too much memory,
+ * or the device has one thread, it is one segment after the other. */
+#include "engine/base/vector.h"
 #include "engine/device/impl.h"
 #include "engine/device/runtime.h"
+#include "engine/device/threads.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +17,10 @@ struct segmented {
     size_t saved[SEGMENTS_MAX];  /* where a segment's begin */
     int64_t weights[2], rows;    /* floats of w; rows of a sample */
     size_t slots_bytes;          /* scratch begins with slots for dw */
+    size_t part_bytes;           /* then each thread's */
+    bool beside;                 /* segments are computed side by side */
 };
+enum { BESIDE_MOST = 8 << 20, GRAIN = 4096 }; /* bytes of scratch; floats that are worth a thread */
 
 static const struct segments *segments_of(const struct segmented *s) {
     return s->op.desc.segments;
@@ -31,22 +39,13 @@ static struct op_args part_of(const struct segmented *s, const struct op_args *a
     if (a->dy) part.dy = a->dy + y;
     if (a->target) part.target = a->target + x;
     part.saved = (char *)a->saved + s->saved[i];
-    part.scratch = (char *)a->scratch + s->slots_bytes;
+    part.scratch = (char *)a->scratch + s->slots_bytes + (s->beside ? (size_t)threads_self() * s->part_bytes : 0);
     part.update_buffers = a->update_buffers && i == 0;
     if (a->ids) part.ids = a->ids + begin;
     if (a->labels) part.labels = a->labels + begin * s->rows;
     if (a->sums) part.sums = a->sums + i * LOSS_SUMS;
     if (a->top) part.top = a->top + i * LOSS_SUMS;
     return part;
-}
-
-static enum error segmented_forward(struct op *op, const struct op_args *a) {
-    const struct segmented *s = (const struct segmented *)op;
-    for (int i = 0; i < segments_of(s)->count; i++) {
-        const struct op_args part = part_of(s, a, i);
-        if (s->of[i]) TRY(op_forward(s->of[i], &part));
-    }
-    return ERR_NONE;
 }
 
 /* Where slot 'slot' of dw[k] is. */
@@ -60,10 +59,28 @@ static float *slot_of(const struct segmented *s, const struct op_args *a, int k,
 static void part_weights(const struct segmented *s, const struct op_args *a, int i, struct op_args *part) {
     for (int k = 0; k < 2 && a->dw[k]; k++) {
         bool apart = k == 0 && s->op.desc.apart;
-        part->dw[k] = apart ? a->dw[k] + i * s->weights[k] : slot_of(s, a, k, segment_slot(i));
+        part->dw[k] = apart ? a->dw[k] + i * s->weights[k] : slot_of(s, a, k, s->beside ? i : segment_slot(i));
         if (!s->of[i] && !(apart && a->add_dw)) memset(part->dw[k], 0, (size_t)s->weights[k] * sizeof(float));
     }
 }
+
+struct call {
+    const struct segmented *s;
+    const struct op_args *a;
+    bool backward;
+    int k;                        /* of dw */
+    enum error err[SEGMENTS_MAX]; /* of each segment */
+};
+
+static enum error segment_run(const struct call *c, int i) {
+    struct op *op = c->s->of[i];
+    struct op_args part = part_of(c->s, c->a, i);
+    if (c->backward) part_weights(c->s, c->a, i, &part);
+    if (!op) return ERR_NONE;
+    return c->backward ? op_backward(op, &part) : op_forward(op, &part);
+}
+
+/* ---- one after the other ---- */
 
 static enum error slots_add(const struct segmented *s, const struct op_args *a, int i) {
     for (int k = s->op.desc.apart; k < 2 && a->dw[k]; k++)
@@ -72,15 +89,54 @@ static enum error slots_add(const struct segmented *s, const struct op_args *a, 
     return ERR_NONE;
 }
 
-static enum error segmented_backward(struct op *op, const struct op_args *a) {
-    const struct segmented *s = (const struct segmented *)op;
-    for (int i = 0; i < segments_of(s)->count; i++) {
-        struct op_args part = part_of(s, a, i);
-        part_weights(s, a, i, &part);
-        if (s->of[i]) TRY(op_backward(s->of[i], &part));
-        TRY(slots_add(s, a, i));
+static enum error run_in_order(const struct call *c) {
+    for (int i = 0; i < segments_of(c->s)->count; i++) {
+        TRY(segment_run(c, i));
+        if (c->backward) TRY(slots_add(c->s, c->a, i));
     }
     return ERR_NONE;
+}
+
+/* ---- side by side ---- */
+
+static void run_segments(void *ctx, int64_t begin, int64_t end) {
+    struct call *c = ctx;
+    for (int64_t i = begin; i < end; i++) c->err[i] = segment_run(c, (int)i);
+}
+
+/* A part of dw[k]: the same tree, from its leaves. */
+static void add_leaves(void *ctx, int64_t begin, int64_t end) {
+    const struct call *c = ctx;
+    int count = segments_of(c->s)->count;
+    for (int half = 1; half < count; half *= 2)
+        for (int i = 0; i < count; i += 2 * half)
+            floats_add(slot_of(c->s, c->a, c->k, i) + begin, slot_of(c->s, c->a, c->k, i + half) + begin, end - begin);
+}
+
+/* What went wrong has its message on the thread where it did, so it is done again here. */
+static enum error run_beside(struct call *c) {
+    struct threads *threads = c->s->op.dev->threads;
+    threads_share(threads, segments_of(c->s)->count, 1, run_segments, c);
+    for (int i = 0; i < segments_of(c->s)->count; i++)
+        if (c->err[i] != ERR_NONE) TRY(segment_run(c, i));
+    for (c->k = c->s->op.desc.apart; c->backward && c->k < 2 && c->a->dw[c->k]; c->k++)
+        threads_share(threads, c->s->weights[c->k], GRAIN, add_leaves, c);
+    return ERR_NONE;
+}
+
+/* ---- the op ---- */
+
+static enum error run(struct op *op, const struct op_args *a, bool backward) {
+    struct call c = {.s = (const struct segmented *)op, .a = a, .backward = backward};
+    return c.s->beside ? run_beside(&c) : run_in_order(&c);
+}
+
+static enum error segmented_forward(struct op *op, const struct op_args *a) {
+    return run(op, a, false);
+}
+
+static enum error segmented_backward(struct op *op, const struct op_args *a) {
+    return run(op, a, true);
 }
 
 static void segmented_free(struct op *op) {
@@ -110,10 +166,18 @@ static enum error part_create(struct segmented *s, int i) {
     s->saved[i] = s->op.saved_bytes;
     if (!s->of[i]) return ERR_NONE;
     s->op.saved_bytes += whole_lines(s->of[i]->saved_bytes);
-    if (s->of[i]->scratch_bytes > s->op.scratch_bytes) s->op.scratch_bytes = s->of[i]->scratch_bytes;
+    if (s->of[i]->scratch_bytes > s->part_bytes) s->part_bytes = whole_lines(s->of[i]->scratch_bytes);
     s->op.y_unread = s->of[i]->y_unread;
     s->impl.name = s->of[i]->impl->name;
     return ERR_NONE;
+}
+
+static void scratch_plan(struct segmented *s) {
+    size_t each = (size_t)(s->weights[0] + s->weights[1]) * sizeof(float), threads = (size_t)s->op.dev->params.threads;
+    size_t leaves = (size_t)segments_of(s)->count - 1, slots = (size_t)segment_slots(segments_of(s)->count) - 1;
+    s->beside = s->beside && leaves * each + threads * s->part_bytes <= BESIDE_MOST;
+    s->slots_bytes = whole_lines((s->beside ? leaves : slots) * each);
+    s->op.scratch_bytes = s->slots_bytes + (s->beside ? threads : 1) * s->part_bytes;
 }
 
 enum error segmented_create(struct device *dev, const struct op_desc *d, struct op **out) {
@@ -126,11 +190,10 @@ enum error segmented_create(struct device *dev, const struct op_desc *d, struct 
     op->impl = &s->impl;
     op_weights(d, s->weights);
     s->rows = op_rows(d) / d->n;
+    s->beside = dev->threads != NULL;
     enum error err = ERR_NONE;
     for (int i = 0; i < d->segments->count && err == ERR_NONE; i++) err = part_create(s, i);
-    int64_t each = (s->weights[0] + s->weights[1]) * (int64_t)sizeof(float);
-    s->slots_bytes = whole_lines((size_t)((segment_slots(d->segments->count) - 1) * each));
-    op->scratch_bytes += s->slots_bytes;
+    scratch_plan(s);
     if (err == ERR_NONE)
         *out = op;
     else

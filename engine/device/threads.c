@@ -48,6 +48,7 @@ struct threads {
 };
 
 static _Thread_local int self;
+static _Thread_local bool working; /* it runs a part */
 
 int threads_self(void) {
     return self;
@@ -106,12 +107,14 @@ static void wake_sleepers(struct word *w) {
 static void do_part(const struct threads *t, int64_t part) {
     int64_t grains = (t->n + t->grain - 1) / t->grain;
     int64_t begin = grains * part / t->parts * t->grain, end = grains * (part + 1) / t->parts * t->grain;
+    working = true;
     if (part < t->parts && begin < t->n) t->work(t->ctx, begin, end < t->n ? end : t->n);
+    working = false;
 }
 
 void threads_share(struct threads *t, int64_t count, int64_t grain, void (*work)(void *ctx, int64_t begin, int64_t end),
                    void *ctx) {
-    if (!t || count <= grain) {
+    if (!t || working || count <= grain) {
         work(ctx, 0, count);
         return;
     }

@@ -185,13 +185,16 @@ static void step_args(const struct graph *g, const struct member *m, const struc
         .labels = b->labels,
         .target = b->target,
         .scale = b->scale,
+        .at = b->at,
     };
     for (int i = 0; i < s->ninputs; i++) a->x[i] = s->in[i] == TENSOR_BATCH ? b->x : activation(m, s->in[i]);
     for (int i = 0; i < s->nparams; i++) {
         int64_t offset = g->m->params[g->m->nodes[s->node].param[i]].offset;
+        if (s->desc.kind == OP_POSITION) offset += b->at * shape_last(&s->desc.x);
         a->w[i] = values + offset;
         if (g->low.base) a->w_low[i] = at(&g->low, offset * m->plan->unit);
     }
+    if (g->caches && s->node != NODE_LOSS) a->cache = g->caches[s->node];
 }
 
 /* ---- forward ------------------------------------------------------------------------------ */
@@ -340,6 +343,10 @@ enum error gradients_clear(struct graph *g, float *grads) {
     for (int i = 0; i < m->nparams; i++)
         TRY(device_zero(g->dev, grads + m->params[i].offset, (size_t)m->params[i].count * sizeof *grads));
     return ERR_NONE;
+}
+
+void graph_caches(struct graph *g, void *const *caches) {
+    g->caches = caches;
 }
 
 void graph_cuts(struct graph *g, const int64_t *cuts, int count) {

@@ -18,7 +18,8 @@ struct graph_batch { /* what one forward works on */
     float scale;                     /* of each sample's gradient: 1 / samples in the global batch */
     const struct segments *segments; /* of its samples, which then are sums of their own; NULL: the batch is one */
     bool training, update_buffers;
-    bool top; /* graph_sums.top is asked for */
+    bool top;   /* graph_sums.top is asked for */
+    int64_t at; /* the position of the first row, where the model is for a part of a sequence; else 0 */
 };
 struct graph_sums {
     double loss, correct; /* sums over the samples of the batch, in sample order */
@@ -64,6 +65,8 @@ MUST_CHECK enum error graph_backward(struct graph *g, const struct graph_batch *
  * of none, at the end alone. That is for asynchronous devices, which are then asked for much at once: others go on
  * calling it at every parameter, as all do that have no cuts yet. */
 void graph_cuts(struct graph *g, const int64_t *cuts, int count);
+/* Memory for attentions with a context, by node; borrowed. */
+void graph_caches(struct graph *g, void *const *caches);
 /* Where the device records: passes that repeat are recorded, and run at the cost of a few calls. */
 MUST_CHECK enum error graph_record(struct graph *g);
 /* Several batches together, whose batchnorms normalise by the moments of all of them and of those on

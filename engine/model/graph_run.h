@@ -26,6 +26,7 @@ struct input {
 struct pass_key { /* compared bytewise: what a stretch's calls depend on */
     const void *plan, *values, *grads, *x, *labels, *target, *buffers;
     uint64_t seed;
+    int64_t at;
     float scale;
     uint8_t training, update_buffers, backward, top;
     int32_t from, to; /* steps */
@@ -63,6 +64,7 @@ struct graph {
     void *output;            /* and on the host, where that is elsewhere */
     const int64_t *cuts;     /* where gradients are awaited; ncuts below 0: at each parameter */
     int ncuts;
+    void *const *caches; /* of attentions, by node; NULL: none */
     struct records records;
     graph_watch_fn watch; /* NULL: none */
     void *watcher;

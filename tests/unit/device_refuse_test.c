@@ -117,6 +117,34 @@ static void tokens_outside_the_vocabulary_are_refused(void **state) {
     on_each_kind(check_tokens);
 }
 
+/* The last segment is another thread's, and the message is the caller's. */
+static void a_segment_that_fails_says_why(void **state) {
+    (void)state;
+    static const struct segments segments = {4, {0, 1, 2, 3, 4}};
+    static const struct op_desc embedding = {.kind = OP_EMBEDDING,
+                                             .n = 4,
+                                             .x = F(2),
+                                             .y = {2, {2, 3}},
+                                             .first = true,
+                                             .segments = &segments,
+                                             .embedding = {4}};
+    const struct device_params p = {.count = 1, .threads = 2};
+    const float x[8] = {0, 1, 2, 3, 0, 1, 2, 7};
+    float w[12] = {0}, y[24];
+    struct device *dev;
+    struct op *op = NULL;
+    void *scratch;
+    assert_ok(device_find("cpu")->open(&p, &dev));
+    assert_ok(op_create(dev, &embedding, &op));
+    assert_ok(memory_alloc(op->scratch_bytes, &scratch));
+    struct op_args a = {.x = {x}, .y = y, .w = {w}, .scratch = scratch, .training = true};
+    assert_fails(ERR_DATA, op_forward(op, &a));
+    assert_non_null(strstr(error_message(), "token 7"));
+    op_free(op);
+    memory_free(scratch);
+    dev->ops->close(dev);
+}
+
 static void check_variance(struct device *dev) {
     static const struct op_desc norm = {.kind = OP_BATCHNORM, .n = 1, .x = F(2), .y = F(2), .norm = {1e-5f, 0.1f}};
     const float x[2] = {1, 2}, w[2] = {1, 1};
@@ -140,6 +168,7 @@ int main(void) {
         cmocka_unit_test(wrong_shapes_are_refused),
         cmocka_unit_test(labels_outside_the_classes_are_refused),
         cmocka_unit_test(tokens_outside_the_vocabulary_are_refused),
+        cmocka_unit_test(a_segment_that_fails_says_why),
         cmocka_unit_test(a_variance_of_one_value_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,6 +40,45 @@ static void parts_cover_a_range_once(void **state) {
     dev->ops->close(dev);
 }
 
+struct nest {
+    struct device *dev;
+    struct marks marks[3];
+    int thread[3];
+    bool stayed;
+};
+
+struct inner {
+    struct nest *nest;
+    int64_t at;
+};
+
+static void mark_inner(void *ctx, int64_t begin, int64_t end) {
+    const struct inner *i = ctx;
+    if (i->nest->thread[i->at] != cpu_thread()) i->nest->stayed = false;
+    mark(&i->nest->marks[i->at], begin, end);
+}
+
+static void share_inner(void *ctx, int64_t begin, int64_t end) {
+    struct nest *n = ctx;
+    for (int64_t k = begin; k < end; k++) {
+        struct inner inner = {n, k};
+        n->thread[k] = cpu_thread();
+        cpu_parallel(n->dev, 100, 1, mark_inner, &inner);
+    }
+}
+
+/* A thread that has a part does all that its work shares, itself. */
+static void work_that_shares_stays_on_its_thread(void **state) {
+    (void)state;
+    struct nest n = {.dev = open_cpu(0, 1, 3, false), .stayed = true};
+    for (int i = 0; i < 3; i++) n.marks[i] = (struct marks){.grain = 1, .whole = true};
+    cpu_parallel(n.dev, 3, 1, share_inner, &n);
+    assert_true(n.stayed);
+    for (int i = 0; i < 3; i++)
+        for (int64_t k = 0; k < 100; k++) assert_int_equal(n.marks[i].seen[k], 1);
+    n.dev->ops->close(n.dev);
+}
+
 enum { A_TURNED = 1, B_TURNED = 2, ADDED = 4, IN_BF16 = 8, WAYS = 16 };
 
 struct product {
@@ -210,6 +249,7 @@ static void the_host_has_cores(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_cover_a_range_once),
+        cmocka_unit_test(work_that_shares_stays_on_its_thread),
         cmocka_unit_test(products_are_exact_at_every_size),
         cmocka_unit_test(devices_are_bound_to_cores_of_their_own),
         cmocka_unit_test(denormals_are_flushed),

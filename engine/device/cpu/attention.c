@@ -15,6 +15,9 @@
  * backward, for blocks of BLOCK keys and BLOCK queries:
  *   p = e^(s - max) / sum, dp = dy v', ds = p (dp - D), D the query's sum of dy y
  *   dq += ds k, dk += ds' q, dv += p' dy
+ * forward of one position, with a cache of keys and values:
+ *   s = q k', p, y           the same chains as in a panel, so the same bits. In the cache each head has its keys turned,
+ *                            (size, context), and its values in rows, (context, wide): a query reads them as they lie
  *
  * Multiply-adds: positions^2 * size * (2 forward, 5 backward), half of that when causal: blocks
  * that no query sees are skipped, and products stop at the diagonal, in steps of PRODUCT_ROWS.
@@ -35,6 +38,7 @@ struct attention {
     int64_t rows;                 /* positions in whole PANELs */
     int64_t wide;                 /* of rows */
     int64_t floats;               /* scratch of a thread */
+    int64_t room;                 /* positions of a cache in whole vectors; 0: there is none */
     float scale;
     bool causal;
 };
@@ -119,6 +123,27 @@ static void scores(const struct attention *t, int64_t i, int64_t j0, int64_t j1,
 /* The end of the keys that a query of [i, i + count) sees. */
 static int64_t keys_end(const struct attention *t, int64_t i, int64_t count) {
     return t->causal ? at_most(t->positions, i + count) : t->positions;
+}
+
+/* ---- the cache ------------------------------------------------------------------------------ */
+struct cache { /* of a head */
+    float *keys, *values;
+};
+
+static struct cache cache_of(const struct pass *pass, int64_t head) {
+    const struct attention *t = pass->t;
+    float *keys = (float *)pass->a->cache + head * t->room * (t->size + t->wide);
+    return (struct cache){keys, keys + t->room * t->size};
+}
+
+/* The keys and values of all rows of x, from the row 'at' on. */
+static void cache_append(const struct pass *pass, int64_t head) {
+    const struct attention *t = pass->t;
+    struct cache c = cache_of(pass, head);
+    int64_t at = pass->a->at;
+    const float *k = pass->a->x[0] + t->all + head * t->size;
+    transpose(t->positions, t->size, k, 3 * t->all, c.keys + at, t->room);
+    copy_rows((struct rows){t->positions, t->size, 3 * t->all}, 1, k + t->all, c.values + at * t->wide, t->wide);
 }
 
 /* ---- forward -------------------------------------------------------------------------------- */
@@ -214,10 +239,45 @@ static void forward_head(const struct pass *pass, int64_t i, float *scratch) {
     }
 }
 
+/* s = e^(s - max); gives 1 / sum. */
+static float row_softmax(int64_t keys, float *s) {
+    float max = -INFINITY, sum = 0;
+    for (int64_t k = 0; k < keys; k++) max = s[k] > max ? s[k] : max;
+    for (int64_t k = 0; k < keys; k++) s[k] = fast_exp(s[k] - max);
+    for (int64_t k = 0; k < keys; k++) sum += s[k];
+    return 1 / sum;
+}
+
+/* c (n) = a (k) B (k, n): a product whose rows are all the same one. */
+static void row_product(int64_t n, int64_t k, const float *a, const float *b, int64_t ldb, float *c) {
+    struct product p = {.m = PRODUCT_ROWS, .n = n, .k = k, .a = a, .a_step = 1, .b = b, .ldb = ldb, .c = c};
+    block_product(&p);
+}
+
+static void forward_position(const struct pass *pass, int64_t head, float *scratch) {
+    const struct attention *t = pass->t;
+    const float *x = pass->a->x[0] + head * t->size;
+    struct cache c = cache_of(pass, head);
+    struct moments m;
+    int64_t keys = pass->a->at + 1;
+    float *s = scratch, *q = s + t->room, *y = q + t->wide;
+    copy_rows((struct rows){1, t->size, t->size}, t->scale, x, q, t->wide);
+    row_product(round_up(keys, PRODUCT_COLUMNS), t->size, q, c.keys, t->room, s);
+    m.inverse[0] = row_softmax(keys, s);
+    row_product(t->wide, keys, s, c.values, t->wide, y);
+    unpack_values(t, 1, &m, y, pass->a->y + head * t->size);
+}
+
 static void forward_heads(void *ctx, int64_t begin, int64_t end) {
     const struct pass *p = ctx;
     float *scratch = (float *)p->a->scratch + cpu_thread() * p->t->floats;
-    for (int64_t i = begin; i < end; i++) forward_head(p, i, scratch);
+    for (int64_t i = begin; i < end; i++) {
+        if (p->t->room) cache_append(p, i);
+        if (p->t->room && p->t->positions == 1)
+            forward_position(p, i, scratch);
+        else
+            forward_head(p, i, scratch);
+    }
 }
 
 /* ---- backward ------------------------------------------------------------------------------- */
@@ -385,7 +445,9 @@ static enum error attention_create(struct device *dev, const struct op_desc *d, 
     t->causal = d->attention.causal;
     int64_t forward = 4 * t->rows * t->wide + PANEL * (t->rows + t->wide);
     int64_t backward = 9 * t->rows * t->wide + 2 * BLOCK * BLOCK + t->rows;
-    t->floats = align_floats(at_least(forward, backward));
+    t->room = round_up(d->attention.context, PRODUCT_COLUMNS);
+    t->floats = align_floats(at_least(at_least(forward, backward), t->room + 2 * t->wide));
+    t->op.cache_bytes = (size_t)(d->attention.heads * t->room * (t->size + t->wide)) * sizeof(float);
     t->op.saved_bytes = (size_t)(d->n * d->attention.heads * (t->rows / PANEL)) * sizeof(struct moments);
     t->op.scratch_bytes = (size_t)(dev->params.threads * t->floats) * sizeof(float);
     return ERR_NONE;

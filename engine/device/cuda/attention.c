@@ -30,7 +30,7 @@ static struct attention_call call_of(const struct op *op, const struct op_args *
 
 static bool attention_takes(const struct op_desc *d) {
     int64_t size = shape_last(&d->y) / d->attention.heads, positions = d->x.dim[0];
-    if (size > ATTENTION_SIZE_MOST || positions > INT32_MAX / 2) return false;
+    if (d->attention.context || size > ATTENTION_SIZE_MOST || positions > INT32_MAX / 2) return false;
     if (d->first && cuda_is_half(d)) return false; /* x would be f32 */
     /* a launch has at most 2^31 - 1 blocks */
     int64_t blocks = (positions + ATTENTION_ROWS_LEAST - 1) / ATTENTION_ROWS_LEAST;

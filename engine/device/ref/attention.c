@@ -4,15 +4,17 @@
  *   dv = p' dy
  *   ds = p (dy v' - D), D the row's sum of dy y      (the softmax's gradient)
  *   dq = ds k / sqrt(size), dk = ds' q / sqrt(size)
- * Backward works the p of one query out again, so memory is linear in the positions. */
+ * Backward works the p of one query out again, so memory is linear in the positions.
+ * A cache is (context, keys and values): rows of x without the queries. */
 #include "engine/device/ref/ref.h"
 
 #include "engine/base/real.h"
 
 #include <math.h>
+#include <string.h>
 
-struct head { /* of one sample: rows lie 'ld' (x, dx) and 'ld / 3' (y, dy) floats apart */
-    int64_t positions, size, ld;
+struct head { /* of one sample: rows lie 'ld' (x, dx), 'ld / 3' (y, dy) and 'ld_k' (k, v) floats apart */
+    int64_t positions, size, ld, ld_k;
     const float *q, *k, *v, *y, *dy;
     float *to, *dx;
     double *p, *grad; /* scratch: p of one query; dq, dk, dv (positions, size) each */
@@ -22,8 +24,10 @@ static struct head head_of(const struct op_desc *d, const struct op_args *a, int
     int64_t heads = d->attention.heads, all = shape_last(&d->y), size = all / heads;
     int64_t positions = d->x.dim[0], at = i / heads * positions * all + i % heads * size;
     int64_t in = i / heads * positions * 3 * all + i % heads * size;
-    struct head h = {.positions = positions, .size = size, .ld = 3 * all, .p = a->scratch};
-    h.q = a->x[0] + in, h.k = h.q + all, h.v = h.k + all;
+    struct head h = {.positions = positions, .size = size, .ld = 3 * all, .ld_k = 3 * all, .p = a->scratch};
+    h.q = a->x[0] + in, h.k = h.q + all;
+    if (d->attention.context) h.k = (const float *)a->cache + i * size, h.ld_k = 2 * all;
+    h.v = h.k + all;
     h.to = a->y + at, h.y = h.to;
     if (a->dy) h.dy = a->dy + at;
     if (a->dx[0]) h.dx = a->dx[0] + in;
@@ -41,7 +45,7 @@ static double dot(const float *a, const float *b, int64_t n) {
 static void probabilities(const struct head *h, int64_t t, int64_t seen) {
     double most = -INFINITY, sum = 0;
     for (int64_t j = 0; j < seen; j++) {
-        h->p[j] = dot(h->q + t * h->ld, h->k + j * h->ld, h->size) / sqrt((double)h->size);
+        h->p[j] = dot(h->q + t * h->ld, h->k + j * h->ld_k, h->size) / sqrt((double)h->size);
         if (h->p[j] > most) most = h->p[j];
     }
     for (int64_t j = 0; j < seen; j++) {
@@ -51,16 +55,24 @@ static void probabilities(const struct head *h, int64_t t, int64_t seen) {
     for (int64_t j = 0; j < seen; j++) h->p[j] /= sum;
 }
 
+static void cache_append(const struct op_desc *d, const struct op_args *a) {
+    int64_t all = shape_last(&d->y);
+    for (int64_t t = 0; t < d->x.dim[0]; t++)
+        memcpy((float *)a->cache + (a->at + t) * 2 * all, a->x[0] + t * 3 * all + all,
+               (size_t)(2 * all) * sizeof(float));
+}
+
 static enum error attention_forward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
+    if (d->attention.context) cache_append(d, a);
     for (int64_t i = 0; i < d->n * d->attention.heads; i++) {
         struct head h = head_of(d, a, i);
         for (int64_t t = 0; t < h.positions; t++) {
-            int64_t seen = d->attention.causal ? t + 1 : h.positions;
+            int64_t seen = d->attention.causal ? a->at + t + 1 : h.positions;
             probabilities(&h, t, seen);
             for (int64_t k = 0; k < h.size; k++) {
                 double sum = 0;
-                for (int64_t j = 0; j < seen; j++) sum += h.p[j] * (double)h.v[j * h.ld + k];
+                for (int64_t j = 0; j < seen; j++) sum += h.p[j] * (double)h.v[j * h.ld_k + k];
                 h.to[t * h.ld / 3 + k] = (float)sum;
             }
         }
@@ -75,10 +87,10 @@ static void query_backward(const struct head *h, int64_t t, int64_t seen) {
     double *dq = h->grad, *dk = dq + h->positions * h->size, *dv = dk + h->positions * h->size;
     probabilities(h, t, seen);
     for (int64_t j = 0; j < seen; j++) {
-        double ds = h->p[j] * (dot(dy, h->v + j * h->ld, h->size) - d) * scale;
+        double ds = h->p[j] * (dot(dy, h->v + j * h->ld_k, h->size) - d) * scale;
         for (int64_t k = 0; k < h->size; k++) {
             dv[j * h->size + k] += h->p[j] * (double)dy[k];
-            dq[t * h->size + k] += ds * (double)h->k[j * h->ld + k];
+            dq[t * h->size + k] += ds * (double)h->k[j * h->ld_k + k];
             dk[j * h->size + k] += ds * (double)h->q[t * h->ld + k];
         }
     }
@@ -105,8 +117,10 @@ static enum error attention_backward(struct op *op, const struct op_args *a) {
 
 static enum error attention_create(struct device *dev, const struct op_desc *d, struct op **out) {
     TRY(op_create_plain(&ref_attention, dev, d, out));
-    int64_t size = shape_last(&d->y) / d->attention.heads;
-    (*out)->scratch_bytes = (size_t)(d->x.dim[0] * (1 + 3 * size)) * sizeof(double);
+    int64_t all = shape_last(&d->y), size = all / d->attention.heads, context = d->attention.context;
+    int64_t keys = context ? context : d->x.dim[0];
+    (*out)->scratch_bytes = (size_t)(keys + 3 * d->x.dim[0] * size) * sizeof(double);
+    (*out)->cache_bytes = (size_t)(2 * context * all) * sizeof(float);
     return ERR_NONE;
 }
 

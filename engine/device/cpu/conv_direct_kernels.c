@@ -8,7 +8,7 @@
 enum {
     B = LAYOUT_BLOCK,
     ONE_BLOCK = LANES < B,
-    WIDE = ONE_BLOCK ? 2 : DIRECT_PANEL,
+    WIDE = REGISTERS == 32 ? DIRECT_PANEL : 2,
     WIDE_ROWS = 6,
     ROWS = 8,
     STEPS = ONE_BLOCK ? 1 : 2

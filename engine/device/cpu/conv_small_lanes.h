@@ -5,22 +5,26 @@
 
 /* Blocks: ROW_M channels of CONV_VECTORS vectors, DOT_M channels of CONV_DOT_TAPS taps, WIDE_M
  * pixels of one vector, PAIR_M of two, and patches of PATCH vectors. */
-#if defined(__AVX512F__)
+#if REGISTERS == 32
 enum { ROW_M = 8, DOT_M = 6, WIDE_M = 14, PAIR_M = 12, PATCH = 14 };
+#elif defined(__AVX2__)
+enum { ROW_M = 4, DOT_M = 3, WIDE_M = 12, PAIR_M = 6, PATCH = 6 };
+#else
+enum { ROW_M = 3, DOT_M = 2, WIDE_M = 12, PAIR_M = 6, PATCH = 6 };
+#endif
+#if LANES == 16
 #define EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
 #define ODD 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
 #define LOW 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
 #define HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
 #define COUNT 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
-#elif defined(__AVX2__)
-enum { ROW_M = 4, DOT_M = 3, WIDE_M = 12, PAIR_M = 6, PATCH = 6 };
+#elif LANES == 8
 #define EVEN 0, 2, 4, 6, 8, 10, 12, 14
 #define ODD 1, 3, 5, 7, 9, 11, 13, 15
 #define LOW 0, 8, 1, 9, 2, 10, 3, 11
 #define HIGH 4, 12, 5, 13, 6, 14, 7, 15
 #define COUNT 0, 1, 2, 3, 4, 5, 6, 7
 #else
-enum { ROW_M = 3, DOT_M = 2, WIDE_M = 12, PAIR_M = 6, PATCH = 6 };
 #define EVEN 0, 2, 4, 6
 #define ODD 1, 3, 5, 7
 #define LOW 0, 4, 1, 5
@@ -33,14 +37,6 @@ typedef float vec_anywhere __attribute__((vector_size(4 * LANES), aligned(4), ma
 typedef float few __attribute__((vector_size(16), aligned(4), may_alias));
 typedef int32_t ints __attribute__((vector_size(4 * LANES)));
 typedef uint8_t bytes __attribute__((vector_size(LANES), aligned(1), may_alias));
-
-#if defined(__clang__)
-#define UNROLL _Pragma("unroll")
-#define UNROLL_SOME _Pragma("unroll 16") /* whose count is no constant */
-#else
-#define UNROLL _Pragma("GCC unroll 16")
-#define UNROLL_SOME UNROLL
-#endif
 
 static inline vec load(const float *p) {
     return *(const vec_anywhere *)p;

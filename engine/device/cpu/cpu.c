@@ -21,10 +21,9 @@ struct cpu {
 };
 
 /* ---- levels --------------------------------------------------------------------------------- */
-/* This file is compiled for the base, so it may ask any machine what it can. */
-extern const struct cpu_level cpu_table_base;
+/* This file is compiled for the lowest, so it may ask any machine what it can. */
 #if defined(__x86_64__)
-extern const struct cpu_level cpu_table_v3, cpu_table_v4;
+extern const struct cpu_level cpu_table_base, cpu_table_v3, cpu_table_v4;
 
 static bool runs_v3(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
@@ -42,7 +41,13 @@ static int levels_out_of_reach(void) {
     return runs_v4() ? 0 : runs_v3() ? 1 : 2;
 }
 #else
-static const struct cpu_level *const levels[] = {&cpu_table_base};
+#if defined(__aarch64__)
+#define THE_LEVEL cpu_table_neon
+#else
+#define THE_LEVEL cpu_table_base
+#endif
+extern const struct cpu_level THE_LEVEL;
+static const struct cpu_level *const levels[] = {&THE_LEVEL};
 static int levels_out_of_reach(void) {
     return 0;
 }

@@ -25,9 +25,9 @@ TILE_TARGET static inline __attribute__((always_inline)) void TILE(body)(const i
                                                                          const bool grouped, const struct tile *t) {
     TILE(vector) sum[TILE_ROWS][3];
     const float *row[TILE_ROWS], *b = t->b;
-    for (int r = 0; r < rows; r++) {
+    UNROLL for (int r = 0; r < rows; r++) {
         row[r] = t->a + r * t->lda;
-        for (int v = 0; v < vecs; v++) {
+        UNROLL for (int v = 0; v < vecs; v++) {
             sum[r][v] = (TILE(vector)){0};
             if (t->more) sum[r][v] = *(const TILE(loose) *)(t->c + r * t->ldc + v * TILE_LANES);
         }
@@ -41,15 +41,18 @@ TILE_TARGET static inline __attribute__((always_inline)) void TILE(body)(const i
         for (; p < end; p++, b += t->ldb, ahead += rows) {
             __builtin_prefetch(ahead);
             TILE(vector) line[3];
-            for (int v = 0; v < vecs; v++) line[v] = *(const TILE(loose) *)(b + v * TILE_LANES);
-            for (int r = 0; r < rows; r++) {
+            UNROLL for (int v = 0; v < vecs; v++) line[v] = *(const TILE(loose) *)(b + v * TILE_LANES);
+            UNROLL for (int r = 0; r < rows; r++) {
                 float left = grouped ? t->a[p * rows + r] : row[r][p];
-                for (int v = 0; v < vecs; v++) sum[r][v] = TILE_ADD(sum[r][v], left, line[v]);
+                UNROLL for (int v = 0; v < vecs; v++) sum[r][v] = TILE_ADD(sum[r][v], left, line[v]);
             }
         }
     }
-    for (int r = 0; r < rows; r++)
-        for (int v = 0; v < vecs; v++) *(TILE(loose) *)(t->c + r * t->ldc + v * TILE_LANES) = sum[r][v];
+    UNROLL for (int r = 0; r < rows; r++) {
+        UNROLL for (int v = 0; v < vecs; v++) {
+            *(TILE(loose) *)(t->c + r * t->ldc + v * TILE_LANES) = sum[r][v];
+        }
+    }
 }
 
 #define TILE_FUNCTION(rows, vecs)                                                                                      \

@@ -1,5 +1,5 @@
-/* Vectors of the level that the file is compiled for: LANES floats, and MULTIPLY_ADD(sum, a, b), sum + a b of such
- * vectors, rounded once. Contraction is off in every file, as it would leave to the compiler what is fused: bits are the
+/* Vectors of the level that the file is compiled for: LANES floats, REGISTERS of them, and MULTIPLY_ADD(sum, a, b),
+ * sum + a b of such vectors, rounded once. Contraction is off in every file, as it would leave to the compiler what is fused: bits are the
  * same at all levels that have these instructions. A base level without them rounds twice, and gives other bits. */
 #pragma once
 #if defined(__x86_64__)
@@ -16,6 +16,12 @@
 #define LANES 4
 #endif
 
+#if defined(__AVX512F__) || defined(__aarch64__)
+#define REGISTERS 32
+#else
+#define REGISTERS 16
+#endif
+
 #if defined(__AVX512F__)
 #define MULTIPLY_ADD(sum, a, b) ((__typeof__(sum))_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(sum)))
 #elif defined(__AVX2__) && defined(__FMA__)
@@ -26,4 +32,13 @@
 #define MULTIPLY_ADD(sum, a, b) ((__typeof__(sum))vfmaq_f32((float32x4_t)(sum), (float32x4_t)(a), (float32x4_t)(b)))
 #else
 #define MULTIPLY_ADD(sum, a, b) ((sum) + (a) * (b))
+#endif
+
+/* Before a loop over an array of vectors, which become registers. */
+#if defined(__clang__)
+#define UNROLL _Pragma("unroll")
+#define UNROLL_SOME _Pragma("unroll 16") /* whose count is no constant */
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#define UNROLL_SOME UNROLL
 #endif

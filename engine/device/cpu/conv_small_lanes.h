@@ -151,11 +151,21 @@ static inline void channel_write(float *to, const float *from, int step, int n) 
     UNROLL_SOME for (int j = 0; j < n; j++) to[(size_t)j * step] = from[j];
 }
 
-/* The first maximum of a window (a b; c d), through ReLU if there is one, and its code. */
+/* Where b takes a's place as a maximum, by pool.c's rule: a NaN takes anything's. */
+static inline ints above(vec a, vec b) {
+    return (b > a) | (b != b);
+}
+static inline ints choose(ints which, ints yes, ints no) {
+    return (which & yes) | (~which & no);
+}
+
+/* The maximum of a window (a b; c d), through ReLU if there is one, and its code. */
 static inline vec pool_max(vec a, vec b, vec c, vec d, bool relu, ints *code) {
-    vec top = larger(a, b), bottom = larger(c, d), most = larger(top, bottom);
-    ints right = (((b > a) & ~(bottom > top)) | ((d > c) & (bottom > top))) & 1;
-    ints at = right | ((bottom > top) & 2);
+    ints b_above = above(a, b), d_above = above(c, d);
+    vec top = (vec)choose(b_above, (ints)b, (ints)a), bottom = (vec)choose(d_above, (ints)d, (ints)c);
+    ints below = above(top, bottom);
+    vec most = (vec)choose(below, (ints)bottom, (ints)top);
+    ints at = (choose(below, d_above, b_above) & 1) | (below & 2);
     *code = relu ? (at & (most > (vec){})) | (~(most > (vec){}) & CONV_CUT) : at;
     return relu ? larger(most, (vec){}) : most;
 }

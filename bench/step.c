@@ -42,7 +42,7 @@ static enum error prepare(struct bench *b, const char *name, int64_t n) {
     TRY(err);
     TRY(device_find("cpu")->open(&(struct device_params){.count = 1, .threads = 1}, &b->dev));
     TRY(graph_create(b->m, b->dev, LOSS_CROSS_ENTROPY, PRECISION_F32, &b->g));
-    TRY(graph_prepare(b->g, n));
+    TRY(graph_prepare(b->g, n, NULL));
     TRY(take(b, b->m->arena_floats, sizeof(float), &b->values));
     TRY(take(b, b->m->arena_floats, sizeof(float), &b->grads));
     TRY(take(b, b->m->buffer_floats, sizeof(float), &b->buffers));

@@ -6,6 +6,7 @@
 #include "engine/base/rng.h"
 #include "engine/base/text.h"
 #include "engine/device/runtime.h"
+#include "lab/planned.h"
 #include "lab/statistics.h"
 
 #include <math.h>
@@ -30,6 +31,7 @@ struct net {
     struct device *dev;
     struct graph *g;
     struct graph_batch batch;
+    struct segments segments; /* of its samples */
     float *values, *grads, *buffers, *x, *target;
     int32_t *labels;
     uint64_t *ids;
@@ -153,12 +155,10 @@ static enum error make_batch(struct net *b, int64_t n) {
     return ERR_NONE;
 }
 
-/* The configuration's own choices, where an option does not say otherwise. A device of the run has
- * one shard at a time. */
+/* The configuration's own choices, where an option does not say otherwise: the batch is one pass of a device. */
 static enum error make_net(struct net *b, const struct options *o) {
     const struct run_config *c = &b->settings.config;
-    int64_t n = o->batch ? o->batch : c->batch.size / c->batch.shards / c->batch.accumulate, outputs;
-    if (n < 1) n = 1;
+    int64_t outputs;
     b->threads = o->threads;
     TRY(find_input(b, o, &outputs));
     TRY(make_model(b, outputs));
@@ -166,9 +166,11 @@ static enum error make_net(struct net *b, const struct options *o) {
         .count = 1, .threads = (int)b->threads, .no_winograd = !c->winograd, .unit = c->devices.unit[0]};
     TRY(device_find(c->devices.kind)->open(&p, &b->dev));
     TRY(graph_create(b->m, b->dev, (enum loss)c->loss, (enum precision)c->precision, &b->g));
-    TRY(graph_prepare(b->g, n));
+    b->segments = o->batch ? (struct segments){1, {0, o->batch}} : planned_segments(c, b->dev);
     TRY(make_values(b));
-    return make_batch(b, n);
+    TRY(make_batch(b, b->segments.begin[b->segments.count]));
+    b->batch.segments = &b->segments;
+    return graph_prepare(b->g, b->batch.n, b->batch.segments);
 }
 
 static void net_fini(struct net *b) {
@@ -235,13 +237,13 @@ static enum error run_passes(struct net *b, struct times *t, double seconds) {
 static enum error measure(struct net *b, const struct options *o, struct layers_result *r) {
     static struct times t; /* too large for the stack */
     struct graph_info info;
-    t.steps = r->count = graph_steps(b->g, b->batch.n);
+    t.steps = r->count = graph_steps(b->g, &b->batch);
     TRY(take(b, (int64_t)t.steps * 2 * PASSES_MOST, sizeof *t.of, &t.of));
     TRY(take(b, r->count, sizeof *r->rows, &r->rows));
     TRY(run_passes(b, &t, o->seconds));
     r->passes = t.pass;
     for (int i = 0; i < r->count; i++) {
-        graph_step(b->g, b->batch.n, i, &r->rows[i].step);
+        graph_step(b->g, &b->batch, i, &r->rows[i].step);
         for (int d = 0; d < 2; d++) r->rows[i].seconds[d] = median(t.of + 2 * i + d, t.pass, 2 * t.steps);
     }
     for (int d = 0; d < 2; d++) r->pass[d] = median(t.whole[0] + d, t.pass, 2);

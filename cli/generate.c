@@ -131,7 +131,7 @@ static enum error write_text(struct writer *w) {
     TRY(check_model(w->t));
     TRY(take_memory(w));
     TRY(take_prompt(w));
-    TRY(graph_prepare(w->t->graph, 1));
+    TRY(graph_prepare(w->t->graph, 1, NULL));
     if (w->o->prompt && fputs(w->o->prompt, stdout) < 0) return FAIL(ERR_IO, "cannot write the text");
     int64_t began = clock_ns();
     for (int64_t i = 0; i < w->o->tokens; i++) {

@@ -3,6 +3,7 @@
 
 #include "engine/base/text.h"
 #include "engine/model/spec.h"
+#include "lab/planned.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -91,8 +92,7 @@ static enum error take_shapes(const struct options *o, struct model_view *v) {
     }
     if (o->input.ndim) v->input = o->input;
     if (o->classes) v->classes = o->classes;
-    const struct batch_config *b = &v->settings.config.batch;
-    v->samples = o->batch ? o->batch : b->size / b->shards / b->accumulate;
+    v->samples = o->batch;
     return ERR_NONE;
 }
 
@@ -128,7 +128,10 @@ static enum error summarize(struct model_view *v, bool json, struct config_error
         .count = 1, .threads = (int)c->threads, .no_winograd = !c->winograd, .unit = c->devices.unit[0]};
     TRY(model_create(c->model, &v->input, v->classes, e, &v->model));
     TRY(device_find(c->devices.kind)->open(&p, &v->device));
-    TRY(plan_create(v->model, v->device, (enum loss)c->loss, (enum precision)c->precision, v->samples, &v->plan));
+    struct segments s = planned_segments(c, v->device);
+    if (v->samples) s = (struct segments){1, {0, v->samples}};
+    v->samples = s.begin[s.count];
+    TRY(plan_create(v->model, v->device, (enum loss)c->loss, (enum precision)c->precision, &s, &v->plan));
     return model_summarize(v, json);
 }
 

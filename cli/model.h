@@ -8,7 +8,7 @@ struct model_view { /* a network that was named or configured, without its weigh
     const char *title;
     struct run_settings settings;
     struct shape input;
-    int64_t classes, samples; /* samples: of one device's batch */
+    int64_t classes, samples; /* samples: of one pass of a device; 0: not known yet */
     struct model *model;
     struct device *device;
     struct plan *plan; /* of 'samples' on the device */

@@ -185,7 +185,7 @@ static enum error answer_batch(struct asker *a, const struct input_range *r, con
     const float *y;
     struct graph_batch batch = {.n = n, .x = a->x};
     TRY(read_samples(a, r, from, n));
-    TRY(graph_prepare(t->graph, n));
+    TRY(graph_prepare(t->graph, n, NULL));
     TRY(graph_forward(t->graph, &batch, t->arena.values, t->arena.buffers, NULL));
     TRY(graph_output(t->graph, &y));
     int64_t all = shape_count(&t->model->output), labels = t->feed.data->labels;

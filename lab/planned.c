@@ -2,8 +2,15 @@
 
 #include <string.h>
 
-enum error planned_open(const struct run_config *c, const char *kind, struct config_errors *e, struct planned *out) {
+struct segments planned_segments(const struct run_config *c, const struct device *dev) {
     const struct batch_config *b = &c->batch;
+    int64_t samples = b->size / b->shards / b->accumulate;
+    struct segments s = {.count = graph_together(dev, b->shards / c->devices.count, b->accumulate)};
+    for (int i = 0; i < s.count; i++) s.begin[i + 1] = s.begin[i] + (samples > 0 ? samples : 1);
+    return s;
+}
+
+enum error planned_open(const struct run_config *c, const char *kind, struct config_errors *e, struct planned *out) {
     const struct device_ops *ops = device_find(kind);
     bool own = !strcmp(kind, c->devices.kind);
     struct device_params p = {
@@ -16,9 +23,8 @@ enum error planned_open(const struct run_config *c, const char *kind, struct con
     dataset_close(d);
     TRY(model_create(c->model, &input, classes, e, &out->model));
     TRY(ops->open(&p, &out->device));
-    int64_t samples = b->size / b->shards / b->accumulate;
-    return plan_create(out->model, out->device, (enum loss)c->loss, (enum precision)c->precision,
-                       samples > 0 ? samples : 1, &out->plan);
+    const struct segments s = planned_segments(c, out->device);
+    return plan_create(out->model, out->device, (enum loss)c->loss, (enum precision)c->precision, &s, &out->plan);
 }
 
 void planned_close(struct planned *p) {

@@ -8,6 +8,8 @@ struct planned {
     struct device *device;
     struct plan *plan; /* of one pass */
 };
+/* The batch of one pass of a device of this configuration. */
+struct segments planned_segments(const struct run_config *c, const struct device *dev);
 /* kind: of the device; "ref" plans at once, since it has nothing to prepare. What is wrong with the model goes to e;
  * planned_close in any case. */
 MUST_CHECK enum error planned_open(const struct run_config *c, const char *kind, struct config_errors *e,

@@ -51,15 +51,14 @@ enum error scatter_serve(struct scatter *s) {
 static enum error receive(struct scatter *s) {
     const struct trainer *t = s->t;
     int64_t step = t->at.step_in_epoch;
+    const struct sampler *sampler = &t->feed.sampler;
     s->batch = (struct step_batch){.epoch = t->at.epoch,
                                    .step = step,
-                                   .samples = sampler_batch_size(&t->feed.sampler, step),
+                                   .samples = sampler_batch_size(sampler, step),
                                    .nshards = t->feed.nshards,
                                    .shards = s->shards};
-    for (int i = 0; i < t->feed.nshards; i++) {
-        s->shards[i].n = sampler_shard_size(&t->feed.sampler, step, s->shards[i].index);
-        TRY(receive_shard(s, &s->shards[i]));
-    }
+    shards_place(&s->batch, sampler, t->feed.data);
+    for (int i = 0; i < t->feed.nshards; i++) TRY(receive_shard(s, &s->shards[i]));
     return ERR_NONE;
 }
 
@@ -70,8 +69,8 @@ enum error scatter_next(struct scatter *s, const struct step_batch **out) {
 }
 
 static enum error open_server(struct scatter *s) {
-    int all[RUN_SHARDS_MAX], count = (int)s->t->config->batch.shards;
-    for (int v = 0; v < count; v++) all[v] = v;
+    int all[RUN_SHARDS_MAX], count = 0;
+    for (int w = 0; w < s->t->standing.workers; w++) count += trainer_shards(s->t, w, all + count);
     return trainer_open_loader(s->t, all, count, &s->loader);
 }
 
@@ -79,20 +78,19 @@ static enum error open_server(struct scatter *s) {
 static enum error open_worker(struct scatter *s) {
     const struct trainer *t = s->t;
     const struct dataset *d = t->feed.data;
-    size_t most = (size_t)((t->config->batch.size + t->config->batch.shards - 1) / t->config->batch.shards);
-    size_t x = (size_t)align_floats((int64_t)most * shape_count(&d->shape)) * sizeof(float);
-    size_t ids = (size_t)align_floats((int64_t)most * 2) * sizeof(float);
-    size_t y = (size_t)align_floats((int64_t)most * (d->classes ? d->labels : d->targets)) * sizeof(float);
-    TRY(memory_alloc((size_t)t->feed.nshards * (x + ids + y), &s->memory));
-    char *at = s->memory;
-    for (int i = 0; i < t->feed.nshards; i++, at += x + ids + y) {
-        void *values = at, *numbers = at + x, *labels = at + x + ids;
-        s->shards[i] = (struct shard){.index = t->feed.shards[i], .x = values, .ids = numbers};
-        if (d->classes)
-            s->shards[i].labels = labels;
-        else
-            s->shards[i].target = labels;
-    }
+    int64_t each = (t->config->batch.size + t->config->batch.shards - 1) / t->config->batch.shards;
+    int64_t most = each * t->feed.nshards;
+    size_t x = (size_t)align_floats(most * shape_count(&d->shape)) * sizeof(float);
+    size_t ids = (size_t)align_floats(most * 2) * sizeof(float);
+    size_t y = (size_t)align_floats(most * (d->classes ? d->labels : d->targets)) * sizeof(float);
+    TRY(memory_alloc(x + ids + y, &s->memory));
+    void *values = s->memory, *numbers = (char *)s->memory + x, *labels = (char *)s->memory + x + ids;
+    for (int i = 0; i < t->feed.nshards; i++)
+        s->shards[i] = (struct shard){.index = t->feed.shards[i],
+                                      .x = values,
+                                      .ids = numbers,
+                                      .labels = d->classes ? labels : NULL,
+                                      .target = d->classes ? NULL : labels};
     return ERR_NONE;
 }
 

@@ -114,6 +114,19 @@ static enum error part_fill(struct worker *w, const struct task *t) {
     return ERR_NONE;
 }
 
+void shards_place(struct step_batch *b, const struct sampler *s, const struct dataset *d) {
+    for (int i = 0; i < b->nshards; i++) {
+        struct shard *to = &b->shards[i];
+        const struct shard *before = i ? to - 1 : NULL;
+        to->n = sampler_shard_size(s, b->step, to->index);
+        if (!before) continue;
+        to->x = before->x + before->n * shape_count(&d->shape);
+        to->ids = before->ids + before->n;
+        if (to->labels) to->labels = before->labels + before->n * d->labels;
+        if (to->target) to->target = before->target + before->n * d->targets;
+    }
+}
+
 /* ---- what workers do: the lock is held on entry and on return ---- */
 static bool part_ready(const struct loader *l) {
     const struct order *o = &l->orders[l->epoch & 1];
@@ -125,7 +138,7 @@ static void slot_begin(struct loader *l, struct slot *s) {
     b->epoch = l->epoch;
     b->step = l->step;
     b->samples = sampler_batch_size(&l->sampler, l->step);
-    for (int i = 0; i < b->nshards; i++) b->shards[i].n = sampler_shard_size(&l->sampler, l->step, b->shards[i].index);
+    shards_place(b, &l->sampler, l->data);
     s->left = l->nparts;
 }
 
@@ -214,10 +227,6 @@ static enum error parts_create(struct loader *l, const int *shards, int nshards)
     return ERR_NONE;
 }
 
-struct places { /* where a shard's arrays lie in its slot's block */
-    size_t x, labels, target, ids;
-};
-
 /* Adds n things of 'each' bytes to a block of *bytes; *at is where they begin, aligned. */
 static enum error block_add(size_t *bytes, int64_t n, size_t each, size_t *at) {
     size_t more;
@@ -228,34 +237,26 @@ static enum error block_add(size_t *bytes, int64_t n, size_t each, size_t *at) {
     return ERR_NONE;
 }
 
-static enum error layout_shard(const struct loader *l, int shard, size_t *bytes, struct places *out) {
-    const struct dataset *d = l->data;
-    int64_t n = shard_most(l, shard);
-    TRY(block_add(bytes, n, (size_t)shape_count(&d->shape) * sizeof(float), &out->x));
-    TRY(block_add(bytes, n, (size_t)d->labels * sizeof(int32_t), &out->labels));
-    TRY(block_add(bytes, n, (size_t)d->targets * sizeof(float), &out->target));
-    return block_add(bytes, n, sizeof(uint64_t), &out->ids);
-}
-
 static enum error slot_init(const struct loader *l, struct slot *s, const int *shards, int nshards) {
     const struct dataset *d = l->data;
-    struct places at;
-    size_t bytes = 0;
+    size_t bytes = 0, x, labels, target, ids;
+    int64_t n = 0;
     s->filled = -1;
-    for (int i = 0; i < nshards; i++) TRY(layout_shard(l, shards[i], &bytes, &at));
+    for (int i = 0; i < nshards; i++) n += shard_most(l, shards[i]);
+    TRY(block_add(&bytes, n, (size_t)shape_count(&d->shape) * sizeof(float), &x));
+    TRY(block_add(&bytes, n, (size_t)d->labels * sizeof(int32_t), &labels));
+    TRY(block_add(&bytes, n, (size_t)d->targets * sizeof(float), &target));
+    TRY(block_add(&bytes, n, sizeof(uint64_t), &ids));
     TRY(l->memory.alloc(l->memory.ctx, bytes, &s->memory));
     TRY(memory_alloc((size_t)nshards * sizeof *s->batch.shards, (void **)&s->batch.shards));
     s->batch.nshards = nshards;
     char *base = s->memory;
-    bytes = 0;
-    for (int i = 0; i < nshards; i++) {
-        TRY(layout_shard(l, shards[i], &bytes, &at));
+    for (int i = 0; i < nshards; i++)
         s->batch.shards[i] = (struct shard){.index = shards[i],
-                                            .x = (float *)(base + at.x),
-                                            .labels = d->classes ? (int32_t *)(base + at.labels) : NULL,
-                                            .target = d->classes ? NULL : (float *)(base + at.target),
-                                            .ids = (uint64_t *)(base + at.ids)};
-    }
+                                            .x = (float *)(base + x),
+                                            .labels = d->classes ? (int32_t *)(base + labels) : NULL,
+                                            .target = d->classes ? NULL : (float *)(base + target),
+                                            .ids = (uint64_t *)(base + ids)};
     return ERR_NONE;
 }
 

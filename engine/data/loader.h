@@ -39,17 +39,19 @@ struct shard {       /* one shard of one step, ready to compute on */
                         not training: the sample's number */
 };
 struct step_batch {
-    int64_t epoch, step; /* step within the epoch */
-    int64_t samples;     /* of the global batch */
-    int nshards;         /* this rank's, ascending v */
-    struct shard *shards;
+    int64_t epoch, step;  /* step within the epoch */
+    int64_t samples;      /* of the global batch */
+    int nshards;          /* this rank's, as they were asked for */
+    struct shard *shards; /* one behind the other: each one's arrays begin where those of the one before end */
 };
+/* Gives the shards their sizes in this step, and their places behind the first one's. */
+void shards_place(struct step_batch *b, const struct sampler *s, const struct dataset *d);
 struct loader_params {
     struct dataset *data; /* borrowed */
     const struct data_config *config;
     const struct normalization *norm; /* found on the training set, copied; NULL: found on 'data' */
     struct sampler sampler;
-    const int *shards; /* which this rank takes, ascending; copied */
+    const int *shards; /* which this rank takes, in which order; copied */
     int nshards;
     bool training;                  /* augment, go on to the next epoch for ever; else one pass in order, no
                       augmentation or dropping; padding if the sampler says so */

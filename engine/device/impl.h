@@ -13,6 +13,11 @@ bool op_takes_plain(const struct op_desc *d); /* plain images; act_is_fused wher
 MUST_CHECK enum error op_create_plain(const struct op_impl *impl, struct device *dev, const struct op_desc *d,
                                       struct op **out);
 
+/* Floats of w[0] and w[1]; 0: the op has none. */
+void op_weights(const struct op_desc *d, int64_t count[2]);
+/* segments.c: an op of the segments of d, whatever computes each of them. */
+MUST_CHECK enum error segmented_create(struct device *dev, const struct op_desc *d, struct op **out);
+
 /* A batch's floats on either side. op_create has checked that their bytes fit in size_t. */
 static inline int64_t op_xs(const struct op_desc *d) {
     return d->n * shape_count(&d->x);

@@ -140,21 +140,73 @@ static bool layout_fits(enum layout layout, const struct shape *s) {
     return layout == LAYOUT_PLAIN || (s->ndim == 3 && whole);
 }
 
+static bool segments_fit(const struct op_desc *d) {
+    const struct segments *s = d->segments;
+    if (!s) return !d->apart;
+    bool fits = s->count >= 1 && s->count <= SEGMENTS_MAX && (s->count & (s->count - 1)) == 0 && s->begin[0] == 0;
+    for (int i = 0; i < s->count && fits; i++) fits = s->begin[i] <= s->begin[i + 1];
+    return fits && s->begin[s->count] == d->n;
+}
+
 static enum error desc_check(const struct op_desc *d) {
     char x[96], y[96];
-    if (d->n >= 1 && shape_sane(&d->x, d->n) && shape_sane(&d->y, d->n) && desc_fits(d) &&
+    if (d->n >= 1 && shape_sane(&d->x, d->n) && shape_sane(&d->y, d->n) && desc_fits(d) && segments_fit(d) &&
         layout_fits(d->x_layout, &d->x) && layout_fits(d->y_layout, &d->y))
         return ERR_NONE;
     return FAIL(ERR_CONFIG, "%s of %" PRId64 " samples cannot turn %s into %s", op_kind_name(d->kind), d->n,
                 shape_text(&d->x, x), shape_text(&d->y, y));
 }
 
+void op_weights(const struct op_desc *d, int64_t count[2]) {
+    int64_t x = shape_last(&d->x), y = shape_last(&d->y);
+    count[0] = count[1] = 0;
+    switch (d->kind) {
+    case OP_LINEAR:
+        count[0] = x * y, count[1] = d->linear.bias ? y : 0;
+        break;
+    case OP_CONV2D:
+        count[0] = d->y.dim[0] * (d->x.dim[0] / d->conv.groups) * d->conv.window.kernel[0] * d->conv.window.kernel[1];
+        count[1] = d->conv.bias ? d->y.dim[0] : 0;
+        break;
+    case OP_BATCHNORM:
+        count[0] = count[1] = d->x.dim[0];
+        break;
+    case OP_LAYERNORM:
+        count[0] = x, count[1] = d->norm.bias ? x : 0;
+        break;
+    case OP_EMBEDDING:
+        count[0] = d->embedding.vocabulary * y;
+        break;
+    case OP_POSITION:
+        count[0] = shape_count(&d->x);
+        break;
+    case OP_RMSNORM:
+    case OP_PREPEND:
+        count[0] = x;
+        break;
+    default:
+        break;
+    }
+}
+
 /* ---- ops ------------------------------------------------------------------------------------ */
-enum error op_create(struct device *dev, const struct op_desc *d, struct op **out) {
+/* Whether anything that the op gives is a sum over samples. */
+static bool sums_samples(const struct op_desc *d) {
+    int64_t weights[2];
+    op_weights(d, weights);
+    return weights[0] > 0 || d->kind == OP_CROSS_ENTROPY || d->kind == OP_MSE;
+}
+
+enum error op_create(struct device *dev, const struct op_desc *desc, struct op **out) {
+    struct op_desc plain = *desc;
+    const struct op_desc *d = desc;
     enum error err = ERR_NONE;
     TRY(desc_check(d));
+    bool segmented = d->segments && d->segments->count > 1 && sums_samples(d);
+    if (!segmented) plain.segments = NULL, plain.apart = false, d = &plain;
     for (const struct op_impl *const *i = dev->ops->impls(dev, d->kind); *i; i++) {
         if (!(*i)->takes(d)) continue;
+        if (segmented && (d->apart || !(*i)->segments)) return segmented_create(dev, d, out);
         err = (*i)->create(dev, d, out); /* a library may find that it cannot, after all */
         if (err != ERR_DEVICE) return err;
     }

@@ -3,7 +3,7 @@
  * device overrides what it does better and is tested against it over every registered case. */
 #pragma once
 #include "engine/base/error.h"
-#include <stdint.h>
+#include "engine/device/segments.h"
 
 enum { SHAPE_MAX = 4 };
 /* One sample's shape: {features}, {positions, features} (a sequence) or {channels, height, width} (an
@@ -64,6 +64,10 @@ struct op_desc {
     enum precision precision;
     enum layout x_layout, y_layout; /* of images, and of their gradients */
     bool first;                     /* the input is data: backward need not give dx */
+    /* The parts of the batch that sum for themselves: dw, the moments of batchnorm, losses. dw is their sum along the
+     * tree; buffers follow the first of them. NULL: the batch is one. */
+    const struct segments *segments;
+    bool apart; /* dw[0] is (segments, w[0]): not summed, since another op has the same weights */
     struct {
         bool bias;
         bool transposed; /* w0 is (in, out): x w0, as GPT-2 keeps its weights */
@@ -109,7 +113,7 @@ struct norm_sync {
     double count;
 };
 
-enum { LOSS_TOP = 5 };
+enum { LOSS_TOP = 5, LOSS_SUMS = 3 };
 
 /* What an op works on; pointers that the kind or the pass does not name are NULL. All float data is f32; tokens
  * are whole numbers in it, below 2^24.
@@ -140,7 +144,8 @@ struct op_args {
     double *sums;           /* losses: sums[0] += sum of sample losses, sums[1] += for each sample the part of
                                its rows whose largest output (the first, if several) is the label; in order */
     double *top;            /* losses with labels: += rows of which the label is among the LOSS_TOP largest outputs, of
-                    equals the first; a label whose output is no number never is. NULL: nobody asks */
+                    equals the first; a label whose output is no number never is. NULL: nobody asks.
+                    Segment i's sums and top are LOSS_SUMS * i further */
 };
 
 struct device;
@@ -157,6 +162,7 @@ struct op_impl {
     enum error (*forward)(struct op *op, const struct op_args *a);
     enum error (*backward)(struct op *op, const struct op_args *a);
     void (*free)(struct op *op);
+    bool segments; /* it takes them, in one pass; else each segment has an op of its own */
 };
 /* Implementations begin their private state with this. */
 struct op {

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BOTH = 3, BOTH_BYTES = BOTH * sizeof(double), EVERYWHERE = -1 };
+enum { SUMS_BYTES = SEGMENTS_MAX * LOSS_SUMS * sizeof(double), EVERYWHERE = -1 };
 
 enum error graph_create(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
                         struct graph **out) {
@@ -22,7 +22,7 @@ enum error graph_create(const struct model *m, struct device *dev, enum loss los
     g->inputs = g->runtime->apart ? INPUT_SLOTS : 0;
     *out = g;
     void *both;
-    TRY(device_alloc(dev, BOTH_BYTES, &both));
+    TRY(device_alloc(dev, SUMS_BYTES, &both));
     g->both = both;
     return graph_members(g, 1);
 }
@@ -56,16 +56,31 @@ void graph_free(struct graph *g) {
     device_free(g->dev, g->raised.base);
     device_free(g->dev, g->low.base);
     device_free(g->dev, g->scratch.base);
+    device_free(g->dev, g->apart.base);
     device_free(g->dev, g->both);
     free(g);
 }
 
 /* ---- planning ----------------------------------------------------------------------------- */
 
-struct plan *graph_plan(const struct graph *g, int64_t n) {
+static bool segments_equal(const struct segments *a, const struct segments *b) {
+    bool equal = a->count == b->count;
+    for (int i = 0; i <= a->count && equal; i++) equal = a->begin[i] == b->begin[i];
+    return equal;
+}
+
+struct plan *graph_plan(const struct graph *g, int64_t n, const struct segments *segments) {
+    const struct segments one = {1, {0, n}};
     struct plan *p = g->plans;
-    while (p && p->n != n) p = p->next;
+    while (p && !segments_equal(&p->segments, segments ? segments : &one)) p = p->next;
     return p;
+}
+
+int graph_together(const struct device *dev, int64_t shards, int64_t pieces) {
+    int count = 1;
+    if (pieces > 1 || device_runtime(dev)->asynchronous) return count;
+    while (2 * count <= shards && 2 * count <= SEGMENTS_MAX) count *= 2;
+    return count;
 }
 
 /* What the arena held is lost. */
@@ -87,14 +102,16 @@ static enum error arenas_grow(struct graph *g, const struct plan *p) {
     }
     if (p->unit < (int64_t)sizeof(float)) TRY(arena_grow(g, &g->low, (size_t)(g->m->arena_floats * p->unit)));
     TRY(inputs_prepare(g, p->n));
+    if (p->apart) TRY(arena_grow(g, &g->apart, (size_t)p->apart));
     return arena_grow(g, &g->scratch, p->scratch);
 }
 
-enum error graph_prepare(struct graph *g, int64_t n) {
-    struct plan *p = n > 0 ? graph_plan(g, n) : NULL;
+enum error graph_prepare(struct graph *g, int64_t n, const struct segments *segments) {
+    const struct segments one = {1, {0, n}};
+    struct plan *p = n > 0 ? graph_plan(g, n, segments) : NULL;
     if (n == 0) return ERR_NONE;
     if (p) return arenas_grow(g, p); /* members may have come since */
-    TRY(plan_create(g->m, g->dev, g->loss, g->precision, n, &p));
+    TRY(plan_create(g->m, g->dev, g->loss, g->precision, segments ? segments : &one, &p));
     p->next = g->plans; /* a plan whose memory failed stays out of use: prepare is tried again */
     enum error err = arenas_grow(g, p);
     if (err == ERR_NONE)
@@ -212,9 +229,9 @@ void graph_values_changed(struct graph *g) {
 enum error graph_forward(struct graph *g, const struct graph_batch *b, const float *values, float *buffers,
                          struct graph_sums *sums) {
     struct member *m = &g->members[0];
-    TRY(graph_prepare(g, b->n));
-    m->plan = graph_plan(g, b->n);
-    TRY(device_zero(g->dev, g->both, BOTH_BYTES));
+    TRY(graph_prepare(g, b->n, b->segments));
+    m->plan = b->n ? graph_plan(g, b->n, b->segments) : NULL;
+    TRY(device_zero(g->dev, g->both, SUMS_BYTES));
     if (m->plan) {
         TRY(values_lower(g, values));
         TRY(input_take(g, b));
@@ -223,14 +240,28 @@ enum error graph_forward(struct graph *g, const struct graph_batch *b, const flo
         TRY(stretch_run(g, &r, false, 0, m->plan->nsteps - !judged));
     }
     if (!sums) return ERR_NONE;
-    double all[BOTH];
+    double all[SEGMENTS_MAX * LOSS_SUMS];
     TRY(device_read(g->dev, all, g->both, sizeof all));
-    *sums = (struct graph_sums){.loss = all[0], .correct = all[1], .top = all[2]};
+    *sums = (struct graph_sums){0};
+    for (int i = 0; m->plan && i < m->plan->segments.count; i++) {
+        const double *of = all + i * LOSS_SUMS;
+        sums->loss += of[0], sums->correct += of[1], sums->top += of[2];
+    }
     return ERR_NONE;
 }
 
-enum error graph_head(struct graph *g, float *header, float scale, int64_t samples, bool stop) {
-    return g->runtime->head(g->dev, header, g->both, scale, (float)samples, stop);
+enum error graph_head(struct graph *g, float *header, float scale, bool stop) {
+    const struct plan *p = g->members[0].plan;
+    const struct segments none = {.count = 1}, *s = p ? &p->segments : &none;
+    if (s->count == 1) return g->runtime->head(g->dev, header, g->both, scale, (float)s->begin[1], stop);
+    float slots[SEGMENT_SLOTS][HEADER_FLOATS];
+    for (int i = 0; i < s->count; i++) {
+        float *slot = slots[segment_slot(i)];
+        TRY(g->runtime->head(g->dev, slot, g->both + i * LOSS_SUMS, scale, (float)segment_size(s, i), stop));
+        for (int k = segment_slot(i); k > segment_bottom(i); k--)
+            for (int j = 0; j < HEADER_FLOATS; j++) slots[k - 1][j] += slots[k][j];
+    }
+    return device_write(g->dev, header, slots[0], sizeof slots[0]);
 }
 
 enum error graph_output(struct graph *g, const float **out) {
@@ -259,6 +290,17 @@ static enum error gradient_add(struct graph *g, const struct member *m, int tens
     return g->runtime->add(g->dev, at(&m->gradients, t->dy), part, m->plan->n * t->count, g->precision);
 }
 
+/* The first layer of tied weights, the last one backward, adds the segments' gradients along the tree. */
+static enum error apart_add(struct graph *g, const struct member *m, const struct plan_step *s, float *grads) {
+    const struct tensor_info *w = &g->m->params[g->m->nodes[s->node].param[0]];
+    float *of = at(&g->apart, s->apart);
+    int count = m->plan->segments.count;
+    for (int apart = 1; apart < count; apart *= 2)
+        for (int i = 0; i < count; i += 2 * apart)
+            TRY(device_add(g->dev, of + i * w->count, of + (i + apart) * w->count, w->count));
+    return device_write(g->dev, grads + w->offset, of, (size_t)w->count * sizeof *of);
+}
+
 enum error graph_step_backward(struct graph *g, const struct member *m, const struct plan_step *s,
                                const struct graph_run *r, struct norm_sync *sync) {
     struct op_args a;
@@ -269,6 +311,7 @@ enum error graph_step_backward(struct graph *g, const struct member *m, const st
         a.dy = at(&m->gradients, m->plan->tensors[s->out].dy);
         a.add_dw = s->add_dw;
         for (int i = 0; i < s->nparams; i++) a.dw[i] = r->grads + g->m->params[g->m->nodes[s->node].param[i]].offset;
+        if (s->apart >= 0) a.dw[0] = at(&g->apart, s->apart);
     }
     for (int i = 0; i < s->ninputs; i++)
         if (s->dx[i] >= 0) a.dx[i] = at(&m->gradients, s->dx[i]);
@@ -277,6 +320,7 @@ enum error graph_step_backward(struct graph *g, const struct member *m, const st
     bool measured = sync && sync->pass == NORM_MEASURE;
     for (int i = 0; i < s->ninputs && !measured; i++)
         if (s->add[i]) TRY(gradient_add(g, m, s->in[i], a.dx[i]));
+    if (s->apart >= 0 && g->m->nodes[s->node].tied < 0) TRY(apart_add(g, m, s, r->grads));
     return tell_watch(g, m, s, true, true);
 }
 

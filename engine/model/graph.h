@@ -15,7 +15,8 @@ struct graph_batch { /* what one forward works on */
     const float *target;   /* (n, output), or NULL */
     const uint64_t *ids;   /* (n) counters for dropout; may be NULL when not training */
     uint64_t seed;
-    float scale; /* of each sample's gradient: 1 / samples in the global batch */
+    float scale;                     /* of each sample's gradient: 1 / samples in the global batch */
+    const struct segments *segments; /* of its samples, which then are sums of their own; NULL: the batch is one */
     bool training, update_buffers;
     bool top; /* graph_sums.top is asked for */
 };
@@ -27,8 +28,11 @@ struct graph_sums {
 MUST_CHECK enum error graph_create(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
                                    struct graph **out);
 void graph_free(struct graph *g);
-/* Plans for batches of n samples, if that is not done yet. */
-MUST_CHECK enum error graph_prepare(struct graph *g, int64_t n);
+/* Plans for batches of n samples in these segments (NULL: one), if that is not done yet. */
+MUST_CHECK enum error graph_prepare(struct graph *g, int64_t n, const struct segments *segments);
+/* How many of a device's shards (a power of two) one batch has, a segment each. One, where the device cannot keep their
+ * sums apart, or where shards are cut finer to save memory: in 'pieces'. */
+int graph_together(const struct device *dev, int64_t shards, int64_t pieces);
 
 /* Values, grads and buffers lie in the device's memory, and a batch on the host, which must stay as it is until the
  * device has passed the forward. Nothing waits for the device but what gives numbers to the host: graph_forward where
@@ -38,8 +42,8 @@ MUST_CHECK enum error graph_prepare(struct graph *g, int64_t n);
 MUST_CHECK enum error graph_forward(struct graph *g, const struct graph_batch *b, const float *values, float *buffers,
                                     struct graph_sums *sums);
 /* What rides with the gradients, in the order of header_slot: loss (times scale) and correct of the last forward,
- * and its samples; the rest is zero but for 'stop'. */
-MUST_CHECK enum error graph_head(struct graph *g, float *header, float scale, int64_t samples, bool stop);
+ * and its samples, each segment's for itself and then added as gradients are; the rest is zero but for 'stop'. */
+MUST_CHECK enum error graph_head(struct graph *g, float *header, float scale, bool stop);
 /* The values are no longer those of the last forward, though they lie where they lay. */
 void graph_values_changed(struct graph *g);
 /* Begins to bring a batch to the device, beside what that computes: the next forward of a batch with this x, which
@@ -102,8 +106,9 @@ struct graph_step {   /* one op of a plan, with what is fused into it; borrowed 
     double flops[2]; /* of a batch: forward, backward */
     double bytes[2]; /* that it reads and writes, each once, likewise */
 };
-int graph_steps(const struct graph *g, int64_t n); /* of a prepared batch size */
-void graph_step(const struct graph *g, int64_t n, int step, struct graph_step *out);
+/* Of batches that were prepared as this one. */
+int graph_steps(const struct graph *g, const struct graph_batch *b);
+void graph_step(const struct graph *g, const struct graph_batch *b, int step, struct graph_step *out);
 /* Called before each op of each pass, and behind it ('done'), when the device has come there. NULL: nobody watches,
  * which costs nothing. */
 typedef void (*graph_watch_fn)(void *user, int step, bool backward, bool done);

@@ -87,7 +87,7 @@ static enum error input_stage(struct graph *g, struct input *in, const struct gr
 }
 
 enum error graph_stage(struct graph *g, const struct graph_batch *b) {
-    if (!g->inputs || !graph_plan(g, b->n)) return ERR_NONE;
+    if (!g->inputs || !graph_plan(g, b->n, b->segments)) return ERR_NONE;
     return input_stage(g, &g->input[1 - g->slot], b);
 }
 
@@ -101,6 +101,7 @@ enum error graph_staged(struct graph *g) {
 
 enum error input_take(struct graph *g, const struct graph_batch *b) {
     g->last = *b;
+    g->last.segments = NULL; /* the plan has them */
     if (!g->inputs) return ERR_NONE;
     TRY(g->runtime->mark(g->dev, LANE_COMPUTE, g->input[g->slot].left));
     struct input *in = &g->input[1 - g->slot];

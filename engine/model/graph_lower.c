@@ -114,6 +114,7 @@ static void step_place(const struct lowering *b, struct plan_step *step) {
     bool reads_grad = false;
     for (int i = 0; i < step->ninputs; i++) reads_grad |= b->p->tensors[step->in[i]].wants_grad;
     step->desc.n = b->p->n;
+    step->desc.segments = b->p->segments.count > 1 ? &b->p->segments : NULL;
     step->desc.first = !reads_grad;
     bool is_data = step->desc.first && step->nparams == 0 && b->p->unit < (int64_t)sizeof(float);
     step->desc.precision = is_data ? PRECISION_F32 : b->precision;
@@ -190,6 +191,7 @@ static void lower(struct lowering *b, enum loss loss) {
         struct plan_step step = {.desc = node->plan.op, .node = k, .nparams = node->plan.nparams};
         step.ninputs = node->layer->inputs;
         step.add_dw = step.nparams > 0 && weights_follow(m, k);
+        step.desc.apart = b->p->segments.count > 1 && step.nparams > 0 && (step.add_dw || node->tied >= 0);
         for (int i = 0; i < step.ninputs; i++) step.in[i] = tensor_read(b, node->input[i]);
         b->tensor[k] = step_lower(b, step);
     }

@@ -64,6 +64,22 @@ static enum error ops_create(const struct model *m, struct device *dev, struct p
     return ERR_NONE;
 }
 
+/* Steps of the same weights have the same place. */
+static enum error apart_place(const struct model *m, struct plan *p) {
+    for (int s = 0; s < p->nsteps; s++) {
+        struct plan_step *step = &p->steps[s];
+        step->apart = -1;
+        if (!step->desc.apart) continue;
+        int param = m->nodes[step->node].param[0];
+        for (int k = 0; k < s; k++)
+            if (p->steps[k].desc.apart && m->nodes[p->steps[k].node].param[0] == param) step->apart = p->steps[k].apart;
+        if (step->apart >= 0) continue;
+        int64_t bytes = m->params[param].count * p->segments.count * (int64_t)sizeof(float);
+        TRY(arena_place(p, &p->apart, bytes, &step->apart));
+    }
+    return ERR_NONE;
+}
+
 /* ---- 4. gradients ------------------------------------------------------------------------- */
 
 struct span { /* memory that lives while the steps first >= s >= last run backwards */
@@ -172,15 +188,17 @@ static enum error gradients_layout(struct plan *p) {
 
 /* ---- the plan ----------------------------------------------------------------------------- */
 
-enum error plan_create(const struct model *m, struct device *dev, enum loss loss, enum precision precision, int64_t n,
-                       struct plan **out) {
-    assert(n > 0);
+enum error plan_create(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
+                       const struct segments *segments, struct plan **out) {
     struct plan *p = calloc(1, sizeof *p);
     if (!p) return FAIL(ERR_MEMORY, "cannot allocate a plan of %d layers", m->nnodes);
-    p->n = n;
+    p->segments = *segments;
+    p->n = segments->begin[segments->count];
+    assert(p->n > 0);
     p->unit = (int64_t)device_unit(dev, precision);
     p->line = device_runtime(dev)->alignment;
     enum error err = plan_lower(m, dev, loss, precision, p);
+    if (err == ERR_NONE) err = apart_place(m, p);
     if (err == ERR_NONE) err = ops_create(m, dev, p);
     if (err == ERR_NONE) err = gradients_layout(p);
     if (err == ERR_NONE)

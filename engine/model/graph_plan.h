@@ -25,16 +25,19 @@ struct plan_step {
     int64_t saved;                      /* among the activations */
     int64_t dx[LAYER_INPUTS];           /* where backward writes, among the gradients; -1: nowhere */
     bool add_dw;                        /* a step behind it has written the gradient of its tied weights */
+    int64_t apart;                      /* where that of each segment lies by itself, among those apart; -1: nowhere */
     bool add[LAYER_INPUTS];             /* dx is a temporary that is then added to the tensor's gradient */
 };
 struct plan {
     struct plan *next;
     int64_t n;
+    struct segments segments;
     int nsteps, ntensors, output /* tensor */, fused, reorders;
     struct plan_step *steps;
     struct plan_tensor *tensors;
     int64_t unit, line;             /* bytes of an element that has a gradient; every place is a multiple of line */
-    int64_t activations, gradients; /* bytes, as is scratch */
+    int64_t activations, gradients; /* bytes, as are apart and scratch */
+    int64_t apart;                  /* gradients of tied weights by segment, until the last of their steps adds them */
     size_t scratch;
     double flops; /* of one sample, forward and backward */
 };
@@ -43,5 +46,5 @@ struct plan {
 MUST_CHECK enum error plan_lower(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
                                  struct plan *p);
 MUST_CHECK enum error plan_create(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
-                                  int64_t n, struct plan **out);
+                                  const struct segments *segments, struct plan **out);
 void plan_free(struct plan *p);

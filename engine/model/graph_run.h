@@ -51,8 +51,8 @@ struct graph {
     struct plan *plans;
     int nmembers;
     struct member *members;
-    struct arena scratch;
-    double *both;         /* loss, correct and top of the last forward: the device's memory */
+    struct arena scratch, apart;
+    double *both;         /* loss, correct and top of the last forward, by segment: the device's memory */
     double *parts, *sums; /* of batchnorms together: (shards, 1 + 2 channels), (channels, 2) of all */
     struct input input[INPUT_SLOTS];
     int inputs, slot;        /* how many there are, 0 where ops read the host's memory; that of the last forward */
@@ -77,7 +77,8 @@ struct graph_run { /* what a pass over a member reads and writes */
 
 /* Makes room for so many members; graph_prepare then gives them their arenas. */
 MUST_CHECK enum error graph_members(struct graph *g, int count);
-struct plan *graph_plan(const struct graph *g, int64_t n); /* NULL: not prepared */
+/* NULL: not prepared. */
+struct plan *graph_plan(const struct graph *g, int64_t n, const struct segments *segments);
 /* sync: NULL, or what a batchnorm does in this pass. */
 MUST_CHECK enum error graph_step_forward(struct graph *g, const struct member *m, const struct plan_step *s,
                                          const struct graph_run *r, struct norm_sync *sync);

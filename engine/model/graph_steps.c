@@ -2,8 +2,8 @@
 #include "engine/model/cost.h"
 #include "engine/model/graph_run.h"
 
-int graph_steps(const struct graph *g, int64_t n) {
-    const struct plan *p = graph_plan(g, n);
+int graph_steps(const struct graph *g, const struct graph_batch *b) {
+    const struct plan *p = graph_plan(g, b->n, b->segments);
     return p ? p->nsteps : 0;
 }
 
@@ -18,14 +18,14 @@ static void count_bytes(const struct graph *g, const struct plan_step *s, int64_
     out->bytes[1] = read + y * unit + w * (unit + sizeof(float)) + (s->desc.first ? 0 : x * unit);
 }
 
-void graph_step(const struct graph *g, int64_t n, int step, struct graph_step *out) {
-    const struct plan_step *s = &graph_plan(g, n)->steps[step];
+void graph_step(const struct graph *g, const struct graph_batch *b, int step, struct graph_step *out) {
+    const struct plan_step *s = &graph_plan(g, b->n, b->segments)->steps[step];
     *out = (struct graph_step){
         .name = s->node == NODE_LOSS ? "loss" : g->m->nodes[s->node].name,
         .impl = s->op->impl->name,
         .desc = &s->desc,
         .inputs = s->ninputs,
     };
-    for (int pass = 0; pass < 2; pass++) out->flops[pass] = op_flops(&s->desc, pass) * (double)n;
-    count_bytes(g, s, n, out);
+    for (int pass = 0; pass < 2; pass++) out->flops[pass] = op_flops(&s->desc, pass) * (double)b->n;
+    count_bytes(g, s, b->n, out);
 }

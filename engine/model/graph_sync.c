@@ -203,8 +203,8 @@ enum error graph_forward_together(struct graph *g, struct graph_member *members,
     TRY(room_make(g, sync->shards));
     struct together t = {g, members, count, values, buffers, sync};
     for (int i = 0; i < count; i++) {
-        TRY(graph_prepare(g, members[i].batch.n));
-        g->members[i].plan = members[i].batch.n ? graph_plan(g, members[i].batch.n) : NULL;
+        TRY(graph_prepare(g, members[i].batch.n, NULL));
+        g->members[i].plan = members[i].batch.n ? graph_plan(g, members[i].batch.n, NULL) : NULL;
         members[i].both[0] = members[i].both[1] = 0;
     }
     return forward_all(&t);

@@ -1,12 +1,8 @@
-/* One rank's gradients of one step. The rank runs its shards one by one and adds their gradients in
- * the order of the tree over all shards: v with v + V/2, then v with v + V/4, and so on. A rank's
- * shards r, r + W, r + 2W, ... are a complete subtree, so it can add them before anything travels.
- *
- * Taking shard k (of n = V/W, a power of two) in bit-reversed order turns the tree into a binary
- * counter: partial sums lie on a stack of arenas, and after the i-th shard the top two are added
- * once for each trailing one of i. log2(n) + 1 arenas do.
- *
- *   n = 4, order 0 2 1 3:   [0]   [0+2]   [0+2, 1]   [0+2, 1, 3] -> [0+2, 1+3] -> [(0+2)+(1+3)]
+/* One rank's gradients of one step. The rank computes its shards in passes: as many together as the device can keep
+ * apart (device/segments.h), or one by one. What passes give is added in the order of the tree over all shards: v with
+ * v + V/2, then v with v + V/4, and so on. A rank's shards r, r + W, r + 2W, ... are a complete subtree, so it can add
+ * them before anything travels; it has them in the order of that tree's leaves, and partial sums of passes lie in
+ * arenas as those of segments lie in slots.
  *
  * In the last backward the additions follow the gradients as they become ready, so that buckets can
  * leave before it ends.
@@ -56,12 +52,6 @@ static enum error cascade_ready(void *user, int64_t upto) {
     return c->ready ? c->ready(c->user, upto) : ERR_NONE;
 }
 
-static int bit_reverse(int i, int n) {
-    int r = 0;
-    for (int bit = 1; bit < n; bit <<= 1, i >>= 1) r = r << 1 | (i & 1);
-    return r;
-}
-
 /* By what a sample's loss and gradient are multiplied: all of the global batch weigh the same, whichever rank has
  * them. A rank that steps alone takes the mean of its own (one that has none has nothing to divide). The mistake is
  * each rank's mean, and then the mean of these. */
@@ -75,7 +65,27 @@ static float weight(const struct trainer *t, const struct step_batch *b) {
     return 1.0f / (float)(alone ? own : own * t->standing.workers);
 }
 
-/* Samples [from, to) of a shard. */
+/* What a pass computes: several shards, or one of the pieces that a shard is cut in. */
+struct pass {
+    const struct shard *first;
+    int count, order, of; /* shards; which pass of the tree's; which piece */
+    struct segments segments;
+};
+
+static struct pass pass_at(const struct trainer *t, const struct step_batch *b, int64_t k) {
+    int64_t pieces = t->config->batch.accumulate;
+    int order = (int)(k / pieces), count = t->feed.together;
+    struct pass p = {.first = &b->shards[order * count], .count = count, .order = order, .of = (int)(k % pieces)};
+    p.segments.count = count;
+    for (int i = 0; i < count; i++) p.segments.begin[i + 1] = p.segments.begin[i] + p.first[i].n;
+    return p;
+}
+
+static int64_t passes_of(const struct trainer *t, const struct step_batch *b) {
+    return b->nshards / t->feed.together * t->config->batch.accumulate;
+}
+
+/* Samples [from, to) of shards that begin with s. */
 static struct graph_batch batch_of(const struct trainer *t, const struct step_batch *b, const struct shard *s,
                                    int64_t from, int64_t to) {
     const struct dataset *d = t->feed.data;
@@ -92,22 +102,21 @@ static struct graph_batch batch_of(const struct trainer *t, const struct step_ba
     };
 }
 
-/* A part of the step's batch: one of the pieces that a shard is cut in. */
-struct piece {
-    const struct shard *shard;
-    int order, of; /* which shard of the tree's, which piece */
-};
-
-static struct piece piece_at(const struct trainer *t, const struct step_batch *b, int64_t k) {
-    int64_t pieces = t->config->batch.accumulate;
-    int order = (int)(k / pieces);
-    return (struct piece){&b->shards[bit_reverse(order, b->nshards)], order, (int)(k % pieces)};
+static struct graph_batch pass_batch(const struct trainer *t, const struct step_batch *b, const struct pass *p) {
+    int64_t pieces = t->config->batch.accumulate, n = p->segments.begin[p->count];
+    struct graph_batch batch = batch_of(t, b, p->first, n * p->of / pieces, n * (p->of + 1) / pieces);
+    if (p->count > 1) batch.segments = &p->segments;
+    return batch;
 }
 
-static struct graph_batch piece_batch(const struct trainer *t, const struct step_batch *b, const struct piece *p) {
-    const struct shard *s = p->shard;
-    int64_t pieces = t->config->batch.accumulate;
-    return batch_of(t, b, s, s->n * p->of / pieces, s->n * (p->of + 1) / pieces);
+enum error compute_prepare(struct trainer *t, const struct step_batch *b) {
+    for (int64_t k = 0; b->nshards && k < passes_of(t, b); k++) {
+        const struct pass p = pass_at(t, b, k);
+        int64_t pieces = t->config->batch.accumulate, n = p.segments.begin[p.count];
+        n = n * (p.of + 1) / pieces - n * p.of / pieces;
+        TRY(graph_prepare(t->graph, n, p.count > 1 ? &p.segments : NULL));
+    }
+    return ERR_NONE;
 }
 
 /* Parts of the gradient are awaited at the mode's cuts, if anybody waits for them. */
@@ -116,17 +125,17 @@ static enum error run_backward(struct trainer *t, const struct graph_batch *batc
     return graph_backward(t->graph, batch, t->arena.values, grads, cascade_ready, c);
 }
 
-/* A piece, forward and backward, into c's arena. */
-static enum error run_piece(struct trainer *t, const struct step_batch *b, const struct piece *p, struct cascade *c) {
+/* A pass, forward and backward, into c's arena. */
+static enum error run_pass(struct trainer *t, const struct step_batch *b, const struct pass *p, struct cascade *c) {
     float *grads = c->piece ? c->piece : t->arena.grads[c->top];
-    const struct graph_batch batch = piece_batch(t, b, p);
+    const struct graph_batch batch = pass_batch(t, b, p);
     int64_t mark = clock_ns();
     TRY(timers_mark(t, TIMED_BEGIN));
     TRY(graph_forward(t->graph, &batch, t->arena.values, t->arena.buffers, NULL));
     TRY(timers_mark(t, TIMED_MIDDLE));
     inject_lag(t);
     trainer_phase(t, PHASE_FORWARD, &mark);
-    TRY(graph_head(t->graph, grads, weight(t, b), batch.n, stop_signal() != 0));
+    TRY(graph_head(t->graph, grads, weight(t, b), stop_signal() != 0));
     TRY(run_backward(t, &batch, grads, c));
     TRY(timers_mark(t, TIMED_END));
     trainer_phase(t, PHASE_BACKWARD, &mark);
@@ -157,9 +166,9 @@ static enum error compute_together(struct trainer *t, const struct step_batch *b
                                             stop_signal() != 0));
     }
     TRY(graph_backward_together(t->graph, m, b->nshards, t->arena.values, &sync));
-    for (int half = b->nshards / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; i++)
-            TRY(device_add(t->device, m[i].grads, m[i + half].grads, t->model->arena_floats));
+    for (int apart = 1; apart < b->nshards; apart *= 2)
+        for (int i = 0; i < b->nshards; i += 2 * apart)
+            TRY(device_add(t->device, m[i].grads, m[i + apart].grads, t->model->arena_floats));
     TRY(inject_spoil(t, 0, t->model->arena_floats));
     inject_lag(t);
     trainer_phase(t, PHASE_BACKWARD, &mark);
@@ -179,23 +188,23 @@ static enum error look_ahead(struct trainer *t, int64_t *mark) {
     if (loader_next(t->feed.loader, &b) != ERR_NONE) return ERR_NONE;
     trainer_phase(t, PHASE_LOAD, mark);
     t->feed.ahead = b;
-    const struct piece first = piece_at(t, b, 0);
-    const struct graph_batch batch = piece_batch(t, b, &first);
+    const struct pass first = pass_at(t, b, 0);
+    const struct graph_batch batch = pass_batch(t, b, &first);
     return batch.n ? graph_stage(t->graph, &batch) : ERR_NONE;
 }
 
 static enum error run_batch(struct trainer *t, const struct step_batch *b, grad_ready_fn ready, void *user) {
-    int64_t pieces = t->config->batch.accumulate, all = pieces * b->nshards;
+    int64_t pieces = t->config->batch.accumulate, all = passes_of(t, b);
     for (int64_t k = 0; k < all; k++) {
-        const struct piece p = piece_at(t, b, k);
-        int top = __builtin_popcount((unsigned)p.order), bottom = top - __builtin_ctz(~(unsigned)p.order);
+        const struct pass p = pass_at(t, b, k);
+        int top = segment_slot(p.order), bottom = segment_bottom(p.order);
         struct cascade c = {.t = t, .top = top, .bottom = p.of == pieces - 1 ? bottom : top, .last = k == all - 1};
         if (p.of > 0) c.piece = t->arena.grads[GRAD_ARENAS - 1];
         if (c.last) c.ready = ready, c.user = user, c.trace = t->trace;
-        TRY(run_piece(t, b, &p, &c));
+        TRY(run_pass(t, b, &p, &c));
         if (c.last) continue;
-        const struct piece next = piece_at(t, b, k + 1);
-        const struct graph_batch batch = piece_batch(t, b, &next);
+        const struct pass next = pass_at(t, b, k + 1);
+        const struct graph_batch batch = pass_batch(t, b, &next);
         if (batch.n) TRY(graph_stage(t->graph, &batch));
     }
     return ERR_NONE;

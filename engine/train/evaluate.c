@@ -39,7 +39,7 @@ static enum error run_shard(struct tally *a, const struct shard *s) {
     struct graph_batch batch = {.n = s->n, .x = s->x, .labels = s->labels, .target = s->target, .ids = s->ids};
     batch.top = s->labels && a->set->classes > SCORE_TOP;
     struct graph_sums out = {0};
-    TRY(graph_prepare(t->graph, s->n));
+    TRY(graph_prepare(t->graph, s->n, NULL));
     TRY(graph_forward(t->graph, &batch, t->arena.values, t->arena.buffers, &out));
     sums[VAL_LOSS] += out.loss;
     sums[VAL_CORRECT] += out.correct;

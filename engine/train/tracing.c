@@ -37,9 +37,9 @@ static void on_layer(void *user, int step, bool backward, bool done) {
 /* Events of a step, rather too many: what its pieces, its layers, its buckets and those that it serves leave. */
 static void count_events(const struct trainer *t, int64_t events[TRACE_WRITERS]) {
     int64_t pieces = t->feed.nshards * t->config->batch.accumulate, layers = 0;
-    int64_t n = t->feed.nshards ? sampler_shard_size(&t->feed.sampler, 0, t->feed.shards[0]) : 0;
     int64_t served = t->standing.worker < 0 ? t->standing.workers : 0;
-    if (sees_layers(t)) layers = graph_steps(t->graph, n / t->config->batch.accumulate);
+    struct graph_info info;
+    if (sees_layers(t)) graph_info(t->graph, &info), layers = info.ops;
     int64_t passes = t->config->sync_batchnorm ? 6 : 2;
     events[0] = 64 + pieces * (8 + passes * layers) + t->model->nparams + 8 * (t->standing.ncuts + served);
     events[1] = 16 + 4 * t->standing.ncuts + 2 * served;

@@ -192,24 +192,34 @@ static enum error open_arenas(struct trainer *t) {
     TRY(alloc_floats(&t->standing.allocator, t->model->buffer_floats + ALIGN_FLOATS, &t->arena.buffers));
     if (t->job->task == JOB_ASK) return ERR_NONE;
     TRY(alloc_floats(&t->standing.allocator, n, &t->arena.grads[0]));
-    bool apart = !t->config->sync_batchnorm;
-    for (int d = 1; apart && 1 << d <= t->feed.nshards; d++) TRY(alloc_floats(&own, n, &t->arena.grads[d]));
+    int passes = t->config->sync_batchnorm || t->feed.nshards == 0 ? 1 : t->feed.nshards / t->feed.together;
+    for (int d = 1; d < segment_slots(passes); d++) TRY(alloc_floats(&own, n, &t->arena.grads[d]));
     if (t->config->batch.accumulate > 1) TRY(alloc_floats(&own, n, &t->arena.grads[GRAD_ARENAS - 1]));
     if (t->config->sync_batchnorm) TRY(open_members(t));
     return ERR_NONE;
 }
 
-/* Every size of batch that the run will meet is planned now, so that no step has to. */
+int trainer_shards(const struct trainer *t, int worker, int shards[RUN_SHARDS_MAX]) {
+    int workers = t->standing.workers, n = (int)t->config->batch.shards / workers;
+    for (int i = 0; i < n; i++) {
+        int leaf = 0; /* i with its bits reversed */
+        for (int bit = 1; bit < n; bit *= 2) leaf = 2 * leaf + (i & bit ? 1 : 0);
+        shards[i] = worker + workers * leaf;
+    }
+    return n;
+}
+
+/* Every batch that the run will meet is planned now, so that no step has to: the first of an epoch and the last. */
 static enum error prepare_sizes(struct trainer *t) {
-    int64_t last = t->per_epoch - 1, pieces = t->config->batch.accumulate;
-    for (int i = 0; i < t->feed.nshards; i++)
-        for (int end = 0; end < 2; end++) {
-            int64_t n = sampler_shard_size(&t->feed.sampler, end ? last : 0, t->feed.shards[i]);
-            for (int64_t p = 0; p < pieces; p++) {
-                int64_t size = n * (p + 1) / pieces - n * p / pieces;
-                if (size > 0) TRY(graph_prepare(t->graph, size));
-            }
-        }
+    for (int end = 0; end < 2; end++) {
+        struct shard shards[RUN_SHARDS_MAX];
+        const struct step_batch b = {
+            .step = end ? t->per_epoch - 1 : 0, .nshards = t->feed.nshards, .shards = shards, .samples = 1};
+        for (int i = 0; i < b.nshards; i++)
+            shards[i] = (struct shard){.index = t->feed.shards[i],
+                                       .n = sampler_shard_size(&t->feed.sampler, b.step, t->feed.shards[i])};
+        TRY(compute_prepare(t, &b));
+    }
     return ERR_NONE;
 }
 
@@ -251,9 +261,9 @@ enum error trainer_open_device(struct trainer *t) {
 static enum error open_compute(struct trainer *t) {
     if (t->standing.worker < 0) return ERR_NONE;
     const struct run_config *c = t->config;
-    for (int v = t->standing.worker; v < (int)c->batch.shards; v += t->standing.workers)
-        t->feed.shards[t->feed.nshards++] = v;
+    t->feed.nshards = trainer_shards(t, t->standing.worker, t->feed.shards);
     TRY(graph_create(t->model, t->device, (enum loss)c->loss, (enum precision)c->precision, &t->graph));
+    t->feed.together = graph_together(t->device, t->feed.nshards, c->batch.accumulate);
     if (t->job->task != JOB_TRAIN) return ERR_NONE;
     if (c->cuda.graph == CUDA_GRAPH_AUTO) TRY(graph_record(t->graph));
     TRY(timers_open(t));

@@ -16,7 +16,7 @@
 
 struct place; /* the mode's */
 struct val_result;
-enum { GRAD_ARENAS = 12 }; /* partial sums of up to 2^10 shards a device, and one for accumulation */
+enum { GRAD_ARENAS = 12 }; /* partial sums of up to 2^10 passes of a device, and one for accumulation */
 
 struct step_sums { /* of the global batch, the same on every rank */
     float loss;    /* mean over its samples */
@@ -58,7 +58,8 @@ struct feed {                   /* what this rank computes with */
     struct normalization norm;
     struct loader *loader;
     struct sampler sampler;
-    int shards[RUN_SHARDS_MAX], nshards; /* this rank's */
+    int shards[RUN_SHARDS_MAX], nshards; /* this rank's: trainer_shards */
+    int together;                        /* how many of them a pass computes: a power of two */
     struct graph_member *members;        /* sync_batchnorm: this rank's shards, which are computed together */
     const struct step_batch *ahead;      /* the next batch, which is on its way to the device; or NULL */
 };
@@ -152,6 +153,8 @@ void trainer_count_updates(struct trainer *t, int64_t more);
 bool trainer_meets(const struct trainer *t, int64_t step);
 /* Adds the time since *mark to a phase and moves the mark to now. */
 void trainer_phase(struct trainer *t, enum phase phase, int64_t *mark);
+/* The shards of a computing device, in the order of the tree's leaves from left to right; gives how many. */
+int trainer_shards(const struct trainer *t, int worker, int shards[RUN_SHARDS_MAX]);
 /* The loader's batches for some shards (in training order, from where the run stands). */
 MUST_CHECK enum error trainer_open_loader(struct trainer *t, const int *shards, int nshards, struct loader **out);
 

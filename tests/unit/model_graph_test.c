@@ -96,7 +96,7 @@ static void test_only_halving_pools_fuse(void **state) {
         struct rig r;
         snprintf(model, sizeof model, "{layers: [{conv2d: 2}, %s, flatten, {linear: 3}]}", pools[i]);
         rig_open(&r, &fusing, model, image, LOSS_MSE, 2);
-        assert_ok(graph_prepare(r.g, 2));
+        assert_ok(graph_prepare(r.g, 2, NULL));
         graph_info(r.g, &info);
         assert_int_equal(info.fused, i == 0);
         rig_close(&r);
@@ -109,7 +109,7 @@ static void test_no_fusion_behind_a_shared_output(void **state) {
     struct rig r;
     rig_open(&r, device_find("ref"), "{layers: [{linear: {units: 3, name: a}}, relu, {add: {from: a}}]}", five,
              LOSS_MSE, 2);
-    assert_ok(graph_prepare(r.g, 2));
+    assert_ok(graph_prepare(r.g, 2, NULL));
     graph_info(r.g, &info);
     assert_int_equal(info.fused, 0);
     rig_close(&r);
@@ -305,7 +305,7 @@ static void test_no_device_allocates_in_a_step(void **state) {
         struct rig r;
         if (devices[d]->runtime->apart) continue; /* tests/gpu */
         rig_open(&r, devices[d], lenet_like, image, LOSS_CROSS_ENTROPY, 4);
-        assert_ok(graph_prepare(r.g, 4));
+        assert_ok(graph_prepare(r.g, 4, NULL));
         rig_step(&r); /* a library may set itself up at its first call */
         count_allocations_begin();
         rig_step(&r);
@@ -364,8 +364,8 @@ static void test_too_large_a_batch_is_an_error(void **state) {
     (void)state;
     struct rig r;
     rig_open(&r, device_find("ref"), lenet_like, image, LOSS_CROSS_ENTROPY, 4);
-    assert_int_not_equal(graph_prepare(r.g, (int64_t)1 << 60), ERR_NONE);
-    assert_int_not_equal(graph_prepare(r.g, (int64_t)1 << 51), ERR_NONE);
+    assert_int_not_equal(graph_prepare(r.g, (int64_t)1 << 60, NULL), ERR_NONE);
+    assert_int_not_equal(graph_prepare(r.g, (int64_t)1 << 51, NULL), ERR_NONE);
     rig_step(&r); /* and nothing is the worse for it */
     rig_close(&r);
 }
@@ -380,7 +380,7 @@ static void test_info(void **state) {
     rig_open(&r, device_find("ref"), "{layers: [{linear: 6}, relu, {linear: 3}]}", five, LOSS_MSE, 4);
     graph_info(r.g, &info);
     assert_int_equal(info.ops, 0);
-    assert_ok(graph_prepare(r.g, 4));
+    assert_ok(graph_prepare(r.g, 4, NULL));
     graph_info(r.g, &info);
     assert_int_equal(info.ops, 3);
     assert_int_equal(info.fused, 1);
@@ -398,7 +398,7 @@ static void test_gradients_share_memory(void **state) {
     rig_open(&r, device_find("ref"),
              "{layers: [{each: [32, 32, 32, 32, 32, 32, 32, 32], layers: [{linear: $item}, gelu]}]}",
              (struct shape){1, {32}}, LOSS_MSE, 4);
-    assert_ok(graph_prepare(r.g, 4));
+    assert_ok(graph_prepare(r.g, 4, NULL));
     graph_info(r.g, &info);
     assert_int_equal(info.activation_bytes, (9 + 2) * 4 * 32 * 4); /* gelu is part of linear */
     rig_close(&r);

@@ -15,6 +15,10 @@
  * A tile of a later k block goes on from the C that the block before left, so each element of C is
  * one chain of fused multiply-adds in order of k, whatever the sizes.
  *
+ * Where k has segments, as many of them as fit are a block; a tile sums each for itself, in slots in the first-level
+ * cache, and adds them along the tree. What is left of the tree is added block by block, in slots in the second-level
+ * cache, of so few rows of C that these fit.
+ *
  * bf16: the packed elements are pairs, two neighbours in k, and the tile's multiply-add is the
  * machine's product of pairs; the same tiles with half the k. Without that instruction the packed
  * floats are rounded, and the rest is as in f32. */
@@ -24,14 +28,17 @@
 
 #include <string.h>
 
-enum { K_BLOCK = 384, VECS = 3, LANES_MAX = 16, ROWS_MAX = 8 }; /* k counts rows of packed elements */
+/* K_BLOCK counts rows of packed elements. */
+enum { K_BLOCK = 384, VECS = 3, LANES_MAX = 16, ROWS_MAX = 8, TILE_FLOATS = ROWS_MAX * VECS * LANES_MAX };
 
 struct tile { /* what the innermost loops need */
     int64_t k, lda, ldb, ldc;
     const float *a, *b;
     float *c;
-    const float *next; /* where the next tile's C is */
+    const float *next; /* where the next tile's C is; NULL: nowhere */
     bool more;
+    const float *slots; /* the first of 'adds' tiles that are added to it in the end, each before the last */
+    int adds;
 };
 typedef void tile_fn(const struct tile *t);
 
@@ -84,13 +91,16 @@ static int64_t even_part(int64_t count, int64_t most, int64_t grain) {
 }
 
 /* ---- tiles ---------------------------------------------------------------------------------- */
-struct run { /* a thread's part of a product */
+struct run { /* a thread's part of a product, or a piece of that */
     const struct gemm *g;
     const struct kind *kind;
     enum packing how;
     bool packs_a, packs_b;
-    int64_t i0, i1, j0, j1;
-    float *b, *work, *a; /* a block of B, its scratch, a block of A */
+    int64_t i0, i1, j0, j1, p0, p1;
+    int first, segments; /* that are [p0, p1), to be summed by tiles; 0: that is one chain */
+    float *c;            /* of (i0, j0) */
+    int64_t ldc;
+    float *b, *work, *a, *slots; /* a block of B, its scratch, a block of A, pieces of C */
 };
 
 struct block { /* of the product: rows [i, i + rows), k rows as packed from p, columns [j, end) */
@@ -107,33 +117,68 @@ static void tile_left(const struct run *r, const struct block *b, int64_t i, str
     t->lda = r->packs_a ? b->k : g->lda;
 }
 
+static float *tile_target(const struct run *r, const struct block *b, int64_t i) {
+    return r->c + (i - r->i0) * r->ldc + b->j - r->j0;
+}
+
+/* The tile's sums of the run's segments, each a chain, and their sum. */
+static void tile_tree(const struct run *r, const struct block *b, int64_t i, int log_rows) {
+    _Alignas(ALIGNMENT) float slots[SEGMENT_SLOTS][TILE_FLOATS];
+    const struct gemm *g = r->g;
+    const int64_t *begin = g->segments->begin + r->first;
+    int64_t wide = b->wide, step = r->how == PACK_PAIRS ? 2 : 1;
+    bool whole = wide == b->columns;
+    float *c = tile_target(r, b, i);
+    struct tile t = {.ldb = r->packs_b ? wide : g->ldb};
+    tile_left(r, b, i, &t);
+    const float *left = t.a, *right = r->packs_b ? b->panel : g->b + b->p * g->ldb + b->j;
+    for (int s = 0; s < r->segments; s++) {
+        bool last = s == r->segments - 1;
+        int64_t p = (begin[s] - begin[0]) * g->each / step;
+        t.k = ((begin[s + 1] - begin[s]) * g->each + step - 1) / step;
+        t.a = left + (g->a_transposed ? p << log_rows : p);
+        t.b = right + p * t.ldb;
+        t.adds = segment_slot(s) - segment_bottom(s);
+        t.slots = segment_slot(s) > 0 ? slots[segment_slot(s) - 1] : NULL;
+        t.c = last && whole ? c : slots[segment_bottom(s)];
+        t.ldc = last && whole ? r->ldc : wide;
+        t.next = last ? c + (r->ldc << log_rows) : NULL;
+        r->kind->tile[g->a_transposed][log_rows][wide / r->kind->lanes - 1](&t);
+    }
+    for (int row = 0; row < 1 << log_rows && !whole; row++)
+        memcpy(c + row * r->ldc, slots[0] + row * wide, (size_t)b->columns * sizeof *c);
+}
+
 /* A tile that sticks out of C to the right goes through a buffer. */
 static void tile_run(const struct run *r, const struct block *b, int64_t i, int log_rows) {
-    _Alignas(ALIGNMENT) float edge[ROWS_MAX * VECS * LANES_MAX];
+    _Alignas(ALIGNMENT) float edge[TILE_FLOATS];
     const struct gemm *g = r->g;
     int64_t vecs = b->wide / r->kind->lanes, wide = b->wide;
     int rows = 1 << log_rows;
     bool whole = wide == b->columns;
-    float *c = g->c + i * g->ldc + b->j;
+    float *c = tile_target(r, b, i);
     struct tile t = {.k = b->k,
-                     .ldc = whole ? g->ldc : wide,
+                     .ldc = whole ? r->ldc : wide,
                      .ldb = r->packs_b ? wide : g->ldb,
                      .b = r->packs_b ? b->panel : g->b + b->p * g->ldb + b->j,
                      .c = whole ? c : edge,
-                     .next = c + rows * g->ldc,
-                     .more = g->add || b->p > 0};
+                     .next = c + rows * r->ldc,
+                     .more = g->add || b->p > r->p0};
     size_t bytes = (size_t)b->columns * sizeof *c;
     tile_left(r, b, i, &t);
-    for (int row = 0; row < rows && !whole && t.more; row++) memcpy(edge + row * wide, c + row * g->ldc, bytes);
+    for (int row = 0; row < rows && !whole && t.more; row++) memcpy(edge + row * wide, c + row * r->ldc, bytes);
     r->kind->tile[g->a_transposed][log_rows][vecs - 1](&t);
-    for (int row = 0; row < rows && !whole; row++) memcpy(c + row * g->ldc, edge + row * wide, bytes);
+    for (int row = 0; row < rows && !whole; row++) memcpy(c + row * r->ldc, edge + row * wide, bytes);
 }
 
 static void tiles_run(const struct run *r, const struct block *b) {
     int log_rows = r->kind->rows == 8 ? 3 : 2;
     for (int64_t i = b->i, end = b->i + b->rows; i < end; i += 1 << log_rows) {
         while (i + (1 << log_rows) > end) log_rows--;
-        tile_run(r, b, i, log_rows);
+        if (r->segments)
+            tile_tree(r, b, i, log_rows);
+        else
+            tile_run(r, b, i, log_rows);
     }
 }
 
@@ -144,7 +189,9 @@ enum {
     B_FLOATS = K_BLOCK * N_BLOCK,
     WORK_FLOATS = K_BLOCK * VECS * LANES_MAX,
     A_FLOATS = K_BLOCK * 256, /* with what else passes, a usual second-level cache */
-    THREAD_FLOATS = B_FLOATS + WORK_FLOATS + A_FLOATS
+    SLOT_ROWS = 64,
+    SLOT_FLOATS = SLOT_ROWS * N_BLOCK,
+    THREAD_FLOATS = B_FLOATS + WORK_FLOATS + A_FLOATS + (SEGMENT_SLOTS - 1) * SLOT_FLOATS
 };
 
 /* The next panel of a block's columns, as far as b->end. The vectors are dealt evenly to the
@@ -197,13 +244,88 @@ static void block_run(const struct run *r, int64_t j, int64_t n, int64_t p, int6
     }
 }
 
-static void part_run(const struct run *r) {
-    const struct gemm *g = r->g;
-    int64_t k_part = even_part(g->k, r->how == PACK_PAIRS ? 2 * K_BLOCK : K_BLOCK, LANES_MAX);
+/* Most rows of k in a block. */
+static int64_t deepest(const struct run *r) {
+    return r->how == PACK_PAIRS ? 2 * K_BLOCK : K_BLOCK;
+}
+
+static void range_run(const struct run *r) {
+    int64_t k = r->p1 - r->p0, k_part = r->segments ? k : even_part(k, deepest(r), LANES_MAX);
     int64_t n_part = even_part(r->j1 - r->j0, N_BLOCK, VECS * LANES_MAX);
     for (int64_t j = r->j0; j < r->j1; j += n_part)
-        for (int64_t p = 0; p < g->k; p += k_part)
-            block_run(r, j, at_most(r->j1 - j, n_part), p, at_most(g->k - p, k_part));
+        for (int64_t p = r->p0; p < r->p1; p += k_part)
+            block_run(r, j, at_most(r->j1 - j, n_part), p, at_most(r->p1 - p, k_part));
+}
+
+/* ---- segments ------------------------------------------------------------------------------- */
+/* How many segments a block takes, a power of two: in pairs, none may begin between the two. */
+static int segments_together(const struct run *r) {
+    const struct segments *s = r->g->segments;
+    int64_t each = r->g->each;
+    int count = s->count;
+    for (int i = 0; i < s->count && r->how == PACK_PAIRS; i++)
+        if (s->begin[i] * each % 2) return 1;
+    for (int i = 0; i < s->count;)
+        if ((s->begin[i + count] - s->begin[i]) * each <= deepest(r))
+            i += count;
+        else if (count > 1)
+            count /= 2, i = 0;
+        else
+            return 1;
+    return count;
+}
+
+/* The product of 'count' segments from 'first' on, in r's rows and columns. */
+static void segments_run(struct run r, int first, int count) {
+    const int64_t *begin = r.g->segments->begin + first;
+    r.p0 = begin[0] * r.g->each, r.p1 = begin[count] * r.g->each;
+    r.first = first, r.segments = count > 1 ? count : 0;
+    if (r.p0 < r.p1)
+        range_run(&r);
+    else
+        for (int64_t i = 0; i < r.i1 - r.i0; i++) memset(r.c + i * r.ldc, 0, (size_t)(r.j1 - r.j0) * sizeof *r.c);
+}
+
+static void slot_add(const struct run *to, const struct run *from) {
+    for (int64_t i = 0; i < to->i1 - to->i0; i++)
+        for (int64_t j = 0; j < to->j1 - to->j0; j++) to->c[i * to->ldc + j] += from->c[i * from->ldc + j];
+}
+
+/* A piece of C for all segments: slot 0 is where it lies. */
+static void piece_run(const struct run *r, int count) {
+    struct run slots[SEGMENT_SLOTS];
+    for (int k = 0; k < SEGMENT_SLOTS; k++) {
+        slots[k] = *r;
+        if (k > 0) slots[k].c = r->slots + (k - 1) * SLOT_FLOATS, slots[k].ldc = r->j1 - r->j0;
+    }
+    for (int i = 0; i < r->g->segments->count / count; i++) {
+        segments_run(slots[segment_slot(i)], i * count, count);
+        for (int k = segment_slot(i); k > segment_bottom(i); k--) slot_add(&slots[k - 1], &slots[k]);
+    }
+}
+
+static bool packs_right(const struct run *r) {
+    const struct gemm *g = r->g;
+    bool as_it_lies = !g->b_transposed && r->how == PACK_FLOATS && (r->j1 - r->j0) % r->kind->lanes == 0;
+    return !as_it_lies || r->i1 - r->i0 > PACK_B_ROWS;
+}
+
+static void pieces_run(const struct run *r) {
+    int count = segments_together(r);
+    if (count == r->g->segments->count) {
+        segments_run(*r, 0, count);
+        return;
+    }
+    struct run piece = *r;
+    for (piece.j0 = r->j0; piece.j0 < r->j1; piece.j0 = piece.j1) {
+        piece.j1 = at_most(r->j1, piece.j0 + N_BLOCK);
+        for (piece.i0 = r->i0; piece.i0 < r->i1; piece.i0 = piece.i1) {
+            piece.i1 = at_most(r->i1, piece.i0 + SLOT_ROWS);
+            piece.packs_b = packs_right(&piece);
+            piece.c = r->c + (piece.i0 - r->i0) * r->ldc + piece.j0 - r->j0;
+            piece_run(&piece, count);
+        }
+    }
 }
 
 /* ---- threads: by columns, each packing its own; by rows, where columns are few --------------- */
@@ -215,15 +337,19 @@ struct job {
 static void run_part(const struct job *job, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
     const struct gemm *g = job->g;
     bool bf16 = g->precision == PRECISION_BF16;
-    struct run r = {g, kind_of(bf16 && !g->emulated), .i0 = i0, .i1 = i1, .j0 = j0, .j1 = j1};
+    struct run r = {g, kind_of(bf16 && !g->emulated), .i0 = i0, .i1 = i1, .j0 = j0, .j1 = j1, .p1 = g->k};
+    r.c = g->c + i0 * g->ldc + j0, r.ldc = g->ldc;
     r.how = bf16 ? r.kind->bf16 : PACK_FLOATS;
     r.packs_a = g->a_transposed || r.how != PACK_FLOATS;
-    bool as_it_lies = !g->b_transposed && r.how == PACK_FLOATS && (j1 - j0) % r.kind->lanes == 0;
-    r.packs_b = !as_it_lies || i1 - i0 > PACK_B_ROWS;
+    r.packs_b = packs_right(&r);
     r.b = job->pack + cpu_thread() * THREAD_FLOATS;
     r.work = r.b + B_FLOATS;
     r.a = r.work + WORK_FLOATS;
-    part_run(&r);
+    r.slots = r.a + A_FLOATS;
+    if (g->segments)
+        pieces_run(&r);
+    else
+        range_run(&r);
 }
 
 static void columns_part(void *ctx, int64_t begin, int64_t end) {

@@ -16,6 +16,10 @@ struct gemm { /* matrices are row-major; ld* is the distance of rows */
     float *c; /* (m, n), overwritten unless 'add' */
     int64_t ldc;
     bool add; /* go on from the C that is there */
+    /* C is the tree's sum of a product for each segment, whose rows of k begin at segments->begin[i] * each. NULL: k is
+     * one. With neither 'add' nor 'done'. */
+    const struct segments *segments;
+    int64_t each;
     enum precision precision;
     bool emulated; /* bf16 as machines without an instruction for it do it: for tests */
     /* Called, unless NULL, for parts of C as they are done, while they are still in a near cache;

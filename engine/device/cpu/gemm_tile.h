@@ -27,16 +27,21 @@ TILE_TARGET static inline __attribute__((always_inline)) void TILE(body)(const i
     const float *row[TILE_ROWS], *b = t->b;
     UNROLL for (int r = 0; r < rows; r++) {
         row[r] = t->a + r * t->lda;
-        UNROLL for (int v = 0; v < vecs; v++) {
-            sum[r][v] = (TILE(vector)){0};
-            if (t->more) sum[r][v] = *(const TILE(loose) *)(t->c + r * t->ldc + v * TILE_LANES);
+        UNROLL for (int v = 0; v < vecs; v++) sum[r][v] = (TILE(vector)){0};
+    }
+    if (t->more) {
+        UNROLL for (int r = 0; r < rows; r++) {
+            UNROLL for (int v = 0; v < vecs; v++) sum[r][v] =
+                *(const TILE(loose) *)(t->c + r * t->ldc + v * TILE_LANES);
         }
     }
-    int64_t part = (t->k + rows - 1) / rows, p = 0;
+    int64_t part = t->next ? (t->k + rows - 1) / rows : t->k, p = 0;
     const float *c = t->next, *left_row = t->a + rows * t->lda;
     for (int64_t end = 0; p < t->k; c += t->ldc, left_row += t->lda) {
         const float *ahead = left_row;
-        for (int v = 0; v < vecs; v++) __builtin_prefetch(c + v * TILE_LANES, 1);
+        if (t->next) {
+            UNROLL for (int v = 0; v < vecs; v++) __builtin_prefetch(c + v * TILE_LANES, 1);
+        }
         end = end + part < t->k ? end + part : t->k;
         for (; p < end; p++, b += t->ldb, ahead += rows) {
             __builtin_prefetch(ahead);
@@ -48,10 +53,14 @@ TILE_TARGET static inline __attribute__((always_inline)) void TILE(body)(const i
             }
         }
     }
-    UNROLL for (int r = 0; r < rows; r++) {
-        UNROLL for (int v = 0; v < vecs; v++) {
-            *(TILE(loose) *)(t->c + r * t->ldc + v * TILE_LANES) = sum[r][v];
+    for (const float *slot = t->slots, *end = slot - t->adds * TILE_FLOATS; slot > end; slot -= TILE_FLOATS) {
+        UNROLL for (int r = 0; r < rows; r++) {
+            UNROLL for (int v = 0; v < vecs; v++) sum[r][v] +=
+                *(const TILE(vector) *)(slot + (r * vecs + v) * TILE_LANES);
         }
+    }
+    UNROLL for (int r = 0; r < rows; r++) {
+        UNROLL for (int v = 0; v < vecs; v++) * (TILE(loose) *)(t->c + r * t->ldc + v * TILE_LANES) = sum[r][v];
     }
 }
 

@@ -34,7 +34,7 @@
 #define MULTIPLY_ADD(sum, a, b) ((sum) + (a) * (b))
 #endif
 
-/* Before a loop over an array of vectors, which become registers. */
+/* Loops whose sums are to stay in registers. */
 #if defined(__clang__)
 #define UNROLL _Pragma("unroll")
 #define UNROLL_SOME _Pragma("unroll 16") /* whose count is no constant */

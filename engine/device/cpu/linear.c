@@ -17,8 +17,9 @@
 #include "engine/device/cpu/kernels.h"
 
 #include <math.h>
+#include <string.h>
 
-enum { MASK_GRAIN = 4096 }; /* elements that are worth a thread */
+enum { MASK_GRAIN = 4096, BIAS_PART = 256 }; /* elements that are worth a thread; columns that are summed at a time */
 
 struct linear {
     struct op op;
@@ -105,7 +106,19 @@ static void mask_part(void *ctx, int64_t begin, int64_t end) {
 
 static void bias_columns(void *ctx, int64_t begin, int64_t end) {
     const struct pass *p = ctx;
-    kernel_column_sums(p->l->rows, end - begin, dz_of(p) + begin, p->l->out, p->a->dw[1] + begin);
+    const struct linear *l = p->l;
+    const struct segments one = {1, {0, l->op.desc.n}}, *s = l->op.desc.segments ? l->op.desc.segments : &one;
+    for (int64_t j = begin; j < end; j += BIAS_PART) {
+        float slots[SEGMENT_SLOTS][BIAS_PART];
+        int64_t columns = end - j < BIAS_PART ? end - j : BIAS_PART, each = l->rows / l->op.desc.n;
+        for (int i = 0; i < s->count; i++) {
+            const float *dz = dz_of(p) + s->begin[i] * each * l->out + j;
+            kernel_column_sums(segment_size(s, i) * each, columns, dz, l->out, slots[segment_slot(i)]);
+            for (int k = segment_slot(i); k > segment_bottom(i); k--)
+                for (int64_t c = 0; c < columns; c++) slots[k - 1][c] += slots[k][c];
+        }
+        memcpy(p->a->dw[1] + j, slots[0], (size_t)columns * sizeof(float));
+    }
 }
 
 static void weights_backward(const struct pass *p) {
@@ -119,6 +132,8 @@ static void weights_backward(const struct pass *p) {
                       .b = transposed ? dz_of(p) : p->a->x[0],
                       .c = p->a->dw[0],
                       .add = p->a->add_dw,
+                      .segments = l->op.desc.segments,
+                      .each = l->rows / l->op.desc.n,
                       .precision = l->op.desc.precision};
     dw.lda = dw.m, dw.ldb = dw.ldc = dw.n;
     gemm_run(l->op.dev, &dw, p->a->scratch);
@@ -171,4 +186,5 @@ const struct op_impl cpu_linear = {
     .forward = linear_forward,
     .backward = linear_backward,
     .free = op_release,
+    .segments = true,
 };

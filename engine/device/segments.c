@@ -1,0 +1,139 @@
+/* An op over segments whose implementation knows nothing of them: the op of each segment, one after the other. */
+#include "engine/device/impl.h"
+#include "engine/device/runtime.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct segmented {
+    struct op op;
+    struct op_impl impl;         /* with the name of what computes a segment */
+    struct op *of[SEGMENTS_MAX]; /* segments of one size share theirs; NULL: an empty one */
+    size_t saved[SEGMENTS_MAX];  /* where a segment's begin */
+    int64_t weights[2], rows;    /* floats of w; rows of a sample */
+    size_t slots_bytes;          /* scratch begins with slots for dw */
+};
+
+static const struct segments *segments_of(const struct segmented *s) {
+    return s->op.desc.segments;
+}
+
+/* The arguments for segment i: on a host device, where activations are floats. */
+static struct op_args part_of(const struct segmented *s, const struct op_args *a, int i) {
+    const struct op_desc *d = &s->op.desc;
+    int64_t begin = segments_of(s)->begin[i], x = begin * shape_count(&d->x), y = begin * shape_count(&d->y);
+    struct op_args part = *a;
+    for (int k = 0; k < 2; k++) {
+        if (a->x[k]) part.x[k] = a->x[k] + x;
+        if (a->dx[k]) part.dx[k] = a->dx[k] + x;
+    }
+    if (a->y) part.y = a->y + y;
+    if (a->dy) part.dy = a->dy + y;
+    if (a->target) part.target = a->target + x;
+    part.saved = (char *)a->saved + s->saved[i];
+    part.scratch = (char *)a->scratch + s->slots_bytes;
+    part.update_buffers = a->update_buffers && i == 0;
+    if (a->ids) part.ids = a->ids + begin;
+    if (a->labels) part.labels = a->labels + begin * s->rows;
+    if (a->sums) part.sums = a->sums + i * LOSS_SUMS;
+    if (a->top) part.top = a->top + i * LOSS_SUMS;
+    return part;
+}
+
+static enum error segmented_forward(struct op *op, const struct op_args *a) {
+    const struct segmented *s = (const struct segmented *)op;
+    for (int i = 0; i < segments_of(s)->count; i++) {
+        const struct op_args part = part_of(s, a, i);
+        if (s->of[i]) TRY(op_forward(s->of[i], &part));
+    }
+    return ERR_NONE;
+}
+
+/* Where slot 'slot' of dw[k] is. */
+static float *slot_of(const struct segmented *s, const struct op_args *a, int k, int slot) {
+    float *slots = a->scratch;
+    if (slot == 0) return a->dw[k];
+    return slots + (slot - 1) * (s->weights[0] + s->weights[1]) + k * s->weights[0];
+}
+
+/* dw of segment i, where it is to be written. */
+static void part_weights(const struct segmented *s, const struct op_args *a, int i, struct op_args *part) {
+    for (int k = 0; k < 2 && a->dw[k]; k++) {
+        bool apart = k == 0 && s->op.desc.apart;
+        part->dw[k] = apart ? a->dw[k] + i * s->weights[k] : slot_of(s, a, k, segment_slot(i));
+        if (!s->of[i] && !(apart && a->add_dw)) memset(part->dw[k], 0, (size_t)s->weights[k] * sizeof(float));
+    }
+}
+
+static enum error slots_add(const struct segmented *s, const struct op_args *a, int i) {
+    for (int k = s->op.desc.apart; k < 2 && a->dw[k]; k++)
+        for (int slot = segment_slot(i); slot > segment_bottom(i); slot--)
+            TRY(device_add(s->op.dev, slot_of(s, a, k, slot - 1), slot_of(s, a, k, slot), s->weights[k]));
+    return ERR_NONE;
+}
+
+static enum error segmented_backward(struct op *op, const struct op_args *a) {
+    const struct segmented *s = (const struct segmented *)op;
+    for (int i = 0; i < segments_of(s)->count; i++) {
+        struct op_args part = part_of(s, a, i);
+        part_weights(s, a, i, &part);
+        if (s->of[i]) TRY(op_backward(s->of[i], &part));
+        TRY(slots_add(s, a, i));
+    }
+    return ERR_NONE;
+}
+
+static void segmented_free(struct op *op) {
+    struct segmented *s = (struct segmented *)op;
+    for (int i = 0; i < segments_of(s)->count; i++) {
+        bool shared = false;
+        for (int k = 0; k < i; k++) shared |= s->of[k] == s->of[i];
+        if (!shared) op_free(s->of[i]);
+    }
+    op_release(op);
+}
+
+static size_t whole_lines(size_t bytes) {
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* The op of segment i: that of an earlier one of its size, or a new one. */
+static enum error part_create(struct segmented *s, int i) {
+    const struct segments *all = segments_of(s);
+    struct op_desc d = s->op.desc;
+    d.n = segment_size(all, i);
+    d.segments = NULL;
+    d.apart = false;
+    for (int k = 0; k < i && !s->of[i]; k++)
+        if (segment_size(all, k) == d.n) s->of[i] = s->of[k];
+    if (d.n > 0 && !s->of[i]) TRY(op_create(s->op.dev, &d, &s->of[i]));
+    s->saved[i] = s->op.saved_bytes;
+    if (!s->of[i]) return ERR_NONE;
+    s->op.saved_bytes += whole_lines(s->of[i]->saved_bytes);
+    if (s->of[i]->scratch_bytes > s->op.scratch_bytes) s->op.scratch_bytes = s->of[i]->scratch_bytes;
+    s->op.y_unread = s->of[i]->y_unread;
+    s->impl.name = s->of[i]->impl->name;
+    return ERR_NONE;
+}
+
+enum error segmented_create(struct device *dev, const struct op_desc *d, struct op **out) {
+    static const struct op_impl impl = {
+        .forward = segmented_forward, .backward = segmented_backward, .free = segmented_free};
+    struct op *op;
+    TRY(op_alloc(sizeof(struct segmented), &impl, dev, d, &op));
+    struct segmented *s = (struct segmented *)op;
+    s->impl = impl;
+    op->impl = &s->impl;
+    op_weights(d, s->weights);
+    s->rows = op_rows(d) / d->n;
+    enum error err = ERR_NONE;
+    for (int i = 0; i < d->segments->count && err == ERR_NONE; i++) err = part_create(s, i);
+    int64_t each = (s->weights[0] + s->weights[1]) * (int64_t)sizeof(float);
+    s->slots_bytes = whole_lines((size_t)((segment_slots(d->segments->count) - 1) * each));
+    op->scratch_bytes += s->slots_bytes;
+    if (err == ERR_NONE)
+        *out = op;
+    else
+        segmented_free(op);
+    return err;
+}

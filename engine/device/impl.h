@@ -18,6 +18,11 @@ void op_weights(const struct op_desc *d, int64_t count[2]);
 /* segments.c: an op of the segments of d, whatever computes each of them. */
 MUST_CHECK enum error segmented_create(struct device *dev, const struct op_desc *d, struct op **out);
 
+/* The segments of a batch: itself, where it has none. */
+static inline struct segments op_segments(const struct op_desc *d) {
+    return d->segments ? *d->segments : (struct segments){1, {0, d->n}};
+}
+
 /* A batch's floats on either side. op_create has checked that their bytes fit in size_t. */
 static inline int64_t op_xs(const struct op_desc *d) {
     return d->n * shape_count(&d->x);

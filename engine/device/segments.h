@@ -9,6 +9,7 @@
  * to the one behind segment_bottom(i). The sum of all ends in slot 0. What passes are to a device's shards, shards are
  * to a pass: the same two functions count there. */
 #pragma once
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { SEGMENTS_MAX = 16, SEGMENT_SLOTS = 5 };
@@ -29,4 +30,14 @@ static inline int segment_bottom(int i) {
 /* How many slots there are in use for so many segments. */
 static inline int segment_slots(int count) {
     return segment_slot(count - 1) + 1;
+}
+/* How many segments side by side, a power of two, have at most so many things whichever they are; at least one. */
+static inline int segments_within(const struct segments *s, int64_t each, int64_t most) {
+    int count = s->count;
+    for (int i = 0; i < s->count && count > 1;) {
+        bool fit = (s->begin[i + count] - s->begin[i]) * each <= most;
+        i = fit ? i + count : 0;
+        if (!fit) count /= 2;
+    }
+    return count;
 }

@@ -355,15 +355,9 @@ static enum error resolve_batch(struct resolve *r) {
 /* ---- threads, order, link ---- */
 
 static enum error resolve_threads(struct resolve *r) {
-    bool bitwise = r->c->deterministic == DETERMINISTIC_BITWISE;
-    if (r->c->threads > 1 && bitwise)
-        config_error(r->e, resolve_find(r, "threads"), false,
-                     "%lld threads, but deterministic is 'bitwise' (%s), which needs one\nkernels "
-                     "may split sums by threads",
-                     (long long)r->c->threads, resolve_place(r, resolve_find(r, "deterministic")));
     if (r->c->threads) return ERR_NONE;
     int each = device_host_cores() / r->c->devices.local;
-    r->c->threads = bitwise || each < 1 ? 1 : each > 1024 ? 1024 : each;
+    r->c->threads = each < 1 ? 1 : each > 1024 ? 1024 : each;
     return decide_int(r, "threads", r->c->threads);
 }
 

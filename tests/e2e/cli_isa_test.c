@@ -65,13 +65,6 @@ static void a_level_is_run_and_shown(void **state) {
     assert_non_null(strstr(p.out, ", level " LOWEST "; "));
 }
 
-/* oneDNN is kept to the level, too. */
-static void onednn_follows(void **state) {
-    (void)state;
-    if (!has("v3")) skip();
-    assert_true(devices_show("v3", "AVX2\n  own kernels   v3, AVX2"));
-}
-
 static void fused_levels_end_in_the_same_weights(void **state) {
     (void)state;
     char v3[80], v4[80];
@@ -83,7 +76,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unknown_levels_are_refused),
         cmocka_unit_test(a_level_is_run_and_shown),
-        cmocka_unit_test(onednn_follows),
         cmocka_unit_test(fused_levels_end_in_the_same_weights),
     };
     return cmocka_run_group_tests_name("the variable ENGINE_ISA", tests, NULL, NULL);

@@ -20,6 +20,12 @@ static const char *const networks[][2] = {
                                "{batchnorm: {name: b}}, {add: {from: a}}, relu, {avgpool: 4}, flatten, {linear: 10}]}"},
 };
 
+/* Strided, 1x1 and plain ones among its convolutions. */
+static const char convolutions[] = "model={layers: [{conv2d: {out: 32, kernel: 3, pad: 1}}, relu, {conv2d: {out: 48, "
+                                   "kernel: 3, stride: 2, pad: 1}}, {batchnorm: {name: a}}, "
+                                   "relu, {conv2d: {out: 32, kernel: 1}}, relu, {conv2d: {out: 10, kernel: 3, stride: "
+                                   "3}}, {avgpool: 4}, flatten, {linear: 10}]}";
+
 static void run(struct program *p, const char *network, const char *extra1, const char *extra2, const char *extra3,
                 const char *extra4) {
     static int serial;
@@ -114,6 +120,22 @@ static void every_algorithm_and_server(void **state) {
     }
 }
 
+static void threads_change_no_bit(void **state) {
+    (void)state;
+    static const char *const precisions[] = {"precision=f32", "precision=bf16"};
+    const char *const both[] = {convolutions, networks[1][1]};
+    for (int i = 0; i < 4; i++) {
+        run(&control, both[i / 2], precisions[i % 2], "devices=cpu:1", "train=6st", "deterministic=bitwise");
+        for (int threads = 2; threads <= 3; threads++) {
+            char set[32], what[128];
+            snprintf(set, sizeof set, "threads=%d", threads);
+            snprintf(what, sizeof what, "network %d, %s, %s", i / 2, precisions[i % 2], set);
+            run(&other, both[i / 2], precisions[i % 2], "devices=cpu:1", "train=6st", set);
+            assert_same(&control, &other, what);
+        }
+    }
+}
+
 /* Accumulation cuts a shard in pieces: other bits than the whole shard at once, nearly the same
  * numbers, and again the same bits in every mode. */
 static void accumulation(void **state) {
@@ -158,6 +180,7 @@ int main(void) {
         cmocka_unit_test(every_mode_and_count),       cmocka_unit_test(batchnorm_of_the_whole_batch),
         cmocka_unit_test(every_algorithm_and_server), cmocka_unit_test(accumulation),
         cmocka_unit_test(ring_order_dp_is_ddp),       cmocka_unit_test(seeds_and_orders_matter),
+        cmocka_unit_test(threads_change_no_bit),
     };
     return cmocka_run_group_tests_name("same bits", tests, NULL, NULL);
 }

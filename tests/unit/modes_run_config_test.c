@@ -115,8 +115,8 @@ static void decisions(void **state) {
     c = load_good(f, "comm: ring\ndevices: cpu:3\n", NULL);
     assert_int_equal(c->comm.order, COMM_ORDER_RING);
     assert_int_equal(c->batch.shards, 3);
-    c = load_good(f, "mode: single\ndeterministic: bitwise\n", NULL);
-    assert_int_equal(c->threads, 1);
+    c = load_good(f, "mode: single\ndeterministic: bitwise\nthreads: 2\n", NULL);
+    assert_int_equal(c->threads, 2);
     c = load_good(f, "comm: {algorithm: direct, order: ring}\n", NULL);
     assert_int_equal(c->comm.order, COMM_ORDER_RING);
     c = load_good(f, "batch: 1\n", NULL); /* fewer devices than cores where they could not share the batch */
@@ -420,9 +420,6 @@ static const struct {
     {"mode: dp\ndp: {server: sharded}\ncomm: {order: ring}", NULL,
      "c.yaml:3:15: error: order 'ring' adds by bucket, which a sharded server (set at 2:14) has "
      "not"},
-    {"deterministic: bitwise\nthreads: 2", NULL,
-     "c.yaml:2:10: error: 2 threads, but deterministic is 'bitwise' (set at 1:16), which needs "
-     "one"},
     {"deterministic: bitwise\ncomm: {order: ring}", NULL,
      "c.yaml:2:15: error: order 'ring' depends on the number of devices, but deterministic is "
      "'bitwise' (set at 1:16)"},

@@ -14,7 +14,11 @@
  *
  * An element is a sum of short chains of multiply-adds in order of channels and taps, or of pixels:
  * its bits depend neither on threads, nor on the instruction set if that has fused multiply-adds,
- * nor, for y and dx, on the batch. In bf16 the factors are rounded as they are copied.
+ * nor, for y and dx, on the batch.
+ *
+ * In bf16 the factors are rounded as they are copied. Where the machine multiplies pairs of bf16, two neighbours in k
+ * become one element then, and k, the copies and the work are half as large: two channels for y and dx; for dw, whose k
+ * is pixels, the same pixel of two samples.
  *
  * Groups are products of their own; where every group is one channel, a block of channels is a
  * product lane by lane. An image whose groups are no whole blocks is copied into such first. */
@@ -22,12 +26,14 @@
 #include "engine/device/cpu/conv_direct_plan.h"
 #include "engine/device/cpu/cpu.h"
 #include "engine/device/cpu/kernels.h"
+#include "engine/device/cpu/lanes.h"
 #include "engine/device/cpu/layout.h"
 
 enum { B = LAYOUT_BLOCK, CHAIN = 320 };
 
 struct direct {
     struct op op;
+    enum packing how;              /* of factors */
     struct direct_weights weights; /* of a group */
     struct grouped x, y;           /* as blocks */
     struct plan plan[3];
@@ -39,8 +45,7 @@ struct job {
     const struct plan *p;
     const float *from, *w, *dz, *bias;
     float *to, *dw;
-    bool round; /* what is copied */
-    char *own;  /* scratch of each thread */
+    char *own; /* scratch of each thread */
     int64_t panels, parts;
 };
 
@@ -72,6 +77,7 @@ static struct room room_of(const struct plan *p, struct carving *at) {
     int64_t terms = p->each * plan_packed(p), rows = weights ? terms : plan_places(p);
     int64_t runs = weights ? p->samples * p->rows : p->each * plan_taps(p);
     int64_t panel = weights ? p->to.units : DIRECT_PANEL;
+    if (!weights && p->how == PACK_PAIRS) panel++; /* what becomes pairs is packed as floats first */
     struct room r;
     r.copied = take(at, plan_copied(p) * (int64_t)sizeof *r.copied);
     r.packed = take(at, panel * terms * B * (int64_t)sizeof *r.packed);
@@ -93,6 +99,26 @@ static struct room room_of_thread(const struct job *j) {
 }
 
 /* ---- windows -------------------------------------------------------------------------------- */
+/* A unit of a sample where it lies, and the one that makes pairs with it (NULL: none). */
+struct source {
+    const float *plane, *other;
+    int64_t row; /* floats */
+};
+static struct source source_of(const struct job *j, int64_t group, int64_t sample, int64_t unit) {
+    const struct plan *p = j->p;
+    bool lanes = p->how == PACK_PAIRS && p->pairs == PAIRS_OF_LANES;
+    bool samples = p->how == PACK_PAIRS && p->pairs == PAIRS_OF_SAMPLES;
+    bool units = p->how == PACK_PAIRS && p->pairs == PAIRS_OF_UNITS;
+    if (samples) sample *= 2;
+    if (units) unit *= 2;
+    struct source s = {.row = p->from.w * p->from.unit * (lanes ? 2 : 1)};
+    int64_t plane = p->from.h * s.row, whole = p->groups * p->whole_units * plane;
+    s.plane = j->from + sample * whole + (group * p->whole_units + unit) * plane;
+    if (samples && sample + 1 < p->whole_n) s.other = s.plane + whole;
+    if (units && unit + 1 < p->whole_units) s.other = s.plane + plane;
+    return s;
+}
+
 /* Units [unit, unit + count) of a group for the windows of a chunk; gives where the first begins. */
 static const float *windows_of(const struct job *j, const struct chunk *k, int64_t group, int64_t unit, int64_t count,
                                float *copied) {
@@ -100,18 +126,22 @@ static const float *windows_of(const struct job *j, const struct chunk *k, int64
     const struct direct_image *g = &p->from;
     int64_t top = k->first * p->step[0] - p->before[0], height = (k->rows - 1) * p->step[0] + p->span[0];
     struct view v = plan_view(p);
-    const float *image = j->from + (k->sample * p->groups * g->units + group * g->units + unit) * image_plane(g);
-    if (p->in_place) return image + top * v.row;
-    struct direct_row row = {least(p->before[1] * g->unit, v.row), 0, v.row, j->round}, outside = {.all = v.row};
+    if (p->in_place) return source_of(j, group, k->sample, unit).plane + top * v.row;
+    struct direct_row row = {.left = least(p->before[1] * g->unit, v.row), .all = v.row, .how = p->how};
+    struct direct_row outside = {.all = v.row};
     row.inside = least(g->w * g->unit, v.row - row.left);
+    row.across = p->pairs != PAIRS_OF_LANES;
     for (int64_t i = 0; i < k->samples; i++)
-        for (int64_t u = 0; u < count; u++)
-            for (int64_t y = 0; y < height; y++) {
-                bool inside = top + y >= 0 && top + y < g->h;
-                const float *plane = image + (i * p->groups * g->units + u) * image_plane(g);
-                direct_row(inside ? &row : &outside, inside ? plane + (top + y) * g->w * g->unit : plane,
-                           copied + i * v.sample + u * v.unit + y * v.row);
+        for (int64_t u = 0; u < count; u++) {
+            struct source s = source_of(j, group, k->sample + i, unit + u);
+            for (int64_t y = top; y < top + height; y++) {
+                bool inside = y >= 0 && y < g->h;
+                int64_t at = inside ? y * s.row : 0;
+                if ((y - top) % p->step[0] >= p->span[0]) continue; /* between windows */
+                direct_row(inside ? &row : &outside, s.plane + at, s.other ? s.other + at : NULL,
+                           copied + i * v.sample + u * v.unit + (y - top) * v.row);
             }
+        }
     return copied;
 }
 
@@ -132,10 +162,13 @@ static void block_pack(const struct job *j, int64_t group, int64_t block, int64_
     const struct plan *p = j->p;
     struct direct_weights s = weights_of(j->c, group);
     const float *w = j->w + weights_at(j->c, group);
+    bool pairs = p->how == PACK_PAIRS;
+    int64_t each = p->from.unit * (pairs ? 2 : 1); /* terms of a unit and a tap */
     if (p->pass == PASS_DATA || p->lanewise)
         direct_pack_turned(&s, w, block * B, unit * B, p->lanewise ? 1 : count * B, to);
     else
-        direct_pack(&s, w, block * B, unit * p->from.unit, count * p->from.unit, to);
+        direct_pack(&s, w, block * B, unit * each, count * each, to);
+    if (pairs) direct_pair(count * each * s.taps, p->pairs == PAIRS_OF_UNITS ? s.taps : 1, to);
 }
 
 static void lanes_unpack(const struct direct_weights *s, const float *from, float *w) {
@@ -202,6 +235,7 @@ static void panel_run(const struct job *j, const struct room *r, const struct ch
                                    .c_block = plane,
                                    .c = j->to + first * plane,
                                    .lanewise = p->lanewise,
+                                   .pairs = p->how == PACK_PAIRS,
                                    .bias = j->bias ? j->bias + (group * p->to.units + blocks.begin) * B : NULL};
         t.rows = plan_rows(p, k, phase, r->a_at, r->c_at);
         t.runs = plan_runs(p, count, phase, r->run);
@@ -244,7 +278,8 @@ static void chunk_sum(const struct job *j, const struct room *r, int64_t index, 
                                .b_block = plane,
                                .c_block = terms * B,
                                .add = index > 0,
-                               .lanewise = p->lanewise};
+                               .lanewise = p->lanewise,
+                               .pairs = p->how == PACK_PAIRS};
     t.rows = plan_terms(p, units.count, r->a_at, r->c_at);
     t.runs = plan_pixels(p, &k, r->run);
     for (int64_t i = 0; i < panels.count; i++) {
@@ -318,7 +353,7 @@ static enum error conv_forward(struct op *op, const struct op_args *a) {
     const float *bias = bias_of(c, a->w[1], &at), *x = x_of(c, a->x[0], &at);
     float *y = c->y.whole ? a->y : take(&at, grouped_floats(&c->y) * (int64_t)sizeof *y);
     struct job j = job_of(c, a, PASS_FORWARD, &at);
-    j.from = x, j.to = y, j.bias = bias, j.round = c->weights.round;
+    j.from = x, j.to = y, j.bias = bias;
     job_run(&j);
     if (!c->y.whole) grouped_to(op->dev, &c->y, y, a->y);
     return ERR_NONE;
@@ -340,7 +375,7 @@ static void round_part(void *ctx, int64_t begin, int64_t end) {
 /* dz as blocks, and db. */
 static const float *dz_of(const struct direct *c, const struct op_args *a, struct carving *at) {
     const struct op_desc *d = &c->op.desc;
-    bool relu = d->act == ACT_RELU, round = c->weights.round;
+    bool relu = d->act == ACT_RELU, round = c->how == PACK_ROUNDED;
     float *masked = relu || round ? take(at, op_ys(d) * (int64_t)sizeof *masked) : NULL;
     float *blocks = c->y.whole ? NULL : take(at, grouped_floats(&c->y) * (int64_t)sizeof *blocks);
     if (!a->dy) return NULL;
@@ -355,12 +390,20 @@ static const float *dz_of(const struct direct *c, const struct op_args *a, struc
     return blocks;
 }
 
+/* dz as pairs of samples, for the weights. */
+static const float *dz_paired(const struct direct *c, const float *dz, struct carving *at) {
+    float *pairs = take(at, grouped_pairs(&c->y) * (int64_t)sizeof *pairs);
+    if (dz) grouped_pair(c->op.dev, &c->y, dz, pairs);
+    return pairs;
+}
+
 static enum error conv_backward(struct op *op, const struct op_args *a) {
     const struct direct *c = (const struct direct *)op;
     struct carving at = {a->scratch, 0};
     const float *dz = dz_of(c, a, &at), *x = x_of(c, a->x[0], &at);
+    const float *multiplied = c->how == PACK_PAIRS ? dz_paired(c, dz, &at) : dz;
     struct job j = job_of(c, a, PASS_WEIGHTS, &at);
-    j.from = x, j.dz = dz, j.round = c->weights.round;
+    j.from = x, j.dz = multiplied;
     job_run(&j);
     if (!a->dx[0]) return ERR_NONE;
     float *dx = c->x.whole ? a->dx[0] : take(&at, grouped_floats(&c->x) * (int64_t)sizeof *dx);
@@ -379,6 +422,7 @@ static size_t scratch_bytes(const struct direct *c) {
     (void)bias_of(c, NULL, &forward), (void)x_of(c, NULL, &forward);
     if (!c->y.whole) (void)take(&forward, grouped_floats(&c->y) * image);
     (void)dz_of(c, &none, &backward), (void)x_of(c, NULL, &backward);
+    if (c->how == PACK_PAIRS) (void)dz_paired(c, NULL, &backward);
     int64_t weights = backward.used + threads * room_bytes(&c->plan[PASS_WEIGHTS]);
     if (!c->x.whole) (void)take(&backward, grouped_floats(&c->x) * image);
     int64_t data = backward.used + threads * room_bytes(&c->plan[PASS_DATA]);
@@ -397,11 +441,12 @@ static void plans_make(struct direct *c) {
     for (enum pass pass = PASS_FORWARD; pass <= PASS_WEIGHTS; pass++) {
         struct plan *p = &c->plan[pass];
         bool data = pass == PASS_DATA;
-        *p = (struct plan){.pass = pass, .groups = c->x.groups, .lanewise = lanewise};
+        *p = (struct plan){.pass = pass, .how = c->how, .groups = c->x.groups, .lanewise = lanewise};
+        if (data && c->how == PACK_ROUNDED) p->how = PACK_FLOATS; /* dz is rounded already */
         p->from = image_of(data ? &c->y : &c->x);
         p->to = image_of(data ? &c->x : &c->y);
         if (!data && c->weights.flat) p->from = (struct direct_image){c->weights.in, 1, d->x.dim[1], d->x.dim[2]};
-        plan_make(p, d, !data && c->weights.round, c->op.dev->params.threads);
+        plan_make(p, d, c->op.dev->params.threads);
     }
 }
 
@@ -410,11 +455,12 @@ static enum error conv_create(struct device *dev, const struct op_desc *d, struc
     struct direct *c = (struct direct *)*out;
     c->x = grouped_of(d, &d->x, d->x_layout);
     c->y = grouped_of(d, &d->y, d->y_layout);
+    if (d->precision == PRECISION_BF16) c->how = HAS_PAIRS && !c->x.lanewise ? PACK_PAIRS : PACK_ROUNDED;
     c->weights = (struct direct_weights){.out = c->x.lanewise ? 1 : c->y.channels,
                                          .in = c->x.channels,
                                          .taps = (int64_t)d->conv.window.kernel[0] * d->conv.window.kernel[1],
                                          .flat = d->x_layout == LAYOUT_PLAIN && !c->x.lanewise,
-                                         .round = d->precision == PRECISION_BF16};
+                                         .round = c->how == PACK_ROUNDED};
     plans_make(c);
     c->op.scratch_bytes = scratch_bytes(c);
     return ERR_NONE;

@@ -1,4 +1,5 @@
 #include "engine/device/cpu/conv_direct_image.h"
+#include "engine/device/cpu/conv_direct_product.h"
 #include "engine/device/cpu/cpu.h"
 
 enum { B = LAYOUT_BLOCK };
@@ -77,4 +78,26 @@ void grouped_from(const struct device *dev, const struct grouped *g, const float
 void grouped_to(const struct device *dev, const struct grouped *g, const float *from, float *image) {
     struct copying c = {g, from, image};
     cpu_parallel(dev, g->n * g->groups * g->blocks, 1, blocks_to, &c);
+}
+
+/* ---- pairs ---------------------------------------------------------------------------------- */
+int64_t grouped_pairs(const struct grouped *g) {
+    return (g->n + 1) / 2 * g->groups * g->blocks * g->h * g->w * B;
+}
+
+/* Blocks [begin, end) of all pairs. */
+static void blocks_pair(void *ctx, int64_t begin, int64_t end) {
+    const struct copying *c = ctx;
+    int64_t each = c->g->groups * c->g->blocks, plane = c->g->h * c->g->w * B;
+    const struct direct_row row = {.inside = plane, .all = plane, .how = PACK_PAIRS, .across = true};
+    for (int64_t k = begin; k < end; k++) {
+        int64_t sample = k / each * 2;
+        const float *from = c->from + (sample * each + k % each) * plane;
+        direct_row(&row, from, sample + 1 < c->g->n ? from + each * plane : NULL, c->to + k * plane);
+    }
+}
+
+void grouped_pair(const struct device *dev, const struct grouped *g, const float *from, float *to) {
+    struct copying c = {g, from, to};
+    cpu_parallel(dev, (g->n + 1) / 2 * g->groups * g->blocks, 1, blocks_pair, &c);
 }

@@ -16,3 +16,7 @@ void grouped_from(const struct device *dev, const struct grouped *g, const float
 void grouped_to(const struct device *dev, const struct grouped *g, const float *from, float *image);
 /* One float a channel. */
 void grouped_row(const struct grouped *g, const float *channels, float *to);
+/* Blocks whose elements are pairs of bf16: one place of two samples each (of an odd last one and zeros); and how many
+ * elements these are. */
+int64_t grouped_pairs(const struct grouped *g);
+void grouped_pair(const struct device *dev, const struct grouped *g, const float *from, float *to);

@@ -5,29 +5,24 @@
 
 /* The largest tile of a product: ROWS rows, or WIDE_ROWS of WIDE vectors. With vectors of a block
  * these are of several blocks, else of one. */
-enum {
-    B = LAYOUT_BLOCK,
-    ONE_BLOCK = LANES < B,
-    WIDE = REGISTERS == 32 ? DIRECT_PANEL : 2,
-    WIDE_ROWS = 6,
-    ROWS = 8,
-    STEPS = ONE_BLOCK ? 1 : 2
-};
+enum { B = LAYOUT_BLOCK, ONE_BLOCK = LANES < B, WIDE = REGISTERS == 32 ? DIRECT_PANEL : 2, WIDE_ROWS = 6, ROWS = 8 };
 
 INLINE int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
 /* ---- products ------------------------------------------------------------------------------- */
-INLINE void tile_step(const int rows, const int vecs, const bool lanewise, const float *const row[ROWS], int64_t at,
+enum way { SINGLY, PAIRWISE, LANEWISE };
+
+INLINE void tile_step(const int rows, const int vecs, const enum way way, const float *const row[ROWS], int64_t at,
                       const float *b, int64_t apart, vec sum[ROWS][WIDE]) {
     vec line[WIDE];
     UNROLL for (int v = 0; v < vecs; v++) line[v] = load(b + v * apart);
     UNROLL for (int r = 0; r < rows; r++) {
         vec left = all(row[r][at]);
         UNROLL for (int v = 0; v < vecs; v++) {
-            if (lanewise) left = load(row[r] + at + v * LANES);
-            sum[r][v] = fused(left, line[v], sum[r][v]);
+            if (way == LANEWISE) left = load(row[r] + at + v * LANES);
+            sum[r][v] = way == PAIRWISE ? pairs_added(sum[r][v], left, line[v]) : fused(left, line[v], sum[r][v]);
         }
     }
 }
@@ -44,15 +39,16 @@ INLINE void tile_store(const int vecs, const struct direct_product *p, const vec
     }
 }
 
-/* Rows from i on, of which the last may be repeated, and columns from 'column' on; 'whole': runs are
- * of a block's channels. */
-INLINE void tile(const int rows, const int vecs, const bool whole, const bool lanewise, const struct direct_product *p,
+/* Rows from i on, of which the last may be repeated, and columns from 'column' on; 'depth', unless 0: of all runs, whose
+ * factors lie side by side. */
+INLINE void tile(const int rows, const int vecs, const int depth, const enum way way, const struct direct_product *p,
                  int64_t i, int64_t column) {
     const int64_t apart = ONE_BLOCK ? LANES : p->b_block;
+    const int steps = ONE_BLOCK ? 1 : depth % 2 ? depth : 2;
     const float *row[ROWS], *first = p->b + column / B * p->b_block + column % B;
     vec sum[ROWS][WIDE];
     UNROLL for (int r = 0; r < rows; r++) {
-        row[r] = p->a + p->a_at[least(i + r, p->rows - 1)] + (lanewise ? column % B : 0);
+        row[r] = p->a + p->a_at[least(i + r, p->rows - 1)] + (way == LANEWISE ? column % B : 0);
         UNROLL for (int v = 0; v < vecs; v++) sum[r][v] = (vec){0};
     }
     const int64_t ahead = p->a_at[least(i + rows, p->rows - 1)] - p->a_at[i];
@@ -64,35 +60,44 @@ INLINE void tile(const int rows, const int vecs, const bool whole, const bool la
     for (int64_t s = 0; s < p->runs; s++) {
         const float *b = first + p->run[s].b;
         int64_t at = p->run[s].a;
-        if (whole) {
+        if (depth) {
             UNROLL for (int r = 0; r < rows; r++) __builtin_prefetch(row[r] + at + ahead);
         }
-        if (whole)
-            for (int k = 0; k < B; k += STEPS, at += STEPS, b += STEPS * B) {
-                UNROLL for (int j = 0; j < STEPS; j++)
-                    tile_step(rows, vecs, lanewise, row, at + j, b + j * B, apart, sum);
+        if (depth)
+            for (int k = 0; k < depth; k += steps, at += steps, b += steps * B) {
+                UNROLL for (int j = 0; j < steps; j++) tile_step(rows, vecs, way, row, at + j, b + j * B, apart, sum);
             }
         else
             for (int64_t k = 0; k < p->depth; k++, at += p->a_next, b += B)
-                tile_step(rows, vecs, lanewise, row, at, b, apart, sum);
+                tile_step(rows, vecs, way, row, at, b, apart, sum);
     }
     UNROLL for (int r = 0; r < rows; r++) if (i + r < p->rows) tile_store(vecs, p, sum[r], column, c + p->c_at[i + r]);
 }
 
 /* All rows of a product, and the columns of 'vecs' vectors. */
-INLINE void columns(const int rows, const int vecs, const bool whole, const bool lanewise,
-                    const struct direct_product *p, int64_t column) {
+INLINE void columns(const int rows, const int vecs, const int depth, const enum way way, const struct direct_product *p,
+                    int64_t column) {
     int64_t i = 0;
-    for (; i + rows / 2 < p->rows; i += rows) tile(rows, vecs, whole, lanewise, p, i, column);
-    if (i < p->rows) tile(rows / 2, vecs, whole, lanewise, p, i, column);
+    for (; i + rows / 2 < p->rows; i += rows) tile(rows, vecs, depth, way, p, i, column);
+    if (i < p->rows) tile(rows / 2, vecs, depth, way, p, i, column);
 }
 
+/* Depths that are usual: of the channels of a block, and of a row of 3 taps. */
 #define COLUMNS(rows, vecs)                                                                                            \
     static void columns_of_##vecs(const struct direct_product *p, int64_t column) {                                    \
-        if (p->depth == B && p->a_next == 1)                                                                           \
-            columns(rows, vecs, true, false, p, column);                                                               \
+        const int64_t depth = p->a_next == 1 ? p->depth : 0;                                                           \
+        if (HAS_PAIRS && p->pairs && depth == B / 2)                                                                   \
+            columns(rows, vecs, B / 2, PAIRWISE, p, column);                                                           \
+        else if (HAS_PAIRS && p->pairs && depth == 3)                                                                  \
+            columns(rows, vecs, 3, PAIRWISE, p, column);                                                               \
+        else if (HAS_PAIRS && p->pairs)                                                                                \
+            columns(rows, vecs, 0, PAIRWISE, p, column);                                                               \
+        else if (depth == B)                                                                                           \
+            columns(rows, vecs, B, SINGLY, p, column);                                                                 \
+        else if (depth == 3)                                                                                           \
+            columns(rows, vecs, 3, SINGLY, p, column);                                                                 \
         else                                                                                                           \
-            columns(rows, vecs, false, false, p, column);                                                              \
+            columns(rows, vecs, 0, SINGLY, p, column);                                                                 \
     }
 COLUMNS(WIDE_ROWS, WIDE)
 #if defined(__AVX512F__)
@@ -103,7 +108,7 @@ COLUMNS(ROWS, 3)
 
 void direct_multiply(const struct direct_product *p) {
     if (p->lanewise) {
-        for (int64_t column = 0; column < B; column += LANES) columns(ROWS, 1, false, true, p, column);
+        for (int64_t column = 0; column < B; column += LANES) columns(ROWS, 1, 0, LANEWISE, p, column);
         return;
     }
 #if defined(__AVX512F__)
@@ -184,8 +189,8 @@ void direct_unpack(const struct direct_weights *s, const float *from, int64_t fi
 }
 
 /* Of one tap: rows are what they were. */
-static void pack_rows(const struct direct_weights *s, const float *w, int64_t first, int64_t begin, int64_t count,
-                      float *to) {
+static void tap_pack(const struct direct_weights *s, const float *w, int64_t first, int64_t begin, int64_t count,
+                     float *to) {
     for (int64_t out = begin; out < begin + count; out++)
         for (int lane = 0; lane < B; lane += LANES, to += LANES) {
             int there = out < s->out ? some(s->in, first + lane) : 0;
@@ -197,7 +202,7 @@ static void pack_rows(const struct direct_weights *s, const float *w, int64_t fi
 
 void direct_pack_turned(const struct direct_weights *s, const float *w, int64_t first, int64_t begin, int64_t count,
                         float *to) {
-    if (s->taps == 1) return pack_rows(s, w, first, begin, count, to);
+    if (s->taps == 1) return tap_pack(s, w, first, begin, count, to);
     for (int64_t out = 0; out < count; out++)
         for (int lane = 0; lane < B; lane += LANES)
             for (int64_t t = 0; t < s->taps; t += LANES) {
@@ -213,21 +218,55 @@ void direct_pack_turned(const struct direct_weights *s, const float *w, int64_t 
             }
 }
 
-INLINE void row_as(const struct direct_row *r, const float *from, float *to, const bool round) {
+void direct_pair(int64_t rows, int64_t apart, float *packed) {
+    for (int64_t at = 0; at < rows; at += 2 * apart)
+        for (int64_t i = 0; i < apart * B; i += LANES) {
+            const float *first = packed + at * B + i;
+            store(packed + at / 2 * B + i, pairs_of(load(first), load(first + apart * B)));
+        }
+}
+
+/* ---- rows ----------------------------------------------------------------------------------- */
+enum filling { KEPT, ROUNDED, ALONG, ACROSS, HALF }; /* HALF: the second of each pair is zero */
+
+/* A vector of elements from the i-th of what is inside on. */
+INLINE vec elements(const enum filling how, const float *from, const float *other, int64_t i) {
     enum { AHEAD = 32 * B };
+    if (how == ALONG) i *= 2, __builtin_prefetch(from + i + LANES + AHEAD);
+    __builtin_prefetch(from + i + AHEAD);
+    if (how == ACROSS) __builtin_prefetch(other + i + AHEAD);
+    if (how == ALONG) return pairs_along(load(from + i), load(from + i + LANES));
+    if (how == ACROSS) return pairs_of(load(from + i), load(other + i));
+    if (how == HALF) return pairs_of(load(from + i), (vec){0});
+    return how == ROUNDED ? rounded(load(from + i)) : load(from + i);
+}
+
+/* One of the last, which are fewer than a vector. */
+INLINE float element(const enum filling how, const float *from, const float *other, int64_t i) {
+    if (how == ALONG) return pairs_of(all(from[2 * i]), all(from[2 * i + 1]))[0];
+    if (how == ACROSS) return pairs_of(all(from[i]), all(other[i]))[0];
+    if (how == HALF) return pairs_of(all(from[i]), (vec){0})[0];
+    return how == ROUNDED ? rounded(all(from[i]))[0] : from[i];
+}
+
+INLINE void row_as(const struct direct_row *r, const enum filling how, const float *from, const float *other,
+                   float *to) {
     int64_t k = 0, begin = r->left, end = begin + r->inside;
     for (; k < begin; k++) to[k] = 0;
-    for (; k + LANES <= end; k += LANES) {
-        __builtin_prefetch(from + k - begin + AHEAD);
-        store(to + k, round ? rounded(load(from + k - begin)) : load(from + k - begin));
-    }
-    for (; k < end; k++) to[k] = round ? rounded(all(from[k - begin]))[0] : from[k - begin];
+    for (; k + LANES <= end; k += LANES) store(to + k, elements(how, from, other, k - begin));
+    for (; k < end; k++) to[k] = element(how, from, other, k - begin);
     for (; k < r->all; k++) to[k] = 0;
 }
 
-void direct_row(const struct direct_row *r, const float *from, float *to) {
-    if (r->round)
-        row_as(r, from, to, true);
+void direct_row(const struct direct_row *r, const float *from, const float *other, float *to) {
+    if (r->how == PACK_FLOATS)
+        row_as(r, KEPT, from, NULL, to);
+    else if (r->how == PACK_ROUNDED)
+        row_as(r, ROUNDED, from, NULL, to);
+    else if (!r->across)
+        row_as(r, ALONG, from, NULL, to);
+    else if (other)
+        row_as(r, ACROSS, from, other, to);
     else
-        row_as(r, from, to, false);
+        row_as(r, HALF, from, NULL, to);
 }

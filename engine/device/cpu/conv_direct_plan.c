@@ -59,9 +59,9 @@ static void units_choose(struct plan *p) {
     p->each = parts_of(p->from.units, parts_of(p->from.units, p->each));
 }
 
-static void chunks_choose(struct plan *p, int64_t n, int64_t threads) {
+static void chunks_choose(struct plan *p, int64_t threads) {
     int64_t wanted = p->pass == PASS_WEIGHTS ? CHAIN_PLACES : PLACES;
-    int64_t row = p->each * p->step[0] * copied_w(p) * p->from.unit;
+    int64_t row = p->each * p->step[0] * copied_w(p) * p->from.unit, n = p->n;
     int64_t rows = most(1, least(wanted / p->places[1], COPIED / row)), all = p->places[0];
     p->samples = most(1, least(rows / all, n));
     p->rows = least(rows, all);
@@ -72,12 +72,23 @@ static void chunks_choose(struct plan *p, int64_t n, int64_t threads) {
     p->chunks = p->rows < all ? n * parts_of(all, p->rows) : parts_of(n, p->samples);
 }
 
-void plan_make(struct plan *p, const struct op_desc *d, bool copied, int64_t threads) {
+/* For the weights pixels are summed, so samples make pairs; else channels, which lie side by side in blocks alone. */
+static void pairs_choose(struct plan *p) {
+    p->whole_n = p->n, p->whole_units = p->from.units;
+    if (p->how != PACK_PAIRS) return;
+    p->pairs = p->pass == PASS_WEIGHTS ? PAIRS_OF_SAMPLES : p->from.unit == 1 ? PAIRS_OF_UNITS : PAIRS_OF_LANES;
+    if (p->pairs == PAIRS_OF_SAMPLES) p->n = parts_of(p->n, 2);
+    if (p->pairs == PAIRS_OF_UNITS) p->from.units = parts_of(p->from.units, 2);
+    if (p->pairs == PAIRS_OF_LANES) p->from.unit /= 2;
+}
+
+void plan_make(struct plan *p, const struct op_desc *d, int64_t threads) {
     p->n = d->n;
+    pairs_choose(p);
     windows_choose(p, d);
-    if (copied) p->in_place = false;
+    if (p->how != PACK_FLOATS) p->in_place = false;
     units_choose(p);
-    chunks_choose(p, d->n, threads);
+    chunks_choose(p, threads);
 }
 
 struct chunk plan_chunk(const struct plan *p, int64_t index) {

@@ -14,6 +14,9 @@ static inline int64_t image_plane(const struct direct_image *g) {
     return g->h * g->w * g->unit;
 }
 
+/* What makes a pair: channels of a block, units, or samples. An image of pairs has half as many of them. */
+enum pairs { PAIRS_OF_LANES, PAIRS_OF_UNITS, PAIRS_OF_SAMPLES };
+
 /* Windows on 'from' give pixels of 'to'. Along an axis the window of place q has 'span' pixels, from
  * q * step - before on, and gives the pixel q * stride + offset, which depends on the phase. Forward
  * and for the weights there is one phase, and places are the pixels of y. For dx there is a phase
@@ -21,6 +24,9 @@ static inline int64_t image_plane(const struct direct_image *g) {
  * tap is one of its, and these lie side by side on dz. */
 struct plan {
     enum pass pass;
+    enum packing how; /* of what is copied and multiplied */
+    enum pairs pairs;
+    int64_t whole_n, whole_units; /* of the image before it is paired */
     struct direct_image from, to;
     int64_t n, groups, kernel[2], pad[2];
     int64_t step[2], stride[2], before[2], span[2], places[2];
@@ -30,8 +36,8 @@ struct plan {
     bool in_place;         /* windows lie whole on 'from'; else it is copied, with its padding */
     bool lanewise;
 };
-/* For images as they are and 'lanewise', all else; 'copied': not in place. */
-void plan_make(struct plan *p, const struct op_desc *d, bool copied, int64_t threads);
+/* For the pass, images before they are paired, how, groups and 'lanewise', all else. */
+void plan_make(struct plan *p, const struct op_desc *d, int64_t threads);
 
 struct chunk {
     int64_t sample, samples, first, rows; /* 'first' row of places */

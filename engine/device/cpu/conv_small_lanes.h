@@ -95,6 +95,36 @@ INLINE vec rounded(vec v) {
     return (vec)(((near & number) | (bits & ~number)) & 0xffff0000);
 }
 
+/* Two bf16 in each lane, the first in the lower half. */
+INLINE vec pairs_of(vec first, vec second) {
+#if defined(__AVX512BF16__)
+    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                                           21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    return (vec)_mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh((__m512)second, (__m512)first));
+#else
+    return (vec)((words)rounded(first) >> 16 | (words)rounded(second));
+#endif
+}
+
+/* The same of neighbours in two vectors that follow each other. */
+INLINE vec pairs_along(vec begin, vec end) {
+#if defined(__AVX512BF16__)
+    return (vec)_mm512_cvtne2ps_pbh((__m512)end, (__m512)begin);
+#else
+    return pairs_of(__builtin_shufflevector(begin, end, EVEN), __builtin_shufflevector(begin, end, ODD));
+#endif
+}
+
+/* sum + both products of each lane. */
+INLINE vec pairs_added(vec sum, vec a, vec b) {
+#if defined(__AVX512BF16__)
+    return (vec)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
+#else
+    sum = fused((vec)((words)a << 16), (vec)((words)b << 16), sum);
+    return fused((vec)((words)a & 0xffff0000), (vec)((words)b & 0xffff0000), sum);
+#endif
+}
+
 /* Row i, lane j <-> row j, lane i: each round moves the highest bit of the row's number to the end
  * of the lane's, and the lane's highest to the end of the row's. */
 INLINE void transpose(vec m[LANES]) {

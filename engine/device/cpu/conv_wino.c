@@ -17,6 +17,10 @@
  *   by panel    many tiles are transformed; then 64 x 64 weights at a time are transformed and
  *               multiplied by them all
  *
+ * Where the batch has segments, sums of dw are a segment's: by panel, of as many segments as fit into a chunk, whose
+ * gradients of a panel are added along the tree while it is in the cache; what is left of the tree, and all of it by
+ * chunk, is added whole.
+ *
  * An element of a product is a sum in order of channels or tiles, of short chains of multiply-adds:
  * its bits depend neither on threads, nor on the instruction set if that has fused multiply-adds,
  * nor, for y and dx, on the order of work and the batch. */
@@ -24,11 +28,16 @@
 #include "engine/device/cpu/cpu.h"
 #include "engine/device/cpu/kernels.h"
 #include "engine/device/cpu/layout.h"
+#include "engine/device/runtime.h"
+
+#include <string.h>
 
 enum { B = LAYOUT_BLOCK, PANEL = WINO_PANEL };
 /* Tiles of a chunk: by chunk; by panel, where the products of a panel stay in the cache; and by
  * panel for dw, whose products are panels of weights. */
 enum { FEW_TILES = 24, PANEL_TILES = 66, SUM_TILES = 192 };
+/* Rows of a panel of dw that are taken at a time where segments are added, and gradients in a slot of theirs. */
+enum { SLOT_ROWS = 6, SLOT = SLOT_ROWS * PANEL * 9 };
 enum pass { PASS_FORWARD, PASS_DATA, PASS_WEIGHTS };
 
 /* One pass: 'from' is transformed, 'to' comes out (for dw both are transformed). */
@@ -40,6 +49,7 @@ struct plan {
     int64_t summed; /* channels of 'from' */
     int64_t lanes;  /* channels of 'to' */
     bool by_panel;
+    int together; /* segments that are summed at a time: more than one only by panel */
 };
 
 struct wino {
@@ -54,9 +64,11 @@ struct pass_run {
     const float *from, *w, *dz;
     float *to, *dw;
     struct wino_finish finish;
-    float *shared, *own;
+    float *shared, *own, *slots;
     int64_t own_floats;
     int64_t begin, end; /* tiles of the chunk at work */
+    int first;          /* of the segments at work */
+    bool add;           /* the chunk's products to those of chunks before */
 };
 
 /* ---- sizes: a vector more keeps what is read side by side out of the same places of the cache - */
@@ -91,7 +103,8 @@ static int64_t shared_floats(const struct plan *p, enum pass pass) {
 
 static int64_t own_floats(const struct plan *p, enum pass pass) {
     int64_t products = floats_of(p->chunk, PANEL), weights = floats_of(PANEL, PANEL);
-    if (pass == PASS_WEIGHTS) return p->by_panel ? weights : 0;
+    int64_t slots = p->together > 1 ? segment_slots(p->together) * SLOT : 0;
+    if (pass == PASS_WEIGHTS) return p->by_panel ? weights + slots : 0;
     return products + (p->by_panel ? weights : floats_of(p->chunk, p->summed));
 }
 
@@ -224,30 +237,32 @@ static void transform_both(void *ctx, int64_t begin, int64_t end) {
     wino_gradient(&r->p->to, r->dz, r->begin + begin, r->begin + end, &parts.dz);
 }
 
-/* Place 'plane' of 'sums': channels [row, row + rows) of dz with a panel of x, over the chunk. */
-static void add_products(const struct pass_run *r, int64_t plane, int64_t panel, int64_t row, int64_t rows, float *sums,
-                         int64_t sums_row) {
+/* Place 'plane' of 'sums': channels [row, row + rows) of dz with a panel of x, over tiles [begin, end) of the chunk. */
+static void add_products(const struct pass_run *r, int64_t plane, int64_t panel, int64_t row, int64_t rows,
+                         int64_t begin, int64_t end, const struct wino_tiles *sums) {
     struct parts parts = parts_of(r);
     struct wino_product product = {.rows = rows,
-                                   .depth = r->end - r->begin,
+                                   .depth = end - begin,
                                    .width = panel_width(panel, r->p->summed),
-                                   .a = parts.dz.at + plane * parts.dz.plane + row,
+                                   .a = parts.dz.at + plane * parts.dz.plane + row + begin * parts.dz.row,
                                    .a_row = 1,
                                    .a_depth = parts.dz.row,
-                                   .b = parts.x.at + plane * parts.x.plane + panel * PANEL,
+                                   .b = parts.x.at + plane * parts.x.plane + panel * PANEL + begin * parts.x.row,
                                    .b_row = parts.x.row,
-                                   .c = sums,
-                                   .c_row = sums_row,
-                                   .add = r->begin > 0};
+                                   .c = sums->at + plane * sums->plane,
+                                   .c_row = sums->row,
+                                   .add = r->add};
     wino_multiply(&product);
 }
 
 static void planes_of_chunk(void *ctx, int64_t begin, int64_t end) {
     const struct pass_run *r = ctx;
-    struct wino_tiles sums = parts_of(r).sums;
     for (int64_t plane = begin; plane < end; plane++)
-        for (int64_t panel = 0; panel < panels_of(r->p->summed); panel++)
-            add_products(r, plane, panel, 0, r->p->lanes, sums.at + plane * sums.plane + panel * PANEL, sums.row);
+        for (int64_t panel = 0; panel < panels_of(r->p->summed); panel++) {
+            struct wino_tiles sums = parts_of(r).sums;
+            sums.at += panel * PANEL;
+            add_products(r, plane, panel, 0, r->p->lanes, 0, r->end - r->begin, &sums);
+        }
 }
 
 static void gradients_of_rows(void *ctx, int64_t begin, int64_t end) {
@@ -257,34 +272,89 @@ static void gradients_of_rows(void *ctx, int64_t begin, int64_t end) {
     wino_weights_out(&r->p->weights, r->dw, begin, end, 0, r->p->summed, &sums);
 }
 
-/* Squares of panels of both sides' channels: sums and gradients of each, while it is in the cache. */
+/* A part of dw: rows of a panel. */
+struct part {
+    int64_t panel, width, row, rows;
+};
+
+/* Of one of the segments at work, which 'slot' gets as (rows, 9, width), or dw if there is none. */
+static void part_gradients(const struct pass_run *r, const struct part *at, int segment, float *slot) {
+    const struct plan *p = r->p;
+    const struct segments s = op_segments(&r->c->op.desc);
+    int64_t tiles = p->tiles / s.begin[s.count];
+    int64_t begin = s.begin[segment] * tiles - r->begin, end = s.begin[segment + 1] * tiles - r->begin;
+    struct wino_tiles sums = tiles_at(own_of(r), at->rows, PANEL);
+    if (slot && begin == end) memset(slot, 0, (size_t)(at->rows * at->width * 9) * sizeof *slot);
+    if (slot && begin == end) return;
+    if (!slot) begin = 0, end = r->end - r->begin; /* a chunk of its tiles */
+    for (int64_t plane = 0; plane < WINO_PLANES; plane++)
+        add_products(r, plane, at->panel, at->row, at->rows, begin, end, &sums);
+    if (slot)
+        wino_taps_out(slot, at->rows, at->width, &sums);
+    else
+        wino_weights_out(&p->weights, r->dw, at->row, at->row + at->rows, at->panel * PANEL, at->width, &sums);
+}
+
+/* Of all segments at work, added along the tree. */
+static void part_tree(const struct pass_run *r, const struct part *at) {
+    float *slots = own_of(r) + floats_of(PANEL, PANEL);
+    for (int i = 0; i < r->p->together; i++) {
+        part_gradients(r, at, r->first + i, slots + segment_slot(i) * SLOT);
+        for (int k = segment_slot(i); k > segment_bottom(i); k--)
+            floats_add(slots + (k - 1) * SLOT, slots + k * SLOT, at->rows * at->width * 9);
+    }
+    wino_weights_from_taps(&r->p->weights, r->dw, at->row, at->row + at->rows, at->panel * PANEL, at->width, slots);
+}
+
+/* Squares of panels of both sides' channels, part by part: sums and gradients of each, while it is in the cache. */
 static void gradients_by_panel(void *ctx, int64_t begin, int64_t end) {
     const struct pass_run *r = ctx;
-    struct wino_tiles sums = tiles_at(own_of(r), PANEL, PANEL);
-    int64_t panels = panels_of(r->p->summed);
+    int64_t panels = panels_of(r->p->summed), most = r->p->together > 1 ? SLOT_ROWS : PANEL;
     for (int64_t square = begin; square < end; square++) {
-        int64_t panel = square % panels, row = square / panels * PANEL;
-        int64_t rows = least(PANEL, r->p->lanes - row);
-        for (int64_t plane = 0; plane < WINO_PLANES; plane++)
-            add_products(r, plane, panel, row, rows, sums.at + plane * sums.plane, sums.row);
-        wino_weights_out(&r->p->weights, r->dw, row, row + rows, panel * PANEL, panel_width(panel, r->p->summed),
-                         &sums);
+        int64_t panel = square % panels, last = least((square / panels + 1) * PANEL, r->p->lanes);
+        struct part at = {.panel = panel, .width = panel_width(panel, r->p->summed), .row = square / panels * PANEL};
+        for (; at.row < last; at.row += at.rows) {
+            at.rows = least(most, last - at.row);
+            if (r->p->together > 1)
+                part_tree(r, &at);
+            else
+                part_gradients(r, &at, r->first, NULL);
+        }
     }
 }
 
-static void run_weights(struct pass_run *r) {
+/* dw of r's segments: tiles [begin, end). */
+static void run_segments(struct pass_run *r, int64_t begin, int64_t end) {
     const struct device *dev = r->c->op.dev;
     const struct plan *p = r->p;
     int64_t squares = panels_of(p->lanes) * panels_of(p->summed);
-    for (int64_t at = 0; at < p->tiles; at += p->chunk) {
-        r->begin = at, r->end = least(at + p->chunk, p->tiles);
+    if (begin == end) memset(r->dw, 0, (size_t)(p->lanes * p->summed * 9) * sizeof *r->dw);
+    for (int64_t at = begin; at < end; at += p->chunk) {
+        r->begin = at, r->end = least(at + p->chunk, end);
+        r->add = at > begin;
         cpu_parallel(dev, r->end - at, 1, transform_both, r);
         if (p->by_panel)
             cpu_parallel(dev, squares, 1, gradients_by_panel, r);
         else
             cpu_parallel(dev, WINO_PLANES, 1, planes_of_chunk, r);
     }
-    if (!p->by_panel) cpu_parallel(dev, p->lanes, 1, gradients_of_rows, r);
+    if (!p->by_panel && begin < end) cpu_parallel(dev, p->lanes, 1, gradients_of_rows, r);
+}
+
+static enum error run_weights(const struct pass_run *r, float *dw) {
+    const struct segments s = op_segments(&r->c->op.desc);
+    int64_t floats = r->p->lanes * r->p->summed * 9, tiles = r->p->tiles / s.begin[s.count];
+    float *slots[SEGMENT_SLOTS] = {dw};
+    for (int k = 1; k < SEGMENT_SLOTS; k++) slots[k] = r->slots + (k - 1) * align_floats(floats);
+    for (int i = 0; i < s.count / r->p->together; i++) {
+        struct pass_run part = *r;
+        part.first = i * r->p->together;
+        part.dw = slots[segment_slot(i)];
+        run_segments(&part, s.begin[part.first] * tiles, s.begin[part.first + r->p->together] * tiles);
+        for (int k = segment_slot(i); k > segment_bottom(i); k--)
+            TRY(device_add(r->c->op.dev, slots[k - 1], slots[k], floats));
+    }
+    return ERR_NONE;
 }
 
 /* ---- the op: scratch is (dz behind relu, shared, a part for each thread) --------------------- */
@@ -300,7 +370,9 @@ static struct pass_run run_of(const struct wino *c, const struct op_args *a, enu
                              .w = a->w[0],
                              .shared = scratch,
                              .own = scratch + shared_floats(p, pass),
-                             .own_floats = own_floats(p, pass)};
+                             .own_floats = own_floats(p, pass),
+                             .slots =
+                                 scratch + shared_floats(p, pass) + c->op.dev->params.threads * own_floats(p, pass)};
 }
 
 static enum error conv_forward(struct op *op, const struct op_args *a) {
@@ -327,8 +399,8 @@ static enum error conv_backward(struct op *op, const struct op_args *a) {
     }
     if (op->desc.conv.bias) channel_sums(op->dev, &op->desc, dz, a->dw[1]);
     struct pass_run r = run_of(c, a, PASS_WEIGHTS);
-    r.from = a->x[0], r.dz = dz, r.dw = a->dw[0];
-    run_weights(&r);
+    r.from = a->x[0], r.dz = dz;
+    TRY(run_weights(&r, a->dw[0]));
     if (!a->dx[0]) return ERR_NONE;
     r = run_of(c, a, PASS_DATA);
     r.from = dz, r.to = a->dx[0];
@@ -345,12 +417,16 @@ static bool takes(const struct op_desc *d) {
 }
 
 /* Transformed, 128 x 128 weights leave room in the cache. The sums of dw can only be taken by panel
- * when one chunk is all tiles. */
-static void choose_order(struct plan *p, enum pass pass) {
+ * when one chunk is all tiles of a segment. */
+static void choose_order(struct plan *p, const struct op_desc *d, enum pass pass) {
+    const struct segments s = op_segments(d);
+    int64_t many = pass == PASS_WEIGHTS ? SUM_TILES : PANEL_TILES, each = p->tiles / d->n, most = 0;
     bool few = p->summed * p->lanes <= 128 * 128;
-    int64_t many = pass == PASS_WEIGHTS ? SUM_TILES : PANEL_TILES;
-    p->by_panel = !few && (pass != PASS_WEIGHTS || p->tiles <= SUM_TILES);
+    for (int i = 0; i < s.count; i++)
+        if (segment_size(&s, i) * each > most) most = segment_size(&s, i) * each;
+    p->by_panel = !few && (pass != PASS_WEIGHTS || most <= SUM_TILES);
     p->chunk = least(p->tiles, few ? FEW_TILES : many);
+    p->together = pass == PASS_WEIGHTS && p->by_panel ? segments_within(&s, each, SUM_TILES) : 1;
 }
 
 static struct wino_image image_of(const struct shape *s, const struct shape *tiled, int64_t pad) {
@@ -374,7 +450,7 @@ static struct plan plan_of(const struct op_desc *d, enum pass pass) {
                      .lanes = to->dim[0]};
     p.from.round = p.to.round = round;
     p.tiles = d->n * p.to.down * p.to.across;
-    choose_order(&p, pass);
+    choose_order(&p, d, pass);
     return p;
 }
 
@@ -386,6 +462,8 @@ static enum error conv_create(struct device *dev, const struct op_desc *d, struc
         *p = plan_of(d, pass);
         int64_t floats = pass == PASS_FORWARD ? 0 : dz_floats(d);
         floats += shared_floats(p, pass) + dev->params.threads * own_floats(p, pass);
+        int slots = segment_slots(op_segments(d).count / p->together) - 1;
+        if (pass == PASS_WEIGHTS) floats += slots * align_floats(p->lanes * p->summed * 9);
         size_t bytes = (size_t)floats * sizeof(float);
         if (bytes > c->op.scratch_bytes) c->op.scratch_bytes = bytes;
     }
@@ -399,4 +477,5 @@ const struct op_impl cpu_conv_wino = {
     .forward = conv_forward,
     .backward = conv_backward,
     .free = op_release,
+    .segments = true,
 };

@@ -54,4 +54,8 @@ void wino_weights_in(const struct wino_weights *s, const float *w, int64_t begin
 /* dw of input channels [first, first + width) and outputs [begin, end), a row each. */
 void wino_weights_out(const struct wino_weights *s, float *dw, int64_t begin, int64_t end, int64_t first, int64_t width,
                       const struct wino_tiles *from);
+/* The same in two steps, between which gradients can be added: (rows, 9, width), and from there to dw. */
+void wino_taps_out(float *to, int64_t rows, int64_t width, const struct wino_tiles *from);
+void wino_weights_from_taps(const struct wino_weights *s, float *dw, int64_t begin, int64_t end, int64_t first,
+                            int64_t width, const float *from);
 void wino_multiply(const struct wino_product *p);

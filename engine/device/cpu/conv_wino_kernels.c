@@ -224,14 +224,38 @@ void wino_weights_in(const struct wino_weights *s, const float *w, int64_t begin
         }
 }
 
+INLINE void taps_from(const struct wino_tiles *from, int64_t at, vec taps[TAPS]) {
+    vec u[WINO_PLANES], half[3 * IN];
+    planes_load(u, from, at);
+    for (int c = 0; c < IN; c++) transform_weights_back(u + c, IN, half + c, IN);
+    for (int r = 0; r < 3; r++) transform_weights_back(half + r * IN, 1, taps + r * 3, 1);
+}
+
 void wino_weights_out(const struct wino_weights *s, float *dw, int64_t begin, int64_t end, int64_t first, int64_t width,
                       const struct wino_tiles *from) {
     for (int64_t out = begin; out < end; out++)
         for (int64_t lane = 0; lane < width; lane += LANES) {
-            vec u[WINO_PLANES], half[3 * IN], taps[TAPS];
-            planes_load(u, from, (out - begin) * from->row + lane);
-            for (int c = 0; c < IN; c++) transform_weights_back(u + c, IN, half + c, IN);
-            for (int r = 0; r < 3; r++) transform_weights_back(half + r * IN, 1, taps + r * 3, 1);
+            vec taps[TAPS];
+            taps_from(from, (out - begin) * from->row + lane, taps);
+            taps_store(taps, dw + (out * s->in + first + lane) * TAPS);
+        }
+}
+
+void wino_taps_out(float *to, int64_t rows, int64_t width, const struct wino_tiles *from) {
+    for (int64_t out = 0; out < rows; out++)
+        for (int64_t lane = 0; lane < width; lane += LANES) {
+            vec taps[TAPS];
+            taps_from(from, out * from->row + lane, taps);
+            for (int k = 0; k < TAPS; k++) store(to + (out * TAPS + k) * width + lane, taps[k]);
+        }
+}
+
+void wino_weights_from_taps(const struct wino_weights *s, float *dw, int64_t begin, int64_t end, int64_t first,
+                            int64_t width, const float *from) {
+    for (int64_t out = begin; out < end; out++, from += TAPS * width)
+        for (int64_t lane = 0; lane < width; lane += LANES) {
+            vec taps[TAPS];
+            for (int k = 0; k < TAPS; k++) taps[k] = load(from + k * width + lane);
             taps_store(taps, dw + (out * s->in + first + lane) * TAPS);
         }
 }

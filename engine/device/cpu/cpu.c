@@ -1,10 +1,8 @@
-/* The cpu device: own vector kernels (and oneDNN, in bf16) on the threads of a device. */
+/* The cpu device: own vector kernels on the threads of a device. */
 #include "engine/device/cpu/cpu.h"
-#include "engine/device/cpu/onednn.h"
 #include "engine/device/runtime.h"
 #include "engine/device/threads.h"
 
-#include <omp.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +21,7 @@ struct cpu {
 /* ---- levels --------------------------------------------------------------------------------- */
 /* This file is compiled for the lowest, so it may ask any machine what it can. */
 #if defined(__x86_64__)
-extern const struct cpu_level cpu_table_base, cpu_table_v3, cpu_table_v4;
+extern const struct cpu_level cpu_table_base, cpu_table_v3, cpu_table_v4, cpu_table_v4bf16;
 
 static bool runs_v3(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
@@ -36,9 +34,13 @@ static bool runs_v4(void) {
            __builtin_cpu_supports("avx512vl");
 }
 
-static const struct cpu_level *const levels[] = {&cpu_table_v4, &cpu_table_v3, &cpu_table_base};
+static bool runs_v4bf16(void) {
+    return runs_v4() && __builtin_cpu_supports("avx512bf16");
+}
+
+static const struct cpu_level *const levels[] = {&cpu_table_v4bf16, &cpu_table_v4, &cpu_table_v3, &cpu_table_base};
 static int levels_out_of_reach(void) {
-    return runs_v4() ? 0 : runs_v3() ? 1 : 2;
+    return runs_v4bf16() ? 0 : runs_v4() ? 1 : runs_v3() ? 2 : 3;
 }
 #else
 #if defined(__aarch64__)
@@ -70,7 +72,6 @@ enum error cpu_level_choose(const struct cpu_level **out) {
         used += snprintf(names + used, sizeof names - (size_t)used, "%s%s", i ? ", " : "", possible[i]->name);
         if (strcmp(wanted, possible[i]->name) != 0) continue;
         *out = possible[i];
-        if (i > 0) onednn_limit((dnnl_cpu_isa_t)(*out)->onednn);
         return ERR_NONE;
     }
     return FAIL(ERR_CONFIG,
@@ -112,7 +113,6 @@ static bool own_cores(const struct device_params *p, cpu_set_t *own) {
 
 static void settle(const struct device_params *p) {
     cpu_set_t own;
-    omp_set_num_threads(p->threads); /* oneDNN's */
     flush_denormals();
     if (p->pin && own_cores(p, &own)) (void)sched_setaffinity(0, sizeof own, &own); /* a wish: slower without */
 }
@@ -166,12 +166,24 @@ static const struct op_impl *const *cpu_impls(struct device *d, enum op_kind kin
 
 static bool cpu_bf16(void) {
     const struct cpu_level *level;
-    return cpu_level_choose(&level) == ERR_NONE && level->has_bf16();
+    return cpu_level_choose(&level) == ERR_NONE && level->bf16;
+}
+
+/* Its kernels, and the instructions that they will use here. */
+static bool cpu_software(int i, struct device_software *out) {
+    const struct cpu_level *level;
+    if (i > 0) return false;
+    *out = (struct device_software){.name = "own kernels"};
+    if (cpu_level_choose(&level) == ERR_NONE)
+        snprintf(out->version, sizeof out->version, "%s, %s", level->name, level->instructions);
+    else
+        snprintf(out->missing, sizeof out->missing, "%s\n%s", error_message(), error_hint());
+    return true;
 }
 
 const struct device_ops device_cpu = {
     .name = "cpu",
-    .summary = "own vector kernels, and oneDNN for bf16, bound to cores of their own",
+    .summary = "own vector kernels, bound to cores of their own",
     .open = cpu_open,
     .close = cpu_close,
     .impls = cpu_impls,

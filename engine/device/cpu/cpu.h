@@ -8,14 +8,13 @@ struct act_kernel; /* kernels.h */
 struct gemm;       /* gemm.h */
 enum { CPU_IMPLS = 6 };
 
-/* Every file of this folder but cpu.c, onednn.c and software.c is compiled once for each level, and names.h gives what
- * they share a name of that level. This is one level, as level.c defines it. */
+/* Every file of this folder but cpu.c is compiled once for each level, and names.h gives what they share a name of that
+ * level. This is one level, as level.c defines it. */
 struct cpu_level {
     const char *name;         /* "v4": x86-64-v4, "neon": ARM64; "base": what a compiler takes for granted elsewhere */
     const char *instructions; /* "AVX-512" */
     bool fused;               /* has fused multiply-adds: the bits of all such levels are the same in f32 */
-    int onednn;               /* dnnl_cpu_isa_t: what oneDNN may use where ENGINE_ISA asks for the level */
-    bool (*has_bf16)(void);   /* device_ops.has_bf16 */
+    bool bf16;                /* multiplies bf16 faster than f32: device_ops.has_bf16 */
     const struct op_impl *const (*impls)[CPU_IMPLS]; /* device_ops.impls, by enum op_kind */
     /* Kernels under the ops, for tests. */
     const struct act_kernel *activations;
@@ -28,7 +27,7 @@ struct cpu_level {
 /* Those that this machine can run, best first. */
 const struct cpu_level *const *cpu_levels(int *count);
 /* The one that the device "cpu" runs: the best, or what the variable ENGINE_ISA names; ERR_CONFIG when there is no such
- * level, or it is more than the machine has. oneDNN, too, is kept to what ENGINE_ISA names. */
+ * level, or it is more than the machine has. */
 MUST_CHECK enum error cpu_level_choose(const struct cpu_level **out);
 /* The device "cpu" at a level of cpu_levels: what its own open does with cpu_level_choose's. */
 MUST_CHECK enum error cpu_open_at(const struct cpu_level *level, const struct device_params *p, struct device **out);
@@ -43,14 +42,10 @@ void cpu_parallel(const struct device *dev, int64_t count, int64_t grain,
 /* Which of the team's threads runs the work that asks: 0 <= it < threads. */
 int cpu_thread(void);
 
-/* ---- software.c ----------------------------------------------------------------------------- */
-bool cpu_software(int i, struct device_software *out);
-
 /* ---- implementations, in order of preference within a kind; level.c has the lists ------------ */
 extern const struct op_impl cpu_linear;
 extern const struct op_impl cpu_conv_small;  /* own kernels, for few channels */
 extern const struct op_impl cpu_conv_wino;   /* own kernels: 3x3 of blocked images */
-extern const struct op_impl cpu_conv_dnnl;   /* oneDNN, for bf16 */
 extern const struct op_impl cpu_conv_direct; /* own kernels: takes all but a fused pool */
 extern const struct op_impl cpu_pool, cpu_pool_blocked, cpu_mean_blocked;
 extern const struct op_impl cpu_reorder;

@@ -48,9 +48,8 @@ struct kind { /* of tiles; tile[g][i][v] has 1 << i rows and v + 1 vectors; g: A
     tile_fn *tile[2][4][VECS];
 };
 
-#if defined(__AVX512F__)
+#if defined(__AVX512BF16__)
 #define TILE(x) x##_pairs
-#define TILE_TARGET __attribute__((target("avx512bf16")))
 #define TILE_LANES LANES
 #define TILE_ROWS 8
 #define TILE_PACKING PACK_PAIRS
@@ -58,22 +57,13 @@ struct kind { /* of tiles; tile[g][i][v] has 1 << i rows and v + 1 vectors; g: A
 #include "engine/device/cpu/gemm_tile.h"
 #endif
 #define TILE(x) x##_floats
-#define TILE_TARGET
 #define TILE_LANES LANES
 #define TILE_ROWS (REGISTERS / 4)
 #include "engine/device/cpu/gemm_tile.h"
 
-bool cpu_has_bf16(void) {
-#if defined(__AVX512F__)
-    return __builtin_cpu_supports("avx512bf16");
-#else
-    return false;
-#endif
-}
-
 static const struct kind *kind_of(bool pairs) {
-#if defined(__AVX512F__)
-    if (pairs && cpu_has_bf16()) return &kind_pairs;
+#if defined(__AVX512BF16__)
+    if (pairs) return &kind_pairs;
 #endif
     (void)pairs;
     return &kind_floats;
@@ -258,21 +248,12 @@ static void range_run(const struct run *r) {
 }
 
 /* ---- segments ------------------------------------------------------------------------------- */
-/* How many segments a block takes, a power of two: in pairs, none may begin between the two. */
+/* How many segments a block takes: in pairs, none may begin between the two. */
 static int segments_together(const struct run *r) {
     const struct segments *s = r->g->segments;
-    int64_t each = r->g->each;
-    int count = s->count;
     for (int i = 0; i < s->count && r->how == PACK_PAIRS; i++)
-        if (s->begin[i] * each % 2) return 1;
-    for (int i = 0; i < s->count;)
-        if ((s->begin[i + count] - s->begin[i]) * each <= deepest(r))
-            i += count;
-        else if (count > 1)
-            count /= 2, i = 0;
-        else
-            return 1;
-    return count;
+        if (s->begin[i] * r->g->each % 2) return 1;
+    return segments_within(s, r->g->each, deepest(r));
 }
 
 /* The product of 'count' segments from 'first' on, in r's rows and columns. */
@@ -337,7 +318,7 @@ struct job {
 static void run_part(const struct job *job, int64_t i0, int64_t i1, int64_t j0, int64_t j1) {
     const struct gemm *g = job->g;
     bool bf16 = g->precision == PRECISION_BF16;
-    struct run r = {g, kind_of(bf16 && !g->emulated), .i0 = i0, .i1 = i1, .j0 = j0, .j1 = j1, .p1 = g->k};
+    struct run r = {g, kind_of(bf16), .i0 = i0, .i1 = i1, .j0 = j0, .j1 = j1, .p1 = g->k};
     r.c = g->c + i0 * g->ldc + j0, r.ldc = g->ldc;
     r.how = bf16 ? r.kind->bf16 : PACK_FLOATS;
     r.packs_a = g->a_transposed || r.how != PACK_FLOATS;

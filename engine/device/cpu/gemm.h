@@ -21,7 +21,6 @@ struct gemm { /* matrices are row-major; ld* is the distance of rows */
     const struct segments *segments;
     int64_t each;
     enum precision precision;
-    bool emulated; /* bf16 as machines without an instruction for it do it: for tests */
     /* Called, unless NULL, for parts of C as they are done, while they are still in a near cache;
      * on any of the device's threads. */
     void (*done)(void *ctx, int64_t row, int64_t rows, int64_t column, int64_t columns);
@@ -30,9 +29,6 @@ struct gemm { /* matrices are row-major; ld* is the distance of rows */
 /* 'pack' is scratch of gemm_pack_bytes(device), ALIGNMENT-aligned. */
 size_t gemm_pack_bytes(const struct device *dev);
 void gemm_run(const struct device *dev, const struct gemm *g, void *pack);
-
-/* Whether products in bf16 are faster than in f32 here and at this level; elsewhere they are emulated. */
-bool cpu_has_bf16(void);
 
 /* to (cols, rows) = from (rows, cols) transposed, by one thread. */
 void transpose(int64_t rows, int64_t cols, const float *from, int64_t ld_from, float *to, int64_t ld_to);

@@ -41,12 +41,10 @@ void transpose(int64_t rows, int64_t cols, const float *from, int64_t ld_from, f
 enum { AHEAD = 16 };
 
 /* ---- pairs ---------------------------------------------------------------------------------- */
-#if defined(__AVX512F__)
-#define PAIRS_TARGET __attribute__((target("avx512bf16")))
+#if defined(__AVX512BF16__)
 
 /* Columns [0, n), n <= 16, of an even and an odd row (NULL: zeros) as pairs; zeros behind. */
-PAIRS_TARGET static inline __attribute__((always_inline)) __m512i pairs_of(const float *even, const float *odd,
-                                                                           int64_t n) {
+static inline __attribute__((always_inline)) __m512i pairs_of(const float *even, const float *odd, int64_t n) {
     const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
                                            21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     __mmask16 some = (__mmask16)((1u << n) - 1);
@@ -55,7 +53,7 @@ PAIRS_TARGET static inline __attribute__((always_inline)) __m512i pairs_of(const
     return _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(high, low));
 }
 
-PAIRS_TARGET static void pairs_across(int64_t k, int64_t n, const float *from, int64_t ld, float *to, int64_t wide) {
+static void pairs_across(int64_t k, int64_t n, const float *from, int64_t ld, float *to, int64_t wide) {
     for (int64_t p = 0; p < k; p += 2, to += wide)
         for (int64_t j = 0; j < wide; j += 16) {
             const float *even = from + p * ld + j, *odd = p + 1 < k ? even + ld : NULL;
@@ -64,7 +62,7 @@ PAIRS_TARGET static void pairs_across(int64_t k, int64_t n, const float *from, i
         }
 }
 
-PAIRS_TARGET static void pairs_along(int64_t rows, int64_t k, const float *from, int64_t ld, float *to) {
+static void pairs_along(int64_t rows, int64_t k, const float *from, int64_t ld, float *to) {
     for (int64_t i = 0; i < rows; i++, from += ld, to += (k + 1) / 2)
         for (int64_t p = 0; p < k; p += 32) {
             int64_t rest = k - p < 32 ? k - p : 32;
@@ -79,7 +77,7 @@ PAIRS_TARGET static void pairs_along(int64_t rows, int64_t k, const float *from,
 }
 
 /* Columns [0, m), m a multiple of 16, in groups of 8. */
-PAIRS_TARGET static void pairs_groups(int64_t k, int64_t m, const float *from, int64_t ld, float *to) {
+static void pairs_groups(int64_t k, int64_t m, const float *from, int64_t ld, float *to) {
     int64_t rows = (k + 1) / 2;
     for (int64_t p = 0; p < rows; p++, from += 2 * ld)
         for (int64_t c = 0; c < m; c += 16) {
@@ -91,7 +89,7 @@ PAIRS_TARGET static void pairs_groups(int64_t k, int64_t m, const float *from, i
             _mm256_storeu_si256((__m256i *)(void *)(group + 8 * rows), _mm512_extracti64x4_epi64(pairs, 1));
         }
 }
-#else /* never run: cpu_has_bf16() says no */
+#else /* never run: the level has no PACK_PAIRS */
 static void pairs_across(int64_t k, int64_t n, const float *from, int64_t ld, float *to, int64_t wide) {
     (void)k, (void)n, (void)from, (void)ld, (void)to, (void)wide;
 }

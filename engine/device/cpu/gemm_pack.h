@@ -6,7 +6,7 @@
 enum packing {
     PACK_FLOATS,
     PACK_ROUNDED, /* floats, rounded to bf16 */
-    PACK_PAIRS    /* needs cpu_has_bf16() */
+    PACK_PAIRS    /* at levels that multiply them (HAS_PAIRS) */
 };
 enum { PACK_WIDE = 16 }; /* what 'wide' is a multiple of in pairs */
 

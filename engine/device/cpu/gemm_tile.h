@@ -1,6 +1,5 @@
 /* The innermost loops of gemm.c for one kind of elements, stamped by including this with
  *   TILE(x)       the kind's name for x
- *   TILE_TARGET   its target attribute, or nothing
  *   TILE_LANES    floats in a vector
  *   TILE_ROWS     rows of the largest tile (4 or 8): TILE_ROWS x 3 vectors of C stay in registers
  *   TILE_PACKING  how it takes rounded factors; PACK_ROUNDED when not defined
@@ -21,8 +20,8 @@ typedef float TILE(loose) __attribute__((vector_size(4 * TILE_LANES), aligned(4)
 /* C (rows, vecs) = A (rows, k) B (k, vecs), or C += when 'more'. 'grouped': A is packed, rows floats
  * for each k. k goes in as many parts as there are rows, so that the next tile's C is asked for row
  * by row: all at once would hold up A and B. */
-TILE_TARGET static inline __attribute__((always_inline)) void TILE(body)(const int rows, const int vecs,
-                                                                         const bool grouped, const struct tile *t) {
+static inline __attribute__((always_inline)) void TILE(body)(const int rows, const int vecs, const bool grouped,
+                                                             const struct tile *t) {
     TILE(vector) sum[TILE_ROWS][3];
     const float *row[TILE_ROWS], *b = t->b;
     UNROLL for (int r = 0; r < rows; r++) {
@@ -65,10 +64,10 @@ TILE_TARGET static inline __attribute__((always_inline)) void TILE(body)(const i
 }
 
 #define TILE_FUNCTION(rows, vecs)                                                                                      \
-    TILE_TARGET static void TILE(tile_##rows##x##vecs)(const struct tile *t) {                                         \
+    static void TILE(tile_##rows##x##vecs)(const struct tile *t) {                                                     \
         TILE(body)(rows, vecs, false, t);                                                                              \
     }                                                                                                                  \
-    TILE_TARGET static void TILE(tile_grouped_##rows##x##vecs)(const struct tile *t) {                                 \
+    static void TILE(tile_grouped_##rows##x##vecs)(const struct tile *t) {                                             \
         TILE(body)(rows, vecs, true, t);                                                                               \
     }
 #define TILE_FUNCTIONS(rows)                                                                                           \
@@ -105,7 +104,6 @@ static const struct kind TILE(kind) = {
 #undef TILE_FUNCTIONS
 #undef TILE_POINTERS
 #undef TILE
-#undef TILE_TARGET
 #undef TILE_LANES
 #undef TILE_ROWS
 #undef TILE_PACKING

@@ -22,6 +22,13 @@
 #define REGISTERS 16
 #endif
 
+/* Whether the level multiplies pairs of bf16; else bf16's factors are rounded and stay floats. */
+#if defined(__AVX512BF16__)
+#define HAS_PAIRS true
+#else
+#define HAS_PAIRS false
+#endif
+
 #if defined(__AVX512F__)
 #define MULTIPLY_ADD(sum, a, b) ((__typeof__(sum))_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(sum)))
 #elif defined(__AVX2__) && defined(__FMA__)

@@ -3,7 +3,7 @@
 #include "engine/device/device.h"
 
 /* sums (channels of y) = of each channel of 'image' (n, y), which lies in d's y_layout; the same
- * bits for any number of threads. */
+ * bits for any number of threads. Of segments it is the tree's sum. */
 void channel_sums(const struct device *dev, const struct op_desc *d, const float *image, float *sums);
 
 /* to = from, each rounded to the nearest bf16, ties to even; they may be the same. */

@@ -2,12 +2,12 @@
 #include "engine/device/cpu/cpu.h"
 #include "engine/device/cpu/gemm.h"
 #include "engine/device/cpu/kernels.h"
-#include "engine/device/cpu/onednn.h"
+#include "engine/device/cpu/lanes.h"
 #include "engine/device/ref/ref.h"
 
 static const struct op_impl *const impls[OP_KINDS][CPU_IMPLS] = {
     [OP_LINEAR] = {&cpu_linear, &ref_linear},
-    [OP_CONV2D] = {&cpu_conv_wino, &cpu_conv_small, &cpu_conv_dnnl, &cpu_conv_direct, &ref_conv2d},
+    [OP_CONV2D] = {&cpu_conv_wino, &cpu_conv_small, &cpu_conv_direct, &ref_conv2d},
     [OP_POOL2D] = {&cpu_pool, &cpu_pool_blocked, &ref_pool2d},
     [OP_REORDER] = {&cpu_reorder, &ref_reorder},
     [OP_ACTIVATION] = {&cpu_activation, &ref_activation},
@@ -28,15 +28,14 @@ static const struct op_impl *const impls[OP_KINDS][CPU_IMPLS] = {
 };
 
 const struct cpu_level cpu_table = {
-#if defined(__AVX512F__)
+#if defined(__AVX512BF16__)
+    .instructions = "AVX-512 with bf16",
+#elif defined(__AVX512F__)
     .instructions = "AVX-512",
-    .onednn = dnnl_cpu_isa_avx512_core_amx,
 #elif defined(__AVX2__)
     .instructions = "AVX2",
-    .onednn = dnnl_cpu_isa_avx2,
 #elif defined(__SSE2__)
     .instructions = "SSE2",
-    .onednn = dnnl_cpu_isa_sse41,
 #elif defined(__aarch64__)
     .instructions = "NEON",
 #else
@@ -46,7 +45,7 @@ const struct cpu_level cpu_table = {
     .fused = true,
 #endif
     .name = CPU_TEXT(CPU_LEVEL),
-    .has_bf16 = cpu_has_bf16,
+    .bf16 = HAS_PAIRS,
     .impls = impls,
     .activations = act_kernels,
     .softmax = kernel_softmax,

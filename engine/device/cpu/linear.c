@@ -107,13 +107,13 @@ static void mask_part(void *ctx, int64_t begin, int64_t end) {
 static void bias_columns(void *ctx, int64_t begin, int64_t end) {
     const struct pass *p = ctx;
     const struct linear *l = p->l;
-    const struct segments one = {1, {0, l->op.desc.n}}, *s = l->op.desc.segments ? l->op.desc.segments : &one;
+    const struct segments s = op_segments(&l->op.desc);
     for (int64_t j = begin; j < end; j += BIAS_PART) {
         float slots[SEGMENT_SLOTS][BIAS_PART];
         int64_t columns = end - j < BIAS_PART ? end - j : BIAS_PART, each = l->rows / l->op.desc.n;
-        for (int i = 0; i < s->count; i++) {
-            const float *dz = dz_of(p) + s->begin[i] * each * l->out + j;
-            kernel_column_sums(segment_size(s, i) * each, columns, dz, l->out, slots[segment_slot(i)]);
+        for (int i = 0; i < s.count; i++) {
+            const float *dz = dz_of(p) + s.begin[i] * each * l->out + j;
+            kernel_column_sums(segment_size(&s, i) * each, columns, dz, l->out, slots[segment_slot(i)]);
             for (int k = segment_slot(i); k > segment_bottom(i); k--)
                 for (int64_t c = 0; c < columns; c++) slots[k - 1][c] += slots[k][c];
         }

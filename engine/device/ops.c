@@ -206,7 +206,7 @@ enum error op_create(struct device *dev, const struct op_desc *desc, struct op *
     if (!segmented) plain.segments = NULL, plain.apart = false, d = &plain;
     for (const struct op_impl *const *i = dev->ops->impls(dev, d->kind); *i; i++) {
         if (!(*i)->takes(d)) continue;
-        if (segmented && (d->apart || !(*i)->segments)) return segmented_create(dev, d, out);
+        if (segmented && (d->apart || !(*i)->segments || !(*i)->segments(d))) return segmented_create(dev, d, out);
         err = (*i)->create(dev, d, out); /* a library may find that it cannot, after all */
         if (err != ERR_DEVICE) return err;
     }

@@ -162,7 +162,8 @@ struct op_impl {
     enum error (*forward)(struct op *op, const struct op_args *a);
     enum error (*backward)(struct op *op, const struct op_args *a);
     void (*free)(struct op *op);
-    bool segments; /* it takes them, in one pass; else each segment has an op of its own */
+    /* Whether it takes the description's segments, in one pass; else, as where it is NULL, each has an op of its own. */
+    bool (*segments)(const struct op_desc *d);
 };
 /* Implementations begin their private state with this. */
 struct op {

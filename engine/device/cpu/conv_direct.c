@@ -12,6 +12,8 @@
  * copied with their padding to a near cache (or read where they lie, if there is none), and for each
  * panel of outputs the weights of these channels are packed there: both are used many times.
  *
+ * Where the batch has segments, dw's sums are a segment's, and are added along the tree panel by panel.
+ *
  * An element is a sum of short chains of multiply-adds in order of channels and taps, or of pixels:
  * its bits depend neither on threads, nor on the instruction set if that has fused multiply-adds,
  * nor, for y and dx, on the batch.
@@ -22,12 +24,15 @@
  *
  * Groups are products of their own; where every group is one channel, a block of channels is a
  * product lane by lane. An image whose groups are no whole blocks is copied into such first. */
+#include "engine/base/vector.h"
 #include "engine/device/cpu/conv_direct_image.h"
 #include "engine/device/cpu/conv_direct_plan.h"
 #include "engine/device/cpu/cpu.h"
 #include "engine/device/cpu/kernels.h"
 #include "engine/device/cpu/lanes.h"
 #include "engine/device/cpu/layout.h"
+
+#include <string.h>
 
 enum { B = LAYOUT_BLOCK, CHAIN = 320 };
 
@@ -45,8 +50,10 @@ struct job {
     const struct plan *p;
     const float *from, *w, *dz, *bias;
     float *to, *dw;
-    char *own; /* scratch of each thread */
+    char *own;    /* scratch of each thread */
+    int64_t room; /* of it */
     int64_t panels, parts;
+    struct segments segments; /* of dw */
 };
 
 static int64_t least(int64_t a, int64_t b) {
@@ -72,30 +79,38 @@ static void *take(struct carving *s, int64_t bytes) {
     return here;
 }
 
-static struct room room_of(const struct plan *p, struct carving *at) {
+static struct room room_of(const struct plan *p, int segments, struct carving *at) {
     bool weights = p->pass == PASS_WEIGHTS;
     int64_t terms = p->each * plan_packed(p), rows = weights ? terms : plan_places(p);
     int64_t runs = weights ? p->samples * p->rows : p->each * plan_taps(p);
-    int64_t panel = weights ? p->to.units : DIRECT_PANEL;
+    int64_t panel = weights && segments == 1 ? p->to.units : segment_slots(segments) * DIRECT_PANEL;
     if (!weights && p->how == PACK_PAIRS) panel++; /* what becomes pairs is packed as floats first */
     struct room r;
-    r.copied = take(at, plan_copied(p) * (int64_t)sizeof *r.copied);
     r.packed = take(at, panel * terms * B * (int64_t)sizeof *r.packed);
+    r.copied = take(at, plan_copied(p) * (int64_t)sizeof *r.copied);
     r.a_at = take(at, rows * (int64_t)sizeof *r.a_at);
     r.c_at = take(at, rows * (int64_t)sizeof *r.c_at);
     r.run = take(at, runs * (int64_t)sizeof *r.run);
     return r;
 }
 
-static int64_t room_bytes(const struct plan *p) {
-    struct carving at = {0};
-    (void)room_of(p, &at);
-    return at.used;
+/* The room that a pass needs, whichever of the segments it is at. */
+static int64_t room_bytes(const struct direct *c, enum pass pass) {
+    const struct segments one = {1, {0, c->op.desc.n}}, s = pass == PASS_WEIGHTS ? op_segments(&c->op.desc) : one;
+    int64_t most = 0;
+    for (int i = 0; i < s.count; i++) {
+        struct plan p = c->plan[pass];
+        struct carving at = {0};
+        if (s.count > 1 && segment_size(&s, i)) plan_cut(&p, segment_size(&s, i), c->op.dev->params.threads);
+        (void)room_of(&p, s.count, &at);
+        if (at.used > most) most = at.used;
+    }
+    return most;
 }
 
 static struct room room_of_thread(const struct job *j) {
-    struct carving at = {j->own + cpu_thread() * room_bytes(j->p), 0};
-    return room_of(j->p, &at);
+    struct carving at = {j->own + cpu_thread() * j->room, 0};
+    return room_of(j->p, j->segments.count, &at);
 }
 
 /* ---- windows -------------------------------------------------------------------------------- */
@@ -262,13 +277,18 @@ static void images_part(void *ctx, int64_t begin, int64_t end) {
 }
 
 /* ---- dw ------------------------------------------------------------------------------------- */
+/* A part of dw. */
+struct part {
+    int64_t group;
+    struct span panels, units, blocks; /* blocks: of the panels */
+};
+
 /* Adds a chunk to the sums of panels. */
-static void chunk_sum(const struct job *j, const struct room *r, int64_t index, int64_t group, struct span panels,
-                      struct span units) {
+static void chunk_sum(const struct job *j, const struct room *r, int64_t index, const struct part *at) {
     const struct plan *p = j->p;
     struct chunk k = plan_chunk(p, index);
     int64_t plane = image_plane(&p->to), row = k.first * p->to.w * B, terms = p->each * plan_packed(p);
-    const float *windows = windows_of(j, &k, group, units.begin, units.count, r->copied);
+    const float *windows = windows_of(j, &k, at->group, at->units.begin, at->units.count, r->copied);
     struct direct_product t = {.depth = p->to.w,
                                .a_next = p->step[1] * p->from.unit,
                                .a_at = r->a_at,
@@ -280,32 +300,54 @@ static void chunk_sum(const struct job *j, const struct room *r, int64_t index, 
                                .add = index > 0,
                                .lanewise = p->lanewise,
                                .pairs = p->how == PACK_PAIRS};
-    t.rows = plan_terms(p, units.count, r->a_at, r->c_at);
+    t.rows = plan_terms(p, at->units.count, r->a_at, r->c_at);
     t.runs = plan_pixels(p, &k, r->run);
-    for (int64_t i = 0; i < panels.count; i++) {
-        struct span blocks = part_of(p->to.units, panels.begin + i, j->panels);
+    for (int64_t i = 0; i < at->panels.count; i++) {
+        struct span blocks = part_of(p->to.units, at->panels.begin + i, j->panels);
         t.blocks = blocks.count;
-        t.b = j->dz + ((k.sample * p->groups + group) * p->to.units + blocks.begin) * plane + row;
-        t.c = r->packed + blocks.begin * t.c_block;
+        t.b = j->dz + ((k.sample * p->groups + at->group) * p->to.units + blocks.begin) * plane + row;
+        t.c = r->packed + (blocks.begin - at->blocks.begin) * t.c_block;
         direct_multiply(&t);
     }
+}
+
+/* The sums of segment i, at 'slot'. */
+static void segment_sum(const struct job *j, int i, const struct part *at, int64_t floats, float *slot) {
+    const struct plan *p = j->p;
+    int64_t n = segment_size(&j->segments, i), begin = j->segments.begin[i];
+    struct job part = *j;
+    struct plan cut = *p;
+    if (n == 0) memset(slot, 0, (size_t)floats * sizeof *slot);
+    if (n == 0) return;
+    if (j->segments.count > 1) plan_cut(&cut, n, j->c->op.dev->params.threads);
+    part.p = &cut;
+    part.from += begin * p->groups * p->whole_units * p->from.h * p->from.w * p->from.unit;
+    part.dz += begin * p->groups * p->to.units * image_plane(&p->to);
+    struct room r = room_of_thread(&part);
+    r.packed = slot;
+    for (int64_t index = 0; index < cut.chunks; index++) chunk_sum(&part, &r, index, at);
 }
 
 /* Pieces [begin, end) of (groups, parts of the units, parts of the panels). */
 static void weights_part(void *ctx, int64_t begin, int64_t end) {
     const struct job *j = ctx;
     const struct plan *p = j->p;
-    struct room r = room_of_thread(j);
+    float *slots = room_of_thread(j).packed;
     int64_t steps = (p->from.units + p->each - 1) / p->each, block = p->each * plan_packed(p) * B;
+    int64_t apart = DIRECT_PANEL * block;
     for (int64_t piece = begin; piece < end; piece++) {
-        int64_t group = piece / j->parts / steps, unit = piece / j->parts % steps * p->each;
-        struct span panels = part_of(j->panels, piece % j->parts, j->parts);
-        struct span units = {unit, least(p->each, p->from.units - unit)};
-        for (int64_t index = 0; index < p->chunks; index++) chunk_sum(j, &r, index, group, panels, units);
-        struct span from = part_of(p->to.units, panels.begin, j->panels);
-        struct span to = part_of(p->to.units, panels.begin + panels.count, j->panels);
-        for (int64_t b = from.begin; b < to.begin; b++)
-            block_unpack(j, group, b, units.begin, units.count, r.packed + b * block);
+        int64_t unit = piece / j->parts % steps * p->each;
+        struct part at = {.group = piece / j->parts / steps, .panels = part_of(j->panels, piece % j->parts, j->parts)};
+        at.units = (struct span){unit, least(p->each, p->from.units - unit)};
+        at.blocks = part_of(p->to.units, at.panels.begin, j->panels);
+        at.blocks.count = part_of(p->to.units, at.panels.begin + at.panels.count, j->panels).begin - at.blocks.begin;
+        for (int i = 0; i < j->segments.count; i++) {
+            segment_sum(j, i, &at, at.blocks.count * block, slots + segment_slot(i) * apart);
+            for (int k = segment_slot(i); k > segment_bottom(i); k--)
+                floats_add(slots + (k - 1) * apart, slots + k * apart, at.blocks.count * block);
+        }
+        for (int64_t b = 0; b < at.blocks.count; b++)
+            block_unpack(j, at.group, at.blocks.begin + b, at.units.begin, at.units.count, slots + b * block);
     }
 }
 
@@ -320,11 +362,18 @@ static void job_run(struct job *j) {
     j->panels = (p->to.units + DIRECT_PANEL - 1) / DIRECT_PANEL;
     if (threads > 1 && j->panels < threads && p->to.units >= threads) j->panels = threads;
     j->parts = threads == 1 || pieces >= 4 * threads ? 1 : least(j->panels, threads);
+    if (j->segments.count > 1) j->parts = j->panels; /* few sums, for several of each lie in the cache */
     cpu_parallel(dev, pieces * j->parts, 1, weights ? weights_part : images_part, j);
 }
 
 static struct job job_of(const struct direct *c, const struct op_args *a, enum pass pass, const struct carving *at) {
-    return (struct job){.c = c, .p = &c->plan[pass], .w = a->w[0], .dw = a->dw[0], .own = at->memory + at->used};
+    return (struct job){.c = c,
+                        .p = &c->plan[pass],
+                        .w = a->w[0],
+                        .dw = a->dw[0],
+                        .own = at->memory + at->used,
+                        .room = room_bytes(c, pass),
+                        .segments = pass == PASS_WEIGHTS ? op_segments(&c->op.desc) : (struct segments){.count = 1}};
 }
 
 /* Forward's and dw's windows are of x: as the op has it, or as blocks. */
@@ -423,10 +472,10 @@ static size_t scratch_bytes(const struct direct *c) {
     if (!c->y.whole) (void)take(&forward, grouped_floats(&c->y) * image);
     (void)dz_of(c, &none, &backward), (void)x_of(c, NULL, &backward);
     if (c->how == PACK_PAIRS) (void)dz_paired(c, NULL, &backward);
-    int64_t weights = backward.used + threads * room_bytes(&c->plan[PASS_WEIGHTS]);
+    int64_t weights = backward.used + threads * room_bytes(c, PASS_WEIGHTS);
     if (!c->x.whole) (void)take(&backward, grouped_floats(&c->x) * image);
-    int64_t data = backward.used + threads * room_bytes(&c->plan[PASS_DATA]);
-    int64_t most = forward.used + threads * room_bytes(&c->plan[PASS_FORWARD]);
+    int64_t data = backward.used + threads * room_bytes(c, PASS_DATA);
+    int64_t most = forward.used + threads * room_bytes(c, PASS_FORWARD);
     most = most > weights ? most : weights;
     return (size_t)(most > data ? most : data);
 }
@@ -474,6 +523,11 @@ static bool takes(const struct op_desc *d) {
     return !d->conv.maxpool && act_is_fused(d->act) && (!begins || d->x.dim[0] <= PICTURE);
 }
 
+/* Pairs of samples may not be of two segments. */
+static bool takes_segments(const struct op_desc *d) {
+    return d->precision == PRECISION_F32;
+}
+
 const struct op_impl cpu_conv_direct = {
     .name = "direct",
     .takes = takes,
@@ -481,4 +535,5 @@ const struct op_impl cpu_conv_direct = {
     .forward = conv_forward,
     .backward = conv_backward,
     .free = op_release,
+    .segments = takes_segments,
 };

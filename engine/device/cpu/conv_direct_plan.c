@@ -91,6 +91,11 @@ void plan_make(struct plan *p, const struct op_desc *d, int64_t threads) {
     chunks_choose(p, threads);
 }
 
+void plan_cut(struct plan *p, int64_t n, int64_t threads) {
+    p->n = p->whole_n = n;
+    chunks_choose(p, threads);
+}
+
 struct chunk plan_chunk(const struct plan *p, int64_t index) {
     int64_t bands = parts_of(p->places[0], p->rows), first = index % bands * p->rows;
     int64_t sample = index / bands * p->samples;

@@ -477,5 +477,5 @@ const struct op_impl cpu_conv_wino = {
     .forward = conv_forward,
     .backward = conv_backward,
     .free = op_release,
-    .segments = true,
+    .segments = op_takes_any,
 };

@@ -186,5 +186,5 @@ const struct op_impl cpu_linear = {
     .forward = linear_forward,
     .backward = linear_backward,
     .free = op_release,
-    .segments = true,
+    .segments = op_takes_any,
 };

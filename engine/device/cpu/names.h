@@ -66,6 +66,7 @@
 #define pack_groups CPU_NAME(pack_groups)
 #define pack_turned CPU_NAME(pack_turned)
 #define plan_chunk CPU_NAME(plan_chunk)
+#define plan_cut CPU_NAME(plan_cut)
 #define plan_copied CPU_NAME(plan_copied)
 #define plan_make CPU_NAME(plan_make)
 #define plan_pixels CPU_NAME(plan_pixels)

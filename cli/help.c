@@ -1,9 +1,13 @@
-/* engine help [COMMAND | KEY]: commands from their tables, and every key of the configuration from
- * the schema. */
+/* engine help [COMMAND | KEY | LAYER]: commands from their tables, every key of the configuration from the schema, and
+ * layers from theirs. */
 #include "cli/cli.h"
+
+#include "engine/base/file.h"
+#include "engine/base/text.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 const struct command *command_form(const struct command *c, int i) {
     return c->forms ? c->forms[i] : i == 0 ? c : NULL;
@@ -85,14 +89,19 @@ void command_usages(FILE *out, const struct command *c, const struct command *on
     }
 }
 
-/* ---- help on a command ---- */
+/* ---- lines ---- */
 
-/* Words in lines; 'at' is where the first line stands, 'indent' where the others begin. */
-static void print_wrapped(const char *text, int at, int indent) {
-    enum { LINE = 96 };
+static int line_width(void) {
+    enum { LINE = 96, LEAST = 24 };
+    int columns = file_columns(STDOUT_FILENO);
+    return columns == 0 || columns > LINE ? LINE : columns < LEAST ? LEAST : columns;
+}
+
+void help_wrap(const char *text, int at, int indent) {
+    int line = line_width();
     while (*text) {
         int n = (int)strcspn(text, " ");
-        if (at > indent && at + 1 + n > LINE) {
+        if (at > indent && at + 1 + n > line) {
             printf("\n%*s", indent, "");
             at = indent;
         }
@@ -101,6 +110,22 @@ static void print_wrapped(const char *text, int at, int indent) {
     }
     printf("\n");
 }
+
+/* A line that is too long goes on below its last column, or below its beginning where there are no columns. */
+void help_keys(const char *text) {
+    for (size_t n; *text; text += n + (text[n] == '\n')) {
+        n = strcspn(text, "\n");
+        char line[1024];
+        snprintf(line, sizeof line, "%.*s", (int)n, text);
+        size_t start = strspn(line, " "), word = start + strcspn(line + start, " ");
+        bool columns = !strncmp(line + word, "  ", 2);
+        int indent = (int)(columns ? word + strspn(line + word, " ") : start);
+        printf("%.*s", indent, line);
+        help_wrap(line + indent, indent, indent);
+    }
+}
+
+/* ---- help on a command ---- */
 
 /* What stands on the left goes up to a column, unless it is far too long: then it has a line. */
 static void print_options(const struct command *form) {
@@ -117,7 +142,7 @@ static void print_options(const struct command *form) {
         int n = printf("  %s", option_left(o, left));
         if (n > column + 2) n = printf("\n") - 1;
         printf("%*s", column + 4 - n, "");
-        print_wrapped(help, column + 4, column + 4);
+        help_wrap(help, column + 4, column + 4);
     }
 }
 
@@ -128,7 +153,7 @@ static void print_command(const struct command *c) {
     for (int i = 0; (form = command_form(c, i)); i++) {
         if (form != c) {
             int n = printf("\nengine %s %s:", c->name, form->name) - 1;
-            print_wrapped(form->summary, n, 0);
+            help_wrap(form->summary, n, 0);
         }
         print_options(form);
         if (form->notes) fputs(form->notes, stdout);
@@ -144,11 +169,15 @@ static int overview(void) {
            "usage: engine COMMAND [ARGUMENTS]\n\n");
     int n;
     const struct command *const *all = command_list(&n);
-    for (int i = 0; i < n; i++) printf("  %-10s %s\n", all[i]->name, all[i]->summary);
+    for (int i = 0; i < n; i++) {
+        printf("  %-10s ", all[i]->name);
+        help_wrap(all[i]->summary, 13, 13);
+    }
     printf("\n  engine run                     trains on generated data; needs no file\n"
            "  engine help COMMAND            what a command takes\n"
            "  engine help config             the keys of a configuration\n"
-           "  engine help optimizer.momentum what a key means\n\n"
+           "  engine help optimizer.momentum what a key means\n"
+           "  engine help layers             the layers of a network; engine help conv2d: one of them\n\n"
            "exit codes: 0 done, 1 result not acceptable, 64 usage, 65 bad data or checkpoint, 66 "
            "input missing, 69 device\n"
            "unavailable, 70 bug, 71 out of memory, 73 cannot create, 74 input or output, 75 a rank "
@@ -157,27 +186,66 @@ static int overview(void) {
     return 0;
 }
 
-/* wanted: it is an error when there is no such key. */
-static int about_key(const char *key, bool wanted, const char *title) {
-    struct pool *pool;
-    enum error err = pool_create(&pool);
-    if (err != ERR_NONE) return cli_fail(err);
-    char *text = config_help(&run_schema, key, pool);
-    int code = 0;
-    if (text)
-        printf("%s%s", title, text);
-    else if (wanted)
-        code = cli_fail(ERR_USAGE);
-    pool_free(pool);
-    return code;
+/* Prints help on a key, if there is one; before: what stands above it. */
+static enum error about_key(const char *key, struct pool *pool, const char *before) {
+    const char *text = config_help(&run_schema, key, pool);
+    if (!text) return ERR_USAGE;
+    printf("%s", before);
+    help_keys(text);
+    return ERR_NONE;
+}
+
+/* What has nearly that name. */
+static enum error refuse(const char *topic) {
+    const char *names[128], *near;
+    int n = 0;
+    for (int i = 0; command_name(i); i++) names[n++] = command_name(i);
+    for (int i = 0; layers_word(i) && n < 128; i++) names[n++] = layers_word(i);
+    if (*error_hint() || !(near = text_nearest(topic, names, n))) return ERR_USAGE; /* about_key has said it */
+    return FAIL(ERR_USAGE, "no command, key or layer '%s'\ndid you mean '%s'?", topic, near);
+}
+
+/* Keys and parameters by their last name alone, or by what other tools call them. */
+static enum error about_place(const char *topic, struct pool *pool) {
+    struct config_place place;
+    bool told = config_find(&run_schema, topic, true, true, pool, &place);
+    if (told) {
+        const char *example = *place.example ? pool_printf(pool, ", as in '%s'", place.example) : "";
+        const char *title = example ? pool_printf(pool, "%s%s:\n", place.path, example) : NULL;
+        if (!title) return ERR_MEMORY;
+        TRY(about_key(place.path, pool, title));
+    }
+    TRY(layers_parameter(topic, pool, &told));
+    return told ? ERR_NONE : refuse(topic);
 }
 
 /* Some names are a command's and a key's: both are told. */
-int help_on(const char *topic) {
+static enum error about(const char *topic, struct pool *pool) {
     const struct command *c = command_find(topic);
+    bool layer;
     if (c) print_command(c);
-    if (c == &command_config) return about_key("", true, "\nKeys:\n");
-    return about_key(topic, !c, c ? "\nand as a key of the configuration:\n" : "");
+    if (c == &command_config) return about_key("", pool, "\nKeys:\n");
+    TRY(layers_help(topic, pool, &layer));
+    enum error err = about_key(topic, pool, c || layer ? "\nand as a key of the configuration:\n" : "");
+    if (c || layer || err != ERR_USAGE) return err == ERR_USAGE ? ERR_NONE : err;
+    return about_place(topic, pool);
+}
+
+static int tell(const char *topic, enum error (*about_it)(const char *topic, struct pool *pool)) {
+    struct pool *pool;
+    enum error err = pool_create(&pool);
+    if (err != ERR_NONE) return cli_fail(err);
+    err = about_it(topic, pool);
+    pool_free(pool);
+    return cli_end(err);
+}
+
+int help_on(const char *topic) {
+    return tell(topic, about);
+}
+
+static enum error about_key_alone(const char *key, struct pool *pool) {
+    return about_key(key, pool, "");
 }
 
 struct options {
@@ -187,16 +255,25 @@ struct options {
 static int run(const struct cli *cli) {
     const struct options *o = cli->options;
     if (!o->topic) return overview();
-    if (o->key && command_find(o->topic) == &command_config) return about_key(o->key, true, "");
+    if (o->key && command_find(o->topic) == &command_config) return tell(o->key, about_key_alone);
     return help_on(o->topic);
 }
 
+/* Commands, then what layers.c knows. */
+static const char *topic_word(int i) {
+    int commands = 0;
+    while (command_name(commands)) commands++;
+    return i < commands ? command_name(i) : layers_word(i - commands);
+}
+
 static const struct option options[] = {
-    {"COMMAND | KEY", NULL, "what it takes; what it means", CONFIG_STRING, AT(topic), .word = command_name},
+    {"COMMAND | KEY | LAYER", NULL, "what it takes; what it means; 'layers': a list of them", CONFIG_STRING, AT(topic),
+     .word = topic_word},
     {"KEY", NULL, "after 'config': the key, though a command has its name", CONFIG_STRING, AT(key)},
     {0}};
 
-const struct command command_help = {.name = "help",
-                                     .summary = "what a command takes, what a key of the configuration means",
-                                     OPTIONS(options),
-                                     .run = run};
+const struct command command_help = {
+    .name = "help",
+    .summary = "what a command takes, what a key of the configuration means, what a layer does",
+    OPTIONS(options),
+    .run = run};

@@ -158,10 +158,16 @@ static void main_page(FILE *out) {
 }
 
 /* ---- the configuration ---- */
+struct entries {
+    FILE *out;
+    const char *before; /* the paths: "", "conv2d." */
+};
+
 static void key_entry(void *user, const struct config_key *key) {
-    FILE *out = user;
-    fputs(".TP\n", out);
-    put_line(out, ".B ", key->path, strlen(key->path));
+    const struct entries *e = user;
+    FILE *out = e->out;
+    fprintf(out, ".TP\n.B %s", e->before);
+    put_line(out, "", key->path, strlen(key->path));
     if (key->with) {
         fputs("With ", out);
         put_text(out, key->with, strlen(key->with));
@@ -177,6 +183,35 @@ static void key_entry(void *user, const struct config_key *key) {
     if (!key->help) return;
     fputs(".br\n", out);
     put(out, key->help);
+    if (!key->also) return;
+    fputs(".br\nIn other tools: ", out);
+    put(out, key->also);
+}
+
+static enum error layer_entries(const struct layer_ops *layer, struct pool *pool, FILE *out) {
+    const char *before = pool_printf(pool, "%s.", layer->section.name);
+    struct layer_fact facts[LAYER_FACTS];
+    int count;
+    if (!before) return ERR_MEMORY;
+    TRY(layer_tell(layer, pool, facts, &count));
+    fprintf(out, ".TP\n.B %s\n", layer->section.name);
+    put(out, layer->section.help);
+    for (int i = 0; i < count; i++) {
+        fprintf(out, ".br\n%s%s\\&", facts[i].name, *facts[i].name ? ": " : "");
+        put(out, facts[i].text);
+    }
+    return config_walk(&layer->section, pool, key_entry, &(struct entries){out, before});
+}
+
+static enum error layers_section_of(struct pool *pool, FILE *out) {
+    int n;
+    const struct layer_ops *const *kinds = layer_kinds(&n);
+    fputs(".SH LAYERS\n", out);
+    put(out, "What a list model.layers may hold, with parameters. All layers have the first ones, too.");
+    put(out, layer_dimensions);
+    TRY(config_walk(&layer_common_section, pool, key_entry, &(struct entries){out, "LAYER."}));
+    for (int i = 0; i < n; i++) TRY(layer_entries(kinds[i], pool, out));
+    return ERR_NONE;
 }
 
 static enum error config_page(FILE *out) {
@@ -191,8 +226,17 @@ static enum error config_page(FILE *out) {
              "optimizer.lr=0.1'. Times are written 10s or 250ms, sizes 25MB, rates 1Gbit, lengths "
              "of training 5ep (epochs) or 200st (steps).");
     fputs(".SH KEYS\n", out);
-    enum error err = config_walk(&run_schema, pool, key_entry, out);
+    enum error err = config_walk(&run_schema, pool, key_entry, &(struct entries){out, ""});
+    if (err == ERR_NONE) err = layers_section_of(pool, out);
     fputs(".SH SEE ALSO\n.BR engine (1),\n.BR engine\\-run (1),\n.BR engine\\-config (1)\n", out);
+    pool_free(pool);
+    return err;
+}
+
+static enum error markdown_page(FILE *out) {
+    struct pool *pool;
+    TRY(pool_create(&pool));
+    enum error err = layers_markdown(pool, out);
     pool_free(pool);
     return err;
 }
@@ -201,6 +245,7 @@ static enum error config_page(FILE *out) {
 static enum error print_page(FILE *out, const char *name) {
     const struct command *c = command_find(name);
     if (!strcmp(name, "engine.yaml")) return config_page(out);
+    if (!strcmp(name, "layers.md")) return markdown_page(out);
     if (c)
         command_page(out, c);
     else if (!strcmp(name, "engine"))
@@ -246,9 +291,10 @@ static int run(const struct cli *cli) {
 }
 
 static const struct option options[] = {
-    {"COMMAND | engine.yaml", NULL,
-     "a command's page, or all keys of a configuration; by itself the page of the program", CONFIG_STRING, AT(page),
-     .word = command_name, .one = "page"},
+    {"COMMAND | engine.yaml | layers.md", NULL,
+     "a command's page, all keys of a configuration and all layers, or layers alone as Markdown; by itself the page of "
+     "the program",
+     CONFIG_STRING, AT(page), .word = command_name, .one = "page"},
     {"--all", "FOLDER", "writes all pages into the folder", CONFIG_STRING, AT(all), .wants = "a folder"},
     {0}};
 

@@ -205,6 +205,19 @@ static int take_flag(const struct cli *cli, const struct option *o) {
 
 /* ---- arguments ---- */
 
+/* Of a name that is a key of the configuration, or what other tools call one: the option that is short for it, else
+ * '--set KEY=...'. "": it is neither. */
+static const char *key_option(const struct cli *cli, const char *name) {
+    struct config_place place;
+    const struct option *set = NULL;
+    if (!config_find(&run_schema, name + strspn(name, "-"), true, false, cli->pool, &place)) return "";
+    for (const struct option *o = cli->form->options; o && o->name; o++) {
+        if (o->key && !strcmp(o->key, place.path)) return pool_printf(cli->pool, ", did you mean '%s'?", o->name);
+        if (o->key && !*o->key) set = o;
+    }
+    return set && *place.example ? pool_printf(cli->pool, ", did you mean '--set %s'?", place.example) : "";
+}
+
 static int refuse_option(const struct cli *cli, const char *name) {
     const char *names[2 * WORDS_MAX], *forms[WORDS_MAX];
     const struct command *form;
@@ -217,7 +230,9 @@ static int refuse_option(const struct cli *cli, const char *name) {
     for (int i = 0; (form = command_form(cli->command, i)); i++)
         if (find_option(form, name)) forms[nforms++] = form->name;
     if (nforms) return cli_usage(cli, "%s is for %s", name, listed(forms, nforms, cli->pool));
-    return cli_usage(cli, "unknown option '%s'%s", name, near_name(name, names, n, cli->pool));
+    const char *key = key_option(cli, name);
+    if (!key) return cli_fail(ERR_MEMORY);
+    return cli_usage(cli, "unknown option '%s'%s", name, *key ? key : near_name(name, names, n, cli->pool));
 }
 
 /* *i is moved over the value. */

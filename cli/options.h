@@ -96,5 +96,19 @@ const char *option_help(const struct option *o, char out[OPTION_TEXT]);
 const char *command_usage(const struct command *c, const struct command *form, char out[USAGE_TEXT]);
 /* "usage: ..." of the form, or of all forms where it is the command. */
 void command_usages(FILE *out, const struct command *c, const struct command *form);
-/* Help on a command, a key of the configuration, or both; gives the exit code. */
+/* Help on a command, a key of the configuration, a layer, or several of them; gives the exit code. */
 int help_on(const char *topic);
+/* Prints words in lines of the terminal's width; 'at' is where the first line stands, 'indent' where others begin. */
+void help_wrap(const char *text, int at, int indent);
+void help_keys(const char *text); /* what config_help gives, likewise */
+
+/* ---- what is told of layers (layers.c) ---- */
+
+/* The i-th word that help knows beside commands and keys: "layers", and their names. */
+const char *layers_word(int i);
+/* Help on "layers", "conv2d", "conv2d.kernel"; told is false where the topic is no layer. */
+MUST_CHECK enum error layers_help(const char *topic, struct pool *pool, bool *told);
+/* Help on a parameter of any layer, by its name or PyTorch's; told becomes true where there is one. */
+MUST_CHECK enum error layers_parameter(const char *name, struct pool *pool, bool *told);
+/* All of them as Markdown: docs/layers.md from its second title on. */
+MUST_CHECK enum error layers_markdown(struct pool *pool, FILE *out);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -78,6 +79,11 @@ enum error file_write_console(int fd, const void *data, size_t n) {
 bool file_reader_gone(int fd) {
     struct pollfd p = {.fd = fd};
     return poll(&p, 1, 0) == 1 && (p.revents & (POLLERR | POLLHUP));
+}
+
+int file_columns(int fd) {
+    struct winsize w;
+    return ioctl(fd, TIOCGWINSZ, &w) == 0 ? w.ws_col : 0;
 }
 
 enum error file_pread_all(int fd, void *data, size_t n, int64_t offset, const char *path) {

@@ -12,6 +12,8 @@ MUST_CHECK enum error file_write_all(int fd, const void *data, size_t n, const c
 MUST_CHECK enum error file_write_console(int fd, const void *data, size_t n);
 /* Whether nobody can read any more what is written to this pipe, socket or terminal. */
 bool file_reader_gone(int fd);
+/* Columns of the terminal; 0: it is none. */
+int file_columns(int fd);
 /* pread until n bytes are there; fewer is ERR_DATA ("ends at ..."). */
 MUST_CHECK enum error file_pread_all(int fd, void *data, size_t n, int64_t offset, const char *path);
 /* Writes path.tmp, fsyncs, closes, renames over path, fsyncs the folder. */

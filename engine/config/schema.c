@@ -13,6 +13,8 @@ enum { PARTS = 3, NAMES_MAX = 128 };
 struct reader {
     struct pool *pool;
     struct config_errors *e;
+    const struct config_section *root;
+    const char *topic; /* of help, on what is being read; NULL: none but the keys' */
 };
 struct part {
     const struct config_section *section;
@@ -26,6 +28,7 @@ struct body { /* a map, and what its keys may be */
     int count;
     const struct config_variants *variants; /* of the variant in this map; NULL: none */
     int variant;                            /* which; -1: unknown, and so are its keys */
+    bool misnamed;                          /* it has an unknown key, which may stand for one that is missing */
 };
 
 static const char *path_of(struct reader *r, const char *path, const char *key) {
@@ -43,9 +46,16 @@ static const char *given(struct reader *r, const struct node *node) {
     return pool_printf(r->pool, "\"%.*s...\"", (int)n, node->text);
 }
 
+/* The hint, and where more is to be read. NULL: no memory. */
+static const char *with_topic(struct reader *r, const char *hint) {
+    if (!r->topic || !hint) return hint;
+    return pool_printf(r->pool, *hint ? "%s (engine help %s)" : "%sengine help %s", hint, r->topic);
+}
+
 static enum error wrong_type(struct reader *r, const struct node *node, const char *path, const char *type,
                              const char *hint) {
     const char *got = given(r, node);
+    hint = with_topic(r, hint);
     if (!path || !type || !got || !hint) return ERR_MEMORY;
     config_error(r->e, node, false, "'%s' must be %s, got %s%s%s", path, type, got, *hint ? "\n" : "", hint);
     return ERR_NONE;
@@ -65,6 +75,9 @@ static const char *value_hint(struct reader *r, const struct config_field *f, co
         if (!strcmp(text, truths[i])) return "did you mean 'true'?";
         if (!strcmp(text, lies[i])) return "did you mean 'false'?";
     }
+    double number;
+    if (f->type == CONFIG_SPAN && text_real(text, &number) && number > 0)
+        return pool_printf(r->pool, "did you mean '%sep' or '%sst'?", text, text);
     const char *names[WORDS_MAX];
     int n = f->choices ? value_words(f->choices, r->pool, names) : 0;
     return n < 0 ? NULL : did_you_mean(r, text, names, n);
@@ -188,6 +201,10 @@ static enum error find_variant(struct reader *r, const struct config_variants *v
     if (*index >= 0) return ERR_NONE;
     const char *all = value_join(names, n, r->pool);
     const char *hint = node->kind == NODE_SCALAR ? did_you_mean(r, node->text, names, n) : "";
+    for (int i = 0; i < n && node->kind == NODE_SCALAR; i++)
+        if (config_also(v->at(i)->also, node->text)) hint = pool_printf(r->pool, "did you mean '%s'?", names[i]);
+    if (r->topic && hint && *hint)
+        return wrong_type(r, node, path, pool_printf(r->pool, "one of the %s", r->topic), hint);
     return wrong_type(r, node, path, all ? pool_printf(r->pool, "one of %s", all) : NULL, hint);
 }
 
@@ -237,47 +254,60 @@ static bool body_has(const struct body *b, const char *key) {
     return b->variants && b->variants->name && !strcmp(b->variants->name, key);
 }
 
-/* Where below the section a key of this name stands ("optimizer.lr"), or NULL. */
-static const char *key_below(struct reader *r, const struct config_section *s, const char *key) {
-    for (const struct config_field *f = s->fields; f->key; f++) {
-        const struct config_section *sub = f->type == CONFIG_SECTION ? f->extra : NULL;
-        const char *found = NULL;
-        const struct config_variants *v = f->type == CONFIG_VARIANT ? f->extra : NULL;
-        if (sub) found = section_has(sub, key) ? key : key_below(r, sub, key);
-        for (int i = 0; v && i < v->count && !found; i++)
-            if (section_has(v->at(i), key)) found = key;
-        if (found) return *f->key ? path_of(r, f->key, found) : found;
-    }
-    return NULL;
+/* "did you mean 'optimizer.lr', as in 'optimizer: {lr: 0.1}'?"; "": the whole schema has no such key. */
+static const char *place_hint(struct reader *r, const struct body *b, const struct node *node, bool by_name) {
+    struct config_place place;
+    size_t n = strlen(b->path);
+    if (!config_find(r->root, node->key, by_name, node->line > 0, r->pool, &place)) return "";
+    if (n && !strncmp(place.path, b->path, n) && place.path[n] == '.')
+        return pool_printf(r->pool, "did you mean '%s'?", place.path + n + 1);
+    const char *example = *place.example ? pool_printf(r->pool, ", as in '%s'", place.example) : "";
+    return example ? pool_printf(r->pool, "did you mean '%s'%s?", place.path, example) : NULL;
 }
 
-/* A near name; else a variant that has the key; else a section below that has it. */
-static const char *key_hint(struct reader *r, const struct body *b, const char *key) {
+/* What other tools call so, here or anywhere; else a near name; else a variant that has the key; else a section that has
+ * it. */
+static const char *key_hint(struct reader *r, const struct body *b, const struct node *node) {
+    const char *key = node->key;
     const char *names[NAMES_MAX];
     int n = 0;
     for (int i = 0; i < b->count; i++)
-        for (const struct config_field *f = b->parts[i].section->fields; f->key && n < NAMES_MAX - 1; f++)
+        for (const struct config_field *f = b->parts[i].section->fields; f->key && n < NAMES_MAX - 1; f++) {
+            if (r->topic && config_also(f->also, key)) return pool_printf(r->pool, "did you mean '%s'?", f->key);
             if (*f->key) names[n++] = f->key;
+        }
+    const char *place = r->topic ? "" : place_hint(r, b, node, false);
+    if (!place || *place) return place;
     const struct config_variants *v = b->variants;
     if (v && v->name) names[n++] = v->name;
     if (text_nearest(key, names, n)) return did_you_mean(r, key, names, n);
     for (int i = 0; v && i < v->count; i++)
         if (section_has(v->at(i), key)) return pool_printf(r->pool, "'%s' belongs to '%s'", key, v->at(i)->name);
-    const char *below = b->count ? key_below(r, b->parts[b->count - 1].section, key) : NULL;
-    return below ? pool_printf(r->pool, "did you mean '%s'?", below) : "";
+    return r->topic ? "" : place_hint(r, b, node, true);
 }
 
-static enum error check_keys(struct reader *r, const struct body *b) {
+/* ", which takes out, kernel, ..."; "" where help has no page of its own for the map. */
+static const char *keys_taken(struct reader *r, const struct body *b) {
+    const char *names[NAMES_MAX];
+    int n = 0;
+    for (int i = 0; i < b->count && r->topic; i++)
+        for (const struct config_field *f = b->parts[i].section->fields; f->key && n < NAMES_MAX; f++)
+            names[n++] = f->key;
+    return n ? pool_printf(r->pool, ", which takes %s", value_join(names, n, r->pool)) : "";
+}
+
+static enum error check_keys(struct reader *r, struct body *b) {
     if (b->variants && b->variant < 0) return ERR_NONE;
     for (int i = 0; i < b->map->count; i++) {
         const struct node *node = b->map->items[i];
         if (body_has(b, node->key)) continue;
+        b->misnamed = true;
         bool heard = config_errors_count(r->e) < 100; /* what will not be shown needs no hint */
-        const char *hint = heard ? key_hint(r, b, node->key) : "";
-        if (!hint) return ERR_MEMORY;
+        const char *hint = heard ? with_topic(r, key_hint(r, b, node)) : "", *taken = heard ? keys_taken(r, b) : "";
+        if (!hint || !taken) return ERR_MEMORY;
         bool root = !*b->path;
-        config_error(r->e, node, true, "unknown key '%s'%s%s%s%s%s", node->key, root ? "" : " in '", b->path,
-                     root ? "" : "'", *hint ? "\n" : "", hint);
+        config_error(r->e, node, true, "unknown key '%s'%s%s%s%s%s%s", node->key, root ? "" : " in '", b->path,
+                     root ? "" : "'", taken, *hint ? "\n" : "", hint);
     }
     return ERR_NONE;
 }
@@ -331,6 +361,7 @@ static enum error read_item(struct reader *r, const struct config_variants *v, s
     if (index < 0) return ERR_NONE;
     struct body b;
     bool opened;
+    if (v->topic) r->topic = v->at(index)->name;
     TRY(open_body(r, inside, path_of(r, path, inside->key), v->at(index)->shorthand, &b, &opened));
     if (!opened) return ERR_NONE;
     TRY(add_variant(r, &b, v, index, out));
@@ -341,14 +372,17 @@ static enum error read_item(struct reader *r, const struct config_variants *v, s
 static enum error read_items(struct reader *r, const struct config_field *f, struct node *node, const char *path,
                              struct config_list *out) {
     if (node->kind != NODE_LIST) return wrong_type(r, node, path, "a list", "");
+    const struct config_variants *v = f->extra;
     struct config_variant *items = pool_alloc(r->pool, sizeof *items * (size_t)node->count);
     if (!items) return ERR_MEMORY;
     *out = (struct config_list){node->count, items};
     for (int i = 0; i < node->count; i++) {
         const char *name = pool_printf(r->pool, "%s[%d]", path, i);
         if (!name) return ERR_MEMORY;
-        TRY(read_item(r, f->extra, node->items[i], name, &items[i]));
+        r->topic = v->topic;
+        TRY(read_item(r, v, node->items[i], name, &items[i]));
     }
+    r->topic = NULL;
     return ERR_NONE;
 }
 
@@ -380,15 +414,24 @@ static enum error read_field(struct reader *r, const struct config_field *f, str
     return read_scalar(r, f, node, path, out);
 }
 
+static enum error miss(struct reader *r, const struct body *b, const struct config_field *f) {
+    const char *type = value_type(f, r->pool), *path = path_of(r, b->path, f->key), *hint = with_topic(r, "");
+    if (!type || !path || !hint) return ERR_MEMORY;
+    config_error(r->e, b->map, b->map->key_line > 0, "'%s' is missing: it must be %s%s%s", path, type,
+                 *hint ? "\n" : "", hint);
+    return ERR_NONE;
+}
+
 /* The fields of one table, each from its node or its standard; the nodes go to items, in order. */
 static enum error read_part(struct reader *r, const struct body *b, const struct part *part, struct node **items,
                             int *count) {
     for (const struct config_field *f = part->section->fields; f->key; f++) {
         if (!*f->key) continue;
         struct node *node = node_get(b->map, f->key);
+        if (!node && f->required && !b->misnamed) TRY(miss(r, b, f));
         if (!node && !f->standard && f->type != CONFIG_SECTION) continue;
         if (!node) TRY(make_default(r, f->key, f->standard ? f->standard : "{}", &node));
-        const char *path = node == b->bare ? b->path : path_of(r, b->path, f->key);
+        const char *path = node == b->bare && !r->topic ? b->path : path_of(r, b->path, f->key);
         TRY(read_field(r, f, node, path, part->out + f->offset));
         items[(*count)++] = node;
     }
@@ -415,7 +458,7 @@ static enum error read_body(struct reader *r, struct body *b) {
 
 enum error config_read(const struct config_section *section, struct node *root, struct pool *pool,
                        struct config_errors *e, void *out) {
-    struct reader r = {pool, e};
+    struct reader r = {pool, e, section, NULL};
     int before = config_errors_count(e);
     memset(out, 0, section->size);
     TRY(read_section(&r, section, root, "", out));

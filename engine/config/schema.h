@@ -71,6 +71,8 @@ struct config_field {
     const char *choices;
     double word;
     const void *extra; /* as the type says */
+    bool required;     /* an error when absent; 'standard' is NULL then */
+    const char *also;  /* "a|b": what other tools call it, for those who look for it; or NULL */
 };
 struct config_section {
     const char *name;
@@ -78,6 +80,7 @@ struct config_section {
     size_t size;
     const char *shorthand; /* the key that a bare scalar (or list) sets, or NULL */
     const char *help;
+    const char *also; /* as of a field */
     /* What no single field can say ("nesterov needs momentum"): adds to e by config_error, at the
      * section's node. Called when every field of the section is right. May be NULL. */
     void (*check)(const void *config, const struct node *at, struct config_errors *e);
@@ -87,6 +90,7 @@ struct config_variants {
     int count;
     const struct config_section *(*at)(int i); /* section->name is the variant's name */
     const struct config_section *common;       /* keys that stand beside any variant's own; NULL: none */
+    const char *topic; /* what help has a page of, one of each variant, too, to which errors send; or NULL */
 };
 
 /* Fills defaults into the tree (source "default"), puts its keys into the schema's order and
@@ -106,9 +110,23 @@ struct config_key {
     const char *kind; /* what it takes: "an integer >= 1", "one of sgd, adam", "a map of keys" */
     const char *with; /* the variant that has it ("sgd"), or NULL */
     const char *help; /* may be NULL */
+    const char *also; /* "kernel_size, ksize", or NULL */
+    bool bare;        /* a bare value of the map that it stands in is its value */
 };
 /* Every key of the section and of those below it, in the schema's order. Texts live in the pool. */
 MUST_CHECK enum error config_walk(const struct config_section *section, struct pool *pool,
                                   void (*key)(void *user, const struct config_key *key), void *user);
+/* Whether the word is one of those of an 'also'. Upper and lower case are the same, '-' is '_', and what stands before
+ * a '.' does not matter: nn.Conv2d. */
+bool config_also(const char *also, const char *word);
+const char *config_also_text(const char *also, struct pool *pool); /* "a, b"; NULL: no memory */
+/* Where a key is that other tools call so, or (by_name) that is called so in some section: its path, "train" rather than
+ * "train.for" where a bare value will do, and 'example', it and its default as YAML ("optimizer: {lr: 0.1}") or for the
+ * command line ("optimizer.lr=0.1"). false: nowhere. */
+struct config_place {
+    const char *path, *example; /* example: "" where it has no default */
+};
+bool config_find(const struct config_section *section, const char *word, bool by_name, bool yaml, struct pool *pool,
+                 struct config_place *out);
 /* The words that a key takes: choices, variants' names, true and false. How many, into names. */
 int config_key_words(const struct config_key *key, struct pool *pool, const char **names, int most);

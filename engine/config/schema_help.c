@@ -102,6 +102,7 @@ static void fail_unknown(const struct target *in, const char *key, size_t before
 
 static const char *kind_text(const struct config_field *f, struct pool *pool) {
     if (f->type == CONFIG_NODE) return "a text, a list or a map of keys";
+    if (f->required) return pool_printf(pool, "%s; required", value_type(f, pool));
     if (f->type != CONFIG_VARIANT && f->type != CONFIG_VARIANTS) return value_type(f, pool);
     const struct config_variants *v = f->extra;
     const char *names[NAMES_MAX];
@@ -122,9 +123,11 @@ static void show_line(FILE *out, const char *key, const struct config_field *f, 
     fprintf(out, "%-*s %s", KEY_COLUMN, key, kind ? kind : "?");
     if (f->standard) fprintf(out, " (%s)", f->standard);
     fputc('\n', out);
+    const char *also = f->also ? config_also_text(f->also, pool) : NULL;
     if (!f->help) return;
     indent(out, level);
-    fprintf(out, "%-*s %s\n", KEY_COLUMN, "", f->help);
+    fprintf(out, "%-*s %s%s%s%s\n", KEY_COLUMN, "", f->help, also ? " (in other tools: " : "", also ? also : "",
+            also ? ")" : "");
 }
 
 static void show_section(FILE *out, const struct config_section *s, int level, struct pool *pool);
@@ -141,11 +144,20 @@ static void show_tables(FILE *out, const struct config_field *f, int level, stru
     }
 }
 
+/* How the variant's name is written where keys stand beside it. */
+static void show_name(FILE *out, const struct config_field *f, int level) {
+    const struct config_variants *v = f->extra;
+    indent(out, level);
+    fprintf(out, "%-*s With keys: {%s: %s, KEY: VALUE}\n", KEY_COLUMN, "", v->name, v->at(0)->name);
+}
+
 static void show_field(FILE *out, const struct config_field *f, int level, struct pool *pool) {
     if (f->type != CONFIG_SECTION) {
         const struct config_variants *v = *f->key ? NULL : f->extra;
         show_line(out, v ? v->name : f->key, f, level, pool);
-        if (f->type == CONFIG_VARIANT) show_tables(out, f, level + 1, pool);
+        if (f->type != CONFIG_VARIANT) return;
+        if (!v) show_name(out, f, level);
+        show_tables(out, f, level + 1, pool);
         return;
     }
     const struct config_section *s = f->extra;
@@ -218,23 +230,27 @@ static const char *join_path(struct walk *w, const char *prefix, const char *key
     return path ? path : "";
 }
 
-static void tell(struct walk *w, const char *path, const struct config_field *f, const char *with) {
+static void tell(struct walk *w, const struct config_section *in, const char *path, const struct config_field *f,
+                 const char *with) {
     const struct config_section *s = f->type == CONFIG_SECTION ? f->extra : NULL;
-    const char *bare = s ? section_shorthand(s) : NULL, *kind;
+    const char *bare = s ? section_shorthand(s) : NULL, *kind, *also = NULL;
     if (bare)
         kind = pool_printf(w->pool, "a map of keys; a bare value is its '%s'", bare);
     else
         kind = s ? "a map of keys" : kind_text(f, w->pool);
-    w->failed |= !kind;
-    struct config_key key = {path, f, kind ? kind : "", with, f->help ? f->help : s ? s->help : NULL};
+    if (f->also) also = config_also_text(f->also, w->pool);
+    w->failed |= !kind || (f->also && !also);
+    struct config_key key = {path, f, kind ? kind : "", with, f->help ? f->help : s ? s->help : NULL, also};
+    key.bare = !with && in->shorthand && !strcmp(in->shorthand, f->key);
     w->key(w->user, &key);
 }
 
-static void walk_field(struct walk *w, const struct config_field *f, const char *prefix, const char *with) {
+static void walk_field(struct walk *w, const struct config_section *in, const struct config_field *f,
+                       const char *prefix, const char *with) {
     const struct config_section *tables[NAMES_MAX];
     const struct config_variants *v = f->type == CONFIG_VARIANT ? f->extra : NULL;
     const char *path = join_path(w, prefix, *f->key ? f->key : v->name);
-    tell(w, path, f, with);
+    tell(w, in, path, f, with);
     int n = f->type == CONFIG_VARIANTS ? 0 : tables_of(f, tables);
     for (int i = 0; i < n; i++) {
         bool own = v && tables[i] != v->common;
@@ -243,7 +259,7 @@ static void walk_field(struct walk *w, const struct config_field *f, const char 
 }
 
 static void walk_section(struct walk *w, const struct config_section *s, const char *prefix, const char *with) {
-    for (const struct config_field *f = s->fields; f->key; f++) walk_field(w, f, prefix, with);
+    for (const struct config_field *f = s->fields; f->key; f++) walk_field(w, s, f, prefix, with);
 }
 
 enum error config_walk(const struct config_section *section, struct pool *pool,

@@ -15,7 +15,7 @@ MUST_CHECK enum error op_create_plain(const struct op_impl *impl, struct device 
 
 /* Floats of w[0] and w[1]; 0: the op has none. */
 void op_weights(const struct op_desc *d, int64_t count[2]);
-/* segments.c: an op of the segments of d, whatever computes each of them. */
+/* segmented.c: an op of the segments of d, whatever computes each of them. */
 MUST_CHECK enum error segmented_create(struct device *dev, const struct op_desc *d, struct op **out);
 
 /* The segments of a batch: itself, where it has none. */

@@ -2,6 +2,8 @@
 #include "engine/model/layer.h"
 
 #include <assert.h>
+#include <stdio.h>
+#include <string.h>
 
 #define LAYER(name) extern const struct layer_ops layer_##name;
 #include "engine/model/layers/layers.def"
@@ -32,19 +34,66 @@ static const struct config_field common_fields[] = {
      "Names of its parameters: NAME.weight, NAME_weight, or NAME alone", .choices = "dotted|underscored|bare"},
     {0},
 };
-static const struct config_section common = {
+const struct config_section layer_common_section = {
     .name = "layer",
     .fields = common_fields,
     .size = sizeof(struct layer_common),
     .help = "What every layer has",
 };
 
-const struct config_variants layer_variants = {
+static const struct config_variants layer_variants = {
     .name = "kind",
     .count = KINDS,
     .at = variant_at,
-    .common = &common,
+    .common = &layer_common_section,
+    .topic = "layers",
 };
+
+static const struct config_field layers_fields[] = {
+    {"layers", CONFIG_VARIANTS, 0, .help = "The layers in order", .extra = &layer_variants},
+    {0},
+};
+const struct config_section layers_section = {
+    .name = "model", .fields = layers_fields, .size = sizeof(struct config_list), .help = "Layers"};
+
+const struct layer_ops *layer_find(const char *name) {
+    for (int i = 0; i < KINDS; i++)
+        if (!strcmp(kinds[i]->section.name, name)) return kinds[i];
+    for (int i = 0; i < KINDS; i++)
+        if (config_also(kinds[i]->section.also, name)) return kinds[i];
+    return NULL;
+}
+
+/* ---- what comes in ---- */
+
+/* How an input of one kind becomes one of another. */
+static const char *const ways[INPUTS][INPUTS] = {
+    [INPUT_FEATURES] = {[INPUT_SEQUENCE] = "embedding before it makes a sequence of tokens, tokens one of an image",
+                        [INPUT_IMAGE] = "put it before flatten"},
+    [INPUT_SEQUENCE] = {[INPUT_FEATURES] = "meanpool or select before it makes features of a sequence",
+                        [INPUT_IMAGE] = "put it before tokens"},
+    [INPUT_IMAGE] = {[INPUT_FEATURES] = "flatten or meanpool before it makes features of an image",
+                     [INPUT_SEQUENCE] = "tokens before it makes a sequence of an image"},
+};
+
+enum error layer_takes(const struct layer_ops *layer, const struct shape *x) {
+    static const enum layer_input of_ndim[SHAPE_MAX + 1] = {[2] = INPUT_SEQUENCE, [3] = INPUT_IMAGE};
+    enum layer_input got = of_ndim[x->ndim];
+    char takes[160] = "", hint[256] = "";
+    size_t t = 0, h = 0;
+    if (x->ndim > 3) return FAIL(ERR_CONFIG, "a sample has three dimensions at most");
+    if (layer->out[got] || (got == INPUT_FEATURES && layer->out[INPUT_TOKENS])) return ERR_NONE;
+    for (int i = 0; i < INPUTS; i++) {
+        if (!layer->out[i]) continue;
+        const char *way = layer->instead ? NULL : ways[got][i];
+        t += (size_t)snprintf(takes + t, sizeof takes - t, "%s%s", t ? " or " : "", layer_inputs[i].words);
+        if (way) h += (size_t)snprintf(hint + h, sizeof hint - h, "%s%s", h ? ", " : "", way);
+    }
+    return FAIL(ERR_CONFIG, "%s takes %s, not %s\n%s", layer->section.name, takes, layer_inputs[got].words,
+                layer->instead ? layer->instead : hint);
+}
+
+/* ---- plans ---- */
 
 void layer_plan_same(struct layer_plan *p, const struct shape *x, enum op_kind kind) {
     p->y = *x;

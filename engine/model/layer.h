@@ -1,5 +1,5 @@
-/* A layer is one file in layers/ and one line in layers.def: its schema, the shapes it gives, the
- * op that computes it. */
+/* A layer is one file in layers/ and one line in layers.def: its schema and what else help, manual and docs/layers.md
+ * say of it, the shapes it gives, the op that computes it. */
 #pragma once
 #include "engine/config/schema.h"
 #include "engine/device/ops.h"
@@ -28,15 +28,37 @@ struct layer_plan {
     bool view;         /* y is x under another shape: no op */
     struct op_desc op; /* n, first and fusions are the graph's to fill */
 };
+/* What may come into a layer, and what its dimensions are called. */
+enum layer_input {
+    INPUT_FEATURES, /* F */
+    INPUT_TOKENS,   /* T: whole numbers; a shape alone does not tell them from features */
+    INPUT_SEQUENCE, /* T, F */
+    INPUT_IMAGE,    /* C, H, W */
+    INPUTS
+};
 struct layer_ops {
-    struct config_section section; /* name (as in YAML), fields, size, shorthand, help */
-    int inputs;                    /* 1, or 2: a second comes from the layer that its 'from' names */
-    /* Checks that the input fits the config and fills the plan. ERR_CONFIG with a message for the
-     * user. */
+    struct config_section section; /* name (as in YAML), fields, size, shorthand, help; also: PyTorch's name */
+    /* The dimensions of what goes out for each kind of input, in the names of the input's dimensions and of
+     * parameters: "T, units". A quotient is rounded down. NULL: this kind does not fit, and is refused. */
+    const char *out[INPUTS];
+    const char *instead;      /* the hint where the input does not fit; NULL: how to make one that does */
+    const char *formula;      /* of y, from x and the parameters by their names */
+    const char *example, *of; /* an item of 'layers', and the shape of an input for it: "3x32x32" */
+    int inputs;               /* 1, or 2: a second comes from the layer that its 'from' names */
+    /* Checks that the input, of a kind that fits, agrees with the config and fills the plan. ERR_CONFIG with a message
+     * for the user. */
     enum error (*plan)(const void *config, const struct shape *x, struct layer_plan *out);
 };
+/* 'out' of a layer that gives the shape it gets, whatever that is. */
+#define LAYER_SAME                                                                                                     \
+    { [INPUT_FEATURES] = "F", [INPUT_SEQUENCE] = "T, F", [INPUT_IMAGE] = "C, H, W" }
 const struct layer_ops *const *layer_kinds(int *count);
-extern const struct config_variants layer_variants; /* for schema: list of layers */
+/* The layer of this name, or that PyTorch calls so; NULL: there is none. */
+const struct layer_ops *layer_find(const char *name);
+extern const struct config_section layers_section; /* the key 'layers' alone, read into a struct config_list */
+extern const struct config_section layer_common_section;
+/* ERR_CONFIG where what comes in is of a kind that the layer does not take. */
+MUST_CHECK enum error layer_takes(const struct layer_ops *layer, const struct shape *x);
 
 enum layer_naming { NAMING_DOTTED, NAMING_UNDERSCORED, NAMING_BARE };
 struct layer_common { /* keys that every layer has */
@@ -54,13 +76,38 @@ void layer_plan_param(struct layer_plan *p, struct layer_tensor t);
 struct shape layer_lead(struct shape s, int64_t ones);
 void layer_plan_buffer(struct layer_plan *p, struct layer_tensor t);
 
+/* ---- what is told of a layer (layer_tell.c) ---- */
+
+struct layer_input_name {
+    const char *words, *dims; /* "an image", "C, H, W" */
+};
+extern const struct layer_input_name layer_inputs[INPUTS];
+
+enum { LAYER_FACTS = 8 };
+struct layer_fact { /* "formula", "y = max(x, 0)" */
+    const char *name, *text;
+};
+/* Of a layer all but its sentence and its parameters: shapes, formula, PyTorch's name, an example and what that makes,
+ * for which it is planned here. Texts live in the pool. */
+MUST_CHECK enum error layer_tell(const struct layer_ops *layer, struct pool *pool, struct layer_fact facts[LAYER_FACTS],
+                                 int *count);
+/* What layer_tell plans: the example alone. x: its input. */
+MUST_CHECK enum error layer_example(const struct layer_ops *layer, struct pool *pool, struct shape *x,
+                                    struct layer_plan *out);
+extern const char layer_dimensions[]; /* what the letters of shapes stand for */
+
 /* The whole of a layer that is an activation without a parameter. */
-#define LAYER_ACTIVATION(kind, act, text)                                                                              \
+#define LAYER_ACTIVATION(kind, act, text, torch, of_x)                                                                 \
     static enum error plan(const void *config, const struct shape *x, struct layer_plan *p) {                          \
         (void)config;                                                                                                  \
         layer_plan_activation(p, x, act);                                                                              \
         return ERR_NONE;                                                                                               \
     }                                                                                                                  \
     static const struct config_field fields[] = {{0}};                                                                 \
-    const struct layer_ops layer_##kind = {                                                                            \
-        .section = {.name = #kind, .fields = fields, .help = text}, .inputs = 1, .plan = plan}
+    const struct layer_ops layer_##kind = {.section = {.name = #kind, .fields = fields, .help = text, .also = torch},  \
+                                           .out = LAYER_SAME,                                                          \
+                                           .formula = of_x,                                                            \
+                                           .example = "- " #kind,                                                      \
+                                           .of = "64",                                                                 \
+                                           .inputs = 1,                                                                \
+                                           .plan = plan}

@@ -85,8 +85,8 @@ static void node_inputs(struct builder *b, int k) {
     if (common->from)
         node->input[node->layer->inputs - 1] = node_from(b, k, common->from);
     else if (node->layer->inputs == 2)
-        config_error(b->e, b->layers[k].node, false, "%s needs 'from', the layer to take in",
-                     node->layer->section.name);
+        config_error(b->e, b->layers[k].node, false, "%s needs 'from', the layer to take in\nengine help %s",
+                     node->layer->section.name, node->layer->section.name);
     for (int i = 0; i < node->layer->inputs; i++)
         if (node->input[i] != BATCH) b->read[node->input[i]] = true;
 }
@@ -102,7 +102,10 @@ static enum error nodes_connect(struct builder *b) {
     }
     for (int k = 0; k + 1 < m->nnodes; k++)
         if (!b->read[k])
-            config_error(b->e, b->layers[k].node, false, "nothing reads the output of layer '%s'", m->nodes[k].name);
+            config_error(b->e, b->layers[k].node, false,
+                         "nothing reads the output of layer '%s'\nadd: {from: %s} would, and so would any layer with "
+                         "this 'from'",
+                         m->nodes[k].name, m->nodes[k].name);
     return ERR_NONE;
 }
 
@@ -146,8 +149,12 @@ static enum error node_plan(struct model *m, struct model_node *node, const void
         const struct shape *other = shape_of(m, node->input[1]);
         char a[96], b[96];
         if (!shape_equal(&node->x, other))
-            return FAIL(ERR_CONFIG, "its inputs differ: %s and %s", shape_text(&node->x, a), shape_text(other, b));
+            return FAIL(ERR_CONFIG,
+                        "its inputs differ: %s and %s\nbring one to the other's shape: a conv2d of kernel 1 changes "
+                        "channels and, by its stride, size",
+                        shape_text(&node->x, a), shape_text(other, b));
     }
+    TRY(layer_takes(node->layer, &node->x));
     TRY(node->layer->plan(config, &node->x, &node->plan));
     TRY(plan_fits(&node->plan));
     TRY(node_tie(m, node));
@@ -163,8 +170,9 @@ static enum error nodes_plan(struct builder *b) {
         enum error err = node_plan(m, node, b->layers[k].config);
         char x[96];
         if (err == ERR_CONFIG)
-            config_error(b->e, b->layers[k].node, false, "%s: %s (its input is %s)%s%s", node->name, error_message(),
-                         shape_text(&node->x, x), *error_hint() ? "\n" : "", error_hint());
+            config_error(b->e, b->layers[k].node, false, "%s: %s (its input is %s)\n%s%sengine help %s", node->name,
+                         error_message(), shape_text(&node->x, x), error_hint(), *error_hint() ? "; " : "",
+                         node->layer->section.name);
         if (err != ERR_NONE) return err;
         m->nparams += node->plan.nparams - (node->tied >= 0);
         m->nbuffers += node->plan.nbuffers;
@@ -256,13 +264,6 @@ static enum error names_check(struct builder *b) {
 }
 
 /* ---- the model ---------------------------------------------------------------------------- */
-
-static const struct config_field fields[] = {
-    {"layers", CONFIG_VARIANTS, 0, .help = "The layers in order", .extra = &layer_variants},
-    {0},
-};
-static const struct config_section layers_section = {
-    .name = "model", .fields = fields, .size = sizeof(struct config_list), .help = "Layers"};
 
 static enum error read_layers(struct model *m, struct node *list, struct config_errors *e, struct config_list *out) {
     int errors = config_errors_count(e);

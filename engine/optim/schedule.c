@@ -43,7 +43,8 @@ static double linear_factor(const struct schedule_config *c, const struct place 
 #define WARMUP                                                                                                         \
     {                                                                                                                  \
         .key = "warmup", .type = CONFIG_SPAN, .offset = offsetof(struct schedule_config, warmup), .standard = "off",   \
-        .choices = "off", .help = "Steps or epochs over which the rate climbs from nearly zero"                        \
+        .choices = "off", .help = "Steps or epochs over which the rate climbs from nearly zero",                       \
+        .also = "warmup_steps|warmup_epochs|num_warmup_steps|warmup_ratio"                                             \
     }
 #define END(name, help_text)                                                                                           \
     {                                                                                                                  \

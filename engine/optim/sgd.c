@@ -66,14 +66,16 @@ static void sgd_check(const void *config, const struct node *at, struct config_e
 }
 
 static const struct config_field fields[] = {
-    OPTIM_REAL(sgd_config, lr, "0.05", "Learning rate, before lr_scale and schedule", .max = -1),
+    OPTIM_REAL(sgd_config, lr, "0.05", "Learning rate, before lr_scale and schedule", .max = -1,
+               .also = "learning_rate|base_lr|max_lr"),
     OPTIM_REAL(sgd_config, momentum, "0", "Share of the last update that is kept; 0.9 is usual", .max = 1),
     {.key = "nesterov",
      .type = CONFIG_BOOL,
      .offset = offsetof(struct sgd_config, nesterov),
      .standard = "false",
      .help = "Look one momentum step ahead"},
-    OPTIM_REAL(sgd_config, weight_decay, "0", "Times the weights, added to the gradient (L2)", .max = -1),
+    OPTIM_REAL(sgd_config, weight_decay, "0", "Times the weights, added to the gradient (L2)", .max = -1,
+               .also = "wd|l2"),
     OPTIM_TENSORS(sgd_config, decay, "all", DECAY_HELP),
     {.key = NULL},
 };

@@ -157,6 +157,10 @@ static void refuse_kind(struct resolve *r, const struct node *node, const char *
         all = pool_printf(r->pool, "%s%s%s", all, n ? ", " : "", names[n]);
     }
     const char *near = text_nearest(kind, names, n);
+    int64_t number;
+    for (int i = 0; i < n; i++)
+        if (kinds[i]->units && !strcasecmp(kind, "gpu")) near = names[i];
+    if (text_int(kind, &number)) near = pool_printf(r->pool, "cpu:%.16s", kind);
     config_error(r->e, node, false, "unknown device kind '%.48s' (there are %s)%s%s%s", kind, all ? all : "?",
                  near ? "\ndid you mean '" : "", near ? near : "", near ? "'?" : "");
 }

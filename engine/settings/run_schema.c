@@ -20,12 +20,13 @@
 
 static const struct config_field batch_fields[] = {
     {"size", CONFIG_INT, offsetof(struct batch_config, size), "128", "Samples of one step, over all devices", .min = 1,
-     .max = INT32_MAX},
+     .max = INT32_MAX, .also = "batch_size|train_batch_size|global_batch_size|per_device_train_batch_size"},
     {"shards", CONFIG_INT, offsetof(struct batch_config, shards), "auto",
      "Pieces of a batch, a multiple of the devices; results depend on them and not on the devices", .min = 1,
      .max = RUN_SHARDS_MAX, .choices = "auto"},
     {"accumulate", CONFIG_INT, offsetof(struct batch_config, accumulate), "1",
-     "Pieces that a device computes one after the other, to save memory", .min = 1, .max = 65536},
+     "Pieces that a device computes one after the other, to save memory", .min = 1, .max = 65536,
+     .also = "gradient_accumulation_steps|accumulate_grad_batches"},
     {"drop_last", CONFIG_BOOL, offsetof(struct batch_config, drop_last), "false",
      .help = "Leave out an epoch's last, smaller batch"},
     {"pad", CONFIG_BOOL, offsetof(struct batch_config, pad), "false",
@@ -35,7 +36,8 @@ static const struct config_field batch_fields[] = {
 SECTION(batch, "size", "How much is computed between two updates");
 
 static const struct config_field train_fields[] = {
-    {"for", CONFIG_SPAN, offsetof(struct train_config, length), "3ep", "How long", ABOVE_ZERO},
+    {"for", CONFIG_SPAN, offsetof(struct train_config, length), "3ep", "How long", ABOVE_ZERO,
+     .also = "epochs|num_epochs|max_epochs|num_train_epochs|steps|num_steps|max_steps|iterations"},
     {"until", CONFIG_NODE, offsetof(struct train_config, until), NULL,
      .help = "Stop as soon as a metric is reached: {val.accuracy: 0.97}, {val.top5: 0.9}, "
              "{val.loss: 0.1}, {val.perplexity: 5} or {train.loss: 0.1}"},
@@ -47,7 +49,7 @@ static const struct config_field optimizer_fields[] = {
     {"", CONFIG_VARIANT, offsetof(struct optimizer_config, kind), "sgd", "What turns gradients into an update",
      .extra = &optim_variants},
     {"clip", CONFIG_REAL, offsetof(struct optimizer_config, clip), "off", "Largest norm of the whole gradient",
-     .min = 1e-12, .max = 1e12, .choices = "off"},
+     .min = 1e-12, .max = 1e12, .choices = "off", .also = "grad_clip|max_grad_norm|gradient_clip_val"},
     {"shard", CONFIG_BOOL, offsetof(struct optimizer_config, shard), "false",
      .help = "Mode ddp: each rank keeps the state of, and steps, a part of the weights alone "
              "(ZeRO-1); dp has dp.server: sharded"},
@@ -93,7 +95,7 @@ static const struct config_field bucket_fields[] = {
     {"cap", CONFIG_BYTES, offsetof(struct bucket_config, cap), "25MB",
      "Size of the others; 0: every parameter is a message of its own; flat: one message for all, "
      "whatever 'first' is",
-     .min = 0, NO_LIMIT, .choices = "flat", .word = -1},
+     .min = 0, NO_LIMIT, .choices = "flat", .word = -1, .also = "bucket_cap_mb"},
     {.key = NULL},
 };
 SECTION(bucket, "cap", "How many bytes of gradients are shared at once; in dp, too");
@@ -133,7 +135,7 @@ static const struct config_field comm_fields[] = {
     {"backend", CONFIG_ENUM, offsetof(struct comm_config, backend), "auto",
      "What moves gradients that lie on GPUs: copies from GPU to GPU (peer, mode dp), NVIDIA's "
      "library (nccl, mode ddp), or the host, by link and algorithm",
-     .choices = "auto|host|peer|nccl"},
+     .choices = "auto|host|peer|nccl", .also = "dist_backend"},
     {"link", CONFIG_ENUM, offsetof(struct comm_config, link), "auto", "What carries bytes: "
 #define LINK(KIND, name, joins, launched, about) about
 #include "engine/base/links.def"
@@ -166,12 +168,15 @@ SECTION(comm, "algorithm", "How bytes move between devices");
 
 static const struct config_field place_fields[] = {
     {"nodes", CONFIG_INT, offsetof(struct place_config, nodes), "1",
-     "Hosts that run 'engine run' together, with 'devices' each", .min = 1, .max = RANKS_MAX},
+     "Hosts that run 'engine run' together, with 'devices' each", .min = 1, .max = RANKS_MAX,
+     .also = "num_nodes|nnodes"},
     {"node_rank", CONFIG_INT, offsetof(struct place_config, node_rank), "0", "Which of them this is", .min = 0,
      .max = RANKS_MAX - 1},
     {"master", CONFIG_STRING, offsetof(struct place_config, master), "127.0.0.1",
-     .help = "Host of node 0, where all meet: a name or address, :PORT may follow"},
-    {"port", CONFIG_INT, offsetof(struct place_config, port), "29500", "Of master", .min = 1, .max = 65535},
+     .help = "Host of node 0, where all meet: a name or address, :PORT may follow",
+     .also = "master_addr|rdzv_endpoint"},
+    {"port", CONFIG_INT, offsetof(struct place_config, port), "29500", "Of master", .min = 1, .max = 65535,
+     .also = "master_port"},
     {"init", CONFIG_STRING, offsetof(struct place_config, init), "auto",
      .help = "How ranks that others start find each other: env://, tcp://HOST:PORT, file:///PATH; "
              "auto: by the environment of torchrun, Open MPI, PMI or Slurm; none: it is ignored"},
@@ -204,19 +209,20 @@ SECTION(cuda, "graph", "How GPUs are used");
 
 static const struct config_field eval_fields[] = {
     {"every", CONFIG_SPAN, offsetof(struct eval_config, every), "1ep", "How often; off: only at the end", ABOVE_ZERO,
-     .choices = "off"},
+     .choices = "off", .also = "eval_every|eval_steps|eval_interval|val_check_interval"},
     {.key = NULL},
 };
 SECTION(eval, "every", "Measuring on validation data");
 
 static const struct config_field checkpoint_fields[] = {
     {"every", CONFIG_SPAN, offsetof(struct checkpoint_config, every), "1ep", "How often to save", ABOVE_ZERO,
-     .choices = "off"},
+     .choices = "off", .also = "save_every|save_steps|save_interval"},
     {"keep", CONFIG_INT, offsetof(struct checkpoint_config, keep), "2", "How many to keep", .min = 1, .max = 1000000},
     {"best", CONFIG_STRING, offsetof(struct checkpoint_config, best), "off",
      .help = "Keep the best by this metric, too", .choices = "off|val.accuracy|val.top5|val.loss|val.perplexity"},
     {"resume", CONFIG_STRING, offsetof(struct checkpoint_config, resume), "never",
-     .help = "never; auto: go on in the newest run of this name; or the path of a checkpoint or run"},
+     .help = "never; auto: go on in the newest run of this name; or the path of a checkpoint or run",
+     .also = "resume_from_checkpoint|ckpt_path"},
     {"data", CONFIG_ENUM, offsetof(struct checkpoint_config, data), "same",
      "same: a checkpoint that was saved with other data is refused; any: it goes on with these", .choices = "same|any"},
     {.key = NULL},
@@ -230,9 +236,11 @@ static const char sink_words[] =
 #undef SINK
     ;
 static const struct config_field log_fields[] = {
-    {"dir", CONFIG_STRING, offsetof(struct log_config, dir), "runs/$name-$time", .help = "Where the run's files go"},
+    {"dir", CONFIG_STRING, offsetof(struct log_config, dir), "runs/$name-$time", .help = "Where the run's files go",
+     .also = "output_dir|out_dir|logdir|log_dir|save_dir"},
     {"every", CONFIG_SPAN, offsetof(struct log_config, every), "50st",
-     "How often to print a line, where there is no terminal for a bar", ABOVE_ZERO},
+     "How often to print a line, where there is no terminal for a bar", ABOVE_ZERO,
+     .also = "log_every|log_interval|logging_steps|print_freq"},
     {"sinks", CONFIG_ENUMS, offsetof(struct log_config, sinks), "[jsonl]",
      .help = "Where the numbers of every step go: jsonl to metrics.jsonl (always), csv to "
              "metrics.csv, tensorboard to tb/ for TensorBoard",
@@ -289,28 +297,30 @@ static const struct config_field run_fields[] = {
      .help = "single: one device; dp: parameter server, a thread a device; ddp: all-reduce, a "
              "process a "
              "device"},
-    {"devices", CONFIG_STRING, AT(devices_text), "auto", .help = "auto, or kind and number: cpu:4, ref:2"},
+    {"devices", CONFIG_STRING, AT(devices_text), "auto", .help = "auto, or kind and number: cpu:4, ref:2",
+     .also = "device|gpus|num_gpus|accelerator|nproc_per_node"},
     {"threads", CONFIG_INT, AT(threads), "auto", "Of each device; auto: the cores shared out", .min = 1, .max = 1024,
-     .choices = "auto"},
+     .choices = "auto", .also = "num_threads"},
     {"model", CONFIG_NODE, AT(model), RUN_MODEL_STANDARD,
      .help = "A model of the zoo (engine model list), {zoo: NAME, ...} or {layers: [...]}; init: FILE "
              "beside them begins with its weights, strict: false with those that fit",
-     .extra = "zoo"},
-    {"loss", CONFIG_ENUM, AT(loss), "cross_entropy", "What is minimised", .choices = "cross_entropy|mse"},
+     .extra = "zoo", .also = "arch|architecture|network"},
+    {"loss", CONFIG_ENUM, AT(loss), "cross_entropy", "What is minimised", .choices = "cross_entropy|mse",
+     .also = "criterion|loss_fn"},
     {"data", CONFIG_VARIANT, AT(data.set), "digits", "What is learned: a generated set, or a path",
-     .extra = &dataset_variants},
+     .extra = &dataset_variants, .also = "dataset|data_dir|data_path"},
     {"batch", CONFIG_SECTION, AT(batch), .extra = &batch_section},
     {"train", CONFIG_SECTION, AT(train), .extra = &train_section},
     {"optimizer", CONFIG_SECTION, AT(optimizer), .extra = &optimizer_section},
-    {"schedule", CONFIG_VARIANT, AT(schedule), "constant", "How the learning rate changes",
-     .extra = &schedule_variants},
+    {"schedule", CONFIG_VARIANT, AT(schedule), "constant", "How the learning rate changes", .extra = &schedule_variants,
+     .also = "scheduler|lr_scheduler|lr_schedule"},
     {"lr_scale", CONFIG_SECTION, AT(lr_scale), .extra = &lr_scale_section},
-    {"seed", CONFIG_INT, AT(seed), "0", "Of all random numbers", .min = 0, NO_LIMIT},
+    {"seed", CONFIG_INT, AT(seed), "0", "Of all random numbers", .min = 0, NO_LIMIT, .also = "random_seed|manual_seed"},
     {"precision", CONFIG_ENUM, AT(precision), "f32",
      "What factors of products are rounded to (on GPUs, in bf16 and fp16, activations too); "
      "weights, "
      "sums and the optimizer are f32 always. fp16 and tf32 are for GPUs",
-     .choices = "f32|bf16|fp16|tf32"},
+     .choices = "f32|bf16|fp16|tf32", .also = "dtype|amp|mixed_precision"},
     {"winograd", CONFIG_BOOL, AT(winograd), "true",
      .help = "Whether the cpu device computes 3x3 convolutions of stride 1 by Winograd's algorithm: "
              "two to four times as fast as plain sums, with larger rounding errors"},

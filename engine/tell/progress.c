@@ -6,13 +6,13 @@
 #include "engine/train/job.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/file.h"
 #include "engine/base/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -42,11 +42,6 @@ static void wipe(struct progress *p) {
     p->drawn = false;
 }
 
-static int width(const struct progress *p) {
-    struct winsize w;
-    return ioctl(p->fd, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 ? w.ws_col : 80;
-}
-
 static double eta(struct progress *p, const struct progress_state *s) {
     int64_t now = clock_ns();
     if (p->first_step < 0) p->first_step = s->step - 1, p->started = now - (int64_t)(s->ms * 1e6);
@@ -62,7 +57,7 @@ static void draw_bar(struct progress *p, const struct progress_state *s, double 
         snprintf(line, sizeof line, "epoch %lld/%lld [%s] %lld/%lld  loss %.4f  %s/s  comm %.0f%%  eta %s",
                  (long long)s->epoch, (long long)s->epochs, bar, (long long)s->step, (long long)s->steps, s->loss,
                  text_of_count((int64_t)s->samples_per_s, rate), s->comm_exposed * 100, text_of_seconds(left, when));
-    int room = width(p) - 1;
+    int columns = file_columns(p->fd), room = (columns ? columns : 80) - 1;
     if (n > room) line[room > 0 ? room : 0] = '\0';
     dprintf(p->fd, "\r%s%s%s\033[K", p->colour ? "\033[36m" : "", line, p->colour ? "\033[0m" : "");
     p->drawn = true;

@@ -145,21 +145,49 @@ static void print_bytes(const struct summary *s, FILE *f) {
     print_moved(&s->paused_moved, s->ranks, "; evaluation and checkpoints  %s, %s\n", f);
 }
 
-static void print_table(const struct summary *s, FILE *f) {
-    char sent[32], rate[32] = "-", step[64] = "- / -", accuracy[32] = "-", loss[32] = "-", val[160];
-    double total = s->total_s > 0 ? s->total_s : 1;
-    if (s->has_val) {
-        if (!isnan(s->val.accuracy)) snprintf(accuracy, sizeof accuracy, "%.2f %%", s->val.accuracy * 100);
-        snprintf(loss, sizeof loss, "%.4f", s->val.loss);
+struct cell {
+    const char *head;
+    int width; /* below 0: it begins on the left */
+    char text[64];
+};
+
+/* A line of heads and one of texts; a line for each where the terminal is too narrow for that. columns: 0 for any. */
+static void print_cells(const struct cell *cells, int n, int columns, FILE *f) {
+    int width = -2;
+    for (int i = 0; i < n; i++) width += abs(cells[i].width) + 2;
+    if (columns > 0 && columns < width) {
+        for (int i = 0; i < n; i++) fprintf(f, "%-18s %s\n", cells[i].head, cells[i].text);
+        return;
     }
+    for (int i = 0; i < n; i++) fprintf(f, "%*s%s", cells[i].width, cells[i].head, i + 1 < n ? "  " : "\n");
+    for (int i = 0; i < n; i++) fprintf(f, "%*s%s", cells[i].width, cells[i].text, i + 1 < n ? "  " : "\n");
+}
+
+static void print_result(const struct summary *s, int columns, FILE *f) {
+    enum { MODE, DEVICES, STEPS, TRAIN, VAL, ACCURACY, TIME, RATE, STEP, CELLS };
+    struct cell c[CELLS] = {{"mode", -6, ""},       {"devices", 7, ""},    {"steps", 5, ""},
+                            {"train loss", 10, ""}, {"val loss", 8, "-"},  {"val acc", 7, "-"},
+                            {"time", 7, ""},        {"samples/s", 9, "-"}, {"step p50 / p95 ms", 17, "- / -"}};
+    enum { TEXT = sizeof c->text };
+    snprintf(c[MODE].text, TEXT, "%s", s->mode);
+    snprintf(c[DEVICES].text, TEXT, "%d", s->devices);
+    snprintf(c[STEPS].text, TEXT, "%lld", (long long)s->steps);
+    snprintf(c[TRAIN].text, TEXT, "%.4f", s->train_loss);
+    snprintf(c[TIME].text, TEXT, "%.2f s", s->total_s);
+    if (s->has_val) snprintf(c[VAL].text, TEXT, "%.4f", s->val.loss);
+    if (s->has_val && !isnan(s->val.accuracy)) snprintf(c[ACCURACY].text, TEXT, "%.2f %%", s->val.accuracy * 100);
     if (!isnan(s->step_p50)) {
-        text_of_count((int64_t)s->samples_per_s, rate);
-        snprintf(step, sizeof step, "%.2f / %.2f", s->step_p50, s->step_p95);
+        text_of_count((int64_t)s->samples_per_s, c[RATE].text);
+        snprintf(c[STEP].text, TEXT, "%.2f / %.2f", s->step_p50, s->step_p95);
     }
-    fprintf(f, "mode    devices  steps  train loss  val loss  val acc     time  samples/s  step "
-               "p50 / p95 ms\n");
-    fprintf(f, "%-7s %7d %6lld  %10.4f  %8s  %7s  %5.2f s  %9s  %15s\n\n", s->mode, s->devices, (long long)s->steps,
-            s->train_loss, loss, accuracy, s->total_s, rate, step);
+    print_cells(c, CELLS, columns, f);
+}
+
+static void print_table(const struct summary *s, int columns, FILE *f) {
+    char sent[32], val[160];
+    double total = s->total_s > 0 ? s->total_s : 1;
+    print_result(s, columns, f);
+    fputc('\n', f);
     if (s->has_val && (!isnan(s->val.top5) || !isnan(s->val.perplexity)))
         fprintf(f, "validation: %s\n\n", val_text(&s->val, val));
     if (s->first_step > 0)
@@ -207,7 +235,7 @@ enum error summary_show(const struct summary *s, const struct job *job) {
         size_t n = 0;
         FILE *f = open_memstream(&text, &n); /* a path in it may be long */
         if (f && job->json) fprintf(f, "%s\n", j.text);
-        if (f && !job->json) print_table(s, f);
+        if (f && !job->json) print_table(s, file_columns(job->console_out), f);
         err = f && fclose(f) == 0 ? file_write_console(job->console_out, text, n)
                                   : FAIL(ERR_MEMORY, "no memory for the summary");
         free(text);

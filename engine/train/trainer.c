@@ -141,7 +141,7 @@ static enum error open_model(struct trainer *t, struct config_errors *errors) {
                     t->model->name, shape_text(y, text), d->name, (long long)outputs, (long long)rows);
     return FAIL(ERR_CONFIG,
                 "model '%s' gives %s outputs, but data '%s' has %lld %s\nits last layer has to give "
-                "as many for a sample",
+                "as many for a sample, as linear: $classes does",
                 t->model->name, shape_text(y, text), d->name, (long long)outputs, d->classes ? "classes" : "targets");
 }
 

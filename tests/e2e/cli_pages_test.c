@@ -170,6 +170,39 @@ static void readers_of_roff_find_nothing_wrong(void **state) {
     if (p.code) fail_msg("mandoc: %s", p.out);
 }
 
+/* What the program prints on a terminal of so many columns. */
+static const char *on_terminal(int columns, const char *arguments) {
+    char line[800];
+    snprintf(line, sizeof line, "stty cols %d; %s/engine %s", columns, ENGINE_BINARY_DIR, arguments);
+    program_spawn(&p, (const char *const[]){"script", "-qec", line, "/dev/null", NULL});
+    assert_true(program_wait(&p, 60));
+    assert_int_equal(p.code, 0);
+    return p.out;
+}
+
+static int longest_line(const char *text) {
+    int longest = 0;
+    for (; *text; text += strcspn(text, "\n") + (strchr(text, '\n') != NULL)) {
+        int n = (int)strcspn(text, "\r\n");
+        longest = n > longest ? n : longest;
+    }
+    return longest;
+}
+
+static void texts_fit_the_terminal(void **state) {
+    (void)state;
+    if (!is_here("script")) return;
+    char run[700];
+    assert_between(longest_line(on_terminal(60, "help conv2d")), 50, 60);
+    assert_between(longest_line(on_terminal(60, "help run")), 50, 100); /* usage lines stay as they are */
+    assert_between(longest_line(on_terminal(45, "help optimizer")), 40, 45);
+    assert_between(longest_line(on_terminal(45, "help layers")), 40, 45);
+    snprintf(run, sizeof run, "run --mode single --set train=2st --set checkpoint=off --quiet --set log.dir=%s",
+             scratch_path("narrow"));
+    find("a narrow terminal", on_terminal(40, run), "\r\nval acc            ", NULL);
+    find("a wide terminal", on_terminal(120, run), "mode    devices  steps  train loss  val loss ", NULL);
+}
+
 /* What bash offers at the end of the line. */
 static const char *complete(const char *line) {
     static const char script[] = ". \"$1\"; COMP_LINE=$2 COMP_POINT=${#2}; _engine; printf '%s ' \"${COMPREPLY[@]}\"";
@@ -202,6 +235,8 @@ static void bash_completes(void **state) {
     assert_string_equal(complete("engine eval --split="), "val train ");
     assert_string_equal(complete("engine bench comm --link th"), "thread ");
     assert_string_equal(complete("engine help batch.si"), "batch.size ");
+    assert_string_equal(complete("engine help conv"), "conv2d ");
+    assert_string_equal(complete("engine help layers"), "layers ");
     assert_string_equal(complete("engine completion "), "bash zsh fish ");
     assert_string_equal(complete("engine run /dev/nul"), "/dev/null ");
     assert_non_null(strstr(complete("engine bench --al"), "--algorithm "));
@@ -236,9 +271,13 @@ static void fish_completes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_table_is_told_everywhere),     cmocka_unit_test(all_keys_are_told),
-        cmocka_unit_test(readers_of_roff_find_nothing_wrong), cmocka_unit_test(bash_completes),
-        cmocka_unit_test(other_shells_can_read_theirs),       cmocka_unit_test(fish_completes),
+        cmocka_unit_test(every_table_is_told_everywhere),
+        cmocka_unit_test(all_keys_are_told),
+        cmocka_unit_test(readers_of_roff_find_nothing_wrong),
+        cmocka_unit_test(bash_completes),
+        cmocka_unit_test(texts_fit_the_terminal),
+        cmocka_unit_test(other_shells_can_read_theirs),
+        cmocka_unit_test(fish_completes),
     };
     return cmocka_run_group_tests_name("pages", tests, NULL, NULL);
 }

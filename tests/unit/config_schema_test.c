@@ -21,7 +21,8 @@ static const struct config_field sgd_fields[] = {
      .standard = "0.1",
      .help = "The rate",
      .min = 1e-12,
-     .max = 1e6},
+     .max = 1e6,
+     .also = "learning_rate|torch.rate"},
     {.key = "momentum",
      .type = CONFIG_REAL,
      .offset = offsetof(struct sgd_config, momentum),
@@ -80,20 +81,29 @@ struct linear_config {
     bool bias;
 };
 static const struct config_field linear_fields[] = {
-    {.key = "units", .type = CONFIG_INT, .offset = offsetof(struct linear_config, units), .min = 1, .max = 1000},
+    {.key = "units",
+     .type = CONFIG_INT,
+     .offset = offsetof(struct linear_config, units),
+     .min = 1,
+     .max = 1000,
+     .required = true},
     {.key = "bias", .type = CONFIG_BOOL, .offset = offsetof(struct linear_config, bias), .standard = "true"},
     {.key = NULL},
 };
 static const struct config_field no_fields[] = {{.key = NULL}};
 static const struct config_section layers[] = {
     {.name = "relu", .fields = no_fields},
-    {.name = "linear", .fields = linear_fields, .size = sizeof(struct linear_config), .shorthand = "units"},
+    {.name = "linear",
+     .fields = linear_fields,
+     .size = sizeof(struct linear_config),
+     .shorthand = "units",
+     .also = "nn.Dense"},
 };
 static const struct config_section *layer_at(int i) {
     return &layers[i];
 }
 static const struct config_variants layer_kinds = {
-    .name = "kind", .count = 2, .at = layer_at, .common = &layer_common_section};
+    .name = "kind", .count = 2, .at = layer_at, .common = &layer_common_section, .topic = "parts"};
 
 struct all {
     bool flag;
@@ -121,7 +131,8 @@ static const struct config_field batch_fields[] = {
      .standard = "128",
      .help = "Samples",
      .min = 1,
-     .max = -1},
+     .max = -1,
+     .also = "bs"},
     {.key = "shards",
      .type = CONFIG_INT,
      .offset = offsetof(struct batch, shards),
@@ -406,8 +417,36 @@ static const struct {
 } wrong[] = {
     {"falg: true", NULL, "c.yaml:1:1: error: unknown key 'falg'\n... did you mean 'flag'?"},
     {"zebra: true", NULL, "c.yaml:1:1: error: unknown key 'zebra'\n..."},
-    {"momentum: 1", NULL, "c.yaml:1:1: error: unknown key 'momentum'\n... did you mean 'optimizer.momentum'?"},
-    {"shards: 1", NULL, "c.yaml:1:1: error: unknown key 'shards'\n... did you mean 'batch.shards'?"},
+    {"momentum: 1", NULL,
+     "c.yaml:1:1: error: unknown key 'momentum'\n... did you mean 'optimizer.momentum', as in "
+     "'optimizer: {momentum: 0}'?"},
+    {"", "momentum=1",
+     "--set momentum=1: error: unknown key 'momentum'\n      did you mean 'optimizer.momentum', as in "
+     "'optimizer.momentum=0'?"},
+    {"learning_rate: 1", NULL,
+     "c.yaml:1:1: error: unknown key 'learning_rate'\n... did you mean 'optimizer.lr', as in "
+     "'optimizer: {lr: 0.1}'?"},
+    {"optimizer: {Learning-Rate: 1}", NULL,
+     "c.yaml:1:13: error: unknown key 'Learning-Rate' in 'optimizer'\n... did you mean 'lr'?"},
+    {"ints: 3\nrate: 1", NULL,
+     "c.yaml:2:1: error: unknown key 'rate'\n... did you mean 'optimizer.lr', as in "
+     "'optimizer: {lr: 0.1}'?"},
+    {"bs: 1", NULL, "c.yaml:1:1: error: unknown key 'bs'\n... did you mean 'batch', as in 'batch: 128'?"},
+    {"often: 3", NULL,
+     "c.yaml:1:8: error: 'often' must be off or a length such as 5ep (epochs) or 200st (steps), got "
+     "\"3\"\n... did you mean '3ep' or '3st'?"},
+    {"layers: [Dense: 3]", NULL,
+     "c.yaml:1:10: error: 'layers[0]' must be one of the parts, got \"Dense\"\n... did you mean 'linear'? (engine help "
+     "parts)"},
+    {"layers: [linear]", NULL,
+     "c.yaml:1:10: error: 'layers[0].linear.units' is missing: it must be an integer from 1 to "
+     "1000\n... engine help linear"},
+    {"layers: [linear: 0]", NULL,
+     "c.yaml:1:18: error: 'layers[0].linear.units' must be an integer from 1 to 1000, got "
+     "\"0\"\n... engine help linear"},
+    {"shards: 1", NULL,
+     "c.yaml:1:1: error: unknown key 'shards'\n... did you mean 'batch.shards', as in 'batch: "
+     "{shards: auto}'?"},
     {"batch: {siez: 1}", NULL, "c.yaml:1:9: error: unknown key 'siez' in 'batch'\n... did you mean 'size'?"},
     {"optimizer: {name: sgd, momentun: 1}", NULL,
      "c.yaml:1:24: error: unknown key 'momentun' in 'optimizer'\n... did you mean 'momentum'?"},
@@ -415,7 +454,10 @@ static const struct {
      "c.yaml:1:13: error: unknown key 'betas' in 'optimizer'\n... 'betas' belongs to 'adam'"},
     {"optimizer: {nmae: sgd}", NULL, "c.yaml:1:13: error: unknown key 'nmae' in 'optimizer'\n... did you mean 'name'?"},
     {"layers: [linear: {unit: 3}]", NULL,
-     "c.yaml:1:19: error: unknown key 'unit' in 'layers[0].linear'\n... did you mean 'units'?"},
+     "c.yaml:1:19: error: unknown key 'unit' in 'layers[0].linear', which takes units, bias, name\n... did you mean "
+     "'units'? (engine help linear)"},
+    {"layers: [relu: {slope: 3}]", NULL,
+     "c.yaml:1:17: error: unknown key 'slope' in 'layers[0].relu', which takes name\n... engine help relu"},
     {"flag: yes", NULL, "c.yaml:1:7: error: 'flag' must be true or false, got \"yes\"\n... did you mean 'true'?"},
     {"flag: off", NULL, "c.yaml:1:7: error: 'flag' must be true or false, got \"off\"\n... did you mean 'false'?"},
     {"flag: 1", NULL, "c.yaml:1:7: error: 'flag' must be true or false, got \"1\"\n..."},
@@ -452,7 +494,7 @@ static const struct {
      "'tree'?"},
     {"span: 5", NULL,
      "c.yaml:1:7: error: 'span' must be a length such as 5ep (epochs) or 200st (steps), got "
-     "\"5\"\n..."},
+     "\"5\"\n... did you mean '5ep' or '5st'?"},
     {"span: 0.5st", NULL,
      "c.yaml:1:7: error: 'span' must be a length such as 5ep (epochs) or 200st (steps), got "
      "\"0.5st\"\n..."},
@@ -480,7 +522,7 @@ static const struct {
      "list\n..."},
     {"layers: relu", NULL, "c.yaml:1:9: error: 'layers' must be a list, got \"relu\"\n..."},
     {"layers: [rleu]", NULL,
-     "c.yaml:1:10: error: 'layers[0]' must be one of relu, linear, got \"rleu\"\n... did you mean "
+     "c.yaml:1:10: error: 'layers[0]' must be one of the parts, got \"rleu\"\n... did you mean "
      "'relu'?"},
     {"layers: [{linear: 3, name: x}]", NULL,
      "c.yaml:1:10: error: 'layers[0]' must be one name with its keys, got a map\n... write {name: "
@@ -490,9 +532,11 @@ static const struct {
      "c.yaml:1:10: error: 'layers[0]' must be one name with its keys, got a list\n... write {name: "
      "{key: value, ...}}, all "
      "keys inside the inner braces"},
-    {"layers: [relu: 3]", NULL, "c.yaml:1:16: error: 'layers[0].relu' must be a map of keys, got \"3\"\n..."},
+    {"layers: [relu: 3]", NULL,
+     "c.yaml:1:16: error: 'layers[0].relu' must be a map of keys, got \"3\"\n... engine help relu"},
     {"layers: [linear: x]", NULL,
-     "c.yaml:1:18: error: 'layers[0].linear' must be an integer from 1 to 1000, got \"x\"\n..."},
+     "c.yaml:1:18: error: 'layers[0].linear.units' must be an integer from 1 to 1000, got \"x\"\n... engine help "
+     "linear"},
     {"batch: 256k", NULL, "c.yaml:1:8: error: 'batch' must be an integer >= 1, got \"256k\"\n..."},
     {"batch: {size: 256k}", NULL, "c.yaml:1:15: error: 'batch.size' must be an integer >= 1, got \"256k\"\n..."},
     {"batch: [1]", NULL, "c.yaml:1:8: error: 'batch' must be an integer >= 1, got a list\n..."},
@@ -578,13 +622,16 @@ static void help(void **state) {
                         "batch            a map of keys; a bare value is its 'size'\n"
                         "                 How much\n"
                         "  size             an integer >= 1 (128)\n"
-                        "                   Samples\n"
+                        "                   Samples (in other tools: bs)\n"
                         "  shards           auto or an integer from 1 to 256 (auto)\n");
     assert_string_equal(config_help(&all, "batch.size", f->pool), "size             an integer >= 1 (128)\n"
-                                                                  "                 Samples\n");
+                                                                  "                 Samples (in other tools: bs)\n");
+    assert_string_equal(config_help(&all, "layers.linear.units", f->pool),
+                        "units            an integer from 1 to 1000; required\n");
     assert_string_equal(config_help(&all, "choice", f->pool), "choice           one of auto, tree, ring (ring)\n");
-    assert_string_equal(config_help(&all, "optimizer.lr", f->pool), "lr               a number > 0 (0.1)\n"
-                                                                    "                 The rate\n");
+    assert_string_equal(config_help(&all, "optimizer.lr", f->pool),
+                        "lr               a number > 0 (0.1)\n"
+                        "                 The rate (in other tools: learning_rate, torch.rate)\n");
     assert_string_equal(config_help(&all, "optimizer.betas", f->pool),
                         "betas            a number from 0 to 1, or a list of them ([0.9, 0.999])\n");
     assert_string_equal(config_help(&all, "optimizer.adam", f->pool),

@@ -109,19 +109,19 @@ static void mistakes_are_named(void **state) {
     static const struct {
         const char *layers, *said;
     } wrong[] = {
-        {"[{embedding: {units: 4}}, {linear: 3}]", "vocabulary is missing"},
-        {"[{embedding: {vocabulary: 4}}, {linear: 3}]", "units is missing"},
+        {"[{embedding: {units: 4}}, {linear: 3}]", "embedding.vocabulary' is missing"},
+        {"[{embedding: {vocabulary: 4}}, {linear: 3}]", "embedding.units' is missing"},
         {"[{linear: 4}, position]", "position takes a sequence"},
         {"[{linear: 4}, class_token]", "class_token takes a sequence"},
         {"[{linear: 4}, {attention: 2}]", "attention takes a sequence"},
-        {"[{linear: 4}, tokens]", "an image (channels, height, width) must come in"},
-        {"[{linear: 4}, meanpool]", "meanpool takes an image or a sequence"},
+        {"[{linear: 4}, tokens]", "tokens takes an image, not features"},
+        {"[{linear: 4}, meanpool]", "meanpool takes a sequence or an image"},
         {"[{linear: 4}, {select: 0}]", "select takes a sequence"},
-        {"[{embedding: {vocabulary: 4, units: 4}}, attention]", "heads is missing"},
+        {"[{embedding: {vocabulary: 4, units: 4}}, attention]", "attention.heads' is missing"},
         {"[{embedding: {vocabulary: 4, units: 4}}, {attention: 2}]",
          "4 features are not queries, keys and values of 2 heads"},
         {"[{embedding: {vocabulary: 4, units: 4}}, {select: 12}]", "rows are counted from 0 to 11"},
-        {"[{embedding: {vocabulary: 4, units: 4}}, batchnorm]", "use layernorm or rmsnorm"},
+        {"[{embedding: {vocabulary: 4, units: 4}}, batchnorm]", "use layernorm or rmsnorm; engine help batchnorm"},
         {"[{embedding: {vocabulary: 4, units: 4}}, {embedding: {vocabulary: 4, units: 4}}]", "embedding takes tokens"},
         {"[{embedding: {vocabulary: 4, units: 4}}, {linear: {units: 4, tie: e}}]",
          "no layer 'e' before this one to tie to"},
@@ -134,8 +134,8 @@ static void mistakes_are_named(void **state) {
         snprintf(yaml, sizeof yaml, "{layers: %s}", wrong[i].layers);
         assert_refused(yaml, tokens, wrong[i].said);
     }
-    assert_refused("{layers: [layernorm, flatten, {linear: 3}]}", image, "put tokens or flatten before it");
-    assert_refused("{layers: [rmsnorm, flatten, {linear: 3}]}", image, "put tokens or flatten before it");
+    assert_refused("{layers: [layernorm, flatten, {linear: 3}]}", image, "flatten or meanpool before it makes");
+    assert_refused("{layers: [rmsnorm, flatten, {linear: 3}]}", image, "tokens before it makes a sequence");
 }
 
 int main(void) {

@@ -180,7 +180,7 @@ static void test_names_of_parameters(void **state) {
     for (int i = 0; i < 5; i++) assert_string_equal(m->params[i].name, names[i]);
     model_free(m);
     assert_refused("{layers: [{linear: {units: 4, name: a, params: bare}}]}", digits,
-                   "put flatten or tokens before it");
+                   "flatten or meanpool before it makes features of an image");
     assert_refused("{layers: [flatten, {linear: {units: 4, name: a, params: bare}}]}", digits,
                    "two parameters are named 'a' (of layers 'a' and 'a')");
     assert_refused("{layers: [flatten, {linear: {units: 4, name: a}}, {linear: {units: 3, name: "
@@ -275,20 +275,34 @@ static void test_mistakes_in_the_spec(void **state) {
 static void test_mistakes_in_layers(void **state) {
     (void)state;
     assert_refused("{layers: [{lineer: 3}]}", digits, "did you mean 'linear'?");
-    assert_refused("{layers: [{linear: {unts: 3}}]}", digits, "did you mean 'units'?");
-    assert_refused("{layers: [flatten, linear]}", digits, "units is missing");
-    assert_refused("{layers: [{linear: 3}]}", digits, "put flatten or tokens before it");
+    assert_refused("{layers: [{linear: {unts: 3}}]}", digits, "did you mean 'units'? (engine help linear)");
+    assert_refused("{layers: [{linear: {unts: 3}}]}", digits,
+                   "in 'layers[0].linear', which takes units, bias, transposed, deviation, tie, name, from, params\n");
+    assert_refused("{layers: [{linear: {out_features: 3}}]}", digits, "did you mean 'units'? (engine help linear)");
+    assert_refused("{layers: [{nn.Conv2d: 3}]}", digits, "did you mean 'conv2d'? (engine help layers)");
+    assert_refused("{layers: [MultiheadAttention]}", digits, "did you mean 'attention'? (engine help layers)");
+    assert_refused("{layers: [flatten, linear]}", digits, "'layers[1].linear.units' is missing: it must be an integer");
+    assert_refused("{layers: [flatten, linear: ten]}", digits, "'layers[1].linear.units' must be an integer >= 1, got");
+    assert_refused("{layers: [{conv2d: {out: 3, kernel: 0}}]}", digits,
+                   "'layers[0].conv2d.kernel' must be an integer from 1 to 1024, or a list of them, got \"0\"\n");
+    assert_refused("{layers: [{conv2d: {out: 3, kernel: 0}}]}", digits, "hint: engine help conv2d\n");
+    assert_refused("{layers: [{linear: 3}]}", digits,
+                   "linear takes features or a sequence, not an image (its input is 1x28x28)\n");
+    assert_refused("{layers: [{linear: 3}]}", digits,
+                   "tokens before it makes a sequence of an image; engine help linear\n");
     assert_refused("{layers: [{linear: 3}]}", digits, "linear1: ");
-    assert_refused("{layers: [conv2d]}", digits, "out is missing");
-    assert_refused("{layers: [maxpool]}", digits, "kernel is missing");
-    assert_refused("{layers: [flatten, {conv2d: 3}]}", digits, "conv2d1: an image");
+    assert_refused("{layers: [conv2d]}", digits, "conv2d.out' is missing");
+    assert_refused("{layers: [maxpool]}", digits, "maxpool.kernel' is missing");
+    assert_refused("{layers: [flatten, {conv2d: 3}]}", digits, "conv2d1: conv2d takes an image, not features");
+    assert_refused("{layers: [flatten, {conv2d: 3}]}", (struct shape){4, {1, 2, 3, 4}}, "three dimensions at most");
+    assert_refused("{layers: [{conv2d: {out: 3, kernel: []}}]}", digits, "kernel has 0 values");
     assert_refused("{layers: [{conv2d: {out: 3, kernel: 5}}]}", (struct shape){3, {6, 3, 3}},
                    "conv2d1: kernel 5x5 with pad 0x0 does not fit in 3x3 (its input is 6x3x3)");
     assert_refused("lenet", (struct shape){3, {3, 11, 11}}, "zoo:lenet:10:");
     assert_refused("{layers: [{conv2d: {out: 3, kernel: [1, 2, 3]}}]}", digits, "kernel has 3 values");
     assert_refused("{layers: [{conv2d: {out: 3, groups: 2}}]}", digits, "groups 2 does not divide");
     assert_refused("{layers: [{maxpool: {kernel: 2, pad: 2}}]}", digits, "more than half of kernel 2");
-    assert_refused("{layers: [flatten, {dropout: 1}]}", digits, "dropout");
+    assert_refused("{layers: [flatten, {dropout: 1}]}", digits, "'layers[1].dropout.p' must be at most 0.999");
     assert_refused("{layers: [flatten, relu]}", digits, "no parameters to train");
     assert_refused("{layers: [flatten, {linear: 16000000}, {linear: 16000000}]}", digits, "more than 2^31 numbers");
 }
@@ -303,6 +317,7 @@ static void test_mistakes_in_names_and_inputs(void **state) {
     assert_refused("{layers: [{linear: {units: 3, name: 'a/b'}}]}", five, "is no name for a layer");
     assert_refused("{layers: [{linear: {units: 3, name: ''}}]}", five, "is no name for a layer");
     assert_refused("{layers: [{linear: 3}, add]}", five, "add needs 'from'");
+    assert_refused("{layers: [{linear: 3}, add]}", five, "hint: engine help add\n");
     assert_refused("{layers: [{linear: {units: 5, name: first}}, {add: {from: frist}}]}", five,
                    "did you mean 'first'?");
     assert_refused("{layers: [{linear: 5}, {add: {from: add1}}]}", five, "no layer 'add1' before");

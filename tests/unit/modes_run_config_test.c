@@ -526,7 +526,16 @@ static void hints(void **state) {
         const char *text, *hint;
     } cases[] = {
         {"modle: mlp", "did you mean 'model'?"},
-        {"lr: 0.1", "did you mean 'optimizer.lr'?"},
+        {"lr: 0.1", "did you mean 'optimizer.lr', as in 'optimizer: {lr: 0.05}'?"},
+        {"learning_rate: 0.1", "did you mean 'optimizer.lr', as in 'optimizer: {lr: 0.05}'?"},
+        {"optimizer: {name: adam, Learning-Rate: 0.1}", "did you mean 'lr'?"},
+        {"log: {epochs: 1}", "did you mean 'train', as in 'train: 3ep'?"},
+        {"batch_size: 8", "did you mean 'batch', as in 'batch: 128'?"},
+        {"data: {num_workers: 8}", "did you mean 'workers'?"},
+        {"train: 8", "did you mean '8ep' or '8st'?"},
+        {"optimizer: AdamW", "did you mean 'adamw'?"},
+        {"devices: gpu:2", "did you mean 'cuda'?"},
+        {"devices: 2", "did you mean 'cpu:2'?"},
         {"mode: dpp", "did you mean 'ddp'?"},
         {"comm: rign", "did you mean 'ring'?"},
         {"devices: cup:2", "did you mean 'cpu'?"},

@@ -61,39 +61,6 @@ static int64_t least(int64_t a, int64_t b) {
 }
 
 /* ---- scratch -------------------------------------------------------------------------------- */
-/* A thread's: the copy of windows, packed weights or sums of dw, and where rows and runs begin. */
-struct room {
-    float *copied, *packed;
-    int64_t *a_at, *c_at;
-    struct direct_run *run;
-};
-
-/* Scratch that is carved up; without memory: only measured. */
-struct carving {
-    char *memory;
-    int64_t used;
-};
-static void *take(struct carving *s, int64_t bytes) {
-    void *here = s->memory ? s->memory + s->used : NULL;
-    s->used += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    return here;
-}
-
-static struct room room_of(const struct plan *p, int segments, struct carving *at) {
-    bool weights = p->pass == PASS_WEIGHTS;
-    int64_t terms = p->each * plan_packed(p), rows = weights ? terms : plan_places(p);
-    int64_t runs = weights ? p->samples * p->rows : p->each * plan_taps(p);
-    int64_t panel = weights && segments == 1 ? p->to.units : segment_slots(segments) * DIRECT_PANEL;
-    if (!weights && p->how == PACK_PAIRS) panel++; /* what becomes pairs is packed as floats first */
-    struct room r;
-    r.packed = take(at, panel * terms * B * (int64_t)sizeof *r.packed);
-    r.copied = take(at, plan_copied(p) * (int64_t)sizeof *r.copied);
-    r.a_at = take(at, rows * (int64_t)sizeof *r.a_at);
-    r.c_at = take(at, rows * (int64_t)sizeof *r.c_at);
-    r.run = take(at, runs * (int64_t)sizeof *r.run);
-    return r;
-}
-
 /* The room that a pass needs, whichever of the segments it is at. */
 static int64_t room_bytes(const struct direct *c, enum pass pass) {
     const struct segments one = {1, {0, c->op.desc.n}}, s = pass == PASS_WEIGHTS ? op_segments(&c->op.desc) : one;
@@ -102,7 +69,7 @@ static int64_t room_bytes(const struct direct *c, enum pass pass) {
         struct plan p = c->plan[pass];
         struct carving at = {0};
         if (s.count > 1 && segment_size(&s, i)) plan_cut(&p, segment_size(&s, i), c->op.dev->params.threads);
-        (void)room_of(&p, s.count, &at);
+        (void)plan_room(&p, s.count, &at);
         if (at.used > most) most = at.used;
     }
     return most;
@@ -110,7 +77,7 @@ static int64_t room_bytes(const struct direct *c, enum pass pass) {
 
 static struct room room_of_thread(const struct job *j) {
     struct carving at = {j->own + cpu_thread() * j->room, 0};
-    return room_of(j->p, j->segments.count, &at);
+    return plan_room(j->p, j->segments.count, &at);
 }
 
 /* ---- windows -------------------------------------------------------------------------------- */
@@ -203,14 +170,6 @@ static void block_unpack(const struct job *j, int64_t group, int64_t block, int6
 }
 
 /* ---- forward, and dx ------------------------------------------------------------------------ */
-struct span { /* of things */
-    int64_t begin, count;
-};
-static struct span part_of(int64_t count, int64_t part, int64_t parts) {
-    int64_t begin = count * part / parts;
-    return (struct span){begin, count * (part + 1) / parts - begin};
-}
-
 /* The sums of a phase, by chains; 'first' and 'last' of the units. */
 static void chains_run(const struct job *j, struct direct_product t, bool first, bool last) {
     const float *bias = t.bias;
@@ -382,7 +341,7 @@ static bool reads_plain(const struct direct *c) {
 }
 static const float *x_of(const struct direct *c, const float *x, struct carving *at) {
     if (reads_plain(c) || c->x.whole) return x;
-    float *blocks = take(at, grouped_floats(&c->x) * (int64_t)sizeof *blocks);
+    float *blocks = carve(at, grouped_floats(&c->x) * (int64_t)sizeof *blocks);
     if (x) grouped_from(c->op.dev, &c->x, x, blocks);
     return blocks;
 }
@@ -391,7 +350,7 @@ static const float *x_of(const struct direct *c, const float *x, struct carving 
 static const float *bias_of(const struct direct *c, const float *bias, struct carving *at) {
     const struct plan *p = &c->plan[PASS_FORWARD];
     if (!c->op.desc.conv.bias) return NULL;
-    float *blocks = take(at, p->groups * p->to.units * B * (int64_t)sizeof *blocks);
+    float *blocks = carve(at, p->groups * p->to.units * B * (int64_t)sizeof *blocks);
     if (bias) grouped_row(&c->y, bias, blocks);
     return blocks;
 }
@@ -400,7 +359,7 @@ static enum error conv_forward(struct op *op, const struct op_args *a) {
     const struct direct *c = (const struct direct *)op;
     struct carving at = {a->scratch, 0};
     const float *bias = bias_of(c, a->w[1], &at), *x = x_of(c, a->x[0], &at);
-    float *y = c->y.whole ? a->y : take(&at, grouped_floats(&c->y) * (int64_t)sizeof *y);
+    float *y = c->y.whole ? a->y : carve(&at, grouped_floats(&c->y) * (int64_t)sizeof *y);
     struct job j = job_of(c, a, PASS_FORWARD, &at);
     j.from = x, j.to = y, j.bias = bias;
     job_run(&j);
@@ -425,8 +384,8 @@ static void round_part(void *ctx, int64_t begin, int64_t end) {
 static const float *dz_of(const struct direct *c, const struct op_args *a, struct carving *at) {
     const struct op_desc *d = &c->op.desc;
     bool relu = d->act == ACT_RELU, round = c->how == PACK_ROUNDED;
-    float *masked = relu || round ? take(at, op_ys(d) * (int64_t)sizeof *masked) : NULL;
-    float *blocks = c->y.whole ? NULL : take(at, grouped_floats(&c->y) * (int64_t)sizeof *blocks);
+    float *masked = relu || round ? carve(at, op_ys(d) * (int64_t)sizeof *masked) : NULL;
+    float *blocks = c->y.whole ? NULL : carve(at, grouped_floats(&c->y) * (int64_t)sizeof *blocks);
     if (!a->dy) return NULL;
     struct elements e = {a->y, a->dy, masked};
     if (relu) cpu_parallel(c->op.dev, op_ys(d), 4096, mask_part, &e);
@@ -441,7 +400,7 @@ static const float *dz_of(const struct direct *c, const struct op_args *a, struc
 
 /* dz as pairs of samples, for the weights. */
 static const float *dz_paired(const struct direct *c, const float *dz, struct carving *at) {
-    float *pairs = take(at, grouped_pairs(&c->y) * (int64_t)sizeof *pairs);
+    float *pairs = carve(at, grouped_pairs(&c->y) * (int64_t)sizeof *pairs);
     if (dz) grouped_pair(c->op.dev, &c->y, dz, pairs);
     return pairs;
 }
@@ -455,7 +414,7 @@ static enum error conv_backward(struct op *op, const struct op_args *a) {
     j.from = x, j.dz = multiplied;
     job_run(&j);
     if (!a->dx[0]) return ERR_NONE;
-    float *dx = c->x.whole ? a->dx[0] : take(&at, grouped_floats(&c->x) * (int64_t)sizeof *dx);
+    float *dx = c->x.whole ? a->dx[0] : carve(&at, grouped_floats(&c->x) * (int64_t)sizeof *dx);
     j = job_of(c, a, PASS_DATA, &at);
     j.from = dz, j.to = dx;
     job_run(&j);
@@ -469,11 +428,11 @@ static size_t scratch_bytes(const struct direct *c) {
     int64_t threads = c->op.dev->params.threads, image = (int64_t)sizeof(float);
     struct carving forward = {0}, backward = {0};
     (void)bias_of(c, NULL, &forward), (void)x_of(c, NULL, &forward);
-    if (!c->y.whole) (void)take(&forward, grouped_floats(&c->y) * image);
+    if (!c->y.whole) (void)carve(&forward, grouped_floats(&c->y) * image);
     (void)dz_of(c, &none, &backward), (void)x_of(c, NULL, &backward);
     if (c->how == PACK_PAIRS) (void)dz_paired(c, NULL, &backward);
     int64_t weights = backward.used + threads * room_bytes(c, PASS_WEIGHTS);
-    if (!c->x.whole) (void)take(&backward, grouped_floats(&c->x) * image);
+    if (!c->x.whole) (void)carve(&backward, grouped_floats(&c->x) * image);
     int64_t data = backward.used + threads * room_bytes(c, PASS_DATA);
     int64_t most = forward.used + threads * room_bytes(c, PASS_FORWARD);
     most = most > weights ? most : weights;

@@ -169,3 +169,19 @@ int64_t plan_pixels(const struct plan *p, const struct chunk *k, struct direct_r
             run[count++] = (struct direct_run){i * v.sample + q * p->step[0] * v.row, i * sample + q * p->to.w * B};
     return count;
 }
+
+/* ---- scratch -------------------------------------------------------------------------------- */
+struct room plan_room(const struct plan *p, int segments, struct carving *at) {
+    bool weights = p->pass == PASS_WEIGHTS;
+    int64_t terms = p->each * plan_packed(p), rows = weights ? terms : plan_places(p);
+    int64_t runs = weights ? p->samples * p->rows : p->each * plan_taps(p);
+    int64_t panel = weights && segments == 1 ? p->to.units : segment_slots(segments) * DIRECT_PANEL;
+    if (!weights && p->how == PACK_PAIRS) panel++; /* what becomes pairs is packed as floats first */
+    struct room r;
+    r.packed = carve(at, panel * terms * B * (int64_t)sizeof *r.packed);
+    r.copied = carve(at, plan_copied(p) * (int64_t)sizeof *r.copied);
+    r.a_at = carve(at, rows * (int64_t)sizeof *r.a_at);
+    r.c_at = carve(at, rows * (int64_t)sizeof *r.c_at);
+    r.run = carve(at, runs * (int64_t)sizeof *r.run);
+    return r;
+}

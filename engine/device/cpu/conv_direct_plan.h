@@ -79,3 +79,33 @@ int64_t plan_runs(const struct plan *p, int64_t units, int64_t phase, struct dir
 /* For the weights: the terms of 'units' units as rows, and the pixels of a chunk as runs. */
 int64_t plan_terms(const struct plan *p, int64_t units, int64_t *a_at, int64_t *c_at);
 int64_t plan_pixels(const struct plan *p, const struct chunk *k, struct direct_run *run);
+
+/* Things that are cut in parts whose sizes differ by one at most. */
+struct span {
+    int64_t begin, count;
+};
+static inline struct span part_of(int64_t count, int64_t part, int64_t parts) {
+    int64_t begin = count * part / parts;
+    return (struct span){begin, count * (part + 1) / parts - begin};
+}
+
+/* ---- scratch: a thread's ---- */
+/* Memory that is carved up; without any: only measured. */
+struct carving {
+    char *memory;
+    int64_t used;
+};
+static inline void *carve(struct carving *s, int64_t bytes) {
+    void *here = s->memory ? s->memory + s->used : NULL;
+    s->used += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return here;
+}
+/* The copy of windows, packed weights or sums of dw (in slots, where it has several segments), and where rows and runs
+ * begin. */
+struct room {
+    float *copied, *packed;
+    int64_t *a_at, *c_at;
+    struct direct_run *run;
+};
+/* 'packed' lies where it lies for any number of samples. */
+struct room plan_room(const struct plan *p, int segments, struct carving *at);

@@ -71,6 +71,7 @@
 #define plan_make CPU_NAME(plan_make)
 #define plan_pixels CPU_NAME(plan_pixels)
 #define plan_places CPU_NAME(plan_places)
+#define plan_room CPU_NAME(plan_room)
 #define plan_rows CPU_NAME(plan_rows)
 #define plan_runs CPU_NAME(plan_runs)
 #define plan_terms CPU_NAME(plan_terms)

@@ -10,7 +10,14 @@ static enum error add_plan(const void *config, const struct shape *x, struct lay
 static const struct config_field fields[] = {{0}};
 
 const struct layer_ops layer_add = {
-    .section = {.name = "add", .fields = fields, .help = "Sum with the output of layer 'from'"},
+    .section = {.name = "add",
+                .fields = fields,
+                .help = "The sum of the layer before and of layer 'from', both of one shape: a residual connection",
+                .also = "torch.add"},
+    .out = LAYER_SAME,
+    .formula = "y = x + y of layer 'from'",
+    .example = "- add: {from: relu1}",
+    .of = "64",
     .inputs = 2,
     .plan = add_plan,
 };

@@ -10,7 +10,12 @@ const struct layer_ops layer_avgpool = {
                 .fields = pool_fields,
                 .size = sizeof(struct pool_config),
                 .shorthand = "kernel",
-                .help = "The mean of each window, padding counted as zeros"},
+                .help = "The mean of each window of an image, padding counted as zeros",
+                .also = "torch.nn.AvgPool2d"},
+    .out = {[INPUT_IMAGE] = "C, (H + 2 * pad - kernel) / stride + 1, (W + 2 * pad - kernel) / stride + 1"},
+    .formula = "y[c, i, j] = mean over u, v of x[c, i * stride + u - pad, j * stride + v - pad]",
+    .example = "- avgpool: 2",
+    .of = "6x28x28",
     .inputs = 1,
     .plan = avgpool_plan,
 };

@@ -8,9 +8,6 @@ struct batchnorm_config {
 
 static enum error batchnorm_plan(const void *config, const struct shape *x, struct layer_plan *p) {
     const struct batchnorm_config *c = config;
-    if (x->ndim == 2)
-        return FAIL(ERR_CONFIG, "batchnorm takes features or an image, not a sequence\n"
-                                "use layernorm or rmsnorm");
     layer_plan_same(p, x, OP_BATCHNORM);
     p->op.norm.eps = (float)c->eps;
     p->op.norm.momentum = (float)c->momentum;
@@ -34,7 +31,14 @@ const struct layer_ops layer_batchnorm = {
     .section = {.name = "batchnorm",
                 .fields = fields,
                 .size = sizeof(struct batchnorm_config),
-                .help = "Normalises each channel over the batch"},
+                .help = "Brings each channel (or feature) to mean 0 and variance 1 over a shard of the batch, then "
+                        "scales and shifts it",
+                .also = "torch.nn.BatchNorm2d|torch.nn.BatchNorm1d"},
+    .out = {[INPUT_FEATURES] = "F", [INPUT_IMAGE] = "C, H, W"},
+    .instead = "use layernorm or rmsnorm",
+    .formula = "y = weight * (x - mean) / sqrt(var + eps) + bias; in evaluation mean and var are the running ones",
+    .example = "- batchnorm",
+    .of = "16x32x32",
     .inputs = 1,
     .plan = batchnorm_plan,
 };

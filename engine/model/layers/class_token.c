@@ -8,7 +8,6 @@ struct class_token_config {
 
 static enum error class_token_plan(const void *config, const struct shape *x, struct layer_plan *p) {
     const struct class_token_config *c = config;
-    if (x->ndim != 2) return FAIL(ERR_CONFIG, "class_token takes a sequence\nput it behind embedding or tokens");
     p->y = (struct shape){.ndim = 2, .dim = {x->dim[0] + 1, x->dim[1]}};
     p->op = (struct op_desc){.kind = OP_PREPEND, .x = *x, .y = p->y};
     struct shape row = {.ndim = 1, .dim = {x->dim[1]}};
@@ -29,7 +28,12 @@ const struct layer_ops layer_class_token = {
     .section = {.name = "class_token",
                 .fields = fields,
                 .size = sizeof(struct class_token_config),
-                .help = "Puts a learned row of features in front of a sequence"},
+                .help = "Puts a learned row of features in front of a sequence",
+                .also = "torch.cat of a torch.nn.Parameter"},
+    .out = {[INPUT_SEQUENCE] = "T + 1, F"},
+    .formula = "y[0] = weight, y[t + 1] = x[t]",
+    .example = "- class_token: {deviation: 0.02}",
+    .of = "64x192",
     .inputs = 1,
     .plan = class_token_plan,
 };

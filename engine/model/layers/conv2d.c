@@ -14,7 +14,6 @@ enum { CONV_DEFAULT, CONV_KAIMING };
 static enum error conv_plan(const void *config, const struct shape *x, struct layer_plan *p) {
     const struct conv_config *c = config;
     struct window w;
-    if (c->out < 1) return FAIL(ERR_CONFIG, "out is missing\nconv2d: {out: 16, kernel: 3}");
     TRY(window_plan(&c->window, x, &w, &p->y));
     if (x->dim[0] % c->groups || c->out % c->groups)
         return FAIL(ERR_CONFIG, "groups %lld does not divide both %lld input and %lld output channels",
@@ -38,12 +37,13 @@ static enum error conv_plan(const void *config, const struct shape *x, struct la
 }
 
 static const struct config_field fields[] = {
-    {"out", CONFIG_INT, offsetof(struct conv_config, out), .min = 1, .max = 1 << 20, .help = "Output channels"},
-    {"kernel", CONFIG_INTS, offsetof(struct conv_config, window.kernel), "3",
+    {"out", CONFIG_INT, offsetof(struct conv_config, out), .required = true, .also = "out_channels|filters", .min = 1,
+     .max = 1 << 20, .help = "Output channels"},
+    {"kernel", CONFIG_INTS, offsetof(struct conv_config, window.kernel), "3", .also = "kernel_size",
      .help = "Size of the window, one number or [height, width]", .min = 1, .max = 1024},
     {"stride", CONFIG_INTS, offsetof(struct conv_config, window.stride), "1",
      .help = "Step from one window to the next", .min = 1, .max = 1024},
-    {"pad", CONFIG_INTS, offsetof(struct conv_config, window.pad), "0",
+    {"pad", CONFIG_INTS, offsetof(struct conv_config, window.pad), "0", .also = "padding",
      .help = "Rows and columns of zeros added around the image", .min = 0, .max = 1024},
     {"groups", CONFIG_INT, offsetof(struct conv_config, groups), "1",
      .help = "Cuts the channels into groups that do not see each other", .min = 1, .max = 1 << 20},
@@ -60,7 +60,14 @@ const struct layer_ops layer_conv2d = {
                 .fields = fields,
                 .size = sizeof(struct conv_config),
                 .shorthand = "out",
-                .help = "Convolution of an image"},
+                .help =
+                    "Convolution of an image: each output channel sums weighted windows over the channels of its group",
+                .also = "torch.nn.Conv2d"},
+    .out = {[INPUT_IMAGE] = "out, (H + 2 * pad - kernel) / stride + 1, (W + 2 * pad - kernel) / stride + 1"},
+    .formula = "y[o, i, j] = bias[o] + sum over c, u, v of weight[o, c, u, v] * x[c, i * stride + u - pad, j * stride "
+               "+ v - pad]",
+    .example = "- conv2d: {out: 16, kernel: 3, pad: 1}",
+    .of = "3x32x32",
     .inputs = 1,
     .plan = conv_plan,
 };

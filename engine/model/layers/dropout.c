@@ -15,8 +15,8 @@ static enum error dropout_plan(const void *config, const struct shape *x, struct
 }
 
 static const struct config_field fields[] = {
-    {"p", CONFIG_REAL, offsetof(struct dropout_config, p), "0.5", .help = "Probability that an element is dropped",
-     .min = 0, .max = 0.999},
+    {"p", CONFIG_REAL, offsetof(struct dropout_config, p), "0.5", .also = "dropout|rate",
+     .help = "Probability that an element is dropped", .min = 0, .max = 0.999},
     {0},
 };
 
@@ -25,7 +25,12 @@ const struct layer_ops layer_dropout = {
                 .fields = fields,
                 .size = sizeof(struct dropout_config),
                 .shorthand = "p",
-                .help = "Drops elements at random in training"},
+                .help = "Drops elements at random in training, and makes up for it in the others",
+                .also = "torch.nn.Dropout"},
+    .out = LAYER_SAME,
+    .formula = "in training y = 0 with probability p, else x / (1 - p); in evaluation y = x",
+    .example = "- dropout: 0.1",
+    .of = "512",
     .inputs = 1,
     .plan = dropout_plan,
 };

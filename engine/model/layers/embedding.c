@@ -8,12 +8,6 @@ struct embedding_config {
 
 static enum error embedding_plan(const void *config, const struct shape *x, struct layer_plan *p) {
     const struct embedding_config *c = config;
-    if (c->vocabulary < 1 || c->units < 1)
-        return FAIL(ERR_CONFIG, "%s is missing\nembedding: {vocabulary: 256, units: 192}",
-                    c->vocabulary < 1 ? "vocabulary" : "units");
-    if (x->ndim != 1)
-        return FAIL(ERR_CONFIG, "embedding takes tokens\nput it first, on data that is tokens: "
-                                "data.set text, tokens or grammar");
     p->y = (struct shape){.ndim = 2, .dim = {x->dim[0], c->units}};
     p->op = (struct op_desc){.kind = OP_EMBEDDING, .x = *x, .y = p->y};
     p->op.embedding.vocabulary = c->vocabulary;
@@ -23,10 +17,11 @@ static enum error embedding_plan(const void *config, const struct shape *x, stru
 }
 
 static const struct config_field fields[] = {
-    {"vocabulary", CONFIG_INT, offsetof(struct embedding_config, vocabulary), .min = 1, .max = 1 << 24,
+    {"vocabulary", CONFIG_INT, offsetof(struct embedding_config, vocabulary), .required = true,
+     .also = "num_embeddings|vocab_size", .min = 1, .max = 1 << 24,
      .help = "How many tokens there are: 0 to vocabulary - 1"},
-    {"units", CONFIG_INT, offsetof(struct embedding_config, units), .min = 1, .max = 1 << 24,
-     .help = "Features of each token"},
+    {"units", CONFIG_INT, offsetof(struct embedding_config, units), .required = true,
+     .also = "embedding_dim|n_embd|d_model", .min = 1, .max = 1 << 24, .help = "Features of each token"},
     {"deviation", CONFIG_REAL, offsetof(struct embedding_config, deviation), "1",
      .help = "Standard deviation of the first values", .min = 0, .max = 1e3},
     {0},
@@ -36,7 +31,13 @@ const struct layer_ops layer_embedding = {
     .section = {.name = "embedding",
                 .fields = fields,
                 .size = sizeof(struct embedding_config),
-                .help = "A learned row of features for each token"},
+                .help = "A learned row of features for each token; the first layer, on data that is tokens",
+                .also = "torch.nn.Embedding"},
+    .out = {[INPUT_TOKENS] = "T, units"},
+    .instead = "put it first, on data that is tokens: data.set text, tokens or grammar",
+    .formula = "y[t] = weight[x[t]]",
+    .example = "- embedding: {vocabulary: 256, units: 192}",
+    .of = "128",
     .inputs = 1,
     .plan = embedding_plan,
 };

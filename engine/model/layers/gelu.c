@@ -22,7 +22,13 @@ const struct layer_ops layer_gelu = {
                 .fields = fields,
                 .size = sizeof(struct gelu_config),
                 .shorthand = "approximate",
-                .help = "x (1 + erf(x / sqrt 2)) / 2, or near it with tanh"},
+                .help =
+                    "The smooth activation of transformers: x by the share of a normal distribution that lies below it",
+                .also = "torch.nn.GELU"},
+    .out = LAYER_SAME,
+    .formula = "y = x * (1 + erf(x / sqrt(2))) / 2; tanh: y = x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2",
+    .example = "- gelu: tanh",
+    .of = "768",
     .inputs = 1,
     .plan = gelu_plan,
 };

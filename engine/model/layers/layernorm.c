@@ -8,9 +8,6 @@ struct layernorm_config {
 
 static enum error layernorm_plan(const void *config, const struct shape *x, struct layer_plan *p) {
     const struct layernorm_config *c = config;
-    if (x->ndim > 2)
-        return FAIL(ERR_CONFIG, "layernorm takes features or a sequence, not an image\n"
-                                "put tokens or flatten before it");
     layer_plan_same(p, x, OP_LAYERNORM);
     p->op.norm.eps = (float)c->eps;
     p->op.norm.bias = c->bias;
@@ -32,7 +29,12 @@ const struct layer_ops layer_layernorm = {
     .section = {.name = "layernorm",
                 .fields = fields,
                 .size = sizeof(struct layernorm_config),
-                .help = "Normalises each row of features"},
+                .help = "Brings each row of features to mean 0 and variance 1, then scales and shifts it",
+                .also = "torch.nn.LayerNorm"},
+    .out = {[INPUT_FEATURES] = "F", [INPUT_SEQUENCE] = "T, F"},
+    .formula = "y = weight * (x - mean) / sqrt(var + eps) + bias, mean and var of a row",
+    .example = "- layernorm",
+    .of = "128x192",
     .inputs = 1,
     .plan = layernorm_plan,
 };

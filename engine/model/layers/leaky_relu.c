@@ -13,8 +13,8 @@ static enum error leaky_relu_plan(const void *config, const struct shape *x, str
 }
 
 static const struct config_field fields[] = {
-    {"slope", CONFIG_REAL, offsetof(struct leaky_relu_config, slope), "0.01",
-     .help = "What x is multiplied by where it is not above 0; PyTorch's negative_slope"},
+    {"slope", CONFIG_REAL, offsetof(struct leaky_relu_config, slope), "0.01", .also = "negative_slope|alpha",
+     .help = "What x is multiplied by where it is not above 0"},
     {0},
 };
 
@@ -23,7 +23,12 @@ const struct layer_ops layer_leaky_relu = {
                 .fields = fields,
                 .size = sizeof(struct leaky_relu_config),
                 .shorthand = "slope",
-                .help = "x above 0, else slope x"},
+                .help = "x where it is above 0, and a small part of it elsewhere",
+                .also = "torch.nn.LeakyReLU"},
+    .out = LAYER_SAME,
+    .formula = "y = x where x > 0, else slope * x",
+    .example = "- leaky_relu: 0.1",
+    .of = "64",
     .inputs = 1,
     .plan = leaky_relu_plan,
 };

@@ -8,17 +8,8 @@ struct linear_config {
     const char *tie;
 };
 
-static enum error linear_check(const struct linear_config *c, const struct shape *x) {
-    if (c->units < 1) return FAIL(ERR_CONFIG, "units is missing\nlinear: 10");
-    if (x->ndim > 2)
-        return FAIL(ERR_CONFIG, "linear takes features or a sequence, not an image\n"
-                                "put flatten or tokens before it");
-    return ERR_NONE;
-}
-
 static enum error linear_plan(const void *config, const struct shape *x, struct layer_plan *p) {
     const struct linear_config *c = config;
-    TRY(linear_check(c, x));
     int64_t in = shape_last(x), out = c->units;
     p->y = *x;
     p->y.dim[x->ndim - 1] = out;
@@ -40,7 +31,8 @@ static enum error linear_plan(const void *config, const struct shape *x, struct 
 }
 
 static const struct config_field fields[] = {
-    {"units", CONFIG_INT, offsetof(struct linear_config, units), .min = 1, .max = 1 << 24, .help = "Outputs"},
+    {"units", CONFIG_INT, offsetof(struct linear_config, units), .required = true, .also = "out_features", .min = 1,
+     .max = 1 << 24, .help = "Outputs"},
     {"bias", CONFIG_BOOL, offsetof(struct linear_config, bias), "true",
      .help = "Whether a learned constant is added to each output"},
     {"transposed", CONFIG_BOOL, offsetof(struct linear_config, transposed), "false",
@@ -57,7 +49,12 @@ const struct layer_ops layer_linear = {
                 .fields = fields,
                 .size = sizeof(struct linear_config),
                 .shorthand = "units",
-                .help = "Fully connected: every output from every input of a row"},
+                .help = "Fully connected: every output is a weighted sum of all inputs of a row",
+                .also = "torch.nn.Linear"},
+    .out = {[INPUT_FEATURES] = "units", [INPUT_SEQUENCE] = "T, units"},
+    .formula = "y[o] = bias[o] + sum over i of weight[o, i] * x[i]",
+    .example = "- linear: 10",
+    .of = "784",
     .inputs = 1,
     .plan = linear_plan,
 };

@@ -8,7 +8,6 @@ struct position_config {
 
 static enum error position_plan(const void *config, const struct shape *x, struct layer_plan *p) {
     const struct position_config *c = config;
-    if (x->ndim != 2) return FAIL(ERR_CONFIG, "position takes a sequence\nput it behind embedding or tokens");
     layer_plan_same(p, x, OP_POSITION);
     layer_plan_param(
         p, (struct layer_tensor){"weight", layer_lead(*x, c->lead), INIT_NORMAL, .deviation = (float)c->deviation});
@@ -27,7 +26,12 @@ const struct layer_ops layer_position = {
     .section = {.name = "position",
                 .fields = fields,
                 .size = sizeof(struct position_config),
-                .help = "Adds a learned row of features to each position"},
+                .help = "Adds a learned row of features to each position of a sequence",
+                .also = "addition of a torch.nn.Parameter"},
+    .out = {[INPUT_SEQUENCE] = "T, F"},
+    .formula = "y[t] = x[t] + weight[t]",
+    .example = "- position: {deviation: 0.02}",
+    .of = "128x192",
     .inputs = 1,
     .plan = position_plan,
 };

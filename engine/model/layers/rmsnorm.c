@@ -7,9 +7,6 @@ struct rmsnorm_config {
 
 static enum error rmsnorm_plan(const void *config, const struct shape *x, struct layer_plan *p) {
     const struct rmsnorm_config *c = config;
-    if (x->ndim > 2)
-        return FAIL(ERR_CONFIG, "rmsnorm takes features or a sequence, not an image\n"
-                                "put tokens or flatten before it");
     layer_plan_same(p, x, OP_RMSNORM);
     p->op.norm.eps = (float)c->eps;
     struct shape features = {.ndim = 1, .dim = {shape_last(x)}};
@@ -27,7 +24,12 @@ const struct layer_ops layer_rmsnorm = {
     .section = {.name = "rmsnorm",
                 .fields = fields,
                 .size = sizeof(struct rmsnorm_config),
-                .help = "Divides each row of features by its root mean square"},
+                .help = "Divides each row of features by the root of the mean of its squares, then scales it",
+                .also = "torch.nn.RMSNorm"},
+    .out = {[INPUT_FEATURES] = "F", [INPUT_SEQUENCE] = "T, F"},
+    .formula = "y = weight * x / sqrt(mean of x^2 + eps)",
+    .example = "- rmsnorm",
+    .of = "128x192",
     .inputs = 1,
     .plan = rmsnorm_plan,
 };

@@ -7,7 +7,6 @@ struct select_config {
 
 static enum error select_plan(const void *config, const struct shape *x, struct layer_plan *p) {
     const struct select_config *c = config;
-    if (x->ndim != 2) return FAIL(ERR_CONFIG, "select takes a sequence");
     if (c->row >= x->dim[0])
         return FAIL(ERR_CONFIG, "there is no row %lld: rows are counted from 0 to %lld", (long long)c->row,
                     (long long)x->dim[0] - 1);
@@ -17,8 +16,8 @@ static enum error select_plan(const void *config, const struct shape *x, struct 
 }
 
 static const struct config_field fields[] = {
-    {"row", CONFIG_INT, offsetof(struct select_config, row), "0", .help = "Which row, counted from 0", .min = 0,
-     .max = 1 << 24},
+    {"row", CONFIG_INT, offsetof(struct select_config, row), "0", .also = "index", .help = "Which row, counted from 0",
+     .min = 0, .max = 1 << 24},
     {0},
 };
 
@@ -27,7 +26,12 @@ const struct layer_ops layer_select = {
                 .fields = fields,
                 .size = sizeof(struct select_config),
                 .shorthand = "row",
-                .help = "One row of a sequence"},
+                .help = "One row of a sequence, as the class token's",
+                .also = "torch.select"},
+    .out = {[INPUT_SEQUENCE] = "F"},
+    .formula = "y = x[row]",
+    .example = "- select: 0",
+    .of = "65x192",
     .inputs = 1,
     .plan = select_plan,
 };

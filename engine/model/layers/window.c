@@ -5,8 +5,7 @@
 
 static enum error read_pair(const char *key, const struct config_list *list, int out[2]) {
     const int64_t *v = list->items;
-    if (list->count < 1) return FAIL(ERR_CONFIG, "%s is missing", key);
-    if (list->count > 2)
+    if (list->count < 1 || list->count > 2)
         return FAIL(ERR_CONFIG, "%s has %d values\ngive one number, or [height, width]", key, list->count);
     out[0] = (int)v[0];
     out[1] = (int)v[list->count - 1];
@@ -14,9 +13,6 @@ static enum error read_pair(const char *key, const struct config_list *list, int
 }
 
 enum error window_plan(const struct window_config *c, const struct shape *x, struct window *w, struct shape *y) {
-    if (x->ndim != 3)
-        return FAIL(ERR_CONFIG, "an image (channels, height, width) must come in\n"
-                                "put it before flatten");
     TRY(read_pair("kernel", &c->kernel, w->kernel));
     TRY(read_pair("stride", c->stride.count ? &c->stride : &c->kernel, w->stride));
     TRY(read_pair("pad", &c->pad, w->pad));
@@ -44,11 +40,11 @@ enum error pool_plan(const struct pool_config *c, enum pool_kind kind, const str
 }
 
 const struct config_field pool_fields[] = {
-    {"kernel", CONFIG_INTS, offsetof(struct pool_config, window.kernel), .min = 1, .max = 1024,
-     .help = "Size of the window, one number or [height, width]"},
+    {"kernel", CONFIG_INTS, offsetof(struct pool_config, window.kernel), .required = true, .also = "kernel_size",
+     .min = 1, .max = 1024, .help = "Size of the window, one number or [height, width]"},
     {"stride", CONFIG_INTS, offsetof(struct pool_config, window.stride), .min = 1, .max = 1024,
      .help = "Step from one window to the next; the kernel when absent"},
-    {"pad", CONFIG_INTS, offsetof(struct pool_config, window.pad), "0",
+    {"pad", CONFIG_INTS, offsetof(struct pool_config, window.pad), "0", .also = "padding",
      .help = "Rows and columns added around the image", .min = 0, .max = 1024},
     {0},
 };

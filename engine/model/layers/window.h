@@ -6,7 +6,7 @@ struct window_config { /* lists of one number, or of [height, width] */
     struct config_list kernel, stride, pad;
 };
 /* Reads the window; an absent stride is the kernel. y gets x's channels and the places where the
- * window fits. ERR_CONFIG when x is no image or the window does not fit in it. */
+ * window fits. ERR_CONFIG when the window does not fit in x. */
 MUST_CHECK enum error window_plan(const struct window_config *c, const struct shape *x, struct window *w,
                                   struct shape *y);
 

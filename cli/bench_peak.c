@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 /* ---- multiply-adds in registers ---- */
@@ -44,14 +46,22 @@ __attribute__((target("avx2,fma"))) static float fma_256(long rounds) {
 }
 #endif
 
-/* Any machine: vectors of four, multiplied and added. */
+/* Any machine: vectors of four, multiplied and added, in one instruction where all of its kind have it. */
+typedef float vector __attribute__((vector_size(16)));
+static inline vector fma_of(vector sum, vector x, vector y) {
+#if defined(__aarch64__)
+    return (vector)vfmaq_f32((float32x4_t)y, (float32x4_t)sum, (float32x4_t)x);
+#else
+    return sum * x + y;
+#endif
+}
+
 static float fma_plain(long rounds) {
-    typedef float vector __attribute__((vector_size(16)));
     vector sum[FMA_CHAINS], x = {0.999f, 0.999f, 0.999f, 0.999f}, y = {0.001f, 0.001f, 0.001f, 0.001f};
     for (int i = 0; i < FMA_CHAINS; i++) sum[i] = y;
     for (long k = 0; k < rounds; k++)
 #pragma GCC unroll 12
-        for (int i = 0; i < FMA_CHAINS; i++) sum[i] = sum[i] * x + y;
+        for (int i = 0; i < FMA_CHAINS; i++) sum[i] = fma_of(sum[i], x, y);
     float all = 0;
     for (int i = 0; i < FMA_CHAINS; i++)
         for (int k = 0; k < 4; k++) all += sum[i][k];

@@ -3,6 +3,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/text.h"
+#include "engine/tell/processor.h"
 #include "transport/carrier/carrier.h"
 
 #include <stdio.h>
@@ -184,6 +185,7 @@ static enum error print_json(void) {
     const struct device_ops *const *kinds = device_kinds(&n);
     json_init(&j);
     json_open(&j, NULL, '{');
+    json_string(&j, "processor", processor_here(text, sizeof text));
     json_int(&j, "cores", device_host_cores());
     json_string(&j, "auto", auto_text(text));
     json_open(&j, "kinds", '[');
@@ -201,7 +203,8 @@ static int run(const struct cli *cli) {
         enum error err = print_json();
         return cli_end(err);
     }
-    printf("cores this process may use: %d\n\n", device_host_cores());
+    char name[256];
+    printf("cores this process may use: %d of %s\n\n", device_host_cores(), processor_here(name, sizeof name));
     for (int i = 0; i < n; i++) print_kind(kinds[i]);
     print_meaning();
     return 0;

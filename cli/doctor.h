@@ -26,5 +26,5 @@ void doctor_say(struct doctor *d, enum doctor_level level, const char *fmt, ...)
 /* The same with the words of the last error. */
 void doctor_error(struct doctor *d, enum doctor_level level);
 
-void doctor_host(struct doctor *d);    /* doctor_host.c: cores, memory, names, network, MPI */
+void doctor_host(struct doctor *d);    /* doctor_host.c: processor, memory, names, network, MPI */
 void doctor_devices(struct doctor *d); /* doctor_devices.c: software, GPUs, NCCL */

@@ -2,6 +2,7 @@
 #include "cli/doctor.h"
 
 #include "engine/base/text.h"
+#include "engine/tell/processor.h"
 #include "transport/launch/launcher.h"
 #include "transport/link/mpi_module.h"
 #include "transport/store/store.h"
@@ -15,6 +16,12 @@
 #include <sys/socket.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+
+static void check_processor(struct doctor *d) {
+    char name[256];
+    doctor_begin(d, "processor");
+    doctor_say(d, DOCTOR_OK, "%s", processor_here(name, sizeof name));
+}
 
 static void check_cores(struct doctor *d) {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
@@ -130,6 +137,7 @@ static void check_mpi(struct doctor *d) {
 }
 
 void doctor_host(struct doctor *d) {
+    check_processor(d);
     check_cores(d);
     check_locked(d);
     check_shared(d);

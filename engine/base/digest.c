@@ -1,14 +1,11 @@
-/* Digests. crc32c has two ways: the CPU's own instruction, and slicing by eight tables (Intel's
- * method: eight bytes a turn, one table for each of their distances to the end). sha256 is FIPS
- * 180-4, plain or with the CPU's instructions. All ways of one digest give the same numbers. */
+/* Digests in plain C, for processors that have no instructions for them (digest_fast.h): crc32c by slicing with eight
+ * tables (Intel's method: eight bytes a turn, one table for each of their distances to the end), and sha256 as FIPS 180-4
+ * writes it. Both ways of one digest give the same numbers. */
 #include "engine/base/digest.h"
+#include "engine/base/digest_fast.h"
 
 #include <pthread.h>
 #include <string.h>
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 /* ---- crc32c ---- */
 
@@ -41,30 +38,14 @@ static uint32_t crc32c_plain(uint32_t crc, const uint8_t *p, size_t n) {
     return crc;
 }
 
-#if defined(__x86_64__)
-__attribute__((target("sse4.2"))) static uint32_t crc32c_sse42(uint32_t crc, const uint8_t *p, size_t n) {
-    uint64_t c = crc;
-    for (; n >= 8; p += 8, n -= 8) {
-        uint64_t word;
-        memcpy(&word, p, 8);
-        c = _mm_crc32_u64(c, word);
-    }
-    crc = (uint32_t)c;
-    while (n--) crc = _mm_crc32_u8(crc, *p++);
-    return crc;
-}
-#endif
-
 uint32_t crc32c(uint32_t crc, const void *data, size_t n) {
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("sse4.2")) return ~crc32c_sse42(~crc, data, n);
-#endif
-    return ~crc32c_plain(~crc, data, n);
+    crc32c_fn *fast = crc32c_fast();
+    return ~(fast ? fast : crc32c_plain)(~crc, data, n);
 }
 
 /* ---- sha256 ---- */
 
-_Alignas(16) static const uint32_t sha_k[64] = {
+_Alignas(16) const uint32_t sha_k[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
     0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
@@ -115,61 +96,9 @@ static void sha_blocks_plain(uint32_t s[8], const uint8_t *p, size_t blocks) {
     }
 }
 
-#if defined(__x86_64__)
-/* The instruction does two rounds on the state split as (a,b,e,f) and (c,d,g,h); w[0..3] is a
- * window of 16 schedule words that rolls by four each turn. */
-__attribute__((target("sha,sse4.1"))) static void sha_blocks_ni(uint32_t s[8], const uint8_t *p, size_t blocks) {
-    const __m128i big_endian = _mm_set_epi64x(0x0c0d0e0f08090a0bll, 0x0405060700010203ll);
-    __m128i abcd = _mm_loadu_si128((const __m128i *)(const void *)s);
-    __m128i efgh = _mm_loadu_si128((const __m128i *)(const void *)(s + 4));
-    abcd = _mm_shuffle_epi32(abcd, 0xB1); /* badc, low lane first: the order the instruction wants */
-    efgh = _mm_shuffle_epi32(efgh, 0x1B);
-    __m128i abef = _mm_alignr_epi8(abcd, efgh, 8), cdgh = _mm_blend_epi16(efgh, abcd, 0xF0);
-    for (; blocks--; p += 64) {
-        __m128i w[4], abef_old = abef, cdgh_old = cdgh;
-        for (int i = 0; i < 16; i++) {
-            __m128i now;
-            if (i < 4) {
-                now = _mm_loadu_si128((const __m128i *)(const void *)(p + i * 16));
-                now = _mm_shuffle_epi8(now, big_endian);
-            } else {
-                const __m128i *o = w; /* o[i & 3] is the oldest four words */
-                __m128i last = o[(i + 3) & 3];
-                now = _mm_sha256msg1_epu32(o[i & 3], o[(i + 1) & 3]);
-                now = _mm_add_epi32(now, _mm_alignr_epi8(last, o[(i + 2) & 3], 4));
-                now = _mm_sha256msg2_epu32(now, last);
-            }
-            w[i & 3] = now;
-            now = _mm_add_epi32(now, _mm_load_si128((const __m128i *)(const void *)(sha_k + i * 4)));
-            cdgh = _mm_sha256rnds2_epu32(cdgh, abef, now);
-            abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(now, 0x0E));
-        }
-        abef = _mm_add_epi32(abef, abef_old);
-        cdgh = _mm_add_epi32(cdgh, cdgh_old);
-    }
-    abef = _mm_shuffle_epi32(abef, 0x1B);
-    cdgh = _mm_shuffle_epi32(cdgh, 0xB1);
-    _mm_storeu_si128((__m128i *)(void *)s, _mm_blend_epi16(abef, cdgh, 0xF0));
-    _mm_storeu_si128((__m128i *)(void *)(s + 4), _mm_alignr_epi8(cdgh, abef, 8));
-}
-
-#include <cpuid.h>
-static int has_sha(void) { /* no name for it in __builtin_cpu_supports of our compilers */
-    unsigned a, b = 0, c, d;
-    return __builtin_cpu_supports("sse4.1") && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b >> 29 & 1);
-}
-#endif
-
 static void sha_blocks(uint32_t s[8], const uint8_t *p, size_t blocks) {
-#if defined(__x86_64__)
-    static _Atomic int known; /* 0 not asked yet, 1 no, 2 yes: asking costs a trap in a virtual machine */
-    if (!known) known = 1 + has_sha();
-    if (known == 2) {
-        sha_blocks_ni(s, p, blocks);
-        return;
-    }
-#endif
-    sha_blocks_plain(s, p, blocks);
+    sha_blocks_fn *fast = sha_blocks_fast();
+    (fast ? fast : sha_blocks_plain)(s, p, blocks);
 }
 
 void sha256_init(struct sha256 *s) {

@@ -445,10 +445,20 @@ static const struct tensor_info *next_by_name(const struct model *m, const struc
     return next;
 }
 
+/* A NaN's sign and payload are the processor's and the compiler's choice: here all are one. */
+static void hash_floats(struct sha256 *s, const float *x, int64_t n) {
+    enum { PIECE = 1024 };
+    float piece[PIECE];
+    for (int64_t at = 0, some; at < n; at += some) {
+        some = n - at < PIECE ? n - at : PIECE;
+        for (int64_t k = 0; k < some; k++) piece[k] = x[at + k] == x[at + k] ? x[at + k] : (float)NAN;
+        sha256_update(s, piece, (size_t)some * sizeof *piece);
+    }
+}
+
 void checkpoint_weights_hash(const struct model *m, const float *values, char out[SHA256_TEXT]) {
     struct sha256 s;
     sha256_init(&s);
-    for (const struct tensor_info *p = NULL; (p = next_by_name(m, p));)
-        sha256_update(&s, values + p->offset, (size_t)p->count * sizeof *values);
+    for (const struct tensor_info *p = NULL; (p = next_by_name(m, p));) hash_floats(&s, values + p->offset, p->count);
     sha256_hex(s, out);
 }

@@ -3,6 +3,7 @@
 #include "engine/base/digest.h"
 #include "engine/base/version.h"
 #include "engine/device/device.h"
+#include "engine/tell/processor.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,20 +16,13 @@ bool environment_load(double out[LOADS]) {
     return getloadavg(out, LOADS) == LOADS;
 }
 
-/* The value behind the first line that begins with 'name', or the first line when name is "". */
-static const char *line_of(const char *path, const char *name, char *out, size_t n) {
+static const char *first_line(const char *path, char *out, size_t n) {
     FILE *f = fopen(path, "re");
-    char line[512];
-    const char *found = NULL;
-    while (f && !found && fgets(line, sizeof line, f)) {
-        if (strncmp(line, name, strlen(name)) != 0) continue;
-        const char *value = strchr(line, ':') && *name ? strchr(line, ':') + 1 : line;
-        value += strspn(value, " \t");
-        snprintf(out, n, "%.*s", (int)strcspn(value, "\n"), value);
-        found = out;
-    }
+    bool found = f && fgets(out, (int)n, f);
     if (f) fclose(f);
-    return found;
+    if (!found) return NULL;
+    out[strcspn(out, "\n")] = '\0';
+    return out;
 }
 
 static void put_host(struct json *j) {
@@ -42,30 +36,16 @@ static void put_host(struct json *j) {
     json_string(j, "host", hex);
 }
 
-/* x86 has a name for it; ARM64 has the numbers of who designed it and of the design, or the board's
- * name; others at least the architecture. */
-static const char *processor(const struct utsname *system, char *out, size_t n) {
-    char implementer[64], part[64];
-    const char *cpuinfo = "/proc/cpuinfo";
-    if (line_of(cpuinfo, "model name", out, n) || line_of(cpuinfo, "Model", out, n)) return out;
-    if (line_of(cpuinfo, "CPU implementer", implementer, sizeof implementer) &&
-        line_of(cpuinfo, "CPU part", part, sizeof part))
-        snprintf(out, n, "%s, implementer %s, part %s", system->machine, implementer, part);
-    else
-        snprintf(out, n, "%s", system->machine);
-    return out;
-}
-
 static void put_machine(struct json *j) {
     char text[512];
     struct utsname system;
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     bool known = uname(&system) == 0;
-    json_string(j, "processor", known ? processor(&system, text, sizeof text) : NULL);
+    json_string(j, "processor", processor_here(text, sizeof text));
     json_int(j, "cores", device_host_cores());
     json_int(j, "cores_online", sysconf(_SC_NPROCESSORS_ONLN));
-    json_string(j, "governor", line_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "", text, sizeof text));
-    json_string(j, "quota", line_of("/sys/fs/cgroup/cpu.max", "", text, sizeof text));
+    json_string(j, "governor", first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", text, sizeof text));
+    json_string(j, "quota", first_line("/sys/fs/cgroup/cpu.max", text, sizeof text));
     json_int(j, "memory", pages > 0 && page > 0 ? (int64_t)pages * page : 0);
     json_string(j, "kernel", known ? system.release : NULL);
     put_host(j);

@@ -83,16 +83,16 @@ static void report_step(struct run *r, struct step_record *record, const struct 
 /* Step 'step' had these sums, on every rank. */
 static enum error learn(struct run *r, int64_t step, const struct step_sums *sums, struct step_record *record) {
     struct trainer *t = r->t;
-    r->loss = sums->loss;
+    r->loss = isnan(sums->loss) ? (float)NAN : sums->loss; /* of either sign, it is told alike */
     r->samples += (double)sums->samples;
     r->stopped = sums->stop;
     if (t->rank == 0) {
-        sha256_update(&t->at.losses, &sums->loss, sizeof sums->loss);
+        sha256_update(&t->at.losses, &r->loss, sizeof r->loss);
         report_step(r, record, sums);
     }
     if (isfinite(sums->loss)) return ERR_NONE;
     return FAIL(ERR_RESULT, "diverged: the loss of step %lld is %g\nlower optimizer.lr, or set optimizer.clip",
-                (long long)step, (double)sums->loss);
+                (long long)step, (double)r->loss);
 }
 
 static enum error take_step(struct run *r) {

@@ -44,8 +44,8 @@ static void devices_are_listed(void **state) {
 }
 
 static void doctor_looks_at_the_host(void **state) {
-    static const char *const checks[] = {"cores",     "locked memory", "/dev/shm", "loopback",
-                                         "host name", "this folder",   "launcher", "MPI"};
+    static const char *const checks[] = {"processor", "cores",       "locked memory", "/dev/shm", "loopback",
+                                         "host name", "this folder", "launcher",      "MPI"};
     struct pool *pool;
     (void)state;
     assert_ok(pool_create(&pool));

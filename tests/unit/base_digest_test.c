@@ -26,12 +26,16 @@ static void test_crc_known(void **state) {
 static void test_crc_ways_agree(void **state) {
     (void)state;
     uint8_t data[300];
+    crc32c_fn *fast = crc32c_fast();
     fill(data, sizeof data);
+    assert_int_equal(crc32c_plain(~0u, (const uint8_t *)"123456789", 9), ~0xE3069283u);
+    if (!fast) {
+        print_message("this CPU has no crc32c instruction: that way is not run\n");
+        skip();
+    }
     for (size_t from = 0; from < 9; from++)
-        for (size_t n = 0; n + from < sizeof data; n++) {
-            uint32_t plain = ~crc32c_plain(~7u, data + from, n);
-            assert_int_equal(crc32c(7, data + from, n), plain);
-        }
+        for (size_t n = 0; n + from < sizeof data; n++)
+            assert_int_equal(fast(~7u, data + from, n), crc32c_plain(~7u, data + from, n));
 }
 
 static void test_crc_continues(void **state) {
@@ -103,14 +107,13 @@ static void test_sha_ways_agree(void **state) {
     uint32_t plain[8];
     memcpy(plain, s.h, sizeof plain);
     sha_blocks_plain(plain, data, SIZE / 64);
-#if defined(__x86_64__)
-    if (!has_sha()) {
-        print_message("this CPU has no sha instructions: their way is not run\n");
+    sha_blocks_fn *fast = sha_blocks_fast();
+    if (!fast) {
+        print_message("this CPU has no sha256 instructions: that way is not run\n");
         skip();
     }
-    sha_blocks_ni(s.h, data, SIZE / 64);
+    fast(s.h, data, SIZE / 64);
     assert_memory_equal(s.h, plain, sizeof plain);
-#endif
 }
 
 /* RFC 4231, test cases 2 and 6 (a key longer than a block). */

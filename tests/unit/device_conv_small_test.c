@@ -219,6 +219,34 @@ static void test_many(void **state) {
     }
 }
 
+/* ---- what is no number ----------------------------------------------------------------------- */
+/* A NaN goes through a pool and a ReLU as in plain C, whichever of a window's places it has, at every level. */
+static void test_nan(void **state) {
+    (void)state;
+    const struct geometry g = {1, 16, 18, 20, 1, 1, 0, 0, 1}; /* a pixel of y is one of x */
+    struct device dev = {.params = {.count = 1, .threads = 1}};
+    int levels;
+    const struct cpu_level *const *level = cpu_levels(&levels);
+    for (int i = 0; i < levels; i++)
+        for (int relu = 0; relu < 2; relu++) {
+            struct op_desc d = describe(&g, relu, true, true, false);
+            struct bench want, got;
+            struct op *op;
+            assert_ok(ref_conv2d.create(&dev, &d, &op));
+            bench_open(&want, op);
+            open_small(&got, level[i], &dev, &d);
+            for (size_t k = 0; k < want.xs; k++) /* one, two, three or four of a window */
+                if (k % 5 == 0 || k % 7 == 3) want.x[k] = got.x[k] = k % 2 ? NAN : -NAN;
+            assert_ok(op_forward(want.op, &want.a));
+            assert_ok(op_forward(got.op, &got.a));
+            for (size_t k = 0; k < want.ys; k++)
+                if (isnan(want.y[k]) != isnan(got.y[k]))
+                    fail_msg("%s, relu %d: y[%zu] is %g, not %g", level[i]->name, relu, k, (double)got.y[k],
+                             (double)want.y[k]);
+            bench_close(&want), bench_close(&got);
+        }
+}
+
 /* ---- bits ------------------------------------------------------------------------------------ */
 static void begin_helper(const void *user) {
     (void)user;
@@ -322,8 +350,12 @@ static void test_takes(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_many),
-                                       cmocka_unit_test(test_bits),  cmocka_unit_test(test_steps_allocate_nothing),
-                                       cmocka_unit_test(test_ties),  cmocka_unit_test(test_takes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases),
+                                       cmocka_unit_test(test_many),
+                                       cmocka_unit_test(test_nan),
+                                       cmocka_unit_test(test_bits),
+                                       cmocka_unit_test(test_steps_allocate_nothing),
+                                       cmocka_unit_test(test_ties),
+                                       cmocka_unit_test(test_takes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
 #include "engine/device/cpu/block_product.h"
 #include "engine/device/cpu/lanes.h"
 
-enum { ROWS = LANES == 16 ? 8 : 4 };
+enum { ROWS = REGISTERS / 4 };
 typedef float vector __attribute__((vector_size(4 * LANES)));
 typedef float loose __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 

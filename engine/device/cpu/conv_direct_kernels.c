@@ -5,7 +5,7 @@
 
 /* The largest tile of a product: ROWS rows, or WIDE_ROWS of WIDE vectors. With vectors of a block
  * these are of several blocks, else of one. */
-enum { B = LAYOUT_BLOCK, ONE_BLOCK = LANES < B, WIDE = ONE_BLOCK ? 2 : DIRECT_PANEL, WIDE_ROWS = 6, ROWS = 8 };
+enum { B = LAYOUT_BLOCK, ONE_BLOCK = LANES < B, WIDE = REGISTERS == 32 ? DIRECT_PANEL : 2, WIDE_ROWS = 6, ROWS = 8 };
 
 INLINE int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;

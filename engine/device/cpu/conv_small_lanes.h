@@ -5,22 +5,26 @@
 
 /* Blocks: ROW_M channels of CONV_VECTORS vectors, DOT_M channels of CONV_DOT_TAPS taps, WIDE_M
  * pixels of one vector, PAIR_M of two, and patches of PATCH vectors. */
-#if defined(__AVX512F__)
+#if REGISTERS == 32
 enum { ROW_M = 8, DOT_M = 6, WIDE_M = 14, PAIR_M = 12, PATCH = 14 };
+#elif defined(__AVX2__)
+enum { ROW_M = 4, DOT_M = 3, WIDE_M = 12, PAIR_M = 6, PATCH = 6 };
+#else
+enum { ROW_M = 3, DOT_M = 2, WIDE_M = 12, PAIR_M = 6, PATCH = 6 };
+#endif
+#if LANES == 16
 #define EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
 #define ODD 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
 #define LOW 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
 #define HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
 #define COUNT 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
-#elif defined(__AVX2__)
-enum { ROW_M = 4, DOT_M = 3, WIDE_M = 12, PAIR_M = 6, PATCH = 6 };
+#elif LANES == 8
 #define EVEN 0, 2, 4, 6, 8, 10, 12, 14
 #define ODD 1, 3, 5, 7, 9, 11, 13, 15
 #define LOW 0, 8, 1, 9, 2, 10, 3, 11
 #define HIGH 4, 12, 5, 13, 6, 14, 7, 15
 #define COUNT 0, 1, 2, 3, 4, 5, 6, 7
 #else
-enum { ROW_M = 3, DOT_M = 2, WIDE_M = 12, PAIR_M = 6, PATCH = 6 };
 #define EVEN 0, 2, 4, 6
 #define ODD 1, 3, 5, 7
 #define LOW 0, 4, 1, 5
@@ -177,11 +181,21 @@ static inline void channel_write(float *to, const float *from, int step, int n) 
     UNROLL_SOME for (int j = 0; j < n; j++) to[(size_t)j * step] = from[j];
 }
 
-/* The first maximum of a window (a b; c d), through ReLU if there is one, and its code. */
+/* Where b takes a's place as a maximum, by pool.c's rule: a NaN takes anything's. */
+static inline ints above(vec a, vec b) {
+    return (b > a) | (b != b);
+}
+static inline ints choose(ints which, ints yes, ints no) {
+    return (which & yes) | (~which & no);
+}
+
+/* The maximum of a window (a b; c d), through ReLU if there is one, and its code. */
 static inline vec pool_max(vec a, vec b, vec c, vec d, bool relu, ints *code) {
-    vec top = larger(a, b), bottom = larger(c, d), most = larger(top, bottom);
-    ints right = (((b > a) & ~(bottom > top)) | ((d > c) & (bottom > top))) & 1;
-    ints at = right | ((bottom > top) & 2);
+    ints b_above = above(a, b), d_above = above(c, d);
+    vec top = (vec)choose(b_above, (ints)b, (ints)a), bottom = (vec)choose(d_above, (ints)d, (ints)c);
+    ints below = above(top, bottom);
+    vec most = (vec)choose(below, (ints)bottom, (ints)top);
+    ints at = (choose(below, d_above, b_above) & 1) | (below & 2);
     *code = relu ? (at & (most > (vec){})) | (~(most > (vec){}) & CONV_CUT) : at;
     return relu ? larger(most, (vec){}) : most;
 }

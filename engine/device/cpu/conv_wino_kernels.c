@@ -263,7 +263,7 @@ void wino_weights_from_taps(const struct wino_weights *s, float *dw, int64_t beg
 /* ---- products: tiles of up to ROWS rows x VECS vectors of c stay in registers ---------------- */
 /* A sum is made of chains of at most CHAIN multiply-adds: one chain over 512 channels would have
  * two and a half times the error. */
-enum { ROWS = 6, VECS = LANES == 16 ? 4 : 2, CHAIN = 64 };
+enum { ROWS = 6, VECS = REGISTERS / 8, CHAIN = 64 };
 
 /* Steps [begin, end) of the sums of rows from i on and columns from j on. */
 INLINE void tile_product(const int rows, const int vecs, const struct wino_product *p, int64_t i, int64_t j,
@@ -301,10 +301,10 @@ typedef void (*tile_fn)(const struct wino_product *p, int64_t i, int64_t j, int6
 #define TILES(rows) TILE(rows, 1) TILE(rows, 2) TILE(rows, 3) TILE(rows, 4)
 #define NAMES(rows)                                                                                                    \
     { tile_##rows##x1, tile_##rows##x2, tile_##rows##x3, tile_##rows##x4 }
-#else /* a width is always pairs of vectors */
-#define TILES(rows) TILE(rows, 2)
+#else /* a width is always whole VECS */
+#define TILES(rows) TILE(rows, VECS)
 #define NAMES(rows)                                                                                                    \
-    { NULL, tile_##rows##x2 }
+    { [VECS - 1] = tile_##rows##xVECS }
 #endif
 TILES(1)
 TILES(2)

@@ -22,10 +22,9 @@ struct cpu {
 };
 
 /* ---- levels --------------------------------------------------------------------------------- */
-/* This file is compiled for the base, so it may ask any machine what it can. */
-extern const struct cpu_level cpu_table_base;
+/* This file is compiled for the lowest, so it may ask any machine what it can. */
 #if defined(__x86_64__)
-extern const struct cpu_level cpu_table_v3, cpu_table_v4, cpu_table_v4bf16, cpu_table_amx;
+extern const struct cpu_level cpu_table_base, cpu_table_v3, cpu_table_v4, cpu_table_v4bf16, cpu_table_amx;
 
 static bool runs_v3(void) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
@@ -56,7 +55,13 @@ static int levels_out_of_reach(void) {
     return runs_amx() ? 0 : runs_v4bf16() ? 1 : runs_v4() ? 2 : runs_v3() ? 3 : 4;
 }
 #else
-static const struct cpu_level *const levels[] = {&cpu_table_base};
+#if defined(__aarch64__)
+#define THE_LEVEL cpu_table_neon
+#else
+#define THE_LEVEL cpu_table_base
+#endif
+extern const struct cpu_level THE_LEVEL;
+static const struct cpu_level *const levels[] = {&THE_LEVEL};
 static int levels_out_of_reach(void) {
     return 0;
 }

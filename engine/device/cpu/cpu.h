@@ -11,7 +11,7 @@ enum { CPU_IMPLS = 6 };
 /* Every file of this folder but cpu.c is compiled once for each level, and names.h gives what they share a name of that
  * level. This is one level, as level.c defines it. */
 struct cpu_level {
-    const char *name;         /* "v4": x86-64-v4; "base" is what the whole program is compiled for */
+    const char *name;         /* "v4": x86-64-v4, "neon": ARM64; "base": what a compiler takes for granted elsewhere */
     const char *instructions; /* "AVX-512" */
     bool fused;               /* has fused multiply-adds: the bits of all such levels are the same in f32 */
     bool bf16;                /* multiplies bf16 faster than f32: device_ops.has_bf16 */

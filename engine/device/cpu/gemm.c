@@ -1,6 +1,6 @@
 /* Matrix products on vector units.
  *
- * C is cut into tiles that fit the registers (8 x 48 floats with AVX-512, 4 x 24 with AVX2). B is
+ * C is cut into tiles that fit the registers (8 x 48 floats with AVX-512, 4 x 24 with AVX2, 8 x 12 with NEON). B is
  * packed in panels of at most 3 vectors' width, so that a tile reads it in one stream (where few
  * rows of C would pay for that, it is read where it lies). A is read where it lies, row by row, one
  * float broadcast to a vector; when it is transposed or rounded it is packed too, a transposed one
@@ -62,11 +62,7 @@ struct kind { /* of tiles; tile[g][i][v] has 1 << i rows and v + 1 vectors; g: A
 #endif
 #define TILE(x) x##_floats
 #define TILE_LANES LANES
-#if defined(__AVX512F__)
-#define TILE_ROWS 8
-#else
-#define TILE_ROWS 4
-#endif
+#define TILE_ROWS (REGISTERS / 4)
 #include "engine/device/cpu/gemm_tile.h"
 
 #if HAS_TILES || defined(GEMM_TILES_MODEL)

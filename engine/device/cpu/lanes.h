@@ -1,5 +1,5 @@
-/* Vectors of the level that the file is compiled for: LANES floats, and MULTIPLY_ADD(sum, a, b), sum + a b of such
- * vectors, rounded once. Contraction is off in every file, as it would leave to the compiler what is fused: bits are the
+/* Vectors of the level that the file is compiled for: LANES floats, REGISTERS of them, and MULTIPLY_ADD(sum, a, b),
+ * sum + a b of such vectors, rounded once. Contraction is off in every file, as it would leave to the compiler what is fused: bits are the
  * same at all levels that have these instructions. A base level without them rounds twice, and gives other bits. */
 #pragma once
 #if defined(__x86_64__)
@@ -21,6 +21,12 @@
 #define HAS_TILES 1
 #else
 #define HAS_TILES 0
+#endif
+
+#if defined(__AVX512F__) || defined(__aarch64__)
+#define REGISTERS 32
+#else
+#define REGISTERS 16
 #endif
 
 /* Whether the level multiplies pairs of bf16; else bf16's factors are rounded and stay floats. */

@@ -3,6 +3,7 @@
 #include "engine/device/bf16.h"
 #include "engine/device/ref/ref.h"
 
+#include <math.h>
 #include <string.h>
 
 struct dims { /* of a convolution: channels, height and width of x and of its own output y */
@@ -76,13 +77,14 @@ static void conv(const struct op_desc *d, const struct dims *c, const struct op_
         }
 }
 
-/* The first largest of the 2x2 window of pooled place 'at'. */
+/* The largest of the 2x2 window of pooled place 'at', by pool.c's rule: the first of equals, and a NaN takes the place of
+ * anything. */
 static int64_t pool_source(const struct dims *c, const float *y, int64_t at) {
     int64_t ph = c->yh / 2, pw = c->yw / 2, plane = at / (ph * pw);
     int64_t first = (plane * c->yh + at / pw % ph * 2) * c->yw + at % pw * 2;
     int64_t places4[] = {first, first + 1, first + c->yw, first + c->yw + 1}, best = first;
     for (int k = 1; k < 4; k++)
-        if (y[places4[k]] > y[best]) best = places4[k];
+        if (y[places4[k]] > y[best] || isnan(y[places4[k]])) best = places4[k];
     return best;
 }
 

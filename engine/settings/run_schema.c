@@ -25,7 +25,7 @@ static const struct config_field batch_fields[] = {
      "Pieces of a batch, a multiple of the devices; results depend on them and not on the devices", .min = 1,
      .max = RUN_SHARDS_MAX, .choices = "auto"},
     {"accumulate", CONFIG_INT, offsetof(struct batch_config, accumulate), "1",
-     "Pieces that a device computes one after the other, to save memory", .min = 1, .max = 65536,
+     "Pieces of a shard, which a device computes one after the other to save memory; 1: all its shards at once", .min = 1, .max = 65536,
      .also = "gradient_accumulation_steps|accumulate_grad_batches"},
     {"drop_last", CONFIG_BOOL, offsetof(struct batch_config, drop_last), "false",
      .help = "Leave out an epoch's last, smaller batch"},

@@ -200,11 +200,12 @@ static enum error open_arenas(struct trainer *t) {
 }
 
 int trainer_shards(const struct trainer *t, int worker, int shards[RUN_SHARDS_MAX]) {
-    int workers = t->standing.workers, n = (int)t->config->batch.shards / workers;
+    int workers = t->standing.workers, n = ((int)t->config->batch.shards - worker + workers - 1) / workers;
+    bool tree = (n & (n - 1)) == 0; /* always, but in an evaluation, which adds in another way */
     for (int i = 0; i < n; i++) {
-        int leaf = 0; /* i with its bits reversed */
-        for (int bit = 1; bit < n; bit *= 2) leaf = 2 * leaf + (i & bit ? 1 : 0);
-        shards[i] = worker + workers * leaf;
+        int reversed = 0; /* i's bits */
+        for (int bit = 1; bit < n; bit *= 2) reversed = 2 * reversed + (i & bit ? 1 : 0);
+        shards[i] = worker + workers * (tree ? reversed : i);
     }
     return n;
 }

@@ -37,7 +37,7 @@ enum { B = LAYOUT_BLOCK, PANEL = WINO_PANEL };
  * panel for dw, whose products are panels of weights. */
 enum { FEW_TILES = 24, PANEL_TILES = 66, SUM_TILES = 192 };
 /* Rows of a panel of dw that are taken at a time where segments are added, and gradients in a slot of theirs. */
-enum { SLOT_ROWS = 6, SLOT = SLOT_ROWS * PANEL * 9 };
+enum { SLOT_ROWS = 48, SLOT = SLOT_ROWS * PANEL * 9 };
 enum pass { PASS_FORWARD, PASS_DATA, PASS_WEIGHTS };
 
 /* One pass: 'from' is transformed, 'to' comes out (for dw both are transformed). */

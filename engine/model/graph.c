@@ -194,7 +194,7 @@ static void step_args(const struct graph *g, const struct member *m, const struc
         a->w[i] = values + offset;
         if (g->low.base) a->w_low[i] = at(&g->low, offset * m->plan->unit);
     }
-    if (g->caches && s->node != NODE_LOSS) a->cache = g->caches[s->node];
+    if (s->op->cache_bytes) a->cache = g->caches[s->node];
 }
 
 /* ---- forward ------------------------------------------------------------------------------ */

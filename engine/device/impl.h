@@ -1,5 +1,6 @@
 /* What implementations of ops share. */
 #pragma once
+#include "engine/base/vector.h"
 #include "engine/device/device.h"
 
 /* Gives a zeroed struct of 'size' bytes that begins with struct op, filled in; op_release frees it.
@@ -21,6 +22,11 @@ MUST_CHECK enum error segmented_create(struct device *dev, const struct op_desc 
 /* The segments of a batch: itself, where it has none. */
 static inline struct segments op_segments(const struct op_desc *d) {
     return d->segments ? *d->segments : (struct segments){1, {0, d->n}};
+}
+
+/* The n sums of segment i are in their slot; slots are 'apart' floats from each other. Adds what is complete. */
+static inline void slots_add(float *slots, int64_t apart, int i, int64_t n) {
+    for (int k = segment_slot(i); k > segment_bottom(i); k--) floats_add(slots + (k - 1) * apart, slots + k * apart, n);
 }
 
 /* A batch's floats on either side. op_create has checked that their bytes fit in size_t. */

@@ -2,7 +2,6 @@
  * segments side by side, each segment on one thread: one round of work then serves all of them, and what an op does
  * before and after its own rounds is shared out, too. That wants dw and scratch for each; where this is too much memory,
  * or the device has one thread, it is one segment after the other. */
-#include "engine/base/vector.h"
 #include "engine/device/impl.h"
 #include "engine/device/runtime.h"
 #include "engine/device/threads.h"
@@ -82,7 +81,7 @@ static enum error segment_run(const struct call *c, int i) {
 
 /* ---- one after the other ---- */
 
-static enum error slots_add(const struct segmented *s, const struct op_args *a, int i) {
+static enum error add_slots(const struct segmented *s, const struct op_args *a, int i) {
     for (int k = s->op.desc.apart; k < 2 && a->dw[k]; k++)
         for (int slot = segment_slot(i); slot > segment_bottom(i); slot--)
             TRY(device_add(s->op.dev, slot_of(s, a, k, slot - 1), slot_of(s, a, k, slot), s->weights[k]));
@@ -92,7 +91,7 @@ static enum error slots_add(const struct segmented *s, const struct op_args *a, 
 static enum error run_in_order(const struct call *c) {
     for (int i = 0; i < segments_of(c->s)->count; i++) {
         TRY(segment_run(c, i));
-        if (c->backward) TRY(slots_add(c->s, c->a, i));
+        if (c->backward) TRY(add_slots(c->s, c->a, i));
     }
     return ERR_NONE;
 }

@@ -24,7 +24,6 @@
  *
  * Groups are products of their own; where every group is one channel, a block of channels is a
  * product lane by lane. An image whose groups are no whole blocks is copied into such first. */
-#include "engine/base/vector.h"
 #include "engine/device/cpu/conv_direct_image.h"
 #include "engine/device/cpu/conv_direct_plan.h"
 #include "engine/device/cpu/cpu.h"
@@ -255,8 +254,7 @@ static void weights_part(void *ctx, int64_t begin, int64_t end) {
         at.blocks.count = part_of(p->to.units, at.panels.begin + at.panels.count, j->panels).begin - at.blocks.begin;
         for (int i = 0; i < j->segments.count; i++) {
             segment_sum(j, i, &at, at.blocks.count * block, slots + segment_slot(i) * apart);
-            for (int k = segment_slot(i); k > segment_bottom(i); k--)
-                floats_add(slots + (k - 1) * apart, slots + k * apart, at.blocks.count * block);
+            slots_add(slots, apart, i, at.blocks.count * block);
         }
         for (int64_t b = 0; b < at.blocks.count; b++)
             block_unpack(j, at.group, at.blocks.begin + b, at.units.begin, at.units.count, slots + b * block);

@@ -277,31 +277,34 @@ struct part {
     int64_t panel, width, row, rows;
 };
 
-/* Of one of the segments at work, which 'slot' gets as (rows, 9, width), or dw if there is none. */
-static void part_gradients(const struct pass_run *r, const struct part *at, int segment, float *slot) {
-    const struct plan *p = r->p;
-    const struct segments s = op_segments(&r->c->op.desc);
-    int64_t tiles = p->tiles / s.begin[s.count];
-    int64_t begin = s.begin[segment] * tiles - r->begin, end = s.begin[segment + 1] * tiles - r->begin;
+/* Its sums over tiles [begin, end) of the chunk. */
+static struct wino_tiles part_sums(const struct pass_run *r, const struct part *at, int64_t begin, int64_t end) {
     struct wino_tiles sums = tiles_at(own_of(r), at->rows, PANEL);
-    if (slot && begin == end) memset(slot, 0, (size_t)(at->rows * at->width * 9) * sizeof *slot);
-    if (slot && begin == end) return;
-    if (!slot) begin = 0, end = r->end - r->begin; /* a chunk of its tiles */
     for (int64_t plane = 0; plane < WINO_PLANES; plane++)
         add_products(r, plane, at->panel, at->row, at->rows, begin, end, &sums);
-    if (slot)
-        wino_taps_out(slot, at->rows, at->width, &sums);
-    else
-        wino_weights_out(&p->weights, r->dw, at->row, at->row + at->rows, at->panel * PANEL, at->width, &sums);
+    return sums;
+}
+
+static void part_whole(const struct pass_run *r, const struct part *at) {
+    struct wino_tiles sums = part_sums(r, at, 0, r->end - r->begin);
+    wino_weights_out(&r->p->weights, r->dw, at->row, at->row + at->rows, at->panel * PANEL, at->width, &sums);
 }
 
 /* Of all segments at work, added along the tree. */
 static void part_tree(const struct pass_run *r, const struct part *at) {
+    const struct segments s = op_segments(&r->c->op.desc);
     float *slots = own_of(r) + floats_of(PANEL, PANEL);
+    int64_t tiles = r->p->tiles / s.begin[s.count], floats = at->rows * at->width * 9;
     for (int i = 0; i < r->p->together; i++) {
-        part_gradients(r, at, r->first + i, slots + segment_slot(i) * SLOT);
-        for (int k = segment_slot(i); k > segment_bottom(i); k--)
-            floats_add(slots + (k - 1) * SLOT, slots + k * SLOT, at->rows * at->width * 9);
+        const int64_t *begin = s.begin + r->first + i;
+        float *slot = slots + segment_slot(i) * SLOT;
+        if (begin[0] == begin[1]) {
+            memset(slot, 0, (size_t)floats * sizeof *slot);
+        } else {
+            struct wino_tiles sums = part_sums(r, at, begin[0] * tiles - r->begin, begin[1] * tiles - r->begin);
+            wino_taps_out(slot, at->rows, at->width, &sums);
+        }
+        slots_add(slots, SLOT, i, floats);
     }
     wino_weights_from_taps(&r->p->weights, r->dw, at->row, at->row + at->rows, at->panel * PANEL, at->width, slots);
 }
@@ -318,7 +321,7 @@ static void gradients_by_panel(void *ctx, int64_t begin, int64_t end) {
             if (r->p->together > 1)
                 part_tree(r, &at);
             else
-                part_gradients(r, &at, r->first, NULL);
+                part_whole(r, &at);
         }
     }
 }

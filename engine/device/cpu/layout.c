@@ -56,8 +56,7 @@ static void sum_part(void *ctx, int64_t begin, int64_t end) {
         for (int i = 0; i < all.count; i++) {
             float *slot = slots[segment_slot(i)];
             (blocked ? sum_block : sum_channel)(s, k, all.begin[i], all.begin[i + 1], slot);
-            for (int below = segment_slot(i); below > segment_bottom(i); below--)
-                for (int lane = 0; lane < wide; lane++) slots[below - 1][lane] += slots[below][lane];
+            slots_add(slots[0], B, i, wide);
         }
         memcpy(s->sums + k * wide, slots[0], (size_t)wide * sizeof(float));
     }

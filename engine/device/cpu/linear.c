@@ -114,8 +114,7 @@ static void bias_columns(void *ctx, int64_t begin, int64_t end) {
         for (int i = 0; i < s.count; i++) {
             const float *dz = dz_of(p) + s.begin[i] * each * l->out + j;
             kernel_column_sums(segment_size(&s, i) * each, columns, dz, l->out, slots[segment_slot(i)]);
-            for (int k = segment_slot(i); k > segment_bottom(i); k--)
-                for (int64_t c = 0; c < columns; c++) slots[k - 1][c] += slots[k][c];
+            slots_add(slots[0], BIAS_PART, i, columns);
         }
         memcpy(p->a->dw[1] + j, slots[0], (size_t)columns * sizeof(float));
     }

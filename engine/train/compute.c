@@ -70,6 +70,7 @@ struct pass {
     const struct shard *first;
     int count, order, of; /* shards; which pass of the tree's; which piece */
     struct segments segments;
+    int64_t from, to; /* samples of the shards */
 };
 
 static struct pass pass_at(const struct trainer *t, const struct step_batch *b, int64_t k) {
@@ -78,6 +79,8 @@ static struct pass pass_at(const struct trainer *t, const struct step_batch *b, 
     struct pass p = {.first = &b->shards[order * count], .count = count, .order = order, .of = (int)(k % pieces)};
     p.segments.count = count;
     for (int i = 0; i < count; i++) p.segments.begin[i + 1] = p.segments.begin[i] + p.first[i].n;
+    p.from = p.segments.begin[count] * p.of / pieces;
+    p.to = p.segments.begin[count] * (p.of + 1) / pieces;
     return p;
 }
 
@@ -103,8 +106,7 @@ static struct graph_batch batch_of(const struct trainer *t, const struct step_ba
 }
 
 static struct graph_batch pass_batch(const struct trainer *t, const struct step_batch *b, const struct pass *p) {
-    int64_t pieces = t->config->batch.accumulate, n = p->segments.begin[p->count];
-    struct graph_batch batch = batch_of(t, b, p->first, n * p->of / pieces, n * (p->of + 1) / pieces);
+    struct graph_batch batch = batch_of(t, b, p->first, p->from, p->to);
     if (p->count > 1) batch.segments = &p->segments;
     return batch;
 }
@@ -112,9 +114,7 @@ static struct graph_batch pass_batch(const struct trainer *t, const struct step_
 enum error compute_prepare(struct trainer *t, const struct step_batch *b) {
     for (int64_t k = 0; b->nshards && k < passes_of(t, b); k++) {
         const struct pass p = pass_at(t, b, k);
-        int64_t pieces = t->config->batch.accumulate, n = p.segments.begin[p.count];
-        n = n * (p.of + 1) / pieces - n * p.of / pieces;
-        TRY(graph_prepare(t->graph, n, p.count > 1 ? &p.segments : NULL));
+        TRY(graph_prepare(t->graph, p.to - p.from, p.count > 1 ? &p.segments : NULL));
     }
     return ERR_NONE;
 }

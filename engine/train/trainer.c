@@ -214,8 +214,7 @@ int trainer_shards(const struct trainer *t, int worker, int shards[RUN_SHARDS_MA
 static enum error prepare_sizes(struct trainer *t) {
     for (int end = 0; end < 2; end++) {
         struct shard shards[RUN_SHARDS_MAX];
-        const struct step_batch b = {
-            .step = end ? t->per_epoch - 1 : 0, .nshards = t->feed.nshards, .shards = shards, .samples = 1};
+        const struct step_batch b = {.step = end ? t->per_epoch - 1 : 0, .nshards = t->feed.nshards, .shards = shards};
         for (int i = 0; i < b.nshards; i++)
             shards[i] = (struct shard){.index = t->feed.shards[i],
                                        .n = sampler_shard_size(&t->feed.sampler, b.step, t->feed.shards[i])};

@@ -3,9 +3,9 @@
  *
  * Spinning is right on a core of one's own and ruinous on one that is shared: the scheduler counts it as work, so that
  * the thread has used up its turn when its work comes, and a step of twenty rounds waits for twenty turns of others.
- * A thread whose core was taken from it for a millisecond (a loader wants it for less) therefore says that the machine is
- * busy, and for some time all threads of the device sleep at once, which makes the scheduler let them go first when they
- * are woken.
+ * A thread whose core was taken from it for a quarter of a window (a loader wants it for less) therefore says that the
+ * machine is busy, and for some time all threads of the device sleep at once, which makes the scheduler let them go first
+ * when they are woken.
  *
  * No wake-up is lost: a sleeper counts itself and then the kernel compares the word; whoever changes the word looks
  * for sleepers afterwards. Both are sequentially consistent. */
@@ -21,7 +21,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { SPIN = 200000, SPIN_BUSY = 1000, LOOK = 20000, TAKEN = 1000000, BUSY = 100000000 }; /* ns */
+enum { SPIN = 200000, SPIN_BUSY = 1000, LOOK = 20000, WINDOW = 20000000, BUSY = 200000000 }; /* ns */
 
 struct word { /* that threads wait for */
     _Atomic uint32_t value;
@@ -56,7 +56,7 @@ int threads_self(void) {
 
 /* ---- waiting ---- */
 
-static _Thread_local struct watch { /* of this thread, since it last slept or looked */
+static _Thread_local struct watch { /* of this thread, since a window began; without the time that it slept */
     int64_t wall, own;
 } watch;
 
@@ -66,11 +66,14 @@ static struct watch watch_now(void) {
     return (struct watch){clock_ns(), (int64_t)own.tv_sec * 1000000000 + own.tv_nsec};
 }
 
-/* Whether somebody else had the core for long while this thread wanted it. */
+/* Whether somebody else had the core for a quarter of the time while this thread wanted it. */
 static bool was_preempted(void) {
-    struct watch before = watch;
-    watch = watch_now();
-    return before.wall && watch.wall - before.wall - (watch.own - before.own) > TAKEN;
+    struct watch now = watch_now();
+    int64_t wall = now.wall - watch.wall, taken = wall - (now.own - watch.own);
+    if (watch.own && wall < WINDOW) return false;
+    bool first = !watch.own;
+    watch = now;
+    return !first && taken > wall / 4;
 }
 
 static bool spin(const struct word *w, uint32_t seen, int64_t until) {
@@ -92,9 +95,10 @@ static void wait_for(struct threads *t, struct word *w, uint32_t seen) {
     if (!busy && spin(w, seen, start + SPIN)) return;
     while (atomic_load(&w->value) == seen) {
         atomic_fetch_add(&w->sleepers, 1);
+        int64_t from = clock_ns();
         (void)futex_wait(&w->value, seen, -1);
+        watch.wall += clock_ns() - from;
         atomic_fetch_sub(&w->sleepers, 1);
-        watch = (struct watch){0};
     }
 }
 

@@ -317,17 +317,17 @@ static void dot_channels(int m, const struct conv_plan *p, const float *x, const
 
 /* dw and db in partial sums: db is the tap of a plane of ones. A few thousand positions at a time, so that
  * they stay in cache for all taps. */
-static void weights_by_pixels(const struct conv_plan *p, float *work) {
+static void weights_by_pixels(const struct conv_plan *p, const float *work, float *sums) {
     enum { BAND = 128 * CONV_SUMS };
     const float *x = work + p->x_at, *dy = work + p->dy_at + p->dy_origin;
-    int positions = (p->rows - 1) * p->pitch + p->ow, groups = (p->oc + DOT_M - 1) / DOT_M;
-    for (int from = 0; from < positions; from += BAND) {
-        int to = positions - from < BAND ? positions : from + BAND;
+    int groups = (p->oc + DOT_M - 1) / DOT_M;
+    for (int from = 0; from < p->positions; from += BAND) {
+        int to = p->positions - from < BAND ? p->positions : from + BAND;
         for (int g = 0; g < groups; g++) {
             int o = p->oc * g / groups, m = p->oc * (g + 1) / groups - o;
             for (int t = 0; t < p->dw_taps; t += CONV_DOT_TAPS)
                 dot_channels(m, p, x, dy + (size_t)o * p->dy_plane, p->forward.offset + t, from, to,
-                             work + p->dw_at + ((size_t)o * p->dw_taps + t) * CONV_SUMS);
+                             sums + ((size_t)o * p->dw_taps + t) * CONV_SUMS);
         }
     }
 }
@@ -433,16 +433,13 @@ static void window_add(const struct conv_plan *p, const struct window_patch *s) 
 }
 
 /* The sort by pixels has no branches, as what is chosen is as random as the data. */
-static void backward_by_patches(const struct conv_plan *p, const float *shared, float *work, const float *dy,
-                                const uint8_t *codes) {
+static void backward_by_patches(const struct conv_plan *p, const float *shared, float *work, float *sums,
+                                const float *dy, const uint8_t *codes) {
     size_t area = (size_t)p->yh * p->yw, x_step = (size_t)p->pitch * p->c;
     int32_t weights = p->kh * p->row_vectors * LANES;
-    float *db = work + p->db_at;
-    struct window_patch s = {.w = shared,
-                             .dw = work + p->dw_at,
-                             .x_step = x_step,
-                             .pixel_step = (size_t)p->c,
-                             .row_vectors = p->row_vectors};
+    float *db = sums + p->db_at;
+    struct window_patch s = {
+        .w = shared, .dw = sums, .x_step = x_step, .pixel_step = (size_t)p->c, .row_vectors = p->row_vectors};
     for (size_t at = 0; at < area; at++) {
         size_t pixel = at / p->yw * 2 * x_step + at % p->yw * 2 * p->c;
         s.x = work + p->x_at + pixel;
@@ -458,17 +455,16 @@ static void backward_by_patches(const struct conv_plan *p, const float *shared, 
     }
 }
 
-void conv_small_backward(const struct conv_plan *p, const float *shared, float *work, const float *x, const float *y,
-                         const float *dy, const uint8_t *codes, float *dx) {
+void conv_small_backward(const struct conv_plan *p, const float *shared, float *work, float *sums, const float *x,
+                         const float *y, const float *dy, const uint8_t *codes, float *dx) {
+    (p->sparse ? pixels_fill : planes_fill)(p, x, work + p->x_at);
     if (p->sparse) {
-        pixels_fill(p, x, work + p->x_at);
         if (!p->first) memset(work + p->out_at, 0, p->x_size * sizeof *work);
-        backward_by_patches(p, shared, work, dy, codes);
+        backward_by_patches(p, shared, work, sums, dy, codes);
         if (!p->first) pixels_read(p, work + p->out_at, dx);
     } else {
-        planes_fill(p, x, work + p->x_at);
         gradient_fill(p, work, y, dy, codes);
-        weights_by_pixels(p, work);
+        weights_by_pixels(p, work, sums);
         if (!p->first) dx_by_pixels(p, shared, work, dx);
     }
 }

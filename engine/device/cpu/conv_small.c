@@ -10,6 +10,7 @@
  * Kept from forward to backward: one byte for each pooled pixel, which says where its maximum was. */
 #include "engine/device/cpu/conv_small.h"
 #include "engine/device/cpu/lanes.h"
+#include "engine/device/cpu/layout.h"
 
 #include <string.h>
 
@@ -38,14 +39,14 @@ static size_t larger(size_t a, size_t b) {
 }
 
 /* ---- what it takes --------------------------------------------------------------------------- */
-/* Convolutions of blocks keep what they are faster in: many channels on both sides, and
+/* Convolutions of blocks keep what they are faster in: many channels on both sides, above all in pairs of bf16, and
  * images too small for the vectors here. Behind a pool the sparse backward wins everywhere. */
 static bool is_faster(const struct op_desc *d) {
     const struct window *w = &d->conv.window;
     int64_t width = d->y.dim[2], area = (int64_t)w->kernel[0] * w->kernel[1];
     if (d->conv.maxpool) return true;
     if (d->x.dim[0] * d->y.dim[0] < 256) return width >= 12;
-    return width >= 16 && area <= 9;
+    return width >= 16 && area <= 9 && !(d->precision == PRECISION_BF16 && HAS_PAIRS);
 }
 
 static bool takes(const struct op_desc *d) {
@@ -56,7 +57,7 @@ static bool takes(const struct op_desc *d) {
             d->x.dim[1 + axis] > IMAGE_SIDE_MAX)
             return false;
     return d->conv.groups == 1 && d->x.dim[0] <= CONV_IN_MAX && d->y.dim[0] <= CONV_OUT_MAX && is_faster(d) &&
-           d->precision == PRECISION_F32 && op_takes_plain(d);
+           (d->precision == PRECISION_F32 || d->precision == PRECISION_BF16) && op_takes_plain(d);
 }
 
 /* ---- the plan -------------------------------------------------------------------------------- */
@@ -68,6 +69,7 @@ static void plan_shape(struct conv_plan *p, const struct op_desc *d) {
     p->oh = p->h + 2 * p->ph - p->kh + 1, p->ow = p->w + 2 * p->pw - p->kw + 1;
     p->relu = d->act == ACT_RELU, p->pool = d->conv.maxpool, p->first = d->first;
     p->rows = p->pool ? 2 * p->yh : p->yh;
+    p->round = d->precision == PRECISION_BF16;
     p->oc_step = round_up(p->oc, LANES);
     p->row_vectors = round_up(p->kw * p->c, LANES) / LANES;
 }
@@ -214,6 +216,7 @@ static void pack_forward(const struct conv_plan *p, const struct op_args *a, flo
     for (int o = 0; o < p->oc; o++)
         for (int t = 0; t < p->forward.taps; t++)
             shared[(size_t)t * p->oc_step + o] = a->w[0][(size_t)o * p->forward.taps + t];
+    if (p->round) bf16_round_all((int64_t)p->init_at, shared, shared);
     if (a->w[1]) memcpy(shared + p->init_at, a->w[1], (size_t)p->oc * sizeof *shared);
 }
 
@@ -231,6 +234,7 @@ static void pack_backward(const struct conv_plan *p, const float *w, float *shar
                     else
                         shared[(turned * p->kw + p->kw - 1 - k) * p->c + c] = *w;
                 }
+    if (p->round) bf16_round_all((int64_t)p->init_at, shared, shared);
 }
 
 /* ---- passes ---------------------------------------------------------------------------------- */
@@ -302,7 +306,7 @@ static void backward_runs(void *ctx, int64_t begin, int64_t end) {
     const struct conv_plan *p = &s->plan;
     float *work = work_of(f), *own = work + p->own_at, *ones = work + p->x_at + (size_t)p->c * p->x_plane;
     memset(work, 0, p->own_at * sizeof *work);
-    for (int i = 0; !p->sparse && i < p->x_plane; i++) ones[i] = 1;
+    for (int i = 0; !p->sparse && !p->round && i < p->x_plane; i++) ones[i] = 1;
     for (int k = s->begin[begin]; k < s->begin[end]; k++) {
         const struct part *part = &s->part[k];
         float *sums = sums_at(f, part->sums);

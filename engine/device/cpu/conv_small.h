@@ -30,6 +30,7 @@ struct conv_plan {
     int yh, yw;     /* y: the same, or half of it behind the pool */
     int kh, kw, ph, pw;
     bool relu, pool, first;
+    bool round;         /* factors to bf16 */
     bool channel_lanes; /* forward: lanes are output channels, not pixels */
     bool sparse;        /* backward: visit only the pixels that max-pool chose */
 

@@ -20,8 +20,13 @@
  *
  * Behind a max-pool at least three gradients of four are zero, and the sparse backward visits only
  * the others. With x and dx channel-last a row of the kernel is kw * c floats in one run, and each
- * chosen pixel adds d times its patch of x to dw, and d times the weights to its patch of dx. */
+ * chosen pixel adds d times its patch of x to dw, and d times the weights to its patch of dx.
+ *
+ * bf16: x and the gradient are rounded where they are laid out, the weights by conv_small.c; all that follows is as in
+ * f32. */
+#include "engine/device/bf16.h"
 #include "engine/device/cpu/conv_small_lanes.h"
+#include "engine/device/cpu/layout.h"
 
 #include <string.h>
 
@@ -47,6 +52,10 @@ static void planes_fill(const struct conv_plan *p, const float *x, float *planes
         float *to = planes + p->ph * p->pitch + p->pw;
         for (int i = 0; i < rows.count; i++, x += rows.length, to += rows.pitch) row_move(to, x, rows.length);
     }
+}
+
+static void x_round(const struct conv_plan *p, float *x) {
+    if (p->round) bf16_round_all((int64_t)p->c * p->x_plane, x, x);
 }
 
 /* The same, channel-last. */
@@ -252,6 +261,7 @@ static void forward_by_channels(const struct conv_plan *p, const float *shared, 
 void conv_small_forward(const struct conv_plan *p, const float *shared, float *work, const float *x, float *y,
                         uint8_t *codes) {
     planes_fill(p, x, work + p->x_at);
+    x_round(p, work + p->x_at);
     if (p->channel_lanes)
         forward_by_channels(p, shared, work, y, codes);
     else
@@ -278,6 +288,23 @@ static void gradient_fill(const struct conv_plan *p, float *work, const float *y
                 float *u = to + (size_t)i * p->pitch;
                 for (int j = 0; j < p->yw; j++) u[j] = p->relu && !(y[at + j] > 0) ? 0 : dy[at + j];
             }
+        }
+    }
+}
+
+/* Rounds the gradient. db is the sum of what it was before: in bf16 the tap of ones is one of zeros. */
+static void gradient_round(const struct conv_plan *p, float *work, float *sums) {
+    for (int o = 0; o < p->oc; o++) {
+        float *dy = work + p->dy_at + p->dy_origin + (size_t)o * p->dy_plane;
+        float *db = sums + ((size_t)o * p->dw_taps + p->forward.taps) * CONV_SUMS;
+        for (int lane = 0; lane < CONV_SUMS; lane += LANES) {
+            vec sum = load(db + lane);
+            for (int at = lane; at < p->positions; at += CONV_SUMS) {
+                vec d = load(dy + at);
+                sum += d;
+                store(dy + at, rounded(d));
+            }
+            store(db + lane, sum);
         }
     }
 }
@@ -448,7 +475,7 @@ static void backward_by_patches(const struct conv_plan *p, const float *shared, 
         for (int o = 0; o < p->oc; o++) {
             int code = codes[(size_t)o * p->y_plane + at];
             float d = dy[o * area + at];
-            s.list[code][s.count[code]++] = (struct chosen){o * weights, d};
+            s.list[code][s.count[code]++] = (struct chosen){o * weights, p->round ? bf16_round(d) : d};
             db[o] += code < CONV_CUT ? d : 0;
         }
         window_add(p, &s);
@@ -458,12 +485,14 @@ static void backward_by_patches(const struct conv_plan *p, const float *shared, 
 void conv_small_backward(const struct conv_plan *p, const float *shared, float *work, float *sums, const float *x,
                          const float *y, const float *dy, const uint8_t *codes, float *dx) {
     (p->sparse ? pixels_fill : planes_fill)(p, x, work + p->x_at);
+    x_round(p, work + p->x_at);
     if (p->sparse) {
         if (!p->first) memset(work + p->out_at, 0, p->x_size * sizeof *work);
         backward_by_patches(p, shared, work, sums, dy, codes);
         if (!p->first) pixels_read(p, work + p->out_at, dx);
     } else {
         gradient_fill(p, work, y, dy, codes);
+        if (p->round) gradient_round(p, work, sums);
         weights_by_pixels(p, work, sums);
         if (!p->first) dx_by_pixels(p, shared, work, dx);
     }

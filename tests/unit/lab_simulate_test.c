@@ -25,7 +25,7 @@ static double last(const struct exchange *e) {
 
 static double exchanged(const struct network_plan *p, enum scheme s, double bytes) {
     struct exchange e;
-    assert_int_equal(exchange_open(p, true, &e), ERR_NONE);
+    assert_int_equal(exchange_open(p, true, 0, &e), ERR_NONE);
     assert_int_equal(exchange_all_reduce(&e, s, bytes), ERR_NONE);
     double t = last(&e);
     exchange_close(&e);
@@ -42,20 +42,51 @@ static void messages_take_what_formulas_say(void **state) {
     for (int s = 0; s < 5; s++)
         for (int i = 0; i < 12; i++)
             for (double k = 4096; k < 7e4; k *= 4) {
-                const struct network_plan p = flat(sizes[i]);
-                const struct ground g = {sizes[i], 1, port, false};
-                double t = exchanged(&p, schemes[s], k), formula = cost_share(schemes[s], &g, k);
                 bool even = (sizes[i] & (sizes[i] - 1)) == 0;
+                if (!even && schemes[s] == SCHEME_halving_doubling) continue;
+                const struct network_plan p = flat(sizes[i]);
+                const struct ground g = {sizes[i], 1, port, false, 0};
+                double t = exchanged(&p, schemes[s], k), formula = cost_share(schemes[s], &g, k);
                 assert_near(t, formula, even || s < 2 || s == 4 ? 1e-9 : 0.5);
                 assert_true(t <= formula * (1 + 1e-9));
             }
+}
+
+/* Devices that share out more shards than they are: 3 of 8 have five subtrees, the first two of them; 5 of 16 have
+ * nine, the first one. */
+static void further_subtrees_take_what_formulas_say(void **state) {
+    static const struct {
+        int devices, leaves;
+        double in, slices; /* terms that a server takes in; and that each device takes in of its slice */
+    } of[] = {{3, 8, 3, 4}, {5, 16, 8, 8}, {3, 4, 2, 2}, {6, 8, 5, 5}};
+    const double k = 60000;
+    (void)state;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        const struct network_plan p = flat(of[i].devices);
+        const struct ground g = {of[i].devices, 1, port, false, of[i].leaves};
+        double others = of[i].devices - 1, n = of[i].devices, gamma = 1 / 8e9;
+        double want[] = {2 * port.alpha + (of[i].in + others) * k * port.beta + of[i].in * k * gamma,
+                         2 * others * port.alpha + (of[i].slices + others) / n * k * port.beta +
+                             of[i].slices / n * k * gamma};
+        for (int s = 0; s < 2; s++) {
+            struct exchange e;
+            enum scheme scheme = s ? SCHEME_direct : SCHEME_star;
+            assert_int_equal(exchange_open(&p, true, of[i].leaves, &e), ERR_NONE);
+            assert_int_equal(exchange_all_reduce(&e, scheme, k), ERR_NONE);
+            assert_near(last(&e), want[s], 1e-9);
+            assert_near(cost_share(scheme, &g, k), want[s], 1e-9);
+            exchange_close(&e);
+        }
+        bool several = of[i].slices > others;
+        assert_true(isinf(cost_share(SCHEME_tree, &g, k)) == several);
+    }
 }
 
 /* A server that gets many pieces adds one while the next comes. */
 static void pieces_hide_adding(void **state) {
     (void)state;
     const struct network_plan p = flat(8);
-    const struct ground g = {8, 1, port, false};
+    const struct ground g = {8, 1, port, false, 0};
     double formula = cost_share(SCHEME_star, &g, 64e6), bytes = 2 * 7 * 64e6 * port.beta;
     double t = exchanged(&p, SCHEME_star, 64e6);
     assert_true(t < formula && t > bytes);
@@ -77,7 +108,7 @@ static void ports_pass_what_essays_say(void **state) {
     for (int i = 0; i < 5; i++) {
         struct exchange e;
         const struct network_plan p = flat(8);
-        assert_int_equal(exchange_open(&p, false, &e), ERR_NONE);
+        assert_int_equal(exchange_open(&p, false, 0, &e), ERR_NONE);
         assert_int_equal(exchange_all_reduce(&e, cases[i].scheme, k), ERR_NONE);
         struct busiest b = network_busiest(&e.net);
         assert_near(b.seconds, cases[i].bytes * port.beta, 1e-9);
@@ -93,7 +124,7 @@ static void hosts_share_their_port(void **state) {
     struct network_plan p = {
         .devices = 32, .per_host = 8, .oversubscription = 1, .outside = port, .inside = {1e-6, 1e-10}};
     struct exchange e;
-    assert_int_equal(exchange_open(&p, true, &e), ERR_NONE);
+    assert_int_equal(exchange_open(&p, true, 0, &e), ERR_NONE);
     assert_int_equal(exchange_all_reduce(&e, SCHEME_hierarchical, k), ERR_NONE);
     struct busiest b = network_busiest(&e.net);
     assert_int_equal(b.kind, PORT_HOST);
@@ -104,7 +135,7 @@ static void hosts_share_their_port(void **state) {
     p.per_rack = 2, p.oversubscription = 8; /* two hosts' ports go through a quarter of one */
     assert_true(exchanged(&p, SCHEME_hierarchical, k) > 2 * whole);
     p.devices = 30; /* the last host is not full */
-    assert_int_equal(exchange_open(&p, true, &e), ERR_NONE);
+    assert_int_equal(exchange_open(&p, true, 0, &e), ERR_NONE);
     assert_int_equal(exchange_all_reduce(&e, SCHEME_hierarchical, k), ERR_CONFIG);
     exchange_close(&e);
 }
@@ -114,7 +145,7 @@ static void hosts_share_their_port(void **state) {
 /* Ranks that begin at different times; all messages by themselves, and with what repeats added at once. */
 static double late_start(const struct network_plan *p, enum scheme s, double bytes, bool plain, double *busy) {
     struct exchange e;
-    assert_int_equal(exchange_open(p, true, &e), ERR_NONE);
+    assert_int_equal(exchange_open(p, true, 0, &e), ERR_NONE);
     e.plain = plain;
     for (int r = 0; r < e.size; r++) e.at[r] = r % 7 == 3 ? 2e-3 : 0;
     assert_int_equal(exchange_all_reduce(&e, s, bytes), ERR_NONE);
@@ -238,11 +269,17 @@ static void refuses_what_cannot_be(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_take_what_formulas_say), cmocka_unit_test(pieces_hide_adding),
-        cmocka_unit_test(ports_pass_what_essays_say),      cmocka_unit_test(hosts_share_their_port),
-        cmocka_unit_test(shortcuts_give_the_same),         cmocka_unit_test(steps_follow_the_formulas),
-        cmocka_unit_test(the_servers_port_is_the_busiest), cmocka_unit_test(overlap_hides_and_stragglers_show),
-        cmocka_unit_test(four_thousand_devices),           cmocka_unit_test(refuses_what_cannot_be),
+        cmocka_unit_test(messages_take_what_formulas_say),
+        cmocka_unit_test(further_subtrees_take_what_formulas_say),
+        cmocka_unit_test(pieces_hide_adding),
+        cmocka_unit_test(ports_pass_what_essays_say),
+        cmocka_unit_test(hosts_share_their_port),
+        cmocka_unit_test(shortcuts_give_the_same),
+        cmocka_unit_test(steps_follow_the_formulas),
+        cmocka_unit_test(the_servers_port_is_the_busiest),
+        cmocka_unit_test(overlap_hides_and_stragglers_show),
+        cmocka_unit_test(four_thousand_devices),
+        cmocka_unit_test(refuses_what_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -233,8 +233,7 @@ static bool is_power_of_two(int64_t n) {
     return n > 0 && (n & (n - 1)) == 0;
 }
 
-/* Whether n devices can share the shards out: as many each, and a power of two of them. */
-static bool shares_evenly(int64_t shards, int64_t n) {
+bool run_shares_out(int64_t shards, int64_t n) {
     return shards % n == 0 && is_power_of_two(shards / n);
 }
 
@@ -246,7 +245,7 @@ static int64_t choose_count(const struct resolve *r) {
     int64_t n = device_host_cores(), possible = resolve_devices_most(r) / nodes;
     if (n > possible) n = possible;
     if (n > most && !b->shards) n = most;
-    while (n > 1 && b->shards && !r->c->asks && !shares_evenly(b->shards, n * nodes)) n--;
+    while (n > 1 && b->shards && !r->c->asks && !run_shares_out(b->shards, n * nodes)) n--;
     return n > 1 ? n : 1;
 }
 
@@ -297,6 +296,11 @@ static enum error resolve_devices(struct resolve *r) {
     const struct device_ops *ops = device_find(d->kind);
     TRY(resolve_single(r));
     if (r->c->launched.by && r->c->sharing.place == PLACE_PROCESSES) return count_launched(r);
+    if (resolve_is_rank(r)) {
+        d->local = r->c->launched.locals;
+        d->count = r->c->launched.size;
+        return ERR_NONE;
+    }
     bool given = d->count > 0;
     if (given)
         d->local = d->count;
@@ -326,7 +330,7 @@ static void check_shards(struct resolve *r) {
     const struct node *at = resolve_find(r, "batch.shards"), *devices = resolve_find(r, "devices");
     long long shards = b->shards;
     int n = r->c->devices.count;
-    if (!shares_evenly(shards, n) && !r->c->asks) {
+    if (!run_shares_out(shards, n) && !r->c->asks) {
         const char *near = near_shards(r, shards, n);
         config_error(r->e, at, false,
                      "%lld shards are no power of two times the %d device%s (%s)\nset batch.shards to %s", shards, n,
@@ -417,6 +421,7 @@ enum error run_resolve(struct run_settings *s, const struct mode_ops *const *mod
     TRY(resolve_processes(&r));
     if (config_errors_count(e)) return ERR_NONE;
     TRY(resolve_devices(&r));
+    resolve_elastic(&r);
     TRY(resolve_batch(&r));
     TRY(resolve_threads(&r));
     TRY(resolve_order(&r));

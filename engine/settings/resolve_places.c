@@ -192,7 +192,7 @@ void resolve_elastic(struct resolve *r) {
     else if (min > r->c->devices.count)
         config_error(r->e, at, false, "'run.elastic.min' is %lld, but the run begins with %d device%s (%s)",
                      (long long)min, r->c->devices.count, r->c->devices.count == 1 ? "" : "s",
-                     resolve_place(r, devices));
+                     by ? by : resolve_place(r, devices));
     if (r->c->sharing.share == SHARE_AVERAGE)
         config_error(
             r->e, at, false,

@@ -130,9 +130,9 @@ static void forget(struct present *at, struct nodes_loss *all) {
     at->locals = 0;
 }
 
-/* A node whose connection has ended may be about to make another: it has a second for that. */
+/* A node whose connection has ended may be about to make another: it has a little time for that. */
 static enum error await_others(struct nodes *n, struct nodes_loss *all) {
-    static const double GONE = 1;
+    static const double GONE = 0.5;
     int64_t start = clock_ns();
     for (int i = 1; i < n->count; i++) {
         struct present *at = &n->at[i];
@@ -219,7 +219,8 @@ static enum error look_for_round(struct nodes *n, const struct nodes_loss *loss,
     if (loss) TRY(tell_loss(n, loss));
     TRY(store_find(n->store, "round", n->pool, &value, &length));
     if (!value || length >= ROUND || !strncmp(value, n->last, strcspn(value, " "))) return ERR_NONE;
-    if (is_end(value)) {
+    read_nodes(n, value);
+    if (is_end(value) || (n->own < 0 && loss)) { /* met or not, it is without this node */
         memcpy(text, value, length + 1);
         return ERR_NONE;
     }
@@ -229,7 +230,7 @@ static enum error look_for_round(struct nodes *n, const struct nodes_loss *loss,
                     "the run has begun with another node %d\nstart all nodes again; "
                     "with run.restarts a lost node may come back",
                     n->p->index);
-    if (!met) memcpy(text, value, length + 1);
+    if (!met && n->own >= 0) memcpy(text, value, length + 1);
     return ERR_NONE;
 }
 

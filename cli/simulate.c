@@ -35,6 +35,7 @@ static struct simulate_plan plan_of(const struct simulate_options *o, const stru
                                           .outside = o->outside,
                                           .inside = o->inside},
                                   .near = !o->insided,
+                                  .leaves = c->comm.order == COMM_ORDER_RING ? 0 : (int)c->batch.shards,
                                   .server = w->server,
                                   .kind = w->kind,
                                   .scheme = w->scheme,

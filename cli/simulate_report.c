@@ -106,7 +106,7 @@ static void print_crossover(const struct simulate_options *o, FILE *out) {
     int most = 1;
     char bytes[32];
     for (int i = 0; i < o->ndevices; i++) most = o->devices[i] > most ? (int)o->devices[i] : most;
-    const struct ground g = {most, 1, o->outside, false};
+    const struct ground g = {most, 1, o->outside, false, 0};
     double at = most > 1 ? cost_crossover(SCHEME_star, SCHEME_ring, &g) : 0;
     if (at > 0 && !isinf(at))
         fprintf(out, "a server is cheaper than a ring for less than %s on %d devices\n", text_of_bytes(at, bytes),

@@ -30,14 +30,24 @@ bool scheme_is_known(enum scheme s) {
 
 /* ---- one exchange --------------------------------------------------------------------------- */
 
+int cost_leaves(int leaves, int devices) {
+    while (leaves < devices || !is_power_of_two(leaves)) leaves = leaves < 1 ? 1 : 2 * leaves;
+    return leaves;
+}
+
 /* The formulas ask a place for its sizes alone, so there may be more devices than ranks can be. */
 static void survey(const struct ground *g, struct places *p, struct terrain *t) {
-    int locals = g->devices / g->hosts;
-    bool even = locals * g->hosts == g->devices && (locals & (locals - 1)) == 0;
+    int leaves = cost_leaves(g->leaves, g->devices), locals = g->devices / g->hosts;
     p->size = g->devices;
     p->hosts = g->hosts;
-    p->locals = g->hosts == 1 ? g->devices : even ? locals : 0;
+    p->terms = places_terms(leaves, g->devices);
+    p->even = is_power_of_two(g->devices);
+    p->locals = locals * g->hosts == g->devices ? places_locals(leaves, g->devices, locals) : 0;
     *t = terrain_plan(p, g->wire.alpha, g->wire.beta, false, g->near);
+}
+
+static bool several(const struct places *p) {
+    return p->terms > p->size;
 }
 
 static double textbook(enum scheme s, const struct terrain *t, double bytes) {
@@ -54,7 +64,8 @@ double cost_share(enum scheme s, const struct ground *g, double bytes) {
     if (g->devices == 1) return 0;
     if (s == SCHEME_STAR_SERIAL || s == SCHEME_STAR_DUPLEX) return textbook(s, &t, bytes);
     const struct algo_ops *a = algo_find(scheme_name(s == SCHEME_SHARDED ? SCHEME_direct : s));
-    if (!a->cost[KIND_ALL_REDUCE] || (a->hosts_alike && !p.locals)) return INFINITY;
+    if (!a->cost[KIND_ALL_REDUCE]) return INFINITY;
+    if (!algo_suits(a, a->orders[ORDER_TREE] ? ORDER_TREE : ORDER_RING, &p, several(&p))) return INFINITY;
     return a->cost[KIND_ALL_REDUCE](&t, bytes);
 }
 
@@ -63,7 +74,7 @@ enum scheme cost_cheapest(const struct ground *g, bool ring_order, double bytes)
     struct terrain t;
     survey(g, &p, &t);
     enum order order = ring_order ? ORDER_RING : ORDER_TREE;
-    return scheme_find(algo_cheapest(&t, order, KIND_ALL_REDUCE, (size_t)bytes)->name);
+    return scheme_find(algo_cheapest(&t, order, KIND_ALL_REDUCE, !ring_order && several(&p), (size_t)bytes)->name);
 }
 
 double cost_crossover(enum scheme a, enum scheme b, const struct ground *g) {

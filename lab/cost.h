@@ -27,8 +27,11 @@ bool scheme_is_known(enum scheme s);
 struct ground {         /* where the devices are */
     int devices, hosts; /* as many devices on each host */
     struct wire wire;
-    bool near; /* devices of a host reach each other's memory */
+    bool near;  /* devices of a host reach each other's memory */
+    int leaves; /* shards that they share out; 0, or too few: the least that they can */
 };
+/* The shards that so many devices share out: those, or the next power of two. */
+int cost_leaves(int leaves, int devices);
 /* Seconds until all devices have the sum of 'bytes' bytes; INFINITY: not a way to do it there. */
 double cost_share(enum scheme s, const struct ground *g, double bytes);
 /* The way 'auto' takes there for an all-reduce. */

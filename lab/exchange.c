@@ -14,23 +14,15 @@ struct message {
 
 static struct terrain terrain_of(const struct exchange *e, struct places *p) {
     p->size = e->size;
+    p->terms = e->terms;
     return terrain_plan(p, e->net.plan.outside.alpha, e->net.plan.outside.beta, false, e->near);
 }
 
-/* As places_plan does it: cyclic over the hosts, where each has as many ranks, a power of two. */
-static void take_places(struct exchange *e) {
-    int per = e->net.plan.per_host, hosts = (e->size + per - 1) / per;
-    bool even = hosts * per == e->size && (per & (per - 1)) == 0;
-    e->locals = hosts == 1 ? e->size : even ? per : 0;
-    for (int r = 0; r < e->size; r++) {
-        bool cyclic = hosts > 1 && e->locals;
-        e->place[r] = cyclic ? r % per * hosts + r / per : r;
-        e->rank[e->place[r]] = r;
-    }
-}
-
-enum error exchange_open(const struct network_plan *p, bool near, struct exchange *out) {
-    *out = (struct exchange){.size = p->devices, .near = near};
+enum error exchange_open(const struct network_plan *p, bool near, int leaves, struct exchange *out) {
+    int per = p->per_host < p->devices ? p->per_host : p->devices;
+    leaves = cost_leaves(leaves, p->devices);
+    *out = (struct exchange){.size = p->devices, .near = near, .terms = places_terms(leaves, p->devices)};
+    out->locals = p->devices % per == 0 ? places_locals(leaves, p->devices, per) : 0;
     size_t n = (size_t)p->devices;
     void *m;
     TRY(network_open(p, &out->net));
@@ -42,11 +34,6 @@ enum error exchange_open(const struct network_plan *p, bool near, struct exchang
     out->after = m;
     TRY(memory_alloc(n * sizeof *out->round, &m));
     out->round = m;
-    TRY(memory_alloc(n * sizeof *out->place, &m));
-    out->place = m;
-    TRY(memory_alloc(n * sizeof *out->rank, &m));
-    out->rank = m;
-    take_places(out);
     struct places places;
     out->gamma = terrain_of(out, &places).gamma;
     return ERR_NONE;
@@ -58,8 +45,6 @@ void exchange_close(struct exchange *e) {
     memory_free(e->after);
     memory_free(e->was);
     memory_free(e->round);
-    memory_free(e->place);
-    memory_free(e->rank);
 }
 
 /* ---- a round: every rank sends at most one message, or one rank many ------------------------ */
@@ -183,6 +168,11 @@ static double part_of(const struct exchange *e) {
     return (double)terrain_of(e, &p).part_bytes;
 }
 
+/* By how much more than one term a rank's gradients are, in the mean. */
+static double terms_each(const struct exchange *e) {
+    return (double)(e->terms - 1) / (e->size - 1);
+}
+
 /* ---- one server ----------------------------------------------------------------------------- */
 
 void exchange_reduce(struct exchange *e, int root, double bytes) {
@@ -191,9 +181,9 @@ void exchange_reduce(struct exchange *e, int root, double bytes) {
         double some = fmin(left, piece);
         int n = 0;
         for (int r = 0; r < e->size; r++)
-            if (r != root) e->round[n++] = (struct message){r, root, some, 0};
+            if (r != root) e->round[n++] = (struct message){r, root, some * terms_each(e), 0};
         run_round(e, n, false);
-        e->at[root] += (e->size - 1) * some * e->gamma;
+        e->at[root] += (e->terms - 1) * some * e->gamma;
     }
 }
 
@@ -212,8 +202,8 @@ enum error exchange_reduce_scatter(struct exchange *e, double bytes) {
     double slice = bytes / e->size, piece = part_of(e);
     for (double left = slice; left > 0; left -= piece) {
         double some = fmin(left, piece);
-        TRY(all_distances(e, some));
-        for (int r = 0; r < e->size; r++) e->at[r] += (e->size - 1) * some * e->gamma;
+        TRY(all_distances(e, some * terms_each(e)));
+        for (int r = 0; r < e->size; r++) e->at[r] += (e->terms - 1) * some * e->gamma;
     }
     return ERR_NONE;
 }
@@ -227,64 +217,37 @@ static enum error ring(struct exchange *e, double bytes) {
     return circle(e, bytes / e->size, false);
 }
 
-/* ---- trees and halves: among the places of groups ------------------------------------------- */
+/* ---- trees and halves ----------------------------------------------------------------------- */
 
-/* Groups of places, one after another in each, that do the same at the same time. */
-struct groups {
-    int *first, count; /* place of each group's first */
+struct lots { /* of ranks: those that stand 'each' apart, for each of the first 'count' */
+    int each, count;
 };
 
-static int member(const struct exchange *e, const struct groups *g, int group, int i) {
-    return e->rank[g->first[group] + i];
-}
-
-/* Of every group, members [h, m) and [0, m - h) exchange, or one sends to the other. */
+/* The ranks of a lot in groups of 2d: of every group the first and the one d on exchange, or with all, each of the first
+ * d with the one d on. Or one sends to the other. */
 enum direction { DOWN, UP, BOTH };
-static void fold(struct exchange *e, const struct groups *g, int m, double bytes, enum direction d, bool adds) {
-    int h = (m + 1) / 2, n = 0;
-    for (int k = 0; k < g->count; k++)
-        for (int i = 0; i + h < m; i++) {
-            int low = member(e, g, k, i), high = member(e, g, k, i + h);
-            if (d != DOWN) e->round[n++] = (struct message){high, low, bytes, 0};
-            if (d != UP) e->round[n++] = (struct message){low, high, bytes, 0};
+static void pairs(struct exchange *e, struct lots lots, int d, bool all, double bytes, enum direction way, bool adds) {
+    int n = 0, members = e->size / lots.each;
+    for (int k = 0; k < lots.count; k++)
+        for (int i = 0; i + d < members; i++) {
+            if (all ? i & d : i % (2 * d) != 0) continue;
+            int low = i * lots.each + k, high = (i + d) * lots.each + k;
+            if (way != DOWN) e->round[n++] = (struct message){high, low, bytes, 0};
+            if (way != UP) e->round[n++] = (struct message){low, high, bytes, 0};
         }
     run_round(e, n, adds);
 }
 
-static void tree(struct exchange *e, const struct groups *g, int m, double bytes) {
-    if (m == 1) return;
-    fold(e, g, m, bytes, UP, true);
-    tree(e, g, (m + 1) / 2, bytes);
-    fold(e, g, m, bytes, DOWN, false);
+static void climb(struct exchange *e, struct lots lots, double bytes) {
+    int d = 1;
+    for (; d * lots.each < e->size; d *= 2) pairs(e, lots, d, false, bytes, UP, true);
+    while ((d /= 2) > 0) pairs(e, lots, d, false, bytes, DOWN, false);
 }
 
-static void halve(struct exchange *e, struct groups *g, int m, double bytes) {
-    int h = (m + 1) / 2, groups = g->count;
-    if (m == 1) return;
-    if (m % 2) {
-        fold(e, g, m, bytes, UP, true);
-        halve(e, g, h, bytes);
-        fold(e, g, m, bytes, DOWN, false);
-        return;
-    }
-    fold(e, g, m, bytes / 2, BOTH, true);
-    for (int k = 0; k < groups; k++) g->first[groups + k] = g->first[k] + h;
-    g->count = 2 * groups;
-    halve(e, g, h, bytes / 2);
-    g->count = groups;
-    fold(e, g, m, bytes / 2, BOTH, false);
-}
-
-static enum error over_places(struct exchange *e, enum scheme s, double bytes) {
-    void *memory;
-    TRY(memory_alloc((size_t)e->size * sizeof(int), &memory));
-    struct groups g = {.first = memory, .count = 1};
-    if (s == SCHEME_tree)
-        tree(e, &g, e->size, bytes);
-    else
-        halve(e, &g, e->size, bytes);
-    memory_free(memory);
-    return ERR_NONE;
+static void halve(struct exchange *e, struct lots lots, double bytes) {
+    int d = 1;
+    for (; d * lots.each < e->size; d *= 2) pairs(e, lots, d, true, bytes /= 2, BOTH, true);
+    for (; (d /= 2) > 0; bytes *= 2) pairs(e, lots, d, true, bytes, BOTH, false);
 }
 
 /* ---- hosts ---------------------------------------------------------------------------------- */
@@ -318,12 +281,7 @@ static enum error hierarchical(struct exchange *e, double bytes) {
         near_phase(e, (per - 1) * slice);
     else
         near_rounds(e, slice, true);
-    void *memory;
-    TRY(memory_alloc((size_t)e->size * sizeof(int), &memory));
-    struct groups g = {.first = memory, .count = whole ? 1 : per};
-    for (int k = 0; k < g.count; k++) g.first[k] = k * hosts;
-    halve(e, &g, hosts, slice);
-    memory_free(memory);
+    (is_power_of_two(hosts) ? halve : climb)(e, (struct lots){per, whole ? 1 : per}, slice);
     if (e->near)
         near_phase(e, (per - 1) * slice);
     else
@@ -339,8 +297,12 @@ enum error exchange_all_reduce(struct exchange *e, enum scheme s, double bytes) 
     case SCHEME_ring:
         return ring(e, bytes);
     case SCHEME_tree:
+        climb(e, (struct lots){1, 1}, bytes);
+        return ERR_NONE;
     case SCHEME_halving_doubling:
-        return over_places(e, s, bytes);
+        if (!is_power_of_two(e->size)) break;
+        halve(e, (struct lots){1, 1}, bytes);
+        return ERR_NONE;
     case SCHEME_hierarchical:
         if (e->net.plan.per_host < e->size && e->locals) return hierarchical(e, bytes);
         break;

@@ -39,7 +39,7 @@ static double error_of(const struct wire *w, const struct cost_point *points, in
     double off[POINTS_MOST];
     int known = 0;
     for (int i = 0; i < n; i++) {
-        const struct ground g = {points[i].devices, 1, *w, false};
+        const struct ground g = {points[i].devices, 1, *w, false, 0};
         double seconds = cost_share(points[i].scheme, &g, points[i].bytes);
         if (isfinite(seconds)) off[known++] = fabs(seconds / points[i].seconds - 1);
     }

@@ -3,6 +3,7 @@
 #include "engine/base/memory.h"
 #include "engine/base/rng.h"
 #include "lab/exchange.h"
+#include "transport/algo/algo.h"
 
 #include <math.h>
 
@@ -37,7 +38,8 @@ static enum error replay_open(struct replay *r, const struct step_shape *shape, 
     r->crowd = crowd_of(plan, r->workers);
     r->root = apart ? r->workers : 0;
     net.devices += apart;
-    TRY(exchange_open(&net, plan->near, &r->e));
+    TRY(exchange_open(&net, plan->near, plan->leaves, &r->e));
+    r->e.terms = places_terms(cost_leaves(plan->leaves, r->workers), r->workers) + apart;
     r->e.plain = plan->plain;
     TRY(doubles(net.devices, &r->start));
     TRY(doubles(net.devices, &r->done));
@@ -84,7 +86,7 @@ static void update(struct replay *r, double seconds) {
 
 static struct ground ground_of(const struct simulate_plan *p) {
     int hosts = (p->net.devices + p->net.per_host - 1) / p->net.per_host;
-    return (struct ground){p->net.devices, hosts, p->net.outside, p->near};
+    return (struct ground){p->net.devices, hosts, p->net.outside, p->near, p->leaves};
 }
 
 static enum scheme scheme_of(const struct simulate_plan *p, double bytes) {

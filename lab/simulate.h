@@ -18,6 +18,7 @@ enum simulated_server { SERVED_SHARED, SERVED_APART, SERVED_SHARDED };
 struct simulate_plan {
     struct network_plan net; /* devices: those that compute */
     bool near;
+    int leaves;  /* shards of the batch: struct ground */
     bool server; /* dp; else ddp */
     enum simulated_server kind;
     enum scheme scheme; /* of ddp's all-reduce; SCHEMES: the cheapest by formula, for each bucket */

@@ -11,7 +11,9 @@ struct scatter {
 
 /* The rank that computes shard v. */
 static int rank_of(const struct trainer *t, int v) {
-    return v % t->standing.workers + (t->standing.ranks - t->standing.workers);
+    int leaf = leaves_shard((int)t->config->batch.shards, v), worker = 0; /* a number's bits twice backwards */
+    while (trainer_leaf(t, worker + 1) <= leaf) worker++;
+    return worker + (t->standing.ranks - t->standing.workers);
 }
 
 static enum error send_shard(struct scatter *s, const struct shard *shard, int rank) {

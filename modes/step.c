@@ -38,6 +38,7 @@ static enum error join_group(struct mode *m) {
     TRY(team_open(&m->team, m->t, m->place));
     m->standing->allocator = group_allocator(m->team.group);
     if (m->place->group.roster) m->standing->worker = group_position(m->team.group);
+    m->standing->subtrees = m->team.subtrees && m->ops->subtrees;
     return buckets_init(&m->buckets, m->t->model, m->how->first, m->how->cap);
 }
 

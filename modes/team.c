@@ -44,6 +44,12 @@ static void describe(struct team *m, const struct trainer *t, const struct group
                  p->link, why, order);
 }
 
+/* A library adds in its own way, each rank's one sum. */
+static bool adds_subtrees(const struct team *m, const struct group_params *p) {
+    const char *why, *carrier = group_carrier(m->group, &why);
+    return p->leaves && (p->bitwise || !carrier || strcmp(carrier, "nccl") != 0);
+}
+
 enum error team_open(struct team *m, struct trainer *t, const struct place *place) {
     const struct comm_config *c = &t->config->comm;
     struct group_params p = place->group;
@@ -54,10 +60,12 @@ enum error team_open(struct team *m, struct trainer *t, const struct place *plac
     p.heartbeat = c->heartbeat;
     p.emulate = (struct emulation){c->emulate.bandwidth, c->emulate.latency};
     p.algorithm = strcmp(c->algorithm, "auto") ? c->algorithm : place->algorithm;
+    if (p.order == ORDER_TREE && strcmp(p.algorithm, "native") != 0) p.leaves = (int)t->config->batch.shards;
     choose_carrier(t, &p);
     open_recorder(m, t, p.size);
     p.recorder = m->recorder;
     TRY(group_open(&p, &m->group));
+    m->subtrees = adds_subtrees(m, &p);
     describe(m, t, &p);
     return ERR_NONE;
 }

@@ -8,6 +8,7 @@ struct team {
     struct group *group; /* NULL: this rank is alone */
     struct recorder *recorder;
     bool aborted;
+    bool subtrees;  /* it adds those of the ranks' runs of leaves along the tree */
     char line[480]; /* for the banner */
 };
 MUST_CHECK enum error team_open(struct team *m, struct trainer *t, const struct place *place);

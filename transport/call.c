@@ -82,13 +82,14 @@ static uint64_t parts_digest(const int64_t *part, int size) {
     return h;
 }
 
-/* What all ranks must have opened the group with: a carrier or not, algorithm (behind the last:
- * auto), idle, order. */
+/* What all ranks must have opened the group with: leaves, a carrier or not, algorithm (behind the
+ * last: auto), idle, order. */
 static int64_t settings_of(const struct group *g) {
     int n, i = 0;
     const struct algo_ops *const *list = algo_list(&n);
     while (i < n && list[i] != g->algo) i++;
-    return (int64_t)(g->params.carrier != NULL) << 32 | (int64_t)i << 16 | g->params.idle << 8 | (int)g->params.order;
+    return (int64_t)g->params.leaves << 40 | (int64_t)(g->params.carrier != NULL) << 32 | (int64_t)i << 16 |
+           g->params.idle << 8 | (int)g->params.order;
 }
 
 /* How many elements; -1: every rank has its own number. */
@@ -104,17 +105,20 @@ static struct call call_of(const struct group *g, const struct collective *c, ui
     return (struct call){.what = (uint64_t)kind | (uint64_t)c->sum.type << 8 | (uint64_t)c->sum.op << 16 |
                                  (uint64_t)c->carried << 24 | root << 32,
                          .count = common_count(g, c),
-                         .detail = has_parts(c->kind) ? parts_digest(c->part, g->size) : 0,
+                         .detail = has_parts(c->kind) ? parts_digest(c->part, g->size) : (uint64_t)c->apart,
                          .sequence = sequence};
 }
 
 static void open_text(int64_t settings, char out[DESCRIBED_MAX]) {
     int n;
     const struct algo_ops *const *list = algo_list(&n);
-    uint64_t algo = (uint64_t)settings >> 16 & 65535;
-    snprintf(out, DESCRIBED_MAX, "open(algorithm %s, order %s, idle %u%s)",
+    uint64_t algo = (uint64_t)settings >> 16 & 255;
+    unsigned leaves = settings >> 40 & 65535;
+    char tree[32] = "";
+    if (leaves) snprintf(tree, sizeof tree, ", %u leaves", leaves);
+    snprintf(out, DESCRIBED_MAX, "open(algorithm %s, order %s, idle %u%s%s)",
              algo < (uint64_t)n ? list[algo]->name : "auto", (settings & 255) == ORDER_RING ? "ring" : "tree",
-             (unsigned)(settings >> 8 & 255), settings >> 32 ? ", with accelerators" : "");
+             (unsigned)(settings >> 8 & 255), tree, settings >> 32 & 1 ? ", with accelerators" : "");
 }
 
 /* "all_reduce(f32, 1024, sum)". What a peer shows is read as if it could be anything. */
@@ -217,8 +221,9 @@ static enum error run_moving(const struct algo_ops *algo, struct collective *c) 
     void *places[RANKS_MAX];
     collective_fn own = algo->run[c->kind], plain = plain_run[c->kind];
     bool reads = c->kind != KIND_ALL_TO_ALL && (!own || algo->small_at_once);
-    c->staged = reads && ops->slot && bytes_of(c, c->sum.count) <= ops->slot_bytes;
-    if (reads && ops->lend && !c->staged && c->places->hosts == 1) return collective_lent(c, own, plain);
+    bool several = is_several(c); /* they lie apart: neither copied nor lent to */
+    c->staged = reads && !several && ops->slot && bytes_of(c, c->sum.count) <= ops->slot_bytes;
+    if (reads && !several && ops->lend && !c->staged && c->places->hosts == 1) return collective_lent(c, own, plain);
     if (c->staged) stage(c);
     TRY(ops->meet(c->link, c->lane, &c->call, c->buf, c->staged ? places : c->at));
     c->in_place = !c->staged && all_in_place(c);
@@ -227,7 +232,7 @@ static enum error run_moving(const struct algo_ops *algo, struct collective *c) 
 
 static const struct algo_ops *algo_for(const struct group *g, const struct collective *c) {
     if (g->algo) return g->algo;
-    return algo_cheapest(&g->terrain, g->params.order, c->kind, bytes_of(c, c->sum.count));
+    return algo_cheapest(&g->terrain, g->params.order, c->kind, is_several(c), bytes_of(c, c->sum.count));
 }
 
 static enum error run_collective(struct group *g, struct collective *c) {
@@ -278,6 +283,7 @@ enum error call_run(struct group *g, struct collective *c, bool patient) {
     c->rank = g->rank;
     c->size = g->size;
     c->places = &g->places;
+    c->all = &g->bands.all;
     c->at = lane->at;
     c->scratch = lane->scratch;
     c->part_bytes = g->terrain.part_bytes;

@@ -34,6 +34,7 @@ struct group {
     struct link *link;
     const struct algo_ops *algo; /* NULL: the cheapest for each call */
     struct places places;
+    struct bands bands;
     struct terrain terrain;
     char choices[CHOICES_MAX]; /* why, where it is the cheapest */
     uint32_t splits;           /* so far */

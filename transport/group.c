@@ -20,6 +20,11 @@ static enum error find_link(struct group *g, const struct link_ops **out) {
     return ERR_NONE;
 }
 
+/* Whether a rank has more than one term in sums of what lies apart. */
+static bool has_several(const struct group *g) {
+    return g->bands.pieces.n > g->bands.given.n;
+}
+
 static enum error find_algo(struct group *g) {
     const char *name = g->params.algorithm;
     enum order order = g->params.order;
@@ -39,12 +44,19 @@ static enum error find_algo(struct group *g) {
                     "algorithm %s cannot add in %s order\n"
                     "comm.order: %s, or comm.algorithm: direct",
                     name, order == ORDER_RING ? "ring" : "tree", order == ORDER_RING ? "tree" : "ring");
-    if (!algo_suits(a, order, &g->places))
+    if (a->hosts_alike && !g->places.locals)
         return FAIL(ERR_CONFIG,
                     "algorithm %s: %d ranks on %d hosts\n"
                     "it needs the same number of ranks on every host, a power of two; or "
-                    "comm.algorithm: halving_doubling",
+                    "comm.algorithm: direct",
                     name, g->size, g->places.hosts);
+    if (!algo_suits(a, order, &g->places, has_several(g)))
+        return FAIL(ERR_CONFIG,
+                    "algorithm %s: %d ranks share a tree of %d leaves\n"
+                    "it needs %s; or comm.algorithm: direct",
+                    name, g->size, g->params.leaves ? g->params.leaves : g->size,
+                    a->even ? "a power of two of ranks"
+                            : "one subtree for each, as batch.shards gives to a power of two");
     return ERR_NONE;
 }
 
@@ -52,6 +64,8 @@ static enum error check_params(const struct group_params *p) {
     if (p->size < 1 || p->size > RANKS_MAX || p->rank < 0 || p->rank >= p->size)
         return FAIL(ERR_CONFIG, "rank %d of %d\nfrom 1 to %d ranks are possible", p->rank, p->size, RANKS_MAX);
     if (p->idle < 0 || p->idle >= p->size) return FAIL(ERR_CONFIG, "%d of %d ranks give nothing", p->idle, p->size);
+    if (p->leaves && (!is_power_of_two(p->leaves) || p->leaves > LEAVES_MAX || p->leaves < p->size - p->idle))
+        return FAIL(ERR_BUG, "a tree of %d leaves for %d ranks", p->leaves, p->size - p->idle);
     if (!(p->timeout > 0) || isinf(p->timeout)) return FAIL(ERR_CONFIG, "a timeout of %g s", p->timeout);
     return ERR_NONE;
 }
@@ -102,13 +116,17 @@ static void survey(struct group *g) {
     g->terrain =
         terrain_plan(&g->places, l->alpha, l->beta, reach, l->ops->sync_near && !emulation_on(&g->params.emulate));
     if (reach && !g->algo) g->algo = algo_find("direct");
-    algo_choices(&g->terrain, g->params.order, g->choices);
+    algo_choices(&g->terrain, g->params.order, has_several(g), g->choices);
+}
+
+static int most(int a, int b) {
+    return a > b ? a : b;
 }
 
 static enum error open_lanes(struct group *g) {
     for (int i = 0; i < LANES; i++) {
         void *scratch;
-        TRY(memory_alloc((size_t)g->size * g->terrain.part_bytes, &scratch));
+        TRY(memory_alloc((size_t)most(g->size, g->bands.pieces.n) * g->terrain.part_bytes, &scratch));
         g->lanes[i].scratch = scratch;
     }
     return ERR_NONE;
@@ -132,7 +150,7 @@ enum error group_open(const struct group_params *p, struct group **out) {
     g->params = *p;
     g->finished.group = g;
     snprintf(g->name, sizeof g->name, "rank %d", p->rank);
-    places_plan(&g->places, p->order, p->size, p->roster);
+    places_plan(&g->places, &g->bands, (struct tree){p->order, p->leaves, p->idle}, p->rank, p->size, p->roster);
     TRY_GOTO(err, find_algo(g), failed);
     TRY_GOTO(err, open_link(g), failed);
     survey(g);
@@ -172,7 +190,7 @@ int group_position(const struct group *g) {
 const char *group_choice(const struct group *g, size_t bytes, const char **why) {
     const struct link_ops *ops = g->link->ops;
     const struct algo_ops *algo =
-        g->algo ? g->algo : algo_cheapest(&g->terrain, g->params.order, KIND_ALL_REDUCE, bytes);
+        g->algo ? g->algo : algo_cheapest(&g->terrain, g->params.order, KIND_ALL_REDUCE, has_several(g), bytes);
     if (g->size == 1)
         *why = "one rank has nothing to exchange";
     else if (!g->algo)
@@ -215,6 +233,10 @@ static enum error start(struct group *g, struct dispatch how, struct collective 
     c->lane = (int)how.lane;
     c->sum.order = g->params.order;
     c->sum.ranks = g->size - c->sum.first;
+    c->apart = how.apart;
+    c->band = how.apart ? &g->bands.pieces : c->sum.first ? &g->bands.given : &g->bands.all;
+    c->sum.terms = c->band->n;
+    c->sum.adds = c->band->adds;
     c->label = how.label;
     if (how.lane != LANE_INLINE && (how.lane != LANE_COMM || !how.work))
         return group_fail(g, ERR_BUG, "lane %d, or no place for its work", (int)how.lane);

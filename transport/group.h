@@ -18,6 +18,8 @@ struct group_params {
     const char *link;      /* a name of links.def: "thread", "shm", "tcp", "hosts" */
     const char *algorithm; /* a name of algos.def, or "auto" */
     enum order order;
+    int leaves;                  /* of the tree that the ranks which give take runs of (engine/base/leaves.h), a power
+                    of two; 0: each is a leaf */
     int idle;                    /* ranks below it give nothing to group_reduce: 1 for a server at rank 0 that only
                  adds. The others are then numbered from it in the order of addition */
     double timeout;              /* seconds a collective may take; a warning is logged after a sixth of it (10 s
@@ -43,9 +45,9 @@ MUST_CHECK enum error group_open(const struct group_params *p, struct group **ou
 void group_close(struct group *g); /* waits for no one */
 int group_rank(const struct group *g);
 int group_size(const struct group *g);
-/* This rank's place in the order of addition: its rank, but for several hosts with an equal power
- * of two of ranks each in ORDER_TREE. There place l * hosts + h is local rank l of host h, so that
- * each host's ranks are a subtree and a hierarchical sum adds in the same order as any other. */
+/* This rank's place in the order of addition, and so which run of leaves is its own: its rank, but
+ * where ranks of several hosts are mixed. In ORDER_TREE each host's stand together, so that they are
+ * a subtree where that can be and a hierarchical sum adds in the same order as any other. */
 int group_position(const struct group *g);
 /* Collective over g: a group of the ranks that give the same color, in the order of (key, rank).
  * color < 0: this rank is in none (*out NULL). Subgroups may overlap and live as long as they like,
@@ -86,6 +88,8 @@ struct dispatch {
     enum lane lane;
     struct work **work; /* where its handle goes; NULL: nowhere */
     int64_t label;      /* the caller's own, which the watch is told */
+    int64_t apart;      /* of a sum: this rank gives one term for each subtree of its run of leaves, which lie so
+                 many elements apart; the sum lands where the first lies. 0: one term for its run */
 };
 #define GROUP_ON(on, handle) ((struct dispatch){.lane = (on), .work = (handle)})
 #define GROUP_INLINE GROUP_ON(LANE_INLINE, NULL)

@@ -98,15 +98,13 @@ static void *host_stream(struct device *d, enum device_lane l) {
 
 /* ---- vectors ---- */
 
-static float sum_at(const float *const *terms, int count, enum sum_order order, int64_t i) {
-    float v[SUM_TERMS] = {0};
-    for (int t = 0; t < count; t++) v[t] = terms[t][i];
-    for (int t = 1; order == SUM_LINEAR && t < count; t++) v[0] += v[t];
-    for (int m = count, half; order == SUM_TREE && m > 1; m = half) {
-        half = (m + 1) / 2;
-        for (int t = 0; t + half < m; t++) v[t] += v[t + half];
+static float sum_at(const float *const *terms, int count, const uint8_t *adds, int64_t i) {
+    float left[SUM_TERMS] = {0};
+    for (int t = 0, depth = 0; t < count; t++) {
+        left[depth++] = terms[t][i];
+        for (int n = adds ? adds[t] : t > 0; n > 0; n--, depth--) left[depth - 2] += left[depth - 1];
     }
-    return v[0];
+    return left[0];
 }
 
 /* A rank that only serves has no device, and does all by itself. */
@@ -127,12 +125,12 @@ static void add_part(void *ctx, int64_t begin, int64_t end) {
 
 /* Only the computing lane is the thread's whose helpers these are. */
 static enum error host_sum(struct device *d, enum device_lane l, float *to, const float *const *terms, int count,
-                           enum sum_order order, int64_t n) {
+                           const uint8_t *adds, int64_t n) {
     struct addition a = {to, terms[count - 1]};
     if (count == 2 && terms[0] == to && terms[1] != to)
         threads_share(l == LANE_COMPUTE ? helpers(d) : NULL, n, GRAIN, add_part, &a);
     else
-        for (int64_t i = 0; i < n; i++) to[i] = sum_at(terms, count, order, i);
+        for (int64_t i = 0; i < n; i++) to[i] = sum_at(terms, count, adds, i);
     return ERR_NONE;
 }
 

@@ -11,6 +11,7 @@
  * (ERR_DATA, reported once). */
 #pragma once
 #include "engine/base/header.h"
+#include "engine/base/leaves.h"
 #include "engine/base/memory.h"
 #include "engine/base/rule.h"
 #include "engine/device/device.h"
@@ -19,11 +20,7 @@ enum device_lane { LANE_COMPUTE, LANE_EXCHANGE, LANE_COPY, DEVICE_LANES };
 struct device_mark;      /* reusable; belongs to the device that made it */
 struct device_recording; /* a stretch of LANE_COMPUTE that can be run again at the cost of one call */
 
-enum sum_order {
-    SUM_TREE,  /* v with v + ceil(n/2), again and again: tree_sum's order */
-    SUM_LINEAR /* ((t0 + t1) + t2) + ... */
-};
-enum { SUM_TERMS = 64, DEVICE_ALIGNMENT = 256 };
+enum { SUM_TERMS = LEAVES_MAX, DEVICE_ALIGNMENT = 256 };
 
 struct device_runtime {
     /* ---- what differs, each asked for where the difference is made ---- */
@@ -67,10 +64,10 @@ struct device_runtime {
      * NULL on the host. */
     void *(*stream)(struct device *d, enum device_lane l);
 
-    /* Vectors of f32, at the lane. sum: to[i] = the terms' sum in the order; to may be one of the terms; at most
-     * SUM_TERMS. lower: to[i] = from[i] in the type of activations of that precision. raise: back. */
+    /* Vectors of f32, at the lane. sum: to[i] = the terms' sum, at most SUM_TERMS, in the order of leaves_adds (NULL: one
+     * after another); to may be one of the terms. lower: to[i] = from[i] in the type of activations of that precision. raise: back. */
     enum error (*sum)(struct device *d, enum device_lane l, float *to, const float *const *terms, int count,
-                      enum sum_order order, int64_t n);
+                      const uint8_t *adds, int64_t n);
     enum error (*lower)(struct device *d, enum device_lane l, void *to, const float *from, int64_t n, enum precision p);
     enum error (*raise)(struct device *d, enum device_lane l, float *to, const void *from, int64_t n, enum precision p);
     /* to[i] += from[i], both of the type of activations of p; on LANE_COMPUTE. */
@@ -121,7 +118,7 @@ MUST_CHECK static inline enum error device_zero(struct device *d, void *p, size_
 }
 MUST_CHECK static inline enum error device_add(struct device *d, float *to, const float *from, int64_t n) {
     const float *const terms[] = {to, from};
-    return device_runtime(d)->sum(d, LANE_COMPUTE, to, terms, 2, SUM_LINEAR, n);
+    return device_runtime(d)->sum(d, LANE_COMPUTE, to, terms, 2, NULL, n);
 }
 MUST_CHECK static inline enum error device_wait(struct device *d) {
     return device_runtime(d)->wait(d, LANE_COMPUTE);

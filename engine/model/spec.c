@@ -185,3 +185,24 @@ enum error spec_expand(const struct node *spec, int64_t classes, struct pool *po
     config_error(e, spec, false, "a model is a name of the zoo, {zoo: NAME, ...} or {layers: [...]}");
     return ERR_NONE;
 }
+
+static bool holds(const struct node *node, const char *kind) {
+    if (node->kind == NODE_SCALAR && !strcmp(node->text, kind)) return true;
+    for (int i = 0; i < node->count; i++) {
+        const struct node *item = node->items[i];
+        if ((item->key && !strcmp(item->key, kind)) || holds(item, kind)) return true;
+    }
+    return false;
+}
+
+enum error spec_has(const struct node *spec, const char *kind, struct pool *pool, bool *out) {
+    struct config_errors *wrong;
+    struct node *layers;
+    const char *name;
+    *out = false;
+    TRY(config_errors_create(&wrong));
+    enum error err = spec_expand(spec, 10, pool, wrong, &layers, &name);
+    if (err == ERR_NONE && config_errors_count(wrong) == 0) *out = holds(layers, kind);
+    config_errors_free(wrong);
+    return err == ERR_CONFIG ? ERR_NONE : err;
+}

@@ -1,6 +1,7 @@
 /* The whole configuration of a run as the engine's parts read it; run_schema is its schema, one
  * table a section. */
 #pragma once
+#include "engine/base/leaves.h"
 #include "engine/base/limits.h"
 #include "engine/base/links.h"
 #include "engine/data/dataset.h"
@@ -13,7 +14,7 @@
 
 #include <string.h>
 
-enum { RUN_DEVICES_MAX = RANKS_MAX, RUN_SHARDS_MAX = 256 };
+enum { RUN_DEVICES_MAX = RANKS_MAX, RUN_SHARDS_MAX = LEAVES_MAX };
 struct device_choice { /* auto | cpu:4 | ref:2 | cuda | cuda:0,2 */
     const char *kind;
     int count;      /* of the whole run */
@@ -61,8 +62,9 @@ struct run_config {
     bool sync_batchnorm;
     struct data_config data;
     struct batch_config {
-        int64_t size;   /* global */
-        int64_t shards; /* V; 0: auto = devices, resolved by run_settings_load */
+        int64_t size;           /* global */
+        int64_t shards;         /* V; 0: auto, resolved by run_settings_load */
+        const char *shards_why; /* of auto: ", as many as it can be cut in"; or "" */
         int64_t accumulate;
         bool drop_last, pad;
     } batch;
@@ -80,7 +82,7 @@ struct run_config {
     struct config_variant schedule;
     struct lr_scale_config {
         int rule;     /* enum lr_scale */
-        int64_t base; /* reference global batch: factor is size / base or its root; 0: shards' count */
+        int64_t base; /* reference global batch: factor is size / base or its root */
     } lr_scale;
     int64_t seed;
     int deterministic; /* enum determinism */

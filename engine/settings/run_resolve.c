@@ -2,6 +2,8 @@
  * that order, each from those before it, and written into the tree as "auto", so that the resolved
  * configuration runs anywhere as it did here. */
 #include "engine/settings/run_resolve.h"
+#include "engine/base/leaves.h"
+#include "engine/model/spec.h"
 #include "engine/settings/resolve.h"
 #include "engine/tell/score.h"
 #include "engine/train/mode.h"
@@ -229,12 +231,14 @@ static enum error read_devices(struct resolve *r) {
     return ERR_NONE;
 }
 
-static bool is_power_of_two(int64_t n) {
-    return n > 0 && (n & (n - 1)) == 0;
-}
+/* Shards where nobody says how many: so many, fewer of a small batch, more for more devices. A shard is no smaller than
+ * batchnorm can bear, whose moments are a shard's. */
+enum { SHARDS = 8, BATCHNORM_SAMPLES = 16 };
 
-bool run_shares_out(int64_t shards, int64_t n) {
-    return shards % n == 0 && is_power_of_two(shards / n);
+static int64_t next_power_of_two(int64_t n) {
+    int64_t power = 1;
+    while (power < n) power *= 2;
+    return power;
 }
 
 /* As many as there are cores, fewer where that would not fit the batch. */
@@ -244,8 +248,9 @@ static int64_t choose_count(const struct resolve *r) {
     int64_t nodes = r->c->run.nodes, most = b->size / b->accumulate / nodes;
     int64_t n = device_host_cores(), possible = resolve_devices_most(r) / nodes;
     if (n > possible) n = possible;
-    if (n > most && !b->shards) n = most;
-    while (n > 1 && b->shards && !r->c->asks && !run_shares_out(b->shards, n * nodes)) n--;
+    if (b->shards) most = b->shards / nodes;
+    if (n > most && !r->c->asks) n = most;
+    while (n > 1 && !b->shards && next_power_of_two(n * nodes) > b->size / b->accumulate) n--;
     return n > 1 ? n : 1;
 }
 
@@ -280,12 +285,12 @@ static const char *units_text(struct resolve *r) {
     return text;
 }
 
-/* All units of an accelerator, as far as their number is a power of two. */
+/* All units of an accelerator. */
 static enum error choose_units(struct resolve *r, const struct device_ops *ops) {
     struct device_choice *d = &r->c->devices;
     int here, count = 1;
     TRY(ops->units(&here));
-    while (r->c->sharing.place != PLACE_ALONE && count * 2 <= here && count * 2 <= RUN_DEVICES_MAX) count *= 2;
+    if (r->c->sharing.place != PLACE_ALONE) count = here < RUN_DEVICES_MAX ? here : RUN_DEVICES_MAX;
     for (int i = 0; i < count; i++) d->unit[i] = i;
     d->local = count;
     return ERR_NONE;
@@ -317,12 +322,11 @@ static enum error resolve_devices(struct resolve *r) {
 
 /* ---- the batch ---- */
 
-/* The numbers of shards nearest to what was asked that the devices can share: "6 or 12", "6". */
-static const char *near_shards(const struct resolve *r, int64_t shards, int64_t devices) {
-    int64_t below = devices;
-    while (below * 2 <= shards) below *= 2;
-    if (below > shards || below * 2 > RUN_SHARDS_MAX) return pool_printf(r->pool, "%lld", (long long)below);
-    return pool_printf(r->pool, "%lld or %lld", (long long)below, (long long)below * 2);
+/* "4 or 8" */
+static const char *near_shards(const struct resolve *r, int64_t shards) {
+    int64_t above = next_power_of_two(shards);
+    if (above > RUN_SHARDS_MAX) return pool_printf(r->pool, "%d", RUN_SHARDS_MAX);
+    return pool_printf(r->pool, "%lld or %lld", (long long)above / 2, (long long)above);
 }
 
 static void check_shards(struct resolve *r) {
@@ -330,11 +334,13 @@ static void check_shards(struct resolve *r) {
     const struct node *at = resolve_find(r, "batch.shards"), *devices = resolve_find(r, "devices");
     long long shards = b->shards;
     int n = r->c->devices.count;
-    if (!run_shares_out(shards, n) && !r->c->asks) {
-        const char *near = near_shards(r, shards, n);
-        config_error(r->e, at, false,
-                     "%lld shards are no power of two times the %d device%s (%s)\nset batch.shards to %s", shards, n,
-                     n == 1 ? "" : "s", resolve_place(r, devices), near ? near : "another number");
+    if (!is_power_of_two(shards)) {
+        const char *near = near_shards(r, shards);
+        config_error(r->e, at, false, "%lld shards are no power of two\nset batch.shards to %s", shards,
+                     near ? near : "another number");
+    } else if (shards < n && !r->c->asks) {
+        config_error(r->e, at, false, "%lld shards are not enough for %d devices (%s)\nset batch.shards to %lld",
+                     shards, n, resolve_place(r, devices), (long long)next_power_of_two(n));
     } else if (shards > b->size) {
         const struct node *size = resolve_find(r, "batch.size");
         bool from_devices = !resolve_is_given(at);
@@ -350,12 +356,22 @@ static void check_shards(struct resolve *r) {
     }
 }
 
-static enum error resolve_batch(struct resolve *r) {
+static enum error choose_shards(struct resolve *r) {
     struct batch_config *b = &r->c->batch;
-    if (!b->shards) {
-        b->shards = r->c->devices.count;
-        TRY(decide_int(r, "batch.shards", b->shards));
-    }
+    int64_t least = next_power_of_two(r->c->devices.count);
+    bool batchnorm = false;
+    b->shards = SHARDS;
+    if (!r->c->sync_batchnorm) TRY(spec_has(r->c->model, "batchnorm", r->pool, &batchnorm));
+    while (b->shards > 1 && b->size / b->shards < (batchnorm ? BATCHNORM_SAMPLES : 1)) b->shards /= 2;
+    while (b->shards > 1 && b->accumulate > b->size / b->shards) b->shards /= 2;
+    b->shards_why = b->shards == SHARDS ? "" : batchnorm ? ", for batchnorm's sake" : ", as many as it can be cut in";
+    if (b->shards < least) b->shards = least, b->shards_why = ", so that each device has one";
+    return decide_int(r, "batch.shards", b->shards);
+}
+
+static enum error resolve_batch(struct resolve *r) {
+    r->c->batch.shards_why = "";
+    if (!r->c->batch.shards) TRY(choose_shards(r));
     check_shards(r);
     return ERR_NONE;
 }

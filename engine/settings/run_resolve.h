@@ -11,9 +11,6 @@ enum { RUN_NAME_MAX = 64 };
  * text. 0: it may not. */
 size_t run_name_character(const char *c);
 
-/* Whether n devices can share the shards out: as many each, and a power of two of them. */
-bool run_shares_out(int64_t shards, int64_t n);
-
 /* Errors go to e; ERR_NONE though there are some. Once e has errors only those keys are looked at
  * that stand alone. */
 MUST_CHECK enum error run_resolve(struct run_settings *s, const struct mode_ops *const *modes,

@@ -22,8 +22,9 @@ static const struct config_field batch_fields[] = {
     {"size", CONFIG_INT, offsetof(struct batch_config, size), "128", "Samples of one step, over all devices", .min = 1,
      .max = INT32_MAX, .also = "batch_size|train_batch_size|global_batch_size|per_device_train_batch_size"},
     {"shards", CONFIG_INT, offsetof(struct batch_config, shards), "auto",
-     "Pieces of a batch, a multiple of the devices; results depend on them and not on the devices", .min = 1,
-     .max = RUN_SHARDS_MAX, .choices = "auto"},
+     "Pieces of a batch, a power of two, for up to as many devices; results depend on them and not on the devices. "
+     "auto: 8, fewer of a small batch or for batchnorm, more for more devices",
+     .min = 1, .max = RUN_SHARDS_MAX, .choices = "auto"},
     {"accumulate", CONFIG_INT, offsetof(struct batch_config, accumulate), "1",
      "Pieces of a shard, which a device computes one after the other to save memory; 1: all its shards at once",
      .min = 1, .max = 65536, .also = "gradient_accumulation_steps|accumulate_grad_batches"},
@@ -60,10 +61,8 @@ SECTION(optimizer, NULL, "What turns gradients into an update");
 static const struct config_field lr_scale_fields[] = {
     {"rule", CONFIG_ENUM, offsetof(struct lr_scale_config, rule), "none", "How the learning rate grows with the batch",
      .choices = "none|linear|sqrt"},
-    {"base", CONFIG_INT, offsetof(struct lr_scale_config, base), "auto",
-     "Batch that the learning rate is meant for; auto: one shard's. 'lr_scale: {linear: 256}' sets "
-     "both",
-     .min = 1, .max = INT32_MAX, .choices = "auto"},
+    {"base", CONFIG_INT, offsetof(struct lr_scale_config, base), "256",
+     "Batch that the learning rate is meant for. 'lr_scale: {linear: 64}' sets both", .min = 1, .max = INT32_MAX},
     {.key = NULL},
 };
 SECTION(lr_scale, "rule", "The learning rate and the batch size");

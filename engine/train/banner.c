@@ -16,9 +16,14 @@ void banner_show(struct progress *p, const struct trainer *t) {
     char pieces[48] = "";
     if (c->batch.accumulate > 1)
         snprintf(pieces, sizeof pieces, ", each in %lld pieces", (long long)c->batch.accumulate);
-    progress_say(p, "batch %lld = %d x %g in %lld shards%s - %s, learning rate %g%s - seed %lld",
-                 (long long)c->batch.size, t->standing.workers, (double)c->batch.size / t->standing.workers,
-                 (long long)c->batch.shards, pieces, t->optim->section.name, t->rate.base,
+    int each = (int)c->batch.shards / t->standing.workers;
+    double more = leaves_imbalance((int)c->batch.shards, t->standing.workers);
+    char uneven[96] = "";
+    if (more > 0)
+        snprintf(uneven, sizeof uneven, ": %d or %d of them a device, an imbalance of %.3g %%", each + 1, each,
+                 100 * more);
+    progress_say(p, "batch %lld in %lld shards%s%s%s - %s, learning rate %g%s - seed %lld", (long long)c->batch.size,
+                 (long long)c->batch.shards, c->batch.shards_why, uneven, pieces, t->optim->section.name, t->rate.base,
                  c->lr_scale.rule == LR_SCALE_NONE ? "" : " (scaled)", (long long)c->seed);
     if (c->precision == PRECISION_BF16 && !device_find(c->devices.kind)->has_bf16())
         progress_say(p, "warning: products of bf16 are emulated on this processor: right, but f32 is faster here");

@@ -1,8 +1,8 @@
 /* One rank's gradients of one step. The rank computes its shards in passes: as many together as the device can keep
- * apart (device/segments.h), or one by one. What passes give is added in the order of the tree over all shards: v with
- * v + V/2, then v with v + V/4, and so on. A rank's shards r, r + W, r + 2W, ... are a complete subtree, so it can add
- * them before anything travels; it has them in the order of that tree's leaves, and partial sums of passes lie in
- * arenas as those of segments lie in slots.
+ * apart (device/segments.h), or one by one. What passes give is added along the tree over all shards, of which the rank
+ * has a run of leaves (base/leaves.h): inside a subtree partial sums of passes lie in arenas as those of segments lie in
+ * slots. A run's subtrees leave each by itself, from arenas side by side; where the mode has no use for that, the rank
+ * adds them from left to right.
  *
  * In the last backward the additions follow the gradients as they become ready, so that buckets can
  * leave before it ends.
@@ -65,27 +65,51 @@ static float weight(const struct trainer *t, const struct step_batch *b) {
     return 1.0f / (float)(alone ? own : own * t->standing.workers);
 }
 
-/* What a pass computes: several shards, or one of the pieces that a shard is cut in. */
+/* Of one subtree: laps into arenas from 'base' on; the last one ends in grads[to]. */
+static void plan_subtree(struct trainer *t, int first, int size, int base, int to) {
+    int count = graph_together(t->device, size, t->config->batch.accumulate);
+    for (int i = 0; i < size / count; i++) {
+        bool last = i == size / count - 1;
+        t->feed.laps[t->feed.nlaps++] = (struct lap){.first = first + i * count,
+                                                     .count = count,
+                                                     .top = base + segment_slot(i),
+                                                     .bottom = last ? to : base + segment_bottom(i)};
+    }
+}
+
+void compute_plan(struct trainer *t) {
+    int from = trainer_leaf(t, t->standing.worker), to = trainer_leaf(t, t->standing.worker + 1), size;
+    for (int at = from, k = 0; at < to; at += size, k++) {
+        size = leaves_subtree(at, to);
+        if (t->standing.subtrees)
+            plan_subtree(t, at - from, size, k, k);
+        else
+            plan_subtree(t, at - from, size, k > 0, 0);
+    }
+}
+
+/* What a pass computes: a lap's shards, or one of the pieces that they are cut in. */
 struct pass {
+    const struct lap *lap;
     const struct shard *first;
-    int count, order, of; /* shards; which pass of the tree's; which piece */
+    int of; /* which piece */
     struct segments segments;
     int64_t from, to; /* samples of the shards */
 };
 
 static struct pass pass_at(const struct trainer *t, const struct step_batch *b, int64_t k) {
     int64_t pieces = t->config->batch.accumulate;
-    int order = (int)(k / pieces), count = t->feed.together;
-    struct pass p = {.first = &b->shards[order * count], .count = count, .order = order, .of = (int)(k % pieces)};
-    p.segments.count = count;
-    for (int i = 0; i < count; i++) p.segments.begin[i + 1] = p.segments.begin[i] + p.first[i].n;
-    p.from = p.segments.begin[count] * p.of / pieces;
-    p.to = p.segments.begin[count] * (p.of + 1) / pieces;
+    const struct lap *lap = &t->feed.laps[k / pieces];
+    struct pass p = {.lap = lap, .first = &b->shards[lap->first], .of = (int)(k % pieces)};
+    p.segments.count = lap->count;
+    for (int i = 0; i < lap->count; i++) p.segments.begin[i + 1] = p.segments.begin[i] + p.first[i].n;
+    p.from = p.segments.begin[lap->count] * p.of / pieces;
+    p.to = p.segments.begin[lap->count] * (p.of + 1) / pieces;
     return p;
 }
 
 static int64_t passes_of(const struct trainer *t, const struct step_batch *b) {
-    return b->nshards / t->feed.together * t->config->batch.accumulate;
+    return b->nshards ? t->feed.nlaps * t->config->batch.accumulate : 0;
 }
 
 /* Samples [from, to) of shards that begin with s. */
@@ -107,14 +131,14 @@ static struct graph_batch batch_of(const struct trainer *t, const struct step_ba
 
 static struct graph_batch pass_batch(const struct trainer *t, const struct step_batch *b, const struct pass *p) {
     struct graph_batch batch = batch_of(t, b, p->first, p->from, p->to);
-    if (p->count > 1) batch.segments = &p->segments;
+    if (p->lap->count > 1) batch.segments = &p->segments;
     return batch;
 }
 
 enum error compute_prepare(struct trainer *t, const struct step_batch *b) {
-    for (int64_t k = 0; b->nshards && k < passes_of(t, b); k++) {
+    for (int64_t k = 0; k < passes_of(t, b); k++) {
         const struct pass p = pass_at(t, b, k);
-        TRY(graph_prepare(t->graph, p.to - p.from, p.count > 1 ? &p.segments : NULL));
+        TRY(graph_prepare(t->graph, p.to - p.from, p.lap->count > 1 ? &p.segments : NULL));
     }
     return ERR_NONE;
 }
@@ -151,6 +175,20 @@ static enum error share_moments(void *user, double *v, int n) {
     return err;
 }
 
+/* What laps would have added, had there been one for each shard. */
+static enum error add_members(struct trainer *t) {
+    int from = trainer_leaf(t, t->standing.worker), n = t->feed.nshards, size;
+    struct graph_member *m = t->feed.members;
+    for (int at = 0; at < n; at += size) {
+        size = leaves_subtree(from + at, from + n);
+        for (int apart = 1; apart < size; apart *= 2)
+            for (int i = at; i < at + size; i += 2 * apart)
+                TRY(device_add(t->device, m[i].grads, m[i + apart].grads, t->model->arena_floats));
+        if (at && !t->standing.subtrees) TRY(device_add(t->device, m[0].grads, m[at].grads, t->model->arena_floats));
+    }
+    return ERR_NONE;
+}
+
 /* Gradients are shared after backward: the exchanges of moments stand in between. */
 static enum error compute_together(struct trainer *t, const struct step_batch *b) {
     const struct graph_sync sync = {(int)t->config->batch.shards, share_moments, t};
@@ -166,9 +204,7 @@ static enum error compute_together(struct trainer *t, const struct step_batch *b
                                             stop_signal() != 0));
     }
     TRY(graph_backward_together(t->graph, m, b->nshards, t->arena.values, &sync));
-    for (int apart = 1; apart < b->nshards; apart *= 2)
-        for (int i = 0; i < b->nshards; i += 2 * apart)
-            TRY(device_add(t->device, m[i].grads, m[i + apart].grads, t->model->arena_floats));
+    TRY(add_members(t));
     TRY(inject_spoil(t, 0, t->model->arena_floats));
     inject_lag(t);
     trainer_phase(t, PHASE_BACKWARD, &mark);
@@ -197,8 +233,8 @@ static enum error run_batch(struct trainer *t, const struct step_batch *b, grad_
     int64_t pieces = t->config->batch.accumulate, all = passes_of(t, b);
     for (int64_t k = 0; k < all; k++) {
         const struct pass p = pass_at(t, b, k);
-        int top = segment_slot(p.order), bottom = segment_bottom(p.order);
-        struct cascade c = {.t = t, .top = top, .bottom = p.of == pieces - 1 ? bottom : top, .last = k == all - 1};
+        int top = p.lap->top, bottom = p.of == pieces - 1 ? p.lap->bottom : top;
+        struct cascade c = {.t = t, .top = top, .bottom = bottom, .last = k == all - 1};
         if (p.of > 0) c.piece = t->arena.grads[GRAD_ARENAS - 1];
         if (c.last) c.ready = ready, c.user = user, c.trace = t->trace;
         TRY(run_pass(t, b, &p, &c));

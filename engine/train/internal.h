@@ -14,6 +14,7 @@ MUST_CHECK enum error update_open(struct trainer *t);
 void update_close(struct trainer *t);
 bool update_is_whole(const struct trainer *t); /* this rank steps the whole arena; else its slices, or nothing */
 /* Plans what trainer_compute will run for such a batch, of which only the sizes matter. */
+void compute_plan(struct trainer *t); /* this rank's laps */
 MUST_CHECK enum error compute_prepare(struct trainer *t, const struct step_batch *b);
 /* What a header says, of gradients or of values. */
 struct step_sums header_sums(const float *header);

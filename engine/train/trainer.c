@@ -159,8 +159,7 @@ const struct optim_ops *trainer_optim(const struct run_config *c) {
 }
 
 static double lr_factor(const struct run_config *c) {
-    double base = (double)c->lr_scale.base;
-    double ratio = base > 0 ? (double)c->batch.size / base : (double)c->batch.shards;
+    double ratio = (double)c->batch.size / (double)c->lr_scale.base;
     return c->lr_scale.rule == LR_SCALE_LINEAR ? ratio : c->lr_scale.rule == LR_SCALE_SQRT ? sqrt(ratio) : 1.0;
 }
 
@@ -171,16 +170,46 @@ static enum error alloc_floats(const struct allocator *a, int64_t n, float **out
     return ERR_NONE;
 }
 
-/* Shards that are computed together, each into an arena of its own; the first is grads[0]. */
+/* Shards that are computed together, each into an arena of its own: grads where a subtree that leaves begins. */
 static enum error open_members(struct trainer *t) {
     const struct allocator own = device_allocator(t->device);
+    int from = trainer_leaf(t, t->standing.worker), next = 0, subtree = 0;
     void *members;
     TRY(memory_alloc((size_t)t->feed.nshards * sizeof *t->feed.members, &members));
     t->feed.members = members;
     for (int i = 0; i < t->feed.nshards; i++) {
-        t->feed.members[i] = (struct graph_member){.shard = t->feed.shards[i], .grads = t->arena.grads[0]};
-        if (i > 0) TRY(alloc_floats(&own, t->model->arena_floats, &t->feed.members[i].grads));
+        bool leaves = i == next && (i == 0 || t->standing.subtrees);
+        t->feed.members[i] = (struct graph_member){.shard = t->feed.shards[i]};
+        if (leaves)
+            t->feed.members[i].grads = t->arena.grads[subtree++];
+        else
+            TRY(alloc_floats(&own, t->model->arena_floats, &t->feed.members[i].grads));
+        if (i == next) next += leaves_subtree(from + i, from + t->feed.nshards);
     }
+    return ERR_NONE;
+}
+
+static void close_members(struct trainer *t) {
+    for (int i = 0; t->feed.members && i < t->feed.nshards; i++) {
+        bool leaves = false;
+        for (int k = 0; k < GRAD_ARENAS; k++) leaves = leaves || t->feed.members[i].grads == t->arena.grads[k];
+        if (!leaves) device_free(t->device, t->feed.members[i].grads);
+    }
+    memory_free(t->feed.members);
+}
+
+/* Those that leave lie side by side, as many on every rank. */
+static enum error open_leaving(struct trainer *t) {
+    int most = 1;
+    int64_t n = t->model->arena_floats;
+    for (int w = 0; t->standing.subtrees && w < t->standing.workers; w++) {
+        int count = leaves_subtrees(trainer_leaf(t, w), trainer_leaf(t, w + 1));
+        if (count > most) most = count;
+    }
+    if (most > 1) t->arena.apart = (n + ALIGN_FLOATS - 1) / ALIGN_FLOATS * ALIGN_FLOATS;
+    TRY(alloc_floats(&t->standing.allocator, t->arena.apart * (most - 1) + n, &t->arena.grads[0]));
+    for (int k = 1; k < most; k++) t->arena.grads[k] = t->arena.grads[0] + k * t->arena.apart;
+    t->arena.leaving = most;
     return ERR_NONE;
 }
 
@@ -191,22 +220,23 @@ static enum error open_arenas(struct trainer *t) {
     TRY(alloc_floats(&t->standing.allocator, n, &t->arena.values));
     TRY(alloc_floats(&t->standing.allocator, t->model->buffer_floats + ALIGN_FLOATS, &t->arena.buffers));
     if (t->job->task == JOB_ASK) return ERR_NONE;
-    TRY(alloc_floats(&t->standing.allocator, n, &t->arena.grads[0]));
-    int passes = t->config->sync_batchnorm || t->feed.nshards == 0 ? 1 : t->feed.nshards / t->feed.together;
-    for (int d = 1; d < segment_slots(passes); d++) TRY(alloc_floats(&own, n, &t->arena.grads[d]));
+    TRY(open_leaving(t));
+    for (int i = 0; i < t->feed.nlaps && !t->config->sync_batchnorm; i++) {
+        float **grads = &t->arena.grads[t->feed.laps[i].top];
+        if (!*grads) TRY(alloc_floats(&own, n, grads));
+    }
     if (t->config->batch.accumulate > 1) TRY(alloc_floats(&own, n, &t->arena.grads[GRAD_ARENAS - 1]));
     if (t->config->sync_batchnorm) TRY(open_members(t));
     return ERR_NONE;
 }
 
+int trainer_leaf(const struct trainer *t, int worker) {
+    return leaves_cut((int)t->config->batch.shards, t->standing.workers, worker);
+}
+
 int trainer_shards(const struct trainer *t, int worker, int shards[RUN_SHARDS_MAX]) {
-    int workers = t->standing.workers, n = ((int)t->config->batch.shards - worker + workers - 1) / workers;
-    bool tree = (n & (n - 1)) == 0; /* always, but in an evaluation, which adds in another way */
-    for (int i = 0; i < n; i++) {
-        int reversed = 0; /* i's bits */
-        for (int bit = 1; bit < n; bit *= 2) reversed = 2 * reversed + (i & bit ? 1 : 0);
-        shards[i] = worker + workers * (tree ? reversed : i);
-    }
+    int from = trainer_leaf(t, worker), n = trainer_leaf(t, worker + 1) - from;
+    for (int i = 0; i < n; i++) shards[i] = leaves_shard((int)t->config->batch.shards, from + i);
     return n;
 }
 
@@ -263,7 +293,7 @@ static enum error open_compute(struct trainer *t) {
     const struct run_config *c = t->config;
     t->feed.nshards = trainer_shards(t, t->standing.worker, t->feed.shards);
     TRY(graph_create(t->model, t->device, (enum loss)c->loss, (enum precision)c->precision, &t->graph));
-    t->feed.together = graph_together(t->device, t->feed.nshards, c->batch.accumulate);
+    compute_plan(t);
     if (t->job->task != JOB_TRAIN) return ERR_NONE;
     if (c->cuda.graph == CUDA_GRAPH_AUTO) TRY(graph_record(t->graph));
     TRY(timers_open(t));
@@ -330,9 +360,8 @@ void trainer_close(struct trainer *t) {
     timers_close(t);
     graph_free(t->graph);
     update_close(t);
-    for (int d = 1; d < GRAD_ARENAS; d++) device_free(t->device, t->arena.grads[d]);
-    for (int i = 1; t->feed.members && i < t->feed.nshards; i++) device_free(t->device, t->feed.members[i].grads);
-    memory_free(t->feed.members);
+    close_members(t);
+    for (int d = t->arena.leaving; d < GRAD_ARENAS; d++) device_free(t->device, t->arena.grads[d]);
     t->standing.allocator.free(t->standing.allocator.ctx, t->arena.buffers);
     t->standing.allocator.free(t->standing.allocator.ctx, t->arena.grads[0]);
     t->standing.allocator.free(t->standing.allocator.ctx, t->arena.values);

@@ -16,7 +16,7 @@
 
 struct place; /* the mode's */
 struct val_result;
-enum { GRAD_ARENAS = 12 }; /* partial sums of up to 2^10 passes of a device, and one for accumulation */
+enum { GRAD_ARENAS = 26 }; /* subtrees of a run of leaves, partial sums of their laps, and one for accumulation */
 
 struct step_sums { /* of the global batch, the same on every rank */
     float loss;    /* mean over its samples */
@@ -39,6 +39,7 @@ struct standing {               /* of a rank among the others, and what that ask
     int worker, workers;        /* which of the computing devices this is (-1: none), and how many compute */
     int seat, seats;            /* the same, of those on this host; seats 0: all are */
     struct allocator allocator; /* for what peers read: values, grads[0], buffers */
+    bool subtrees;              /* what leaves are the subtrees of a rank's run of leaves, each by itself */
     bool owns_state;            /* this rank steps the optimizer, on its slices */
     const struct slice *slices; /* ascending, the mode's; NULL and owns_state: all is its slice */
     int nslices;
@@ -59,12 +60,18 @@ struct feed {                   /* what this rank computes with */
     struct loader *loader;
     struct sampler sampler;
     int shards[RUN_SHARDS_MAX], nshards; /* this rank's: trainer_shards */
-    int together;                        /* how many of them a pass computes: a power of two */
-    struct graph_member *members;        /* sync_batchnorm: this rank's shards, which are computed together */
-    const struct step_batch *ahead;      /* the next batch, which is on its way to the device; or NULL */
+    struct lap {                         /* a pass over some of them */
+        int first, count;                /* a power of two */
+        int top, bottom; /* it ends in grads[top], which is then added to the one before it, and so on */
+    } laps[RUN_SHARDS_MAX];
+    int nlaps;
+    struct graph_member *members;   /* sync_batchnorm: this rank's shards, which are computed together */
+    const struct step_batch *ahead; /* the next batch, which is on its way to the device; or NULL */
 };
 struct arenas { /* in the device's memory, parameters one after another */
     float *values, *buffers, *grads[GRAD_ARENAS];
+    int leaving;               /* of grads: what leaves, side by side */
+    int64_t apart;             /* floats from one to the next of those grads that leave; 0: only the first does */
     float *slots[OPTIM_SLOTS]; /* optimizer state of this rank's slices, one after another */
     float *whole[OPTIM_SLOTS]; /* rank 0, within mode->start and mode->collect, where ranks have
                                   slices: the state of the whole arena; else NULL */
@@ -153,6 +160,8 @@ void trainer_count_updates(struct trainer *t, int64_t more);
 bool trainer_meets(const struct trainer *t, int64_t step);
 /* Adds the time since *mark to a phase and moves the mark to now. */
 void trainer_phase(struct trainer *t, enum phase phase, int64_t *mark);
+/* Where the run of leaves of a computing device begins (base/leaves.h), and the one before it ends. */
+int trainer_leaf(const struct trainer *t, int worker);
 /* The shards of a computing device, in the order of the tree's leaves from left to right; gives how many. */
 int trainer_shards(const struct trainer *t, int worker, int shards[RUN_SHARDS_MAX]);
 /* The loader's batches for some shards (in training order, from where the run stands). */

@@ -1,7 +1,6 @@
 #include "modes/place/left.h"
 
 #include "engine/device/device.h"
-#include "engine/settings/run_resolve.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,10 +24,6 @@ void left_lose(struct left *l, const struct launch_result *r, int first) {
             l->which[kept++] = l->which[i];
     }
     l->count = kept;
-}
-
-void left_fit(struct left *l) {
-    while (l->count > 1 && !run_shares_out(l->config->batch.shards, l->count)) l->count--;
 }
 
 enum error left_devices(const struct left *l, struct pool *pool, const char **out) {

@@ -14,8 +14,6 @@ struct left {
 void left_all(struct left *l, const struct run_config *c);
 /* Without the ranks that were lost here; first: this node's first one. The loss then names them, of all ranks. */
 void left_lose(struct left *l, const struct launch_result *r, int first);
-/* On one host: as many as can share the shards out. */
-void left_fit(struct left *l);
 /* What the key 'devices' says of them: "cpu:3", "cuda:0,2". */
 MUST_CHECK enum error left_devices(const struct left *l, struct pool *pool, const char **out);
 

@@ -139,7 +139,6 @@ static enum error meet_left(struct start *s, const struct launch_result *r, stru
     const struct run_config *c = &s->job->settings->config;
     struct job_loss *loss = &s->left.loss;
     left_lose(&s->left, r, round->first);
-    if (c->run.nodes == 1) left_fit(&s->left);
     loss->from = round->world;
     struct nodes_loss told = {.locals = s->left.count, .nlost = loss->nlost, .restarts = s->restarts < c->run.restarts};
     memcpy(told.lost, loss->lost, sizeof told.lost);

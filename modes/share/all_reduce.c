@@ -18,6 +18,7 @@ static enum error leave(struct mode *m, int b) {
     const int64_t *edge = m->cut->edge + b;
     struct dispatch how;
     TRY(step_send(m, LABEL_GRADIENTS(b), &how));
+    how.apart = m->t->arena.apart;
     return group_all_reduce(m->team.group, how, m->t->arena.grads[0] + edge[0], edge[1] - edge[0], DTYPE_F32,
                             REDOP_SUM);
 }
@@ -30,4 +31,5 @@ static enum error update(struct mode *m) {
     return ERR_NONE;
 }
 
-const struct share_ops share_all_reduce = {.start = start, .leave = leave, .land = step_land, .update = update};
+const struct share_ops share_all_reduce = {
+    .start = start, .subtrees = true, .leave = leave, .land = step_land, .update = update};

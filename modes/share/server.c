@@ -18,6 +18,7 @@ static enum error leave(struct mode *m, int b) {
     struct dispatch how;
     if (b == 0 && !m->how->overlap) mode_note(m, "gradients to the server", m->t->at.step);
     TRY(step_send(m, LABEL_GRADIENTS(b), &how));
+    how.apart = m->t->arena.apart;
     return group_reduce(m->team.group, how, m->t->arena.grads[0] + edge[0], edge[1] - edge[0], DTYPE_F32, REDOP_SUM, 0);
 }
 
@@ -52,4 +53,5 @@ static void describe(const struct mode *m, char *line, size_t size) {
              d->server == (d->listed ? d->unit[0] : 0) ? ", which computes too" : "");
 }
 
-const struct share_ops share_server = {.leave = leave, .land = land, .update = update, .describe = describe};
+const struct share_ops share_server = {
+    .subtrees = true, .leave = leave, .land = land, .update = update, .describe = describe};

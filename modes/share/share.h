@@ -12,7 +12,7 @@
 #include "modes/step.h"
 
 struct resolve;
-struct share_ops { /* every slot but update may be NULL: there is nothing to do */
+struct share_ops { /* every function but update may be NULL: there is nothing to do */
     /* Of any run's configuration, whatever its mode: adds errors about keys that ask for this share
      * where it cannot be. */
     void (*check)(struct resolve *r);
@@ -34,6 +34,8 @@ struct share_ops { /* every slot but update may be NULL: there is nothing to do 
     enum error (*update)(struct mode *m);
     /* Where ranks have slices: rank 0's trainer.whole receives the state of all of them. */
     enum error (*collect)(struct mode *m);
+    /* A rank's subtrees may leave each by itself: as dispatch.apart says, trainer.arena.apart. */
+    bool subtrees;
     /* Waits until nothing that it has begun is under way. */
     enum error (*settle)(struct mode *m);
     /* Adds what it counts beside the group's bytes. */

@@ -101,6 +101,7 @@ static void describe(const struct mode *m, char *line, size_t size) {
 static enum error leave(struct mode *m, int b) {
     struct dispatch how;
     TRY(step_send(m, LABEL_GRADIENTS(b), &how));
+    how.apart = m->t->arena.apart;
     return group_reduce_scatter(m->team.group, how, m->t->arena.grads[0], part(m->share, b), DTYPE_F32, REDOP_SUM);
 }
 
@@ -191,6 +192,7 @@ const struct share_ops share_slices = {.check = check,
                                        .open = open,
                                        .close = close,
                                        .start = start,
+                                       .subtrees = true,
                                        .leave = leave,
                                        .land = step_land,
                                        .update = update,

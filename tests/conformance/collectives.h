@@ -258,3 +258,81 @@ static inline void conform_carried(struct rank *r) {
     free(own);
     free(own2);
 }
+
+/* ---- ranks that share out more leaves than they are ---- */
+
+enum { LEAVES = 16 };
+
+/* This rank's subtrees side by side, 'apart' elements each: leaf v is what rank v would put in. */
+static inline int subtrees(struct rank *r, char *buf, int64_t n, int64_t apart) {
+    int givers = r->of->world - r->of->idle, me = group_position(r->group) - r->of->idle, k = 0;
+    if (me < 0) return 0;
+    int at = leaves_cut(LEAVES, givers, me), end = leaves_cut(LEAVES, givers, me + 1);
+    float *sum = malloc((size_t)n * sizeof *sum * LEAVES);
+    for (int size = 1; at < end; at += size, size = 1, k++) {
+        while (at % (2 * size) == 0 && at + 2 * size <= end) size *= 2;
+        for (int v = 0; v < size; v++) memcpy(sum + v * n, inputs[DTYPE_F32][at + v], (size_t)n * sizeof *sum);
+        for (int far = 1; far < size; far *= 2)
+            for (int v = 0; v < size; v += 2 * far)
+                for (int64_t i = 0; i < n; i++) sum[v * n + i] += sum[(v + far) * n + i];
+        char *to = buf + (size_t)(k * apart) * sizeof *sum;
+        if (!device_holds(r->device, to))
+            memcpy(to, sum, (size_t)n * sizeof *sum);
+        else if (n)
+            check_ok(device_write(r->device, to, sum, (size_t)n * sizeof *sum));
+    }
+    free(sum);
+    return k;
+}
+
+static inline void sum_leaves(struct rank *r, char *buf, const struct expected *e, int c, int64_t apart) {
+    int64_t n = counts[c], part[MAX_WORLD + 1];
+    int world = r->of->world, root = c % world;
+    const char *want = e->sum[c][DTYPE_F32][REDOP_SUM];
+    struct dispatch how = {.lane = c % 2 ? LANE_COMM : LANE_INLINE, .apart = apart};
+    struct work *w = NULL;
+    how.work = &w;
+    subtrees(r, buf, n, apart);
+    if (!r->of->idle) {
+        check_ok(group_all_reduce(r->group, how, buf, n, DTYPE_F32, REDOP_SUM));
+        finish(r, w);
+        check(has(r, buf, want, n, DTYPE_F32), "all_reduce of %lld over leaves", (long long)n);
+        subtrees(r, buf, n, apart);
+        for (int p = 0; p <= world; p++) part[p] = n * p * p / (world * world);
+        check_ok(group_reduce_scatter(r->group, how, buf, part, DTYPE_F32, REDOP_SUM));
+        finish(r, w);
+        int64_t lo = part[r->index], own = part[r->index + 1] - lo;
+        check(has(r, buf + (size_t)lo * 4, want + (size_t)lo * 4, own, DTYPE_F32), "reduce_scatter of %lld over leaves",
+              (long long)n);
+        subtrees(r, buf, n, apart);
+    }
+    if (r->of->idle) root = 0;
+    check_ok(group_reduce(r->group, how, buf, n, DTYPE_F32, REDOP_SUM, root));
+    finish(r, w);
+    if (r->index == root) check(has(r, buf, want, n, DTYPE_F32), "reduce of %lld over leaves", (long long)n);
+}
+
+/* Sums of what ranks hold of LEAVES leaves, in memory that peers reach and in memory that they do not; user: the expected
+ * ones of as many ranks. */
+static inline void conform_leaves(struct rank *r) {
+    enum { APART = MOST + 11, SUBTREES = 4 };
+    size_t bytes = (size_t)APART * SUBTREES * sizeof(float);
+    void *shared, *own = malloc(bytes);
+    check_ok(group_alloc(r->group, bytes, &shared));
+    for (int c = 0; c < COUNTS && !*r->wrong; c++) {
+        if (!tried(c, DTYPE_F32, REDOP_SUM)) continue;
+        sum_leaves(r, shared, r->of->user, c, APART);
+        if (!*r->wrong && !r->of->devices) sum_leaves(r, own, r->of->user, c, counts[c] + 3);
+    }
+    free(own);
+}
+
+static inline void run_leaves(struct ranks p) {
+    const struct standing all = {ORDER_TREE, LEAVES};
+    struct expected *e = expected_make(&all);
+    p.leaves = LEAVES;
+    p.fn = conform_leaves;
+    p.user = e;
+    run_ranks(p, NULL);
+    expected_free(e);
+}

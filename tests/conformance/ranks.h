@@ -32,7 +32,7 @@ struct ranks {
     int world;
     const char *link, *algorithm;
     enum order order;
-    int idle;
+    int idle, leaves;
     double timeout;
     void (*fn)(struct rank *r);
     const void *user;
@@ -79,6 +79,7 @@ static inline struct group_params rank_params(const struct ranks *p, int rank) {
                                  .algorithm = p->algorithm ? p->algorithm : "auto",
                                  .order = p->order,
                                  .idle = p->idle,
+                                 .leaves = p->leaves,
                                  .timeout = p->timeout > 0 ? p->timeout : 60,
                                  .heartbeat = p->heartbeat,
                                  .carrier = p->carrier,

@@ -173,33 +173,20 @@ static inline void divide(enum dtype t, void *a, int n) {
 
 /* ---- the documented orders ---- */
 
-/* Who adds: rank[p] stands at place p. */
-struct standing {
+struct standing { /* who adds */
     enum order order;
-    int world, rank[WORLD_MOST];
+    int world;
 };
-
-/* hosts > 1: the ranks are dealt out to them in equal blocks, of a power of two each, or in their
- * own order. */
-static inline struct standing standing_of(enum order order, int world, int hosts) {
-    struct standing s = {.order = order, .world = world};
-    int locals = world / hosts;
-    bool cyclic = order == ORDER_TREE && world % hosts == 0 && (locals & (locals - 1)) == 0;
-    for (int p = 0; p < world; p++) s.rank[p] = cyclic ? p % hosts * locals + p / hosts : p;
-    return s;
-}
 
 static inline void serial(const struct standing *s, enum dtype t, enum redop op, int64_t n, int64_t i, void *out) {
     _Alignas(8) char v[WORLD_MOST][8];
     size_t size = dtype_size(t);
     int w = s->world, chunk = 0;
-    for (int p = 0; p < w; p++) memcpy(v[p], inputs[t][s->rank[p]] + (size_t)i * size, size);
+    for (int p = 0; p < w; p++) memcpy(v[p], inputs[t][p] + (size_t)i * size, size);
     while (s->order == ORDER_RING && i >= (chunk + 1) * n / w) chunk++;
     for (int k = 1; s->order == ORDER_RING && k < w; k++) pair(t, op, v[chunk], v[(chunk + k) % w]);
-    for (int m = w, h; s->order == ORDER_TREE && m > 1; m = h) {
-        h = (m + 1) / 2;
-        for (int r = 0; r + h < m; r++) pair(t, op, v[r], v[r + h]);
-    }
+    for (int apart = 1; s->order == ORDER_TREE && apart < w; apart *= 2)
+        for (int p = 0; p + apart < w; p += 2 * apart) pair(t, op, v[p], v[p + apart]);
     if (op == REDOP_AVERAGE) divide(t, v[chunk], w);
     memcpy(out, v[chunk], size);
 }

@@ -9,7 +9,7 @@ static const int worlds[] = {1, 2, 3, 4, 7};
 enum { WORLDS = sizeof worlds / sizeof *worlds };
 
 static void run_one(const struct ranks *like, enum order order, int world) {
-    struct standing s = standing_of(order, world, 1);
+    struct standing s = {order, world};
     struct expected *e = expected_make(&s);
     struct ranks p = *like;
     p.world = world;
@@ -57,11 +57,33 @@ static void emulated_links(void **state) {
             ORDER_TREE, 2);
 }
 
+static void leaves(void **state) {
+    static const struct ranks of[] = {{.link = "thread", .carrier = "peer", .expect = "peer", .units = 16},
+                                      {.link = "thread", .carrier = "auto", .expect = "peer", .units = 2},
+                                      {.link = "thread", .carrier = "staged", .expect = "staged"},
+                                      {.link = "tcp", .carrier = "staged", .expect = "staged"}};
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        for (int w = 1; w < WORLDS; w++) {
+            struct ranks p = of[i];
+            p.world = worlds[w];
+            p.devices = &host_accel;
+            run_leaves(p);
+        }
+    run_leaves((struct ranks){.world = 4,
+                              .idle = 1,
+                              .link = "thread",
+                              .carrier = "auto",
+                              .expect = "staged",
+                              .hosted = 1,
+                              .devices = &host_accel});
+}
+
 int main(void) {
     inputs_make();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(peers), cmocka_unit_test(peers_on_one_unit), cmocka_unit_test(staged),
-        cmocka_unit_test(mixed), cmocka_unit_test(emulated_links),
+        cmocka_unit_test(mixed), cmocka_unit_test(emulated_links),    cmocka_unit_test(leaves),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     inputs_free();

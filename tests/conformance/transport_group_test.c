@@ -29,15 +29,15 @@ static void run_all(enum order order, int w, int hosts) {
     int links, algos, world = worlds[w];
     const struct link_ops *const *link = link_kinds(&links);
     const struct algo_ops *const *algo = algo_list(&algos);
-    struct standing s = standing_of(order, world, hosts);
+    struct standing s = {order, world};
     struct expected *e = expected_make(&s);
     for (int l = 0; l < links; l++)
         for (int a = 0; a <= algos; a++) {
             const struct algo_ops *as = a < algos ? algo[a] : NULL; /* NULL: auto */
-            bool alike = hosts == 1 || (world & (world - 1)) == 0;
+            bool even = (world & (world - 1)) == 0, alike = hosts == 1 || even;
             if (link[l]->row->launched || !chosen(l, a, w) || hosts_of(link[l]->row->name, world) != hosts) continue;
             if (as && as->native) continue;
-            if (as && (!as->orders[order] || (as->hosts_alike && !alike))) continue;
+            if (as && (!as->orders[order] || (as->hosts_alike && !alike) || (as->even && !even))) continue;
             run_ranks((struct ranks){.world = world,
                                      .link = link[l]->row->name,
                                      .algorithm = as ? as->name : "auto",
@@ -83,7 +83,7 @@ static void bytes_are_the_formulas(void **state) {
         const char *name;
         int quarters[4]; /* of the buffer that each rank sends, and receives */
     } of[] = {{"direct", {6, 6, 6, 6}},       {"ring", {6, 6, 6, 6}},  {"halving_doubling", {6, 6, 6, 6}},
-              {"hierarchical", {6, 6, 6, 6}}, {"star", {12, 4, 4, 4}}, {"tree", {8, 8, 4, 4}}};
+              {"hierarchical", {6, 6, 6, 6}}, {"star", {12, 4, 4, 4}}, {"tree", {8, 4, 8, 4}}};
     enum { ALGOS = sizeof of / sizeof *of };
     for (int k = 0; k < 2 * ALGOS; k++) {
         struct group_stats stats[4];
@@ -139,18 +139,82 @@ static void a_root_that_only_adds(void **state) {
     (void)state;
     for (int64_t k = 0; k < MOST; k++) want[k] = (float)(k + 1) / 3; /* rank 1's alone */
     run_idle_root(2, want);
-    for (int64_t k = 0; k < MOST; k++) { /* ranks 1, 2, 3 in tree order: (1 + 3) + 2 */
-        want[k] += (float)(3 * (k + 1)) / 3;
+    for (int64_t k = 0; k < MOST; k++) { /* ranks 1, 2, 3 in tree order: (1 + 2) + 3 */
         want[k] += (float)(2 * (k + 1)) / 3;
+        want[k] += (float)(3 * (k + 1)) / 3;
     }
     run_idle_root(4, want);
+}
+
+/* ---- ranks that share out more leaves than they are ---- */
+
+static void leaves(void **state) {
+    static const char *const names[] = {"auto", "direct", "star"};
+    int links;
+    const struct link_ops *const *link = link_kinds(&links);
+    (void)state;
+    for (int w = 0; w < WORLDS; w++)
+        for (int l = 0; l < links; l++) {
+            if (link[l]->row->launched) continue;
+            struct ranks p = {.world = worlds[w], .link = link[l]->row->name, .algorithm = names[(w + l) % 3]};
+            run_leaves(p);
+            p.idle = 1;
+            if (worlds[w] > 1 && hosts_of(p.link, p.world) == 1) run_leaves(p);
+        }
+}
+
+/* Five ranks of sixteen leaves have nine subtrees, and the parts of the buffer are fifths. */
+static void count_leaves(struct rank *r) {
+    struct group_stats *out = (struct group_stats *)(uintptr_t)r->of->user;
+    void *buf;
+    check_ok(group_alloc(r->group, (size_t)MOVED * 2 * 4, &buf));
+    if (*r->wrong) return;
+    check_ok(group_all_reduce(r->group, (struct dispatch){.apart = MOVED}, buf, MOVED, DTYPE_F32, REDOP_SUM));
+    group_get_stats(r->group, &out[r->index]);
+}
+
+static void bytes_of_leaves(void **state) {
+    static const int subtrees_of[] = {1, 2, 2, 2, 2}; /* 4, 3, 3, 3, 3 leaves */
+    (void)state;
+    for (int l = 0; l < 2; l++) {
+        struct group_stats stats[5];
+        run_ranks((struct ranks){.world = 5,
+                                 .leaves = 16,
+                                 .link = l ? "tcp" : "thread",
+                                 .algorithm = "direct",
+                                 .fn = count_leaves,
+                                 .user = stats},
+                  NULL);
+        for (int r = 0; r < 5; r++) {
+            const int64_t fifth = MOVED * 4 / 5;
+            assert_int_equal(stats[r].sent, fifth * (4 * subtrees_of[r] + 4));
+            assert_int_equal(stats[r].received, fifth * (9 - subtrees_of[r] + 4));
+        }
+    }
+}
+
+/* An algorithm that adds one term of each rank. */
+static void refuse_leaves(struct rank *r) {
+    struct group_params p = rank_params(r->of, r->index);
+    struct group *g;
+    p.leaves = 8, p.algorithm = "tree";
+    check(group_open(&p, &g) == ERR_CONFIG, "%s", error_message());
+    check(strstr(error_message(), "algorithm tree: 3 ranks share a tree of 8 leaves"), "%s", error_message());
+    p.leaves = 4, p.algorithm = "halving_doubling";
+    check(group_open(&p, &g) == ERR_CONFIG, "%s", error_message());
+    check(strstr(error_hint(), "a power of two of ranks"), "%s", error_hint());
+}
+
+static void leaves_that_are_refused(void **state) {
+    (void)state;
+    run_ranks((struct ranks){.world = 3, .link = "thread", .algorithm = "direct", .fn = refuse_leaves}, NULL);
 }
 
 /* ---- processes ---- */
 
 static int process_rank(int rank, int world) {
     struct meeting *m;
-    struct standing s = standing_of(ORDER_TREE, world, 1);
+    struct standing s = {ORDER_TREE, world};
     struct expected *e = expected_make(&s);
     struct ranks p = {.world = world, .link = "shm", .algorithm = "direct", .fn = conform, .user = e};
     struct rank r = {.of = &p, .index = rank};
@@ -205,6 +269,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(bytes_are_the_formulas),
         cmocka_unit_test(a_call_allocates_nothing),
         cmocka_unit_test(a_root_that_only_adds),
+        cmocka_unit_test(leaves),
+        cmocka_unit_test(bytes_of_leaves),
+        cmocka_unit_test(leaves_that_are_refused),
         cmocka_unit_test(processes),
         cmocka_unit_test(conformance),
     };

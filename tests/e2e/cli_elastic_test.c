@@ -1,6 +1,5 @@
 /* A run that loses devices goes on with the others, and ends with the bits of one that nobody disturbed. */
 #include "engine/base/file.h"
-#include "engine/settings/run_resolve.h"
 #include "tests/harness/training.h"
 
 #include <arpa/inet.h>
@@ -11,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { STEPS = 60, SHARDS = 4, RANKS = 4 };
+enum { STEPS = 60, RANKS = 4 };
 static struct program p;
 static const char train60[] = "train=60st", kill_1[] = "inject.fault={device: 1, step: 30, kind: kill}",
                   saves[] = "checkpoint=20st";
@@ -21,12 +20,6 @@ static const char *undisturbed(void) {
     static const char *const nothing[] = {NULL};
     if (!*hash) snprintf(hash, sizeof hash, "%s", training_hash(STEPS, nothing));
     return hash;
-}
-
-/* How many devices go on where so many are left. */
-static int usable(int left) {
-    while (!run_shares_out(SHARDS, left)) left--;
-    return left;
 }
 
 static const char *next_dir(void) {
@@ -78,7 +71,7 @@ static int read_events(const char *dir, struct event *out, int most) {
 
 static void lost_one(const struct event *e, int from, int rank, int64_t step) {
     assert_int_equal(e->from, from);
-    assert_int_equal(e->to, usable(from - 1));
+    assert_int_equal(e->to, from - 1);
     assert_int_equal(e->nlost, 1);
     assert_int_equal(e->lost[0], rank);
     assert_int_equal(e->step, step);
@@ -106,7 +99,7 @@ static void a_killed_rank_is_left_out(void **state) {
         const char *const more[] = {how[i][0], how[i][1], train60, kill_1, "run.elastic.min=2", NULL};
         training_start(&p, dir, more);
         assert_true(program_wait(&p, 60));
-        ended_well(dir, usable(3));
+        ended_well(dir, RANKS - 1);
         training_says(&p, "rank 1 lost: ");
         assert_null(strstr(p.err, "starting again"));
         assert_int_equal(read_events(dir, &e, 1), 1);
@@ -122,7 +115,7 @@ static void a_rank_that_hangs_is_left_out(void **state) {
         saves, train60, "comm.timeout=1s", "run.elastic=1", "inject.fault={device: 2, step: 30, kind: stop}", NULL};
     training_start(&p, dir, more);
     assert_true(program_wait(&p, 60));
-    ended_well(dir, usable(3));
+    ended_well(dir, RANKS - 1);
     assert_int_equal(read_events(dir, &e, 1), 1);
     lost_one(&e, RANKS, 2, 20);
 }
@@ -134,24 +127,22 @@ static void one_after_the_other(void **state) {
     static const char *const nothing[] = {NULL};
     struct event e[RANKS];
     char hash[80], text[64];
-    int devices = usable(3), losses = 1;
     const char *dir = next_dir();
     const char *const more[] = {"train=1500st", saves, kill_1, "run.elastic=1", "comm.emulate.latency=200us", NULL};
     snprintf(hash, sizeof hash, "%s", training_hash(LONG, nothing));
     training_start(&p, dir, more);
-    for (; devices > 1; devices = usable(devices - 1), losses++) {
-        snprintf(text, sizeof text, "%d of %d devices go on", devices, losses == 1 ? RANKS : e[0].to);
+    for (int left = RANKS - 1; left > 1; left--) {
+        snprintf(text, sizeof text, "%d of %d devices go on", left, left + 1);
         program_wait_text(&p, text, 30);
-        kill(program_rank(&p, devices - 1, 5), SIGSEGV);
-        e[0].to = devices;
+        kill(program_rank(&p, left - 1, 5), SIGSEGV);
     }
     assert_true(program_wait(&p, 60));
     if (p.code) fail_msg("exit code %d: %s", p.code, p.err);
     assert_string_equal(program_string(&p, "weights_sha256"), hash);
     assert_float_equal(program_number(&p, "devices"), 1, 0);
-    assert_int_equal(read_events(dir, e, RANKS), losses);
-    assert_int_equal(e[0].from, RANKS);
-    for (int i = 1; i < losses; i++) assert_int_equal(e[i].from, e[i - 1].to);
+    assert_int_equal(read_events(dir, e, RANKS), RANKS - 1);
+    for (int i = 0; i < RANKS - 1; i++) assert_int_equal(e[i].from, RANKS - i);
+    for (int i = 1; i < RANKS - 1; i++) assert_int_equal(e[i].lost[0], e[i].from - 1);
     training_gone();
 }
 

@@ -139,7 +139,7 @@ static void hand_on(struct device *of[2]) {
         enum device_lane lane = me ? LANE_EXCHANGE : LANE_COMPUTE;
         if (turn) assert_ok(accel->follow(of[me], lane, mark[other]));
         if (turn) assert_ok(accel->copy(of[me], lane, v[me], of[other], v[other], N * 4));
-        assert_ok(accel->sum(of[me], lane, v[me], (const float *const[]){v[me], one[me]}, 2, SUM_TREE, N));
+        assert_ok(accel->sum(of[me], lane, v[me], (const float *const[]){v[me], one[me]}, 2, NULL, N));
         assert_ok(accel->mark(of[me], lane, mark[me]));
     }
     assert_ok(accel->wait(of[1], LANE_EXCHANGE));
@@ -234,21 +234,40 @@ static void any_thread_may_ask(void **state) {
 }
 
 /* ---- vectors -------------------------------------------------------------------------------- */
+enum sum_order {
+    SUM_LINEAR,
+    SUM_TREE,  /* of neighbours, again and again */
+    SUM_RAGGED /* of leaves 0, 2, 3, 5, 6, 8, ...: (0 + (2 + 3)) + (5 + 6), then 8 likewise */
+};
+
+/* One element, by plain recursion over the leaves [lo, lo + size); NAN: there is none. */
+static float ragged(const float *v, int count, int lo, int size) {
+    if (size == 1) {
+        int k = lo / 3 * 2 + (lo % 3 == 2);
+        return lo % 3 == 1 || k >= count ? NAN : v[k];
+    }
+    float a = ragged(v, count, lo, size / 2), b = ragged(v, count, lo + size / 2, size / 2);
+    return isnan(a) ? b : isnan(b) ? a : a + b;
+}
+
 static float sum_of(const float *v, int count, enum sum_order order) {
     float t[SUM_TERMS];
     memcpy(t, v, (size_t)count * sizeof *t);
+    if (order == SUM_RAGGED) return ragged(v, count, 0, 2 * SUM_TERMS);
     if (order == SUM_LINEAR)
         for (int k = 1; k < count; k++) t[0] += t[k];
     else
-        for (int n = count, half; n > 1; n = half) {
-            half = (n + 1) / 2;
-            for (int k = 0; k + half < n; k++) t[k] += t[k + half];
-        }
+        for (int apart = 1; apart < count; apart *= 2)
+            for (int k = 0; k + apart < count; k += 2 * apart) t[k] += t[k + apart];
     return t[0];
 }
 
 /* 'shift' floats off the alignment; into the term 'into', or (-1) elsewhere. */
 static void check_sum(int count, enum sum_order order, int64_t n, int shift, int into) {
+    int leaf[SUM_TERMS];
+    uint8_t adds[SUM_TERMS];
+    for (int k = 0; k < count; k++) leaf[k] = order == SUM_RAGGED ? k / 2 * 3 + k % 2 * 2 : k;
+    leaves_adds(leaf, count, adds);
     int64_t each = n + 64;
     float *terms = fill(each * count, (uint64_t)count), *want = malloc((size_t)n * sizeof *want);
     float *d = sent(terms, (size_t)(each * count) * 4), *elsewhere = there(dev, (size_t)(n + shift) * 4);
@@ -260,7 +279,7 @@ static void check_sum(int count, enum sum_order order, int64_t n, int shift, int
         want[i] = sum_of(v, count, order);
     }
     float *to = into < 0 ? elsewhere + shift : d + (list[into] - d);
-    assert_ok(accel->sum(dev, LANE_COMPUTE, to, list, count, order, n));
+    assert_ok(accel->sum(dev, LANE_COMPUTE, to, list, count, order == SUM_LINEAR ? NULL : adds, n));
     float *got = received(to, (size_t)n * 4);
     char what[64];
     snprintf(what, sizeof what, "%d terms, order %d, shift %d, into %d", count, order, shift, into);
@@ -274,7 +293,7 @@ static void sums_keep_their_order(void **state) {
     (void)state;
     static const int counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 31, 32, 33, 63, 64};
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++)
-        for (int order = SUM_TREE; order <= SUM_LINEAR; order++) {
+        for (int order = SUM_LINEAR; order <= SUM_RAGGED; order++) {
             check_sum(counts[c], order, 1003, 0, -1);
             check_sum(counts[c], order, 517, 1, counts[c] - 1);
             check_sum(counts[c], order, 3, 0, 0);

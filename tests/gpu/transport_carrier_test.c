@@ -17,7 +17,7 @@ static struct ranks of_carrier(const char *link, const char *carrier, int units)
 }
 
 static void run_one(struct ranks p, enum order order, int world) {
-    struct standing s = standing_of(order, world, 1);
+    struct standing s = {order, world};
     struct expected *e = expected_make(&s);
     p.world = world;
     p.order = order;
@@ -78,7 +78,7 @@ static struct ranks nccl_ranks(const char *how, const char *link, int world) {
 static int process_rank(int rank, int world, const char *how) {
     struct meeting *m;
     struct ranks p = nccl_ranks(how, "shm", world);
-    struct standing s = standing_of(p.order, world, 1);
+    struct standing s = {p.order, world};
     struct expected *e = expected_make(&s);
     struct rank r = {.of = &p, .index = rank};
     p.user = e;

@@ -153,10 +153,10 @@ static void all_that_is_wrong_is_told_at_its_place(void **state) {
 
 static void unfair_pairs_are_refused(void **state) {
     (void)state;
-    assert_report("base: {train: 50st}\nmatrix:\n  devices: [cpu:1, cpu:2]\n  mode: [dp, ddp]\n",
+    assert_report("base: {train: 50st}\nmatrix:\n  devices: [cpu:1, cpu:9]\n  mode: [dp, ddp]\n",
                   (const char *const[]){"yaml:3:20",
-                                        "no fair comparison: batch.shards is '1' beside "
-                                        "'2'",
+                                        "no fair comparison: batch.shards is '8' beside "
+                                        "'16'",
                                         "1 error.", NULL});
     /* what the axis itself changes is the question */
     assert_ok(open_text("base: {train: 50st, mode: dp, devices: cpu:2, dp: {server: dedicated}}\n"

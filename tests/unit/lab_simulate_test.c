@@ -25,7 +25,7 @@ static double last(const struct exchange *e) {
 
 static double exchanged(const struct network_plan *p, enum scheme s, double bytes) {
     struct exchange e;
-    assert_int_equal(exchange_open(p, true, &e), ERR_NONE);
+    assert_int_equal(exchange_open(p, true, 0, &e), ERR_NONE);
     assert_int_equal(exchange_all_reduce(&e, s, bytes), ERR_NONE);
     double t = last(&e);
     exchange_close(&e);
@@ -42,10 +42,11 @@ static void messages_take_what_formulas_say(void **state) {
     for (int s = 0; s < 5; s++)
         for (int i = 0; i < 12; i++)
             for (double k = 4096; k < 7e4; k *= 4) {
-                const struct network_plan p = flat(sizes[i]);
-                const struct ground g = {sizes[i], 1, port, false};
-                double t = exchanged(&p, schemes[s], k), formula = cost_share(schemes[s], &g, k);
                 bool even = (sizes[i] & (sizes[i] - 1)) == 0;
+                if (!even && schemes[s] == SCHEME_halving_doubling) continue;
+                const struct network_plan p = flat(sizes[i]);
+                const struct ground g = {sizes[i], 1, port, false, 0};
+                double t = exchanged(&p, schemes[s], k), formula = cost_share(schemes[s], &g, k);
                 assert_near(t, formula, even || s < 2 || s == 4 ? 1e-9 : 0.5);
                 assert_true(t <= formula * (1 + 1e-9));
             }
@@ -55,7 +56,7 @@ static void messages_take_what_formulas_say(void **state) {
 static void pieces_hide_adding(void **state) {
     (void)state;
     const struct network_plan p = flat(8);
-    const struct ground g = {8, 1, port, false};
+    const struct ground g = {8, 1, port, false, 0};
     double formula = cost_share(SCHEME_star, &g, 64e6), bytes = 2 * 7 * 64e6 * port.beta;
     double t = exchanged(&p, SCHEME_star, 64e6);
     assert_true(t < formula && t > bytes);
@@ -77,7 +78,7 @@ static void ports_pass_what_essays_say(void **state) {
     for (int i = 0; i < 5; i++) {
         struct exchange e;
         const struct network_plan p = flat(8);
-        assert_int_equal(exchange_open(&p, false, &e), ERR_NONE);
+        assert_int_equal(exchange_open(&p, false, 0, &e), ERR_NONE);
         assert_int_equal(exchange_all_reduce(&e, cases[i].scheme, k), ERR_NONE);
         struct busiest b = network_busiest(&e.net);
         assert_near(b.seconds, cases[i].bytes * port.beta, 1e-9);
@@ -93,7 +94,7 @@ static void hosts_share_their_port(void **state) {
     struct network_plan p = {
         .devices = 32, .per_host = 8, .oversubscription = 1, .outside = port, .inside = {1e-6, 1e-10}};
     struct exchange e;
-    assert_int_equal(exchange_open(&p, true, &e), ERR_NONE);
+    assert_int_equal(exchange_open(&p, true, 0, &e), ERR_NONE);
     assert_int_equal(exchange_all_reduce(&e, SCHEME_hierarchical, k), ERR_NONE);
     struct busiest b = network_busiest(&e.net);
     assert_int_equal(b.kind, PORT_HOST);
@@ -104,7 +105,7 @@ static void hosts_share_their_port(void **state) {
     p.per_rack = 2, p.oversubscription = 8; /* two hosts' ports go through a quarter of one */
     assert_true(exchanged(&p, SCHEME_hierarchical, k) > 2 * whole);
     p.devices = 30; /* the last host is not full */
-    assert_int_equal(exchange_open(&p, true, &e), ERR_NONE);
+    assert_int_equal(exchange_open(&p, true, 0, &e), ERR_NONE);
     assert_int_equal(exchange_all_reduce(&e, SCHEME_hierarchical, k), ERR_CONFIG);
     exchange_close(&e);
 }
@@ -114,7 +115,7 @@ static void hosts_share_their_port(void **state) {
 /* Ranks that begin at different times; all messages by themselves, and with what repeats added at once. */
 static double late_start(const struct network_plan *p, enum scheme s, double bytes, bool plain, double *busy) {
     struct exchange e;
-    assert_int_equal(exchange_open(p, true, &e), ERR_NONE);
+    assert_int_equal(exchange_open(p, true, 0, &e), ERR_NONE);
     e.plain = plain;
     for (int r = 0; r < e.size; r++) e.at[r] = r % 7 == 3 ? 2e-3 : 0;
     assert_int_equal(exchange_all_reduce(&e, s, bytes), ERR_NONE);

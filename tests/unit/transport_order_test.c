@@ -16,8 +16,10 @@ static void fill(void) {
 }
 
 static void sum(enum order order, int ranks, int64_t lo, int64_t hi, float *const *to, int outs) {
-    struct sum s = {.order = order, .type = DTYPE_F32, .ranks = ranks, .count = N};
+    uint8_t adds[RANKS];
+    struct sum s = {.order = order, .type = DTYPE_F32, .ranks = ranks, .count = N, .terms = ranks, .adds = adds};
     const char *from[RANKS];
+    leaves_adds((int[RANKS]){0, 1, 2, 3, 4, 5, 6, 7}, ranks, adds);
     char *out[RANKS];
     for (int r = 0; r < ranks; r++) from[r] = (const char *)(in[r] + lo);
     for (int i = 0; i < outs; i++) out[i] = (char *)(to[i] + lo);
@@ -29,13 +31,13 @@ static void tree_order(void **state) {
     (void)state;
     fill();
     sum(ORDER_TREE, 3, 0, N, (float *[]){got}, 1);
-    for (int i = 0; i < N; i++) assert_true(got[i] == (in[0][i] + in[2][i]) + in[1][i]);
+    for (int i = 0; i < N; i++) assert_true(got[i] == (in[0][i] + in[1][i]) + in[2][i]);
     sum(ORDER_TREE, 5, 0, N, (float *[]){got}, 1);
-    for (int i = 0; i < N; i++) assert_true(got[i] == ((in[0][i] + in[3][i]) + in[2][i]) + (in[1][i] + in[4][i]));
+    for (int i = 0; i < N; i++) assert_true(got[i] == ((in[0][i] + in[1][i]) + (in[2][i] + in[3][i])) + in[4][i]);
     sum(ORDER_TREE, 8, 0, N, (float *[]){got}, 1);
     for (int i = 0; i < N; i++) {
-        float a = (in[0][i] + in[4][i]) + (in[2][i] + in[6][i]);
-        float b = (in[1][i] + in[5][i]) + (in[3][i] + in[7][i]);
+        float a = (in[0][i] + in[1][i]) + (in[2][i] + in[3][i]);
+        float b = (in[4][i] + in[5][i]) + (in[6][i] + in[7][i]);
         assert_true(got[i] == a + b);
     }
 }

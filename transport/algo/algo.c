@@ -25,8 +25,9 @@ const struct algo_ops *algo_find(const char *name) {
     return NULL;
 }
 
-bool algo_suits(const struct algo_ops *a, enum order order, const struct places *p) {
-    return a->orders[order] && (p->locals || !a->hosts_alike);
+bool algo_suits(const struct algo_ops *a, enum order order, const struct places *p, bool several) {
+    if (several && !a->several) return false;
+    return a->orders[order] && (p->locals || !a->hosts_alike) && (!a->even || p->even);
 }
 
 int64_t collective_cut(const struct collective *c, int r) {
@@ -48,37 +49,90 @@ void collective_count(struct collective *c, int64_t sent, int64_t received) {
 
 /* ---- who stands where ---- */
 
-static bool power_of_two(int n) {
-    return n > 0 && (n & (n - 1)) == 0;
+void band_append(struct band *b, int rank, int piece, int leaf) {
+    b->rank[b->n] = rank, b->piece[b->n] = piece, b->leaf[b->n] = leaf;
+    b->n++;
 }
 
-/* How many ranks every host has; 0 when hosts differ. */
-static int equal_locals(int size, const struct roster *roster) {
+void band_close(struct band *b, int me) {
+    int first;
+    leaves_adds(b->leaf, b->n, b->adds);
+    b->me = band_terms(b, me, &first) ? first : -1;
+}
+
+int band_terms(const struct band *b, int rank, int *first) {
+    int count = 0;
+    *first = -1;
+    for (int i = 0; i < b->n; i++)
+        if (b->rank[i] == rank && count++ == 0) *first = i;
+    return count;
+}
+
+bool band_is_even(const struct band *b) {
+    for (int i = 0; i < b->n; i++)
+        if (b->adds[i] != __builtin_ctz((unsigned)i + 1)) return false;
+    return is_power_of_two(b->n);
+}
+
+/* Hosts one after another, and each host's ranks in theirs. */
+static void stand(struct places *p, const struct roster *roster) {
+    int n = 0;
+    for (int h = 0; h < (roster ? p->hosts : 1); h++)
+        for (int r = 0; r < p->size; r++) {
+            if (roster && roster->of[r].host != h) continue;
+            p->place[r] = n;
+            p->rank[n++] = r;
+        }
+}
+
+int places_locals(int leaves, int size, int locals) {
+    for (int i = 0; i < size && locals < size; i += locals) {
+        int from = leaves_cut(leaves, size, i), to = leaves_cut(leaves, size, i + locals);
+        if (leaves_subtree(from, to) != to - from) return 0;
+    }
+    return locals;
+}
+
+int places_terms(int leaves, int ranks) {
+    int terms = 0;
+    for (int r = 0; r < ranks; r++)
+        terms += leaves_subtrees(leaves_cut(leaves, ranks, r), leaves_cut(leaves, ranks, r + 1));
+    return terms;
+}
+
+static bool hosts_are_equal(const struct places *p, const struct roster *roster) {
     int count[RANKS_MAX] = {0};
-    for (int r = 0; r < size; r++) count[roster->of[r].host]++;
-    for (int h = 0; h < roster->hosts; h++)
-        if (count[h] != count[0]) return 0;
-    return count[0];
+    for (int r = 0; roster && r < p->size; r++) count[roster->of[r].host]++;
+    for (int h = 1; h < p->hosts; h++)
+        if (count[h] != count[0]) return false;
+    return true;
 }
 
-void places_plan(struct places *p, enum order order, int size, const struct roster *roster) {
-    *p = (struct places){.size = size, .hosts = roster ? roster->hosts : 1, .locals = size};
-    if (p->hosts > 1) p->locals = order == ORDER_TREE ? equal_locals(size, roster) : 0;
-    if (p->hosts > 1 && !power_of_two(p->locals)) p->locals = 0;
-    for (int r = 0; r < size; r++) {
-        bool cyclic = p->hosts > 1 && p->locals;
-        p->place[r] = cyclic ? roster->of[r].local * p->hosts + roster->of[r].host : r;
-        p->rank[p->place[r]] = r;
-    }
+static void append_pieces(struct band *b, int rank, int from, int to) {
+    for (int piece = 0; from < to; from += leaves_subtree(from, to)) band_append(b, rank, piece++, from);
 }
 
-struct band collective_band(const struct collective *c) {
-    struct band band = {.n = c->sum.ranks, .me = -1};
-    for (int i = 0; i < band.n; i++) { /* where some give nothing, the others stand as numbered */
-        band.rank[i] = c->sum.first ? c->sum.first + i : c->places->rank[i];
-        if (band.rank[i] == c->rank) band.me = i;
+void places_plan(struct places *p, struct bands *bands, struct tree tree, int rank, int size,
+                 const struct roster *roster) {
+    bool ring = tree.order == ORDER_RING; /* whose neighbours are those by number */
+    int givers = size - tree.idle, leaves = ring || tree.leaves < givers ? givers : tree.leaves;
+    *p = (struct places){.size = size, .hosts = roster ? roster->hosts : 1, .terms = places_terms(leaves, givers)};
+    *bands = (struct bands){0};
+    stand(p, ring ? NULL : roster);
+    for (int i = 0; i < size; i++) band_append(&bands->all, p->rank[i], 0, tree.idle ? i : leaves_cut(leaves, size, i));
+    for (int i = 0; i < givers; i++) { /* where some give nothing, the others stand as numbered */
+        int r = tree.idle ? tree.idle + i : p->rank[i], from = leaves_cut(leaves, givers, i);
+        band_append(&bands->given, r, 0, from);
+        append_pieces(&bands->pieces, r, from, leaves_cut(leaves, givers, i + 1));
     }
-    return band;
+    band_close(&bands->all, rank);
+    band_close(&bands->given, rank);
+    band_close(&bands->pieces, rank);
+    p->even = band_is_even(&bands->all);
+    if (p->hosts == 1)
+        p->locals = size;
+    else if (!ring && !tree.idle && hosts_are_equal(p, roster))
+        p->locals = places_locals(leaves, size, size / p->hosts);
 }
 
 /* ---- messages ---- */
@@ -119,10 +173,10 @@ enum error collective_receive(struct collective *c, int peer, char *data, int64_
 /* ---- memory that can be read ---- */
 
 void collective_sum(const struct collective *c, int64_t lo, int64_t hi, char *const *to, int n) {
-    const struct band band = collective_band(c);
-    const char *in[RANKS_MAX];
+    const struct band *b = c->band;
+    const char *in[LEAVES_MAX];
     char *out[RANKS_MAX];
-    for (int i = 0; i < band.n; i++) in[i] = element(c, c->at[band.rank[i]], lo);
+    for (int i = 0; i < b->n; i++) in[i] = term(c, b, i, c->at[b->rank[i]], lo);
     for (int i = 0; i < n; i++) out[i] = element(c, to[i], lo);
     order_sum(&c->sum, lo, hi, in, out, n);
 }

@@ -34,20 +34,44 @@ struct traffic {
     _Atomic int64_t sent, received;
 };
 
+/* Terms of a sum in their order of addition: one of each of some ranks, or a few of each. */
+struct band {
+    int n, me;                               /* me: which is this rank's first, -1: it gives none */
+    int rank[LEAVES_MAX], piece[LEAVES_MAX]; /* whose term, and which of its terms */
+    int leaf[LEAVES_MAX];                    /* where the term begins */
+    uint8_t adds[LEAVES_MAX];                /* leaves_adds */
+};
+void band_append(struct band *b, int rank, int piece, int leaf);
+/* When all are appended. */
+void band_close(struct band *b, int me);
+/* The terms of one rank: *first of them, and how many. */
+int band_terms(const struct band *b, int rank, int *first);
+/* Whether every addition is of two subtrees that have as many terms: a power of two of them. */
+bool band_is_even(const struct band *b);
+
 /* Where the ranks stand in the order of addition: see group_position. */
 struct places {
     int size, hosts;
-    int locals;           /* ranks of every host; 0: several hosts, and not in cyclic order */
+    int locals;           /* ranks of every host, if each host's are a subtree; else 0 */
+    int terms;            /* of a sum of what lies apart: all subtrees of all ranks */
+    bool even;            /* ranks are a power of two, and their runs alike */
     int rank[RANKS_MAX];  /* that stands at a place */
     int place[RANKS_MAX]; /* of a rank */
 };
-void places_plan(struct places *p, enum order order, int size, const struct roster *roster);
-
-/* Some of the ranks, in their order of addition. */
-struct band {
-    int n, me; /* me: which of them this rank is, -1: none */
-    int rank[RANKS_MAX];
+struct bands {
+    struct band all, given, pieces; /* every rank once; but for the idle ones; and each once a subtree */
 };
+struct tree {
+    enum order order;
+    int leaves; /* 0: as many as ranks that give */
+    int idle;
+};
+void places_plan(struct places *p, struct bands *bands, struct tree tree, int rank, int size,
+                 const struct roster *roster);
+/* places.locals, where hosts have so many ranks each. */
+int places_locals(int leaves, int size, int locals);
+/* places.terms. */
+int places_terms(int leaves, int ranks);
 
 /* One call, on the lane where it runs. */
 struct device_mark;
@@ -57,7 +81,10 @@ struct collective {
     enum kind kind;
     struct sum sum; /* order, type, operation, ranks; count: elements of the whole buffer */
     const struct places *places;
-    int root; /* or the peer of send and recv */
+    const struct band *all;  /* every rank */
+    const struct band *band; /* the sum's terms */
+    int64_t apart;           /* elements between a rank's terms */
+    int root;                /* or the peer of send and recv */
     char *buf;
     const int64_t *part; /* of kinds with parts */
     const char *send;    /* of all_to_all, and its parts; buf and part are what it receives */
@@ -95,6 +122,8 @@ struct algo_ops {
     const char *name;
     const char *why;    /* for the banner */
     bool orders[2];     /* enum order that it can add in */
+    bool several;       /* adds several terms of a rank */
+    bool even;          /* works only where places.even */
     bool small_at_once; /* small all_reduce and reduce may be staged */
     bool hosts_alike;   /* works only on one host or where places.locals is not 0 */
     bool native;        /* works only over links that have collectives of their own */
@@ -108,17 +137,18 @@ struct algo_ops {
 /* All algorithms; algo_find gives NULL for an unknown name. */
 const struct algo_ops *const *algo_list(int *count);
 const struct algo_ops *algo_find(const char *name);
-/* Whether it can add in this order where the ranks stand so. */
-bool algo_suits(const struct algo_ops *a, enum order order, const struct places *p);
+/* Whether it can add in this order where the ranks stand so; several: where a rank gives several terms. */
+bool algo_suits(const struct algo_ops *a, enum order order, const struct places *p, bool several);
 
 /* ---- "auto", where bytes travel in pipes (choose.c) ---- */
 
 /* The cheapest of those that can add in this order; of equal ones, the first in the list. */
-const struct algo_ops *algo_cheapest(const struct terrain *t, enum order order, enum kind kind, size_t bytes);
+const struct algo_ops *algo_cheapest(const struct terrain *t, enum order order, enum kind kind, bool several,
+                                     size_t bytes);
 /* What it takes for an all_reduce of which size, and why: "halving_doubling up to 64 KB, direct
  * above: alpha 45 us, 1.2 GB/s". */
 enum { CHOICES_MAX = 240 };
-void algo_choices(const struct terrain *t, enum order order, char out[CHOICES_MAX]);
+void algo_choices(const struct terrain *t, enum order order, bool several, char out[CHOICES_MAX]);
 
 /* ---- for those who write one ---- */
 
@@ -131,13 +161,20 @@ static inline size_t bytes_of(const struct collective *c, int64_t elements) {
 static inline char *element(const struct collective *c, const void *base, int64_t i) {
     return (char *)(uintptr_t)base + bytes_of(c, i);
 }
-/* Whether rank r's elements are part of the sum; sum.ranks ranks do. */
-static inline bool gives(const struct collective *c, int r) {
-    return r >= c->sum.first;
+/* Whether a rank gives more than one term. */
+static inline bool is_several(const struct collective *c) {
+    return c->band->n > c->sum.ranks;
+}
+/* Element i of term t of the band, in its rank's buffer. */
+static inline char *term(const struct collective *c, const struct band *b, int t, const void *base, int64_t i) {
+    return element(c, base, b->piece[t] * c->apart + i);
+}
+/* How many terms this rank gives. */
+static inline int own_terms(const struct collective *c) {
+    int first;
+    return band_terms(c->band, c->rank, &first);
 }
 void collective_count(struct collective *c, int64_t sent, int64_t received);
-/* Those that give, in their order of addition. */
-struct band collective_band(const struct collective *c);
 /* link exchange of elements, counted. peer < 0: none. */
 enum landing {
     LAND_COPY,  /* what comes is copied */

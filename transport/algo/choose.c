@@ -12,7 +12,7 @@
 struct terrain terrain_plan(const struct places *p, double alpha, double beta, bool reach, bool near) {
     enum { PIECE = 16 << 10, SCRATCH = 4 << 20 };
     static const double adding = 1.0 / 8e9; /* seconds a byte */
-    size_t part = reach ? PIECE : (size_t)(SCRATCH / p->size);
+    size_t part = reach ? PIECE : (size_t)(SCRATCH / p->terms);
     return (struct terrain){.places = p,
                             .near = near,
                             .alpha = alpha,
@@ -25,12 +25,13 @@ struct terrain terrain_plan(const struct places *p, double alpha, double beta, b
  * in the list shall have it. */
 static const double clearly = 0.999;
 
-const struct algo_ops *algo_cheapest(const struct terrain *t, enum order order, enum kind kind, size_t bytes) {
+const struct algo_ops *algo_cheapest(const struct terrain *t, enum order order, enum kind kind, bool several,
+                                     size_t bytes) {
     int n;
     const struct algo_ops *const *list = algo_list(&n), *best = list[0];
     double least = INFINITY;
     for (int i = 0; i < n; i++) {
-        if (!list[i]->cost[kind] || !algo_suits(list[i], order, t->places)) continue;
+        if (!list[i]->cost[kind] || !algo_suits(list[i], order, t->places, several)) continue;
         double seconds = list[i]->cost[kind](t, (double)bytes);
         if (seconds >= least * clearly) continue;
         best = list[i];
@@ -40,13 +41,13 @@ const struct algo_ops *algo_cheapest(const struct terrain *t, enum order order, 
 }
 
 /* How far one algorithm goes is looked up at powers of two. */
-void algo_choices(const struct terrain *t, enum order order, char out[CHOICES_MAX]) {
+void algo_choices(const struct terrain *t, enum order order, bool several, char out[CHOICES_MAX]) {
     const size_t first = 64, last = (size_t)1 << 30;
-    const struct algo_ops *now = algo_cheapest(t, order, KIND_ALL_REDUCE, first);
+    const struct algo_ops *now = algo_cheapest(t, order, KIND_ALL_REDUCE, several, first);
     char size[32];
     int n = 0;
     for (size_t bytes = first; bytes < last; bytes *= 2) {
-        const struct algo_ops *next = algo_cheapest(t, order, KIND_ALL_REDUCE, bytes * 2);
+        const struct algo_ops *next = algo_cheapest(t, order, KIND_ALL_REDUCE, several, bytes * 2);
         if (next != now)
             n += snprintf(out + n, CHOICES_MAX - (size_t)n, "%s up to %s, ", now->name,
                           text_of_bytes((double)bytes, size));

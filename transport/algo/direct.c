@@ -7,7 +7,7 @@
  *     2. the ranks meet again: all slices are written.
  * Each rank reads (N-1)/N K bytes from its peers and writes (N-1)/N K bytes to them, K being the
  * size of the buffer: what a ring moves, in 2 steps and not 2(N-1), and each foreign line is
- * fetched once.
+ * fetched once. Where ranks give T terms in all, it reads (T-1)/N K bytes, or less by its own.
  *
  * Buffers that peers cannot reach are taken through memory that they can, piece by piece (lent.c).
  *
@@ -17,7 +17,7 @@
  *
  * Without memory that peers can reach, the same in pipes: each rank sends every peer that peer's
  * slice, sums its own, and sends the sum to all: 2(N-1)/N K bytes each way. A slice is summed from
- * pieces of all ranks, which must fit into the scratch: slices of P pieces take (P+1)(N-1) steps.
+ * pieces of all terms, which must fit into the scratch: slices of P pieces take (P+1)(N-1) steps.
  */
 #include "transport/algo/plain.h"
 
@@ -26,8 +26,9 @@
 /* What the in-place and the staged way stand for. */
 static void count_ideal(struct collective *c) {
     int64_t own = collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);
-    int64_t each = c->hi - c->lo - own + (c->size - 1) * own;
-    collective_count(c, each, each);
+    int64_t others = c->hi - c->lo - own;
+    int mine = own_terms(c);
+    collective_count(c, mine * others + (c->size - 1) * own, (c->band->n - mine) * own + others);
 }
 
 /* The sum of this rank's slice, written to the first n of 'to'. */
@@ -60,20 +61,23 @@ static enum error direct_reduce(struct collective *c) {
     if (c->staged || !c->in_place) return plain_run[KIND_REDUCE](c);
     int64_t own = collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);
     int64_t others = c->hi - c->lo - own;
-    bool root = c->rank == c->root, giver = gives(c, c->rank);
-    collective_count(c, (giver ? others : 0) + (root ? 0 : own), (c->sum.ranks - giver) * own + (root ? others : 0));
+    bool root = c->rank == c->root;
+    int mine = own_terms(c);
+    collective_count(c, mine * others + (root ? 0 : own), (c->band->n - mine) * own + (root ? others : 0));
     return sum_slice(c, (char *const *)&c->at[c->root], 1);
 }
 
 static double cost(const struct terrain *t, double bytes) {
     double slice = bytes / t->places->size, pieces = ceil(slice / (double)t->part_bytes);
-    return (t->places->size - 1) * ((pieces + 1) * t->alpha + slice * (2 * t->beta + t->gamma));
+    int peers = t->places->size - 1, terms = t->places->terms - 1;
+    return peers * (pieces + 1) * t->alpha + slice * (terms * (t->beta + t->gamma) + peers * t->beta);
 }
 
 const struct algo_ops algo_direct = {
     .name = "direct",
     .why = "each rank sums its own slice straight from the peers' buffers",
     .orders = {[ORDER_TREE] = true, [ORDER_RING] = true},
+    .several = true,
     .small_at_once = true,
     .run = {[KIND_ALL_REDUCE] = direct_all_reduce, [KIND_REDUCE] = direct_reduce},
     .cost = {[KIND_ALL_REDUCE] = cost, [KIND_REDUCE] = plain_reduce_cost, [KIND_BROADCAST] = plain_broadcast_cost},

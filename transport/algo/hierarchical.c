@@ -4,7 +4,8 @@
  * H hosts with L ranks each; the buffer of K bytes is cut in L slices, and local rank l of every
  * host looks after slice l:
  *     1. near: l reads slice l of its neighbours' buffers and leaves the sum in its own.
- *     2. far:  the H ranks that look after slice l do halving and doubling on it among themselves.
+ *     2. far:  the H ranks that look after slice l sum it among themselves, by halving and doubling
+ *        where that can be, else up and down a tree.
  *     3. near: l writes slice l to its neighbours' buffers, and they meet: all slices are written.
  * Only l touches slice l of the buffers of its host, so nobody waits between the phases. Small
  * buffers are one slice, local rank 0's: one message a step between hosts, and the others wait.
@@ -13,9 +14,8 @@
  * moves about L times as much. Steps between hosts: 2 log2 H. Where neighbours do not reach each
  * other's memory, the near phases travel in pipes, as a reduce_scatter and an all_gather.
  *
- * Places are cyclic (place l * H + h is local rank l of host h), and L is a power of two. So
- * ORDER_TREE first folds each host's ranks, l with l + L/2 and so on, and then the H sums: the
- * phases add in that order. On one host this is "direct". */
+ * Each host's ranks stand together and are a subtree, so ORDER_TREE first adds each host's ranks and
+ * then the H sums: the phases add in that order. On one host this is "direct". */
 #include "transport/algo/halving.h"
 #include "transport/algo/plain.h"
 
@@ -37,18 +37,18 @@ static int64_t slice_cut(const struct collective *c, int l) {
 
 static struct hosts hosts_of(const struct collective *c) {
     const struct places *p = c->places;
-    int host = p->place[c->rank] % p->hosts, local = p->place[c->rank] / p->hosts;
-    struct hosts h = {.near = {p->locals, local, {0}},
-                      .far = {p->hosts, host, {0}},
-                      .lo = slice_cut(c, local),
-                      .hi = slice_cut(c, local + 1)};
-    for (int l = 0; l < p->locals; l++) h.near.rank[l] = p->rank[l * p->hosts + host];
-    for (int i = 0; i < p->hosts; i++) h.far.rank[i] = p->rank[local * p->hosts + i];
+    int place = p->place[c->rank], local = place % p->locals, first = place - local;
+    struct hosts h = {.lo = slice_cut(c, local), .hi = slice_cut(c, local + 1)};
+    for (int i = first; i < first + p->locals; i++) band_append(&h.near, p->rank[i], 0, c->band->leaf[i]);
+    for (int i = 0; i < p->size; i += p->locals) band_append(&h.far, p->rank[i + local], 0, c->band->leaf[i]);
+    band_close(&h.near, c->rank);
+    band_close(&h.far, c->rank);
     return h;
 }
 
 static enum error far_phase(struct collective *c, const struct hosts *h) {
-    return h->lo < h->hi ? halving_all_reduce(c, &h->far, h->lo, h->hi) : ERR_NONE;
+    if (h->lo == h->hi) return ERR_NONE;
+    return (band_is_even(&h->far) ? halving_all_reduce : climbing_all_reduce)(c, &h->far, h->lo, h->hi);
 }
 
 /* ---- where neighbours reach each other's memory ---- */
@@ -64,7 +64,7 @@ static void near_sum(struct collective *c, const struct hosts *h) {
     struct sum s = c->sum;
     const char *in[RANKS_MAX];
     char *out[] = {element(c, c->buf, h->lo)};
-    s.ranks = h->near.n;
+    s.terms = h->near.n, s.adds = h->near.adds;
     if (s.op == REDOP_AVERAGE) s.op = REDOP_SUM;
     for (int l = 0; l < h->near.n; l++) in[l] = element(c, c->at[h->near.rank[l]], h->lo);
     order_sum(&s, h->lo, h->hi, in, out, 1);
@@ -95,7 +95,7 @@ static enum error in_pipes(struct collective *c, const struct hosts *h) {
         part[r + 1] = slice_cut(c, l);
     }
     c->part = part;
-    enum error err = band_reduce_scatter(c, &h->near);
+    enum error err = band_reduce_scatter(c, &h->near, &h->near);
     if (!err) err = far_phase(c, h);
     if (!err) err = band_all_gather(c, &h->near);
     c->part = NULL;
@@ -119,7 +119,8 @@ static double cost(const struct terrain *t, double bytes) {
     if (t->places->hosts == 1) return INFINITY; /* direct by another name */
     double slice = bytes <= HIERARCHICAL_ONE_SLICE ? bytes : bytes / locals;
     double near = t->near ? 2 * others * slice * t->gamma : others * (2 * t->alpha + slice * (2 * t->beta + t->gamma));
-    return near + halving_cost(t, t->places->hosts, slice);
+    int hosts = t->places->hosts;
+    return near + (is_power_of_two(hosts) ? halving_cost : climbing_cost)(t, hosts, slice);
 }
 
 const struct algo_ops algo_hierarchical = {

@@ -1,5 +1,5 @@
 /* Order of additions: see order.h. Sums run over blocks small enough that the partial sums of all
- * ranks stay in the first cache, whatever the number of ranks; so memory is read once and written
+ * terms stay in the first cache, whatever their number; so memory is read once and written
  * once. */
 #include "transport/algo/order.h"
 #include "engine/base/memory.h"
@@ -13,49 +13,56 @@ int64_t order_chunk(int64_t count, int ranks, int c) {
     return (int64_t)((__int128)count * c / ranks);
 }
 
-/* The partial sums of one block: cur[r] is rank r's, in its buffer or already in part[r]. */
+/* A block: its inputs, n elements of them, 'at' bytes into all buffers. */
 struct fold {
-    enum dtype type;
-    enum redop op;
+    const struct sum *sum;
+    const char *const *in;
     int64_t n;
-    const char *cur[RANKS_MAX];
-    char (*part)[BLOCK];
+    size_t at;
 };
 
-/* The last addition goes to dst, which may be an input: every other one is done by then. */
-static void fold_tree(struct fold *f, int ranks, char *dst) {
-    for (int h; ranks > 1; ranks = h) {
-        h = (ranks + 1) / 2;
-        for (int r = 0; r + h < ranks; r++) {
-            char *to = ranks == 2 ? dst : f->part[r];
-            combine(f->type, f->op, f->n, to, f->cur[r], f->cur[r + h]);
-            f->cur[r] = to;
+static void add(const struct fold *f, char *to, const char *left, const char *right) {
+    combine(f->sum->type, f->sum->op, f->n, to, left, right);
+}
+
+/* left[d] is the d-th of what is left, in its buffer or already in part[d]. The last addition goes to dst, which may be
+ * an input: every other one is done by then. */
+static void fold_tree(const struct fold *f, char *dst) {
+    enum { DEPTH = 9 }; /* of a tree of LEAVES_MAX, and a term */
+    _Alignas(ALIGNMENT) char part[DEPTH][BLOCK];
+    const char *left[DEPTH + 1];
+    int depth = 0, terms = f->sum->terms;
+    for (int t = 0; t < terms; t++) {
+        left[depth++] = f->in[t] + f->at;
+        for (int i = 0; i < f->sum->adds[t]; i++) {
+            char *to = t == terms - 1 && depth == 2 ? dst : part[depth - 2];
+            add(f, to, left[depth - 2], left[depth - 1]);
+            left[--depth - 1] = to;
         }
     }
 }
 
-static void fold_ring(struct fold *f, int ranks, int first, char *dst) {
-    const char *sum = f->cur[first];
-    for (int i = 1; i < ranks; i++) {
-        char *to = i == ranks - 1 ? dst : f->part[0];
-        combine(f->type, f->op, f->n, to, sum, f->cur[(first + i) % ranks]);
+static void fold_ring(const struct fold *f, int first, char *dst) {
+    _Alignas(ALIGNMENT) char part[BLOCK];
+    const char *sum = f->in[first] + f->at;
+    for (int i = 1, ranks = f->sum->ranks; i < ranks; i++) {
+        char *to = i == ranks - 1 ? dst : part;
+        add(f, to, sum, f->in[(first + i) % ranks] + f->at);
         sum = to;
     }
 }
 
-/* f->n elements in chunk 'chunk', 'at' bytes into all buffers. */
-static void sum_block(const struct sum *s, struct fold *f, size_t at, int chunk, const char *const *in,
-                      char *const *out, int outs) {
-    size_t bytes = (size_t)f->n * dtype_size(s->type);
-    for (int r = 0; r < s->ranks; r++) f->cur[r] = in[r] + at;
-    if (s->ranks == 1)
-        memmove(out[0] + at, f->cur[0], bytes);
-    else if (s->order == ORDER_RING)
-        fold_ring(f, s->ranks, chunk, out[0] + at);
+static void sum_block(const struct fold *f, int chunk, char *const *out, int outs) {
+    size_t bytes = (size_t)f->n * dtype_size(f->sum->type);
+    char *dst = out[0] + f->at;
+    if (f->sum->terms == 1)
+        memmove(dst, f->in[0] + f->at, bytes);
+    else if (f->sum->order == ORDER_RING)
+        fold_ring(f, chunk, dst);
     else
-        fold_tree(f, s->ranks, out[0] + at);
-    sum_complete(s, f->n, out[0] + at);
-    for (int i = 1; i < outs; i++) memcpy(out[i] + at, out[0] + at, bytes);
+        fold_tree(f, dst);
+    sum_complete(f->sum, f->n, dst);
+    for (int i = 1; i < outs; i++) memcpy(out[i] + f->at, dst, bytes);
 }
 
 static int chunk_of(const struct sum *s, int64_t element) {
@@ -65,9 +72,8 @@ static int chunk_of(const struct sum *s, int64_t element) {
 }
 
 void order_sum(const struct sum *s, int64_t lo, int64_t hi, const char *const *in, char *const *out, int outs) {
-    _Alignas(ALIGNMENT) char part[RANKS_MAX / 2][BLOCK];
-    struct fold f = {.type = s->type, .op = s->op, .part = part};
-    size_t size = dtype_size(s->type), at = 0;
+    struct fold f = {.sum = s, .in = in};
+    size_t size = dtype_size(s->type);
     int64_t block = BLOCK / (int64_t)size;
     while (lo < hi) {
         int64_t end = hi - lo > block ? lo + block : hi;
@@ -78,8 +84,8 @@ void order_sum(const struct sum *s, int64_t lo, int64_t hi, const char *const *i
             if (end > stop) end = stop;
         }
         f.n = end - lo;
-        sum_block(s, &f, at, chunk, in, out, outs);
-        at += (size_t)f.n * size;
+        sum_block(&f, chunk, out, outs);
+        f.at += (size_t)f.n * size;
         lo = end;
     }
 }

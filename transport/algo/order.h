@@ -1,17 +1,18 @@
 /* The order in which the ranks' elements are added; the one place where numbers of several ranks
  * meet. Every algorithm adds in the order of its group, so two algorithms of one order give the
- * same bits. A rank is meant by its place (struct places): its number, but where several hosts are
- * alike.
+ * same bits. A rank is meant by its place (struct places): its number, but where hosts are mixed.
  *
- * ORDER_TREE: n ranks are folded in two, h = ceil(n/2): rank r takes in rank r + h while r + h < n;
- * then the first h are folded in the same way. For a power of two: r with r + n/2, then r with r +
- * n/4, ... so single, dp and ddp agree on any number of devices.
+ * ORDER_TREE: along the tree of engine/base/leaves.h, so single, dp and ddp agree on any number of
+ * devices. A term of the sum is what a rank has added of its run of leaves; where that run is not
+ * one subtree, a rank may give several terms. Where ranks are leaves themselves: 0 with 1, 2 with 3,
+ * then these sums likewise.
  *
  * ORDER_RING: what a ring does anyway. Of count elements, chunk c is [c*count/n, (c+1)*count/n),
  * and is added from left to right in the order c, c+1, ..., n-1, 0, ..., c-1.
  *
  * The result of one element depends on its position in [0, count), never on how the work is cut. */
 #pragma once
+#include "engine/base/leaves.h"
 #include "transport/types.h"
 
 /* First element of chunk c. */
@@ -21,12 +22,14 @@ struct sum {
     enum order order;
     enum dtype type;
     enum redop op;
-    int first;     /* ranks below it give nothing; the others are numbered from it */
-    int ranks;     /* that give */
-    int64_t count; /* elements of the whole buffer */
+    int first;           /* ranks below it give nothing; the others are numbered from it */
+    int ranks;           /* that give */
+    int64_t count;       /* elements of the whole buffer */
+    int terms;           /* of ORDER_TREE: as many as ranks that give, or more */
+    const uint8_t *adds; /* leaves_adds of them */
 };
-/* Combines elements [lo, hi). in[r] and out[i] point at element lo of rank r's buffer, of the i-th
- * result; a result may be one of the inputs. outs >= 1. */
+/* Combines elements [lo, hi). in[t] and out[i] point at element lo of term t, of the i-th result; a
+ * result may be one of the inputs. outs >= 1. */
 void order_sum(const struct sum *s, int64_t lo, int64_t hi, const char *const *in, char *const *out, int outs);
 
 /* dst[i] = a[i] op b[i]; dst may be a or b. AVERAGE: adds. */

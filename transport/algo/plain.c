@@ -23,8 +23,9 @@ static void fetch(struct collective *c, int peer, int64_t from, int64_t to) {
 
 static enum error read_reduce(struct collective *c) {
     int64_t n = c->hi - c->lo;
-    bool root = c->rank == c->root, giver = gives(c, c->rank);
-    collective_count(c, giver && !root ? n : 0, root ? (c->sum.ranks - giver) * n : 0);
+    bool root = c->rank == c->root;
+    int own = own_terms(c);
+    collective_count(c, root ? 0 : own * n, root ? (c->band->n - own) * n : 0);
     if (root) collective_sum(c, c->lo, c->hi, &c->buf, 1);
     return collective_finish(c);
 }
@@ -46,7 +47,8 @@ static int64_t parts_of_others(const struct collective *c) {
 }
 
 static enum error read_reduce_scatter(struct collective *c) {
-    collective_count(c, parts_of_others(c), (c->size - 1) * part_within(c, c->rank));
+    int own = own_terms(c);
+    collective_count(c, own * parts_of_others(c), (c->band->n - own) * part_within(c, c->rank));
     collective_sum(c, within(c, c->part[c->rank]), within(c, c->part[c->rank + 1]), &c->buf, 1);
     return collective_finish(c);
 }
@@ -89,36 +91,36 @@ static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-/* Where a piece of the band's member i is received, to be added. */
+/* Where a piece of the band's term i is received, to be added. */
 static char *scratch_of(const struct collective *c, int i) {
     return c->scratch + (size_t)i * c->part_bytes;
 }
 
-/* Sums [lo, hi) of my buffer and of what the scratch holds of the others'. A band that is not all
+/* Sums [lo, hi) of my terms and of what the scratch holds of the others'. A band that is not all
  * who give makes only a part of the sum, which is not divided yet. */
 static void scratch_sum(struct collective *c, const struct band *band, int64_t lo, int64_t hi) {
     char *out[] = {element(c, c->buf, lo)};
-    const char *in[RANKS_MAX];
+    const char *in[LEAVES_MAX];
     struct sum s = c->sum;
-    s.ranks = band->n;
-    if (band->n < c->sum.ranks && s.op == REDOP_AVERAGE) s.op = REDOP_SUM;
-    for (int i = 0; i < band->n; i++) in[i] = i == band->me ? out[0] : scratch_of(c, i);
+    s.terms = band->n, s.adds = band->adds;
+    if (band != c->band && s.op == REDOP_AVERAGE) s.op = REDOP_SUM;
+    for (int i = 0; i < band->n; i++)
+        in[i] = band->rank[i] == c->rank ? term(c, band, i, c->buf, lo) : scratch_of(c, i);
     order_sum(&s, lo, hi, in, out, 1);
 }
 
 static enum error pipe_reduce(struct collective *c) {
-    const struct band band = collective_band(c);
+    const struct band *b = c->band;
     int64_t n = c->sum.count, piece = piece_of(c);
-    if (c->rank != c->root && band.me < 0) return ERR_NONE;
+    bool root = c->rank == c->root;
     for (int64_t lo = 0; lo < n; lo += piece) {
         int64_t hi = least(lo + piece, n);
-        if (c->rank != c->root) {
-            TRY(collective_send(c, c->root, element(c, c->buf, lo), hi - lo));
-            continue;
+        for (int i = 0; i < b->n; i++) {
+            bool mine = b->rank[i] == c->rank;
+            if (root && !mine) TRY(collective_receive(c, b->rank[i], scratch_of(c, i), hi - lo, LAND_COPY));
+            if (!root && mine) TRY(collective_send(c, c->root, term(c, b, i, c->buf, lo), hi - lo));
         }
-        for (int i = 0; i < band.n; i++)
-            if (i != band.me) TRY(collective_receive(c, band.rank[i], scratch_of(c, i), hi - lo, LAND_COPY));
-        scratch_sum(c, &band, lo, hi);
+        if (root) scratch_sum(c, b, lo, hi);
     }
     return ERR_NONE;
 }
@@ -153,19 +155,29 @@ static struct leg part_leg(const struct collective *c, int r, int64_t from) {
     return (struct leg){r, element(c, c->buf, c->part[r] + from), least(left, piece_of(c)), LAND_COPY};
 }
 
-enum error band_reduce_scatter(struct collective *c, const struct band *band) {
+/* This rank's terms of a piece of another's part, for that of mine of a third's. */
+static enum error swap_terms(struct collective *c, const struct band *terms, struct leg out, int by, int64_t elements) {
+    int to_first, by_first, mine = band_terms(terms, c->rank, &to_first), theirs = band_terms(terms, by, &by_first);
+    char *buf = out.data;
+    for (int k = 0; k < mine || k < theirs; k++) {
+        struct leg in = {by, k < theirs ? scratch_of(c, by_first + k) : NULL, elements, LAND_COPY};
+        if (k < mine) out.data = buf + bytes_of(c, k * c->apart);
+        TRY(collective_exchange(c, k < mine ? out : no_leg, k < theirs ? in : no_leg));
+    }
+    return ERR_NONE;
+}
+
+enum error band_reduce_scatter(struct collective *c, const struct band *ranks, const struct band *terms) {
     int64_t longest = 0;
-    for (int i = 0; i < band->n; i++)
-        if (part_size(c, band->rank[i]) > longest) longest = part_size(c, band->rank[i]);
+    for (int i = 0; i < ranks->n; i++)
+        if (part_size(c, ranks->rank[i]) > longest) longest = part_size(c, ranks->rank[i]);
     for (int64_t from = 0; from < longest; from += piece_of(c)) {
-        struct leg own = part_leg(c, c->rank, from);
-        for (int i = 1; i < band->n; i++) {
-            int to = band->rank[member_on(band, i)], by = member_back(band, i);
-            struct leg in = {band->rank[by], scratch_of(c, by), own.elements, LAND_COPY};
-            TRY(collective_exchange(c, part_leg(c, to, from), in));
+        int64_t own = part_leg(c, c->rank, from).elements, lo = c->part[c->rank] + from;
+        for (int i = 1; i < ranks->n; i++) {
+            struct leg out = part_leg(c, ranks->rank[member_on(ranks, i)], from);
+            TRY(swap_terms(c, terms, out, ranks->rank[member_back(ranks, i)], own));
         }
-        int64_t lo = c->part[c->rank] + from;
-        if (own.elements) scratch_sum(c, band, lo, lo + own.elements);
+        if (own) scratch_sum(c, terms, lo, lo + own);
     }
     return ERR_NONE;
 }
@@ -175,22 +187,20 @@ static struct leg whole_part(const struct collective *c, int peer, int r) {
     return (struct leg){peer, element(c, c->buf, c->part[r]), part_size(c, r), LAND_COPY};
 }
 
-enum error band_all_gather(struct collective *c, const struct band *band) {
-    for (int i = 1; i < band->n; i++) {
-        int to = band->rank[member_on(band, i)], by = band->rank[member_back(band, i)];
+enum error band_all_gather(struct collective *c, const struct band *ranks) {
+    for (int i = 1; i < ranks->n; i++) {
+        int to = ranks->rank[member_on(ranks, i)], by = ranks->rank[member_back(ranks, i)];
         TRY(collective_exchange(c, whole_part(c, to, c->rank), whole_part(c, by, by)));
     }
     return ERR_NONE;
 }
 
 static enum error pipe_reduce_scatter(struct collective *c) {
-    const struct band all = collective_band(c);
-    return band_reduce_scatter(c, &all);
+    return band_reduce_scatter(c, c->all, c->band);
 }
 
 static enum error pipe_all_gather(struct collective *c) {
-    const struct band all = collective_band(c);
-    return band_all_gather(c, &all);
+    return band_all_gather(c, c->all);
 }
 
 static enum error pipe_scatter(struct collective *c) {
@@ -251,7 +261,7 @@ const collective_fn plain_run[COLLECTIVES] = {
 
 /* The needy rank's port is the bottleneck; what comes is added after it has come. */
 double plain_reduce_cost(const struct terrain *t, double bytes) {
-    return t->alpha + (t->places->size - 1) * bytes * (t->beta + t->gamma);
+    return t->alpha + (t->places->terms - 1) * bytes * (t->beta + t->gamma);
 }
 
 double plain_broadcast_cost(const struct terrain *t, double bytes) {

@@ -8,7 +8,7 @@ extern const collective_fn plain_run[COLLECTIVES];
 double plain_reduce_cost(const struct terrain *t, double bytes);
 double plain_broadcast_cost(const struct terrain *t, double bytes);
 
-/* In pipes, among a band that this rank belongs to; rank r's part is [part[r], part[r + 1]), as for
- * the whole group. */
-MUST_CHECK enum error band_reduce_scatter(struct collective *c, const struct band *band);
-MUST_CHECK enum error band_all_gather(struct collective *c, const struct band *band);
+/* In pipes, among a band of ranks that this one belongs to; rank r's part is [part[r], part[r + 1]),
+ * as for the whole group. terms: what these give. */
+MUST_CHECK enum error band_reduce_scatter(struct collective *c, const struct band *ranks, const struct band *terms);
+MUST_CHECK enum error band_all_gather(struct collective *c, const struct band *ranks);

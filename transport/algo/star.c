@@ -22,6 +22,7 @@ const struct algo_ops algo_star = {
     .name = "star",
     .why = "rank 0 sums what all send and sends the sum back",
     .orders = {[ORDER_TREE] = true, [ORDER_RING] = true},
+    .several = true,
     .run = {[KIND_ALL_REDUCE] = star_all_reduce},
     .cost = {[KIND_ALL_REDUCE] = cost},
 };

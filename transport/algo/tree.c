@@ -1,10 +1,9 @@
-/* Algorithm "tree": sums climb a binomial tree and the result climbs back down. The tree is that of
- * ORDER_TREE: with m places left and h = ceil(m/2), place p takes in what place p + h has summed,
- * until place 0 is alone.
+/* Algorithm "tree": sums climb the tree of ORDER_TREE and the result climbs back down. The first
+ * place of a subtree holds its sum: it takes in what the first of its right half has summed.
  *
- *     N = 5, up:    3 -> 0, 4 -> 1     (h = 3)      down:  0 -> 1        (h = 1)
- *                   2 -> 0             (h = 2)             0 -> 2        (h = 2)
- *                   1 -> 0             (h = 1)             0 -> 3, 1 -> 4 (h = 3)
+ *     N = 5, up:    1 -> 0, 3 -> 2                  down:  0 -> 4
+ *                   2 -> 0                                 0 -> 2
+ *                   4 -> 0                                 0 -> 1, 2 -> 3
  *
  * All-reduce of K bytes: 2 ceil(log2 N) steps of whole buffers. Place 0 receives and sends
  * ceil(log2 N) K bytes, a leaf K: for small messages and for many ranks, where steps count and
@@ -13,39 +12,52 @@
  * Reduce and broadcast are its halves. A broadcast's tree is turned so that the root stands at 0. A
  * reduce may not touch the buffers that it sums, so it climbs in the scratch, piece by piece; the
  * pieces follow each other up the tree. */
-#include "transport/algo/plain.h"
+#include "transport/algo/halving.h"
 
 #include <string.h>
 
-/* The first m of the band sum what they hold in data; the sum is at the first of all. */
-static enum error climb(struct collective *c, const struct band *band, int m, char *data, int64_t n) {
-    int h = (m + 1) / 2, me = band->me;
-    if (m == 1) return ERR_NONE;
-    if (me >= h) return collective_send(c, band->rank[me - h], data, n);
-    if (me + h < m) TRY(collective_receive(c, band->rank[me + h], data, n, LAND_RIGHT));
-    return climb(c, band, h, data, n);
+/* Where the right half of the subtree of members [lo, hi) begins. */
+static int middle(const struct band *b, int lo, int hi) {
+    unsigned across = (unsigned)(b->leaf[lo] ^ b->leaf[hi - 1]);
+    int bit = 1 << (31 - __builtin_clz(across)), k = lo + 1;
+    while (!((b->leaf[k] ^ b->leaf[lo]) & bit)) k++;
+    return k;
 }
 
-/* What the first of the band holds reaches the first m. */
-static enum error descend(struct collective *c, const struct band *band, int m) {
-    int h = (m + 1) / 2, me = band->me;
-    if (m == 1) return ERR_NONE;
-    if (me >= h) return collective_receive(c, band->rank[me - h], c->buf, c->sum.count, LAND_COPY);
-    TRY(descend(c, band, h));
-    return me + h < m ? collective_send(c, band->rank[me + h], c->buf, c->sum.count) : ERR_NONE;
+/* Members [lo, hi) sum what they hold in data; the sum is at the first of them. */
+static enum error climb(struct collective *c, const struct band *b, int lo, int hi, char *data, int64_t n) {
+    if (hi - lo == 1) return ERR_NONE;
+    int k = middle(b, lo, hi);
+    TRY(b->me < k ? climb(c, b, lo, k, data, n) : climb(c, b, k, hi, data, n));
+    if (b->me == k) return collective_send(c, b->rank[lo], data, n);
+    return b->me == lo ? collective_receive(c, b->rank[k], data, n, LAND_RIGHT) : ERR_NONE;
+}
+
+/* What the first of members [lo, hi) holds in data reaches all of them. */
+static enum error descend(struct collective *c, const struct band *b, int lo, int hi, char *data, int64_t n) {
+    if (hi - lo == 1) return ERR_NONE;
+    int k = middle(b, lo, hi);
+    if (b->me == lo) TRY(collective_send(c, b->rank[k], data, n));
+    if (b->me == k) TRY(collective_receive(c, b->rank[lo], data, n, LAND_COPY));
+    return b->me < k ? descend(c, b, lo, k, data, n) : descend(c, b, k, hi, data, n);
+}
+
+enum error climbing_all_reduce(struct collective *c, const struct band *b, int64_t lo, int64_t hi) {
+    char *data = element(c, c->buf, lo);
+    TRY(climb(c, b, 0, b->n, data, hi - lo));
+    if (b->me == 0) sum_complete(&c->sum, hi - lo, data);
+    return descend(c, b, 0, b->n, data, hi - lo);
 }
 
 static enum error tree_all_reduce(struct collective *c) {
-    const struct band all = collective_band(c);
-    TRY(climb(c, &all, all.n, c->buf, c->sum.count));
-    if (all.me == 0) sum_complete(&c->sum, c->sum.count, c->buf);
-    return descend(c, &all, all.n);
+    return climbing_all_reduce(c, c->band, 0, c->sum.count);
 }
 
 static enum error tree_broadcast(struct collective *c) {
-    struct band all = {.n = c->size, .me = (c->rank - c->root + c->size) % c->size};
-    for (int i = 0; i < all.n; i++) all.rank[i] = (c->root + i) % c->size;
-    return descend(c, &all, all.n);
+    struct band all = {0};
+    for (int i = 0; i < c->size; i++) band_append(&all, (c->root + i) % c->size, 0, i);
+    band_close(&all, c->rank);
+    return descend(c, &all, 0, all.n, c->buf, c->sum.count);
 }
 
 /* n elements from data on: up the tree, and from its top to the root. */
@@ -54,7 +66,7 @@ static enum error reduce_piece(struct collective *c, const struct band *band, ch
     int top = band->rank[0];
     if (band->me >= 0) {
         memcpy(sum, data, bytes_of(c, n));
-        TRY(climb(c, band, band->n, sum, n));
+        TRY(climb(c, band, 0, band->n, sum, n));
     }
     if (band->me == 0) {
         sum_complete(&c->sum, n, sum);
@@ -67,33 +79,37 @@ static enum error reduce_piece(struct collective *c, const struct band *band, ch
 }
 
 static enum error tree_reduce(struct collective *c) {
-    const struct band band = collective_band(c);
     int64_t piece = (int64_t)(c->part_bytes / dtype_size(c->sum.type));
     for (int64_t lo = 0; lo < c->sum.count; lo += piece) {
         int64_t left = c->sum.count - lo;
-        TRY(reduce_piece(c, &band, element(c, c->buf, lo), left < piece ? left : piece));
+        TRY(reduce_piece(c, c->band, element(c, c->buf, lo), left < piece ? left : piece));
     }
     return ERR_NONE;
 }
 
 /* ---- what it costs ---- */
 
-static int steps_of(const struct terrain *t) {
+static int steps_of(int n) {
     int steps = 0;
-    while (1 << steps < t->places->size) steps++;
+    while (1 << steps < n) steps++;
     return steps;
 }
 
 static double broadcast_cost(const struct terrain *t, double bytes) {
-    return steps_of(t) * (t->alpha + bytes * t->beta);
+    return steps_of(t->places->size) * (t->alpha + bytes * t->beta);
 }
 
 static double reduce_cost(const struct terrain *t, double bytes) {
-    return steps_of(t) * (t->alpha + bytes * (t->beta > t->gamma ? t->beta : t->gamma));
+    return steps_of(t->places->size) * (t->alpha + bytes * (t->beta > t->gamma ? t->beta : t->gamma));
+}
+
+double climbing_cost(const struct terrain *t, int n, double bytes) {
+    double adding = t->beta > t->gamma ? t->beta : t->gamma;
+    return steps_of(n) * (2 * t->alpha + bytes * (adding + t->beta));
 }
 
 static double all_reduce_cost(const struct terrain *t, double bytes) {
-    return reduce_cost(t, bytes) + broadcast_cost(t, bytes);
+    return climbing_cost(t, t->places->size, bytes);
 }
 
 const struct algo_ops algo_tree = {

@@ -304,9 +304,9 @@ static int64_t part_size(const struct collective *c, int r) {
 static void count_parts(struct collective *c) {
     int64_t own = part_size(c, c->rank), others = c->part[c->size] - c->part[0] - own;
     bool root = c->rank == c->root;
-    int64_t peers = c->size - 1;
+    int64_t peers = c->size - 1, mine = own_terms(c);
     if (c->kind == KIND_REDUCE_SCATTER)
-        collective_count(c, others, peers * own);
+        collective_count(c, mine * others, (c->band->n - mine) * own);
     else if (c->kind == KIND_ALL_GATHER)
         collective_count(c, peers * own, others);
     else if (c->kind == KIND_SCATTER)
@@ -319,11 +319,12 @@ static void count_parts(struct collective *c) {
 
 void carrier_count(struct collective *c) {
     int64_t n = c->sum.count, own = collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);
-    bool root = c->rank == c->root, giver = gives(c, c->rank);
+    bool root = c->rank == c->root;
+    int mine = own_terms(c), theirs = c->band->n - mine;
     if (c->kind == KIND_ALL_REDUCE)
-        collective_count(c, n - own + (c->size - 1) * own, n - own + (c->size - 1) * own);
+        collective_count(c, mine * (n - own) + (c->size - 1) * own, theirs * own + n - own);
     else if (c->kind == KIND_REDUCE)
-        collective_count(c, giver && !root ? n : 0, root ? (c->sum.ranks - giver) * n : 0);
+        collective_count(c, root ? 0 : mine * n, root ? theirs * n : 0);
     else if (c->kind == KIND_BROADCAST)
         collective_count(c, root ? (c->size - 1) * n : 0, root ? 0 : n);
     else
@@ -347,13 +348,13 @@ static enum error sum_chunk(struct carrier *cr, enum device_lane l, const struct
                             int64_t n, const float *const *in, float *to) {
     const float *terms[RANKS_MAX];
     for (int i = 0; i < s->ranks; i++) terms[i] = in[(chunk + i) % s->ranks] + skip;
-    return cr->runtime->sum(cr->device, l, to + skip, terms, s->ranks, SUM_LINEAR, n);
+    return cr->runtime->sum(cr->device, l, to + skip, terms, s->ranks, NULL, n);
 }
 
 enum error carrier_sum(struct carrier *cr, enum device_lane l, const struct sum *s, int64_t lo, int64_t hi,
                        const float *const *in, float *to) {
     if (hi <= lo) return ERR_NONE;
-    if (s->order == ORDER_TREE) return cr->runtime->sum(cr->device, l, to, in, s->ranks, SUM_TREE, hi - lo);
+    if (s->order == ORDER_TREE) return cr->runtime->sum(cr->device, l, to, in, s->terms, s->adds, hi - lo);
     for (int k = 0; k < s->ranks; k++) {
         int64_t begin = order_chunk(s->count, s->ranks, k);
         int64_t end = order_chunk(s->count, s->ranks, k + 1);

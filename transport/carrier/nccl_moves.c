@@ -166,30 +166,53 @@ static enum error gather_parts(struct nccl_carrier *n, struct collective *c, enu
 
 /* ---- sums in the group's order ---- */
 
-/* A piece of every rank's part, 'from' elements into it: it goes to that rank, and mine comes. */
+static char *slot_of(const struct nccl_carrier *n, const struct collective *c, int term, int64_t piece) {
+    return (char *)n->slots.memory + bytes_of(c, term * piece);
+}
+
+/* Of every rank's part a piece, 'from' elements into it: of my k-th term it goes to that rank, and of that rank's k-th
+ * term mine comes. */
 static void piece_mail(const struct nccl_carrier *n, const struct collective *c, const int64_t *part, int64_t from,
-                       int64_t piece, struct mail *m) {
-    const struct band band = collective_band(c);
+                       int64_t piece, int k, struct mail *m) {
+    const struct band *b = c->band;
+    bool gives = k < own_terms(c);
+    int64_t own = part[c->rank + 1] - part[c->rank] - from;
     for (int r = 0; r < c->size; r++) {
         int64_t left = part[r + 1] - part[r] - from;
-        m->to[r] = element(c, c->buf, part[r] + from);
-        m->out[r] = !gives(c, c->rank) || left <= 0 ? 0 : left < piece ? left : piece;
+        m->to[r] = element(c, c->buf, k * c->apart + part[r] + from);
+        m->out[r] = !gives || left <= 0 ? 0 : left < piece ? left : piece;
         m->in[r] = 0;
     }
-    int64_t own = part[c->rank + 1] - part[c->rank] - from;
-    for (int i = 0; i < band.n; i++) {
-        m->from[band.rank[i]] = (char *)n->slots.memory + bytes_of(c, i * piece);
-        m->in[band.rank[i]] = own <= 0 ? 0 : own < piece ? own : piece;
+    for (int i = 0; i < b->n; i++) {
+        if (b->piece[i] != k) continue;
+        m->from[b->rank[i]] = slot_of(n, c, i, piece);
+        m->in[b->rank[i]] = own <= 0 ? 0 : own < piece ? own : piece;
     }
+}
+
+/* Of all terms. */
+static enum error swap_pieces(struct nccl_carrier *n, struct collective *c, enum device_lane l, const int64_t *part,
+                              int64_t from, int64_t piece) {
+    int most = 0;
+    for (int i = 0; i < c->band->n; i++)
+        if (c->band->piece[i] > most) most = c->band->piece[i];
+    for (int k = 0; k <= most; k++) {
+        struct mail m;
+        piece_mail(n, c, part, from, piece, k, &m);
+        TRY(nccl_issue(n, c, l, "a sum by ncclSend and ncclRecv", exchange, &m));
+    }
+    return ERR_NONE;
 }
 
 static enum error add_piece(struct nccl_carrier *n, struct collective *c, enum device_lane l, int64_t lo, int64_t hi,
                             int64_t piece) {
-    const struct band band = collective_band(c);
-    const float *in[RANKS_MAX];
+    const struct band *b = c->band;
+    const float *in[LEAVES_MAX];
     float *to = (float *)(void *)element(c, c->buf, lo);
-    for (int i = 0; i < band.n; i++)
-        in[i] = i == band.me ? to : (const float *)(const void *)((char *)n->slots.memory + bytes_of(c, i * piece));
+    for (int i = 0; i < b->n; i++) {
+        bool mine = b->rank[i] == c->rank;
+        in[i] = (const float *)(const void *)(mine ? term(c, b, i, c->buf, lo) : slot_of(n, c, i, piece));
+    }
     return carrier_sum(&n->carrier, l, &c->sum, lo, hi, in, to);
 }
 
@@ -200,12 +223,10 @@ static enum error ordered(struct nccl_carrier *n, struct collective *c, enum dev
     for (int r = 0; r < c->size; r++)
         if (part[r + 1] - part[r] > longest) longest = part[r + 1] - part[r];
     int64_t piece = longest < MOST ? (longest + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS : MOST;
-    TRY(slots_reserve(&n->carrier, l, &n->slots, bytes_of(c, c->sum.ranks * piece)));
+    TRY(slots_reserve(&n->carrier, l, &n->slots, bytes_of(c, c->band->n * piece)));
     for (int64_t from = 0; from < longest; from += piece) {
-        struct mail m;
         int64_t lo = part[c->rank] + from, hi = part[c->rank + 1];
-        piece_mail(n, c, part, from, piece, &m);
-        TRY(nccl_issue(n, c, l, "a sum by ncclSend and ncclRecv", exchange, &m));
+        TRY(swap_pieces(n, c, l, part, from, piece));
         if (lo < hi) TRY(add_piece(n, c, l, lo, hi - lo < piece ? hi : lo + piece, piece));
     }
     return ERR_NONE;

@@ -215,26 +215,29 @@ static enum error copy_part(const struct call_of_peer *k, int from, const int64_
     return copy(k, from, element(k->c, k->c->buf, part[r]), part[r], part[r + 1]);
 }
 
-/* Elements [lo, hi) of the one at place i in the band: where they lie, or copied to a slot. */
-static enum error find_term(const struct call_of_peer *k, int rank, int i, int64_t lo, int64_t hi, const float **out) {
+/* Elements [lo, hi) of term i: where they lie, or copied to a slot. */
+static enum error find_term(const struct call_of_peer *k, int i, int64_t lo, int64_t hi, const float **out) {
+    const struct band *b = k->c->band;
+    int rank = b->rank[i];
     bool here = k->p->unit[rank] == k->p->unit[k->c->rank];
-    *out = (const float *)(const void *)element(k->c, stall_of(k, rank)->buf, lo);
+    *out = (const float *)(const void *)term(k->c, b, i, stall_of(k, rank)->buf, lo);
     if (here) return ERR_NONE;
     char *slot = (char *)k->p->slots[k->c->lane].memory + bytes_of(k->c, i * k->piece);
+    int64_t skip = b->piece[i] * k->c->apart;
     *out = (const float *)(const void *)slot;
-    return copy(k, rank, slot, lo, hi);
+    return copy(k, rank, slot, skip + lo, skip + hi);
 }
 
 /* Adds elements [lo, hi) of all that give, to this rank's buffer. */
 static enum error add(const struct call_of_peer *k, int64_t lo, int64_t hi) {
     struct collective *c = k->c;
-    const struct band band = collective_band(c);
-    const float *in[RANKS_MAX];
-    for (int i = 0; i < band.n; i++)
-        if (hi > lo) TRY(follow(k, stall_of(k, band.rank[i])->ready));
+    const struct band *b = c->band;
+    const float *in[LEAVES_MAX];
+    for (int i = 0; i < b->n; i++)
+        if (hi > lo) TRY(follow(k, stall_of(k, b->rank[i])->ready));
     for (int64_t at = lo; at < hi; at += k->piece) {
         int64_t end = hi - at < k->piece ? hi : at + k->piece;
-        for (int i = 0; i < band.n; i++) TRY(find_term(k, band.rank[i], i, at, end, &in[i]));
+        for (int i = 0; i < b->n; i++) TRY(find_term(k, i, at, end, &in[i]));
         TRY(carrier_sum(&k->p->carrier, k->l, &c->sum, at, end, in, (float *)(void *)element(c, c->buf, at)));
     }
     return ERR_NONE;
@@ -359,7 +362,7 @@ static enum error reserve(struct call_of_peer *k) {
     for (int r = 0; r < k->c->size; r++) here = here && p->unit[r] == p->unit[k->c->rank];
     k->piece = n < MOST ? (n + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS : MOST;
     if (n == 0 || here) return ERR_NONE;
-    return slots_reserve(&p->carrier, k->l, &p->slots[k->c->lane], bytes_of(k->c, k->c->sum.ranks * k->piece));
+    return slots_reserve(&p->carrier, k->l, &p->slots[k->c->lane], bytes_of(k->c, k->c->band->n * k->piece));
 }
 
 static enum error peer_run(struct carrier *cr, struct collective *c, enum device_lane l) {

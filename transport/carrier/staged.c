@@ -72,7 +72,7 @@ static struct range given(const struct collective *c) {
     const struct range none = {0, 0};
     switch (c->kind) {
     case KIND_REDUCE:
-        return gives(c, c->rank) ? whole(c) : none;
+        return own_terms(c) ? whole(c) : none;
     case KIND_BROADCAST:
     case KIND_SCATTER:
         return c->rank == c->root ? whole(c) : none;
@@ -111,12 +111,15 @@ struct below {
     enum device_lane lane;
     char *buf, *send; /* where they lie on the device */
     char *h, *s;
+    int64_t apart; /* there; here terms lie side by side */
 };
 
-static enum error fetch(const struct below *b, const struct collective *c, struct range r) {
-    if (r.hi <= r.lo) return ERR_NONE;
-    return b->cr->runtime->read(b->cr->device, b->lane, element(c, b->h, r.lo), element(c, b->buf, r.lo),
-                                bytes_of(c, r.hi - r.lo));
+/* terms: how many times the range, each in another term; 1: there is but one. */
+static enum error fetch(const struct below *b, const struct collective *c, struct range r, int terms) {
+    for (int k = 0; k < terms && r.hi > r.lo; k++)
+        TRY(b->cr->runtime->read(b->cr->device, b->lane, element(c, b->h, k * c->apart + r.lo),
+                                 element(c, b->buf, k * b->apart + r.lo), bytes_of(c, r.hi - r.lo)));
+    return ERR_NONE;
 }
 
 static enum error bring(const struct below *b, const struct collective *c, struct range r) {
@@ -128,7 +131,7 @@ static enum error bring(const struct below *b, const struct collective *c, struc
 /* Also what was written before from the same memory has then arrived. */
 static enum error go_down(struct below *b, struct collective *c) {
     struct carrier *cr = b->cr;
-    if (b->h) TRY(fetch(b, c, given(c)));
+    if (b->h) TRY(fetch(b, c, given(c), c->apart ? own_terms(c) : 1));
     if (b->s) TRY(cr->runtime->read(cr->device, b->lane, b->s, b->send, bytes_of(c, c->send_part[c->size])));
     return c->lane == LANE_COMM ? carrier_wait(cr, c, b->lane) : cr->runtime->wait(cr->device, b->lane);
 }
@@ -143,15 +146,19 @@ static enum error come_up(struct below *b, struct collective *c) {
 static enum error staged_run(struct carrier *cr, struct collective *c, enum device_lane l) {
     struct stage *s = &((struct staged *)cr)->stages[c->lane];
     const char *send = c->send;
-    struct below b = {.cr = cr, .lane = l, .buf = c->buf, .send = (char *)(uintptr_t)send};
-    if (device_holds(cr->device, c->buf)) TRY(reserve(cr, s, 0, l, bytes_of(c, c->sum.count), &b.h));
+    struct below b = {.cr = cr, .lane = l, .buf = c->buf, .send = (char *)(uintptr_t)send, .apart = c->apart};
+    int64_t terms = c->apart ? own_terms(c) : 0; /* a server gives none, and receives */
+    if (device_holds(cr->device, c->buf))
+        TRY(reserve(cr, s, 0, l, bytes_of(c, c->sum.count * (terms > 1 ? terms : 1)), &b.h));
     if (send && device_holds(cr->device, send)) TRY(reserve(cr, s, 1, l, bytes_of(c, c->send_part[c->size]), &b.s));
+    if (b.h && c->apart) c->apart = c->sum.count;
     TRY(go_down(&b, c));
     if (b.h) c->buf = b.h;
     if (b.s) c->send = b.s;
     enum error err = call_move(cr->group, c);
     c->buf = b.buf;
     c->send = send;
+    c->apart = b.apart;
     return err ? err : come_up(&b, c);
 }
 

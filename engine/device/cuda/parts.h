@@ -59,7 +59,7 @@ MUST_CHECK enum error cuda_not_recording(const struct cuda *c, const char *what)
 
 /* vector.c */
 enum error cuda_sum(struct device *d, enum device_lane l, float *to, const float *const *terms,
-                    int count, enum sum_order order, int64_t n);
+                    int count, const uint8_t *adds, int64_t n);
 enum error cuda_lower(struct device *d, enum device_lane l, void *to, const float *from, int64_t n,
                       enum precision p);
 enum error cuda_raise(struct device *d, enum device_lane l, float *to, const void *from, int64_t n,

@@ -7,13 +7,16 @@
 _Static_assert((int)VECTOR_TERMS == (int)SUM_TERMS, "as many terms as the device's contract says");
 
 enum error cuda_sum(struct device *d, enum device_lane l, float *to, const float *const *terms, int count,
-                    enum sum_order order, int64_t n) {
+                    const uint8_t *adds, int64_t n) {
     CUDA_ENTERED(c, d);
-    struct vector_terms t = {{NULL}};
+    struct vector_terms t = {{NULL}, {0}};
     assert(count >= 1 && count <= SUM_TERMS);
     if (n < 1 || (count == 1 && terms[0] == to)) return ERR_NONE;
-    for (int i = 0; i < count; i++) t.term[i] = terms[i];
-    CU(vector_sum(to, &t, count, order == SUM_TREE, n, c->stream[l]), "a sum of vectors");
+    for (int i = 0; i < count; i++) {
+        t.term[i] = terms[i];
+        t.adds[i] = adds ? adds[i] : i > 0;
+    }
+    CU(vector_sum(to, &t, count, n, c->stream[l]), "a sum of vectors");
     return ERR_NONE;
 }
 
@@ -41,7 +44,7 @@ enum error cuda_accumulate(struct device *d, void *to, const void *from, int64_t
     const enum device_lane l = LANE_COMPUTE;
     CUDA_ENTERED(c, d);
     if (n < 1) return ERR_NONE;
-    if (!is_low(p)) return cuda_sum(d, l, to, (const float *const[]){to, from}, 2, SUM_LINEAR, n);
+    if (!is_low(p)) return cuda_sum(d, l, to, (const float *const[]){to, from}, 2, NULL, n);
     CU(vector_add_low(to, from, n, p == PRECISION_FP16, c->stream[l]), "adding activations");
     return ERR_NONE;
 }

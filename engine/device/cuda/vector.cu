@@ -24,31 +24,28 @@ static __device__ __forceinline__ void add(float4 &a, float4 b) {
     a.x += b.x, a.y += b.y, a.z += b.z, a.w += b.w;
 }
 
-/* Of a count that the compiler knows: all terms in registers. */
+/* An even tree, of a count that the compiler knows: all terms in registers. */
 template <int COUNT, typename V>
 static __device__ __forceinline__ V tree(const struct vector_terms &t, int64_t i) {
     V v[COUNT];
 #pragma unroll
     for (int k = 0; k < COUNT; k++) v[k] = ((const V *)t.term[k])[i];
 #pragma unroll
-    for (int n = COUNT; n > 1; n = (n + 1) / 2) {
-        int half = (n + 1) / 2;
+    for (int apart = 1; apart < COUNT; apart *= 2)
 #pragma unroll
-        for (int k = 0; k < COUNT / 2; k++)
-            if (k + half < n) add(v[k], v[k + half]);
-    }
+        for (int k = 0; k < COUNT; k += 2 * apart) add(v[k], v[k + apart]);
     return v[0];
 }
 
 template <typename V>
 static __device__ V tree_of_any(const struct vector_terms &t, int count, int64_t i) {
-    V v[VECTOR_TERMS];
-    for (int k = 0; k < count; k++) v[k] = ((const V *)t.term[k])[i];
-    for (int n = count, half; n > 1; n = half) {
-        half = (n + 1) / 2;
-        for (int k = 0; k + half < n; k++) add(v[k], v[k + half]);
+    enum { DEPTH = 10 }; /* what is left of VECTOR_TERMS at most, and a term */
+    V left[DEPTH];
+    for (int k = 0, depth = 0; k < count; k++) {
+        left[depth++] = ((const V *)t.term[k])[i];
+        for (int n = t.adds[k]; n > 0; n--, depth--) add(left[depth - 2], left[depth - 1]);
     }
-    return v[0];
+    return left[0];
 }
 
 template <typename V>
@@ -59,7 +56,7 @@ static __device__ __forceinline__ V linear(const struct vector_terms &t, int cou
     return v;
 }
 
-enum { LINEAR = 0, TREE_OF_ANY = -1 }; /* else a tree of so many */
+enum { LINEAR = 0, TREE_OF_ANY = -1 }; /* else an even tree of so many */
 template <int COUNT, typename V>
 static __device__ __forceinline__ V sum_at(const struct vector_terms &t, int count, int64_t i) {
     if constexpr (COUNT == LINEAR)
@@ -82,22 +79,24 @@ static __global__ void sum_kernel(float *to, struct vector_terms t, int count, i
     for (int64_t i = 4 * quads + first; i < n; i += step) to[i] = sum_at<COUNT, float>(t, count, i);
 }
 
-extern "C" cudaError_t vector_sum(float *to, const struct vector_terms *terms, int count, bool tree,
-                                  int64_t n, cudaStream_t stream) {
-    bool aligned = is_aligned(to);
-    for (int k = 0; k < count; k++) aligned = aligned && is_aligned(terms->term[k]);
+extern "C" cudaError_t vector_sum(float *to, const struct vector_terms *terms, int count, int64_t n,
+                                  cudaStream_t stream) {
+    bool aligned = is_aligned(to), chain = true, even = true;
+    for (int k = 0; k < count; k++) {
+        aligned = aligned && is_aligned(terms->term[k]);
+        chain = chain && terms->adds[k] == (k > 0);
+        even = even && terms->adds[k] == __builtin_ctz((unsigned)k + 1);
+    }
     int64_t quads = aligned ? n / 4 : 0;
     unsigned blocks = blocks_for(aligned ? quads + 3 : n);
     struct vector_terms t = *terms;
-    if (!tree || count <= 2)
+    if (chain)
         LAUNCH(sum_kernel<LINEAR>, blocks, THREADS, 0, stream, to, t, count, quads, n);
-    else if (count == 3)
-        LAUNCH(sum_kernel<3>, blocks, THREADS, 0, stream, to, t, count, quads, n);
-    else if (count == 4)
+    else if (even && count == 4)
         LAUNCH(sum_kernel<4>, blocks, THREADS, 0, stream, to, t, count, quads, n);
-    else if (count == 8)
+    else if (even && count == 8)
         LAUNCH(sum_kernel<8>, blocks, THREADS, 0, stream, to, t, count, quads, n);
-    else if (count == 16)
+    else if (even && count == 16)
         LAUNCH(sum_kernel<16>, blocks, THREADS, 0, stream, to, t, count, quads, n);
     else
         LAUNCH(sum_kernel<TREE_OF_ANY>, blocks, THREADS, 0, stream, to, t, count, quads, n);

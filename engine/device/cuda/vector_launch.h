@@ -7,13 +7,13 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-enum { VECTOR_TERMS = 64 };
+enum { VECTOR_TERMS = 256 };
 struct vector_terms {
     const float *term[VECTOR_TERMS];
+    uint8_t adds[VECTOR_TERMS]; /* leaves_adds */
 };
-/* to[i] = the terms' sum: a tree, or one after the other. */
-cudaError_t vector_sum(float *to, const struct vector_terms *terms, int count, bool tree, int64_t n,
-                       cudaStream_t stream);
+/* to[i] = the terms' sum. */
+cudaError_t vector_sum(float *to, const struct vector_terms *terms, int count, int64_t n, cudaStream_t stream);
 /* To and from the types of activations; half: IEEE's, else bf16. */
 cudaError_t vector_lower(void *to, const float *from, int64_t n, bool half, cudaStream_t stream);
 cudaError_t vector_raise(float *to, const void *from, int64_t n, bool half, cudaStream_t stream);

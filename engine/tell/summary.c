@@ -194,7 +194,7 @@ static void print_table(const struct summary *s, int columns, FILE *f) {
     if (s->first_step > 0)
         fprintf(f, "resumed after step %lld: times and bytes are of the %lld steps since\n\n", (long long)s->first_step,
                 (long long)(s->steps - s->first_step));
-    if (s->began) fprintf(f, "on %d of the %d devices that the run began with, after losses\n\n", s->devices, s->began);
+    if (s->began) fprintf(f, "began with %d devices, of which %d were left at the end\n\n", s->began, s->devices);
     fprintf(f, "where the time went     seconds   share\n");
     double rest = s->total_s;
     for (int i = 0; i < PHASES; i++) {

@@ -217,8 +217,8 @@ static void tell_loss(struct run *r) {
     for (int i = 0, n = 0; i < loss->nlost && n < (int)sizeof ranks; i++)
         n += snprintf(ranks + n, sizeof ranks - (size_t)n, "%s%d", i ? ", " : "", loss->lost[i]);
     metrics_loss(r->metrics, r->first_step, loss, seconds);
-    progress_say(r->progress, "rank%s %s lost: %d of %d devices go on, %.2f s later from step %lld",
-                 loss->nlost > 1 ? "s" : "", ranks, loss->to, loss->from, seconds, (long long)r->first_step);
+    progress_say(r->progress, "lost rank%s %s: %d of %d devices go on from step %lld, the next step came %.2f s later",
+                 loss->nlost > 1 ? "s" : "", ranks, loss->to, loss->from, (long long)r->first_step, seconds);
 }
 
 static enum error steps(struct run *r) {

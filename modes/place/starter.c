@@ -156,28 +156,24 @@ static enum error meet_left(struct start *s, const struct launch_result *r, stru
     return ERR_NONE;
 }
 
-static void say_again(struct start *s) {
-    s->restarts++;
-    log_warn("starting again, for the %lld. time of %lld", (long long)s->restarts,
-             (long long)s->job->settings->config.run.restarts);
-}
-
 /* After a loss: those that are left, where run.elastic lets them, or else all, as often as run.restarts says. *goes is
  * false where neither does. */
 static enum error go_on(struct start *s, const struct launch_result *r, struct nodes_round *round, bool *goes) {
+    int64_t restarts = s->job->settings->config.run.restarts;
+    int from = round->world;
     *goes = may_pass(s, r);
     if (*goes && is_elastic(s)) {
         enum error err = meet_left(s, r, round);
-        if (err == ERR_NONE && !s->left.loss.to) say_again(s);
-        if (err == ERR_NONE && s->left.loss.to)
-            log_warn("going on with %d of %d devices", round->world, s->left.loss.from);
+        if (err == ERR_NONE && !s->left.loss.to) s->restarts++;
+        if (err == ERR_NONE) log_warn("going on with %d of %d devices", round->world, from);
         if (err != ERR_PEER) return err;
         log_error("%s", error_message());
         *goes = !s->nodes; /* else it was decided for all nodes */
     }
-    *goes = *goes && s->restarts < s->job->settings->config.run.restarts;
+    *goes = *goes && s->restarts < restarts;
     if (!*goes) return ERR_NONE;
-    say_again(s);
+    s->restarts++;
+    log_warn("starting again, for the %lld. time of %lld", (long long)s->restarts, (long long)restarts);
     return meet_all(s, round);
 }
 

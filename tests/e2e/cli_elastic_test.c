@@ -100,7 +100,7 @@ static void a_killed_rank_is_left_out(void **state) {
         training_start(&p, dir, more);
         assert_true(program_wait(&p, 60));
         ended_well(dir, RANKS - 1);
-        training_says(&p, "rank 1 lost: ");
+        training_says(&p, "lost rank 1: 3 of 4 devices go on from step ");
         assert_null(strstr(p.err, "starting again"));
         assert_int_equal(read_events(dir, &e, 1), 1);
         lost_one(&e, RANKS, 1, strcmp(how[i][1], saves) ? 0 : 20);

@@ -238,11 +238,11 @@ static enum error too_late(const struct nodes *n, enum error err) {
     char why[400];
     snprintf(why, sizeof why, "%s", error_message());
     if (*n->last && n->p->least)
-        return FAIL(
-            ERR_TIMEOUT,
-            "node 0 (%s), which keeps the checkpoints and the store, is lost, and has not come back within %.3g s\n"
-            "without it the others cannot go on: start all nodes again, node 0 with --resume",
-            n->p->master, n->p->timeout);
+        return FAIL(ERR_TIMEOUT,
+                    "node 0 (%s), which keeps the checkpoints and the store, has ended or is lost, and did not come "
+                    "back within %.3g s\n"
+                    "without it the others cannot go on: start all nodes again, node 0 with --resume",
+                    n->p->master, n->p->timeout);
     if (err)
         return FAIL(ERR_TIMEOUT,
                     "node 0 has not come within %.3g s: %s\n"

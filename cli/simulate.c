@@ -69,7 +69,8 @@ static enum error fill_row(const struct simulate_options *o, const struct simula
     static struct step_shape shape; /* large */
     const struct run_config *c = &s->settings.config;
     const struct bucket_config *b = &c->ddp.bucket;
-    double share = o->strong ? 1.0 / (double)row->devices : s->step.work;
+    int leaves = cost_leaves((int)c->batch.shards, (int)row->devices); /* of which a device has the longest run */
+    double share = o->strong ? (double)leaves_cut(leaves, (int)row->devices, 1) / leaves : s->step.work;
     struct simulate_plan plan = plan_of(o, c, w, row->devices);
     if (!w->server && c->optimizer.shard) plan.server = true, plan.kind = SERVED_SHARDED;
     bool one = w->server && w->kind == SERVED_SHARDED && !plan.overlap;

@@ -41,6 +41,7 @@ static void survey(const struct ground *g, struct places *p, struct terrain *t) 
     p->size = g->devices;
     p->hosts = g->hosts;
     p->terms = places_terms(leaves, g->devices);
+    p->own = leaves_subtrees(0, leaves_cut(leaves, g->devices, 1));
     p->even = is_power_of_two(g->devices);
     p->locals = locals * g->hosts == g->devices ? places_locals(leaves, g->devices, locals) : 0;
     *t = terrain_plan(p, g->wire.alpha, g->wire.beta, false, g->near);

@@ -22,6 +22,7 @@ enum error exchange_open(const struct network_plan *p, bool near, int leaves, st
     int per = p->per_host < p->devices ? p->per_host : p->devices;
     leaves = cost_leaves(leaves, p->devices);
     *out = (struct exchange){.size = p->devices, .near = near, .terms = places_terms(leaves, p->devices)};
+    out->own = leaves_subtrees(0, leaves_cut(leaves, p->devices, 1));
     out->locals = p->devices % per == 0 ? places_locals(leaves, p->devices, per) : 0;
     size_t n = (size_t)p->devices;
     void *m;
@@ -168,9 +169,9 @@ static double part_of(const struct exchange *e) {
     return (double)terrain_of(e, &p).part_bytes;
 }
 
-/* By how much more than one term a rank's gradients are, in the mean. */
-static double terms_each(const struct exchange *e) {
-    return (double)(e->terms - 1) / (e->size - 1);
+/* Terms that a rank gives, in the mean over all but one that has so many itself. */
+static double terms_each(const struct exchange *e, int own) {
+    return (double)(e->terms - own) / (e->size - 1);
 }
 
 /* ---- one server ----------------------------------------------------------------------------- */
@@ -181,9 +182,9 @@ void exchange_reduce(struct exchange *e, int root, double bytes) {
         double some = fmin(left, piece);
         int n = 0;
         for (int r = 0; r < e->size; r++)
-            if (r != root) e->round[n++] = (struct message){r, root, some * terms_each(e), 0};
+            if (r != root) e->round[n++] = (struct message){r, root, some * terms_each(e, e->own), 0};
         run_round(e, n, false);
-        e->at[root] += (e->terms - 1) * some * e->gamma;
+        e->at[root] += (e->terms - e->own) * some * e->gamma;
     }
 }
 
@@ -202,7 +203,7 @@ enum error exchange_reduce_scatter(struct exchange *e, double bytes) {
     double slice = bytes / e->size, piece = part_of(e);
     for (double left = slice; left > 0; left -= piece) {
         double some = fmin(left, piece);
-        TRY(all_distances(e, some * terms_each(e)));
+        TRY(all_distances(e, some * terms_each(e, 1)));
         for (int r = 0; r < e->size; r++) e->at[r] += (e->terms - 1) * some * e->gamma;
     }
     return ERR_NONE;

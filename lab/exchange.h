@@ -10,11 +10,11 @@ struct exchange {
     double *after; /* within a round */
     double *was;   /* some rounds ago */
     struct message *round;
-    int terms;    /* as places.terms */
-    double gamma; /* seconds a byte added */
-    bool near;    /* ranks of a host reach each other's memory */
-    int locals;   /* as places.locals */
-    bool plain;   /* every message by itself, though rounds repeat: to check the other against */
+    int terms, own; /* as places has them */
+    double gamma;   /* seconds a byte added */
+    bool near;      /* ranks of a host reach each other's memory */
+    int locals;     /* as places.locals */
+    bool plain;     /* every message by itself, though rounds repeat: to check the other against */
 };
 MUST_CHECK enum error exchange_open(const struct network_plan *p, bool near, int leaves, struct exchange *out);
 void exchange_close(struct exchange *e);

@@ -1,6 +1,7 @@
 #include "lab/measured.h"
 
 #include "engine/model/cost.h"
+#include "lab/planned.h"
 #include "lab/statistics.h"
 #include "modes/bucket.h"
 
@@ -65,7 +66,7 @@ enum error measured_read(const struct run_result *r, const struct run_config *c,
         .backward = r->time_s[PHASE_BACKWARD] * whole,
         .work = 1.0 / (double)c->devices.count,
         .batch = c->batch.size,
-        .passes = c->batch.shards * c->batch.accumulate,
+        .passes = (int64_t)planned_passes(c) * c->devices.count,
         .samples = plan->n,
         .model = m,
         .activations = (double)(plan->activations + plan->gradients),

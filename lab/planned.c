@@ -1,14 +1,27 @@
 #include "lab/planned.h"
 
+#include "engine/device/runtime.h"
+
 #include <string.h>
 
 struct segments planned_segments(const struct run_config *c, const struct device *dev) {
     const struct batch_config *b = &c->batch;
     int64_t samples = b->size / b->shards / b->accumulate;
     int run = leaves_cut((int)b->shards, c->devices.count, 1), subtree = leaves_subtree(0, run > 0 ? run : 1);
-    struct segments s = {.count = graph_together(dev, subtree, b->accumulate)};
+    struct segments s = {.count = graph_together(device_runtime(dev), subtree, b->accumulate)};
     for (int i = 0; i < s.count; i++) s.begin[i + 1] = s.begin[i] + (samples > 0 ? samples : 1);
     return s;
+}
+
+int planned_passes(const struct run_config *c) {
+    const struct batch_config *b = &c->batch;
+    const struct device_runtime *runtime = device_find(c->devices.kind)->runtime;
+    int run = leaves_cut((int)b->shards, c->devices.count, 1), passes = 0;
+    for (int at = 0, size; at < run; at += size) {
+        size = leaves_subtree(at, run);
+        passes += size / graph_together(runtime, size, b->accumulate);
+    }
+    return passes * (int)b->accumulate;
 }
 
 enum error planned_open(const struct run_config *c, const char *kind, struct config_errors *e, struct planned *out) {

@@ -10,6 +10,8 @@ struct planned {
 };
 /* The batch of one pass of a device of this configuration. */
 struct segments planned_segments(const struct run_config *c, const struct device *dev);
+/* How many passes the device with the longest run of shards makes. */
+int planned_passes(const struct run_config *c);
 /* kind: of the device; "ref" plans at once, since it has nothing to prepare. What is wrong with the model goes to e;
  * planned_close in any case. */
 MUST_CHECK enum error planned_open(const struct run_config *c, const char *kind, struct config_errors *e,

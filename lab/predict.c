@@ -1,5 +1,7 @@
 #include "lab/measured.h"
 
+#include "lab/planned.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +48,7 @@ static bool takes_direct(const struct run_config *c) {
 /* The step as measured, cut into as many passes as the configuration makes of its batch. */
 static struct measured_step recut(const struct measured_step *m, const struct run_config *c, double batches) {
     struct measured_step own = *m;
-    own.passes = llround((double)(c->batch.shards * c->batch.accumulate) / batches);
+    own.passes = llround((double)planned_passes(c) * c->devices.count / batches);
     return own;
 }
 
@@ -58,6 +60,7 @@ enum error measured_predict(const struct measured_step *m, const struct run_conf
         .net = {.devices = c->devices.count, .per_host = 1, .oversubscription = 1, .outside = port ? *port : emulated},
         .cores = cores,
         .moving = port ? 0 : SIMULATE_MOVING, /* a fitted port has it */
+        .leaves = c->comm.order == COMM_ORDER_RING ? 0 : (int)c->batch.shards,
         .steps = 1};
     TRY(measured_refuse(c));
     if (!port && !(e->bandwidth > 0) && !(e->latency > 0) && c->devices.count + c->sharing.servers > 1)
@@ -68,7 +71,8 @@ enum error measured_predict(const struct measured_step *m, const struct run_conf
     if (!shape) return FAIL(ERR_MEMORY, "cannot allocate a step");
     double batches = (double)c->batch.size / (double)m->batch;
     struct measured_step own = recut(m, c, batches);
-    enum error err = measured_shape(&own, batches / c->devices.count, c->sharing.first, c->sharing.cap, shape);
+    double share = batches / c->devices.count * (1 + leaves_imbalance((int)c->batch.shards, c->devices.count));
+    enum error err = measured_shape(&own, share, c->sharing.first, c->sharing.cap, shape);
     if (err == ERR_NONE) err = simulate(shape, &p, out);
     if (err == ERR_NONE) *formula = simulate_formula(shape, &p);
     free(shape);

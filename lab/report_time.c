@@ -1,4 +1,5 @@
 /* Where the time goes, and what more devices bring. */
+#include "engine/base/leaves.h"
 #include "lab/experiment.h"
 #include "lab/report_data.h"
 
@@ -71,6 +72,21 @@ static enum error hidden_table(struct report *r, struct report_section *s, const
     return ERR_NONE;
 }
 
+/* Where a device has more shards than another: once each number of devices. */
+static void say_imbalance(struct report *r, struct report_section *s, const struct report_data *d) {
+    for (int i = 0; i < d->ncells; i++) {
+        const struct run_result *run = &d->cell[i].run[0];
+        int shards = (int)run->shards, devices = (int)run->devices, before = 0;
+        while (before < i && d->cell[before].run[0].devices != run->devices) before++;
+        if (before < i || devices < 1 || shards < devices || leaves_imbalance(shards, devices) <= 0) continue;
+        int most = leaves_cut(shards, devices, 1);
+        report_paragraph(s, report_say(r,
+                                       "On %d devices some compute %d of the %d shards of a batch, others %d: an "
+                                       "imbalance of %.3g %%, for which the others wait.",
+                                       devices, most, shards, most - 1, 100 * leaves_imbalance(shards, devices)));
+    }
+}
+
 enum error report_phases(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "time", "Where the time goes");
     const char *place[REPORT_CELLS];
@@ -81,6 +97,7 @@ enum error report_phases(struct report *r, const struct report_data *d) {
     report_paragraph(s, "Exposed is the communication that computation waits for; what is hidden "
                         "runs beside backward and takes no "
                         "place in the bars.");
+    say_imbalance(r, s, d);
     return hidden_table(r, s, d);
 }
 

@@ -39,7 +39,7 @@ static enum error replay_open(struct replay *r, const struct step_shape *shape, 
     r->root = apart ? r->workers : 0;
     net.devices += apart;
     TRY(exchange_open(&net, plan->near, plan->leaves, &r->e));
-    r->e.terms = places_terms(cost_leaves(plan->leaves, r->workers), r->workers) + apart;
+    if (apart) r->e.terms = places_terms(cost_leaves(plan->leaves, r->workers), r->workers), r->e.own = 0;
     r->e.plain = plan->plain;
     TRY(doubles(net.devices, &r->start));
     TRY(doubles(net.devices, &r->done));

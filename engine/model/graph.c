@@ -76,9 +76,9 @@ struct plan *graph_plan(const struct graph *g, int64_t n, const struct segments 
     return p;
 }
 
-int graph_together(const struct device *dev, int64_t shards, int64_t pieces) {
+int graph_together(const struct device_runtime *runtime, int64_t shards, int64_t pieces) {
     int count = 1;
-    if (pieces > 1 || device_runtime(dev)->asynchronous) return count;
+    if (pieces > 1 || runtime->asynchronous) return count;
     while (2 * count <= shards && 2 * count <= SEGMENTS_MAX) count *= 2;
     return count;
 }

@@ -33,7 +33,7 @@ void graph_free(struct graph *g);
 MUST_CHECK enum error graph_prepare(struct graph *g, int64_t n, const struct segments *segments);
 /* How many of a device's shards (a power of two) one batch has, a segment each. One, where the device cannot keep their
  * sums apart, or where shards are cut finer to save memory: in 'pieces'. */
-int graph_together(const struct device *dev, int64_t shards, int64_t pieces);
+int graph_together(const struct device_runtime *runtime, int64_t shards, int64_t pieces);
 
 /* Values, grads and buffers lie in the device's memory, and a batch on the host, which must stay as it is until the
  * device has passed the forward. Nothing waits for the device but what gives numbers to the host: graph_forward where

@@ -67,7 +67,7 @@ static float weight(const struct trainer *t, const struct step_batch *b) {
 
 /* Of one subtree: laps into arenas from 'base' on; the last one ends in grads[to]. */
 static void plan_subtree(struct trainer *t, int first, int size, int base, int to) {
-    int count = graph_together(t->device, size, t->config->batch.accumulate);
+    int count = graph_together(device_runtime(t->device), size, t->config->batch.accumulate);
     for (int i = 0; i < size / count; i++) {
         bool last = i == size / count - 1;
         t->feed.laps[t->feed.nlaps++] = (struct lap){.first = first + i * count,

@@ -60,7 +60,7 @@ static int setup(void **state) {
 static const struct {
     const char *mode;
     int devices;
-} places[] = {{"single", 1}, {"dp", 2}, {"ddp", 2}, {"dp", 4}, {"ddp", 4}, {"ddp", 8}, {"dp", 8}};
+} places[] = {{"single", 1}, {"dp", 2}, {"ddp", 2}, {"dp", 4}, {"ddp", 3}, {"ddp", 8}, {"dp", 5}, {"ddp", 4}};
 enum { PLACES = sizeof places / sizeof *places };
 
 static void killed_at_random(void **state) {

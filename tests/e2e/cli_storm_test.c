@@ -126,10 +126,7 @@ static struct injection choose(int turn) {
     return j;
 }
 
-/* Three ranks have three shards, which no single device computes. */
-static const char *batch_of(const struct injection *j) {
-    return j->ranks == 3 ? "batch={size: 60, shards: 3}" : "batch={size: 64, shards: 4}";
-}
+static const char batch[] = "batch={size: 64, shards: 4}";
 
 static int add(const char **words, int n, const char *const *more) {
     for (int i = 0; i < 2 && more[i]; i++) words[n++] = more[i];
@@ -143,7 +140,7 @@ static void start(const struct injection *j) {
     snprintf(length, sizeof length, "train=%dst", ends ? RESTART_STEPS : 100000000);
     const char *more[16] = {devices,
                             length,
-                            batch_of(j),
+                            batch,
                             "checkpoint=20st",
                             "run.join_timeout=3s", /* JOIN_SECONDS */
                             ends ? "run.restarts=3" : "run.restarts=0",
@@ -184,7 +181,7 @@ static bool code_is_right(const struct injection *j) {
 static const char *undisturbed(const struct injection *j, long steps) {
     char devices[32];
     snprintf(devices, sizeof devices, "devices=cpu:%d", j->ranks);
-    const char *more[8] = {batch_of(j)};
+    const char *more[8] = {batch};
     int n = add(more, 1, j->kind->what);
     if (j->ranks == 3 || j->kind->own_bits) {
         more[n++] = j->kind->own_bits ? "mode=ddp" : "mode=dp";

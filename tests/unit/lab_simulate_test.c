@@ -52,6 +52,36 @@ static void messages_take_what_formulas_say(void **state) {
             }
 }
 
+/* Devices that share out more shards than they are: 3 of 8 have five subtrees, the first two of them; 5 of 16 have
+ * nine, the first one. */
+static void further_subtrees_take_what_formulas_say(void **state) {
+    static const struct {
+        int devices, leaves;
+        double in, slices; /* terms that a server takes in; and that each device takes in of its slice */
+    } of[] = {{3, 8, 3, 4}, {5, 16, 8, 8}, {3, 4, 2, 2}, {6, 8, 5, 5}};
+    const double k = 60000;
+    (void)state;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        const struct network_plan p = flat(of[i].devices);
+        const struct ground g = {of[i].devices, 1, port, false, of[i].leaves};
+        double others = of[i].devices - 1, n = of[i].devices, gamma = 1 / 8e9;
+        double want[] = {2 * port.alpha + (of[i].in + others) * k * port.beta + of[i].in * k * gamma,
+                         2 * others * port.alpha + (of[i].slices + others) / n * k * port.beta +
+                             of[i].slices / n * k * gamma};
+        for (int s = 0; s < 2; s++) {
+            struct exchange e;
+            enum scheme scheme = s ? SCHEME_direct : SCHEME_star;
+            assert_int_equal(exchange_open(&p, true, of[i].leaves, &e), ERR_NONE);
+            assert_int_equal(exchange_all_reduce(&e, scheme, k), ERR_NONE);
+            assert_near(last(&e), want[s], 1e-9);
+            assert_near(cost_share(scheme, &g, k), want[s], 1e-9);
+            exchange_close(&e);
+        }
+        bool several = of[i].slices > others;
+        assert_true(isinf(cost_share(SCHEME_tree, &g, k)) == several);
+    }
+}
+
 /* A server that gets many pieces adds one while the next comes. */
 static void pieces_hide_adding(void **state) {
     (void)state;
@@ -239,11 +269,17 @@ static void refuses_what_cannot_be(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_take_what_formulas_say), cmocka_unit_test(pieces_hide_adding),
-        cmocka_unit_test(ports_pass_what_essays_say),      cmocka_unit_test(hosts_share_their_port),
-        cmocka_unit_test(shortcuts_give_the_same),         cmocka_unit_test(steps_follow_the_formulas),
-        cmocka_unit_test(the_servers_port_is_the_busiest), cmocka_unit_test(overlap_hides_and_stragglers_show),
-        cmocka_unit_test(four_thousand_devices),           cmocka_unit_test(refuses_what_cannot_be),
+        cmocka_unit_test(messages_take_what_formulas_say),
+        cmocka_unit_test(further_subtrees_take_what_formulas_say),
+        cmocka_unit_test(pieces_hide_adding),
+        cmocka_unit_test(ports_pass_what_essays_say),
+        cmocka_unit_test(hosts_share_their_port),
+        cmocka_unit_test(shortcuts_give_the_same),
+        cmocka_unit_test(steps_follow_the_formulas),
+        cmocka_unit_test(the_servers_port_is_the_busiest),
+        cmocka_unit_test(overlap_hides_and_stragglers_show),
+        cmocka_unit_test(four_thousand_devices),
+        cmocka_unit_test(refuses_what_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

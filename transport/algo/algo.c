@@ -117,6 +117,7 @@ void places_plan(struct places *p, struct bands *bands, struct tree tree, int ra
     bool ring = tree.order == ORDER_RING; /* whose neighbours are those by number */
     int givers = size - tree.idle, leaves = ring || tree.leaves < givers ? givers : tree.leaves;
     *p = (struct places){.size = size, .hosts = roster ? roster->hosts : 1, .terms = places_terms(leaves, givers)};
+    p->own = tree.idle ? 0 : leaves_subtrees(0, leaves_cut(leaves, givers, 1));
     *bands = (struct bands){0};
     stand(p, ring ? NULL : roster);
     for (int i = 0; i < size; i++) band_append(&bands->all, p->rank[i], 0, tree.idle ? i : leaves_cut(leaves, size, i));

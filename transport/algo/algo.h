@@ -53,7 +53,7 @@ bool band_is_even(const struct band *b);
 struct places {
     int size, hosts;
     int locals;           /* ranks of every host, if each host's are a subtree; else 0 */
-    int terms;            /* of a sum of what lies apart: all subtrees of all ranks */
+    int terms, own;       /* of a sum of what lies apart: all subtrees of all ranks; of the first rank */
     bool even;            /* ranks are a power of two, and their runs alike */
     int rank[RANKS_MAX];  /* that stands at a place */
     int place[RANKS_MAX]; /* of a rank */

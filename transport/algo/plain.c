@@ -261,7 +261,7 @@ const collective_fn plain_run[COLLECTIVES] = {
 
 /* The needy rank's port is the bottleneck; what comes is added after it has come. */
 double plain_reduce_cost(const struct terrain *t, double bytes) {
-    return t->alpha + (t->places->terms - 1) * bytes * (t->beta + t->gamma);
+    return t->alpha + (t->places->terms - t->places->own) * bytes * (t->beta + t->gamma);
 }
 
 double plain_broadcast_cost(const struct terrain *t, double bytes) {

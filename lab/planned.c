@@ -6,10 +6,13 @@
 
 struct segments planned_segments(const struct run_config *c, const struct device *dev) {
     const struct batch_config *b = &c->batch;
-    int64_t samples = b->size / b->shards / b->accumulate;
     int run = leaves_cut((int)b->shards, c->devices.count, 1), subtree = leaves_subtree(0, run > 0 ? run : 1);
     struct segments s = {.count = graph_together(device_runtime(dev), subtree, b->accumulate)};
-    for (int i = 0; i < s.count; i++) s.begin[i + 1] = s.begin[i] + (samples > 0 ? samples : 1);
+    for (int i = 0; i < s.count; i++) { /* of the first device */
+        int64_t shard = leaves_shard((int)b->shards, i);
+        int64_t samples = (b->size - shard + b->shards - 1) / b->shards / b->accumulate;
+        s.begin[i + 1] = s.begin[i] + (samples > 0 ? samples : 1);
+    }
     return s;
 }
 

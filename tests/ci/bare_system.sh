@@ -31,7 +31,8 @@ NEWCOMER
     unshare --mount --propagation private --pid --fork --kill-child sh -c '
         mount --rbind /dev "$0/dev"
         exec chroot "$0" env -i HOME=/root LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin CI_TESTS="${CI_TESTS:-}" \
-            CTEST_PARALLEL_LEVEL="${CTEST_PARALLEL_LEVEL:-2}" sh /root/newcomer' "$system" &
+            CTEST_PARALLEL_LEVEL="$CTEST_PARALLEL_LEVEL" CMAKE_BUILD_PARALLEL_LEVEL="$CMAKE_BUILD_PARALLEL_LEVEL" \
+            sh /root/newcomer' "$system" &
     inside=$!
     wait "$inside"
 }

@@ -4,6 +4,6 @@ set -eu
 sanitizers=$1
 shift
 cmake -S "$CI_SOURCE" -B build -DCMAKE_BUILD_TYPE=RelWithDebInfo -DENGINE_CUDA=OFF -DENGINE_WERROR=ON -DENGINE_SANITIZE="$sanitizers"
-cmake --build build -j 2
+cmake --build build
 cd build
-exec ctest -j 2 --output-on-failure --no-tests=error "$@"
+exec ctest --output-on-failure --no-tests=error "$@"

@@ -140,7 +140,8 @@ static void segments_are_apart(void **state) {
     for (int l = 1; l < count; l++) check_device(open_at(level[l], 1), 5);
 }
 
-/* So many rows that a block of a product holds one segment, or a part of it. */
+/* So many rows that a block of a product holds one segment, or a part of it; so many samples that threads begin amid
+ * segments. */
 static void large_segments_are_apart(void **state) {
     (void)state;
     static const struct op_case large[] = {
@@ -148,6 +149,11 @@ static void large_segments_are_apart(void **state) {
         {"linear of odd rows", LINEAR_ROWS(900, 3, 70, 48, BIAS, RELU)},
         {"linear bf16 of many", LINEAR(6000, 40, 50, BIAS, BF16)},
         {"linear bf16 of even rows", LINEAR_ROWS(200, 2, 33, 50, BIAS, BF16)},
+        {"conv pool of many",
+         CONV(150, CHW(1, 10, 14), CHW(6, 4, 6), SQUARE(3, 1, 0), 1, RELU, FIRST, .conv.maxpool = true)},
+        {"conv pool bf16 of many",
+         CONV(150, CHW(6, 6, 8), CHW(16, 2, 3), SQUARE(3, 1, 0), 1, RELU, BF16, .conv.maxpool = true)},
+        {"conv bf16 of few channels", CONV(150, CHW(4, 6, 14), CHW(7, 4, 12), SQUARE(3, 1, 0), 1, BF16)},
         {"conv by panel", CONV(90, CHW(144, 8, 8), CHW(176, 8, 8), SQUARE(3, 1, 1), 1, .first = true)},
     };
     for (int threads = 1; threads <= 2; threads++) {

@@ -54,6 +54,19 @@ static void staged(void **state) {
     run_one(of_carrier("tcp", "staged", units(2)), ORDER_TREE, 3);
 }
 
+/* Ranks that share out more leaves than they are. */
+static void leaves(void **state) {
+    (void)state;
+    for (int world = 2; world <= 3; world++) {
+        struct ranks p = of_carrier("thread", "peer", units(4));
+        p.world = world;
+        run_leaves(p);
+        p = of_carrier("thread", "staged", units(2));
+        p.world = world;
+        run_leaves(p);
+    }
+}
+
 /* A rank without a GPU, as a server of dp may be. */
 static void mixed(void **state) {
     struct ranks p = of_carrier("thread", "auto", 1);
@@ -78,8 +91,10 @@ static struct ranks nccl_ranks(const char *how, const char *link, int world) {
 static int process_rank(int rank, int world, const char *how) {
     struct meeting *m;
     struct ranks p = nccl_ranks(how, "shm", world);
-    struct standing s = {p.order, world};
+    bool leaves = strstr(how, "leaves") != NULL;
+    struct standing s = {p.order, leaves ? LEAVES : world};
     struct expected *e = expected_make(&s);
+    if (leaves) p.leaves = LEAVES, p.fn = conform_leaves;
     struct rank r = {.of = &p, .index = rank};
     p.user = e;
     if (meeting_join(RANK_FD, world, &m) != ERR_NONE) return 1;
@@ -121,6 +136,7 @@ static void nccl_only_moves(void **state) {
     (void)state;
     run_nccl(2, "bitwise");
     run_nccl(3, "bitwise ring");
+    run_nccl(3, "bitwise leaves");
 }
 
 /* ---- faults ---- */
@@ -264,10 +280,13 @@ int main(int argc, char **argv) {
     inputs_make();
     if (argc == 5 && !strcmp(argv[1], "--rank")) return process(atoi(argv[2]), atoi(argv[3]), argv[4]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(peers),        cmocka_unit_test(peers_on_one_unit), cmocka_unit_test(staged),
-        cmocka_unit_test(mixed),        cmocka_unit_test(nccl_adds),         cmocka_unit_test(nccl_only_moves),
+        cmocka_unit_test(peers),           cmocka_unit_test(peers_on_one_unit),
+        cmocka_unit_test(staged),          cmocka_unit_test(leaves),
+        cmocka_unit_test(mixed),           cmocka_unit_test(nccl_adds),
+        cmocka_unit_test(nccl_only_moves),
 #ifdef ENGINE_EMULATED
-        cmocka_unit_test(without_nccl), cmocka_unit_test(nccl_fails),        cmocka_unit_test(peers_leave),
+        cmocka_unit_test(without_nccl),    cmocka_unit_test(nccl_fails),
+        cmocka_unit_test(peers_leave),
 #endif
     };
     int failed = gpu_run_tests(tests);

@@ -197,9 +197,10 @@ static void test_cases(void **state) {
     (void)state;
     struct device dev = {.params = {.count = 1, .threads = 1}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
-        for (int v = 0; v < 4; v++) { /* with the pool and without; what else there is, mixed */
-            bool pool = v & 1, relu = (v + c) % 3 != 0, bias = v != 2, first = v >= 2 && c % 2;
+        for (int v = 0; v < 8; v++) { /* with the pool and without, in both precisions; what else there is, mixed */
+            bool pool = v & 1, relu = (v + c) % 3 != 0, bias = v != 2, first = v & 2 && c % 2;
             struct op_desc d = describe(&cases[c], relu, pool, bias, first);
+            if (v & 4) d.precision = PRECISION_BF16;
             if (d.y.dim[1] > 0 && d.y.dim[2] > 0) check_case(&dev, &d);
         }
 }
@@ -209,12 +210,13 @@ static void test_many(void **state) {
     (void)state;
     struct device dev = {.params = {.count = 1, .threads = 1}};
     uint32_t seed = 7;
-    for (int i = 0; i < 150; i++) {
+    for (int i = 0; i < 200; i++) {
         int v[9], most[] = {CONV_IN_MAX, 14, 30, CONV_OUT_MAX, CONV_SIDE_MAX, CONV_SIDE_MAX};
         for (int j = 0; j < 6; j++) v[j] = 1 + (int)((noise(&seed) + 0.5f) * (float)most[j]);
         for (int j = 6; j < 9; j++) v[j] = (int)((noise(&seed) + 0.5f) * (float)(j < 8 ? v[j - 2] : 2));
         struct geometry g = {v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8] + 1};
         struct op_desc d = describe(&g, i % 2, i % 4, i % 3, i % 5 == 0);
+        if (i % 7 < 2) d.precision = PRECISION_BF16;
         if (d.y.dim[1] > 0 && d.y.dim[2] > 0) check_case(&dev, &d);
     }
 }
@@ -333,7 +335,11 @@ static void test_takes(void **state) {
     (void)state;
     struct op_desc lenet = describe(&cases[0], true, true, true, true), d = lenet;
     assert_true(small_at_best()->takes(&d));
-    d.conv.groups = 2;
+    d.precision = PRECISION_BF16;
+    assert_true(small_at_best()->takes(&d));
+    d.precision = PRECISION_FP16;
+    assert_false(small_at_best()->takes(&d));
+    d = lenet, d.conv.groups = 2;
     assert_false(small_at_best()->takes(&d));
     d = lenet, d.conv.window.stride[1] = 2;
     assert_false(small_at_best()->takes(&d));

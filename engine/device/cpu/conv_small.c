@@ -1,21 +1,34 @@
 /* Convolutions of few channels with their ReLU and 2x2 max-pool: plans, packed weights, samples
  * over threads. The arithmetic is in conv_small_kernels.c.
  *
- * Samples are cut into PARTS parts, which threads share; a part runs its samples in order and adds
- * their gradients of the weights in its own workspace, and the parts are added in order at the end:
- * no bit depends on the number of threads. A sample's y and dx do not depend on the others. Kept from forward to backward: one byte for each pooled pixel, which says where its
- * maximum was. */
+ * A sample's y and dx do not depend on the others. Their gradients of the weights are added in parts, at most PARTS of a
+ * segment: samples of a part in order, then parts in order, then segments along the tree. Threads share the parts of all
+ * segments evenly. A part is added to those before it at once, in the cache, if the same thread has made them all; where a
+ * thread begins amid a segment, its parts of that are kept one by one, to be added in order when all are there. No bit
+ * depends on the number of threads.
+ *
+ * Kept from forward to backward: one byte for each pooled pixel, which says where its maximum was. */
 #include "engine/device/cpu/conv_small.h"
 #include "engine/device/cpu/lanes.h"
+#include "engine/device/cpu/layout.h"
 
 #include <string.h>
 
 enum { PARTS = 8 };
+/* Floats of dw and db of an output channel, as they are packed. */
+enum { CHANNEL_MAX = CONV_SIDE_MAX * CONV_SIDE_MAX * CONV_IN_MAX + CONV_LANES_MAX };
 
+struct part {
+    int64_t from, to; /* samples */
+    int sums;         /* that it is added to */
+    bool joins;       /* other parts are in them already */
+};
 struct conv_small {
     struct op op;
     struct conv_plan plan;
-    int parts; /* PARTS, or as many as there are samples */
+    int runs, begin[SEGMENTS_MAX * PARTS + 1]; /* parts of a thread: run r is [begin[r], begin[r + 1]) */
+    struct part part[SEGMENTS_MAX * PARTS];
+    int sums[SEGMENTS_MAX + 1]; /* of segment i, in order: [sums[i], sums[i + 1]) */
 };
 
 static int round_up(int n, int to) {
@@ -26,14 +39,14 @@ static size_t larger(size_t a, size_t b) {
 }
 
 /* ---- what it takes --------------------------------------------------------------------------- */
-/* Convolutions of blocks keep what they are faster in: many channels on both sides, and images too
- * small for the vectors here. Behind a pool the sparse backward wins everywhere. */
+/* Convolutions of blocks keep what they are faster in: many channels on both sides, above all in pairs of bf16, and
+ * images too small for the vectors here. Behind a pool the sparse backward wins everywhere. */
 static bool is_faster(const struct op_desc *d) {
     const struct window *w = &d->conv.window;
     int64_t width = d->y.dim[2], area = (int64_t)w->kernel[0] * w->kernel[1];
     if (d->conv.maxpool) return true;
     if (d->x.dim[0] * d->y.dim[0] < 256) return width >= 12;
-    return width >= 16 && area <= 9;
+    return width >= 16 && area <= 9 && !(d->precision == PRECISION_BF16 && HAS_PAIRS);
 }
 
 static bool takes(const struct op_desc *d) {
@@ -44,7 +57,7 @@ static bool takes(const struct op_desc *d) {
             d->x.dim[1 + axis] > IMAGE_SIDE_MAX)
             return false;
     return d->conv.groups == 1 && d->x.dim[0] <= CONV_IN_MAX && d->y.dim[0] <= CONV_OUT_MAX && is_faster(d) &&
-           d->precision == PRECISION_F32 && op_takes_plain(d);
+           (d->precision == PRECISION_F32 || d->precision == PRECISION_BF16) && op_takes_plain(d);
 }
 
 /* ---- the plan -------------------------------------------------------------------------------- */
@@ -56,6 +69,7 @@ static void plan_shape(struct conv_plan *p, const struct op_desc *d) {
     p->oh = p->h + 2 * p->ph - p->kh + 1, p->ow = p->w + 2 * p->pw - p->kw + 1;
     p->relu = d->act == ACT_RELU, p->pool = d->conv.maxpool, p->first = d->first;
     p->rows = p->pool ? 2 * p->yh : p->yh;
+    p->round = d->precision == PRECISION_BF16;
     p->oc_step = round_up(p->oc, LANES);
     p->row_vectors = round_up(p->kw * p->c, LANES) / LANES;
 }
@@ -97,6 +111,7 @@ static void flat_init(struct conv_flat *f, int in_channels, int channels, int pl
 static void plan_planes(struct conv_plan *p) {
     int qh = p->kh - 1 - p->ph, qw = p->kw - 1 - p->pw; /* the border of dy */
     p->pitch = p->w + p->pw;
+    p->positions = (p->rows - 1) * p->pitch + p->ow;
     p->slack = (CONV_VECTORS + 1) * CONV_LANES_MAX;
     p->x_plane = round_up((p->h + 2 * p->ph) * p->pitch + p->pw, CONV_LANES_MAX);
     p->dy_plane = round_up((p->oh + 2 * qh) * p->pitch + qw + CONV_LANES_MAX, CONV_LANES_MAX);
@@ -128,17 +143,44 @@ static void plan_scratch(struct conv_plan *p) {
     p->shared = p->init_at;
     (void)place(&p->shared, CONV_OUT_MAX);
 
-    p->x_at = place(&p->part, p->x_size);
-    p->dy_at = place(&p->part, dy + CONV_LANES_MAX); /* its first pixel on a cache line */
+    (void)place(&p->sums, p->sparse ? patches : every);
+    p->db_at = place(&p->sums, p->sparse ? (size_t)p->oc : 0);
+
+    p->x_at = place(&p->work, p->x_size);
+    p->dy_at = place(&p->work, dy + CONV_LANES_MAX); /* its first pixel on a cache line */
     p->dy_at += (CONV_LANES_MAX - p->dy_origin % CONV_LANES_MAX) % CONV_LANES_MAX;
-    p->dw_at = place(&p->part, p->sparse ? patches : every);
-    p->db_at = place(&p->part, p->sparse ? (size_t)p->oc : 0);
-    p->out_at = place(&p->part, larger(out, p->first ? 0 : dx));
+    p->own_at = place(&p->work, p->sums);
+    p->out_at = place(&p->work, larger(out, p->first ? 0 : dx));
     size_t pixels = (size_t)p->yh * p->yw * p->oc_step; /* and a byte for each */
-    p->copy_at = place(&p->part, p->channel_lanes ? pixels + pixels / sizeof(float)
+    p->copy_at = place(&p->work, p->channel_lanes ? pixels + pixels / sizeof(float)
                                  : p->pool        ? (size_t)p->oc * p->y_plane
                                                   : 0);
-    p->codes_at = place(&p->part, p->pool ? (size_t)p->oc * p->y_plane / sizeof(float) : 0);
+    p->codes_at = place(&p->work, p->pool ? (size_t)p->oc * p->y_plane / sizeof(float) : 0);
+}
+
+static int parts_of(const struct segments *all, int i) {
+    int64_t n = segment_size(all, i);
+    return n < PARTS ? (int)n : PARTS;
+}
+
+/* Cuts the segments into parts, and those into runs of the threads. */
+static void parts_plan(struct conv_small *s) {
+    const struct segments all = op_segments(&s->op.desc);
+    int count = 0, at = 0, run = 0, sums = 0;
+    for (int i = 0; i < all.count; i++) count += parts_of(&all, i);
+    s->runs = s->op.dev->params.threads < count ? s->op.dev->params.threads : count;
+    for (int r = 0; r <= s->runs; r++) s->begin[r] = count * r / s->runs;
+    for (int i = 0; i < all.count; i++) {
+        int64_t begin = all.begin[i], n = segment_size(&all, i), parts = parts_of(&all, i);
+        s->sums[i] = sums;
+        for (int t = 0; t < parts; t++, at++) {
+            if (at == s->begin[run + 1]) run++;
+            bool joins = t > 0 && at - t >= s->begin[run]; /* the run has all that are before it */
+            sums += !joins;
+            s->part[at] = (struct part){begin + n * t / parts, begin + n * (t + 1) / parts, sums - 1, joins};
+        }
+    }
+    s->sums[all.count] = sums;
 }
 
 static enum error conv_create(struct device *dev, const struct op_desc *d, struct op **out) {
@@ -146,16 +188,16 @@ static enum error conv_create(struct device *dev, const struct op_desc *d, struc
     size_t saved, scratch;
     TRY(op_alloc(sizeof(struct conv_small), &cpu_conv_small, dev, d, &op));
     struct conv_small *s = (struct conv_small *)op;
-    s->parts = d->n < PARTS ? (int)d->n : PARTS;
-    plan_shape(&s->plan, d);
-    plan_planes(&s->plan);
-    plan_choose(&s->plan);
-    plan_scratch(&s->plan);
-    size_t codes = s->plan.pool ? (size_t)s->plan.oc * s->plan.y_plane : 0;
+    struct conv_plan *p = &s->plan;
+    plan_shape(p, d);
+    plan_planes(p);
+    plan_choose(p);
+    plan_scratch(p);
+    parts_plan(s);
+    size_t codes = p->pool ? (size_t)p->oc * p->y_plane : 0;
+    size_t floats = p->shared + (size_t)dev->params.threads * p->work + (size_t)s->sums[op_segments(d).count] * p->sums;
     enum error err = memory_size((size_t)d->n, codes, "a convolution's codes", &saved);
-    if (err == ERR_NONE)
-        err = memory_size((size_t)s->parts * s->plan.part + s->plan.shared, sizeof(float), "a convolution's workspaces",
-                          &scratch);
+    if (err == ERR_NONE) err = memory_size(floats, sizeof(float), "a convolution's workspaces", &scratch);
     if (err != ERR_NONE) {
         op_release(op);
         return err;
@@ -174,6 +216,7 @@ static void pack_forward(const struct conv_plan *p, const struct op_args *a, flo
     for (int o = 0; o < p->oc; o++)
         for (int t = 0; t < p->forward.taps; t++)
             shared[(size_t)t * p->oc_step + o] = a->w[0][(size_t)o * p->forward.taps + t];
+    if (p->round) bf16_round_all((int64_t)p->init_at, shared, shared);
     if (a->w[1]) memcpy(shared + p->init_at, a->w[1], (size_t)p->oc * sizeof *shared);
 }
 
@@ -191,6 +234,7 @@ static void pack_backward(const struct conv_plan *p, const float *w, float *shar
                     else
                         shared[(turned * p->kw + p->kw - 1 - k) * p->c + c] = *w;
                 }
+    if (p->round) bf16_round_all((int64_t)p->init_at, shared, shared);
 }
 
 /* ---- passes ---------------------------------------------------------------------------------- */
@@ -199,55 +243,33 @@ struct pass {
     const struct op_args *args;
 };
 
-/* Part t's workspace and samples. */
-struct part {
-    float *work;
-    int64_t from, to;
-    size_t xs, ys, codes; /* from one sample to the next */
+/* A sample's floats of x and y, and bytes of codes. */
+struct steps {
+    size_t x, y, codes;
 };
 
-static struct part part_of(const struct conv_small *s, const struct op_args *a, int64_t t) {
+static struct steps steps_of(const struct conv_small *s) {
     const struct op_desc *d = &s->op.desc;
-    return (struct part){.work = (float *)a->scratch + s->plan.shared + (size_t)t * s->plan.part,
-                         .from = d->n * t / s->parts,
-                         .to = d->n * (t + 1) / s->parts,
-                         .xs = (size_t)shape_count(&d->x),
-                         .ys = (size_t)shape_count(&d->y),
-                         .codes = (size_t)s->plan.oc * s->plan.y_plane};
+    return (struct steps){(size_t)shape_count(&d->x), (size_t)shape_count(&d->y), (size_t)s->plan.oc * s->plan.y_plane};
 }
 
-static void forward_parts(void *ctx, int64_t begin, int64_t end) {
+/* The workspace of the calling thread. */
+static float *work_of(const struct pass *f) {
+    const struct conv_plan *p = &f->op->plan;
+    return (float *)f->args->scratch + p->shared + (size_t)cpu_thread() * p->work;
+}
+
+static void forward_samples(void *ctx, int64_t begin, int64_t end) {
     const struct pass *f = ctx;
     const struct conv_plan *p = &f->op->plan;
     const struct op_args *a = f->args;
-    for (int64_t t = begin; t < end; t++) {
-        struct part part = part_of(f->op, a, t);
-        memset(part.work + p->x_at, 0, p->x_size * sizeof(float));
-        for (int64_t i = part.from; i < part.to; i++) {
-            size_t n = (size_t)i;
-            uint8_t *codes = (uint8_t *)(part.work + p->codes_at);
-            if (p->pool && a->training) codes = (uint8_t *)a->saved + n * part.codes;
-            conv_small_forward(p, a->scratch, part.work, a->x[0] + n * part.xs, a->y + n * part.ys, codes);
-        }
-    }
-}
-
-static void backward_parts(void *ctx, int64_t begin, int64_t end) {
-    const struct pass *f = ctx;
-    const struct conv_plan *p = &f->op->plan;
-    const struct op_args *a = f->args;
-    for (int64_t t = begin; t < end; t++) {
-        struct part part = part_of(f->op, a, t);
-        memset(part.work, 0, p->out_at * sizeof(float)); /* x, dy, dw, db */
-        float *ones = part.work + p->x_at + (size_t)p->c * p->x_plane;
-        for (int i = 0; !p->sparse && i < p->x_plane; i++) ones[i] = 1;
-        for (int64_t i = part.from; i < part.to; i++) {
-            size_t n = (size_t)i;
-            const uint8_t *codes = (const uint8_t *)(part.work + p->codes_at);
-            if (p->pool) codes = (const uint8_t *)a->saved + n * part.codes;
-            conv_small_backward(p, a->scratch, part.work, a->x[0] + n * part.xs, a->y + n * part.ys,
-                                a->dy + n * part.ys, codes, p->first ? NULL : a->dx[0] + n * part.xs);
-        }
+    const struct steps step = steps_of(f->op);
+    float *work = work_of(f);
+    memset(work + p->x_at, 0, p->x_size * sizeof *work);
+    for (size_t i = (size_t)begin; i < (size_t)end; i++) {
+        uint8_t *codes = (uint8_t *)(work + p->codes_at);
+        if (p->pool && a->training) codes = (uint8_t *)a->saved + i * step.codes;
+        conv_small_forward(p, a->scratch, work, a->x[0] + i * step.x, a->y + i * step.y, codes);
     }
 }
 
@@ -255,20 +277,45 @@ static enum error conv_forward(struct op *op, const struct op_args *a) {
     const struct conv_small *s = (const struct conv_small *)op;
     struct pass f = {s, a};
     pack_forward(&s->plan, a, a->scratch);
-    cpu_parallel(op->dev, s->parts, 1, forward_parts, &f);
+    cpu_parallel(op->dev, op->desc.n, 1, forward_samples, &f);
     return ERR_NONE;
 }
 
-/* Adds the other parts' sums to the first's. */
-static float *parts_add(const struct conv_small *s, float *scratch) {
-    const struct conv_plan *p = &s->plan;
-    float *sum = scratch + p->shared + p->dw_at;
-    size_t count = p->out_at - p->dw_at;
-    for (int t = 1; t < s->parts; t++)
-        for (size_t i = 0; i < count; i++) sum[i] += sum[t * p->part + i];
-    return sum;
+static float *sums_at(const struct pass *f, int sums) {
+    const struct conv_plan *p = &f->op->plan;
+    size_t threads = (size_t)f->op->op.dev->params.threads;
+    return (float *)f->args->scratch + p->shared + threads * p->work + (size_t)sums * p->sums;
 }
 
+/* The samples of a part; their sums, from zero, in 'sums'. */
+static void backward_part(const struct pass *f, const struct part *part, float *work, float *sums) {
+    const struct conv_plan *p = &f->op->plan;
+    const struct op_args *a = f->args;
+    const struct steps step = steps_of(f->op);
+    memset(sums, 0, p->sums * sizeof *sums);
+    for (size_t i = (size_t)part->from; i < (size_t)part->to; i++) {
+        const uint8_t *codes = p->pool ? (const uint8_t *)a->saved + i * step.codes : NULL;
+        conv_small_backward(p, a->scratch, work, sums, a->x[0] + i * step.x, a->y + i * step.y, a->dy + i * step.y,
+                            codes, p->first ? NULL : a->dx[0] + i * step.x);
+    }
+}
+
+static void backward_runs(void *ctx, int64_t begin, int64_t end) {
+    const struct pass *f = ctx;
+    const struct conv_small *s = f->op;
+    const struct conv_plan *p = &s->plan;
+    float *work = work_of(f), *own = work + p->own_at, *ones = work + p->x_at + (size_t)p->c * p->x_plane;
+    memset(work, 0, p->own_at * sizeof *work);
+    for (int i = 0; !p->sparse && !p->round && i < p->x_plane; i++) ones[i] = 1;
+    for (int k = s->begin[begin]; k < s->begin[end]; k++) {
+        const struct part *part = &s->part[k];
+        float *sums = sums_at(f, part->sums);
+        backward_part(f, part, work, part->joins ? own : sums);
+        for (size_t j = 0; part->joins && j < p->sums; j++) sums[j] += own[j];
+    }
+}
+
+/* ---- gradients of the weights ---------------------------------------------------------------- */
 static float sums_add(const float *v) {
     float half[CONV_SUMS / 2];
     for (int i = 0; i < CONV_SUMS / 2; i++) half[i] = v[i] + v[i + CONV_SUMS / 2];
@@ -277,30 +324,53 @@ static float sums_add(const float *v) {
     return half[0];
 }
 
-/* dw and db from the first part's workspace, where the sums are. */
-static void unpack_gradients(const struct conv_small *s, const float *dw, const float *db, const struct op_args *a) {
-    const struct conv_plan *p = &s->plan;
-    int area = p->kh * p->kw;
-    float *to = a->dw[0];
-    for (int o = 0; o < p->oc; o++) {
-        for (int t = 0; t < p->c * area; t++) {
-            int row = o * p->kh + t % area / p->kw, at = t % p->kw * p->c + t / area;
-            *to++ = p->sparse ? dw[row * p->row_vectors * LANES + at]
-                              : sums_add(dw + (size_t)(o * p->dw_taps + t) * CONV_SUMS);
+/* Sums of dw of output channel o in segment i, as they are packed, or tap by tap; db behind them. */
+static void channel_sum(const struct pass *f, int i, int o, int64_t weights, float *to) {
+    const struct conv_plan *p = &f->op->plan;
+    const float *from = sums_at(f, f->op->sums[i]);
+    int count = f->op->sums[i + 1] - f->op->sums[i];
+    if (count == 0) memset(to, 0, (size_t)(weights + 1) * sizeof *to);
+    for (int k = 0; p->sparse && k < count; k++, from += p->sums) {
+        const float *dw = from + o * weights;
+        for (int64_t w = 0; w < weights; w++) to[w] = k ? to[w] + dw[w] : dw[w];
+        to[weights] = k ? to[weights] + from[p->db_at + o] : from[p->db_at + o];
+    }
+    for (int t = 0; !p->sparse && count && t <= weights; t++) {
+        float sums[CONV_SUMS];
+        const float *dw = from + ((size_t)o * p->dw_taps + t) * CONV_SUMS;
+        memcpy(sums, dw, sizeof sums);
+        for (int k = 1; k < count; k++)
+            for (int j = 0; j < CONV_SUMS; j++) sums[j] += dw[k * p->sums + j];
+        to[t] = sums_add(sums);
+    }
+}
+
+/* dw and db of output channels. */
+static void gradients_of_channels(void *ctx, int64_t begin, int64_t end) {
+    const struct pass *f = ctx;
+    const struct conv_plan *p = &f->op->plan;
+    int segments = op_segments(&f->op->op.desc).count, area = p->kh * p->kw, taps = p->forward.taps;
+    int64_t weights = p->sparse ? p->kh * p->row_vectors * LANES : taps;
+    float slots[SEGMENT_SLOTS][CHANNEL_MAX];
+    for (int o = (int)begin; o < end; o++) {
+        for (int i = 0; i < segments; i++) {
+            channel_sum(f, i, o, weights, slots[segment_slot(i)]);
+            slots_add(slots[0], CHANNEL_MAX, i, weights + 1);
         }
-        if (a->dw[1])
-            a->dw[1][o] = p->sparse ? db[o] : sums_add(dw + ((size_t)o * p->dw_taps + p->forward.taps) * CONV_SUMS);
+        for (int t = 0; t < taps; t++) {
+            int packed = t % area / p->kw * p->row_vectors * LANES + t % p->kw * p->c + t / area;
+            f->args->dw[0][(size_t)o * taps + t] = slots[0][p->sparse ? packed : t];
+        }
+        if (f->args->dw[1]) f->args->dw[1][o] = slots[0][weights];
     }
 }
 
 static enum error conv_backward(struct op *op, const struct op_args *a) {
     const struct conv_small *s = (const struct conv_small *)op;
-    const struct conv_plan *p = &s->plan;
     struct pass f = {s, a};
-    if (!p->first) pack_backward(p, a->w[0], a->scratch);
-    cpu_parallel(op->dev, s->parts, 1, backward_parts, &f);
-    const float *sum = parts_add(s, a->scratch);
-    unpack_gradients(s, sum, sum + (p->db_at - p->dw_at), a);
+    if (!s->plan.first) pack_backward(&s->plan, a->w[0], a->scratch);
+    cpu_parallel(op->dev, s->runs, 1, backward_runs, &f);
+    cpu_parallel(op->dev, s->plan.oc, 1, gradients_of_channels, &f);
     return ERR_NONE;
 }
 
@@ -311,4 +381,5 @@ const struct op_impl cpu_conv_small = {
     .forward = conv_forward,
     .backward = conv_backward,
     .free = op_release,
+    .segments = op_takes_any,
 };

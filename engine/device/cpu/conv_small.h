@@ -30,11 +30,13 @@ struct conv_plan {
     int yh, yw;     /* y: the same, or half of it behind the pool */
     int kh, kw, ph, pw;
     bool relu, pool, first;
+    bool round;         /* factors to bf16 */
     bool channel_lanes; /* forward: lanes are output channels, not pixels */
     bool sparse;        /* backward: visit only the pixels that max-pool chose */
 
     int pitch;                          /* of the rows of every flat plane: w + pw */
     int rows;                           /* of the convolution's own output that y depends on */
+    int positions;                      /* in a flat plane, from the first of these rows' pixels to the last */
     int x_plane, dy_plane;              /* from one channel to the next, borders and slack included */
     int dy_origin;                      /* of the gradient's first pixel in its plane */
     int y_plane;                        /* of codes and of copies of y and dy: with a vector's slack */
@@ -44,19 +46,19 @@ struct conv_plan {
     int dw_taps;                        /* not sparse: taps in whole blocks */
     struct conv_flat forward, backward; /* y from x; dx from dy */
 
-    /* Scratch: weights and init (at init_at) shared by the parts, then each part's workspace. In
-     * it, in this order: x, dy, dw and db, zero before the pass; then what is written before it is
-     * read. */
-    size_t init_at, shared, part;
-    size_t x_at, dy_at, dw_at, db_at, out_at, copy_at, codes_at;
-    size_t x_size;
+    /* Weights and init (at init_at), packed for a pass: 'shared' floats. A workspace, of 'work' floats: x and dy, zero up
+     * to own_at before the first sample; sums of a part; then what is written before it is read. Sums, of 'sums' floats:
+     * of dw, and, at db_at, of db. */
+    size_t init_at, shared, work, sums;
+    size_t x_at, dy_at, own_at, out_at, copy_at, codes_at;
+    size_t x_size, db_at;
 };
 
-/* The kernels. 'shared' holds the weights as conv_small.c packs them for the pass; 'work' is one part's workspace, whose
- * planes of x and dy were zero before the pass's first sample.
+/* The kernels. 'shared' holds the weights as conv_small.c packs them for the pass; 'work' is a workspace, whose planes of
+ * x and dy were zero before its first sample of the pass.
  * forward: one sample's y, and its codes (oc * y_plane bytes) when there is a pool. backward: one sample's dx, unless
- * the plan is of a first layer; adds to the part's dw and db. */
+ * the plan is of a first layer; adds dw and db to 'sums'. */
 void conv_small_forward(const struct conv_plan *p, const float *shared, float *work, const float *x, float *y,
                         uint8_t *codes);
-void conv_small_backward(const struct conv_plan *p, const float *shared, float *work, const float *x, const float *y,
-                         const float *dy, const uint8_t *codes, float *dx);
+void conv_small_backward(const struct conv_plan *p, const float *shared, float *work, float *sums, const float *x,
+                         const float *y, const float *dy, const uint8_t *codes, float *dx);

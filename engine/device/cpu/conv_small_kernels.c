@@ -20,8 +20,13 @@
  *
  * Behind a max-pool at least three gradients of four are zero, and the sparse backward visits only
  * the others. With x and dx channel-last a row of the kernel is kw * c floats in one run, and each
- * chosen pixel adds d times its patch of x to dw, and d times the weights to its patch of dx. */
+ * chosen pixel adds d times its patch of x to dw, and d times the weights to its patch of dx.
+ *
+ * bf16: x and the gradient are rounded where they are laid out, the weights by conv_small.c; all that follows is as in
+ * f32. */
+#include "engine/device/bf16.h"
 #include "engine/device/cpu/conv_small_lanes.h"
+#include "engine/device/cpu/layout.h"
 
 #include <string.h>
 
@@ -47,6 +52,10 @@ static void planes_fill(const struct conv_plan *p, const float *x, float *planes
         float *to = planes + p->ph * p->pitch + p->pw;
         for (int i = 0; i < rows.count; i++, x += rows.length, to += rows.pitch) row_move(to, x, rows.length);
     }
+}
+
+static void x_round(const struct conv_plan *p, float *x) {
+    if (p->round) bf16_round_all((int64_t)p->c * p->x_plane, x, x);
 }
 
 /* The same, channel-last. */
@@ -252,6 +261,7 @@ static void forward_by_channels(const struct conv_plan *p, const float *shared, 
 void conv_small_forward(const struct conv_plan *p, const float *shared, float *work, const float *x, float *y,
                         uint8_t *codes) {
     planes_fill(p, x, work + p->x_at);
+    x_round(p, work + p->x_at);
     if (p->channel_lanes)
         forward_by_channels(p, shared, work, y, codes);
     else
@@ -278,6 +288,23 @@ static void gradient_fill(const struct conv_plan *p, float *work, const float *y
                 float *u = to + (size_t)i * p->pitch;
                 for (int j = 0; j < p->yw; j++) u[j] = p->relu && !(y[at + j] > 0) ? 0 : dy[at + j];
             }
+        }
+    }
+}
+
+/* Rounds the gradient. db is the sum of what it was before: in bf16 the tap of ones is one of zeros. */
+static void gradient_round(const struct conv_plan *p, float *work, float *sums) {
+    for (int o = 0; o < p->oc; o++) {
+        float *dy = work + p->dy_at + p->dy_origin + (size_t)o * p->dy_plane;
+        float *db = sums + ((size_t)o * p->dw_taps + p->forward.taps) * CONV_SUMS;
+        for (int lane = 0; lane < CONV_SUMS; lane += LANES) {
+            vec sum = load(db + lane);
+            for (int at = lane; at < p->positions; at += CONV_SUMS) {
+                vec d = load(dy + at);
+                sum += d;
+                store(dy + at, rounded(d));
+            }
+            store(db + lane, sum);
         }
     }
 }
@@ -317,17 +344,17 @@ static void dot_channels(int m, const struct conv_plan *p, const float *x, const
 
 /* dw and db in partial sums: db is the tap of a plane of ones. A few thousand positions at a time, so that
  * they stay in cache for all taps. */
-static void weights_by_pixels(const struct conv_plan *p, float *work) {
+static void weights_by_pixels(const struct conv_plan *p, const float *work, float *sums) {
     enum { BAND = 128 * CONV_SUMS };
     const float *x = work + p->x_at, *dy = work + p->dy_at + p->dy_origin;
-    int positions = (p->rows - 1) * p->pitch + p->ow, groups = (p->oc + DOT_M - 1) / DOT_M;
-    for (int from = 0; from < positions; from += BAND) {
-        int to = positions - from < BAND ? positions : from + BAND;
+    int groups = (p->oc + DOT_M - 1) / DOT_M;
+    for (int from = 0; from < p->positions; from += BAND) {
+        int to = p->positions - from < BAND ? p->positions : from + BAND;
         for (int g = 0; g < groups; g++) {
             int o = p->oc * g / groups, m = p->oc * (g + 1) / groups - o;
             for (int t = 0; t < p->dw_taps; t += CONV_DOT_TAPS)
                 dot_channels(m, p, x, dy + (size_t)o * p->dy_plane, p->forward.offset + t, from, to,
-                             work + p->dw_at + ((size_t)o * p->dw_taps + t) * CONV_SUMS);
+                             sums + ((size_t)o * p->dw_taps + t) * CONV_SUMS);
         }
     }
 }
@@ -433,16 +460,13 @@ static void window_add(const struct conv_plan *p, const struct window_patch *s) 
 }
 
 /* The sort by pixels has no branches, as what is chosen is as random as the data. */
-static void backward_by_patches(const struct conv_plan *p, const float *shared, float *work, const float *dy,
-                                const uint8_t *codes) {
+static void backward_by_patches(const struct conv_plan *p, const float *shared, float *work, float *sums,
+                                const float *dy, const uint8_t *codes) {
     size_t area = (size_t)p->yh * p->yw, x_step = (size_t)p->pitch * p->c;
     int32_t weights = p->kh * p->row_vectors * LANES;
-    float *db = work + p->db_at;
-    struct window_patch s = {.w = shared,
-                             .dw = work + p->dw_at,
-                             .x_step = x_step,
-                             .pixel_step = (size_t)p->c,
-                             .row_vectors = p->row_vectors};
+    float *db = sums + p->db_at;
+    struct window_patch s = {
+        .w = shared, .dw = sums, .x_step = x_step, .pixel_step = (size_t)p->c, .row_vectors = p->row_vectors};
     for (size_t at = 0; at < area; at++) {
         size_t pixel = at / p->yw * 2 * x_step + at % p->yw * 2 * p->c;
         s.x = work + p->x_at + pixel;
@@ -451,24 +475,25 @@ static void backward_by_patches(const struct conv_plan *p, const float *shared, 
         for (int o = 0; o < p->oc; o++) {
             int code = codes[(size_t)o * p->y_plane + at];
             float d = dy[o * area + at];
-            s.list[code][s.count[code]++] = (struct chosen){o * weights, d};
+            s.list[code][s.count[code]++] = (struct chosen){o * weights, p->round ? bf16_round(d) : d};
             db[o] += code < CONV_CUT ? d : 0;
         }
         window_add(p, &s);
     }
 }
 
-void conv_small_backward(const struct conv_plan *p, const float *shared, float *work, const float *x, const float *y,
-                         const float *dy, const uint8_t *codes, float *dx) {
+void conv_small_backward(const struct conv_plan *p, const float *shared, float *work, float *sums, const float *x,
+                         const float *y, const float *dy, const uint8_t *codes, float *dx) {
+    (p->sparse ? pixels_fill : planes_fill)(p, x, work + p->x_at);
+    x_round(p, work + p->x_at);
     if (p->sparse) {
-        pixels_fill(p, x, work + p->x_at);
         if (!p->first) memset(work + p->out_at, 0, p->x_size * sizeof *work);
-        backward_by_patches(p, shared, work, dy, codes);
+        backward_by_patches(p, shared, work, sums, dy, codes);
         if (!p->first) pixels_read(p, work + p->out_at, dx);
     } else {
-        planes_fill(p, x, work + p->x_at);
         gradient_fill(p, work, y, dy, codes);
-        weights_by_pixels(p, work);
+        if (p->round) gradient_round(p, work, sums);
+        weights_by_pixels(p, work, sums);
         if (!p->first) dx_by_pixels(p, shared, work, dx);
     }
 }

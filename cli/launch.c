@@ -64,7 +64,7 @@ static enum error launch(const struct options *o, struct pool *pool, struct laun
     if (o->nodes > 1) TRY(nodes_master(o->master, o->port, pool, &p.master));
     TRY(nodes_token("auto", p.count, pool, &p.token));
     TRY(nodes_open(&p, &nodes));
-    enum error err = nodes_meet(nodes, &round);
+    enum error err = nodes_meet(nodes, NULL, &round);
     if (err == ERR_MISMATCH) err = ERR_CONFIG; /* of how they were started */
     if (!err) err = start_ranks(o, &round, p.token, result);
     nodes_close(nodes);

@@ -105,8 +105,9 @@ static int run_parsed(struct options *o) {
     if (err != ERR_NONE) return cli_fail(err);
     struct run_settings s;
     struct launcher launcher;
-    struct run_launched launched = cli_launched(&launcher);
-    if (!rank) o->config.launched = &launched;
+    struct run_launched launched = {.rank = self.rank, .size = self.size, .local = self.local, .locals = self.locals};
+    if (!rank) launched = cli_launched(&launcher);
+    o->config.launched = &launched;
     err = cli_load(&o->config, &s);
     struct job job = {.settings = &s,
                       .run_dir = o->run_dir,

@@ -47,13 +47,15 @@ static bool is_newest_of(const char *dir, const char *path, struct pool *pool) {
 }
 
 /* The next start of the job whose start before made this directory. It goes on where the run is; a
- * run that has saved nothing begins as it did. */
-static enum error starts_again(const struct run_record *r, struct run_place *p, struct pool *pool, bool *again) {
+ * run that has saved nothing begins as it did. A launcher does not count a start with another number of ranks. */
+static enum error starts_again(const struct run_settings *s, const struct run_record *r, struct run_place *p,
+                               bool *again) {
+    bool uncounted = s->config.launched.by && s->config.run.elastic.min;
     struct launcher_job job;
     char *newest;
     TRY(launcher_job(NULL, &job));
-    *again = *job.name && *r->run_id && !strcmp(job.name, r->job) && job.restarts > r->restarts;
-    if (*again && checkpoint_find(p->dir, r->run_id, pool, &newest) == ERR_NONE)
+    *again = *job.name && *r->run_id && !strcmp(job.name, r->job) && job.restarts + uncounted > r->restarts;
+    if (*again && checkpoint_find(p->dir, r->run_id, s->pool, &newest) == ERR_NONE)
         p->resume = newest, p->elsewhere = false;
     return ERR_NONE;
 }
@@ -82,7 +84,7 @@ enum error run_choice_make(const struct run_settings *s, struct run_place *p) {
     struct run_record r = run_record_read(p->dir, pool);
     if (p->elsewhere) p->elsewhere = !is_newest_of(p->dir, p->resume, pool);
     if (p->resume && !p->elsewhere) p->fresh = false;
-    if (p->fresh) TRY(starts_again(&r, p, pool, &again));
+    if (p->fresh) TRY(starts_again(s, &r, p, &again));
     if (again) p->fresh = false;
     if (p->fresh) TRY(refuse_others(p, pool));
     p->run_id = p->fresh ? "" : id_of(p, &r, pool);

@@ -82,6 +82,12 @@ static void say_resumed(struct report *r, struct report_section *s, const struct
                                            "the %lld steps since; its losses are of all steps.",
                                            report_where(r, &d->cell[i]), (long long)run->first_step,
                                            (long long)run_result_stretch(run)));
+        if (run->began > 0)
+            report_paragraph(s,
+                             report_say(r,
+                                        "%s: the run began with %lld devices, lost some, and ended with %lld. Its "
+                                        "times and bytes are of the steps on these.",
+                                        report_where(r, &d->cell[i]), (long long)run->began, (long long)run->devices));
     }
 }
 

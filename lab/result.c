@@ -118,6 +118,7 @@ static enum error read_summary(const char *dir, struct pool *pool, struct run_re
     out->epochs = whole(&r, root, "epochs", INT64_MAX);
     const struct json_value *first = json_get(root, "first_step");
     if (first) out->first_step = whole(&r, root, "first_step", out->steps);
+    if (json_get(root, "devices_at_first")) out->began = whole(&r, root, "devices_at_first", 1 << 20);
     out->train_loss = real(&r, member(&r, root, "train", JSON_OBJECT), "loss");
     const struct json_value *val = member(&r, root, "val", JSON_OBJECT);
     out->val_loss = real(&r, val, "loss");

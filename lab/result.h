@@ -29,6 +29,7 @@ struct result_environment { /* as env.json says; "" and 0: not told */
 struct run_result {
     const char *dir, *mode;
     int64_t devices, shards, steps, epochs;
+    int64_t began; /* devices before some were lost; 0: none was */
     /* Times, samples_per_s and bytes are of the steps behind this one, at which the run was last
      * resumed; 0: of all. */
     int64_t first_step;

@@ -38,6 +38,10 @@ MUST_CHECK enum error resolve_link(struct resolve *r);
 /* Devices of all nodes: as many as a group can hold, a server of its own beside them. */
 int resolve_devices_most(const struct resolve *r);
 void resolve_check_count(struct resolve *r);
+/* Whether this is the configuration of a rank that 'engine run' has started: checked before, and perhaps of fewer
+ * devices than the run began with. */
+bool resolve_is_rank(const struct resolve *r);
+void resolve_elastic(struct resolve *r); /* that fewer devices can go on; once their number is known */
 
 /* ---- resolve_backend.c: what carries what lies on accelerators ---- */
 MUST_CHECK enum error resolve_backend(struct resolve *r);

@@ -46,6 +46,7 @@ static void check_means(struct resolve *r) {
 
 void resolve_inject(struct resolve *r) {
     const struct inject_config *c = &r->c->inject;
+    if (resolve_is_rank(r)) return;
     resolve_needs(r, "inject.slow.device", "inject.slow.by");
     resolve_needs(r, "inject.slow.chance", "inject.slow.by");
     resolve_needs(r, "inject.fault.device", "inject.fault.kind");

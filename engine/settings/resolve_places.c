@@ -27,7 +27,7 @@ static void read_init(struct resolve *r) {
         l->by = p->init[0] == 't' ? "run.init tcp://" : "run.init file://";
         l->master = p->init[0] == 't' ? p->init + 6 : p->init;
     } else if (!strcmp(p->init, "none")) {
-        *l = (struct run_launched){0};
+        if (l->by || l->problem) *l = (struct run_launched){0};
     } else if (l->problem && (!strcmp(p->init, "auto") || !strcmp(p->init, "env://"))) {
         config_error(r->e, init, false, "the environment: %s", l->problem);
     } else if (!strcmp(p->init, "env://")) {
@@ -171,6 +171,39 @@ void resolve_check_count(struct resolve *r) {
     else
         config_error(r->e, resolve_find(r, "devices"), false, "%d devices, but a run has at most %d%s", d->count, most,
                      server);
+}
+
+/* ---- going on with fewer ---- */
+
+bool resolve_is_rank(const struct resolve *r) {
+    return r->c->launched.size > 0 && !r->c->launched.by;
+}
+
+/* What cannot go on without a device, or would learn otherwise. */
+void resolve_elastic(struct resolve *r) {
+    const struct node *at = resolve_find(r, "run.elastic.min"), *devices = resolve_find(r, "devices");
+    int64_t min = r->c->run.elastic.min;
+    const char *by = r->c->launched.by;
+    if (!min || r->c->asks || resolve_is_rank(r)) return;
+    if (r->c->sharing.place != PLACE_PROCESSES)
+        config_error(r->e, at, false,
+                     "'run.elastic' goes on without a device's process, but mode '%s' has none\nuse mode ddp",
+                     r->c->mode);
+    else if (min > r->c->devices.count)
+        config_error(r->e, at, false, "'run.elastic.min' is %lld, but the run begins with %d device%s (%s)",
+                     (long long)min, r->c->devices.count, r->c->devices.count == 1 ? "" : "s",
+                     by ? by : resolve_place(r, devices));
+    if (r->c->sharing.share == SHARE_AVERAGE)
+        config_error(
+            r->e, at, false,
+            "'run.elastic' needs steps that do not depend on the number of devices, but here each device steps "
+            "by its own samples (ddp.sync.every, %s)\nuse ddp.sync: 1",
+            resolve_place(r, resolve_find(r, "ddp.sync.every")));
+    if (by && !resolve_is_given(resolve_find(r, "batch.shards")))
+        config_error(r->e, at, false,
+                     "%s may start another number of ranks the next time, for which the shards must stay as many\n"
+                     "set batch.shards",
+                     by);
 }
 
 /* ---- links ---- */

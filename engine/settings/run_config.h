@@ -35,9 +35,10 @@ enum resumed_data { DATA_SAME, DATA_ANY };
 enum cuda_graph { CUDA_GRAPH_AUTO, CUDA_GRAPH_OFF };
 enum determinism { DETERMINISTIC_FALSE, DETERMINISTIC_TRUE, DETERMINISTIC_BITWISE };
 
-/* A launcher other than ours has started this process as one rank of many. */
+/* This process was started as one rank of many. */
 struct run_launched {
-    const char *by;        /* "torchrun", ...; NULL: none has */
+    const char *by;        /* a launcher other than ours: "torchrun", ...; NULL: 'engine run', of whose ranks size and
+                              locals alone are told, or (size 0) nobody */
     const char *variables; /* by which it was recognised: "RANK, WORLD_SIZE, ..." */
     int rank, size;
     int local, locals;   /* of those on this host; -1, 0: not told */
@@ -122,10 +123,13 @@ struct run_config {
         const char *init;         /* auto | none | env:// | tcp://HOST:PORT | file:///PATH */
         int64_t rank, world_size; /* with init tcp:// and file://; -1, 0: from the environment */
         int64_t restarts;
+        struct elastic_config {
+            int64_t min; /* devices that are enough to go on when others are lost; 0: all are needed */
+        } elastic;
         const char *token; /* auto | none | env:NAME | file:PATH */
         double join_timeout;
     } run;
-    struct run_launched launched; /* by NULL: our own launcher starts the ranks */
+    struct run_launched launched; /* by NULL: our own launcher starts the ranks, or has (size > 0) */
     bool asks;                    /* a trained network is asked: any number of devices will do */
     struct eval_config {
         struct config_span every; /* off: only at the end */

@@ -301,6 +301,11 @@ static enum error resolve_devices(struct resolve *r) {
     const struct device_ops *ops = device_find(d->kind);
     TRY(resolve_single(r));
     if (r->c->launched.by && r->c->sharing.place == PLACE_PROCESSES) return count_launched(r);
+    if (resolve_is_rank(r)) {
+        d->local = r->c->launched.locals;
+        d->count = r->c->launched.size;
+        return ERR_NONE;
+    }
     bool given = d->count > 0;
     if (given)
         d->local = d->count;
@@ -432,6 +437,7 @@ enum error run_resolve(struct run_settings *s, const struct mode_ops *const *mod
     TRY(resolve_processes(&r));
     if (config_errors_count(e)) return ERR_NONE;
     TRY(resolve_devices(&r));
+    resolve_elastic(&r);
     TRY(resolve_batch(&r));
     TRY(resolve_threads(&r));
     TRY(resolve_order(&r));

@@ -165,6 +165,16 @@ static const struct config_field comm_fields[] = {
 };
 SECTION(comm, "algorithm", "How bytes move between devices");
 
+static const struct config_field elastic_fields[] = {
+    {"min", CONFIG_INT, offsetof(struct elastic_config, min), "off",
+     "With how few devices: those that are left go on from the last checkpoint as long as they are so many", .min = 1,
+     .max = RANKS_MAX, .choices = "off"},
+    {.key = NULL},
+};
+SECTION(elastic, "min",
+        "Going on without devices that are lost, mode ddp. It needs no run.restarts; where fewer than min are left, "
+        "those start again with all devices");
+
 static const struct config_field place_fields[] = {
     {"nodes", CONFIG_INT, offsetof(struct place_config, nodes), "1",
      "Hosts that run 'engine run' together, with 'devices' each", .min = 1, .max = RANKS_MAX,
@@ -186,6 +196,7 @@ static const struct config_field place_fields[] = {
      .min = 1, .max = RANKS_MAX, .choices = "auto"},
     {"restarts", CONFIG_INT, offsetof(struct place_config, restarts), "0",
      "How often to start again from the last checkpoint when a rank or a node is lost", .min = 0, .max = 1000000},
+    {"elastic", CONFIG_SECTION, offsetof(struct place_config, elastic), .extra = &elastic_section},
     {"token", CONFIG_STRING, offsetof(struct place_config, token), "auto",
      .help = "Where the secret is that all nodes share: env:NAME, file:PATH (which nobody else may "
              "read), or none; auto: env:ENGINE_TOKEN, on one host a random one"},

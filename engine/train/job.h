@@ -3,6 +3,7 @@
 #pragma once
 #include "engine/base/digest.h"
 #include "engine/base/error.h"
+#include "engine/base/limits.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,14 +19,22 @@ enum job_task {
     JOB_ASK       /* trainer_load: no gradients, one device */
 };
 
+/* A run goes on without devices that were lost. */
+struct job_loss {
+    int began, from, to;        /* devices: of the run's first start, before the loss, now */
+    int lost[RANKS_MAX], nlost; /* ranks, as they were numbered before */
+    int64_t seen;               /* when, by clock_ns */
+};
+
 struct job {
     enum job_task task;
     bool on_train; /* JOB_EVALUATE: the training set, as it lies; else the validation set */
     const struct run_settings *settings;
     const struct mode_ops *mode;
     const char *run_dir;
-    const char *resume; /* checkpoint to begin from, or NULL */
-    const char *run_id; /* rank 0's; NULL: this is no run, or not known here */
+    const char *resume;          /* checkpoint to begin from, or NULL */
+    const char *run_id;          /* rank 0's; NULL: this is no run, or not known here */
+    const struct job_loss *loss; /* since the run's first start the last one; NULL: there was none */
     /* Not of JOB_TRAIN: what 'resume' tells of its data, so that only a set to evaluate is opened,
      * and that has to be like it. NULL: it does not tell, and the training data do. */
     struct preprocessing *known;

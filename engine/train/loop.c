@@ -209,11 +209,24 @@ static bool target_reached(const struct run *r) {
     return !isnan(value) && !metric_better(m, c->until_value, value);
 }
 
+/* The first step since then has ended. */
+static void tell_loss(struct run *r) {
+    const struct job_loss *loss = r->t->job->loss;
+    double seconds = clock_seconds(clock_ns() - loss->seen);
+    char ranks[4 * RANKS_MAX] = "";
+    for (int i = 0, n = 0; i < loss->nlost && n < (int)sizeof ranks; i++)
+        n += snprintf(ranks + n, sizeof ranks - (size_t)n, "%s%d", i ? ", " : "", loss->lost[i]);
+    metrics_loss(r->metrics, r->first_step, loss, seconds);
+    progress_say(r->progress, "lost rank%s %s: %d of %d devices go on from step %lld, the next step came %.2f s later",
+                 loss->nlost > 1 ? "s" : "", ranks, loss->to, loss->from, (long long)r->first_step, seconds);
+}
+
 static enum error steps(struct run *r) {
     struct trainer *t = r->t;
     while (t->at.step < t->steps && !r->stopped && !r->reached) {
         r->val_is_new = false;
         TRY(take_step(r));
+        if (r->metrics && t->job->loss && t->at.step == r->first_step + 1) tell_loss(r);
         if (evaluates(t, t->at.step)) TRY(run_evaluate(r));
         bool best = run_is_better(r);
         if (best || due(run_save_every(t), t->at.step)) TRY(run_save(r, best));

@@ -3,13 +3,13 @@
  * then the ranks meet there. Ranks that another launcher has started meet in a store that rank 0
  * keeps. */
 #include "modes/place/facts.h"
+#include "modes/place/left.h"
 #include "modes/place/place.h"
+#include "modes/place/starter.h"
 
 #include "engine/base/log.h"
-#include "engine/train/stop.h"
 #include "transport/launch/launch.h"
 #include "transport/launch/launcher.h"
-#include "transport/launch/nodes.h"
 #include "transport/launch/station.h"
 #include "transport/launch/token.h"
 
@@ -17,24 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the starter tells its ranks by the environment, beside where they meet (station.h). */
-static const char RESUME[] = "ENGINE_RESUME", RUN[] = "ENGINE_RUN_ID";
-
 static const char *given(const char *name) {
     const char *text = getenv(name);
     return text && *text ? text : NULL;
-}
-
-/* Waiting for others may be ended by the first signal, with which a file goes where they were to
- * meet, if it is ours. That they differ from us is how they were started, so not what a mismatch
- * within a run would be: a bug. */
-static void begin_meeting(const char *file) {
-    stop_at_once(true, file);
-}
-
-static enum error end_meeting(enum error err) {
-    stop_at_once(false, NULL);
-    return err == ERR_MISMATCH ? ERR_CONFIG : err;
 }
 
 /* ---- a rank ---- */
@@ -42,8 +27,8 @@ static enum error end_meeting(enum error err) {
 static enum error live(struct job job, const struct station_params *p, const char *resume) {
     struct station *s;
     bool file = p->serve && !strncmp(p->master, "file://", 7);
-    begin_meeting(file ? p->master + 7 : NULL);
-    enum error err = end_meeting(station_open(p, &s));
+    place_meeting_begins(file ? p->master + 7 : NULL);
+    enum error err = place_meeting_ends(station_open(p, &s));
     TRY(err);
     job.resume = resume;
     const struct place place = {.group = *station_group(s), .algorithm = "auto"};
@@ -65,9 +50,11 @@ static enum error rank_here(const struct job *job) {
                                .interface = interface,
                                .timeout = c->run.join_timeout};
     struct job mine = *job;
+    struct job_loss loss;
     TRY(station_told(job->settings->pool, &p));
-    mine.run_id = given(RUN);
-    return live(mine, &p, given(RESUME));
+    mine.run_id = given(RUN_VARIABLE);
+    if (loss_read(given(LOSS_VARIABLE), &loss)) mine.loss = &loss;
+    return live(mine, &p, given(RESUME_VARIABLE));
 }
 
 /* In a process that another launcher has started as a rank. */
@@ -102,152 +89,10 @@ static enum error joined_here(const struct job *job) {
     return live(mine, &p, job->resume);
 }
 
-/* ---- starting them ---- */
-
-struct start { /* of all rounds */
-    const struct job *job;
-    struct nodes *nodes; /* NULL: there is one, and its ranks need no store */
-    const char *token;
-    struct facts facts;
-    char resume[4096];
-};
-
-static void tell_loss(const struct job *job, const struct launch_result *r) {
-    char how[64];
-    if (r->signal)
-        snprintf(how, sizeof how, "was killed by signal %d%s", r->signal, r->signal == 9 ? " (out of memory?)" : "");
-    else
-        snprintf(how, sizeof how, "ended with code %d", r->exit_code);
-    log_error("rank %d %s; the others were ended %.2f s later", r->first, how, r->seconds);
-    if (r->stuck >= 0) log_error("rank %d did not end by itself and was killed: it was stopped, or stuck", r->stuck);
-    bool alone = job->settings->config.devices.count == 1; /* then they have just been seen */
-    if (r->lines[0] && !alone) log_line(LOG_ERROR, "last lines of rank %d:\n%s", r->first, r->lines);
-    if (job->task != JOB_TRAIN) return;
-    log_info("logs: %s/rank*.log - who was where: engine inspect %s", job->run_dir, job->run_dir);
-    if (checkpoint_newest_step(job->run_dir, job->run_id, job->settings->pool))
-        log_info("to go on from the last checkpoint: engine run %s", job->run_dir);
-}
-
-/* Seconds that the other ranks have to end: those of a GPU end what its libraries hold, and abort NCCL. */
-static double grace_of(const struct job *job) {
-    return device_find(job->settings->config.devices.kind)->units ? 10 : 0.5;
-}
-
-static enum error run_ranks(struct start *s, const struct nodes_round *round, struct launch_result *result) {
-    const struct job *job = s->job;
-    char node[24];
-    const char *run_id = job->run_id ? job->run_id : "";
-    snprintf(node, sizeof node, "node %lld", (long long)job->settings->config.run.node_rank);
-    const char *argv[12] = {"engine", "run"};
-    int argc = 1;
-    for (int i = 0; i < 4 && job->command[i]; i++) argv[argc++] = job->command[i];
-    if (argc == 1) argc = 2;
-    argv[argc++] = job->run_dir;
-    if (job->json) argv[argc++] = "--json";
-    if (job->quiet) argv[argc++] = "--quiet";
-    if (!job->progress) argv[argc++] = "--no-progress";
-    const char *variables[] = {
-        RESUME,      s->resume,     STORE_VARIABLE, round->store, TOKEN_VARIABLE, s->token, ROUND_VARIABLE,
-        round->name, NODE_VARIABLE, node,           RUN,          run_id,         NULL};
-    struct launch_params p = {.size = job->settings->config.devices.local,
-                              .first = round->first,
-                              .world = round->world,
-                              .variables = variables,
-                              .argv = argv,
-                              .log_folder = job->run_dir,
-                              .log = stderr,
-                              .stop = stop_signal,
-                              .grace = grace_of(job)};
-    TRY(meeting_create_shared(p.size, &p.meeting));
-    enum error err = launch_processes(&p, result);
-    meeting_free(p.meeting);
-    return result->first < 0 ? err : ERR_NONE;
-}
-
-/* Whether a new start may end better. */
-static bool may_pass(const struct launch_result *r) {
-    static const enum error causes[] = {ERR_PEER, ERR_MEMORY, ERR_IO, ERR_CREATE};
-    if (r->first < 0 || stop_signal()) return false;
-    bool passes = r->signal != 0;
-    for (size_t i = 0; i < sizeof causes / sizeof *causes; i++)
-        passes = passes || r->exit_code == error_exit_code(causes[i]);
-    return passes;
-}
-
-/* Node 0 says from which checkpoint: only its ranks read it. A new start takes none but those that
- * this run has saved; where there is none yet it begins as the first one did. */
-static enum error meet_round(struct start *s, int attempt, struct nodes_round *round) {
-    const struct job *job = s->job;
-    char *newest = NULL;
-    snprintf(s->resume, sizeof s->resume, "%s", job->resume ? job->resume : "");
-    if (attempt > 0 && job->run_id &&
-        checkpoint_find(job->run_dir, job->run_id, job->settings->pool, &newest) == ERR_NONE)
-        snprintf(s->resume, sizeof s->resume, "%s", newest);
-    if (s->nodes) {
-        begin_meeting(NULL);
-        TRY(end_meeting(nodes_meet(s->nodes, round)));
-    } else {
-        *round = (struct nodes_round){.world = job->settings->config.devices.local, .store = ""};
-    }
-    if (round->world == job->settings->config.devices.count) return ERR_NONE;
-    return FAIL(ERR_CONFIG,
-                "%d ranks on all nodes, but this node counts on %d\nset 'devices' the "
-                "same on all",
-                round->world, job->settings->config.devices.count);
-}
-
-static enum error run_rounds(struct start *s, int *exit_code) {
-    int64_t restarts = s->job->settings->config.run.restarts;
-    for (int attempt = 0;; attempt++) {
-        struct nodes_round round;
-        struct launch_result result;
-        TRY(meet_round(s, attempt, &round));
-        TRY(run_ranks(s, &round, &result));
-        *exit_code = result.exit_code;
-        if (result.first < 0) return ERR_NONE;
-        tell_loss(s->job, &result);
-        *exit_code = result.signal ? error_exit_code(ERR_PEER) : result.exit_code;
-        if (attempt >= restarts || !may_pass(&result)) return ERR_NONE;
-        log_warn("starting again, for the %d. time of %lld", attempt + 1, (long long)restarts);
-    }
-}
-
-/* ---- where they meet ---- */
-
-/* Ranks of one host need a store only for a link that other hosts could use as well. */
-static enum error open_nodes(struct start *s, struct nodes_params *p) {
-    const struct link_row *link = &link_rows[s->job->settings->config.comm.link];
-    if (p->count == 1 && link->joins != JOINS_HOSTS) return ERR_NONE;
-    if (p->count > 1) TRY(facts_find(s->job, &s->facts));
-    p->nfacts = s->facts.count;
-    return nodes_open(p, &s->nodes);
-}
-
-/* This node's ranks, with the other nodes if there are any, and again after a loss as often as
- * run.restarts says. The exit code is of ranks that have said themselves what was wrong. */
-static enum error start_ranks(const struct job *job, int *exit_code) {
-    const struct place_config *c = &job->settings->config.run;
-    struct pool *pool = job->settings->pool;
-    struct start s = {.job = job};
-    struct nodes_params np = {.index = (int)c->node_rank,
-                              .count = (int)c->nodes,
-                              .locals = job->settings->config.devices.local,
-                              .facts = s.facts.of,
-                              .again = c->restarts > 0,
-                              .timeout = c->join_timeout};
-    if (c->nodes > 1) TRY(nodes_master(c->master, c->port, pool, &np.master));
-    TRY(nodes_token(c->token, np.count, pool, &s.token));
-    np.token = s.token;
-    enum error err = open_nodes(&s, &np);
-    if (!err) err = run_rounds(&s, exit_code);
-    nodes_close(s.nodes);
-    return err;
-}
-
 /* A process of its own for each rank: this is one, or starts them. */
 enum error processes_launch(const struct job *job, int *exit_code) {
     *exit_code = 0;
     if (job->process.rank >= 0) return rank_here(job);
     if (job->settings->config.launched.by) return joined_here(job);
-    return start_ranks(job, exit_code);
+    return starter_run(job, exit_code);
 }

@@ -428,6 +428,10 @@ static const struct {
     {"run: {nodes: 2, node_rank: 2}", NULL, "c.yaml:1:28: error: node 2 of 2 (set at 1:14)"},
     {"mode: dp\nrun: {restarts: 1}", NULL,
      "c.yaml:2:17: error: 'run.restarts' starts processes again, but mode 'dp' has none"},
+    {"mode: dp\nrun: {elastic: 1}", NULL,
+     "c.yaml:2:16: error: 'run.elastic' goes on without a device's process, but mode 'dp' has none"},
+    {"devices: cpu:2\nrun: {elastic: {min: 3}}", NULL,
+     "c.yaml:2:22: error: 'run.elastic.min' is 3, but the run begins with 2 devices (set at 1:10)"},
     {"run: {init: udp://x}", NULL,
      "c.yaml:1:13: error: 'run.init' must be auto, none, env://, tcp://HOST:PORT or file:///PATH, "
      "got \"udp://x\""},
@@ -510,6 +514,9 @@ static void launched(void **state) {
                    "WORLD_SIZE)"},
         {"run: {restarts: 1}", "c.yaml:1:17: error: 'run.restarts' is for ranks that 'engine run' "
                                "starts; here torchrun does"},
+        {"run: {elastic: 2}", "c.yaml:1:16: error: torchrun may start another number of ranks the next time, for "
+                              "which the shards must stay as many"},
+        {"run: {elastic: 2}\nbatch: {shards: 8}", NULL},
         {"run: {init: \"tcp://b:2\"}", NULL},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {

@@ -206,6 +206,8 @@ static void killed(void **unused) {
         assert_int_equal(r.first, rank);
         assert_int_equal(r.exit_code, -1);
         assert_int_equal(r.signal, SIGKILL);
+        assert_int_equal(r.nlost, 1); /* those that had to be killed then are not */
+        assert_int_equal(r.lost[0], rank);
         assert_true(r.seconds >= 0.15 && r.seconds < 1); /* the grace that was given, then the end */
         snprintf(line, sizeof line, "rank %d has had enough", rank);
         assert_string_equal(r.lines, line);
@@ -239,6 +241,8 @@ static void cause_is_named(void **unused) {
         assert_fails(ERR_PEER, launch(4, &r, "notice", ranks[i], scratch_path(ranks[i])));
         assert_int_equal(r.first, atoi(ranks[i]));
         assert_int_equal(r.signal, SIGKILL);
+        assert_int_equal(r.nlost, 1);
+        assert_int_equal(r.lost[0], r.first);
     }
 }
 

@@ -3,6 +3,7 @@
  * started. */
 #pragma once
 #include "engine/base/error.h"
+#include "engine/base/limits.h"
 #include <stdint.h>
 #include <stdio.h>
 
@@ -44,12 +45,16 @@ struct launch_params {
     double grace;
 };
 struct launch_result {
-    int first;        /* rank that failed first, -1: none */
-    int exit_code;    /* its exit code, or -1. Where none failed: 0, or 130 or 143 when ranks stopped
+    int first;      /* rank that failed first, -1: none */
+    int exit_code;  /* its exit code, or -1. Where none failed: 0, or 130 or 143 when ranks stopped
                        because they were told to */
-    int signal;       /* that killed it, or 0 */
-    int stuck;        /* the first rank that did not use its grace to end and was killed, -1: none */
-    double seconds;   /* from its death to the end of the last rank */
+    int signal;     /* that killed it, or 0 */
+    int stuck;      /* the first rank that did not use its grace to end and was killed, -1: none */
+    double seconds; /* from its death to the end of the last rank */
+    int64_t seen;   /* by clock_ns, when the first rank had failed */
+    /* Of those started here, counted from 0: who failed by itself; where all that failed had lost another, who did not
+     * end with them, since the others waited for it. Nobody, where that is on another host. */
+    int lost[RANKS_MAX], nlost;
     char lines[2048]; /* the last lines it wrote, without control characters */
 };
 /* Starts the processes and watches them until all have ended; a rank must call launch_self before

@@ -1,7 +1,9 @@
 /* Several hosts run 'engine run' for one run: node 0 keeps the store, and before ranks are started
  * all nodes meet in it. When ranks are lost they meet again, in another round; a node that was lost
- * with all its processes may come back for it, node 0 too. */
+ * with all its processes may come back for it, node 0 too. Where fewer devices are enough, the nodes
+ * that are left meet without it; but node 0 has to be among them. */
 #pragma once
+#include "engine/base/limits.h"
 #include "transport/launch/rendezvous.h"
 
 struct nodes_params {
@@ -11,9 +13,13 @@ struct nodes_params {
     const char *token;
     const struct fact *facts;
     int nfacts;
-    bool again;     /* a run that has begun without this node may be joined at its next round */
-    double timeout; /* of each meeting */
+    bool again;      /* a run that has begun without this node may be joined at its next round */
+    double timeout;  /* of each meeting */
+    int least;       /* ranks that are enough to go on when others are lost; 0: all are needed */
+    double patience; /* with least: how long node 0 waits for a node that may be lost */
 };
+/* That 'left' ranks can go on without 'lost' others. ERR_PEER: they cannot. */
+MUST_CHECK enum error nodes_suffice(int left, int lost, int least);
 /* HOST:PORT of a HOST, HOST:PORT, an IPv6 address, or one in brackets with or without a port. */
 MUST_CHECK enum error nodes_master(const char *text, int64_t port, struct pool *pool, const char **out);
 /* What token_find gives for spec, removed from the environment; where it gives none, a random secret
@@ -24,10 +30,17 @@ struct nodes;
 MUST_CHECK enum error nodes_open(const struct nodes_params *p, struct nodes **out);
 void nodes_close(struct nodes *n);
 
+struct nodes_loss {             /* why they meet again */
+    int locals;                 /* ranks that this node can still start; 0: it leaves, with ERR_PEER */
+    int lost[RANKS_MAX], nlost; /* of the round before, in all; given for this node, node 0 is told of all */
+    bool restarts;              /* node 0: where too few are left, all start again */
+};
 struct nodes_round {
     char name[64];     /* for the ranks' rendezvous */
     int first, world;  /* this node's first rank, ranks in all */
+    int locals;        /* ranks that this node is to start */
     const char *store; /* URL where the ranks meet */
 };
-/* All nodes are here, for the first time or once more. out's texts live until the next call. */
-MUST_CHECK enum error nodes_meet(struct nodes *n, struct nodes_round *out);
+/* All nodes are here, for the first time or (loss NULL) once more; with a loss, those that are left. out's texts live
+ * until the next call. ERR_PEER: too few are left. */
+MUST_CHECK enum error nodes_meet(struct nodes *n, struct nodes_loss *loss, struct nodes_round *out);

@@ -83,6 +83,8 @@ static void signals_give(struct signals *s) {
 struct rank_process {
     pid_t pid; /* 0: never started */
     bool ended;
+    bool failed; /* by itself: neither as it was told to, nor because another was lost */
+    bool stuck;  /* it had to be killed */
     struct rank_output output;
 };
 struct watch {
@@ -187,6 +189,7 @@ static void set_deadline(struct watch *w) {
 static void note_end(struct watch *w, int local, const siginfo_t *end) {
     bool exited = end->si_code == CLD_EXITED, told = was_told(w, end);
     w->ranks[local].ended = true;
+    w->ranks[local].failed = !told && !is_victim(end) && !(exited && end->si_status == 0);
     w->running--;
     w->last = w->pass;
     if (exited && end->si_status == 0) return;
@@ -195,6 +198,7 @@ static void note_end(struct watch *w, int local, const siginfo_t *end) {
         w->obeyed = w->obeyed || !w->killed;
         if (!w->asked) ask_ranks(w, SIGTERM);
     } else if (w->out->first < 0 || (is_victim(&w->failure) && !is_victim(end))) {
+        if (w->out->first < 0) w->out->seen = w->pass;
         w->out->first = w->p->first + local;
         w->failed = w->pass;
         w->failure = *end;
@@ -247,7 +251,7 @@ static void wait_for_something(struct watch *w, int timeout) {
 
 static void end_grace(struct watch *w) {
     for (int i = w->started; i-- > 0;)
-        if (!w->ranks[i].ended) w->out->stuck = w->p->first + i;
+        if (!w->ranks[i].ended) w->ranks[i].stuck = true, w->out->stuck = w->p->first + i;
     kill_ranks(w);
 }
 
@@ -289,11 +293,21 @@ static void end_all(struct watch *w) {
 
 /* ---- the whole ---- */
 
+/* Where nobody failed by itself, those who had to be killed are what the others waited for. */
+static void find_lost(struct watch *w) {
+    struct launch_result *out = w->out;
+    for (int i = 0; i < w->started; i++)
+        if (w->ranks[i].failed) out->lost[out->nlost++] = i;
+    for (int i = 0; i < w->started && is_victim(&w->failure); i++)
+        if (w->ranks[i].stuck) out->lost[out->nlost++] = i;
+}
+
 static enum error tell(struct watch *w) {
     struct launch_result *out = w->out;
     /* Told to stop while they were meeting, some were gone before others knew. */
     if (w->obeyed && is_victim(&w->failure)) out->first = -1;
     if (out->first < 0) return ERR_NONE;
+    find_lost(w);
     bool exited = w->failure.si_code == CLD_EXITED;
     out->exit_code = exited ? w->failure.si_status : -1;
     out->signal = exited ? 0 : w->failure.si_status;

@@ -109,6 +109,14 @@ bool store_turned_away(struct store *s, char out[128]) {
     return s->ops->turned_away && s->ops->turned_away(s, out);
 }
 
+uint64_t store_member(const struct store *s) {
+    return s->ops->member ? s->ops->member(s) : 0;
+}
+
+bool store_sees(struct store *s, uint64_t member) {
+    return s->ops->sees && s->ops->sees(s, member);
+}
+
 /* ---- operations ---- */
 
 static enum error check(const struct request *q) {

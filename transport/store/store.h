@@ -34,6 +34,10 @@ const char *store_key(const struct store *s);
 /* Whom the server in this process has turned away last, and why, for messages on those who have not
  * come: "10.0.0.2:41234, which has another token"; false: nobody. */
 bool store_turned_away(struct store *s, char out[128]);
+/* The number by which a tcp store's server knows this member, and whether a member of that number is connected now to
+ * the server in this process. A process that ends is not. */
+uint64_t store_member(const struct store *s);
+bool store_sees(struct store *s, uint64_t member);
 /* How others reach it: the URL with the port that was taken. Lives as long as s. */
 const char *store_url(const struct store *s);
 

@@ -61,6 +61,9 @@ struct store_ops {
     enum error (*call)(struct store *s, const struct request *q, int64_t deadline, struct pool *pool, struct answer *a);
     void (*close)(struct store *s);                      /* frees s, but not its url */
     bool (*turned_away)(struct store *s, char out[128]); /* NULL: it turns nobody away */
+    /* NULL: it has no server that members are connected to. */
+    uint64_t (*member)(const struct store *s);
+    bool (*sees)(struct store *s, uint64_t member);
 };
 
 /* "tcp", "/path/file": as text of its own, which open gives the store as its url. */

@@ -454,5 +454,18 @@ static bool tcp_turned_away(struct store *s, char out[128]) {
     return server_turned_away(((struct tcp *)s)->server, out);
 }
 
-const struct store_ops store_tcp = {
-    .scheme = "tcp", .open = tcp_open, .call = tcp_call, .close = tcp_close, .turned_away = tcp_turned_away};
+static uint64_t tcp_member(const struct store *s) {
+    return ((const struct tcp *)s)->client;
+}
+
+static bool tcp_sees(struct store *s, uint64_t member) {
+    return server_sees(((struct tcp *)s)->server, member);
+}
+
+const struct store_ops store_tcp = {.scheme = "tcp",
+                                    .open = tcp_open,
+                                    .call = tcp_call,
+                                    .close = tcp_close,
+                                    .turned_away = tcp_turned_away,
+                                    .member = tcp_member,
+                                    .sees = tcp_sees};

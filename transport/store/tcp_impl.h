@@ -15,6 +15,7 @@ MUST_CHECK enum error server_open(const struct store_params *p, const struct end
                                   int *port);
 void server_close(struct server *s);
 bool server_turned_away(struct server *s, char out[128]);
+bool server_sees(struct server *s, uint64_t client);
 
 /* ---- the inside of the server ---- */
 
@@ -38,6 +39,7 @@ struct guest { /* a connection */
     int64_t came;
     /* What follows is the server's lock's. */
     bool proven, unwanted, parked;
+    uint64_t client;    /* that has proven the secret here */
     int index;          /* in the server's guests */
     struct guest *next; /* in those that are gone */
 };

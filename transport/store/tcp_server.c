@@ -55,10 +55,20 @@ bool server_turned_away(struct server *s, char out[128]) {
     return *out;
 }
 
+bool server_sees(struct server *s, uint64_t client) {
+    bool sees = false;
+    if (!s) return false;
+    pthread_mutex_lock(&s->lock);
+    for (int i = 0; i < s->count; i++) sees = sees || (s->guests[i]->proven && s->guests[i]->client == client);
+    pthread_mutex_unlock(&s->lock);
+    return sees;
+}
+
 void guest_proven(struct guest *g) {
     pthread_mutex_lock(&g->server->lock);
     if (!g->proven) g->server->strangers--;
     g->proven = true;
+    g->client = g->h.client;
     pthread_mutex_unlock(&g->server->lock);
 }
 

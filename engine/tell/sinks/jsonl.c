@@ -1,6 +1,7 @@
 /* metrics.jsonl: one JSON object a line, a step, a validation or an event. What others read while
  * the run goes and after it: the dashboard, comparisons, reports. */
 #include "engine/tell/tell.h"
+#include "engine/train/job.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -56,6 +57,15 @@ static enum error jsonl_val(void *sink, int64_t step, const struct val_result *v
     return put_line(sink, &j);
 }
 
+static void put_loss(struct json *j, const struct sink_event *e) {
+    json_int(j, "from", e->loss->from);
+    json_int(j, "to", e->loss->to);
+    json_open(j, "lost", '[');
+    for (int i = 0; i < e->loss->nlost; i++) json_int(j, NULL, e->loss->lost[i]);
+    json_close(j, ']');
+    json_real(j, "seconds", e->seconds);
+}
+
 static enum error jsonl_event(void *sink, const struct sink_event *e) {
     struct json j;
     json_init(&j);
@@ -68,6 +78,7 @@ static enum error jsonl_event(void *sink, const struct sink_event *e) {
         json_int(&j, "per_epoch", e->per_epoch);
     }
     if (e->text) json_string(&j, "text", e->text);
+    if (e->loss) put_loss(&j, e);
     json_close(&j, '}');
     return put_line(sink, &j);
 }

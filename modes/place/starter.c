@@ -1,0 +1,229 @@
+#include "modes/place/starter.h"
+
+#include "modes/place/facts.h"
+#include "modes/place/left.h"
+
+#include "engine/base/log.h"
+#include "engine/save/checkpoint.h"
+#include "engine/train/stop.h"
+#include "transport/launch/launch.h"
+#include "transport/launch/nodes.h"
+#include "transport/launch/station.h"
+#include "transport/launch/token.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Waiting for others may be ended by the first signal, with which a file goes where they were to
+ * meet, if it is ours. That they differ from us is how they were started, so not what a mismatch
+ * within a run would be: a bug. */
+void place_meeting_begins(const char *file) {
+    stop_at_once(true, file);
+}
+
+enum error place_meeting_ends(enum error err) {
+    stop_at_once(false, NULL);
+    return err == ERR_MISMATCH ? ERR_CONFIG : err;
+}
+
+struct start { /* of all rounds */
+    const struct job *job;
+    struct nodes *nodes; /* NULL: there is one, and its ranks need no store */
+    const char *token;
+    struct facts facts;
+    char resume[4096];
+    struct left left;
+    int64_t restarts; /* that were done */
+};
+
+static void tell_loss(const struct job *job, const struct launch_result *r) {
+    char how[64];
+    if (r->signal)
+        snprintf(how, sizeof how, "was killed by signal %d%s", r->signal, r->signal == 9 ? " (out of memory?)" : "");
+    else
+        snprintf(how, sizeof how, "ended with code %d", r->exit_code);
+    log_error("rank %d %s; the others were ended %.2f s later", r->first, how, r->seconds);
+    if (r->stuck >= 0) log_error("rank %d did not end by itself and was killed: it was stopped, or stuck", r->stuck);
+    bool alone = job->settings->config.devices.count == 1; /* then they have just been seen */
+    if (r->lines[0] && !alone) log_line(LOG_ERROR, "last lines of rank %d:\n%s", r->first, r->lines);
+    if (job->task != JOB_TRAIN) return;
+    log_info("logs: %s/rank*.log - who was where: engine inspect %s", job->run_dir, job->run_dir);
+    if (checkpoint_newest_step(job->run_dir, job->run_id, job->settings->pool))
+        log_info("to go on from the last checkpoint: engine run %s", job->run_dir);
+}
+
+/* Seconds that another node has to come, once its ranks must have ended. */
+enum { MEET_S = 2 };
+
+/* Seconds that the other ranks have to end: those of a GPU end what its libraries hold, and abort NCCL. */
+static double grace_of(const struct job *job) {
+    return device_find(job->settings->config.devices.kind)->units ? 10 : 0.5;
+}
+
+static enum error run_ranks(struct start *s, const struct nodes_round *round, struct launch_result *result) {
+    const struct job *job = s->job;
+    char node[24];
+    const char *run_id = job->run_id ? job->run_id : "";
+    snprintf(node, sizeof node, "node %lld", (long long)job->settings->config.run.node_rank);
+    const char *argv[16] = {"engine", "run"}, *devices, *loss;
+    TRY(left_devices(&s->left, job->settings->pool, &devices));
+    TRY(loss_write(&s->left.loss, job->settings->pool, &loss));
+    int argc = 1;
+    for (int i = 0; i < 4 && job->command[i]; i++) argv[argc++] = job->command[i];
+    if (argc == 1) argc = 2;
+    argv[argc++] = job->run_dir;
+    if (s->left.loss.to) argv[argc++] = "--devices", argv[argc++] = devices;
+    if (job->json) argv[argc++] = "--json";
+    if (job->quiet) argv[argc++] = "--quiet";
+    if (!job->progress) argv[argc++] = "--no-progress";
+    const char *variables[] = {RESUME_VARIABLE, s->resume,      STORE_VARIABLE, round->store,  TOKEN_VARIABLE,
+                               s->token,        ROUND_VARIABLE, round->name,    NODE_VARIABLE, node,
+                               RUN_VARIABLE,    run_id,         LOSS_VARIABLE,  loss,          NULL};
+    struct launch_params p = {.size = round->locals,
+                              .first = round->first,
+                              .world = round->world,
+                              .variables = variables,
+                              .argv = argv,
+                              .log_folder = job->run_dir,
+                              .log = stderr,
+                              .stop = stop_signal,
+                              .grace = grace_of(job)};
+    TRY(meeting_create_shared(p.size, &p.meeting));
+    enum error err = launch_processes(&p, result);
+    meeting_free(p.meeting);
+    return result->first < 0 ? err : ERR_NONE;
+}
+
+static bool is_elastic(const struct start *s) {
+    return s->job->settings->config.run.elastic.min > 0 && s->job->task == JOB_TRAIN;
+}
+
+/* Whether a new start may end better; without the device that failed, if that is possible. */
+static bool may_pass(const struct start *s, const struct launch_result *r) {
+    static const enum error causes[] = {ERR_PEER, ERR_MEMORY, ERR_IO, ERR_CREATE};
+    if (r->first < 0 || stop_signal()) return false;
+    bool passes = r->signal != 0 || (is_elastic(s) && r->exit_code == error_exit_code(ERR_DEVICE));
+    for (size_t i = 0; i < sizeof causes / sizeof *causes; i++)
+        passes = passes || r->exit_code == error_exit_code(causes[i]);
+    return passes;
+}
+
+/* Node 0 says from which checkpoint: only its ranks read it. A new start takes none but those that
+ * this run has saved; where there is none yet it begins as the first one did. */
+static void choose_checkpoint(struct start *s, bool again) {
+    const struct job *job = s->job;
+    char *newest = NULL;
+    snprintf(s->resume, sizeof s->resume, "%s", job->resume ? job->resume : "");
+    if (again && job->run_id && checkpoint_find(job->run_dir, job->run_id, job->settings->pool, &newest) == ERR_NONE)
+        snprintf(s->resume, sizeof s->resume, "%s", newest);
+}
+
+/* All with all their devices. */
+static enum error meet_all(struct start *s, struct nodes_round *round) {
+    const struct device_choice *d = &s->job->settings->config.devices;
+    left_all(&s->left, &s->job->settings->config);
+    *round = (struct nodes_round){.world = d->local, .locals = d->local, .store = ""};
+    if (s->nodes) {
+        place_meeting_begins(NULL);
+        TRY(place_meeting_ends(nodes_meet(s->nodes, NULL, round)));
+    }
+    if (round->world == d->count) return ERR_NONE;
+    return FAIL(ERR_CONFIG,
+                "%d ranks on all nodes, but this node counts on %d\nset 'devices' the "
+                "same on all",
+                round->world, d->count);
+}
+
+/* Those that are left, with what they have left; or all, where these are too few and may start again. */
+static enum error meet_left(struct start *s, const struct launch_result *r, struct nodes_round *round) {
+    const struct run_config *c = &s->job->settings->config;
+    struct job_loss *loss = &s->left.loss;
+    left_lose(&s->left, r, round->first);
+    loss->from = round->world;
+    struct nodes_loss told = {.locals = s->left.count, .nlost = loss->nlost, .restarts = s->restarts < c->run.restarts};
+    memcpy(told.lost, loss->lost, sizeof told.lost);
+    if (s->nodes) {
+        place_meeting_begins(NULL);
+        TRY(place_meeting_ends(nodes_meet(s->nodes, &told, round)));
+    } else {
+        TRY(nodes_suffice(s->left.count, loss->nlost, (int)c->run.elastic.min));
+        *round = (struct nodes_round){.world = s->left.count, .locals = s->left.count, .store = ""};
+    }
+    memcpy(loss->lost, told.lost, sizeof told.lost);
+    loss->nlost = told.nlost;
+    loss->to = round->world;
+    if (round->world == c->devices.count) left_all(&s->left, c);
+    return ERR_NONE;
+}
+
+/* After a loss: those that are left, where run.elastic lets them, or else all, as often as run.restarts says. *goes is
+ * false where neither does. */
+static enum error go_on(struct start *s, const struct launch_result *r, struct nodes_round *round, bool *goes) {
+    int64_t restarts = s->job->settings->config.run.restarts;
+    int from = round->world;
+    *goes = may_pass(s, r);
+    if (*goes && is_elastic(s)) {
+        enum error err = meet_left(s, r, round);
+        if (err == ERR_NONE && !s->left.loss.to) s->restarts++;
+        if (err == ERR_NONE) log_warn("going on with %d of %d devices", round->world, from);
+        if (err != ERR_PEER) return err;
+        log_error("%s", error_message());
+        *goes = !s->nodes; /* else it was decided for all nodes */
+    }
+    *goes = *goes && s->restarts < restarts;
+    if (!*goes) return ERR_NONE;
+    s->restarts++;
+    log_warn("starting again, for the %lld. time of %lld", (long long)s->restarts, (long long)restarts);
+    return meet_all(s, round);
+}
+
+static enum error run_rounds(struct start *s, int *exit_code) {
+    struct nodes_round round;
+    struct launch_result result;
+    bool goes = true;
+    TRY(meet_all(s, &round));
+    for (bool again = false; goes; again = true) {
+        choose_checkpoint(s, again);
+        TRY(run_ranks(s, &round, &result));
+        *exit_code = result.exit_code;
+        if (result.first < 0) return ERR_NONE;
+        tell_loss(s->job, &result);
+        *exit_code = result.signal ? error_exit_code(ERR_PEER) : result.exit_code;
+        TRY(go_on(s, &result, &round, &goes));
+    }
+    return ERR_NONE;
+}
+
+/* ---- where they meet ---- */
+
+/* Ranks of one host need a store only for a link that other hosts could use as well. */
+static enum error open_nodes(struct start *s, struct nodes_params *p) {
+    const struct link_row *link = &link_rows[s->job->settings->config.comm.link];
+    if (p->count == 1 && link->joins != JOINS_HOSTS) return ERR_NONE;
+    if (p->count > 1) TRY(facts_find(s->job, &s->facts));
+    p->nfacts = s->facts.count;
+    return nodes_open(p, &s->nodes);
+}
+
+/* This node's ranks, with the other nodes if there are any, and again after a loss as often as
+ * run.restarts says, or with what is left. The exit code is of ranks that have said themselves what was wrong. */
+enum error starter_run(const struct job *job, int *exit_code) {
+    const struct place_config *c = &job->settings->config.run;
+    struct pool *pool = job->settings->pool;
+    struct start s = {.job = job};
+    struct nodes_params np = {.index = (int)c->node_rank,
+                              .count = (int)c->nodes,
+                              .locals = job->settings->config.devices.local,
+                              .facts = s.facts.of,
+                              .again = c->restarts > 0 || is_elastic(&s),
+                              .timeout = c->join_timeout,
+                              .least = is_elastic(&s) ? (int)c->elastic.min : 0,
+                              .patience = job->settings->config.comm.heartbeat + grace_of(job) + MEET_S};
+    if (c->nodes > 1) TRY(nodes_master(c->master, c->port, pool, &np.master));
+    TRY(nodes_token(c->token, np.count, pool, &s.token));
+    np.token = s.token;
+    enum error err = open_nodes(&s, &np);
+    if (!err) err = run_rounds(&s, exit_code);
+    nodes_close(s.nodes);
+    return err;
+}

@@ -1,0 +1,14 @@
+/* What starts the ranks of mode ddp on this host: with the other nodes if there are any, and again after a loss. */
+#pragma once
+#include "engine/train/job.h"
+
+/* What it tells its ranks by the environment, beside where they meet (station.h). */
+#define RESUME_VARIABLE "ENGINE_RESUME"
+#define RUN_VARIABLE "ENGINE_RUN_ID"
+#define LOSS_VARIABLE "ENGINE_LOSS"
+
+MUST_CHECK enum error starter_run(const struct job *job, int *exit_code);
+
+/* Around waiting for others to come, which the first signal may end; 'file' (NULL: there is none) is then removed. */
+void place_meeting_begins(const char *file);
+MUST_CHECK enum error place_meeting_ends(enum error err);

@@ -1,0 +1,311 @@
+/* A run that loses devices goes on with the others, and ends with the bits of one that nobody disturbed. */
+#include "engine/base/file.h"
+#include "tests/harness/training.h"
+
+#include <arpa/inet.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { STEPS = 60, RANKS = 4 };
+static struct program p;
+static const char train60[] = "train=60st", kill_1[] = "inject.fault={device: 1, step: 30, kind: kill}",
+                  saves[] = "checkpoint=20st";
+
+static const char *undisturbed(void) {
+    static char hash[80];
+    static const char *const nothing[] = {NULL};
+    if (!*hash) snprintf(hash, sizeof hash, "%s", training_hash(STEPS, nothing));
+    return hash;
+}
+
+static const char *next_dir(void) {
+    static char dir[32];
+    static int serial;
+    snprintf(dir, sizeof dir, "elastic-%d", serial++);
+    return dir;
+}
+
+/* ---- what the run says of it ---- */
+
+struct event {
+    int from, to, lost[RANKS], nlost;
+    double seconds;
+    int64_t step;
+};
+
+static struct event read_event(const struct json_value *v) {
+    struct event e = {.from = (int)json_get(v, "from")->integer, .to = (int)json_get(v, "to")->integer};
+    const struct json_value *lost = json_get(v, "lost");
+    e.step = json_get(v, "step")->integer;
+    e.seconds = json_get(v, "seconds")->number;
+    assert_true(lost->count <= RANKS);
+    for (int i = 0; i < lost->count; i++) e.lost[e.nlost++] = (int)lost->children[i].integer;
+    return e;
+}
+
+/* The events 'devices' of metrics.jsonl; how many. */
+static int read_events(const char *dir, struct event *out, int most) {
+    static const struct json_limits limits = {8, 1000, 1 << 20};
+    char path[700], *text;
+    size_t n;
+    int count = 0;
+    struct pool *pool;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", scratch_path(dir));
+    assert_ok(pool_create(&pool));
+    assert_ok(file_read(path, 1 << 24, pool, &text, &n));
+    for (char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
+        const struct json_value *v;
+        assert_ok(json_parse(line, (size_t)(end - line), limits, pool, &v));
+        const char *name = json_get_text(v, "event");
+        if (!name || strcmp(name, "devices") != 0) continue;
+        assert_true(count < most);
+        out[count++] = read_event(v);
+    }
+    pool_free(pool);
+    return count;
+}
+
+static void lost_one(const struct event *e, int from, int rank, int64_t step) {
+    assert_int_equal(e->from, from);
+    assert_int_equal(e->to, from - 1);
+    assert_int_equal(e->nlost, 1);
+    assert_int_equal(e->lost[0], rank);
+    assert_int_equal(e->step, step);
+    assert_true(e->seconds > 0 && e->seconds < 30);
+}
+
+static void ended_well(const char *dir, int devices) {
+    if (p.code) fail_msg("%s: exit code %d: %s", dir, p.code, p.err);
+    assert_string_equal(program_string(&p, "weights_sha256"), undisturbed());
+    assert_float_equal(program_number(&p, "devices"), devices, 0);
+    assert_float_equal(program_number(&p, "devices_at_first"), RANKS, 0);
+    training_gone();
+}
+
+/* ---- one host ---- */
+
+/* From the last checkpoint, and from the beginning where there is none; over shared memory and over a store. */
+static void a_killed_rank_is_left_out(void **state) {
+    (void)state;
+    static const char *const how[][2] = {
+        {"comm.link=shm", saves}, {"comm.link=shm", "checkpoint=off"}, {"comm.link=tcp", saves}};
+    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        struct event e;
+        const char *dir = next_dir();
+        const char *const more[] = {how[i][0], how[i][1], train60, kill_1, "run.elastic.min=2", NULL};
+        training_start(&p, dir, more);
+        assert_true(program_wait(&p, 60));
+        ended_well(dir, RANKS - 1);
+        training_says(&p, "lost rank 1: 3 of 4 devices go on from step ");
+        assert_null(strstr(p.err, "starting again"));
+        assert_int_equal(read_events(dir, &e, 1), 1);
+        lost_one(&e, RANKS, 1, strcmp(how[i][1], saves) ? 0 : 20);
+    }
+}
+
+static void a_rank_that_hangs_is_left_out(void **state) {
+    (void)state;
+    struct event e;
+    const char *dir = next_dir();
+    const char *const more[] = {
+        saves, train60, "comm.timeout=1s", "run.elastic=1", "inject.fault={device: 2, step: 30, kind: stop}", NULL};
+    training_start(&p, dir, more);
+    assert_true(program_wait(&p, 60));
+    ended_well(dir, RANKS - 1);
+    assert_int_equal(read_events(dir, &e, 1), 1);
+    lost_one(&e, RANKS, 2, 20);
+}
+
+/* Until one is left. The first fault is planted; the next ranks crash where each start has said that it is under way. */
+static void one_after_the_other(void **state) {
+    (void)state;
+    enum { LONG = 1500 };
+    static const char *const nothing[] = {NULL};
+    struct event e[RANKS];
+    char hash[80], text[64];
+    const char *dir = next_dir();
+    const char *const more[] = {"train=1500st", saves, kill_1, "run.elastic=1", "comm.emulate.latency=200us", NULL};
+    snprintf(hash, sizeof hash, "%s", training_hash(LONG, nothing));
+    training_start(&p, dir, more);
+    for (int left = RANKS - 1; left > 1; left--) {
+        snprintf(text, sizeof text, "%d of %d devices go on", left, left + 1);
+        program_wait_text(&p, text, 30);
+        kill(program_rank(&p, left - 1, 5), SIGSEGV);
+    }
+    assert_true(program_wait(&p, 60));
+    if (p.code) fail_msg("exit code %d: %s", p.code, p.err);
+    assert_string_equal(program_string(&p, "weights_sha256"), hash);
+    assert_float_equal(program_number(&p, "devices"), 1, 0);
+    assert_int_equal(read_events(dir, e, RANKS), RANKS - 1);
+    for (int i = 0; i < RANKS - 1; i++) assert_int_equal(e[i].from, RANKS - i);
+    for (int i = 1; i < RANKS - 1; i++) assert_int_equal(e[i].lost[0], e[i].from - 1);
+    training_gone();
+}
+
+static void too_few_are_left(void **state) {
+    (void)state;
+    const char *const more[] = {saves, train60, kill_1, "run.elastic.min=4", NULL};
+    training_start(&p, next_dir(), more);
+    assert_true(program_wait(&p, 60));
+    assert_int_equal(p.code, 75);
+    training_says(&p, "left, and the run needs 4 to go on (run.elastic.min)");
+    assert_null(strstr(p.err, "going on"));
+    training_gone();
+}
+
+/* Then all start again, if they may. */
+static void restarts_are_for_too_few(void **state) {
+    (void)state;
+    struct event e;
+    const char *dir = next_dir();
+    const char *const more[] = {saves, train60, kill_1, "run.elastic.min=4", "run.restarts=1", NULL};
+    training_start(&p, dir, more);
+    assert_true(program_wait(&p, 60));
+    if (p.code) fail_msg("exit code %d: %s", p.code, p.err);
+    training_says(&p, "starting again, for the 1. time of 1");
+    assert_string_equal(program_string(&p, "weights_sha256"), undisturbed());
+    assert_float_equal(program_number(&p, "devices"), RANKS, 0);
+    assert_int_equal(read_events(dir, &e, 1), 0);
+}
+
+/* What would fail again is no loss. */
+static void a_loss_that_diverged_is_none(void **state) {
+    (void)state;
+    const char *const more[] = {saves, train60, "optimizer.lr=1e30", "run.elastic=1", NULL};
+    training_start(&p, next_dir(), more);
+    assert_true(program_wait(&p, 60));
+    assert_int_equal(p.code, 1);
+    assert_null(strstr(p.err, "going on"));
+}
+
+/* ---- several nodes ---- */
+
+static int free_port(void) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, n), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &n), 0);
+    close(fd);
+    return ntohs(at.sin_port);
+}
+
+/* Two nodes with two devices each, of which the second is lost with all its processes. */
+static void start_node(struct program *node, const char *dir, int index, int port) {
+    enum { WORDS = 3 };
+    char words[WORDS][64];
+    const char *const more[] = {"devices=cpu:2",    "run.nodes=2",  words[0],          words[1], "run.elastic=1",
+                                "checkpoint=100st", "train=3000st", "log.every=100st", NULL};
+    snprintf(words[0], sizeof words[0], "run.node_rank=%d", index);
+    snprintf(words[1], sizeof words[1], "run.port=%d", port);
+    training_start(node, dir, more);
+}
+
+static void a_lost_node_is_left_out(void **state) {
+    (void)state;
+    static struct program other;
+    static const char *const nothing[] = {NULL};
+    struct event e;
+    char hash[80], dir[32];
+    int port = free_port();
+    snprintf(hash, sizeof hash, "%s", training_hash(3000, nothing));
+    snprintf(dir, sizeof dir, "%s", next_dir());
+    setenv("ENGINE_TOKEN", "of-the-test-0123456789", 1);
+    start_node(&p, dir, 0, port);
+    start_node(&other, dir, 1, port);
+    unsetenv("ENGINE_TOKEN");
+    program_wait_text(&p, "step=200/", 30);
+    kill(other.pid, SIGKILL); /* its ranks die with it */
+    assert_true(program_wait(&p, 60));
+    assert_true(program_wait(&other, 10));
+    if (p.code) fail_msg("exit code %d: %s", p.code, p.err);
+    assert_string_equal(program_string(&p, "weights_sha256"), hash);
+    assert_int_equal(read_events(dir, &e, 1), 1);
+    assert_int_equal(e.from, 4);
+    assert_int_equal(e.to, 2);
+    assert_int_equal(e.nlost, 2);
+    assert_int_equal(e.lost[0], 2);
+    assert_int_equal(e.lost[1], 3);
+    training_gone();
+}
+
+/* ---- ranks that another launcher starts ---- */
+
+static struct program ranks[RANKS];
+
+/* As torchrun does, by hand. Ends with the exit code of rank 0. */
+static int launched(const char *dir, int size, const char *fault) {
+    char text[32];
+    const char *const more[] = {"devices=cpu", train60, saves, "run.elastic=2", fault, NULL};
+    snprintf(text, sizeof text, "%d", size);
+    setenv("WORLD_SIZE", text, 1);
+    setenv("LOCAL_WORLD_SIZE", text, 1);
+    snprintf(text, sizeof text, "%d", free_port());
+    setenv("MASTER_PORT", text, 1);
+    for (int r = 0; r < size; r++) {
+        snprintf(text, sizeof text, "%d", r);
+        setenv("RANK", text, 1);
+        setenv("LOCAL_RANK", text, 1);
+        training_start(&ranks[r], dir, more);
+    }
+    for (int r = 0; r < size; r++) assert_true(program_wait(&ranks[r], 60));
+    return ranks[0].code;
+}
+
+/* The agent starts fewer without counting it as a restart. */
+static void another_launcher_starts_fewer(void **state) {
+    (void)state;
+    static const char *const names[] = {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_ADDR"};
+    static const char *const values[] = {"of-the-test", "0", "127.0.0.1"};
+    const char *dir = next_dir();
+    for (int i = 0; i < 3; i++) setenv(names[i], values[i], 1);
+    assert_int_equal(launched(dir, RANKS, kill_1), 75);
+    int code = launched(dir, 2, "inject=none");
+    if (code) fail_msg("exit code %d: %s", code, ranks[0].err);
+    assert_string_equal(program_string(&ranks[0], "weights_sha256"), undisturbed());
+    assert_float_equal(program_number(&ranks[0], "first_step"), 20, 0);
+    assert_int_equal(launched(dir, 1, "inject=none"), 78);
+    training_says(&ranks[0], "'run.elastic.min' is 2, but the run begins with 1 device");
+    for (int i = 0; i < 3; i++) unsetenv(names[i]);
+    static const char *const more[] = {"WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_PORT", "RANK", "LOCAL_RANK"};
+    for (int i = 0; i < 5; i++) unsetenv(more[i]);
+}
+
+/* ---- what cannot be ---- */
+
+static void refused(void **state) {
+    (void)state;
+    static const char *const wrong[][3] = {
+        {"devices=cpu:4", "run.elastic.min=5", "'run.elastic.min' is 5, but the run begins with 4 devices"},
+        {"devices=cpu:4", "run.elastic.min=0", "must be off or an integer from 1 to"},
+        {"mode=dp", "run.elastic=1", "goes on without a device's process, but mode 'dp' has none"},
+        {"devices=cpu:1", "mode=single", "goes on without a device's process, but mode 'single' has none"},
+        {"ddp.sync=4", "run.elastic=1", "each device steps by its own samples (ddp.sync.every"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const char *const more[] = {"run.elastic=1", wrong[i][0], wrong[i][1], train60, NULL};
+        training_start(&p, next_dir(), more);
+        assert_true(program_wait(&p, 20));
+        assert_int_equal(p.code, 78);
+        training_says(&p, wrong[i][2]);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_killed_rank_is_left_out),
+        cmocka_unit_test(a_rank_that_hangs_is_left_out),
+        cmocka_unit_test(one_after_the_other),
+        cmocka_unit_test(too_few_are_left),
+        cmocka_unit_test(restarts_are_for_too_few),
+        cmocka_unit_test(a_loss_that_diverged_is_none),
+        cmocka_unit_test(a_lost_node_is_left_out),
+        cmocka_unit_test(another_launcher_starts_fewer),
+        cmocka_unit_test(refused),
+    };
+    return cmocka_run_group_tests_name("elastic", tests, NULL, NULL);
+}

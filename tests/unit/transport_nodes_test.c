@@ -1,0 +1,187 @@
+/* Nodes meet, and meet again without those that were lost. Here they are threads, each with a store of its own. */
+#include "engine/base/clock.h"
+#include "tests/harness/harness.h"
+#include "transport/launch/launch.h"
+#include "transport/launch/nodes.h"
+
+#include <arpa/inet.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { NODES = 3, EACH = 2 };
+
+/* What becomes of a node after the first round. */
+enum fate { LEAVES, SILENT, LOSES_ONE, LOSES_ALL, WELL };
+struct scene {
+    enum fate of[NODES];
+    int least;
+    bool restarts;
+    char master[64];
+    atomic_int done;
+    /* results */
+    enum error err[NODES];
+    char said[NODES][300];
+    struct nodes_round round[NODES];
+    struct nodes_loss loss[NODES];
+    double seconds; /* that node 0 took */
+};
+
+static int free_port(void) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, n), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &n), 0);
+    close(fd);
+    return ntohs(at.sin_port);
+}
+
+static enum error meet_again(struct scene *s, int i, struct nodes *n, int first) {
+    struct nodes_loss *loss = &s->loss[i];
+    *loss = (struct nodes_loss){.locals = EACH, .restarts = s->restarts};
+    if (s->of[i] == LOSES_ONE) loss->locals = 1, loss->lost[loss->nlost++] = first + 1;
+    if (s->of[i] == LOSES_ALL)
+        for (loss->locals = 0; loss->nlost < EACH;) loss->lost[loss->nlost] = first + loss->nlost, loss->nlost++;
+    int64_t start = clock_ns();
+    s->err[i] = nodes_meet(n, loss, &s->round[i]);
+    if (i == 0) s->seconds = clock_seconds(clock_ns() - start);
+    if (s->err[i]) snprintf(s->said[i], sizeof s->said[i], "%s", error_message());
+    return ERR_NONE;
+}
+
+static enum error live(struct scene *s, int i, struct nodes *n) {
+    struct nodes_round first;
+    TRY(nodes_meet(n, NULL, &first));
+    assert_int_equal(first.world, NODES * EACH);
+    assert_int_equal(first.first, i * EACH);
+    assert_int_equal(first.locals, EACH);
+    if (s->of[i] == LEAVES) return ERR_NONE;
+    if (s->of[i] != SILENT) return meet_again(s, i, n, first.first);
+    usleep(1500000); /* its connection stays, and it says nothing for longer than others wait */
+    return ERR_NONE;
+}
+
+static enum error node(void *user, int i) {
+    struct scene *s = user;
+    const struct nodes_params p = {.index = i,
+                                   .count = NODES,
+                                   .locals = EACH,
+                                   .master = s->master,
+                                   .token = "of-the-test-0123456789",
+                                   .again = true,
+                                   .timeout = 20,
+                                   .least = s->least,
+                                   .patience = 1};
+    struct nodes *n;
+    TRY(nodes_open(&p, &n));
+    enum error err = live(s, i, n);
+    if (s->of[i] == LEAVES) nodes_close(n);
+    s->done++;
+    while (!s->err[i] && s->done < NODES) usleep(2000); /* as node 0 does, whose run goes on */
+    if (s->of[i] != LEAVES) nodes_close(n);
+    return err;
+}
+
+static void play(struct scene *s) {
+    snprintf(s->master, sizeof s->master, "127.0.0.1:%d", free_port());
+    assert_ok(launch_threads(NODES, node, s));
+}
+
+static void goes_on(const struct scene *s, int i, int first, int locals, int world) {
+    if (s->err[i]) fail_msg("node %d: %s", i, s->said[i]);
+    assert_int_equal(s->round[i].first, first);
+    assert_int_equal(s->round[i].locals, locals);
+    assert_int_equal(s->round[i].world, world);
+}
+
+static void lost_ranks(const struct scene *s, int n, int first) {
+    assert_int_equal(s->loss[0].nlost, n);
+    for (int i = 0; i < n; i++) assert_int_equal(s->loss[0].lost[i], first + i);
+}
+
+/* ---- what they come to ---- */
+
+static void one_rank_fewer(void **state) {
+    (void)state;
+    struct scene s = {{WELL, LOSES_ONE, WELL}, .least = 5};
+    play(&s);
+    goes_on(&s, 0, 0, 2, 5);
+    goes_on(&s, 1, 2, 1, 5);
+    goes_on(&s, 2, 3, 2, 5);
+    lost_ranks(&s, 1, 3);
+}
+
+static void a_node_leaves(void **state) {
+    (void)state;
+    static const enum fate fates[] = {LEAVES, SILENT, LOSES_ALL};
+    for (int i = 0; i < 3; i++) {
+        struct scene s = {{WELL, fates[i], WELL}, .least = 4};
+        play(&s);
+        goes_on(&s, 0, 0, 2, 4);
+        goes_on(&s, 2, 2, 2, 4);
+        lost_ranks(&s, 2, 2);
+        assert_true(s.seconds < 10); /* and not the time of a meeting */
+    }
+}
+
+static void a_node_without_a_device_is_told(void **state) {
+    (void)state;
+    struct scene s = {{WELL, WELL, LOSES_ALL}, .least = 1};
+    play(&s);
+    goes_on(&s, 1, 2, 2, 4);
+    assert_int_equal(s.err[2], ERR_PEER);
+    assert_string_equal(s.said[2], "the run goes on without node 2, of which no device is left");
+}
+
+static void too_few(void **state) {
+    (void)state;
+    struct scene s = {{WELL, WELL, LOSES_ONE}, .least = 6};
+    play(&s);
+    for (int i = 0; i < NODES; i++) {
+        assert_int_equal(s.err[i], ERR_PEER);
+        assert_string_equal(s.said[i], "5 devices are left, and the run needs 6 to go on (run.elastic.min)");
+    }
+}
+
+static void node_0_needs_a_device(void **state) {
+    (void)state;
+    struct scene s = {{LOSES_ALL, WELL, WELL}, .least = 1};
+    play(&s);
+    for (int i = 0; i < NODES; i++) {
+        assert_int_equal(s.err[i], ERR_PEER);
+        assert_non_null(strstr(s.said[i], "node 0, which keeps the checkpoints and the store, has no device left"));
+    }
+}
+
+/* What is not known to be lost cannot be left out. */
+static void nobody_is_lost(void **state) {
+    (void)state;
+    struct scene s = {{WELL, WELL, WELL}, .least = 1};
+    play(&s);
+    for (int i = 0; i < NODES; i++) assert_int_equal(s.err[i], ERR_PEER);
+    assert_non_null(strstr(s.said[1], "no device is known to be lost"));
+}
+
+static void all_may_start_again(void **state) {
+    (void)state;
+    struct scene s = {{WELL, LOSES_ALL, LOSES_ONE}, .least = 6, .restarts = true};
+    play(&s);
+    for (int i = 0; i < NODES; i++) goes_on(&s, i, i * EACH, EACH, NODES * EACH);
+    lost_ranks(&s, 0, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_rank_fewer),
+        cmocka_unit_test(a_node_leaves),
+        cmocka_unit_test(a_node_without_a_device_is_told),
+        cmocka_unit_test(too_few),
+        cmocka_unit_test(node_0_needs_a_device),
+        cmocka_unit_test(nobody_is_lost),
+        cmocka_unit_test(all_may_start_again),
+    };
+    return cmocka_run_group_tests_name("nodes", tests, NULL, NULL);
+}

@@ -179,6 +179,14 @@ bool resolve_is_rank(const struct resolve *r) {
     return r->c->launched.size > 0 && !r->c->launched.by;
 }
 
+/* Whether an algorithm adds whatever subtrees a device has, or asks for none (ring). */
+static bool any_number(const char *algorithm) {
+    static const char *const names[] = {"auto", "direct", "star", "ring"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(algorithm, names[i])) return true;
+    return false;
+}
+
 /* What cannot go on without a device, or would learn otherwise. */
 void resolve_elastic(struct resolve *r) {
     const struct node *at = resolve_find(r, "run.elastic.min"), *devices = resolve_find(r, "devices");
@@ -199,6 +207,11 @@ void resolve_elastic(struct resolve *r) {
             "'run.elastic' needs steps that do not depend on the number of devices, but here each device steps "
             "by its own samples (ddp.sync.every, %s)\nuse ddp.sync: 1",
             resolve_place(r, resolve_find(r, "ddp.sync.every")));
+    if (!any_number(r->c->comm.algorithm))
+        config_error(r->e, at, false,
+                     "'run.elastic' goes on with any number of devices, but comm.algorithm '%s' (%s) is not for any\n"
+                     "use auto, direct or star",
+                     r->c->comm.algorithm, resolve_place(r, resolve_find(r, "comm.algorithm")));
     if (by && !resolve_is_given(resolve_find(r, "batch.shards")))
         config_error(r->e, at, false,
                      "%s may start another number of ranks the next time, for which the shards must stay as many\n"

@@ -432,6 +432,9 @@ static const struct {
      "c.yaml:2:16: error: 'run.elastic' goes on without a device's process, but mode 'dp' has none"},
     {"devices: cpu:2\nrun: {elastic: {min: 3}}", NULL,
      "c.yaml:2:22: error: 'run.elastic.min' is 3, but the run begins with 2 devices (set at 1:10)"},
+    {"devices: cpu:2\nrun: {elastic: 1}\ncomm: {algorithm: tree}", NULL,
+     "c.yaml:2:16: error: 'run.elastic' goes on with any number of devices, but comm.algorithm 'tree' (set at 3:19) is "
+     "not for any"},
     {"run: {init: udp://x}", NULL,
      "c.yaml:1:13: error: 'run.init' must be auto, none, env://, tcp://HOST:PORT or file:///PATH, "
      "got \"udp://x\""},

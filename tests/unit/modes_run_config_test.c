@@ -15,7 +15,7 @@
 #define COUNT(a) (sizeof(a) / sizeof *(a))
 enum { SETS = 8 };
 
-static const char *const algorithms[] = {"ring", "direct", "star", NULL};
+static const char *const algorithms[] = {"ring", "direct", "star", "tree", NULL};
 
 struct fixture {
     struct run_settings s;
@@ -374,7 +374,7 @@ static const struct {
      "names a folder"},
     /* names of registries */
     {"mode: pd", NULL, "c.yaml:1:7: error: 'mode' must be one of single, dp, ddp, got \"pd\""},
-    {"comm: rign", NULL, "c.yaml:1:7: error: 'comm.algorithm' must be one of auto, ring, direct, star, got \"rign\""},
+    {"comm: rign", NULL, "c.yaml:1:7: error: 'comm.algorithm' must be one of auto, ring, direct, star, tree, got \"rign\""},
     {"devices: tpu", NULL, "c.yaml:1:10: error: unknown device kind 'tpu' (there are cpu, ref, cuda)"},
     {"devices: gpu:2", NULL, "c.yaml:1:10: error: unknown device kind 'gpu' (there are cpu, ref, cuda)"},
     {"devices: cpu:0", NULL,

@@ -199,7 +199,7 @@ static enum error was_met(struct nodes *n, const char *text, bool *met) {
 static void read_nodes(struct nodes *n, const char *text) {
     const char *list = strchr(text, ' ');
     n->count = 0, n->own = -1;
-    for (int i = 0; i < n->p->count; i++) {
+    for (int i = 0; i < n->p->count && (!list || *list); i++) {
         char *end;
         int index = list ? (int)strtol(list + 1, &end, 10) : i;
         if (list && end == list + 1) break;

@@ -3,6 +3,7 @@
  * configuration runs anywhere as it did here. */
 #include "engine/settings/run_resolve.h"
 #include "engine/base/leaves.h"
+#include "engine/device/runtime.h"
 #include "engine/model/spec.h"
 #include "engine/settings/resolve.h"
 #include "engine/tell/score.h"
@@ -356,6 +357,14 @@ static void check_shards(struct resolve *r) {
     }
 }
 
+/* A GPU computes its shards one by one, each slower than in a larger one; without bitwise its sums are not those of any
+ * number of devices anyway. */
+static bool one_by_one(const struct resolve *r) {
+    const struct device_ops *ops = device_find(r->c->devices.kind);
+    return ops && ops->runtime->asynchronous && r->c->deterministic != DETERMINISTIC_BITWISE &&
+           is_power_of_two(r->c->devices.count);
+}
+
 static enum error choose_shards(struct resolve *r) {
     struct batch_config *b = &r->c->batch;
     int64_t least = next_power_of_two(r->c->devices.count);
@@ -366,6 +375,8 @@ static enum error choose_shards(struct resolve *r) {
     while (b->shards > 1 && b->accumulate > b->size / b->shards) b->shards /= 2;
     b->shards_why = b->shards == SHARDS ? "" : batchnorm ? ", for batchnorm's sake" : ", as many as it can be cut in";
     if (b->shards < least) b->shards = least, b->shards_why = ", so that each device has one";
+    if (b->shards > least && one_by_one(r))
+        b->shards = least, b->shards_why = ", one a device: a GPU takes them one by one";
     return decide_int(r, "batch.shards", b->shards);
 }
 

@@ -23,7 +23,9 @@ static const struct config_field batch_fields[] = {
      .max = INT32_MAX, .also = "batch_size|train_batch_size|global_batch_size|per_device_train_batch_size"},
     {"shards", CONFIG_INT, offsetof(struct batch_config, shards), "auto",
      "Pieces of a batch, a power of two, for up to as many devices; results depend on them and not on the devices. "
-     "auto: 8, fewer of a small batch or for batchnorm, more for more devices",
+     "auto: 8, fewer of a small batch or for batchnorm, more for more devices; one for each of 1, 2, 4, ... GPUs, but "
+     "for "
+     "deterministic: bitwise",
      .min = 1, .max = RUN_SHARDS_MAX, .choices = "auto"},
     {"accumulate", CONFIG_INT, offsetof(struct batch_config, accumulate), "1",
      "Pieces of a shard, which a device computes one after the other to save memory; 1: all its shards at once",

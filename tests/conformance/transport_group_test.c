@@ -148,19 +148,24 @@ static void a_root_that_only_adds(void **state) {
 
 /* ---- ranks that share out more leaves than they are ---- */
 
+static void leaves_over(const struct link_ops *link, const struct algo_ops *algo, int world) {
+    struct ranks p = {.world = world, .link = link->row->name, .algorithm = algo ? algo->name : "auto"};
+    run_leaves(p);
+    p.idle = 1;
+    if (world > 1 && hosts_of(p.link, world) == 1) run_leaves(p);
+}
+
+/* Every algorithm that adds several terms of a rank, and auto. */
 static void leaves(void **state) {
-    static const char *const names[] = {"auto", "direct", "star"};
-    int links;
+    int links, algos;
     const struct link_ops *const *link = link_kinds(&links);
+    const struct algo_ops *const *algo = algo_list(&algos);
     (void)state;
-    for (int w = 0; w < WORLDS; w++)
-        for (int l = 0; l < links; l++) {
-            if (link[l]->row->launched) continue;
-            struct ranks p = {.world = worlds[w], .link = link[l]->row->name, .algorithm = names[(w + l) % 3]};
-            run_leaves(p);
-            p.idle = 1;
-            if (worlds[w] > 1 && hosts_of(p.link, p.world) == 1) run_leaves(p);
-        }
+    for (int l = 0; l < links; l++)
+        for (int a = 0; a <= algos && !link[l]->row->launched; a++)
+            for (int w = 0; w < WORLDS; w++)
+                if (a == algos || (algo[a]->several && chosen(l, a, w)))
+                    leaves_over(link[l], a < algos ? algo[a] : NULL, worlds[w]);
 }
 
 /* Five ranks of sixteen leaves have nine subtrees, and the parts of the buffer are fifths. */

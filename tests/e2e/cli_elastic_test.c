@@ -1,13 +1,12 @@
 /* A run that loses devices goes on with the others, and ends with the bits of one that nobody disturbed. */
 #include "engine/base/file.h"
+#include "tests/harness/ports.h"
 #include "tests/harness/training.h"
 
-#include <arpa/inet.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 enum { STEPS = 60, RANKS = 4 };
@@ -184,16 +183,6 @@ static void a_loss_that_diverged_is_none(void **state) {
 
 /* ---- several nodes ---- */
 
-static int free_port(void) {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof at;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&at, n), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &n), 0);
-    close(fd);
-    return ntohs(at.sin_port);
-}
-
 /* Two nodes with two devices each, of which the second is lost with all its processes. */
 static void start_node(struct program *node, const char *dir, int index, int port) {
     enum { WORDS = 3 };
@@ -211,7 +200,7 @@ static void a_lost_node_is_left_out(void **state) {
     static const char *const nothing[] = {NULL};
     struct event e;
     char hash[80], dir[32];
-    int port = free_port();
+    int port = port_free();
     snprintf(hash, sizeof hash, "%s", training_hash(3000, nothing));
     snprintf(dir, sizeof dir, "%s", next_dir());
     setenv("ENGINE_TOKEN", "of-the-test-0123456789", 1);
@@ -244,7 +233,7 @@ static int launched(const char *dir, int size, const char *fault) {
     snprintf(text, sizeof text, "%d", size);
     setenv("WORLD_SIZE", text, 1);
     setenv("LOCAL_WORLD_SIZE", text, 1);
-    snprintf(text, sizeof text, "%d", free_port());
+    snprintf(text, sizeof text, "%d", port_free());
     setenv("MASTER_PORT", text, 1);
     for (int r = 0; r < size; r++) {
         snprintf(text, sizeof text, "%d", r);

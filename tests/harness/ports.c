@@ -62,3 +62,13 @@ void stranger_send(struct strangers *s, int port, const void *bytes, size_t n) {
 void strangers_leave(struct strangers *s) {
     while (s->count > 0) close(s->fd[--s->count]);
 }
+
+int port_free(void) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, n), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &n), 0);
+    close(fd);
+    return ntohs(at.sin_port);
+}

@@ -7,6 +7,9 @@
 /* The ports at which the process listens; how many. */
 int ports_of(pid_t pid, int *ports, int most);
 
+/* One of the loopback at which nobody listens now. */
+int port_free(void);
+
 enum { STRANGERS = 1000 };
 struct strangers {
     int fd[STRANGERS], count; /* when there are more, the first leave */

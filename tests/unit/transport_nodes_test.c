@@ -1,14 +1,12 @@
 /* Nodes meet, and meet again without those that were lost. Here they are threads, each with a store of its own. */
 #include "engine/base/clock.h"
-#include "tests/harness/harness.h"
+#include "tests/harness/ports.h"
 #include "transport/launch/launch.h"
 #include "transport/launch/nodes.h"
 
-#include <arpa/inet.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 enum { NODES = 3, EACH = 2 };
@@ -28,16 +26,6 @@ struct scene {
     struct nodes_loss loss[NODES];
     double seconds; /* that node 0 took */
 };
-
-static int free_port(void) {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t n = sizeof at;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&at, n), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &n), 0);
-    close(fd);
-    return ntohs(at.sin_port);
-}
 
 static enum error meet_again(struct scene *s, int i, struct nodes *n, int first) {
     struct nodes_loss *loss = &s->loss[i];
@@ -86,7 +74,7 @@ static enum error node(void *user, int i) {
 }
 
 static void play(struct scene *s) {
-    snprintf(s->master, sizeof s->master, "127.0.0.1:%d", free_port());
+    snprintf(s->master, sizeof s->master, "127.0.0.1:%d", port_free());
     assert_ok(launch_threads(NODES, node, s));
 }
 

@@ -26,6 +26,11 @@ static int steps_of(const struct simulate_options *o, int64_t devices) {
     return o->slow_share > 0 ? (devices <= 256 ? 20 : 3) : 1;
 }
 
+/* In ring order a device has one sum, whatever its shards are. */
+static int leaves_of(const struct run_config *c) {
+    return c->comm.order == COMM_ORDER_RING ? 0 : (int)c->batch.shards;
+}
+
 static struct simulate_plan plan_of(const struct simulate_options *o, const struct run_config *c, const struct way *w,
                                     int64_t devices) {
     return (struct simulate_plan){.net = {.devices = (int)devices,
@@ -35,7 +40,7 @@ static struct simulate_plan plan_of(const struct simulate_options *o, const stru
                                           .outside = o->outside,
                                           .inside = o->inside},
                                   .near = !o->insided,
-                                  .leaves = c->comm.order == COMM_ORDER_RING ? 0 : (int)c->batch.shards,
+                                  .leaves = leaves_of(c),
                                   .server = w->server,
                                   .kind = w->kind,
                                   .scheme = w->scheme,
@@ -70,7 +75,7 @@ static enum error fill_row(const struct simulate_options *o, const struct simula
     const struct run_config *c = &s->settings.config;
     const struct bucket_config *b = &c->ddp.bucket;
     int leaves = cost_leaves((int)c->batch.shards, (int)row->devices); /* of which a device has the longest run */
-    double share = o->strong ? (double)leaves_cut(leaves, (int)row->devices, 1) / leaves : s->step.work;
+    double share = o->strong ? leaves_longest(leaves, (int)row->devices) : s->step.work;
     struct simulate_plan plan = plan_of(o, c, w, row->devices);
     if (!w->server && c->optimizer.shard) plan.server = true, plan.kind = SERVED_SHARDED;
     bool one = w->server && w->kind == SERVED_SHARDED && !plan.overlap;
@@ -113,11 +118,13 @@ static int ways_of(const struct simulate_options *o, const struct run_config *c,
     return n;
 }
 
-/* Hosts must be full, a power of two each, and several. */
-static bool suits(const struct simulate_options *o, const struct way *w, int64_t devices) {
+/* Whether it is a way to add there; for hierarchical hosts must be full, and several. */
+static bool suits(const struct simulate_options *o, const struct run_config *c, const struct way *w, int64_t devices) {
     int64_t per = o->per_host;
-    return w->server || w->scheme != SCHEME_hierarchical ||
-           (devices > per && devices % per == 0 && (per & (per - 1)) == 0);
+    const struct ground g = {(int)devices, (int)((devices + per - 1) / per), o->outside, !o->insided, leaves_of(c)};
+    if (w->server || w->scheme == SCHEMES) return true;
+    if (w->scheme == SCHEME_hierarchical && (devices <= per || devices % per != 0)) return false;
+    return isfinite(cost_share(w->scheme, &g, 1));
 }
 
 static enum error fill_rows(const struct simulate_options *o, const struct simulate_source *s,
@@ -128,7 +135,7 @@ static enum error fill_rows(const struct simulate_options *o, const struct simul
         for (int b = 0; b < (o->nbuckets ? o->nbuckets : 1); b++)
             for (int w = 0; w < nways; w++) {
                 struct simulate_row *row = &rows[*n];
-                if (!suits(o, &ways[w], o->devices[d]) && o->all_schemes) continue;
+                if (o->all_schemes && !suits(o, &s->settings.config, &ways[w], o->devices[d])) continue;
                 *row = (struct simulate_row){
                     .devices = o->devices[d], .bucket = o->nbuckets ? o->buckets[b] : 0, .line = b * nways + w};
                 TRY(fill_row(o, s, &ways[w], row));

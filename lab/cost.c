@@ -66,7 +66,8 @@ double cost_share(enum scheme s, const struct ground *g, double bytes) {
     if (s == SCHEME_STAR_SERIAL || s == SCHEME_STAR_DUPLEX) return textbook(s, &t, bytes);
     const struct algo_ops *a = algo_find(scheme_name(s == SCHEME_SHARDED ? SCHEME_direct : s));
     if (!a->cost[KIND_ALL_REDUCE]) return INFINITY;
-    if (!algo_suits(a, a->orders[ORDER_TREE] ? ORDER_TREE : ORDER_RING, &p, several(&p))) return INFINITY;
+    bool tree = a->orders[ORDER_TREE]; /* else a rank gives one sum */
+    if (!algo_suits(a, tree ? ORDER_TREE : ORDER_RING, &p, tree && several(&p))) return INFINITY;
     return a->cost[KIND_ALL_REDUCE](&t, bytes);
 }
 

@@ -293,11 +293,13 @@ static enum error hierarchical(struct exchange *e, double bytes) {
 /* ---- by name -------------------------------------------------------------------------------- */
 
 enum error exchange_all_reduce(struct exchange *e, enum scheme s, double bytes) {
+    bool several = e->terms > e->size;
     if (e->size == 1) return ERR_NONE;
     switch (s) {
     case SCHEME_ring:
         return ring(e, bytes);
     case SCHEME_tree:
+        if (several) break;
         climb(e, (struct lots){1, 1}, bytes);
         return ERR_NONE;
     case SCHEME_halving_doubling:

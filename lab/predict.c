@@ -1,5 +1,4 @@
 #include "lab/measured.h"
-
 #include "lab/planned.h"
 
 #include <math.h>
@@ -71,7 +70,7 @@ enum error measured_predict(const struct measured_step *m, const struct run_conf
     if (!shape) return FAIL(ERR_MEMORY, "cannot allocate a step");
     double batches = (double)c->batch.size / (double)m->batch;
     struct measured_step own = recut(m, c, batches);
-    double share = batches / c->devices.count * (1 + leaves_imbalance((int)c->batch.shards, c->devices.count));
+    double share = batches * leaves_longest((int)c->batch.shards, c->devices.count);
     enum error err = measured_shape(&own, share, c->sharing.first, c->sharing.cap, shape);
     if (err == ERR_NONE) err = simulate(shape, &p, out);
     if (err == ERR_NONE) *formula = simulate_formula(shape, &p);

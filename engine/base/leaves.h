@@ -33,7 +33,10 @@ static inline int leaves_cut(int leaves, int runs, int r) {
     return leaves / runs * r + (r < longer ? r : longer);
 }
 
-/* By how much the longest run is longer than the mean of all: what the others wait for. */
+/* The longest run's share of all leaves; and by how much it is longer than the mean run: what the others wait for. */
+static inline double leaves_longest(int leaves, int runs) {
+    return (double)leaves_cut(leaves, runs, 1) / leaves;
+}
 static inline double leaves_imbalance(int leaves, int runs) {
     return (double)leaves_cut(leaves, runs, 1) * runs / leaves - 1;
 }

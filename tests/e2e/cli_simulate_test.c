@@ -189,6 +189,11 @@ static void says_what_is_wrong(void **state) {
     assert_says(p.err, "--set comm.compress=none");
     program_run(&p, 10, "simulate", scratch_path("nowhere"), NULL);
     assert_int_equal(p.code, 66);
+    program_run(&p, 10, "simulate", run_dir, "--devices", "2,3,6", "--algorithm", "all", "--mode", "ddp", NULL);
+    assert_int_equal(p.code, 0); /* each on the devices that it is for */
+    program_run(&p, 10, "simulate", run_dir, "--devices", "3", "--algorithm", "halving_doubling", NULL);
+    assert_int_equal(p.code, 78);
+    assert_says(p.err, "halving_doubling is not a way to add among 3 devices");
     program_run(&p, 10, "simulate", run_dir, "--devices", "6", "--per-host", "4", "--algorithm", "hierarchical", NULL);
     assert_int_equal(p.code, 78);
     assert_says(p.err, "hierarchical is not a way to add among 6 devices");

@@ -374,7 +374,8 @@ static const struct {
      "names a folder"},
     /* names of registries */
     {"mode: pd", NULL, "c.yaml:1:7: error: 'mode' must be one of single, dp, ddp, got \"pd\""},
-    {"comm: rign", NULL, "c.yaml:1:7: error: 'comm.algorithm' must be one of auto, ring, direct, star, tree, got \"rign\""},
+    {"comm: rign", NULL,
+     "c.yaml:1:7: error: 'comm.algorithm' must be one of auto, ring, direct, star, tree, got \"rign\""},
     {"devices: tpu", NULL, "c.yaml:1:10: error: unknown device kind 'tpu' (there are cpu, ref, cuda)"},
     {"devices: gpu:2", NULL, "c.yaml:1:10: error: unknown device kind 'gpu' (there are cpu, ref, cuda)"},
     {"devices: cpu:0", NULL,

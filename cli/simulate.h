@@ -1,8 +1,8 @@
 /* What the parts of 'engine simulate' share: what is asked for, the measured step, and the rows of the answer. */
 #pragma once
 #include "cli/cli.h"
-#include "lab/measured.h"
 #include "lab/planned.h"
+#include "lab/sweep.h"
 
 #include <stdio.h>
 
@@ -50,10 +50,7 @@ struct simulate_row {
     int line;     /* rows that differ in their devices alone have the same */
     char way[32]; /* the algorithm, or the kind of server */
     int64_t devices, bucket;
-    int buckets;
-    struct simulated result;
-    double formula; /* seconds; NaN: there is none */
-    double speed_up, efficiency, memory;
+    struct sweep_answer answer;
 };
 MUST_CHECK enum error simulate_show(const struct simulate_options *o, const struct simulate_source *s,
                                     const struct simulate_row *rows, int n, FILE *out);

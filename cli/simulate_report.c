@@ -59,12 +59,13 @@ static void print_head(const struct simulate_options *o, const struct simulate_s
 }
 
 static void print_row(const struct simulate_row *r, FILE *out) {
+    const struct sweep_answer *a = &r->answer;
     char port[48], memory[32], formula[32] = "-";
-    if (!isnan(r->formula)) snprintf(formula, sizeof formula, "%.3f", r->formula * 1e3);
+    if (!isnan(a->formula)) snprintf(formula, sizeof formula, "%.3f", a->formula * 1e3);
     fprintf(out, "%7lld  %-4s  %-23s  %7d  %10.3f  %10.3f  %10s  %8.2f  %4.0f %%  %-14s %3.0f %%  %10s\n",
-            (long long)r->devices, r->mode, r->way, r->buckets, r->result.step * 1e3, r->result.exposed * 1e3, formula,
-            r->speed_up, r->efficiency * 100, port_text(&r->result.port, port), r->result.busy * 100,
-            text_of_bytes(r->memory, memory));
+            (long long)r->devices, r->mode, r->way, a->buckets, a->result.step * 1e3, a->result.exposed * 1e3, formula,
+            a->speed_up, a->speed_up / (double)r->devices * 100, port_text(&a->result.port, port), a->result.busy * 100,
+            text_of_bytes(a->memory, memory));
 }
 
 /* What the law says of rows that differ in their devices alone: the share of the work that they divide, and, of the
@@ -77,9 +78,9 @@ static void print_law(const struct simulate_options *o, const struct simulate_ro
         if (rows[i].line != line || count == LIST_MOST) continue;
         if (!first) first = &rows[i];
         devices[count] = (int)rows[i].devices;
-        seconds[count++] = rows[i].result.step;
+        seconds[count++] = rows[i].answer.result.step;
         if (rows[i].devices == 1) continue;
-        double e = scaling_karp_flatt(rows[i].speed_up, (int)rows[i].devices);
+        double e = scaling_karp_flatt(rows[i].answer.speed_up, (int)rows[i].devices);
         serial[!isnan(serial[0])] = e;
     }
     double share = o->strong ? scaling_amdahl(devices, seconds, count) : scaling_gustafson(devices, seconds, count);
@@ -116,22 +117,23 @@ static void print_crossover(const struct simulate_options *o, FILE *out) {
 /* ---- for programs --------------------------------------------------------------------------- */
 
 static void put_row(struct json *j, const struct simulate_row *r) {
+    const struct sweep_answer *a = &r->answer;
     char port[48];
     json_open(j, NULL, '{');
     json_int(j, "devices", r->devices);
     json_string(j, "mode", r->mode);
     json_string(j, "way", r->way);
-    json_int(j, "buckets", r->buckets);
+    json_int(j, "buckets", a->buckets);
     json_real(j, "bucket_bytes", r->bucket ? (double)r->bucket : (double)NAN);
-    json_real(j, "step_s", r->result.step);
-    json_real(j, "compute_s", r->result.compute);
-    json_real(j, "comm_exposed_s", r->result.exposed);
-    json_real(j, "formula_s", r->formula);
-    json_real(j, "speed_up", r->speed_up);
-    json_real(j, "efficiency", r->efficiency);
-    json_string(j, "busiest_port", port_text(&r->result.port, port));
-    json_real(j, "busiest_port_share", r->result.busy);
-    json_real(j, "memory_bytes", r->memory);
+    json_real(j, "step_s", a->result.step);
+    json_real(j, "compute_s", a->result.compute);
+    json_real(j, "comm_exposed_s", a->result.exposed);
+    json_real(j, "formula_s", a->formula);
+    json_real(j, "speed_up", a->speed_up);
+    json_real(j, "efficiency", a->speed_up / (double)r->devices);
+    json_string(j, "busiest_port", port_text(&a->result.port, port));
+    json_real(j, "busiest_port_share", a->result.busy);
+    json_real(j, "memory_bytes", a->memory);
     json_close(j, '}');
 }
 

@@ -1,6 +1,7 @@
 /* engine simulate: one measured step, on devices and networks that are not there. */
 #include "cli/simulate.h"
 
+#include "engine/train/stop.h"
 #include "lab/port_fit.h"
 
 #include <math.h>
@@ -75,8 +76,8 @@ static int ways_of(const struct simulate_options *o, const struct run_config *c,
     return n;
 }
 
-static enum error fill_rows(const struct simulate_options *o, const struct simulate_source *s,
-                            struct simulate_row *rows, int *n) {
+static enum error fill_rows(const struct simulate_options *o, const struct step_source *s, struct simulate_row *rows,
+                            int *n) {
     const struct run_config *c = &s->settings.config;
     struct way ways[WAYS];
     int nways = ways_of(o, c, ways);
@@ -116,7 +117,7 @@ static enum error complete(struct simulate_options *o, const struct run_config *
     return ERR_NONE;
 }
 
-static enum error answer(struct simulate_options *o, const struct simulate_source *s) {
+static enum error answer(struct simulate_options *o, const struct step_source *s) {
     int n = 0;
     TRY(measured_refuse(&s->settings.config));
     TRY(complete(o, &s->settings.config));
@@ -129,13 +130,16 @@ static enum error answer(struct simulate_options *o, const struct simulate_sourc
 }
 
 static int run(const struct cli *cli) {
+    enum { STEPS = 40 };
     struct simulate_options *o = cli->options;
-    struct simulate_source s;
+    struct step_source s;
     if (o->bench && o->linked) return cli_usage(cli, "--link and --bench both say what ports are like");
-    enum error err = simulate_source_open(o, &s);
-    int code = error_exit_code(err);
-    if (err == ERR_NONE) code = cli_end(answer(o, &s));
-    simulate_source_close(&s);
+    const struct step_ask ask = {
+        .path = o->path, .config = &o->config, .cores = (int)o->cores, .quantile = o->quantile, .steps = STEPS};
+    enum error err = step_source_open(&ask, &s);
+    if (err == ERR_NONE) err = answer(o, &s);
+    int code = stop_signal() ? stop_exit_code(stop_signal()) : s.told ? error_exit_code(err) : cli_end(err);
+    step_source_close(&s);
     return code;
 }
 

@@ -42,7 +42,7 @@ static void print_places(const struct simulate_options *o, FILE *out) {
     fprintf(out, "\n");
 }
 
-static void print_head(const struct simulate_options *o, const struct simulate_source *s, FILE *out) {
+static void print_head(const struct simulate_options *o, const struct step_source *s, FILE *out) {
     const struct measured_step *m = &s->step;
     char bytes[32];
     fprintf(out, "%s: %s scaling, a step of the whole batch of %lld on one device takes %.3f ms\n",
@@ -137,7 +137,7 @@ static void put_row(struct json *j, const struct simulate_row *r) {
     json_close(j, '}');
 }
 
-static void put_step(struct json *j, const struct simulate_source *s) {
+static void put_step(struct json *j, const struct step_source *s) {
     const struct measured_step *m = &s->step;
     json_open(j, "measured", '{');
     json_string(j, "of", s->measured_here ? "now" : s->result.dir);
@@ -150,7 +150,7 @@ static void put_step(struct json *j, const struct simulate_source *s) {
     json_close(j, '}');
 }
 
-static enum error show_json(const struct simulate_options *o, const struct simulate_source *s,
+static enum error show_json(const struct simulate_options *o, const struct step_source *s,
                             const struct simulate_row *rows, int n, FILE *out) {
     struct json j;
     json_init(&j);
@@ -170,8 +170,8 @@ static enum error show_json(const struct simulate_options *o, const struct simul
     return cli_json(&j, out);
 }
 
-enum error simulate_show(const struct simulate_options *o, const struct simulate_source *s,
-                         const struct simulate_row *rows, int n, FILE *out) {
+enum error simulate_show(const struct simulate_options *o, const struct step_source *s, const struct simulate_row *rows,
+                         int n, FILE *out) {
     if (o->json) TRY(show_json(o, s, rows, n, out));
     if (!o->json) {
         print_head(o, s, out);

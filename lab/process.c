@@ -1,5 +1,7 @@
 #include "lab/process.h"
 
+#include "engine/base/clock.h"
+#include "engine/base/file.h"
 #include "engine/train/stop.h"
 
 #include <errno.h>
@@ -11,7 +13,7 @@
 #include <unistd.h>
 
 extern char **environ;
-enum { LOOK_US = 20000, WORDS_MOST = 64 };
+enum { LOOK_US = 20000, GRACE_S = 10, WORDS_MOST = 64, LOG_MOST = 1 << 24, LOG_SHOWN = 2000 };
 
 static enum error start(const struct process *p, struct pool *pool, pid_t *pid) {
     char *words[WORDS_MOST + 2] = {pool_printf(pool, "%s", p->program)};
@@ -35,16 +37,55 @@ static enum error start(const struct process *p, struct pool *pool, pid_t *pid) 
     return ERR_NONE;
 }
 
+/* After its limit a process is asked to stop, and killed where it does not. */
+static void hurry(const struct process *p, pid_t pid, int64_t began, int *asked) {
+    double late = clock_seconds(clock_ns() - began) - p->limit;
+    if (p->limit > 0 && late > 0 && *asked == 0) *asked = 1, kill(pid, SIGTERM);
+    if (p->limit > 0 && late > GRACE_S && *asked == 1) *asked = 2, kill(pid, SIGKILL);
+}
+
 enum error process_run(const struct process *p, struct pool *pool, int *code, struct rusage *used) {
     struct rusage unused;
-    int status = 0, told = 0;
+    int status = 0, told = 0, late = 0;
+    int64_t began = clock_ns();
     pid_t pid, got;
     TRY(start(p, pool, &pid));
     while ((got = wait4(pid, &status, WNOHANG, used ? used : &unused)) != pid) {
         if (got < 0 && errno != EINTR) return FAIL(ERR_IO, "cannot wait for '%s': %s", p->program, strerror(errno));
         if (stop_signal() && !told++) kill(pid, SIGTERM);
+        hurry(p, pid, began, &late);
         usleep(LOOK_US);
     }
     *code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    if (late) return FAIL(ERR_TIMEOUT, "'engine %s' has not ended within %g s", p->args[0], p->limit);
     return ERR_NONE;
+}
+
+/* ---- the engine's own --------------------------------------------------------------------------- */
+
+static enum error error_of(int code) {
+    for (int e = ERR_NONE + 1; e <= ERR_CONFIG; e++)
+        if (error_exit_code((enum error)e) == code) return (enum error)e;
+    return ERR_BUG;
+}
+
+/* What it said: its error and hint, or else the end of its log. */
+static enum error failure(const struct process *p, struct pool *pool, int code) {
+    char *text = NULL;
+    size_t n = 0;
+    if (file_read(p->err, LOG_MOST, pool, &text, &n) != ERR_NONE || n == 0)
+        return FAIL(error_of(code), "'engine %s' has ended with %d", p->args[0], code);
+    char *said = strstr(text, "error: "), *hint = said ? strstr(said, "\nhint: ") : NULL;
+    if (hint && !strncmp(text, "error: ", 7)) {
+        *hint = '\0';
+        return FAIL(error_of(code), "%s\n%.*s", said + 7, (int)strcspn(hint + 7, "\n"), hint + 7);
+    }
+    return FAIL(error_of(code), "%s", n > LOG_SHOWN ? text + n - LOG_SHOWN : said == text ? text + 7 : text);
+}
+
+enum error process_engine(const struct process *p, struct pool *pool) {
+    int code = 0;
+    TRY(process_run(p, pool, &code, NULL));
+    if (stop_signal()) return FAIL(ERR_RESULT, "stopped");
+    return code ? failure(p, pool, code) : ERR_NONE;
 }

@@ -1,11 +1,12 @@
 /* What the parts of 'engine simulate' share: what is asked for, the measured step, and the rows of the answer. */
 #pragma once
+#include "cli/lists.h"
 #include "cli/step_source.h"
 #include "lab/sweep.h"
 
 #include <stdio.h>
 
-enum { LIST_MOST = 32, WAYS = 16 };
+enum { WAYS = 16 };
 struct simulate_options {
     const char *path;
     struct cli_config config;

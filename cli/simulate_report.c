@@ -19,13 +19,8 @@ static const char *port_text(const struct busiest *b, char out[48]) {
 /* ---- for people ----------------------------------------------------------------------------- */
 
 static void print_wire(const char *what, const struct wire *w, FILE *out) {
-    char latency[32];
-    fprintf(out, "%s", what);
-    if (w->beta > 0)
-        fprintf(out, " %.4g Mbit/s", 8e-6 / w->beta);
-    else
-        fprintf(out, " unlimited");
-    if (w->alpha > 0) fprintf(out, " and %s", text_of_seconds(w->alpha, latency));
+    char text[64];
+    fprintf(out, "%s %s", what, list_wire_text(w, text));
 }
 
 static void print_places(const struct simulate_options *o, FILE *out) {

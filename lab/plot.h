@@ -10,7 +10,8 @@ enum plot_kind {
     PLOT_STACKED,  /* a bar for each category, of all series' parts */
     PLOT_GROUPED,  /* a bar for each category and series */
     PLOT_TIMELINE, /* categories are rows, spans bars in them, series the kinds of spans */
-    PLOT_HEAT      /* categories are rows; series are columns */
+    PLOT_HEAT,     /* categories are rows; series are columns */
+    PLOT_MAP       /* the same, and y is the number of one of 'map' */
 };
 enum plot_unit { PLOT_PLAIN, PLOT_SECONDS, PLOT_BYTES, PLOT_SHARE /* of 1, shown as percent */ };
 
@@ -42,6 +43,8 @@ struct plot {
     int nseries;
     const char **category; /* PLOT_ROWS at most are drawn */
     int ncategories;
+    const struct plot_series *map; /* PLOT_MAP: what its cells can be: names and colours */
+    int nmap;
     const struct plot_span *span;
     int nspans;
 };

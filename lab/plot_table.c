@@ -45,14 +45,25 @@ static enum error line_table(const struct plot *p, struct pool *pool, struct tab
     return ERR_NONE;
 }
 
+const struct plot_series *plot_kind_at(const struct plot *p, int column, int row) {
+    double v = p->series[column].y[row];
+    return v >= 0 && v < p->nmap ? &p->map[(int)v] : NULL;
+}
+
+static const char *grid_cell(const struct plot *p, int column, int row, struct pool *pool) {
+    const struct plot_series *kind = p->kind == PLOT_MAP ? plot_kind_at(p, column, row) : NULL;
+    if (p->kind == PLOT_MAP) return kind ? kind->name : "";
+    return value(p->kind == PLOT_HEAT ? p->y.unit : p->x.unit, p->series[column].y[row], pool);
+}
+
 static enum error grid_table(const struct plot *p, struct pool *pool, struct table *t) {
-    enum plot_unit unit = p->kind == PLOT_HEAT ? p->y.unit : p->x.unit;
+    bool heat = p->kind == PLOT_HEAT || p->kind == PLOT_MAP;
     TRY(table_init(t, p->title, 1 + p->nseries, p->ncategories, pool));
-    table_row(t, 0)[0] = p->kind == PLOT_HEAT ? p->y.label : p->x.label;
+    table_row(t, 0)[0] = heat ? p->y.label : p->x.label;
     for (int i = 0; i < p->nseries; i++) table_row(t, 0)[1 + i] = p->series[i].name;
     for (int r = 0; r < p->ncategories; r++) {
         table_row(t, r + 1)[0] = p->category[r];
-        for (int i = 0; i < p->nseries; i++) table_row(t, r + 1)[1 + i] = value(unit, p->series[i].y[r], pool);
+        for (int i = 0; i < p->nseries; i++) table_row(t, r + 1)[1 + i] = grid_cell(p, i, r, pool);
     }
     return ERR_NONE;
 }

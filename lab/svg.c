@@ -116,9 +116,9 @@ static void legend_sign(struct canvas *c, const struct plot_series *s, double x,
 
 void svg_legend(struct canvas *c) {
     double x = SVG_EDGE, room = PLOT_WIDTH - 2 * SVG_EDGE;
-    bool any = false;
-    for (int i = 0; i < c->p->nseries; i++) {
-        const struct plot_series *s = &c->p->series[i];
+    bool any = false, map = c->p->kind == PLOT_MAP;
+    for (int i = 0; i < (map ? c->p->nmap : c->p->nseries); i++) {
+        const struct plot_series *s = map ? &c->p->map[i] : &c->p->series[i];
         double width = 26 + fmin(plot_text_width(s->name, SVG_TEXT), room - 26) + 12;
         if (any && x + width - 12 > PLOT_WIDTH - SVG_EDGE) {
             x = SVG_EDGE;
@@ -142,8 +142,8 @@ static void left_out(struct canvas *c) {
 /* ---- the frame ------------------------------------------------------------------------------ */
 
 double plot_svg(const struct plot *p, double y, struct markup *out) {
-    static void (*const draw[])(struct canvas *) = {svg_draw_line, svg_draw_bars, svg_draw_bars, svg_draw_timeline,
-                                                    svg_draw_heat};
+    static void (*const draw[])(struct canvas *) = {svg_draw_line,     svg_draw_bars, svg_draw_bars,
+                                                    svg_draw_timeline, svg_draw_heat, svg_draw_map};
     struct markup body;
     markup_init(&body);
     struct canvas c = {.p = p, .m = &body, .y = 4};

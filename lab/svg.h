@@ -18,7 +18,7 @@ void svg_words(struct canvas *c, double x, double width, int most, const char *s
 void svg_line(struct canvas *c, double x1, double y1, double x2, double y2, const char *style);
 /* A point's sign, told apart by its shape. */
 void svg_marker(struct canvas *c, int colour, double x, double y);
-/* Names of the series with their signs; moves c->y. */
+/* Names of the series (of a map: of what its cells can be) with their signs; moves c->y. */
 void svg_legend(struct canvas *c);
 
 /* ---- scales ---- */
@@ -44,3 +44,6 @@ void svg_draw_line(struct canvas *c);
 void svg_draw_bars(struct canvas *c);
 void svg_draw_timeline(struct canvas *c);
 void svg_draw_heat(struct canvas *c);
+void svg_draw_map(struct canvas *c);
+/* What a cell of a map is; NULL: nothing is there. */
+const struct plot_series *plot_kind_at(const struct plot *p, int column, int row);

@@ -118,3 +118,29 @@ void svg_draw_heat(struct canvas *c) {
     c->y = top + rows_of(p) * ROW + 4;
     heat_key(c, best);
 }
+
+/* ---- map ---- */
+
+static void map_cell(struct canvas *c, int row, int column, double x, double width, double top) {
+    const struct plot_series *kind = plot_kind_at(c->p, column, row);
+    if (!kind) return;
+    markup_raw(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"><title>",
+               kind->colour % PLOT_COLOURS, x, top + row * ROW + 1, width - 1, ROW - 2);
+    markup_text(c->m, c->p->category[row]);
+    markup_raw(c->m, ", ");
+    markup_text(c->m, c->p->series[column].name);
+    markup_raw(c->m, ": ");
+    markup_text(c->m, kind->name);
+    markup_raw(c->m, "</title></rect>\n");
+}
+
+void svg_draw_map(struct canvas *c) {
+    const struct plot *p = c->p;
+    double left = names_left(p), width = fmin((PLOT_WIDTH - 12 - left) / (p->nseries ? p->nseries : 1), 48), top;
+    heat_heads(c, left, width);
+    top = c->y;
+    row_names(c, left, top);
+    for (int r = 0; r < rows_of(p); r++)
+        for (int i = 0; i < p->nseries; i++) map_cell(c, r, i, left + i * width, width, top);
+    c->y = top + rows_of(p) * ROW + 4;
+}

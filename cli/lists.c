@@ -60,7 +60,7 @@ bool list_wire(const char *value, struct wire *out) {
 
 const char *list_wire_text(const struct wire *w, char out[64]) {
     char latency[32], rate[32] = "unlimited";
-    if (w->beta > 0) snprintf(rate, sizeof rate, "%.4g Mbit/s", 8e-6 / w->beta);
+    if (w->beta > 0) text_of_rate(1 / w->beta, rate);
     snprintf(out, 64, "%s%s%s", rate, w->alpha > 0 ? " and " : "",
              w->alpha > 0 ? text_of_seconds(w->alpha, latency) : "");
     return out;

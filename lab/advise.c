@@ -171,7 +171,8 @@ static int simplest_near(const struct advice *a, int fastest, int64_t devices, i
 
 /* ---- where it turns over -------------------------------------------------------------------- */
 
-/* The fastest mode on so many devices, or on one of them, with buckets and algorithm as configured. */
+/* The fastest mode on so many devices, or on one of them, with buckets and algorithm as configured. Where two are as
+ * fast the first one counts. */
 static enum error winner(const struct advise_ask *a, int64_t devices, const struct condition *on,
                          enum advise_mode *out) {
     struct ways w = {.ask = a};
@@ -179,7 +180,7 @@ static enum error winner(const struct advise_ask *a, int64_t devices, const stru
     add(&w, &(struct advise_way){.devices = 1, .way.scheme = SCHEMES});
     if (devices > 1) add_servers(&w, (struct advise_way){.devices = devices});
     if (devices > 1) add_all_reduces(&w, (struct advise_way){.devices = devices}, false);
-    *out = ADVISE_SINGLE;
+    *out = ADVISE_MODES;
     for (int i = 0; i < w.n; i++) {
         struct advise_row r;
         TRY(try_way(a, &w.way[i], on, &r));
@@ -206,7 +207,7 @@ struct search {
     struct condition (*at)(const struct advise_ask *a, double x);
 };
 
-/* Between low and high, where the fastest modes are 'from' and another. */
+/* Between low and high, where the fastest modes are 'from' and another, or from where on nothing fits. */
 static enum error find_turn(const struct search *s, double low, double high, enum advise_mode from,
                             struct advise_turns *out) {
     enum { HALVINGS = 12 };
@@ -219,7 +220,8 @@ static enum error find_turn(const struct search *s, double low, double high, enu
     }
     const struct condition on = s->at(s->ask, high);
     TRY(winner(s->ask, s->devices, &on, &to));
-    if (out->n < ADVISE_TURNS && to != from) out->turn[out->n++] = (struct advise_turn){sqrt(low * high), from, to};
+    if (out->n < ADVISE_TURNS && to != from && to < ADVISE_MODES)
+        out->turn[out->n++] = (struct advise_turn){sqrt(low * high), from, to};
     return ERR_NONE;
 }
 
@@ -228,7 +230,7 @@ static enum error find_turns(const struct search *s, const double *x, int n, str
     for (int i = 0; i < n; i++) {
         const struct condition on = s->at(s->ask, x[i]);
         TRY(winner(s->ask, s->devices, &on, &now));
-        if (i && now != before) TRY(find_turn(s, x[i - 1], x[i], before, out));
+        if (i && now != before && before < ADVISE_MODES) TRY(find_turn(s, x[i - 1], x[i], before, out));
         before = now;
     }
     return ERR_NONE;
@@ -248,7 +250,7 @@ static enum error turn_over(struct advice *a) {
     const struct advise_ask *ask = a->ask;
     double rate[ADVISE_RATES], batch[16], size = (double)ask->config->batch.size;
     int n = 0;
-    a->turned = a->row[a->configured].as.devices;
+    a->turned = a->row[a->configured[0]].as.devices;
     if (a->turned == 1) a->turned = ask->devices[ask->ndevices - 1];
     for (int i = 0; i < ADVISE_RATES; i++) rate[i] = advise_rate(i);
     for (int k = -6; k <= 8; k++)
@@ -296,20 +298,31 @@ static enum error try_all(struct advice *a) {
     return ERR_NONE;
 }
 
+static int better_of(const struct advice *a, int x, int y) {
+    return x < 0 || (y >= 0 && beats(&a->row[y], &a->row[x])) ? y : x;
+}
+
+static int other_mode(const struct advice *a) {
+    const struct advise_way *best = &a->row[a->fastest].as;
+    struct filter f = {best->devices, -1, (int)best->mode, best->measured, false}, alone = f;
+    if (best->mode == ADVISE_SINGLE) f.devices = 0;
+    alone.devices = 1;
+    return better_of(a, fastest_of(a, f), fastest_of(a, alone));
+}
+
 static void choose(struct advice *a) {
     struct filter f = any;
     a->fastest = fastest_of(a, f);
     if (a->fastest < 0) return;
     a->simplest = simplest_near(a, a->fastest, 0, -1);
     f.measured = 0;
-    a->configured = fastest_of(a, f);
-    const struct advise_row *best = &a->row[a->fastest];
-    f = (struct filter){best->as.devices, -1, (int)best->as.mode, best->as.measured, false};
-    if (best->as.mode == ADVISE_SINGLE) f.devices = 0;
-    a->other = fastest_of(a, f);
+    a->configured[0] = fastest_of(a, f);
+    a->configured[1] = simplest_near(a, a->configured[0], 0, 0);
+    if (a->configured[0] < 0) a->configured[0] = a->fastest, a->configured[1] = a->simplest;
+    a->other = other_mode(a);
     f = any, f.unfit = true;
     a->barred = fastest_of(a, f);
-    if (a->barred >= 0 && a->row[a->barred].rate <= best->rate) a->barred = -1;
+    if (a->barred >= 0 && a->row[a->barred].rate <= a->row[a->fastest].rate) a->barred = -1;
 }
 
 static void choose_at(struct advice *a, int d) {
@@ -340,18 +353,29 @@ enum error advise_decide(const struct advise_ask *ask, struct pool *pool, struct
     TRY(try_all(out));
     choose(out);
     if (out->fastest < 0) return refuse(out);
-    if (out->configured < 0) out->configured = out->fastest;
     for (int d = 0; d < ask->ndevices; d++) choose_at(out, d);
     TRY(find_limits(out));
     TRY(draw_map(out));
     return turn_over(out);
 }
 
+/* Predicted by measured; 1 of one device alone, NaN of what has not run. */
+static double off_of(const struct advice *a, enum advise_mode m) {
+    for (int i = 0; i < a->nchecks; i++)
+        if (a->check[i].mode == m && !a->check[i].why) return a->check[i].predicted / a->check[i].measured;
+    return m == ADVISE_SINGLE ? 1 : (double)NAN;
+}
+
+double advise_doubt(const struct advice *a, enum advise_mode x, enum advise_mode y) {
+    double ratio = off_of(a, x) / off_of(a, y);
+    return ratio < 1 ? 1 / ratio - 1 : ratio - 1;
+}
+
 double advise_off(const struct advice *a) {
     double worst = (double)NAN;
-    for (int i = 0; i < a->nchecks; i++) {
-        double off = fabs(a->check[i].predicted / a->check[i].measured - 1);
-        if (!a->check[i].why && !(off <= worst)) worst = off;
+    for (int m = ADVISE_DP; m < ADVISE_MODES; m++) {
+        double off = fabs(off_of(a, (enum advise_mode)m) - 1);
+        if (isfinite(off) && !(off <= worst)) worst = off;
     }
     return worst;
 }

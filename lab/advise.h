@@ -16,7 +16,7 @@
 #include "lab/sweep.h"
 
 enum { ADVISE_DEVICES = 32, ADVISE_MEASURED = 4, ADVISE_RATES = 9, ADVISE_TURNS = 8, ADVISE_NOTES = 12 };
-enum advise_mode { ADVISE_SINGLE, ADVISE_DP, ADVISE_DDP, ADVISE_MODES };
+enum advise_mode { ADVISE_SINGLE, ADVISE_DP, ADVISE_DDP, ADVISE_MODES /* none: nothing fits */ };
 extern const char *const advise_mode_names[ADVISE_MODES];
 static const double ADVISE_NEAR = 1.05; /* the simplest may take so many times the fastest's step */
 
@@ -76,10 +76,10 @@ struct advice {
     struct advise_row *row;
     int nrows;
     int fastest, simplest;
-    int configured; /* the fastest in the configuration's precision */
-    int other;      /* the fastest of another mode, on as many devices and in the precision of the fastest; -1 */
-    int barred;     /* the fastest one that memory forbids, where it is faster; -1 */
-    struct {        /* in the configuration's precision, on so many devices; -1: none fits */
+    int configured[2]; /* both in the configuration's precision; the first two where nothing fits in that */
+    int other;  /* the fastest of another mode in its precision, on as many devices as the fastest or alone; -1 */
+    int barred; /* the fastest one that memory forbids, where it is faster; -1 */
+    struct {    /* in the configuration's precision, on so many devices; -1: none fits */
         int best[ADVISE_MODES], fastest, simplest;
     } at[ADVISE_DEVICES];
     struct advise_limits limits; /* of the fastest */
@@ -99,8 +99,10 @@ double advise_rate(int i);
 bool advise_simpler(const struct advise_row *a, const struct advise_row *b);
 /* ERR_CONFIG: nothing fits. The rows lie in the pool. */
 MUST_CHECK enum error advise_decide(const struct advise_ask *ask, struct pool *pool, struct advice *out);
-/* How far off the predictions were at worst, as a share; NaN: nothing was checked. */
+/* How far off the predictions were at worst, as a share; NaN: nothing was checked. And how far off they were of which
+ * of two modes is how much faster. One device alone is what predictions are made from. */
 double advise_off(const struct advice *a);
+double advise_doubt(const struct advice *a, enum advise_mode x, enum advise_mode y);
 void advise_note(struct advice *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* "4 devices, ddp, ring, buckets of 1.0 MB"; and how to ask for it: "--mode ddp --devices cpu:4 ...". */

@@ -101,7 +101,8 @@ static void put_map(const struct advice *a, struct json *j) {
         json_open(j, NULL, '{');
         json_real(j, "bytes_per_s", advise_rate(r));
         json_open(j, "fastest", '[');
-        for (int d = 0; d < a->ask->ndevices; d++) json_string(j, NULL, advise_mode_names[a->map[r][d]]);
+        for (int d = 0; d < a->ask->ndevices; d++)
+            json_string(j, NULL, a->map[r][d] < ADVISE_MODES ? advise_mode_names[a->map[r][d]] : NULL);
         json_close(j, ']');
         json_close(j, '}');
     }
@@ -130,7 +131,8 @@ enum error advise_json(const struct advice *a, struct json *j) {
     put_ask(a->ask, j);
     put_row(a, "fastest", a->fastest, j);
     put_row(a, "simplest", a->simplest, j);
-    put_row(a, "configured", a->configured, j);
+    put_row(a, "configured_fastest", a->configured[0], j);
+    put_row(a, "configured_simplest", a->configured[1], j);
     put_row(a, "other_mode", a->other, j);
     put_row(a, "barred_by_memory", a->barred, j);
     json_open(j, "limits", '{');

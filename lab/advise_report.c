@@ -10,12 +10,6 @@
 static const struct plot_series kinds[ADVISE_MODES] = {
     {.name = "single", .colour = 6}, {.name = "dp", .colour = 1}, {.name = "ddp", .colour = 0}};
 
-static const char *rate_text(double bytes_per_s, char out[32]) {
-    double bits = bytes_per_s * 8;
-    snprintf(out, 32, bits >= 0.9995e9 ? "%.3g Gbit/s" : "%.3g Mbit/s", bits / (bits >= 0.9995e9 ? 1e9 : 1e6));
-    return out;
-}
-
 static const char *ms(struct report *r, const struct advice *a, int row) {
     return row < 0 ? "-" : report_ms(r, a->row[row].answer.result.step);
 }
@@ -28,31 +22,40 @@ static double alone(const struct advice *a) { /* samples a second of one device,
 
 static const char *row_words(struct report *r, const struct advice *a, int i) {
     const struct advise_row *row = &a->row[i];
-    return report_say(r, "%s: %s a step, %.4g samples/s, %.2f times one device", advise_text(a, &row->as), ms(r, a, i),
-                      row->rate, row->rate / alone(a));
+    char rate[32];
+    return report_say(r, "%s: %s a step, %s samples/s, %.2f times one device", advise_text(a, &row->as), ms(r, a, i),
+                      text_of_count(llround(row->rate), rate), row->rate / alone(a));
 }
 
-static void say_simplest(struct report *r, struct report_section *s, const struct advice *a) {
-    if (a->simplest == a->fastest)
+static void say_simplest(struct report *r, struct report_section *s, const struct advice *a, int fastest,
+                         int simplest) {
+    if (simplest == fastest)
         report_paragraph(s, report_say(r, "Nothing simpler is within %.0f %% of it.", (ADVISE_NEAR - 1) * 100));
     else
         report_paragraph(s, report_say(r, "The simplest within %.0f %% of it: %s.", (ADVISE_NEAR - 1) * 100,
-                                       row_words(r, a, a->simplest)));
-    if (a->ask->measured[a->row[a->fastest].as.measured].precision != a->ask->measured[0].precision)
-        report_paragraph(s, report_say(r, "In %s, as configured, the fastest is %s.", a->ask->measured[0].precision,
-                                       row_words(r, a, a->configured)));
+                                       row_words(r, a, simplest)));
+}
+
+static void say_fastest(struct report *r, struct report_section *s, const struct advice *a) {
+    report_paragraph(s, r->verdict);
+    say_simplest(r, s, a, a->fastest, a->simplest);
+    if (a->configured[0] == a->fastest) return;
+    report_paragraph(s, report_say(r, "In %s, as configured, the fastest: %s.", a->ask->measured[0].precision,
+                                   row_words(r, a, a->configured[0])));
+    say_simplest(r, s, a, a->configured[0], a->configured[1]);
 }
 
 /* What predictions are off by could turn round what is nearer than that. */
 static void say_other(struct report *r, struct report_section *s, const struct advice *a) {
-    double off = advise_off(a);
     if (a->other < 0) return;
-    double longer = a->row[a->fastest].rate / a->row[a->other].rate - 1;
-    const char *doubt = "";
-    if (off > longer)
-        doubt = report_say(r, " That is too close to call: predictions were off by up to %.0f %%.", off * 100);
+    const struct advise_row *best = &a->row[a->fastest], *other = &a->row[a->other];
+    double longer = best->rate / other->rate - 1, doubt = advise_doubt(a, best->as.mode, other->as.mode);
+    const char *words = "";
+    if (doubt > longer)
+        words = report_say(r, " That is too close to call: of these two modes predictions were off by %.0f %%.",
+                           doubt * 100);
     report_paragraph(s, report_say(r, "The best of another mode, %s, takes %.0f %% longer for each sample.%s",
-                                   advise_text(a, &a->row[a->other].as), longer * 100, doubt));
+                                   advise_text(a, &other->as), longer * 100, words));
 }
 
 static void say_limits(struct report *r, struct report_section *s, const struct advice *a) {
@@ -82,8 +85,7 @@ static void say_limits(struct report *r, struct report_section *s, const struct 
 static void put_advice(struct report *r, const struct advice *a) {
     struct report_section *s = report_section(r, "advice", "Advice");
     r->verdict = report_say(r, "The fastest: %s.", row_words(r, a, a->fastest));
-    report_paragraph(s, r->verdict);
-    say_simplest(r, s, a);
+    say_fastest(r, s, a);
     say_other(r, s, a);
     say_limits(r, s, a);
     s->command = report_say(r, "engine run CONFIG %s", advise_words(a, &a->row[a->simplest].as));
@@ -91,26 +93,37 @@ static void put_advice(struct report *r, const struct advice *a) {
 
 /* ---- each number of devices ----------------------------------------------------------------- */
 
+/* Without what the head of its row and column say already. */
+static const char *shown(const struct advice *a, int row, bool mode) {
+    const char *text = row < 0 ? "-" : advise_text(a, &a->row[row].as);
+    bool alone = row >= 0 && a->row[row].as.mode == ADVISE_SINGLE;
+    for (int cut = 0; row >= 0 && !alone && cut <= mode; cut++) {
+        const char *comma = strchr(text, ',');
+        text = comma ? comma + 2 : "as configured";
+    }
+    return text;
+}
+
 static enum error put_devices(struct report *r, const struct advice *a) {
     static const char *const heads[] = {"devices", "dp's best", "ms",     "ddp's best",         "ms",
                                         "fastest", "times one", "memory", "simplest within 5 %"};
     struct report_section *s = report_section(r, "devices", "On each number of devices");
     struct table *t;
     char memory[32];
-    TRY(report_table(r, s, "The best of each mode", 9, a->ask->ndevices, heads, &t));
+    TRY(report_table(r, s, report_say(r, "The best of each mode, in %s", a->ask->measured[0].precision), 9,
+                     a->ask->ndevices, heads, &t));
     for (int d = 0; d < a->ask->ndevices; d++) {
         const char **cell = table_row(t, d + 1);
-        const int *best = a->at[d].best, fast = a->at[d].fastest, simple = a->at[d].simplest;
+        const int *best = a->at[d].best, fast = a->at[d].fastest;
         cell[0] = report_say(r, "%lld", (long long)a->ask->devices[d]);
         for (int m = ADVISE_DP; m <= ADVISE_DDP; m++) {
-            const char *text = best[m] < 0 ? "-" : strchr(advise_text(a, &a->row[best[m]].as), ',');
-            cell[2 * m - 1] = text && *text == ',' ? text + 2 : "-";
+            cell[2 * m - 1] = shown(a, best[m], true);
             cell[2 * m] = best[m] < 0 ? "-" : report_say(r, "%.3f", a->row[best[m]].answer.result.step * 1e3);
         }
         cell[5] = fast < 0 ? "nothing fits" : advise_mode_names[a->row[fast].as.mode];
         cell[6] = fast < 0 ? "-" : report_say(r, "%.2f", a->row[fast].rate / alone(a));
         cell[7] = fast < 0 ? "-" : report_say(r, "%s", text_of_bytes(a->row[fast].answer.memory, memory));
-        cell[8] = simple < 0 ? "-" : advise_text(a, &a->row[simple].as);
+        cell[8] = shown(a, a->at[d].simplest, false);
     }
     return ERR_NONE;
 }
@@ -137,7 +150,7 @@ static const char *say_devices(struct report *r, double n) {
 
 static const char *say_rate(struct report *r, double rate) {
     char text[32];
-    return report_say(r, "%s", rate_text(rate, text));
+    return report_say(r, "%s", text_of_rate(rate, text));
 }
 
 static const char *say_batch(struct report *r, double samples) {
@@ -155,7 +168,7 @@ static enum error put_map(struct report *r, struct report_section *s, const stru
     p->map = kinds, p->nmap = ADVISE_MODES;
     p->ncategories = ADVISE_RATES, p->nseries = n;
     TRY(report_take(r, ADVISE_RATES, sizeof *p->category, &p->category));
-    for (int i = 0; i < ADVISE_RATES; i++) p->category[i] = report_say(r, "%s", rate_text(advise_rate(i), text));
+    for (int i = 0; i < ADVISE_RATES; i++) p->category[i] = report_say(r, "%s", text_of_rate(advise_rate(i), text));
     for (int d = 0; d < n; d++) {
         double *y;
         TRY(report_take(r, ADVISE_RATES, sizeof *y, &y));
@@ -168,9 +181,8 @@ static enum error put_map(struct report *r, struct report_section *s, const stru
 
 static enum error put_turns(struct report *r, const struct advice *a) {
     struct report_section *s = report_section(r, "turns", "Where it turns over");
-    const char *mode =
-        advise_mode_names[a->row[a->at[a->ask->ndevices - 1].fastest < 0 ? 0 : a->at[a->ask->ndevices - 1].fastest]
-                              .as.mode];
+    int last = a->at[a->ask->ndevices - 1].fastest;
+    const char *mode = last < 0 ? "nothing" : advise_mode_names[a->row[last].as.mode];
     long long n = (long long)a->turned;
     if (a->ask->ndevices == 1) return ERR_NONE;
     say_turns(r, s, "With the devices", &a->devices, say_devices,
@@ -184,17 +196,38 @@ static enum error put_turns(struct report *r, const struct advice *a) {
 
 /* ---- checked -------------------------------------------------------------------------------- */
 
+/* Which mode was the fastest of those that ran, one device among them. measured: it was, else it should have been. */
+static enum advise_mode fastest_here(const struct advice *a, bool measured) {
+    double best = a->row[0].answer.result.step;
+    enum advise_mode mode = ADVISE_SINGLE;
+    for (int i = 0; i < a->nchecks; i++) {
+        const struct advise_check *c = &a->check[i];
+        double step = measured ? c->measured : c->predicted;
+        if (!c->why && step < best) best = step, mode = c->mode;
+    }
+    return mode;
+}
+
+static void say_checks(struct report *r, struct report_section *s, const struct advice *a) {
+    const char *should = advise_mode_names[fastest_here(a, false)], *was = advise_mode_names[fastest_here(a, true)];
+    if (isnan(advise_off(a))) return;
+    const char *words = report_say(r,
+                                   "With this machine's cores the shortest step of these and of one device alone (%s) "
+                                   "should have been that of %s, and was",
+                                   ms(r, a, 0), should);
+    words = report_say(r, "%s%s%s.", words, should == was ? "" : " that of ", should == was ? "" : was);
+    report_paragraph(s, report_say(r, "%s The worst prediction was off by %.0f %%.", words, advise_off(a) * 100));
+}
+
 static enum error put_checks(struct report *r, const struct advice *a) {
     static const char *const heads[] = {"what ran here", "predicted ms", "measured ms", "off by"};
     struct report_section *s = report_section(r, "checked", "Checked on this machine");
     struct table *t;
-    if (!a->nchecks) s->missing = "Nothing: with more than one device, of which this machine has two, ways are run.";
+    if (!a->nchecks) s->missing = "Nothing was: it takes two devices of the list that this machine has.";
     if (!a->nchecks) return ERR_NONE;
-    report_paragraph(s,
-                     "Short runs of what this machine can run, with its cores and over the same link, beside what was "
-                     "predicted of them there.");
+    say_checks(r, s, a);
     if (a->verified.words) report_paragraph(s, a->verified.words);
-    TRY(report_table(r, s, "Predicted and measured", 4, a->nchecks, heads, &t));
+    TRY(report_table(r, s, "Predicted for this machine, and measured", 4, a->nchecks, heads, &t));
     for (int i = 0; i < a->nchecks; i++) {
         const struct advise_check *c = &a->check[i];
         const char **cell = table_row(t, i + 1);

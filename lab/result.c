@@ -273,13 +273,17 @@ int64_t run_result_warm(const struct run_result *r, int64_t warmup) {
     return warmup < r->nsteps - r->stretch ? r->stretch + warmup : r->nsteps;
 }
 
-double run_result_step_ms(const struct run_result *r, int64_t warmup, int64_t *n) {
+double run_result_quantile_ms(const struct run_result *r, int64_t warmup, double q, int64_t *n) {
     int64_t from = run_result_warm(r, warmup);
     *n = r->nsteps - from;
     double *ms = *n > 0 && *n < INT32_MAX ? malloc((size_t)*n * sizeof *ms) : NULL;
     if (!ms) return (double)NAN;
     for (int64_t i = 0; i < *n; i++) ms[i] = r->step[from + i].ms;
-    double median = statistics_median(ms, (int)*n);
+    double value = statistics_quantile(ms, (int)*n, q);
     free(ms);
-    return median;
+    return value;
+}
+
+double run_result_step_ms(const struct run_result *r, int64_t warmup, int64_t *n) {
+    return run_result_quantile_ms(r, warmup, 0.5, n);
 }

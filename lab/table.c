@@ -54,11 +54,11 @@ static int widest(const struct table *t, int column) {
     return most;
 }
 
-/* A column is words where it begins with a letter somewhere below its head. */
+/* A column is words where a cell below its head begins with a letter, or is a list. */
 static bool is_words(const struct table *t, int column) {
     for (int r = 1; r <= t->rows; r++)
-        if (isalpha((unsigned char)*cell_text(t, r, column))) return true;
-    return column < t->words && t->rows > 0 && !isdigit((unsigned char)*cell_text(t, 1, column));
+        if (isalpha((unsigned char)*cell_text(t, r, column)) || strchr(cell_text(t, r, column), ',')) return true;
+    return false;
 }
 
 void table_text(const struct table *t, struct markup *out) {

@@ -26,7 +26,7 @@ struct report {
 /* path: a run's directory, or an experiment's, which holds a results.json. ERR_INPUT when it is neither. */
 MUST_CHECK enum error report_read(const char *path, struct pool *pool, struct report *out);
 
-enum report_format { REPORT_HTML, REPORT_MD, REPORT_CSV, REPORT_JSON, REPORT_SVG, REPORT_TXT, REPORT_FORMATS };
+enum report_format { REPORT_HTML, REPORT_MD, REPORT_CSV, REPORT_JSON, REPORT_TXT, REPORT_SVG, REPORT_FORMATS };
 extern const char *const report_format_names[REPORT_FORMATS];
 /* As the file's name ends; REPORT_FORMATS: in none of them. */
 enum report_format report_format_of(const char *path);

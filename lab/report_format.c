@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const report_format_names[REPORT_FORMATS] = {"html", "md", "csv", "json", "svg", "txt"};
+const char *const report_format_names[REPORT_FORMATS] = {"html", "md", "csv", "json", "txt", "svg"};
 
 enum report_format report_format_of(const char *path) {
     const char *dot = strrchr(path, '.');
@@ -175,7 +175,7 @@ static enum error to_text(const struct report *r, struct markup *out) {
 
 enum error report_write(const struct report *r, enum report_format format, struct markup *out) {
     static enum error (*const writers[])(const struct report *, struct markup *) = {report_html, to_markdown, to_csv,
-                                                                                    to_json,     to_svg,      to_text};
+                                                                                    to_json,     to_text,     to_svg};
     TRY(writers[format](r, out));
     return markup_done(out);
 }

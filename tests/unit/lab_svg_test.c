@@ -50,6 +50,8 @@ static struct plot example(enum plot_kind kind) {
                          .nseries = 4,
                          .category = names,
                          .ncategories = 4,
+                         .map = series,
+                         .nmap = 3,
                          .span = spans,
                          .nspans = 3};
 }
@@ -107,7 +109,7 @@ static void check(const struct plot *p) {
 
 static void every_kind_is_well_formed_and_in_its_frame(void **state) {
     (void)state;
-    for (int kind = PLOT_LINE; kind <= PLOT_HEAT; kind++) {
+    for (int kind = PLOT_LINE; kind <= PLOT_MAP; kind++) {
         struct plot p = example((enum plot_kind)kind);
         check(&p);
         char *first = strdup(out.text);
@@ -124,7 +126,7 @@ static void plots_of_next_to_nothing_are_plots(void **state) {
     static const double none[] = {(double)NAN, (double)INFINITY, (double)-INFINITY, (double)NAN}, one[] = {7, 7, 7, 7},
                         zero[] = {0, 0, 0, 0};
     const double *const values[] = {none, one, zero};
-    for (int kind = PLOT_LINE; kind <= PLOT_HEAT; kind++)
+    for (int kind = PLOT_LINE; kind <= PLOT_MAP; kind++)
         for (int v = 0; v < 3; v++)
             for (int n = 0; n <= 4; n += 2) {
                 struct plot p = example((enum plot_kind)kind);

@@ -4,6 +4,7 @@
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
+#include "engine/tell/environment.h"
 #include "engine/train/stop.h"
 
 #include <stdarg.h>
@@ -85,7 +86,19 @@ static enum error show(const struct advising *g) {
 
 /* ---- all ------------------------------------------------------------------------------------ */
 
+/* Others' work lengthens the steps of two devices more than those of one. */
+static void look_round(struct advising *g) {
+    double load[LOADS];
+    int cores = device_host_cores();
+    if (environment_load(load) && load[0] > 0.5 * cores)
+        advising_note(g,
+                      "The load average was %.1f on %d core%s when this began: other programs have disturbed what was "
+                      "measured.",
+                      load[0], cores, cores == 1 ? "" : "s");
+}
+
 static enum error advise_in(struct advising *g) {
+    look_round(g);
     TRY(advise_measure(g));
     advising_progress(g, "simulating up to %lld devices", (long long)g->ask.devices[g->ask.ndevices - 1]);
     TRY(advise_decide(&g->ask, g->pool, &g->advice));

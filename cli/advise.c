@@ -126,6 +126,7 @@ static int run(const struct cli *cli) {
     g.config.path = o->path;
     if (o->out && report_format_of(o->out) == REPORT_FORMATS)
         return cli_usage(cli, "-o %s: a name that ends in .svg, .html, .md, .csv, .json or .txt", o->out);
+    if (o->verify && o->weak) return cli_usage(cli, "--verify is for ways that share one batch: --scaling strong");
     stop_install();
     enum error err = advise(&g);
     if (stop_signal()) return stop_exit_code(stop_signal());

@@ -238,13 +238,22 @@ enum error advise_measure(struct advising *g) {
 
 /* ---- what can be checked -------------------------------------------------------------------- */
 
+/* Where the batch grows with the devices, it is that of so many. */
+static const char *batch_of(const struct advising *g, int64_t computing) {
+    const struct run_config *c = &g->settings.config;
+    return pool_printf(g->pool, "batch={size: %lld, shards: %lld, accumulate: %lld}",
+                       (long long)(c->batch.size * computing / c->devices.count), (long long)c->batch.shards,
+                       (long long)c->batch.accumulate);
+}
+
 static enum error set_way(const struct advising *g, const struct advise_way *w, struct cli_config *c) {
     const struct wire *port = &g->ask.port[w->mode];
-    const char *sets[ADVISE_SETS + 2];
+    const char *sets[ADVISE_SETS + 3];
     int n;
     int64_t computing = w->devices - (w->mode == ADVISE_DP && w->way.kind == SERVED_APART);
     TRY(advise_sets(&g->ask, w, g->pool, sets, &n));
     sets[n++] = pool_printf(g->pool, "devices=%s:%lld", g->settings.config.devices.kind, (long long)computing);
+    if (g->ask.weak) sets[n++] = batch_of(g, computing);
     if (g->emulated)
         sets[n++] = port->beta > 0 ? pool_printf(g->pool, "comm.emulate={bandwidth: %.0f, latency: %.9gs}",
                                                  1 / port->beta, port->alpha)
@@ -273,7 +282,9 @@ static enum error check_way(struct advising *g, const struct advise_row *row, st
     struct cli_config c = g->config;
     struct run_settings s;
     int steps = steps_for(row->answer.result.step);
-    *out = (struct advise_check){.label = advise_text(&g->advice, &row->as), .mode = row->as.mode};
+    *out = (struct advise_check){.label = advise_text(&g->advice, &row->as),
+                                 .mode = row->as.mode,
+                                 .samples = row->rate * row->answer.result.step};
     advising_progress(g, "checking: %s", out->label);
     TRY(set_way(g, &row->as, &c));
     const char *dir = pool_printf(g->pool, "%s/check-%s", g->dir, advise_mode_names[row->as.mode]);

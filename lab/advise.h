@@ -18,7 +18,8 @@
 enum { ADVISE_DEVICES = 32, ADVISE_MEASURED = 4, ADVISE_RATES = 9, ADVISE_TURNS = 8, ADVISE_NOTES = 12 };
 enum advise_mode { ADVISE_SINGLE, ADVISE_DP, ADVISE_DDP, ADVISE_MODES /* none: nothing fits */ };
 extern const char *const advise_mode_names[ADVISE_MODES];
-static const double ADVISE_NEAR = 1.05; /* the simplest may take so many times the fastest's step */
+extern const char *const advise_server_names[]; /* as dp.server has them, by enum simulated_server */
+static const double ADVISE_NEAR = 1.05;         /* the simplest may take so many times the fastest's step */
 
 struct advise_ask {
     const struct run_config *config;
@@ -64,6 +65,7 @@ struct advise_limits {
 struct advise_check { /* a way that has run here, beside what was predicted of that run */
     const char *label;
     enum advise_mode mode;
+    double samples;             /* of a step */
     double predicted, measured; /* seconds */
     const char *why;            /* it has not run; NULL: it has */
 };

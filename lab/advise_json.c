@@ -15,7 +15,7 @@ static void put_row(const struct advice *a, const char *key, int i, struct json 
     json_string(j, "options", advise_words(a, &r->as));
     json_int(j, "devices", r->as.devices);
     json_string(j, "mode", advise_mode_names[r->as.mode]);
-    json_string(j, "server", r->as.mode == ADVISE_DP ? server_name(r->as.way.kind) : NULL);
+    json_string(j, "server", r->as.mode == ADVISE_DP ? advise_server_names[r->as.way.kind] : NULL);
     json_string(j, "algorithm", r->as.mode == ADVISE_DDP ? scheme_name(s->scheme) : NULL);
     json_real(j, "bucket_bytes", r->as.bucket ? (double)r->as.bucket : (double)NAN);
     json_string(j, "precision", a->ask->measured[r->as.measured].precision);

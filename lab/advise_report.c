@@ -196,14 +196,15 @@ static enum error put_turns(struct report *r, const struct advice *a) {
 
 /* ---- checked -------------------------------------------------------------------------------- */
 
-/* Which mode was the fastest of those that ran, one device among them. measured: it was, else it should have been. */
+/* Which mode had the most samples a second of those that ran, one device among them. measured: it had, else it should
+ * have had. */
 static enum advise_mode fastest_here(const struct advice *a, bool measured) {
-    double best = a->row[0].answer.result.step;
+    double best = a->row[0].rate;
     enum advise_mode mode = ADVISE_SINGLE;
     for (int i = 0; i < a->nchecks; i++) {
         const struct advise_check *c = &a->check[i];
-        double step = measured ? c->measured : c->predicted;
-        if (!c->why && step < best) best = step, mode = c->mode;
+        double rate = c->samples / (measured ? c->measured : c->predicted);
+        if (!c->why && rate > best) best = rate, mode = c->mode;
     }
     return mode;
 }
@@ -212,10 +213,10 @@ static void say_checks(struct report *r, struct report_section *s, const struct 
     const char *should = advise_mode_names[fastest_here(a, false)], *was = advise_mode_names[fastest_here(a, true)];
     if (isnan(advise_off(a))) return;
     const char *words = report_say(r,
-                                   "With this machine's cores the shortest step of these and of one device alone (%s) "
-                                   "should have been that of %s, and was",
+                                   "With this machine's cores the fastest of these and of one device alone (%s) "
+                                   "should have been %s, and was",
                                    ms(r, a, 0), should);
-    words = report_say(r, "%s%s%s.", words, should == was ? "" : " that of ", should == was ? "" : was);
+    words = report_say(r, "%s%s%s.", words, should == was ? "" : " ", should == was ? "" : was);
     report_paragraph(s, report_say(r, "%s The worst prediction was off by %.0f %%.", words, advise_off(a) * 100));
 }
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const servers[] = {
+const char *const advise_server_names[] = {
     [SERVED_SHARED] = "shared", [SERVED_APART] = "dedicated", [SERVED_SHARDED] = "sharded"};
 
 static bool is_named(const struct advise_ask *a, const struct advise_way *w) {
@@ -19,7 +19,8 @@ const char *advise_text(const struct advice *a, const struct advise_way *w) {
                 ? snprintf(text, sizeof text, "one device, no sharing")
                 : snprintf(text, sizeof text, "%lld devices, %s", (long long)w->devices, advise_mode_names[w->mode]);
     size_t room = sizeof text;
-    if (w->mode == ADVISE_DP) n += snprintf(text + n, room - (size_t)n, ", %s server", servers[w->way.kind]);
+    if (w->mode == ADVISE_DP)
+        n += snprintf(text + n, room - (size_t)n, ", %s server", advise_server_names[w->way.kind]);
     if (w->way.slices) n += snprintf(text + n, room - (size_t)n, ", optimizer.shard");
     if (is_named(a->ask, w)) n += snprintf(text + n, room - (size_t)n, ", %s", scheme_name(w->way.scheme));
     if (w->bucket)
@@ -42,7 +43,7 @@ enum error advise_sets(const struct advise_ask *a, const struct advise_way *w, s
     *n = 0;
     out[(*n)++] = pool_printf(pool, "mode=%s", advise_mode_names[w->mode]);
     if (w->mode == ADVISE_DP && !has_server(c, w->way.kind))
-        out[(*n)++] = pool_printf(pool, "dp.server=%s", servers[w->way.kind]);
+        out[(*n)++] = pool_printf(pool, "dp.server=%s", advise_server_names[w->way.kind]);
     if (c->optimizer.shard != w->way.slices)
         out[(*n)++] = pool_printf(pool, "optimizer.shard=%s", w->way.slices ? "true" : "false");
     if (chosen && (named || strcmp(c->comm.algorithm, "auto") != 0))

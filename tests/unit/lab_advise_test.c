@@ -240,8 +240,8 @@ static void checks_say_how_far_off(void **state) {
     assert_ok(advise_decide(&ask, pool, &a));
     assert_true(isnan(advise_off(&a)));
     assert_true(isnan(advise_doubt(&a, ADVISE_DP, ADVISE_DDP)));
-    a.check[a.nchecks++] = (struct advise_check){"dp", ADVISE_DP, 1.1, 1, NULL};
-    a.check[a.nchecks++] = (struct advise_check){"ddp", ADVISE_DDP, 1.32, 1.1, NULL};
+    a.check[a.nchecks++] = (struct advise_check){"dp", ADVISE_DP, BATCH, 1.1, 1, NULL};
+    a.check[a.nchecks++] = (struct advise_check){"ddp", ADVISE_DDP, BATCH, 1.32, 1.1, NULL};
     assert_near(advise_off(&a), 0.2, 1e-9);
     assert_near(advise_doubt(&a, ADVISE_DP, ADVISE_DDP), 1.2 / 1.1 - 1, 1e-9);
     assert_near(advise_doubt(&a, ADVISE_SINGLE, ADVISE_DDP), 0.2, 1e-9);

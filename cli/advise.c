@@ -36,10 +36,12 @@ static void put_notes(struct advising *g) {
     struct advice *a = &g->advice;
     const struct run_config *c = &g->settings.config;
     char memory[32];
-    advise_note(a, "A batch of %lld samples %s; a device is a %s with %lld thread%s and %s; %s.",
-                (long long)c->batch.size, g->ask.weak ? "that grows with the devices" : "that all devices share",
-                c->devices.kind, (long long)c->threads, c->threads == 1 ? "" : "s",
-                text_of_bytes(g->ask.memory, memory), g->ports ? g->ports : "nothing is sent");
+    bool one = g->ask.weak; /* device's, else all of them */
+    advise_note(a, "%s %lld samples; a device is a %s with %lld thread%s and %s; %s.",
+                one ? "Each device has" : "All devices share a batch of",
+                (long long)(one ? c->batch.size / c->devices.count : c->batch.size), c->devices.kind,
+                (long long)c->threads, c->threads == 1 ? "" : "s", text_of_bytes(g->ask.memory, memory),
+                g->ports ? g->ports : "nothing is sent");
     if (g->ask.cores)
         advise_note(a, "All devices are this machine's, which runs %d at once; more of them take turns.", g->ask.cores);
     if (g->emulated)
@@ -47,7 +49,9 @@ static void put_notes(struct advising *g) {
                     "Each device has a port of its own. dp is one process on one host: over real ports between hosts "
                     "it is ddp that runs.");
     for (int i = 0; i < g->nnotes; i++) advise_note(a, "%s", g->note[i]);
-    if (g->nsources > 1) advise_note(a, "Each precision computes numbers of its own: another one is another training.");
+    advise_note(a,
+                "Another precision computes other numbers, and ring adds in an order that depends on the devices: both "
+                "are another training. All else gives the same bits.");
     advise_note(a, "Computing is taken to shrink with a device's share of the batch. Compressed gradients, averaged "
                    "weights and stale servers are not simulated, so they are not among the ways.");
     advise_note(a, "Simpler is: fewer devices; the configured precision; single, dp's shared server, ddp, dp's sharded "

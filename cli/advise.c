@@ -51,7 +51,7 @@ static void put_notes(struct advising *g) {
     for (int i = 0; i < g->nnotes; i++) advise_note(a, "%s", g->note[i]);
     advise_note(a,
                 "Another precision computes other numbers, and ring adds in an order that depends on the devices: both "
-                "are another training. All else gives the same bits.");
+                "are another training. All else gives the same bits, on no more devices than there are shards.");
     advise_note(a, "Computing is taken to shrink with a device's share of the batch. Compressed gradients, averaged "
                    "weights and stale servers are not simulated, so they are not among the ways.");
     advise_note(a, "Simpler is: fewer devices; the configured precision; single, dp's shared server, ddp, dp's sharded "

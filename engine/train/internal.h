@@ -8,6 +8,11 @@ MUST_CHECK enum error trainer_open(struct trainer *t);
 void trainer_close(struct trainer *t);
 /* For messages: what this rank and its device are at. */
 void trainer_note(struct trainer *t, const char *doing);
+/* Seconds of steps after which the run ends; infinite where train.for is no time. */
+double trainer_budget(const struct trainer *t);
+/* Whether this rank wants the step that it computes to be the last: it was asked to stop, or its time is over. It ends
+ * when all ranks have learned that, after this step or where they meet next. */
+bool trainer_wants_end(const struct trainer *t);
 const struct optim_ops *trainer_optim(const struct run_config *c);
 /* The optimizer's state and what trainer_norm and the others need. */
 MUST_CHECK enum error update_open(struct trainer *t);

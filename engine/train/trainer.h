@@ -21,7 +21,7 @@ enum { GRAD_ARENAS = 26 }; /* subtrees of a run of leaves, partial sums of their
 struct step_sums { /* of the global batch, the same on every rank */
     float loss;    /* mean over its samples */
     float correct, samples;
-    bool stop;    /* a rank was asked to stop */
+    bool stop;    /* it is the last, as a rank wants it: trainer_wants_end */
     bool skipped; /* fp16: the gradient was not finite, and nothing has changed */
 };
 struct learned { /* by a step: the sums of the last 'count' steps, it among them */
@@ -112,6 +112,7 @@ struct trainer {
     int64_t steps, per_epoch; /* of the whole run, and of an epoch */
     struct rate rate;
     struct checkpoint_counters at;
+    int64_t began;            /* the step that is computed, by clock_ns */
     bool resumed;             /* it began from a checkpoint */
     char run_id[RUN_ID_TEXT]; /* rank 0's, on every rank; "": it has none */
     int64_t phase_ns[PHASES];

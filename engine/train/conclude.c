@@ -93,6 +93,7 @@ enum error run_conclude(struct run *r) {
     if (c->sharing.share == SHARE_STALE) s.stale.of = c;
     tracing_finish(t);
     TRY(gather(r, &s)); /* all have written what they have recorded */
+    TRY(answers_conclude(t, !r->stopped));
     if (t->rank > 0) return ERR_NONE;
     int traced = tracing_conclude(t);
     if (traced == t->standing.ranks)

@@ -359,6 +359,7 @@ enum error trainer_open(struct trainer *t) {
     TRY(open_compute(t));
     TRY(open_arenas(t));
     if (t->job->task != JOB_ASK) TRY(update_open(t));
+    if (t->job->task == JOB_TRAIN) TRY(answers_open(t));
     TRY(trainer_begin(t));
     if (t->feed.nshards > 0 && !c->sharing.brought && t->job->task == JOB_TRAIN)
         TRY(trainer_open_loader(t, t->feed.shards, t->feed.nshards, &t->feed.loader));
@@ -379,6 +380,7 @@ void trainer_close(struct trainer *t) {
     if (t->mode) t->job->mode->close(t->mode);
     tracing_close(t); /* the mode's communication lane, which has just ended, records in it */
     if (t->device) t->device->ops->close(t->device);
+    answers_close(t);
     model_free(t->model);
     dataset_close(t->feed.val);
     dataset_close(t->feed.data);

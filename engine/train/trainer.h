@@ -121,6 +121,7 @@ struct trainer {
     struct timers *timers;   /* of an asynchronous device's passes; NULL: the host's clock tells all */
     struct lag lag;          /* of a device that is slow on purpose */
     double *confusion;       /* (classes, classes) of the last evaluation; NULL: not counted */
+    struct answers *answers; /* of the last evaluation to its samples; NULL: not counted */
 };
 
 /* The whole life of one rank. On error, the others have been told. */
@@ -169,8 +170,8 @@ int trainer_shards(const struct trainer *t, int worker, int shards[RUN_SHARDS_MA
 MUST_CHECK enum error trainer_open_loader(struct trainer *t, const int *shards, int nshards, struct loader **out);
 
 /* ---- within train/ ---- */
-/* Every sample of the set once, over all ranks; the same result on every rank. Counts t->confusion
- * where it is there. */
+/* Every sample of the set once, over all ranks; the same result on every rank. Counts t->confusion and t->answers
+ * where they are there. */
 MUST_CHECK enum error trainer_evaluate(struct trainer *t, struct dataset *set, struct val_result *out);
 
 /* Sum of v[0..n) in tree order: v with v + ceil(n/2), ... Destroys v. */

@@ -145,9 +145,9 @@ static void add_point(const struct report_data *d, const struct report_cell *bas
                       bool efficiency, struct curve *v) {
     double k = report_work(base, c);
     if (efficiency) k *= (double)base->devices / (double)c->devices;
-    struct interval i = {NAN, NAN};
-    if (base->nruns >= 4 && c->nruns >= 4 && c != base)
-        i = statistics_ratio(base->step_s, base->nruns, c->step_s, c->nruns, d->confidence, 1);
+    struct comparison i = {.low = NAN, .high = NAN};
+    if (c != base)
+        i = statistics_compare(base->step_s, base->nruns, c->step_s, c->nruns, SCALE_RATIO, false, d->confidence);
     v->x[v->n] = (double)c->devices;
     v->y[v->n] = k * base->median_s / c->median_s;
     v->low[v->n] = isfinite(i.low) ? k * i.low : v->y[v->n];

@@ -77,7 +77,7 @@ static enum error note_failure(const struct run_place *p, enum error err, int co
     char words[4096];
     snprintf(words, sizeof words, "%s%s%s", error_message(), *error_hint() ? "\n" : "", error_hint());
     if (err != ERR_NONE) code = error_exit_code(err);
-    if (!code || stop_signal() || code == error_exit_code(ERR_CONFIG)) return err;
+    if (!code || code > 128 || stop_signal() || code == error_exit_code(ERR_CONFIG)) return err;
     run_choice_failed(p, code, err == ERR_NONE ? "" : error_message(), pool);
     return err == ERR_NONE ? err : FAIL(err, "%s", words);
 }

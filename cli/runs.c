@@ -276,7 +276,7 @@ static void print_runs(const struct listing *all, int terminal) {
     print_row(&l, NULL);
     for (int i = 0; i < all->count; i++)
         if (!all->of[i].experiment) print_row(&l, &all->of[i]);
-    if (l.left_out) printf("%d columns do not fit here: --csv and --json have them\n", l.left_out);
+    if (l.left_out) printf("%d columns left out: see --csv, --json\n", l.left_out);
 }
 
 static void print_experiment(const struct listed *r, int room) {

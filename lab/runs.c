@@ -232,6 +232,14 @@ static void identify(const char *name, char id[LISTED_ID]) {
     id[LISTED_ID - 1] = '\0';
 }
 
+/* The text without the folder, which the row names already. */
+static char *without(const char *text, const char *dir, struct pool *pool) {
+    const char *at = strstr(text, dir);
+    size_t n = strlen(dir);
+    if (!at || at[n] != '/') return pool_printf(pool, "%s", text);
+    return pool_printf(pool, "%.*s%s", (int)(at - text), text, at + n + 1);
+}
+
 static enum error look_into(const char *dir, const char *name, const struct marks *m, struct pool *pool,
                             struct listed *out) {
     const double none = (double)NAN;
@@ -264,7 +272,7 @@ static enum error look_into(const char *dir, const char *name, const struct mark
     pool_free(scratch);
     if (err == ERR_NONE || err == ERR_MEMORY) return err;
     out->state = RUN_UNREADABLE;
-    out->reason = pool_printf(pool, "%s", error_message());
+    out->reason = without(error_message(), dir, pool);
     return out->reason ? ERR_NONE : ERR_MEMORY;
 }
 

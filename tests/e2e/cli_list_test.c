@@ -45,8 +45,9 @@ static int set_up(void **state) {
     train("deep/er/two", "ddp", "cpu:2", "train=12st");
     train("cut", "single", "cpu:1", "train=4st");
     assert_int_equal(truncate(at("%s/%s/summary.json", "cut"), 100), 0);
-    save_text(scratch_path("x.yaml"), "name: x\nwarmup: 1st\nbase: {train: 4st, data: {set: digits, train: 200, val: 50}}\n"
-                                      "matrix: {optimizer.lr: [0.1, 0.2]}\n");
+    save_text(scratch_path("x.yaml"),
+              "name: x\nwarmup: 1st\nbase: {train: 4st, data: {set: digits, train: 200, val: 50}}\n"
+              "matrix: {optimizer.lr: [0.1, 0.2]}\n");
     program_run(&p, 120, "compare", scratch_path("x.yaml"), "--quick", "--quiet", "--dir", at("%s/%s", "x"), NULL);
     assert_int_equal(p.code, 0);
     return 0;

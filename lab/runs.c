@@ -187,12 +187,14 @@ static enum error read_results(const char *dir, struct pool *scratch, struct poo
     enum error err = json_parse(words, n, results_limits, scratch, &root);
     if (err != ERR_NONE) return error_prefix(err, "%s: ", path);
     const char *verdict = json_get_text(root, "verdict");
+    const struct json_value *complete = json_get(root, "complete");
     cells = json_get(root, "cells");
-    if (!verdict || !cells || cells->kind != JSON_ARRAY || !json_get_int(root, "repeats", 1 << 20, &repeats))
+    if (!cells || cells->kind != JSON_ARRAY || !complete || complete->kind != JSON_BOOL)
         return FAIL(ERR_DATA, "'%s' is not what engine compare writes", path);
-    out->verdict = kept(pool, verdict);
+    out->state = complete->truth ? RUN_FINISHED : RUN_UNFINISHED;
+    out->verdict = kept(pool, verdict ? verdict : "");
     out->done = 0;
-    out->wanted = cells->count * repeats;
+    if (json_get_int(root, "repeats", 1 << 20, &repeats)) out->wanted = cells->count * repeats;
     for (int i = 0; i < cells->count; i++) {
         const struct json_value *runs = json_get(&cells->children[i], "runs");
         out->done += runs && runs->kind == JSON_ARRAY ? runs->count : 0;
@@ -205,10 +207,11 @@ static enum error read_experiment(const char *dir, const struct marks *m, struct
     char *lock = pool_printf(scratch, "%s/compare.lock", dir);
     if (!lock) return ERR_MEMORY;
     out->experiment = true;
-    bool held = file_is_locked(lock);
-    if (m->results && !held) TRY(read_results(dir, scratch, pool, out));
-    if (!m->results || held) out->done = count_notes(dir, scratch);
-    out->state = held ? RUN_RUNNING : m->results && out->done >= out->wanted ? RUN_FINISHED : RUN_UNFINISHED;
+    out->state = file_is_locked(lock) ? RUN_RUNNING : RUN_UNFINISHED;
+    if (m->results && out->state != RUN_RUNNING)
+        TRY(read_results(dir, scratch, pool, out));
+    else
+        out->done = count_notes(dir, scratch);
     if (out->state == RUN_UNFINISHED) out->reason = "the same engine compare goes on with it";
     return ERR_NONE;
 }

@@ -292,6 +292,64 @@ static void what_is_not_there_is_not_shown(void **state) {
     assert_int_equal(points, 2);
 }
 
+/* The numbers of a path's points: x and y in turn; how many points. */
+static int points_of(const char *path, double *out, int most) {
+    int n = 0;
+    for (const char *c = path; *c && *c != '"' && n < most; c++)
+        if (*c == 'M' || *c == 'L') n += sscanf(c + 1, "%lf %lf", &out[2 * n], &out[2 * n + 1]) == 2;
+    return n;
+}
+
+static void replace(const char *path, const char *what, const char *by) {
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    fclose(f);
+    char *at = strstr(text, what);
+    assert_non_null(at);
+    f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "%.*s%s%s", (int)(at - text), text, by, at + strlen(what));
+    assert_int_equal(fclose(f), 0);
+}
+
+/* The smoothed curve beside the raw one is the mean that forgets by one half, and along time a step that took five
+ * times as long is five times as wide. */
+static void smoothing_and_time(void **state) {
+    (void)state;
+    enum { N = 4 };
+    static const double loss[N] = {4, 3, 2.5, 1}, mean[N] = {4, 10. / 3, 20. / 7, 1.8666666666666667};
+    const char *name = browser_find();
+    char url[700];
+    double raw[2 * N], smooth[2 * N];
+    if (!name) return;
+    start("smoothed", "ddp", "1000000st", true);
+    put_recorded("{\"step\":1,\"loss\":4,\"accuracy\":0.5,\"lr\":1,\"samples\":8,\"ms\":1000}\n"
+                 "{\"step\":2,\"loss\":3,\"accuracy\":0.5,\"lr\":1,\"samples\":8,\"ms\":1000}\n"
+                 "{\"step\":3,\"loss\":2.5,\"accuracy\":0.5,\"lr\":1,\"samples\":8,\"ms\":1000}\n"
+                 "{\"step\":4,\"loss\":1,\"accuracy\":0.5,\"lr\":1,\"samples\":8,\"ms\":5000}\n");
+    kill(p.pid, SIGINT);
+    assert_true(program_wait(&p, 60));
+    replace(scratch_path("page.html"), "step=\"0.02\" value=\"0\"", "step=\"0.02\" value=\"0.5\"");
+    replace(scratch_path("page.html"), "<option value=\"time\">", "<option value=\"time\" selected>");
+    snprintf(url, sizeof url, "file://%s", scratch_path("page.html"));
+    const char *plot = strstr(browser_dom(name, url), "aria-label=\"loss by step\"");
+    assert_non_null(plot);
+    const char *first = strstr(plot, "<path d=\""), *second = first ? strstr(first + 9, "<path d=\"") : NULL;
+    assert_true(second && second < strstr(plot, "</svg>"));
+    assert_int_equal(points_of(first + 9, raw, N), N);
+    assert_int_equal(points_of(second + 9, smooth, N), N);
+    double pixels = (raw[2 * N - 1] - raw[1]) / (loss[0] - loss[N - 1]);
+    for (int i = 0; i < N; i++) {
+        double value = loss[0] - (smooth[2 * i + 1] - raw[1]) / pixels;
+        if (value < mean[i] - 0.01 || value > mean[i] + 0.01) fail_msg("point %d is %g, not %g", i, value, mean[i]);
+        assert_true(smooth[2 * i] == raw[2 * i]);
+    }
+    double wide = (raw[6] - raw[4]) / (raw[4] - raw[2]);
+    if (wide < 4.9 || wide > 5.1) fail_msg("five seconds are %g times as wide as one", wide);
+    assert_non_null(strstr(plot, ">time in steps, s</text>"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shows_a_run),
@@ -299,6 +357,7 @@ int main(void) {
         cmocka_unit_test(what_is_in_the_way_is_named),
         cmocka_unit_test(a_browser_shows_it),
         cmocka_unit_test(what_is_not_there_is_not_shown),
+        cmocka_unit_test(smoothing_and_time),
     };
     return cmocka_run_group_tests_name("live", tests, set_up, tear_down);
 }

@@ -177,8 +177,9 @@ static void a_held_folder_is_running(void **state) {
     assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
-static const char results[] = "{\"format\":1,\"name\":\"x\",\"verdict\":\"b is faster\",\"repeats\":2,\"cells\":["
-                              "{\"runs\":[{},{}]},{\"runs\":[{}]}]}";
+static const char results[] =
+    "{\"format\":1,\"name\":\"x\",\"verdict\":\"b is faster\",\"repeats\":2,\"complete\":false,\"cells\":["
+    "{\"runs\":[{},{}]},{\"runs\":[{}]}]}";
 
 static void experiments_are_one_row(void **state) {
     (void)state;

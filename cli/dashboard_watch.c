@@ -150,8 +150,8 @@ static int run(const struct cli *cli) {
 }
 
 static const struct option options[] = {
-    {"RUN_DIR | FOLDER", NULL, "a run's directory, or a folder of runs; runs by itself", CONFIG_STRING, AT(path),
-     .one = "folder"},
+    {"RUN_DIR | FOLDER", NULL, "a run's directory, or a folder of runs; runs/ if none is given", CONFIG_STRING,
+     AT(path), .one = "folder"},
     {"--at", "ADDRESS", "PORT of this host alone (0: any that is free) or HOST:PORT; " DASHBOARD_STANDARD " by itself",
      CONFIG_STRING, AT(at), .wants = "an address"},
     {0}};

@@ -375,26 +375,27 @@ static int run(const struct cli *cli) {
 }
 
 static const struct option options[] = {
-    {"FOLDER", NULL, "where to look, in all folders below it; runs by itself", CONFIG_STRING, AT(folder),
-     .one = "folder"},
-    {"--all", NULL, "the runs of experiments, too", CONFIG_BOOL, AT(all)},
-    {"--mode", "M", "those of this mode alone", CONFIG_STRING, AT(mode)},
-    {"--state", "S", "those of this state alone", CONFIG_ENUM, AT(state), .word = state_name},
-    {"--name", "PATTERN", "those of such a name alone: --name 'mlp-*'", CONFIG_STRING, AT(name)},
-    {"--sort", "KEY", "by this column, names by themselves; what is not known comes last", CONFIG_ENUM, AT(sort),
+    {"FOLDER", NULL, "the folder to search, with all folders below it; runs/ if none is given", CONFIG_STRING,
+     AT(folder), .one = "folder"},
+    {"--all", NULL, "lists the runs of experiments, too", CONFIG_BOOL, AT(all)},
+    {"--mode", "M", "lists the runs of this mode alone", CONFIG_STRING, AT(mode)},
+    {"--state", "S", "lists the runs in this state alone", CONFIG_ENUM, AT(state), .word = state_name},
+    {"--name", "PATTERN", "lists the names of this form alone: --name 'mlp-*'", CONFIG_STRING, AT(name)},
+    {"--sort", "KEY", "sorts by this column; by name if none is given. Unknown values come last", CONFIG_ENUM, AT(sort),
      .word = column_key},
-    {"--reverse", NULL, "largest or newest first", CONFIG_BOOL, AT(reverse), .also = "-r"},
+    {"--reverse", NULL, "sorts the other way: largest or newest first", CONFIG_BOOL, AT(reverse), .also = "-r"},
     OPTION_JSON("one JSON object on standard output, with all that is known"),
-    {"--csv", NULL, "the same as CSV, with a title in front of each row", CONFIG_BOOL, AT(csv)},
+    {"--csv", NULL, "the same as CSV; the first column is a title", CONFIG_BOOL, AT(csv)},
     {0}};
 
 const struct command command_runs = {
     .name = "runs",
     .summary = "lists the runs and experiments below a folder: what they came to, and whether they go on",
     OPTIONS(options),
-    .notes = "running: a process of this host works in the folder. finished, stopped: its metrics and its\n"
-             "summary say so. failed: run.json says so, with the reason. unfinished: neither, so it was\n"
-             "killed, or runs on another host. unreadable: a file is damaged or missing.\n"
+    .notes = "The states of a run: running (a process of this host works in the folder), finished and\n"
+             "stopped (its metrics and its summary agree on that), failed (run.json has the reason),\n"
+             "unfinished (none of these: it was killed, or it runs on another host), unreadable (a file\n"
+             "is damaged or missing).\n"
              "Exit codes: 0, also where there are none; 64 usage; 66 no such folder\n",
     .standard = &(const struct options){.folder = "runs", .state = -1},
     .run = run,

@@ -22,6 +22,7 @@ const char *const run_state_names[RUN_STATES] = {"running", "finished",   "stopp
 /* What lies in a folder, by name. */
 struct marks {
     bool record, summary, metrics, results, cells, lock;
+    bool brief; /* what takes long may be left out */
     int closed; /* why it cannot be looked into: errno; 0 */
 };
 
@@ -127,6 +128,7 @@ static void judge(const struct run_record *record, const struct run_result *r, b
     if (!out->reason) out->reason = "";
 }
 
+/* Of a run that goes on, the numbers are left out where only its state is asked for. */
 static enum error read_run(const char *dir, const struct marks *m, struct pool *scratch, struct pool *pool,
                            struct listed *out) {
     struct run_result r = {.event = "", .run_id = ""};
@@ -136,7 +138,7 @@ static enum error read_run(const char *dir, const struct marks *m, struct pool *
     bool held = file_is_locked(lock);
     if (m->summary) TRY(run_result_summary(dir, scratch, &r));
     if (m->summary && !m->metrics && !held) return FAIL(ERR_DATA, "there is no metrics.jsonl beside summary.json");
-    if (m->metrics) TRY(run_result_metrics(dir, false, scratch, &r));
+    if (m->metrics && !(held && m->brief)) TRY(run_result_metrics(dir, false, scratch, &r));
     TRY(run_result_environment(dir, scratch, &r.environment));
     bool same_run = m->summary && (!*record.run_id || !*r.run_id || !strcmp(record.run_id, r.run_id));
     bool ours = same_run && is_end(r.event) && r.event_step == r.steps;
@@ -368,6 +370,7 @@ bool runs_is_one(const char *dir) {
 }
 
 enum error runs_one(const char *dir, struct pool *pool, struct listed *out) {
-    const struct marks m = marks_of(dir);
+    struct marks m = marks_of(dir);
+    m.brief = true;
     return look_into(dir, ".", &m, pool, out);
 }

@@ -36,7 +36,8 @@ struct listing {
 /* Folders are searched to some depth, links are not followed. cells: also the runs of experiments. ERR_INPUT: there is
  * no such folder. */
 MUST_CHECK enum error runs_list(const char *folder, bool cells, struct pool *pool, struct listing *out);
-/* The folder itself, which is known to be a run's. */
+/* The folder itself, which is known to be a run's. Of one that goes on no loss and the like is told: asking for its state
+ * again and again shall cost little. */
 MUST_CHECK enum error runs_one(const char *dir, struct pool *pool, struct listed *out);
 /* Whether the folder holds a run's files. */
 bool runs_is_one(const char *dir);

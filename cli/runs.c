@@ -130,8 +130,11 @@ void runs_json_row(const struct listed *r, const char *key, struct json *j) {
 }
 
 enum error runs_json(const char *folder, const struct listing *all, struct json *j) {
+    char *shown = strdup(folder); /* JSON is UTF-8, which names of folders need not be */
+    if (!shown) return FAIL(ERR_MEMORY, "no memory for a table");
     json_open(j, NULL, '{');
-    json_string(j, "folder", folder);
+    json_string(j, "folder", text_defuse(shown, ""));
+    free(shown);
     for (int experiments = 0; experiments < 2; experiments++) {
         json_open(j, experiments ? "experiments" : "runs", '[');
         for (int i = 0; i < all->count; i++)

@@ -4,20 +4,21 @@
 #include "engine/base/memory.h"
 #include "lab/plot.h"
 
-enum { REPORT_SECTIONS = 16, REPORT_TEXTS = 12, REPORT_PLOTS = 24, REPORT_TABLES = 8 };
+enum { REPORT_SECTIONS = 16, REPORT_TEXTS = 24, REPORT_PLOTS = 24, REPORT_TABLES = 20 };
 struct report_section {
     const char *id, *title;
     const char *text[REPORT_TEXTS]; /* paragraphs */
     int ntexts;
     const char *command; /* to be typed, or NULL */
     const char *missing; /* the data is not there: what to do to get it; then there is nothing else */
+    enum { REPORT_OPEN, REPORT_FOLDED, REPORT_ASIDE } folded; /* for who asks for it; aside: not on paper either */
     struct plot plot[REPORT_PLOTS];
     int nplots, cut; /* cut: so many more would not fit */
     struct table table[REPORT_TABLES];
     int ntables;
 };
 struct report {
-    const char *name, *verdict;
+    const char *name, *question, *verdict;
     struct report_section section[REPORT_SECTIONS];
     int nsections;
     struct pool *pool;

@@ -74,6 +74,7 @@ static enum error all_settings(struct report *r, struct report_section *s, const
 
 enum error report_settings(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "settings", "Configuration");
+    s->folded = REPORT_FOLDED;
     return d->ncells > 1 ? differences(r, s, d) : all_settings(r, s, d->cell[0].run);
 }
 
@@ -96,8 +97,9 @@ static const char *value_text(struct report *r, const struct json_value *v) {
 
 enum error report_environment(struct report *r, const struct report_data *d) {
     static const char *const heads[] = {"what", "here"};
-    struct report_section *s = report_section(r, "environment", "Environment");
+    struct report_section *s = report_section(r, "environment", "The machine");
     struct table *t;
+    s->folded = REPORT_FOLDED;
     if (!d->environment || !d->environment->count) {
         s->missing = "The runs tell nothing of the machine: there is no env.json in them. Runs of "
                      "this version write one.";

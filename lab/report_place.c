@@ -61,12 +61,14 @@ static enum error bytes_plot(struct report *r, struct report_section *s, const s
         struct plot_series *out = &p->series[p->nseries];
         TRY(rank_series(r, ranks, run->sent, run->ranks, each_step(run), &out[0].y));
         TRY(rank_series(r, ranks, run->received, run->ranks, each_step(run), &out[1].y));
-        out[0].name = report_say(r, "%s, sent", name);
+        bool alike = true; /* then one bar says it */
+        for (int i = 0; i < run->ranks; i++) alike &= fabs(run->sent[i] - run->received[i]) <= 0.001 * run->sent[i];
+        out[0].name = report_say(r, alike ? "%s, sent and received each" : "%s, sent", name);
         out[1].name = report_say(r, "%s, received", name);
-        out[0].colour = p->nseries % PLOT_COLOURS;
-        out[1].colour = (p->nseries + 1) % PLOT_COLOURS;
+        out[0].colour = side % PLOT_COLOURS;
+        out[1].colour = (side + d->nsides) % PLOT_COLOURS;
         out[0].n = out[1].n = ranks;
-        p->nseries += 2;
+        p->nseries += alike ? 1 : 2;
     }
     return ERR_NONE;
 }
@@ -78,7 +80,7 @@ static enum error bytes_heat(struct report *r, struct report_section *s, const s
     TRY(report_plot(r, s, PLOT_HEAT, ranks, &p));
     if (!p) return ERR_NONE;
     p->title = "Sent and received by each rank in a step";
-    p->about = "Rows are modes and numbers of devices, columns are ranks; dark is much. A dark "
+    p->about = "Rows are sides and numbers of devices, columns are ranks; dark is much. A dark "
                "first column is a server's port.";
     p->y = (struct plot_axis){.label = "sent + received", .unit = PLOT_BYTES};
     TRY(report_take(r, (size_t)d->ncells, sizeof *p->category, &p->category));
@@ -138,6 +140,7 @@ enum error report_bytes(struct report *r, const struct report_data *d) {
 enum error report_memory(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "memory", "Memory of each device");
     struct plot *p, *q;
+    s->folded = REPORT_ASIDE;
     TRY(report_plot(r, s, PLOT_GROUPED, d->nsides, &p));
     TRY(report_plot(r, s, PLOT_GROUPED, d->nsides, &q));
     p->title = "Peak memory of each process";

@@ -104,13 +104,13 @@ void svg_marker(struct canvas *c, int colour, double x, double y) {
 
 static void legend_sign(struct canvas *c, const struct plot_series *s, double x, double y) {
     int k = s->colour % PLOT_COLOURS;
-    if (c->p->kind != PLOT_LINE) {
+    if (c->p->kind != PLOT_LINE && c->p->kind != PLOT_DOTS) {
         markup_raw(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"20\" height=\"11\"/>\n", k, x, y - 9);
         return;
     }
     char style[24];
     snprintf(style, sizeof style, s->model ? "model s%d" : "s%d", k);
-    if (!s->points) svg_line(c, x, y - 4, x + 20, y - 4, style);
+    if (!s->points && c->p->kind == PLOT_LINE) svg_line(c, x, y - 4, x + 20, y - 4, style);
     if (!s->model) svg_marker(c, k, x + 10, y - 4);
 }
 
@@ -143,20 +143,20 @@ static void left_out(struct canvas *c) {
 
 double plot_svg(const struct plot *p, double y, struct markup *out) {
     static void (*const draw[])(struct canvas *) = {svg_draw_line, svg_draw_bars, svg_draw_bars, svg_draw_timeline,
-                                                    svg_draw_heat};
+                                                    svg_draw_heat, svg_draw_dots, svg_draw_map};
     struct markup body;
     markup_init(&body);
     struct canvas c = {.p = p, .m = &body, .y = 4};
     svg_words(&c, SVG_EDGE, PLOT_WIDTH - 2 * SVG_EDGE, 3, "bold", p->title);
     c.y += 3;
-    if (p->kind != PLOT_HEAT && (p->nseries > 1 || p->kind != PLOT_LINE)) svg_legend(&c);
+    if (p->kind != PLOT_HEAT && p->kind != PLOT_MAP && (p->nseries > 1 || p->kind != PLOT_LINE)) svg_legend(&c);
     draw[p->kind](&c);
     left_out(&c);
     double height = ceil(c.y + 4);
     markup_raw(out,
-               "<svg class=\"plot\" xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" y=\"%.0f\" "
+               "<svg class=\"plot%s%s\" xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" y=\"%.0f\" "
                "width=\"%d\" height=\"%.0f\" viewBox=\"0 0 %d %.0f\">\n",
-               y, PLOT_WIDTH, height, PLOT_WIDTH, height);
+               p->style ? " " : "", p->style ? p->style : "", y, PLOT_WIDTH, height, PLOT_WIDTH, height);
     markup_element(out, "title", p->title);
     markup_element(out, "desc", p->about);
     markup_put(out, body.text, body.length);

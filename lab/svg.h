@@ -44,3 +44,11 @@ void svg_draw_line(struct canvas *c);
 void svg_draw_bars(struct canvas *c);
 void svg_draw_timeline(struct canvas *c);
 void svg_draw_heat(struct canvas *c);
+void svg_draw_dots(struct canvas *c);
+void svg_draw_map(struct canvas *c);
+/* Of what has rows: how many are drawn; where their names end; the names, each in the middle of its row. */
+int svg_rows(const struct plot *p);
+double svg_names_left(const struct plot *p);
+void svg_row_names(struct canvas *c, double left, double top, double pitch);
+/* Heads of columns, as many as do not touch each other; moves c->y. */
+void svg_column_heads(struct canvas *c, double left, double width);

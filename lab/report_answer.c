@@ -1,0 +1,246 @@
+/* The answer: in one sentence for each metric, and every comparison with its interval. */
+#include "lab/report_data.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- numbers ---- */
+
+static bool in_points(const struct report_metric *m) {
+    return m->difference && m->unit == PLOT_SHARE;
+}
+
+static const char *bare(struct report *r, const struct report_metric *m, double v) {
+    if (!m->difference) return report_say(r, v < 0.1 ? "%.2g" : "%.2f", v);
+    if (in_points(m)) return report_say(r, "%+.2f", 100 * v);
+    if (m->unit != PLOT_PLAIN) return report_say(r, "%s%s", v < 0 ? "-" : "+", report_amount(r, m, fabs(v)));
+    return report_say(r, "%+.4g", v);
+}
+
+const char *report_estimate(struct report *r, const struct report_metric *m, double v) {
+    return report_say(r, "%s%s", bare(r, m, v), !m->difference ? " times" : in_points(m) ? " points" : "");
+}
+
+static double turn(const struct report_metric *m, double v) {
+    return m->difference ? -v : 1 / v;
+}
+
+const char *report_interval(struct report *r, const struct report_metric *m, const struct report_answer *a,
+                            bool turned) {
+    if (!isfinite(a->low) || !isfinite(a->high)) return "";
+    return report_say(r, "[%s, %s]", bare(r, m, turned ? turn(m, a->high) : a->low),
+                      bare(r, m, turned ? turn(m, a->low) : a->high));
+}
+
+/* ---- a sentence ---- */
+
+/* How far from no difference. */
+static double size(const struct report_metric *m, const struct report_answer *a) {
+    return m->difference ? fabs(a->estimate) : fabs(log(a->estimate));
+}
+
+struct tally {                                      /* of one side's comparisons with A */
+    int n, same, unsure, untested, won[2], most[2]; /* most: the pair that differs most; -1: none */
+};
+
+static struct tally count(const struct report_data *d, int metric, int side) {
+    const struct report_metric *m = &d->metric[metric];
+    struct tally t = {.most = {-1, -1}};
+    for (int i = 0; i < d->npairs; i++) {
+        const struct report_answer *a = &d->pair[i].answer[metric];
+        if (d->cell[d->pair[i].b].side != side) continue;
+        t.n++;
+        t.same += a->won == PLOT_SAME;
+        t.unsure += !strcmp(a->verdict, "inconclusive");
+        int w = a->won == PLOT_SECOND ? 1 : a->won == PLOT_FIRST ? 0 : -1;
+        t.untested += a->won == PLOT_UNTOLD && strcmp(a->verdict, "inconclusive") != 0;
+        if (w < 0) continue;
+        t.won[w]++;
+        if (t.most[w] < 0 || size(m, a) > size(m, &d->pair[t.most[w]].answer[metric])) t.most[w] = i;
+    }
+    return t;
+}
+
+/* "1.90 times [1.80, 2.00] (8 devices)". */
+static const char *how_far(struct report *r, const struct report_data *d, int metric, int pair, bool turned) {
+    const struct report_metric *m = &d->metric[metric];
+    const struct report_answer *a = &d->pair[pair].answer[metric];
+    const struct report_cell *b = &d->cell[d->pair[pair].b];
+    double v = turned ? turn(m, a->estimate) : a->estimate;
+    const char *interval = report_interval(r, m, a, turned);
+    if (!isfinite(v) || (!m->difference && !(v > 0))) return "";
+    return report_say(r, "%s%s%s (%s)", report_estimate(r, m, v), *interval ? " " : "", interval, report_where(r, b));
+}
+
+/* Of the side that wins: "ddp is faster than dp in 5 of 7 comparisons, up to 6.42 times [2.95, 8.95] (8 devices)". */
+static const char *clause(struct report *r, const struct report_data *d, int metric, const struct tally *t, int w) {
+    if (!t->won[w]) return "";
+    const struct report_metric *m = &d->metric[metric];
+    const struct report_pair *p = &d->pair[t->most[w]];
+    const char *far = how_far(r, d, metric, t->most[w], w == 0);
+    const char *a = d->side[d->cell[p->a].side], *b = d->side[d->cell[p->b].side];
+    const char *text = report_say(r, "%s %s %s", w ? b : a, m->ahead, w ? a : b);
+    if (t->n > 1) text = report_say(r, "%s in %d of %d comparisons", text, t->won[w], t->n);
+    if (!*far) return text;
+    return report_say(r, "%s%s%s", text,
+                      t->n == 1       ? m->difference ? " by " : ": "
+                      : m->difference ? ", by up to "
+                                      : ", up to ",
+                      far);
+}
+
+static const char *add(struct report *r, const char *text, const char *more, int n, int of) {
+    if (!n) return text;
+    if (of == 1) return report_say(r, "%s%s%s", text, *text ? "; " : "", more);
+    return report_say(r, "%s%sin %d of %d %s", text, *text ? "; " : "", n, of, more);
+}
+
+static const char *of_side(struct report *r, const struct report_data *d, int metric, int side) {
+    struct tally t = count(d, metric, side);
+    if (!t.n) return "";
+    const char *faster = clause(r, d, metric, &t, 1), *slower = clause(r, d, metric, &t, 0);
+    const char *text = report_say(r, "%s%s%s", faster, *faster && *slower ? "; " : "", slower);
+    text = add(r, text, "there is no difference that matters", t.same, t.n);
+    text = add(r, text, "more runs would be needed to tell", t.unsure, t.n);
+    text = add(r, text, "nothing was tested", t.untested, t.n);
+    bool named = t.won[0] || t.won[1];
+    if (named) return text;
+    return report_say(r, "%s against %s: %s", d->side[side], d->side[0], text);
+}
+
+/* Older results tell of the first metric alone. */
+static bool is_told(const struct report_data *d, int metric) {
+    for (int i = 0; i < d->npairs; i++)
+        if (*d->pair[i].answer[metric].verdict) return true;
+    return metric == 0;
+}
+
+const char *report_sentence(struct report *r, const struct report_data *d, int metric) {
+    const char *text = "";
+    if (!is_told(d, metric)) return "";
+    for (int side = 0; side < d->nsides; side++) {
+        const char *more = of_side(r, d, metric, side);
+        if (*more) text = report_say(r, "%s%s%s", text, *text ? ". " : "", more);
+    }
+    return *text ? report_say(r, "%s.", text) : "";
+}
+
+/* ---- the tables ---- */
+
+/* "ddp faster", "inconclusive: 12 runs a side would tell". */
+static const char *verdict_text_of(struct report *r, const struct report_data *d, const struct report_pair *p,
+                                   const struct report_answer *a) {
+    const char *word = *a->verdict ? a->verdict : "not tested", *b = d->side[d->cell[p->b].side];
+    bool one = *a->words && !strchr(a->words, ' ');
+    if (a->won == PLOT_FIRST || a->won == PLOT_SECOND) return report_say(r, "%s %s", b, one ? a->words : word);
+    if (!strcmp(word, "inconclusive") && a->needed > 0)
+        return report_say(r, "%s: about %lld runs a side would tell", word, (long long)a->needed);
+    return word;
+}
+
+static const char *value_text(struct report *r, const struct report_data *d, int cell, const struct report_metric *m,
+                              int64_t unreached) {
+    const char *v = report_amount(r, m, report_median(d, &d->cell[cell], m));
+    if (!unreached) return v;
+    return report_say(r, "%s (%lld of %d never)", v, (long long)unreached, d->cell[cell].nruns);
+}
+
+enum { COLUMNS = 8 };
+
+/* The columns but the first: the side (where there are several), verdict, both values, how far, how surely. */
+static void pair_row(struct report *r, const struct report_data *d, int pair, int metric, const char **row) {
+    const struct report_pair *p = &d->pair[pair];
+    const struct report_metric *m = &d->metric[metric];
+    const struct report_answer *a = &p->answer[metric];
+    const char *interval = report_interval(r, m, a, false);
+    if (d->nsides > 2) *row++ = d->side[d->cell[p->b].side];
+    row[0] = verdict_text_of(r, d, p, a);
+    row[1] = value_text(r, d, p->a, m, a->unreached[0]);
+    row[2] = value_text(r, d, p->b, m, a->unreached[1]);
+    row[3] = isfinite(a->estimate) ? report_estimate(r, m, a->estimate) : "-";
+    row[4] = *interval ? interval : "-";
+    row[5] = isfinite(a->p) ? report_say(r, "%.3g", a->p) : "-";
+}
+
+/* Of one metric; where there is one pair, all metrics are its rows. */
+static enum error pairs_table(struct report *r, struct report_section *s, const struct report_data *d, int metric) {
+    const bool all = d->npairs == 1, many = d->nsides > 2;
+    const struct report_pair *first = &d->pair[0];
+    const char *a = d->side[d->cell[first->a].side], *b = many ? "the side" : d->side[d->cell[first->b].side];
+    const char *const heads[COLUMNS] = {"side",     "verdict", a, b, report_say(r, "%s against %s", b, a),
+                                        "interval", "p (Holm)"};
+    const char *title = all ? report_say(r, "%s against %s, %s", b, a, report_where(r, &d->cell[first->b]))
+                            : report_say(r, "%s: %s against %s", d->metric[metric].words, many ? "each side" : b, a);
+    struct table *t;
+    TRY(report_table(r, s, title, COLUMNS - !many, all ? d->nmetrics : d->npairs, NULL, &t));
+    table_row(t, 0)[0] = all ? "metric" : "where";
+    for (int i = 1; i < t->columns; i++) table_row(t, 0)[i] = heads[many ? i - 1 : i];
+    t->words = many ? 3 : 2;
+    for (int i = 0; i < t->rows; i++) {
+        table_row(t, i + 1)[0] = all ? d->metric[i].words : report_where(r, &d->cell[d->pair[i].b]);
+        pair_row(r, d, all ? 0 : i, all ? i : metric, table_row(t, i + 1) + 1);
+    }
+    return ERR_NONE;
+}
+
+/* Where an interval and p do not seem to agree: the first such comparison, and how many there are. */
+static void say_disagreement(struct report *r, struct report_section *s, const struct report_data *d) {
+    int n = 0, pair = 0, metric = 0;
+    for (int i = 0; i < d->npairs; i++)
+        for (int m = 0; m < d->nmetrics; m++) {
+            const struct report_answer *a = &d->pair[i].answer[m];
+            double none = d->metric[m].difference ? 0 : 1;
+            if (!isfinite(a->p) || !isfinite(a->low)) continue;
+            bool apart = a->low > none || a->high < none, told = a->p < 1 - d->confidence;
+            if (apart != told && !n++) pair = i, metric = m;
+        }
+    if (!n) return;
+    const struct report_answer *a = &d->pair[pair].answer[metric];
+    report_paragraph(
+        s,
+        report_say(r,
+                   "In %d row%s interval and p do not seem to agree (first: %s, %s, with p %.3g). Both are right: an "
+                   "interval is of its one question, while p is corrected for all of them together, and asks for "
+                   "more; and the interval comes from drawing the runs again, p from an exact test. The verdict goes "
+                   "by p.",
+                   n, n == 1 ? "" : "s", report_where(r, &d->cell[d->pair[pair].b]),
+                   report_interval(r, &d->metric[metric], a, false), a->p));
+}
+
+static void say_columns(struct report *r, struct report_section *s, const struct report_data *d) {
+    bool ratio = false, difference = false, training = false;
+    for (int m = 0; m < d->nmetrics; m++) {
+        ratio |= !d->metric[m].difference, difference |= d->metric[m].difference;
+        training |= d->metric[m].training;
+    }
+    if (ratio)
+        report_paragraph(s, "One side against another in times: the ratio of their medians, turned so that above 1 it "
+                            "is ahead.");
+    if (difference)
+        report_paragraph(s,
+                         "In points of a percentage, or in a loss's own unit: the median of the one minus that of the "
+                         "other.");
+    report_paragraph(s, report_say(r,
+                                   "The interval (%.0f %%) is where the true value lies as far as these runs tell: a "
+                                   "bootstrap over runs. p is the chance of so clear a difference where there is none, "
+                                   "by an exact test, corrected for all questions together (Holm).%s",
+                                   d->confidence * 100,
+                                   training ? " Runs that end in the same weights are copies of one training and count "
+                                              "as one, where losses or accuracy are compared."
+                                            : ""));
+    if (d->seeds > 1)
+        report_paragraph(s,
+                         report_say(r, "Runs of a cell are trainings of %d seeds, the same on all sides.", d->seeds));
+}
+
+enum error report_comparisons(struct report *r, struct report_section *s, const struct report_data *d) {
+    if (!d->npairs) return ERR_NONE;
+    for (int m = 0; m < (d->npairs == 1 ? 1 : d->nmetrics); m++) {
+        if (!is_told(d, m)) continue;
+        TRY(pairs_table(r, s, d, m));
+        s->table[s->ntables - 1].folded = m > 0;
+    }
+    say_columns(r, s, d);
+    say_disagreement(r, s, d);
+    return ERR_NONE;
+}

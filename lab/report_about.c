@@ -74,7 +74,7 @@ static enum error all_settings(struct report *r, struct report_section *s, const
 
 enum error report_settings(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "settings", "Configuration");
-    s->folded = REPORT_FOLDED;
+    s->folded = d->ncells > 1 ? REPORT_FOLDED : REPORT_ASIDE; /* a run's resolved.yaml has it all */
     return d->ncells > 1 ? differences(r, s, d) : all_settings(r, s, d->cell[0].run);
 }
 

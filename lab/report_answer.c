@@ -69,7 +69,8 @@ static const char *how_far(struct report *r, const struct report_data *d, int me
     double v = turned ? turn(m, a->estimate) : a->estimate;
     const char *interval = report_interval(r, m, a, turned);
     if (!isfinite(v) || (!m->difference && !(v > 0))) return "";
-    return report_say(r, "%s%s%s (%s)", report_estimate(r, m, v), *interval ? " " : "", interval, report_where(r, b));
+    const char *where = d->npairs > d->nsides - 1 ? report_say(r, " (%s)", report_where(r, b)) : "";
+    return report_say(r, "%s%s%s%s", report_estimate(r, m, v), *interval ? " " : "", interval, where);
 }
 
 /* Of the side that wins: "ddp is faster than dp in 5 of 7 comparisons, up to 6.42 times [2.95, 8.95] (8 devices)". */
@@ -95,17 +96,38 @@ static const char *add(struct report *r, const char *text, const char *more, int
     return report_say(r, "%s%sin %d of %d %s", text, *text ? "; " : "", n, of, more);
 }
 
+/* "never reached by 2 of 6 runs of dp". */
+static const char *never(struct report *r, const struct report_data *d, int metric, int pair) {
+    const struct report_pair *p = &d->pair[pair];
+    const char *text = "";
+    for (int i = 0; i < 2; i++) {
+        const struct report_cell *c = &d->cell[i ? p->b : p->a];
+        int64_t n = p->answer[metric].unreached[i];
+        if (n)
+            text = report_say(r, "%s%s%lld of %d runs of %s", text, *text ? " and " : "; never reached by ",
+                              (long long)n, c->nruns, d->side[c->side]);
+    }
+    return text;
+}
+
+static int pair_of(const struct report_data *d, int side) {
+    int i = 0;
+    while (d->cell[d->pair[i].b].side != side) i++;
+    return i;
+}
+
 static const char *of_side(struct report *r, const struct report_data *d, int metric, int side) {
     struct tally t = count(d, metric, side);
     if (!t.n) return "";
     const char *faster = clause(r, d, metric, &t, 1), *slower = clause(r, d, metric, &t, 0);
+    bool won = t.won[0] || t.won[1];
     const char *text = report_say(r, "%s%s%s", faster, *faster && *slower ? "; " : "", slower);
+    if (!won && t.n == 1) text = how_far(r, d, metric, pair_of(d, side), false);
     text = add(r, text, "there is no difference that matters", t.same, t.n);
     text = add(r, text, "more runs would be needed to tell", t.unsure, t.n);
     text = add(r, text, "nothing was tested", t.untested, t.n);
-    bool named = t.won[0] || t.won[1];
-    if (named) return text;
-    return report_say(r, "%s against %s: %s", d->side[side], d->side[0], text);
+    if (t.n == 1) text = report_say(r, "%s%s", text, never(r, d, metric, pair_of(d, side)));
+    return won ? text : report_say(r, "%s against %s: %s", d->side[side], d->side[0], text);
 }
 
 /* Older results tell of the first metric alone. */
@@ -169,8 +191,9 @@ static enum error pairs_table(struct report *r, struct report_section *s, const 
     const char *a = d->side[d->cell[first->a].side], *b = many ? "the side" : d->side[d->cell[first->b].side];
     const char *const heads[COLUMNS] = {"side",     "verdict", a, b, report_say(r, "%s against %s", b, a),
                                         "interval", "p (Holm)"};
-    const char *title = all ? report_say(r, "%s against %s, %s", b, a, report_where(r, &d->cell[first->b]))
-                            : report_say(r, "%s: %s against %s", d->metric[metric].words, many ? "each side" : b, a);
+    const char *title =
+        all ? report_say(r, "%s against %s, %s", b, a, report_where(r, &d->cell[first->b]))
+            : report_say(r, "%s: %s against %s", report_title(r, d->metric[metric].words), many ? "each side" : b, a);
     struct table *t;
     TRY(report_table(r, s, title, COLUMNS - !many, all ? d->nmetrics : d->npairs, NULL, &t));
     table_row(t, 0)[0] = all ? "metric" : "where";

@@ -3,6 +3,7 @@
 
 #include "lab/report_data.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +17,10 @@ const char *report_say(struct report *r, const char *fmt, ...) {
     const char *copy = pool_strndup(r->pool, text, strlen(text));
     r->failed |= !copy;
     return copy ? copy : "";
+}
+
+const char *report_title(struct report *r, const char *text) {
+    return report_say(r, "%c%s", toupper((unsigned char)*text), *text ? text + 1 : "");
 }
 
 struct report_section *report_section(struct report *r, const char *id, const char *title) {

@@ -75,6 +75,8 @@ double report_number(const struct json_value *in, const char *key);
 struct report_section *report_section(struct report *r, const char *id, const char *title);
 /* A text in the report's pool; "" when there is no memory. */
 const char *report_say(struct report *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* With a capital. */
+const char *report_title(struct report *r, const char *text);
 void report_paragraph(struct report_section *s, const char *text);
 /* A zeroed array in the pool. */
 MUST_CHECK enum error report_take(struct report *r, size_t n, size_t size, void *out);

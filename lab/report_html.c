@@ -77,8 +77,8 @@ static enum error figures(struct page *p, const struct report_section *s) {
     for (int i = 0; i < s->nplots; i++) {
         if (i == OPEN_PLOTS)
             markup_raw(p->out,
-                       "</div>\n<details class=\"long\"><summary>%d plots more</summary>\n<div class=\"plots\">\n",
-                       s->nplots - OPEN_PLOTS);
+                       "</div>\n<details class=\"long\"><summary>%d plot%s more</summary>\n<div class=\"plots\">\n",
+                       s->nplots - OPEN_PLOTS, s->nplots - OPEN_PLOTS == 1 ? "" : "s");
         TRY(figure(p, &s->plot[i], i ? &s->plot[i - 1] : NULL));
     }
     markup_raw(p->out, s->nplots > OPEN_PLOTS ? "</div></details>\n" : "</div>\n");

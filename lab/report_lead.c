@@ -2,7 +2,6 @@
  * map of who is ahead by how much, for a question about learning what it costs, else the runs themselves. */
 #include "lab/report_data.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -56,18 +55,19 @@ static const char *of_experiment(struct report *r, const struct report_data *d) 
     for (int i = 0; i < d->nsides; i++) sides = list(r, sides, d->side[i], i + 1 == d->nsides);
     for (int i = 0; i < d->ncells; i++) most = d->cell[i].nruns > most ? d->cell[i].nruns : most;
     for (int m = 1; m < d->nmetrics; m++) more = report_say(r, "%s%s%s", more, *more ? ", " : "", d->metric[m].words);
-    return report_say(r, "%c%s: %s? On %s. %d run%s a side, each a fresh process%s%s%s.",
-                      toupper((unsigned char)*d->metric[0].words), d->metric[0].words + 1, sides, where_asked(r, d),
-                      most, most == 1 ? "" : "s", left_out(r, d->warmup), *more ? ". Also: " : "", more);
+    return report_say(r, "%s: %s? On %s. %d run%s a side, each a fresh process%s%s%s.",
+                      report_title(r, d->metric[0].words), sides, where_asked(r, d), most, most == 1 ? "" : "s",
+                      left_out(r, d->warmup), *more ? ". Also: " : "", more);
 }
 
 static const char *of_run(struct report *r, const struct report_data *d) {
-    static const char *const keys[] = {"model.zoo",      "data.set",     "batch.size",
-                                       "optimizer.name", "optimizer.lr", "precision"};
+    static const char *const keys[][2] = {{"model.zoo", "model"},  {"data.set", "data"},
+                                          {"batch.size", "batch"}, {"optimizer.name", "optimizer"},
+                                          {"optimizer.lr", "lr"},  {"precision", "precision"}};
     const char *text = "";
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const char *v = run_result_setting(d->cell[0].run, keys[i]), *dot = strrchr(keys[i], '.');
-        if (*v) text = report_say(r, "%s%s%s %s", text, *text ? ", " : "", dot ? dot + 1 : keys[i], v);
+        const char *v = run_result_setting(d->cell[0].run, keys[i][0]);
+        if (*v) text = report_say(r, "%s%s%s %s", text, *text ? ", " : "", keys[i][1], v);
     }
     return report_say(r, "One run%s%s.", *text ? ": " : "", text);
 }
@@ -214,7 +214,7 @@ static enum error trade_off(struct report *r, struct report_section *s, const st
     struct plot *p;
     TRY(report_plot(r, s, PLOT_LINE, d->nsides, &p));
     if (!p) return ERR_NONE;
-    p->title = report_say(r, "%s against %s", y->words, label);
+    p->title = report_say(r, "%s against %s", report_title(r, y->words), label);
     p->about = report_say(r,
                           "A point for each side%s: the medians of its runs, with %.0f %% intervals (bootstrap; from 4 "
                           "independent runs on).",

@@ -159,9 +159,11 @@ static enum error curve(struct report *r, struct report_section *s, const struct
     int most = 0;
     for (int i = 0; i < p->nseries; i++) most = p->series[i].n > most ? p->series[i].n : most;
     bool losses = what == TRAIN_LOSS || what == VAL_LOSS;
-    if (most < (what == TRAIN_LOSS ? 1 : 2) || (what == RATE && is_flat(p))) s->nplots--;
     p->y.log = losses && wants_log(p, &possible);
     p->both = losses && possible;
+    bool leads =
+        !d->experiment && s != r->section && r->section->nplots && !strcmp(r->section->plot[0].title, p->title);
+    if (leads || most < (what == TRAIN_LOSS ? 1 : 3) || (what == RATE && is_flat(p))) s->nplots--;
     return ERR_NONE;
 }
 
@@ -235,12 +237,10 @@ enum error report_learning(struct report *r, const struct report_data *d) {
     if (!n)
         s->missing = "The runs' metrics.jsonl tell of no step: a run that was resumed at its end has none to show; one "
                      "from the beginning has.";
-    else if (*report_best(r, d->cell[0].run) && !d->experiment)
-        report_paragraph(s, report_best(r, d->cell[0].run));
+    else if (!s->nplots)
+        r->nsections--; /* the first picture is all there is */
     if (n && d->experiment)
         report_paragraph(s, n == 1 ? "One set of curves stands for all places: their runs have the same losses."
                                    : "Places whose runs have the same losses are shown once.");
-    for (int i = 0, told_of = 0; n && i < s->nplots && !told_of; i++)
-        if (strstr(s->plot[i].about, "Each point")) report_paragraph(s, s->plot[i].about), told_of = 1;
     return ERR_NONE;
 }

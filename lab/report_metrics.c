@@ -34,7 +34,9 @@ static enum error metric_of(const char *name, const struct json_value *v, struct
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(name, names[i].name)) m->words = names[i].words, m->ahead = names[i].ahead;
     if (!strncmp(name, "time_to", 7)) {
-        m->words = pool_printf(pool, "time to %s", name + 7 + strspn(name + 7, ":_ "));
+        char *words = pool_printf(pool, "time to %s", name + 7 + strspn(name + 7, ":_ "));
+        if (words && strchr(words, ':')) *strchr(words, ':') = ' ';
+        m->words = words;
         m->ahead = "is sooner there than";
     }
     if (!strcmp(name, "val_accuracy")) m->unit = PLOT_SHARE;

@@ -1,7 +1,6 @@
 /* What came out: the verdict, the final tables, whether the bits are the same, the losses. */
 #include "lab/report_data.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -74,12 +73,10 @@ enum error report_verdict(struct report *r, const struct report_data *d) {
                                  : verdict_of_run(r, &d->cell[0]);
     report_paragraph(s, r->verdict);
     const char *untested = report_text(d->root, "untested"), *best = report_best(r, d->cell[0].run);
-    if (*untested) report_paragraph(s, report_say(r, "%c%s.", toupper((unsigned char)*untested), untested + 1));
+    if (*untested) report_paragraph(s, report_say(r, "%s.", report_title(r, untested)));
     for (int m = 1; d->npairs && m < d->nmetrics; m++) {
         const char *also = report_sentence(r, d, m);
-        if (*also)
-            report_paragraph(s, report_say(r, "%c%s: %s", toupper((unsigned char)*d->metric[m].words),
-                                           d->metric[m].words + 1, also));
+        if (*also) report_paragraph(s, report_say(r, "%s: %s", report_title(r, d->metric[m].words), also));
     }
     if (!d->experiment && *best) report_paragraph(s, best);
     if (d->experiment) report_paragraph(s, bits_sentence(r, d));
@@ -173,9 +170,9 @@ static bool leads_with_dots(const struct report *r) {
 
 enum error report_final(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "table", d->experiment ? "Every comparison" : "The run in numbers");
+    TRY(sides_table(r, s, d));
     TRY(report_comparisons(r, s, d));
     TRY(d->experiment ? cells_table(r, s, d) : run_table(r, s, d));
-    TRY(sides_table(r, s, d));
     if (d->experiment && !leads_with_dots(r)) TRY(report_dots(r, s, d, 0));
     report_paragraph(s, report_say(r,
                                    "Step time is the median of a run's steps%s, everywhere on this page. samples/s is "

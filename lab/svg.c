@@ -90,7 +90,7 @@ void svg_line(struct canvas *c, double x1, double y1, double x2, double y2, cons
     markup_raw(c->m, "<line class=\"%s\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n", style, x1, y1, x2, y2);
 }
 
-void svg_marker(struct canvas *c, int colour, double x, double y) {
+void svg_marker(struct canvas *c, int colour, double x, double y, double size) {
     static const char *const shapes[] = {"M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z",
                                          "M-4,-4h8v8h-8z",
                                          "M0,-5l5,9h-10z",
@@ -99,7 +99,8 @@ void svg_marker(struct canvas *c, int colour, double x, double y) {
                                          "M-5,-2h3v-3h4v3h3v4h-3v3h-4v-3h-3z",
                                          "M-5,-3l2,-2l3,3l3,-3l2,2l-3,3l3,3l-2,2l-3,-3l-3,3l-2,-2l3,-3z"};
     int k = colour % PLOT_COLOURS;
-    markup_raw(c->m, "<path class=\"m%d\" transform=\"translate(%.1f %.1f)\" d=\"%s\"/>\n", k, x, y, shapes[k]);
+    markup_raw(c->m, "<path class=\"m%d\" transform=\"translate(%.1f %.1f) scale(%.3g)\" d=\"%s\"/>\n", k, x, y, size,
+               shapes[k]);
 }
 
 static void legend_sign(struct canvas *c, const struct plot_series *s, double x, double y) {
@@ -111,7 +112,7 @@ static void legend_sign(struct canvas *c, const struct plot_series *s, double x,
     char style[24];
     snprintf(style, sizeof style, s->model ? "model s%d" : "s%d", k);
     if (!s->points && c->p->kind == PLOT_LINE) svg_line(c, x, y - 4, x + 20, y - 4, style);
-    if (!s->model) svg_marker(c, k, x + 10, y - 4);
+    if (!s->model) svg_marker(c, k, x + 10, y - 4, 1);
 }
 
 void svg_legend(struct canvas *c) {

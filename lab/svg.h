@@ -17,7 +17,7 @@ void svg_text(struct canvas *c, double x, double y, enum svg_anchor anchor, doub
 void svg_words(struct canvas *c, double x, double width, int most, const char *style, const char *text);
 void svg_line(struct canvas *c, double x1, double y1, double x2, double y2, const char *style);
 /* A point's sign, told apart by its shape. */
-void svg_marker(struct canvas *c, int colour, double x, double y);
+void svg_marker(struct canvas *c, int colour, double x, double y, double size);
 /* Names of the series with their signs; moves c->y. */
 void svg_legend(struct canvas *c);
 

@@ -63,7 +63,7 @@ void svg_draw_dots(struct canvas *c) {
         if (d->row >= svg_rows(p)) continue;
         markup_raw(c->m, "<g class=\"run\">");
         hover(c, d->row, s, "", d->from);
-        svg_marker(c, s->colour, svg_at(&x, d->from), track(c, top, d->row, d->series));
+        svg_marker(c, s->colour, svg_at(&x, d->from), track(c, top, d->row, d->series), 0.85);
         markup_raw(c->m, "</g>\n");
     }
 }

@@ -84,6 +84,7 @@ static void path(struct canvas *c, const struct frame *f, const struct plot_seri
 /* Every point has a mark where they are few. */
 static void marks(struct canvas *c, const struct frame *f, const struct plot_series *s, int which) {
     int stride = s->points || s->n <= 2 * MARKERS ? 1 : s->n / MARKERS;
+    double size = s->points ? 1 + 0.4 * (c->p->nseries - 1 - which) : 1; /* so that points that coincide are seen */
     char x[32], y[32];
     for (int k = stride > 1 ? which * stride / 3 % s->n : 0; k < s->n; k += stride) {
         if (!isfinite(s->y[k])) continue;
@@ -92,7 +93,7 @@ static void marks(struct canvas *c, const struct frame *f, const struct plot_ser
         markup_raw(c->m, "<g><title>");
         markup_text(c->m, s->name);
         markup_raw(c->m, ": %s at %s</title>\n", y, x);
-        svg_marker(c, s->colour, svg_at(&f->x, s->x[k]), svg_at(&f->y, s->y[k]));
+        svg_marker(c, s->colour, svg_at(&f->x, s->x[k]), svg_at(&f->y, s->y[k]), size);
         markup_raw(c->m, "</g>\n");
     }
 }

@@ -136,7 +136,7 @@ static void an_experiment_says_what_it_came_to(void **state) {
                                          "fresh process; the first step of each is left out.");
     assert_true(says(section("verdict"), "Gate: g > 1: FAILED") && says(section("verdict"), "Warning: <noise>"));
     const struct report_section *s = section("table");
-    assert_string_equal(s->table[0].title, "step time: ddp against dp");
+    assert_string_equal(s->table[0].title, "Step time: ddp against dp");
     assert_string_equal(table_row(&s->table[0], 0)[2], "dp");
     assert_string_equal(table_row(&s->table[0], 2)[1], "ddp faster");
     assert_string_equal(table_row(&s->table[0], 2)[2], "12 ms");
@@ -310,7 +310,7 @@ static void cells_that_have_not_run_are_left_out(void **state) {
     assert_ok(report_read(dir, pool, &report));
     assert_int_equal(section("table")->table[0].rows, 1);
     assert_int_equal(section("table")->table[1].rows, 2);
-    assert_non_null(strstr(report.verdict, "ddp is faster than dp: 2.00 times (2 devices, bandwidth 1Gbit)."));
+    assert_non_null(strstr(report.verdict, "ddp is faster than dp: 2.00 times."));
     assert_true(says(section("verdict"), "not complete"));
     put("results.json", "{\"axis\":\"mode\",\"sides\":[\"dp\"],\"cells\":[{\"side\":\"dp\",\"runs\":[]}]}");
     assert_fails(ERR_INPUT, report_read(dir, pool, &report));

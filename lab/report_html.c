@@ -95,38 +95,47 @@ static void own_table(const struct table *t, struct markup *out) {
 }
 
 static void words(struct page *p, const struct report_section *s, bool first) {
-    markup_raw(p->out, "<div class=\"say\">\n");
-    if (!s->folded) markup_raw(p->out, "<h2>%s</h2>\n", s->title);
     for (int i = 0; i < s->ntexts; i++) {
         bool doubt = !strncmp(s->text[i], "Warning: ", 9);
         markup_element(p->out, first && i == 0 ? "p class=\"verdict\"" : doubt ? "p class=\"doubt\"" : "p", s->text[i]);
     }
     if (s->command) markup_element(p->out, "pre", s->command);
-    markup_raw(p->out, "</div>\n");
 }
 
-/* Words alone, or a table that takes all the width, have nothing beside them; one plot alone shares its line with another
- * section. */
-static const char *layout(const struct report_section *s, bool first) {
-    bool wide = !s->nplots && !s->ntables;
-    for (int i = 0; i < s->ntables; i++) wide |= s->table[i].columns >= WIDE_COLUMNS;
-    return first ? "lead" : wide ? "wide" : s->nplots + s->ntables == 1 && !s->folded ? "half" : "beside";
-}
-
-static enum error section(struct page *p, int index) {
-    const struct report_section *s = &p->r->section[index];
-    if (s->missing) return ERR_NONE;
-    if (s->folded)
-        markup_raw(p->out, "<details class=\"section%s\"><summary><h2>%s</h2></summary>\n",
-                   s->folded == REPORT_ASIDE ? " long" : "", s->title);
-    markup_raw(p->out, "<section id=\"%s\" class=\"%s\">\n", s->id, layout(s, index == 0));
-    words(p, s, index == 0);
+/* What is to be looked at. */
+static enum error show(struct page *p, const struct report_section *s) {
     markup_raw(p->out, "<div class=\"show\">\n");
     TRY(figures(p, s));
     if (s->ntables) markup_raw(p->out, "<div>\n");
     for (int i = 0; i < s->ntables; i++) own_table(&s->table[i], p->out);
-    if (s->ntables) markup_raw(p->out, "</div>\n");
-    markup_raw(p->out, "</div>\n</section>\n%s", s->folded ? "</details>\n" : "");
+    markup_raw(p->out, "%s</div>\n", s->ntables ? "</div>\n" : "");
+    return ERR_NONE;
+}
+
+/* A table that takes all the width has its words below; one plot alone shares its line with another section. */
+static const char *layout(const struct report_section *s, bool first) {
+    bool wide = false;
+    for (int i = 0; i < s->ntables; i++) wide |= s->table[i].columns >= WIDE_COLUMNS;
+    return first ? "lead" : wide ? "wide" : s->nplots + s->ntables <= 1 && !s->folded ? "half" : "beside";
+}
+
+static enum error section(struct page *p, int index) {
+    const struct report_section *s = &p->r->section[index];
+    const char *form = layout(s, index == 0);
+    bool below = !strcmp(form, "wide");
+    if (s->missing) return ERR_NONE;
+    if (s->folded)
+        markup_raw(p->out, "<details class=\"section%s\"><summary><h2>%s</h2></summary>\n",
+                   s->folded == REPORT_ASIDE ? " long" : "", s->title);
+    markup_raw(p->out, "<section id=\"%s\" class=\"%s\">\n", s->id, form);
+    if (below) markup_raw(p->out, "<h2>%s</h2>\n", s->title);
+    if (below) TRY(show(p, s));
+    markup_raw(p->out, "<div class=\"say\">\n");
+    if (!below && !s->folded) markup_raw(p->out, "<h2>%s</h2>\n", s->title);
+    words(p, s, index == 0);
+    markup_raw(p->out, "</div>\n");
+    if (!below && s->nplots + s->ntables > 0) TRY(show(p, s));
+    markup_raw(p->out, "</section>\n%s", s->folded ? "</details>\n" : "");
     return ERR_NONE;
 }
 

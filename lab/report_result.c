@@ -25,8 +25,9 @@ static const char *verdict_of_run(struct report *r, const struct report_cell *c)
     const char *held = run->devices > 1 ? report_say(r, "; communication holds up %.0f %% of a step",
                                                      busy > 0 ? 100 * waits / busy : 0)
                                         : "";
-    return report_say(r, "%s on %s trained %lld steps to a loss of %.4g%s, at %s a step%s.", run->mode,
-                      report_where(r, c), (long long)run->steps, run->train_loss, right, report_ms(r, c->median_s),
+    const char *in = run->first_step == 0 ? report_say(r, " in %s", report_ms(r, run->time_s[RESULT_TOTAL])) : "";
+    return report_say(r, "%s on %s trained %lld steps%s to a loss of %.4g%s, at %s a step%s.", run->mode,
+                      report_where(r, c), (long long)run->steps, in, run->train_loss, right, report_ms(r, c->median_s),
                       held);
 }
 
@@ -248,10 +249,8 @@ static const char *bits_of_pairs(struct report *r, const struct report_data *d, 
                           "things.",
                           yes);
     if (d->npairs && !no)
-        return report_say(r,
-                          "Bits are not compared: '%s' changes what is computed, so that the sides cannot end in the "
-                          "same ones.",
-                          d->axis);
+        return report_say(
+            r, "Bits are not compared: the sides compute different things, so that they cannot end in the same ones.");
     return report_say(r, "The same bits not everywhere: %d of %d runs end in those of the first.", same, runs);
 }
 

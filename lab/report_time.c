@@ -151,9 +151,9 @@ static void add_point(const struct report_data *d, const struct report_cell *bas
                       bool efficiency, struct curve *v) {
     double k = report_work(base, c);
     if (efficiency) k *= (double)base->devices / (double)c->devices;
-    struct interval i = {NAN, NAN};
-    if (base->nruns >= 4 && c->nruns >= 4 && c != base)
-        i = statistics_ratio(base->step_s, base->nruns, c->step_s, c->nruns, d->confidence, 1);
+    struct comparison i = {.low = NAN, .high = NAN};
+    if (c != base)
+        i = statistics_compare(base->step_s, base->nruns, c->step_s, c->nruns, SCALE_RATIO, false, d->confidence);
     v->x[v->n] = (double)c->devices;
     v->y[v->n] = k * base->median_s / c->median_s;
     v->low[v->n] = isfinite(i.low) ? k * i.low : v->y[v->n];
@@ -254,7 +254,7 @@ enum error report_speedup(struct report *r, const struct report_data *d) {
                       "A multiple of the same side's one device, over whatever link (where there is none: of "
                       "another side's; where no side has one device: of the fewest devices of the side). What "
                       "they are a multiple of is 1, here as in the terminal's table. Bands are %.0f %% "
-                      "intervals (bootstrap), where a side has at least 4 runs.",
+                      "intervals, where a side has at least 4 runs.",
                       d->confidence * 100));
     return report_laws(r, s, d);
 }

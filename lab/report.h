@@ -11,7 +11,7 @@ struct report_section {
     int ntexts;
     const char *command; /* to be typed, or NULL */
     const char *missing; /* the data is not there: what to do to get it; then there is nothing else */
-    enum { REPORT_OPEN, REPORT_FOLDED, REPORT_ASIDE } folded; /* for who asks for it; aside: not on paper either */
+    enum fold fold;
     struct plot plot[REPORT_PLOTS];
     int nplots, cut; /* cut: so many more would not fit */
     struct table table[REPORT_TABLES];

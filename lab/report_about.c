@@ -74,7 +74,7 @@ static enum error all_settings(struct report *r, struct report_section *s, const
 
 enum error report_settings(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "settings", "Configuration");
-    s->folded = d->ncells > 1 ? REPORT_FOLDED : REPORT_ASIDE; /* a run's resolved.yaml has it all */
+    s->fold = d->ncells > 1 ? FOLD_SHUT : FOLD_ASIDE; /* a run's resolved.yaml has it all */
     return d->ncells > 1 ? differences(r, s, d) : all_settings(r, s, d->cell[0].run);
 }
 
@@ -99,7 +99,7 @@ enum error report_environment(struct report *r, const struct report_data *d) {
     static const char *const heads[] = {"what", "here"};
     struct report_section *s = report_section(r, "environment", "The machine");
     struct table *t;
-    s->folded = REPORT_FOLDED;
+    s->fold = FOLD_SHUT;
     if (!d->environment || !d->environment->count) {
         s->missing = "The runs tell nothing of the machine: there is no env.json in them. Runs of "
                      "this version write one.";

@@ -155,6 +155,7 @@ static const char *verdict_text_of(struct report *r, const struct report_data *d
     const char *word = *a->verdict ? a->verdict : "not tested", *b = d->side[d->cell[p->b].side];
     bool one = *a->words && !strchr(a->words, ' ');
     if (a->won == PLOT_FIRST || a->won == PLOT_SECOND) return report_say(r, "%s %s", b, one ? a->words : word);
+    if (a->won == PLOT_SAME && *a->words) return a->words;
     if (!strcmp(word, "inconclusive") && a->needed > 0)
         return report_say(r, "%s: about %lld runs a side would tell", word, (long long)a->needed);
     return word;
@@ -206,30 +207,6 @@ static enum error pairs_table(struct report *r, struct report_section *s, const 
     return ERR_NONE;
 }
 
-/* Where an interval and p do not seem to agree: the first such comparison, and how many there are. */
-static void say_disagreement(struct report *r, struct report_section *s, const struct report_data *d) {
-    int n = 0, pair = 0, metric = 0;
-    for (int i = 0; i < d->npairs; i++)
-        for (int m = 0; m < d->nmetrics; m++) {
-            const struct report_answer *a = &d->pair[i].answer[m];
-            double none = d->metric[m].difference ? 0 : 1;
-            if (!isfinite(a->p) || !isfinite(a->low)) continue;
-            bool apart = a->low > none || a->high < none, told = a->p < 1 - d->confidence;
-            if (apart != told && !n++) pair = i, metric = m;
-        }
-    if (!n) return;
-    const struct report_answer *a = &d->pair[pair].answer[metric];
-    report_paragraph(
-        s,
-        report_say(r,
-                   "In %d row%s interval and p do not seem to agree (first: %s, %s, with p %.3g). Both are right: an "
-                   "interval is of its one question, while p is corrected for all of them together, and asks for "
-                   "more; and the interval comes from drawing the runs again, p from an exact test. The verdict goes "
-                   "by p.",
-                   n, n == 1 ? "" : "s", report_where(r, &d->cell[d->pair[pair].b]),
-                   report_interval(r, &d->metric[metric], a, false), a->p));
-}
-
 static void say_columns(struct report *r, struct report_section *s, const struct report_data *d) {
     bool ratio = false, difference = false, training = false;
     for (int m = 0; m < d->nmetrics; m++) {
@@ -237,20 +214,22 @@ static void say_columns(struct report *r, struct report_section *s, const struct
         training |= d->metric[m].training;
     }
     if (ratio)
-        report_paragraph(s, "One side against another in times: the ratio of their medians, turned so that above 1 it "
-                            "is ahead.");
-    if (difference)
-        report_paragraph(s,
-                         "In points of a percentage, or in a loss's own unit: the median of the one minus that of the "
-                         "other.");
-    report_paragraph(s, report_say(r,
-                                   "The interval (%.0f %%) is where the true value lies as far as these runs tell: a "
-                                   "bootstrap over runs. p is the chance of so clear a difference where there is none, "
-                                   "by an exact test, corrected for all questions together (Holm).%s",
-                                   d->confidence * 100,
-                                   training ? " Runs that end in the same weights are copies of one training and count "
-                                              "as one, where losses or accuracy are compared."
-                                            : ""));
+        report_paragraph(s, "One side against another in times is turned so that above 1 it is ahead. It is the middle "
+                            "of the ratios of the runs that belong together, so it may differ a little from what the "
+                            "two medians give.");
+    if (difference) report_paragraph(s, "In points of a percentage: above 0 the side is ahead.");
+    const struct json_value *tested = report_member(d->root, "tests", JSON_NUMBER);
+    const char *tests = tested ? tested->text : "";
+    report_paragraph(s,
+                     report_say(r,
+                                "The interval (%.0f %%) holds the differences that the test does not refuse. p is the "
+                                "chance of so clear a difference where there is none, exact, and corrected for all "
+                                "%s%squestions together (Holm); the interval is of its one question, so the two may "
+                                "seem to disagree.%s",
+                                d->confidence * 100, tests, *tests ? " " : "",
+                                training ? " Runs that end in the same weights are copies of one training and count "
+                                           "as one, where losses or accuracy are compared."
+                                         : ""));
     if (d->seeds > 1)
         report_paragraph(s,
                          report_say(r, "Runs of a cell are trainings of %d seeds, the same on all sides.", d->seeds));
@@ -261,9 +240,8 @@ enum error report_comparisons(struct report *r, struct report_section *s, const 
     for (int m = 0; m < (d->npairs == 1 ? 1 : d->nmetrics); m++) {
         if (!is_told(d, m)) continue;
         TRY(pairs_table(r, s, d, m));
-        s->table[s->ntables - 1].folded = m > 0;
+        s->table[s->ntables - 1].fold = m > 0 ? FOLD_SHUT : FOLD_NOT;
     }
     say_columns(r, s, d);
-    say_disagreement(r, s, d);
     return ERR_NONE;
 }

@@ -36,7 +36,7 @@ static void head(struct page *p) {
     markup_element(out, "p class=\"question\"", p->r->question);
     markup_raw(out, "\n<nav aria-label=\"Sections\">");
     for (int i = 1; i < p->r->nsections; i++)
-        if (!p->r->section[i].missing && !p->r->section[i].folded)
+        if (!p->r->section[i].missing && !p->r->section[i].fold)
             markup_raw(out, "<a href=\"#%s\">%s</a>", p->r->section[i].id, p->r->section[i].title);
     markup_raw(out, "</nav></header>\n<main>\n");
 }
@@ -87,8 +87,8 @@ static enum error figures(struct page *p, const struct report_section *s) {
 
 /* A long one is there for who asks for it, and not on paper. */
 static void own_table(const struct table *t, struct markup *out) {
-    bool closed = t->folded || t->rows > OPEN_ROWS;
-    if (closed) markup_raw(out, "<details%s>", t->rows > OPEN_ROWS ? " class=\"long\"" : "");
+    bool closed = t->fold || t->rows > OPEN_ROWS;
+    if (closed) markup_raw(out, "<details%s>", t->fold == FOLD_ASIDE || t->rows > OPEN_ROWS ? " class=\"long\"" : "");
     if (closed) markup_element(out, "summary", t->title);
     table_html(t, out);
     if (closed) markup_raw(out, "</details>\n");
@@ -96,7 +96,7 @@ static void own_table(const struct table *t, struct markup *out) {
 
 static void words(struct page *p, const struct report_section *s, bool first) {
     for (int i = 0; i < s->ntexts; i++) {
-        bool doubt = !strncmp(s->text[i], "Warning: ", 9);
+        bool doubt = !strncmp(s->text[i], "Warning: ", 9) || !strncmp(s->text[i], "Note: ", 6);
         markup_element(p->out, first && i == 0 ? "p class=\"verdict\"" : doubt ? "p class=\"doubt\"" : "p", s->text[i]);
     }
     if (s->command) markup_element(p->out, "pre", s->command);
@@ -116,7 +116,7 @@ static enum error show(struct page *p, const struct report_section *s) {
 static const char *layout(const struct report_section *s, bool first) {
     bool wide = false;
     for (int i = 0; i < s->ntables; i++) wide |= s->table[i].columns >= WIDE_COLUMNS;
-    return first ? "lead" : wide ? "wide" : s->nplots + s->ntables <= 1 && !s->folded ? "half" : "beside";
+    return first ? "lead" : wide ? "wide" : s->nplots + s->ntables <= 1 && !s->fold ? "half" : "beside";
 }
 
 static enum error section(struct page *p, int index) {
@@ -124,18 +124,18 @@ static enum error section(struct page *p, int index) {
     const char *form = layout(s, index == 0);
     bool below = !strcmp(form, "wide");
     if (s->missing) return ERR_NONE;
-    if (s->folded)
+    if (s->fold)
         markup_raw(p->out, "<details class=\"section%s\"><summary><h2>%s</h2></summary>\n",
-                   s->folded == REPORT_ASIDE ? " long" : "", s->title);
+                   s->fold == FOLD_ASIDE ? " long" : "", s->title);
     markup_raw(p->out, "<section id=\"%s\" class=\"%s\">\n", s->id, form);
     if (below) markup_raw(p->out, "<h2>%s</h2>\n", s->title);
     if (below) TRY(show(p, s));
     markup_raw(p->out, "<div class=\"say\">\n");
-    if (!below && !s->folded) markup_raw(p->out, "<h2>%s</h2>\n", s->title);
+    if (!below && !s->fold) markup_raw(p->out, "<h2>%s</h2>\n", s->title);
     words(p, s, index == 0);
     markup_raw(p->out, "</div>\n");
     if (!below && s->nplots + s->ntables > 0) TRY(show(p, s));
-    markup_raw(p->out, "</section>\n%s", s->folded ? "</details>\n" : "");
+    markup_raw(p->out, "</section>\n%s", s->fold ? "</details>\n" : "");
     return ERR_NONE;
 }
 

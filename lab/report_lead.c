@@ -174,13 +174,10 @@ struct cost { /* median, and where it lies */
 };
 
 static struct cost cost_of(const struct report_data *d, const struct report_cell *c, const struct report_metric *m) {
-    static const double one = 1;
     double v[REPORT_RUNS];
     int n = report_values(d, c, m, v);
-    struct cost k = {statistics_median_of(v, n), (double)NAN, (double)NAN};
-    if (n < 4) return k;
-    struct interval i = statistics_ratio(v, n, &one, 1, d->confidence, 1);
-    return (struct cost){k.at, i.low, i.high};
+    struct shift where = statistics_paired(v, n, d->confidence);
+    return (struct cost){statistics_median_of(v, n), where.low, where.high};
 }
 
 static enum error costs_of_side(struct report *r, const struct report_data *d, int side, const struct report_metric *x,
@@ -215,10 +212,11 @@ static enum error trade_off(struct report *r, struct report_section *s, const st
     TRY(report_plot(r, s, PLOT_LINE, d->nsides, &p));
     if (!p) return ERR_NONE;
     p->title = report_say(r, "%s against %s", report_title(r, y->words), label);
-    p->about = report_say(r,
-                          "A point for each side%s: the medians of its runs, with %.0f %% intervals (bootstrap; from 4 "
-                          "independent runs on).",
-                          d->ncells > d->nsides ? " and place" : "", d->confidence * 100);
+    p->about = report_say(
+        r,
+        "A point for each side%s: the medians of its runs, with %.0f %% intervals, where there are runs enough "
+        "for them.",
+        d->ncells > d->nsides ? " and place" : "", d->confidence * 100);
     p->x = (struct plot_axis){.label = label, .unit = unit, .zero = true};
     p->y = (struct plot_axis){.label = y->words, .unit = y->unit};
     for (int side = 0; side < d->nsides; side++) TRY(costs_of_side(r, d, side, &x, y, p));

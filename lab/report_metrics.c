@@ -129,16 +129,13 @@ static int rows_of(const struct report_data *d, int row[REPORT_CELLS]) {
 /* Of the k-th row: each run, the median, and its interval where there are enough. */
 static void put_dots(const struct report_data *d, const struct report_cell *c, const struct report_metric *m, int row,
                      struct plot *p, double *middle, double *low, double *high, struct plot_span *span) {
-    static const double one = 1;
     double v[REPORT_RUNS];
     int n = report_values(d, c, m, v);
     for (int i = 0; i < n; i++)
         span[p->nspans++] = (struct plot_span){.row = row, .series = p->nseries, .from = v[i], .to = v[i]};
     middle[row] = report_median(d, c, m);
-    low[row] = high[row] = (double)NAN;
-    if (n < 4) return;
-    struct interval i = statistics_ratio(v, n, &one, 1, d->confidence, 1);
-    low[row] = i.low, high[row] = i.high;
+    struct shift where = statistics_paired(v, n, d->confidence);
+    low[row] = where.low, high[row] = where.high;
 }
 
 enum error report_dots(struct report *r, struct report_section *s, const struct report_data *d, int metric) {
@@ -151,10 +148,11 @@ enum error report_dots(struct report *r, struct report_section *s, const struct 
     if (!p) return ERR_NONE;
     for (int i = 0; i < d->ncells; i++) runs += d->cell[i].nruns;
     p->title = report_say(r, "The runs: %s", m->words);
-    p->about = report_say(r,
-                          "A dot for each run%s; the line is their median, the bar its %.0f %% interval (bootstrap; "
-                          "from 4 runs on).",
-                          m->training ? " that ends in weights of its own" : "", d->confidence * 100);
+    p->about =
+        report_say(r,
+                   "A dot for each run%s; the line is their median, the bar its %.0f %% interval, where there are runs "
+                   "enough for one.",
+                   m->training ? " that ends in weights of its own" : "", d->confidence * 100);
     p->x = (struct plot_axis){.label = m->words, .unit = m->unit, .zero = !m->training};
     p->ncategories = n;
     TRY(report_take(r, (size_t)n, sizeof *p->category, &p->category));

@@ -140,7 +140,7 @@ enum error report_bytes(struct report *r, const struct report_data *d) {
 enum error report_memory(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "memory", "Memory of each device");
     struct plot *p, *q;
-    s->folded = REPORT_ASIDE;
+    s->fold = FOLD_ASIDE;
     TRY(report_plot(r, s, PLOT_GROUPED, d->nsides, &p));
     TRY(report_plot(r, s, PLOT_GROUPED, d->nsides, &q));
     p->title = "Peak memory of each process";

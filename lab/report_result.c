@@ -87,6 +87,7 @@ enum error report_verdict(struct report *r, const struct report_data *d) {
         report_paragraph(s, "The experiment is not complete: some runs are missing. The same "
                             "engine compare goes on with it.");
     list_texts(r, s, report_member(d->root, "gates", JSON_ARRAY), "Gate: ", "text");
+    list_texts(r, s, report_member(d->root, "notes", JSON_ARRAY), "Note: ", NULL);
     list_texts(r, s, report_member(d->root, "warnings", JSON_ARRAY), "Warning: ", NULL);
     return report_lead(r, s, d);
 }
@@ -159,7 +160,7 @@ static enum error cells_table(struct report *r, struct report_section *s, const 
     TRY(report_table(r, s, "Each side at each place", CELL_COLUMNS, d->ncells, cell_heads, &t));
     t->words = 2;
     table_row(t, 0)[1] = side_heading(d);
-    t->folded = d->npairs > 1;
+    t->fold = d->npairs > 1 ? FOLD_ASIDE : FOLD_NOT;
     for (int i = 0; i < d->ncells; i++) cell_row(r, d, &d->cell[i], table_row(t, i + 1));
     return ERR_NONE;
 }
@@ -277,7 +278,7 @@ static const char *bits_sentence(struct report *r, const struct report_data *d) 
 
 enum error report_same_bits(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "bits", "The same bits");
-    s->folded = REPORT_ASIDE;
+    s->fold = FOLD_ASIDE;
     report_paragraph(s, bits_sentence(r, d));
     for (int i = 0; i < d->npairs; i++)
         if (d->pair[i].same == 0) report_paragraph(s, difference(r, d, &d->pair[i]));

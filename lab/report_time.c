@@ -62,7 +62,7 @@ static enum error hidden_table(struct report *r, struct report_section *s, const
     static const char *const heads[] = {"cell", "communication", "exposed", "hidden behind backward"};
     struct table *t;
     TRY(report_table(r, s, "Communication of a step", 4, d->ncells, heads, &t));
-    t->folded = d->ncells > 4;
+    t->fold = d->ncells > 4 ? FOLD_ASIDE : FOLD_NOT;
     for (int i = 0; i < d->ncells; i++) {
         double out = part_of(&d->cell[i], PHASE_COMM), in = part_of(&d->cell[i], RESULT_COMM_HIDDEN);
         const char **row = table_row(t, i + 1);

@@ -39,38 +39,38 @@ static double size(const struct report_metric *m, const struct report_answer *a)
     return m->difference ? fabs(a->estimate) : fabs(log(a->estimate));
 }
 
-struct tally {                                      /* of one side's comparisons with A */
-    int n, same, unsure, untested, won[2], most[2]; /* most: the pair that differs most; -1: none */
+struct tally {                                             /* of one side's comparisons with another */
+    int n, same, unsure, untested, first, won[2], most[2]; /* most: the pair that differs most; -1: none */
 };
 
-static struct tally count(const struct report_data *d, int metric, int side) {
+static struct tally count(const struct report_data *d, int metric, int a, int b) {
     const struct report_metric *m = &d->metric[metric];
     struct tally t = {.most = {-1, -1}};
-    for (int i = 0; i < d->npairs; i++) {
-        const struct report_answer *a = &d->pair[i].answer[metric];
-        if (d->cell[d->pair[i].b].side != side) continue;
-        t.n++;
-        t.same += a->won == PLOT_SAME;
-        t.unsure += !strcmp(a->verdict, "inconclusive");
-        int w = a->won == PLOT_SECOND ? 1 : a->won == PLOT_FIRST ? 0 : -1;
-        t.untested += a->won == PLOT_UNTOLD && strcmp(a->verdict, "inconclusive") != 0;
-        if (w < 0) continue;
+    for (int i = d->npairs - 1; i >= 0; i--) {
+        const struct report_answer *is = &d->pair[i].answer[metric];
+        if (d->cell[d->pair[i].a].side != a || d->cell[d->pair[i].b].side != b) continue;
+        t.n++, t.first = i;
+        bool unsure = !strcmp(is->verdict, "inconclusive");
+        t.same += is->won == PLOT_SAME, t.unsure += unsure, t.untested += is->won == PLOT_UNTOLD && !unsure;
+        if (is->won != PLOT_FIRST && is->won != PLOT_SECOND) continue;
+        int w = is->won == PLOT_SECOND;
         t.won[w]++;
-        if (t.most[w] < 0 || size(m, a) > size(m, &d->pair[t.most[w]].answer[metric])) t.most[w] = i;
+        if (t.most[w] < 0 || size(m, is) >= size(m, &d->pair[t.most[w]].answer[metric])) t.most[w] = i;
     }
     return t;
 }
 
 /* "1.90 times [1.80, 2.00] (8 devices)". */
-static const char *how_far(struct report *r, const struct report_data *d, int metric, int pair, bool turned) {
+static const char *how_far(struct report *r, const struct report_data *d, int metric, int pair, bool turned,
+                           bool where) {
     const struct report_metric *m = &d->metric[metric];
     const struct report_answer *a = &d->pair[pair].answer[metric];
     const struct report_cell *b = &d->cell[d->pair[pair].b];
     double v = turned ? turn(m, a->estimate) : a->estimate;
     const char *interval = report_interval(r, m, a, turned);
     if (!isfinite(v) || (!m->difference && !(v > 0))) return "";
-    const char *where = d->npairs > d->nsides - 1 ? report_say(r, " (%s)", report_where(r, b)) : "";
-    return report_say(r, "%s%s%s%s", report_estimate(r, m, v), *interval ? " " : "", interval, where);
+    return report_say(r, "%s%s%s%s", report_estimate(r, m, v), *interval ? " " : "", interval,
+                      where ? report_say(r, " (%s)", report_where(r, b)) : "");
 }
 
 /* Of the side that wins: "ddp is faster than dp in 5 of 7 comparisons, up to 6.42 times [2.95, 8.95] (8 devices)". */
@@ -78,7 +78,7 @@ static const char *clause(struct report *r, const struct report_data *d, int met
     if (!t->won[w]) return "";
     const struct report_metric *m = &d->metric[metric];
     const struct report_pair *p = &d->pair[t->most[w]];
-    const char *far = how_far(r, d, metric, t->most[w], w == 0);
+    const char *far = how_far(r, d, metric, t->most[w], w == 0, t->n > 1);
     const char *a = d->side[d->cell[p->a].side], *b = d->side[d->cell[p->b].side];
     const char *text = report_say(r, "%s %s %s", w ? b : a, m->ahead, w ? a : b);
     if (t->n > 1) text = report_say(r, "%s in %d of %d comparisons", text, t->won[w], t->n);
@@ -96,58 +96,50 @@ static const char *add(struct report *r, const char *text, const char *more, int
     return report_say(r, "%s%sin %d of %d %s", text, *text ? "; " : "", n, of, more);
 }
 
-/* "never reached by 2 of 6 runs of dp". */
-static const char *never(struct report *r, const struct report_data *d, int metric, int pair) {
-    const struct report_pair *p = &d->pair[pair];
-    const char *text = "";
-    for (int i = 0; i < 2; i++) {
-        const struct report_cell *c = &d->cell[i ? p->b : p->a];
-        int64_t n = p->answer[metric].unreached[i];
-        if (n)
-            text = report_say(r, "%s%s%lld of %d runs of %s", text, *text ? " and " : "; never reached by ",
-                              (long long)n, c->nruns, d->side[c->side]);
-    }
-    return text;
-}
-
-static int pair_of(const struct report_data *d, int side) {
-    int i = 0;
-    while (d->cell[d->pair[i].b].side != side) i++;
-    return i;
-}
-
-static const char *of_side(struct report *r, const struct report_data *d, int metric, int side) {
-    struct tally t = count(d, metric, side);
+static const char *of_sides(struct report *r, const struct report_data *d, int metric, int a, int b) {
+    struct tally t = count(d, metric, a, b);
     if (!t.n) return "";
     const char *faster = clause(r, d, metric, &t, 1), *slower = clause(r, d, metric, &t, 0);
     bool won = t.won[0] || t.won[1];
     const char *text = report_say(r, "%s%s%s", faster, *faster && *slower ? "; " : "", slower);
-    if (!won && t.n == 1) text = how_far(r, d, metric, pair_of(d, side), false);
+    if (!won && t.n == 1) text = how_far(r, d, metric, t.first, false, false);
     text = add(r, text, "there is no difference that matters", t.same, t.n);
     text = add(r, text, "more runs would be needed to tell", t.unsure, t.n);
     text = add(r, text, "nothing was tested", t.untested, t.n);
-    if (t.n == 1) text = report_say(r, "%s%s", text, never(r, d, metric, pair_of(d, side)));
-    return won ? text : report_say(r, "%s against %s: %s", d->side[side], d->side[0], text);
+    return won ? text : report_say(r, "%s against %s: %s", d->side[b], d->side[a], text);
 }
 
-/* Older results tell of the first metric alone. */
-static bool is_told(const struct report_data *d, int metric) {
-    for (int i = 0; i < d->npairs; i++)
-        if (*d->pair[i].answer[metric].verdict) return true;
+/* Older results tell of the first metric alone. tested: and some pair could be tested. */
+static bool is_told(const struct report_data *d, int metric, bool tested) {
+    for (int i = 0; i < d->npairs; i++) {
+        const char *verdict = d->pair[i].answer[metric].verdict;
+        if (*verdict && !(tested && !strcmp(verdict, "untested"))) return true;
+    }
     return metric == 0;
 }
 
 const char *report_sentence(struct report *r, const struct report_data *d, int metric) {
     const char *text = "";
-    if (!is_told(d, metric)) return "";
-    for (int side = 0; side < d->nsides; side++) {
-        const char *more = of_side(r, d, metric, side);
+    if (!is_told(d, metric, true)) return "";
+    for (int i = 0; i < d->nsides * d->nsides; i++) {
+        const char *more = of_sides(r, d, metric, i / d->nsides, i % d->nsides);
         if (*more) text = report_say(r, "%s%s%s", text, *text ? ". " : "", more);
     }
     return *text ? report_say(r, "%s.", text) : "";
 }
 
 /* ---- the tables ---- */
+
+static bool all_against_one(const struct report_data *d) {
+    for (int i = 1; i < d->npairs; i++)
+        if (d->cell[d->pair[i].a].side != d->cell[d->pair[0].a].side) return false;
+    return true;
+}
+
+const char *report_versus(struct report *r, const struct report_data *d, const struct report_pair *p) {
+    const char *b = d->side[d->cell[p->b].side];
+    return all_against_one(d) ? b : report_say(r, "%s against %s", b, d->side[d->cell[p->a].side]);
+}
 
 /* "ddp faster", "inconclusive: 12 runs a side would tell". */
 static const char *verdict_text_of(struct report *r, const struct report_data *d, const struct report_pair *p,
@@ -165,6 +157,7 @@ static const char *value_text(struct report *r, const struct report_data *d, int
                               int64_t unreached) {
     const char *v = report_amount(r, m, report_median(d, &d->cell[cell], m));
     if (!unreached) return v;
+    if (unreached == d->cell[cell].nruns) return "never";
     return report_say(r, "%s (%lld of %d never)", v, (long long)unreached, d->cell[cell].nruns);
 }
 
@@ -176,7 +169,7 @@ static void pair_row(struct report *r, const struct report_data *d, int pair, in
     const struct report_metric *m = &d->metric[metric];
     const struct report_answer *a = &p->answer[metric];
     const char *interval = report_interval(r, m, a, false);
-    if (d->nsides > 2) *row++ = d->side[d->cell[p->b].side];
+    if (d->nsides > 2) *row++ = report_versus(r, d, p);
     row[0] = verdict_text_of(r, d, p, a);
     row[1] = value_text(r, d, p->a, m, a->unreached[0]);
     row[2] = value_text(r, d, p->b, m, a->unreached[1]);
@@ -189,7 +182,8 @@ static void pair_row(struct report *r, const struct report_data *d, int pair, in
 static enum error pairs_table(struct report *r, struct report_section *s, const struct report_data *d, int metric) {
     const bool all = d->npairs == 1, many = d->nsides > 2;
     const struct report_pair *first = &d->pair[0];
-    const char *a = d->side[d->cell[first->a].side], *b = many ? "the side" : d->side[d->cell[first->b].side];
+    const char *a = all_against_one(d) ? d->side[d->cell[first->a].side] : "the other",
+               *b = many ? "the side" : d->side[d->cell[first->b].side];
     const char *const heads[COLUMNS] = {"side",     "verdict", a, b, report_say(r, "%s against %s", b, a),
                                         "interval", "p (Holm)"};
     const char *title =
@@ -238,7 +232,7 @@ static void say_columns(struct report *r, struct report_section *s, const struct
 enum error report_comparisons(struct report *r, struct report_section *s, const struct report_data *d) {
     if (!d->npairs) return ERR_NONE;
     for (int m = 0; m < (d->npairs == 1 ? 1 : d->nmetrics); m++) {
-        if (!is_told(d, m)) continue;
+        if (!is_told(d, m, false)) continue;
         TRY(pairs_table(r, s, d, m));
         s->table[s->ntables - 1].fold = m > 0 ? FOLD_SHUT : FOLD_NOT;
     }

@@ -121,8 +121,10 @@ const char *report_estimate(struct report *r, const struct report_metric *m,
 /* "[1.80, 2.00]", with the estimate's unit left out; "" when there is none. turned: as A against B. */
 const char *report_interval(struct report *r, const struct report_metric *m, const struct report_answer *a,
                             bool turned);
+/* The side that is held against another, which is named where it is not always the same. */
+const char *report_versus(struct report *r, const struct report_data *d, const struct report_pair *p);
 /* The answer of one metric over all pairs: "ddp is faster than dp in 5 of 7 comparisons, up to 6.42 times [2.95, 8.95]
- * (8 devices)."; "": results.json does not say */
+ * (8 devices)."; "": nothing was tested */
 const char *report_sentence(struct report *r, const struct report_data *d, int metric);
 /* Tables of every comparison and metric, with what their columns mean. */
 MUST_CHECK enum error report_comparisons(struct report *r, struct report_section *s, const struct report_data *d);

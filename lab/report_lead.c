@@ -99,9 +99,10 @@ static const char *column_axis(const struct report_data *d) {
 }
 
 /* Where a pair stands: the column's axis by itself, the others, and the side where there are several, by the row. */
-static void place_of(struct report *r, const struct report_data *d, const struct report_cell *c, const char *axis,
+static void place_of(struct report *r, const struct report_data *d, const struct report_pair *p, const char *axis,
                      const char **row, const char **column) {
-    const char *text = d->nsides > 2 ? d->side[c->side] : "";
+    const struct report_cell *c = &d->cell[p->b];
+    const char *text = d->nsides > 2 ? report_versus(r, d, p) : "";
     for (int i = 0; c->settings && i < c->settings->count; i++) {
         const struct json_value *v = &c->settings->children[i];
         const char *dot = strrchr(v->key, '.');
@@ -117,7 +118,7 @@ static void find_places(struct report *r, const struct report_data *d, const cha
     *g = (struct grid){0};
     for (int i = 0; i < d->npairs; i++) {
         const char *row, *column;
-        place_of(r, d, &d->cell[d->pair[i].b], axis, &row, &column);
+        place_of(r, d, &d->pair[i], axis, &row, &column);
         find(g->row, &g->nrows, row);
         find(g->column, &g->ncolumns, column);
     }
@@ -135,7 +136,7 @@ static enum error map_column(struct report *r, const struct report_data *d, cons
     for (int i = 0; i < d->npairs; i++) {
         const struct report_answer *a = &d->pair[i].answer[0];
         const char *row, *column;
-        place_of(r, d, &d->cell[d->pair[i].b], axis, &row, &column);
+        place_of(r, d, &d->pair[i], axis, &row, &column);
         if (strcmp(column, g->column[k]) != 0) continue;
         size_t at = (size_t)find(same.row, &same.nrows, row);
         if (at >= n) continue;
@@ -157,7 +158,7 @@ static enum error map(struct report *r, struct report_section *s, const struct r
         "A field for each comparison. Its colour is that of the side ahead, and the stronger the further; without "
         "colour the runs do not tell.";
     p->x = (struct plot_axis){.label = dot ? dot + 1 : axis};
-    p->who[0] = d->side[0];
+    p->who[0] = d->nsides == 2 ? d->side[0] : "what it is held against";
     p->who[1] = d->nsides == 2 ? d->side[1] : "the row's side";
     p->nseries = g->ncolumns;
     p->ncategories = g->nrows;

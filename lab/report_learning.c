@@ -239,7 +239,10 @@ enum error report_learning(struct report *r, const struct report_data *d) {
                      "from the beginning has.";
     else if (!s->nplots)
         r->nsections--; /* the first picture is all there is */
-    if (n && d->experiment)
+    bool places = false;
+    for (int i = 1; i < d->ncells; i++)
+        places |= strcmp(d->cell[i].place, d->cell[0].place) != 0 || d->cell[i].devices != d->cell[0].devices;
+    if (n && places)
         report_paragraph(s, n == 1 ? "One set of curves stands for all places: their runs have the same losses."
                                    : "Places whose runs have the same losses are shown once.");
     return ERR_NONE;

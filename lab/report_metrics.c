@@ -78,9 +78,10 @@ int report_values(const struct report_data *d, const struct report_cell *c, cons
 }
 
 double report_median(const struct report_data *d, const struct report_cell *c, const struct report_metric *m) {
-    double v[REPORT_RUNS], told = report_number(c->medians, m->name) * m->factor;
+    double v[REPORT_RUNS];
     if (!strcmp(m->name, "step_time")) return c->median_s;
-    return isfinite(told) ? told : statistics_median_of(v, report_values(d, c, m, v));
+    if (c->medians && json_get(c->medians, m->name)) return report_number(c->medians, m->name) * m->factor;
+    return statistics_median_of(v, report_values(d, c, m, v));
 }
 
 const char *report_amount(struct report *r, const struct report_metric *m, double v) {

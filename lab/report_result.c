@@ -249,9 +249,9 @@ static const char *bits_of_pairs(struct report *r, const struct report_data *d, 
                           "equal on both sides, which differ in time and in nothing else. Other places compute other "
                           "things.",
                           yes);
-    if (d->npairs && !no)
-        return report_say(
-            r, "Bits are not compared: the sides compute different things, so that they cannot end in the same ones.");
+    if (yes + no) return report_say(r, "The same bits in %d of %d comparisons.", yes, yes + no);
+    if (d->npairs)
+        return "Bits are not compared: the sides compute different things, so that they cannot end in the same ones.";
     return report_say(r, "The same bits not everywhere: %d of %d runs end in those of the first.", same, runs);
 }
 

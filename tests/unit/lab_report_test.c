@@ -143,7 +143,7 @@ static void an_experiment_says_what_it_came_to(void **state) {
     assert_string_equal(table_row(&s->table[0], 2)[4], "2.00 times");
     assert_string_equal(table_row(&s->table[0], 2)[5], "[1.90, 2.10]");
     assert_int_equal(s->table[1].rows, 4);
-    assert_non_null(strstr(section("bits")->text[0], "3 of 4 runs"));
+    assert_non_null(strstr(section("bits")->text[0], "The same bits in 1 of 2 comparisons"));
     assert_non_null(strstr(section("bits")->text[1], "<i>step 3</i>"));
     assert_non_null(strstr(section("model")->text[0], "10.0 %"));
     assert_int_equal(section("settings")->table[0].rows, 2); /* mode and devices */
@@ -249,6 +249,9 @@ static void a_serial_share_that_rises_is_named(void **state) {
 #define OF_MODEL(model, n, rate, run)                                                                                  \
     "{\"label\":\"x\",\"side\":\"dp\",\"devices\":" #n ",\"settings\":{\"mode\":\"dp\","                               \
     "\"model\":\"" model "\",\"comm.emulate.bandwidth\":\"" rate "\"},\"runs\":[" run "]}"
+#define PLACE(side, n, rate)                                                                                           \
+    "{\"side\":\"" side "\",\"devices\":" #n ",\"settings\":{\"mode\":\"" side "\",\"devices\":\"cpu:" #n              \
+    "\",\"comm.emulate.bandwidth\":\"" rate "\"},\"runs\":[{\"dir\":\"" side "2\",\"step_time\":5}]}"
 #define RUN(dir, ms) "{\"dir\":\"" dir "\",\"step_time\":" #ms "}"
 
 /* One device stands for all links, but not for another network. */
@@ -275,6 +278,46 @@ static void speed_ups_begin_at_one(void **state) {
     assert_true(p->series[1].y[0] == 1 && p->series[1].y[1] == 2);
     assert_true(p->series[2].y[0] == 1 && p->series[2].y[1] == 2); /* ideal */
     assert_true(p[1].series[0].y[0] == 1 && p[1].series[0].y[1] == 0.625);
+}
+
+/* Four cells of two places: the map says who is ahead where. */
+static void a_map_says_who_is_ahead(void **state) {
+    (void)state;
+    static const char ask[] =
+        "{\"axis\":\"mode\",\"sides\":[\"dp\",\"ddp\"],\"cells\":[" PLACE("dp", 2, "1Gbit") "," PLACE(
+            "ddp", 2,
+            "1Gbit") "," PLACE("dp", 4,
+                               "1Gbit") "," PLACE("ddp", 4,
+                                                  "1Gbit") "," PLACE("dp", 2,
+                                                                     "off") "," PLACE("ddp", 2,
+                                                                                      "off") "],"
+                                                                                             "\"pairs\":[{\"a\":0,"
+                                                                                             "\"b\":1,\"ratio\":2,"
+                                                                                             "\"low\":1.9,\"high\":2.1,"
+                                                                                             "\"verdict\":\"faster\"},"
+                                                                                             "{\"a\":2,\"b\":3,"
+                                                                                             "\"ratio\":4,\"verdict\":"
+                                                                                             "\"inconclusive\"},{\"a\":"
+                                                                                             "4,\"b\":5,\"ratio\":0.5,"
+                                                                                             "\"verdict\":\"slower\"}]"
+                                                                                             "}";
+    put("results.json", ask);
+    assert_ok(report_read(dir, pool, &report));
+    const struct plot *p = &section("verdict")->plot[0];
+    assert_true(p->kind == PLOT_MAP && p->nseries == 2 && p->ncategories == 2);
+    assert_string_equal(p->series[1].name, "4");
+    assert_string_equal(p->category[1], "bandwidth off");
+    assert_string_equal(p->who[1], "ddp");
+    assert_true(p->series[0].y[0] == 2 && p->series[0].high[0] == 2.1 && p->series[0].won[0] == PLOT_SECOND);
+    assert_true(p->series[1].y[0] == 4 && p->series[1].won[0] == PLOT_UNTOLD);
+    assert_true(p->series[0].y[1] == 0.5 && p->series[0].won[1] == PLOT_FIRST && isnan(p->series[1].y[1]));
+    write_as(REPORT_HTML);
+    static const char *const texts[] = {">2.00\xC3\x97<", ">4.00\xC3\x97?<", "dp is ahead; ratio 0.500",
+                                        "ratio 2.000 [1.900, 2.100]"};
+    for (int i = 0; i < 4; i++)
+        if (!strstr(out.text, texts[i])) fail_msg("no %s", texts[i]);
+    assert_non_null(strstr(report.verdict,
+                           "dp is faster than ddp in 1 of 3 comparisons, up to 2.00 times (2 devices, bandwidth off)"));
 }
 
 /* Two places of different work: what is held against each other are the sides of each. */
@@ -315,6 +358,41 @@ static void cells_that_have_not_run_are_left_out(void **state) {
     put("results.json", "{\"axis\":\"mode\",\"sides\":[\"dp\"],\"cells\":[{\"side\":\"dp\",\"runs\":[]}]}");
     assert_fails(ERR_INPUT, report_read(dir, pool, &report));
     assert_non_null(strstr(error_message(), "no run of"));
+}
+
+/* 300 steps are 100 points, each the mean of three, with their range; and the best validation is named with its
+ * checkpoint. */
+static void a_long_curve_is_drawn_in_bins(void **state) {
+    (void)state;
+    static char text[64 << 10];
+    int n = 0;
+    for (int i = 1; i <= 300; i++) {
+        n += sprintf(text + n,
+                     "{\"step\":%d,\"epoch\":0,\"loss\":%g,\"accuracy\":0,\"lr\":%g,\"samples\":8,\"ms\":10}\n", i,
+                     i % 3 == 1 ? 3.0 / i : 1.5 / i, i < 150 ? 0.1 : 0.01);
+        if (i % 60 == 0)
+            n += sprintf(text + n, "{\"step\":%d,\"val\":{\"loss\":%g,\"accuracy\":%g}}\n", i, 1.0 / i,
+                         i == 180 ? 0.75 : 0.5);
+    }
+    put("dp1/metrics.jsonl", text);
+    char path[600];
+    snprintf(path, sizeof path, "%s/dp1/ckpt/step-000000180", dir);
+    assert_ok(file_make_folders(path));
+    put("dp1/ckpt/step-000000180/manifest.json", "{}");
+    snprintf(path, sizeof path, "%s/dp1", dir);
+    assert_ok(report_read(path, pool, &report));
+    const struct plot *p = &section("verdict")->plot[0]; /* what is shown first is not shown again */
+    assert_string_equal(p->title, "Validation accuracy against steps");
+    assert_true(p->series[0].n == 5 && p->series[0].x[2] == 180 && p->series[0].y[2] == 0.75 && !p->series[0].low);
+    assert_true(says(section("verdict"), "was 75.0 %, after step 180 (its checkpoint is ckpt/step-000000180)"));
+    const struct report_section *s = section("loss");
+    assert_int_equal(s->nplots, 4); /* losses, accuracy against seconds, learning rate */
+    p = &s->plot[0];
+    assert_true(p->series[0].n == 100 && p->series[0].x[99] == 300 && p->both && p->y.log);
+    assert_true(fabs(p->series[0].y[0] - (3.0 + 1.5 / 2 + 1.5 / 3) / 3) < 1e-6);
+    assert_true(fabs(p->series[0].high[0] - 3) < 1e-6 && fabs(p->series[0].low[0] - 0.5) < 1e-6);
+    assert_true(s->plot[2].x.unit == PLOT_SECONDS && fabs(s->plot[2].series[0].x[4] - 3) < 1e-9);
+    assert_string_equal(s->plot[3].title, "Learning rate against steps");
 }
 
 static void one_run_leaves_out_what_it_does_not_have(void **state) {
@@ -485,6 +563,8 @@ int main(void) {
                                        TEST(speed_ups_begin_at_one),
                                        TEST(cells_that_have_not_run_are_left_out),
                                        TEST(bits_are_those_of_pairs),
+                                       TEST(a_map_says_who_is_ahead),
+                                       TEST(a_long_curve_is_drawn_in_bins),
                                        TEST(a_batch_that_grows_has_its_own_law),
                                        TEST(a_serial_share_that_rises_is_named),
                                        TEST(one_run_leaves_out_what_it_does_not_have),

@@ -30,3 +30,5 @@ MUST_CHECK enum error report_read(const char *path, struct pool *pool, struct re
 enum report_format { REPORT_HTML, REPORT_MD, REPORT_CSV, REPORT_JSON, REPORT_SVG, REPORT_FORMATS };
 extern const char *const report_format_names[REPORT_FORMATS];
 MUST_CHECK enum error report_write(const struct report *r, enum report_format format, struct markup *out);
+/* REPORT_HTML alone: one file, no script, nothing from elsewhere. */
+MUST_CHECK enum error report_html(const struct report *r, struct markup *out);

@@ -106,10 +106,12 @@ enum error report_environment(struct report *r, const struct report_data *d) {
         return ERR_NONE;
     }
     TRY(report_table(r, s, "The machine that the runs were on", 2, d->environment->count, heads, &t));
-    t->words = 2;
+    t->words = 2, t->rows = 0;
     for (int i = 0; i < d->environment->count; i++) {
-        table_row(t, i + 1)[0] = d->environment->children[i].key;
-        table_row(t, i + 1)[1] = value_text(r, &d->environment->children[i]);
+        const char *text = value_text(r, &d->environment->children[i]);
+        if (!strcmp(text, "-") || !*text) continue; /* it is not known, or there is none */
+        table_row(t, ++t->rows)[0] = d->environment->children[i].key;
+        table_row(t, t->rows)[1] = text;
     }
     return ERR_NONE;
 }

@@ -1,5 +1,5 @@
 /* The forms of a report beside HTML. */
-#include "lab/report_html.h"
+#include "lab/report.h"
 
 #include <stdio.h>
 #include <string.h>

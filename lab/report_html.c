@@ -1,7 +1,7 @@
 /* One page. It is laid out for a phone first: plots are as wide as a phone's screen and stand in as many columns as there
  * is room for; tables that are wider scroll by themselves, so that the page never does. On a desktop words stand beside
  * what they speak of. */
-#include "lab/report_html.h"
+#include "lab/report.h"
 
 #include "engine/base/embedded.h"
 

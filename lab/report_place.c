@@ -137,38 +137,35 @@ enum error report_bytes(struct report *r, const struct report_data *d) {
 
 /* ---- memory ---- */
 
+/* Of the largest cell of each side: bytes of each process, or of each device. */
+static enum error memory_plot(struct report *r, struct report_section *s, const struct report_data *d, bool processes) {
+    struct plot *p;
+    TRY(report_plot(r, s, PLOT_GROUPED, d->nsides, &p));
+    p->title = processes ? "Peak memory of each process" : "Optimizer state on each device";
+    p->about = processes
+                   ? "Resident memory at its highest. The devices of dp and single share one process, those of ddp "
+                     "have one each."
+                   : "Bytes that the optimizer keeps on each device.";
+    p->x = (struct plot_axis){
+        .label = processes ? "peak resident memory" : "optimizer state", .unit = PLOT_BYTES, .zero = true};
+    for (int i = 0; i < 2 * d->nsides; i++) { /* first how many rows there are, then what is in them */
+        int side = i % d->nsides, k = largest(d, side);
+        if (k < 0) continue;
+        const struct run_result *run = &d->cell[k].run[0];
+        int n = processes ? run->processes : run->ranks;
+        if (i < d->nsides) p->ncategories = n > p->ncategories ? n : p->ncategories;
+        if (i < d->nsides) continue;
+        struct plot_series *out = &p->series[p->nseries++];
+        *out = (struct plot_series){
+            .name = report_cell_name(r, d, &d->cell[k]), .n = p->ncategories, .colour = side % PLOT_COLOURS};
+        TRY(rank_series(r, out->n, processes ? run->rss : run->state, n, 1, &out->y));
+    }
+    return rank_names(r, p->ncategories, processes ? "process" : "device", &p->category);
+}
+
 enum error report_memory(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "memory", "Memory of each device");
-    struct plot *p, *q;
     s->fold = FOLD_ASIDE;
-    TRY(report_plot(r, s, PLOT_GROUPED, d->nsides, &p));
-    TRY(report_plot(r, s, PLOT_GROUPED, d->nsides, &q));
-    p->title = "Peak memory of each process";
-    p->about = "Resident memory at its highest. The devices of dp and single share one process, "
-               "those of ddp have one each.";
-    q->title = "Optimizer state on each device";
-    q->about = "Bytes that the optimizer keeps on each device.";
-    p->x = (struct plot_axis){.label = "peak resident memory", .unit = PLOT_BYTES, .zero = true};
-    q->x = (struct plot_axis){.label = "optimizer state", .unit = PLOT_BYTES, .zero = true};
-    for (int side = 0; side < d->nsides; side++) {
-        int k = largest(d, side);
-        if (k < 0) continue;
-        const struct run_result *run = &d->cell[k].run[0];
-        p->ncategories = run->processes > p->ncategories ? run->processes : p->ncategories;
-        q->ncategories = run->ranks > q->ncategories ? run->ranks : q->ncategories;
-    }
-    TRY(rank_names(r, p->ncategories, "process", &p->category));
-    TRY(rank_names(r, q->ncategories, "device", &q->category));
-    for (int side = 0; side < d->nsides; side++) {
-        int k = largest(d, side);
-        if (k < 0) continue;
-        const struct run_result *run = &d->cell[k].run[0];
-        const char *name = report_cell_name(r, d, &d->cell[k]);
-        struct plot_series *a = &p->series[p->nseries++], *b = &q->series[q->nseries++];
-        *a = (struct plot_series){.name = name, .n = p->ncategories, .colour = side};
-        *b = (struct plot_series){.name = name, .n = q->ncategories, .colour = side};
-        TRY(rank_series(r, a->n, run->rss, run->processes, 1, &a->y));
-        TRY(rank_series(r, b->n, run->state, run->ranks, 1, &b->y));
-    }
-    return ERR_NONE;
+    TRY(memory_plot(r, s, d, true));
+    return memory_plot(r, s, d, false);
 }

@@ -84,8 +84,8 @@ static void path(struct canvas *c, const struct frame *f, const struct plot_seri
 /* Every point has a mark where they are few. */
 static void marks(struct canvas *c, const struct frame *f, const struct plot_series *s, int which) {
     int stride = s->points || s->n <= 2 * MARKERS ? 1 : s->n / MARKERS;
-    double size = s->points && !s->model ? 1 + fmin(0.7 * (c->p->nseries - 1 - which), 1.4)
-                                         : 1; /* so that points that coincide are seen */
+    double size =
+        s->from ? 1 + fmin(0.7 * (c->p->nseries - 1 - which), 1.4) : 1; /* so that points that coincide are seen */
     char x[32], y[32];
     for (int k = stride > 1 ? which * stride / 3 % s->n : 0; k < s->n; k += stride) {
         if (!isfinite(s->y[k])) continue;

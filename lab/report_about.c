@@ -40,7 +40,7 @@ static const char *values(struct report *r, const struct report_data *d, int sid
         bool seen = false;
         for (int k = 0; k < i; k++)
             seen |= d->cell[k].side == side && !strcmp(run_result_setting(d->cell[k].run, key), v);
-        if (!seen) all = report_say(r, "%s%s%s", all, *all ? ", " : "", *v ? v : "(none)");
+        if (!seen) all = report_join(r, all, ", ", *v ? v : "(none)");
     }
     return all;
 }

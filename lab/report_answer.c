@@ -92,8 +92,7 @@ static const char *clause(struct report *r, const struct report_data *d, int met
 
 static const char *add(struct report *r, const char *text, const char *more, int n, int of) {
     if (!n) return text;
-    if (of == 1) return report_say(r, "%s%s%s", text, *text ? "; " : "", more);
-    return report_say(r, "%s%sin %d of %d %s", text, *text ? "; " : "", n, of, more);
+    return report_join(r, text, "; ", of == 1 ? more : report_say(r, "in %d of %d %s", n, of, more));
 }
 
 static const char *of_sides(struct report *r, const struct report_data *d, int metric, int a, int b) {
@@ -123,7 +122,7 @@ const char *report_sentence(struct report *r, const struct report_data *d, int m
     if (!is_told(d, metric, true)) return "";
     for (int i = 0; i < d->nsides * d->nsides; i++) {
         const char *more = of_sides(r, d, metric, i / d->nsides, i % d->nsides);
-        if (*more) text = report_say(r, "%s%s%s", text, *text ? ". " : "", more);
+        if (*more) text = report_join(r, text, ". ", more);
     }
     return *text ? report_say(r, "%s.", text) : "";
 }

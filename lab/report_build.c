@@ -23,6 +23,15 @@ const char *report_title(struct report *r, const char *text) {
     return report_say(r, "%c%s", toupper((unsigned char)*text), *text ? text + 1 : "");
 }
 
+const char *report_short(const char *key) {
+    const char *dot = strrchr(key, '.');
+    return dot ? dot + 1 : key;
+}
+
+const char *report_join(struct report *r, const char *text, const char *between, const char *more) {
+    return report_say(r, "%s%s%s", text, *text ? between : "", more);
+}
+
 struct report_section *report_section(struct report *r, const char *id, const char *title) {
     struct report_section *s = &r->section[r->nsections++];
     *s = (struct report_section){.id = id, .title = title};

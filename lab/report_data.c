@@ -46,8 +46,7 @@ static void about_run(struct report_cell *c) {
 
 /* "bandwidth 1Gbit": the last word of a key is enough to know it. */
 static const char *more_of(const char *text, const struct json_value *v, struct pool *pool) {
-    const char *dot = strrchr(v->key, '.');
-    return pool_printf(pool, "%s%s%s %s", text, *text ? ", " : "", dot ? dot + 1 : v->key, v->text);
+    return pool_printf(pool, "%s%s%s %s", text, *text ? ", " : "", report_short(v->key), v->text);
 }
 
 static enum error cell_place(const struct report_data *d, const struct json_value *settings, struct pool *pool,
@@ -198,9 +197,8 @@ static enum error pair_read(struct report_data *d, const struct json_value *v, i
 
 /* A number alone says little: "every 16". */
 static const char *side_name(const struct report_data *d, const char *side, struct pool *pool) {
-    const char *dot = strrchr(d->axis, '.');
     if (*side < '0' || *side > '9') return side;
-    return pool_printf(pool, "%s %s", dot ? dot + 1 : d->axis, side);
+    return pool_printf(pool, "%s %s", report_short(d->axis), side);
 }
 
 static enum error read_sides(struct report_data *d, struct pool *pool) {

@@ -75,6 +75,10 @@ double report_number(const struct json_value *in, const char *key);
 struct report_section *report_section(struct report *r, const char *id, const char *title);
 /* A text in the report's pool; "" when there is no memory. */
 const char *report_say(struct report *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The last part of a key: "bandwidth". */
+const char *report_short(const char *key);
+/* 'between' only where there is text before. */
+const char *report_join(struct report *r, const char *text, const char *between, const char *more);
 /* With a capital. */
 const char *report_title(struct report *r, const char *text);
 void report_paragraph(struct report_section *s, const char *text);

@@ -8,10 +8,6 @@
 
 /* ---- the question ---- */
 
-static const char *list(struct report *r, const char *text, const char *more, bool last) {
-    return *text ? report_say(r, "%s%s%s", text, last ? " or " : ", ", more) : more;
-}
-
 /* The keys that cells are placed by, but the first axis and devices, are those of any cell. */
 static const char *axis_key(const struct report_data *d, int i) {
     const struct json_value *settings = d->cell[0].settings;
@@ -28,36 +24,31 @@ static const char *where_asked(struct report *r, const struct report_data *d) {
     double counts[REPORT_COUNTS];
     const char *text = "";
     int n = report_device_counts(d, counts);
-    for (int i = 0; i < n; i++) text = report_say(r, "%s%s%.0f", text, i ? ", " : "", counts[i]);
+    for (int i = 0; i < n; i++) text = report_join(r, text, ", ", report_say(r, "%.0f", counts[i]));
     text = report_say(r, "%s device%s", text, n == 1 && counts[0] < 2 ? "" : "s");
     for (int a = 0; a < axis_count(d); a++) {
-        const char *key = axis_key(d, a), *dot = strrchr(key, '.'), *seen = "";
+        const char *key = axis_key(d, a), *seen = "";
         for (int i = 0; *key && i < d->ncells; i++) {
             const char *v = report_text(d->cell[i].settings, key);
             bool first = true;
             for (int k = 0; k < i; k++) first &= strcmp(report_text(d->cell[k].settings, key), v) != 0;
-            if (first) seen = report_say(r, "%s%s%s", seen, *seen ? ", " : "", v);
+            if (first) seen = report_join(r, seen, ", ", v);
         }
-        if (*seen) text = report_say(r, "%s; %s %s", text, dot ? dot + 1 : key, seen);
+        if (*seen) text = report_say(r, "%s; %s %s", text, report_short(key), seen);
     }
     return text;
 }
 
-static const char *left_out(struct report *r, int64_t steps) {
-    if (steps <= 0) return "";
-    if (steps == 1) return "; the first step of each is left out";
-    return report_say(r, "; the first %lld steps of each are left out", (long long)steps);
-}
-
 static const char *of_experiment(struct report *r, const struct report_data *d) {
-    const char *sides = "", *more = "";
+    const char *sides = "", *more = "", *warmup = "";
     int most = 0;
-    for (int i = 0; i < d->nsides; i++) sides = list(r, sides, d->side[i], i + 1 == d->nsides);
+    for (int i = 0; i < d->nsides; i++) sides = report_join(r, sides, i + 1 < d->nsides ? ", " : " or ", d->side[i]);
     for (int i = 0; i < d->ncells; i++) most = d->cell[i].nruns > most ? d->cell[i].nruns : most;
-    for (int m = 1; m < d->nmetrics; m++) more = report_say(r, "%s%s%s", more, *more ? ", " : "", d->metric[m].words);
+    for (int m = 1; m < d->nmetrics; m++) more = report_join(r, more, ", ", d->metric[m].words);
+    if (d->warmup > 0) warmup = report_say(r, ", without the first steps (%lld)", (long long)d->warmup);
     return report_say(r, "%s: %s? On %s. %d run%s a side, each a fresh process%s%s%s.",
-                      report_title(r, d->metric[0].words), sides, where_asked(r, d), most, most == 1 ? "" : "s",
-                      left_out(r, d->warmup), *more ? ". Also: " : "", more);
+                      report_title(r, d->metric[0].words), sides, where_asked(r, d), most, most == 1 ? "" : "s", warmup,
+                      *more ? ". Also: " : "", more);
 }
 
 static const char *of_run(struct report *r, const struct report_data *d) {
@@ -67,7 +58,7 @@ static const char *of_run(struct report *r, const struct report_data *d) {
     const char *text = "";
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const char *v = run_result_setting(d->cell[0].run, keys[i][0]);
-        if (*v) text = report_say(r, "%s%s%s %s", text, *text ? ", " : "", keys[i][1], v);
+        if (*v) text = report_join(r, text, ", ", report_say(r, "%s %s", keys[i][1], v));
     }
     return report_say(r, "One run%s%s.", *text ? ": " : "", text);
 }
@@ -86,16 +77,11 @@ static int find(const char **names, int *n, const char *name) {
     return i;
 }
 
-/* Devices are the columns where they vary, else what varies last. */
+/* Devices are the columns where they vary, else the last of the other axes. */
 static const char *column_axis(const struct report_data *d) {
     double counts[REPORT_COUNTS];
-    if (report_device_counts(d, counts) > 1) return "devices";
-    for (int a = axis_count(d) - 1; a >= 0; a--)
-        for (int i = 1; i < d->ncells && *axis_key(d, a); i++)
-            if (strcmp(report_text(d->cell[i].settings, axis_key(d, a)),
-                       report_text(d->cell[0].settings, axis_key(d, a))) != 0)
-                return axis_key(d, a);
-    return "devices";
+    int last = axis_count(d) - 1;
+    return report_device_counts(d, counts) == 1 && last >= 0 && *axis_key(d, last) ? axis_key(d, last) : "devices";
 }
 
 /* Where a pair stands: the column's axis by itself, the others, and the side where there are several, by the row. */
@@ -105,9 +91,8 @@ static void place_of(struct report *r, const struct report_data *d, const struct
     const char *text = d->nsides > 2 ? report_versus(r, d, p) : "";
     for (int i = 0; c->settings && i < c->settings->count; i++) {
         const struct json_value *v = &c->settings->children[i];
-        const char *dot = strrchr(v->key, '.');
         if (!v->text || !strcmp(v->key, d->axis) || !strcmp(v->key, axis) || !strcmp(v->key, "devices")) continue;
-        text = report_say(r, "%s%s%s %s", text, *text ? ", " : "", dot ? dot + 1 : v->key, v->text);
+        text = report_join(r, text, ", ", report_say(r, "%s %s", report_short(v->key), v->text));
     }
     *row = *text ? text : d->side[c->side];
     *column =
@@ -150,14 +135,13 @@ static enum error map_column(struct report *r, const struct report_data *d, cons
 static enum error map(struct report *r, struct report_section *s, const struct report_data *d, const struct grid *g,
                       const char *axis) {
     struct plot *p;
-    const char *dot = strrchr(axis, '.');
     TRY(report_plot(r, s, PLOT_MAP, g->ncolumns, &p));
     if (!p) return ERR_NONE;
     p->title = report_say(r, "Who is ahead, and by how many times: %s", d->metric[0].words);
     p->about =
         "A field for each comparison. Its colour is that of the side ahead, and the stronger the further; without "
         "colour the runs do not tell.";
-    p->x = (struct plot_axis){.label = dot ? dot + 1 : axis};
+    p->x = (struct plot_axis){.label = report_short(axis)};
     p->who[0] = d->nsides == 2 ? d->side[0] : "what it is held against";
     p->who[1] = d->nsides == 2 ? d->side[1] : "the row's side";
     p->nseries = g->ncolumns;

@@ -110,23 +110,13 @@ static enum error line(struct report *r, const struct report_data *d, const stru
 
 /* ---- plots ---- */
 
-/* As high as it is far: on a linear axis such a curve is a corner. */
-static bool wants_log(const struct plot *p, bool *possible) {
-    double low = INFINITY, high = 0;
+static void range_of(const struct plot *p, double *low, double *high) {
+    *low = INFINITY, *high = -INFINITY;
     for (int i = 0; i < p->nseries; i++)
         for (int k = 0; k < p->series[i].n; k++) {
-            low = fmin(low, p->series[i].y[k]);
-            high = fmax(high, p->series[i].y[k]);
+            *low = fmin(*low, p->series[i].y[k]);
+            *high = fmax(*high, p->series[i].y[k]);
         }
-    *possible = low > 0 && high > 1.5 * low;
-    return *possible && high > 20 * low;
-}
-
-static bool is_flat(const struct plot *p) {
-    for (int i = 0; i < p->nseries; i++)
-        for (int k = 1; k < p->series[i].n; k++)
-            if (p->series[i].y[k] != p->series[i].y[0]) return false;
-    return true;
 }
 
 static const char *about(struct report *r, const struct report_data *d, const struct report_cell *like,
@@ -144,7 +134,7 @@ static const char *about(struct report *r, const struct report_data *d, const st
 static enum error curve(struct report *r, struct report_section *s, const struct report_data *d,
                         const struct report_cell *like, enum curve what, bool seconds) {
     struct plot *p;
-    bool possible;
+    double low, high;
     TRY(report_plot(r, s, PLOT_LINE, d->nsides, &p));
     if (!p) return ERR_NONE;
     p->title = report_say(r, "%s against %s%s%s", told[what].title, seconds ? "seconds" : "steps",
@@ -158,12 +148,12 @@ static enum error curve(struct report *r, struct report_section *s, const struct
     }
     int most = 0;
     for (int i = 0; i < p->nseries; i++) most = p->series[i].n > most ? p->series[i].n : most;
-    bool losses = what == TRAIN_LOSS || what == VAL_LOSS;
-    p->y.log = losses && wants_log(p, &possible);
-    p->both = losses && possible;
+    range_of(p, &low, &high);
+    p->both = (what == TRAIN_LOSS || what == VAL_LOSS) && low > 0 && high > 1.5 * low;
+    p->y.log = p->both && high > 20 * low; /* on a linear axis such a curve is a corner */
     bool leads =
         !d->experiment && s != r->section && r->section->nplots && !strcmp(r->section->plot[0].title, p->title);
-    if (leads || most < (what == TRAIN_LOSS ? 1 : 3) || (what == RATE && is_flat(p))) s->nplots--;
+    if (leads || most < (what == TRAIN_LOSS ? 1 : 3) || (what == RATE && low == high)) s->nplots--;
     return ERR_NONE;
 }
 

@@ -100,7 +100,7 @@ static const char *values_of(struct report *r, const char *place) {
         size_t n = strcspn(at, ","), key = strcspn(at, " ") + 1;
         bool number = key >= n || strspn(at + key, "0123456789.") == n - key;
         size_t from = number ? 0 : key;
-        out = report_say(r, "%s%s%.*s", out, *out ? ", " : "", (int)(n - from), at + from);
+        out = report_join(r, out, ", ", report_say(r, "%.*s", (int)(n - from), at + from));
         at += n + strspn(at + n, ", ");
     }
     return out;

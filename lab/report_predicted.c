@@ -19,8 +19,9 @@ static const char *sources(struct report *r, const struct report_data *d) {
     const char *all = "";
     for (int i = 0; i < d->ncells; i++)
         if (d->cell[i].reference)
-            all = report_say(r, "%s%s%s%s", all, *all ? "; " : "", report_cell_name(r, d, &d->cell[i]),
-                             report_in(r, d->cell[i].place));
+            all =
+                report_join(r, all, "; ",
+                            report_say(r, "%s%s", report_cell_name(r, d, &d->cell[i]), report_in(r, d->cell[i].place)));
     return all;
 }
 

@@ -94,11 +94,6 @@ enum error report_verdict(struct report *r, const struct report_data *d) {
 
 /* ---- the tables ---- */
 
-static const char *side_heading(const struct report_data *d) {
-    const char *dot = strrchr(d->axis, '.');
-    return dot ? dot + 1 : d->axis;
-}
-
 /* Sides that are named say what they set. */
 static enum error sides_table(struct report *r, struct report_section *s, const struct report_data *d) {
     static const char *const heads[] = {"side", "sets"};
@@ -110,9 +105,9 @@ static enum error sides_table(struct report *r, struct report_section *s, const 
     for (int i = 0; i < sides->count; i++) {
         const struct json_value *v = &sides->children[i];
         const char *all = "";
-        for (int k = 0; k < v->count; k++)
-            all = report_say(r, "%s%s%s: %s", all, k ? ", " : "", v->children[k].key,
-                             v->children[k].text ? v->children[k].text : "");
+        for (int k = 0; v->kind == JSON_OBJECT && k < v->count; k++)
+            all = report_join(r, all, ", ",
+                              report_say(r, "%s: %s", v->children[k].key, report_text(v, v->children[k].key)));
         table_row(t, i + 1)[0] = v->key;
         table_row(t, i + 1)[1] = all;
     }
@@ -149,7 +144,7 @@ static enum error run_table(struct report *r, struct report_section *s, const st
     TRY(report_table(r, s, "The run", 2, CELL_COLUMNS - 1, heads, &t));
     for (int i = 0, at = 1; i < CELL_COLUMNS; i++) {
         if (i == 2) continue;
-        table_row(t, at)[0] = i == 4 ? "step time (95 % are below)" : i == 1 ? side_heading(d) : cell_heads[i];
+        table_row(t, at)[0] = i == 4 ? "step time (95 % are below)" : i == 1 ? report_short(d->axis) : cell_heads[i];
         table_row(t, at++)[1] = row[i];
     }
     return ERR_NONE;
@@ -159,7 +154,7 @@ static enum error cells_table(struct report *r, struct report_section *s, const 
     struct table *t;
     TRY(report_table(r, s, "Each side at each place", CELL_COLUMNS, d->ncells, cell_heads, &t));
     t->words = 2;
-    table_row(t, 0)[1] = side_heading(d);
+    table_row(t, 0)[1] = report_short(d->axis);
     t->fold = d->npairs > 1 ? FOLD_ASIDE : FOLD_NOT;
     for (int i = 0; i < d->ncells; i++) cell_row(r, d, &d->cell[i], table_row(t, i + 1));
     return ERR_NONE;
@@ -219,7 +214,7 @@ static int same_from(const struct report_cell *c, int from) {
 }
 
 static enum error digests(struct report *r, struct report_section *s, const struct report_data *d) {
-    const char *const heads[] = {"where", side_heading(d), "weights, sha256", "losses, sha256", "runs"};
+    const char *const heads[] = {"where", report_short(d->axis), "weights, sha256", "losses, sha256", "runs"};
     int rows = 0, at = 1;
     struct table *t;
     for (int i = 0; i < d->ncells; i++)

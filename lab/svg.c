@@ -84,6 +84,16 @@ void svg_words(struct canvas *c, double x, double width, int most, const char *s
     }
 }
 
+void svg_hover(struct canvas *c, int row, const char *name, const char *value) {
+    markup_raw(c->m, "<title>");
+    markup_text(c->m, c->p->category[row]);
+    markup_raw(c->m, ", ");
+    markup_text(c->m, name);
+    markup_raw(c->m, ": ");
+    markup_text(c->m, value);
+    markup_raw(c->m, "</title>");
+}
+
 /* ---- signs ---------------------------------------------------------------------------------- */
 
 void svg_line(struct canvas *c, double x1, double y1, double x2, double y2, const char *style) {

@@ -18,6 +18,8 @@ void svg_words(struct canvas *c, double x, double width, int most, const char *s
 void svg_line(struct canvas *c, double x1, double y1, double x2, double y2, const char *style);
 /* A point's sign, told apart by its shape. */
 void svg_marker(struct canvas *c, int colour, double x, double y, double size);
+/* What a part of a row says under the pointer. */
+void svg_hover(struct canvas *c, int row, const char *name, const char *value);
 /* Names of the series with their signs; moves c->y. */
 void svg_legend(struct canvas *c);
 

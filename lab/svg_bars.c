@@ -23,12 +23,10 @@ static void bar(struct canvas *c, const struct plot_series *s, int row, double f
                 double height) {
     char value[32];
     plot_value_text(c->p->x.unit, s->y[row], value);
-    markup_raw(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"><title>",
+    markup_raw(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\">",
                s->colour % PLOT_COLOURS, from, y, fmax(to - from, 0), height);
-    markup_text(c->m, c->p->category[row]);
-    markup_raw(c->m, ", ");
-    markup_text(c->m, s->name);
-    markup_raw(c->m, ": %s</title></rect>\n", value);
+    svg_hover(c, row, s->name, value);
+    markup_raw(c->m, "</rect>\n");
 }
 
 static void row_bars(struct canvas *c, const struct scale *x, int row) {

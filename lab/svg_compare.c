@@ -9,13 +9,10 @@
 enum { TRACK = 13, GAP = 8, FIELD = 30 };
 
 static void hover(struct canvas *c, int row, const struct plot_series *s, const char *what, double v) {
-    char value[32];
+    char value[32], words[64];
     plot_value_text(c->p->x.unit, v, value);
-    markup_raw(c->m, "<title>");
-    markup_text(c->m, c->p->category[row]);
-    markup_raw(c->m, ", ");
-    markup_text(c->m, s->name);
-    markup_raw(c->m, "%s: %s</title>", what, value);
+    snprintf(words, sizeof words, "%s%s", what, value);
+    svg_hover(c, row, s->name, words);
 }
 
 static double at_row(const double *v, int row) {
@@ -38,7 +35,7 @@ static void middle(struct canvas *c, const struct scale *x, double top, int row,
                    from, y - 5, fmax(to - from, 0.5), 10);
     }
     markup_raw(c->m, "<g>");
-    hover(c, row, s, ", median", s->y[row]);
+    hover(c, row, s, "median ", s->y[row]);
     markup_raw(c->m, "<rect class=\"f%d\" x=\"%.1f\" y=\"%.1f\" width=\"3\" height=\"12\"/></g>\n", k, at - 1.5, y - 6);
 }
 
@@ -90,21 +87,18 @@ static void field_text(const struct plot_series *s, int row, double width, char 
 static void field(struct canvas *c, int row, int column, double x, double width, double top, double most) {
     const struct plot_series *s = &c->p->series[column];
     double v = s->y[row], y = top + row * FIELD;
-    char text[32];
+    char text[32], words[160];
     int ahead = s->won[row] == PLOT_FIRST ? 0 : s->won[row] == PLOT_SECOND ? 1 : -1;
     if (!isfinite(v) || v <= 0) return;
     double strong = ahead < 0 ? 0 : 0.12 + 0.5 * log(times(v)) / fmax(log(most), 1e-9);
-    markup_raw(c->m, "<g><title>");
-    markup_text(c->m, c->p->category[row]);
-    markup_raw(c->m, ", ");
-    markup_text(c->m, s->name);
-    markup_raw(c->m, ": ");
-    if (ahead >= 0) markup_text(c->m, c->p->who[ahead]);
-    markup_raw(c->m, ahead >= 0 ? " is ahead; ratio %.3f" : "no difference that is told; ratio %.3f", v);
     double low = at_row(s->low, row), high = at_row(s->high, row);
-    if (isfinite(low) && isfinite(high)) markup_raw(c->m, " [%.3f, %.3f]", low, high);
+    int n = snprintf(words, sizeof words, "%.60s%s; ratio %.3f", ahead < 0 ? "no difference is told" : c->p->who[ahead],
+                     ahead < 0 ? "" : " is ahead", v);
+    if (isfinite(low) && isfinite(high)) snprintf(words + n, sizeof words - (size_t)n, " [%.3f, %.3f]", low, high);
+    markup_raw(c->m, "<g>");
+    svg_hover(c, row, s->name, words);
     markup_raw(c->m,
-               "</title><rect class=\"field f%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" "
+               "<rect class=\"field f%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" "
                "fill-opacity=\"%.3f\"/>\n",
                ahead < 0 ? PLOT_COLOURS - 1 : ahead, x, y + 1, width - 2, FIELD - 2, strong);
     field_text(s, row, width - 4, text);

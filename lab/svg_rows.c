@@ -25,16 +25,15 @@ void svg_row_names(struct canvas *c, double left, double top, double pitch) {
 
 static void span(struct canvas *c, const struct scale *x, const struct plot_span *s, double top) {
     const struct plot_series *kind = &c->p->series[s->series];
-    char from[32], takes[32];
+    char from[32], takes[32], words[80];
     double a = svg_at(x, s->from), b = svg_at(x, s->to);
     plot_value_text(c->p->x.unit, s->from, from);
     plot_value_text(c->p->x.unit, s->to - s->from, takes);
-    markup_raw(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"><title>",
+    snprintf(words, sizeof words, "from %s, for %s", from, takes);
+    markup_raw(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\">",
                kind->colour % PLOT_COLOURS, a, top + s->row * ROW + 2, fmax(b - a, 1), ROW - 4);
-    markup_text(c->m, c->p->category[s->row]);
-    markup_raw(c->m, ", ");
-    markup_text(c->m, kind->name);
-    markup_raw(c->m, ": from %s, for %s</title></rect>\n", from, takes);
+    svg_hover(c, s->row, kind->name, words);
+    markup_raw(c->m, "</rect>\n");
 }
 
 void svg_draw_timeline(struct canvas *c) {
@@ -71,12 +70,10 @@ static void heat_cell(struct canvas *c, int row, int column, double x, double wi
     plot_value_text(c->p->y.unit, v, text);
     markup_raw(c->m,
                "<rect class=\"heat\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" "
-               "fill-opacity=\"%.3f\"><title>",
+               "fill-opacity=\"%.3f\">",
                x, top + row * ROW + 1, width - 1, ROW - 2, 0.06 + 0.94 * (best > 0 ? v / best : 0));
-    markup_text(c->m, c->p->category[row]);
-    markup_raw(c->m, ", ");
-    markup_text(c->m, s->name);
-    markup_raw(c->m, ": %s</title></rect>\n", text);
+    svg_hover(c, row, s->name, text);
+    markup_raw(c->m, "</rect>\n");
 }
 
 void svg_column_heads(struct canvas *c, double left, double width) {

@@ -133,7 +133,7 @@ static void an_experiment_says_what_it_came_to(void **state) {
                         "ddp is faster than dp in 1 of 2 comparisons, up to 2.00 times [1.90, 2.10] (2 devices, "
                         "bandwidth 1Gbit); in 1 of 2 there is no difference that matters.");
     assert_string_equal(report.question, "Step time: dp or ddp? On 1, 2 devices; bandwidth 1Gbit. 1 run a side, each a "
-                                         "fresh process; the first step of each is left out.");
+                                         "fresh process, without the first steps (1).");
     assert_true(says(section("verdict"), "Gate: g > 1: FAILED") && says(section("verdict"), "Warning: <noise>"));
     const struct report_section *s = section("table");
     assert_string_equal(s->table[0].title, "Step time: ddp against dp");
@@ -313,7 +313,7 @@ static void a_map_says_who_is_ahead(void **state) {
     assert_true(p->series[0].y[1] == 0.5 && p->series[0].won[1] == PLOT_FIRST && isnan(p->series[1].y[1]));
     write_as(REPORT_HTML);
     static const char *const texts[] = {">2.00\xC3\x97<", ">4.00\xC3\x97?<", "dp is ahead; ratio 0.500",
-                                        "ratio 2.000 [1.900, 2.100]"};
+                                        "ddp is ahead; ratio 2.000 [1.900, 2.100]"};
     for (int i = 0; i < 4; i++)
         if (!strstr(out.text, texts[i])) fail_msg("no %s", texts[i]);
     assert_non_null(strstr(report.verdict,

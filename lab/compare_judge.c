@@ -195,7 +195,7 @@ static void answer_one(struct compared *c, struct compared_pair *p, int m) {
     double v[2][STATISTICS_RUNS];
     const struct measure *of = &c->x->measure[m];
     struct compared_answer *a = &p->answer[m];
-    *a = (struct compared_answer){.power = (double)NAN, .verdict = VERDICT_UNTESTED};
+    *a = (struct compared_answer){.power = (double)NAN, .set_error = (double)NAN, .verdict = VERDICT_UNTESTED};
     bool paired = take_samples(c, p, m, a, v), reached = false;
     a->judged = usable(of, v[0], a->samples[0]) && usable(of, v[1], a->samples[1]);
     for (int side = 0; side < 2; side++)

@@ -160,46 +160,30 @@ static enum error cells_table(struct report *r, struct report_section *s, const 
     return ERR_NONE;
 }
 
-static bool leads_with_dots(const struct report *r) {
-    const struct report_section *s = &r->section[0];
-    return s->nplots > 0 && s->plot[0].kind == PLOT_DOTS;
-}
-
 enum error report_final(struct report *r, const struct report_data *d) {
+    double counts[REPORT_COUNTS];
     struct report_section *s = report_section(r, "table", d->experiment ? "Every comparison" : "The run in numbers");
     TRY(sides_table(r, s, d));
     TRY(report_comparisons(r, s, d));
     TRY(d->experiment ? cells_table(r, s, d) : run_table(r, s, d));
-    if (d->experiment && !leads_with_dots(r)) TRY(report_dots(r, s, d, 0));
+    if (d->experiment && r->section[0].plot[0].kind != PLOT_DOTS) TRY(report_dots(r, s, d, 0));
     report_paragraph(s, report_say(r,
                                    "Step time is the median of a run's steps%s, everywhere on this page. samples/s is "
                                    "the samples of the same steps by their time, a mean: a few slow steps lower it and "
                                    "leave the median as it is. Loss and val accuracy are of the%s run's end.",
                                    d->warmup > 0 ? " behind the warm-up" : "", d->experiment ? " first" : ""));
-    if (strcmp(d->scaling, "") != 0)
-        report_paragraph(s, report_say(r,
-                                       !strcmp(d->scaling, "weak")
-                                           ? "Weak scaling: the batch grows with the devices."
-                                           : "Scaling: %s. The batch is the same on any number of devices.",
-                                       d->scaling));
+    if (*d->scaling && report_device_counts(d, counts) > 1)
+        report_paragraph(s, !strcmp(d->scaling, "weak")
+                                ? "Weak scaling: the batch grows with the devices."
+                                : "Strong scaling: the batch is the same on any number of devices.");
     return ERR_NONE;
 }
 
 /* ---- the same bits ---- */
 
-/* The first step at which the two runs' losses differ, -1: at none that both have. */
-static int64_t first_difference(const struct run_result *a, const struct run_result *b) {
-    for (int64_t i = 0; i < a->nsteps && i < b->nsteps; i++)
-        if (a->step[i].loss != b->step[i].loss) return a->step[i].step;
-    return -1;
-}
-
 static const char *difference(struct report *r, const struct report_data *d, const struct report_pair *p) {
-    int64_t step = first_difference(d->cell[p->a].run, d->cell[p->b].run);
-    const char *at = report_where(r, &d->cell[p->b]);
-    if (*p->difference) return report_say(r, "%s: %s", at, p->difference);
-    return step < 0 ? report_say(r, "%s: the losses or the weights are not the same", at)
-                    : report_say(r, "%s: from step %lld on the losses differ", at, (long long)step);
+    return report_say(r, "%s: %s", report_where(r, &d->cell[p->b]),
+                      *p->difference ? p->difference : "the losses or the weights are not the same");
 }
 
 static bool same_digests(const struct run_result *a, const struct run_result *b) {

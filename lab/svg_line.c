@@ -85,7 +85,7 @@ static void path(struct canvas *c, const struct frame *f, const struct plot_seri
 static void marks(struct canvas *c, const struct frame *f, const struct plot_series *s, int which) {
     int stride = s->points || s->n <= 2 * MARKERS ? 1 : s->n / MARKERS;
     double size =
-        s->from ? 1 + fmin(0.7 * (c->p->nseries - 1 - which), 1.4) : 1; /* so that points that coincide are seen */
+        s->from ? 1 + fmin(0.45 * (c->p->nseries - 1 - which), 2) : 1; /* so that points that coincide are seen */
     char x[32], y[32];
     for (int k = stride > 1 ? which * stride / 3 % s->n : 0; k < s->n; k += stride) {
         if (!isfinite(s->y[k])) continue;

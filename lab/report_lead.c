@@ -45,10 +45,12 @@ static const char *of_experiment(struct report *r, const struct report_data *d) 
     for (int i = 0; i < d->nsides; i++) sides = report_join(r, sides, i + 1 < d->nsides ? ", " : " or ", d->side[i]);
     for (int i = 0; i < d->ncells; i++) most = d->cell[i].nruns > most ? d->cell[i].nruns : most;
     for (int m = 1; m < d->nmetrics; m++) more = report_join(r, more, ", ", d->metric[m].words);
-    if (d->warmup > 0) warmup = report_say(r, ", without the first steps (%lld)", (long long)d->warmup);
-    return report_say(r, "%s: %s? On %s. %d run%s a side, each a fresh process%s%s%s.",
-                      report_title(r, d->metric[0].words), sides, where_asked(r, d), most, most == 1 ? "" : "s", warmup,
-                      *more ? ". Also: " : "", more);
+    if (d->warmup > 0)
+        warmup =
+            report_say(r, ", whose first %lld step%s left out", (long long)d->warmup, d->warmup == 1 ? " is" : "s are");
+    return report_say(r, "%s: %s? On %s. %d %s%s a side, each a fresh process%s%s%s.",
+                      report_title(r, d->metric[0].words), sides, where_asked(r, d), most,
+                      d->seeds > 1 ? "seed" : "run", most == 1 ? "" : "s", warmup, *more ? ". Also: " : "", more);
 }
 
 static const char *of_run(struct report *r, const struct report_data *d) {

@@ -182,7 +182,8 @@ enum error report_final(struct report *r, const struct report_data *d) {
 /* ---- the same bits ---- */
 
 static const char *difference(struct report *r, const struct report_data *d, const struct report_pair *p) {
-    return report_say(r, "%s: %s", report_where(r, &d->cell[p->b]),
+    const char *side = d->nsides > 2 ? report_say(r, "%s, ", report_versus(r, d, p)) : "";
+    return report_say(r, "%s%s: %s", side, report_where(r, &d->cell[p->b]),
                       *p->difference ? p->difference : "the losses or the weights are not the same");
 }
 

@@ -133,7 +133,7 @@ static void an_experiment_says_what_it_came_to(void **state) {
                         "ddp is faster than dp in 1 of 2 comparisons, up to 2.00 times [1.90, 2.10] (2 devices, "
                         "bandwidth 1Gbit); in 1 of 2 there is no difference that matters.");
     assert_string_equal(report.question, "Step time: dp or ddp? On 1, 2 devices; bandwidth 1Gbit. 1 run a side, each a "
-                                         "fresh process, without the first steps (1).");
+                                         "fresh process, whose first 1 step is left out.");
     assert_true(says(section("verdict"), "Gate: g > 1: FAILED") && says(section("verdict"), "Warning: <noise>"));
     const struct report_section *s = section("table");
     assert_string_equal(s->table[0].title, "Step time: ddp against dp");

@@ -180,6 +180,7 @@ static enum error read_line(struct reader *r, const char *line, size_t n, struct
                                                     .epoch = whole(r, root, "epoch", INT64_MAX),
                                                     .loss = real(r, root, "loss"),
                                                     .accuracy = real(r, root, "accuracy"),
+                                                    .lr = maybe(root, "lr"),
                                                     .ms = real(r, root, "ms"),
                                                     .samples = real(r, root, "samples")};
     return r->err;

@@ -15,7 +15,7 @@ struct result_setting { /* "optimizer.lr", "0.1" */
 };
 struct result_step {
     int64_t step, epoch;
-    double loss, accuracy, ms, samples;
+    double loss, accuracy, lr, ms, samples; /* lr: NaN in runs of before it was told */
 };
 struct result_val { /* a measurement on validation data; NaN: not measured */
     int64_t step;

@@ -40,7 +40,8 @@ static void find_trainings(struct compared_cell *cell) {
     cell->ntrainings = 0;
     for (int i = 0; i < cell->nruns; i++) {
         int first = 0;
-        while (strcmp(cell->run[first].result.weights, cell->run[i].result.weights) != 0) first++;
+        const char *mine = run_result_training(&cell->run[i].result);
+        while (strcmp(run_result_training(&cell->run[first].result), mine) != 0) first++;
         cell->training[i] = first == i ? cell->ntrainings++ : cell->training[first];
     }
 }
@@ -137,7 +138,8 @@ static void scale_cells(struct compared *c) {
 static bool one_training(const struct compared *c, const struct compared_pair *p) {
     const struct compared_cell *a = &c->cell[p->cell[0]], *b = &c->cell[p->cell[1]];
     return (p->held && p->same_weights) ||
-           (a->ntrainings == 1 && b->ntrainings == 1 && !strcmp(a->run[0].result.weights, b->run[0].result.weights));
+           (a->ntrainings == 1 && b->ntrainings == 1 &&
+            !strcmp(run_result_training(&a->run[0].result), run_result_training(&b->run[0].result)));
 }
 
 /* Whether a sample of the measure is a training, not a run. What a run takes until it reaches a target depends on what

@@ -94,18 +94,22 @@ static const char *const *read_hosts(struct experiment_reader *r, const struct n
     return hosts;
 }
 
-static enum error put_text(struct experiment_reader *r, struct node *tree, const char *path, const char *text) {
-    const struct node value = {.kind = NODE_SCALAR, .text = text, .source = "hosts"};
+/* A text, which is to blame where the hosts stand. */
+static enum error put_text(struct experiment_reader *r, const struct node *hosts, struct node *tree, const char *path,
+                           const char *text) {
+    struct node value = *hosts;
+    value.kind = NODE_SCALAR, value.text = text, value.items = NULL, value.count = 0;
     return text ? tree_put(tree, path, &value, r->x->pool, r->e) : ERR_MEMORY;
 }
 
 /* They are nodes of one run (docs/distributed.md), which meet at the first. */
-static enum error put_hosts(struct experiment_reader *r, const struct experiment_start *s, struct node *tree) {
+static enum error put_hosts(struct experiment_reader *r, const struct node *hosts, const struct experiment_start *s,
+                            struct node *tree) {
     const struct node *run = node_get(tree, "run");
-    TRY(put_text(r, tree, "run.nodes", pool_printf(r->x->pool, "%d", s->nhosts)));
-    if (run && node_get(run, "master")) return ERR_NONE;
+    bool master = run && node_get(run, "master");
+    TRY(put_text(r, hosts, tree, "run.nodes", pool_printf(r->x->pool, "%d", s->nhosts)));
     const char *at = strrchr(s->hosts[0], '@');
-    return put_text(r, tree, "run.master", at ? at + 1 : s->hosts[0]);
+    return master ? ERR_NONE : put_text(r, hosts, tree, "run.master", at ? at + 1 : s->hosts[0]);
 }
 
 /* ---- all ---- */
@@ -157,7 +161,7 @@ enum error experiment_start_take(struct experiment_reader *r, struct node *tree,
             r->e, hosts, true,
             "'hosts' starts the engine on several hosts, and a command starts its own\nas in command: torchrun "
             "--nnodes 2 ..., or under: srun -N 2");
-    return out->nhosts && !command ? put_hosts(r, out, tree) : ERR_NONE;
+    return out->nhosts && !command ? put_hosts(r, hosts, out, tree) : ERR_NONE;
 }
 
 /* ---- what a command's words name ---- */

@@ -139,7 +139,7 @@ static double foreign_cores(const struct one_run *r, double busy, const struct p
 }
 
 static enum error try_once(const struct one_run *r, double *foreign, double *seconds, struct process_end *end) {
-    TRY(file_remove_tree(r->dir));
+    TRY(one_run_remove(r));
     double busy = busy_seconds();
     int64_t began = clock_ns();
     *end = (struct process_end){0};
@@ -169,7 +169,7 @@ static enum error run_one(struct state *s, int cell, int repeat) {
                  repeat + 1, end.code, again + 1, AGAIN_MOST);
         TRY(try_once(&r, &foreign, &seconds, &end));
     }
-    if (stop_signal()) return file_remove_tree(r.dir);
+    if (stop_signal()) return one_run_remove(&r);
     if (end.code != 0 || end.late) return failure(s, &r, &end);
     TRY(write_note(s, cell, repeat, again, foreign, seconds));
     if (!take(s, cell, repeat)) return FAIL(ERR_DATA, "'%s' has ended well, but is no finished run", r.dir);

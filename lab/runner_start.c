@@ -227,6 +227,15 @@ char *one_run_log(const struct one_run *r, int which) {
                  : pool_printf(r->pool, "%s", r->log);
 }
 
+enum error one_run_remove(const struct one_run *r) {
+    for (int i = 1; i < r->cell->start.nhosts; i++) {
+        char *dir = pool_printf(r->pool, "%s-node-%d", r->dir, i);
+        if (!dir) return ERR_MEMORY;
+        TRY(file_remove_tree(dir));
+    }
+    return file_remove_tree(r->dir);
+}
+
 bool one_run_lost(const struct one_run *r, const struct process_end *end) {
     if (r->cell->start.command || end->late) return false;
     return end->code == error_exit_code(ERR_PEER) ||

@@ -77,7 +77,7 @@ static enum error read_told(const struct foreign *f, struct pool *pool, struct t
     return FAIL(
         ERR_DATA,
         "the command ended well, but told of no step%s\nprint lines such as {\"step\": 1, \"loss\": 2.3, \"ms\": "
-        "12.1}, or write them to the file $ENGINE_METRICS; see docs/compare-your-scripts.md",
+        "12.1}, or write them to the file $ENGINE_METRICS; see engine help compare",
         torn ? torn : "");
 }
 

@@ -55,8 +55,9 @@ const char *compare_tensors(const char *a, const char *b, struct pool *pool) {
 static enum error read_side(struct experiment *x, int side, const char *dir, struct run_result *out) {
     struct experiment_cell *cell = &x->cell[side];
     const char *experiment = pool_printf(x->pool, "%s/results.json", dir);
-    if (!experiment) return ERR_MEMORY;
-    if (file_exists(experiment))
+    const char *run = pool_printf(x->pool, "%s/summary.json", dir);
+    if (!experiment || !run) return ERR_MEMORY;
+    if (file_exists(experiment) && !file_exists(run))
         return FAIL(ERR_CONFIG,
                     "'%s' is an experiment, and runs are compared\nits runs are in %s/cells; "
                     "engine report %s shows what they came to",

@@ -49,24 +49,47 @@ static void note_disagreement(struct compared *c) {
             double none = x->measure[m].scale == SCALE_RATIO ? 1 : 0;
             bool beside = a->statistics.low > none || a->statistics.high < none;
             if (a->verdict != VERDICT_INCONCLUSIVE || !beside) continue;
-            note(c, pool_printf(c->pool,
-                                "the interval of %s leaves out 'no difference' ('%s'), and p does not: the interval is "
-                                "of this question alone, p is corrected for all %d questions together",
-                                x->measure[m].name, x->cell[c->pair[i].cell[1]].label, c->tests));
+            note(c,
+                 pool_printf(c->pool,
+                             "%s of '%s': the interval leaves out 'no difference', and yet p is %.2g: the interval is "
+                             "of this question alone, p is corrected for all %d questions together",
+                             x->measure[m].name, x->cell[c->pair[i].cell[1]].label, a->statistics.p_all, c->tests));
             return;
         }
 }
 
 static void note_goal(struct compared *c, int measure) {
     const struct measure *m = &c->x->measure[measure];
+    const char *text = "";
+    int reached = 0, runs = 0;
     if (m->kind != MEASURE_TIME_TO) return;
-    for (int i = 0; i < c->x->ncells; i++) {
-        int reached = 0, n = c->cell[i].nruns;
-        for (int k = 0; k < n; k++) reached += isfinite(c->cell[i].value[measure][k]);
-        if (reached < n)
-            note(c, pool_printf(c->pool, "%s: '%s' reached it in %d of %d runs; the others count as the longest",
-                                m->name, c->x->cell[i].label, reached, n));
+    for (int i = 0; i < c->x->ncells && text; i++) {
+        int mine = 0, n = c->cell[i].nruns;
+        for (int k = 0; k < n; k++) mine += isfinite(c->cell[i].value[measure][k]);
+        if (mine < n)
+            text = pool_printf(c->pool, "%s%s'%s' in %d of %d", text, *text ? ", " : "", c->x->cell[i].label, mine, n);
+        reached += mine, runs += n;
     }
+    if (reached == runs || !text) return;
+    note(c, reached
+                ? pool_printf(
+                      c->pool,
+                      "%s was reached by %s runs, the others in all; a run that never reached it counts as the longest",
+                      m->name, text)
+                : pool_printf(c->pool, "%s was reached by no run", m->name));
+}
+
+/* Of the pairs, what is the worst is enough. */
+static void note_set(struct compared *c, int measure) {
+    const char *words = NULL;
+    double worst = 0;
+    if (c->x->measure[measure].kind != MEASURE_VAL_ACCURACY) return;
+    for (int i = 0; i < c->x->npairs; i++) {
+        const char *mine = compare_set(c, &c->pair[i], measure);
+        double error = c->pair[i].answer[measure].set_error;
+        if (mine && (!words || error > worst)) words = mine, worst = isfinite(error) ? error : 0;
+    }
+    note(c, words);
 }
 
 /* What nobody here has read cannot be held against anything. */
@@ -88,6 +111,7 @@ void compare_notes(struct compared *c) {
     for (int m = 0; m < c->x->nmeasures; m++) {
         note_goal(c, m);
         note_power(c, m);
+        note_set(c, m);
     }
     note_disagreement(c);
 }

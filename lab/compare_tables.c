@@ -266,7 +266,7 @@ static void print_title(const struct compared *c, FILE *f) {
 static void print_legend(const struct compared *c, FILE *f) {
     const char *better = c->x->measure[0].scale == SCALE_DIFFERENCE ? "0 pt (points of a share)" : "1×";
     fprintf(f, "\nB against A: above %s B is better%s\n", better,
-            isfinite(c->cell[0].spread) ? "; ±: half of a cell's runs lie within so much of each other, halved" : "");
+            isfinite(c->cell[0].spread) ? "; ±: half of the distance between the quartiles of a cell's runs" : "");
 }
 
 static void print_bits(const struct compared *c, FILE *f, const char *start) {

@@ -90,6 +90,7 @@ const char *compare_untested(const struct compared *c) {
         text = pool_printf(c->pool, "%d run%s a side: fewer than %d allow no verdict (%s)", c->repeats,
                            c->repeats == 1 ? "" : "s", EXPERIMENT_LEAST_RUNS,
                            !*c->folder                          ? "engine compare EXPERIMENT or --modes runs them"
+                           : x->nseeds > c->repeats             ? "without --quick all seeds are run"
                            : c->repeats < EXPERIMENT_LEAST_RUNS ? "--repeats auto takes enough"
                                                                 : "some are missing");
     else if (untested(c, false, false) >= 0)
@@ -103,6 +104,14 @@ static bool is_of(const struct compared *c, const struct compared_pair *p, int f
     return c->x->cell[p->cell[0]].at[0] == first && c->x->cell[p->cell[1]].at[0] == side;
 }
 
+/* "faster (1.033× [1.012, 1.054])": of the only pair that they have. */
+static const char *with_effect(const struct compared *c, int first, int side, const char *verdict) {
+    int i = 0;
+    while (!is_of(c, &c->pair[i], first, side)) i++;
+    const char *effect = compare_effect(c, &c->pair[i], 0);
+    return strcmp(effect, "-") != 0 ? pool_printf(c->pool, "%s (%s)", verdict, effect) : verdict;
+}
+
 static const char *sentence_of(const struct compared *c, int first, int side) {
     static const char *const order[] = {"faster", "less",         "better", "slower",  "more",
                                         "worse",  "inconclusive", "same",   "untested"};
@@ -114,7 +123,7 @@ static const char *sentence_of(const struct compared *c, int first, int side) {
         int count = 0;
         for (int i = 0; i < x->npairs; i++)
             count += is_of(c, &c->pair[i], first, side) && !strcmp(compare_verdict(c, &c->pair[i], 0), order[w]);
-        if (count && total == 1) return pool_printf(c->pool, "%s", order[w]);
+        if (count && total == 1) return with_effect(c, first, side, order[w]);
         if (count) text = pool_printf(c->pool, "%s%s%s in %d", text, *text ? ", " : "", order[w], count);
     }
     return text && *text ? pool_printf(c->pool, "%s of %d", text, total) : "not measured";

@@ -249,7 +249,7 @@ enum error report_speedup(struct report *r, const struct report_data *d) {
                      report_say(r,
                                 "A multiple of the same mode's one device, over whatever link (where there is none: of "
                                 "another mode's; where no cell has one device: of the mode's fewest devices, which "
-                                "are 1 and not taken as so many). Bands are the bootstrap's at %.0f %%, where a cell "
+                                "are 1 and not taken as so many). Bands are intervals at %.0f %%, where a cell "
                                 "has at least 4 runs.",
                                 d->confidence * 100));
     return report_laws(r, s, d);

@@ -66,11 +66,10 @@ static const char *verdict_of_run(struct report *r, const struct report_cell *c)
     for (int p = 0; p < PHASES; p++) busy += run->time_s[p];
     const char *right =
         isfinite(run->val_accuracy) ? report_say(r, " (%.2f %% right on validation)", run->val_accuracy * 100) : "";
-    return report_say(r,
-                      "%s on %s trained %lld steps to a loss of %.4g%s, %s samples a second; "
-                      "communication holds up %.0f %% of a step.",
-                      run->mode, report_where(r, c), (long long)run->steps, run->train_loss, right,
-                      rate_text(r, c->samples_per_s), busy > 0 ? 100 * waits / busy : 0);
+    const char *held = busy > 0 ? report_say(r, "; communication holds up %.0f %% of a step", 100 * waits / busy) : "";
+    return report_say(r, "%s on %s trained %lld steps to a loss of %.4g%s, %s samples a second%s.", run->mode,
+                      report_where(r, c), (long long)run->steps, run->train_loss, right, rate_text(r, c->samples_per_s),
+                      held);
 }
 
 static void say_resumed(struct report *r, struct report_section *s, const struct report_data *d) {

@@ -111,3 +111,15 @@ void browser_view(const char *program, const char *file, int width, bool dark, s
     if (!program_wait(&p, 90)) fail_msg("the browser did not answer:\n%s", p.err);
     read_view(&p, out);
 }
+
+const char *browser_dom(const char *program, const char *url) {
+    static struct program p;
+    char profile[600];
+    snprintf(profile, sizeof profile, "--user-data-dir=%s", scratch_path("profile"));
+    program_spawn(&p, (const char *const[]){program, "--headless", "--no-sandbox", "--disable-gpu",
+                                            "--enable-logging=stderr", "--window-size=1400,1000",
+                                            "--virtual-time-budget=4000", "--dump-dom", profile, url, NULL});
+    assert_true(program_wait(&p, 120));
+    if (strstr(p.err, "CONSOLE")) fail_msg("%s", strstr(p.err, "CONSOLE"));
+    return p.out;
+}

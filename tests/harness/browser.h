@@ -16,3 +16,6 @@ struct browser_view {  /* of a page in a frame of some width */
 };
 /* Loads the file; fails the test when the browser does not answer. dark: as for readers who prefer it. */
 void browser_view(const char *program, const char *file, int width, bool dark, struct browser_view *out);
+/* What the page at an address has become after four seconds of its own time, in a static buffer; fails the test when
+ * the console complains. */
+const char *browser_dom(const char *program, const char *url);

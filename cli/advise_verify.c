@@ -133,6 +133,6 @@ enum error advise_verify(struct advising *g) {
     advising_progress(g, "verifying with engine compare, in %s", d.folder);
     const char *log = pool_printf(g->pool, "%s/compare.log", d.folder);
     if (!log) return ERR_MEMORY;
-    TRY(process_engine(&(struct process){ENGINE_ITSELF, w.of, NULL, "/dev/null", log, 0}, g->pool));
+    TRY(process_engine(&(struct process){ENGINE_ITSELF, w.of, NULL, "/dev/null", log}, 0, g->pool));
     return judge(g, &d);
 }

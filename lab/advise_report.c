@@ -161,11 +161,11 @@ static enum error put_map(struct report *r, struct report_section *s, const stru
     struct plot *p;
     char text[32];
     int n = a->ask->ndevices;
-    TRY(report_plot(r, s, PLOT_MAP, n, &p));
+    TRY(report_plot(r, s, PLOT_GRID, n, &p));
     p->title = "Which mode is the fastest, by devices and bandwidth";
     p->about = "A grid: a column for each number of devices, a row for each bandwidth of a port";
     p->x.label = "devices", p->y.label = "bandwidth \\ devices";
-    p->map = kinds, p->nmap = ADVISE_MODES;
+    p->choice = kinds, p->nchoices = ADVISE_MODES;
     p->ncategories = ADVISE_RATES, p->nseries = n;
     TRY(report_take(r, ADVISE_RATES, sizeof *p->category, &p->category));
     for (int i = 0; i < ADVISE_RATES; i++) p->category[i] = report_say(r, "%s", text_of_rate(advise_rate(i), text));
@@ -244,6 +244,7 @@ enum error advise_report(const struct advice *a, struct report *out) {
     memset(out, 0, sizeof *out);
     out->pool = a->pool;
     out->name = a->ask->config->name;
+    out->question = "Which way of sharing gradients is the fastest here?";
     put_advice(out, a);
     TRY(put_devices(out, a));
     if (a->ask->ndevices > 1) TRY(put_turns(out, a));

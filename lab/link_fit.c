@@ -32,7 +32,7 @@ static struct link link_at(const struct experiment *x, int cell) {
 bool link_fit_needed(const struct experiment *x, int cell) {
     const struct run_config *c = &x->cell[cell].settings.config;
     const struct emulate_config *e = &c->comm.emulate;
-    return !(e->bandwidth > 0) && !(e->latency > 0) && link_at(x, cell).ranks > 1;
+    return !x->cell[cell].start.command && !(e->bandwidth > 0) && !(e->latency > 0) && link_at(x, cell).ranks > 1;
 }
 
 /* Of the first cell that needs the same: its digest tells the build, too. */
@@ -59,7 +59,7 @@ enum error link_measure(const struct link *l, const char *program, const char *p
     if (!making || !log) return ERR_MEMORY;
     if (!l->name) return FAIL(ERR_CONFIG, "no 'engine bench comm' measures this link");
     const struct process p = {program, args, NULL, making, log};
-    TRY(process_engine(&p, pool));
+    TRY(process_engine(&p, 0, pool));
     if (rename(making, path) != 0) return FAIL(ERR_CREATE, "cannot create '%s'", path);
     return ERR_NONE;
 }

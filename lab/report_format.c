@@ -1,5 +1,5 @@
 /* The forms of a report beside HTML. */
-#include "lab/report_html.h"
+#include "lab/report.h"
 
 #include "engine/base/text.h"
 
@@ -57,6 +57,8 @@ static enum error to_markdown(const struct report *r, struct markup *out) {
     for (int i = 0; i < r->nsections; i++) {
         const struct report_section *s = &r->section[i];
         markup_raw(out, "## %s\n\n", s->title);
+        if (i == 0) markdown_text(r->question, out);
+        if (i == 0) markup_raw(out, "\n\n");
         for (int k = 0; k < s->ntexts; k++) {
             markdown_text(s->text[k], out);
             markup_raw(out, "\n\n");
@@ -95,6 +97,7 @@ static enum error sections_json(const struct report *r, struct json *j) {
     json_open(j, NULL, '{');
     json_int(j, "format", 1);
     json_string(j, "name", r->name);
+    json_string(j, "question", r->question);
     json_string(j, "verdict", r->verdict);
     json_open(j, "sections", '[');
     for (int i = 0; i < r->nsections; i++) TRY(section_json(r, &r->section[i], j));
@@ -163,6 +166,7 @@ static enum error to_text(const struct report *r, struct markup *out) {
     for (int i = 0; i < r->nsections; i++) {
         const struct report_section *s = &r->section[i];
         markup_raw(out, "%s%s\n%.*s\n", i ? "\n" : "", s->title, (int)strlen(s->title), underline);
+        if (i == 0) text_wrapped(r->question, out);
         for (int k = 0; k < s->ntexts; k++) text_wrapped(s->text[k], out);
         if (s->missing) text_wrapped(s->missing, out);
         if (s->command) markup_raw(out, "\n    %s\n", s->command);

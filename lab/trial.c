@@ -12,7 +12,7 @@ enum error trial_run(const struct trial *t, struct pool *pool, struct run_result
     if (!text || !path || !log) return ERR_MEMORY;
     TRY(file_replace(path, text, strlen(text)));
     const char *args[] = {"run", path, "--json", "--quiet", NULL};
-    const struct process p = {t->program, args, NULL, "/dev/null", log, t->limit};
-    TRY(process_engine(&p, pool));
+    const struct process p = {t->program, args, NULL, "/dev/null", log};
+    TRY(process_engine(&p, t->limit, pool));
     return run_result_read(dir, pool, out);
 }

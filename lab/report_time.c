@@ -247,8 +247,7 @@ enum error report_speedup(struct report *r, const struct report_data *d) {
     double counts[REPORT_COUNTS];
     int n = report_places(d, place);
     if (report_device_counts(d, counts) < 2) {
-        s->missing = "All runs are on the same number of devices. An experiment with matrix: "
-                     "{devices: [cpu:1, cpu:2, "
+        s->missing = "All runs are on the same number of devices. An experiment with matrix: {devices: [cpu:1, cpu:2, "
                      "cpu:4]} shows what more of them bring (engine compare).";
         return ERR_NONE;
     }

@@ -56,6 +56,7 @@ struct checkpoint_counters { /* where the run is: plain numbers, the sampler's p
     double loss_scale;  /* fp16; else 0 */
     int64_t good_steps; /* since it changed */
     int64_t skipped;    /* steps, so far */
+    bool rescued;       /* saved after a loss: what was due after the step may not have been done */
 };
 struct checkpoint_view { /* what is saved: borrowed pointers into the arenas, or where to load to */
     const struct model *model;
@@ -116,5 +117,7 @@ MUST_CHECK enum error checkpoint_find_best(const char *folder, const char *run_i
 MUST_CHECK enum error checkpoint_preprocessing(const char *path, struct pool *pool, struct preprocessing **out);
 /* Deletes temporary folders that a killed run left. */
 void checkpoint_sweep(const char *folder);
+/* Whether a process is writing a checkpoint there. */
+bool checkpoint_is_written(const char *folder);
 /* sha256 over all weights (by name order of the model's params) as hex; all NaNs count as the same. */
 void checkpoint_weights_hash(const struct model *m, const float *values, char out[SHA256_TEXT]);

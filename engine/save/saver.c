@@ -91,7 +91,8 @@ static enum error write_all(const struct saver *s, const char *folder, int64_t s
                          .run_id = s->view.run_id ? s->view.run_id : "",
                          .preprocessing = s->preprocessing,
                          .devices = s->view.devices,
-                         .best = s->best};
+                         .best = s->best,
+                         .rescued = snapshot_counters(s->snapshot)->rescued};
     for (int i = 0; i < CHECKPOINT_FILES; i++) TRY(write_one(s, folder, (enum checkpoint_file)i, &m));
     return manifest_write(folder, &m);
 }

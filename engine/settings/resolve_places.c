@@ -1,5 +1,6 @@
 /* Who starts the ranks (engine run on one host or on several, or another launcher), and what they
  * reach each other by. */
+#include "engine/device/runtime.h"
 #include "engine/save/init.h"
 #include "engine/settings/resolve.h"
 
@@ -187,11 +188,21 @@ static bool any_number(const char *algorithm) {
     return false;
 }
 
+/* Where every rank has all weights and all of the optimizer's state, and nothing of either changes before the
+ * gradients of a step have landed, a rank whose step has failed still holds the step before. An asynchronous device
+ * may have begun the update by then. */
+static bool outlives_loss(const struct run_config *c) {
+    const struct sharing *s = &c->sharing;
+    bool whole = s->place == PLACE_PROCESSES && s->share == SHARE_ALL_REDUCE && !s->compressed;
+    return c->run.elastic.min > 0 && whole && !device_find(c->devices.kind)->runtime->asynchronous;
+}
+
 /* What cannot go on without a device, or would learn otherwise. */
 void resolve_elastic(struct resolve *r) {
     const struct node *at = resolve_find(r, "run.elastic.min"), *devices = resolve_find(r, "devices");
     int64_t min = r->c->run.elastic.min;
     const char *by = r->c->launched.by;
+    r->c->sharing.rescues = outlives_loss(r->c);
     if (!min || r->c->asks || resolve_is_rank(r)) return;
     if (r->c->sharing.place != PLACE_PROCESSES)
         config_error(r->e, at, false,

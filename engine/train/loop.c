@@ -102,7 +102,10 @@ static enum error take_step(struct run *r) {
     int64_t begin = clock_ns(), before[PHASES];
     memcpy(before, t->phase_ns, sizeof before);
     device_note(t->device, "training", t->at.step);
+    r->settled = true;
+    TRY(rescue_begin_step(t));
     TRY(r->mode->step(t->mode, known));
+    r->settled = t->at.rescued = false;
     if (t->graph) graph_values_changed(t->graph);
     timers_settle(t, before);
     inject_settle(t);
@@ -221,16 +224,24 @@ static void tell_loss(struct run *r) {
                  loss->nlost > 1 ? "s" : "", ranks, loss->to, loss->from, (long long)r->first_step, seconds);
 }
 
+/* What is due after a step. */
+static enum error settle(struct run *r) {
+    struct trainer *t = r->t;
+    if (evaluates(t, t->at.step)) TRY(run_evaluate(r));
+    bool best = run_is_better(r);
+    if (best || due(run_save_every(t), t->at.step)) TRY(run_save(r, best));
+    r->reached = target_reached(r);
+    return ERR_NONE;
+}
+
 static enum error steps(struct run *r) {
     struct trainer *t = r->t;
+    if (t->at.rescued) TRY(settle(r));
     while (t->at.step < t->steps && !r->stopped && !r->reached) {
         r->val_is_new = false;
         TRY(take_step(r));
         if (r->metrics && t->job->loss && t->at.step == r->first_step + 1) tell_loss(r);
-        if (evaluates(t, t->at.step)) TRY(run_evaluate(r));
-        bool best = run_is_better(r);
-        if (best || due(run_save_every(t), t->at.step)) TRY(run_save(r, best));
-        r->reached = target_reached(r);
+        TRY(settle(r));
     }
     return ERR_NONE;
 }
@@ -275,14 +286,14 @@ static enum error run_all(struct run *r) {
 /* Seconds that a device still has to end what it was asked for, once that is for nobody. */
 static const double LAST_PATIENCE = 5;
 
-/* The others are told first; what this rank has recorded is written without losing what was wrong. */
+/* The others are told first; what this rank holds and has recorded is written without losing what was wrong. */
 static enum error fail(struct run *r, enum error err) {
     struct trainer *t = r->t;
     char words[1024];
     if (t->device) t->device->params.timeout = fmin(t->device->params.timeout, LAST_PATIENCE);
     if (t->mode) t->job->mode->abort(t->mode, error_message());
-    if (!t->trace) return err;
     snprintf(words, sizeof words, "%s%s%s", error_message(), *error_hint() ? "\n" : "", error_hint());
+    if (err == ERR_PEER || err == ERR_TIMEOUT) rescue_save(r);
     tracing_finish(t);
     return FAIL(err, "%s", words);
 }

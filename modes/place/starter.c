@@ -3,6 +3,7 @@
 #include "modes/place/facts.h"
 #include "modes/place/left.h"
 
+#include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/save/checkpoint.h"
 #include "engine/train/stop.h"
@@ -34,6 +35,7 @@ struct start { /* of all rounds */
     char resume[4096];
     struct left left;
     int64_t restarts; /* that were done */
+    int64_t asked;    /* since when a rank is let write what it holds, by clock_ns; 0: none is */
 };
 
 static void tell_loss(const struct job *job, const struct launch_result *r) {
@@ -58,6 +60,19 @@ enum { MEET_S = 2 };
 /* Seconds that the other ranks have to end: those of a GPU end what its libraries hold, and abort NCCL. */
 static double grace_of(const struct job *job) {
     return device_find(job->settings->config.devices.kind)->units ? 10 : 0.5;
+}
+
+/* Seconds that the others have to come to the end of their step, where rank 0 then saves what they hold. */
+enum { LEAVE_S = 10 };
+
+/* A disk may hang as well as a rank. */
+static bool is_saving(void *user) {
+    struct start *s = user;
+    const struct run_settings *settings = s->job->settings;
+    const char *folder = pool_printf(settings->pool, "%s/ckpt", s->job->run_dir);
+    if (!s->asked) s->asked = clock_ns();
+    return clock_seconds(clock_ns() - s->asked) < settings->config.comm.timeout && folder &&
+           checkpoint_is_written(folder);
 }
 
 static enum error run_ranks(struct start *s, const struct nodes_round *round, struct launch_result *result) {
@@ -88,6 +103,8 @@ static enum error run_ranks(struct start *s, const struct nodes_round *round, st
                               .log = stderr,
                               .stop = stop_signal,
                               .grace = grace_of(job)};
+    s->asked = 0;
+    if (job->settings->config.sharing.rescues) p.leave = LEAVE_S, p.busy = is_saving, p.user = s;
     TRY(meeting_create_shared(p.size, &p.meeting));
     enum error err = launch_processes(&p, result);
     meeting_free(p.meeting);

@@ -61,6 +61,13 @@ static int scene_late(const struct launch_self *s, int who) {
     return 65;
 }
 
+/* Rank 'who' is killed; the others hear of it, but have something to do before they end. */
+static int scene_busy(const struct launch_self *s, int who, const char *ms) {
+    usleep(s->rank == who ? 50000 : (useconds_t)atoi(ms) * 1000);
+    if (s->rank == who) raise(SIGKILL);
+    return 75;
+}
+
 static int scene_bytes(const struct launch_self *s) {
     if (s->rank != 0) return 0;
     for (int i = 0; i < 10000; i++) putchar('x');
@@ -94,6 +101,7 @@ static int play(const struct launch_self *s, char **argv) {
     if (!strcmp(scene, "hello")) return scene_hello(s);
     if (!strcmp(scene, "notice")) return scene_notice(s, who, argv[3]);
     if (!strcmp(scene, "late")) return scene_late(s, who);
+    if (!strcmp(scene, "busy")) return scene_busy(s, who, argv[3]);
     if (!strcmp(scene, "bytes")) return scene_bytes(s);
     if (!strcmp(scene, "flood")) return scene_flood(s);
     if (!strcmp(scene, "leave")) return scene_leave(false);
@@ -109,7 +117,9 @@ static int play(const struct launch_self *s, char **argv) {
 
 /* ---- starting them here ---- */
 
-static char *text; /* what came in p->log */
+static char *text;   /* what came in p->log */
+static double leave; /* for launch_params */
+static bool (*busy)(void *user);
 
 static void forget_text(void) {
     free(text);
@@ -126,6 +136,7 @@ static enum error launch(int size, struct launch_result *out, const char *scene,
     assert_ok(meeting_create_shared(size, &meeting));
     struct launch_params p = {
         .size = size, .argv = argv, .meeting = meeting, .log_folder = scratch_folder(), .log = log, .grace = 0.2};
+    p.leave = leave, p.busy = busy;
     enum error err = launch_processes(&p, out);
     meeting_free(meeting);
     fclose(log);
@@ -255,6 +266,27 @@ static void a_cause_that_ends_late_is_named(void **unused) {
     assert_int_equal(r.stuck, -1);
 }
 
+/* By the time that they have where the cause is known, or because they are asked. */
+static bool is_busy(void *user) {
+    (void)user;
+    return true;
+}
+
+static void who_is_busy_may_end(void **unused) {
+    (void)unused;
+    struct launch_result r;
+    assert_fails(ERR_PEER, launch(3, &r, "busy", "1", "600"));
+    assert_true(r.stuck >= 0);
+    leave = 20;
+    assert_fails(ERR_PEER, launch(3, &r, "busy", "1", "600"));
+    assert_int_equal(r.stuck, -1);
+    assert_true(r.seconds < 10); /* they are not waited for any longer than they need */
+    leave = 0, busy = is_busy;
+    assert_fails(ERR_PEER, launch(3, &r, "busy", "1", "600"));
+    assert_int_equal(r.stuck, -1);
+    busy = NULL;
+}
+
 static void any_bytes(void **unused) {
     (void)unused;
     static char log[20000];
@@ -331,6 +363,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(stopped),
         cmocka_unit_test(cause_is_named),
         cmocka_unit_test(a_cause_that_ends_late_is_named),
+        cmocka_unit_test(who_is_busy_may_end),
         cmocka_unit_test(any_bytes),
         cmocka_unit_test(flood),
         cmocka_unit_test(left_behind),

@@ -4,6 +4,7 @@
 #pragma once
 #include "engine/base/error.h"
 #include "engine/base/limits.h"
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -43,6 +44,13 @@ struct launch_params {
     /* Seconds that the rest have to end by themselves once a rank is lost, and one more while all
      * that have ended say that they lost another; 0: 0.5 */
     double grace;
+    /* Seconds that they have once it is known which rank was lost, where they may be in the midst of a long step and
+     * have something to do after it. 0: the grace */
+    double leave;
+    /* Asked when that time is over, a few times a second: whether one of them is at work that must not be cut short.
+     * NULL: never */
+    bool (*busy)(void *user);
+    void *user;
 };
 struct launch_result {
     int first;      /* rank that failed first, -1: none */

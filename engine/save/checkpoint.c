@@ -369,6 +369,19 @@ const char *checkpoint_newest_step(const char *folder, const char *run_id, struc
     return NULL;
 }
 
+int64_t checkpoint_newest_due(const char *folder, const char *run_id, struct pool *pool) {
+    const char *steps = steps_folder(folder, pool);
+    struct step_list list;
+    if (!steps || step_list_read(steps, pool, &list) != ERR_NONE) return -1;
+    for (int i = 0; i < list.count; i++) {
+        struct manifest m;
+        const char *path = step_path(steps, list.step[i], pool);
+        if (path && manifest_read(path, pool, &m) == ERR_NONE && !m.rescued && !is_anothers(path, run_id, pool))
+            return list.step[i];
+    }
+    return -1;
+}
+
 enum error checkpoint_find_best(const char *folder, const char *run_id, struct pool *pool, char **path) {
     const char *steps = steps_folder(folder, pool);
     struct step_list list;

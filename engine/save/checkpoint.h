@@ -109,6 +109,8 @@ const char *checkpoint_run_id(const char *path, struct pool *pool);
 /* The newest step of a run under a ckpt or run folder that has a manifest, whether or
  * not the rest is valid; NULL: there is none. */
 const char *checkpoint_newest_step(const char *folder, const char *run_id, struct pool *pool);
+/* The newest step of a run there that was saved as a checkpoint was due, and not after a loss; -1: none. */
+int64_t checkpoint_newest_due(const char *folder, const char *run_id, struct pool *pool);
 /* The newest valid one of a run that was the best when it was saved; where there is
  * none, the newest. */
 MUST_CHECK enum error checkpoint_find_best(const char *folder, const char *run_id, struct pool *pool, char **path);

@@ -82,7 +82,11 @@ enum error summary_json(const struct summary *s, struct json *j) {
     json_open(j, NULL, '{');
     json_string(j, "mode", s->mode);
     json_int(j, "devices", s->devices);
-    if (s->began) json_int(j, "devices_at_first", s->began);
+    if (s->began) {
+        json_int(j, "devices_at_first", s->began);
+        json_int(j, "devices_lost", s->lost);
+        json_int(j, "devices_back", s->back);
+    }
     json_int(j, "shards", s->shards);
     json_int(j, "steps", s->steps);
     json_int(j, "epochs", s->epochs);
@@ -194,7 +198,9 @@ static void print_table(const struct summary *s, int columns, FILE *f) {
     if (s->first_step > 0)
         fprintf(f, "resumed after step %lld: times and bytes are of the %lld steps since\n\n", (long long)s->first_step,
                 (long long)(s->steps - s->first_step));
-    if (s->began) fprintf(f, "began with %d devices, of which %d were left at the end\n\n", s->began, s->devices);
+    if (s->began)
+        fprintf(f, "began with %d devices, lost %d, had %d back, and ended with %d\n\n", s->began, s->lost, s->back,
+                s->devices);
     fprintf(f, "where the time went     seconds   share\n");
     double rest = s->total_s;
     for (int i = 0; i < PHASES; i++) {

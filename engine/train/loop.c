@@ -213,34 +213,52 @@ static bool target_reached(const struct run *r) {
 }
 
 /* The first step since then has ended. */
-static void tell_loss(struct run *r) {
-    const struct job_loss *loss = r->t->job->loss;
-    double seconds = clock_seconds(clock_ns() - loss->seen);
-    char ranks[4 * RANKS_MAX] = "";
-    for (int i = 0, n = 0; i < loss->nlost && n < (int)sizeof ranks; i++)
-        n += snprintf(ranks + n, sizeof ranks - (size_t)n, "%s%d", i ? ", " : "", loss->lost[i]);
-    metrics_loss(r->metrics, r->first_step, loss, seconds);
-    progress_say(r->progress, "lost rank%s %s: %d of %d devices go on from step %lld, the next step came %.2f s later",
-                 loss->nlost > 1 ? "s" : "", ranks, loss->to, loss->from, (long long)r->first_step, seconds);
+static void tell_change(struct run *r) {
+    const struct job_change *c = r->t->job->change;
+    if (!c || c->from == c->to) return; /* what came was lost again */
+    double seconds = clock_seconds(clock_ns() - c->seen);
+    char what[5 * RANKS_MAX];
+    int n = snprintf(what, sizeof what, c->nlost > 1 ? "lost ranks" : "lost rank");
+    for (int i = 0; i < c->nlost && n < (int)sizeof what; i++)
+        n += snprintf(what + n, sizeof what - (size_t)n, "%s %d", i ? "," : "", c->lost[i]);
+    if (!c->nlost)
+        snprintf(what, sizeof what, "%d device%s back", c->to - c->from, c->to - c->from > 1 ? "s are" : " is");
+    metrics_devices(r->metrics, r->first_step, c, seconds);
+    progress_say(r->progress, "%s: %d of %d devices go on from step %lld, the next step came %.2f s later", what, c->to,
+                 c->nlost ? c->from : c->began, (long long)r->first_step, seconds);
+}
+
+/* A checkpoint is due that may be the one from which all devices are tried again. Whether it has come to the disk only
+ * rank 0 knows. */
+static enum error look_for_devices(struct run *r) {
+    struct trainer *t = r->t;
+    const struct job_change *c = t->job->change;
+    double renews = 0;
+    if (!c || !c->wait || r->stopped || r->reached || t->at.step >= t->steps) return ERR_NONE;
+    bool tries = ++r->checkpoints >= c->wait || (t->rank == 0 && t->job->comes && t->job->comes(t->job->user));
+    if (t->rank == 0 && tries) renews = saver_wait(r->saver) == ERR_NONE;
+    TRY(r->mode->sum(t->mode, &renews, 1));
+    r->renews = renews > 0;
+    return ERR_NONE;
 }
 
 /* What is due after a step. */
 static enum error settle(struct run *r) {
     struct trainer *t = r->t;
     if (evaluates(t, t->at.step)) TRY(run_evaluate(r));
-    bool best = run_is_better(r);
-    if (best || due(run_save_every(t), t->at.step)) TRY(run_save(r, best));
+    bool best = run_is_better(r), saves = due(run_save_every(t), t->at.step);
+    if (best || saves) TRY(run_save(r, best));
     r->reached = target_reached(r);
-    return ERR_NONE;
+    return saves ? look_for_devices(r) : ERR_NONE;
 }
 
 static enum error steps(struct run *r) {
     struct trainer *t = r->t;
     if (t->at.rescued) TRY(settle(r));
-    while (t->at.step < t->steps && !r->stopped && !r->reached) {
+    while (t->at.step < t->steps && !r->stopped && !r->reached && !r->renews) {
         r->val_is_new = false;
         TRY(take_step(r));
-        if (r->metrics && t->job->loss && t->at.step == r->first_step + 1) tell_loss(r);
+        if (r->metrics && t->at.step == r->first_step + 1) tell_change(r);
         TRY(settle(r));
     }
     return ERR_NONE;
@@ -280,7 +298,9 @@ static enum error run_all(struct run *r) {
     r->started = clock_ns();
     r->start = run_carried(r);
     TRY(steps(r));
-    return run_conclude(r);
+    if (!r->renews) return run_conclude(r);
+    *r->t->job->renews = true;
+    return ERR_NONE;
 }
 
 /* Seconds that a device still has to end what it was asked for, once that is for nobody. */

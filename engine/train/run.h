@@ -20,6 +20,8 @@ struct run {
     int64_t log_every, saved, first_step;
     struct val_result val;
     bool has_val, val_is_new, stopped, reached;
+    bool renews;            /* it ends here, to go on from this checkpoint with all devices */
+    int64_t checkpoints;    /* that were due */
     bool settled;           /* what was due after the last step has been done */
     struct learned learned; /* by the last step */
     float loss;

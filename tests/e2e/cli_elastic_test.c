@@ -89,6 +89,14 @@ static void lost_one(const struct event *e, int from, int rank, int64_t step) {
     assert_true(e->seconds > 0 && e->seconds < 30);
 }
 
+static void came_back(const struct event *e, int count, int64_t step) {
+    assert_int_equal(e->from, RANKS - count);
+    assert_int_equal(e->to, RANKS);
+    assert_int_equal(e->nlost, 0);
+    assert_int_equal(e->step, step);
+    assert_true(e->seconds > 0 && e->seconds < 30);
+}
+
 static void ended_well(const char *dir, int devices) {
     if (p.code) fail_msg("%s: exit code %d: %s", dir, p.code, p.err);
     same_bits(&p);
@@ -100,22 +108,26 @@ static void ended_well(const char *dir, int devices) {
 /* ---- one host ---- */
 
 /* The others go on from the step that all have finished: over shared memory and over a store, with checkpoints and
- * without. */
+ * without. At the next checkpoint the lost one is tried again. */
 static void a_killed_rank_is_left_out(void **state) {
     (void)state;
     static const char *const how[][2] = {
         {"comm.link=shm", saves}, {"comm.link=shm", "checkpoint=off"}, {"comm.link=tcp", saves}};
     for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
-        struct event e;
+        struct event e[2];
         const char *dir = next_dir();
+        bool back = how[i][1] == saves;
         const char *const more[] = {how[i][0], how[i][1], train60, kill_1, "run.elastic.min=2", NULL};
         training_start(&p, dir, more);
         assert_true(program_wait(&p, 60));
-        ended_well(dir, RANKS - 1);
+        ended_well(dir, back ? RANKS : RANKS - 1);
+        assert_float_equal(program_number(&p, "devices_lost"), 1, 0);
+        assert_float_equal(program_number(&p, "devices_back"), back, 0);
         training_says(&p, "lost rank 1: 3 of 4 devices go on from step 29");
         assert_null(strstr(p.err, "starting again"));
-        assert_int_equal(read_events(dir, &e, 1), 1);
-        lost_one(&e, RANKS, 1, 29);
+        assert_int_equal(read_events(dir, e, 2), 1 + back);
+        lost_one(&e[0], RANKS, 1, 29);
+        if (back) came_back(&e[1], 1, 40);
     }
 }
 
@@ -127,14 +139,15 @@ static void what_was_lost_with_the_rank(void **state) {
         {"inject.fault={device: 0, step: 30, kind: kill}", "checkpoint=off", "optimizer.shard=false"},
         {kill_1, saves, "optimizer.shard=true"}};
     for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
-        struct event e;
+        struct event e[2];
         const char *dir = next_dir();
+        bool saved = how[i][1] == saves;
         const char *const more[] = {how[i][0], how[i][1], how[i][2], train60, "run.elastic.min=2", NULL};
         training_start(&p, dir, more);
         assert_true(program_wait(&p, 60));
-        ended_well(dir, RANKS - 1);
-        assert_int_equal(read_events(dir, &e, 1), 1);
-        assert_true(e.step == 0 || (e.step == 20 && how[i][1] == saves)); /* 0: the 20th was not on disk yet */
+        ended_well(dir, saved ? RANKS : RANKS - 1);
+        assert_int_equal(read_events(dir, e, 2), 1 + saved);
+        assert_true(e[0].step == 0 || (e[0].step == 20 && saved)); /* 0: the 20th was not on disk yet */
     }
 }
 
@@ -158,15 +171,44 @@ static void statistics_are_those_of_the_step(void **state) {
 
 static void a_rank_that_hangs_is_left_out(void **state) {
     (void)state;
-    struct event e;
+    struct event e[2];
     const char *dir = next_dir();
     const char *const more[] = {
         saves, train60, "comm.timeout=1s", "run.elastic=1", "inject.fault={device: 2, step: 30, kind: stop}", NULL};
     training_start(&p, dir, more);
     assert_true(program_wait(&p, 60));
-    ended_well(dir, RANKS - 1);
-    assert_int_equal(read_events(dir, &e, 1), 1);
-    lost_one(&e, RANKS, 2, 29);
+    ended_well(dir, RANKS);
+    assert_int_equal(read_events(dir, e, 2), 2);
+    lost_one(&e[0], RANKS, 2, 29);
+    came_back(&e[1], 1, 40);
+}
+
+/* A device that is lost each time that it is tried, before the next checkpoint: the next try is after twice as many. */
+static void what_is_broken_is_tried_less_and_less(void **state) {
+    (void)state;
+    enum { TRIES = 3, LONG = 300 };
+    static const int64_t tried[TRIES] = {40, 120, 280}; /* of every 40th step: the next one, the second, the fourth */
+    static const char *const nothing[] = {NULL};
+    struct event e[2 * TRIES];
+    char hash[80], text[64];
+    const char *dir = next_dir();
+    const char *const more[] = {"train=300st",   "checkpoint=40st",          kill_1,
+                                "run.elastic=1", "comm.emulate.latency=5ms", NULL};
+    snprintf(hash, sizeof hash, "%s", training_hash(LONG, nothing));
+    training_start(&p, dir, more);
+    for (int i = 0; i < TRIES; i++) {
+        snprintf(text, sizeof text, "1 device is back: 4 of 4 devices go on from step %d,", (int)tried[i]);
+        program_wait_text(&p, text, 60);
+        if (i < TRIES - 1) kill(program_rank(&p, 1, 5), SIGKILL);
+    }
+    assert_true(program_wait(&p, 60));
+    if (p.code) fail_msg("exit code %d: %s", p.code, p.err);
+    assert_string_equal(program_string(&p, "weights_sha256"), hash);
+    assert_float_equal(program_number(&p, "devices_lost"), TRIES, 0);
+    assert_float_equal(program_number(&p, "devices_back"), TRIES, 0);
+    assert_int_equal(read_events(dir, e, 2 * TRIES), 2 * TRIES);
+    for (int i = 0; i < TRIES; i++) came_back(&e[2 * i + 1], 1, tried[i]);
+    training_gone();
 }
 
 /* Until one is left. The first fault is planted; the next ranks crash where each start has said that it is under way. */
@@ -177,7 +219,8 @@ static void one_after_the_other(void **state) {
     struct event e[RANKS];
     char hash[80], text[64];
     const char *dir = next_dir();
-    const char *const more[] = {"train=1500st", saves, kill_1, "run.elastic=1", "comm.emulate.latency=200us", NULL};
+    const char *const more[] = {
+        "train=1500st", "checkpoint=off", kill_1, "run.elastic=1", "comm.emulate.latency=200us", NULL};
     snprintf(hash, sizeof hash, "%s", training_hash(LONG, nothing));
     training_start(&p, dir, more);
     for (int left = RANKS - 1; left > 1; left--) {
@@ -238,38 +281,48 @@ static void start_node(struct program *node, const char *dir, int index, int por
     enum { WORDS = 3 };
     char words[WORDS][64];
     const char *const more[] = {"devices=cpu:2",    "run.nodes=2",  words[0],          words[1], "run.elastic=1",
-                                "checkpoint=100st", "train=3000st", "log.every=100st", NULL};
+                                "checkpoint=500st", "train=3000st", "log.every=100st", NULL};
     snprintf(words[0], sizeof words[0], "run.node_rank=%d", index);
     snprintf(words[1], sizeof words[1], "run.port=%d", port);
+    setenv("ENGINE_TOKEN", "of-the-test-0123456789", 1);
     training_start(node, dir, more);
+    unsetenv("ENGINE_TOKEN");
 }
 
+/* It may come back: then the same command waits until it is taken in. */
 static void a_lost_node_is_left_out(void **state) {
     (void)state;
     static struct program other;
     static const char *const nothing[] = {NULL};
-    struct event e;
+    struct event e[2];
     char hash[80], dir[32];
-    int port = port_free();
     snprintf(hash, sizeof hash, "%s", training_hash(3000, nothing));
-    snprintf(dir, sizeof dir, "%s", next_dir());
-    setenv("ENGINE_TOKEN", "of-the-test-0123456789", 1);
-    start_node(&p, dir, 0, port);
-    start_node(&other, dir, 1, port);
-    unsetenv("ENGINE_TOKEN");
-    program_wait_text(&p, "step=200/", 30);
-    kill(other.pid, SIGKILL); /* its ranks die with it */
-    assert_true(program_wait(&p, 60));
-    assert_true(program_wait(&other, 10));
-    if (p.code) fail_msg("exit code %d: %s", p.code, p.err);
-    assert_string_equal(program_string(&p, "weights_sha256"), hash);
-    assert_int_equal(read_events(dir, &e, 1), 1);
-    assert_int_equal(e.from, 4);
-    assert_int_equal(e.to, 2);
-    assert_int_equal(e.nlost, 2);
-    assert_int_equal(e.lost[0], 2);
-    assert_int_equal(e.lost[1], 3);
-    training_gone();
+    for (int back = 0; back < 2; back++) {
+        int port = port_free();
+        snprintf(dir, sizeof dir, "%s", next_dir());
+        start_node(&p, dir, 0, port);
+        start_node(&other, dir, 1, port);
+        program_wait_text(&p, "step=200/", 30);
+        kill(other.pid, SIGKILL); /* its ranks die with it */
+        assert_true(program_wait(&other, 10));
+        if (back) start_node(&other, dir, 1, port);
+        assert_true(program_wait(&p, 60));
+        if (p.code) fail_msg("exit code %d: %s", p.code, p.err);
+        assert_string_equal(program_string(&p, "weights_sha256"), hash);
+        assert_int_equal(read_events(dir, e, 2), 1 + back);
+        assert_int_equal(e[0].from, 4);
+        assert_int_equal(e[0].to, 2);
+        assert_int_equal(e[0].nlost, 2);
+        assert_int_equal(e[0].lost[0], 2);
+        assert_int_equal(e[0].lost[1], 3);
+        if (back) {
+            assert_true(program_wait(&other, 10));
+            assert_int_equal(other.code, 0);
+            assert_int_equal(e[1].step % 500, 0);
+            came_back(&e[1], 2, e[1].step);
+        }
+        training_gone();
+    }
 }
 
 /* ---- ranks that another launcher starts ---- */
@@ -340,6 +393,7 @@ int main(void) {
         cmocka_unit_test(what_was_lost_with_the_rank),
         cmocka_unit_test(statistics_are_those_of_the_step),
         cmocka_unit_test(a_rank_that_hangs_is_left_out),
+        cmocka_unit_test(what_is_broken_is_tried_less_and_less),
         cmocka_unit_test(one_after_the_other),
         cmocka_unit_test(too_few_are_left),
         cmocka_unit_test(restarts_are_for_too_few),

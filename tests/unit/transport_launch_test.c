@@ -102,6 +102,8 @@ static int play(const struct launch_self *s, char **argv) {
     if (!strcmp(scene, "notice")) return scene_notice(s, who, argv[3]);
     if (!strcmp(scene, "late")) return scene_late(s, who);
     if (!strcmp(scene, "busy")) return scene_busy(s, who, argv[3]);
+    if (!strcmp(scene, "all")) return who;
+    if (!strcmp(scene, "again") && s->rank != who) return 79;
     if (!strcmp(scene, "bytes")) return scene_bytes(s);
     if (!strcmp(scene, "flood")) return scene_flood(s);
     if (!strcmp(scene, "leave")) return scene_leave(false);
@@ -120,6 +122,7 @@ static int play(const struct launch_self *s, char **argv) {
 static char *text;   /* what came in p->log */
 static double leave; /* for launch_params */
 static bool (*busy)(void *user);
+static int again_code;
 
 static void forget_text(void) {
     free(text);
@@ -136,7 +139,7 @@ static enum error launch(int size, struct launch_result *out, const char *scene,
     assert_ok(meeting_create_shared(size, &meeting));
     struct launch_params p = {
         .size = size, .argv = argv, .meeting = meeting, .log_folder = scratch_folder(), .log = log, .grace = 0.2};
-    p.leave = leave, p.busy = busy;
+    p.leave = leave, p.busy = busy, p.again = again_code;
     enum error err = launch_processes(&p, out);
     meeting_free(meeting);
     fclose(log);
@@ -287,6 +290,23 @@ static void who_is_busy_may_end(void **unused) {
     busy = NULL;
 }
 
+/* Ranks that end to be started again have not failed. */
+static void again(void **unused) {
+    (void)unused;
+    struct launch_result r;
+    assert_ok(launch(2, &r, "all", "79", NULL));
+    assert_int_equal(r.exit_code, 79); /* nobody said what it means */
+    again_code = 79;
+    assert_ok(launch(2, &r, "all", "79", NULL));
+    assert_true(r.again && r.first < 0 && r.exit_code == 0 && r.seen > 0);
+    assert_ok(launch(2, &r, "all", "0", NULL));
+    assert_false(r.again);
+    assert_fails(ERR_PEER, launch(2, &r, "again", "1", NULL)); /* one is lost meanwhile */
+    assert_false(r.again);
+    assert_int_equal(r.lost[0], 1);
+    again_code = 0;
+}
+
 static void any_bytes(void **unused) {
     (void)unused;
     static char log[20000];
@@ -364,6 +384,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(cause_is_named),
         cmocka_unit_test(a_cause_that_ends_late_is_named),
         cmocka_unit_test(who_is_busy_may_end),
+        cmocka_unit_test(again),
         cmocka_unit_test(any_bytes),
         cmocka_unit_test(flood),
         cmocka_unit_test(left_behind),

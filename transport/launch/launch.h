@@ -44,6 +44,7 @@ struct launch_params {
     /* Seconds that the rest have to end by themselves once a rank is lost, and one more while all
      * that have ended say that they lost another; 0: 0.5 */
     double grace;
+    int again; /* the code with which ranks end to be started again, all of them, which is no failure; 0: none */
     /* Seconds that they have once it is known which rank was lost, where they may be in the midst of a long step and
      * have something to do after it. 0: the grace */
     double leave;
@@ -59,7 +60,8 @@ struct launch_result {
     int signal;     /* that killed it, or 0 */
     int stuck;      /* the first rank that did not use its grace to end and was killed, -1: none */
     double seconds; /* from its death to the end of the last rank */
-    int64_t seen;   /* by clock_ns, when the first rank had failed */
+    bool again;     /* they ended to be started again, and nobody wanted to stop them */
+    int64_t seen;   /* by clock_ns, when the first rank had failed, or ended like that */
     /* Of those started here, counted from 0: who failed by itself; where all that failed had lost another, who did not
      * end with them, since the others waited for it. Nobody, where that is on another host. */
     int lost[RANKS_MAX], nlost;

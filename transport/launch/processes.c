@@ -190,13 +190,20 @@ static void set_deadline(struct watch *w) {
     if (!w->deadline || end < w->deadline) w->deadline = end;
 }
 
+/* It has done what it was to do. */
+static bool was_done(struct watch *w, const siginfo_t *end) {
+    bool exited = end->si_code == CLD_EXITED, again = exited && w->p->again && end->si_status == w->p->again;
+    if (again && !w->out->again) w->out->again = true, w->out->seen = w->pass;
+    return again || (exited && end->si_status == 0);
+}
+
 static void note_end(struct watch *w, int local, const siginfo_t *end) {
-    bool exited = end->si_code == CLD_EXITED, told = was_told(w, end);
+    bool exited = end->si_code == CLD_EXITED, told = was_told(w, end), done = was_done(w, end);
     w->ranks[local].ended = true;
-    w->ranks[local].failed = !told && !is_victim(end) && !(exited && end->si_status == 0);
+    w->ranks[local].failed = !told && !is_victim(end) && !done;
     w->running--;
     w->last = w->pass;
-    if (exited && end->si_status == 0) return;
+    if (done) return;
     if (told) {
         w->out->exit_code = exited ? end->si_status : 128 + w->asked;
         w->obeyed = w->obeyed || !w->killed;
@@ -315,6 +322,8 @@ static enum error tell(struct watch *w) {
     struct launch_result *out = w->out;
     /* Told to stop while they were meeting, some were gone before others knew. */
     if (w->obeyed && is_victim(&w->failure)) out->first = -1;
+    if (out->again && w->asked && !out->exit_code) out->exit_code = 128 + w->asked;
+    out->again = out->again && out->first < 0 && !out->exit_code;
     if (out->first < 0) return ERR_NONE;
     find_lost(w);
     bool exited = w->failure.si_code == CLD_EXITED;

@@ -376,6 +376,7 @@ static void refused(void **state) {
         {"devices=cpu:4", "run.elastic.min=0", "must be off or an integer from 1 to"},
         {"mode=dp", "run.elastic=1", "goes on without a device's process, but mode 'dp' has none"},
         {"devices=cpu:1", "mode=single", "goes on without a device's process, but mode 'single' has none"},
+        {"devices=cpu:3", "comm.algorithm=halving_doubling", "is not for 3 devices (set by --set) that share 4 shards"},
         {"ddp.sync=4", "run.elastic=1", "each device steps by its own samples (ddp.sync.every"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

@@ -252,6 +252,7 @@ static enum error load_snapshot(const char *path, const struct opened *c, const 
                     at->epoch);
     TRY(snapshot_give(shot, v, true));
     v->counters->rescued = c->manifest.rescued;
+    v->counters->devices = c->manifest.devices;
     keep_norm(path, v, was);
     return ERR_NONE;
 }

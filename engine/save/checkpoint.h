@@ -56,6 +56,7 @@ struct checkpoint_counters { /* where the run is: plain numbers, the sampler's p
     double loss_scale;  /* fp16; else 0 */
     int64_t good_steps; /* since it changed */
     int64_t skipped;    /* steps, so far */
+    int devices;        /* of a checkpoint that was loaded: with how many it was saved; else 0 */
     bool rescued;       /* saved after a loss: what was due after the step may not have been done */
 };
 struct checkpoint_view { /* what is saved: borrowed pointers into the arenas, or where to load to */

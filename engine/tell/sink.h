@@ -29,7 +29,8 @@ struct sink_event {
     /* Of "started": whose steps follow, where training is to end, and an epoch; else NULL and 0. */
     const char *run_id;
     int64_t steps, per_epoch;
-    /* Of "devices": what was lost or is back, and how long after that the next step had ended; else NULL and 0. */
+    /* Of "devices": what was lost or is back, and how long after that the next step had ended (NaN: not known); else NULL
+     * and 0. */
     const struct job_change *change;
     double seconds;
 };

@@ -212,20 +212,29 @@ static bool target_reached(const struct run *r) {
     return !isnan(value) && !metric_better(m, c->until_value, value);
 }
 
-/* The first step since then has ended. */
-static void tell_change(struct run *r) {
-    const struct job_change *c = r->t->job->change;
-    if (!c || c->from == c->to) return; /* what came was lost again */
-    double seconds = clock_seconds(clock_ns() - c->seen);
-    char what[5 * RANKS_MAX];
-    int n = snprintf(what, sizeof what, c->nlost > 1 ? "lost ranks" : "lost rank");
-    for (int i = 0; i < c->nlost && n < (int)sizeof what; i++)
-        n += snprintf(what + n, sizeof what - (size_t)n, "%s %d", i ? "," : "", c->lost[i]);
+/* "lost ranks 1, 3"; what another launcher has lost is not known. */
+static void name_change(const struct job_change *c, char *out, int size) {
+    int more = c->to - c->from, n = snprintf(out, (size_t)size, c->nlost > 1 ? "lost ranks" : "lost rank");
+    for (int i = 0; i < c->nlost && n < size; i++)
+        n += snprintf(out + n, (size_t)(size - n), "%s %d", i ? "," : "", c->lost[i]);
     if (!c->nlost)
-        snprintf(what, sizeof what, "%d device%s back", c->to - c->from, c->to - c->from > 1 ? "s are" : " is");
+        snprintf(out, (size_t)size, "%d device%s %s", abs(more), abs(more) > 1 ? "s" : "", more > 0 ? "more" : "fewer");
+}
+
+/* The first step with other devices has ended. Where another launcher has started these ranks, or a user, only the
+ * checkpoint tells that there were others before. */
+static void tell_change(struct run *r) {
+    const struct trainer *t = r->t;
+    const struct job_change own = {.began = t->at.devices, .from = t->at.devices, .to = t->standing.workers};
+    const struct job_change *c = t->job->change ? t->job->change : &own;
+    char what[5 * RANKS_MAX + 16], when[64] = "";
+    if (!c->from || c->from == c->to) return; /* or what came was lost again */
+    double seconds = c->seen ? clock_seconds(clock_ns() - c->seen) : (double)NAN;
     metrics_devices(r->metrics, r->first_step, c, seconds);
-    progress_say(r->progress, "%s: %d of %d devices go on from step %lld, the next step came %.2f s later", what, c->to,
-                 c->nlost ? c->from : c->began, (long long)r->first_step, seconds);
+    name_change(c, what, sizeof what);
+    if (c->seen) snprintf(when, sizeof when, ", the next step came %.2f s later", seconds);
+    progress_say(r->progress, "%s: %d devices, after %d, go on from step %lld%s", what, c->to, c->from,
+                 (long long)r->first_step, when);
 }
 
 /* A checkpoint is due that may be the one from which all devices are tried again. Whether it has come to the disk only

@@ -123,7 +123,7 @@ static void a_killed_rank_is_left_out(void **state) {
         ended_well(dir, back ? RANKS : RANKS - 1);
         assert_float_equal(program_number(&p, "devices_lost"), 1, 0);
         assert_float_equal(program_number(&p, "devices_back"), back, 0);
-        training_says(&p, "lost rank 1: 3 of 4 devices go on from step 29");
+        training_says(&p, "lost rank 1: 3 devices, after 4, go on from step 29");
         assert_null(strstr(p.err, "starting again"));
         assert_int_equal(read_events(dir, e, 2), 1 + back);
         lost_one(&e[0], RANKS, 1, 29);
@@ -197,7 +197,7 @@ static void what_is_broken_is_tried_less_and_less(void **state) {
     snprintf(hash, sizeof hash, "%s", training_hash(LONG, nothing));
     training_start(&p, dir, more);
     for (int i = 0; i < TRIES; i++) {
-        snprintf(text, sizeof text, "1 device is back: 4 of 4 devices go on from step %d,", (int)tried[i]);
+        snprintf(text, sizeof text, "1 device more: 4 devices, after 3, go on from step %d,", (int)tried[i]);
         program_wait_text(&p, text, 60);
         if (i < TRIES - 1) kill(program_rank(&p, 1, 5), SIGKILL);
     }
@@ -224,7 +224,7 @@ static void one_after_the_other(void **state) {
     snprintf(hash, sizeof hash, "%s", training_hash(LONG, nothing));
     training_start(&p, dir, more);
     for (int left = RANKS - 1; left > 1; left--) {
-        snprintf(text, sizeof text, "%d of %d devices go on", left, left + 1);
+        snprintf(text, sizeof text, "%d devices, after %d, go on", left, left + 1);
         program_wait_text(&p, text, 30);
         kill(program_rank(&p, left - 1, 5), SIGABRT);
     }
@@ -354,12 +354,15 @@ static void another_launcher_starts_fewer(void **state) {
     static const char *const names[] = {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_ADDR"};
     static const char *const values[] = {"of-the-test", "0", "127.0.0.1"};
     const char *dir = next_dir();
+    struct event e;
     for (int i = 0; i < 3; i++) setenv(names[i], values[i], 1);
     assert_int_equal(launched(dir, RANKS, kill_1), 75);
     int code = launched(dir, 2, "inject=none");
     if (code) fail_msg("exit code %d: %s", code, ranks[0].err);
     same_bits(&ranks[0]);
     assert_float_equal(program_number(&ranks[0], "first_step"), 29, 0);
+    assert_int_equal(read_events(dir, &e, 1), 1); /* which was lost, and when, the agent alone knows */
+    assert_true(e.from == RANKS && e.to == 2 && e.nlost == 0 && e.step == 29);
     assert_int_equal(launched(dir, 1, "inject=none"), 78);
     training_says(&ranks[0], "'run.elastic.min' is 2, but the run begins with 1 device");
     for (int i = 0; i < 3; i++) unsetenv(names[i]);

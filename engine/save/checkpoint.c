@@ -423,7 +423,7 @@ enum error checkpoint_load(const char *path, struct checkpoint_view *v) {
 
 /* ---- the rest ---- */
 
-/* A saver holds a lock on its temporary folder; the kernel takes it back when the process ends,
+/* A saver holds a lock on its folder, and on its temporary folder; the kernel takes it back when the process ends,
  * however it does. */
 static bool is_held(const char *path, bool sweep) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -458,6 +458,10 @@ void checkpoint_sweep(const char *folder) {
 
 bool checkpoint_is_written(const char *folder) {
     return count_held(folder, false) > 0;
+}
+
+bool checkpoint_has_saver(const char *folder) {
+    return is_held(folder, false);
 }
 
 /* The first name after 'last' in alphabetic order, so that the hash does not depend on the arena's

@@ -120,7 +120,8 @@ MUST_CHECK enum error checkpoint_find_best(const char *folder, const char *run_i
 MUST_CHECK enum error checkpoint_preprocessing(const char *path, struct pool *pool, struct preprocessing **out);
 /* Deletes temporary folders that a killed run left. */
 void checkpoint_sweep(const char *folder);
-/* Whether a process is writing a checkpoint there. */
+/* Whether a process is writing a checkpoint there; whether one has a saver open that may do so. */
 bool checkpoint_is_written(const char *folder);
+bool checkpoint_has_saver(const char *folder);
 /* sha256 over all weights (by name order of the model's params) as hex; all NaNs count as the same. */
 void checkpoint_weights_hash(const struct model *m, const float *values, char out[SHA256_TEXT]);

@@ -68,17 +68,18 @@ static double grace_of(const struct job *job) {
     return device_find(job->settings->config.devices.kind)->units ? 10 : 0.5;
 }
 
-/* Seconds that the others have to come to the end of their step, where rank 0 then saves what they hold. */
+/* Seconds that rank 0 has to come to the end of its step, after which it saves what the last one has left. */
 enum { LEAVE_S = 10 };
 
 /* A disk may hang as well as a rank. */
-static bool is_saving(void *user) {
+static bool is_saving(void *user, bool known) {
     struct start *s = user;
     const struct run_settings *settings = s->job->settings;
     const char *folder = pool_printf(settings->pool, "%s/ckpt", s->job->run_dir);
     if (!s->asked) s->asked = clock_ns();
-    return clock_seconds(clock_ns() - s->asked) < settings->config.comm.timeout && folder &&
-           checkpoint_is_written(folder);
+    double waited = clock_seconds(clock_ns() - s->asked);
+    if (!folder || waited > settings->config.comm.timeout) return false;
+    return checkpoint_is_written(folder) || (known && waited < LEAVE_S && checkpoint_has_saver(folder));
 }
 
 static enum error run_ranks(struct start *s, const struct nodes_round *round, struct launch_result *result) {
@@ -111,7 +112,7 @@ static enum error run_ranks(struct start *s, const struct nodes_round *round, st
                               .grace = grace_of(job),
                               .again = STARTER_AGAIN};
     s->asked = 0;
-    if (job->settings->config.sharing.rescues) p.leave = LEAVE_S, p.busy = is_saving, p.user = s;
+    if (job->settings->config.sharing.rescues) p.busy = is_saving, p.user = s;
     TRY(meeting_create_shared(p.size, &p.meeting));
     enum error err = launch_processes(&p, result);
     meeting_free(p.meeting);

@@ -103,6 +103,8 @@ static int play(const struct launch_self *s, char **argv) {
     if (!strcmp(scene, "late")) return scene_late(s, who);
     if (!strcmp(scene, "busy")) return scene_busy(s, who, argv[3]);
     if (!strcmp(scene, "all")) return who;
+    if (!strcmp(scene, "victims") && s->rank != who) return 75;
+    if (!strcmp(scene, "victims")) wait_for_ever();
     if (!strcmp(scene, "again") && s->rank != who) return 79;
     if (!strcmp(scene, "bytes")) return scene_bytes(s);
     if (!strcmp(scene, "flood")) return scene_flood(s);
@@ -119,9 +121,8 @@ static int play(const struct launch_self *s, char **argv) {
 
 /* ---- starting them here ---- */
 
-static char *text;   /* what came in p->log */
-static double leave; /* for launch_params */
-static bool (*busy)(void *user);
+static char *text;                           /* what came in p->log */
+static bool (*busy)(void *user, bool known); /* for launch_params */
 static int again_code;
 
 static void forget_text(void) {
@@ -139,7 +140,7 @@ static enum error launch(int size, struct launch_result *out, const char *scene,
     assert_ok(meeting_create_shared(size, &meeting));
     struct launch_params p = {
         .size = size, .argv = argv, .meeting = meeting, .log_folder = scratch_folder(), .log = log, .grace = 0.2};
-    p.leave = leave, p.busy = busy, p.again = again_code;
+    p.busy = busy, p.again = again_code;
     enum error err = launch_processes(&p, out);
     meeting_free(meeting);
     fclose(log);
@@ -269,10 +270,9 @@ static void a_cause_that_ends_late_is_named(void **unused) {
     assert_int_equal(r.stuck, -1);
 }
 
-/* By the time that they have where the cause is known, or because they are asked. */
-static bool is_busy(void *user) {
+static bool busy_when_known(void *user, bool known) {
     (void)user;
-    return true;
+    return known;
 }
 
 static void who_is_busy_may_end(void **unused) {
@@ -280,13 +280,13 @@ static void who_is_busy_may_end(void **unused) {
     struct launch_result r;
     assert_fails(ERR_PEER, launch(3, &r, "busy", "1", "600"));
     assert_true(r.stuck >= 0);
-    leave = 20;
+    busy = busy_when_known;
     assert_fails(ERR_PEER, launch(3, &r, "busy", "1", "600"));
     assert_int_equal(r.stuck, -1);
     assert_true(r.seconds < 10); /* they are not waited for any longer than they need */
-    leave = 0, busy = is_busy;
-    assert_fails(ERR_PEER, launch(3, &r, "busy", "1", "600"));
-    assert_int_equal(r.stuck, -1);
+    assert_ok(launch(3, &r, "victims", "1", NULL));
+    assert_int_equal(r.stuck, 1); /* the others say that it is lost */
+    assert_int_equal(r.lost[0], 1);
     busy = NULL;
 }
 

@@ -45,12 +45,10 @@ struct launch_params {
      * that have ended say that they lost another; 0: 0.5 */
     double grace;
     int again; /* the code with which ranks end to be started again, all of them, which is no failure; 0: none */
-    /* Seconds that they have once it is known which rank was lost, where they may be in the midst of a long step and
-     * have something to do after it. 0: the grace */
-    double leave;
-    /* Asked when that time is over, a few times a second: whether one of them is at work that must not be cut short.
-     * NULL: never */
-    bool (*busy)(void *user);
+    /* Asked when the grace is over, and then again and again: whether one of them is at work that must not be cut
+     * short. known: which rank was lost, so that others may still be in the midst of a step; else all have waited for
+     * it. NULL: never */
+    bool (*busy)(void *user, bool known);
     void *user;
 };
 struct launch_result {

@@ -28,7 +28,7 @@
 
 static const double DEFAULT_GRACE = 0.5, PATIENCE = 1;
 static const int64_t DRAIN_NS = 500000000; /* how long output is awaited from what has left the ranks' process group */
-static const int64_t LOOK_NS = 100000000;  /* between two looks whether one that is late is busy */
+static const int64_t LOOK_NS = 20000000;   /* between two looks whether one that is late is busy */
 enum { CODE_LOST = 75, CODE_INT = 130, CODE_TERM = 143 };
 
 /* ---- signals ---- */
@@ -182,10 +182,7 @@ static bool was_told(const struct watch *w, const siginfo_t *end) {
  * machine. */
 static void set_deadline(struct watch *w) {
     double grace = w->p->grace > 0 ? w->p->grace : DEFAULT_GRACE;
-    if (is_victim(&w->failure))
-        grace += PATIENCE;
-    else if (w->p->leave > grace)
-        grace = w->p->leave;
+    if (is_victim(&w->failure)) grace += PATIENCE;
     int64_t end = w->pass + (int64_t)(grace * 1e9);
     if (!w->deadline || end < w->deadline) w->deadline = end;
 }
@@ -211,7 +208,6 @@ static void note_end(struct watch *w, int local, const siginfo_t *end) {
     } else if (w->out->first < 0 || (is_victim(&w->failure) && !is_victim(end))) {
         if (w->out->first < 0) w->out->seen = w->pass;
         w->out->first = w->p->first + local;
-        w->deadline = 0; /* that of a cause that was not known */
         w->failed = w->pass;
         w->failure = *end;
     }
@@ -262,7 +258,7 @@ static void wait_for_something(struct watch *w, int timeout) {
 }
 
 static void end_grace(struct watch *w) {
-    if (w->p->busy && w->p->busy(w->p->user)) {
+    if (w->p->busy && w->p->busy(w->p->user, !is_victim(&w->failure))) {
         w->deadline = w->pass + LOOK_NS;
         return;
     }

@@ -24,7 +24,7 @@ static enum error show(const struct options *o, const struct compared *c) {
     if (o->markdown) return compare_markdown(c, stdout), ERR_NONE;
     if (!o->json) {
         compare_table(c, stdout);
-        if (*c->folder) printf("wrote %s/results.json, results.csv, results.md\n", c->folder);
+        if (*c->folder) printf("wrote %s/results.json, results.csv, results.md, verdicts.csv\n", c->folder);
         return ERR_NONE;
     }
     struct json j;
@@ -35,14 +35,14 @@ static enum error show(const struct options *o, const struct compared *c) {
     return err;
 }
 
-/* ---- two runs ---- */
+/* ---- finished runs ---- */
 
-static int two_runs(const struct cli *cli, const struct options *o) {
+static int finished_runs(const struct cli *cli, const struct options *o) {
     struct experiment x;
     struct compared c;
     if (o->modes || o->repeats || o->quick || o->sets.nsets || o->gates.count || o->dir)
-        return cli_usage(cli, "two runs that are there take --axis and the formats");
-    enum error err = compare_two(o->paths.of, o->axis, &x, &c);
+        return cli_usage(cli, "runs that are there take --axis and the formats");
+    enum error err = compare_finished(o->paths.of, o->paths.count, o->axis, &x, &c);
     if (err == ERR_NONE) err = show(o, &c);
     int code = cli_end(err);
     experiment_close(&x);
@@ -107,7 +107,7 @@ static char *command_text(const struct options *o, struct pool *pool) {
 
 static int experiment(const struct cli *cli, const struct options *o) {
     int64_t repeats = 0;
-    if (o->axis) return cli_usage(cli, "--axis is for two runs that are there");
+    if (o->axis) return cli_usage(cli, "--axis is for runs that are there");
     if (o->repeats && strcmp(o->repeats, "auto") != 0 &&
         !(text_int(o->repeats, &repeats) && repeats >= 1 && repeats <= STATISTICS_RUNS))
         return cli_usage(cli, "--repeats is auto or a number from 1 to %d, not '%s'", STATISTICS_RUNS, o->repeats);
@@ -129,22 +129,23 @@ static int run(const struct cli *cli) {
     if (o->json + o->csv + o->markdown > 1) return cli_usage(cli, "one of --json, --csv and --markdown");
     if (o->paths.count < 2) return experiment(cli, o);
     if (o->modes) return cli_usage(cli, "--modes takes one configuration");
-    return two_runs(cli, o);
+    return finished_runs(cli, o);
 }
 
 static const struct option options[] = {
-    {"EXPERIMENT.yaml | RUN_A RUN_B | CONFIG", NULL,
-     "an experiment: base, matrix, repeats and such, see below; or two finished runs as they are: "
-     "times, settings, losses and weights bit for bit; or, for --modes, a configuration",
-     .at = AT(paths), .max = 2, .many = OPTION_LIST},
+    {"EXPERIMENT.yaml | RUN RUN... | CONFIG", NULL,
+     "an experiment: base, matrix or sides, repeats and such, see below; or finished runs as they are, held against "
+     "the first: times, settings, losses and weights bit for bit; or, for --modes, a configuration",
+     .at = AT(paths), .max = EXPERIMENT_VALUES, .many = OPTION_LIST},
     {"--modes", "M,M", "the modes to compare on one configuration: --modes dp,ddp", CONFIG_STRING, AT(modes)},
-    {"--repeats", "N", "runs of each side; auto: the fewest that can tell anything", CONFIG_STRING, AT(repeats)},
+    {"--repeats", "N", "runs of each side; auto: as many as the spread of the first ones asks for", CONFIG_STRING,
+     AT(repeats)},
     {"--quick", NULL, "one run of each side (or --repeats N): a first look; no verdicts", CONFIG_BOOL, AT(quick)},
     OPTION_SET(sets, "changes one key of the base, as in 'engine run'"),
     {"--fail-if", "GATE",
      "exit code 1 where it is true, as in 'ddp.step_time > 1.05 * dp.step_time @ devices >= cpu:4'", .at = AT(gates),
      .max = 32, .many = OPTION_LIST},
-    {"--axis", "KEY", "of two runs: the setting in which they may differ", CONFIG_STRING, AT(axis)},
+    {"--axis", "KEY", "of finished runs: the setting in which they may differ", CONFIG_STRING, AT(axis)},
     {"--dir", "FOLDER",
      "where runs and results go; runs/NAME by itself. What is there from an earlier start is not "
      "run again",
@@ -163,18 +164,23 @@ const struct command command_compare = {
              "An experiment:\n"
              "  name: ps-vs-ring           of its folder\n"
              "  base: {...} or FILE        the configuration that all runs share\n"
-             "  matrix:                    keys and their values; sides of the first are compared\n"
+             "  matrix:                    keys and their values; those of the first are compared\n"
              "    mode: [dp, ddp]\n"
              "    devices: [cpu:1, cpu:2]\n"
+             "  sides:                     or what is compared by name, each with its keys; the matrix\n"
+             "    dp: {mode: dp}           then only says where\n"
+             "    int8: {mode: ddp, comm.compress: int8}\n"
+             "  pairs: first | all         each side against the first, or against each other one\n"
              "  exclude: [{devices: cpu:1}]\n"
              "  scaling: strong | weak     weak: batch is for each device\n"
-             "  repeats: auto | N          warmup: 10st    seed: 0\n"
-             "  confidence: 95%            practical: 2%   smaller differences count as none\n"
+             "  repeats: auto | N | {most: N} | {seeds: 8}    seeds: run k of every cell has seed k\n"
+             "  warmup: 10st               seed: 0         of the order of runs\n"
+             "  confidence: 95%            practical: 2%   smaller differences count as none; or\n"
+             "                             {step_time: 2%, val_accuracy: 0.5pt}\n"
              "  model_fit: true            measures links that are not emulated, to predict steps on "
              "them\n"
              "  metrics: [step_time, throughput, comm_exposed, {time_to: {val.accuracy: 0.95}}]\n"
-             "                             verdicts are about the first; also step_best, load, "
-             "forward,\n"
+             "                             the first one leads; also step_best, load, forward,\n"
              "                             backward, comm_hidden, update, time, bytes, memory,\n"
              "                             train_loss, val_loss, val_accuracy\n"
              "  fail_if: ['B.step_time > A.step_time']\n"
@@ -182,11 +188,10 @@ const struct command command_compare = {
              "Step times are predicted, too: from one cell on the fewest devices, over the links that "
              "are\n"
              "emulated; results tell how far off that is.\n"
-             "Each run is a fresh process; sides take turns in random order. A side is faster or "
-             "slower\n"
-             "when the exact test of Mann and Whitney says so among all pairs (Holm) and the medians\n"
-             "differ by more than 'practical'; the interval is a bootstrap's. Runs that end in the "
-             "same\n"
+             "Each run is a fresh process; sides take turns in random order. Runs of a repeat, or of a\n"
+             "seed, are compared with each other (Wilcoxon's signed ranks, exact; of few runs Mann and\n"
+             "Whitney's). A side is faster or slower when p is small enough among all pairs and metrics\n"
+             "(Holm), the same when the whole interval lies within 'practical'. Runs that end in the same\n"
              "weights are copies of one training: of losses and accuracy they count as one.\n"
              "Exit codes: 0; 1 a gate failed; 64 usage; 66 no such file; 78 bad experiment, or sides\n"
              "that are no fair comparison; a failed run's own; 130/143 stopped, to be gone on with\n",

@@ -8,9 +8,11 @@
 #include <stdio.h>
 
 enum { COMPARE_WARNINGS = 64, COMPARE_DIFFERENCES = 64 };
+static const double COMPARE_CHANCE = 0.8; /* of telling a difference that is practical: what repeats: auto asks for */
 struct compared_run {
     const char *dir; /* "cells/NAME/run-01": below the experiment's folder */
     struct run_result result;
+    int repeat;     /* which of its cell */
     double foreign; /* cores that other programs kept busy meanwhile; NaN: not known */
 };
 /* What a step should take, by the computing that one other cell has measured. */
@@ -23,7 +25,7 @@ struct compared_prediction {
     const char *why;      /* there is no prediction; NULL: there is */
 };
 struct compared_cell {
-    int nruns; /* up to the experiment's repeats, when it was interrupted */
+    int nruns; /* up to the repeats, when it was interrupted */
     struct compared_run *run;
     /* Runs that end in the same weights are one training: how many there are, and which one each
      * run is. */
@@ -35,16 +37,25 @@ struct compared_cell {
     double speedup, efficiency;
     struct compared_prediction predicted;
 };
-struct compared_pair {
-    int cell[2];
-    bool judged; /* both have runs, with numbers */
-    /* Independent samples of each side: runs, or trainings where the measure is about these. An
-     * interval needs two of each side, p and a verdict EXPERIMENT_LEAST_RUNS. */
+/* What one measure says of a pair. */
+struct compared_answer {
+    bool judged; /* both sides have runs, with numbers */
+    /* Independent samples of each side: runs, or trainings where the measure is about these. p and a verdict need
+     * EXPERIMENT_LEAST_RUNS of each side. */
     int samples[2];
+    bool equal;       /* the measure is about the training, and that is the same one on both sides, bit for bit */
+    int unreached[2]; /* runs that never came to the goal, which count as the worst */
     struct comparison statistics;
     enum verdict verdict;
-    bool comparable; /* the axis changes nothing in what is computed, but how gradients are shared */
-    bool held;       /* and both have runs, so that their bits were held against each other: */
+    double power;     /* the chance that as many samples tell what is practical, by their spread; NaN */
+    double set_error; /* of accuracy: the standard error that the validation set gives the difference; NaN: not known */
+    int needed;       /* samples a side that tell it with COMPARE_CHANCE; 0: more than STATISTICS_RUNS, or not known */
+};
+struct compared_pair {
+    int cell[2];
+    struct compared_answer *answer; /* of each measure */
+    bool comparable;                /* the axis changes nothing in what is computed, but how gradients are shared */
+    bool held;                      /* and both have runs, so that their bits were held against each other: */
     bool same_losses, same_weights;
     /* where the losses are not the same: */
     int64_t step; /* first that differs; 0: none of those that both have */
@@ -65,6 +76,8 @@ struct compared_model {   /* how near predictions come, where both times are the
 };
 struct compared {
     const struct experiment *x;
+    int repeats; /* runs that each cell should have */
+    int tests;   /* questions that were tested, all pairs and measures together: what p is corrected for */
     bool complete;
     bool alike;     /* all cells compute the same by their settings, not only those of a pair */
     bool same_bits; /* and have the same losses and weights */
@@ -73,8 +86,8 @@ struct compared {
     struct compared_gate *gate;
     bool predicted; /* the cells' are filled in */
     struct compared_model model;
-    int nwarnings;
-    const char *warning[COMPARE_WARNINGS];
+    int nwarnings, nnotes;
+    const char *warning[COMPARE_WARNINGS], *note[COMPARE_WARNINGS];
     struct pool *pool;  /* the experiment's */
     const char *folder; /* "" for two runs */
 };
@@ -82,15 +95,16 @@ struct compared {
 MUST_CHECK enum error compare_begin(const struct experiment *x, const char *folder, struct compared *out);
 /* From the runs to everything else. */
 MUST_CHECK enum error compare_judge(struct compared *c);
-/* Two finished runs as an experiment of two cells: read, checked to be comparable (but for the keys at and below
- * 'axis'; NULL: none), and judged: one run a side, so no verdict. x is to be closed. */
-MUST_CHECK enum error compare_two(const char *const dirs[2], const char *axis, struct experiment *x,
-                                  struct compared *out);
+/* How many runs of each cell the first measure asks for, by the spread of those that there are: what tells a practical
+ * difference of every pair with COMPARE_CHANCE, at least c->repeats and at most x->most. After compare_judge. */
+int compare_wanted_repeats(const struct compared *c);
+/* Finished runs as an experiment of a cell each, held against the first: read, checked to be comparable (but for the keys
+ * at and below 'axis'; NULL: none), and judged: one run a side, so no verdict. x is to be closed. */
+MUST_CHECK enum error compare_finished(const char *const *dirs, int n, const char *axis, struct experiment *x,
+                                       struct compared *out);
 /* Predicts every cell's step from one cell that computes the same on the fewest devices. What cannot be predicted says
  * why: it is no error. After compare_judge. */
 void compare_predict(struct compared *c);
-/* Whether the pair's statistics have an interval: two independent samples of each side. */
-bool compare_has_interval(const struct compared_pair *p);
 /* The median of a cell's independent samples; NaN: a run has none. */
 double compare_median(const struct compared *c, int cell, const struct measure *m);
 /* The median of a cell's runs, behind the warm-up, in milliseconds; NaN: there is none. */
@@ -98,7 +112,7 @@ double compare_step_ms(const struct compared *c, int cell);
 /* ERR_NONE, or ERR_RESULT with the first gate that does not hold. */
 MUST_CHECK enum error compare_gates(const struct compared *c);
 
-/* "ddp is faster than dp in 3 of 4 places, the same in 1." */
+/* "ddp against dp, step_time: faster in 3 of 4, same in 1", of the first measure. */
 const char *compare_sentence(const struct compared *c);
 /* Why pairs have no verdict, and what would give them one; "": all have. */
 const char *compare_untested(const struct compared *c);
@@ -107,14 +121,27 @@ const char *compare_untested(const struct compared *c);
 const char *compare_bits(const struct compared *c, const struct compared_pair *p);
 /* "predicted from the step of ... alone: off by 3 % ..." */
 const char *compare_model(const struct compared *c);
-/* "faster", "less", "better", "same", ... */
-const char *compare_verdict(const struct compared *c, const struct compared_pair *p);
+/* "faster", "less", "better", "same", ... of one of the measures. */
+const char *compare_verdict(const struct compared *c, const struct compared_pair *p, int measure);
+/* "1.033× [1.01, 1.06]", "+0.4 pt [-0.1, +0.9]"; "-": there is none. */
+const char *compare_effect(const struct compared *c, const struct compared_pair *p, int measure);
+/* Fills in the notes: what more runs or seeds would tell, what the validation set allows, where an interval and p seem to
+ * disagree. Part of compare_judge. */
+void compare_notes(struct compared *c);
+/* What of a pair's difference in accuracy is the validation set's, in words, and its set_error; NULL: nothing to say. */
+const char *compare_set(struct compared *c, const struct compared_pair *p, int measure);
+/* Whether all runs have the same bits; which pairs have, and where they begin to differ. Part of compare_judge. */
+MUST_CHECK enum error compare_all_bits(struct compared *c);
+/* Warns of what makes the numbers doubtful. Part of compare_judge. */
+void compare_doubts(struct compared *c);
+void compare_warn(struct compared *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The same numbers for people and programs. */
 void compare_table(const struct compared *c, FILE *f);
 void compare_markdown(const struct compared *c, FILE *f);
-void compare_csv(const struct compared *c, FILE *f); /* a line a run */
+void compare_csv(const struct compared *c, FILE *f);      /* a line a run */
+void compare_verdicts(const struct compared *c, FILE *f); /* as csv, a line a pair and measure */
 MUST_CHECK enum error compare_json(const struct compared *c, struct json *j);
-/* results.json, .csv and .md in the folder. */
+/* results.json, .csv, .md and verdicts.csv in the folder. */
 MUST_CHECK enum error compare_write(const struct compared *c);
 
 /* The first tensor of the newest checkpoints that differs, where both runs have one of the same step; NULL: none. */

@@ -11,12 +11,16 @@
 /* ---- json ---- */
 
 static void put_measures(const struct compared *c, struct json *j) {
+    static const char *const about[] = {"machine", "training", "both"};
     json_open(j, "metrics", '[');
     for (int m = 0; m < c->x->nmeasures; m++) {
         json_open(j, NULL, '{');
         json_string(j, "name", c->x->measure[m].name);
         json_string(j, "unit", c->x->measure[m].unit);
         json_bool(j, "more_is_better", c->x->measure[m].more_is_better);
+        json_string(j, "about", about[c->x->measure[m].about]);
+        json_string(j, "scale", c->x->measure[m].scale == SCALE_RATIO ? "ratio" : "difference");
+        json_real(j, "practical", c->x->measure[m].practical);
         json_close(j, '}');
     }
     json_close(j, ']');
@@ -26,6 +30,7 @@ static void put_run(const struct compared *c, const struct compared_cell *cell, 
     const struct compared_run *r = &cell->run[i];
     json_open(j, NULL, '{');
     json_string(j, "dir", r->dir);
+    if (c->x->nseeds) json_int(j, "seed", c->x->seeds[r->repeat]);
     for (int m = 0; m < c->x->nmeasures; m++) json_real(j, c->x->measure[m].name, cell->value[m][i]);
     json_string(j, "losses_sha256", r->result.losses);
     json_string(j, "weights_sha256", r->result.weights);
@@ -113,23 +118,50 @@ static void put_difference(const struct compared *c, const struct compared_pair 
     json_close(j, '}');
 }
 
-static void put_pair(const struct compared *c, const struct compared_pair *p, struct json *j) {
+static void put_answer(const struct compared *c, const struct compared_pair *p, int m, const char *estimate,
+                       struct json *j) {
     const double none = (double)NAN;
-    const struct comparison *s = &p->statistics;
+    const struct compared_answer *a = &p->answer[m];
+    const struct comparison *s = &a->statistics;
+    bool tested = a->verdict != VERDICT_UNTESTED && !a->equal;
+    json_real(j, estimate, a->judged ? s->estimate : none);
+    json_open(j, "samples", '[');
+    for (int side = 0; side < 2; side++) json_int(j, NULL, a->samples[side]);
+    json_close(j, ']');
+    json_real(j, "low", a->judged ? s->low : none);
+    json_real(j, "high", a->judged ? s->high : none);
+    json_real(j, "p", tested ? s->p : none);
+    json_real(j, "p_holm", tested ? s->p_all : none);
+    json_string(j, "verdict", verdict_text(a->verdict));
+    json_string(j, "words", compare_verdict(c, p, m));
+}
+
+static void put_foretold(const struct compared_answer *a, struct json *j) {
+    json_bool(j, "paired", a->statistics.paired);
+    json_bool(j, "equal", a->equal);
+    json_real(j, "power", a->power);
+    json_real(j, "set_error", a->set_error);
+    json_real(j, "needed", a->needed ? a->needed : (double)NAN);
+    json_open(j, "unreached", '[');
+    for (int side = 0; side < 2; side++) json_int(j, NULL, a->unreached[side]);
+    json_close(j, ']');
+}
+
+static void put_pair(const struct compared *c, const struct compared_pair *p, struct json *j) {
     json_open(j, NULL, '{');
     json_int(j, "a", p->cell[0]);
     json_int(j, "b", p->cell[1]);
     put_places(c->x, "at", c->x->cell[p->cell[1]].at, 1, j);
-    json_real(j, "ratio", p->judged ? s->ratio : none);
-    json_open(j, "samples", '[');
-    for (int side = 0; side < 2; side++) json_int(j, NULL, p->samples[side]);
+    put_answer(c, p, 0, "ratio", j);
+    json_open(j, "answers", '[');
+    for (int m = 0; m < c->x->nmeasures; m++) {
+        json_open(j, NULL, '{');
+        json_string(j, "metric", c->x->measure[m].name);
+        put_answer(c, p, m, "estimate", j);
+        put_foretold(&p->answer[m], j);
+        json_close(j, '}');
+    }
     json_close(j, ']');
-    json_real(j, "low", compare_has_interval(p) ? s->interval.low : none);
-    json_real(j, "high", compare_has_interval(p) ? s->interval.high : none);
-    json_real(j, "p", p->verdict == VERDICT_UNTESTED ? none : s->p);
-    json_real(j, "p_holm", p->verdict == VERDICT_UNTESTED ? none : s->p_all);
-    json_string(j, "verdict", verdict_text(p->verdict));
-    json_string(j, "words", compare_verdict(c, p));
     put_difference(c, p, j);
     json_open(j, "differs", '[');
     for (int i = 0; i < p->ndiffers; i++) {
@@ -156,6 +188,18 @@ static void put_gates(const struct compared *c, struct json *j) {
     json_close(j, ']');
 }
 
+static void put_sides(const struct experiment *x, struct json *j) {
+    json_open(j, "sides_settings", '{');
+    for (int i = 0; i < x->axis[0].count; i++) {
+        struct result_setting in[EXPERIMENT_ASKED];
+        int n = result_flatten(x->axis[0].value[i], x->pool, in, EXPERIMENT_ASKED);
+        json_open(j, x->axis[0].label[i], '{');
+        for (int k = 0; k < n; k++) json_string(j, in[k].key, in[k].value);
+        json_close(j, '}');
+    }
+    json_close(j, '}');
+}
+
 static void put_head(const struct compared *c, struct json *j) {
     const struct experiment *x = c->x;
     json_int(j, "format", 1);
@@ -167,11 +211,18 @@ static void put_head(const struct compared *c, struct json *j) {
     json_open(j, "sides", '[');
     for (int i = 0; i < x->axis[0].count; i++) json_string(j, NULL, x->axis[0].label[i]);
     json_close(j, ']');
+    if (x->axis[0].named) put_sides(x, j);
     json_open(j, "axes", '[');
     for (int a = 1; a < x->naxes; a++) json_string(j, NULL, x->axis[a].key);
     json_close(j, ']');
     json_string(j, "scaling", x->weak ? "weak" : "strong");
-    json_int(j, "repeats", x->repeats);
+    json_int(j, "repeats", c->repeats);
+    if (x->nseeds) {
+        json_open(j, "seeds", '[');
+        for (int i = 0; i < x->nseeds; i++) json_int(j, NULL, x->seeds[i]);
+        json_close(j, ']');
+    }
+    json_int(j, "tests", c->tests);
     json_int(j, "warmup", x->warmup);
     json_real(j, "confidence", x->confidence);
     json_real(j, "practical", x->practical);
@@ -192,6 +243,9 @@ enum error compare_json(const struct compared *c, struct json *j) {
     json_close(j, ']');
     put_gates(c, j);
     put_model(c, j);
+    json_open(j, "notes", '[');
+    for (int i = 0; i < c->nnotes; i++) json_string(j, NULL, c->note[i]);
+    json_close(j, ']');
     json_open(j, "warnings", '[');
     for (int i = 0; i < c->nwarnings; i++) json_string(j, NULL, c->warning[i]);
     json_close(j, ']');
@@ -245,6 +299,37 @@ void compare_csv(const struct compared *c, FILE *f) {
         for (int k = 0; k < c->cell[i].nruns; k++) csv_run(c, i, k, f);
 }
 
+static void csv_number(FILE *f, double v) {
+    fprintf(f, isnan(v) ? "," : ",%.9g", v);
+}
+
+void compare_verdicts(const struct compared *c, FILE *f) {
+    const struct experiment *x = c->x;
+    csv_text(f, x->axis[0].key);
+    for (int a = 1; a < x->naxes; a++) fputc(',', f), csv_text(f, x->axis[a].key);
+    fputs(",against,metric,scale,a,b,estimate,low,high,p,p_holm,samples_a,samples_b,verdict,power,needed\n", f);
+    for (int i = 0; i < x->npairs; i++)
+        for (int m = 0; m < x->nmeasures; m++) {
+            const struct compared_pair *p = &c->pair[i];
+            const struct compared_answer *a = &p->answer[m];
+            const struct comparison *s = &a->statistics;
+            const int *at = x->cell[p->cell[1]].at;
+            bool tested = a->verdict != VERDICT_UNTESTED && !a->equal;
+            for (int k = 0; k < x->naxes; k++) csv_text(f, x->axis[k].label[at[k]]), fputc(',', f);
+            csv_text(f, x->axis[0].label[x->cell[p->cell[0]].at[0]]);
+            fprintf(f, ",\"%s\",%s", x->measure[m].name, s->scale == SCALE_RATIO ? "ratio" : "difference");
+            for (int side = 0; side < 2; side++) csv_number(f, c->cell[p->cell[side]].median[m]);
+            csv_number(f, a->judged ? s->estimate : (double)NAN);
+            csv_number(f, a->judged ? s->low : (double)NAN);
+            csv_number(f, a->judged ? s->high : (double)NAN);
+            csv_number(f, tested ? s->p : (double)NAN);
+            csv_number(f, tested ? s->p_all : (double)NAN);
+            fprintf(f, ",%d,%d,%s", a->samples[0], a->samples[1], compare_verdict(c, p, m));
+            csv_number(f, a->power);
+            fprintf(f, a->needed ? ",%d\n" : ",\n", a->needed);
+        }
+}
+
 /* ---- files ---- */
 
 static enum error write_file(const struct compared *c, const char *name, const char *text, size_t n) {
@@ -271,5 +356,6 @@ enum error compare_write(const struct compared *c) {
     if (err == ERR_NONE) err = write_file(c, "results.json", j.text, j.length);
     json_fini(&j);
     if (err == ERR_NONE) err = write_words(c, "results.csv", compare_csv);
+    if (err == ERR_NONE) err = write_words(c, "verdicts.csv", compare_verdicts);
     return err == ERR_NONE ? write_words(c, "results.md", compare_markdown) : err;
 }

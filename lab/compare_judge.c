@@ -1,35 +1,27 @@
-/* From the runs of an experiment to medians, verdicts, equal bits, doubts and gates. */
+/* From the runs of an experiment to medians, verdicts and gates. */
 #include "lab/compare.h"
 
-#include "engine/device/device.h"
 #include "lab/gate.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <string.h>
 
 enum error compare_begin(const struct experiment *x, const char *folder, struct compared *out) {
-    *out = (struct compared){.x = x, .pool = x->pool, .folder = folder};
+    *out = (struct compared){.x = x, .pool = x->pool, .folder = folder, .repeats = x->repeats};
     out->cell = pool_alloc(x->pool, sizeof *out->cell * (size_t)x->ncells);
     out->pair = pool_alloc(x->pool, sizeof *out->pair * (size_t)(x->npairs + 1));
     out->gate = pool_alloc(x->pool, sizeof *out->gate * (size_t)(x->ngates + 1));
     if (!out->cell || !out->pair || !out->gate) return ERR_MEMORY;
     for (int i = 0; i < x->ncells; i++) {
-        out->cell[i].run = pool_alloc(x->pool, sizeof *out->cell->run * (size_t)x->repeats);
+        out->cell[i].run = pool_alloc(x->pool, sizeof *out->cell->run * (size_t)x->most);
         if (!out->cell[i].run) return ERR_MEMORY;
     }
-    for (int i = 0; i < x->npairs; i++) memcpy(out->pair[i].cell, x->pair[i].cell, sizeof x->pair->cell);
+    for (int i = 0; i < x->npairs; i++) {
+        memcpy(out->pair[i].cell, x->pair[i].cell, sizeof x->pair->cell);
+        out->pair[i].answer = pool_alloc(x->pool, sizeof *out->pair->answer * (size_t)x->nmeasures);
+        if (!out->pair[i].answer) return ERR_MEMORY;
+    }
     return ERR_NONE;
-}
-
-__attribute__((format(printf, 2, 3))) static void warn(struct compared *c, const char *fmt, ...) {
-    char text[512];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    char *kept = pool_printf(c->pool, "%s", text);
-    if (kept && c->nwarnings < COMPARE_WARNINGS) c->warning[c->nwarnings++] = kept;
 }
 
 /* ---- cells ---- */
@@ -37,7 +29,10 @@ __attribute__((format(printf, 2, 3))) static void warn(struct compared *c, const
 static double spread_of(const double *v, int n, double median) {
     double copy[STATISTICS_RUNS];
     if (n < 2 || !(median > 0)) return (double)NAN;
-    for (int i = 0; i < n; i++) copy[i] = v[i];
+    for (int i = 0; i < n; i++) {
+        if (!isfinite(v[i])) return (double)NAN;
+        copy[i] = v[i];
+    }
     return (statistics_quantile(copy, n, 0.75) - statistics_quantile(copy, n, 0.25)) / median;
 }
 
@@ -137,218 +132,145 @@ static void scale_cells(struct compared *c) {
     }
 }
 
-/* ---- the same bits ---- */
-
-/* The first step whose loss is not equal, of those that both have. */
-static void find_step(const struct run_result *a, const struct run_result *b, struct compared_pair *p) {
-    int64_t i = 0, k = 0;
-    while (i < a->nsteps && k < b->nsteps) {
-        const struct result_step *s = &a->step[i], *t = &b->step[k];
-        if (s->step < t->step) {
-            i++;
-        } else if (t->step < s->step) {
-            k++;
-        } else if (s->loss != t->loss && !(isnan(s->loss) && isnan(t->loss))) {
-            p->step = s->step, p->loss[0] = s->loss, p->loss[1] = t->loss;
-            return;
-        } else {
-            i++, k++;
-        }
-    }
-}
-
-static void warn_of_losses(struct compared *c, int cell, const struct run_result *first, const struct run_result *r) {
-    warn(c, "%s: two runs of this one configuration do not have the same losses (%s, %s)", c->x->cell[cell].label,
-         first->dir, r->dir);
-}
-
-/* All runs of both sides are held against A's first. */
-static void compare_runs(struct compared *c, struct compared_pair *p) {
-    const struct run_result *first = &c->cell[p->cell[0]].run[0].result;
-    p->same_losses = p->same_weights = true;
-    p->step = 0, p->tensor = NULL;
-    for (int side = 0; side < 2; side++) {
-        const struct compared_cell *cell = &c->cell[p->cell[side]];
-        for (int i = 0; i < cell->nruns; i++) {
-            const struct run_result *r = &cell->run[i].result;
-            bool losses = !strcmp(first->losses, r->losses), weights = !strcmp(first->weights, r->weights);
-            if (!p->tensor && !(losses && weights)) p->tensor = compare_tensors(first->dir, r->dir, c->pool);
-            if (p->same_losses && !losses) {
-                find_step(first, r, p);
-                if (side == 0) warn_of_losses(c, p->cell[0], first, r);
-            }
-            p->same_losses &= losses, p->same_weights &= weights;
-        }
-    }
-}
-
-static enum error list_differences(struct compared *c, struct compared_pair *p) {
-    const struct experiment_cell *a = &c->x->cell[p->cell[0]], *b = &c->x->cell[p->cell[1]];
-    p->differs = pool_alloc(c->pool, COMPARE_DIFFERENCES * sizeof *p->differs);
-    if (!p->differs) return ERR_MEMORY;
-    p->ndiffers = settings_differ(a, b, NULL, p->differs, COMPARE_DIFFERENCES);
-    p->comparable = true;
-    for (int i = 0; i < p->ndiffers; i++) p->comparable &= !p->differs[i].computes;
-    return ERR_NONE;
-}
-
-static bool computes_the_same(const struct experiment_cell *a, const struct experiment_cell *b) {
-    struct setting_difference d[COMPARE_DIFFERENCES];
-    int n = settings_differ(a, b, NULL, d, COMPARE_DIFFERENCES);
-    for (int i = 0; i < n; i++)
-        if (d[i].computes) return false;
-    return true;
-}
-
-static void compare_all_bits(struct compared *c) {
-    const struct run_result *first = NULL;
-    c->alike = c->same_bits = true;
-    for (int i = 0; i < c->x->ncells; i++) {
-        c->alike &= computes_the_same(&c->x->cell[0], &c->x->cell[i]);
-        for (int k = 0; k < c->cell[i].nruns; k++) {
-            const struct run_result *mine = &c->cell[i].run[k].result;
-            if (!first) first = mine;
-            c->same_bits &= !strcmp(first->losses, mine->losses) && !strcmp(first->weights, mine->weights);
-        }
-    }
-    c->same_bits &= c->alike && first;
-}
-
 /* ---- verdicts ---- */
-
-static bool usable(const double *v, int n) {
-    for (int i = 0; i < n; i++)
-        if (!isfinite(v[i]) || v[i] <= 0) return false;
-    return n > 0;
-}
 
 static bool one_training(const struct compared *c, const struct compared_pair *p) {
     const struct compared_cell *a = &c->cell[p->cell[0]], *b = &c->cell[p->cell[1]];
-    return a->ntrainings == 1 && b->ntrainings == 1 && !strcmp(a->run[0].result.weights, b->run[0].result.weights);
+    return (p->held && p->same_weights) ||
+           (a->ntrainings == 1 && b->ntrainings == 1 && !strcmp(a->run[0].result.weights, b->run[0].result.weights));
 }
 
-/* Whether a sample of the first measure is a training, not a run. What a run takes until it reaches
- * a target depends on what it learns, and so is the machine's alone between equal trainings. */
-static bool counts_trainings(const struct compared *c, const struct compared_pair *p) {
-    const struct measure *m = &c->x->measure[0];
+/* Whether a sample of the measure is a training, not a run. What a run takes until it reaches a target depends on what
+ * it learns, and so is the machine's alone between equal trainings. */
+static bool counts_trainings(const struct compared *c, const struct compared_pair *p, const struct measure *m) {
     bool until = c->x->cell[p->cell[0]].settings.config.train.until_metric ||
                  c->x->cell[p->cell[1]].settings.config.train.until_metric;
     bool both = m->about == ABOUT_BOTH || (until && (m->kind == MEASURE_TIME || m->kind == MEASURE_BYTES));
     return m->about == ABOUT_TRAINING || (both && !one_training(c, p));
 }
 
-/* Where more is better, the inverse is what takes less. */
-static void judge_pair(struct compared *c, struct compared_pair *p) {
-    double v[2][STATISTICS_RUNS];
-    bool trainings = counts_trainings(c, p), more = c->x->measure[0].more_is_better;
-    for (int side = 0; side < 2; side++) {
-        const struct compared_cell *cell = &c->cell[p->cell[side]];
-        p->samples[side] = samples_of(cell, cell->value[0], trainings, v[side]);
-        for (int i = 0; i < p->samples[side] && more; i++) v[side][i] = 1 / v[side][i];
-    }
-    p->judged = usable(v[0], p->samples[0]) && usable(v[1], p->samples[1]);
-    if (p->judged)
-        p->statistics = statistics_compare(v[0], p->samples[0], v[1], p->samples[1], c->x->confidence, c->x->seed);
+static bool usable(const struct measure *m, const double *v, int n) {
+    for (int i = 0; i < n; i++)
+        if (isnan(v[i]) || (v[i] < 0 && m->scale == SCALE_RATIO)) return false;
+    return n > 0;
 }
 
-bool compare_has_interval(const struct compared_pair *p) {
-    return p->judged && p->samples[0] > 1 && p->samples[1] > 1;
-}
-
-static bool is_tested(const struct compared_pair *p) {
-    return p->judged && p->samples[0] >= EXPERIMENT_LEAST_RUNS && p->samples[1] >= EXPERIMENT_LEAST_RUNS;
-}
-
-static void judge_all(struct compared *c) {
-    double p[EXPERIMENT_CELLS];
-    int n = 0, at = 0;
-    for (int i = 0; i < c->x->npairs; i++) {
-        judge_pair(c, &c->pair[i]);
-        if (is_tested(&c->pair[i])) p[n++] = c->pair[i].statistics.p;
-    }
-    if (n) statistics_holm(p, n);
-    for (int i = 0; i < c->x->npairs; i++) {
-        struct compared_pair *pair = &c->pair[i];
-        pair->verdict = VERDICT_UNTESTED;
-        if (!is_tested(pair)) continue;
-        pair->statistics.p_all = p[at++];
-        pair->verdict = statistics_verdict(&pair->statistics, c->x->confidence, c->x->practical);
-    }
-}
-
-/* ---- doubts ---- */
-
-static void doubt_spread(struct compared *c) {
-    const double much = 0.05;
-    int wide = 0, worst = 0;
-    for (int i = 0; i < c->x->ncells; i++) {
-        if (!(c->cell[i].spread > much)) continue;
-        if (!wide++ || c->cell[i].spread > c->cell[worst].spread) worst = i;
-    }
-    if (wide)
-        warn(c,
-             "noise: in %d of %d cells half of the runs lie more than %.0f %% apart, most in '%s' "
-             "(%.0f %%): more repeats or a quieter machine would tell more",
-             wide, c->x->ncells, much * 100, c->x->cell[worst].label, c->cell[worst].spread * 100);
-}
-
-static void doubt_cores(struct compared *c) {
-    int cores = device_host_cores(), worst = -1, most = cores;
-    for (int i = 0; i < c->x->ncells; i++) {
-        const struct run_config *r = &c->x->cell[i].settings.config;
-        int threads = r->devices.count * (int)r->threads;
-        if (threads > most) most = threads, worst = i;
-    }
-    if (worst >= 0)
-        warn(c,
-             "oversubscribed: '%s' runs %d threads on %d cores, so devices wait for each other's "
-             "computing; only communication that is emulated keeps its time",
-             c->x->cell[worst].label, most, cores);
-}
-
-static void doubt_machine(struct compared *c) {
-    double foreign[EXPERIMENT_CELLS], load = 0;
-    const struct result_environment *first = NULL;
+/* The values of the repeats that both sides have, in their order; gives how many. */
+static int values_in_pairs(const struct compared *c, const struct compared_pair *p, int m,
+                           double out[2][STATISTICS_RUNS]) {
+    const struct compared_cell *a = &c->cell[p->cell[0]], *b = &c->cell[p->cell[1]];
     int n = 0;
-    bool moved = false;
-    for (int i = 0; i < c->x->ncells; i++)
-        for (int k = 0; k < c->cell[i].nruns; k++) {
-            const struct compared_run *r = &c->cell[i].run[k];
-            const struct result_environment *here = &r->result.environment;
-            if (k == 0 && isfinite(r->foreign)) foreign[n++] = r->foreign;
-            if (!first || (*here->time && strcmp(here->time, first->time) < 0)) first = here, load = here->load;
-            moved |= strcmp(here->host, first->host) || strcmp(here->engine, first->engine);
+    for (int i = 0, k = 0; i < a->nruns && k < b->nruns;) {
+        int mine = a->run[i].repeat, other = b->run[k].repeat;
+        if (mine == other) out[0][n] = a->value[m][i], out[1][n++] = b->value[m][k];
+        i += mine <= other, k += other <= mine;
+    }
+    return n;
+}
+
+/* The samples of both sides; gives whether they belong together, by their repeat or seed, which a few are too few
+ * for. */
+static bool take_samples(const struct compared *c, const struct compared_pair *p, int m, struct compared_answer *a,
+                         double v[2][STATISTICS_RUNS]) {
+    const struct compared_cell *cell[] = {&c->cell[p->cell[0]], &c->cell[p->cell[1]]};
+    bool trainings = counts_trainings(c, p, &c->x->measure[m]);
+    if (trainings && c->x->nseeds)
+        trainings = cell[0]->ntrainings < cell[0]->nruns || cell[1]->ntrainings < cell[1]->nruns;
+    int n = trainings ? 0 : values_in_pairs(c, p, m, v), tests = c->x->npairs * c->x->nmeasures;
+    if (statistics_can_tell(n, true, tests, c->x->confidence)) {
+        a->samples[0] = a->samples[1] = n;
+        return true;
+    }
+    for (int side = 0; side < 2; side++)
+        a->samples[side] = samples_of(cell[side], cell[side]->value[m], trainings, v[side]);
+    return false;
+}
+
+/* What is compared is what less of is better: the inverse, or the negative, of what more of is. */
+static void turn(const struct measure *m, double *v, int n) {
+    for (int i = 0; i < n && m->more_is_better; i++) v[i] = m->scale == SCALE_RATIO ? 1 / v[i] : -v[i];
+}
+
+static void answer_one(struct compared *c, struct compared_pair *p, int m) {
+    double v[2][STATISTICS_RUNS];
+    const struct measure *of = &c->x->measure[m];
+    struct compared_answer *a = &p->answer[m];
+    *a = (struct compared_answer){.power = (double)NAN, .set_error = (double)NAN, .verdict = VERDICT_UNTESTED};
+    bool paired = take_samples(c, p, m, a, v), reached = false;
+    a->judged = usable(of, v[0], a->samples[0]) && usable(of, v[1], a->samples[1]);
+    for (int side = 0; side < 2; side++)
+        for (int i = 0; i < a->samples[side]; i++) {
+            a->unreached[side] += isinf(v[side][i]);
+            reached |= isfinite(v[side][i]);
         }
-    double others = n ? statistics_median(foreign, n) : 0;
-    int cores = device_host_cores();
-    if (others > 0.1)
-        warn(c, "noise: other programs kept %.1f of %d cores busy while runs were measured", others, cores);
-    if (load > cores / 2.0)
-        warn(c, "noise: the load average was %.1f on %d cores when the first run began", load, cores);
-    if (moved) warn(c, "the runs come from more than one machine or version of the engine");
-    if (first && *first->governor && strcmp(first->governor, "performance") != 0)
-        warn(c, "the processor's clock is governed by '%s', so that it changes meanwhile", first->governor);
+    a->judged &= reached;
+    if (!a->judged) return;
+    a->equal = of->about == ABOUT_TRAINING && p->held && p->same_weights;
+    for (int side = 0; side < 2; side++) turn(of, v[side], a->samples[side]);
+    a->statistics = statistics_compare(v[0], a->samples[0], v[1], a->samples[1], of->scale, paired, c->x->confidence);
+    if (!a->equal) return;
+    a->statistics.estimate = a->statistics.low = a->statistics.high = of->scale == SCALE_RATIO ? 1 : 0;
+    a->verdict = VERDICT_SAME;
+}
+
+static bool is_tested(const struct compared_answer *a) {
+    return a->judged && !a->equal && a->samples[0] >= EXPERIMENT_LEAST_RUNS && a->samples[1] >= EXPERIMENT_LEAST_RUNS;
+}
+
+/* By how much more samples would help. */
+static void foretell(const struct compared *c, const struct measure *m, struct compared_answer *a) {
+    const struct comparison *s = &a->statistics;
+    double shift = statistics_shift(m->scale, m->practical), confidence = c->x->confidence;
+    int n = a->samples[0] < a->samples[1] ? a->samples[0] : a->samples[1];
+    a->power = statistics_power(shift, s->spread, n, s->paired, c->tests, confidence);
+    a->needed = statistics_needed(shift, s->spread, COMPARE_CHANCE, c->tests, confidence);
+}
+
+/* All questions that have an answer are corrected together. */
+static enum error judge_all(struct compared *c) {
+    const struct experiment *x = c->x;
+    double *p = pool_alloc(c->pool, sizeof *p * (size_t)(x->npairs * x->nmeasures + 1));
+    int at = 0;
+    if (!p) return ERR_MEMORY;
+    c->tests = 0;
+    for (int i = 0; i < x->npairs; i++)
+        for (int m = 0; m < x->nmeasures; m++) {
+            answer_one(c, &c->pair[i], m);
+            if (is_tested(&c->pair[i].answer[m])) p[c->tests++] = c->pair[i].answer[m].statistics.p;
+        }
+    if (c->tests) statistics_holm(p, c->tests);
+    for (int i = 0; i < x->npairs; i++)
+        for (int m = 0; m < x->nmeasures; m++) {
+            struct compared_answer *a = &c->pair[i].answer[m];
+            if (!is_tested(a)) continue;
+            a->statistics.p_all = p[at++];
+            a->verdict = statistics_verdict(&a->statistics, x->confidence, x->measure[m].practical);
+            foretell(c, &x->measure[m], a);
+        }
+    return ERR_NONE;
+}
+
+int compare_wanted_repeats(const struct compared *c) {
+    int wanted = c->repeats;
+    for (int i = 0; i < c->x->npairs; i++) {
+        const struct compared_answer *a = &c->pair[i].answer[0];
+        int n = a->needed ? a->needed : STATISTICS_RUNS;
+        if (is_tested(a) && n > wanted) wanted = n;
+    }
+    return wanted < c->x->most ? wanted : c->x->most;
 }
 
 enum error compare_judge(struct compared *c) {
-    c->nwarnings = 0;
     c->complete = true;
     for (int i = 0; i < c->x->ncells; i++) {
         measure_cell(c, &c->cell[i]);
-        c->complete &= c->cell[i].nruns == c->x->repeats;
+        c->complete &= c->cell[i].nruns == c->repeats;
     }
     scale_cells(c);
-    judge_all(c);
-    for (int i = 0; i < c->x->npairs; i++) {
-        struct compared_pair *p = &c->pair[i];
-        TRY(list_differences(c, p));
-        p->held = p->comparable && c->cell[p->cell[0]].nruns > 0 && c->cell[p->cell[1]].nruns > 0;
-        if (p->held) compare_runs(c, p);
-    }
-    compare_all_bits(c);
-    doubt_spread(c);
-    doubt_cores(c);
-    doubt_machine(c);
+    TRY(compare_all_bits(c));
+    TRY(judge_all(c));
+    compare_doubts(c);
+    compare_notes(c);
     for (int i = 0; i < c->x->ngates; i++) gate_judge(c, i, &c->gate[i]);
     return ERR_NONE;
 }

@@ -43,7 +43,7 @@ static const char *value_of(const struct experiment_cell *c, const char *key) {
     return NULL;
 }
 
-int settings_differ(const struct experiment_cell *a, const struct experiment_cell *b, const char *axis,
+int settings_differ(const struct experiment_cell *a, const struct experiment_cell *b, const char *const *asked,
                     struct setting_difference *out, int most) {
     static const char *const names[] = {"name", "log", "checkpoint.resume", NULL};
     int n = 0;
@@ -52,7 +52,7 @@ int settings_differ(const struct experiment_cell *a, const struct experiment_cel
         for (int i = 0; i < mine->nsettings && n < most; i++) {
             const char *key = mine->setting[i].key, *value = mine->setting[i].value;
             const char *beside = value_of(other, key);
-            if (is_any(key, names) || is_under(key, axis)) continue;
+            if (is_any(key, names) || (asked && is_any(key, asked))) continue;
             if (side ? beside != NULL : beside && !strcmp(value, beside)) continue;
             if (!beside) beside = "";
             out[n++] = (struct setting_difference){key, side ? beside : value, side ? value : beside, is_guarded(key),

@@ -1,6 +1,6 @@
-/* An experiment: one configuration, varied. The first axis of its matrix is the question (its first value is side A),
- * the others are the conditions under which it is asked; each cell is a run's configuration, and each pair two cells
- * that differ in the first axis alone.
+/* An experiment: one configuration, varied. Its sides are the question (the first one is side A): named sets of keys, or
+ * the values of the matrix's first axis. The other axes are the conditions under which it is asked; each cell is a run's
+ * configuration, and each pair two cells that differ in their side alone.
  *
  *   name: ps-vs-ring
  *   base: {model: {zoo: mlp, hidden: [1024, 256]}, batch: 256, train: 60st}     # or a file, seen from this one
@@ -8,10 +8,14 @@
  *     mode: [dp, ddp]
  *     devices: [cpu:1, cpu:2]
  *   repeats: auto
+ *
+ *   sides: {dp: {mode: dp}, ddp: {mode: ddp}, int8: {mode: ddp, comm.compress: int8}}
+ *   repeats: {seeds: 8}                                                        # run k of every cell has seed k
  */
 #pragma once
 #include "engine/settings/run_config.h"
 #include "lab/measure.h"
+#include "lab/statistics.h"
 
 enum {
     EXPERIMENT_AXES = 8,
@@ -20,10 +24,14 @@ enum {
     EXPERIMENT_MEASURES = 16,
     EXPERIMENT_GATES = 32,
     EXPERIMENT_LABEL = 80,
+    EXPERIMENT_ASKED = 64,
+    EXPERIMENT_PAIRS = 2048,
+    EXPERIMENT_AUTO = 10,     /* repeats: auto takes no more, unless it is told to */
     EXPERIMENT_LEAST_RUNS = 4 /* fewer say nothing of one pair */
 };
 struct experiment_axis {
-    const char *key;
+    const char *key; /* "side" of named sides, whose values are maps of keys */
+    bool named;
     int count;
     const struct node *value[EXPERIMENT_VALUES];
     const char *label[EXPERIMENT_VALUES]; /* no two the same: the second "ddp" is "ddp#2" */
@@ -52,10 +60,16 @@ struct experiment {
     struct experiment_axis axis[EXPERIMENT_AXES];
     bool weak;      /* the batch grows with the devices */
     bool model_fit; /* links that are not emulated are measured before the runs */
-    int repeats;    /* runs of a cell */
+    const char
+        *asked[EXPERIMENT_ASKED + 1]; /* the keys that are the question, in which sides may differ; NULL ends them */
+    bool all_pairs;                   /* each side against each other one, not only against A */
+    int repeats;                      /* runs of a cell */
+    int most;                         /* repeats: auto: up to so many where 'repeats' tell too little; else the same */
+    int nseeds;                       /* 0: all runs have the configuration's */
+    int64_t seeds[STATISTICS_RUNS];   /* of each repeat */
     int64_t warmup;
-    double confidence, practical;
-    uint64_t seed;
+    double confidence, practical; /* practical: of ratios; each measure has its own */
+    uint64_t seed;                /* of the order of runs */
     int nmeasures;
     struct measure measure[EXPERIMENT_MEASURES]; /* the first one is what verdicts are about */
     int ngates;
@@ -93,7 +107,7 @@ struct setting_difference {
                       or how gradients are used */
     bool computes;           /* the first */
 };
-/* The settings that differ, at most 'most' of them; how many there are. Left out: the keys at and below 'axis' (NULL:
- * none), and what only names a run. */
-int settings_differ(const struct experiment_cell *a, const struct experiment_cell *b, const char *axis,
+/* The settings that differ, at most 'most' of them; how many there are. Left out: the keys at and below those that are
+ * asked (NULL: none; NULL ends them), and what only names a run. */
+int settings_differ(const struct experiment_cell *a, const struct experiment_cell *b, const char *const *asked,
                     struct setting_difference *out, int most);

@@ -76,7 +76,7 @@ static enum error list_cells(struct experiment_reader *r) {
     if (rules && rules->kind != NODE_LIST) config_error(r->e, rules, false, "'exclude' is a list\n[{devices: cpu:1}]");
     for (int i = 0; i < nrules; i++) check_rule(r, rules->items[i]);
     x->cell = pool_alloc(x->pool, EXPERIMENT_CELLS * sizeof *x->cell);
-    x->pair = pool_alloc(x->pool, EXPERIMENT_CELLS * sizeof *x->pair);
+    x->pair = pool_alloc(x->pool, EXPERIMENT_PAIRS * sizeof *x->pair);
     if (!x->cell || !x->pair) return ERR_MEMORY;
     do {
         bool out = false;
@@ -121,13 +121,20 @@ static enum error put_batch(struct experiment_reader *r, const struct experiment
     return put_text(r, tree, batch && batch->kind == NODE_SCALAR ? "batch" : "batch.size", size);
 }
 
+static enum error put_value(struct experiment_reader *r, struct node *tree, const struct experiment_axis *axis,
+                            const struct node *value) {
+    if (!axis->named) return tree_put(tree, axis->key, value, r->x->pool, r->e);
+    for (int i = 0; i < value->count; i++) TRY(tree_put(tree, value->items[i]->key, value->items[i], r->x->pool, r->e));
+    return ERR_NONE;
+}
+
 static enum error make_tree(struct experiment_reader *r, const struct experiment_cell *cell, const struct fixed *fixed,
                             struct node **out) {
     struct experiment *x = r->x;
     struct node *tree = tree_copy(r->base, x->pool);
     if (!tree) return ERR_MEMORY;
-    for (int a = 0; a < x->naxes; a++)
-        TRY(tree_put(tree, x->axis[a].key, x->axis[a].value[cell->at[a]], x->pool, r->e));
+    for (int a = 0; a < x->naxes; a++) TRY(put_value(r, tree, &x->axis[a], x->axis[a].value[cell->at[a]]));
+    if (x->nseeds) TRY(put_text(r, tree, "seed", pool_printf(x->pool, "%lld", (long long)x->seeds[0])));
     if (!node_get(tree, "name")) TRY(put_text(r, tree, "name", x->name));
     if (!node_get(tree, "checkpoint")) TRY(put_text(r, tree, "checkpoint", "off"));
     if (fixed->second && x->weak) TRY(put_batch(r, cell, tree));
@@ -204,13 +211,13 @@ static void check_pair(const struct experiment *x, const struct experiment_pair 
     const struct experiment_axis *axis = &x->axis[0];
     const struct experiment_cell *a = &x->cell[p->cell[0]], *b = &x->cell[p->cell[1]];
     struct setting_difference d[MOST];
-    int n = settings_differ(a, b, axis->key, d, MOST);
+    int n = settings_differ(a, b, x->asked, d, MOST);
     for (int i = 0; i < n; i++)
         if (d[i].guarded)
             config_error(e, axis->value[b->at[0]], false,
                          "'%s' against '%s' is no fair comparison: %s is '%s' beside '%s'\nset %s "
                          "in base, so that both have the same",
-                         axis->label[0], axis->label[b->at[0]], d[i].key, d[i].a, d[i].b, d[i].key);
+                         axis->label[a->at[0]], axis->label[b->at[0]], d[i].key, d[i].a, d[i].b, d[i].key);
 }
 
 /* What is wrong with two sides is wrong in all places of the matrix, and told once. */
@@ -225,27 +232,37 @@ static enum error check_pairs(struct experiment_reader *r) {
     return ERR_NONE;
 }
 
+/* The fewest that can tell anything; with auto more of them where their spread asks for it. */
 static void choose_repeats(struct experiment_reader *r) {
     struct experiment *x = r->x;
-    int least = statistics_least_runs(x->npairs, x->confidence);
+    int tests = x->npairs * x->nmeasures, least = statistics_least_runs(tests, x->confidence);
     if (least && least < EXPERIMENT_LEAST_RUNS) least = EXPERIMENT_LEAST_RUNS;
-    x->repeats = r->given_repeats ? r->given_repeats : least;
+    x->repeats = x->most = r->given_repeats ? r->given_repeats : least;
+    if (!r->given_repeats) x->most = r->given_most ? r->given_most : least > EXPERIMENT_AUTO ? least : EXPERIMENT_AUTO;
     if (r->quick) return;
     if (!least)
-        config_error(r->e, NULL, false, "no number of runs up to %d can tell %d pairs apart with this confidence",
-                     STATISTICS_RUNS, x->npairs);
-    else if (x->repeats < least)
+        config_error(r->e, NULL, false, "no number of runs up to %d can answer %d questions with this confidence",
+                     STATISTICS_RUNS, tests);
+    else if (x->most < least)
         config_error(r->e, r->repeats, false,
-                     "%d runs of each cell can never tell %d pair%s apart at %g %%\nat least %d "
+                     "%d run%s of each cell can never answer %d question%s (pairs times metrics) at %g %%\nat least %d "
                      "are needed (repeats: auto; or --quick for a look that tells nothing for sure)",
-                     x->repeats, x->npairs, x->npairs == 1 ? "" : "s", x->confidence * 100, least);
+                     x->most, x->most == 1 ? "" : "s", tests, tests == 1 ? "" : "s", x->confidence * 100, least);
 }
 
-static void list_pairs(struct experiment *x) {
-    for (int i = 0; i < x->ncells; i++) {
-        int a = x->cell[i].at[0] ? experiment_beside(x, i, 0) : -1;
-        if (a >= 0) x->pair[x->npairs++] = (struct experiment_pair){{a, i}};
-    }
+static enum error list_pairs(struct experiment_reader *r) {
+    struct experiment *x = r->x;
+    for (int i = 0; i < x->ncells; i++)
+        for (int side = 0; side < (x->all_pairs ? x->cell[i].at[0] : x->cell[i].at[0] > 0); side++) {
+            int a = experiment_beside(x, i, side);
+            if (a < 0) continue;
+            if (x->npairs == EXPERIMENT_PAIRS) {
+                config_error(r->e, NULL, false, "more than %d pairs", EXPERIMENT_PAIRS);
+                return ERR_CONFIG;
+            }
+            x->pair[x->npairs++] = (struct experiment_pair){{a, i}};
+        }
+    return ERR_NONE;
 }
 
 enum error experiment_expand(struct experiment_reader *r) {
@@ -265,7 +282,7 @@ enum error experiment_expand(struct experiment_reader *r) {
         TRY(settle_cell(x, &x->cell[i]));
         check_length(r, &x->cell[i]);
     }
-    list_pairs(x);
+    if (list_pairs(r) != ERR_NONE) return ERR_NONE;
     if (x->npairs == 0)
         config_error(r->e, r->exclude, false, "the matrix has no two cells to compare");
     else

@@ -13,11 +13,11 @@
 
 struct raw {
     const char *name;
-    struct node *base, *matrix, *exclude, *metrics, *fail_if;
-    int scaling;
-    int64_t repeats, seed;
+    struct node *base, *sides, *matrix, *exclude, *repeats, *metrics, *practical, *fail_if;
+    int scaling, pairs;
+    int64_t seed;
     struct config_span warmup;
-    const char *confidence, *practical;
+    const char *confidence;
     bool model_fit;
 };
 #define AT(member) offsetof(struct raw, member)
@@ -29,18 +29,28 @@ static const struct config_field fields[] = {
     {"matrix", CONFIG_NODE, AT(matrix), NULL,
      .help = "Keys and the values that each takes: {mode: [dp, ddp], devices: [cpu:1, cpu:2]}; "
              "sides of the first one are compared"},
+    {"sides", CONFIG_NODE, AT(sides), NULL,
+     .help =
+         "What is compared, where it is more than one key: {dp: {mode: dp}, int8: {mode: ddp, comm.compress: int8}}; "
+         "the matrix then says only where"},
+    {"pairs", CONFIG_ENUM, AT(pairs), "first", "first: each side against the first; all: each against each",
+     .choices = "first|all"},
     {"exclude", CONFIG_NODE, AT(exclude), NULL,
      .help = "Cells to leave out: [{devices: cpu:1, comm.emulate.bandwidth: [1Gbit, 10Gbit]}]"},
     {"scaling", CONFIG_ENUM, AT(scaling), "strong",
      "strong: the batch is what base says; weak: so much for each device", .choices = "strong|weak"},
-    {"repeats", CONFIG_INT, AT(repeats), "auto",
-     "Runs of each cell; auto: the fewest that can tell anything with this confidence", .min = 1,
-     .max = STATISTICS_RUNS, .choices = "auto"},
+    {"repeats", CONFIG_NODE, AT(repeats), "auto",
+     .help =
+         "Runs of each cell. auto: as many as tell 'practical' with a chance of 80 %, by the spread of the first ones, "
+         "at most 10 ({most: 20}). {seeds: 8} or {seeds: [3, 5]}: run k of every cell has seed k, so that each is a "
+         "training of its own"},
     {"warmup", CONFIG_SPAN, AT(warmup), "10st", "First steps of each run that are not counted", .choices = "off"},
     {"metrics", CONFIG_NODE, AT(metrics), "[step_time, throughput, comm_exposed]",
      .help = "What is measured; verdicts are about the first"},
     {"confidence", CONFIG_STRING, AT(confidence), "95%", .help = "Of the verdicts, all of them together"},
-    {"practical", CONFIG_STRING, AT(practical), "2%", .help = "Smaller differences count as none"},
+    {"practical", CONFIG_NODE, AT(practical), "2%",
+     .help =
+         "Smaller differences count as none: of ratios (2%), or of each metric: {step_time: 2%, val_accuracy: 0.5pt}"},
     {"model_fit", CONFIG_BOOL, AT(model_fit), "false",
      .help = "true: 'engine bench comm' measures links that are not emulated, for a few seconds "
              "before the runs, so that steps over them can be predicted"},
@@ -54,17 +64,18 @@ static const struct config_section schema = {
 
 /* ---- simple keys ---- */
 
-/* "95%" or 0.95, within [low, high]. */
-static double read_share(struct experiment_reader *r, const struct node *at, const char *text, double low,
-                         double high) {
+/* "95%", 0.95 or "0.5pt" (of a share: 0.005). */
+static double read_share(struct experiment_reader *r, const struct node *at, const char *text, const char *unit,
+                         double low, double high) {
     char number[32];
-    size_t n = strlen(text);
-    bool percent = n > 0 && text[n - 1] == '%';
+    size_t n = text ? strlen(text) : 0, u = strlen(unit);
+    bool has = n > u && !strcmp(text + n - u, unit);
     double value = -1;
-    snprintf(number, sizeof number, "%.*s", (int)(percent ? n - 1 : n), text);
-    if (n < sizeof number && text_real(number, &value) && percent) value /= 100;
+    snprintf(number, sizeof number, "%.*s", (int)(has ? n - u : n), text ? text : "");
+    if (n < sizeof number && text_real(number, &value) && has) value /= 100;
     if (value >= low && value <= high) return value;
-    config_error(r->e, at, false, "'%s' is a share from %g%% to %g%%, not '%s'", at->key, low * 100, high * 100, text);
+    config_error(r->e, at, false, "'%s' is a share from %g%s to %g%s, not '%s'", at->key, low * 100, unit, high * 100,
+                 unit, text ? text : "");
     return low;
 }
 
@@ -72,6 +83,76 @@ static void read_warmup(struct experiment_reader *r, const struct node *root, st
     r->x->warmup = (int64_t)warmup.value;
     if (warmup.unit == SPAN_EPOCHS)
         config_error(r->e, node_get(root, "warmup"), false, "'warmup' counts steps\nas in warmup: 10st");
+}
+
+/* ---- how often ---- */
+
+static void add_seed(struct experiment_reader *r, const struct node *at, int64_t seed) {
+    struct experiment *x = r->x;
+    for (int i = 0; i < x->nseeds; i++)
+        if (x->seeds[i] == seed) config_error(r->e, at, false, "seed %lld is there twice", (long long)seed);
+    if (x->nseeds < STATISTICS_RUNS) x->seeds[x->nseeds++] = seed;
+}
+
+/* 8, or [3, 5, 7]. */
+static void read_seeds(struct experiment_reader *r, const struct node *at) {
+    int64_t n = 0;
+    bool list = at->kind == NODE_LIST && at->count > 0 && at->count <= STATISTICS_RUNS, good = list;
+    for (int i = 0; list && i < at->count; i++) {
+        const struct node *item = at->items[i];
+        good &= item->kind == NODE_SCALAR && text_int(item->text, &n) && n >= 0;
+        if (good) add_seed(r, item, n);
+    }
+    if (at->kind == NODE_SCALAR && text_int(at->text, &n) && n >= 1 && n <= STATISTICS_RUNS) {
+        good = true;
+        for (int64_t i = 0; i < n; i++) add_seed(r, at, i);
+    }
+    if (!good)
+        config_error(r->e, at, false, "'seeds' is a number from 1 to %d, or a list of so many different seeds",
+                     STATISTICS_RUNS);
+    for (int a = 0; r->x->asked[a]; a++)
+        if (!strcmp(r->x->asked[a], "seed")) config_error(r->e, at, true, "sides have a seed of their own already");
+}
+
+static void read_repeats(struct experiment_reader *r, const struct node *at, const struct experiment_source *s) {
+    const struct node *seeds = at ? node_get(at, "seeds") : NULL, *most = at ? node_get(at, "most") : NULL;
+    const struct node *number = most ? most : at;
+    int64_t n = 0;
+    bool plain = number && number->kind == NODE_SCALAR && strcmp(number->text, "auto") != 0;
+    if (seeds && at->count == 1)
+        read_seeds(r, seeds);
+    else if ((at && at->kind != NODE_SCALAR && !(most && at->count == 1)) ||
+             (plain && !(text_int(number->text, &n) && n >= 1 && n <= STATISTICS_RUNS)))
+        config_error(r->e, at, false, "'repeats' is auto, a number from 1 to %d, {most: 20} or {seeds: 8}",
+                     STATISTICS_RUNS);
+    r->given_repeats = most ? 0 : (int)n, r->given_most = most ? (int)n : 0;
+    if (s->repeats || s->quick) r->given_repeats = s->repeats ? s->repeats : 1;
+    if (r->x->nseeds && (r->given_repeats > r->x->nseeds))
+        config_error(r->e, at, false, "%d repeats, and %d seeds", r->given_repeats, r->x->nseeds);
+    if (r->x->nseeds && !r->given_repeats) r->given_repeats = r->x->nseeds;
+}
+
+/* ---- what counts ---- */
+
+static void read_practical(struct experiment_reader *r, const struct node *at) {
+    struct experiment *x = r->x;
+    bool map = at && at->kind == NODE_MAP;
+    if (at && at->kind == NODE_SCALAR) x->practical = read_share(r, at, at->text, "%", 0, 1);
+    if (!at || map) x->practical = 0.02;
+    if (at && at->kind == NODE_LIST) config_error(r->e, at, false, "'practical' is 2%%, or a map of metrics");
+    for (int m = 0; m < x->nmeasures; m++)
+        if (x->measure[m].scale == SCALE_RATIO) x->measure[m].practical = x->practical;
+    for (int i = 0; map && i < at->count; i++) {
+        const struct node *item = at->items[i];
+        int m = 0;
+        while (m < x->nmeasures && strcmp(x->measure[m].name, item->key) != 0) m++;
+        if (m == x->nmeasures) {
+            config_error(r->e, item, true, "practical: '%s' is none of the metrics", item->key);
+            continue;
+        }
+        const char *unit = x->measure[m].scale == SCALE_DIFFERENCE ? "pt" : "%";
+        x->measure[m].practical = read_share(r, item, item->kind == NODE_SCALAR ? item->text : NULL, unit, 0, 1);
+    }
 }
 
 /* Of characters that a folder's name may have. */
@@ -117,67 +198,6 @@ static enum error read_base(struct experiment_reader *r, const struct experiment
         config_error(r->e, raw->base, false, "'base' is a configuration, or the path of one");
     r->base = base;
     for (int i = 0; i < s->nsets; i++) TRY(tree_set(base, s->sets[i], r->x->pool, r->e));
-    return ERR_NONE;
-}
-
-/* ---- matrix ---- */
-
-/* "cpu:2"; of a map "zoo=lenet depth=2". */
-static const char *label_of(struct pool *pool, const struct node *value) {
-    enum { SHOWN = 4 };
-    struct result_setting in[SHOWN];
-    char *label = value->kind == NODE_SCALAR ? pool_printf(pool, "%.60s", value->text) : NULL;
-    int n = label ? 0 : result_flatten(value, pool, in, SHOWN);
-    for (int i = 0; i < n; i++)
-        label = pool_printf(pool, "%s%s%s=%s", label ? label : "", label ? " " : "", in[i].key, in[i].value);
-    if (label && strlen(label) >= EXPERIMENT_LABEL - 8) label[EXPERIMENT_LABEL - 8] = '\0';
-    for (char *c = label; c && *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
-    return label ? label : "(nothing)";
-}
-
-static enum error add_value(struct experiment_reader *r, struct experiment_axis *axis, const struct node *value) {
-    const char *label = label_of(r->x->pool, value);
-    int same = 1;
-    for (int i = 0; i < axis->count; i++) {
-        size_t n = strlen(label);
-        const char *other = axis->label[i];
-        same += !strncmp(other, label, n) && (!other[n] || other[n] == '#');
-    }
-    if (same > 1) label = pool_printf(r->x->pool, "%s#%d", label, same);
-    if (!label) return ERR_MEMORY;
-    axis->value[axis->count] = value;
-    axis->label[axis->count++] = label;
-    return ERR_NONE;
-}
-
-static enum error read_axis(struct experiment_reader *r, const struct node *values) {
-    struct experiment *x = r->x;
-    if (x->naxes == EXPERIMENT_AXES) {
-        config_error(r->e, values, true, "more than %d axes", EXPERIMENT_AXES);
-        return ERR_NONE;
-    }
-    struct experiment_axis *axis = &x->axis[x->naxes++];
-    axis->key = values->key;
-    if (values->kind != NODE_LIST || values->count == 0 || values->count > EXPERIMENT_VALUES) {
-        config_error(r->e, values, false, "matrix: '%s' needs a list of 1 to %d values\nas in mode: [dp, ddp]",
-                     values->key, EXPERIMENT_VALUES);
-        return ERR_NONE;
-    }
-    for (int i = 0; i < values->count; i++) TRY(add_value(r, axis, values->items[i]));
-    return ERR_NONE;
-}
-
-static enum error read_matrix(struct experiment_reader *r, const struct node *root, const struct node *matrix) {
-    if (!matrix || matrix->kind != NODE_MAP || matrix->count == 0) {
-        config_error(r->e, matrix ? matrix : root, false,
-                     "there is no matrix: nothing to compare\nmatrix: {mode: [dp, ddp]}");
-        return ERR_NONE;
-    }
-    for (int i = 0; i < matrix->count; i++) TRY(read_axis(r, matrix->items[i]));
-    if (r->x->axis[0].count == 1)
-        config_error(r->e, matrix->items[0], false,
-                     "the first axis, '%s', is what is compared: it needs two values or more", r->x->axis[0].key);
     return ERR_NONE;
 }
 
@@ -273,15 +293,16 @@ static enum error read_all(struct experiment_reader *r, const struct experiment_
     x->name = name_of(s, &raw, x->pool);
     x->model_fit = raw.model_fit;
     x->weak = raw.scaling == 1, x->seed = (uint64_t)raw.seed;
-    r->given_repeats = s->repeats ? s->repeats : s->quick ? 1 : (int)raw.repeats;
+    x->all_pairs = raw.pairs == 1;
     r->quick = s->quick;
-    r->repeats = node_get(root, "repeats"), r->exclude = raw.exclude;
+    r->repeats = raw.repeats, r->exclude = raw.exclude;
     read_warmup(r, root, raw.warmup);
-    if (raw.confidence) x->confidence = read_share(r, node_get(root, "confidence"), raw.confidence, 0.5, 0.999);
-    if (raw.practical) x->practical = read_share(r, node_get(root, "practical"), raw.practical, 0, 1);
+    if (raw.confidence) x->confidence = read_share(r, node_get(root, "confidence"), raw.confidence, "%", 0.5, 0.999);
     TRY(go_on(read_base(r, s, &raw)));
-    TRY(read_matrix(r, root, raw.matrix));
+    TRY(experiment_axes(r, root, raw.sides, raw.matrix));
+    read_repeats(r, raw.repeats, s);
     if (raw.metrics) TRY(read_measures(r, raw.metrics));
+    read_practical(r, raw.practical);
     TRY(read_gates(r, s, raw.fail_if));
     if (config_errors_count(r->e)) return ERR_CONFIG;
     TRY(experiment_expand(r));

@@ -18,7 +18,8 @@ static const struct measure measures[] = {
     {"memory", "bytes", ABOUT_MACHINE, MEASURE_MEMORY},
     {"train_loss", "", ABOUT_TRAINING, MEASURE_TRAIN_LOSS},
     {"val_loss", "", ABOUT_TRAINING, MEASURE_VAL_LOSS},
-    {"val_accuracy", "", ABOUT_TRAINING, MEASURE_VAL_ACCURACY, .more_is_better = true},
+    {"val_accuracy", "", ABOUT_TRAINING, MEASURE_VAL_ACCURACY, .more_is_better = true, .scale = SCALE_DIFFERENCE,
+     .practical = 0.005},
 };
 
 const struct measure *measure_list(int *n) {
@@ -62,12 +63,12 @@ static double time_to(const struct measure *m, const struct run_result *r) {
     if (!strcmp(m->of, "train.loss")) {
         for (int64_t i = 0; i < r->nsteps; i++)
             if (r->step[i].loss <= m->target) return seconds_until(r, r->step[i].step);
-        return (double)NAN;
+        return INFINITY;
     }
     for (int64_t i = 0; i < r->nvals; i++)
         if (accuracy ? r->val[i].accuracy >= m->target : r->val[i].loss <= m->target)
             return seconds_until(r, r->val[i].step);
-    return (double)NAN;
+    return r->nvals ? INFINITY : (double)NAN;
 }
 
 double measure_of(const struct measure *m, const struct run_result *r, int64_t warmup) {

@@ -1,6 +1,7 @@
 /* What runs are compared by: one number a run. */
 #pragma once
 #include "lab/result.h"
+#include "lab/statistics.h"
 
 /* What a number is about decides what counts as one sample of it. */
 enum measure_about {
@@ -27,11 +28,14 @@ struct measure {
     } kind;
     int phase;
     bool more_is_better;
-    const char *of; /* TIME_TO: val.accuracy, val.loss or train.loss */
+    enum scale scale;
+    double practical; /* smaller differences count as none: a share of a ratio, or in the measure's own unit */
+    const char *of;   /* TIME_TO: val.accuracy, val.loss or train.loss */
     double target;
 };
 /* Every measure with a name alone (time_to has a target, and is not among them). */
 const struct measure *measure_list(int *n);
 const struct measure *measure_find(const char *name, int n); /* the first n characters; or NULL */
-/* Of one run, its first 'warmup' steps left out where that makes sense; NaN: not measured, never reached. */
+/* Of one run, its first 'warmup' steps left out where that makes sense; NaN: not measured. MEASURE_TIME_TO: infinity
+ * where the goal was never reached. */
 double measure_of(const struct measure *m, const struct run_result *r, int64_t warmup);

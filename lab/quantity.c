@@ -136,8 +136,8 @@ bool quantity_stands(const struct experiment *x, const struct quantity *q, const
 /* NULL: of a pair that could not be tested, whose verdict nothing may rest on. */
 static const char *verdict_of(const struct compared *c, int cell) {
     for (int i = 0; i < c->x->npairs; i++)
-        if (c->pair[i].cell[1] == cell)
-            return c->pair[i].verdict == VERDICT_UNTESTED ? NULL : compare_verdict(c, &c->pair[i]);
+        if (c->pair[i].cell[1] == cell && c->x->cell[c->pair[i].cell[0]].at[0] == 0)
+            return c->pair[i].answer[0].verdict == VERDICT_UNTESTED ? NULL : compare_verdict(c, &c->pair[i], 0);
     return "none"; /* side A is what others are held against */
 }
 

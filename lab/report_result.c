@@ -167,7 +167,7 @@ static enum error pairs_table(struct report *r, struct report_section *s, const 
     }
     report_paragraph(s, report_say(r,
                                    "A / B is the ratio of the medians of %s, turned so that above "
-                                   "1 B is better. The interval is the bootstrap's, at "
+                                   "1 B is better. The interval holds what the test does not refuse, at "
                                    "%.0f %%. Each run counts once; where losses or accuracy are "
                                    "compared, runs that end in the same weights count as one.",
                                    d->metric, d->confidence * 100));

@@ -145,9 +145,9 @@ static void add_point(const struct report_data *d, const struct report_cell *bas
                       bool efficiency, struct curve *v) {
     double k = report_work(base, c);
     if (efficiency) k *= (double)base->devices / (double)c->devices;
-    struct interval i = {NAN, NAN};
-    if (base->nruns >= 4 && c->nruns >= 4 && c != base)
-        i = statistics_ratio(base->step_s, base->nruns, c->step_s, c->nruns, d->confidence, 1);
+    struct comparison i = {.low = NAN, .high = NAN};
+    if (c != base)
+        i = statistics_compare(base->step_s, base->nruns, c->step_s, c->nruns, SCALE_RATIO, false, d->confidence);
     v->x[v->n] = (double)c->devices;
     v->y[v->n] = k * base->median_s / c->median_s;
     v->low[v->n] = isfinite(i.low) ? k * i.low : v->y[v->n];
@@ -249,7 +249,7 @@ enum error report_speedup(struct report *r, const struct report_data *d) {
                      report_say(r,
                                 "A multiple of the same mode's one device, over whatever link (where there is none: of "
                                 "another mode's; where no cell has one device: of the mode's fewest devices, which "
-                                "are 1 and not taken as so many). Bands are the bootstrap's at %.0f %%, where a cell "
+                                "are 1 and not taken as so many). Bands are intervals at %.0f %%, where a cell "
                                 "has at least 4 runs.",
                                 d->confidence * 100));
     return report_laws(r, s, d);

@@ -26,9 +26,9 @@ struct state {
     const struct experiment *x;
     struct compared *out;
     struct pool *pool;
-    bool *done;      /* [cell * repeats + repeat] */
+    bool *done;      /* [cell * most + repeat] */
     double *seconds; /* likewise; of those that are done */
-    int left, total;
+    int most;        /* repeats that there is room for */
 };
 
 static char *run_path(const struct state *s, int cell, int repeat, const char *end) {
@@ -44,6 +44,7 @@ static enum error write_note(const struct state *s, int cell, int repeat, double
     json_init(&j);
     json_open(&j, NULL, '{');
     json_string(&j, "digest", s->x->cell[cell].digest);
+    if (s->x->nseeds) json_int(&j, "seed", s->x->seeds[repeat]);
     json_real(&j, "foreign_cores", foreign);
     json_real(&j, "seconds", seconds);
     json_close(&j, '}');
@@ -70,12 +71,14 @@ static bool take(struct state *s, int cell, int repeat) {
         return false;
     digest = json_get(root, "digest");
     if (!digest || digest->kind != JSON_STRING || strcmp(digest->text, s->x->cell[cell].digest) != 0 ||
+        (s->x->nseeds && number_of(root, "seed") != (double)s->x->seeds[repeat]) ||
         run_result_read(dir, s->pool, &run->result) != ERR_NONE)
         return false;
     run->dir = dir + strlen(s->r->folder) + 1;
+    run->repeat = repeat;
     run->foreign = number_of(root, "foreign_cores");
-    s->seconds[cell * s->x->repeats + repeat] = number_of(root, "seconds");
-    return s->done[cell * s->x->repeats + repeat] = true;
+    s->seconds[cell * s->most + repeat] = number_of(root, "seconds");
+    return s->done[cell * s->most + repeat] = true;
 }
 
 /* ---- what others do meanwhile ---- */
@@ -110,12 +113,20 @@ static enum error start(const struct state *s, int cell, int repeat, int *code, 
     char *config = pool_printf(s->pool, "%s/cells/%s/config.yaml", s->r->folder, s->x->cell[cell].name);
     char *log = run_path(s, cell, repeat, ".log"), *path = run_path(s, cell, repeat, "");
     char *dir = path ? quoted(s->pool, "log.dir", path) : NULL;
-    if (!config || !log || !dir) return ERR_MEMORY;
-    const char *args[] = {"run",    config,
-                          "--json", "--quiet",
-                          "--set",  dir,
-                          "--set",  "checkpoint.resume=never",
-                          "--set",  "log.dashboard=off",
+    char *seed = s->x->nseeds ? pool_printf(s->pool, "seed=%lld", (long long)s->x->seeds[repeat]) : NULL;
+    if (!config || !log || !dir || (s->x->nseeds && !seed)) return ERR_MEMORY;
+    const char *args[] = {"run",
+                          config,
+                          "--json",
+                          "--quiet",
+                          "--set",
+                          dir,
+                          "--set",
+                          "checkpoint.resume=never",
+                          "--set",
+                          "log.dashboard=off",
+                          seed ? "--set" : NULL,
+                          seed,
                           NULL};
     const struct process p = {s->r->program, args, NULL, "/dev/null", log};
     return process_run(&p, s->pool, code, used);
@@ -158,19 +169,28 @@ static enum error run_one(struct state *s, int cell, int repeat) {
 
 /* Of runs to come: as long as those of the same cell took, or else as all did. */
 static double eta(const struct state *s) {
-    int n = s->x->repeats, all = 0;
+    int all = 0;
     double sum = 0, left = 0;
-    for (int i = 0; i < s->x->ncells * n; i++)
+    for (int i = 0; i < s->x->ncells * s->most; i++)
         if (s->done[i] && isfinite(s->seconds[i])) sum += s->seconds[i], all++;
     for (int i = 0; i < s->x->ncells; i++) {
+        const bool *done = s->done + i * s->most;
+        const double *seconds = s->seconds + i * s->most;
         double mine = 0;
         int count = 0;
-        for (int k = 0; k < n; k++)
-            if (s->done[i * n + k] && isfinite(s->seconds[i * n + k])) mine += s->seconds[i * n + k], count++;
+        for (int k = 0; k < s->most; k++)
+            if (done[k] && isfinite(seconds[k])) mine += seconds[k], count++;
         double one = count ? mine / count : all ? sum / all : 0;
-        for (int k = 0; k < n; k++) left += s->done[i * n + k] ? 0 : one;
+        for (int k = 0; k < s->out->repeats; k++) left += done[k] ? 0 : one;
     }
     return left;
+}
+
+static int count_done(const struct state *s) {
+    int n = 0;
+    for (int i = 0; i < s->x->ncells; i++)
+        for (int k = 0; k < s->out->repeats; k++) n += s->done[i * s->most + k];
+    return n;
 }
 
 static void show(const struct state *s, int cell, int repeat, bool done) {
@@ -181,8 +201,8 @@ static void show(const struct state *s, int cell, int repeat, bool done) {
     char got[64] = "";
     const struct measure *m = &s->x->measure[0];
     if (done) snprintf(got, sizeof got, "  %s %.4g %s", m->name, measure_of(m, &run->result, s->x->warmup), m->unit);
-    int number = s->total - s->left + !done;
-    fprintf(stderr, "%s[%d/%d] %s, run %d%s  eta %s%s", bar ? "\r" : "", number, s->total, s->x->cell[cell].label,
+    int number = count_done(s) + !done, total = s->x->ncells * s->out->repeats;
+    fprintf(stderr, "%s[%d/%d] %s, run %d%s  eta %s%s", bar ? "\r" : "", number, total, s->x->cell[cell].label,
             repeat + 1, got, text_of_seconds(eta(s), when), bar ? "\033[K" : "\n");
     fflush(stderr);
 }
@@ -240,16 +260,14 @@ static enum error write_cells(const struct state *s) {
 
 static enum error run_all(struct state *s) {
     struct turn turns[EXPERIMENT_CELLS];
-    int n = s->x->repeats;
-    for (int repeat = 0; repeat < n; repeat++) {
+    for (int repeat = 0; repeat < s->out->repeats; repeat++) {
         draw_order(s->x, repeat, turns);
         for (int i = 0; i < s->x->ncells; i++) {
             int cell = turns[i].cell;
-            if (s->done[cell * n + repeat]) continue;
+            if (s->done[cell * s->most + repeat]) continue;
             show(s, cell, repeat, false);
             TRY(run_one(s, cell, repeat));
             if (stop_signal()) return ERR_NONE;
-            s->left--;
             show(s, cell, repeat, true);
         }
     }
@@ -258,30 +276,49 @@ static enum error run_all(struct state *s) {
 
 /* Runs that are missing leave no gap. */
 static void gather(struct state *s) {
-    int n = s->x->repeats;
     for (int i = 0; i < s->x->ncells; i++) {
         struct compared_cell *cell = &s->out->cell[i];
-        for (int k = 0; k < n; k++)
-            if (s->done[i * n + k]) cell->run[cell->nruns++] = cell->run[k];
+        cell->nruns = 0;
+        for (int k = 0; k < s->out->repeats; k++)
+            if (s->done[i * s->most + k]) cell->run[cell->nruns++] = cell->run[k];
     }
 }
 
+/* Their spread says how many runs are wanted. It is asked once, so that a difference that seems to be there ends nothing
+ * early. */
+static enum error run_wanted(struct state *s) {
+    const struct experiment *x = s->x;
+    gather(s);
+    TRY(compare_judge(s->out));
+    int wanted = compare_wanted_repeats(s->out);
+    if (wanted == s->out->repeats) return ERR_NONE;
+    if (!s->r->quiet)
+        fprintf(
+            stderr,
+            "%s%d runs of each cell: as %d spread, so many %s a difference of %g %s in %s with a chance of %.0f %%\n",
+            isatty(STDERR_FILENO) ? "\r\033[K" : "", wanted, s->out->repeats,
+            wanted < x->most ? "tell" : "at most are asked for to tell", 100 * x->measure[0].practical,
+            x->measure[0].scale == SCALE_RATIO ? "%" : "pt", x->measure[0].name, 100 * COMPARE_CHANCE);
+    s->out->repeats = wanted;
+    return run_all(s);
+}
+
 static enum error begin(struct state *s) {
-    size_t n = (size_t)(s->x->ncells * s->x->repeats);
+    size_t n = (size_t)(s->x->ncells * s->most);
     s->done = pool_alloc(s->pool, n * sizeof *s->done);
     s->seconds = pool_alloc(s->pool, n * sizeof *s->seconds);
     if (!s->done || !s->seconds) return ERR_MEMORY;
     TRY(write_cells(s));
-    s->total = s->left = (int)n;
     for (int i = 0; i < s->x->ncells; i++)
-        for (int k = 0; k < s->x->repeats; k++) s->left -= take(s, i, k);
-    if (s->left < s->total && !s->r->quiet)
-        fprintf(stderr, "%d of %d runs are in %s already\n", s->total - s->left, s->total, s->r->folder);
+        for (int k = 0; k < s->most; k++) (void)take(s, i, k);
+    if (count_done(s) && !s->r->quiet)
+        fprintf(stderr, "%d of %d runs are in %s already\n", count_done(s), s->x->ncells * s->out->repeats,
+                s->r->folder);
     return ERR_NONE;
 }
 
 enum error runner_run(const struct runner *r, const struct experiment *x, struct compared *out) {
-    struct state s = {.r = r, .x = x, .out = out, .pool = x->pool};
+    struct state s = {.r = r, .x = x, .out = out, .pool = x->pool, .most = x->most};
     int fd;
     TRY(compare_begin(x, r->folder, out));
     TRY(file_make_folders(r->folder));
@@ -289,6 +326,7 @@ enum error runner_run(const struct runner *r, const struct experiment *x, struct
     enum error err = begin(&s);
     if (err == ERR_NONE && x->model_fit) link_fits_measure(x, r->folder, r->program, r->quiet);
     if (err == ERR_NONE) err = run_all(&s);
+    if (err == ERR_NONE && x->most > x->repeats && !stop_signal()) err = run_wanted(&s);
     if (!r->quiet && isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
     if (s.done) gather(&s);
     close(fd);

@@ -1,5 +1,11 @@
-/* Whether one way is faster than another, from runs of both. The unit is the run (its median step): steps of one run
- * follow each other's noise. All of it is exact or seeded: the same numbers give the same verdict. */
+/* Whether one way is better than another, from runs of both. The unit is the run (its median step, its accuracy): steps
+ * of one run follow each other's noise. All of it is exact: the same numbers give the same verdict.
+ *
+ * Two sides differ by a shift, and the test, the estimate and the interval are three views of one statistic, so that
+ * they cannot contradict each other: where runs come in pairs (one run of each side in each repeat, or each seed),
+ * Wilcoxon's signed ranks of the pairs' differences, the median of their averages two by two (Hodges and Lehmann), and
+ * the averages that the test does not refuse; else the ranks of Mann and Whitney, the median of all differences of a run
+ * of A and a run of B, and those that it does not refuse. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
@@ -9,26 +15,41 @@ enum { STATISTICS_RUNS = 64 }; /* of one side, at most */
 /* Sorts v. n > 0. quantile: q from 0 to 1, between neighbours by their distance. */
 double statistics_quantile(double *v, int n, double q);
 double statistics_median(double *v, int n);
-/* Leaves v as it is. NaN when there is none, or one that is no number. n <= STATISTICS_RUNS. */
+/* Leaves v as it is. NaN when there is none, or one that is no number; infinity is more than any. n <= STATISTICS_RUNS. */
 double statistics_median_of(const double *v, int n);
 
-/* Two-sided p of Mann and Whitney's test that a and b come from one distribution: exact, over all ways to deal the
- * n + m values out; equal values share the mean of their ranks. n, m <= STATISTICS_RUNS. */
-double statistics_mann_whitney(const double *a, int n, const double *b, int m);
+struct shift {
+    double estimate;  /* NaN: no values */
+    double low, high; /* NaN: so few values have no interval of this confidence */
+    double p;         /* two-sided, exact, of no shift; 1 where there is nothing to test */
+    double
+        spread; /* a standard deviation: of the differences in pairs, or of one of A less one of B; NaN of one value */
+};
+/* Of d[i], a run of A less the run of B that belongs to it. Equal differences share their ranks, and those of 0 have no
+ * sign. */
+struct shift statistics_paired(const double *d, int n, double confidence);
+/* Of a over b, whose runs do not belong together. */
+struct shift statistics_unpaired(const double *a, int n, const double *b, int m, double confidence);
 
 /* Holm's correction: p[i] becomes the least level at which it is refused beside the others. */
 void statistics_holm(double *p, int n);
 
-/* The fewest runs a side with which 'pairs' tests together can reach 1 - confidence at all; 0: more than
- * STATISTICS_RUNS. */
-int statistics_least_runs(int pairs, double confidence);
+/* Whether n runs a side can reach 1 - confidence at all in the strictest of so many tests. */
+bool statistics_can_tell(int n, bool paired, int tests, double confidence);
+/* The fewest runs a side that can, in pairs or not; 0: more than STATISTICS_RUNS. */
+int statistics_least_runs(int tests, double confidence);
 
-struct interval {
-    double low, high;
+/* The chance that n runs a side tell a shift from none, in the strictest of so many tests, where differences are normal
+ * with this spread. An approximation: Student's t at
+ * the level that the ranks can reach, and their efficiency of 3 / pi beside it. */
+double statistics_power(double shift, double spread, int n, bool paired, int tests, double confidence);
+/* The fewest runs a side with that chance; 0: more than STATISTICS_RUNS. */
+int statistics_needed(double shift, double spread, double chance, int tests, double confidence);
+
+enum scale {
+    SCALE_RATIO,     /* A divided by B: times, bytes, losses */
+    SCALE_DIFFERENCE /* A less B: shares such as accuracy */
 };
-/* Of median(a) / median(b), by 10,000 draws with replacement. */
-struct interval statistics_ratio(const double *a, int n, const double *b, int m, double confidence, uint64_t seed);
-
 enum verdict {
     VERDICT_SAME,
     VERDICT_FASTER,
@@ -37,14 +58,19 @@ enum verdict {
     VERDICT_UNTESTED /* too few independent samples for any test */
 };
 const char *verdict_text(enum verdict v);
-struct comparison {          /* of b with a, where less is better */
-    double median[2], ratio; /* median(a) / median(b): 2 is twice as fast */
-    struct interval interval;
-    double p;     /* of this pair alone */
-    double p_all; /* among all pairs, by Holm: to be set before the verdict */
+struct comparison { /* of b with a, where less is better: above 1, or above 0, b is the better one */
+    enum scale scale;
+    bool paired;
+    double estimate, low, high; /* on that scale: 0 and infinity where one side has none at all; NaN as above */
+    double p;                   /* of this question alone */
+    double p_all;               /* among all of them, by Holm: to be set before the verdict */
+    double spread;              /* of a struct shift; of logarithms for ratios */
 };
-/* a and b are times. p_all begins as p. */
-struct comparison statistics_compare(const double *a, int n, const double *b, int m, double confidence, uint64_t seed);
-/* Faster or slower: p_all is below 1 - confidence, and the ratio differs from 1 by more than 'practical'. Same: the
- * whole interval lies within 'practical' of 1. Else more runs, or less noise, would be needed to tell. */
+/* paired: a[i] belongs to b[i], and n is m. An infinite value is worse than any other. p_all begins as p. */
+struct comparison statistics_compare(const double *a, int n, const double *b, int m, enum scale scale, bool paired,
+                                     double confidence);
+/* A difference that counts, as a shift: 2 % of a ratio is log(1.02). */
+double statistics_shift(enum scale scale, double practical);
+/* Same: the whole interval lies within 'practical' of no difference. Faster or slower: else, where p_all is at most
+ * 1 - confidence. Inconclusive: neither; more runs, or less noise, would be needed to tell. */
 enum verdict statistics_verdict(const struct comparison *c, double confidence, double practical);

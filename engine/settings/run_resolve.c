@@ -5,6 +5,7 @@
 #include "engine/base/leaves.h"
 #include "engine/device/runtime.h"
 #include "engine/model/spec.h"
+#include "engine/optim/schedule.h"
 #include "engine/settings/resolve.h"
 #include "engine/tell/score.h"
 #include "engine/train/mode.h"
@@ -147,6 +148,17 @@ static enum error read_until(struct resolve *r) {
         config_error(r->e, item, false, "'train.until.%s' must be a number", item->key);
     }
     return ERR_NONE;
+}
+
+/* A time ends at a step that nobody knows beforehand. */
+static void check_length(struct resolve *r) {
+    const struct config_variant *schedule = &r->c->schedule;
+    if (r->c->train.length.unit != SPAN_SECONDS || !schedule_needs_end(schedule)) return;
+    const char *name = schedule_variants.at(schedule->index)->name;
+    config_error(r->e, resolve_find(r, "schedule"), false,
+                 "schedule '%s' has to know the last step, which nobody does where train.for is a time (%s)\n"
+                 "give it a length of its own, as in schedule: {name: %s, for: 5ep}",
+                 name, resolve_place(r, resolve_find(r, "train.for")), name);
 }
 
 /* ---- devices ---- */
@@ -442,6 +454,7 @@ enum error run_resolve(struct run_settings *s, const struct mode_ops *const *mod
     check_dashboard(&r);
     resolve_trace(&r);
     TRY(read_until(&r));
+    check_length(&r);
     TRY(read_devices(&r));
     if (config_errors_count(e)) return ERR_NONE; /* what follows would judge by values that are wrong */
     TRY(resolve_sharing(&r, s->mode));

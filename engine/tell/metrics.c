@@ -74,9 +74,10 @@ static void tell(struct metrics *m, const struct sink_event *e) {
     flush(m, false);
 }
 
-void metrics_start(struct metrics *m, int64_t step, const char *run_id, int64_t steps, int64_t per_epoch) {
-    tell(m, &(struct sink_event){
-                .step = step, .name = "started", .run_id = run_id, .steps = steps, .per_epoch = per_epoch});
+void metrics_start(struct metrics *m, const struct sink_event *e) {
+    struct sink_event started = *e;
+    started.name = "started";
+    tell(m, &started);
 }
 
 void metrics_event(struct metrics *m, int64_t step, const char *event, const char *text) {

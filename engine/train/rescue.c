@@ -6,7 +6,6 @@
  * Buffers are the exception: forward changes them. Those of the step before are kept aside. */
 #include "engine/train/run.h"
 
-#include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/device/runtime.h"
 
@@ -35,13 +34,12 @@ enum error rescue_begin_step(struct trainer *t) {
 static bool is_worth(const struct run *r) {
     const struct trainer *t = r->t;
     if (!t->config->sharing.rescues || !r->saver || t->at.step <= r->first_step || t->at.step <= r->saved) return false;
-    return !r->stopped && !r->reached && (r->settled || !t->config->train.until_metric);
+    return !r->stopped && !r->timed_out && !r->reached && (r->settled || !t->config->train.until_metric);
 }
 
 static enum error save(struct run *r) {
     struct trainer *t = r->t;
     if (r->settled) TRY(copy_buffers(t, t->arena.buffers, t->arena.buffers_before)); /* it was lost within a step */
-    t->at.seconds += clock_seconds(clock_ns() - r->started);
     t->at.rescued = true;
     TRY(saver_save(r->saver, false));
     return saver_wait(r->saver);

@@ -2,7 +2,10 @@
  * differs. */
 #include "tests/harness/program.h"
 
+#include "lab/statistics.h"
+
 #include <glob.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,7 +65,7 @@ static void assert_code(int code) {
 
 static void a_matrix_is_run_and_gone_on_with(void **state) {
     (void)state;
-    write_experiment(BASE "}\nmodel_fit: true\n"
+    write_experiment(BASE "}\nmodel_fit: true\nrepeats: 5\n"
                           "matrix: {mode: [dp, ddp], devices: [cpu:1, cpu:2]}\n");
     program_run(&p, 120, "compare", file, "--dir", folder, "--json", NULL);
     assert_code(0);
@@ -82,7 +85,7 @@ static void a_matrix_is_run_and_gone_on_with(void **state) {
     pool_free(pool);
     assert_int_equal(count("cells/*/run-*/compare.json"), 20);
     assert_int_equal(count("cells/*/run-*/env.json"), 20);
-    assert_int_equal(count("results.*"), 3);
+    assert_int_equal(count("results.*") + count("verdicts.csv"), 4);
     assert_non_null(strstr(p.err, "[20/20]"));
 
     /* nothing is run again, but what was broken or taken away */
@@ -121,10 +124,11 @@ static void gates_fail_with_exit_code_one(void **state) {
                 "B.step_time > 10000 * A.step_time", NULL);
     assert_code(0);
     assert_non_null(strstr(p.out, "gate passed"));
-    assert_non_null(strstr(p.err, "8 of 8 runs are in"));
+    assert_non_null(strstr(p.err, " runs are in")); /* and no other */
+    assert_null(strstr(p.err, "run 1 "));
     program_run(&p, 60, "compare", "--modes", "dp,dp", config, "--dir", folder, "--repeats", "3", NULL);
     assert_code(78);
-    assert_non_null(strstr(p.err, "at least 4"));
+    assert_non_null(strstr(p.err, "at least 5"));
 }
 
 /* Compressed gradients are other gradients: the first step and the first tensor say so. */
@@ -139,20 +143,26 @@ static void what_differs_is_named(void **state) {
     assert_non_null(strstr(p.out, ", first tensor "));
 }
 
-static void two_runs_are_compared(void **state) {
+static void finished_runs_are_compared(void **state) {
     (void)state;
     char a[600], b[600];
-    write_experiment(BASE "}\nmatrix: {mode: [dp, ddp], devices: [cpu:2]}\n");
+    write_experiment(BASE "}\nmatrix: {mode: [dp, ddp], devices: [cpu:2]}\nrepeats: 5\n");
     program_run(&p, 60, "compare", file, "--dir", folder, "-q", NULL);
     assert_code(0);
     snprintf(a, sizeof a, "%.590s", first("cells/dp-*/run-01"));
     snprintf(b, sizeof b, "%.590s", first("cells/ddp-*/run-01"));
     program_run(&p, 30, "compare", a, b, NULL);
     assert_code(0);
-    assert_non_null(strstr(p.out, "they differ in mode: dp, ddp"));
+    assert_non_null(strstr(p.out, "B differs from A in mode: dp, ddp"));
     assert_non_null(strstr(p.out, "same losses and weights, bit for bit: yes"));
     assert_non_null(strstr(p.out, "no verdict"));
+    program_run(&p, 30, "compare", a, b, a, "--csv", NULL);
+    assert_code(0);
+    assert_true(strstr(p.out, "\n\"A\",1,") && strstr(p.out, "\n\"B\",1,") && strstr(p.out, "\n\"C\",1,"));
     program_run(&p, 30, "compare", a, folder, NULL);
+    assert_code(78);
+    assert_non_null(strstr(p.err, "is an experiment"));
+    program_run(&p, 30, "compare", a, scratch_path("nowhere"), NULL);
     assert_code(66);
 }
 
@@ -167,13 +177,52 @@ static void a_failed_run_ends_the_experiment(void **state) {
     assert_int_equal(count("cells/*/run-*/compare.json"), 0);
 }
 
+/* One word a side, a seed a repeat: trainings of their own, in pairs. */
+static void seeds_are_trainings(void **state) {
+    (void)state;
+    write_experiment(BASE ", devices: cpu:2}\nsides: {ddp: {mode: ddp}, dp: {mode: dp}, "
+                          "int8: {mode: ddp, comm.compress: int8}}\nrepeats: {seeds: 7}\npairs: all\n"
+                          "metrics: [train_loss]\n");
+    program_run(&p, 120, "compare", file, "--dir", folder, "--json", "-q", NULL);
+    assert_code(0);
+    struct pool *pool;
+    assert_ok(pool_create(&pool));
+    const struct json_value *j = program_json(&p, pool), *pairs = json_get(j, "pairs"), *cells = json_get(j, "cells");
+    assert_int_equal(pairs->count, 3);
+    assert_int_equal(json_get(j, "seeds")->count, 7);
+    assert_string_equal(json_get(json_get(json_get(j, "sides_settings"), "int8"), "comm.compress")->text, "int8");
+    /* dp and ddp are the same training for each seed, and told to be */
+    const struct json_value *same = &json_get(&pairs->children[0], "answers")->children[0];
+    assert_true(json_get(same, "equal")->truth);
+    assert_string_equal(json_get(same, "verdict")->text, "same");
+    /* int8's losses are held against ddp's, seed by seed: the median of the averages of two ratios */
+    const struct json_value *other = &json_get(&pairs->children[1], "answers")->children[0];
+    assert_true(json_get(other, "paired")->truth && !json_get(other, "equal")->truth);
+    double ratio[7], average[28];
+    int n = 0;
+    for (int i = 0; i < 7; i++) {
+        const struct json_value *a = &json_get(&cells->children[0], "runs")->children[i];
+        const struct json_value *b = &json_get(&cells->children[2], "runs")->children[i];
+        assert_true(json_get(a, "seed")->integer == i && json_get(b, "seed")->integer == i);
+        ratio[i] = log(json_get(a, "train_loss")->number / json_get(b, "train_loss")->number);
+        for (int k = 0; k <= i; k++) average[n++] = (ratio[i] + ratio[k]) / 2;
+    }
+    assert_true(fabs(log(json_get(other, "estimate")->number) - statistics_median(average, n)) < 1e-6);
+    pool_free(pool);
+    assert_int_equal(count("cells/*/run-*/compare.json"), 21);
+    /* another choice of seeds takes what there is */
+    program_run(&p, 60, "compare", file, "--dir", folder, "--repeats", "5", "--quick", NULL);
+    assert_code(0);
+    assert_non_null(strstr(p.err, "15 of 15 runs are in"));
+}
+
 static void an_interrupt_leaves_results_to_go_on_with(void **state) {
     (void)state;
     write_experiment(BASE ", comm: {emulate: {latency: 5ms}}}\n"
-                          "matrix: {mode: [dp, ddp], devices: [cpu:2]}\n");
+                          "matrix: {mode: [dp, ddp], devices: [cpu:2]}\nrepeats: 5\n");
     const char *words[] = {"compare", file, "--dir", folder, NULL};
     program_start(&p, words);
-    program_wait_text(&p, "[2/8]", 60);
+    program_wait_text(&p, "[2/10]", 60);
     kill(p.pid, SIGINT);
     assert_true(program_wait(&p, 20));
     assert_code(130);
@@ -182,18 +231,18 @@ static void an_interrupt_leaves_results_to_go_on_with(void **state) {
     assert_non_null(strstr(p.out, "not all runs are there"));
     assert_int_equal(count("results.json"), 1);
     int done = count("cells/*/run-*/compare.json");
-    assert_true(done >= 2 && done < 8);
+    assert_true(done >= 2 && done < 10);
     assert_int_equal(count("cells/*/run-0[0-9]"), done);
     program_run(&p, 60, "compare", file, "--dir", folder, NULL);
     assert_code(0);
-    assert_non_null(strstr(p.err, "of 8 runs are in"));
+    assert_non_null(strstr(p.err, "of 10 runs are in"));
     assert_null(strstr(p.out, "not all runs are there"));
 }
 
 static void words_that_make_no_sense_are_usage(void **state) {
     (void)state;
     static const char *const wrong[][4] = {
-        {"--json", "--csv", "x.yaml"}, {"a", "b", "c"},           {"--repeats", "none", "x"}, {"--modes"}, {"--wrong"},
+        {"--json", "--csv", "x.yaml"}, {"a", "b", "--modes"},     {"--repeats", "none", "x"}, {"--modes"}, {"--wrong"},
         {"a", "b", "--repeats"},       {"x.yaml", "--axis", "lr"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         program_run(&p, 10, "compare", wrong[i][0], wrong[i][1], wrong[i][2], NULL);
@@ -210,8 +259,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_matrix_is_run_and_gone_on_with, set_up, tear_down),
         cmocka_unit_test_setup_teardown(gates_fail_with_exit_code_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_differs_is_named, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(two_runs_are_compared, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(finished_runs_are_compared, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_failed_run_ends_the_experiment, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(seeds_are_trainings, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_interrupt_leaves_results_to_go_on_with, set_up, tear_down),
         cmocka_unit_test_setup_teardown(words_that_make_no_sense_are_usage, set_up, tear_down),
     };

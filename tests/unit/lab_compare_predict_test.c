@@ -56,7 +56,7 @@ static void open_text(const char *text) {
 static void run_cells(double ms) {
     for (int i = 0; i < x.ncells; i++) {
         struct result_step *own = calloc(30, sizeof *own);
-        c.cell[i].run[0] = (struct compared_run){"run", made(&x.cell[i], ms), (double)NAN};
+        c.cell[i].run[0] = (struct compared_run){.dir = "run", .result = made(&x.cell[i], ms), .foreign = (double)NAN};
         memcpy(own, steps, sizeof steps);
         c.cell[i].run[0].result.step = own;
         c.cell[i].nruns = 1;
@@ -239,7 +239,8 @@ static void runs_that_are_missing_predict_nothing(void **state) {
     assert_int_equal(c.model.cells, 0);
     assert_non_null(strstr(compare_model(&c), "no step time is predicted"));
     int ran = cell_of("ddp devices=cpu:2 comm.emulate.bandwidth=1Gbit");
-    c.cell[ran].run[0] = (struct compared_run){"run", made(&x.cell[ran], alone_ms), (double)NAN};
+    c.cell[ran].run[0] =
+        (struct compared_run){.dir = "run", .result = made(&x.cell[ran], alone_ms), .foreign = (double)NAN};
     c.cell[ran].run[0].result.step = malloc(sizeof steps);
     memcpy(c.cell[ran].run[0].result.step, steps, sizeof steps);
     c.cell[ran].nruns = 1;

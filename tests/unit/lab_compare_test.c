@@ -1,13 +1,15 @@
-/* Two runs that are there, held against each other: what is refused, and where losses begin to differ. The directories
+/* Runs that are there, held against each other: what is refused, and where losses begin to differ. The directories
  * are written here, as a run would write them. */
 #include "tests/harness/harness.h"
 
 #include "engine/base/file.h"
+#include "engine/save/checkpoint.h"
 #include "lab/compare.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 struct made { /* a run */
     const char *name, *mode, *lr, *losses;
@@ -65,7 +67,7 @@ static enum error two(const char *axis) {
     snprintf(dirs[1], sizeof dirs[1], "%s", scratch_path("b"));
     make(&a);
     make(&b);
-    return compare_two((const char *const[]){dirs[0], dirs[1]}, axis, &x, &c);
+    return compare_finished((const char *const[]){dirs[0], dirs[1]}, 2, axis, &x, &c);
 }
 
 static int tear_down(void **state) {
@@ -78,8 +80,8 @@ static void two_runs_are_told_apart_but_not_judged(void **state) {
     (void)state;
     assert_ok(two(NULL));
     const struct compared_pair *p = &c.pair[0];
-    assert_true(p->judged && p->statistics.ratio == 2);
-    assert_int_equal(p->verdict, VERDICT_UNTESTED);
+    assert_true(p->answer[0].judged && fabs(p->answer[0].statistics.estimate - 2) < 1e-12);
+    assert_int_equal(p->answer[0].verdict, VERDICT_UNTESTED);
     assert_true(p->held && p->same_losses && p->same_weights);
     assert_int_equal(p->ndiffers, 1);
     assert_string_equal(p->differs[0].key, "mode");
@@ -145,20 +147,22 @@ static void gates_are_judged(void **state) {
 
 /* ---- runs and trainings ---- */
 
-enum { RUNS = 4 };
-/* Both sides with four runs, whose weights are letters of 'weights' and whose numbers follow from the weights; the
+enum { RUNS = 8 };
+/* Both sides with as many runs as weights, whose weights are letters of 'weights' and whose numbers follow from the weights; the
  * first measure is 'name'. */
 static void several(const char *name, const char *weights[2], const double accuracy[2]) {
     static char letters[2][RUNS][2];
     assert_ok(two("optimizer.lr"));
     struct run_result made[2] = {c.cell[0].run[0].result, c.cell[1].run[0].result};
-    x.repeats = RUNS, x.measure[0] = *measure_find(name, (int)strlen(name)), x.nmeasures = 1;
+    const int runs = (int)strlen(weights[0]);
+    x.repeats = x.most = runs, x.measure[0] = *measure_find(name, (int)strlen(name)), x.nmeasures = 1;
     x.axis[0].label[0] = "0.1", x.axis[0].label[1] = "0.2";
     x.ngates = 2; /* room for the tests that have some */
     assert_ok(compare_begin(&x, "folder", &c));
     x.ngates = 0;
     for (int side = 0; side < 2; side++)
-        for (int i = 0; i < RUNS; i++) {
+        for (int i = 0; i < runs; i++) {
+            c.cell[side].run[i].repeat = i;
             struct run_result *r = &c.cell[side].run[i].result;
             letters[side][i][0] = weights[side][i];
             *r = made[side];
@@ -167,7 +171,7 @@ static void several(const char *name, const char *weights[2], const double accur
             r->step = pool_alloc(x.pool, (size_t)r->nsteps * sizeof *r->step);
             for (int64_t k = 0; k < r->nsteps; k++) r->step[k] = made[side].step[k], r->step[k].ms += 0.01 * i;
         }
-    for (int side = 0; side < 2; side++) c.cell[side].nruns = RUNS;
+    for (int side = 0; side < 2; side++) c.cell[side].nruns = runs;
 }
 
 static const char *table_of(const struct compared *of) {
@@ -185,20 +189,20 @@ static void copies_of_a_training_are_one(void **state) {
     several("val_accuracy", (const char *[]){"aaaa", "bbbb"}, (double[]){0.6, 0.7});
     x.ngates = 2, x.gate[0].text = "B.verdict == worse", x.gate[1].text = "B.verdict != better";
     assert_ok(compare_judge(&c));
-    const struct compared_pair *p = &c.pair[0];
+    const struct compared_answer *p = &c.pair[0].answer[0];
     assert_true(p->judged && p->samples[0] == 1 && p->samples[1] == 1);
     assert_int_equal(p->verdict, VERDICT_UNTESTED);
-    assert_false(compare_has_interval(p));
+    assert_true(isnan(p->statistics.low));
     assert_true(isnan(c.cell[0].spread));
     const char *text = table_of(&c);
-    assert_null(strstr(text, "[1."));
+    assert_null(strstr(text, "pt ["));
     assert_null(strstr(text, "0.029"));
     assert_null(strstr(text, "0 |"));
-    assert_non_null(strstr(text, "1.168\xC3\x97  "));
+    assert_non_null(strstr(text, "+10.10 pt  "));
     assert_non_null(strstr(text, "untested"));
     assert_non_null(strstr(text, "no verdict on val_accuracy: runs that end in the same weights"));
     assert_non_null(strstr(text, "here 4 runs as 1"));
-    assert_non_null(strstr(text, "seed: [0, 1, 2"));
+    assert_non_null(strstr(text, "repeats: {seeds: 8}"));
     for (int i = 0; i < 2; i++) {
         assert_false(c.gate[i].judged);
         assert_non_null(strstr(c.gate[i].words, "not judged, since a pair has no verdict"));
@@ -218,16 +222,15 @@ static void other_weights_are_other_trainings(void **state) {
     (void)state;
     several("val_accuracy", (const char *[]){"abcd", "efgh"}, (double[]){0.6, 0.7});
     assert_ok(compare_judge(&c));
-    const struct compared_pair *p = &c.pair[0];
+    const struct compared_answer *p = &c.pair[0].answer[0];
     assert_true(p->samples[0] == 4 && p->samples[1] == 4 && p->verdict == VERDICT_FASTER);
-    assert_string_equal(compare_verdict(&c, p), "better");
+    assert_string_equal(compare_verdict(&c, &c.pair[0], 0), "better");
     assert_string_equal(compare_untested(&c), "");
     experiment_close(&x);
     several("val_accuracy", (const char *[]){"aaab", "cccd"}, (double[]){0.6, 0.7});
     assert_ok(compare_judge(&c));
-    p = &c.pair[0];
+    p = &c.pair[0].answer[0];
     assert_true(p->samples[0] == 2 && p->samples[1] == 2 && p->verdict == VERDICT_UNTESTED);
-    assert_true(compare_has_interval(p));
     assert_true(fabs(c.cell[0].median[0] - 0.6005) < 1e-9); /* of two trainings, not of four runs */
     assert_non_null(strstr(compare_untested(&c), "4 runs as 2"));
 }
@@ -237,20 +240,168 @@ static void copies_are_no_copies_of_times(void **state) {
     (void)state;
     several("step_time", (const char *[]){"aaaa", "aaaa"}, (double[]){0.6, 0.6});
     assert_ok(compare_judge(&c));
-    assert_true(c.pair[0].samples[0] == 4 && c.pair[0].verdict == VERDICT_FASTER);
+    assert_true(c.pair[0].answer[0].samples[0] == 4 && c.pair[0].answer[0].verdict == VERDICT_FASTER);
     experiment_close(&x);
     for (int i = 0; i < 2; i++) {
         several("time", (const char *[]){"aaaa", i ? "bbbb" : "aaaa"}, (double[]){0.6, 0.6});
-        x.measure[0] = (struct measure){"time_to", "s", ABOUT_BOTH, MEASURE_TIME_TO, .of = "train.loss", .target = 2};
+        x.measure[0] = (struct measure){"time_to",          "s",         ABOUT_BOTH,       MEASURE_TIME_TO,
+                                        .of = "train.loss", .target = 2, .practical = 0.02};
         assert_ok(compare_judge(&c));
-        assert_int_equal(c.pair[0].samples[0], i ? 1 : 4);
-        assert_int_equal(c.pair[0].verdict, i ? VERDICT_UNTESTED : VERDICT_SAME);
+        assert_int_equal(c.pair[0].answer[0].samples[0], i ? 1 : 4);
+        assert_int_equal(c.pair[0].answer[0].verdict, i ? VERDICT_UNTESTED : VERDICT_SAME);
         experiment_close(&x);
     }
     several("time", (const char *[]){"aaaa", "bbbb"}, (double[]){0.6, 0.6});
     x.cell[1].settings.config.train.until_metric = "val.accuracy"; /* ends when it has learned */
     assert_ok(compare_judge(&c));
-    assert_int_equal(c.pair[0].samples[0], 1);
+    assert_int_equal(c.pair[0].answer[0].samples[0], 1);
+}
+
+/* ---- seeds ---- */
+
+static void with_seeds(const char *name, const char *weights[2], const double accuracy[2]) {
+    several(name, weights, accuracy);
+    x.nseeds = x.repeats;
+    for (int i = 0; i < x.nseeds; i++) x.seeds[i] = i;
+}
+
+/* Side B is better by 1, 2, 3... thousandths, so by 4.5 in the middle of all averages; p is 2 of 2^8 signs. */
+static void seeds_are_pairs(void **state) {
+    (void)state;
+    with_seeds("val_accuracy", (const char *[]){"abcdefgh", "ijklmnop"}, (double[]){0.6, 0.6});
+    for (int i = 0; i < 8; i++)
+        c.cell[1].run[i].result.val_accuracy = c.cell[0].run[i].result.val_accuracy + 1e-3 * (i + 1);
+    assert_ok(compare_judge(&c));
+    const struct compared_answer *got = &c.pair[0].answer[0];
+    assert_true(got->statistics.paired && got->samples[0] == 8 && got->statistics.scale == SCALE_DIFFERENCE);
+    assert_true(fabs(got->statistics.estimate - 4.5e-3) < 1e-9 && fabs(got->statistics.p - 2.0 / 256) < 1e-15);
+    assert_int_equal(got->verdict, VERDICT_FASTER);
+    assert_string_equal(compare_verdict(&c, &c.pair[0], 0), "better");
+    assert_non_null(strstr(compare_effect(&c, &c.pair[0], 0), "+0.45 pt [+0."));
+    experiment_close(&x);
+    /* a run that is missing takes its partner with it, and the others keep theirs */
+    with_seeds("val_accuracy", (const char *[]){"abcdefgh", "ijklmnop"}, (double[]){0.6, 0.7});
+    for (int i = 3; i < 7; i++) c.cell[1].run[i] = c.cell[1].run[i + 1];
+    c.cell[1].nruns = 7;
+    assert_ok(compare_judge(&c));
+    assert_int_equal(c.pair[0].answer[0].samples[0], 7);
+    assert_true(fabs(c.pair[0].answer[0].statistics.estimate - 0.108) < 1e-9);
+}
+
+/* The same trainings are the same whatever their spread over seeds; times of theirs are compared as ever. */
+static void equal_trainings_are_the_same(void **state) {
+    (void)state;
+    with_seeds("val_accuracy", (const char *[]){"abcdefgh", "abcdefgh"}, (double[]){0.6, 0.6});
+    x.asked[0] = "mode";
+    c.cell[1].run[0].result.losses = c.cell[0].run[0].result.losses;
+    struct result_setting *lr = NULL;
+    for (int i = 0; i < x.cell[1].nsettings; i++)
+        if (!strcmp(x.cell[1].setting[i].key, "optimizer.lr")) lr = &x.cell[1].setting[i];
+    lr->value = "0.1"; /* as on side A */
+    assert_ok(compare_judge(&c));
+    const struct compared_answer *got = &c.pair[0].answer[0];
+    assert_true(c.pair[0].held && c.pair[0].same_weights && got->equal);
+    assert_int_equal(got->verdict, VERDICT_SAME);
+    assert_true(got->statistics.low == 0 && got->statistics.high == 0);
+    c.cell[1].run[5].result.weights = "other"; /* one of the eight is not */
+    assert_ok(compare_judge(&c));
+    assert_false(c.pair[0].answer[0].equal);
+}
+
+/* Every measure has an answer, and p is corrected for all of them. */
+static void measures_are_one_family(void **state) {
+    (void)state;
+    static const char *const names[] = {"step_time", "val_accuracy", "train_loss"};
+    several("step_time", (const char *[]){"abcdefgh", "ijklmnop"}, (double[]){0.6, 0.7});
+    x.nmeasures = 3;
+    for (int m = 0; m < 3; m++) x.measure[m] = *measure_find(names[m], (int)strlen(names[m]));
+    struct compared_run *runs[2] = {c.cell[0].run, c.cell[1].run};
+    assert_ok(compare_begin(&x, "folder", &c));
+    for (int side = 0; side < 2; side++) c.cell[side].run = runs[side], c.cell[side].nruns = 8;
+    assert_ok(compare_judge(&c));
+    const struct compared_answer *got = c.pair[0].answer;
+    assert_int_equal(c.tests, 3);
+    assert_true(fabs(got[0].statistics.p - 2.0 / 256) < 1e-15 && fabs(got[0].statistics.p_all - 4.0 / 256) < 1e-12);
+    assert_true(fabs(got[1].statistics.p_all - 6.0 / 12870) < 1e-12);        /* trainings without a seed in common */
+    assert_true(got[2].statistics.p == 1 && got[2].verdict == VERDICT_SAME); /* equal losses on both sides */
+    char text[4096] = "";
+    FILE *f = fmemopen(text, sizeof text, "w");
+    compare_verdicts(&c, f);
+    assert_int_equal(fclose(f), 0);
+    assert_non_null(strstr(text, "\n\"0.2\",\"0.1\",\"val_accuracy\",difference,0.6035,0.7115,0.108"));
+    assert_non_null(strstr(table_of(&c), "val_accuracy"));
+}
+
+static void a_goal_that_is_not_reached_counts_as_the_longest(void **state) {
+    (void)state;
+    with_seeds("time", (const char *[]){"abcdefgh", "ijklmnop"}, (double[]){0.6, 0.6});
+    x.measure[0] = (struct measure){"time_to", "s", ABOUT_BOTH, MEASURE_TIME_TO, .of = "train.loss", .target = 2};
+    for (int i = 0; i < 5; i++)
+        for (int64_t k = 0; k < c.cell[1].run[i].result.nsteps; k++) c.cell[1].run[i].result.step[k].loss = 5;
+    assert_ok(compare_judge(&c));
+    const struct compared_answer *got = &c.pair[0].answer[0];
+    assert_true(got->judged && got->unreached[0] == 0 && got->unreached[1] == 5);
+    assert_true(isinf(c.cell[1].median[0]) && got->statistics.estimate == 0);
+    assert_non_null(strstr(table_of(&c), "in 3 of 8 runs"));
+    assert_non_null(strstr(table_of(&c), "never"));
+}
+
+/* ---- the validation set ---- */
+
+enum { SAMPLES = 8 };
+static void write_right(const char *run, const char *right, const char *data) {
+    unsigned char is[SAMPLES];
+    uint32_t crc;
+    int64_t bytes;
+    char path[700];
+    for (int i = 0; i < SAMPLES; i++) is[i] = right[i] == 'x';
+    const struct st_tensor t = {
+        .name = "right", .dtype = "BOOL", .ndim = 1, .dim = {SAMPLES}, .data = is, .bytes = SAMPLES};
+    snprintf(path, sizeof path, "%s/validation.safetensors", scratch_path(run));
+    (void)unlink(path);
+    assert_ok(st_write(path, &t, 1, (const char *const[][2]){{"data", data}, {"step", "30"}}, 2, &crc, &bytes));
+}
+
+/* One of eight samples only A has right, four only B: 2 (1 + 5) / 2^5. */
+static void samples_tell_two_networks_apart(void **state) {
+    (void)state;
+    assert_ok(two(NULL));
+    write_right("a", "xx------", "0000000a");
+    write_right("b", "x-xxxx--", "0000000a");
+    x.measure[0] = *measure_find("val_accuracy", 12), x.nmeasures = 1;
+    c.cell[0].run[0].result.val_accuracy = 0.25, c.cell[1].run[0].result.val_accuracy = 0.625;
+    c.cell[1].run[0].result.weights = "other";
+    assert_ok(compare_judge(&c));
+    assert_int_equal(c.nnotes, 1);
+    assert_non_null(strstr(c.note[0], "of 8 validation samples A alone has 1 right, B alone 4"));
+    assert_non_null(strstr(c.note[0], "p = 0.375 (McNemar, exact)"));
+    write_right("b", "x-xxxx--", "0000000b"); /* other samples: nothing is said */
+    assert_ok(compare_judge(&c));
+    assert_int_equal(c.nnotes, 0);
+}
+
+static void a_set_that_all_seeds_share_has_an_error_of_its_own(void **state) {
+    (void)state;
+    static const char *const names[2][2] = {{"a0", "a1"}, {"b0", "b1"}};
+    /* B less A: 0 0 0 1 and -1 0 1 0, and four times 0; the mean over both seeds: -0.5 0 0.5 0.5 */
+    static const char *const right[2][2] = {{"xx------", "x--x----"}, {"xx-x----", "--xx----"}};
+    with_seeds("val_accuracy", (const char *[]){"ab", "cd"}, (double[]){0.25, 0.375});
+    c.folder = pool_printf(x.pool, "%s", scratch_folder());
+    for (int side = 0; side < 2; side++)
+        for (int i = 0; i < 2; i++) {
+            assert_ok(file_make_folders(scratch_path(names[side][i])));
+            write_right(names[side][i], right[side][i], "0000000a");
+            c.cell[side].run[i].dir = names[side][i];
+        }
+    assert_ok(compare_judge(&c));
+    double mean = 0.5 / 8, variance = 0.75 / 8 - mean * mean;
+    assert_true(fabs(c.pair[0].answer[0].set_error - sqrt(variance / 8)) < 1e-12);
+    assert_true(c.nnotes > 0 && strstr(c.note[c.nnotes - 1], "the same 8 validation samples measure all seeds"));
+    write_right("a1", "x--x----", "0000000b");
+    write_right("b1", "--xx----", "0000000b");
+    assert_ok(compare_judge(&c));
+    assert_true(isnan(c.pair[0].answer[0].set_error));
+    assert_true(c.nnotes > 0 && strstr(c.note[c.nnotes - 1], "each seed draws 8 validation samples of its own"));
 }
 
 /* ---- the same bits ---- */
@@ -294,7 +445,7 @@ static void json_and_csv_hold_the_numbers(void **state) {
     assert_ok(json_parse(j.text, j.length, (struct json_limits){8, 4096, 4096}, x.pool, &root));
     json_fini(&j);
     const struct json_value *pair = &json_get(root, "pairs")->children[0];
-    assert_true(json_get(pair, "ratio")->number == 2);
+    assert_true(fabs(json_get(pair, "ratio")->number - 2) < 1e-9);
     assert_false(json_get(pair, "same_losses")->truth);
     assert_int_equal(json_get(json_get(pair, "difference"), "step")->integer, 1);
     assert_true(json_get(json_get(&json_get(root, "cells")->children[1], "median"), "step_time")->number == 2);
@@ -303,7 +454,7 @@ static void json_and_csv_hold_the_numbers(void **state) {
     compare_csv(&c, f);
     assert_int_equal(fclose(f), 0);
     assert_non_null(strstr(text, "\"run\",run,\"step_time\""));
-    assert_non_null(strstr(text, "\n\"B\",1,2,4000,10,1,,other,w,"));
+    assert_non_null(strstr(text, "\n\"B\",1,2,4000,10,2,1,1,,other,w,"));
 }
 
 int main(void) {
@@ -315,6 +466,12 @@ int main(void) {
         cmocka_unit_test_setup_teardown(copies_of_a_training_are_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_weights_are_other_trainings, set_up, tear_down),
         cmocka_unit_test_setup_teardown(copies_are_no_copies_of_times, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(seeds_are_pairs, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(equal_trainings_are_the_same, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(measures_are_one_family, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_goal_that_is_not_reached_counts_as_the_longest, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(samples_tell_two_networks_apart, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_set_that_all_seeds_share_has_an_error_of_its_own, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_same_losses_are_not_the_same_training, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_has_not_run_is_not_said_to_differ, set_up, tear_down),
         cmocka_unit_test_setup_teardown(json_and_csv_hold_the_numbers, set_up, tear_down),

@@ -59,7 +59,8 @@ static void a_matrix_is_cells_and_pairs(void **state) {
     assert_string_equal(x.name, "matrix-test");
     assert_int_equal(x.ncells, 10); /* 12 but for two */
     assert_int_equal(x.npairs, 5);
-    assert_int_equal(x.repeats, statistics_least_runs(5, 0.95));
+    assert_int_equal(x.repeats, statistics_least_runs(5 * x.nmeasures, 0.95));
+    assert_int_equal(x.most, EXPERIMENT_AUTO);
     for (int i = 0; i < x.npairs; i++) {
         const struct experiment_cell *a = &x.cell[x.pair[i].cell[0]], *b = &x.cell[x.pair[i].cell[1]];
         assert_true(a->at[0] == 0 && b->at[0] == 1);
@@ -109,7 +110,7 @@ static void a_base_may_be_a_file_and_be_changed(void **state) {
     assert_ok(open_with("base: base.yaml\nmatrix: {mode: [ddp, ddp]}\nrepeats: 7\nname: a b/c\n",
                         (struct experiment_source){.sets = sets, .nsets = 1, .repeats = 9}));
     assert_string_equal(x.name, "a-b-c");
-    assert_int_equal(x.repeats, 9);
+    assert_true(x.repeats == 9 && x.most == 9);
     assert_int_equal(x.ncells, 2);
     assert_string_equal(x.cell[1].label, "ddp#2");
     assert_string_equal(setting(1, "batch.size"), "48");
@@ -141,14 +142,83 @@ static void all_that_is_wrong_is_told_at_its_place(void **state) {
                   (const char *const[]){"yaml:1:24: error: 'optimizer.lr'", "1 error.", NULL});
     assert_report("base: nowhere.yaml\nmatrix: {mode: [dp, ddp]}\n",
                   (const char *const[]){"yaml:1:7: error: base: ", "nowhere.yaml", NULL});
-    assert_report("name: x\n", (const char *const[]){"there is no matrix", NULL});
+    assert_report("name: x\n", (const char *const[]){"there is neither a matrix nor sides", NULL});
     assert_report(BASE "matrix: {mode: [dp, ddp]}\nexclude: [{mode: single}, {device: 1}]\n",
                   (const char *const[]){"yaml:3:18: error: exclude: no such value",
                                         "yaml:3:28: error: exclude: 'device' is no axis", NULL});
     assert_report(BASE "matrix: {mode: [dp, ddp]}\nrepeats: 3\n",
-                  (const char *const[]){"yaml:3:10: error: 3 runs", "at least 4", NULL});
+                  (const char *const[]){"yaml:3:10: error: 3 runs", "at least 5", NULL});
     assert_report(BASE "matrix: {mode: [dp, ddp]}\nwarmup: 50st\n",
                   (const char *const[]){"50 steps, all of them warm-up", NULL});
+}
+
+static const char sides[] = "sides:\n  dp: {mode: dp}\n  ddp: {mode: ddp}\n"
+                            "  int8: {mode: ddp, comm.compress: int8}\n";
+
+static void sides_have_names_and_several_keys(void **state) {
+    (void)state;
+    char text[600];
+    snprintf(text, sizeof text, BASE "%s%s", sides, "matrix: {devices: [cpu:2, cpu:4]}\n");
+    assert_ok(open_text(text));
+    assert_true(x.ncells == 6 && x.npairs == 4 && x.axis[0].named);
+    int cell = cell_of("int8 devices=cpu:4");
+    assert_string_equal(setting(cell, "mode"), "ddp");
+    assert_string_equal(setting(cell, "comm.compress.kind"), "int8");
+    assert_string_equal(setting(cell_of("ddp devices=cpu:4"), "comm.compress.kind"), "none");
+    for (int i = 0; i < x.npairs; i++) assert_int_equal(x.cell[x.pair[i].cell[0]].at[0], 0);
+    experiment_close(&x);
+    snprintf(text, sizeof text, BASE "%s%s", sides, "pairs: all\n");
+    assert_ok(open_text(text));
+    assert_true(x.ncells == 3 && x.npairs == 3);
+    experiment_close(&x);
+    /* a key of the sides may differ, another may not */
+    assert_ok(open_text(BASE "sides: {a: {batch.size: 32}, b: {batch.size: 64, optimizer.lr: 0.2}}\n"));
+    experiment_close(&x);
+    assert_report(BASE "sides: {a: {}, b: dp}\n",
+                  (const char *const[]){"yaml:2:19: error: sides: 'b' needs a map", NULL});
+    assert_report(BASE "sides: {a: {mode: dp}}\n", (const char *const[]){"yaml:2:8: error: 'sides' names 2 to", NULL});
+    assert_report(BASE "sides: {a: {mode: dp}, b: {mode: ddp}}\nmatrix: {mode: [single]}\n",
+                  (const char *const[]){"yaml:3:10: error: 'mode' is set by sides already", NULL});
+    assert_report(BASE "sides: {a: {mode: dp}, b: {mod: ddp}}\n", (const char *const[]){"unknown key 'mod'", NULL});
+}
+
+static void repeats_may_be_seeds(void **state) {
+    (void)state;
+    assert_ok(open_text(BASE "matrix: {mode: [dp, ddp]}\nrepeats: {seeds: 8}\nmetrics: [val_loss]\n"));
+    assert_true(x.nseeds == 8 && x.repeats == 8 && x.most == 8 && x.seeds[7] == 7);
+    experiment_close(&x);
+    assert_ok(open_text(BASE "matrix: {mode: [dp, ddp]}\nrepeats: {seeds: [5, 3, 9, 11]}\nmetrics: val_loss\n"));
+    assert_true(x.nseeds == 4 && x.seeds[1] == 3);
+    assert_string_equal(setting(0, "seed"), "5");
+    experiment_close(&x);
+    assert_ok(open_text(BASE "matrix: {mode: [dp, ddp]}\nrepeats: {most: 20}\n"));
+    assert_true(x.nseeds == 0 && x.repeats == 5 && x.most == 20);
+    experiment_close(&x);
+    assert_report(BASE "matrix: {mode: [dp, ddp]}\nrepeats: {seeds: [1, 2, 1, 4, 5]}\n",
+                  (const char *const[]){"yaml:3:25: error: seed 1 is there twice", NULL});
+    assert_report(BASE "matrix: {mode: [dp, ddp]}\nrepeats: {seeds: many}\n",
+                  (const char *const[]){"yaml:3:18: error: 'seeds' is a number", NULL});
+    assert_report(BASE "matrix: {mode: [dp, ddp]}\nrepeats: {seeds: 3}\n",
+                  (const char *const[]){"error: 3 runs of each cell can never answer 3 questions", NULL});
+    assert_report(BASE "matrix: {seed: [1, 2]}\nrepeats: {seeds: 8}\n",
+                  (const char *const[]){"yaml:3:11: error: sides have a seed", NULL});
+    assert_report(BASE "matrix: {mode: [dp, ddp]}\nrepeats: {sees: 8}\n",
+                  (const char *const[]){"yaml:3:10: error: 'repeats' is auto", NULL});
+}
+
+static void each_metric_knows_what_is_practical(void **state) {
+    (void)state;
+    assert_ok(open_text(BASE "matrix: {mode: [dp, ddp]}\npractical: 3%\nmetrics: [step_time, val_accuracy]\n"));
+    assert_true(x.measure[0].practical == 0.03 && x.measure[1].practical == 0.005);
+    experiment_close(&x);
+    assert_ok(open_text(BASE "matrix: {mode: [dp, ddp]}\npractical: {val_accuracy: 1pt}\n"
+                             "metrics: [step_time, val_accuracy]\n"));
+    assert_true(x.measure[0].practical == 0.02 && x.measure[1].practical == 0.01);
+    experiment_close(&x);
+    assert_report(BASE "matrix: {mode: [dp, ddp]}\npractical: {val_accuracy: 2%, time: 1%}\n"
+                       "metrics: [step_time, val_accuracy]\n",
+                  (const char *const[]){"yaml:3:27: error: 'val_accuracy' is a share from 0pt to 100pt, not '2%'",
+                                        "yaml:3:31: error: practical: 'time' is none of the metrics", NULL});
 }
 
 static void unfair_pairs_are_refused(void **state) {
@@ -258,6 +328,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(weak_scaling_grows_the_batch, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_base_may_be_a_file_and_be_changed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(all_that_is_wrong_is_told_at_its_place, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(sides_have_names_and_several_keys, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(repeats_may_be_seeds, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(each_metric_knows_what_is_practical, set_up, tear_down),
         cmocka_unit_test_setup_teardown(unfair_pairs_are_refused, set_up, tear_down),
         cmocka_unit_test(planted_settings_are_guarded),
         cmocka_unit_test(the_algorithm_of_convolutions_is_guarded),

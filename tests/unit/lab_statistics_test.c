@@ -45,21 +45,82 @@ static double by_every_deal(const double *a, int n, const double *b, int m) {
     return far / deals;
 }
 
+static double unpaired_p(const double *a, int n, const double *b, int m) {
+    return statistics_unpaired(a, n, b, m, 0.95).p;
+}
+
 static void mann_whitney_is_exact(void **state) {
     (void)state;
     const double low[] = {1, 2, 3, 4, 5}, high[] = {6, 7, 8, 9, 10};
-    assert_near(statistics_mann_whitney(low, 3, high, 3), 0.1, 1e-15);
-    assert_near(statistics_mann_whitney(low, 4, high, 4), 2.0 / 70, 1e-15);
-    assert_near(statistics_mann_whitney(high, 5, low, 5), 2.0 / 252, 1e-15);
-    assert_near(statistics_mann_whitney(low, 5, low, 5), 1, 1e-15);
+    assert_near(unpaired_p(low, 3, high, 3), 0.1, 1e-15);
+    assert_near(unpaired_p(low, 4, high, 4), 2.0 / 70, 1e-15);
+    assert_near(unpaired_p(high, 5, low, 5), 2.0 / 252, 1e-15);
+    assert_near(unpaired_p(low, 5, low, 5), 1, 1e-15);
     struct rng_key key = rng_key(3, RNG_TEST);
     for (uint64_t t = 0; t < 60; t++) {
         double a[7], b[7]; /* many equal values */
         int n = 1 + (int)rng_below(key, t, 0, 7), m = 1 + (int)rng_below(key, t, 1, 7);
         for (int i = 0; i < n; i++) a[i] = (double)rng_below(key, t, 2 + (uint64_t)i, 6);
         for (int i = 0; i < m; i++) b[i] = (double)rng_below(key, t, 20 + (uint64_t)i, 6);
-        assert_near(statistics_mann_whitney(a, n, b, m), by_every_deal(a, n, b, m), 1e-12);
+        assert_near(unpaired_p(a, n, b, m), by_every_deal(a, n, b, m), 1e-12);
     }
+}
+
+/* The whole test by every way to give the differences signs. */
+static double by_every_sign(const double *d, int n) {
+    double rank[16], mine = 0, middle = 0, far = 0;
+    for (int i = 0; i < n; i++) {
+        rank[i] = 0.5;
+        for (int k = 0; k < n; k++) rank[i] += fabs(d[k]) < fabs(d[i]) ? 1 : fabs(d[k]) == fabs(d[i]) ? 0.5 : 0;
+        rank[i] = d[i] == 0 ? 0 : rank[i];
+        mine += d[i] > 0 ? rank[i] : 0, middle += rank[i] / 2;
+    }
+    for (unsigned signs = 0; signs < 1u << n; signs++) {
+        double sum = 0;
+        for (int i = 0; i < n; i++) sum += signs >> i & 1 ? rank[i] : 0;
+        far += fabs(sum - middle) >= fabs(mine - middle);
+    }
+    return far / (1u << n);
+}
+
+static void signed_ranks_are_exact(void **state) {
+    (void)state;
+    const double up[] = {1, 2, 3, 4, 5, 6}, even[] = {1, -1, 2, -2}, none[] = {0, 0, 0};
+    assert_near(statistics_paired(up, 6, 0.95).p, 2.0 / 64, 1e-15);
+    assert_near(statistics_paired(up, 5, 0.95).p, 2.0 / 32, 1e-15);
+    assert_near(statistics_paired(even, 4, 0.95).p, 1, 1e-15);
+    assert_near(statistics_paired(none, 3, 0.95).p, 1, 0);
+    struct rng_key key = rng_key(4, RNG_TEST);
+    for (uint64_t t = 0; t < 60; t++) {
+        double d[10]; /* many equal, many 0 */
+        int n = 1 + (int)rng_below(key, t, 0, 10);
+        for (int i = 0; i < n; i++) d[i] = (double)rng_below(key, t, 1 + (uint64_t)i, 9) - 3;
+        assert_near(statistics_paired(d, n, 0.95).p, by_every_sign(d, n), 1e-12);
+    }
+}
+
+/* By definition: a shift is in the interval unless the test of the values less that shift refuses it. */
+static void intervals_are_what_tests_do_not_refuse(void **state) {
+    (void)state;
+    struct rng_key key = rng_key(5, RNG_TEST);
+    for (uint64_t t = 0; t < 40; t++) {
+        double a[9], b[9], less[9];
+        int n = 4 + (int)rng_below(key, t, 0, 6);
+        bool paired = t % 2 && n >= 6;
+        for (int i = 0; i < n; i++) a[i] = (double)rng_normal(key, t, 1 + (uint64_t)i);
+        for (int i = 0; i < n; i++) b[i] = (double)rng_normal(key, t, 30 + (uint64_t)i);
+        struct shift s = paired ? statistics_paired(a, n, 0.95) : statistics_unpaired(a, n, b, n, 0.95);
+        assert_true(s.low < s.estimate && s.estimate < s.high);
+        for (double shift = -3; shift < 3; shift += 0.0101) {
+            for (int i = 0; i < n; i++) less[i] = a[i] - shift;
+            double p = paired ? statistics_paired(less, n, 0.95).p : unpaired_p(less, n, b, n);
+            assert_int_equal(p > 0.05, s.low < shift && shift < s.high);
+        }
+    }
+    const double few[] = {1, 2, 3, 4, 5};
+    assert_true(isnan(statistics_paired(few, 5, 0.95).low)); /* 2 / 32 is more than 5 % */
+    assert_false(isnan(statistics_paired(few, 5, 0.9).low));
+    assert_true(isnan(statistics_unpaired(few, 3, few, 3, 0.95).low));
 }
 
 static void holm_orders_and_bounds(void **state) {
@@ -80,67 +141,126 @@ static void least_runs_can_tell(void **state) {
     assert_int_equal(statistics_least_runs(10, 0.95), 6);
     assert_int_equal(statistics_least_runs(1, 0.999), 7);
     assert_int_equal(statistics_least_runs(1000000000, 1), 0);
+    assert_true(statistics_can_tell(6, true, 1, 0.95) && !statistics_can_tell(5, true, 1, 0.95));
+    assert_true(statistics_can_tell(8, true, 6, 0.95) && !statistics_can_tell(8, true, 7, 0.95));
 }
 
 /* ---- experiments whose truth is known ------------------------------------------------------- */
 
-/* Times with the noise of a busy machine: some runs are a good deal slower. */
+/* Times with the noise of a busy machine: some runs are a good deal slower, and a repeat's runs share half of it. */
 static void draw_times(double *v, int n, double mean, uint64_t experiment, uint64_t side) {
     struct rng_key key = rng_key(11, RNG_TEST);
     for (int i = 0; i < n; i++) {
         double noise = 0.008 * (double)rng_normal(key, experiment, side * 100 + (uint64_t)i);
+        double shared = 0.02 * (double)rng_normal(key, experiment, 900 + (uint64_t)i);
         bool slow = rng_float(key, experiment, side * 100 + 50 + (uint64_t)i) < 0.1f;
-        v[i] = mean * (1 + noise + (slow ? 0.05 : 0));
+        v[i] = mean * (1 + noise + shared + (slow ? 0.05 : 0));
     }
 }
 
-static enum verdict one_verdict(double factor, int n, uint64_t experiment) {
+static struct comparison one_experiment(double factor, int n, uint64_t experiment) {
     double a[STATISTICS_RUNS], b[STATISTICS_RUNS];
     draw_times(a, n, 10, experiment, 0);
     draw_times(b, n, 10 * factor, experiment, 1);
-    struct comparison c = statistics_compare(a, n, b, n, 0.95, experiment);
-    assert_true(c.interval.low <= c.ratio && c.ratio <= c.interval.high);
-    return statistics_verdict(&c, 0.95, 0.02);
+    return statistics_compare(a, n, b, n, SCALE_RATIO, statistics_can_tell(n, true, 1, 0.95), 0.95);
 }
 
-static void equal_ways_are_seldom_told_apart(void **state) {
+static bool claims(enum verdict v) {
+    return v == VERDICT_FASTER || v == VERDICT_SLOWER;
+}
+
+enum { EXPERIMENTS = 2000 };
+
+static void equal_ways_are_told_apart_at_the_nominal_share(void **state) {
     (void)state;
-    int false_claims = 0;
-    for (uint64_t e = 0; e < 200; e++) {
-        enum verdict v = one_verdict(1, 8, e);
-        false_claims += v == VERDICT_FASTER || v == VERDICT_SLOWER;
+    for (int n = 4; n <= 12; n += 2) {
+        int wrong = 0, missed = 0;
+        for (uint64_t e = 0; e < EXPERIMENTS; e++) {
+            struct comparison c = one_experiment(1, n, e);
+            wrong += claims(statistics_verdict(&c, 0.95, 0)), missed += c.low > 1 || c.high < 1;
+        }
+        print_message("%d runs: %d of %d false verdicts, %d intervals without the truth\n", n, wrong, EXPERIMENTS,
+                      missed);
+        assert_true(wrong <= 0.05 * EXPERIMENTS + 3 * sqrt(EXPERIMENTS * 0.05 * 0.95));
+        assert_true(missed == wrong); /* interval and p are one */
     }
-    assert_true(false_claims <= 4); /* both p and the practical threshold must be crossed */
 }
 
 static void five_percent_is_found(void **state) {
     (void)state;
     int found = 0, wrong = 0;
     for (uint64_t e = 0; e < 100; e++) {
-        enum verdict v = one_verdict(1.05, 10, 1000 + e);
+        struct comparison c = one_experiment(1.05, 10, 1000 + e);
+        enum verdict v = statistics_verdict(&c, 0.95, 0.02);
         found += v == VERDICT_SLOWER, wrong += v == VERDICT_FASTER || v == VERDICT_SAME;
     }
-    assert_true(found >= 90);
+    assert_true(found >= 98); /* runs spread by 2 %, but those of a repeat together */
     assert_int_equal(wrong, 0);
+}
+
+/* Accuracies of a seed on both sides, one of which is so much better. */
+static enum verdict one_training(double better, double spread, int n, uint64_t experiment) {
+    struct rng_key key = rng_key(13, RNG_TEST);
+    double a[STATISTICS_RUNS], b[STATISTICS_RUNS];
+    for (int i = 0; i < n; i++) {
+        double seed = 0.01 * (double)rng_normal(key, experiment, (uint64_t)i);
+        a[i] = 0.9 + seed, b[i] = 0.9 + seed + better + spread * (double)rng_normal(key, experiment, 100 + (uint64_t)i);
+        a[i] = -a[i], b[i] = -b[i]; /* less is better */
+    }
+    struct comparison c = statistics_compare(a, n, b, n, SCALE_DIFFERENCE, statistics_can_tell(n, true, 1, 0.95), 0.95);
+    return statistics_verdict(&c, 0.95, 0.005);
+}
+
+static void what_is_foretold_is_found(void **state) {
+    (void)state;
+    for (int n = 6; n <= 20; n += 2)
+        for (int half = 1; half <= 2; half++) {
+            double better = 0.01, spread = 0.0075 * half;
+            int found = 0;
+            for (uint64_t e = 0; e < EXPERIMENTS; e++) found += one_training(better, spread, n, e) == VERDICT_FASTER;
+            double told = statistics_power(better, spread, n, true, 1, 0.95), share = (double)found / EXPERIMENTS;
+            print_message("1 point, spread %.2f, %d seeds: found %.3f, foretold %.3f\n", 100 * spread, n, share, told);
+            assert_near(share, told, 0.06);
+        }
+    int n = statistics_needed(0.01, 0.0075, 0.8, 1, 0.95);
+    assert_true(statistics_power(0.01, 0.0075, n, true, 1, 0.95) >= 0.8);
+    assert_true(statistics_power(0.01, 0.0075, n - 1, true, 1, 0.95) < 0.8);
+    assert_int_equal(statistics_needed(0.01, 1, 0.8, 1, 0.95), 0);
+}
+
+static void equal_trainings_are_told_apart_at_the_nominal_share(void **state) {
+    (void)state;
+    for (int n = 6; n <= 10; n += 2) {
+        int wrong = 0;
+        for (uint64_t e = 0; e < EXPERIMENTS; e++) wrong += claims(one_training(0, 0.01, n, 5000 + e));
+        assert_true(wrong <= 0.05 * EXPERIMENTS + 3 * sqrt(EXPERIMENTS * 0.05 * 0.95));
+    }
 }
 
 static void a_small_difference_is_the_same(void **state) {
     (void)state;
     double a[] = {10, 10.01, 10.02, 10.01, 10, 10.01}, b[] = {10.05, 10.06, 10.07, 10.06, 10.05, 10.06};
-    struct comparison c = statistics_compare(a, 6, b, 6, 0.95, 1);
-    assert_true(c.p < 0.01); /* sure, and yet nothing that matters */
-    assert_int_equal(statistics_verdict(&c, 0.95, 0.02), VERDICT_SAME);
-    assert_int_equal(statistics_verdict(&c, 0.95, 0.001), VERDICT_SLOWER);
+    for (int paired = 0; paired < 2; paired++) {
+        struct comparison c = statistics_compare(a, 6, b, 6, SCALE_RATIO, paired, 0.95);
+        assert_true(c.p < 0.05); /* sure, and yet nothing that matters */
+        assert_near(c.estimate, 10.01 / 10.06, 1e-6);
+        assert_int_equal(statistics_verdict(&c, 0.95, 0.02), VERDICT_SAME);
+        assert_int_equal(statistics_verdict(&c, 0.95, 0.001), VERDICT_SLOWER);
+    }
     assert_string_equal(verdict_text(VERDICT_SLOWER), "slower");
 }
 
-static void the_bootstrap_is_seeded(void **state) {
+/* One device sends nothing; a run that never reaches its goal is worse than any that does. */
+static void values_without_a_ratio_are_told_apart(void **state) {
     (void)state;
-    double a[] = {1, 2, 3, 4}, b[] = {2, 2, 2, 2};
-    struct interval x = statistics_ratio(a, 4, b, 4, 0.95, 7), y = statistics_ratio(a, 4, b, 4, 0.95, 7);
-    assert_true(x.low == y.low && x.high == y.high);
-    assert_near(x.low, 0.5, 0.13);
-    assert_near(x.high, 2, 0.13);
+    double none[] = {0, 0, 0, 0}, some[] = {3, 4, 5, 6}, never[] = {2, INFINITY, INFINITY, INFINITY};
+    struct comparison c = statistics_compare(none, 4, some, 4, SCALE_RATIO, false, 0.95);
+    assert_true(c.estimate == 0 && c.low == 0 && c.high == 0);
+    assert_int_equal(statistics_verdict(&c, 0.95, 0.02), VERDICT_SLOWER);
+    c = statistics_compare(none, 4, none, 4, SCALE_RATIO, false, 0.95);
+    assert_true(c.estimate == 1 && statistics_verdict(&c, 0.95, 0.02) == VERDICT_SAME);
+    c = statistics_compare(never, 4, some, 4, SCALE_RATIO, false, 0.95);
+    assert_true(isinf(c.estimate) && c.low < 1 && statistics_verdict(&c, 0.95, 0.02) == VERDICT_INCONCLUSIVE);
 }
 
 static void a_line_is_fitted(void **state) {
@@ -159,12 +279,16 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quantiles_lie_between_neighbours),
         cmocka_unit_test(mann_whitney_is_exact),
+        cmocka_unit_test(signed_ranks_are_exact),
+        cmocka_unit_test(intervals_are_what_tests_do_not_refuse),
         cmocka_unit_test(holm_orders_and_bounds),
         cmocka_unit_test(least_runs_can_tell),
-        cmocka_unit_test(equal_ways_are_seldom_told_apart),
+        cmocka_unit_test(equal_ways_are_told_apart_at_the_nominal_share),
         cmocka_unit_test(five_percent_is_found),
+        cmocka_unit_test(equal_trainings_are_told_apart_at_the_nominal_share),
+        cmocka_unit_test(what_is_foretold_is_found),
         cmocka_unit_test(a_small_difference_is_the_same),
-        cmocka_unit_test(the_bootstrap_is_seeded),
+        cmocka_unit_test(values_without_a_ratio_are_told_apart),
         cmocka_unit_test(a_line_is_fitted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

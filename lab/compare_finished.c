@@ -1,6 +1,7 @@
-/* Two runs that are there already, as an experiment of two cells, and what their checkpoints differ in. */
+/* Runs that are there already, as an experiment of a cell each, and what their checkpoints differ in. */
 #include "lab/compare.h"
 
+#include "engine/base/file.h"
 #include "engine/save/checkpoint.h"
 
 #include <math.h>
@@ -49,25 +50,34 @@ const char *compare_tensors(const char *a, const char *b, struct pool *pool) {
     return paths[0] && paths[1] ? first_tensor(paths, pool) : NULL;
 }
 
-/* ---- two runs ---- */
+/* ---- finished runs ---- */
 
 static enum error read_side(struct experiment *x, int side, const char *dir, struct run_result *out) {
     struct experiment_cell *cell = &x->cell[side];
+    const char *experiment = pool_printf(x->pool, "%s/results.json", dir);
+    const char *run = pool_printf(x->pool, "%s/summary.json", dir);
+    if (!experiment || !run) return ERR_MEMORY;
+    if (file_exists(experiment) && !file_exists(run))
+        return FAIL(ERR_CONFIG,
+                    "'%s' is an experiment, and runs are compared\nits runs are in %s/cells; "
+                    "engine report %s shows what they came to",
+                    dir, dir, dir);
     TRY(run_result_read(dir, x->pool, out));
     cell->label = cell->name = out->dir;
     cell->at[0] = side;
     cell->setting = out->setting, cell->nsettings = out->nsettings;
     cell->settings.config.devices.count = (int)out->devices;
     cell->config = "";
-    x->axis[0].label[side] = side ? "B" : "A";
-    return ERR_NONE;
+    x->axis[0].label[side] =
+        side < 26 ? pool_printf(x->pool, "%c", 'A' + side) : pool_printf(x->pool, "run %d", side + 1);
+    return x->axis[0].label[side] ? ERR_NONE : ERR_MEMORY;
 }
 
 /* Refuses what differs in more than the axis, all of it in one message. */
-static enum error check_fair(const struct experiment *x, const char *axis) {
+static enum error check_fair(const struct experiment *x, int other) {
     struct setting_difference d[COMPARE_DIFFERENCES];
-    const struct experiment_cell *a = &x->cell[0], *b = &x->cell[1];
-    int n = settings_differ(a, b, axis, d, COMPARE_DIFFERENCES);
+    const struct experiment_cell *a = &x->cell[0], *b = &x->cell[other];
+    int n = settings_differ(a, b, x->asked, d, COMPARE_DIFFERENCES);
     const char *all = "";
     for (int i = 0; i < n && all; i++)
         if (d[i].guarded)
@@ -79,32 +89,46 @@ static enum error check_fair(const struct experiment *x, const char *axis) {
                 a->label, b->label, all ? all : "");
 }
 
-static void set_measures(struct experiment *x) {
-    static const char *const names[] = {"step_time", "throughput", "comm_exposed", "val_loss"};
-    for (int i = 0; i < 4; i++) x->measure[x->nmeasures++] = *measure_find(names[i], (int)strlen(names[i]));
+static void set_measures(struct experiment *x, const struct run_result *result) {
+    static const char *const names[] = {"step_time",  "throughput", "comm_exposed", "time",
+                                        "train_loss", "val_loss",   "val_accuracy"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct measure m = *measure_find(names[i], (int)strlen(names[i]));
+        bool measured = false;
+        for (int k = 0; k < x->ncells; k++) measured |= isfinite(measure_of(&m, &result[k], x->warmup));
+        if (m.scale == SCALE_RATIO) m.practical = x->practical;
+        if (measured || i == 0) x->measure[x->nmeasures++] = m;
+    }
 }
 
-enum error compare_two(const char *const dirs[2], const char *axis, struct experiment *x, struct compared *out) {
-    struct run_result result[2];
+/* As many first steps are left out as the shortest can spare. */
+static int64_t warmup_of(const struct run_result *result, int n) {
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < n; i++)
+        if (result[i].nsteps - result[i].stretch < least) least = result[i].nsteps - result[i].stretch;
+    return least > 20 ? 10 : least > 1 ? 1 : 0;
+}
+
+enum error compare_finished(const char *const *dirs, int n, const char *axis, struct experiment *x,
+                            struct compared *out) {
     memset(x, 0, sizeof *x);
     TRY(pool_create(&x->pool));
-    x->name = "two runs", x->repeats = 1, x->confidence = 0.95, x->practical = 0.02;
-    x->naxes = 1, x->axis[0].key = axis ? axis : "run", x->axis[0].count = 2;
-    x->cell = pool_alloc(x->pool, 2 * sizeof *x->cell);
-    x->pair = pool_alloc(x->pool, sizeof *x->pair);
-    if (!x->cell || !x->pair) return ERR_MEMORY;
-    x->ncells = 2, x->npairs = 1;
-    x->pair[0] = (struct experiment_pair){{0, 1}};
-    set_measures(x);
-    for (int i = 0; i < 2; i++) TRY(read_side(x, i, dirs[i], &result[i]));
-    TRY(check_fair(x, axis));
-    int64_t least = INT64_MAX;
-    for (int i = 0; i < 2; i++)
-        if (result[i].nsteps - result[i].stretch < least) least = result[i].nsteps - result[i].stretch;
-    x->warmup = least > 20 ? 10 : least > 1 ? 1 : 0;
+    struct run_result *result = pool_alloc(x->pool, (size_t)n * sizeof *result);
+    x->name = "finished runs", x->repeats = x->most = 1, x->confidence = 0.95, x->practical = 0.02;
+    x->naxes = 1, x->axis[0].key = axis ? axis : "run", x->axis[0].count = n, x->asked[0] = axis;
+    x->cell = pool_alloc(x->pool, (size_t)n * sizeof *x->cell);
+    x->pair = pool_alloc(x->pool, (size_t)n * sizeof *x->pair);
+    if (!x->cell || !x->pair || !result) return ERR_MEMORY;
+    for (int i = 0; i < n; i++) TRY(read_side(x, x->ncells++, dirs[i], &result[i]));
+    for (int i = 1; i < n; i++) {
+        TRY(check_fair(x, i));
+        x->pair[x->npairs++] = (struct experiment_pair){{0, i}};
+    }
+    x->warmup = warmup_of(result, n);
+    set_measures(x, result);
     TRY(compare_begin(x, "", out));
-    for (int i = 0; i < 2; i++) {
-        out->cell[i].run[0] = (struct compared_run){result[i].dir, result[i], (double)NAN};
+    for (int i = 0; i < n; i++) {
+        out->cell[i].run[0] = (struct compared_run){.dir = result[i].dir, .result = result[i], .foreign = (double)NAN};
         out->cell[i].nruns = 1;
     }
     return compare_judge(out);

@@ -1,0 +1,103 @@
+/* What stands beside the verdicts: what more runs or seeds would tell, and why an interval and p may seem to disagree. */
+#include "lab/compare.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static void note(struct compared *c, const char *text) {
+    if (text && c->nnotes < COMPARE_WARNINGS) c->note[c->nnotes++] = text;
+}
+
+static const char *practical_text(const struct compared *c, const struct measure *m) {
+    return pool_printf(c->pool, m->scale == SCALE_DIFFERENCE ? "%g pt" : "%g %%", 100 * m->practical);
+}
+
+/* Of the pairs that a measure leaves open, the one that needs the most; -1: none. */
+static int most_open(const struct compared *c, int measure) {
+    int most = -1;
+    for (int i = 0; i < c->x->npairs; i++) {
+        const struct compared_answer *a = &c->pair[i].answer[measure];
+        if (a->verdict != VERDICT_INCONCLUSIVE || isnan(a->power)) continue;
+        if (most < 0 || a->power < c->pair[most].answer[measure].power) most = i;
+    }
+    return most;
+}
+
+static void note_power(struct compared *c, int measure) {
+    const struct experiment *x = c->x;
+    const struct measure *m = &x->measure[measure];
+    int pair = most_open(c, measure);
+    if (pair < 0) return;
+    const struct compared_answer *a = &c->pair[pair].answer[measure];
+    const char *what = x->nseeds ? "seeds" : "runs", *practical = practical_text(c, m);
+    const char *more =
+        a->needed
+            ? pool_printf(c->pool, "%d %s would with %.0f %%", a->needed, what, 100 * COMPARE_CHANCE)
+            : pool_printf(c->pool, "not even %d %s would with %.0f %%", STATISTICS_RUNS, what, 100 * COMPARE_CHANCE);
+    if (practical && more)
+        note(c, pool_printf(c->pool, "power: %d %s tell a difference of %s in %s ('%s') with a chance of %.0f %%; %s",
+                            a->samples[0], what, practical, m->name, x->cell[c->pair[pair].cell[1]].label,
+                            100 * a->power, more));
+}
+
+/* Intervals are of one question each, p is corrected for all of them. */
+static void note_disagreement(struct compared *c) {
+    const struct experiment *x = c->x;
+    for (int i = 0; i < x->npairs; i++)
+        for (int m = 0; m < x->nmeasures; m++) {
+            const struct compared_answer *a = &c->pair[i].answer[m];
+            double none = x->measure[m].scale == SCALE_RATIO ? 1 : 0;
+            bool beside = a->statistics.low > none || a->statistics.high < none;
+            if (a->verdict != VERDICT_INCONCLUSIVE || !beside) continue;
+            note(c,
+                 pool_printf(c->pool,
+                             "%s of '%s': the interval leaves out 'no difference', and yet p is %.2g: the interval is "
+                             "of this question alone, p is corrected for all %d questions together",
+                             x->measure[m].name, x->cell[c->pair[i].cell[1]].label, a->statistics.p_all, c->tests));
+            return;
+        }
+}
+
+static void note_goal(struct compared *c, int measure) {
+    const struct measure *m = &c->x->measure[measure];
+    const char *text = "";
+    int reached = 0, runs = 0;
+    if (m->kind != MEASURE_TIME_TO) return;
+    for (int i = 0; i < c->x->ncells && text; i++) {
+        int mine = 0, n = c->cell[i].nruns;
+        for (int k = 0; k < n; k++) mine += isfinite(c->cell[i].value[measure][k]);
+        if (mine < n)
+            text = pool_printf(c->pool, "%s%s'%s' in %d of %d", text, *text ? ", " : "", c->x->cell[i].label, mine, n);
+        reached += mine, runs += n;
+    }
+    if (reached == runs || !text) return;
+    note(c, reached
+                ? pool_printf(
+                      c->pool,
+                      "%s was reached by %s runs, the others in all; a run that never reached it counts as the longest",
+                      m->name, text)
+                : pool_printf(c->pool, "%s was reached by no run", m->name));
+}
+
+/* Of the pairs, what is the worst is enough. */
+static void note_set(struct compared *c, int measure) {
+    const char *words = NULL;
+    double worst = 0;
+    if (c->x->measure[measure].kind != MEASURE_VAL_ACCURACY) return;
+    for (int i = 0; i < c->x->npairs; i++) {
+        const char *mine = compare_set(c, &c->pair[i], measure);
+        double error = c->pair[i].answer[measure].set_error;
+        if (mine && (!words || error > worst)) words = mine, worst = isfinite(error) ? error : 0;
+    }
+    note(c, words);
+}
+
+void compare_notes(struct compared *c) {
+    c->nnotes = 0;
+    for (int m = 0; m < c->x->nmeasures; m++) {
+        note_goal(c, m);
+        note_power(c, m);
+        note_set(c, m);
+    }
+    note_disagreement(c);
+}

@@ -12,7 +12,8 @@ static void take_all(struct left *l) {
 }
 
 void left_all(struct left *l, const struct run_config *c) {
-    *l = (struct left){.config = c, .change.began = c->devices.count};
+    l->config = c;
+    l->change = (struct job_change){.began = c->devices.count};
     take_all(l);
 }
 
@@ -31,10 +32,30 @@ void left_lose(struct left *l, const struct launch_result *r, int first) {
     l->count = kept;
 }
 
-void left_return(struct left *l, const struct launch_result *r) {
+void left_return(struct left *l, const struct launch_result *r, int64_t due) {
     take_all(l);
     l->change.seen = r->seen;
     l->change.nlost = 0;
+    l->retry.here = false;
+    l->retry.done = true;
+    l->retry.due = due;
+}
+
+void left_back_off(struct left *l, int64_t due) {
+    enum { MOST = 1 << 20 };
+    int before = l->retry.wait ? l->retry.wait : 1;
+    bool lasted = !l->retry.done || due > l->retry.due;
+    l->retry.wait = lasted ? 1 : before < MOST ? 2 * before : MOST;
+}
+
+void left_note(struct left *l, int from, int to, int here) {
+    struct job_change *c = &l->change;
+    int wait = l->retry.wait ? l->retry.wait : 1;
+    l->retry.here = l->retry.here || here;
+    c->from = from, c->to = to;
+    c->losses += from > to ? from - to : 0;
+    c->returns += to > from ? to - from : 0;
+    c->wait = to == c->began ? 0 : l->retry.here ? wait : INT32_MAX;
 }
 
 enum error left_devices(const struct left *l, struct pool *pool, const char **out) {

@@ -10,12 +10,23 @@ struct left {
     int count;                  /* of this node */
     int which[RUN_DEVICES_MAX]; /* of those that the configuration gives it, ascending */
     struct job_change change;   /* the last one; to 0: all devices have been there all the time */
+    struct {
+        bool here;   /* devices are missing of nodes that have gone on */
+        bool done;   /* they have been tried again */
+        int wait;    /* checkpoints until they are; 0 is 1 */
+        int64_t due; /* the last step of which a checkpoint was due before they were */
+    } retry;
 };
 void left_all(struct left *l, const struct run_config *c);
 /* Without the ranks that were lost here; first: this node's first one. The change then names them, of all ranks. */
 void left_lose(struct left *l, const struct launch_result *r, int first);
-/* All of this node are to be tried again. */
-void left_return(struct left *l, const struct launch_result *r);
+/* All of this node are to be tried again; due: the last step of which a checkpoint was due. */
+void left_return(struct left *l, const struct launch_result *r, int64_t due);
+/* One of all devices was lost. If it was before another checkpoint was due, it is tried half as often as before. */
+void left_back_off(struct left *l, int64_t due);
+/* From so many devices to so many, of all nodes; 'here' of the lost ones are of nodes that go on. Where none is, nodes
+ * that come back alone decide when devices are tried again. */
+void left_note(struct left *l, int from, int to, int here);
 /* What the key 'devices' says of them: "cpu:3", "cuda:0,2". */
 MUST_CHECK enum error left_devices(const struct left *l, struct pool *pool, const char **out);
 

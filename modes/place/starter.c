@@ -35,13 +35,7 @@ struct start { /* of all rounds */
     char resume[4096];
     struct left left;
     int64_t restarts; /* that were done */
-    struct retry {    /* of devices that were lost */
-        bool here;    /* some are of nodes that have gone on */
-        bool done;    /* they have been tried */
-        int wait;     /* checkpoints until they are tried */
-        int64_t due;  /* the last step that was saved before they were tried */
-    } retry;
-    int64_t asked; /* since when a rank is let write what it holds, by clock_ns; 0: none is */
+    int64_t asked;    /* since when a rank is let write what it holds, by clock_ns; 0: none is */
 };
 
 static void tell_loss(const struct job *job, const struct launch_result *r) {
@@ -110,6 +104,7 @@ static enum error run_ranks(struct start *s, const struct nodes_round *round, st
                               .log = stderr,
                               .stop = stop_signal,
                               .grace = grace_of(job),
+                              .last = job->settings->config.comm.timeout,
                               .again = STARTER_AGAIN};
     s->asked = 0;
     if (job->settings->config.sharing.rescues) p.busy = is_saving, p.user = s;
@@ -153,22 +148,12 @@ static enum error meet(struct start *s, struct nodes_loss *told, struct nodes_ro
     return place_meeting_ends(nodes_meet(s->nodes, told, round));
 }
 
-/* From so many devices to those of the round. Where some are of nodes that wait to be taken in, that alone decides when
- * they are tried. */
-static void note_change(struct start *s, int from, int to) {
-    struct job_change *c = &s->left.change;
-    c->from = from, c->to = to;
-    c->losses += from > to ? from - to : 0;
-    c->returns += to > from ? to - from : 0;
-    c->wait = to == c->began ? 0 : s->retry.here ? s->retry.wait : INT32_MAX;
-}
-
 /* All with all their devices; or, of a node that comes back, with those that go on. */
 static enum error meet_all(struct start *s, struct nodes_round *round) {
     const struct device_choice *d = &s->job->settings->config.devices;
     left_all(&s->left, &s->job->settings->config);
     TRY(meet(s, NULL, round));
-    if (round->taken_in) note_change(s, round->world, round->world);
+    if (round->taken_in) left_note(&s->left, round->world, round->world, 0);
     if (round->world == d->count || round->taken_in) return ERR_NONE;
     return FAIL(ERR_CONFIG,
                 "%d ranks on all nodes, but this node counts on %d\nset 'devices' the "
@@ -176,13 +161,9 @@ static enum error meet_all(struct start *s, struct nodes_round *round) {
                 round->world, d->count);
 }
 
-/* A device that is lost again before a checkpoint was due is tried half as often as before. */
-static void back_off(struct start *s) {
-    struct retry *r = &s->retry;
-    enum { MOST = 1 << 20 };
-    const struct job *job = s->job;
-    bool lasted = !r->done || checkpoint_newest_due(job->run_dir, job->run_id, job->settings->pool) > r->due;
-    r->wait = lasted ? 1 : r->wait < MOST ? 2 * r->wait : MOST;
+/* The last step of which a checkpoint was due. */
+static int64_t newest_due(const struct start *s) {
+    return checkpoint_newest_due(s->job->run_dir, s->job->run_id, s->job->settings->pool);
 }
 
 /* Those that are left, with what they have left; or all, where these are too few and may start again. */
@@ -200,25 +181,19 @@ static enum error meet_left(struct start *s, const struct launch_result *r, stru
     TRY(meet(s, &told, round));
     memcpy(loss->lost, told.lost, sizeof told.lost);
     loss->nlost = told.nlost;
-    s->retry.here = s->retry.here || told.partial;
-    if (from == c->devices.count) back_off(s);
-    note_change(s, from, round->world);
+    if (from == c->devices.count) left_back_off(&s->left, newest_due(s));
+    left_note(&s->left, from, round->world, told.partial);
     if (round->world == c->devices.count) left_all(&s->left, c);
     return ERR_NONE;
 }
 
 /* At a checkpoint, with all devices of the nodes that are there or have come back. */
 static enum error meet_again(struct start *s, const struct launch_result *r, struct nodes_round *round) {
-    const struct job *job = s->job;
-    struct nodes_loss told = {.joins = true};
     int from = round->world;
-    left_return(&s->left, r);
-    told.locals = s->left.count;
-    s->retry.here = false;
-    s->retry.done = true;
-    s->retry.due = checkpoint_newest_due(job->run_dir, job->run_id, job->settings->pool);
+    left_return(&s->left, r, newest_due(s));
+    struct nodes_loss told = {.locals = s->left.count, .joins = true};
     TRY(meet(s, &told, round));
-    note_change(s, from, round->world);
+    left_note(&s->left, from, round->world, 0);
     log_info("trying %d of %d devices", round->world, s->left.change.began);
     return ERR_NONE;
 }
@@ -253,6 +228,7 @@ static enum error run_rounds(struct start *s, int *exit_code) {
         choose_checkpoint(s, again);
         TRY(run_ranks(s, &round, &result));
         *exit_code = result.exit_code;
+        if (result.first < 0 && result.stuck >= 0) log_warn("rank %d did not end and was killed", result.stuck);
         if (result.again) {
             TRY(meet_again(s, &result, &round));
             continue;
@@ -281,7 +257,7 @@ static enum error open_nodes(struct start *s, struct nodes_params *p) {
 enum error starter_run(const struct job *job, int *exit_code) {
     const struct place_config *c = &job->settings->config.run;
     struct pool *pool = job->settings->pool;
-    struct start s = {.job = job, .retry.wait = 1};
+    struct start s = {.job = job};
     struct nodes_params np = {.index = (int)c->node_rank,
                               .count = (int)c->nodes,
                               .locals = job->settings->config.devices.local,

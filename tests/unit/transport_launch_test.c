@@ -103,6 +103,7 @@ static int play(const struct launch_self *s, char **argv) {
     if (!strcmp(scene, "late")) return scene_late(s, who);
     if (!strcmp(scene, "busy")) return scene_busy(s, who, argv[3]);
     if (!strcmp(scene, "all")) return who;
+    if (!strcmp(scene, "first") && s->rank == 0) return 0;
     if (!strcmp(scene, "victims") && s->rank != who) return 75;
     if (!strcmp(scene, "victims")) wait_for_ever();
     if (!strcmp(scene, "again") && s->rank != who) return 79;
@@ -124,6 +125,7 @@ static int play(const struct launch_self *s, char **argv) {
 static char *text;                           /* what came in p->log */
 static bool (*busy)(void *user, bool known); /* for launch_params */
 static int again_code;
+static double last_s;
 
 static void forget_text(void) {
     free(text);
@@ -140,7 +142,7 @@ static enum error launch(int size, struct launch_result *out, const char *scene,
     assert_ok(meeting_create_shared(size, &meeting));
     struct launch_params p = {
         .size = size, .argv = argv, .meeting = meeting, .log_folder = scratch_folder(), .log = log, .grace = 0.2};
-    p.busy = busy, p.again = again_code;
+    p.busy = busy, p.again = again_code, p.last = last_s;
     enum error err = launch_processes(&p, out);
     meeting_free(meeting);
     fclose(log);
@@ -307,6 +309,16 @@ static void again(void **unused) {
     again_code = 0;
 }
 
+/* Nobody waits for ever for a rank that hangs when the run is over. */
+static void rank_0_is_the_last(void **unused) {
+    (void)unused;
+    struct launch_result r;
+    last_s = 0.3;
+    assert_ok(launch(3, &r, "first", NULL, NULL));
+    assert_true(r.first < 0 && r.exit_code == 0 && r.stuck > 0);
+    last_s = 0;
+}
+
 static void any_bytes(void **unused) {
     (void)unused;
     static char log[20000];
@@ -385,6 +397,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_cause_that_ends_late_is_named),
         cmocka_unit_test(who_is_busy_may_end),
         cmocka_unit_test(again),
+        cmocka_unit_test(rank_0_is_the_last),
         cmocka_unit_test(any_bytes),
         cmocka_unit_test(flood),
         cmocka_unit_test(left_behind),

@@ -44,7 +44,8 @@ struct launch_params {
     /* Seconds that the rest have to end by themselves once a rank is lost, and one more while all
      * that have ended say that they lost another; 0: 0.5 */
     double grace;
-    int again; /* the code with which ranks end to be started again, all of them, which is no failure; 0: none */
+    double last; /* seconds that the others have to end once rank 0 has done what it was to do; 0: for ever */
+    int again;   /* the code with which ranks end to be started again, all of them, which is no failure; 0: none */
     /* Asked when the grace is over, and then again and again: whether one of them is at work that must not be cut
      * short. known: which rank was lost, so that others may still be in the midst of a step; else all have waited for
      * it. NULL: never */

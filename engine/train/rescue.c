@@ -41,6 +41,7 @@ static enum error save(struct run *r) {
     struct trainer *t = r->t;
     if (r->settled) TRY(copy_buffers(t, t->arena.buffers, t->arena.buffers_before)); /* it was lost within a step */
     t->at.rescued = true;
+    metrics_flush(r->metrics); /* whoever waits for what is saved may not wait for more */
     TRY(saver_save(r->saver, false));
     return saver_wait(r->saver);
 }

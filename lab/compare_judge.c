@@ -36,11 +36,16 @@ static double spread_of(const double *v, int n, double median) {
     return (statistics_quantile(copy, n, 0.75) - statistics_quantile(copy, n, 0.25)) / median;
 }
 
-static void find_trainings(struct compared_cell *cell) {
+/* Runs that end in the same weights are one training. So are those that train for a time with one seed: they end at
+ * different steps of it. */
+static void find_trainings(const struct experiment *x, int at, struct compared_cell *cell) {
+    bool one = !x->nseeds && x->cell[at].settings.config.train.length.unit == SPAN_SECONDS;
     cell->ntrainings = 0;
     for (int i = 0; i < cell->nruns; i++) {
-        int first = 0;
-        while (strcmp(cell->run[first].result.weights, cell->run[i].result.weights) != 0) first++;
+        const char *mine = run_result_training(&cell->run[i].result);
+        int first = one ? 0 : i;
+        for (int k = 0; k < first; k++)
+            if (!strcmp(run_result_training(&cell->run[k].result), mine)) first = k;
         cell->training[i] = first == i ? cell->ntrainings++ : cell->training[first];
     }
 }
@@ -76,7 +81,7 @@ double compare_median(const struct compared *c, int cell, const struct measure *
 static void measure_cell(const struct compared *c, struct compared_cell *cell) {
     const struct measure *first = &c->x->measure[0];
     double v[STATISTICS_RUNS];
-    find_trainings(cell);
+    find_trainings(c->x, (int)(cell - c->cell), cell);
     for (int m = 0; m < c->x->nmeasures; m++) measure_runs(c, cell, &c->x->measure[m], cell->value[m]);
     for (int m = 0; m < c->x->nmeasures; m++)
         cell->median[m] = compare_median(c, (int)(cell - c->cell), &c->x->measure[m]);
@@ -137,7 +142,8 @@ static void scale_cells(struct compared *c) {
 static bool one_training(const struct compared *c, const struct compared_pair *p) {
     const struct compared_cell *a = &c->cell[p->cell[0]], *b = &c->cell[p->cell[1]];
     return (p->held && p->same_weights) ||
-           (a->ntrainings == 1 && b->ntrainings == 1 && !strcmp(a->run[0].result.weights, b->run[0].result.weights));
+           (a->ntrainings == 1 && b->ntrainings == 1 &&
+            !strcmp(run_result_training(&a->run[0].result), run_result_training(&b->run[0].result)));
 }
 
 /* Whether a sample of the measure is a training, not a run. What a run takes until it reaches a target depends on what

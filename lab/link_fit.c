@@ -34,7 +34,7 @@ static struct link link_of(const struct experiment *x, int cell) {
 bool link_fit_needed(const struct experiment *x, int cell) {
     const struct run_config *c = &x->cell[cell].settings.config;
     const struct emulate_config *e = &c->comm.emulate;
-    return !(e->bandwidth > 0) && !(e->latency > 0) && link_of(x, cell).ranks > 1;
+    return !x->cell[cell].start.command && !(e->bandwidth > 0) && !(e->latency > 0) && link_of(x, cell).ranks > 1;
 }
 
 /* Of the first cell that needs the same: its digest tells the build, too. */

@@ -147,9 +147,11 @@ static void texts_of(const struct compared *c, const struct quantity *q, int cel
         out->text[0] = verdict_of(c, cell), out->ntexts = out->text[0] != NULL;
         return;
     }
-    for (int i = 0; i < runs->nruns; i++)
-        out->text[out->ntexts++] =
-            q->kind == QUANTITY_WEIGHTS ? runs->run[i].result.weights : runs->run[i].result.losses;
+    for (int i = 0; i < runs->nruns; i++) {
+        const struct run_result *r = &runs->run[i].result;
+        const char *text = q->kind == QUANTITY_WEIGHTS ? r->weights : r->losses;
+        if (*text) out->text[out->ntexts++] = text; /* a command may tell of none */
+    }
 }
 
 void quantity_value(const struct compared *c, const struct quantity *q, int cell, struct check_value *out) {

@@ -8,7 +8,7 @@
 /* "64KB" "25MB" "1GiB" "512" -> bytes; K, M, G and Ki, Mi, Gi, with or without B, are all powers of
  * 1024, as PyTorch counts buckets. false: not of that form or too large. */
 bool text_bytes(const char *s, int64_t *out);
-/* "10s" "250ms" "50us" "2m" "1h" -> seconds. A bare number is seconds. */
+/* "10s" "250ms" "50us" "2m" or "2min" "1h" -> seconds. A bare number is seconds. */
 bool text_seconds(const char *s, double *out);
 /* "1Gbit" "100Mbit" "250MB", with or without "/s" -> bytes a second. As networks count: K, M, G are
  * powers of 1000. A bare number is bytes. */

@@ -284,11 +284,6 @@ static void sinks_check(const struct config_list *sinks, const struct node *at, 
                          names[kind]);
         seen[kind] = true;
     }
-    if (!seen[SINK_jsonl])
-        config_error(e, at, false,
-                     "'log.sinks' leaves jsonl out, which the dashboard, 'engine compare' and "
-                     "'engine report' read\nit is always written: name it beside the others, as in "
-                     "[jsonl, csv]");
 }
 
 static void check_log(const void *config, const struct node *at, struct config_errors *e) {

@@ -174,6 +174,12 @@ static void several(const char *name, const char *weights[2], const double accur
     for (int side = 0; side < 2; side++) c.cell[side].nruns = runs;
 }
 
+static void with_seeds(const char *name, const char *weights[2], const double accuracy[2]) {
+    several(name, weights, accuracy);
+    x.nseeds = x.repeats;
+    for (int i = 0; i < x.nseeds; i++) x.seeds[i] = i;
+}
+
 static const char *table_of(const struct compared *of) {
     static char text[8192];
     FILE *f = fmemopen(text, sizeof text, "w");
@@ -235,6 +241,20 @@ static void other_weights_are_other_trainings(void **state) {
     assert_non_null(strstr(compare_untested(&c), "4 runs as 2"));
 }
 
+/* Runs of one seed that end when their time is over end at different steps of the same training. */
+static void trainings_for_a_time_are_copies(void **state) {
+    (void)state;
+    several("val_accuracy", (const char *[]){"abcd", "efgh"}, (double[]){0.6, 0.7});
+    for (int i = 0; i < 2; i++) x.cell[i].settings.config.train.length.unit = SPAN_SECONDS;
+    assert_ok(compare_judge(&c));
+    assert_true(c.pair[0].answer[0].samples[0] == 1 && c.pair[0].answer[0].verdict == VERDICT_UNTESTED);
+    experiment_close(&x);
+    with_seeds("val_accuracy", (const char *[]){"abcd", "efgh"}, (double[]){0.6, 0.7});
+    for (int i = 0; i < 2; i++) x.cell[i].settings.config.train.length.unit = SPAN_SECONDS;
+    assert_ok(compare_judge(&c));
+    assert_int_equal(c.pair[0].answer[0].samples[0], 4);
+}
+
 /* Times are measured anew by each run, whatever it learns; the time to a target is both. */
 static void copies_are_no_copies_of_times(void **state) {
     (void)state;
@@ -258,12 +278,6 @@ static void copies_are_no_copies_of_times(void **state) {
 }
 
 /* ---- seeds ---- */
-
-static void with_seeds(const char *name, const char *weights[2], const double accuracy[2]) {
-    several(name, weights, accuracy);
-    x.nseeds = x.repeats;
-    for (int i = 0; i < x.nseeds; i++) x.seeds[i] = i;
-}
 
 /* Side B is better by 1, 2, 3... thousandths, so by 4.5 in the middle of all averages; p is 2 of 2^8 signs. */
 static void seeds_are_pairs(void **state) {
@@ -465,6 +479,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(gates_are_judged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(copies_of_a_training_are_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_weights_are_other_trainings, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(trainings_for_a_time_are_copies, set_up, tear_down),
         cmocka_unit_test_setup_teardown(copies_are_no_copies_of_times, set_up, tear_down),
         cmocka_unit_test_setup_teardown(seeds_are_pairs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(equal_trainings_are_the_same, set_up, tear_down),

@@ -72,5 +72,6 @@ const char *run_result_training(const struct run_result *r);
 int64_t run_result_stretch(const struct run_result *r);
 /* The first step behind the stretch's first 'warmup' ones, at most nsteps. */
 int64_t run_result_warm(const struct run_result *r, int64_t warmup);
-/* The median of the steps from there on; NaN when none is left. *n: how many. */
+/* A quantile of the steps from there on, and their median; NaN when none is left. *n: how many. */
+double run_result_quantile_ms(const struct run_result *r, int64_t warmup, double q, int64_t *n);
 double run_result_step_ms(const struct run_result *r, int64_t warmup, int64_t *n);

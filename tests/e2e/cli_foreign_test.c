@@ -250,6 +250,66 @@ static void launchers_stand_before_runs(void **state) {
     fclose(f);
 }
 
+static const char launched[] =
+    "base: {" BASE ", mode: ddp, devices: cpu:2}\nsides: {ring: {comm.algorithm: ring}, direct: "
+    "{comm.algorithm: direct}}\nmetrics: [step_time]\nwarmup: off\nrepeats: 4\n"
+    "timeout: 1min\n";
+
+static void open_mpi_starts_ranks(void **state) {
+    (void)state;
+    char text[2000];
+    if (access("/usr/bin/mpirun", X_OK) != 0) {
+        print_message("no mpirun here: not tested\n");
+        skip();
+    }
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    snprintf(text, sizeof text, "%sunder: mpirun --oversubscribe -np 2\n", launched);
+    compare(text);
+    assert_code(0);
+    assert_says(p.out, "bit for bit: yes (1 of 1 pairs");
+    assert_says(text_of("cells/ring*/run-01.log"), "started by Open MPI");
+}
+
+/* In a job of Slurm, as somebody on a cluster has it. */
+static void slurm_starts_ranks(void **state) {
+    (void)state;
+    char text[2000];
+    snprintf(text, sizeof text, "%sunder: [srun, -n, 2]\n", launched);
+    save_text(file, text);
+    snprintf(text, sizeof text, "#!/bin/sh\nexec %s/engine compare %s --dir %s\n", ENGINE_BINARY_DIR, file, folder);
+    script("job.sh", text);
+    const char *words[] = {
+        "sh", ENGINE_SOURCE_DIR "/tests/harness/slurm.sh", scratch_path("slurm"), "2", scratch_path("job.sh"), NULL};
+    program_spawn(&p, words);
+    assert_true(program_wait(&p, 120));
+    if (p.code == 77) {
+        print_message("no Slurm can run here: %s", p.err);
+        skip();
+    }
+    assert_code(0);
+    assert_says(p.out, "bit for bit: yes (1 of 1 pairs");
+    assert_says(text_of("cells/ring*/run-01.log"), "started by Slurm");
+}
+
+/* examples/pytorch, as one rank and a look alone: importing torch takes seconds. */
+static void the_script_for_pytorch_is_read(void **state) {
+    (void)state;
+    char text[1400];
+    const char *python = program_python(&p, "torch");
+    if (!python) skip();
+    snprintf(text, sizeof text,
+             "base: {command: '%s %s/examples/pytorch/train.py --steps 15 --batch 16', devices: 1,\n"
+             "  env: {RANK: 0, WORLD_SIZE: 1, MASTER_ADDR: 127.0.0.1, MASTER_PORT: %d, USE_LIBUV: 0}}\n"
+             "matrix: {env.SIDE: [a, b]}\nmetrics: [step_time, throughput, train_loss, val_accuracy]\n",
+             python, ENGINE_SOURCE_DIR, port_free());
+    save_text(file, text);
+    program_run(&p, 300, "compare", file, "--dir", folder, "--quick", NULL);
+    assert_code(0);
+    assert_says(text_of("cells/a*/run-01/summary.json"), "\"steps\":15");
+    assert_says(p.out, "+0.00 pt"); /* one seed */
+}
+
 /* Exit code 75 is a loss: the run is begun again, twice at most, and the results say so. */
 static void what_was_lost_is_begun_again(void **state) {
     (void)state;
@@ -356,6 +416,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_timeout_ends_all_of_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(it_stops_when_asked, set_up, tear_down),
         cmocka_unit_test_setup_teardown(launchers_stand_before_runs, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(open_mpi_starts_ranks, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(slurm_starts_ranks, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_script_for_pytorch_is_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_was_lost_is_begun_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(hosts_are_nodes_of_a_run, set_up, tear_down),
         cmocka_unit_test_setup_teardown(mistakes_are_told_at_their_place, set_up, tear_down),

@@ -210,7 +210,7 @@ static void every_metric_has_its_answer(void **state) {
                                                                                                   ",\"unreached\":[7,"
                                                                                                   "0]") "]}]}");
     assert_ok(report_read(dir, pool, &report));
-    assert_string_equal(report.verdict, "int8 is better than ddp by +5.00 points [+3.10, +7.00].");
+    assert_string_equal(report.verdict, "int8 is better than ddp by 5.00 points [+3.10, +7.00].");
     assert_true(says(section("verdict"),
                      "Bytes sent by the busiest rank: int8 against ddp: 3.94 times [3.90, 4.00]; more runs"));
     assert_true(says(section("verdict"), "Note: power: few seeds") && says(section("table"), "trainings of 7 seeds"));

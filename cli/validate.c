@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include "engine/base/text.h"
+#include "engine/optim/schedule.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,11 +19,15 @@ static enum error check_one(struct cli_config *c) {
     struct job_facts f;
     if (err == ERR_NONE) err = cli_check(&job, &f);
     if (err == ERR_NONE) {
-        char n[32], bytes[32];
-        printf("%s ok: %s on %s, %s parameters (%s of gradients), %lld steps of %lld samples, %lld "
+        char n[32], bytes[32], length[48];
+        if (f.steps == SPAN_ENDLESS)
+            snprintf(length, sizeof length, "%g s of steps", s.config.train.length.value);
+        else
+            snprintf(length, sizeof length, "%lld steps", (long long)f.steps);
+        printf("%s ok: %s on %s, %s parameters (%s of gradients), %s of %lld samples, %lld "
                "an epoch\n",
                c->path ? c->path : "(no file)", s.config.mode, s.config.devices_text, text_of_count(f.parameters, n),
-               text_of_bytes((double)f.parameters * 4, bytes), (long long)f.steps, (long long)s.config.batch.size,
+               text_of_bytes((double)f.parameters * 4, bytes), length, (long long)s.config.batch.size,
                (long long)f.per_epoch);
     }
     run_settings_free(&s);

@@ -47,8 +47,9 @@ struct compared_answer {
     int unreached[2]; /* runs that never came to the goal, which count as the worst */
     struct comparison statistics;
     enum verdict verdict;
-    double power; /* the chance that as many samples tell what is practical, by their spread; NaN */
-    int needed;   /* samples a side that tell it with COMPARE_CHANCE; 0: more than STATISTICS_RUNS, or not known */
+    double power;     /* the chance that as many samples tell what is practical, by their spread; NaN */
+    double set_error; /* of accuracy: the standard error that the validation set gives the difference; NaN: not known */
+    int needed;       /* samples a side that tell it with COMPARE_CHANCE; 0: more than STATISTICS_RUNS, or not known */
 };
 struct compared_pair {
     int cell[2];
@@ -127,6 +128,8 @@ const char *compare_effect(const struct compared *c, const struct compared_pair 
 /* Fills in the notes: what more runs or seeds would tell, what the validation set allows, where an interval and p seem to
  * disagree. Part of compare_judge. */
 void compare_notes(struct compared *c);
+/* What of a pair's difference in accuracy is the validation set's, in words, and its set_error; NULL: nothing to say. */
+const char *compare_set(struct compared *c, const struct compared_pair *p, int measure);
 /* Whether all runs have the same bits; which pairs have, and where they begin to differ. Part of compare_judge. */
 MUST_CHECK enum error compare_all_bits(struct compared *c);
 /* Warns of what makes the numbers doubtful. Part of compare_judge. */

@@ -140,6 +140,7 @@ static void put_foretold(const struct compared_answer *a, struct json *j) {
     json_bool(j, "paired", a->statistics.paired);
     json_bool(j, "equal", a->equal);
     json_real(j, "power", a->power);
+    json_real(j, "set_error", a->set_error);
     json_real(j, "needed", a->needed ? a->needed : (double)NAN);
     json_open(j, "unreached", '[');
     for (int side = 0; side < 2; side++) json_int(j, NULL, a->unreached[side]);

@@ -36,11 +36,15 @@ static double spread_of(const double *v, int n, double median) {
     return (statistics_quantile(copy, n, 0.75) - statistics_quantile(copy, n, 0.25)) / median;
 }
 
-static void find_trainings(struct compared_cell *cell) {
+/* Runs that end in the same weights are one training. So are those that train for a time with one seed: they end at
+ * different steps of it. */
+static void find_trainings(const struct experiment *x, int at, struct compared_cell *cell) {
+    bool one = !x->nseeds && x->cell[at].settings.config.train.length.unit == SPAN_SECONDS;
     cell->ntrainings = 0;
     for (int i = 0; i < cell->nruns; i++) {
-        int first = 0;
-        while (strcmp(cell->run[first].result.weights, cell->run[i].result.weights) != 0) first++;
+        int first = one ? 0 : i;
+        for (int k = 0; k < first; k++)
+            if (!strcmp(cell->run[k].result.weights, cell->run[i].result.weights)) first = k;
         cell->training[i] = first == i ? cell->ntrainings++ : cell->training[first];
     }
 }
@@ -76,7 +80,7 @@ double compare_median(const struct compared *c, int cell, const struct measure *
 static void measure_cell(const struct compared *c, struct compared_cell *cell) {
     const struct measure *first = &c->x->measure[0];
     double v[STATISTICS_RUNS];
-    find_trainings(cell);
+    find_trainings(c->x, (int)(cell - c->cell), cell);
     for (int m = 0; m < c->x->nmeasures; m++) measure_runs(c, cell, &c->x->measure[m], cell->value[m]);
     for (int m = 0; m < c->x->nmeasures; m++)
         cell->median[m] = compare_median(c, (int)(cell - c->cell), &c->x->measure[m]);
@@ -195,7 +199,7 @@ static void answer_one(struct compared *c, struct compared_pair *p, int m) {
     double v[2][STATISTICS_RUNS];
     const struct measure *of = &c->x->measure[m];
     struct compared_answer *a = &p->answer[m];
-    *a = (struct compared_answer){.power = (double)NAN, .verdict = VERDICT_UNTESTED};
+    *a = (struct compared_answer){.power = (double)NAN, .set_error = (double)NAN, .verdict = VERDICT_UNTESTED};
     bool paired = take_samples(c, p, m, a, v), reached = false;
     a->judged = usable(of, v[0], a->samples[0]) && usable(of, v[1], a->samples[1]);
     for (int side = 0; side < 2; side++)

@@ -79,11 +79,25 @@ static void note_goal(struct compared *c, int measure) {
                 : pool_printf(c->pool, "%s was reached by no run", m->name));
 }
 
+/* Of the pairs, what is the worst is enough. */
+static void note_set(struct compared *c, int measure) {
+    const char *words = NULL;
+    double worst = 0;
+    if (c->x->measure[measure].kind != MEASURE_VAL_ACCURACY) return;
+    for (int i = 0; i < c->x->npairs; i++) {
+        const char *mine = compare_set(c, &c->pair[i], measure);
+        double error = c->pair[i].answer[measure].set_error;
+        if (mine && (!words || error > worst)) words = mine, worst = isfinite(error) ? error : 0;
+    }
+    note(c, words);
+}
+
 void compare_notes(struct compared *c) {
     c->nnotes = 0;
     for (int m = 0; m < c->x->nmeasures; m++) {
         note_goal(c, m);
         note_power(c, m);
+        note_set(c, m);
     }
     note_disagreement(c);
 }

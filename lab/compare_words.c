@@ -90,6 +90,7 @@ const char *compare_untested(const struct compared *c) {
         text = pool_printf(c->pool, "%d run%s a side: fewer than %d allow no verdict (%s)", c->repeats,
                            c->repeats == 1 ? "" : "s", EXPERIMENT_LEAST_RUNS,
                            !*c->folder                          ? "engine compare EXPERIMENT or --modes runs them"
+                           : x->nseeds > c->repeats             ? "without --quick all seeds are run"
                            : c->repeats < EXPERIMENT_LEAST_RUNS ? "--repeats auto takes enough"
                                                                 : "some are missing");
     else if (untested(c, false, false) >= 0)

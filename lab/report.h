@@ -4,20 +4,21 @@
 #include "engine/base/memory.h"
 #include "lab/plot.h"
 
-enum { REPORT_SECTIONS = 16, REPORT_TEXTS = 12, REPORT_PLOTS = 24, REPORT_TABLES = 8 };
+enum { REPORT_SECTIONS = 16, REPORT_TEXTS = 24, REPORT_PLOTS = 24, REPORT_TABLES = 20 };
 struct report_section {
     const char *id, *title;
     const char *text[REPORT_TEXTS]; /* paragraphs */
     int ntexts;
     const char *command; /* to be typed, or NULL */
     const char *missing; /* the data is not there: what to do to get it; then there is nothing else */
+    enum fold fold;
     struct plot plot[REPORT_PLOTS];
     int nplots, cut; /* cut: so many more would not fit */
     struct table table[REPORT_TABLES];
     int ntables;
 };
 struct report {
-    const char *name, *verdict;
+    const char *name, *question, *verdict;
     struct report_section section[REPORT_SECTIONS];
     int nsections;
     struct pool *pool;
@@ -29,3 +30,5 @@ MUST_CHECK enum error report_read(const char *path, struct pool *pool, struct re
 enum report_format { REPORT_HTML, REPORT_MD, REPORT_CSV, REPORT_JSON, REPORT_SVG, REPORT_FORMATS };
 extern const char *const report_format_names[REPORT_FORMATS];
 MUST_CHECK enum error report_write(const struct report *r, enum report_format format, struct markup *out);
+/* REPORT_HTML alone: one file, no script, nothing from elsewhere. */
+MUST_CHECK enum error report_html(const struct report *r, struct markup *out);

@@ -1,5 +1,5 @@
 /* The forms of a report beside HTML. */
-#include "lab/report_html.h"
+#include "lab/report.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -48,6 +48,8 @@ static enum error to_markdown(const struct report *r, struct markup *out) {
     for (int i = 0; i < r->nsections; i++) {
         const struct report_section *s = &r->section[i];
         markup_raw(out, "## %s\n\n", s->title);
+        if (i == 0) markdown_text(r->question, out);
+        if (i == 0) markup_raw(out, "\n\n");
         for (int k = 0; k < s->ntexts; k++) {
             markdown_text(s->text[k], out);
             markup_raw(out, "\n\n");
@@ -86,6 +88,7 @@ static enum error sections_json(const struct report *r, struct json *j) {
     json_open(j, NULL, '{');
     json_int(j, "format", 1);
     json_string(j, "name", r->name);
+    json_string(j, "question", r->question);
     json_string(j, "verdict", r->verdict);
     json_open(j, "sections", '[');
     for (int i = 0; i < r->nsections; i++) TRY(section_json(r, &r->section[i], j));

@@ -3,11 +3,13 @@
 #include "engine/base/json.h"
 #include "lab/markup.h"
 
+enum fold { FOLD_NOT, FOLD_SHUT /* for who asks for it */, FOLD_ASIDE /* and not on paper */ };
 struct table {
     const char *title;
     int columns, rows;
     const char **cell; /* rows + 1 of them, by row; the first are the heads; NULL is empty */
     int words;         /* so many columns from the left are words, the others are numbers */
+    enum fold fold;
 };
 /* Room for rows below the heads. */
 MUST_CHECK enum error table_init(struct table *t, const char *title, int columns, int rows, struct pool *pool);

@@ -110,7 +110,8 @@ static bool with_unit(const char *s, const struct unit *units, size_t n, double 
 }
 
 bool text_seconds(const char *s, double *out) {
-    static const struct unit units[] = {{"", 1}, {"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"m", 60}, {"h", 3600}};
+    static const struct unit units[] = {{"", 1},   {"s", 1},    {"ms", 1e-3}, {"us", 1e-6},
+                                        {"m", 60}, {"min", 60}, {"h", 3600}};
     return with_unit(s, units, sizeof units / sizeof *units, out);
 }
 

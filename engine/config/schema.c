@@ -78,6 +78,8 @@ static const char *value_hint(struct reader *r, const struct config_field *f, co
     double number;
     if (f->type == CONFIG_SPAN && text_real(text, &number) && number > 0)
         return pool_printf(r->pool, "did you mean '%sep' or '%sst'?", text, text);
+    if (f->type == CONFIG_LENGTH && text_real(text, &number) && number > 0)
+        return pool_printf(r->pool, "did you mean '%sep', '%sst' or '%ss'?", text, text, text);
     const char *names[WORDS_MAX];
     int n = f->choices ? value_words(f->choices, r->pool, names) : 0;
     return n < 0 ? NULL : did_you_mean(r, text, names, n);

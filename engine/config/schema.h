@@ -14,6 +14,7 @@
  *   RATE      double                 1Gbit, 100MB: bytes a second
  *   SHARE     double                 50% or 0.5
  *   SPAN      struct config_span     5ep | 200st | off (where choices says so)
+ *   LENGTH    struct config_span     a SPAN, or a time: 60s
  *   INTS      struct config_list     of int64_t: a list, or one
  *   REALS     struct config_list     of double: a list, or one
  *   SPANS     struct config_list     of struct config_span: a list, or one
@@ -34,6 +35,7 @@ enum config_type {
     CONFIG_RATE,
     CONFIG_SHARE,
     CONFIG_SPAN,
+    CONFIG_LENGTH,
     CONFIG_INTS,
     CONFIG_REALS,
     CONFIG_SPANS,
@@ -45,7 +47,7 @@ enum config_type {
 };
 struct config_span {
     double value; /* whole for steps; 0.5ep is fine */
-    enum { SPAN_OFF, SPAN_STEPS, SPAN_EPOCHS } unit;
+    enum { SPAN_OFF, SPAN_STEPS, SPAN_EPOCHS, SPAN_SECONDS } unit;
 };
 struct config_list {
     int count;

@@ -71,6 +71,14 @@ static enum value_fault read_span(const struct config_field *f, const char *text
     return in_range(f, value);
 }
 
+/* A span, or "60s" "5min" "1.5h": a number alone is no time, since its unit would have to be guessed. */
+static enum value_fault read_length(const struct config_field *f, const char *text, struct config_span *out) {
+    double seconds, number;
+    if (text_real(text, &number) || !text_seconds(text, &seconds)) return read_span(f, text, out);
+    *out = (struct config_span){seconds, SPAN_SECONDS};
+    return in_range(f, seconds);
+}
+
 static enum value_fault read_integer(const struct config_field *f, const char *text, int64_t *out) {
     bool read = f->type == CONFIG_BYTES ? text_bytes(text, out) : text_int(text, out);
     return read ? in_range(f, (double)*out) : VALUE_WRONG;
@@ -130,6 +138,8 @@ enum value_fault value_read(const struct config_field *f, const char *text, void
     case CONFIG_SPAN:
     case CONFIG_SPANS:
         return read_span(f, text, out);
+    case CONFIG_LENGTH:
+        return read_length(f, text, out);
     default:
         return VALUE_WRONG;
     }
@@ -155,6 +165,7 @@ size_t value_size(enum config_type type) {
     case CONFIG_ENUMS:
         return sizeof(int);
     case CONFIG_SPAN:
+    case CONFIG_LENGTH:
     case CONFIG_SPANS:
         return sizeof(struct config_span);
     default:
@@ -199,6 +210,8 @@ static const char *basic_type(const struct config_field *f, struct pool *pool) {
         return "a share such as 50% or 0.5";
     case CONFIG_SPAN:
         return "a length such as 5ep (epochs) or 200st (steps)";
+    case CONFIG_LENGTH:
+        return "a length such as 5ep (epochs), 200st (steps) or 60s (time)";
     case CONFIG_INTS:
         return pool_printf(pool, "an integer%s, or a list of them", bounds);
     case CONFIG_REALS:

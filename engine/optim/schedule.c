@@ -1,7 +1,7 @@
 /* Learning rate schedules, as PyTorch's MultiStepLR, CosineAnnealingLR and LinearLR stepped at
  * every optimizer step. Over the first 'warmup' steps the factor climbs to 1 by equal amounts, from
- * 1 / warmup. Cosine and linear spread over the steps after that; the milestones of 'step' count
- * from the start of training and are not moved. */
+ * 1 / warmup. Cosine and linear spread over the steps after that, to the end of training or of a length of
+ * their own, behind which they stay; the milestones of 'step' count from the start of training and are not moved. */
 #include "engine/optim/schedule.h"
 
 #include "engine/base/real.h"
@@ -10,9 +10,10 @@
 
 struct schedule_config {
     struct config_span warmup;
-    struct config_list at; /* step: milestones */
-    double gamma;          /* step */
-    double end;            /* cosine, linear: the factor at the end */
+    struct config_span length; /* cosine, linear: off: of the whole training */
+    struct config_list at;     /* step: milestones */
+    double gamma;              /* step */
+    double end;                /* cosine, linear: the factor at the end */
 };
 struct place { /* where training stands */
     int64_t step, per_epoch;
@@ -46,6 +47,13 @@ static double linear_factor(const struct schedule_config *c, const struct place 
         .choices = "off", .help = "Steps or epochs over which the rate climbs from nearly zero",                       \
         .also = "warmup_steps|warmup_epochs|num_warmup_steps|warmup_ratio"                                             \
     }
+#define LENGTH                                                                                                         \
+    {                                                                                                                  \
+        .key = "for", .type = CONFIG_SPAN, .offset = offsetof(struct schedule_config, length), .standard = "train",    \
+        .min = 1e-12, .max = 1e15, .choices = "train",                                                                 \
+        .help =                                                                                                        \
+            "When the end is reached, from the start of training; the rate then stays; train: as long as train.for"    \
+    }
 #define END(name, help_text)                                                                                           \
     {                                                                                                                  \
         .key = name, .type = CONFIG_REAL, .offset = offsetof(struct schedule_config, end), .standard = "0", .max = -1, \
@@ -68,13 +76,14 @@ static const struct config_field step_fields[] = {
     WARMUP,
     {.key = NULL}};
 static const struct config_field cosine_fields[] = {
-    END("min", "Rate at the end, as a fraction of the base rate"), WARMUP, {.key = NULL}};
+    END("min", "Rate at the end, as a fraction of the base rate"), LENGTH, WARMUP, {.key = NULL}};
 static const struct config_field linear_fields[] = {
-    END("to", "Rate at the end, as a fraction of the base rate"), WARMUP, {.key = NULL}};
+    END("to", "Rate at the end, as a fraction of the base rate"), LENGTH, WARMUP, {.key = NULL}};
 
 static const struct schedule {
     struct config_section section;
     double (*factor)(const struct schedule_config *c, const struct place *p);
+    bool ends; /* it has an end, of training if 'for' says none */
 } schedules[] = {
     {{.name = "constant",
       .fields = constant_fields,
@@ -93,13 +102,15 @@ static const struct schedule {
       .size = sizeof(struct schedule_config),
       .shorthand = "warmup",
       .help = "Down half a cosine to 'min' at the end"},
-     cosine_factor},
+     cosine_factor,
+     true},
     {{.name = "linear",
       .fields = linear_fields,
       .size = sizeof(struct schedule_config),
       .shorthand = "to",
       .help = "Down a straight line to 'to' at the end"},
-     linear_factor},
+     linear_factor,
+     true},
 };
 
 static const struct config_section *section_at(int i) {
@@ -113,15 +124,22 @@ double schedule_factor(const struct config_variant *schedule, int64_t step, int6
     const struct schedule_config *c = schedule->config;
     int64_t warmup = span_steps(c->warmup, per_epoch);
     if (warmup < 0) warmup = 0;
+    if (c->length.unit != SPAN_OFF) steps = span_steps(c->length, per_epoch);
     double done = step <= warmup ? 0 : steps <= step ? 1 : (double)(step - warmup) / (double)(steps - warmup);
     double climb = step < warmup ? (double)(step + 1) / (double)warmup : 1;
     return climb * schedules[schedule->index].factor(c, &(struct place){step, per_epoch, done});
 }
 
+bool schedule_needs_end(const struct config_variant *schedule) {
+    const struct schedule_config *c = schedule->config;
+    return schedules[schedule->index].ends && c->length.unit == SPAN_OFF;
+}
+
 int64_t span_steps(struct config_span s, int64_t per_epoch) {
     if (s.unit == SPAN_OFF) return -1;
+    if (s.unit == SPAN_SECONDS) return SPAN_ENDLESS;
     double steps = s.unit == SPAN_EPOCHS ? s.value * (double)per_epoch : s.value;
     if (!(steps > 0)) return 0;
-    if (steps >= 0x1p62) return INT64_C(1) << 62; /* for ever */
+    if (steps >= (double)SPAN_ENDLESS) return SPAN_ENDLESS;
     return steps < 1 ? 1 : llround(steps);
 }

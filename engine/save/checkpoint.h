@@ -52,7 +52,7 @@ struct checkpoint_counters { /* where the run is: plain numbers, the sampler's p
     int64_t step, epoch, step_in_epoch;
     double best; /* of checkpoint.best's metric; NaN: none */
     struct sha256 losses;
-    double seconds;     /* of training, so far */
+    double seconds;     /* that its steps took, so far */
     double loss_scale;  /* fp16; else 0 */
     int64_t good_steps; /* since it changed */
     int64_t skipped;    /* steps, so far */

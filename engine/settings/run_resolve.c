@@ -5,6 +5,7 @@
 #include "engine/base/leaves.h"
 #include "engine/device/runtime.h"
 #include "engine/model/spec.h"
+#include "engine/optim/schedule.h"
 #include "engine/settings/resolve.h"
 #include "engine/tell/score.h"
 #include "engine/train/mode.h"
@@ -107,15 +108,17 @@ static void check_log_dir(struct resolve *r) {
         }
 }
 
-/* What the dashboard can listen at: a port, and perhaps a host before it. */
-static void check_dashboard(struct resolve *r) {
-    const char *text = r->c->log.dashboard, *colon = text ? strrchr(text, ':') : NULL;
+bool run_is_address(const char *text) {
+    const char *colon = strrchr(text, ':');
     int64_t port;
-    if (!text || !strcmp(text, "off")) return;
     size_t host = colon ? (size_t)(colon - text) : 1;
     bool bare_v6 = colon && *text != '[' && memchr(text, ':', host);
-    if (host > 0 && host < 250 && !bare_v6 && text_int(colon ? colon + 1 : text, &port) && port >= 0 && port < 65536)
-        return;
+    return host > 0 && host < 250 && !bare_v6 && text_int(colon ? colon + 1 : text, &port) && port >= 0 && port < 65536;
+}
+
+static void check_dashboard(struct resolve *r) {
+    const char *text = r->c->log.dashboard;
+    if (!text || !strcmp(text, "off") || run_is_address(text)) return;
     config_error(r->e, resolve_find(r, "log.dashboard"), false,
                  "'log.dashboard' is no address: '%.40s'\nit is off, a port as 8080, or an address "
                  "as 127.0.0.1:8080 or [::1]:8080",
@@ -147,6 +150,17 @@ static enum error read_until(struct resolve *r) {
         config_error(r->e, item, false, "'train.until.%s' must be a number", item->key);
     }
     return ERR_NONE;
+}
+
+/* A time ends at a step that nobody knows beforehand. */
+static void check_length(struct resolve *r) {
+    const struct config_variant *schedule = &r->c->schedule;
+    if (r->c->train.length.unit != SPAN_SECONDS || !schedule_needs_end(schedule)) return;
+    const char *name = schedule_variants.at(schedule->index)->name;
+    config_error(r->e, resolve_find(r, "schedule"), false,
+                 "schedule '%s' has to know the last step, which nobody does where train.for is a time (%s)\n"
+                 "give it a length of its own, as in schedule: {name: %s, for: 5ep}",
+                 name, resolve_place(r, resolve_find(r, "train.for")), name);
 }
 
 /* ---- devices ---- */
@@ -442,6 +456,7 @@ enum error run_resolve(struct run_settings *s, const struct mode_ops *const *mod
     check_dashboard(&r);
     resolve_trace(&r);
     TRY(read_until(&r));
+    check_length(&r);
     TRY(read_devices(&r));
     if (config_errors_count(e)) return ERR_NONE; /* what follows would judge by values that are wrong */
     TRY(resolve_sharing(&r, s->mode));

@@ -39,8 +39,11 @@ static const struct config_field batch_fields[] = {
 SECTION(batch, "size", "How much is computed between two updates");
 
 static const struct config_field train_fields[] = {
-    {"for", CONFIG_SPAN, offsetof(struct train_config, length), "3ep", "How long", ABOVE_ZERO,
-     .also = "epochs|num_epochs|max_epochs|num_train_epochs|steps|num_steps|max_steps|iterations"},
+    {"for", CONFIG_LENGTH, offsetof(struct train_config, length), "3ep",
+     "How long: epochs, steps, or a time (60s, 5min, 1h) that steps take in all: without the start, evaluation and "
+     "checkpoints, and with the steps before a resume",
+     ABOVE_ZERO,
+     .also = "epochs|num_epochs|max_epochs|num_train_epochs|steps|num_steps|max_steps|iterations|max_time|time_limit"},
     {"until", CONFIG_NODE, offsetof(struct train_config, until), NULL,
      .help = "Stop as soon as a metric is reached: {val.accuracy: 0.97}, {val.top5: 0.9}, "
              "{val.loss: 0.1}, {val.perplexity: 5} or {train.loss: 0.1}"},
@@ -280,11 +283,6 @@ static void sinks_check(const struct config_list *sinks, const struct node *at, 
                          names[kind]);
         seen[kind] = true;
     }
-    if (!seen[SINK_jsonl])
-        config_error(e, at, false,
-                     "'log.sinks' leaves jsonl out, which the dashboard, 'engine compare' and "
-                     "'engine report' read\nit is always written: name it beside the others, as in "
-                     "[jsonl, csv]");
 }
 
 static void check_log(const void *config, const struct node *at, struct config_errors *e) {

@@ -20,6 +20,13 @@ struct metrics {
     double *times;
 };
 
+/* jsonl is what others read the run by, and needs no asking. */
+static bool is_wanted(const struct config_list *sinks, int kind) {
+    bool wanted = kind == SINK_jsonl;
+    for (int i = 0; i < sinks->count; i++) wanted |= ((const int *)sinks->items)[i] == kind;
+    return wanted;
+}
+
 enum error metrics_open(const struct job *job, int64_t step, int64_t steps, struct metrics **out) {
     const struct config_list *sinks = &job->settings->config.log.sinks;
     const struct sink_place place = {job->run_dir, step, job->settings->tree};
@@ -28,10 +35,8 @@ enum error metrics_open(const struct job *job, int64_t step, int64_t steps, stru
     m->capacity = steps < KEEP_TIMES ? (steps > 0 ? steps : 1) : KEEP_TIMES;
     m->times = malloc((size_t)m->capacity * sizeof *m->times);
     enum error err = m->times ? ERR_NONE : FAIL(ERR_MEMORY, "no memory for metrics");
-    for (int i = 0; i < sinks->count && err == ERR_NONE; i++) {
-        int kind = ((const int *)sinks->items)[i];
-        err = sink_find(kind)->open(&place, &m->sink[kind]);
-    }
+    for (int kind = 0; kind < SINK_KINDS && err == ERR_NONE; kind++)
+        if (is_wanted(sinks, kind)) err = sink_find(kind)->open(&place, &m->sink[kind]);
     if (err != ERR_NONE)
         metrics_close(m);
     else
@@ -74,9 +79,10 @@ static void tell(struct metrics *m, const struct sink_event *e) {
     flush(m, false);
 }
 
-void metrics_start(struct metrics *m, int64_t step, const char *run_id, int64_t steps, int64_t per_epoch) {
-    tell(m, &(struct sink_event){
-                .step = step, .name = "started", .run_id = run_id, .steps = steps, .per_epoch = per_epoch});
+void metrics_start(struct metrics *m, const struct sink_event *e) {
+    struct sink_event started = *e;
+    started.name = "started";
+    tell(m, &started);
 }
 
 void metrics_event(struct metrics *m, int64_t step, const char *event, const char *text) {

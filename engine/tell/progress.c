@@ -9,6 +9,7 @@
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,18 +45,26 @@ static void wipe(struct progress *p) {
 
 static double eta(struct progress *p, const struct progress_state *s) {
     int64_t now = clock_ns();
+    if (!s->steps) return fmax(0, s->budget - s->seconds);
     if (p->first_step < 0) p->first_step = s->step - 1, p->started = now - (int64_t)(s->ms * 1e6);
     return clock_seconds(now - p->started) / (double)(s->step - p->first_step) * (double)(s->steps - s->step);
 }
 
+/* "3/10", or "3" where nobody knows of how many. */
+static char *so_far(int64_t at, int64_t all, char out[48]) {
+    snprintf(out, 48, all ? "%lld/%lld" : "%lld", (long long)at, (long long)all);
+    return out;
+}
+
 static void draw_bar(struct progress *p, const struct progress_state *s, double left) {
     char line[512], bar[BAR + 1], rate[32], when[32];
-    int full = (int)(s->step * BAR / s->steps);
+    char epoch[48], step[48];
+    int full = s->steps ? (int)(s->step * BAR / s->steps) : (int)fmin(BAR, s->seconds / s->budget * BAR);
     for (int i = 0; i < BAR; i++) bar[i] = i < full ? '=' : i == full ? '>' : '.';
     bar[BAR] = '\0';
     int n =
-        snprintf(line, sizeof line, "epoch %lld/%lld [%s] %lld/%lld  loss %.4f  %s/s  comm %.0f%%  eta %s",
-                 (long long)s->epoch, (long long)s->epochs, bar, (long long)s->step, (long long)s->steps, s->loss,
+        snprintf(line, sizeof line, "epoch %s [%s] %s  loss %.4f  %s/s  comm %.0f%%  eta %s",
+                 so_far(s->epoch, s->epochs, epoch), bar, so_far(s->step, s->steps, step), s->loss,
                  text_of_count((int64_t)s->samples_per_s, rate), s->comm_exposed * 100, text_of_seconds(left, when));
     int columns = file_columns(p->fd), room = (columns ? columns : 80) - 1;
     if (n > room) line[room > 0 ? room : 0] = '\0';
@@ -64,15 +73,13 @@ static void draw_bar(struct progress *p, const struct progress_state *s, double 
 }
 
 static void plain_line(struct progress *p, const struct progress_state *s, double left) {
-    char when[32], stamp[32];
+    char when[32], stamp[32], epoch[48], step[48];
     time_t now = time(NULL);
     struct tm tm;
     strftime(stamp, sizeof stamp, "%H:%M:%S", localtime_r(&now, &tm));
-    dprintf(p->fd,
-            "%s epoch=%lld/%lld step=%lld/%lld loss=%.4f acc=%.3f lr=%.4g samples/s=%.0f comm=%.2f "
-            "eta=%s\n",
-            stamp, (long long)s->epoch, (long long)s->epochs, (long long)s->step, (long long)s->steps, s->loss,
-            s->accuracy, s->lr, s->samples_per_s, s->comm_exposed, text_of_seconds(left, when));
+    dprintf(p->fd, "%s epoch=%s step=%s loss=%.4f acc=%.3f lr=%.4g samples/s=%.0f comm=%.2f eta=%s\n", stamp,
+            so_far(s->epoch, s->epochs, epoch), so_far(s->step, s->steps, step), s->loss, s->accuracy, s->lr,
+            s->samples_per_s, s->comm_exposed, text_of_seconds(left, when));
 }
 
 void progress_show(struct progress *p, const struct progress_state *s, bool line) {
@@ -80,10 +87,10 @@ void progress_show(struct progress *p, const struct progress_state *s, bool line
     int64_t now = clock_ns();
     double left = eta(p, s);
     if (p->bar) {
-        if (now - p->last < REDRAW_NS && s->step != s->steps) return;
+        if (now - p->last < REDRAW_NS && !s->last) return;
         p->last = now;
         draw_bar(p, s, left);
-    } else if (line)
+    } else if (line || s->last)
         plain_line(p, s, left);
 }
 

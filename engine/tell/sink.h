@@ -26,12 +26,13 @@ struct step_record {
 struct sink_event {
     int64_t step;
     const char *name, *text; /* text: may be NULL */
-    /* Of "started": whose steps follow, where training is to end, and an epoch; else NULL and 0. */
+    /* Of "started": whose steps follow, an epoch, and where training is to end: steps, or seconds of steps of which
+     * 'seconds' are spent; else NULL and 0. */
     const char *run_id;
-    int64_t steps, per_epoch;
-    /* Of "devices": what was lost, and how long after that the next step had ended; else NULL and 0. */
+    int64_t per_epoch, steps;
+    double budget, seconds;
+    /* Of "devices": what was lost, 'seconds' before the next step had ended; else NULL. */
     const struct job_loss *loss;
-    double seconds;
 };
 struct sink_place {
     const char *run_dir;

@@ -87,6 +87,8 @@ enum error summary_json(const struct summary *s, struct json *j) {
     json_int(j, "steps", s->steps);
     json_int(j, "epochs", s->epochs);
     json_int(j, "first_step", s->first_step);
+    json_string(j, "ended", s->ended);
+    json_real(j, "train_s", s->train_s);
     json_open(j, "train", '{');
     json_real(j, "loss", s->train_loss);
     json_close(j, '}');
@@ -194,6 +196,9 @@ static void print_table(const struct summary *s, int columns, FILE *f) {
     if (s->first_step > 0)
         fprintf(f, "resumed after step %lld: times and bytes are of the %lld steps since\n\n", (long long)s->first_step,
                 (long long)(s->steps - s->first_step));
+    if (s->again)
+        fprintf(f, "time was over after %.1f s of steps: train: %lldst gives the same weights\n\n", s->train_s,
+                (long long)s->steps);
     if (s->began) fprintf(f, "began with %d devices, of which %d were left at the end\n\n", s->began, s->devices);
     fprintf(f, "where the time went     seconds   share\n");
     double rest = s->total_s;

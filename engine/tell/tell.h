@@ -16,7 +16,8 @@ char *val_text(const struct val_result *v, char out[160]);
 struct metrics;
 /* Of a job whose training begins behind 'step', and is to end with 'steps'. */
 MUST_CHECK enum error metrics_open(const struct job *job, int64_t step, int64_t steps, struct metrics **out);
-void metrics_start(struct metrics *m, int64_t step, const char *run_id, int64_t steps, int64_t per_epoch);
+/* What is said of "started", but for its name. */
+void metrics_start(struct metrics *m, const struct sink_event *e);
 void metrics_step(struct metrics *m, const struct step_record *r);
 void metrics_val(struct metrics *m, int64_t step, const struct val_result *v);
 void metrics_event(struct metrics *m, int64_t step, const char *event, const char *text);
@@ -36,6 +37,9 @@ struct summary { /* what the end of a run says */
     int devices, began; /* began: with how many, where some were lost; else 0 */
     int64_t shards, steps, epochs;
     int64_t first_step; /* of a resumed run: times and bytes are of the steps behind it */
+    const char *ended;  /* why: finished, stopped, ... */
+    double train_s;     /* that all steps took, those before a resume, too */
+    bool again;         /* time was over, and a run of as many steps gives the same weights */
     double train_loss;
     struct val_result val;
     bool has_val;
@@ -64,11 +68,13 @@ MUST_CHECK enum error summary_show(const struct summary *s, const struct job *jo
 /* ---- progress ---- */
 struct progress;
 struct progress_state {
-    int64_t step, steps, epoch, epochs;
+    int64_t step, steps, epoch, epochs; /* steps, epochs: of the whole run; 0: nobody knows */
+    double seconds, budget;             /* of steps: spent, and to be spent; infinite where steps are known */
+    bool last;
     double loss, accuracy, lr, samples_per_s, ms, comm_exposed; /* comm: share of the step */
 };
 MUST_CHECK enum error progress_open(const struct job *job, struct progress **out);
-/* At most a few times a second on a terminal; a plain line when 'line' elsewhere. */
+/* At most a few times a second on a terminal; a plain line when 'line' elsewhere; the last in any case. */
 void progress_show(struct progress *p, const struct progress_state *s, bool line);
 void progress_say(struct progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void progress_close(struct progress *p);

@@ -81,12 +81,12 @@ enum error trainer_begin(struct trainer *t) {
     TRY(err);
     struct checkpoint_counters *c = &t->at;
     const struct log_config *log = &t->config->log;
-    enum { ID = 9, PLAIN = ID + 2, NORM = 1 + 2 * CHANNELS_MAX };
+    enum { ID = 10, PLAIN = ID + 2, NORM = 1 + 2 * CHANNELS_MAX };
     double at[PLAIN + NORM] = {0};
     if (t->rank == 0)
         at[0] = (double)c->step, at[1] = (double)c->epoch, at[2] = (double)c->step_in_epoch,
         at[3] = t->job->resume != NULL, at[4] = c->loss_scale, at[5] = (double)c->good_steps,
-        at[6] = (double)c->skipped;
+        at[6] = (double)c->skipped, at[9] = c->seconds;
     if (t->rank == 0 && tracing_range(t)) at[7] = (double)log->trace_first, at[8] = (double)log->trace_last;
     if (t->rank == 0) {
         id_split(t->job->run_id, at + ID);
@@ -97,6 +97,7 @@ enum error trainer_begin(struct trainer *t) {
     norm_get(at + PLAIN, &t->feed.norm);
     c->step = (int64_t)at[0], c->epoch = (int64_t)at[1], c->step_in_epoch = (int64_t)at[2];
     t->resumed = at[3] > 0;
+    c->seconds = at[9];
     c->loss_scale = at[4], c->good_steps = (int64_t)at[5], c->skipped = (int64_t)at[6];
     TRY(tracing_open(t, (int64_t)at[7], (int64_t)at[8]));
     bool unsent = inject_mistake(t->config) == MISTAKE_NO_BROADCAST; /* as if mode->start had not */

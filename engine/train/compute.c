@@ -159,7 +159,7 @@ static enum error run_pass(struct trainer *t, const struct step_batch *b, const 
     TRY(timers_mark(t, TIMED_MIDDLE));
     inject_lag(t);
     trainer_phase(t, PHASE_FORWARD, &mark);
-    TRY(graph_head(t->graph, grads, weight(t, b), stop_signal() != 0));
+    TRY(graph_head(t->graph, grads, weight(t, b), trainer_wants_end(t)));
     TRY(run_backward(t, &batch, grads, c));
     TRY(timers_mark(t, TIMED_END));
     trainer_phase(t, PHASE_BACKWARD, &mark);
@@ -201,7 +201,7 @@ static enum error compute_together(struct trainer *t, const struct step_batch *b
     for (int i = 0; i < b->nshards; i++) {
         const struct graph_batch *of = &m[i].batch;
         TRY(device_runtime(t->device)->head(t->device, m[i].grads, m[i].both, of->scale, (float)of->n,
-                                            stop_signal() != 0));
+                                            trainer_wants_end(t)));
     }
     TRY(graph_backward_together(t->graph, m, b->nshards, t->arena.values, &sync));
     TRY(add_members(t));

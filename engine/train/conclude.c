@@ -79,6 +79,9 @@ enum error run_conclude(struct run *r) {
                         .train_loss = (double)r->loss,
                         .val = r->val,
                         .has_val = r->has_val};
+    s.ended = r->stopped ? "stopped" : r->reached ? "target reached" : r->timed_out ? "time over" : "finished";
+    s.train_s = t->at.seconds;
+    s.again = r->timed_out && c->deterministic != DETERMINISTIC_FALSE;
     s.ranks = t->standing.ranks;
     s.processes = t->job->processes;
     s.loss_scale = t->at.loss_scale;
@@ -90,6 +93,7 @@ enum error run_conclude(struct run *r) {
     if (c->sharing.share == SHARE_STALE) s.stale.of = c;
     tracing_finish(t);
     TRY(gather(r, &s)); /* all have written what they have recorded */
+    TRY(answers_conclude(t, !r->stopped));
     if (t->rank > 0) return ERR_NONE;
     int traced = tracing_conclude(t);
     if (traced == t->standing.ranks)
@@ -100,7 +104,7 @@ enum error run_conclude(struct run *r) {
     metrics_percentiles(r->metrics, &s.step_p50, &s.step_p95);
     TRY(hash_weights(t, s.weights));
     sha256_hex(t->at.losses, s.losses);
-    metrics_event(r->metrics, t->at.step, r->stopped ? "stopped" : r->reached ? "target reached" : "finished", NULL);
+    metrics_event(r->metrics, t->at.step, s.ended, NULL);
     progress_close(r->progress);
     r->progress = NULL;
     return summary_show(&s, t->job);

@@ -22,13 +22,14 @@ struct tally { /* what one evaluation adds up */
     double *sums, *confusion, *column;
 };
 
-/* Which class was taken for which: of few, so the outputs are few. */
-static enum error confuse(struct tally *a, const struct shard *s) {
+/* Which class was taken for which, and which samples for what they are. */
+static enum error look_at_outputs(struct tally *a, const struct shard *s) {
     const struct dataset *d = a->set;
     const float *y;
-    if (!s->labels || !a->confusion) return ERR_NONE;
+    if (!a->confusion && !a->t->answers) return ERR_NONE;
     TRY(graph_output(a->t->graph, &y));
-    score_confusion(y, s->labels, s->n * d->labels, d->classes, a->confusion);
+    if (a->confusion) score_confusion(y, s->labels, s->n, d->classes, a->confusion);
+    if (a->t->answers) answers_take(a->t->answers, s, d->classes, y);
     return ERR_NONE;
 }
 
@@ -45,7 +46,7 @@ static enum error run_shard(struct tally *a, const struct shard *s) {
     sums[VAL_CORRECT] += out.correct;
     sums[VAL_SAMPLES] += (double)s->n;
     sums[VAL_TOP] += out.top;
-    return confuse(a, s);
+    return look_at_outputs(a, s);
 }
 
 /* Every sample once. The mistake is the training sampler, which repeats some so that all shards have as many. */
@@ -107,6 +108,7 @@ static enum error conclude(struct tally *a, struct val_result *out) {
 
 static enum error take(struct tally *a, size_t cells, struct val_result *out) {
     struct trainer *t = a->t;
+    if (t->answers) answers_begin(t->answers);
     if (t->feed.nshards > 0) TRY(run_shards(a));
     TRY(t->job->mode->sum(t->mode, a->sums, a->shards * VAL_SUMS + (int)cells));
     if (cells) memcpy(t->confusion, a->confusion, cells * sizeof *a->confusion);

@@ -79,17 +79,19 @@ enum error job_list_keys(const struct job *job, struct job_keys *out) {
 /* ---- what the data hold ---- */
 
 enum { LOOKED_AT = 256 << 20, LOOKS_LEAST = 64 };
+enum drawn { DRAWN_BY_CONFIG, DRAWN_LOOKED_AT };
 
 static size_t whole_words(size_t bytes) {
     return (bytes + 15) / 16 * 16;
 }
 
-/* All samples, or of a large set as many as make LOOKED_AT bytes, from everywhere in it. */
+/* All samples, or of a large set as many as make LOOKED_AT bytes, from everywhere in it; of a drawn one, where each
+ * tells of all the others, a few. */
 static enum error look_at(struct dataset *d, unsigned char *x, uint32_t *crc) {
     size_t bytes = dataset_sample_bytes(d), targets = (size_t)d->targets * sizeof(float);
     float *target = (float *)(void *)(x + whole_words(bytes));
     int32_t *labels = (int32_t *)(target + d->targets);
-    int64_t looks = LOOKED_AT / (int64_t)bytes, size = d->size;
+    int64_t looks = d->ops->recognises ? LOOKED_AT / (int64_t)bytes : 0, size = d->size;
     if (looks < LOOKS_LEAST) looks = LOOKS_LEAST;
     for (int64_t i = 0; i < looks && i < size; i++) {
         int64_t at = size <= looks ? i : (int64_t)((__int128)i * (size - 1) / (looks - 1));
@@ -101,12 +103,12 @@ static enum error look_at(struct dataset *d, unsigned char *x, uint32_t *crc) {
     return ERR_NONE;
 }
 
-/* What a set draws itself is what the configuration says. */
-static enum error digest_set(struct dataset *d, uint32_t *crc) {
+/* What a set draws itself is what the configuration says, where that is compared as well. */
+static enum error digest_set(struct dataset *d, enum drawn drawn, uint32_t *crc) {
     int64_t facts[] = {d->type, d->classes, d->targets, d->shape.ndim};
     *crc = crc32c(d->files, facts, sizeof facts);
     *crc = crc32c(*crc, d->shape.dim, (size_t)d->shape.ndim * sizeof *d->shape.dim);
-    if (d->files || !d->ops->recognises) return ERR_NONE;
+    if (d->files || (!d->ops->recognises && drawn == DRAWN_BY_CONFIG)) return ERR_NONE;
     void *x;
     size_t values = (size_t)d->targets * sizeof(float) + (size_t)(d->labels + 1) * sizeof(int32_t);
     TRY(memory_alloc(whole_words(dataset_sample_bytes(d)) + values, &x));
@@ -117,8 +119,8 @@ static enum error digest_set(struct dataset *d, uint32_t *crc) {
 
 enum error data_identity(const struct trainer *t, const char **out) {
     uint32_t train, val;
-    TRY(digest_set(t->feed.data, &train));
-    TRY(digest_set(t->feed.val, &val));
+    TRY(digest_set(t->feed.data, DRAWN_BY_CONFIG, &train));
+    TRY(digest_set(t->feed.val, DRAWN_BY_CONFIG, &val));
     *out = pool_printf(t->job->settings->pool,
                        "the number of training samples=%lld\n"
                        "the number of validation samples=%lld\n"
@@ -126,6 +128,10 @@ enum error data_identity(const struct trainer *t, const char **out) {
                        "the digest of the validation data=%08x\n",
                        (long long)t->feed.data->size, (long long)t->feed.val->size, train, val);
     return *out ? ERR_NONE : ERR_MEMORY;
+}
+
+enum error data_val_digest(const struct trainer *t, uint32_t *out) {
+    return digest_set(t->feed.val, DRAWN_LOOKED_AT, out);
 }
 
 enum error data_digest(const struct trainer *t, char out[SHA256_TEXT]) {

@@ -8,6 +8,11 @@ MUST_CHECK enum error trainer_open(struct trainer *t);
 void trainer_close(struct trainer *t);
 /* For messages: what this rank and its device are at. */
 void trainer_note(struct trainer *t, const char *doing);
+/* Seconds of steps after which the run ends; infinite where train.for is no time. */
+double trainer_budget(const struct trainer *t);
+/* Whether this rank wants the step that it computes to be the last: it was asked to stop, or its time is over. It ends
+ * when all ranks have learned that, after this step or where they meet next. */
+bool trainer_wants_end(const struct trainer *t);
 const struct optim_ops *trainer_optim(const struct run_config *c);
 /* The optimizer's state and what trainer_norm and the others need. */
 MUST_CHECK enum error update_open(struct trainer *t);
@@ -40,6 +45,8 @@ MUST_CHECK enum error trainer_values(const struct trainer *t, const float **valu
 const char *trainer_identity(const struct job *job);
 /* The same of what the data hold: numbers of samples, and digests of these. */
 MUST_CHECK enum error data_identity(const struct trainer *t, const char **out);
+/* A digest of the validation samples themselves, also of those that the engine draws. */
+MUST_CHECK enum error data_val_digest(const struct trainer *t, uint32_t *out);
 /* A digest of that; "" where all ranks read the same files anyway. */
 MUST_CHECK enum error data_digest(const struct trainer *t, char out[SHA256_TEXT]);
 
@@ -48,6 +55,18 @@ MUST_CHECK enum error data_digest(const struct trainer *t, char out[SHA256_TEXT]
 void affinity_note(void); /* before the first rank is bound */
 void affinity_free(cpu_set_t *bound);
 void affinity_restore(const cpu_set_t *bound);
+
+/* ---- answers.c: which validation samples are classified rightly ---- */
+struct answers;
+/* Gives t->answers, where samples have one class each. */
+MUST_CHECK enum error answers_open(struct trainer *t);
+void answers_close(struct trainer *t);
+/* One evaluation: at its begin, and of each shard of this rank with its outputs, (n, classes). */
+void answers_begin(struct answers *a);
+void answers_take(struct answers *a, const struct shard *s, int64_t classes, const float *y);
+/* The end of a run, on all ranks: rank 0 writes RUN/validation.safetensors, of the last evaluation if that was of
+ * the last step; else it removes what an earlier end has left. */
+MUST_CHECK enum error answers_conclude(struct trainer *t, bool measured);
 
 /* ---- tracing.c: log.trace's range of steps ---- */
 /* Rank 0, before the others are told of its range: whether there is one ahead. What an earlier run has left is removed

@@ -65,17 +65,48 @@ static void report_step(struct run *r, struct step_record *record, const struct 
     record->samples = (double)sums->samples;
     record->skipped = sums->skipped;
     metrics_step(r->metrics, record);
+    bool timed = isfinite(trainer_budget(t));
     struct progress_state s = {.step = record->step,
-                               .steps = t->steps,
+                               .steps = timed ? 0 : t->steps,
                                .epoch = (record->step - 1) / t->per_epoch + 1,
-                               .epochs = (t->steps + t->per_epoch - 1) / t->per_epoch,
+                               .epochs = timed ? 0 : (t->steps + t->per_epoch - 1) / t->per_epoch,
+                               .seconds = t->at.seconds,
+                               .budget = trainer_budget(t),
+                               .last = record->step == t->steps || (r->ending && record->step == t->at.step),
                                .loss = (double)sums->loss,
                                .accuracy = accuracy,
                                .lr = record->lr,
                                .ms = record->ms,
                                .samples_per_s = (double)sums->samples / record->ms * 1e3,
                                .comm_exposed = record->phase_ms[PHASE_COMM] / record->ms};
-    progress_show(r->progress, &s, due(r->log_every, record->step) || record->step == t->steps);
+    progress_show(r->progress, &s, due(r->log_every, record->step));
+}
+
+/* ---- what lies between steps ---- */
+
+struct carried run_carried(const struct run *r) {
+    struct mode_stats s;
+    r->mode->stats(r->t->mode, &s);
+    return (struct carried){s.sent, s.received};
+}
+
+static struct pause begin_pause(const struct run *r) {
+    return (struct pause){clock_ns(), run_carried(r)};
+}
+
+/* What has been since then is no step's. */
+static int64_t pass_over(struct run *r, const struct pause *p) {
+    struct carried after = run_carried(r);
+    int64_t now = clock_ns();
+    r->paused_ns += now - p->began;
+    r->paused.sent += after.sent - p->before.sent;
+    r->paused.received += after.received - p->before.received;
+    return now;
+}
+
+static void end_pause(struct run *r, enum trace_kind kind, const struct pause *p) {
+    int64_t now = pass_over(r, p);
+    if (r->t->trace) trace_span(r->t->trace, kind, TRACE_COMPUTE, p->began, now);
 }
 
 /* ---- one step, and what the ranks agree on after it ---- */
@@ -85,7 +116,7 @@ static enum error learn(struct run *r, int64_t step, const struct step_sums *sum
     struct trainer *t = r->t;
     r->loss = isnan(sums->loss) ? (float)NAN : sums->loss; /* of either sign, it is told alike */
     r->samples += (double)sums->samples;
-    r->stopped = sums->stop;
+    r->ending = sums->stop;
     if (t->rank == 0) {
         sha256_update(&t->at.losses, &r->loss, sizeof r->loss);
         report_step(r, record, sums);
@@ -95,11 +126,26 @@ static enum error learn(struct run *r, int64_t step, const struct step_sums *sum
                 (long long)step, (double)r->loss);
 }
 
+/* All ranks know that this step was the last, and now why: a signal is any rank's reason, time is when there was none.
+ * What is saved then has spent the whole time, whichever rank's clock was the first to say so. */
+static enum error end_early(struct run *r) {
+    struct trainer *t = r->t;
+    const struct pause pause = begin_pause(r);
+    double asked = stop_signal() != 0;
+    TRY(r->mode->sum(t->mode, &asked, 1));
+    pass_over(r, &pause);
+    r->stopped = asked > 0;
+    r->timed_out = !r->stopped;
+    if (r->stopped) stop_with_others();
+    if (r->timed_out) t->at.seconds = fmax(t->at.seconds, trainer_budget(t));
+    return ERR_NONE;
+}
+
 static enum error take_step(struct run *r) {
     struct trainer *t = r->t;
     struct learned *known = &r->learned;
     TRY(tracing_step_begin(t));
-    int64_t begin = clock_ns(), before[PHASES];
+    int64_t begin = t->began = clock_ns(), before[PHASES];
     memcpy(before, t->phase_ns, sizeof before);
     device_note(t->device, "training", t->at.step);
     TRY(r->mode->step(t->mode, known));
@@ -113,13 +159,13 @@ static enum error take_step(struct run *r) {
     if (t->at.step_in_epoch == t->per_epoch) t->at.step_in_epoch = 0, t->at.epoch++;
     int64_t took = clock_ns() - begin;
     r->step_ns += took;
+    t->at.seconds += clock_seconds(took);
     if (t->rank == 0) note_step(r, took, before);
     if (t->rank == 0 && known->count > 1) share_times(r->waiting, known->count);
     for (int64_t i = 0; i < known->count; i++)
         TRY(learn(r, t->at.step - known->count + 1 + i, &known->of[i], r->waiting ? &r->waiting[i] : NULL));
     if (known->count) r->nwaiting = 0;
-    if (r->stopped) stop_with_others();
-    return ERR_NONE;
+    return r->ending ? end_early(r) : ERR_NONE;
 }
 
 /* checkpoint.best's metric; NULL: off. */
@@ -139,25 +185,6 @@ bool run_is_better(const struct run *r) {
 
 static void note_best(struct run *r) {
     r->t->at.best = now(r, best_metric(r));
-}
-
-struct carried run_carried(const struct run *r) {
-    struct mode_stats s;
-    r->mode->stats(r->t->mode, &s);
-    return (struct carried){s.sent, s.received};
-}
-
-static struct pause begin_pause(const struct run *r) {
-    return (struct pause){clock_ns(), run_carried(r)};
-}
-
-static void end_pause(struct run *r, enum trace_kind kind, const struct pause *p) {
-    struct carried after = run_carried(r);
-    int64_t now = clock_ns();
-    r->paused_ns += now - p->began;
-    r->paused.sent += after.sent - p->before.sent;
-    r->paused.received += after.received - p->before.received;
-    if (r->t->trace) trace_span(r->t->trace, kind, TRACE_COMPUTE, p->began, now);
 }
 
 enum error run_evaluate(struct run *r) {
@@ -192,10 +219,8 @@ enum error run_save(struct run *r, bool best) {
     TRY(collect_state(r));
     if (best) note_best(r);
     r->saved = t->at.step;
-    t->at.seconds += clock_seconds(pause.began - r->started);
     if (t->rank == 0) metrics_flush(r->metrics); /* a resume finds all steps up to this one */
     enum error err = t->rank == 0 ? saver_save(r->saver, best) : ERR_NONE;
-    t->at.seconds -= clock_seconds(pause.began - r->started);
     end_pause(r, TRACE_CHECKPOINT, &pause);
     return err;
 }
@@ -223,7 +248,8 @@ static void tell_loss(struct run *r) {
 
 static enum error steps(struct run *r) {
     struct trainer *t = r->t;
-    while (t->at.step < t->steps && !r->stopped && !r->reached) {
+    r->timed_out = t->at.seconds >= trainer_budget(t); /* of a resumed run */
+    while (t->at.step < t->steps && !r->stopped && !r->timed_out && !r->reached) {
         r->val_is_new = false;
         TRY(take_step(r));
         if (r->metrics && t->job->loss && t->at.step == r->first_step + 1) tell_loss(r);
@@ -259,7 +285,13 @@ static enum error open_outputs(struct run *r) {
     TRY(metrics_open(t->job, t->at.step, t->steps, &r->metrics));
     TRY(progress_open(t->job, &r->progress));
     if (t->job->resume) metrics_event(r->metrics, t->at.step, "resumed", t->job->resume);
-    metrics_start(r->metrics, t->at.step, t->run_id, t->steps, t->per_epoch);
+    bool timed = isfinite(trainer_budget(t));
+    metrics_start(r->metrics, &(struct sink_event){.step = t->at.step,
+                                                   .run_id = t->run_id,
+                                                   .steps = timed ? 0 : t->steps,
+                                                   .per_epoch = t->per_epoch,
+                                                   .budget = timed ? trainer_budget(t) : 0,
+                                                   .seconds = t->at.seconds});
     banner_show(r->progress, t);
     return ERR_NONE;
 }

@@ -19,8 +19,10 @@ struct run {
     struct saver *saver;
     int64_t log_every, saved, first_step;
     struct val_result val;
-    bool has_val, val_is_new, stopped, reached;
-    struct learned learned; /* by the last step */
+    bool has_val, val_is_new;
+    bool ending;                      /* the last step was the last, as a rank wanted it, ... */
+    bool stopped, timed_out, reached; /* ... by a signal or since the time is over; train.until is reached */
+    struct learned learned;           /* by the last step */
     float loss;
     double samples;
     struct step_record *waiting; /* rank 0: of steps whose sums are not known yet, the last one's */

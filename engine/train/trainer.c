@@ -2,6 +2,7 @@
  * loop.c, the gradients in compute.c. */
 #include "engine/tell/score.h"
 #include "engine/train/internal.h"
+#include "engine/train/stop.h"
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
@@ -23,6 +24,16 @@ void trainer_phase(struct trainer *t, enum phase phase, int64_t *mark) {
 void trainer_note(struct trainer *t, const char *doing) {
     device_note(t->device, doing, t->at.step);
     t->job->mode->note(t->mode, doing, t->at.step);
+}
+
+/* ---- the end ---- */
+double trainer_budget(const struct trainer *t) {
+    const struct config_span *length = &t->config->train.length;
+    return length->unit == SPAN_SECONDS ? length->value : (double)INFINITY;
+}
+
+bool trainer_wants_end(const struct trainer *t) {
+    return stop_signal() != 0 || t->at.seconds + clock_seconds(clock_ns() - t->began) >= trainer_budget(t);
 }
 
 /* ---- sums that ride in the header ---- */
@@ -348,6 +359,7 @@ enum error trainer_open(struct trainer *t) {
     TRY(open_compute(t));
     TRY(open_arenas(t));
     if (t->job->task != JOB_ASK) TRY(update_open(t));
+    if (t->job->task == JOB_TRAIN) TRY(answers_open(t));
     TRY(trainer_begin(t));
     if (t->feed.nshards > 0 && !c->sharing.brought && t->job->task == JOB_TRAIN)
         TRY(trainer_open_loader(t, t->feed.shards, t->feed.nshards, &t->feed.loader));
@@ -368,6 +380,7 @@ void trainer_close(struct trainer *t) {
     if (t->mode) t->job->mode->close(t->mode);
     tracing_close(t); /* the mode's communication lane, which has just ended, records in it */
     if (t->device) t->device->ops->close(t->device);
+    answers_close(t);
     model_free(t->model);
     dataset_close(t->feed.val);
     dataset_close(t->feed.data);

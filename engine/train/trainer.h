@@ -21,7 +21,7 @@ enum { GRAD_ARENAS = 26 }; /* subtrees of a run of leaves, partial sums of their
 struct step_sums { /* of the global batch, the same on every rank */
     float loss;    /* mean over its samples */
     float correct, samples;
-    bool stop;    /* a rank was asked to stop */
+    bool stop;    /* it is the last, as a rank wants it: trainer_wants_end */
     bool skipped; /* fp16: the gradient was not finite, and nothing has changed */
 };
 struct learned { /* by a step: the sums of the last 'count' steps, it among them */
@@ -112,6 +112,7 @@ struct trainer {
     int64_t steps, per_epoch; /* of the whole run, and of an epoch */
     struct rate rate;
     struct checkpoint_counters at;
+    int64_t began;            /* the step that is computed, by clock_ns */
     bool resumed;             /* it began from a checkpoint */
     char run_id[RUN_ID_TEXT]; /* rank 0's, on every rank; "": it has none */
     int64_t phase_ns[PHASES];
@@ -120,6 +121,7 @@ struct trainer {
     struct timers *timers;   /* of an asynchronous device's passes; NULL: the host's clock tells all */
     struct lag lag;          /* of a device that is slow on purpose */
     double *confusion;       /* (classes, classes) of the last evaluation; NULL: not counted */
+    struct answers *answers; /* of the last evaluation to its samples; NULL: not counted */
 };
 
 /* The whole life of one rank. On error, the others have been told. */
@@ -168,8 +170,8 @@ int trainer_shards(const struct trainer *t, int worker, int shards[RUN_SHARDS_MA
 MUST_CHECK enum error trainer_open_loader(struct trainer *t, const int *shards, int nshards, struct loader **out);
 
 /* ---- within train/ ---- */
-/* Every sample of the set once, over all ranks; the same result on every rank. Counts t->confusion
- * where it is there. */
+/* Every sample of the set once, over all ranks; the same result on every rank. Counts t->confusion and t->answers
+ * where they are there. */
 MUST_CHECK enum error trainer_evaluate(struct trainer *t, struct dataset *set, struct val_result *out);
 
 /* Sum of v[0..n) in tree order: v with v + ceil(n/2), ... Destroys v. */

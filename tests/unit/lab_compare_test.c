@@ -3,12 +3,14 @@
 #include "tests/harness/harness.h"
 
 #include "engine/base/file.h"
+#include "engine/save/checkpoint.h"
 #include "lab/compare.h"
 #include "lab/quantity.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 struct made { /* a run */
     const char *name, *mode, *lr, *losses;
@@ -173,6 +175,12 @@ static void several(const char *name, const char *weights[2], const double accur
     for (int side = 0; side < 2; side++) c.cell[side].nruns = runs;
 }
 
+static void with_seeds(const char *name, const char *weights[2], const double accuracy[2]) {
+    several(name, weights, accuracy);
+    x.nseeds = x.repeats;
+    for (int i = 0; i < x.nseeds; i++) x.seeds[i] = i;
+}
+
 static const char *table_of(const struct compared *of) {
     static char text[8192];
     FILE *f = fmemopen(text, sizeof text, "w");
@@ -234,6 +242,20 @@ static void other_weights_are_other_trainings(void **state) {
     assert_non_null(strstr(compare_untested(&c), "4 runs as 2"));
 }
 
+/* Runs of one seed that end when their time is over end at different steps of the same training. */
+static void trainings_for_a_time_are_copies(void **state) {
+    (void)state;
+    several("val_accuracy", (const char *[]){"abcd", "efgh"}, (double[]){0.6, 0.7});
+    for (int i = 0; i < 2; i++) x.cell[i].settings.config.train.length.unit = SPAN_SECONDS;
+    assert_ok(compare_judge(&c));
+    assert_true(c.pair[0].answer[0].samples[0] == 1 && c.pair[0].answer[0].verdict == VERDICT_UNTESTED);
+    experiment_close(&x);
+    with_seeds("val_accuracy", (const char *[]){"abcd", "efgh"}, (double[]){0.6, 0.7});
+    for (int i = 0; i < 2; i++) x.cell[i].settings.config.train.length.unit = SPAN_SECONDS;
+    assert_ok(compare_judge(&c));
+    assert_int_equal(c.pair[0].answer[0].samples[0], 4);
+}
+
 /* Times are measured anew by each run, whatever it learns; the time to a target is both. */
 static void copies_are_no_copies_of_times(void **state) {
     (void)state;
@@ -257,12 +279,6 @@ static void copies_are_no_copies_of_times(void **state) {
 }
 
 /* ---- seeds ---- */
-
-static void with_seeds(const char *name, const char *weights[2], const double accuracy[2]) {
-    several(name, weights, accuracy);
-    x.nseeds = x.repeats;
-    for (int i = 0; i < x.nseeds; i++) x.seeds[i] = i;
-}
 
 /* Side B is better by 1, 2, 3... thousandths, so by 4.5 in the middle of all averages; p is 2 of 2^8 signs. */
 static void seeds_are_pairs(void **state) {
@@ -392,6 +408,64 @@ static void a_goal_that_is_not_reached_counts_as_the_longest(void **state) {
     assert_non_null(strstr(table_of(&c), "never"));
 }
 
+/* ---- the validation set ---- */
+
+enum { SAMPLES = 8 };
+static void write_right(const char *run, const char *right, const char *data) {
+    unsigned char is[SAMPLES];
+    uint32_t crc;
+    int64_t bytes;
+    char path[700];
+    for (int i = 0; i < SAMPLES; i++) is[i] = right[i] == 'x';
+    const struct st_tensor t = {
+        .name = "right", .dtype = "BOOL", .ndim = 1, .dim = {SAMPLES}, .data = is, .bytes = SAMPLES};
+    snprintf(path, sizeof path, "%s/validation.safetensors", scratch_path(run));
+    (void)unlink(path);
+    assert_ok(st_write(path, &t, 1, (const char *const[][2]){{"data", data}, {"step", "30"}}, 2, &crc, &bytes));
+}
+
+/* One of eight samples only A has right, four only B: 2 (1 + 5) / 2^5. */
+static void samples_tell_two_networks_apart(void **state) {
+    (void)state;
+    assert_ok(two(NULL));
+    write_right("a", "xx------", "0000000a");
+    write_right("b", "x-xxxx--", "0000000a");
+    x.measure[0] = *measure_find("val_accuracy", 12), x.nmeasures = 1;
+    c.cell[0].run[0].result.val_accuracy = 0.25, c.cell[1].run[0].result.val_accuracy = 0.625;
+    c.cell[1].run[0].result.weights = "other";
+    assert_ok(compare_judge(&c));
+    assert_int_equal(c.nnotes, 1);
+    assert_non_null(strstr(c.note[0], "of 8 validation samples A alone has 1 right, B alone 4"));
+    assert_non_null(strstr(c.note[0], "p = 0.375 (McNemar, exact)"));
+    write_right("b", "x-xxxx--", "0000000b"); /* other samples: nothing is said */
+    assert_ok(compare_judge(&c));
+    assert_int_equal(c.nnotes, 0);
+}
+
+static void a_set_that_all_seeds_share_has_an_error_of_its_own(void **state) {
+    (void)state;
+    static const char *const names[2][2] = {{"a0", "a1"}, {"b0", "b1"}};
+    /* B less A: 0 0 0 1 and -1 0 1 0, and four times 0; the mean over both seeds: -0.5 0 0.5 0.5 */
+    static const char *const right[2][2] = {{"xx------", "x--x----"}, {"xx-x----", "--xx----"}};
+    with_seeds("val_accuracy", (const char *[]){"ab", "cd"}, (double[]){0.25, 0.375});
+    c.folder = pool_printf(x.pool, "%s", scratch_folder());
+    for (int side = 0; side < 2; side++)
+        for (int i = 0; i < 2; i++) {
+            assert_ok(file_make_folders(scratch_path(names[side][i])));
+            write_right(names[side][i], right[side][i], "0000000a");
+            c.cell[side].run[i].dir = names[side][i];
+        }
+    assert_ok(compare_judge(&c));
+    double mean = 0.5 / 8, variance = 0.75 / 8 - mean * mean;
+    assert_true(fabs(c.pair[0].answer[0].set_error - sqrt(variance / 8)) < 1e-12);
+    assert_true(c.nnotes > 0 && strstr(c.note[c.nnotes - 1], "the same 8 validation samples measure all seeds"));
+    write_right("a1", "x--x----", "0000000b");
+    write_right("b1", "--xx----", "0000000b");
+    assert_ok(compare_judge(&c));
+    assert_true(isnan(c.pair[0].answer[0].set_error));
+    assert_true(c.nnotes > 0 && strstr(c.note[c.nnotes - 1], "each seed draws 8 validation samples of its own"));
+}
+
 /* ---- the same bits ---- */
 
 /* Losses are means in 32 bits: different weights may share them. */
@@ -453,6 +527,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(gates_are_judged, set_up, tear_down),
         cmocka_unit_test_setup_teardown(copies_of_a_training_are_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_weights_are_other_trainings, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(trainings_for_a_time_are_copies, set_up, tear_down),
         cmocka_unit_test_setup_teardown(copies_are_no_copies_of_times, set_up, tear_down),
         cmocka_unit_test_setup_teardown(seeds_are_pairs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(equal_trainings_are_the_same, set_up, tear_down),
@@ -460,6 +535,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(answers_are_quantities, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bits_are_held_seed_by_seed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_goal_that_is_not_reached_counts_as_the_longest, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(samples_tell_two_networks_apart, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_set_that_all_seeds_share_has_an_error_of_its_own, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_same_losses_are_not_the_same_training, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_has_not_run_is_not_said_to_differ, set_up, tear_down),
         cmocka_unit_test_setup_teardown(json_and_csv_hold_the_numbers, set_up, tear_down),

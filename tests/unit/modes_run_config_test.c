@@ -179,6 +179,19 @@ static void shorthands(void **state) {
     assert_int_equal(c->lr_scale.base, 256);
     assert_string_equal(c->train.until_metric, "val.accuracy");
     assert_true(c->train.until_value == 0.97);
+    static const struct {
+        const char *text;
+        double seconds;
+    } times[] = {{"train: 60s", 60},
+                 {"train: {for: 1.5min}", 90},
+                 {"train: 2m", 120},
+                 {"train: 1e9h", 3.6e12},
+                 {"train: 250ms", 0.25}};
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        const struct config_span *length = &load_good(f, times[i].text, NULL)->train.length;
+        assert_true(length->unit == SPAN_SECONDS && length->value == times[i].seconds);
+    }
+    load_good(f, "train: 60s\nschedule: {name: linear, for: 5ep}\n", NULL);
 }
 
 static void sets(void **state) {
@@ -315,13 +328,13 @@ static const struct {
      "c.yaml:1:7: error: 'seed' must be an integer >= 0, got \"99999999999999999999\""},
     {"threads: 1.5", NULL, "c.yaml:1:10: error: 'threads' must be auto or an integer from 1 to 1024, got \"1.5\""},
     {"train: 5", NULL,
-     "c.yaml:1:8: error: 'train' must be a length such as 5ep (epochs) or 200st (steps), got "
+     "c.yaml:1:8: error: 'train' must be a length such as 5ep (epochs), 200st (steps) or 60s (time), got "
      "\"5\""},
     {"train: 0ep", NULL,
-     "c.yaml:1:8: error: 'train' must be a length such as 5ep (epochs) or 200st (steps), got "
+     "c.yaml:1:8: error: 'train' must be a length such as 5ep (epochs), 200st (steps) or 60s (time), got "
      "\"0ep\""},
     {"train: {for: off}", NULL,
-     "c.yaml:1:14: error: 'train.for' must be a length such as 5ep (epochs) or 200st (steps), got "
+     "c.yaml:1:14: error: 'train.for' must be a length such as 5ep (epochs), 200st (steps) or 60s (time), got "
      "\"off\""},
     {"ddp: {overlap: yes}", NULL, "c.yaml:1:16: error: 'ddp.overlap' must be true or false, got \"yes\""},
     {"ddp: {bucket: 25 MB}", NULL,
@@ -466,6 +479,9 @@ static const struct {
     {"checkpoint: {best: val.loss, every: off}", NULL,
      "c.yaml:1:20: error: 'checkpoint.best' needs checkpoints, but 'checkpoint.every' is off (set "
      "at 1:37)"},
+    {"train: 60s\nschedule: {name: cosine, warmup: 5st}", NULL,
+     "c.yaml:2:11: error: schedule 'cosine' has to know the last step, which nobody does where train.for is a time "
+     "(set at 1:8)"},
     {"eval: off\ntrain: {until: {val.loss: 1}}", NULL,
      "c.yaml:2:17: error: 'train.until' needs validation, but 'eval' is off (set at 1:7)"},
     /* --set */
@@ -566,7 +582,7 @@ static void hints(void **state) {
         {"log: {epochs: 1}", "did you mean 'train', as in 'train: 3ep'?"},
         {"batch_size: 8", "did you mean 'batch', as in 'batch: 128'?"},
         {"data: {num_workers: 8}", "did you mean 'workers'?"},
-        {"train: 8", "did you mean '8ep' or '8st'?"},
+        {"train: 8", "did you mean '8ep', '8st' or '8s'?"},
         {"optimizer: AdamW", "did you mean 'adamw'?"},
         {"devices: gpu:2", "did you mean 'cuda'?"},
         {"devices: 2", "did you mean 'cpu:2'?"},

@@ -88,6 +88,21 @@ static void warm_up(void **unused) {
     check(&zero, 0, 10, 1);
 }
 
+/* A length of its own takes the place of training's, and the rate stays where it has come to. */
+static void lengths(void **unused) {
+    (void)unused;
+    struct config_variant whole = make("cosine", "{min: 0.1, warmup: 2st}");
+    struct config_variant own = make("cosine", "{min: 0.1, warmup: 2st, for: 5ep}");
+    for (int s = 0; s < 10; s++) check(&own, s, SPAN_ENDLESS, schedule_factor(&whole, s, 10, 2));
+    check(&own, 10, SPAN_ENDLESS, 0.1);
+    check(&own, 1000, SPAN_ENDLESS, 0.1);
+    struct config_variant linear = make("linear", "{to: 0.5, for: 4st}"), constant = make("constant", "{}");
+    check(&linear, 2, 3, 0.75);
+    check(&linear, 4, 100, 0.5);
+    assert_true(schedule_needs_end(&whole) && !schedule_needs_end(&own));
+    assert_false(schedule_needs_end(&linear) || schedule_needs_end(&constant));
+}
+
 static void spans(void **unused) {
     (void)unused;
     assert_int_equal(span_steps((struct config_span){7, SPAN_STEPS}, 100), 7);
@@ -96,7 +111,8 @@ static void spans(void **unused) {
     assert_int_equal(span_steps((struct config_span){0.01, SPAN_EPOCHS}, 7), 1);
     assert_int_equal(span_steps((struct config_span){0, SPAN_EPOCHS}, 7), 0);
     assert_int_equal(span_steps((struct config_span){5, SPAN_OFF}, 7), -1);
-    assert_int_equal(span_steps((struct config_span){1e300, SPAN_EPOCHS}, 7), INT64_C(1) << 62);
+    assert_int_equal(span_steps((struct config_span){1e300, SPAN_EPOCHS}, 7), SPAN_ENDLESS);
+    assert_int_equal(span_steps((struct config_span){60, SPAN_SECONDS}, 7), SPAN_ENDLESS);
 }
 
 /* ---- clipping ---- */
@@ -148,8 +164,8 @@ static void clipping(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes),   cmocka_unit_test(warm_up),        cmocka_unit_test(spans),
-        cmocka_unit_test(clipping), cmocka_unit_test(norm_by_blocks),
+        cmocka_unit_test(shapes), cmocka_unit_test(warm_up),  cmocka_unit_test(lengths),
+        cmocka_unit_test(spans),  cmocka_unit_test(clipping), cmocka_unit_test(norm_by_blocks),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

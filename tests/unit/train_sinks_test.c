@@ -82,7 +82,7 @@ static struct metrics *open_at(int64_t step) {
     struct metrics *m;
     assert_ok(metrics_open(&job, step, 100, &m));
     if (step > 0) metrics_event(m, step, "resumed", "runs/\"x\"");
-    metrics_start(m, step, "0123456789abcdef", 100, 7);
+    metrics_start(m, &(struct sink_event){.step = step, .run_id = "0123456789abcdef", .steps = 100, .per_epoch = 7});
     return m;
 }
 

@@ -73,10 +73,12 @@ static enum error jsonl_event(void *sink, const struct sink_event *e) {
     json_int(&j, "step", e->step);
     json_string(&j, "event", e->name);
     if (e->run_id) json_string(&j, "run_id", e->run_id);
-    if (e->steps > 0) {
-        json_int(&j, "steps", e->steps);
-        json_int(&j, "per_epoch", e->per_epoch);
+    if (e->steps > 0) json_int(&j, "steps", e->steps);
+    if (e->budget > 0) {
+        json_real(&j, "budget_s", e->budget);
+        json_real(&j, "train_s", e->seconds);
     }
+    if (e->per_epoch > 0) json_int(&j, "per_epoch", e->per_epoch);
     if (e->text) json_string(&j, "text", e->text);
     if (e->loss) put_loss(&j, e);
     json_close(&j, '}');

@@ -20,6 +20,9 @@ _engine() {
         compopt -o nospace 2> /dev/null
     elif _engine_option "${words[1]}" "$before"; [[ $values ]]; then
         COMPREPLY=($(compgen -W "$values" -- "$cur"))
+        [[ $cur == */* ]] && COMPREPLY=($(compgen -f -- "$cur"))
+        # bash takes what stands behind a colon for the word
+        [[ $cur == *:* && $COMP_WORDBREAKS == *:* ]] && COMPREPLY=("${COMPREPLY[@]#"${cur%:*}:"}")
     elif [[ $cur == -* ]]; then
         COMPREPLY=($(compgen -W "$options" -- "$cur"))
     else

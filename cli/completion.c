@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 
 #include "engine/base/embedded.h"
+#include "engine/device/device.h"
 #include "modes/modes.h"
 
 #include <stdio.h>
@@ -68,6 +69,14 @@ struct keys {
     int count;
 };
 
+/* Of each kind of device one, two and four: "cpu:1 cpu:2". */
+static void print_devices(void) {
+    int n;
+    const struct device_ops *const *kinds = device_kinds(&n);
+    for (int i = 0; i < n; i++)
+        for (int k = 1; k <= 4; k *= 2) printf(" %s:%d", kinds[i]->name, k);
+}
+
 /* Several variants may have a key of one name. */
 static bool is_new(struct keys *k, const char *path) {
     for (int i = 0; i < k->count; i++)
@@ -86,10 +95,11 @@ static void print_values(void *user, const struct config_key *key) {
     struct keys *k = user;
     const char *names[KEY_WORDS];
     int n = config_key_words(key, k->pool, names, KEY_WORDS);
-    bool mode = !strcmp(key->path, "mode");
-    if ((n == 0 && !mode) || !is_new(k, key->path)) return;
+    bool mode = !strcmp(key->path, "mode"), devices = !strcmp(key->path, "devices");
+    if ((n == 0 && !mode && !devices) || !is_new(k, key->path)) return;
     printf("        %s) values='", key->path);
     if (mode) print_words(mode_name);
+    if (devices) print_devices();
     for (int i = 0; i < n; i++) printf("%s%s", i ? " " : "", names[i]);
     printf("' ;;\n");
 }
@@ -128,6 +138,19 @@ static void print_cases(void) {
     }
 }
 
+/* What may follow a form: "'lab run') values='00-hello'". */
+static void print_form_values(const struct command *c) {
+    char text[OPTION_TEXT];
+    const struct command *form;
+    for (int i = 0; (form = command_form(c, i)); i++) {
+        const struct option *o = form->options;
+        if (form == c || !o || !option_is_word(o) || !option_word(o, 0, text)) continue;
+        printf("        '%s %s') values='", c->name, form->name);
+        print_option_words(o);
+        printf("' ;;\n");
+    }
+}
+
 /* The tables as functions of bash and zsh: they set options, parts and values. */
 static enum error print_tables(void) {
     int n;
@@ -138,7 +161,10 @@ static enum error print_tables(void) {
            "_engine_values() {\n    values=''\n    case $1 in\n");
     TRY(walk_keys(print_values));
     printf("    esac\n}\n\n_engine_option() {\n    values=''\n    case \"$1 $2\" in\n");
-    for (int i = 0; i < n; i++) walk_options(all[i], print_option_values);
+    for (int i = 0; i < n; i++) {
+        walk_options(all[i], print_option_values);
+        print_form_values(all[i]);
+    }
     printf("    esac\n}\n\n_engine_keys='");
     TRY(walk_keys(print_key));
     printf("'\n_engine_commands='");
@@ -200,6 +226,15 @@ static void print_fish_command(const struct command *c) {
     putchar('\n');
     walk_options(c, print_fish_option);
     char text[OPTION_TEXT];
+    const struct command *form;
+    for (int i = 0; (form = command_form(c, i)); i++) {
+        if (form == c || !form->options || !option_is_word(form->options) || !option_word(form->options, 0, text))
+            continue;
+        printf("complete -c engine -n '__fish_seen_subcommand_from %s; and __fish_seen_subcommand_from %s' -a '",
+               c->name, form->name);
+        print_option_words(form->options);
+        printf("'\n");
+    }
     if (!c->forms && (!option_is_word(c->options) || !option_word(c->options, 0, text))) return;
     printf("complete -c engine -n '__fish_seen_subcommand_from %s' -a '", c->name);
     print_parts(c);

@@ -14,6 +14,7 @@ _engine() {
         compadd -S = -- ${=_engine_keys}
     elif _engine_option $words[2] $before; [[ -n $values ]]; then
         compadd -- ${=values}
+        [[ $cur == */* ]] && _files
     elif [[ $cur == -* ]]; then
         compadd -- ${=options}
     else

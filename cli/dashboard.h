@@ -1,8 +1,10 @@
-/* The live dashboard of 'engine run': one page and three answers over HTTP, served by a thread of
+/* The live dashboard of 'engine run': one page and its answers over HTTP, served by a thread of
  * the process that keeps the run's files. The run never waits for it, and it reads only what the
- * run leaves in its folder anyway: metrics.jsonl and the flight recorders.
+ * run leaves in its folder anyway: metrics.jsonl and the flight recorders. 'engine dashboard' serves the same of runs of
+ * other processes; of a folder of them each question but the first two says which one is meant: run=ID.
  *
  *   GET /                     the page; it needs nothing else
+ *   GET /api/runs             of a folder: the table of 'engine runs', as JSON
  *   GET /api/run              what is run, as JSON
  *   GET /api/ranks            what each rank of this host does, and whether the run has ended
  *   GET /api/metrics?since=N  lines of metrics.jsonl from byte N, whole ones, at most so many; the

@@ -12,7 +12,11 @@
 static const struct {
     const char *path;
     enum http_page page;
-} pages[] = {{"/", HTTP_PAGE}, {"/api/run", HTTP_RUN}, {"/api/ranks", HTTP_RANKS}, {"/api/metrics", HTTP_METRICS}};
+} pages[] = {{"/", HTTP_PAGE},
+             {"/api/runs", HTTP_RUNS},
+             {"/api/run", HTTP_RUN},
+             {"/api/ranks", HTTP_RANKS},
+             {"/api/metrics", HTTP_METRICS}};
 
 size_t http_head_end(const char *in, size_t n) {
     const char *end = memmem(in, n, "\r\n\r\n", 4);
@@ -37,18 +41,38 @@ const char *http_reason(int status) {
 }
 
 /* ---- the first line ---- */
-static bool read_query(const char *text, size_t n, int64_t *since) {
+static bool read_since(const char *text, size_t n, int64_t *since) {
     enum { DIGITS = 15 };
-    if (n < 7 || memcmp(text, "since=", 6) != 0 || n - 6 > DIGITS) return false;
+    if (n == 0 || n > DIGITS) return false;
     *since = 0;
-    for (size_t i = 6; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         if (!isdigit((unsigned char)text[i])) return false;
         *since = *since * 10 + (text[i] - '0');
     }
     return true;
 }
 
-/* No path is ever looked for on a disk: there are these four. */
+static bool read_id(const char *text, size_t n, char run[LISTED_ID]) {
+    if (n != LISTED_ID - 1 || *run) return false;
+    for (size_t i = 0; i < n; i++)
+        if (!strchr("0123456789abcdef", text[i]) || !text[i]) return false;
+    memcpy(run, text, n);
+    return true;
+}
+
+/* run=ID, or since=N, or both in this order. */
+static bool read_query(const char *text, size_t n, struct http_request *out) {
+    const char *more = memchr(text, '&', n);
+    size_t first = more ? (size_t)(more - text) : n;
+    if (first > 4 && !memcmp(text, "run=", 4)) {
+        if (out->page == HTTP_RUNS || !read_id(text + 4, first - 4, out->run)) return false;
+        if (!more) return true;
+        text += first + 1, n -= first + 1;
+    }
+    return out->page == HTTP_METRICS && n > 6 && !memcmp(text, "since=", 6) && read_since(text + 6, n - 6, &out->since);
+}
+
+/* No path is ever looked for on a disk: there are these five, and runs have ids. */
 static int read_target(const char *text, size_t n, struct http_request *out) {
     const char *query = memchr(text, '?', n);
     size_t path = query ? (size_t)(query - text) : n;
@@ -56,8 +80,7 @@ static int read_target(const char *text, size_t n, struct http_request *out) {
         if (strlen(pages[i].path) != path || memcmp(pages[i].path, text, path) != 0) continue;
         *out = (struct http_request){.page = pages[i].page};
         if (!query) return 200;
-        bool good = out->page == HTTP_METRICS && read_query(query + 1, n - path - 1, &out->since);
-        return good ? 200 : 400;
+        return read_query(query + 1, n - path - 1, out) ? 200 : 400;
     }
     return 404;
 }
@@ -72,7 +95,7 @@ static int read_first_line(const char *line, size_t n, struct http_request *out,
     if (memcmp(version, " HTTP/1.", 8) != 0) return 505;
     *wrong = "only GET";
     if (target - line != 3 || memcmp(line, "GET", 3) != 0) return 405;
-    *wrong = "there is /, /api/run, /api/ranks and /api/metrics?since=N";
+    *wrong = "there is /, /api/runs, /api/run, /api/ranks and /api/metrics?since=N";
     return read_target(target + 1, (size_t)(version - target) - 1, out);
 }
 

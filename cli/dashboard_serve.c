@@ -5,6 +5,7 @@
  * nothing is allocated before a request is whole, and the thread's priority is below the run's. */
 #include "cli/dashboard_impl.h"
 
+#include "cli/dashboard_page.h"
 #include "engine/base/clock.h"
 
 #include <errno.h>
@@ -61,13 +62,14 @@ static const char common[] = "Connection: close\r\n"
                              "frame-ancestors 'none'\r\n";
 
 /* Head and body in one text. */
-static char *compose(const struct board_answer *a, const char *body, size_t nbody, size_t *n) {
+static char *compose(const struct board_answer *a, int status, const char *type, const char *body, size_t nbody,
+                     size_t *n) {
     char *text = NULL;
     FILE *out = open_memstream(&text, n);
     if (!out) return NULL;
-    fprintf(out, "HTTP/1.1 %d %s\r\n%sContent-Type: %s\r\nContent-Length: %zu\r\n", a->status, http_reason(a->status),
-            common, a->type, nbody);
-    if (a->status == 405) fputs("Allow: GET\r\n", out);
+    fprintf(out, "HTTP/1.1 %d %s\r\n%sContent-Type: %s\r\nContent-Length: %zu\r\n", status, http_reason(status), common,
+            type, nbody);
+    if (status == 405) fputs("Allow: GET\r\n", out);
     if (a->next >= 0) fprintf(out, "Engine-Next: %lld\r\n", (long long)a->next);
     fputs("\r\n", out);
     fwrite(body, 1, nbody, out);
@@ -76,17 +78,30 @@ static char *compose(const struct board_answer *a, const char *body, size_t nbod
     return NULL;
 }
 
+static const char *const types[] = {[HTTP_PAGE] = "text/html; charset=utf-8",
+                                    [HTTP_RUNS] = "application/json",
+                                    [HTTP_RUN] = "application/json",
+                                    [HTTP_RANKS] = "application/json",
+                                    [HTTP_METRICS] = "application/x-ndjson"};
+
 static void answer(struct board_server *s, struct connection *c, size_t head) {
     struct http_request request;
-    struct board_answer a = {.type = "text/plain; charset=utf-8", .next = -1};
+    struct board_answer a = {.next = -1};
     const char *wrong = "the request's head is too long";
     char *body = NULL;
     size_t n = 0;
     FILE *out = open_memstream(&body, &n);
-    a.status = head ? http_read(c->in, head, &s->rules, &request, &wrong) : 431;
-    if (out && a.status == 200) s->answer(s->user, &request, &a, out);
-    if (out && a.status != 200) fprintf(out, "%d %s: %s\n", a.status, http_reason(a.status), wrong);
-    if (out && fclose(out) == 0) c->out = compose(&a, body, n, &c->nout);
+    int status = head ? http_read(c->in, head, &s->rules, &request, &wrong) : 431;
+    if (out && status == 200 && request.page == HTTP_PAGE)
+        fwrite(dashboard_page, 1, sizeof dashboard_page, out);
+    else if (out && status == 200) {
+        status = s->answer(s->user, &request, &a, out);
+        wrong = "no such run";
+    }
+    if (out && status != 200) rewind(out), fprintf(out, "%d %s: %s\n", status, http_reason(status), wrong);
+    if (out && fclose(out) == 0)
+        c->out =
+            compose(&a, status, status == 200 ? types[request.page] : "text/plain; charset=utf-8", body, n, &c->nout);
     free(body);
     c->last_words = a.last_words;
     c->deadline = clock_ns() + SEND_NS;

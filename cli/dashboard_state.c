@@ -5,6 +5,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/json.h"
 #include "engine/base/limits.h"
+#include "engine/base/text.h"
 #include "engine/base/version.h"
 #include "transport/recorder.h"
 
@@ -25,11 +26,11 @@ bool board_metrics(const struct board_state *s, int64_t *since, bool *last, FILE
     *last = true;
     if (!s->run_dir) return true;
     snprintf(path, sizeof path, "%s/metrics.jsonl", s->run_dir);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat st;
     if (fd < 0) return true; /* before the first step */
     char *piece = malloc(METRICS_PIECE);
-    bool read_well = piece && fstat(fd, &st) == 0;
+    bool read_well = piece && fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
     if (read_well) {
         if (*since > st.st_size) *since = 0; /* of another file */
         ssize_t n = pread(fd, piece, METRICS_PIECE, *since);
@@ -44,9 +45,9 @@ bool board_metrics(const struct board_state *s, int64_t *since, bool *last, FILE
 }
 
 /* ---- ranks ---- */
-static const char *state_of(const struct recording *r) {
+static const char *state_of(const struct recording *r, bool ended) {
     if (r->closed) return r->clean ? "ended" : "failed";
-    return kill(r->pid, 0) != 0 && errno == ESRCH ? "lost" : "runs";
+    return ended || (kill(r->pid, 0) != 0 && errno == ESRCH) ? "lost" : "runs";
 }
 
 /* The last call to the group that it has begun. */
@@ -62,13 +63,13 @@ static void tell_call(struct json *j, const struct recording *r, int64_t now) {
     json_close(j, '}');
 }
 
-static void tell_rank(struct json *j, const struct recording *r) {
+static void tell_rank(struct json *j, const struct recording *r, bool ended) {
     int64_t now = clock_ns();
     json_open(j, NULL, '{');
     json_int(j, "rank", r->rank);
     json_int(j, "pid", r->pid);
     json_string(j, "host", r->host);
-    json_string(j, "state", state_of(r));
+    json_string(j, "state", state_of(r, ended));
     if (r->noted) {
         json_string(j, "doing", r->doing);
         json_int(j, "step", r->step);
@@ -85,7 +86,7 @@ static void tell_ranks(struct json *j, const struct board_state *s) {
         struct pool *pool;
         snprintf(path, sizeof path, "%s/flight/rank%d.bin", s->run_dir, i);
         if (access(path, R_OK) != 0 || pool_create(&pool) != ERR_NONE) continue;
-        if (recording_read(path, pool, &r) == ERR_NONE && r.wall >= s->since_wall) tell_rank(j, &r);
+        if (recording_read(path, pool, &r) == ERR_NONE && r.wall >= s->since_wall) tell_rank(j, &r, s->ended);
         pool_free(pool);
     }
 }
@@ -95,7 +96,13 @@ bool board_ranks(const struct board_state *s, FILE *out) {
     json_init(&j);
     json_open(&j, NULL, '{');
     json_bool(&j, "ended", s->ended);
-    json_int(&j, "code", s->code);
+    if (s->code < 0)
+        json_string(&j, "code", NULL);
+    else
+        json_int(&j, "code", s->code);
+    json_string(&j, "state", s->state);
+    json_string(&j, "reason", s->reason);
+    json_bool(&j, "watched", s->watched);
     json_open(&j, "ranks", '[');
     tell_ranks(&j, s);
     json_close(&j, ']');
@@ -107,28 +114,30 @@ bool board_ranks(const struct board_state *s, FILE *out) {
 }
 
 /* ---- the run ---- */
-static const char *bare(const struct node *n) {
-    const struct node *zoo = n ? node_get(n, "zoo") : NULL;
-    if (zoo) n = zoo;
-    return n && n->kind == NODE_SCALAR ? n->text : "layers of its own";
+static void put_whole(struct json *j, const struct run_result *r, const char *key, const char *setting) {
+    int64_t n;
+    if (text_int(run_result_setting(r, setting), &n))
+        json_int(j, key, n);
+    else
+        json_string(j, key, run_result_setting(r, setting));
 }
 
-char *board_run(const struct job *job) {
-    const struct run_config *c = &job->settings->config;
+char *board_run(const struct run_result *r, int64_t devices, const char *run_dir, const char *name) {
+    const char *zoo = run_result_setting(r, "model.zoo"), *model = *zoo ? zoo : run_result_setting(r, "model");
     struct json j;
     json_init(&j);
     json_open(&j, NULL, '{');
     json_string(&j, "version", ENGINE_VERSION);
-    json_string(&j, "name", c->name);
-    json_string(&j, "mode", c->mode);
-    json_string(&j, "devices", c->devices_text);
-    json_int(&j, "count", c->devices.count);
-    json_string(&j, "model", bare(c->model));
-    json_int(&j, "batch", c->batch.size);
-    json_int(&j, "shards", c->batch.shards);
-    json_int(&j, "nodes", c->run.nodes);
-    json_int(&j, "seed", c->seed);
-    json_string(&j, "run_dir", job->run_dir);
+    json_string(&j, "name", name ? name : run_result_setting(r, "name"));
+    json_string(&j, "mode", run_result_setting(r, "mode"));
+    json_string(&j, "devices", run_result_setting(r, "devices"));
+    if (devices >= 0) json_int(&j, "count", devices);
+    json_string(&j, "model", *model ? model : "layers of its own");
+    put_whole(&j, r, "batch", "batch.size");
+    put_whole(&j, r, "shards", "batch.shards");
+    put_whole(&j, r, "nodes", "run.nodes");
+    put_whole(&j, r, "seed", "seed");
+    json_string(&j, "run_dir", run_dir);
     json_close(&j, '}');
     if (json_done(&j) == ERR_NONE) return j.text;
     json_fini(&j);

@@ -157,7 +157,7 @@ static int run(const struct cli *cli) {
 
 /* ---- the command ---- */
 
-#define WHICH CONFIG_STRING, AT(lab), .missing = "which lab? 'engine lab list' has them"
+#define WHICH CONFIG_STRING, AT(lab), .word = lesson_name, .missing = "which lab? 'engine lab list' has them"
 #define TEXT "on standard output instead of the text"
 static const struct option list_options[] = {OPTION_JSON(TEXT), {0}}, show_options[] = {{"NN", NULL, NULL, WHICH}, {0}};
 static const struct option run_options[] = {

@@ -2,6 +2,7 @@
  * with a run directory, which goes on from its last checkpoint. */
 #include "cli/cli.h"
 #include "cli/dashboard.h"
+#include "cli/run_choice.h"
 
 #include "engine/base/log.h"
 #include "engine/train/stop.h"
@@ -71,6 +72,16 @@ static int run_whole(struct job *job, const char *run_dir) {
     return exit_code(err, code);
 }
 
+/* A checkpoint that is refused has begun nothing, and who asks for a stop has what he wants. */
+static enum error note_failure(const struct run_place *p, enum error err, int code, struct pool *pool) {
+    char words[4096];
+    snprintf(words, sizeof words, "%s%s%s", error_message(), *error_hint() ? "\n" : "", error_hint());
+    if (err != ERR_NONE) code = error_exit_code(err);
+    if (!code || code > 128 || stop_signal() || code == error_exit_code(ERR_CONFIG)) return err;
+    run_choice_failed(p, code, err == ERR_NONE ? "" : error_message(), pool);
+    return err == ERR_NONE ? err : FAIL(err, "%s", words);
+}
+
 static enum error train_here(struct job *job, const char *run_dir, struct dashboard *board, int *code) {
     struct run_place place;
     TRY(run_place_open(job->settings, run_dir, &place));
@@ -82,7 +93,7 @@ static enum error train_here(struct job *job, const char *run_dir, struct dashbo
     enum error err = job->mode->launch(job, code);
     if (place.resume && (err == ERR_CONFIG || *code == error_exit_code(ERR_CONFIG)))
         run_place_restore(&place, job->settings->pool);
-    return err;
+    return note_failure(&place, err, *code, job->settings->pool);
 }
 
 enum error cli_train(struct job *job, const char *run_dir, int *code) {

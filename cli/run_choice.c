@@ -2,6 +2,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/log.h"
+#include "engine/base/text.h"
 #include "engine/save/run_record.h"
 #include "engine/train/inject.h"
 #include "transport/launch/launcher.h"
@@ -17,7 +18,16 @@ enum error run_choice_write(const struct run_place *p, struct pool *pool) {
     struct launcher_job job;
     if (!p->run_id) return ERR_NONE;
     TRY(launcher_job(NULL, &job));
-    return run_record_save(p->dir, &(struct run_record){p->run_id, job.name, job.restarts}, pool);
+    return run_record_save(p->dir, &(struct run_record){.run_id = p->run_id, .job = job.name, .restarts = job.restarts},
+                           pool);
+}
+
+void run_choice_failed(const struct run_place *p, int code, const char *words, struct pool *pool) {
+    struct run_record r = run_record_read(p->dir, pool);
+    if (!p->run_id || strcmp(r.run_id, p->run_id) != 0) return;
+    char *text = pool_printf(pool, "%.500s", words);
+    r.code = code, r.error = text ? text_defuse(text, "") : ""; /* the cut may have left a piece of a character */
+    if (run_record_save(p->dir, &r, pool) != ERR_NONE) log_warn("%s", error_message());
 }
 
 /* ---- which run ---- */

@@ -14,7 +14,6 @@
 #include <glob.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -93,7 +92,7 @@ static enum error lock(const struct run_place *p, int flags, struct pool *pool, 
     int fd = open(path, O_RDWR | O_CLOEXEC | flags, 0644);
     if (fd < 0 && errno == ENOENT && !flags) return ERR_NONE;
     if (fd < 0) return FAIL(ERR_CREATE, "cannot create '%s': %s", path, strerror(errno));
-    *locked = flock(fd, LOCK_EX | LOCK_NB) == 0; /* until the process ends */
+    *locked = file_lock(fd); /* until the process ends */
     if (*locked) return ERR_NONE;
     close(fd);
     return FAIL(ERR_CREATE, "another process is running in '%s'\nchoose another log.dir, or wait for it", p->dir);

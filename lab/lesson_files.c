@@ -46,11 +46,28 @@ static enum error read_about(const char *path, const char *text, struct pool *po
     return text_real(scalar(root, "minutes"), &out->minutes) ? ERR_NONE : FAIL(ERR_BUG, "%s: no minutes", path);
 }
 
+/* Of "00-hello/lab.yaml" what its folder is called; 0: the file is another. */
+static size_t name_length(const char *path) {
+    const char *slash = strchr(path, '/');
+    return slash && !strcmp(slash, "/lab.yaml") ? (size_t)(slash - path) : 0;
+}
+
+const char *lesson_name(int i) {
+    static char name[64];
+    for (int k = 0; k < lesson_texts_count; k++) {
+        size_t n = name_length(lesson_texts[k].name);
+        if (n == 0 || i-- > 0) continue;
+        snprintf(name, sizeof name, "%.*s", (int)n, lesson_texts[k].name);
+        return name;
+    }
+    return NULL;
+}
+
 enum error lesson_list(struct pool *pool, struct lesson_about *out, int *n) {
     *n = 0;
     for (int i = 0; i < lesson_texts_count && *n < LESSONS_MOST; i++) {
-        const char *path = lesson_texts[i].name, *slash = strchr(path, '/');
-        if (!slash || strcmp(slash, "/lab.yaml") != 0) continue;
+        const char *path = lesson_texts[i].name;
+        if (!name_length(path)) continue;
         TRY(read_about(path, lesson_texts[i].text, pool, &out[*n]));
         ++*n;
     }

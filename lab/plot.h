@@ -10,9 +10,16 @@ enum plot_kind {
     PLOT_STACKED,  /* a bar for each category, of all series' parts */
     PLOT_GROUPED,  /* a bar for each category and series */
     PLOT_TIMELINE, /* categories are rows, spans bars in them, series the kinds of spans */
-    PLOT_HEAT      /* categories are rows; series are columns */
+    PLOT_HEAT,     /* categories are rows; series are columns */
+    PLOT_DOTS, /* a row for each category and series: spans of no length are its runs, y its median with low and high */
+    PLOT_MAP,  /* as PLOT_HEAT, of ratios: above 1 the second of 'who' is ahead, below it the first */
+    PLOT_CHOICE, /* as PLOT_HEAT, and y is the number of one of 'choice' */
+    PLOT_KINDS
 };
 enum plot_unit { PLOT_PLAIN, PLOT_SECONDS, PLOT_BYTES, PLOT_SHARE /* of 1, shown as percent */ };
+
+/* What a comparison tells: nothing, that both are the same, or who is ahead. */
+enum plot_won { PLOT_UNTOLD, PLOT_SAME, PLOT_FIRST, PLOT_SECOND };
 
 struct plot_axis {
     const char *label; /* without its unit */
@@ -25,11 +32,13 @@ struct plot_series {
     const char *name;
     const double *x, *y;      /* y not finite: nothing there. x: PLOT_LINE only */
     const double *low, *high; /* around y, or NULL */
+    const double *from, *to;  /* around x, or NULL */
+    const enum plot_won *won; /* PLOT_MAP */
     int n;
     int colour;         /* of PLOT_COLOURS; two series may share one */
     bool model, points; /* a model's line; points: not joined */
 };
-struct plot_span {
+struct plot_span { /* PLOT_DOTS: from and to are a run's value */
     int row, series;
     double from, to;
 };
@@ -42,8 +51,13 @@ struct plot {
     int nseries;
     const char **category; /* PLOT_ROWS at most are drawn */
     int ncategories;
+    const struct plot_series *choice; /* PLOT_CHOICE: what its cells can be: names and colours */
+    int nchoices;
     const struct plot_span *span;
     int nspans;
+    const char *who[2]; /* PLOT_MAP */
+    bool both;          /* readers may choose between a linear and a logarithmic y */
+    const char *style;  /* of the <svg>, beside "plot"; NULL: none */
 };
 
 /* Colours and styles, for a <style>; hatches, for an <svg>'s <defs>: both once in a document. */

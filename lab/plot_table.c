@@ -19,16 +19,18 @@ static double next_x(const struct plot *p, double behind) {
     return best;
 }
 
-static const char *line_cell(const struct plot *p, const struct plot_series *s, double x, struct pool *pool) {
+static const char *with_interval(const struct plot_series *s, int k, enum plot_unit unit, struct pool *pool) {
     char v[32], low[32], high[32];
-    for (int k = 0; k < s->n; k++) {
-        if (s->x[k] != x) continue;
-        plot_value_text(p->y.unit, s->y[k], v);
-        if (!s->low || !s->high || !isfinite(s->y[k])) return pool_printf(pool, "%s", v);
-        plot_value_text(p->y.unit, s->low[k], low);
-        plot_value_text(p->y.unit, s->high[k], high);
-        return pool_printf(pool, "%s [%s, %s]", v, low, high);
-    }
+    plot_value_text(unit, s->y[k], v);
+    if (!s->low || !s->high || !isfinite(s->low[k] + s->high[k] + s->y[k])) return pool_printf(pool, "%s", v);
+    plot_value_text(unit, s->low[k], low);
+    plot_value_text(unit, s->high[k], high);
+    return pool_printf(pool, "%s [%s, %s]", v, low, high);
+}
+
+static const char *line_cell(const struct plot *p, const struct plot_series *s, double x, struct pool *pool) {
+    for (int k = 0; k < s->n; k++)
+        if (s->x[k] == x) return with_interval(s, k, p->y.unit, pool);
     return "";
 }
 
@@ -45,14 +47,26 @@ static enum error line_table(const struct plot *p, struct pool *pool, struct tab
     return ERR_NONE;
 }
 
+const struct plot_series *plot_choice_at(const struct plot *p, int column, int row) {
+    double v = p->series[column].y[row];
+    return v >= 0 && v < p->nchoices ? &p->choice[(int)v] : NULL;
+}
+
+static const char *choice_name(const struct plot *p, int column, int row) {
+    const struct plot_series *choice = plot_choice_at(p, column, row);
+    return choice ? choice->name : "";
+}
+
 static enum error grid_table(const struct plot *p, struct pool *pool, struct table *t) {
-    enum plot_unit unit = p->kind == PLOT_HEAT ? p->y.unit : p->x.unit;
+    enum plot_unit unit = p->kind == PLOT_HEAT || p->kind == PLOT_MAP ? p->y.unit : p->x.unit;
     TRY(table_init(t, p->title, 1 + p->nseries, p->ncategories, pool));
-    table_row(t, 0)[0] = p->kind == PLOT_HEAT ? p->y.label : p->x.label;
+    table_row(t, 0)[0] = p->kind == PLOT_HEAT || p->kind == PLOT_CHOICE ? p->y.label : p->x.label;
     for (int i = 0; i < p->nseries; i++) table_row(t, 0)[1 + i] = p->series[i].name;
     for (int r = 0; r < p->ncategories; r++) {
         table_row(t, r + 1)[0] = p->category[r];
-        for (int i = 0; i < p->nseries; i++) table_row(t, r + 1)[1 + i] = value(unit, p->series[i].y[r], pool);
+        for (int i = 0; i < p->nseries; i++)
+            table_row(t, r + 1)[1 + i] =
+                p->kind == PLOT_CHOICE ? choice_name(p, i, r) : with_interval(&p->series[i], r, unit, pool);
     }
     return ERR_NONE;
 }

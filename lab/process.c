@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 extern char **environ;
-enum { LOOK_US = 20000, WORDS_MOST = 256 };
+enum { LOOK_US = 20000, WORDS_MOST = 256, LOG_MOST = 1 << 24, LOG_SHOWN = 2000 };
 
 struct running {
     pid_t pid;
@@ -201,4 +201,34 @@ const char *process_path(const char *program, struct pool *pool) {
     char path[PATH_MAX];
     ssize_t n = strncmp(program, "/proc/", 6) ? 0 : readlink(program, path, sizeof path);
     return n > 0 ? pool_strndup(pool, path, (size_t)n) : pool_printf(pool, "%s", program);
+}
+
+/* ---- the engine's own --------------------------------------------------------------------------- */
+
+enum error process_error(int code) {
+    for (int e = ERR_NONE + 1; e <= ERR_CONFIG; e++)
+        if (error_exit_code((enum error)e) == code) return (enum error)e;
+    return ERR_BUG;
+}
+
+/* What it said: its error and hint, or else the end of its log. */
+static enum error failure(const struct process *p, struct pool *pool, int code) {
+    char *text = NULL;
+    size_t n = 0;
+    if (file_read(p->err, LOG_MOST, pool, &text, &n) != ERR_NONE || n == 0)
+        return FAIL(process_error(code), "'engine %s' has ended with %d", p->args[0], code);
+    char *said = strstr(text, "error: "), *hint = said ? strstr(said, "\nhint: ") : NULL;
+    if (hint && !strncmp(text, "error: ", 7)) {
+        *hint = '\0';
+        return FAIL(process_error(code), "%s\n%.*s", said + 7, (int)strcspn(hint + 7, "\n"), hint + 7);
+    }
+    return FAIL(process_error(code), "%s", n > LOG_SHOWN ? text + n - LOG_SHOWN : said == text ? text + 7 : text);
+}
+
+enum error process_engine(const struct process *p, double timeout, struct pool *pool) {
+    struct process_end end;
+    TRY(processes_run(p, 1, (struct process_limits){timeout, 10}, pool, &end));
+    if (stop_signal()) return FAIL(ERR_RESULT, "stopped");
+    if (end.late) return FAIL(ERR_TIMEOUT, "'engine %s' has not ended within %g s", p->args[0], timeout);
+    return end.code ? failure(p, pool, end.code) : ERR_NONE;
 }

@@ -40,7 +40,7 @@ static const char *values(struct report *r, const struct report_data *d, int sid
         bool seen = false;
         for (int k = 0; k < i; k++)
             seen |= d->cell[k].side == side && !strcmp(run_result_setting(d->cell[k].run, key), v);
-        if (!seen) all = report_say(r, "%s%s%s", all, *all ? ", " : "", *v ? v : "(none)");
+        if (!seen) all = report_join(r, all, ", ", *v ? v : "(none)");
     }
     return all;
 }
@@ -74,6 +74,7 @@ static enum error all_settings(struct report *r, struct report_section *s, const
 
 enum error report_settings(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "settings", "Configuration");
+    s->fold = d->ncells > 1 ? FOLD_SHUT : FOLD_ASIDE; /* a run's resolved.yaml has it all */
     return d->ncells > 1 ? differences(r, s, d) : all_settings(r, s, d->cell[0].run);
 }
 
@@ -96,18 +97,21 @@ static const char *value_text(struct report *r, const struct json_value *v) {
 
 enum error report_environment(struct report *r, const struct report_data *d) {
     static const char *const heads[] = {"what", "here"};
-    struct report_section *s = report_section(r, "environment", "Environment");
+    struct report_section *s = report_section(r, "environment", "The machine");
     struct table *t;
+    s->fold = FOLD_SHUT;
     if (!d->environment || !d->environment->count) {
         s->missing = "The runs tell nothing of the machine: there is no env.json in them. Runs of "
                      "this version write one.";
         return ERR_NONE;
     }
     TRY(report_table(r, s, "The machine that the runs were on", 2, d->environment->count, heads, &t));
-    t->words = 2;
+    t->words = 2, t->rows = 0;
     for (int i = 0; i < d->environment->count; i++) {
-        table_row(t, i + 1)[0] = d->environment->children[i].key;
-        table_row(t, i + 1)[1] = value_text(r, &d->environment->children[i]);
+        const char *text = value_text(r, &d->environment->children[i]);
+        if (!strcmp(text, "-") || !*text) continue; /* it is not known, or there is none */
+        table_row(t, ++t->rows)[0] = d->environment->children[i].key;
+        table_row(t, t->rows)[1] = text;
     }
     return ERR_NONE;
 }

@@ -3,6 +3,7 @@
 
 #include "lab/report_data.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +17,19 @@ const char *report_say(struct report *r, const char *fmt, ...) {
     const char *copy = pool_strndup(r->pool, text, strlen(text));
     r->failed |= !copy;
     return copy ? copy : "";
+}
+
+const char *report_title(struct report *r, const char *text) {
+    return report_say(r, "%c%s", toupper((unsigned char)*text), *text ? text + 1 : "");
+}
+
+const char *report_short(const char *key) {
+    const char *dot = strrchr(key, '.');
+    return dot ? dot + 1 : key;
+}
+
+const char *report_join(struct report *r, const char *text, const char *between, const char *more) {
+    return report_say(r, "%s%s%s", text, *text ? between : "", more);
 }
 
 struct report_section *report_section(struct report *r, const char *id, const char *title) {
@@ -95,18 +109,23 @@ static void tell_what_is_cut(struct report *r) {
                                         r->section[i].cut));
 }
 
+enum { EARLY = 2, LATE = 7 }; /* places of report_learning */
+
 enum error report_read(const char *path, struct pool *pool, struct report *out) {
     static enum error (*const builders[])(struct report *, const struct report_data *) = {
-        report_verdict,   report_final,    report_metrics,     report_same_bits, report_loss,
-        report_phases,    report_speedup,  report_bytes,       report_timeline,  report_memory,
-        report_predicted, report_settings, report_environment, report_again};
+        report_verdict, report_final,     report_learning, report_phases,      report_speedup,
+        report_bytes,   report_timeline,  report_learning, report_metrics,     report_predicted,
+        report_memory,  report_same_bits, report_settings, report_environment, report_again};
     struct report_data d;
     TRY(report_data_read(path, pool, &d));
     memset(out, 0, sizeof *out);
     out->pool = pool;
-    out->verdict = "";
+    out->verdict = out->question = "";
     out->name = *d.name ? d.name : d.path;
-    for (size_t i = 0; i < sizeof builders / sizeof *builders; i++) TRY(builders[i](out, &d));
+    /* how the training went is the first thing to see where the question is about that, else one of the last */
+    const size_t skipped = d.experiment && !d.metric[0].training ? EARLY : LATE;
+    for (size_t i = 0; i < sizeof builders / sizeof *builders; i++)
+        if (i != skipped) TRY(builders[i](out, &d));
     tell_what_is_cut(out);
     return out->failed ? FAIL(ERR_MEMORY, "no memory for the report of '%s'", path) : ERR_NONE;
 }

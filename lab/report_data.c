@@ -46,8 +46,7 @@ static void about_run(struct report_cell *c) {
 
 /* "bandwidth 1Gbit": the last word of a key is enough to know it. */
 static const char *more_of(const char *text, const struct json_value *v, struct pool *pool) {
-    const char *dot = strrchr(v->key, '.');
-    return pool_printf(pool, "%s%s%s %s", text, *text ? ", " : "", dot ? dot + 1 : v->key, v->text);
+    return pool_printf(pool, "%s%s%s %s", text, *text ? ", " : "", report_short(v->key), v->text);
 }
 
 static enum error cell_place(const struct report_data *d, const struct json_value *settings, struct pool *pool,
@@ -101,20 +100,22 @@ static enum error cell_read(const struct report_data *d, const struct json_value
     if (!runs) return wrong(d, "a cell without runs");
     if (runs->count > REPORT_RUNS) return wrong(d, "a cell of too many runs");
     const char *side = report_text(v, "side");
-    for (c->side = 0; c->side < d->nsides && strcmp(d->side[c->side], side) != 0;) c->side++;
+    for (c->side = 0; c->side < d->nsides && strcmp(d->key[c->side], side) != 0;) c->side++;
     if (c->side == d->nsides) return wrong(d, "a cell of no side");
     c->label = report_text(v, "label");
     c->devices = whole(v, "devices", 0);
     c->run = pool_alloc(pool, (size_t)(runs->count + 1) * sizeof *c->run);
     c->step_s = pool_alloc(pool, (size_t)(runs->count + 1) * sizeof *c->step_s);
     if (!c->run || !c->step_s) return ERR_MEMORY;
-    TRY(cell_place(d, report_member(v, "settings", JSON_OBJECT), pool, c));
+    c->settings = report_member(v, "settings", JSON_OBJECT);
+    TRY(cell_place(d, c->settings, pool, c));
     for (int i = 0; i < runs->count; i++) TRY(cell_run(d, &runs->children[i], pool, c));
     if (!c->nruns) return ERR_NONE;
     about_run(c);
     c->median_s = statistics_median_of(c->step_s, c->nruns);
     c->samples_per_s = median_rate(d, c);
     c->medians = report_member(v, "median", JSON_OBJECT);
+    c->told = runs;
     cell_prediction(report_member(v, "predicted", JSON_OBJECT), c);
     return ERR_NONE;
 }
@@ -139,34 +140,76 @@ static int same_bits(const struct json_value *pair) {
     return losses && weights ? weights->truth : -1;
 }
 
+static enum plot_won won_by(const char *verdict) {
+    static const char *const words[][4] = {[PLOT_SAME] = {"same"},
+                                           [PLOT_FIRST] = {"slower", "worse", "more"},
+                                           [PLOT_SECOND] = {"faster", "better", "less"}};
+    for (int w = PLOT_SAME; w <= PLOT_SECOND; w++)
+        for (int i = 0; words[w][i]; i++)
+            if (!strcmp(verdict, words[w][i])) return (enum plot_won)w;
+    return PLOT_UNTOLD;
+}
+
+/* Of a metric's own entry, or of the pair itself, which is of the first metric. */
+static struct report_answer answer_read(const struct json_value *v, const char *estimate) {
+    const struct json_value *un = report_member(v, "unreached", JSON_ARRAY);
+    struct report_answer a = {.estimate = report_number(v, estimate),
+                              .low = report_number(v, "low"),
+                              .high = report_number(v, "high"),
+                              .p = report_number(v, "p_holm"),
+                              .verdict = report_text(v, "verdict"),
+                              .words = report_text(v, "words"),
+                              .needed = whole(v, "needed", 0)};
+    a.won = won_by(a.verdict);
+    for (int i = 0; un && i < 2 && i < un->count; i++)
+        if (un->children[i].is_integer) a.unreached[i] = un->children[i].integer;
+    return a;
+}
+
+static enum error answers_read(const struct report_data *d, const struct json_value *pair, struct pool *pool,
+                               struct report_answer **out) {
+    const struct json_value *all = report_member(pair, "answers", JSON_ARRAY);
+    *out = pool_alloc(pool, (size_t)d->nmetrics * sizeof **out);
+    if (!*out) return ERR_MEMORY;
+    for (int m = 0; m < d->nmetrics; m++) {
+        (*out)[m] = answer_read(m == 0 ? pair : NULL, "ratio");
+        for (int i = 0; all && i < all->count; i++)
+            if (!strcmp(report_text(&all->children[i], "metric"), d->metric[m].name))
+                (*out)[m] = answer_read(&all->children[i], "estimate");
+    }
+    return ERR_NONE;
+}
+
 static enum error pair_read(struct report_data *d, const struct json_value *v, int ncells,
-                            const int place[REPORT_CELLS]) {
+                            const int place[REPORT_CELLS], struct pool *pool) {
     int64_t a = whole(v, "a", -1), b = whole(v, "b", -1);
     if (a < 0 || b < 0 || a >= ncells || b >= ncells) return wrong(d, "a pair of no cells");
     if (place[a] < 0 || place[b] < 0) return ERR_NONE;
     struct report_pair *p = &d->pair[d->npairs++];
     *p = (struct report_pair){.a = place[a],
                               .b = place[b],
-                              .ratio = report_number(v, "ratio"),
-                              .low = report_number(v, "low"),
-                              .high = report_number(v, "high"),
-                              .p = report_number(v, "p_holm"),
-                              .verdict = report_text(v, "verdict"),
-                              .words = report_text(v, "words"),
                               .difference = report_text(report_member(v, "difference", JSON_OBJECT), "words"),
                               .same = same_bits(v)};
-    return ERR_NONE;
+    return answers_read(d, v, pool, &p->answer);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-static enum error read_sides(struct report_data *d) {
+/* A number alone says little: "every 16". */
+static const char *side_name(const struct report_data *d, const char *side, struct pool *pool) {
+    if (*side < '0' || *side > '9') return side;
+    return pool_printf(pool, "%s %s", report_short(d->axis), side);
+}
+
+static enum error read_sides(struct report_data *d, struct pool *pool) {
     const struct json_value *sides = report_member(d->root, "sides", JSON_ARRAY);
     d->axis = report_text(d->root, "axis");
     for (int i = 0; sides && i < sides->count; i++) {
         if (sides->children[i].kind != JSON_STRING) return wrong(d, "sides that are no words");
         if (d->nsides == REPORT_SIDES) return wrong(d, "more sides than a plot has colours");
-        d->side[d->nsides++] = sides->children[i].text;
+        d->key[d->nsides] = sides->children[i].text;
+        d->side[d->nsides] = side_name(d, d->key[d->nsides], pool);
+        if (!d->side[d->nsides++]) return ERR_MEMORY;
     }
     return d->nsides ? ERR_NONE : wrong(d, "no sides");
 }
@@ -180,14 +223,13 @@ static enum error read_experiment(const char *file, struct pool *pool, struct re
     const struct json_value *cells = report_member(d->root, "cells", JSON_ARRAY);
     const struct json_value *pairs = report_member(d->root, "pairs", JSON_ARRAY);
     if (!cells || !cells->count || cells->count > REPORT_CELLS) return wrong(d, "no cells, or too many");
-    TRY(read_sides(d));
+    TRY(read_sides(d, pool));
+    TRY(report_metrics_read(d, pool));
     d->experiment = true;
     d->name = report_text(d->root, "name");
     d->scaling = report_text(d->root, "scaling");
-    const struct json_value *metrics = report_member(d->root, "metrics", JSON_ARRAY);
-    if (metrics && metrics->count) d->metric = report_text(&metrics->children[0], "name");
-    /* a sentence of ours says more, but of step times alone */
-    if (strcmp(d->metric, "step_time") != 0) d->verdict = report_text(d->root, "verdict");
+    const struct json_value *seeds = report_member(d->root, "seeds", JSON_ARRAY);
+    d->seeds = seeds ? seeds->count : 0;
     d->command = report_text(d->root, "command");
     d->warmup = whole(d->root, "warmup", 0);
     d->confidence = report_number(d->root, "confidence");
@@ -198,7 +240,7 @@ static enum error read_experiment(const char *file, struct pool *pool, struct re
     d->pair = pool_alloc(pool, (size_t)(npairs + 1) * sizeof *d->pair);
     if (!d->cell || !d->pair) return ERR_MEMORY;
     TRY(cells_read(d, cells, pool, place));
-    for (int i = 0; i < npairs; i++) TRY(pair_read(d, &pairs->children[i], cells->count, place));
+    for (int i = 0; i < npairs; i++) TRY(pair_read(d, &pairs->children[i], cells->count, place, pool));
     return ERR_NONE;
 }
 
@@ -227,20 +269,15 @@ static enum error read_run(struct pool *pool, struct report_data *d) {
     c->nruns = d->ncells = d->nsides = 1;
     c->samples_per_s = median_rate(d, c);
     c->place = c->work = "";
+    TRY(report_metrics_read(d, pool));
     c->label = pool_printf(pool, "%s, %s", c->run->mode, run_result_setting(c->run, "devices"));
-    d->side[0] = c->run->mode;
+    d->side[0] = d->key[0] = c->run->mode;
     about_run(c);
     return c->label ? read_environment(d->path, pool, d) : ERR_MEMORY;
 }
 
 enum error report_data_read(const char *path, struct pool *pool, struct report_data *out) {
-    *out = (struct report_data){.axis = "mode",
-                                .name = "",
-                                .scaling = "",
-                                .verdict = "",
-                                .command = "",
-                                .metric = "step_time",
-                                .confidence = 0.95};
+    *out = (struct report_data){.axis = "mode", .name = "", .scaling = "", .command = "", .confidence = 0.95};
     out->path = pool_printf(pool, "%s", path);
     char *file = pool_printf(pool, "%s/results.json", path);
     if (!out->path || !file) return ERR_MEMORY;

@@ -1,35 +1,120 @@
-/* What an experiment has asked for besides times of steps and their parts, which have plots of their own. */
+/* The metrics of an experiment: what each is called, what its runs came to, and a plot for each. */
+#include "lab/measure.h"
 #include "lab/report_data.h"
 
 #include <math.h>
 #include <string.h>
 
-struct report_metric report_metric(const struct report_data *d, int i) {
-    const struct json_value *all = report_member(d->root, "metrics", JSON_ARRAY);
-    struct report_metric m = {.name = "", .factor = 1};
-    if (!all || i >= all->count) return m;
-    const char *unit = report_text(&all->children[i], "unit");
-    m.name = report_text(&all->children[i], "name");
-    if (!strcmp(m.name, "val_accuracy")) m.unit = PLOT_SHARE;
-    if (!strcmp(unit, "bytes")) m.unit = PLOT_BYTES;
-    if (!strcmp(unit, "s") || !strcmp(unit, "ms")) m.unit = PLOT_SECONDS;
-    if (!strcmp(unit, "ms")) m.factor = 1e-3;
-    return m;
-}
+/* ---- what they are ---- */
 
-double report_metric_of(const struct report_cell *c, const struct report_metric *m) {
-    return report_number(c->medians, m->name) * m->factor;
-}
+static const struct words {
+    const char *name, *words, *ahead;
+} names[] = {{"step_time", "step time", "is faster than"},
+             {"step_best", "fastest step", "is faster than"},
+             {"throughput", "samples a second", "is faster than"},
+             {"load", "loading in a step", "loads faster than"},
+             {"forward", "forward in a step", "is faster than"},
+             {"backward", "backward in a step", "is faster than"},
+             {"comm_exposed", "exposed communication in a step", "waits less than"},
+             {"comm_hidden", "hidden communication in a step", "has less of it than"},
+             {"update", "update in a step", "is faster than"},
+             {"time", "training time", "is faster than"},
+             {"bytes", "bytes sent by the busiest rank", "sends less than"},
+             {"memory", "peak memory", "needs less than"},
+             {"train_loss", "training loss", "is better than"},
+             {"val_loss", "validation loss", "is better than"},
+             {"val_accuracy", "validation accuracy", "is better than"}};
 
-static bool shown_elsewhere(const char *name) {
-    static const char *const names[] = {"",         "step_time",    "step_best",   "throughput", "load",  "forward",
-                                        "backward", "comm_exposed", "comm_hidden", "update",     "memory"};
+/* v: its entry in results.json, or NULL, where the metric's own table says what there is to say. */
+static enum error metric_of(const char *name, const struct json_value *v, struct pool *pool, struct report_metric *m) {
+    const struct measure *known = measure_find(name, (int)strlen(name));
+    const char *unit = report_text(v, "unit"), *about = report_text(v, "about");
+    if (!*unit && known) unit = known->unit;
+    *m = (struct report_metric){.name = name, .words = name, .ahead = "is ahead of", .factor = 1};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcmp(name, names[i])) return true;
-    return false;
+        if (!strcmp(name, names[i].name)) m->words = names[i].words, m->ahead = names[i].ahead;
+    if (!strncmp(name, "time_to", 7)) {
+        char *words = pool_printf(pool, "time to %s", name + 7 + strspn(name + 7, ":_ "));
+        if (words && strchr(words, ':')) *strchr(words, ':') = ' ';
+        m->words = words;
+        m->ahead = "is sooner there than";
+    }
+    if (!strcmp(name, "val_accuracy")) m->unit = PLOT_SHARE;
+    if (!strcmp(unit, "bytes")) m->unit = PLOT_BYTES;
+    if (!strcmp(unit, "s") || !strcmp(unit, "ms")) m->unit = PLOT_SECONDS;
+    if (!strcmp(unit, "ms")) m->factor = 1e-3;
+    m->training = *about ? !strcmp(about, "training") : known && known->about == ABOUT_TRAINING;
+    m->difference = !strcmp(report_text(v, "scale"), "difference");
+    return m->words ? ERR_NONE : ERR_MEMORY;
 }
 
-/* The cells that come first of their place and number of devices; gives how many. */
+enum error report_metrics_read(struct report_data *d, struct pool *pool) {
+    const struct json_value *all = report_member(d->root, "metrics", JSON_ARRAY);
+    for (int i = 0; all && i < all->count && d->nmetrics < REPORT_METRICS; i++)
+        TRY(metric_of(report_text(&all->children[i], "name"), &all->children[i], pool, &d->metric[d->nmetrics++]));
+    return d->nmetrics ? ERR_NONE : metric_of("step_time", NULL, pool, &d->metric[d->nmetrics++]);
+}
+
+/* ---- values ---- */
+
+static double value_of(const struct report_data *d, const struct report_cell *c, const struct report_metric *m, int i) {
+    const struct measure *known = measure_find(m->name, (int)strlen(m->name));
+    if (!strcmp(m->name, "step_time")) return c->step_s[i];
+    double v = c->told ? report_number(&c->told->children[i], m->name) : (double)NAN;
+    if (!isfinite(v) && known) v = measure_of(known, &c->run[i], d->warmup);
+    return v * m->factor;
+}
+
+int report_values(const struct report_data *d, const struct report_cell *c, const struct report_metric *m,
+                  double v[REPORT_RUNS]) {
+    int n = 0;
+    for (int i = 0; i < c->nruns; i++) {
+        int first = 0;
+        while (strcmp(c->run[first].weights, c->run[i].weights) != 0) first++;
+        double mine = value_of(d, c, m, i);
+        if (isfinite(mine) && (first == i || !m->training)) v[n++] = mine;
+    }
+    return n;
+}
+
+double report_median(const struct report_data *d, const struct report_cell *c, const struct report_metric *m) {
+    double v[REPORT_RUNS];
+    if (!strcmp(m->name, "step_time")) return c->median_s;
+    if (c->medians && json_get(c->medians, m->name)) return report_number(c->medians, m->name) * m->factor;
+    return statistics_median_of(v, report_values(d, c, m, v));
+}
+
+const char *report_amount(struct report *r, const struct report_metric *m, double v) {
+    char text[32];
+    plot_value_text(m->unit, v, text);
+    return report_say(r, "%s", text);
+}
+
+/* ---- plots ---- */
+
+/* "model mlp, momentum 0.9" is "mlp, momentum 0.9": words say by themselves what they are, numbers do not. */
+static const char *values_of(struct report *r, const char *place) {
+    const char *out = "";
+    if (strchr(place, '{')) return place;
+    for (const char *at = place; *at;) {
+        size_t n = strcspn(at, ","), key = strcspn(at, " ") + 1;
+        bool number = key >= n || strspn(at + key, "0123456789.") == n - key;
+        size_t from = number ? 0 : key;
+        out = report_join(r, out, ", ", report_say(r, "%.*s", (int)(n - from), at + from));
+        at += n + strspn(at + n, ", ");
+    }
+    return out;
+}
+
+/* There is little room beside a plot: what is the same in all rows is left out. */
+static const char *row_name(struct report *r, const struct report_data *d, const struct report_cell *c) {
+    double counts[REPORT_COUNTS];
+    if (!*c->place) return report_where(r, c);
+    if (report_device_counts(d, counts) == 1) return values_of(r, c->place);
+    return report_say(r, "%s \xC3\x97 %lld", values_of(r, c->place), (long long)c->devices);
+}
+
+/* The cells that come first of their place and number of devices, those of few devices first; gives how many. */
 static int rows_of(const struct report_data *d, int row[REPORT_CELLS]) {
     int n = 0;
     for (int i = 0; i < d->ncells && n < PLOT_ROWS; i++) {
@@ -42,74 +127,82 @@ static int rows_of(const struct report_data *d, int row[REPORT_CELLS]) {
     return n;
 }
 
-static bool any(const struct report_data *d, const struct report_metric *m) {
-    for (int i = 0; i < d->ncells; i++)
-        if (isfinite(report_metric_of(&d->cell[i], m))) return true;
-    return false;
+/* Of the k-th row: each run, the median, and its interval where there are enough. */
+static void put_dots(const struct report_data *d, const struct report_cell *c, const struct report_metric *m, int row,
+                     struct plot *p, double *middle, double *low, double *high, struct plot_span *span) {
+    double v[REPORT_RUNS];
+    int n = report_values(d, c, m, v);
+    for (int i = 0; i < n; i++)
+        span[p->nspans++] = (struct plot_span){.row = row, .series = p->nseries, .from = v[i], .to = v[i]};
+    middle[row] = report_median(d, c, m);
+    struct shift where = statistics_paired(v, n, d->confidence);
+    low[row] = where.low, high[row] = where.high;
 }
 
-/* Of a side that is called by a number alone: "every 16". */
-static const char *side_name(struct report *r, const struct report_data *d, int side) {
-    const char *name = d->side[side], *dot = strrchr(d->axis, '.');
-    if (*name < '0' || *name > '9') return name;
-    return report_say(r, "%s %s", dot ? dot + 1 : d->axis, name);
-}
-
-/* "model mlp, momentum 0.9" is "mlp, momentum 0.9": words say by themselves what they are, numbers do not. */
-static const char *values_of(struct report *r, const char *place) {
-    const char *out = "";
-    if (strchr(place, '{')) return place;
-    for (const char *at = place; *at;) {
-        size_t n = strcspn(at, ","), key = strcspn(at, " ") + 1;
-        bool number = key >= n || strspn(at + key, "0123456789.") == n - key;
-        size_t from = number ? 0 : key;
-        out = report_say(r, "%s%s%.*s", out, *out ? ", " : "", (int)(n - from), at + from);
-        at += n + strspn(at + n, ", ");
-    }
-    return out;
-}
-
-/* There is little room beside bars: what is the same in all rows is left out. */
-static const char *row_name(struct report *r, const struct report_data *d, const struct report_cell *c) {
-    double counts[REPORT_COUNTS];
-    if (!*c->place) return report_where(r, c);
-    if (report_device_counts(d, counts) == 1) return values_of(r, c->place);
-    return report_say(r, "%s \xC3\x97 %lld", values_of(r, c->place), (long long)c->devices);
-}
-
-static enum error metric_plot(struct report *r, struct report_section *s, const struct report_data *d,
-                              const struct report_metric *m) {
-    int row[REPORT_CELLS], n = rows_of(d, row);
+enum error report_dots(struct report *r, struct report_section *s, const struct report_data *d, int metric) {
+    const struct report_metric *m = &d->metric[metric];
+    int row[REPORT_CELLS], n = rows_of(d, row), runs = 0;
+    double low = INFINITY, high = 0;
     struct plot *p;
-    TRY(report_plot(r, s, PLOT_GROUPED, d->nsides, &p));
+    struct plot_span *span;
+    TRY(report_plot(r, s, PLOT_DOTS, d->nsides, &p));
     if (!p) return ERR_NONE;
-    p->title = m->name;
-    p->about = report_say(r, "The median of the runs of each cell: %s.", m->name);
-    p->x = (struct plot_axis){.label = m->name, .unit = m->unit, .zero = true};
+    for (int i = 0; i < d->ncells; i++) runs += d->cell[i].nruns;
+    p->title = report_say(r, "The runs: %s", m->words);
+    p->about =
+        report_say(r,
+                   "A dot for each run%s; the line is their median, the bar its %.0f %% interval, where there are runs "
+                   "enough for one.",
+                   m->training ? " that ends in weights of its own" : "", d->confidence * 100);
+    p->x = (struct plot_axis){.label = m->words, .unit = m->unit, .zero = !m->training};
     p->ncategories = n;
     TRY(report_take(r, (size_t)n, sizeof *p->category, &p->category));
+    TRY(report_take(r, (size_t)runs, sizeof *span, &span));
+    p->span = span;
     for (int i = 0; i < n; i++) p->category[i] = row_name(r, d, &d->cell[row[i]]);
     for (int side = 0; side < d->nsides; side++) {
-        double *y;
-        TRY(report_take(r, (size_t)n, sizeof *y, &y));
+        double *v;
+        TRY(report_take(r, 3 * (size_t)n, sizeof *v, &v));
         for (int i = 0; i < n; i++) {
             int k = report_find(d, side, d->cell[row[i]].place, d->cell[row[i]].devices);
-            y[i] = k < 0 ? (double)NAN : report_metric_of(&d->cell[k], m);
+            v[i] = v[n + i] = v[2 * n + i] = (double)NAN;
+            if (k >= 0) put_dots(d, &d->cell[k], m, i, p, v, v + n, v + 2 * (size_t)n, span);
         }
-        p->series[p->nseries++] =
-            (struct plot_series){.name = side_name(r, d, side), .y = y, .n = n, .colour = side % PLOT_COLOURS};
+        p->series[p->nseries++] = (struct plot_series){.name = d->side[side],
+                                                       .y = v,
+                                                       .low = v + n,
+                                                       .high = v + 2 * (size_t)n,
+                                                       .n = n,
+                                                       .colour = side % PLOT_COLOURS};
     }
+    for (int i = 0; i < p->nspans; i++) low = fmin(low, span[i].from), high = fmax(high, span[i].from);
+    p->x.log = low > 0 && high > 8 * low;
     return ERR_NONE;
 }
 
+static bool shown_elsewhere(const char *name) {
+    static const char *const others[] = {"",         "step_time",    "step_best",   "throughput", "load",  "forward",
+                                         "backward", "comm_exposed", "comm_hidden", "update",     "memory"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!strcmp(name, others[i])) return true;
+    return false;
+}
+
+static bool any(const struct report_data *d, const struct report_metric *m) {
+    for (int i = 0; i < d->ncells; i++)
+        if (isfinite(report_median(d, &d->cell[i], m))) return true;
+    return false;
+}
+
 enum error report_metrics(struct report *r, const struct report_data *d) {
-    const struct json_value *all = report_member(d->root, "metrics", JSON_ARRAY);
     struct report_section *s = NULL;
-    for (int i = 0; all && i < all->count; i++) {
-        struct report_metric m = report_metric(d, i);
-        if (shown_elsewhere(m.name) || !any(d, &m)) continue;
+    for (int i = 1; d->experiment && i < d->nmetrics; i++) {
+        if (shown_elsewhere(d->metric[i].name) || !any(d, &d->metric[i])) continue;
         if (!s) s = report_section(r, "metrics", "What else was measured");
-        TRY(metric_plot(r, s, d, &m));
+        TRY(report_dots(r, s, d, i));
     }
+    if (s)
+        report_paragraph(s, "The table of comparisons says of each of these metrics how far the sides differ, and how "
+                            "surely.");
     return ERR_NONE;
 }

@@ -61,12 +61,14 @@ static enum error bytes_plot(struct report *r, struct report_section *s, const s
         struct plot_series *out = &p->series[p->nseries];
         TRY(rank_series(r, ranks, run->sent, run->ranks, each_step(run), &out[0].y));
         TRY(rank_series(r, ranks, run->received, run->ranks, each_step(run), &out[1].y));
-        out[0].name = report_say(r, "%s, sent", name);
+        bool alike = true; /* then one bar says it */
+        for (int i = 0; i < run->ranks; i++) alike &= fabs(run->sent[i] - run->received[i]) <= 0.001 * run->sent[i];
+        out[0].name = report_say(r, alike ? "%s, sent and received each" : "%s, sent", name);
         out[1].name = report_say(r, "%s, received", name);
-        out[0].colour = p->nseries % PLOT_COLOURS;
-        out[1].colour = (p->nseries + 1) % PLOT_COLOURS;
+        out[0].colour = side % PLOT_COLOURS;
+        out[1].colour = (side + d->nsides) % PLOT_COLOURS;
         out[0].n = out[1].n = ranks;
-        p->nseries += 2;
+        p->nseries += alike ? 1 : 2;
     }
     return ERR_NONE;
 }
@@ -78,7 +80,7 @@ static enum error bytes_heat(struct report *r, struct report_section *s, const s
     TRY(report_plot(r, s, PLOT_HEAT, ranks, &p));
     if (!p) return ERR_NONE;
     p->title = "Sent and received by each rank in a step";
-    p->about = "Rows are modes and numbers of devices, columns are ranks; dark is much. A dark "
+    p->about = "Rows are sides and numbers of devices, columns are ranks; dark is much. A dark "
                "first column is a server's port.";
     p->y = (struct plot_axis){.label = "sent + received", .unit = PLOT_BYTES};
     TRY(report_take(r, (size_t)d->ncells, sizeof *p->category, &p->category));
@@ -135,37 +137,35 @@ enum error report_bytes(struct report *r, const struct report_data *d) {
 
 /* ---- memory ---- */
 
+/* Of the largest cell of each side: bytes of each process, or of each device. */
+static enum error memory_plot(struct report *r, struct report_section *s, const struct report_data *d, bool processes) {
+    struct plot *p;
+    TRY(report_plot(r, s, PLOT_GROUPED, d->nsides, &p));
+    p->title = processes ? "Peak memory of each process" : "Optimizer state on each device";
+    p->about = processes
+                   ? "Resident memory at its highest. The devices of dp and single share one process, those of ddp "
+                     "have one each."
+                   : "Bytes that the optimizer keeps on each device.";
+    p->x = (struct plot_axis){
+        .label = processes ? "peak resident memory" : "optimizer state", .unit = PLOT_BYTES, .zero = true};
+    for (int i = 0; i < 2 * d->nsides; i++) { /* first how many rows there are, then what is in them */
+        int side = i % d->nsides, k = largest(d, side);
+        if (k < 0) continue;
+        const struct run_result *run = &d->cell[k].run[0];
+        int n = processes ? run->processes : run->ranks;
+        if (i < d->nsides) p->ncategories = n > p->ncategories ? n : p->ncategories;
+        if (i < d->nsides) continue;
+        struct plot_series *out = &p->series[p->nseries++];
+        *out = (struct plot_series){
+            .name = report_cell_name(r, d, &d->cell[k]), .n = p->ncategories, .colour = side % PLOT_COLOURS};
+        TRY(rank_series(r, out->n, processes ? run->rss : run->state, n, 1, &out->y));
+    }
+    return rank_names(r, p->ncategories, processes ? "process" : "device", &p->category);
+}
+
 enum error report_memory(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "memory", "Memory of each device");
-    struct plot *p, *q;
-    TRY(report_plot(r, s, PLOT_GROUPED, d->nsides, &p));
-    TRY(report_plot(r, s, PLOT_GROUPED, d->nsides, &q));
-    p->title = "Peak memory of each process";
-    p->about = "Resident memory at its highest. The devices of dp and single share one process, "
-               "those of ddp have one each.";
-    q->title = "Optimizer state on each device";
-    q->about = "Bytes that the optimizer keeps on each device.";
-    p->x = (struct plot_axis){.label = "peak resident memory", .unit = PLOT_BYTES, .zero = true};
-    q->x = (struct plot_axis){.label = "optimizer state", .unit = PLOT_BYTES, .zero = true};
-    for (int side = 0; side < d->nsides; side++) {
-        int k = largest(d, side);
-        if (k < 0) continue;
-        const struct run_result *run = &d->cell[k].run[0];
-        p->ncategories = run->processes > p->ncategories ? run->processes : p->ncategories;
-        q->ncategories = run->ranks > q->ncategories ? run->ranks : q->ncategories;
-    }
-    TRY(rank_names(r, p->ncategories, "process", &p->category));
-    TRY(rank_names(r, q->ncategories, "device", &q->category));
-    for (int side = 0; side < d->nsides; side++) {
-        int k = largest(d, side);
-        if (k < 0) continue;
-        const struct run_result *run = &d->cell[k].run[0];
-        const char *name = report_cell_name(r, d, &d->cell[k]);
-        struct plot_series *a = &p->series[p->nseries++], *b = &q->series[q->nseries++];
-        *a = (struct plot_series){.name = name, .n = p->ncategories, .colour = side};
-        *b = (struct plot_series){.name = name, .n = q->ncategories, .colour = side};
-        TRY(rank_series(r, a->n, run->rss, run->processes, 1, &a->y));
-        TRY(rank_series(r, b->n, run->state, run->ranks, 1, &b->y));
-    }
-    return ERR_NONE;
+    s->fold = FOLD_ASIDE;
+    TRY(memory_plot(r, s, d, true));
+    return memory_plot(r, s, d, false);
 }

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+enum { FEW = 3 }; /* fewer points make no plot */
+
 static int predicted(const struct report_data *d) {
     int n = 0;
     for (int i = 0; i < d->ncells; i++) n += isfinite(d->cell[i].predicted_s);
@@ -17,8 +19,9 @@ static const char *sources(struct report *r, const struct report_data *d) {
     const char *all = "";
     for (int i = 0; i < d->ncells; i++)
         if (d->cell[i].reference)
-            all = report_say(r, "%s%s%s%s", all, *all ? "; " : "", report_cell_name(r, d, &d->cell[i]),
-                             report_in(r, d->cell[i].place));
+            all =
+                report_join(r, all, "; ",
+                            report_say(r, "%s%s", report_cell_name(r, d, &d->cell[i]), report_in(r, d->cell[i].place)));
     return all;
 }
 
@@ -140,6 +143,7 @@ enum error report_predicted(struct report *r, const struct report_data *d) {
         s->missing = why_none(r, d);
         return ERR_NONE;
     }
+    if (n < FEW) return predicted_table(r, s, d, n);
     struct plot *p;
     TRY(report_plot(r, s, PLOT_LINE, d->nsides + 1, &p));
     if (!p) return ERR_NONE;

@@ -26,9 +26,12 @@ static int cells_of(const struct report_data *d, const char *place, int index[RE
 
 /* ---- phases ---- */
 
-static double per_step(const struct run_result *run, int p) {
-    int64_t steps = run_result_stretch(run);
-    return steps > 0 ? run->time_s[p] / (double)steps : (double)NAN;
+/* The step time is a median; it is divided as the time of all the steps is. */
+static double part_of(const struct report_cell *c, int p) {
+    const struct run_result *run = &c->run[0];
+    double all = 0;
+    for (int i = 0; i < PHASES; i++) all += run->time_s[i];
+    return all > 0 ? run->time_s[p] / all * c->median_s : (double)NAN;
 }
 
 static enum error phases_plot(struct report *r, struct report_section *s, const struct report_data *d,
@@ -37,11 +40,10 @@ static enum error phases_plot(struct report *r, struct report_section *s, const 
     struct plot *p;
     TRY(report_plot(r, s, PLOT_STACKED, PHASES, &p));
     if (!p) return ERR_NONE;
-    p->title = report_say(r, "Time of a step by what it is spent on%s", report_in(r, place));
-    p->about = "A bar for each mode and number of devices: load, forward, backward, communication "
-               "that computation waits for, "
-               "update.";
-    p->x = (struct plot_axis){.label = "mean time of a step", .unit = PLOT_SECONDS, .zero = true};
+    p->title = report_say(r, "Step time by what it is spent on%s", report_in(r, place));
+    p->about = "A bar for each side and number of devices: load, forward, backward, communication that computation "
+               "waits for, update.";
+    p->x = (struct plot_axis){.label = "step time", .unit = PLOT_SECONDS, .zero = true};
     p->ncategories = n;
     p->nseries = PHASES;
     TRY(report_take(r, (size_t)n, sizeof *p->category, &p->category));
@@ -50,7 +52,7 @@ static enum error phases_plot(struct report *r, struct report_section *s, const 
         static const int colours[PHASES] = {4, 0, 2, 1, 3};
         double *y;
         TRY(report_take(r, (size_t)n, sizeof *y, &y));
-        for (int i = 0; i < n; i++) y[i] = per_step(&d->cell[index[i]].run[0], k);
+        for (int i = 0; i < n; i++) y[i] = part_of(&d->cell[index[i]], k);
         p->series[k] = (struct plot_series){.name = phase_names[k].words, .y = y, .n = n, .colour = colours[k]};
     }
     return ERR_NONE;
@@ -60,9 +62,9 @@ static enum error hidden_table(struct report *r, struct report_section *s, const
     static const char *const heads[] = {"cell", "communication", "exposed", "hidden behind backward"};
     struct table *t;
     TRY(report_table(r, s, "Communication of a step", 4, d->ncells, heads, &t));
+    t->fold = d->ncells > 4 ? FOLD_ASIDE : FOLD_NOT;
     for (int i = 0; i < d->ncells; i++) {
-        const struct run_result *run = &d->cell[i].run[0];
-        double out = per_step(run, PHASE_COMM), in = per_step(run, RESULT_COMM_HIDDEN);
+        double out = part_of(&d->cell[i], PHASE_COMM), in = part_of(&d->cell[i], RESULT_COMM_HIDDEN);
         const char **row = table_row(t, i + 1);
         row[0] = report_say(r, "%s%s", report_cell_name(r, d, &d->cell[i]), report_in(r, d->cell[i].place));
         row[1] = report_ms(r, out + in);
@@ -92,13 +94,17 @@ enum error report_phases(struct report *r, const struct report_data *d) {
     const char *place[REPORT_CELLS];
     int n = report_places(d, place);
     for (int i = 0; i < n; i++) TRY(phases_plot(r, s, d, place[i]));
-    report_paragraph(s, "Bars are means over all steps of a cell's first run, so the first and the "
-                        "disturbed steps are in them; the table's step is a median.");
-    report_paragraph(s, "Exposed is the communication that computation waits for; what is hidden "
-                        "runs beside backward and takes no "
-                        "place in the bars.");
+    bool many = false;
+    for (int i = 0; i < d->ncells; i++) many |= d->cell[i].devices > 1;
+    report_paragraph(s, report_say(r,
+                                   "A bar is as long as the step time, the median of the table, and is divided as the "
+                                   "time of all steps of %s is.",
+                                   d->experiment ? "the first run" : "the run"));
+    if (many)
+        report_paragraph(s, "Exposed is the communication that computation waits for; what is hidden runs beside "
+                            "backward and takes no place in the bars.");
     say_imbalance(r, s, d);
-    return hidden_table(r, s, d);
+    return many ? hidden_table(r, s, d) : ERR_NONE;
 }
 
 /* ---- speed-up ---- */
@@ -241,16 +247,14 @@ enum error report_speedup(struct report *r, const struct report_data *d) {
                      "cpu:4]} shows what more of them bring (engine compare).";
         return ERR_NONE;
     }
-    for (int i = 0; i < n; i++) {
-        TRY(speedup_plot(r, s, d, place[i], false));
-        TRY(speedup_plot(r, s, d, place[i], true));
-    }
-    report_paragraph(s,
-                     report_say(r,
-                                "A multiple of the same mode's one device, over whatever link (where there is none: of "
-                                "another mode's; where no cell has one device: of the mode's fewest devices, which "
-                                "are 1 and not taken as so many). Bands are intervals at %.0f %%, where a cell "
-                                "has at least 4 runs.",
-                                d->confidence * 100));
+    for (int efficiency = 0; efficiency < 2; efficiency++)
+        for (int i = 0; i < n; i++) TRY(speedup_plot(r, s, d, place[i], efficiency));
+    report_paragraph(
+        s, report_say(r,
+                      "A multiple of the same side's one device, over whatever link (where there is none: of "
+                      "another side's; where no side has one device: of the fewest devices of the side). What "
+                      "they are a multiple of is 1, here as in the terminal's table. Bands are %.0f %% "
+                      "intervals, where a side has at least 4 runs.",
+                      d->confidence * 100));
     return report_laws(r, s, d);
 }

@@ -93,8 +93,8 @@ static enum error cell_timeline(struct report *r, struct report_section *s, cons
                "when the rank entered it to when "
                "it was done.";
     p->x = (struct plot_axis){.label = "time in the step", .unit = PLOT_SECONDS, .zero = true};
-    p->series[0] = (struct plot_series){.name = "computation's own lane", .colour = 1};
-    p->series[1] = (struct plot_series){.name = "communication lane", .colour = 0};
+    p->series[0] = (struct plot_series){.name = "the device waits for it", .colour = 1};
+    p->series[1] = (struct plot_series){.name = "beside computing", .colour = 0};
     p->nseries = 2;
     TRY(read_ranks(r, &c->run[0], p, &span));
     begin_at_zero(p, span);
@@ -123,11 +123,8 @@ enum error report_timeline(struct report *r, const struct report_data *d) {
         s->missing = "There is no record of a step's buckets: runs on 2 to 8 devices of one host "
                      "leave one (RUN_DIR/flight).";
     else
-        report_paragraph(s, "The ranks share one clock. A call that begins late on one rank holds "
-                            "up all the others in it. On the "
-                            "communication lane backward may still be running; on computation's "
-                            "own lane the device waits. Where steps were traced (log.trace), what "
-                            "lies on the wire while backward computes is hidden, and what the step "
-                            "waits for is not.");
+        report_paragraph(s, "The ranks share one clock. A call that begins late on one rank holds up all the others "
+                            "in it. What travels beside computing is hidden as long as backward still runs; for the "
+                            "rest the device waits. A trace of some steps (log.trace) tells which is which.");
     return ERR_NONE;
 }

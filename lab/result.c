@@ -53,6 +53,12 @@ static const char *text(struct reader *r, const struct json_value *in, const cha
     return v ? v->text : "";
 }
 
+/* "" is what no file says. */
+static const char *told(const struct json_value *in, const char *key) {
+    const struct json_value *v = json_get(in, key);
+    return v && v->kind == JSON_STRING ? v->text : "";
+}
+
 static int list(struct reader *r, const struct json_value *in, const char *key, double *out) {
     const struct json_value *v = member(r, in, key, JSON_ARRAY);
     if (!v) return 0;
@@ -92,21 +98,35 @@ static void read_bytes(struct reader *r, const struct json_value *root, struct r
         r->err = FAIL(ERR_DATA, "'%s': lists of %d, %d and %d ranks", r->path, out->ranks, received, state);
 }
 
-static enum error read_summary(const char *dir, struct pool *pool, struct run_result *out) {
-    char *words, *path = pool_printf(pool, "%s/summary.json", dir);
-    size_t n;
-    const struct json_value *root;
-    if (!path) return ERR_MEMORY;
+static enum error missing(const char *dir, struct pool *pool) {
     char *results = pool_printf(pool, "%s/results.json", dir);
     if (!results) return ERR_MEMORY;
-    if (!file_exists(path) && file_exists(results))
+    if (file_exists(results))
         return FAIL(ERR_INPUT,
                     "'%s' is the folder of an experiment, not of a run\nits runs are in "
                     "%s/cells/*/run-*; engine report %s tells what it came to",
                     dir, dir, dir);
-    if (!file_exists(path))
-        return FAIL(ERR_INPUT, "'%s' holds no finished run: there is no summary.json\nengine run %s goes on with it",
-                    dir, dir);
+    return FAIL(ERR_INPUT, "'%s' holds no finished run: there is no summary.json\nengine run %s goes on with it", dir,
+                dir);
+}
+
+static void read_losses(struct reader *r, const struct json_value *root, struct run_result *out) {
+    out->train_loss = real(r, member(r, root, "train", JSON_OBJECT), "loss");
+    const struct json_value *val = member(r, root, "val", JSON_OBJECT);
+    out->val_loss = real(r, val, "loss");
+    out->val_accuracy = real(r, val, "accuracy");
+    out->weights = text(r, root, "weights_sha256");
+    out->losses = text(r, root, "losses_sha256");
+}
+
+enum error run_result_summary(const char *dir, struct pool *pool, struct run_result *out) {
+    char *words, *path = pool_printf(pool, "%s/summary.json", dir);
+    size_t n;
+    const struct json_value *root;
+    if (!path) return ERR_MEMORY;
+    *out = (struct run_result){.dir = pool_printf(pool, "%s", dir), .event = ""};
+    if (!out->dir) return ERR_MEMORY;
+    if (!file_exists(path)) return missing(dir, pool);
     TRY(file_read(path, SUMMARY_MOST, pool, &words, &n));
     enum error err = json_parse(words, n, summary_limits, pool, &root);
     if (err != ERR_NONE) return error_prefix(err, "%s: ", path);
@@ -119,12 +139,8 @@ static enum error read_summary(const char *dir, struct pool *pool, struct run_re
     const struct json_value *first = json_get(root, "first_step");
     if (first) out->first_step = whole(&r, root, "first_step", out->steps);
     if (json_get(root, "devices_at_first")) out->began = whole(&r, root, "devices_at_first", 1 << 20);
-    out->train_loss = real(&r, member(&r, root, "train", JSON_OBJECT), "loss");
-    const struct json_value *val = member(&r, root, "val", JSON_OBJECT);
-    out->val_loss = real(&r, val, "loss");
-    out->val_accuracy = real(&r, val, "accuracy");
-    out->weights = text(&r, root, "weights_sha256");
-    out->losses = text(&r, root, "losses_sha256");
+    out->run_id = told(root, "run_id");
+    read_losses(&r, root, out);
     read_times(&r, root, out);
     read_bytes(&r, root, out);
     return r.err;
@@ -137,52 +153,102 @@ static void begin_stretch(struct run_result *out, int64_t step) {
     out->stretch = out->nsteps;
 }
 
-/* One line; a step's has a loss and no event. */
-static enum error read_line(const char *path, const char *line, size_t n, struct pool *pool, struct run_result *out) {
+static enum error read_event(struct reader *r, const struct json_value *root, const char *name,
+                             struct run_result *out) {
+    bool started = !strcmp(name, "started");
+    out->event_step = whole(r, root, "step", INT64_MAX);
+    if (started || !strcmp(name, "resumed")) begin_stretch(out, out->event_step);
+    if (started) (void)json_get_int(root, "steps", INT64_MAX, &out->planned);
+    out->event = pool_printf(r->pool, "%s", name);
+    return out->event ? ERR_NONE : ERR_MEMORY;
+}
+
+/* One line; a step's has a loss and no event. The pool of the reader keeps what stays. */
+static enum error read_line(struct reader *r, const char *line, size_t n, struct pool *scratch,
+                            struct run_result *out) {
     const struct json_value *root;
-    enum error err = json_parse(line, n, line_limits, pool, &root);
-    if (err != ERR_NONE) return error_prefix(err, "%s: ", path);
-    const struct json_value *event = json_get(root, "event");
-    struct reader r = {.path = path, .pool = pool};
-    if (event && event->kind == JSON_STRING && (!strcmp(event->text, "resumed") || !strcmp(event->text, "started")))
-        begin_stretch(out, whole(&r, root, "step", INT64_MAX));
+    enum error err = json_parse(line, n, line_limits, scratch, &root);
+    if (err != ERR_NONE) return error_prefix(err, "%s: ", r->path);
+    const char *event = json_get_text(root, "event");
+    if (event) TRY(read_event(r, root, event, out));
     const struct json_value *val = json_get(root, "val");
     if (val && val->kind == JSON_OBJECT)
         out->val[out->nvals++] = (struct result_val){
-            .step = whole(&r, root, "step", INT64_MAX), .loss = maybe(val, "loss"), .accuracy = maybe(val, "accuracy")};
-    if (!json_get(root, "ms")) return r.err;
-    out->step[out->nsteps++] = (struct result_step){.step = whole(&r, root, "step", INT64_MAX),
-                                                    .epoch = whole(&r, root, "epoch", INT64_MAX),
-                                                    .loss = real(&r, root, "loss"),
-                                                    .accuracy = real(&r, root, "accuracy"),
-                                                    .ms = real(&r, root, "ms"),
-                                                    .samples = real(&r, root, "samples")};
-    return r.err;
+            .step = whole(r, root, "step", INT64_MAX), .loss = maybe(val, "loss"), .accuracy = maybe(val, "accuracy")};
+    if (!json_get(root, "ms")) return r->err;
+    out->step[out->nsteps++] = (struct result_step){.step = whole(r, root, "step", INT64_MAX),
+                                                    .epoch = whole(r, root, "epoch", INT64_MAX),
+                                                    .loss = real(r, root, "loss"),
+                                                    .accuracy = real(r, root, "accuracy"),
+                                                    .lr = maybe(root, "lr"),
+                                                    .ms = real(r, root, "ms"),
+                                                    .samples = real(r, root, "samples")};
+    return r->err;
 }
 
-static enum error read_metrics(const char *dir, struct pool *pool, struct run_result *out) {
-    char *words, *path = pool_printf(pool, "%s/metrics.jsonl", dir);
-    size_t n, bytes, lines = 0;
-    if (!path) return ERR_MEMORY;
-    TRY(file_read(path, METRICS_MOST, pool, &words, &n));
-    for (size_t i = 0; i < n; i++) lines += words[i] == '\n';
-    TRY(memory_size(lines + 1, sizeof *out->step, path, &bytes));
-    out->step = pool_alloc(pool, bytes);
-    TRY(memory_size(lines + 1, sizeof *out->val, path, &bytes));
-    out->val = pool_alloc(pool, bytes);
-    if (!out->step || !out->val) return ERR_MEMORY;
+/* By how the line begins, without reading it: {"step":7,"epoch":0,... */
+static bool is_step(const char *line, size_t n) {
+    enum { NAME = 8 };
+    size_t at = NAME;
+    if (n < NAME || memcmp(line, "{\"step\":", NAME) != 0) return false;
+    while (at < n && line[at] >= '0' && line[at] <= '9') at++;
+    return n - at > NAME && !memcmp(line + at, ",\"epoch\"", NAME);
+}
+
+struct lines { /* of metrics.jsonl */
+    const char *at, *end;
+};
+
+/* The next whole line; NULL: the file ends, perhaps within one that is just being written. */
+static const char *next_line(struct lines *l, size_t *n) {
+    const char *line = l->at, *end = memchr(line, '\n', (size_t)(l->end - line));
+    if (!end) return NULL;
+    *n = (size_t)(end - line);
+    l->at = end + 1;
+    return line;
+}
+
+/* Where steps are not asked for, one alone is kept: the last before each other line, and the last of all. */
+static enum error read_lines(struct reader *r, bool steps, struct lines l, struct run_result *out) {
     struct pool *scratch; /* lines are read one by one, and forgotten */
+    const char *line, *last = NULL, *from = l.at;
+    size_t n, nlast = 0;
     TRY(pool_create(&scratch));
     enum error err = ERR_NONE;
-    for (char *line = words, *end; err == ERR_NONE && (end = strchr(line, '\n')); line = end + 1) {
-        err = read_line(path, line, (size_t)(end - line), scratch, out);
-        if ((line - words) >> 20 != (end - words) >> 20) {
-            pool_free(scratch);
-            if (pool_create(&scratch) != ERR_NONE) return ERR_MEMORY;
+    while (err == ERR_NONE && ((line = next_line(&l, &n)) || last)) {
+        bool put_off = line && !steps && is_step(line, n);
+        if (last && !put_off) {
+            out->nsteps = 0;
+            err = read_line(r, last, nlast, scratch, out);
+            last = NULL;
         }
+        if (put_off)
+            last = line, nlast = n;
+        else if (line && err == ERR_NONE)
+            err = read_line(r, line, n, scratch, out);
+        if (!line || (line - from) >> 20 == (l.at - from) >> 20) continue;
+        pool_free(scratch);
+        if (pool_create(&scratch) != ERR_NONE) return ERR_MEMORY;
     }
     pool_free(scratch);
     return err;
+}
+
+enum error run_result_metrics(const char *dir, bool steps, struct pool *pool, struct run_result *out) {
+    char *words, *path = pool_printf(pool, "%s/metrics.jsonl", dir);
+    size_t n, length, bytes, lines = 2;
+    if (!path) return ERR_MEMORY;
+    TRY(file_read(path, METRICS_MOST, pool, &words, &n));
+    const struct lines all = {words, words + n};
+    struct lines l = all;
+    for (const char *line; (line = next_line(&l, &length));) lines += steps || !is_step(line, length);
+    TRY(memory_size(lines, sizeof *out->step, path, &bytes));
+    out->step = pool_alloc(pool, bytes);
+    TRY(memory_size(lines, sizeof *out->val, path, &bytes));
+    out->val = pool_alloc(pool, bytes);
+    if (!out->step || !out->val) return ERR_MEMORY;
+    struct reader r = {.path = path, .pool = pool};
+    return read_lines(&r, steps, all, out);
 }
 
 static void flatten(const struct node *at, const char *name, struct pool *pool, struct result_setting *out, int most,
@@ -206,7 +272,7 @@ int result_flatten(const struct node *root, struct pool *pool, struct result_set
     return n;
 }
 
-static enum error read_settings(const char *dir, struct pool *pool, struct run_result *out) {
+enum error run_result_settings(const char *dir, struct pool *pool, struct run_result *out) {
     char *path = pool_printf(pool, "%s/resolved.yaml", dir);
     struct config_errors *e;
     struct node *root;
@@ -220,13 +286,8 @@ static enum error read_settings(const char *dir, struct pool *pool, struct run_r
     return err;
 }
 
-static const char *told(const struct json_value *in, const char *key) {
-    const struct json_value *v = json_get(in, key);
-    return v && v->kind == JSON_STRING ? v->text : "";
-}
-
 /* Runs of before there was this file are fine. */
-static enum error read_environment(const char *dir, struct pool *pool, struct result_environment *out) {
+enum error run_result_environment(const char *dir, struct pool *pool, struct result_environment *out) {
     char *words, *path = pool_printf(pool, "%s/env.json", dir);
     size_t n;
     const struct json_value *root, *list;
@@ -248,13 +309,11 @@ static enum error read_environment(const char *dir, struct pool *pool, struct re
 }
 
 enum error run_result_read(const char *dir, struct pool *pool, struct run_result *out) {
-    *out = (struct run_result){.dir = pool_printf(pool, "%s", dir)};
-    if (!out->dir) return ERR_MEMORY;
     if (!file_is_folder(dir)) return FAIL(ERR_INPUT, "no run directory '%s'", dir);
-    TRY(read_summary(dir, pool, out));
-    TRY(read_metrics(dir, pool, out));
-    TRY(read_environment(dir, pool, &out->environment));
-    return read_settings(dir, pool, out);
+    TRY(run_result_summary(dir, pool, out));
+    TRY(run_result_metrics(dir, true, pool, out));
+    TRY(run_result_environment(dir, pool, &out->environment));
+    return run_result_settings(dir, pool, out);
 }
 
 /* ---- what is asked of it -------------------------------------------------------------------- */
@@ -277,14 +336,18 @@ int64_t run_result_warm(const struct run_result *r, int64_t warmup) {
     return warmup < r->nsteps - r->stretch ? r->stretch + warmup : r->nsteps;
 }
 
-double run_result_step_ms(const struct run_result *r, int64_t warmup, int64_t *n) {
+double run_result_quantile_ms(const struct run_result *r, int64_t warmup, double q, int64_t *n) {
     int64_t from = run_result_warm(r, warmup);
     *n = 0;
     double *ms = r->nsteps > from && r->nsteps < INT32_MAX ? malloc((size_t)(r->nsteps - from) * sizeof *ms) : NULL;
     if (!ms) return (double)NAN;
     for (int64_t i = from; i < r->nsteps; i++)
         if (!isnan(r->step[i].ms)) ms[(*n)++] = r->step[i].ms; /* a command may not tell of all */
-    double median = *n ? statistics_median(ms, (int)*n) : (double)NAN;
+    double value = *n ? statistics_quantile(ms, (int)*n, q) : (double)NAN;
     free(ms);
-    return median;
+    return value;
+}
+
+double run_result_step_ms(const struct run_result *r, int64_t warmup, int64_t *n) {
+    return run_result_quantile_ms(r, warmup, 0.5, n);
 }

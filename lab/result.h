@@ -15,7 +15,7 @@ struct result_setting { /* "optimizer.lr", "0.1" */
 };
 struct result_step {
     int64_t step, epoch;
-    double loss, accuracy, ms, samples;
+    double loss, accuracy, lr, ms, samples; /* lr: NaN in runs of before it was told */
 };
 struct result_val { /* a measurement on validation data; NaN: not measured */
     int64_t step;
@@ -27,7 +27,7 @@ struct result_environment { /* as env.json says; "" and 0: not told */
     double load; /* average of the minute before */
 };
 struct run_result {
-    const char *dir, *mode;
+    const char *dir, *mode, *run_id; /* run_id: "" where it is not told */
     int64_t devices, shards, steps, epochs;
     int64_t began; /* devices before some were lost; 0: none was */
     /* Times, samples_per_s and bytes are of the steps behind this one, at which the run was last
@@ -48,11 +48,20 @@ struct run_result {
     int64_t stretch;        /* the first of them that was done since the run was last resumed */
     struct result_val *val; /* of the whole run */
     int64_t nvals;
+    const char *event; /* the last one of metrics.jsonl: "finished", "stopped", "started"; "": none */
+    int64_t event_step;
+    int64_t planned; /* steps that the training was to have when it was started last; 0: not told */
     struct result_environment environment;
     struct result_setting *setting; /* every key of resolved.yaml with a value, in its order */
     int nsettings;
 };
 MUST_CHECK enum error run_result_read(const char *dir, struct pool *pool, struct run_result *out);
+/* The parts of it, for those who read many runs. The first empties the rest of *out. */
+MUST_CHECK enum error run_result_summary(const char *dir, struct pool *pool, struct run_result *out);
+/* metrics.jsonl; steps: all of them, else the last one alone. Whole lines are read, so the run may be going on. */
+MUST_CHECK enum error run_result_metrics(const char *dir, bool steps, struct pool *pool, struct run_result *out);
+MUST_CHECK enum error run_result_environment(const char *dir, struct pool *pool, struct result_environment *out);
+MUST_CHECK enum error run_result_settings(const char *dir, struct pool *pool, struct run_result *out);
 /* "" when there is no such key. */
 const char *run_result_setting(const struct run_result *r, const char *key);
 /* Every scalar below a node by its path ("optimizer.lr"), at most 'most' of them into out; how many. */
@@ -63,5 +72,6 @@ const char *run_result_training(const struct run_result *r);
 int64_t run_result_stretch(const struct run_result *r);
 /* The first step behind the stretch's first 'warmup' ones, at most nsteps. */
 int64_t run_result_warm(const struct run_result *r, int64_t warmup);
-/* The median of the steps from there on; NaN when none is left. *n: how many. */
+/* A quantile of the steps from there on, and their median; NaN when none is left. *n: how many. */
+double run_result_quantile_ms(const struct run_result *r, int64_t warmup, double q, int64_t *n);
 double run_result_step_ms(const struct run_result *r, int64_t warmup, int64_t *n);

@@ -84,13 +84,23 @@ void svg_words(struct canvas *c, double x, double width, int most, const char *s
     }
 }
 
+void svg_hover(struct canvas *c, int row, const char *name, const char *value) {
+    markup_raw(c->m, "<title>");
+    markup_text(c->m, c->p->category[row]);
+    markup_raw(c->m, ", ");
+    markup_text(c->m, name);
+    markup_raw(c->m, ": ");
+    markup_text(c->m, value);
+    markup_raw(c->m, "</title>");
+}
+
 /* ---- signs ---------------------------------------------------------------------------------- */
 
 void svg_line(struct canvas *c, double x1, double y1, double x2, double y2, const char *style) {
     markup_raw(c->m, "<line class=\"%s\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n", style, x1, y1, x2, y2);
 }
 
-void svg_marker(struct canvas *c, int colour, double x, double y) {
+void svg_marker(struct canvas *c, int colour, double x, double y, double size) {
     static const char *const shapes[] = {"M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z",
                                          "M-4,-4h8v8h-8z",
                                          "M0,-5l5,9h-10z",
@@ -99,26 +109,27 @@ void svg_marker(struct canvas *c, int colour, double x, double y) {
                                          "M-5,-2h3v-3h4v3h3v4h-3v3h-4v-3h-3z",
                                          "M-5,-3l2,-2l3,3l3,-3l2,2l-3,3l3,3l-2,2l-3,-3l-3,3l-2,-2l3,-3z"};
     int k = colour % PLOT_COLOURS;
-    markup_raw(c->m, "<path class=\"m%d\" transform=\"translate(%.1f %.1f)\" d=\"%s\"/>\n", k, x, y, shapes[k]);
+    markup_raw(c->m, "<path class=\"m%d\" transform=\"translate(%.1f %.1f) scale(%.3g)\" d=\"%s\"/>\n", k, x, y, size,
+               shapes[k]);
 }
 
 static void legend_sign(struct canvas *c, const struct plot_series *s, double x, double y) {
     int k = s->colour % PLOT_COLOURS;
-    if (c->p->kind != PLOT_LINE) {
+    if (c->p->kind != PLOT_LINE && c->p->kind != PLOT_DOTS) {
         markup_raw(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"20\" height=\"11\"/>\n", k, x, y - 9);
         return;
     }
     char style[24];
     snprintf(style, sizeof style, s->model ? "model s%d" : "s%d", k);
-    if (!s->points) svg_line(c, x, y - 4, x + 20, y - 4, style);
-    if (!s->model) svg_marker(c, k, x + 10, y - 4);
+    if (!s->points && c->p->kind == PLOT_LINE) svg_line(c, x, y - 4, x + 20, y - 4, style);
+    if (!s->model) svg_marker(c, k, x + 10, y - 4, 1);
 }
 
 void svg_legend(struct canvas *c) {
     double x = SVG_EDGE, room = PLOT_WIDTH - 2 * SVG_EDGE;
-    bool any = false;
-    for (int i = 0; i < c->p->nseries; i++) {
-        const struct plot_series *s = &c->p->series[i];
+    bool any = false, choice = c->p->kind == PLOT_CHOICE;
+    for (int i = 0; i < (choice ? c->p->nchoices : c->p->nseries); i++) {
+        const struct plot_series *s = choice ? &c->p->choice[i] : &c->p->series[i];
         double width = 26 + fmin(plot_text_width(s->name, SVG_TEXT), room - 26) + 12;
         if (any && x + width - 12 > PLOT_WIDTH - SVG_EDGE) {
             x = SVG_EDGE;
@@ -143,20 +154,20 @@ static void left_out(struct canvas *c) {
 
 double plot_svg(const struct plot *p, double y, struct markup *out) {
     static void (*const draw[])(struct canvas *) = {svg_draw_line, svg_draw_bars, svg_draw_bars, svg_draw_timeline,
-                                                    svg_draw_heat};
+                                                    svg_draw_heat, svg_draw_dots, svg_draw_map,  svg_draw_choice};
     struct markup body;
     markup_init(&body);
     struct canvas c = {.p = p, .m = &body, .y = 4};
     svg_words(&c, SVG_EDGE, PLOT_WIDTH - 2 * SVG_EDGE, 3, "bold", p->title);
     c.y += 3;
-    if (p->kind != PLOT_HEAT && (p->nseries > 1 || p->kind != PLOT_LINE)) svg_legend(&c);
+    if (p->kind != PLOT_HEAT && p->kind != PLOT_MAP && (p->nseries > 1 || p->kind != PLOT_LINE)) svg_legend(&c);
     draw[p->kind](&c);
     left_out(&c);
     double height = ceil(c.y + 4);
     markup_raw(out,
-               "<svg class=\"plot\" xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" y=\"%.0f\" "
+               "<svg class=\"plot%s%s\" xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" y=\"%.0f\" "
                "width=\"%d\" height=\"%.0f\" viewBox=\"0 0 %d %.0f\">\n",
-               y, PLOT_WIDTH, height, PLOT_WIDTH, height);
+               p->style ? " " : "", p->style ? p->style : "", y, PLOT_WIDTH, height, PLOT_WIDTH, height);
     markup_element(out, "title", p->title);
     markup_element(out, "desc", p->about);
     markup_put(out, body.text, body.length);

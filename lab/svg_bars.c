@@ -3,16 +3,12 @@
 
 #include <math.h>
 
-enum { NAMES_MOST = 150, STACK = 18, BAR = 11 };
-
-static int rows_of(const struct plot *p) {
-    return p->ncategories < PLOT_ROWS ? p->ncategories : PLOT_ROWS;
-}
+enum { STACK = 18, BAR = 11 };
 
 /* The longest bar. */
 static double most(const struct plot *p) {
     double best = 0;
-    for (int r = 0; r < rows_of(p); r++) {
+    for (int r = 0; r < svg_rows(p); r++) {
         double sum = 0;
         for (int i = 0; i < p->nseries; i++) {
             double v = p->series[i].y[r];
@@ -23,22 +19,14 @@ static double most(const struct plot *p) {
     return best;
 }
 
-static double names_room(const struct plot *p) {
-    double widest = 0;
-    for (int r = 0; r < rows_of(p); r++) widest = fmax(widest, plot_text_width(p->category[r], SVG_TEXT));
-    return fmin(widest, NAMES_MOST);
-}
-
 static void bar(struct canvas *c, const struct plot_series *s, int row, double from, double to, double y,
                 double height) {
     char value[32];
     plot_value_text(c->p->x.unit, s->y[row], value);
-    markup_raw(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"><title>",
+    markup_raw(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\">",
                s->colour % PLOT_COLOURS, from, y, fmax(to - from, 0), height);
-    markup_text(c->m, c->p->category[row]);
-    markup_raw(c->m, ", ");
-    markup_text(c->m, s->name);
-    markup_raw(c->m, ": %s</title></rect>\n", value);
+    svg_hover(c, row, s->name, value);
+    markup_raw(c->m, "</rect>\n");
 }
 
 static void row_bars(struct canvas *c, const struct scale *x, int row) {
@@ -57,18 +45,18 @@ static void row_bars(struct canvas *c, const struct scale *x, int row) {
 
 void svg_draw_bars(struct canvas *c) {
     const struct plot *p = c->p;
-    double names = names_room(p), left = SVG_EDGE + names + 6, top = c->y;
+    double left = svg_names_left(p), top = c->y;
     double height = p->kind == PLOT_STACKED ? STACK : p->nseries * (BAR + 1), gap = 7;
     double pitch = fmax(height, SVG_LINE) + gap;
     struct scale x = svg_scale(&p->x, 0, most(p), left, PLOT_WIDTH - 12);
-    c->y = top + rows_of(p) * pitch;
+    c->y = top + svg_rows(p) * pitch;
     svg_bottom_axis(c, &p->x, &x, top);
     double end = c->y;
-    for (int r = 0; r < rows_of(p); r++) {
+    for (int r = 0; r < svg_rows(p); r++) {
         c->y = top + r * pitch + gap / 2;
-        svg_text(c, left - 6, c->y + height / 2 + 4, SVG_END, names + 1, "", p->category[r]);
         row_bars(c, &x, r);
     }
-    svg_line(c, left, top, left, top + rows_of(p) * pitch, "axis");
+    svg_row_names(c, left, top, pitch);
+    svg_line(c, left, top, left, top + svg_rows(p) * pitch, "axis");
     c->y = end;
 }

@@ -22,7 +22,9 @@ void plot_style(struct markup *out) {
                    "svg .f%d{fill:var(--c%d)}svg .m%d{fill:var(--c%d);stroke:var(--paper);stroke-width:.8}"
                    "svg .b%d{fill:url(#hatch%d);stroke:var(--c%d);stroke-width:.8}\n",
                    k, k, k ? "2" : "3.2", dashes[k], k, k, k, k, k, k, k);
-    markup_raw(out, "svg .model{stroke-width:1.3;stroke-dasharray:3 3}svg .heat{fill:var(--heat)}\n");
+    markup_raw(out, "svg .model{stroke-width:1.3;stroke-dasharray:3 3}svg .heat{fill:var(--heat)}svg .run{opacity:.8}"
+                    "svg .field{stroke:var(--grid)}svg .whisker{stroke-width:1.6;stroke-dasharray:none}"
+                    "svg .strip{fill:transparent}svg .strip:hover{fill:var(--soft);fill-opacity:.25}\n");
 }
 
 void plot_hatches(struct markup *out) {
@@ -32,6 +34,6 @@ void plot_hatches(struct markup *out) {
         markup_raw(out,
                    "<pattern id=\"hatch%d\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\">"
                    "<rect width=\"6\" height=\"6\" class=\"f%d\"/><path d=\"M0,0%s\" "
-                   "style=\"stroke:var(--paper);stroke-width:1.1;fill:none\"/></pattern>\n",
+                   "style=\"stroke:var(--paper);stroke-width:.9;stroke-opacity:.45;fill:none\"/></pattern>\n",
                    k, k, lines[k]);
 }

@@ -15,6 +15,7 @@
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* For a call that failed on a path. */
@@ -221,6 +222,24 @@ void file_keep_temporary(struct pool *pool, char **path) {
     const char *slash = strrchr(*path, '/');
     char *kept = pool_printf(pool, "%.*s/kept-%s", (int)(slash - *path), *path, slash + 1);
     if (kept && rename(*path, kept) == 0) *path = kept;
+}
+
+bool file_lock(int fd) {
+    enum { TRIES = 20 };
+    const struct timespec moment = {.tv_nsec = 5000000};
+    for (int i = 0; i < TRIES; i++) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0) return true;
+        if (errno != EWOULDBLOCK && errno != EINTR) return false;
+        nanosleep(&moment, NULL);
+    }
+    return false;
+}
+
+bool file_is_locked(const char *path) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    bool locked = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (fd >= 0) close(fd);
+    return locked;
 }
 
 bool file_exists(const char *path) {

@@ -28,5 +28,10 @@ MUST_CHECK enum error file_make_temporary(const char *name, struct pool *pool, c
 void file_keep_temporary(struct pool *pool, char **path);
 /* Removes a folder and all in it; follows no links. Missing is fine. */
 MUST_CHECK enum error file_remove_tree(const char *path);
+/* Takes the lock of an open file for as long as it stays open; false: another process has it. Those who only ask hold it
+ * for a moment, which is waited for. */
+bool file_lock(int fd);
+/* Whether a process of this host has locked the file; false where there is none. It asks without keeping others out. */
+bool file_is_locked(const char *path);
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);

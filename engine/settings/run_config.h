@@ -173,6 +173,8 @@ MUST_CHECK enum error run_settings_load(const char *path, const char *const *set
                                         const struct mode_ops *const *modes, const char *const *algorithms,
                                         const struct run_launched *launched, bool asks, struct run_settings *out,
                                         char **report);
+/* What the dashboard can listen at: PORT, HOST:PORT or [V6]:PORT. */
+bool run_is_address(const char *text);
 /* The same from a tree, which becomes the settings' own but lives as long as its pool does; what is wrong goes to e.
  */
 MUST_CHECK enum error run_settings_from(struct node *tree, const struct mode_ops *const *modes,

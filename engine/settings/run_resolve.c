@@ -108,15 +108,17 @@ static void check_log_dir(struct resolve *r) {
         }
 }
 
-/* What the dashboard can listen at: a port, and perhaps a host before it. */
-static void check_dashboard(struct resolve *r) {
-    const char *text = r->c->log.dashboard, *colon = text ? strrchr(text, ':') : NULL;
+bool run_is_address(const char *text) {
+    const char *colon = strrchr(text, ':');
     int64_t port;
-    if (!text || !strcmp(text, "off")) return;
     size_t host = colon ? (size_t)(colon - text) : 1;
     bool bare_v6 = colon && *text != '[' && memchr(text, ':', host);
-    if (host > 0 && host < 250 && !bare_v6 && text_int(colon ? colon + 1 : text, &port) && port >= 0 && port < 65536)
-        return;
+    return host > 0 && host < 250 && !bare_v6 && text_int(colon ? colon + 1 : text, &port) && port >= 0 && port < 65536;
+}
+
+static void check_dashboard(struct resolve *r) {
+    const char *text = r->c->log.dashboard;
+    if (!text || !strcmp(text, "off") || run_is_address(text)) return;
     config_error(r->e, resolve_find(r, "log.dashboard"), false,
                  "'log.dashboard' is no address: '%.40s'\nit is off, a port as 8080, or an address "
                  "as 127.0.0.1:8080 or [::1]:8080",
@@ -465,6 +467,7 @@ enum error run_resolve(struct run_settings *s, const struct mode_ops *const *mod
     TRY(resolve_batch(&r));
     TRY(resolve_threads(&r));
     TRY(resolve_order(&r));
+    resolve_algorithm(&r);
     TRY(resolve_link(&r));
     TRY(resolve_buckets(&r));
     resolve_numbers(&r);

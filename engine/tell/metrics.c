@@ -20,6 +20,13 @@ struct metrics {
     double *times;
 };
 
+/* jsonl is what others read the run by, and needs no asking. */
+static bool is_wanted(const struct config_list *sinks, int kind) {
+    bool wanted = kind == SINK_jsonl;
+    for (int i = 0; i < sinks->count; i++) wanted |= ((const int *)sinks->items)[i] == kind;
+    return wanted;
+}
+
 enum error metrics_open(const struct job *job, int64_t step, int64_t steps, struct metrics **out) {
     const struct config_list *sinks = &job->settings->config.log.sinks;
     const struct sink_place place = {job->run_dir, step, job->settings->tree};
@@ -28,10 +35,8 @@ enum error metrics_open(const struct job *job, int64_t step, int64_t steps, stru
     m->capacity = steps < KEEP_TIMES ? (steps > 0 ? steps : 1) : KEEP_TIMES;
     m->times = malloc((size_t)m->capacity * sizeof *m->times);
     enum error err = m->times ? ERR_NONE : FAIL(ERR_MEMORY, "no memory for metrics");
-    for (int i = 0; i < sinks->count && err == ERR_NONE; i++) {
-        int kind = ((const int *)sinks->items)[i];
-        err = sink_find(kind)->open(&place, &m->sink[kind]);
-    }
+    for (int kind = 0; kind < SINK_KINDS && err == ERR_NONE; kind++)
+        if (is_wanted(sinks, kind)) err = sink_find(kind)->open(&place, &m->sink[kind]);
     if (err != ERR_NONE)
         metrics_close(m);
     else
@@ -84,8 +89,8 @@ void metrics_event(struct metrics *m, int64_t step, const char *event, const cha
     tell(m, &(struct sink_event){.step = step, .name = event, .text = text});
 }
 
-void metrics_loss(struct metrics *m, int64_t step, const struct job_loss *loss, double seconds) {
-    tell(m, &(struct sink_event){.step = step, .name = "devices", .loss = loss, .seconds = seconds});
+void metrics_devices(struct metrics *m, int64_t step, const struct job_change *change, double seconds) {
+    tell(m, &(struct sink_event){.step = step, .name = "devices", .change = change, .seconds = seconds});
 }
 
 void metrics_flush(struct metrics *m) {

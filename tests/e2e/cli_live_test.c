@@ -1,6 +1,7 @@
 /* 'engine run --dashboard' as a browser meets it: while the run goes, at its end, when something is
  * in the way; and the page itself in a real browser, where there is one. */
-#include "tests/harness/program.h"
+#include "tests/harness/browser.h"
+#include "tests/harness/http.h"
 
 #include <arpa/inet.h>
 #include <signal.h>
@@ -11,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static struct program p, browser;
+static struct program p;
 static struct pool *pool;
 static char page[1 << 20], text[1 << 20];
 static int port;
@@ -28,22 +29,8 @@ static int tear_down(void **state) {
 }
 
 /* ---- a client ---- */
-/* The body's place in 'to', which holds the whole answer; NULL: nobody is there. */
 static const char *get(const char *target, char *to, size_t room) {
-    struct sockaddr_in a = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct timeval limit = {10, 0};
-    size_t n = 0;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    snprintf(to, room, "GET %s HTTP/1.1\r\nHost: localhost:%d\r\n\r\n", target, port);
-    bool there = connect(fd, (struct sockaddr *)&a, sizeof a) == 0 &&
-                 send(fd, to, strlen(to), MSG_NOSIGNAL) == (ssize_t)strlen(to);
-    for (ssize_t got; there && (got = recv(fd, to + n, room - n - 1, 0)) > 0;) n += (size_t)got;
-    close(fd);
-    to[n] = '\0';
-    const char *body = n ? strstr(to, "\r\n\r\n") : NULL;
-    return body && !strncmp(to, "HTTP/1.1 200", 12) ? body + 4 : NULL;
+    return http_get(port, target, to, room);
 }
 
 static const struct json_value *get_json(const char *target) {
@@ -66,14 +53,7 @@ static void start(const char *name, const char *mode, const char *length, bool s
                                             "checkpoint.every=off", "--set", "batch.shards=2",
                                             shown ? "--dashboard=0" : NULL, NULL});
     if (!shown) return;
-    program_wait_text(&p, "dashboard http://127.0.0.1:", 30);
-    char line[200] = "";
-    FILE *f = fopen(p.err_path, "r");
-    assert_non_null(f);
-    assert_non_null(fgets(line, sizeof line, f));
-    fclose(f);
-    port = atoi(strrchr(line, ':') + 1);
-    assert_true(port > 0);
+    port = http_port(p.err_path);
 }
 
 struct seen {
@@ -196,29 +176,6 @@ static void what_is_in_the_way_is_named(void **state) {
 }
 
 /* ---- a real browser ---- */
-static const char *find_browser(void) {
-    static const char *const names[] = {"chromium", "chromium-browser", "google-chrome"};
-    for (int i = 0; i < 3; i++) {
-        program_spawn(&browser, (const char *const[]){"sh", "-c", "command -v \"$1\"", "sh", names[i], NULL});
-        program_wait(&browser, 10);
-        if (browser.code == 0) return names[i];
-    }
-    print_message("no Chromium here: the page is not looked at\n");
-    return NULL;
-}
-
-/* What the page has become after a while; what its console said is on standard error. */
-static const char *browse(const char *name, const char *url) {
-    char profile[600];
-    snprintf(profile, sizeof profile, "--user-data-dir=%s", scratch_path("profile"));
-    program_spawn(&browser, (const char *const[]){name, "--headless", "--no-sandbox", "--disable-gpu",
-                                                  "--enable-logging=stderr", "--window-size=1400,1000",
-                                                  "--virtual-time-budget=4000", "--dump-dom", profile, url, NULL});
-    assert_true(program_wait(&browser, 120));
-    if (strstr(browser.err, "CONSOLE")) fail_msg("%s", strstr(browser.err, "CONSOLE"));
-    return browser.out;
-}
-
 static void put_string(FILE *f, const char *name, const char *value) {
     struct json j;
     json_init(&j);
@@ -282,14 +239,14 @@ static void put_recorded(const char *metrics) {
 
 static void a_browser_shows_it(void **state) {
     (void)state;
-    const char *name = find_browser();
+    const char *name = browser_find();
     char url[700];
     if (!name) return;
     start("browsed", "ddp", "1000000st", true);
     struct seen s = {0};
     while ((s.vals < 2 || s.ranks < 2) && look(&s)) nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
     snprintf(url, sizeof url, "http://127.0.0.1:%d/", port);
-    const char *dom = browse(name, url); /* as it is served: the real answers, the real policy */
+    const char *dom = browser_dom(name, url); /* as it is served: the real answers, the real policy */
     assert_non_null(strstr(dom, ">running</span>"));
     assert_non_null(strstr(dom, "<path"));
     assert_non_null(strstr(dom, "mlp, ddp on cpu:2, batch 128"));
@@ -298,7 +255,7 @@ static void a_browser_shows_it(void **state) {
     assert_true(program_wait(&p, 60));
     assert_int_equal(p.code, 130);
     snprintf(url, sizeof url, "file://%s", scratch_path("around.html"));
-    dom = browse(name, url);
+    dom = browser_dom(name, url);
     for (int i = 0; i < 2; i++) {
         char wanted[100];
         snprintf(wanted, sizeof wanted, "seen %d over 0 plots 4 lines 10 outside 0 small 0 rows 2 errors 0 running",
@@ -311,7 +268,7 @@ static void a_browser_shows_it(void **state) {
  */
 static void what_is_not_there_is_not_shown(void **state) {
     (void)state;
-    const char *name = find_browser();
+    const char *name = browser_find();
     char url[700];
     if (!name) return;
     start("recorded", "ddp", "1000000st", true);
@@ -322,7 +279,7 @@ static void what_is_not_there_is_not_shown(void **state) {
     kill(p.pid, SIGINT);
     assert_true(program_wait(&p, 60));
     snprintf(url, sizeof url, "file://%s", scratch_path("page.html"));
-    const char *dom = browse(name, url);
+    const char *dom = browser_dom(name, url);
     assert_non_null(strstr(dom, "<b>3.5</b><span>validation loss</span>"));
     assert_non_null(strstr(dom, "<b>-</b><span>validation accuracy</span>"));
     assert_non_null(strstr(dom, "<b>-</b><span>training loss</span>"));
@@ -335,6 +292,64 @@ static void what_is_not_there_is_not_shown(void **state) {
     assert_int_equal(points, 2);
 }
 
+/* The numbers of a path's points: x and y in turn; how many points. */
+static int points_of(const char *path, double *out, int most) {
+    int n = 0;
+    for (const char *c = path; *c && *c != '"' && n < most; c++)
+        if (*c == 'M' || *c == 'L') n += sscanf(c + 1, "%lf %lf", &out[2 * n], &out[2 * n + 1]) == 2;
+    return n;
+}
+
+static void replace(const char *path, const char *what, const char *by) {
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = '\0';
+    fclose(f);
+    char *at = strstr(text, what);
+    assert_non_null(at);
+    f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "%.*s%s%s", (int)(at - text), text, by, at + strlen(what));
+    assert_int_equal(fclose(f), 0);
+}
+
+/* The smoothed curve beside the raw one is the mean that forgets by one half, and along time a step that took five
+ * times as long is five times as wide. */
+static void smoothing_and_time(void **state) {
+    (void)state;
+    enum { N = 4 };
+    static const double loss[N] = {4, 3, 2.5, 1}, mean[N] = {4, 10. / 3, 20. / 7, 1.8666666666666667};
+    const char *name = browser_find();
+    char url[700];
+    double raw[2 * N], smooth[2 * N];
+    if (!name) return;
+    start("smoothed", "ddp", "1000000st", true);
+    put_recorded("{\"step\":1,\"loss\":4,\"accuracy\":0.5,\"lr\":1,\"samples\":8,\"ms\":1000}\n"
+                 "{\"step\":2,\"loss\":3,\"accuracy\":0.5,\"lr\":1,\"samples\":8,\"ms\":1000}\n"
+                 "{\"step\":3,\"loss\":2.5,\"accuracy\":0.5,\"lr\":1,\"samples\":8,\"ms\":1000}\n"
+                 "{\"step\":4,\"loss\":1,\"accuracy\":0.5,\"lr\":1,\"samples\":8,\"ms\":5000}\n");
+    kill(p.pid, SIGINT);
+    assert_true(program_wait(&p, 60));
+    replace(scratch_path("page.html"), "step=\"0.02\" value=\"0\"", "step=\"0.02\" value=\"0.5\"");
+    replace(scratch_path("page.html"), "<option value=\"time\">", "<option value=\"time\" selected>");
+    snprintf(url, sizeof url, "file://%s", scratch_path("page.html"));
+    const char *plot = strstr(browser_dom(name, url), "aria-label=\"loss by step\"");
+    assert_non_null(plot);
+    const char *first = strstr(plot, "<path d=\""), *second = first ? strstr(first + 9, "<path d=\"") : NULL;
+    assert_true(second && second < strstr(plot, "</svg>"));
+    assert_int_equal(points_of(first + 9, raw, N), N);
+    assert_int_equal(points_of(second + 9, smooth, N), N);
+    double pixels = (raw[2 * N - 1] - raw[1]) / (loss[0] - loss[N - 1]);
+    for (int i = 0; i < N; i++) {
+        double value = loss[0] - (smooth[2 * i + 1] - raw[1]) / pixels;
+        if (value < mean[i] - 0.01 || value > mean[i] + 0.01) fail_msg("point %d is %g, not %g", i, value, mean[i]);
+        assert_true(smooth[2 * i] == raw[2 * i]);
+    }
+    double wide = (raw[6] - raw[4]) / (raw[4] - raw[2]);
+    if (wide < 4.9 || wide > 5.1) fail_msg("five seconds are %g times as wide as one", wide);
+    assert_non_null(strstr(plot, ">time in steps, s</text>"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shows_a_run),
@@ -342,6 +357,7 @@ int main(void) {
         cmocka_unit_test(what_is_in_the_way_is_named),
         cmocka_unit_test(a_browser_shows_it),
         cmocka_unit_test(what_is_not_there_is_not_shown),
+        cmocka_unit_test(smoothing_and_time),
     };
     return cmocka_run_group_tests_name("live", tests, set_up, tear_down);
 }

@@ -71,7 +71,7 @@ static void check_tables(const char *where, const struct command *c) {
 /* What the line of bash's script says that begins with this. */
 static const char *case_line(const char *script, const char *format, const char *name) {
     static char line[8192];
-    char begin[64];
+    char begin[128];
     snprintf(begin, sizeof begin, format, name);
     const char *at = strstr(script, begin);
     if (!at) fail_msg("completion has no '%s'", begin);
@@ -81,14 +81,18 @@ static const char *case_line(const char *script, const char *format, const char 
 
 static void check_completion(const char *script, const struct command *c) {
     const struct command *form;
-    char text[OPTION_TEXT];
-    const char *line = case_line(script, "\n        %s) options='", c->name), *word;
+    char text[OPTION_TEXT], line[8192], both[64];
+    const char *word;
+    snprintf(line, sizeof line, "%s", case_line(script, "\n        %s) options='", c->name));
     for (int i = 0; (form = command_form(c, i)); i++) {
         if (form != c) find(c->name, line, form->name, " '");
         for (const struct option *o = form->options; o && o->name; o++) {
             if (!option_is_word(o)) find(c->name, line, o->name, " '");
             if (o->also) find(c->name, line, o->also, " '");
-            for (int k = 0; option_is_word(o) && (word = option_word(o, k, text)); k++) find(c->name, line, word, " '");
+            snprintf(both, sizeof both, "%s %s", c->name, form->name);
+            bool words = option_is_word(o) && option_word(o, 0, text);
+            const char *own = words && form != c ? case_line(script, "\n        '%s') values='", both) : line;
+            for (int k = 0; words && (word = option_word(o, k, text)); k++) find(both, own, word, " '");
         }
     }
 }
@@ -222,7 +226,8 @@ static void bash_completes(void **state) {
     program_spawn(&p, (const char *const[]){"bash", "-n", scratch_path("engine.bash"), NULL});
     program_wait(&p, 10);
     assert_int_equal(p.code, 0);
-    assert_string_equal(complete("engine ru"), "run ");
+    assert_string_equal(complete("engine ru"), "run runs ");
+    assert_string_equal(complete("engine runs --state fin"), "finished ");
     assert_non_null(strstr(complete("engine "), "completion "));
     assert_string_equal(complete("engine run --mod"), "--mode ");
     assert_string_equal(complete("engine run --mode s"), "single ");
@@ -231,6 +236,11 @@ static void bash_completes(void **state) {
     assert_string_equal(complete("engine run --set precision=b"), "bf16 ");
     assert_string_equal(complete("engine run --set optimizer.name=sg"), "sgd ");
     assert_string_equal(complete("engine model su"), "summary ");
+    assert_string_equal(complete("engine lab run 00"), "00-hello ");
+    assert_string_equal(complete("engine lab show 00"), "00-hello ");
+    assert_string_equal(complete("engine lab run /dev/nul"), "/dev/null ");
+    assert_string_equal(complete("engine run --devices re"), "ref:1 ref:2 ref:4 ");
+    assert_string_equal(complete("engine run --devices cpu:"), "1 2 4 "); /* behind the colon */
     assert_string_equal(complete("engine report --format h"), "html ");
     assert_string_equal(complete("engine eval --split="), "val train ");
     assert_string_equal(complete("engine bench comm --link th"), "thread ");

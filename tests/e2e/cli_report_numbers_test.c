@@ -21,8 +21,8 @@ static struct pool *pool;
 
 struct journal { /* the last line of each step holds; steps from 'first' on are of the last start */
     double ms[STEPS], samples[STEPS], loss[STEPS], phase[PHASES_TOLD][STEPS];
-    double val_loss, val_accuracy;
-    int steps, first, starts, lines;
+    double lr[STEPS], val_loss[STEPS], val_accuracy[STEPS]; /* validation: 0 is none */
+    int steps, first, starts, lines, last_val;
 };
 
 static double number(const struct json_value *in, const char *key) {
@@ -35,12 +35,16 @@ static void read_line(struct journal *j, const struct json_value *line) {
     const struct json_value *event = json_get(line, "event"), *val = json_get(line, "val");
     int step = (int)number(line, "step");
     if (event && !strcmp(event->text, "started")) j->first = step, j->starts++;
-    if (val) j->val_loss = number(val, "loss"), j->val_accuracy = number(val, "accuracy");
+    if (val) {
+        assert_in_range(step, 1, STEPS);
+        j->last_val = step - 1;
+        j->val_loss[step - 1] = number(val, "loss"), j->val_accuracy[step - 1] = number(val, "accuracy");
+    }
     if (!json_get(line, "ms")) return;
     assert_in_range(step, 1, STEPS);
     j->lines++, j->steps = step--;
     j->ms[step] = number(line, "ms"), j->samples[step] = number(line, "samples");
-    j->loss[step] = number(line, "loss");
+    j->loss[step] = number(line, "loss"), j->lr[step] = number(line, "lr");
     for (int i = 0; i < PHASES_TOLD; i++) j->phase[i][step] = number(json_get(line, "phase_ms"), phase[i]);
 }
 
@@ -136,8 +140,8 @@ static void check_summary(const struct json_value *s, const struct journal *j) {
     for (int i = 0; i < PHASES_TOLD; i++) /* each step's are rounded to 0.1 us */
         near(number(time, total_of[i]) + 1, sum(j, j->phase[i]) * 1e-3 + 1, 1e-5, total_of[i]);
     near(number(json_get(s, "train"), "loss"), j->loss[j->steps - 1], 1e-7, "loss");
-    near(number(val, "loss"), j->val_loss, 1e-7, "val.loss");
-    near(number(val, "accuracy"), j->val_accuracy, 1e-7, "val.accuracy");
+    near(number(val, "loss"), j->val_loss[j->last_val], 1e-7, "val.loss");
+    near(number(val, "accuracy"), j->val_accuracy[j->last_val], 1e-7, "val.accuracy");
 }
 
 /* Two ranks that all-reduce: each sends 2(N-1)/N of the gradients, which is all of them once, and a few bytes of sums;
@@ -156,21 +160,47 @@ static void check_bytes(const struct json_value *s, const struct journal *j, dou
     near(amount(told), gradients, 0.03, "bytes of a step in the report");
 }
 
-static void check_report(const struct journal *j) {
-    const struct json_value *run = table("The run"), *time = table("Time of a step by");
-    const struct json_value *losses = json_get(table("Loss of each step"), "rows");
-    double done = j->steps - j->first;
-    near(amount(cell(run, 0, "step")), quantile(j, 0.5) * 1e-3, 0.01, "step");
-    near(amount(cell(run, 0, "samples/s")), done * BATCH / (sum(j, j->ms) * 1e-3), 0.01, "rate");
-    near(amount(cell(run, 0, "loss")), j->loss[j->steps - 1], 1e-3, "loss");
-    near(amount(cell(run, 0, "right")), j->val_accuracy, 1e-3, "right");
-    near(amount(cell(run, 0, "steps")), j->steps, 0, "steps");
-    near(amount(cell(time, 0, "backward")), sum(j, j->phase[2]) * 1e-3 / done, 0.02, "backward");
-    assert_int_equal(losses->count, j->steps); /* those of before the resume, too */
+/* The row of the run's own table. */
+static double of_run(const char *name) {
+    const struct json_value *rows = json_get(table("The run"), "rows");
+    for (int i = 0; i < rows->count; i++)
+        if (!strcmp(rows->children[i].children[0].text, name)) return amount(rows->children[i].children[1].text);
+    fail_msg("the run has no '%s'", name);
+    return 0;
+}
+
+/* A curve against steps, or seconds of steps: each point of the journal where there is one. */
+static void check_curve(const char *title, const struct journal *j, const double *y, bool seconds, int least) {
+    int n = 0, at = 0;
+    double ms = 0;
+    for (int i = 0; i < j->steps; i++) n += y[i] != 0;
+    if (n < least) return;
+    const struct json_value *rows = json_get(table(title), "rows");
+    assert_int_equal(rows->count, n);
     for (int i = 0; i < j->steps; i++) {
-        near(amount(losses->children[i].children[0].text), i + 1, 0, "a step of the curve");
-        near(amount(losses->children[i].children[1].text), j->loss[i], 1e-3, "a loss of the curve");
+        ms += j->ms[i];
+        if (y[i] == 0) continue;
+        near(amount(rows->children[at].children[0].text), seconds ? ms * 1e-3 : i + 1, seconds ? 0.01 : 0, title);
+        near(amount(rows->children[at++].children[1].text), y[i], 2e-3, title);
     }
+}
+
+static void check_report(const struct journal *j) {
+    const struct json_value *time = table("Step time by");
+    double done = j->steps - j->first, all = 0;
+    for (int i = 0; i < PHASES_TOLD; i++) all += sum(j, j->phase[i]);
+    near(of_run("step time (median)"), quantile(j, 0.5) * 1e-3, 0.01, "step");
+    near(of_run("step time (95 % are below)"), quantile(j, 0.95) * 1e-3, 0.01, "p95");
+    near(of_run("samples/s (mean)"), done * BATCH / (sum(j, j->ms) * 1e-3), 0.01, "rate");
+    near(of_run("loss"), j->loss[j->steps - 1], 1e-3, "loss");
+    near(of_run("val accuracy"), j->val_accuracy[j->last_val], 1e-3, "val accuracy");
+    near(of_run("steps"), j->steps, 0, "steps");
+    near(amount(cell(time, 0, "backward")), quantile(j, 0.5) * 1e-3 * sum(j, j->phase[2]) / all, 0.02, "backward");
+    check_curve("Training loss against steps", j, j->loss, false, 1); /* those of before the resume, too */
+    check_curve("Validation loss against steps", j, j->val_loss, false, 3);
+    check_curve("Validation accuracy against steps", j, j->val_accuracy, false, 3);
+    check_curve("Validation accuracy against seconds", j, j->val_accuracy, true, 3);
+    check_curve("Learning rate against steps", j, j->lr, false, 3);
 }
 
 /* ---- the runs ------------------------------------------------------------------------------- */
@@ -184,9 +214,9 @@ static void train(const char *dir, const char *steps, const char *more) {
     snprintf(until, sizeof until, "train=%s", steps);
     program_run(&p, 120, "run", "--json", "--mode", "ddp", "--devices", "cpu:2", "--set",
                 "model={zoo: mlp, hidden: [64]}", "--set", "data={set: digits, train: 320, val: 60}", "--set",
-                "batch={size: 32, shards: 2}", "--set", "eval=5st", "--set", "threads=1", "--set",
-                "checkpoint={every: 8st, resume: auto}", "--set", "run.restarts=1", "--set", log, "--set", until,
-                "--set", more, NULL);
+                "batch={size: 32, shards: 2}", "--set", "eval=5st", "--set", "schedule=cosine", "--set", "threads=1",
+                "--set", "checkpoint={every: 8st, resume: auto}", "--set", "run.restarts=1", "--set", log, "--set",
+                until, "--set", more, NULL);
     if (p.code != 0) fail_msg("exit code %d:\n%s", p.code, p.err);
 }
 

@@ -40,33 +40,36 @@ const char *browser_find(void) {
     return found;
 }
 
-/* A page that holds the page in a frame, since windows cannot be as narrow as phones, and measures it. */
+/* A page that holds the page in a frame, since windows cannot be as narrow as phones, and measures it: as it comes, and
+ * with all that is folded opened and every switch the other way. */
 static const char measure[] =
-    "<html style='color-scheme:light dark'><body><iframe id='f' "
-    "style='border:0;width:%dpx;height:800px' "
+    "<html style='color-scheme:light dark'><body><iframe id='f' style='border:0;width:%dpx;height:800px' "
     "src='file://%s'></iframe><script>\n"
     "document.getElementById('f').onload=function(){\n"
-    "var "
-    "w=this.contentWindow,d=w.document,bad=[],r={plots:0,hidden:0,outside:0,overlaps:0,least:999};"
-    "\n"
-    "d.querySelectorAll('svg.plot').forEach(function(s){\n"
-    " var b=s.getBoundingClientRect(),k=b.width/s.viewBox.baseVal.width,seen=[];r.plots++;\n"
-    " if(!(b.width>0&&b.height>0)){r.hidden++;bad.push('hidden "
-    "'+s.querySelector('title').textContent)}\n"
+    "var w=this.contentWindow,d=w.document,bad=[],shown=new Set();\n"
+    "var r={plots:0,hidden:0,outside:0,overlaps:0,least:999,scroll:0};\n"
+    "function look(){d.querySelectorAll('svg.plot').forEach(function(s){\n"
+    " var b=s.getBoundingClientRect(),k=b.width/s.viewBox.baseVal.width,seen=[];\n"
+    " if(!(b.width>0&&b.height>0)||shown.has(s))return;\n"
+    " shown.add(s);\n"
     " s.querySelectorAll('text').forEach(function(e){var t=e.getBoundingClientRect();\n"
     "  r.least=Math.min(r.least,parseFloat(w.getComputedStyle(e).fontSize)*k);\n"
-    "  "
-    "if(t.left<b.left-1||t.right>b.right+1||t.top<b.top-1||t.bottom>b.bottom+1){r.outside++;bad."
-    "push('outside '+e.textContent)}\n"
-    "  "
-    "seen.forEach(function(o){if(t.left<o[0].right-.5&&o[0].left<t.right-.5&&t.top<o[0].bottom-4*k&"
+    "  if(t.left<b.left-1||t.right>b.right+1||t.top<b.top-1||t.bottom>b.bottom+1)\n"
+    "   {r.outside++;bad.push('outside '+e.textContent)}\n"
+    "  seen.forEach(function(o){if(t.left<o[0].right-.5&&o[0].left<t.right-.5&&t.top<o[0].bottom-4*k&"
     "&o[0].top<t.bottom-4*k)\n"
     "   {r.overlaps++;bad.push(e.textContent+' over '+o[1])}});\n"
     "  seen.push([t,e.textContent])})});\n"
-    "r.inner=w.innerWidth;r.scroll=d.scrollingElement.scrollWidth;\n"
-    "document.body.textContent='inner='+r.inner+' scroll='+r.scroll+' plots='+r.plots+' "
-    "hidden='+r.hidden+' outside='+r.outside"
-    "+' overlaps='+r.overlaps+' least='+r.least+' bad='+bad.join('; ')}\n"
+    " r.scroll=Math.max(r.scroll,d.scrollingElement.scrollWidth)}\n"
+    "look();\n"
+    "d.querySelectorAll('details').forEach(function(e){e.open=true});\n"
+    "d.querySelectorAll('input').forEach(function(e){e.checked=!e.checked});\n"
+    "look();\n"
+    "d.querySelectorAll('svg.plot').forEach(function(s){r.plots++;if(!shown.has(s))\n"
+    " {r.hidden++;bad.push('hidden '+s.querySelector('title').textContent)}});\n"
+    "r.inner=w.innerWidth;\n"
+    "document.body.textContent='inner='+r.inner+' scroll='+r.scroll+' plots='+r.plots+' hidden='+r.hidden"
+    "+' outside='+r.outside+' overlaps='+r.overlaps+' least='+r.least+' bad='+bad.join('; ')}\n"
     "</script></body></html>\n";
 
 static void write_measure(const char *path, const char *file, int width) {
@@ -107,4 +110,16 @@ void browser_view(const char *program, const char *file, int width, bool dark, s
                           "--dump-dom", url, NULL});
     if (!program_wait(&p, 90)) fail_msg("the browser did not answer:\n%s", p.err);
     read_view(&p, out);
+}
+
+const char *browser_dom(const char *program, const char *url) {
+    static struct program p;
+    char profile[600];
+    snprintf(profile, sizeof profile, "--user-data-dir=%s", scratch_path("profile"));
+    program_spawn(&p, (const char *const[]){program, "--headless", "--no-sandbox", "--disable-gpu",
+                                            "--enable-logging=stderr", "--window-size=1400,1000",
+                                            "--virtual-time-budget=4000", "--dump-dom", profile, url, NULL});
+    assert_true(program_wait(&p, 120));
+    if (strstr(p.err, "CONSOLE")) fail_msg("%s", strstr(p.err, "CONSOLE"));
+    return p.out;
 }

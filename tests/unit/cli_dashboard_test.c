@@ -34,8 +34,14 @@ static int target(const char *line) {
 
 static void targets(void **state) {
     (void)state;
-    static const char *const good[] = {"GET / HTTP/1.1", "GET /api/run HTTP/1.1", "GET /api/ranks HTTP/1.0",
-                                       "GET /api/metrics HTTP/1.1", "GET /api/metrics?since=120 HTTP/1.1"};
+    static const char *const good[] = {"GET / HTTP/1.1",
+                                       "GET /api/run HTTP/1.1",
+                                       "GET /api/ranks HTTP/1.0",
+                                       "GET /api/metrics HTTP/1.1",
+                                       "GET /api/metrics?since=120 HTTP/1.1",
+                                       "GET /api/runs HTTP/1.1",
+                                       "GET /?run=0123456789abcdef HTTP/1.1",
+                                       "GET /api/metrics?run=0123456789abcdef&since=7 HTTP/1.1"};
     static const char *const missing[] = {"GET /../../etc/passwd HTTP/1.1", "GET /api/../run HTTP/1.1",
                                           "GET /%2e%2e/ HTTP/1.1",          "GET /api/metrics/ HTTP/1.1",
                                           "GET //api/run HTTP/1.1",         "GET * HTTP/1.1",
@@ -54,6 +60,15 @@ static void targets(void **state) {
                                       "GET /api/metrics?since=99999999999999999999 HTTP/1.1",
                                       "GET /api/metrics?to=1 HTTP/1.1",
                                       "GET /?since=1 HTTP/1.1",
+                                      "GET /?run= HTTP/1.1",
+                                      "GET /?run=../../etc/passwd HTTP/1.1",
+                                      "GET /?run=0123456789abcdeF HTTP/1.1",
+                                      "GET /?run=0123456789abcdef0 HTTP/1.1",
+                                      "GET /?run=0123456789abcdef& HTTP/1.1",
+                                      "GET /?run=0123456789abcdef&since=1 HTTP/1.1",
+                                      "GET /api/runs?run=0123456789abcdef HTTP/1.1",
+                                      "GET /api/metrics?since=1&run=0123456789abcdef HTTP/1.1",
+                                      "GET /api/metrics?run=0123456789abcdef&run=0123456789abcdef HTTP/1.1",
                                       "GET /\x01 HTTP/1.1",
                                       "GET /\xff HTTP/1.1"};
     static const char *const methods[] = {"POST / HTTP/1.1", "HEAD / HTTP/1.1", "get / HTTP/1.1", "OPTIONS / HTTP/1.1",
@@ -69,6 +84,11 @@ static void targets(void **state) {
     assert_int_equal(http_read(head, strlen(head), &loopback, &r, &wrong), 200);
     assert_int_equal(r.page, HTTP_METRICS);
     assert_int_equal(r.since, 120);
+    assert_string_equal(r.run, "");
+    head = "GET /api/metrics?run=0123456789abcdef&since=7 HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    assert_int_equal(http_read(head, strlen(head), &loopback, &r, &wrong), 200);
+    assert_string_equal(r.run, "0123456789abcdef");
+    assert_int_equal(r.since, 7);
 }
 
 static int with_headers(const char *headers, const struct http_rules *rules) {
@@ -120,7 +140,8 @@ static void headers(void **state) {
  * than what is there read (the copy ends where the text does). */
 static void anything_is_answered(void **state) {
     (void)state;
-    static const char head[] = "GET /api/metrics?since=1 HTTP/1.1\r\nHost: [::1]:80\r\nA: b\r\n\r\n";
+    static const char head[] =
+        "GET /api/metrics?run=0123456789abcdef&since=1 HTTP/1.1\r\nHost: [::1]:80\r\nA: b\r\n\r\n";
     enum { N = sizeof head - 1 };
     struct http_request r;
     const char *wrong;
@@ -145,11 +166,12 @@ static struct board_server *server;
 static int port;
 static atomic_int answers;
 
-static void say_much(void *user, const struct http_request *r, struct board_answer *a, FILE *body) {
+static int say_much(void *user, const struct http_request *r, struct board_answer *a, FILE *body) {
     (void)user;
     answers++;
-    a->status = 200;
+    a->next = -1;
     for (int i = 0; i < (r->page == HTTP_METRICS ? 100000 : 1); i++) fputs("a line\n", body);
+    return r->page == HTTP_RUNS ? 404 : 200;
 }
 
 static int set_up(void **state) {
@@ -193,7 +215,7 @@ static ssize_t hear(int fd, char *to, size_t room) {
 }
 
 static char text[1 << 20];
-static const char get[] = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+static const char get[] = "GET /api/run HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
 static void ask(const char *request, const char *expected) {
     int fd = dial();
@@ -212,6 +234,11 @@ static void answers_and_refuses(void **state) {
     assert_non_null(strstr(text, "Allow: GET\r\n"));
     ask("GET /../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 404 ");
     ask("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", "HTTP/1.1 403 ");
+    ask("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 200 OK\r\n");
+    assert_non_null(strstr(text, "<!doctype html>"));
+    ask("GET /api/runs HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 404 ");
+    assert_non_null(strstr(text, "\r\n\r\n404 Not Found: no such run\n"));
+    assert_null(strstr(text, "a line"));
     ask("GET /api/metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP/1.1 200 OK\r\n");
     assert_true(strlen(text) > 700000);
     assert_true(board_server_idle(server) < 5);

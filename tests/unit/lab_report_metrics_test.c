@@ -12,7 +12,7 @@ static struct pool *pool;
 static struct report report;
 
 static void put(const char *name, const char *text) {
-    char path[700];
+    char path[1400];
     snprintf(path, sizeof path, "%s/%s", dir, name);
     save_text(path, text);
 }
@@ -71,43 +71,47 @@ static void what_was_asked_is_what_is_told(void **state) {
     (void)state;
     put("results.json", results);
     assert_ok(report_read(dir, pool, &report));
-    assert_string_equal(report.verdict, "16 against 1, val_accuracy: worse in 1 of 1");
+    assert_string_equal(report.verdict, "every 1 is better than every 16: 1.11 times.");
     const struct table *t = &section("table")->table[0];
-    assert_string_equal(table_row(t, 0)[4], "val_accuracy of A");
-    assert_string_equal(table_row(t, 1)[3], "B worse");
-    assert_string_equal(table_row(t, 1)[4], "97.0 %");
-    assert_string_equal(table_row(t, 1)[5], "87.5 %");
+    assert_int_equal(t->rows, 4); /* one pair: its metrics are the rows */
+    assert_string_equal(table_row(t, 0)[2], "every 1");
+    assert_string_equal(table_row(t, 1)[0], "validation accuracy");
+    assert_string_equal(table_row(t, 1)[1], "every 16 worse");
+    assert_string_equal(table_row(t, 1)[2], "97.0 %");
+    assert_string_equal(table_row(t, 1)[3], "87.5 %");
+    assert_string_equal(table_row(t, 3)[1], "not tested");
 }
 
 static void each_metric_has_its_plot(void **state) {
     (void)state;
     put("results.json", results);
     assert_ok(report_read(dir, pool, &report));
-    const struct report_section *s = section("metrics");
-    assert_non_null(s);
-    assert_int_equal(s->nplots, 2); /* step_time is told elsewhere, val_loss was not measured */
-    const struct plot *p = &s->plot[0];
-    assert_string_equal(p->title, "val_accuracy");
+    assert_int_equal(section("table")->nplots, 1);
+    const struct plot *p = &section("table")->plot[0];
+    assert_string_equal(p->title, "The runs: validation accuracy");
     assert_int_equal(p->x.unit, PLOT_SHARE);
     assert_int_equal(p->ncategories, 2);
     assert_string_equal(p->category[1], "size 64");
     assert_string_equal(p->series[1].name, "every 16");
     assert_true(p->series[0].y[0] == 0.97 && p->series[1].y[0] == 0.875);
     assert_true(p->series[0].y[1] == 0.75 && isnan(p->series[1].y[1]));
-    assert_string_equal(s->plot[1].title, "time");
-    assert_true(s->plot[1].series[0].y[0] == 2.5);
+    const struct report_section *s = section("metrics");
+    assert_non_null(s);
+    assert_int_equal(s->nplots, 2); /* step_time is told elsewhere */
+    assert_string_equal(s->plot[0].title, "The runs: training time");
+    assert_true(s->plot[0].series[0].y[0] == 2.5);
 }
 
 static void times_of_steps_alone_need_no_such_section(void **state) {
     (void)state;
-    put("results.json", HEAD "[{\"name\":\"step_time\",\"unit\":\"ms\"},{\"name\":\"bytes\","
-                             "\"unit\":\"bytes\"}],\"cells\":[" CELL("1", "32", "\"step_time\":4") "," CELL(
+    put("results.json", HEAD "[{\"name\":\"step_time\",\"unit\":\"ms\"},{\"name\":\"comm_exposed\","
+                             "\"unit\":\"ms\"}],\"cells\":[" CELL("1", "32", "\"step_time\":4") "," CELL(
                                  "16", "32", "\"step_time\":4") "]" PAIR);
     assert_ok(report_read(dir, pool, &report));
     assert_null(section("metrics"));
-    assert_string_equal(table_row(&section("table")->table[0], 0)[4], "step of A");
-    assert_string_equal(table_row(&section("table")->table[0], 1)[4], "4 ms");
-    assert_string_not_equal(report.verdict, "16 against 1, val_accuracy: worse in 1 of 1");
+    assert_string_equal(table_row(&section("table")->table[0], 1)[0], "step time");
+    assert_string_equal(table_row(&section("table")->table[0], 1)[2], "4 ms");
+    assert_string_equal(report.verdict, "every 1 is faster than every 16: 1.11 times.");
 }
 
 static void seconds_are_seconds_from_one_on(void **state) {
@@ -119,12 +123,96 @@ static void seconds_are_seconds_from_one_on(void **state) {
     assert_string_equal(text, "5.646 s");
 }
 
+#define ANSWER(metric, estimate, low, high, p, verdict, more)                                                          \
+    "{\"metric\":\"" metric "\",\"estimate\":" #estimate ",\"low\":" #low ",\"high\":" #high ",\"p_holm\":" #p         \
+    ",\"verdict\":\"" verdict "\",\"words\":\"" verdict "\"" more "}"
+#define SEED(n, accuracy, seconds)                                                                                     \
+    "{\"dir\":\"seed" #n "\",\"seed\":" #n ",\"val_accuracy\":" #accuracy ",\"time\":" #seconds ",\"bytes\":" #seconds \
+    "}"
+#define SIDE(side, medians, runs)                                                                                      \
+    "{\"side\":\"" side "\",\"settings\":{\"side\":\"" side "\"},\"devices\":2,\"median\":{" medians                   \
+    "},\"runs\":[" runs "]}"
+
+static void put_seed(int seed) {
+    char path[700], *text;
+    size_t n;
+    snprintf(path, sizeof path, "%s/run/summary.json", dir);
+    assert_ok(file_read(path, 1 << 16, pool, &text, &n));
+    *strstr(text, "aa") = (char)('b' + seed); /* weights of its own */
+    snprintf(path, sizeof path, "%s/seed%d", dir, seed);
+    assert_ok(file_make_folders(path));
+    snprintf(path, sizeof path, "seed%d/summary.json", seed);
+    put(path, text);
+    snprintf(path, sizeof path, "seed%d/metrics.jsonl", seed);
+    put(path, "");
+    snprintf(path, sizeof path, "seed%d/resolved.yaml", seed);
+    put(path, "mode: ddp\n");
+}
+
+static bool says(const struct report_section *s, const char *words) {
+    for (int i = 0; i < s->ntexts; i++)
+        if (strstr(s->text[i], words)) return true;
+    return false;
+}
+
+/* Sides of several keys, trained with seeds: every metric has its answer, and the first picture is what learning costs. */
+static void every_metric_has_its_answer(void **state) {
+    (void)state;
+    for (int i = 0; i < 7; i++) put_seed(i);
+    put("results.json",
+        "{\"axis\":\"side\",\"sides\":[\"ddp\",\"int8\"],\"seeds\":[0,1,2,3,4,5,6],\"tests\":3,\"sides_settings\":{"
+        "\"ddp\":{"
+        "\"mode\":\"ddp\"},\"int8\":{\"mode\":\"ddp\",\"comm.compress\":\"int8\"}},\"notes\":[\"power: few seeds\"],"
+        "\"metrics\":[{\"name\":\"val_accuracy\",\"unit\":\"\",\"about\":\"training\",\"scale\":\"difference\"},"
+        "{\"name\":\"bytes\",\"unit\":\"bytes\",\"about\":\"machine\",\"scale\":\"ratio\"},{\"name\":\"time_to:val."
+        "loss:0.5\","
+        "\"unit\":\"s\",\"about\":\"both\",\"scale\":\"ratio\"}],\"cells\":[" SIDE(
+            "ddp", "\"val_accuracy\":0.9,\"time_to:val.loss:0.5\":null",
+            SEED(0, 0.9, 8) "," SEED(1, 0.91, 8) "," SEED(2, 0.89, 8) "," SEED(3, 0.9, 9) "," SEED(4, 0.9, 8) "," SEED(
+                5, 0.92,
+                8) "," SEED(6, 0.88,
+                            8)) "," SIDE("int8", "\"val_accuracy\":0.95,\"time_to:val.loss:0.5\":2",
+                                         SEED(0, 0.95,
+                                              2)) "],\"pairs\":[{\"a\":0,\"b\":1,\"ratio\":0.05,"
+                                                  "\"verdict\":\"faster\",\"answers\":[" ANSWER(
+                                                      "val_accuracy", 0.05, 0.031, 0.07, 0.012, "better",
+                                                      "") "," ANSWER("bytes", 3.94, 3.9, 4, 0.6, "inconclusive",
+                                                                     ",\"needed\":12") "," ANSWER("time_to:val.loss:0."
+                                                                                                  "5",
+                                                                                                  null, null, null,
+                                                                                                  null, "untested",
+                                                                                                  ",\"unreached\":[7,"
+                                                                                                  "0]") "]}]}");
+    assert_ok(report_read(dir, pool, &report));
+    assert_string_equal(report.verdict, "int8 is better than ddp by +5.00 points [+3.10, +7.00].");
+    assert_true(says(section("verdict"),
+                     "Bytes sent by the busiest rank: int8 against ddp: 3.94 times [3.90, 4.00]; more runs"));
+    assert_true(says(section("verdict"), "Note: power: few seeds") && says(section("table"), "trainings of 7 seeds"));
+    assert_true(says(section("table"), "for all 3 questions together"));
+    const struct table *t = &section("table")->table[0];
+    assert_string_equal(t->title, "What each side is");
+    assert_string_equal(table_row(t, 2)[1], "mode: ddp, comm.compress: int8");
+    t = &section("table")->table[1];
+    static const char *const rows[3][7] = {
+        {"validation accuracy", "int8 better", "90.0 %", "95.0 %", "+5.00 points", "[+3.10, +7.00]", "0.012"},
+        {"bytes sent by the busiest rank", "inconclusive: about 12 runs a side would tell", "8 B", "2 B", "3.94 times",
+         "[3.90, 4.00]", "0.6"},
+        {"time to val.loss 0.5", "untested", "never", "2 s", "-", "-", "-"}};
+    assert_true(t->rows == 3 && t->columns == 7);
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < 7; k++) assert_string_equal(table_row(t, i + 1)[k], rows[i][k]);
+    const struct plot *p = &section("verdict")->plot[0];
+    assert_string_equal(p->title, "Validation accuracy against training time");
+    assert_true(p->nseries == 2 && p->series[0].x[0] == 8 && p->series[0].y[0] == 0.9 && p->series[1].x[0] == 2);
+    assert_true(p->series[0].low[0] < 0.9 && p->series[0].high[0] > 0.9 && isnan(p->series[1].low[0]));
+    assert_int_equal(section("verdict")->plot[1].x.unit, PLOT_BYTES);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(what_was_asked_is_what_is_told),
-        TEST(each_metric_has_its_plot),
-        TEST(times_of_steps_alone_need_no_such_section),
+        TEST(what_was_asked_is_what_is_told),  TEST(each_metric_has_its_plot),
+        TEST(every_metric_has_its_answer),     TEST(times_of_steps_alone_need_no_such_section),
         TEST(seconds_are_seconds_from_one_on),
     };
     return cmocka_run_group_tests_name("report_metrics", tests, NULL, NULL);

@@ -6,6 +6,7 @@
 #include "engine/base/file.h"
 #include "lab/report.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,6 +113,12 @@ static const struct report_section *section(const char *id) {
     return NULL;
 }
 
+static bool says(const struct report_section *s, const char *words) {
+    for (int i = 0; i < s->ntexts; i++)
+        if (strstr(s->text[i], words)) return true;
+    return false;
+}
+
 static void write_as(enum report_format f) {
     markup_fini(&out);
     assert_ok(report_write(&report, f, &out));
@@ -123,16 +130,20 @@ static void an_experiment_says_what_it_came_to(void **state) {
     (void)state;
     assert_ok(report_read(dir, pool, &report));
     assert_string_equal(report.verdict,
-                        "ddp is faster than dp in 1 of 2 comparisons, up to 2.00 times (2 devices, bandwidth "
-                        "1Gbit); in 1 of 2 there is no difference that matters.");
-    assert_string_equal(section("verdict")->text[1], "Gate: g > 1: FAILED");
-    assert_string_equal(section("verdict")->text[2], "Warning: <noise>");
+                        "ddp is faster than dp in 1 of 2 comparisons, up to 2.00 times [1.90, 2.10] (2 devices, "
+                        "bandwidth 1Gbit); in 1 of 2 there is no difference that matters.");
+    assert_string_equal(report.question, "Step time: dp or ddp? On 1, 2 devices; bandwidth 1Gbit. 1 run a side, each a "
+                                         "fresh process, whose first 1 step is left out.");
+    assert_true(says(section("verdict"), "Gate: g > 1: FAILED") && says(section("verdict"), "Warning: <noise>"));
     const struct report_section *s = section("table");
-    assert_string_equal(table_row(&s->table[0], 2)[3], "ddp faster");
-    assert_string_equal(table_row(&s->table[0], 2)[4], "12 ms");
-    assert_string_equal(table_row(&s->table[0], 2)[6], "2.000");
+    assert_string_equal(s->table[0].title, "Step time: ddp against dp");
+    assert_string_equal(table_row(&s->table[0], 0)[2], "dp");
+    assert_string_equal(table_row(&s->table[0], 2)[1], "ddp faster");
+    assert_string_equal(table_row(&s->table[0], 2)[2], "12 ms");
+    assert_string_equal(table_row(&s->table[0], 2)[4], "2.00 times");
+    assert_string_equal(table_row(&s->table[0], 2)[5], "[1.90, 2.10]");
     assert_int_equal(s->table[1].rows, 4);
-    assert_non_null(strstr(section("bits")->text[0], "3 of 4 runs"));
+    assert_non_null(strstr(section("bits")->text[0], "The same bits in 1 of 2 comparisons"));
     assert_non_null(strstr(section("bits")->text[1], "<i>step 3</i>"));
     assert_non_null(strstr(section("model")->text[0], "10.0 %"));
     assert_int_equal(section("settings")->table[0].rows, 2); /* mode and devices */
@@ -151,18 +162,16 @@ static void plots_show_the_numbers(void **state) {
     p = &section("time")->plot[0];
     assert_int_equal(p->ncategories, 4);
     assert_string_equal(p->category[2], "dp \xC3\x97 2");
-    assert_true(p->series[1].y[0] > 0.00066 && p->series[1].y[0] < 0.00067);
+    assert_true(fabs(p->series[1].y[0] - 0.010 * 2 / 11) < 1e-9); /* 2 of 11 ms of all steps are forward */
+    double whole = 0;
+    for (int i = 0; i < p->nseries; i++) whole += p->series[i].y[2];
+    assert_true(fabs(whole - 0.012) < 1e-9); /* a bar is the step time */
     p = &section("bytes")->plot[0];
-    assert_true(p->series[0].y[0] == 1000000 && p->series[2].y[0] < 334000); /* the server's port */
+    assert_int_equal(p->nseries, 2);                                         /* each receives what it sends */
+    assert_true(p->series[0].y[0] == 1000000 && p->series[1].y[0] < 334000); /* the server's port */
     p = &section("loss")->plot[0];
     assert_true(p->nseries == 2 && p->series[0].n == 3 && p->series[1].y[2] == 1.5);
     assert_true(section("memory")->nplots == 2);
-}
-
-static bool says(const struct report_section *s, const char *words) {
-    for (int i = 0; i < s->ntexts; i++)
-        if (strstr(s->text[i], words)) return true;
-    return false;
 }
 
 /* dp: 10 ms on one device, 12 on two. ddp: 10 and 6, so 8 of the 10 are divided. */
@@ -240,6 +249,9 @@ static void a_serial_share_that_rises_is_named(void **state) {
 #define OF_MODEL(model, n, rate, run)                                                                                  \
     "{\"label\":\"x\",\"side\":\"dp\",\"devices\":" #n ",\"settings\":{\"mode\":\"dp\","                               \
     "\"model\":\"" model "\",\"comm.emulate.bandwidth\":\"" rate "\"},\"runs\":[" run "]}"
+#define PLACE(side, n, rate)                                                                                           \
+    "{\"side\":\"" side "\",\"devices\":" #n ",\"settings\":{\"mode\":\"" side "\",\"devices\":\"cpu:" #n              \
+    "\",\"comm.emulate.bandwidth\":\"" rate "\"},\"runs\":[{\"dir\":\"" side "2\",\"step_time\":5}]}"
 #define RUN(dir, ms) "{\"dir\":\"" dir "\",\"step_time\":" #ms "}"
 
 /* One device stands for all links, but not for another network. */
@@ -249,7 +261,7 @@ static void speed_ups_are_of_the_same_work(void **state) {
         "{\"axis\":\"mode\",\"sides\":[\"dp\"],\"cells\":[" OF_MODEL("mlp", 1, "off", RUN("dp1", 100)) "," OF_MODEL(
             "resnet20", 1, "off", RUN("dp1", 20)) "," OF_MODEL("resnet20", 2, "1Gbit", RUN("dp2", 10)) "]}");
     assert_ok(report_read(dir, pool, &report));
-    const struct plot *p = &section("speedup")->plot[4];
+    const struct plot *p = &section("speedup")->plot[2];
     assert_string_equal(p->title, "Speed-up against devices, model resnet20, bandwidth 1Gbit");
     assert_true(p->series[0].n == 2 && p->series[0].y[0] == 1 && p->series[0].y[1] == 2);
 }
@@ -268,11 +280,51 @@ static void speed_ups_begin_at_one(void **state) {
     assert_true(p[1].series[0].y[0] == 1 && p[1].series[0].y[1] == 0.625);
 }
 
+/* Four cells of two places: the map says who is ahead where. */
+static void a_map_says_who_is_ahead(void **state) {
+    (void)state;
+    static const char ask[] =
+        "{\"axis\":\"mode\",\"sides\":[\"dp\",\"ddp\"],\"cells\":[" PLACE("dp", 2, "1Gbit") "," PLACE(
+            "ddp", 2,
+            "1Gbit") "," PLACE("dp", 4,
+                               "1Gbit") "," PLACE("ddp", 4,
+                                                  "1Gbit") "," PLACE("dp", 2,
+                                                                     "off") "," PLACE("ddp", 2,
+                                                                                      "off") "],"
+                                                                                             "\"pairs\":[{\"a\":0,"
+                                                                                             "\"b\":1,\"ratio\":2,"
+                                                                                             "\"low\":1.9,\"high\":2.1,"
+                                                                                             "\"verdict\":\"faster\"},"
+                                                                                             "{\"a\":2,\"b\":3,"
+                                                                                             "\"ratio\":4,\"verdict\":"
+                                                                                             "\"inconclusive\"},{\"a\":"
+                                                                                             "4,\"b\":5,\"ratio\":0.5,"
+                                                                                             "\"verdict\":\"slower\"}]"
+                                                                                             "}";
+    put("results.json", ask);
+    assert_ok(report_read(dir, pool, &report));
+    const struct plot *p = &section("verdict")->plot[0];
+    assert_true(p->kind == PLOT_MAP && p->nseries == 2 && p->ncategories == 2);
+    assert_string_equal(p->series[1].name, "4");
+    assert_string_equal(p->category[1], "bandwidth off");
+    assert_string_equal(p->who[1], "ddp");
+    assert_true(p->series[0].y[0] == 2 && p->series[0].high[0] == 2.1 && p->series[0].won[0] == PLOT_SECOND);
+    assert_true(p->series[1].y[0] == 4 && p->series[1].won[0] == PLOT_UNTOLD);
+    assert_true(p->series[0].y[1] == 0.5 && p->series[0].won[1] == PLOT_FIRST && isnan(p->series[1].y[1]));
+    write_as(REPORT_HTML);
+    static const char *const texts[] = {">2.00\xC3\x97<", ">4.00\xC3\x97?<", "dp is ahead; ratio 0.500",
+                                        "ddp is ahead; ratio 2.000 [1.900, 2.100]"};
+    for (int i = 0; i < 4; i++)
+        if (!strstr(out.text, texts[i])) fail_msg("no %s", texts[i]);
+    assert_non_null(strstr(report.verdict,
+                           "dp is faster than ddp in 1 of 3 comparisons, up to 2.00 times (2 devices, bandwidth off)"));
+}
+
 /* Two places of different work: what is held against each other are the sides of each. */
 static void bits_are_those_of_pairs(void **state) {
     (void)state;
     static const char *const same[] = {"true", "null"};
-    static const char *const says_of[] = {"Yes, in all 2 comparisons", "Not compared: 'mode'"};
+    static const char *const says_of[] = {"The same bits in all 2 comparisons", "Bits are not compared"};
     for (int i = 0; i < 2; i++) {
         char text[2048];
         snprintf(text, sizeof text,
@@ -301,11 +353,46 @@ static void cells_that_have_not_run_are_left_out(void **state) {
     assert_ok(report_read(dir, pool, &report));
     assert_int_equal(section("table")->table[0].rows, 1);
     assert_int_equal(section("table")->table[1].rows, 2);
-    assert_non_null(strstr(report.verdict, "ddp is faster than dp in 1 of 1"));
+    assert_non_null(strstr(report.verdict, "ddp is faster than dp: 2.00 times."));
     assert_true(says(section("verdict"), "not complete"));
     put("results.json", "{\"axis\":\"mode\",\"sides\":[\"dp\"],\"cells\":[{\"side\":\"dp\",\"runs\":[]}]}");
     assert_fails(ERR_INPUT, report_read(dir, pool, &report));
     assert_non_null(strstr(error_message(), "no run of"));
+}
+
+/* 300 steps are 100 points, each the mean of three, with their range; and the best validation is named with its
+ * checkpoint. */
+static void a_long_curve_is_drawn_in_bins(void **state) {
+    (void)state;
+    static char text[64 << 10];
+    int n = 0;
+    for (int i = 1; i <= 300; i++) {
+        n += sprintf(text + n,
+                     "{\"step\":%d,\"epoch\":0,\"loss\":%g,\"accuracy\":0,\"lr\":%g,\"samples\":8,\"ms\":10}\n", i,
+                     i % 3 == 1 ? 3.0 / i : 1.5 / i, i < 150 ? 0.1 : 0.01);
+        if (i % 60 == 0)
+            n += sprintf(text + n, "{\"step\":%d,\"val\":{\"loss\":%g,\"accuracy\":%g}}\n", i, 1.0 / i,
+                         i == 180 ? 0.75 : 0.5);
+    }
+    put("dp1/metrics.jsonl", text);
+    char path[600];
+    snprintf(path, sizeof path, "%s/dp1/ckpt/step-000000180", dir);
+    assert_ok(file_make_folders(path));
+    put("dp1/ckpt/step-000000180/manifest.json", "{}");
+    snprintf(path, sizeof path, "%s/dp1", dir);
+    assert_ok(report_read(path, pool, &report));
+    const struct plot *p = &section("verdict")->plot[0]; /* what is shown first is not shown again */
+    assert_string_equal(p->title, "Validation accuracy against steps");
+    assert_true(p->series[0].n == 5 && p->series[0].x[2] == 180 && p->series[0].y[2] == 0.75 && !p->series[0].low);
+    assert_true(says(section("verdict"), "was 75.0 %, after step 180 (its checkpoint is ckpt/step-000000180)"));
+    const struct report_section *s = section("loss");
+    assert_int_equal(s->nplots, 4); /* losses, accuracy against seconds, learning rate */
+    p = &s->plot[0];
+    assert_true(p->series[0].n == 100 && p->series[0].x[99] == 300 && p->both && p->y.log);
+    assert_true(fabs(p->series[0].y[0] - (3.0 + 1.5 / 2 + 1.5 / 3) / 3) < 1e-6);
+    assert_true(fabs(p->series[0].high[0] - 3) < 1e-6 && fabs(p->series[0].low[0] - 0.5) < 1e-6);
+    assert_true(s->plot[2].x.unit == PLOT_SECONDS && fabs(s->plot[2].series[0].x[4] - 3) < 1e-9);
+    assert_string_equal(s->plot[3].title, "Learning rate against steps");
 }
 
 static void one_run_leaves_out_what_it_does_not_have(void **state) {
@@ -340,13 +427,17 @@ static void html_keeps_data_in_its_place(void **state) {
     for (size_t i = 0; i < sizeof never / sizeof *never; i++)
         if (strstr(out.text, never[i])) fail_msg("there is %s", never[i]);
     assert_int_equal(occurrences("http:"), occurrences("xmlns=\"http:"));
-    int plots = 0;
-    for (int i = 0; i < report.nsections; i++) plots += report.section[i].nplots;
-    assert_true(plots >= 8);
-    assert_int_equal(occurrences("<svg class=\"plot\""), plots);
+    int plots = 0, both = 0;
+    for (int i = 0; i < report.nsections; i++)
+        for (int k = 0; k < report.section[i].nplots; k++, plots++) both += report.section[i].plot[k].both;
+    assert_true(plots >= 8 && both > 0);
+    assert_int_equal(occurrences("<svg class=\"plot"), plots + both);
+    assert_int_equal(occurrences("<input type=\"checkbox\""), both);
+    assert_int_equal(occurrences("<svg class=\"plot log\""), both);
     assert_int_equal(occurrences("<summary>Table</summary>"), plots);
+    assert_int_equal(occurrences("<details"), occurrences("</details>"));
     assert_int_equal(occurrences("<table>"), occurrences("</table>"));
-    for (char *p = out.text; (p = strstr(p, "<svg class=\"plot\""));) { /* each by itself */
+    for (char *p = out.text; (p = strstr(p, "<svg class=\"plot"));) { /* each by itself */
         char *end = strstr(p, "</svg>") + 6, kept = *end;
         *end = '\0';
         if (xml_wrong(p)) fail_msg("%s", xml_wrong(p));
@@ -437,7 +528,7 @@ static void little_is_enough(void **state) {
     assert_ok(report_read(dir, pool, &report));
     for (int f = 0; f < REPORT_FORMATS; f++) write_as((enum report_format)f);
     assert_string_equal(report.verdict, "ddp is faster than dp in 1 of 3 comparisons; dp is faster than ddp in 1 of 3 "
-                                        "comparisons; in 1 of 3 more runs would be needed to tell.");
+                                        "comparisons; in 1 of 3 nothing was tested.");
     assert_null(xml_wrong(out.text));
 }
 
@@ -458,7 +549,7 @@ static void a_page_has_an_end(void **state) {
     assert_int_equal(s->nplots, REPORT_PLOTS);
     assert_int_equal(s->cut, PLACES - REPORT_PLOTS);
     assert_non_null(strstr(s->text[s->ntexts - 1], "6 plots more"));
-    assert_string_equal(s->plot[7].title, "Time of a step by what it is spent on, lr 7");
+    assert_string_equal(s->plot[7].title, "Step time by what it is spent on, lr 7");
     assert_int_equal(section("speedup")->cut, 2 * PLACES - REPORT_PLOTS);
     write_as(REPORT_HTML);
 }
@@ -472,6 +563,8 @@ int main(void) {
                                        TEST(speed_ups_begin_at_one),
                                        TEST(cells_that_have_not_run_are_left_out),
                                        TEST(bits_are_those_of_pairs),
+                                       TEST(a_map_says_who_is_ahead),
+                                       TEST(a_long_curve_is_drawn_in_bins),
                                        TEST(a_batch_that_grows_has_its_own_law),
                                        TEST(a_serial_share_that_rises_is_named),
                                        TEST(one_run_leaves_out_what_it_does_not_have),

@@ -36,11 +36,15 @@ static struct plot_series series[4];
 static const char *names[] = {"rank 0", long_name, "\xFF\x01<svg>", "\xC3\xA9t\xC3\xA9"};
 static struct plot_span spans[] = {{0, 0, 0.001, 0.002}, {1, 1, 0.0015, 0.5}, {3, 2, 0.5, 0.5}};
 
+static const enum plot_won won4[] = {PLOT_SECOND, PLOT_FIRST, PLOT_SAME, PLOT_UNTOLD};
+
 static struct plot example(enum plot_kind kind) {
     series[0] = (struct plot_series){.name = "dp", .x = x4, .y = y4, .low = low4, .high = high4, .n = 4};
     series[1] = (struct plot_series){.name = long_name, .x = x4, .y = z4, .n = 4, .colour = 1};
     series[2] = (struct plot_series){.name = "dp, model", .x = x4, .y = z4, .n = 4, .colour = 9, .model = true};
     series[3] = (struct plot_series){.name = "<&>", .x = x4, .y = y4, .n = 1, .colour = 3, .points = true};
+    series[3].from = low4, series[3].to = high4;
+    for (int i = 0; i < 4; i++) series[i].won = won4;
     return (struct plot){.kind = kind,
                          .title = long_name,
                          .about = "]]> & \x02",
@@ -50,8 +54,11 @@ static struct plot example(enum plot_kind kind) {
                          .nseries = 4,
                          .category = names,
                          .ncategories = 4,
+                         .choice = series,
+                         .nchoices = 3,
                          .span = spans,
-                         .nspans = 3};
+                         .nspans = 3,
+                         .who = {"dp", long_name}};
 }
 
 /* ---- what is checked of each ----------------------------------------------------------------- */
@@ -107,7 +114,7 @@ static void check(const struct plot *p) {
 
 static void every_kind_is_well_formed_and_in_its_frame(void **state) {
     (void)state;
-    for (int kind = PLOT_LINE; kind <= PLOT_HEAT; kind++) {
+    for (int kind = PLOT_LINE; kind < PLOT_KINDS; kind++) {
         struct plot p = example((enum plot_kind)kind);
         check(&p);
         char *first = strdup(out.text);
@@ -124,7 +131,7 @@ static void plots_of_next_to_nothing_are_plots(void **state) {
     static const double none[] = {(double)NAN, (double)INFINITY, (double)-INFINITY, (double)NAN}, one[] = {7, 7, 7, 7},
                         zero[] = {0, 0, 0, 0};
     const double *const values[] = {none, one, zero};
-    for (int kind = PLOT_LINE; kind <= PLOT_HEAT; kind++)
+    for (int kind = PLOT_LINE; kind < PLOT_KINDS; kind++)
         for (int v = 0; v < 3; v++)
             for (int n = 0; n <= 4; n += 2) {
                 struct plot p = example((enum plot_kind)kind);

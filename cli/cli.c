@@ -66,14 +66,18 @@ enum error cli_read_shape(const char *value, void *out) {
     return shape_read(value, out) ? ERR_NONE : ERR_USAGE;
 }
 
-enum error cli_load(const struct cli_config *c, struct run_settings *out) {
+enum error cli_read(const struct cli_config *c, struct run_settings *out, char **report) {
     const char *algorithms[16] = {0};
     int n;
     const struct algo_ops *const *algos = algo_list(&n);
     for (int i = 0; i < n && i < 15; i++) algorithms[i] = algos[i]->name;
-    char *report = NULL;
-    enum error err =
-        run_settings_load(c->path, c->sets, c->nsets, mode_kinds(&n), algorithms, c->launched, c->asks, out, &report);
+    *report = NULL;
+    return run_settings_load(c->path, c->sets, c->nsets, mode_kinds(&n), algorithms, c->launched, c->asks, out, report);
+}
+
+enum error cli_load(const struct cli_config *c, struct run_settings *out) {
+    char *report;
+    enum error err = cli_read(c, out, &report);
     if (err != ERR_NONE && report)
         fputs(report, stderr);
     else if (err != ERR_NONE)

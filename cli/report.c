@@ -19,11 +19,8 @@ static const char *format_name(int i) {
 
 /* HTML, where the file's name says nothing else. */
 static enum report_format format_of(const struct options *o) {
-    const char *dot = o->out ? strrchr(o->out, '.') : NULL;
-    if (o->format >= 0) return (enum report_format)o->format;
-    for (int i = 0; i < REPORT_FORMATS && dot; i++)
-        if (!strcmp(dot + 1, report_format_names[i])) return (enum report_format)i;
-    return REPORT_HTML;
+    enum report_format named = o->out ? report_format_of(o->out) : REPORT_FORMATS;
+    return o->format >= 0 ? (enum report_format)o->format : named < REPORT_FORMATS ? named : REPORT_HTML;
 }
 
 static enum error write_out(const struct options *o, const struct report *r, struct pool *pool) {
@@ -61,7 +58,7 @@ static const struct option options[] = {
      .wants = "the name of a file", .also = "--output"},
     {"--format", "F",
      "html: one page that needs nothing else, for screens, phones and paper; md; csv and json: "
-     "all tables; svg: all plots; by itself what FILE ends in, else html",
+     "all tables; svg: all plots; txt: for a terminal; by itself what FILE ends in, else html",
      CONFIG_ENUM, AT(format), .word = format_name},
     {0}};
 

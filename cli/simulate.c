@@ -1,6 +1,7 @@
 /* engine simulate: one measured step, on devices and networks that are not there. */
 #include "cli/simulate.h"
 
+#include "engine/train/stop.h"
 #include "lab/port_fit.h"
 
 #include <math.h>
@@ -8,12 +9,6 @@
 #include <string.h>
 
 /* ---- one row -------------------------------------------------------------------------------- */
-
-struct way { /* of sharing */
-    bool server;
-    enum simulated_server kind;
-    enum scheme scheme;
-};
 
 static bool overlaps(const struct simulate_options *o, const struct run_config *c, bool server) {
     if (o->overlap >= 0) return o->overlap;
@@ -26,72 +21,34 @@ static int steps_of(const struct simulate_options *o, int64_t devices) {
     return o->slow_share > 0 ? (devices <= 256 ? 20 : 3) : 1;
 }
 
-/* In ring order a device has one sum, whatever its shards are. */
-static int leaves_of(const struct run_config *c) {
-    return c->comm.order == COMM_ORDER_RING ? 0 : (int)c->batch.shards;
-}
-
-static struct simulate_plan plan_of(const struct simulate_options *o, const struct run_config *c, const struct way *w,
-                                    int64_t devices) {
-    return (struct simulate_plan){.net = {.devices = (int)devices,
-                                          .per_host = (int)(devices < o->per_host ? devices : o->per_host),
-                                          .per_rack = (int)o->per_rack,
-                                          .oversubscription = o->oversubscription,
-                                          .outside = o->outside,
-                                          .inside = o->inside},
-                                  .near = !o->insided,
-                                  .leaves = leaves_of(c),
-                                  .server = w->server,
-                                  .kind = w->kind,
-                                  .scheme = w->scheme,
-                                  .ring_order = c->comm.order == COMM_ORDER_RING,
-                                  .overlap = overlaps(o, c, w->server),
-                                  .cores = (int)o->cores,
-                                  .moving = o->bench ? 0 : SIMULATE_MOVING, /* what was measured has it */
-                                  .slow_by = o->slow_by,
-                                  .slow_share = o->slow_share,
-                                  .seed = (uint64_t)o->seed,
-                                  .steps = steps_of(o, devices)};
+static struct sweep_place place_of(const struct simulate_options *o, const struct run_config *c, int64_t devices,
+                                   int64_t bucket) {
+    struct sweep_place p = sweep_place(c, devices);
+    p.plan.net = (struct network_plan){.devices = (int)devices,
+                                       .per_host = (int)(devices < o->per_host ? devices : o->per_host),
+                                       .per_rack = (int)o->per_rack,
+                                       .oversubscription = o->oversubscription,
+                                       .outside = o->outside,
+                                       .inside = o->inside};
+    p.plan.near = !o->insided;
+    p.plan.cores = (int)o->cores;
+    p.plan.moving = o->bench ? 0 : SIMULATE_MOVING; /* what was measured has it */
+    p.plan.slow_by = o->slow_by;
+    p.plan.slow_share = o->slow_share;
+    p.plan.seed = (uint64_t)o->seed;
+    p.plan.steps = steps_of(o, devices);
+    for (int server = 0; server < 2; server++) p.overlap[server] = overlaps(o, c, server);
+    if (bucket) p.first = p.cap = bucket;
+    p.strong = o->strong;
+    return p;
 }
 
 static void name_way(const struct way *w, const struct simulated *s, struct simulate_row *row) {
-    static const char *const servers[] = {"server", "server apart", "sharded server"};
     row->mode = w->server ? "dp" : "ddp";
     if (w->server)
-        snprintf(row->way, sizeof row->way, "%s", servers[w->kind]);
+        snprintf(row->way, sizeof row->way, "%s", server_name(w->kind));
     else
         snprintf(row->way, sizeof row->way, "%s%s", scheme_name(s->scheme), w->scheme == SCHEMES ? " (auto)" : "");
-}
-
-static double state_of(const struct run_config *c, const struct way *w, int64_t devices) {
-    bool slices = w->server ? w->kind == SERVED_SHARDED : c->optimizer.shard;
-    return slices ? 1.0 / (double)devices : 1;
-}
-
-/* Cutting of buckets: dp has one for all where nothing is to leave early and every device serves. */
-static enum error fill_row(const struct simulate_options *o, const struct simulate_source *s, const struct way *w,
-                           struct simulate_row *row) {
-    static struct step_shape shape; /* large */
-    const struct run_config *c = &s->settings.config;
-    const struct bucket_config *b = &c->ddp.bucket;
-    int leaves = cost_leaves((int)c->batch.shards, (int)row->devices); /* of which a device has the longest run */
-    double share = o->strong ? leaves_longest(leaves, (int)row->devices) : s->step.work;
-    struct simulate_plan plan = plan_of(o, c, w, row->devices);
-    if (!w->server && c->optimizer.shard) plan.server = true, plan.kind = SERVED_SHARDED;
-    bool one = w->server && w->kind == SERVED_SHARDED && !plan.overlap;
-    int64_t cap = row->bucket ? row->bucket : b->cap, first = row->bucket ? cap : b->first;
-    TRY(measured_shape(&s->step, share, one ? INT64_MAX : first < cap ? first : cap, one ? INT64_MAX : cap, &shape));
-    TRY(simulate(&shape, &plan, &row->result));
-    row->formula = simulate_formula(&shape, &plan);
-    row->buckets = shape.buckets;
-    row->memory = measured_memory(&s->step, share, state_of(c, w, row->devices));
-    double alone =
-        (s->step.load + s->step.forward + s->step.backward) * (o->strong ? 1 : s->step.work) + s->step.update;
-    double grown = o->strong ? 1 : (double)row->devices;
-    row->speed_up = grown * alone / row->result.step;
-    row->efficiency = row->speed_up / (double)row->devices;
-    name_way(w, &row->result, row);
-    return ERR_NONE;
 }
 
 /* The server of mode dp, which the configuration need not be of. */
@@ -109,36 +66,31 @@ static int ways_of(const struct simulate_options *o, const struct run_config *c,
     static const enum simulated_server servers[] = {SERVED_SHARED, SERVED_APART, SERVED_SHARDED};
     enum simulated_server own = server_of(c);
     if (o->server >= 0) own = (enum simulated_server)o->server;
+    bool slices = c->optimizer.shard;
     int n = 0;
     for (int i = 0; i < 3 && o->modes[0]; i++)
-        if (o->server == SERVERS_ALL || servers[i] == own) out[n++] = (struct way){true, servers[i], SCHEMES};
-    if (o->modes[1] && !o->all_schemes) out[n++] = (struct way){false, SERVED_SHARED, o->scheme};
+        if (o->server == SERVERS_ALL || servers[i] == own) out[n++] = (struct way){true, servers[i], SCHEMES, false};
+    if (o->modes[1] && !o->all_schemes) out[n++] = (struct way){false, SERVED_SHARED, o->scheme, slices};
     for (enum scheme s = 0; s < SCHEMES && n < WAYS && o->modes[1] && o->all_schemes; s++)
-        if (scheme_is_known(s)) out[n++] = (struct way){false, SERVED_SHARED, s};
+        if (scheme_is_known(s)) out[n++] = (struct way){false, SERVED_SHARED, s, slices};
     return n;
 }
 
-/* Whether it is a way to add there; for hierarchical hosts must be full, and several. */
-static bool suits(const struct simulate_options *o, const struct run_config *c, const struct way *w, int64_t devices) {
-    int64_t per = o->per_host;
-    const struct ground g = {(int)devices, (int)((devices + per - 1) / per), o->outside, !o->insided, leaves_of(c)};
-    if (w->server || w->scheme == SCHEMES) return true;
-    if (w->scheme == SCHEME_hierarchical && (devices <= per || devices % per != 0)) return false;
-    return isfinite(cost_share(w->scheme, &g, 1));
-}
-
-static enum error fill_rows(const struct simulate_options *o, const struct simulate_source *s,
-                            struct simulate_row *rows, int *n) {
+static enum error fill_rows(const struct simulate_options *o, const struct step_source *s, struct simulate_row *rows,
+                            int *n) {
+    const struct run_config *c = &s->settings.config;
     struct way ways[WAYS];
-    int nways = ways_of(o, &s->settings.config, ways);
+    int nways = ways_of(o, c, ways);
     for (int d = 0; d < o->ndevices; d++)
         for (int b = 0; b < (o->nbuckets ? o->nbuckets : 1); b++)
             for (int w = 0; w < nways; w++) {
                 struct simulate_row *row = &rows[*n];
-                if (o->all_schemes && !suits(o, &s->settings.config, &ways[w], o->devices[d])) continue;
                 *row = (struct simulate_row){
                     .devices = o->devices[d], .bucket = o->nbuckets ? o->buckets[b] : 0, .line = b * nways + w};
-                TRY(fill_row(o, s, &ways[w], row));
+                const struct sweep_place p = place_of(o, c, row->devices, row->bucket);
+                if (o->all_schemes && !way_suits(&ways[w], &p)) continue;
+                TRY(sweep_try(&s->step, &ways[w], &p, &row->answer));
+                name_way(&ways[w], &row->answer.result, row);
                 ++*n;
             }
     return ERR_NONE;
@@ -165,7 +117,7 @@ static enum error complete(struct simulate_options *o, const struct run_config *
     return ERR_NONE;
 }
 
-static enum error answer(struct simulate_options *o, const struct simulate_source *s) {
+static enum error answer(struct simulate_options *o, const struct step_source *s) {
     int n = 0;
     TRY(measured_refuse(&s->settings.config));
     TRY(complete(o, &s->settings.config));
@@ -178,13 +130,16 @@ static enum error answer(struct simulate_options *o, const struct simulate_sourc
 }
 
 static int run(const struct cli *cli) {
+    enum { STEPS = 40 };
     struct simulate_options *o = cli->options;
-    struct simulate_source s;
+    struct step_source s;
     if (o->bench && o->linked) return cli_usage(cli, "--link and --bench both say what ports are like");
-    enum error err = simulate_source_open(o, &s);
-    int code = error_exit_code(err);
-    if (err == ERR_NONE) code = cli_end(answer(o, &s));
-    simulate_source_close(&s);
+    const struct step_ask ask = {
+        .path = o->path, .config = &o->config, .cores = (int)o->cores, .quantile = o->quantile, .steps = STEPS};
+    enum error err = step_source_open(&ask, &s);
+    if (err == ERR_NONE) err = answer(o, &s);
+    int code = stop_signal() ? stop_exit_code(stop_signal()) : s.told ? error_exit_code(err) : cli_end(err);
+    step_source_close(&s);
     return code;
 }
 

@@ -1,12 +1,12 @@
 /* What the parts of 'engine simulate' share: what is asked for, the measured step, and the rows of the answer. */
 #pragma once
-#include "cli/cli.h"
-#include "lab/measured.h"
-#include "lab/planned.h"
+#include "cli/lists.h"
+#include "cli/step_source.h"
+#include "lab/sweep.h"
 
 #include <stdio.h>
 
-enum { LIST_MOST = 32, WAYS = 16 };
+enum { WAYS = 16 };
 struct simulate_options {
     const char *path;
     struct cli_config config;
@@ -30,30 +30,12 @@ enum { SERVERS_ALL = 3 };
 extern const struct option simulate_table[];
 extern const struct simulate_options simulate_standard;
 
-/* The step of a run directory; of a configuration, it is measured first, on one device in a folder that is gone
- * afterwards. */
-struct simulate_source {
-    struct pool *pool;
-    struct run_settings settings; /* as configured */
-    struct run_result result;
-    struct planned network;
-    struct step_trace trace;
-    struct measured_step step;
-    bool measured_here;
-};
-/* What is wrong has been told; simulate_source_close in any case. */
-enum error simulate_source_open(const struct simulate_options *o, struct simulate_source *out);
-void simulate_source_close(struct simulate_source *s);
-
 struct simulate_row {
     const char *mode;
     int line;     /* rows that differ in their devices alone have the same */
     char way[32]; /* the algorithm, or the kind of server */
     int64_t devices, bucket;
-    int buckets;
-    struct simulated result;
-    double formula; /* seconds; NaN: there is none */
-    double speed_up, efficiency, memory;
+    struct sweep_answer answer;
 };
-MUST_CHECK enum error simulate_show(const struct simulate_options *o, const struct simulate_source *s,
+MUST_CHECK enum error simulate_show(const struct simulate_options *o, const struct step_source *s,
                                     const struct simulate_row *rows, int n, FILE *out);

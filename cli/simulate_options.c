@@ -7,61 +7,25 @@
 
 /* ---- values --------------------------------------------------------------------------------- */
 
-/* The words between commas, one after another. */
-static bool next_word(const char **list, char word[64]) {
-    size_t n = strcspn(*list, ",");
-    if (!**list || n >= 64) return false;
-    memcpy(word, *list, n);
-    word[n] = '\0';
-    *list += n + ((*list)[n] == ',');
-    return true;
-}
-
-static enum error read_numbers(const char *list, bool bytes, int64_t most, int64_t *out, int *count) {
-    char word[64];
-    *count = 0;
-    while (next_word(&list, word)) {
-        int64_t n;
-        if (*count == LIST_MOST || !(bytes ? text_bytes(word, &n) : text_int(word, &n))) return ERR_USAGE;
-        if (n < 1 || n > most) return ERR_USAGE;
-        out[(*count)++] = n;
-    }
-    return *count > 0 && !*list ? ERR_NONE : ERR_USAGE;
-}
-
 static enum error read_devices(const char *value, void *out) {
     struct simulate_options *o = out;
-    return read_numbers(value, false, SIMULATE_DEVICES, o->devices, &o->ndevices);
+    return list_numbers(value, false, SIMULATE_DEVICES, o->devices, &o->ndevices);
 }
 
 static enum error read_buckets(const char *value, void *out) {
     struct simulate_options *o = out;
-    return read_numbers(value, true, (int64_t)1 << 40, o->buckets, &o->nbuckets);
-}
-
-/* RATE or RATE,LATENCY */
-static bool read_wire(const char *value, struct wire *out) {
-    char word[64];
-    double rate;
-    *out = (struct wire){0, 0};
-    if (!next_word(&value, word)) return false;
-    if (strcmp(word, "unlimited") != 0) {
-        if (!text_rate(word, &rate) || !(rate > 0)) return false;
-        out->beta = 1 / rate;
-    }
-    if (!next_word(&value, word)) return !*value;
-    return text_seconds(word, &out->alpha) && out->alpha >= 0 && !*value;
+    return list_numbers(value, true, (int64_t)1 << 40, o->buckets, &o->nbuckets);
 }
 
 static enum error read_link(const char *value, void *out) {
     struct simulate_options *o = out;
-    o->linked = read_wire(value, &o->outside);
+    o->linked = list_wire(value, &o->outside);
     return o->linked ? ERR_NONE : ERR_USAGE;
 }
 
 static enum error read_inside(const char *value, void *out) {
     struct simulate_options *o = out;
-    o->insided = read_wire(value, &o->inside);
+    o->insided = list_wire(value, &o->inside);
     return o->insided ? ERR_NONE : ERR_USAGE;
 }
 
@@ -80,7 +44,7 @@ static enum error read_modes(const char *list, void *out) {
     struct simulate_options *o = out;
     char word[64];
     o->modes[0] = o->modes[1] = false;
-    while (next_word(&list, word)) {
+    while (list_word(&list, word)) {
         bool dp = !strcmp(word, "dp");
         if (!dp && strcmp(word, "ddp") != 0) return ERR_USAGE;
         o->modes[dp ? 0 : 1] = true;
@@ -103,8 +67,8 @@ static enum error read_scheme(const char *value, void *out) {
 const struct option simulate_table[] = {
     {"CONFIG | RUN_DIR", NULL, "a run; the step of a configuration is measured first, on one device", CONFIG_STRING,
      AT(path), .one = "configuration or run"},
-    {"--devices", "LIST", "as in 2,4,8 (default: 1 to 4096)", .read = read_devices,
-     .wants = "numbers from 1 to 4096, as in 2,4,8"},
+    {"--devices", "LIST", "as in 2,4,8 or 1..64, the powers of two between (default: 1 to 4096)", .read = read_devices,
+     .wants = "numbers from 1 to 4096, as in 2,4,8 or 1..64"},
     {"--link", "RATE[,LATENCY]",
      "of a host's port, each way (default: what the configuration emulates, or 10Gbit,20us)", .read = read_link,
      .wants = "RATE or RATE,LATENCY, as in 10Gbit,20us"},

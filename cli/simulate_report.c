@@ -19,13 +19,8 @@ static const char *port_text(const struct busiest *b, char out[48]) {
 /* ---- for people ----------------------------------------------------------------------------- */
 
 static void print_wire(const char *what, const struct wire *w, FILE *out) {
-    char latency[32];
-    fprintf(out, "%s", what);
-    if (w->beta > 0)
-        fprintf(out, " %.4g Mbit/s", 8e-6 / w->beta);
-    else
-        fprintf(out, " unlimited");
-    if (w->alpha > 0) fprintf(out, " and %s", text_of_seconds(w->alpha, latency));
+    char text[64];
+    fprintf(out, "%s %s", what, list_wire_text(w, text));
 }
 
 static void print_places(const struct simulate_options *o, FILE *out) {
@@ -42,7 +37,7 @@ static void print_places(const struct simulate_options *o, FILE *out) {
     fprintf(out, "\n");
 }
 
-static void print_head(const struct simulate_options *o, const struct simulate_source *s, FILE *out) {
+static void print_head(const struct simulate_options *o, const struct step_source *s, FILE *out) {
     const struct measured_step *m = &s->step;
     char bytes[32];
     fprintf(out, "%s: %s scaling, a step of the whole batch of %lld on one device takes %.3f ms\n",
@@ -59,12 +54,13 @@ static void print_head(const struct simulate_options *o, const struct simulate_s
 }
 
 static void print_row(const struct simulate_row *r, FILE *out) {
+    const struct sweep_answer *a = &r->answer;
     char port[48], memory[32], formula[32] = "-";
-    if (!isnan(r->formula)) snprintf(formula, sizeof formula, "%.3f", r->formula * 1e3);
+    if (!isnan(a->formula)) snprintf(formula, sizeof formula, "%.3f", a->formula * 1e3);
     fprintf(out, "%7lld  %-4s  %-23s  %7d  %10.3f  %10.3f  %10s  %8.2f  %4.0f %%  %-14s %3.0f %%  %10s\n",
-            (long long)r->devices, r->mode, r->way, r->buckets, r->result.step * 1e3, r->result.exposed * 1e3, formula,
-            r->speed_up, r->efficiency * 100, port_text(&r->result.port, port), r->result.busy * 100,
-            text_of_bytes(r->memory, memory));
+            (long long)r->devices, r->mode, r->way, a->buckets, a->result.step * 1e3, a->result.exposed * 1e3, formula,
+            a->speed_up, a->speed_up / (double)r->devices * 100, port_text(&a->result.port, port), a->result.busy * 100,
+            text_of_bytes(a->memory, memory));
 }
 
 /* What the law says of rows that differ in their devices alone: the share of the work that they divide, and, of the
@@ -77,9 +73,9 @@ static void print_law(const struct simulate_options *o, const struct simulate_ro
         if (rows[i].line != line || count == LIST_MOST) continue;
         if (!first) first = &rows[i];
         devices[count] = (int)rows[i].devices;
-        seconds[count++] = rows[i].result.step;
+        seconds[count++] = rows[i].answer.result.step;
         if (rows[i].devices == 1) continue;
-        double e = scaling_karp_flatt(rows[i].speed_up, (int)rows[i].devices);
+        double e = scaling_karp_flatt(rows[i].answer.speed_up, (int)rows[i].devices);
         serial[!isnan(serial[0])] = e;
     }
     double share = o->strong ? scaling_amdahl(devices, seconds, count) : scaling_gustafson(devices, seconds, count);
@@ -116,26 +112,27 @@ static void print_crossover(const struct simulate_options *o, FILE *out) {
 /* ---- for programs --------------------------------------------------------------------------- */
 
 static void put_row(struct json *j, const struct simulate_row *r) {
+    const struct sweep_answer *a = &r->answer;
     char port[48];
     json_open(j, NULL, '{');
     json_int(j, "devices", r->devices);
     json_string(j, "mode", r->mode);
     json_string(j, "way", r->way);
-    json_int(j, "buckets", r->buckets);
+    json_int(j, "buckets", a->buckets);
     json_real(j, "bucket_bytes", r->bucket ? (double)r->bucket : (double)NAN);
-    json_real(j, "step_s", r->result.step);
-    json_real(j, "compute_s", r->result.compute);
-    json_real(j, "comm_exposed_s", r->result.exposed);
-    json_real(j, "formula_s", r->formula);
-    json_real(j, "speed_up", r->speed_up);
-    json_real(j, "efficiency", r->efficiency);
-    json_string(j, "busiest_port", port_text(&r->result.port, port));
-    json_real(j, "busiest_port_share", r->result.busy);
-    json_real(j, "memory_bytes", r->memory);
+    json_real(j, "step_s", a->result.step);
+    json_real(j, "compute_s", a->result.compute);
+    json_real(j, "comm_exposed_s", a->result.exposed);
+    json_real(j, "formula_s", a->formula);
+    json_real(j, "speed_up", a->speed_up);
+    json_real(j, "efficiency", a->speed_up / (double)r->devices);
+    json_string(j, "busiest_port", port_text(&a->result.port, port));
+    json_real(j, "busiest_port_share", a->result.busy);
+    json_real(j, "memory_bytes", a->memory);
     json_close(j, '}');
 }
 
-static void put_step(struct json *j, const struct simulate_source *s) {
+static void put_step(struct json *j, const struct step_source *s) {
     const struct measured_step *m = &s->step;
     json_open(j, "measured", '{');
     json_string(j, "of", s->measured_here ? "now" : s->result.dir);
@@ -148,7 +145,7 @@ static void put_step(struct json *j, const struct simulate_source *s) {
     json_close(j, '}');
 }
 
-static enum error show_json(const struct simulate_options *o, const struct simulate_source *s,
+static enum error show_json(const struct simulate_options *o, const struct step_source *s,
                             const struct simulate_row *rows, int n, FILE *out) {
     struct json j;
     json_init(&j);
@@ -168,8 +165,8 @@ static enum error show_json(const struct simulate_options *o, const struct simul
     return cli_json(&j, out);
 }
 
-enum error simulate_show(const struct simulate_options *o, const struct simulate_source *s,
-                         const struct simulate_row *rows, int n, FILE *out) {
+enum error simulate_show(const struct simulate_options *o, const struct step_source *s, const struct simulate_row *rows,
+                         int n, FILE *out) {
     if (o->json) TRY(show_json(o, s, rows, n, out));
     if (!o->json) {
         print_head(o, s, out);

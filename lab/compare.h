@@ -13,6 +13,7 @@ struct compared_run {
     const char *dir; /* "cells/NAME/run-01": below the experiment's folder */
     struct run_result result;
     int repeat;     /* which of its cell */
+    int again;      /* how often it was begun again, since a rank or a host was lost */
     double foreign; /* cores that other programs kept busy meanwhile; NaN: not known */
 };
 /* What a step should take, by the computing that one other cell has measured. */

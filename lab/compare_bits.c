@@ -55,6 +55,13 @@ static void compare_runs(struct compared *c, struct compared_pair *p) {
     }
 }
 
+/* A command may tell of no weights. */
+static bool has_weights(const struct compared *c, int cell) {
+    for (int i = 0; i < c->cell[cell].nruns; i++)
+        if (!*c->cell[cell].run[i].result.weights) return false;
+    return true;
+}
+
 static enum error list_differences(struct compared *c, struct compared_pair *p) {
     const struct experiment_cell *a = &c->x->cell[p->cell[0]], *b = &c->x->cell[p->cell[1]];
     p->differs = pool_alloc(c->pool, COMPARE_DIFFERENCES * sizeof *p->differs);
@@ -62,6 +69,8 @@ static enum error list_differences(struct compared *c, struct compared_pair *p) 
     p->ndiffers = settings_differ(a, b, NULL, p->differs, COMPARE_DIFFERENCES);
     p->comparable = true;
     for (int i = 0; i < p->ndiffers; i++) p->comparable &= !p->differs[i].computes;
+    if (settings_of_command(a->setting, a->nsettings) || settings_of_command(b->setting, b->nsettings))
+        p->comparable = has_weights(c, p->cell[0]) && has_weights(c, p->cell[1]);
     return ERR_NONE;
 }
 

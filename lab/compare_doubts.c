@@ -70,8 +70,21 @@ static void doubt_machine(struct compared *c) {
         compare_warn(c, "the processor's clock is governed by '%s', so that it changes meanwhile", first->governor);
 }
 
+static void doubt_again(struct compared *c) {
+    int runs = 0, again = 0;
+    for (int i = 0; i < c->x->ncells; i++)
+        for (int k = 0; k < c->cell[i].nruns; k++) {
+            runs += c->cell[i].run[k].again > 0;
+            again += c->cell[i].run[k].again;
+        }
+    if (runs)
+        compare_warn(c, "lost ranks or hosts: %d run%s %s begun again, %d time%s in all", runs, runs == 1 ? "" : "s",
+                     runs == 1 ? "was" : "were", again, again == 1 ? "" : "s");
+}
+
 void compare_doubts(struct compared *c) {
     c->nwarnings = 0;
+    doubt_again(c);
     doubt_spread(c);
     doubt_cores(c);
     doubt_machine(c);

@@ -35,6 +35,8 @@ static void put_run(const struct compared *c, const struct compared_cell *cell, 
     json_string(j, "losses_sha256", r->result.losses);
     json_string(j, "weights_sha256", r->result.weights);
     json_real(j, "load", r->result.environment.load);
+    json_string(j, "host", r->result.environment.host);
+    if (r->again) json_int(j, "again", r->again);
     json_real(j, "foreign_cores", r->foreign);
     json_close(j, '}');
 }
@@ -86,6 +88,11 @@ static void put_cell(const struct compared *c, int i, struct json *j) {
     put_places(c->x, "settings", cell->at, 0, j);
     json_int(j, "devices", cell->settings.config.devices.count);
     json_int(j, "threads", cell->settings.config.threads);
+    if (cell->start.nhosts) {
+        json_open(j, "hosts", '[');
+        for (int k = 0; k < cell->start.nhosts; k++) json_string(j, NULL, cell->start.hosts[k]);
+        json_close(j, ']');
+    }
     json_string(j, "digest", cell->digest);
     json_real(j, "speedup", runs->speedup);
     json_real(j, "efficiency", runs->efficiency);

@@ -42,9 +42,10 @@ static void find_trainings(const struct experiment *x, int at, struct compared_c
     bool one = !x->nseeds && x->cell[at].settings.config.train.length.unit == SPAN_SECONDS;
     cell->ntrainings = 0;
     for (int i = 0; i < cell->nruns; i++) {
+        const char *mine = run_result_training(&cell->run[i].result);
         int first = one ? 0 : i;
         for (int k = 0; k < first; k++)
-            if (!strcmp(cell->run[k].result.weights, cell->run[i].result.weights)) first = k;
+            if (!strcmp(run_result_training(&cell->run[k].result), mine)) first = k;
         cell->training[i] = first == i ? cell->ntrainings++ : cell->training[first];
     }
 }
@@ -141,7 +142,8 @@ static void scale_cells(struct compared *c) {
 static bool one_training(const struct compared *c, const struct compared_pair *p) {
     const struct compared_cell *a = &c->cell[p->cell[0]], *b = &c->cell[p->cell[1]];
     return (p->held && p->same_weights) ||
-           (a->ntrainings == 1 && b->ntrainings == 1 && !strcmp(a->run[0].result.weights, b->run[0].result.weights));
+           (a->ntrainings == 1 && b->ntrainings == 1 &&
+            !strcmp(run_result_training(&a->run[0].result), run_result_training(&b->run[0].result)));
 }
 
 /* Whether a sample of the measure is a training, not a run. What a run takes until it reaches a target depends on what

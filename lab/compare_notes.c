@@ -92,8 +92,22 @@ static void note_set(struct compared *c, int measure) {
     note(c, words);
 }
 
+/* What nobody here has read cannot be held against anything. */
+static void note_commands(struct compared *c) {
+    for (int i = 0; i < c->x->ncells; i++) {
+        const struct experiment_cell *cell = &c->x->cell[i];
+        if (!settings_of_command(cell->setting, cell->nsettings)) continue;
+        note(c, pool_printf(c->pool,
+                            "'%s' is a command of yours: that it trains the same as the others (model, data, batch, "
+                            "optimizer, steps) is for you to see to, nothing here can check it",
+                            cell->label));
+        return;
+    }
+}
+
 void compare_notes(struct compared *c) {
     c->nnotes = 0;
+    note_commands(c);
     for (int m = 0; m < c->x->nmeasures; m++) {
         note_goal(c, m);
         note_power(c, m);

@@ -35,7 +35,8 @@ static bool computes_alike(const struct compared *c, int a, int b) {
 static int source_of(const struct compared *c, int cell) {
     int least = -1;
     for (int i = 0; i < c->x->ncells; i++) {
-        if (!computes_alike(c, i, cell) || !(compare_step_ms(c, i) > 0) || measured_refuse(config_of(c, i)) != ERR_NONE)
+        if (c->x->cell[i].start.command || !computes_alike(c, i, cell) || !(compare_step_ms(c, i) > 0) ||
+            measured_refuse(config_of(c, i)) != ERR_NONE)
             continue;
         if (least < 0 || config_of(c, i)->devices.count < config_of(c, least)->devices.count) least = i;
     }
@@ -145,7 +146,9 @@ static void predict_cell(struct compared *c, int cell, struct source *sources) {
     struct compared_prediction *p = &c->cell[cell].predicted;
     const struct run_config *r = config_of(c, cell);
     *p = (struct compared_prediction){none, none, none, none, source_of(c, cell), "", NULL};
-    if (p->from == cell)
+    if (c->x->cell[cell].start.command)
+        p->from = -1, p->why = "a command of the user's";
+    else if (p->from == cell)
         p->why = "the others are predicted from it";
     else if (measured_refuse(r) != ERR_NONE)
         p->why = told(c);

@@ -270,9 +270,11 @@ static void print_legend(const struct compared *c, FILE *f) {
 }
 
 static void print_bits(const struct compared *c, FILE *f, const char *start) {
-    int same = 0, held = 0, comparable = 0;
+    int same = 0, held = 0, comparable = 0, commands = 0;
     for (int i = 0; i < c->x->npairs; i++) {
         const struct compared_pair *p = &c->pair[i];
+        const struct experiment_cell *b = &c->x->cell[p->cell[1]], *a = &c->x->cell[p->cell[0]];
+        commands += settings_of_command(a->setting, a->nsettings) || settings_of_command(b->setting, b->nsettings);
         comparable += p->comparable, held += p->held;
         same += p->held && p->same_losses && p->same_weights;
     }
@@ -282,6 +284,8 @@ static void print_bits(const struct compared *c, FILE *f, const char *start) {
                 c->same_bits ? "; the same in all cells" : "");
     else if (comparable)
         fputs(": not known, since no pair has runs on both sides\n", f);
+    else if (commands)
+        fputs(": not compared, since a command has told of no weights_sha256\n", f);
     else
         fprintf(f, ": '%s' changes what is computed, so they are not compared\n", c->x->axis[0].key);
 }

@@ -29,12 +29,18 @@ static bool is_guarded(const char *key) {
 
 /* A device that is slow on purpose computes the same; ways to share gradients are what is compared. */
 static bool is_computing(const char *key) {
-    return is_guarded(key) && !is_under(key, "inject.slow") && !is_any(key, sharing);
+    return (is_guarded(key) && !is_under(key, "inject.slow") && !is_any(key, sharing)) || is_under(key, "command");
 }
 
 bool setting_shares(const char *key) {
     static const char *const keys[] = {"mode", "devices", "comm", "dp", "ddp", "inject", NULL};
     return is_any(key, keys);
+}
+
+bool settings_of_command(const struct result_setting *s, int n) {
+    for (int i = 0; i < n; i++)
+        if (is_under(s[i].key, "command")) return true;
+    return false;
 }
 
 static const char *value_of(const struct experiment_cell *c, const char *key) {
@@ -47,6 +53,12 @@ int settings_differ(const struct experiment_cell *a, const struct experiment_cel
                     struct setting_difference *out, int most) {
     static const char *const names[] = {"name", "log", "checkpoint.resume", NULL};
     int n = 0;
+    bool command = settings_of_command(a->setting, a->nsettings);
+    if (command != settings_of_command(b->setting, b->nsettings)) { /* nobody knows what the command's are */
+        static const char *const whose[] = {"the engine", "of the user's own"};
+        if (most > 0) out[n++] = (struct setting_difference){"command", whose[command], whose[!command], false, true};
+        return n;
+    }
     for (int side = 0; side < 2; side++) {
         const struct experiment_cell *mine = side ? b : a, *other = side ? a : b;
         for (int i = 0; i < mine->nsettings && n < most; i++) {

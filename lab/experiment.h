@@ -11,7 +11,8 @@
  *
  *   sides: {dp: {mode: dp}, ddp: {mode: ddp}, int8: {mode: ddp, comm.compress: int8}}
  *   repeats: {seeds: 8}                                                        # run k of every cell has seed k
- */
+ *
+ * A cell that has a 'command' runs that instead of the engine (docs/compare-your-scripts.md). */
 #pragma once
 #include "engine/settings/run_config.h"
 #include "lab/measure.h"
@@ -36,13 +37,24 @@ struct experiment_axis {
     const struct node *value[EXPERIMENT_VALUES];
     const char *label[EXPERIMENT_VALUES]; /* no two the same: the second "ddp" is "ddp#2" */
 };
+/* How the runs of a cell are started: 'engine run', or a command of the user's own. Lists end with NULL. */
+struct experiment_start {
+    const char *const *command;   /* the command's words; NULL: 'engine run' */
+    const char *const *under;     /* words before either: srun -N 2, mpirun -np 2, nice */
+    const char *const *variables; /* "NAME=value" */
+    const char *const *hosts;     /* a process on each, by ssh; the first is the master. NULL: this one */
+    int nhosts;
+    const struct node *keys; /* all of that as it was given */
+};
 struct experiment_cell {
     const char *label;       /* "dp devices=cpu:2" */
     const char *name;        /* of its folder: label and digest, of characters that files have */
     int at[EXPERIMENT_AXES]; /* which value of each axis */
-    struct run_settings settings;
-    const char *config;             /* YAML that 'engine run' takes */
-    char digest[17];                /* of the resolved configuration and of the engine's build */
+    struct experiment_start start;
+    struct run_settings settings;   /* of a command: the tree, and config.devices alone */
+    const char *config;             /* YAML that 'engine run' takes; a command finds it at ENGINE_CONFIG */
+    char digest[17];                /* of the resolved configuration and of the engine's build; of a command and of
+                                       the files that its words name */
     struct result_setting *setting; /* the resolved configuration */
     int nsettings;
 };
@@ -56,6 +68,8 @@ struct experiment_gate {
 struct experiment {
     const char *name;
     const char *command; /* to run it again; NULL: not known */
+    const char *folder;  /* of its file: where commands work */
+    double timeout;      /* seconds that a run may take; 0: any number */
     int naxes;
     struct experiment_axis axis[EXPERIMENT_AXES];
     bool weak;      /* the batch grows with the devices */
@@ -101,6 +115,8 @@ int experiment_beside(const struct experiment *x, int cell, int side);
 
 /* Whether a device computes the same whatever this key's value, and only shares its work in another way. */
 bool setting_shares(const char *key);
+/* Whether a user's own command ran with these settings. */
+bool settings_of_command(const struct result_setting *s, int n);
 struct setting_difference {
     const char *key, *a, *b; /* "": there is none */
     bool guarded;            /* a fair comparison has it equal: it decides what is computed, or slows it,

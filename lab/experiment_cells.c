@@ -2,6 +2,8 @@
  * runs. What is 'auto' in all of them and decides the bits or the speed of a device (threads) is given one value, the
  * least that any of them would have taken: cells then differ in what the matrix says. */
 #include "engine/base/digest.h"
+#include "engine/base/limits.h"
+#include "engine/base/text.h"
 #include "engine/base/version.h"
 #include "lab/experiment_impl.h"
 #include "lab/statistics.h"
@@ -123,17 +125,20 @@ static enum error put_batch(struct experiment_reader *r, const struct experiment
 
 static enum error put_value(struct experiment_reader *r, struct node *tree, const struct experiment_axis *axis,
                             const struct node *value) {
-    if (!axis->named) return tree_put(tree, axis->key, value, r->x->pool, r->e);
-    for (int i = 0; i < value->count; i++) TRY(tree_put(tree, value->items[i]->key, value->items[i], r->x->pool, r->e));
+    if (!axis->named) return experiment_put(r, tree, value, axis->key);
+    for (int i = 0; i < value->count; i++) TRY(experiment_put(r, tree, value->items[i], value->items[i]->key));
     return ERR_NONE;
 }
 
-static enum error make_tree(struct experiment_reader *r, const struct experiment_cell *cell, const struct fixed *fixed,
+static enum error make_tree(struct experiment_reader *r, struct experiment_cell *cell, const struct fixed *fixed,
                             struct node **out) {
     struct experiment *x = r->x;
     struct node *tree = tree_copy(r->base, x->pool);
     if (!tree) return ERR_MEMORY;
     for (int a = 0; a < x->naxes; a++) TRY(put_value(r, tree, &x->axis[a], x->axis[a].value[cell->at[a]]));
+    TRY(experiment_start_take(r, tree, &cell->start));
+    *out = tree;
+    if (cell->start.command) return ERR_NONE;
     if (x->nseeds) TRY(put_text(r, tree, "seed", pool_printf(x->pool, "%lld", (long long)x->seeds[0])));
     if (!node_get(tree, "name")) TRY(put_text(r, tree, "name", x->name));
     if (!node_get(tree, "checkpoint")) TRY(put_text(r, tree, "checkpoint", "off"));
@@ -141,23 +146,45 @@ static enum error make_tree(struct experiment_reader *r, const struct experiment
     const struct node *threads = fixed->second ? node_get(cell->settings.tree, "threads") : NULL;
     if (threads && !strcmp(threads->source, "auto"))
         TRY(put_text(r, tree, "threads", pool_printf(x->pool, "%lld", (long long)fixed->threads)));
-    *out = tree;
     return ERR_NONE;
 }
 
-static enum error load_cell(struct experiment_reader *r, struct experiment_cell *cell, const struct fixed *fixed) {
+/* Of a command's keys only the number of devices means something to us: 2, or cpu:2. */
+static enum error load_command(struct experiment_reader *r, struct experiment_cell *cell, struct node *tree) {
+    const struct node *devices = node_get(tree, "devices");
+    const char *text = devices && devices->kind == NODE_SCALAR ? devices->text : "1";
+    const char *colon = strrchr(text, ':');
+    int64_t n = 0;
+    if ((devices && devices->kind != NODE_SCALAR) || !text_int(colon ? colon + 1 : text, &n) || n < 1 ||
+        n > RANKS_MAX) {
+        config_error(r->e, devices, false, "of a command 'devices' is a number: 2, or cpu:2");
+        return ERR_CONFIG;
+    }
+    cell->settings.tree = tree;
+    cell->settings.given = tree_write(tree, false, r->x->pool);
+    cell->settings.config.devices.kind = "cpu";
+    cell->settings.config.devices.count = (int)n;
+    return cell->settings.given ? ERR_NONE : ERR_MEMORY;
+}
+
+static enum error load_settings(struct experiment_reader *r, struct experiment_cell *cell, const struct fixed *fixed) {
     const char *algorithms[16] = {0};
-    struct config_errors *mine;
     struct node *tree;
     int n;
     const struct algo_ops *const *algos = algo_list(&n);
     for (int i = 0; i < n && i < 15; i++) algorithms[i] = algos[i]->name;
     TRY(make_tree(r, cell, fixed, &tree));
     run_settings_free(&cell->settings);
-    TRY(config_errors_create(&mine));
-    enum error err = run_settings_from(tree, mode_kinds(&n), algorithms, &cell->settings, mine);
-    config_errors_merge(r->e, mine);
-    config_errors_free(mine);
+    return cell->start.command ? load_command(r, cell, tree)
+                               : run_settings_from(tree, mode_kinds(&n), algorithms, &cell->settings, r->e);
+}
+
+static enum error load_cell(struct experiment_reader *r, struct experiment_cell *cell, const struct fixed *fixed) {
+    struct experiment_reader mine = *r;
+    TRY(config_errors_create(&mine.e));
+    enum error err = load_settings(&mine, cell, fixed);
+    config_errors_merge(r->e, mine.e);
+    config_errors_free(mine.e);
     return err;
 }
 
@@ -176,20 +203,30 @@ static char *build_text(struct pool *pool) {
     return pool_printf(pool, ENGINE_VERSION " %lld %lld\n", (long long)st.st_size, (long long)st.st_mtime);
 }
 
-static enum error settle_cell(struct experiment *x, struct experiment_cell *cell) {
-    char *resolved = tree_write(cell->settings.tree, false, x->pool), hex[SHA256_TEXT];
+/* A command's runs are none of this build, but of the files that it names. */
+static enum error make_digest(const struct experiment *x, struct experiment_cell *cell) {
+    const char *parts[] = {cell->start.command ? experiment_start_files(x, &cell->start) : build_text(x->pool),
+                           cell->start.keys->count ? tree_write(cell->start.keys, false, x->pool) : "",
+                           tree_write(cell->settings.tree, false, x->pool)};
+    char hex[SHA256_TEXT];
     struct sha256 s;
-    cell->setting = pool_alloc(x->pool, RESULT_SETTINGS * sizeof *cell->setting);
-    if (!resolved || !cell->setting) return ERR_MEMORY;
     sha256_init(&s);
-    char *build = build_text(x->pool);
-    if (!build) return ERR_MEMORY;
-    sha256_update(&s, build, strlen(build));
-    sha256_update(&s, resolved, strlen(resolved));
+    for (int i = 0; i < 3; i++) {
+        if (!parts[i]) return ERR_MEMORY;
+        sha256_update(&s, parts[i], strlen(parts[i]));
+    }
     sha256_hex(s, hex);
     snprintf(cell->digest, sizeof cell->digest, "%.16s", hex);
+    return ERR_NONE;
+}
+
+static enum error settle_cell(struct experiment *x, struct experiment_cell *cell) {
+    cell->setting = pool_alloc(x->pool, RESULT_SETTINGS * sizeof *cell->setting);
+    if (!cell->setting) return ERR_MEMORY;
+    TRY(make_digest(x, cell));
     cell->config = cell->settings.given;
-    cell->nsettings = result_flatten(cell->settings.tree, x->pool, cell->setting, RESULT_SETTINGS);
+    int n = result_flatten(cell->start.keys, x->pool, cell->setting, RESULT_SETTINGS);
+    cell->nsettings = n + result_flatten(cell->settings.tree, x->pool, cell->setting + n, RESULT_SETTINGS - n);
     char *name = pool_printf(x->pool, "%.60s-%.8s", cell->label, cell->digest);
     for (char *c = name; c && *c; c++)
         if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", *c)) *c = '-';
@@ -201,7 +238,7 @@ static enum error settle_cell(struct experiment *x, struct experiment_cell *cell
 
 static void check_length(struct experiment_reader *r, const struct experiment_cell *cell) {
     const struct config_span *length = &cell->settings.config.train.length;
-    if (length->unit == SPAN_STEPS && length->value <= (double)r->x->warmup)
+    if (!cell->start.command && length->unit == SPAN_STEPS && length->value <= (double)r->x->warmup)
         config_error(r->e, node_get(cell->settings.tree, "train"), false,
                      "%s: %.0f steps, all of them warm-up\ntrain longer, or set 'warmup'", cell->label, length->value);
 }
@@ -273,7 +310,7 @@ enum error experiment_expand(struct experiment_reader *r) {
     enum error err = load_cells(r, &fixed);
     for (int i = 0; i < x->ncells && err == ERR_NONE; i++) {
         int64_t threads = x->cell[i].settings.config.threads;
-        if (!fixed.threads || threads < fixed.threads) fixed.threads = threads;
+        if (!x->cell[i].start.command && (!fixed.threads || threads < fixed.threads)) fixed.threads = threads;
     }
     fixed.second = true;
     if (err == ERR_NONE) err = load_cells(r, &fixed);

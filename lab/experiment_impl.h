@@ -17,3 +17,11 @@ MUST_CHECK enum error experiment_axes(struct experiment_reader *r, const struct 
                                       const struct node *matrix);
 /* The cells and pairs of the matrix, each checked. Errors go to e. */
 MUST_CHECK enum error experiment_expand(struct experiment_reader *r);
+/* Takes the keys that say how a cell's runs are started (command, env, under, hosts) out of its tree. */
+MUST_CHECK enum error experiment_start_take(struct experiment_reader *r, struct node *tree,
+                                            struct experiment_start *out);
+/* A key's value into a tree; a map at 'env' adds to what is there. */
+MUST_CHECK enum error experiment_put(struct experiment_reader *r, struct node *tree, const struct node *value,
+                                     const char *key);
+/* The size and time of every file that a word of the command names, for its digest. NULL: no memory. */
+char *experiment_start_files(const struct experiment *x, const struct experiment_start *s);

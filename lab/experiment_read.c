@@ -13,11 +13,12 @@
 
 struct raw {
     const char *name;
-    struct node *base, *sides, *matrix, *exclude, *repeats, *metrics, *practical, *fail_if;
+    struct node *base, *sides, *matrix, *exclude, *repeats, *metrics, *practical, *fail_if, *under, *hosts;
     int scaling, pairs;
     int64_t seed;
     struct config_span warmup;
     const char *confidence;
+    double timeout;
     bool model_fit;
 };
 #define AT(member) offsetof(struct raw, member)
@@ -54,6 +55,11 @@ static const struct config_field fields[] = {
     {"model_fit", CONFIG_BOOL, AT(model_fit), "false",
      .help = "true: 'engine bench comm' measures links that are not emulated, for a few seconds "
              "before the runs, so that steps over them can be predicted"},
+    {"under", CONFIG_NODE, AT(under), NULL,
+     .help = "Words before 'engine run' of each run: srun -N 2, mpirun -np 2, nice"},
+    {"hosts", CONFIG_NODE, AT(hosts), NULL,
+     .help = "[a, b]: each run has a process on each of them, started by ssh; they meet at the first"},
+    {"timeout", CONFIG_SECONDS, AT(timeout), "0", "A run that takes longer is ended, and so is the experiment: 10min"},
     {"seed", CONFIG_INT, AT(seed), "0", "Of the order of runs and of intervals", .min = 0, .max = -1},
     {"fail_if", CONFIG_NODE, AT(fail_if), NULL,
      .help = "Gates: ['ddp.step_time > 1.05 * dp.step_time @ devices >= cpu:4']"},
@@ -174,11 +180,14 @@ static const char *name_of(const struct experiment_source *s, const struct raw *
 
 /* ---- base ---- */
 
-static enum error read_base_file(struct experiment_reader *r, const struct experiment_source *s,
-                                 const struct node *base, struct node **out) {
-    const char *slash = s->path ? strrchr(s->path, '/') : NULL;
+static const char *folder_of(const char *path, struct pool *pool) {
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    return slash == path && slash ? "/" : slash ? pool_strndup(pool, path, (size_t)(slash - path)) : ".";
+}
+
+static enum error read_base_file(struct experiment_reader *r, const struct node *base, struct node **out) {
     const char *path = base->text;
-    if (slash && *path != '/') path = pool_printf(r->x->pool, "%.*s/%s", (int)(slash - s->path), s->path, path);
+    if (*path != '/') path = pool_printf(r->x->pool, "%s/%s", r->x->folder, path);
     if (!path) return ERR_MEMORY;
     enum error err = tree_read(path, r->x->pool, r->e, out);
     if (err != ERR_INPUT && err != ERR_DATA) return err;
@@ -191,12 +200,14 @@ static enum error read_base(struct experiment_reader *r, const struct experiment
     if (!base) return ERR_MEMORY;
     *base = (struct node){.kind = NODE_MAP, .source = "default"};
     if (raw->base && raw->base->kind == NODE_SCALAR && *raw->base->text)
-        TRY(read_base_file(r, s, raw->base, &base));
+        TRY(read_base_file(r, raw->base, &base));
     else if (raw->base && raw->base->kind == NODE_MAP)
         base = raw->base;
     else if (raw->base && raw->base->kind == NODE_LIST)
         config_error(r->e, raw->base, false, "'base' is a configuration, or the path of one");
     r->base = base;
+    if (raw->under && !node_get(base, "under")) TRY(tree_put(base, "under", raw->under, r->x->pool, r->e));
+    if (raw->hosts && !node_get(base, "hosts")) TRY(tree_put(base, "hosts", raw->hosts, r->x->pool, r->e));
     for (int i = 0; i < s->nsets; i++) TRY(tree_set(base, s->sets[i], r->x->pool, r->e));
     return ERR_NONE;
 }
@@ -291,7 +302,8 @@ static enum error read_all(struct experiment_reader *r, const struct experiment_
     TRY(go_on(err));
     TRY(go_on(config_read(&schema, root, x->pool, r->e, &raw)));
     x->name = name_of(s, &raw, x->pool);
-    x->model_fit = raw.model_fit;
+    x->model_fit = raw.model_fit, x->timeout = raw.timeout;
+    if (!(x->folder = folder_of(s->path, x->pool))) return ERR_MEMORY;
     x->weak = raw.scaling == 1, x->seed = (uint64_t)raw.seed;
     x->all_pairs = raw.pairs == 1;
     r->quick = s->quick;

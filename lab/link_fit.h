@@ -11,6 +11,16 @@ struct link_fit {
     double off;        /* the median of the fit's errors, as a share */
     const char *words; /* "shm, 4 ranks: 58 us, 1.5 GB/s" */
 };
+/* What is to be measured for a run: its link, among its ranks, in its way. */
+struct link {
+    const char *name, *algorithm; /* name: NULL: nothing that this program could start ranks for */
+    int ranks;
+};
+struct link link_of(const struct run_config *c);
+/* Measures it into a file, PATH.log beside it; reads that. program: the engine's. */
+MUST_CHECK enum error link_measure(const struct link *l, const char *program, const char *path, struct pool *pool);
+MUST_CHECK enum error link_read(const struct link *l, const char *path, struct pool *pool, struct link_fit *out);
+
 /* Whether a cell sends over a link that it does not emulate. */
 bool link_fit_needed(const struct experiment *x, int cell);
 /* What cannot be measured is warned of: its cells are then not predicted. program: the engine's. */

@@ -41,7 +41,8 @@ static double most(const double *v, int n) {
 
 static double throughput(const struct run_result *r, int64_t warmup) {
     double samples = 0, ms = 0;
-    for (int64_t i = run_result_warm(r, warmup); i < r->nsteps; i++) samples += r->step[i].samples, ms += r->step[i].ms;
+    for (int64_t i = run_result_warm(r, warmup); i < r->nsteps; i++)
+        if (!isnan(r->step[i].ms)) samples += r->step[i].samples, ms += r->step[i].ms;
     return ms > 0 ? samples / ms * 1000 : (double)NAN;
 }
 
@@ -51,10 +52,11 @@ static double fastest(const struct run_result *r, int64_t warmup) {
     return least;
 }
 
-/* Time of steps alone: what measuring takes is no part of it. */
+/* Time of steps alone: what measuring takes is no part of it. Of a command's run the first step's may not be known. */
 static double seconds_until(const struct run_result *r, int64_t step) {
     double ms = 0;
-    for (int64_t i = 0; i < r->nsteps && r->step[i].step <= step; i++) ms += r->step[i].ms;
+    for (int64_t i = 0; i < r->nsteps && r->step[i].step <= step; i++)
+        if (i > 0 || !isnan(r->step[i].ms)) ms += r->step[i].ms;
     return ms / 1000;
 }
 

@@ -86,6 +86,15 @@ void measured_take_trace(struct measured_step *m, const struct step_trace *t) {
     m->traced = step_trace_ready(t, m->model, m->ready);
 }
 
+struct measured_step measured_grow(const struct measured_step *m, double times) {
+    struct measured_step out = *m;
+    out.load *= times;
+    out.forward *= times;
+    out.backward *= times;
+    out.activations *= times;
+    return out;
+}
+
 /* ---- what a device does --------------------------------------------------------------------- */
 
 static double passes_of(const struct measured_step *m, double share) {

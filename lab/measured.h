@@ -27,6 +27,8 @@ MUST_CHECK enum error measured_read(const struct run_result *r, const struct run
                                     struct measured_step *out);
 /* When gradients are ready, as the run has traced it; nothing changes where it has not. */
 void measured_take_trace(struct measured_step *m, const struct step_trace *t);
+/* The step of a batch that is so many times as large, in as many passes: computing takes as many times as long. */
+struct measured_step measured_grow(const struct measured_step *m, double times);
 /* What one of 'devices' does, where each has that share of the batch; buckets as bucket.h cuts them. */
 MUST_CHECK enum error measured_shape(const struct measured_step *m, double share, int64_t first, int64_t cap,
                                      struct step_shape *out);
@@ -38,5 +40,10 @@ double measured_memory(const struct measured_step *m, double share, double state
  * what is not simulated (compressed gradients, moments of sync_batchnorm, scattered samples). */
 MUST_CHECK enum error measured_predict(const struct measured_step *m, const struct run_config *c,
                                        const struct wire *port, int cores, struct simulated *out, double *formula);
+/* The first key of the configuration whose effect is not simulated, and the value that leaves it out; NULL: none. */
+struct unsimulated {
+    const char *key, *without;
+};
+struct unsimulated measured_unknown(const struct run_config *c);
 /* ERR_CONFIG as above, with what to set instead. */
 MUST_CHECK enum error measured_refuse(const struct run_config *c);

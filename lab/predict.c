@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* What the simulator does not know would be missing from its answer. */
-enum error measured_refuse(const struct run_config *c) {
+struct unsimulated measured_unknown(const struct run_config *c) {
     const struct {
         bool asked;
         const char *key, *without;
@@ -22,10 +22,14 @@ enum error measured_refuse(const struct run_config *c) {
          "auto"},
     };
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
-        if (unknown[i].asked)
-            return FAIL(ERR_CONFIG, "what %s does is not simulated\n--set %s=%s leaves it out", unknown[i].key,
-                        unknown[i].key, unknown[i].without);
-    return ERR_NONE;
+        if (unknown[i].asked) return (struct unsimulated){unknown[i].key, unknown[i].without};
+    return (struct unsimulated){NULL, NULL};
+}
+
+enum error measured_refuse(const struct run_config *c) {
+    struct unsimulated u = measured_unknown(c);
+    if (!u.key) return ERR_NONE;
+    return FAIL(ERR_CONFIG, "what %s does is not simulated\n--set %s=%s leaves it out", u.key, u.key, u.without);
 }
 
 static void take_sharing(const struct run_config *c, struct simulate_plan *p) {

@@ -188,8 +188,10 @@ static void texts_of(const struct compared *c, const struct quantity *q, int cel
     }
     for (int i = 0; i < runs->nruns; i++) {
         const struct run_result *r = &runs->run[i].result;
+        const char *text = q->kind == QUANTITY_WEIGHTS ? r->weights : r->losses;
+        if (!*text) continue; /* a command may tell of none */
         out->of[out->ntexts] = c->x->nseeds ? c->x->seeds[runs->run[i].repeat] + 1 : 0;
-        out->text[out->ntexts++] = q->kind == QUANTITY_WEIGHTS ? r->weights : r->losses;
+        out->text[out->ntexts++] = text;
     }
 }
 

@@ -1,5 +1,5 @@
 /* What a run or an experiment comes to, as sections of text, plots and tables; and these as one HTML file that needs
- * nothing else, as Markdown, CSV, JSON or one SVG. The same runs give the same text. */
+ * nothing else, as Markdown, CSV, JSON, one SVG, or plain text for a terminal. The same runs give the same text. */
 #pragma once
 #include "engine/base/memory.h"
 #include "lab/plot.h"
@@ -27,8 +27,10 @@ struct report {
 /* path: a run's directory, or an experiment's, which holds a results.json. ERR_INPUT when it is neither. */
 MUST_CHECK enum error report_read(const char *path, struct pool *pool, struct report *out);
 
-enum report_format { REPORT_HTML, REPORT_MD, REPORT_CSV, REPORT_JSON, REPORT_SVG, REPORT_FORMATS };
+enum report_format { REPORT_HTML, REPORT_MD, REPORT_CSV, REPORT_JSON, REPORT_TXT, REPORT_SVG, REPORT_FORMATS };
 extern const char *const report_format_names[REPORT_FORMATS];
+/* As the file's name ends; REPORT_FORMATS: in none of them. */
+enum report_format report_format_of(const char *path);
 MUST_CHECK enum error report_write(const struct report *r, enum report_format format, struct markup *out);
 /* REPORT_HTML alone: one file, no script, nothing from elsewhere. */
 MUST_CHECK enum error report_html(const struct report *r, struct markup *out);

@@ -206,13 +206,15 @@ static void say_columns(struct report *r, struct report_section *s, const struct
         ratio |= !d->metric[m].difference, difference |= d->metric[m].difference;
         training |= d->metric[m].training;
     }
-    if (ratio)
-        report_paragraph(s, "One side against another in times is turned so that above 1 it is ahead. It is the middle "
-                            "of the ratios of the runs that belong together, so it may differ a little from what the "
-                            "two medians give.");
-    if (difference) report_paragraph(s, "In points of a percentage: above 0 the side is ahead.");
-    const struct json_value *tested = report_member(d->root, "tests", JSON_NUMBER);
+    const struct json_value *tested = report_member(d->root, "tests", JSON_NUMBER); /* older results lack it */
     const char *tests = tested ? tested->text : "";
+    if (ratio)
+        report_paragraph(
+            s, report_say(r, "One side against another in times is turned so that above 1 it is ahead: the %s.",
+                          tested ? "middle of the ratios of the runs that belong together, which may differ a "
+                                   "little from what the two medians give"
+                                 : "ratio of the two medians"));
+    if (difference) report_paragraph(s, "In points of a percentage: above 0 the side is ahead.");
     report_paragraph(s,
                      report_say(r,
                                 "The interval (%.0f %%) holds the differences that the test does not refuse. p is the "

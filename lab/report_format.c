@@ -1,10 +1,19 @@
 /* The forms of a report beside HTML. */
 #include "lab/report.h"
 
+#include "engine/base/text.h"
+
 #include <stdio.h>
 #include <string.h>
 
-const char *const report_format_names[REPORT_FORMATS] = {"html", "md", "csv", "json", "svg"};
+const char *const report_format_names[REPORT_FORMATS] = {"html", "md", "csv", "json", "txt", "svg"};
+
+enum report_format report_format_of(const char *path) {
+    const char *dot = strrchr(path, '.');
+    enum report_format f = REPORT_HTML;
+    while (f < REPORT_FORMATS && (!dot || strcmp(dot + 1, report_format_names[f]) != 0)) f++;
+    return f;
+}
 
 /* ---- every table: those of the plots, then the section's own ---- */
 
@@ -130,9 +139,46 @@ static enum error to_svg(const struct report *r, struct markup *out) {
     return err;
 }
 
+/* ---- for a terminal ---- */
+
+static const char underline[] = "----------------------------------------------------------------";
+
+static void text_wrapped(const char *s, struct markup *out) {
+    enum { WIDTH = 100 };
+    for (int at = 0; *s;) {
+        int n = (int)strcspn(s, " ");
+        if (at && at + 1 + n > WIDTH) markup_put(out, "\n", 1), at = 0;
+        if (at) markup_put(out, " ", 1), at++;
+        markup_put(out, s, (size_t)n);
+        at += n;
+        s += n + (int)strspn(s + n, " ");
+    }
+    markup_put(out, "\n", 1);
+}
+
+static void write_text(const struct table *t, void *out) {
+    markup_raw(out, "%s\n", t->title);
+    table_text(t, out);
+}
+
+/* What commands and tables say is left in lines of its own. */
+static enum error to_text(const struct report *r, struct markup *out) {
+    for (int i = 0; i < r->nsections; i++) {
+        const struct report_section *s = &r->section[i];
+        markup_raw(out, "%s%s\n%.*s\n", i ? "\n" : "", s->title, (int)strlen(s->title), underline);
+        for (int k = 0; k < s->ntexts; k++) text_wrapped(s->text[k], out);
+        if (s->missing) text_wrapped(s->missing, out);
+        if (s->command) markup_raw(out, "\n    %s\n", s->command);
+        if (s->nplots + s->ntables) markup_raw(out, "\n");
+        TRY(each_table(r, s, write_text, out));
+    }
+    if (out->text) text_defuse(out->text, "\n");
+    return ERR_NONE;
+}
+
 enum error report_write(const struct report *r, enum report_format format, struct markup *out) {
     static enum error (*const writers[])(const struct report *, struct markup *) = {report_html, to_markdown, to_csv,
-                                                                                    to_json, to_svg};
+                                                                                    to_json,     to_text,     to_svg};
     TRY(writers[format](r, out));
     return markup_done(out);
 }

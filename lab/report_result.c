@@ -22,9 +22,9 @@ static const char *verdict_of_run(struct report *r, const struct report_cell *c)
     const char *right = isfinite(run->val_accuracy)
                             ? report_say(r, " and a validation accuracy of %.2f %%", run->val_accuracy * 100)
                             : "";
-    const char *held = run->devices > 1 ? report_say(r, "; communication holds up %.0f %% of a step",
-                                                     busy > 0 ? 100 * waits / busy : 0)
-                                        : "";
+    const char *held = run->devices > 1 && busy > 0
+                           ? report_say(r, "; communication holds up %.0f %% of a step", 100 * waits / busy)
+                           : "";
     const char *in = run->first_step == 0 ? report_say(r, " in %s", report_ms(r, run->time_s[RESULT_TOTAL])) : "";
     return report_say(r, "%s on %s trained %lld steps%s to a loss of %.4g%s, at %s a step%s.", run->mode,
                       report_where(r, c), (long long)run->steps, in, run->train_loss, right, report_ms(r, c->median_s),

@@ -324,6 +324,10 @@ const char *run_result_setting(const struct run_result *r, const char *key) {
     return "";
 }
 
+const char *run_result_training(const struct run_result *r) {
+    return *r->weights ? r->weights : r->losses;
+}
+
 int64_t run_result_stretch(const struct run_result *r) {
     return r->steps - r->first_step;
 }
@@ -332,13 +336,18 @@ int64_t run_result_warm(const struct run_result *r, int64_t warmup) {
     return warmup < r->nsteps - r->stretch ? r->stretch + warmup : r->nsteps;
 }
 
-double run_result_step_ms(const struct run_result *r, int64_t warmup, int64_t *n) {
+double run_result_quantile_ms(const struct run_result *r, int64_t warmup, double q, int64_t *n) {
     int64_t from = run_result_warm(r, warmup);
-    *n = r->nsteps - from;
-    double *ms = *n > 0 && *n < INT32_MAX ? malloc((size_t)*n * sizeof *ms) : NULL;
+    *n = 0;
+    double *ms = r->nsteps > from && r->nsteps < INT32_MAX ? malloc((size_t)(r->nsteps - from) * sizeof *ms) : NULL;
     if (!ms) return (double)NAN;
-    for (int64_t i = 0; i < *n; i++) ms[i] = r->step[from + i].ms;
-    double median = statistics_median(ms, (int)*n);
+    for (int64_t i = from; i < r->nsteps; i++)
+        if (!isnan(r->step[i].ms)) ms[(*n)++] = r->step[i].ms; /* a command may not tell of all */
+    double value = *n ? statistics_quantile(ms, (int)*n, q) : (double)NAN;
     free(ms);
-    return median;
+    return value;
+}
+
+double run_result_step_ms(const struct run_result *r, int64_t warmup, int64_t *n) {
+    return run_result_quantile_ms(r, warmup, 0.5, n);
 }

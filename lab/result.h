@@ -42,7 +42,7 @@ struct run_result {
     double start_sent[RESULT_RANKS];                   /* before the first step */
     double rss[RESULT_RANKS];                          /* bytes, by process */
     double state[RESULT_RANKS];                        /* bytes of optimizer state, by rank */
-    const char *weights, *losses;                      /* sha256 */
+    const char *weights, *losses;                      /* sha256; weights of a command's run may be "" */
     struct result_step *step; /* of the whole run, ascending: what was done again counts once */
     int64_t nsteps;
     int64_t stretch;        /* the first of them that was done since the run was last resumed */
@@ -66,9 +66,12 @@ MUST_CHECK enum error run_result_settings(const char *dir, struct pool *pool, st
 const char *run_result_setting(const struct run_result *r, const char *key);
 /* Every scalar below a node by its path ("optimizer.lr"), at most 'most' of them into out; how many. */
 int result_flatten(const struct node *root, struct pool *pool, struct result_setting *out, int most);
+/* Equal of runs that are the same training: the weights at the end, or, where a command tells of none, the losses. */
+const char *run_result_training(const struct run_result *r);
 /* How many steps the times and bytes are of. */
 int64_t run_result_stretch(const struct run_result *r);
 /* The first step behind the stretch's first 'warmup' ones, at most nsteps. */
 int64_t run_result_warm(const struct run_result *r, int64_t warmup);
-/* The median of the steps from there on; NaN when none is left. *n: how many. */
+/* A quantile of the steps from there on, and their median; NaN when none is left. *n: how many. */
+double run_result_quantile_ms(const struct run_result *r, int64_t warmup, double q, int64_t *n);
 double run_result_step_ms(const struct run_result *r, int64_t warmup, int64_t *n);

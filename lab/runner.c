@@ -2,11 +2,12 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/file.h"
+#include "engine/base/log.h"
 #include "engine/base/rng.h"
 #include "engine/base/text.h"
 #include "engine/train/stop.h"
 #include "lab/link_fit.h"
-#include "lab/process.h"
+#include "lab/runner_impl.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { NOTE_MOST = 4096, LOG_SHOWN = 2000 };
+enum { NOTE_MOST = 4096, LOG_SHOWN = 2000, AGAIN_MOST = 2 };
 static const struct json_limits note_limits = {2, 16, 256};
 
 struct state {
@@ -37,7 +38,7 @@ static char *run_path(const struct state *s, int cell, int repeat, const char *e
 
 /* ---- what was run before ---- */
 
-static enum error write_note(const struct state *s, int cell, int repeat, double foreign, double seconds) {
+static enum error write_note(const struct state *s, int cell, int repeat, int again, double foreign, double seconds) {
     struct json j;
     char *path = run_path(s, cell, repeat, "/compare.json");
     if (!path) return ERR_MEMORY;
@@ -45,6 +46,7 @@ static enum error write_note(const struct state *s, int cell, int repeat, double
     json_open(&j, NULL, '{');
     json_string(&j, "digest", s->x->cell[cell].digest);
     if (s->x->nseeds) json_int(&j, "seed", s->x->seeds[repeat]);
+    if (again) json_int(&j, "again", again);
     json_real(&j, "foreign_cores", foreign);
     json_real(&j, "seconds", seconds);
     json_close(&j, '}');
@@ -64,6 +66,7 @@ static bool take(struct state *s, int cell, int repeat) {
     const struct json_value *root, *digest;
     char *text, *path = run_path(s, cell, repeat, "/compare.json"), *dir = run_path(s, cell, repeat, "");
     size_t n;
+    int64_t again;
     struct compared_run *run = &s->out->cell[cell].run[repeat];
     if (!path || !dir || !file_exists(path)) return false;
     if (file_read(path, NOTE_MOST, s->pool, &text, &n) != ERR_NONE ||
@@ -76,6 +79,7 @@ static bool take(struct state *s, int cell, int repeat) {
         return false;
     run->dir = dir + strlen(s->r->folder) + 1;
     run->repeat = repeat;
+    run->again = json_get_int(root, "again", AGAIN_MOST, &again) ? (int)again : 0;
     run->foreign = number_of(root, "foreign_cores");
     s->seconds[cell * s->most + repeat] = number_of(root, "seconds");
     return s->done[cell * s->most + repeat] = true;
@@ -101,67 +105,74 @@ static double seconds_used(const struct rusage *u) {
 
 /* ---- one run ---- */
 
-/* A YAML text in double quotes. */
-static char *quoted(struct pool *pool, const char *key, const char *text) {
-    char *out = pool_printf(pool, "%s=\"", key);
-    for (; *text && out; text++)
-        out = pool_printf(pool, "%s%s%c", out, *text == '"' || *text == '\\' ? "\\" : "", *text);
-    return out ? pool_printf(pool, "%s\"", out) : NULL;
-}
-
-static enum error start(const struct state *s, int cell, int repeat, int *code, struct rusage *used) {
-    char *config = pool_printf(s->pool, "%s/cells/%s/config.yaml", s->r->folder, s->x->cell[cell].name);
-    char *log = run_path(s, cell, repeat, ".log"), *path = run_path(s, cell, repeat, "");
-    char *dir = path ? quoted(s->pool, "log.dir", path) : NULL;
-    char *seed = s->x->nseeds ? pool_printf(s->pool, "seed=%lld", (long long)s->x->seeds[repeat]) : NULL;
-    if (!config || !log || !dir || (s->x->nseeds && !seed)) return ERR_MEMORY;
-    const char *args[] = {"run",
-                          config,
-                          "--json",
-                          "--quiet",
-                          "--set",
-                          dir,
-                          "--set",
-                          "checkpoint.resume=never",
-                          "--set",
-                          "log.dashboard=off",
-                          seed ? "--set" : NULL,
-                          seed,
-                          NULL};
-    const struct process p = {s->r->program, args, NULL, "/dev/null", log};
-    return process_run(&p, s->pool, code, used);
-}
-
-/* The error that ended a process with this exit code, with the end of what it said. */
-static enum error failure(const struct state *s, int cell, int repeat, int code) {
-    char *text = NULL, *log = run_path(s, cell, repeat, ".log");
+/* The end of what its processes have said; of a command that has said nothing, of what it has printed. */
+static const char *last_words(const struct state *s, const struct one_run *r, int which) {
+    const char *paths[] = {one_run_log(r, which), pool_printf(s->pool, "%s/output.txt", r->dir)};
+    char *text = NULL;
     size_t n = 0;
-    enum error err = ERR_BUG;
-    for (int e = ERR_NONE + 1; e <= ERR_CONFIG; e++)
-        if (error_exit_code((enum error)e) == code) {
-            err = (enum error)e;
-            break;
-        }
-    if (!log || file_read(log, 1 << 24, s->pool, &text, &n) != ERR_NONE) text = NULL, n = 0;
-    const char *end = !text ? "" : n > LOG_SHOWN ? text + n - LOG_SHOWN : text;
-    return FAIL(err, "'%s', run %d: exit code %d\n%s", s->x->cell[cell].label, repeat + 1, code, end);
+    for (int i = 0; i < 2 && n == 0; i++)
+        if (!paths[i] || !file_exists(paths[i]) || file_read(paths[i], 1 << 24, s->pool, &text, &n) != ERR_NONE) n = 0;
+    return n ? text_defuse(n > LOG_SHOWN ? text + n - LOG_SHOWN : text, "\n\t") : "";
+}
+
+/* The error that ended a process with this exit code. A command's own code means nothing to us. */
+static enum error error_of(const struct one_run *r, int code) {
+    bool others = r->cell->start.command || r->cell->start.under || r->cell->start.nhosts;
+    enum error own = r->cell->start.command ? ERR_BUG : process_error(code);
+    return own == ERR_BUG && others ? ERR_RESULT : own;
+}
+
+static enum error failure(const struct state *s, const struct one_run *r, const struct process_end *end) {
+    const char *words = last_words(s, r, end->which),
+               *host = r->cell->start.nhosts ? r->cell->start.hosts[end->which] : "";
+    if (end->late)
+        return FAIL(ERR_TIMEOUT, "'%s', run %d: was not done in %g s (timeout), and was ended\n%s", r->cell->label,
+                    r->repeat + 1, s->x->timeout, words);
+    return FAIL(error_of(r, end->code), "'%s', run %d%s%s: exit code %d\n%s", r->cell->label, r->repeat + 1,
+                *host ? ", host " : "", host, end->code, words);
+}
+
+/* Cores that others kept busy; not known where a launcher's ranks are no children of ours. */
+static double foreign_cores(const struct one_run *r, double busy, const struct process_end *end, double seconds) {
+    if (r->cell->start.under || r->cell->start.nhosts) return (double)NAN;
+    return fmax((busy - seconds_used(&end->used)) / seconds, 0);
+}
+
+static enum error try_once(const struct one_run *r, double *foreign, double *seconds, struct process_end *end) {
+    TRY(one_run_remove(r));
+    double busy = busy_seconds();
+    int64_t began = clock_ns();
+    *end = (struct process_end){0};
+    TRY(one_run(r, end));
+    *seconds = clock_seconds(clock_ns() - began);
+    *foreign = foreign_cores(r, busy_seconds() - busy, end, *seconds);
+    return ERR_NONE;
 }
 
 static enum error run_one(struct state *s, int cell, int repeat) {
-    struct rusage used = {0};
-    int code;
-    char *dir = run_path(s, cell, repeat, "");
-    if (!dir) return ERR_MEMORY;
-    TRY(file_remove_tree(dir));
-    double busy = busy_seconds();
-    int64_t began = clock_ns();
-    TRY(start(s, cell, repeat, &code, &used));
-    double seconds = clock_seconds(clock_ns() - began);
-    double foreign = (busy_seconds() - busy - seconds_used(&used)) / seconds;
-    if (stop_signal()) return file_remove_tree(dir);
-    if (code != 0) return failure(s, cell, repeat, code);
-    TRY(write_note(s, cell, repeat, fmax(foreign, 0), seconds));
-    if (!take(s, cell, repeat)) return FAIL(ERR_DATA, "'%s' has ended well, but is no finished run", dir);
+    const struct one_run r = {.x = s->x,
+                              .cell = &s->x->cell[cell],
+                              .repeat = repeat,
+                              .program = s->r->program,
+                              .config =
+                                  pool_printf(s->pool, "%s/cells/%s/config.yaml", s->r->folder, s->x->cell[cell].name),
+                              .dir = run_path(s, cell, repeat, ""),
+                              .log = run_path(s, cell, repeat, ".log"),
+                              .pool = s->pool};
+    struct process_end end;
+    double foreign, seconds;
+    int again = 0;
+    if (!r.config || !r.dir || !r.log) return ERR_MEMORY;
+    TRY(try_once(&r, &foreign, &seconds, &end));
+    for (; again < AGAIN_MOST && !stop_signal() && one_run_lost(&r, &end); again++) {
+        log_warn("'%s', run %d: a rank or a host was lost (exit code %d): it is begun again, %d of %d", r.cell->label,
+                 repeat + 1, end.code, again + 1, AGAIN_MOST);
+        TRY(try_once(&r, &foreign, &seconds, &end));
+    }
+    if (stop_signal()) return one_run_remove(&r);
+    if (end.code != 0 || end.late) return failure(s, &r, &end);
+    TRY(write_note(s, cell, repeat, again, foreign, seconds));
+    if (!take(s, cell, repeat)) return FAIL(ERR_DATA, "'%s' has ended well, but is no finished run", r.dir);
     return ERR_NONE;
 }
 

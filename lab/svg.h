@@ -20,7 +20,7 @@ void svg_line(struct canvas *c, double x1, double y1, double x2, double y2, cons
 void svg_marker(struct canvas *c, int colour, double x, double y, double size);
 /* What a part of a row says under the pointer. */
 void svg_hover(struct canvas *c, int row, const char *name, const char *value);
-/* Names of the series with their signs; moves c->y. */
+/* Names of the series (of choices: of what a cell can be) with their signs; moves c->y. */
 void svg_legend(struct canvas *c);
 
 /* ---- scales ---- */
@@ -54,3 +54,6 @@ double svg_names_left(const struct plot *p);
 void svg_row_names(struct canvas *c, double left, double top, double pitch);
 /* Heads of columns, as many as do not touch each other; moves c->y. */
 void svg_column_heads(struct canvas *c, double left, double width);
+void svg_draw_choice(struct canvas *c);
+/* What a cell of a PLOT_CHOICE is; NULL: nothing is there. */
+const struct plot_series *plot_choice_at(const struct plot *p, int column, int row);

@@ -1,5 +1,6 @@
 #include "lab/table.h"
 
+#include <ctype.h>
 #include <string.h>
 
 enum error table_init(struct table *t, const char *title, int columns, int rows, struct pool *pool) {
@@ -35,6 +36,43 @@ void table_html(const struct table *t, struct markup *out) {
     markup_raw(out, "</thead><tbody>");
     for (int r = 1; r <= t->rows; r++) html_row(t, r, out);
     markup_raw(out, "</tbody></table></div>\n");
+}
+
+/* Characters, which a terminal gives one column each. */
+static int columns_of(const char *s) {
+    int n = 0;
+    for (; *s; s++) n += ((unsigned char)*s & 0xC0) != 0x80;
+    return n;
+}
+
+static int widest(const struct table *t, int column) {
+    int most = 0;
+    for (int r = 0; r <= t->rows; r++) {
+        int n = columns_of(cell_text(t, r, column));
+        if (n > most) most = n;
+    }
+    return most;
+}
+
+/* A column is words where a cell below its head begins with a letter, or is a list. */
+static bool is_words(const struct table *t, int column) {
+    for (int r = 1; r <= t->rows; r++)
+        if (isalpha((unsigned char)*cell_text(t, r, column)) || strchr(cell_text(t, r, column), ',')) return true;
+    return false;
+}
+
+void table_text(const struct table *t, struct markup *out) {
+    for (int r = 0; r <= t->rows; r++)
+        for (int c = 0; c < t->columns; c++) {
+            const char *cell = cell_text(t, r, c);
+            int room = widest(t, c) - columns_of(cell);
+            bool words = is_words(t, c), last = c == t->columns - 1;
+            if (!words) markup_raw(out, "%*s", room, "");
+            markup_put(out, cell, strlen(cell));
+            if (words && !last) markup_raw(out, "%*s", room, "");
+            markup_raw(out, last ? "\n" : "  ");
+        }
+    markup_raw(out, "\n");
 }
 
 /* A bar would end the cell, a line's end the row; angle brackets might be taken for HTML. */

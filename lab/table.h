@@ -17,6 +17,8 @@ static inline const char **table_row(const struct table *t, int row) { /* 0: the
     return t->cell + (long)row * t->columns;
 }
 void table_html(const struct table *t, struct markup *out);
+/* Columns side by side, as terminals show them. */
+void table_text(const struct table *t, struct markup *out);
 void table_markdown(const struct table *t, struct markup *out);
 /* RFC 4180, with the title in front of each row. */
 void table_csv(const struct table *t, struct markup *out);

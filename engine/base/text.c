@@ -242,3 +242,10 @@ char *text_of_seconds(double s, char out[32]) {
     }
     return out;
 }
+
+char *text_of_rate(double bytes_per_s, char out[32]) {
+    double mbits = 8e-6 * bytes_per_s;
+    bool large = mbits >= 999.5;
+    snprintf(out, 32, "%.3g %s", large ? mbits * 1e-3 : mbits, large ? "Gbit/s" : "Mbit/s");
+    return out;
+}

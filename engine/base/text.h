@@ -8,7 +8,7 @@
 /* "64KB" "25MB" "1GiB" "512" -> bytes; K, M, G and Ki, Mi, Gi, with or without B, are all powers of
  * 1024, as PyTorch counts buckets. false: not of that form or too large. */
 bool text_bytes(const char *s, int64_t *out);
-/* "10s" "250ms" "50us" "2m" "1h" -> seconds. A bare number is seconds. */
+/* "10s" "250ms" "50us" "2m" or "2min" "1h" -> seconds. A bare number is seconds. */
 bool text_seconds(const char *s, double *out);
 /* "1Gbit" "100Mbit" "250MB", with or without "/s" -> bytes a second. As networks count: K, M, G are
  * powers of 1000. A bare number is bytes. */
@@ -32,7 +32,8 @@ size_t text_utf8(const char *text, size_t n);
 char *text_defuse(char *text, const char *spared);
 
 /* For people: "4.3 MB" (of 1024 KB); "672,778"; "12 us", "250 ms", "1.2 s", from a minute on
- * "0:01:07". out holds 32 bytes. */
+ * "0:01:07"; "1.25 Gbit/s", of bytes a second. out holds 32 bytes. */
 char *text_of_bytes(double bytes, char out[32]);
 char *text_of_count(int64_t n, char out[32]);
 char *text_of_seconds(double s, char out[32]);
+char *text_of_rate(double bytes_per_s, char out[32]);

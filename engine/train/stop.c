@@ -9,6 +9,7 @@
 static atomic_int asked; /* read by every rank's thread */
 static atomic_bool at_once;
 static _Atomic(const char *) left; /* what goes with the process then */
+static atomic_int kills;           /* likewise */
 
 int stop_exit_code(int signal) {
     return 128 + signal;
@@ -18,7 +19,10 @@ static void handle(int signal) {
     const char *file = left;
     if (signal == SIGHUP) signal = SIGTERM;
     if (at_once && file) (void)unlink(file);
-    if (at_once || (asked && signal == SIGINT)) _exit(stop_exit_code(signal));
+    if (at_once || (asked && signal == SIGINT)) {
+        if (kills) (void)kill(-kills, SIGKILL);
+        _exit(stop_exit_code(signal));
+    }
     asked = signal;
 }
 
@@ -37,6 +41,10 @@ void stop_at_once(bool on, const char *leaves) {
     left = leaves;
     at_once = on;
     if (on && asked) raise(asked);
+}
+
+void stop_kills(int group) {
+    kills = group;
 }
 
 void stop_with_others(void) {

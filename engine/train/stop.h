@@ -9,6 +9,8 @@ void stop_install(void);
  * it now if one has come already. leaves: a file that is removed then; NULL: none. It stays valid
  * until the next call. */
 void stop_at_once(bool on, const char *leaves);
+/* A group of processes that is killed when a second signal ends this one at once; 0: none. */
+void stop_kills(int group);
 /* Another rank was asked: this one has to end as if it had been, too. */
 void stop_with_others(void);
 int stop_signal(void); /* 0, SIGINT or SIGTERM */

@@ -190,6 +190,9 @@ static void figures(void **state) {
     assert_string_equal(text_of_seconds(36000, out), "10:00:00");
     assert_string_equal(text_of_seconds(NAN, out), "?");
     assert_string_equal(text_of_seconds(INFINITY, out), "?");
+    assert_string_equal(text_of_rate(125e6, out), "1 Gbit/s");
+    assert_string_equal(text_of_rate(1.25e9, out), "10 Gbit/s");
+    assert_string_equal(text_of_rate(4e6, out), "32 Mbit/s");
 }
 
 static void nothing_steers_a_terminal(void **state) {

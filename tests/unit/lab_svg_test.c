@@ -54,6 +54,8 @@ static struct plot example(enum plot_kind kind) {
                          .nseries = 4,
                          .category = names,
                          .ncategories = 4,
+                         .choice = series,
+                         .nchoices = 3,
                          .span = spans,
                          .nspans = 3,
                          .who = {"dp", long_name}};

@@ -1,0 +1,293 @@
+/* Advice, against what formulas say of a step of known bytes and computing: which way is the fastest, where another
+ * one is, which is the simplest that comes near, what memory forbids. */
+#include "tests/harness/harness.h"
+#include "tests/harness/xml.h"
+
+#include "lab/advise.h"
+
+#include <math.h>
+#include <string.h>
+
+#define assert_near(got, expected, share) assert_true(fabs((got) - (expected)) <= (share)*fabs((double)(expected)))
+
+/* One tensor of 2 million floats, which is one bucket, ready when backward ends; nothing overlaps. */
+enum { FLOATS = 2000000, BATCH = 64 };
+static struct tensor_info tensors[] = {{.name = "w", .offset = HEADER_FLOATS, .count = FLOATS - HEADER_FLOATS}};
+static struct model model = {.nparams = 1, .params = tensors, .arena_floats = FLOATS};
+static double ready[] = {1};
+static struct measured_step step;
+static struct run_config config;
+static struct advise_ask ask;
+static struct advice a;
+static struct pool *pool;
+static const double K = 4.0 * FLOATS;
+
+/* comp: seconds of load, forward and backward of the whole batch. */
+static void describe(double comp, double update, struct wire port, int devices) {
+    step = (struct measured_step){.load = 0.1 * comp,
+                                  .forward = 0.3 * comp,
+                                  .backward = 0.6 * comp,
+                                  .update = update,
+                                  .work = 1,
+                                  .batch = BATCH,
+                                  .passes = 1,
+                                  .samples = BATCH,
+                                  .model = &model,
+                                  .ready = ready,
+                                  .activations = 1e6,
+                                  .slots = 1};
+    config = (struct run_config){.name = "known",
+                                 .devices = {.kind = "cpu", .count = 1},
+                                 .batch = {.size = BATCH, .shards = 8, .accumulate = 1},
+                                 .dp = {.server = SERVER_SHARED, .overlap = DP_OVERLAP_OFF},
+                                 .ddp = {.bucket = {.first = 25 << 20, .cap = 25 << 20}, .overlap = false},
+                                 .comm = {.algorithm = "auto", .order = COMM_ORDER_TREE}};
+    ask = (struct advise_ask){.config = &config, .nmeasured = 1, .usual = SCHEMES, .memory = INFINITY};
+    ask.measured[0].precision = "f32";
+    ask.measured[0].step = &step;
+    for (int m = 0; m < ADVISE_MODES; m++) ask.port[m] = port;
+    for (int n = 1; n <= devices; n *= 2) ask.devices[ask.ndevices++] = n;
+}
+
+static const struct advise_row *row(int i) {
+    assert_true(i >= 0 && i < a.nrows);
+    return &a.row[i];
+}
+
+static int set_up(void **state) {
+    (void)state;
+    return pool_create(&pool) != ERR_NONE;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    pool_free(pool);
+    return 0;
+}
+
+/* ---- the fastest, and where it turns over ----------------------------------------------------- */
+
+/* comp + u alone, (comp + u) / N + 2 (N - 1) / N K beta where each device updates a slice: as long as each other at
+ * beta = (comp + u) / 2 K, whatever N is. */
+static void bandwidth_turns_where_the_formulas_meet(void **state) {
+    (void)state;
+    const double comp = 90e-3, update = 10e-3, meet = 2 * K / (comp + update);
+    describe(comp, update, (struct wire){0, 1 / (1.7 * meet)}, 8);
+    assert_ok(advise_decide(&ask, pool, &a));
+    assert_int_equal(row(a.fastest)->as.devices, 8);
+    assert_near(row(a.fastest)->answer.result.step, 0.1 / 8 + 2 * 7 / 8. * K / (1.7 * meet), 0.03);
+    assert_near(row(a.fastest)->rate, BATCH / row(a.fastest)->answer.result.step, 1e-9);
+    assert_int_equal(a.turned, 8);
+    assert_int_equal(a.rates.n, 1);
+    assert_int_equal(a.rates.turn[0].from, ADVISE_SINGLE);
+    assert_true(a.rates.turn[0].to == ADVISE_DP || a.rates.turn[0].to == ADVISE_DDP);
+    assert_near(a.rates.turn[0].at, meet, 0.05);
+    for (int r = 0; r < ADVISE_RATES; r++) {
+        assert_int_equal(a.map[r][0], ADVISE_SINGLE);
+        if (fabs(log(advise_rate(r) / meet)) < 0.1) continue;
+        for (int d = 1; d < 4; d++) assert_int_equal(a.map[r][d] == ADVISE_SINGLE, advise_rate(r) < meet);
+    }
+    ask.port[ADVISE_DP] = ask.port[ADVISE_DDP] = (struct wire){0, 1 / (0.5 * meet)};
+    assert_ok(advise_decide(&ask, pool, &a));
+    assert_int_equal(row(a.fastest)->as.mode, ADVISE_SINGLE);
+    assert_near(row(a.fastest)->answer.result.step, comp + update, 1e-9);
+    assert_int_equal(a.devices.n, 0);
+}
+
+/* Of a batch x times as large computing takes x comp, and communication what it took. */
+static void a_larger_batch_is_worth_sharing(void **state) {
+    (void)state;
+    const double comp = 50e-3, beta = 4 * comp / (2 * K);
+    describe(comp, 0, (struct wire){0, beta}, 4);
+    assert_ok(advise_decide(&ask, pool, &a));
+    assert_int_equal(row(a.fastest)->as.mode, ADVISE_SINGLE);
+    assert_int_equal(a.turned, 4);
+    assert_int_equal(a.batches.n, 1);
+    assert_int_equal(a.batches.turn[0].from, ADVISE_SINGLE);
+    assert_near(a.batches.turn[0].at, 4 * BATCH, 0.05);
+}
+
+/* Small messages: a star is 2 alpha + 2 (N - 1) K beta for server and all-reduce alike, of which the server is the
+ * simpler; halving and doubling takes 2 log2 N alpha + 2 (N - 1) / N K beta. */
+static void a_server_is_for_latency(void **state) {
+    (void)state;
+    const double alpha = 5e-3, comp = 10, meet = (2 * 7 - 2 * 7 / 8.) * K / (4 * alpha);
+    describe(comp, 0, (struct wire){alpha, 1e-12}, 8);
+    assert_ok(advise_decide(&ask, pool, &a));
+    assert_int_equal(row(a.at[3].fastest)->as.mode, ADVISE_DP);
+    assert_int_equal(row(a.at[3].fastest)->as.way.kind, SERVED_SHARED);
+    assert_true(a.rates.n >= 1);
+    const struct advise_turn *last = &a.rates.turn[a.rates.n - 1];
+    assert_int_equal(last->from, ADVISE_DDP);
+    assert_int_equal(last->to, ADVISE_DP);
+    assert_near(last->at, meet, 0.25); /* pieces of a server's sum hide some of its adding */
+}
+
+/* ---- the simplest ------------------------------------------------------------------------------ */
+
+/* With comp = 1.08 * 2 K beta a step on N devices is 1 + 0.08 / N: eight are the fastest, two within 5 % of them, one
+ * device is not. On two a server takes 2 K beta instead of 1, and a sharded one is less simple than ddp. */
+static void the_simplest_is_near_and_first_in_order(void **state) {
+    (void)state;
+    const double beta = 1e-8, unit = 2 * K * beta;
+    describe(1.08 * unit, 0, (struct wire){0, beta}, 8);
+    assert_ok(advise_decide(&ask, pool, &a));
+    assert_int_equal(row(a.fastest)->as.devices, 8);
+    const struct advise_row *r = row(a.simplest);
+    assert_int_equal(r->as.devices, 2);
+    assert_int_equal(r->as.mode, ADVISE_DDP);
+    assert_true(r->as.way.scheme == SCHEMES && !r->as.way.slices && !r->as.bucket);
+    assert_true(r->rate * 1.05 >= row(a.fastest)->rate);
+    assert_true(row(0)->rate * 1.05 < row(a.fastest)->rate);
+}
+
+static void what_is_simpler_is_one_order(void **state) {
+    (void)state;
+    static const struct advise_way order[] = {
+        {1, ADVISE_SINGLE, {.scheme = SCHEMES}, 0, 0},
+        {1, ADVISE_SINGLE, {.scheme = SCHEMES}, 0, 1},
+        {2, ADVISE_DP, {true, SERVED_SHARED, SCHEMES, false}, 0, 0},
+        {2, ADVISE_DDP, {.scheme = SCHEMES}, 0, 0},
+        {2, ADVISE_DDP, {.scheme = SCHEMES}, 65536, 0},
+        {2, ADVISE_DDP, {.scheme = SCHEME_ring}, 0, 0},
+        {2, ADVISE_DP, {true, SERVED_SHARDED, SCHEMES, false}, 0, 0},
+        {2, ADVISE_DDP, {.scheme = SCHEMES, .slices = true}, 0, 0},
+        {2, ADVISE_DP, {true, SERVED_APART, SCHEMES, false}, 0, 0},
+        {2, ADVISE_DP, {true, SERVED_SHARED, SCHEMES, false}, 0, 1},
+        {4, ADVISE_DP, {true, SERVED_SHARED, SCHEMES, false}, 0, 0},
+    };
+    enum { N = sizeof order / sizeof *order };
+    for (int i = 0; i < N; i++)
+        for (int k = 0; k < N; k++) {
+            const struct advise_row x = {.as = order[i], .rate = 1}, y = {.as = order[k], .rate = 1};
+            assert_int_equal(advise_simpler(&x, &y), i < k);
+        }
+    const struct advise_row fast = {.as = order[2], .rate = 2}, slow = {.as = order[2], .rate = 1};
+    assert_true(advise_simpler(&fast, &slow) && !advise_simpler(&slow, &fast));
+}
+
+/* Another precision that takes half as long is the fastest; what is configured stands beside it. */
+static void a_precision_is_a_way_of_its_own(void **state) {
+    (void)state;
+    describe(0.1, 0, (struct wire){0, 1e-6}, 2);
+    struct measured_step half = measured_grow(&step, 0.5);
+    ask.measured[1].precision = "bf16";
+    ask.measured[1].step = &half;
+    ask.nmeasured = 2;
+    assert_ok(advise_decide(&ask, pool, &a));
+    assert_int_equal(row(a.fastest)->as.measured, 1);
+    assert_string_equal(advise_words(&a, &row(a.fastest)->as),
+                        "--set mode=single --devices cpu:1 --set precision=bf16");
+    assert_int_equal(row(a.configured[0])->as.measured, 0);
+    assert_near(row(a.fastest)->rate / row(a.configured[0])->rate, 2, 1e-6);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------- */
+
+/* Weights, a sum of gradients and a slot of the optimizer are three arenas on each device; where everyone updates a
+ * part, the slot is a quarter of one on four devices. Activations are a megabyte at most. */
+static void memory_forbids(void **state) {
+    (void)state;
+    describe(10, 0, (struct wire){0, 1e-9}, 4);
+    ask.memory = 2.3 * K + 1e6;
+    assert_ok(advise_decide(&ask, pool, &a));
+    for (int i = 0; i < a.nrows; i++) {
+        const struct advise_way *w = &a.row[i].as;
+        bool parts = w->way.slices || (w->mode == ADVISE_DP && w->way.kind == SERVED_SHARDED);
+        assert_int_equal(a.row[i].fits, w->devices == 4 && parts);
+    }
+    assert_int_equal(a.at[0].fastest, -1);
+    assert_int_equal(a.at[1].fastest, -1);
+    assert_int_equal(row(a.at[2].fastest)->as.devices, 4);
+    ask.memory = 2 * K;
+    assert_int_equal(advise_decide(&ask, pool, &a), ERR_CONFIG);
+    assert_string_equal(error_message(), "nothing fits in 15.3 MB a device");
+    assert_non_null(strstr(error_hint(), "4 devices, dp, sharded server"));
+}
+
+/* What is faster and does not fit is said. */
+static void memory_bars_the_fastest(void **state) {
+    (void)state;
+    describe(10, 0, (struct wire){0, 1e-9}, 2);
+    struct measured_step half = measured_grow(&step, 0.5);
+    half.activations = 1e9;
+    ask.measured[1].precision = "bf16";
+    ask.measured[1].step = &half;
+    ask.nmeasured = 2;
+    ask.memory = 1e8;
+    assert_ok(advise_decide(&ask, pool, &a));
+    assert_int_equal(row(a.fastest)->as.measured, 0);
+    assert_int_equal(row(a.barred)->as.measured, 1);
+    assert_false(row(a.barred)->fits);
+}
+
+/* ---- what it says -------------------------------------------------------------------------------- */
+
+static void limits_are_what_would_be_saved(void **state) {
+    (void)state;
+    const double beta = 1e-8, comp = 4 * K * beta; /* on two devices K beta of 3 K beta is sent */
+    describe(comp, 0, (struct wire){0, beta}, 2);
+    assert_ok(advise_decide(&ask, pool, &a));
+    assert_int_equal(row(a.fastest)->as.devices, 2);
+    assert_near(a.limits.compute, 2 / 3., 0.02);
+    assert_near(a.limits.bandwidth, 1 / 3., 0.03);
+    assert_true(a.limits.latency < 1e-6);
+}
+
+static void checks_say_how_far_off(void **state) {
+    (void)state;
+    describe(1, 0, (struct wire){0, 1e-9}, 2);
+    assert_ok(advise_decide(&ask, pool, &a));
+    assert_true(isnan(advise_off(&a)));
+    assert_true(isnan(advise_doubt(&a, ADVISE_DP, ADVISE_DDP)));
+    a.check[a.nchecks++] = (struct advise_check){"dp", ADVISE_DP, BATCH, 1.1, 1, NULL};
+    a.check[a.nchecks++] = (struct advise_check){"ddp", ADVISE_DDP, BATCH, 1.32, 1.1, NULL};
+    assert_near(advise_off(&a), 0.2, 1e-9);
+    assert_near(advise_doubt(&a, ADVISE_DP, ADVISE_DDP), 1.2 / 1.1 - 1, 1e-9);
+    assert_near(advise_doubt(&a, ADVISE_SINGLE, ADVISE_DDP), 0.2, 1e-9);
+    a.check[1].why = "it did not run";
+    assert_near(advise_off(&a), 0.1, 1e-9);
+}
+
+static void it_is_told_in_every_form(void **state) {
+    (void)state;
+    describe(0.2, 0.01, (struct wire){50e-6, 8e-9}, 16);
+    assert_ok(advise_decide(&ask, pool, &a));
+    advise_note(&a, "a note of <%s>", "someone");
+    struct report *r = pool_alloc(pool, sizeof *r);
+    assert_ok(advise_report(&a, r));
+    for (int f = 0; f < REPORT_FORMATS; f++) {
+        struct markup text;
+        markup_init(&text);
+        assert_ok(report_write(r, (enum report_format)f, &text));
+        if (f == REPORT_SVG) assert_null(xml_wrong(text.text));
+        if (f == REPORT_TXT) assert_non_null(strstr(text.text, "bandwidth \\ devices"));
+        if (f == REPORT_TXT) assert_non_null(strstr(text.text, "a note of <someone>"));
+        markup_fini(&text);
+    }
+    struct json j;
+    const struct json_value *root;
+    json_init(&j);
+    assert_ok(advise_json(&a, &j));
+    assert_ok(json_parse(j.text, j.length, (struct json_limits){8, 1 << 16, 1 << 12}, pool, &root));
+    assert_int_equal(json_get(root, "by_devices")->count, 5);
+    assert_int_equal(json_get(root, "map")->count, ADVISE_RATES);
+    json_fini(&j);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(bandwidth_turns_where_the_formulas_meet, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_larger_batch_is_worth_sharing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_server_is_for_latency, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_simplest_is_near_and_first_in_order, set_up, tear_down),
+        cmocka_unit_test(what_is_simpler_is_one_order),
+        cmocka_unit_test_setup_teardown(a_precision_is_a_way_of_its_own, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(memory_forbids, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(memory_bars_the_fastest, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(limits_are_what_would_be_saved, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(checks_say_how_far_off, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(it_is_told_in_every_form, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

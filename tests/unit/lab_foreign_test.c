@@ -1,0 +1,290 @@
+/* Runs of a user's own command: what it has told in each form is read to the same numbers, what is none is refused, and
+ * the folder that is written reads back as any run's. */
+#include "tests/harness/harness.h"
+
+#include "engine/base/digest.h"
+#include "lab/foreign.h"
+#include "lab/foreign_told.h"
+#include "lab/measure.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static struct pool *pool;
+static struct told told;
+static char dir[600];
+static struct run_result result;
+
+static int set_up(void **state) {
+    (void)state;
+    static int tests;
+    char name[32];
+    assert_ok(pool_create(&pool));
+    told_init(&told);
+    snprintf(name, sizeof name, "run-%d", ++tests);
+    snprintf(dir, sizeof dir, "%s", scratch_path(name));
+    assert_ok(foreign_begin(dir, pool));
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    told_fini(&told);
+    pool_free(pool);
+    return 0;
+}
+
+static const char *in_dir(const char *name) {
+    return pool_printf(pool, "%s/%s", dir, name);
+}
+
+static void put_bytes(const char *name, const void *bytes, size_t n) {
+    FILE *f = fopen(in_dir(name), "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void put(const char *name, const char *text) {
+    put_bytes(name, text, strlen(text));
+}
+
+static enum error finish(void) {
+    struct node *item = pool_alloc(pool, sizeof *item), **items = pool_alloc(pool, sizeof(void *));
+    struct node settings = {.kind = NODE_MAP, .items = items, .count = 1};
+    *item = (struct node){.kind = NODE_SCALAR, .key = "command", .text = "python x.py"};
+    items[0] = item;
+    const struct foreign f = {.dir = dir,
+                              .metrics = in_dir("command.jsonl"),
+                              .out = in_dir("output.txt"),
+                              .settings = &settings,
+                              .devices = 2,
+                              .warmup = 1,
+                              .memory = 4096};
+    return foreign_finish(&f, pool);
+}
+
+static void read_back(void) {
+    assert_ok(finish());
+    assert_ok(run_result_read(dir, pool, &result));
+}
+
+static double measured(const char *name) {
+    return measure_of(measure_find(name, (int)strlen(name)), &result, 1);
+}
+
+static void lines_become_a_run(void **state) {
+    (void)state;
+    put("output.txt", "hello\n{'step': 7}\n"
+                      "{\"step\": 1, \"loss\": 4, \"ms\": 100, \"samples\": 8, \"accuracy\": 0.25}\n"
+                      "{\"step\": 2, \"loss\": 3, \"ms\": 10, \"samples\": 8, \"comm_ms\": 2}\n"
+                      "  {\"step\": 3, \"loss\": NaN, \"ms\": 30, \"samples\": 8, \"comm_ms\": 4}\n"
+                      "{\"step\": 3, \"val\": {\"loss\": 1.5, \"accuracy\": 0.75}}\n{\"other\": 1}\n"
+                      "{\"bytes\": 1000, \"weights_sha256\": "
+                      "\"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\"}");
+    read_back();
+    assert_string_equal(result.mode, "command");
+    assert_int_equal(result.devices, 2);
+    assert_int_equal(result.steps, 3);
+    assert_int_equal(result.nsteps, 3);
+    assert_true(result.step[0].loss == 4 && result.step[0].accuracy == 0.25 && isnan(result.step[2].loss));
+    assert_true(measured("step_time") == 20 && measured("step_best") == 10);
+    assert_true(measured("throughput") == 400);
+    assert_true(measured("time") == 0.14 && measured("bytes") == 1000 && measured("memory") == 4096);
+    assert_true(fabs(measured("comm_exposed") - 3) < 1e-9 && isnan(measured("forward")));
+    assert_true(isnan(measured("train_loss"))); /* not that of the step before */
+    assert_true(measured("val_loss") == 1.5 && measured("val_accuracy") == 0.75);
+    assert_int_equal(strlen(result.weights), 64);
+    assert_string_equal(run_result_setting(&result, "command"), "python x.py");
+    assert_true(*result.environment.host && *result.environment.time);
+}
+
+/* From moments: seconds since any, of each line; ms of a step is its share of what lies between two lines. */
+static void times_follow_from_moments(void **state) {
+    (void)state;
+    put("output.txt", "{\"step\": 9, \"loss\": 1, \"ms\": 5}\n"); /* not read, as the file is there */
+    put("command.jsonl", "{\"step\": 0, \"loss\": 4, \"time\": 100}\n{\"step\": 1, \"loss\": 3, \"time\": 100.5}\n"
+                         "{\"step\": 5, \"loss\": 2, \"time\": 102.5}\n");
+    read_back();
+    assert_int_equal(result.nsteps, 3);
+    assert_true(result.step[0].step == 1 && result.step[1].step == 2 && result.step[2].step == 6);
+    assert_true(isnan(result.step[0].ms) && result.step[1].ms == 500 && result.step[2].ms == 500);
+    assert_true(measured("step_time") == 500 && measured("time") == 2.5);
+    assert_true(isnan(measured("throughput")) && isnan(measured("bytes")));
+    assert_string_equal(result.weights, "");
+    assert_string_equal(run_result_training(&result), result.losses);
+    put("command.jsonl", "{\"step\": 1, \"loss\": 4}\n{\"step\": 2, \"loss\": 3}\n");
+    read_back();
+    assert_true(isnan(measured("step_time")) && isnan(measured("time")) && measured("train_loss") == 3);
+}
+
+static void tables_are_read(void **state) {
+    (void)state;
+    put("output.txt", "no json\n");
+    assert_int_equal(mkdir(in_dir("logs"), 0755), 0);
+    put("logs/other.csv", "name,size\r\na,b\r\n");
+    put("logs/metrics.csv",
+        "epoch,\"step\",train/loss,Val-Accuracy,step_ms,note\r\n0,1,2.5,,7,a\r\n0,2,nan,,9,\"b, c\"\r\n"
+        "0,2,,0.5,,\r\n");
+    read_back();
+    assert_true(result.nsteps == 2 && result.step[0].loss == 2.5 && isnan(result.step[1].loss));
+    assert_true(measured("step_time") == 9 && measured("val_accuracy") == 0.5);
+    put("command.jsonl", "step,loss\n1,2\n2,1\n"); /* a table where lines were expected */
+    read_back();
+    assert_true(measured("train_loss") == 1);
+}
+
+/* ---- TensorBoard ---- */
+
+static uint8_t file[4096];
+static size_t used;
+
+static void put_fixed(uint8_t *to, uint64_t v, int n) {
+    for (int i = 0; i < n; i++) to[i] = (uint8_t)(v >> 8 * i);
+}
+
+static uint32_t seal(const void *bytes, size_t n) {
+    uint32_t crc = crc32c(0, bytes, n);
+    return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
+
+static void put_record(const uint8_t *bytes, size_t n) {
+    put_fixed(file + used, n, 8);
+    put_fixed(file + used + 8, seal(file + used, 8), 4);
+    memcpy(file + used + 12, bytes, n);
+    put_fixed(file + used + 12 + n, seal(bytes, n), 4);
+    used += n + 16;
+}
+
+/* wall 1, step 2, summary 5 { value 1 { tag 1, simple_value 2, or tensor 8 { dtype 1, float_val 5 } } } */
+static void put_scalar(int step, double wall, const char *tag, float v, bool tensor) {
+    uint8_t e[256] = {1 << 3 | 1}, value[8];
+    uint64_t bits;
+    uint32_t word;
+    size_t n = strlen(tag), tail = tensor ? 10 : 5;
+    memcpy(&bits, &wall, 8), memcpy(&word, &v, 4);
+    put_fixed(e + 1, bits, 8);
+    put_fixed(value, word, 4);
+    const uint8_t head[] = {2 << 3,     (uint8_t)step,           5 << 3 | 2, (uint8_t)(n + tail + 4),
+                            1 << 3 | 2, (uint8_t)(n + tail + 2), 1 << 3 | 2, (uint8_t)n};
+    memcpy(e + 9, head, sizeof head);
+    memcpy(e + 17, tag, n);
+    const uint8_t packed[] = {8 << 3 | 2, 8, 1 << 3, 1, 5 << 3 | 2, 4};
+    if (tensor)
+        memcpy(e + 17 + n, packed, 6), memcpy(e + 23 + n, value, 4);
+    else
+        e[17 + n] = 2 << 3 | 5, memcpy(e + 18 + n, value, 4);
+    put_record(e, 17 + n + tail);
+}
+
+static void fill_events(void) {
+    used = 0;
+    put_scalar(1, 1000, "Loss/train", 3, false);
+    put_scalar(1, 1000.25, "image/other", 3, false);
+    put_scalar(2, 1001, "Loss/train", 2, true);
+    put_scalar(2, 1005, "val/accuracy", 0.5F, false);
+    put_scalar(3, 1003, "Loss/train", 1, false);
+}
+
+static void events_are_read(void **state) {
+    (void)state;
+    fill_events();
+    put("output.txt", "");
+    assert_int_equal(mkdir(in_dir("tb"), 0755), 0);
+    put_bytes("tb/events.out.tfevents.1.host", file, used);
+    read_back();
+    assert_int_equal(result.nsteps, 3);
+    assert_true(result.step[1].loss == 2 && result.step[1].ms == 1000 && result.step[2].ms == 2000);
+    assert_true(measured("val_accuracy") == 0.5);
+    put_bytes("tb/events.out.tfevents.1.host", file, used - 3); /* the last one is cut short */
+    read_back();
+    assert_int_equal(result.nsteps, 2);
+}
+
+/* Each byte changed, and each end cut off: never more than an error. */
+static void damaged_events_are_refused(void **state) {
+    (void)state;
+    fill_events();
+    size_t whole = used, refused = 0;
+    for (size_t i = 0; i < whole; i++) {
+        file[i] ^= 0x40;
+        put_bytes("x", file, whole);
+        enum error err = told_events(in_dir("x"), &told);
+        refused += err == ERR_DATA;
+        if (err != ERR_NONE) assert_non_null(strstr(error_message(), "record"));
+        file[i] ^= 0x40;
+        put_bytes("x", file, i);
+        assert_ok(told_events(in_dir("x"), &told));
+    }
+    assert_int_equal(refused, whole);
+    for (unsigned b = 0; b < 256; b++) { /* good seals about any message */
+        uint8_t e[] = {5 << 3 | 2, 4, 1 << 3 | 2, 2, (uint8_t)b, 200};
+        used = 0;
+        put_record(e, sizeof e);
+        put_bytes("x", file, used);
+        if (told_events(in_dir("x"), &told) != ERR_NONE) assert_non_null(strstr(error_message(), "byte 0"));
+    }
+}
+
+/* ---- what is none ---- */
+
+static void refused(const char *name, const char *text, const char *message) {
+    put("output.txt", "");
+    put(name, text);
+    assert_fails(ERR_DATA, finish());
+    if (!strstr(error_message(), message)) fail_msg("'%s' is not in '%s'", message, error_message());
+}
+
+static void what_is_missing_is_told(void **state) {
+    (void)state;
+    refused("output.txt", "epoch 1\n", "told of no step");
+    assert_non_null(strstr(error_hint(), "\"step\": 1"));
+    refused("output.txt", "x\n{'step': 1, 'loss': 2}\n", "line 2 of what it printed begins with '{' and is no JSON");
+    refused("output.txt", "{\"step\": 1, \"loss\": 2}\n", "told of 1 steps, all of them warm-up");
+    refused("output.txt", "{\"step\": 1, \"loss\": 2}\n{\"step\": 1, \"loss\": 3}\n", "step 1 is told twice");
+    refused("output.txt", "{\"step\": 1.5, \"loss\": 2}\n", "line 1: step 1.5 is no step");
+    refused("output.txt", "{\"step\": -1, \"loss\": 2}\n", "step -1 is no step");
+    refused("output.txt", "{\"step\": 1e300, \"loss\": 2}\n", "is no step");
+    refused("output.txt", "{\"weights_sha256\": \"abc\"}\n", "weights_sha256 is 'abc'");
+    refused("command.jsonl", "{\"step\": 1, \"loss\": 2}\n{\"step\": 2,\n", "command.jsonl: line 2: ");
+    refused("command.jsonl", "{\"step\": 1, \"loss\": 2}\n7\n", "line 2: no object");
+    refused("command.jsonl", "step,loss\n1,2\n2,x\n", "line 3: 'x' is no number");
+    assert_int_equal(remove(in_dir("command.jsonl")), 0);
+}
+
+static void names_have_other_words(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        int field;
+    } names[] = {{"loss", TOLD_LOSS},
+                 {"Train/Loss", TOLD_LOSS},
+                 {"val.acc", TOLD_VAL_ACCURACY},
+                 {"val/loss", TOLD_VAL_LOSS},
+                 {"Loss/Val", TOLD_VAL_LOSS},
+                 {"phase_ms/comm", TOLD_COMM},
+                 {"ms", TOLD_MS},
+                 {"learning-rate", TOLD_LR},
+                 {"", -1},
+                 {" ", -1},
+                 {"loss train_loss", -1},
+                 {"test_loss", -1}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (told_field_of(names[i].name, strlen(names[i].name)) != names[i].field) fail_msg("'%s'", names[i].name);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(lines_become_a_run, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(times_follow_from_moments, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(tables_are_read, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(events_are_read, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(damaged_events_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_missing_is_told, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(names_have_other_words, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -161,7 +161,7 @@ static enum error put_map(struct report *r, struct report_section *s, const stru
     struct plot *p;
     char text[32];
     int n = a->ask->ndevices;
-    TRY(report_plot(r, s, PLOT_GRID, n, &p));
+    TRY(report_plot(r, s, PLOT_CHOICE, n, &p));
     p->title = "Which mode is the fastest, by devices and bandwidth";
     p->about = "A grid: a column for each number of devices, a row for each bandwidth of a port";
     p->x.label = "devices", p->y.label = "bandwidth \\ devices";
@@ -244,7 +244,7 @@ enum error advise_report(const struct advice *a, struct report *out) {
     memset(out, 0, sizeof *out);
     out->pool = a->pool;
     out->name = a->ask->config->name;
-    out->question = "Which way of sharing gradients is the fastest here?";
+    out->question = "Which way of sharing gradients is better here, and why?";
     put_advice(out, a);
     TRY(put_devices(out, a));
     if (a->ask->ndevices > 1) TRY(put_turns(out, a));

@@ -72,8 +72,9 @@ static void read_term(struct reader *r, struct check_term *t) {
     skip(r);
     char *end;
     *t = (struct check_term){.factor = 1};
-    double number = isdigit((unsigned char)*r->at) ? strtod(r->at, &end) : 0;
-    bool counts = isdigit((unsigned char)*r->at) && (isspace((unsigned char)*end) || !*end || strchr("*<>=!@", *end));
+    bool digit = isdigit((unsigned char)r->at[*r->at == '-']);
+    double number = digit ? strtod(r->at, &end) : 0;
+    bool counts = digit && (isspace((unsigned char)*end) || !*end || strchr("*<>=!@", *end));
     if (!counts) {
         read_quantity(r, t);
         return;
@@ -156,26 +157,22 @@ bool relation_of_words(const char *a, enum relation op, const char *b) {
     return op == IS_EQ ? same : op == IS_NE && !same;
 }
 
-static bool all_alike(const struct check_value *a, const struct check_value *b) {
+/* -1: none of them belong together. */
+static int texts_hold(const struct check_value *a, enum relation op, const struct check_value *b) {
+    int pairs = 0, good = 0;
     for (int i = 0; i < a->ntexts; i++)
-        if (strcmp(a->text[i], a->text[0]) != 0) return false;
-    for (int i = 0; i < b->ntexts; i++)
-        if (strcmp(b->text[i], a->text[0]) != 0) return false;
-    return true;
-}
-
-static bool none_alike(const struct check_value *a, const struct check_value *b) {
-    for (int i = 0; i < a->ntexts; i++)
-        for (int k = 0; k < b->ntexts; k++)
-            if (!strcmp(a->text[i], b->text[k])) return false;
-    return true;
+        for (int k = 0; k < b->ntexts; k++) {
+            if (a->of[i] != b->of[k] && a->of[i] && b->of[k]) continue;
+            pairs++, good += (strcmp(a->text[i], b->text[k]) == 0) == (op == IS_EQ);
+        }
+    return pairs ? good == pairs : -1;
 }
 
 int check_holds(const struct check_value *a, enum relation op, const struct check_value *b) {
     bool texts = a->ntexts > 0;
     if (texts != (b->ntexts > 0)) return -1;
     if (texts && op != IS_EQ && op != IS_NE) return -1;
-    if (texts) return op == IS_EQ ? all_alike(a, b) : none_alike(a, b);
+    if (texts) return texts_hold(a, op, b);
     if (isnan(a->number) || isnan(b->number)) return -1;
     return relation_holds(a->number, op, b->number);
 }

@@ -1,7 +1,7 @@
 /* A condition on what was measured, as text: gates of experiments and claims of labs are written in it.
  *
  *   CHECK:     TERM OP TERM [@ CONDITION [, CONDITION]...]
- *   TERM:      NUMBER, or [NUMBER *] QUANTITY [+ NUMBER | - NUMBER]
+ *   TERM:      NUMBER, or [NUMBER *] QUANTITY [+ NUMBER | - NUMBER]; a number may be negative where it is the first
  *   CONDITION: AXIS OP VALUE            OP: > >= < <= == !=
  *
  * What a QUANTITY is, its reader knows: this takes the text apart. */
@@ -37,7 +37,9 @@ struct check_value {
     double number; /* NaN: not measured */
     int ntexts;    /* 0: it is a number */
     const char *text[STATISTICS_RUNS];
+    /* 1 + the seed that a text belongs to, and then it is held against those of this seed alone; 0: against any. */
+    int64_t of[STATISTICS_RUNS];
 };
-/* 1, 0; -1: it was not measured, or they are not to be compared. Texts: == is all alike, != none of one side like any
- * of the other. */
+/* 1, 0; -1: it was not measured, or they are not to be compared. Texts: == is all of one side like those of the other,
+ * != none like any. */
 int check_holds(const struct check_value *a, enum relation op, const struct check_value *b);

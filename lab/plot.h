@@ -13,7 +13,7 @@ enum plot_kind {
     PLOT_HEAT,     /* categories are rows; series are columns */
     PLOT_DOTS, /* a row for each category and series: spans of no length are its runs, y its median with low and high */
     PLOT_MAP,  /* as PLOT_HEAT, of ratios: above 1 the second of 'who' is ahead, below it the first */
-    PLOT_GRID, /* as PLOT_HEAT, and y is the number of one of 'choice' */
+    PLOT_CHOICE, /* as PLOT_HEAT, and y is the number of one of 'choice' */
     PLOT_KINDS
 };
 enum plot_unit { PLOT_PLAIN, PLOT_SECONDS, PLOT_BYTES, PLOT_SHARE /* of 1, shown as percent */ };
@@ -51,7 +51,7 @@ struct plot {
     int nseries;
     const char **category; /* PLOT_ROWS at most are drawn */
     int ncategories;
-    const struct plot_series *choice; /* PLOT_GRID: what its cells can be: names and colours */
+    const struct plot_series *choice; /* PLOT_CHOICE: what its cells can be: names and colours */
     int nchoices;
     const struct plot_span *span;
     int nspans;

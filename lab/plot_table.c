@@ -58,16 +58,15 @@ static const char *choice_name(const struct plot *p, int column, int row) {
 }
 
 static enum error grid_table(const struct plot *p, struct pool *pool, struct table *t) {
-    bool heat = p->kind == PLOT_HEAT || p->kind == PLOT_MAP || p->kind == PLOT_GRID;
-    enum plot_unit unit = heat ? p->y.unit : p->x.unit;
+    enum plot_unit unit = p->kind == PLOT_HEAT || p->kind == PLOT_MAP ? p->y.unit : p->x.unit;
     TRY(table_init(t, p->title, 1 + p->nseries, p->ncategories, pool));
-    table_row(t, 0)[0] = heat ? p->y.label : p->x.label;
+    table_row(t, 0)[0] = p->kind == PLOT_HEAT || p->kind == PLOT_CHOICE ? p->y.label : p->x.label;
     for (int i = 0; i < p->nseries; i++) table_row(t, 0)[1 + i] = p->series[i].name;
     for (int r = 0; r < p->ncategories; r++) {
         table_row(t, r + 1)[0] = p->category[r];
         for (int i = 0; i < p->nseries; i++)
             table_row(t, r + 1)[1 + i] =
-                p->kind == PLOT_GRID ? choice_name(p, i, r) : with_interval(&p->series[i], r, unit, pool);
+                p->kind == PLOT_CHOICE ? choice_name(p, i, r) : with_interval(&p->series[i], r, unit, pool);
     }
     return ERR_NONE;
 }

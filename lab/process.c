@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 #include <unistd.h>
 
 extern char **environ;
-enum { LOOK_US = 20000, WORDS_MOST = 256, GRACE_S = 10, LOG_MOST = 1 << 24, LOG_SHOWN = 2000 };
+enum { LOOK_US = 20000, WORDS_MOST = 256, LOG_MOST = 1 << 24, LOG_SHOWN = 2000 };
 
 struct running {
     pid_t pid;
@@ -196,9 +197,15 @@ enum error process_run(const struct process *p, struct pool *pool, int *code, st
     return ERR_NONE;
 }
 
+const char *process_path(const char *program, struct pool *pool) {
+    char path[PATH_MAX];
+    ssize_t n = strncmp(program, "/proc/", 6) ? 0 : readlink(program, path, sizeof path);
+    return n > 0 ? pool_strndup(pool, path, (size_t)n) : pool_printf(pool, "%s", program);
+}
+
 /* ---- the engine's own --------------------------------------------------------------------------- */
 
-static enum error error_of(int code) {
+enum error process_error(int code) {
     for (int e = ERR_NONE + 1; e <= ERR_CONFIG; e++)
         if (error_exit_code((enum error)e) == code) return (enum error)e;
     return ERR_BUG;
@@ -209,18 +216,18 @@ static enum error failure(const struct process *p, struct pool *pool, int code) 
     char *text = NULL;
     size_t n = 0;
     if (file_read(p->err, LOG_MOST, pool, &text, &n) != ERR_NONE || n == 0)
-        return FAIL(error_of(code), "'engine %s' has ended with %d", p->args[0], code);
+        return FAIL(process_error(code), "'engine %s' has ended with %d", p->args[0], code);
     char *said = strstr(text, "error: "), *hint = said ? strstr(said, "\nhint: ") : NULL;
     if (hint && !strncmp(text, "error: ", 7)) {
         *hint = '\0';
-        return FAIL(error_of(code), "%s\n%.*s", said + 7, (int)strcspn(hint + 7, "\n"), hint + 7);
+        return FAIL(process_error(code), "%s\n%.*s", said + 7, (int)strcspn(hint + 7, "\n"), hint + 7);
     }
-    return FAIL(error_of(code), "%s", n > LOG_SHOWN ? text + n - LOG_SHOWN : said == text ? text + 7 : text);
+    return FAIL(process_error(code), "%s", n > LOG_SHOWN ? text + n - LOG_SHOWN : said == text ? text + 7 : text);
 }
 
 enum error process_engine(const struct process *p, double timeout, struct pool *pool) {
     struct process_end end;
-    TRY(processes_run(p, 1, (struct process_limits){timeout, GRACE_S}, pool, &end));
+    TRY(processes_run(p, 1, (struct process_limits){timeout, 10}, pool, &end));
     if (stop_signal()) return FAIL(ERR_RESULT, "stopped");
     if (end.late) return FAIL(ERR_TIMEOUT, "'engine %s' has not ended within %g s", p->args[0], timeout);
     return end.code ? failure(p, pool, end.code) : ERR_NONE;

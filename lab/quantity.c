@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const words[] = {"", "speedup", "efficiency", "spread", "predicted", "weights", "losses", "verdict"};
+static const char *const words[] = {"",     "speedup", "efficiency", "spread",  "predicted", "effect", "low",
+                                    "high", "p",       "power",      "weights", "losses",    "verdict"};
 enum { WORDS = sizeof words / sizeof *words };
 
 __attribute__((format(printf, 2, 3))) static bool refuse(char wrong[CHECK_WRONG], const char *fmt, ...) {
@@ -78,6 +79,19 @@ static bool read_fixed(const struct experiment *x, const char *text, int n, stru
     return true;
 }
 
+static bool is_answer(enum quantity_kind kind) {
+    return (kind >= QUANTITY_EFFECT && kind <= QUANTITY_POWER) || kind == QUANTITY_VERDICT;
+}
+
+/* Where the metric of an answer begins, which is one of the experiment's; without one it is the first, and the answer
+ * itself is all that follows the side. */
+static int find_asked(const struct experiment *x, const char *text, int from, int dot, struct quantity *q) {
+    for (int i = from; i < dot; i++)
+        for (int m = 0; m < x->nmeasures && text[i] == '.'; m++)
+            if (is_text(x->measure[m].name, text + i + 1, dot - i - 1)) return q->asked = m, i;
+    return dot;
+}
+
 /* A side may hold points itself, so it is what stands before a name of a metric. */
 bool quantity_read(const struct experiment *x, const char *text, struct quantity *out, char wrong[CHECK_WRONG]) {
     const char *open = strchr(text, '['), *close = open ? strchr(open, ']') : NULL;
@@ -87,6 +101,7 @@ bool quantity_read(const struct experiment *x, const char *text, struct quantity
     for (int i = n - 1; i > from && dot < 0; i--)
         if (text[i] == '.' && find_metric(x, text + i + 1, out)) dot = i;
     if (dot < 0) return refuse(wrong, "SIDE.METRIC is wanted, not '%.80s'", text);
+    if (is_answer(out->kind)) dot = find_asked(x, text, from, dot, out);
     if (close && dot != close + 1 - text) return refuse(wrong, "a metric is wanted behind '%.*s'", from + 1, text);
     int side = open && close ? (int)(open - text) : dot;
     out->at[0] = side_of(x, text, side);
@@ -133,24 +148,50 @@ bool quantity_stands(const struct experiment *x, const struct quantity *q, const
 
 /* ---- values ---- */
 
-/* NULL: of a pair that could not be tested, whose verdict nothing may rest on. */
-static const char *verdict_of(const struct compared *c, int cell) {
+/* The pair of side A and this cell; NULL: it is A's own. */
+static const struct compared_pair *pair_of(const struct compared *c, int cell) {
     for (int i = 0; i < c->x->npairs; i++)
-        if (c->pair[i].cell[1] == cell && c->x->cell[c->pair[i].cell[0]].at[0] == 0)
-            return c->pair[i].answer[0].verdict == VERDICT_UNTESTED ? NULL : compare_verdict(c, &c->pair[i], 0);
-    return "none"; /* side A is what others are held against */
+        if (c->pair[i].cell[1] == cell && c->x->cell[c->pair[i].cell[0]].at[0] == 0) return &c->pair[i];
+    return NULL;
+}
+
+/* NULL: of a pair that could not be tested, whose verdict nothing may rest on. */
+static const char *verdict_of(const struct compared *c, int measure, int cell) {
+    const struct compared_pair *p = pair_of(c, cell);
+    if (!p) return "none"; /* side A is what others are held against */
+    return p->answer[measure].verdict == VERDICT_UNTESTED ? NULL : compare_verdict(c, p, measure);
+}
+
+static double answer_of(const struct compared *c, const struct quantity *q, int cell) {
+    const struct compared_pair *p = pair_of(c, cell);
+    const struct compared_answer *a = p ? &p->answer[q->asked] : NULL;
+    if (!a || !a->judged) return (double)NAN;
+    switch (q->kind) {
+    case QUANTITY_EFFECT:
+        return a->statistics.estimate;
+    case QUANTITY_LOW:
+        return a->statistics.low;
+    case QUANTITY_HIGH:
+        return a->statistics.high;
+    case QUANTITY_P:
+        return a->verdict == VERDICT_UNTESTED || a->equal ? (double)NAN : a->statistics.p_all;
+    default:
+        return a->power;
+    }
 }
 
 static void texts_of(const struct compared *c, const struct quantity *q, int cell, struct check_value *out) {
     const struct compared_cell *runs = &c->cell[cell];
     if (q->kind == QUANTITY_VERDICT) {
-        out->text[0] = verdict_of(c, cell), out->ntexts = out->text[0] != NULL;
+        out->text[0] = verdict_of(c, q->asked, cell), out->ntexts = out->text[0] != NULL, out->of[0] = 0;
         return;
     }
     for (int i = 0; i < runs->nruns; i++) {
         const struct run_result *r = &runs->run[i].result;
         const char *text = q->kind == QUANTITY_WEIGHTS ? r->weights : r->losses;
-        if (*text) out->text[out->ntexts++] = text; /* a command may tell of none */
+        if (!*text) continue; /* a command may tell of none */
+        out->of[out->ntexts] = c->x->nseeds ? c->x->seeds[runs->run[i].repeat] + 1 : 0;
+        out->text[out->ntexts++] = text;
     }
 }
 
@@ -173,7 +214,12 @@ void quantity_value(const struct compared *c, const struct quantity *q, int cell
     case QUANTITY_PREDICTED:
         out->number = c->predicted ? runs->predicted.step * 1000 : (double)NAN;
         break;
-    default:
+    case QUANTITY_WEIGHTS:
+    case QUANTITY_LOSSES:
+    case QUANTITY_VERDICT:
         texts_of(c, q, cell, out);
+        break;
+    default:
+        out->number = answer_of(c, q, cell);
     }
 }

@@ -166,7 +166,6 @@ static enum error to_text(const struct report *r, struct markup *out) {
     for (int i = 0; i < r->nsections; i++) {
         const struct report_section *s = &r->section[i];
         markup_raw(out, "%s%s\n%.*s\n", i ? "\n" : "", s->title, (int)strlen(s->title), underline);
-        if (i == 0) text_wrapped(r->question, out);
         for (int k = 0; k < s->ntexts; k++) text_wrapped(s->text[k], out);
         if (s->missing) text_wrapped(s->missing, out);
         if (s->command) markup_raw(out, "\n    %s\n", s->command);

@@ -117,9 +117,9 @@ static const char *last_words(const struct state *s, const struct one_run *r, in
 
 /* The error that ended a process with this exit code. A command's own code means nothing to us. */
 static enum error error_of(const struct one_run *r, int code) {
-    for (int e = ERR_NONE + 1; e <= ERR_CONFIG && !r->cell->start.command; e++)
-        if (error_exit_code((enum error)e) == code) return (enum error)e;
-    return r->cell->start.command || r->cell->start.under || r->cell->start.nhosts ? ERR_RESULT : ERR_BUG;
+    bool others = r->cell->start.command || r->cell->start.under || r->cell->start.nhosts;
+    enum error own = r->cell->start.command ? ERR_BUG : process_error(code);
+    return own == ERR_BUG && others ? ERR_RESULT : own;
 }
 
 static enum error failure(const struct state *s, const struct one_run *r, const struct process_end *end) {

@@ -127,9 +127,9 @@ static void legend_sign(struct canvas *c, const struct plot_series *s, double x,
 
 void svg_legend(struct canvas *c) {
     double x = SVG_EDGE, room = PLOT_WIDTH - 2 * SVG_EDGE;
-    bool any = false, grid = c->p->kind == PLOT_GRID;
-    for (int i = 0; i < (grid ? c->p->nchoices : c->p->nseries); i++) {
-        const struct plot_series *s = grid ? &c->p->choice[i] : &c->p->series[i];
+    bool any = false, choice = c->p->kind == PLOT_CHOICE;
+    for (int i = 0; i < (choice ? c->p->nchoices : c->p->nseries); i++) {
+        const struct plot_series *s = choice ? &c->p->choice[i] : &c->p->series[i];
         double width = 26 + fmin(plot_text_width(s->name, SVG_TEXT), room - 26) + 12;
         if (any && x + width - 12 > PLOT_WIDTH - SVG_EDGE) {
             x = SVG_EDGE;
@@ -154,7 +154,7 @@ static void left_out(struct canvas *c) {
 
 double plot_svg(const struct plot *p, double y, struct markup *out) {
     static void (*const draw[])(struct canvas *) = {svg_draw_line, svg_draw_bars, svg_draw_bars, svg_draw_timeline,
-                                                    svg_draw_heat, svg_draw_dots, svg_draw_map,  svg_draw_grid};
+                                                    svg_draw_heat, svg_draw_dots, svg_draw_map,  svg_draw_choice};
     struct markup body;
     markup_init(&body);
     struct canvas c = {.p = p, .m = &body, .y = 4};

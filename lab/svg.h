@@ -20,7 +20,7 @@ void svg_line(struct canvas *c, double x1, double y1, double x2, double y2, cons
 void svg_marker(struct canvas *c, int colour, double x, double y, double size);
 /* What a part of a row says under the pointer. */
 void svg_hover(struct canvas *c, int row, const char *name, const char *value);
-/* Names of the series (of a grid: of what its cells can be) with their signs; moves c->y. */
+/* Names of the series (of choices: of what a cell can be) with their signs; moves c->y. */
 void svg_legend(struct canvas *c);
 
 /* ---- scales ---- */
@@ -48,12 +48,12 @@ void svg_draw_timeline(struct canvas *c);
 void svg_draw_heat(struct canvas *c);
 void svg_draw_dots(struct canvas *c);
 void svg_draw_map(struct canvas *c);
-void svg_draw_grid(struct canvas *c);
-/* What a cell of a grid is; NULL: nothing is there. */
-const struct plot_series *plot_choice_at(const struct plot *p, int column, int row);
 /* Of what has rows: how many are drawn; where their names end; the names, each in the middle of its row. */
 int svg_rows(const struct plot *p);
 double svg_names_left(const struct plot *p);
 void svg_row_names(struct canvas *c, double left, double top, double pitch);
 /* Heads of columns, as many as do not touch each other; moves c->y. */
 void svg_column_heads(struct canvas *c, double left, double width);
+void svg_draw_choice(struct canvas *c);
+/* What a cell of a PLOT_CHOICE is; NULL: nothing is there. */
+const struct plot_series *plot_choice_at(const struct plot *p, int column, int row);

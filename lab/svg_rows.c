@@ -115,24 +115,28 @@ void svg_draw_heat(struct canvas *c) {
     heat_key(c, best);
 }
 
-/* ---- grid ---- */
+/* ---- choices ---- */
 
-static void grid_cell(struct canvas *c, int row, int column, double x, double width, double top) {
-    const struct plot_series *choice = plot_choice_at(c->p, column, row);
-    if (!choice) return;
-    markup_raw(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\">",
-               choice->colour % PLOT_COLOURS, x, top + row * ROW + 1, width - 1, ROW - 2);
-    svg_hover(c, row, c->p->series[column].name, choice->name);
-    markup_raw(c->m, "</rect>\n");
+static void choice_cell(struct canvas *c, int row, int column, double x, double width, double top) {
+    const struct plot_series *kind = plot_choice_at(c->p, column, row);
+    if (!kind) return;
+    markup_raw(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"><title>",
+               kind->colour % PLOT_COLOURS, x, top + row * ROW + 1, width - 1, ROW - 2);
+    markup_text(c->m, c->p->category[row]);
+    markup_raw(c->m, ", ");
+    markup_text(c->m, c->p->series[column].name);
+    markup_raw(c->m, ": ");
+    markup_text(c->m, kind->name);
+    markup_raw(c->m, "</title></rect>\n");
 }
 
-void svg_draw_grid(struct canvas *c) {
+void svg_draw_choice(struct canvas *c) {
     const struct plot *p = c->p;
     double left = svg_names_left(p), width = fmin((PLOT_WIDTH - 12 - left) / (p->nseries ? p->nseries : 1), 48), top;
     svg_column_heads(c, left, width);
     top = c->y;
     svg_row_names(c, left, top, ROW);
     for (int r = 0; r < svg_rows(p); r++)
-        for (int i = 0; i < p->nseries; i++) grid_cell(c, r, i, left + i * width, width, top);
+        for (int i = 0; i < p->nseries; i++) choice_cell(c, r, i, left + i * width, width, top);
     c->y = top + svg_rows(p) * ROW + 4;
 }

@@ -251,6 +251,8 @@ static enum error load_snapshot(const char *path, const struct opened *c, const 
         return FAIL(ERR_DATA, "'%s': its counters make no sense (step %" PRId64 ", epoch %" PRId64 ")", path, at->step,
                     at->epoch);
     TRY(snapshot_give(shot, v, true));
+    v->counters->rescued = c->manifest.rescued;
+    v->counters->devices = c->manifest.devices;
     keep_norm(path, v, was);
     return ERR_NONE;
 }
@@ -368,6 +370,19 @@ const char *checkpoint_newest_step(const char *folder, const char *run_id, struc
     return NULL;
 }
 
+int64_t checkpoint_newest_due(const char *folder, const char *run_id, struct pool *pool) {
+    const char *steps = steps_folder(folder, pool);
+    struct step_list list;
+    if (!steps || step_list_read(steps, pool, &list) != ERR_NONE) return -1;
+    for (int i = 0; i < list.count; i++) {
+        struct manifest m;
+        const char *path = step_path(steps, list.step[i], pool);
+        if (path && manifest_read(path, pool, &m) == ERR_NONE && !m.rescued && !is_anothers(path, run_id, pool))
+            return list.step[i];
+    }
+    return -1;
+}
+
 enum error checkpoint_find_best(const char *folder, const char *run_id, struct pool *pool, char **path) {
     const char *steps = steps_folder(folder, pool);
     struct step_list list;
@@ -408,29 +423,45 @@ enum error checkpoint_load(const char *path, struct checkpoint_view *v) {
 
 /* ---- the rest ---- */
 
-/* A saver holds a lock on its temporary folder; the kernel takes it back when the process ends,
+/* A saver holds a lock on its folder, and on its temporary folder; the kernel takes it back when the process ends,
  * however it does. */
-static void sweep_one(const char *path) {
+static bool is_held(const char *path, bool sweep) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0) return;
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && file_remove_tree(path) != ERR_NONE)
-        log_warn("cannot remove '%s': %s", path, error_message());
+    if (fd < 0) return false;
+    bool held = flock(fd, LOCK_EX | LOCK_NB) != 0;
+    if (!held && sweep && file_remove_tree(path) != ERR_NONE) log_warn("cannot remove '%s': %s", path, error_message());
     close(fd);
+    return held;
 }
 
-void checkpoint_sweep(const char *folder) {
+/* How many of the temporary folders are somebody's; the others go, if they are to be swept. */
+static int count_held(const char *folder, bool sweep) {
+    int held = 0;
     struct pool *pool;
     DIR *dir = opendir(folder);
-    if (!dir) return;
+    if (!dir) return 0;
     if (pool_create(&pool) == ERR_NONE) {
         for (struct dirent *e; (e = readdir(dir));) {
             bool temporary = !strncmp(e->d_name, TEMPORARY_PREFIX, strlen(TEMPORARY_PREFIX));
             char *path = temporary ? pool_printf(pool, "%s/%s", folder, e->d_name) : NULL;
-            if (path) sweep_one(path);
+            held += path && is_held(path, sweep);
         }
         pool_free(pool);
     }
     closedir(dir);
+    return held;
+}
+
+void checkpoint_sweep(const char *folder) {
+    (void)count_held(folder, true);
+}
+
+bool checkpoint_is_written(const char *folder) {
+    return count_held(folder, false) > 0;
+}
+
+bool checkpoint_has_saver(const char *folder) {
+    return is_held(folder, false);
 }
 
 /* The first name after 'last' in alphabetic order, so that the hash does not depend on the arena's

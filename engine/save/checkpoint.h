@@ -56,6 +56,8 @@ struct checkpoint_counters { /* where the run is: plain numbers, the sampler's p
     double loss_scale;  /* fp16; else 0 */
     int64_t good_steps; /* since it changed */
     int64_t skipped;    /* steps, so far */
+    int devices;        /* of a checkpoint that was loaded: with how many it was saved; else 0 */
+    bool rescued;       /* saved after a loss: what was due after the step may not have been done */
 };
 struct checkpoint_view { /* what is saved: borrowed pointers into the arenas, or where to load to */
     const struct model *model;
@@ -108,6 +110,8 @@ const char *checkpoint_run_id(const char *path, struct pool *pool);
 /* The newest step of a run under a ckpt or run folder that has a manifest, whether or
  * not the rest is valid; NULL: there is none. */
 const char *checkpoint_newest_step(const char *folder, const char *run_id, struct pool *pool);
+/* The newest step of a run there that was saved as a checkpoint was due, and not after a loss; -1: none. */
+int64_t checkpoint_newest_due(const char *folder, const char *run_id, struct pool *pool);
 /* The newest valid one of a run that was the best when it was saved; where there is
  * none, the newest. */
 MUST_CHECK enum error checkpoint_find_best(const char *folder, const char *run_id, struct pool *pool, char **path);
@@ -116,5 +120,8 @@ MUST_CHECK enum error checkpoint_find_best(const char *folder, const char *run_i
 MUST_CHECK enum error checkpoint_preprocessing(const char *path, struct pool *pool, struct preprocessing **out);
 /* Deletes temporary folders that a killed run left. */
 void checkpoint_sweep(const char *folder);
+/* Whether a process is writing a checkpoint there; whether one has a saver open that may do so. */
+bool checkpoint_is_written(const char *folder);
+bool checkpoint_has_saver(const char *folder);
 /* sha256 over all weights (by name order of the model's params) as hex; all NaNs count as the same. */
 void checkpoint_weights_hash(const struct model *m, const float *values, char out[SHA256_TEXT]);

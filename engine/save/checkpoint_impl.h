@@ -15,7 +15,7 @@ struct manifest {
     const char *run_id, *data; /* "": not said */
     const char *preprocessing; /* to write: a value in JSON; NULL: none */
     int devices;
-    bool best;
+    bool best, rescued;
     struct {
         int64_t bytes;
         uint32_t crc;

@@ -28,6 +28,7 @@ static void put_manifest(struct json *j, const struct manifest *m) {
     json_string(j, "mode", m->mode);
     json_int(j, "devices", m->devices);
     json_bool(j, "best", m->best);
+    if (m->rescued) json_bool(j, "rescued", true);
     json_open(j, "files", '[');
     for (int i = 0; i < CHECKPOINT_FILES; i++) {
         char crc[16];
@@ -98,6 +99,7 @@ static enum error manifest_parse(const char *path, const char *text, size_t n, s
         return FAIL(ERR_DATA, "'%s' lacks a part of a manifest", path);
     out->devices = (int)devices;
     out->best = best->truth;
+    out->rescued = json_get(root, "rescued") != NULL;
     return ERR_NONE;
 }
 

@@ -32,6 +32,7 @@ enum { FAILURES_MOST = 3, PATH_MOST = 4096, TEXT_MOST = 1024 };
 
 struct saver {
     char *folder;
+    int fd; /* of it, locked: others see that a saver is open */
     int keep;
     struct checkpoint_view view;
     char *preprocessing;       /* in JSON; NULL: none */
@@ -91,7 +92,8 @@ static enum error write_all(const struct saver *s, const char *folder, int64_t s
                          .run_id = s->view.run_id ? s->view.run_id : "",
                          .preprocessing = s->preprocessing,
                          .devices = s->view.devices,
-                         .best = s->best};
+                         .best = s->best,
+                         .rescued = snapshot_counters(s->snapshot)->rescued};
     for (int i = 0; i < CHECKPOINT_FILES; i++) TRY(write_one(s, folder, (enum checkpoint_file)i, &m));
     return manifest_write(folder, &m);
 }
@@ -220,7 +222,15 @@ static enum error start_thread(struct saver *s) {
     return code ? FAIL(ERR_MEMORY, "cannot start the saver's thread: %s", strerror(code)) : ERR_NONE;
 }
 
+/* Shared, since it keeps nobody out. */
+static enum error lock_folder(struct saver *s) {
+    s->fd = open(s->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (s->fd >= 0 && flock(s->fd, LOCK_SH) == 0) return ERR_NONE;
+    return FAIL(ERR_CREATE, "cannot lock the folder '%s': %s", s->folder, strerror(errno));
+}
+
 static void saver_free(struct saver *s) {
+    if (s->fd >= 0) close(s->fd);
     snapshot_free(s->snapshot);
     free(s->preprocessing);
     free(s->folder);
@@ -253,8 +263,9 @@ enum error saver_open(const char *folder, int keep, const struct checkpoint_view
     TRY(prepare_folder(folder));
     struct saver *s = calloc(1, sizeof *s);
     if (!s) return FAIL(ERR_MEMORY, "no memory to save checkpoints");
-    *s = (struct saver){.folder = strdup(folder), .keep = keep, .view = *v, .reported = true};
-    enum error err = s->folder ? snapshot_create(v, &s->snapshot) : FAIL(ERR_MEMORY, "no memory to save checkpoints");
+    *s = (struct saver){.folder = strdup(folder), .fd = -1, .keep = keep, .view = *v, .reported = true};
+    enum error err = s->folder ? lock_folder(s) : FAIL(ERR_MEMORY, "no memory to save checkpoints");
+    if (err == ERR_NONE) err = snapshot_create(v, &s->snapshot);
     if (err == ERR_NONE) err = note_preprocessing(s);
     if (err == ERR_NONE) err = start_thread(s);
     if (err == ERR_NONE)

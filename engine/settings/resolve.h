@@ -41,7 +41,8 @@ void resolve_check_count(struct resolve *r);
 /* Whether this is the configuration of a rank that 'engine run' has started: checked before, and perhaps of fewer
  * devices than the run began with. */
 bool resolve_is_rank(const struct resolve *r);
-void resolve_elastic(struct resolve *r); /* that fewer devices can go on; once their number is known */
+void resolve_algorithm(struct resolve *r); /* that it adds so many shards on so many devices in that order */
+void resolve_elastic(struct resolve *r);   /* that fewer devices can go on; once their number is known */
 
 /* ---- resolve_backend.c: what carries what lies on accelerators ---- */
 MUST_CHECK enum error resolve_backend(struct resolve *r);

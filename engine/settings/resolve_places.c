@@ -1,5 +1,7 @@
 /* Who starts the ranks (engine run on one host or on several, or another launcher), and what they
  * reach each other by. */
+#include "engine/base/leaves.h"
+#include "engine/device/runtime.h"
 #include "engine/save/init.h"
 #include "engine/settings/resolve.h"
 
@@ -187,11 +189,45 @@ static bool any_number(const char *algorithm) {
     return false;
 }
 
+/* The others are for devices whose shards are one subtree each, halving_doubling for a power of two of them. */
+void resolve_algorithm(struct resolve *r) {
+    const struct run_config *c = r->c;
+    const char *name = c->comm.algorithm;
+    int shards = (int)c->batch.shards, devices = c->devices.count;
+    bool even = !strcmp(name, "halving_doubling"), fits = !even || is_power_of_two(devices);
+    if (any_number(name) || !strcmp(name, "native") || c->sharing.place == PLACE_ALONE || devices > shards) return;
+    const struct node *at = resolve_find(r, "comm.algorithm");
+    if (c->comm.order == COMM_ORDER_RING) {
+        config_error(r->e, at, false, "algorithm '%s' cannot add in order 'ring' (%s)\nuse ring, direct or star", name,
+                     resolve_place(r, resolve_find(r, "comm.order")));
+        return;
+    }
+    for (int w = 0; fits && w < devices; w++)
+        fits = leaves_subtrees(leaves_cut(shards, devices, w), leaves_cut(shards, devices, w + 1)) == 1;
+    if (!fits)
+        config_error(r->e, at, false,
+                     "algorithm '%s' is not for %d devices (%s) that share %d shards: it needs %s\n"
+                     "use auto, direct or star",
+                     name, devices, resolve_place(r, resolve_find(r, "devices")), shards,
+                     even ? "a power of two of devices"
+                          : "one subtree of the shards for each, as a power of two of devices has");
+}
+
+/* Where every rank has all weights and all of the optimizer's state, and nothing of either changes before the
+ * gradients of a step have landed, a rank whose step has failed still holds the step before. An asynchronous device
+ * may have begun the update by then. */
+static bool outlives_loss(const struct run_config *c) {
+    const struct sharing *s = &c->sharing;
+    bool whole = s->place == PLACE_PROCESSES && s->share == SHARE_ALL_REDUCE && !s->compressed;
+    return c->run.elastic.min > 0 && whole && !device_find(c->devices.kind)->runtime->asynchronous;
+}
+
 /* What cannot go on without a device, or would learn otherwise. */
 void resolve_elastic(struct resolve *r) {
     const struct node *at = resolve_find(r, "run.elastic.min"), *devices = resolve_find(r, "devices");
     int64_t min = r->c->run.elastic.min;
     const char *by = r->c->launched.by;
+    r->c->sharing.rescues = outlives_loss(r->c);
     if (!min || r->c->asks || resolve_is_rank(r)) return;
     if (r->c->sharing.place != PLACE_PROCESSES)
         config_error(r->e, at, false,

@@ -467,6 +467,7 @@ enum error run_resolve(struct run_settings *s, const struct mode_ops *const *mod
     TRY(resolve_batch(&r));
     TRY(resolve_threads(&r));
     TRY(resolve_order(&r));
+    resolve_algorithm(&r);
     TRY(resolve_link(&r));
     TRY(resolve_buckets(&r));
     resolve_numbers(&r);

@@ -172,8 +172,9 @@ SECTION(comm, "algorithm", "How bytes move between devices");
 
 static const struct config_field elastic_fields[] = {
     {"min", CONFIG_INT, offsetof(struct elastic_config, min), "off",
-     "With how few devices: those that are left go on from the last checkpoint as long as they are so many", .min = 1,
-     .max = RANKS_MAX, .choices = "off"},
+     "With how few devices: those that are left go on as long as they are so many, and the others are tried again at "
+     "the next checkpoint",
+     .min = 1, .max = RANKS_MAX, .choices = "off"},
     {.key = NULL},
 };
 SECTION(elastic, "min",

@@ -26,6 +26,7 @@ struct sharing {
     bool on_host;       /* these have no device, but the host's memory */
     bool overlap;       /* buckets leave while backward still computes the layers before them */
     bool brought;       /* samples come through rank 0's port; else each rank loads its own */
+    bool rescues;       /* run.elastic: after a loss rank 0 saves the last step that has ended, which it holds whole */
     bool in_one;        /* there is one bucket, whatever the configuration says */
     int64_t first, cap; /* of buckets, in bytes; INT64_MAX: all are one */
     int64_t every;      /* SHARE_AVERAGE: steps between two meetings; else 1 */

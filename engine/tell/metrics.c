@@ -89,8 +89,8 @@ void metrics_event(struct metrics *m, int64_t step, const char *event, const cha
     tell(m, &(struct sink_event){.step = step, .name = event, .text = text});
 }
 
-void metrics_loss(struct metrics *m, int64_t step, const struct job_loss *loss, double seconds) {
-    tell(m, &(struct sink_event){.step = step, .name = "devices", .loss = loss, .seconds = seconds});
+void metrics_devices(struct metrics *m, int64_t step, const struct job_change *change, double seconds) {
+    tell(m, &(struct sink_event){.step = step, .name = "devices", .change = change, .seconds = seconds});
 }
 
 void metrics_flush(struct metrics *m) {

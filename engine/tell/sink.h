@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-struct job_loss;
+struct job_change;
 enum sink_kind {
 #define SINK(name) SINK_##name,
 #include "engine/tell/sinks.def"
@@ -31,8 +31,8 @@ struct sink_event {
     const char *run_id;
     int64_t per_epoch, steps;
     double budget, seconds;
-    /* Of "devices": what was lost, 'seconds' before the next step had ended; else NULL. */
-    const struct job_loss *loss;
+    /* Of "devices": what was lost or is back, 'seconds' before the next step had ended (NaN: not known); else NULL. */
+    const struct job_change *change;
 };
 struct sink_place {
     const char *run_dir;

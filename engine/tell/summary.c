@@ -82,7 +82,11 @@ enum error summary_json(const struct summary *s, struct json *j) {
     json_open(j, NULL, '{');
     json_string(j, "mode", s->mode);
     json_int(j, "devices", s->devices);
-    if (s->began) json_int(j, "devices_at_first", s->began);
+    if (s->began) {
+        json_int(j, "devices_at_first", s->began);
+        json_int(j, "devices_lost", s->lost);
+        json_int(j, "devices_back", s->back);
+    }
     json_int(j, "shards", s->shards);
     json_int(j, "steps", s->steps);
     json_int(j, "epochs", s->epochs);
@@ -199,7 +203,9 @@ static void print_table(const struct summary *s, int columns, FILE *f) {
     if (s->again)
         fprintf(f, "time was over after %.1f s of steps: train: %lldst gives the same weights\n\n", s->train_s,
                 (long long)s->steps);
-    if (s->began) fprintf(f, "began with %d devices, of which %d were left at the end\n\n", s->began, s->devices);
+    if (s->began)
+        fprintf(f, "began with %d devices, lost %d, had %d back, and ended with %d\n\n", s->began, s->lost, s->back,
+                s->devices);
     fprintf(f, "where the time went     seconds   share\n");
     double rest = s->total_s;
     for (int i = 0; i < PHASES; i++) {

@@ -21,8 +21,8 @@ void metrics_start(struct metrics *m, const struct sink_event *e);
 void metrics_step(struct metrics *m, const struct step_record *r);
 void metrics_val(struct metrics *m, int64_t step, const struct val_result *v);
 void metrics_event(struct metrics *m, int64_t step, const char *event, const char *text);
-/* The job's loss, and how long after that the next step had ended. */
-void metrics_loss(struct metrics *m, int64_t step, const struct job_loss *loss, double seconds);
+/* The job's change, and how long after that the next step had ended. */
+void metrics_devices(struct metrics *m, int64_t step, const struct job_change *change, double seconds);
 /* The last step is complete, and can be read by others: before a checkpoint of it. */
 void metrics_flush(struct metrics *m);
 /* Of step times, in ms: of the job's own steps, the last 65,536 where there are more. NaN: of none. */
@@ -35,6 +35,7 @@ struct moved { /* bytes to and from other ranks, of each */
 struct summary { /* what the end of a run says */
     const char *mode, *run_dir, *run_id;
     int devices, began; /* began: with how many, where some were lost; else 0 */
+    int lost, back;     /* of devices, likewise */
     int64_t shards, steps, epochs;
     int64_t first_step; /* of a resumed run: times and bytes are of the steps behind it */
     const char *ended;  /* why: finished, stopped, ... */

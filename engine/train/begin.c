@@ -81,12 +81,12 @@ enum error trainer_begin(struct trainer *t) {
     TRY(err);
     struct checkpoint_counters *c = &t->at;
     const struct log_config *log = &t->config->log;
-    enum { ID = 10, PLAIN = ID + 2, NORM = 1 + 2 * CHANNELS_MAX };
+    enum { ID = 12, PLAIN = ID + 2, NORM = 1 + 2 * CHANNELS_MAX };
     double at[PLAIN + NORM] = {0};
     if (t->rank == 0)
         at[0] = (double)c->step, at[1] = (double)c->epoch, at[2] = (double)c->step_in_epoch,
         at[3] = t->job->resume != NULL, at[4] = c->loss_scale, at[5] = (double)c->good_steps,
-        at[6] = (double)c->skipped, at[9] = c->seconds;
+        at[6] = (double)c->skipped, at[9] = c->seconds, at[10] = c->best, at[11] = c->rescued;
     if (t->rank == 0 && tracing_range(t)) at[7] = (double)log->trace_first, at[8] = (double)log->trace_last;
     if (t->rank == 0) {
         id_split(t->job->run_id, at + ID);
@@ -97,8 +97,8 @@ enum error trainer_begin(struct trainer *t) {
     norm_get(at + PLAIN, &t->feed.norm);
     c->step = (int64_t)at[0], c->epoch = (int64_t)at[1], c->step_in_epoch = (int64_t)at[2];
     t->resumed = at[3] > 0;
-    c->seconds = at[9];
     c->loss_scale = at[4], c->good_steps = (int64_t)at[5], c->skipped = (int64_t)at[6];
+    c->seconds = at[9], c->best = at[10], c->rescued = at[11] > 0;
     TRY(tracing_open(t, (int64_t)at[7], (int64_t)at[8]));
     bool unsent = inject_mistake(t->config) == MISTAKE_NO_BROADCAST; /* as if mode->start had not */
     return unsent && !t->resumed && t->rank > 0 ? put_values(t) : ERR_NONE;

@@ -86,7 +86,8 @@ enum error run_conclude(struct run *r) {
     s.processes = t->job->processes;
     s.loss_scale = t->at.loss_scale;
     s.skipped = t->at.skipped;
-    s.began = t->job->loss ? t->job->loss->began : 0;
+    const struct job_change *change = t->job->change;
+    if (change) s.began = change->began, s.lost = change->losses, s.back = change->returns;
     if (c->sharing.compressed) s.compress = compress_variants.at(c->comm.compress.index)->name;
     char planted[INJECT_TEXT];
     if (*inject_text(c, planted)) s.planted = planted;

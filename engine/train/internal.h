@@ -50,6 +50,8 @@ MUST_CHECK enum error data_val_digest(const struct trainer *t, uint32_t *out);
 /* A digest of that; "" where all ranks read the same files anyway. */
 MUST_CHECK enum error data_digest(const struct trainer *t, char out[SHA256_TEXT]);
 
+MUST_CHECK enum error rescue_open(struct trainer *t); /* the mode is open; see run.h */
+
 /* Threads that serve a rank (loader, saver) run on any core of the process, not on the one that the
  * rank is bound to. */
 void affinity_note(void); /* before the first rank is bound */

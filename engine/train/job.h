@@ -19,10 +19,12 @@ enum job_task {
     JOB_ASK       /* trainer_load: no gradients, one device */
 };
 
-/* A run goes on without devices that were lost. */
-struct job_loss {
-    int began, from, to;        /* devices: of the run's first start, before the loss, now */
-    int lost[RANKS_MAX], nlost; /* ranks, as they were numbered before */
+/* A run goes on without devices that were lost, or with such that are back. */
+struct job_change {
+    int began, from, to;        /* devices: of the run's first start, before the change, now */
+    int losses, returns;        /* of devices, since the first start */
+    int wait;                   /* for so many checkpoints, before all devices are tried again; 0: all are there */
+    int lost[RANKS_MAX], nlost; /* ranks, as they were numbered before; none: devices are back */
     int64_t seen;               /* when, by clock_ns */
 };
 
@@ -32,9 +34,13 @@ struct job {
     const struct run_settings *settings;
     const struct mode_ops *mode;
     const char *run_dir;
-    const char *resume;          /* checkpoint to begin from, or NULL */
-    const char *run_id;          /* rank 0's; NULL: this is no run, or not known here */
-    const struct job_loss *loss; /* since the run's first start the last one; NULL: there was none */
+    const char *resume;              /* checkpoint to begin from, or NULL */
+    const char *run_id;              /* rank 0's; NULL: this is no run, or not known here */
+    const struct job_change *change; /* since the run's first start the last one; NULL: there was none */
+    /* Of such a run: whether devices have come that were lost, which rank 0 asks after a checkpoint. NULL: none can. */
+    bool (*comes)(void *user);
+    void *user;
+    bool *renews; /* set where ranks end at a checkpoint for all devices to be tried again; NULL: they never are */
     /* Not of JOB_TRAIN: what 'resume' tells of its data, so that only a set to evaluate is opened,
      * and that has to be like it. NULL: it does not tell, and the training data do. */
     struct preprocessing *known;

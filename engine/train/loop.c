@@ -148,7 +148,10 @@ static enum error take_step(struct run *r) {
     int64_t begin = t->began = clock_ns(), before[PHASES];
     memcpy(before, t->phase_ns, sizeof before);
     device_note(t->device, "training", t->at.step);
+    r->settled = true;
+    TRY(rescue_begin_step(t));
     TRY(r->mode->step(t->mode, known));
+    r->settled = t->at.rescued = false;
     if (t->graph) graph_values_changed(t->graph);
     timers_settle(t, before);
     inject_settle(t);
@@ -234,29 +237,68 @@ static bool target_reached(const struct run *r) {
     return !isnan(value) && !metric_better(m, c->until_value, value);
 }
 
-/* The first step since then has ended. */
-static void tell_loss(struct run *r) {
-    const struct job_loss *loss = r->t->job->loss;
-    double seconds = clock_seconds(clock_ns() - loss->seen);
-    char ranks[4 * RANKS_MAX] = "";
-    for (int i = 0, n = 0; i < loss->nlost && n < (int)sizeof ranks; i++)
-        n += snprintf(ranks + n, sizeof ranks - (size_t)n, "%s%d", i ? ", " : "", loss->lost[i]);
-    metrics_loss(r->metrics, r->first_step, loss, seconds);
-    progress_say(r->progress, "lost rank%s %s: %d of %d devices go on from step %lld, the next step came %.2f s later",
-                 loss->nlost > 1 ? "s" : "", ranks, loss->to, loss->from, (long long)r->first_step, seconds);
+/* "lost ranks 1, 3"; what another launcher has lost is not known. */
+static void name_change(const struct job_change *c, char *out, int size) {
+    int more = c->to - c->from, n = snprintf(out, (size_t)size, c->nlost > 1 ? "lost ranks" : "lost rank");
+    for (int i = 0; i < c->nlost && n < size; i++)
+        n += snprintf(out + n, (size_t)(size - n), "%s %d", i ? "," : "", c->lost[i]);
+    if (!c->nlost)
+        snprintf(out, (size_t)size, "%d device%s %s", abs(more), abs(more) > 1 ? "s" : "", more > 0 ? "more" : "fewer");
+}
+
+/* The first step with other devices has ended. Where another launcher has started these ranks, or a user, only the
+ * checkpoint tells that there were others before. */
+static void tell_change(struct run *r) {
+    const struct trainer *t = r->t;
+    const struct job_change own = {.began = t->at.devices, .from = t->at.devices, .to = t->standing.workers};
+    const struct job_change *c = t->job->change ? t->job->change : &own;
+    char what[5 * RANKS_MAX + 16], when[64] = "";
+    if (!c->from || c->from == c->to) return; /* or what came was lost again */
+    double seconds = c->seen ? clock_seconds(clock_ns() - c->seen) : (double)NAN;
+    metrics_devices(r->metrics, r->first_step, c, seconds);
+    name_change(c, what, sizeof what);
+    if (c->seen) snprintf(when, sizeof when, ", the next step came %.2f s later", seconds);
+    progress_say(r->progress, "%s: %d devices, after %d, go on from step %lld%s", what, c->to, c->from,
+                 (long long)r->first_step, when);
+}
+
+static bool is_over(const struct run *r) {
+    return r->t->at.step >= r->t->steps || r->stopped || r->timed_out || r->reached;
+}
+
+/* A checkpoint is due that may be the one from which all devices are tried again. Whether it has come to the disk only
+ * rank 0 knows. */
+static enum error look_for_devices(struct run *r) {
+    struct trainer *t = r->t;
+    const struct job_change *c = t->job->change;
+    double renews = 0;
+    if (!c || !c->wait || is_over(r)) return ERR_NONE;
+    bool tries = ++r->checkpoints >= c->wait || (t->rank == 0 && t->job->comes && t->job->comes(t->job->user));
+    if (t->rank == 0 && tries) renews = saver_wait(r->saver) == ERR_NONE;
+    TRY(r->mode->sum(t->mode, &renews, 1));
+    r->renews = renews > 0;
+    return ERR_NONE;
+}
+
+/* What is due after a step. */
+static enum error settle(struct run *r) {
+    struct trainer *t = r->t;
+    if (evaluates(t, t->at.step)) TRY(run_evaluate(r));
+    bool best = run_is_better(r), saves = due(run_save_every(t), t->at.step);
+    if (best || saves) TRY(run_save(r, best));
+    r->reached = target_reached(r);
+    return saves ? look_for_devices(r) : ERR_NONE;
 }
 
 static enum error steps(struct run *r) {
     struct trainer *t = r->t;
     r->timed_out = t->at.seconds >= trainer_budget(t); /* of a resumed run */
-    while (t->at.step < t->steps && !r->stopped && !r->timed_out && !r->reached) {
+    if (t->at.rescued) TRY(settle(r));
+    while (!is_over(r) && !r->renews) {
         r->val_is_new = false;
         TRY(take_step(r));
-        if (r->metrics && t->job->loss && t->at.step == r->first_step + 1) tell_loss(r);
-        if (evaluates(t, t->at.step)) TRY(run_evaluate(r));
-        bool best = run_is_better(r);
-        if (best || due(run_save_every(t), t->at.step)) TRY(run_save(r, best));
-        r->reached = target_reached(r);
+        if (r->metrics && t->at.step == r->first_step + 1) tell_change(r);
+        TRY(settle(r));
     }
     return ERR_NONE;
 }
@@ -301,20 +343,22 @@ static enum error run_all(struct run *r) {
     r->started = clock_ns();
     r->start = run_carried(r);
     TRY(steps(r));
-    return run_conclude(r);
+    if (!r->renews) return run_conclude(r);
+    *r->t->job->renews = true;
+    return ERR_NONE;
 }
 
 /* Seconds that a device still has to end what it was asked for, once that is for nobody. */
 static const double LAST_PATIENCE = 5;
 
-/* The others are told first; what this rank has recorded is written without losing what was wrong. */
+/* The others are told first; what this rank holds and has recorded is written without losing what was wrong. */
 static enum error fail(struct run *r, enum error err) {
     struct trainer *t = r->t;
     char words[1024];
     if (t->device) t->device->params.timeout = fmin(t->device->params.timeout, LAST_PATIENCE);
     if (t->mode) t->job->mode->abort(t->mode, error_message());
-    if (!t->trace) return err;
     snprintf(words, sizeof words, "%s%s%s", error_message(), *error_hint() ? "\n" : "", error_hint());
+    if (err == ERR_PEER || err == ERR_TIMEOUT) rescue_save(r);
     tracing_finish(t);
     return FAIL(err, "%s", words);
 }

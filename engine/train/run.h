@@ -22,6 +22,9 @@ struct run {
     bool has_val, val_is_new;
     bool ending;                      /* the last step was the last, as a rank wanted it, ... */
     bool stopped, timed_out, reached; /* ... by a signal or since the time is over; train.until is reached */
+    bool renews;                      /* it ends here, to go on from this checkpoint with all devices */
+    int64_t checkpoints;              /* that were due */
+    bool settled;                     /* what was due after the last step has been done */
     struct learned learned;           /* by the last step */
     float loss;
     double samples;
@@ -36,5 +39,8 @@ MUST_CHECK enum error run_evaluate(struct run *r);
 MUST_CHECK enum error run_save(struct run *r, bool best);
 bool run_is_better(const struct run *r); /* than what has been seen, by checkpoint.best's metric */
 int64_t run_save_every(const struct trainer *t);
+/* rescue.c: where sharing.rescues, rank 0 saves the last step that has ended when another rank is lost. */
+MUST_CHECK enum error rescue_begin_step(struct trainer *t);
+void rescue_save(struct run *r);
 /* conclude.c: the last evaluation and checkpoint, and the summary. */
 MUST_CHECK enum error run_conclude(struct run *r);

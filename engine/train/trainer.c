@@ -342,7 +342,7 @@ enum error trainer_values(const struct trainer *t, const float **values, void **
 /* Whether there is a checkpoint to say, or to ask, what the data were. */
 static bool wants_data_text(const struct trainer *t) {
     const struct checkpoint_config *c = &t->config->checkpoint;
-    bool saves = span_steps(c->every, t->per_epoch) > 0 || metric_find(c->best);
+    bool saves = span_steps(c->every, t->per_epoch) > 0 || metric_find(c->best) || t->config->sharing.rescues;
     return t->rank == 0 && t->job->task == JOB_TRAIN && (saves || t->job->resume);
 }
 
@@ -360,6 +360,7 @@ enum error trainer_open(struct trainer *t) {
     TRY(open_arenas(t));
     if (t->job->task != JOB_ASK) TRY(update_open(t));
     if (t->job->task == JOB_TRAIN) TRY(answers_open(t));
+    TRY(rescue_open(t));
     TRY(trainer_begin(t));
     if (t->feed.nshards > 0 && !c->sharing.brought && t->job->task == JOB_TRAIN)
         TRY(trainer_open_loader(t, t->feed.shards, t->feed.nshards, &t->feed.loader));
@@ -374,6 +375,7 @@ void trainer_close(struct trainer *t) {
     update_close(t);
     close_members(t);
     for (int d = t->arena.leaving; d < GRAD_ARENAS; d++) device_free(t->device, t->arena.grads[d]);
+    device_free(t->device, t->arena.buffers_before);
     t->standing.allocator.free(t->standing.allocator.ctx, t->arena.buffers);
     t->standing.allocator.free(t->standing.allocator.ctx, t->arena.grads[0]);
     t->standing.allocator.free(t->standing.allocator.ctx, t->arena.values);

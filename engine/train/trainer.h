@@ -70,6 +70,7 @@ struct feed {                   /* what this rank computes with */
 };
 struct arenas { /* in the device's memory, parameters one after another */
     float *values, *buffers, *grads[GRAD_ARENAS];
+    float *buffers_before;     /* this step; NULL: nobody will ask for them */
     int leaving;               /* of grads: what leaves, side by side */
     int64_t apart;             /* floats from one to the next of those grads that leave; 0: only the first does */
     float *slots[OPTIM_SLOTS]; /* optimizer state of this rank's slices, one after another */

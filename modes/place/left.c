@@ -6,24 +6,56 @@
 #include <stdlib.h>
 #include <string.h>
 
-void left_all(struct left *l, const struct run_config *c) {
-    *l = (struct left){.config = c, .count = c->devices.local, .loss.began = c->devices.count};
+static void take_all(struct left *l) {
+    l->count = l->config->devices.local;
     for (int i = 0; i < l->count; i++) l->which[i] = i;
 }
 
+void left_all(struct left *l, const struct run_config *c) {
+    l->config = c;
+    l->change = (struct job_change){.began = c->devices.count};
+    take_all(l);
+}
+
 void left_lose(struct left *l, const struct launch_result *r, int first) {
-    struct job_loss *loss = &l->loss;
+    struct job_change *change = &l->change;
     int kept = 0, next = 0;
-    loss->seen = r->seen;
-    loss->nlost = 0;
+    change->seen = r->seen;
+    change->nlost = 0;
     for (int i = 0; i < l->count; i++) {
         bool lost = next < r->nlost && r->lost[next] == i;
         if (lost)
-            loss->lost[loss->nlost++] = first + r->lost[next++];
+            change->lost[change->nlost++] = first + r->lost[next++];
         else
             l->which[kept++] = l->which[i];
     }
     l->count = kept;
+}
+
+void left_return(struct left *l, const struct launch_result *r, int64_t due) {
+    take_all(l);
+    l->change.seen = r->seen;
+    l->change.nlost = 0;
+    l->retry.here = false;
+    l->retry.done = true;
+    l->retry.due = due;
+}
+
+void left_back_off(struct left *l, int64_t due) {
+    enum { MOST = 1 << 20 };
+    int before = l->retry.wait ? l->retry.wait : 1;
+    bool lasted = !l->retry.done || due > l->retry.due;
+    l->retry.wait = lasted ? 1 : before < MOST ? 2 * before : MOST;
+}
+
+void left_note(struct left *l, int from, int to, int here) {
+    struct job_change *c = &l->change;
+    int wait = l->retry.wait ? l->retry.wait : 1;
+    l->retry.here = l->retry.here || here;
+    c->from = from, c->to = to;
+    c->losses += from > to ? from - to : 0;
+    c->returns += to > from ? to - from : 0;
+    c->wait = to == c->began ? 0 : l->retry.here ? wait : INT32_MAX;
 }
 
 enum error left_devices(const struct left *l, struct pool *pool, const char **out) {
@@ -36,20 +68,25 @@ enum error left_devices(const struct left *l, struct pool *pool, const char **ou
 
 /* ---- what ranks are told ---- */
 
-/* "4 4 3 8812345678 2": began, from, to, seen, and the ranks that were lost. */
-enum error loss_write(const struct job_loss *loss, struct pool *pool, const char **out) {
-    *out = loss->to ? pool_printf(pool, "%d %d %d %lld", loss->began, loss->from, loss->to, (long long)loss->seen) : "";
-    for (int i = 0; loss->to && *out && i < loss->nlost; i++) *out = pool_printf(pool, "%s %d", *out, loss->lost[i]);
+/* "4 4 3 1 0 2 8812345678 2": began, from, to, losses, returns, wait, seen, and the ranks that were lost. */
+enum error change_write(const struct job_change *c, struct pool *pool, const char **out) {
+    *out = c->to ? pool_printf(pool, "%d %d %d %d %d %d %lld", c->began, c->from, c->to, c->losses, c->returns, c->wait,
+                               (long long)c->seen)
+                 : "";
+    for (int i = 0; c->to && *out && i < c->nlost; i++) *out = pool_printf(pool, "%s %d", *out, c->lost[i]);
     return *out ? ERR_NONE : ERR_MEMORY;
 }
 
-bool loss_read(const char *text, struct job_loss *out) {
+bool change_read(const char *text, struct job_change *out) {
     long long seen;
     int at = 0;
-    *out = (struct job_loss){.to = 0};
-    if (!text || sscanf(text, "%9d %9d %9d %20lld%n", &out->began, &out->from, &out->to, &seen, &at) != 4) return false;
-    out->seen = seen;
-    for (char *end; text[at] == ' ' && out->nlost < RANKS_MAX; at = (int)(end - text))
-        out->lost[out->nlost++] = (int)strtol(text + at, &end, 10);
+    struct job_change *c = out;
+    *c = (struct job_change){.to = 0};
+    if (!text || sscanf(text, "%9d %9d %9d %9d %9d %10d %20lld%n", &c->began, &c->from, &c->to, &c->losses, &c->returns,
+                        &c->wait, &seen, &at) != 7)
+        return false;
+    c->seen = seen;
+    for (char *end; text[at] == ' ' && c->nlost < RANKS_MAX; at = (int)(end - text))
+        c->lost[c->nlost++] = (int)strtol(text + at, &end, 10);
     return true;
 }

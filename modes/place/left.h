@@ -1,5 +1,5 @@
-/* The devices that a run of several processes still has: all at first, fewer once some are lost and the others go on
- * (run.elastic). What the ranks that go on are told of it. */
+/* The devices that a run of several processes has just now: all at first, fewer once some are lost and the others go on
+ * (run.elastic), all again when they are tried again. What the ranks are told of it. */
 #pragma once
 #include "engine/settings/run_config.h"
 #include "engine/train/job.h"
@@ -9,15 +9,28 @@ struct left {
     const struct run_config *config;
     int count;                  /* of this node */
     int which[RUN_DEVICES_MAX]; /* of those that the configuration gives it, ascending */
-    struct job_loss loss;       /* the last one; to 0: all devices are there */
+    struct job_change change;   /* the last one; to 0: all devices have been there all the time */
+    struct {
+        bool here;   /* devices are missing of nodes that have gone on */
+        bool done;   /* they have been tried again */
+        int wait;    /* checkpoints until they are; 0 is 1 */
+        int64_t due; /* the last step of which a checkpoint was due before they were */
+    } retry;
 };
 void left_all(struct left *l, const struct run_config *c);
-/* Without the ranks that were lost here; first: this node's first one. The loss then names them, of all ranks. */
+/* Without the ranks that were lost here; first: this node's first one. The change then names them, of all ranks. */
 void left_lose(struct left *l, const struct launch_result *r, int first);
+/* All of this node are to be tried again; due: the last step of which a checkpoint was due. */
+void left_return(struct left *l, const struct launch_result *r, int64_t due);
+/* One of all devices was lost. If it was before another checkpoint was due, it is tried half as often as before. */
+void left_back_off(struct left *l, int64_t due);
+/* From so many devices to so many, of all nodes; 'here' of the lost ones are of nodes that go on. Where none is, nodes
+ * that come back alone decide when devices are tried again. */
+void left_note(struct left *l, int from, int to, int here);
 /* What the key 'devices' says of them: "cpu:3", "cuda:0,2". */
 MUST_CHECK enum error left_devices(const struct left *l, struct pool *pool, const char **out);
 
-/* A loss as text that a rank is given in its environment; "" where all devices are there. */
-MUST_CHECK enum error loss_write(const struct job_loss *loss, struct pool *pool, const char **out);
+/* A change as text that a rank is given in its environment; "" where there was none. */
+MUST_CHECK enum error change_write(const struct job_change *c, struct pool *pool, const char **out);
 /* false: the text tells of none. */
-bool loss_read(const char *text, struct job_loss *out);
+bool change_read(const char *text, struct job_change *out);

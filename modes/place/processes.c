@@ -10,6 +10,7 @@
 #include "engine/base/log.h"
 #include "transport/launch/launch.h"
 #include "transport/launch/launcher.h"
+#include "transport/launch/nodes.h"
 #include "transport/launch/station.h"
 #include "transport/launch/token.h"
 
@@ -24,6 +25,11 @@ static const char *given(const char *name) {
 
 /* ---- a rank ---- */
 
+/* Nodes that were lost and wait to be taken in. */
+static bool has_come(void *station) {
+    return nodes_wait(station_store(station));
+}
+
 static enum error live(struct job job, const struct station_params *p, const char *resume) {
     struct station *s;
     bool file = p->serve && !strncmp(p->master, "file://", 7);
@@ -31,6 +37,8 @@ static enum error live(struct job job, const struct station_params *p, const cha
     enum error err = place_meeting_ends(station_open(p, &s));
     TRY(err);
     job.resume = resume;
+    job.comes = has_come;
+    job.user = s;
     const struct place place = {.group = *station_group(s), .algorithm = "auto"};
     err = trainer_run(&job, p->rank, &place);
     station_close(s);
@@ -38,7 +46,7 @@ static enum error live(struct job job, const struct station_params *p, const cha
 }
 
 /* In a process that start_ranks has started. */
-static enum error rank_here(const struct job *job) {
+static enum error rank_here(const struct job *job, int *exit_code) {
     const struct run_config *c = &job->settings->config;
     const struct rank_process *me = &job->process;
     const char *interface = strcmp(c->comm.interface, "auto") ? c->comm.interface : NULL;
@@ -50,11 +58,15 @@ static enum error rank_here(const struct job *job) {
                                .interface = interface,
                                .timeout = c->run.join_timeout};
     struct job mine = *job;
-    struct job_loss loss;
+    struct job_change change;
+    bool renews = false;
     TRY(station_told(job->settings->pool, &p));
     mine.run_id = given(RUN_VARIABLE);
-    if (loss_read(given(LOSS_VARIABLE), &loss)) mine.loss = &loss;
-    return live(mine, &p, given(RESUME_VARIABLE));
+    mine.renews = &renews;
+    if (change_read(given(DEVICES_VARIABLE), &change)) mine.change = &change;
+    TRY(live(mine, &p, given(RESUME_VARIABLE)));
+    if (renews) *exit_code = STARTER_AGAIN;
+    return ERR_NONE;
 }
 
 /* In a process that another launcher has started as a rank. */
@@ -92,7 +104,7 @@ static enum error joined_here(const struct job *job) {
 /* A process of its own for each rank: this is one, or starts them. */
 enum error processes_launch(const struct job *job, int *exit_code) {
     *exit_code = 0;
-    if (job->process.rank >= 0) return rank_here(job);
+    if (job->process.rank >= 0) return rank_here(job, exit_code);
     if (job->settings->config.launched.by) return joined_here(job);
     return starter_run(job, exit_code);
 }

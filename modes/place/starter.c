@@ -3,6 +3,7 @@
 #include "modes/place/facts.h"
 #include "modes/place/left.h"
 
+#include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/save/checkpoint.h"
 #include "engine/train/stop.h"
@@ -34,6 +35,7 @@ struct start { /* of all rounds */
     char resume[4096];
     struct left left;
     int64_t restarts; /* that were done */
+    int64_t asked;    /* since when a rank is let write what it holds, by clock_ns; 0: none is */
 };
 
 static void tell_loss(const struct job *job, const struct launch_result *r) {
@@ -60,25 +62,39 @@ static double grace_of(const struct job *job) {
     return device_find(job->settings->config.devices.kind)->units ? 10 : 0.5;
 }
 
+/* Seconds that rank 0 has to come to the end of its step, after which it saves what the last one has left. */
+enum { LEAVE_S = 10 };
+
+/* A disk may hang as well as a rank. */
+static bool is_saving(void *user, bool known) {
+    struct start *s = user;
+    const struct run_settings *settings = s->job->settings;
+    const char *folder = pool_printf(settings->pool, "%s/ckpt", s->job->run_dir);
+    if (!s->asked) s->asked = clock_ns();
+    double waited = clock_seconds(clock_ns() - s->asked);
+    if (!folder || waited > settings->config.comm.timeout) return false;
+    return checkpoint_is_written(folder) || (known && waited < LEAVE_S && checkpoint_has_saver(folder));
+}
+
 static enum error run_ranks(struct start *s, const struct nodes_round *round, struct launch_result *result) {
     const struct job *job = s->job;
     char node[24];
     const char *run_id = job->run_id ? job->run_id : "";
     snprintf(node, sizeof node, "node %lld", (long long)job->settings->config.run.node_rank);
-    const char *argv[16] = {"engine", "run"}, *devices, *loss;
+    const char *argv[16] = {"engine", "run"}, *devices, *change;
     TRY(left_devices(&s->left, job->settings->pool, &devices));
-    TRY(loss_write(&s->left.loss, job->settings->pool, &loss));
+    TRY(change_write(&s->left.change, job->settings->pool, &change));
     int argc = 1;
     for (int i = 0; i < 4 && job->command[i]; i++) argv[argc++] = job->command[i];
     if (argc == 1) argc = 2;
     argv[argc++] = job->run_dir;
-    if (s->left.loss.to) argv[argc++] = "--devices", argv[argc++] = devices;
+    if (s->left.change.to) argv[argc++] = "--devices", argv[argc++] = devices;
     if (job->json) argv[argc++] = "--json";
     if (job->quiet) argv[argc++] = "--quiet";
     if (!job->progress) argv[argc++] = "--no-progress";
-    const char *variables[] = {RESUME_VARIABLE, s->resume,      STORE_VARIABLE, round->store,  TOKEN_VARIABLE,
-                               s->token,        ROUND_VARIABLE, round->name,    NODE_VARIABLE, node,
-                               RUN_VARIABLE,    run_id,         LOSS_VARIABLE,  loss,          NULL};
+    const char *variables[] = {RESUME_VARIABLE, s->resume,      STORE_VARIABLE,   round->store,  TOKEN_VARIABLE,
+                               s->token,        ROUND_VARIABLE, round->name,      NODE_VARIABLE, node,
+                               RUN_VARIABLE,    run_id,         DEVICES_VARIABLE, change,        NULL};
     struct launch_params p = {.size = round->locals,
                               .first = round->first,
                               .world = round->world,
@@ -87,7 +103,11 @@ static enum error run_ranks(struct start *s, const struct nodes_round *round, st
                               .log_folder = job->run_dir,
                               .log = stderr,
                               .stop = stop_signal,
-                              .grace = grace_of(job)};
+                              .grace = grace_of(job),
+                              .last = job->settings->config.comm.timeout,
+                              .again = STARTER_AGAIN};
+    s->asked = 0;
+    if (job->settings->config.sharing.rescues) p.busy = is_saving, p.user = s;
     TRY(meeting_create_shared(p.size, &p.meeting));
     enum error err = launch_processes(&p, result);
     meeting_free(p.meeting);
@@ -118,41 +138,63 @@ static void choose_checkpoint(struct start *s, bool again) {
         snprintf(s->resume, sizeof s->resume, "%s", newest);
 }
 
-/* All with all their devices. */
+/* ---- meeting ---- */
+
+/* Where there is one node, it has met. */
+static enum error meet(struct start *s, struct nodes_loss *told, struct nodes_round *round) {
+    *round = (struct nodes_round){.world = s->left.count, .locals = s->left.count, .store = ""};
+    if (!s->nodes) return ERR_NONE;
+    place_meeting_begins(NULL);
+    return place_meeting_ends(nodes_meet(s->nodes, told, round));
+}
+
+/* All with all their devices; or, of a node that comes back, with those that go on. */
 static enum error meet_all(struct start *s, struct nodes_round *round) {
     const struct device_choice *d = &s->job->settings->config.devices;
     left_all(&s->left, &s->job->settings->config);
-    *round = (struct nodes_round){.world = d->local, .locals = d->local, .store = ""};
-    if (s->nodes) {
-        place_meeting_begins(NULL);
-        TRY(place_meeting_ends(nodes_meet(s->nodes, NULL, round)));
-    }
-    if (round->world == d->count) return ERR_NONE;
+    TRY(meet(s, NULL, round));
+    if (round->taken_in) left_note(&s->left, round->world, round->world, 0);
+    if (round->world == d->count || round->taken_in) return ERR_NONE;
     return FAIL(ERR_CONFIG,
                 "%d ranks on all nodes, but this node counts on %d\nset 'devices' the "
                 "same on all",
                 round->world, d->count);
 }
 
+/* The last step of which a checkpoint was due. */
+static int64_t newest_due(const struct start *s) {
+    return checkpoint_newest_due(s->job->run_dir, s->job->run_id, s->job->settings->pool);
+}
+
 /* Those that are left, with what they have left; or all, where these are too few and may start again. */
 static enum error meet_left(struct start *s, const struct launch_result *r, struct nodes_round *round) {
     const struct run_config *c = &s->job->settings->config;
-    struct job_loss *loss = &s->left.loss;
+    struct job_change *loss = &s->left.change;
+    int from = round->world;
     left_lose(&s->left, r, round->first);
-    loss->from = round->world;
-    struct nodes_loss told = {.locals = s->left.count, .nlost = loss->nlost, .restarts = s->restarts < c->run.restarts};
+    struct nodes_loss told = {.locals = s->left.count,
+                              .nlost = loss->nlost,
+                              .partial = loss->nlost,
+                              .restarts = s->restarts < c->run.restarts};
     memcpy(told.lost, loss->lost, sizeof told.lost);
-    if (s->nodes) {
-        place_meeting_begins(NULL);
-        TRY(place_meeting_ends(nodes_meet(s->nodes, &told, round)));
-    } else {
-        TRY(nodes_suffice(s->left.count, loss->nlost, (int)c->run.elastic.min));
-        *round = (struct nodes_round){.world = s->left.count, .locals = s->left.count, .store = ""};
-    }
+    if (!s->nodes) TRY(nodes_suffice(s->left.count, loss->nlost, (int)c->run.elastic.min));
+    TRY(meet(s, &told, round));
     memcpy(loss->lost, told.lost, sizeof told.lost);
     loss->nlost = told.nlost;
-    loss->to = round->world;
+    if (from == c->devices.count) left_back_off(&s->left, newest_due(s));
+    left_note(&s->left, from, round->world, told.partial);
     if (round->world == c->devices.count) left_all(&s->left, c);
+    return ERR_NONE;
+}
+
+/* At a checkpoint, with all devices of the nodes that are there or have come back. */
+static enum error meet_again(struct start *s, const struct launch_result *r, struct nodes_round *round) {
+    int from = round->world;
+    left_return(&s->left, r, newest_due(s));
+    struct nodes_loss told = {.locals = s->left.count, .joins = true};
+    TRY(meet(s, &told, round));
+    left_note(&s->left, from, round->world, 0);
+    log_info("trying %d of %d devices", round->world, s->left.change.began);
     return ERR_NONE;
 }
 
@@ -164,7 +206,7 @@ static enum error go_on(struct start *s, const struct launch_result *r, struct n
     *goes = may_pass(s, r);
     if (*goes && is_elastic(s)) {
         enum error err = meet_left(s, r, round);
-        if (err == ERR_NONE && !s->left.loss.to) s->restarts++;
+        if (err == ERR_NONE && !s->left.change.to) s->restarts++;
         if (err == ERR_NONE) log_warn("going on with %d of %d devices", round->world, from);
         if (err != ERR_PEER) return err;
         log_error("%s", error_message());
@@ -186,6 +228,11 @@ static enum error run_rounds(struct start *s, int *exit_code) {
         choose_checkpoint(s, again);
         TRY(run_ranks(s, &round, &result));
         *exit_code = result.exit_code;
+        if (result.first < 0 && result.stuck >= 0) log_warn("rank %d did not end and was killed", result.stuck);
+        if (result.again) {
+            TRY(meet_again(s, &result, &round));
+            continue;
+        }
         if (result.first < 0) return ERR_NONE;
         tell_loss(s->job, &result);
         *exit_code = result.signal ? error_exit_code(ERR_PEER) : result.exit_code;

@@ -5,7 +5,10 @@
 /* What it tells its ranks by the environment, beside where they meet (station.h). */
 #define RESUME_VARIABLE "ENGINE_RESUME"
 #define RUN_VARIABLE "ENGINE_RUN_ID"
-#define LOSS_VARIABLE "ENGINE_LOSS"
+#define DEVICES_VARIABLE "ENGINE_DEVICES"
+
+/* The exit code of a rank that ended at a checkpoint for all devices to be tried again. */
+enum { STARTER_AGAIN = 79 };
 
 MUST_CHECK enum error starter_run(const struct job *job, int *exit_code);
 

@@ -9,16 +9,28 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { STEPS = 60, RANKS = 4 };
+enum { RANKS = 4 };
 static struct program p;
 static const char train60[] = "train=60st", kill_1[] = "inject.fault={device: 1, step: 30, kind: kill}",
                   saves[] = "checkpoint=20st";
 
-static const char *undisturbed(void) {
-    static char hash[80];
-    static const char *const nothing[] = {NULL};
-    if (!*hash) snprintf(hash, sizeof hash, "%s", training_hash(STEPS, nothing));
-    return hash;
+/* The digests of a run that nothing has disturbed: of the weights, of the losses. */
+static const char *undisturbed(const char *of) {
+    static char weights[80], losses[80];
+    static struct program control;
+    if (!*weights) {
+        const char *const more[] = {"mode=single", "devices=cpu:1", "checkpoint=off", train60, NULL};
+        training_start(&control, "undisturbed", more);
+        assert_true(program_wait(&control, 60));
+        snprintf(weights, sizeof weights, "%s", program_string(&control, "weights_sha256"));
+        snprintf(losses, sizeof losses, "%s", program_string(&control, "losses_sha256"));
+    }
+    return *of == 'w' ? weights : losses;
+}
+
+static void same_bits(const struct program *run) {
+    static const char *const digests[] = {"weights_sha256", "losses_sha256"};
+    for (int i = 0; i < 2; i++) assert_string_equal(program_string(run, digests[i]), undisturbed(digests[i]));
 }
 
 static const char *next_dir(void) {
@@ -77,9 +89,17 @@ static void lost_one(const struct event *e, int from, int rank, int64_t step) {
     assert_true(e->seconds > 0 && e->seconds < 30);
 }
 
+static void came_back(const struct event *e, int count, int64_t step) {
+    assert_int_equal(e->from, RANKS - count);
+    assert_int_equal(e->to, RANKS);
+    assert_int_equal(e->nlost, 0);
+    assert_int_equal(e->step, step);
+    assert_true(e->seconds > 0 && e->seconds < 30);
+}
+
 static void ended_well(const char *dir, int devices) {
     if (p.code) fail_msg("%s: exit code %d: %s", dir, p.code, p.err);
-    assert_string_equal(program_string(&p, "weights_sha256"), undisturbed());
+    same_bits(&p);
     assert_float_equal(program_number(&p, "devices"), devices, 0);
     assert_float_equal(program_number(&p, "devices_at_first"), RANKS, 0);
     training_gone();
@@ -87,36 +107,108 @@ static void ended_well(const char *dir, int devices) {
 
 /* ---- one host ---- */
 
-/* From the last checkpoint, and from the beginning where there is none; over shared memory and over a store. */
+/* The others go on from the step that all have finished: over shared memory and over a store, with checkpoints and
+ * without. At the next checkpoint the lost one is tried again. */
 static void a_killed_rank_is_left_out(void **state) {
     (void)state;
     static const char *const how[][2] = {
         {"comm.link=shm", saves}, {"comm.link=shm", "checkpoint=off"}, {"comm.link=tcp", saves}};
     for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
-        struct event e;
+        struct event e[2];
         const char *dir = next_dir();
+        bool back = how[i][1] == saves;
         const char *const more[] = {how[i][0], how[i][1], train60, kill_1, "run.elastic.min=2", NULL};
         training_start(&p, dir, more);
         assert_true(program_wait(&p, 60));
-        ended_well(dir, RANKS - 1);
-        training_says(&p, "lost rank 1: 3 of 4 devices go on from step ");
+        ended_well(dir, back ? RANKS : RANKS - 1);
+        assert_float_equal(program_number(&p, "devices_lost"), 1, 0);
+        assert_float_equal(program_number(&p, "devices_back"), back, 0);
+        training_says(&p, "lost rank 1: 3 devices, after 4, go on from step 29");
         assert_null(strstr(p.err, "starting again"));
-        assert_int_equal(read_events(dir, &e, 1), 1);
-        lost_one(&e, RANKS, 1, strcmp(how[i][1], saves) ? 0 : 20);
+        assert_int_equal(read_events(dir, e, 2), 1 + back);
+        lost_one(&e[0], RANKS, 1, 29);
+        if (back) came_back(&e[1], 1, 40);
     }
+}
+
+/* Where that step is not there whole, they go on from the last checkpoint, or from the beginning. */
+static void what_was_lost_with_the_rank(void **state) {
+    (void)state;
+    static const char *const how[][3] = {
+        {"inject.fault={device: 0, step: 30, kind: kill}", saves, "optimizer.shard=false"},
+        {"inject.fault={device: 0, step: 30, kind: kill}", "checkpoint=off", "optimizer.shard=false"},
+        {kill_1, saves, "optimizer.shard=true"}};
+    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        struct event e[2];
+        const char *dir = next_dir();
+        bool saved = how[i][1] == saves;
+        const char *const more[] = {how[i][0], how[i][1], how[i][2], train60, "run.elastic.min=2", NULL};
+        training_start(&p, dir, more);
+        assert_true(program_wait(&p, 60));
+        ended_well(dir, saved ? RANKS : RANKS - 1);
+        assert_int_equal(read_events(dir, e, 2), 1 + saved);
+        assert_true(e[0].step == 0 || (e[0].step == 20 && saved)); /* 0: the 20th was not on disk yet */
+    }
+}
+
+/* Batchnorm's statistics change in forward, so those of the step that failed are left. They show in what validation
+ * says; and that is asked for again where the loss may have come between a step and its validation. */
+static void statistics_are_those_of_the_step(void **state) {
+    (void)state;
+    static const char net[] = "model={layers: [flatten, linear: 16, batchnorm, linear: 10]}";
+    static double loss[2][6];
+    for (int i = 0; i < 2; i++) {
+        const char *dir = next_dir();
+        const char *const more[] = {
+            net, train60, "eval=10st", "checkpoint=off", i ? kill_1 : "inject=none", "run.elastic=1", NULL};
+        training_start(&p, dir, more);
+        assert_true(program_wait(&p, 60));
+        if (p.code) fail_msg("exit code %d: %s", p.code, p.err);
+        training_numbers(dir, "val\":{\"loss", loss[i], 6);
+    }
+    for (int k = 0; k < 6; k++) assert_float_equal(loss[0][k], loss[1][k], 0);
 }
 
 static void a_rank_that_hangs_is_left_out(void **state) {
     (void)state;
-    struct event e;
+    struct event e[2];
     const char *dir = next_dir();
     const char *const more[] = {
         saves, train60, "comm.timeout=1s", "run.elastic=1", "inject.fault={device: 2, step: 30, kind: stop}", NULL};
     training_start(&p, dir, more);
     assert_true(program_wait(&p, 60));
-    ended_well(dir, RANKS - 1);
-    assert_int_equal(read_events(dir, &e, 1), 1);
-    lost_one(&e, RANKS, 2, 20);
+    ended_well(dir, RANKS);
+    assert_int_equal(read_events(dir, e, 2), 2);
+    lost_one(&e[0], RANKS, 2, 29);
+    came_back(&e[1], 1, 40);
+}
+
+/* A device that is lost each time that it is tried, before the next checkpoint: the next try is after twice as many. */
+static void what_is_broken_is_tried_less_and_less(void **state) {
+    (void)state;
+    enum { TRIES = 3, LONG = 300 };
+    static const int64_t tried[TRIES] = {40, 120, 280}; /* of every 40th step: the next one, the second, the fourth */
+    static const char *const nothing[] = {NULL};
+    struct event e[2 * TRIES];
+    char hash[80], text[64];
+    const char *dir = next_dir();
+    const char *const more[] = {"train=300st",   "checkpoint=40st",          kill_1,
+                                "run.elastic=1", "comm.emulate.latency=5ms", NULL};
+    snprintf(hash, sizeof hash, "%s", training_hash(LONG, nothing));
+    training_start(&p, dir, more);
+    for (int i = 0; i < TRIES; i++) {
+        snprintf(text, sizeof text, "1 device more: 4 devices, after 3, go on from step %d,", (int)tried[i]);
+        program_wait_text(&p, text, 60);
+        if (i < TRIES - 1) kill(program_rank(&p, 1, 5), SIGKILL);
+    }
+    assert_true(program_wait(&p, 60));
+    if (p.code) fail_msg("exit code %d: %s", p.code, p.err);
+    assert_string_equal(program_string(&p, "weights_sha256"), hash);
+    assert_float_equal(program_number(&p, "devices_lost"), TRIES, 0);
+    assert_float_equal(program_number(&p, "devices_back"), TRIES, 0);
+    assert_int_equal(read_events(dir, e, 2 * TRIES), 2 * TRIES);
+    for (int i = 0; i < TRIES; i++) came_back(&e[2 * i + 1], 1, tried[i]);
+    training_gone();
 }
 
 /* Until one is left. The first fault is planted; the next ranks crash where each start has said that it is under way. */
@@ -127,11 +219,12 @@ static void one_after_the_other(void **state) {
     struct event e[RANKS];
     char hash[80], text[64];
     const char *dir = next_dir();
-    const char *const more[] = {"train=1500st", saves, kill_1, "run.elastic=1", "comm.emulate.latency=200us", NULL};
+    const char *const more[] = {
+        "train=1500st", "checkpoint=off", kill_1, "run.elastic=1", "comm.emulate.latency=200us", NULL};
     snprintf(hash, sizeof hash, "%s", training_hash(LONG, nothing));
     training_start(&p, dir, more);
     for (int left = RANKS - 1; left > 1; left--) {
-        snprintf(text, sizeof text, "%d of %d devices go on", left, left + 1);
+        snprintf(text, sizeof text, "%d devices, after %d, go on", left, left + 1);
         program_wait_text(&p, text, 30);
         kill(program_rank(&p, left - 1, 5), SIGABRT);
     }
@@ -166,7 +259,7 @@ static void restarts_are_for_too_few(void **state) {
     assert_true(program_wait(&p, 60));
     if (p.code) fail_msg("exit code %d: %s", p.code, p.err);
     training_says(&p, "starting again, for the 1. time of 1");
-    assert_string_equal(program_string(&p, "weights_sha256"), undisturbed());
+    same_bits(&p);
     assert_float_equal(program_number(&p, "devices"), RANKS, 0);
     assert_int_equal(read_events(dir, &e, 1), 0);
 }
@@ -188,38 +281,48 @@ static void start_node(struct program *node, const char *dir, int index, int por
     enum { WORDS = 3 };
     char words[WORDS][64];
     const char *const more[] = {"devices=cpu:2",    "run.nodes=2",  words[0],          words[1], "run.elastic=1",
-                                "checkpoint=100st", "train=3000st", "log.every=100st", NULL};
+                                "checkpoint=500st", "train=3000st", "log.every=100st", NULL};
     snprintf(words[0], sizeof words[0], "run.node_rank=%d", index);
     snprintf(words[1], sizeof words[1], "run.port=%d", port);
+    setenv("ENGINE_TOKEN", "of-the-test-0123456789", 1);
     training_start(node, dir, more);
+    unsetenv("ENGINE_TOKEN");
 }
 
+/* It may come back: then the same command waits until it is taken in. */
 static void a_lost_node_is_left_out(void **state) {
     (void)state;
     static struct program other;
     static const char *const nothing[] = {NULL};
-    struct event e;
+    struct event e[2];
     char hash[80], dir[32];
-    int port = port_free();
     snprintf(hash, sizeof hash, "%s", training_hash(3000, nothing));
-    snprintf(dir, sizeof dir, "%s", next_dir());
-    setenv("ENGINE_TOKEN", "of-the-test-0123456789", 1);
-    start_node(&p, dir, 0, port);
-    start_node(&other, dir, 1, port);
-    unsetenv("ENGINE_TOKEN");
-    program_wait_text(&p, "step=200/", 30);
-    kill(other.pid, SIGKILL); /* its ranks die with it */
-    assert_true(program_wait(&p, 60));
-    assert_true(program_wait(&other, 10));
-    if (p.code) fail_msg("exit code %d: %s", p.code, p.err);
-    assert_string_equal(program_string(&p, "weights_sha256"), hash);
-    assert_int_equal(read_events(dir, &e, 1), 1);
-    assert_int_equal(e.from, 4);
-    assert_int_equal(e.to, 2);
-    assert_int_equal(e.nlost, 2);
-    assert_int_equal(e.lost[0], 2);
-    assert_int_equal(e.lost[1], 3);
-    training_gone();
+    for (int back = 0; back < 2; back++) {
+        int port = port_free();
+        snprintf(dir, sizeof dir, "%s", next_dir());
+        start_node(&p, dir, 0, port);
+        start_node(&other, dir, 1, port);
+        program_wait_text(&p, "step=200/", 30);
+        kill(other.pid, SIGKILL); /* its ranks die with it */
+        assert_true(program_wait(&other, 10));
+        if (back) start_node(&other, dir, 1, port);
+        assert_true(program_wait(&p, 60));
+        if (p.code) fail_msg("exit code %d: %s", p.code, p.err);
+        assert_string_equal(program_string(&p, "weights_sha256"), hash);
+        assert_int_equal(read_events(dir, e, 2), 1 + back);
+        assert_int_equal(e[0].from, 4);
+        assert_int_equal(e[0].to, 2);
+        assert_int_equal(e[0].nlost, 2);
+        assert_int_equal(e[0].lost[0], 2);
+        assert_int_equal(e[0].lost[1], 3);
+        if (back) {
+            assert_true(program_wait(&other, 10));
+            assert_int_equal(other.code, 0);
+            assert_int_equal(e[1].step % 500, 0);
+            came_back(&e[1], 2, e[1].step);
+        }
+        training_gone();
+    }
 }
 
 /* ---- ranks that another launcher starts ---- */
@@ -251,12 +354,15 @@ static void another_launcher_starts_fewer(void **state) {
     static const char *const names[] = {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_ADDR"};
     static const char *const values[] = {"of-the-test", "0", "127.0.0.1"};
     const char *dir = next_dir();
+    struct event e;
     for (int i = 0; i < 3; i++) setenv(names[i], values[i], 1);
     assert_int_equal(launched(dir, RANKS, kill_1), 75);
     int code = launched(dir, 2, "inject=none");
     if (code) fail_msg("exit code %d: %s", code, ranks[0].err);
-    assert_string_equal(program_string(&ranks[0], "weights_sha256"), undisturbed());
-    assert_float_equal(program_number(&ranks[0], "first_step"), 20, 0);
+    same_bits(&ranks[0]);
+    assert_float_equal(program_number(&ranks[0], "first_step"), 29, 0);
+    assert_int_equal(read_events(dir, &e, 1), 1); /* which was lost, and when, the agent alone knows */
+    assert_true(e.from == RANKS && e.to == 2 && e.nlost == 0 && e.step == 29);
     assert_int_equal(launched(dir, 1, "inject=none"), 78);
     training_says(&ranks[0], "'run.elastic.min' is 2, but the run begins with 1 device");
     for (int i = 0; i < 3; i++) unsetenv(names[i]);
@@ -273,6 +379,7 @@ static void refused(void **state) {
         {"devices=cpu:4", "run.elastic.min=0", "must be off or an integer from 1 to"},
         {"mode=dp", "run.elastic=1", "goes on without a device's process, but mode 'dp' has none"},
         {"devices=cpu:1", "mode=single", "goes on without a device's process, but mode 'single' has none"},
+        {"devices=cpu:3", "comm.algorithm=halving_doubling", "is not for 3 devices (set by --set) that share 4 shards"},
         {"ddp.sync=4", "run.elastic=1", "each device steps by its own samples (ddp.sync.every"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -287,7 +394,10 @@ static void refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_rank_is_left_out),
+        cmocka_unit_test(what_was_lost_with_the_rank),
+        cmocka_unit_test(statistics_are_those_of_the_step),
         cmocka_unit_test(a_rank_that_hangs_is_left_out),
+        cmocka_unit_test(what_is_broken_is_tried_less_and_less),
         cmocka_unit_test(one_after_the_other),
         cmocka_unit_test(too_few_are_left),
         cmocka_unit_test(restarts_are_for_too_few),

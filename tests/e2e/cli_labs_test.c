@@ -2,6 +2,7 @@
  * comes with the program, in quick form, of which every claim must hold. */
 #include "tests/harness/program.h"
 
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,12 +82,15 @@ static void claims_are_held_against_steps(void **state) {
               "  - {text: Exit, check: none.exit == 66}\n"
               "  - {text: JSON, check: net.layers.fc1.parameters > 1000}\n"
               "  - {text: Last, check: net.layers.last.kind == linear}\n"
-              "  - {text: Full only, check: two.A.spread >= 0, quick: false}\n");
+              "  - {text: Full only, check: two.A.spread >= 0, quick: false}\n"
+              "  - {text: Effect, check: two.ddp.step_time.effect > 0}\n"
+              "  - {text: Interval, check: two.ddp.low < two.ddp.high, quick: false}\n"
+              "  - {text: Verdict, check: two.ddp.step_time.verdict != none, quick: false}\n");
     program_run(&p, 120, "lab", "run", folder, "--quick", NULL);
     assert_code(0);
     assert_says(p.out, "yes  Bits\n     in all of 2; the closest ddp");
     assert_says(p.out, "  -  Full only\n     not judged in quick form");
-    assert_says(p.out, "8 of 8 hold, 1 not judged in quick form");
+    assert_says(p.out, "9 of 9 hold, 3 not judged in quick form");
     assert_says(p.out, "engine run tiny.yaml --mode single --set train=20st --set "
                        "log.dir=quick/first --resume");
     assert_says(p.out, "1 run a side: fewer than 4 allow no verdict");
@@ -102,8 +106,8 @@ static void claims_are_held_against_steps(void **state) {
     assert_ok(pool_create(&pool));
     const struct json_value *j = program_json(&p, pool), *claims = json_get(j, "claims");
     assert_true(json_get(j, "all_hold")->truth);
-    assert_int_equal(claims->count, 9);
-    for (int i = 0; i < 9; i++) assert_true(json_get(&claims->children[i], "holds")->truth);
+    assert_int_equal(claims->count, 12);
+    for (int i = 0; i < 12; i++) assert_true(json_get(&claims->children[i], "holds")->truth);
     assert_int_equal(json_get(&json_get(j, "steps")->children[4], "exit")->integer, 66);
     pool_free(pool);
     assert_true(has_file("runs/two/results.json"));
@@ -217,6 +221,20 @@ static void a_changed_copy_stays_as_it_is(void **state) {
     assert_code(64);
 }
 
+/* A lab is none the worse without a page, so nobody would notice. */
+static void assert_reports(const char *dir) {
+    char path[800];
+    glob_t found;
+    snprintf(path, sizeof path, "%s/quick/*/results.json", dir);
+    int none = glob(path, 0, NULL, &found);
+    for (size_t i = 0; !none && i < found.gl_pathc; i++) {
+        const char *results = found.gl_pathv[i];
+        snprintf(path, sizeof path, "%.*sreport.html", (int)(strlen(results) - strlen("results.json")), results);
+        if (access(path, F_OK) != 0) fail_msg("%s is not there", path);
+    }
+    if (!none) globfree(&found);
+}
+
 /* The one test of what the labs say: they take some seconds each. One that needs GPUs or hosts that are not here says so. */
 static void every_claim_holds(void **state) {
     (void)state;
@@ -242,6 +260,7 @@ static void every_claim_holds(void **state) {
         const char *what = strstr(p.out, "What should come out");
         if (p.code != 0) fail_msg("lab %s: exit code %d\n%s%s", name, p.code, what ? what : p.out, p.err);
         assert_null(strstr(what, " NO  "));
+        assert_reports(dir);
     }
     print_message("all: %.0f s\n", all);
     pool_free(pool);

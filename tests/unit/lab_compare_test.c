@@ -5,6 +5,7 @@
 #include "engine/base/file.h"
 #include "engine/save/checkpoint.h"
 #include "lab/compare.h"
+#include "lab/quantity.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -346,6 +347,53 @@ static void measures_are_one_family(void **state) {
     assert_non_null(strstr(table_of(&c), "val_accuracy"));
 }
 
+static struct check_value value(const char *text, int cell) {
+    struct quantity q;
+    struct check_value v;
+    char wrong[CHECK_WRONG];
+    if (!quantity_read(&x, text, &q, wrong)) fail_msg("%s: %s", text, wrong);
+    quantity_value(&c, &q, cell, &v);
+    return v;
+}
+
+/* A side's name may have points, as a number has; the metric is one of the experiment's, or the first. */
+static void answers_are_quantities(void **state) {
+    (void)state;
+    struct quantity q;
+    char wrong[CHECK_WRONG];
+    measures_are_one_family(state);
+    const struct compared_answer *of = &c.pair[0].answer[1];
+    assert_string_equal(value("0.2.val_accuracy.verdict", 1).text[0], "better");
+    assert_string_equal(value("0.2.train_loss.verdict", 1).text[0], "same");
+    assert_string_equal(value("B.verdict", 1).text[0], "faster"); /* of step_time */
+    assert_true(fabs(value("0.2.val_accuracy.effect", 1).number - 0.108) < 1e-9);
+    assert_true(value("B.val_accuracy.low", 1).number == of->statistics.low);
+    assert_true(value("B.val_accuracy.high", 1).number == of->statistics.high && of->statistics.low < 0.108);
+    assert_true(value("B.val_accuracy.p", 1).number == of->statistics.p_all);
+    assert_true(value("B.power", 1).number == c.pair[0].answer[0].power);
+    assert_true(value("B.effect", 1).number > 1.9);
+    assert_string_equal(value("A.val_accuracy.verdict", 0).text[0], "none");
+    assert_true(isnan(value("A.val_accuracy.effect", 0).number));
+    assert_false(quantity_read(&x, "B.val_loss.verdict", &q, wrong));
+    assert_string_equal(wrong, "the first axis has no value 'B.val_loss'");
+    c.cell[0].nruns = c.cell[1].nruns = 1; /* as in quick form */
+    assert_ok(compare_judge(&c));
+    assert_true(fabs(value("B.val_accuracy.effect", 1).number - 0.108) < 1e-9);
+    assert_true(isnan(value("B.val_accuracy.p", 1).number) && isnan(value("B.val_accuracy.power", 1).number));
+    assert_int_equal(value("B.val_accuracy.verdict", 1).ntexts, 0);
+}
+
+/* Runs of a seed are alike on both sides, and those of two seeds need not be. */
+static void bits_are_held_seed_by_seed(void **state) {
+    (void)state;
+    with_seeds("val_accuracy", (const char *[]){"abcdefgh", "abcdefgh"}, (double[]){0.6, 0.6});
+    struct check_value mine = value("A.weights", 0), other = value("B.weights", 1);
+    assert_int_equal(check_holds(&mine, IS_EQ, &other), 1);
+    x.nseeds = 0;
+    mine = value("A.weights", 0), other = value("B.weights", 1);
+    assert_int_equal(check_holds(&mine, IS_EQ, &other), 0);
+}
+
 static void a_goal_that_is_not_reached_counts_as_the_longest(void **state) {
     (void)state;
     with_seeds("time", (const char *[]){"abcdefgh", "ijklmnop"}, (double[]){0.6, 0.6});
@@ -484,6 +532,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(seeds_are_pairs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(equal_trainings_are_the_same, set_up, tear_down),
         cmocka_unit_test_setup_teardown(measures_are_one_family, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(answers_are_quantities, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(bits_are_held_seed_by_seed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_goal_that_is_not_reached_counts_as_the_longest, set_up, tear_down),
         cmocka_unit_test_setup_teardown(samples_tell_two_networks_apart, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_set_that_all_seeds_share_has_an_error_of_its_own, set_up, tear_down),

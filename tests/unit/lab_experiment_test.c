@@ -267,6 +267,7 @@ static void gates_are_read(void **state) {
         "ddp[devices=cpu:2].step_time > 0.5 * ddp[devices=cpu:1].step_time",
         "B.losses != A.losses @ devices == cpu:2",
         "B.verdict == slower",
+        "ddp.time_to:val.accuracy:0.9.low < -0.5",
         "ddp.efficiency < 0.5",
     };
     static const struct {

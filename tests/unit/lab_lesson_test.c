@@ -43,6 +43,8 @@ static void checks_are_taken_apart(void **state) {
     assert_string_equal(c.condition[1].value, "two words");
     assert_true(check_read("a<=3e2", &c, wrong));
     assert_true(c.op == IS_LE && !*c.term[1].quantity && c.term[1].factor == 300);
+    assert_true(check_read("a.low>-0.05 @ k == -1", &c, wrong));
+    assert_true(c.op == IS_GT && !*c.term[1].quantity && c.term[1].factor == -0.05);
     assert_true(check_read("64KB.t > 5ms.t", &c, wrong)); /* sides may begin with digits */
     assert_string_equal(c.term[1].quantity, "5ms.t");
     static const char *const bad[] = {"",        "a",         "a >",     "> 1",       "a = 1",
@@ -74,6 +76,16 @@ static void values_are_held_against_each_other(void **state) {
     assert_int_equal(check_holds(&mixed, IS_NE, &other), 1);
     assert_int_equal(check_holds(&same, IS_GT, &other), -1);
     assert_int_equal(check_holds(&same, IS_EQ, &one), -1);
+    /* of seeds, only what belongs to the same one */
+    struct check_value seeds = {0, 2, {"a", "b"}, {1, 2}}, turned = {0, 2, {"b", "a"}, {2, 1}},
+                       another = {0, 2, {"a", "b"}, {2, 1}}, third = {0, 1, {"a"}, {3}};
+    assert_int_equal(check_holds(&seeds, IS_EQ, &turned), 1);
+    assert_int_equal(check_holds(&seeds, IS_NE, &turned), 0);
+    assert_int_equal(check_holds(&seeds, IS_EQ, &another), 0);
+    assert_int_equal(check_holds(&seeds, IS_NE, &another), 1);
+    assert_int_equal(check_holds(&seeds, IS_EQ, &third), -1);
+    assert_int_equal(check_holds(&seeds, IS_NE, &other), 1); /* of no seed, so against all */
+    assert_int_equal(check_holds(&seeds, IS_EQ, &same), 0);
 }
 
 /* ---- claims ---- */

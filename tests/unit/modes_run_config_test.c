@@ -446,6 +446,12 @@ static const struct {
      "c.yaml:2:16: error: 'run.elastic' goes on without a device's process, but mode 'dp' has none"},
     {"devices: cpu:2\nrun: {elastic: {min: 3}}", NULL,
      "c.yaml:2:22: error: 'run.elastic.min' is 3, but the run begins with 2 devices (set at 1:10)"},
+    {"mode: dp\ndevices: cpu:3\nbatch: {shards: 8}\ncomm: {algorithm: tree}", NULL,
+     "c.yaml:4:19: error: algorithm 'tree' is not for 3 devices (set at 2:10) that share 8 shards: it needs one "
+     "subtree "
+     "of the shards for each, as a power of two of devices has"},
+    {"devices: cpu:4\ncomm: {algorithm: tree, order: ring}", NULL,
+     "c.yaml:2:19: error: algorithm 'tree' cannot add in order 'ring' (set at 2:32)"},
     {"devices: cpu:2\nrun: {elastic: 1}\ncomm: {algorithm: tree}", NULL,
      "c.yaml:2:16: error: 'run.elastic' goes on with any number of devices, but comm.algorithm 'tree' (set at 3:19) is "
      "not for any"},

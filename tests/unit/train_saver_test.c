@@ -227,6 +227,52 @@ static void test_sweep(void **state) {
     checkpoint_sweep(scratch_path("nowhere"));
 }
 
+static void test_others_see_a_saver(void **state) {
+    (void)state;
+    struct toy t;
+    struct saver *s;
+    toy_init(&t, 1, 1);
+    assert_false(checkpoint_has_saver(ckpt));
+    assert_ok(saver_open(ckpt, 1, &t.view, &s));
+    assert_true(checkpoint_has_saver(ckpt));
+    assert_false(checkpoint_is_written(ckpt));
+    char *writes = pool_printf(pool, "%s/.tmp-step-000000009.2-0badcafe", ckpt);
+    assert_ok(file_make_folders(writes));
+    int fd = open(writes, O_RDONLY | O_DIRECTORY);
+    assert_int_equal(flock(fd, LOCK_EX), 0);
+    assert_true(checkpoint_is_written(ckpt));
+    close(fd);
+    assert_false(checkpoint_is_written(ckpt));
+    saver_close(s);
+    assert_false(checkpoint_has_saver(ckpt));
+    assert_true(file_exists(writes)); /* to look takes nothing away */
+}
+
+/* A step that was saved after a loss is loaded like any other, and told from those that were due. */
+static void test_rescued(void **state) {
+    (void)state;
+    struct toy t;
+    struct saver *s;
+    toy_init(&t, 1, 1);
+    assert_int_equal(checkpoint_newest_due(ckpt, RUN_ANY, pool), -1);
+    assert_ok(saver_open(ckpt, 0, &t.view, &s));
+    for (int step = 1; step <= 3; step++) {
+        toy_fill(&t, step, step);
+        t.view.counters->rescued = step == 3;
+        assert_ok(saver_save(s, false));
+        assert_ok(saver_wait(s));
+    }
+    saver_close(s);
+    assert_int_equal(checkpoint_newest_due(ckpt, RUN_ANY, pool), 2);
+    for (int step = 2; step <= 3; step++) {
+        toy_init(&t, 99, 9);
+        assert_ok(checkpoint_load(pool_printf(pool, "%s/step-%09d", ckpt, step), &t.view));
+        assert_int_equal(t.view.counters->rescued, step == 3);
+        assert_int_equal(t.view.counters->devices, t.view.devices);
+        assert_true(toy_is(&t, step, step));
+    }
+}
+
 static void test_open_fails(void **state) {
     (void)state;
     struct toy t;
@@ -441,6 +487,8 @@ int main(int argc, char **argv) {
         T(test_folder_knows_its_run),
         T(test_same_step_again),
         T(test_sweep),
+        T(test_others_see_a_saver),
+        T(test_rescued),
         T(test_open_fails),
         T(test_save_allocates_nothing),
         T(test_three_failures_end_it),

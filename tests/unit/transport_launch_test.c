@@ -61,6 +61,13 @@ static int scene_late(const struct launch_self *s, int who) {
     return 65;
 }
 
+/* Rank 'who' is killed; the others hear of it, but have something to do before they end. */
+static int scene_busy(const struct launch_self *s, int who, const char *ms) {
+    usleep(s->rank == who ? 50000 : (useconds_t)atoi(ms) * 1000);
+    if (s->rank == who) raise(SIGKILL);
+    return 75;
+}
+
 static int scene_bytes(const struct launch_self *s) {
     if (s->rank != 0) return 0;
     for (int i = 0; i < 10000; i++) putchar('x');
@@ -94,6 +101,12 @@ static int play(const struct launch_self *s, char **argv) {
     if (!strcmp(scene, "hello")) return scene_hello(s);
     if (!strcmp(scene, "notice")) return scene_notice(s, who, argv[3]);
     if (!strcmp(scene, "late")) return scene_late(s, who);
+    if (!strcmp(scene, "busy")) return scene_busy(s, who, argv[3]);
+    if (!strcmp(scene, "all")) return who;
+    if (!strcmp(scene, "first") && s->rank == 0) return 0;
+    if (!strcmp(scene, "victims") && s->rank != who) return 75;
+    if (!strcmp(scene, "victims")) wait_for_ever();
+    if (!strcmp(scene, "again") && s->rank != who) return 79;
     if (!strcmp(scene, "bytes")) return scene_bytes(s);
     if (!strcmp(scene, "flood")) return scene_flood(s);
     if (!strcmp(scene, "leave")) return scene_leave(false);
@@ -109,7 +122,10 @@ static int play(const struct launch_self *s, char **argv) {
 
 /* ---- starting them here ---- */
 
-static char *text; /* what came in p->log */
+static char *text;                           /* what came in p->log */
+static bool (*busy)(void *user, bool known); /* for launch_params */
+static int again_code;
+static double last_s;
 
 static void forget_text(void) {
     free(text);
@@ -126,6 +142,7 @@ static enum error launch(int size, struct launch_result *out, const char *scene,
     assert_ok(meeting_create_shared(size, &meeting));
     struct launch_params p = {
         .size = size, .argv = argv, .meeting = meeting, .log_folder = scratch_folder(), .log = log, .grace = 0.2};
+    p.busy = busy, p.again = again_code, p.last = last_s;
     enum error err = launch_processes(&p, out);
     meeting_free(meeting);
     fclose(log);
@@ -255,6 +272,53 @@ static void a_cause_that_ends_late_is_named(void **unused) {
     assert_int_equal(r.stuck, -1);
 }
 
+static bool busy_when_known(void *user, bool known) {
+    (void)user;
+    return known;
+}
+
+static void who_is_busy_may_end(void **unused) {
+    (void)unused;
+    struct launch_result r;
+    assert_fails(ERR_PEER, launch(3, &r, "busy", "1", "600"));
+    assert_true(r.stuck >= 0);
+    busy = busy_when_known;
+    assert_fails(ERR_PEER, launch(3, &r, "busy", "1", "600"));
+    assert_int_equal(r.stuck, -1);
+    assert_true(r.seconds < 10); /* they are not waited for any longer than they need */
+    assert_ok(launch(3, &r, "victims", "1", NULL));
+    assert_int_equal(r.stuck, 1); /* the others say that it is lost */
+    assert_int_equal(r.lost[0], 1);
+    busy = NULL;
+}
+
+/* Ranks that end to be started again have not failed. */
+static void again(void **unused) {
+    (void)unused;
+    struct launch_result r;
+    assert_ok(launch(2, &r, "all", "79", NULL));
+    assert_int_equal(r.exit_code, 79); /* nobody said what it means */
+    again_code = 79;
+    assert_ok(launch(2, &r, "all", "79", NULL));
+    assert_true(r.again && r.first < 0 && r.exit_code == 0 && r.seen > 0);
+    assert_ok(launch(2, &r, "all", "0", NULL));
+    assert_false(r.again);
+    assert_fails(ERR_PEER, launch(2, &r, "again", "1", NULL)); /* one is lost meanwhile */
+    assert_false(r.again);
+    assert_int_equal(r.lost[0], 1);
+    again_code = 0;
+}
+
+/* Nobody waits for ever for a rank that hangs when the run is over. */
+static void rank_0_is_the_last(void **unused) {
+    (void)unused;
+    struct launch_result r;
+    last_s = 0.3;
+    assert_ok(launch(3, &r, "first", NULL, NULL));
+    assert_true(r.first < 0 && r.exit_code == 0 && r.stuck > 0);
+    last_s = 0;
+}
+
 static void any_bytes(void **unused) {
     (void)unused;
     static char log[20000];
@@ -331,6 +395,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(stopped),
         cmocka_unit_test(cause_is_named),
         cmocka_unit_test(a_cause_that_ends_late_is_named),
+        cmocka_unit_test(who_is_busy_may_end),
+        cmocka_unit_test(again),
+        cmocka_unit_test(rank_0_is_the_last),
         cmocka_unit_test(any_bytes),
         cmocka_unit_test(flood),
         cmocka_unit_test(left_behind),

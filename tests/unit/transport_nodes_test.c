@@ -12,7 +12,7 @@
 enum { NODES = 3, EACH = 2 };
 
 /* What becomes of a node after the first round. */
-enum fate { LEAVES, SILENT, LOSES_ONE, LOSES_ALL, WELL };
+enum fate { LEAVES, RETURNS, SILENT, LOSES_ONE, LOSES_ALL, WELL };
 struct scene {
     enum fate of[NODES];
     int least;
@@ -40,14 +40,41 @@ static enum error meet_again(struct scene *s, int i, struct nodes *n, int first)
     return ERR_NONE;
 }
 
+/* Until all are there again, as runs do at their checkpoints. */
+static enum error join(struct scene *s, int i, struct nodes *n) {
+    for (int k = 0; k < 1000 && s->round[i].world < NODES * EACH; k++) {
+        struct nodes_loss none = {.locals = EACH, .joins = true};
+        TRY(nodes_meet(n, &none, &s->round[i]));
+        assert_false(s->round[i].taken_in);
+        usleep(5000);
+    }
+    return ERR_NONE;
+}
+
+/* The same command, while the others meet without it. */
+static enum error come_back(struct scene *s, int i, const struct nodes_params *p, struct nodes **n) {
+    nodes_close(*n);
+    TRY(nodes_open(p, n));
+    TRY(nodes_meet(*n, NULL, &s->round[i]));
+    assert_true(s->round[i].taken_in);
+    return ERR_NONE;
+}
+
+static bool somebody_returns(const struct scene *s) {
+    bool found = false;
+    for (int i = 0; i < NODES; i++) found = found || s->of[i] == RETURNS;
+    return found;
+}
+
 static enum error live(struct scene *s, int i, struct nodes *n) {
     struct nodes_round first;
     TRY(nodes_meet(n, NULL, &first));
     assert_int_equal(first.world, NODES * EACH);
     assert_int_equal(first.first, i * EACH);
     assert_int_equal(first.locals, EACH);
-    if (s->of[i] == LEAVES) return ERR_NONE;
-    if (s->of[i] != SILENT) return meet_again(s, i, n, first.first);
+    if (s->of[i] == LEAVES || s->of[i] == RETURNS) return ERR_NONE;
+    if (s->of[i] != SILENT) TRY(meet_again(s, i, n, first.first));
+    if (s->of[i] != SILENT) return somebody_returns(s) ? join(s, i, n) : ERR_NONE;
     usleep(1500000); /* its connection stays, and it says nothing for longer than others wait */
     return ERR_NONE;
 }
@@ -67,6 +94,7 @@ static enum error node(void *user, int i) {
     TRY(nodes_open(&p, &n));
     enum error err = live(s, i, n);
     if (s->of[i] == LEAVES) nodes_close(n);
+    if (s->of[i] == RETURNS && err == ERR_NONE) err = come_back(s, i, &p, &n);
     s->done++;
     while (!s->err[i] && s->done < NODES) usleep(2000); /* as node 0 does, whose run goes on */
     if (s->of[i] != LEAVES) nodes_close(n);
@@ -161,6 +189,14 @@ static void all_may_start_again(void **state) {
     lost_ranks(&s, 0, 0);
 }
 
+static void a_node_comes_back(void **state) {
+    (void)state;
+    struct scene s = {{WELL, RETURNS, WELL}, .least = 4};
+    play(&s);
+    lost_ranks(&s, 2, 2);
+    for (int i = 0; i < NODES; i++) goes_on(&s, i, i * EACH, EACH, NODES * EACH);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_rank_fewer),
@@ -170,6 +206,7 @@ int main(void) {
         cmocka_unit_test(node_0_needs_a_device),
         cmocka_unit_test(nobody_is_lost),
         cmocka_unit_test(all_may_start_again),
+        cmocka_unit_test(a_node_comes_back),
     };
     return cmocka_run_group_tests_name("nodes", tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #pragma once
 #include "engine/base/error.h"
 #include "engine/base/limits.h"
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -43,6 +44,13 @@ struct launch_params {
     /* Seconds that the rest have to end by themselves once a rank is lost, and one more while all
      * that have ended say that they lost another; 0: 0.5 */
     double grace;
+    double last; /* seconds that the others have to end once rank 0 has done what it was to do; 0: for ever */
+    int again;   /* the code with which ranks end to be started again, all of them, which is no failure; 0: none */
+    /* Asked when the grace is over, and then again and again: whether one of them is at work that must not be cut
+     * short. known: which rank was lost, so that others may still be in the midst of a step; else all have waited for
+     * it. NULL: never */
+    bool (*busy)(void *user, bool known);
+    void *user;
 };
 struct launch_result {
     int first;      /* rank that failed first, -1: none */
@@ -51,7 +59,8 @@ struct launch_result {
     int signal;     /* that killed it, or 0 */
     int stuck;      /* the first rank that did not use its grace to end and was killed, -1: none */
     double seconds; /* from its death to the end of the last rank */
-    int64_t seen;   /* by clock_ns, when the first rank had failed */
+    bool again;     /* they ended to be started again, and nobody wanted to stop them */
+    int64_t seen;   /* by clock_ns, when the first rank had failed, or ended like that */
     /* Of those started here, counted from 0: who failed by itself; where all that failed had lost another, who did not
      * end with them, since the others waited for it. Nobody, where that is on another host. */
     int lost[RANKS_MAX], nlost;

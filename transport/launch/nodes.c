@@ -5,7 +5,8 @@
  * Where fewer devices are enough, each node of the round that failed first writes "left/NAME.NODE": how many ranks it
  * can still start, and which of them were lost. Node 0 waits for that from all whom it does not know to be lost (their
  * connection has ended, or they say nothing for too long), and then writes behind the next round's name which nodes are
- * in it ("NAME 0,2"; all are, where it names none), or instead of a name why there is no other round ("end ..."). */
+ * in it ("NAME 0,2"; all are, where it names none), or instead of a name why there is no other round ("end ..."). A node
+ * that is in none writes "come/NODE", and waits for one that it is in. */
 #include "transport/launch/nodes.h"
 
 #include "engine/base/clock.h"
@@ -120,7 +121,7 @@ static enum error heard(struct nodes *n, struct present *at, struct nodes_loss *
     *out = text != NULL;
     if (!text) return ERR_NONE;
     at->locals = (int)strtol(text, &end, 10);
-    while (*end == ' ') add_lost(all, (int)strtol(end, &end, 10));
+    for (; *end == ' '; all->partial++) add_lost(all, (int)strtol(end, &end, 10));
     return at->locals >= 0 && at->locals <= RANKS_MAX ? ERR_NONE
                                                       : FAIL(ERR_DATA, "the store's '%s' is '%.32s'", key, text);
 }
@@ -150,19 +151,78 @@ static enum error await_others(struct nodes *n, struct nodes_loss *all) {
     return ERR_NONE;
 }
 
+/* ---- who comes back ---- */
+
+static const char COME[] = "come/";
+
+/* This node waits to be taken in, or has been. */
+static enum error tell_come(struct nodes *n, bool waits) {
+    char key[32], text[32];
+    int length = snprintf(text, sizeof text, "%llu", (unsigned long long)store_member(n->store));
+    snprintf(key, sizeof key, "%s%d", COME, n->p->index);
+    return waits ? store_set(n->store, key, text, (size_t)length) : store_delete(n->store, key, NULL);
+}
+
+/* Node 0: one that has come, and is still here, is in the next round. */
+static enum error take_in(struct nodes *n, const char *key) {
+    char *text;
+    size_t length;
+    int index = atoi(key + strlen(COME));
+    bool known = index < 1 || index >= n->p->count || n->count == RANKS_MAX;
+    TRY(store_find(n->store, key, n->pool, &text, &length));
+    for (int i = 0; i < n->count; i++) known = known || (n->at[i].index == index && n->at[i].locals);
+    if (!text || known) return ERR_NONE;
+    if (!store_sees(n->store, strtoull(text, NULL, 10))) return store_delete(n->store, key, NULL);
+    n->at[n->count++] = (struct present){.index = index, .locals = 1};
+    return ERR_NONE;
+}
+
+static enum error take_all_in(struct nodes *n) {
+    char **keys;
+    int count;
+    TRY(store_list(n->store, COME, n->pool, &keys, &count));
+    for (int i = 0; i < count; i++) TRY(take_in(n, keys[i]));
+    return ERR_NONE;
+}
+
+bool nodes_wait(struct store *s) {
+    struct pool *pool;
+    char **keys;
+    int count = 0;
+    if (!s || pool_create(&pool) != ERR_NONE) return false;
+    if (store_list(s, COME, pool, &keys, &count) != ERR_NONE) count = 0;
+    pool_free(pool);
+    return count > 0;
+}
+
+/* ---- which nodes go on ---- */
+
+/* " 0,2", in the order of their numbers. */
+static void list_nodes(const struct nodes *n, char list[ROUND]) {
+    size_t used = (size_t)snprintf(list, ROUND, " 0");
+    for (int index = 1; index < n->p->count; index++)
+        for (int i = 1; i < n->count; i++)
+            if (n->at[i].index == index && n->at[i].locals)
+                used += (size_t)snprintf(list + used, ROUND - used, ",%d", index);
+}
+
 /* Node 0: " 0,2", the nodes that go on; "" where all start again; or why none does. */
 static enum error choose_nodes(struct nodes *n, struct nodes_loss *loss, char list[ROUND]) {
     int left = loss->locals;
     *list = '\0';
+    loss->partial = loss->nlost;
     TRY(await_others(n, loss));
     for (int i = 1; i < n->count; i++) left += n->at[i].locals;
+    if (loss->joins) {
+        TRY(take_all_in(n));
+        list_nodes(n, list);
+        return ERR_NONE;
+    }
     enum error err = loss->locals
                          ? nodes_suffice(left, loss->nlost, n->p->least)
                          : FAIL(ERR_PEER, "node 0, which keeps the checkpoints and the store, has no device left");
     if (err == ERR_NONE) {
-        size_t used = (size_t)snprintf(list, ROUND, " 0");
-        for (int i = 1; i < n->count; i++)
-            if (n->at[i].locals) used += (size_t)snprintf(list + used, ROUND - used, ",%d", n->at[i].index);
+        list_nodes(n, list);
         return ERR_NONE;
     }
     loss->nlost = 0;
@@ -210,7 +270,8 @@ static void read_nodes(struct nodes *n, const char *text) {
 }
 
 /* One look: text is empty when there is no round to join yet. */
-static enum error look_for_round(struct nodes *n, const struct nodes_loss *loss, double timeout, char text[ROUND]) {
+static enum error look_for_round(struct nodes *n, const struct nodes_loss *loss, double timeout, char text[ROUND],
+                                 bool *waits) {
     char *value;
     size_t length;
     bool met = false;
@@ -231,7 +292,8 @@ static enum error look_for_round(struct nodes *n, const struct nodes_loss *loss,
                     "with run.restarts a lost node may come back",
                     n->p->index);
     if (!met && n->own >= 0) memcpy(text, value, length + 1);
-    return ERR_NONE;
+    *waits = n->p->least && n->own < 0;
+    return *waits || *text ? tell_come(n, *waits) : ERR_NONE;
 }
 
 static enum error too_late(const struct nodes *n, enum error err) {
@@ -253,15 +315,23 @@ static enum error too_late(const struct nodes *n, enum error err) {
 }
 
 /* Node 0 may be lost meanwhile, and its store with it: whatever is wrong is tried again until the
- * time is over, but for what a new try cannot mend. */
+ * time is over, but for what a new try cannot mend. While others run without this node, time does not count. */
 static enum error find_round(struct nodes *n, const struct nodes_loss *loss, char text[ROUND]) {
     int64_t start = clock_ns();
     double told = TRY_S - TELL_S;
-    for (;;) {
+    for (bool waits = false, before = false;; before = waits) {
         double waited = clock_seconds(clock_ns() - start), left = n->p->timeout - waited;
         double least = left > 0.1 ? left : 0.1;
-        enum error err = look_for_round(n, loss, least < TRY_S ? least : TRY_S, text);
+        waits = false;
+        enum error err = look_for_round(n, loss, least < TRY_S ? least : TRY_S, text, &waits);
         if (!err && *text) return ERR_NONE;
+        if (waits && !before) log_info("the others run without this node: they take it in at the next checkpoint");
+        if (waits) {
+            start = clock_ns(), told = TRY_S - TELL_S;
+            pool_free(n->pool); /* it may take long */
+            n->pool = NULL;
+            TRY(pool_create(&n->pool));
+        }
         if (err == ERR_MISMATCH || err == ERR_CONFIG) return err;
         if (left <= 0) return too_late(n, err);
         if (err) {
@@ -333,5 +403,6 @@ enum error nodes_meet(struct nodes *n, struct nodes_loss *loss, struct nodes_rou
     if (n->own < 0)
         return FAIL(ERR_PEER, "the run goes on without node %d, of which %s", n->p->index,
                     loss && !loss->locals ? "no device is left" : "nothing was heard in time");
-    return meet(n, strchr(text, ' ') ? loss->locals : n->p->locals, out);
+    out->taken_in = !loss && strchr(text, ' ');
+    return meet(n, loss && strchr(text, ' ') ? loss->locals : n->p->locals, out);
 }

@@ -1,7 +1,8 @@
 /* Several hosts run 'engine run' for one run: node 0 keeps the store, and before ranks are started
  * all nodes meet in it. When ranks are lost they meet again, in another round; a node that was lost
  * with all its processes may come back for it, node 0 too. Where fewer devices are enough, the nodes
- * that are left meet without it; but node 0 has to be among them. */
+ * that are left meet without it; but node 0 has to be among them. One that comes back then waits until they meet to
+ * take it in. */
 #pragma once
 #include "engine/base/limits.h"
 #include "transport/launch/rendezvous.h"
@@ -33,14 +34,19 @@ void nodes_close(struct nodes *n);
 struct nodes_loss {             /* why they meet again */
     int locals;                 /* ranks that this node can still start; 0: it leaves, with ERR_PEER */
     int lost[RANKS_MAX], nlost; /* of the round before, in all; given for this node, node 0 is told of all */
+    int partial;                /* node 0 is told: how many of these are of nodes that go on */
     bool restarts;              /* node 0: where too few are left, all start again */
+    bool joins;                 /* nothing was lost: nodes that have come back are taken in */
 };
 struct nodes_round {
     char name[64];     /* for the ranks' rendezvous */
     int first, world;  /* this node's first rank, ranks in all */
     int locals;        /* ranks that this node is to start */
+    bool taken_in;     /* this node, into a run that goes on: others may be missing still */
     const char *store; /* URL where the ranks meet */
 };
 /* All nodes are here, for the first time or (loss NULL) once more; with a loss, those that are left. out's texts live
  * until the next call. ERR_PEER: too few are left. */
 MUST_CHECK enum error nodes_meet(struct nodes *n, struct nodes_loss *loss, struct nodes_round *out);
+/* Whether nodes that have come back wait to be taken in, as far as the store tells (NULL: none does). */
+bool nodes_wait(struct store *s);

@@ -28,6 +28,7 @@
 
 static const double DEFAULT_GRACE = 0.5, PATIENCE = 1;
 static const int64_t DRAIN_NS = 500000000; /* how long output is awaited from what has left the ranks' process group */
+static const int64_t LOOK_NS = 20000000;   /* between two looks whether one that is late is busy */
 enum { CODE_LOST = 75, CODE_INT = 130, CODE_TERM = 143 };
 
 /* ---- signals ---- */
@@ -186,13 +187,21 @@ static void set_deadline(struct watch *w) {
     if (!w->deadline || end < w->deadline) w->deadline = end;
 }
 
+/* It has done what it was to do. */
+static bool was_done(struct watch *w, const siginfo_t *end) {
+    bool exited = end->si_code == CLD_EXITED, again = exited && w->p->again && end->si_status == w->p->again;
+    if (again && !w->out->again) w->out->again = true, w->out->seen = w->pass;
+    return again || (exited && end->si_status == 0);
+}
+
 static void note_end(struct watch *w, int local, const siginfo_t *end) {
-    bool exited = end->si_code == CLD_EXITED, told = was_told(w, end);
+    bool exited = end->si_code == CLD_EXITED, told = was_told(w, end), done = was_done(w, end);
     w->ranks[local].ended = true;
-    w->ranks[local].failed = !told && !is_victim(end) && !(exited && end->si_status == 0);
+    w->ranks[local].failed = !told && !is_victim(end) && !done;
     w->running--;
     w->last = w->pass;
-    if (exited && end->si_status == 0) return;
+    if (done && w->p->first + local == 0 && w->p->last > 0) w->deadline = w->pass + (int64_t)(w->p->last * 1e9);
+    if (done || (w->out->first < 0 && w->killed && !w->asked)) return;
     if (told) {
         w->out->exit_code = exited ? end->si_status : 128 + w->asked;
         w->obeyed = w->obeyed || !w->killed;
@@ -250,6 +259,10 @@ static void wait_for_something(struct watch *w, int timeout) {
 }
 
 static void end_grace(struct watch *w) {
+    if (w->p->busy && w->p->busy(w->p->user, !is_victim(&w->failure))) {
+        w->deadline = w->pass + LOOK_NS;
+        return;
+    }
     for (int i = w->started; i-- > 0;)
         if (!w->ranks[i].ended) w->ranks[i].stuck = true, w->out->stuck = w->p->first + i;
     kill_ranks(w);
@@ -306,6 +319,8 @@ static enum error tell(struct watch *w) {
     struct launch_result *out = w->out;
     /* Told to stop while they were meeting, some were gone before others knew. */
     if (w->obeyed && is_victim(&w->failure)) out->first = -1;
+    if (out->again && w->asked && !out->exit_code) out->exit_code = 128 + w->asked;
+    out->again = out->again && out->first < 0 && !out->exit_code;
     if (out->first < 0) return ERR_NONE;
     find_lost(w);
     bool exited = w->failure.si_code == CLD_EXITED;

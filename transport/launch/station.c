@@ -273,3 +273,7 @@ void station_close(struct station *s) {
 const struct group_params *station_group(const struct station *s) {
     return &s->group;
 }
+
+struct store *station_store(const struct station *s) {
+    return s->store;
+}

@@ -33,3 +33,4 @@ MUST_CHECK enum error station_open(const struct station_params *p, struct statio
 void station_close(struct station *s);
 /* rank, size, link, meeting, roster, port and id are filled; the rest is for the caller. */
 const struct group_params *station_group(const struct station *s);
+struct store *station_store(const struct station *s); /* NULL: they needed none */

@@ -57,11 +57,11 @@ static enum error jsonl_val(void *sink, int64_t step, const struct val_result *v
     return put_line(sink, &j);
 }
 
-static void put_loss(struct json *j, const struct sink_event *e) {
-    json_int(j, "from", e->loss->from);
-    json_int(j, "to", e->loss->to);
+static void put_change(struct json *j, const struct sink_event *e) {
+    json_int(j, "from", e->change->from);
+    json_int(j, "to", e->change->to);
     json_open(j, "lost", '[');
-    for (int i = 0; i < e->loss->nlost; i++) json_int(j, NULL, e->loss->lost[i]);
+    for (int i = 0; i < e->change->nlost; i++) json_int(j, NULL, e->change->lost[i]);
     json_close(j, ']');
     json_real(j, "seconds", e->seconds);
 }
@@ -80,7 +80,7 @@ static enum error jsonl_event(void *sink, const struct sink_event *e) {
     }
     if (e->per_epoch > 0) json_int(&j, "per_epoch", e->per_epoch);
     if (e->text) json_string(&j, "text", e->text);
-    if (e->loss) put_loss(&j, e);
+    if (e->change) put_change(&j, e);
     json_close(&j, '}');
     return put_line(sink, &j);
 }

@@ -244,6 +244,7 @@ enum error advise_report(const struct advice *a, struct report *out) {
     memset(out, 0, sizeof *out);
     out->pool = a->pool;
     out->name = a->ask->config->name;
+    out->question = "Which way of sharing gradients is better here, and why?";
     put_advice(out, a);
     TRY(put_devices(out, a));
     if (a->ask->ndevices > 1) TRY(put_turns(out, a));

@@ -134,13 +134,9 @@ static enum error clear(const struct state *t, const struct lesson_step *s) {
 /* The launcher is the program then, which is told where this one is. */
 static enum error put_under(const struct state *t, const struct lesson_step *s, const char *const *words,
                             const char **all, struct process *p) {
-    char path[4096];
-    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
     int n = 0;
-    if (length < 0) return FAIL(ERR_IO, "cannot tell where this program is");
-    path[length] = '\0';
     for (int i = 1; s->under[i]; i++) all[n++] = s->under[i];
-    all[n++] = pool_printf(t->pool, "%s", path);
+    all[n++] = process_path(t->r->program, t->pool);
     if (!all[n - 1]) return ERR_MEMORY;
     for (int i = 0; words[i]; i++) all[n++] = words[i];
     all[n] = NULL;

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
@@ -194,6 +195,12 @@ enum error process_run(const struct process *p, struct pool *pool, int *code, st
     *code = end.code;
     if (used) *used = end.used;
     return ERR_NONE;
+}
+
+const char *process_path(const char *program, struct pool *pool) {
+    char path[PATH_MAX];
+    ssize_t n = strncmp(program, "/proc/", 6) ? 0 : readlink(program, path, sizeof path);
+    return n > 0 ? pool_strndup(pool, path, (size_t)n) : pool_printf(pool, "%s", program);
 }
 
 /* ---- the engine's own --------------------------------------------------------------------------- */

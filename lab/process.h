@@ -30,6 +30,8 @@ MUST_CHECK enum error processes_run(const struct process *p, int n, struct proce
                                     struct process_end *end);
 /* One, without limits. used may be NULL. */
 MUST_CHECK enum error process_run(const struct process *p, struct pool *pool, int *code, struct rusage *used);
+/* A program by its own path: /proc/self/exe, given to a launcher, would be the launcher. NULL: no memory. */
+const char *process_path(const char *program, struct pool *pool);
 /* The error that an engine's exit code says. */
 enum error process_error(int code);
 /* One engine, with p->err a file: ERR_NONE where it has ended with 0, else its own error in its own words. ERR_RESULT where

@@ -83,6 +83,7 @@ static const char *clause(struct report *r, const struct report_data *d, int met
     const char *text = report_say(r, "%s %s %s", w ? b : a, m->ahead, w ? a : b);
     if (t->n > 1) text = report_say(r, "%s in %d of %d comparisons", text, t->won[w], t->n);
     if (!*far) return text;
+    far += *far == '+'; /* "by 5 points" */
     return report_say(r, "%s%s%s", text,
                       t->n == 1       ? m->difference ? " by " : ": "
                       : m->difference ? ", by up to "

@@ -283,9 +283,7 @@ enum error report_data_read(const char *path, struct pool *pool, struct report_d
     if (!out->path || !file) return ERR_MEMORY;
     if (!file_is_folder(path))
         return FAIL(ERR_INPUT,
-                    "no directory '%s'\na run's (engine run) or an experiment's (engine compare) "
-                    "is reported",
-                    path);
+                    "no directory '%s'\na run's (engine run) or an experiment's (engine compare) is reported", path);
     TRY(file_exists(file) ? read_experiment(file, pool, out) : read_run(pool, out));
     if (out->environment || !out->experiment) return ERR_NONE;
     return read_environment(out->cell[0].run[0].dir, pool, out);

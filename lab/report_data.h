@@ -63,6 +63,8 @@ struct report_data {
     const struct json_value *root;        /* results.json, or NULL */
     const struct json_value *environment; /* an object, or NULL */
 };
+/* Copies of one training; a run that does not tell its weights is none. */
+bool report_copies(const struct run_result *a, const struct run_result *b);
 MUST_CHECK enum error report_metrics_read(struct report_data *d, struct pool *pool);
 MUST_CHECK enum error report_data_read(const char *path, struct pool *pool, struct report_data *out);
 

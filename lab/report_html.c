@@ -19,11 +19,10 @@ struct page {
 
 static void head(struct page *p) {
     struct markup *out = p->out;
-    markup_raw(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-                    "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
-                    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none';"
-                    "style-src 'unsafe-inline';img-src data:\">\n"
-                    "<link rel=\"icon\" href=\"data:,\">\n");
+    markup_raw(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
+                    "content=\"width=device-width,initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" "
+                    "content=\"default-src 'none';style-src 'unsafe-inline';img-src data:\">\n<link rel=\"icon\" "
+                    "href=\"data:,\">\n");
     markup_element(out, "title", p->r->name);
     markup_raw(out, "\n<style>\n");
     plot_style(out);

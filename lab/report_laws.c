@@ -80,12 +80,11 @@ static void say_laws(struct report *r, struct report_section *s, bool weak) {
     report_paragraph(s, weak ? "By Gustafson's law N devices do N - (1 - p) (N - 1) times the work of one in "
                                "the same time, where p is the share of the work that they divide; it is fitted "
                                "to all numbers of devices of a row."
-                             : report_say(r, "By Amdahl's law a share p of the work is divided among the "
-                                             "devices and the rest is not, so that no number of them is more "
-                                             "than 1 / (1 - p) times as fast; p is fitted to all numbers of "
-                                             "devices of a row. e is the serial share that the speed-up on so "
-                                             "many devices alone would mean (Karp and Flatt); above 1 they are "
-                                             "slower than one device."));
+                             : report_say(r, "By Amdahl's law a share p of the work is divided among the devices and "
+                                             "the rest is not, so that no number of them is more than 1 / (1 - p) "
+                                             "times as fast; p is fitted to all numbers of devices of a row. e is the "
+                                             "serial share that the speed-up on so many devices alone would mean "
+                                             "(Karp and Flatt); above 1 they are slower than one device."));
 }
 
 static void say_rising(struct report *r, struct report_section *s, const struct row *rows, int n) {
@@ -123,9 +122,8 @@ static void say_cores(struct report *r, struct report_section *s, const struct r
     }
     if (cores > 0 && most > cores && !strncmp(run_result_setting(d->cell[0].run, "devices"), "cpu", 3))
         report_paragraph(s, report_say(r,
-                                       "%lld devices share %d cores here: beyond %d of them "
-                                       "computing is not divided any further, which counts as "
-                                       "serial work in p and e.",
+                                       "%lld devices share %d cores here: beyond %d of them computing is not divided "
+                                       "any further, which counts as serial work in p and e.",
                                        (long long)most, cores, cores));
 }
 

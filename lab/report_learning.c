@@ -24,7 +24,7 @@ static int trainings(const struct report_cell *c, int out[REPORT_RUNS]) {
     int n = 0;
     for (int i = 0; i < c->nruns; i++) {
         int k = 0;
-        while (k < n && strcmp(c->run[out[k]].weights, c->run[i].weights) != 0) k++;
+        while (k < n && !report_copies(&c->run[out[k]], &c->run[i])) k++;
         if (k == n) out[n++] = i;
     }
     return n;

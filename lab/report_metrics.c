@@ -65,12 +65,16 @@ static double value_of(const struct report_data *d, const struct report_cell *c,
     return v * m->factor;
 }
 
+bool report_copies(const struct run_result *a, const struct run_result *b) {
+    return a == b || (*a->weights && !strcmp(a->weights, b->weights));
+}
+
 int report_values(const struct report_data *d, const struct report_cell *c, const struct report_metric *m,
                   double v[REPORT_RUNS]) {
     int n = 0;
     for (int i = 0; i < c->nruns; i++) {
         int first = 0;
-        while (strcmp(c->run[first].weights, c->run[i].weights) != 0) first++;
+        while (!report_copies(&c->run[first], &c->run[i])) first++;
         double mine = value_of(d, c, m, i);
         if (isfinite(mine) && (first == i || !m->training)) v[n++] = mine;
     }

@@ -47,9 +47,8 @@ static enum error bytes_plot(struct report *r, struct report_section *s, const s
     TRY(report_plot(r, s, PLOT_GROUPED, 2 * d->nsides, &p));
     if (!p) return ERR_NONE;
     p->title = "Bytes through each rank's port in a step";
-    p->about = "For each rank what it sends and receives in a step. In dp rank 0 is the server: "
-               "its port carries what all the "
-               "others' carry together.";
+    p->about = "For each rank what it sends and receives in a step. In dp rank 0 is the server: its port carries what "
+               "all the others' carry together.";
     p->x = (struct plot_axis){.label = "bytes of a step", .unit = PLOT_BYTES, .zero = true};
     p->ncategories = ranks;
     TRY(rank_names(r, ranks, "rank", &p->category));
@@ -125,9 +124,8 @@ enum error report_bytes(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "bytes", "Bytes over each link");
     int ranks = most_ranks(d);
     if (ranks < 2) {
-        s->missing = "One device has no link. A run on several, as in engine run --mode dp "
-                     "--devices cpu:4, counts what "
-                     "crosses each.";
+        s->missing = "One device has no link. A run on several, as in engine run --mode dp --devices cpu:4, counts "
+                     "what crosses each.";
         return ERR_NONE;
     }
     TRY(bytes_plot(r, s, d, ranks));
@@ -160,6 +158,7 @@ static enum error memory_plot(struct report *r, struct report_section *s, const 
             .name = report_cell_name(r, d, &d->cell[k]), .n = p->ncategories, .colour = side % PLOT_COLOURS};
         TRY(rank_series(r, out->n, processes ? run->rss : run->state, n, 1, &out->y));
     }
+    if (!p->ncategories) s->nplots--; /* nothing is told */
     return rank_names(r, p->ncategories, processes ? "process" : "device", &p->category);
 }
 

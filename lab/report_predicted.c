@@ -131,9 +131,8 @@ static const char *why_none(struct report *r, const struct report_data *d) {
     for (int i = 0; i < d->ncells; i++)
         if (*d->cell[i].why && !d->cell[i].reference)
             return report_say(r, "No step time is predicted: %s.", d->cell[i].why);
-    return "No model has predicted these step times. engine compare predicts those of an "
-           "experiment whose links are emulated; engine simulate RUN_DIR says what a run should "
-           "take elsewhere.";
+    return "No model has predicted these step times. engine compare predicts those of an experiment whose links are "
+           "emulated; engine simulate RUN_DIR says what a run should take elsewhere.";
 }
 
 enum error report_predicted(struct report *r, const struct report_data *d) {

@@ -188,7 +188,7 @@ static const char *difference(struct report *r, const struct report_data *d, con
 }
 
 static bool same_digests(const struct run_result *a, const struct run_result *b) {
-    return !strcmp(a->weights, b->weights) && !strcmp(a->losses, b->losses);
+    return report_copies(a, b) && !strcmp(a->losses, b->losses);
 }
 
 /* How many runs from 'from' on have come to the same as that one. */
@@ -230,8 +230,7 @@ static const char *bits_of_pairs(struct report *r, const struct report_data *d, 
                           "things.",
                           yes);
     if (yes + no) return report_say(r, "The same bits in %d of %d comparisons.", yes, yes + no);
-    if (d->npairs)
-        return "Bits are not compared: the sides compute different things, so that they cannot end in the same ones.";
+    if (d->npairs) return "Bits are not compared: the sides compute different things, or do not tell their weights.";
     return report_say(r, "The same bits not everywhere: %d of %d runs end in those of the first.", same, runs);
 }
 

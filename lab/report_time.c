@@ -92,10 +92,15 @@ static void say_imbalance(struct report *r, struct report_section *s, const stru
 enum error report_phases(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "time", "Where the time goes");
     const char *place[REPORT_CELLS];
+    bool many = false, told = false;
     int n = report_places(d, place);
+    for (int i = 0; i < d->ncells; i++)
+        many |= d->cell[i].devices > 1, told |= isfinite(part_of(&d->cell[i], PHASE_BACKWARD));
+    if (!told) {
+        s->missing = "The runs tell nothing of the parts of a step; those of engine run do.";
+        return ERR_NONE;
+    }
     for (int i = 0; i < n; i++) TRY(phases_plot(r, s, d, place[i]));
-    bool many = false;
-    for (int i = 0; i < d->ncells; i++) many |= d->cell[i].devices > 1;
     report_paragraph(s, report_say(r,
                                    "A bar is as long as the step time, the median of the table, and is divided as the "
                                    "time of all steps of %s is.",
@@ -242,8 +247,7 @@ enum error report_speedup(struct report *r, const struct report_data *d) {
     double counts[REPORT_COUNTS];
     int n = report_places(d, place);
     if (report_device_counts(d, counts) < 2) {
-        s->missing = "All runs are on the same number of devices. An experiment with matrix: "
-                     "{devices: [cpu:1, cpu:2, "
+        s->missing = "All runs are on the same number of devices. An experiment with matrix: {devices: [cpu:1, cpu:2, "
                      "cpu:4]} shows what more of them bring (engine compare).";
         return ERR_NONE;
     }

@@ -89,9 +89,8 @@ static enum error cell_timeline(struct report *r, struct report_section *s, cons
     TRY(report_plot(r, s, PLOT_TIMELINE, 2, &p));
     if (!p) return ERR_NONE;
     p->title = report_say(r, "%s%s: the last step, rank by rank", report_cell_name(r, d, c), report_in(r, c->place));
-    p->about = "A row for each call that carried gradients or weights, its rank in front, from "
-               "when the rank entered it to when "
-               "it was done.";
+    p->about = "A row for each call that carried gradients or weights, its rank in front, from when the rank entered "
+               "it to when it was done.";
     p->x = (struct plot_axis){.label = "time in the step", .unit = PLOT_SECONDS, .zero = true};
     p->series[0] = (struct plot_series){.name = "the device waits for it", .colour = 1};
     p->series[1] = (struct plot_series){.name = "beside computing", .colour = 0};

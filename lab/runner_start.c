@@ -57,13 +57,6 @@ static const char *absolute(struct pool *pool, const char *path) {
     return getcwd(full, sizeof full) ? pool_printf(pool, "%s/%s", full, path) : path;
 }
 
-/* By its path: behind a launcher /proc/self is the launcher. */
-static const char *program_path(const struct one_run *r) {
-    char full[PATH_MAX];
-    ssize_t n = readlink(r->program, full, sizeof full - 1);
-    return n > 0 && !strncmp(r->program, "/proc/", 6) ? pool_strndup(r->pool, full, (size_t)n) : r->program;
-}
-
 static void add_engine(const struct one_run *r, struct list *l) {
     const char *paths[] = {r->config, r->dir};
     bool far = r->cell->start.under || r->cell->start.nhosts;
@@ -71,7 +64,7 @@ static void add_engine(const struct one_run *r, struct list *l) {
         if (!(paths[i] = absolute(r->pool, paths[i]))) l->failed = true;
     if (l->failed) return;
     add_all(l, r->cell->start.under);
-    add(l, far ? program_path(r) : r->program);
+    add(l, far ? process_path(r->program, r->pool) : r->program);
     add(l, "run");
     add(l, paths[0]);
     add(l, "--json");

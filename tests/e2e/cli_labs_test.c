@@ -2,6 +2,7 @@
  * comes with the program, in quick form, of which every claim must hold. */
 #include "tests/harness/program.h"
 
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -220,6 +221,20 @@ static void a_changed_copy_stays_as_it_is(void **state) {
     assert_code(64);
 }
 
+/* A lab is none the worse without a page, so nobody would notice. */
+static void assert_reports(const char *dir) {
+    char path[800];
+    glob_t found;
+    snprintf(path, sizeof path, "%s/quick/*/results.json", dir);
+    int none = glob(path, 0, NULL, &found);
+    for (size_t i = 0; !none && i < found.gl_pathc; i++) {
+        const char *results = found.gl_pathv[i];
+        snprintf(path, sizeof path, "%.*sreport.html", (int)(strlen(results) - strlen("results.json")), results);
+        if (access(path, F_OK) != 0) fail_msg("%s is not there", path);
+    }
+    if (!none) globfree(&found);
+}
+
 /* The one test of what the labs say: they take some seconds each. One that needs GPUs or hosts that are not here says so. */
 static void every_claim_holds(void **state) {
     (void)state;
@@ -245,6 +260,7 @@ static void every_claim_holds(void **state) {
         const char *what = strstr(p.out, "What should come out");
         if (p.code != 0) fail_msg("lab %s: exit code %d\n%s%s", name, p.code, what ? what : p.out, p.err);
         assert_null(strstr(what, " NO  "));
+        assert_reports(dir);
     }
     print_message("all: %.0f s\n", all);
     pool_free(pool);

@@ -155,6 +155,32 @@ static bool says(const struct report_section *s, const char *words) {
     return false;
 }
 
+/* A user's command need not tell weights: then no two of its runs are copies, and nothing is known of a step's parts. */
+static void runs_without_weights_are_no_copies(void **state) {
+    (void)state;
+    char path[700], *text;
+    size_t n;
+    for (int i = 0; i < 2; i++) {
+        put_seed(i);
+        snprintf(path, sizeof path, "%s/seed%d/summary.json", dir, i);
+        assert_ok(file_read(path, 1 << 16, pool, &text, &n));
+        char *weights = strstr(text, "\"weights_sha256\":\"") + strlen("\"weights_sha256\":\"");
+        memmove(weights, weights + 2, strlen(weights + 2) + 1);
+        static const char *const parts[] = {"\"forward\":1", "\"backward\":1"};
+        for (int k = 0; k < 2; k++) memcpy(strstr(text, parts[k]) + strlen(parts[k]) - 1, "0", 1);
+        char *waits = strstr(text, "\"comm_exposed\":1");
+        waits[strlen("\"comm_exposed\":")] = '0';
+        snprintf(path, sizeof path, "seed%d/summary.json", i);
+        put(path, text);
+    }
+    put("results.json",
+        "{\"axis\":\"side\",\"sides\":[\"a\"],\"metrics\":[{\"name\":\"val_accuracy\"}],\"cells\":[" SIDE(
+            "a", "\"val_accuracy\":0.7", SEED(0, 0.6, 1) "," SEED(1, 0.8, 1)) "]}");
+    assert_ok(report_read(dir, pool, &report));
+    assert_int_equal(section("table")->plot[0].nspans, 2);
+    assert_non_null(section("time")->missing);
+}
+
 /* Sides of several keys, trained with seeds: every metric has its answer, and the first picture is what learning costs. */
 static void every_metric_has_its_answer(void **state) {
     (void)state;
@@ -184,7 +210,7 @@ static void every_metric_has_its_answer(void **state) {
                                                                                                   ",\"unreached\":[7,"
                                                                                                   "0]") "]}]}");
     assert_ok(report_read(dir, pool, &report));
-    assert_string_equal(report.verdict, "int8 is better than ddp by +5.00 points [+3.10, +7.00].");
+    assert_string_equal(report.verdict, "int8 is better than ddp by 5.00 points [+3.10, +7.00].");
     assert_true(says(section("verdict"),
                      "Bytes sent by the busiest rank: int8 against ddp: 3.94 times [3.90, 4.00]; more runs"));
     assert_true(says(section("verdict"), "Note: power: few seeds") && says(section("table"), "trainings of 7 seeds"));
@@ -211,8 +237,11 @@ static void every_metric_has_its_answer(void **state) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(what_was_asked_is_what_is_told),  TEST(each_metric_has_its_plot),
-        TEST(every_metric_has_its_answer),     TEST(times_of_steps_alone_need_no_such_section),
+        TEST(what_was_asked_is_what_is_told),
+        TEST(each_metric_has_its_plot),
+        TEST(every_metric_has_its_answer),
+        TEST(runs_without_weights_are_no_copies),
+        TEST(times_of_steps_alone_need_no_such_section),
         TEST(seconds_are_seconds_from_one_on),
     };
     return cmocka_run_group_tests_name("report_metrics", tests, NULL, NULL);

@@ -40,5 +40,7 @@ void advising_progress(const struct advising *g, const char *fmt, ...) __attribu
 MUST_CHECK enum error advise_measure(struct advising *g);
 /* Runs the best of dp and of ddp as far as this machine can, beside what is predicted of them. */
 MUST_CHECK enum error advise_check_here(struct advising *g);
+/* The key of the batch that so many devices have where it grows with them. */
+const char *advise_batch(const struct advising *g, int64_t computing);
 /* Has 'engine compare' run the best two, and says whether the advice held. */
 MUST_CHECK enum error advise_verify(struct advising *g);

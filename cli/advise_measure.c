@@ -238,8 +238,7 @@ enum error advise_measure(struct advising *g) {
 
 /* ---- what can be checked -------------------------------------------------------------------- */
 
-/* Where the batch grows with the devices, it is that of so many. */
-static const char *batch_of(const struct advising *g, int64_t computing) {
+const char *advise_batch(const struct advising *g, int64_t computing) {
     const struct run_config *c = &g->settings.config;
     return pool_printf(g->pool, "batch={size: %lld, shards: %lld, accumulate: %lld}",
                        (long long)(c->batch.size * computing / c->devices.count), (long long)c->batch.shards,
@@ -253,7 +252,7 @@ static enum error set_way(const struct advising *g, const struct advise_way *w, 
     int64_t computing = w->devices - (w->mode == ADVISE_DP && w->way.kind == SERVED_APART);
     TRY(advise_sets(&g->ask, w, g->pool, sets, &n));
     sets[n++] = pool_printf(g->pool, "devices=%s:%lld", g->settings.config.devices.kind, (long long)computing);
-    if (g->ask.weak) sets[n++] = batch_of(g, computing);
+    if (g->ask.weak) sets[n++] = advise_batch(g, computing);
     if (g->emulated)
         sets[n++] = port->beta > 0 ? pool_printf(g->pool, "comm.emulate={bandwidth: %.0f, latency: %.9gs}",
                                                  1 / port->beta, port->alpha)

@@ -86,9 +86,9 @@ static enum error common(const struct advising *g, const struct duel *d, struct 
     if (!strcmp(axis, "mode"))
         TRY(add_set(w, pool_printf(g->pool, "devices=%s:%d", g->settings.config.devices.kind, (int)g->check)));
     TRY(add_set(w, pool_printf(g->pool, "threads=%lld", (long long)g->settings.config.threads)));
-    TRY(add_set(w, pool_printf(g->pool, "batch.shards=%lld", (long long)g->settings.config.batch.shards)));
+    TRY(add_set(w, advise_batch(g, g->settings.config.devices.count)));
     TRY(add_set(w, pool_printf(g->pool, "train=%dst", (int)fmax(30, fmin(300, 1 / step)))));
-    TRY(add_set(w, "eval.every=off"));
+    TRY(add_set(w, "eval=off"));
     TRY(add_set(w, "checkpoint=off"));
     if (!g->emulated) return ERR_NONE;
     return add_set(w, pool_printf(g->pool, "comm.emulate={bandwidth: %.0f, latency: %.9gs}",

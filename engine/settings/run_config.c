@@ -195,16 +195,35 @@ static enum error load(const struct load *l, struct run_settings *s, struct conf
     return settle(l, s, e);
 }
 
+/* What a map's shorthand said is held under "" (tree_set): gets the key that it was read as, by the text that both share;
+ * it is gone where that key was given as well. */
+static void name_held(struct node *given, const struct node *read) {
+    int kept = 0;
+    for (int i = 0; i < given->count; i++) {
+        struct node *child = given->items[i];
+        bool held = given->kind == NODE_MAP && !*child->key;
+        for (int k = 0; held && read && k < read->count; k++)
+            if (read->items[k]->text == child->text) child->key = read->items[k]->key;
+        if (!held && given->kind == NODE_MAP) name_held(child, read ? node_get(read, child->key) : NULL);
+        if (given->kind != NODE_MAP || *child->key) given->items[kept++] = child;
+    }
+    given->count = kept;
+}
+
 enum error run_settings_from(struct node *tree, const struct mode_ops *const *modes, const char *const *algorithms,
                              struct run_settings *out, struct config_errors *e) {
     struct load l = {.modes = modes, .algorithms = algorithms};
     memset(out, 0, sizeof *out);
     TRY(pool_create(&out->pool));
+    struct node *given = tree_copy(tree, out->pool);
     out->tree = tree;
-    out->given = tree_write(tree, false, out->pool);
+    if (!given) return ERR_MEMORY;
+    enum error err = settle(&l, out, e);
+    if (err == ERR_NONE) name_held(given, tree);
+    out->given = tree_write(given, false, out->pool);
     if (!out->given) return ERR_MEMORY;
     out->given_length = strlen(out->given);
-    return settle(&l, out, e);
+    return err;
 }
 
 static void write_report(struct run_settings *s, const struct config_errors *e, enum error err, char **report) {

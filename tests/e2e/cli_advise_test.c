@@ -113,8 +113,8 @@ static void measures_links_of_this_machine(void **state) {
 static void verifies_by_comparing(void **state) {
     (void)state;
     if (device_host_cores() < 2) skip();
-    program_run(&p, 200, "advise", SMALL, "--set", "name=e2e", "--devices", "2", "--link", "200Mbit,50us", "--verify",
-                "--json", NULL);
+    program_run(&p, 200, "advise", SMALL, "--set", "name=e2e", "--set", "batch=64", "--set", "eval=1ep", "--devices",
+                "2", "--link", "200Mbit,50us", "--verify", "--json", NULL);
     if (p.code != 0) fail_msg("%s", p.err);
     const char *held = program_string(&p, "verified");
     if (strcmp(held, "held") != 0 && strcmp(held, "did not hold") != 0 && strcmp(held, "open") != 0)

@@ -152,6 +152,22 @@ static void all_that_is_wrong_is_told_at_its_place(void **state) {
                   (const char *const[]){"50 steps, all of them warm-up", NULL});
 }
 
+/* What stands for a key in short form keeps its place beside other keys of the same map. */
+static void short_forms_are_written_out(void **state) {
+    (void)state;
+    assert_ok(open_text("base: {train: 50st, batch: 32, optimizer: sgd}\n"
+                        "matrix: {batch.shards: [2, 4], optimizer.lr: [0.1]}\n"));
+    for (int i = 0; i < x.ncells; i++) {
+        assert_non_null(strstr(x.cell[i].config, "size: 32"));
+        assert_non_null(strstr(x.cell[i].config, "name: sgd"));
+        assert_null(strstr(x.cell[i].config, "\"\""));
+    }
+    experiment_close(&x);
+    assert_ok(open_text("base: {train: 50st, batch: 32}\nsides: {a: {batch.size: 64}, b: {}}\n"));
+    assert_non_null(strstr(x.cell[0].config, "size: 64"));
+    assert_null(strstr(x.cell[0].config, "32"));
+}
+
 static const char sides[] = "sides:\n  dp: {mode: dp}\n  ddp: {mode: ddp}\n"
                             "  int8: {mode: ddp, comm.compress: int8}\n";
 
@@ -329,6 +345,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(weak_scaling_grows_the_batch, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_base_may_be_a_file_and_be_changed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(all_that_is_wrong_is_told_at_its_place, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(short_forms_are_written_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(sides_have_names_and_several_keys, set_up, tear_down),
         cmocka_unit_test_setup_teardown(repeats_may_be_seeds, set_up, tear_down),
         cmocka_unit_test_setup_teardown(each_metric_knows_what_is_practical, set_up, tear_down),

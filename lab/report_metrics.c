@@ -180,7 +180,7 @@ enum error report_dots(struct report *r, struct report_section *s, const struct 
                                                        .colour = side % PLOT_COLOURS};
     }
     for (int i = 0; i < p->nspans; i++) low = fmin(low, span[i].from), high = fmax(high, span[i].from);
-    p->x.log = low > 0 && high > 8 * low;
+    p->x.log = low > 0 && high > 8 * low && p->x.unit != PLOT_SHARE;
     return ERR_NONE;
 }
 

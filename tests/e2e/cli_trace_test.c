@@ -392,7 +392,7 @@ static void an_experiment_is_traced(void **state) {
     (void)state;
     static const char text[] = "base: {model: {zoo: mlp, hidden: [16]}, data: digits, batch: {size: 32, shards: 2}, "
                                "train: 20st, eval: off, threads: 1, devices: 'cpu:2', log: {trace: 10..12st}}\n"
-                               "matrix: {mode: [dp, ddp]}\nrepeats: 4\n";
+                               "matrix: {mode: [dp, ddp]}\nmetrics: step_time\nrepeats: 4\n";
     char path[600], folder[600], pattern[700];
     glob_t found;
     snprintf(path, sizeof path, "%s", scratch_path("traced.yaml"));

@@ -133,15 +133,9 @@ static void put_row(struct json *j, const struct simulate_row *r) {
 }
 
 static void put_step(struct json *j, const struct step_source *s) {
-    const struct measured_step *m = &s->step;
     json_open(j, "measured", '{');
     json_string(j, "of", s->measured_here ? "now" : s->result.dir);
-    json_real(j, "load_s", m->load);
-    json_real(j, "forward_s", m->forward);
-    json_real(j, "backward_s", m->backward);
-    json_real(j, "update_s", m->update);
-    json_int(j, "gradient_bytes", m->model->arena_floats * (int64_t)sizeof(float));
-    json_int(j, "traced_steps", m->traced);
+    measured_json(&s->step, j);
     json_close(j, '}');
 }
 

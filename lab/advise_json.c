@@ -42,15 +42,9 @@ static void put_port(const struct advise_ask *ask, enum advise_mode m, struct js
 static void put_measured(const struct advise_ask *ask, struct json *j) {
     json_open(j, "measured", '[');
     for (int i = 0; i < ask->nmeasured; i++) {
-        const struct measured_step *m = ask->measured[i].step;
         json_open(j, NULL, '{');
         json_string(j, "precision", ask->measured[i].precision);
-        json_real(j, "load_s", m->load);
-        json_real(j, "forward_s", m->forward);
-        json_real(j, "backward_s", m->backward);
-        json_real(j, "update_s", m->update);
-        json_int(j, "gradient_bytes", m->model->arena_floats * (int64_t)sizeof(float));
-        json_int(j, "traced_steps", m->traced);
+        measured_json(ask->measured[i].step, j);
         json_close(j, '}');
     }
     json_close(j, ']');

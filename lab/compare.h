@@ -131,6 +131,10 @@ const char *compare_effect(const struct compared *c, const struct compared_pair 
 void compare_notes(struct compared *c);
 /* What of a pair's difference in accuracy is the validation set's, in words, and its set_error; NULL: nothing to say. */
 const char *compare_set(struct compared *c, const struct compared_pair *p, int measure);
+/* The runs of both sides that belong to one repeat, by their numbers in their cells; gives how many. */
+int compare_together(const struct compared *c, const struct compared_pair *p, int run[STATISTICS_RUNS][2]);
+/* Whether it has a p: enough samples, and not the same training on both sides. */
+bool compare_is_tested(const struct compared_answer *a);
 /* Whether all runs have the same bits; which pairs have, and where they begin to differ. Part of compare_judge. */
 MUST_CHECK enum error compare_all_bits(struct compared *c);
 /* Warns of what makes the numbers doubtful. Part of compare_judge. */

@@ -130,7 +130,7 @@ static void put_answer(const struct compared *c, const struct compared_pair *p, 
     const double none = (double)NAN;
     const struct compared_answer *a = &p->answer[m];
     const struct comparison *s = &a->statistics;
-    bool tested = a->verdict != VERDICT_UNTESTED && !a->equal;
+    bool tested = compare_is_tested(a);
     json_real(j, estimate, a->judged ? s->estimate : none);
     json_open(j, "samples", '[');
     for (int side = 0; side < 2; side++) json_int(j, NULL, a->samples[side]);
@@ -321,7 +321,7 @@ void compare_verdicts(const struct compared *c, FILE *f) {
             const struct compared_answer *a = &p->answer[m];
             const struct comparison *s = &a->statistics;
             const int *at = x->cell[p->cell[1]].at;
-            bool tested = a->verdict != VERDICT_UNTESTED && !a->equal;
+            bool tested = compare_is_tested(a);
             for (int k = 0; k < x->naxes; k++) csv_text(f, x->axis[k].label[at[k]]), fputc(',', f);
             csv_text(f, x->axis[0].label[x->cell[p->cell[0]].at[0]]);
             fprintf(f, ",\"%s\",%s", x->measure[m].name, s->scale == SCALE_RATIO ? "ratio" : "difference");

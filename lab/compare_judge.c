@@ -161,16 +161,23 @@ static bool usable(const struct measure *m, const double *v, int n) {
     return n > 0;
 }
 
-/* The values of the repeats that both sides have, in their order; gives how many. */
-static int values_in_pairs(const struct compared *c, const struct compared_pair *p, int m,
-                           double out[2][STATISTICS_RUNS]) {
+int compare_together(const struct compared *c, const struct compared_pair *p, int run[STATISTICS_RUNS][2]) {
     const struct compared_cell *a = &c->cell[p->cell[0]], *b = &c->cell[p->cell[1]];
     int n = 0;
     for (int i = 0, k = 0; i < a->nruns && k < b->nruns;) {
         int mine = a->run[i].repeat, other = b->run[k].repeat;
-        if (mine == other) out[0][n] = a->value[m][i], out[1][n++] = b->value[m][k];
+        if (mine == other) run[n][0] = i, run[n++][1] = k;
         i += mine <= other, k += other <= mine;
     }
+    return n;
+}
+
+/* The values of the repeats that both sides have, in their order; gives how many. */
+static int values_in_pairs(const struct compared *c, const struct compared_pair *p, int m,
+                           double out[2][STATISTICS_RUNS]) {
+    int run[STATISTICS_RUNS][2], n = compare_together(c, p, run);
+    for (int i = 0; i < n; i++)
+        for (int side = 0; side < 2; side++) out[side][i] = c->cell[p->cell[side]].value[m][run[i][side]];
     return n;
 }
 
@@ -219,7 +226,7 @@ static void answer_one(struct compared *c, struct compared_pair *p, int m) {
     a->verdict = VERDICT_SAME;
 }
 
-static bool is_tested(const struct compared_answer *a) {
+bool compare_is_tested(const struct compared_answer *a) {
     return a->judged && !a->equal && a->samples[0] >= EXPERIMENT_LEAST_RUNS && a->samples[1] >= EXPERIMENT_LEAST_RUNS;
 }
 
@@ -242,13 +249,13 @@ static enum error judge_all(struct compared *c) {
     for (int i = 0; i < x->npairs; i++)
         for (int m = 0; m < x->nmeasures; m++) {
             answer_one(c, &c->pair[i], m);
-            if (is_tested(&c->pair[i].answer[m])) p[c->tests++] = c->pair[i].answer[m].statistics.p;
+            if (compare_is_tested(&c->pair[i].answer[m])) p[c->tests++] = c->pair[i].answer[m].statistics.p;
         }
     if (c->tests) statistics_holm(p, c->tests);
     for (int i = 0; i < x->npairs; i++)
         for (int m = 0; m < x->nmeasures; m++) {
             struct compared_answer *a = &c->pair[i].answer[m];
-            if (!is_tested(a)) continue;
+            if (!compare_is_tested(a)) continue;
             a->statistics.p_all = p[at++];
             a->verdict = statistics_verdict(&a->statistics, x->confidence, x->measure[m].practical);
             foretell(c, &x->measure[m], a);
@@ -261,7 +268,7 @@ int compare_wanted_repeats(const struct compared *c) {
     for (int i = 0; i < c->x->npairs; i++) {
         const struct compared_answer *a = &c->pair[i].answer[0];
         int n = a->needed ? a->needed : STATISTICS_RUNS;
-        if (is_tested(a) && n > wanted) wanted = n;
+        if (compare_is_tested(a) && n > wanted) wanted = n;
     }
     return wanted < c->x->most ? wanted : c->x->most;
 }

@@ -26,12 +26,9 @@ struct duel {
 
 static int read_duels(const struct compared *c, const struct compared_pair *p, struct duel out[STATISTICS_RUNS]) {
     const struct compared_cell *a = &c->cell[p->cell[0]], *b = &c->cell[p->cell[1]];
-    int n = 0;
-    for (int i = 0, k = 0; i < a->nruns && k < b->nruns;) {
-        int mine = a->run[i].repeat, other = b->run[k].repeat;
-        if (mine == other && !read_both(c, &a->run[i], &b->run[k], out[n++].side)) return 0;
-        i += mine <= other, k += other <= mine;
-    }
+    int run[STATISTICS_RUNS][2], n = compare_together(c, p, run);
+    for (int i = 0; i < n; i++)
+        if (!read_both(c, &a->run[run[i][0]], &b->run[run[i][1]], out[i].side)) return 0;
     return n;
 }
 

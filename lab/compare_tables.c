@@ -114,7 +114,7 @@ static void put_answer(const struct compared *c, const struct compared_pair *p, 
     const struct compared_answer *a = &p->answer[measure];
     bool verdict = a->verdict == VERDICT_FASTER || a->verdict == VERDICT_SLOWER;
     put(g, "%s", compare_effect(c, p, measure));
-    if (a->verdict != VERDICT_UNTESTED && !a->equal)
+    if (compare_is_tested(a))
         put(g, "%.2g", a->statistics.p_all);
     else
         put(g, "-");

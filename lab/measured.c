@@ -130,3 +130,12 @@ double measured_memory(const struct measured_step *m, double share, double state
     return arena * (1 + sums + m->slots * state) + (double)m->model->buffer_floats * sizeof(float) +
            m->activations * samples + m->scratch;
 }
+
+void measured_json(const struct measured_step *m, struct json *j) {
+    json_real(j, "load_s", m->load);
+    json_real(j, "forward_s", m->forward);
+    json_real(j, "backward_s", m->backward);
+    json_real(j, "update_s", m->update);
+    json_int(j, "gradient_bytes", m->model->arena_floats * (int64_t)sizeof(float));
+    json_int(j, "traced_steps", m->traced);
+}

@@ -1,6 +1,7 @@
 /* A step as a run has measured it, put into the terms of the simulator: the time of its parts from the run's summary,
  * the order and the times of the gradients within backward from its trace, or from what each layer computes. */
 #pragma once
+#include "engine/base/json.h"
 #include "engine/model/graph_plan.h"
 #include "engine/settings/run_config.h"
 #include "lab/result.h"
@@ -47,3 +48,5 @@ struct unsimulated {
 struct unsimulated measured_unknown(const struct run_config *c);
 /* ERR_CONFIG as above, with what to set instead. */
 MUST_CHECK enum error measured_refuse(const struct run_config *c);
+/* Its times, bytes and trace as members of the object that is open. */
+void measured_json(const struct measured_step *m, struct json *j);

@@ -14,7 +14,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -253,7 +252,7 @@ static enum error lock_folder(const char *folder, struct pool *pool, int *fd) {
     if (!path) return ERR_MEMORY;
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (*fd < 0) return FAIL(ERR_CREATE, "cannot create '%s': %s", path, strerror(errno));
-    if (flock(*fd, LOCK_EX | LOCK_NB) == 0) return ERR_NONE;
+    if (file_lock(*fd)) return ERR_NONE;
     close(*fd);
     return FAIL(ERR_CREATE, "another process runs the experiment in '%s'", folder);
 }

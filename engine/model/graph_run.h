@@ -50,6 +50,7 @@ struct graph {
     enum loss loss;
     enum precision precision;
     struct plan *plans;
+    int stretches;
     int nmembers;
     struct member *members;
     struct arena scratch, apart;

@@ -349,6 +349,19 @@ int engine_all_to_all_start(struct engine_group *g, const void *send, void *recv
     return started(err, &w, out);
 }
 
+static void copy_cuts(const long long *cuts, int size, int64_t *out) {
+    for (int r = 0; r <= size; r++) out[r] = cuts[r];
+}
+
+int engine_all_to_all_parts_start(struct engine_group *g, const void *send, const long long *to, void *recv,
+                                  const long long *from, enum engine_type type, struct engine_work **out) {
+    struct work *w = NULL;
+    int64_t taken[RANKS_MAX + 1];
+    copy_cuts(to, group_size(g->group), g->part);
+    copy_cuts(from, group_size(g->group), taken);
+    return started(group_all_to_all(g->group, GROUP_COMM(&w), send, g->part, recv, taken, type_of(type)), &w, out);
+}
+
 int engine_gather_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int root,
                         struct engine_work **out) {
     struct work *w = NULL;

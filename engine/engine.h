@@ -129,6 +129,10 @@ ENGINE_API int engine_all_gather_start(struct engine_group *g, const void *send,
                                        enum engine_type type, struct engine_work **out);
 ENGINE_API int engine_all_to_all_start(struct engine_group *g, const void *send, void *recv, long long count,
                                        enum engine_type type, struct engine_work **out);
+/* Parts of any length: what goes to rank r is [to[r], to[r + 1]) of send, in elements, and what comes from it goes to
+ * [from[r], from[r + 1]) of recv. Both have size + 1 entries and are read at the start. */
+ENGINE_API int engine_all_to_all_parts_start(struct engine_group *g, const void *send, const long long *to, void *recv,
+                                             const long long *from, enum engine_type type, struct engine_work **out);
 /* In place: buf holds size * count on every rank, and a rank's own part is that at rank * count. gather brings the parts
  * to root's buf, scatter brings root's parts to their ranks, and after reduce_scatter a rank's own part is the sum. Other
  * parts keep what they hold. */

@@ -72,6 +72,8 @@ _CALLS = {  # name: (result, arguments)
     "engine_broadcast_start": (c_int, [_G, c_void_p, c_longlong, c_int, c_int, _OUT]),
     "engine_all_gather_start": (c_int, [_G, c_void_p, c_void_p, c_longlong, c_int, _OUT]),
     "engine_all_to_all_start": (c_int, [_G, c_void_p, c_void_p, c_longlong, c_int, _OUT]),
+    "engine_all_to_all_parts_start": (
+        c_int, [_G, c_void_p, POINTER(c_longlong), c_void_p, POINTER(c_longlong), c_int, _OUT]),
     "engine_gather_start": (c_int, [_G, c_void_p, c_longlong, c_int, c_int, _OUT]),
     "engine_scatter_start": (c_int, [_G, c_void_p, c_longlong, c_int, c_int, _OUT]),
     "engine_reduce_scatter_start": (c_int, [_G, c_void_p, c_longlong, c_int, c_int, _OUT]),

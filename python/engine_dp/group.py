@@ -9,14 +9,15 @@ Arrays are numpy's, or anything that lies in the host's memory and has a buffer,
 
 import ctypes
 import threading
-from typing import Any, List, NamedTuple, Optional, Union
+from typing import Any, List, NamedTuple, Optional, Set, Union
 
 import numpy
 
-from ._library import Init, Stats, check, library
+from ._library import EngineError, Init, Stats, check, library
 
 TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int32": 4, "int64": 5, "uint8": 6}
 OPS = {"sum": 0, "prod": 1, "min": 2, "max": 3, "avg": 4, "and": 5, "or": 6, "xor": 7}
+_MOST = 128  # works, half of what the library has room for, before those that have ended are looked for
 _MOVED_AS = {"bool": 6, "int8": 6}  # copied as bytes, never added
 
 
@@ -81,29 +82,31 @@ def _like(x: Any, times: Optional[int] = None, part: Optional[int] = None) -> An
 
 
 class Work:
-    """A call that runs beside the caller's own work. Its arrays are not touched before wait() has returned."""
+    """A call that runs beside the caller's own work. Its arrays are not touched before wait() has returned. A work that nobody
+    waits for keeps its arrays until it has ended."""
 
-    def __init__(self, handle: Optional[ctypes.c_void_p], result: Any, keep: Any, finish=None):
-        self._handle, self._result, self._keep, self._finish = handle, result, keep, finish
+    def __init__(self, group: "Group", handle: ctypes.c_void_p, result: Any, keep: Any, finish=None):
+        self._group, self._handle, self._result, self._keep, self._finish = group, handle, result, keep, finish
         self._lock = threading.Lock()
         self._error: Optional[BaseException] = None
 
     def done(self) -> bool:
         """Whether wait() will not wait."""
-        return self._handle is None or bool(library().engine_work_done(self._handle))
+        return self._handle is None or self._group._handle is None or bool(library().engine_work_done(self._handle))
 
     def wait(self) -> Any:
         """What the call gives, once it is there."""
         with self._lock:
             if self._handle is not None:
-                handle, self._handle = self._handle, None
                 try:
-                    check(library().engine_work_wait(handle))
+                    self._group._open()
+                    check(library().engine_work_wait(self._handle))
                     if self._finish:
                         self._finish()
                 except BaseException as e:
                     self._error = e
-                self._keep = self._finish = None
+                self._handle = self._keep = self._finish = None
+                self._group._flying.discard(self)
         if self._error:
             raise self._error
         return self._result
@@ -136,13 +139,17 @@ class Group:
             return s.encode() if s is not None else None
 
         self._handle: Optional[ctypes.c_void_p] = None
-        self._parts: List["Group"] = []
-        self._lock = threading.Lock()
+        self._begin()
         handle = ctypes.c_void_p()
         params = Init(text(init), rank, size, text(token), text(link), text(algorithm), text(order), text(interface),
                       timeout, bandwidth, latency)
         check(library().engine_group_open(ctypes.byref(params), ctypes.byref(handle)))
         self._take(handle)
+
+    def _begin(self) -> None:
+        self._parts: List["Group"] = []
+        self._lock = threading.Lock()
+        self._flying: Set[Work] = set()  # those that nobody has waited for yet
 
     def _take(self, handle: ctypes.c_void_p) -> None:
         self._handle = handle
@@ -167,6 +174,7 @@ class Group:
         if self._handle is not None:
             handle, self._handle = self._handle, None
             library().engine_group_close(handle)
+        self._flying.clear()
 
     def abort(self, reason: str) -> None:
         """Fails the group on every rank; the others' calls raise an EngineError with this reason."""
@@ -179,7 +187,8 @@ class Group:
         if not handle:
             return None
         part = Group.__new__(Group)
-        part._parts, part._lock = [], threading.Lock()
+        part._handle = None
+        part._begin()
         part._take(handle)
         self._parts.append(part)
         return part
@@ -216,10 +225,22 @@ class Group:
 
     def _start(self, name: str, arguments: list, result: Any, keep: Any, wait: bool, finish=None) -> Any:
         handle = ctypes.c_void_p()
+        if len(self._flying) >= _MOST:
+            self._land()
         with self._lock:
             check(getattr(library(), f"engine_{name}_start")(self._open(), *arguments, ctypes.byref(handle)))
-        work = Work(handle, result, keep, finish)
+            work = Work(self, handle, result, keep, finish)
+            self._flying.add(work)
         return work.wait() if wait else work
+
+    def _land(self) -> None:
+        """Waits for the works that have ended, so that there is room for others."""
+        for work in list(self._flying):
+            if work.done():
+                try:
+                    work.wait()
+                except EngineError:
+                    pass  # whoever waits for it is told
 
     def _op(self, op: str, memory: _Memory) -> int:
         if op not in OPS:

@@ -7,11 +7,12 @@
 
 static struct program p;
 
-static void pass(const char *module) {
+/* needs: what the module's tests import. */
+static void pass(const char *module, const char *needs) {
 #ifdef ENGINE_SANITIZED
     skip(); /* the sanitizers' library would have to come before Python */
 #endif
-    const char *python = program_python(&p, "numpy");
+    const char *python = program_python(&p, needs);
     if (!python) skip();
     setenv("ENGINE_LIBRARY", ENGINE_BINARY_DIR "/libengine.so.0", 1);
     setenv("ENGINE_PROGRAM", ENGINE_BINARY_DIR "/engine", 1);
@@ -25,18 +26,24 @@ static void pass(const char *module) {
 
 static void groups(void **state) {
     (void)state;
-    pass("test_group");
+    pass("test_group", "numpy");
 }
 
 static void runs(void **state) {
     (void)state;
-    pass("test_runs");
+    pass("test_runs", "numpy");
+}
+
+static void torch(void **state) {
+    (void)state;
+    pass("test_torch", "numpy, torch");
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups),
         cmocka_unit_test(runs),
+        cmocka_unit_test(torch),
     };
     return cmocka_run_group_tests_name("the Python package", tests, NULL, NULL);
 }

@@ -223,7 +223,9 @@ static void look(void) {
 /* The other kinds, all begun before the first is waited for; each has memory of its own. */
 static void start_the_rest(void) {
     static int32_t mine[N], sum[N], all[MOST * N], every[MOST * N], back[MOST * N], part[3][MOST * N];
-    struct engine_work *w[7];
+    static int32_t uneven[MOST * MOST], taken[MOST * MOST];
+    long long to[MOST + 1] = {0}, from[MOST + 1] = {0};
+    struct engine_work *w[8];
     struct engine_stats stats;
     int root = size - 1;
     long n = (long)N * size;
@@ -236,7 +238,12 @@ static void start_the_rest(void) {
     need(engine_scatter_start(group, part[1], N, ENGINE_I32, root, &w[4]) == 0);
     need(engine_reduce_scatter_start(group, part[2], N, ENGINE_I32, ENGINE_MAX, &w[5]) == 0);
     need(engine_barrier_start(group, &w[6]) == 0);
-    for (int i = 6; i >= 0; i--) need(engine_work_wait(w[i]) == 0);
+    for (int r = 0; r < size; r++) { /* rank q sends q + r elements to rank r */
+        to[r + 1] = to[r] + rank + r, from[r + 1] = from[r] + rank + r;
+        for (long long i = to[r]; i < to[r + 1]; i++) uneven[i] = (int32_t)(rank * 1000 + r);
+    }
+    need(engine_all_to_all_parts_start(group, uneven, to, taken, from, ENGINE_I32, &w[7]) == 0);
+    for (int i = 7; i >= 0; i--) need(engine_work_wait(w[i]) == 0);
     for (long i = 0; i < N; i++) {
         long own = (long)N * rank + i;
         need(rank != root || sum[i] == combined(ENGINE_SUM, i));
@@ -246,6 +253,8 @@ static void start_the_rest(void) {
         need(all[i] == given((int)(i / N), i % N) && back[i] == given((int)(i / N), (long)N * rank + i % N));
         need(rank != root || part[0][i] == given((int)(i / N), i));
     }
+    for (int r = 0; r < size; r++)
+        for (long long i = from[r]; i < from[r + 1]; i++) need(taken[i] == r * 1000 + rank);
     engine_group_stats(group, &stats);
     need(stats.calls > 0 && (size == 1 || stats.sent > 0) && stats.busy >= 0);
 }

@@ -32,16 +32,32 @@ _TYPES = {
 _SAME_BYTES = {torch.int8: torch.uint8, torch.bool: torch.uint8, torch.int16: torch.uint8, torch.complex64: torch.int64,
                torch.complex128: torch.float64}
 _OPS = {"SUM": 0, "PRODUCT": 1, "MIN": 2, "MAX": 3, "AVG": 4, "BAND": 5, "BOR": 6, "BXOR": 7}
-_settings: Dict[str, Any] = {}
+_NUMBERS = ("bandwidth", "latency")
+_KNOWN = ("link", "algorithm", "order", "interface", "token", *_NUMBERS)
+
+
+def _given() -> Dict[str, Any]:
+    """The settings in ENGINE_DP_OPTIONS, as in "bandwidth=1e9,latency=50e-6,algorithm=ring"."""
+    settings: Dict[str, Any] = {}
+    for word in filter(None, os.environ.get("ENGINE_DP_OPTIONS", "").split(",")):
+        key, equals, value = word.partition("=")
+        if key not in _KNOWN or not equals:
+            raise ValueError(f"ENGINE_DP_OPTIONS: '{word}' is no setting: KEY=VALUE with {', '.join(_KNOWN)}")
+        settings[key] = float(value) if key in _NUMBERS else value
+    return settings
+
+
+_settings = _given()
 
 
 @contextlib.contextmanager
 def options(**settings: Any) -> Iterator[None]:
     """Groups that are made inside have these settings of engine_dp.Group: link, algorithm, order, interface, token, bandwidth,
-    latency. options(bandwidth=1e9, latency=50e-6) gives each rank a port of 1 Gbit/s and 50 us."""
-    known = {"link", "algorithm", "order", "interface", "token", "bandwidth", "latency"}
-    if not settings.keys() <= known:
-        raise TypeError(f"no setting {', '.join(sorted(settings.keys() - known))}: {', '.join(sorted(known))}")
+    latency. options(bandwidth=1e9, latency=50e-6) gives each rank a port of 1 Gbit/s and 50 us. ENGINE_DP_OPTIONS holds
+    those of the whole program."""
+    unknown = settings.keys() - set(_KNOWN)
+    if unknown:
+        raise TypeError(f"no setting {', '.join(sorted(unknown))}: {', '.join(_KNOWN)}")
     before = dict(_settings)
     _settings.update(settings)
     try:

@@ -29,6 +29,9 @@ struct graph_sums {
 MUST_CHECK enum error graph_create(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
                                    struct graph **out);
 void graph_free(struct graph *g);
+/* Before anything is prepared: parameters that stay as they are (by number, borrowed; NULL: none). Their gradients are
+ * zero. 'stops': backward ends where no parameter that is trained precedes. */
+void graph_freeze(struct graph *g, const int *frozen, bool stops);
 /* Plans for batches of n samples in these segments (NULL: one), if that is not done yet. */
 MUST_CHECK enum error graph_prepare(struct graph *g, int64_t n, const struct segments *segments);
 /* How many of a device's shards (a power of two) one batch has, a segment each. One, where the device cannot keep their

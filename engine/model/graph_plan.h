@@ -14,7 +14,8 @@ struct plan_tensor {
     enum layout layout;
     int other;       /* tensor that holds the same in the other layout; 0: none */
     int producer;    /* step that writes it */
-    bool wants_grad; /* a parameter precedes it */
+    bool wants_grad; /* a parameter that is trained precedes it */
+    bool is_data;    /* none precedes it at all */
 };
 struct plan_step {
     struct op *op;
@@ -42,9 +43,9 @@ struct plan {
     double flops; /* of one sample, forward and backward */
 };
 /* The first part of plan_create: allocates and fills p's steps (but for their ops and places) and
- * tensors. */
+ * tensors. frozen: by parameter, whether it stays as it is; NULL: all are trained. */
 MUST_CHECK enum error plan_lower(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
-                                 struct plan *p);
+                                 const int *frozen, struct plan *p);
 MUST_CHECK enum error plan_create(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
-                                  const struct segments *segments, struct plan **out);
+                                  const int *frozen, const struct segments *segments, struct plan **out);
 void plan_free(struct plan *p);

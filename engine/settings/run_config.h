@@ -6,7 +6,7 @@
 #include "engine/base/links.h"
 #include "engine/data/dataset.h"
 #include "engine/model/graph.h"
-#include "engine/optim/optim.h"
+#include "engine/optim/groups.h"
 #include "engine/save/init.h"
 #include "engine/settings/compress.h"
 #include "engine/settings/inject_config.h"
@@ -78,6 +78,8 @@ struct run_config {
         struct config_variant kind;
         double clip; /* 0: off */
         bool shard;
+        struct node *groups_node, *freeze;
+        struct optim_groups groups; /* from these, by run_settings_load */
     } optimizer;
     struct config_variant schedule;
     struct lr_scale_config {

@@ -59,6 +59,17 @@ static const struct config_field optimizer_fields[] = {
     {"shard", CONFIG_BOOL, offsetof(struct optimizer_config, shard), "false",
      .help = "Mode ddp: each rank keeps the state of, and steps, a part of the weights alone "
              "(ZeRO-1); dp has dp.server: sharded"},
+    {"groups", CONFIG_NODE, offsetof(struct optimizer_config, groups_node), NULL,
+     .help =
+         "Keys of their own for some weights: [{match: \"*.bias\", weight_decay: 0}, {match: [\"h.0.*\", wte], lr: "
+         "1e-4}]. The first group whose pattern matches a tensor's name has it; '*' is any text, '?' any character. "
+         "For 'no decay of biases and norms' decay: matrices is enough",
+     .also = "param_groups|parameter_groups"},
+    {"freeze", CONFIG_NODE, offsetof(struct optimizer_config, freeze), NULL,
+     .help =
+         "Weights that stay as they are: names of tensors or patterns, as [\"conv1.*\", \"layer1.*\"]. The gradient "
+         "is not computed beyond the first layer that is trained",
+     .also = "frozen|requires_grad|freeze_layers"},
     {.key = NULL},
 };
 SECTION(optimizer, NULL, "What turns gradients into an update");

@@ -91,6 +91,10 @@ enum error summary_json(const struct summary *s, struct json *j) {
     json_int(j, "steps", s->steps);
     json_int(j, "epochs", s->epochs);
     json_int(j, "first_step", s->first_step);
+    if (s->trained < s->parameters) {
+        json_int(j, "parameters", s->parameters);
+        json_int(j, "trained_parameters", s->trained);
+    }
     json_string(j, "ended", s->ended);
     json_real(j, "train_s", s->train_s);
     json_open(j, "train", '{');
@@ -203,6 +207,9 @@ static void print_table(const struct summary *s, int columns, FILE *f) {
     if (s->again)
         fprintf(f, "time was over after %.1f s of steps: train: %lldst gives the same weights\n\n", s->train_s,
                 (long long)s->steps);
+    if (s->trained < s->parameters)
+        fprintf(f, "%s of %s parameters were trained, the others are frozen\n\n", text_of_count(s->trained, sent),
+                text_of_count(s->parameters, val));
     if (s->began)
         fprintf(f, "began with %d devices, lost %d, had %d back, and ended with %d\n\n", s->began, s->lost, s->back,
                 s->devices);

@@ -74,6 +74,8 @@ enum error run_conclude(struct run *r) {
                         .devices = t->standing.workers,
                         .shards = c->batch.shards,
                         .steps = t->at.step,
+                        .parameters = t->model->parameters,
+                        .trained = t->tensors.trained,
                         .first_step = r->first_step,
                         .epochs = t->at.step / t->per_epoch,
                         .train_loss = (double)r->loss,

@@ -14,6 +14,8 @@ double trainer_budget(const struct trainer *t);
  * when all ranks have learned that, after this step or where they meet next. */
 bool trainer_wants_end(const struct trainer *t);
 const struct optim_ops *trainer_optim(const struct run_config *c);
+/* Gives t->tensors, of JOB_TRAIN. Names that the model lacks go to errors (ERR_CONFIG). */
+MUST_CHECK enum error tensors_choose(struct trainer *t, struct config_errors *errors);
 /* The optimizer's state and what trainer_norm and the others need. */
 MUST_CHECK enum error update_open(struct trainer *t);
 void update_close(struct trainer *t);

@@ -144,7 +144,7 @@ static enum error open_model(struct trainer *t, struct config_errors *errors) {
     TRY(model_create(t->config->model, &d->shape, outputs, errors, &t->model));
     const struct shape *y = &t->model->output;
     char text[96];
-    if (shape_last(y) == outputs && shape_count(y) == rows * outputs) return ERR_NONE;
+    if (shape_last(y) == outputs && shape_count(y) == rows * outputs) return tensors_choose(t, errors);
     if (rows > 1)
         return FAIL(ERR_CONFIG,
                     "model '%s' gives %s outputs, but data '%s' has %lld classes at each of %lld "
@@ -304,6 +304,7 @@ static enum error open_compute(struct trainer *t) {
     const struct run_config *c = t->config;
     t->feed.nshards = trainer_shards(t, t->standing.worker, t->feed.shards);
     TRY(graph_create(t->model, t->device, (enum loss)c->loss, (enum precision)c->precision, &t->graph));
+    graph_freeze(t->graph, t->tensors.frozen, !c->sync_batchnorm);
     compute_plan(t);
     if (t->job->task != JOB_TRAIN) return ERR_NONE;
     if (c->cuda.graph == CUDA_GRAPH_AUTO) TRY(graph_record(t->graph));
@@ -351,7 +352,8 @@ enum error trainer_open(struct trainer *t) {
     affinity_note();
     t->standing.allocator = allocator_heap;
     t->optim = trainer_optim(c);
-    t->rate.base = optim_lr(c->optimizer.kind.config) * lr_factor(c);
+    t->rate.growth = lr_factor(c);
+    t->rate.base = optim_lr(c->optimizer.kind.config) * t->rate.growth;
     TRY(open_data(t));
     if (wants_data_text(t)) TRY(data_identity(t, &t->feed.data_text));
     TRY(open_checked_model(t));

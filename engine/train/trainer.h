@@ -83,8 +83,14 @@ struct measured {     /* of the gradient, in the host's memory; zero where other
     double *squares;  /* of tensors, nsquares: optim->nnorms by piece */
     int64_t nsquares;
 };
+struct tensors {     /* how the optimizer treats each of the model's parameters: tensors.c */
+    int *group;      /* optimizer.groups */
+    int *frozen;     /* it stays as it is: 1, or 0; NULL: none does */
+    int64_t trained; /* of model->parameters */
+};
 struct rate {
     double base, now; /* the learning rate: of the schedule's peak, of this step */
+    double growth;    /* by which lr_scale has multiplied it */
     double norm;      /* of the last gradient; 0: nobody asked for it */
     float scale;      /* what the gradient is multiplied by: clipping, and fp16's scale off again */
     int64_t updates;  /* that the optimizer has made beside one a step */
@@ -107,6 +113,7 @@ struct trainer {
     struct measured measured;
     struct update *update;
     const struct optim_ops *optim;
+    struct tensors tensors;
     struct step_sums sums;
     float header[HEADER_FLOATS]; /* on its way to the values' */
 

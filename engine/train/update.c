@@ -22,7 +22,8 @@ struct update {
     struct rule_span *pieces; /* of all slices, where the optimizer measures */
     int64_t *place;           /* of each piece, among all pieces of the arena */
     int npieces;
-    struct optim_step step;
+    double factor;                        /* the schedule's, of this step */
+    struct optim_step step[OPTIM_GROUPS]; /* of each group */
     struct rule rule;
     double *partials, *squares; /* the device's: by block of the arena, by piece */
     float *header;              /* the host's, which the device's is copied to */
@@ -51,7 +52,11 @@ static int64_t pieces_of(const struct tensor_info *p) {
     return p->count ? (p->offset + p->count - 1) / NORM_BLOCK - p->offset / NORM_BLOCK + 1 : 0;
 }
 
-/* What [begin, end) of a slice and a tensor share; false: nothing. */
+static int kind_of(const struct trainer *t, int tensor) {
+    return optim_kind(t->tensors.group[tensor], t->model->params[tensor].shape.ndim > 1);
+}
+
+/* What [begin, end) of a slice and a tensor share; false: nothing, or the tensor stays as it is. */
 static bool find_span(const struct trainer *t, const struct slice *slice, int tensor, int64_t begin, int64_t end,
                       struct rule_span *s) {
     const struct tensor_info *p = &t->model->params[tensor];
@@ -59,9 +64,9 @@ static bool find_span(const struct trainer *t, const struct slice *slice, int te
     if (end > p->offset + p->count) end = p->offset + p->count;
     if (begin < slice->begin) begin = slice->begin;
     if (end > slice->end) end = slice->end;
-    if (begin >= end) return false;
+    if (begin >= end || (t->tensors.frozen && t->tensors.frozen[tensor])) return false;
     *s = (struct rule_span){
-        .w = t->arena.values + begin, .g = t->arena.grads[0] + begin, .n = end - begin, .matrix = p->shape.ndim > 1};
+        .w = t->arena.values + begin, .g = t->arena.grads[0] + begin, .n = end - begin, .kind = kind_of(t, tensor)};
     for (int i = 0; i < t->optim->nslots; i++) s->slot[i] = t->arena.slots[i] + slice->at + (begin - slice->begin);
     return true;
 }
@@ -214,7 +219,7 @@ enum error trainer_norm(struct trainer *t) {
 
 /* The learning rate, and what the gradient is multiplied by. */
 static void find_factors(struct trainer *t) {
-    double factor = schedule_factor(&t->config->schedule, t->at.step, t->steps, t->per_epoch);
+    double factor = t->update->factor = schedule_factor(&t->config->schedule, t->at.step, t->steps, t->per_epoch);
     int64_t blocks = trainer_norm_blocks(t);
     t->rate.now = t->rate.base * factor;
     t->rate.scale = 1;
@@ -227,15 +232,26 @@ static void find_factors(struct trainer *t) {
 
 static void find_rule(struct trainer *t) {
     struct update *u = t->update;
-    u->step = (struct optim_step){
-        .lr = (float)t->rate.now, .scale = t->rate.scale, .t = t->at.step + 1 - t->at.skipped + t->rate.updates};
-    optim_rule(t->optim, t->config->optimizer.kind.config, &u->step, &u->rule);
+    const struct optim_groups *groups = &t->config->optimizer.groups;
+    optim_rule(t->optim, groups->of[0].config, &u->step[0], &u->rule);
+    for (int k = 1; k < groups->count; k++) optim_rule_group(t->optim, groups->of[k].config, &u->step[k], k, &u->rule);
+}
+
+static void find_steps(struct trainer *t) {
+    struct update *u = t->update;
+    const struct optim_groups *groups = &t->config->optimizer.groups;
+    for (int k = 0; k < groups->count; k++) {
+        double rate = optim_lr(groups->of[k].config) * t->rate.growth * u->factor;
+        u->step[k] = (struct optim_step){
+            .lr = (float)rate, .scale = t->rate.scale, .t = t->at.step + 1 - t->at.skipped + t->rate.updates};
+    }
 }
 
 enum error trainer_measure(struct trainer *t) {
     struct update *u = t->update;
     int norms = t->optim->nnorms, count = u->npieces;
     find_factors(t);
+    find_steps(t);
     find_rule(t);
     if (!norms) return ERR_NONE;
     memset(t->measured.squares, 0, (size_t)t->measured.nsquares * sizeof *t->measured.squares);
@@ -249,8 +265,9 @@ enum error trainer_measure(struct trainer *t) {
 }
 
 /* What a tensor's norms make of the rate: the norms of all its pieces, added from the first to the last. */
-static float rate_of(const struct trainer *t, int tensor, bool matrix) {
+static float rate_of(const struct trainer *t, int tensor) {
     const struct optim_ops *o = t->optim;
+    int group = t->tensors.group[tensor];
     double norm[OPTIM_NORMS];
     for (int k = 0; k < o->nnorms; k++) {
         double sum = 0;
@@ -258,7 +275,8 @@ static float rate_of(const struct trainer *t, int tensor, bool matrix) {
             sum += t->measured.squares[i * o->nnorms + k];
         norm[k] = sqrt(sum);
     }
-    return o->rate(t->config->optimizer.kind.config, &t->update->step, matrix, norm);
+    return o->rate(t->config->optimizer.groups.of[group].config, &t->update->step[group],
+                   t->model->params[tensor].shape.ndim > 1, norm);
 }
 
 /* ---- the update ---- */
@@ -267,7 +285,7 @@ enum error trainer_update(struct trainer *t, int slice) {
     struct update *u = t->update;
     int from = u->first[slice], to = u->first[slice + 1];
     if (t->sums.skipped) return ERR_NONE;
-    for (int i = from; i < to && t->optim->nnorms; i++) u->spans[i].rate = rate_of(t, u->tensor[i], u->spans[i].matrix);
+    for (int i = from; i < to && t->optim->nnorms; i++) u->spans[i].rate = rate_of(t, u->tensor[i]);
     return runtime(t)->update(t->device, &u->rule, u->spans + from, to - from);
 }
 

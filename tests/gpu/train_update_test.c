@@ -9,13 +9,14 @@
 #include <string.h>
 
 /* ---- an arena, here and there ---------------------------------------------------------------- */
-enum { TENSORS = 9, ARENAS = 2 + OPTIM_SLOTS, STEPS = 5, PIECES = 64, W = 0, G = 1, SLOT = 2 };
+enum { TENSORS = 9, ARENAS = 2 + OPTIM_SLOTS, STEPS = 5, LAST = OPTIM_GROUPS - 1, PIECES = 64, W = 0, G = 1, SLOT = 2 };
 /* Of one element, of less than four, of many blocks; neighbours of odd length are not aligned. */
 static const struct tensor {
     int count;
     bool matrix;
-} tensors[TENSORS] = {{1, false},    {4096, true}, {3, false}, {10001, true}, {64, false},
-                      {12288, true}, {5000, true}, {17, true}, {4097, false}};
+    int group;
+} tensors[TENSORS] = {{1, false, 0},    {4096, true, LAST}, {3, false, LAST}, {10001, true, 0},   {64, false, 0},
+                      {12288, true, 0}, {5000, true, LAST}, {17, true, 0},    {4097, false, LAST}};
 
 struct arena {
     int floats;
@@ -67,8 +68,10 @@ struct pair {
 };
 
 static struct rule_span span_of(const struct optim_ops *ops, float *const *arena, int tensor, int begin, int end) {
-    struct rule_span s = {
-        .w = arena[W] + begin, .g = arena[G] + begin, .n = end - begin, .matrix = tensors[tensor].matrix};
+    struct rule_span s = {.w = arena[W] + begin,
+                          .g = arena[G] + begin,
+                          .n = end - begin,
+                          .kind = optim_kind(tensors[tensor].group, tensors[tensor].matrix)};
     for (int k = 0; k < ops->nslots; k++) s.slot[k] = arena[SLOT + k] + begin;
     return s;
 }
@@ -101,10 +104,14 @@ struct job {
 };
 
 static void set_step(struct job *j, struct pair *p, int count, int step) {
-    const struct optim_step s = {0.01f / (float)step, step % 2 ? 0.37f : 1, step};
+    const struct optim_step s = {0.01f / (float)step, step % 2 ? 0.37f : 1, step}, other = {s.lr / 3, s.scale, step};
     optim_rule(j->ops, j->config, &s, &j->rule);
-    for (int i = 0; i < count && j->ops->nnorms; i++)
-        p[i].here.rate = p[i].there.rate = j->ops->rate(j->config, &s, p[i].here.matrix, j->norm[p[i].tensor]);
+    optim_rule_group(j->ops, j->config, &other, LAST, &j->rule);
+    for (int i = 0; i < count && j->ops->nnorms; i++) {
+        const struct tensor *t = &tensors[p[i].tensor];
+        p[i].here.rate = p[i].there.rate =
+            j->ops->rate(j->config, t->group ? &other : &s, t->matrix, j->norm[p[i].tensor]);
+    }
 }
 
 static void measure(struct job *j, int step) {

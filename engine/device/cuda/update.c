@@ -116,7 +116,7 @@ static int64_t make_table(struct cuda *c, const struct rule_span *spans, int cou
                                                   .n = s->n,
                                                   .first = chunks,
                                                   .rate = s->rate,
-                                                  .matrix = s->matrix,
+                                                  .kind = (uint16_t)s->kind,
                                                   .aligned = aligned(s)};
         chunks += (s->n + UPDATE_CHUNK - 1) / UPDATE_CHUNK;
     }

@@ -147,6 +147,10 @@ enum error mode_share_buffers(struct mode *m) {
     return team_share_buffers(&m->team, m->t, m->how->servers);
 }
 
+enum error mode_share_average(struct mode *m) {
+    return m->ops->spread ? m->ops->spread(m) : ERR_NONE;
+}
+
 enum error mode_collect(struct mode *m) {
     return m->ops->collect ? m->ops->collect(m) : ERR_NONE;
 }

@@ -164,7 +164,7 @@ static void refuse(const struct optim_pattern *p, const char *const *names, int 
         at += snprintf(list + at, NAME_MOST, "%s%.180s", i ? ", " : "", names[i]);
     config_error(e, p->at, false, "no tensor of the model is named '%.80s'\n%s%.200s%s%s", p->text,
                  near ? "did you mean '" : "there are ", near ? near : list, near ? "'?" : "",
-                 !near && n > SHOWN ? ", ...: engine model show lists them" : "");
+                 !near && n > SHOWN ? ", ...: engine model summary lists them" : "");
 }
 
 /* Gives 'mark' to what is unmarked and matches; a pattern of which there is no tensor is refused. */

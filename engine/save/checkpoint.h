@@ -1,4 +1,4 @@
-/* Checkpoints: ckpt/step-N/{model,optim,state}.safetensors and manifest.json, which is the commit
+/* Checkpoints: ckpt/step-N/{model,optim,state}.safetensors, with averaged weights ema.safetensors, and manifest.json, which is the commit
  * record. Built under a temporary name, fsynced, renamed; at any failure or kill the last good one
  * stays. They know neither mode nor number of devices. */
 #pragma once
@@ -59,10 +59,14 @@ struct checkpoint_counters { /* where the run is: plain numbers, the sampler's p
     int devices;        /* of a checkpoint that was loaded: with how many it was saved; else 0 */
     bool rescued;       /* saved after a loss: what was due after the step may not have been done */
 };
+/* Of a step's folder: the network that it is about, into the pool. That is the averaged one where there is one, but for
+ * those who ask for the weights themselves, 'raw'. NULL: no memory. */
+const char *checkpoint_weights(const char *step, bool raw, struct pool *pool);
 struct checkpoint_view { /* what is saved: borrowed pointers into the arenas, or where to load to */
     const struct model *model;
     struct device *device; /* in whose memory they may lie; NULL: the host's */
     float *values, *buffers;
+    float *average; /* of the values (ema); NULL: there is none */
     int nslots;
     const char *const *slot_names;
     float *slots[2]; /* arenas of the optimizer state; NULL: what saver_state gave holds it */

@@ -4,7 +4,8 @@
 #pragma once
 #include "engine/save/checkpoint.h"
 
-enum checkpoint_file { FILE_MODEL, FILE_OPTIM, FILE_STATE, CHECKPOINT_FILES };
+/* The last is there only where weights are averaged: a network as the first, with the same buffers. */
+enum checkpoint_file { FILE_MODEL, FILE_OPTIM, FILE_STATE, FILE_AVERAGE, CHECKPOINT_FILES };
 extern const char *const checkpoint_file_names[CHECKPOINT_FILES];
 
 /* ---- the manifest: which files make the checkpoint, and their sums; its own is its last entry
@@ -17,7 +18,7 @@ struct manifest {
     int devices;
     bool best, rescued;
     struct {
-        int64_t bytes;
+        int64_t bytes; /* 0: it is not there */
         uint32_t crc;
     } file[CHECKPOINT_FILES];
 };

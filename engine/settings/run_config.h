@@ -81,6 +81,9 @@ struct run_config {
         struct node *groups_node, *freeze;
         struct optim_groups groups; /* from these, by run_settings_load */
     } optimizer;
+    struct ema_config {
+        double decay; /* 0: off */
+    } ema;
     struct config_variant schedule;
     struct lr_scale_config {
         int rule;     /* enum lr_scale */

@@ -74,6 +74,14 @@ static const struct config_field optimizer_fields[] = {
 };
 SECTION(optimizer, NULL, "What turns gradients into an update");
 
+static const struct config_field ema_fields[] = {
+    {"decay", CONFIG_REAL, offsetof(struct ema_config, decay), "off",
+     "How much of the mean a step keeps, as 0.999: evaluation is of the mean, and checkpoints hold both", .min = 1e-9,
+     .max = 0.999999999, .choices = "off", .also = "ema_decay|averaging|swa"},
+    {.key = NULL},
+};
+SECTION(ema, "decay", "A running mean of the weights, which eval, predict and generate then take");
+
 static const struct config_field lr_scale_fields[] = {
     {"rule", CONFIG_ENUM, offsetof(struct lr_scale_config, rule), "none", "How the learning rate grows with the batch",
      .choices = "none|linear|sqrt"},
@@ -337,6 +345,7 @@ static const struct config_field run_fields[] = {
     {"schedule", CONFIG_VARIANT, AT(schedule), "constant", "How the learning rate changes", .extra = &schedule_variants,
      .also = "scheduler|lr_scheduler|lr_schedule"},
     {"lr_scale", CONFIG_SECTION, AT(lr_scale), .extra = &lr_scale_section},
+    {"ema", CONFIG_SECTION, AT(ema), .extra = &ema_section},
     {"seed", CONFIG_INT, AT(seed), "0", "Of all random numbers", .min = 0, NO_LIMIT, .also = "random_seed|manual_seed"},
     {"precision", CONFIG_ENUM, AT(precision), "f32",
      "What factors of products are rounded to (on GPUs, in bf16 and fp16, activations too); "

@@ -129,6 +129,7 @@ enum error summary_json(const struct summary *s, struct json *j) {
     json_list(j, "peak_rss_bytes", s->rss, s->processes);
     json_list(j, "optimizer_bytes", s->state, s->ranks);
     json_string(j, "weights_sha256", s->weights);
+    if (*s->average) json_string(j, "ema_sha256", s->average);
     json_string(j, "losses_sha256", s->losses);
     json_string(j, "run_id", s->run_id);
     json_string(j, "run_dir", s->run_dir);
@@ -240,7 +241,9 @@ static void print_table(const struct summary *s, int columns, FILE *f) {
                 "staleness   gradients %.2f updates old on average, %.0f at most; workers computed "
                 "nothing in %.1f %% of their steps' time\n",
                 s->stale.mean, s->stale.most, s->stale.idle * 100);
-    fprintf(f, "weights sha256  %s\nlosses  sha256  %s\nrun             %s\n", s->weights, s->losses, s->run_dir);
+    fprintf(f, "weights sha256  %s\n", s->weights);
+    if (*s->average) fprintf(f, "ema     sha256  %s\n", s->average);
+    fprintf(f, "losses  sha256  %s\nrun             %s\n", s->losses, s->run_dir);
 }
 
 enum error summary_show(const struct summary *s, const struct job *job) {

@@ -62,6 +62,7 @@ struct summary { /* what the end of a run says */
         double idle;                 /* workers: share of their steps in which they did not compute */
     } stale;
     char weights[SHA256_TEXT], losses[SHA256_TEXT];
+    char average[SHA256_TEXT]; /* of the weights (ema); "": there is none */
 };
 MUST_CHECK enum error summary_json(const struct summary *s, struct json *out);
 /* Prints the table (or the JSON object) on the console and writes summary.json. */

@@ -51,6 +51,9 @@ void banner_show(struct progress *p, const struct trainer *t) {
                      "warning: each step is %d updates (dp.staleness), and %s goes as far in each, "
                      "however small its gradient: lower optimizer.lr to compare with dp.staleness 0",
                      t->standing.workers, t->optim->section.name);
+    if (c->ema.decay > 0)
+        progress_say(p, "ema %.9g: evaluation is of the averaged weights, and so is ema.safetensors of a checkpoint",
+                     c->ema.decay);
     if (t->job->resume) progress_say(p, "resuming from %s at step %lld", t->job->resume, (long long)t->at.step);
     progress_say(p, "run %s", t->job->run_dir);
 }

@@ -22,6 +22,15 @@ static enum error put_values(struct trainer *t) {
     return device_unmap(t->device, t->arena.values, n, values, err);
 }
 
+/* The mean is of the weights after each update; before the first they stand in for it. */
+static enum error first_average(struct trainer *t) {
+    struct device *d = t->device;
+    size_t bytes = (size_t)t->model->arena_floats * sizeof(float);
+    t->averaged = -1;
+    if (!t->arena.average || t->rank > 0 || t->at.step > 0) return ERR_NONE;
+    return device_runtime(d)->copy(d, LANE_COMPUTE, t->arena.average, d, t->arena.values, bytes);
+}
+
 static enum error first_values(struct trainer *t) {
     struct checkpoint_view v;
     if (t->rank > 0) return ERR_NONE;
@@ -75,6 +84,7 @@ enum error trainer_begin(struct trainer *t) {
     sha256_init(&t->at.losses);
     scaling_open(t);
     enum error err = first_values(t);
+    if (err == ERR_NONE) err = first_average(t);
     if (err == ERR_NONE) err = t->job->mode->start(t->mode);
     if (err == ERR_NONE) err = device_wait(t->device); /* what is dropped has been read */
     drop_whole(t);

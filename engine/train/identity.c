@@ -37,8 +37,10 @@ const char *trainer_identity(const struct job *job) {
     inject_identity(&job->settings->config, planted);
     const char *inject = *planted ? pool_printf(pool, "inject=%s\n", planted) : "";
     const char *freeze = given_line(node_get(job->settings->tree, "optimizer"), "freeze", pool);
-    if (!all || !inject || !freeze) return NULL;
-    return pool_printf(pool, "%soptimizer=%s\n%s%s", all, o->section.name, freeze, inject);
+    double decay = job->settings->config.ema.decay;
+    const char *ema = decay > 0 ? pool_printf(pool, "ema=%.17g\n", decay) : "";
+    if (!all || !inject || !freeze || !ema) return NULL;
+    return pool_printf(pool, "%soptimizer=%s\n%s%s%s", all, o->section.name, freeze, ema, inject);
 }
 
 /* ---- what hosts compare ---- */

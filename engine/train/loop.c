@@ -219,6 +219,7 @@ enum error run_save(struct run *r, bool best) {
     const struct pause pause = begin_pause(r);
     trainer_note(t, "saving a checkpoint");
     TRY(r->mode->share_buffers(t->mode));
+    TRY(trainer_share_average(t));
     TRY(collect_state(r));
     if (best) note_best(r);
     r->saved = t->at.step;

@@ -238,6 +238,8 @@ static enum error open_arenas(struct trainer *t) {
     }
     if (t->config->batch.accumulate > 1) TRY(alloc_floats(&own, n, &t->arena.grads[GRAD_ARENAS - 1]));
     if (t->config->sync_batchnorm) TRY(open_members(t));
+    if (t->config->ema.decay > 0 && t->job->task == JOB_TRAIN)
+        TRY(alloc_floats(&t->standing.allocator, n, &t->arena.average));
     return ERR_NONE;
 }
 
@@ -317,6 +319,7 @@ void trainer_view(struct trainer *t, struct checkpoint_view *v) {
                                   .device = t->device,
                                   .values = t->arena.values,
                                   .buffers = t->arena.buffers,
+                                  .average = t->arena.average,
                                   .nslots = t->optim->nslots,
                                   .slot_names = t->optim->slot_names,
                                   .counters = &t->at,
@@ -333,9 +336,15 @@ void trainer_view(struct trainer *t, struct checkpoint_view *v) {
     v->identity = trainer_identity(t->job);
 }
 
-enum error trainer_values(const struct trainer *t, const float **values, void **copy) {
+enum error trainer_share_average(struct trainer *t) {
+    if (!t->arena.average || t->averaged == t->at.step) return ERR_NONE;
+    t->averaged = t->at.step;
+    return t->job->mode->share_average(t->mode);
+}
+
+enum error trainer_values(const struct trainer *t, const float *arena, const float **values, void **copy) {
     const void *view;
-    TRY(device_view(t->device, t->arena.values, (size_t)t->model->arena_floats * sizeof **values, &view, copy));
+    TRY(device_view(t->device, arena, (size_t)t->model->arena_floats * sizeof **values, &view, copy));
     *values = view;
     return ERR_NONE;
 }
@@ -378,6 +387,7 @@ void trainer_close(struct trainer *t) {
     close_members(t);
     for (int d = t->arena.leaving; d < GRAD_ARENAS; d++) device_free(t->device, t->arena.grads[d]);
     device_free(t->device, t->arena.buffers_before);
+    t->standing.allocator.free(t->standing.allocator.ctx, t->arena.average);
     t->standing.allocator.free(t->standing.allocator.ctx, t->arena.buffers);
     t->standing.allocator.free(t->standing.allocator.ctx, t->arena.grads[0]);
     t->standing.allocator.free(t->standing.allocator.ctx, t->arena.values);

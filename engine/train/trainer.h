@@ -77,6 +77,8 @@ struct arenas { /* in the device's memory, parameters one after another */
     float *whole[OPTIM_SLOTS]; /* rank 0, within mode->start and mode->collect, where ranks have
                                   slices: the state of the whole arena; else NULL */
     int64_t state_bytes;       /* of slots */
+    float *average;            /* running mean of the values (ema), of this rank's slices; whole after
+                                  mode->share_average; NULL: there is none */
 };
 struct measured {     /* of the gradient, in the host's memory; zero where other ranks measure */
     double *partials; /* sums of squares, by block of the arena */
@@ -121,6 +123,7 @@ struct trainer {
     struct rate rate;
     struct checkpoint_counters at;
     int64_t began;            /* the step that is computed, by clock_ns */
+    int64_t averaged;         /* the step after which the average was shared last */
     bool resumed;             /* it began from a checkpoint */
     char run_id[RUN_ID_TEXT]; /* rank 0's, on every rank; "": it has none */
     int64_t phase_ns[PHASES];

@@ -6,6 +6,7 @@
  * All of it is asked of the device, where the arenas lie: its spans are listed when the rank opens, and given in one
  * call. What the host needs for a step (the sums in the header, the norm's partial sums) comes in one read. */
 #include "engine/device/runtime.h"
+#include "engine/optim/ema.h"
 #include "engine/optim/schedule.h"
 #include "engine/train/internal.h"
 
@@ -17,6 +18,7 @@ struct update {
     struct slice all;         /* of a rank that has no slices of the mode's, but the whole arena */
     int64_t *first_piece;     /* of each tensor, and behind the last, among all pieces of the arena */
     struct rule_span *spans;  /* what each slice shares with each tensor, slice after slice */
+    struct rule_span *means;  /* the same, slot 0 being the average of the weights; NULL: there is none */
     int *tensor;              /* of each span */
     int *first;               /* of each slice, and behind the last */
     struct rule_span *pieces; /* of all slices, where the optimizer measures */
@@ -24,7 +26,7 @@ struct update {
     int npieces;
     double factor;                        /* the schedule's, of this step */
     struct optim_step step[OPTIM_GROUPS]; /* of each group */
-    struct rule rule;
+    struct rule rule, mean;
     double *partials, *squares; /* the device's: by block of the arena, by piece */
     float *header;              /* the host's, which the device's is copied to */
     double *squares_back;       /* likewise */
@@ -80,6 +82,14 @@ static void list_spans(const struct trainer *t, struct update *u) {
     }
 }
 
+static void list_means(const struct trainer *t, struct update *u) {
+    for (int i = 0; i < u->first[t->standing.nslices]; i++) {
+        const struct rule_span *s = &u->spans[i];
+        u->means[i] =
+            (struct rule_span){.w = s->w, .g = s->g, .slot = {t->arena.average + (s->w - t->arena.values)}, .n = s->n};
+    }
+}
+
 static void list_pieces(const struct trainer *t, struct update *u) {
     for (int i = 0; i < t->standing.nslices; i++)
         for (int p = 0; p < t->model->nparams; p++) {
@@ -105,6 +115,9 @@ static enum error open_lists(struct trainer *t, struct update *u) {
     if (!t->measured.squares || !u->spans || !u->tensor || !u->first || !u->pieces || !u->place) return ERR_MEMORY;
     list_spans(t, u);
     if (pieces) list_pieces(t, u);
+    if (!t->arena.average) return ERR_NONE;
+    if (!(u->means = pool_alloc(u->pool, spans * sizeof *u->means))) return ERR_MEMORY;
+    list_means(t, u);
     return ERR_NONE;
 }
 
@@ -235,6 +248,7 @@ static void find_rule(struct trainer *t) {
     const struct optim_groups *groups = &t->config->optimizer.groups;
     optim_rule(t->optim, groups->of[0].config, &u->step[0], &u->rule);
     for (int k = 1; k < groups->count; k++) optim_rule_group(t->optim, groups->of[k].config, &u->step[k], k, &u->rule);
+    if (u->means) ema_rule(t->config->ema.decay, u->step[0].t, &u->mean);
 }
 
 static void find_steps(struct trainer *t) {
@@ -286,7 +300,8 @@ enum error trainer_update(struct trainer *t, int slice) {
     int from = u->first[slice], to = u->first[slice + 1];
     if (t->sums.skipped) return ERR_NONE;
     for (int i = from; i < to && t->optim->nnorms; i++) u->spans[i].rate = rate_of(t, u->tensor[i]);
-    return runtime(t)->update(t->device, &u->rule, u->spans + from, to - from);
+    TRY(runtime(t)->update(t->device, &u->rule, u->spans + from, to - from));
+    return u->means ? runtime(t)->update(t->device, &u->mean, u->means + from, to - from) : ERR_NONE;
 }
 
 static enum error update_slices(struct trainer *t) {

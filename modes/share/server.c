@@ -44,6 +44,10 @@ static enum error update(struct mode *m) {
     return trainer_get_sums(t);
 }
 
+static enum error spread(struct mode *m) {
+    return group_broadcast(m->team.group, GROUP_INLINE, m->t->arena.average, m->t->model->arena_floats, DTYPE_F32, 0);
+}
+
 /* A server of its own on an accelerator: which one that is. */
 static void describe(const struct mode *m, char *line, size_t size) {
     const struct device_choice *d = &m->t->config->devices;
@@ -54,4 +58,4 @@ static void describe(const struct mode *m, char *line, size_t size) {
 }
 
 const struct share_ops share_server = {
-    .subtrees = true, .leave = leave, .land = land, .update = update, .describe = describe};
+    .subtrees = true, .leave = leave, .land = land, .update = update, .spread = spread, .describe = describe};

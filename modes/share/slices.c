@@ -178,6 +178,13 @@ static enum error collect(struct mode *m) {
     return move_all(m->share, true);
 }
 
+static enum error spread(struct mode *m) {
+    struct share *s = m->share;
+    for (int b = 0; b < s->buckets.count; b++)
+        TRY(group_all_gather(s->group, GROUP_INLINE, s->t->arena.average, part(s, b), DTYPE_F32));
+    return ERR_NONE;
+}
+
 static void check(struct resolve *r) {
     const struct node *shard = resolve_find(r, "optimizer.shard");
     enum place_kind place = r->c->sharing.place;
@@ -197,4 +204,5 @@ const struct share_ops share_slices = {.check = check,
                                        .land = step_land,
                                        .update = update,
                                        .collect = collect,
+                                       .spread = spread,
                                        .describe = describe};

@@ -1,4 +1,4 @@
-/* What happens between gradient and weights: groups of weights with keys of their own, and frozen ones. Every mode, any
+/* What happens between gradient and weights: groups of weights with keys of their own, frozen ones, their average. Every mode, any
  * number of devices and any interruption give the same bits, and what stays as it is does. */
 #include "tests/harness/program.h"
 
@@ -43,11 +43,18 @@ static const char *place_dir(const char *what) {
     return dir;
 }
 
+/* The averaged weights, too. */
+static void assert_same(const char *what) {
+    program_assert_same(&control, &other, what);
+    assert_string_equal(program_string(&control, "ema_sha256"), program_string(&other, "ema_sha256"));
+    if (program_number(&control, "val.loss") != program_number(&other, "val.loss")) fail_msg("%s: val.loss", what);
+}
+
 static void run_at(struct program *p, const struct place *at, const char *optimizer, const char *dir,
                    const char *more) {
     program_train(p,
                   SETS(MODEL, "data={set: digits, train: 300, val: 70}", "batch={size: 64, shards: 8}", "train=2ep",
-                       "threads=1", "ddp.bucket={first: 1KB, cap: 9KB}", optimizer),
+                       "threads=1", "ddp.bucket={first: 1KB, cap: 9KB}", "ema=0.8", optimizer),
                   SETS(at->mode, at->devices, at->more, dir, more));
 }
 
@@ -56,11 +63,11 @@ static void same_bits_everywhere(void **state) {
     for (size_t o = 0; o < sizeof optimizers / sizeof *optimizers; o++)
         for (int i = 0; i < PLACES; i++) {
             run_at(i ? &other : &control, &places[i], optimizers[o], place_dir("same"), "checkpoint=off");
-            if (i) program_assert_same(&control, &other, places[i].more);
+            if (i) assert_same(places[i].more);
         }
     for (int i = 0; i < PLACES; i += 4) { /* backward then goes to the end */
         run_at(i ? &other : &control, &places[i], optimizers[0], place_dir("sync"), "sync_batchnorm=true");
-        if (i) program_assert_same(&control, &other, "sync_batchnorm");
+        if (i) assert_same("sync_batchnorm");
     }
 }
 
@@ -76,15 +83,69 @@ static void resumes_anywhere(void **state) {
             run_at(&other, &places[i], optimizers[o], first, "train=7st");
             run_at(&other, &places[i + 1], optimizers[o], place_dir("second"), resume);
             assert_non_null(strstr(other.err, "resuming from"));
-            program_assert_same(&control, &other, places[i + 1].more);
+            assert_same(places[i + 1].more);
         }
+    }
+}
+
+/* What eval measures is what the run has measured; --raw is another network. */
+static void eval_takes_the_average(void **state) {
+    (void)state;
+    const char *dir = place_dir("asked");
+    run_at(&control, &places[0], optimizers[0], dir, "ema=0.95");
+    const double loss = program_number(&control, "val.loss");
+    program_run(&other, 60, "eval", "--json", dir + strlen("log.dir="), NULL);
+    assert_int_equal(other.code, 0);
+    assert_true(program_number(&other, "result.loss") == loss);
+    program_run(&other, 60, "eval", "--json", dir + strlen("log.dir="), "--mode", "dp", "--devices", "cpu:2", NULL);
+    assert_int_equal(other.code, 0);
+    assert_true(program_number(&other, "result.loss") == loss);
+    program_run(&other, 60, "eval", "--json", "--raw", dir + strlen("log.dir="), NULL);
+    assert_int_equal(other.code, 0);
+    assert_true(program_number(&other, "result.loss") != loss);
+    program_run(&other, 60, "predict", "--raw", dir + strlen("log.dir="), "val:0", NULL);
+    assert_int_equal(other.code, 0);
+}
+
+static void assert_refused(const char *const sets[3], const char *words) {
+    program_run(&other, 60, "run", "--set", "data={set: digits, train: 300, val: 70}", "--set", "train=2st", "--set",
+                sets[0], "--set", sets[1], "--set", sets[2], "--set", place_dir("refused"), NULL);
+    if (other.code != 78 || !strstr(other.err, words)) fail_msg("%s: %d, %s", words, other.code, other.err);
+}
+
+static void what_makes_no_sense_is_refused(void **state) {
+    (void)state;
+    assert_refused(SETS("ema=0.9", "devices=cpu:2", "ddp.sync=2"), "ema averages the weights of every step");
+    assert_refused(SETS("ema=0.9", "mode=dp", "dp={staleness: 1, server: dedicated}"), "ema");
+    assert_refused(SETS("ema=1", "mode=single", "devices=cpu:1"), "'ema' must be at most");
+    assert_refused(SETS("optimizer.freeze=fc1.wieght", "mode=single", "devices=cpu:1"), "did you mean 'fc1.weight'?");
+    assert_refused(SETS("optimizer.groups=[{match: x.*}]", "mode=single", "devices=cpu:1"), "no tensor of the model");
+    assert_refused(SETS("optimizer.freeze=[\"*\"]", "mode=single", "devices=cpu:1"), "leaves nothing to train");
+}
+
+/* What decides the numbers may not change on the way. */
+static void a_resume_compares(void **state) {
+    (void)state;
+    static const char *const changes[][2] = {
+        {"ema=0.7", "ema was '0.8"}, {"ema=off", "ema was '0.8"}, {"optimizer.freeze=fc1.bias", "freeze was"}};
+    char resume[800];
+    const char *first = place_dir("before");
+    run_at(&control, &places[0], optimizers[0], first, "train=2st");
+    snprintf(resume, sizeof resume, "checkpoint.resume=%s", first + strlen("log.dir="));
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        program_run(&other, 60, "run", "--set", MODEL, "--set", "data={set: digits, train: 300, val: 70}", "--set",
+                    "batch={size: 64, shards: 8}", "--set", "train=4st", "--set", "mode=single", "--set",
+                    "devices=cpu:1", "--set", optimizers[0], "--set", "ema=0.8", "--set", changes[i][0], "--set",
+                    resume, "--set", place_dir("after"), NULL);
+        if (other.code != 78 || !strstr(other.err, changes[i][1])) fail_msg("%d, %s", other.code, other.err);
     }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_bits_everywhere),
-        cmocka_unit_test(resumes_anywhere),
+        cmocka_unit_test(same_bits_everywhere),   cmocka_unit_test(resumes_anywhere),
+        cmocka_unit_test(eval_takes_the_average), cmocka_unit_test(what_makes_no_sense_is_refused),
+        cmocka_unit_test(a_resume_compares),
     };
     return cmocka_run_group_tests_name("update", tests, NULL, NULL);
 }

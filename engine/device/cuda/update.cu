@@ -165,12 +165,15 @@ template <class F> static constexpr struct update_kernels kernels_of(const char 
         return {name, NULL, launch_direct<F>};
 }
 
-#include "engine/optim/formulas.h" /* made by CMake: the files of optims.def */
+#include "engine/optim/formulas.h" /* made by CMake: the files of optims.def and rules.def */
 
 static const struct update_kernels *const optims[] = {
 #define OPTIM(name) name##_formulas,
 #include "engine/optim/optims.def"
 #undef OPTIM
+#define RULE(name) name##_formulas,
+#include "engine/optim/rules.def"
+#undef RULE
 };
 
 extern "C" const struct update_kernels *update_find(const char *formula) {

@@ -166,6 +166,11 @@ static bool may_be_extra(const char *name) {
     return n >= sizeof counter && !strcmp(name + n - (sizeof counter - 1), counter);
 }
 
+/* With or without it a run goes on: what it counts then begins anew. */
+static bool may_be_missing(const char *name) {
+    return !strncmp(name, PATIENCE_PREFIX, strlen(PATIENCE_PREFIX));
+}
+
 static bool tensor_equal(const struct st_tensor *a, const struct st_tensor *b) {
     if (strcmp(a->dtype, b->dtype) != 0 || a->ndim != b->ndim) return false;
     return !memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim);
@@ -182,13 +187,14 @@ static enum error check_fit(const struct st_file *f, const struct st_tensor *wan
     char a[128], b[128];
     for (int i = 0; i < count; i++) {
         const struct st_tensor *t = st_find(f, wanted[i].name);
+        if (!t && may_be_missing(wanted[i].name)) continue;
         if (!t) return FAIL(ERR_CONFIG, "'%s' has no tensor '%s', which this model needs", f->path, wanted[i].name);
         if (!tensor_equal(t, &wanted[i]))
             return FAIL(ERR_CONFIG, "'%s': tensor '%s' is %s, this model needs %s", f->path, t->name, tensor_text(t, a),
                         tensor_text(&wanted[i], b));
     }
     for (int i = 0; i < f->count; i++) {
-        bool known = may_be_extra(f->tensors[i].name);
+        bool known = may_be_extra(f->tensors[i].name) || may_be_missing(f->tensors[i].name);
         for (int k = 0; k < count && !known; k++) known = !strcmp(f->tensors[i].name, wanted[k].name);
         if (!known)
             return FAIL(ERR_CONFIG, "'%s' has the tensor '%s', which this model lacks", f->path, f->tensors[i].name);
@@ -236,7 +242,10 @@ static enum error read_into(struct snapshot *shot, enum checkpoint_file file, co
     int count;
     const struct st_tensor *wanted = snapshot_tensors(shot, file, &count);
     TRY(check_fit(f, wanted, count));
-    for (int i = 0; i < count; i++) TRY(st_read(f, st_find(f, wanted[i].name), wanted[i].data));
+    for (int i = 0; i < count; i++) {
+        const struct st_tensor *t = st_find(f, wanted[i].name);
+        if (t) TRY(st_read(f, t, wanted[i].data));
+    }
     return ERR_NONE;
 }
 

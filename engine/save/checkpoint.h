@@ -47,10 +47,17 @@ enum { RUN_ID_TEXT = 17 };
 /* Where checkpoints of a run are asked for, NULL means the one that the folder is recorded as (run.json;
  * if it has saved none: those that name no run), and any where none is recorded; RUN_ANY any. */
 #define RUN_ANY "*"
+struct patience { /* train.patience */
+    double best;  /* of its metric */
+    double at;    /* the step of that; 0: there is none yet */
+    double waits; /* evaluations since */
+    double seen;  /* the step of the last evaluation that was counted */
+};
 struct checkpoint_counters { /* where the run is: plain numbers, the sampler's position among them
                               */
     int64_t step, epoch, step_in_epoch;
     double best; /* of checkpoint.best's metric; NaN: none */
+    struct patience patience;
     struct sha256 losses;
     double seconds;     /* that its steps took, so far */
     double loss_scale;  /* fp16; else 0 */
@@ -71,6 +78,7 @@ struct checkpoint_view { /* what is saved: borrowed pointers into the arenas, or
     const char *const *slot_names;
     float *slots[2]; /* arenas of the optimizer state; NULL: what saver_state gave holds it */
     struct checkpoint_counters *counters;
+    const char *patience; /* its metric, whose counters may be missing in a checkpoint; NULL: none */
     bool scaled;          /* the counters of the loss's scale belong to it */
     const char *identity; /* text of what must be equal to resume: model, data, batch, seed, ...
                              "key=value\n" lines */

@@ -39,6 +39,9 @@ char *step_path(const char *folder, int64_t step, struct pool *pool);
 /* Temporary folders begin with this; their owner holds a lock on them. */
 #define TEMPORARY_PREFIX ".tmp-"
 
+/* A tensor of FILE_STATE that a run may have and its checkpoint not, or the other way round. */
+#define PATIENCE_PREFIX "patience."
+
 /* ---- the snapshot ---- */
 struct snapshot;
 MUST_CHECK enum error snapshot_create(const struct checkpoint_view *v, struct snapshot **out);

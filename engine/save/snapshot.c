@@ -6,12 +6,13 @@
 
 #include <string.h>
 
-enum { SLOTS_MOST = 2, STATE_TENSORS = 9, STATE_PLAIN = 6 /* but for a scaled loss */ };
+enum { SLOTS_MOST = 2, STATE_TENSORS = 10, STATE_PLAIN = 6, STATE_SCALED = 9 };
 
 struct snapshot {
     const struct model *model;
     int nslots;
     bool scaled;
+    const char *patience;                                  /* the name of its tensor; NULL: it is off */
     float *values, *average, *buffers, *slots[SLOTS_MOST]; /* average: NULL where there is none */
     struct checkpoint_counters counters;
     struct st_tensor *tensors[CHECKPOINT_FILES];
@@ -61,21 +62,24 @@ static void list_state(struct snapshot *shot, struct st_tensor *to) {
                               {"losses_sha256", "U8", &c->losses, sizeof c->losses, 1},
                               {"loss_scale", "F64", &c->loss_scale, 1, 8},
                               {"good_steps", "I64", &c->good_steps, 1, 8},
-                              {"skipped", "I64", &c->skipped, 1, 8}};
-    for (int i = 0; i < shot->count[FILE_STATE]; i++)
-        to[i] = (struct st_tensor){.name = state[i].name,
+                              {"skipped", "I64", &c->skipped, 1, 8},
+                              {shot->patience, "F64", &c->patience, sizeof c->patience / sizeof(double), 8}};
+    for (int i = 0; i < STATE_TENSORS; i++) {
+        if ((i >= STATE_PLAIN && i < STATE_SCALED && !shot->scaled) || !state[i].name) continue;
+        *to++ = (struct st_tensor){.name = state[i].name,
                                    .dtype = state[i].dtype,
                                    .ndim = 1,
                                    .dim = {(int64_t)state[i].count},
                                    .data = state[i].data,
                                    .bytes = state[i].count * state[i].size};
+    }
 }
 
 static enum error list_all(struct snapshot *shot, const char *const *slot_names) {
     const struct model *m = shot->model;
     shot->count[FILE_MODEL] = m->nparams + m->nbuffers;
     shot->count[FILE_OPTIM] = m->nparams * shot->nslots;
-    shot->count[FILE_STATE] = shot->scaled ? STATE_TENSORS : STATE_PLAIN;
+    shot->count[FILE_STATE] = (shot->scaled ? STATE_SCALED : STATE_PLAIN) + (shot->patience != NULL);
     shot->count[FILE_AVERAGE] = shot->average ? shot->count[FILE_MODEL] : 0;
     for (int f = 0; f < CHECKPOINT_FILES; f++) {
         shot->tensors[f] = pool_alloc(shot->pool, (size_t)shot->count[f] * sizeof **shot->tensors);
@@ -107,7 +111,8 @@ enum error snapshot_create(const struct checkpoint_view *v, struct snapshot **ou
     enum error err = shot ? ERR_NONE : ERR_MEMORY;
     if (shot) {
         *shot = (struct snapshot){.model = v->model, .nslots = v->nslots, .scaled = v->scaled, .pool = pool};
-        err = allocate(shot, v->average != NULL);
+        if (v->patience) shot->patience = pool_printf(pool, PATIENCE_PREFIX "%s", v->patience);
+        err = v->patience && !shot->patience ? ERR_MEMORY : allocate(shot, v->average != NULL);
         if (err == ERR_NONE) err = list_all(shot, v->slot_names);
     }
     if (err == ERR_NONE) {

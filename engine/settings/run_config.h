@@ -73,6 +73,10 @@ struct run_config {
         struct node *until;        /* {val.accuracy: 0.97} */
         const char *until_metric;  /* a name of metric_find; NULL: none */
         double until_value;
+        struct node *patience;       /* {val.loss: 5, min_delta: 0.01} */
+        const char *patience_metric; /* a name of metric_find; NULL: none */
+        int64_t patience_most;       /* evaluations without an improvement */
+        double min_delta;            /* what is more than that is one */
     } train;
     struct optimizer_config {
         struct config_variant kind;

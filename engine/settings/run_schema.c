@@ -47,6 +47,10 @@ static const struct config_field train_fields[] = {
     {"until", CONFIG_NODE, offsetof(struct train_config, until), NULL,
      .help = "Stop as soon as a metric is reached: {val.accuracy: 0.97}, {val.top5: 0.9}, "
              "{val.loss: 0.1}, {val.perplexity: 5} or {train.loss: 0.1}"},
+    {"patience", CONFIG_NODE, offsetof(struct train_config, patience), NULL,
+     .help = "Stop when a metric has not improved in so many evaluations, as {val.loss: 5}; {val.loss: 5, min_delta: "
+             "0.001}: by more than that. checkpoint.best keeps the best",
+     .also = "early_stopping|early_stopping_patience"},
     {.key = NULL},
 };
 SECTION(train, "for", "How long to train");

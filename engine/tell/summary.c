@@ -96,6 +96,14 @@ enum error summary_json(const struct summary *s, struct json *j) {
         json_int(j, "trained_parameters", s->trained);
     }
     json_string(j, "ended", s->ended);
+    if (s->patience.metric) {
+        json_open(j, "patience", '{');
+        json_string(j, "metric", s->patience.metric);
+        json_real(j, "best", s->patience.best);
+        json_int(j, "step", s->patience.step);
+        json_int(j, "evaluations_since", s->patience.waits);
+        json_close(j, '}');
+    }
     json_real(j, "train_s", s->train_s);
     json_open(j, "train", '{');
     json_real(j, "loss", s->train_loss);
@@ -208,6 +216,9 @@ static void print_table(const struct summary *s, int columns, FILE *f) {
     if (s->again)
         fprintf(f, "time was over after %.1f s of steps: train: %lldst gives the same weights\n\n", s->train_s,
                 (long long)s->steps);
+    if (!strcmp(s->ended, "no improvement"))
+        fprintf(f, "ended since %s had not improved in %lld evaluations: the best is %.6g, of step %lld\n\n",
+                s->patience.metric, (long long)s->patience.waits, s->patience.best, (long long)s->patience.step);
     if (s->trained < s->parameters)
         fprintf(f, "%s of %s parameters were trained, the others are frozen\n\n", text_of_count(s->trained, sent),
                 text_of_count(s->parameters, val));

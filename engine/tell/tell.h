@@ -40,8 +40,13 @@ struct summary { /* what the end of a run says */
     int64_t first_step;          /* of a resumed run: times and bytes are of the steps behind it */
     int64_t parameters, trained; /* of the model, and those that are not frozen */
     const char *ended;           /* why: finished, stopped, ... */
-    double train_s;              /* that all steps took, those before a resume, too */
-    bool again;                  /* time was over, and a run of as many steps gives the same weights */
+    struct summary_patience {
+        const char *metric; /* of train.patience; NULL: it is off */
+        double best;
+        int64_t step, waits; /* of the best; evaluations since */
+    } patience;
+    double train_s; /* that all steps took, those before a resume, too */
+    bool again;     /* time was over, and a run of as many steps gives the same weights */
     double train_loss;
     struct val_result val;
     bool has_val;

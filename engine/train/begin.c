@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Rank 0's are everybody's; another's would be, if nobody sent them. */
 static enum error make_values(struct trainer *t, float *values, float *buffers) {
@@ -91,7 +92,8 @@ enum error trainer_begin(struct trainer *t) {
     TRY(err);
     struct checkpoint_counters *c = &t->at;
     const struct log_config *log = &t->config->log;
-    enum { ID = 12, PLAIN = ID + 2, NORM = 1 + 2 * CHANNELS_MAX };
+    enum { ID = 12, PATIENCE = ID + 2, PLAIN = PATIENCE + 4, NORM = 1 + 2 * CHANNELS_MAX };
+    _Static_assert(sizeof c->patience == 4 * sizeof(double), "it travels as numbers");
     double at[PLAIN + NORM] = {0};
     if (t->rank == 0)
         at[0] = (double)c->step, at[1] = (double)c->epoch, at[2] = (double)c->step_in_epoch,
@@ -100,10 +102,12 @@ enum error trainer_begin(struct trainer *t) {
     if (t->rank == 0 && tracing_range(t)) at[7] = (double)log->trace_first, at[8] = (double)log->trace_last;
     if (t->rank == 0) {
         id_split(t->job->run_id, at + ID);
+        memcpy(at + PATIENCE, &c->patience, sizeof c->patience);
         norm_put(&t->feed.norm, at + PLAIN);
     }
     TRY(t->job->mode->sum(t->mode, at, PLAIN + NORM));
     id_join(at + ID, t->run_id);
+    memcpy(&c->patience, at + PATIENCE, sizeof c->patience);
     norm_get(at + PLAIN, &t->feed.norm);
     c->step = (int64_t)at[0], c->epoch = (int64_t)at[1], c->step_in_epoch = (int64_t)at[2];
     t->resumed = at[3] > 0;

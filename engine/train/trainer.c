@@ -120,6 +120,7 @@ static enum error open_data(struct trainer *t) {
         return FAIL(ERR_CONFIG, "data '%s' has no classes, which loss cross_entropy needs\nuse 'loss: mse'",
                     t->feed.data->name);
     TRY(check_metric(t, "train.until", c->train.until_metric));
+    TRY(check_metric(t, "train.patience", c->train.patience_metric));
     TRY(check_metric(t, "checkpoint.best", c->checkpoint.best));
     const struct dataset *counted = t->job->known ? t->feed.val : t->feed.data;
     t->feed.sampler = (struct sampler){.size = counted ? counted->size : 1,
@@ -324,6 +325,7 @@ void trainer_view(struct trainer *t, struct checkpoint_view *v) {
                                   .slot_names = t->optim->slot_names,
                                   .counters = &t->at,
                                   .scaled = scaling_on(t),
+                                  .patience = t->config->train.patience_metric,
                                   .data = t->feed.data_text,
                                   .any_data = t->config->checkpoint.data == DATA_ANY,
                                   .run_id = t->run_id,
